@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
@@ -41,7 +42,7 @@ const (
 
 // isPrivate reports whether a name in grpc-accept-encoding is for gateways only.
 func isPrivate(name string) bool {
-	return name == gatewayToken || name == pairEncoding || name == linkToken
+	return name == gatewayToken || name == pairEncoding || name == linkToken || name == lanes.Encoding
 }
 
 // missingIn reads what the other side says of a dictionary that it has not got, and whether

@@ -74,6 +74,9 @@ func NewCache(codecs *grpccodec.Set) *Cache {
 type packed struct {
 	bytes  []byte
 	pooled bool
+
+	head   []byte // goes before bytes; nil: nothing does
+	sealed bool   // in a lane, whose reader must get it
 }
 
 func (p packed) done() {
@@ -107,7 +110,7 @@ func (c *Cache) compress(ctx context.Context, raw []byte, s codec.Setting) (pack
 func (c *Cache) alone(raw []byte, s codec.Setting) (packed, error) {
 	buf := gateway.GetBuffer(min(codec.MaxEncodedLen(s.Codec, len(raw))+64, 2*len(raw)+64))
 	out, err := c.codecs.AppendCompress(buf, raw, s.String())
-	return packed{out, true}, err
+	return packed{bytes: out, pooled: true}, err
 }
 
 // fill compresses for an entry that others may wait for already.

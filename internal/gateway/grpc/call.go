@@ -32,6 +32,8 @@ type call struct {
 	trace callTrace
 	body  heardBody // of the response
 
+	unlaned *unlanedBody // the client's request, of a call in lanes; nil: it is another
+
 	trailers []string // that a request which is no gRPC call has announced
 
 	headersSent bool
@@ -88,6 +90,16 @@ func (c *call) finish() {
 	c.over = true
 	c.mu.Unlock()
 	c.tape.close()
+	c.unlaned.close()
+}
+
+// cancelAttempt ends the attempt at hand.
+func (c *call) cancelAttempt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cancel != nil {
+		c.cancel()
+	}
 }
 
 // attempt is one delivery of the request.
@@ -99,6 +111,7 @@ type attempt struct {
 	cancel context.CancelFunc
 	body   *requestBody
 	single *counter // of the request's messages; nil: nobody asks
+	lanes  attemptLanes
 
 	trace attemptTrace
 }
@@ -156,6 +169,7 @@ func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 		a.plan = c.terms.request(h.knows)
 		a.told = c.terms.ask(out.Header, a.plan, c.pool.dialer.links != nil)
 		a.has = c.terms.pairs.ask(out.Header, c.terms.replies, h.knows)
+		a.lanes = takeLanes(h.lanes, &a.plan, out.Header)
 	}
 	if c.r.ContentLength == 0 {
 		out.ContentLength = 0
@@ -204,6 +218,7 @@ func (c *call) end(a *attempt) {
 		compressing = a.body.spent()
 		c.spent += compressing
 	}
+	a.lanes.done()
 	a.trace.end(compressing)
 	c.pool.release(a.hop)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/pair"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
@@ -50,16 +51,32 @@ func (c *compressor) setting(in []byte, rule *policy.MessageRule, m *meter) (d *
 	return d, lowered, settled && (d == nil || lowered == s) // what is denied its dictionary says nothing about that
 }
 
+// seal returns a message sealed in the lane of its call, or by a setting where that has none.
+func (c *compressor) seal(ctx context.Context, in []byte, s codec.Setting, lane *lanes.Out) (packed, error) {
+	out, sealed := lane.Append(gateway.GetBuffer(len(in)/8+64), in)
+	if sealed {
+		return packed{bytes: out, pooled: true, sealed: true}, nil
+	}
+	head := append([]byte(nil), out...)
+	gateway.PutBuffer(out)
+	p, err := c.cache.compress(ctx, in, s)
+	p.head = head
+	return p, err
+}
+
 // compress returns a message compressed as a rule wants it, with a dictionary and at a level of
-// the meter's choice if there is one, or as the gateway's budgets leave it. It also reports whether the result counts for
+// the meter's choice if there is one, or in a lane, or as the gateway's budgets leave it. It also reports whether the result counts for
 // dictionaries to come.
-func (c *compressor) compress(ctx context.Context, in []byte, rule *policy.MessageRule, m *meter) (_ packed, settled bool, err error) {
+func (c *compressor) compress(ctx context.Context, in []byte, rule *policy.MessageRule, lane *lanes.Out, m *meter) (_ packed, settled bool, err error) {
 	d, s, settled := c.setting(in, rule, m)
 	stint := c.effort.Begin(len(in))
 	defer stint.End()
 	switch {
 	case s.Codec == codec.Raw:
 		return packed{}, settled, errSteppedDown
+	case lane != nil && s.IsProto():
+		p, err := c.seal(ctx, in, s, lane)
+		return p, settled, err
 	case d == nil:
 		p, err := c.cache.compress(ctx, in, s)
 		return p, settled, err
@@ -69,5 +86,5 @@ func (c *compressor) compress(ctx context.Context, in []byte, rule *policy.Messa
 	if err == nil {
 		c.totals.Messages.Compressed.Add(1)
 	}
-	return packed{out, true}, settled, err
+	return packed{bytes: out, pooled: true}, settled, err
 }

@@ -55,7 +55,9 @@ type Config struct {
 	Stats             *gateway.Stats
 	Log               *slog.Logger
 
-	linker linker // of tests, in place of an endpoint
+	// Of tests.
+	linker  linker // in place of an endpoint
+	noLanes bool   // links have no lanes, as those of older versions
 }
 
 func (c *Config) setDefaults() {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/pair"
 )
 
@@ -23,7 +24,8 @@ import (
 type dialer struct {
 	up        gateway.Upstream
 	transport *http2.Transport
-	links     linker   // for connections to gateways; nil: they get none
+	links     linker // for connections to gateways; nil: they get none
+	lanes     *lanes.Shared
 	reads     []string // encodings that all servers read
 	codecs    *grpccodec.Set
 	totals    *pair.Totals
@@ -91,10 +93,23 @@ func (d *dialer) newHop(alive context.Context) (*hop, error) {
 	if !h.carried && noLink != errNoLink {
 		h.noLink.Store(&noLink)
 	}
+	if h.carried {
+		h.lanes = d.lanesOf(raw)
+	}
 	h.knows = newKnowledge(d.reads, h.carried, d.presumes, newPartner(alive, conn, d.scheme(), d.log, d.totals))
+	h.knows.laned = h.lanes != nil
 	h.inquiry = d.newInquiry(alive, h)
 	go d.pings.watch(h)
 	return h, nil
+}
+
+// lanesOf returns those of a link that was just made.
+func (d *dialer) lanesOf(c net.Conn) *lanes.Ends {
+	e := lanesOf(c, d.lanes)
+	if e == nil && d.lanes != nil {
+		d.notices.noLanes()
+	}
+	return e
 }
 
 func (d *dialer) newInquiry(alive context.Context, h *hop) *inquiry {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/pair"
 	"github.com/cinch-layer/cinch/internal/link"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -26,6 +27,8 @@ type Gateway struct {
 	links    linker         // that; nil likewise
 
 	requests, replies *gateway.Share
+
+	oldClient sync.Once // for the log: a client's link without lanes
 
 	last     chan struct{} // closed when a drain has so little time left that calls are ended
 	lastOnce sync.Once
@@ -47,6 +50,7 @@ func NewGateway(c Config) *Gateway {
 		opener:     newOpener(c.MaxOpen, c.Codecs, c.Engine, c.Stats, &g.pairs),
 		compressor: &compressor{cache: c.Cache, engine: c.Engine, kinds: c.Kinds, totals: &g.pairs, policy: &g.policy, effort: c.Effort, most: c.MaxCompress},
 		replays:    gateway.NewBudget(replayBudget),
+		lanes:      lanesFor(&c),
 		sample:     c.Sample, tracer: c.Tracer, name: c.Name, stats: c.Stats, log: c.Log,
 	}
 	g.links = c.linker
@@ -54,7 +58,9 @@ func NewGateway(c Config) *Gateway {
 		g.endpoint = newEndpoint(&g.cfg)
 		g.links = g.endpoint
 	}
-	g.pool = newPool(newDialer(&g.cfg, g.links, &g.pairs), c.UpstreamConns)
+	dialer := newDialer(&g.cfg, g.links, &g.pairs)
+	dialer.lanes = g.shared.lanes
+	g.pool = newPool(dialer, c.UpstreamConns)
 	g.server = gateway.Server{
 		Name:       c.Name,
 		NewSession: func(conn net.Conn) gateway.Session { return newSession(g, conn) },
@@ -71,7 +77,18 @@ func newEndpoint(c *Config) *link.Endpoint {
 	o := *c.Links
 	o.Name, o.Rule, o.Growth = c.Name, "link", link.SharedGrowth
 	o.Engine, o.Stats, o.Log = c.Engine, c.Stats, c.Log
+	if !c.noLanes {
+		o.Extensions = linkExtensions()
+	}
 	return link.NewEndpoint(o)
+}
+
+// lanesFor returns what lanes of links have in common; nil where links have none.
+func lanesFor(c *Config) *lanes.Shared {
+	if c.noLanes {
+		return nil
+	}
+	return lanes.NewShared()
 }
 
 // Links is where the gateway's links end, for metrics; nil if it has none.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/held"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -23,6 +24,7 @@ type shared struct {
 	compressor *compressor
 	replays    *gateway.Budget // of what is kept of requests for another attempt
 	sample     bool            // all messages are measured
+	lanes      *lanes.Shared   // nil: links have none
 	tracer     *trace.Tracer   // nil: no call is traced
 	name       string          // of the gateway
 	stats      *gateway.Stats
@@ -36,7 +38,8 @@ type handler struct {
 	memory  *held.Allowance
 	peer    *peer // the client as a gateway; nil: it is none
 	pool    *pool
-	carried bool // over a link
+	carried bool        // over a link
+	ends    *lanes.Ends // of that; nil: it has no lanes
 }
 
 // So much of a request is kept for another attempt: of one whose messages we change, and of
@@ -70,6 +73,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			ending{code: codeUnimplemented, message: "unknown grpc-encoding " + pairEncoding}.fail(w, false)
 			return
 		}
+		if !c.terms.lanes.meet(r, h.ends, c.terms.from) {
+			ending{code: codeUnimplemented, message: "unknown grpc-encoding " + lanes.Encoding}.fail(w, false)
+			return
+		}
 	} else {
 		c.trailers = trailerNames(r)
 	}
@@ -77,12 +84,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(c.terms.requests) > 0 || c.terms.from != "" {
 		limit = replayBytes
 	}
-	c.tape = newTape(r.Body, limit, h.replays)
+	c.tape = newTape(c.clientBody(), limit, h.replays)
 	defer c.finish()
 	h.calls.begin(&c)
 	defer h.calls.end(&c)
 	c.serve()
-	h.stats.Latency(c.spent)
+	h.stats.Latency(c.spent + c.unlaned.spent())
 }
 
 var errMetadata = errors.New("no memory is free for the metadata of this call (memory.budget)")

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 )
 
 // errSilent is why a connection was given up.
@@ -31,6 +33,7 @@ type hop struct {
 	silent atomic.Bool  // it was given up, because the server is gone without a word
 
 	carried bool                  // over a link
+	lanes   *lanes.Ends           // of that; nil: it has none
 	noLink  atomic.Pointer[error] // why it is none though it should be; nil once it has been answered
 }
 

@@ -24,6 +24,7 @@ type knowledge struct {
 	others *presumption // shared by the connections to the upstream
 
 	carried bool // over a link
+	laned   bool // which has lanes
 
 	partner *partner // the server, if it is a gateway that takes dictionaries; never nil but in tests
 

@@ -4,7 +4,10 @@ import (
 	"net"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
+	"github.com/cinch-layer/cinch/internal/link"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/wire/tunnel"
 )
 
 // linker makes links of connections: an endpoint does. Messages go over such a connection uncompressed or as columns, and
@@ -45,6 +48,33 @@ func meetLink(links linker, conn net.Conn) (c net.Conn, ahead []byte, carried bo
 		return nil, nil, false
 	}
 	return c, nil, true
+}
+
+// lanesVersion is what our hellos say of lanes.
+const lanesVersion = "\x01"
+
+// linkExtensions are what our hellos say beside that which package link says.
+func linkExtensions() string { return tunnel.AppendExtension("", tunnel.Lanes, lanesVersion) }
+
+// laned is a link that shares its memory.
+type laned interface {
+	lanes.Memory
+	Extension(tunnel.Extension) (content string, ok bool)
+	Share(link.Sharing)
+}
+
+// lanesOf returns the lanes of a new link; nil if we make none, or the peer does not know them.
+func lanesOf(c net.Conn, s *lanes.Shared) *lanes.Ends {
+	l, ok := c.(laned)
+	if !ok || s == nil {
+		return nil
+	}
+	if v, _ := l.Extension(tunnel.Lanes); v != lanesVersion {
+		return nil
+	}
+	e := lanes.New(l, s)
+	l.Share(link.Sharing{Busy: e.Writers.Busy, Forget: e.Writers.Forget, Forgotten: e.Readers.Forget})
+	return e
 }
 
 // overLink returns the rules as they are for messages that go over a link.

@@ -141,7 +141,7 @@ var zstd1 = codec.Setting{Codec: codec.Zstd, Level: 1}
 func realLinks(t *testing.T, name string) linker {
 	e := link.NewEndpoint(link.Config{
 		Name: name, Setting: zstd1, Engine: codec.New(codec.Options{}),
-		Stats: gateway.NewStats(name, "grpc"), HelloTimeout: 5 * time.Second,
+		Stats: gateway.NewStats(name, "grpc"), HelloTimeout: 5 * time.Second, Extensions: linkExtensions(),
 	})
 	t.Cleanup(e.Close)
 	return e

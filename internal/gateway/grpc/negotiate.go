@@ -21,6 +21,7 @@ type negotiation struct {
 	requests    []*policy.MessageRule
 	replies     []*policy.MessageRule
 	pairs       pairTerms
+	lanes       laneTerms
 }
 
 // negotiate reads a request's headers. carried tells that it has come over a link.
@@ -35,8 +36,8 @@ func negotiate(p *policy.Messages, r *http.Request, carried bool) *negotiation {
 			n.accepts = append(n.accepts, name)
 		}
 	}
-	if n.from != "" && n.from != pairEncoding && !slices.Contains(n.accepts, n.from) {
-		n.accepts = append(n.accepts, n.from) // servers answer as they are asked
+	if from := unlaned(n.from); from != "" && from != pairEncoding && !slices.Contains(n.accepts, from) {
+		n.accepts = append(n.accepts, from) // servers answer as they are asked
 	}
 	if was := r.Header.Get(originalHeader); n.fromGateway && canOpen(was) {
 		n.original = was
@@ -157,7 +158,7 @@ func (n *negotiation) reply(from string, has *fetched) plan {
 
 // replyEncoding is the encoding of the client's replies. paired tells that the request could list dictionaries.
 func (n *negotiation) replyEncoding(from string, paired bool) string {
-	if from != "" && !canOpen(from) && !(paired && from == pairEncoding) {
+	if from != "" && !canOpen(unlaned(from)) && !(paired && from == pairEncoding) {
 		return from
 	}
 	for _, r := range n.replies {
@@ -165,7 +166,7 @@ func (n *negotiation) replyEncoding(from string, paired bool) string {
 			return pairEncoding
 		}
 		if want := encodingOf(r.Setting); n.clientReads(want) {
-			return want
+			return n.lanes.reply(want)
 		}
 	}
 	if n.clientReads(from) {

@@ -44,6 +44,13 @@ func (n *notices) refused(encoding string) {
 	}
 }
 
+// noLanes logs once that the gateway behind a link is an older one.
+func (n *notices) noLanes() {
+	if n.first("lanes") {
+		n.log.Info("the gateway at the other end of the link knows no lanes, so each message of cinch-proto is taken apart by itself: it is an older version", "upstream", n.upstream)
+	}
+}
+
 // mute logs once that nobody knows what the upstream reads.
 func (n *notices) mute() {
 	if n.first("mute") {

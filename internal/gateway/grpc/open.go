@@ -14,6 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/pair"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
@@ -90,7 +91,10 @@ func (o *opener) explain(ctx context.Context, err error) error {
 	switch {
 	case errors.As(err, &missing), errors.Is(err, ctx.Err()):
 		return err
-	case errors.Is(err, grpccodec.ErrTooLarge):
+	case errors.Is(err, lanes.ErrOrder):
+		o.stats.Error("out_of_order")
+		return err
+	case errors.Is(err, grpccodec.ErrTooLarge), errors.Is(err, lanes.ErrTooLarge):
 		o.stats.Error("too_large")
 		return fmt.Errorf("%w, %d bytes", errTooLarge, o.most)
 	}
@@ -115,6 +119,54 @@ func (o *opener) openPlain(dst, in []byte, encoding string, limit int, g *held.G
 		return nil, err
 	}
 	return o.codecs.AppendDecompress(dst, in, encoding, o.most)
+}
+
+// openLaned opens a message of a call in lanes, with room for a header before it, within the grant.
+func (o *opener) openLaned(in []byte, p *plan, g *held.Grant) ([]byte, error) {
+	start := time.Now()
+	m, err := lanes.Parse(in)
+	if err != nil {
+		return nil, o.explain(g.Ctx, err)
+	}
+	var out []byte
+	if m.Alone {
+		out, err = o.openAlone(m, p, g)
+	} else {
+		out, err = o.openInLane(m, p, g)
+	}
+	if err != nil {
+		return nil, o.explain(g.Ctx, err)
+	}
+	o.stats.Opened(codec.Proto, len(in), len(out)-wire.HeaderLen, time.Since(start))
+	return out, nil
+}
+
+// openAlone opens a message that came without a lane.
+func (o *opener) openAlone(m lanes.Message, p *plan, g *held.Grant) ([]byte, error) {
+	limit := o.limit(len(m.Body), false)
+	if err := g.Wait(2*int64(limit), 2*int64(limit)); err != nil {
+		return nil, err
+	}
+	dst := gateway.GetBuffer(wire.HeaderLen + min(limit, 4*len(m.Body)))[:wire.HeaderLen]
+	out, err := o.openPlain(dst, m.Body, codec.Proto.String(), limit, g)
+	if err != nil {
+		return nil, err
+	}
+	o.ratio.saw(len(m.Body), len(out))
+	p.in.OpenedAlone(m, len(out)-wire.HeaderLen)
+	return out, nil
+}
+
+// openInLane opens a message that came in one.
+func (o *opener) openInLane(m lanes.Message, p *plan, g *held.Grant) ([]byte, error) {
+	raw := m.RawLen()
+	if raw > o.most {
+		return nil, lanes.ErrTooLarge
+	}
+	if err := g.Wait(2*int64(raw), 2*int64(raw)); err != nil {
+		return nil, err
+	}
+	return p.in.Open(gateway.GetBuffer(wire.HeaderLen + raw)[:wire.HeaderLen], m, raw)
 }
 
 // exceed gets leave to open a message to whatever is allowed, beyond limit.

@@ -29,11 +29,14 @@ func (t *pairTerms) meet(r *http.Request, fromGateway bool) {
 // opens reports whether messages of that encoding of the client's are ours to open.
 func (t *pairTerms) opens(encoding string) bool { return encoding == pairEncoding && t.peer != nil }
 
-// toPartner replaces the encoding that a rule wants by the private one where the upstream is
+// toPartner replaces the encoding that a rule wants by a private one where the upstream is
 // a gateway that takes it.
 func toPartner(r *policy.MessageRule, k *knowledge) string {
 	if r.HasDictionary() && k.partner.ready() {
 		return pairEncoding
+	}
+	if k.laned {
+		return toLanes(encodingOf(r.Setting))
 	}
 	return encodingOf(r.Setting)
 }

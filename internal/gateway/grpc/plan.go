@@ -3,6 +3,7 @@ package grpc
 import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -17,6 +18,9 @@ type plan struct {
 	marks   string              // we mark those that had this encoding; "": we don't
 
 	pair *pairing // what is counted, and dictionaries; nil: neither
+
+	in  *lanes.In  // opens messages of a call in lanes; nil: from is another encoding
+	out *lanes.Out // seals them; nil: to is another encoding
 }
 
 // planFor keeps the rules that can be followed once the encoding is settled.
@@ -28,7 +32,7 @@ func planFor(from, to string, rules []*policy.MessageRule) plan {
 	compresses := false
 	for _, r := range rules {
 		name := encodingOf(r.Setting)
-		if name == "" || name == to || to == pairEncoding && r.Setting.Codec == codec.Zstd {
+		if name == "" || name == unlaned(to) || to == pairEncoding && r.Setting.Codec == codec.Zstd {
 			p.rules = append(p.rules, r)
 			compresses = compresses || name != ""
 		}
@@ -41,7 +45,7 @@ func planFor(from, to string, rules []*policy.MessageRule) plan {
 
 // untouched reports whether all messages go as they came.
 func (p *plan) untouched() bool {
-	return p.from == p.to && len(p.rules) == 0 && !p.marked && p.marks == "" && p.pair == nil
+	return p.from == p.to && !p.private() && len(p.rules) == 0 && !p.marked && p.marks == "" && p.pair == nil
 }
 
 // ruleFor returns the rule for a plain message, nil if it is to stay so.
@@ -69,10 +73,16 @@ func (p *plan) ruleFor(n int, marked bool) *policy.MessageRule {
 // paired reports whether compressed messages come in the encoding between gateways.
 func (p *plan) paired() bool { return p.from == pairEncoding }
 
+// private reports whether compressed messages come in an encoding that means nothing on another connection.
+func (p *plan) private() bool { return p.paired() || p.from == lanes.Encoding }
+
 // canOpen reports whether compressed messages can be read.
 func (p *plan) canOpen() bool {
 	if p.paired() {
 		return p.pair != nil && p.pair.prev != nil
+	}
+	if p.from == lanes.Encoding {
+		return p.in != nil
 	}
 	return canOpen(p.from)
 }

@@ -20,7 +20,7 @@ func (c *call) requestBody(ctx context.Context, a *attempt, from *tapeReader) *r
 	}
 	w := newRewriter(ctx, from, a.plan, false, c.opener, c.compressor)
 	w.grant.Account.Open(c.memory.Requests, &flow{grant: &w.grant, call: c, cancel: a.cancel})
-	return &requestBody{src: w, tape: from, moved: &c.moved, rewriter: w}
+	return &requestBody{src: w, tape: from, moved: &c.moved, guarded: guarded{rewriter: w}}
 }
 
 // announce lets the trailers of the client's request follow the body.
@@ -43,15 +43,11 @@ func (c *call) announce(out *http.Request, body *requestBody) {
 // transport is done with it: the server would answer what still comes with an error, and
 // the client would lose the tail of its response.
 type requestBody struct {
-	src      io.Reader
-	tape     *tapeReader
-	moved    *atomic.Uint64
-	rewriter *rewriter // nil: the messages are not touched
-	atEnd    func()    // before its end is told; nil: nothing
-
-	mu      sync.Mutex
-	reading bool
-	closed  bool
+	guarded
+	src   io.Reader
+	tape  *tapeReader
+	moved *atomic.Uint64
+	atEnd func() // before its end is told; nil: nothing
 }
 
 func (b *requestBody) Read(p []byte) (int, error) {
@@ -65,44 +61,63 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	if err == io.EOF && b.atEnd != nil {
 		b.atEnd()
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.reading = false
-	if b.closed {
-		b.free()
-	}
+	b.end()
 	return n, err
-}
-
-func (b *requestBody) begin() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.reading = !b.closed
-	return b.reading
 }
 
 // Close ends a Read and frees what a message holds. The transport calls it from anywhere, and
 // so do we.
 func (b *requestBody) Close() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.closed = true
-	if !b.reading {
-		b.free()
-	}
+	b.close()
 	b.tape.stop()
 	return nil
 }
 
-func (b *requestBody) free() {
-	if b.rewriter != nil {
-		b.rewriter.close()
+// guarded is a rewriter that may be closed while it is read.
+type guarded struct {
+	rewriter *rewriter // nil: the messages are not touched
+
+	mu      sync.Mutex
+	reading bool
+	closed  bool
+}
+
+// begin is called before a read, which must not be if it reports false, and end behind it.
+func (g *guarded) begin() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.reading = !g.closed
+	return g.reading
+}
+
+func (g *guarded) end() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.reading = false
+	if g.closed {
+		g.free()
 	}
 }
 
-func (b *requestBody) spent() time.Duration {
-	if b.rewriter == nil {
+// close frees what a message holds, at the end of a read if there is one.
+func (g *guarded) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+	if !g.reading {
+		g.free()
+	}
+}
+
+func (g *guarded) free() {
+	if g.rewriter != nil {
+		g.rewriter.close()
+	}
+}
+
+func (g *guarded) spent() time.Duration {
+	if g.rewriter == nil {
 		return 0
 	}
-	return time.Duration(b.rewriter.spent.Load())
+	return time.Duration(g.rewriter.spent.Load())
 }

@@ -2,11 +2,13 @@ package grpc
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 )
 
 // answer hands on a response as it comes.
@@ -14,11 +16,19 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 	c.body = heardBody{resp.Body, a.hop}
 	var body io.Reader = &c.body
 	framed := c.grpc && isGRPC(resp.Header) // a load balancer may answer in its own way
+	var out *lanes.Out                      // seals the messages; nil: none go in lanes
 	if framed {
 		a.hop.knows.partner.offered(resp.Header)
+		a.lanes.told(resp.Header)
 		p := c.terms.reply(canonical(resp.Header.Get("Grpc-Encoding")), a.has)
+		if p.in = a.lanes.in; p.from == lanes.Encoding && p.in == nil {
+			c.fail(fmt.Errorf("%w: %s without a link", errFormat, lanes.Encoding))
+			return
+		}
 		c.terms.tell(resp.Header, p)
 		c.terms.pairs.tell(resp.Header, &p)
+		c.terms.lanes.tell(resp.Header)
+		out = c.terms.lanes.seal(&p)
 		if !p.untouched() {
 			delete(resp.Header, "Content-Length")
 			w := newRewriter(c.r.Context(), body, p, true, c.opener, c.compressor)
@@ -33,6 +43,9 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 			body = w
 		}
 	}
+	if endsWithHeaders(resp) {
+		c.unlaned.tell(resp.Header, "")
+	}
 	copyHeaders(c.w.Header(), resp.Header)
 	c.headersSent = true
 	c.moved.Add(1)
@@ -40,10 +53,15 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 	if !endsWithHeaders(resp) {
 		_ = http.NewResponseController(c.w).Flush()
 	}
-	if err := c.copy(body, framed); err != nil {
+	err := c.copy(body, framed)
+	out.Sent(err == nil)
+	a.lanes.read = err == nil
+	if err != nil {
 		c.fail(err)
 		return
 	}
+	a.lanes.toldTrailers(resp.Trailer)
+	c.terms.lanes.tellTrailers(resp.Trailer)
 	if endsWithHeaders(resp) {
 		c.trace.status(resp.Header.Get("Grpc-Status"))
 	} else {
@@ -51,6 +69,9 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 	}
 	if copyTrailers(c.w.Header(), resp.Trailer) > 0 {
 		c.stats.Error("trailer")
+	}
+	if !endsWithHeaders(resp) {
+		c.unlaned.tell(c.w.Header(), http.TrailerPrefix)
 	}
 	if a.told {
 		a.hop.knows.learnTrailers(resp.Trailer)

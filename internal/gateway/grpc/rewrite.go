@@ -11,6 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/held"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
@@ -117,7 +118,7 @@ func (w *rewriter) next() error {
 		return fmt.Errorf("%w: %w", errFormat, err)
 	}
 	switch {
-	case h.Compressed && w.plan.from == w.plan.to && !w.plan.paired():
+	case h.Compressed && w.plan.from == w.plan.to && !w.plan.private():
 		w.meter.passedCompressed(int(h.Len))
 		return w.letPass(h)
 	case h.Compressed:
@@ -197,7 +198,7 @@ func (w *rewriter) compress(rule *policy.MessageRule, n int) error {
 func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
 	defer gateway.PutBuffer(buf)
 	start := time.Now()
-	packed, settled, err := w.compressor.compress(w.grant.Ctx, in, rule, &w.meter)
+	packed, settled, err := w.compressor.compress(w.grant.Ctx, in, rule, w.plan.out, &w.meter)
 	took := time.Since(start)
 	w.spent.Add(int64(took))
 	if err == nil {
@@ -211,12 +212,12 @@ func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
 	case err != nil:
 		w.opener.stats.Error("compress")
 		w.opener.stats.Left(rule.Name, "error", raw)
-	case !rule.Worth(raw, len(packed.bytes)) && rule != w.plan.restore && !w.compressor.forced():
+	case !packed.sealed && !rule.Worth(raw, len(packed.bytes)) && rule != w.plan.restore && !w.compressor.forced():
 		w.opener.stats.SealTime(rule.Name, rule.Setting.Codec, took)
 		w.opener.stats.Left(rule.Name, "no_gain", raw)
 	default:
 		w.opener.stats.Sealed(rule.Name, rule.Setting.Codec, raw, len(packed.bytes), took)
-		w.send(packed.bytes, true)
+		w.sendPacked(packed)
 		if settled {
 			w.meter.saw(rule, in, len(packed.bytes))
 		}
@@ -239,6 +240,9 @@ func (w *rewriter) open(n int) error {
 	if n > w.opener.most {
 		return fmt.Errorf("%w: %d bytes", errTooLarge, n)
 	}
+	if w.plan.from == lanes.Encoding {
+		return w.openLaned(n)
+	}
 	limit := w.opener.limit(n, w.plan.paired())
 	in, err := w.gather.All(n, int64(n)+2*int64(limit))
 	err = cutOff(err)
@@ -250,15 +254,37 @@ func (w *rewriter) open(n int) error {
 	if err != nil {
 		return err
 	}
+	w.deliver(out)
+	return nil
+}
+
+// openLaned is open for a message of a call in lanes, which says itself how long it becomes.
+func (w *rewriter) openLaned(n int) error {
+	in, err := w.gather.All(n, int64(n))
+	if err = cutOff(err); err != nil {
+		return err
+	}
+	defer gateway.PutBuffer(in)
+	start := time.Now()
+	out, err := w.opener.openLaned(in, &w.plan, &w.grant)
+	w.spent.Add(int64(time.Since(start)))
+	if err != nil {
+		return err
+	}
+	w.deliver(out)
+	return nil
+}
+
+// deliver sends a message that was opened, with room for a header before it, plain or compressed anew.
+func (w *rewriter) deliver(out []byte) {
 	raw := out[wire.HeaderLen:]
 	if rule := w.plan.ruleFor(len(raw), w.marked); rule != nil && len(raw) <= w.compressor.most {
 		w.pack(rule, raw, out)
-		return nil
+		return
 	}
 	w.meter.saw(nil, raw, len(raw))
 	w.putHeader(out[:0], false, len(raw))
 	w.hold(out)
-	return nil
 }
 
 // expand opens a message, with room for a header before it.
@@ -285,6 +311,13 @@ func (w *rewriter) markClean(err error) error {
 func (w *rewriter) send(m []byte, compressed bool) {
 	out := w.putHeader(gateway.GetBuffer(wire.HeaderLen+len(m)), compressed, len(m))
 	w.hold(append(out, m...))
+}
+
+// sendPacked copies a compressed message behind its header.
+func (w *rewriter) sendPacked(p packed) {
+	n := len(p.head) + len(p.bytes)
+	out := w.putHeader(gateway.GetBuffer(wire.HeaderLen+n), true, n)
+	w.hold(append(append(out, p.head...), p.bytes...))
 }
 
 // putHeader appends the header of what becomes of the message at hand.

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 )
 
 // session is a client's connection.
@@ -26,6 +27,7 @@ type session struct {
 	base   *http.Server
 	server *http2.Server
 	peer   *peer           // what the client says as a gateway; nil: it is none
+	ends   *lanes.Ends     // of the link that the client's connection is; nil: it has no lanes
 	memory *held.Allowance // the client's
 	done   chan struct{}   // closed when Run returns
 
@@ -39,14 +41,18 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 	addr, payer := client.RemoteAddr(), gateway.PayerOf(client)
 	var ahead []byte
 	carried := false
+	var ends *lanes.Ends
 	if g.links != nil && c.Peers {
 		if client, ahead, carried = meetLink(g.links, client); client == nil {
 			return nil
 		}
 	}
+	if carried {
+		ends = g.lanesOf(client)
+	}
 	batched, batch := newBatchConn(client)
 	batch.ahead = ahead
-	s := &session{client: batched, pool: g.pool, done: make(chan struct{}), grace: c.Grace, last: g.last}
+	s := &session{client: batched, pool: g.pool, done: make(chan struct{}), grace: c.Grace, last: g.last, ends: ends}
 	s.memory = held.NewAllowance(addr, g.requests.Client(payer), g.replies.Client(payer))
 	if c.Peers {
 		s.peer = newPeer(g.shared.dicts, s.memory, g.links != nil)
@@ -55,12 +61,24 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 		s.pool = newPool(g.pool.dialer, c.UpstreamConns)
 	}
 	s.base = &http.Server{
-		Handler:        &handler{shared: &g.shared, calls: &s.calls, memory: s.memory, peer: s.peer, pool: s.pool, carried: carried},
+		Handler:        &handler{shared: &g.shared, calls: &s.calls, memory: s.memory, peer: s.peer, pool: s.pool, carried: carried, ends: ends},
 		MaxHeaderBytes: c.MaxHeader,
 		ErrorLog:       log.New(io.Discard, "", 0),
 	}
 	s.server = newServer(s.base, c.Window, c.MaxStreams)
 	return s
+}
+
+// lanesOf returns the lanes of a client's link.
+func (g *Gateway) lanesOf(client net.Conn) *lanes.Ends {
+	e := lanesOf(client, g.shared.lanes)
+	if e == nil && g.shared.lanes != nil {
+		g.oldClient.Do(func() {
+			g.cfg.Log.Info("a gateway at the other end of a link knows no lanes, so each message of cinch-proto is taken apart by itself: it is an older version",
+				"client", client.RemoteAddr().String())
+		})
+	}
+	return e
 }
 
 // Run serves the connection's streams until one side closes it or Drain ends it.
@@ -69,6 +87,7 @@ func (s *session) Run() {
 	defer s.memory.Close()
 	defer s.client.Close()
 	defer s.peer.close()
+	defer s.ends.Close()
 	if s.own {
 		defer s.pool.close()
 	}

@@ -1,0 +1,89 @@
+package lanes
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Header names the room of each lane for requests in responses: log2 of the bytes that its session may remember, or 0 for lanes
+// that there are not. In requests it names the lane of the reply, its room, and whether it begins anew.
+//
+//	cinch-lanes: 22,20        response
+//	cinch-lanes: 0,22,new     request
+const Header = "Cinch-Lanes"
+
+// OpenedHeader says in responses, or in their trailers, how many messages in lanes the request had that were opened.
+const OpenedHeader = "Cinch-Opened"
+
+const anewWord = "new"
+
+// formatRooms writes the room of each lane; "" where there are none.
+func formatRooms(rooms []byte) string {
+	for len(rooms) > 0 && rooms[len(rooms)-1] == 0 {
+		rooms = rooms[:len(rooms)-1]
+	}
+	b := make([]byte, 0, 3*MaxLanes)
+	for i, r := range rooms {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendUint(b, uint64(r), 10)
+	}
+	return string(b)
+}
+
+// parseRooms is the way back.
+func parseRooms(text string) (rooms [MaxLanes]byte, ok bool) {
+	i := 0
+	for part := range strings.SplitSeq(text, ",") {
+		r, ok := parseRoom(part)
+		if !ok || i == MaxLanes {
+			return rooms, false
+		}
+		rooms[i] = r
+		i++
+	}
+	return rooms, true
+}
+
+func parseRoom(text string) (byte, bool) {
+	n, err := strconv.ParseUint(text, 10, 8)
+	return byte(n), err == nil && (n == 0 || n >= leastRoom && n <= mostRoom)
+}
+
+// assignment is what a request says of the lane of its reply.
+type assignment struct {
+	lane int
+	room byte
+	anew bool
+}
+
+func (a assignment) String() string {
+	text := strconv.Itoa(a.lane) + "," + strconv.Itoa(int(a.room))
+	if a.anew {
+		text += "," + anewWord
+	}
+	return text
+}
+
+// parseAssignment is the way back.
+func parseAssignment(text string) (a assignment, ok bool) {
+	lane, rest, _ := strings.Cut(text, ",")
+	room, rest, more := strings.Cut(rest, ",")
+	n, err := strconv.ParseUint(lane, 10, 8)
+	if err != nil || n >= MaxLanes || more && rest != anewWord {
+		return a, false
+	}
+	a = assignment{lane: int(n), anew: more}
+	a.room, ok = parseRoom(room)
+	return a, ok && a.room > 0
+}
+
+// ParseOpened reads the value of OpenedHeader; -1 if it is none.
+func ParseOpened(text string) int64 {
+	n, err := strconv.ParseUint(text, 10, 62)
+	if err != nil {
+		return -1
+	}
+	return int64(n)
+}
