@@ -1,0 +1,357 @@
+package lanes
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+)
+
+var rng = func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
+
+// The first message asks for a lane, and those that follow are ever smaller in it, one call after the other.
+func TestLaneOfRequests(t *testing.T) {
+	p, r := newPair(plenty, plenty), rng()
+	p.first(t, message(r, 50))
+	var sizes []int
+	for range 5 {
+		o, i := p.near.Writers.Request(), p.far.Readers.Request()
+		s := seal(o, message(r, 50))
+		if !s.sealed {
+			t.Fatal("not in a lane")
+		}
+		mustOpen(t, i, s)
+		o.Done(i.Opened())
+		sizes = append(sizes, len(s.bytes))
+	}
+	if sizes[4]*3 > sizes[0] {
+		t.Errorf("sizes %v", sizes)
+	}
+	if n := p.nearS.Totals.Begun.Load(); n != 1 {
+		t.Errorf("%d sessions", n)
+	}
+}
+
+// What is not known to have been opened ends the session; the lane goes on with another one.
+func TestLaneBeginsAnew(t *testing.T) {
+	for name, opened := range map[string]int64{"nobody knows": -1, "none": 0, "too many": 2} {
+		p, r := newPair(plenty, plenty), rng()
+		p.first(t, message(r, 50))
+		o := p.near.Writers.Request()
+		seal(o, message(r, 50)) // lost
+		o.Done(opened)
+		for range 3 {
+			o, i := p.near.Writers.Request(), p.far.Readers.Request()
+			mustOpen(t, i, seal(o, message(r, 50)))
+			o.Done(i.Opened())
+		}
+		if n := p.nearS.Totals.Begun.Load(); n != 2 {
+			t.Errorf("%s: %d sessions", name, n)
+		}
+	}
+}
+
+// A message of a call that was given up is refused behind the lane's next one, and harmless before it.
+func TestStaleMessages(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		p, r := newPair(plenty, plenty), rng()
+		p.first(t, message(r, 50))
+		old, oldIn := p.near.Writers.Request(), p.far.Readers.Request()
+		mustOpen(t, oldIn, seal(old, message(r, 20)))
+		stale := seal(old, message(r, 20))
+		old.Done(-1)
+		if !late {
+			mustOpen(t, oldIn, stale)
+		}
+		o, i := p.near.Writers.Request(), p.far.Readers.Request()
+		mustOpen(t, i, seal(o, message(r, 20)))
+		if late {
+			if err := open(t, oldIn, stale); !errors.Is(err, ErrOrder) {
+				t.Errorf("a stale message: %v", err)
+			}
+		}
+		mustOpen(t, i, seal(o, message(r, 20)))
+		o.Done(i.Opened())
+	}
+}
+
+// A call that is over seals nothing in a lane that may be another's.
+func TestOverIsOver(t *testing.T) {
+	p, r := newPair(plenty, plenty), rng()
+	p.first(t, message(r, 50))
+	o := p.near.Writers.Request()
+	seal(o, message(r, 20))
+	o.Done(-1)
+	if seal(o, message(r, 20)).sealed {
+		t.Error("sealed by a call that is over")
+	}
+	o.Done(-1)
+	in := p.near.Readers.Reply()
+	in.Done(true)
+	in.Done(true)
+}
+
+// As many calls at a time have lanes as there are; each that finds none asks for one.
+func TestLanesAtATime(t *testing.T) {
+	p, r := newPair(plenty, plenty), rng()
+	for want := range MaxLanes + 2 {
+		var outs []*Out
+		var ins []*In
+		got := 0
+		for range want + 1 {
+			o, i := p.near.Writers.Request(), p.far.Readers.Request()
+			s := seal(o, message(r, 30))
+			if s.sealed {
+				got++
+			}
+			mustOpen(t, i, s)
+			outs, ins = append(outs, o), append(ins, i)
+		}
+		if got != min(want, MaxLanes) {
+			t.Errorf("%d of %d calls have lanes", got, want+1)
+		}
+		for n, o := range outs {
+			p.rooms(o)
+			o.Done(ins[n].Opened())
+		}
+	}
+}
+
+// The lane that was freed last is taken first.
+func TestBusyLaneLearns(t *testing.T) {
+	p, r := newPair(plenty, plenty), rng()
+	a, b := p.near.Writers.Request(), p.near.Writers.Request()
+	for _, o := range []*Out{a, b} {
+		mustOpen(t, p.far.Readers.Request(), seal(o, message(r, 30)))
+		p.rooms(o)
+	}
+	for range 10 {
+		o, i := p.near.Writers.Request(), p.far.Readers.Request()
+		mustOpen(t, i, seal(o, message(r, 30)))
+		o.Done(i.Opened())
+	}
+	if n := p.nearS.Totals.Begun.Load(); n != 1 {
+		t.Errorf("%d lanes were used", n)
+	}
+}
+
+// The reader gives the lanes of replies.
+func TestLaneOfReplies(t *testing.T) {
+	p, r := newPair(plenty, plenty), rng()
+	call := func(wantSealed, sentAll, clean bool) int {
+		t.Helper()
+		in := p.near.Readers.Reply()
+		out := p.far.Writers.Reply(in.Header())
+		s := seal(out, message(r, 50))
+		if s.sealed != wantSealed {
+			t.Fatalf("%q: sealed %v", in.Header(), s.sealed)
+		}
+		if sentAll && clean {
+			mustOpen(t, in, s)
+		}
+		out.Sent(sentAll)
+		in.Done(clean)
+		return len(s.bytes)
+	}
+	call(false, true, true)
+	large := call(true, true, true)
+	if small := call(true, true, true); small >= large {
+		t.Errorf("%d, then %d bytes", large, small)
+	}
+	call(true, true, false) // the near end has not read it: it says so
+	call(true, true, true)
+	call(true, false, true) // the far end has not sent it: the near one knows nothing of it
+	call(true, true, true)
+	if n := p.farS.Totals.Begun.Load(); n != 3 {
+		t.Errorf("%d sessions", n)
+	}
+	if n := p.nearS.Totals.Refused.Load() + p.nearS.Totals.Broken.Load(); n != 0 {
+		t.Errorf("%d messages were refused", n)
+	}
+}
+
+// A lane that was taken from a call of the writer's, which the reader has given up, is the next one's.
+func TestReplyLaneIsTaken(t *testing.T) {
+	p, r := newPair(plenty, plenty), rng()
+	in := p.near.Readers.Reply()
+	mustOpen(t, in, seal(p.far.Writers.Reply(in.Header()), message(r, 50)))
+	in.Done(true)
+
+	in = p.near.Readers.Reply()
+	old := p.far.Writers.Reply(in.Header())
+	mustOpen(t, in, seal(old, message(r, 50)))
+	in.Done(false) // cancelled, but the far end does not know yet
+	in = p.near.Readers.Reply()
+	out := p.far.Writers.Reply(in.Header())
+	mustOpen(t, in, seal(out, message(r, 50)))
+	if seal(old, message(r, 50)).sealed {
+		t.Error("two calls seal in one lane")
+	}
+	old.Sent(true)
+	mustOpen(t, in, seal(out, message(r, 50)))
+	out.Sent(true)
+	in.Done(true)
+}
+
+// What lanes remember is within the memory of either end, and given back.
+func TestLanesKeepToMemory(t *testing.T) {
+	const large = 3000
+	for name, c := range map[string]struct {
+		near, far int64
+		sealed    bool
+	}{
+		"plenty":                  {plenty, plenty, true},
+		"the writer has none":     {0, plenty, false},
+		"the reader has none":     {plenty, 0, false},
+		"the reader has a little": {plenty, 1 << leastRoom, true},
+	} {
+		p, r := newPair(c.near, c.far), rng()
+		any := false
+		for range 30 {
+			o, i := p.near.Writers.Request(), p.far.Readers.Request()
+			for _, n := range []int{20, large} {
+				s := seal(o, message(r, n))
+				any = any || s.sealed
+				mustOpen(t, i, s)
+			}
+			p.rooms(o)
+			o.Done(i.Opened())
+			if p.nearHas.left() < 0 || p.farHas.left() < 0 {
+				t.Fatalf("%s: more than there is", name)
+			}
+		}
+		if any != c.sealed {
+			t.Errorf("%s: lanes were used: %v", name, any)
+		}
+		if h := p.nearS.Totals.Held.Load(); h != c.near-p.nearHas.left() {
+			t.Errorf("%s: %d bytes are counted, %d taken", name, h, c.near-p.nearHas.left())
+		}
+		p.near.Close()
+		p.far.Close()
+		if p.nearHas.left() != c.near || p.farHas.left() != c.far {
+			t.Errorf("%s: not all was given back", name)
+		}
+	}
+}
+
+// A lane gets more room as its session grows, and when a message does not fit.
+func TestLanesGrow(t *testing.T) {
+	p, r := newPair(plenty, plenty), rng()
+	p.first(t, message(r, 50))
+	if got := p.far.Readers.Rooms(); got != "20" {
+		t.Fatalf("rooms %q", got)
+	}
+	huge := message(r, 60_000)
+	o, i := p.near.Writers.Request(), p.far.Readers.Request()
+	s := seal(o, huge)
+	if s.sealed {
+		t.Fatal("it fitted")
+	}
+	mustOpen(t, i, s)
+	p.rooms(o)
+	if got := p.far.Readers.Rooms(); got != "24" {
+		t.Errorf("rooms %q", got)
+	}
+	if s = seal(o, huge); !s.sealed {
+		t.Error("it does not fit what was made for it")
+	}
+	mustOpen(t, i, s)
+	o.Done(i.Opened())
+	if n := p.nearS.Totals.Misfits.Load(); n != 1 {
+		t.Errorf("%d misfits", n)
+	}
+}
+
+// The reader always takes less than the writer: a writer that keeps to its room never makes it take more.
+func TestReaderTakesLess(t *testing.T) {
+	p, r := newPair(plenty, plenty), rng()
+	p.first(t, message(r, 50))
+	for n := range 300 {
+		o, i := p.near.Writers.Request(), p.far.Readers.Request()
+		raw := message(r, 1+n*n%700)
+		s := seal(o, raw)
+		mustOpen(t, i, s)
+		p.rooms(o)
+		o.Done(i.Opened())
+		w, rd := &p.near.Writers.lanes[0], &p.far.Readers.lanes[0]
+		if w.session.Bytes()+len(raw) < rd.session.Bytes() {
+			t.Fatalf("message %d: the writer takes %d bytes, the reader %d", n, w.session.Bytes(), rd.session.Bytes())
+		}
+	}
+	if n := p.nearS.Totals.Misfits.Load(); n != 0 {
+		t.Errorf("%d misfits", n)
+	}
+}
+
+// What was forgotten is not used, whatever responses to earlier calls say, and begins again by asking.
+func TestForget(t *testing.T) {
+	p, r := newPair(plenty, plenty), rng()
+	p.first(t, message(r, 50))
+	before := p.near.Writers.Request()
+	o, i := p.near.Writers.Request(), p.far.Readers.Request()
+	mustOpen(t, i, seal(o, message(r, 50)))
+	if p.near.Writers.Forget() || !p.near.Writers.Busy() {
+		t.Fatal("forgotten while a call has a lane")
+	}
+	stale := seal(o, message(r, 50))
+	o.Done(-1)
+	if p.near.Writers.Busy() || !p.near.Writers.Forget() {
+		t.Fatal("not forgotten")
+	}
+	said := p.far.Readers.Rooms()
+	p.far.Readers.Forget()
+	if p.nearHas.left() != plenty || p.farHas.left() != plenty {
+		t.Error("not all was given back")
+	}
+	before.Told([]string{said})
+	if s := seal(before, message(r, 50)); s.sealed {
+		t.Error("a lane that is no more was used")
+	}
+	if err := open(t, i, stale); !errors.Is(err, ErrOrder) {
+		t.Errorf("a message of before: %v", err)
+	}
+	p.first(t, message(r, 50))
+	if err := open(t, i, stale); !errors.Is(err, ErrOrder) && err != nil {
+		t.Errorf("a message of before: %v", err)
+	}
+	o, i = p.near.Writers.Request(), p.far.Readers.Request()
+	s := seal(o, message(r, 50))
+	if mustOpen(t, i, s); !s.sealed {
+		t.Error("there is no lane")
+	}
+}
+
+// The far end forgets what it keeps for replies; the near one's lanes that calls have stay.
+func TestForgetReplies(t *testing.T) {
+	p, r := newPair(plenty, plenty), rng()
+	call := func() (*In, *Out, sent) {
+		in := p.near.Readers.Reply()
+		out := p.far.Writers.Reply(in.Header())
+		return in, out, seal(out, message(r, 50))
+	}
+	for range 3 {
+		in, out, s := call()
+		mustOpen(t, in, s)
+		out.Sent(true)
+		in.Done(true)
+	}
+	given := p.near.Readers.Reply() // to a call that the far end has not got yet
+	if !p.far.Writers.Forget() {
+		t.Fatal("not forgotten")
+	}
+	p.near.Readers.Forget()
+	out := p.far.Writers.Reply(given.Header())
+	s := seal(out, message(r, 50))
+	if !s.sealed {
+		t.Error("not sealed")
+	}
+	mustOpen(t, given, s)
+	out.Sent(true)
+	given.Done(true)
+	p.near.Readers.Forget()
+	if p.nearHas.left() != plenty {
+		t.Error("not all was given back")
+	}
+	if in, _, s := call(); s.sealed {
+		t.Errorf("%q: a lane that is no more", in.Header())
+	}
+}
