@@ -13,11 +13,13 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
+// field appends a field of wire type 2.
+func field(b []byte, number byte, content []byte) []byte {
+	return append(binary.AppendUvarint(append(b, number<<3|2), uint64(len(content))), content...)
+}
+
 // protobuf is a message of n series with labels and a sample, as monitoring sends them.
 func protobuf(n int) []byte {
-	field := func(b []byte, number byte, content []byte) []byte {
-		return append(binary.AppendUvarint(append(b, number<<3|2), uint64(len(content))), content...)
-	}
 	var all []byte
 	for i := range n {
 		var series []byte
