@@ -108,7 +108,7 @@ func TestLanesAreBetweenGateways(t *testing.T) {
 	var got metadata.MD
 	liar := func(srv any, s grpc.ServerStream) error {
 		got, _ = metadata.FromIncomingContext(s.Context())
-		_ = s.SetHeader(metadata.Pairs("cinch-lanes", "25,25,25,25", "cinch-opened", "7"))
+		_ = s.SetHeader(metadata.Pairs("cinch-lanes", "50,50,50,50", "cinch-opened", "7"))
 		s.SetTrailer(metadata.Pairs("cinch-opened", "9", "x-trailer", "1"))
 		return echoAll(s)
 	}
@@ -116,7 +116,7 @@ func TestLanesAreBetweenGateways(t *testing.T) {
 	c := connect(t, near.addr)
 	for n := range 20 {
 		var header, trailer metadata.MD
-		ctx := metadata.AppendToOutgoingContext(within(t), "cinch-lanes", "3,25")
+		ctx := metadata.AppendToOutgoingContext(within(t), "cinch-lanes", "3,50")
 		out, err := unary(ctx, c, "Unary", otlp(n), grpc.Header(&header), grpc.Trailer(&trailer))
 		if err != nil || !bytes.Equal(out, otlp(n)) {
 			t.Fatal(err)

@@ -40,23 +40,23 @@ func TestParse(t *testing.T) {
 }
 
 func TestHeaders(t *testing.T) {
-	for _, rooms := range [][]byte{{20}, {25, 20}, {0, 0, 22}, {20, 20, 20, 20, 20, 20, 20, 25}} {
+	for _, rooms := range [][]byte{{40}, {50, 41}, {0, 0, 44}, {40, 40, 40, 40, 40, 40, 40, 50}} {
 		text := formatRooms(rooms)
 		if got, ok := parseRooms(text); !ok || !bytes.Equal(got[:len(rooms)], rooms) {
 			t.Errorf("%v: %q, %v, %v", rooms, text, got, ok)
 		}
 	}
-	for _, text := range []string{"", "19", "26", "-1", "20,", "20,20,20,20,20,20,20,20,20", "20 ", "4294967316"} {
+	for _, text := range []string{"", "39", "51", "-1", "40,", "40,40,40,40,40,40,40,40,40", "40 ", "4294967336"} {
 		if got, ok := parseRooms(text); ok {
 			t.Errorf("%q: %v", text, got)
 		}
 	}
-	for _, a := range []assignment{{lane: 0, room: 20}, {lane: 7, room: 25, anew: true}} {
+	for _, a := range []assignment{{lane: 0, room: 40}, {lane: 7, room: 50, anew: true}} {
 		if got, ok := parseAssignment(a.String()); !ok || got != a {
 			t.Errorf("%v came back as %v", a, got)
 		}
 	}
-	for _, text := range []string{"", "0", "8,20", "0,0", "0,19", "0,20,", "0,20,old", "0,20,new,new", "-1,20", "999,20"} {
+	for _, text := range []string{"", "0", "8,40", "0,0", "0,39", "0,40,", "0,40,old", "0,40,new,new", "-1,40", "999,40"} {
 		if got, ok := parseAssignment(text); ok {
 			t.Errorf("%q: %v", text, got)
 		}
@@ -109,7 +109,7 @@ func TestHostile(t *testing.T) {
 
 // A writer that takes no notice of the room that it has loses its session, and the reader no memory.
 func TestWriterExceeds(t *testing.T) {
-	p, r := newPair(plenty, 1<<leastRoom), rng()
+	p, r := newPair(plenty, 1<<20), rng()
 	p.first(t, message(r, 50))
 	l := &p.far.Readers.lanes[0]
 	p.far.Readers.ledger.resize(&l.held, 1000)
@@ -172,4 +172,17 @@ func FuzzOpen(f *testing.F) {
 			t.Error("not all was given back")
 		}
 	})
+}
+
+func TestRooms(t *testing.T) {
+	for room, want := range map[byte]int64{0: 0, 40: 1 << 20, 41: 3 << 19, 42: 2 << 20, 49: 24 << 20, 50: 32 << 20} {
+		if got := bytesOf(room); got != want {
+			t.Errorf("%d: %d bytes", room, got)
+		}
+	}
+	for n, want := range map[int]byte{0: 40, 1 << 18: 41, 1 << 20: 45, 5 << 20: 50, 1 << 30: 50} {
+		if got := roomFor(n); got != want {
+			t.Errorf("for a message of %d bytes %d", n, got)
+		}
+	}
 }

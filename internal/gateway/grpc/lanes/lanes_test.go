@@ -202,7 +202,7 @@ func TestLanesKeepToMemory(t *testing.T) {
 		"plenty":                  {plenty, plenty, true},
 		"the writer has none":     {0, plenty, false},
 		"the reader has none":     {plenty, 0, false},
-		"the reader has a little": {plenty, 1 << leastRoom, true},
+		"the reader has a little": {plenty, 1 << 20, true},
 	} {
 		p, r := newPair(c.near, c.far), rng()
 		any := false
@@ -237,7 +237,7 @@ func TestLanesKeepToMemory(t *testing.T) {
 func TestLanesGrow(t *testing.T) {
 	p, r := newPair(plenty, plenty), rng()
 	p.first(t, message(r, 50))
-	if got := p.far.Readers.Rooms(); got != "20" {
+	if got := p.far.Readers.Rooms(); got != "40" {
 		t.Fatalf("rooms %q", got)
 	}
 	huge := message(r, 60_000)
@@ -248,7 +248,7 @@ func TestLanesGrow(t *testing.T) {
 	}
 	mustOpen(t, i, s)
 	p.rooms(o)
-	if got := p.far.Readers.Rooms(); got != "24" {
+	if got := p.far.Readers.Rooms(); got != "48" {
 		t.Errorf("rooms %q", got)
 	}
 	if s = seal(o, huge); !s.sealed {

@@ -27,23 +27,29 @@ func (l *ledger) resize(held *int64, n int64) bool {
 	return true
 }
 
-// Bounds of what a lane may remember, as log2 of bytes.
+// A room is what a lane may remember, in bytes: 2 or 3, as its lowest bit says, times a power of two. 0 is none.
 const (
-	leastRoom = 20
-	mostRoom  = 25
+	leastRoom = 40 // 1 MiB
+	mostRoom  = 50 // 32 MiB
 )
 
-// roomFor is log2 of what a session may have to remember after a message of so many bytes.
-func roomFor(message int) (room byte) {
-	for room = leastRoom; room < mostRoom && 1<<room < 6*int64(message); room++ {
-	}
-	return room
-}
-
-// bytesOf is what a lane with that room may remember; 0 for none.
+// bytesOf is how many bytes a room is.
 func bytesOf(room byte) int64 {
 	if room == 0 {
 		return 0
 	}
-	return 1 << room
+	return int64(2+room&1) << (room/2 - 1)
 }
+
+// roomOf is the least room, but not below the given one, that has so many bytes, or the largest.
+func roomOf(bytes int64, room byte) byte {
+	for room = max(room, leastRoom); room < mostRoom && bytesOf(room) < bytes; room++ {
+	}
+	return room
+}
+
+// roomFor is what a session is given that begins with a message of so many bytes.
+func roomFor(message int) byte { return roomOf(6*int64(message), leastRoom) }
+
+// growth is what room is kept for: tables double, which for a session may be this much at a time, over four.
+const growth = 7

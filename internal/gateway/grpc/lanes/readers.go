@@ -145,9 +145,9 @@ func (l *readerLane) forget() { l.session, l.begun = history.Reader{}, false }
 // settle gives a lane more room when it needs it, and ends a session that takes more than it may have: its writer has not kept to that. l.mu is held.
 func (r *Readers) settle(l *readerLane, lane int) {
 	size := int64(l.session.Bytes())
-	if size > l.held/4*3 {
+	if ahead := size / 4 * growth; ahead > l.held {
 		r.mu.Lock()
-		r.widen(l, lane, min(r.rooms[lane]+1, mostRoom))
+		r.widen(l, lane, roomOf(ahead, r.rooms[lane]))
 		r.mu.Unlock()
 	}
 	if size > l.held {
@@ -183,7 +183,7 @@ func (r *Readers) enlarge(lane, size int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if room := r.rooms[lane]; room > 0 {
-		r.widen(l, lane, min(max(room+1, roomFor(size)), mostRoom))
+		r.widen(l, lane, min(max(room+2, roomFor(size)), mostRoom))
 	}
 }
 

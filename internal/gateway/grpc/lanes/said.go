@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Header names the room of each lane for requests in responses: log2 of the bytes that its session may remember, or 0 for lanes
+// Header names the room of each lane for requests in responses, which is what its session may remember (see memory.go), or 0 for lanes
 // that there are not. In requests it names the lane of the reply, its room, and whether it begins anew.
 //
-//	cinch-lanes: 22,20        response
-//	cinch-lanes: 0,22,new     request
+//	cinch-lanes: 44,40        response
+//	cinch-lanes: 0,44,new     request
 const Header = "Cinch-Lanes"
 
 // OpenedHeader says in responses, or in their trailers, how many messages in lanes the request had that were opened.
