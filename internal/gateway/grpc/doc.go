@@ -7,11 +7,12 @@
 //	session.go   a client's connection: golang.org/x/net's HTTP/2 server
 //	handler.go   what the calls of a connection have in common; drain.go, which of them a drain ends
 //	call.go      one call from its headers to its trailers; request.go, what goes up of it,
-//	             response.go, what comes back
+//	             response.go, what comes back; unlaned.go, what comes up in lanes
 //
 // What is decided about a call, before a byte of its body moves:
 //
-//	negotiate.go which encoding goes on which hop; pair.go, dictionaries between two gateways
+//	negotiate.go which encoding goes on which hop; pair.go, dictionaries between two gateways;
+//	             laned.go, what they remember of messages, with package lanes
 //	peer.go      the far gateway's view of the near one
 //	status.go    statuses that the gateway itself answers with
 //

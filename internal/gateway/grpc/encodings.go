@@ -7,6 +7,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
+	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 )
 
 // identity is how headers name the lack of an encoding; here it is "".
@@ -45,6 +46,22 @@ func encodingOf(s codec.Setting) string {
 		return ""
 	}
 	return s.Codec.String()
+}
+
+// unlaned is the encoding that a call has beside lanes, in which messages of Protocol Buffers go that find none.
+func unlaned(encoding string) string {
+	if encoding == lanes.Encoding {
+		return codec.Proto.String()
+	}
+	return encoding
+}
+
+// toLanes is the encoding for a call that has lanes, where a rule wants another one.
+func toLanes(encoding string) string {
+	if encoding == codec.Proto.String() {
+		return lanes.Encoding
+	}
+	return encoding
 }
 
 // setList writes grpc-accept-encoding.

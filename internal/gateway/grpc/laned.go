@@ -3,7 +3,6 @@ package grpc
 import (
 	"net/http"
 
-	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 )
 
@@ -11,22 +10,6 @@ import (
 type laneTerms struct {
 	ends     *lanes.Ends // of the client's link; nil: it has none
 	assigned string      // what the client says of the reply's lane
-}
-
-// unlaned is the encoding that a call has beside lanes, in which messages of Protocol Buffers go that find none.
-func unlaned(encoding string) string {
-	if encoding == lanes.Encoding {
-		return codec.Proto.String()
-	}
-	return encoding
-}
-
-// toLanes is the encoding for a call that has lanes, where a rule wants another one.
-func toLanes(encoding string) string {
-	if encoding == codec.Proto.String() {
-		return lanes.Encoding
-	}
-	return encoding
 }
 
 // meet takes what the client's request says of lanes. It reports false if it uses them where it must not: only a gateway over a link

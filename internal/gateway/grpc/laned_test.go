@@ -44,7 +44,7 @@ func lanedPair(t *testing.T, server string, mode LinkMode, change func(near, far
 	return near, far
 }
 
-func (r rig) laned() *lanes.Totals { return &r.shared.lanes.Totals }
+func (r rig) laned() *lanes.Tally { return &r.shared.lanes.Tally }
 
 // otlp is the nth export of some metrics: their names and labels as before, in another order, with other values.
 func otlp(n int) (all []byte) {
@@ -89,7 +89,7 @@ func TestLanesSave(t *testing.T) {
 		if without {
 			continue
 		}
-		for name, totals := range map[string]*lanes.Totals{"near": near.laned(), "far": far.laned()} {
+		for name, totals := range map[string]*lanes.Tally{"near": near.laned(), "far": far.laned()} {
 			if s, o := totals.Sealed.Load(), totals.Opened.Load(); s < calls-5 || o < calls-5 {
 				t.Errorf("%s: %d messages sealed, %d opened in lanes", name, s, o)
 			}
@@ -361,7 +361,7 @@ func TestLanesAreForgotten(t *testing.T) {
 		if got := near.laned().Begun.Load(); got < round+1 {
 			t.Errorf("round %d: %d sessions", round, got)
 		}
-		for name, totals := range map[string]*lanes.Totals{"near": near.laned(), "far": far.laned()} {
+		for name, totals := range map[string]*lanes.Tally{"near": near.laned(), "far": far.laned()} {
 			testenv.Eventually(t, name+" has forgotten", func() bool { return totals.Held.Load() == 0 })
 		}
 	}
@@ -379,7 +379,7 @@ func TestLanesEndWithTheLink(t *testing.T) {
 		t.Error("no memory is counted")
 	}
 	_ = c.Close()
-	for name, totals := range map[string]*lanes.Totals{"near": near.laned(), "far": far.laned()} {
+	for name, totals := range map[string]*lanes.Tally{"near": near.laned(), "far": far.laned()} {
 		testenv.Eventually(t, name+" has given everything back", func() bool { return totals.Held.Load() == 0 })
 	}
 }

@@ -51,12 +51,12 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(descKinds, prometheus.GaugeValue, float64(kinds), name)
 		to <- prometheus.MustNewConstMetric(descSamples, prometheus.GaugeValue, float64(bytes), name)
 		if g.shared.lanes != nil {
-			collectLanes(to, name, &g.shared.lanes.Totals)
+			collectLanes(to, name, &g.shared.lanes.Tally)
 		}
 	}
 }
 
-func collectLanes(to chan<- prometheus.Metric, name string, t *lanes.Totals) {
+func collectLanes(to chan<- prometheus.Metric, name string, t *lanes.Tally) {
 	for outcome, n := range map[string]uint64{
 		"sealed": t.Sealed.Load(), "opened": t.Opened.Load(), "alone": t.Alone.Load(), "misfit": t.Misfits.Load(),
 		"refused": t.Refused.Load(), "corrupt": t.Broken.Load(),

@@ -4,9 +4,9 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"sync"
 	"sync/atomic"
-	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 )
 
 // requestBody returns the client's body as an attempt sends it.
@@ -21,6 +21,21 @@ func (c *call) requestBody(ctx context.Context, a *attempt, from *tapeReader) *r
 	w := newRewriter(ctx, from, a.plan, false, c.opener, c.compressor)
 	w.grant.Account.Open(c.memory.Requests, &flow{grant: &w.grant, call: c, cancel: a.cancel})
 	return &requestBody{src: w, tape: from, moved: &c.moved, guarded: guarded{rewriter: w}}
+}
+
+// clientBody returns the request's body as the call's attempts are to read it. It takes the lanes out of the call's terms.
+func (c *call) clientBody() io.Reader {
+	if c.terms.from != lanes.Encoding {
+		return c.r.Body
+	}
+	b := &unlanedBody{in: c.terms.lanes.ends.Readers.Request()}
+	p := plan{from: lanes.Encoding, marked: c.terms.original != "", marks: c.terms.original, in: b.in}
+	w := newRewriter(c.r.Context(), c.r.Body, p, false, c.opener, c.compressor)
+	w.grant.Account.Open(c.memory.Requests, &flow{grant: &w.grant, call: c, cancel: c.cancelAttempt})
+	b.rewriter, c.unlaned = w, b
+	c.terms.from = ""
+	delete(c.r.Header, "Grpc-Encoding")
+	return b
 }
 
 // announce lets the trailers of the client's request follow the body.
@@ -71,53 +86,4 @@ func (b *requestBody) Close() error {
 	b.close()
 	b.tape.stop()
 	return nil
-}
-
-// guarded is a rewriter that may be closed while it is read.
-type guarded struct {
-	rewriter *rewriter // nil: the messages are not touched
-
-	mu      sync.Mutex
-	reading bool
-	closed  bool
-}
-
-// begin is called before a read, which must not be if it reports false, and end behind it.
-func (g *guarded) begin() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.reading = !g.closed
-	return g.reading
-}
-
-func (g *guarded) end() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.reading = false
-	if g.closed {
-		g.free()
-	}
-}
-
-// close frees what a message holds, at the end of a read if there is one.
-func (g *guarded) close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.closed = true
-	if !g.reading {
-		g.free()
-	}
-}
-
-func (g *guarded) free() {
-	if g.rewriter != nil {
-		g.rewriter.close()
-	}
-}
-
-func (g *guarded) spent() time.Duration {
-	if g.rewriter == nil {
-		return 0
-	}
-	return time.Duration(g.rewriter.spent.Load())
 }

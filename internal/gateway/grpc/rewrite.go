@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -374,4 +375,53 @@ func (w *rewriter) free() {
 func (w *rewriter) close() {
 	w.free()
 	w.grant.Account.Close()
+}
+
+// guarded is a rewriter that may be closed while it is read.
+type guarded struct {
+	rewriter *rewriter // nil: the messages are not touched
+
+	mu      sync.Mutex
+	reading bool
+	closed  bool
+}
+
+// begin is called before a read, which must not be if it reports false, and end behind it.
+func (g *guarded) begin() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.reading = !g.closed
+	return g.reading
+}
+
+func (g *guarded) end() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.reading = false
+	if g.closed {
+		g.free()
+	}
+}
+
+// close frees what a message holds, at the end of a read if there is one.
+func (g *guarded) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+	if !g.reading {
+		g.free()
+	}
+}
+
+func (g *guarded) free() {
+	if g.rewriter != nil {
+		g.rewriter.close()
+	}
+}
+
+func (g *guarded) spent() time.Duration {
+	if g.rewriter == nil {
+		return 0
+	}
+	return time.Duration(g.rewriter.spent.Load())
 }

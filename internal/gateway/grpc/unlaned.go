@@ -1,7 +1,6 @@
 package grpc
 
 import (
-	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -14,21 +13,6 @@ import (
 type unlanedBody struct {
 	guarded
 	in *lanes.In
-}
-
-// clientBody returns the request's body as the call's attempts are to read it. It takes the lanes out of the call's terms.
-func (c *call) clientBody() io.Reader {
-	if c.terms.from != lanes.Encoding {
-		return c.r.Body
-	}
-	b := &unlanedBody{in: c.terms.lanes.ends.Readers.Request()}
-	p := plan{from: lanes.Encoding, marked: c.terms.original != "", marks: c.terms.original, in: b.in}
-	w := newRewriter(c.r.Context(), c.r.Body, p, false, c.opener, c.compressor)
-	w.grant.Account.Open(c.memory.Requests, &flow{grant: &w.grant, call: c, cancel: c.cancelAttempt})
-	b.rewriter, c.unlaned = w, b
-	c.terms.from = ""
-	delete(c.r.Header, "Grpc-Encoding")
-	return b
 }
 
 func (b *unlanedBody) Read(p []byte) (int, error) {

@@ -7,12 +7,12 @@ import (
 
 // Shared is what the lanes of all links of a gateway have in common.
 type Shared struct {
-	Totals Totals
+	Tally Tally
 	turns  chan struct{} // as many as messages may be sealed or opened at a time
 }
 
-// Totals count messages, and sessions that were begun.
-type Totals struct {
+// Tally counts messages, and sessions that were begun.
+type Tally struct {
 	Sealed, Opened  atomic.Uint64 // in lanes
 	Alone           atomic.Uint64 // sent without, as no lane was free
 	Misfits         atomic.Uint64 // likewise, as the lane would have remembered too much
@@ -41,7 +41,7 @@ type Ends struct {
 // New returns the ends of a link whose memory is given.
 func New(m Memory, s *Shared) *Ends {
 	e := &Ends{}
-	ledger := &ledger{memory: m, held: &s.Totals.Held}
+	ledger := &ledger{memory: m, held: &s.Tally.Held}
 	e.Writers.init(ledger, s)
 	e.Readers.init(ledger, s)
 	return e

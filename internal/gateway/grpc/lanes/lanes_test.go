@@ -26,7 +26,7 @@ func TestLaneOfRequests(t *testing.T) {
 	if sizes[4]*3 > sizes[0] {
 		t.Errorf("sizes %v", sizes)
 	}
-	if n := p.nearS.Totals.Begun.Load(); n != 1 {
+	if n := p.nearS.Tally.Begun.Load(); n != 1 {
 		t.Errorf("%d sessions", n)
 	}
 }
@@ -44,7 +44,7 @@ func TestLaneBeginsAnew(t *testing.T) {
 			mustOpen(t, i, seal(o, message(r, 50)))
 			o.Done(i.Opened())
 		}
-		if n := p.nearS.Totals.Begun.Load(); n != 2 {
+		if n := p.nearS.Tally.Begun.Load(); n != 2 {
 			t.Errorf("%s: %d sessions", name, n)
 		}
 	}
@@ -129,7 +129,7 @@ func TestBusyLaneLearns(t *testing.T) {
 		mustOpen(t, i, seal(o, message(r, 30)))
 		o.Done(i.Opened())
 	}
-	if n := p.nearS.Totals.Begun.Load(); n != 1 {
+	if n := p.nearS.Tally.Begun.Load(); n != 1 {
 		t.Errorf("%d lanes were used", n)
 	}
 }
@@ -161,10 +161,10 @@ func TestLaneOfReplies(t *testing.T) {
 	call(true, true, true)
 	call(true, false, true) // the far end has not sent it: the near one knows nothing of it
 	call(true, true, true)
-	if n := p.farS.Totals.Begun.Load(); n != 3 {
+	if n := p.farS.Tally.Begun.Load(); n != 3 {
 		t.Errorf("%d sessions", n)
 	}
-	if n := p.nearS.Totals.Refused.Load() + p.nearS.Totals.Broken.Load(); n != 0 {
+	if n := p.nearS.Tally.Refused.Load() + p.nearS.Tally.Broken.Load(); n != 0 {
 		t.Errorf("%d messages were refused", n)
 	}
 }
@@ -222,7 +222,7 @@ func TestLanesKeepToMemory(t *testing.T) {
 		if any != c.sealed {
 			t.Errorf("%s: lanes were used: %v", name, any)
 		}
-		if h := p.nearS.Totals.Held.Load(); h != c.near-p.nearHas.left() {
+		if h := p.nearS.Tally.Held.Load(); h != c.near-p.nearHas.left() {
 			t.Errorf("%s: %d bytes are counted, %d taken", name, h, c.near-p.nearHas.left())
 		}
 		p.near.Close()
@@ -256,7 +256,7 @@ func TestLanesGrow(t *testing.T) {
 	}
 	mustOpen(t, i, s)
 	o.Done(i.Opened())
-	if n := p.nearS.Totals.Misfits.Load(); n != 1 {
+	if n := p.nearS.Tally.Misfits.Load(); n != 1 {
 		t.Errorf("%d misfits", n)
 	}
 }
@@ -277,7 +277,7 @@ func TestReaderTakesLess(t *testing.T) {
 			t.Fatalf("message %d: the writer takes %d bytes, the reader %d", n, w.session.Bytes(), rd.session.Bytes())
 		}
 	}
-	if n := p.nearS.Totals.Misfits.Load(); n != 0 {
+	if n := p.nearS.Tally.Misfits.Load(); n != 0 {
 		t.Errorf("%d misfits", n)
 	}
 }

@@ -116,7 +116,7 @@ func (i *In) Open(dst []byte, m Message, most int) ([]byte, error) {
 }
 
 func (r *Readers) refuse(format string, args ...any) error {
-	r.shared.Totals.Refused.Add(1)
+	r.shared.Tally.Refused.Add(1)
 	return fmt.Errorf("%w: "+format, append([]any{ErrOrder}, args...)...)
 }
 
@@ -131,11 +131,11 @@ func (r *Readers) open(l *readerLane, dst []byte, m Message, most int) ([]byte, 
 	out, err := l.session.Append(dst, m.Body, most)
 	if err != nil {
 		l.forget()
-		r.shared.Totals.Broken.Add(1)
+		r.shared.Tally.Broken.Add(1)
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	l.begun, l.next = true, m.number+1
-	r.shared.Totals.Opened.Add(1)
+	r.shared.Tally.Opened.Add(1)
 	return out, nil
 }
 

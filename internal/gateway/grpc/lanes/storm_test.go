@@ -49,7 +49,7 @@ func TestStorm(t *testing.T) {
 		if left := []int64{s.p.nearHas.left(), s.p.farHas.left()}; left[0] != bytes || left[1] != bytes {
 			t.Errorf("of %d bytes %d are left", bytes, left)
 		}
-		a, b := &s.p.nearS.Totals, &s.p.farS.Totals
+		a, b := &s.p.nearS.Tally, &s.p.farS.Tally
 		if n := a.Broken.Load() + b.Broken.Load(); n > 0 {
 			t.Errorf("%d messages were taken for damaged", n)
 		}

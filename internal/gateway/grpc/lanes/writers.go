@@ -158,7 +158,7 @@ func (o *Out) Append(dst, src []byte) (_ []byte, sealed bool) {
 	}
 	i := o.hold()
 	if i < 0 {
-		o.w.shared.Totals.Alone.Add(1)
+		o.w.shared.Tally.Alone.Add(1)
 		return append(dst, noLane), false
 	}
 	defer o.w.shared.turn()()
@@ -198,9 +198,9 @@ func (o *Out) seal(l *writerLane, dst, src []byte) (_ []byte, sealed bool) {
 		return append(dst[:at], noMatter), false
 	}
 	if form == formBegin {
-		o.w.shared.Totals.Begun.Add(1)
+		o.w.shared.Tally.Begun.Add(1)
 	}
-	o.w.shared.Totals.Sealed.Add(1)
+	o.w.shared.Tally.Sealed.Add(1)
 	l.number++
 	o.sealed++
 	return dst, true
@@ -208,7 +208,7 @@ func (o *Out) seal(l *writerLane, dst, src []byte) (_ []byte, sealed bool) {
 
 // misfit appends what asks the reader for more room.
 func (o *Out) misfit(dst []byte) []byte {
-	o.w.shared.Totals.Misfits.Add(1)
+	o.w.shared.Tally.Misfits.Add(1)
 	return append(dst, misfit|byte(o.lane+1))
 }
 
