@@ -74,9 +74,9 @@ func NewCache(codecs *grpccodec.Set) *Cache {
 type packed struct {
 	bytes  []byte
 	pooled bool
-
-	head   []byte // goes before bytes; nil: nothing does
-	sealed bool   // in a lane, whose reader must get it
+	sealed bool // in a lane, whose reader must get it
+	headed bool // head goes before bytes
+	head   byte
 }
 
 func (p packed) done() {

@@ -57,10 +57,10 @@ func (c *compressor) seal(ctx context.Context, in []byte, s codec.Setting, lane 
 	if sealed {
 		return packed{bytes: out, pooled: true, sealed: true}, nil
 	}
-	head := append([]byte(nil), out...)
+	head := out[0]
 	gateway.PutBuffer(out)
 	p, err := c.cache.compress(ctx, in, s)
-	p.head = head
+	p.headed, p.head = true, head
 	return p, err
 }
 

@@ -316,9 +316,13 @@ func (w *rewriter) send(m []byte, compressed bool) {
 
 // sendPacked copies a compressed message behind its header.
 func (w *rewriter) sendPacked(p packed) {
-	n := len(p.head) + len(p.bytes)
+	if !p.headed {
+		w.send(p.bytes, true)
+		return
+	}
+	n := 1 + len(p.bytes)
 	out := w.putHeader(gateway.GetBuffer(wire.HeaderLen+n), true, n)
-	w.hold(append(append(out, p.head...), p.bytes...))
+	w.hold(append(append(out, p.head), p.bytes...))
 }
 
 // putHeader appends the header of what becomes of the message at hand.

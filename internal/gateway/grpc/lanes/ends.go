@@ -8,7 +8,7 @@ import (
 // Shared is what the lanes of all links of a gateway have in common.
 type Shared struct {
 	Tally Tally
-	turns  chan struct{} // as many as messages may be sealed or opened at a time
+	turns chan struct{} // as many as messages may be sealed or opened at a time
 }
 
 // Tally counts messages, and sessions that were begun.

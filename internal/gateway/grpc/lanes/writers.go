@@ -151,7 +151,7 @@ func (w *Writers) take(lane int) (_ int, room byte) {
 }
 
 // Append appends src, sealed in the call's lane, to dst, which must not overlap it. Where that can't be it appends what is to stand in front
-// of src as a message of version 1 instead, and reports false. What was sealed has to be sent, or the call must end.
+// of src as a message of version 1 instead, which is a byte, and reports false. What was sealed has to be sent, or the call must end.
 func (o *Out) Append(dst, src []byte) (_ []byte, sealed bool) {
 	if len(src) < minSealed || len(src) > history.MaxBytes {
 		return append(dst, noMatter), false
