@@ -383,3 +383,35 @@ func TestLanesEndWithTheLink(t *testing.T) {
 		testenv.Eventually(t, name+" has given everything back", func() bool { return totals.Held.Load() == 0 })
 	}
 }
+
+// A gateway between two others has lanes towards both, and seals anew what it has opened.
+func TestLanesOfThreeGateways(t *testing.T) {
+	seen := &recorder{}
+	mid, far := lanedPair(t, startServer(t, echo, grpc.StatsHandler(seen)), LinkPerClient, func(near, _ *Config) {
+		if near != nil {
+			near.Peers = true
+		}
+	})
+	reply := policy.MessageRule{Setting: protoRule.Setting, MinSize: 64}
+	mid.SetPolicy(rulesOf(t, reply)) // both ways
+	near := startGateway(t, "grpc://"+mid.addr, func(c *Config) {
+		c.Links, c.Link = &link.Config{Setting: zstd1}, LinkPerClient
+	})
+	near.SetPolicy(rulesOf(t, reply))
+	c := connect(t, near.addr)
+	const calls = 30
+	for n := range calls {
+		mustEcho(t, c, otlp(n))
+	}
+	for name, r := range map[string]rig{"near": near, "mid": mid, "far": far} {
+		if s, o := r.laned().Sealed.Load(), r.laned().Opened.Load(); s < calls-8 || o < calls-8 {
+			t.Errorf("%s: %d messages sealed, %d opened in lanes", name, s, o)
+		}
+		if n := r.laned().Refused.Load() + r.laned().Broken.Load(); n > 0 {
+			t.Errorf("%s: %d messages were refused", name, n)
+		}
+	}
+	if seen.of("") != calls {
+		t.Errorf("the server got %s", seen)
+	}
+}
