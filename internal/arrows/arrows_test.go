@@ -286,7 +286,7 @@ func gatewayOf(path string) string {
 	if !ok {
 		return ""
 	}
-	if protocol, _, _ := strings.Cut(rest, "/"); protocol != "pair" && protocol != "held" {
+	if protocol, _, _ := strings.Cut(rest, "/"); protocol != "pair" && protocol != "held" && protocol != "sampled" {
 		return protocol
 	}
 	return ""

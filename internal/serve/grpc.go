@@ -78,7 +78,7 @@ func (s *shared) addGRPC(l *loaded, g *config.Gateway, r *running, secure *tls.C
 	})
 	made.SetPolicy(l.messages[g.Name])
 	warnOfSharing(g, r)
-	r.gateway, r.messages = made, made
+	r.gateway, r.messages, r.grpc = made, made, made
 	s.grpc = append(s.grpc, made)
 	if e := made.Links(); e != nil {
 		s.links = append(s.links, e)

@@ -48,5 +48,11 @@ func (r *running) sampleBytes() (n int64) {
 			n += int64(s.SampleBytes)
 		}
 	}
+	if r.http != nil {
+		n += int64(r.http.SampleBytes())
+	}
+	if r.grpc != nil {
+		n += int64(r.grpc.SampleBytes())
+	}
 	return n
 }

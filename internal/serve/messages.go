@@ -6,6 +6,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/admin"
 	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 )
 
 // describeKinds tells the admin page what is known of messages, which is numbers only.
@@ -69,7 +70,15 @@ func (p *Process) describeMessageKinds() []admin.GatewayKinds {
 			continue
 		}
 		g := admin.GatewayKinds{Gateway: r.name, Messages: []admin.MeasuredKind{}}
+		var asTheyCame []sampled.Measured
+		if r.grpc != nil {
+			asTheyCame = r.grpc.Measured()
+		}
+		g.Messages = append(g.Messages, measuredKinds(asTheyCame)...)
 		for _, k := range describeKinds(r.kinds) {
+			if k.Rule == "" && len(asTheyCame) > 0 { // the same messages
+				continue
+			}
 			estimates := r.kinds.Estimates(k.KindStatus, estimated, p.shared.estimate)
 			g.Messages = append(g.Messages, admin.MeasuredKind{Kind: k, Estimates: estimates})
 		}
@@ -80,11 +89,16 @@ func (p *Process) describeMessageKinds() []admin.GatewayKinds {
 
 // describeBodies is about the bodies of HTTP, if they are measured.
 func describeBodies(r *running) admin.GatewayKinds {
-	g := admin.GatewayKinds{Gateway: r.name, Messages: []admin.MeasuredKind{}}
-	for _, m := range r.http.Measured() {
-		g.Messages = append(g.Messages, admin.MeasuredKind{Kind: admin.Kind{KindStatus: m.KindStatus}, Estimates: m.Estimates})
+	return admin.GatewayKinds{Gateway: r.name, Messages: measuredKinds(r.http.Measured())}
+}
+
+// measuredKinds are those of messages as they came.
+func measuredKinds(measured []sampled.Measured) []admin.MeasuredKind {
+	list := []admin.MeasuredKind{}
+	for _, m := range measured {
+		list = append(list, admin.MeasuredKind{Kind: admin.Kind{KindStatus: m.KindStatus}, Estimates: m.Estimates})
 	}
-	return g
+	return list
 }
 
 // estimate compresses with the engine, whose turns bound it.

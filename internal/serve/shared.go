@@ -84,6 +84,7 @@ type running struct {
 	kinds    *autodict.Messages
 
 	http *http.Gateway // nil for other protocols
+	grpc *grpc.Gateway // likewise
 }
 
 // protocolGateway is what the gateways of all protocols offer.

@@ -29,7 +29,7 @@
 // Messages:
 //
 //	rewrite.go   a body whose messages are changed: gather.go, how they get into memory; open.go,
-//	             compress.go, measure.go, what is done with one; grant.go, the memory that it
+//	             compress.go, measure.go, what is done with one; estimates.go, what could be; grant.go, the memory that it
 //	             holds; plan.go, what the negotiation wants of them
 //	cache.go     what becomes of their copies
 //	dictionaries.go

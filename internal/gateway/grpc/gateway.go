@@ -13,6 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/pair"
+	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/link"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -51,7 +52,10 @@ func NewGateway(c Config) *Gateway {
 		compressor: &compressor{cache: c.Cache, engine: c.Engine, kinds: c.Kinds, totals: &g.pairs, policy: &g.policy, effort: c.Effort, most: c.MaxCompress},
 		replays:    gateway.NewBudget(replayBudget),
 		lanes:      lanesFor(&c),
-		sample:     c.Sample, tracer: c.Tracer, name: c.Name, stats: c.Stats, log: c.Log,
+		tracer:     c.Tracer, name: c.Name, stats: c.Stats, log: c.Log,
+	}
+	if c.Sample {
+		g.shared.samples = &sampled.Samples{}
 	}
 	g.links = c.linker
 	if c.Links != nil {
@@ -93,6 +97,22 @@ func lanesFor(c *Config) *lanes.Shared {
 
 // Links is where the gateway's links end, for metrics; nil if it has none.
 func (g *Gateway) Links() *link.Endpoint { return g.endpoint }
+
+// Measured is what is known of messages as they came, those with most bytes first; nothing where they are not measured.
+func (g *Gateway) Measured() []sampled.Measured {
+	if g.shared.samples == nil {
+		return nil
+	}
+	return g.shared.samples.Measure(waysOf(g.cfg.Codecs, g.cfg.Engine, g.cfg.MaxOpen))
+}
+
+// SampleBytes is what samples of messages as they came take.
+func (g *Gateway) SampleBytes() int {
+	if g.shared.samples == nil {
+		return 0
+	}
+	return g.shared.samples.Bytes()
+}
 
 // SetPolicy puts rules into force for calls that begin from now on.
 func (g *Gateway) SetPolicy(p *policy.Messages) {

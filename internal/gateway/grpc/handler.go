@@ -12,6 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/held"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/trace"
 )
@@ -22,11 +23,11 @@ type shared struct {
 	dicts      *dictionaries
 	opener     *opener
 	compressor *compressor
-	replays    *gateway.Budget // of what is kept of requests for another attempt
-	sample     bool            // all messages are measured
-	lanes      *lanes.Shared   // nil: links have none
-	tracer     *trace.Tracer   // nil: no call is traced
-	name       string          // of the gateway
+	replays    *gateway.Budget  // of what is kept of requests for another attempt
+	samples    *sampled.Samples // of all messages; nil: they are not measured
+	lanes      *lanes.Shared    // nil: links have none
+	tracer     *trace.Tracer    // nil: no call is traced
+	name       string           // of the gateway
 	stats      *gateway.Stats
 	log        *slog.Logger
 }
@@ -69,7 +70,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer c.trace.of.End()
 	if c.grpc {
 		c.terms = negotiate(h.policy.Load(), r, h.carried)
-		if !c.terms.pair(r, h.peer, h.dicts, h.sample) {
+		if !c.terms.pair(r, h.peer, h.dicts, h.samples) {
 			ending{code: codeUnimplemented, message: "unknown grpc-encoding " + pairEncoding}.fail(w, false)
 			return
 		}

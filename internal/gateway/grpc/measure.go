@@ -3,6 +3,7 @@ package grpc
 import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -61,6 +62,30 @@ func (m *meter) passedCompressed(n int) {
 func (m *meter) wants(n int) bool {
 	k := m.kindOf(nil)
 	return k != nil && k.Wants(n)
+}
+
+// watches reports whether a message of n bytes is to be read into memory for a sample of what comes.
+func (m *meter) watches(n int) bool {
+	return m.pair != nil && m.pair.samples != nil && n <= sampled.MaxMessage
+}
+
+// came tells how a message came, and in which encoding.
+func (m *meter) came(message []byte, encoding string) {
+	if m.pair != nil && m.pair.samples != nil {
+		m.pair.samples.Saw(m.pair.name(), sampled.Message{Bytes: message, Coding: encoding}, true)
+	}
+}
+
+// cameUnread tells that a message of n bytes came, and that nobody looked into it.
+func (m *meter) cameUnread(n int) {
+	if m.pair != nil && m.pair.samples != nil {
+		m.pair.samples.Passed(m.pair.name(), n)
+	}
+}
+
+// name is what the messages are called in samples.
+func (p *pairing) name() sampled.Name {
+	return sampled.Name{Method: p.method, Direction: p.direction.String()}
 }
 
 // dictFor returns the dictionary to compress a message of n bytes with, which the receiver

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -55,8 +56,8 @@ func negotiate(p *policy.Messages, r *http.Request, carried bool) *negotiation {
 
 // pair takes what the client says of dictionaries, if it is a gateway. It reports false when it uses
 // the private encoding where it must not.
-func (n *negotiation) pair(r *http.Request, p *peer, dicts *dictionaries, sample bool) bool {
-	n.pairs.peer, n.pairs.dicts, n.pairs.watch = p, dicts, sample
+func (n *negotiation) pair(r *http.Request, p *peer, dicts *dictionaries, samples *sampled.Samples) bool {
+	n.pairs.peer, n.pairs.dicts, n.pairs.watch, n.pairs.seen = p, dicts, samples != nil, samples
 	n.pairs.meet(r, n.fromGateway)
 	return n.from != pairEncoding || p != nil
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
@@ -16,6 +17,7 @@ type pairTerms struct {
 	listed bool   // the client listed the private encoding
 	held   heldBy // by the client, for replies
 	watch  bool   // all messages are measured
+	seen   *sampled.Samples
 }
 
 // meet takes what a client's request says of dictionaries. fromGateway is what it says of itself.
@@ -46,7 +48,7 @@ func (t *pairTerms) request(p *plan, k *knowledge) {
 	if !t.watch && p.from != pairEncoding && p.to != pairEncoding {
 		return
 	}
-	p.pair = &pairing{method: t.path, direction: policy.Request, watch: t.watch}
+	p.pair = &pairing{method: t.path, direction: policy.Request, watch: t.watch, samples: t.seen}
 	if p.from == pairEncoding && t.peer != nil {
 		p.pair.prev = t.peer
 	}
@@ -61,7 +63,7 @@ func (t *pairTerms) reply(p *plan, has *fetched) {
 	if !t.watch && p.from != pairEncoding && p.to != pairEncoding {
 		return
 	}
-	p.pair = &pairing{method: t.path, direction: policy.Reply, watch: t.watch}
+	p.pair = &pairing{method: t.path, direction: policy.Reply, watch: t.watch, samples: t.seen}
 	if p.from == pairEncoding && has != nil {
 		p.pair.prev = has
 	}

@@ -226,7 +226,7 @@ func TestNegotiatedRequests(t *testing.T) {
 		{"a gateway's, to an unknown server", rulesOf(t), []string{"Grpc-Encoding", "s2", "Grpc-Accept-Encoding", "cinch"}, silent(), "", "s2"},
 	} {
 		n := negotiate(c.rules, callFrom(c.from...), false)
-		if !n.pair(callFrom(c.from...), nil, nil, false) {
+		if !n.pair(callFrom(c.from...), nil, nil, nil) {
 			t.Errorf("%s: refused", c.name)
 		}
 		if p := n.request(c.server); p.to != c.to {
@@ -256,7 +256,7 @@ func TestNegotiatedDictionaries(t *testing.T) {
 	p := newPeer(dicts, m, false)
 	terms := func(p *peer, headers ...string) (*negotiation, bool) {
 		n := negotiate(rules, callFrom(headers...), false)
-		return n, n.pair(callFrom(headers...), p, dicts, false)
+		return n, n.pair(callFrom(headers...), p, dicts, nil)
 	}
 	if _, ok := terms(nil, "Grpc-Encoding", pairEncoding); ok {
 		t.Error("any client may use the private encoding")

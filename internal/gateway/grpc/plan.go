@@ -4,6 +4,7 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
+	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -95,6 +96,7 @@ type pairing struct {
 	next      holder             // which the receiver has; nil: none are used
 	prev      cinch.Dictionaries // which the sender may name; nil: none
 	watch     bool               // all messages are measured
+	samples   *sampled.Samples   // of them, as they come; nil: there are none
 }
 
 // holder tells which dictionaries a receiver has.

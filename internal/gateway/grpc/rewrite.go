@@ -121,7 +121,7 @@ func (w *rewriter) next() error {
 	switch {
 	case h.Compressed && w.plan.from == w.plan.to && !w.plan.private():
 		w.meter.passedCompressed(int(h.Len))
-		return w.letPass(h)
+		return w.passAsItCame(h)
 	case h.Compressed:
 		return w.open(int(h.Len))
 	}
@@ -155,20 +155,53 @@ func (w *rewriter) passPlain(h wire.Header) error {
 	n := int(h.Len)
 	if !w.meter.wants(n) {
 		w.meter.passed(nil, n)
-		return w.letPass(h)
+		return w.passAsItCame(h)
 	}
 	in, err := w.some(n)
 	if err != nil {
 		return err
 	}
-	w.send(in, false)
 	if len(in) == n {
 		w.meter.saw(nil, in, n)
-	} else {
-		w.putLength(n)
+	}
+	w.sendAsItCame(h, in)
+	return nil
+}
+
+// passAsItCame sends the message at hand as it is, and may look into it.
+func (w *rewriter) passAsItCame(h wire.Header) error {
+	if !w.meter.watches(int(h.Len)) {
+		w.meter.cameUnread(int(h.Len))
+		return w.letPass(h)
+	}
+	in, err := w.some(int(h.Len))
+	if err != nil {
+		return err
+	}
+	w.sendAsItCame(h, in)
+	return nil
+}
+
+// sendAsItCame sends the message at hand, of which the beginning is in memory or all of it. It takes over that buffer.
+func (w *rewriter) sendAsItCame(h wire.Header, in []byte) {
+	w.came(in, int(h.Len), h.Compressed)
+	w.send(in, h.Compressed)
+	if len(in) < int(h.Len) {
+		w.putLength(h)
 	}
 	gateway.PutBuffer(in)
-	return nil
+}
+
+// came tells the meter of a message of n bytes as it came, the beginning of which is in memory or all of it.
+func (w *rewriter) came(in []byte, n int, compressed bool) {
+	switch {
+	case len(in) < n:
+		w.meter.cameUnread(n)
+	case compressed:
+		w.meter.came(in, w.plan.from)
+	default:
+		w.meter.came(in, "")
+	}
 }
 
 // compress reads a plain message and sends it compressed, if that is worth it and memory
@@ -177,6 +210,7 @@ func (w *rewriter) compress(rule *policy.MessageRule, n int) error {
 	if n > w.compressor.most {
 		w.opener.stats.Left(rule.Name, "large", n)
 		w.meter.passed(rule, n)
+		w.meter.cameUnread(n)
 		return w.letPass(wire.Header{Len: uint32(n)})
 	}
 	in, err := w.some(n)
@@ -185,11 +219,10 @@ func (w *rewriter) compress(rule *policy.MessageRule, n int) error {
 	}
 	if len(in) < n {
 		w.opener.stats.Left(rule.Name, "budget", n)
-		w.send(in, false)
-		w.putLength(n)
-		gateway.PutBuffer(in)
+		w.sendAsItCame(wire.Header{Len: uint32(n)}, in)
 		return nil
 	}
+	w.came(in, n, false)
 	w.pack(rule, in, in)
 	return nil
 }
@@ -255,6 +288,11 @@ func (w *rewriter) open(n int) error {
 	if err != nil {
 		return err
 	}
+	if w.plan.paired() {
+		w.meter.cameUnread(n) // its dictionary may be gone by the time that somebody asks
+	} else {
+		w.meter.came(in, w.plan.from)
+	}
 	w.deliver(out)
 	return nil
 }
@@ -272,6 +310,7 @@ func (w *rewriter) openLaned(n int) error {
 	if err != nil {
 		return err
 	}
+	w.meter.cameUnread(n)
 	w.deliver(out)
 	return nil
 }
@@ -350,9 +389,9 @@ func cutOff(err error) error {
 }
 
 // putLength corrects the header of a message of which only the beginning is in out.
-func (w *rewriter) putLength(n int) {
-	w.passing = uint32(n - (len(w.out) - wire.HeaderLen))
-	w.putHeader(w.out[:0], false, n)
+func (w *rewriter) putLength(h wire.Header) {
+	w.passing = uint32(int(h.Len) - (len(w.out) - wire.HeaderLen))
+	w.putHeader(w.out[:0], h.Compressed, int(h.Len))
 }
 
 func (w *rewriter) set(out []byte) { w.out, w.at = out, 0 }

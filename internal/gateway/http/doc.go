@@ -24,7 +24,7 @@
 //
 // Bodies:
 //
-//	stream.go     as they come; whole.go, in memory
+//	stream.go     as they come; whole.go, in memory; estimates.go, what could be made of them
 //	coder.go      from one coding to another
 //
 // What is decided by:

@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/held"
 	"github.com/cinch-layer/cinch/internal/gateway/http/bodies"
-	"github.com/cinch-layer/cinch/internal/gateway/http/sampled"
+	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -52,9 +52,17 @@ func (g *Gateway) Measured() []sampled.Measured {
 		return nil
 	}
 	c := bodies.Coders{Engine: g.cfg.Engine, Codecs: g.cfg.Codecs}
-	return g.common.samples.Measure(c, func(b []byte, coding string) ([]byte, error) {
-		return g.common.coder.open(b, coding, &held.Grant{})
-	})
+	return g.common.samples.Measure(waysOf(c, func(m sampled.Message) ([]byte, error) {
+		return g.common.coder.open(m.Bytes, m.Coding, &held.Grant{})
+	}))
+}
+
+// SampleBytes is what samples of bodies take.
+func (g *Gateway) SampleBytes() int {
+	if g.common.samples == nil {
+		return 0
+	}
+	return g.common.samples.Bytes()
 }
 
 // Shutdown lets exchanges in flight end, and cuts off what is left when ctx ends.

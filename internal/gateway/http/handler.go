@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/gateway/http/sampled"
+	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 

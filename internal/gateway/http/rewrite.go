@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -144,8 +145,11 @@ func (x *trip) sample(out *http.Request) {
 	if x.samples == nil {
 		return
 	}
-	if from, known := codingOf(out.Header); known {
-		x.samples.Saw(x.in.Method+" "+x.in.URL.Path, x.request.in, from, strings.Contains(out.Header.Get("Content-Type"), "protobuf"))
+	name := sampled.Name{Method: x.in.Method + " " + x.in.URL.Path, Direction: policy.Request.String()}
+	if from, known := codingOf(out.Header); !known || mustStay(out.Header) {
+		x.samples.Passed(name, len(x.request.in))
+	} else {
+		x.samples.Saw(name, sampled.Message{Bytes: x.request.in, Coding: from}, strings.Contains(out.Header.Get("Content-Type"), "protobuf"))
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/held"
-	"github.com/cinch-layer/cinch/internal/gateway/http/sampled"
+	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 

@@ -1,0 +1,84 @@
+package grpc
+
+import (
+	"testing"
+
+	"google.golang.org/grpc"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/grpccodec"
+	"github.com/cinch-layer/cinch/internal/gateway/sampled"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// Messages are counted and kept as they came, long ones and compressed ones too, whatever a rule makes of them; what a pair is said
+// to save is more than a message by itself does.
+func TestMessagesAreMeasuredAsTheyCame(t *testing.T) {
+	server := startServer(t, echo)
+	for name, rules := range map[string][]policy.MessageRule{
+		"no rule": nil,
+		"zstd":    {{Setting: set(t, "zstd"), MinSize: 64, Direction: policy.Request}},
+	} {
+		g := startGateway(t, "grpc://"+server, func(c *Config) { c.Sample = true })
+		g.SetPolicy(rulesOf(t, rules...))
+		c := connect(t, g.addr)
+		const each = 5
+		message := protobuf(500)
+		for range each {
+			mustEcho(t, c, message)
+			mustEcho(t, c, message, grpc.UseCompressor("gzip"))
+		}
+		zipped, err := g.cfg.Codecs.AppendCompress(nil, message, "gzip")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var request *sampled.Measured
+		all := g.Measured()
+		for i := range all {
+			if all[i].Direction == "request" {
+				request = &all[i]
+			}
+		}
+		if request == nil || len(all) != 2 || request.Method != "/test.Echo/Unary" || request.Messages != 2*each || request.SampleMessages != 2*each {
+			t.Fatalf("%s: %+v", name, all)
+		}
+		want := each * float64(len(message)+len(zipped))
+		if got := float64(request.Bytes); got < 0.9*want || got > 1.1*want {
+			t.Errorf("%s: %v bytes came, about %v were sent", name, got, want)
+		}
+		ratio := map[string]float64{}
+		for _, e := range request.Estimates {
+			ratio[e.Setting] = e.Ratio
+		}
+		if len(ratio) != 8 || ratio["zstd-3"] < 1 || ratio["cinch-proto"] < ratio["zstd-3"] || ratio[sampled.PairPlain] < ratio["zstd-3"] ||
+			ratio[sampled.PairColumns] < ratio["cinch-proto"] || ratio[sampled.OverHTTP] < ratio["cinch-proto"] {
+			t.Errorf("%s: %v", name, ratio)
+		}
+		if g.SampleBytes() == 0 {
+			t.Error("samples take no memory")
+		}
+	}
+	if g := startGateway(t, "grpc://"+server, nil); g.Measured() != nil || g.SampleBytes() != 0 {
+		t.Error("messages are measured that nobody asked for")
+	}
+}
+
+// What could be said of a pair is what a link makes of messages: the two differ by HTTP/2's headers and its smaller first windows.
+func TestEstimateOfALink(t *testing.T) {
+	w := waysOf(grpccodec.NewSet(grpccodec.Options{}), codec.New(codec.Options{}), 1<<20)
+	for _, s := range w.Sequences {
+		w, err := s.Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, err := w.Append(nil, protobuf(2000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := w.Append(nil, protobuf(2000))
+		if err != nil || len(again) > len(first)/5 {
+			t.Errorf("%s: %d bytes, then %d: %v", s.Setting, len(first), len(again), err)
+		}
+		w.Close()
+	}
+}

@@ -1,0 +1,124 @@
+package sampled
+
+import (
+	"slices"
+
+	"github.com/cinch-layer/cinch/internal/autodict"
+)
+
+// What is said of two gateways in estimates, as plan reads it: with columns or without.
+const (
+	PairPlain   = "pair zstd-3"
+	PairColumns = "pair cinch-proto"
+	// OverHTTP is what gateways for HTTP would make of messages of gRPC that may go by HTTP as well, as those of OTLP.
+	OverHTTP = "http pair cinch-proto"
+)
+
+// Ways are those in which a gateway could send messages.
+type Ways struct {
+	Open      func(m Message) ([]byte, error)
+	Compress  func(dst, message []byte, setting string) ([]byte, error)
+	Each      []Way // by itself, with Compress
+	Sequences []Sequence
+}
+
+// Way is a setting that is tried on each message by itself.
+type Way struct {
+	Setting  string
+	Protobuf bool // for messages of Protocol Buffers only
+}
+
+// Sequence is a way in which messages are sent with what was before them.
+type Sequence struct {
+	Way
+	Begin func() (Writer, error)
+}
+
+// Writer sends the messages of a session in their order.
+type Writer interface {
+	Append(dst, message []byte) ([]byte, error)
+	Close()
+}
+
+// opened is a message that could be opened.
+type opened struct {
+	message []byte
+	came    int // bytes, as it came
+}
+
+// Bounds of what is opened to be measured, in bytes: what that takes of memory and time follows.
+const (
+	measuredOfKind = 16 << 20
+	measuredBytes  = 128 << 20 // of all kinds
+)
+
+// open opens the last messages that may be opened within so many bytes, of which it returns what is left. Those that don't open
+// are left out.
+func (c *copied) open(w *Ways, left int) ([]opened, int) {
+	var list []opened
+	most := min(measuredOfKind, left)
+	for i := len(c.last) - 1; i >= 0 && most > 0; i-- {
+		m := c.last[i]
+		if b, err := w.Open(m); err == nil {
+			list = append(list, opened{b, len(m.Bytes)})
+			most, left = most-len(b), left-len(b)
+		}
+	}
+	slices.Reverse(list)
+	return list, max(left, 0)
+}
+
+// estimates are ratios of bytes as they came to those that would have gone. There are none without messages.
+func estimates(w *Ways, list []opened, protobufs bool) []autodict.Estimate {
+	all := []autodict.Estimate{}
+	add := func(setting string, before, after int) {
+		if before > 0 && after > 0 {
+			all = append(all, autodict.Estimate{Setting: setting, Ratio: float64(before) / float64(after)})
+		}
+	}
+	for _, way := range w.Each {
+		if !way.Protobuf || protobufs {
+			before, after := w.alone(list, way.Setting)
+			add(way.Setting, before, after)
+		}
+	}
+	for _, s := range w.Sequences {
+		if !s.Protobuf || protobufs {
+			before, after := s.withHistory(list)
+			add(s.Setting, before, after)
+		}
+	}
+	return all
+}
+
+// alone sums up what messages had, and have when each is compressed by itself. One that grows goes as it came.
+func (w *Ways) alone(list []opened, setting string) (before, after int) {
+	var out []byte
+	var err error
+	for _, m := range list {
+		if out, err = w.Compress(out[:0], m.message, setting); err != nil {
+			return 0, 0
+		}
+		before, after = before+m.came, after+min(len(out), m.came)
+	}
+	return before, after
+}
+
+// withHistory does so for a connection between two gateways. The first message has no history yet, and is not counted.
+func (s *Sequence) withHistory(list []opened) (before, after int) {
+	w, err := s.Begin()
+	if err != nil {
+		return 0, 0
+	}
+	defer w.Close()
+	var out []byte
+	for i, m := range list {
+		if out, err = w.Append(out[:0], m.message); err != nil {
+			return 0, 0
+		}
+		if i > 0 {
+			before, after = before+m.came, after+len(out)
+		}
+	}
+	return before, after
+}

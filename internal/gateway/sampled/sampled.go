@@ -1,0 +1,159 @@
+// Package sampled keeps the last messages of each kind that came to a gateway, in memory and in their order, and tells what other
+// codings and a pair of gateways would make of them: numbers only. Bodies of HTTP's requests are messages, too.
+//
+//	sampled.go   what is kept
+//	estimate.go  what is made of it
+package sampled
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cinch-layer/cinch/internal/autodict"
+)
+
+// Bounds. Kinds are named by clients, so there may be any number of them.
+const (
+	maxKinds   = 64
+	leastOnes  = 8        // messages that are kept of a kind, however long they are
+	lastOnes   = 64       // and of short ones
+	kindBytes  = 2 << 20  // from where on messages are not short
+	MaxMessage = 4 << 20  // bytes of one as it came; longer ones are only counted
+	maxBytes   = 64 << 20 // of all that are kept
+	sizeCount  = 33
+	maxMethod  = 512 // bytes of a name
+)
+
+// Others is what the kinds are called that are too many.
+const Others = "(other paths)"
+
+// Name is what a kind is called.
+type Name struct {
+	Method    string // "POST /path", "/package.Service/Method"
+	Direction string // request or reply
+}
+
+// Samples are those of one gateway. The zero value is ready; its methods may be called from any goroutine.
+type Samples struct {
+	mu    sync.Mutex
+	kinds map[Name]*place
+	bytes int // kept
+}
+
+type place struct {
+	sizes     [sizeCount]uint64 // by the number of bits of their length
+	bytes     uint64
+	last      []Message // the oldest first
+	kept      int       // bytes of those
+	protobufs bool
+}
+
+// Message is one as it came.
+type Message struct {
+	Bytes  []byte
+	Coding string // "" for none
+}
+
+// Saw takes notice of a message, and keeps a copy.
+func (s *Samples) Saw(name Name, m Message, isProtobuf bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.count(name, len(m.Bytes))
+	k.protobufs = isProtobuf
+	n := len(m.Bytes)
+	if n > MaxMessage || s.bytes+n > maxBytes {
+		return
+	}
+	m.Bytes = slices.Clone(m.Bytes)
+	k.last, k.kept, s.bytes = append(k.last, m), k.kept+n, s.bytes+n
+	for len(k.last) > lastOnes || len(k.last) > leastOnes && k.kept > kindBytes {
+		n := len(k.last[0].Bytes)
+		k.last[0] = Message{} // its bytes may be freed
+		k.last, k.kept, s.bytes = k.last[1:], k.kept-n, s.bytes-n
+	}
+}
+
+// Passed counts a message of n bytes that nobody looked into.
+func (s *Samples) Passed(name Name, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count(name, n)
+}
+
+// count is that of a name, with a message more. s.mu is held.
+func (s *Samples) count(name Name, n int) *place {
+	if s.kinds == nil {
+		s.kinds = map[Name]*place{}
+	}
+	k, found := s.kinds[name]
+	if !found && (len(s.kinds) >= maxKinds || len(name.Method) > maxMethod) {
+		name.Method = Others
+		k, found = s.kinds[name]
+	}
+	if !found {
+		name.Method = strings.Clone(name.Method) // not a part of a request
+		k = &place{}
+		s.kinds[name] = k
+	}
+	k.sizes[min(bits.Len(uint(n)), sizeCount-1)]++
+	k.bytes += uint64(n)
+	return k
+}
+
+// Bytes is what is kept.
+func (s *Samples) Bytes() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes
+}
+
+// Measured is what is known of the messages of one kind.
+type Measured struct {
+	autodict.KindStatus
+	Estimates []autodict.Estimate
+}
+
+// Measure tries the ways on what was kept, at the caller's cost.
+func (s *Samples) Measure(w *Ways) []Measured {
+	kinds := s.copied()
+	slices.SortFunc(kinds, func(a, b copied) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.Method, b.Method), strings.Compare(a.Direction, b.Direction))
+	})
+	var all []Measured
+	left := measuredBytes
+	for _, k := range kinds {
+		var list []opened
+		list, left = k.open(w, left)
+		k.Estimates = estimates(w, list, k.protobufs)
+		all = append(all, k.Measured)
+	}
+	return all
+}
+
+// copied is a kind as it is now: its messages don't change.
+type copied struct {
+	Measured
+	last      []Message
+	protobufs bool
+}
+
+func (s *Samples) copied() (all []copied) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, k := range s.kinds {
+		c := copied{last: slices.Clone(k.last), protobufs: k.protobufs}
+		c.Method, c.Direction, c.Bytes, c.Sizes = name.Method, name.Direction, k.bytes, []autodict.SizeBucket{}
+		for i, n := range k.sizes {
+			if n > 0 {
+				c.Messages += n
+				c.Sizes = append(c.Sizes, autodict.SizeBucket{UpTo: 1<<i - 1, Messages: n})
+			}
+		}
+		c.SampleMessages, c.SampleBytes = len(k.last), k.kept
+		all = append(all, c)
+	}
+	return all
+}

@@ -1,0 +1,152 @@
+package sampled
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/grpccodec"
+)
+
+// history is a session that compresses with what was before.
+type history struct{ codec.StreamWriter }
+
+func ways(t testing.TB) *Ways {
+	t.Helper()
+	e, set := codec.New(codec.Options{}), grpccodec.NewSet(grpccodec.Options{})
+	begin := func() (Writer, error) {
+		s, err := e.StreamWriter(3, 20)
+		return history{s}, err
+	}
+	return &Ways{
+		Open: func(m Message) ([]byte, error) {
+			switch m.Coding {
+			case "":
+				return m.Bytes, nil
+			case "gzip":
+				return set.AppendDecompress(nil, m.Bytes, m.Coding, 1<<20)
+			}
+			return nil, errors.New("unknown")
+		},
+		Compress:  set.AppendCompress,
+		Each:      []Way{{Setting: "zstd-3"}, {Setting: "cinch-proto", Protobuf: true}},
+		Sequences: []Sequence{{Way{Setting: PairPlain}, begin}, {Way{PairColumns, true}, begin}},
+	}
+}
+
+func text(i int) []byte {
+	var b []byte
+	for j := range 300 {
+		b = fmt.Appendf(b, "line %d has a number that changes, %d\n", j, i*j*7919%10007)
+	}
+	return b
+}
+
+func ratios(m Measured) map[string]float64 {
+	all := map[string]float64{}
+	for _, e := range m.Estimates {
+		all[e.Setting] = e.Ratio
+	}
+	return all
+}
+
+// A history saves more than compression of each message, and both less than nothing.
+func TestMeasure(t *testing.T) {
+	var s Samples
+	for i := range 200 {
+		s.Saw(Name{"POST /a", "request"}, Message{Bytes: text(i)}, false)
+	}
+	s.Saw(Name{"POST /b", "request"}, Message{Bytes: text(1)}, true)
+	s.Saw(Name{"POST /c", "reply"}, Message{Bytes: text(1)[:100], Coding: "br"}, true)
+	s.Passed(Name{"POST /c", "reply"}, 20)
+	all := s.Measure(ways(t))
+	if len(all) != 3 || all[0].Method != "POST /a" || all[0].Messages != 200 || all[0].SampleMessages != lastOnes {
+		t.Fatalf("%+v", all)
+	}
+	got := ratios(all[0])
+	if got["zstd-3"] < 2 || got[PairPlain] <= got["zstd-3"] || got[PairColumns]+got["cinch-proto"] != 0 {
+		t.Errorf("%v", got)
+	}
+	if got := ratios(all[1]); len(got) != 2 || got["cinch-proto"] < 1 {
+		t.Errorf("one message: %v", got)
+	}
+	if c := all[2]; len(c.Estimates) != 0 || c.Messages != 2 || c.Bytes != 120 || c.Direction != "reply" {
+		t.Errorf("%+v", c)
+	}
+}
+
+// What is paid now is what came: messages that came compressed save as much less.
+func TestMessagesThatCameCompressed(t *testing.T) {
+	var s Samples
+	w := ways(t)
+	var plain, came int
+	for i := range 20 {
+		b, err := w.Compress(nil, text(i), "gzip")
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain, came = plain+len(text(i)), came+len(b)
+		s.Saw(Name{"/a/B", "request"}, Message{b, "gzip"}, true)
+	}
+	m := s.Measure(w)[0]
+	if m.Bytes != uint64(came) {
+		t.Errorf("%d bytes are counted, %d came", m.Bytes, came)
+	}
+	if got := ratios(m)["zstd-3"]; got < 1 || got > float64(plain)/float64(came) {
+		t.Errorf("zstd after gzip: %v", got)
+	}
+}
+
+// However much messages open to, little of it is in memory at a time, and all of it is bounded.
+func TestMeasuringIsBounded(t *testing.T) {
+	var s Samples
+	for i := range 12 {
+		for range leastOnes {
+			s.Saw(Name{fmt.Sprint("/a/", i), "request"}, Message{make([]byte, 1+i), "x"}, true)
+		}
+	}
+	opens, atOnce := 0, map[int]int{}
+	all := s.Measure(&Ways{Open: func(m Message) ([]byte, error) {
+		opens++
+		atOnce[len(m.Bytes)]++
+		return make([]byte, 4<<20), nil
+	}})
+	if len(all) != 12 || opens > measuredBytes/(4<<20)+1 {
+		t.Errorf("%d kinds, %d messages opened", len(all), opens)
+	}
+	for n, times := range atOnce {
+		if times > measuredOfKind/(4<<20)+1 {
+			t.Errorf("kind %d: %d messages are opened", n, times)
+		}
+	}
+}
+
+// Clients can't make it keep more than is allowed, of kinds or of bytes.
+func TestBounds(t *testing.T) {
+	var s Samples
+	for i := range 10 * maxKinds {
+		s.Saw(Name{fmt.Sprint("POST /", i), "request"}, Message{Bytes: []byte("x")}, false)
+	}
+	s.Saw(Name{string(make([]byte, maxMethod+1)), "request"}, Message{}, false)
+	if n := len(s.kinds); n != maxKinds+1 {
+		t.Errorf("%d kinds", n)
+	}
+	large := bytes.Repeat([]byte("x"), MaxMessage)
+	for i := range 40 {
+		name := Name{fmt.Sprint("POST /", i), "request"}
+		s.Saw(name, Message{Bytes: large}, false)
+		s.Saw(name, Message{Bytes: append(large, 'x')}, false)
+	}
+	kept := 0
+	for _, k := range s.kinds {
+		kept += k.kept
+		if len(k.last) > lastOnes || len(k.last) > leastOnes && k.kept > kindBytes {
+			t.Errorf("%d messages of %d bytes are kept", len(k.last), k.kept)
+		}
+	}
+	if s.bytes > maxBytes || s.Bytes() != kept {
+		t.Errorf("%d bytes are kept, %d counted", kept, s.bytes)
+	}
+}
