@@ -60,6 +60,10 @@ type planOptions struct {
 	pair  bool
 	batch int
 
+	// Of what telemetry, sampled by a running gateway; its page is in from, too.
+	otlp, remoteWrite string
+	zonesGiven        bool
+
 	clear func() // the line of progress
 
 	bill string
@@ -83,6 +87,10 @@ tarantool://user:password@host, and http://host:9470, the admin page of a runnin
 more than --share of a server's time, and remembers numbers, no values. Of values that Valkey GLIDE, django-redis or phpredis
 has compressed it says so, and what sealing their content would save.
 
+--otlp and --remote-write take the admin page of a gateway with sample: true that OTLP (HTTP or gRPC) or Prometheus' remote write
+goes through, and say what that costs a month between zones: as it comes, by zstd, by cinch-proto, and between two gateways with
+history. What stays in one zone costs nothing, so they say first how to keep it there.
+
 --bill FILE reads a cloud bill (AWS cost and usage report, CSV or Parquet) and says where to look first.
 --disk zfs or --disk btrfs computes what the filesystem would need for a directory, by its own arithmetic. With --exact it
 stores the directory in a btrfs on a loop device, and measures.
@@ -94,12 +102,15 @@ Exit codes: 0 ok, 1 failed, 2 the command line is wrong, 10 the source can't be 
   cinch plan redis://cache.internal --link 100mbit,1.5ms --reads 20000 --writes 500 --write cinch.yaml
   cinch plan redis://cache.internal --minimize latency --max-cpu 100us --json
   cinch plan ./exports --html report.html
+  cinch plan --otlp http://127.0.0.1:9470 --cloud gcp --zones 3
+  cinch plan --remote-write http://127.0.0.1:9470 --pair --write cinch.yaml --upstream http://gateway.zone-b:9010
   cinch plan --bill cur.parquet
   cinch plan --disk btrfs /var/lib/postgresql/15/main`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
 			o.passwords = passwordsOf(cmd.Context())
+			o.zonesGiven = cmd.Flags().Changed("zones")
 			o.from, o.in, o.out, o.errs = args, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 			err := runPlan(ctx, o)
 			if ctx.Err() != nil {
@@ -149,15 +160,21 @@ func (o *planOptions) flags(cmd *cobra.Command) {
 	f.StringVar(&o.share, "share", "5%", "take no more than `PERCENT` of a server's time")
 	f.IntVar(&o.groups, "groups", 0, "measure the `N` largest groups, as far as the time allows (default 64)")
 	f.Uint64Var(&o.seed, "seed", 0, "`NUMBER` that decides what is sampled: the same again gives the same sample")
-	f.BoolVar(&o.pair, "pair", false, "MongoDB, HTTP: there may be a gateway beside the server, too")
+	f.BoolVar(&o.pair, "pair", false, "MongoDB, HTTP, gRPC: there may be a gateway beside the server, too")
 	f.IntVar(&o.batch, "batch", 0, "MongoDB: `N` documents a reply of a query (default: what the server has counted on average)")
 
+	f = g.group("Instead of a source: telemetry that a running gateway with sample: true has seen")
+	f.StringVar(&o.otlp, "otlp", "", "what OTLP costs between zones and could, by the gateway with the admin page `URL`: paths /v1/metrics, /v1/traces and /v1/logs, and OTLP's services of gRPC")
+	f.StringVar(&o.remoteWrite, "remote-write", "", "likewise Prometheus' remote write, by the gateway with the admin page `URL`: paths /api/v1/write, /api/v1/push and their like")
 	f = g.group("Instead of a source: a cloud bill")
 	f.StringVar(&o.bill, "bill", "", "read a cloud bill from `FILE`, and say where to look first")
 	o.disk.flags(g.group("Instead of a store: what a filesystem would keep of a directory"))
 }
 
 func runPlan(ctx context.Context, o planOptions) error {
+	if err := o.takeTelemetry(); err != nil {
+		return err
+	}
 	switch {
 	case o.bill != "" && (o.disk.filesystem != "" || len(o.from) > 0):
 		return wrongUsage(errors.New("--bill takes no source and no --disk"))

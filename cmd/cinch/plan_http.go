@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,9 +13,43 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
+// takeTelemetry makes the page that --otlp or --remote-write names the source.
+func (o *planOptions) takeTelemetry() error {
+	if o.otlp == "" && o.remoteWrite == "" {
+		return nil
+	}
+	if o.otlp != "" && o.remoteWrite != "" || len(o.from) > 0 || o.bill != "" || o.disk.filesystem != "" {
+		return wrongUsage(ui.WithHint(errors.New("--otlp and --remote-write take no source beside them, and no --bill or --disk"), "run the command once for each"))
+	}
+	page := cmp.Or(o.otlp, o.remoteWrite)
+	if !isAdminURL(page) {
+		return wrongUsage(ui.WithHint(fmt.Errorf("%q is no address of an admin page", page), "give that of a gateway that telemetry goes through and that has sample: true, as in http://127.0.0.1:9470"))
+	}
+	o.from = []string{page}
+	if !o.zonesGiven {
+		o.layout.Zones = assumedZones
+	}
+	return nil
+}
+
+// assumedZones is what prices in a configuration have, too.
+const assumedZones = 3
+
+// telemetry is which messages of the page are meant.
+func (o *planOptions) telemetry() plan.Telemetry {
+	switch {
+	case o.otlp != "":
+		return plan.OTLP
+	case o.remoteWrite != "":
+		return plan.RemoteWrite
+	}
+	return ""
+}
+
 // planMessages makes the plan of what a running gateway has measured.
 func (o *planOptions) planMessages(ctx context.Context, p plan.Options) (*plan.Report, error) {
-	p.Source.Name, p.Pair = open.Redact(o.from[0]), o.pair
+	p.Source.Name, p.Pair, p.Telemetry = open.Redact(o.from[0]), o.pair, o.telemetry()
+	p.ZonesAssumed = p.Telemetry != "" && !o.zonesGiven
 	page, err := remote.Open(o.from[0], remote.Options{})
 	if err != nil {
 		return nil, err
@@ -28,6 +63,8 @@ func (o *planOptions) planMessages(ctx context.Context, p plan.Options) (*plan.R
 		})
 	}
 	switch {
+	case errors.Is(err, plan.ErrNotAmong):
+		return nil, ui.WithHint(fmt.Errorf("%s: %w", p.Source.Name, err), "cinch plan %s lists what passes the gateway", p.Source.Name)
 	case errors.Is(err, plan.ErrNoMessages), errors.Is(err, remote.ErrNotFound):
 		return nil, ui.WithHint(fmt.Errorf("%s: %w", p.Source.Name, plan.ErrNoMessages), "it takes a gateway for gRPC, HTTP or MongoDB with sample: true, or a rule with dictionary: auto, and some traffic")
 	case err != nil && ctx.Err() == nil:

@@ -29,6 +29,8 @@ func (c Candidate) String() string {
 	switch {
 	case c.Brotli > 0:
 		return fmt.Sprintf("brotli-%d", c.Brotli)
+	case c.way == wayHTTP:
+		return httpPrefix + c.Setting.String()
 	case c.way == wayPair && c.Dictionary:
 		return pairPrefix + c.Setting.String() + "+dict"
 	case c.way == wayPair:
@@ -39,7 +41,10 @@ func (c Candidate) String() string {
 	return c.Setting.String()
 }
 
-const pairPrefix = "pair "
+const (
+	pairPrefix = "pair "
+	httpPrefix = "http pair "
+)
 
 // ErrCandidate: a text that is no candidate.
 var ErrCandidate = errors.New("no candidate")

@@ -118,7 +118,7 @@ func (p *planner) ruledOut(g *GroupPlan, o *Option) string {
 	switch {
 	case o.Comparison:
 		return "for comparison only"
-	case o.candidate.way == wayPair && !p.Pair:
+	case (o.candidate.way == wayPair || o.candidate.Setting.IsProto()) && !p.Pair:
 		return "takes a gateway beside the server, too: --pair allows it"
 	case o.candidate.way == wayProtocol && o.candidate.Setting.Codec == codec.Zlib:
 		return "servers up to 8.2.2 leak memory by it"

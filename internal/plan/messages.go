@@ -12,6 +12,9 @@ import (
 	"github.com/cinch-layer/cinch/internal/price"
 )
 
+// ErrNotAmong: there are measured messages, but none of the telemetry that was asked for.
+var ErrNotAmong = fmt.Errorf("%w of that kind", ErrNoMessages)
+
 // ErrNoMessages: the answer is not that of a gateway's /api/messages, or it has none.
 var ErrNoMessages = errors.New("no measured messages")
 
@@ -36,6 +39,9 @@ type gatewayMessages struct {
 	} `json:"messages"`
 }
 
+// enoughUptime is from where on, in seconds, rates are taken for those of a month.
+const enoughUptime = 86400
+
 // Limits of an answer, in bytes and kinds.
 const (
 	maxMessagesBytes = 8 << 20
@@ -52,7 +58,13 @@ func Messages(answer io.Reader, uptime float64, o Options) (*Report, error) {
 	}
 	o.Source.Medium = price.OnWire
 	o.setDefaults()
-	o.Source.Notes = append(o.Source.Notes, sameZone, "a gateway tells ratios and no CPU: plan a file of such messages for that")
+	if o.Telemetry == "" {
+		o.Source.Notes = append(o.Source.Notes, sameZone)
+	}
+	if o.Telemetry != "" && uptime < enoughUptime {
+		o.Source.Notes = append(o.Source.Notes, fmt.Sprintf("a month is at the rate of the %.0f s that the gateway has been up: ask again when it has seen a whole day", uptime))
+	}
+	o.Source.Notes = append(o.Source.Notes, "a gateway tells ratios and no CPU: plan a file of such messages for that")
 	p := &planner{Options: o}
 	c := NewCollector(CollectOptions{})
 	r := p.newReport(c)
@@ -63,13 +75,19 @@ func Messages(answer io.Reader, uptime float64, o Options) (*Report, error) {
 			if kinds++; kinds > maxKinds {
 				return nil, fmt.Errorf("%w: more than %d kinds", ErrNoMessages, maxKinds)
 			}
-			p.kind(r, &gw, i, uptime)
+			if o.Telemetry.covers(gw.Messages[i].Method) {
+				p.kind(r, &gw, i, uptime)
+			}
 		}
 	}
-	if len(r.Groups) == 0 {
+	switch {
+	case len(r.Groups) == 0 && o.Telemetry != "" && kinds > 0:
+		return nil, ErrNotAmong
+	case len(r.Groups) == 0:
 		return nil, ErrNoMessages
 	}
 	r.finish()
+	r.crossings(p.Layout)
 	return r, nil
 }
 
@@ -106,7 +124,7 @@ func (p *planner) kind(r *Report, gw *gatewayMessages, i int, uptime float64) {
 	g.BillNow, g.wire = p.Prices.Month(price.OnWire, load, p.Layout), load.WireRate(p.Layout)
 	for _, e := range m.Estimates {
 		c, err := estimated(e.Setting, protocol)
-		if err != nil || !(e.Ratio >= 1) {
+		if err != nil || !(e.Ratio >= 1) || c.way == wayHTTP && !overHTTP(m.Method, protocol) {
 			continue
 		}
 		sample := Measured{Candidate: c, Values: m.Sampled, Sealed: m.Sampled, Raw: m.Bytes, Before: m.Bytes}
@@ -118,15 +136,18 @@ func (p *planner) kind(r *Report, gw *gatewayMessages, i int, uptime float64) {
 	r.add(g)
 }
 
-// estimated is the candidate that a gateway calls so: "pair" before it is of two gateways.
+// estimated is the candidate that a gateway calls so: "pair" before it is of two gateways, "http pair" of two for HTTP.
 func estimated(text, protocol string) (c Candidate, err error) {
-	setting, isPair := strings.CutPrefix(text, pairPrefix)
+	rest, isHTTP := strings.CutPrefix(text, httpPrefix)
+	setting, isPair := strings.CutPrefix(rest, pairPrefix)
 	if setting == codec.Proto.String() {
 		c.Setting.Codec = codec.Proto
 	} else if c, err = ParseCandidate(setting); err != nil {
 		return c, err
 	}
 	switch {
+	case isHTTP:
+		c.way = wayHTTP
 	case isPair:
 		c.way = wayPair
 	case protocol == config.Mongo:

@@ -68,7 +68,9 @@ type Options struct {
 	Prices          price.Table
 	Layout          price.Layout
 	NoDictionaries  bool
-	Pair            bool // there may be a gateway beside the server, too
+	Pair            bool      // there may be a gateway beside the server, too
+	Telemetry       Telemetry // of a running gateway's messages, only these
+	ZonesAssumed    bool      // nobody has said how many zones there are
 	Progress        func(done float64, what string)
 	MeasureDeadline time.Time // groups whose turn comes later are not measured; zero: none
 	CPU             CostModel // nil: it is measured

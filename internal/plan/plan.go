@@ -204,7 +204,8 @@ func (p *planner) newReport(c *Collector) *Report {
 		LookedAt: LookedAt{Whole: p.Source.Whole, Names: c.Names, Total: p.Source.Total, TotalBytes: p.Source.Bytes, Values: c.Values, Bytes: c.Bytes},
 		Layout:   LayoutInfo{max(p.Layout.Copies, 1), max(p.Layout.Zones, 1)},
 		Notes:    p.Source.Notes, Prices: p.Prices, Zstd: p.Engine.ZstdName(), MadeAt: time.Now().UTC().Truncate(time.Second),
-		Assumed:  p.Rates == (Rates{}) && p.Source.Rates == (Rates{}) && p.Source.Medium != price.OnWire,
+		Assumed:   p.Rates == (Rates{}) && p.Source.Rates == (Rates{}) && p.Source.Medium != price.OnWire,
+		Telemetry: p.Telemetry, ZonesAssumed: p.ZonesAssumed,
 		Observed: p.Source.Observed, Doubt: p.Source.Doubt, Groups: []*GroupPlan{},
 	}
 	for _, l := range p.Links {
@@ -236,7 +237,7 @@ func (p *planner) option(g *GroupPlan, m *Measured, r *Report) Option {
 	after := float64(g.Now)*m.ratio() + float64(m.DictCost)
 	n := float64(max(m.Values, 1))
 	o := Option{
-		Name: m.Candidate.String(), Comparison: m.Candidate.Brotli > 0, candidate: m.Candidate,
+		Name: m.Candidate.String(), Comparison: m.Candidate.Brotli > 0 || m.Candidate.way == wayHTTP, candidate: m.Candidate,
 		After: int64(after), Sealed: float64(m.Sealed) / n, StoredMean: g.Mean,
 		CompressMicros: m.CompressSeconds * 1e6, OpenMicros: m.OpenSeconds * 1e6,
 		Memory: m.Memory, DictionaryBytes: m.DictBytes, DictionaryCost: m.DictCost,

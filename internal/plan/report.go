@@ -38,6 +38,11 @@ type Report struct {
 	Zstd      string             `json:"zstd"` // implementation that was measured
 	MadeAt    time.Time          `json:"made_at"`
 
+	// Of telemetry that a gateway has sampled:
+	Telemetry    Telemetry  `json:"telemetry,omitempty"`
+	ZonesAssumed bool       `json:"zones_assumed,omitempty"`
+	Crossings    []Crossing `json:"between_zones,omitempty"`
+
 	perValue Rates
 	mixed    bool // of messages of several protocols
 }
@@ -105,7 +110,7 @@ type SizeCount struct {
 // Option is what a candidate would mean for the whole group.
 type Option struct {
 	Name            string      `json:"name"`
-	Comparison      bool        `json:"comparison,omitempty"` // Cinch can't store it
+	Comparison      bool        `json:"comparison,omitempty"` // Cinch can't store it, or it takes another protocol
 	After           int64       `json:"bytes_after"`
 	Margin          int64       `json:"bytes_after_margin"`
 	Ratio           float64     `json:"ratio"`  // now by after

@@ -33,10 +33,15 @@ func (r *Report) Text(w io.Writer, o TextOptions) error {
 	o.Width = cmp.Or(o.Width, 80)
 	t := &text{w: w, r: r, o: o}
 	t.lookedAt()
+	if err := t.crossings(); err != nil {
+		return err
+	}
 	if err := t.groups(); err != nil {
 		return err
 	}
-	t.totals()
+	if len(t.r.Crossings) == 0 {
+		t.totals()
+	}
 	t.foreign()
 	if err := t.candidates(); err != nil {
 		return err
@@ -76,7 +81,7 @@ func (t *text) prose(s string) {
 
 func (t *text) lookedAt() {
 	l := t.r.LookedAt
-	s := fmt.Sprintf("%s: %s values (%s) read", t.r.Source, Count(float64(l.Values)), ui.Size(l.Bytes))
+	s := fmt.Sprintf("%s: %s %s (%s) read", t.r.Source, Count(float64(l.Values)), t.r.Telemetry.messages(), ui.Size(l.Bytes))
 	switch {
 	case l.Names > 0 && l.Total > l.Names:
 		s += fmt.Sprintf(" of %s of %s names", Count(float64(l.Names)), Count(float64(l.Total)))
@@ -89,8 +94,29 @@ func (t *text) lookedAt() {
 	t.line("")
 }
 
+// crossings says of telemetry what it costs between zones, and could.
+func (t *text) crossings() error {
+	r := t.r
+	if len(r.Crossings) == 0 {
+		return nil
+	}
+	rows := make([][]string, 0, len(r.Crossings))
+	for _, c := range r.Crossings {
+		rows = append(rows, []string{c.Name, ui.Size(int64(c.Bytes)), percentOf(c.Saves, 1), dollars(c.Dollars), c.Takes})
+	}
+	t.prose(r.Telemetry.firstWords() + ".")
+	t.line("")
+	if err := ui.Table(t.w, []string{"between zones", "bytes a month", "saves", "$/month", "takes"}, rows); err != nil {
+		return err
+	}
+	t.line("")
+	t.prose(r.moneyWords())
+	t.line("")
+	return nil
+}
+
 func (t *text) groups() error {
-	header := []string{"group", "values", "now", "after", "+-", "saves", "do"}
+	header := []string{"group", t.r.Telemetry.messages(), "now", "after", "+-", "saves", "do"}
 	big := t.o.Width >= wide
 	if big {
 		header = append(header, "compress/open", "$/month now", "after")

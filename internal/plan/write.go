@@ -246,7 +246,7 @@ func (w *writer) text() string {
 	protocol := cmp.Or(r.Protocol, config.Redis)
 	fmt.Fprintf(&b, "gateways:\n  - name: %s\n    protocol: %s\n    listen: %q\n    upstream: %q\n",
 		protocol, protocol, w.o.Listen, w.o.Upstream)
-	if pairs && protocol == config.HTTP {
+	if pairs && (protocol == config.HTTP || protocol == config.GRPC) {
 		b.WriteString("    link: {history: client}\n")
 	}
 	switch {
@@ -271,8 +271,11 @@ func (w *writer) text() string {
 
 // pairHint says how the other one of two gateways is set up.
 func pairHint(protocol string) string {
-	if protocol == config.HTTP {
+	switch protocol {
+	case config.HTTP:
 		return "# This is the gateway beside the clients. The other one, beside the server, is the upstream here, and has 'peers: true'\n# (docs/HTTP.md, Two gateways).\n"
+	case config.GRPC:
+		return "# This is the gateway beside the clients. The other one, beside the server, is the upstream here, and has 'peers: true'\n# (docs/GRPC.md, A link between two gateways).\n"
 	}
 	return "# This is the gateway beside the application. The other one, beside the server, is the upstream here: it has\n# 'peers: true' and 'rules: [{setting: zstd-3, dictionary: auto}]' (docs/MONGODB.md, A gateway at each end).\n"
 }

@@ -1,0 +1,148 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/price"
+)
+
+// Telemetry is which messages of a gateway a plan is about; "" is all.
+type Telemetry string
+
+// What is told apart by its paths.
+const (
+	OTLP        Telemetry = "otlp"
+	RemoteWrite Telemetry = "remote-write"
+)
+
+// Where telemetry goes: the ends of HTTP's paths, and services of gRPC.
+var (
+	otlpPaths        = []string{"/v1/metrics", "/v1/traces", "/v1/logs", "/v1development/profiles"}
+	otlpServices     = "/opentelemetry.proto.collector."
+	remoteWritePaths = []string{"/api/v1/write", "/api/v1/push", "/api/v1/receive", "/api/prom/push", "/api/v1/prom/write", "/prom/remote/write"}
+	lokiPath         = "/loki/api/v1/push" // is none of these
+)
+
+// covers reports whether a gateway's kind of messages, as /api/messages names it, is meant.
+func (t Telemetry) covers(method string) bool {
+	verb, path, isHTTP := strings.Cut(method, " ")
+	if !isHTTP {
+		return t == "" || t == OTLP && strings.HasPrefix(verb, otlpServices)
+	}
+	path = strings.TrimSuffix(path, "/")
+	endsIn := func(end string) bool { return strings.HasSuffix(path, end) }
+	switch t {
+	case OTLP:
+		return slices.ContainsFunc(otlpPaths, endsIn)
+	case RemoteWrite:
+		return slices.ContainsFunc(remoteWritePaths, endsIn) && !endsIn(lokiPath)
+	}
+	return true
+}
+
+// Crossing is a way in which all that a plan is about could go between two places, and what of it crosses zones in a month.
+type Crossing struct {
+	Name    string  `json:"name"`
+	Takes   string  `json:"takes"`         // what has to be there
+	Bytes   float64 `json:"bytes_a_month"` // between zones
+	Dollars float64 `json:"month"`
+	Saves   float64 `json:"saves"` // share of bytes
+}
+
+// crossings are the ways from what there is to what saves most. Messages that a way is nothing for go as they come.
+func (r *Report) crossings(at price.Layout) {
+	if r.Telemetry == "" {
+		return
+	}
+	r.crossing("as it comes", "nothing", at, nil)
+	r.crossing("zstd, by message", "receiver reads zstd", at, func(c Candidate) bool {
+		return c.way == "" && c.Setting == codec.Setting{Codec: codec.Zstd, Level: 3}
+	})
+	r.crossing("cinch-proto, by message", "Cinch at both ends", at, func(c Candidate) bool {
+		return c.way == "" && c.Setting.Codec == codec.Proto
+	})
+	r.crossing("two gateways, with history", "a gateway at each end", at, func(c Candidate) bool { return c.way == wayPair })
+	r.crossing(byHTTP, "OTLP/HTTP, not gRPC", at, func(c Candidate) bool {
+		return c.way == wayPair || c.way == wayHTTP
+	})
+}
+
+// crossing adds a way, if some messages have it. may is which candidates it takes; nil: none.
+func (r *Report) crossing(name, takes string, at price.Layout, may func(Candidate) bool) {
+	c := Crossing{Name: name, Takes: takes}
+	var now float64
+	found := may == nil
+	for _, g := range r.Groups {
+		wire, dollars := g.wire, g.BillNow.Traffic
+		now += wire
+		for i := range g.Options {
+			o := &g.Options[i]
+			if may == nil || !may(o.candidate) {
+				continue
+			}
+			found = found || name != byHTTP || o.candidate.way == wayHTTP
+			if o.wire < wire {
+				wire, dollars = o.wire, o.Bill.Traffic
+			}
+		}
+		c.Bytes, c.Dollars = c.Bytes+wire, c.Dollars+dollars
+	}
+	if now > 0 {
+		c.Saves = 1 - c.Bytes/now
+	}
+	c.Bytes *= at.Crossing() * price.SecondsPerMonth
+	if found {
+		r.Crossings = append(r.Crossings, c)
+	}
+}
+
+// firstWords say what costs nothing and saves all of it.
+func (t Telemetry) firstWords() string {
+	s := "F" + sameZone[1:] + ". Compression is for what has to cross: senders and receivers in different zones, copies in several"
+	if t == RemoteWrite {
+		return s + ". A Prometheus in each zone may write to a receiver of its own zone"
+	}
+	return s + ". A collector in each zone takes what its zone sends, and outside of Kubernetes clients that know their zone choose it"
+}
+
+// moneyWords say what a byte between zones costs, and what the figures leave out.
+func (r *Report) moneyWords() string {
+	out, in := r.Prices[price.CrossZoneOut].Price, r.Prices[price.CrossZoneIn].Price
+	if out+in == 0 {
+		return "Traffic between zones costs nothing at these prices (--cloud, --prices): there is no money to be saved, only bytes."
+	}
+	who := fmt.Sprintf("$%g a GB for the sender and $%g for the receiver", out, in)
+	switch {
+	case in == 0:
+		who = fmt.Sprintf("$%g a GB for the sender, nothing for the receiver", out)
+	case out == 0:
+		who = fmt.Sprintf("$%g a GB for the receiver, nothing for the sender", in)
+	}
+	zones := plural(r.Layout.Zones, "zone", "zones")
+	if r.ZonesAssumed {
+		zones += ", which is assumed: --zones"
+	}
+	share := "nothing crosses"
+	if crossing := (price.Layout{Zones: r.Layout.Zones}).Crossing(); crossing > 0 {
+		share = fmt.Sprintf("%.0f%% crosses where senders and receivers are in any zone alike", 100*crossing)
+	}
+	return fmt.Sprintf("Between zones a byte costs %s (--cloud, --prices). In %s; %s. CPU is not in it, and what goes on from the receiver to other zones neither.", who, zones, share)
+}
+
+// messagesOf says what the messages of a protocol are called.
+func (t Telemetry) messages() string {
+	if t == "" {
+		return "values"
+	}
+	return "messages"
+}
+
+// byHTTP is the way that is for those who may choose between the protocols.
+const byHTTP = "by HTTP, two gateways"
+
+// overHTTP reports whether messages of gRPC could go by HTTP as well.
+func overHTTP(method, protocol string) bool { return protocol == config.GRPC && OTLP.covers(method) }
