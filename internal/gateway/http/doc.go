@@ -9,7 +9,7 @@
 //	refuse.go     what no upstream is to see
 //	handler.go    one exchange from its request to its reply, by httputil's reverse proxy
 //	writer.go     what the server would make of replies
-//	rewrite.go    the bodies of requests
+//	rewrite.go    the bodies of requests; collect.go, those of which nobody says how long they are
 //	far.go        what the far one of two gateways does with what the near one sends
 //	near.go       what the near one sends, and receives
 //	again.go      what is sent once more, when the upstream did not take what we made of it

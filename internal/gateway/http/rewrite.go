@@ -41,6 +41,10 @@ func (x *trip) rewrite(pr *httputil.ProxyRequest) {
 		return
 	}
 	out.Body = clientBody{out.Body, &x.ended}
+	if body, ok := x.collect(out); ok {
+		out.TransferEncoding = nil
+		x.setBody(out, body)
+	}
 	switch {
 	case x.carried != nil && out.Header.Get("Content-Encoding") == carriedCoding:
 		x.uncarry(out)
@@ -128,6 +132,9 @@ func (x *trip) sendSampled(out *http.Request) {
 // gatherRequest reads the request's body into memory, as a rule wants it (nil: none does). Where it can't it reports false, and
 // the body goes as it comes, or the request not at all.
 func (x *trip) gatherRequest(out *http.Request, rule *policy.MessageRule) bool {
+	if x.request != nil && x.request.collected {
+		return true
+	}
 	b, n := x.holdRequest(out), out.ContentLength
 	complete, err := b.read(int(n))
 	switch {
@@ -158,6 +165,9 @@ func (x *trip) setBody(out *http.Request, b []byte) {
 	open := func() (io.ReadCloser, error) { return x.request.give(b, nil, gateway.FromUpstream), nil }
 	out.Body, _ = open()
 	out.GetBody = open
+	if len(b) == 0 { // or it would be of unknown length
+		out.Body, out.GetBody = http.NoBody, nil
+	}
 	out.ContentLength = int64(len(b))
 	out.Header["Content-Length"] = []string{strconv.Itoa(len(b))}
 }

@@ -15,10 +15,11 @@ import (
 
 // wholeBody is a body in memory, of requests or replies, and who pays for it.
 type wholeBody struct {
-	grant  held.Grant
-	gather held.Gatherer
-	in     []byte // as it came
-	out    []byte // as it goes on; nil: as it came
+	grant     held.Grant
+	gather    held.Gatherer
+	in        []byte // as it came
+	out       []byte // as it goes on; nil: as it came
+	collected bool   // all of it came, of a length that nobody had said
 
 	readers []*bytesBody
 }
@@ -39,6 +40,13 @@ func (b *wholeBody) read(n int) (complete bool, err error) {
 		return false, err
 	}
 	return true, noMore(b.gather.Src)
+}
+
+// readToEnd gets all there is into memory, if that is so many bytes at most. It reports false if it isn't, or there is no memory: then
+// it has the beginning.
+func (b *wholeBody) readToEnd(most int) (complete bool, err error) {
+	b.in, b.collected, err = b.gather.ToEnd(most)
+	return b.collected, err
 }
 
 // noMore waits for the end of a body of which all has come: HTTP/2 has that in a frame of its own, with the trailers.

@@ -1,0 +1,85 @@
+package http
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// chunked hides how long a body is.
+type chunked struct{ io.Reader }
+
+func sendChunked(t *testing.T, c *http.Client, to, kind string, body io.Reader) (*http.Response, []byte, error) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, to, chunked{body})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", kind)
+	resp, err := c.Do(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	return resp, got, err
+}
+
+// A message of Protocol Buffers goes with history also if nobody says how long it is; other bodies, which somebody may read as they
+// come, and those that are too long, go on as they come.
+func TestMessagesWithoutLength(t *testing.T) {
+	var lengths []int64
+	near, _ := startPair(t, startUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		lengths = append(lengths, r.ContentLength)
+		echo(w, r)
+	})), nil)
+	c := client(t)
+	near.untilCarried(c)
+	long := bytes.Repeat([]byte("0123456789abcdef"), collectBytes/16+1)
+	for _, x := range []struct {
+		name, kind string
+		body       []byte
+		sealed     uint64
+		known      bool
+	}{
+		{"a message", "application/x-protobuf", text, 1, true},
+		{"a message with parameters", "Application/X-Protobuf; charset=x", text, 1, true},
+		{"an empty one", "application/x-protobuf", nil, 0, true},
+		{"a long one", "application/x-protobuf", long, 0, false},
+		{"as long as may be", "application/protobuf", long[:collectBytes-1], 1, true},
+		{"text", "text/plain", text, 0, false},
+	} {
+		before := near.stats.Snapshot().Total.Sealed
+		_, got, err := sendChunked(t, c, near.url+"/v1/traces", x.kind, bytes.NewReader(x.body))
+		if err != nil || !bytes.Equal(got, x.body) {
+			t.Errorf("%s: %d of %d bytes came back: %v", x.name, len(got), len(x.body), err)
+		}
+		if n := near.stats.Snapshot().Total.Sealed - before; n != x.sealed {
+			t.Errorf("%s: %d bodies went with history, not %d", x.name, n, x.sealed)
+		}
+		if last := lengths[len(lengths)-1]; (last >= 0) != x.known {
+			t.Errorf("%s: its length is %d", x.name, last)
+		}
+	}
+}
+
+// A client that breaks off within a message has sent none.
+func TestMessageWithoutLengthIsCut(t *testing.T) {
+	near, _ := startPair(t, startUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if b, err := io.ReadAll(r.Body); err == nil && strings.Contains(string(b), "half of") {
+			t.Error("a piece of a message was taken for all of it")
+		}
+	})), nil)
+	c := client(t)
+	near.untilCarried(c)
+	broken := io.MultiReader(strings.NewReader("half of a message"), failing{errors.New("no more")})
+	if resp, _, err := sendChunked(t, c, near.url, "application/x-protobuf", broken); err == nil && resp.StatusCode < 400 {
+		t.Error(resp.Status)
+	}
+	if _, got, err := sendChunked(t, c, near.url, "application/x-protobuf", bytes.NewReader(text)); err != nil {
+		t.Errorf("%d bytes: %v", len(got), err)
+	}
+}
