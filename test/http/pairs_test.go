@@ -1,0 +1,435 @@
+package http
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/golang/snappy"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// couple is two gateways, each a process.
+type couple struct{ near, far *testenv.GatewayServer }
+
+// coupled starts them before an upstream, host:port.
+func coupled(t *testing.T, upstream string) couple {
+	t.Helper()
+	far := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "http", Upstream: "http://" + upstream, Settings: "peers: true", Rules: "- {direction: reply, min_size: 64, setting: auto}"})
+	near := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "http", Upstream: "http://" + far.Addr, Settings: "link: {history: client}", Rules: "- {direction: request, min_size: 64, setting: auto}"})
+	return couple{near, far}
+}
+
+// each is a gateway of the couple, by what it is called.
+func (c couple) each() map[string]*testenv.GatewayServer {
+	return map[string]*testenv.GatewayServer{"near": c.near, "far": c.far}
+}
+
+// untilCarried has a client's requests go on until the far gateway has opened some.
+func (c couple) untilCarried(t *testing.T, of *http.Client) {
+	t.Helper()
+	testenv.Eventually(t, "bodies go with history", func() bool {
+		if resp, err := of.Post("http://"+c.near.Addr+"/warm", "text/plain", bytes.NewReader(text)); err == nil {
+			_, _ = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+		}
+		return c.far.Metric(t, "cinch_values_opened_total") > 0
+	})
+}
+
+// untilMore waits until the far gateway has opened some bodies more.
+func (c couple) untilMore(t *testing.T) {
+	t.Helper()
+	before := c.far.Metric(t, "cinch_values_opened_total")
+	testenv.Eventually(t, "bodies go with history", func() bool { return c.far.Metric(t, "cinch_values_opened_total") > before+60 })
+}
+
+// Either of two gateways that is told to end lets what is in flight end, over connections with history and others.
+func TestDrainOfPair(t *testing.T) {
+	for _, which := range []string{"near", "far"} {
+		t.Run(which, func(t *testing.T) {
+			t.Parallel()
+			var in atomic.Int32
+			c := coupled(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/warm" {
+					greet(w, r)
+					return
+				}
+				in.Add(1)
+				time.Sleep(700 * time.Millisecond)
+				greet(w, r)
+			})))
+			kept := client(false)
+			c.untilCarried(t, kept)
+			clients := []*http.Client{kept, client(false), client(true)}
+			const requests = 42
+			var all sync.WaitGroup
+			var failed atomic.Int32
+			for i := range requests {
+				all.Go(func() {
+					if !succeeds(t, clients[i%3], http.MethodPost, "http://"+c.near.Addr, text) {
+						failed.Add(1)
+					}
+				})
+			}
+			testenv.Eventually(t, "all are in flight", func() bool { return in.Load() == requests })
+			g := c.each()[which]
+			if err := g.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			all.Wait()
+			if n := failed.Load(); n > 0 {
+				t.Errorf("%d of %d failed", n, requests)
+			}
+			if err := g.Wait(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// ledger is an upstream that keeps the numbers in the order in which they come, by client.
+type ledger struct {
+	mu   sync.Mutex
+	came map[string][]int
+}
+
+func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	number, rest, _ := strings.Cut(string(body), " ")
+	n, err := strconv.Atoi(number)
+	if err != nil || rest != string(text) {
+		http.Error(w, "other bytes", http.StatusBadRequest)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.came[r.Header.Get("X-Client")] = append(l.came[r.Header.Get("X-Client")], n)
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// told is what a client knows of one request.
+type told struct {
+	status int // 0: the connection broke
+	number int
+}
+
+// numbers sends numbers on a connection that it keeps, one after another, until stop is closed. One that wasn't taken is sent again under
+// the same number, as senders of telemetry do.
+func numbers(t *testing.T, name, addr string, stop chan struct{}) (all []told) {
+	c := client(false)
+	defer c.CloseIdleConnections()
+	for n := 0; !closed(stop); {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr, strings.NewReader(fmt.Sprint(n, " ", string(text))))
+		if err != nil {
+			t.Error(err)
+			return all
+		}
+		r.Header.Set("X-Client", name)
+		resp, err := c.Do(r)
+		if err != nil {
+			all = append(all, told{0, n})
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		all = append(all, told{resp.StatusCode, n})
+		if resp.StatusCode == http.StatusNoContent {
+			n++
+		} else {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	return all
+}
+
+// Clients go on while either of two gateways is replaced again and again, in order or killed. What was said to be taken came, in
+// order and as it was sent; it came twice only where its client had not been told. A drain costs nobody an answer: while the far
+// gateway is away the near one says so by 502, and then nothing had come.
+func TestRollingPair(t *testing.T) {
+	for _, which := range []string{"near", "far"} {
+		for _, kill := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, killed %v", which, kill), func(t *testing.T) {
+				t.Parallel()
+				book := &ledger{came: map[string][]int{}}
+				c := coupled(t, serve(t, book))
+				stop := make(chan struct{})
+				var clients sync.WaitGroup
+				said := make([][]told, 4)
+				for i := range said {
+					clients.Go(func() { said[i] = numbers(t, fmt.Sprint(i), c.near.Addr, stop) })
+				}
+				g := c.each()[which]
+				for range 3 {
+					c.untilMore(t)
+					if kill {
+						g.Kill()
+					} else {
+						_ = g.Signal(syscall.SIGTERM)
+						if err := g.Wait(); err != nil {
+							t.Error(err)
+						}
+					}
+					time.Sleep(50 * time.Millisecond)
+					if err := g.Restart(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				c.untilMore(t)
+				close(stop)
+				clients.Wait()
+				for i, all := range said {
+					book.check(t, fmt.Sprint(i), all, kill)
+				}
+			})
+		}
+	}
+}
+
+// check compares what came of a client with what it was told. Where gateways ended in order, what was refused had not come.
+func (l *ledger) check(t *testing.T, name string, all []told, killed bool) {
+	t.Helper()
+	came := l.came[name]
+	taken, again, refused := -1, 0, 0
+	times := map[int]int{}
+	for _, n := range came {
+		times[n]++
+		switch {
+		case n == taken+1:
+			taken++
+		case n == taken:
+			again++
+		default:
+			t.Fatalf("client %s: %d behind %d", name, n, taken)
+		}
+	}
+	unanswered := map[int]bool{}
+	for _, x := range all {
+		switch x.status {
+		case http.StatusNoContent:
+			if times[x.number] == 0 {
+				t.Errorf("client %s: %d was taken, and never came", name, x.number)
+			}
+		case 0:
+			unanswered[x.number] = true
+		case http.StatusBadGateway:
+			refused++
+			if killed {
+				unanswered[x.number] = true
+			}
+		default:
+			t.Errorf("client %s: %d was answered with %d", name, x.number, x.status)
+		}
+	}
+	for n, times := range times {
+		if times > 1 && !unanswered[n] {
+			t.Errorf("client %s: %d came %d times", name, n, times)
+		}
+	}
+	t.Logf("client %s: %d taken, %d came again, %d refused", name, taken+1, again, refused)
+	if taken < 50 {
+		t.Errorf("client %s: only %d were taken", name, taken+1)
+	}
+}
+
+// Every sample that Prometheus has written through two gateways reaches the receiver, in order, whatever the receiver says meanwhile
+// and while either of them is killed, or drained, and replaced.
+func TestRemoteWriteThroughPair(t *testing.T) {
+	testenv.Program(t, "prometheus")
+	rounds := 4
+	if *long {
+		rounds = 40
+	}
+	for _, which := range []string{"near", "far"} {
+		t.Run(which, func(t *testing.T) {
+			t.Parallel()
+			v, target := newReceiver(), &counter{}
+			c := coupled(t, serve(t, v))
+			testenv.Prometheus(t, fmt.Sprintf(prometheusConfig, serve(t, target), c.near.Addr), "")
+			g := c.each()[which]
+			for i := range rounds {
+				waitFor(t, v, target.given()+2)
+				v.answer([]int{500, 429, 503, 500}[i%4:]...)
+				if i%2 == 0 {
+					g.Kill()
+				} else {
+					_ = g.Signal(syscall.SIGTERM)
+					if err := g.Wait(); err != nil {
+						t.Error(err)
+					}
+				}
+				time.Sleep(300 * time.Millisecond)
+				if err := g.Restart(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			waitFor(t, v, target.given()+3)
+			testenv.Eventually(t, "writes go with history", func() bool { return c.far.Metric(t, "cinch_values_opened_total") > 0 })
+			v.check(t, "snappy")
+		})
+	}
+}
+
+// What a receiver says of a write reaches the sender through two gateways as it was said, Retry-After included, before they know of
+// each other and with history.
+func TestAnswersThroughPair(t *testing.T) {
+	v := newReceiver()
+	upstream := serve(t, v)
+	c := coupled(t, upstream)
+	body := snappy.Encode(nil, text)
+	kept := client(false)
+	for _, warm := range []bool{false, true} {
+		if warm {
+			c.untilCarried(t, kept)
+		}
+		for _, status := range []int{204, 200, 400, 413, 415, 422, 429, 500, 502, 503} {
+			direct, through := said(t, v, kept, upstream, body, status), said(t, v, kept, c.near.Addr, body, status)
+			if direct != through {
+				t.Errorf("with history %v:\ndirect  %s\nthrough %s", warm, direct, through)
+			}
+		}
+	}
+}
+
+// said is what a receiver that is told a status answers with to a write.
+func said(t *testing.T, v *receiver, c *http.Client, addr string, body []byte, status int) string {
+	t.Helper()
+	v.answer(status, status)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/push", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Encoding", "snappy")
+	resp, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	resp.Header.Del("Date")
+	return fmt.Sprint(resp.Status, resp.Header, string(answer), err)
+}
+
+// otherFar is an upstream that answers as a far gateway of another version may: what it says of itself in replies, and what to the
+// question for a connection with history. It counts those, and keeps bodies.
+type otherFar struct {
+	says   string // Cinch-Pair in replies; "": nothing
+	answer func(c net.Conn)
+
+	asked atomic.Int32
+	mu    sync.Mutex
+	came  [][]byte
+	odd   []string
+}
+
+func (o *otherFar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Upgrade") != "" {
+		o.asked.Add(1)
+		c, _, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			o.answer(c)
+			_ = c.Close()
+		}
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.came = append(o.came, body); err != nil || r.Header.Get("Content-Encoding") != "" {
+		o.odd = append(o.odd, fmt.Sprint(r.Header, err))
+	}
+	if o.says != "" {
+		w.Header().Set("Cinch-Pair", o.says)
+	}
+	_, _ = io.WriteString(w, "hello")
+}
+
+func writes(answer string) func(net.Conn) {
+	return func(c net.Conn) { _, _ = io.WriteString(c, answer) }
+}
+
+// Before a far gateway of another version, or none, bodies go as they were sent, none is lost, and the log says so once.
+func TestOtherFarGateways(t *testing.T) {
+	for name, o := range map[string]*otherFar{
+		"an older one, which knows of no pairs":    {},
+		"of another version":                       {says: "2"},
+		"which refuses the upgrade":                {says: "1", answer: writes("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")},
+		"which takes the upgrade for a request":    {says: "1", answer: writes("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")},
+		"which upgrades to something else":         {says: "1", answer: writes("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: cinch-pair/2\r\nCinch-Pair: 2; window=23\r\n\r\n")},
+		"which says nothing of windows":            {says: "1", answer: writes("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: cinch-pair/1\r\n\r\n")},
+		"whose window is larger than can be asked": {says: "1", answer: writes("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: cinch-pair/1\r\nCinch-Pair: 1; window=30\r\n\r\n")},
+		"which closes the connection":              {says: "1", answer: writes("")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			near := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "http", Upstream: "http://" + serve(t, o), Settings: "link: {history: client}", Rules: "- {direction: request, min_size: 64, setting: auto}"})
+			c := client(false)
+			const requests = 30
+			for range requests {
+				if !succeeds(t, c, http.MethodPost, "http://"+near.Addr, text) {
+					t.Error("a request failed")
+				}
+				time.Sleep(2 * time.Millisecond)
+			}
+			if o.answer != nil {
+				testenv.Eventually(t, "it is asked", func() bool { return o.asked.Load() > 0 })
+			}
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			if len(o.came) != requests || slices.ContainsFunc(o.came, func(b []byte) bool { return !bytes.Equal(b, text) }) || len(o.odd) > 0 {
+				t.Errorf("%d of %d came, odd %v", len(o.came), requests, o.odd)
+			}
+			lines := strings.Count(near.Output(), "bodies go without")
+			if lines != 1 || o.asked.Load() > 1 || (o.answer == nil && o.asked.Load() > 0) {
+				t.Errorf("the log says %d times that bodies go without history; asked %d times\n%s", lines, o.asked.Load(), near.Output())
+			}
+		})
+	}
+}
+
+// A near gateway of another version is told no by a far one, and its requests pass as anybody's.
+func TestOtherNearGateways(t *testing.T) {
+	upstream, got := keeper(t)
+	far := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "http", Upstream: "http://" + upstream, Settings: "peers: true"})
+	for _, upgrade := range []string{
+		"Upgrade: cinch-pair/1\r\nCinch-Pair: 1\r\n", "Upgrade: cinch-pair/1\r\nCinch-Pair: 2; window=20\r\n", "Upgrade: cinch-pair/1\r\n", "Upgrade: cinch-pair/1\r\nCinch-Pair: 1; window=40\r\n",
+	} {
+		c, err := net.Dial("tcp", far.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n%s\r\n", upgrade)
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil || resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("%q: %v, %v", upgrade, resp, err)
+		}
+		_ = c.Close()
+	}
+	for _, two := range []bool{false, true} {
+		if status := sends(t, "http://"+far.Addr, text, false, two); status != http.StatusOK {
+			t.Error(status)
+		}
+		if a := <-got; !bytes.Equal(a.body, text) || a.coding != "" {
+			t.Errorf("%q, %d bytes", a.coding, len(a.body))
+		}
+	}
+	if len(got) > 0 {
+		t.Errorf("the upstream got %d more", len(got))
+	}
+}
