@@ -16,12 +16,12 @@ const (
 func (s *setup) print() {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\trequests\tsamples\tbytes\tbytes a sample\t$ a month\tsaved\t")
-	base := float64(s.direct.hop.bytes.Load())
+	base := float64(s.direct.hop.Bytes())
 	for _, x := range []struct {
 		name string
 		of   *way
 	}{{"as it is (snappy)", &s.direct}, {"through two gateways", &s.pair}} {
-		bytes, r := float64(x.of.hop.bytes.Load()), &x.of.receiver
+		bytes, r := float64(x.of.hop.Bytes()), &x.of.receiver
 		each := bytes / float64(r.total)
 		fmt.Fprintf(w, "%s\t%d\t%d\t%.0f\t%.2f\t%.2f\t%.1f%%\t\n", x.name, r.requests, r.total, bytes, each,
 			each*samplesPerSecond*secondsPerMonth/1e9*dollarsPerGB, 100*(1-bytes/base))

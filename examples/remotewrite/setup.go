@@ -27,7 +27,7 @@ type setup struct {
 // way leads from Prometheus to a receiver of its own, over a hop that counts.
 type way struct {
 	receiver receiver
-	hop      hop
+	hop      rig.Hop
 }
 
 func (s *setup) stop() {
@@ -82,13 +82,13 @@ func (s *setup) serve(h http.Handler) (string, error) {
 	return l.Addr().String(), nil
 }
 
-func (s *setup) count(h *hop, to string) (string, error) {
+func (s *setup) count(h *rig.Hop, to string) (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
 	s.listeners = append(s.listeners, l)
-	go h.serve(l, to)
+	go h.Serve(l, to)
 	return l.Addr().String(), nil
 }
 

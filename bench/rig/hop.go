@@ -1,4 +1,4 @@
-package main
+package rig
 
 import (
 	"io"
@@ -6,10 +6,14 @@ import (
 	"sync/atomic"
 )
 
-// hop passes TCP connections on, and counts their bytes in both directions.
-type hop struct{ bytes atomic.Int64 }
+// Hop passes TCP connections on, and counts their bytes in both directions.
+type Hop struct{ bytes atomic.Int64 }
 
-func (h *hop) serve(l net.Listener, to string) {
+// Bytes is how many have passed so far.
+func (h *Hop) Bytes() int64 { return h.bytes.Load() }
+
+// Serve accepts on l until that is closed, and passes what comes on to an address.
+func (h *Hop) Serve(l net.Listener, to string) {
 	for {
 		c, err := l.Accept()
 		if err != nil {
@@ -19,7 +23,7 @@ func (h *hop) serve(l net.Listener, to string) {
 	}
 }
 
-func (h *hop) pass(client net.Conn, to string) {
+func (h *Hop) pass(client net.Conn, to string) {
 	defer client.Close()
 	server, err := net.Dial("tcp", to)
 	if err != nil {
@@ -35,7 +39,7 @@ func (h *hop) pass(client net.Conn, to string) {
 
 type counting struct {
 	io.Writer
-	hop *hop
+	hop *Hop
 }
 
 func (c counting) Write(p []byte) (int, error) {

@@ -1,0 +1,182 @@
+// Example otel shows what two gateways make of OTLP, on your own machine: OpenTelemetry's SDKs for Go, Python and Node send spans,
+// log records and metrics, by HTTP and (Go) by gRPC, straight to a receiver, straight with their gzip, and through two gateways.
+// The receiver checks every span, log record and point.
+//
+//	go run ./examples/otel
+//	go run ./examples/otel --collector   # the same through OpenTelemetry Collectors, built by their builder: minutes, the first time
+//
+// In reading order:
+//
+//	main.go       options, and one sender after the other
+//	shop/         what is sent, and sender/, python/, node/, which send it
+//	setup.go      gateways by near.yaml and far.yaml, and the hops that count
+//	collector.go  the way through collectors
+//	serve.go      the receiver's ends; receiver.go, what it checks
+//	tools.go      what senders need
+//	report.go     the page
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/cinch-layer/cinch/bench/rig"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "example:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	rounds    int
+	pause     time.Duration
+	collector bool
+	cinch     string
+}
+
+func parseOptions(args []string) (o options, err error) {
+	f := flag.NewFlagSet("otel", flag.ContinueOnError)
+	f.IntVar(&o.rounds, "rounds", 30, "times that each sender sends 200 spans, 200 log records and 112 series")
+	f.DurationVar(&o.pause, "pause", 100*time.Millisecond, "time between two of them")
+	f.BoolVar(&o.collector, "collector", false, "through OpenTelemetry Collectors too, which are built the first time")
+	f.StringVar(&o.cinch, "cinch", "", "a cinch program; built from this tree if empty")
+	if err := rig.ParseFlags(f, args, "OTLP from OpenTelemetry's SDKs, as it is, with gzip and through two gateways."); err != nil {
+		return o, err
+	}
+	if o.rounds < 2 || o.pause < 0 {
+		err = errors.New("--rounds is 2 at least, --pause not below 0")
+	}
+	return o, err
+}
+
+func run(args []string) error {
+	o, err := parseOptions(args)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	work, cinch, err := rig.Workspace(o.cinch)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	all, missing, err := senders(work)
+	if err != nil {
+		return err
+	}
+	for _, err := range missing {
+		fmt.Printf("Left out: %v.\n", err)
+	}
+	s := &setup{work: work, cinch: cinch}
+	defer s.stop()
+	if err := s.start(); err != nil {
+		return err
+	}
+	fmt.Printf("Each sender sends %d times, straight, straight with its gzip, and through two gateways.\n\n", o.rounds)
+	var results []result
+	for _, sender := range all {
+		r, err := s.compare(ctx, o, sender)
+		if err != nil {
+			return err
+		}
+		results = append(results, r)
+	}
+	if o.collector {
+		r, err := s.compareCollectors(ctx, o, all[0])
+		if err != nil {
+			return err
+		}
+		results = append(results, r)
+	}
+	return show(os.Stdout, results)
+}
+
+// result is what a sender took on each way, in bytes both ways together.
+type result struct {
+	name               string
+	requests, items    int
+	plain, gzip, pairs int64
+}
+
+// compare has a sender send on each way.
+func (s *setup) compare(ctx context.Context, o options, x sender) (r result, err error) {
+	r.name = x.name
+	for _, way := range []struct {
+		bytes *int64
+		to    addresses
+		by    *hop
+		gzip  bool
+	}{{&r.plain, s.direct.addresses, &s.direct, false}, {&r.gzip, s.direct.addresses, &s.direct, true}, {&r.pairs, s.near, &s.between, false}} {
+		got, n, err := s.send(ctx, o, x, way.to, way.by, way.gzip)
+		if err != nil {
+			return r, fmt.Errorf("%s: %w", x.name, err)
+		}
+		*way.bytes, r.requests, r.items = n, got.requests, got.spans+got.logs+got.points
+	}
+	return r, nil
+}
+
+// send has a sender send to an address, and returns what came and how many bytes a hop has counted.
+func (s *setup) send(ctx context.Context, o options, x sender, to addresses, by *hop, gzip bool) (*receiver, int64, error) {
+	r := newReceiver(int64(o.rounds))
+	s.server.of.Store(r)
+	before := by.Bytes()
+	endpoint, compression := "http://"+to.http, "none"
+	if x.protocol == "grpc" {
+		endpoint = "http://" + to.grpc
+	}
+	if gzip {
+		compression = "gzip"
+	}
+	args := append(x.command[1:len(x.command):len(x.command)], x.protocol, strconv.Itoa(o.rounds), strconv.FormatInt(o.pause.Milliseconds(), 10))
+	cmd := exec.CommandContext(ctx, x.command[0], args...)
+	cmd.Env = append(append(os.Environ(), x.variables...), "OTEL_EXPORTER_OTLP_ENDPOINT="+endpoint, "OTEL_EXPORTER_OTLP_COMPRESSION="+compression)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return r, 0, fmt.Errorf("%w\n%s", err, out)
+	}
+	if err := until(ctx, r.complete); err != nil {
+		return r, 0, err
+	}
+	return r, by.settled() - before, nil
+}
+
+// until waits until something is so.
+func until(ctx context.Context, so func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	for {
+		err := so()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("not all came: %w", err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// settled is how many bytes have passed once none have for a while.
+func (h *hop) settled() int64 {
+	for last := int64(-1); ; {
+		n := h.Bytes()
+		if n == last {
+			return n
+		}
+		last = n
+		time.Sleep(200 * time.Millisecond)
+	}
+}
