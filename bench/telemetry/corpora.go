@@ -44,7 +44,7 @@ var corpora = []corpus{
 var errNotOTLP = errors.New("not OTLP, or not as the corpora have it")
 
 func (c corpus) load(dir string) (payload, error) {
-	p := payload{name: c.name, unit: c.unit, peers: c.peers}
+	p := payload{name: c.name, unit: c.unit, kind: c.kind(), peers: c.peers}
 	packed, err := os.ReadFile(filepath.Join(dir, c.file))
 	if err != nil {
 		return p, err
@@ -62,16 +62,32 @@ func (c corpus) load(dir string) (payload, error) {
 		return p, err
 	}
 	p.messages, err = c.messages(all)
+	if err != nil {
+		return p, err
+	}
+	return p, p.count(c.kinds)
+}
+
+// kind is what OTLP calls what is in it.
+func (c corpus) kind() string {
+	if c.unit == "span" {
+		return "traces"
+	}
+	return "metrics"
+}
+
+// count counts what is at the ends of ways.
+func (p *payload) count(ways [][]uint64) error {
 	for _, m := range p.messages {
-		for _, path := range c.kinds {
+		for _, path := range ways {
 			n, ok := count(m, path)
 			if !ok {
-				return p, errNotOTLP
+				return errNotOTLP
 			}
 			p.units += n
 		}
 	}
-	return p, err
+	return nil
 }
 
 // partBytes is how long the parts of one long message become, about.

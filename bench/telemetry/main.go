@@ -1,10 +1,11 @@
 // Command telemetry measures what telemetry takes on the wire: OTLP from STEF's public corpora and Prometheus'
 // WriteRequests, by message and with the history of those before them, as a link between two gateways has it, without
-// the network.
+// the network. Beside them are metrics, traces and logs that OpenTelemetry's SDK sends (bench/grpc/otlp), and what the
+// libraries of STEF and OTel-Arrow make of the same messages (peers, a module of its own).
 //
-//	go run ./bench/telemetry -corpora DIR [-only hosts] [-results bench/results]
+//	go run ./bench/telemetry [-corpora DIR] [-only hosts] [-results bench/results]
 //
-// DIR is a checkout of github.com/splunk/stef; nothing is fetched, and what isn't there is left out. Every message
+// DIR is a checkout of github.com/splunk/stef; nothing is fetched of it, and what isn't there is left out. Every message
 // must come back as it was. Bytes depend on the code alone, CPU on the machine too.
 package main
 
@@ -27,6 +28,8 @@ type options struct {
 	corpora, results string
 	only, ways       *regexp.Regexp
 	rounds           int
+	visits           int
+	peers            bool
 }
 
 func main() {
@@ -36,6 +39,8 @@ func main() {
 	flag.StringVar(&o.results, "results", "", "where telemetry.md and telemetry.csv are written; empty: only printed")
 	flag.StringVar(&only, "only", "", "measure payloads whose names match this regular expression")
 	flag.StringVar(&named, "ways", "", "measure ways whose names match this regular expression, S2's beside them")
+	flag.IntVar(&o.visits, "visits", 4000, "visits to the shop that OpenTelemetry's SDK tells of; 0: none")
+	flag.BoolVar(&o.peers, "peers", true, "measure STEF's and OTel-Arrow's libraries on OTLP, if bench/telemetry/peers builds")
 	flag.IntVar(&o.rounds, "rounds", 3, "of the times of so many runs the median is told")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -62,6 +67,16 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	if o.peers {
+		work, err := os.MkdirTemp("", "cinch-telemetry-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(work)
+		if r.program, err = buildPeers(ctx, work); err != nil {
+			fmt.Fprintln(os.Stderr, "peers' libraries are left out:", err)
+		}
+	}
 	for _, p := range all {
 		if err := r.measure(ctx, p); err != nil {
 			return err
@@ -81,8 +96,10 @@ func run(ctx context.Context, o options) error {
 type payload struct {
 	name     string
 	unit     string // what is counted
+	kind     string // of OTLP: metrics, traces or logs; "": it is none
 	units    int
 	messages [][]byte
+	varies   bool // from run to run, so that its sizes are no regression
 	peers    []peer
 }
 
@@ -115,8 +132,12 @@ func payloadsOf(ctx context.Context, o options) (all []payload, err error) {
 		}
 		all = append(all, p)
 	}
+	recorded, err := recordedBySDK(ctx, o)
+	if err != nil {
+		return nil, err
+	}
 	written, err := writeRequests(ctx, o)
-	return append(all, written...), err
+	return append(append(all, recorded...), written...), err
 }
 
 // writeRequests are those of bench/tunnel.

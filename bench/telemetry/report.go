@@ -15,8 +15,9 @@ import (
 type report struct {
 	codecs
 	options
-	table rig.Table
-	rows  [][]string
+	program string // that measures peers' libraries; "": they are left out
+	table   rig.Table
+	rows    [][]string
 }
 
 func newReport(o options) (*report, error) {
@@ -59,6 +60,9 @@ func (r *report) measure(ctx context.Context, p payload) error {
 		}
 	}
 	r.rowsOf(p, all, results, took)
+	if err := r.peersOf(ctx, p, took[0]); err != nil {
+		return fmt.Errorf("%s: %w", p.name, err)
+	}
 	fmt.Fprintln(os.Stderr, p.name)
 	return nil
 }
@@ -77,6 +81,9 @@ func (r *report) rowsOf(p payload, all []way, results []result, took []times) {
 		there, back := took[i].median()
 		r.table.Row(p.name, w.name, strconv.Itoa(n.bytes), fmt.Sprintf("%.2f", float64(n.bytes)/units), fmt.Sprintf("%.2f", float64(n.bytes+n.framing)/units),
 			percent(n.bytes+n.framing, results[0].bytes+results[0].framing), perMB(there), perMB(back), fmt.Sprintf("%.1f", float64(there+back)/float64(thereS2+backS2)))
+		if p.varies {
+			continue
+		}
 		r.rows = append(r.rows, []string{p.name, w.name, strconv.Itoa(raw), strconv.Itoa(n.bytes), strconv.Itoa(n.framing)})
 	}
 }

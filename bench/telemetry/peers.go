@@ -1,0 +1,83 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// peersModule has what peers' libraries need, outside of the workspace.
+const peersModule = "bench/telemetry/peers"
+
+// buildPeers builds what measures them.
+func buildPeers(ctx context.Context, work string) (program string, err error) {
+	program = filepath.Join(work, "peers")
+	cmd := exec.CommandContext(ctx, "go", "build", "-C", peersModule, "-o", program, ".")
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return program, nil
+}
+
+// peersOf has rows for what peers' libraries make of a payload, beside S2's times.
+func (r *report) peersOf(ctx context.Context, p payload, s2 times) error {
+	if r.program == "" || p.kind == "" {
+		return nil
+	}
+	var in bytes.Buffer
+	fmt.Fprintf(&in, "%s %d\n", p.kind, r.rounds)
+	for _, m := range p.messages {
+		in.Write(binary.BigEndian.AppendUint32(nil, uint32(len(m))))
+		in.Write(m)
+	}
+	cmd := exec.CommandContext(ctx, r.program)
+	cmd.Stdin, cmd.Stderr = &in, os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("peers: %w", err)
+	}
+	there, back := s2.median()
+	for line := range strings.Lines(string(out)) {
+		if err := r.peerRow(p, strings.Split(strings.TrimSpace(line), "\t"), there+back); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// peerRow adds what the program says of one way: name, bytes, nanoseconds there and back, and how much came back. What didn't come
+// back whole is no result.
+func (r *report) peerRow(p payload, f []string, s2 time.Duration) error {
+	if len(f) == 3 && f[1] == "error" {
+		r.table.Row(p.name, f[0]+", its library", "fails: "+f[2], "", "", "", "", "", "")
+		return nil
+	}
+	var n [4]int
+	if len(f) != 1+len(n) {
+		return fmt.Errorf("peers said %q", f)
+	}
+	for i := range n {
+		var err error
+		if n[i], err = strconv.Atoi(f[1+i]); err != nil {
+			return err
+		}
+	}
+	size, there, back, came := n[0], n[1], n[2], n[3]
+	name := f[0] + ", its library"
+	if came != p.units {
+		r.table.Row(p.name, name, fmt.Sprintf("%d of %d %ss come back", came, p.units, p.unit), "", "", "", "", "", "")
+		return nil
+	}
+	raw := float64(p.bytes())
+	perMB := func(ns int) string { return fmt.Sprintf("%.2f", float64(ns)/raw) }
+	r.table.Row(p.name, name, strconv.Itoa(size), fmt.Sprintf("%.2f", float64(size)/float64(p.units)), "", "", perMB(there), perMB(back), fmt.Sprintf("%.1f", float64(there+back)/float64(s2.Nanoseconds())))
+	return nil
+}
