@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
 // chunked hides how long a body is.
@@ -81,5 +83,26 @@ func TestMessageWithoutLengthIsCut(t *testing.T) {
 	}
 	if _, got, err := sendChunked(t, c, near.url, "application/x-protobuf", bytes.NewReader(text)); err != nil {
 		t.Errorf("%d bytes: %v", len(got), err)
+	}
+}
+
+// Where there is no memory for a message it goes on as it comes, what was read of it first.
+func TestMessageWithoutLengthOrMemory(t *testing.T) {
+	near, _ := startPair(t, startUpstream(t, http.HandlerFunc(echo)), func(near, _ *Config) {
+		near.Requests = gateway.NewBudget(256 << 10)
+	})
+	c := client(t)
+	near.untilCarried(c)
+	long := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	before := near.stats.Snapshot().Total.Sealed
+	defer func() {
+		if n := near.stats.Snapshot().Total.Sealed - before; n > 0 {
+			t.Errorf("%d went with history: is there no bound?", n)
+		}
+	}()
+	for range 3 {
+		if _, got, err := sendChunked(t, c, near.url, "application/x-protobuf", bytes.NewReader(long)); err != nil || !bytes.Equal(got, long) {
+			t.Errorf("%d of %d bytes came back: %v", len(got), len(long), err)
+		}
 	}
 }
