@@ -286,10 +286,12 @@ func gatewayOf(path string) string {
 	if !ok {
 		return ""
 	}
-	if protocol, _, _ := strings.Cut(rest, "/"); protocol != "pair" && protocol != "held" && protocol != "sampled" {
+	switch protocol, _, _ := strings.Cut(rest, "/"); protocol {
+	case "pair", "held", "sampled", "h2":
+		return ""
+	default:
 		return protocol
 	}
-	return ""
 }
 
 // Cgo is left to gozstd, which codec/libzstd wraps; that also calls what gozstd doesn't offer of

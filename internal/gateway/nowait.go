@@ -53,3 +53,57 @@ func (c *Conn) readNow(p []byte) (n int, err error) {
 	}
 	return n, nil
 }
+
+// NowWriter writes without waiting. It belongs to one goroutine at a time, which is the only one that writes then.
+type NowWriter struct {
+	conn    *Conn
+	raw     syscall.RawConn
+	attempt func(fd uintptr) bool
+	p       []byte
+	n       int
+	err     error
+}
+
+// NewNowWriter returns nil where c can't write without waiting: above TLS, or where there is no socket.
+func NewNowWriter(c net.Conn) *NowWriter {
+	wrapped, ok := c.(*Conn)
+	if !ok {
+		return nil
+	}
+	below, ok := wrapped.Conn.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := below.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	w := &NowWriter{conn: wrapped, raw: raw}
+	w.attempt = w.write
+	return w
+}
+
+// Write writes as much of p as the system takes at once, which is not always all of it. Deadlines of writes stay as they are.
+func (w *NowWriter) Write(p []byte) (n int, err error) {
+	w.p, w.n, w.err = p, 0, nil
+	err = w.raw.Write(w.attempt)
+	w.p = nil
+	if err == nil && w.err != nil {
+		err = &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", w.err)}
+	}
+	w.conn.countSent(int64(w.n))
+	return w.n, err
+}
+
+// write is done after one attempt, whatever comes of it.
+func (w *NowWriter) write(fd uintptr) bool {
+	n, err := syscall.Write(int(fd), w.p)
+	for err == syscall.EINTR {
+		n, err = syscall.Write(int(fd), w.p)
+	}
+	w.n = max(n, 0)
+	if err != syscall.EAGAIN {
+		w.err = err
+	}
+	return true
+}

@@ -1,0 +1,234 @@
+package h2
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"math"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+const (
+	// frameBytes is the size of frames that we read: larger ones would make every stream keep others waiting for longer.
+	frameBytes = 16 << 10
+	// tableBytes is the size of both tables of header compression (RFC 9113, section 6.5.2).
+	tableBytes = 4096
+	// closeTime is how long what was written has to leave when the connection is closed.
+	closeTime = time.Second
+)
+
+// role is what differs between the two ends of a connection. c.mu is held but in headers.
+type role interface {
+	headers(id uint32, end bool, b *block) error // by the goroutine that reads
+	idle(id uint32) bool                         // nobody has opened the stream yet (section 5.1)
+	wentAway(f *http2.GoAwayFrame)
+	setting(s http2.Setting) error // those that only one side has
+	greeted(most bool)             // the peer's first settings; whether they say how many streams it takes
+	ponged(data [8]byte)
+	roomy()              // much of what waited to be written has gone
+	settle()             // the reader has nothing more for now
+	left(s *stream)      // a stream is not among the connection's any more
+	why(err error) error // the connection has ended, as calls are told
+	last() uint32        // the peer's highest stream that we have seen
+}
+
+// conn is what both ends of a connection have in common.
+type conn struct {
+	net  net.Conn
+	role role
+	done chan struct{} // closed when net is
+
+	// The reader's.
+	in       *input
+	fr       *http2.Framer // writes into out, guarded by mu
+	dec      *hpack.Decoder
+	block    block
+	inNames  names
+	began    bool // the peer's first frame has come
+	acked    bool // its first SETTINGS have been taken
+	empty    int  // DATA frames in a row that brought nothing
+	window   int  // of a stream, as we give it
+	settings int  // of ours that the peer has not acknowledged
+
+	mu      sync.Mutex
+	err     error // why it has ended; nil: it has not
+	streams map[uint32]*stream
+	touched []*stream // to be woken when the reader has nothing more to handle
+	blocked []*stream // wait for out or for outWindow
+	recent  endedStreams
+	inflow  inflow
+	output  output
+
+	outWindow  int64
+	peerWindow int64 // of a new stream
+	peerFrame  int
+	peerHeader int64 // bytes of a header list
+	enc        *hpack.Encoder
+	encoded    bytes.Buffer
+	outNames   names
+}
+
+// config is what both ends are told.
+type config struct {
+	window, connWindow int // that we give
+	maxHeader          int
+	ahead              []byte // was read already
+}
+
+func (c *conn) init(n net.Conn, r role, cfg config) {
+	c.net, c.role = n, r
+	c.done = make(chan struct{})
+	c.in = newInput(n, cfg.ahead)
+	c.in.settle = c.settle
+	c.fr = http2.NewFramer(&c.output, c.in)
+	c.fr.SetReuseFrames()
+	c.fr.SetMaxReadFrameSize(frameBytes)
+	c.block.limit = cfg.maxHeader
+	c.dec = hpack.NewDecoder(tableBytes, c.block.add)
+	c.dec.SetMaxStringLength(cfg.maxHeader)
+	c.block.dec = c.dec
+	c.streams = map[uint32]*stream{}
+	c.window = cfg.window
+	c.inflow = inflow{size: initialWindow, left: initialWindow}
+	c.outWindow, c.peerWindow, c.peerFrame = initialWindow, initialWindow, 16<<10
+	c.enc = hpack.NewEncoder(&c.encoded)
+	c.output.init(c)
+}
+
+// widen gives the peer a larger window of the connection. c.mu is held.
+func (c *conn) widen(size int) {
+	if more := int64(size) - c.inflow.size; more > 0 {
+		c.inflow.size += more
+		c.inflow.left += more
+		_ = c.fr.WriteWindowUpdate(0, uint32(more))
+	}
+}
+
+// settle wakes what the reader has news for, and lets go what it has queued.
+func (c *conn) settle() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wakeTouched()
+	c.role.settle()
+	c.flush()
+}
+
+func (c *conn) wakeTouched() {
+	for i, s := range c.touched {
+		s.touched = false
+		s.wake.Broadcast()
+		c.touched[i] = nil
+	}
+	c.touched = c.touched[:0]
+}
+
+// unblock wakes what waits for the connection. c.mu is held.
+func (c *conn) unblock() {
+	for i, s := range c.blocked {
+		s.blocked = false
+		s.wake.Broadcast()
+		c.blocked[i] = nil
+	}
+	c.blocked = c.blocked[:0]
+}
+
+// add makes a stream. c.mu is held.
+func (c *conn) add(id uint32) *stream {
+	s := &stream{c: c, id: id, out: c.peerWindow, length: -1}
+	s.wake.L = &c.mu
+	s.window = inflow{size: int64(c.window), left: int64(c.window)}
+	c.streams[id] = s
+	return s
+}
+
+// remove ends what the connection knows of a stream. c.mu is held.
+func (c *conn) remove(s *stream) {
+	if s.gone {
+		return
+	}
+	s.gone = true
+	delete(c.streams, s.id)
+	c.recent.note(s.id, endedRegularly)
+	c.role.left(s)
+}
+
+// reset ends a stream, and tells the peer. c.mu is held.
+func (c *conn) reset(s *stream, code http2.ErrCode, err error) {
+	if s.gone {
+		return
+	}
+	c.control(func() error { return c.fr.WriteRSTStream(s.id, code) })
+	s.fail(err)
+	c.remove(s)
+	c.recent.note(s.id, endedByUs)
+}
+
+// fail ends the connection with GOAWAY where code says so, after what has been queued. It returns at once. c.mu is held.
+func (c *conn) fail(err error) {
+	if c.err != nil {
+		return
+	}
+	c.err = err
+	for _, s := range c.streams {
+		s.fail(err)
+		s.gone = true
+		s.wake.Broadcast()
+		c.role.left(s)
+	}
+	clear(c.streams)
+	c.unblock()
+	_ = c.net.SetReadDeadline(time.Now())
+	_ = c.net.SetWriteDeadline(time.Now().Add(closeTime))
+	c.output.close()
+}
+
+// close ends the connection when what was queued has left.
+func (c *conn) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fail(errClosed)
+}
+
+// read handles frames until the connection ends, and says why.
+func (c *conn) read() {
+	err := c.readFrames()
+	c.mu.Lock()
+	c.wakeTouched()
+	broke, broken := err.(violation)
+	if broken && c.err == nil {
+		_ = c.fr.WriteGoAway(c.role.last(), broke.code, []byte(broke.what))
+		c.output.linger = true
+	}
+	c.fail(c.role.why(err))
+	c.mu.Unlock()
+	<-c.done
+	c.in.free()
+}
+
+// tlsState is nil without TLS.
+func tlsState(c net.Conn) *tls.ConnectionState {
+	if t, ok := c.(*tls.Conn); ok {
+		state := t.ConnectionState()
+		return &state
+	}
+	return nil
+}
+
+// maxStreamID is the number of a stream that nobody has reached.
+const maxStreamID = math.MaxInt32
+
+// discard reads what a peer still sends, so that closing the connection does not throw away what it has not read yet.
+func discard(c net.Conn) {
+	if gateway.CloseWrite(c) != nil {
+		return
+	}
+	_ = c.SetReadDeadline(time.Now().Add(closeTime / 4))
+	_, _ = io.CopyN(io.Discard, c, 1<<20)
+}

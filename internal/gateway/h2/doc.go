@@ -1,0 +1,29 @@
+// Package h2 speaks HTTP/2 (RFC 9113) for gateways: a server of requests on one connection and a client
+// on one connection, made so that a small call costs little.
+//
+// In reading order:
+//
+//	server.go    a client's connection: requests become calls of a handler; drain.go, how it ends
+//	served.go    one request of it; request.go, what headers say; response.go, what a handler writes
+//	client.go    a connection to a server; sent.go, one request on it; sending.go, what of it goes out
+//	conn.go      what both have in common: streams, settings, the end; frames.go, what comes
+//	stream.go    one stream: what came and is not read, what may go
+//	output.go    what waits to be written, and who writes it
+//	input.go     what is read ahead; headers.go, header blocks and their limits; names.go, names of fields
+//	window.go    flow control; buffer.go; workers.go; errors.go
+//
+// Frames are parsed and written by golang.org/x/net/http2's Framer, header blocks by its hpack. What it spares beside that
+// package's server and client is goroutines that wake each other, and system calls:
+//
+//   - One goroutine a connection reads. It handles all frames that a read has brought before it wakes anybody, so that who
+//     waits for headers, a message and trailers that came together wakes once.
+//   - Nobody has to wake a goroutine that writes. Who has something to say adds frames to a buffer; the first to do so lets
+//     all that can run go before it, and then hands the buffer to the system in one call, without waiting. Only what the
+//     system does not take is left to a goroutine. (Connections that can't write without waiting, TLS and links, always have one.)
+//   - A request whose body is here already is sent by whoever calls RoundTrip, in one piece.
+//   - Handlers run in goroutines that are used again, with stacks that have grown already.
+//
+// Everything is bounded, whatever a peer sends: bodies by the windows that we advertise, header lists by their limit, before
+// they are decoded and after; streams by our limit, with those that were reset while their handlers run; what waits to be written
+// by outMost, where data waits and control frames beyond end the connection.
+package h2

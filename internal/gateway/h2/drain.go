@@ -1,0 +1,62 @@
+package h2
+
+import (
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// drainTime is how long a client may take to hear that the connection ends, before it is told which streams count.
+const drainTime = time.Second
+
+// drainPing is the content of the ping whose answer says that it has.
+var drainPing = [8]byte{'c', 'i', 'n', 'c', 'h', 'e', 'n', 'd'}
+
+// drain is how far the end of a server's connection has come.
+type drain struct {
+	begun bool
+	last  bool   // no stream is taken any more
+	below uint32 // the highest that was
+	timer *time.Timer
+}
+
+func (d *drain) leavesOut(id uint32) bool { return d.last && id > d.below }
+
+// Drain ends the connection after the last request. It says GOAWAY at once and lets requests in that are under way to us; when
+// the client has heard it, it says which were the last (RFC 9113, section 6.8). It returns at once.
+func (s *Server) Drain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.drain.begun || s.err != nil {
+		return
+	}
+	s.drain.begun = true
+	_ = s.fr.WriteGoAway(maxStreamID, http2.ErrCodeNo, nil)
+	_ = s.fr.WritePing(false, drainPing)
+	s.drain.timer = time.AfterFunc(drainTime, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.drained()
+		s.flush()
+	})
+	s.flush()
+}
+
+func (s *Server) ponged(data [8]byte) {
+	if data == drainPing && s.drain.begun {
+		s.drained()
+	}
+}
+
+// drained says which was the last request. s.mu is held.
+func (s *Server) drained() {
+	if s.drain.last || s.err != nil {
+		return
+	}
+	s.drain.timer.Stop()
+	s.drain.last, s.drain.below = true, s.highest
+	_ = s.fr.WriteGoAway(s.highest, http2.ErrCodeNo, nil)
+	if len(s.streams) == 0 {
+		s.fail(errClosed)
+	}
+}

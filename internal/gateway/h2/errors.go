@@ -1,0 +1,57 @@
+package h2
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/net/http2"
+)
+
+// Errors of RoundTrip that say that the server has not begun with the request. A reset with REFUSED_STREAM, an
+// http2.StreamError, says the same.
+var (
+	// ErrGoAway is that of a request which the server's GOAWAY has left out.
+	ErrGoAway = errors.New("h2: the server goes away, and has not seen the request")
+	// ErrUnusable is that of a connection which takes no more requests: nothing was sent.
+	ErrUnusable = errors.New("h2: the connection takes no more requests")
+)
+
+var (
+	errClosed      = errors.New("h2: the connection is closed")
+	errBodyClosed  = errors.New("h2: the body is closed")
+	errHandlerDone = errors.New("h2: the handler has returned")
+	errEnded       = errors.New("h2: the stream has ended")
+	errHeaderSize  = errors.New("h2: the header list is longer than the peer takes")
+	errPeerHeader  = errors.New("h2: the peer's header list is too long")
+	errShortBody   = errors.New("h2: the body is shorter than its content-length")
+	errLongBody    = errors.New("h2: the body is longer than its content-length")
+)
+
+// violation is what a peer did that ends its connection (RFC 9113, section 5.4.1).
+type violation struct {
+	code http2.ErrCode
+	what string
+}
+
+func (v violation) Error() string { return fmt.Sprintf("h2: %v: %s", v.code, v.what) }
+
+func protocol(what string) error { return violation{http2.ErrCodeProtocol, what} }
+
+func calm(what string) error { return violation{http2.ErrCodeEnhanceYourCalm, what} }
+
+// faulty is what ends one stream (section 5.4.2).
+func faulty(id uint32, code http2.ErrCode, what string) error {
+	return http2.StreamError{StreamID: id, Code: code, Cause: errors.New(what)}
+}
+
+func malformed(id uint32, what string) error { return faulty(id, http2.ErrCodeProtocol, what) }
+
+// GoAwayError is the end of a connection whose server has said why.
+type GoAwayError struct {
+	Code  http2.ErrCode
+	Debug string
+}
+
+func (e GoAwayError) Error() string {
+	return fmt.Sprintf("h2: the server went away: %v %q", e.Code, e.Debug)
+}

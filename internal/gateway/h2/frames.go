@@ -1,0 +1,302 @@
+package h2
+
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+const (
+	// maxSettings is more than anybody has reason to send in a frame.
+	maxSettings = 100
+	// maxEmpty is how many DATA frames in a row may bring neither bytes nor an end.
+	maxEmpty = 1000
+	// leastContinuations is how many frames a header block may have beside its first, whatever the limit is.
+	leastContinuations = 128
+)
+
+// readFrame returns the next frame with its header. An http2.StreamError ends a stream; the rest ends the connection.
+func (c *conn) readFrame() (http2.FrameHeader, http2.Frame, error) {
+	h, err := c.fr.ReadFrameHeader()
+	var f http2.Frame
+	if err == nil {
+		f, err = c.fr.ReadFrameForHeader(h)
+	}
+	if err == nil {
+		return h, f, nil
+	}
+	var reset http2.StreamError
+	var broke http2.ConnectionError
+	switch {
+	case errors.As(err, &reset):
+		if h.Type == http2.FrameHeaders || h.Type == http2.FrameContinuation { // the tables would not fit any more
+			err = violation{reset.Code, "a HEADERS frame"}
+		}
+	case errors.As(err, &broke):
+		err = violation{http2.ErrCode(broke), "a frame"}
+		if detail := c.fr.ErrorDetail(); detail != nil {
+			err = violation{http2.ErrCode(broke), detail.Error()}
+		}
+	case errors.Is(err, http2.ErrFrameTooLarge):
+		err = violation{http2.ErrCodeFrameSize, "a frame is too large"}
+	}
+	return h, nil, err
+}
+
+// readFrames handles frames until one ends the connection, or it ends.
+func (c *conn) readFrames() error {
+	for {
+		h, f, err := c.readFrame()
+		if err == nil {
+			err = c.handle(h, f)
+		}
+		var reset http2.StreamError
+		if errors.As(err, &reset) {
+			err = c.resetFor(reset)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// resetFor ends a stream whose peer broke a rule.
+func (c *conn) resetFor(err http2.StreamError) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.streams[err.StreamID]; s != nil {
+		c.reset(s, err.Code, err)
+		return nil
+	}
+	if c.role.idle(err.StreamID) {
+		return protocol("a stream that is idle")
+	}
+	c.control(func() error { return c.fr.WriteRSTStream(err.StreamID, err.Code) })
+	return nil
+}
+
+// handle takes a frame. It must not be used afterwards.
+func (c *conn) handle(h http2.FrameHeader, f http2.Frame) error {
+	if !c.began {
+		if s, ok := f.(*http2.SettingsFrame); !ok || s.IsAck() {
+			return protocol("the first frame is not SETTINGS") // section 3.4
+		}
+		c.begin()
+	}
+	if f, ok := f.(*http2.HeadersFrame); ok {
+		end, self := f.StreamEnded(), f.HasPriority() && f.Priority.StreamDep == h.StreamID
+		if err := c.readBlock(f); err != nil {
+			return err
+		}
+		if self {
+			return malformed(h.StreamID, "a stream depends on itself")
+		}
+		return c.role.headers(h.StreamID, end, &c.block)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil { // what was read ahead
+		return c.err
+	}
+	switch f := f.(type) {
+	case *http2.DataFrame:
+		return c.onData(f)
+	case *http2.WindowUpdateFrame:
+		return c.onWindow(f)
+	case *http2.RSTStreamFrame:
+		return c.onReset(f)
+	case *http2.SettingsFrame:
+		return c.onSettings(f)
+	case *http2.PingFrame:
+		if f.IsAck() {
+			c.role.ponged(f.Data)
+		} else {
+			c.control(func() error { return c.fr.WritePing(true, f.Data) })
+		}
+	case *http2.GoAwayFrame:
+		c.role.wentAway(f)
+	case *http2.PriorityFrame: // section 5.3.1 of RFC 7540; otherwise they are ignored
+		if f.StreamDep == f.StreamID {
+			return malformed(f.StreamID, "a stream depends on itself")
+		}
+	case *http2.PushPromiseFrame:
+		return protocol("PUSH_PROMISE that nobody has allowed")
+	}
+	return nil // PRIORITY and what we don't know (section 4.1)
+}
+
+// readBlock reads and decodes the block that begins with f (section 4.3). The Framer sees to it that nothing else comes between.
+func (c *conn) readBlock(f *http2.HeadersFrame) error {
+	b := &c.block
+	b.begin()
+	fragment, ended := f.HeaderBlockFragment(), f.HeadersEnded()
+	size, frames := 0, 0
+	for {
+		if size += len(fragment); size > 2*b.limit+frameBytes || frames > max(leastContinuations, b.limit/512) {
+			return calm("a header block without end")
+		}
+		if _, err := b.dec.Write(fragment); err != nil {
+			return violation{http2.ErrCodeCompression, err.Error()}
+		}
+		if ended {
+			break
+		}
+		_, next, err := c.readFrame()
+		if err != nil {
+			return err
+		}
+		more, ok := next.(*http2.ContinuationFrame)
+		if !ok {
+			return protocol("a header block is interrupted")
+		}
+		fragment, ended = more.HeaderBlockFragment(), more.HeadersEnded()
+		frames++
+	}
+	if err := b.dec.Close(); err != nil {
+		return violation{http2.ErrCodeCompression, err.Error()}
+	}
+	return nil
+}
+
+// begin takes notice of the peer's first frame, which had to come in time.
+func (c *conn) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.began = true; c.err == nil {
+		_ = c.net.SetReadDeadline(time.Time{})
+	}
+}
+
+func (c *conn) onData(f *http2.DataFrame) error {
+	size := int64(f.Length)
+	if !c.inflow.take(size) {
+		return violation{http2.ErrCodeFlowControl, "more than the connection's window"}
+	}
+	c.empty++
+	if len(f.Data()) > 0 || f.StreamEnded() {
+		c.empty = 0
+	}
+	if c.empty > maxEmpty {
+		return calm("DATA frames without data")
+	}
+	s := c.streams[f.StreamID]
+	if s != nil {
+		return s.take(f.Data(), size, f.StreamEnded())
+	}
+	if c.role.idle(f.StreamID) {
+		return protocol("DATA on a stream that is idle")
+	}
+	c.giveBack(nil, size)
+	if c.recent.has(f.StreamID) != endedByUs {
+		return faulty(f.StreamID, http2.ErrCodeStreamClosed, "the stream is closed")
+	}
+	return nil
+}
+
+// onWindow is section 6.9. The Framer refuses increments of zero.
+func (c *conn) onWindow(f *http2.WindowUpdateFrame) error {
+	if f.StreamID == 0 {
+		if c.outWindow += int64(f.Increment); c.outWindow > maxWindow {
+			return violation{http2.ErrCodeFlowControl, "the connection's window is too large"}
+		}
+		c.unblock()
+		return nil
+	}
+	s := c.streams[f.StreamID]
+	switch {
+	case s != nil:
+		if s.out += int64(f.Increment); s.out > maxWindow {
+			return faulty(s.id, http2.ErrCodeFlowControl, "the window is too large")
+		}
+		s.touch()
+	case c.role.idle(f.StreamID):
+		return protocol("WINDOW_UPDATE on a stream that is idle")
+	}
+	return nil
+}
+
+func (c *conn) onReset(f *http2.RSTStreamFrame) error {
+	s := c.streams[f.StreamID]
+	switch {
+	case s != nil:
+		s.fail(http2.StreamError{StreamID: s.id, Code: f.ErrCode, Cause: errFromPeer})
+		c.remove(s)
+	case c.role.idle(f.StreamID):
+		return protocol("RST_STREAM on a stream that is idle")
+	}
+	return nil
+}
+
+var errFromPeer = errors.New("received from peer")
+
+// onSettings is section 6.5.
+func (c *conn) onSettings(f *http2.SettingsFrame) error {
+	if f.IsAck() {
+		if c.settings--; c.settings < 0 {
+			return protocol("SETTINGS are acknowledged that were not sent")
+		}
+		return nil
+	}
+	if f.NumSettings() > maxSettings {
+		return protocol("too many settings")
+	}
+	window := c.peerWindow // the last one counts; streams are gone through once
+	for i := range f.NumSettings() {
+		s := f.Setting(i)
+		err := s.Valid()
+		switch {
+		case err != nil:
+		case s.ID == http2.SettingInitialWindowSize:
+			window = int64(s.Val)
+		default:
+			err = c.set(s)
+		}
+		var broke http2.ConnectionError
+		if errors.As(err, &broke) {
+			err = violation{http2.ErrCode(broke), "a setting"}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := c.setWindow(window); err != nil {
+		return err
+	}
+	if !c.acked {
+		c.acked = true
+		_, most := f.Value(http2.SettingMaxConcurrentStreams)
+		c.role.greeted(most)
+	}
+	c.control(c.fr.WriteSettingsAck)
+	return nil
+}
+
+func (c *conn) set(s http2.Setting) error {
+	switch s.ID {
+	case http2.SettingHeaderTableSize:
+		c.enc.SetMaxDynamicTableSize(min(s.Val, tableBytes))
+	case http2.SettingMaxFrameSize:
+		c.peerFrame = int(s.Val)
+	case http2.SettingMaxHeaderListSize:
+		c.peerHeader = int64(s.Val)
+	default:
+		return c.role.setting(s)
+	}
+	return nil
+}
+
+// setWindow changes the windows of streams that there are already, too (section 6.9.2).
+func (c *conn) setWindow(size int64) error {
+	more := size - c.peerWindow
+	if c.peerWindow = size; more == 0 {
+		return nil
+	}
+	for _, s := range c.streams {
+		if s.out += more; s.out > maxWindow {
+			return violation{http2.ErrCodeFlowControl, "a stream's window is too large"}
+		}
+		s.touch()
+	}
+	return nil
+}

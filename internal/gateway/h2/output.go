@@ -1,0 +1,198 @@
+package h2
+
+import (
+	"runtime"
+	"sync"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+const (
+	// outMost is what waits to be written before data has to wait for it.
+	outMost = 64 << 10
+	// controlMost is what may wait with what the peer makes us say. A peer that reads nothing and goes on asking ends its connection.
+	controlMost = outMost + 128<<10
+	// smallBatch is worth to look whether there is more.
+	smallBatch = 4 << 10
+	// rounds is how often a goroutine that had something to say writes for others too.
+	rounds = 2
+)
+
+// output is what waits to be written. All is guarded by the connection's mu.
+type output struct {
+	c       *conn
+	now     *gateway.NowWriter // nil: writes wait, and only the writer does them
+	out     []byte             // pooled; frames in order
+	rest    []byte             // pooled; what comes before out, and the system did not take: the writer's
+	at      int                // in rest
+	sending bool               // somebody is at it, and looks again before it ends
+	writing bool               // the writer lives
+	closed  bool               // it closes the connection when all has left
+	linger  bool               // but reads a little more first
+	work    sync.Cond          // for a writer that waits
+}
+
+func (o *output) init(c *conn) {
+	o.c = c
+	o.now = gateway.NewNowWriter(c.net)
+	o.work.L = &c.mu
+}
+
+// Write queues what the Framer has made.
+func (o *output) Write(p []byte) (int, error) {
+	o.out = appendPooled(o.out, p)
+	return len(p), nil
+}
+
+// waiting is how much is queued.
+func (o *output) waiting() int { return len(o.out) + len(o.rest) - o.at }
+
+// control queues what the peer has made us say. c.mu is held.
+func (c *conn) control(write func() error) {
+	if c.err != nil {
+		return
+	}
+	if c.output.waiting() > controlMost {
+		c.fail(calm("too much to say to a peer that reads nothing"))
+		return
+	}
+	_ = write()
+}
+
+// flush lets go what is queued. It does not wait, but for its turn: c.mu is held, and given up meanwhile.
+func (c *conn) flush() {
+	o := &c.output
+	if o.sending || len(o.out) == 0 {
+		return
+	}
+	o.sending = true
+	if o.now == nil {
+		o.startWriter()
+		return
+	}
+	for range rounds {
+		o.gather()
+		if o.closed || !o.send() {
+			break
+		}
+		if len(o.out) == 0 {
+			o.sending = false
+			return
+		}
+	}
+	o.startWriter()
+}
+
+// gather lets others add to a small batch: those that are about to run.
+func (o *output) gather() {
+	if len(o.out) < smallBatch {
+		o.c.mu.Unlock()
+		runtime.Gosched()
+		o.c.mu.Lock()
+	}
+}
+
+// send writes without waiting, and reports whether all has gone. What has not becomes rest.
+func (o *output) send() bool {
+	batch := o.out
+	o.out = nil
+	o.c.mu.Unlock()
+	n, err := o.now.Write(batch)
+	o.c.mu.Lock()
+	if err != nil {
+		gateway.PutBuffer(batch)
+		o.c.fail(err)
+		return false
+	}
+	if n < len(batch) {
+		o.rest, o.at = batch, n
+		return false
+	}
+	gateway.PutBuffer(batch)
+	o.c.roomAgain()
+	return true
+}
+
+// roomAgain wakes those that wait for what was queued to go.
+func (c *conn) roomAgain() {
+	if c.output.waiting() < outMost/2 {
+		c.unblock()
+		c.role.roomy()
+	}
+}
+
+func (o *output) startWriter() {
+	if o.writing {
+		o.work.Signal()
+		return
+	}
+	o.writing = true
+	go o.write()
+}
+
+// write is the writer: it waits for the system. Where nobody else can write it lives as long as the connection.
+func (o *output) write() {
+	o.c.mu.Lock()
+	defer o.c.mu.Unlock()
+	for {
+		switch {
+		case o.waiting() > 0:
+			o.writeSome()
+		case o.closed:
+			o.shut()
+			return
+		case o.now != nil:
+			o.sending, o.writing = false, false
+			return
+		default:
+			o.sending = false
+			o.work.Wait()
+		}
+	}
+}
+
+func (o *output) writeSome() {
+	batch, at := o.rest, o.at
+	if len(batch) == 0 {
+		o.gather()
+		batch, at = o.out, 0
+		o.out = nil
+	}
+	o.rest, o.at = nil, 0
+	o.c.mu.Unlock()
+	_, err := o.c.net.Write(batch[at:])
+	gateway.PutBuffer(batch)
+	o.c.mu.Lock()
+	if err != nil {
+		o.drop()
+		o.c.fail(err)
+		return
+	}
+	o.c.roomAgain()
+}
+
+func (o *output) drop() {
+	gateway.PutBuffer(o.out)
+	o.out = nil
+}
+
+// close lets the writer close the connection behind what is queued.
+func (o *output) close() {
+	o.closed = true
+	if !o.sending || o.writing {
+		o.sending = true
+		o.startWriter()
+	} // else who is sending starts it
+}
+
+// shut closes the connection.
+func (o *output) shut() {
+	linger := o.linger
+	o.c.mu.Unlock()
+	if linger {
+		discard(o.c.net)
+	}
+	_ = o.c.net.Close()
+	close(o.c.done)
+	o.c.mu.Lock()
+}

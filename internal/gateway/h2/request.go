@@ -1,0 +1,172 @@
+package h2
+
+import (
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// pseudos are the pseudo-header fields of a request (RFC 9113, section 8.3.1).
+type pseudos struct {
+	method, scheme, authority, path string
+	has                             [4]bool
+}
+
+// pseudoOf reads them, and reports what is wrong: "" for nothing.
+func (p *pseudos) read(b *block) string {
+	for _, f := range b.fields[:b.pseudo] {
+		to, i := &p.method, 0
+		switch f.Name {
+		case ":method":
+		case ":scheme":
+			to, i = &p.scheme, 1
+		case ":authority":
+			to, i = &p.authority, 2
+		case ":path":
+			to, i = &p.path, 3
+		default:
+			return "an unknown pseudo-header field"
+		}
+		if p.has[i] {
+			return "a pseudo-header field comes twice"
+		}
+		p.has[i], *to = true, f.Value
+	}
+	return p.check()
+}
+
+func (p *pseudos) check() string {
+	switch {
+	case p.method == "" || !validMethod(p.method):
+		return ":method"
+	case p.method == http.MethodConnect: // section 8.5
+		if p.has[1] || p.has[3] || p.authority == "" {
+			return "CONNECT"
+		}
+	case p.scheme != "http" && p.scheme != "https":
+		return ":scheme"
+	case !validPath(p.path) || p.path == "*" && p.method != http.MethodOptions:
+		return ":path"
+	}
+	if strings.Contains(p.authority, "@") || p.authority != "" && !httpguts.ValidHostHeader(p.authority) {
+		return ":authority"
+	}
+	return ""
+}
+
+func validMethod(m string) bool {
+	for i := range len(m) {
+		if !httpguts.IsTokenRune(rune(m[i])) {
+			return false
+		}
+	}
+	return true
+}
+
+func validPath(p string) bool { return strings.HasPrefix(p, "/") || p == "*" }
+
+// request makes a request of its headers. s.mu is held.
+func (s *Server) request(id uint32, end bool, b *block) (*http.Request, error) {
+	var p pseudos
+	if what := p.read(b); what != "" {
+		return nil, malformed(id, what)
+	}
+	r := &http.Request{
+		Method: p.method, Host: p.authority, RequestURI: p.path, RemoteAddr: s.remote, TLS: s.tls,
+		Proto: "HTTP/2.0", ProtoMajor: 2,
+	}
+	if what := locate(r, &p); what != "" {
+		return nil, malformed(id, what)
+	}
+	r.Header = b.header(&s.inNames)
+	if what := readHost(r); what != "" {
+		return nil, malformed(id, what)
+	}
+	if what := readLength(r, end); what != "" {
+		return nil, malformed(id, what)
+	}
+	r.Trailer = announced(r.Header)
+	if cookies := r.Header["Cookie"]; len(cookies) > 1 { // section 8.2.3
+		r.Header["Cookie"] = []string{strings.Join(cookies, "; ")}
+	}
+	return r, nil
+}
+
+func locate(r *http.Request, p *pseudos) (wrong string) {
+	if p.method == http.MethodConnect {
+		r.URL, r.RequestURI = &url.URL{Host: p.authority}, p.authority
+		return ""
+	}
+	u, err := url.ParseRequestURI(p.path)
+	if err != nil {
+		return ":path"
+	}
+	r.URL = u
+	return ""
+}
+
+// readHost takes :authority and Host for the same (section 8.3.1).
+func readHost(r *http.Request) (wrong string) {
+	hosts := r.Header["Host"]
+	switch {
+	case len(hosts) == 0:
+		return ""
+	case len(hosts) > 1 || r.Host != "" && hosts[0] != r.Host || !httpguts.ValidHostHeader(hosts[0]):
+		return "host"
+	}
+	r.Host = hosts[0]
+	delete(r.Header, "Host")
+	return ""
+}
+
+// readLength sees to it that content-length is one number, and that of a body that has ended (section 8.1.1).
+func readLength(r *http.Request, end bool) (wrong string) {
+	if r.ContentLength = -1; end {
+		r.ContentLength = 0
+	}
+	n, ok := contentLength(r.Header["Content-Length"])
+	switch {
+	case !ok || n > 0 && end:
+		return "content-length"
+	case n >= 0:
+		r.ContentLength = n
+	}
+	return ""
+}
+
+// contentLength is -1 where there is none.
+func contentLength(values []string) (n int64, ok bool) {
+	if len(values) == 0 {
+		return -1, true
+	}
+	for _, v := range values[1:] {
+		if v != values[0] {
+			return 0, false
+		}
+	}
+	u, err := strconv.ParseUint(values[0], 10, 63)
+	return int64(u), err == nil
+}
+
+// announced takes from a header what it says of trailers.
+func announced(h http.Header) (trailers http.Header) {
+	for _, v := range h["Trailer"] {
+		for name := range strings.SplitSeq(v, ",") {
+			name = textproto.CanonicalMIMEHeaderKey(textproto.TrimString(name))
+			switch name {
+			case "", "Transfer-Encoding", "Trailer", "Content-Length":
+				continue
+			}
+			if trailers == nil {
+				trailers = http.Header{}
+			}
+			trailers[name] = nil
+		}
+	}
+	delete(h, "Trailer")
+	return trailers
+}

@@ -1,0 +1,267 @@
+package h2
+
+import (
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// response is what a handler answers with. It sends the headers that the handler sets, and adds none. What is written is
+// queued, and leaves with Flush, when it is much, and at the end, so that headers, a message and trailers leave together.
+type response struct {
+	call     *served
+	header   http.Header
+	returned bool        // the handler has, and has not panicked
+	expiry   *time.Timer // of a write deadline
+
+	// Guarded by the connection's mu.
+	fields    []headed // as WriteHeader found them
+	announced []string // trailers
+	status    int      // 0: WriteHeader was not called
+	sent      bool     // the headers are
+	length    int64    // that may still be written; -1: any
+}
+
+// headed is a name, as HTTP/2 has it, with its values.
+type headed struct {
+	name   string
+	values []string
+}
+
+// Header returns the headers until WriteHeader is called, and then the trailers: those that "Trailer" has announced, and names
+// that begin with http.TrailerPrefix.
+func (w *response) Header() http.Header { return w.header }
+
+// WriteHeader sets the status. Informational ones leave at once.
+func (w *response) WriteHeader(status int) {
+	c := w.call.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w.status != 0 || w.call.over {
+		return
+	}
+	w.begin(status)
+	if status < 200 {
+		_ = w.sendHeaders(false)
+		w.status, w.sent = 0, false
+		c.flush()
+	}
+}
+
+// begin notes what the headers are. c.mu is held, as in what follows.
+func (w *response) begin(status int) {
+	w.status, w.length, w.announced = status, -1, nil
+	w.fields = make([]headed, 0, len(w.header))
+	for name, values := range w.header {
+		switch {
+		case len(values) == 0 || hopByHop(name) || strings.HasPrefix(name, http.TrailerPrefix):
+			continue
+		case name == "Trailer":
+			w.announce(values)
+		case name == "Content-Length":
+			if n, ok := contentLength(values); !ok {
+				continue
+			} else if status >= 200 {
+				w.length = n
+			}
+		}
+		w.fields = append(w.fields, headed{w.call.c.outNames.lower(name), values})
+	}
+	if len(w.announced) > 0 {
+		w.fields = deleteNames(w.fields, w.announced, w.call.c)
+	}
+}
+
+func (w *response) announce(values []string) {
+	for _, v := range values {
+		for name := range strings.SplitSeq(v, ",") {
+			if name = http.CanonicalHeaderKey(strings.TrimSpace(name)); name != "" && !hopByHop(name) {
+				w.announced = append(w.announced, name)
+			}
+		}
+	}
+}
+
+// deleteNames leaves out fields that are trailers.
+func deleteNames(fields []headed, trailers []string, c *conn) []headed {
+	kept := fields[:0]
+	for _, f := range fields {
+		trailer := false
+		for _, name := range trailers {
+			trailer = trailer || c.outNames.lower(name) == f.name
+		}
+		if !trailer {
+			kept = append(kept, f)
+		}
+	}
+	return kept
+}
+
+// sendHeaders queues the headers.
+func (w *response) sendHeaders(end bool) error {
+	if w.sent {
+		return nil
+	}
+	if w.status == 0 {
+		w.begin(http.StatusOK)
+	}
+	if err := w.call.awaitRoom(); err != nil {
+		return err
+	}
+	w.sent = true
+	c := w.call.c
+	c.encodeStatus(w.status)
+	for _, f := range w.fields {
+		for _, v := range f.values {
+			if sendable(f.name, v) {
+				c.encode(f.name, v)
+			}
+		}
+	}
+	w.fields = nil
+	w.write(end)
+	return nil
+}
+
+// write queues the block that was encoded.
+func (w *response) write(end bool) {
+	s := w.call.stream
+	s.c.writeBlock(s.id, end)
+	if end {
+		s.finished = true
+		s.finish()
+	}
+}
+
+func (c *conn) encodeStatus(status int) { c.encode(":status", strconv.Itoa(status)) }
+
+func (w *response) bodyAllowed() bool {
+	return w.status >= 200 && w.status != http.StatusNoContent && w.status != http.StatusNotModified
+}
+
+func (w *response) Write(p []byte) (int, error) {
+	s := w.call
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	if s.over {
+		return 0, errHandlerDone
+	}
+	if w.status == 0 {
+		w.begin(http.StatusOK)
+	}
+	switch {
+	case !w.bodyAllowed():
+		return 0, http.ErrBodyNotAllowed
+	case w.length >= 0 && w.length < int64(len(p)):
+		return 0, http.ErrContentLength
+	case w.length >= 0:
+		w.length -= int64(len(p))
+	}
+	if s.r.Method == http.MethodHead || len(p) == 0 {
+		return len(p), nil
+	}
+	if err := w.sendHeaders(false); err != nil {
+		return 0, err
+	}
+	if err := s.write(p, false); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// Flush sends what was written, and the headers.
+func (w *response) Flush() { _ = w.FlushError() }
+
+// FlushError is Flush with the error that ended the stream.
+func (w *response) FlushError() error {
+	s := w.call
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	if s.over {
+		return errHandlerDone
+	}
+	if err := w.sendHeaders(false); err != nil {
+		return err
+	}
+	s.c.flush()
+	return s.outErr
+}
+
+// finish ends the response.
+func (w *response) finish() {
+	s := w.call
+	if s.outErr != nil {
+		return
+	}
+	trailers := w.trailers()
+	if !w.sent {
+		if err := w.sendHeaders(len(trailers) == 0); err != nil || s.finished {
+			return
+		}
+	}
+	if len(trailers) == 0 {
+		_ = s.write(nil, true)
+		return
+	}
+	if s.awaitRoom() != nil {
+		return
+	}
+	for _, f := range trailers {
+		for _, v := range f.values {
+			if sendable(f.name, v) {
+				s.c.encode(f.name, v)
+			}
+		}
+	}
+	w.write(true)
+}
+
+func (w *response) trailers() []headed {
+	var out []headed
+	lower := w.call.c.outNames.lower
+	for _, name := range w.announced {
+		if values := w.header[name]; len(values) > 0 {
+			out = append(out, headed{lower(name), values})
+		}
+	}
+	for name, values := range w.header {
+		if rest, ok := strings.CutPrefix(name, http.TrailerPrefix); ok && len(values) > 0 && !hopByHop(rest) {
+			if out == nil {
+				out = make([]headed, 0, 4)
+			}
+			out = append(out, headed{lower(rest), values})
+		}
+	}
+	return out
+}
+
+// expire resets the stream, whose peer reads too slowly.
+func (w *response) expire() {
+	if !w.call.over {
+		w.call.c.reset(w.call.stream, http2.ErrCodeInternal, os.ErrDeadlineExceeded)
+	}
+}
+
+// SetReadDeadline ends reads of the body at a time. It is called by http.ResponseController.
+func (w *response) SetReadDeadline(at time.Time) error {
+	w.call.expireReads(at)
+	return nil
+}
+
+// SetWriteDeadline resets the stream at a time.
+func (w *response) SetWriteDeadline(at time.Time) error {
+	w.call.expireWrites(w, at)
+	return nil
+}
+
+// EnableFullDuplex is what HTTP/2 does anyway.
+func (w *response) EnableFullDuplex() error { return nil }
+
+var _ interface {
+	http.ResponseWriter
+	FlushError() error
+} = (*response)(nil)

@@ -1,0 +1,343 @@
+package h2
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+
+	"golang.org/x/net/http2"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+// maxInformational is how many responses may come before the one that counts.
+const maxInformational = 8
+
+// sentRequest is a request that a server has got, or is getting.
+type sentRequest struct {
+	*stream
+	client *ClientConn
+	out    sending
+	resp   *http.Response // nil: its headers have not come; guarded by mu
+	inform int            // responses before it
+	stop   func() bool    // waiting for the context to end
+	ahead  bool           // all of the body was sent by who asked
+	sent   int64          // bytes of the body, by the goroutine that sends it
+}
+
+// RoundTrip sends a request, and returns when the headers of the response have come. It closes the request's body, maybe later.
+// The response's body implements Complete, as the bodies of a Server's requests do.
+func (c *ClientConn) RoundTrip(r *http.Request) (*http.Response, error) {
+	out, err := newSending(r)
+	if err == nil {
+		err = out.readAhead()
+	}
+	if err != nil {
+		out.close()
+		return nil, err
+	}
+	a := &sentRequest{client: c, out: out}
+	if err := a.begin(); err != nil {
+		a.out.close()
+		return nil, err
+	}
+	if a.ahead {
+		a.out.close()
+	}
+	return a.await()
+}
+
+// close ends what nobody has begun to send.
+func (o *sending) close() {
+	o.free()
+	if o.r.Body != nil {
+		_ = o.r.Body.Close()
+	}
+}
+
+// begin opens the stream, and sends what is here of the request.
+func (a *sentRequest) begin() error {
+	c, ctx := a.client, a.out.r.Context()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := c.await(ctx); err != nil {
+		return err
+	}
+	if c.peerHeader > 0 && a.out.size > c.peerHeader {
+		c.admit()
+		return errHeaderSize
+	}
+	a.stream = c.add(c.next)
+	a.user = a
+	c.next += 2
+	a.out.each(func(name, value string) {
+		if name[0] != ':' {
+			name = c.outNames.lower(name)
+		}
+		c.encode(name, value)
+	})
+	c.writeBlock(a.id, a.out.length == 0)
+	if a.finished = a.out.length == 0; !a.finished {
+		a.sendAhead()
+	}
+	c.flush()
+	return nil
+}
+
+// sendAhead sends what was read of the body before. The rest, if there is one, is sent by another goroutine. c.mu is held.
+func (a *sentRequest) sendAhead() {
+	o := &a.out
+	if o.whole && a.outErr == nil && (len(o.piece) == 0 || a.fits(len(o.piece)) == len(o.piece)) {
+		if len(o.r.Trailer) > 0 {
+			if len(o.piece) > 0 {
+				a.data(o.piece, false)
+			}
+			a.sendTrailers()
+		} else {
+			a.data(o.piece, true)
+			a.finished = true
+		}
+		a.ahead = true
+		return
+	}
+	workers.run(a.send)
+}
+
+// await waits for the headers of the response.
+func (a *sentRequest) await() (*http.Response, error) {
+	c, ctx := a.client, a.out.r.Context()
+	stop := context.AfterFunc(ctx, func() { a.cancel(ctx.Err()) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a.stop = stop; a.gone {
+		stop()
+	}
+	for a.resp == nil && a.inErr == nil {
+		a.wake.Wait()
+	}
+	if a.resp == nil {
+		return nil, a.inErr
+	}
+	return a.resp, nil
+}
+
+// cancel ends the request, whatever state it is in.
+func (a *sentRequest) cancel(err error) {
+	c := a.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reset(a.stream, http2.ErrCodeCancel, err)
+	c.flush()
+}
+
+// send sends what is left of the body, in a goroutine of its own.
+func (a *sentRequest) send() {
+	err := a.sendBody()
+	_ = a.out.r.Body.Close()
+	a.out.free()
+	if err != nil {
+		a.cancel(err)
+	}
+}
+
+func (a *sentRequest) sendBody() error {
+	if a.out.piece == nil {
+		// Without room in a buffer a body waits for bytes, if it is one of a Server's: so a quiet one holds none.
+		if _, err := a.out.r.Body.Read(nil); err != nil && err != io.EOF {
+			return err
+		}
+	}
+	for !a.out.whole {
+		if err := a.sendPiece(a.out.piece, false); err != nil {
+			return err
+		}
+		if err := a.readPiece(); err != nil {
+			return err
+		}
+	}
+	return a.sendPiece(a.out.piece, true)
+}
+
+// readPiece reads some of the body.
+func (a *sentRequest) readPiece() error {
+	o := &a.out
+	if o.piece == nil {
+		o.piece = gateway.GetBuffer(pieceBytes)
+	}
+	n, err := o.r.Body.Read(o.piece[:cap(o.piece)])
+	o.piece = o.piece[:n]
+	if err == io.EOF {
+		o.whole = true
+		return nil
+	}
+	return err
+}
+
+// sendPiece sends p, and the end of the request behind it where that is due.
+func (a *sentRequest) sendPiece(p []byte, end bool) error {
+	if a.sent += int64(len(p)); a.out.length >= 0 {
+		if a.sent > a.out.length {
+			return errLongBody
+		}
+		if end && a.sent < a.out.length {
+			return errShortBody
+		}
+	}
+	c := a.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	trailers := end && len(a.out.r.Trailer) > 0
+	if len(p) > 0 || end && !trailers {
+		if err := a.write(p, end && !trailers); err != nil {
+			return err
+		}
+	}
+	if trailers {
+		if err := a.awaitRoom(); err != nil {
+			return err
+		}
+		a.sendTrailers()
+	}
+	c.flush()
+	return nil
+}
+
+// sendTrailers queues the trailers. c.mu is held.
+func (a *sentRequest) sendTrailers() {
+	c := a.client
+	for name, values := range a.out.r.Trailer {
+		for _, v := range values {
+			if sendable(name, v) {
+				c.encode(c.outNames.lower(name), v)
+			}
+		}
+	}
+	if c.encoded.Len() == 0 { // a block has to have fields
+		a.data(nil, true)
+	} else {
+		c.writeBlock(a.id, true)
+	}
+	a.finished = true
+	a.finish()
+}
+
+// headers takes what a server answers, or its trailers.
+func (c *ClientConn) headers(id uint32, end bool, b *block) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.streams[id]
+	switch {
+	case s == nil && c.idle(id):
+		return protocol("HEADERS on a stream that is idle")
+	case s == nil:
+		return nil
+	case s.ended:
+		return faulty(id, http2.ErrCodeStreamClosed, "HEADERS behind the end")
+	case b.bad != "":
+		return malformed(id, b.bad)
+	}
+	a := s.user.(*sentRequest)
+	if a.resp == nil {
+		return a.answer(end, b)
+	}
+	fields, err := b.trailer(&c.inNames, id, end)
+	if err != nil {
+		return err
+	}
+	return s.endWith(fields)
+}
+
+// answer takes the headers of a response (RFC 9113, section 8.3.2).
+func (a *sentRequest) answer(end bool, b *block) error {
+	if b.long {
+		return http2.StreamError{StreamID: a.id, Code: http2.ErrCodeProtocol, Cause: errPeerHeader}
+	}
+	if b.pseudo != 1 || b.fields[0].Name != ":status" {
+		return malformed(a.id, "pseudo-header fields of a response")
+	}
+	status, ok := parseStatus(b.fields[0].Value)
+	switch {
+	case !ok || status == http.StatusSwitchingProtocols: // section 8.6
+		return malformed(a.id, ":status")
+	case status < 200:
+		if a.inform++; end || a.inform > maxInformational {
+			return malformed(a.id, "informational responses")
+		}
+		return nil
+	}
+	header := b.header(&a.client.inNames)
+	length, ok := contentLength(header["Content-Length"])
+	if !ok {
+		return malformed(a.id, "content-length")
+	}
+	bodiless := a.out.r.Method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified
+	if length > 0 && end && !bodiless {
+		return malformed(a.id, "content-length is not the body's")
+	}
+	a.respond(status, header, length, end)
+	if bodiless {
+		a.length = 0
+	}
+	if a.headed, a.ended = true, end; end {
+		a.finish()
+	}
+	a.touch()
+	return nil
+}
+
+// respond makes the response.
+func (a *sentRequest) respond(status int, header http.Header, length int64, end bool) {
+	resp := &http.Response{
+		Proto: "HTTP/2.0", ProtoMajor: 2, StatusCode: status, Status: strconv.Itoa(status) + " " + http.StatusText(status),
+		Header: header, ContentLength: length, Request: a.out.r, Body: http.NoBody,
+	}
+	resp.Trailer = announced(header)
+	a.resp, a.length = resp, length
+	if !end {
+		resp.Body = (*answerBody)(a)
+	} else if length < 0 {
+		resp.ContentLength = 0
+	}
+}
+
+func parseStatus(s string) (int, bool) {
+	n, err := strconv.ParseUint(s, 10, 16)
+	return int(n), err == nil && len(s) == 3 && n >= 100
+}
+
+// answerBody is the body of a response.
+type answerBody sentRequest
+
+// Read reads the body. Asked for no bytes it waits for some.
+func (b *answerBody) Read(p []byte) (int, error) { return b.read(p, b.tellTrailers) }
+
+// Complete reports whether all of the body is here, or its end by an error: no read will wait.
+func (b *answerBody) Complete() bool { return b.complete() }
+
+func (b *answerBody) tellTrailers() {
+	if len(b.trailer) == 0 {
+		return
+	}
+	if b.resp.Trailer == nil {
+		b.resp.Trailer = make(http.Header, len(b.trailer))
+	}
+	for _, f := range b.trailer {
+		b.resp.Trailer[f.name] = append(b.resp.Trailer[f.name], f.value)
+	}
+	b.trailer = nil
+}
+
+// Close ends the request, if it has not ended.
+func (b *answerBody) Close() error {
+	c := b.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reset(b.stream, http2.ErrCodeCancel, errBodyClosed)
+	b.drop(errBodyClosed)
+	c.flush()
+	return nil
+}

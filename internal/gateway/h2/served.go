@@ -1,0 +1,151 @@
+package h2
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+	"golang.org/x/net/http2"
+)
+
+// served is a request of a client's, and the body of it.
+type served struct {
+	*stream
+	server *Server
+	r      *http.Request
+	cancel context.CancelFunc
+	asks   bool // for 100 (Continue) before it sends the body
+	over   bool // its handler has returned
+}
+
+// begin completes the request. server.mu is held.
+func (s *served) begin() {
+	ctx, cancel := context.WithCancel(s.server.base)
+	s.cancel = cancel
+	s.r = s.r.WithContext(ctx)
+	if s.r.Body = http.NoBody; s.ended {
+		return
+	}
+	s.r.Body = s
+	if httpguts.HeaderValuesContainsToken(s.r.Header["Expect"], "100-continue") {
+		s.asks = true
+		delete(s.r.Header, "Expect")
+	}
+}
+
+// run serves the request.
+func (s *served) run() {
+	w := &response{call: s, header: http.Header{}}
+	defer s.end(w)
+	s.server.cfg.Handler.ServeHTTP(w, s.r)
+	w.returned = true
+}
+
+// end ends the response behind the handler, by a reset if it panicked: http.ErrAbortHandler is the way to ask for that.
+func (s *served) end(w *response) {
+	if !w.returned {
+		_ = recover()
+	}
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w.returned {
+		w.finish()
+	} else {
+		c.reset(s.stream, http2.ErrCodeInternal, errHandlerDone)
+	}
+	s.over = true
+	if w.expiry != nil {
+		w.expiry.Stop()
+	}
+	s.drop(errBodyClosed)
+	if !s.gone { // the client need not send the rest (RFC 9113, section 8.1)
+		c.reset(s.stream, http2.ErrCodeNo, errHandlerDone)
+	}
+	s.cancel()
+	s.server.ended()
+	c.flush()
+}
+
+// refuse answers a request that no handler gets. server.mu is held.
+func (s *served) refuse(status int) {
+	c := s.c
+	c.encodeStatus(status)
+	c.writeBlock(s.id, true)
+	s.finished = true
+	s.finish()
+	if !s.gone {
+		c.reset(s.stream, http2.ErrCodeNo, errHandlerDone)
+	}
+}
+
+// Read reads the request's body. Asked for no bytes it waits for some.
+func (s *served) Read(p []byte) (int, error) {
+	if s.asks {
+		s.letGoOn()
+	}
+	return s.read(p, s.tellTrailers)
+}
+
+// letGoOn says 100 to a client that waits for it.
+func (s *served) letGoOn() {
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.asks = false
+	if s.in.len() == 0 && !s.ended && s.mayWrite() == nil {
+		c.encodeStatus(http.StatusContinue)
+		c.writeBlock(s.id, false)
+		c.flush()
+	}
+}
+
+// tellTrailers hands over trailers that were announced. server.mu is held.
+func (s *served) tellTrailers() {
+	for _, f := range s.trailer {
+		if _, announced := s.r.Trailer[f.name]; announced {
+			s.r.Trailer[f.name] = append(s.r.Trailer[f.name], f.value)
+		}
+	}
+	s.trailer = nil
+}
+
+// Close drops what comes of the body from now on.
+func (s *served) Close() error {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	s.drop(errBodyClosed)
+	s.wake.Broadcast()
+	s.c.flush()
+	return nil
+}
+
+// Complete reports whether all of the body is here, or its end by an error: no read will wait.
+func (s *served) Complete() bool { return s.complete() }
+
+// expireWrites resets the stream at a time.
+func (s *served) expireWrites(w *response, at time.Time) {
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w.expiry != nil {
+		w.expiry.Stop()
+		w.expiry = nil
+	}
+	if at.IsZero() || s.gone {
+		return
+	}
+	wait := time.Until(at)
+	if wait <= 0 {
+		w.expire()
+		c.flush()
+		return
+	}
+	w.expiry = time.AfterFunc(wait, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		w.expire()
+		c.flush()
+	})
+}

@@ -1,0 +1,221 @@
+package h2
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// prefaceTime is how long a client may take to say that it speaks HTTP/2, and its settings.
+const prefaceTime = 10 * time.Second
+
+// ServerConfig is what a Server is made of.
+type ServerConfig struct {
+	Handler    http.Handler
+	MaxStreams int    // requests at a time
+	Window     int    // bytes that a stream's sender may be ahead of its reader, at least 65,535
+	ConnWindow int    // and all streams together
+	MaxHeader  int    // bytes of a header list, as HTTP/2 counts them
+	Ahead      []byte // was read of the connection already
+}
+
+// Server is the server's end of a connection.
+type Server struct {
+	conn
+	cfg    ServerConfig
+	base   context.Context
+	remote string
+	tls    *tls.ConnectionState
+
+	highest uint32    // stream of the client's
+	fresh   []*served // to be handled when the reader has nothing more for now
+	waiting []*served // for a handler to end
+	running int       // handlers
+	drain   drain
+}
+
+// NewServer makes the end of a connection. Serve must follow.
+func NewServer(n net.Conn, cfg ServerConfig) *Server {
+	s := &Server{cfg: cfg, base: context.Background(), remote: n.RemoteAddr().String(), tls: tlsState(n)}
+	s.cfg.Window = max(cfg.Window, initialWindow)
+	s.init(n, s, config{window: s.cfg.Window, maxHeader: cfg.MaxHeader, ahead: cfg.Ahead})
+	return s
+}
+
+// Serve serves requests until the connection ends.
+func (s *Server) Serve() {
+	s.greet()
+	_ = s.net.SetReadDeadline(time.Now().Add(prefaceTime))
+	preface := make([]byte, len(http2.ClientPreface))
+	if _, err := io.ReadFull(s.in, preface); err != nil || string(preface) != http2.ClientPreface {
+		s.close()
+		<-s.done
+		s.in.free()
+		return
+	}
+	s.read()
+}
+
+// greet queues our settings (RFC 9113, section 3.4).
+func (s *Server) greet() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.fr.WriteSettings(
+		http2.Setting{ID: http2.SettingMaxFrameSize, Val: frameBytes},
+		http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: uint32(s.cfg.MaxStreams)},
+		http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: uint32(s.cfg.MaxHeader)},
+		http2.Setting{ID: http2.SettingHeaderTableSize, Val: tableBytes},
+		http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(s.cfg.Window)},
+	)
+	s.settings++
+	s.widen(s.cfg.ConnWindow)
+	s.flush()
+}
+
+// Close ends the connection, and what is under way on it.
+func (s *Server) Close() { s.close() }
+
+func (s *Server) last() uint32 { return s.highest }
+
+// idle is for streams that the client may still open. Even ones are ours, and we open none.
+func (s *Server) idle(id uint32) bool { return id > s.highest || id%2 == 0 }
+
+func (s *Server) greeted(bool) {}
+
+func (s *Server) roomy() {}
+
+func (s *Server) why(err error) error { return err }
+
+func (s *Server) wentAway(*http2.GoAwayFrame) {} // it closes the connection itself
+
+func (s *Server) setting(set http2.Setting) error { return nil }
+
+// headers opens a stream, or ends one by trailers.
+func (s *Server) headers(id uint32, end bool, b *block) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
+	}
+	if st := s.streams[id]; st != nil {
+		return s.trailers(st, end, b)
+	}
+	if id%2 == 0 {
+		return protocol("a stream of the client's has an even number")
+	}
+	if id <= s.highest {
+		return s.behind(id)
+	}
+	if s.drain.leavesOut(id) {
+		return nil
+	}
+	s.highest = id
+	return s.open(id, end, b)
+}
+
+// behind is for headers on a stream that has ended (RFC 9113, sections 5.1 and 5.1.1).
+func (s *Server) behind(id uint32) error {
+	switch s.recent.has(id) {
+	case endedByUs:
+		return nil
+	case endedRegularly:
+		return violation{http2.ErrCodeStreamClosed, "HEADERS on a stream that is closed"}
+	}
+	return protocol("numbers of streams went down")
+}
+
+func (s *Server) trailers(st *stream, end bool, b *block) error {
+	switch {
+	case st.ended:
+		return faulty(st.id, http2.ErrCodeStreamClosed, "HEADERS behind the end")
+	case b.bad != "" || b.connect != "":
+		return malformed(st.id, "trailers: "+b.bad+b.connect)
+	}
+	fields, err := b.trailer(&s.inNames, st.id, end)
+	if err != nil {
+		return err
+	}
+	return st.endWith(fields)
+}
+
+// open takes a request.
+func (s *Server) open(id uint32, end bool, b *block) error {
+	if len(s.streams) >= s.cfg.MaxStreams {
+		return faulty(id, http2.ErrCodeRefusedStream, "too many streams") // section 5.1.2
+	}
+	if b.bad != "" || b.connect != "" {
+		return malformed(id, b.bad+b.connect)
+	}
+	var r *http.Request
+	if !b.long {
+		var err error
+		if r, err = s.request(id, end, b); err != nil {
+			return err
+		}
+	}
+	st := s.add(id)
+	st.headed, st.ended = true, end
+	call := &served{stream: st, server: s, r: r}
+	st.user = call
+	if r == nil {
+		call.refuse(http.StatusRequestHeaderFieldsTooLarge)
+		return nil
+	}
+	if r.ContentLength > 0 || len(r.Header["Content-Length"]) > 0 {
+		st.length = r.ContentLength
+	}
+	call.begin()
+	s.fresh = append(s.fresh, call)
+	return nil
+}
+
+// settle lets handlers begin.
+func (s *Server) settle() {
+	for i, call := range s.fresh {
+		s.fresh[i] = nil
+		s.start(call)
+	}
+	s.fresh = s.fresh[:0]
+}
+
+// start lets a handler begin unless too many run. Those of streams that were reset count until they end, so that resets don't bring
+// a client more of them than others have (CVE-2023-44487).
+func (s *Server) start(call *served) {
+	switch {
+	case call.gone && call.outErr != nil: // it was reset
+		call.drop(errEnded)
+	case s.running < s.cfg.MaxStreams:
+		s.running++
+		workers.run(call.run)
+	case len(s.waiting) < s.cfg.MaxStreams:
+		s.waiting = append(s.waiting, call)
+	default:
+		_ = s.fr.WriteGoAway(s.highest, http2.ErrCodeEnhanceYourCalm, []byte("too many streams were reset"))
+		s.fail(calm("too many streams were reset"))
+	}
+}
+
+// ended lets the next handler begin.
+func (s *Server) ended() {
+	s.running--
+	for len(s.waiting) > 0 && s.running < s.cfg.MaxStreams {
+		next := s.waiting[0]
+		s.waiting[0] = nil
+		s.waiting = s.waiting[1:]
+		s.start(next)
+	}
+}
+
+func (s *Server) left(st *stream) {
+	if call, ok := st.user.(*served); ok && call.cancel != nil {
+		call.cancel()
+	}
+	if len(s.streams) == 0 && s.drain.last {
+		s.fail(errClosed)
+	}
+}

@@ -1,0 +1,301 @@
+package h2
+
+import (
+	"encoding/binary"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+const frameHeaderLen = 9
+
+// stream is one stream of a connection, whose mu guards it.
+type stream struct {
+	c    *conn
+	id   uint32
+	user any       // what the role has made of it
+	wake sync.Cond // anything below
+
+	in      buffer
+	window  inflow
+	length  int64 // that is still to come, as content-length says; -1: that says nothing
+	headed  bool  // headers have come, and data may
+	ended   bool  // END_STREAM has come
+	inErr   error // what reads get behind what is in the buffer
+	trailer []headerField
+	cut     *time.Timer // of a read deadline
+
+	out      int64 // window
+	finished bool  // END_STREAM has been queued
+	outErr   error // what writes get
+	gone     bool  // the connection does not know it any more
+	touched  bool  // is among c.touched
+	blocked  bool  // is among c.blocked
+}
+
+// headerField is a header field, its name as http.Header has it.
+type headerField struct{ name, value string }
+
+// touch lets the reader wake who waits for the stream, before it waits itself.
+func (s *stream) touch() {
+	if !s.touched {
+		s.touched = true
+		s.c.touched = append(s.c.touched, s)
+	}
+}
+
+// fail ends reads, behind what has come, and writes.
+func (s *stream) fail(err error) {
+	if s.inErr == nil && !s.ended {
+		s.inErr = err
+	}
+	if s.outErr == nil {
+		s.outErr = err
+	}
+	s.wake.Broadcast()
+}
+
+// take takes what DATA has brought: size with padding. An error is a violation, or the stream's.
+func (s *stream) take(data []byte, size int64, end bool) error {
+	c := s.c
+	if s.ended {
+		c.giveBack(nil, size)
+		return faulty(s.id, http2.ErrCodeStreamClosed, "data behind the end")
+	}
+	if !s.headed {
+		c.giveBack(nil, size)
+		return malformed(s.id, "data before headers") // section 8.1
+	}
+	if !s.window.take(size) {
+		c.giveBack(nil, size)
+		return faulty(s.id, http2.ErrCodeFlowControl, "more than the window")
+	}
+	var wrong error
+	if s.length >= 0 {
+		more := int64(len(data)) > s.length
+		if more {
+			data = data[:s.length]
+		}
+		if s.length -= int64(len(data)); more || end && s.length > 0 { // section 8.1.1
+			wrong, end = malformed(s.id, "content-length is not the body's"), false
+		}
+	}
+	s.ended = end
+	kept := int64(0)
+	if s.inErr == nil {
+		s.in.write(data)
+		kept = int64(len(data))
+	}
+	c.giveBack(s, size-kept)
+	s.touch()
+	s.finish()
+	return wrong
+}
+
+// endWith takes trailers, or a body's end by headers.
+func (s *stream) endWith(trailer []headerField) error {
+	if s.length > 0 {
+		return malformed(s.id, "content-length is not the body's")
+	}
+	s.trailer, s.ended = trailer, true
+	s.touch()
+	s.finish()
+	return nil
+}
+
+// finish removes a stream that has ended both ways.
+func (s *stream) finish() {
+	if s.ended && s.finished {
+		s.c.remove(s)
+	}
+}
+
+// giveBack lets the peer send as much again as was read of a stream, or never kept. s is nil, or the stream whose window it is too.
+func (c *conn) giveBack(s *stream, n int64) {
+	if n <= 0 || c.err != nil {
+		return
+	}
+	if more := c.inflow.give(n); more > 0 {
+		c.control(func() error { return c.fr.WriteWindowUpdate(0, more) })
+	}
+	if s == nil || s.ended || s.gone {
+		return
+	}
+	if more := s.window.give(n); more > 0 {
+		c.control(func() error { return c.fr.WriteWindowUpdate(s.id, more) })
+	}
+}
+
+// read reads what has come. Without room in p it waits for something to read. atEnd is called before the end is told.
+func (s *stream) read(p []byte, atEnd func()) (int, error) {
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for s.in.len() == 0 && s.inErr == nil && !s.ended {
+		s.wake.Wait()
+	}
+	switch {
+	case s.in.len() > 0:
+		n := s.in.read(p)
+		c.giveBack(s, int64(n))
+		c.flush()
+		return n, nil
+	case s.inErr != nil:
+		return 0, s.inErr
+	}
+	if atEnd != nil {
+		atEnd()
+	}
+	return 0, io.EOF
+}
+
+// complete reports whether no read will wait.
+func (s *stream) complete() bool {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return s.ended || s.inErr != nil
+}
+
+// drop forgets what was not read. c.mu is held.
+func (s *stream) drop(err error) {
+	if s.inErr == nil {
+		s.inErr = err
+	}
+	n := s.in.len()
+	s.in.free()
+	s.c.giveBack(s, int64(n))
+	if s.cut != nil {
+		s.cut.Stop()
+	}
+}
+
+// write queues data, and waits where windows or what is queued already are in the way. c.mu is held, but not while it waits.
+func (s *stream) write(p []byte, end bool) error {
+	for {
+		if err := s.mayWrite(); err != nil {
+			return err
+		}
+		n := s.fits(len(p))
+		if n > 0 || len(p) == 0 {
+			last := end && n == len(p)
+			s.data(p[:n], last)
+			if p = p[n:]; len(p) == 0 {
+				if last {
+					s.finished = true
+					s.finish()
+				}
+				return nil
+			}
+			continue
+		}
+		s.block(func() bool { return s.fits(1) > 0 })
+	}
+}
+
+func (s *stream) mayWrite() error {
+	switch {
+	case s.outErr != nil:
+		return s.outErr
+	case s.finished:
+		return errEnded
+	}
+	return nil
+}
+
+// fits is how much of n bytes goes into a frame now.
+func (s *stream) fits(n int) int {
+	c := s.c
+	room := outMost - c.output.waiting()
+	return max(0, int(min(int64(n), int64(c.peerFrame), int64(frameBytes), s.out, c.outWindow, int64(room))))
+}
+
+// tryWrite is write that queues as much as goes without waiting, and returns the rest.
+func (s *stream) tryWrite(p []byte) ([]byte, error) {
+	for {
+		if err := s.mayWrite(); err != nil {
+			return p, err
+		}
+		n := s.fits(len(p))
+		if n == 0 {
+			return p, nil
+		}
+		s.data(p[:n], false)
+		p = p[n:]
+	}
+}
+
+// data queues a frame (RFC 9113, section 6.1).
+func (s *stream) data(p []byte, end bool) {
+	s.out -= int64(len(p))
+	s.c.outWindow -= int64(len(p))
+	var flags http2.Flags
+	if end {
+		flags = http2.FlagDataEndStream
+	}
+	var head [frameHeaderLen]byte
+	binary.BigEndian.PutUint32(head[:], uint32(len(p))<<8|uint32(http2.FrameData))
+	head[4] = byte(flags)
+	binary.BigEndian.PutUint32(head[5:], s.id)
+	o := &s.c.output
+	o.out = room(o.out, len(head)+len(p))
+	o.out = append(append(o.out, head[:]...), p...)
+}
+
+// block lets go what is queued, and waits for a change unless it is ready.
+func (s *stream) block(ready func() bool) {
+	c := s.c
+	c.flush()
+	if s.outErr != nil || ready() { // flush gives up c.mu
+		return
+	}
+	if !s.blocked {
+		s.blocked = true
+		c.blocked = append(c.blocked, s)
+	}
+	s.wake.Wait()
+}
+
+// awaitRoom waits until there is room for headers. c.mu is held, but not while it waits.
+func (s *stream) awaitRoom() error {
+	ready := func() bool { return s.c.output.waiting() < outMost }
+	for {
+		if err := s.mayWrite(); err != nil {
+			return err
+		}
+		if ready() {
+			return nil
+		}
+		s.block(ready)
+	}
+}
+
+// expireReads ends reads that still wait at a time, by os.ErrDeadlineExceeded.
+func (s *stream) expireReads(at time.Time) {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	if s.cut != nil {
+		s.cut.Stop()
+		s.cut = nil
+	}
+	if at.IsZero() || s.inErr != nil {
+		return
+	}
+	expire := func() {
+		if s.inErr == nil && !s.ended {
+			s.inErr = os.ErrDeadlineExceeded
+			s.wake.Broadcast()
+		}
+	}
+	if wait := time.Until(at); wait > 0 {
+		s.cut = time.AfterFunc(wait, func() {
+			s.c.mu.Lock()
+			defer s.c.mu.Unlock()
+			expire()
+		})
+		return
+	}
+	expire()
+}
