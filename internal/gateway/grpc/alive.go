@@ -30,14 +30,14 @@ func (p pings) watch(h *hop) {
 	var last time.Time
 	for {
 		select {
-		case <-h.batch.done:
+		case <-h.conn.Done():
 			return
 		case <-tick.C:
 		}
 		if now := h.heard.Load(); now != heard {
 			heard, sent = now, 0
 		}
-		if h.batch.silence() < p.silent || h.active.Load() == 0 || sent >= freePings && time.Since(last) < p.apart {
+		if h.conn.Silence() < p.silent || h.active.Load() == 0 || sent >= freePings && time.Since(last) < p.apart {
 			continue
 		}
 		sent, last = sent+1, time.Now()

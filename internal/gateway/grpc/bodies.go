@@ -12,7 +12,7 @@ import (
 const copyBytes = 16 << 10
 
 // readFirst reads into buf behind have bytes. Where there is no buffer it waits for bytes
-// before it takes one: x/net's bodies do that when they are asked for none. With other readers
+// before it takes one: package h2's bodies do that when they are asked for none. With other readers
 // it only takes it earlier.
 func readFirst(from io.Reader, buf *[]byte, have int) (int, error) {
 	if *buf == nil {
@@ -22,6 +22,12 @@ func readFirst(from io.Reader, buf *[]byte, have int) (int, error) {
 		*buf = gateway.GetBuffer(copyBytes)[:copyBytes]
 	}
 	return from.Read((*buf)[have:])
+}
+
+// isComplete reports whether all of a body is here already: no read will wait.
+func isComplete(body io.Reader) bool {
+	b, ok := body.(interface{ Complete() bool })
+	return ok && b.Complete()
 }
 
 // fill reads until p is full. Unlike io.ReadFull it leaves errors as they are: the transport

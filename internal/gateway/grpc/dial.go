@@ -1,11 +1,8 @@
 package grpc
 
-//lint:file-ignore SA1019 x/net's transport, for the reason that http2.go gives.
-
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"sync/atomic"
@@ -16,22 +13,23 @@ import (
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
+	"github.com/cinch-layer/cinch/internal/gateway/h2"
 	"github.com/cinch-layer/cinch/internal/gateway/pair"
 )
 
 // dialer makes connections to the upstream, and keeps what they have learnt for the next ones. The
 // pools of a gateway share one.
 type dialer struct {
-	up        gateway.Upstream
-	transport *http2.Transport
-	links     linker // for connections to gateways; nil: they get none
-	lanes     *lanes.Shared
-	reads     []string // encodings that all servers read
-	codecs    *grpccodec.Set
-	totals    *pair.Totals
-	log       *slog.Logger
-	pings     pings
-	patience  time.Duration // of a call, when the gateway finds out what a server reads
+	up       gateway.Upstream
+	speaks   h2.ClientConfig
+	links    linker // for connections to gateways; nil: they get none
+	lanes    *lanes.Shared
+	reads    []string // encodings that all servers read
+	codecs   *grpccodec.Set
+	totals   *pair.Totals
+	log      *slog.Logger
+	pings    pings
+	patience time.Duration // of a call, when the gateway finds out what a server reads
 
 	presumes *presumption
 	notices  *notices
@@ -42,7 +40,7 @@ type dialer struct {
 // newDialer makes one whose connections are links where c wants them.
 func newDialer(c *Config, links linker, totals *pair.Totals) *dialer {
 	d := &dialer{
-		up: c.Upstream, transport: newTransport(c.Window, c.MaxStreams, c.MaxHeader), reads: c.UpstreamReads,
+		up: c.Upstream, speaks: h2.ClientConfig{Window: c.Window, ConnWindow: connWindow(c.Window, c.MaxStreams), MaxHeader: c.MaxHeader}, reads: c.UpstreamReads,
 		codecs: c.Codecs, totals: totals, log: c.Log, pings: defaultPings, patience: patienceAsks,
 		presumes: &presumption{}, notices: newNotices(c.Log, c.Upstream.String()),
 	}
@@ -83,13 +81,8 @@ func (d *dialer) newHop(alive context.Context) (*hop, error) {
 	if err != nil {
 		return nil, err
 	}
-	batched, below := newBatchConn(raw)
-	conn, err := d.transport.NewClientConn(batched)
-	if err != nil {
-		_ = batched.Close()
-		return nil, fmt.Errorf("%w: %w", gateway.ErrUnreachable, err)
-	}
-	h := &hop{conn: conn, batch: below, carried: noLink == nil, spoke: d.spoke}
+	conn := h2.NewClientConn(raw, d.speaks)
+	h := &hop{conn: conn, carried: noLink == nil, spoke: d.spoke}
 	if !h.carried && noLink != errNoLink {
 		h.noLink.Store(&noLink)
 	}

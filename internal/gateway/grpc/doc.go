@@ -4,7 +4,7 @@
 // In reading order:
 //
 //	gateway.go   what a gateway is made of, and the seam: Serve and Shutdown; config.go what it is told; metrics.go
-//	session.go   a client's connection: golang.org/x/net's HTTP/2 server
+//	session.go   a client's connection: package h2's server
 //	handler.go   what the calls of a connection have in common; drain.go, which of them a drain ends
 //	call.go      one call from its headers to its trailers; request.go, what goes up of it,
 //	             response.go, what comes back; unlaned.go, what comes up in lanes
@@ -42,10 +42,10 @@
 //	headers.go   what is handed on of headers and trailers
 //	link.go      connections of two gateways that are compressed as a whole
 //	agreed.go    the words between two gateways; encodings.go, those of gRPC
-//	http2.go     what both sides say of HTTP/2; batch.go, how connections write
+//	http2.go     what both sides say of HTTP/2
 //
-// HTTP/2 itself is golang.org/x/net's, on both sides: framing, header compression, flow
-// control and its defences against hostile peers. Bodies are pulled through, request and
-// response each by one goroutine, so that a slow reader stops its own sender and nobody
+// HTTP/2 itself is package h2's, on both sides: header compression, flow control and the defences
+// against hostile peers. Bodies are pulled through, request and response each by one goroutine, or by
+// one for both where the request is here already, so that a slow reader stops its own sender and nobody
 // else, and what a stream holds is bounded by the windows that we advertise.
 package grpc

@@ -5,13 +5,8 @@ import (
 	"time"
 )
 
-const (
-	// drainAgain is the time between two attempts to say GOAWAY: the server misses the first
-	// when it has not begun yet.
-	drainAgain = 100 * time.Millisecond
-	// goodbye is how long before connections are cut the calls on them are ended.
-	goodbye = time.Second
-)
+// goodbye is how long before connections are cut the calls on them are ended.
+const goodbye = time.Second
 
 // expiring is a call, as a drain sees it.
 type expiring interface {

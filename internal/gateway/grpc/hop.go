@@ -1,7 +1,5 @@
 package grpc
 
-//lint:file-ignore SA1019 x/net's transport, for the reason that http2.go gives.
-
 import (
 	"context"
 	"errors"
@@ -13,6 +11,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
+	"github.com/cinch-layer/cinch/internal/gateway/h2"
 )
 
 // errSilent is why a connection was given up.
@@ -20,8 +19,7 @@ var errSilent = errors.New("the upstream does not answer pings")
 
 // hop is a connection to the upstream, shared by many calls.
 type hop struct {
-	conn    *http2.ClientConn
-	batch   *batchConn // below conn
+	conn    *h2.ClientConn
 	knows   *knowledge
 	inquiry *inquiry
 
@@ -55,7 +53,7 @@ func (h *hop) ping(in time.Duration) bool {
 		if err == nil {
 			return true
 		}
-		if h.batch.silence() >= in {
+		if h.conn.Silence() >= in {
 			return false
 		}
 	}
@@ -64,17 +62,17 @@ func (h *hop) ping(in time.Duration) bool {
 // giveUp ends the calls on a connection, with UNAVAILABLE.
 func (h *hop) giveUp() {
 	h.silent.Store(true)
-	_ = h.conn.Close()
+	h.conn.Close()
 }
 
 // shut closes a connection when what uses it beside calls, an exchange of dictionaries, has ended.
 func (h *hop) shut(in time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), in)
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { _ = h.conn.Close() }) // Shutdown waits for a server that takes no GOAWAY
+	stop := context.AfterFunc(ctx, h.conn.Close) // Shutdown waits for a server that takes no GOAWAY
 	defer stop()
 	_ = h.conn.Shutdown(ctx)
-	_ = h.conn.Close()
+	h.conn.Close()
 }
 
 // explain says why a call on h failed, when the error doesn't.
@@ -91,7 +89,7 @@ func (h *hop) explain(err error) error {
 // mayNeedTLS reports whether there is no sign yet that the upstream speaks HTTP/2 in clear: neither on this connection, whose
 // server begins with its settings, nor on others. One that has died, or a balancer before it, must not be taken for one with TLS.
 func (h *hop) mayNeedTLS() bool {
-	return h.spoke != nil && !h.spoke.Load() && !h.carried && h.conn.State().MaxConcurrentStreams == 0
+	return h.spoke != nil && !h.spoke.Load() && !h.carried && !h.conn.Spoke()
 }
 
 // broken reports whether err is the connection's end and not that of one call.
@@ -101,21 +99,18 @@ func broken(err error) bool {
 }
 
 // notSeen reports whether an error means that the server has not begun with the call, so
-// that it may be sent anew. The transport has no types for all of them.
+// that it may be sent anew.
 func notSeen(err error) bool {
 	var reset http2.StreamError
 	if errors.As(err, &reset) {
 		return reset.Code == http2.ErrCodeRefusedStream
 	}
-	return err.Error() == "http2: Transport received Server's graceful shutdown GOAWAY" || unusable(err)
+	return errors.Is(err, h2.ErrGoAway) || unusable(err)
 }
 
 // unusable reports whether a connection turned out to be of no use before anything of the
 // call was sent.
-func unusable(err error) bool {
-	text := err.Error()
-	return text == "http2: client conn not usable" || text == "http2: client conn could not be established"
-}
+func unusable(err error) bool { return errors.Is(err, h2.ErrUnusable) }
 
 // heardBody is a response's body whose connection notes what came of it.
 type heardBody struct {

@@ -1,7 +1,5 @@
 package grpc
 
-//lint:file-ignore SA1019 the same library as the gateway's.
-
 import (
 	"context"
 	"net/http"
@@ -11,8 +9,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// The transport has no types for what it says when a server has not begun with a call: what
-// happens is known by its words. Here it happens, so that other words don't go unnoticed.
+// What the transport says when a server has not begun with a call is known for that.
 func TestTransportsErrorsAreKnown(t *testing.T) {
 	request := func(h *hop) error {
 		resp, err := h.conn.RoundTrip(newRequest(within(t), t))
@@ -27,8 +24,8 @@ func TestTransportsErrorsAreKnown(t *testing.T) {
 		notSeen, useless bool
 	}{
 		{"GOAWAY below the stream", func(h *hop) error { _ = request(h); return request(h) }, true, false},
-		{"closed before its first stream", func(h *hop) error { _ = h.conn.Close(); return request(h) }, true, true},
-		{"closed after it", func(h *hop) error { _ = request(h); _ = h.conn.Close(); return request(h) }, true, true},
+		{"closed before its first stream", func(h *hop) error { h.conn.Close(); return request(h) }, true, true},
+		{"closed after it", func(h *hop) error { _ = request(h); h.conn.Close(); return request(h) }, true, true},
 		{"not to be used again", func(h *hop) error { _ = request(h); h.conn.SetDoNotReuse(); return request(h) }, true, true},
 		{"a request that is cancelled", func(h *hop) error {
 			ctx, cancel := context.WithCancel(within(t))
@@ -55,7 +52,7 @@ func TestTransportsErrorsAreKnown(t *testing.T) {
 		case notSeen(err) != test.notSeen || unusable(err) != test.useless:
 			t.Errorf("%s: %q: not seen %v, useless %v", test.name, err, notSeen(err), unusable(err))
 		}
-		_ = h.conn.Close()
+		h.conn.Close()
 	}
 }
 

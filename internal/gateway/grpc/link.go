@@ -28,7 +28,7 @@ const (
 	LinkShared
 )
 
-// firstByteTime is how long a client may take to begin, as x/net's server has it.
+// firstByteTime is how long a client may take to begin.
 const firstByteTime = 10 * time.Second
 
 // meetLink looks whether a client wants a link, and makes it. It returns what to serve, nil for

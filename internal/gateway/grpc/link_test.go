@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -250,7 +251,7 @@ func TestUsedUpConnectionsEnd(t *testing.T) {
 	h.conn.SetDoNotReuse()
 	mustEcho(t, connect(t, near.addr), protobuf(50))
 	testenv.Eventually(t, "one connection is left", func() bool { return far.stats.Snapshot().Connections.Open == 1 })
-	<-h.batch.done
+	<-h.conn.Done()
 }
 
 // A connection whose peer takes nothing is closed, though it can't be told so.
@@ -265,11 +266,14 @@ func TestStuckConnectionsEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _ = h.batch.Write(make([]byte, 16<<20)) // more than the system takes
-	// All that may wait behind it; or it has to wait itself, when HTTP/2 has had something to say meanwhile.
-	go func() { _, _ = h.batch.Write(make([]byte, 16<<20)) }()
+	for range 100 { // more than the system takes, and all that may wait behind it
+		r := newRequest(within(t), t)
+		r.Header.Set("X-Long", strings.Repeat("x", 60<<10))
+		go func() { _, _ = h.conn.RoundTrip(r) }()
+	}
+	time.Sleep(50 * time.Millisecond)
 	h.shut(10 * time.Millisecond)
-	<-h.batch.done
+	<-h.conn.Done()
 }
 
 // A client's connections to the upstream end with it.

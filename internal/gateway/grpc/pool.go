@@ -141,7 +141,7 @@ func (p *pool) open(d *dial) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err == nil && p.alive.Err() != nil {
-		_ = h.conn.Close()
+		h.conn.Close()
 		err = errClosed
 	}
 	if err == nil {
@@ -158,7 +158,7 @@ func (p *pool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, h := range p.hops {
-		_ = h.conn.Close()
+		h.conn.Close()
 	}
 	p.hops = nil
 }

@@ -80,6 +80,9 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Complete reports whether no read will wait, so that the transport sends the request in one piece.
+func (b *requestBody) Complete() bool { return b.tape.t.complete() }
+
 // Close ends a Read and frees what a message holds. The transport calls it from anywhere, and
 // so do we.
 func (b *requestBody) Close() error {

@@ -50,7 +50,7 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 	c.headersSent = true
 	c.moved.Add(1)
 	c.w.WriteHeader(resp.StatusCode)
-	if !endsWithHeaders(resp) {
+	if !endsWithHeaders(resp) && !isComplete(resp.Body) { // else the end sends all in one piece
 		_ = http.NewResponseController(c.w).Flush()
 	}
 	err := c.copy(body, framed)
@@ -110,7 +110,7 @@ func (c *call) copy(from io.Reader, framed bool) error {
 			ready = messages.ready(buf[:have], len(buf))
 		}
 		if ready > 0 {
-			if err := c.send(buf[:ready]); err != nil {
+			if err := c.send(buf[:ready], isComplete(c.body.src)); err != nil {
 				return errors.Join(errClient, err)
 			}
 			if have = copy(buf, buf[ready:have]); have == 0 {
@@ -127,10 +127,10 @@ func (c *call) copy(from io.Reader, framed bool) error {
 	}
 }
 
-// send writes to the client, and lets nothing wait.
-func (c *call) send(p []byte) error {
+// send writes to the client, and lets nothing wait, unless the end will follow at once.
+func (c *call) send(p []byte, ending bool) error {
 	c.moved.Add(1)
-	if _, err := c.w.Write(p); err != nil {
+	if _, err := c.w.Write(p); err != nil || ending {
 		return err
 	}
 	return http.NewResponseController(c.w).Flush()

@@ -177,3 +177,6 @@ func (c *roughConn) pump(from int, r *rand.Rand) {
 		return
 	}
 }
+
+// epoch is what times count from.
+var epoch = time.Now()

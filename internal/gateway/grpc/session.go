@@ -1,31 +1,20 @@
 package grpc
 
-//lint:file-ignore SA1019 http.Server closes idle HTTP/2 connections at Shutdown instead of
-// saying GOAWAY and waiting, and serves no accepted connection; x/net's server does both.
-
 import (
-	"context"
-	"io"
-	"log"
 	"net"
-	"net/http"
 	"time"
-
-	"github.com/cinch-layer/cinch/internal/gateway/held"
-
-	"golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
+	"github.com/cinch-layer/cinch/internal/gateway/h2"
+	"github.com/cinch-layer/cinch/internal/gateway/held"
 )
 
 // session is a client's connection.
 type session struct {
-	client net.Conn
-	pool   *pool // connections to the upstream
-	own    bool  // no other session uses pool
-	base   *http.Server
-	server *http2.Server
+	server *h2.Server
+	pool   *pool           // connections to the upstream
+	own    bool            // no other session uses pool
 	peer   *peer           // what the client says as a gateway; nil: it is none
 	ends   *lanes.Ends     // of the link that the client's connection is; nil: it has no lanes
 	memory *held.Allowance // the client's
@@ -50,9 +39,7 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 	if carried {
 		ends = g.lanesOf(client)
 	}
-	batched, batch := newBatchConn(client)
-	batch.ahead = ahead
-	s := &session{client: batched, pool: g.pool, done: make(chan struct{}), grace: c.Grace, last: g.last, ends: ends}
+	s := &session{pool: g.pool, done: make(chan struct{}), grace: c.Grace, last: g.last, ends: ends}
 	s.memory = held.NewAllowance(addr, g.requests.Client(payer), g.replies.Client(payer))
 	if c.Peers {
 		s.peer = newPeer(g.shared.dicts, s.memory, g.links != nil)
@@ -60,12 +47,11 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 	if s.own = g.links != nil && c.Link == LinkPerClient; s.own {
 		s.pool = newPool(g.pool.dialer, c.UpstreamConns)
 	}
-	s.base = &http.Server{
-		Handler:        &handler{shared: &g.shared, calls: &s.calls, memory: s.memory, peer: s.peer, pool: s.pool, carried: carried, ends: ends},
-		MaxHeaderBytes: c.MaxHeader,
-		ErrorLog:       log.New(io.Discard, "", 0),
-	}
-	s.server = newServer(s.base, c.Window, c.MaxStreams)
+	s.server = h2.NewServer(client, h2.ServerConfig{
+		Handler:    &handler{shared: &g.shared, calls: &s.calls, memory: s.memory, peer: s.peer, pool: s.pool, carried: carried, ends: ends},
+		MaxStreams: c.MaxStreams, Window: c.Window, ConnWindow: connWindow(max(c.Window, leastWindow), c.MaxStreams),
+		MaxHeader: c.MaxHeader, Ahead: ahead,
+	})
 	return s
 }
 
@@ -85,32 +71,28 @@ func (g *Gateway) lanesOf(client net.Conn) *lanes.Ends {
 func (s *session) Run() {
 	defer close(s.done)
 	defer s.memory.Close()
-	defer s.client.Close()
 	defer s.peer.close()
 	defer s.ends.Close()
 	if s.own {
 		defer s.pool.close()
 	}
-	s.server.ServeConn(s.client, &http2.ServeConnOpts{BaseConfig: s.base})
+	s.server.Serve()
 }
 
 // Drain says GOAWAY. The server ends the connection after the last stream.
 func (s *session) Drain() { go s.drain(s.grace, s.last) }
 
-// drain says GOAWAY until the session is done, ends streams that are quiet for as long as grace, and all calls when last is
+// drain says GOAWAY, ends streams that are quiet for as long as grace, and all calls when last is
 // closed.
 func (s *session) drain(grace time.Duration, last <-chan struct{}) {
-	s.goAway()
+	s.server.Drain()
 	s.calls.endQuiet() // the first look
-	tick, look := time.NewTicker(drainAgain), time.NewTicker(max(grace, time.Millisecond))
-	defer tick.Stop()
+	look := time.NewTicker(max(grace, time.Millisecond))
 	defer look.Stop()
 	for {
 		select {
 		case <-s.done:
 			return
-		case <-tick.C:
-			s.goAway()
 		case <-look.C:
 			s.calls.endQuiet()
 		case <-last:
@@ -119,6 +101,3 @@ func (s *session) drain(grace time.Duration, last <-chan struct{}) {
 		}
 	}
 }
-
-// goAway returns at once: base knows no connection of its own.
-func (s *session) goAway() { _ = s.base.Shutdown(context.Background()) }

@@ -16,8 +16,8 @@ var errReplaced = errors.New("the attempt was replaced by another")
 // another connection or with another encoding. It records until stop, or until it is longer
 // than its limit, and then the attempt at work goes on alone.
 //
-// The client's bytes are read by a goroutine of the tape's own, a piece at a time and only
-// when somebody wants one: an attempt must be able to give up waiting for them, or the
+// The client's bytes are read by a goroutine of the tape's own, unless they are all here already, a piece at a
+// time and only when somebody wants one: an attempt must be able to give up waiting for them, or the
 // transport would not tell us that its connection broke, and what comes then is for the next
 // attempt.
 type tape struct {
@@ -115,15 +115,27 @@ func (t *tape) pump() {
 			t.changed.Wait()
 			continue
 		}
-		t.mu.Unlock()
-		var buf []byte
-		n, err := readFirst(t.src, &buf, 0)
-		t.mu.Lock()
-		t.wanted = false
-		t.err = err
-		t.take(buf, n)
-		t.changed.Broadcast()
+		t.readPiece()
 	}
+}
+
+// readPiece reads some of the client's bytes. t.mu is held, but not while it reads.
+func (t *tape) readPiece() {
+	t.mu.Unlock()
+	var buf []byte
+	n, err := readFirst(t.src, &buf, 0)
+	t.mu.Lock()
+	t.wanted = false
+	t.err = err
+	t.take(buf, n)
+	t.changed.Broadcast()
+}
+
+// complete reports whether all of the client's bytes are here: reading them will not wait.
+func (t *tape) complete() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.err != nil || isComplete(t.src)
 }
 
 // take stores n bytes that came, all before which was read. t.mu is held.
@@ -204,6 +216,11 @@ func (r *tapeReader) want() {
 	}
 	if !t.pumping {
 		t.pumping = true
+		if isComplete(t.src) { // so nobody has to wait in our place
+			t.readPiece()
+			t.pumping = false
+			return
+		}
 		go t.pump()
 	}
 	if !t.wanted {

@@ -40,8 +40,8 @@ func TestWindowThatIsNotKnownYet(t *testing.T) {
 	}
 	_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: head.Bytes(), EndHeaders: true})
 	message := frame(false, payload(65_535-5))
-	for rest := message; len(rest) > 0; rest = rest[min(len(rest), frameBytes):] {
-		piece := rest[:min(len(rest), frameBytes)]
+	for rest := message; len(rest) > 0; rest = rest[min(len(rest), 16<<10):] {
+		piece := rest[:min(len(rest), 16<<10)]
 		_ = fr.WriteData(1, len(piece) == len(rest), piece)
 	}
 	if _, err := c.Write(out.Bytes()); err != nil {
