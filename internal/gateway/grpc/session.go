@@ -2,6 +2,7 @@ package grpc
 
 import (
 	"net"
+	"runtime/debug"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -51,6 +52,9 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 		Handler:    &handler{shared: &g.shared, calls: &s.calls, memory: s.memory, peer: s.peer, pool: s.pool, carried: carried, ends: ends},
 		MaxStreams: c.MaxStreams, Window: c.Window, ConnWindow: connWindow(max(c.Window, leastWindow), c.MaxStreams),
 		MaxHeader: c.MaxHeader, Ahead: ahead,
+		Panicked: func(v any) {
+			c.Log.Error("a call has panicked", "panic", v, "stack", string(debug.Stack()))
+		},
 	})
 	return s
 }

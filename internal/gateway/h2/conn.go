@@ -139,13 +139,12 @@ func (c *conn) unblock() {
 	c.blocked = c.blocked[:0]
 }
 
-// add makes a stream. c.mu is held.
-func (c *conn) add(id uint32) *stream {
-	s := &stream{c: c, id: id, out: c.peerWindow, length: -1}
+// add begins a stream. c.mu is held.
+func (c *conn) add(s *stream, id uint32) {
+	s.c, s.id, s.out, s.length = c, id, c.peerWindow, -1
 	s.wake.L = &c.mu
 	s.window = inflow{size: int64(c.window), left: int64(c.window)}
 	c.streams[id] = s
-	return s
 }
 
 // remove ends what the connection knows of a stream. c.mu is held.

@@ -51,9 +51,8 @@ func (c *conn) readFrames() error {
 		if err == nil {
 			err = c.handle(h, f)
 		}
-		var reset http2.StreamError
-		if errors.As(err, &reset) {
-			err = c.resetFor(reset)
+		if err != nil {
+			err = c.resetFor(err)
 		}
 		if err != nil {
 			return err
@@ -61,8 +60,12 @@ func (c *conn) readFrames() error {
 	}
 }
 
-// resetFor ends a stream whose peer broke a rule.
-func (c *conn) resetFor(err http2.StreamError) error {
+// resetFor ends a stream whose peer broke a rule. What ends the connection it returns.
+func (c *conn) resetFor(broke error) error {
+	var err http2.StreamError
+	if !errors.As(broke, &err) {
+		return broke
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.streams[err.StreamID]; s != nil {

@@ -92,8 +92,8 @@ func (b *block) header(n *names) http.Header {
 	return h
 }
 
-// trailer returns the fields of a block without pseudo-header fields, or what is wrong with it (section 8.1).
-func (b *block) trailer(n *names, id uint32, end bool) ([]headerField, error) {
+// trailer makes trailers of a block, or says what is wrong with it (section 8.1).
+func (b *block) trailer(n *names, id uint32, end bool) (http.Header, error) {
 	switch {
 	case !end:
 		return nil, malformed(id, "trailers without the end")
@@ -102,11 +102,7 @@ func (b *block) trailer(n *names, id uint32, end bool) ([]headerField, error) {
 	case b.long:
 		return nil, faulty(id, http2.ErrCodeEnhanceYourCalm, "trailers are too long")
 	}
-	fields := make([]headerField, len(b.fields))
-	for i, f := range b.fields {
-		fields[i] = headerField{n.canonical(f.Name), f.Value}
-	}
-	return fields, nil
+	return b.header(n), nil
 }
 
 // encode adds a field to the block that is to be written. c.mu is held.

@@ -75,7 +75,7 @@ func (c *conn) flush() {
 		if o.closed || !o.send() {
 			break
 		}
-		if len(o.out) == 0 {
+		if len(o.out) == 0 && !o.closed { // which others may have done meanwhile
 			o.sending = false
 			return
 		}

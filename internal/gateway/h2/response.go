@@ -129,7 +129,7 @@ func (w *response) sendHeaders(end bool) error {
 
 // write queues the block that was encoded.
 func (w *response) write(end bool) {
-	s := w.call.stream
+	s := &w.call.stream
 	s.c.writeBlock(s.id, end)
 	if end {
 		s.finished = true
@@ -242,7 +242,7 @@ func (w *response) trailers() []headed {
 // expire resets the stream, whose peer reads too slowly.
 func (w *response) expire() {
 	if !w.call.over {
-		w.call.c.reset(w.call.stream, http2.ErrCodeInternal, os.ErrDeadlineExceeded)
+		w.call.c.reset(&w.call.stream, http2.ErrCodeInternal, os.ErrDeadlineExceeded)
 	}
 }
 
@@ -254,7 +254,7 @@ func (w *response) SetReadDeadline(at time.Time) error {
 
 // SetWriteDeadline resets the stream at a time.
 func (w *response) SetWriteDeadline(at time.Time) error {
-	w.call.expireWrites(w, at)
+	w.call.expireWrites(at)
 	return nil
 }
 

@@ -3,6 +3,7 @@ package h2
 import (
 	"context"
 	"io"
+	"maps"
 	"net/http"
 	"strconv"
 
@@ -16,7 +17,7 @@ const maxInformational = 8
 
 // sentRequest is a request that a server has got, or is getting.
 type sentRequest struct {
-	*stream
+	stream
 	client *ClientConn
 	out    sending
 	resp   *http.Response // nil: its headers have not come; guarded by mu
@@ -71,7 +72,7 @@ func (a *sentRequest) begin() error {
 		c.admit()
 		return errHeaderSize
 	}
-	a.stream = c.add(c.next)
+	c.add(&a.stream, c.next)
 	a.user = a
 	c.next += 2
 	a.out.each(func(name, value string) {
@@ -130,7 +131,7 @@ func (a *sentRequest) cancel(err error) {
 	c := a.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.reset(a.stream, http2.ErrCodeCancel, err)
+	c.reset(&a.stream, http2.ErrCodeCancel, err)
 	c.flush()
 }
 
@@ -319,14 +320,10 @@ func (b *answerBody) Read(p []byte) (int, error) { return b.read(p, b.tellTraile
 func (b *answerBody) Complete() bool { return b.complete() }
 
 func (b *answerBody) tellTrailers() {
-	if len(b.trailer) == 0 {
-		return
-	}
 	if b.resp.Trailer == nil {
-		b.resp.Trailer = make(http.Header, len(b.trailer))
-	}
-	for _, f := range b.trailer {
-		b.resp.Trailer[f.name] = append(b.resp.Trailer[f.name], f.value)
+		b.resp.Trailer = b.trailer
+	} else {
+		maps.Copy(b.resp.Trailer, b.trailer)
 	}
 	b.trailer = nil
 }
@@ -336,7 +333,7 @@ func (b *answerBody) Close() error {
 	c := b.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.reset(b.stream, http2.ErrCodeCancel, errBodyClosed)
+	c.reset(&b.stream, http2.ErrCodeCancel, errBodyClosed)
 	b.drop(errBodyClosed)
 	c.flush()
 	return nil

@@ -11,9 +11,10 @@ import (
 
 // served is a request of a client's, and the body of it.
 type served struct {
-	*stream
+	stream
 	server *Server
 	r      *http.Request
+	w      response
 	cancel context.CancelFunc
 	asks   bool // for 100 (Continue) before it sends the body
 	over   bool // its handler has returned
@@ -24,6 +25,7 @@ func (s *served) begin() {
 	ctx, cancel := context.WithCancel(s.server.base)
 	s.cancel = cancel
 	s.r = s.r.WithContext(ctx)
+	s.w = response{call: s, header: http.Header{}}
 	if s.r.Body = http.NoBody; s.ended {
 		return
 	}
@@ -36,16 +38,18 @@ func (s *served) begin() {
 
 // run serves the request.
 func (s *served) run() {
-	w := &response{call: s, header: http.Header{}}
-	defer s.end(w)
-	s.server.cfg.Handler.ServeHTTP(w, s.r)
-	w.returned = true
+	defer s.end()
+	s.server.cfg.Handler.ServeHTTP(&s.w, s.r)
+	s.w.returned = true
 }
 
 // end ends the response behind the handler, by a reset if it panicked: http.ErrAbortHandler is the way to ask for that.
-func (s *served) end(w *response) {
+func (s *served) end() {
+	w := &s.w
 	if !w.returned {
-		_ = recover()
+		if v := recover(); v != nil && v != http.ErrAbortHandler && s.server.cfg.Panicked != nil {
+			s.server.cfg.Panicked(v)
+		}
 	}
 	c := s.c
 	c.mu.Lock()
@@ -53,7 +57,7 @@ func (s *served) end(w *response) {
 	if w.returned {
 		w.finish()
 	} else {
-		c.reset(s.stream, http2.ErrCodeInternal, errHandlerDone)
+		c.reset(&s.stream, http2.ErrCodeInternal, errHandlerDone)
 	}
 	s.over = true
 	if w.expiry != nil {
@@ -61,7 +65,7 @@ func (s *served) end(w *response) {
 	}
 	s.drop(errBodyClosed)
 	if !s.gone { // the client need not send the rest (RFC 9113, section 8.1)
-		c.reset(s.stream, http2.ErrCodeNo, errHandlerDone)
+		c.reset(&s.stream, http2.ErrCodeNo, errHandlerDone)
 	}
 	s.cancel()
 	s.server.ended()
@@ -76,7 +80,7 @@ func (s *served) refuse(status int) {
 	s.finished = true
 	s.finish()
 	if !s.gone {
-		c.reset(s.stream, http2.ErrCodeNo, errHandlerDone)
+		c.reset(&s.stream, http2.ErrCodeNo, errHandlerDone)
 	}
 }
 
@@ -103,10 +107,11 @@ func (s *served) letGoOn() {
 
 // tellTrailers hands over trailers that were announced. server.mu is held.
 func (s *served) tellTrailers() {
-	for _, f := range s.trailer {
-		if _, announced := s.r.Trailer[f.name]; announced {
-			s.r.Trailer[f.name] = append(s.r.Trailer[f.name], f.value)
-		}
+	if s.trailer == nil { // there are none, or they are told
+		return
+	}
+	for name := range s.r.Trailer {
+		s.r.Trailer[name] = s.trailer[name]
 	}
 	s.trailer = nil
 }
@@ -125,7 +130,8 @@ func (s *served) Close() error {
 func (s *served) Complete() bool { return s.complete() }
 
 // expireWrites resets the stream at a time.
-func (s *served) expireWrites(w *response, at time.Time) {
+func (s *served) expireWrites(at time.Time) {
+	w := &s.w
 	c := s.c
 	c.mu.Lock()
 	defer c.mu.Unlock()

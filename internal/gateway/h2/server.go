@@ -22,6 +22,8 @@ type ServerConfig struct {
 	ConnWindow int    // and all streams together
 	MaxHeader  int    // bytes of a header list, as HTTP/2 counts them
 	Ahead      []byte // was read of the connection already
+
+	Panicked func(v any) // is told what a handler panicked with, but http.ErrAbortHandler; nil: nobody is
 }
 
 // Server is the server's end of a connection.
@@ -44,12 +46,12 @@ func NewServer(n net.Conn, cfg ServerConfig) *Server {
 	s := &Server{cfg: cfg, base: context.Background(), remote: n.RemoteAddr().String(), tls: tlsState(n)}
 	s.cfg.Window = max(cfg.Window, initialWindow)
 	s.init(n, s, config{window: s.cfg.Window, maxHeader: cfg.MaxHeader, ahead: cfg.Ahead})
+	s.greet()
 	return s
 }
 
 // Serve serves requests until the connection ends.
 func (s *Server) Serve() {
-	s.greet()
 	_ = s.net.SetReadDeadline(time.Now().Add(prefaceTime))
 	preface := make([]byte, len(http2.ClientPreface))
 	if _, err := io.ReadFull(s.in, preface); err != nil || string(preface) != http2.ClientPreface {
@@ -158,10 +160,10 @@ func (s *Server) open(id uint32, end bool, b *block) error {
 			return err
 		}
 	}
-	st := s.add(id)
-	st.headed, st.ended = true, end
-	call := &served{stream: st, server: s, r: r}
-	st.user = call
+	call := &served{server: s, r: r}
+	st := &call.stream
+	s.add(st, id)
+	st.headed, st.ended, st.user = true, end, call
 	if r == nil {
 		call.refuse(http.StatusRequestHeaderFieldsTooLarge)
 		return nil

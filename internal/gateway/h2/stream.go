@@ -3,6 +3,7 @@ package h2
 import (
 	"encoding/binary"
 	"io"
+	"net/http"
 	"os"
 	"sync"
 	"time"
@@ -21,11 +22,11 @@ type stream struct {
 
 	in      buffer
 	window  inflow
-	length  int64 // that is still to come, as content-length says; -1: that says nothing
-	headed  bool  // headers have come, and data may
-	ended   bool  // END_STREAM has come
-	inErr   error // what reads get behind what is in the buffer
-	trailer []headerField
+	length  int64       // that is still to come, as content-length says; -1: that says nothing
+	headed  bool        // headers have come, and data may
+	ended   bool        // END_STREAM has come
+	inErr   error       // what reads get behind what is in the buffer
+	trailer http.Header // that has come and was not told
 	cut     *time.Timer // of a read deadline
 
 	out      int64 // window
@@ -35,9 +36,6 @@ type stream struct {
 	touched  bool  // is among c.touched
 	blocked  bool  // is among c.blocked
 }
-
-// headerField is a header field, its name as http.Header has it.
-type headerField struct{ name, value string }
 
 // touch lets the reader wake who waits for the stream, before it waits itself.
 func (s *stream) touch() {
@@ -96,7 +94,7 @@ func (s *stream) take(data []byte, size int64, end bool) error {
 }
 
 // endWith takes trailers, or a body's end by headers.
-func (s *stream) endWith(trailer []headerField) error {
+func (s *stream) endWith(trailer http.Header) error {
 	if s.length > 0 {
 		return malformed(s.id, "content-length is not the body's")
 	}
@@ -210,21 +208,6 @@ func (s *stream) fits(n int) int {
 	c := s.c
 	room := outMost - c.output.waiting()
 	return max(0, int(min(int64(n), int64(c.peerFrame), int64(frameBytes), s.out, c.outWindow, int64(room))))
-}
-
-// tryWrite is write that queues as much as goes without waiting, and returns the rest.
-func (s *stream) tryWrite(p []byte) ([]byte, error) {
-	for {
-		if err := s.mayWrite(); err != nil {
-			return p, err
-		}
-		n := s.fits(len(p))
-		if n == 0 {
-			return p, nil
-		}
-		s.data(p[:n], false)
-		p = p[n:]
-	}
 }
 
 // data queues a frame (RFC 9113, section 6.1).
