@@ -146,29 +146,28 @@ func (a *sentRequest) send() {
 }
 
 func (a *sentRequest) sendBody() error {
-	if a.out.piece == nil {
-		// Without room in a buffer a body waits for bytes, if it is one of a Server's: so a quiet one holds none.
-		if _, err := a.out.r.Body.Read(nil); err != nil && err != io.EOF {
-			return err
+	o := &a.out
+	for {
+		if len(o.piece) > 0 || o.whole {
+			if err := a.sendPiece(o.piece, o.whole); err != nil || o.whole {
+				return err
+			}
 		}
-	}
-	for !a.out.whole {
-		if err := a.sendPiece(a.out.piece, false); err != nil {
+		// Without room in a buffer a body waits for bytes, if it is one of a Server's: so a quiet one holds none.
+		o.free()
+		if _, err := o.r.Body.Read(nil); err != nil && err != io.EOF {
 			return err
 		}
 		if err := a.readPiece(); err != nil {
 			return err
 		}
 	}
-	return a.sendPiece(a.out.piece, true)
 }
 
 // readPiece reads some of the body.
 func (a *sentRequest) readPiece() error {
 	o := &a.out
-	if o.piece == nil {
-		o.piece = gateway.GetBuffer(pieceBytes)
-	}
+	o.piece = gateway.GetBuffer(pieceBytes)
 	n, err := o.r.Body.Read(o.piece[:cap(o.piece)])
 	o.piece = o.piece[:n]
 	if err == io.EOF {
