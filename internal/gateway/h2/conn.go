@@ -77,9 +77,9 @@ type conn struct {
 
 // config is what both ends are told.
 type config struct {
-	window, connWindow int // that we give
-	maxHeader          int
-	ahead              []byte // was read already
+	window    int // of a stream, that we give
+	maxHeader int
+	ahead     []byte // was read already
 }
 
 func (c *conn) init(n net.Conn, r role, cfg config) {
