@@ -142,7 +142,7 @@ func (o *opener) openLaned(in []byte, p *plan, g *held.Grant) ([]byte, error) {
 }
 
 // openAlone opens a message that came without a lane.
-func (o *opener) openAlone(m lanes.Message, p *plan, g *held.Grant) ([]byte, error) {
+func (o *opener) openAlone(m lanes.Laned, p *plan, g *held.Grant) ([]byte, error) {
 	limit := o.limit(len(m.Body), false)
 	if err := g.Wait(2*int64(limit), 2*int64(limit)); err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (o *opener) openAlone(m lanes.Message, p *plan, g *held.Grant) ([]byte, err
 }
 
 // openInLane opens a message that came in one.
-func (o *opener) openInLane(m lanes.Message, p *plan, g *held.Grant) ([]byte, error) {
+func (o *opener) openInLane(m lanes.Laned, p *plan, g *held.Grant) ([]byte, error) {
 	raw := m.RawLen()
 	if raw > o.most {
 		return nil, lanes.ErrTooLarge

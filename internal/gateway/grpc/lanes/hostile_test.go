@@ -31,7 +31,7 @@ func TestParse(t *testing.T) {
 	if m, err := Parse(b); err != nil || m.lane != 7 || m.number != math.MaxUint64 || m.begins() || m.Alone {
 		t.Errorf("%+v, %v", m, err)
 	}
-	for first, want := range map[byte]Message{noLane: {wanted: true, lane: -1}, noMatter: {lane: -1}, misfit | 3: {wanted: true, lane: 2}} {
+	for first, want := range map[byte]Laned{noLane: {wanted: true, lane: -1}, noMatter: {lane: -1}, misfit | 3: {wanted: true, lane: 2}} {
 		m, err := Parse([]byte{first, 0x10})
 		if err != nil || !m.Alone || m.wanted != want.wanted || m.lane != want.lane || len(m.Body) != 1 {
 			t.Errorf("%02x: %+v, %v", first, m, err)

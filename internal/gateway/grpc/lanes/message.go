@@ -42,8 +42,8 @@ var (
 	ErrTooLarge = history.ErrTooLarge
 )
 
-// Message is one as it comes. Its bytes are those that were parsed.
-type Message struct {
+// Laned is a message as it comes. Its bytes are those that were parsed.
+type Laned struct {
 	Alone bool // by itself, without a lane: Body is of version 1
 	Body  []byte
 
@@ -53,12 +53,12 @@ type Message struct {
 }
 
 // Parse takes a message apart.
-func Parse(b []byte) (m Message, err error) {
+func Parse(b []byte) (m Laned, err error) {
 	if len(b) == 0 {
 		return m, fmt.Errorf("%w: empty", ErrCorrupt)
 	}
 	first := b[0]
-	m = Message{Body: b[1:], lane: int(first&^misfit) - 1}
+	m = Laned{Body: b[1:], lane: int(first&^misfit) - 1}
 	switch {
 	case first == noLane, first == noMatter:
 		m.Alone, m.wanted, m.lane = true, first == noLane, -1
@@ -81,9 +81,9 @@ func Parse(b []byte) (m Message, err error) {
 }
 
 // RawLen is how long the message in a lane becomes, as it says itself.
-func (m *Message) RawLen() int { return history.RawLen(m.Body) }
+func (m *Laned) RawLen() int { return history.RawLen(m.Body) }
 
-func (m *Message) begins() bool { return m.Body[0] == formBegin }
+func (m *Laned) begins() bool { return m.Body[0] == formBegin }
 
 // appendHead appends what stands in front of a message in a lane.
 func appendHead(dst []byte, lane int, number uint64) []byte {

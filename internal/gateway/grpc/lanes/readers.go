@@ -95,7 +95,7 @@ func (r *Readers) Rooms() string {
 
 // Open appends the message that m holds to dst, which must not overlap it. It may become most bytes long. Errors wrap ErrOrder, ErrCorrupt or
 // ErrTooLarge; dst is returned as it was then.
-func (i *In) Open(dst []byte, m Message, most int) ([]byte, error) {
+func (i *In) Open(dst []byte, m Laned, most int) ([]byte, error) {
 	switch {
 	case i.lane != anyLane && i.lane != m.lane:
 		return dst, i.r.refuse("in lane %d, which is not this call's", m.lane)
@@ -121,7 +121,7 @@ func (r *Readers) refuse(format string, args ...any) error {
 }
 
 // open opens a message if it is its turn. l.mu is held.
-func (r *Readers) open(l *readerLane, dst []byte, m Message, most int) ([]byte, error) {
+func (r *Readers) open(l *readerLane, dst []byte, m Laned, most int) ([]byte, error) {
 	switch follows := m.number == l.next && (l.begun || m.begins()); {
 	case l.held == 0:
 		return nil, r.refuse("in lane %d, which there is not", m.lane)
@@ -163,7 +163,7 @@ func (r *Readers) widen(l *readerLane, lane int, room byte) {
 }
 
 // OpenedAlone takes notice of a message that came without a lane, and became so many bytes long: there may be a lane for the next one.
-func (i *In) OpenedAlone(m Message, size int) {
+func (i *In) OpenedAlone(m Laned, size int) {
 	if !m.wanted || i.asked || size < minSealed || size > history.MaxBytes {
 		return
 	}
