@@ -50,6 +50,16 @@ func rawClient(t testing.TB, addr string) *raw {
 	return r
 }
 
+// read returns the next frame.
+func (r *raw) read() http2.Frame {
+	r.t.Helper()
+	f, err := r.ReadFrame()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return f
+}
+
 // fields is a block; names and values take turns.
 func (r *raw) fields(kv ...string) []byte {
 	r.buf.Reset()

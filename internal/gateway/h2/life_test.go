@@ -233,6 +233,40 @@ func TestDrain(t *testing.T) {
 	<-c.Done()
 }
 
+// What a client has sent before it heard which request was the last is left out, and costs those that count nothing.
+func TestBeyondTheLast(t *testing.T) {
+	servers := make(chan *Server, 1)
+	addr := serveWith(t, false, func(w http.ResponseWriter, r *http.Request) {
+		servers <- w.(*response).call.server
+		echo(w, r)
+	}, nil)
+	c := rawClient(t, addr)
+	c.headers(1, false, with()...)
+	(<-servers).Drain()
+	for last := uint32(0); last != 1; {
+		switch f := c.read().(type) {
+		case *http2.PingFrame:
+			_ = c.WritePing(true, f.Data)
+		case *http2.GoAwayFrame:
+			last = f.LastStreamID
+		}
+	}
+	c.headers(3, false, with()...)
+	_ = c.WriteData(3, true, []byte("left out"))
+	_ = c.WriteData(1, true, []byte("counts"))
+	for {
+		switch f := c.read().(type) {
+		case *http2.DataFrame:
+			if f.StreamID != 1 || string(f.Data()) != "counts" {
+				t.Fatalf("%q on stream %d", f.Data(), f.StreamID)
+			}
+			return
+		case *http2.GoAwayFrame, *http2.RSTStreamFrame:
+			t.Fatal(f)
+		}
+	}
+}
+
 // A connection that is not to be used again ends with its last request, and Shutdown waits for that.
 func TestUsedUp(t *testing.T) {
 	c := pair(t, echo, nil)

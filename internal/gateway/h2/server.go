@@ -82,7 +82,13 @@ func (s *Server) greet() {
 // Close ends the connection, and what is under way on it.
 func (s *Server) Close() { s.close() }
 
-func (s *Server) last() uint32 { return s.highest }
+// last does not grow any more once it was told (RFC 9113, section 6.8).
+func (s *Server) last() uint32 {
+	if s.drain.last {
+		return s.drain.below
+	}
+	return s.highest
+}
 
 // idle is for streams that the client may still open. Even ones are ours, and we open none.
 func (s *Server) idle(id uint32) bool { return id > s.highest || id%2 == 0 }
@@ -113,10 +119,11 @@ func (s *Server) headers(id uint32, end bool, b *block) error {
 	if id <= s.highest {
 		return s.behind(id)
 	}
+	s.highest = id
 	if s.drain.leavesOut(id) {
+		s.recent.note(id, endedByUs) // what follows of it is left out too
 		return nil
 	}
-	s.highest = id
 	return s.open(id, end, b)
 }
 
@@ -197,7 +204,7 @@ func (s *Server) start(call *served) {
 	case len(s.waiting) < s.cfg.MaxStreams:
 		s.waiting = append(s.waiting, call)
 	default:
-		_ = s.fr.WriteGoAway(s.highest, http2.ErrCodeEnhanceYourCalm, []byte("too many streams were reset"))
+		_ = s.fr.WriteGoAway(s.last(), http2.ErrCodeEnhanceYourCalm, []byte("too many streams were reset"))
 		s.fail(calm("too many streams were reset"))
 	}
 }
