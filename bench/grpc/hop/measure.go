@@ -13,7 +13,9 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig/proc"
 )
 
-// parts of the gateway's capacity at which latency is measured.
+// Latency is measured at a rate that leaves the gateway idle mostly, and at parts of its capacity.
+const lowRate = 1000 // calls a second
+
 var parts = []float64{0.10, 0.25, 0.50}
 
 // sizeMost fits the windows of a stream, and of the replies that a client has.
@@ -59,7 +61,7 @@ func measure(ctx context.Context, o options) error {
 	}
 	fmt.Fprintf(os.Stderr, "at most %.0f calls/s\n", c.rate)
 	var points []point
-	for i, part := range parts {
+	for i, part := range append([]float64{lowRate / c.rate}, parts...) {
 		p := point{part: part, rate: part * c.rate}
 		for _, x := range s.proxies {
 			p.through = append(p.through, passage{name: x.name})
@@ -95,7 +97,7 @@ func (s *stage) capacity(ctx context.Context) (c capacity, err error) {
 	}
 	c.rate = c.through
 	if s.o.pin && c.busy > 0 {
-		c.rate = c.through / min(c.busy, 1)
+		c.rate = min(c.through/min(c.busy, 1), c.direct) // what sends and answers the calls does no more
 	}
 	return c, nil
 }
@@ -174,7 +176,7 @@ func report(o options, where string, c capacity, points []point) string {
 	fmt.Fprintf(&b, "As fast as the client goes: %.0f calls/s directly; %s.\n", c.direct, strings.Join(c.lines, "; "))
 	fmt.Fprintf(&b, "The gateway's capacity is taken to be **%.0f calls/s**", c.rate)
 	if o.pin {
-		b.WriteString(", what it would do with all of its CPU")
+		b.WriteString(", what it would do with all of its CPU, or what client and server do without it if that is less")
 	}
 	fmt.Fprintf(&b, ".\n\nCalls at random times (Poisson), %v a measurement, directly and through each proxy in turn. Milliseconds: medians of %d measurements;\n\"added\" are medians, and in brackets the least and most, of the differences of pairs.\n\n", o.each, o.reps)
 	b.WriteString("| of capacity | calls/s | | p50 | p95 | p99 | proxy's CPU a call | failed or not sent | sent late, p99 |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
