@@ -29,8 +29,6 @@ func (c Candidate) String() string {
 	switch {
 	case c.Brotli > 0:
 		return fmt.Sprintf("brotli-%d", c.Brotli)
-	case c.way == wayHTTP:
-		return httpPrefix + c.Setting.String()
 	case c.way == wayPair && c.Dictionary:
 		return pairPrefix + c.Setting.String() + "+dict"
 	case c.way == wayPair:
@@ -41,10 +39,7 @@ func (c Candidate) String() string {
 	return c.Setting.String()
 }
 
-const (
-	pairPrefix = "pair "
-	httpPrefix = "http pair "
-)
+const pairPrefix = "pair "
 
 // ErrCandidate: a text that is no candidate.
 var ErrCandidate = errors.New("no candidate")

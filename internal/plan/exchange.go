@@ -20,7 +20,6 @@ type way string
 const (
 	wayProtocol way = "op"   // OP_COMPRESSED: a gateway and a server
 	wayPair     way = "pair" // the frames of two gateways
-	wayHTTP     way = "http" // those of gateways for HTTP, of what goes by gRPC
 )
 
 // sessionID stands for the 16 random bytes of a session in modelled requests.

@@ -124,7 +124,7 @@ func (p *planner) kind(r *Report, gw *gatewayMessages, i int, uptime float64) {
 	g.BillNow, g.wire = p.Prices.Month(price.OnWire, load, p.Layout), load.WireRate(p.Layout)
 	for _, e := range m.Estimates {
 		c, err := estimated(e.Setting, protocol)
-		if err != nil || !(e.Ratio >= 1) || c.way == wayHTTP && !overHTTP(m.Method, protocol) {
+		if err != nil || !(e.Ratio >= 1) {
 			continue
 		}
 		sample := Measured{Candidate: c, Values: m.Sampled, Sealed: m.Sampled, Raw: m.Bytes, Before: m.Bytes}
@@ -136,18 +136,15 @@ func (p *planner) kind(r *Report, gw *gatewayMessages, i int, uptime float64) {
 	r.add(g)
 }
 
-// estimated is the candidate that a gateway calls so: "pair" before it is of two gateways, "http pair" of two for HTTP.
+// estimated is the candidate that a gateway calls so: "pair" before it is of two gateways.
 func estimated(text, protocol string) (c Candidate, err error) {
-	rest, isHTTP := strings.CutPrefix(text, httpPrefix)
-	setting, isPair := strings.CutPrefix(rest, pairPrefix)
+	setting, isPair := strings.CutPrefix(text, pairPrefix)
 	if setting == codec.Proto.String() {
 		c.Setting.Codec = codec.Proto
 	} else if c, err = ParseCandidate(setting); err != nil {
 		return c, err
 	}
 	switch {
-	case isHTTP:
-		c.way = wayHTTP
 	case isPair:
 		c.way = wayPair
 	case protocol == config.Mongo:

@@ -237,7 +237,7 @@ func (p *planner) option(g *GroupPlan, m *Measured, r *Report) Option {
 	after := float64(g.Now)*m.ratio() + float64(m.DictCost)
 	n := float64(max(m.Values, 1))
 	o := Option{
-		Name: m.Candidate.String(), Comparison: m.Candidate.Brotli > 0 || m.Candidate.way == wayHTTP, candidate: m.Candidate,
+		Name: m.Candidate.String(), Comparison: m.Candidate.Brotli > 0, candidate: m.Candidate,
 		After: int64(after), Sealed: float64(m.Sealed) / n, StoredMean: g.Mean,
 		CompressMicros: m.CompressSeconds * 1e6, OpenMicros: m.OpenSeconds * 1e6,
 		Memory: m.Memory, DictionaryBytes: m.DictBytes, DictionaryCost: m.DictCost,

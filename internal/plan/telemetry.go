@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/price"
 )
 
@@ -66,9 +65,6 @@ func (r *Report) crossings(at price.Layout) {
 		return c.way == "" && c.Setting.Codec == codec.Proto
 	})
 	r.crossing("two gateways, with history", "a gateway at each end", at, func(c Candidate) bool { return c.way == wayPair })
-	r.crossing(byHTTP, "OTLP/HTTP, not gRPC", at, func(c Candidate) bool {
-		return c.way == wayPair || c.way == wayHTTP
-	})
 }
 
 // crossing adds a way, if some messages have it. may is which candidates it takes; nil: none.
@@ -84,7 +80,7 @@ func (r *Report) crossing(name, takes string, at price.Layout, may func(Candidat
 			if may == nil || !may(o.candidate) {
 				continue
 			}
-			found = found || name != byHTTP || o.candidate.way == wayHTTP
+			found = true
 			if o.wire < wire {
 				wire, dollars = o.wire, o.Bill.Traffic
 			}
@@ -140,9 +136,3 @@ func (t Telemetry) messages() string {
 	}
 	return "messages"
 }
-
-// byHTTP is the way that is for those who may choose between the protocols.
-const byHTTP = "by HTTP, two gateways"
-
-// overHTTP reports whether messages of gRPC could go by HTTP as well.
-func overHTTP(method, protocol string) bool { return protocol == config.GRPC && OTLP.covers(method) }

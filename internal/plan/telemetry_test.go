@@ -21,9 +21,9 @@ const telemetryAnswer = `[{"gateway": "http", "messages": [
 	{"method": "POST /orders", "direction": "request", "messages": 1, "bytes": 5000, "sample_messages": 1, "sizes": [], "estimates": []}
 ]}, {"gateway": "grpc", "messages": [
 	{"method": "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export", "direction": "request", "messages": 50, "bytes": 900000, "sample_messages": 8, "sizes": [],
-	"estimates": [{"setting": "zstd-3", "ratio": 3}, {"setting": "cinch-proto", "ratio": 4}, {"setting": "pair zstd-3", "ratio": 6}, {"setting": "http pair cinch-proto", "ratio": 9}]},
+	"estimates": [{"setting": "zstd-3", "ratio": 3}, {"setting": "cinch-proto", "ratio": 4}, {"setting": "pair zstd-3", "ratio": 6}, {"setting": "pair cinch-proto", "ratio": 9}]},
 	{"method": "/shop.Orders/Get", "direction": "reply", "messages": 50, "bytes": 900000, "sample_messages": 8, "sizes": [],
-	"estimates": [{"setting": "http pair cinch-proto", "ratio": 9}]}
+	"estimates": [{"setting": "pair cinch-proto", "ratio": 9}]}
 ]}]`
 
 func telemetryPlan(t *testing.T, what Telemetry, cloud string, change func(*Options)) *Report {
@@ -53,7 +53,7 @@ func TestCrossings(t *testing.T) {
 	}{
 		{OTLP, "aws", map[string]float64{
 			"as it comes": 2_000_000, "zstd, by message": 900_000, "cinch-proto, by message": 1_325_000,
-			"two gateways, with history": 450_000, byHTTP: 400_000,
+			"two gateways, with history": 400_000,
 		}},
 		{RemoteWrite, "gcp", map[string]float64{"as it comes": 1_000_000, "zstd, by message": 1e6 / 1.5, "two gateways, with history": 125_000}},
 	} {
@@ -107,7 +107,7 @@ func TestTelemetryText(t *testing.T) {
 func TestTelemetryChoices(t *testing.T) {
 	for _, pair := range []bool{false, true} {
 		r := telemetryPlan(t, OTLP, "aws", func(o *Options) { o.Pair = pair })
-		want := map[bool][]string{false: {"zstd-3", "", "zstd-3"}, true: {"pair cinch-proto", "", "pair zstd-3"}}[pair]
+		want := map[bool][]string{false: {"zstd-3", "", "zstd-3"}, true: {"pair cinch-proto", "", "pair cinch-proto"}}[pair]
 		for i, g := range r.Groups {
 			got := ""
 			if o := g.Chosen(); o != nil {
@@ -133,7 +133,7 @@ func TestConfigOfGRPCPair(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"link: {history: client}", "A link between two gateways", "setting: zstd-3", "service: \"opentelemetry"} {
+	for _, want := range []string{"link: {history: client}", "A link between two gateways", "setting: cinch-proto", "service: \"opentelemetry"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

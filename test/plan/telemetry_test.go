@@ -156,9 +156,6 @@ func TestPlanPredictsWhatAPairCarries(t *testing.T) {
 			came := float64(r.Now) / float64(r.LookedAt.Values)
 			if s.protocol == "grpc" { // replies are empty
 				came = float64(r.Now) / float64(len(messages))
-				if _, ok := ways["by HTTP, two gateways"]; !ok {
-					t.Errorf("no word of OTLP/HTTP: %+v", r.Crossings)
-				}
 			}
 			said, carried := came*(1-pair.Saves), s.carries(t, messages)
 			t.Logf("%.0f bytes a message come, %.0f is said of a pair, %.0f go over it", came, said, carried)

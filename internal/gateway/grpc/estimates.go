@@ -19,7 +19,6 @@ const (
 
 // waysOf are those in which messages may go on. Those that came compressed may open to so many bytes.
 func waysOf(codecs *grpccodec.Set, engine *codec.Engine, maxOpen int) *sampled.Ways {
-	stored := codec.Setting{Codec: codec.Proto, Level: codec.Stored}.String()
 	return &sampled.Ways{
 		Open: func(m sampled.Message) ([]byte, error) {
 			if m.Coding == "" {
@@ -34,10 +33,7 @@ func waysOf(codecs *grpccodec.Set, engine *codec.Engine, maxOpen int) *sampled.W
 				return beginLink(engine, func(dst, message []byte) ([]byte, error) { return append(dst, message...), nil })
 			}},
 			{Way: sampled.Way{Setting: sampled.PairColumns, Protobuf: true}, Begin: func() (sampled.Writer, error) {
-				return beginLink(engine, func(dst, message []byte) ([]byte, error) { return codecs.AppendCompress(dst, message, stored) })
-			}},
-			{Way: sampled.Way{Setting: sampled.OverHTTP, Protobuf: true}, Begin: func() (sampled.Writer, error) {
-				var w history.Writer
+				var w history.Writer // that of a lane, which all calls would go by, one after the other
 				return beginLink(engine, func(dst, message []byte) ([]byte, error) { return w.Append(dst, message), nil })
 			}},
 		},

@@ -6,12 +6,10 @@ import (
 	"github.com/cinch-layer/cinch/internal/autodict"
 )
 
-// What is said of two gateways in estimates, as plan reads it: with columns or without.
+// What is said of two gateways in estimates, as plan reads it: for any messages, and for Protocol Buffers by cinch-proto.
 const (
 	PairPlain   = "pair zstd-3"
 	PairColumns = "pair cinch-proto"
-	// OverHTTP is what gateways for HTTP would make of messages of gRPC that may go by HTTP as well, as those of OTLP.
-	OverHTTP = "http pair cinch-proto"
 )
 
 // Ways are those in which a gateway could send messages.
