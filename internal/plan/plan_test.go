@@ -134,6 +134,18 @@ func TestFilesToConfig(t *testing.T) {
 	if auto, none, err := rep.Config(WriteOptions{Listen: "127.0.0.1:0", Upstream: "redis://localhost", Base: "x", Auto: true}); err != nil || len(none) > 0 || !strings.Contains(string(auto), "dictionary: auto") {
 		t.Errorf("%v\n%s", err, auto)
 	}
+	linesFit(t, rep)
+	for _, g := range rep.Groups { // on a slow machine
+		for i := range g.Options {
+			g.Options[i].CompressMicros, g.Options[i].OpenMicros = 123456, 23456
+		}
+	}
+	linesFit(t, rep)
+}
+
+// linesFit tells whether lines are as long as the terminal is wide, and no longer.
+func linesFit(t *testing.T, rep *Report) {
+	t.Helper()
 	for _, width := range []int{80, 120} {
 		var out bytes.Buffer
 		if err := rep.Text(&out, TextOptions{Width: width, Details: true}); err != nil {

@@ -121,10 +121,9 @@ func (t *text) groups() error {
 	if big {
 		header = append(header, "compress/open", "$/month now", "after")
 	}
-	room := t.room(big)
 	var rows [][]string
 	for _, g := range t.r.Groups {
-		row := []string{shorten(g.label(), room), Count(g.Values), ui.Size(g.Now), "", "", "", g.todo()}
+		row := []string{g.label(), Count(g.Values), ui.Size(g.Now), "", "", "", g.todo()}
 		cpu, money := "", ""
 		switch o := g.best(); {
 		case o == nil:
@@ -145,6 +144,10 @@ func (t *text) groups() error {
 		rows = append(rows, []string{fmt.Sprintf("%d small groups", t.r.Rest.Groups), Count(t.r.Rest.Values), ui.Size(t.r.Rest.Bytes), "", "", "", notMeasured})
 	}
 	rows = append(rows, []string{"total", "", ui.Size(t.r.Now), ui.Size(t.r.After), share(t.r.Margin, t.r.After), saves(t.r.Now, t.r.After)})
+	room := t.room(header, rows)
+	for _, row := range rows {
+		row[0] = shorten(row[0], room)
+	}
 	if err := ui.Table(t.w, header, rows); err != nil {
 		return err
 	}
@@ -152,14 +155,23 @@ func (t *text) groups() error {
 	return nil
 }
 
-// room is what the other columns leave for the names of groups.
-func (t *text) room(big bool) int {
-	others := 58
-	if big {
-		others = 92
+// room is what the other columns leave for the names of groups, in columns of the terminal.
+func (t *text) room(header []string, rows [][]string) int {
+	widths := make([]int, len(header))
+	for _, row := range append(rows, header) {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
 	}
-	return max(t.o.Width-others, 14)
+	room := t.o.Width
+	for _, w := range widths[1:] {
+		room -= w + tableGap
+	}
+	return max(room, 14)
 }
+
+// tableGap is between two columns of a table.
+const tableGap = 2
 
 func (t *text) totals() {
 	r := t.r
