@@ -34,6 +34,7 @@ const meanings = {
   schema_changed: "The server's schema changed, and a request was sent again. Nothing to do.",
   trailer: "Metadata was lost whose name HTTP forbids in trailers. Have the server name it otherwise.",
   encoding_refused: "A server does not know the encoding, so messages go without. Rules may name one that it knows.",
+  out_of_order: "A message between two gateways was not the one that follows, and its call failed. One or two after a connection broke are nothing; many are a fault of ours: please report it.",
   metadata: "There was no memory for a call's metadata. Raise memory.budget.",
   exhausted: "Calls were refused for lack of memory. Raise memory.budget, or have clients send less at once.",
   cancelled: "Clients gave up on calls. Compare their deadlines with what the server takes.",
