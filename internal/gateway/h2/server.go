@@ -3,6 +3,7 @@ package h2
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -97,7 +98,13 @@ func (s *Server) greeted(bool) {}
 
 func (s *Server) roomy() {}
 
-func (s *Server) why(err error) error { return err }
+// why is never io.EOF, which would be the end of a body to who reads one.
+func (s *Server) why(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
 
 func (s *Server) wentAway(*http2.GoAwayFrame) {} // it closes the connection itself
 
