@@ -268,12 +268,13 @@ func (c *ClientConn) left(s *stream) {
 		a.stop()
 	}
 	if c.err != nil {
-		c.unqueue()
 		return
 	}
 	c.admit()
 	c.endUnused()
 }
+
+func (c *ClientConn) failed() { c.unqueue() }
 
 // endUnused closes a connection that will have no more requests.
 func (c *ClientConn) endUnused() {

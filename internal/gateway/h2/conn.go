@@ -35,6 +35,7 @@ type role interface {
 	roomy()              // much of what waited to be written has gone
 	settle()             // the reader has nothing more for now
 	left(s *stream)      // a stream is not among the connection's any more
+	failed()             // the connection has ended, whether it had streams or not
 	why(err error) error // the connection has ended, as calls are told
 	last() uint32        // the peer's highest stream that we have seen
 }
@@ -182,6 +183,7 @@ func (c *conn) fail(err error) {
 		c.role.left(s)
 	}
 	clear(c.streams)
+	c.role.failed()
 	c.unblock()
 	_ = c.net.SetReadDeadline(time.Now())
 	_ = c.net.SetWriteDeadline(time.Now().Add(closeTime))

@@ -1,10 +1,17 @@
 package h2
 
 import (
+	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // A client that goes away within a body has not ended it: the handler must not take what came for all.
@@ -25,5 +32,125 @@ func TestClientGoesWithinABody(t *testing.T) {
 		}
 	case <-within(t).Done():
 		t.Error("the handler goes on")
+	}
+}
+
+// Requests that wait for their turn hear of the connection's end, though no stream does.
+func TestTurnThatNeverComes(t *testing.T) {
+	for name, end := range map[string]func(c *ClientConn, server *raw){
+		"the server": func(_ *ClientConn, server *raw) { _ = server.net.Close() },
+		"the client": func(c *ClientConn, _ *raw) { c.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			servers := make(chan *raw, 1)
+			c := dialWith(t, scripted(t, func(r *raw) {
+				_ = r.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 0})
+				servers <- r
+			}), false)
+			testenv.Eventually(t, "settings come", c.Spoke)
+			failed := make(chan error, 1)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			go func() {
+				_, err := c.RoundTrip(request(ctx, t, "GET", "/", nil))
+				failed <- err
+			}()
+			testenv.Eventually(t, "the request waits", func() bool {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				return len(c.queue) == 1
+			})
+			end(c, <-servers)
+			if err := <-failed; !errors.Is(err, ErrUnusable) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// scripted is a server that do plays on the first connection, once it has the client's preface.
+func scripted(t *testing.T, do func(r *raw)) string {
+	l := listen(t)
+	go func() {
+		n, err := l.Accept()
+		if err != nil {
+			return
+		}
+		r := newRaw(t, n)
+		_, _ = io.ReadFull(n, make([]byte, len(http2.ClientPreface)))
+		do(r)
+	}()
+	return l.Addr().String()
+}
+
+// A server that names no limit in its settings has none that requests would have to wait for.
+func TestNoLimitAfterAll(t *testing.T) {
+	settle, all := make(chan struct{}), make(chan struct{})
+	c := dialWith(t, scripted(t, func(r *raw) {
+		<-settle
+		_ = r.WriteSettings()
+		for n := 0; n < fewStreams+1; {
+			f, err := r.ReadFrame()
+			if err != nil {
+				return
+			}
+			if _, ok := f.(*http2.HeadersFrame); ok {
+				n++
+			}
+		}
+		close(all)
+	}), false)
+	ctx, cancel := context.WithCancel(within(t))
+	defer cancel()
+	for range fewStreams + 1 {
+		go func() { _, _ = c.RoundTrip(request(ctx, t, "GET", "/", nil)) }()
+	}
+	testenv.Eventually(t, "one waits", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.queue) == 1
+	})
+	close(settle)
+	select {
+	case <-all:
+	case <-time.After(10 * time.Second):
+		t.Error("it waits on")
+	}
+}
+
+// Nobody waits for a turn on a connection that has no more numbers of streams.
+func TestNoNumbersLeft(t *testing.T) {
+	c := dialWith(t, scripted(t, func(r *raw) {
+		_ = r.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 1})
+		_, _ = io.Copy(io.Discard, r.net)
+	}), false)
+	testenv.Eventually(t, "settings come", c.Spoke)
+	c.mu.Lock()
+	c.next = maxStreamID - 2
+	c.most = 0
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	const all = 3
+	failed := make(chan error, all)
+	for range all {
+		go func() {
+			_, err := c.RoundTrip(request(ctx, t, "GET", "/", nil))
+			failed <- err
+		}()
+	}
+	testenv.Eventually(t, "they wait", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.queue) == all
+	})
+	c.mu.Lock()
+	c.most = 1
+	c.admit()
+	c.mu.Unlock()
+	for range all - 1 {
+		if err := <-failed; !errors.Is(err, ErrUnusable) {
+			t.Error(err)
+		}
 	}
 }

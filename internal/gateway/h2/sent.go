@@ -74,7 +74,9 @@ func (a *sentRequest) begin() error {
 	}
 	c.add(&a.stream, c.next)
 	a.user = a
-	c.next += 2
+	if c.next += 2; !c.usable() { // it was the last number, and whoever waits for one waits in vain
+		c.unqueue()
+	}
 	a.out.each(func(name, value string) {
 		if name[0] != ':' {
 			name = c.outNames.lower(name)

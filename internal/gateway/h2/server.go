@@ -98,6 +98,8 @@ func (s *Server) greeted(bool) {}
 
 func (s *Server) roomy() {}
 
+func (s *Server) failed() {}
+
 // why is never io.EOF, which would be the end of a body to who reads one.
 func (s *Server) why(err error) error {
 	if errors.Is(err, io.EOF) {
