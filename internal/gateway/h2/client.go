@@ -223,6 +223,8 @@ func (c *ClientConn) last() uint32 { return 0 }
 // idle is for streams that we have not begun. Even ones are the server's, which may open none.
 func (c *ClientConn) idle(id uint32) bool { return id >= c.next || id%2 == 0 }
 
+func (c *ClientConn) leftOut(uint32) bool { return false }
+
 func (c *ClientConn) setting(s http2.Setting) error {
 	switch s.ID {
 	case http2.SettingMaxConcurrentStreams:

@@ -28,6 +28,7 @@ const (
 type role interface {
 	headers(id uint32, end bool, b *block) error // by the goroutine that reads
 	idle(id uint32) bool                         // nobody has opened the stream yet (section 5.1)
+	leftOut(id uint32) bool                      // a drain has left out the stream, and what comes of it
 	wentAway(f *http2.GoAwayFrame)
 	setting(s http2.Setting) error // those that only one side has
 	greeted(most bool)             // the peer's first settings; whether they say how many streams it takes

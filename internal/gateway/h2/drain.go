@@ -20,8 +20,6 @@ type drain struct {
 	timer *time.Timer
 }
 
-func (d *drain) leavesOut(id uint32) bool { return d.last && id > d.below }
-
 // Drain ends the connection after the last request. It says GOAWAY at once and lets requests in that are under way to us; when
 // the client has heard it, it says which were the last (RFC 9113, section 6.8). It returns at once.
 func (s *Server) Drain() {

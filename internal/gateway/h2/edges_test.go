@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -152,5 +153,62 @@ func TestNoNumbersLeft(t *testing.T) {
 		if err := <-failed; !errors.Is(err, ErrUnusable) {
 			t.Error(err)
 		}
+	}
+}
+
+// What still comes of a request that was refused is no reason to end the connection, nor to answer it.
+func TestRestOfARefusedRequest(t *testing.T) {
+	stop := make(chan struct{})
+	defer close(stop)
+	addr := serveWith(t, false, func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-stop:
+		case <-r.Context().Done():
+		}
+	}, func(c *ServerConfig) { c.MaxStreams = 1 })
+	for name, fields := range map[string][]string{"refused": get, "malformed": with("connection", "x")} {
+		t.Run(name, func(t *testing.T) {
+			r := rawClient(t, addr)
+			r.headers(1, true, get...)
+			r.headers(3, false, fields...)
+			_ = r.WriteData(3, false, []byte("body"))
+			r.headers(3, true, "a", "b")
+			if got := r.verdict(); !strings.HasPrefix(got, "RST 3") {
+				t.Fatal(got)
+			}
+			if got := r.verdict(); got != "ok" {
+				t.Error(got)
+			}
+		})
+	}
+}
+
+// However many requests a drain leaves out, what follows of them is no reason to end those that count.
+func TestManyBeyondTheLast(t *testing.T) {
+	servers := make(chan *Server, 1)
+	addr := serveWith(t, false, func(w http.ResponseWriter, r *http.Request) {
+		servers <- w.(*response).call.server
+		echo(w, r)
+	}, nil)
+	c := rawClient(t, addr)
+	c.headers(1, false, get...)
+	(<-servers).Drain()
+	for last := uint32(0); last != 1; {
+		switch f := c.read().(type) {
+		case *http2.PingFrame:
+			_ = c.WritePing(true, f.Data)
+		case *http2.GoAwayFrame:
+			last = f.LastStreamID
+		}
+	}
+	for id := uint32(3); id < 203; id += 2 {
+		c.headers(id, false, get...)
+	}
+	for id := uint32(3); id < 203; id += 2 {
+		_ = c.WriteData(id, false, []byte("left out"))
+		c.headers(id, true, "a", "b")
+	}
+	if got := c.verdict(); got != "ok" {
+		t.Error(got)
 	}
 }

@@ -75,6 +75,7 @@ func (c *conn) resetFor(broke error) error {
 	if c.role.idle(err.StreamID) {
 		return protocol("a stream that is idle")
 	}
+	c.recent.ignore(err.StreamID)
 	c.control(func() error { return c.fr.WriteRSTStream(err.StreamID, err.Code) })
 	return nil
 }
@@ -191,7 +192,7 @@ func (c *conn) onData(f *http2.DataFrame) error {
 		return protocol("DATA on a stream that is idle")
 	}
 	c.giveBack(nil, size)
-	if c.recent.has(f.StreamID) != endedByUs {
+	if c.recent.has(f.StreamID) != endedByUs && !c.role.leftOut(f.StreamID) {
 		return faulty(f.StreamID, http2.ErrCodeStreamClosed, "the stream is closed")
 	}
 	return nil

@@ -482,7 +482,7 @@ func TestHostileServers(t *testing.T) {
 				_ = r.WriteData(id, false, make([]byte, 16<<10))
 			}
 		}},
-		{"the end", "unexpected EOF", func(r *raw, _ uint32) { _ = r.net.Close() }},
+		{"the end", "unexpected EOF", func(r *raw, _ uint32) { _ = r.net.(*net.TCPConn).CloseWrite() }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			l := listen(t)

@@ -12,12 +12,15 @@ const (
 // endedStreams are the streams that have ended last.
 type endedStreams struct {
 	next int
-	all  [64]struct {
-		id  uint32
-		how howEnded
-	}
+	all  [64]endedStream
 }
 
+type endedStream struct {
+	id  uint32
+	how howEnded
+}
+
+// note is for a stream that has just ended.
 func (r *endedStreams) note(id uint32, how howEnded) {
 	last := &r.all[(r.next+len(r.all)-1)%len(r.all)]
 	if last.id != id {
@@ -27,11 +30,27 @@ func (r *endedStreams) note(id uint32, how howEnded) {
 	last.id, last.how = id, how
 }
 
+// ignore is for one that ended before, or never began, and that we reset now.
+func (r *endedStreams) ignore(id uint32) {
+	if e := r.find(id); e != nil {
+		e.how = endedByUs
+		return
+	}
+	r.note(id, endedByUs)
+}
+
 func (r *endedStreams) has(id uint32) howEnded {
-	for _, e := range r.all {
-		if e.id == id {
-			return e.how
-		}
+	if e := r.find(id); e != nil {
+		return e.how
 	}
 	return endedLongAgo
+}
+
+func (r *endedStreams) find(id uint32) *endedStream {
+	for i := range r.all {
+		if r.all[i].id == id {
+			return &r.all[i]
+		}
+	}
+	return nil
 }

@@ -94,6 +94,8 @@ func (s *Server) last() uint32 {
 // idle is for streams that the client may still open. Even ones are ours, and we open none.
 func (s *Server) idle(id uint32) bool { return id > s.highest || id%2 == 0 }
 
+func (s *Server) leftOut(id uint32) bool { return s.drain.last && id > s.drain.below }
+
 func (s *Server) greeted(bool) {}
 
 func (s *Server) roomy() {}
@@ -125,14 +127,14 @@ func (s *Server) headers(id uint32, end bool, b *block) error {
 	if id%2 == 0 {
 		return protocol("a stream of the client's has an even number")
 	}
+	if s.leftOut(id) {
+		s.highest = max(s.highest, id)
+		return nil
+	}
 	if id <= s.highest {
 		return s.behind(id)
 	}
 	s.highest = id
-	if s.drain.leavesOut(id) {
-		s.recent.note(id, endedByUs) // what follows of it is left out too
-		return nil
-	}
 	return s.open(id, end, b)
 }
 
