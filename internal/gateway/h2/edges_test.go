@@ -212,3 +212,48 @@ func TestManyBeyondTheLast(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// unread is a client that has begun, over a connection that holds nothing: what it does not read is not written.
+func unread(t *testing.T, cfg ServerConfig) *raw {
+	client, server := net.Pipe()
+	cfg.MaxStreams, cfg.Window, cfg.ConnWindow = testStreams, testWindow, testWindow*testStreams
+	s := NewServer(server, cfg)
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		s.Serve()
+	}()
+	t.Cleanup(func() {
+		_ = client.Close()
+		<-served
+	})
+	r := newRaw(t, client)
+	_, _ = io.WriteString(client, http2.ClientPreface)
+	_ = r.WriteSettings()
+	return r
+}
+
+// A long header block that waits for a slow client is not what the client made us say.
+func TestPingBehindALongBlock(t *testing.T) {
+	queued := make(chan struct{})
+	r := unread(t, ServerConfig{MaxHeader: 1 << 20, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Long", strings.Repeat("~", 400<<10))
+		_ = http.NewResponseController(w).Flush()
+		close(queued)
+	})})
+	r.headers(1, true, get...)
+	<-queued
+	go func() { _ = r.WritePing(false, [8]byte{1}) }()
+	for {
+		f, err := r.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch f := f.(type) {
+		case *http2.PingFrame:
+			return
+		case *http2.GoAwayFrame:
+			t.Fatal(f)
+		}
+	}
+}

@@ -10,8 +10,8 @@ import (
 const (
 	// outMost is what waits to be written before data has to wait for it.
 	outMost = 64 << 10
-	// controlMost is what may wait with what the peer makes us say. A peer that reads nothing and goes on asking ends its connection.
-	controlMost = outMost + 128<<10
+	// controlMost is what may wait of what the peer makes us say. A peer that reads nothing and goes on asking ends its connection.
+	controlMost = 128 << 10
 	// smallBatch is worth to look whether there is more.
 	smallBatch = 4 << 10
 	// rounds is how often a goroutine that had something to say writes for others too.
@@ -23,6 +23,7 @@ type output struct {
 	c       *conn
 	now     *gateway.NowWriter // nil: writes wait, and only the writer does them
 	out     []byte             // pooled; frames in order
+	said    int                // bytes of out that the peer has made us say
 	rest    []byte             // pooled; what comes before out, and the system did not take: the writer's
 	at      int                // in rest
 	sending bool               // somebody is at it, and looks again before it ends
@@ -52,11 +53,14 @@ func (c *conn) control(write func() error) {
 	if c.err != nil {
 		return
 	}
-	if c.output.waiting() > controlMost {
+	o := &c.output
+	if o.said > controlMost {
 		c.fail(calm("too much to say to a peer that reads nothing"))
 		return
 	}
+	before := len(o.out)
 	_ = write()
+	o.said += len(o.out) - before
 }
 
 // flush lets go what is queued. It does not wait, but for its turn: c.mu is held, and given up meanwhile.
@@ -94,8 +98,7 @@ func (o *output) gather() {
 
 // send writes without waiting, and reports whether all has gone. What has not becomes rest.
 func (o *output) send() bool {
-	batch := o.out
-	o.out = nil
+	batch := o.take()
 	o.c.mu.Unlock()
 	n, err := o.now.Write(batch)
 	o.c.mu.Lock()
@@ -111,6 +114,13 @@ func (o *output) send() bool {
 	gateway.PutBuffer(batch)
 	o.c.roomAgain()
 	return true
+}
+
+// take empties the queue.
+func (o *output) take() []byte {
+	batch := o.out
+	o.out, o.said = nil, 0
+	return batch
 }
 
 // roomAgain wakes those that wait for what was queued to go.
@@ -155,8 +165,7 @@ func (o *output) writeSome() {
 	batch, at := o.rest, o.at
 	if len(batch) == 0 {
 		o.gather()
-		batch, at = o.out, 0
-		o.out = nil
+		batch, at = o.take(), 0
 	}
 	o.rest, o.at = nil, 0
 	o.c.mu.Unlock()
@@ -172,8 +181,7 @@ func (o *output) writeSome() {
 }
 
 func (o *output) drop() {
-	gateway.PutBuffer(o.out)
-	o.out = nil
+	gateway.PutBuffer(o.take())
 }
 
 // close lets the writer close the connection behind what is queued.
