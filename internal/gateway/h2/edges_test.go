@@ -257,3 +257,21 @@ func TestPingBehindALongBlock(t *testing.T) {
 		}
 	}
 }
+
+// Requests that get no handler cost no more than others, however many come of a client that reads nothing.
+func TestRefusalsThatNobodyReads(t *testing.T) {
+	r := unread(t, ServerConfig{Handler: http.HandlerFunc(echo), MaxHeader: 4 << 10})
+	_ = r.net.SetDeadline(time.Now().Add(20 * time.Second))
+	r.headers(1, true, with("x", strings.Repeat("y", 3000))...) // now it is in the table
+	block := r.fields(append(with(), "x", strings.Repeat("y", 3000), "x", strings.Repeat("y", 3000))...)
+	for id := uint32(3); id < 200_000; id += 2 {
+		err := r.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndStream: true, EndHeaders: true})
+		if err != nil {
+			if strings.Contains(err.Error(), "timeout") {
+				t.Error(err)
+			}
+			return
+		}
+	}
+	t.Error("all were answered, into memory")
+}

@@ -75,8 +75,11 @@ func (s *served) end() {
 // refuse answers a request that no handler gets. server.mu is held.
 func (s *served) refuse(status int) {
 	c := s.c
-	c.encodeStatus(status)
-	c.writeBlock(s.id, true)
+	c.control(func() error { // whoever reads no answers gets no more of them
+		c.encodeStatus(status)
+		c.writeBlock(s.id, true)
+		return nil
+	})
 	s.finished = true
 	s.finish()
 	if !s.gone {
