@@ -94,7 +94,7 @@ func (c *conn) init(n net.Conn, r role, cfg config) {
 	c.fr.SetMaxReadFrameSize(frameBytes)
 	c.block.limit = cfg.maxHeader
 	c.dec = hpack.NewDecoder(tableBytes, c.block.add)
-	c.dec.SetMaxStringLength(cfg.maxHeader)
+	c.dec.SetMaxStringLength(c.block.most()) // longer ones would end the connection, and not only their stream
 	c.block.dec = c.dec
 	c.streams = map[uint32]*stream{}
 	c.window = cfg.window

@@ -275,3 +275,20 @@ func TestRefusalsThatNobodyReads(t *testing.T) {
 	}
 	t.Error("all were answered, into memory")
 }
+
+// A field that is longer than the limit is trouble of one request only.
+func TestLongField(t *testing.T) {
+	addr := serveWith(t, false, echo, nil)
+	r := rawClient(t, addr)
+	value := strings.Repeat("~", testHeader+100) // which Huffman's code makes no shorter
+	_ = r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: r.fields(get...), EndStream: true})
+	block := r.fields("x", value)
+	for len(block) > 16<<10 {
+		_ = r.WriteContinuation(1, false, block[:16<<10])
+		block = block[16<<10:]
+	}
+	_ = r.WriteContinuation(1, true, block)
+	if got := r.verdict(); got != "ok" {
+		t.Error(got)
+	}
+}

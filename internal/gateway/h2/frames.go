@@ -137,7 +137,7 @@ func (c *conn) readBlock(f *http2.HeadersFrame) error {
 	fragment, ended := f.HeaderBlockFragment(), f.HeadersEnded()
 	size, frames := 0, 0
 	for {
-		if size += len(fragment); size > 2*b.limit+frameBytes || frames > max(leastContinuations, b.limit/512) {
+		if size += len(fragment); size > b.most() || frames > max(leastContinuations, b.limit/512) {
 			return calm("a header block without end")
 		}
 		if _, err := b.dec.Write(fragment); err != nil {

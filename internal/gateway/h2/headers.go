@@ -29,6 +29,9 @@ func (b *block) begin() {
 	b.dec.SetEmitEnabled(true)
 }
 
+// most is how many bytes of a block are read. Those of a list beyond the limit are decoded for the tables only.
+func (b *block) most() int { return 2*b.limit + frameBytes }
+
 // add takes a field that was decoded.
 func (b *block) add(f hpack.HeaderField) {
 	if b.left -= int(f.Size()); b.left < 0 {
