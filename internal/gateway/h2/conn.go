@@ -3,7 +3,7 @@ package h2
 import (
 	"bytes"
 	"crypto/tls"
-	"io"
+	"errors"
 	"math"
 	"net"
 	"sync"
@@ -22,6 +22,12 @@ const (
 	tableBytes = 4096
 	// closeTime is how long what was written has to leave when the connection is closed.
 	closeTime = time.Second
+	// calmTime is how long a peer that broke a rule may go on sending, so that it can read what it was told.
+	calmTime = closeTime / 4
+	// leaveTime is how long all may take that is left to do for a peer that has done nothing wrong, and leaveQuiet how long nothing
+	// may come of it.
+	leaveTime  = 30 * time.Second
+	leaveQuiet = time.Second
 )
 
 // role is what differs between the two ends of a connection. c.mu is held but in headers.
@@ -191,6 +197,17 @@ func (c *conn) fail(err error) {
 	c.output.close()
 }
 
+// leave ends a connection that has no streams any more. What was said on the last ones may still be on its way to a slow peer, for
+// much longer than it takes to hand it to the system. c.mu is held.
+func (c *conn) leave() {
+	if c.err != nil {
+		return
+	}
+	c.output.linger = leaveQuiet
+	c.fail(errClosed)
+	_ = c.net.SetWriteDeadline(time.Now().Add(leaveTime))
+}
+
 // close ends the connection when what was queued has left.
 func (c *conn) close() {
 	c.mu.Lock()
@@ -206,7 +223,7 @@ func (c *conn) read() {
 	broke, broken := err.(violation)
 	if broken && c.err == nil {
 		_ = c.fr.WriteGoAway(c.role.last(), broke.code, []byte(broke.what))
-		c.output.linger = true
+		c.output.linger = calmTime
 	}
 	c.fail(c.role.why(err))
 	c.mu.Unlock()
@@ -226,11 +243,20 @@ func tlsState(c net.Conn) *tls.ConnectionState {
 // maxStreamID is the number of a stream that nobody has reached.
 const maxStreamID = math.MaxInt32
 
-// discard reads what a peer still sends, so that closing the connection does not throw away what it has not read yet.
-func discard(c net.Conn) {
-	if gateway.CloseWrite(c) != nil {
+// discard reads what a peer still sends, so that closing the connection does not throw away what it has not read yet: the system
+// does that when something comes that nobody reads.
+func discard(c net.Conn, quiet time.Duration) {
+	if err := gateway.CloseWrite(c); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return
 	}
-	_ = c.SetReadDeadline(time.Now().Add(closeTime / 4))
-	_, _ = io.CopyN(io.Discard, c, 1<<20)
+	buf := gateway.GetBuffer(readLeast)
+	defer gateway.PutBuffer(buf)
+	end := time.Now().Add(leaveTime / leaveQuiet * quiet)
+	for left := 1 << 20; left > 0 && time.Now().Before(end); {
+		_ = c.SetReadDeadline(time.Now().Add(quiet))
+		n, err := c.Read(buf[:cap(buf)])
+		if left -= n; err != nil {
+			return
+		}
+	}
 }

@@ -55,6 +55,6 @@ func (s *Server) drained() {
 	s.drain.last, s.drain.below = true, s.highest
 	_ = s.fr.WriteGoAway(s.highest, http2.ErrCodeNo, nil)
 	if len(s.streams) == 0 {
-		s.fail(errClosed)
+		s.leave()
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -291,4 +292,75 @@ func TestLongField(t *testing.T) {
 	if got := r.verdict(); got != "ok" {
 		t.Error(got)
 	}
+}
+
+// tail is what TestDrainLeavesNothingBehind's last response is: more than the client's system takes before it is read.
+const tail = 2 << 20
+
+// A drain closes the connection behind the last response, and what is still on its way arrives, whatever the client says meanwhile.
+func TestDrainLeavesNothingBehind(t *testing.T) {
+	l := listen(t)
+	proceed, served := make(chan struct{}), make(chan struct{})
+	servers := make(chan *Server, 1)
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		<-proceed
+		_, _ = w.Write(make([]byte, tail))
+	})
+	srv := gateway.Server{Name: "test", NewSession: func(n net.Conn) gateway.Session {
+		s := NewServer(n, ServerConfig{Handler: handler, MaxStreams: 10, Window: testWindow, ConnWindow: testWindow * 10, MaxHeader: testHeader})
+		servers <- s
+		return session{s}
+	}}
+	go func() {
+		defer close(served)
+		_ = srv.Serve(l)
+	}()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		_ = srv.Shutdown(ctx)
+		<-served
+	})
+	d := net.Dialer{}
+	n, err := d.DialContext(t.Context(), "tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = n.(*net.TCPConn).SetReadBuffer(16 << 10)
+	r := newRaw(t, n)
+	_, _ = io.WriteString(n, http2.ClientPreface)
+	_ = r.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30})
+	_ = r.WriteWindowUpdate(0, 1<<30)
+	r.headers(1, true, get...)
+	s := <-servers
+	s.Drain()
+	for answered := false; !answered; { // the client has heard of the end
+		if p, ok := r.read().(*http2.PingFrame); ok && !p.IsAck() {
+			_ = r.WritePing(true, p.Data)
+			answered = true
+		}
+	}
+	close(proceed)
+	got := 0
+	for {
+		f, err := r.ReadFrame()
+		if err != nil {
+			t.Fatalf("after %d bytes of %d: %v", got, tail, err)
+		}
+		d, ok := f.(*http2.DataFrame)
+		if !ok {
+			continue
+		}
+		got += len(d.Data())
+		if d.StreamEnded() {
+			break
+		}
+		_ = r.WriteWindowUpdate(0, uint32(len(d.Data())))
+		time.Sleep(5 * time.Millisecond) // it is slow
+	}
+	if got != tail {
+		t.Errorf("%d bytes of %d", got, tail)
+	}
+	_ = n.Close()
+	<-s.done
 }

@@ -3,6 +3,7 @@ package h2
 import (
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
@@ -29,7 +30,7 @@ type output struct {
 	sending bool               // somebody is at it, and looks again before it ends
 	writing bool               // the writer lives
 	closed  bool               // it closes the connection when all has left
-	linger  bool               // but reads a little more first
+	linger  time.Duration      // but reads on first, while no more than that passes without anything
 	work    sync.Cond          // for a writer that waits
 }
 
@@ -197,8 +198,8 @@ func (o *output) close() {
 func (o *output) shut() {
 	linger := o.linger
 	o.c.mu.Unlock()
-	if linger {
-		discard(o.c.net)
+	if linger > 0 {
+		discard(o.c.net, linger)
 	}
 	_ = o.c.net.Close()
 	close(o.c.done)

@@ -236,6 +236,6 @@ func (s *Server) left(st *stream) {
 		call.cancel()
 	}
 	if len(s.streams) == 0 && s.drain.last {
-		s.fail(errClosed)
+		s.leave()
 	}
 }
