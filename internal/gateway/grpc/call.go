@@ -3,6 +3,7 @@ package grpc
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -110,6 +111,7 @@ type attempt struct {
 	told   bool     // the server knows that we are a gateway, so its answer says everything
 	cancel context.CancelFunc
 	body   *requestBody
+	reply  io.Closer
 	single *counter // of the request's messages; nil: nobody asks
 	lanes  attemptLanes
 
@@ -140,15 +142,20 @@ func (c *call) serve() {
 				continue
 			}
 		}
-		if err != nil {
-			c.fail(err)
-		} else {
-			c.tape.stop()
-			c.answer(a, resp)
-		}
-		c.end(a)
+		c.conclude(a, resp, err)
 		return
 	}
+}
+
+// conclude tells the client what came of the last attempt.
+func (c *call) conclude(a *attempt, resp *http.Response, err error) {
+	defer c.end(a) // fail may panic
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	c.tape.stop()
+	c.answer(a, resp)
 }
 
 // try sends the request and waits for the headers of the response. The attempt, which is nil
@@ -191,6 +198,7 @@ func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 		return a, nil, h.explain(err)
 	}
 	h.answered()
+	a.reply = resp.Body
 	return a, resp, nil
 }
 
@@ -210,6 +218,9 @@ func (c *call) inquire(ctx context.Context, h *hop) {
 func (c *call) end(a *attempt) {
 	if a == nil {
 		return
+	}
+	if a.reply != nil {
+		_ = a.reply.Close() // what is not read takes of the connection's window until then
 	}
 	a.cancel()
 	var compressing time.Duration

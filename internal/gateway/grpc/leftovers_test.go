@@ -1,0 +1,137 @@
+package grpc
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// headersOf is a block of fields, whose names and values take turns, from an encoder that keeps nothing.
+func headersOf(kv ...string) []byte {
+	var b bytes.Buffer
+	enc := hpack.NewEncoder(&b)
+	enc.SetMaxDynamicTableSize(0)
+	for i := 0; i < len(kv); i += 2 {
+		_ = enc.WriteField(hpack.HeaderField{Name: kv[i], Value: kv[i+1]})
+	}
+	return b.Bytes()
+}
+
+// flood answers each request with as much as its window takes, and says so when that has come. It waits for the connection's
+// window to allow it, and sends on cut when a request has been reset.
+func flood(l net.Listener, size int, here, cut chan<- struct{}) {
+	n, err := l.Accept()
+	if err != nil {
+		return
+	}
+	defer n.Close()
+	fr := http2.NewFramer(n, n)
+	_, _ = io.ReadFull(n, make([]byte, len(http2.ClientPreface)))
+	_ = fr.WriteSettings()
+	window, waiting := 65535, uint32(0)
+	for {
+		f, err := fr.ReadFrame()
+		if err != nil {
+			return
+		}
+		switch f := f.(type) {
+		case *http2.SettingsFrame:
+			if !f.IsAck() {
+				_ = fr.WriteSettingsAck()
+			}
+		case *http2.WindowUpdateFrame:
+			if f.StreamID == 0 {
+				window += int(f.Increment)
+			}
+		case *http2.HeadersFrame:
+			waiting = f.StreamID
+			_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: waiting, BlockFragment: headersOf(":status", "200"), EndHeaders: true})
+		case *http2.RSTStreamFrame:
+			cut <- struct{}{}
+		case *http2.PingFrame:
+			if f.IsAck() {
+				here <- struct{}{}
+			}
+		}
+		if waiting != 0 && window >= size {
+			for left := size; left > 0; left -= 16 << 10 {
+				_ = fr.WriteData(waiting, false, make([]byte, min(left, 16<<10)))
+			}
+			window -= size
+			waiting = 0
+			_ = fr.WritePing(false, [8]byte{1})
+		}
+	}
+}
+
+// What is left unread of responses whose clients have gone is given back to the connection, which other calls need.
+func TestUnreadResponsesAreGivenBack(t *testing.T) {
+	const window = 64 << 10
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	here, cut := make(chan struct{}, 1), make(chan struct{}, 1)
+	go flood(l, window, here, cut)
+	g := startGateway(t, "http://"+l.Addr().String(), func(c *Config) { c.Window, c.MaxStreams, c.UpstreamConns = window, 2, 1 })
+	n, err := net.Dial("tcp", g.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	_ = n.SetDeadline(time.Now().Add(time.Minute))
+	fr := http2.NewFramer(n, n)
+	_, _ = io.WriteString(n, http2.ClientPreface)
+	_ = fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}) // it takes no data
+	go func() { _, _ = io.Copy(io.Discard, n) }()
+	for i := range 10 {
+		id := uint32(2*i + 1)
+		block := headersOf(":method", "GET", ":scheme", "http", ":path", "/", ":authority", "a")
+		_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndStream: true, EndHeaders: true})
+		for _, c := range []chan struct{}{here, cut} {
+			select {
+			case <-c:
+			case <-time.After(10 * time.Second):
+				t.Fatalf("call %d: the upstream's connection has no window left", i)
+			}
+			if c == here {
+				_ = fr.WriteRSTStream(id, http2.ErrCodeCancel)
+			}
+		}
+	}
+}
+
+// A response that breaks off, which the client learns by a reset, leaves no call behind on the upstream's connection.
+func TestBrokenResponsesAreCounted(t *testing.T) {
+	server, _ := refusing(t, func(fr *http2.Framer, id uint32, _ int64) bool {
+		_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: headersOf(":status", "200"), EndHeaders: true})
+		_ = fr.WriteData(id, false, []byte("some"))
+		return fr.WriteRSTStream(id, http2.ErrCodeInternal) == nil
+	})
+	g := startGateway(t, "http://"+server, nil)
+	c := &http.Client{Transport: &http.Transport{Protocols: new(http.Protocols)}}
+	c.Transport.(*http.Transport).Protocols.SetUnencryptedHTTP2(true)
+	defer c.CloseIdleConnections()
+	resp, err := c.Post("http://"+g.addr+"/", "text/plain", strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(resp.Body); err == nil {
+		t.Errorf("%q looks whole", got)
+	}
+	_ = resp.Body.Close()
+	g.pool.mu.Lock()
+	h := g.pool.hops[0]
+	g.pool.mu.Unlock()
+	testenv.Eventually(t, "the call ends", func() bool { return h.active.Load() == 0 })
+}
