@@ -364,3 +364,28 @@ func TestDrainLeavesNothingBehind(t *testing.T) {
 	_ = n.Close()
 	<-s.done
 }
+
+// Behind the headers of a response it is too late to let a client go on: 100 would be taken for trailers.
+func TestNoContinueBehindTheResponse(t *testing.T) {
+	addr := serveWith(t, false, func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		_, _ = io.Copy(io.Discard, r.Body)
+	}, nil)
+	r := rawClient(t, addr)
+	r.headers(1, false, with("expect", "100-continue")...)
+	ended := false
+	for blocks := 0; ; {
+		switch f := r.read().(type) {
+		case *http2.HeadersFrame:
+			if blocks++; blocks > 1 {
+				t.Fatal("headers behind those of the response")
+			}
+			_ = r.WriteData(1, true, nil)
+			ended = true
+		case *http2.DataFrame:
+			if ended && f.StreamEnded() {
+				return
+			}
+		}
+	}
+}

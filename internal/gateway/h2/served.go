@@ -101,7 +101,7 @@ func (s *served) letGoOn() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.asks = false
-	if s.in.len() == 0 && !s.ended && s.mayWrite() == nil {
+	if s.in.len() == 0 && !s.ended && !s.w.sent && s.mayWrite() == nil {
 		c.encodeStatus(http.StatusContinue)
 		c.writeBlock(s.id, false)
 		c.flush()
