@@ -44,13 +44,14 @@ func (h *hop) answered() {
 }
 
 // ping reports whether the server answers a ping in time. What else it sends meanwhile does as
-// well: the answer may be behind much of it.
+// well: the answer may be behind much of it. So does the connection's end, which calls hear of themselves.
 func (h *hop) ping(in time.Duration) bool {
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), in)
 		err := h.conn.Ping(ctx)
+		late := ctx.Err() != nil
 		cancel()
-		if err == nil {
+		if err == nil || !late {
 			return true
 		}
 		if h.conn.Silence() >= in {

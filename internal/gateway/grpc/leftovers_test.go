@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/cinch-layer/cinch/internal/gateway/h2"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -134,4 +135,46 @@ func TestBrokenResponsesAreCounted(t *testing.T) {
 	h := g.pool.hops[0]
 	g.pool.mu.Unlock()
 	testenv.Eventually(t, "the call ends", func() bool { return h.active.Load() == 0 })
+}
+
+// A server that answers a ping by its end has answered: nobody asks again, without a pause, until it counts as silent.
+func TestPingEndsWithTheConnection(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		n, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer n.Close()
+		fr := http2.NewFramer(n, n)
+		_, _ = io.ReadFull(n, make([]byte, len(http2.ClientPreface)))
+		_ = fr.WriteSettings()
+		for {
+			f, err := fr.ReadFrame()
+			if err != nil {
+				return
+			}
+			if _, ok := f.(*http2.PingFrame); ok {
+				_ = fr.WriteGoAway(0, http2.ErrCodeEnhanceYourCalm, []byte("too_many_pings"))
+				return
+			}
+		}
+	}()
+	n, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &hop{conn: h2.NewClientConn(n, h2.ClientConfig{Window: 1 << 16, ConnWindow: 1 << 16, MaxHeader: 1 << 16})}
+	defer h.conn.Close()
+	begin := time.Now()
+	if !h.ping(10 * time.Second) {
+		t.Error("the server counts as silent")
+	}
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
 }
