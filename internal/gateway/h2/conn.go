@@ -177,11 +177,29 @@ func (c *conn) reset(s *stream, code http2.ErrCode, err error) {
 	c.recent.note(s.id, endedByUs)
 }
 
-// fail ends the connection with GOAWAY where code says so, after what has been queued. It returns at once. c.mu is held.
+// fail ends the connection, after what has been queued. It returns at once. c.mu is held.
 func (c *conn) fail(err error) {
 	if c.err != nil {
 		return
 	}
+	_ = c.net.SetReadDeadline(time.Now())
+	_ = c.net.SetWriteDeadline(time.Now().Add(closeTime))
+	c.end(err)
+}
+
+// leave ends a connection that has no streams any more. What was said on the last ones may still be on its way to a slow peer, for
+// much longer than it takes to hand it to the system. c.mu is held.
+func (c *conn) leave() {
+	if c.err != nil {
+		return
+	}
+	c.output.linger = leaveQuiet
+	_ = c.net.SetReadDeadline(time.Now().Add(leaveQuiet)) // for the reader, which is not cut off: a link would not be read again
+	_ = c.net.SetWriteDeadline(time.Now().Add(leaveTime))
+	c.end(errClosed)
+}
+
+func (c *conn) end(err error) {
 	c.err = err
 	for _, s := range c.streams {
 		s.fail(err)
@@ -192,20 +210,7 @@ func (c *conn) fail(err error) {
 	clear(c.streams)
 	c.role.failed()
 	c.unblock()
-	_ = c.net.SetReadDeadline(time.Now())
-	_ = c.net.SetWriteDeadline(time.Now().Add(closeTime))
 	c.output.close()
-}
-
-// leave ends a connection that has no streams any more. What was said on the last ones may still be on its way to a slow peer, for
-// much longer than it takes to hand it to the system. c.mu is held.
-func (c *conn) leave() {
-	if c.err != nil {
-		return
-	}
-	c.output.linger = leaveQuiet
-	c.fail(errClosed)
-	_ = c.net.SetWriteDeadline(time.Now().Add(leaveTime))
 }
 
 // close ends the connection when what was queued has left.
