@@ -19,8 +19,8 @@ type decoder struct {
 }
 
 // slackBytes is how much longer than it will be a message is at most while it is made: each message in it has room for a
-// length, which may turn out to need less.
-const slackBytes = 4 * maxDepth
+// length, which may turn out to need less. A record may have more of them in it.
+const slackBytes = 4 * maxDepth * (maxRecordDepth + 1)
 
 // message appends the message of raw bytes that is coded.
 func (d *decoder) message(dst, coded, text []byte, raw int) ([]byte, error) {

@@ -31,12 +31,12 @@ func (e *encoder) byRecord(n uint16, base uint32, f field, depth int) bool {
 	open := len(e.open)
 	defer func() { e.open = e.open[:open] }()
 	g := e.recs.guess(a, n, base)
-	if g != 0 && e.flag(&a.hits[a.was], e.fits(g, f)) {
+	if g != 0 && e.flag(&a.hits[a.was], e.fits(g, f, depth)) {
 		e.recs.cameAgain(a, g, true)
 		e.opened(g, open, depth)
 		return true
 	}
-	id := e.findRecord(n, base, f, g)
+	id := e.findRecord(n, base, f, g, depth)
 	if !e.flag(&a.named[a.was], id != 0) {
 		return false
 	}
@@ -47,9 +47,9 @@ func (e *encoder) byRecord(n uint16, base uint32, f field, depth int) bool {
 }
 
 // findRecord returns a record of a node that fits, other than the one that was guessed, or 0.
-func (e *encoder) findRecord(n uint16, base uint32, f field, guess uint32) uint32 {
+func (e *encoder) findRecord(n uint16, base uint32, f field, guess uint32, depth int) uint32 {
 	p := e.foundRecords.at(join(firstRun(e.src[f.from():f.to()]), base))
-	if p == nil || *p == guess || !e.recs.isOf(*p, n, base) || !e.fits(*p, f) {
+	if p == nil || *p == guess || !e.recs.isOf(*p, n, base) || !e.fits(*p, f, depth) {
 		return 0
 	}
 	return *p
@@ -80,9 +80,12 @@ func (e *encoder) openedRun(s *step, count *seen, open, depth int) int {
 	return open + n
 }
 
-// fits tells whether a message is one that a record gives. If so what is open in it lies on the stack: numbers, and how many fields
-// there are in a run, with the fields.
-func (e *encoder) fits(id uint32, f field) bool {
+// fits tells whether a message is one that a record gives, which may not be deeper than any other. If so what is open in it lies on the
+// stack: numbers, and how many fields there are in a run, with the fields.
+func (e *encoder) fits(id uint32, f field, depth int) bool {
+	if depth >= maxDepth {
+		return false
+	}
 	was := len(e.open)
 	m := matcher{src: e.src[:f.to()], at: int(f.from()), open: e.open, nodes: e.nodes}
 	ok := m.record(&e.recs.all[id])

@@ -1,0 +1,60 @@
+package history
+
+import "testing"
+
+// nest is a message of levels from one on, each in the one before, with a number, and another one in the first extra levels. One
+// in so many is in a run of two.
+func nest(level, levels, each, extra int, v uint64, last []byte) []byte {
+	b := varintField(nil, 2, v)
+	if level <= extra {
+		b = varintField(b, 3, v)
+	}
+	if level == levels {
+		return append(b, last...)
+	}
+	if level%each == 0 {
+		b = bytesField(b, 1, varintField(nil, 2, v))
+	}
+	return bytesField(b, 1, nest(level+1, levels, each, extra, v+1, last))
+}
+
+// nested is a session that has had ever more levels, so that there are records of all of them. It returns the last number.
+func nested(t *testing.T, levels, each int) (s *session, v uint64) {
+	s = &session{}
+	for n := 8; n <= levels; n += 4 {
+		for range 60 {
+			v += 7
+			s.send(t, nest(1, n, each, 0, v, nil))
+		}
+	}
+	return s, v
+}
+
+// Records have several levels, so they are known of nodes that are too deep where what is above comes in full.
+func TestDeepRecords(t *testing.T) {
+	for each := 1; each <= 9; each++ {
+		s, v := nested(t, 60, each)
+		for i := range 200 {
+			v += 7
+			s.send(t, nest(1, 60, each, i%30, v, nil))
+		}
+	}
+}
+
+// Lengths that were long the last time, at all levels, and are short.
+func TestDeepLengths(t *testing.T) {
+	var long []byte
+	for i := range 200 {
+		long = bytesField(long, 1, varintField(nil, 2, uint64(i)))
+	}
+	for len(long) < 1<<22 {
+		long = append(long, long...)
+	}
+	for each := 6; each <= 8; each++ {
+		s, v := nested(t, 100, each)
+		for _, last := range [][]byte{long, nil, long, nil} {
+			v += 7
+			s.send(t, nest(1, 100, each, 0, v, last))
+		}
+	}
+}
