@@ -153,6 +153,21 @@ func TestLanesEncodingIsPrivate(t *testing.T) {
 	}
 }
 
+// A client that says it reads lanes does not get what it can't read.
+func TestLanesAreNotForClients(t *testing.T) {
+	near, _ := lanedPair(t, startServer(t, echo), LinkShared, asItIs)
+	for n := range 20 {
+		mustEcho(t, connect(t, near.addr), otlp(n))
+	}
+	c := rawClient(t, near.addr)
+	for range 3 {
+		code, message, got := post(t, c, "Unary", bytes.NewReader(frame(false, otlp(1))), "Grpc-Accept-Encoding", lanes.Encoding)
+		if code != "0" {
+			t.Errorf("%v %s, %d bytes", code, message, len(got))
+		}
+	}
+}
+
 // A gateway of an older version on either side gets what it knows, and the log says so once.
 func TestLanesWithOlderGateways(t *testing.T) {
 	for _, oldNear := range []bool{false, true} {

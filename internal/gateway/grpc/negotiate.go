@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -33,7 +34,7 @@ func negotiate(p *policy.Messages, r *http.Request, carried bool) *negotiation {
 			n.fromGateway = true
 		} else if name == pairEncoding {
 			n.pairs.listed = true
-		} else if name != identity {
+		} else if name != identity && name != lanes.Encoding { // that is what links have, and nobody asks for
 			n.accepts = append(n.accepts, name)
 		}
 	}
