@@ -8,7 +8,7 @@ func (w *Writer) Bytes() int {
 }
 
 // Bytes estimates what a reader keeps alive between messages.
-func (r *Reader) Bytes() int { return r.keeps() + cap(r.scratch) }
+func (r *Reader) Bytes() int { return r.keeps() + cap(r.scratch) + 8*cap(r.parts) }
 
 // maxSessionBytes is about what either keeps at most: its tables, when they are as long as they may be, and room for a message.
 const maxSessionBytes = 72 << 20
@@ -17,7 +17,7 @@ func (m *memo[T]) keeps() int { return len(m.buckets) * int(unsafe.Sizeof(bucket
 
 func (m *model) keeps() int {
 	const perShape = int(unsafe.Sizeof(shape{})) + 2
-	n := m.store.keeps() + m.guessed.keeps() + m.listed.keeps() + m.series.keeps() + m.recs.keeps() + 8*cap(m.bases)
+	n := m.store.keeps() + m.guessed.keeps() + m.listed.keeps() + m.series.keeps() + m.recs.keeps() + 8*cap(m.bases) + 4*cap(m.chain)
 	n += cap(m.shapes)*perShape + cap(m.runs)*int(unsafe.Sizeof(run{})) + cap(m.nodes)*int(unsafe.Sizeof(node{}))
 	for i := range m.nodes {
 		n += m.nodes[i].keeps()

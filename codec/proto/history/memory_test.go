@@ -53,3 +53,22 @@ func manySeries(at, n int) (b []byte) {
 	}
 	return b
 }
+
+// A long run of values that are guessed leaves no room behind that nobody has counted, and a reader that is trimmed keeps no more than
+// its writer.
+func TestLongRunMemory(t *testing.T) {
+	var s session
+	for n := range 30 {
+		var b []byte
+		for range n * 3000 {
+			b = bytesField(b, 1, "x")
+		}
+		s.send(t, append(b, varintField(nil, 2, uint64(n))...))
+		if n := 4 * cap(s.r.chain); s.r.Bytes() < n {
+			t.Fatalf("%d bytes are kept for a run, %d estimated", n, s.r.Bytes())
+		}
+	}
+	if s.r.Trim(); s.r.Bytes() > s.w.Bytes() {
+		t.Errorf("the reader keeps %d bytes, the writer %d", s.r.Bytes(), s.w.Bytes())
+	}
+}

@@ -54,13 +54,17 @@ func (r *Reader) append(dst, src []byte, maxSize int) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	if h.raw > keptBytes {
-		r.scratch, r.bases = nil, nil
+		r.Trim()
 	}
 	if crc32.Checksum(out[len(dst):], castagnoli) != h.sum {
 		return nil, fmt.Errorf("%w: checksum", ErrCorrupt)
 	}
 	return out, nil
 }
+
+// Trim gives back the room that is kept for the next message, which it then takes anew. Without it a reader keeps no more than its
+// writer does.
+func (r *Reader) Trim() { r.scratch, r.parts, r.bases, r.chain = nil, nil, nil, nil }
 
 // RawLen is how long the message becomes that src holds, as it says itself; 0 if it says nothing.
 func RawLen(src []byte) int {

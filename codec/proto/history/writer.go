@@ -47,7 +47,7 @@ func (w *Writer) appendMessage(dst, src []byte) []byte {
 // rest gives back the room of a long message, and begins anew if the model has been full for long.
 func (w *Writer) rest(size int) {
 	if size > keptBytes {
-		w.coder.out, w.text, w.fields, w.counts, w.open, w.bases = nil, nil, nil, nil, nil, nil
+		w.coder.out, w.text, w.fields, w.counts, w.open, w.bases, w.chain = nil, nil, nil, nil, nil, nil, nil
 	}
 	if w.messages++; w.messages >= restartAfter && w.isFull() {
 		w.begun, w.messages = false, 0

@@ -1,7 +1,10 @@
 package lanes
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 )
@@ -354,4 +357,30 @@ func TestForgetReplies(t *testing.T) {
 	if in, _, s := call(); s.sealed {
 		t.Errorf("%q: a lane that is no more", in.Header())
 	}
+}
+
+// A message that its reader has to sort takes room of it that the writer doesn't need; the session outlives that where memory is short.
+func TestReaderKeepsSession(t *testing.T) {
+	p := newPair(plenty, 1<<20)
+	field := func(b []byte, number byte, content []byte) []byte {
+		return append(binary.AppendUvarint(append(b, number<<3|2), uint64(len(content))), content...)
+	}
+	long := []byte{2 << 3, 7}
+	for range 400 {
+		long = field(long, 1, bytes.Repeat([]byte("a label "), 200))
+	}
+	p.first(t, long[:2+10*1603])
+	o, i := p.near.Writers.Request(), p.far.Readers.Request()
+	mustOpen(t, i, seal(o, long))
+	for n := range 20_000 {
+		var b []byte
+		for k := range 4 {
+			b = field(b, 1, fmt.Appendf(nil, "a label like %d of %d", k, n))
+		}
+		mustOpen(t, i, seal(o, b))
+		if p.nearS.Tally.Misfits.Load() > 0 {
+			return
+		}
+	}
+	t.Error("the lane was never full")
 }

@@ -150,7 +150,11 @@ func (r *Readers) settle(l *readerLane, lane int) {
 		r.widen(l, lane, roomOf(ahead, r.rooms[lane]))
 		r.mu.Unlock()
 	}
-	if size > l.held {
+	if size <= l.held {
+		return
+	}
+	l.session.Trim() // the writer does not know of that
+	if int64(l.session.Bytes()) > l.held {
 		l.forget()
 	}
 }
