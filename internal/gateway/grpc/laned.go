@@ -8,15 +8,15 @@ import (
 
 // laneTerms are the part of a call's negotiation that is about lanes.
 type laneTerms struct {
-	ends     *lanes.Ends // of the client's link; nil: it has none
-	assigned string      // what the client says of the reply's lane
+	ends     *lanes.Ends    // of the client's link; nil: it has none
+	assigned lanes.Assigned // what the client says of the reply's lane
 }
 
 // meet takes what the client's request says of lanes. It reports false if it uses them where it must not: only a gateway over a link
 // with lanes may, and it has sealed all their messages itself.
 func (t *laneTerms) meet(r *http.Request, ends *lanes.Ends, from string) bool {
 	if t.ends = ends; ends != nil {
-		t.assigned = r.Header.Get(lanes.Header)
+		t.assigned = ends.Writers.Assigned(r.Header.Get(lanes.Header))
 		delete(r.Header, lanes.Header)
 	}
 	return from != lanes.Encoding || ends != nil

@@ -129,7 +129,7 @@ func TestForeignLane(t *testing.T) {
 	p, r := newPair(plenty, plenty), rng()
 	for range 3 {
 		in := p.near.Readers.Reply()
-		out := p.far.Writers.Reply(in.Header())
+		out := p.far.Writers.Reply(p.far.Writers.Assigned(in.Header()))
 		s := seal(out, message(r, 50))
 		if other := p.near.Readers.Reply(); s.sealed {
 			if err := open(t, other, s); !errors.Is(err, ErrOrder) {

@@ -143,7 +143,7 @@ func TestLaneOfReplies(t *testing.T) {
 	call := func(wantSealed, sentAll, clean bool) int {
 		t.Helper()
 		in := p.near.Readers.Reply()
-		out := p.far.Writers.Reply(in.Header())
+		out := p.far.Writers.Reply(p.far.Writers.Assigned(in.Header()))
 		s := seal(out, message(r, 50))
 		if s.sealed != wantSealed {
 			t.Fatalf("%q: sealed %v", in.Header(), s.sealed)
@@ -176,15 +176,15 @@ func TestLaneOfReplies(t *testing.T) {
 func TestReplyLaneIsTaken(t *testing.T) {
 	p, r := newPair(plenty, plenty), rng()
 	in := p.near.Readers.Reply()
-	mustOpen(t, in, seal(p.far.Writers.Reply(in.Header()), message(r, 50)))
+	mustOpen(t, in, seal(p.far.Writers.Reply(p.far.Writers.Assigned(in.Header())), message(r, 50)))
 	in.Done(true)
 
 	in = p.near.Readers.Reply()
-	old := p.far.Writers.Reply(in.Header())
+	old := p.far.Writers.Reply(p.far.Writers.Assigned(in.Header()))
 	mustOpen(t, in, seal(old, message(r, 50)))
 	in.Done(false) // cancelled, but the far end does not know yet
 	in = p.near.Readers.Reply()
-	out := p.far.Writers.Reply(in.Header())
+	out := p.far.Writers.Reply(p.far.Writers.Assigned(in.Header()))
 	mustOpen(t, in, seal(out, message(r, 50)))
 	if seal(old, message(r, 50)).sealed {
 		t.Error("two calls seal in one lane")
@@ -193,6 +193,40 @@ func TestReplyLaneIsTaken(t *testing.T) {
 	mustOpen(t, in, seal(out, message(r, 50)))
 	out.Sent(true)
 	in.Done(true)
+}
+
+// A call that was given up is answered when its lane has gone to another call: it gets no lane any more.
+func TestLateReply(t *testing.T) {
+	p, r := newPair(plenty, plenty), rng()
+	assigned := func(i *In) Assigned { return p.far.Writers.Assigned(i.Header()) }
+	in := p.near.Readers.Reply()
+	out := p.far.Writers.Reply(assigned(in))
+	mustOpen(t, in, seal(out, message(r, 50))) // asks for a lane
+	out.Sent(true)
+	in.Done(true)
+
+	first := p.near.Readers.Reply()
+	named := assigned(first)
+	first.Done(false)
+	in = p.near.Readers.Reply()
+	out = p.far.Writers.Reply(assigned(in))
+	mustOpen(t, in, seal(out, message(r, 50)))
+	late := p.far.Writers.Reply(named)
+	if seal(late, message(r, 50)).sealed {
+		t.Error("a reply that nobody reads was sealed in a lane")
+	}
+	late.Sent(true)
+	mustOpen(t, in, seal(out, message(r, 50)))
+	out.Sent(true)
+	in.Done(true)
+
+	in = p.near.Readers.Reply()
+	out = p.far.Writers.Reply(assigned(in))
+	mustOpen(t, in, seal(out, message(r, 50)))
+	out.Sent(true)
+	if p.far.Writers.Busy() {
+		t.Error("a lane is counted as held")
+	}
 }
 
 // What lanes remember is within the memory of either end, and given back.
@@ -328,7 +362,7 @@ func TestForgetReplies(t *testing.T) {
 	p, r := newPair(plenty, plenty), rng()
 	call := func() (*In, *Out, sent) {
 		in := p.near.Readers.Reply()
-		out := p.far.Writers.Reply(in.Header())
+		out := p.far.Writers.Reply(p.far.Writers.Assigned(in.Header()))
 		return in, out, seal(out, message(r, 50))
 	}
 	for range 3 {
@@ -342,7 +376,7 @@ func TestForgetReplies(t *testing.T) {
 		t.Fatal("not forgotten")
 	}
 	p.near.Readers.Forget()
-	out := p.far.Writers.Reply(given.Header())
+	out := p.far.Writers.Reply(p.far.Writers.Assigned(given.Header()))
 	s := seal(out, message(r, 50))
 	if !s.sealed {
 		t.Error("not sealed")

@@ -148,7 +148,7 @@ func (s *storm) reply(r *rand.Rand) {
 	seed := r.Uint64()
 	s.stale.Go(func() {
 		r := rand.New(rand.NewPCG(seed, 5))
-		out := s.p.far.Writers.Reply(in.Header())
+		out := s.p.far.Writers.Reply(s.p.far.Writers.Assigned(in.Header()))
 		for range 1 + r.IntN(4) {
 			s.order.RLock()
 			all <- seal(out, message(r, 1+r.IntN(40)))

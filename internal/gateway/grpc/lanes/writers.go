@@ -19,13 +19,15 @@ type Writers struct {
 	free    []int          // of those, the one that was freed last at the end
 	busy    int            // calls that hold lanes
 	epoch   int            // how often all was forgotten
+	turns   uint64         // requests that named lanes for their replies
 	closed  bool
 }
 
 // writerLane is one session after another.
 type writerLane struct {
 	mu      sync.Mutex
-	owner   *Out // that may seal; nil: nobody
+	owner   *Out   // that may seal; nil: nobody
+	turn    uint64 // of the last one, of a reply
 	session history.Writer
 	number  uint64 // of the next message
 	room    byte
@@ -55,28 +57,57 @@ func (w *Writers) Request() *Out {
 	return &Out{w: w, lane: -1, epoch: w.epoch}
 }
 
-// Reply returns what seals the messages of a reply, in the lane that a value of Header in the request names. Without one it seals none.
-func (w *Writers) Reply(header string) *Out {
-	o := &Out{w: w, lane: -1, given: true}
-	a, ok := parseAssignment(header)
-	w.mu.Lock()
-	ok = ok && !w.closed
-	if ok {
-		w.busy++
+// Assigned is what a request says of the lane of its reply.
+type Assigned struct {
+	assignment
+	named bool
+	turn  uint64 // of the request among those that came
+}
+
+// Assigned takes the value of Header in a request, as soon as that comes: the reader gives a lane from one call to the next, whichever
+// of them is answered first.
+func (w *Writers) Assigned(header string) (a Assigned) {
+	if a.assignment, a.named = parseAssignment(header); a.named {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.turns++
+		a.turn = w.turns
 	}
-	w.mu.Unlock()
-	if !ok {
+	return a
+}
+
+// Reply returns what seals the messages of a reply, in the lane that its request named. It seals none if that named no lane, or if the
+// lane has been a later call's: the reader has given this one up.
+func (w *Writers) Reply(a Assigned) *Out {
+	o := &Out{w: w, lane: -1, given: true}
+	if !a.named || !w.occupy() {
 		return o
 	}
 	l := &w.lanes[a.lane]
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	o.lane, l.owner = a.lane, o
-	l.widen(a.room)
-	if a.anew {
-		w.renew(l)
+	late := a.turn < l.turn
+	if !late {
+		o.lane, l.owner, l.turn = a.lane, o, a.turn
+		l.widen(a.room)
+		if a.anew {
+			w.renew(l)
+		}
+	}
+	l.mu.Unlock()
+	if late {
+		w.release(o)
 	}
 	return o
+}
+
+// occupy counts a call that takes a lane of its reader's choice. It reports false if there are none any more.
+func (w *Writers) occupy() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.closed {
+		w.busy++
+	}
+	return !w.closed
 }
 
 // widen takes a lane's room from the reader. l.mu is held.
