@@ -25,7 +25,7 @@ type Tally struct {
 func NewShared() *Shared { return &Shared{turns: make(chan struct{}, runtime.GOMAXPROCS(0))} }
 
 // turn waits until a message may be sealed or opened, and returns what ends that. Whoever has a turn computes and waits for
-// nothing, so that all get one; and no more than so many messages exceed what their lanes may remember, for as long.
+// nothing, its lane neither, so that all get one; and no more than so many messages exceed what their lanes may remember, for as long.
 func (s *Shared) turn() (end func()) {
 	s.turns <- struct{}{}
 	return func() { <-s.turns }

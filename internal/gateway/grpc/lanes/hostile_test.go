@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"sync"
 	"testing"
+	"time"
 )
 
 func TestParse(t *testing.T) {
@@ -185,4 +187,30 @@ func TestRooms(t *testing.T) {
 			t.Errorf("for a message of %d bytes %d", n, got)
 		}
 	}
+}
+
+// Calls that all come in one lane wait for each other and not for turns that others could use.
+func TestCrowdedLane(t *testing.T) {
+	p, r := newPair(plenty, plenty), rng()
+	p.first(t, message(r, 50))
+	s := seal(p.near.Writers.Request(), message(r, 50))
+	m, err := Parse(s.bytes)
+	if err != nil || m.Alone {
+		t.Fatal(err)
+	}
+	l := &p.far.Readers.lanes[m.lane]
+	l.mu.Lock() // as one that is being opened
+	var crowd sync.WaitGroup
+	for range 2 * cap(p.farS.turns) {
+		crowd.Go(func() { _, _ = p.far.Readers.Request().Open(nil, m, len(s.raw)) })
+	}
+	time.Sleep(50 * time.Millisecond)
+	select {
+	case p.farS.turns <- struct{}{}:
+		<-p.farS.turns
+	case <-time.After(5 * time.Second):
+		t.Error("those who wait for a lane have all turns")
+	}
+	l.mu.Unlock()
+	crowd.Wait()
 }

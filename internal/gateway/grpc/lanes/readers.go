@@ -102,10 +102,10 @@ func (i *In) Open(dst []byte, m Laned, most int) ([]byte, error) {
 	case m.RawLen() > most:
 		return dst, ErrTooLarge
 	}
-	defer i.r.shared.turn()()
 	l := &i.r.lanes[m.lane]
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer i.r.shared.turn()()
 	out, err := i.r.open(l, dst, m, most)
 	if err != nil {
 		return dst, err

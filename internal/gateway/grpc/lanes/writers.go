@@ -192,13 +192,13 @@ func (o *Out) Append(dst, src []byte) (_ []byte, sealed bool) {
 		o.w.shared.Tally.Alone.Add(1)
 		return append(dst, noLane), false
 	}
-	defer o.w.shared.turn()()
 	l := &o.w.lanes[i]
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.owner != o {
 		return append(dst, noMatter), false
 	}
+	defer o.w.shared.turn()()
 	return o.seal(l, dst, src)
 }
 
