@@ -311,9 +311,7 @@ func (d *decoder) value(s *spot, depth int, h here) (id uint32, pure bool, err e
 	if err != nil {
 		return 0, false, err
 	}
-	_, tag := uvarint(d.out[at:])
-	_, size := uvarint(d.out[at+tag:])
-	data := d.out[at+tag+size:]
+	data := d.contentAt(at)
 	x.missed(pure)
 	if len(data) > maxValueBytes {
 		return 0, pure, nil
@@ -391,17 +389,11 @@ func (d *decoder) nested(n uint16, x *forms, depth int, h here, known *prefix) (
 	if depth >= maxDepth {
 		return 0, false, errCoded
 	}
-	at, size := len(d.out), x.lengthSize
-	d.out = append(d.out, make([]byte, size)...)
+	length := d.leaveRoom(&x.lengthSize)
 	if key, pure, err = d.content(n, depth, h, known); err != nil {
 		return 0, false, err
 	}
-	length := len(d.out) - at - size
-	if need := sizeOf(uint64(length)); need != size {
-		d.move(at+size, need-size)
-		x.lengthSize, size = need, need
-	}
-	binary.PutUvarint(d.out[at:at+size], uint64(length))
+	d.setLength(length)
 	return key, pure, nil
 }
 

@@ -54,7 +54,8 @@ func (d *decoder) byRecord(n uint16, base uint32, depth int) (bool, error) {
 	return true, d.fill(g, depth)
 }
 
-// room is where a length goes that isn't known yet, with as many bytes as it had the last time.
+// room is where a length goes that isn't known yet, with as many bytes as it had the last time. Nothing below a node changes
+// the node's own.
 type room struct {
 	at   int
 	size *uint8

@@ -88,7 +88,7 @@ type forms struct {
 	parsed, opaque uint32
 	unpacked       uint8 // values in a row that are no numbers
 
-	lengthSize int // the decoder's: bytes of the length of the last message here
+	lengthSize uint8 // the decoder's: bytes of the length of the last message here
 }
 
 // run is a part of a shape.
@@ -160,12 +160,20 @@ func newForms() *forms {
 	return f
 }
 
-// child returns a node's child, and makes it if it may.
-func (m *model) child(n uint16, field uint64, wire uint8) (uint16, bool) {
-	for _, c := range m.nodes[n].children {
-		if x := &m.nodes[c]; uint64(x.field) == field && x.wire == wire {
+// childOf returns a node's child, if it has it.
+func childOf(nodes []node, n uint16, field uint64, wire uint8) (uint16, bool) {
+	for _, c := range nodes[n].children {
+		if x := &nodes[c]; uint64(x.field) == field && x.wire == wire {
 			return c, true
 		}
+	}
+	return 0, false
+}
+
+// child returns a node's child, and makes it if it may.
+func (m *model) child(n uint16, field uint64, wire uint8) (uint16, bool) {
+	if c, ok := childOf(m.nodes, n, field, wire); ok {
+		return c, true
 	}
 	known := wire <= wireBytes || wire == wire32
 	if !known || field == 0 && wire == wireBytes || field > maxFieldNo || len(m.nodes) >= maxNodes || len(m.nodes[n].children) >= maxChildren {

@@ -38,7 +38,7 @@ func (k *stepMaker) message(n uint16, data []byte, depth int) bool {
 	from := 0
 	for at := 0; at < len(data); {
 		tag, size := uvarint(data[at:])
-		c, ok := k.childOf(n, tag>>3, uint8(tag&7))
+		c, ok := childOf(k.nodes, n, tag>>3, uint8(tag&7))
 		if size == 0 || !ok || at-from > maxRecordBytes {
 			return false
 		}
@@ -133,16 +133,6 @@ func (k *stepMaker) number(literal []byte, n uint16, v uint64) bool {
 	x := &k.nodes[n]
 	k.slots = append(k.slots, seen{prev: v, prev2: v, size: x.numbers.size})
 	return k.add(literal, step{kind: stepNumber, node: n, wire: x.wire})
-}
-
-// childOf returns a node's child, if it has it.
-func (k *stepMaker) childOf(n uint16, field uint64, wire uint8) (uint16, bool) {
-	for _, c := range k.nodes[n].children {
-		if x := &k.nodes[c]; uint64(x.field) == field && x.wire == wire {
-			return c, true
-		}
-	}
-	return 0, false
 }
 
 // baseOf takes the base of the next run of a node, 0 if there is none.

@@ -12,8 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// leastWindow is what HTTP/2 lets a client send on a stream before it has heard of our window. x/net's server resets
-// streams that make use of that while its window is smaller.
+// leastWindow is what HTTP/2 lets a client send on a stream before it has heard of our window. h2's server gives no less.
 const leastWindow = 65_535
 
 // connWindow is the window of a connection: as much as all its streams may use, so that a
