@@ -113,14 +113,61 @@ func (c *coder) plain(v uint32, n uint) uint32 {
 	return v
 }
 
-// tree codes a symbol of n bits, the highest first, each in the context of those before. It returns 1<<n | symbol.
+// tree codes a symbol of n bits, the highest first, each in the context of those before. It returns 1<<n | symbol. Its bits are less
+// often what a processor expects than flags are, so that it takes no branches by them.
 func (c *coder) tree(p []prob, v uint32, n uint) uint32 {
-	at := uint32(1)
+	if c.reads {
+		return c.readTree(p, n)
+	}
+	at, rng, low := uint32(1), c.rng, c.low
 	for n > 0 {
 		n--
-		at = at<<1 | c.bit(&p[at], v>>n&1)
+		ones := -(v >> n & 1) // all of them if the bit is 1
+		x := &p[at]
+		bound := (rng >> 16) * uint32(x.p)
+		low += uint64(bound & ones)
+		rng = bound + (rng-2*bound)&ones
+		x.move(ones)
+		at = at<<1 - ones
+		if rng < topValue {
+			c.rng, c.low = rng, low
+			c.normalize()
+			rng, low = c.rng, c.low
+		}
 	}
+	c.rng, c.low = rng, low
 	return at
+}
+
+func (c *coder) readTree(p []prob, n uint) uint32 {
+	at, rng, code := uint32(1), c.rng, c.code
+	for ; n > 0; n-- {
+		x := &p[at]
+		bound := (rng >> 16) * uint32(x.p)
+		ones := ^uint32((int64(code) - int64(bound)) >> 63)
+		code -= bound & ones
+		rng = bound + (rng-2*bound)&ones
+		x.move(ones)
+		at = at<<1 - ones
+		if rng < topValue {
+			c.rng, c.code = rng, code
+			c.normalize()
+			rng, code = c.rng, c.code
+		}
+	}
+	c.rng, c.code = rng, code
+	return at
+}
+
+// move is what a bit does to a probability: ones is ^0 if it was 1, and 0 if it was 0.
+func (x *prob) move(ones uint32) {
+	p := uint32(x.p)
+	far := p&ones | (65536-p)&^ones
+	by := far * rates[x.n&31] >> 16
+	x.p = uint16(p + (by ^ ones) - ones)
+	if x.n < mostSeen {
+		x.n++
+	}
 }
 
 func (c *coder) normalize() {

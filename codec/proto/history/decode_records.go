@@ -81,13 +81,12 @@ func (d *decoder) setLength(r room) {
 // fill appends a record's length and its content. The record may be forgotten meanwhile.
 func (d *decoder) fill(id uint32, depth int) error {
 	r := d.recs.all[id]
-	size := uint8(2)
 	var rooms [maxRecordDepth + 2]room
-	rooms[0] = d.leaveRoom(&size)
+	rooms[0] = d.leaveRoom(&d.nodes[r.node].lengthSize)
 	inner := 1
 	for i := range r.steps {
 		s := &r.steps[i]
-		d.out = append(d.out, r.literals[:s.literal]...)
+		d.literal(r.literals[:s.literal])
 		r.literals = r.literals[s.literal:]
 		switch s.kind {
 		case stepNumber:
@@ -110,6 +109,16 @@ func (d *decoder) fill(id uint32, depth int) error {
 		return errCoded
 	}
 	return nil
+}
+
+// literal appends what is mostly a few bytes.
+func (d *decoder) literal(b []byte) {
+	if n, at := len(b), len(d.out); n <= 8 && cap(b) >= 8 && cap(d.out)-at >= 8 {
+		binary.LittleEndian.PutUint64(d.out[at:at+8], binary.LittleEndian.Uint64(b[:8]))
+		d.out = d.out[:at+n]
+		return
+	}
+	d.out = append(d.out, b...)
 }
 
 func (d *decoder) fillRun(s *step, count *seen, depth int) error {

@@ -136,6 +136,10 @@ func (m *matcher) record(r *record) bool {
 
 func (m *matcher) literal(b []byte) bool {
 	rest := m.src[m.at:]
+	if n := len(b); n <= 8 && cap(b) >= 8 && len(rest) >= 8 {
+		m.at += n
+		return (binary.LittleEndian.Uint64(b[:8])^binary.LittleEndian.Uint64(rest))<<(64-8*n) == 0
+	}
 	if len(rest) < len(b) || string(rest[:len(b)]) != string(b) {
 		return false
 	}
