@@ -8,25 +8,29 @@ func (e *encoder) element(r run, f field, depth int, h here) (pure bool) {
 		_, pure = e.inFull(r.node, f, depth, h, nil)
 		return pure
 	}
-	if e.byRecord(r.node, h.base, f, depth) {
+	done, start := e.byRecord(r.node, h.base, f, depth)
+	if done {
 		return false
 	}
 	bases := len(e.bases)
 	if _, pure = e.inFull(r.node, f, depth, h, nil); !pure {
-		src := e.src[f.from():f.to()]
-		if id := makeRecord(&e.model, r.node, src, h.base, bases); id != 0 {
-			e.foundRecords.put(join(firstRun(src), h.base), id)
+		if id := makeRecord(&e.model, r.node, e.src[f.from():f.to()], h.base, bases); id != 0 {
+			if start == 0 {
+				start = e.startOf(f, h.base)
+			}
+			e.foundRecords.put(start, id)
 		}
 	}
 	e.bases = e.bases[:bases]
 	return pure
 }
 
-// byRecord codes a message by a record of its node. It reports false if there is none.
-func (e *encoder) byRecord(n uint16, base uint32, f field, depth int) bool {
+// byRecord codes a message by a record of its node. It reports false if there is none, with what startOf returns if that was
+// asked.
+func (e *encoder) byRecord(n uint16, base uint32, f field, depth int) (done bool, start uint32) {
 	a := &e.nodes[n].again
 	if !a.made {
-		return false
+		return false, 0
 	}
 	open := len(e.open)
 	defer func() { e.open = e.open[:open] }()
@@ -34,21 +38,27 @@ func (e *encoder) byRecord(n uint16, base uint32, f field, depth int) bool {
 	if g != 0 && e.flag(&a.hits[a.was], e.fits(g, f, depth)) {
 		e.recs.cameAgain(a, g, true)
 		e.opened(g, open, depth)
-		return true
+		return true, 0
 	}
-	id := e.findRecord(n, base, f, g, depth)
+	start = e.startOf(f, base)
+	id := e.findRecord(n, base, f, start, g, depth)
 	if !e.flag(&a.named[a.was], id != 0) {
-		return false
+		return false, start
 	}
 	e.number(sizesOf(&a.places), 0, zigzag(uint64(id)-uint64(a.last)))
 	e.recs.cameAgain(a, id, false)
 	e.opened(id, open, depth)
-	return true
+	return true, 0
+}
+
+// startOf is a hash of how a message begins, by which its record is found again.
+func (e *encoder) startOf(f field, base uint32) uint32 {
+	return join(firstRun(e.src[f.from():f.to()]), base)
 }
 
 // findRecord returns a record of a node that fits, other than the one that was guessed, or 0.
-func (e *encoder) findRecord(n uint16, base uint32, f field, guess uint32, depth int) uint32 {
-	p := e.foundRecords.at(join(firstRun(e.src[f.from():f.to()]), base))
+func (e *encoder) findRecord(n uint16, base uint32, f field, start, guess uint32, depth int) uint32 {
+	p := e.foundRecords.at(start)
 	if p == nil || *p == guess || !e.recs.isOf(*p, n, base) || !e.fits(*p, f, depth) {
 		return 0
 	}

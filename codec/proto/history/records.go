@@ -1,7 +1,5 @@
 package history
 
-import "slices"
-
 // Messages that come again with other numbers in them are records of their node: what is between the numbers is kept, and the
 // numbers that were last there. Runs of records in a record are left open.
 
@@ -115,15 +113,31 @@ func (s *records) keep(made *record) uint32 {
 		s.all = append(s.all, record{})
 	}
 	s.bytes += size
-	r := &s.all[id]
-	*r = *made
-	r.literals, r.steps, r.slots = slices.Clone(made.literals), slices.Clone(made.steps), slices.Clone(made.slots)
-	r.used, r.live = true, true
+	s.all[id].copy(made)
 	return id
 }
 
-// forget makes room for a record.
+// copy makes r a record as another one, whose slices it does not share.
+func (r *record) copy(made *record) {
+	literals, steps, slots := fitting(r.literals, made.literals), fitting(r.steps, made.steps), fitting(r.slots, made.slots)
+	*r = *made
+	r.literals, r.steps, r.slots = append(literals, made.literals...), append(steps, made.steps...), append(slots, made.slots...)
+	r.used, r.live = true, true
+}
+
+// fitting returns a buffer for what is to be copied: b, unless that is much too long.
+func fitting[T any](b, what []T) []T {
+	if n := len(what); cap(b) < n || cap(b) > 2*n {
+		return make([]T, 0, n)
+	}
+	return b[:0]
+}
+
+// forget makes room for a record. Only the one that was forgotten last keeps its buffers.
 func (s *records) forget() {
+	if k := len(s.free); k > 0 {
+		s.all[s.free[k-1]] = record{}
+	}
 	for {
 		if s.hand++; s.hand >= uint32(len(s.all)) {
 			s.hand = 1
@@ -131,7 +145,7 @@ func (s *records) forget() {
 		r := &s.all[s.hand]
 		if r.live && !r.used {
 			s.bytes -= r.bytes()
-			*r = record{}
+			*r = record{literals: r.literals, steps: r.steps, slots: r.slots}
 			s.free = append(s.free, s.hand)
 			return
 		}
