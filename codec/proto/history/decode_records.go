@@ -80,23 +80,24 @@ func (d *decoder) setLength(r room) {
 
 // fill appends a record's length and its content. The record may be forgotten meanwhile.
 func (d *decoder) fill(id uint32, depth int) error {
-	r := d.recs.all[id]
+	r := &d.recs.all[id]
+	steps, slots, literals := r.steps, r.slots, r.literals
 	var rooms [maxRecordDepth + 2]room
 	rooms[0] = d.leaveRoom(&d.nodes[r.node].lengthSize)
 	inner := 1
-	for i := range r.steps {
-		s := &r.steps[i]
-		d.literal(r.literals[:s.literal])
-		r.literals = r.literals[s.literal:]
+	for i := range steps {
+		s := &steps[i]
+		d.out = appendShort(d.out, literals[:s.literal])
+		literals = literals[s.literal:]
 		switch s.kind {
 		case stepNumber:
-			d.put(s.wire, d.codeKnown(s.node, &r.slots[0], 0))
-			r.slots = r.slots[1:]
+			d.put(s.wire, d.codeKnown(s.node, &slots[0], 0))
+			slots = slots[1:]
 		case stepRun:
-			if err := d.fillRun(s, &r.slots[0], depth); err != nil {
+			if err := d.fillRun(s, &slots[0], depth); err != nil {
 				return err
 			}
-			r.slots = r.slots[1:]
+			slots = slots[1:]
 		case stepOpen:
 			rooms[inner] = d.leaveRoom(&s.size)
 			inner++
@@ -111,14 +112,14 @@ func (d *decoder) fill(id uint32, depth int) error {
 	return nil
 }
 
-// literal appends what is mostly a few bytes.
-func (d *decoder) literal(b []byte) {
-	if n, at := len(b), len(d.out); n <= 8 && cap(b) >= 8 && cap(d.out)-at >= 8 {
-		binary.LittleEndian.PutUint64(d.out[at:at+8], binary.LittleEndian.Uint64(b[:8]))
-		d.out = d.out[:at+n]
-		return
+// appendShort appends what is mostly a few bytes.
+func appendShort(out, b []byte) []byte {
+	n, at := len(b), len(out)
+	if n > 8 || cap(b) < 8 || cap(out)-at < 8 {
+		return append(out, b...)
 	}
-	d.out = append(d.out, b...)
+	binary.LittleEndian.PutUint64(out[at:at+8], binary.LittleEndian.Uint64(b[:8]))
+	return out[:at+n]
 }
 
 func (d *decoder) fillRun(s *step, count *seen, depth int) error {

@@ -33,11 +33,11 @@ func (e *encoder) byRecord(n uint16, base uint32, f field, depth int) (done bool
 		return false, 0
 	}
 	open := len(e.open)
-	defer func() { e.open = e.open[:open] }()
 	g := e.recs.guess(a, n, base)
 	if g != 0 && e.flag(&a.hits[a.was], e.fits(g, f, depth)) {
 		e.recs.cameAgain(a, g, true)
 		e.opened(g, open, depth)
+		e.open = e.open[:open]
 		return true, 0
 	}
 	start = e.startOf(f, base)
@@ -48,6 +48,7 @@ func (e *encoder) byRecord(n uint16, base uint32, f field, depth int) (done bool
 	e.number(sizesOf(&a.places), 0, zigzag(uint64(id)-uint64(a.last)))
 	e.recs.cameAgain(a, id, false)
 	e.opened(id, open, depth)
+	e.open = e.open[:open]
 	return true, 0
 }
 
@@ -96,116 +97,114 @@ func (e *encoder) fits(id uint32, f field, depth int) bool {
 	if depth >= maxDepth {
 		return false
 	}
-	was := len(e.open)
-	m := matcher{src: e.src[:f.to()], at: int(f.from()), open: e.open, nodes: e.nodes}
-	ok := m.record(&e.recs.all[id])
-	if e.open = m.open; !ok {
-		e.open = e.open[:was]
+	m := matcher{src: e.src[:f.to()], open: e.open, nodes: e.nodes}
+	if !m.record(&e.recs.all[id], int(f.from())) {
+		return false
 	}
-	return ok
+	e.open = m.open
+	return true
 }
 
 // matcher holds a message against a record.
 type matcher struct {
 	src   []byte
-	at    int
 	open  []uint64
 	nodes []node
 }
 
-func (m *matcher) record(r *record) bool {
-	literals := r.literals
+// record reports whether the message that begins at a place is one of a record's.
+func (m *matcher) record(r *record, at int) bool {
+	literals, src := r.literals, m.src
 	var ends [maxRecordDepth + 1]int
 	depth := 0
 	for i := range r.steps {
 		s := &r.steps[i]
 		n := int(s.literal)
-		if !m.literal(literals[:n]) {
+		if !isNext(src[at:], literals[:n]) {
 			return false
 		}
-		literals = literals[n:]
-		ok := true
+		at, literals = at+n, literals[n:]
 		switch s.kind {
 		case stepNumber:
-			ok = m.number(s.wire)
+			at = m.number(at, s.wire)
 		case stepRun:
-			ok = m.run(m.nodes[s.node].tag)
+			at = m.run(at, m.nodes[s.node].tag)
 		case stepOpen:
-			ends[depth], ok = m.end()
+			ends[depth], at = m.end(at)
 			depth++
 		case stepClose:
-			depth--
-			ok = ends[depth] == m.at
+			if depth--; ends[depth] != at {
+				return false
+			}
 		}
-		if !ok {
+		if at < 0 {
 			return false
 		}
 	}
-	return m.at == len(m.src)
+	return at == len(src)
 }
 
-func (m *matcher) literal(b []byte) bool {
-	rest := m.src[m.at:]
-	if n := len(b); n <= 8 && cap(b) >= 8 && len(rest) >= 8 {
-		m.at += n
-		return (binary.LittleEndian.Uint64(b[:8])^binary.LittleEndian.Uint64(rest))<<(64-8*n) == 0
+// isNext reports whether src begins with b, which is mostly short.
+func isNext(src, b []byte) bool {
+	n := len(b)
+	if n <= 8 && cap(b) >= 8 && len(src) >= 8 {
+		return (binary.LittleEndian.Uint64(b[:8])^binary.LittleEndian.Uint64(src))<<(64-8*n) == 0
 	}
-	if len(rest) < len(b) || string(rest[:len(b)]) != string(b) {
-		return false
-	}
-	m.at += len(b)
-	return true
+	return len(src) >= n && string(src[:n]) == string(b)
 }
 
-func (m *matcher) number(wire uint8) bool {
-	if wire == wire64 && len(m.src)-m.at >= 8 {
-		m.open = append(m.open, binary.LittleEndian.Uint64(m.src[m.at:]))
-		m.at += 8
-		return true
+// number takes the number at a place. It returns where that ends, as others do: -1 if there is none.
+func (m *matcher) number(at int, wire uint8) int {
+	if wire == wire64 && len(m.src)-at >= 8 {
+		m.open = append(m.open, binary.LittleEndian.Uint64(m.src[at:]))
+		return at + 8
 	}
-	f, end := readField(m.src, m.at, wire)
-	m.at = end
+	f, end := readField(m.src, at, wire)
 	m.open = append(m.open, uint64(f))
-	return end >= 0
+	return end
 }
 
-// end is where the message ends whose length is here.
-func (m *matcher) end() (int, bool) {
-	n, size := uvarint(m.src[m.at:])
-	m.at += size
-	return m.at + int(n), size > 0 && n <= uint64(len(m.src)-m.at)
+// end is where the message ends whose length is at a place, and where it begins.
+func (m *matcher) end(at int) (end, next int) {
+	n, size := uvarint(m.src[at:])
+	if size == 0 || n > uint64(len(m.src)-at-size) {
+		return 0, -1
+	}
+	return at + size + int(n), at + size
 }
 
 // run takes the fields of a run, none too.
-func (m *matcher) run(tag uint64) bool {
+func (m *matcher) run(at int, tag uint64) int {
 	count := len(m.open)
 	m.open = append(m.open, 0)
 	size := sizeOf(tag)
-	for first := byte(tag)&0x7f | more(size); m.at < len(m.src) && m.src[m.at] == first; {
+	for first := byte(tag)&0x7f | more(size); at < len(m.src) && m.src[at] == first; {
 		if size > 1 {
-			if next, _ := uvarint(m.src[m.at:]); next != tag {
+			if next, _ := uvarint(m.src[at:]); next != tag {
 				break
 			}
 		}
-		if !m.field(m.at + size) {
-			return false
+		if at = m.field(at + size); at < 0 {
+			return -1
 		}
 	}
 	m.open[count] = uint64(len(m.open) - count - 1)
-	return true
+	return at
 }
 
 // field takes what is behind a tag.
-func (m *matcher) field(at int) bool {
+func (m *matcher) field(at int) int {
 	if at < len(m.src) && m.src[at] < 0x80 {
-		m.at = at + 1 + int(m.src[at])
-		m.open = append(m.open, uint64(contentAt(at+1, m.at)))
-		return m.at <= len(m.src)
+		f := contentAt(at+1, at+1+int(m.src[at]))
+		m.open = append(m.open, uint64(f))
+		if end := int(f.to()); end <= len(m.src) {
+			return end
+		}
+		return -1
 	}
 	f, end := readField(m.src, at, wireBytes)
-	m.at = end
 	m.open = append(m.open, uint64(f))
-	return end >= 0
+	return end
 }
 
 // firstRun is a hash of the first run of wire type 2 in a message, or of its beginning; 0 if there is none.
