@@ -263,7 +263,7 @@ class Useless(Exception):
 class Numbers:
     def __init__(self):
         self.last = self.before = self.size = 0
-        self.worth, self.doubles, self.kind = 16384, 0, 0
+        self.worth, self.doubles, self.kind = 4096, 0, 0
         self.best = [0, 0]
         self.exact = [even(4), even(4)]
         self.hits = [[0] * 6, [0] * 6]
@@ -275,7 +275,7 @@ class Numbers:
 class Node:
     def __init__(self, number, field, wire):
         self.number, self.field, self.wire = number, field, wire
-        self.children, self.counts = {}, Sizes()
+        self.children, self.counts, self.last_count = {}, Sizes(), 0
         if wire != BYTES:
             self.numbers = Numbers()
             return
@@ -286,7 +286,7 @@ class Node:
         self.list_hits, self.list_was, self.prefer, self.last_list = [even(2), even(2)], 0, 0, 0
         self.blocks, self.by_key, self.other = [], {}, 0
         self.lengths, self.places, self.block_places = Sizes(), Sizes(), Sizes()
-        self.list_worth = 16384
+        self.list_worth = 4096
         self.had_record, self.record_credit, self.record_was = False, 16384, 0
         self.last_record = self.record_guess = 0
         self.record_hits, self.record_named, self.record_places = even(2), even(2), Sizes()
@@ -574,15 +574,13 @@ class Session:
             child = node.children[field, wire] = self._node(field, wire)
         return child, v & 1
 
-    def _count(self, node, here):
-        h = join(join(here, node.number), 0x5BD1E995)
-        old = self.series.get(h)
-        if old is not None and self._flag(node.counts.zero[1]):
-            return old[0]
+    def _count(self, node):
+        if node.last_count and self._flag(node.counts.zero[1]):
+            return node.last_count
         count = self.coder.number(node.counts, 0) + 1
         if count > self.raw:
             raise Damaged("count")
-        self.series.put(h, [count, 0, 0])
+        node.last_count = count
         return count
 
     def _make(self, n):
@@ -597,7 +595,7 @@ class Session:
 
     def _others(self, node, many, depth, here):
         series = join(here.hash, node.number)
-        count = self._count(node, here.hash) if many else 1
+        count = self._count(node) if many else 1
         out, pure = [], node.wire == BYTES
         if node.wire == BYTES:
             self.bases.append((join(here.hash, node.number), node))
@@ -623,7 +621,7 @@ class Session:
                 out = b"".join(self._field(node, self.values[n].data) for n in members)
                 return out, self._as_key(members[0]), members[-1], True
         at_first = here.hash
-        count = self._count(node, at_first) if many else 1
+        count = self._count(node) if many else 1
         out, numbers, pure, a, b = [], [], True, node.first, last
         if known:
             out.append(self._field(node, known[1]))

@@ -165,11 +165,11 @@ func (d *decoder) sort(start int, named uint64, ends []int) {
 }
 
 // count reads how many fields a run has.
-func (d *decoder) count(r run, series uint32) (int, error) {
+func (d *decoder) count(r run) (int, error) {
 	if !r.many {
 		return 1, nil
 	}
-	n := d.codeCount(r.node, series, 0)
+	n := d.codeCount(r.node, 0)
 	if n == 0 || n > uint64(d.most) {
 		return 0, errCoded
 	}
@@ -179,7 +179,7 @@ func (d *decoder) count(r run, series uint32) (int, error) {
 // others appends a run of numbers, or of values that are not named.
 func (d *decoder) others(r run, depth int, h *here) (pure bool, err error) {
 	series := join(h.hash, uint32(r.node))
-	count, err := d.count(r, series)
+	count, err := d.count(r)
 	if err != nil {
 		return false, err
 	}
@@ -228,7 +228,7 @@ func (d *decoder) valuesOf(r run, depth int, last uint32, h *here, known *prefix
 			return d.list(l, r.node, h)
 		}
 	}
-	count, err := d.count(r, join(h.hash, uint32(r.node)))
+	count, err := d.count(r)
 	if err != nil {
 		return 0, 0, false, err
 	}

@@ -98,7 +98,7 @@ func (e *encoder) namedRuns(s shape, at, counts, depth int, h *here, known *pref
 func (e *encoder) others(r run, at, to, depth int, h *here) (pure bool) {
 	series := join(h.hash, uint32(r.node))
 	if r.many {
-		e.codeCount(r.node, series, to-at)
+		e.codeCount(r.node, to-at)
 	}
 	if e.nodes[r.node].wire != wireBytes {
 		for i, f := range e.fields[at:to] {
@@ -143,7 +143,7 @@ func (e *encoder) valuesOf(r run, at, to, depth int, last uint32, h *here, known
 		}
 	}
 	if r.many {
-		e.codeCount(n, join(h.hash, uint32(n)), to-at)
+		e.codeCount(n, to-at)
 	}
 	c := e.beginChain(n, h.hash, to-at, last)
 	if known != nil {
@@ -308,7 +308,7 @@ func (e *encoder) packed(n uint16, src []byte, depth int, h here) bool {
 	e.codeText(x, false)
 	e.shape(n, number, isNew)
 	series := join(h.hash, uint32(c))
-	e.codeCount(c, series, count)
+	e.codeCount(c, count)
 	for i, at := 0, 0; at < len(src); i++ {
 		var v field
 		v, at = readField(src, at, wire)

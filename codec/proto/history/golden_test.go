@@ -35,6 +35,7 @@ func vectors() map[string][][]byte {
 	add("shapes", 3, func(i int) []byte { return manyShapes(i*40, 50) })
 	add("full", restartAfter+2, structure)
 	add("forgotten", 14, func(i int) []byte { return manyValues(i/2+i%2*3, 9000) })
+	add("lists", 14, func(i int) []byte { return manyValues(20+i/2, 3000) })
 	add("keys", 12, func(i int) []byte { return manyKeys(i, 2500) })
 	add("records", 40, func(i int) []byte { return points(i) })
 	add("long-values", 10, func(i int) []byte { return longValues(i/2+i%2*2, 1300) })

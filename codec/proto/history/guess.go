@@ -46,7 +46,6 @@ func (h *hits) learn(second int, right bool) {
 const (
 	saltOrder = 0x1B873593
 	saltList  = 0x38495AB5
-	saltCount = 0x5BD1E995
 	saltSame  = 0xCC9E2D51
 )
 

@@ -37,8 +37,8 @@ const (
 // Worth is for how many more values or numbers of a node, that are not guessed, guesses are looked for.
 const (
 	firstWorth       = 512
-	firstSeriesWorth = 1 << 14
-	firstListWorth   = 1 << 14
+	firstSeriesWorth = 1 << 12
+	firstListWorth   = 1 << 12
 	mostWorth        = 1 << 16
 	hitWorth         = 16
 	trialWorth       = 2 // at least, with each message
@@ -56,6 +56,8 @@ type node struct {
 	numbers *numbers // of a node of numbers
 	*forms           // of a node of values
 	counts  *sizes   // of fields in a run
+
+	lastCount uint64
 }
 
 // forms are what is known of a node's values.

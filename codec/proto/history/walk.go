@@ -25,16 +25,14 @@ func (m *model) codeText(x *forms, text bool) bool {
 }
 
 // codeCount codes how many fields a run has, at least one.
-func (m *model) codeCount(n uint16, series uint32, count int) uint64 {
-	s := sizesOf(&m.nodes[n].counts)
-	hash := join(series, saltCount)
-	old := m.series.at(hash)
-	if old != nil && m.flag(&s.zero[1], uint64(count) == old.prev) {
-		return old.prev
+func (m *model) codeCount(n uint16, count int) uint64 {
+	x := &m.nodes[n]
+	s := sizesOf(&x.counts)
+	if x.lastCount > 0 && m.flag(&s.zero[1], uint64(count) == x.lastCount) {
+		return x.lastCount
 	}
-	v := m.number(s, 0, uint64(count)-1) + 1
-	m.series.put(hash, seen{prev: v})
-	return v
+	x.lastCount = m.number(s, 0, uint64(count)-1) + 1
+	return x.lastCount
 }
 
 // codeOther codes whose value is named across.
