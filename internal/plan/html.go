@@ -26,6 +26,9 @@ func (r *Report) HTML(w io.Writer) error { return page.Write(w, r.page()) }
 
 func (r *Report) page() *page.Page {
 	p := &page.Page{Title: "What compression would save", Subject: clip(r.Source, 300), Lead: r.lead(), Tiles: r.tiles()}
+	if s, ok := r.betweenZones(); ok {
+		p.Sections = append(p.Sections, s)
+	}
 	p.Sections = append(p.Sections, r.recommendations(), r.bytesByGroup())
 	if s, ok := r.moneyByGroup(); ok {
 		p.Sections = append(p.Sections, s)

@@ -6,7 +6,9 @@ import (
 	"strings"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/page"
 	"github.com/cinch-layer/cinch/internal/price"
+	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 // Telemetry is which messages of a gateway a plan is about; "" is all.
@@ -129,7 +131,26 @@ func (r *Report) moneyWords() string {
 	return fmt.Sprintf("Between zones a byte costs %s (--cloud, --prices). In %s; %s. CPU is not in it, and what goes on from the receiver to other zones neither.", who, zones, share)
 }
 
-// messagesOf says what the messages of a protocol are called.
+// betweenZones is the page's section of what telemetry costs between zones, and could.
+func (r *Report) betweenZones() (page.Section, bool) {
+	s := page.Section{Title: "Between zones, a month", Words: []string{r.Telemetry.firstWords() + ".", r.moneyWords()}}
+	t := &page.Table{Header: []page.Column{{Name: "Way"}, {Name: "Bytes"}, {Name: "Saves"}, {Name: "$/month"}, {Name: "Takes", Text: true}}}
+	b := &page.Bars{}
+	for i, c := range r.Crossings {
+		size, class := ui.Size(int64(c.Bytes)), "after"
+		if i == 0 {
+			class = "now"
+		}
+		t.Rows = append(t.Rows, page.Row{Cells: []string{c.Name, size, percentOf(c.Saves, 1), dollars(c.Dollars), c.Takes}})
+		b.Rows = append(b.Rows, page.BarRow{Name: c.Name, Bars: []page.Bar{{
+			Label: fmt.Sprintf("%s, $%s", size, dollars(c.Dollars)), Parts: []page.Part{{Class: class, Value: c.Bytes, Tip: c.Name + ": " + size}},
+		}}})
+	}
+	s.Bars, s.Table = b, t
+	return s, len(r.Crossings) > 0
+}
+
+// messages says what the messages of a protocol are called.
 func (t Telemetry) messages() string {
 	if t == "" {
 		return "values"

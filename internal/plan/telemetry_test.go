@@ -71,6 +71,29 @@ func TestCrossings(t *testing.T) {
 	}
 }
 
+// The page has what the text has: every way between zones, with its money, and what comes first. A plan of other things has none of it.
+func TestTelemetryPage(t *testing.T) {
+	var b bytes.Buffer
+	r := telemetryPlan(t, OTLP, "aws", nil)
+	if err := r.HTML(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range r.Crossings {
+		if strings.Count(b.String(), c.Name) < 2 || !strings.Contains(b.String(), "$"+dollars(c.Dollars)) { // a bar, and a row of the table
+			t.Errorf("the page does not say %q, $%s", c.Name, dollars(c.Dollars))
+		}
+	}
+	for _, want := range []string{"Between zones, a month", "PreferSameZone", "for the sender and"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	b.Reset()
+	if err := telemetryPlan(t, "", "aws", nil).HTML(&b); err != nil || strings.Contains(b.String(), "Between zones, a month") {
+		t.Errorf("a plan of all messages speaks of telemetry, %v", err)
+	}
+}
+
 // No money is promised that nobody pays, and where it is paid the text says by whom.
 func TestTelemetryText(t *testing.T) {
 	for _, c := range []struct {
