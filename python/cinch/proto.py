@@ -129,9 +129,9 @@ class Coder:
         self.normalize()
         return bit
 
-    def plain(self, k: int) -> int:
-        self.range >>= k
-        v = min(self.code // self.range, (1 << k) - 1)
+    def below(self, n: int) -> int:
+        self.range //= n
+        v = min(self.code // self.range, n - 1)
         self.code -= v * self.range
         self.normalize()
         return v
@@ -155,7 +155,7 @@ class Coder:
         rest = bits - 1 - first
         while rest:
             k = min(rest, 16)
-            v = v << k | self.plain(k)
+            v = v << k | self.below(1 << k)
             rest -= k
         return v
 
@@ -772,15 +772,16 @@ class Session:
     def _named(self, node, guess):
         bits = node.operation
         if guess and self._flag(bits[2]):
-            return self._place(self.values[guess].block, node, 0)
+            return self._one_of(self.values[guess].block)
         if not self._flag(bits[3]):
-            return self._place(self._block(node, node, 0), node, 0)
+            return self._one_of(self._block(node, node, 0))
         if not self._flag(bits[4]):
             node.other = self.coder.number(self.definitions, 2)
         if node.other >= len(self.nodes) or node.other == node.number or self.nodes[node.other].wire != BYTES:
             raise Damaged("node")
         other = self.nodes[node.other]
-        number = self._place(self._block(other, node, 1), node, 1)
+        block = self._block(other, node, 1)
+        number = self._place(block, len(block.places) - 1 - self.coder.number(node.places, 0))
         self._met(other)
         value = self.values[number]
         return self._keep(node, value.data, value.hash, 0)
@@ -791,11 +792,11 @@ class Session:
             raise Damaged("block")
         return of.blocks[at]
 
-    def _place(self, block, node, context):
-        place = self.coder.number(node.places, context)
-        if place >= len(block.places):
-            raise Damaged("place")
-        number = block.places[len(block.places) - 1 - place if context else place]
+    def _one_of(self, block):
+        return self._place(block, self.coder.below(len(block.places)))
+
+    def _place(self, block, place):
+        number = block.places[place] if place >= 0 else 0
         if not number:
             raise Damaged("place")
         self.values[number].used = True

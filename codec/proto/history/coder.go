@@ -101,13 +101,19 @@ func (c *coder) flag(p *prob, b bool) bool {
 }
 
 // plain codes n bits, at most 16, that are as likely 0 as 1.
-func (c *coder) plain(v uint32, n uint) uint32 {
-	c.rng >>= n
+func (c *coder) plain(v uint32, n uint) uint32 { return c.uniform(v, 1<<n, c.rng>>n) }
+
+// below codes a number below n, which is less than 1<<20; all are as likely.
+func (c *coder) below(v, n uint32) uint32 { return c.uniform(v, n, c.rng/n) }
+
+// uniform codes a number below n, each of which has as much of the range.
+func (c *coder) uniform(v, n, each uint32) uint32 {
+	c.rng = each
 	if c.reads {
-		v = min(c.code/c.rng, 1<<n-1)
-		c.code -= v * c.rng
+		v = min(c.code/each, n-1)
+		c.code -= v * each
 	} else {
-		c.low += uint64(v) * uint64(c.rng)
+		c.low += uint64(v) * uint64(each)
 	}
 	c.normalize()
 	return v

@@ -321,45 +321,52 @@ func (d *decoder) value(s *spot, depth int, h here) (id uint32, pure bool, err e
 
 // named returns a value that is known.
 func (d *decoder) named(s *spot, x *forms, op int, g uint32) (uint32, error) {
-	switch op {
-	case opNamed:
-		return d.placed(x, &d.blocks[d.values[g].block], 0)
-	case opNamedElsewhere:
-		return d.placedIn(x, s.n, 0)
+	if op == opAcross {
+		return d.namedAcross(s, x)
 	}
+	b := &d.blocks[d.values[g].block]
+	if op == opNamedElsewhere {
+		var err error
+		if b, err = d.blockOfNode(x, s.n, 0); err != nil {
+			return 0, err
+		}
+	}
+	return d.placed(b, uint64(d.below(0, uint32(len(b.members)))))
+}
+
+// namedAcross returns a value of another node, as it is kept for this one.
+func (d *decoder) namedAcross(s *spot, x *forms) (uint32, error) {
 	other := d.codeOther(x, 0)
 	if other >= uint64(len(d.nodes)) || other == uint64(s.n) || d.nodes[other].forms == nil {
 		return 0, errCoded
 	}
-	id, err := d.placedIn(x, uint16(other), 1)
+	b, err := d.blockOfNode(x, uint16(other), 1)
+	if err != nil {
+		return 0, err
+	}
+	last := uint64(len(b.members) - 1)
+	id, err := d.placed(b, last-d.number(sizesOf(&x.places), 0, 0))
 	if err != nil {
 		return 0, err
 	}
 	return d.across(s.n, id), nil
 }
 
-// placedIn reads which value of some node it is.
-func (d *decoder) placedIn(x *forms, of uint16, across int) (uint32, error) {
-	at, blocks := d.number(sizesOf(&x.blockPlaces), across, 0), d.nodes[of].blocks
+// blockOfNode reads which block of a node it is.
+func (d *decoder) blockOfNode(x *forms, of uint16, context int) (*block, error) {
+	at, blocks := d.number(sizesOf(&x.blockPlaces), context, 0), d.nodes[of].blocks
 	if at >= uint64(len(blocks)) {
-		return 0, errCoded
+		return nil, errCoded
 	}
-	return d.placed(x, &d.blocks[blocks[at]], across)
+	return &d.blocks[blocks[at]], nil
 }
 
-// placed reads which value of a block it is.
-func (d *decoder) placed(x *forms, b *block, across int) (uint32, error) {
-	at := d.number(sizesOf(&x.places), across, 0)
-	if at >= uint64(len(b.members)) {
+// placed returns the value at a place of a block.
+func (d *decoder) placed(b *block, at uint64) (uint32, error) {
+	if at >= uint64(len(b.members)) || b.members[at] == 0 {
 		return 0, errCoded
-	}
-	if across == 1 {
-		at = uint64(len(b.members)-1) - at
 	}
 	id := b.members[at]
-	if id == 0 {
-		return 0, errCoded
-	}
 	d.values[id].used = true
 	return id, nil
 }

@@ -234,7 +234,7 @@ func (e *encoder) name(s *spot, id uint32) uint32 {
 		e.codeOp(x, opAcross, g)
 		e.codeOther(x, v.node)
 		e.number(sizesOf(&x.blockPlaces), 1, uint64(b.at))
-		e.number(sizesOf(&x.places), 1, uint64(len(b.members)-1)-uint64(v.at))
+		e.number(sizesOf(&x.places), 0, uint64(len(b.members)-1)-uint64(v.at))
 		id = e.across(s.n, id)
 		e.found.add(e.values[id].hash, id)
 		return id
@@ -244,7 +244,7 @@ func (e *encoder) name(s *spot, id uint32) uint32 {
 		e.codeOp(x, opNamedElsewhere, g)
 		e.number(sizesOf(&x.blockPlaces), 0, uint64(b.at))
 	}
-	e.number(sizesOf(&x.places), 0, uint64(v.at))
+	e.below(v.at, uint32(len(b.members)))
 	return id
 }
 
