@@ -204,7 +204,8 @@ class Value:
     def __init__(self, data=b"", hash=0, node=None):
         self.data, self.hash, self.node = data, hash, node
         self.block, self.place = None, 0
-        self.next = self.head = self.firm = 0
+        self.next = self.head = 0
+        self.firm = False
         self.used = self.live = node is not None
 
 
@@ -638,7 +639,7 @@ class Session:
                     n = guess
                 if not first:
                     value = self.values[a]
-                    value.firm = value.firm + 1 if n and n == value.next else 0
+                    value.firm = bool(n) and n == value.next
             if n:
                 node.worth, node.was = min(node.worth + 16, 65536), 1
                 self._met(node)
@@ -722,7 +723,7 @@ class Session:
 
     def _guess(self, node, a, b, first):
         value = self.values[a]
-        if not first and value.firm >= 2 and self._is_value(value.next, node):
+        if not first and value.firm and self._is_value(value.next, node):
             return value.next
         n = self.guesses.get(join(join(a, b), node.number ^ 0x1B873593))
         if n and self._is_value(n, node):

@@ -63,7 +63,7 @@ func (m *model) hashOf(s *spot) uint32 { return join(join(s.a, s.b), uint32(s.n)
 // guess returns what a value is likely to be, 0 if nobody knows.
 func (m *model) guess(s *spot) uint32 {
 	a := &m.values[s.a]
-	if !s.first && a.firm >= isFirm && m.isOf(a.next, s.n) {
+	if !s.first && a.firm && m.isOf(a.next, s.n) {
 		return a.next
 	}
 	if v := m.guessed.at(m.hashOf(s)); v != nil && m.isOf(*v, s.n) {
@@ -109,17 +109,8 @@ func (m *model) codeGuess(s *spot, right func(uint32) bool) bool {
 	return true
 }
 
-// isFirm is how often in a row what followed a value has to be the same, until nothing else is looked up.
-const isFirm = 2
-
-// followed takes what was guessed behind a value.
-func (v *value) followed(right bool, guess uint32) {
-	if right && guess == v.next {
-		v.firm = min(v.firm+1, isFirm)
-	} else {
-		v.firm = 0
-	}
-}
+// followed takes what was guessed behind a value: whether nothing else is looked up the next time.
+func (v *value) followed(right bool, guess uint32) { v.firm = right && guess == v.next }
 
 // learn takes a value that was not guessed.
 func (m *model) learn(s *spot, v uint32) {

@@ -22,10 +22,10 @@ type value struct {
 	at    uint32 // in the block
 	next  uint32 // what followed it in a run
 	head  uint32 // what the next run began with when this was the first of one
-	firm  uint8  // how often in a row next was right
 	node  uint16
 	used  bool
 	live  bool
+	firm  bool // next was right, the last time
 }
 
 // block has the values of a node that begin with the same value, their key, or those that have no key. Those that are forgotten
