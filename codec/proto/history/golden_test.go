@@ -39,7 +39,20 @@ func vectors() map[string][][]byte {
 	add("keys", 12, func(i int) []byte { return manyKeys(i, 2500) })
 	add("records", 40, func(i int) []byte { return points(i) })
 	add("long-values", 10, func(i int) []byte { return longValues(i/2+i%2*2, 1300) })
+	add("mixed", 4, func(int) []byte { return mixed(rng, 400) })
 	return all
+}
+
+// mixed is a message of labels that go together in many ways.
+func mixed(rng *rand.Rand, n int) (b []byte) {
+	for range n {
+		var m []byte
+		for _, name := range []string{"job", "pod", "zone", "code"} {
+			m = bytesField(m, 1, label(name, fmt.Sprint(rng.IntN(6)*rng.IntN(3))))
+		}
+		b = bytesField(b, 1, m)
+	}
+	return b
 }
 
 func odd(i int) (b []byte) {
