@@ -27,7 +27,8 @@
 //	guess.go      how values and lists are guessed
 //	records.go    messages that come again, and steps.go what they are made of
 //	series.go     numbers, and decimal.go those that people write
-//	values.go     values and lists that may be named, and how they are forgotten
+//	values.go     values and lists that may be named
+//	clock.go      how those and records are forgotten
 //	model.go      nodes and shapes
 //	sizes.go      how long numbers are
 //	coder.go      bits

@@ -76,7 +76,7 @@ func TestForgetting(t *testing.T) {
 			t.Fatalf("%d records of %d bytes", len(m.recs.all), m.recs.bytes)
 		}
 	}
-	if m := &s.w.model; m.hand == 0 || m.listHand == 0 || m.recs.hand == 0 {
+	if m := &s.w.model; m.ofValues.hand == 0 || m.ofLists.hand == 0 || m.recs.hand == 0 {
 		t.Error("nothing was forgotten")
 	}
 }

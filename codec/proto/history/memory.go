@@ -46,7 +46,7 @@ func (x *node) keeps() (n int) {
 // keeps counts values as twice as long as they are, as they may have so much room, and blocks as if all their values were live.
 func (s *store) keeps() int {
 	const perKey = 40 // of a map
-	n := cap(s.values)*int(unsafe.Sizeof(value{})) + 2*s.bytes + 4*cap(s.free) + 8*len(s.values)
+	n := cap(s.values)*int(unsafe.Sizeof(value{})) + 2*s.bytes + 4*cap(s.ofValues.free) + 8*len(s.values)
 	n += cap(s.blocks)*int(unsafe.Sizeof(block{})) + len(s.byKey)*perKey
 	return n + cap(s.lists)*int(unsafe.Sizeof(list{})) + 8*s.members
 }

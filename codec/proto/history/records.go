@@ -59,8 +59,7 @@ type record struct {
 	base     uint32 // of the message that it was in
 	next     uint32 // the record of its node that followed
 	node     uint16
-	used     bool
-	live     bool
+	kept
 }
 
 func (r *record) bytes() int {
@@ -89,9 +88,8 @@ func (a *again) pays() bool { return a.made && a.credit >= firstRecordCredit/2 }
 
 // records are all that there are. They are forgotten as values are.
 type records struct {
-	all    []record
-	free   []uint32
-	hand   uint32
+	all []record
+	clock
 	bytes  int
 	starts memo[uint32] // the first of its base
 	making record       // its slices are used again
@@ -103,15 +101,10 @@ func newRecords() records {
 
 func (s *records) keep(made *record) uint32 {
 	size := made.bytes()
-	for s.bytes+size > maxAllRecordBytes || len(s.free) == 0 && len(s.all) >= maxRecords {
+	for s.bytes+size > maxAllRecordBytes || s.isFull(len(s.all), maxRecords) {
 		s.forget()
 	}
-	id := uint32(len(s.all))
-	if k := len(s.free); k > 0 {
-		id, s.free = s.free[k-1], s.free[:k-1]
-	} else {
-		s.all = append(s.all, record{})
-	}
+	id := take(&s.clock, &s.all)
 	s.bytes += size
 	s.all[id].copy(made)
 	return id
@@ -122,7 +115,7 @@ func (r *record) copy(made *record) {
 	literals, steps, slots := fitting(r.literals, made.literals), fitting(r.steps, made.steps), fitting(r.slots, made.slots)
 	*r = *made
 	r.literals, r.steps, r.slots = append(literals, made.literals...), append(steps, made.steps...), append(slots, made.slots...)
-	r.used, r.live = true, true
+	r.kept = kept{used: true, live: true}
 }
 
 // fitting returns a buffer for what is to be copied: b, unless that is much too long.
@@ -138,19 +131,9 @@ func (s *records) forget() {
 	if k := len(s.free); k > 0 {
 		s.all[s.free[k-1]] = record{}
 	}
-	for {
-		if s.hand++; s.hand >= uint32(len(s.all)) {
-			s.hand = 1
-		}
-		r := &s.all[s.hand]
-		if r.live && !r.used {
-			s.bytes -= r.bytes()
-			*r = record{literals: r.literals, steps: r.steps, slots: r.slots}
-			s.free = append(s.free, s.hand)
-			return
-		}
-		r.used = false
-	}
+	r := &s.all[forget(&s.clock, s.all)]
+	s.bytes -= r.bytes()
+	*r = record{literals: r.literals, steps: r.steps, slots: r.slots}
 }
 
 // isOf tells whether a number is that of a record of a node, in messages of some base.

@@ -2,8 +2,7 @@ package history
 
 import "hash/crc32"
 
-// Values that may be named, and lists of them. Both are forgotten by a clock: a hand goes round, and takes the first that has
-// not been used since it came by last.
+// Values that may be named, and lists of them.
 
 const (
 	maxValues     = 1 << 16
@@ -23,9 +22,8 @@ type value struct {
 	next  uint32 // what followed it in a run
 	head  uint32 // what the next run began with when this was the first of one
 	node  uint16
-	used  bool
-	live  bool
-	firm  bool // next was right, the last time
+	kept
+	firm bool // next was right, the last time
 }
 
 // block has the values of a node that begin with the same value, their key, or those that have no key. Those that are forgotten
@@ -46,23 +44,21 @@ type list struct {
 	hash    uint32
 	next    uint32 // the run of its node that followed
 	node    uint16
-	used    bool
+	kept
 }
 
 type store struct {
-	values []value
-	free   []uint32
-	hand   uint32
-	bytes  int
+	values   []value
+	ofValues clock
+	bytes    int
 
 	blocks     []block
 	freeBlocks []uint32
 	byKey      map[uint64]uint32
 
-	lists     []list
-	freeLists []uint32
-	listHand  uint32
-	members   int // of all lists
+	lists   []list
+	ofLists clock
+	members int // of all lists
 }
 
 func newStore() store {
@@ -75,17 +71,12 @@ func hashOf(b []byte) uint32 { return crc32.Update(0, castagnoli, b) }
 
 // keep makes a value nameable.
 func (m *model) keep(n uint16, data []byte, hash, keyID uint32) uint32 {
-	for m.bytes+len(data) > maxAllBytes || len(m.free) == 0 && len(m.values) >= maxValues {
-		m.forget()
+	for m.bytes+len(data) > maxAllBytes || m.ofValues.isFull(len(m.values), maxValues) {
+		m.forgetValue()
 	}
-	id := uint32(len(m.values))
-	if k := len(m.free); k > 0 {
-		id, m.free = m.free[k-1], m.free[:k-1]
-	} else {
-		m.values = append(m.values, value{})
-	}
+	id := take(&m.ofValues, &m.values)
 	v := &m.values[id]
-	*v = value{data: append(roomFor(v.data, len(data)), data...), hash: hash, node: n, live: true, used: true}
+	*v = value{data: append(roomFor(v.data, len(data)), data...), hash: hash, node: n, kept: kept{used: true, live: true}}
 	m.bytes += len(data)
 	m.enter(id, n, keyID)
 	return id
@@ -138,26 +129,10 @@ func (m *model) newBlock(n uint16, key uint32) uint32 {
 	return b
 }
 
-// forget makes room for a value.
-func (m *model) forget() {
-	for {
-		if m.hand++; m.hand >= uint32(len(m.values)) {
-			m.hand = 1
-		}
-		if v := &m.values[m.hand]; v.live && !v.used {
-			m.drop(m.hand)
-			return
-		} else {
-			v.used = false
-		}
-	}
-}
-
-func (m *model) drop(id uint32) {
-	v := &m.values[id]
+// forgetValue makes room for a value.
+func (m *model) forgetValue() {
+	v := &m.values[forget(&m.ofValues, m.values)]
 	m.bytes -= len(v.data)
-	v.live = false
-	m.free = append(m.free, id)
 	b := &m.blocks[v.block]
 	b.members[v.at] = 0
 	b.gone++
@@ -225,39 +200,24 @@ func (m *store) isOf(id uint32, n uint16) bool {
 
 // keepList makes a run nameable.
 func (m *store) keepList(n uint16, members []uint32, hash uint32) uint32 {
-	for m.members+len(members) > maxAllMembers || len(m.freeLists) == 0 && len(m.lists) >= maxLists {
+	for m.members+len(members) > maxAllMembers || m.ofLists.isFull(len(m.lists), maxLists) {
 		m.forgetList()
 	}
-	id := uint32(len(m.lists))
-	if k := len(m.freeLists); k > 0 {
-		id, m.freeLists = m.freeLists[k-1], m.freeLists[:k-1]
-	} else {
-		m.lists = append(m.lists, list{})
-	}
+	id := take(&m.ofLists, &m.lists)
 	l := &m.lists[id]
-	*l = list{members: append(l.members[:0], members...), hash: hash, node: n, used: true}
+	*l = list{members: append(l.members[:0], members...), hash: hash, node: n, kept: kept{used: true, live: true}}
 	m.members += len(members)
 	return id
 }
 
 // forgetList makes room for a list.
 func (m *store) forgetList() {
-	for {
-		if m.listHand++; m.listHand >= uint32(len(m.lists)) {
-			m.listHand = 1
-		}
-		l := &m.lists[m.listHand]
-		if len(l.members) > 0 && !l.used {
-			m.members -= len(l.members)
-			l.members = l.members[:0]
-			m.freeLists = append(m.freeLists, m.listHand)
-			return
-		}
-		l.used = false
-	}
+	l := &m.lists[forget(&m.ofLists, m.lists)]
+	m.members -= len(l.members)
+	l.members = l.members[:0]
 }
 
 // isListOf tells whether a number is that of a list of a node.
 func (m *store) isListOf(id uint32, n uint16) bool {
-	return id != 0 && m.lists[id].node == n && len(m.lists[id].members) > 0
+	return id != 0 && m.lists[id].node == n && m.lists[id].live
 }
