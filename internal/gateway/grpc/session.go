@@ -80,7 +80,7 @@ func (s *session) Run() {
 	if s.own {
 		defer s.pool.close()
 	}
-	s.server.Serve()
+	_ = s.server.Serve()
 }
 
 // Drain says GOAWAY. The server ends the connection after the last stream.

@@ -48,7 +48,7 @@ func NewClientConn(n net.Conn, cfg ClientConfig) *ClientConn {
 	c := &ClientConn{next: 1, most: fewStreams, pings: map[[8]byte]chan struct{}{}}
 	c.init(n, c, config{window: cfg.Window, maxHeader: cfg.MaxHeader})
 	c.greet(cfg)
-	go c.read()
+	go func() { _ = c.read() }() // requests are told
 	return c
 }
 

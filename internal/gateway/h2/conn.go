@@ -213,6 +213,16 @@ func (c *conn) end(err error) {
 	c.output.close()
 }
 
+// after calls f later, with c.mu held.
+func (c *conn) after(wait time.Duration, f func()) *time.Timer {
+	return time.AfterFunc(wait, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		f()
+		c.flush()
+	})
+}
+
 // close ends the connection when what was queued has left.
 func (c *conn) close() {
 	c.mu.Lock()
@@ -220,8 +230,8 @@ func (c *conn) close() {
 	c.fail(errClosed)
 }
 
-// read handles frames until the connection ends, and says why.
-func (c *conn) read() {
+// read handles frames until the connection ends, and tells the peer why. Its error is the rule that the peer broke; nil: none.
+func (c *conn) read() error {
 	err := c.readFrames()
 	c.mu.Lock()
 	c.wakeTouched()
@@ -234,6 +244,10 @@ func (c *conn) read() {
 	c.mu.Unlock()
 	<-c.done
 	c.in.free()
+	if broken {
+		return broke
+	}
+	return nil
 }
 
 // tlsState is nil without TLS.

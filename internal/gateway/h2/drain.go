@@ -25,19 +25,19 @@ type drain struct {
 func (s *Server) Drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.goAway()
+	s.flush()
+}
+
+// goAway says the first GOAWAY. s.mu is held.
+func (s *Server) goAway() {
 	if s.drain.begun || s.err != nil {
 		return
 	}
 	s.drain.begun = true
 	_ = s.fr.WriteGoAway(maxStreamID, http2.ErrCodeNo, nil)
 	_ = s.fr.WritePing(false, drainPing)
-	s.drain.timer = time.AfterFunc(drainTime, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.drained()
-		s.flush()
-	})
-	s.flush()
+	s.drain.timer = s.after(drainTime, s.drained)
 }
 
 func (s *Server) ponged(data [8]byte) {
@@ -56,5 +56,33 @@ func (s *Server) drained() {
 	_ = s.fr.WriteGoAway(s.highest, http2.ErrCodeNo, nil)
 	if len(s.streams) == 0 {
 		s.leave()
+	}
+}
+
+// idling ends a connection that has no requests for as long as IdleTimeout, whatever else comes on it. Guarded by the connection's mu.
+type idling struct {
+	since time.Time // the last request ended, or the connection began
+	timer *time.Timer
+}
+
+// awaitIdle begins to look for that. s.mu is held.
+func (s *Server) awaitIdle() {
+	if s.cfg.IdleTimeout > 0 {
+		s.idling = idling{time.Now(), s.after(s.cfg.IdleTimeout, s.lookIdle)}
+	}
+}
+
+// lookIdle says GOAWAY, or looks again later. s.mu is held.
+func (s *Server) lookIdle() {
+	wait := s.cfg.IdleTimeout
+	if len(s.streams) == 0 {
+		wait -= time.Since(s.idling.since)
+	}
+	switch {
+	case s.err != nil:
+	case wait > 0:
+		s.idling.timer.Reset(wait)
+	default:
+		s.goAway()
 	}
 }

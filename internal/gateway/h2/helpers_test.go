@@ -25,7 +25,7 @@ type bare struct{ net.Conn }
 // session serves a connection for gateway.Server, whose connections can be written to without waiting.
 type session struct{ *Server }
 
-func (s session) Run() { s.Serve() }
+func (s session) Run() { _ = s.Serve() }
 
 // serveWith serves connections with a Server each, and returns the address. change may change what they are told.
 func serveWith(t testing.TB, hidden bool, handler http.HandlerFunc, change func(*ServerConfig)) string {

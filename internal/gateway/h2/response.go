@@ -7,10 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
 	"golang.org/x/net/http2"
 )
 
-// response is what a handler answers with. It sends the headers that the handler sets, and adds none. What is written is
+// response is what a handler answers with. It sends the headers that the handler sets, and adds none but Date where that is wanted. What is written is
 // queued, and leaves with Flush, when it is much, and at the end, so that headers, a message and trailers leave together.
 type response struct {
 	call     *served
@@ -45,6 +46,9 @@ func (w *response) WriteHeader(status int) {
 		return
 	}
 	w.begin(status)
+	if status == http.StatusContinue {
+		w.call.asks.Store(false)
+	}
 	if status < 200 {
 		_ = w.sendHeaders(false)
 		w.status, w.sent = 0, false
@@ -58,6 +62,9 @@ func (w *response) begin(status int) {
 	w.fields = make([]headed, 0, len(w.header))
 	for name, values := range w.header {
 		switch {
+		case name == "Connection" && httpguts.HeaderValuesContainsToken(values, "close"): // as a handler for HTTP/1 says it
+			w.call.server.goAway()
+			continue
 		case len(values) == 0 || hopByHop(name) || strings.HasPrefix(name, http.TrailerPrefix):
 			continue
 		case name == "Trailer":
@@ -73,6 +80,9 @@ func (w *response) begin(status int) {
 	}
 	if len(w.announced) > 0 {
 		w.fields = deleteNames(w.fields, w.announced, w.call.c)
+	}
+	if _, dated := w.header["Date"]; !dated && w.call.server.cfg.Date && status >= 200 {
+		w.fields = append(w.fields, headed{"date", []string{time.Now().UTC().Format(http.TimeFormat)}})
 	}
 }
 

@@ -3,11 +3,15 @@ package h2
 import (
 	"context"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
 	"golang.org/x/net/http2"
 )
+
+// finishTime is how long the end of a response may wait for a client that reads nothing.
+const finishTime = time.Minute
 
 // served is a request of a client's, and the body of it.
 type served struct {
@@ -16,8 +20,8 @@ type served struct {
 	r      *http.Request
 	w      response
 	cancel context.CancelFunc
-	asks   bool // for 100 (Continue) before it sends the body
-	over   bool // its handler has returned
+	asks   atomic.Bool // for 100 (Continue) before it sends the body
+	over   bool        // its handler has returned
 }
 
 // begin completes the request. server.mu is held.
@@ -31,7 +35,7 @@ func (s *served) begin() {
 	}
 	s.r.Body = s
 	if httpguts.HeaderValuesContainsToken(s.r.Header["Expect"], "100-continue") {
-		s.asks = true
+		s.asks.Store(true)
 		delete(s.r.Header, "Expect")
 	}
 }
@@ -55,6 +59,7 @@ func (s *served) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if w.returned {
+		s.waits = s.hurry
 		w.finish()
 	} else {
 		c.reset(&s.stream, http2.ErrCodeInternal, errHandlerDone)
@@ -70,6 +75,13 @@ func (s *served) end() {
 	s.cancel()
 	s.server.ended()
 	c.flush()
+}
+
+// hurry bounds how long what is left of a response waits, though its handler, who could set a deadline, has gone. server.mu is held.
+func (s *served) hurry() {
+	if w := &s.w; w.expiry == nil {
+		w.expiry = s.c.after(s.server.patience, w.expire)
+	}
 }
 
 // refuse answers a request that no handler gets. server.mu is held.
@@ -89,7 +101,7 @@ func (s *served) refuse(status int) {
 
 // Read reads the request's body. Asked for no bytes it waits for some.
 func (s *served) Read(p []byte) (int, error) {
-	if s.asks {
+	if s.asks.Load() {
 		s.letGoOn()
 	}
 	return s.read(p, s.tellTrailers)
@@ -100,8 +112,7 @@ func (s *served) letGoOn() {
 	c := s.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.asks = false
-	if s.in.len() == 0 && !s.ended && !s.w.sent && s.mayWrite() == nil {
+	if s.asks.Swap(false) && s.in.len() == 0 && !s.ended && !s.w.sent && s.mayWrite() == nil {
 		c.encodeStatus(http.StatusContinue)
 		c.writeBlock(s.id, false)
 		c.flush()
@@ -151,10 +162,5 @@ func (s *served) expireWrites(at time.Time) {
 		c.flush()
 		return
 	}
-	w.expiry = time.AfterFunc(wait, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		w.expire()
-		c.flush()
-	})
+	w.expiry = c.after(wait, w.expire)
 }

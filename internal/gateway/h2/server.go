@@ -24,44 +24,49 @@ type ServerConfig struct {
 	MaxHeader  int    // bytes of a header list, as HTTP/2 counts them
 	Ahead      []byte // was read of the connection already
 
+	IdleTimeout time.Duration // without requests, until the connection ends; 0: none
+	Date        bool          // is added to responses that have none
+
 	Panicked func(v any) // is told what a handler panicked with, but http.ErrAbortHandler; nil: nobody is
 }
 
 // Server is the server's end of a connection.
 type Server struct {
 	conn
-	cfg    ServerConfig
-	base   context.Context
-	remote string
-	tls    *tls.ConnectionState
+	cfg      ServerConfig
+	base     context.Context
+	patience time.Duration // with clients that don't read the end of a response
+	remote   string
+	tls      *tls.ConnectionState
 
 	highest uint32    // stream of the client's
 	fresh   []*served // to be handled when the reader has nothing more for now
 	waiting []*served // for a handler to end
 	running int       // handlers
 	drain   drain
+	idling  idling
 }
 
 // NewServer makes the end of a connection. Serve must follow.
 func NewServer(n net.Conn, cfg ServerConfig) *Server {
-	s := &Server{cfg: cfg, base: context.Background(), remote: n.RemoteAddr().String(), tls: tlsState(n)}
+	s := &Server{cfg: cfg, base: context.Background(), patience: finishTime, remote: n.RemoteAddr().String(), tls: tlsState(n)}
 	s.cfg.Window = max(cfg.Window, initialWindow)
 	s.init(n, s, config{window: s.cfg.Window, maxHeader: cfg.MaxHeader, ahead: cfg.Ahead})
 	s.greet()
 	return s
 }
 
-// Serve serves requests until the connection ends.
-func (s *Server) Serve() {
+// Serve serves requests until the connection ends. Its error is the rule that the client broke; nil: none.
+func (s *Server) Serve() error {
 	_ = s.net.SetReadDeadline(time.Now().Add(prefaceTime))
 	preface := make([]byte, len(http2.ClientPreface))
 	if _, err := io.ReadFull(s.in, preface); err != nil || string(preface) != http2.ClientPreface {
 		s.close()
 		<-s.done
 		s.in.free()
-		return
+		return protocol("there is no preface")
 	}
-	s.read()
+	return s.read()
 }
 
 // greet queues our settings (RFC 9113, section 3.4).
@@ -77,6 +82,7 @@ func (s *Server) greet() {
 	)
 	s.settings++
 	s.widen(s.cfg.ConnWindow)
+	s.awaitIdle()
 	s.flush()
 }
 
@@ -100,7 +106,11 @@ func (s *Server) greeted(bool) {}
 
 func (s *Server) roomy() {}
 
-func (s *Server) failed() {}
+func (s *Server) failed() {
+	if s.idling.timer != nil {
+		s.idling.timer.Stop()
+	}
+}
 
 // why is never io.EOF, which would be the end of a body to who reads one.
 func (s *Server) why(err error) error {
@@ -235,7 +245,13 @@ func (s *Server) left(st *stream) {
 	if call, ok := st.user.(*served); ok && call.cancel != nil {
 		call.cancel()
 	}
-	if len(s.streams) == 0 && s.drain.last {
+	if len(s.streams) > 0 {
+		return
+	}
+	if s.idling.timer != nil {
+		s.idling.since = time.Now()
+	}
+	if s.drain.last {
 		s.leave()
 	}
 }

@@ -21,10 +21,11 @@ func (w *inflow) take(n int64) bool {
 	return w.left >= 0
 }
 
-// give returns what a WINDOW_UPDATE should say after n bytes were read: 0 for none yet.
+// give returns what a WINDOW_UPDATE should say after n bytes were read: 0 for none yet. What nobody reads may take most of a window:
+// then the rest must not wait for half of the whole.
 func (w *inflow) give(n int64) uint32 {
 	w.untold += n
-	if w.untold*2 < w.size {
+	if w.untold*2 < w.size && w.untold < w.left {
 		return 0
 	}
 	told := w.untold
