@@ -25,11 +25,14 @@ type ClientConfig struct {
 	Window     int // bytes that a stream's sender may be ahead of its reader
 	ConnWindow int // and all streams together
 	MaxHeader  int // bytes of a header list, as HTTP/2 counts them
+
+	ContinueTimeout time.Duration // that a body waits for 100 (Continue) where the request expects that; 0: it doesn't
 }
 
 // ClientConn is the client's end of a connection.
 type ClientConn struct {
 	conn
+	continueTimeout time.Duration
 
 	// Guarded by mu.
 	next    uint32 // stream
@@ -45,7 +48,7 @@ type ClientConn struct {
 
 // NewClientConn makes the end of a connection, which has to be closed.
 func NewClientConn(n net.Conn, cfg ClientConfig) *ClientConn {
-	c := &ClientConn{next: 1, most: fewStreams, pings: map[[8]byte]chan struct{}{}}
+	c := &ClientConn{continueTimeout: cfg.ContinueTimeout, next: 1, most: fewStreams, pings: map[[8]byte]chan struct{}{}}
 	c.init(n, c, config{window: cfg.Window, maxHeader: cfg.MaxHeader})
 	c.greet(cfg)
 	go func() { _ = c.read() }() // requests are told

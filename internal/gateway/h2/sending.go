@@ -19,8 +19,8 @@ const pieceBytes = 16 << 10
 // completer is a body that knows whether all of it is here: no read will wait.
 type completer interface{ Complete() bool }
 
-// sending is a request on its way out.
-type sending struct {
+// Sending is a request on its way out. It may be tried on one connection after the other until one of them begins with it.
+type Sending struct {
 	r        *http.Request
 	host     string
 	path     string // "": it is CONNECT
@@ -32,9 +32,22 @@ type sending struct {
 	whole bool   // that is all of it
 }
 
+// NewSending makes a request ready: it checks it, and reads what is here of its body. Its error has closed the body; otherwise Send
+// does, or Close.
+func NewSending(r *http.Request) (Sending, error) {
+	o, err := newSending(r)
+	if err == nil {
+		err = o.readAhead()
+	}
+	if err != nil {
+		o.Close()
+	}
+	return o, err
+}
+
 // newSending checks a request. Nothing is sent that other servers could read in another way.
-func newSending(r *http.Request) (sending, error) {
-	o := sending{r: r, host: r.Host, length: r.ContentLength}
+func newSending(r *http.Request) (Sending, error) {
+	o := Sending{r: r, host: r.Host, length: r.ContentLength}
 	if o.host == "" {
 		o.host = r.URL.Host
 	}
@@ -43,7 +56,7 @@ func newSending(r *http.Request) (sending, error) {
 	}
 	switch {
 	case r.Body == nil || r.Body == http.NoBody:
-		o.length = 0
+		o.length, o.whole = 0, true
 	case o.length == 0:
 		o.length = -1
 	}
@@ -61,7 +74,7 @@ func newSending(r *http.Request) (sending, error) {
 
 func invalid(what string) error { return fmt.Errorf("h2: a request's %s is not valid", what) }
 
-func (o *sending) check() error {
+func (o *Sending) check() error {
 	if !validMethod(o.r.Method) {
 		return invalid("method")
 	}
@@ -91,7 +104,7 @@ func (o *sending) check() error {
 }
 
 // each calls f with the fields of the header, names as http.Header has them.
-func (o *sending) each(f func(name, value string)) {
+func (o *Sending) each(f func(name, value string)) {
 	f(":authority", o.host)
 	method := o.r.Method
 	if method == "" {
@@ -139,7 +152,7 @@ func eachCookie(values []string, f func(name, value string)) {
 }
 
 // readAhead reads a body that is here already, as far as it fits a piece. It does not wait.
-func (o *sending) readAhead() error {
+func (o *Sending) readAhead() error {
 	body, ok := o.r.Body.(completer)
 	if o.length == 0 || !ok || !body.Complete() {
 		return nil
@@ -162,7 +175,20 @@ func (o *sending) readAhead() error {
 	return nil
 }
 
-func (o *sending) free() {
+// expects reports whether the server is to say first that it wants the body (RFC 9110, section 10.1.1).
+func (o *Sending) expects() bool {
+	return o.length != 0 && httpguts.HeaderValuesContainsToken(o.r.Header["Expect"], "100-continue")
+}
+
+// Close ends what nobody has begun to send.
+func (o *Sending) Close() {
+	o.free()
+	if o.r.Body != nil {
+		_ = o.r.Body.Close()
+	}
+}
+
+func (o *Sending) free() {
 	gateway.PutBuffer(o.piece)
 	o.piece = nil
 }

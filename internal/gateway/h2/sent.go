@@ -5,6 +5,8 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"strconv"
 
 	"golang.org/x/net/http2"
@@ -19,9 +21,11 @@ const maxInformational = 8
 type sentRequest struct {
 	stream
 	client *ClientConn
-	out    sending
+	out    Sending
 	resp   *http.Response // nil: its headers have not come; guarded by mu
-	inform int            // responses before it
+	inform int            // responses before it, without those that somebody was told of
+	early  []early        // of which somebody is to be told
+	goOn   bool           // the server wants the body, or has had time to say so
 	stop   func() bool    // waiting for the context to end
 	ahead  bool           // all of the body was sent by who asked
 	sent   int64          // bytes of the body, by the goroutine that sends it
@@ -30,31 +34,30 @@ type sentRequest struct {
 // RoundTrip sends a request, and returns when the headers of the response have come. It closes the request's body, maybe later.
 // The response's body implements Complete, as the bodies of a Server's requests do.
 func (c *ClientConn) RoundTrip(r *http.Request) (*http.Response, error) {
-	out, err := newSending(r)
-	if err == nil {
-		err = out.readAhead()
-	}
+	out, err := NewSending(r)
 	if err != nil {
-		out.close()
 		return nil, err
 	}
-	a := &sentRequest{client: c, out: out}
+	resp, err := c.Send(&out)
+	if err == ErrUnusable {
+		out.Close()
+	}
+	return resp, err
+}
+
+// Send is RoundTrip for a request that is ready. After ErrUnusable itself it still is.
+func (c *ClientConn) Send(out *Sending) (*http.Response, error) {
+	a := &sentRequest{client: c, out: *out}
 	if err := a.begin(); err != nil {
-		a.out.close()
+		if err != ErrUnusable {
+			a.out.Close()
+		}
 		return nil, err
 	}
 	if a.ahead {
-		a.out.close()
+		a.out.Close()
 	}
 	return a.await()
-}
-
-// close ends what nobody has begun to send.
-func (o *sending) close() {
-	o.free()
-	if o.r.Body != nil {
-		_ = o.r.Body.Close()
-	}
 }
 
 // begin opens the stream, and sends what is here of the request.
@@ -83,8 +86,8 @@ func (a *sentRequest) begin() error {
 		}
 		c.encode(name, value)
 	})
-	c.writeBlock(a.id, a.out.length == 0)
-	if a.finished = a.out.length == 0; !a.finished {
+	a.finished = a.out.length == 0 && a.out.trailers == ""
+	if c.writeBlock(a.id, a.finished); !a.finished {
 		a.sendAhead()
 	}
 	c.flush()
@@ -94,7 +97,7 @@ func (a *sentRequest) begin() error {
 // sendAhead sends what was read of the body before. The rest, if there is one, is sent by another goroutine. c.mu is held.
 func (a *sentRequest) sendAhead() {
 	o := &a.out
-	if o.whole && a.outErr == nil && (len(o.piece) == 0 || a.fits(len(o.piece)) == len(o.piece)) {
+	if o.whole && a.outErr == nil && !a.waitsFirst() && (len(o.piece) == 0 || a.fits(len(o.piece)) == len(o.piece)) {
 		if len(o.r.Trailer) > 0 {
 			if len(o.piece) > 0 {
 				a.data(o.piece, false)
@@ -110,6 +113,25 @@ func (a *sentRequest) sendAhead() {
 	workers.run(a.send)
 }
 
+// waitsFirst reports whether the body has to wait until the server wants it.
+func (a *sentRequest) waitsFirst() bool { return a.client.continueTimeout > 0 && a.out.expects() }
+
+// awaitContinue lets the server refuse a request by its headers, and waits no longer than a while for it to say anything.
+func (a *sentRequest) awaitContinue() {
+	c := a.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.after(c.continueTimeout, a.continues).Stop()
+	for !a.goOn && a.mayWrite() == nil {
+		a.wake.Wait()
+	}
+}
+
+func (a *sentRequest) continues() {
+	a.goOn = true
+	a.wake.Broadcast()
+}
+
 // await waits for the headers of the response.
 func (a *sentRequest) await() (*http.Response, error) {
 	c, ctx := a.client, a.out.r.Context()
@@ -119,8 +141,12 @@ func (a *sentRequest) await() (*http.Response, error) {
 	if a.stop = stop; a.gone {
 		stop()
 	}
-	for a.resp == nil && a.inErr == nil {
-		a.wake.Wait()
+	for a.resp == nil && a.inErr == nil || len(a.early) > 0 {
+		if len(a.early) > 0 {
+			a.tell()
+		} else {
+			a.wake.Wait()
+		}
 	}
 	if a.resp == nil {
 		return nil, a.inErr
@@ -149,6 +175,9 @@ func (a *sentRequest) send() {
 
 func (a *sentRequest) sendBody() error {
 	o := &a.out
+	if a.waitsFirst() {
+		a.awaitContinue()
+	}
 	for {
 		if len(o.piece) > 0 || o.whole {
 			if err := a.sendPiece(o.piece, o.whole); err != nil || o.whole {
@@ -266,10 +295,7 @@ func (a *sentRequest) answer(end bool, b *block) error {
 	case !ok || status == http.StatusSwitchingProtocols: // section 8.6
 		return malformed(a.id, ":status")
 	case status < 200:
-		if a.inform++; end || a.inform > maxInformational {
-			return malformed(a.id, "informational responses")
-		}
-		return nil
+		return a.informed(status, end, b)
 	}
 	header := b.header(&a.client.inNames)
 	length, ok := contentLength(header["Content-Length"])
@@ -289,6 +315,41 @@ func (a *sentRequest) answer(end bool, b *block) error {
 	}
 	a.touch()
 	return nil
+}
+
+// early is a response before the one that counts.
+type early struct {
+	status int
+	header http.Header
+}
+
+// informed takes one (RFC 9110, section 15.2). A server may send as many as somebody takes notice of.
+func (a *sentRequest) informed(status int, end bool, b *block) error {
+	if a.inform++; end || a.inform > maxInformational {
+		return malformed(a.id, "informational responses")
+	}
+	if status == http.StatusContinue {
+		a.continues()
+	}
+	if t := httptrace.ContextClientTrace(a.out.r.Context()); t != nil && t.Got1xxResponse != nil {
+		a.early = append(a.early, early{status, b.header(&a.client.inNames)})
+		a.touch()
+	}
+	return nil
+}
+
+// tell hands one on, as httptrace has it. c.mu is held, but not meanwhile.
+func (a *sentRequest) tell() {
+	next := a.early[0]
+	a.early = a.early[1:]
+	a.inform--
+	a.client.mu.Unlock()
+	err := httptrace.ContextClientTrace(a.out.r.Context()).Got1xxResponse(next.status, textproto.MIMEHeader(next.header))
+	a.client.mu.Lock()
+	if err != nil {
+		a.client.reset(&a.stream, http2.ErrCodeCancel, err)
+		a.client.flush()
+	}
 }
 
 // respond makes the response.
