@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -24,8 +25,9 @@ type ServerConfig struct {
 	MaxHeader  int    // bytes of a header list, as HTTP/2 counts them
 	Ahead      []byte // was read of the connection already
 
-	IdleTimeout time.Duration // without requests, until the connection ends; 0: none
-	Date        bool          // is added to responses that have none
+	Context     context.Context // that those of requests come from; nil: the background
+	IdleTimeout time.Duration   // without requests, until the connection ends; 0: none
+	Date        bool            // is added to responses that have none
 
 	Panicked func(v any) // is told what a handler panicked with, but http.ErrAbortHandler; nil: nobody is
 }
@@ -49,7 +51,7 @@ type Server struct {
 
 // NewServer makes the end of a connection. Serve must follow.
 func NewServer(n net.Conn, cfg ServerConfig) *Server {
-	s := &Server{cfg: cfg, base: context.Background(), patience: finishTime, remote: n.RemoteAddr().String(), tls: tlsState(n)}
+	s := &Server{cfg: cfg, base: cmp.Or(cfg.Context, context.Background()), patience: finishTime, remote: n.RemoteAddr().String(), tls: tlsState(n)}
 	s.cfg.Window = max(cfg.Window, initialWindow)
 	s.init(n, s, config{window: s.cfg.Window, maxHeader: cfg.MaxHeader, ahead: cfg.Ahead})
 	s.greet()
