@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// What h2spec says of a gateway is what it says of the standard library's server, plain and by TLS, for each of its cases.
+// What h2spec says of a gateway is no worse than what it says of the standard library's server, plain and by TLS, for any of its cases.
 func TestH2spec(t *testing.T) {
 	h2spec := filepath.Join(tools(t), "h2spec")
 	upstream := serve(t, http.HandlerFunc(greet))
@@ -31,7 +31,7 @@ func TestH2spec(t *testing.T) {
 	}{{"h2c", upstream, plain.Addr, nil}, {"TLS", secure, byTLS.Addr, []string{"-t", "-k"}}} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			sameResults(t, runH2spec(t, h2spec, c.direct, c.args), runH2spec(t, h2spec, c.through, c.args))
+			noWorse(t, runH2spec(t, h2spec, c.direct, c.args), runH2spec(t, h2spec, c.through, c.args))
 		})
 	}
 }
@@ -108,20 +108,24 @@ func runH2spec(t *testing.T, program, addr string, args []string) results {
 // fewestCases is how many h2spec has at least: else something is wrong with the report.
 const fewestCases = 100
 
-func sameResults(t *testing.T, direct, through results) {
+func noWorse(t *testing.T, direct, through results) {
 	t.Helper()
 	if len(direct) < fewestCases || len(through) != len(direct) {
 		t.Fatalf("%d and %d cases", len(direct), len(through))
 	}
-	failed := 0
+	failed, directly := 0, 0
 	for name, result := range through {
-		if result != direct[name] {
-			t.Errorf("%s: %s, direct %s", name, result, direct[name])
+		if direct[name] != "ok" {
+			directly++
 		}
-		if result != "ok" {
-			failed++
-			t.Logf("fails on both ways: %s", name)
+		if result == "ok" {
+			continue
+		}
+		failed++
+		t.Logf("fails: %s, direct: %s", name, direct[name])
+		if direct[name] == "ok" {
+			t.Errorf("%s: %s", name, result)
 		}
 	}
-	t.Logf("%d cases, %d of them fail", len(through), failed)
+	t.Logf("%d cases, %d of them fail, %d of the standard library's", len(through), failed, directly)
 }

@@ -5,7 +5,8 @@
 // In reading order:
 //
 //	gateway.go    what a gateway is made of, and the seam: Serve and Shutdown
-//	session.go    a client's connection: net/http's server; heads.go, what that does not tell of it
+//	session.go    a client's connection: net/http's server for HTTP/1.1; heads.go, what that does not tell of it
+//	meet.go       which HTTP a client speaks; h2's server for HTTP/2
 //	refuse.go     what no upstream is to see
 //	handler.go    one exchange from its request to its reply, by httputil's reverse proxy
 //	writer.go     what the server would make of replies

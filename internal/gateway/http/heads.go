@@ -15,6 +15,7 @@ var lengthField = []byte("content-length:")
 // also have chunks, so that nothing else tells of it. What bodies say of it is counted too, which does no harm.
 type heads struct {
 	net.Conn
+	ahead     []byte // was read already
 	last      []byte // the end of what was read, in lower case, that may be the beginning of the field's name
 	named     int
 	explained int // by headers of requests
@@ -22,7 +23,7 @@ type heads struct {
 
 // Read looks at what is read on the way.
 func (c *heads) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
+	n, err := c.read(p)
 	if len(p) > headFill {
 		c.last = c.last[:0]
 		return n, err
@@ -31,6 +32,15 @@ func (c *heads) Read(p []byte) (int, error) {
 	c.named += bytes.Count(seen, lengthField)
 	c.last = append(c.last[:0], seen[max(0, len(seen)-len(lengthField)+1):]...)
 	return n, err
+}
+
+func (c *heads) read(p []byte) (int, error) {
+	if len(c.ahead) == 0 {
+		return c.Conn.Read(p)
+	}
+	n := copy(p, c.ahead)
+	c.ahead = c.ahead[n:]
+	return n, nil
 }
 
 // CloseWrite is for connections that were taken over.

@@ -36,6 +36,9 @@ func (x *trip) rewrite(pr *httputil.ProxyRequest) {
 	if _, given := in.Header["User-Agent"]; !given {
 		out.Header["User-Agent"] = nil // the transport would write its own
 	}
+	if out.Body == nil && len(in.Trailer) > 0 {
+		out.Body = in.Body // of no bytes: the reverse proxy has dropped it, and with it the trailers
+	}
 	if out.Body == nil || out.Body == http.NoBody {
 		x.carry(out)
 		return
@@ -46,6 +49,7 @@ func (x *trip) rewrite(pr *httputil.ProxyRequest) {
 		x.setBody(out, body)
 	}
 	switch {
+	case out.ContentLength == 0:
 	case x.carried != nil && out.Header.Get("Content-Encoding") == carriedCoding:
 		x.uncarry(out)
 	case x.carry(out):

@@ -2,7 +2,6 @@ package http
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
@@ -10,22 +9,26 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/h2"
 	"github.com/cinch-layer/cinch/internal/gateway/held"
 )
 
 // session is a client's connection. It has a server of its own, which can be drained alone.
 type session struct {
-	client net.Conn
-	heads  *heads // nil: HTTP/2 by TLS
-	held   *held.Allowance
-	server *http.Server
-	grace  time.Duration // see Config
+	client  net.Conn
+	heads   *heads // of HTTP/1.1
+	held    *held.Allowance
+	handler *handler
+	server  *http.Server  // for HTTP/1.1
+	grace   time.Duration // see Config
 
 	taken    atomic.Bool // the connection was taken over from the server
 	carriers *carriers   // to a far gateway; nil: there is none
 	shared   bool        // they are of all clients
 
 	mu      sync.Mutex
+	two     *h2.Server   // for HTTP/2; nil: the client speaks HTTP/1.1, or has not said
+	meeting bool         // it has not said
 	inner   *http.Server // of what comes over the connection, if that was upgraded to a pair's
 	drained bool
 	over    bool // no more servers begin
@@ -37,40 +40,34 @@ type session struct {
 func newSession(g *Gateway, client net.Conn) gateway.Session {
 	payer := gateway.PayerOf(client)
 	s := &session{
-		client: client, done: make(chan struct{}), grace: g.cfg.Grace,
+		client: client, heads: &heads{Conn: client}, done: make(chan struct{}), grace: g.cfg.Grace,
 		held: held.NewAllowance(client.RemoteAddr(), g.requests.Client(payer), g.replies.Client(payer)),
-	}
-	if secure, ok := client.(*tls.Conn); !ok || secure.ConnectionState().NegotiatedProtocol != "h2" {
-		s.heads = &heads{Conn: client}
-		s.client = s.heads
 	}
 	s.carriers, s.shared = g.common.carriers, true
 	if g.cfg.Link == PerClient {
 		s.carriers, s.shared = newCarriers(g.common.farSide), false
 		s.carriers.spare = 1 // many clients have one request a connection
 	}
-	s.server = newServer(&handler{common: &g.common, session: s}, s.changed)
+	s.handler = &handler{common: &g.common, session: s}
+	s.server = newServer(s.handler, s.changed)
 	return s
 }
 
-// newServer makes what speaks HTTP with a client.
+// newServer makes what speaks HTTP/1.1 with a client.
 func newServer(h *handler, changed func(net.Conn, http.ConnState)) *http.Server {
 	c := h.cfg
 	return &http.Server{
 		Handler: h, ConnState: changed,
 		MaxHeaderBytes: c.MaxHeader, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
-		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: c.MaxStreams},
-		Protocols:                    allProtocols(),
+		Protocols:                    onlyHTTP1(),
 		DisableGeneralOptionsHandler: true, // OPTIONS * is the upstream's
 		ErrorLog:                     h.errorLog,
 	}
 }
 
-func allProtocols() *http.Protocols {
+func onlyHTTP1() *http.Protocols {
 	p := &http.Protocols{}
 	p.SetHTTP1(true)
-	p.SetHTTP2(true)
-	p.SetUnencryptedHTTP2(true)
 	return p
 }
 
@@ -81,7 +78,17 @@ func (s *session) Run() {
 	if !s.shared {
 		defer s.carriers.close()
 	}
-	l := &oneConn{conn: s.client, done: s.done}
+	switch speaks, ahead := s.meet(); speaks {
+	case http1:
+		s.heads.ahead = ahead
+		s.serveHTTP1()
+	case http2:
+		s.serveHTTP2(ahead)
+	}
+}
+
+func (s *session) serveHTTP1() {
+	l := &oneConn{conn: s.heads, done: s.done}
 	_ = s.server.Serve(l)
 	if l.conn != nil {
 		return // Drain came before the server has begun
@@ -106,16 +113,23 @@ func (s *session) isDrained() bool {
 
 func (s *session) shutDown() {
 	s.mu.Lock()
-	inner := s.inner
+	inner, two := s.inner, s.two
 	s.over = true
+	if s.meeting {
+		_ = s.client.SetReadDeadline(time.Now().Add(gateway.BeginPatience))
+	}
 	s.mu.Unlock()
+	if two != nil {
+		two.Drain()
+	}
 	go func() { _ = s.server.Shutdown(context.Background()) }()
 	if inner != nil {
 		go func() { _ = inner.Shutdown(context.Background()) }()
 	}
 }
 
-// serveCarried serves what comes over the connection, once that has been upgraded to a pair's, until it ends.
+// serveCarried serves what comes over the connection, once that has been upgraded to a pair's, until it ends: one exchange after
+// the other, because HTTP/2 would use the histories from many goroutines.
 func (s *session) serveCarried(conn net.Conn, h *handler) {
 	done := make(chan struct{})
 	var once sync.Once
@@ -126,8 +140,6 @@ func (s *session) serveCarried(conn net.Conn, h *handler) {
 	})
 	server.IdleTimeout = carrierIdle + time.Minute // the near gateway ends it
 	server.ReadHeaderTimeout = server.IdleTimeout  // counts from now on for the first exchange, however late that comes
-	server.Protocols = &http.Protocols{}           // one exchange after the other: HTTP/2 would use the histories from many goroutines
-	server.Protocols.SetHTTP1(true)
 	s.mu.Lock()
 	s.inner = server
 	over := s.over

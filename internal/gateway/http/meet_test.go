@@ -1,0 +1,230 @@
+package http
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"strings"
+	"testing"
+	"time"
+
+	xhttp2 "golang.org/x/net/http2"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/h2"
+)
+
+// twoClient speaks HTTP/2 from the beginning.
+func twoClient(t *testing.T) *http.Transport {
+	tr := &http.Transport{DisableCompression: true, Protocols: &http.Protocols{}}
+	tr.Protocols.SetUnencryptedHTTP2(true)
+	t.Cleanup(tr.CloseIdleConnections)
+	return tr
+}
+
+// slowConn says what it is to say byte by byte.
+type slowConn struct{ net.Conn }
+
+func (c slowConn) Write(p []byte) (int, error) {
+	for i := range p {
+		if _, err := c.Conn.Write(p[i : i+1]); err != nil {
+			return i, err
+		}
+		if i < 30 {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	return len(p), nil
+}
+
+// It is known which HTTP a client speaks however its first words arrive.
+func TestFirstWordsInPieces(t *testing.T) {
+	g := start(t, startUpstream(t, http.HandlerFunc(echo)), nil)
+	for _, method := range []string{"PRI", "P", "POST", "PROPFIND", "GET"} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if method == "PRI" {
+			tr := twoClient(t)
+			tr.DialContext = func(context.Context, string, string) (net.Conn, error) { return slowConn{conn}, nil }
+			resp, got := send(t, &http.Client{Transport: tr}, "POST", g.url, text)
+			if resp.ProtoMajor != 2 || !bytes.Equal(got, text) {
+				t.Errorf("%s: %.100q", resp.Proto, got)
+			}
+			continue
+		}
+		_, _ = fmt.Fprintf(slowConn{conn}, "%s / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello", method)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || resp.StatusCode != 200 {
+			t.Errorf("%s: %v, %v", method, resp, err)
+		}
+	}
+}
+
+// A drain says GOAWAY to clients of HTTP/2 behind the next reply, and after a while where there is none; who has said nothing yet
+// does not keep the gateway from ending.
+func TestDrainOfHTTP2(t *testing.T) {
+	const grace = 300 * time.Millisecond
+	g := start(t, startUpstream(t, http.HandlerFunc(echo)), func(c *Config) { c.Grace = grace })
+	addr := strings.TrimPrefix(g.url, "http://")
+	asks, idle := newFramed(t, addr), newFramed(t, addr)
+	asks.get(1)
+	asks.until(t, xhttp2.FrameHeaders)
+	idle.until(t, xhttp2.FrameSettings)
+	silent, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	if _, err := net.Dial("tcp", addr); err != nil { // accepted behind it, so silent has a session
+		t.Fatal(err)
+	}
+	time.Sleep(20 * time.Millisecond)
+	began := time.Now()
+	down := make(chan error)
+	go func() { down <- g.Shutdown(t.Context()) }()
+	for g.isOpen(addr) {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(10 * time.Millisecond)
+	asks.get(3)
+	asks.until(t, xhttp2.FrameGoAway)
+	if took := time.Since(began); took > grace-50*time.Millisecond {
+		t.Errorf("GOAWAY behind a reply took %v", took)
+	}
+	idle.until(t, xhttp2.FrameGoAway)
+	if took := time.Since(began); took < grace-50*time.Millisecond {
+		t.Errorf("GOAWAY on an idle connection took %v only", took)
+	}
+	if err := <-down; err != nil || time.Since(began) > gateway.BeginPatience+3*time.Second {
+		t.Error(err, time.Since(began))
+	}
+}
+
+func (r *rig) isOpen(addr string) bool {
+	c, err := net.Dial("tcp", addr)
+	if err == nil {
+		_ = c.Close()
+	}
+	return err == nil
+}
+
+// framed is a client that speaks HTTP/2 by the frame.
+type framed struct{ *xhttp2.Framer }
+
+func newFramed(t *testing.T, addr string) framed {
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	f := framed{xhttp2.NewFramer(c, c)}
+	_, _ = io.WriteString(c, xhttp2.ClientPreface)
+	_ = f.WriteSettings()
+	return f
+}
+
+func (f framed) get(id uint32) {
+	block := []byte{0x82, 0x86, 0x84, 0x41, 1, 'x'} // GET http / and an authority
+	_ = f.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndHeaders: true, EndStream: true})
+}
+
+// until reads to a frame of a type.
+func (f framed) until(t *testing.T, kind xhttp2.FrameType) {
+	t.Helper()
+	for {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			t.Fatal(kind, err)
+		}
+		if frame.Header().Type == kind {
+			return
+		}
+	}
+}
+
+// Replies come to clients of HTTP/2 as the upstream gave them, with a date.
+func TestRepliesOfHTTP2(t *testing.T) {
+	g := start(t, startUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h["Date"], h["Content-Type"] = nil, nil
+		switch r.URL.Path {
+		case "/early":
+			h.Set("Link", "</a>")
+			w.WriteHeader(http.StatusEarlyHints)
+			h.Del("Link")
+		case "/empty":
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		h.Set("Trailer", "X-Sum")
+		_, _ = io.WriteString(w, "<html>")
+		_ = http.NewResponseController(w).Flush()
+		h.Set("X-Sum", "1")
+	})), nil)
+	tr := twoClient(t)
+	for path, want := range map[string]string{"/": "200 <html> 1", "/early": "103 200 <html> 1", "/empty": "204  "} {
+		for _, method := range []string{"GET", "HEAD"} {
+			var got []string
+			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(status int, _ textproto.MIMEHeader) error {
+				got = append(got, fmt.Sprint(status))
+				return nil
+			}})
+			r, _ := http.NewRequestWithContext(ctx, method, g.url+path, nil)
+			resp, err := tr.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			got = append(got, fmt.Sprint(resp.StatusCode), string(body), resp.Trailer.Get("X-Sum"))
+			want := want
+			if method == "HEAD" {
+				want = strings.Replace(want, "<html> 1", " ", 1)
+			}
+			if err != nil || strings.Join(got, " ") != want || resp.Header.Get("Content-Type") != "" {
+				t.Errorf("%s %s: %q, %v, %v", method, path, got, resp.Header, err)
+			}
+			if at, err := http.ParseTime(resp.Header.Get("Date")); err != nil || time.Since(at) > time.Minute {
+				t.Errorf("%q, %v", resp.Header["Date"], err)
+			}
+		}
+	}
+}
+
+// Trailers reach the upstream, also behind a body of nothing that says so.
+func TestTrailersOfHTTP2(t *testing.T) {
+	handler, got := recorder(nil)
+	all := requestsTo(t, "zstd")
+	all.MinSize = 0
+	g := start(t, startUpstream(t, handler), nil, all)
+	n, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := h2.NewClientConn(n, h2.ClientConfig{Window: 1 << 16, ConnWindow: 1 << 16, MaxHeader: 1 << 16})
+	defer c.Close()
+	for _, length := range []string{"", "0"} {
+		r, _ := http.NewRequestWithContext(t.Context(), "POST", g.url, nil)
+		if length == "" {
+			r.Body = io.NopCloser(strings.NewReader(""))
+		}
+		r.Trailer = http.Header{"X-Sum": {"1"}}
+		if _, err := c.RoundTrip(r); err != nil {
+			t.Fatal(err)
+		}
+		at := <-got
+		if plain := at.plain(t); at.Trailer.Get("X-Sum") != "1" || len(plain) > 0 || (length == "0") != (at.Header.Get("Content-Encoding") == "") {
+			t.Errorf("length %q: %v, %q, %v", length, at.Trailer, at.body, at.Header)
+		}
+	}
+}
