@@ -30,14 +30,14 @@ func (p pings) watch(h *hop) {
 	var last time.Time
 	for {
 		select {
-		case <-h.conn.Done():
+		case <-h.Conn.Done():
 			return
 		case <-tick.C:
 		}
 		if now := h.heard.Load(); now != heard {
 			heard, sent = now, 0
 		}
-		if h.conn.Silence() < p.silent || h.active.Load() == 0 || sent >= freePings && time.Since(last) < p.apart {
+		if h.Conn.Silence() < p.silent || h.Active() == 0 || sent >= freePings && time.Since(last) < p.apart {
 			continue
 		}
 		sent, last = sent+1, time.Now()

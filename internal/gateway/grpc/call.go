@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/gateway/h2"
 	"github.com/cinch-layer/cinch/internal/gateway/held"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -163,7 +164,7 @@ func (c *call) conclude(a *attempt, resp *http.Response, err error) {
 func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 	begin := time.Now()
 	ctx, cancel := context.WithCancel(c.r.Context())
-	h, err := c.pool.take(ctx)
+	h, err := c.pool.Take(ctx)
 	if err != nil {
 		cancel()
 		return nil, nil, err
@@ -178,7 +179,7 @@ func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 		a.has = c.terms.pairs.ask(out.Header, c.terms.replies, h.knows)
 		a.lanes = takeLanes(h.lanes, &a.plan, out.Header)
 	}
-	if c.r.ContentLength == 0 {
+	if c.r.ContentLength == 0 && len(c.trailers) == 0 {
 		out.ContentLength = 0
 	} else {
 		a.body = c.requestBody(ctx, a, from)
@@ -192,7 +193,7 @@ func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 	c.spent += time.Since(begin)
 	c.trace.waited(begin)
 	a.trace = c.trace.attempt(out.Header, c.attempts, c.pool.dialer.up.Address, a.plan.to)
-	resp, err := h.conn.RoundTrip(out)
+	resp, err := h.Conn.RoundTrip(out)
 	if err != nil {
 		a.trace.failed = "unreachable"
 		return a, nil, h.explain(err)
@@ -231,7 +232,7 @@ func (c *call) end(a *attempt) {
 	}
 	a.lanes.done()
 	a.trace.end(compressing)
-	c.pool.release(a.hop)
+	c.pool.Release(a.hop)
 }
 
 // again reports whether the request should be sent anew: the server has not seen it, or
@@ -241,7 +242,7 @@ func (c *call) again(a *attempt, resp *http.Response, err error) bool {
 	case a == nil || c.r.Context().Err() != nil || c.expired.Load():
 		return false
 	case err != nil:
-		if !notSeen(err) {
+		if !h2.NotSeen(err) {
 			return false
 		}
 		c.pool.drop(a.hop, err)

@@ -82,7 +82,7 @@ func (d *dialer) newHop(alive context.Context) (*hop, error) {
 		return nil, err
 	}
 	conn := h2.NewClientConn(raw, d.speaks)
-	h := &hop{conn: conn, carried: noLink == nil, spoke: d.spoke}
+	h := &hop{Pooled: h2.Pooled{Conn: conn}, carried: noLink == nil, spoke: d.spoke}
 	if !h.carried && noLink != errNoLink {
 		h.noLink.Store(&noLink)
 	}
@@ -108,7 +108,7 @@ func (d *dialer) lanesOf(c net.Conn) *lanes.Ends {
 func (d *dialer) newInquiry(alive context.Context, h *hop) *inquiry {
 	ask := func(ctx context.Context, c ownCall) (*ownAnswer, error) {
 		c.scheme = d.scheme()
-		return c.do(ctx, h.conn)
+		return c.do(ctx, h.Conn)
 	}
 	return &inquiry{ask: ask, knows: h.knows, codecs: d.codecs, alive: alive, patience: d.patience, tell: d.notices.mute}
 }

@@ -139,7 +139,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 		defer time.AfterFunc(time.Until(at)-goodbye, g.endCalls).Stop()
 	}
 	err := g.server.Shutdown(ctx)
-	g.pool.close()
+	g.pool.Close()
 	if g.endpoint != nil {
 		g.endpoint.Close()
 	}

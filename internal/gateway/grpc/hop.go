@@ -19,12 +19,9 @@ var errSilent = errors.New("the upstream does not answer pings")
 
 // hop is a connection to the upstream, shared by many calls.
 type hop struct {
-	conn    *h2.ClientConn
+	h2.Pooled
 	knows   *knowledge
 	inquiry *inquiry
-
-	active  atomic.Int64 // calls; changed under pool.mu
-	retired bool         // takes no more, and is closed behind the last; guarded by pool.mu
 
 	spoke  *atomic.Bool // a server behind this pool has answered in HTTP/2 without TLS; nil: there is TLS
 	heard  atomic.Int64 // headers and pieces of messages that calls got
@@ -48,13 +45,13 @@ func (h *hop) answered() {
 func (h *hop) ping(in time.Duration) bool {
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), in)
-		err := h.conn.Ping(ctx)
+		err := h.Conn.Ping(ctx)
 		late := ctx.Err() != nil
 		cancel()
 		if err == nil || !late {
 			return true
 		}
-		if h.conn.Silence() >= in {
+		if h.Conn.Silence() >= in {
 			return false
 		}
 	}
@@ -63,17 +60,7 @@ func (h *hop) ping(in time.Duration) bool {
 // giveUp ends the calls on a connection, with UNAVAILABLE.
 func (h *hop) giveUp() {
 	h.silent.Store(true)
-	h.conn.Close()
-}
-
-// shut closes a connection when what uses it beside calls, an exchange of dictionaries, has ended.
-func (h *hop) shut(in time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), in)
-	defer cancel()
-	stop := context.AfterFunc(ctx, h.conn.Close) // Shutdown waits for a server that takes no GOAWAY
-	defer stop()
-	_ = h.conn.Shutdown(ctx)
-	h.conn.Close()
+	h.Conn.Close()
 }
 
 // explain says why a call on h failed, when the error doesn't.
@@ -90,23 +77,13 @@ func (h *hop) explain(err error) error {
 // mayNeedTLS reports whether there is no sign yet that the upstream speaks HTTP/2 in clear: neither on this connection, whose
 // server begins with its settings, nor on others. One that has died, or a balancer before it, must not be taken for one with TLS.
 func (h *hop) mayNeedTLS() bool {
-	return h.spoke != nil && !h.spoke.Load() && !h.carried && !h.conn.Spoke()
+	return h.spoke != nil && !h.spoke.Load() && !h.carried && !h.Conn.Spoke()
 }
 
 // broken reports whether err is the connection's end and not that of one call.
 func broken(err error) bool {
 	var reset http2.StreamError
-	return !errors.As(err, &reset) && !notSeen(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
-}
-
-// notSeen reports whether an error means that the server has not begun with the call, so
-// that it may be sent anew.
-func notSeen(err error) bool {
-	var reset http2.StreamError
-	if errors.As(err, &reset) {
-		return reset.Code == http2.ErrCodeRefusedStream
-	}
-	return errors.Is(err, h2.ErrGoAway) || unusable(err)
+	return !errors.As(err, &reset) && !h2.NotSeen(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 }
 
 // unusable reports whether a connection turned out to be of no use before anything of the

@@ -131,10 +131,8 @@ func TestBrokenResponsesAreCounted(t *testing.T) {
 		t.Errorf("%q looks whole", got)
 	}
 	_ = resp.Body.Close()
-	g.pool.mu.Lock()
-	h := g.pool.hops[0]
-	g.pool.mu.Unlock()
-	testenv.Eventually(t, "the call ends", func() bool { return h.active.Load() == 0 })
+	h := g.pool.Hops()[0]
+	testenv.Eventually(t, "the call ends", func() bool { return h.Active() == 0 })
 }
 
 // A server that answers a ping by its end has answered: nobody asks again, without a pause, until it counts as silent.
@@ -168,13 +166,44 @@ func TestPingEndsWithTheConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &hop{conn: h2.NewClientConn(n, h2.ClientConfig{Window: 1 << 16, ConnWindow: 1 << 16, MaxHeader: 1 << 16})}
-	defer h.conn.Close()
+	h := &hop{Pooled: h2.Pooled{Conn: h2.NewClientConn(n, h2.ClientConfig{Window: 1 << 16, ConnWindow: 1 << 16, MaxHeader: 1 << 16})}}
+	defer h.Conn.Close()
 	begin := time.Now()
 	if !h.ping(10 * time.Second) {
 		t.Error("the server counts as silent")
 	}
 	if took := time.Since(begin); took > 5*time.Second {
 		t.Errorf("it took %v", took)
+	}
+}
+
+// Trailers of a request that is no call come behind a body of nothing too.
+func TestTrailersOfNothing(t *testing.T) {
+	got := make(chan http.Header, 1)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Protocols: &http.Protocols{}, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		got <- r.Trailer
+	})}
+	s.Protocols.SetUnencryptedHTTP2(true)
+	go func() { _ = s.Serve(l) }()
+	defer s.Close()
+	g := startGateway(t, "grpc://"+l.Addr().String(), nil)
+	n, err := net.Dial("tcp", g.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := h2.NewClientConn(n, h2.ClientConfig{Window: 1 << 16, ConnWindow: 1 << 16, MaxHeader: 1 << 16})
+	defer c.Close()
+	r, _ := http.NewRequestWithContext(within(t), http.MethodPost, "http://test/", nil)
+	r.Trailer = http.Header{"X-Sum": {"1"}}
+	if resp, err := c.RoundTrip(r); err != nil || resp.StatusCode != 200 {
+		t.Fatal(resp, err)
+	}
+	if trailer := <-got; trailer.Get("X-Sum") != "1" {
+		t.Errorf("%v", trailer)
 	}
 }

@@ -7,12 +7,14 @@ import (
 	"testing"
 
 	"golang.org/x/net/http2"
+
+	"github.com/cinch-layer/cinch/internal/gateway/h2"
 )
 
 // What the transport says when a server has not begun with a call is known for that.
 func TestTransportsErrorsAreKnown(t *testing.T) {
 	request := func(h *hop) error {
-		resp, err := h.conn.RoundTrip(newRequest(within(t), t))
+		resp, err := h.Conn.RoundTrip(newRequest(within(t), t))
 		if err == nil {
 			_ = resp.Body.Close()
 		}
@@ -24,13 +26,13 @@ func TestTransportsErrorsAreKnown(t *testing.T) {
 		notSeen, useless bool
 	}{
 		{"GOAWAY below the stream", func(h *hop) error { _ = request(h); return request(h) }, true, false},
-		{"closed before its first stream", func(h *hop) error { h.conn.Close(); return request(h) }, true, true},
-		{"closed after it", func(h *hop) error { _ = request(h); h.conn.Close(); return request(h) }, true, true},
-		{"not to be used again", func(h *hop) error { _ = request(h); h.conn.SetDoNotReuse(); return request(h) }, true, true},
+		{"closed before its first stream", func(h *hop) error { h.Conn.Close(); return request(h) }, true, true},
+		{"closed after it", func(h *hop) error { _ = request(h); h.Conn.Close(); return request(h) }, true, true},
+		{"not to be used again", func(h *hop) error { _ = request(h); h.Conn.SetDoNotReuse(); return request(h) }, true, true},
 		{"a request that is cancelled", func(h *hop) error {
 			ctx, cancel := context.WithCancel(within(t))
 			cancel()
-			_, err := h.conn.RoundTrip(newRequest(ctx, t))
+			_, err := h.Conn.RoundTrip(newRequest(ctx, t))
 			return err
 		}, false, false},
 	} {
@@ -49,10 +51,10 @@ func TestTransportsErrorsAreKnown(t *testing.T) {
 		switch err := test.do(h); {
 		case err == nil:
 			t.Errorf("%s: no error", test.name)
-		case notSeen(err) != test.notSeen || unusable(err) != test.useless:
-			t.Errorf("%s: %q: not seen %v, useless %v", test.name, err, notSeen(err), unusable(err))
+		case h2.NotSeen(err) != test.notSeen || unusable(err) != test.useless:
+			t.Errorf("%s: %q: not seen %v, useless %v", test.name, err, h2.NotSeen(err), unusable(err))
 		}
-		h.conn.Close()
+		h.Conn.Close()
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"github.com/cinch-layer/cinch/bench/rig/rawgrpc"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/h2"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -265,18 +266,16 @@ func TestPoolGrowsAndIsBounded(t *testing.T) {
 	server := startServer(t, echo)
 	g := startGateway(t, "grpc://"+server, func(c *Config) { c.UpstreamConns = 3 })
 	c := connect(t, g.addr)
-	for range 10 * spreadStreams {
+	for range 10 * h2.SpreadStreams {
 		s := stream(within(t), t, c, "Both")
 		exchange(t, s)
 	}
-	g.pool.mu.Lock()
-	defer g.pool.mu.Unlock()
-	if n := len(g.pool.hops); n != 3 {
+	if n := len(g.pool.Hops()); n != 3 {
 		t.Errorf("%d connections", n)
 	}
-	for _, h := range g.pool.hops {
-		if h.active.Load() < spreadStreams {
-			t.Errorf("one has %d calls", h.active.Load())
+	for _, h := range g.pool.Hops() {
+		if h.Active() < h2.SpreadStreams {
+			t.Errorf("one has %d calls", h.Active())
 		}
 	}
 }

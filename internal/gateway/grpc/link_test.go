@@ -139,11 +139,9 @@ func TestLinkOfEachClient(t *testing.T) {
 		if n := l.accepted.Load(); n != want {
 			t.Errorf("mode %d: %d links of %d clients", mode, n, clients)
 		}
-		near.pool.mu.Lock()
-		if n := len(near.pool.hops); mode == LinkPerClient && n != 0 {
+		if n := len(near.pool.Hops()); mode == LinkPerClient && n != 0 {
 			t.Errorf("%d connections for everybody", n)
 		}
-		near.pool.mu.Unlock()
 	}
 }
 
@@ -224,14 +222,14 @@ func TestLinkNotOffered(t *testing.T) {
 // A connection that a link has replaced is closed, also when its only stream has ended by then.
 func TestReplacedConnectionsEnd(t *testing.T) {
 	near, far, l := linked(t, LinkShared, &recorder{}, asItIs)
-	h, err := near.pool.take(t.Context())
+	h, err := near.pool.Take(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, "the connection", func() bool { return far.stats.Snapshot().Connections.Open == 1 })
 	near.pool.dialer.presumes.learnLink()
 	near.pool.replace(h)
-	near.pool.release(h)
+	near.pool.Release(h)
 	testenv.Eventually(t, "the connection ends", func() bool { return far.stats.Snapshot().Connections.Open == 0 })
 	mustEcho(t, connect(t, near.addr), protobuf(50))
 	if n := l.accepted.Load(); n != 1 {
@@ -243,15 +241,15 @@ func TestReplacedConnectionsEnd(t *testing.T) {
 // one whose streams have all been used says nothing.
 func TestUsedUpConnectionsEnd(t *testing.T) {
 	near, far, _ := linked(t, NoLink, &recorder{}, asItIs)
-	h, err := near.pool.take(t.Context())
+	h, err := near.pool.Take(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	near.pool.release(h)
-	h.conn.SetDoNotReuse()
+	near.pool.Release(h)
+	h.Conn.SetDoNotReuse()
 	mustEcho(t, connect(t, near.addr), protobuf(50))
 	testenv.Eventually(t, "one connection is left", func() bool { return far.stats.Snapshot().Connections.Open == 1 })
-	<-h.conn.Done()
+	<-h.Conn.Done()
 }
 
 // A connection whose peer takes nothing is closed, though it can't be told so.
@@ -269,11 +267,11 @@ func TestStuckConnectionsEnd(t *testing.T) {
 	for range 100 { // more than the system takes, and all that may wait behind it
 		r := newRequest(within(t), t)
 		r.Header.Set("X-Long", strings.Repeat("x", 60<<10))
-		go func() { _, _ = h.conn.RoundTrip(r) }()
+		go func() { _, _ = h.Conn.RoundTrip(r) }()
 	}
 	time.Sleep(50 * time.Millisecond)
-	h.shut(10 * time.Millisecond)
-	<-h.conn.Done()
+	h.Shut(10 * time.Millisecond)
+	<-h.Conn.Done()
 }
 
 // A client's connections to the upstream end with it.

@@ -40,10 +40,8 @@ func TestCancelledWhileACopyIsMade(t *testing.T) {
 }
 
 func (g *Gateway) callsAtWork() (n int) {
-	g.pool.mu.Lock()
-	defer g.pool.mu.Unlock()
-	for _, h := range g.pool.hops {
-		n += int(h.active.Load())
+	for _, h := range g.pool.Hops() {
+		n += int(h.Active())
 	}
 	return n
 }

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/cinch-layer/cinch/internal/gateway/h2"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -22,15 +23,13 @@ func TestNewConnectionsAsk(t *testing.T) {
 	g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-1"), MinSize: 64, Direction: policy.Request}))
 	c := connect(t, g.addr)
 	mustEcho(t, c, payload(10_000))
-	const calls = 4 * spreadStreams
+	const calls = 4 * h2.SpreadStreams
 	streams := make([]grpc.ClientStream, calls)
 	for i := range streams {
 		streams[i] = stream(within(t), t, c, "Both")
 		exchange(t, streams[i])
 	}
-	g.pool.mu.Lock()
-	conns := len(g.pool.hops)
-	g.pool.mu.Unlock()
+	conns := len(g.pool.Hops())
 	if plain := seen.of(""); plain > conns || seen.of("zstd") != calls+1-plain || conns < 2 {
 		t.Errorf("over %d connections the server got %s", conns, seen)
 	}
@@ -83,9 +82,7 @@ func startOld(t *testing.T) (addr string, reset *atomic.Int64) {
 func waitForConns(t *testing.T, g rig, n int) {
 	t.Helper()
 	testenv.Eventually(t, fmt.Sprint(n, " connections"), func() bool {
-		g.pool.mu.Lock()
-		defer g.pool.mu.Unlock()
-		return len(g.pool.hops) >= n
+		return len(g.pool.Hops()) >= n
 	})
 }
 
@@ -103,7 +100,7 @@ func TestServersDiffer(t *testing.T) {
 			mustEcho(t, c, payload(1000))
 		}
 		var held []grpc.ClientStream
-		for range spreadStreams {
+		for range h2.SpreadStreams {
 			s := stream(within(t), t, c, "Both")
 			exchange(t, s)
 			held = append(held, s)

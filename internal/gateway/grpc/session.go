@@ -78,7 +78,7 @@ func (s *session) Run() {
 	defer s.peer.close()
 	defer s.ends.Close()
 	if s.own {
-		defer s.pool.close()
+		defer s.pool.Close()
 	}
 	_ = s.server.Serve()
 }

@@ -88,6 +88,13 @@ func (c *ClientConn) CanTakeNewRequest() bool {
 	return c.usable()
 }
 
+// takes is how many requests the server takes at a time, and whether a request may be begun.
+func (c *ClientConn) takes() (most int, usable bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.most, c.usable()
+}
+
 func (c *ClientConn) usable() bool {
 	return c.err == nil && !c.used && c.away == nil && c.next < maxStreamID
 }

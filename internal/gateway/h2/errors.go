@@ -16,6 +16,15 @@ var (
 	ErrUnusable = errors.New("h2: the connection takes no more requests")
 )
 
+// NotSeen reports whether an error of RoundTrip means that the server has not begun with the request, so that it may be sent anew.
+func NotSeen(err error) bool {
+	var reset http2.StreamError
+	if errors.As(err, &reset) {
+		return reset.Code == http2.ErrCodeRefusedStream
+	}
+	return errors.Is(err, ErrGoAway) || errors.Is(err, ErrUnusable)
+}
+
 var (
 	errClosed      = errors.New("h2: the connection is closed")
 	errBodyClosed  = errors.New("h2: the body is closed")

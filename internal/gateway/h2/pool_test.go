@@ -1,0 +1,159 @@
+package h2
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// testHop is a connection of a pool of these tests.
+type testHop struct{ Pooled }
+
+// testPool connects to addr, and counts.
+func testPool(t *testing.T, addr string, change func(*PoolConfig[*testHop])) (p *Pool[*testHop], dials *atomic.Int32) {
+	dials = &atomic.Int32{}
+	cfg := PoolConfig[*testHop]{Most: 10, Linger: time.Second, Connect: func(alive context.Context) (*testHop, error) {
+		dials.Add(1)
+		n, err := new(net.Dialer).DialContext(alive, "tcp", addr)
+		if err != nil {
+			return nil, err
+		}
+		return &testHop{Pooled{Conn: NewClientConn(n, ClientConfig{Window: testWindow, ConnWindow: testWindow, MaxHeader: testHeader})}}, nil
+	}}
+	if change != nil {
+		change(&cfg)
+	}
+	p = NewPool(cfg)
+	t.Cleanup(p.Close)
+	return p, dials
+}
+
+// use sends one request.
+func use(t *testing.T, p *Pool[*testHop], path string) error {
+	h, err := p.Take(within(t))
+	if err != nil {
+		return err
+	}
+	defer p.Release(h)
+	resp, err := h.Conn.RoundTrip(request(within(t), t, "GET", path, nil))
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
+}
+
+// A connection without requests is closed after a while, one with some is not.
+func TestPoolIdle(t *testing.T) {
+	const idle = 50 * time.Millisecond
+	proceed := make(chan struct{})
+	addr := serveWith(t, false, func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/wait" {
+			<-proceed
+		}
+	}, nil)
+	p, dials := testPool(t, addr, func(c *PoolConfig[*testHop]) { c.Idle = idle })
+	for range 3 {
+		if err := use(t, p, "/"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.AfterFunc(4*idle, func() { close(proceed) })
+	if err := use(t, p, "/wait"); err != nil || dials.Load() != 1 {
+		t.Fatal(err, dials.Load())
+	}
+	h := p.Hops()[0]
+	<-h.Conn.Done()
+	if n := len(p.Hops()); n > 0 {
+		t.Errorf("%d connections", n)
+	}
+	if err := use(t, p, "/"); err != nil || dials.Load() != 2 {
+		t.Error(err, dials.Load())
+	}
+}
+
+// Requests that a server does not take on one connection go over another one, though the first have no end; all that come together
+// wait for one connection.
+func TestPoolBeyondTheServersLimit(t *testing.T) {
+	const most = 3
+	began := make(chan struct{}, 100)
+	addr := serveWith(t, false, func(_ http.ResponseWriter, r *http.Request) {
+		began <- struct{}{}
+		<-r.Context().Done()
+	}, func(c *ServerConfig) { c.MaxStreams = most })
+	p, dials := testPool(t, addr, nil)
+	first, err := p.Take(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "the server's settings", first.Conn.Spoke)
+	p.Release(first)
+	ctx, cancel := context.WithCancel(within(t))
+	var wg sync.WaitGroup
+	for range 4 * most {
+		wg.Go(func() {
+			h, err := p.Take(ctx)
+			if err != nil {
+				return // it has waited for a connection to the end
+			}
+			defer p.Release(h)
+			_, _ = h.Conn.RoundTrip(request(ctx, t, "GET", "/", nil))
+		})
+	}
+	for range 2 * most { // the second connection's limit may be known too late for those behind
+		<-began
+	}
+	cancel()
+	wg.Wait()
+	if n := dials.Load(); n < 2 || n > 4 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+// Where no other connection comes about, requests wait for those before them.
+func TestPoolWithoutAnother(t *testing.T) {
+	addr := serveWith(t, false, echo, func(c *ServerConfig) { c.MaxStreams = 1 })
+	var up atomic.Bool
+	down := errors.New("down")
+	p, _ := testPool(t, addr, func(c *PoolConfig[*testHop]) {
+		connect := c.Connect
+		c.Connect = func(alive context.Context) (*testHop, error) {
+			if up.Swap(true) {
+				return nil, down
+			}
+			return connect(alive)
+		}
+	})
+	h, err := p.Take(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "the server's settings", h.Conn.Spoke)
+	p.Release(h)
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			if err := use(t, p, "/"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	p.Hops()[0].Conn.Close()
+	if err := use(t, p, "/"); !errors.Is(err, down) {
+		t.Error(err)
+	}
+	p.Close()
+	if err := use(t, p, "/"); !errors.Is(err, errPoolClosed) {
+		t.Error(err)
+	}
+}
