@@ -32,7 +32,7 @@
 //
 //	untouched.go  what stays as it is
 //	knowledge.go  what the upstream reads; accept.go, what headers say of that
-//	transport.go  connections to the upstream
+//	transport.go  connections to the upstream; pool.go, those of HTTP/2
 //	config.go     what a gateway is told
 //	agreed.go     the words between two gateways
 //

@@ -69,6 +69,6 @@ func (g *Gateway) SampleBytes() int {
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	err := g.server.Shutdown(ctx)
 	g.common.carriers.close()
-	g.common.transport.CloseIdleConnections()
+	g.common.transport.close()
 	return err
 }

@@ -222,6 +222,12 @@ func (b clientBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Complete reports whether all of the body is here; see h2.
+func (b clientBody) Complete() bool {
+	c, ok := b.ReadCloser.(interface{ Complete() bool })
+	return ok && c.Complete()
+}
+
 // withEnd calls end before it tells of the end of a body.
 type withEnd struct {
 	io.ReadCloser

@@ -3,9 +3,13 @@ package http
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
+
+	xhttp2 "golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
@@ -17,35 +21,53 @@ const upstreamIdle = 4 * time.Second
 // expectTimeout is how long a request that expects "100 Continue" waits for it, as curl's does.
 const expectTimeout = time.Second
 
+// transport is what speaks with the upstream: HTTP/1.1 by net/http, HTTP/2 by h2. With TLS the upstream chooses between them on
+// every new connection, which is used in any case, and what it has chosen is remembered.
+type transport struct {
+	one *http.Transport
+	two *pool // nil: it never speaks HTTP/2
+
+	dial       dialFunc    // offers both, with TLS
+	dialOne    dialFunc    // only HTTP/1.1; nil: there is no TLS
+	choseHTTP1 atomic.Bool // the last time
+	spare      chan net.Conn
+}
+
+type dialFunc func(context.Context) (net.Conn, error)
+
 // newTransport makes what speaks with the upstream.
-func newTransport(c *Config) *http.Transport {
+func newTransport(c *Config) *transport {
+	reach := &gateway.Reach{}
+	t := &transport{one: newHTTP1(c), spare: make(chan net.Conn, 1)}
 	up := c.Upstream
-	secure := up.TLS
-	up.TLS = nil // is the transport's business, which knows when HTTP/2 will not do
-	t := &http.Transport{
-		DialContext:            dialer(c, up),
+	if up.TLS != nil {
+		up.TLS = secureFor(up.TLS, "http/1.1")
+		t.dialOne = dialer(c, up, reach)
+		up.TLS = secureFor(up.TLS, xhttp2.NextProtoTLS, "http/1.1")
+		t.one.DialTLSContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return t.dialSecureHTTP1(ctx) }
+	}
+	t.dial = dialer(c, up, reach)
+	t.one.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return t.dial(ctx) }
+	if up.TLS != nil || c.H2C {
+		t.two = newPool(c, t.connectHTTP2)
+	}
+	return t
+}
+
+func newHTTP1(c *Config) *http.Transport {
+	return &http.Transport{
 		DisableCompression:     true,
 		MaxIdleConnsPerHost:    1024,
 		IdleConnTimeout:        upstreamIdle,
 		ExpectContinueTimeout:  expectTimeout,
 		MaxResponseHeaderBytes: int64(c.MaxHeader),
-		Protocols:              &http.Protocols{},
+		Protocols:              onlyHTTP1(),
 	}
-	switch {
-	case secure != nil:
-		t.TLSClientConfig = secureFor(secure)
-		t.Protocols.SetHTTP1(true)
-		t.Protocols.SetHTTP2(true)
-	case c.H2C:
-		t.Protocols.SetUnencryptedHTTP2(true)
-	default:
-		t.Protocols.SetHTTP1(true)
-	}
-	return t
 }
 
-func secureFor(cfg *tls.Config) *tls.Config {
+func secureFor(cfg *tls.Config, protocols ...string) *tls.Config {
 	out := cfg.Clone()
+	out.NextProtos = protocols
 	if out.ClientSessionCache == nil {
 		out.ClientSessionCache = tls.NewLRUClientSessionCache(0)
 	}
@@ -53,9 +75,8 @@ func secureFor(cfg *tls.Config) *tls.Config {
 }
 
 // dialer connects, and says in the log when the upstream is away and when it is back.
-func dialer(c *Config, up gateway.Upstream) func(context.Context, string, string) (net.Conn, error) {
-	reach := &gateway.Reach{}
-	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+func dialer(c *Config, up gateway.Upstream, reach *gateway.Reach) dialFunc {
+	return func(ctx context.Context) (net.Conn, error) {
 		conn, err := up.Dial(ctx)
 		switch {
 		case err == nil:
@@ -64,5 +85,86 @@ func dialer(c *Config, up gateway.Upstream) func(context.Context, string, string
 			reach.Failed(c.Log, c.Stats, "", up.String(), err)
 		}
 		return conn, err
+	}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if t.two == nil || t.dialOne != nil && (t.choseHTTP1.Load() || len(r.Header["Upgrade"]) > 0) {
+		return t.one.RoundTrip(r)
+	}
+	resp, err := t.two.roundTrip(r)
+	if err == errHTTP1 {
+		return t.one.RoundTrip(r)
+	}
+	return resp, err
+}
+
+// errHTTP1 is why there is no connection of HTTP/2.
+var errHTTP1 = errors.New("the upstream has chosen HTTP/1.1")
+
+// connectHTTP2 makes a connection for the pool. One that turns out to be for HTTP/1.1 is kept for who asks for that next.
+func (t *transport) connectHTTP2(alive context.Context) (net.Conn, error) {
+	conn, err := t.dial(alive)
+	if err != nil {
+		return nil, err
+	}
+	t.choseHTTP1.Store(isHTTP1(conn))
+	if !isHTTP1(conn) {
+		return conn, nil
+	}
+	select {
+	case t.spare <- conn:
+		time.AfterFunc(upstreamIdle, t.dropSpare)
+	default:
+		_ = conn.Close()
+	}
+	return nil, errHTTP1
+}
+
+func isHTTP1(c net.Conn) bool {
+	secure, ok := c.(*tls.Conn)
+	return ok && secure.ConnectionState().NegotiatedProtocol != xhttp2.NextProtoTLS
+}
+
+func (t *transport) takeSpare() net.Conn {
+	select {
+	case conn := <-t.spare:
+		return conn
+	default:
+		return nil
+	}
+}
+
+func (t *transport) dropSpare() {
+	if conn := t.takeSpare(); conn != nil {
+		_ = conn.Close()
+	}
+}
+
+// dialSecureHTTP1 connects for HTTP/1.1, and sees whether the upstream still chooses that when it may. If not, it does from the next
+// request on.
+func (t *transport) dialSecureHTTP1(ctx context.Context) (net.Conn, error) {
+	if conn := t.takeSpare(); conn != nil {
+		return conn, nil
+	}
+	if !t.choseHTTP1.Load() {
+		return t.dialOne(ctx)
+	}
+	conn, err := t.dial(ctx)
+	if err != nil || isHTTP1(conn) {
+		return conn, err
+	}
+	t.choseHTTP1.Store(false)
+	_ = conn.Close()
+	return t.dialOne(ctx)
+}
+
+// close ends all connections.
+func (t *transport) close() {
+	t.one.CloseIdleConnections()
+	t.dropSpare()
+	if t.two != nil {
+		t.two.Close()
 	}
 }

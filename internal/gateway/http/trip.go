@@ -25,7 +25,7 @@ type common struct {
 	policy    *atomic.Pointer[policy.Messages]
 	coder     coder
 	knows     *knowledge
-	transport *http.Transport
+	transport *transport
 	upstream  url.URL // scheme and host
 	proxy     *httputil.ReverseProxy
 	errorLog  *log.Logger   // net/http's

@@ -135,6 +135,9 @@ func (r *bytesBody) Read(p []byte) (int, error) {
 	return rest.Read(p)
 }
 
+// Complete reports whether nothing follows the bytes; see h2.
+func (r *bytesBody) Complete() bool { return r.rest == nil }
+
 // Close lets go of the bytes.
 func (r *bytesBody) Close() error {
 	r.mu.Lock()

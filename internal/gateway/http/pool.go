@@ -1,0 +1,141 @@
+package http
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway/h2"
+)
+
+const (
+	// upstreamWindow is how far the upstream may be ahead of the client in the body of a reply over HTTP/2, in bytes.
+	upstreamWindow = 4 << 20
+	// upstreamConnWindow is that for all replies of a connection: none waits for another.
+	upstreamConnWindow = 1 << 30
+	// mostConns is more connections than anybody has needed.
+	mostConns = 1024
+	// closeTime is how long a connection of HTTP/2 may take to end.
+	closeTime = time.Second
+
+	// maxTries is how often a request is sent that the upstream has not seen, and firstPause how long the third try waits; each
+	// after it waits for twice as long.
+	maxTries   = 6
+	firstPause = 100 * time.Millisecond
+)
+
+// hop is a connection to the upstream of HTTP/2.
+type hop struct{ h2.Pooled }
+
+// pool holds those.
+type pool struct{ *h2.Pool[*hop] }
+
+func newPool(c *Config, dial dialFunc) *pool {
+	speaks := h2.ClientConfig{Window: upstreamWindow, ConnWindow: upstreamConnWindow, MaxHeader: c.MaxHeader, ContinueTimeout: expectTimeout}
+	return &pool{h2.NewPool(h2.PoolConfig[*hop]{
+		Most: mostConns, Idle: upstreamIdle, Linger: closeTime,
+		Connect: func(alive context.Context) (*hop, error) {
+			conn, err := dial(alive)
+			if err != nil {
+				return nil, err
+			}
+			return &hop{h2.Pooled{Conn: h2.NewClientConn(conn, speaks)}}, nil
+		},
+	})}
+}
+
+// roundTrip sends a request over a connection of the pool. After errHTTP1 nothing has happened to it.
+func (p *pool) roundTrip(r *http.Request) (*http.Response, error) {
+	h, err := p.Take(r.Context())
+	if err == errHTTP1 {
+		return nil, err
+	}
+	if err != nil {
+		closeBody(r)
+		return nil, err
+	}
+	out, err := h2.NewSending(r)
+	if err != nil {
+		p.Release(h)
+		return nil, err
+	}
+	return p.send(h, r, out)
+}
+
+func closeBody(r *http.Request) {
+	if r.Body != nil {
+		_ = r.Body.Close()
+	}
+}
+
+// send sends what is ready, again over other connections while the upstream has not seen it.
+func (p *pool) send(h *hop, r *http.Request, out h2.Sending) (*http.Response, error) {
+	for try := 1; ; try++ {
+		resp, err := h.Conn.Send(&out)
+		if err == nil {
+			return p.answered(h, resp), nil
+		}
+		p.Release(h)
+		ready := err == h2.ErrUnusable
+		if try < maxTries && !ready && h2.NotSeen(err) {
+			ready = pause(r.Context(), try) && renew(&out, r)
+		}
+		if !ready {
+			return nil, err
+		}
+		var failed error
+		if try < maxTries {
+			h, failed = p.Take(r.Context())
+		}
+		if try == maxTries || failed != nil {
+			out.Close()
+			return nil, cmp.Or(failed, err)
+		}
+	}
+}
+
+// answered gives a connection back behind the reply.
+func (p *pool) answered(h *hop, resp *http.Response) *http.Response {
+	if resp.Body == http.NoBody {
+		p.Release(h)
+		return resp
+	}
+	resp.Body = &until{ReadCloser: resp.Body, done: func(bool) { p.Release(h) }}
+	return resp
+}
+
+// renew makes a request ready once more, if its body can be had again.
+func renew(out *h2.Sending, r *http.Request) bool {
+	again := r
+	if r.Body != nil && r.Body != http.NoBody {
+		if r.GetBody == nil {
+			return false
+		}
+		body, err := r.GetBody()
+		if err != nil {
+			return false
+		}
+		again = r.WithContext(r.Context())
+		again.Body = body
+	}
+	ready, err := h2.NewSending(again)
+	if err != nil {
+		return false
+	}
+	*out = ready
+	return true
+}
+
+// pause waits before another try. It reports false if the request was cancelled meanwhile.
+func pause(ctx context.Context, tried int) bool {
+	if tried < 2 {
+		return ctx.Err() == nil
+	}
+	select {
+	case <-time.After(firstPause << (tried - 2)):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

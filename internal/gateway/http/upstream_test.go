@@ -1,0 +1,370 @@
+package http
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	xhttp2 "golang.org/x/net/http2"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/h2"
+)
+
+// upstream is a server of the standard library that counts connections.
+type upstream struct {
+	*httptest.Server
+	conns atomic.Int32
+}
+
+// newUpstream serves HTTP/2 by prior knowledge, or by TLS what protocols say.
+func newUpstream(t *testing.T, h http.Handler, protocols ...string) *upstream {
+	u := &upstream{Server: httptest.NewUnstartedServer(h)}
+	u.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			u.conns.Add(1)
+		}
+	}
+	if len(protocols) == 0 {
+		u.Config.Protocols = &http.Protocols{}
+		u.Config.Protocols.SetUnencryptedHTTP2(true)
+		u.Start()
+	} else {
+		u.EnableHTTP2 = protocols[0] == xhttp2.NextProtoTLS
+		u.TLS = &tls.Config{NextProtos: protocols}
+		u.StartTLS()
+	}
+	t.Cleanup(u.Close)
+	return u
+}
+
+func (u *upstream) addr() string { return u.Listener.Addr().String() }
+
+// before serves before it.
+func (u *upstream) before(t *testing.T) *rig {
+	return start(t, u.addr(), func(c *Config) {
+		if c.H2C = u.TLS == nil; !c.H2C {
+			c.Upstream.TLS = &tls.Config{InsecureSkipVerify: true}
+		}
+	}, requestsTo(t, "zstd"), repliesTo(t, "gzip"))
+}
+
+// tellProto answers with the version of a request, and its plain body.
+func tellProto(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	w.Header().Set("X-Proto", r.Proto)
+	w.Header().Set("X-Length", fmt.Sprint(r.ContentLength))
+	_, _ = w.Write(body)
+}
+
+// Requests over HTTP/2 share a connection, whatever becomes of their bodies, and reach an upstream that has TLS by what it chooses,
+// without a second connection to find out.
+func TestUpstreamProtocols(t *testing.T) {
+	for _, c := range []struct {
+		protocols []string
+		want      string
+		most      int32 // connections
+	}{
+		{nil, "HTTP/2.0", 1}, {[]string{"h2", "http/1.1"}, "HTTP/2.0", 1}, {[]string{"http/1.1"}, "HTTP/1.1", 1}, {[]string{"other"}, "", 0},
+	} {
+		u := newUpstream(t, http.HandlerFunc(tellProto), c.protocols...)
+		g := u.before(t)
+		for i, body := range []io.Reader{nil, bytes.NewReader(text), io.MultiReader(bytes.NewReader(text)), strings.NewReader("short"), bytes.NewReader(make([]byte, 3<<20))} {
+			resp := post(t, g.url, body)
+			got, err := io.ReadAll(resp.Body)
+			if c.want == "" {
+				if resp.StatusCode != http.StatusBadGateway {
+					t.Error(resp.Status)
+				}
+				continue
+			}
+			if err != nil || resp.StatusCode != 200 || resp.Header.Get("X-Proto") != c.want || body != nil && len(got) == 0 {
+				t.Errorf("%v, %d: %s %v %d, %v", c.protocols, i, resp.Status, resp.Header, len(got), err)
+			}
+			_ = resp.Body.Close()
+		}
+		if n := u.conns.Load(); n > c.most && c.want != "" {
+			t.Errorf("%v: %d connections", c.protocols, n)
+		}
+	}
+}
+
+// Many first requests at once agree on what a TLS upstream speaks.
+func TestUpstreamProtocolAtOnce(t *testing.T) {
+	for _, protocol := range []string{"h2", "http/1.1"} {
+		u := newUpstream(t, http.HandlerFunc(tellProto), protocol)
+		g := u.before(t)
+		var wg sync.WaitGroup
+		for range 30 {
+			wg.Go(func() {
+				resp := post(t, g.url, bytes.NewReader(text))
+				if got, err := io.ReadAll(resp.Body); resp.StatusCode != 200 || len(got) == 0 || err != nil {
+					t.Error(resp.Status, err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := u.conns.Load(); protocol == "h2" && n != 1 || n > 30 {
+			t.Errorf("%s: %d connections", protocol, n)
+		}
+	}
+}
+
+// An upstream that comes back with another protocol is served by that.
+func TestUpstreamChangesItsMind(t *testing.T) {
+	var two atomic.Bool
+	cert := httptest.NewUnstartedServer(nil)
+	cert.StartTLS()
+	defer cert.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "close")
+		tellProto(w, r)
+	}), TLSConfig: &tls.Config{Certificates: cert.TLS.Certificates, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		c := &tls.Config{Certificates: cert.TLS.Certificates, NextProtos: []string{"http/1.1"}}
+		if two.Load() {
+			c.NextProtos = []string{"h2", "http/1.1"}
+		}
+		return c, nil
+	}}}
+	go func() { _ = s.ServeTLS(l, "", "") }()
+	defer s.Close()
+	g := start(t, l.Addr().String(), func(c *Config) { c.Upstream.TLS = &tls.Config{InsecureSkipVerify: true} })
+	for i, want := range []string{"HTTP/1.1", "HTTP/2.0", "HTTP/2.0", "HTTP/1.1", "HTTP/1.1", "HTTP/2.0"} {
+		if change := (want == "HTTP/2.0") != two.Load(); change {
+			two.Store(!two.Load())
+			time.Sleep(20 * time.Millisecond) // the last connection is gone
+			if want == "HTTP/2.0" {           // it is noticed by the next connection, and used from the one after it on
+				_ = post(t, g.url, nil).Body.Close()
+			}
+		}
+		if resp := post(t, g.url, bytes.NewReader(text)); resp.StatusCode != 200 || resp.Header.Get("X-Proto") != want {
+			t.Errorf("%d: %s, %s, not %s", i, resp.Status, resp.Header.Get("X-Proto"), want)
+		}
+	}
+}
+
+// What HTTP/2 cannot do goes over HTTP/1.1, where the upstream speaks both.
+func TestUpgradeBesideHTTP2(t *testing.T) {
+	u := newUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Proto", r.Proto)
+		if r.Header.Get("Upgrade") == "" {
+			return
+		}
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\nhello")
+		_ = conn.Close()
+	}), "h2", "http/1.1")
+	g := u.before(t)
+	for range 2 {
+		if resp := post(t, g.url, nil); resp.Header.Get("X-Proto") != "HTTP/2.0" {
+			t.Error(resp.Status, resp.Header)
+		}
+		resp := post(t, g.url, nil, "Connection", "Upgrade", "Upgrade", "x")
+		if got, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusSwitchingProtocols || string(got) != "hello" {
+			t.Errorf("%s, %q", resp.Status, got)
+		}
+	}
+}
+
+// Connections of HTTP/2 that nobody uses are closed, as those of HTTP/1.1.
+func TestIdleUpstream(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes as long as connections may be idle")
+	}
+	t.Parallel()
+	var open atomic.Int32
+	count := func(_ net.Conn, s http.ConnState) {
+		switch s {
+		case http.StateNew:
+			open.Add(1)
+		case http.StateClosed:
+			open.Add(-1)
+		}
+	}
+	s := &http.Server{Handler: http.HandlerFunc(tellProto), Protocols: &http.Protocols{}, ConnState: count}
+	s.Protocols.SetUnencryptedHTTP2(true)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = s.Serve(l) }()
+	defer s.Close()
+	g := start(t, l.Addr().String(), func(c *Config) { c.H2C = true })
+	_ = post(t, g.url, nil).Body.Close()
+	began := time.Now()
+	for open.Load() > 0 {
+		if time.Since(began) > upstreamIdle+5*time.Second {
+			t.Fatal("it is open still")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if took := time.Since(began); took < upstreamIdle-time.Second {
+		t.Errorf("it was closed after %v", took)
+	}
+}
+
+// frames is an upstream by the frame: answer is told of each request's stream, and how many there were before, on all connections.
+func frames(t *testing.T, answer func(f *xhttp2.Framer, id uint32, before int32) bool) (addr string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	var n atomic.Int32
+	serve := func(c net.Conn) {
+		defer c.Close()
+		_, _ = io.ReadFull(c, make([]byte, len(xhttp2.ClientPreface)))
+		f := xhttp2.NewFramer(c, c)
+		_ = f.WriteSettings()
+		for {
+			frame, err := f.ReadFrame()
+			if err != nil {
+				return
+			}
+			if h, ok := frame.(*xhttp2.HeadersFrame); ok && !answer(f, h.StreamID, n.Add(1)-1) {
+				return
+			}
+		}
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go serve(c)
+		}
+	}()
+	return l.Addr().String()
+}
+
+func answerYes(f *xhttp2.Framer, id uint32) bool {
+	return f.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: []byte{0x88}, EndHeaders: true, EndStream: true}) == nil
+}
+
+// What the upstream has not seen, and says so, is sent again, if its body can be had again; what it may have seen is not.
+func TestNotSeenByUpstream(t *testing.T) {
+	refuse := func(f *xhttp2.Framer, id uint32) bool {
+		return f.WriteRSTStream(id, xhttp2.ErrCodeRefusedStream) == nil
+	}
+	goAway := func(f *xhttp2.Framer, id uint32) bool {
+		return f.WriteGoAway(max(id, 2)-2, xhttp2.ErrCodeNo, nil) == nil
+	}
+	cancel := func(f *xhttp2.Framer, id uint32) bool { return f.WriteRSTStream(id, xhttp2.ErrCodeCancel) == nil }
+	hangUp := func(*xhttp2.Framer, uint32) bool { return false }
+	nothing := func() io.Reader { return nil }
+	known := func() io.Reader { return bytes.NewReader(text) }
+	stream := func() io.Reader { return io.MultiReader(bytes.NewReader(text)) }
+	for _, c := range []struct {
+		name  string
+		says  func(*xhttp2.Framer, uint32) bool
+		body  func() io.Reader
+		again bool
+	}{
+		{"refused", refuse, nothing, true}, {"refused, a body in memory", refuse, known, true}, {"refused, a stream", refuse, stream, false},
+		{"GOAWAY", goAway, nothing, true}, {"GOAWAY, a body in memory", goAway, known, true}, {"GOAWAY, a stream", goAway, stream, false},
+		{"cancelled", cancel, nothing, false}, {"cut off", hangUp, nothing, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			addr := frames(t, func(f *xhttp2.Framer, id uint32, before int32) bool {
+				if before == 1 || before == 2 { // the second request, twice
+					return c.says(f, id)
+				}
+				return answerYes(f, id)
+			})
+			g := start(t, addr, func(c *Config) { c.H2C = true }, requestsTo(t, "zstd"))
+			if resp := post(t, g.url, nil); resp.StatusCode != 200 {
+				t.Fatal(resp.Status)
+			}
+			if resp := post(t, g.url, c.body()); (resp.StatusCode == 200) != c.again || resp.StatusCode != 200 && resp.StatusCode != http.StatusBadGateway {
+				t.Error(resp.Status)
+			}
+		})
+	}
+}
+
+// An upstream that refuses everything is asked a few times only.
+func TestRefusesEverything(t *testing.T) {
+	var n atomic.Int32
+	addr := frames(t, func(f *xhttp2.Framer, id uint32, _ int32) bool {
+		n.Add(1)
+		return f.WriteRSTStream(id, xhttp2.ErrCodeRefusedStream) == nil
+	})
+	g := start(t, addr, func(c *Config) { c.H2C = true })
+	if resp := post(t, g.url, nil); resp.StatusCode != http.StatusBadGateway || n.Load() != maxTries {
+		t.Errorf("%s after %d tries", resp.Status, n.Load())
+	}
+}
+
+// here is a body that is here already.
+type here struct{ io.Reader }
+
+func (here) Close() error   { return nil }
+func (here) Complete() bool { return true }
+
+// A request whose connection ends as it is taken goes over another one with its body, a stream's too.
+func TestConnectionEndsAsItIsTaken(t *testing.T) {
+	u := newUpstream(t, http.HandlerFunc(tellProto))
+	up, err := gateway.ParseUpstream("http://"+u.addr(), "80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Config{Upstream: up, H2C: true}
+	c.setDefaults()
+	tr := newTransport(&c)
+	defer tr.close()
+	for _, body := range []io.ReadCloser{io.NopCloser(strings.NewReader("hello")), here{strings.NewReader("hello")}} {
+		h, err := tr.two.Take(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, _ := http.NewRequestWithContext(t.Context(), "POST", "http://x/", nil)
+		r.Body, r.ContentLength = body, -1
+		out, err := h2.NewSending(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Conn.SetDoNotReuse()
+		resp, err := tr.two.send(h, r, out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(resp.Body); string(got) != "hello" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		_ = resp.Body.Close()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r, _ := http.NewRequestWithContext(ctx, "GET", "http://x/", nil)
+	if _, err := tr.RoundTrip(r); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	for _, h := range tr.two.Hops() {
+		if h.Active() > 0 {
+			t.Errorf("%d requests", h.Active())
+		}
+	}
+}
