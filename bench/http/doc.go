@@ -1,8 +1,9 @@
-// Command http measures what one hop costs a POST over HTTP/1.1, in CPU of the proxy and in latency: nothing between client and
+// Command http measures what one hop costs a POST over HTTP/1.1, or HTTP/2 without TLS on both sides, in CPU of the proxy and in latency: nothing between client and
 // server, HAProxy, Go's httputil.ReverseProxy, and cinch as it passes bodies on, compresses them, and carries them between two
 // gateways with history.
 //
-//	go run ./bench/http    four minutes, on a quiet machine; writes bench/results/http-hop.md
+//	go run ./bench/http           four minutes, on a quiet machine; writes bench/results/http-hop.md
+//	go run ./bench/http -http2    only prints; -beside FILE measures another build of cinch in turn with this one
 //
 //	main.go     rounds, and the table
 //	ways.go     what stands between client and server

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// connections are those of the client.
+// connections are those of the client; of HTTP/2 it needs one, with so many requests at a time.
 const connections = 8
 
 // load is a client's requests to one way.
@@ -28,9 +28,9 @@ type load struct {
 	failed error
 }
 
-func newLoad(addr string, size int) *load {
+func newLoad(addr string, size int, http2 bool) *load {
 	l := &load{url: "http://" + addr + "/", bodies: texts(size)}
-	l.client.Transport = &http.Transport{MaxIdleConnsPerHost: connections, MaxConnsPerHost: connections, DisableCompression: true}
+	l.client.Transport = &http.Transport{MaxIdleConnsPerHost: connections, MaxConnsPerHost: connections, DisableCompression: true, Protocols: protocols(http2)}
 	return l
 }
 

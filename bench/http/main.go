@@ -14,6 +14,8 @@ import (
 
 type options struct {
 	results, role, listen, to string
+	http2                     bool
+	beside                    string
 	each                      time.Duration
 	rounds                    int
 	rate                      float64
@@ -25,13 +27,15 @@ func main() {
 	flag.DurationVar(&o.each, "time", time.Second, "of one measurement")
 	flag.IntVar(&o.rounds, "rounds", 9, "measurements of each kind")
 	flag.Float64Var(&o.rate, "rate", 500, "requests a second where they don't come as fast as they go")
+	flag.BoolVar(&o.http2, "http2", false, "HTTP/2 without TLS on both sides; results are only printed")
+	flag.StringVar(&o.beside, "beside", "", "another build of cinch, to be compared")
 	flag.StringVar(&o.role, "role", "", "internal: be a server or a proxy")
 	flag.StringVar(&o.listen, "listen", "", "internal: where")
 	flag.StringVar(&o.to, "to", "", "internal: the proxy's server")
 	flag.Parse()
 	run := o.run
 	if o.role != "" {
-		run = func() error { return serveAs(o.role, o.listen, o.to) }
+		run = func() error { return serveAs(o.role, o.listen, o.to, o.http2) }
 	}
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -49,7 +53,7 @@ func (o options) run() error {
 	if err != nil {
 		return err
 	}
-	b := &builder{dir: dir, self: self, cinch: filepath.Join(dir, "cinch")}
+	b := &builder{dir: dir, self: self, cinch: filepath.Join(dir, "cinch"), beside: o.beside, http2: o.http2}
 	defer b.stop()
 	if err := rig.Build(b.cinch, "./cmd/cinch"); err != nil {
 		return err
@@ -71,12 +75,19 @@ func (o options) run() error {
 			return err
 		}
 	}
-	text := fmt.Sprintf("```\n%s\n```\n\n%s. %d rounds of %v each, ways in turn, medians; load average %s before.\n\n%s", "go run ./bench/http", rig.Machine(), o.rounds, o.each, before, t.String())
+	text := fmt.Sprintf("```\n%s\n```\n\n%s. %d rounds of %v each, ways in turn, medians; load average %s before.\n\n%s", o.command(), rig.Machine(), o.rounds, o.each, before, t.String())
 	fmt.Print(text)
-	if o.results == "" {
+	if o.results == "" || o.http2 {
 		return nil
 	}
 	return rig.ReplacePart(o.results, "run", text)
+}
+
+func (o options) command() string {
+	if o.http2 {
+		return "go run ./bench/http -http2"
+	}
+	return "go run ./bench/http"
 }
 
 // figures are of one way, an entry a round.
@@ -106,7 +117,7 @@ func (o options) measure(t *rig.Table, ways []*way, size int) error {
 
 // round measures one way once, flooded and paced, after some requests that don't count.
 func (o options) round(f *figures, w *way, size int) error {
-	l := newLoad(w.addr, size)
+	l := newLoad(w.addr, size, o.http2)
 	defer l.client.CloseIdleConnections()
 	warm, cancel := context.WithTimeout(context.Background(), o.each/2)
 	l.flood(warm)

@@ -8,15 +8,23 @@ import (
 )
 
 // serveAs is the process of a role.
-func serveAs(role, listen, to string) error {
-	if role == "server" {
-		return http.ListenAndServe(listen, http.HandlerFunc(swallow))
+func serveAs(role, listen, to string, http2 bool) error {
+	s := &http.Server{Addr: listen, Handler: http.HandlerFunc(swallow), Protocols: protocols(http2)}
+	if role != "server" {
+		target := &url.URL{Scheme: "http", Host: to}
+		s.Handler = &httputil.ReverseProxy{
+			Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
+			Transport: &http.Transport{MaxIdleConnsPerHost: 1024, DisableCompression: true, Protocols: protocols(http2)},
+		}
 	}
-	target := &url.URL{Scheme: "http", Host: to}
-	return http.ListenAndServe(listen, &httputil.ReverseProxy{
-		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport: &http.Transport{MaxIdleConnsPerHost: 1024, DisableCompression: true},
-	})
+	return s.ListenAndServe()
+}
+
+func protocols(http2 bool) *http.Protocols {
+	p := &http.Protocols{}
+	p.SetHTTP1(!http2)
+	p.SetUnencryptedHTTP2(http2)
+	return p
 }
 
 // swallow reads a body and says little.

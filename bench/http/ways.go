@@ -32,6 +32,8 @@ func (w *way) cpu() (sum time.Duration, err error) {
 // builder starts processes, each with one thread for Go code.
 type builder struct {
 	dir, self, cinch string
+	beside           string // another build of cinch; "": none
+	http2            bool   // is spoken on both sides
 	started          []*rig.Process
 }
 
@@ -61,14 +63,18 @@ func (b *builder) start(name string, command func(listen string) ([]string, erro
 // role runs this program as something else.
 func (b *builder) role(role, to string) (*rig.Process, error) {
 	return b.start(role, func(listen string) ([]string, error) {
-		return []string{b.self, "-role", role, "-listen", listen, "-to", to}, nil
+		return []string{b.self, "-role", role, "-listen", listen, "-to", to, fmt.Sprint("-http2=", b.http2)}, nil
 	})
 }
 
-// gateway runs cinch; options stand behind the upstream's URL.
-func (b *builder) gateway(to, options string) (*rig.Process, error) {
+// gateway runs a build of cinch; options stand behind the upstream's URL.
+func (b *builder) gateway(cinch, to, options string) (*rig.Process, error) {
+	scheme := "http"
+	if b.http2 {
+		scheme = "h2c"
+	}
 	return b.start("cinch", func(listen string) ([]string, error) {
-		return []string{b.cinch, "serve", "--admin", "off", "--log-level", "error", "--http", fmt.Sprintf("%s=http://%s%s", listen, to, options)}, nil
+		return []string{cinch, "serve", "--admin", "off", "--log-level", "error", "--http", fmt.Sprintf("%s=%s://%s%s", listen, scheme, to, options)}, nil
 	})
 }
 
@@ -113,13 +119,21 @@ func (b *builder) ways(server string) (list []*way, err error) {
 		list = append(list, w)
 	}
 	cinch := func(options string) func(string) (*rig.Process, error) {
-		return func(to string) (*rig.Process, error) { return b.gateway(to, options) }
+		return func(to string) (*rig.Process, error) { return b.gateway(b.cinch, to, options) }
 	}
 	add("direct")
-	add("HAProxy", b.haproxy)
+	if b.beside != "" {
+		add(b.beside, func(to string) (*rig.Process, error) { return b.gateway(b.beside, to, "") })
+	}
+	if !b.http2 {
+		add("HAProxy", b.haproxy)
+	}
 	add("Go's ReverseProxy", func(to string) (*rig.Process, error) { return b.role("proxy", to) })
 	add("cinch, nothing to compress for", cinch(""))
 	add("cinch, zstd", cinch("?upstream_encodings=zstd"))
+	if b.http2 {
+		return list, err
+	}
 	add("cinch, a pair with history", cinch("?peers=true"), cinch("?history=client"))
 	return list, err
 }
