@@ -121,23 +121,3 @@ func (c *carrier) close() {
 		c.history.close()
 	})
 }
-
-// until is a reply's body that tells once whether it was read to its end.
-type until struct {
-	io.ReadCloser
-	done  func(complete bool)
-	once  sync.Once
-	ended bool
-}
-
-func (u *until) Read(p []byte) (int, error) {
-	n, err := u.ReadCloser.Read(p)
-	u.ended = u.ended || err == io.EOF
-	return n, err
-}
-
-func (u *until) Close() error {
-	err := u.ReadCloser.Close()
-	u.once.Do(func() { u.done(u.ended) })
-	return err
-}

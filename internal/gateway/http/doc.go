@@ -5,8 +5,8 @@
 // In reading order:
 //
 //	gateway.go    what a gateway is made of, and the seam: Serve and Shutdown
-//	session.go    a client's connection: net/http's server for HTTP/1.1; heads.go, what that does not tell of it
-//	meet.go       which HTTP a client speaks; h2's server for HTTP/2
+//	session.go    a client's connection: net/http's server for HTTP/1.1, h2's for HTTP/2
+//	meet.go       which of them a client speaks; heads.go, what net/http's does not tell of it
 //	refuse.go     what no upstream is to see
 //	handler.go    one exchange from its request to its reply, by httputil's reverse proxy
 //	writer.go     what the server would make of replies
@@ -36,5 +36,6 @@
 //	config.go     what a gateway is told
 //	agreed.go     the words between two gateways
 //
-// HTTP itself is net/http's, on both sides: parsing, framing, HTTP/2, and the rules of proxies are httputil.ReverseProxy's.
+// HTTP itself is not in here: HTTP/1.1 is net/http's, on both sides, HTTP/2 is h2's, and the rules of proxies are
+// httputil.ReverseProxy's.
 package http

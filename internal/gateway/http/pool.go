@@ -3,11 +3,22 @@ package http
 import (
 	"cmp"
 	"context"
+	"errors"
+	"io"
+	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway/h2"
 )
+
+// Connections to the upstream that nobody has used for so long are closed: servers close idle ones too (Node after 5 s), and
+// what is sent at that moment is lost.
+const upstreamIdle = 4 * time.Second
+
+// expectTimeout is how long a request that expects "100 Continue" waits for it, as curl's does.
+const expectTimeout = time.Second
 
 const (
 	// upstreamWindow is how far the upstream may be ahead of the client in the body of a reply over HTTP/2, in bytes.
@@ -24,6 +35,11 @@ const (
 	maxTries   = 6
 	firstPause = 100 * time.Millisecond
 )
+
+type dialFunc func(context.Context) (net.Conn, error)
+
+// errHTTP1 is why there is no connection of HTTP/2.
+var errHTTP1 = errors.New("the upstream has chosen HTTP/1.1")
 
 // hop is a connection to the upstream of HTTP/2.
 type hop struct{ h2.Pooled }
@@ -103,6 +119,26 @@ func (p *pool) answered(h *hop, resp *http.Response) *http.Response {
 	}
 	resp.Body = &until{ReadCloser: resp.Body, done: func(bool) { p.Release(h) }}
 	return resp
+}
+
+// until is a reply's body that tells once whether it was read to its end.
+type until struct {
+	io.ReadCloser
+	done  func(complete bool)
+	once  sync.Once
+	ended bool
+}
+
+func (u *until) Read(p []byte) (int, error) {
+	n, err := u.ReadCloser.Read(p)
+	u.ended = u.ended || err == io.EOF
+	return n, err
+}
+
+func (u *until) Close() error {
+	err := u.ReadCloser.Close()
+	u.once.Do(func() { u.done(u.ended) })
+	return err
 }
 
 // renew makes a request ready once more, if its body can be had again.

@@ -2,11 +2,14 @@ package http
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	xhttp2 "golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/h2"
@@ -65,12 +68,6 @@ func newServer(h *handler, changed func(net.Conn, http.ConnState)) *http.Server 
 	}
 }
 
-func onlyHTTP1() *http.Protocols {
-	p := &http.Protocols{}
-	p.SetHTTP1(true)
-	return p
-}
-
 // Run serves the connection until one side closes it or Drain ends it.
 func (s *session) Run() {
 	defer s.held.Close()
@@ -94,6 +91,54 @@ func (s *session) serveHTTP1() {
 		return // Drain came before the server has begun
 	}
 	<-s.done
+}
+
+// meet finds out what the client speaks: TLS says it, or how the client begins. What was read of that is returned.
+func (s *session) meet() (v version, ahead []byte) {
+	if secure, ok := s.client.(*tls.Conn); ok {
+		if secure.ConnectionState().NegotiatedProtocol == xhttp2.NextProtoTLS {
+			return http2, nil
+		}
+		return http1, nil
+	}
+	if !s.beginMeeting() {
+		return unsaid, nil
+	}
+	v, ahead = readVersion(s.client)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.meeting = false
+	_ = s.client.SetReadDeadline(time.Time{})
+	return v, ahead
+}
+
+// beginMeeting gives the client some time to say a word. It reports false if there is none left.
+func (s *session) beginMeeting() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.meeting = true
+	_ = s.client.SetReadDeadline(time.Now().Add(headerTimeout))
+	return !s.over
+}
+
+// serveHTTP2 serves the connection until one side ends it.
+func (s *session) serveHTTP2(ahead []byte) {
+	c := s.handler.cfg
+	two := h2.NewServer(s.client, h2.ServerConfig{
+		Handler: s.handler, MaxStreams: c.MaxStreams, MaxHeader: c.MaxHeader + usualFields,
+		Window: clientWindow, ConnWindow: clientWindow, IdleTimeout: idleTimeout, Date: true, Ahead: ahead,
+		Context: context.WithValue(context.Background(), http.ServerContextKey, s.server), // or the reverse proxy would end a reply that was cut off as if it were whole
+	})
+	s.mu.Lock()
+	s.two = two
+	over := s.over
+	s.mu.Unlock()
+	if over {
+		two.Drain()
+	}
+	if err := two.Serve(); err != nil {
+		s.handler.errorLog.Printf("HTTP/2 of %s: %v", s.held.Addr, err)
+	}
 }
 
 // Drain ends the connection after the next reply, which says so. When there is none for a while the server ends it as well,

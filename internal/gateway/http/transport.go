@@ -3,7 +3,6 @@ package http
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -13,13 +12,6 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
-
-// Connections to the upstream that nobody has used for so long are closed: servers close idle ones too (Node after 5 s), and
-// what is sent at that moment is lost.
-const upstreamIdle = 4 * time.Second
-
-// expectTimeout is how long a request that expects "100 Continue" waits for it, as curl's does.
-const expectTimeout = time.Second
 
 // transport is what speaks with the upstream: HTTP/1.1 by net/http, HTTP/2 by h2. With TLS the upstream chooses between them on
 // every new connection, which is used in any case, and what it has chosen is remembered.
@@ -32,8 +24,6 @@ type transport struct {
 	choseHTTP1 atomic.Bool // the last time
 	spare      chan net.Conn
 }
-
-type dialFunc func(context.Context) (net.Conn, error)
 
 // newTransport makes what speaks with the upstream.
 func newTransport(c *Config) *transport {
@@ -63,6 +53,12 @@ func newHTTP1(c *Config) *http.Transport {
 		MaxResponseHeaderBytes: int64(c.MaxHeader),
 		Protocols:              onlyHTTP1(),
 	}
+}
+
+func onlyHTTP1() *http.Protocols {
+	p := &http.Protocols{}
+	p.SetHTTP1(true)
+	return p
 }
 
 func secureFor(cfg *tls.Config, protocols ...string) *tls.Config {
@@ -99,9 +95,6 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	return resp, err
 }
-
-// errHTTP1 is why there is no connection of HTTP/2.
-var errHTTP1 = errors.New("the upstream has chosen HTTP/1.1")
 
 // connectHTTP2 makes a connection for the pool. One that turns out to be for HTTP/1.1 is kept for who asks for that next.
 func (t *transport) connectHTTP2(alive context.Context) (net.Conn, error) {

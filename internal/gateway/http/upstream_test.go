@@ -283,9 +283,14 @@ func TestNotSeenByUpstream(t *testing.T) {
 		body  func() io.Reader
 		again bool
 	}{
-		{"refused", refuse, nothing, true}, {"refused, a body in memory", refuse, known, true}, {"refused, a stream", refuse, stream, false},
-		{"GOAWAY", goAway, nothing, true}, {"GOAWAY, a body in memory", goAway, known, true}, {"GOAWAY, a stream", goAway, stream, false},
-		{"cancelled", cancel, nothing, false}, {"cut off", hangUp, nothing, false},
+		{"refused", refuse, nothing, true},
+		{"refused, a body in memory", refuse, known, true},
+		{"refused, a stream", refuse, stream, false},
+		{"GOAWAY", goAway, nothing, true},
+		{"GOAWAY, a body in memory", goAway, known, true},
+		{"GOAWAY, a stream", goAway, stream, false},
+		{"cancelled", cancel, nothing, false},
+		{"cut off", hangUp, nothing, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			addr := frames(t, func(f *xhttp2.Framer, id uint32, before int32) bool {
