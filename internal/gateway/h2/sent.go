@@ -117,7 +117,10 @@ func (a *sentRequest) sendAhead() {
 func (a *sentRequest) waitsFirst() bool { return a.client.continueTimeout > 0 && a.out.expects() }
 
 // awaitContinue lets the server refuse a request by its headers, and waits no longer than a while for it to say anything.
-func (a *sentRequest) awaitContinue() {
+func (a *sentRequest) awaitContinue() error {
+	if !a.waitsFirst() {
+		return nil
+	}
 	c := a.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,6 +128,7 @@ func (a *sentRequest) awaitContinue() {
 	for !a.goOn && a.mayWrite() == nil {
 		a.wake.Wait()
 	}
+	return a.mayWrite()
 }
 
 func (a *sentRequest) continues() {
@@ -175,8 +179,8 @@ func (a *sentRequest) send() {
 
 func (a *sentRequest) sendBody() error {
 	o := &a.out
-	if a.waitsFirst() {
-		a.awaitContinue()
+	if err := a.awaitContinue(); err != nil {
+		return err
 	}
 	for {
 		if len(o.piece) > 0 || o.whole {
