@@ -8,10 +8,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	xhttp2 "golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -102,8 +106,10 @@ func TestStalledClients(t *testing.T) {
 		_, _ = w.Write(large)
 	}))
 	for name, begin := range map[string]string{
-		"a request that does not come": fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(large), large[:1<<20]),
-		"a reply that is not read":     "GET / HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n",
+		"a request that does not come":         fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(large), large[:1<<20]),
+		"a reply that is not read":             "GET / HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n",
+		"a request that does not come, HTTP/2": inFrames(large[:1<<20], ":method", "POST", "content-length", fmt.Sprint(len(large))),
+		"a reply that is not read, HTTP/2":     inFrames(nil, ":method", "GET", "accept-encoding", "gzip"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -139,4 +145,22 @@ func stalls(t *testing.T, upstream, begin string) {
 			t.Fatal("it holds still", budget.InUse())
 		}
 	}
+}
+
+// inFrames is the beginning of a connection of HTTP/2, and a request whose body, if there is one, is not at its end.
+func inFrames(body []byte, fields ...string) string {
+	var out, block bytes.Buffer
+	enc := hpack.NewEncoder(&block)
+	all := append([]string{":scheme", "http", ":path", "/", ":authority", "x"}, fields...)
+	for i := 0; i < len(all); i += 2 {
+		_ = enc.WriteField(hpack.HeaderField{Name: all[i], Value: all[i+1]})
+	}
+	out.WriteString(xhttp2.ClientPreface)
+	f := xhttp2.NewFramer(&out, nil)
+	_ = f.WriteSettings()
+	_ = f.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: body == nil})
+	for piece := range slices.Chunk(body, 16<<10) {
+		_ = f.WriteData(1, false, piece)
+	}
+	return out.String()
 }

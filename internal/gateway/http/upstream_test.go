@@ -373,3 +373,28 @@ func TestConnectionEndsAsItIsTaken(t *testing.T) {
 		}
 	}
 }
+
+// An upstream of HTTP/2 that refuses a request by its headers is heard before the body was sent, and one that wants it is asked first.
+func TestExpectBeforeHTTP2(t *testing.T) {
+	u := newUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/refused" {
+			w.WriteHeader(http.StatusExpectationFailed)
+			return
+		}
+		tellProto(w, r)
+	}))
+	g := u.before(t)
+	for path, want := range map[string]string{"/refused": "HTTP/1.1 417 ", "/": "HTTP/1.1 100 "} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		_, _ = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n", path)
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(conn, got); string(got) != want {
+			t.Errorf("%s: %q, %v", path, got, err)
+		}
+	}
+}
