@@ -18,7 +18,7 @@
 //	             judge.go who is too slow, turns.go what lies beyond the shares, share.go whose they are,
 //	             budget.go the bound, and why it can't deadlock
 //	end.go       how sessions end, in logs and counters; unopened.go values that don't open
-//	conn.go      connections that count their bytes, half-close, vectored writes; nowait.go, first.go
+//	conn.go      connections that count their bytes, half-close, vectored writes; nowait.go, brief_linux.go, first.go
 //	             waiting for bytes without holding a buffer; pace.go how fast they come
 //	buffers.go   pooled byte buffers
 //	stats.go     what the gateways count; series.go counters with labels

@@ -97,13 +97,72 @@ func (w *NowWriter) Write(p []byte) (n int, err error) {
 
 // write is done after one attempt, whatever comes of it.
 func (w *NowWriter) write(fd uintptr) bool {
-	n, err := syscall.Write(int(fd), w.p)
+	n, err := briefWrite(int(fd), w.p)
 	for err == syscall.EINTR {
-		n, err = syscall.Write(int(fd), w.p)
+		n, err = briefWrite(int(fd), w.p)
 	}
 	w.n = max(n, 0)
 	if err != syscall.EAGAIN {
 		w.err = err
 	}
+	return true
+}
+
+// BriefReader reads as the connection itself does, but spares small reads what they cost beside the system call. It belongs to
+// one goroutine at a time.
+type BriefReader struct {
+	conn    *Conn
+	raw     syscall.RawConn
+	attempt func(fd uintptr) bool
+	p       []byte
+	n       int
+	err     error
+}
+
+// NewBriefReader returns c where there is nothing to spare: above TLS, or where there is no socket.
+func NewBriefReader(c net.Conn) io.Reader {
+	wrapped, ok := c.(*Conn)
+	if !ok {
+		return c
+	}
+	below, ok := wrapped.Conn.(syscall.Conn)
+	if !ok {
+		return c
+	}
+	raw, err := below.SyscallConn()
+	if err != nil {
+		return c
+	}
+	r := &BriefReader{conn: wrapped, raw: raw}
+	r.attempt = r.read
+	return r
+}
+
+func (r *BriefReader) Read(p []byte) (int, error) {
+	r.p, r.n, r.err = p, 0, nil
+	err := r.raw.Read(r.attempt)
+	r.p = nil
+	switch {
+	case err != nil:
+	case r.err != nil:
+		err = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", r.err)}
+	case r.n == 0 && len(p) > 0:
+		err = io.EOF
+	}
+	r.conn.countReceived(r.n)
+	return r.n, err
+}
+
+// read is called by the runtime's poller when a read may succeed.
+func (r *BriefReader) read(fd uintptr) bool {
+	n, err := briefRead(int(fd), r.p)
+	for err == syscall.EINTR {
+		n, err = briefRead(int(fd), r.p)
+	}
+	r.n = max(n, 0)
+	if err == syscall.EAGAIN {
+		return false
+	}
+	r.err = err
 	return true
 }

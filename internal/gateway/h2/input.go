@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"io"
 	"net"
 	"sync/atomic"
 	"time"
@@ -19,7 +20,7 @@ var epoch = time.Now()
 
 // input reads ahead. It belongs to the goroutine that reads, but for silence.
 type input struct {
-	conn   net.Conn
+	conn   io.Reader
 	settle func()       // is called before anything is waited for
 	at     atomic.Int64 // when something came last, in nanoseconds since epoch
 
@@ -29,7 +30,7 @@ type input struct {
 }
 
 func newInput(c net.Conn, ahead []byte) *input {
-	in := &input{conn: c}
+	in := &input{conn: gateway.NewBriefReader(c)}
 	in.buf = gateway.GetBuffer(max(readLeast, len(ahead)))
 	in.buf = in.buf[:cap(in.buf)]
 	in.w = copy(in.buf, ahead)
