@@ -276,8 +276,8 @@ func (c *ClientConn) wentAway(f *http2.GoAwayFrame) {
 }
 
 func (c *ClientConn) left(s *stream) {
-	if a, ok := s.user.(*sentRequest); ok && a.stop != nil {
-		a.stop()
+	if a, ok := s.user.(*sentRequest); ok {
+		a.left()
 	}
 	if c.err != nil {
 		return

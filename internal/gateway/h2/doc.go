@@ -4,7 +4,7 @@
 // In reading order:
 //
 //	server.go    a client's connection: requests become calls of a handler; drain.go, how it ends
-//	served.go    one request of it; request.go, what headers say; response.go, what a handler writes
+//	served.go    one request of it; scope.go, its context; request.go, what headers say; response.go, what a handler writes
 //	pool.go      connections to a server
 //	client.go    one of them; sent.go, one request on it; sending.go, what of it goes out
 //	conn.go      what both have in common: streams, settings, the end; frames.go, what comes

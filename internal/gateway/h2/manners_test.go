@@ -100,44 +100,6 @@ func TestContinueOnce(t *testing.T) {
 	}
 }
 
-// The end of a response, which no handler can give a deadline any more, waits for a client for so long and no longer.
-func TestEndThatNobodyReads(t *testing.T) {
-	n, there := net.Pipe() // nothing of it is read
-	defer there.Close()
-	over := make(chan struct{}, 1)
-	s := NewServer(n, ServerConfig{MaxStreams: 10, Window: testWindow, ConnWindow: testWindow, MaxHeader: testHeader, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X", strings.Repeat("x", outMost))
-		w.WriteHeader(http.StatusEarlyHints) // is being written for good
-		_ = http.NewResponseController(w).Flush()
-		w.Header().Set(http.TrailerPrefix+"X", "x")
-		over <- struct{}{}
-	})})
-	s.patience = 50 * time.Millisecond
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		_ = s.Serve()
-	}()
-	r := newRaw(t, there)
-	_, _ = io.WriteString(there, http2.ClientPreface)
-	_ = r.WriteSettings()
-	r.headers(1, true, get...)
-	<-over
-	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		s.mu.Lock()
-		streams := len(s.streams)
-		s.mu.Unlock()
-		if streams == 0 {
-			break
-		}
-		if time.Since(began) > 10*time.Second {
-			t.Fatal("the stream stays")
-		}
-	}
-	s.Close()
-	<-served
-}
-
 // What some streams don't read doesn't stop the others while the connection's window has room, even if that is little.
 func TestMostOfTheWindowHeld(t *testing.T) {
 	const window = 100 << 10

@@ -69,44 +69,62 @@ func validMethod(m string) bool {
 
 func validPath(p string) bool { return strings.HasPrefix(p, "/") || p == "*" }
 
-// request makes a request of its headers. s.mu is held.
-func (s *Server) request(id uint32, end bool, b *block) (*http.Request, error) {
+// head makes a request of its headers. server.mu is held.
+func (s *served) head(id uint32, end bool, b *block) error {
 	var p pseudos
 	if what := p.read(b); what != "" {
-		return nil, malformed(id, what)
+		return malformed(id, what)
 	}
-	r := &http.Request{
-		Method: p.method, Host: p.authority, RequestURI: p.path, RemoteAddr: s.remote, TLS: s.tls,
-		Proto: "HTTP/2.0", ProtoMajor: 2,
-	}
+	s.request = *new(http.Request).WithContext(&s.scope)
+	r := &s.request
+	r.Method, r.Host, r.RequestURI, r.URL = p.method, p.authority, p.path, &s.url
+	r.RemoteAddr, r.TLS = s.server.remote, s.server.tls
+	r.Proto, r.ProtoMajor = "HTTP/2.0", 2
 	if what := locate(r, &p); what != "" {
-		return nil, malformed(id, what)
+		return malformed(id, what)
 	}
-	r.Header = b.header(&s.inNames)
+	r.Header = b.header(&s.server.inNames)
 	if what := readHost(r); what != "" {
-		return nil, malformed(id, what)
+		return malformed(id, what)
 	}
 	if what := readLength(r, end); what != "" {
-		return nil, malformed(id, what)
+		return malformed(id, what)
 	}
 	r.Trailer = announced(r.Header)
 	if cookies := r.Header["Cookie"]; len(cookies) > 1 { // section 8.2.3
 		r.Header["Cookie"] = []string{strings.Join(cookies, "; ")}
 	}
-	return r, nil
+	s.r = r
+	return nil
 }
 
 func locate(r *http.Request, p *pseudos) (wrong string) {
-	if p.method == http.MethodConnect {
-		r.URL, r.RequestURI = &url.URL{Host: p.authority}, p.authority
-		return ""
+	switch {
+	case p.method == http.MethodConnect:
+		r.URL.Host, r.RequestURI = p.authority, p.authority
+	case plainPath(p.path):
+		r.URL.Path = p.path
+	default:
+		u, err := url.ParseRequestURI(p.path)
+		if err != nil {
+			return ":path"
+		}
+		r.URL = u
 	}
-	u, err := url.ParseRequestURI(p.path)
-	if err != nil {
-		return ":path"
-	}
-	r.URL = u
 	return ""
+}
+
+// plainPath reports whether there is nothing to parse in a path.
+func plainPath(p string) bool {
+	for i := range len(p) {
+		switch c := p[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
+		case c == '/' && (i == 0 || p[i-1] != '/'):
+		default:
+			return false
+		}
+	}
+	return strings.HasPrefix(p, "/")
 }
 
 // readHost takes :authority and Host for the same (section 8.3.1).

@@ -20,11 +20,12 @@ type response struct {
 	expiry   *time.Timer // of a write deadline
 
 	// Guarded by the connection's mu.
-	fields    []headed // as WriteHeader found them
-	announced []string // trailers
-	status    int      // 0: WriteHeader was not called
-	sent      bool     // the headers are
-	length    int64    // that may still be written; -1: any
+	fields    []headed  // as WriteHeader found them
+	few       [8]headed // room for fields, and then for trailers
+	announced []string  // trailers
+	status    int       // 0: WriteHeader was not called
+	sent      bool      // the headers are
+	length    int64     // that may still be written; -1: any
 }
 
 // headed is a name, as HTTP/2 has it, with its values.
@@ -35,7 +36,15 @@ type headed struct {
 
 // Header returns the headers until WriteHeader is called, and then the trailers: those that "Trailer" has announced, and names
 // that begin with http.TrailerPrefix.
-func (w *response) Header() http.Header { return w.header }
+func (w *response) Header() http.Header {
+	if w.header == nil {
+		w.header = http.Header{}
+	}
+	return w.header
+}
+
+// SetHeader makes h the headers, in place of a copy of them.
+func (w *response) SetHeader(h http.Header) { w.header = h }
 
 // WriteHeader sets the status. Informational ones leave at once.
 func (w *response) WriteHeader(status int) {
@@ -59,7 +68,7 @@ func (w *response) WriteHeader(status int) {
 // begin notes what the headers are. c.mu is held, as in what follows.
 func (w *response) begin(status int) {
 	w.status, w.length, w.announced = status, -1, nil
-	w.fields = make([]headed, 0, len(w.header))
+	w.fields = w.few[:0]
 	for name, values := range w.header {
 		switch {
 		case name == "Connection" && httpguts.HeaderValuesContainsToken(values, "close"): // as a handler for HTTP/1 says it
@@ -147,7 +156,13 @@ func (w *response) write(end bool) {
 	}
 }
 
-func (c *conn) encodeStatus(status int) { c.encode(":status", strconv.Itoa(status)) }
+func (c *conn) encodeStatus(status int) {
+	text := "200" // which needs no allocation
+	if status != http.StatusOK {
+		text = strconv.Itoa(status)
+	}
+	c.encode(":status", text)
+}
 
 func (w *response) bodyAllowed() bool {
 	return w.status >= 200 && w.status != http.StatusNoContent && w.status != http.StatusNotModified
@@ -232,6 +247,9 @@ func (w *response) finish() {
 
 func (w *response) trailers() []headed {
 	var out []headed
+	if w.sent {
+		out = w.few[:0]
+	}
 	lower := w.call.c.outNames.lower
 	for _, name := range w.announced {
 		if values := w.header[name]; len(values) > 0 {
@@ -240,9 +258,6 @@ func (w *response) trailers() []headed {
 	}
 	for name, values := range w.header {
 		if rest, ok := strings.CutPrefix(name, http.TrailerPrefix); ok && len(values) > 0 && !hopByHop(rest) {
-			if out == nil {
-				out = make([]headed, 0, 4)
-			}
 			out = append(out, headed{lower(rest), values})
 		}
 	}

@@ -1,7 +1,6 @@
 package h2
 
 import (
-	"context"
 	"io"
 	"maps"
 	"net/http"
@@ -20,15 +19,18 @@ const maxInformational = 8
 // sentRequest is a request that a server has got, or is getting.
 type sentRequest struct {
 	stream
-	client *ClientConn
-	out    Sending
-	resp   *http.Response // nil: its headers have not come; guarded by mu
-	inform int            // responses before it, without those that somebody was told of
-	early  []early        // of which somebody is to be told
-	goOn   bool           // the server wants the body, or has had time to say so
-	stop   func() bool    // waiting for the context to end
-	ahead  bool           // all of the body was sent by who asked
-	sent   int64          // bytes of the body, by the goroutine that sends it
+	client  *ClientConn
+	out     Sending
+	resp    *http.Response // response; nil: its headers have not come; guarded by mu
+	inform  int            // responses before it, without those that somebody was told of
+	early   []early        // of which somebody is to be told
+	goOn    bool           // the server wants the body, or has had time to say so
+	stop    func() bool    // of afterEnd, for the request's context
+	listens bool           // for that to end
+	ahead   bool           // all of the body was sent by who asked
+	sent    int64          // bytes of the body, by the goroutine that sends it
+
+	response http.Response
 }
 
 // RoundTrip sends a request, and returns when the headers of the response have come. It closes the request's body, maybe later.
@@ -110,7 +112,7 @@ func (a *sentRequest) sendAhead() {
 		a.ahead = true
 		return
 	}
-	workers.run(a.send)
+	workers.run(a)
 }
 
 // waitsFirst reports whether the body has to wait until the server wants it.
@@ -139,11 +141,11 @@ func (a *sentRequest) continues() {
 // await waits for the headers of the response.
 func (a *sentRequest) await() (*http.Response, error) {
 	c, ctx := a.client, a.out.r.Context()
-	stop := context.AfterFunc(ctx, func() { a.cancel(ctx.Err()) })
+	stop := afterEnd(ctx, a)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if a.stop = stop; a.gone {
-		stop()
+	if a.stop, a.listens = stop, true; a.gone {
+		a.left()
 	}
 	for a.resp == nil && a.inErr == nil || len(a.early) > 0 {
 		if len(a.early) > 0 {
@@ -158,6 +160,17 @@ func (a *sentRequest) await() (*http.Response, error) {
 	return a.resp, nil
 }
 
+// end cancels the request, whose context has ended.
+func (a *sentRequest) end(why error) { go a.cancel(why) }
+
+// left lets the request wait no more for its context's end. c.mu is held.
+func (a *sentRequest) left() {
+	if a.listens {
+		noMore(a.out.r.Context(), a, a.stop)
+		a.listens = false
+	}
+}
+
 // cancel ends the request, whatever state it is in.
 func (a *sentRequest) cancel(err error) {
 	c := a.client
@@ -167,8 +180,8 @@ func (a *sentRequest) cancel(err error) {
 	c.flush()
 }
 
-// send sends what is left of the body, in a goroutine of its own.
-func (a *sentRequest) send() {
+// run sends what is left of the body, in a goroutine of its own.
+func (a *sentRequest) run() {
 	err := a.sendBody()
 	_ = a.out.r.Body.Close()
 	a.out.free()
@@ -358,10 +371,11 @@ func (a *sentRequest) tell() {
 
 // respond makes the response.
 func (a *sentRequest) respond(status int, header http.Header, length int64, end bool) {
-	resp := &http.Response{
-		Proto: "HTTP/2.0", ProtoMajor: 2, StatusCode: status, Status: strconv.Itoa(status) + " " + http.StatusText(status),
+	a.response = http.Response{
+		Proto: "HTTP/2.0", ProtoMajor: 2, StatusCode: status, Status: statusLine(status),
 		Header: header, ContentLength: length, Request: a.out.r, Body: http.NoBody,
 	}
+	resp := &a.response
 	resp.Trailer = announced(header)
 	a.resp, a.length = resp, length
 	if !end {
@@ -369,6 +383,14 @@ func (a *sentRequest) respond(status int, header http.Header, length int64, end 
 	} else if length < 0 {
 		resp.ContentLength = 0
 	}
+}
+
+// statusLine spares the usual one an allocation.
+func statusLine(status int) string {
+	if status == http.StatusOK {
+		return "200 OK"
+	}
+	return strconv.Itoa(status) + " " + http.StatusText(status)
 }
 
 func parseStatus(s string) (int, bool) {

@@ -1,8 +1,8 @@
 package h2
 
 import (
-	"context"
 	"net/http"
+	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -10,26 +10,22 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// finishTime is how long the end of a response may wait for a client that reads nothing.
-const finishTime = time.Minute
-
 // served is a request of a client's, and the body of it.
 type served struct {
 	stream
-	server *Server
-	r      *http.Request
-	w      response
-	cancel context.CancelFunc
-	asks   atomic.Bool // for 100 (Continue) before it sends the body
-	over   bool        // its handler has returned
+	scope   Scope // of the request: it ends with the stream, or the handler
+	server  *Server
+	request http.Request
+	url     url.URL
+	r       *http.Request // request; nil: no handler gets it
+	w       response
+	asks    atomic.Bool // for 100 (Continue) before it sends the body
+	over    bool        // its handler has returned
 }
 
 // begin completes the request. server.mu is held.
 func (s *served) begin() {
-	ctx, cancel := context.WithCancel(s.server.base)
-	s.cancel = cancel
-	s.r = s.r.WithContext(ctx)
-	s.w = response{call: s, header: http.Header{}}
+	s.w.call = s
 	if s.r.Body = http.NoBody; s.ended {
 		return
 	}
@@ -59,7 +55,6 @@ func (s *served) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if w.returned {
-		s.waits = s.hurry
 		w.finish()
 	} else {
 		c.reset(&s.stream, http2.ErrCodeInternal, errHandlerDone)
@@ -72,16 +67,9 @@ func (s *served) end() {
 	if !s.gone { // the client need not send the rest (RFC 9113, section 8.1)
 		c.reset(&s.stream, http2.ErrCodeNo, errHandlerDone)
 	}
-	s.cancel()
+	s.scope.End()
 	s.server.ended()
 	c.flush()
-}
-
-// hurry bounds how long what is left of a response waits, though its handler, who could set a deadline, has gone. server.mu is held.
-func (s *served) hurry() {
-	if w := &s.w; w.expiry == nil {
-		w.expiry = s.c.after(s.server.patience, w.expire)
-	}
 }
 
 // refuse answers a request that no handler gets. server.mu is held.

@@ -1,7 +1,6 @@
 package h2
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -35,11 +34,9 @@ type ServerConfig struct {
 // Server is the server's end of a connection.
 type Server struct {
 	conn
-	cfg      ServerConfig
-	base     context.Context
-	patience time.Duration // with clients that don't read the end of a response
-	remote   string
-	tls      *tls.ConnectionState
+	cfg    ServerConfig
+	remote string
+	tls    *tls.ConnectionState
 
 	highest uint32    // stream of the client's
 	fresh   []*served // to be handled when the reader has nothing more for now
@@ -51,7 +48,7 @@ type Server struct {
 
 // NewServer makes the end of a connection. Serve must follow.
 func NewServer(n net.Conn, cfg ServerConfig) *Server {
-	s := &Server{cfg: cfg, base: cmp.Or(cfg.Context, context.Background()), patience: finishTime, remote: n.RemoteAddr().String(), tls: tlsState(n)}
+	s := &Server{cfg: cfg, remote: n.RemoteAddr().String(), tls: tlsState(n)}
 	s.cfg.Window = max(cfg.Window, initialWindow)
 	s.init(n, s, config{window: s.cfg.Window, maxHeader: cfg.MaxHeader, ahead: cfg.Ahead})
 	s.greet()
@@ -183,22 +180,23 @@ func (s *Server) open(id uint32, end bool, b *block) error {
 	if b.bad != "" || b.connect != "" {
 		return malformed(id, b.bad+b.connect)
 	}
-	var r *http.Request
+	call := &served{server: s}
+	if s.cfg.Context != nil {
+		call.scope.Begin(s.cfg.Context)
+	}
 	if !b.long {
-		var err error
-		if r, err = s.request(id, end, b); err != nil {
+		if err := call.head(id, end, b); err != nil {
 			return err
 		}
 	}
-	call := &served{server: s, r: r}
 	st := &call.stream
 	s.add(st, id)
 	st.headed, st.ended, st.user = true, end, call
-	if r == nil {
+	if call.r == nil {
 		call.refuse(http.StatusRequestHeaderFieldsTooLarge)
 		return nil
 	}
-	if r.ContentLength > 0 || len(r.Header["Content-Length"]) > 0 {
+	if r := call.r; r.ContentLength > 0 || len(r.Header["Content-Length"]) > 0 {
 		st.length = r.ContentLength
 	}
 	call.begin()
@@ -223,7 +221,7 @@ func (s *Server) start(call *served) {
 		call.drop(errEnded)
 	case s.running < s.cfg.MaxStreams:
 		s.running++
-		workers.run(call.run)
+		workers.run(call)
 	case len(s.waiting) < s.cfg.MaxStreams:
 		s.waiting = append(s.waiting, call)
 	default:
@@ -244,8 +242,8 @@ func (s *Server) ended() {
 }
 
 func (s *Server) left(st *stream) {
-	if call, ok := st.user.(*served); ok && call.cancel != nil {
-		call.cancel()
+	if call, ok := st.user.(*served); ok {
+		call.scope.End()
 	}
 	if len(s.streams) > 0 {
 		return

@@ -29,13 +29,12 @@ type stream struct {
 	trailer http.Header // that has come and was not told
 	cut     *time.Timer // of a read deadline
 
-	out      int64  // window
-	finished bool   // END_STREAM has been queued
-	outErr   error  // what writes get
-	gone     bool   // the connection does not know it any more
-	touched  bool   // is among c.touched
-	blocked  bool   // is among c.blocked
-	waits    func() // is called before a write waits; nil: nobody asks
+	out      int64 // window
+	finished bool  // END_STREAM has been queued
+	outErr   error // what writes get
+	gone     bool  // the connection does not know it any more
+	touched  bool  // is among c.touched
+	blocked  bool  // is among c.blocked
 }
 
 // touch lets the reader wake who waits for the stream, before it waits itself.
@@ -238,9 +237,6 @@ func (s *stream) block(ready func() bool) {
 	if !s.blocked {
 		s.blocked = true
 		c.blocked = append(c.blocked, s)
-	}
-	if s.waits != nil {
-		s.waits()
 	}
 	s.wake.Wait()
 }

@@ -5,35 +5,38 @@ import "sync"
 // maxIdleWorkers is how many goroutines wait for work.
 const maxIdleWorkers = 64
 
-// workers run functions in goroutines that are used again, so that their stacks need not grow each time.
+// runner is some work.
+type runner interface{ run() }
+
+// workers do work in goroutines that are used again, so that their stacks need not grow each time.
 var workers workerPool
 
 type workerPool struct {
 	mu   sync.Mutex
-	idle []chan func() // of those that wait, the last to have begun with that last
+	idle []chan runner // of those that wait, the last to have begun with that last
 }
 
 // run returns at once.
-func (p *workerPool) run(f func()) {
+func (p *workerPool) run(r runner) {
 	p.mu.Lock()
 	last := len(p.idle) - 1
 	if last < 0 {
 		p.mu.Unlock()
-		go p.work(f)
+		go p.work(r)
 		return
 	}
 	w := p.idle[last]
 	p.idle[last] = nil
 	p.idle = p.idle[:last]
 	p.mu.Unlock()
-	w <- f
+	w <- r
 }
 
-func (p *workerPool) work(f func()) {
-	next := make(chan func(), 1)
+func (p *workerPool) work(r runner) {
+	next := make(chan runner, 1)
 	for {
-		f()
-		f = nil // what it holds is not to wait with us
+		r.run()
+		r = nil // what it holds is not to wait with us
 		p.mu.Lock()
 		if len(p.idle) >= maxIdleWorkers {
 			p.mu.Unlock()
@@ -41,6 +44,6 @@ func (p *workerPool) work(f func()) {
 		}
 		p.idle = append(p.idle, next)
 		p.mu.Unlock()
-		f = <-next
+		r = <-next
 	}
 }

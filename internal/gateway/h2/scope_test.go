@@ -1,0 +1,58 @@
+package h2
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A scope is a context like those of package context, whoever is around it and in it.
+func TestScopes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var outer, inner, other Scope
+		inner.Begin(&outer)
+		other.Begin(&outer)
+		ctx, cancel := context.WithTimeout(&inner, time.Hour)
+		defer cancel()
+		called := false
+		context.AfterFunc(&inner, func() { called = true })
+		stop := context.AfterFunc(&inner, func() { t.Error("was stopped") })
+		if !stop() || stop() {
+			t.Error("stop does not say whether it has stopped anything")
+		}
+		done := inner.Done()
+		if other.End(); outer.Err() != nil || inner.Err() != nil || !errors.Is(other.Err(), context.Canceled) || len(outer.told) != 1 {
+			t.Errorf("%v, %v, %v; %d wait", outer.Err(), inner.Err(), other.Err(), len(outer.told))
+		}
+		outer.End()
+		<-done
+		<-ctx.Done()
+		<-outer.Done()
+		if synctest.Wait(); !called || inner.Err() != context.Canceled || ctx.Err() != context.Canceled {
+			t.Errorf("%v, %v, %v", called, inner.Err(), ctx.Err())
+		}
+		var late Scope
+		if late.Begin(&outer); late.Err() != context.Canceled {
+			t.Error("lives in one that has ended")
+		}
+	})
+}
+
+func TestScopeInOtherContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type key struct{}
+		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), key{}, 1), time.Second)
+		defer cancel()
+		var s Scope
+		s.Begin(ctx)
+		at, ok := s.Deadline()
+		if want, _ := ctx.Deadline(); !ok || !at.Equal(want) || s.Value(key{}) != 1 {
+			t.Error(at, ok, s.Value(key{}))
+		}
+		if <-s.Done(); s.Err() != context.DeadlineExceeded {
+			t.Error(s.Err())
+		}
+	})
+}
