@@ -5,14 +5,14 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/h2"
 	"github.com/cinch-layer/cinch/internal/gateway/held"
-
-	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
 // So often a request is tried.
@@ -25,12 +25,11 @@ const (
 // handler; the transport reads the request's body in another.
 type call struct {
 	*handler
-	w     http.ResponseWriter
+	w     h2.ResponseWriter
 	r     *http.Request
 	grpc  bool
 	start time.Time
 	terms *negotiation
-	tape  *tape
 	trace callTrace
 	body  heardBody // of the response
 
@@ -46,9 +45,13 @@ type call struct {
 	expired atomic.Bool   // a drain does not wait for it any more
 	moved   atomic.Uint64 // pieces, either way, since the response has begun
 
-	mu     sync.Mutex
-	over   bool   // w must not be used any more
-	cancel func() // of the attempt at hand
+	mu      sync.Mutex
+	over    bool     // w must not be used any more
+	current *attempt // at hand
+
+	place placed // among the calls of the connection
+	tape  tape
+	first attempt
 }
 
 // interrupt ends what the call reads from the client and writes to it, from any goroutine.
@@ -59,9 +62,8 @@ func (c *call) interrupt() {
 		return
 	}
 	now := time.Now()
-	control := http.NewResponseController(c.w)
-	_ = control.SetReadDeadline(now)
-	_ = control.SetWriteDeadline(now)
+	_ = c.w.SetReadDeadline(now)
+	_ = c.w.SetWriteDeadline(now)
 }
 
 func (c *call) moves() uint64 { return c.moved.Load() }
@@ -71,18 +73,16 @@ func (c *call) expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.expired.Store(true)
-	if c.cancel != nil {
-		c.cancel()
-	}
+	c.current.stop()
 }
 
-// begun notes how an attempt is cancelled.
-func (c *call) begun(cancel func()) {
+// begun notes which attempt is at hand, and what it sends.
+func (c *call) begun(a *attempt, body *requestBody) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.cancel = cancel
+	c.current, a.body = a, body
 	if c.expired.Load() {
-		cancel()
+		a.stop()
 	}
 }
 
@@ -99,36 +99,43 @@ func (c *call) finish() {
 func (c *call) cancelAttempt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cancel != nil {
-		c.cancel()
-	}
+	c.current.stop()
 }
 
 // attempt is one delivery of the request.
 type attempt struct {
 	hop    *hop
 	plan   plan
-	has    *fetched // the dictionaries of replies that the request listed; nil: it could list none
-	told   bool     // the server knows that we are a gateway, so its answer says everything
-	cancel context.CancelFunc
-	body   *requestBody
+	has    *fetched     // the dictionaries of replies that the request listed; nil: it could list none
+	told   bool         // the server knows that we are a gateway, so its answer says everything
+	scope  h2.Scope     // of all that it does
+	body   *requestBody // nil: there is none; changed under call.mu
 	reply  io.Closer
 	single *counter // of the request's messages; nil: nobody asks
 	lanes  attemptLanes
 
 	trace attemptTrace
+
+	out  http.Request
+	url  url.URL
+	room requestBody
 }
 
-// stop ends the attempt, from any goroutine.
+// stop ends the attempt, if there is one, from any goroutine. The call's mu is held.
 func (a *attempt) stop() {
-	a.cancel()
-	_ = a.body.Close()
+	if a == nil {
+		return
+	}
+	a.scope.End()
+	if a.body != nil { // a transport that waits for the request doesn't see that
+		_ = a.body.Close()
+	}
 }
 
 // serve delivers the request, again if it must and may, and hands on the response. What is
 // still to be read of the request at the end nobody waits for: the attempt is cancelled.
 func (c *call) serve() {
-	reader := &tapeReader{t: c.tape}
+	reader := &tapeReader{t: &c.tape}
 	for try := 1; ; try++ {
 		c.attempts = try
 		a, resp, err := c.try(reader)
@@ -163,18 +170,23 @@ func (c *call) conclude(a *attempt, resp *http.Response, err error) {
 // when there is no connection, is the caller's to end.
 func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 	begin := time.Now()
-	ctx, cancel := context.WithCancel(c.r.Context())
-	h, err := c.pool.Take(ctx)
+	a := c.newAttempt()
+	h, err := c.pool.Take(&a.scope)
 	if err != nil {
-		cancel()
+		a.scope.End()
 		return nil, nil, err
 	}
-	a := &attempt{hop: h, cancel: cancel}
-	c.begun(cancel)
-	out := upstreamRequest(ctx, c.r, c.pool.dialer.scheme())
+	a.hop = h
+	c.begun(a, nil)
+	out := a.upstreamRequest(c.r, c.pool.dialer.scheme())
 	if c.grpc {
-		c.inquire(ctx, h)
+		c.inquire(&a.scope, h)
 		a.plan = c.terms.request(h.knows)
+	}
+	if c.edits(a) {
+		out.Header = c.r.Header.Clone()
+	}
+	if c.grpc {
 		a.told = c.terms.ask(out.Header, a.plan, c.pool.dialer.links != nil)
 		a.has = c.terms.pairs.ask(out.Header, c.terms.replies, h.knows)
 		a.lanes = takeLanes(h.lanes, &a.plan, out.Header)
@@ -182,13 +194,13 @@ func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 	if c.r.ContentLength == 0 && len(c.trailers) == 0 {
 		out.ContentLength = 0
 	} else {
-		a.body = c.requestBody(ctx, a, from)
-		out.Body = a.body
+		body := c.requestBody(a, from)
+		out.Body = body
 		if !c.grpc {
 			out.ContentLength = c.r.ContentLength
-			c.announce(out, a.body)
+			c.announce(out, body)
 		}
-		c.begun(a.stop) // a transport that waits for the request doesn't see the cancel
+		c.begun(a, body)
 	}
 	c.spent += time.Since(begin)
 	c.trace.waited(begin)
@@ -201,6 +213,24 @@ func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 	h.answered()
 	a.reply = resp.Body
 	return a, resp, nil
+}
+
+// newAttempt begins another attempt.
+func (c *call) newAttempt() *attempt {
+	a := &c.first
+	if c.attempts > 1 {
+		a = &attempt{}
+	}
+	a.scope.Begin(c.r.Context())
+	return a
+}
+
+// edits reports whether the headers of the request may have to change: else the upstream gets the client's own.
+func (c *call) edits(a *attempt) bool {
+	if c.trace.of != nil {
+		return true
+	}
+	return c.grpc && (c.pool.dialer.links != nil || a.hop.lanes != nil || !a.plan.untouched() || c.terms.edits() || len(c.r.Header[heldHeader]) > 0)
 }
 
 // inquire lets the gateway find out what the server reads, if that would change how this call is sent, and waits a moment
@@ -223,7 +253,7 @@ func (c *call) end(a *attempt) {
 	if a.reply != nil {
 		_ = a.reply.Close() // what is not read takes of the connection's window until then
 	}
-	a.cancel()
+	a.scope.End()
 	var compressing time.Duration
 	if a.body != nil {
 		_ = a.body.Close()

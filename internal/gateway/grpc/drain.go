@@ -17,22 +17,38 @@ type expiring interface {
 // underway are the calls of a client's connection.
 type underway struct {
 	mu    sync.Mutex
-	calls map[expiring]uint64 // with how many pieces they had moved when a drain last looked
+	first *placed
 }
 
-func (u *underway) begin(c expiring) {
+// placed is the place of a call among others.
+type placed struct {
+	call       expiring
+	moved      uint64 // pieces, when a drain last looked
+	prev, next *placed
+}
+
+// begin gives a call a place, which it keeps until end.
+func (u *underway) begin(c expiring, p *placed) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.calls == nil {
-		u.calls = map[expiring]uint64{}
+	*p = placed{call: c, next: u.first}
+	if p.next != nil {
+		p.next.prev = p
 	}
-	u.calls[c] = 0
+	u.first = p
 }
 
-func (u *underway) end(c expiring) {
+func (u *underway) end(p *placed) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	delete(u.calls, c)
+	if p.prev != nil {
+		p.prev.next = p.next
+	} else {
+		u.first = p.next
+	}
+	if p.next != nil {
+		p.next.prev = p.prev
+	}
 }
 
 // endQuiet ends the streams that have moved nothing since the last look. A call without the beginning of a response is none: its
@@ -40,10 +56,10 @@ func (u *underway) end(c expiring) {
 func (u *underway) endQuiet() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for c, before := range u.calls {
-		moved := c.moves()
-		if u.calls[c] = moved; moved > 0 && moved == before {
-			c.expire()
+	for p := u.first; p != nil; p = p.next {
+		before := p.moved
+		if p.moved = p.call.moves(); before > 0 && p.moved == before {
+			p.call.expire()
 		}
 	}
 }
@@ -51,7 +67,7 @@ func (u *underway) endQuiet() {
 func (u *underway) endAll() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for c := range u.calls {
-		c.expire()
+	for p := u.first; p != nil; p = p.next {
+		p.call.expire()
 	}
 }

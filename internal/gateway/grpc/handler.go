@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
-	"github.com/cinch-layer/cinch/internal/gateway/held"
-
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
+	"github.com/cinch-layer/cinch/internal/gateway/h2"
+	"github.com/cinch-layer/cinch/internal/gateway/held"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/trace"
@@ -41,6 +41,8 @@ type handler struct {
 	pool    *pool
 	carried bool        // over a link
 	ends    *lanes.Ends // of that; nil: it has no lanes
+
+	accepted atomic.Pointer[accepted] // by the last call
 }
 
 // So much of a request is kept for another attempt: of one whose messages we change, and of
@@ -51,7 +53,7 @@ const (
 )
 
 // noTerms are those of a request that is no gRPC call.
-var noTerms = &negotiation{}
+var noTerms = &negotiation{accepted: &accepted{}}
 
 // ServeHTTP serves a call.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -65,11 +67,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer h.memory.Metadata.Release(metadata)
-	c := call{handler: h, w: w, r: r, grpc: isGRPC(r.Header), start: time.Now(), terms: noTerms}
+	c := call{handler: h, w: w.(h2.ResponseWriter), r: r, grpc: isGRPC(r.Header), start: time.Now(), terms: noTerms}
 	c.trace = traceCall(h.tracer, h.name, r, c.grpc)
 	defer c.trace.of.End()
 	if c.grpc {
-		c.terms = negotiate(h.policy.Load(), r, h.carried)
+		c.terms = negotiate(h.policy.Load(), r, h.carried, &h.accepted)
 		if !c.terms.pair(r, h.peer, h.dicts, h.samples) {
 			ending{code: codeUnimplemented, message: "unknown grpc-encoding " + pairEncoding}.fail(w, false)
 			return
@@ -85,10 +87,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(c.terms.requests) > 0 || c.terms.from != "" {
 		limit = replayBytes
 	}
-	c.tape = newTape(c.clientBody(), limit, h.replays)
+	c.tape.begin(c.clientBody(), limit, h.replays)
 	defer c.finish()
-	h.calls.begin(&c)
-	defer h.calls.end(&c)
+	h.calls.begin(&c, &c.place)
+	defer h.calls.end(&c.place)
 	c.serve()
 	h.stats.Latency(c.spent + c.unlaned.spent())
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
@@ -15,29 +16,56 @@ import (
 // negotiation is what a call's headers and the policy say about its encodings. It does not
 // change during the call.
 type negotiation struct {
-	from        string   // of the client's messages
-	accepts     []string // by the client
+	*accepted
+	from     string   // of the client's messages
+	accepts  []string // by the client
+	carried  bool     // over a link
+	original string   // what its client had compressed with, when it says so and marks messages
+	requests []*policy.MessageRule
+	replies  []*policy.MessageRule
+	pairs    pairTerms
+	lanes    laneTerms
+}
+
+// accepted is what a client's grpc-accept-encoding says. It is never changed.
+type accepted struct {
+	text        string
+	names       []string // of encodings that mean something to others than gateways
 	fromGateway bool     // the client is a gateway
-	carried     bool     // over a link
-	original    string   // what its client had compressed with, when it says so and marks messages
-	requests    []*policy.MessageRule
-	replies     []*policy.MessageRule
-	pairs       pairTerms
-	lanes       laneTerms
+	paired      bool     // which takes dictionaries
+}
+
+// rememberedList is how many bytes a list may have that is remembered.
+const rememberedList = 512
+
+// accepts reads grpc-accept-encoding, unless it is that of the connection's last call.
+func accepts(values []string, last *atomic.Pointer[accepted]) *accepted {
+	one := len(values) == 1 && len(values[0]) <= rememberedList
+	if a := last.Load(); one && a != nil && a.text == values[0] {
+		return a
+	}
+	a := &accepted{}
+	for _, name := range splitList(values) {
+		if name == gatewayToken {
+			a.fromGateway = true
+		} else if name == pairEncoding {
+			a.paired = true
+		} else if name != identity && name != lanes.Encoding { // that is what links have, and nobody asks for
+			a.names = append(a.names, name)
+		}
+	}
+	a.names = slices.Clip(a.names)
+	if one {
+		a.text = values[0]
+		last.Store(a)
+	}
+	return a
 }
 
 // negotiate reads a request's headers. carried tells that it has come over a link.
-func negotiate(p *policy.Messages, r *http.Request, carried bool) *negotiation {
-	n := &negotiation{from: canonical(r.Header.Get("Grpc-Encoding")), carried: carried}
-	for _, name := range splitList(r.Header["Grpc-Accept-Encoding"]) {
-		if name == gatewayToken {
-			n.fromGateway = true
-		} else if name == pairEncoding {
-			n.pairs.listed = true
-		} else if name != identity && name != lanes.Encoding { // that is what links have, and nobody asks for
-			n.accepts = append(n.accepts, name)
-		}
-	}
+func negotiate(p *policy.Messages, r *http.Request, carried bool, last *atomic.Pointer[accepted]) *negotiation {
+	n := &negotiation{from: canonical(r.Header.Get("Grpc-Encoding")), carried: carried, accepted: accepts(r.Header["Grpc-Accept-Encoding"], last)}
+	n.accepts, n.pairs.listed = n.names, n.paired
 	if from := unlaned(n.from); from != "" && from != pairEncoding && !slices.Contains(n.accepts, from) {
 		n.accepts = append(n.accepts, from) // servers answer as they are asked
 	}
@@ -204,6 +232,11 @@ func (n *negotiation) ask(h http.Header, p plan, always bool) (told bool) {
 	list := splitList(h["Grpc-Accept-Encoding"])
 	setList(h, append(slices.DeleteFunc(list, isPrivate), append(asks, gatewayToken)...))
 	return true
+}
+
+// edits reports whether the call's own terms may change the headers of a request whose messages stay as they are.
+func (n *negotiation) edits() bool {
+	return n.fromGateway || n.original != "" || len(n.requests) > 0 || len(n.replies) > 0
 }
 
 // tell edits a response's headers: the encoding of its messages, and to another gateway

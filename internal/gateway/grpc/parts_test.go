@@ -225,7 +225,7 @@ func TestNegotiatedRequests(t *testing.T) {
 		{"one that we can't open", rules, []string{"Grpc-Encoding", "strange"}, says("zstd"), "strange", ""},
 		{"a gateway's, to an unknown server", rulesOf(t), []string{"Grpc-Encoding", "s2", "Grpc-Accept-Encoding", "cinch"}, silent(), "", "s2"},
 	} {
-		n := negotiate(c.rules, callFrom(c.from...), false)
+		n := negotiate(c.rules, callFrom(c.from...), false, &atomic.Pointer[accepted]{})
 		if !n.pair(callFrom(c.from...), nil, nil, nil) {
 			t.Errorf("%s: refused", c.name)
 		}
@@ -255,7 +255,7 @@ func TestNegotiatedDictionaries(t *testing.T) {
 	m := held.NewAllowance(nil, gateway.NewBudget(1<<20).Share("a").Client(nil), gateway.NewBudget(1<<20).Share("a").Client(nil))
 	p := newPeer(dicts, m, false)
 	terms := func(p *peer, headers ...string) (*negotiation, bool) {
-		n := negotiate(rules, callFrom(headers...), false)
+		n := negotiate(rules, callFrom(headers...), false, &atomic.Pointer[accepted]{})
 		return n, n.pair(callFrom(headers...), p, dicts, nil)
 	}
 	if _, ok := terms(nil, "Grpc-Encoding", pairEncoding); ok {

@@ -82,7 +82,6 @@ func (p *peer) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	h := w.Header()
 	h["Content-Type"] = []string{"application/grpc"}
-	omitDefaults(h)
 	h[http.TrailerPrefix+"Grpc-Status"] = []string{"0"}
 	_, _ = w.Write(wire.AppendHeader(nil, false, len(answer)))
 	_, _ = w.Write(answer)

@@ -1,26 +1,42 @@
 package grpc
 
 import (
-	"context"
 	"io"
 	"net/http"
+	"net/url"
+	"strings"
 	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 )
 
-// requestBody returns the client's body as an attempt sends it.
-func (c *call) requestBody(ctx context.Context, a *attempt, from *tapeReader) *requestBody {
-	if a.plan.untouched() {
-		if !c.grpc || !a.hop.inquiry.wantsSingle() {
-			return &requestBody{src: from, tape: from, moved: &c.moved}
-		}
-		a.single = &counter{src: from}
-		return &requestBody{src: a.single, tape: from, moved: &c.moved}
+// upstreamRequest is the client's request as the upstream gets it: the same path, authority and headers, which are the client's own, with
+// nothing added. Its body is still missing.
+func (a *attempt) upstreamRequest(r *http.Request, scheme string) *http.Request {
+	a.out, a.url = *r.WithContext(&a.scope), url.URL{Scheme: scheme, Host: r.Host, Opaque: r.RequestURI}
+	if strings.HasPrefix(r.RequestURI, "//") { // else it would be taken for a host
+		a.url.Opaque = "//" + r.Host + r.RequestURI
 	}
-	w := newRewriter(ctx, from, a.plan, false, c.opener, c.compressor)
-	w.grant.Account.Open(c.memory.Requests, &flow{grant: &w.grant, call: c, cancel: a.cancel})
-	return &requestBody{src: w, tape: from, moved: &c.moved, guarded: guarded{rewriter: w}}
+	out := &a.out
+	out.URL, out.RequestURI, out.RemoteAddr, out.TLS = &a.url, "", "", nil
+	out.Body, out.ContentLength, out.Trailer = nil, -1, nil
+	return out
+}
+
+// requestBody returns the client's body as an attempt sends it.
+func (c *call) requestBody(a *attempt, from *tapeReader) *requestBody {
+	b := &a.room
+	b.src, b.tape, b.moved = from, from, &c.moved
+	switch {
+	case !a.plan.untouched():
+		w := newRewriter(&a.scope, from, a.plan, false, c.opener, c.compressor)
+		w.grant.Account.Open(c.memory.Requests, &flow{grant: &w.grant, call: c, cancel: a.scope.End})
+		b.src, b.rewriter = w, w
+	case c.grpc && a.hop.inquiry.wantsSingle():
+		a.single = &counter{src: from}
+		b.src = a.single
+	}
+	return b
 }
 
 // clientBody returns the request's body as the call's attempts are to read it. It takes the lanes out of the call's terms.

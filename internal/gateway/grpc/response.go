@@ -32,7 +32,7 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 		if !p.untouched() {
 			delete(resp.Header, "Content-Length")
 			w := newRewriter(c.r.Context(), body, p, true, c.opener, c.compressor)
-			w.grant.Account.Open(c.memory.Replies, &flow{grant: &w.grant, call: c, cancel: a.cancel})
+			w.grant.Account.Open(c.memory.Replies, &flow{grant: &w.grant, call: c, cancel: a.scope.End})
 			begun := c.trace.now()
 			defer func() {
 				w.close()
@@ -46,12 +46,12 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 	if endsWithHeaders(resp) {
 		c.unlaned.tell(resp.Header, "")
 	}
-	copyHeaders(c.w.Header(), resp.Header)
+	c.w.SetHeader(resp.Header)
 	c.headersSent = true
 	c.moved.Add(1)
 	c.w.WriteHeader(resp.StatusCode)
 	if !endsWithHeaders(resp) && !isComplete(resp.Body) { // else the end sends all in one piece
-		_ = http.NewResponseController(c.w).Flush()
+		_ = c.w.FlushError()
 	}
 	err := c.copy(body, framed)
 	out.Sent(err == nil)
@@ -133,5 +133,5 @@ func (c *call) send(p []byte, ending bool) error {
 	if _, err := c.w.Write(p); err != nil || ending {
 		return err
 	}
-	return http.NewResponseController(c.w).Flush()
+	return c.w.FlushError()
 }

@@ -122,7 +122,6 @@ func (s ending) fail(w http.ResponseWriter, headersSent bool) {
 		prefix = ""
 		clear(h)
 		h["Content-Type"] = []string{"application/grpc"}
-		omitDefaults(h)
 	}
 	h[prefix+"Grpc-Status"] = []string{strconv.Itoa(int(s.code))}
 	h[prefix+"Grpc-Message"] = []string{escapeMessage("cinch: " + s.message)}

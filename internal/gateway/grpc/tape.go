@@ -48,9 +48,14 @@ type tapeReader struct {
 }
 
 func newTape(src io.Reader, limit int, budget *gateway.Budget) *tape {
-	t := &tape{src: src, budget: budget, limit: limit, recording: true}
-	t.changed.L = &t.mu
+	t := &tape{}
+	t.begin(src, limit, budget)
 	return t
+}
+
+func (t *tape) begin(src io.Reader, limit int, budget *gateway.Budget) {
+	t.src, t.budget, t.limit, t.recording = src, budget, limit, true
+	t.changed.L = &t.mu
 }
 
 // rewind starts another attempt. It reports false when what was read is gone.

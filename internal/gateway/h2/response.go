@@ -28,6 +28,15 @@ type response struct {
 	length    int64     // that may still be written; -1: any
 }
 
+// ResponseWriter is what handlers of a Server get.
+type ResponseWriter interface {
+	http.ResponseWriter
+	SetHeader(h http.Header) // in place of a copy of its fields in Header()
+	FlushError() error
+	SetReadDeadline(at time.Time) error
+	SetWriteDeadline(at time.Time) error
+}
+
 // headed is a name, as HTTP/2 has it, with its values.
 type headed struct {
 	name   string
@@ -286,7 +295,4 @@ func (w *response) SetWriteDeadline(at time.Time) error {
 // EnableFullDuplex is what HTTP/2 does anyway.
 func (w *response) EnableFullDuplex() error { return nil }
 
-var _ interface {
-	http.ResponseWriter
-	FlushError() error
-} = (*response)(nil)
+var _ ResponseWriter = (*response)(nil)
