@@ -16,8 +16,8 @@ type Scope struct {
 	err   error
 	done  chan struct{} // nil: nobody has asked
 	told  []ender
-	first [2]ender // room for told
-	leave func() bool
+	first [2]ender    // room for told
+	leave func() bool // the context around it, if that is no Scope
 }
 
 // ender is told once that a scope has ended, by who ended it, which must not have to wait.
@@ -26,7 +26,11 @@ type ender interface{ end(why error) }
 // Begin puts an unused scope into another context.
 func (s *Scope) Begin(in context.Context) {
 	s.around = in
-	s.leave = afterEnd(in, s)
+	if leave := afterEnd(in, s); leave != nil {
+		s.mu.Lock()
+		s.leave = leave // unless it has ended by now: then nobody asks
+		s.mu.Unlock()
+	}
 }
 
 // afterEnd lets e be told of a context's end, or tells it now. stop takes that back; it may be nil.
@@ -87,14 +91,14 @@ func (s *Scope) end(why error) {
 	if s.done != nil {
 		close(s.done)
 	}
-	told := s.told
+	told, leave := s.told, s.leave
 	s.told = nil
 	s.mu.Unlock()
 	for _, e := range told {
 		e.end(why)
 	}
 	if s.around != nil {
-		noMore(s.around, s, s.leave)
+		noMore(s.around, s, leave)
 	}
 }
 

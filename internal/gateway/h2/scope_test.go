@@ -40,6 +40,20 @@ func TestScopes(t *testing.T) {
 	})
 }
 
+// Contexts may end while others begin in them.
+func TestScopeEndsWhileAnotherBegins(t *testing.T) {
+	for range 1000 {
+		var outer, inner, foreign Scope
+		ctx, cancel := context.WithCancel(t.Context())
+		go outer.End()
+		go cancel()
+		inner.Begin(&outer)
+		foreign.Begin(ctx)
+		<-inner.Done()
+		<-foreign.Done()
+	}
+}
+
 func TestScopeInOtherContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
