@@ -88,7 +88,7 @@ func TestChurn(t *testing.T) {
 		b := &bench{production: l.Start(t), control: l.Start(t), test: l.Start(t)}
 		b.start(t, nil)
 		b.churn(t, allKinds)
-		if r := b.settle(t); r.Outcome == "VOID" || r.Compared.Equal < 1000 || r.Compared.Expired > 0 {
+		if r := b.settle(t); r.Outcome == "VOID" || r.Compared.Equal < 1000 { // VOID, too, where more has expired than a slow machine explains
 			t.Errorf("%s %v, %+v", r.Outcome, r.Reasons, r.Compared)
 		}
 		same(t, b.control, b.test)
