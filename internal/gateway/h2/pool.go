@@ -59,7 +59,19 @@ type Pool[H Hop] struct {
 // dialing is the opening of a connection that requests may wait for.
 type dialing struct {
 	done chan struct{}
-	err  error // valid after done
+	err  error         // valid after done
+	room chan struct{} // holds something once others have left room meanwhile, for one that waits
+}
+
+// left lets one that waits look for room. It may find that somebody else has been faster.
+func (d *dialing) left() {
+	if d == nil {
+		return
+	}
+	select {
+	case d.room <- struct{}{}:
+	default:
+	}
 }
 
 // NewPool makes an empty pool.
@@ -70,7 +82,7 @@ func NewPool[H Hop](cfg PoolConfig[H]) *Pool[H] {
 }
 
 // Take returns a connection for one request, which gives it back with Release. It waits only while each has all the requests that
-// its server takes, and another one is being opened.
+// its server takes, and another one is being opened: that may take longer than those requests.
 func (p *Pool[H]) Take(ctx context.Context) (H, error) {
 	var none H
 	for {
@@ -83,6 +95,7 @@ func (p *Pool[H]) Take(ctx context.Context) (H, error) {
 			if d.err != nil {
 				return p.takeAny(d.err)
 			}
+		case <-d.room:
 		case <-ctx.Done():
 			return none, ctx.Err()
 		}
@@ -99,13 +112,16 @@ func (p *Pool[H]) choose() (H, *dialing, error) {
 	}
 	best, room := p.leastBusy()
 	if (best == none || room <= 0 || best.pooled().active.Load() >= SpreadStreams) && len(p.hops) < p.Most && p.dialing == nil {
-		p.dialing = &dialing{done: make(chan struct{})}
+		p.dialing = &dialing{done: make(chan struct{}), room: make(chan struct{}, 1)}
 		go p.open(p.dialing)
 	}
 	if best == none || room <= 0 && p.dialing != nil {
 		return none, p.dialing, nil
 	}
 	best.pooled().active.Add(1)
+	if room > 1 { // more have left it than one was told of
+		p.dialing.left()
+	}
 	return best, nil, nil
 }
 
@@ -172,6 +188,7 @@ func (p *Pool[H]) Release(h H) {
 	u := h.pooled()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.dialing.left()
 	switch {
 	case u.active.Add(-1) > 0:
 	case u.retired:

@@ -119,6 +119,45 @@ func TestPoolBeyondTheServersLimit(t *testing.T) {
 	}
 }
 
+// While another connection is being opened, for as long as that takes, requests that wait for it go over those that others have left.
+func TestPoolWhileAnotherHangs(t *testing.T) {
+	addr := serveWith(t, false, echo, func(c *ServerConfig) { c.MaxStreams = 2 })
+	var up atomic.Bool
+	p, _ := testPool(t, addr, func(c *PoolConfig[*testHop]) {
+		connect := c.Connect
+		c.Connect = func(alive context.Context) (*testHop, error) {
+			if up.Swap(true) {
+				<-alive.Done()
+				return nil, alive.Err()
+			}
+			return connect(alive)
+		}
+	})
+	h, err := p.Take(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "the server's settings", h.Conn.Spoke)
+	p.Release(h)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			for range 5 {
+				h, err := p.Take(ctx)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				time.Sleep(time.Millisecond)
+				p.Release(h)
+			}
+		})
+	}
+	wg.Wait()
+}
+
 // Where no other connection comes about, requests wait for those before them.
 func TestPoolWithoutAnother(t *testing.T) {
 	addr := serveWith(t, false, echo, func(c *ServerConfig) { c.MaxStreams = 1 })
