@@ -196,7 +196,10 @@ func (x *trip) keepTrailers(out *http.Request) {
 	if len(out.Trailer) == 0 {
 		return
 	}
-	out.ContentLength = -1 // trailers need chunks
+	out.ContentLength = -1  // trailers need chunks
+	if out.GetBody != nil { // the body is in memory: who sends it may still be at it when the trailers are read to send it again
+		return
+	}
 	out.Body = &withEnd{ReadCloser: out.Body, end: func() {
 		for name := range out.Trailer {
 			out.Trailer[name] = in.Trailer[name]

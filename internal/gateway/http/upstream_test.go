@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -396,5 +397,39 @@ func TestExpectBeforeHTTP2(t *testing.T) {
 		if _, err := io.ReadFull(conn, got); string(got) != want {
 			t.Errorf("%s: %q, %v", path, got, err)
 		}
+	}
+}
+
+// A request that is sent once more has trailers that nobody writes any more: it may be so while the one that was refused still
+// reads its body.
+func TestTrailersOnceMore(t *testing.T) {
+	var last uint32
+	addr := frames(t, func(f *xhttp2.Framer, id uint32, _ int32) bool {
+		if id == last { // trailers
+			return true
+		}
+		last = id
+		_ = f.WriteWindowUpdate(0, 64<<10)
+		if id%4 == 1 {
+			return f.WriteRSTStream(id, xhttp2.ErrCodeRefusedStream) == nil
+		}
+		return answerYes(f, id)
+	})
+	g := start(t, addr, func(c *Config) { c.H2C = true }, requestsTo(t, "zstd"))
+	client := &http.Client{Transport: twoClient(t)}
+	body := make([]byte, 60<<10)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(body)
+	for i := range 200 {
+		r, err := http.NewRequestWithContext(t.Context(), "POST", g.url, bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Trailer = http.Header{"X-Sum": {"1"}}
+		resp, err := client.Do(r)
+		if err != nil || resp.StatusCode != 200 {
+			said, _ := io.ReadAll(resp.Body)
+			t.Fatalf("%d: %s, %q, %v", i, resp.Status, said, err)
+		}
+		_ = resp.Body.Close()
 	}
 }
