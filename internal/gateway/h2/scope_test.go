@@ -3,9 +3,12 @@ package h2
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // A scope is a context like those of package context, whoever is around it and in it.
@@ -68,5 +71,25 @@ func TestScopeInOtherContext(t *testing.T) {
 		if <-s.Done(); s.Err() != context.DeadlineExceeded {
 			t.Error(s.Err())
 		}
+	})
+}
+
+// A server's context does not remember requests that came to nothing, however they did.
+func TestScopesOfRequests(t *testing.T) {
+	var outer Scope
+	addr := serveWith(t, false, echo, func(c *ServerConfig) { c.Context = &outer })
+	r := rawClient(t, addr)
+	r.headers(1, true, get...)
+	r.headers(3, true, with("host", "b")...)
+	r.headers(5, true, ":method", "GET")
+	r.headers(7, true, with("content-length", "1")...)
+	r.headers(9, true, with("long", strings.Repeat("x", testHeader))...)
+	for range 5 {
+		_ = r.verdict()
+	}
+	testenv.Eventually(t, "the scopes have ended", func() bool {
+		outer.mu.Lock()
+		defer outer.mu.Unlock()
+		return len(outer.told) == 0
 	})
 }

@@ -181,13 +181,13 @@ func (s *Server) open(id uint32, end bool, b *block) error {
 		return malformed(id, b.bad+b.connect)
 	}
 	call := &served{server: s}
-	if s.cfg.Context != nil {
-		call.scope.Begin(s.cfg.Context)
-	}
 	if !b.long {
 		if err := call.head(id, end, b); err != nil {
 			return err
 		}
+	}
+	if s.cfg.Context != nil { // which remembers the scope until that ends with the stream
+		call.scope.Begin(s.cfg.Context)
 	}
 	st := &call.stream
 	s.add(st, id)
