@@ -53,18 +53,19 @@ type Pool[H Hop] struct {
 
 	mu      sync.Mutex
 	hops    []H
-	dialing *dialing // nil: none is being opened
+	dialing *dialing[H] // nil: none is being opened
 }
 
 // dialing is the opening of a connection that requests may wait for.
-type dialing struct {
+type dialing[H Hop] struct {
 	done chan struct{}
-	err  error         // valid after done
+	hop  H // or err; valid after done
+	err  error
 	room chan struct{} // holds something once others have left room meanwhile, for one that waits
 }
 
 // left lets one that waits look for room. It may find that somebody else has been faster.
-func (d *dialing) left() {
+func (d *dialing[H]) left() {
 	if d == nil {
 		return
 	}
@@ -85,8 +86,9 @@ func NewPool[H Hop](cfg PoolConfig[H]) *Pool[H] {
 // its server takes, and another one is being opened: that may take longer than those requests.
 func (p *Pool[H]) Take(ctx context.Context) (H, error) {
 	var none H
+	var opened *dialing[H] // that it has waited for
 	for {
-		h, d, err := p.choose()
+		h, d, err := p.choose(opened)
 		if d == nil {
 			return h, err
 		}
@@ -95,6 +97,7 @@ func (p *Pool[H]) Take(ctx context.Context) (H, error) {
 			if d.err != nil {
 				return p.takeAny(d.err)
 			}
+			opened = d
 		case <-d.room:
 		case <-ctx.Done():
 			return none, ctx.Err()
@@ -102,8 +105,9 @@ func (p *Pool[H]) Take(ctx context.Context) (H, error) {
 	}
 }
 
-// choose returns the least busy connection, or what to wait for.
-func (p *Pool[H]) choose() (H, *dialing, error) {
+// choose returns the least busy connection, or what to wait for. Where there is none though one was opened for the request, that has
+// ended at once: the request gets it, and hears so, or it would have one opened after the other.
+func (p *Pool[H]) choose(opened *dialing[H]) (H, *dialing[H], error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var none H
@@ -111,8 +115,11 @@ func (p *Pool[H]) choose() (H, *dialing, error) {
 		return none, nil, errPoolClosed
 	}
 	best, room := p.leastBusy()
+	if best == none && opened != nil {
+		best, room = opened.hop, 1
+	}
 	if (best == none || room <= 0 || best.pooled().active.Load() >= SpreadStreams) && len(p.hops) < p.Most && p.dialing == nil {
-		p.dialing = &dialing{done: make(chan struct{}), room: make(chan struct{}, 1)}
+		p.dialing = &dialing[H]{done: make(chan struct{}), room: make(chan struct{}, 1)}
 		go p.open(p.dialing)
 	}
 	if best == none || room <= 0 && p.dialing != nil {
@@ -233,7 +240,7 @@ func (p *Pool[H]) expire(h H) {
 
 // open makes a connection and adds it. It runs in a goroutine of its own, because requests
 // come and go while it lasts.
-func (p *Pool[H]) open(d *dialing) {
+func (p *Pool[H]) open(d *dialing[H]) {
 	h, err := p.Connect(p.alive)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -245,7 +252,7 @@ func (p *Pool[H]) open(d *dialing) {
 		p.hops = append(p.hops, h)
 		p.rests(h)
 	}
-	d.err = err
+	d.hop, d.err = h, err
 	p.dialing = nil
 	close(d.done)
 }

@@ -158,6 +158,34 @@ func TestPoolWhileAnotherHangs(t *testing.T) {
 	wg.Wait()
 }
 
+// A server that ends connections at once is not dialed over and over for one request, which hears of the end itself.
+func TestPoolWhereConnectionsEnd(t *testing.T) {
+	addr := serveWith(t, false, echo, nil)
+	p, dials := testPool(t, addr, func(c *PoolConfig[*testHop]) {
+		connect := c.Connect
+		c.Connect = func(alive context.Context) (*testHop, error) {
+			h, err := connect(alive)
+			if err == nil {
+				h.Conn.Close()
+				<-h.Conn.Done()
+			}
+			return h, err
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	for i := range int32(2) {
+		h, err := p.Take(ctx)
+		if err != nil || dials.Load() != i+1 {
+			t.Fatalf("%v after %d connections", err, dials.Load())
+		}
+		if _, err = h.Conn.RoundTrip(request(ctx, t, "GET", "/", nil)); err != ErrUnusable {
+			t.Error(err)
+		}
+		p.Release(h)
+	}
+}
+
 // Where no other connection comes about, requests wait for those before them.
 func TestPoolWithoutAnother(t *testing.T) {
 	addr := serveWith(t, false, echo, func(c *ServerConfig) { c.MaxStreams = 1 })
