@@ -166,6 +166,9 @@ func (r *ring) merge(group []*segment, log *slog.Logger) []*segment {
 // errNotDirectory is returned for a path that is something else.
 var errNotDirectory = errors.New("not a directory")
 
+// leftAfter is how old a file is that nobody is writing any more. A younger one may be that of a process which this one replaces.
+const leftAfter = time.Minute
+
 // prepare makes the directory, and tries whether files can be made there.
 func prepare(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -176,7 +179,9 @@ func prepare(dir string) error {
 	}
 	left, _ := filepath.Glob(filepath.Join(dir, "*"+suffix+".tmp"))
 	for _, name := range left {
-		_ = os.Remove(name)
+		if info, err := os.Stat(name); err == nil && time.Since(info.ModTime()) > leftAfter {
+			_ = os.Remove(name)
+		}
 	}
 	f, err := os.CreateTemp(dir, "try-*")
 	if err != nil {
