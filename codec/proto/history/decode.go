@@ -324,13 +324,17 @@ func (d *decoder) named(s *spot, x *forms, op int, g uint32) (uint32, error) {
 	if op == opAcross {
 		return d.namedAcross(s, x)
 	}
-	b := &d.blocks[d.values[g].block]
-	if op == opNamedElsewhere {
-		var err error
-		if b, err = d.blockOfNode(x, s.n, 0); err != nil {
-			return 0, err
-		}
+	if op == opNamed {
+		return d.oneOf(&d.blocks[d.values[g].block])
 	}
+	b, err := d.blockOfNode(x, s.n, 0)
+	if err != nil {
+		return 0, err
+	}
+	return d.oneOf(b)
+}
+
+func (d *decoder) oneOf(b *block) (uint32, error) {
 	return d.placed(b, uint64(d.below(0, uint32(len(b.members)))))
 }
 
