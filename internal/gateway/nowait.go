@@ -54,6 +54,23 @@ func (c *Conn) readNow(p []byte) (n int, err error) {
 	return n, nil
 }
 
+// socketOf returns c with its socket, nil above TLS or where there is none.
+func socketOf(c net.Conn) (*Conn, syscall.RawConn) {
+	wrapped, ok := c.(*Conn)
+	if !ok {
+		return nil, nil
+	}
+	below, ok := wrapped.Conn.(syscall.Conn)
+	if !ok {
+		return nil, nil
+	}
+	raw, err := below.SyscallConn()
+	if err != nil {
+		return nil, nil
+	}
+	return wrapped, raw
+}
+
 // NowWriter writes without waiting. It belongs to one goroutine at a time, which is the only one that writes then.
 type NowWriter struct {
 	conn    *Conn
@@ -66,16 +83,8 @@ type NowWriter struct {
 
 // NewNowWriter returns nil where c can't write without waiting: above TLS, or where there is no socket.
 func NewNowWriter(c net.Conn) *NowWriter {
-	wrapped, ok := c.(*Conn)
-	if !ok {
-		return nil
-	}
-	below, ok := wrapped.Conn.(syscall.Conn)
-	if !ok {
-		return nil
-	}
-	raw, err := below.SyscallConn()
-	if err != nil {
+	wrapped, raw := socketOf(c)
+	if raw == nil {
 		return nil
 	}
 	w := &NowWriter{conn: wrapped, raw: raw}
@@ -121,16 +130,8 @@ type BriefReader struct {
 
 // NewBriefReader returns c where there is nothing to spare: above TLS, or where there is no socket.
 func NewBriefReader(c net.Conn) io.Reader {
-	wrapped, ok := c.(*Conn)
-	if !ok {
-		return c
-	}
-	below, ok := wrapped.Conn.(syscall.Conn)
-	if !ok {
-		return c
-	}
-	raw, err := below.SyscallConn()
-	if err != nil {
+	wrapped, raw := socketOf(c)
+	if raw == nil {
 		return c
 	}
 	r := &BriefReader{conn: wrapped, raw: raw}
