@@ -4,7 +4,7 @@ package serve
 //
 //	fixed + per connection + samples and training of dictionaries + packing
 const (
-	fixedBytes      = 64 << 20 // program, codec states, pools, metrics
+	fixedBytes      = 48 << 20 // codec states, pools, metrics; the program itself is beside that
 	trainingBytes   = 64 << 20 // tables and garbage of a training
 	connectionBytes = 32 << 10 // both sides' buffers and stacks
 	tunnelBytes     = 64 << 10 // beside that, under way on a tunnel's connection
