@@ -68,23 +68,9 @@ func prefixed(m []byte) []byte {
 }
 
 func headerBlock(authority string) []byte {
-	var b bytes.Buffer
-	e := hpack.NewEncoder(&b)
-	e.SetMaxDynamicTableSize(0)
-	for _, f := range [][2]string{
-		{":method", "POST"},
-		{":scheme", "http"},
-		{":path", method},
-		{":authority", authority},
-		{"content-type", "application/grpc"},
-		{"te", "trailers"},
-		{"user-agent", "hop"},
-		{"grpc-accept-encoding", "zstd,minlz,s2,snappy,lz4,gzip"},
-		{"grpc-timeout", "10S"},
-	} {
-		_ = e.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
-	}
-	return b.Bytes()
+	return block([2]string{":method", "POST"}, [2]string{":scheme", "http"}, [2]string{":path", method}, [2]string{":authority", authority},
+		[2]string{"content-type", "application/grpc"}, [2]string{"te", "trailers"}, [2]string{"user-agent", "hop"},
+		[2]string{"grpc-accept-encoding", "zstd,minlz,s2,snappy,lz4,gzip"}, [2]string{"grpc-timeout", "10S"})
 }
 
 // flush writes what is in buf. c.mu is held, or nobody else is there yet.
