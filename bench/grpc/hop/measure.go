@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -25,8 +26,7 @@ const sizeMost = 64 << 10
 type capacity struct {
 	direct  float64 // calls a second without it, where the client goes as fast as it can
 	through float64
-	busy    float64 // CPUs that the gateway used
-	perCall time.Duration
+	busy    float64  // CPUs that the gateway used
 	lines   []string // what the report says of each proxy
 	rate    float64  // calls a second when it is what is full
 }
@@ -90,11 +90,21 @@ func (s *stage) capacity(ctx context.Context) (c capacity, err error) {
 		return c, err
 	}
 	c.direct = float64(direct.Calls) / direct.Seconds
-	for i := len(s.proxies) - 1; i >= 0; i-- { // the gateway last: rates go by it
-		if err := s.flood(ctx, s.proxies[i], &c); err != nil {
-			return c, err
+	floods := make([][]flood, len(s.proxies))
+	for range s.o.reps {
+		for i, x := range s.proxies {
+			f, err := s.flood(ctx, x)
+			if err != nil {
+				return c, err
+			}
+			floods[i] = append(floods[i], f)
 		}
 	}
+	for i, x := range s.proxies {
+		c.lines = append(c.lines, middle(floods[i]).line(x.name))
+	}
+	gateway := middle(floods[0]) // rates go by it
+	c.through, c.busy = gateway.through, gateway.busy
 	c.rate = c.through
 	if s.o.pin && c.busy > 0 {
 		c.rate = min(c.through/min(c.busy, 1), c.direct) // what sends and answers the calls does no more
@@ -102,21 +112,36 @@ func (s *stage) capacity(ctx context.Context) (c capacity, err error) {
 	return c, nil
 }
 
-// flood lets a client go as fast as it can through a proxy.
-func (s *stage) flood(ctx context.Context, x proxy, c *capacity) error {
+// flood is what a proxy does when a client goes as fast as it can.
+type flood struct {
+	through float64 // calls a second
+	busy    float64 // CPUs that it used
+	perCall float64 // µs
+}
+
+func (s *stage) flood(ctx context.Context, x proxy) (f flood, err error) {
 	if _, err := s.client(ctx, x.addr, 0, 0); err != nil { // it warms up
-		return err
+		return f, err
 	}
 	through, used, err := x.cpu(func() (outcome, error) { return s.client(ctx, x.addr, 0, 0) })
 	if err != nil {
-		return err
+		return f, err
 	}
-	c.through = float64(through.Calls) / through.Seconds
+	f.through = float64(through.Calls) / through.Seconds
 	busyFor := through.Seconds + warmUp.Seconds()
-	c.busy = used.Seconds() / busyFor
-	c.perCall = time.Duration(used.Seconds() / (c.through * busyFor) * 1e9)
-	c.lines = append([]string{fmt.Sprintf("%.0f through %s, which took %.0f %% of a CPU, %.0f µs a call", c.through, x.name, 100*c.busy, float64(c.perCall.Nanoseconds())/1e3)}, c.lines...)
-	return nil
+	f.busy = used.Seconds() / busyFor
+	f.perCall = f.busy / f.through * 1e6
+	return f, nil
+}
+
+// middle is the one of median cost.
+func middle(all []flood) flood {
+	slices.SortFunc(all, func(a, b flood) int { return cmp.Compare(a.perCall, b.perCall) })
+	return all[len(all)/2]
+}
+
+func (f flood) line(name string) string {
+	return fmt.Sprintf("%.0f through %s, which took %.0f %% of a CPU, %.0f µs a call", f.through, name, 100*f.busy, f.perCall)
 }
 
 // cpu is what the proxy uses meanwhile.
@@ -173,7 +198,7 @@ func report(o options, where string, c capacity, points []point) string {
 	} else {
 		b.WriteString("Client, server and gateway share all CPUs.\n\n")
 	}
-	fmt.Fprintf(&b, "As fast as the client goes: %.0f calls/s directly; %s.\n", c.direct, strings.Join(c.lines, "; "))
+	fmt.Fprintf(&b, "As fast as the client goes: %.0f calls/s directly; %s (medians of %d).\n", c.direct, strings.Join(c.lines, "; "), o.reps)
 	fmt.Fprintf(&b, "The gateway's capacity is taken to be **%.0f calls/s**", c.rate)
 	if o.pin {
 		b.WriteString(", what it would do with all of its CPU, or what client and server do without it if that is less")

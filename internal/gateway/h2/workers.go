@@ -2,8 +2,8 @@ package h2
 
 import "sync"
 
-// maxIdleWorkers is how many goroutines wait for work.
-const maxIdleWorkers = 64
+// maxIdleWorkers is how many goroutines wait for work. With more requests under way at once than that, stacks grow for each.
+const maxIdleWorkers = 512
 
 // runner is some work.
 type runner interface{ run() }
