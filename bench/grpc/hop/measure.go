@@ -24,11 +24,9 @@ const sizeMost = 64 << 10
 
 // capacity is what the gateway does at most.
 type capacity struct {
-	direct  float64 // calls a second without it, where the client goes as fast as it can
-	through float64
-	busy    float64  // CPUs that the gateway used
-	lines   []string // what the report says of each proxy
-	rate    float64  // calls a second when it is what is full
+	direct float64  // calls a second without it, where the client goes as fast as it can
+	lines  []string // what the report says of each proxy
+	rate   float64  // calls a second when it is what is full
 }
 
 // point is one rate.
@@ -104,10 +102,9 @@ func (s *stage) capacity(ctx context.Context) (c capacity, err error) {
 		c.lines = append(c.lines, middle(floods[i]).line(x.name))
 	}
 	gateway := middle(floods[0]) // rates go by it
-	c.through, c.busy = gateway.through, gateway.busy
-	c.rate = c.through
-	if s.o.pin && c.busy > 0 {
-		c.rate = min(c.through/min(c.busy, 1), c.direct) // what sends and answers the calls does no more
+	c.rate = gateway.through
+	if s.o.pin && gateway.busy > 0 {
+		c.rate = min(c.rate/min(gateway.busy, 1), c.direct) // what sends and answers the calls does no more
 	}
 	return c, nil
 }
