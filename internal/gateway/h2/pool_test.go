@@ -36,6 +36,31 @@ func testPool(t *testing.T, addr string, change func(*PoolConfig[*testHop])) (p 
 	return p, dials
 }
 
+// onlyOne lets a pool connect once; then the server is away, in the way that away says.
+func onlyOne(away func(alive context.Context) error) func(*PoolConfig[*testHop]) {
+	return func(c *PoolConfig[*testHop]) {
+		connect := c.Connect
+		var up atomic.Bool
+		c.Connect = func(alive context.Context) (*testHop, error) {
+			if up.Swap(true) {
+				return nil, away(alive)
+			}
+			return connect(alive)
+		}
+	}
+}
+
+// settled opens a pool's first connection, and waits until the server's limit is known.
+func settled(t *testing.T, p *Pool[*testHop]) {
+	t.Helper()
+	h, err := p.Take(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "the server's settings", h.Conn.Spoke)
+	p.Release(h)
+}
+
 // use sends one request.
 func use(t *testing.T, p *Pool[*testHop], path string) error {
 	h, err := p.Take(within(t))
@@ -91,12 +116,7 @@ func TestPoolBeyondTheServersLimit(t *testing.T) {
 		<-r.Context().Done()
 	}, func(c *ServerConfig) { c.MaxStreams = most })
 	p, dials := testPool(t, addr, nil)
-	first, err := p.Take(within(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	testenv.Eventually(t, "the server's settings", first.Conn.Spoke)
-	p.Release(first)
+	settled(t, p)
 	ctx, cancel := context.WithCancel(within(t))
 	var wg sync.WaitGroup
 	for range 4 * most {
@@ -122,23 +142,11 @@ func TestPoolBeyondTheServersLimit(t *testing.T) {
 // While another connection is being opened, for as long as that takes, requests that wait for it go over those that others have left.
 func TestPoolWhileAnotherHangs(t *testing.T) {
 	addr := serveWith(t, false, echo, func(c *ServerConfig) { c.MaxStreams = 2 })
-	var up atomic.Bool
-	p, _ := testPool(t, addr, func(c *PoolConfig[*testHop]) {
-		connect := c.Connect
-		c.Connect = func(alive context.Context) (*testHop, error) {
-			if up.Swap(true) {
-				<-alive.Done()
-				return nil, alive.Err()
-			}
-			return connect(alive)
-		}
-	})
-	h, err := p.Take(within(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	testenv.Eventually(t, "the server's settings", h.Conn.Spoke)
-	p.Release(h)
+	p, _ := testPool(t, addr, onlyOne(func(alive context.Context) error {
+		<-alive.Done()
+		return alive.Err()
+	}))
+	settled(t, p)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -189,23 +197,9 @@ func TestPoolWhereConnectionsEnd(t *testing.T) {
 // Where no other connection comes about, requests wait for those before them.
 func TestPoolWithoutAnother(t *testing.T) {
 	addr := serveWith(t, false, echo, func(c *ServerConfig) { c.MaxStreams = 1 })
-	var up atomic.Bool
 	down := errors.New("down")
-	p, _ := testPool(t, addr, func(c *PoolConfig[*testHop]) {
-		connect := c.Connect
-		c.Connect = func(alive context.Context) (*testHop, error) {
-			if up.Swap(true) {
-				return nil, down
-			}
-			return connect(alive)
-		}
-	})
-	h, err := p.Take(within(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	testenv.Eventually(t, "the server's settings", h.Conn.Spoke)
-	p.Release(h)
+	p, _ := testPool(t, addr, onlyOne(func(context.Context) error { return down }))
+	settled(t, p)
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
