@@ -29,6 +29,7 @@ type Conn struct {
 	noWait  bool       // of ReadReady; likewise
 	pace    *Pace      // likewise; nil: nobody asks
 
+	activity
 	received, sent atomic.Int64 // of what the kernel doesn't tell more of: unix sockets
 
 	remote, local net.Addr // as a PROXY header has them; nil: the connection's own
@@ -40,7 +41,9 @@ func newConn(c net.Conn, t *traffic) *Conn {
 	if tc, ok := c.(*net.TCPConn); ok {
 		_ = tc.SetKeepAliveConfig(keepAlive) // fails when the peer is gone already
 	}
-	return &Conn{Conn: c, traffic: t}
+	wrapped := &Conn{Conn: c, traffic: t}
+	wrapped.note()
+	return wrapped
 }
 
 // countReceived and countSent take notice of bytes that have moved.
@@ -48,6 +51,7 @@ func (c *Conn) countReceived(n int) {
 	if n <= 0 {
 		return
 	}
+	c.note()
 	c.received.Add(int64(n))
 	if c.traffic != nil {
 		c.traffic.received.Add(uint64(n))
@@ -58,6 +62,7 @@ func (c *Conn) countSent(n int64) {
 	if n <= 0 {
 		return
 	}
+	c.note()
 	c.sent.Add(n)
 	if c.traffic != nil {
 		c.traffic.sent.Add(uint64(n))

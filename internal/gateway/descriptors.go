@@ -13,15 +13,18 @@ var ErrDescriptors = errors.New("out of file descriptors")
 
 // reservedDescriptors are kept from clients and upstreams, so that the admin page, readiness,
 // dictionaries and reloads work when there are no more for connections.
-const reservedDescriptors = 24
+const (
+	reservedDescriptors = 24
+	lastDescriptors     = 8 // of these, that ConnLimit.Listener leaves free
+)
 
-// descriptorShortage is nil, or says that the process has no file descriptor to spare: err, of a dial
-// or an accept, says so, or c has got one of those in reserve. Systems give the lowest number that is free.
-func descriptorShortage(c net.Conn, err error) error {
+// descriptorShortage returns nil, or an error that says that the process has no file descriptor to spare: err, of a dial
+// or an accept, says so, or c has got one of the last ones, which are reserved. Systems give the lowest number that is free.
+func descriptorShortage(c net.Conn, reserved uint64, err error) error {
 	limit := descriptorLimit()
 	if err == nil {
 		fd, ok := descriptorOf(c)
-		reserve := min(reservedDescriptors, limit/4)
+		reserve := min(reserved, limit/4)
 		if !ok || limit == 0 || fd < limit-reserve {
 			return nil
 		}

@@ -5,7 +5,8 @@
 //
 // In reading order:
 //
-//	server.go    accept, limits, one goroutine a session, drain
+//	server.go    accept, one goroutine a session, drain
+//	connlimit.go how many connections, shared by client address
 //	listen.go    TCP addresses and unix sockets; tls.go files that may change while we run
 //	pump.go      the life of a session that has a pump for requests and one for replies
 //	proxy.go     addresses of clients behind balancers

@@ -69,6 +69,9 @@ func (d *Door) Pass() { d.known.Store(true) }
 // Shut takes it back.
 func (d *Door) Shut() { d.known.Store(false) }
 
+// Passed reports whether the client is in.
+func (d *Door) Passed() bool { return d.known.Load() }
+
 // Stranger reports whether the client must log in first.
 func (d *Door) Stranger(ctx context.Context) bool {
 	return d != nil && !d.known.Load() && d.Keeper.Closed(ctx)

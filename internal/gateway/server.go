@@ -35,6 +35,12 @@ type Session interface {
 	Drain()
 }
 
+// Authenticator is implemented by sessions that know whether their client has logged in.
+// Authenticated is called from any goroutine and must not wait.
+type Authenticator interface {
+	Authenticated() bool
+}
+
 // Server accepts connections and runs one Session for each. Its fields are set
 // before the first Serve and not changed after it.
 type Server struct {
@@ -48,7 +54,7 @@ type Server struct {
 
 	TLS              *tls.Config   // nil: plain
 	HandshakeTimeout time.Duration // of TLS; 0: 10 s
-	MaxConns         int           // connections at a time; 0: no limit
+	MaxConns         int           // connections at a time, shared by address (see ConnLimit); 0: no limit
 
 	// HandshakeFailed is called when TLS fails; nil: it is a line of the debug log.
 	HandshakeFailed func(net.Conn, error)
@@ -59,6 +65,9 @@ type Server struct {
 
 	Log   *slog.Logger // nil: silence
 	Stats *Stats       // nil: nothing is counted
+
+	limit    ConnLimit // of connections whose client's address is known
+	greeting ConnLimit // of connections whose PROXY header is awaited
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
@@ -71,6 +80,8 @@ type Server struct {
 
 // activeConn is an accepted connection from admission until its goroutine ends.
 type activeConn struct {
+	server  *Server
+	slot    *ConnSlot // belongs to the goroutine that serves it
 	conn    *Conn
 	proxied *proxiedConn // its PROXY header is to be read; nil: it has none
 	session Session      // nil until NewSession has returned; guarded by Server.mu
@@ -102,7 +113,7 @@ func (s *Server) Serve(l net.Listener) error {
 			return fmt.Errorf("gateway %s: accept: %w", s.Name, err)
 		}
 		pause = min(max(2*pause, minAcceptPause), maxAcceptPause)
-		if short := descriptorShortage(nil, err); short != nil {
+		if short := descriptorShortage(nil, 0, err); short != nil {
 			err = short
 		}
 		s.Stats.Error("accept")
@@ -136,27 +147,54 @@ func (s *Server) sleep(d time.Duration) {
 	}
 }
 
+// maxGreeting is how many connections whose PROXY header is awaited there may be besides MaxConns.
+const maxGreeting = 256
+
 // admit starts the goroutine of c, or closes c when there are too many.
 func (s *Server) admit(c net.Conn) {
-	a := &activeConn{}
+	a := &activeConn{server: s}
+	limit := &s.limit
 	if p, ok := c.(*proxiedConn); ok {
-		a.proxied, c = p, p.Conn
+		a.proxied, c, limit = p, p.Conn, &s.greeting
 	}
 	a.conn = newConn(c, s.Stats.side(sideClient))
-	short := descriptorShortage(c, nil)
-	s.mu.Lock()
-	full := short != nil || s.MaxConns > 0 && len(s.active) >= s.MaxConns
-	if !full { // Shutdown may have begun since c came: it waits for c too
-		s.active[a] = struct{}{}
-	}
-	s.mu.Unlock()
-	if full {
+	short := descriptorShortage(c, reservedDescriptors, nil)
+	a.slot = limit.Admit(PayerOf(a.conn), a, short != nil)
+	if a.slot == nil {
 		s.refuse(a.conn, short)
 		_ = c.Close()
 		return
 	}
+	s.mu.Lock()
+	s.active[a] = struct{}{} // Shutdown may have begun since c came: it waits for c too
+	s.mu.Unlock()
 	s.Stats.connOpened()
 	go s.serve(a)
+}
+
+// Stage implements LimitedConn.
+func (a *activeConn) Stage() ConnStage {
+	a.server.mu.Lock()
+	defer a.server.mu.Unlock()
+	if a.session == nil {
+		return StageHandshake
+	}
+	if l, ok := a.session.(Authenticator); ok && !l.Authenticated() {
+		return StageUnauthenticated
+	}
+	return StageServed
+}
+
+// LastActive implements LimitedConn.
+func (a *activeConn) LastActive() time.Time { return a.conn.LastActive() }
+
+// Displace implements LimitedConn.
+func (a *activeConn) Displace() {
+	s := a.server
+	s.Stats.Error("displaced")
+	s.log().Warn("client disconnected for one from another address: max_connections or the limit of file descriptors is reached, and this address has most connections",
+		"client", remote(a.conn), "max_connections", s.MaxConns)
+	s.abort(a)
 }
 
 // refuse turns a client away: there are too many, or short says of what we have too little.
@@ -221,12 +259,19 @@ func linger(c net.Conn) {
 	_, _ = io.CopyN(io.Discard, c, lingerBytes)
 }
 
-// greeted reads the PROXY header where there is to be one.
+// greeted reads the PROXY header where there is to be one, and admits the client that it names.
 func (s *Server) greeted(a *activeConn) bool {
 	if a.proxied == nil {
 		return true
 	}
 	err := a.proxied.greet(a.conn)
+	if err == nil {
+		a.slot.Leave()
+		if a.slot = s.limit.Admit(PayerOf(a.conn), a, false); a.slot == nil {
+			s.refuse(a.conn, nil)
+			return false
+		}
+	}
 	if err != nil && !s.isClosing() && !errors.Is(err, io.EOF) { // balancers look whether a port is open
 		s.Stats.Error("proxy_header")
 		s.log().Debug("connection without a PROXY header that counts, closed", "remote", remote(a.conn), "err", err)
@@ -279,6 +324,7 @@ func (s *Server) abort(a *activeConn) {
 }
 
 func (s *Server) remove(a *activeConn) {
+	a.slot.Leave()
 	s.Stats.connClosed() // first, so that none is counted any more when Shutdown returns
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -375,6 +421,7 @@ func (s *Server) init() {
 	if s.active != nil {
 		return
 	}
+	s.limit.Max, s.greeting.Max = s.MaxConns, maxGreeting
 	s.listeners = make(map[net.Listener]struct{})
 	s.active = make(map[*activeConn]struct{})
 	s.closing = make(chan struct{})

@@ -152,7 +152,7 @@ func (up Upstream) Dial(ctx context.Context) (net.Conn, error) {
 	defer cancel()
 	d := net.Dialer{KeepAlive: -1} // newConn sets it
 	raw, err := d.DialContext(ctx, up.Network, up.Address)
-	if short := descriptorShortage(raw, err); short != nil {
+	if short := descriptorShortage(raw, reservedDescriptors, err); short != nil {
 		if err == nil {
 			_ = raw.Close()
 		}

@@ -78,7 +78,7 @@ var gateways = []Row{
 	},
 	{
 		Keys: "`max_connections`", Default: "`10000`",
-		Meaning: "clients at a time, further ones are refused",
+		Meaning: "client connections at a time, [shared by client address](#connections); further ones are refused",
 	},
 	{
 		Keys: "`proxy_protocol`", Default: "`false`",
@@ -91,7 +91,7 @@ var gateways = []Row{
 		Keys: "`proxy_from`", Default: "all",
 		Meaning: "addresses and networks that may send such headers, `[10.0.1.0/24]`: connections from elsewhere are closed. " +
 			"Without it nobody but the balancer should reach the port, since logs name what headers say; [shares of the " +
-			"memory](#memory) go by the balancer's own address then, so that all its clients have one share",
+			"memory](#memory) and of [connections](#connections) go by the balancer's own address then, so that all its clients have one share",
 	},
 	{
 		Keys: "`max_streams`", Default: "`1000`",

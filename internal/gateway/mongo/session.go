@@ -231,3 +231,6 @@ func (s *session) logEnd(who gateway.Peer, err error) {
 	}
 	s.LogEnd(who, errorClasses.Of(err), err)
 }
+
+// Authenticated implements gateway.Authenticator.
+func (s *session) Authenticated() bool { return s.door.Passed() }

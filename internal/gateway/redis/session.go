@@ -355,3 +355,6 @@ func (s *session) failWith(text string) error {
 	s.failed = net.ErrClosed
 	return s.failed
 }
+
+// Authenticated implements gateway.Authenticator.
+func (s *session) Authenticated() bool { return s.talk.st.door.Passed() }

@@ -288,3 +288,6 @@ var errorClasses = gateway.ErrorClasses{
 	{wire.ErrMalformed, "malformed"},
 	{io.ErrUnexpectedEOF, "truncated"},
 }
+
+// Authenticated implements gateway.Authenticator.
+func (s *session) Authenticated() bool { return s.identity.door.Passed() }

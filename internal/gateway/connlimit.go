@@ -1,0 +1,263 @@
+package gateway
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ConnLimit limits how many client connections one listener has at a time, and shares them between the addresses that
+// clients connect from. An address may hold all of them while no other address asks. At the limit, a connection from an
+// address that holds at least two fewer than the one that holds most displaces one of the latter's; any other is refused.
+// (With a difference of one, two addresses would displace each other's connections for ever.)
+//
+// Displaced are first connections in a handshake, then connections whose client has not logged in, then the one that has
+// moved no byte for longest. A displaced connection no longer counts, and its Displace method closes it.
+//
+// The same happens when the process runs short of file descriptors, with the connections of all ConnLimits together.
+//
+// Addresses are IP addresses; of IPv6 the /64. All connections to unix sockets have one address. The zero value has no
+// limit but that of descriptors.
+//
+//	limit := &ConnLimit{Max: 100}
+//	slot := limit.Admit(c.RemoteAddr(), conn, false)
+//	if slot == nil { refuse(c) }
+//	defer slot.Leave()
+//
+// Listener does this for a server that has no Server of this package, such as an http.Server.
+type ConnLimit struct {
+	Max int // 0: no limit
+
+	// Guarded by limitedConns.mu.
+	open  int
+	peers map[string]*peerConns
+}
+
+// LimitedConn is a connection that a ConnLimit has admitted. Stage and LastActive are called with a lock held and must
+// not wait. Displace is called without it, at most once, perhaps from another connection's goroutine; it must not wait
+// either.
+type LimitedConn interface {
+	Stage() ConnStage
+	LastActive() time.Time
+	Displace()
+}
+
+// ConnStage says how much a client loses with a connection.
+type ConnStage int
+
+// Stages, in the order in which connections are displaced.
+const (
+	StageHandshake ConnStage = iota
+	StageUnauthenticated
+	StageServed
+)
+
+// peerConns are the connections of one address under one limit.
+type peerConns struct {
+	address string
+	slots   []*ConnSlot
+}
+
+// ConnSlot is one connection's place under a ConnLimit.
+type ConnSlot struct {
+	limit *ConnLimit
+	conn  LimitedConn
+	peer  *peerConns // nil: it has left, or was displaced
+	index int        // in peer.slots
+}
+
+// limitedConns has the limits that have connections. Its mutex guards all limits, since descriptors are short for all of
+// them at a time.
+var limitedConns = struct {
+	mu     sync.Mutex
+	limits map[*ConnLimit]struct{}
+}{limits: map[*ConnLimit]struct{}{}}
+
+// Admit counts the connection c from an address, and displaces another for it where that is needed: because the limit is
+// reached, or because the process is short of descriptors. It returns nil if c is refused.
+func (l *ConnLimit) Admit(from net.Addr, c LimitedConn, short bool) *ConnSlot {
+	address := addressOf(from)
+	limitedConns.mu.Lock()
+	var victim *ConnSlot
+	full := l.Max > 0 && l.open >= l.Max
+	switch {
+	case full:
+		victim = displaceable(address, l)
+	case short:
+		all := make([]*ConnLimit, 0, len(limitedConns.limits))
+		for other := range limitedConns.limits {
+			all = append(all, other)
+		}
+		victim = displaceable(address, all...)
+	}
+	if (full || short) && victim == nil {
+		limitedConns.mu.Unlock()
+		return nil
+	}
+	if victim != nil {
+		victim.remove()
+	}
+	slot := &ConnSlot{limit: l, conn: c}
+	slot.add(address)
+	limitedConns.mu.Unlock()
+	if victim != nil {
+		victim.conn.Displace()
+	}
+	return slot
+}
+
+// displaceable returns the connection under limits that one from address may displace; nil: none. limitedConns.mu must be
+// held.
+func displaceable(address string, limits ...*ConnLimit) *ConnSlot {
+	held := map[string]int{}
+	most := ""
+	for _, l := range limits {
+		for a, p := range l.peers {
+			held[a] += len(p.slots)
+			if held[a] > held[most] {
+				most = a
+			}
+		}
+	}
+	if held[most] < held[address]+2 {
+		return nil
+	}
+	var victim *ConnSlot
+	var stage ConnStage
+	var active time.Time
+	for _, l := range limits {
+		p := l.peers[most]
+		if p == nil {
+			continue
+		}
+		for _, s := range p.slots {
+			st, at := s.conn.Stage(), s.conn.LastActive()
+			if victim == nil || st < stage || st == stage && at.Before(active) {
+				victim, stage, active = s, st, at
+			}
+		}
+	}
+	return victim
+}
+
+// Leave ends the count of a connection. It may be called again, and on a nil slot.
+func (s *ConnSlot) Leave() {
+	if s == nil {
+		return
+	}
+	limitedConns.mu.Lock()
+	s.remove()
+	limitedConns.mu.Unlock()
+}
+
+// add counts the slot. limitedConns.mu must be held.
+func (s *ConnSlot) add(address string) {
+	l := s.limit
+	p := l.peers[address]
+	if p == nil {
+		p = &peerConns{address: address}
+		if l.peers == nil {
+			l.peers = map[string]*peerConns{}
+		}
+		l.peers[address] = p
+	}
+	s.peer, s.index = p, len(p.slots)
+	p.slots = append(p.slots, s)
+	l.open++
+	limitedConns.limits[l] = struct{}{}
+}
+
+// remove undoes add, once. limitedConns.mu must be held.
+func (s *ConnSlot) remove() {
+	p, l := s.peer, s.limit
+	if p == nil {
+		return
+	}
+	last := len(p.slots) - 1
+	p.slots[s.index] = p.slots[last]
+	p.slots[s.index].index = s.index
+	p.slots[last] = nil
+	p.slots = p.slots[:last]
+	s.peer = nil
+	if last == 0 {
+		delete(l.peers, p.address)
+	}
+	if l.open--; l.open == 0 {
+		delete(limitedConns.limits, l)
+	}
+}
+
+// Listener returns a listener whose connections l admits; others it closes, and calls refused with them before (nil:
+// nothing). The file descriptors that Server leaves free are for such listeners, but for the last few.
+func (l *ConnLimit) Listener(inner net.Listener, refused func(net.Conn)) net.Listener {
+	return &limitedListener{inner, l, refused}
+}
+
+type limitedListener struct {
+	net.Listener
+	limit   *ConnLimit
+	refused func(net.Conn)
+}
+
+// Accept implements net.Listener.
+func (l *limitedListener) Accept() (net.Conn, error) {
+	for {
+		inner, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c := &listenedConn{Conn: inner}
+		c.note()
+		c.slot = l.limit.Admit(inner.RemoteAddr(), c, descriptorShortage(inner, lastDescriptors, nil) != nil)
+		if c.slot != nil {
+			return c, nil
+		}
+		if l.refused != nil {
+			l.refused(inner)
+		}
+		_ = inner.Close()
+	}
+}
+
+// listenedConn is a connection of a limitedListener.
+type listenedConn struct {
+	net.Conn
+	slot *ConnSlot
+	activity
+}
+
+func (c *listenedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.note()
+	return n, err
+}
+
+func (c *listenedConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.note()
+	return n, err
+}
+
+func (c *listenedConn) Close() error {
+	c.slot.Leave()
+	return c.Conn.Close()
+}
+
+// Stage implements LimitedConn: nothing is known of what a client of another server has reached.
+func (c *listenedConn) Stage() ConnStage { return StageServed }
+
+// Displace implements LimitedConn.
+func (c *listenedConn) Displace() { _ = c.Conn.Close() }
+
+// activity records when a connection last moved a byte.
+type activity struct {
+	last atomic.Int64 // since processStart
+}
+
+var processStart = time.Now()
+
+func (a *activity) note() { a.last.Store(int64(time.Since(processStart))) }
+
+// LastActive implements LimitedConn.
+func (a *activity) LastActive() time.Time { return processStart.Add(time.Duration(a.last.Load())) }
