@@ -10,7 +10,7 @@ const (
 	tuples                    // a tuple, some of whose fields are sealed
 	updates                   // operations on fields
 	upserts                   // a tuple and operations
-	calls                     // arguments of a stored function
+	calls                     // arguments of a stored function or of Lua
 	sql                       // a statement
 	features                  // what the client understands
 	oneWay                    // nothing answers it
@@ -26,6 +26,7 @@ var commands = map[wire.Type]handling{
 	wire.Upsert:        upserts,
 	wire.Call:          calls,
 	wire.Call16:        calls,
+	wire.Eval:          calls,
 	wire.Execute:       sql,
 	wire.Prepare:       sql,
 	wire.ID:            features,

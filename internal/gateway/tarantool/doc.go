@@ -23,7 +23,8 @@
 //	operations.go   what UPDATE and UPSERT do to fields
 //	collect.go      values of tuples that are to be sealed
 //	target.go       which field an operation names
-//	arguments.go    arguments of stored functions
+//	arguments.go    arguments of stored functions that are compressed
+//	calls.go        operations in arguments of functions, which may not cut what is compressed
 //	sql.go          statements that may go to spaces with sealed fields
 //	request.go      one request, and its values in their places
 //

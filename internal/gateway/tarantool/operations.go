@@ -91,21 +91,25 @@ func (c *collector) splice(t target, paste wire.Span) *refusal {
 	c.fenced = true
 	switch {
 	case t.nested, !t.known && !t.fromEnd: // within a field there are no envelopes
-	case !c.space.ruled && (!c.all.prepared || len(c.space.fields) == 0):
+	case !c.space.ruled && c.all.calls == nil && (!c.all.prepared || len(c.space.fields) == 0):
 	case !t.known, c.moved:
 		c.need("splice", fmt.Sprintf("splices in space %s, some of whose fields are sealed,", c.space.Name))
 		return nil
-	case c.mayHold(c.space.at(t.position)):
+	case c.mayHold(t.position):
 		c.need("splice", fmt.Sprintf("splices of field %d of space %s, whose values are sealed,", t.position+1, c.space.Name))
 		return nil
 	}
 	return c.unsealed(paste)
 }
 
-// mayHold reports whether a field may hold envelopes. One that an index touches may have had rules
-// before; that is looked at where it can be done without refusing anything.
-func (c *collector) mayHold(f *field) bool {
-	return f.guarded || c.all.prepared && len(f.rules) > 0
+// mayHold reports whether a field may hold envelopes. Functions whose arguments are compressed may store them in
+// any field. A field that an index touches is not meant to hold one, but may have had rules before; that is
+// looked at where it can be done without refusing anything.
+func (c *collector) mayHold(position int) bool {
+	if c.all.mayHold(c.space.at(position)) {
+		return true
+	}
+	return c.all.calls != nil && (c.all.prepared || c.space.KnownTouchAt(position) == "")
 }
 
 // need says that an operation can't be carried out without what is stored.

@@ -1,6 +1,10 @@
 package tarantool
 
-import wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+import (
+	"fmt"
+
+	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+)
 
 // refusal is an answer of ours in place of the server's.
 type refusal struct {
@@ -16,7 +20,14 @@ func unsupported(what, format string) *refusal {
 	return &refusal{wire.ErrUnsupported, what, "cinch does not support " + format}
 }
 
+// wrongVersion is what the server says to a request that names another version of the schema than the current one.
+func wrongVersion(current uint64, r *request) *refusal {
+	return &refusal{wire.ErrSchemaVersion, "splice", fmt.Sprintf("Wrong schema version, current: %d, in request: %d", current, r.header.Schema)}
+}
+
 var (
-	noMemory  = &refusal{wire.ErrNoMemory, "budget", "cinch: the memory budget is used up"}
-	malformed = &refusal{wire.ErrInvalid, "malformed", "Invalid MsgPack - packet body"}
+	noMemory = &refusal{wire.ErrNoMemory, "budget", "cinch: the memory budget is used up"}
+	// schemaUnknown refuses what might cut an envelope.
+	schemaUnknown = &refusal{wire.ErrSystem, "splice", "cinch: the schema could not be read yet, so it can't be known whether this meets sealed fields"}
+	malformed     = &refusal{wire.ErrInvalid, "malformed", "Invalid MsgPack - packet body"}
 )

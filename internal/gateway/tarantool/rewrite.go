@@ -26,10 +26,7 @@ type rewritten struct {
 func (w *rewriting) rewrite(ctx context.Context, r *request, h handling, laneStamp uint64) (out rewritten, no *refusal) {
 	r.edits, r.magic = r.edits[:0], hasMagic(r.bytes)
 	if h == calls {
-		if collectArguments(r, w.catalog.argumentRules()); len(r.edits) > 0 {
-			out.bytes, out.stamp = r.apply(w.vault, laneStamp), laneStamp
-		}
-		return out, nil
+		return w.rewriteCall(ctx, r, laneStamp)
 	}
 	all := w.catalog.current(ctx)
 	if all == nil && (r.magic || r.splices()) {
@@ -40,7 +37,7 @@ func (w *rewriting) rewrite(ctx context.Context, r *request, h handling, laneSta
 		return out, no
 	}
 	if r.header.Schema != 0 && r.header.Schema != all.version {
-		return out, w.foreignVersion(r, s, h)
+		return out, w.foreignVersion(r, all, s, h)
 	}
 	c, no := collect(all, s, r, h)
 	if no == nil && c.needed != nil && s.blind && w.look.storesPlain(ctx, w.vault, r, need{s, all, c.needed}) {
@@ -75,7 +72,7 @@ func (w *rewriting) rewrite(ctx context.Context, r *request, h handling, laneSta
 func (w *rewriting) spaceOf(all *spaces, r *request) (*space, *refusal) {
 	if all == nil {
 		if w.catalog.readsSchema() && (r.magic || r.splices()) {
-			return nil, &refusal{wire.ErrSystem, "splice", "cinch: the schema could not be read yet, so it can't be known whether this meets sealed fields"}
+			return nil, schemaUnknown
 		}
 		return nil, nil
 	}
@@ -89,23 +86,23 @@ func (w *rewriting) spaceOf(all *spaces, r *request) (*space, *refusal) {
 	}
 	s := all.find(uint32(id), name)
 	if s == nil && all.blindTo(uint32(id), name) && r.splices() {
-		return nil, unsupported("splice", fmt.Sprintf("splices, insertions and deletions of fields in a space that the gateway's user may not see, as rules name one (%s): grant it the right to read that", all.unseen[0]))
+		return nil, unsupported("splice", fmt.Sprintf("splices, insertions and deletions of fields in a space that the gateway's user may not see, as %s: grant it the right to read that", all.whyBlind()))
 	}
 	return s, nil
 }
 
 // foreignVersion handles a request that the client stamped with another version of the schema than
 // the one that is known. The server refuses it, unless the schema moved just now. Nothing is sealed then.
-func (w *rewriting) foreignVersion(r *request, s *space, h handling) *refusal {
-	if r.magic || s.ruled && h != tuples && r.splices() {
-		return &refusal{wire.ErrSchemaVersion, "splice", fmt.Sprintf("Wrong schema version, current: %d, in request: %d", w.catalog.seen.Load(), r.header.Schema)}
+func (w *rewriting) foreignVersion(r *request, all *spaces, s *space, h handling) *refusal {
+	if r.magic || (s.ruled || all.calls != nil) && h != tuples && r.splices() {
+		return wrongVersion(w.catalog.seen.Load(), r)
 	}
 	return nil
 }
 
 // collect finds what to seal in a tuple or in operations, and what else there is to know of these.
 func collect(all *spaces, s *space, r *request, h handling) (c collector, no *refusal) {
-	if len(s.fields) == 0 && !r.magic {
+	if len(s.fields) == 0 && !r.magic && (all.calls == nil || h == tuples) {
 		return c, nil
 	}
 	c = collector{all: all, space: s, r: r, b: r.bytes}

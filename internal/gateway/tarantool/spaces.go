@@ -21,7 +21,8 @@ type spaces struct {
 	byName    map[string]*space
 	guarded   []string       // names of spaces with rules, and of views over them
 	unseen    []string       // of spaces that rules name and the gateway's user may not see, or that aren't there
-	arguments []*policy.Rule // for stored functions
+	arguments []*policy.Rule // for stored functions, those that are in force
+	calls     []*policy.Rule // for stored functions, also while compression is off; nil: functions store no envelopes
 	sealing   int            // fields that are sealed
 }
 
@@ -47,7 +48,7 @@ func newSpaces(rules *policy.Policy, schema *store.Schema) (*spaces, []string) {
 	all := &spaces{version: schema.Version, schema: schema, byID: map[uint32]*space{}, byName: map[string]*space{}}
 	all.off = rules == nil || rules.Off
 	all.prepared = schema.SpaceByName(store.DictSpace) != nil
-	all.arguments = argumentRules(rules)
+	all.arguments, all.calls = argumentRules(rules), callRules(rules)
 	b := assigner{all: all, rules: rules}
 	for _, s := range schema.Spaces() {
 		if !s.System() {
@@ -70,6 +71,20 @@ func argumentRules(rules *policy.Policy) (list []*policy.Rule) {
 	}
 	for _, r := range rules.Rules() {
 		if r.Types&policy.Argument != 0 {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// callRules returns the rules for arguments of stored functions, in force or not: what they compressed before they
+// were switched off may be stored anywhere.
+func callRules(rules *policy.Policy) (list []*policy.Rule) {
+	if rules == nil {
+		return nil
+	}
+	for _, r := range rules.Rules() {
+		if r.Types&policy.Argument != 0 && r.Field != "" {
 			list = append(list, r)
 		}
 	}
@@ -214,15 +229,40 @@ func (all *spaces) find(id uint32, name []byte) *space {
 	return all.byID[id]
 }
 
-// blindTo reports that a request is to a space that is not among these though rules may name it.
+// blindTo reports that a request is to a space that is not among these though rules may name it, or functions
+// may store envelopes there.
 func (all *spaces) blindTo(id uint32, name []byte) bool {
-	if len(all.unseen) == 0 {
+	if len(all.unseen) == 0 && all.calls == nil {
 		return false
 	}
 	if name != nil {
 		return all.schema.SpaceByName(string(name)) == nil
 	}
 	return all.schema.Space(id) == nil
+}
+
+// whyBlind says why a space that is not among these may hold envelopes.
+func (all *spaces) whyBlind() string {
+	if len(all.unseen) > 0 {
+		return fmt.Sprintf("rules name one (%s)", all.unseen[0])
+	}
+	return "functions may store compressed arguments there"
+}
+
+// mayHold reports whether a field may hold envelopes by the rules for spaces.
+func (all *spaces) mayHold(f *field) bool { return f.guarded || all.prepared && len(f.rules) > 0 }
+
+// holdsNothing reports that no rule has put envelopes anywhere.
+func (all *spaces) holdsNothing() bool {
+	if all.calls != nil || len(all.guarded) > 0 {
+		return false
+	}
+	for _, s := range all.byID {
+		if all.prepared && len(s.fields) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // touchedAt says what computes on a field, as far as its rules don't vouch for it.

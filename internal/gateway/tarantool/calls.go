@@ -1,0 +1,246 @@
+package tarantool
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+)
+
+// Functions may be given operations such as UPDATE takes: crud.update and crud.upsert, box.space.docs:update by CALL,
+// and functions that applications write. What a function does with them the gateway does not see, so it can't
+// carry out a splice in steps. It refuses a splice that may cut an envelope, wherever in the arguments it is:
+//
+//	the function is     and                                             the splice
+//	crud's, or box's    no rule compresses the field that it names      passes
+//	anything else       no rule compresses anything                     passes
+//
+// Operations that do not cut a value (=, and arithmetic, which needs a number) pass.
+
+// rewriteCall compresses the arguments of a CALL that rules name. It refuses a CALL or EVAL that may cut envelopes.
+func (w *rewriting) rewriteCall(ctx context.Context, r *request, laneStamp uint64) (out rewritten, no *refusal) {
+	collectArguments(r, w.catalog.argumentRules())
+	fence, no := w.checkCall(ctx, r)
+	if no != nil {
+		return out, no
+	}
+	stamp, own := laneStamp, r.header.Schema != 0
+	if fence != 0 && own && r.header.Schema != fence {
+		return out, wrongVersion(w.catalog.seen.Load(), r)
+	}
+	if stamp == 0 && !own {
+		stamp = fence
+	}
+	if len(r.edits) > 0 {
+		out.bytes = r.apply(w.vault, stamp)
+	}
+	if out.bytes == nil && fence != 0 && !own {
+		out.bytes = r.stamped(stamp)
+	}
+	if out.bytes != nil && !own {
+		out.stamp = stamp
+	}
+	return out, nil
+}
+
+// checkCall refuses what may cut envelopes. fence is the version of the schema by which a splice passes, 0 if the
+// schema does not matter.
+func (w *rewriting) checkCall(ctx context.Context, r *request) (fence uint64, no *refusal) {
+	var found []spliceArgument
+	if holdsOperation(r.bytes) {
+		found = splicesWithin(r)
+	}
+	lua := r.header.Type == wire.Eval && holdsSplice(r.body.Expr.Of(r.bytes))
+	if len(found) == 0 && !lua {
+		return 0, nil
+	}
+	all := w.catalog.need(ctx)
+	switch {
+	case all == nil && w.catalog.readsSchema():
+		return 0, schemaUnknown
+	case all == nil:
+		all = &spaces{calls: callRules(w.catalog.rules.Load())}
+	}
+	if all.holdsNothing() {
+		return all.version, nil
+	}
+	to := calleeOf(r)
+	if lua || slices.ContainsFunc(found, func(s spliceArgument) bool { return !all.passes(&to, &s) }) {
+		return 0, unsupported("splice", fmt.Sprintf("splices (':') in %s, where values may be compressed and would be cut: assign the whole value with '=', or send an UPDATE or UPSERT request", to.what))
+	}
+	return all.version, nil
+}
+
+// spliceArgument is a splice within the arguments of a CALL or EVAL.
+type spliceArgument struct {
+	field []byte // MessagePack: number or name
+	moved bool   // an operation before it inserts or deletes fields
+}
+
+// holdsOperation reports whether ":" may be an element of a frame. Most frames have none.
+func holdsOperation(frame []byte) bool {
+	return bytes.Contains(frame, []byte("\xa1:")) || bytes.Contains(frame, []byte("\x01:"))
+}
+
+// splicesWithin finds the splices in the arguments, at any depth. No rule compresses a part of one.
+func splicesWithin(r *request) (found []spliceArgument) {
+	moved := false
+	var parts [10]wire.Span
+	for at := r.body.Tuple.At; at < r.body.Tuple.End(); {
+		h, err := wire.ReadHead(r.bytes, at)
+		if err != nil {
+			return found // can't be: the body was walked through
+		}
+		switch op, field, end := operationAt(r.bytes, &h, parts[:0]); op {
+		case '!', '#':
+			moved = true
+		case ':':
+			if len(found) < maxOperations { // further ones are refused with these, or not at all
+				found = append(found, spliceArgument{field, moved})
+			}
+			r.edits = slices.DeleteFunc(r.edits, func(e edit) bool { return at < e.at && e.at < end })
+		}
+		at = h.Content.End() // of an array or map: its first element
+	}
+	return found
+}
+
+// operationAt reads an operation that moves fields or cuts one: a list as UPDATE takes it, or a map from 1, 2, …, which
+// Lua makes the same of. op is 0 where there is none.
+func operationAt(b []byte, h *wire.Head, parts []wire.Span) (op byte, field []byte, end int) {
+	step := 1
+	switch {
+	case h.Count != 3 && h.Count != 5:
+		return 0, nil, 0
+	case h.Kind == wire.Map:
+		step = 2
+	case h.Kind != wire.Array:
+		return 0, nil, 0
+	}
+	end = h.Content.At
+	for range step * h.Count {
+		v, err := wire.ReadHead(b, end)
+		if err != nil || v.Kind == wire.Array || v.Kind == wire.Map {
+			return 0, nil, 0
+		}
+		parts = append(parts, wire.Span{At: end, Len: v.Content.End() - end})
+		end = v.Content.End()
+	}
+	name, field := parts[0].Of(b), parts[1].Of(b)
+	for i := 0; step == 2 && i < len(parts); i += 2 {
+		switch n, _ := wire.Uint(parts[i].Of(b)); n {
+		case 1:
+			name = parts[i+1].Of(b)
+		case 2:
+			field = parts[i+1].Of(b)
+		}
+	}
+	text, err := wire.ReadHead(name, 0)
+	if err != nil || text.Kind != wire.String && text.Kind != wire.Binary || text.Content.Len != 1 {
+		return 0, nil, 0
+	}
+	op = text.Content.Of(name)[0]
+	if op == ':' && h.Count == 5 || (op == '!' || op == '#') && h.Count == 3 {
+		return op, field, end
+	}
+	return 0, nil, 0
+}
+
+// luaSplice is a splice as Lua writes it: {':', field, …}.
+var luaSplice = regexp.MustCompile(`\{\s*(?:\[\s*1\s*\]\s*=\s*)?(?:':'|":"|\[\[:\]\])\s*[,;]`)
+
+// holdsSplice reports whether Lua writes a splice.
+func holdsSplice(lua []byte) bool { return bytes.IndexByte(lua, ':') >= 0 && luaSplice.Match(lua) }
+
+// callee is what is known of a function that is given operations.
+type callee struct {
+	what  string
+	space string // in which it carries them out; "": unknown
+	crud  bool   // it is one of the module crud, which keeps tuples as it is given them
+}
+
+// crudOperations are the functions of crud that take operations: a router's, and those that it calls on storages.
+var crudOperations = map[string]bool{
+	"crud.update": true, "crud.upsert": true, "crud.upsert_object": true, "crud.upsert_many": true, "crud.upsert_object_many": true,
+	"_crud.update_on_storage": true, "_crud.upsert_on_storage": true, "_crud.upsert_many_on_storage": true,
+}
+
+// calleeOf finds out what a request calls, through vshard and crud, which call others by their names.
+func calleeOf(r *request) callee {
+	if r.header.Type == wire.Eval {
+		return callee{what: "EVAL"}
+	}
+	b, args, first := r.bytes, r.body.Tuple.At, 0
+	name, _ := wire.Text(r.body.Function.Of(b))
+	text := func(n int) string {
+		at, ok := element(b, args, n)
+		if !ok {
+			return ""
+		}
+		s, _ := wire.Text(b[at:])
+		return string(s)
+	}
+	to, function := callee{what: fmt.Sprintf("arguments of %.100s", name)}, string(name)
+	if function == "vshard.storage.call" {
+		at, ok := element(b, args, 3)
+		if !ok {
+			return to
+		}
+		function, args = text(2), at
+	}
+	if function == "_crud.call_on_storage" {
+		function, first = text(1), 2
+	}
+	if crudOperations[function] {
+		to.space, to.crud = text(first), true
+	} else if path, isBox := strings.CutPrefix(function, "box.space."); isBox {
+		path, method, _ := strings.Cut(path, ":")
+		if method == "update" || method == "upsert" {
+			to.space, _, _ = strings.Cut(path, ".") // an index may follow
+		}
+	}
+	return to
+}
+
+// passes reports that a splice can't meet an envelope.
+func (all *spaces) passes(to *callee, s *spliceArgument) bool {
+	if to.space == "" {
+		return false
+	}
+	for _, rule := range all.calls {
+		if !to.crud || s.moved || mayStoreIn(rule, s.field) {
+			return false
+		}
+	}
+	space := all.byName[to.space]
+	if space == nil {
+		return len(all.unseen) == 0 || all.schema.SpaceByName(to.space) != nil // or the server's own
+	}
+	t := space.target(s.field, 1)
+	if t.known && !s.moved {
+		return t.nested || !all.mayHold(space.at(t.position))
+	}
+	return !space.ruled && (!all.prepared || len(space.fields) == 0)
+}
+
+// mayStoreIn reports whether what a rule compresses may be stored as the field that an operation names. Only of crud is
+// it known what it stores, and only numbers can be compared with numbers, names with names.
+func mayStoreIn(rule *policy.Rule, field []byte) bool {
+	dot := strings.LastIndexByte(rule.Field, '.')
+	if dot < 0 || !strings.HasPrefix(rule.Key, "crud.") {
+		return true
+	}
+	stored := rule.Field[dot+1:]
+	number, err := strconv.ParseInt(stored, 10, 64)
+	if n, ok := wire.Int(field); ok {
+		return n < 0 || err != nil || n == number
+	}
+	name, _ := wire.Text(field)
+	return err == nil || !named(stored) || len(name) == 0 || bytes.ContainsAny(name, `.['"`) || string(name) == stored
+}
