@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/serve"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
@@ -31,9 +31,11 @@ func newConfigCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [FILE | -]",
 		Short: "Find what is wrong with a configuration file",
-		Long: `Find what is wrong with a configuration: unknown keys, bad values, dictionaries and certificates that can't be read.
-It comes from FILE, from standard input (-), or without either from the file that CINCH_CONFIG names. CINCH_… variables
-count as they do for serve. The check opens no port and no connection.
+		Long: `Find what is wrong with a configuration: unknown keys, bad values, files that can't be read. It does all that serve
+does when it starts, but opens no port and no connection: serve starts with a configuration that passes, unless a port
+is taken or an address is not this machine's. Warnings name what is probably a mistake.
+The configuration comes from FILE, from standard input (-), or without either from the file that CINCH_CONFIG names.
+CINCH_… variables count as they do for serve.
 
 Exit codes: 0 it is valid, 11 it is not.`,
 		Example: `  cinch config check cinch.yaml && systemctl reload cinch
@@ -47,69 +49,58 @@ Exit codes: 0 it is valid, 11 it is not.`,
 			if file == "" {
 				return wrongUsage(ui.WithHint(errors.New("which file?"), "write 'cinch config check cinch.yaml', or set "+configVariable))
 			}
-			return runConfigCheck(file, asJSON, cmd.OutOrStdout())
+			return runConfigCheck(file, asJSON, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write JSON")
 	return cmd
 }
 
-// checked is what a valid configuration has.
+// checked is what the check found, as --json prints it.
 type checked struct {
-	File         string `json:"file"`
-	Gateways     int    `json:"gateways"`
-	Rules        int    `json:"rules"`
-	Dictionaries int    `json:"dictionaries"`
+	File         string           `json:"file"`
+	OK           bool             `json:"ok"`
+	Gateways     int              `json:"gateways"`
+	Rules        int              `json:"rules"`
+	Dictionaries int              `json:"dictionaries"`
+	Problems     []config.Problem `json:"problems"`
+	Warnings     []config.Problem `json:"warnings"`
 }
 
-func runConfigCheck(file string, asJSON bool, out io.Writer) error {
-	cfg, err := serveOptions{configFile: file}.load(os.Getenv)
+func runConfigCheck(file string, asJSON bool, out, errs io.Writer) error {
+	found, err := serve.Check(serveOptions{configFile: file}.process(io.Discard))
+	err = serveFailure(err)
+	c := checked{File: file, OK: err == nil, Problems: problemsOf(err), Warnings: append([]config.Problem{}, found.Warnings...)}
+	if cfg := found.Config; cfg != nil {
+		c.Gateways, c.Dictionaries = len(cfg.Gateways), len(cfg.Dictionaries)
+		for i := range cfg.Gateways {
+			c.Rules += len(cfg.Gateways[i].Rules)
+		}
+	}
+	if asJSON {
+		return errors.Join(json.NewEncoder(out).Encode(c), told(err))
+	}
 	if err != nil {
 		return err
 	}
-	if err := checkFiles(cfg); err != nil {
-		return withCode(exitConfig, err)
-	}
-	c := checked{File: file, Gateways: len(cfg.Gateways), Dictionaries: len(cfg.Dictionaries)}
-	for i := range cfg.Gateways {
-		c.Rules += len(cfg.Gateways[i].Rules)
-	}
-	if asJSON {
-		return json.NewEncoder(out).Encode(c)
+	for _, w := range c.Warnings {
+		fmt.Fprintf(errs, "warning: %s\n", w)
 	}
 	_, err = fmt.Fprintf(out, "%s: ok (%s, %s, %s)\n", file, count(c.Gateways, "gateway", "gateways"),
 		count(c.Rules, "rule", "rules"), count(c.Dictionaries, "dictionary", "dictionaries"))
 	return err
 }
 
-// checkFiles reads everything that serve would read, and builds the policies.
-func checkFiles(cfg *config.Config) error {
-	dicts, err := cfg.LoadDictionaries()
-	if err != nil {
-		return err
+// problemsOf lists what an error says of a configuration.
+func problemsOf(err error) []config.Problem {
+	var invalid *config.Error
+	switch {
+	case err == nil:
+		return []config.Problem{}
+	case errors.As(err, &invalid):
+		return invalid.Problems
 	}
-	if _, err := cfg.LoadPrices(); err != nil {
-		return err
-	}
-	log := slog.New(slog.DiscardHandler)
-	for i := range cfg.Gateways {
-		g := &cfg.Gateways[i]
-		if _, err := cfg.ServerTLS(g, log); err != nil {
-			return err
-		}
-		if _, err := cfg.UpstreamOf(g, log); err != nil {
-			return err
-		}
-		if !g.HasStore() {
-			_, err = g.Messages(dicts)
-		} else {
-			_, err = g.Policy(config.Numbers(dicts))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return []config.Problem{{Text: err.Error(), Hint: ui.Hint(err)}}
 }
 
 func count(n int, one, many string) string {

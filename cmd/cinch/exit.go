@@ -37,6 +37,19 @@ func withCode(code int, err error) error {
 	return &exitError{code, err}
 }
 
+// toldError is an error whose text a command has printed in a form of its own, such as JSON.
+type toldError struct{ error }
+
+func (e toldError) Unwrap() error { return e.error }
+
+// told keeps the exit code of err and has its text not printed again. A nil error stays nil.
+func told(err error) error {
+	if err == nil {
+		return nil
+	}
+	return toldError{err}
+}
+
 // exitCode returns what the process ends with after err.
 func exitCode(err error) int {
 	var e *exitError

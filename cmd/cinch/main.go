@@ -6,6 +6,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"os"
 
@@ -35,7 +36,9 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 		}
 		err = explainUsage(cmd, err)
 	}
-	ui.PrintError(errs, err)
+	if !errors.As(err, new(toldError)) {
+		ui.PrintError(errs, err)
+	}
 	return exitCode(err)
 }
 

@@ -229,13 +229,7 @@ func runServe(o serveOptions, signals <-chan os.Signal, out, errs io.Writer) err
 		defer store.Stop()
 		o.storeURL = store.URL()
 	}
-	b := readBuild()
-	p, err := serve.New(serve.Options{
-		Load: func() (*config.Config, error) { return o.load(os.Getenv) }, Log: errs,
-		Zstd:    serve.Zstd{Engine: engineWith, Native: nativeZstd, Train: nativeTrainer()},
-		Version: b.Version, Revision: b.Revision,
-		PProf: o.pprof, Force: o.testForce, Toy: o.storeURL != "", Sockets: o.sockets,
-	})
+	p, err := serve.New(o.process(errs))
 	if err != nil {
 		return serveFailure(err)
 	}
@@ -247,6 +241,17 @@ func runServe(o serveOptions, signals <-chan os.Signal, out, errs io.Writer) err
 		return withCode(exitInterrupted, err)
 	}
 	return err
+}
+
+// process says what serve runs, and config check checks.
+func (o serveOptions) process(log io.Writer) serve.Options {
+	b := readBuild()
+	return serve.Options{
+		Load: func() (*config.Config, error) { return o.load(os.Getenv) }, Log: log,
+		Zstd:    serve.Zstd{Engine: engineWith, Native: nativeZstd, Train: nativeTrainer()},
+		Version: b.Version, Revision: b.Revision,
+		PProf: o.pprof, Force: o.testForce, Toy: o.storeURL != "", Sockets: o.sockets,
+	}
 }
 
 // serveFailure words what kept a process from starting, and gives it its exit code.

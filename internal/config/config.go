@@ -30,7 +30,7 @@ type Config struct {
 	lines map[string]int    // path of a key to its line in the file
 	from  map[string]string // path of a key to the variable or flag that set it
 
-	flagged int // of the last gateways: they are of flags
+	inFile int // how many gateways the file has; the others are of flags
 }
 
 // Admin is the page for operators, which also serves /metrics.
@@ -153,6 +153,8 @@ type Gateway struct {
 	Sentinel string `yaml:"sentinel,omitempty"` // address of the listener for clients of Sentinels
 
 	Rules []Rule `yaml:"rules"`
+
+	path string // of its keys, "gateways[2]": where the file has it; behind those are the flags'
 }
 
 // TLS is what clients meet.

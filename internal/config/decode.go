@@ -146,12 +146,7 @@ func (d *decoder) text(n *yaml.Node, into encoding.TextUnmarshaler, path string)
 		return
 	}
 	if err := into.UnmarshalText([]byte(n.Value)); err != nil {
-		var h interface{ Hint() string }
-		hint := ""
-		if errors.As(err, &h) {
-			hint = h.Hint()
-		}
-		d.at(n.Line, path, hint, "%v", err)
+		d.at(n.Line, path, ui.Hint(err), "%v", err)
 	}
 }
 

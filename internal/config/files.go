@@ -11,6 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/price"
+	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 // LoadDictionaries reads the files that the configuration names, and returns
@@ -82,7 +83,7 @@ func (c *Config) ServerTLS(g *Gateway, log *slog.Logger) (*tls.Config, error) {
 		Cert: c.path(g.TLS.Cert), Key: c.path(g.TLS.Key), ClientCA: c.path(g.TLS.ClientCA), Log: log,
 	}
 	cfg, err := files.ServerConfig()
-	return cfg, c.fileError(g, ".tls", err)
+	return cfg, c.InvalidGateway(g, "tls", err)
 }
 
 // AdminTLS is what readers of the admin page meet, nil for plain connections. A client certificate
@@ -95,9 +96,7 @@ func (c *Config) AdminTLS(log *slog.Logger) (*tls.Config, error) {
 	files := gateway.TLSFiles{Cert: c.path(t.Cert), Key: c.path(t.Key), ClientCA: c.path(t.ClientCA), Log: log}
 	cfg, err := files.ServerConfig()
 	if err != nil {
-		ps := problems{c: c}
-		ps.add("admin.tls", "", "%v", err)
-		return nil, ps.err()
+		return nil, c.Invalid("admin.tls", err)
 	}
 	required := cfg.GetConfigForClient
 	cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -171,7 +170,7 @@ func (c *Config) AdminToken() string { return c.path(c.Admin.TokenFile) }
 func (c *Config) UpstreamOf(g *Gateway, log *slog.Logger) (gateway.Upstream, error) {
 	up, err := g.parseUpstream()
 	if err != nil || g.UpstreamTLS == nil {
-		return up, c.fileError(g, ".upstream", err)
+		return up, c.InvalidGateway(g, "upstream", err)
 	}
 	t := g.UpstreamTLS
 	files := gateway.TLSFiles{
@@ -179,20 +178,20 @@ func (c *Config) UpstreamOf(g *Gateway, log *slog.Logger) (gateway.Upstream, err
 		ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify, Log: log,
 	}
 	up.TLS, err = files.ClientConfig()
-	return up, c.fileError(g, ".upstream_tls", err)
+	return up, c.InvalidGateway(g, "upstream_tls", err)
 }
 
-func (c *Config) fileError(g *Gateway, key string, err error) error {
+// Invalid returns err as an *Error about the key at path, or nil for nil.
+func (c *Config) Invalid(path string, err error) error {
 	if err == nil {
 		return nil
 	}
 	ps := problems{c: c}
-	path := key
-	for i := range c.Gateways {
-		if c.Gateways[i].Name == g.Name {
-			path = fmt.Sprintf("gateways[%d]%s", i, key)
-		}
-	}
-	ps.add(path, "", "%v", err)
+	ps.add(path, ui.Hint(err), "%v", err)
 	return ps.err()
+}
+
+// InvalidGateway is Invalid for a key of a gateway, such as "tls".
+func (c *Config) InvalidGateway(g *Gateway, key string, err error) error {
+	return c.Invalid(g.path+"."+key, err)
 }

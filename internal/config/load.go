@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 )
 
 // Load reads a file ("" for none, "-" for standard input), lays the overrides over it in their order,
@@ -52,10 +53,17 @@ func finish(c *Config, more []Gateway, overrides []Override) (*Config, error) {
 	if err := c.override(overrides); err != nil {
 		return nil, err
 	}
-	for _, g := range more {
-		c.Gateways = append(c.Gateways, g.clone())
+	given := slices.Concat(c.Gateways, more)
+	c.inFile, c.Gateways = len(c.Gateways), nil
+	for i := range given {
+		g := given[i].clone()
+		g.path = fmt.Sprintf("gateways[%d]", i)
+		members, err := g.perMember()
+		if err != nil { // the validator says so
+			members = []Gateway{g}
+		}
+		c.Gateways = append(c.Gateways, members...)
 	}
-	c.flagged = len(more)
 	if err := c.validate(); err != nil {
 		return nil, err
 	}

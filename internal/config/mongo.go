@@ -27,7 +27,7 @@ func MongoGateway(name, listen, upstream string, rules []Rule) Gateway {
 // a gateway each, on ports that follow each other.
 func MongoGateways(name, listen, uri string, rules []Rule) ([]Gateway, error) {
 	uri, peers, standbys := cutOwnOptions(uri)
-	list, err := mongoGateways(name, listen, uri, rules)
+	list, err := MongoGateway(name, listen, uri, rules).perMember()
 	for i := range list {
 		list[i].Peers = peers
 	}
@@ -83,33 +83,55 @@ func (g *Gateway) balanced() bool {
 	return err == nil && balanced(options)
 }
 
-func mongoGateways(name, listen, uri string, rules []Rule) ([]Gateway, error) {
-	hosts, options, err := splitMongoURI(uri)
+// perMember returns a gateway for each member of a replica set that the upstream names, on ports
+// that follow each other, or the gateway itself where it stands for one server, or for all of them.
+func (g Gateway) perMember() ([]Gateway, error) {
+	if g.Protocol != Mongo || len(g.Standby) > 0 {
+		return []Gateway{g}, nil
+	}
+	hosts, options, err := splitMongoURI(g.Upstream)
 	if err != nil {
 		return nil, err
 	}
 	if len(hosts) == 1 || balanced(options) {
-		return []Gateway{MongoGateway(name, listen, uri, rules)}, nil
-	}
-	host, port, err := net.SplitHostPort(listen)
-	first, noNumber := strconv.Atoi(port)
-	if err != nil || noNumber != nil {
-		return nil, errors.New("several members need a listener host:port")
+		return []Gateway{g}, nil
 	}
 	var list []Gateway
 	for i, member := range hosts {
-		own := name
-		at := first
+		one := g.clone()
+		one.Upstream = "mongodb://" + member
+		if options != "" {
+			one.Upstream += "/?" + options
+		}
 		if i > 0 {
-			own = fmt.Sprintf("%s-%d", name, i+1)
+			one.Name = fmt.Sprintf("%s-%d", g.Name, i+1)
 		}
-		if first != 0 {
-			at += i
+		if one.Listen, err = portBehind(g.Listen, i); err != nil {
+			return nil, errMembersPort
 		}
-		address := net.JoinHostPort(host, strconv.Itoa(at))
-		list = append(list, MongoGateway(own, address, "mongodb://"+member+"/?"+options, rules))
+		if g.Advertise != "" {
+			if one.Advertise, err = portBehind(g.Advertise, i); err != nil {
+				return nil, errMembersPort
+			}
+		}
+		list = append(list, one)
 	}
 	return list, nil
+}
+
+var errMembersPort = errors.New("several members need a listener host:port, whose next ports the others get")
+
+// portBehind returns an address n ports further on. Port 0 stays 0: each gets one from the system.
+func portBehind(address string, n int) (string, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", err
+	}
+	first, err := strconv.Atoi(port)
+	if err != nil || first == 0 {
+		return address, err
+	}
+	return net.JoinHostPort(host, strconv.Itoa(first+n)), nil
 }
 
 // DefaultMongoRule is what MongoDB gateways get that no file describes: all messages that
@@ -183,7 +205,7 @@ func parseMongoURI(uri string, standby bool) (gateway.Upstream, error) {
 		return wrap(err)
 	}
 	if len(hosts) > 1 && !balanced(options) && !standby {
-		return wrap(errors.New("a gateway stands for one member: write one gateway for each, or loadBalanced=true"))
+		return wrap(errMembersPort)
 	}
 	if standby && balanced(options) {
 		return wrap(errStandbyBalanced)
@@ -225,7 +247,7 @@ func (v *validator) mongo(g *Gateway, path string) {
 		v.add(path+".exclude", "give a rule for the namespace the setting raw", "is for stores")
 	}
 	for i, addr := range g.Standby {
-		if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || port == "" {
+		if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || !isPort(port) {
 			v.add(fmt.Sprintf("%s.standby[%d]", path, i), "write host:port as clients reach it", "%q is no address", addr)
 		}
 	}

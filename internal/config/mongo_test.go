@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,7 +30,7 @@ func TestMongoGateways(t *testing.T) {
 		"mongodb://a/shop":     "database",
 		"mongodb://a/?w=1":     "unknown option",
 		"mongodb://a/?tls=yes": "neither",
-		"mongodb://a,b":        "one member",
+		"mongodb://a,b":        "listener host:port",
 	} {
 		if _, err := parseMongoURI(uri, false); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", uri, err)
@@ -51,6 +52,53 @@ func TestMongoGateways(t *testing.T) {
 		t.Error(err)
 	} else if _, err := parseMongoURI("mongodb://a/?peers=false", false); err == nil {
 		t.Error("peers=false is taken")
+	}
+}
+
+// A URI with several members makes a gateway of each in a file too, with all that the file says.
+func TestMongoMembersInFile(t *testing.T) {
+	c := parse(t, `
+gateways:
+  - {name: first, protocol: redis, listen: ":1", upstream: "redis://h", rules: [{setting: lz4}]}
+  - name: db
+    protocol: mongo
+    listen: 127.0.0.1:27018
+    upstream: mongodb://a,b:1,c/?tls=true
+    advertise: gateway.example:30000
+    max_connections: 7
+    upstream_tls: {server_name: db}
+    rules: [{setting: zstd-3}]
+  - {name: last, protocol: redis, listen: ":2", upstream: "redis://h", rules: [{setting: lz4}]}
+`)
+	var names []string
+	for i := range c.Gateways {
+		names = append(names, c.Gateways[i].Name)
+	}
+	if !slices.Equal(names, []string{"first", "db", "db-2", "db-3", "last"}) {
+		t.Fatal(names)
+	}
+	for i, want := range []struct{ listen, advertise, address string }{
+		{"127.0.0.1:27018", "gateway.example:30000", "a:27017"},
+		{"127.0.0.1:27019", "gateway.example:30001", "b:1"},
+		{"127.0.0.1:27020", "gateway.example:30002", "c:27017"},
+	} {
+		g := &c.Gateways[1+i]
+		up, err := g.parseUpstream()
+		if err != nil || g.Listen != want.listen || g.Advertise != want.advertise || up.Address != want.address ||
+			up.TLS == nil || g.MaxConnections != 7 || len(g.Rules) != 1 {
+			t.Errorf("%+v, %v", g, err)
+		}
+	}
+	for text, want := range map[string]string{
+		// The lines are those of the file, whatever stands before.
+		"gateways:\n  - {name: a, protocol: mongo, listen: 'h:1', upstream: 'mongodb://a,b'}\n  - {name: a, protocol: redis, listen: ':3', upstream: 'redis://h'}": `f:3: gateways[1].name: "a" is there twice`,
+		"gateways:\n  - {name: a, protocol: mongo, listen: 'h:65535', upstream: 'mongodb://a,b'}":                                                                  `f:2: gateways[0].listen: port "65536" is not between`,
+		"gateways:\n  - {name: a, protocol: mongo, listen: 'unix:/x', upstream: 'mongodb://a,b'}":                                                                  "several members need a listener host:port",
+		"gateways:\n  - {name: a, protocol: mongo, listen: 'h:1', upstream: 'mongodb://a,b'}\n  - {name: b, protocol: redis, listen: ':2', upstream: 'redis://h'}": "f:3: gateways[1].listen: :2 is taken by gateways[0].listen, h:2",
+	} {
+		if _, err := Parse("f", []byte(text), nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s\n%v\nwant %s", text, err, want)
+		}
 	}
 }
 

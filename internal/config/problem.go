@@ -12,29 +12,34 @@ var ErrInvalid = errors.New("invalid configuration")
 
 // Problem is one complaint, "cinch.yaml:12: gateways[0].listen: what: hint".
 type Problem struct {
-	File string // "" when it is not about a file
-	Line int    // from 1; 0 when unknown
-	Path string // of the key, or the flag's or variable's name
-	Text string
-	Hint string
+	File string `json:"file,omitempty"` // "" when it is not about a file
+	Line int    `json:"line,omitempty"` // from 1; 0 when unknown
+	Path string `json:"key,omitempty"`  // of the key, or the flag's or variable's name
+	Text string `json:"text"`
+	Hint string `json:"hint,omitempty"`
+}
+
+// Place returns where the problem is, "cinch.yaml:12: gateways[0].listen"; "" when that is unknown.
+func (p Problem) Place() string {
+	place := p.File
+	if p.File != "" && p.Line > 0 {
+		place = fmt.Sprintf("%s:%d", p.File, p.Line)
+	}
+	if place != "" && p.Path != "" {
+		place += ": "
+	}
+	return place + p.Path
 }
 
 func (p Problem) String() string {
-	var b strings.Builder
-	switch {
-	case p.File != "" && p.Line > 0:
-		fmt.Fprintf(&b, "%s:%d: ", p.File, p.Line)
-	case p.File != "":
-		fmt.Fprintf(&b, "%s: ", p.File)
+	text := p.Text
+	if place := p.Place(); place != "" {
+		text = place + ": " + text
 	}
-	if p.Path != "" {
-		b.WriteString(p.Path + ": ")
-	}
-	b.WriteString(p.Text)
 	if p.Hint != "" {
-		b.WriteString(": " + p.Hint)
+		text += ": " + p.Hint
 	}
-	return b.String()
+	return text
 }
 
 // Error holds everything that was found wrong, in the order of the lines.
@@ -76,11 +81,15 @@ func (c *Config) origin(path string) string {
 		return from
 	}
 	var gateway, rule int
-	if _, err := fmt.Sscanf(path, "gateways[%d]", &gateway); err != nil || gateway < len(c.Gateways)-c.flagged || gateway >= len(c.Gateways) {
+	if _, err := fmt.Sscanf(path, "gateways[%d]", &gateway); err != nil || gateway < c.inFile {
 		return ""
 	}
-	_, rest, _ := strings.Cut(path, "]")
-	flag := "--" + c.Gateways[gateway].Protocol
+	place, rest, _ := strings.Cut(path, "]")
+	at := slices.IndexFunc(c.Gateways, func(g Gateway) bool { return g.path == place+"]" })
+	if at < 0 {
+		return ""
+	}
+	flag := "--" + c.Gateways[at].Protocol
 	if _, err := fmt.Sscanf(rest, ".rules[%d]", &rule); err == nil {
 		_, rest, _ = strings.Cut(rest, "]")
 		flag = "--rule"

@@ -131,15 +131,21 @@ func (v *validator) tarantoolRule(r *Rule, path string) {
 	case r.Function != "" && r.Unconstrained:
 		v.add(path+".unconstrained", "write it to rules with space and field", "is for fields")
 	case r.Function != "" && !isArgument(r.Argument):
-		v.add(path+".argument", "write 2 for the second one, 2.3 or 2.body for a field of it", "%q is no argument", r.Argument)
+		v.add(path+".argument", "write 2 for the second one, 2.3 or 2.body for a field of it; it has no patterns and goes no deeper", "%q is no argument", r.Argument)
 	}
 }
 
-// isArgument accepts "2", "2.3" and "2.body".
+// isArgument accepts "2", "2.3" and "2.body", which the gateway compares as they are: patterns and
+// the numbers of fields further inside would match nothing.
 func isArgument(text string) bool {
 	number, inside, dot := strings.Cut(text, ".")
 	n, err := strconv.Atoi(number)
-	return err == nil && n > 0 && (!dot || inside != "")
+	if err != nil || n < 1 || dot && inside == "" || strings.ContainsAny(inside, "*?[") {
+		return false
+	}
+	field, _, deeper := strings.Cut(inside, ".")
+	_, err = strconv.Atoi(field)
+	return !deeper || err != nil
 }
 
 // tarantool makes p a rule for fields of tuples, or for an argument of a function.

@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"net"
 	"net/url"
 	"slices"
 	"time"
@@ -28,13 +27,13 @@ func (c *Config) validate() error {
 	if len(c.Gateways) == 0 {
 		v.add("gateways", "list at least one, or run without a configuration to try Cinch", "there are none")
 	}
-	listeners := map[string]string{c.Admin.Listen: "admin.listen"}
-	delete(listeners, Off)
+	v.listeners()
 	names := map[string]bool{}
 	states := map[string]string{}
 	for i := range c.Gateways {
-		v.pack(&c.Gateways[i], fmt.Sprintf("gateways[%d]", i), states)
-		v.gateway(&c.Gateways[i], fmt.Sprintf("gateways[%d]", i), names, listeners)
+		g := &c.Gateways[i]
+		v.pack(g, g.path, states)
+		v.gateway(g, g.path, names)
 	}
 	return v.err()
 }
@@ -132,16 +131,10 @@ func (v *validator) training() {
 	}
 }
 
-func (v *validator) gateway(g *Gateway, path string, names map[string]bool, listeners map[string]string) {
+func (v *validator) gateway(g *Gateway, path string, names map[string]bool) {
 	v.name(path+".name", g.Name, names)
 	v.oneOf(path+".protocol", g.Protocol, Protocols()...)
 	v.address(path+".listen", g.Listen)
-	if _, port, err := net.SplitHostPort(g.Listen); err != nil || port != "0" {
-		if other, taken := listeners[g.Listen]; taken && g.Listen != "" {
-			v.add(path+".listen", "", "%s is the address of %s already", g.Listen, other)
-		}
-		listeners[g.Listen] = path + ".listen"
-	}
 	v.upstream(g, path)
 	v.tls(g, path)
 	v.limits(g, path)

@@ -34,10 +34,14 @@ func (v *validator) oneOf(path, got string, want ...string) {
 	v.add(path, hint, "unknown value %q", got)
 }
 
+const maxSocketPath = 107 // bytes, as Linux has it
+
 func (v *validator) address(path, addr string) {
 	if socket, ok := strings.CutPrefix(addr, "unix:"); ok {
 		if strings.TrimPrefix(socket, "//") == "" {
 			v.add(path, "write unix:/path/to/socket", "names no socket")
+		} else if len(strings.TrimPrefix(socket, "//")) > maxSocketPath {
+			v.add(path, "choose a shorter path", "the path of a socket has at most %d bytes", maxSocketPath)
 		}
 		return
 	}
@@ -55,9 +59,14 @@ func (v *validator) address(path, addr string) {
 		v.add(path, "write host:port or unix:/path", "%q: %s", addr, reason)
 		return
 	}
-	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+	if !isPort(port) {
 		v.add(path, "", "port %q is not between 0 and 65535", port)
 	}
+}
+
+func isPort(text string) bool {
+	n, err := strconv.Atoi(text)
+	return err == nil && n >= 0 && n <= 65535
 }
 
 // name checks a name that has to be there, once.

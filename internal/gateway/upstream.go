@@ -8,11 +8,15 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 )
 
-const defaultDialTimeout = 5 * time.Second
+const (
+	defaultDialTimeout = 5 * time.Second
+	maxPort            = 65535
+)
 
 // Errors of Upstream.
 var (
@@ -120,6 +124,9 @@ func (up Upstream) withHost(u *url.URL, defaultPort string) (Upstream, error) {
 	}
 	if port == "" {
 		return Upstream{}, fmt.Errorf("%w: no port", ErrUpstreamURL)
+	}
+	if n, err := strconv.Atoi(port); err != nil || n > maxPort {
+		return Upstream{}, fmt.Errorf("%w: port %s is above %d", ErrUpstreamURL, port, maxPort)
 	}
 	up.Network, up.Address = "tcp", net.JoinHostPort(up.Host, port)
 	if path := strings.Trim(u.Path, "/"); path != "" {

@@ -16,7 +16,6 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/grpc"
 	"github.com/cinch-layer/cinch/internal/gateway/mongo"
 	"github.com/cinch-layer/cinch/internal/gateway/postgres"
-	"github.com/cinch-layer/cinch/internal/handover"
 	"github.com/cinch-layer/cinch/internal/link"
 	"github.com/cinch-layer/cinch/internal/pack"
 )
@@ -25,33 +24,50 @@ import (
 type adminPage struct {
 	server   *admin.Server
 	listener net.Listener
+	access   admin.Access
 }
 
-func (p *Process) newAdminPage(cfg *config.Config) (*adminPage, error) {
-	metrics := &gateway.Metrics{
+// adminAccess is what the files of the configuration say about readers of the page.
+type adminAccess struct {
+	secure *tls.Config  // nil: plain
+	token  *admin.Token // nil: there is none
+}
+
+// prepareAdmin reads the files of the admin page and registers its metrics.
+func (p *Process) prepareAdmin() (err error) {
+	if p.access, err = readAdminAccess(p.started, p.log); err != nil {
+		return err
+	}
+	p.metrics = &gateway.Metrics{
 		Requests: p.shared.requests, Replies: p.shared.replies, Codec: p.shared.engine.InFlight,
 		Version: p.options.Version, Revision: p.options.Revision,
 	}
 	for _, r := range p.gateways {
-		metrics.Gateways = append(metrics.Gateways, r.stats)
+		p.metrics.Gateways = append(p.metrics.Gateways, r.stats)
 	}
-	registry, err := p.register(metrics)
-	if err != nil {
-		return nil, err
+	p.registry, err = p.register(p.metrics)
+	return err
+}
+
+func readAdminAccess(cfg *config.Config, log *slog.Logger) (a adminAccess, err error) {
+	if a.secure, err = cfg.AdminTLS(log); err != nil {
+		return a, err
 	}
-	l, access, err := listenAdmin(cfg, p.options.Sockets, p.log)
-	if err != nil {
-		return nil, err
+	if file := cfg.AdminToken(); file != "" {
+		a.token, err = admin.ReadToken(file, log)
 	}
-	p.mayAct = access.Token != nil || cfg.Admin.TLS != nil && cfg.Admin.TLS.ClientCA != ""
-	return &adminPage{listener: l, server: admin.New(admin.Options{
-		Access:  access,
-		Metrics: metrics, Gatherer: registry, Describe: p.describe, Ready: p.ready,
+	return a, cfg.Invalid("admin.token_file", err)
+}
+
+func (p *Process) newAdminServer() *admin.Server {
+	return admin.New(admin.Options{
+		Access:  p.admin.access,
+		Metrics: p.metrics, Gatherer: p.registry, Describe: p.describe, Ready: p.ready,
 		Documents: append(p.shared.postgresDocuments(), admin.Document{Name: "whatif", Get: whatIfPage{p}.document}),
 		Actions:   slices.Concat(p.shared.postgresActions(), p.packActions(), whatIfPage{p}.actions()),
 		History:   p.history, Ledger: p.ledger, Memory: residentBytes,
 		Messages: p.describeMessageKinds, PProf: p.options.PProf, Log: p.log,
-	})}, nil
+	})
 }
 
 // register collects what there is to measure.
@@ -85,22 +101,13 @@ func (p *Process) register(metrics *gateway.Metrics) (*prometheus.Registry, erro
 }
 
 // listenAdmin opens the listener of the admin page, and says who may read there.
-func listenAdmin(cfg *config.Config, sockets *handover.Sockets, log *slog.Logger) (_ net.Listener, access admin.Access, err error) {
-	secure, err := cfg.AdminTLS(log)
+func (p *Process) listenAdmin() (*adminPage, error) {
+	cfg, log, secure, token := p.started, p.log, p.access.secure, p.access.token
+	l, err := listen(p.options, cfg.Admin.Listen, "admin", "admin")
 	if err != nil {
-		return nil, access, invalid(err)
+		return nil, err
 	}
-	var token *admin.Token
-	if file := cfg.AdminToken(); file != "" {
-		if token, err = admin.ReadToken(file, log); err != nil {
-			return nil, access, invalid(err)
-		}
-	}
-	l, err := listen(sockets, cfg.Admin.Listen, "admin", "admin")
-	if err != nil {
-		return nil, access, err
-	}
-	access = admin.AccessOn(l.Addr(), token, cfg.Admin.Hosts)
+	access := admin.AccessOn(l.Addr(), token, cfg.Admin.Hosts)
 	certificates := secure != nil && cfg.Admin.TLS.ClientCA != ""
 	access.Credentials = access.Credentials || certificates
 	switch {
@@ -112,5 +119,6 @@ func listenAdmin(cfg *config.Config, sockets *handover.Sockets, log *slog.Logger
 	if secure != nil {
 		l = tls.NewListener(l, secure)
 	}
-	return l, access, nil
+	p.mayAct = token != nil || certificates
+	return &adminPage{listener: l, access: access}, nil
 }

@@ -29,14 +29,18 @@ func startAdmin(t *testing.T, section string) (port string, log *testenv.Log) {
 		t.Fatal(err)
 	}
 	log = &testenv.Log{}
-	l, access, err := listenAdmin(cfg, &handover.Sockets{}, log.Logger())
+	p := &Process{options: &Options{Sockets: &handover.Sockets{}}, started: cfg, log: log.Logger()}
+	if p.access, err = readAdminAccess(cfg, p.log); err != nil {
+		t.Fatal(err)
+	}
+	page, err := p.listenAdmin()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := admin.New(admin.Options{Metrics: &gateway.Metrics{}, Access: access, Log: log.Logger()})
-	go func() { _ = s.Serve(l) }()
+	s := admin.New(admin.Options{Metrics: &gateway.Metrics{}, Access: page.access, Log: log.Logger()})
+	go func() { _ = s.Serve(page.listener) }()
 	t.Cleanup(func() { _ = s.Shutdown(context.Background()) })
-	_, port, _ = net.SplitHostPort(l.Addr().String())
+	_, port, _ = net.SplitHostPort(page.listener.Addr().String())
 	return port, log
 }
 
@@ -119,8 +123,8 @@ func TestAdminTokenThatCannotBe(t *testing.T) {
 	for _, file := range []string{short, short + ".missing"} {
 		cfg := config.Default()
 		cfg.Admin = config.Admin{Listen: "127.0.0.1:0", TokenFile: file}
-		var invalid *ConfigError
-		if _, _, err := listenAdmin(cfg, &handover.Sockets{}, (&testenv.Log{}).Logger()); !errors.As(err, &invalid) {
+		var invalid *config.Error
+		if _, err := readAdminAccess(cfg, (&testenv.Log{}).Logger()); !errors.As(err, &invalid) {
 			t.Errorf("%s: %v", file, err)
 		}
 	}

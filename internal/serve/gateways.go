@@ -7,34 +7,51 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/handover"
 )
 
-// newGateway listens where the gateway is to, and makes it.
+// newGateway builds a gateway, which does not listen yet.
 func (s *shared) newGateway(l *loaded, g *config.Gateway) (*running, error) {
 	stats := gateway.NewStats(g.Name, g.Protocol)
 	log := s.log.With("gateway", g.Name)
 	up, err := l.cfg.UpstreamOf(g, log)
 	if err != nil {
-		return nil, invalid(err)
+		return nil, err
 	}
 	up.Stats = stats
 	secure, err := l.cfg.ServerTLS(g, log)
 	if err != nil {
-		return nil, invalid(err)
-	}
-	listener, err := listen(s.options.Sockets, g.Listen, g.Name, "gateway "+g.Name)
-	if err != nil {
 		return nil, err
 	}
-	r := &running{name: g.Name, upstream: up, listener: behindProxy(g, listener), stats: stats, effort: gateway.NewEffort(), log: log}
+	r := &running{name: g.Name, upstream: up, stats: stats, effort: gateway.NewEffort(), log: log}
 	r.effort.SetLimits(g.Effort())
 	stats.ShowEffort(r.effort)
 	if err := s.fill(l, g, r, secure); err != nil {
 		r.close()
-		return nil, invalid(err)
+		return nil, err
 	}
 	return r, nil
+}
+
+// pendingListener is a listener that a gateway is built with before it listens.
+type pendingListener struct{ net.Listener }
+
+// listen opens the gateway's listeners. Errors are a *ListenError.
+func (r *running) listen(o *Options, g *config.Gateway) error {
+	l, err := listen(o, g.Listen, g.Name, "gateway "+g.Name)
+	if err != nil {
+		return err
+	}
+	r.listener = behindProxy(g, l)
+	if r.sentinel != nil {
+		if l, err = listen(o, g.Sentinel, g.Name+"-sentinel", "gateway "+g.Name+": sentinel"); err != nil {
+			return err
+		}
+		r.sentinel.Listener = behindProxy(g, l)
+	}
+	if r.told != nil {
+		r.told()
+	}
+	return nil
 }
 
 // fill makes r what its protocol wants.
@@ -70,8 +87,14 @@ func behindProxy(g *config.Gateway, l net.Listener) net.Listener {
 }
 
 // listen takes over the socket that the process was given for an address, or for name, or listens itself. who is for errors.
-func listen(sockets *handover.Sockets, addr, name, who string) (net.Listener, error) {
-	l, err := sockets.Listen(addr, name)
+func listen(o *Options, addr, name, who string) (net.Listener, error) {
+	var l net.Listener
+	var err error
+	if o.listen != nil {
+		l, err = o.listen(addr)
+	} else {
+		l, err = o.Sockets.Listen(addr, name)
+	}
 	if err != nil {
 		return nil, &ListenError{who, err}
 	}

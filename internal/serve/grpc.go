@@ -86,5 +86,7 @@ func (s *shared) addGRPC(l *loaded, g *config.Gateway, r *running, secure *tls.C
 	if g.Peers && anyClient(g) {
 		pair.WarnOfStrangers(r.log)
 	}
-	r.log.Info("point gRPC clients at the gateway instead of its upstream", "clients", r.listener.Addr().String(), "tls", secure != nil)
+	r.told = func() {
+		r.log.Info("point gRPC clients at the gateway instead of its upstream", "clients", r.listener.Addr().String(), "tls", secure != nil)
+	}
 }

@@ -42,5 +42,5 @@ func (s *shared) addMongo(l *loaded, g *config.Gateway, r *running, secure *tls.
 	if len(g.Standby) > 0 {
 		return
 	}
-	r.log.Info("drivers connect to this server with", "uri", made.URI(r.listener.Addr()))
+	r.told = func() { r.log.Info("drivers connect to this server with", "uri", made.URI(r.listener.Addr())) }
 }

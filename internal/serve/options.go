@@ -2,6 +2,7 @@ package serve
 
 import (
 	"io"
+	"net"
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
@@ -22,6 +23,8 @@ type Options struct {
 	PProf bool // profiles on the admin page
 	Force bool // for tests: every policy gets Force
 	Toy   bool // the store is the embedded one
+
+	listen func(address string) (net.Listener, error) // for tests, in place of Sockets; or nil
 }
 
 // Zstd is what there is of zstd's implementations.

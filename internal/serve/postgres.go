@@ -22,7 +22,7 @@ func (s *shared) addPostgres(l *loaded, g *config.Gateway, r *running, secure *t
 	}
 	made := postgres.NewGateway(c)
 	if err := followMove(made, state, r.log); err != nil {
-		return fmt.Errorf("gateway %s: %w", g.Name, err)
+		return l.cfg.InvalidGateway(g, "state_file", err)
 	}
 	r.gateway, r.postgres = made, made
 	s.postgres = append(s.postgres, made)

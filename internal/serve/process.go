@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/cinch-layer/cinch/internal/admin"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -28,9 +30,14 @@ type Process struct {
 
 	shared   *shared
 	gateways []*running
+	access   adminAccess // who may read the admin page
+	registry *prometheus.Registry
+	metrics  *gateway.Metrics
 	admin    *adminPage       // nil when it is off
 	history  *history.History // nil when nobody would read it
 	ledger   *admin.Ledger    // of what the page prices
+
+	warnings []config.Problem // of the configuration that the process was started with
 
 	mayAct     bool       // the admin page takes credentials
 	overriding sync.Mutex // of what the configuration says
@@ -43,53 +50,37 @@ type Process struct {
 	replacements chan struct{} // one is due
 }
 
-// New listens on every address before anything is served, so that a start either succeeds as a
-// whole or leaves nothing behind.
-func New(o Options) (_ *Process, err error) {
-	cfg, err := o.Load()
+// New builds a process and listens on every address before anything is served, so that a start
+// either succeeds as a whole or leaves nothing behind. All that can fail beside listening fails in
+// prepare, which Check calls too: the other errors are a *ListenError.
+func New(o Options) (*Process, error) {
+	p, err := prepare(o)
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{
-		options: &o, started: cfg, level: new(slog.LevelVar), ledger: &admin.Ledger{},
-		reloads: make(chan struct{}, 1), replacements: make(chan struct{}, 1),
-	}
-	if o.Sockets == nil {
-		o.Sockets = &handover.Sockets{}
-	}
-	p.log = newLogger(cfg.Log, p.level, o.Log)
-	if p.shared, err = newShared(&o, cfg, p.log); err != nil {
+	p.warn(p.warnings)
+	if err := p.listen(); err != nil {
+		p.close()
 		return nil, err
 	}
-	l, err := loadFiles(cfg, o.Force)
-	if err != nil {
-		return nil, invalid(err)
+	p.history = openHistory(p.started, p.shared.engine, p.log)
+	if p.admin != nil {
+		p.admin.server = p.newAdminServer()
 	}
-	p.current.Store(l)
-	p.reloaded.begin()
-	defer func() {
-		if err != nil {
-			p.close()
-		}
-	}()
-	for i := range cfg.Gateways {
-		r, err := p.shared.newGateway(l, &cfg.Gateways[i])
-		if err != nil {
-			return nil, err
-		}
-		p.gateways = append(p.gateways, r)
-	}
-	for _, r := range p.gateways {
-		if err := p.addPacker(r); err != nil {
-			return nil, err
+	return p, nil
+}
+
+// listen takes the port or socket of every gateway and of the admin page.
+func (p *Process) listen() (err error) {
+	for i, r := range p.gateways {
+		if err := r.listen(p.options, &p.started.Gateways[i]); err != nil {
+			return err
 		}
 	}
-	p.history = openHistory(cfg, p.shared.engine, p.log)
-	if cfg.Admin.Listen == config.Off {
-		return p, nil
+	if p.started.Admin.Listen != config.Off {
+		p.admin, err = p.listenAdmin()
 	}
-	p.admin, err = p.newAdminPage(cfg)
-	return p, err
+	return err
 }
 
 func newLogger(cfg config.Log, level *slog.LevelVar, to io.Writer) *slog.Logger {

@@ -77,6 +77,23 @@ func TestProcessThatCannotStart(t *testing.T) {
 	}
 }
 
+// What is probably a mistake is in the log, at the start and after a reload.
+func TestProcessWarns(t *testing.T) {
+	rules := "[]"
+	p, log, err := newProcess(t, "127.0.0.1:0", &rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	if log.Count("the gateway compresses nothing") != 1 {
+		t.Error(log)
+	}
+	rules = "[{setting: lz4}, {key: 'a*', setting: lz4}]"
+	if err := p.tryReload(); err != nil || log.Count("the rule never matches") != 1 {
+		t.Errorf("%v\n%s", err, log)
+	}
+}
+
 // A drain that has its time yet can be cut off.
 func TestDrainIsCutOff(t *testing.T) {
 	rules := "[{setting: lz4}]"

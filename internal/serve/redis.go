@@ -32,9 +32,7 @@ func (s *shared) addRedis(l *loaded, g *config.Gateway, r *running, secure *tls.
 			Config: cfg, Seeds: hosts, Dicts: dicts, Advertise: g.Advertise, Nodes: g.Nodes,
 			Listen: func(address string) (net.Listener, error) { return s.options.Sockets.Listen(address, "") },
 		}
-		if cluster.Sentinel, err = s.sentinel(g, r, &servers); err != nil {
-			return err
-		}
+		cluster.Sentinel = sentinel(g, r, &servers)
 		several := redis.NewCluster(cluster)
 		if made = several; servers.Kind == config.Sentinel {
 			store.dial = several.DialPrimary
@@ -51,22 +49,18 @@ func (s *shared) addRedis(l *loaded, g *config.Gateway, r *running, secure *tls.
 }
 
 // sentinel is nil for a cluster.
-func (s *shared) sentinel(g *config.Gateway, r *running, servers *config.RedisServers) (*redis.SentinelConfig, error) {
+func sentinel(g *config.Gateway, r *running, servers *config.RedisServers) *redis.SentinelConfig {
 	if servers.Kind != config.Sentinel {
-		return nil, nil
+		return nil
 	}
 	c := &redis.SentinelConfig{
 		Sentinels: servers.Hosts, User: servers.SentinelUser, Password: servers.SentinelPassword, Master: servers.Master,
 	}
-	if g.Sentinel == "" {
-		return c, nil
+	if g.Sentinel != "" {
+		r.sentinel = &pendingListener{}
+		c.Listener = r.sentinel
 	}
-	l, err := listen(s.options.Sockets, g.Sentinel, g.Name+"-sentinel", "gateway "+g.Name+": sentinel")
-	if err == nil {
-		l = behindProxy(g, l)
-	}
-	c.Listener, r.sentinel = l, l
-	return c, err
+	return c
 }
 
 func (s *shared) redisConfig(g *config.Gateway, r *running, secure *tls.Config) redis.Config {

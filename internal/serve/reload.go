@@ -48,6 +48,7 @@ func (p *Process) tryReload() error {
 		p.log.Warn("configuration changed where it takes a restart", "key", key)
 	}
 	setLevel(p.level, cfg.Log.Level)
+	p.warn(cfg.Warnings())
 	kept := 0
 	p.overriding.Lock()
 	defer p.overriding.Unlock()

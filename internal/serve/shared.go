@@ -48,13 +48,13 @@ type shared struct {
 func newShared(o *Options, cfg *config.Config, log *slog.Logger) (*shared, error) {
 	engine, err := o.Zstd.Engine(cfg.Zstd)
 	if err != nil {
-		return nil, err
+		return nil, cfg.Invalid("zstd", err)
 	}
 	half := int64(cfg.Memory.Budget) / 2
 	s := &shared{options: o, started: cfg, log: log, engine: engine, requests: gateway.NewBudget(half), replies: gateway.NewBudget(half)}
 	s.trainer, s.whatIf = s.newTrainer(), whatif.NewBudget(whatif.DefaultCores)
 	s.tracer, err = newTracer(o.Version, cfg.Traces, log)
-	return s, err
+	return s, cfg.Invalid("traces.endpoint", err)
 }
 
 // running is one gateway at work.
@@ -62,8 +62,9 @@ type running struct {
 	name     string
 	upstream gateway.Upstream
 	others   []gateway.Upstream // servers that do as well
-	sentinel net.Listener       // for clients of Sentinels; or nil
-	listener net.Listener
+	listener net.Listener       // nil until listen
+	sentinel *pendingListener   // for clients of Sentinels; nil: none is wanted
+	told     func()             // logs what depends on the listener's address; or nil
 	stats    *gateway.Stats
 	effort   *gateway.Effort
 	log      *slog.Logger
@@ -106,8 +107,10 @@ type (
 
 // close frees what is left of a gateway that has ended, or never began.
 func (r *running) close() {
-	_ = r.listener.Close()
-	if r.sentinel != nil {
+	if r.listener != nil {
+		_ = r.listener.Close()
+	}
+	if r.sentinel != nil && r.sentinel.Listener != nil {
 		_ = r.sentinel.Close()
 	}
 	r.whatIf.close()

@@ -31,8 +31,10 @@ func (s *shared) addTunnel(g *config.Gateway, r *running, secure *tls.Config) {
 	})
 	r.gateway, r.tunnelSetting = made, setting.String()
 	s.links = append(s.links, made.Links())
-	if g.Protocol == config.TunnelExit && anyClient(g) && !isLoopback(r.listener.Addr()) {
-		r.log.Warn("tunnel-exit without tls.client_ca: whoever reaches it reaches its upstream", "address", r.listener.Addr().String(), "upstream", r.upstream.String())
+	r.told = func() {
+		if g.Protocol == config.TunnelExit && anyClient(g) && !isLoopback(r.listener.Addr()) {
+			r.log.Warn("tunnel-exit without tls.client_ca: whoever reaches it reaches its upstream", "address", r.listener.Addr().String(), "upstream", r.upstream.String())
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -52,7 +53,7 @@ func KeptClusterPause(hosts []gateway.Upstream) (p store.Pause, end func()) {
 	client := redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs: seeds, Dialer: o.Dialer, Username: o.Username, Password: o.Password,
 		DialTimeout: AnswerTimeout, ReadTimeout: AnswerTimeout, WriteTimeout: AnswerTimeout,
-		PoolSize: 1, DisableIdentity: true, ContextTimeoutEnabled: true, DialerRetries: 1,
+		PoolSize: 1, DisableIdentity: true, ContextTimeoutEnabled: true, DialerRetries: 1, MaintNotificationsConfig: &noLookup,
 	})
 	return storeredis.NewPause(client), func() { _ = client.Close() }
 }
@@ -72,5 +73,10 @@ func keeperClient(up gateway.Upstream, dial func(context.Context) (net.Conn, err
 		DialerRetries:         1,
 		MaxRetries:            1,
 		ConnMaxLifetime:       storeredis.ConnMaxLifetime,
+
+		MaintNotificationsConfig: &noLookup,
 	})
 }
+
+// noLookup keeps clients from resolving the server's name when they are made, which takes seconds without DNS.
+var noLookup = maintnotifications.Config{Mode: maintnotifications.ModeDisabled}

@@ -1,0 +1,113 @@
+package policy
+
+import "strings"
+
+// Covers reports whether pattern a matches everything that pattern b matches; "" is any. It may
+// answer no where patterns are so long that finding out would take too much.
+func Covers(a, b string) bool {
+	if a == "" || strings.Trim(a, "*") == "" || a == b {
+		return true
+	}
+	from, to := steps(a), steps(b)
+	// Most patterns have nothing in common, which a word or two of b's show.
+	p := Compile(a)
+	if !p.Match(wordOf(to, "")) || !p.Match(wordOf(to, "\x00\xff\x00")) {
+		return false
+	}
+	return covers(from, to)
+}
+
+// wordOf returns something that a pattern matches, with fill for its stars.
+func wordOf(pattern []step, fill string) (word []byte) {
+	for _, s := range pattern {
+		switch {
+		case s.star:
+			word = append(word, fill...)
+		case s.class == nil:
+			word = append(word, s.b)
+		default:
+			for b := range 256 {
+				if s.class.has(byte(b)) {
+					word = append(word, byte(b))
+					break
+				}
+			}
+		}
+	}
+	return word
+}
+
+// mostCoverStates bounds the search.
+const mostCoverStates = 4096
+
+// covers walks through b byte by byte, with all the places in a where the same bytes may have led.
+func covers(a, b []step) bool {
+	type state struct {
+		at     int    // in b
+		places string // in a: a byte each, 1 where the bytes may have led
+	}
+	start := make([]byte, len(a)+1)
+	reach(a, start, 0)
+	todo := []state{{0, string(start)}}
+	seen := map[state]bool{todo[0]: true}
+	visit := func(s state) {
+		if !seen[s] {
+			seen[s] = true
+			todo = append(todo, s)
+		}
+	}
+	for len(todo) > 0 {
+		if len(seen) > mostCoverStates {
+			return false
+		}
+		s := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if s.at == len(b) {
+			if s.places[len(a)] == 0 {
+				return false
+			}
+			continue
+		}
+		next := s.at + 1
+		if b[s.at].star {
+			visit(state{next, s.places})
+			next = s.at
+		}
+		for c := range 256 {
+			if b[s.at].accepts(byte(c)) {
+				visit(state{next, advance(a, s.places, byte(c))})
+			}
+		}
+	}
+	return true
+}
+
+// accepts reports whether the step matches a byte.
+func (s step) accepts(c byte) bool {
+	return s.star || s.class == nil && s.b == c || s.class != nil && s.class.has(c)
+}
+
+// reach marks a place in a pattern, and those behind its stars, which may match nothing.
+func reach(pattern []step, places []byte, at int) {
+	places[at] = 1
+	for at < len(pattern) && pattern[at].star {
+		at++
+		places[at] = 1
+	}
+}
+
+// advance returns the places that a byte leads to.
+func advance(pattern []step, from string, c byte) string {
+	to := make([]byte, len(from))
+	for at, s := range pattern {
+		if from[at] == 0 || !s.accepts(c) {
+			continue
+		}
+		if s.star {
+			reach(pattern, to, at)
+		} else {
+			reach(pattern, to, at+1)
+		}
+	}
+	return string(to)
+}
