@@ -21,6 +21,7 @@ MAX_VALUES, MAX_VALUE_BYTES, MAX_ALL_BYTES = 1 << 16, 2048, 8 << 20
 MAX_LISTS, MAX_MEMBERS, MAX_ALL_MEMBERS = 1 << 14, 64, 1 << 18
 MAX_RECORDS, MAX_RECORD_BYTES, MAX_ALL_RECORD_BYTES = 1 << 16, 2048, 16 << 20
 MAX_STEPS, MAX_RECORD_RUNS, MAX_RECORD_DEPTH = 512, 8, 8
+MOST_GUESSES, MOST_LISTED, MOST_SERIES = 8192, 16384, 32768  # buckets of memos
 END, NUMBER, OPEN, CLOSE, RUN = range(5)  # what is behind the bytes of a step
 TENS = {0: 1.0, 1: 10.0, 2: 100.0, 3: 1000.0, 6: 1e6}
 NO_DECIMAL = 7
@@ -224,7 +225,7 @@ class List:
 class Record:
     def __init__(self, literals, slots, base, node):
         self.steps, self.slots, self.base, self.node = literals, slots, base, node
-        self.next, self.used, self.live = 0, True, True
+        self.next, self.used, self.live, self.pinned = 0, True, True, False
 
     def bytes(self):
         return 128 + sum(len(before) for before, _, _ in self.steps) + 12 * len(self.steps) + 24 * len(self.slots)
@@ -412,11 +413,11 @@ class Session:
         self.begun = True
         self.nodes, self.shapes, self.runs = [], 0, 0
         self.definitions = Sizes()
-        self.guesses, self.listed, self.series = Memo(8192), Memo(16384), Memo(32768)
+        self.guesses, self.listed, self.series = Memo(MOST_GUESSES), Memo(MOST_LISTED), Memo(MOST_SERIES)
         self.values, self.free, self.hand, self.bytes = [Value()], [], 0, 0
         self.lists, self.free_lists, self.list_hand, self.members = [List()], [], 0, 0
         self.records, self.free_records, self.record_hand, self.record_bytes = [Record([], [], 0, None)], [], 0, 0
-        self.starts = Memo(8192)
+        self.starts = Memo(MOST_GUESSES)
         self.last = {VARINT: 0, FIXED64: 0, FIXED32: 0}
         self._node(0, BYTES)
 
@@ -624,11 +625,13 @@ class Session:
         at_first = here.hash
         count = self._count(node) if many else 1
         out, numbers, pure, a, b = [], [], True, node.first, last
+        key, run_hash = 0, count
         if known:
             out.append(self._field(node, known[1]))
             n = known[2]
             numbers.append(n if self._is_value(n, node) and self.values[n].data == known[1] else 0)
             a = node.first = numbers[0]
+            key = self._as_key(a)
             last = a or last
         while len(numbers) < count and node.credit > 0:
             first, tried = not numbers, node.worth > 0
@@ -655,13 +658,13 @@ class Session:
                     self._learn(node, a, b, first, n)
                 b = n
             if first:
-                node.first = n
+                node.first, key = n, self._as_key(n)
             numbers.append(n)
+            run_hash = join(run_hash, self.values[n].hash)
             last, a = n or last, n
-        key = self._as_key(numbers[0]) if numbers else 0
         left = count - len(numbers)
         if not left and 0 not in numbers and not known:
-            self._whole_run(node, many, numbers, at_first, here, pure)
+            self._whole_run(node, many, numbers, run_hash, at_first, here, pure)
         if left:
             self.bases.append((join(at_first, node.number), node))
         for i in range(len(numbers), count):
@@ -669,10 +672,7 @@ class Session:
             out.append(self._field(node, content))
         return b"".join(out), key, last, pure and not left
 
-    def _whole_run(self, node, many, numbers, at_first, here, pure):
-        h = len(numbers)
-        for n in numbers:
-            h = join(h, self.values[n].hash)
+    def _whole_run(self, node, many, numbers, h, at_first, here, pure):
         if many and len(numbers) <= MAX_MEMBERS and node.list_worth > 0:
             same = join(h, node.number ^ 0xCC9E2D51)
             number = self.listed.get(same)
@@ -924,7 +924,8 @@ class Session:
         return self._fill(record, depth)
 
     def _fill(self, record, depth):
-        """A record's content. It may be forgotten meanwhile."""
+        """A record's content. The record is not forgotten meanwhile."""
+        record.pinned = True
         parts, slots = [[]], iter(record.slots)
         for before, kind, of in record.steps:
             self._make(len(before))
@@ -939,6 +940,7 @@ class Session:
             elif kind == CLOSE:
                 content = b"".join(parts.pop())
                 parts[-1].append(varint(len(content)) + content)
+        record.pinned = False
         return b"".join(parts[0])
 
     def _fill_run(self, node, base, slot, depth):
@@ -1003,7 +1005,7 @@ class Session:
             if self.record_hand >= len(self.records):
                 self.record_hand = 1
             record = self.records[self.record_hand]
-            if record.live and not record.used:
+            if record.live and not record.used and not record.pinned:
                 break
             record.used = False
         self.record_bytes -= record.bytes()

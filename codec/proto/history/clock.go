@@ -9,8 +9,8 @@ type clock struct {
 	hand uint32
 }
 
-// kept is of what a clock forgets.
-type kept struct{ used, live bool }
+// kept is of what a clock forgets. What is pinned is being coded, and is not forgotten meanwhile.
+type kept struct{ used, live, pinned bool }
 
 func (k *kept) state() *kept { return k }
 
@@ -28,7 +28,7 @@ func take[T any](c *clock, all *[]T) uint32 {
 	return uint32(len(*all) - 1)
 }
 
-// forget frees the number of the first that has not been used, and returns it.
+// forget frees the number of the first that has not been used and is not pinned, and returns it.
 func forget[T any, P interface {
 	*T
 	state() *kept
@@ -38,7 +38,7 @@ func forget[T any, P interface {
 		if c.hand++; c.hand >= uint32(len(all)) {
 			c.hand = 1
 		}
-		if k := P(&all[c.hand]).state(); k.live && !k.used {
+		if k := P(&all[c.hand]).state(); k.live && !k.used && !k.pinned {
 			k.live = false
 			c.free = append(c.free, c.hand)
 			return c.hand

@@ -58,7 +58,7 @@ func (d *decoder) shape(n uint16) (s shape, err error) {
 
 func (d *decoder) define(n uint16) error {
 	count := d.number(d.defs, 0, 0)
-	if len(d.shapes) >= maxShapes || count > maxRuns || len(d.runs)+int(count) > maxRuns {
+	if len(d.shapes) >= d.limits.shapes || count > uint64(d.limits.runs-len(d.runs)) {
 		return errCoded
 	}
 	from := len(d.runs)

@@ -41,7 +41,7 @@ func (d *decoder) byRecord(n uint16, base uint32, depth int) (bool, error) {
 		if !d.flag(&a.named[a.was], false) {
 			return false, nil
 		}
-		g = uint32(min(uint64(a.last)+unzigzag(d.number(sizesOf(&a.places), 0, 0)), maxRecords))
+		g = uint32(min(uint64(a.last)+unzigzag(d.number(sizesOf(&a.places), 0, 0)), uint64(d.limits.records)))
 		if !d.recs.isOf(g, n, base) {
 			return false, errCoded
 		}
@@ -78,9 +78,10 @@ func (d *decoder) setLength(r room) {
 	binary.PutUvarint(d.out[r.at:], uint64(length))
 }
 
-// fill appends a record's length and its content. The record may be forgotten meanwhile.
+// fill appends a record's length and its content. The record is pinned meanwhile: its runs may make other records. It stays so after
+// an error, after which the reader is of no use.
 func (d *decoder) fill(id uint32, depth int) error {
-	r := &d.recs.all[id]
+	r := d.recs.pin(id)
 	steps, slots, literals := r.steps, r.slots, r.literals
 	var rooms [maxRecordDepth + 2]room
 	rooms[0] = d.leaveRoom(&d.nodes[r.node].lengthSize)
@@ -106,6 +107,7 @@ func (d *decoder) fill(id uint32, depth int) error {
 			d.setLength(rooms[inner])
 		}
 	}
+	d.recs.unpin(id)
 	if d.full() {
 		return errCoded
 	}

@@ -15,13 +15,10 @@ type encoder struct {
 	open         []uint64 // what is open in records, a stack
 }
 
-// mostFound is how many buckets of values an encoder finds again.
-const mostFound = maxValues / 2
-
 func (e *encoder) begin() {
 	e.reset()
-	e.found = newMemo[uint32](mostFound)
-	e.foundRecords = newMemo[uint32](mostFound)
+	e.found = newMemo[uint32](e.limits.values / 2)
+	e.foundRecords = newMemo[uint32](e.limits.values / 2)
 }
 
 // message codes src. It reports false, and nothing has happened, if that is no message.

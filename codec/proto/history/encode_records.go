@@ -66,9 +66,11 @@ func (e *encoder) findRecord(n uint16, base uint32, f field, start, guess uint32
 	return *p
 }
 
-// opened codes what a record leaves open, which lies on the stack from a place on. The record may be forgotten meanwhile.
+// opened codes what a record leaves open, which lies on the stack from a place on. The record is pinned meanwhile: its runs may make
+// other records.
 func (e *encoder) opened(id uint32, open, depth int) {
-	steps, slots := e.recs.all[id].steps, e.recs.all[id].slots
+	r := e.recs.pin(id)
+	steps, slots := r.steps, r.slots
 	for i := range steps {
 		switch s := &steps[i]; s.kind {
 		case stepNumber:
@@ -78,6 +80,7 @@ func (e *encoder) opened(id uint32, open, depth int) {
 			open, slots = e.openedRun(s, &slots[0], open, depth), slots[1:]
 		}
 	}
+	e.recs.unpin(id)
 }
 
 func (e *encoder) openedRun(s *step, count *seen, open, depth int) int {

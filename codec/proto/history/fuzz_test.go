@@ -2,8 +2,12 @@ package history
 
 import (
 	"bytes"
+	"encoding/binary"
+	"hash/crc32"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/cinch-layer/cinch/codec/codectest"
 )
 
 // FuzzSession: any messages, one after another, come back byte for byte. cuts says where they are cut.
@@ -25,6 +29,27 @@ func FuzzSession(f *testing.F) {
 				s.send(t, all[:n])
 			}
 			all = all[n:]
+		}
+	})
+}
+
+// fuzzLimits returns the limits that a number chooses.
+func fuzzLimits(n byte) *limits {
+	return []*limits{&smallLimits, &byteLimits, &formatLimits}[n%3]
+}
+
+// FuzzWarm: messages of programs, which fill and exceed small tables, come back byte for byte, and the tables stay what they should be.
+func FuzzWarm(f *testing.F) {
+	for _, p := range programs {
+		f.Add(byte(0), []byte(p))
+		f.Add(byte(1), []byte(p))
+	}
+	f.Fuzz(func(t *testing.T, n byte, data []byte) {
+		s := newSession(fuzzLimits(n))
+		for _, m := range programMessages(data, 1<<12) {
+			s.send(t, m)
+			s.w.check(t)
+			s.r.check(t)
 		}
 	})
 }
@@ -59,29 +84,106 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// FuzzCoded: whatever is coded, what comes out has the length that it should have, and is a message.
-func FuzzCoded(f *testing.F) {
-	for seed := range uint64(6) {
-		var e encoder
-		e.begin()
-		if m := anything(rand.New(rand.NewPCG(seed, 4)), 3); e.message(m) {
-			f.Add(bytes.Clone(e.end()), bytes.Clone(e.text), len(m))
+// FuzzHostile: a session whose writer sends any bytes, but lengths and checksums that are right. They are refused, or open to no more than the limit, and the tables stay what they should be. What they open to goes
+// through another session.
+func FuzzHostile(f *testing.F) {
+	for warm := range byte(8) {
+		h := newHostile(f, warm)
+		for i, m := range [][]byte{points(9), spans(rand.New(rand.NewPCG(1, 1)), 20), deep(9), codectest.NestedRecords(1, 50, 4), anything(rand.New(rand.NewPCG(4, 4)), 3)} {
+			if sent := h.s.send(f, m); sent[0] != formPlain {
+				parts, _ := parseHead(sent[1:], len(m))
+				f.Add(warm, parts.coded, parts.text, i*5)
+			}
 		}
 	}
-	f.Fuzz(func(t *testing.T, coded, text []byte, raw int) {
-		if raw < 0 || raw > 1<<16 {
-			return
+	f.Fuzz(func(t *testing.T, warm byte, coded, text []byte, cut int) {
+		h := newHostile(t, warm)
+		cut = min(max(cut, 0), len(coded))
+		for _, coded := range [][]byte{coded[cut:], coded[:cut], coded} {
+			if !h.send(t, coded, text) {
+				return
+			}
 		}
-		var d decoder
-		d.reset()
-		out, err := d.message([]byte("x"), coded, text, raw)
-		if err != nil {
-			return
-		}
-		if len(out) != 1+raw {
-			t.Fatalf("%d bytes instead of %d", len(out)-1, raw)
-		}
-		var s session
-		s.send(t, out[1:])
 	})
+}
+
+// hostile is a session whose writer sends any bytes.
+type hostile struct {
+	r    Reader
+	twin decoder // knows what r makes of them
+	s    *session
+}
+
+const hostileLimit = 1 << 13
+
+// newHostile returns one whose ends know of some messages, and another session that knows of the same.
+func newHostile(t testing.TB, warm byte) *hostile {
+	l := fuzzLimits(warm / 4)
+	h := &hostile{s: newSession(l)}
+	h.r.limits, h.twin.limits = l, l
+	var all [][]byte
+	switch warm % 4 {
+	case 1:
+		for at := range 2 {
+			all = append(all, points(at))
+		}
+	case 2:
+		all = programMessages([]byte(programs[int(warm/12)%len(programs)]), 1<<11)
+	case 3:
+		all = append(all, codectest.NestedRecords(1, 35, 3))
+	}
+	for _, m := range all {
+		sent := h.s.send(t, m)
+		if _, err := h.r.Append(nil, sent, len(m)); err != nil {
+			t.Fatal(err)
+		}
+		if sent[0] == formPlain {
+			continue
+		}
+		if sent[0] == formBegin {
+			h.twin.reset()
+		}
+		parts, _ := parseHead(sent[1:], len(m))
+		if _, err := h.twin.message(nil, parts.coded, parts.text, parts.raw); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return h
+}
+
+// send has the reader open a message with that coded and text, as far as they are read, and reports whether it did.
+func (h *hostile) send(t testing.TB, coded, text []byte) bool {
+	form := byte(formNext)
+	if !h.r.begun {
+		form = formBegin
+		h.twin.reset()
+	}
+	d := &h.twin
+	d.out, d.most, d.text = nil, hostileLimit, text
+	d.chain, d.parts, d.bases = d.chain[:0], d.parts[:0], d.bases[:0]
+	d.beginRead(coded)
+	d.beginMessage()
+	_, _, err := d.content(0, 0, here{}, nil)
+	made := d.out
+	if err == nil && !d.bad && len(made) <= hostileLimit {
+		coded, text = coded[:min(d.at, len(coded))], text[:len(text)-len(d.text)]
+	}
+	sent := binary.AppendUvarint([]byte{form}, uint64(min(len(made), hostileLimit)))
+	sent = binary.LittleEndian.AppendUint32(sent, crc32.Checksum(made, castagnoli))
+	sent = append(binary.AppendUvarint(sent, uint64(len(coded))), coded...)
+	out, err := h.r.Append([]byte("x"), append(sent, text...), hostileLimit)
+	if err != nil {
+		if string(out) != "x" {
+			t.Fatalf("%d bytes, %v", len(out), err)
+		}
+		return false
+	}
+	if !bytes.Equal(out[1:], made) {
+		t.Fatalf("%d bytes, and %d for a reader without a limit", len(out)-1, len(made))
+	}
+	h.r.check(t)
+	h.s.send(t, made)
+	h.s.w.check(t)
+	h.s.r.check(t)
+	return true
 }

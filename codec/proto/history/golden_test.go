@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cinch-layer/cinch/codec/codectest"
 )
 
 var makeVectors = flag.Bool("make-vectors", false, "write the test vectors that are missing")
@@ -40,6 +42,27 @@ func vectors() map[string][][]byte {
 	add("records", 40, func(i int) []byte { return points(i) })
 	add("long-values", 10, func(i int) []byte { return longValues(i/2+i%2*2, 1300) })
 	add("mixed", 4, func(int) []byte { return mixed(rng, 400) })
+	add("records-in-use", 1, func(int) []byte { return codectest.ForgottenRecords() })
+	return all
+}
+
+// vectorLimits are those of the sessions whose names begin with them, other than the format's. python/tests/test_proto.py has the
+// same ones. They are in a folder of their own.
+var vectorLimits = map[string]*limits{"small": &smallLimits, "bytes": &byteLimits}
+
+// smallVectors are sessions that exceed small tables all the time.
+func smallVectors() map[string][][]byte {
+	all := map[string][][]byte{}
+	for name := range vectorLimits {
+		for i, p := range programs {
+			all[fmt.Sprint(name, "-", i)] = programMessages([]byte(p), 1<<12)
+		}
+		all[name+"-records"] = [][]byte{codectest.NestedRecords(1, 60, 4), codectest.NestedRecords(2, 60, 4), codectest.NestedRecords(1, 30, 100)}
+		rng := rand.New(rand.NewPCG(1, 5))
+		for i := range 8 {
+			all[name+"-others"] = append(all[name+"-others"], points(i%9), spans(rng, 20), anything(rng, 3))
+		}
+	}
 	return all
 }
 
@@ -144,13 +167,19 @@ const vectorLimit = 1 << 22
 
 // TestVectors reads those. A file has what is sent in a session, each message behind its length as a varint.
 func TestVectors(t *testing.T) {
-	all := vectors()
+	testVectors(t, "testdata", vectors())
+	testVectors(t, filepath.Join("testdata", "limits"), smallVectors())
+}
+
+func testVectors(t *testing.T, dir string, all map[string][][]byte) {
 	if *makeVectors {
-		writeVectors(t, all)
+		writeVectors(t, dir, all)
 	}
 	for name, messages := range all {
-		sent := readVector(t, name)
+		sent := readVector(t, dir, name)
+		prefix, _, _ := strings.Cut(name, "-")
 		var r Reader
+		r.limits = vectorLimits[prefix]
 		for i, want := range messages {
 			n, size := binary.Uvarint(sent)
 			got, err := r.Append(nil, sent[size:size+int(n)], vectorLimit)
@@ -165,8 +194,8 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-func readVector(t *testing.T, name string) []byte {
-	f, err := os.Open(filepath.Join("testdata", name+".session.gz"))
+func readVector(t *testing.T, dir, name string) []byte {
+	f, err := os.Open(filepath.Join(dir, name+".session.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,15 +211,17 @@ func readVector(t *testing.T, name string) []byte {
 	return sent
 }
 
-func writeVectors(t *testing.T, all map[string][][]byte) {
+func writeVectors(t *testing.T, dir string, all map[string][][]byte) {
 	for name, messages := range all {
-		path := filepath.Join("testdata", name+".session.gz")
+		path := filepath.Join(dir, name+".session.gz")
 		if _, err := os.Stat(path); err == nil {
 			continue // frozen
 		}
 		var b bytes.Buffer
 		z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
+		prefix, _, _ := strings.Cut(name, "-")
 		var w Writer
+		w.limits = vectorLimits[prefix]
 		for _, m := range messages {
 			one := w.Append(nil, m)
 			_, _ = z.Write(append(binary.AppendUvarint(nil, uint64(len(one))), one...))

@@ -69,10 +69,10 @@ func TestForgetting(t *testing.T) {
 			s.send(t, listsAndRecords(i-2, -i))
 		}
 		m := &s.w.model
-		if len(m.values) > maxValues || m.bytes > maxAllBytes || len(m.lists) > maxLists || m.members > maxAllMembers {
+		if len(m.values) > m.limits.values || m.bytes > m.limits.valueBytes || len(m.lists) > m.limits.lists || m.members > m.limits.members {
 			t.Fatalf("%d values of %d bytes, %d lists of %d", len(m.values), m.bytes, len(m.lists), m.members)
 		}
-		if len(m.recs.all) > maxRecords || m.recs.bytes > maxAllRecordBytes {
+		if len(m.recs.all) > m.limits.records || m.recs.bytes > m.limits.recordBytes {
 			t.Fatalf("%d records of %d bytes", len(m.recs.all), m.recs.bytes)
 		}
 	}
@@ -112,7 +112,7 @@ func TestStructureWithoutEnd(t *testing.T) {
 	if begun != 3 {
 		t.Errorf("it began %d times", begun)
 	}
-	if n := len(s.w.nodes); n > maxNodes {
+	if n := len(s.w.nodes); n > formatLimits.nodes {
 		t.Errorf("%d nodes", n)
 	}
 }

@@ -5,16 +5,28 @@ import "math/bits"
 // Bounds of the model, which are part of the format.
 const (
 	maxDepth      = 24
-	maxNodes      = 1024
 	maxChildren   = 64
 	maxFieldNo    = 1<<20 - 1
-	maxShapes     = 4096
 	maxNodeShapes = 64
-	maxRuns       = 1 << 15 // of all shapes
-	mostGuessed   = 1 << 13 // buckets
-	mostListed    = 1 << 14
-	mostSeries    = 1 << 15
 )
+
+// limits bound the tables of a model. They are part of the format too: both ends must have the same ones. Tests take smaller
+// ones, so that short messages fill the tables.
+type limits struct {
+	nodes, shapes, runs         int // runs of all shapes
+	values, valueBytes          int // bytes of all values
+	lists, members              int // members of all lists
+	records, recordBytes        int // bytes of all records, as counted by record.bytes
+	guessed, listed, seriesMemo int // buckets
+}
+
+var formatLimits = limits{
+	nodes: 1024, shapes: 4096, runs: 1 << 15,
+	values: 1 << 16, valueBytes: 8 << 20,
+	lists: 1 << 14, members: 1 << 18,
+	records: 1 << 16, recordBytes: 16 << 20,
+	guessed: 1 << 13, listed: 1 << 14, seriesMemo: 1 << 15,
+}
 
 // Wire types.
 const (
@@ -120,9 +132,16 @@ type model struct {
 	bad     bool               // a reader has met what no writer writes
 }
 
-// reset begins with nothing.
+// reset begins with nothing. The limits stay.
 func (m *model) reset() {
-	*m = model{coder: m.coder, bases: m.bases, store: newStore(), recs: newRecords(), defs: newSizes(), guessed: newMemo[uint32](mostGuessed), listed: newMemo[uint32](mostListed), series: newMemo[seen](mostSeries)}
+	l := m.limits
+	if l == nil {
+		l = &formatLimits
+	}
+	*m = model{
+		coder: m.coder, bases: m.bases, store: newStore(l), recs: newRecords(l), defs: newSizes(),
+		guessed: newMemo[uint32](l.guessed), listed: newMemo[uint32](l.listed), series: newMemo[seen](l.seriesMemo),
+	}
 	m.addNode(0, wireBytes)
 }
 
@@ -178,7 +197,7 @@ func (m *model) child(n uint16, field uint64, wire uint8) (uint16, bool) {
 		return c, true
 	}
 	known := wire <= wireBytes || wire == wire32
-	if !known || field == 0 && wire == wireBytes || field > maxFieldNo || len(m.nodes) >= maxNodes || len(m.nodes[n].children) >= maxChildren {
+	if !known || field == 0 && wire == wireBytes || field > maxFieldNo || len(m.nodes) >= m.limits.nodes || len(m.nodes[n].children) >= maxChildren {
 		return 0, false
 	}
 	c := m.addNode(uint32(field), wire)
@@ -194,7 +213,7 @@ func (m *model) addShape(n uint16, from int, hash uint32) {
 
 // isFull tells whether there is no more room for another structure.
 func (m *model) isFull() bool {
-	return len(m.nodes) == maxNodes || len(m.shapes) == maxShapes || len(m.runs) > maxRuns-maxChildren
+	return len(m.nodes) == m.limits.nodes || len(m.shapes) == m.limits.shapes || len(m.runs) > m.limits.runs-maxChildren
 }
 
 // codeShape codes the number of a shape. The number of the node's shapes stands for a new one.

@@ -4,12 +4,10 @@ package history
 // numbers that were last there. Runs of records in a record are left open.
 
 const (
-	maxRecords        = 1 << 16
-	maxRecordBytes    = 2048 // between the numbers of one
-	maxAllRecordBytes = 16 << 20
-	maxSteps          = 512
-	maxRecordRuns     = 8
-	maxRecordDepth    = 8
+	maxRecordBytes = 2048 // between the numbers of one
+	maxSteps       = 512
+	maxRecordRuns  = 8
+	maxRecordDepth = 8
 )
 
 // What counts as bytes beside those between numbers.
@@ -88,20 +86,21 @@ func (a *again) pays() bool { return a.made && a.credit >= firstRecordCredit/2 }
 
 // records are all that there are. They are forgotten as values are.
 type records struct {
-	all []record
+	limits *limits
+	all    []record
 	clock
 	bytes  int
 	starts memo[uint32] // the first of its base
 	making record       // its slices are used again
 }
 
-func newRecords() records {
-	return records{all: make([]record, 1), starts: newMemo[uint32](mostGuessed)}
+func newRecords(l *limits) records {
+	return records{limits: l, all: make([]record, 1), starts: newMemo[uint32](l.guessed)}
 }
 
 func (s *records) keep(made *record) uint32 {
 	size := made.bytes()
-	for s.bytes+size > maxAllRecordBytes || s.isFull(len(s.all), maxRecords) {
+	for s.bytes+size > s.limits.recordBytes || s.isFull(len(s.all), s.limits.records) {
 		s.forget()
 	}
 	id := take(&s.clock, &s.all)
@@ -135,6 +134,16 @@ func (s *records) forget() {
 	s.bytes -= r.bytes()
 	*r = record{literals: r.literals, steps: r.steps, slots: r.slots}
 }
+
+// pin keeps a record from being forgotten while what is open in it is coded. At most maxDepth records are pinned at a time, one inside
+// the other, so there are always others that can be forgotten.
+func (s *records) pin(id uint32) *record {
+	r := &s.all[id]
+	r.pinned = true
+	return r
+}
+
+func (s *records) unpin(id uint32) { s.all[id].pinned = false }
 
 // isOf tells whether a number is that of a record of a node, in messages of some base.
 func (s *records) isOf(id uint32, n uint16, base uint32) bool {

@@ -138,7 +138,7 @@ func (e *encoder) findShape(n uint16, counts []uint32) (shape int, isNew, ok boo
 			return i, false, true
 		}
 	}
-	if len(shapes) >= maxNodeShapes || len(e.shapes) >= maxShapes || len(e.runs)+len(e.runsHere) > maxRuns {
+	if len(shapes) >= maxNodeShapes || len(e.shapes) >= e.limits.shapes || len(e.runs)+len(e.runsHere) > e.limits.runs {
 		return 0, false, false
 	}
 	from := len(e.runs)

@@ -5,12 +5,8 @@ import "hash/crc32"
 // Values that may be named, and lists of them.
 
 const (
-	maxValues     = 1 << 16
 	maxValueBytes = 2048
-	maxAllBytes   = 8 << 20
-	maxLists      = 1 << 14
-	maxMembers    = 64      // of a list
-	maxAllMembers = 1 << 18 // of all lists
+	maxMembers    = 64 // of a list
 )
 
 // value is one. Number 0 is none.
@@ -48,6 +44,8 @@ type list struct {
 }
 
 type store struct {
+	limits *limits
+
 	values   []value
 	ofValues clock
 	bytes    int
@@ -61,8 +59,8 @@ type store struct {
 	members int // of all lists
 }
 
-func newStore() store {
-	return store{values: make([]value, 1), lists: make([]list, 1), byKey: map[uint64]uint32{}}
+func newStore(l *limits) store {
+	return store{limits: l, values: make([]value, 1), lists: make([]list, 1), byKey: map[uint64]uint32{}}
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -71,14 +69,15 @@ func hashOf(b []byte) uint32 { return crc32.Update(0, castagnoli, b) }
 
 // keep makes a value nameable.
 func (m *model) keep(n uint16, data []byte, hash, keyID uint32) uint32 {
-	for m.bytes+len(data) > maxAllBytes || m.ofValues.isFull(len(m.values), maxValues) {
+	for m.bytes+len(data) > m.limits.valueBytes || m.ofValues.isFull(len(m.values), m.limits.values) {
 		m.forgetValue()
 	}
+	key := m.values[keyID].hash // even if it was forgotten just now, and the number is given out again
 	id := take(&m.ofValues, &m.values)
 	v := &m.values[id]
 	*v = value{data: append(roomFor(v.data, len(data)), data...), hash: hash, node: n, kept: kept{used: true, live: true}}
 	m.bytes += len(data)
-	m.enter(id, n, keyID)
+	m.enter(id, n, keyID, key)
 	return id
 }
 
@@ -90,9 +89,9 @@ func roomFor(b []byte, n int) []byte {
 	return b[:0]
 }
 
-// enter puts a value into its block.
-func (m *model) enter(id uint32, n uint16, keyID uint32) {
-	b := m.blockOf(n, m.values[keyID].hash)
+// enter puts a value into the block of a key, which has that hash.
+func (m *model) enter(id uint32, n uint16, keyID, key uint32) {
+	b := m.blockOf(n, key)
 	x := &m.blocks[b]
 	x.keyID = keyID
 	m.values[id].block, m.values[id].at = b, uint32(len(x.members))
@@ -144,9 +143,12 @@ func (m *model) forgetValue() {
 	}
 }
 
-// close lets a block's values move up to where others are gone.
+// close lets a block's values move up to where others are gone. They get other room if that is much too long for them.
 func (m *store) close(b *block) {
 	out := b.members[:0]
+	if left := len(b.members) - b.gone; cap(out) > 4*left+64 {
+		out = make([]uint32, 0, 2*left)
+	}
 	for _, id := range b.members {
 		if id != 0 {
 			m.values[id].at = uint32(len(out))
@@ -200,7 +202,7 @@ func (m *store) isOf(id uint32, n uint16) bool {
 
 // keepList makes a run nameable.
 func (m *store) keepList(n uint16, members []uint32, hash uint32) uint32 {
-	for m.members+len(members) > maxAllMembers || m.ofLists.isFull(len(m.lists), maxLists) {
+	for m.members+len(members) > m.limits.members || m.ofLists.isFull(len(m.lists), m.limits.lists) {
 		m.forgetList()
 	}
 	id := take(&m.ofLists, &m.lists)

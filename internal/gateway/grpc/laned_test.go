@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 	"github.com/cinch-layer/cinch/internal/link"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -428,5 +429,24 @@ func TestLanesOfThreeGateways(t *testing.T) {
 	}
 	if seen.of("") != calls {
 		t.Errorf("the server got %s", seen)
+	}
+}
+
+// A message that is told by a record, while its parts make more records than are kept (docs/PROTO.md, 8.8), comes back as any other, and
+// calls of other clients go on.
+func TestLanesForgetRecords(t *testing.T) {
+	near, far := lanedPair(t, startServer(t, echo), LinkPerClient, asItIs)
+	c, other := connect(t, near.addr), connect(t, near.addr)
+	for n := range 6 {
+		mustEcho(t, c, otlp(n))
+		mustEcho(t, other, otlp(n))
+	}
+	before := far.laned().Opened.Load()
+	for n := range 3 {
+		mustEcho(t, c, codectest.ForgottenRecords())
+		mustEcho(t, other, otlp(n))
+	}
+	if n := far.laned().Opened.Load() - before; n < 4 {
+		t.Errorf("%d messages were opened in lanes", n)
 	}
 }

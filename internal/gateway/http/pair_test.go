@@ -15,6 +15,7 @@ import (
 
 	"github.com/golang/snappy"
 
+	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -291,5 +292,28 @@ func TestFarIsReplaced(t *testing.T) {
 	}
 	for next.stats.Snapshot().Total.Opened == 0 {
 		send(t, c, http.MethodPost, near.url, text)
+	}
+}
+
+// A message that is told by a record, while its parts make more records than are kept (docs/PROTO.md, 8.8), comes back as any other, and
+// other clients' connections go on.
+func TestPairForgetsRecords(t *testing.T) {
+	near, far := startPair(t, startUpstream(t, http.HandlerFunc(echo)), nil)
+	c, other := client(t), client(t)
+	near.untilCarried(c)
+	near.untilCarried(other)
+	message := codectest.ForgottenRecords()
+	for range 2 {
+		if _, got := send(t, c, http.MethodPost, near.url, message, "Content-Type", "application/x-protobuf"); !bytes.Equal(got, message) {
+			t.Error("other bytes")
+		}
+		if _, got := send(t, other, http.MethodPost, near.url, text); !bytes.Equal(got, text) {
+			t.Error("other bytes for another client")
+		}
+	}
+	for name, r := range map[string]*rig{"near": near, "far": far} {
+		if errors := r.stats.Snapshot().Errors; len(errors) > 0 {
+			t.Errorf("%s: %v", name, errors)
+		}
 	}
 }
