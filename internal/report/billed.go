@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/price/bill"
+	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 // ErrBill: the bill has nothing that could stand beside the report.
@@ -46,9 +47,9 @@ func (r *Report) AddBill(source string, b *bill.Report) error {
 func (b *Billed) text() string {
 	switch {
 	case b.Source == "":
-		return fmt.Sprintf("The bill: %s for this traffic. At the same traffic it would have been about %s without compression, %s more.", dollars(b.Amount), dollars(b.Without), dollars(b.Saved))
+		return fmt.Sprintf("The bill: %s for this traffic. At the same traffic it would have been about %s without compression, %s more.", ui.Dollars(b.Amount), ui.Dollars(b.Without), ui.Dollars(b.Saved))
 	case b.From == nil:
-		return fmt.Sprintf("The bill in %s: %s for traffic between zones, of all its lines, as they have no dates. Without compression it would have been about %s, %s more.", b.Source, dollars(b.Amount), dollars(b.Without), dollars(b.Saved))
+		return fmt.Sprintf("The bill in %s: %s for traffic between zones, of all its lines, as they have no dates. Without compression it would have been about %s, %s more.", b.Source, ui.Dollars(b.Amount), ui.Dollars(b.Without), ui.Dollars(b.Saved))
 	}
-	return fmt.Sprintf("The bill in %s: %s for traffic between zones from %s to %s. Without compression it would have been about %s, %s more.", b.Source, dollars(b.Amount), day(*b.From), day(*b.To), dollars(b.Without), dollars(b.Saved))
+	return fmt.Sprintf("The bill in %s: %s for traffic between zones from %s to %s. Without compression it would have been about %s, %s more.", b.Source, ui.Dollars(b.Amount), day(*b.From), day(*b.To), ui.Dollars(b.Without), ui.Dollars(b.Saved))
 }

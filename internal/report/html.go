@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/page"
+	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 // HTML writes the report as a page of its own, for the person who pays.
@@ -41,7 +42,7 @@ func (r *Report) lead() string {
 		verb = "more"
 	}
 	return fmt.Sprintf("%s were sent instead of %s since %s: %s %s. That is %s so far, and %s a month at this rate.", size(t.StoredBytes), size(t.RawBytes),
-		date(r.After.From), plain(math.Abs(t.Saving.Value)), verb, dollars(t.Net), dollars(t.NetMonth))
+		date(r.After.From), plain(math.Abs(t.Saving.Value)), verb, ui.Dollars(t.Net), ui.Dollars(t.NetMonth))
 }
 
 func plain(share float64) string { return fmt.Sprintf("%.1f%%", 100*share) }
@@ -59,28 +60,29 @@ func (r *Report) tiles() []page.Tile {
 	return []page.Tile{
 		{Name: "Saved", Value: t.Saving.short(), Note: t.Saving.interval() + " at 95%"},
 		{Name: "Not sent", Value: size(t.SavedBytes), Note: "of " + size(t.RawBytes)},
-		{Name: "Net so far", Value: dollars(t.Net), Note: dollars(t.Traffic) + " traffic less " + dollars(t.CPU) + " CPU"},
-		{Name: "A month at this rate", Value: dollars(t.NetMonth), Note: "at the prices below"},
+		{Name: "Net so far", Value: ui.Dollars(t.Net), Note: ui.Dollars(t.Traffic) + " traffic less " + ui.Dollars(t.CPU) + " CPU"},
+		{Name: "A month at this rate", Value: ui.Dollars(t.NetMonth), Note: "at the prices below"},
 	}
 }
 
 func (s Share) short() string { return plain(s.Value) }
 
-const perBytes = 100 // that came in, of which graphs say how many were sent
+const perBytes = 100 // graphs and tables say how many bytes were sent for each 100
 
 func (r *Report) mainGraph() page.Section {
-	l := r.graph("sent for 100 bytes in", func(p Point) (would, did float64) {
-		return perBytes * (p.OutBytes + p.Saved) / p.InBytes, perBytes * p.OutBytes / p.InBytes
+	// A step in which more was sent than without compression has its line above 100.
+	l := r.graph("sent for 100 bytes", func(p Point) (would, did float64) {
+		return perBytes, perBytes * p.OutBytes / max(p.OutBytes+p.Saved, 1)
 	})
 	l.fill()
 	s := page.Section{
-		Title:  "What was sent for each 100 bytes that came in",
-		Words:  []string{"By what comes in, so that growing traffic neither hides a saving nor makes one. The area between the lines is what compression saved."},
+		Title:  "What was sent for each 100 bytes without compression",
+		Words:  []string{"A share, so that growing traffic neither hides nor inflates a saving. The area between the lines is what compression saved."},
 		Legend: []page.Key{{Class: "now", Name: "without compression"}, {Class: "after", Name: "sent"}},
 		Lines:  []page.Lines{l.Lines},
 	}
 	if r.Before == nil {
-		s.Words = append(s.Words, "Compression was on all the time, so there is no time before it to compare with: the upper line is what was counted, value by value.")
+		s.Words = append(s.Words, "Compression was on all the time, so there is no time before it to compare with.")
 		return s
 	}
 	s.Table = phasesTable([]Compared{{Before: r.Before, After: r.After, WireSaving: r.WireSaving}})
@@ -137,7 +139,7 @@ func (r *Report) rawGraph() page.Section {
 	for _, p := range r.Points {
 		most = max(most, rate(p, p.InBytes), rate(p, p.OutBytes))
 	}
-	unit, scale := unitOf(most)
+	scale, unit := ui.SizeUnit(most)
 	l := r.graph(unit+" "+name, func(p Point) (would, did float64) { return rate(p, p.InBytes) / scale, rate(p, p.OutBytes) / scale })
 	s := page.Section{
 		Title: "The traffic itself", Words: []string{"The raw traffic, which shows growth and saving at once."}, Lines: []page.Lines{l.Lines},
@@ -245,7 +247,7 @@ const shownLines = 10
 func (r *Report) billed() page.Section {
 	b := r.Bill
 	bar := func(name, class string, dollar float64) page.BarRow {
-		return page.BarRow{Name: name, Bars: []page.Bar{{Parts: []page.Part{{Class: class, Value: dollar, Tip: dollars(dollar)}}, Label: dollars(dollar)}}}
+		return page.BarRow{Name: name, Bars: []page.Bar{{Parts: []page.Part{{Class: class, Value: dollar, Tip: ui.Dollars(dollar)}}, Label: ui.Dollars(dollar)}}}
 	}
 	s := page.Section{
 		Title: "Beside the bill", Words: []string{b.text()},
@@ -257,12 +259,12 @@ func (r *Report) billed() page.Section {
 	s.Words = append(s.Words, "All traffic between zones is in these lines, also that of others. What was saved is at the prices below.")
 	s.Table = &page.Table{Header: []page.Column{{Name: "Line of the bill", Text: true}, {Name: "GB"}, {Name: "Cost"}}}
 	for _, l := range b.Lines[:min(len(b.Lines), shownLines)] {
-		s.Table.Rows = append(s.Table.Rows, page.Row{Cells: []string{l.Name, fmt.Sprintf("%.0f", l.Amount), dollars(l.Cost)}})
+		s.Table.Rows = append(s.Table.Rows, page.Row{Cells: []string{l.Name, fmt.Sprintf("%.0f", l.Amount), ui.Dollars(l.Cost)}})
 	}
 	if more := len(b.Lines) - shownLines; more > 0 {
 		s.Table.Rows = append(s.Table.Rows, page.Row{Cells: []string{fmt.Sprintf("%d more", more), "", ""}})
 	}
-	s.Table.Rows = append(s.Table.Rows, page.Row{Cells: []string{"All", "", dollars(b.Amount)}, Total: true})
+	s.Table.Rows = append(s.Table.Rows, page.Row{Cells: []string{"All", "", ui.Dollars(b.Amount)}, Total: true})
 	return s
 }
 

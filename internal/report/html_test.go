@@ -49,7 +49,7 @@ func TestPageOfMonthThatGrows(t *testing.T) {
 	bill := 1000.0
 	text := html(t, c, Options{Prices: prices(t), Zones: 3, Bill: &bill})
 	for _, want := range []string{
-		"compression on, 16 Oct", "orders / carts", "Method", "$0.01", prices(t)[price.VCPU].Source[:20], "The bill: $1000.00",
+		"compression on, 16 Oct", "orders / carts", "Method", "$0.01", prices(t)[price.VCPU].Source[:20], "The bill: $1,000",
 		plain(1 - stored/raw), "grew by 45%", "fell by ", "polygon",
 	} {
 		if !strings.Contains(text, want) {

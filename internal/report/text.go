@@ -13,7 +13,7 @@ import (
 func (r *Report) Print(out io.Writer) error {
 	t := &r.Total
 	fmt.Fprintf(out, "%s saved of %s since %s: %s, and %s net (%s a month at this rate).\n\n",
-		size(t.SavedBytes), size(t.RawBytes), day(r.After.From), t.Saving.text(), dollars(t.Net), dollars(t.NetMonth))
+		size(t.SavedBytes), size(t.RawBytes), day(r.After.From), t.Saving.text(), ui.Dollars(t.Net), ui.Dollars(t.NetMonth))
 	var rows [][]string
 	for _, row := range r.Rows {
 		rows = append(rows, append([]string{row.Gateway}, row.cells(row.Rule)...))
@@ -41,7 +41,7 @@ func (r *Report) Print(out io.Writer) error {
 }
 
 func (r *Row) cells(name string) []string {
-	return []string{name, size(r.RawBytes), size(r.StoredBytes), size(r.SavedBytes), r.Saving.text(), cpu(r.CPUSeconds), dollars(r.Traffic), dollars(r.Net)}
+	return []string{name, size(r.RawBytes), size(r.StoredBytes), size(r.SavedBytes), r.Saving.text(), cpu(r.CPUSeconds), ui.Dollars(r.Traffic), ui.Dollars(r.Net)}
 }
 
 func (r *Report) printPhases(out io.Writer) error {
@@ -74,34 +74,11 @@ func (s Share) text() string {
 
 func day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
 
-func dollars(v float64) string {
-	if v < 0 {
-		return "-" + dollars(-v)
-	}
-	return fmt.Sprintf("$%.2f", v)
-}
-
 func cpu(seconds float64) string {
 	if seconds < 3600 {
-		return fmt.Sprintf("%.1f s", seconds)
+		return fmt.Sprintf("%.3g s", seconds)
 	}
-	return fmt.Sprintf("%.1f h", seconds/3600)
+	return fmt.Sprintf("%.3g h", seconds/3600)
 }
 
-// size is in decimal units, as traffic is billed.
-func size(bytes float64) string {
-	unit, scale := unitOf(bytes)
-	if scale == 1 {
-		return fmt.Sprintf("%.0f B", bytes)
-	}
-	return fmt.Sprintf("%.3g %s", bytes/scale, unit)
-}
-
-func unitOf(bytes float64) (unit string, scale float64) {
-	units := []string{"B", "kB", "MB", "GB", "TB", "PB"}
-	i := 0
-	for scale = 1; math.Abs(bytes)/scale >= 999.5 && i < len(units)-1; i++ {
-		scale *= 1000
-	}
-	return units[i], scale
-}
+func size(bytes float64) string { return ui.Size(int64(math.Round(bytes))) }

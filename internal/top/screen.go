@@ -147,7 +147,7 @@ func (s *screen) totals() string {
 	t := Sum(s.gateways)
 	text := fmt.Sprintf("saves %s of %s (%s)", perSecond(t.Before-t.After), perSecond(t.Before), ratioText(t.Before, t.After))
 	if t.Money != nil {
-		text += ", net " + dollars(t.Money.Month) + " a month"
+		text += ", net " + ui.Dollars(t.Money.Month) + " a month"
 	}
 	if t.Amiss > 0 {
 		text += fmt.Sprintf("   NOT SERVING %d", t.Amiss)
@@ -155,7 +155,7 @@ func (s *screen) totals() string {
 	if t.Errors > 0 {
 		text += "   errors " + number(t.Errors)
 	}
-	text += fmt.Sprintf("   CPU %s   clients %d   exchanges %s", cores(t.CPU), t.Connections, number(t.Exchanges))
+	text += fmt.Sprintf("   CPU %s   clients %d   exchanges %s", ui.Cores(t.CPU), t.Connections, number(t.Exchanges))
 	return text
 }
 
@@ -170,7 +170,7 @@ var columnsOf = []column{
 	{"before", 12, func(g *Gateway) string { return perSecond(g.Before) }},
 	{"after", 12, func(g *Gateway) string { return perSecond(g.After) }},
 	{"ratio", 7, func(g *Gateway) string { return ratioText(g.Before, g.After) }},
-	{"cpu", 6, func(g *Gateway) string { return cores(g.CPU) }},
+	{"cpu", 6, func(g *Gateway) string { return ui.Cores(g.CPU) }},
 	{"p99", 9, func(g *Gateway) string { return micros(g.P99) }},
 	{"clients", 8, func(g *Gateway) string { return fmt.Sprint(g.Connections) }},
 	{"exch/s", 8, func(g *Gateway) string { return number(g.Exchanges) }},
@@ -246,7 +246,7 @@ func (s *screen) drawDetails(add func(style, text string), g Gateway) {
 		var b strings.Builder
 		var rows [][]string
 		for _, r := range g.Rules {
-			rows = append(rows, []string{r.Name, perSecond(r.Before), perSecond(r.After), ratioText(r.Before, r.After), cores(r.CPU), number(r.Values), number(r.Left), r.Setting})
+			rows = append(rows, []string{r.Name, perSecond(r.Before), perSecond(r.After), ratioText(r.Before, r.After), ui.Cores(r.CPU), number(r.Values), number(r.Left), r.Setting})
 		}
 		if ui.Table(&b, []string{"rule", "before", "after", "ratio", "cpu", "values/s", "left/s", "setting"}, rows) == nil {
 			for line := range strings.Lines(b.String()) {
@@ -307,27 +307,8 @@ func ratioText(before, after float64) string {
 	if r == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.2fx", r)
+	return ui.Ratio(r)
 }
-
-// dollars are as on the page: what is less than a cent keeps a digit, and thousands have no cents.
-func dollars(d float64) string {
-	sign := ""
-	if d < 0 {
-		sign, d = "-", -d
-	}
-	switch {
-	case d < 1e-4:
-		return "$0"
-	case d < 0.01:
-		return fmt.Sprintf("%s$%.4f", sign, d)
-	case d >= 1000:
-		return fmt.Sprintf("%s$%.0f", sign, d)
-	}
-	return fmt.Sprintf("%s$%.2f", sign, d)
-}
-
-func cores(c float64) string { return fmt.Sprintf("%.2f", c) }
 
 func number(n float64) string {
 	switch {

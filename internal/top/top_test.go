@@ -69,9 +69,9 @@ func TestMoney(t *testing.T) {
 	}{
 		{[]float64{12.5, 3.25}, ", net $15.75 a month"},
 		{[]float64{12.5, -20}, ", net -$7.50 a month"},
-		{[]float64{-0.001, 0}, ", net -$0.0010 a month"},
+		{[]float64{-0.001, 0}, ", net -$0.001 a month"},
 		{[]float64{0, 0}, ", net $0 a month"},
-		{[]float64{1200, 34.6}, ", net $1235 a month"},
+		{[]float64{1200, 34.6}, ", net $1,235 a month"},
 	} {
 		for i, m := range c.months {
 			s.gateways[i].Money = &admin.GatewayMoney{SoFar: 1, Month: m}

@@ -76,19 +76,3 @@ func bar(done float64) string {
 	full := int(min(max(done, 0), 1) * barWidth)
 	return "[" + strings.Repeat("#", full) + strings.Repeat(".", barWidth-full) + "]"
 }
-
-// Size writes bytes for people: "17 B", "1.2 KiB", "-3.4 GiB".
-func Size(n int64) string {
-	sign := ""
-	if n < 0 {
-		sign, n = "-", -n
-	}
-	v, unit := float64(n), 0
-	for v >= 1024 && unit < 4 {
-		v, unit = v/1024, unit+1
-	}
-	if unit == 0 {
-		return fmt.Sprintf("%s%d B", sign, n)
-	}
-	return fmt.Sprintf("%s%.1f %ciB", sign, v, "KMGT"[unit-1])
-}
