@@ -32,13 +32,7 @@ type GatewayMoney struct {
 
 // doneBy is what a gateway has done since the process began.
 func doneBy(snap *gateway.Snapshot) price.Done {
-	saved := snap.Total.SavedBytes
-	if price.ReadsSave(snap.Protocol) {
-		for _, c := range snap.Opened {
-			saved += int64(c.RawBytes) - int64(c.StoredBytes)
-		}
-	}
-	return price.Done{SavedBytes: float64(saved), CPUSeconds: snap.Total.SealCPUSeconds + snap.Total.OpenCPUSeconds}
+	return price.Done{SavedBytes: float64(snap.Total.SavedBytes), CPUSeconds: snap.Total.SealCPUSeconds + snap.Total.OpenCPUSeconds}
 }
 
 // addMoney prices what the gateways of a status have done.

@@ -48,6 +48,9 @@ var (
 	descReceived      = desc("cinch_received_bytes_total", "Bytes received on the wire, TLS included.", "gateway", "side")
 	descSent          = desc("cinch_sent_bytes_total", "Bytes sent on the wire, TLS included.", "gateway", "side")
 
+	descUncompressed = desc("cinch_uncompressed_bytes_total", "Bytes of values between gateway and upstream as they would be without compression.", "gateway")
+	descCompressed   = desc("cinch_compressed_bytes_total", "Bytes of the same values as they were sent. The difference is what was saved.", "gateway")
+
 	descSealed      = desc("cinch_values_sealed_total", "Values sealed.", "gateway", "rule", "codec")
 	descSealRaw     = desc("cinch_value_raw_bytes_total", "Bytes of sealed values before sealing.", "gateway", "rule", "codec")
 	descSealStored  = desc("cinch_value_stored_bytes_total", "Bytes of sealed values after it, envelopes included.", "gateway", "rule", "codec")
@@ -100,7 +103,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descBuild, descInfo,
 		descConns, descConnsTotal, descConnsRejected, descReceived, descSent,
-		descSealed, descSealRaw, descSealStored, descSealSeconds, descLeft, descLeftBytes,
+		descUncompressed, descCompressed, descSealed, descSealRaw, descSealStored, descSealSeconds, descLeft, descLeftBytes,
 		descObserved, descObservedRaw, descObservedStored, descObservedSealSeconds, descObservedOpenSeconds,
 		descOpened, descOpenRaw, descOpenStored, descOpenSeconds,
 		descLatency, descErrors, descGuarded, descInflated,
@@ -145,6 +148,9 @@ func (s *Stats) collect(out emitter) {
 	out.gauge(descInfo, 1, s.name, s.protocol)
 	s.collectConns(out)
 	s.collectValues(out)
+	total := sumUp(s.ruleTotals(), s.openedTotals(), StoresValues(s.protocol))
+	out.counter(descUncompressed, float64(total.RawBytes), s.name)
+	out.counter(descCompressed, float64(total.StoredBytes), s.name)
 	for class, n := range s.errors.all() {
 		out.count(descErrors, n, s.name, class)
 	}

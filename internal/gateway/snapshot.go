@@ -51,7 +51,10 @@ type Traffic struct {
 	SentBytes     uint64 `json:"sent_bytes"`
 }
 
-// Total sums up all rules of a gateway, values that were left included.
+// Total sums up a gateway's work. RawBytes are the values that passed between the gateway and its upstream at their full size,
+// StoredBytes the same values as they were sent, and SavedBytes the difference. Values that were left uncompressed count in both,
+// and so do values that were read back and decompressed where the upstream stores them compressed (see [StoresValues]).
+// The admin page, cinch top, cinch report, /metrics and the money beside them all use this definition of "saved".
 type Total struct {
 	Values         uint64  `json:"values"`
 	Sealed         uint64  `json:"sealed"`
@@ -150,7 +153,7 @@ func (s *Stats) Snapshot() Snapshot {
 	if trouble := s.trouble.Load(); trouble != nil {
 		snap.Trouble = *trouble
 	}
-	snap.Total = sumUp(snap.Rules, snap.Opened)
+	snap.Total = sumUp(snap.Rules, snap.Opened, StoresValues(s.protocol))
 	return snap
 }
 
@@ -306,7 +309,11 @@ func (l Latencies) Quantile(before Latencies, q float64) time.Duration {
 
 func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-func sumUp(rules []RuleTotal, opened []CodecTotal) Total {
+// StoresValues reports whether a protocol's upstream keeps values compressed, so that reading one saves bytes as writing it does.
+// With the other protocols a message that is decompressed was counted by the gateway that compressed it.
+func StoresValues(protocol string) bool { return protocol == "redis" || protocol == "tarantool" }
+
+func sumUp(rules []RuleTotal, opened []CodecTotal, readsSave bool) Total {
 	var t Total
 	for _, r := range rules {
 		t.Values += r.Sealed + r.Left
@@ -318,6 +325,10 @@ func sumUp(rules []RuleTotal, opened []CodecTotal) Total {
 	for _, o := range opened {
 		t.Opened += o.Values
 		t.OpenCPUSeconds += o.CPUSeconds
+		if readsSave {
+			t.RawBytes += o.RawBytes
+			t.StoredBytes += o.StoredBytes
+		}
 	}
 	t.SavedBytes = int64(t.RawBytes) - int64(t.StoredBytes)
 	t.Ratio = ratio(t.RawBytes, t.StoredBytes)

@@ -66,6 +66,14 @@ cinch_value_stored_bytes_total{codec="zstd",gateway="cache",rule="menus"} 400
 # TYPE cinch_seal_cpu_seconds_total counter
 cinch_seal_cpu_seconds_total{codec="lz4",gateway="cache",rule="menus"} 0.002
 cinch_seal_cpu_seconds_total{codec="zstd",gateway="cache",rule="menus"} 0.005
+# HELP cinch_uncompressed_bytes_total Bytes of values between gateway and upstream as they would be without compression.
+# TYPE cinch_uncompressed_bytes_total counter
+cinch_uncompressed_bytes_total{gateway="cache"} 3407
+cinch_uncompressed_bytes_total{gateway="quiet"} 0
+# HELP cinch_compressed_bytes_total Bytes of the same values as they were sent. The difference is what was saved.
+# TYPE cinch_compressed_bytes_total counter
+cinch_compressed_bytes_total{gateway="cache"} 1007
+cinch_compressed_bytes_total{gateway="quiet"} 0
 # HELP cinch_values_left_total Values covered by a rule that went as they are.
 # TYPE cinch_values_left_total counter
 cinch_values_left_total{gateway="cache",reason="no_gain",rule="menus"} 1
@@ -123,14 +131,26 @@ func TestMetricsAreDocumented(t *testing.T) {
 	testenv.MetricsAreDocumented(t, "", &Metrics{})
 }
 
+// Values read back count as saved where the upstream stores them compressed, and nowhere else.
+func TestSavedBytesCountReadsOfStores(t *testing.T) {
+	for protocol, want := range map[string]int64{"redis": 750 + 900, "tarantool": 750 + 900, "grpc": 750, "mongo": 750, "http": 750, "tunnel": 750} {
+		s := NewStats("g", protocol)
+		s.Sealed("r", codec.Zstd, 1000, 250, 0)
+		s.Opened(codec.Zstd, 100, 1000, 0)
+		if got := s.Snapshot().Total; got.SavedBytes != want || int64(got.RawBytes)-int64(got.StoredBytes) != want {
+			t.Errorf("%s: %+v, want %d saved", protocol, got, want)
+		}
+	}
+}
+
 func TestSnapshot(t *testing.T) {
 	got := busyStats().Snapshot()
 	if want := (Connections{Open: 1, Total: 1, Rejected: 1}); got.Connections != want {
 		t.Errorf("connections %+v", got.Connections)
 	}
 	want := Total{
-		Values: 5, Sealed: 3, RawBytes: 2407, StoredBytes: 757, SavedBytes: 1650,
-		Ratio: 2407.0 / 757, SealCPUSeconds: 0.007, OpenCPUSeconds: 0.004, Opened: 1,
+		Values: 5, Sealed: 3, RawBytes: 3407, StoredBytes: 1007, SavedBytes: 2400,
+		Ratio: 3407.0 / 1007, SealCPUSeconds: 0.007, OpenCPUSeconds: 0.004, Opened: 1,
 	}
 	if got.Total != want {
 		t.Errorf("total %+v, want %+v", got.Total, want)

@@ -1,7 +1,5 @@
 package price
 
-import "slices"
-
 // Done is what compression has done in some time.
 type Done struct {
 	SavedBytes float64 // that did not go over a network; negative: more went out than came in
@@ -15,13 +13,6 @@ func (d Done) Add(o Done) Done { return Done{d.SavedBytes + o.SavedBytes, d.CPUS
 func (d Done) Since(o Done) Done {
 	return Done{d.SavedBytes - o.SavedBytes, d.CPUSeconds - o.CPUSeconds}
 }
-
-// stores are the protocols whose values lie compressed behind the gateway, and cross the wire so when they are read too. With
-// others a message that is opened was counted where it was compressed.
-var stores = []string{"redis", "tarantool"}
-
-// ReadsSave reports whether bytes that a gateway opens count as saved, as those do that it compresses.
-func ReadsSave(protocol string) bool { return slices.Contains(stores, protocol) }
 
 // Rates say what savings are priced at.
 type Rates struct {

@@ -27,11 +27,3 @@ func TestSaving(t *testing.T) {
 		}
 	}
 }
-
-func TestReadsSave(t *testing.T) {
-	for protocol, want := range map[string]bool{"redis": true, "tarantool": true, "grpc": false, "mongo": false, "tunnel": false} {
-		if ReadsSave(protocol) != want {
-			t.Errorf("%s: %v", protocol, !want)
-		}
-	}
-}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/admin"
 	"github.com/cinch-layer/cinch/internal/admin/remote"
-	"github.com/cinch-layer/cinch/internal/price"
+	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
 // Errors about sources.
@@ -157,7 +157,7 @@ func (c *Counted) ask(ctx context.Context, p Page) error {
 
 func (c *Counted) take(s admin.PastSeries, protocol string) {
 	const micro = 1e-6
-	readsSave := price.ReadsSave(protocol)
+	readsSave := gateway.StoresValues(protocol)
 	into := func(to []float64, scale float64) {
 		for i, v := range s.Values {
 			if v != nil && i < len(to) {

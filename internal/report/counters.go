@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/price"
+	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
 // What Prometheus has are counters at times. They are asked for as they are, at the ends of steps, and growth is what lies between two
@@ -225,9 +225,17 @@ func growth(base, v float64) float64 {
 // countClosely is for a step in which the process was started, or the target was seen first.
 func (a *asked) countClosely(ctx context.Context, t *seen, k int, base map[string]float64) error {
 	began := a.Window.at(k - 1)
-	list, err := a.from.raw(ctx, slices.Sorted(maps.Keys(counters)), t.target, began, a.Window.at(k))
+	list, err := a.from.raw(ctx, append(slices.Sorted(maps.Keys(counters)), startMetric), t.target, began, a.Window.at(k))
 	if err != nil {
 		return err
+	}
+	starts := map[float64]float64{} // by the time of a scrape: when the process was started that was scraped
+	for _, f := range list {
+		if f.Metric["__name__"] == startMetric {
+			for _, s := range f.Values {
+				starts[s.at] = s.value
+			}
+		}
 	}
 	// A process that is older than the step, and was not seen before, has counted what nobody asks for.
 	counted := k == t.first && t.start(k) < float64(began.Add(-lookback(a.Window)).Unix())
@@ -240,8 +248,16 @@ func (a *asked) countClosely(ctx context.Context, t *seen, k int, base map[strin
 		if counted && len(f.Values) > 0 {
 			base[key] = f.Values[0].value
 		}
+		scraped := t.start(k - 1) // when the process of the sample before was started
 		for _, s := range f.Values {
-			a.grow(l, k, growth(base[key], s.value))
+			by := growth(base[key], s.value)
+			if start := starts[s.at]; start != 0 && start != scraped {
+				if scraped != 0 {
+					by = s.value // another process, which may have counted more than the one before
+				}
+				scraped = start
+			}
+			a.grow(l, k, by)
 			base[key] = s.value
 		}
 	}
@@ -250,7 +266,7 @@ func (a *asked) countClosely(ctx context.Context, t *seen, k int, base map[strin
 
 // grow adds what a counter grew by in the step before k.
 func (a *asked) grow(l *line, k int, by float64) {
-	readsSave := price.ReadsSave(a.protocols[l.labels["gateway"]])
+	readsSave := gateway.StoresValues(a.protocols[l.labels["gateway"]])
 	for _, to := range counters[l.labels["__name__"]](a.Counted, l.labels, readsSave) {
 		to[k-1] += by
 	}

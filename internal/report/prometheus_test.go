@@ -219,6 +219,8 @@ func TestGrowth(t *testing.T) {
 		"missed scrapes":      {scripted{startSeries: {{0, began}, {1500, began}}, rawSeries: {{0, 100}, {1500, 400}}}, []float64{0, 0, 300}},
 		"a restart":           {scripted{startSeries: {{0, began}, {600, began}, {720, later}, {1200, later}}, rawSeries: {{0, 100}, {600, 150}, {690, 160}, {720, 5}, {1200, 40}}}, []float64{50, 50, 0}},
 		"it overtakes":        {scripted{startSeries: {{0, began}, {600, began}, {720, later}, {1200, later}}, rawSeries: {{0, 100}, {600, 150}, {690, 160}, {720, 5}, {1200, 900}}}, []float64{50, 910, 0}},
+		"it has more at once": {scripted{startSeries: {{0, began}, {600, began}, {690, began}, {720, later}, {1200, later}}, rawSeries: {{0, 100}, {600, 150}, {690, 160}, {720, 160}, {1200, 170}}}, []float64{50, 180, 0}},
+		"unseen before it":    {scripted{startSeries: {{0, began}, {600, began}, {720, later}, {1200, later}}, rawSeries: {{0, 100}, {600, 150}, {720, 150}, {1200, 170}}}, []float64{50, 170, 0}},
 		"restart unsaid":      {scripted{rawSeries: {{0, 100}, {600, 150}, {720, 5}, {1200, 40}}}, []float64{50, 40, 0}},
 		"an old one is found": {scripted{startSeries: {{700, began}, {1200, began}}, rawSeries: {{700, 1e9}, {1200, 1e9 + 3}}}, []float64{0, 3, 0}},
 		"a new one is found":  {scripted{startSeries: {{720, later}, {1200, later}}, rawSeries: {{720, 30}, {1200, 80}}}, []float64{0, 80, 0}},

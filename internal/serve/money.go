@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/price"
 )
 
@@ -27,7 +28,7 @@ func (m priceMetrics) Collect(ch chan<- prometheus.Metric) {
 	for i := range m.gateways {
 		g := &m.gateways[i]
 		opened := 0.0
-		if price.ReadsSave(g.Protocol) {
+		if gateway.StoresValues(g.Protocol) {
 			opened = saved
 		}
 		for per, dollars := range map[string]float64{"saved_byte": saved, "opened_byte": opened, "cpu_second": second} {

@@ -93,10 +93,9 @@ func fits(m *dto.Metric, labels []string) bool {
 func (c counted) expected(names []string) map[string]float64 {
 	want, all := map[string]float64{}, map[string]float64{}
 	for _, name := range names {
-		left := c.sum("cinch_value_left_bytes_total", "gateway", name)
 		one := map[string]float64{
-			"raw_bytes":    c.sum("cinch_value_raw_bytes_total", "gateway", name) + left,
-			"stored_bytes": c.sum("cinch_value_stored_bytes_total", "gateway", name) + left,
+			"raw_bytes":    c.sum("cinch_uncompressed_bytes_total", "gateway", name),
+			"stored_bytes": c.sum("cinch_compressed_bytes_total", "gateway", name),
 			"cpu_seconds":  c.sum("cinch_seal_cpu_seconds_total", "gateway", name) + c.sum("cinch_open_cpu_seconds_total", "gateway", name),
 		}
 		for figure, v := range one {

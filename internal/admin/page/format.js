@@ -4,21 +4,22 @@ const plain = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
 export const count = (n) => n < 1e5 ? plain.format(n) : scaled(n, 1000, ["", " k", " M", " G", " T"]);
 
+// scaled writes three digits, as the command line does (internal/ui/numbers.go).
 function scaled(n, base, units) {
   let i = 0;
-  while (i < units.length - 1 && Math.abs(n) >= base) { n /= base; i++; }
-  const digits = i === 0 || Math.abs(n) >= 100 ? 0 : Math.abs(n) >= 10 ? 1 : 2;
+  while (i < units.length - 1 && Math.abs(n) >= 999.5) { n /= base; i++; }
+  const digits = i === 0 || Math.abs(n) >= 99.95 ? 0 : Math.abs(n) >= 9.995 ? 1 : 2;
   return n.toFixed(digits) + units[i];
 }
 
 export const bytes = (n) => scaled(n, 1024, [" B", " KiB", " MiB", " GiB", " TiB", " PiB"]);
 export const perSecond = (n) => bytes(n) + "/s";
-// money is dollars; what is less than a cent keeps two digits.
+// money writes dollars; less than a tenth of a cent is $0.
 export function money(d) {
   const size = Math.abs(d), sign = d < 0 ? "−$" : "$";
-  if (size < 1e-4) return "$0";
+  if (size < 0.0005) return "$0";
   if (size >= 1e5) return sign + scaled(size, 1000, ["", " k", " M", " G"]);
-  return sign + (size >= 1000 ? plain.format(size) : size >= 0.1 ? size.toFixed(2) : String(Number(size.toPrecision(2))));
+  return sign + (size >= 999.995 ? plain.format(size) : size.toFixed(size < 0.0995 ? 3 : 2));
 }
 export const rate = (n) => n === 0 ? "0" : n < 10 ? n.toFixed(1) : count(n);
 export const ratio = (r) => !r ? "–" : r.toFixed(r < 10 ? 2 : 1) + "×";

@@ -43,8 +43,9 @@ export class History {
     setInterval(() => this.tick(), 1000);
   }
 
-  // gateways are those to choose from.
-  gateways(names) {
+  // gateways sets the names to choose from, and those of stores among them (see past.js).
+  gateways(names, stores) {
+    this.stores = stores;
     const options = names.length > 1 ? ["", ...names] : [];
     this.select.hidden = names.length < 2;
     patch(this.select, options.map((name) => el("option", { value: name, "data-key": "of " + name }, name || "all gateways")));
@@ -66,7 +67,7 @@ export class History {
     const range = this.range, gateway = this.select.value;
     this.due = Date.now() + 1000 * ranges[range].every;
     try {
-      const past = await pastOf(range, gateway);
+      const past = await pastOf(range, gateway, this.stores);
       if (!past) this.none();
       else if (range === this.range && gateway === this.select.value) this.show(past);
     } catch {

@@ -5,7 +5,7 @@ import { processCard } from "./process.js";
 import { History } from "./history.js";
 import { live } from "./live.js";
 import { rows } from "./overview.js";
-import { savings } from "./past.js";
+import { savings, storesOf } from "./past.js";
 import { Past } from "./spark.js";
 import { patch } from "./patch.js";
 import { between } from "./rates.js";
@@ -30,7 +30,7 @@ function show(status) {
     pastFor(name).add(now, r.before - r.after);
   }
   draw();
-  history.gateways(status.gateways.map((g) => g.name));
+  history.gateways(status.gateways.map((g) => g.name), storesOf(status));
   main.classList.remove("stale");
   document.getElementById("updated").textContent = "as of " + new Date(now).toLocaleTimeString();
   setState(status);
@@ -41,7 +41,7 @@ async function begin(status) {
   if (status.gateways.length === 1) open.add(status.gateways[0].name);
   main.hidden = false;
   try {
-    for (const [name, points] of await savings()) pastFor(name).before(points);
+    for (const [name, points] of await savings(storesOf(status))) pastFor(name).before(points);
   } catch { /* then sparklines begin now */ }
 }
 

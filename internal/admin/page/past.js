@@ -26,26 +26,33 @@ function sums(lines, steps) {
   return sum;
 }
 
+// names of the series that hold bytes without compression, and as they were sent. What is read back counts for stores only.
+const full = ["raw_bytes", "opened_raw_bytes"], sent = ["stored_bytes", "opened_stored_bytes"];
+const counts = (stores) => (line) => !line.name.startsWith("opened_") || stores.has(line.gateway);
+
+// storesOf returns the names of the gateways whose upstream keeps values compressed, so that reading one saves bytes too.
+export const storesOf = (status) => new Set(status.gateways.filter((g) => g.protocol === "redis" || g.protocol === "tarantool").map((g) => g.name));
+
 // pastOf asks for a range: times in seconds, and what was counted in each step.
-export async function pastOf(range, gateway) {
+export async function pastOf(range, gateway, stores) {
   const { span, step } = ranges[range];
   const to = Math.floor(Date.now() / 1000 / step) * step, from = to - span;
-  const names = ["raw_bytes", "stored_bytes", "seal_cpu_us", "open_cpu_us", "errors"];
-  const doc = await ask(names, from, to, step, gateway);
+  const groups = [full, sent, ["seal_cpu_us"], ["open_cpu_us"], ["errors"]];
+  const doc = await ask(groups.flat(), from, to, step, gateway);
   if (!doc) return null;
   const times = Array.from({ length: span / step }, (_, i) => from + i * step);
-  const of = (name) => sums(doc.series.filter((s) => s.name === name), times.length);
-  const [before, after, seal, open, errors] = names.map(of);
+  const of = (names) => sums(doc.series.filter((s) => names.includes(s.name)).filter(counts(stores)), times.length);
+  const [before, after, seal, open, errors] = groups.map(of);
   return { range, from, to, step, times, before, after, seal, open, errors, oldest: doc.oldest ? Date.parse(doc.oldest) / 1000 : null, kept: Boolean(doc.path) };
 }
 
-// savings are what gateways saved a second in the last five minutes: lists of [time, bytes a second] by name.
-export async function savings() {
+// savings returns what gateways saved a second in the last five minutes: lists of [time, bytes a second] by name.
+export async function savings(stores) {
   const to = Math.floor(Date.now() / 10000) * 10, step = 10, found = new Map();
-  const doc = await ask(["raw_bytes", "stored_bytes"], to - 300, to, step);
-  for (const line of doc?.series ?? []) {
+  const doc = await ask([...full, ...sent], to - 300, to, step);
+  for (const line of (doc?.series ?? []).filter(counts(stores))) {
     if (!found.has(line.gateway)) found.set(line.gateway, line.values.map((_, i) => [(to - 300 + (i + 1) * step) * 1000, null]));
-    const points = found.get(line.gateway), sign = line.name === "raw_bytes" ? 1 : -1;
+    const points = found.get(line.gateway), sign = full.includes(line.name) ? 1 : -1;
     line.values.forEach((v, i) => { if (v !== null) points[i][1] += sign * v / step; });
   }
   for (const [name, points] of found) found.set(name, points.filter((p) => p[1] !== null));
