@@ -100,7 +100,7 @@ func (m *Manager) observe(r *managed) {
 	r.tally().update(func(s *Status) { s.Observed, s.Promised = schedule.observed, schedule.promised })
 	if began {
 		r.tally().log.Info("values no longer fit the dictionary; collecting new samples",
-			"promised", schedule.promised, "observed", schedule.observed)
+			"promised", forLog(schedule.promised), "observed", forLog(schedule.observed))
 		r.rejected = 0
 		r.watch.restart(m.o.now())
 	}

@@ -327,7 +327,7 @@ const defaultWireLevel = 3
 // finish puts a dictionary into use if one was found, and sets the schedule.
 func (m *Messages) finish(k *Kind, got result) {
 	now := m.o.now()
-	log := m.o.Log.With(k.attrs()...).With("before", got.before, "promised", got.promised, "samples", got.values)
+	log := m.o.Log.With(k.attrs()...).With("before", forLog(got.before), "promised", forLog(got.promised), "samples", got.values)
 	switch got.refused {
 	case "":
 		log.Info("messages have a dictionary", "dictionary", name(got.dict), "bytes", len(got.dict.Content()), "algorithm", got.algorithm)

@@ -18,6 +18,9 @@ type Options struct {
 	Log     *slog.Logger         // nil: nothing is logged
 	Hint    string               // in the log where the store refuses: what it takes to keep dictionaries there; "": nothing
 
+	// Unavailable reports whether err means that the store can't be reached now: then Hint would mislead, and is left out.
+	Unavailable func(err error) bool // nil: never
+
 	MaxSample  int           // bytes of the longest value that is sampled; 0: 128 KiB
 	MinSamples int           // values; 0: 1000
 	MinSaving  float64       // share of what is stored now that a rollout has to save; 0: 0.1
@@ -55,9 +58,9 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// hint is what the log has beside what the store refuses.
-func (o *Options) hint() []any {
-	if o.Hint == "" {
+// hint returns the attributes that explain what to do about an error of the store.
+func (o *Options) hint(err error) []any {
+	if o.Hint == "" || o.Unavailable != nil && o.Unavailable(err) {
 		return nil
 	}
 	return []any{"hint", o.Hint}

@@ -34,7 +34,7 @@ func (m *Manager) adopt(ctx context.Context, r *managed) bool {
 	r.sampler.reset()
 	m.use(r, announced)
 	r.tally().update(func(s *Status) { s.Adopted++; s.Version = *v; s.Promised, s.Observed = promised, 0 })
-	r.tally().log.Info("dictionary adopted", "dictionary", name(d), "by", v.By, "ratio", promised)
+	r.tally().log.Info("dictionary adopted", "dictionary", name(d), "by", v.By, "ratio", forLog(promised))
 	return true
 }
 
@@ -54,7 +54,7 @@ func (m *Manager) suits(ctx context.Context, r *managed, announced choice, v *Ve
 	if with > current*asGood || r.current.dict == nil && with >= current {
 		r.rejected = v.Dict
 		r.tally().update(func(s *Status) { s.Rejected++ })
-		r.tally().log.Info("another gateway's dictionary does not suit the values here", "dictionary", name(announced.dict), "by", v.By, "ratio", with, "now", current)
+		r.tally().log.Info("another gateway's dictionary does not suit the values here", "dictionary", name(announced.dict), "by", v.By, "ratio", forLog(with), "now", forLog(current))
 		return 0, false
 	}
 	return with, true
@@ -158,7 +158,7 @@ func (m *Manager) rollOut(ctx context.Context, r *managed, got result) (refused 
 // finish sets the schedule for the next training, and gives back the lease.
 func (m *Manager) finish(ctx context.Context, r *managed, got result) {
 	now, schedule := m.o.now(), &r.watch.schedule
-	log := r.tally().log.With("before", got.before, "promised", got.promised, "values", got.values)
+	log := r.tally().log.With("before", forLog(got.before), "promised", forLog(got.promised), "values", got.values)
 	switch got.refused {
 	case "":
 		log.Info("dictionary rolled out", "dictionary", name(got.dict), "bytes", len(got.dict.Content()), "algorithm", got.algorithm, "level", got.levelOf(r.rule()))

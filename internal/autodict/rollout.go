@@ -24,7 +24,7 @@ func (a *announcer) read(ctx context.Context) bool {
 	defer cancel()
 	text, version, err := a.o.Store.Record(ctx, a.name)
 	if err != nil {
-		a.o.told.meet(a.o.Log, troubleRead, err, a.o.hint()...)
+		a.o.told.meet(a.o.Log, troubleRead, err, a.o.hint(err)...)
 		return false
 	}
 	a.o.told.settled(troubleRead)
@@ -137,7 +137,7 @@ func (a *announcer) replace(ctx context.Context, next Record) (refused string) {
 	version, err := a.o.Store.ReplaceRecord(ctx, a.name, a.version, next.text())
 	switch {
 	case err != nil:
-		a.o.told.meet(a.o.Log, troubleWrite, err, a.o.hint()...)
+		a.o.told.meet(a.o.Log, troubleWrite, err, a.o.hint(err)...)
 		return refusedStore
 	case version == 0:
 		return refusedRace

@@ -2,6 +2,8 @@ package autodict
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -147,5 +149,17 @@ func TestAnnouncerRefreshes(t *testing.T) {
 	s.version++
 	if now = now.Add(refreshed); a.refresh(t.Context()) {
 		t.Error("another gateway's record is replaced")
+	}
+}
+
+// The log advises on rights where the store refuses, and not where it can't be reached.
+func TestHintIsNotGivenWhileTheStoreIsDown(t *testing.T) {
+	down := errors.New("connection refused")
+	o := Options{Hint: "name a user", Unavailable: func(err error) bool { return errors.Is(err, down) }}
+	if got := o.hint(fmt.Errorf("reading: %w", down)); got != nil {
+		t.Errorf("while the store is down: %v", got)
+	}
+	if got := o.hint(errors.New("NOPERM")); len(got) != 2 || got[1] != "name a user" {
+		t.Errorf("where the store refuses: %v", got)
 	}
 }

@@ -3,6 +3,7 @@ package autodict
 import (
 	"log/slog"
 	"maps"
+	"math"
 	"sync"
 )
 
@@ -112,3 +113,6 @@ func (t *troubles) settled(text string) {
 	defer t.mu.Unlock()
 	delete(t.told, text)
 }
+
+// forLog rounds a ratio to three decimal places.
+func forLog(ratio float64) float64 { return math.Round(ratio*1000) / 1000 }

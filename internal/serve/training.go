@@ -64,18 +64,19 @@ func (s *shared) newWhatIf(g *config.Gateway, r *running, apply func(*policy.Pol
 func (s *shared) newAutodict(r *running, apply func(*policy.Policy)) *autodict.Manager {
 	t := &s.started.Training
 	return autodict.New(autodict.Options{
-		By:         pack.Holder(r.name),
-		Store:      r.keeper.dicts,
-		Trainer:    s.trainer,
-		Apply:      apply,
-		Log:        r.log,
-		Hint:       r.keeper.store.toKeep(),
-		MaxSample:  int(t.MaxSample),
-		MinSamples: t.MinSamples,
-		MinSaving:  t.MinSaving.Share(),
-		Drift:      t.Drift.Share(),
-		Interval:   time.Duration(t.Interval),
-		Poll:       time.Duration(t.Poll),
+		By:          pack.Holder(r.name),
+		Store:       r.keeper.dicts,
+		Trainer:     s.trainer,
+		Apply:       apply,
+		Log:         r.log,
+		Hint:        r.keeper.store.toKeep(),
+		Unavailable: r.keeper.store.unavailable,
+		MaxSample:   int(t.MaxSample),
+		MinSamples:  t.MinSamples,
+		MinSaving:   t.MinSaving.Share(),
+		Drift:       t.Drift.Share(),
+		Interval:    time.Duration(t.Interval),
+		Poll:        time.Duration(t.Poll),
 	})
 }
 
