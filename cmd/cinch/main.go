@@ -98,5 +98,27 @@ Exit codes: 0 ok, 1 failed, 2 the command line is wrong, 3 done but for what was
 		newVersionCommand(),
 		newManCommand(),
 	)
+	completeValues(root)
 	return root
+}
+
+// flagValues lists the words that flags accept, for completion in a shell.
+var flagValues = map[string][]string{
+	"cloud":      {"aws", "azure", "gcp"},
+	"log-format": {"text", "json"},
+	"log-level":  {"debug", "info", "warn", "error"},
+	"minimize":   {"balance", "cost", "latency", "bytes"},
+	"zstd":       {"auto", "libzstd", "go"},
+}
+
+// completeValues registers flagValues with every command that has such a flag.
+func completeValues(cmd *cobra.Command) {
+	for name, values := range flagValues {
+		if cmd.Flags().Lookup(name) != nil {
+			_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		completeValues(sub)
+	}
 }
