@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/cinch-layer/cinch/internal/gateway/h2"
 )
 
 // code is a gRPC status code. Those that a gateway answers with are listed.
@@ -51,7 +53,7 @@ func endingOf(err error) ending {
 		return ending{code: codeOfReset(reset.Code), message: "the upstream reset the stream: " + reset.Code.String()}
 	case errors.Is(err, errTooLarge), errors.Is(err, errSlow):
 		return ending{code: codeResourceExhausted, message: err.Error()}
-	case errors.Is(err, errCorrupt), errors.Is(err, errFormat):
+	case errors.Is(err, errCorrupt), errors.Is(err, errFormat), errors.Is(err, h2.ErrHeaderSize):
 		return ending{code: codeInternal, message: err.Error()}
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return ending{code: codeDeadlineExceeded, message: "a message took too long to come"}

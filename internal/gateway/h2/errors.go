@@ -16,6 +16,10 @@ var (
 	ErrUnusable = errors.New("h2: the connection takes no more requests")
 )
 
+// ErrHeaderSize is the error of a request whose header list is longer than the server's SETTINGS_MAX_HEADER_LIST_SIZE: nothing
+// was sent, and another attempt would not do better.
+var ErrHeaderSize = errors.New("h2: the header list is longer than the server takes (SETTINGS_MAX_HEADER_LIST_SIZE)")
+
 // NotSeen reports whether an error of RoundTrip means that the server has not begun with the request, so that it may be sent anew.
 func NotSeen(err error) bool {
 	var reset http2.StreamError
@@ -30,7 +34,6 @@ var (
 	errBodyClosed  = errors.New("h2: the body is closed")
 	errHandlerDone = errors.New("h2: the handler has returned")
 	errEnded       = errors.New("h2: the stream has ended")
-	errHeaderSize  = errors.New("h2: the header list is longer than the peer takes")
 	errPeerHeader  = errors.New("h2: the peer's header list is too long")
 	errShortBody   = errors.New("h2: the body is shorter than its content-length")
 	errLongBody    = errors.New("h2: the body is longer than its content-length")

@@ -75,7 +75,7 @@ func (a *sentRequest) begin() error {
 	}
 	if c.peerHeader > 0 && a.out.size > c.peerHeader {
 		c.admit()
-		return errHeaderSize
+		return ErrHeaderSize
 	}
 	c.add(&a.stream, c.next)
 	a.user = a

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/h2"
 	"github.com/cinch-layer/cinch/internal/gateway/held"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -168,6 +169,8 @@ func (x *trip) fail(w http.ResponseWriter, err error) {
 		class = ""
 	case errors.Is(err, errRequest):
 		status, class = http.StatusBadRequest, "request"
+	case errors.Is(err, h2.ErrHeaderSize):
+		status, class = http.StatusRequestHeaderFieldsTooLarge, "request"
 	case errors.Is(err, gateway.ErrUnreachable), errors.As(err, &refused) && refused.Op == "dial":
 		class = "" // counted by who dialled
 	}

@@ -433,3 +433,18 @@ func TestTrailersOnceMore(t *testing.T) {
 		_ = resp.Body.Close()
 	}
 }
+
+// Headers that are longer than the upstream takes are answered as it would answer them: a server that is away is something else.
+func TestHeadersLongerThanTheUpstreamTakes(t *testing.T) {
+	u := &upstream{Server: httptest.NewUnstartedServer(http.HandlerFunc(tellProto))}
+	u.Config.Protocols = &http.Protocols{}
+	u.Config.Protocols.SetUnencryptedHTTP2(true)
+	u.Config.MaxHeaderBytes = 16 << 10
+	u.Start()
+	t.Cleanup(u.Close)
+	g := u.before(t)
+	post(t, g.url, nil) // now the upstream's settings are known
+	if resp := post(t, g.url, nil, "X-Long", strings.Repeat("h", 20<<10)); resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Error(resp.Status)
+	}
+}
