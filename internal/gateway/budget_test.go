@@ -288,11 +288,11 @@ func TestAddressOf(t *testing.T) {
 	for in, want := range map[string]string{
 		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "2001:db8::1": "2001:db8::/64", "2001:db8::2": "2001:db8::/64",
 	} {
-		if got := addressOf(addrOf(in)); got != want {
+		if got := AddressOf(addrOf(in)); got != want {
 			t.Errorf("%s: %s", in, got)
 		}
 	}
-	if got := addressOf(&net.UnixAddr{Name: "@", Net: "unix"}); got != "unix" {
+	if got := AddressOf(&net.UnixAddr{Name: "@", Net: "unix"}); got != "unix" {
 		t.Error(got)
 	}
 }

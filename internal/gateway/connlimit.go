@@ -77,7 +77,7 @@ var limitedConns = struct {
 // Admit counts the connection c from an address, and displaces another for it where that is needed: because the limit is
 // reached, or because the process is short of descriptors. It returns nil if c is refused.
 func (l *ConnLimit) Admit(from net.Addr, c LimitedConn, short bool) *ConnSlot {
-	address := addressOf(from)
+	address := AddressOf(from)
 	limitedConns.mu.Lock()
 	var victim *ConnSlot
 	full := l.Max > 0 && l.open >= l.Max

@@ -155,10 +155,10 @@ func TestProxiedShares(t *testing.T) {
 				if c.secure {
 					client = tls.Server(conn, nil)
 				}
-				if got := addressOf(client.RemoteAddr()); got != ip {
+				if got := AddressOf(client.RemoteAddr()); got != ip {
 					t.Errorf("logged as %s, said to be %s", got, ip)
 				}
-				payers[addressOf(PayerOf(client))] = true
+				payers[AddressOf(PayerOf(client))] = true
 			}
 			if len(payers) != c.shares {
 				t.Errorf("%d shares: %v", len(payers), payers)

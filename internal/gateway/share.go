@@ -82,7 +82,7 @@ func (s *Share) Client(addr net.Addr) *Client {
 	if s == nil {
 		return nil
 	}
-	name := addressOf(addr)
+	name := AddressOf(addr)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.clients[name]
@@ -106,8 +106,8 @@ func (c *Client) Leave() {
 	}
 }
 
-// addressOf names the machine at the other end: of IPv6 the /64, which is what one customer gets.
-func addressOf(addr net.Addr) string {
+// AddressOf names the machine at the other end: of IPv6 the /64, which is what one customer gets.
+func AddressOf(addr net.Addr) string {
 	if addr == nil {
 		return ""
 	}

@@ -21,13 +21,13 @@ import (
 var bidi = &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
 
 // echoGRPC is a server that sends back what comes; a call that sends nothing stays open.
-func echoGRPC(t *testing.T) (addr string) {
+func echoGRPC(t *testing.T, options ...grpc.ServerOption) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := grpc.NewServer(grpc.ForceServerCodecV2(rawgrpc.Codec{}), grpc.MaxHeaderListSize(1<<20), grpc.MaxRecvMsgSize(64*mb),
+	s := grpc.NewServer(append(options, grpc.ForceServerCodecV2(rawgrpc.Codec{}), grpc.MaxHeaderListSize(1<<20), grpc.MaxRecvMsgSize(64*mb),
 		grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 			_ = stream.SendHeader(nil)
 			for {
@@ -42,7 +42,7 @@ func echoGRPC(t *testing.T) (addr string) {
 					return err
 				}
 			}
-		}))
+		}))...)
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
 	return l.Addr().String()

@@ -99,7 +99,8 @@ var gateways = []Row{
 	},
 	{
 		Keys: "`upstream_connections`", Default: "`8`",
-		Meaning: "gRPC: connections to the upstream at most. A second is opened when 50 calls share the first, and so on",
+		Meaning: "gRPC: connections to the upstream at most. A second is opened when 50 calls share the first, and so on. " +
+			"[Clients that cancel much](GRPC.md#clients-share-the-upstream) have connections of their own beside these, in up to four groups",
 	},
 	{
 		Keys: "`upstream_encodings`", Default: "none",

@@ -41,9 +41,9 @@ type call struct {
 	spent       time.Duration // by the gateway itself
 	attempts    int           // so far
 
-	slow    atomic.Bool   // it was cut off for that
-	expired atomic.Bool   // a drain does not wait for it any more
-	moved   atomic.Uint64 // pieces, either way, since the response has begun
+	ended    atomic.Pointer[error] // why the gateway has ended it; nil: it has not
+	moved    atomic.Uint64         // pieces, either way, since the response has begun
+	received atomic.Uint64         // pieces of the request
 
 	mu      sync.Mutex
 	over    bool     // w must not be used any more
@@ -68,20 +68,39 @@ func (c *call) interrupt() {
 
 func (c *call) moves() uint64 { return c.moved.Load() }
 
-// expire ends the call, with a status that says so.
-func (c *call) expire() {
+// expire ends the call, for which a drain does not wait any more.
+func (c *call) expire() { c.stop(errDraining) }
+
+// Yield ends the call, whose stream others wait for.
+func (c *call) Yield(why error) {
+	c.stats.Error("yielded")
+	c.log.Warn("a call has lost its stream to others", "client", c.memory.Addr.String(), "path", c.r.URL.Path, "why", why)
+	c.stop(why)
+}
+
+// stop ends the call, with a status that says why.
+func (c *call) stop(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.expired.Store(true)
+	c.ended.CompareAndSwap(nil, &why)
 	c.current.stop()
 }
+
+// Silent reports whether nothing has come of the client's request but its headers, and no message of the response.
+func (c *call) Silent() bool {
+	body, ok := c.r.Body.(interface{ Begun() bool })
+	return ok && !body.Begun() && c.moved.Load() < 2 // the headers of the response count as one
+}
+
+// Moved counts the pieces of the request and the response.
+func (c *call) Moved() uint64 { return c.received.Load() + c.moved.Load() }
 
 // begun notes which attempt is at hand, and what it sends.
 func (c *call) begun(a *attempt, body *requestBody) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.current, a.body = a, body
-	if c.expired.Load() {
+	if c.ended.Load() != nil {
 		a.stop()
 	}
 }
@@ -105,6 +124,7 @@ func (c *call) cancelAttempt() {
 // attempt is one delivery of the request.
 type attempt struct {
 	hop    *hop
+	slot   h2.Slot // of hop
 	plan   plan
 	has    *fetched     // the dictionaries of replies that the request listed; nil: it could list none
 	told   bool         // the server knows that we are a gateway, so its answer says everything
@@ -171,7 +191,8 @@ func (c *call) conclude(a *attempt, resp *http.Response, err error) {
 func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 	begin := time.Now()
 	a := c.newAttempt()
-	h, err := c.pool.Take(&a.scope)
+	a.slot = h2.Slot{Client: c.client, Call: c}
+	h, err := c.pool.Take(&a.scope, &a.slot)
 	if err != nil {
 		a.scope.End()
 		return nil, nil, err
@@ -205,7 +226,7 @@ func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 	c.spent += time.Since(begin)
 	c.trace.waited(begin)
 	a.trace = c.trace.attempt(out.Header, c.attempts, c.pool.dialer.up.Address, a.plan.to)
-	resp, err := h.Conn.RoundTrip(out)
+	resp, err := h.Conn.RoundTripFor(c.client, out)
 	if err != nil {
 		a.trace.failed = "unreachable"
 		return a, nil, h.explain(err)
@@ -262,14 +283,14 @@ func (c *call) end(a *attempt) {
 	}
 	a.lanes.done()
 	a.trace.end(compressing)
-	c.pool.Release(a.hop)
+	c.pool.Release(&a.slot)
 }
 
 // again reports whether the request should be sent anew: the server has not seen it, or
 // could not read its encoding. It also learns what the server reads.
 func (c *call) again(a *attempt, resp *http.Response, err error) bool {
 	switch {
-	case a == nil || c.r.Context().Err() != nil || c.expired.Load():
+	case a == nil || c.r.Context().Err() != nil || c.ended.Load() != nil:
 		return false
 	case err != nil:
 		if !h2.NotSeen(err) {
@@ -330,11 +351,8 @@ func (c *call) pairRefused(a *attempt, resp *http.Response) bool {
 
 // fail tells the client how the call ended, unless it is the client that ended it.
 func (c *call) fail(err error) {
-	if c.slow.Load() {
-		err = errSlow
-	}
-	if c.expired.Load() {
-		err = errDraining
+	if why := c.ended.Load(); why != nil {
+		err = *why
 	}
 	if c.r.Context().Err() != nil || errors.Is(err, errClient) {
 		return
@@ -370,7 +388,8 @@ func (f *flow) Patience() time.Duration { return gateway.DefaultStall }
 // Cut ends the call.
 func (f *flow) Cut(v gateway.Verdict) {
 	gateway.LogCut(f.call.log, f.call.stats, f.call.memory.Addr, v)
-	f.call.slow.Store(true)
+	why := errSlow
+	f.call.ended.CompareAndSwap(nil, &why)
 	f.cancel()
 	f.call.interrupt()
 }

@@ -64,7 +64,7 @@ func NewGateway(c Config) *Gateway {
 	}
 	dialer := newDialer(&g.cfg, g.links, &g.pairs)
 	dialer.lanes = g.shared.lanes
-	g.pool = newPool(dialer, c.UpstreamConns)
+	g.pool = newPool(dialer, c.UpstreamConns, false)
 	g.server = gateway.Server{
 		Name:       c.Name,
 		NewSession: func(conn net.Conn) gateway.Session { return newSession(g, conn) },

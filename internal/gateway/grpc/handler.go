@@ -39,6 +39,7 @@ type handler struct {
 	memory  *held.Allowance
 	peer    *peer // the client as a gateway; nil: it is none
 	pool    *pool
+	client  *h2.Client  // of pool
 	carried bool        // over a link
 	ends    *lanes.Ends // of that; nil: it has no lanes
 

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/h2"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -222,14 +223,15 @@ func TestLinkNotOffered(t *testing.T) {
 // A connection that a link has replaced is closed, also when its only stream has ended by then.
 func TestReplacedConnectionsEnd(t *testing.T) {
 	near, far, l := linked(t, LinkShared, &recorder{}, asItIs)
-	h, err := near.pool.Take(t.Context())
+	var s h2.Slot
+	h, err := near.pool.Take(t.Context(), &s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, "the connection", func() bool { return far.stats.Snapshot().Connections.Open == 1 })
 	near.pool.dialer.presumes.learnLink()
 	near.pool.replace(h)
-	near.pool.Release(h)
+	near.pool.Release(&s)
 	testenv.Eventually(t, "the connection ends", func() bool { return far.stats.Snapshot().Connections.Open == 0 })
 	mustEcho(t, connect(t, near.addr), protobuf(50))
 	if n := l.accepted.Load(); n != 1 {
@@ -241,11 +243,12 @@ func TestReplacedConnectionsEnd(t *testing.T) {
 // one whose streams have all been used says nothing.
 func TestUsedUpConnectionsEnd(t *testing.T) {
 	near, far, _ := linked(t, NoLink, &recorder{}, asItIs)
-	h, err := near.pool.Take(t.Context())
+	var s h2.Slot
+	h, err := near.pool.Take(t.Context(), &s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	near.pool.Release(h)
+	near.pool.Release(&s)
 	h.Conn.SetDoNotReuse()
 	mustEcho(t, connect(t, near.addr), protobuf(50))
 	testenv.Eventually(t, "one connection is left", func() bool { return far.stats.Snapshot().Connections.Open == 1 })

@@ -8,9 +8,16 @@ type pool struct {
 	dialer *dialer
 }
 
-// newPool makes a pool of at most so many connections.
-func newPool(d *dialer, most int) *pool {
-	return &pool{h2.NewPool(h2.PoolConfig[*hop]{Connect: d.connect, Most: most, Linger: pairTimeout}), d}
+// newPool makes a pool of at most so many connections, for all clients or for one.
+func newPool(d *dialer, most int, one bool) *pool {
+	return &pool{h2.NewPool(h2.PoolConfig[*hop]{Connect: d.connect, Most: most, Linger: pairTimeout, OneClient: one, Apart: d.setApart}), d}
+}
+
+// setApart counts and logs that a client's connection gets connections to the upstream of its own.
+func (d *dialer) setApart(client string) {
+	d.up.Stats.Error("resets")
+	d.log.Warn("a client cancels many calls, so its calls get connections to the upstream of their own: servers end connections with many resets",
+		"client", client, "upstream", d.up.String())
 }
 
 // drop keeps a connection from new calls that has just refused one, unless it refused no

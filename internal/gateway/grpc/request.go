@@ -26,7 +26,7 @@ func (a *attempt) upstreamRequest(r *http.Request, scheme string) *http.Request 
 // requestBody returns the client's body as an attempt sends it.
 func (c *call) requestBody(a *attempt, from *tapeReader) *requestBody {
 	b := &a.room
-	b.src, b.tape, b.moved = from, from, &c.moved
+	b.src, b.tape, b.moved, b.received = from, from, &c.moved, &c.received
 	switch {
 	case !a.plan.untouched():
 		w := newRewriter(&a.scope, from, a.plan, false, c.opener, c.compressor)
@@ -75,10 +75,11 @@ func (c *call) announce(out *http.Request, body *requestBody) {
 // the client would lose the tail of its response.
 type requestBody struct {
 	guarded
-	src   io.Reader
-	tape  *tapeReader
-	moved *atomic.Uint64
-	atEnd func() // before its end is told; nil: nothing
+	src      io.Reader
+	tape     *tapeReader
+	moved    *atomic.Uint64
+	received *atomic.Uint64
+	atEnd    func() // before its end is told; nil: nothing
 }
 
 func (b *requestBody) Read(p []byte) (int, error) {
@@ -86,8 +87,11 @@ func (b *requestBody) Read(p []byte) (int, error) {
 		return 0, errReplaced
 	}
 	n, err := b.src.Read(p)
-	if n > 0 && b.moved.Load() > 0 {
-		b.moved.Add(1)
+	if n > 0 {
+		b.received.Add(1)
+		if b.moved.Load() > 0 {
+			b.moved.Add(1)
+		}
 	}
 	if err == io.EOF && b.atEnd != nil {
 		b.atEnd()

@@ -16,6 +16,7 @@ type session struct {
 	server *h2.Server
 	pool   *pool           // connections to the upstream
 	own    bool            // no other session uses pool
+	client *h2.Client      // of pool
 	peer   *peer           // what the client says as a gateway; nil: it is none
 	ends   *lanes.Ends     // of the link that the client's connection is; nil: it has no lanes
 	memory *held.Allowance // the client's
@@ -46,10 +47,11 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 		s.peer = newPeer(g.shared.dicts, s.memory, g.links != nil)
 	}
 	if s.own = g.links != nil && c.Link == LinkPerClient; s.own {
-		s.pool = newPool(g.pool.dialer, c.UpstreamConns)
+		s.pool = newPool(g.pool.dialer, c.UpstreamConns, true)
 	}
+	s.client = s.pool.Client(payer)
 	s.server = h2.NewServer(client, h2.ServerConfig{
-		Handler:    &handler{shared: &g.shared, calls: &s.calls, memory: s.memory, peer: s.peer, pool: s.pool, carried: carried, ends: ends},
+		Handler:    &handler{shared: &g.shared, calls: &s.calls, memory: s.memory, peer: s.peer, pool: s.pool, client: s.client, carried: carried, ends: ends},
 		MaxStreams: c.MaxStreams, Window: c.Window, ConnWindow: connWindow(max(c.Window, leastWindow), c.MaxStreams),
 		MaxHeader: c.MaxHeader, Ahead: ahead,
 		Panicked: func(v any) {
@@ -80,6 +82,7 @@ func (s *session) Run() {
 	if s.own {
 		defer s.pool.Close()
 	}
+	defer s.pool.Leave(s.client)
 	_ = s.server.Serve()
 }
 

@@ -51,7 +51,7 @@ func endingOf(err error) ending {
 		return ending{codeUnavailable, missing.Error(), missing.header()}
 	case errors.As(err, &reset):
 		return ending{code: codeOfReset(reset.Code), message: "the upstream reset the stream: " + reset.Code.String()}
-	case errors.Is(err, errTooLarge), errors.Is(err, errSlow):
+	case errors.Is(err, errTooLarge), errors.Is(err, errSlow), errors.Is(err, h2.ErrSilent):
 		return ending{code: codeResourceExhausted, message: err.Error()}
 	case errors.Is(err, errCorrupt), errors.Is(err, errFormat), errors.Is(err, h2.ErrHeaderSize):
 		return ending{code: codeInternal, message: err.Error()}

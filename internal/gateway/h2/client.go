@@ -44,6 +44,8 @@ type ClientConn struct {
 	granted int             // turns that were given and not taken yet
 	pings   map[[8]byte]chan struct{}
 	pinged  uint64
+	pacing  pacing
+	room    func() // is called in a goroutine when there may be room for more requests; nil: it isn't
 }
 
 // NewClientConn makes the end of a connection, which has to be closed.
@@ -92,7 +94,33 @@ func (c *ClientConn) CanTakeNewRequest() bool {
 func (c *ClientConn) takes() (most int, usable bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.most, c.usable()
+	return c.most - c.pacing.count, c.usable()
+}
+
+// presume lets a server that has not said how many requests it takes get no more than it takes on another connection.
+func (c *ClientConn) presume(other *ClientConn) {
+	if !other.Spoke() {
+		return
+	}
+	most, _ := other.takes()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.spoke {
+		c.most = min(c.most, most)
+	}
+}
+
+// whenRoom has f called, in a goroutine, when the connection may take more requests for another reason than that one has ended.
+func (c *ClientConn) whenRoom(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.room = f
+}
+
+func (c *ClientConn) tellRoom() {
+	if c.room != nil {
+		go c.room()
+	}
 }
 
 func (c *ClientConn) usable() bool {
@@ -240,6 +268,7 @@ func (c *ClientConn) setting(s http2.Setting) error {
 	case http2.SettingMaxConcurrentStreams:
 		c.most = int(min(s.Val, maxStreamID))
 		c.admit()
+		c.tellRoom()
 	case http2.SettingEnablePush: // section 6.5.2
 		if s.Val != 0 {
 			return protocol("a server that allows pushes")
@@ -253,6 +282,7 @@ func (c *ClientConn) greeted(most bool) {
 	c.spoke = true
 	if !most {
 		c.most = manyStreams
+		c.tellRoom()
 	}
 }
 
@@ -278,6 +308,10 @@ func (c *ClientConn) wentAway(f *http2.GoAwayFrame) {
 func (c *ClientConn) left(s *stream) {
 	if a, ok := s.user.(*sentRequest); ok {
 		a.left()
+	}
+	if s.abandoned {
+		c.pacing.count--
+		c.tellRoom()
 	}
 	if c.err != nil {
 		return

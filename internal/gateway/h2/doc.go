@@ -5,7 +5,7 @@
 //
 //	server.go    a client's connection: requests become calls of a handler; drain.go, how it ends
 //	served.go    one request of it; request.go, what headers say; response.go, what a handler writes
-//	pool.go      connections to a server
+//	pool.go      connections to a server; share.go, how clients share their streams; resets.go, clients that reset much
 //	client.go    one of them; sent.go, one request on it; sending.go, what of it goes out
 //	conn.go      what both have in common: streams, settings, the end; frames.go, what comes
 //	stream.go    one stream: what came and is not read, what may go

@@ -20,6 +20,12 @@ var (
 // was sent, and another attempt would not do better.
 var ErrHeaderSize = errors.New("h2: the header list is longer than the server takes (SETTINGS_MAX_HEADER_LIST_SIZE)")
 
+// Errors of calls that lose their stream to others (see share.go).
+var (
+	ErrSilent = errors.New("the client sent nothing but headers while others waited for a stream to the upstream")
+	ErrShare  = errors.New("the client has more than its share of the streams that the upstream takes, and others waited for one")
+)
+
 // NotSeen reports whether an error of RoundTrip means that the server has not begun with the request, so that it may be sent anew.
 func NotSeen(err error) bool {
 	var reset http2.StreamError

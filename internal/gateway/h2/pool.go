@@ -3,15 +3,24 @@ package h2
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// SpreadStreams is how many requests share a connection before another is opened: beyond that
-// its single reader and writer become what requests wait for.
-const SpreadStreams = 50
+const (
+	// SpreadStreams is how many requests share a connection before another is opened: beyond that
+	// its single reader and writer become what requests wait for.
+	SpreadStreams = 50
+	// maxApart is how many groups of connections there are for clients that reset much.
+	maxApart = 4
+	// apartIdle is how long such a connection stays without requests.
+	apartIdle = 10 * time.Second
+)
 
 var errPoolClosed = errors.New("the gateway is closed")
 
@@ -19,6 +28,8 @@ var errPoolClosed = errors.New("the gateway is closed")
 type Pooled struct {
 	Conn *ClientConn
 
+	self    any          // the connection, as the pool's users know it
+	group   *group       // nil: it has ended before it could be used
 	active  atomic.Int64 // requests; changed under the pool's mu
 	retired bool         // takes no more, and is closed behind the last; this and the rest are guarded by the pool's mu
 	since   time.Time    // it has none
@@ -40,239 +51,342 @@ type Hop interface {
 // PoolConfig is what a Pool is made of.
 type PoolConfig[H Hop] struct {
 	Connect func(alive context.Context) (H, error) // alive ends with the pool
-	Most    int                                    // connections
+	Most    int                                    // connections, and as many for each group of clients that reset much
 	Idle    time.Duration                          // without requests, until a connection is closed; 0: it stays
 	Linger  time.Duration                          // that what uses a connection beside requests may take when it is closed
+
+	OneClient bool              // all requests are one client's: they are sent as they come
+	Apart     func(addr string) // is told of a client's connection that gets connections to the server of its own, as it resets much; may be nil
 }
 
-// Pool holds connections to a server. A request takes the one with the fewest requests.
+// Pool holds connections to a server. A request takes the one with the fewest requests; share.go has which request is next when
+// there are more than the server takes, and resets.go which clients get connections of their own.
 type Pool[H Hop] struct {
 	PoolConfig[H]
 	alive  context.Context // ends with Close
 	cancel context.CancelFunc
 
-	mu      sync.Mutex
-	hops    []H
-	dialing *dialing[H] // nil: none is being opened
-}
-
-// dialing is the opening of a connection that requests may wait for.
-type dialing[H Hop] struct {
-	done chan struct{}
-	hop  H // or err; valid after done
-	err  error
-	room chan struct{} // holds something once others have left room meanwhile, for one that waits
-}
-
-// left lets one that waits look for room. It may find that somebody else has been faster.
-func (d *dialing[H]) left() {
-	if d == nil {
-		return
-	}
-	select {
-	case d.room <- struct{}{}:
-	default:
-	}
+	mu     sync.Mutex
+	common *group
+	apart  []*group // for clients that reset much
+	nobody *Client  // of requests that are no client's
 }
 
 // NewPool makes an empty pool.
 func NewPool[H Hop](cfg PoolConfig[H]) *Pool[H] {
 	p := &Pool[H]{PoolConfig: cfg}
 	p.alive, p.cancel = context.WithCancel(context.Background())
+	p.common = p.newGroup(cfg.Idle)
+	p.common.paced = !cfg.OneClient
+	p.nobody = p.Client(nil)
 	return p
 }
 
-// Take returns a connection for one request, which gives it back with Release. It waits only while each has all the requests that
-// its server takes, and another one is being opened: that may take longer than those requests.
-func (p *Pool[H]) Take(ctx context.Context) (H, error) {
-	var none H
-	var opened *dialing[H] // that it has waited for
-	for {
-		h, d, err := p.choose(opened)
-		if d == nil {
-			return h, err
-		}
-		select {
-		case <-d.done:
-			if d.err != nil {
-				return p.takeAny(d.err)
+func (p *Pool[H]) newGroup(idle time.Duration) *group {
+	return &group{
+		mu: &p.mu, alive: p.alive, most: p.Most, idle: idle, linger: p.Linger, sharing: sharing{origins: map[string]*origin{}},
+		connect: func(alive context.Context) (*Pooled, error) {
+			h, err := p.Connect(alive)
+			if err != nil {
+				return nil, err
 			}
-			opened = d
-		case <-d.room:
-		case <-ctx.Done():
-			return none, ctx.Err()
-		}
+			u := h.pooled()
+			u.self = h
+			return u, nil
+		},
 	}
 }
 
-// choose returns the least busy connection, or what to wait for. Where there is none though one was opened for the request, that has
-// ended at once: the request gets it, and hears so, or it would have one opened after the other.
-func (p *Pool[H]) choose(opened *dialing[H]) (H, *dialing[H], error) {
+// Client begins to count the requests of one more connection of the client at an address. It has to Leave.
+func (p *Pool[H]) Client(addr net.Addr) *Client {
+	c := &Client{addr: gateway.AddressOf(addr)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var none H
+	c.common = p.common.join(c.addr)
+	return c
+}
+
+// Leave ends a client's connection. Requests that it has may still be released.
+func (p *Pool[H]) Leave(c *Client) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.left = true
+	c.common.leave()
+	c.apart.leave()
+}
+
+// Take returns a connection for one request, whose slot says whose it is, and gives it back with Release. It waits while all connections
+// have as many requests as their servers take.
+func (p *Pool[H]) Take(ctx context.Context, s *Slot) (H, error) {
+	if s.Client == nil {
+		s.Client = p.nobody
+	}
+	p.mu.Lock()
 	if p.alive.Err() != nil {
-		return none, nil, errPoolClosed
+		p.mu.Unlock()
+		var none H
+		return none, errPoolClosed
 	}
-	best, room := p.leastBusy()
-	if best == none && opened != nil {
-		best, room = opened.hop, 1
+	m, isNew := p.memberOf(s.Client)
+	ready := m.group.take(s, m)
+	p.mu.Unlock()
+	if isNew && p.Apart != nil {
+		p.Apart(s.Client.addr)
 	}
-	if (best == none || room <= 0 || best.pooled().active.Load() >= SpreadStreams) && len(p.hops) < p.Most && p.dialing == nil {
-		p.dialing = &dialing[H]{done: make(chan struct{}), room: make(chan struct{}, 1)}
-		go p.open(p.dialing)
+	if ready != nil {
+		select {
+		case <-ready:
+		case <-ctx.Done():
+			if err := p.giveUp(s, ctx.Err()); err != nil {
+				var none H
+				return none, err
+			}
+		}
 	}
-	if best == none || room <= 0 && p.dialing != nil {
-		return none, p.dialing, nil
+	if s.err != nil {
+		var none H
+		return none, s.err
 	}
-	best.pooled().active.Add(1)
-	if room > 1 { // more have left it than one was told of
-		p.dialing.left()
-	}
-	return best, nil, nil
+	return s.hop.self.(H), nil
 }
 
-// takeAny returns a connection though its request may have to wait for others to end, or the error for which there is none.
-func (p *Pool[H]) takeAny(err error) (H, error) {
+// giveUp ends a request's wait, unless it has got a connection or an error meanwhile.
+func (p *Pool[H]) giveUp(s *Slot, cause error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var none H
-	best, _ := p.leastBusy()
-	if best == none || p.alive.Err() != nil {
-		return none, err
+	if s.ready == nil {
+		return nil
 	}
-	best.pooled().active.Add(1)
-	return best, nil
+	s.member.group.unqueue(s)
+	s.wake()
+	return cause
 }
 
-// leastBusy retires connections that take no requests any more; those in flight go on. room is how many more the best one's server
-// takes now. p.mu is held.
-func (p *Pool[H]) leastBusy() (best H, room int64) {
-	var none H
-	kept := p.hops[:0]
-	for _, h := range p.hops {
-		u := h.pooled()
-		most, usable := u.Conn.takes()
-		if !usable {
-			p.leave(u)
-			continue
+// memberOf returns where a client's requests belong now. isNew says that it has just got connections of its own. p.mu is held.
+func (p *Pool[H]) memberOf(c *Client) (m *member, isNew bool) {
+	if p.OneClient || c.left || !c.resets.over() {
+		if c.apart != nil {
+			c.apart.leave()
+			c.apart = nil
 		}
-		kept = append(kept, h)
-		if active := u.active.Load(); best == none || active < best.pooled().active.Load() {
-			best, room = h, int64(most)-active
-		}
+		return c.common, false
 	}
-	clear(p.hops[len(kept):])
-	p.hops = kept
-	return best, room
+	if c.apart == nil {
+		c.apart, isNew = p.groupApart(c.addr).join(c.addr), true
+	}
+	return c.apart, isNew
 }
 
-// leave closes a connection behind its last request. p.mu is held.
-func (p *Pool[H]) leave(u *Pooled) {
-	u.retired = true
-	if u.active.Load() == 0 {
-		go u.Shut(p.Linger)
+// groupApart returns the connections for a client that resets much: those that others from its address have, or else those that the fewest
+// addresses have. p.mu is held.
+func (p *Pool[H]) groupApart(addr string) *group {
+	var best *group
+	for _, g := range p.apart {
+		if g.origins[addr] != nil {
+			return g
+		}
+		if best == nil || len(g.origins) < len(best.origins) {
+			best = g
+		}
 	}
+	if best == nil || len(best.origins) > 0 && len(p.apart) < maxApart {
+		best = p.newGroup(apartIdle)
+		p.apart = append(p.apart, best)
+	}
+	return best
 }
 
 // Retire keeps a connection from new requests. It is a request on it that finds a reason to.
 func (p *Pool[H]) Retire(h H) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.remove(h)
 	u := h.pooled()
+	if u.group != nil {
+		u.group.remove(u)
+	}
 	u.Conn.SetDoNotReuse()
 	u.retired = true
 }
 
-func (p *Pool[H]) remove(h H) {
-	p.hops = slices.DeleteFunc(p.hops, func(other H) bool { return other == h })
-}
-
 // Release ends a request's use of a connection. One that takes no more closes itself with its last stream, but that may have ended
 // before anybody said so.
-func (p *Pool[H]) Release(h H) {
-	u := h.pooled()
+func (p *Pool[H]) Release(s *Slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.dialing.left()
-	switch {
-	case u.active.Add(-1) > 0:
-	case u.retired:
-		go u.Shut(p.Linger)
-	default:
-		p.rests(h)
-	}
-}
-
-// rests is for a connection that has no requests. p.mu is held.
-func (p *Pool[H]) rests(h H) {
-	if p.Idle <= 0 {
-		return
-	}
-	u := h.pooled()
-	u.since = time.Now()
-	switch {
-	case u.timer == nil:
-		u.timer = time.AfterFunc(p.Idle, func() { p.expire(h) })
-	case !u.looks:
-		u.timer.Reset(p.Idle)
-	}
-	u.looks = true
-}
-
-// expire closes a connection that nobody has used for too long.
-func (p *Pool[H]) expire(h H) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	u := h.pooled()
-	if u.active.Load() > 0 || u.retired {
-		u.looks = false
-		return
-	}
-	if wait := p.Idle - time.Since(u.since); wait > 0 {
-		u.timer.Reset(wait)
-		return
-	}
-	p.remove(h)
-	p.leave(u)
-}
-
-// open makes a connection and adds it. It runs in a goroutine of its own, because requests
-// come and go while it lasts.
-func (p *Pool[H]) open(d *dialing[H]) {
-	h, err := p.Connect(p.alive)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err == nil && p.alive.Err() != nil {
-		h.pooled().Conn.Close()
-		err = errPoolClosed
-	}
-	if err == nil {
-		p.hops = append(p.hops, h)
-		p.rests(h)
-	}
-	d.hop, d.err = h, err
-	p.dialing = nil
-	close(d.done)
+	s.member.group.release(s)
 }
 
 // Hops are the connections that take requests.
-func (p *Pool[H]) Hops() []H {
+func (p *Pool[H]) Hops() (hops []H) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.hops)
+	for _, g := range p.groups() {
+		for _, u := range g.hops {
+			hops = append(hops, u.self.(H))
+		}
+	}
+	return hops
 }
+
+func (p *Pool[H]) groups() []*group { return append([]*group{p.common}, p.apart...) }
 
 // Close ends all connections and what is being dialed.
 func (p *Pool[H]) Close() {
 	p.cancel()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, h := range p.hops {
-		h.pooled().Conn.Close()
+	for _, g := range p.groups() {
+		for _, u := range g.hops {
+			u.Conn.Close()
+		}
+		g.hops = nil
+		g.failAll(errPoolClosed)
 	}
-	p.hops = nil
+}
+
+// group is the connections that some of a pool's clients use. Its mu is the pool's, and is held by the callers of its methods but where they
+// say otherwise.
+type group struct {
+	mu      *sync.Mutex
+	alive   context.Context
+	connect func(alive context.Context) (*Pooled, error)
+	most    int
+	idle    time.Duration
+	linger  time.Duration
+	paced   bool // resets on its connections
+
+	hops    []*Pooled
+	dialing bool
+	sharing
+}
+
+// leastBusy returns the connection with the fewest requests, of those whose server takes one more if there are any; nil: there is none. It
+// retires connections that take no requests any more; those in flight go on.
+func (g *group) leastBusy() (best *Pooled, room int64) {
+	g.size, g.free = 0, 0
+	kept := g.hops[:0]
+	for _, u := range g.hops {
+		most, usable := u.Conn.takes()
+		if !usable {
+			g.abandon(u)
+			continue
+		}
+		kept = append(kept, u)
+		active := u.active.Load()
+		left := max(int64(most)-active, 0)
+		g.size += active + left
+		g.free += left
+		if best == nil || (left > 0) != (room > 0) && left > 0 || (left > 0) == (room > 0) && active < best.active.Load() {
+			best, room = u, left
+		}
+	}
+	clear(g.hops[len(kept):])
+	g.hops = kept
+	return best, room
+}
+
+// abandon closes a connection behind its last request.
+func (g *group) abandon(u *Pooled) {
+	u.retired = true
+	if u.active.Load() == 0 {
+		go u.Shut(g.linger)
+	}
+}
+
+func (g *group) remove(u *Pooled) {
+	g.hops = slices.DeleteFunc(g.hops, func(other *Pooled) bool { return other == u })
+}
+
+// grow opens one more connection, if that is of use and allowed.
+func (g *group) grow(best *Pooled, room int64) {
+	if (best == nil || room <= 0 || best.active.Load() >= SpreadStreams) && len(g.hops) < g.most && !g.dialing {
+		g.dialing = true
+		go g.open()
+	}
+}
+
+// open makes a connection and adds it. It runs in a goroutine of its own, because requests come and go while it lasts; mu is not held.
+func (g *group) open() {
+	u, err := g.connect(g.alive)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.dialing = false
+	if err == nil && g.alive.Err() != nil {
+		u.Conn.Close()
+		err = errPoolClosed
+	}
+	if err == nil {
+		g.add(u)
+	}
+	if best, _ := g.leastBusy(); err != nil && best == nil {
+		g.failAll(err)
+		return
+	}
+	g.serve()
+	if len(g.waiting) > 0 && err == nil {
+		g.grow(g.leastBusy())
+	}
+	g.await()
+}
+
+// add adds a connection that was made. One that has ended at once is for those that have waited for it, who hear so: they would have one
+// opened after the other.
+func (g *group) add(u *Pooled) {
+	if g.paced {
+		u.Conn.PaceResets()
+	}
+	for _, other := range g.hops {
+		u.Conn.presume(other.Conn)
+	}
+	u.group = g
+	u.Conn.whenRoom(func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.serve()
+	})
+	if _, usable := u.Conn.takes(); usable {
+		g.hops = append(g.hops, u)
+		g.rest(u)
+		return
+	}
+	for len(g.waiting) > 0 {
+		s := g.waiting[0].queue[0]
+		g.unqueue(s)
+		g.give(s, u)
+		s.wake()
+	}
+	g.abandon(u)
+}
+
+// rest is for a connection that has no requests.
+func (g *group) rest(u *Pooled) {
+	if g.idle <= 0 {
+		return
+	}
+	u.since = time.Now()
+	switch {
+	case u.timer == nil:
+		u.timer = time.AfterFunc(g.idle, func() { g.expire(u) })
+	case !u.looks:
+		u.timer.Reset(g.idle)
+	}
+	u.looks = true
+}
+
+// expire closes a connection that no request has used for too long. mu is not held.
+func (g *group) expire(u *Pooled) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if u.active.Load() > 0 || u.retired {
+		u.looks = false
+		return
+	}
+	if wait := g.idle - time.Since(u.since); wait > 0 {
+		u.timer.Reset(wait)
+		return
+	}
+	g.remove(u)
+	g.abandon(u)
 }
 
 // Shut closes a connection when what uses it beside requests has ended.

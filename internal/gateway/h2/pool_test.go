@@ -53,21 +53,23 @@ func onlyOne(away func(alive context.Context) error) func(*PoolConfig[*testHop])
 // settled opens a pool's first connection, and waits until the server's limit is known.
 func settled(t *testing.T, p *Pool[*testHop]) {
 	t.Helper()
-	h, err := p.Take(within(t))
+	var s Slot
+	h, err := p.Take(within(t), &s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, "the server's settings", h.Conn.Spoke)
-	p.Release(h)
+	p.Release(&s)
 }
 
 // use sends one request.
 func use(t *testing.T, p *Pool[*testHop], path string) error {
-	h, err := p.Take(within(t))
+	var s Slot
+	h, err := p.Take(within(t), &s)
 	if err != nil {
 		return err
 	}
-	defer p.Release(h)
+	defer p.Release(&s)
 	resp, err := h.Conn.RoundTrip(request(within(t), t, "GET", path, nil))
 	if err != nil {
 		return err
@@ -121,11 +123,12 @@ func TestPoolBeyondTheServersLimit(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 4 * most {
 		wg.Go(func() {
-			h, err := p.Take(ctx)
+			var s Slot
+			h, err := p.Take(ctx, &s)
 			if err != nil {
 				return // it has waited for a connection to the end
 			}
-			defer p.Release(h)
+			defer p.Release(&s)
 			_, _ = h.Conn.RoundTrip(request(ctx, t, "GET", "/", nil))
 		})
 	}
@@ -153,13 +156,14 @@ func TestPoolWhileAnotherHangs(t *testing.T) {
 	for range 20 {
 		wg.Go(func() {
 			for range 5 {
-				h, err := p.Take(ctx)
+				var s Slot
+				_, err := p.Take(ctx, &s)
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				time.Sleep(time.Millisecond)
-				p.Release(h)
+				p.Release(&s)
 			}
 		})
 	}
@@ -183,14 +187,15 @@ func TestPoolWhereConnectionsEnd(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	for i := range int32(2) {
-		h, err := p.Take(ctx)
+		var s Slot
+		h, err := p.Take(ctx, &s)
 		if err != nil || dials.Load() != i+1 {
 			t.Fatalf("%v after %d connections", err, dials.Load())
 		}
 		if _, err = h.Conn.RoundTrip(request(ctx, t, "GET", "/", nil)); err != ErrUnusable {
 			t.Error(err)
 		}
-		p.Release(h)
+		p.Release(&s)
 	}
 }
 

@@ -21,6 +21,8 @@ type completer interface{ Complete() bool }
 
 // Sending is a request on its way out. It may be tried on one connection after the other until one of them begins with it.
 type Sending struct {
+	Client *Client // whose it is; nil: it is no client's
+
 	r        *http.Request
 	host     string
 	path     string // "": it is CONNECT

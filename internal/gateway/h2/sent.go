@@ -36,10 +36,16 @@ type sentRequest struct {
 // RoundTrip sends a request, and returns when the headers of the response have come. It closes the request's body, maybe later.
 // The response's body implements Complete, as the bodies of a Server's requests do.
 func (c *ClientConn) RoundTrip(r *http.Request) (*http.Response, error) {
+	return c.RoundTripFor(nil, r)
+}
+
+// RoundTripFor is RoundTrip for a client, which a reset counts for; nil: it is no client's request.
+func (c *ClientConn) RoundTripFor(client *Client, r *http.Request) (*http.Response, error) {
 	out, err := NewSending(r)
 	if err != nil {
 		return nil, err
 	}
+	out.Client = client
 	resp, err := c.Send(&out)
 	if err == ErrUnusable {
 		out.Close()
@@ -176,7 +182,7 @@ func (a *sentRequest) cancel(err error) {
 	c := a.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.reset(&a.stream, http2.ErrCodeCancel, err)
+	c.abandon(a, err)
 	c.flush()
 }
 
@@ -364,7 +370,7 @@ func (a *sentRequest) tell() {
 	err := httptrace.ContextClientTrace(a.out.r.Context()).Got1xxResponse(next.status, textproto.MIMEHeader(next.header))
 	a.client.mu.Lock()
 	if err != nil {
-		a.client.reset(&a.stream, http2.ErrCodeCancel, err)
+		a.client.abandon(a, err)
 		a.client.flush()
 	}
 }
@@ -421,7 +427,7 @@ func (b *answerBody) Close() error {
 	c := b.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.reset(&b.stream, http2.ErrCodeCancel, errBodyClosed)
+	c.abandon((*sentRequest)(b), errBodyClosed)
 	b.drop(errBodyClosed)
 	c.flush()
 	return nil

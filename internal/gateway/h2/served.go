@@ -131,6 +131,9 @@ func (s *served) Close() error {
 // Complete reports whether all of the body is here, or its end by an error: no read will wait.
 func (s *served) Complete() bool { return s.complete() }
 
+// Begun reports whether anything has come of the body, or its end.
+func (s *served) Begun() bool { return s.came.Load() }
+
 // expireWrites resets the stream at a time.
 func (s *served) expireWrites(at time.Time) {
 	w := &s.w

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -29,12 +30,14 @@ type stream struct {
 	trailer http.Header // that has come and was not told
 	cut     *time.Timer // of a read deadline
 
-	out      int64 // window
-	finished bool  // END_STREAM has been queued
-	outErr   error // what writes get
-	gone     bool  // the connection does not know it any more
-	touched  bool  // is among c.touched
-	blocked  bool  // is among c.blocked
+	out       int64       // window
+	finished  bool        // END_STREAM has been queued
+	outErr    error       // what writes get
+	gone      bool        // the connection does not know it any more
+	abandoned bool        // it is to be reset, and nobody reads it
+	came      atomic.Bool // some of the body has come, or its end
+	touched   bool        // is among c.touched
+	blocked   bool        // is among c.blocked
 }
 
 // touch lets the reader wake who waits for the stream, before it waits itself.
@@ -83,6 +86,9 @@ func (s *stream) take(data []byte, size int64, end bool) error {
 	}
 	s.ended = end
 	kept := int64(0)
+	if len(data) > 0 || end {
+		s.came.Store(true)
+	}
 	if s.inErr == nil {
 		s.in.write(data)
 		kept = int64(len(data))
@@ -99,6 +105,7 @@ func (s *stream) endWith(trailer http.Header) error {
 		return malformed(s.id, "content-length is not the body's")
 	}
 	s.trailer, s.ended = trailer, true
+	s.came.Store(true)
 	s.touch()
 	s.finish()
 	return nil
@@ -119,7 +126,7 @@ func (c *conn) giveBack(s *stream, n int64) {
 	if more := c.inflow.give(n); more > 0 {
 		c.control(func() error { return c.fr.WriteWindowUpdate(0, more) })
 	}
-	if s == nil || s.ended || s.gone {
+	if s == nil || s.ended || s.gone || s.abandoned {
 		return
 	}
 	if more := s.window.give(n); more > 0 {

@@ -81,7 +81,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.refused(w, r) {
 		return
 	}
-	x := &trip{common: h.common, held: h.session.held, carried: h.carried, carriers: h.session.carriers, control: http.NewResponseController(w)}
+	x := &trip{common: h.common, held: h.session.held, client: h.session.sharing, carried: h.carried, carriers: h.session.carriers, control: http.NewResponseController(w)}
 	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), tripKey{}, x))
 	defer cancel(nil)
 	x.in, x.cancel = r.WithContext(ctx), cancel

@@ -50,7 +50,11 @@ type pool struct{ *h2.Pool[*hop] }
 func newPool(c *Config, dial dialFunc) *pool {
 	speaks := h2.ClientConfig{Window: upstreamWindow, ConnWindow: upstreamConnWindow, MaxHeader: c.MaxHeader, ContinueTimeout: expectTimeout}
 	return &pool{h2.NewPool(h2.PoolConfig[*hop]{
-		Most: mostConns, Idle: upstreamIdle, Linger: closeTime,
+		Most: mostConns, Idle: upstreamIdle, Linger: closeTime, Apart: func(client string) {
+			c.Stats.Error("resets")
+			c.Log.Warn("a client cancels many requests, so its requests get connections to the upstream of their own: servers end connections with many resets",
+				"client", client, "upstream", c.Upstream.String())
+		},
 		Connect: func(alive context.Context) (*hop, error) {
 			conn, err := dial(alive)
 			if err != nil {
@@ -63,7 +67,11 @@ func newPool(c *Config, dial dialFunc) *pool {
 
 // roundTrip sends a request over a connection of the pool. After errHTTP1 nothing has happened to it.
 func (p *pool) roundTrip(r *http.Request) (*http.Response, error) {
-	h, err := p.Take(r.Context())
+	x := &exchange{pool: p}
+	if t, ok := r.Context().Value(tripKey{}).(*trip); ok {
+		x.slot.Client = t.client
+	}
+	h, err := p.Take(r.Context(), &x.slot)
 	if err == errHTTP1 {
 		return nil, err
 	}
@@ -73,10 +81,25 @@ func (p *pool) roundTrip(r *http.Request) (*http.Response, error) {
 	}
 	out, err := h2.NewSending(r)
 	if err != nil {
-		p.Release(h)
+		p.Release(&x.slot)
 		return nil, err
 	}
-	return p.send(h, r, out)
+	return x.send(h, r, out)
+}
+
+// exchange is a request on a connection of the pool, and the body of the reply, which gives the connection back.
+type exchange struct {
+	io.ReadCloser
+	pool *pool
+	slot h2.Slot
+	once sync.Once
+}
+
+// Close ends the exchange.
+func (x *exchange) Close() error {
+	err := x.ReadCloser.Close()
+	x.once.Do(func() { x.pool.Release(&x.slot) })
+	return err
 }
 
 func closeBody(r *http.Request) {
@@ -86,13 +109,14 @@ func closeBody(r *http.Request) {
 }
 
 // send sends what is ready, again over other connections while the upstream has not seen it.
-func (p *pool) send(h *hop, r *http.Request, out h2.Sending) (*http.Response, error) {
+func (x *exchange) send(h *hop, r *http.Request, out h2.Sending) (*http.Response, error) {
 	for try := 1; ; try++ {
+		out.Client = x.slot.Client
 		resp, err := h.Conn.Send(&out)
 		if err == nil {
-			return p.answered(h, resp), nil
+			return x.answered(resp), nil
 		}
-		p.Release(h)
+		x.pool.Release(&x.slot)
 		ready := err == h2.ErrUnusable
 		if try < maxTries && !ready && h2.NotSeen(err) {
 			ready = pause(r.Context(), try) && renew(&out, r)
@@ -102,7 +126,7 @@ func (p *pool) send(h *hop, r *http.Request, out h2.Sending) (*http.Response, er
 		}
 		var failed error
 		if try < maxTries {
-			h, failed = p.Take(r.Context())
+			h, failed = x.pool.Take(r.Context(), &x.slot)
 		}
 		if try == maxTries || failed != nil {
 			out.Close()
@@ -112,12 +136,12 @@ func (p *pool) send(h *hop, r *http.Request, out h2.Sending) (*http.Response, er
 }
 
 // answered gives a connection back behind the reply.
-func (p *pool) answered(h *hop, resp *http.Response) *http.Response {
+func (x *exchange) answered(resp *http.Response) *http.Response {
 	if resp.Body == http.NoBody {
-		p.Release(h)
+		x.pool.Release(&x.slot)
 		return resp
 	}
-	resp.Body = &until{ReadCloser: resp.Body, done: func(bool) { p.Release(h) }}
+	x.ReadCloser, resp.Body = resp.Body, x
 	return resp
 }
 

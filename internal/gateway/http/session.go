@@ -21,6 +21,7 @@ type session struct {
 	client  net.Conn
 	heads   *heads // of HTTP/1.1
 	held    *held.Allowance
+	sharing *h2.Client // of connections of HTTP/2 to the upstream; nil: there are none
 	handler *handler
 	server  *http.Server  // for HTTP/1.1
 	grace   time.Duration // see Config
@@ -45,6 +46,9 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 	s := &session{
 		client: client, heads: &heads{Conn: client}, done: make(chan struct{}), grace: g.cfg.Grace,
 		held: held.NewAllowance(client.RemoteAddr(), g.requests.Client(payer), g.replies.Client(payer)),
+	}
+	if two := g.common.transport.two; two != nil {
+		s.sharing = two.Client(payer)
 	}
 	s.carriers, s.shared = g.common.carriers, true
 	if g.cfg.Link == PerClient {
@@ -71,6 +75,9 @@ func newServer(h *handler, changed func(net.Conn, http.ConnState)) *http.Server 
 // Run serves the connection until one side closes it or Drain ends it.
 func (s *session) Run() {
 	defer s.held.Close()
+	if s.sharing != nil {
+		defer s.handler.transport.two.Leave(s.sharing)
+	}
 	defer s.client.Close()
 	if !s.shared {
 		defer s.carriers.close()

@@ -41,8 +41,9 @@ type common struct {
 // trip is one request and its reply.
 type trip struct {
 	*common
-	held *held.Allowance // the client's
-	in   *http.Request
+	held   *held.Allowance // the client's
+	client *h2.Client      // that one, for upstreams of HTTP/2; nil: the upstream is none
+	in     *http.Request
 
 	control *http.ResponseController // of the client's request
 	cutting sync.Mutex

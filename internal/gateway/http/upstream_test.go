@@ -342,7 +342,8 @@ func TestConnectionEndsAsItIsTaken(t *testing.T) {
 	tr := newTransport(&c)
 	defer tr.close()
 	for _, body := range []io.ReadCloser{io.NopCloser(strings.NewReader("hello")), here{strings.NewReader("hello")}} {
-		h, err := tr.two.Take(t.Context())
+		x := &exchange{pool: tr.two}
+		h, err := tr.two.Take(t.Context(), &x.slot)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -353,7 +354,7 @@ func TestConnectionEndsAsItIsTaken(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.Conn.SetDoNotReuse()
-		resp, err := tr.two.send(h, r, out)
+		resp, err := x.send(h, r, out)
 		if err != nil {
 			t.Fatal(err)
 		}

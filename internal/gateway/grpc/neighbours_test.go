@@ -1,0 +1,298 @@
+package grpc
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// wireClient is a client's connection that sends what a test wants.
+type wireClient struct {
+	t  testing.TB
+	fr *http2.Framer
+
+	mu       sync.Mutex // of writes
+	next     uint32
+	encoder  *hpack.Encoder
+	block    bytes.Buffer
+	statuses chan string // of grpc-status, as calls end
+}
+
+func newWireClient(t testing.TB, addr string) *wireClient {
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	w := &wireClient{t: t, fr: http2.NewFramer(c, c), next: 1, statuses: make(chan string, 10_000)}
+	w.encoder = hpack.NewEncoder(&w.block)
+	w.fr.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	_, _ = io.WriteString(c, http2.ClientPreface)
+	_ = w.fr.WriteSettings()
+	go w.read()
+	return w
+}
+
+func (w *wireClient) read() {
+	for {
+		f, err := w.fr.ReadFrame()
+		if err != nil {
+			return
+		}
+		switch f := f.(type) {
+		case *http2.SettingsFrame:
+			if !f.IsAck() {
+				w.mu.Lock()
+				_ = w.fr.WriteSettingsAck()
+				w.mu.Unlock()
+			}
+		case *http2.MetaHeadersFrame:
+			for _, field := range f.Fields {
+				if field.Name == "grpc-status" {
+					w.statuses <- field.Value
+				}
+			}
+		}
+	}
+}
+
+// begin sends the headers of a call, and a message and its end if body is not nil.
+func (w *wireClient) begin(method string, body []byte) (stream uint32) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.block.Reset()
+	for _, f := range [][2]string{
+		{":method", "POST"}, {":scheme", "http"}, {":authority", "test"}, {":path", "/test.Echo/" + method},
+		{"content-type", "application/grpc"}, {"te", "trailers"},
+	} {
+		_ = w.encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+	}
+	stream = w.next
+	w.next += 2
+	_ = w.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: w.block.Bytes(), EndHeaders: true})
+	if body != nil {
+		_ = w.fr.WriteData(stream, true, frame(false, body))
+	}
+	return stream
+}
+
+func (w *wireClient) reset(stream uint32) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_ = w.fr.WriteRSTStream(stream, http2.ErrCodeCancel)
+}
+
+// One client's calls that send nothing but their headers take all streams to the upstream; another client's calls go on, and
+// those that are in the way end with a status that says why.
+func TestHeaderOnlyCallsLoseTheirStreams(t *testing.T) {
+	server := startServer(t, echo, grpc.MaxConcurrentStreams(10))
+	g := startGateway(t, "grpc://"+server, func(c *Config) { c.UpstreamConns = 2 })
+	good := connect(t, g.addr)
+	if _, err := unary(within(t), good, "Unary", []byte("first")); err != nil {
+		t.Fatal(err)
+	}
+	bad := newWireClient(t, g.addr)
+	for range 95 {
+		bad.begin("Both", nil)
+	}
+	testenv.Eventually(t, "all streams are taken", func() bool { return g.callsAtWork() >= 20 })
+	for range 10 {
+		if _, err := unary(within(t), good, "Unary", []byte("more")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := <-bad.statuses; got != "8" {
+		t.Errorf("status %s", got)
+	}
+	if g.stats.Snapshot().Errors["yielded"] == 0 {
+		t.Error("not counted")
+	}
+}
+
+// A stream that is quiet stays while other clients wait, if its client has no more than its share.
+func TestQuietStreamsStay(t *testing.T) {
+	server := startServer(t, echo, grpc.MaxConcurrentStreams(10))
+	g := startGateway(t, "grpc://"+server, func(c *Config) { c.UpstreamConns = 1 })
+	quiet := stream(within(t), t, connect(t, g.addr), "Both")
+	exchange(t, quiet)
+	bad := newWireClient(t, g.addr)
+	for range 50 {
+		bad.begin("Both", nil)
+	}
+	testenv.Eventually(t, "all streams are taken", func() bool { return g.callsAtWork() >= 10 })
+	if _, err := unary(within(t), connect(t, g.addr), "Unary", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	exchange(t, quiet)
+}
+
+// punishing is a server that ends connections on which too many streams are reset, as nghttp2 does (and so Node): more than 1,000, and then
+// 33 a second. It answers calls of the method Unary, 20 ms later.
+type punishing struct {
+	addr    string
+	ended   atomic.Int64 // connections that it has ended for that
+	streams atomic.Int64
+}
+
+func startPunishing(t *testing.T) *punishing {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	p := &punishing{addr: l.Addr().String()}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go p.serve(c)
+		}
+	}()
+	return p
+}
+
+func (p *punishing) serve(c net.Conn) {
+	defer c.Close()
+	_, _ = io.ReadFull(c, make([]byte, len(http2.ClientPreface)))
+	var mu sync.Mutex // of what is written
+	out := &bytes.Buffer{}
+	fr := http2.NewFramer(out, c)
+	fr.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	requests := map[uint32][]byte{} // those that are to be answered
+	block := &bytes.Buffer{}
+	enc := hpack.NewEncoder(block)
+	headers := func(id uint32, end bool, fields ...string) {
+		block.Reset()
+		for i := 0; i < len(fields); i += 2 {
+			_ = enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
+		}
+		_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: end})
+	}
+	left, at, last := 1000.0, time.Now(), uint32(0)
+	answer := func(id uint32, message []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		headers(id, false, ":status", "200", "content-type", "application/grpc")
+		_ = fr.WriteData(id, false, message)
+		headers(id, true, "grpc-status", "0")
+		_, _ = out.WriteTo(c)
+	}
+	take := func() bool {
+		f, err := fr.ReadFrame()
+		if err != nil {
+			return false
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		switch f := f.(type) {
+		case *http2.SettingsFrame:
+			if !f.IsAck() {
+				_ = fr.WriteSettingsAck()
+			}
+		case *http2.PingFrame:
+			if !f.IsAck() {
+				_ = fr.WritePing(true, f.Data)
+			}
+		case *http2.MetaHeadersFrame:
+			p.streams.Add(1)
+			last = f.StreamID
+			if f.PseudoValue("path") == "/test.Echo/Unary" {
+				requests[f.StreamID] = []byte{}
+			}
+		case *http2.DataFrame:
+			_ = fr.WriteWindowUpdate(0, max(1, f.Length))
+			id := f.StreamID
+			if message := requests[id]; message != nil {
+				message = append(message, f.Data()...)
+				if requests[id] = message; f.StreamEnded() {
+					time.AfterFunc(20*time.Millisecond, func() { answer(id, message) })
+				}
+			}
+		case *http2.RSTStreamFrame:
+			left = min(1000, left+33*time.Since(at).Seconds()) - 1
+			if at = time.Now(); left < 0 {
+				p.ended.Add(1)
+				_ = fr.WriteGoAway(last, http2.ErrCodeInternal, nil)
+				_, _ = out.WriteTo(c)
+				return false
+			}
+		}
+		_, _ = out.WriteTo(c)
+		return true
+	}
+	_ = fr.WriteSettings()
+	for take() {
+	}
+}
+
+// Clients that cancel batch after batch of calls get the connections to the server ended on which they do; another client's calls go on.
+func TestCancelledCallsBreakNoOthers(t *testing.T) {
+	const bad, batches = 4, 60
+	p := startPunishing(t)
+	g := startGateway(t, "grpc://"+p.addr, nil)
+	good := connect(t, g.addr, grpc.WithDisableRetry())
+	if _, err := unary(within(t), good, "Unary", []byte("first")); err != nil {
+		t.Fatal(err)
+	}
+	var attack sync.WaitGroup
+	for range bad {
+		w := newWireClient(t, g.addr)
+		attack.Go(func() {
+			for range batches {
+				var streams []uint32
+				for range 100 {
+					streams = append(streams, w.begin("Wait", []byte("x")))
+				}
+				time.Sleep(60 * time.Millisecond) // as the attack has it; nothing depends on how long that is
+				for _, s := range streams {
+					w.reset(s)
+				}
+			}
+		})
+	}
+	over := make(chan struct{})
+	go func() {
+		attack.Wait()
+		close(over)
+	}()
+	var calls, failed atomic.Int64
+	var callers sync.WaitGroup
+	for range 8 {
+		callers.Go(func() {
+			for {
+				calls.Add(1)
+				if _, err := unary(within(t), good, "Unary", []byte("more")); err != nil && failed.Add(1) == 1 {
+					t.Error(err)
+				}
+				select {
+				case <-over:
+					return
+				default:
+				}
+			}
+		})
+	}
+	callers.Wait()
+	if failed.Load() > 0 {
+		t.Errorf("%d of %d calls have failed", failed.Load(), calls.Load())
+	}
+	t.Logf("%d calls beside %d that were cancelled; the server has seen %d, and has ended %d connections", calls.Load(), bad*batches*100, p.streams.Load(), p.ended.Load())
+	if p.ended.Load() == 0 {
+		t.Error("the server has punished nothing")
+	}
+	if n := g.stats.Snapshot().Errors["resets"]; n == 0 || n > bad {
+		t.Errorf("%d connections of clients were set apart", n)
+	}
+}

@@ -1,0 +1,137 @@
+package h2
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// Servers end connections on which many streams are reset (CVE-2023-44487): hyper's h2 when more than 20 of them had not been accepted yet,
+// nghttp2, and so Node, when more than 1,000 were and then 33 a second. On a connection that clients share that would end the calls of all, so
+//
+//   - a shared connection resets resetBurst streams at once, and then resetRate a second. A stream that has to wait for that counts as one of
+//     those that the server takes, and what still comes on it is dropped. When a quarter of those wait, others are reset at once: so many come
+//     from clients that reset little each, or the server would have been heard of;
+//   - a client's connection that causes more than clientBurst resets, and then clientRate a second, gets connections to the server that it shares
+//     with few others, until it has kept to that for apartTime. There resets go out as they come, and what a server does about
+//     them is between the two.
+const (
+	resetBurst  = 16
+	resetRate   = 30
+	clientBurst = 50
+	clientRate  = 10
+	apartTime   = time.Minute
+	pacedPart   = 4
+)
+
+// bucket is a number of tokens that comes back with time. Its zero value is full.
+type bucket struct {
+	used float64
+	at   time.Time // that used is of
+}
+
+// take takes a token of a bucket of a size, into which so many come a second. It reports false if there is none.
+func (b *bucket) take(size, rate float64) bool {
+	now := time.Now()
+	b.used = max(0, b.used-rate*now.Sub(b.at).Seconds())
+	b.at = now
+	if b.used+1 > size {
+		return false
+	}
+	b.used++
+	return true
+}
+
+// resetBudget counts the resets that a client's connection causes.
+type resetBudget struct {
+	until atomic.Int64 // it has caused too many, in nanoseconds since epoch; 0: never
+
+	mu     sync.Mutex
+	bucket bucket
+}
+
+func (b *resetBudget) spend() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.bucket.take(clientBurst, clientRate) {
+		b.until.Store(int64(time.Since(epoch) + apartTime))
+	}
+}
+
+// over reports whether it has caused too many.
+func (b *resetBudget) over() bool {
+	until := b.until.Load()
+	return until != 0 && int64(time.Since(epoch)) < until
+}
+
+// pacing is which streams of a connection are to be reset when there is time. The connection's mu guards it.
+type pacing struct {
+	on     bool
+	bucket bucket
+	queue  []*stream // some may have ended
+	count  int       // those that have not
+	timer  *time.Timer
+}
+
+// PaceResets lets the connection reset no more streams in a time than servers forgive.
+func (c *ClientConn) PaceResets() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pacing.on = true
+}
+
+// abandon ends a request for those who wait for it, and its stream at once or when there is time for a reset. c.mu is held.
+func (c *ClientConn) abandon(a *sentRequest, err error) {
+	s := &a.stream
+	if s.gone || s.abandoned {
+		return
+	}
+	if by := a.out.Client; by != nil {
+		by.resets.spend()
+	}
+	p := &c.pacing
+	if !p.on || p.bucket.take(resetBurst, resetRate) || p.count >= c.most/pacedPart {
+		c.reset(s, http2.ErrCodeCancel, err)
+		return
+	}
+	s.abandoned = true
+	s.fail(err)
+	s.drop(err)
+	a.left()
+	p.count++
+	p.queue = append(p.queue, s)
+	if len(p.queue) == 1 {
+		c.resetLater()
+	}
+}
+
+// resetLater resets the first of the streams that wait for it when there is time. c.mu is held.
+func (c *ClientConn) resetLater() {
+	const wait = time.Second / resetRate
+	p := &c.pacing
+	if p.timer == nil {
+		p.timer = c.after(wait, c.resetNext)
+	} else {
+		p.timer.Reset(wait)
+	}
+}
+
+// resetNext resets streams that wait for it. c.mu is held.
+func (c *ClientConn) resetNext() {
+	p := &c.pacing
+	for len(p.queue) > 0 {
+		s := p.queue[0]
+		if !s.gone {
+			if !p.bucket.take(resetBurst, resetRate) {
+				c.resetLater()
+				return
+			}
+			c.reset(s, http2.ErrCodeCancel, errEnded)
+		}
+		p.queue[0] = nil
+		p.queue = p.queue[1:]
+	}
+	p.queue = nil
+}

@@ -1,0 +1,128 @@
+package h2
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// cancelled begins n requests of a client on a connection and ends them, at once.
+func cancelled(t *testing.T, c *ClientConn, by *Client, n int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() { _, _ = c.RoundTripFor(by, request(ctx, t, "GET", "/", nil)) })
+	}
+	synctest.Wait()
+	cancel()
+	all.Wait()
+}
+
+// A connection that clients share resets a few streams at once, and the others one after the other; those that wait for it are among those that
+// the server takes.
+func TestResetsArePaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const streams, n = 400, 100
+		var resets atomic.Int64
+		near, far := net.Pipe()
+		go quietServer(far, streams, func(uint32) { resets.Add(1) })
+		c := NewClientConn(near, ClientConfig{Window: testWindow, ConnWindow: testWindow, MaxHeader: testHeader})
+		defer c.Close()
+		c.PaceResets()
+		synctest.Wait()
+		cancelled(t, c, nil, n)
+		synctest.Wait()
+		if most, _ := c.takes(); resets.Load() != resetBurst || most != streams-n+resetBurst {
+			t.Errorf("%d resets at once, and room for %d requests", resets.Load(), most)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := resets.Load(); n < resetBurst+resetRate-2 || n > resetBurst+resetRate {
+			t.Errorf("%d resets after a second", n)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if most, _ := c.takes(); resets.Load() != n || most != streams {
+			t.Errorf("%d resets in the end, and room for %d requests", resets.Load(), most)
+		}
+	})
+}
+
+// No more than a quarter of the streams that a server takes waits to be reset.
+func TestPacedResetsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const streams, n = 200, 150
+		var resets atomic.Int64
+		near, far := net.Pipe()
+		go quietServer(far, streams, func(uint32) { resets.Add(1) })
+		c := NewClientConn(near, ClientConfig{Window: testWindow, ConnWindow: testWindow, MaxHeader: testHeader})
+		defer c.Close()
+		c.PaceResets()
+		synctest.Wait()
+		cancelled(t, c, nil, n)
+		synctest.Wait()
+		if resets.Load() != n-streams/pacedPart {
+			t.Errorf("%d resets at once", resets.Load())
+		}
+	})
+}
+
+// A client that resets much gets connections that others don't have, until it hasn't for a while; one that doesn't stays where it is, at the same
+// address, too.
+func TestClientsThatResetMuchAreApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var apart []string
+		p := quietPool(t, 1000, func(c *PoolConfig[*testHop]) {
+			c.Apart = func(client string) { apart = append(apart, client) }
+		})
+		defer p.Close()
+		hopOf := func(c *Client) *testHop {
+			s := Slot{Client: c}
+			h, err := p.Take(t.Context(), &s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Release(&s)
+			return h
+		}
+		bad, good := newUser(t, p, 1).is, newUser(t, p, 1).is
+		shared := hopOf(bad)
+		cancelled(t, shared.Conn, bad, clientBurst)
+		if hopOf(bad) != shared {
+			t.Error("it is apart before it has reset much")
+		}
+		cancelled(t, shared.Conn, bad, 1)
+		own := hopOf(bad)
+		if own == shared || hopOf(bad) != own || hopOf(good) != shared {
+			t.Error("which connections who has")
+		}
+		if len(apart) != 1 || apart[0] != "10.0.0.1" {
+			t.Errorf("set apart: %v", apart)
+		}
+		other := newUser(t, p, 2).is // another address has others
+		cancelled(t, shared.Conn, other, clientBurst+1)
+		if h := hopOf(other); h == own || h == shared {
+			t.Error("two addresses share what is for clients that reset much, and there is room")
+		}
+		if own.Conn.pacing.on {
+			t.Error("a connection of its own is paced")
+		}
+		time.Sleep(apartTime + time.Second)
+		synctest.Wait()
+		if hopOf(bad) != shared {
+			t.Error("it stays apart")
+		}
+		<-own.Conn.Done() // nobody uses it
+		p.Leave(bad)
+		p.Leave(good)
+		p.Leave(other)
+		if n := len(p.apart[0].origins); n != 0 {
+			t.Errorf("%d addresses are left", n)
+		}
+	})
+}

@@ -1,0 +1,60 @@
+package limits
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// One client misbehaves, another goes on: streams. Calls that send nothing but their headers, more than all streams that the upstream takes,
+// are held open; calls of another client are answered, directly behind the gateway and behind two of them.
+func TestStreamsBesideOneThatHoldsAll(t *testing.T) {
+	const streams, held = 100, 950
+	for name, two := range map[string]bool{"a gateway": false, "a pair": true} {
+		t.Run(name, func(t *testing.T) {
+			cfg := testenv.GatewayConfig{Protocol: "grpc", Upstream: echoGRPC(t, grpc.MaxConcurrentStreams(streams))}
+			g := testenv.Gateway(t, cfg)
+			if two {
+				cfg.Upstream = g.Addr
+				g = testenv.Gateway(t, cfg)
+			}
+			good := dialGRPC(t, g.Addr)
+			if err := echoes(t, good, []byte("first")); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			bad := dialGRPC(t, g.Addr)
+			ended := make(chan codes.Code, held)
+			for range held {
+				s, err := bad.NewStream(ctx, bidi, echoPath)
+				if err != nil {
+					t.Fatal(err)
+				}
+				go func() {
+					var m []byte
+					ended <- status.Code(s.RecvMsg(&m))
+				}()
+			}
+			begun := time.Now()
+			for i := range 20 {
+				if err := echoes(t, good, []byte("more")); err != nil {
+					t.Fatal(err)
+				}
+				if i == 0 {
+					t.Logf("the first call took %v", time.Since(begun).Round(time.Millisecond))
+				}
+			}
+			t.Logf("20 calls took %v, and %d of the other client's have ended", time.Since(begun).Round(time.Millisecond), len(ended))
+			if code := <-ended; code != codes.ResourceExhausted {
+				t.Error(code)
+			}
+		})
+	}
+}
