@@ -26,10 +26,11 @@ func newVerifyCommand() *cobra.Command {
 		Use:   "verify [URL]",
 		Short: "Read everything in a store and list what can't be decompressed",
 		Long: `Read everything in a store, streams included, and list the sealed values that don't open. Nothing is changed.
+Whatever begins with the magic (the first bytes of an envelope) and is not a whole envelope is listed as damaged, and so is
+an envelope whose magic was overwritten, up to 256 bytes into the value.
 
-Before you first enable rules, use --before. It lists the plain values that happen to begin with the magic (the first
-bytes of an envelope): a gateway would take them for damaged. Write those again through a gateway with enabled: false,
-which wraps them.
+Before you first enable rules, use --before. It lists the plain values that happen to begin with the magic: a gateway
+would take them for damaged. Write those again through a gateway with enabled: false, which wraps them.
 
 In a cluster it reads all primaries. With Tarantool it reads the masters of all shards: those that the server knows from
 vshard, those of the configuration, or those that the URL names.
@@ -110,5 +111,9 @@ func (o *verifyOptions) verdict(r *pack.Report) error {
 		return withCode(exitDictMissing, ui.WithHint(fmt.Errorf("%s a dictionary that is missing", count(n, "value names", "values name")),
 			"give its file with --dict to see whether they open with it"))
 	}
-	return withCode(exitDifference, deniedHint(r, fmt.Errorf("%s not open", count(n, "value does", "values do"))))
+	err := fmt.Errorf("%s not open", count(n, "value does", "values do"))
+	if r.Damaged > 0 && r.Missing == 0 && r.Left[store.Denied] == 0 {
+		return withCode(exitDifference, ui.WithHint(err, "either something on the server has changed the envelope (a script, a stored function, a client that bypasses the gateway), or the value was written past Cinch and only begins with the magic: 'cinch inspect' shows one, and written again through a gateway it is whole"))
+	}
+	return withCode(exitDifference, deniedHint(r, err))
 }

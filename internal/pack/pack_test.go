@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -334,6 +335,57 @@ func TestUnpackAndVerifyJudge(t *testing.T) {
 			if !errors.Is(d.Problem, want) || d.Replace || d.Stop != nil {
 				t.Errorf("%s, %T: %+v, want %v", name, task, d, want)
 			}
+		}
+	}
+}
+
+// TestVerifyFindsCutEnvelopes damages envelopes as commands do that work on parts of values. None of them is plain.
+func TestVerifyFindsCutEnvelopes(t *testing.T) {
+	sealer := cinch.NewSealer(cinch.SealerOptions{Engine: codec.New(codec.Options{})})
+	v := &Verify{Sealer: sealer}
+	judge := func(stored []byte) Verdict {
+		return v.Judge("0", &store.Value{Key: []byte("k"), Type: policy.Tuple, Stored: stored})
+	}
+	text := []byte(strings.Repeat("text ", 100))
+	for _, setting := range []codec.Setting{zstd(3), {Codec: codec.LZ4}, {Codec: codec.S2}, {Codec: codec.Zlib, Level: 6}, {}} {
+		sealed := sealer.Seal(nil, text, setting, nil)
+		if setting == (codec.Setting{}) {
+			sealed = sealer.Escape(nil, text)
+		}
+		splice := func(offset, length int, paste string) []byte {
+			return slices.Concat(sealed[:offset], []byte(paste), sealed[offset+length:])
+		}
+		for name, stored := range map[string][]byte{
+			"the magic overwritten":    splice(0, 3, "XXX"),
+			"one byte overwritten":     splice(0, 1, "X"),
+			"the magic replaced":       splice(0, 3, "something longer"),
+			"the magic cut off":        splice(0, 3, ""),
+			"text before it":           splice(0, 0, "XXX"),
+			"text behind it":           splice(len(sealed), 0, "XXX"),
+			"the end cut off":          splice(len(sealed)-3, 3, ""),
+			"cut within the header":    splice(4, 3, "XXX"),
+			"cut within the payload":   splice(20, 3, "XXX"),
+			"nothing but the magic":    splice(3, len(sealed)-3, ""),
+			"written without Cinch":    []byte(cinch.Magic + " is how it begins"),
+			"the end of the magic cut": splice(1, 2, "XX"),
+		} {
+			if d := judge(stored); !errors.Is(d.Problem, cinch.ErrDamaged) && !errors.Is(d.Problem, cinch.ErrUnknownCodec) {
+				t.Errorf("%v, %s: %+v, want it damaged", setting, name, d)
+			}
+		}
+		if d := judge(sealed); d.Left != Opened || d.Problem != nil {
+			t.Errorf("%v, whole: %+v", setting, d)
+		}
+		if d := judge(slices.Concat(text, sealed)); d.Problem != nil || d.Left != Plain {
+			t.Errorf("%v, far behind other content: %+v", setting, d)
+		}
+	}
+	random := rand.NewChaCha8([32]byte{})
+	for range 20_000 {
+		b := make([]byte, 300)
+		_, _ = random.Read(b)
+		if d := judge(b); d.Problem != nil {
+			t.Fatalf("random bytes %x: %+v", b, d)
 		}
 	}
 }

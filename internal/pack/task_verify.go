@@ -12,6 +12,8 @@ import (
 var (
 	// ErrMagic: a value begins with the magic before Cinch was ever used.
 	ErrMagic = errors.New("begins like an envelope")
+	// ErrCut: something on the server has worked on the bytes of an envelope.
+	ErrCut = fmt.Errorf("%w (its beginning was overwritten)", cinch.ErrDamaged)
 	// ErrNotRead: the value could not be looked at.
 	ErrNotRead = errors.New("not read")
 )
@@ -26,9 +28,13 @@ type Verify struct {
 // Wants is true for all keys, or those that match.
 func (t *Verify) Wants(db string, key []byte) bool { return t.Match == nil || t.Match(db, key) }
 
-// Judge opens the value.
+// Judge opens the value. One that begins with the magic and does not open is damaged, or was written past Cinch: it is never
+// counted as plain.
 func (t *Verify) Judge(_ string, v *store.Value) Verdict {
 	if !cinch.IsSealed(v.Stored) {
+		if !t.Before && t.isHeadless(v.Stored) {
+			return Verdict{Problem: ErrCut}
+		}
 		return Verdict{Left: Plain}
 	}
 	_, err := t.Sealer.Open(nil, v.Stored)
@@ -42,6 +48,30 @@ func (t *Verify) Judge(_ string, v *store.Value) Verdict {
 	}
 	h, _ := cinch.ParseHeader(v.Stored)
 	return Verdict{Left: Opened, Setting: codec.Setting{Codec: h.Codec, Dict: h.Dict}.String()}
+}
+
+// maxHeadBytes is how far into a value isHeadless looks for an envelope.
+const maxHeadBytes = 256
+
+// isHeadless reports that a value without the magic at its beginning holds an envelope but for the magic, perhaps behind other
+// bytes, up to the value's end: a splice or SETRANGE overwrote its beginning. Length and checksum (or tag) must be right, so no
+// other bytes are taken for one. What has lost more than the magic can't be told from a plain value.
+func (t *Verify) isHeadless(stored []byte) bool {
+	for at := range min(len(stored)-1, maxHeadBytes) {
+		if stored[at]>>4 != cinch.Version || !codec.ID(stored[at]&15).Known() {
+			continue
+		}
+		sealed := append([]byte(cinch.Magic), stored[at:min(at+cinch.MaxHeaderLen, len(stored))]...)
+		h, err := cinch.ParseHeader(sealed)
+		if err != nil || h.RawLen == 0 || h.RawLen > cinch.DefaultMaxRaw || len(h.Ext) > 0 { // no writer adds words
+			continue
+		}
+		sealed = append(sealed[:len(cinch.Magic)], stored[at:]...)
+		if _, err := t.Sealer.Open(nil, sealed); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // Skipped lists what could not be looked at.
