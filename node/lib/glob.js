@@ -3,23 +3,52 @@
 /**
  * A function that tells whether bytes match. Every pattern means something, as in Redis: a class that is not closed
  * runs to the end.
+ *
+ * What stands between stars is an expression for so many bytes. The first place where one matches is as good as any later
+ * one, so nothing is tried twice, and no pattern takes long.
  */
 export function compileGlob(pattern) {
   const text = Buffer.from(pattern).toString('latin1'); // a character a byte
-  let source = '';
+  const pieces = [{ source: '', length: 0 }];
   for (let i = 0; i < text.length; ) {
-    const [piece, end] = next(text, i);
-    if (piece !== '.*' || !source.endsWith('.*') || source.endsWith('\\.*')) source += piece;
+    const [source, end] = next(text, i);
     i = end;
+    if (source === STAR) {
+      pieces.push({ source: '', length: 0 });
+      continue;
+    }
+    pieces.at(-1).source += source;
+    pieces.at(-1).length++;
   }
-  const expression = new RegExp(`^${source}$`, 's');
-  return (bytes) => expression.test(bytes.toString('latin1'));
+  if (pieces.length === 1) {
+    const whole = new RegExp(`^${pieces[0].source}$`, 's');
+    return (bytes) => whole.test(bytes.toString('latin1'));
+  }
+  const [first, last] = [pieces.shift(), pieces.pop()];
+  const begins = new RegExp(first.source, 'sy');
+  const ends = new RegExp(last.source, 'sy');
+  const between = pieces.map(({ source }) => new RegExp(source, 'sg'));
+  return (bytes) => {
+    const value = bytes.toString('latin1');
+    let at = behind(begins, value, 0);
+    for (const piece of between) if (at >= 0) at = behind(piece, value, at);
+    const end = value.length - last.length;
+    return at >= 0 && at <= end && behind(ends, value, end) >= 0;
+  };
 }
+
+/** Where the first match from there on ends, or -1. */
+function behind(expression, value, from) {
+  expression.lastIndex = from;
+  return expression.test(value) ? expression.lastIndex : -1;
+}
+
+const STAR = '*';
 
 /** The expression for what begins at i, and where the rest begins. */
 function next(text, i) {
   const c = text[i];
-  if (c === '*') return ['.*', i + 1];
+  if (c === '*') return [STAR, i + 1];
   if (c === '?') return ['.', i + 1];
   if (c === '[') return characterClass(text, i + 1);
   if (c === '\\' && i + 1 < text.length) return [literal(text.charCodeAt(i + 1)), i + 2];

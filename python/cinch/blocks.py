@@ -37,9 +37,9 @@ def _copy(out, offset, n, limit):
         raise Damaged("copy leaves the block")
     start = len(out) - offset
     while n > 0:
-        piece = out[start : start + n]
+        piece = out[start : start + n]  # twice as long each time where the two overlap
         out += piece
-        start, n = start + len(piece), n - len(piece)
+        n -= len(piece)
 
 
 def lz4(b, limit):

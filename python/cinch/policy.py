@@ -39,8 +39,8 @@ class Rule:
             kind in self.types
             and (not self.space or self.space == space)
             and (self._strings or field is not None)
-            and self._key.fullmatch(key) is not None
-            and (field is None or self._field.fullmatch(field) is not None)
+            and self._key.fullmatch(key)
+            and (field is None or self._field.fullmatch(field))
         )
 
     def takes(self, size: int) -> bool:

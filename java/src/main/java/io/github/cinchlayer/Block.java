@@ -14,6 +14,7 @@ final class Block {
   private final int limit;
   private byte[] out;
   private int length;
+  int pieces; // copied so far, which tests bound
 
   Block(byte[] payload, int limit) {
     in = new Bytes(payload, 0);
@@ -29,6 +30,7 @@ final class Block {
       throw new Damaged("literals leave the block");
     }
     System.arraycopy(in.in, in.at, out, length, (int) n);
+    pieces++;
     in.at += (int) n;
     length += (int) n;
   }
@@ -41,9 +43,10 @@ final class Block {
     int from = length - (int) offset;
     int end = length + (int) n;
     while (length < end) {
-      int piece = Math.min(end - length, length - from);
+      int piece = Math.min(end - length, length - from); // twice as long each time where the two overlap
       System.arraycopy(out, from, out, length, piece);
       length += piece;
+      pieces++;
     }
   }
 

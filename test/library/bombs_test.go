@@ -1,0 +1,22 @@
+package library
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// TestBombsCountWork runs the tests of PHP and Ruby that open testdata/bombs and count what that takes. The other
+// languages' own suites have one each.
+func TestBombsCountWork(t *testing.T) {
+	for name, script := range map[string]string{"php": "php/tests/bombs.php", "ruby": "ruby/test/bombs.rb"} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command(testenv.Program(t, name), filepath.Join(root(t), filepath.FromSlash(script)))
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v:\n%s", err, out)
+			}
+		})
+	}
+}
