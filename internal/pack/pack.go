@@ -107,10 +107,16 @@ func (r *run) prepare(ctx context.Context) error {
 	}
 	r.from = r.progress().Done
 	r.shareSample()
-	return r.account(ctx, func(m store.Memory) {
+	whole := true
+	err := r.account(ctx, func(m store.Memory) {
 		r.report.UsedBefore += m.Used
 		r.report.TuplesBefore += m.Tuples
+		whole = whole && m.Whole
 	})
+	if whole {
+		r.report.used = r.report.UsedBefore
+	}
+	return err
 }
 
 // shareSample lets every space give its part of a sample.
@@ -171,6 +177,8 @@ func (r *run) finish(err error) (Report, error) {
 	r.report.Took = time.Since(r.began)
 	for _, w := range r.walks {
 		r.report.Total += w.keys
+		w.seen.total = w.keys
+		r.report.parts[w.Space.Name()] = w.seen
 	}
 	if r.State != nil && !r.DryRun {
 		err = errors.Join(err, r.State.save())

@@ -40,11 +40,20 @@ type Report struct {
 	TuplesBefore, TuplesAfter int64
 	Took                      time.Duration
 
-	squares float64 // of what each key saves, for the error of an estimate
+	squares float64         // of what each key saves, for the error of an estimate
+	parts   map[string]part // by database
+	used    int64           // bytes that a server holds which holds nothing on disk alone; 0: unknown
+}
+
+// part is what a run has seen of one database.
+type part struct {
+	keys, total int64 // looked at; in the database
+	saved       int64
+	squares     float64 // of what each key saves
 }
 
 func newReport() Report {
-	return Report{Left: make(map[store.Reason]int64), Opens: make(map[string]int64)}
+	return Report{Left: make(map[store.Reason]int64), Opens: make(map[string]int64), parts: make(map[string]part)}
 }
 
 func (r *Report) replaced(c *store.Change) {
@@ -80,7 +89,12 @@ func (r *Report) problem(err error) {
 // Join adds a later run over the same stores, of which there may have to be several.
 func (r *Report) Join(later *Report) {
 	r.add(later)
-	r.Total, r.UsedAfter, r.TuplesAfter, r.Took = later.Total, later.UsedAfter, later.TuplesAfter, r.Took+later.Took
+	r.Total, r.UsedAfter, r.TuplesAfter, r.used = later.Total, later.UsedAfter, later.TuplesAfter, later.used
+	for name, p := range later.parts {
+		before := r.parts[name]
+		p.keys, p.saved, p.squares = p.keys+before.keys, p.saved+before.saved, p.squares+before.squares
+		r.parts[name] = p
+	}
 }
 
 // add sums up; what a run finds out at its ends is left alone.
@@ -112,7 +126,6 @@ func (r *Report) add(o *Report) {
 	for setting, n := range o.Opens {
 		r.Opens[setting] += n
 	}
-	r.squares += o.squares
 }
 
 // Saved is by how much the server's allocations shrink; negative when they grow.
@@ -129,18 +142,25 @@ func (r *Report) Dictionaries() (numbers []uint32) {
 	return numbers
 }
 
-// Estimate extends what a sample saved to all keys: about so many bytes, give or take
-// the margin (two standard errors, which hold for values that are not of a few extreme
-// sizes only).
+// Estimate extends what a sample saved to all keys, each database by itself, since they may hold very different values: about
+// so many bytes, give or take the margin (two standard errors, which hold for values that are not of a few extreme sizes
+// only). It is never more than the server holds.
 func (r *Report) Estimate() (saved, margin int64) {
-	if r.Keys == 0 {
-		return 0, 0
+	sum, variance := 0.0, 0.0
+	for _, p := range r.parts {
+		if p.keys == 0 {
+			continue
+		}
+		n, total := float64(p.keys), float64(max(p.total, p.keys))
+		mean := float64(p.saved) / n
+		left := max(1-n/total, 0) // what was looked at is known
+		sum += mean * total
+		variance += total * total * max(p.squares/n-mean*mean, 0) / n * left
 	}
-	n, total := float64(r.Keys), float64(max(r.Total, r.Keys))
-	mean := float64(r.Saved()) / n
-	variance := max(r.squares/n-mean*mean, 0)
-	left := max(1-n/total, 0) // what was looked at is known
-	return int64(mean * total), int64(2 * total * math.Sqrt(variance/n*left))
+	if saved = int64(sum); r.used > 0 {
+		saved = min(saved, r.used)
+	}
+	return saved, int64(2 * math.Sqrt(variance))
 }
 
 // Progress is a run while it goes on.

@@ -18,6 +18,7 @@ type walk struct {
 	*run
 	store.Target
 	keys  int64  // in the space when the run began
+	seen  part   // guarded by mu
 	runID string // of the node that the position belongs to
 
 	quota  int64        // keys to look at in a sample; 0: all
@@ -217,6 +218,9 @@ func (w *walk) work(ctx context.Context, found store.Page) (err error) {
 	err = p.do(found)
 	w.mu.Lock()
 	w.report.add(&p.report)
+	w.seen.keys += p.report.Keys
+	w.seen.saved += p.report.Saved()
+	w.seen.squares += p.report.squares
 	w.mu.Unlock()
 	if err != nil {
 		return err

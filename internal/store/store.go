@@ -90,4 +90,5 @@ type Memory struct {
 	System   int64 // of the machine; 0: unknown
 	Evicting bool  // above the limit keys are evicted rather than writes refused
 	Tuples   int64 // of the tuples that a Tarantool server holds, as space:bsize() counts; 0: not that
+	Whole    bool  // Used counts all that the server holds: nothing is on disk alone
 }

@@ -187,6 +187,7 @@ func (s *Store) lookAround(ctx context.Context) error {
 		Addrs: addrs, Username: s.base.Username, Password: s.base.Password, TLSConfig: s.base.TLSConfig, Dialer: s.base.Dialer,
 		DialTimeout: s.base.DialTimeout, ReadTimeout: s.base.ReadTimeout, WriteTimeout: s.base.WriteTimeout,
 		OnConnect: s.base.OnConnect, DisableIdentity: true, ContextTimeoutEnabled: true,
+		MaintNotificationsConfig: s.base.MaintNotificationsConfig,
 	})
 	for _, addr := range addrs {
 		n := s.newNode(addr)
@@ -311,7 +312,7 @@ func (n *Node) Memory(ctx context.Context) (store.Memory, error) {
 	eviction := info["maxmemory_policy"]
 	return store.Memory{
 		Used: number("used_memory"), Limit: number("maxmemory"), System: number("total_system_memory"),
-		Evicting: eviction != "" && eviction != "noeviction",
+		Evicting: eviction != "" && eviction != "noeviction", Whole: true,
 	}, nil
 }
 

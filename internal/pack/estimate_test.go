@@ -1,0 +1,116 @@
+package pack
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// database is a database of keys whose values value gives by their number, on a server that uses so many bytes.
+type database struct {
+	endless
+	name  string
+	keys  int
+	value func(i int) []byte
+	used  int64
+}
+
+func (d *database) Name() string { return "server/" + d.name }
+func (d *database) DB() string   { return d.name }
+func (d *database) Memory(context.Context) (store.Memory, error) {
+	return store.Memory{Used: d.used, Whole: true}, nil
+}
+func (d *database) Keys(context.Context) (int64, error) { return int64(d.keys), nil }
+
+func (d *database) Page(_ context.Context, cursor string, o store.ScanOptions) (p store.Page, err error) {
+	at, _ := strconv.Atoi(cursor)
+	end := min(at+o.Count, d.keys)
+	for i := at; i < end; i++ {
+		p.Keys = append(p.Keys, []byte(strconv.Itoa(i)))
+	}
+	if end < d.keys {
+		p.Next = strconv.Itoa(end)
+	}
+	return p, nil
+}
+
+func (d *database) Read(_ context.Context, keys [][]byte, _ store.ReadOptions, emit func(*store.Value) error) error {
+	for _, k := range keys {
+		i, _ := strconv.Atoi(string(k))
+		if err := emit(&store.Value{Key: k, Type: policy.String, Stored: d.value(i)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dryRun is a report of so many keys of databases of one server; 0: all.
+func dryRun(t *testing.T, sample int, databases ...*database) *Report {
+	t.Helper()
+	o := Options{Task: newSeal(t, policy.Options{Rules: []policy.Rule{{Key: "*", Setting: zstd(1)}}}), DryRun: true, Sample: sample, NoBackoff: true}
+	for _, d := range databases {
+		o.Targets = append(o.Targets, store.Target{Node: databases[0], Space: d})
+	}
+	r, err := RunAgain(t.Context(), func() (Options, error) { return o, nil }, func(context.Context) bool { return false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Each database is estimated by its own sample: a few large values in one say nothing of many small ones in another.
+func TestEstimateByDatabase(t *testing.T) {
+	large := []byte(strings.Repeat("the same again and again ", 2000))
+	noise := make([]byte, 300)
+	for i := range noise {
+		noise[i] = byte(rand.N(256))
+	}
+	databases := []*database{
+		{name: "0", keys: 20, value: func(int) []byte { return large }, used: 20 << 20},
+		{name: "1", keys: 20_000, value: func(int) []byte { return noise }},
+	}
+	want := dryRun(t, 0, databases...).Saved()
+	r := dryRun(t, 1000, databases...)
+	saved, margin := r.Estimate()
+	if r.Keys > 2000 || r.Total != 20_020 || saved < want*99/100 || saved > want*101/100 || margin > want/100 {
+		t.Errorf("%d of %d keys: %d, give or take %d; it is %d", r.Keys, r.Total, saved, margin, want)
+	}
+	databases[0].value, databases[1].value = databases[1].value, func(i int) []byte { return large[:300+i%7*100] }
+	want = dryRun(t, 0, databases...).Saved()
+	if saved, margin := dryRun(t, 2000, databases...).Estimate(); saved-margin > want || saved+margin < want || margin == 0 || margin > want/10 {
+		t.Errorf("%d, give or take %d; it is %d", saved, margin, want)
+	}
+}
+
+// What a server uses is the most that packing can save there, whatever the sample was like.
+func TestEstimateIsNoMoreThanThereIs(t *testing.T) {
+	large := []byte(strings.Repeat("the same again and again ", 2000))
+	d := &database{name: "0", keys: 20_000, used: 50 << 20, value: func(i int) []byte { return large[:max(60, len(large)-i*100)] }}
+	if saved, _ := dryRun(t, 500, d).Estimate(); saved != d.used {
+		t.Errorf("%d would be saved of %d", saved, d.used)
+	}
+}
+
+// What a run took includes what came before it began: training dictionaries may take much longer than the rest.
+func TestTimeOfARunCountsTraining(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &database{name: "0", keys: 10, value: func(int) []byte { return nil }}
+		o := Options{Targets: []store.Target{{Node: d, Space: d}}, Task: newSeal(t, policy.Options{}), DryRun: true, NoBackoff: true}
+		runs := 0
+		r, err := RunAgain(t.Context(), func() (Options, error) {
+			runs++
+			time.Sleep(585 * time.Second)
+			return o, nil
+		}, func(context.Context) bool { return runs < 2 })
+		if err != nil || r.Took < 2*585*time.Second || r.Took > 2*586*time.Second {
+			t.Errorf("%v, %v", r.Took, err)
+		}
+	})
+}
