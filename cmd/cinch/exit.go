@@ -14,7 +14,7 @@ const (
 	exitSkipped     = 3   // finished, but some items were skipped
 	exitDifference  = 4   // verification found a difference, or damage
 	exitUnreachable = 10  // the upstream can't be reached
-	exitConfig      = 11  // the configuration is invalid
+	exitConfig      = 11  // the configuration is invalid, or what it calls a store is a gateway
 	exitDictMissing = 12  // a dictionary is missing
 	exitInterrupted = 130 // a second signal stopped it
 )

@@ -46,7 +46,7 @@ gateway's: a gateway decompresses.
 Dictionaries come from the files given with --dict, and from the store if there is one.
 
 Exit codes: 0 it opens or is a plain value, 1 failed, 2 the command line is wrong, 4 it is damaged, 10 the store can't be
-reached, 12 its dictionary is missing.`,
+reached, 11 the address is a gateway's, 12 its dictionary is missing.`,
 		Example: `  cinch inspect value.bin
   redis-cli --raw GET menu:7 | head -c -1 | cinch inspect - --json
   cinch inspect redis://127.0.0.1:6379/0 menu:7

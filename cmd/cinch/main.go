@@ -57,7 +57,8 @@ func newRootCommand() *cobra.Command {
 values on their way in and decompresses ("opens") them on their way out, by rules. Applications stay as they are.
 
 Exit codes: 0 ok, 1 failed, 2 the command line is wrong, 3 done but for what was listed, 4 a stored value is damaged,
-10 a store can't be reached, 11 configuration invalid, 12 dictionary missing, 130 interrupted.`,
+10 a store can't be reached, 11 configuration invalid, or a store's address is a gateway's, 12 dictionary missing, 130
+interrupted.`,
 		Example: `  cinch serve
   cinch serve --redis 127.0.0.1:6380=redis://cache.internal:6379
   cinch config check cinch.yaml`,

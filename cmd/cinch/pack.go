@@ -56,7 +56,8 @@ content is sealed, and clients get it in that format again. A value whose very b
 docs/PACK.md says what this means for WATCH, notifications, eviction and replication.
 
 Exit codes: 0 done, 1 failed, 2 the command line is wrong, 3 done but for what was listed, 4 an envelope did not open
-to its value, 10 the store can't be reached, 11 configuration invalid, 12 a dictionary is missing, 130 interrupted.`,
+to its value, 10 the store can't be reached, 11 configuration invalid, or the address is a gateway's, 12 a dictionary is
+missing, 130 interrupted.`,
 		Example: `  cinch pack redis://cache.internal --rule 'key=menu:*,setting=zstd-6' --dry-run
   cinch pack --config cinch.yaml --gateway cache --state pack.state --keys-per-second 5000
   cinch pack --config cinch.yaml --gateway cache --to zstd-9 --skip-idle-below 10m

@@ -97,7 +97,8 @@ stores the directory in a btrfs on a loop device, and measures.
 
 docs/PLAN.md says how the figures are made, and what they don't tell.
 
-Exit codes: 0 ok, 1 failed, 2 the command line is wrong, 10 the source can't be reached, 130 interrupted.`,
+Exit codes: 0 ok, 1 failed, 2 the command line is wrong, 10 the source can't be reached, 11 it is a gateway,
+130 interrupted.`,
 		Example: `  cinch plan ./exports orders.jsonl
   cinch plan redis://cache.internal --link 100mbit,1.5ms --reads 20000 --writes 500 --write cinch.yaml
   cinch plan redis://cache.internal --minimize latency --max-cpu 100us --json

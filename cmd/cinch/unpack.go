@@ -35,7 +35,7 @@ It lists what it can't decompress: values that begin with the magic (the first b
 stay wrapped, damaged envelopes, those whose dictionary is missing, entries of streams. Dictionaries stay.
 
 Exit codes: 0 done, 1 failed (no room, say), 2 the command line is wrong, 3 done but for what was listed, 10 the store
-can't be reached, 11 configuration invalid, 130 interrupted.`,
+can't be reached, 11 configuration invalid, or the address is a gateway's, 130 interrupted.`,
 		Example: `  cinch unpack redis://cache.internal && cinch verify redis://cache.internal
   cinch unpack --config cinch.yaml --gateway cache --state unpack.state --max-latency 5ms
   cinch unpack redis://cache.internal --key 'menu:*'`,

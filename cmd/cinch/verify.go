@@ -37,7 +37,7 @@ vshard, those of the configuration, or those that the URL names.
 
 Exit codes: 0 everything opens, 1 failed, 2 the command line is wrong, 4 something is damaged (with --before: begins
 with the magic) or could not be read, 12 only dictionaries are missing (in a cluster: also on one node only), 10 a
-store can't be reached, 11 configuration invalid, 130 interrupted.`,
+store can't be reached, 11 configuration invalid, or the address is a gateway's, 130 interrupted.`,
 		Example: `  cinch verify --before redis://cache.internal
   cinch verify --config cinch.yaml --gateway cache --keys-per-second 10000 --json
   cinch verify tarantool://cinch:secret@storage1.internal,storage2.internal`,

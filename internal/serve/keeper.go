@@ -41,6 +41,8 @@ type keeper struct {
 type keptStore interface {
 	// adopt makes dictionaries usable, and tries until all are or ctx ends.
 	adopt(ctx context.Context, files []*codec.Dict, others []uint32)
+	// lookForChain logs that the store is another gateway, if it is, and returns when that is known or ctx ends.
+	lookForChain(ctx context.Context)
 	// reconfigure takes what another configuration says of the store.
 	reconfigure(g *config.Gateway)
 	walk() open.Options         // beside rules and dictionaries, for a connection past the gateway's own few

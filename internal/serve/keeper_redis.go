@@ -58,6 +58,17 @@ func keepCluster(r *running, kind string) (*redisStore, *storeredis.ClusterDicts
 
 func (s *redisStore) close() { s.end() }
 
+// lookForChain asks Sentinels without a login: the gateway's is for the servers.
+func (s *redisStore) lookForChain(ctx context.Context) {
+	hosts := slices.Clone(s.hosts)
+	if s.dial != nil {
+		for i := range hosts {
+			hosts[i].User, hosts[i].Password = "", ""
+		}
+	}
+	open.LookForChain(ctx, hosts, s.keeper.log)
+}
+
 // reconfigure has nothing to do: who belongs to a cluster, its nodes know.
 func (s *redisStore) reconfigure(*config.Gateway) {}
 

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
@@ -28,6 +29,11 @@ func keepTarantool(r *running, g *config.Gateway) (*tarantoolStore, error) {
 	s.upstream.Stats = nil // not clients' traffic
 	o := open.TarantoolOptions(s.upstream)
 	o.Timeout = open.AnswerTimeout
+	var warned sync.Once // it connects again and again
+	o.Gateway = func(_ string, g store.Gateway) error {
+		warned.Do(func() { open.WarnOfChain(r.log, g) })
+		return nil
+	}
 	s.conn = storetarantool.NewConn(o)
 	s.shards = open.NewShards(s.upstream, s.conn, open.AnswerTimeout)
 	own := storetarantool.NewDicts(s.conn, &k.local)
@@ -49,6 +55,9 @@ func (s *tarantoolStore) schema(ctx context.Context) (*storetarantool.Schema, er
 func (s *tarantoolStore) look(ctx context.Context, space, index uint32, key []byte) ([]byte, error) {
 	return storetarantool.Fetch(ctx, s.conn, space, index, key)
 }
+
+// lookForChain has nothing to do: the connection asks.
+func (s *tarantoolStore) lookForChain(context.Context) {}
 
 // reconfigure takes the shards.
 func (s *tarantoolStore) reconfigure(g *config.Gateway) {

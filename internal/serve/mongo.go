@@ -7,6 +7,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway/mongo"
 	"github.com/cinch-layer/cinch/internal/gateway/pair"
+	"github.com/cinch-layer/cinch/internal/store/open"
 )
 
 // addMongo makes r a gateway for MongoDB.
@@ -15,6 +16,7 @@ func (s *shared) addMongo(l *loaded, g *config.Gateway, r *running, secure *tls.
 	made := mongo.NewGateway(mongo.Config{
 		Name:      g.Name,
 		Upstream:  r.upstream,
+		Behind:    open.Behind(g.Protocol, g.Upstream),
 		Members:   g.MongoMembers(r.upstream),
 		TLS:       secure,
 		Policy:    l.messages[g.Name],

@@ -171,6 +171,7 @@ func (p *Process) start() (failed chan error) {
 		if r.keeper != nil {
 			r.keeper.adopt(p.current.Load().named(r.name))
 			go r.keeper.dicts.Run(r.keeper.ctx)
+			go r.keeper.store.lookForChain(r.keeper.ctx)
 			go r.auto.Run(r.keeper.ctx)
 		}
 		go func() { failed <- r.gateway.Serve(r.listener) }()

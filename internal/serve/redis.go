@@ -64,9 +64,14 @@ func sentinel(g *config.Gateway, r *running, servers *config.RedisServers) *redi
 }
 
 func (s *shared) redisConfig(g *config.Gateway, r *running, secure *tls.Config) redis.Config {
+	behind := open.Behind(g.Protocol, g.Upstream)
+	if s.options.Toy {
+		behind = "" // nobody else finds it
+	}
 	return redis.Config{
 		Name:     g.Name,
 		Upstream: r.upstream,
+		Behind:   behind,
 		TLS:      secure,
 		Engine:   s.engine,
 		MaxSeal:  int(g.MaxSeal),

@@ -7,6 +7,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway/tarantool"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store/open"
 )
 
 var sqlModes = map[string]tarantool.SQLMode{
@@ -25,6 +26,7 @@ func (s *shared) addTarantool(l *loaded, g *config.Gateway, r *running, secure *
 	made = tarantool.NewGateway(tarantool.Config{
 		Name:     g.Name,
 		Upstream: r.upstream,
+		Behind:   open.Behind(g.Protocol, g.Upstream),
 		TLS:      secure,
 		Engine:   s.engine,
 		Schema:   store.schema,

@@ -1,5 +1,11 @@
 package mongo
 
+import (
+	"strings"
+
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+)
+
 // traits say what the gateway has to know about a command.
 type traits uint16
 
@@ -25,6 +31,8 @@ const (
 	endsLogin
 	// continues: a cursor's next documents; the collection is an element of its own.
 	continues
+	// asksGateway: Cinch's commands ask whether this is a gateway.
+	asksGateway
 )
 
 // commands is the table, by name in lower case. What is not in it is compressed by size and
@@ -69,6 +77,8 @@ var commands = map[string]traits{
 	"validate":         largeReply | namesCollection,
 	"collmod":          namesCollection,
 	"replsetgetstatus": largeReply,
+
+	strings.ToLower(wire.GatewayCommand): asksGateway,
 }
 
 // maxCommandName is the length in bytes of the longest name that the table can hold.

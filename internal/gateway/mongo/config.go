@@ -17,6 +17,7 @@ import (
 type Config struct {
 	Name     string
 	Upstream gateway.Upstream
+	Behind   string // URL of the server or servers without credentials, for Cinch's commands; "": not told
 	// Members are those of a replica set for whose primary the gateway is a load balancer,
 	// in place of Upstream; none: it is not.
 	Members  []gateway.Upstream

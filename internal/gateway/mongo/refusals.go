@@ -27,6 +27,15 @@ func interrupted() []byte {
 	return wire.FinishDocument(doc, 0)
 }
 
+// ofGateway is the document of the answer to wire.GatewayCommand.
+func ofGateway(name, behind string) []byte {
+	b := []byte{0, 0, 0, 0}
+	b = bsoncore.AppendStringElement(b, wire.GatewayCommand, name)
+	b = bsoncore.AppendStringElement(b, wire.GatewayUpstream, behind)
+	b = bsoncore.AppendDoubleElement(b, "ok", 1)
+	return wire.FinishDocument(b, 0)
+}
+
 // replyTo is the reply to a request, in the form of that.
 func replyTo(h wire.Header, doc []byte) []byte {
 	out := wire.Header{RequestID: h.RequestID, ResponseTo: h.RequestID, OpCode: wire.OpMsg}

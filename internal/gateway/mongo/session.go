@@ -32,6 +32,8 @@ type session struct {
 	balancer *balancer
 	follower follower
 
+	cfg *Config // the gateway's
+
 	out *replyPump
 }
 
@@ -42,6 +44,7 @@ func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
 		Stall: g.cfg.Stall, Grace: g.cfg.Grace, Stats: g.cfg.Stats, Log: g.cfg.Log,
 	})
 	s.tracing.by, s.tracing.gateway, s.tracing.server = g.cfg.Tracer, g.cfg.Name, g.cfg.upstreams()[member].Address
+	s.cfg = &g.cfg
 	s.pending.init()
 	s.door.Keeper = &g.keeper
 	s.follower = follower{member: member, session: s}
@@ -160,8 +163,11 @@ func (s *session) carryRequest(m *message, began time.Time, c *trace.Command) er
 	if mechanism, err := s.logins.check(r); mechanism != "" || err != nil {
 		return s.refuseLogin(mechanism, err, c)
 	}
-	if r.traits&isHello != 0 {
+	switch {
+	case r.traits&isHello != 0:
 		return s.sendHello(m.held, c)
+	case r.traits&asksGateway != 0 && r.answered:
+		return s.answerGateway(c)
 	}
 	deciding := c.Now()
 	d := s.rewriter.decide(r)
@@ -197,6 +203,17 @@ func (s *session) refuseLogin(mechanism string, err error, c *trace.Command) err
 		return nil
 	}
 	return s.toClient.send(s.logins.refusal(s.req.header, mechanism), false)
+}
+
+// answerGateway tells Cinch's commands that this is a gateway. Where the server asks for a login, only clients that have
+// logged in are told what is behind it.
+func (s *session) answerGateway(c *trace.Command) error {
+	c.End("")
+	behind := s.cfg.Behind
+	if s.door.Stranger(s.Context()) {
+		behind = ""
+	}
+	return s.toClient.send(replyTo(s.req.header, ofGateway(s.cfg.Name, behind)), false)
 }
 
 // sendHello sends a client's hello upstream.

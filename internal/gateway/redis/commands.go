@@ -221,6 +221,7 @@ var controlCommands = []command{
 	{name: "module", arity: -2},
 	{name: "command", arity: -1},
 	{name: "script", arity: -2},
+	{name: resp.GatewayCommand, arity: 1},
 }
 
 // table maps lower-case names to rows. Rows are never changed.

@@ -19,6 +19,7 @@ import (
 type Config struct {
 	Name     string
 	Upstream gateway.Upstream // its credentials are the gateway's own; clients bring theirs
+	Behind   string           // URL of the server, or of several, without credentials, for Cinch's commands; "": not told
 	// Dial connects upstream, where that is not always one address; nil: Upstream.Dial.
 	Dial     func(context.Context) (net.Conn, error)
 	TLS      *tls.Config    // for clients; nil: plain

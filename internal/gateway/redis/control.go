@@ -13,7 +13,7 @@ type control struct {
 	scriptCommands
 	indexCommands
 
-	noDocs bool // COMMAND DOCS is refused
+	cfg *Config // the gateway's
 }
 
 func (c *control) init(g *Gateway, talk *conversation, user *user, rest handing) {
@@ -23,7 +23,7 @@ func (c *control) init(g *Gateway, talk *conversation, user *user, rest handing)
 	c.nodeCommands = nodeCommands{talk: talk, user: user, view: g.cfg.view}
 	c.scriptCommands = scriptCommands{talk: talk, user: user, vault: g.vault}
 	c.indexCommands = indexCommands{talk: talk, user: user, vault: g.vault, indexes: g.indexes}
-	c.noDocs = g.cfg.NoCommandDocs
+	c.cfg = &g.cfg
 }
 
 // handlers are those of the commands that the table calls controls.
@@ -41,6 +41,7 @@ var handlers = map[string]func(*control, *request) error{
 	"ft.create": (*control).createIndex, "ft._createifnx": (*control).createIndex,
 	"ft.dropindex": (*control).changeIndexes, "ft._dropindexifx": (*control).changeIndexes,
 	"ft.drop": (*control).changeIndexes, "ft._dropifx": (*control).changeIndexes, "module": (*control).changeIndexes,
+	resp.GatewayCommand: (*control).gateway,
 }
 
 func (c *control) handle(r *request) error { return handlers[r.cmd.name](c, r) }
@@ -54,8 +55,22 @@ func (c *control) client(r *request) error {
 }
 
 func (c *control) command(r *request) error {
-	if c.noDocs && len(r.args) > 1 && resp.IsWord(r.args[1], "docs") {
+	if c.cfg.NoCommandDocs && len(r.args) > 1 && resp.IsWord(r.args[1], "docs") {
 		return c.scriptCommands.talk.refuse("ERR unknown subcommand 'DOCS'")
 	}
 	return c.scriptCommands.talk.forward(r, entry{})
+}
+
+// gateway tells Cinch's commands, which must go to the server itself, that this is a gateway. Where the server asks for a
+// login, only clients that have logged in are told what is behind it.
+func (c *control) gateway(r *request) error {
+	talk := c.scriptCommands.talk
+	if talk.tx.open || talk.subscribed() {
+		return talk.forward(r, entry{}) // the server refuses it
+	}
+	behind := c.cfg.Behind
+	if talk.isStranger() {
+		behind = ""
+	}
+	return talk.answer(resp.AppendGateway(nil, c.cfg.Name, behind))
 }

@@ -293,6 +293,26 @@ func (c *conversation) refuse(text string) error {
 	return c.up.write(refusedByServer)
 }
 
+// answer answers a request with a frame of the gateway's own, in its turn.
+func (c *conversation) answer(frame []byte) error {
+	if err := c.expect(entry{kind: kindOwn, op: &op{text: string(frame)}}); err != nil {
+		return err
+	}
+	return c.up.write(refusedByServer)
+}
+
+// isStranger reports whether the client has yet to log in, where the server asks for that. One that has sent its login is
+// not taken for a stranger before the answer has come: the server may carry out what is behind it.
+func (c *conversation) isStranger() bool {
+	switch {
+	case !c.st.door.Stranger(c.life.Context()):
+		return false
+	case c.st.loggingIn.Load() == 0 || !c.settle():
+		return true
+	}
+	return c.st.door.Stranger(c.life.Context())
+}
+
 // sendCapture sends a request whose reply is kept; await its op before looking.
 func (c *conversation) sendCapture(args ...[]byte) (*op, error) {
 	o := &op{done: make(chan struct{})}

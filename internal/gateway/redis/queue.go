@@ -23,6 +23,8 @@ const (
 	kindFloat
 	// kindRefuse: op.text takes its place.
 	kindRefuse
+	// kindOwn: the frame op.text takes its place.
+	kindOwn
 	// kindHook: copy it, then tell op.after what it was.
 	kindHook
 	// kindSubscribe: op.acks acknowledgements, or one error.
@@ -321,7 +323,7 @@ type op struct {
 	args       [][]byte      // kindComputed: the request, copied
 	size       int           // bytes of args
 	plain      bool          // kindComputed: the reply is the value itself (a GET in place of a script)
-	text       string        // kindRefuse, kindCluster
+	text       string        // kindRefuse, kindOwn, kindCluster
 	acks       int           // kindSubscribe
 	class      byte          // kindUnsubscribe: 's', 'p' or 'S'
 	mask       []bool        // shapeSorted, kindLoaded

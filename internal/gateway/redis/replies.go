@@ -208,6 +208,11 @@ func (p *replyPump) carry(e *entry) error {
 		return p.answers.carryFloat(e.op)
 	case kindRefuse:
 		return p.copier.replace(e.op.text)
+	case kindOwn:
+		if err := p.copier.skip(); err != nil {
+			return err
+		}
+		return p.frames.emit([]byte(e.op.text))
 	case kindHook:
 		return p.carryHook(e)
 	case kindSubscribe:

@@ -275,18 +275,8 @@ func (s *session) passRaw() error {
 	return s.failed
 }
 
-// isStranger reports whether the client must log in before its long requests are looked into. One
-// that has sent its login is not taken for a stranger before the answer has come: the server may
-// carry out what is behind it.
-func (s *session) isStranger() bool {
-	switch {
-	case !s.talk.st.door.Stranger(s.Context()):
-		return false
-	case s.talk.st.loggingIn.Load() == 0 || !s.talk.settle():
-		return true
-	}
-	return s.talk.st.door.Stranger(s.Context())
-}
+// isStranger reports whether the client must log in before its long requests are looked into.
+func (s *session) isStranger() bool { return s.talk.isStranger() }
 
 // handOver gives the rest of the connection to the server, behind what has come with the request at hand.
 func (s *session) handOver() error {

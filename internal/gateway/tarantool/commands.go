@@ -13,6 +13,7 @@ const (
 	calls                     // arguments of a stored function or of Lua
 	sql                       // a statement
 	features                  // what the client understands
+	pings                     // a sign of life, or the question whether this is a gateway
 	oneWay                    // nothing answers it
 	replicate                 // from here on the connection is another protocol's
 )
@@ -30,6 +31,7 @@ var commands = map[wire.Type]handling{
 	wire.Execute:       sql,
 	wire.Prepare:       sql,
 	wire.ID:            features,
+	wire.Ping:          pings,
 	wire.Watch:         oneWay,
 	wire.Unwatch:       oneWay,
 	wire.Join:          replicate,

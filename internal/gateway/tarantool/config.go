@@ -18,6 +18,7 @@ import (
 type Config struct {
 	Name     string
 	Upstream gateway.Upstream // its credentials are the gateway's own; clients bring theirs
+	Behind   string           // URL of the server without credentials, for Cinch's commands; "": not told
 	TLS      *tls.Config      // for clients; nil: plain
 	Policy   *policy.Policy   // nil: seals nothing, opens everything
 	Engine   *codec.Engine

@@ -1,6 +1,7 @@
 package tarantool
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"time"
@@ -119,6 +120,11 @@ func (s *session) handleRequest(f *frame) error {
 	switch h {
 	case passes:
 		return s.pass(f, began)
+	case pings:
+		if bytes.Equal(r.bytes[r.header.Map.End():], wire.GatewayQuestion) {
+			return s.answerGateway()
+		}
+		return s.pass(f, began)
 	case oneWay:
 		s.watching.note(r)
 		return s.talk.toServer.write(f.bytes)
@@ -127,6 +133,17 @@ func (s *session) handleRequest(f *frame) error {
 	default:
 		return s.handleBody(f, h, began)
 	}
+}
+
+// answerGateway tells Cinch's commands, which must go to the server itself, that this is a gateway. Where guest may do
+// nothing, only clients that have logged in are told what is behind it.
+func (s *session) answerGateway() error {
+	behind := s.g.cfg.Behind
+	if s.identity.door.Stranger(s.Context()) {
+		behind = ""
+	}
+	s.trace.End("")
+	return s.talk.toClient.send(wire.AppendGateway(nil, s.req.header.Sync, s.g.catalog.seen.Load(), s.g.cfg.Name, behind))
 }
 
 // pass sends a request as it came, but for the stamp that its lane may ask for.

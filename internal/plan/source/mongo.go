@@ -40,6 +40,9 @@ func collectMongo(ctx context.Context, rawURL string, p *plan.Options, o Options
 
 // explainMongo names the server in an error of it, and says what helps.
 func explainMongo(name string, err error) error {
+	if store.IsExplained(err) {
+		return err
+	}
 	e := &store.Explained{Server: name, Err: err}
 	switch {
 	case errors.Is(err, plan.ErrEmpty):

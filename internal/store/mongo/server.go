@@ -13,6 +13,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
+
+	"github.com/cinch-layer/cinch/internal/store"
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
 // Errors that callers decide on.
@@ -59,7 +62,31 @@ func Connect(ctx context.Context, uri string, timeout time.Duration) (*Server, e
 		return nil, classify(err)
 	}
 	s.logical = hello.Set != "" || hello.Msg == "isdbgrid"
+	if err := s.refuseGateway(ctx); err != nil {
+		s.Close()
+		return nil, err
+	}
 	return s, nil
+}
+
+// refuseGateway returns an error when a gateway answers: the plan would be one for a gateway before it. A server has no such
+// command.
+func (s *Server) refuseGateway(ctx context.Context) error {
+	var answer bson.Raw
+	err := s.client.Database("admin").RunCommand(ctx, bson.D{{Key: wire.GatewayCommand, Value: 1}}).Decode(&answer)
+	var refused mongo.CommandError
+	if err != nil {
+		if errors.As(err, &refused) && !refused.HasErrorLabel("NetworkError") {
+			return nil
+		}
+		return classify(err)
+	}
+	name, is := answer.Lookup(wire.GatewayCommand).StringValueOK()
+	if !is {
+		return nil
+	}
+	upstream, _ := answer.Lookup(wire.GatewayUpstream).StringValueOK()
+	return store.Gateway{Name: name, Upstream: upstream}.Refusal(s.name)
 }
 
 // withoutURL keeps the reason of an error that may repeat the URL, with its password.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -28,8 +29,10 @@ func KeptDicts(up gateway.Upstream, local *dict.Set, log *slog.Logger) (dicts *s
 // KeptClusterDicts are those of a cluster. Close them after use.
 func KeptClusterDicts(up gateway.Upstream, local *dict.Set, log *slog.Logger) *storeredis.ClusterDicts {
 	return storeredis.NewClusterDicts(storeredis.ClusterDictsOptions{
-		NewClient: func(dial func(context.Context) (net.Conn, error)) *redis.Client { return keeperClient(up, dial) },
-		Local:     local, Log: log,
+		NewClient: func(dial func(context.Context) (net.Conn, error)) *redis.Client {
+			return keeperClient(up, dial)
+		},
+		Local: local, Log: log,
 	})
 }
 
@@ -60,7 +63,12 @@ func KeptClusterPause(hosts []gateway.Upstream) (p store.Pause, end func()) {
 
 // keeperClient is a gateway's own client of a server.
 func keeperClient(up gateway.Upstream, dial func(context.Context) (net.Conn, error)) *redis.Client {
-	return redis.NewClient(&redis.Options{
+	o := keeperOptions(up, dial)
+	return redis.NewClient(&o)
+}
+
+func keeperOptions(up gateway.Upstream, dial func(context.Context) (net.Conn, error)) redis.Options {
+	return redis.Options{
 		Dialer:          func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 		Addr:            up.Address, // for its errors
 		Username:        up.User,
@@ -75,7 +83,47 @@ func keeperClient(up gateway.Upstream, dial func(context.Context) (net.Conn, err
 		ConnMaxLifetime:       storeredis.ConnMaxLifetime,
 
 		MaintNotificationsConfig: &noLookup,
-	})
+	}
+}
+
+// Between two questions whether the upstream of a gateway is another one, and how many may stay open: a proxy in between may
+// close the connection at each.
+const (
+	firstChainAsk = time.Second
+	lastChainAsk  = time.Minute
+	mostChainAsks = 5
+)
+
+// LookForChain asks the first of a Redis gateway's upstreams that answers whether it is a gateway, and logs it when it is. It
+// returns when it knows, or when ctx ends.
+func LookForChain(ctx context.Context, hosts []gateway.Upstream, log *slog.Logger) {
+	open := 0
+	for wait := firstChainAsk; open < mostChainAsks; wait = min(2*wait, lastChainAsk) {
+		for _, up := range hosts {
+			up.Stats = nil
+			switch g, sure, err := storeredis.FindGateway(ctx, keeperOptions(up, up.Dial)); {
+			case g != nil:
+				WarnOfChain(log, *g)
+				return
+			case sure:
+				return
+			case err == nil:
+				open++
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// WarnOfChain logs that a gateway's upstream is another gateway. That is no error: what was written through both can be read
+// through both only.
+func WarnOfChain(log *slog.Logger, g store.Gateway) {
+	log.Warn("the upstream is a Cinch gateway itself: values are wrapped twice and can be read through both gateways only; name the server as upstream",
+		"gateway_behind", g.Name, "server", g.Upstream)
 }
 
 // noLookup keeps clients from resolving the server's name when they are made, which takes seconds without DNS.

@@ -42,6 +42,11 @@ func clientOptions(up gateway.Upstream) redis.Options {
 	}
 }
 
+// refusingGateways refuses to connect to what turns out to be a gateway.
+func refusingGateways(o redis.Options) redis.Options {
+	return storeredis.AskGateways(o, func(address string, g store.Gateway) error { return g.Refusal(address) })
+}
+
 // errOneNode: dictionaries would have to be in every node, and the gateway keeps them in one.
 var errOneNode = errors.New("the upstream is one node of a cluster: write redis+cluster://…, or run 'cinch pack'")
 
@@ -80,12 +85,14 @@ func openRedis(ctx context.Context, rawURL string, o Options) (store.Store, erro
 func redisWalk(name string, up gateway.Upstream, o Options) storeredis.OpenOptions {
 	w := storeredis.OpenOptions{Client: clientOptions(up), DBs: o.Databases, Name: name, Local: o.Local, Tend: o.Dicts == nil, Dicts: o.Dicts}
 	if o.Dicts == nil {
+		w.Client = refusingGateways(w.Client)
 		return w
 	}
 	w.Name = up.Address
 	if o.Dial != nil {
 		w.Client.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return o.Dial(ctx) }
 	}
+	w.Client = refusingGateways(w.Client)
 	if kept, ok := o.Dicts.(interface {
 		Ensure(ctx context.Context, c *redis.Conn, numbers ...uint32) error
 	}); ok {
@@ -106,7 +113,7 @@ func lookRedis(ctx context.Context, rawURL string, local *dict.Set) (*storeredis
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = AnswerTimeout, AnswerTimeout, AnswerTimeout
 	o.MaxRetries, o.DialerRetries = -1, 1
 	o.DisableIdentity, o.ContextTimeoutEnabled = true, true
-	return storeredis.NewAccess(ctx, name, *o, local)
+	return storeredis.NewAccess(ctx, name, refusingGateways(*o), local)
 }
 
 // accessOptions say how to connect to the store.

@@ -75,7 +75,7 @@ func (s *Shards) Connect(shard tarantool.Shard) *tarantool.Conn {
 			return nil, err
 		},
 		User: first.User, Password: first.Password,
-		Timeout: s.timeout,
+		Timeout: s.timeout, Gateway: s.conn.OnGateway(),
 	})
 }
 

@@ -11,9 +11,12 @@ import (
 	"github.com/cinch-layer/cinch/internal/store/tarantool"
 )
 
-// TarantoolOptions are those of a connection that walks over a Tarantool server.
+// TarantoolOptions are those of a connection that walks over a Tarantool server. It refuses to be one to a gateway.
 func TarantoolOptions(up gateway.Upstream) tarantool.Options {
-	return tarantool.Options{Dial: up.Dial, User: up.User, Password: up.Password, Timeout: WalkTimeout}
+	return tarantool.Options{
+		Dial: up.Dial, User: up.User, Password: up.Password, Timeout: WalkTimeout,
+		Gateway: func(address string, g store.Gateway) error { return g.Refusal(address) },
+	}
 }
 
 // openTarantool opens the server, or the masters of all shards.

@@ -95,6 +95,14 @@ func withoutUser(rawURL string) string {
 	return scheme + "://" + rest[strings.LastIndexByte(rest, '@')+1:]
 }
 
+// Behind is the URL of a gateway's upstream as Cinch's commands take it, without credentials.
+func Behind(protocol, upstream string) string {
+	if !strings.Contains(upstream, "://") {
+		upstream = protocol + "://" + upstream
+	}
+	return withoutUser(upstream)
+}
+
 // Location is where a store is, as a command line says.
 type Location struct {
 	URL       string   // of the server that is meant, without a database

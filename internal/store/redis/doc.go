@@ -26,6 +26,7 @@
 //	lease.go, pause.go                             whose turn it is to pack, and that nobody is to
 //	replace_lua.go, replace.go                     replacing them
 //	scan.go                                        the store itself, its nodes and databases
+//	gateway.go                                     asking whether an address is a gateway's
 //
 // Dictionaries:
 //

@@ -5,9 +5,13 @@ import (
 	"fmt"
 
 	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/cinch-layer/cinch/internal/store"
 )
+
+// The client library would write to standard error what its callers return as errors.
+func init() { goredis.SetLogger(&logging.VoidLogger{}) }
 
 // Explain names the server in an error of it, and tells an answer from a server that gives none.
 func Explain(name string, err error) error {

@@ -22,7 +22,7 @@ var (
 // Unavailable reports whether an error means that the server could not be asked, or was
 // not ready to answer, so that trying again makes sense.
 func Unavailable(err error) bool {
-	return err != nil && (!isAnswer(err) || isTransient(err)) && !errors.Is(err, ErrReplica) && !errors.Is(err, errReply)
+	return err != nil && (!isAnswer(err) || isTransient(err)) && !errors.Is(err, ErrReplica) && !errors.Is(err, errReply) && !errors.Is(err, store.ErrGateway)
 }
 
 // A batch of changes is one script, so it must be short: nothing else runs meanwhile.

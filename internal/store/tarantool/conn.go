@@ -11,6 +11,10 @@ import (
 
 	"github.com/tarantool/go-iproto"
 	tnt "github.com/tarantool/go-tarantool/v2"
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/cinch-layer/cinch/internal/store"
+	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
 // Errors that callers decide on.
@@ -38,6 +42,9 @@ type Options struct {
 	Dial           func(ctx context.Context) (net.Conn, error)
 	User, Password string        // User "": guest
 	Timeout        time.Duration // of each answer; 0: 30 s
+	// Gateway is told when what answers at an address is a Cinch gateway; an error of it is that of the connection. Nil: the
+	// server isn't asked.
+	Gateway func(address string, g store.Gateway) error
 }
 
 // Conn is a connection of our own, never a client's. When it has ended the next request makes
@@ -110,8 +117,39 @@ func (c *Conn) get(ctx context.Context) (*live, error) {
 		c.live = nil
 		return nil, classifyDial(err)
 	}
+	if err := c.checkGateway(ctx, l); err != nil {
+		_ = l.c.Close()
+		c.live = nil
+		return nil, err
+	}
 	c.live = l
 	return l, nil
+}
+
+// checkGateway asks whether a gateway answers. A server answers any PING alike, so this leaves no trace there.
+func (c *Conn) checkGateway(ctx context.Context, l *live) error {
+	if c.o.Gateway == nil {
+		return nil
+	}
+	var data []any
+	err := l.do(ctx, c.o.Timeout, func(ctx context.Context) tnt.Request { return gatewayQuestion{tnt.NewPingRequest().Context(ctx)} }, &data)
+	var answer tnt.Error
+	if err != nil && !errors.As(err, &answer) {
+		return err
+	}
+	name, upstream, is := wire.ParseGateway(data)
+	if !is {
+		return nil
+	}
+	return c.o.Gateway(l.c.Addr().String(), store.Gateway{Name: name, Upstream: upstream})
+}
+
+// gatewayQuestion is a PING with a body.
+type gatewayQuestion struct{ *tnt.PingRequest }
+
+func (gatewayQuestion) Body(_ tnt.SchemaResolver, e *msgpack.Encoder) error {
+	_, err := e.Writer().Write(wire.GatewayQuestion)
+	return err
 }
 
 // do sends a request and decodes what comes back into result.
@@ -133,6 +171,9 @@ func (l *live) do(ctx context.Context, timeout time.Duration, request func(conte
 	}
 	return classify(future.GetTyped(result))
 }
+
+// OnGateway is what Options.Gateway is, for connections to other servers.
+func (c *Conn) OnGateway() func(address string, g store.Gateway) error { return c.o.Gateway }
 
 // Ping asks for a sign of life.
 func (c *Conn) Ping(ctx context.Context) error {

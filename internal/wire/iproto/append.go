@@ -92,6 +92,34 @@ func AppendPing(dst []byte, sync uint64) []byte {
 	return FinishFrame(msgp.AppendUint64(dst, sync), start)
 }
 
+// gatewayMark is the key in the body of a PING that asks whether a Cinch gateway answers, and the first string of the answer.
+const gatewayMark = "cinch.gateway"
+
+// GatewayQuestion is the body of such a PING. Servers, and older gateways, don't look at a PING's body, and answer it as any.
+var GatewayQuestion = msgp.AppendBool(msgp.AppendString([]byte{0x81}, gatewayMark), true)
+
+// AppendGateway appends a gateway's answer: three strings, of which the others are its name and the URL of what is behind it.
+func AppendGateway(dst []byte, sync, schema uint64, name, upstream string) []byte {
+	start := len(dst)
+	dst = msgp.AppendUint64(append(BeginFrame(dst), 0x83, keyType, byte(OK), keySync), sync)
+	dst = msgp.AppendUint64(append(dst, keySchemaVersion), schema)
+	dst = append(dst, 0x81, keyData, 0x93)
+	for _, s := range []string{gatewayMark, name, upstream} {
+		dst = msgp.AppendString(dst, s)
+	}
+	return FinishFrame(dst, start)
+}
+
+// ParseGateway reads the strings of an answer to GatewayQuestion; ok is false for that of a server.
+func ParseGateway(data []any) (name, upstream string, ok bool) {
+	if len(data) != 3 || data[0] != gatewayMark {
+		return "", "", false
+	}
+	name, _ = data[1].(string)
+	upstream, _ = data[2].(string)
+	return name, upstream, true
+}
+
 // AppendEvent appends a frame that tells a watcher what it watches for has come true.
 func AppendEvent(dst []byte, schema uint64, name string) []byte {
 	start := len(dst)

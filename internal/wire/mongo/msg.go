@@ -128,3 +128,10 @@ func PutChecksum(message []byte) {
 	end := len(message) - checksumLen
 	binary.LittleEndian.PutUint32(message[end:], checksum(message[:end]))
 }
+
+// GatewayCommand asks whether a Cinch gateway answers. The gateway answers it itself, with its name under that key and the URL
+// of what is behind it under GatewayUpstream; servers have no such command.
+const (
+	GatewayCommand  = "cinchGateway"
+	GatewayUpstream = "upstream"
+)

@@ -1,0 +1,91 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// askGatewayTime bounds the question whether a Cinch gateway answers.
+const askGatewayTime = 5 * time.Second
+
+// AskGateways returns the options of a client that asks at each address, before it connects there for the first time,
+// whether a Cinch gateway answers, and tells found. An error of found is that of the connection.
+func AskGateways(o goredis.Options, found func(address string, g store.Gateway) error) goredis.Options {
+	o.MaintNotificationsConfig = noMaintenance()
+	ask := o
+	if ask.Dialer == nil {
+		ask.Dialer = goredis.NewDialer(&o)
+	}
+	dial := ask.Dialer
+	var asked sync.Map // addresses that have answered
+	o.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if _, known := asked.Load(address); !known {
+			ask := ask
+			ask.Network, ask.Addr = network, address
+			g, sure, err := FindGateway(ctx, ask)
+			if err == nil && g != nil {
+				err = found(address, *g)
+			}
+			if err != nil {
+				return nil, err
+			}
+			if sure {
+				asked.Store(address, true)
+			}
+		}
+		return dial(ctx, network, address)
+	}
+	return o
+}
+
+// noMaintenance keeps connections from asking for notices of maintenance, which servers without them count as an error.
+func noMaintenance() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}
+
+// FindGateway asks whether a Cinch gateway answers, on a connection of its own: some servers and proxies close it at a command
+// that they don't have. g is nil where none answers. That is sure when the server has let the connection in and then answered
+// the command: a gateway may be full, or not reach its own server, for a moment.
+func FindGateway(ctx context.Context, o goredis.Options) (g *store.Gateway, sure bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askGatewayTime)
+	defer cancel()
+	var unreached atomic.Pointer[error] // a client whose time is up leaves its dial behind
+	o.MaintNotificationsConfig = noMaintenance()
+	o.DB, o.PoolSize, o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = 0, 1, -1, 1, true
+	dial := o.Dialer
+	o.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		if err != nil {
+			unreached.Store(&err)
+		}
+		return c, err
+	}
+	o.OnConnect = func(context.Context, *goredis.Conn) error {
+		sure = true
+		return nil
+	}
+	client := goredis.NewClient(&o)
+	defer client.Close()
+	list, err := client.Do(ctx, resp.GatewayCommand).StringSlice()
+	var timeout net.Error
+	switch {
+	case err == nil && len(list) == 3 && list[0] == resp.GatewayCommand:
+		return &store.Gateway{Name: list[1], Upstream: list[2]}, sure, nil
+	case unreached.Load() != nil:
+		return nil, false, *unreached.Load()
+	case errors.As(err, &timeout) && timeout.Timeout(), ctx.Err() != nil:
+		return nil, false, err
+	}
+	var answer goredis.Error
+	return nil, sure && (err == nil || errors.As(err, &answer)), nil
+}
