@@ -47,7 +47,8 @@ type planOptions struct {
 	rates        plan.Rates
 	cloud        string
 	prices       string
-	layout       price.Layout
+	copies       int
+	layout       layoutFlags
 
 	// What comes out.
 	asJSON   bool
@@ -62,7 +63,6 @@ type planOptions struct {
 
 	// Of what telemetry, sampled by a running gateway; its page is in from, too.
 	otlp, remoteWrite string
-	zonesGiven        bool
 
 	clear func() // the line of progress
 
@@ -103,6 +103,7 @@ Exit codes: 0 ok, 1 failed, 2 the command line is wrong, 10 the source can't be 
   cinch plan redis://cache.internal --link 100mbit,1.5ms --reads 20000 --writes 500 --write cinch.yaml
   cinch plan redis://cache.internal --minimize latency --max-cpu 100us --json
   cinch plan ./exports --html report.html
+  cinch plan mongodb://db1.internal --cross-zone 100%
   cinch plan --otlp http://127.0.0.1:9470 --cloud gcp --zones 3
   cinch plan --remote-write http://127.0.0.1:9470 --pair --write cinch.yaml --upstream http://gateway.zone-b:9010
   cinch plan --bill cur.parquet
@@ -111,7 +112,6 @@ Exit codes: 0 ok, 1 failed, 2 the command line is wrong, 10 the source can't be 
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
 			o.passwords = passwordsOf(cmd.Context())
-			o.zonesGiven = cmd.Flags().Changed("zones")
 			o.from, o.in, o.out, o.errs = args, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 			err := runPlan(ctx, o)
 			if ctx.Err() != nil {
@@ -138,7 +138,7 @@ func (o *planOptions) flags(cmd *cobra.Command) {
 	f.StringVar(&o.keep, "keep-samples", "", "write what was measured into `DIR`, a file for each group (default: values are forgotten)")
 
 	f = g.group("What is wanted")
-	f.StringVar(&o.minimize, "minimize", "balance", "`WHAT` to make small: balance (bytes, as long as CPU stays small), cost, latency or bytes")
+	f.StringVar(&o.minimize, "minimize", "balance", "`WHAT` to make small: balance (cost, with a preference for less CPU), cost, latency or bytes")
 	f.StringArrayVar(&o.links, "link", nil, "`LINK` between application and store: bandwidth and round-trip time, 100mbit,1.5ms (may be repeated)")
 	f.DurationVar(&o.maxLatency, "max-latency", 0, "a read or write may get slower by at most `TIME`, on the first --link")
 	f.StringVar(&o.maxCPU, "max-cpu", "", "at most this CPU: `TIME` to compress and open a value once (50us), or a number of cores for a group")
@@ -148,8 +148,8 @@ func (o *planOptions) flags(cmd *cobra.Command) {
 	f = g.group("What it costs")
 	f.Float64Var(&o.rates.Reads, "reads", 0, "reads a second on all of the source, `N` (default: what the server has counted, or an assumption that the plan names)")
 	f.Float64Var(&o.rates.Writes, "writes", 0, "writes a second on all of the source, `N`")
-	f.IntVar(&o.layout.Copies, "copies", 1, "`N` copies of every value that the store keeps, replicas included")
-	f.IntVar(&o.layout.Zones, "zones", 1, "`N` availability zones that applications and copies are spread over")
+	f.IntVar(&o.copies, "copies", 1, "`N` copies of every value that the store keeps, replicas included")
+	o.layout.add(f)
 	f.StringVar(&o.cloud, "cloud", "aws", "`CLOUD` whose prices between zones count: aws (0.01 dollars a GB on either side), gcp (0.01 for the sender) or azure (none)")
 	f.StringVar(&o.prices, "prices", "", "YAML `FILE` with prices of your own; docs/PLAN.md has the list")
 
@@ -266,7 +266,7 @@ func (o *planOptions) parse() (p plan.Options, l planLimits, err error) {
 	now := time.Now()
 	l = planLimits{bytes: int64(bytes), share: float64(share) / 100, until: now.Add(o.maxTime * 7 / 10)}
 	p.MeasureDeadline = now.Add(o.maxTime)
-	p.Rates, p.Layout, p.MaxLatency, p.MaxGroups = o.rates, o.layout, o.maxLatency, max(o.groups, 0)
+	p.Rates, p.MaxLatency, p.MaxGroups = o.rates, o.maxLatency, max(o.groups, 0)
 	p.Train = trainerOf(p.Engine)
 	return p, l, o.parseWishes(&p)
 }
@@ -316,11 +316,16 @@ func (o *planOptions) parseWishes(p *plan.Options) error {
 	default:
 		return ui.WithHint(fmt.Errorf("--dictionaries %q", o.dictionaries), "write files, auto or none")
 	}
-	for _, n := range []float64{o.rates.Reads, o.rates.Writes, float64(o.layout.Copies - 1), float64(o.layout.Zones - 1)} {
+	for _, n := range []float64{o.rates.Reads, o.rates.Writes, float64(o.copies - 1)} {
 		if !(n >= 0) {
-			return errors.New("rates can't be negative, and there is at least one copy in one zone")
+			return errors.New("rates can't be negative, and there is at least one copy")
 		}
 	}
+	var err error
+	if p.Layout, p.ZonesAssumed, err = o.layout.read(); err != nil {
+		return err
+	}
+	p.Layout.Copies = o.copies
 	p.Candidates = plan.DefaultCandidates()
 	if len(o.candidates) > 0 {
 		p.Candidates = nil

@@ -26,14 +26,8 @@ func (o *planOptions) takeTelemetry() error {
 		return wrongUsage(ui.WithHint(fmt.Errorf("%q is no address of an admin page", page), "give that of a gateway that telemetry goes through and that has sample: true, as in http://127.0.0.1:9470"))
 	}
 	o.from = []string{page}
-	if !o.zonesGiven {
-		o.layout.Zones = assumedZones
-	}
 	return nil
 }
-
-// assumedZones is what prices in a configuration have, too.
-const assumedZones = 3
 
 // telemetry is which messages of the page are meant.
 func (o *planOptions) telemetry() plan.Telemetry {
@@ -49,7 +43,6 @@ func (o *planOptions) telemetry() plan.Telemetry {
 // planMessages makes the plan of what a running gateway has measured.
 func (o *planOptions) planMessages(ctx context.Context, p plan.Options) (*plan.Report, error) {
 	p.Source.Name, p.Pair, p.Telemetry = open.Redact(o.from[0]), o.pair, o.telemetry()
-	p.ZonesAssumed = p.Telemetry != "" && !o.zonesGiven
 	page, err := remote.Open(o.from[0], remote.Options{})
 	if err != nil {
 		return nil, err

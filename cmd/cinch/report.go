@@ -31,7 +31,7 @@ type reportOptions struct {
 	bill, html      string
 	prometheus      string
 	match           string
-	zones           int
+	layout          layoutFlags
 	asJSON          bool
 
 	out io.Writer
@@ -69,7 +69,7 @@ Exit codes: 0 ok, 1 nothing was counted, 2 the command line is wrong, 10 a page,
 	f.StringVar(&o.since, "since", "", "`TIME` at which compression was turned on (default: when something was compressed first)")
 	f.StringVar(&o.prometheus, "prometheus", "", "ask the Prometheus at `URL` instead of admin pages")
 	f.StringVar(&o.match, "prometheus-match", "", "`MATCHERS` of labels that narrow down what it is asked, as job=\"cinch\"")
-	f.IntVar(&o.zones, "zones", 3, "`NUMBER` of zones that clients and servers are spread over; 1: no traffic is billed")
+	o.layout.add(f)
 	f.StringVar(&o.cloud, "cloud", "aws", "whose prices between zones: aws, azure or gcp")
 	f.StringVar(&o.prices, "prices", "", "`FILE` with prices of your own")
 	f.StringVar(&o.bill, "bill", "", "`DOLLARS` that the cloud billed for this traffic since compression was turned on, or a FILE with the bill: a cost and usage report of AWS")
@@ -200,7 +200,9 @@ func (o *reportOptions) read(now time.Time) (w report.Window, r report.Options, 
 	if r.Bill, err = o.amount(); err != nil {
 		return w, r, err
 	}
-	r.Zones = o.zones
+	if r.Layout, r.Assumed, err = o.layout.read(); err != nil {
+		return w, r, err
+	}
 	if r.Prices, err = price.For(o.cloud); err == nil && o.prices != "" {
 		var text []byte
 		if text, err = os.ReadFile(o.prices); err == nil {

@@ -19,6 +19,8 @@ type Money struct {
 	CPUMonth     float64 `json:"cpu_month"`
 
 	Zones   int            `json:"zones"`
+	Cross   float64        `json:"cross_zone"` // share of the traffic that crosses zones
+	Words   string         `json:"crossing"`   // the same in words
 	Cloud   string         `json:"cloud"`
 	Assumed bool           `json:"assumed"` // the configuration says neither
 	Prices  []price.Priced `json:"prices"`
@@ -50,8 +52,16 @@ func (st *Status) addMoney(r price.Rates, before mark, now time.Time) {
 	st.Money = &Money{
 		SoFar: total.Net(), TrafficSoFar: total.Traffic, CPUSoFar: total.CPU,
 		Month: month.Net(), TrafficMonth: month.Traffic, CPUMonth: month.CPU, OverSeconds: max(seconds, 0),
-		Zones: r.Zones, Cloud: r.Cloud, Assumed: r.Assumed, Prices: r.Used(),
+		Zones: r.Zones, Cross: r.Layout().Crossing(), Words: r.Layout().Words(assumedBy(r.Assumed)), Cloud: r.Cloud, Assumed: r.Assumed, Prices: r.Used(),
 	}
+}
+
+// assumedBy names the keys that change an assumption.
+func assumedBy(assumed bool) string {
+	if assumed {
+		return "prices: {zones: …, cross_zone: …} in the configuration"
+	}
+	return ""
 }
 
 // Ledger remembers for an hour what gateways had done. A nil one knows the start of the process only.

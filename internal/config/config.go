@@ -7,6 +7,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/price"
 )
 
 // Config is the whole file. A Config that Load or Parse returned is valid and
@@ -72,6 +73,8 @@ type Prices struct {
 	Cloud string `yaml:"cloud"`          // aws, azure or gcp
 	File  string `yaml:"file,omitempty"` // with prices in place of these, relative to the config file's directory
 	Zones int    `yaml:"zones"`          // that clients and servers are spread over
+
+	CrossZone Ratio `yaml:"cross_zone,omitempty"` // share of the traffic that crosses zones; 0: as Zones says
 }
 
 // Dictionary gives a dictionary's file a name that rules use.
@@ -256,7 +259,7 @@ func Default() *Config {
 		Admin:        Admin{Listen: DefaultAdmin, Ready: ReadyAll},
 		Log:          Log{Level: "info", Format: "text"},
 		Traces:       Traces{MaxPerSecond: 100, Service: "cinch"},
-		Prices:       Prices{Cloud: "aws", Zones: 3},
+		Prices:       Prices{Cloud: "aws", Zones: price.DefaultZones},
 		Memory:       Memory{Budget: DefaultBudget},
 		Zstd:         "auto",
 		DrainTimeout: Duration(DefaultDrainTimeout),

@@ -41,8 +41,8 @@ func (c *Config) LoadDictionaries() (map[string]*codec.Dict, error) {
 func (c *Config) LoadPrices() (r price.Rates, err error) {
 	ps := problems{c: c}
 	p := &c.Prices
-	r = price.Rates{Cloud: p.Cloud, Zones: p.Zones, Assumed: true}
-	for _, key := range []string{"prices.cloud", "prices.zones", "prices.file"} {
+	r = price.Rates{Cloud: p.Cloud, Zones: p.Zones, CrossZone: float64(p.CrossZone), Assumed: true}
+	for _, key := range []string{"prices.cloud", "prices.zones", "prices.cross_zone", "prices.file"} {
 		if _, written := c.lines[key]; written {
 			r.Assumed = false
 		}

@@ -22,8 +22,7 @@ const (
 const tooLittle = "saves less than 5%"
 
 // choose marks the front and picks the candidate on it that makes the objective smallest within
-// the limits, or none. Among those within half a percent of the best it takes the one that
-// costs the least CPU: they differ by less than they were measured to.
+// the limits, or none.
 func (p *planner) choose(g *GroupPlan) {
 	for i := range g.Options {
 		o := &g.Options[i]
@@ -36,22 +35,28 @@ func (p *planner) choose(g *GroupPlan) {
 	case best < 0:
 		g.leave(p.whyNone(g))
 	case p.gain(g, &g.Options[best]) < leastGain:
-		g.leave(p.notWorth())
+		g.leave(p.notWorth(g))
 	default:
 		g.Choice, g.Best = best, best
 		g.Why = p.why(g, best)
 	}
 }
 
-// best is the candidate with the best score among some, -1 when there is none.
+// best is the candidate with the best score among some, -1 when there is none. For cost and latency, which are
+// measured, it is the one that takes the least CPU among those within half a percent of the best: they differ by less
+// than they were measured to. Balance weighs CPU by itself, and the fewest bytes are the fewest.
 func (p *planner) best(g *GroupPlan, may func(*Option) bool) int {
 	best, least := -1, math.Inf(1)
 	for i := range g.Options {
-		if o := &g.Options[i]; may(o) && p.score(g, o) < least {
-			best, least = i, p.score(g, o)
+		o := &g.Options[i]
+		if !may(o) {
+			continue
+		}
+		if s := p.score(g, o); s < least || s == least && best >= 0 && p.work(o) < p.work(&g.Options[best]) {
+			best, least = i, s
 		}
 	}
-	if p.Minimize == Balance { // which weighs CPU by itself
+	if p.Minimize == Balance || p.Minimize == MinBytes {
 		return best
 	}
 	alike := least + 0.005*math.Abs(p.plain(g))
@@ -76,7 +81,7 @@ func (p *planner) score(g *GroupPlan, o *Option) float64 {
 	case MinCost:
 		return o.Bill.Total()
 	}
-	return p.balance(g, o)
+	return p.balance(o)
 }
 
 // plain is the score of values as they are.
@@ -89,10 +94,8 @@ func (p *planner) plain(g *GroupPlan) float64 {
 			return 0
 		}
 		return 2 * p.Links[0].seconds(g.Mean) * 1e6
-	case MinCost:
-		return g.BillNow.Total()
 	}
-	return p.worthNow(g)
+	return g.BillNow.Total()
 }
 
 // gain is what a candidate takes off the score, as a share of it.
@@ -157,9 +160,14 @@ func (p *planner) whyNone(g *GroupPlan) string {
 	return "compression saves less than 5%"
 }
 
-func (p *planner) notWorth() string {
-	if p.Minimize == MinLatency {
+func (p *planner) notWorth(g *GroupPlan) string {
+	switch {
+	case p.Minimize == MinLatency:
 		return "it would get slower"
+	case g.BillNow.Total() == 0 && p.Layout.Crossing() == 0:
+		return "traffic within a zone is free, and compressing it costs CPU (--cross-zone, --minimize latency)"
+	case g.BillNow.Total() == 0:
+		return "its traffic is free at these prices, and compressing it costs CPU"
 	}
 	return "CPU would cost more than it saves"
 }
@@ -174,11 +182,31 @@ func (p *planner) why(g *GroupPlan, best int) string {
 	case p.Minimize == MinCost:
 		return "least for bytes and CPU together"
 	case p.Minimize == MinBytes:
-		return "fewest bytes"
-	case p.busy(g, o) > 0:
-		return "fewest bytes for CPU that they are worth"
+		return fewest(g, o) + moreMoney(o.Bill.Total()-g.BillNow.Total())
+	case fewest(g, o) == fewestBytes:
+		return fewestBytes + ", at little CPU"
 	}
-	return "fewest bytes at little CPU"
+	return "best balance of bytes and CPU"
+}
+
+const fewestBytes = "fewest bytes"
+
+// fewest says whether a candidate has the fewest bytes of all, or only of those that may be chosen.
+func fewest(g *GroupPlan, o *Option) string {
+	for i := range g.Options {
+		if x := &g.Options[i]; !x.Comparison && x.After < o.After {
+			return fewestBytes + " of what may be chosen"
+		}
+	}
+	return fewestBytes
+}
+
+// moreMoney says what bytes cost that were asked for whatever they cost.
+func moreMoney(more float64) string {
+	if more <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(", for $%s a month more", dollars(more))
 }
 
 // front marks the candidates that no other one beats in bytes and in CPU, among those that may

@@ -130,9 +130,6 @@ func newJudge(t *testing.T, d *dataSet, all []held) *judge {
 	o := heldOptions(t, d)
 	o.setDefaults()
 	j := &judge{p: &planner{Options: o}, r: &Report{}}
-	for _, h := range all {
-		j.p.now += j.group(h).cost()
-	}
 	n := float64(heldNames * len(all))
 	rates := j.p.rates(n)
 	j.r.perValue = Rates{rates.Reads / n, rates.Writes / n}
@@ -163,8 +160,6 @@ func (j *judge) group(h held) heldGroup {
 	}
 	return heldGroup{found{address{"0", h.pattern, "string"}, g, heldNames / float64(len(h.unseen))}}
 }
-
-func (g heldGroup) cost() float64 { return g.f.sizes.cost * g.f.scale }
 
 // score is the objective for a kind with a setting, raw where c is nil.
 func (j *judge) score(t *testing.T, h held, c *Candidate, d *codec.Dict) float64 {

@@ -360,7 +360,7 @@ func (r *Report) assumptions() page.Section {
 		"CPU was measured on the machine that made this report. Brotli is there to compare with.",
 		"Memory is that of one state. A gateway has as many at a time as it has cores, however many connections there are, and keeps some more idle. Those of libzstd are the library's figures, the others were measured; prepared dictionaries are not in it.",
 		map[Objective]string{
-			Balance: "The recommendation saves bytes as long as CPU is small: twice the CPU of a value has to save another 3% of the bytes, and what is more than half a core in all has to be worth its price.",
+			Balance: "The recommendation keeps the month's cost small, CPU included; of settings that cost about the same it prefers the one that takes less CPU: twice the CPU of a value has to save another 3% of the bytes.",
 			MinCost: "The recommendation keeps cost small.", MinBytes: "The recommendation keeps bytes small.", MinLatency: "The recommendation keeps latency small.",
 		}[r.Minimize])
 	if r.Assumed {
@@ -368,7 +368,7 @@ func (r *Report) assumptions() page.Section {
 	} else {
 		s.List = append(s.List, fmt.Sprintf("Rates are %s reads and %s writes a second on all of it.", rate(r.Rates.Reads), rate(r.Rates.Writes)))
 	}
-	s.List = append(s.List, fmt.Sprintf("%s in %s.", plural(r.Layout.Copies, "copy", "copies"), plural(r.Layout.Zones, "zone", "zones")))
+	s.List = append(s.List, fmt.Sprintf("%s; %s.", plural(r.Layout.Copies, "copy", "copies"), r.crossingWords()))
 	if len(r.Links) > 0 {
 		s.List = append(s.List, "Latency is that of a value of average length: less time on the link against the CPU. TCP's slow start is left out.")
 	}

@@ -21,7 +21,7 @@ func TestPlanOfBodies(t *testing.T) {
 		setting string
 		after   int64
 	}{{false, "setting: zstd-3", 625_000}, {true, "setting: cinch-proto", 200_000}} {
-		o := options(t)
+		o := across(t)
 		o.Pair = c.pair
 		r, err := Messages(strings.NewReader(bodiesAnswer), 60, o)
 		if err != nil {

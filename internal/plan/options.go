@@ -14,9 +14,7 @@ import (
 // Objective is what is to be as small as possible.
 type Objective string
 
-// The objectives. Balance is bytes first: it saves memory and bytes while CPU is small, sets
-// money against CPU where there is enough of both to matter, and takes twice the CPU of a value
-// only for bytes that are worth it.
+// The objectives. Balance is cost, with a preference for less CPU: see balance.go.
 const (
 	Balance    Objective = "balance"
 	MinCost    Objective = "cost"
@@ -70,7 +68,7 @@ type Options struct {
 	NoDictionaries  bool
 	Pair            bool      // there may be a gateway beside the server, too
 	Telemetry       Telemetry // of a running gateway's messages, only these
-	ZonesAssumed    bool      // nobody has said how many zones there are
+	ZonesAssumed    bool      // the number of zones is the default, and was not given
 	Progress        func(done float64, what string)
 	MeasureDeadline time.Time // groups whose turn comes later are not measured; zero: none
 	CPU             CostModel // nil: it is measured
@@ -95,9 +93,5 @@ func (o *Options) setDefaults() {
 	o.Source.Medium = cmp.Or(o.Source.Medium, price.OnDisk)
 	if o.Source.Cost == nil {
 		o.Source.Cost = plainCost
-	}
-	if o.Source.Medium == price.OnWire && o.Minimize == MinCost && o.Layout.Crossing() == 0 {
-		o.Minimize = MinBytes // traffic within a zone costs nothing
-		o.Source.Notes = append(o.Source.Notes, "traffic within one zone is free: --zones 3 prices what crosses zones")
 	}
 }

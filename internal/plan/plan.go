@@ -202,8 +202,8 @@ func (p *planner) newReport(c *Collector) *Report {
 	r := &Report{
 		Source: p.Source.Name, Protocol: p.Source.Protocol, Medium: p.Source.Medium, Minimize: p.Minimize,
 		LookedAt: LookedAt{Whole: p.Source.Whole, Names: c.Names, Total: p.Source.Total, TotalBytes: p.Source.Bytes, Values: c.Values, Bytes: c.Bytes},
-		Layout:   LayoutInfo{max(p.Layout.Copies, 1), max(p.Layout.Zones, 1)},
-		Notes:    p.Source.Notes, Prices: p.Prices, Zstd: p.Engine.ZstdName(), MadeAt: time.Now().UTC().Truncate(time.Second),
+		Layout:   LayoutInfo{max(p.Layout.Copies, 1), max(p.Layout.Zones, 1), p.Layout.Crossing()}, layout: p.Layout,
+		Notes: p.Source.Notes, Prices: p.Prices, Zstd: p.Engine.ZstdName(), MadeAt: time.Now().UTC().Truncate(time.Second),
 		Assumed:   p.Rates == (Rates{}) && p.Source.Rates == (Rates{}) && p.Source.Medium != price.OnWire,
 		Telemetry: p.Telemetry, ZonesAssumed: p.ZonesAssumed,
 		Observed: p.Source.Observed, Doubt: p.Source.Doubt, Groups: []*GroupPlan{},

@@ -29,6 +29,13 @@ func options(t testing.TB) Options {
 	return Options{Engine: codec.New(codec.Options{}), Candidates: DefaultCandidates(), Prices: p, CPU: modelledCPU}
 }
 
+// across are options of messages that cross zones as they do where nothing else is said.
+func across(t testing.TB) Options {
+	o := options(t)
+	o.Layout.Zones = price.DefaultZones
+	return o
+}
+
 func noise(r *rand.Rand, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -355,7 +362,7 @@ func TestMessagesOfMongo(t *testing.T) {
 	const find = `{"method":"shop.orders find","direction":"reply","messages":100,"bytes":3500000,"sample_messages":50,"estimates":[{"setting":"s2","ratio":9},{"setting":"zstd-3","ratio":4}]}`
 	const push = `{"method":"/a.B/Push","direction":"request","messages":10,"bytes":1000,"sample_messages":9,"estimates":[{"setting":"s2","ratio":2}]}`
 	w := WriteOptions{Listen: "127.0.0.1:0", Upstream: "mongodb://localhost", Base: "x"}
-	r, err := Messages(strings.NewReader(`[{"gateway":"db","messages":[`+find+`]}]`), 60, options(t))
+	r, err := Messages(strings.NewReader(`[{"gateway":"db","messages":[`+find+`]}]`), 60, across(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -366,7 +373,7 @@ func TestMessagesOfMongo(t *testing.T) {
 	if err != nil || !strings.Contains(string(text), `namespace: "shop.orders"`) || !strings.Contains(string(text), `command: ["find"]`) || !strings.Contains(string(text), "direction: [reply]") {
 		t.Errorf("%v\n%s", err, text)
 	}
-	if r, err = Messages(strings.NewReader(`[{"gateway":"db","messages":[`+find+`]},{"gateway":"x","messages":[`+push+`]}]`), 60, options(t)); err != nil {
+	if r, err = Messages(strings.NewReader(`[{"gateway":"db","messages":[`+find+`]},{"gateway":"x","messages":[`+push+`]}]`), 60, across(t)); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := r.Config(w); !errors.Is(err, ErrMixed) {

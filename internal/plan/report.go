@@ -38,11 +38,13 @@ type Report struct {
 	Zstd      string             `json:"zstd"` // implementation that was measured
 	MadeAt    time.Time          `json:"made_at"`
 
-	// Of telemetry that a gateway has sampled:
-	Telemetry    Telemetry  `json:"telemetry,omitempty"`
-	ZonesAssumed bool       `json:"zones_assumed,omitempty"`
-	Crossings    []Crossing `json:"between_zones,omitempty"`
+	ZonesAssumed bool `json:"zones_assumed,omitempty"` // the number of zones is the default
 
+	// Of telemetry that a gateway has sampled:
+	Telemetry Telemetry  `json:"telemetry,omitempty"`
+	Crossings []Crossing `json:"between_zones,omitempty"`
+
+	layout   price.Layout
 	perValue Rates
 	mixed    bool // of messages of several protocols
 }
@@ -63,8 +65,9 @@ type Seconds float64
 
 // LayoutInfo is price.Layout in JSON.
 type LayoutInfo struct {
-	Copies int `json:"copies"`
-	Zones  int `json:"zones"`
+	Copies    int     `json:"copies"`
+	Zones     int     `json:"zones"`
+	CrossZone float64 `json:"cross_zone"` // share of the traffic that crosses zones
 }
 
 // Rest is what is in no group of the plan.

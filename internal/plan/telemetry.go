@@ -120,15 +120,7 @@ func (r *Report) moneyWords() string {
 	case out == 0:
 		who = fmt.Sprintf("$%g a GB for the receiver, nothing for the sender", in)
 	}
-	zones := plural(r.Layout.Zones, "zone", "zones")
-	if r.ZonesAssumed {
-		zones += ", which is assumed: --zones"
-	}
-	share := "nothing crosses"
-	if crossing := (price.Layout{Zones: r.Layout.Zones}).Crossing(); crossing > 0 {
-		share = fmt.Sprintf("%.0f%% crosses where senders and receivers are in any zone alike", 100*crossing)
-	}
-	return fmt.Sprintf("Between zones a byte costs %s (--cloud, --prices). In %s; %s. CPU is not in it, and what goes on from the receiver to other zones neither.", who, zones, share)
+	return fmt.Sprintf("Between zones a byte costs %s (--cloud, --prices); %s. CPU is not in it, and what goes on from the receiver to other zones neither.", who, r.crossingWords())
 }
 
 // betweenZones is the page's section of what telemetry costs between zones, and could.

@@ -28,8 +28,8 @@ const telemetryAnswer = `[{"gateway": "http", "messages": [
 
 func telemetryPlan(t *testing.T, what Telemetry, cloud string, change func(*Options)) *Report {
 	t.Helper()
-	o := options(t)
-	o.Telemetry, o.Layout.Zones = what, 3
+	o := across(t)
+	o.Telemetry = what
 	var err error
 	if o.Prices, err = price.For(cloud); err != nil {
 		t.Fatal(err)
@@ -102,10 +102,10 @@ func TestTelemetryText(t *testing.T) {
 		want   []string
 		not    string
 	}{
-		{"aws", nil, []string{"First see whether both ends", "PreferSameZone", "the 100 s that the gateway has been up", "$0.01 a GB for the sender and $0.01 for the receiver", "67% crosses", "two gateways, with history", "messages"}, "assumed"},
-		{"gcp", func(o *Options) { o.ZonesAssumed = true }, []string{"$0.01 a GB for the sender, nothing for the receiver", "3 zones, which is assumed: --zones"}, "and $0.01 for"},
+		{"aws", nil, []string{"First see whether both ends", "PreferSameZone", "the 100 s that the gateway has been up", "$0.01 a GB for the sender and $0.01 for the receiver", "67% of the traffic crosses zones (3 zones)", "two gateways, with history", "messages"}, "assumed"},
+		{"gcp", func(o *Options) { o.ZonesAssumed = true }, []string{"$0.01 a GB for the sender, nothing for the receiver", "assuming 3 zones (--zones, --cross-zone)"}, "and $0.01 for"},
 		{"azure", nil, []string{"no money to be saved"}, "$0.01"},
-		{"aws", func(o *Options) { o.Layout.Zones = 1 }, []string{"In 1 zone; nothing crosses"}, "% crosses"},
+		{"aws", func(o *Options) { o.Layout.Zones = 1 }, []string{"no traffic crosses zones"}, "% of the traffic"},
 	} {
 		r := telemetryPlan(t, OTLP, c.cloud, c.change)
 		var b bytes.Buffer
@@ -145,7 +145,7 @@ func TestTelemetryChoices(t *testing.T) {
 
 // A pair of gateways for gRPC has a link.
 func TestConfigOfGRPCPair(t *testing.T) {
-	o := options(t)
+	o := across(t)
 	o.Pair = true
 	answer := telemetryAnswer[strings.Index(telemetryAnswer, `{"gateway": "grpc"`):]
 	r, err := Messages(strings.NewReader("["+answer), 100, o)
@@ -183,7 +183,7 @@ func TestTelemetryCovers(t *testing.T) {
 			t.Errorf("%s is not among all", method)
 		}
 	}
-	o := options(t)
+	o := across(t)
 	o.Telemetry = RemoteWrite
 	if _, err := Messages(strings.NewReader(bodiesAnswer), 60, o); !errors.Is(err, ErrNotAmong) || !errors.Is(err, ErrNoMessages) {
 		t.Error(err)

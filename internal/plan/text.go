@@ -180,13 +180,11 @@ func (t *text) totals() {
 	t.prose(fmt.Sprintf("A month: $%s now, $%s after: %s $%s -> %s, traffic between zones $%s -> %s, CPU of compression $%s (%.3g cores).",
 		dollars(now.Total()), dollars(after.Total()), where, dollars(now.Storage), dollars(after.Storage),
 		dollars(now.Traffic), dollars(after.Traffic), dollars(after.CPU), r.Cores))
-	how := fmt.Sprintf("At %s reads and %s writes a second, %s in %s.", rate(r.Rates.Reads), rate(r.Rates.Writes),
-		plural(r.Layout.Copies, "copy", "copies"), plural(r.Layout.Zones, "zone", "zones"))
+	how := fmt.Sprintf("At %s reads and %s writes a second, %s", rate(r.Rates.Reads), rate(r.Rates.Writes), plural(r.Layout.Copies, "copy", "copies"))
 	if r.Assumed {
-		how = fmt.Sprintf("%s %s in %s (--copies, --zones).", r.assumedWords(),
-			plural(r.Layout.Copies, "copy", "copies"), plural(r.Layout.Zones, "zone", "zones"))
+		how = fmt.Sprintf("%s %s (--copies)", r.assumedWords(), plural(r.Layout.Copies, "copy", "copies"))
 	}
-	t.prose(how)
+	t.prose(how + "; " + r.crossingWords() + ".")
 	t.line("")
 }
 

@@ -31,6 +31,14 @@ func Count(n float64) string {
 	return fmt.Sprintf("%.3gG", n/1e9)
 }
 
+// crossingWords say what of the traffic crosses zones.
+func (r *Report) crossingWords() string {
+	if r.ZonesAssumed {
+		return r.layout.Words("--zones, --cross-zone")
+	}
+	return r.layout.Words("")
+}
+
 func share(part, of int64) string {
 	if of <= 0 {
 		return ""

@@ -1,5 +1,7 @@
 package price
 
+import "fmt"
+
 // A month is what clouds bill by: 730 hours of storage and instances. Traffic is counted
 // over the same time.
 const (
@@ -10,21 +12,43 @@ const (
 	gib = 1 << 30
 )
 
+// DefaultZones is the number of zones that plans, reports and gateways assume where nothing else is said.
+const DefaultZones = 3
+
 // Layout says how a store is spread. The zero value is one copy in one zone.
 type Layout struct {
-	Copies int // of every value, 0 is 1: a primary and two replicas are 3
-	Zones  int // availability zones, 0 and 1: nothing crosses between zones
+	Copies    int     // of every value, 0 is 1: a primary and two replicas are 3
+	Zones     int     // availability zones, 0 and 1: nothing crosses between zones
+	CrossZone float64 // share of the bytes that cross zones, where it is known; 0: as Zones says
 }
 
 func (l Layout) copies() float64 { return float64(max(l.Copies, 1)) }
 
-// Crossing is the share of bytes that go to another zone when the peer's zone is as good
-// as random: 2/3 with three zones.
+// Crossing is the share of bytes that go to another zone. Where it is not known the peer's zone counts as random: 2/3
+// with three zones.
 func (l Layout) Crossing() float64 {
-	if l.Zones <= 1 {
+	switch {
+	case l.CrossZone > 0:
+		return min(l.CrossZone, 1)
+	case l.Zones <= 1:
 		return 0
 	}
 	return float64(l.Zones-1) / float64(l.Zones)
+}
+
+// Words say what crosses zones. flags name what changes that, where it is an assumption; "": it is none.
+func (l Layout) Words(flags string) string {
+	zones := fmt.Sprintf("%d zones", l.Zones)
+	switch share := l.Crossing(); {
+	case share == 0:
+		return "no traffic crosses zones"
+	case l.CrossZone > 0:
+		return fmt.Sprintf("%.3g%% of the traffic crosses zones", 100*share)
+	case flags != "":
+		return fmt.Sprintf("%.0f%% of the traffic crosses zones, assuming %s (%s)", 100*share, zones, flags)
+	default:
+		return fmt.Sprintf("%.0f%% of the traffic crosses zones (%s)", 100*share, zones)
+	}
 }
 
 // CrossZone is the price of a GB that goes from one zone to another: the sender pays, and
@@ -34,12 +58,6 @@ func (t Table) CrossZone() float64 { return t[CrossZoneOut].Price + t[CrossZoneI
 // Traffic is dollars a month for bytes that go from zone to zone.
 func (t Table) Traffic(bytesPerSecond float64) float64 {
 	return bytesPerSecond * SecondsPerMonth / gb * t.CrossZone()
-}
-
-// Network is dollars a month for bytes on a network, wherever they go: what of an instance's price
-// stands against its bandwidth. Nobody bills it; it says what bytes are worth that are free.
-func (t Table) Network(bytesPerSecond float64) float64 {
-	return bytesPerSecond * SecondsPerMonth / gb * t[Network].Price
 }
 
 // Memory is dollars a month for bytes held in memory, once.

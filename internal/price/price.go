@@ -20,7 +20,6 @@ const (
 	CrossZoneOut = "cross_zone_out_gb"
 	CrossZoneIn  = "cross_zone_in_gb"
 	InterRegion  = "inter_region_gb"
-	Network      = "network_gb"
 	RAM          = "ram_gib_hour"
 	SSD          = "ssd_gb_month"
 	Snapshot     = "snapshot_gb_month"

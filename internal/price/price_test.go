@@ -25,7 +25,7 @@ func about(t *testing.T, what string, got, want, relative float64) {
 
 func TestEveryPriceHasASource(t *testing.T) {
 	p := table(t)
-	for _, name := range []string{CrossZoneOut, CrossZoneIn, InterRegion, Network, RAM, SSD, Snapshot, Object, VCPU} {
+	for _, name := range []string{CrossZoneOut, CrossZoneIn, InterRegion, RAM, SSD, Snapshot, Object, VCPU} {
 		if e, ok := p[name]; !ok || e.Price <= 0 || e.Source == "" || e.Date == "" || e.Unit == "" {
 			t.Errorf("%s: %+v", name, e)
 		}

@@ -20,7 +20,12 @@ type Rates struct {
 	Cloud   string // whose prices these are
 	Zones   int    // that traffic is spread over
 	Assumed bool   // nobody has said so
+
+	CrossZone float64 // as in Layout
 }
+
+// Layout says what of the traffic crosses zones.
+func (r Rates) Layout() Layout { return Layout{Zones: r.Zones, CrossZone: r.CrossZone} }
 
 // Saving is dollars in some time.
 type Saving struct {
@@ -31,11 +36,11 @@ type Saving struct {
 // Net is what is left; negative: compressing costs more than it saves.
 func (s Saving) Net() float64 { return s.Traffic - s.CPU }
 
-// Saving prices what was done: traffic between zones for the share of bytes that cross, when peers are in any zone alike,
+// Saving prices what was done: traffic between zones for the share of bytes that crosses zones,
 // less the CPU time.
 func (r Rates) Saving(d Done) Saving {
 	return Saving{
-		Traffic: d.SavedBytes / gb * r.Table.CrossZone() * Layout{Zones: r.Zones}.Crossing(),
+		Traffic: d.SavedBytes / gb * r.Table.CrossZone() * r.Layout().Crossing(),
 		CPU:     d.CPUSeconds / 3600 * r.Table[VCPU].Price,
 	}
 }

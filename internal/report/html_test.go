@@ -47,7 +47,7 @@ func TestPageOfMonthThatGrows(t *testing.T) {
 		t.Fatal(err)
 	}
 	bill := 1000.0
-	text := html(t, c, Options{Prices: prices(t), Zones: 3, Bill: &bill})
+	text := html(t, c, Options{Prices: prices(t), Layout: price.Layout{Zones: 3}, Bill: &bill})
 	for _, want := range []string{
 		"compression on, 16 Oct", "orders / carts", "Method", "$0.01", prices(t)[price.VCPU].Source[:20], "The bill: $1,000",
 		plain(1 - stored/raw), "grew by 45%", "fell by ", "polygon",
@@ -74,7 +74,7 @@ func TestPageWithGaps(t *testing.T) {
 			}
 		}
 	}
-	text := html(t, c, Options{Prices: prices(t), Zones: 3})
+	text := html(t, c, Options{Prices: prices(t), Layout: price.Layout{Zones: 3}})
 	if n := strings.Count(text, "<polygon"); n != 2 {
 		t.Errorf("%d areas, want one on either side of the gap", n)
 	}
@@ -90,7 +90,7 @@ func TestBillFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := New(c, Options{Prices: prices(t), Zones: 3})
+	r, err := New(c, Options{Prices: prices(t), Layout: price.Layout{Zones: 3}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,8 @@
 package report
 
 import (
+	"github.com/cinch-layer/cinch/internal/price"
+
 	"bytes"
 	"context"
 	"encoding/json"
@@ -113,7 +115,7 @@ func TestMonthFromPrometheus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := New(c, Options{Prices: prices(t), Zones: 3})
+	r, err := New(c, Options{Prices: prices(t), Layout: price.Layout{Zones: 3}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +128,7 @@ func TestMonthFromPrometheus(t *testing.T) {
 	if half := start.AddDate(0, 0, days/2); r.After.From.Sub(half).Abs() > c.Window.Step {
 		t.Errorf("turned on at %s, found %s", half, r.After.From)
 	}
-	if text := html(t, c, Options{Prices: prices(t), Zones: 3}); !strings.Contains(text, "2 instances") || !strings.Contains(text, plain(saving)) {
+	if text := html(t, c, Options{Prices: prices(t), Layout: price.Layout{Zones: 3}}); !strings.Contains(text, "2 instances") || !strings.Contains(text, plain(saving)) {
 		t.Error("the page lacks instances or saving")
 	}
 	other, err := OpenPrometheus(server.URL, `{job="other"}`, ask.Options{})

@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -11,10 +12,11 @@ import (
 
 // Options say what bytes cost.
 type Options struct {
-	Prices price.Table
-	Zones  int       // that traffic is spread over
-	Since  time.Time // when compression was turned on; zero: when something was sealed for the first time
-	Bill   *float64  // dollars that the cloud has billed for this traffic, in the time since
+	Prices  price.Table
+	Layout  price.Layout
+	Assumed bool      // the layout is the default
+	Since   time.Time // when compression was turned on; zero: when something was sealed for the first time
+	Bill    *float64  // dollars that the cloud has billed for this traffic, in the time since
 }
 
 // Report is what was saved. Its JSON is a contract: fields are added, never renamed. Money is in US dollars.
@@ -32,6 +34,8 @@ type Report struct {
 	Rows        []Row          `json:"rows"`
 	Bill        *Billed        `json:"bill,omitempty"`
 	Prices      []price.Priced `json:"prices"`
+	CrossZone   float64        `json:"cross_zone"`    // share of the traffic that crosses zones
+	ZoneAssumed bool           `json:"zones_assumed"` // that share is the default
 	Method      []string       `json:"method"`
 }
 
@@ -90,7 +94,7 @@ func New(c *Counted, o Options) (*Report, error) {
 	all := c.compared("", on(""))
 	r := &Report{
 		From: w.From.UTC(), To: w.To.UTC(), StepSeconds: w.Step.Seconds(), Sources: c.Sources, Before: all.Before, After: all.After, WireSaving: all.WireSaving,
-		Gateways: []Compared{}, Points: c.points(on("")), Rows: []Row{}, Method: method,
+		Gateways: []Compared{}, Points: c.points(on("")), Rows: []Row{}, Method: o.method(), CrossZone: o.Layout.Crossing(), ZoneAssumed: o.Assumed,
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.wires)) {
 		r.Gateways = append(r.Gateways, c.compared(name, on(name)))
@@ -127,7 +131,9 @@ func (c *Counted) addRows(r *Report, o Options, on int) error {
 	return nil
 }
 
-func (o *Options) rates() price.Rates { return price.Rates{Table: o.Prices, Zones: o.Zones} }
+func (o *Options) rates() price.Rates {
+	return price.Rates{Table: o.Prices, Zones: o.Layout.Zones, CrossZone: o.Layout.CrossZone}
+}
 
 func (o *Options) price(row Row, raw, stored []float64, cpuSeconds, seconds float64) Row {
 	row.RawBytes, row.StoredBytes, row.CPUSeconds = sum(raw), sum(stored), cpuSeconds
@@ -140,9 +146,16 @@ func (o *Options) price(row Row, raw, stored []float64, cpuSeconds, seconds floa
 	return row
 }
 
+func (o *Options) method() []string {
+	flags := ""
+	if o.Assumed {
+		flags = "--zones, --cross-zone"
+	}
+	return append(slices.Clone(method), fmt.Sprintf("Money is traffic between zones at list prices, less the CPU time spent compressing and opening: %s. What values take in a store's memory is not in it: gateways see what passes, not how long it stays. cinch plan prices that.", o.Layout.Words(flags)))
+}
+
 var method = []string{
 	"Saved bytes are counted, value by value: what came in less what was sent on, values left as they are included. So they don't depend on how much traffic grew.",
 	"As a check, the wire: bytes on the gateways' upstream side for each byte on their clients' side, since compression was turned on against the time before. Protocol overhead and TLS are in it, so that share is of more bytes.",
 	"Intervals are at 95 %: how much up to 30 parts of the time differ from the whole (ratio estimator).",
-	"Money is traffic between zones at list prices, for the share of bytes that cross when peers are in any zone alike, less the CPU time spent compressing and opening. What values take in a store's memory is not in it: gateways see what passes, not how long it stays. cinch plan prices that.",
 }

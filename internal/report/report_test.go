@@ -96,7 +96,7 @@ func TestMonthThatGrows(t *testing.T) {
 		t.Fatal(err)
 	}
 	bill := 1000.0
-	r, err := New(c, Options{Prices: prices(t), Zones: 3, Bill: &bill})
+	r, err := New(c, Options{Prices: prices(t), Layout: price.Layout{Zones: 3}, Bill: &bill})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,12 +149,12 @@ func TestWithoutBefore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := New(c, Options{Prices: prices(t), Zones: 3})
+	r, err := New(c, Options{Prices: prices(t), Layout: price.Layout{Zones: 3}})
 	if err != nil || r.Before != nil || r.WireSaving != nil {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	about(t, "saving", r.Total.Saving.Value, sealed*(1-factor), 0.1)
-	r, err = New(c, Options{Prices: prices(t), Zones: 3, Since: on.AddDate(0, 0, 1)})
+	r, err = New(c, Options{Prices: prices(t), Layout: price.Layout{Zones: 3}, Since: on.AddDate(0, 0, 1)})
 	if err != nil || r.Before == nil || !r.After.From.Equal(on.AddDate(0, 0, 1)) {
 		t.Errorf("since a time that is given: %+v, %v", r, err)
 	}
@@ -199,7 +199,7 @@ func TestReads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := New(c, Options{Prices: prices(t), Zones: 3})
+	r, err := New(c, Options{Prices: prices(t), Layout: price.Layout{Zones: 3}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func TestYoungGateway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := New(c, Options{Prices: prices(t), Zones: 3})
+	r, err := New(c, Options{Prices: prices(t), Layout: price.Layout{Zones: 3}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,9 +54,9 @@ function moneyTiles(m) {
 export function prices(m) {
   if (!m?.prices?.length) return null;
   return el("details", { class: "more", "data-key": "prices", id: "prices" }, el("summary", null, "How the money is counted"),
-    el("p", { class: "small" }, `What is saved is traffic between zones, for the share that crosses them (${m.zones === 1 ? "one zone: none" : `${m.zones} zones`}); the CPU that compressing and opening take is what it costs. `,
+    el("p", { class: "small" }, `What is saved is traffic between zones: ${m.crossing}. The CPU that compressing and opening take is what it costs. `,
       `A month at this rate: traffic ${money(m.traffic_month)}, CPU ${money(-m.cpu_month)}. `,
-      m.assumed ? el("strong", null, `Assumed: the configuration says nothing of prices, so these are of ${m.cloud}. Write prices: {cloud: …, zones: …} into it.`) : ""),
+      m.assumed ? el("strong", null, `Assumed: the configuration says nothing of prices, so these are of ${m.cloud}. Write prices: {cloud: …, zones: …} or {cross_zone: 100%} into it.`) : ""),
     table("Prices by which the money is counted", [["price"], ["$"], ["for", true], ["source", true], ["as of", true]],
       m.prices.map((p) => [p.name, String(p.price), p.unit, source(p.source), p.date]), true));
 }

@@ -63,6 +63,10 @@ var process = []Row{
 			"or nobody bills traffic: then compression costs CPU and saves no money on traffic",
 	},
 	{
+		Keys: "`prices.cross_zone`", Default: "as `prices.zones` says", Also: "",
+		Meaning: "share of the traffic that crosses zones, where it is known: `100%` where clients and servers are never in the same zone",
+	},
+	{
 		Keys: "`prices.file`", Default: "none", Also: "",
 		Meaning: "YAML with prices of your own in place of those, as `--prices` of [`cinch report`](REPORT.md) and [`cinch plan`](PLAN.md) takes; read again by a reload",
 	},

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/price"
+)
+
+// layoutFlags say what of the traffic crosses zones. Plans and reports have the same, with the same default.
+type layoutFlags struct {
+	zones     int
+	crossZone string
+	set       *pflag.FlagSet
+}
+
+func (l *layoutFlags) add(f *pflag.FlagSet) {
+	l.set = f
+	f.IntVar(&l.zones, "zones", price.DefaultZones, "`N` availability zones that clients, servers and copies are spread over evenly: (N-1)/N of the traffic crosses zones; 1: none")
+	f.StringVar(&l.crossZone, "cross-zone", "", "`SHARE` of the traffic that crosses zones, where it is known: 100% for all of it (default: as --zones says)")
+}
+
+// read returns the layout, and whether it is the default.
+func (l *layoutFlags) read() (at price.Layout, assumed bool, err error) {
+	at.Zones = l.zones
+	if at.Zones < 1 {
+		return at, false, errors.New("--zones: there is at least one zone")
+	}
+	if l.crossZone == "" {
+		return at, !l.set.Changed("zones"), nil
+	}
+	var share config.Ratio
+	if err := share.UnmarshalText([]byte(l.crossZone)); err != nil {
+		return at, false, fmt.Errorf("--cross-zone: %w", err)
+	}
+	if at.CrossZone = float64(share); share == 0 {
+		at.Zones = 1
+	}
+	return at, false, nil
+}
