@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/cinch-layer/cinch/internal/history"
 )
 
@@ -12,6 +14,7 @@ func TestReportWindow(t *testing.T) {
 	now := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	for _, from := range []string{"2026-11-01", "90d", "2000-01-01", "0", "1850-01-01", "10s"} {
 		o := reportOptions{from: from, to: "2027-12-01", cloud: "aws"}
+		o.layout.add(pflag.NewFlagSet("report", pflag.ContinueOnError))
 		w, _, err := o.read(now)
 		if err != nil {
 			t.Errorf("from %s: %v", from, err)
@@ -26,6 +29,7 @@ func TestReportWindow(t *testing.T) {
 	}
 	for _, from := range []string{"0001-01-01T00:00:00Z", "2026-12-01"} {
 		o := reportOptions{from: from, to: "2027-12-01", cloud: "aws"}
+		o.layout.add(pflag.NewFlagSet("report", pflag.ContinueOnError))
 		if w, _, err := o.read(now); err == nil {
 			t.Errorf("from %s: %+v", from, w)
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/cinch-layer/cinch/codec"
 )
@@ -23,6 +24,7 @@ const (
 func (c *Collector) Settle(e *codec.Engine) {
 	for _, t := range c.trees {
 		s := &settler{tree: t, engine: e, foreign: c.o.Foreign, known: make(map[*Group]*traits)}
+		s.fields(&t.root, "", false)
 		s.settle(&t.root)
 	}
 }
@@ -223,4 +225,104 @@ func (s *settler) behind(x, y *traits) float64 {
 		more += s.compressed(slices.Concat(x.text, v)) - x.compressed
 	}
 	return more / max(alone, 1)
+}
+
+// A field is what stands between two of the same separator: NAME in npm:pkg:NAME:1 and in cache/NAME/1.json. It may have
+// other separators in it, as @scope/left-pad has. Where more than fewTokens fields follow a word they are names, not kinds
+// of data: a rule for each would miss the names that come tomorrow. They become one variable place, but for those that
+// hold much of the bytes and are unlike the rest.
+
+// isFieldSeparator reports whether a token is a separator that identifiers usually don't have inside them.
+func isFieldSeparator(tok string) bool { return tok == ":" || tok == "/" }
+
+// field is a way from a place to the separator that ends it.
+type field struct {
+	parents []*node  // from the place on
+	tokens  []string // one for each parent
+	end     *node    // behind the separator
+	name    string
+	weight  float64
+}
+
+// fields makes one place of names, here and below. in is the token before n; behindWord says whether a word comes before it.
+func (s *settler) fields(n *node, in string, behindWord bool) {
+	if behindWord && isFieldSeparator(in) {
+		s.joinFields(n, in)
+	}
+	for tok, c := range n.children {
+		s.fields(c, tok, behindWord || kindOfToken(tok) != fixedToken)
+	}
+}
+
+func (s *settler) joinFields(n *node, separator string) {
+	all := fieldsOf(n, separator)
+	if len(all) <= fewTokens {
+		return
+	}
+	slices.SortFunc(all, func(a, b field) int { return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.name, b.name)) })
+	total := 0.0
+	for _, f := range all {
+		total += f.weight
+	}
+	large := slices.IndexFunc(all, func(f field) bool { return f.weight < total/fewTokens })
+	if large < 0 {
+		return // all of exactly the same weight
+	}
+	for _, f := range all[large:] {
+		f.moveTo(n, separator, s.tree)
+	}
+	joined := n.children[variable].children[separator]
+	for _, f := range all[:large] {
+		if _, same := s.compare(joined, f.end); same {
+			f.moveTo(n, separator, s.tree)
+		}
+	}
+}
+
+// fieldsOf lists the fields that begin at a place and end with the separator.
+func fieldsOf(n *node, separator string) (all []field) {
+	var walk func(at *node, parents []*node, tokens []string)
+	walk = func(at *node, parents []*node, tokens []string) {
+		for tok, c := range at.children {
+			if tok != separator {
+				walk(c, append(slices.Clone(parents), at), append(slices.Clone(tokens), tok))
+			} else if len(tokens) > 0 {
+				all = append(all, field{append(slices.Clone(parents), at), append(slices.Clone(tokens), tok), c, strings.Join(tokens, ""), c.weight()})
+			}
+		}
+	}
+	walk(n, nil, nil)
+	return all
+}
+
+// moveTo makes the field part of the variable one at n.
+func (f field) moveTo(n *node, separator string, t *tree) {
+	if f.name == variable {
+		return
+	}
+	for i := len(f.parents) - 1; i >= 0; i-- {
+		p := f.parents[i]
+		if i == len(f.parents)-1 {
+			delete(p.children, f.tokens[i])
+		} else if c := f.parents[i+1]; len(c.children) == 0 && c.leaf == nil {
+			delete(p.children, f.tokens[i])
+		}
+		if i > 0 {
+			p.names -= f.end.names
+		}
+	}
+	v := n.children[variable]
+	if v == nil {
+		v = new(node)
+		n.children[variable] = v
+	}
+	v.names += f.end.names
+	if c := v.children[separator]; c != nil {
+		c.merge(f.end, t)
+		return
+	}
+	if v.children == nil {
+		v.children = make(map[string]*node)
+	}
+	v.children[separator] = f.end
 }

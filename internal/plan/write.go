@@ -73,7 +73,7 @@ func (w *writer) rules() {
 		}
 		if o := g.Chosen(); o != nil {
 			w.rule(g, o)
-		} else if w.r.Protocol == config.Tarantool || covered(g, groups[i+1:]) { // a space's format may ask for compression
+		} else if g.Not == "" && (w.r.Protocol == config.Tarantool || covered(g, groups[i+1:])) { // a space's format may ask for compression
 			w.rule(g, nil)
 		}
 	}
