@@ -55,8 +55,12 @@ func TestNamesInTheMiddleAreOnePattern(t *testing.T) {
 		want []string
 	}{
 		{"name and number", func(name string, n int) string { return fmt.Sprintf("npm:pkg:%s:%d", name, n) }, []string{"npm:pkg:*:*"}},
-		{"name and word", func(name string, n int) string { return fmt.Sprintf("npm:pkg:%s:%s", name, []string{"meta", "time"}[n%2]) }, []string{"npm:pkg:*:meta", "npm:pkg:*:time"}},
-		{"path", func(name string, n int) string { return fmt.Sprintf("cache/pkg/%s/%d.json", strings.Trim(strings.ReplaceAll(name, "/", "-"), "@"), n) }, []string{"cache/pkg/*/*.json"}},
+		{"name and word", func(name string, n int) string {
+			return fmt.Sprintf("npm:pkg:%s:%s", name, []string{"meta", "time"}[n%2])
+		}, []string{"npm:pkg:*:meta", "npm:pkg:*:time"}},
+		{"path", func(name string, n int) string {
+			return fmt.Sprintf("cache/pkg/%s/%d.json", strings.Trim(strings.ReplaceAll(name, "/", "-"), "@"), n)
+		}, []string{"cache/pkg/*/*.json"}},
 	} {
 		col := NewCollector(CollectOptions{})
 		type kv struct {
