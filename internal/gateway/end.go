@@ -4,7 +4,8 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"runtime/debug"
+
+	"github.com/cinch-layer/cinch/internal/panics"
 )
 
 // Peer is one of the two that a session stands between.
@@ -16,21 +17,19 @@ const (
 	FromUpstream Peer = "upstream"
 )
 
-// CatchPanic, when deferred, keeps a panic of one connection's goroutine from
-// ending the process: it logs the panic with its stack, counts it and calls
-// onPanic (nil: nothing), which should end that connection. The server does this
-// for Run and Drain; a session defers it in the goroutines that it starts.
+// CatchPanic is [panics.Catch] for the goroutines of gateways: onPanic (nil: nothing) ends the call or the connection that the
+// panic belongs to. The server does this for Run and Drain; a session defers it in the goroutines that it starts.
 func CatchPanic(log *slog.Logger, stats *Stats, onPanic func()) {
-	p := recover()
-	if p == nil {
-		return
-	}
-	stats.Error("panic")
-	log.Error("panic in a session", "panic", p, "stack", string(debug.Stack()))
-	if onPanic != nil {
-		onPanic()
+	if p := recover(); p != nil {
+		panics.Report(log, stats, p)
+		if onPanic != nil {
+			onPanic()
+		}
 	}
 }
+
+// ErrPanicked is the error of what a panic has ended. The log has the stack.
+var ErrPanicked = panics.Err
 
 // ErrorClasses names violations of a protocol, by the errors that report them.
 type ErrorClasses []struct {

@@ -33,6 +33,7 @@ func (s *Stream) Patience() time.Duration { return s.Limit }
 
 // Cut closes both connections.
 func (s *Stream) Cut(v Verdict) {
+	defer CatchPanic(s.Log, s.Stats, nil)
 	LogCut(s.Log, s.Stats, s.Client.RemoteAddr(), v)
 	_ = Abort(s.From)
 	_ = Abort(s.To)

@@ -122,7 +122,9 @@ func (j *judge) begin() {
 	}
 }
 
+// run ends after a panic too, until somebody waits for memory again.
 func (j *judge) run() {
+	defer CatchPanic(nil, nil, j.stop) // of all gateways; what is a gateway's recovers and counts by itself
 	tick := time.NewTicker(judgePeriod)
 	defer tick.Stop()
 	last := time.Now()
@@ -134,6 +136,12 @@ func (j *judge) run() {
 	}
 }
 
+func (j *judge) stop() {
+	j.of.mu.Lock()
+	defer j.of.mu.Unlock()
+	j.looking = false
+}
+
 // look is one account at one moment.
 type look struct {
 	account  *Account
@@ -143,15 +151,25 @@ type look struct {
 
 // lookOnce judges all holders after a time has passed. It reports whether to look again.
 func (j *judge) lookOnce(passed time.Duration) bool {
-	b, looks := j.of, j.waitedFor()
+	looks := j.waitedFor()
 	for i := range looks {
 		looks[i].progress = looks[i].account.flow.Progress() // asks the kernel, so without the lock
 	}
+	cut, again := j.decide(looks, passed)
+	for _, f := range cut {
+		f()
+	}
+	return again
+}
+
+// decide returns what cuts off the peers that are too slow, and whether to look again.
+func (j *judge) decide(looks []look, passed time.Duration) (cut []func(), again bool) {
+	b := j.of
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	wanted := j.pressed
 	j.pressed = pressure{}
 	j.pressAgain()
-	var cut []func()
 	for i := range looks {
 		l := &looks[i]
 		if v, guilty := l.verdict(passed); guilty && wanted.byOthersThan(l.account) {
@@ -159,12 +177,7 @@ func (j *judge) lookOnce(passed time.Duration) bool {
 		}
 	}
 	j.looking = b.waiting > 0 || wanted.by != nil || b.isHalfUsed()
-	again := j.looking
-	b.mu.Unlock()
-	for _, f := range cut {
-		f()
-	}
-	return again
+	return cut, j.looking
 }
 
 // waitedFor lists the holders that wait for a peer.

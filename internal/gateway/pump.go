@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/cinch-layer/cinch/internal/panics"
 )
 
 // Life is the life of a session that has two pumps, one that carries requests and one that
@@ -93,13 +95,21 @@ func (l *Life) Run(requests, replies func()) {
 
 func (l *Life) carryReplies(replies func()) {
 	defer close(l.dead)
-	defer CatchPanic(l.log, l.stats, func() { _ = l.Close() })
+	defer l.Catch()
 	// A server whose replies nobody reads may stop reading too, in the middle of a request.
 	defer func() { _ = l.Upstream.SetWriteDeadline(time.Now().Add(l.stall)) }()
 	defer l.Client.Close() // unblocks the request pump
 	replies()
 	if l.Ended() { // nobody else reads
 		l.Part()
+	}
+}
+
+// Catch, when deferred in another goroutine of the session, ends the session after a panic; see CatchPanic.
+func (l *Life) Catch() {
+	if p := recover(); p != nil {
+		panics.Report(l.log, l.stats, p)
+		_ = l.Close()
 	}
 }
 

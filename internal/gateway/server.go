@@ -394,6 +394,7 @@ func (s *Server) closeUnbegun() {
 }
 
 func (s *Server) drainAll(conns []*activeConn) {
+	defer CatchPanic(s.log(), s.Stats, nil) // each drain recovers by itself
 	for _, a := range conns {
 		s.drain(a)
 	}

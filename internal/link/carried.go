@@ -83,13 +83,9 @@ func (c *carried) Read(p []byte) (int, error) {
 
 // receive takes the next frame. A FIN is the end of what is read.
 func (c *carried) receive() error {
-	f, err := c.l.Next(func() error { return nil })
-	switch {
-	case err != nil:
-	case f.Kind == wire.Fin:
+	fin, err := c.next()
+	if fin {
 		return io.EOF
-	default:
-		err = c.got.Add(f)
 	}
 	if err == nil {
 		return nil
@@ -104,8 +100,26 @@ func (c *carried) receive() error {
 	return err
 }
 
+// next adds the next frame to what is there, unless it is a FIN. A panic is an error, which ends the link.
+func (c *carried) next() (fin bool, err error) {
+	defer gateway.CatchPanic(c.l.e.cfg.Log, c.l.e.cfg.Stats, func() {
+		c.abort()
+		fin, err = false, gateway.ErrPanicked
+	})
+	f, err := c.l.Next(func() error { return nil })
+	if err != nil || f.Kind == wire.Fin {
+		return err == nil, err
+	}
+	return false, c.got.Add(f)
+}
+
 // Write sends p, all of it before it returns.
 func (c *carried) Write(p []byte) (n int, err error) {
+	defer gateway.CatchPanic(c.l.e.cfg.Log, c.l.e.cfg.Stats, func() {
+		c.stuck.Store(true)
+		c.abort()
+		err = gateway.ErrPanicked
+	})
 	for n < len(p) {
 		part := p[n:min(len(p), n+PieceBytes)]
 		if err := c.l.Send(append(gateway.GetBuffer(len(part)), part...), len(part)); err != nil {

@@ -2,6 +2,7 @@ package link
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"log/slog"
 	"net"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/panics"
 )
 
 // Config is what an endpoint needs. Everything but Engine may be left zero.
@@ -106,7 +108,7 @@ func NewEndpoint(cfg Config) *Endpoint {
 func (e *Endpoint) Close() { e.over.Do(func() { close(e.ended) }) }
 
 func (e *Endpoint) enroll(l *Link) {
-	e.tend.Do(func() { go e.tendHistories() })
+	e.tend.Do(func() { go panics.KeepRunning(context.Background(), e.cfg.Log, e.cfg.Stats, e.tendHistories) })
 	e.mu.Lock()
 	e.links[l] = struct{}{}
 	e.mu.Unlock()
@@ -119,7 +121,7 @@ func (e *Endpoint) forget(l *Link) {
 }
 
 // tendHistories makes links that carry nothing forget, until Close.
-func (e *Endpoint) tendHistories() {
+func (e *Endpoint) tendHistories(context.Context) {
 	t := time.NewTicker(min(e.cfg.IdleTimeout, tightIdle) / 2)
 	defer t.Stop()
 	for {

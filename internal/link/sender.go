@@ -112,7 +112,7 @@ func (o *sender) piece(buf []byte, n int) error {
 	}
 	began := time.Now()
 	out := gateway.GetBuffer(headRoom + n + maxStoredHeaders)
-	out, at := o.encode(out[:headRoom], buf[:n])
+	out, at := o.encodeWhole(out[:headRoom], buf[:n])
 	gateway.PutBuffer(buf)
 	if o.e.cfg.Latency {
 		o.e.cfg.Stats.Latency(time.Since(began))
@@ -126,6 +126,14 @@ func (o *sender) piece(buf []byte, n int) error {
 	o.memory.waited()
 	gateway.PutBuffer(out)
 	return err
+}
+
+// encodeWhole is encode, after whose panic nothing is written any more: the history is half changed.
+func (o *sender) encodeWhole(out, raw []byte) (_ []byte, at int) {
+	o.over = true
+	out, at = o.encode(out, raw)
+	o.over = false
+	return out, at
 }
 
 // encode appends the piece's frames to out. They begin at the index that it returns; there
@@ -269,6 +277,7 @@ func (o *sender) mayDrop() bool {
 
 // forgetIdle drops a history that was not used for a while, and what was granted for one.
 func (o *sender) forgetIdle(idle time.Duration) {
+	defer gateway.CatchPanic(o.e.cfg.Log, o.e.cfg.Stats, o.l.abort)
 	if !o.mu.TryLock() {
 		return // it is being used
 	}

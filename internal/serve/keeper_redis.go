@@ -42,7 +42,7 @@ func keepRedis(r *running) *storeredis.Dicts {
 // keepCluster makes that of a cluster, or of what Sentinels lead to, likewise.
 func keepCluster(r *running, kind string) (*redisStore, *storeredis.ClusterDicts) {
 	k := newKeeper(r.log)
-	dicts := open.KeptClusterDicts(r.upstream, &k.local, r.log)
+	dicts := open.KeptClusterDicts(r.upstream, &k.local, r.log, r.stats)
 	s := &redisStore{keeper: k, hosts: r.servers(), dicts: dicts}
 	end := func() {}
 	if kind == config.Sentinel {

@@ -39,7 +39,7 @@ func keepTarantool(r *running, g *config.Gateway) (*tarantoolStore, error) {
 	own := storetarantool.NewDicts(s.conn, &k.local)
 	own.LimitLookups()
 	s.dicts = storetarantool.NewGroup(own, storetarantool.GroupOptions{
-		Find: s.shards.Find, Connect: s.shards.Connect, Log: r.log,
+		Find: s.shards.Find, Connect: s.shards.Connect, Log: r.log, Errors: r.stats,
 	})
 	k.dicts, k.store = s.dicts, s
 	r.keeper = k

@@ -17,6 +17,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/handover"
 	"github.com/cinch-layer/cinch/internal/heap"
 	"github.com/cinch-layer/cinch/internal/history"
+	"github.com/cinch-layer/cinch/internal/panics"
 )
 
 // Process is everything that a running serve holds. Make it with New.
@@ -170,9 +171,9 @@ func (p *Process) start() (failed chan error) {
 		p.log.Info("gateway listens", "gateway", r.name, "address", r.listener.Addr().String(), "upstream", r.upstream.String())
 		if r.keeper != nil {
 			r.keeper.adopt(p.current.Load().named(r.name))
-			go r.keeper.dicts.Run(r.keeper.ctx)
-			go r.keeper.store.lookForChain(r.keeper.ctx)
-			go r.auto.Run(r.keeper.ctx)
+			go panics.KeepRunning(r.keeper.ctx, r.log, r.stats, r.keeper.dicts.Run)
+			go panics.KeepRunning(r.keeper.ctx, r.log, r.stats, r.auto.Run)
+			go panics.KeepRunning(r.keeper.ctx, r.log, r.stats, r.keeper.store.lookForChain)
 		}
 		go func() { failed <- r.gateway.Serve(r.listener) }()
 	}

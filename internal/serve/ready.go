@@ -14,6 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/admin"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/panics"
 )
 
 const (
@@ -112,13 +113,19 @@ func (p *Process) probe(timeout time.Duration) []health {
 	var all sync.WaitGroup
 	for i, r := range p.gateways {
 		all.Go(func() {
-			notes, err := r.ready(ctx)
+			notes, err := r.tryReady(ctx)
 			r.stats.SetTrouble(err)
 			found[i] = health{r.name, notes, err}
 		})
 	}
 	all.Wait()
 	return found
+}
+
+// tryReady makes an error of a panic.
+func (r *running) tryReady(ctx context.Context) (notes []string, err error) {
+	defer panics.Catch(r.log, r.stats, func() { err = panics.Err })
+	return r.ready(ctx)
 }
 
 func (r *running) ready(ctx context.Context) (notes []string, err error) {

@@ -20,11 +20,10 @@ const freePings = 2
 var defaultPings = pings{every: 5 * time.Second, silent: 20 * time.Second, answer: 15 * time.Second, apart: 6 * time.Minute}
 
 // watch pings the server when it is silent though calls wait, and closes the connection when
-// there is no answer. It lives as long as the connection, and what that remembers of messages lives as long.
+// there is no answer. It lives as long as the connection.
 func (p pings) watch(h *hop) {
 	tick := time.NewTicker(p.every)
 	defer tick.Stop()
-	defer h.lanes.Close()
 	var sent int
 	var heard int64
 	var last time.Time

@@ -36,6 +36,7 @@ type call struct {
 	unlaned *unlanedBody // the client's request, of a call in lanes; nil: it is another
 
 	trailers []string // that a request which is no gRPC call has announced
+	open     *attempt // that has not ended; nil: none
 
 	headersSent bool
 	spent       time.Duration // by the gateway itself
@@ -110,6 +111,7 @@ func (c *call) finish() {
 	c.mu.Lock()
 	c.over = true
 	c.mu.Unlock()
+	c.end(c.open) // after a panic
 	c.tape.close()
 	c.unlaned.close()
 }
@@ -197,7 +199,7 @@ func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 		a.scope.End()
 		return nil, nil, err
 	}
-	a.hop = h
+	a.hop, c.open = h, a
 	c.begun(a, nil)
 	out := a.upstreamRequest(c.r, c.pool.dialer.scheme())
 	if c.grpc {
@@ -271,6 +273,7 @@ func (c *call) end(a *attempt) {
 	if a == nil {
 		return
 	}
+	c.open = nil
 	if a.reply != nil {
 		_ = a.reply.Close() // what is not read takes of the connection's window until then
 	}
@@ -387,6 +390,7 @@ func (f *flow) Patience() time.Duration { return gateway.DefaultStall }
 
 // Cut ends the call.
 func (f *flow) Cut(v gateway.Verdict) {
+	defer gateway.CatchPanic(f.call.log, f.call.stats, nil)
 	gateway.LogCut(f.call.log, f.call.stats, f.call.memory.Addr, v)
 	why := errSlow
 	f.call.ended.CompareAndSwap(nil, &why)

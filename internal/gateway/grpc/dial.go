@@ -40,7 +40,11 @@ type dialer struct {
 // newDialer makes one whose connections are links where c wants them.
 func newDialer(c *Config, links linker, totals *pair.Totals) *dialer {
 	d := &dialer{
-		up: c.Upstream, speaks: h2.ClientConfig{Window: c.Window, ConnWindow: connWindow(c.Window, c.MaxStreams), MaxHeader: c.MaxHeader}, reads: c.UpstreamReads,
+		up: c.Upstream, reads: c.UpstreamReads,
+		speaks: h2.ClientConfig{
+			Window: c.Window, ConnWindow: connWindow(c.Window, c.MaxStreams), MaxHeader: c.MaxHeader,
+			Faults: h2.Faults{Log: c.Log, Stats: c.Stats},
+		},
 		codecs: c.Codecs, totals: totals, log: c.Log, pings: defaultPings, patience: patienceAsks,
 		presumes: &presumption{}, notices: newNotices(c.Log, c.Upstream.String()),
 	}
@@ -89,11 +93,18 @@ func (d *dialer) newHop(alive context.Context) (*hop, error) {
 	if h.carried {
 		h.lanes = d.lanesOf(raw)
 	}
-	h.knows = newKnowledge(d.reads, h.carried, d.presumes, newPartner(alive, conn, d.scheme(), d.log, d.totals))
+	h.knows = newKnowledge(d.reads, h.carried, d.presumes, newPartner(alive, conn, d.scheme(), d.speaks.Faults, d.totals))
 	h.knows.laned = h.lanes != nil
 	h.inquiry = d.newInquiry(alive, h)
-	go d.pings.watch(h)
+	go d.watch(h)
 	return h, nil
+}
+
+// watch ends with the connection, and what that remembers of messages with it.
+func (d *dialer) watch(h *hop) {
+	defer gateway.CatchPanic(d.log, d.speaks.Stats, h.giveUp)
+	defer h.lanes.Close()
+	d.pings.watch(h)
 }
 
 // lanesOf returns those of a link that was just made.
@@ -110,7 +121,7 @@ func (d *dialer) newInquiry(alive context.Context, h *hop) *inquiry {
 		c.scheme = d.scheme()
 		return c.do(ctx, h.Conn)
 	}
-	return &inquiry{ask: ask, knows: h.knows, codecs: d.codecs, alive: alive, patience: d.patience, tell: d.notices.mute}
+	return &inquiry{ask: ask, knows: h.knows, codecs: d.codecs, alive: alive, patience: d.patience, tell: d.notices.mute, faults: d.speaks.Faults}
 }
 
 // errNoLink is why nobody was asked for a link.

@@ -15,6 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/pair"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/link"
+	"github.com/cinch-layer/cinch/internal/panics"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -126,7 +127,7 @@ func (g *Gateway) SetPolicy(p *policy.Messages) {
 func (g *Gateway) Serve(l net.Listener) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	go g.kinds.Run(ctx)
+	go panics.KeepRunning(ctx, g.cfg.Log, g.cfg.Stats, g.kinds.Run)
 	return g.server.Serve(l)
 }
 

@@ -32,6 +32,9 @@ type shared struct {
 	log        *slog.Logger
 }
 
+// faults is where panics are reported.
+func (s *shared) faults() h2.Faults { return h2.Faults{Log: s.log, Stats: s.stats} }
+
 // handler serves the calls of one client's connection.
 type handler struct {
 	*shared
@@ -88,6 +91,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(c.terms.requests) > 0 || c.terms.from != "" {
 		limit = replayBytes
 	}
+	c.tape.faults = h.faults()
 	c.tape.begin(c.clientBody(), limit, h.replays)
 	defer c.finish()
 	h.calls.begin(&c, &c.place)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec/grpccodec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/h2"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
@@ -30,6 +32,7 @@ type inquiry struct {
 	codecs *grpccodec.Set
 	alive  context.Context
 	tell   func() // that the server could not be asked
+	faults h2.Faults
 
 	patience time.Duration // of a client's call that waits for what is found out
 
@@ -131,20 +134,35 @@ func (q *inquiry) begin() {
 func (q *inquiry) run() {
 	ctx, cancel := context.WithTimeout(q.alive, askTimeout)
 	defer cancel()
+	defer gateway.CatchPanic(q.faults.Log, q.faults.Stats, q.pause)
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	defer func() {
+		close(q.running)
+		q.running = nil
+	}()
 	for step := q.next(); step != nil; step = q.next() {
-		q.mu.Unlock()
-		conclude, err := step(ctx)
-		q.mu.Lock()
+		conclude, err := q.take(ctx, step)
 		if err != nil {
 			q.notBefore = time.Now().Add(askPause)
 			break
 		}
 		conclude()
 	}
-	close(q.running)
-	q.running = nil
+}
+
+// take makes a call without q.mu, which is held before and behind it.
+func (q *inquiry) take(ctx context.Context, s step) (conclude func(), err error) {
+	q.mu.Unlock()
+	defer q.mu.Lock()
+	return s(ctx)
+}
+
+// pause lets the server not be asked for a while, after a panic.
+func (q *inquiry) pause() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.notBefore = time.Now().Add(askPause)
 }
 
 // step makes a call. What it concludes is called with q.mu held.

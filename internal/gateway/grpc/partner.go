@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"slices"
 	"sync"
@@ -14,6 +13,8 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/h2"
 	"github.com/cinch-layer/cinch/internal/gateway/pair"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
@@ -36,7 +37,7 @@ type partner struct {
 	alive     context.Context
 	transport http.RoundTripper
 	scheme    string
-	log       *slog.Logger
+	faults    h2.Faults
 	totals    *pair.Totals
 
 	fetched atomic.Pointer[fetched] // never nil
@@ -89,8 +90,8 @@ func (f *fetched) with(d *codec.Dict) *fetched {
 	return next
 }
 
-func newPartner(alive context.Context, transport http.RoundTripper, scheme string, log *slog.Logger, totals *pair.Totals) *partner {
-	p := &partner{alive: alive, transport: transport, scheme: scheme, log: log, totals: totals}
+func newPartner(alive context.Context, transport http.RoundTripper, scheme string, faults h2.Faults, totals *pair.Totals) *partner {
+	p := &partner{alive: alive, transport: transport, scheme: scheme, faults: faults, totals: totals}
 	p.fetched.Store(&fetched{})
 	return p
 }
@@ -178,21 +179,31 @@ func (p *partner) begin(name string, exchange func(context.Context) error) {
 	if p.exchanges++; p.exchanges > maxQuickPairs {
 		p.notBefore = now.Add(pairSlow)
 	}
-	go func() {
-		ctx, cancel := context.WithTimeout(p.alive, pairTimeout)
-		defer cancel()
-		err := exchange(ctx)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.busy = false
-		if err != nil {
-			p.totals.Dicts.Failed.Add(1)
-			p.notBefore = time.Now().Add(pairPause)
-			if p.alive.Err() == nil {
-				p.log.Warn("a dictionary was not exchanged with the next gateway; messages go without", "exchange", name, "err", err)
-			}
-		}
-	}()
+	go p.run(name, exchange)
+}
+
+func (p *partner) run(name string, exchange func(context.Context) error) {
+	err := gateway.ErrPanicked
+	defer func() { p.ended(name, err) }()
+	defer gateway.CatchPanic(p.faults.Log, p.faults.Stats, nil)
+	ctx, cancel := context.WithTimeout(p.alive, pairTimeout)
+	defer cancel()
+	err = exchange(ctx)
+}
+
+// ended lets another exchange begin, after a failure not for a while.
+func (p *partner) ended(name string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.busy = false
+	if err == nil {
+		return
+	}
+	p.totals.Dicts.Failed.Add(1)
+	p.notBefore = time.Now().Add(pairPause)
+	if p.alive.Err() == nil {
+		p.faults.Log.Warn("a dictionary was not exchanged with the next gateway; messages go without", "exchange", name, "err", err)
+	}
 }
 
 // put sends a dictionary.

@@ -10,7 +10,7 @@ type pool struct {
 
 // newPool makes a pool of at most so many connections, for all clients or for one.
 func newPool(d *dialer, most int, one bool) *pool {
-	return &pool{h2.NewPool(h2.PoolConfig[*hop]{Connect: d.connect, Most: most, Linger: pairTimeout, OneClient: one, Apart: d.setApart}), d}
+	return &pool{h2.NewPool(h2.PoolConfig[*hop]{Connect: d.connect, Most: most, Linger: pairTimeout, OneClient: one, Apart: d.setApart, Faults: d.speaks.Faults}), d}
 }
 
 // setApart counts and logs that a client's connection gets connections to the upstream of its own.

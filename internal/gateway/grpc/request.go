@@ -86,6 +86,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	if !b.begin() {
 		return 0, errReplaced
 	}
+	defer b.end()
 	n, err := b.src.Read(p)
 	if n > 0 {
 		b.received.Add(1)
@@ -96,7 +97,6 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	if err == io.EOF && b.atEnd != nil {
 		b.atEnd()
 	}
-	b.end()
 	return n, err
 }
 

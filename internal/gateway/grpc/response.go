@@ -53,6 +53,7 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 	if !endsWithHeaders(resp) && !isComplete(resp.Body) { // else the end sends all in one piece
 		_ = c.w.FlushError()
 	}
+	defer out.Sent(false) // after a panic
 	err := c.copy(body, framed)
 	out.Sent(err == nil)
 	a.lanes.read = err == nil

@@ -2,7 +2,6 @@ package grpc
 
 import (
 	"net"
-	"runtime/debug"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -20,7 +19,8 @@ type session struct {
 	peer   *peer           // what the client says as a gateway; nil: it is none
 	ends   *lanes.Ends     // of the link that the client's connection is; nil: it has no lanes
 	memory *held.Allowance // the client's
-	done   chan struct{}   // closed when Run returns
+	faults h2.Faults
+	done   chan struct{} // closed when Run returns
 
 	calls underway
 	grace time.Duration   // of a drain, for streams that are quiet
@@ -41,7 +41,7 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 	if carried {
 		ends = g.lanesOf(client)
 	}
-	s := &session{pool: g.pool, done: make(chan struct{}), grace: c.Grace, last: g.last, ends: ends}
+	s := &session{pool: g.pool, faults: g.shared.faults(), done: make(chan struct{}), grace: c.Grace, last: g.last, ends: ends}
 	s.memory = held.NewAllowance(addr, g.requests.Client(payer), g.replies.Client(payer))
 	if c.Peers {
 		s.peer = newPeer(g.shared.dicts, s.memory, g.links != nil)
@@ -54,9 +54,7 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 		Handler:    &handler{shared: &g.shared, calls: &s.calls, memory: s.memory, peer: s.peer, pool: s.pool, client: s.client, carried: carried, ends: ends},
 		MaxStreams: c.MaxStreams, Window: c.Window, ConnWindow: connWindow(max(c.Window, leastWindow), c.MaxStreams),
 		MaxHeader: c.MaxHeader, Ahead: ahead,
-		Panicked: func(v any) {
-			c.Log.Error("a call has panicked", "panic", v, "stack", string(debug.Stack()))
-		},
+		Faults: g.shared.faults(),
 	})
 	return s
 }
@@ -92,6 +90,7 @@ func (s *session) Drain() { go s.drain(s.grace, s.last) }
 // drain says GOAWAY, ends streams that are quiet for as long as grace, and all calls when last is
 // closed.
 func (s *session) drain(grace time.Duration, last <-chan struct{}) {
+	defer gateway.CatchPanic(s.faults.Log, s.faults.Stats, s.server.Close)
 	s.server.Drain()
 	s.calls.endQuiet() // the first look
 	look := time.NewTicker(max(grace, time.Millisecond))

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/h2"
 )
 
@@ -53,7 +54,7 @@ func endingOf(err error) ending {
 		return ending{code: codeOfReset(reset.Code), message: "the upstream reset the stream: " + reset.Code.String()}
 	case errors.Is(err, errTooLarge), errors.Is(err, errSlow), errors.Is(err, h2.ErrSilent):
 		return ending{code: codeResourceExhausted, message: err.Error()}
-	case errors.Is(err, errCorrupt), errors.Is(err, errFormat), errors.Is(err, h2.ErrHeaderSize):
+	case errors.Is(err, errCorrupt), errors.Is(err, errFormat), errors.Is(err, h2.ErrHeaderSize), errors.Is(err, gateway.ErrPanicked):
 		return ending{code: codeInternal, message: err.Error()}
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return ending{code: codeDeadlineExceeded, message: "a message took too long to come"}

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/h2"
 )
 
 // errReplaced is what the reader of an abandoned attempt gets.
@@ -24,6 +25,7 @@ type tape struct {
 	src    io.Reader
 	budget *gateway.Budget
 	limit  int
+	faults h2.Faults
 
 	mu        sync.Mutex
 	changed   sync.Cond // anything below
@@ -113,6 +115,7 @@ func (t *tape) dropPiece() {
 
 // pump reads the client's bytes until they end or the call does.
 func (t *tape) pump() {
+	defer gateway.CatchPanic(t.faults.Log, t.faults.Stats, func() { t.fail(gateway.ErrPanicked) })
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for t.err == nil && !t.closed {
@@ -126,13 +129,28 @@ func (t *tape) pump() {
 
 // readPiece reads some of the client's bytes. t.mu is held, but not while it reads.
 func (t *tape) readPiece() {
-	t.mu.Unlock()
 	var buf []byte
-	n, err := readFirst(t.src, &buf, 0)
-	t.mu.Lock()
+	n, err := t.readSource(&buf)
 	t.wanted = false
 	t.err = err
 	t.take(buf, n)
+	t.changed.Broadcast()
+}
+
+// readSource reads the client's body, where messages may be decoded: a panic is an error of the call. t.mu is held before and
+// behind it.
+func (t *tape) readSource(buf *[]byte) (n int, err error) {
+	t.mu.Unlock()
+	defer t.mu.Lock()
+	defer gateway.CatchPanic(t.faults.Log, t.faults.Stats, func() { n, err = 0, gateway.ErrPanicked })
+	return readFirst(t.src, buf, 0)
+}
+
+// fail ends what can be read.
+func (t *tape) fail(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.err = err
 	t.changed.Broadcast()
 }
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
 const (
@@ -27,6 +29,8 @@ type ClientConfig struct {
 	MaxHeader  int // bytes of a header list, as HTTP/2 counts them
 
 	ContinueTimeout time.Duration // that a body waits for 100 (Continue) where the request expects that; 0: it doesn't
+
+	Faults
 }
 
 // ClientConn is the client's end of a connection.
@@ -51,10 +55,16 @@ type ClientConn struct {
 // NewClientConn makes the end of a connection, which has to be closed.
 func NewClientConn(n net.Conn, cfg ClientConfig) *ClientConn {
 	c := &ClientConn{continueTimeout: cfg.ContinueTimeout, next: 1, most: fewStreams, pings: map[[8]byte]chan struct{}{}}
-	c.init(n, c, config{window: cfg.Window, maxHeader: cfg.MaxHeader})
+	c.init(n, c, config{Faults: cfg.Faults, window: cfg.Window, maxHeader: cfg.MaxHeader})
 	c.greet(cfg)
-	go func() { _ = c.read() }() // requests are told
+	go c.run()
 	return c
+}
+
+// run reads until the connection ends, of which requests are told.
+func (c *ClientConn) run() {
+	defer gateway.CatchPanic(c.Log, c.Stats, c.breakOff)
+	_ = c.read()
 }
 
 // greet queues the preface and our settings (RFC 9113, section 3.4).
@@ -118,8 +128,11 @@ func (c *ClientConn) whenRoom(f func()) {
 }
 
 func (c *ClientConn) tellRoom() {
-	if c.room != nil {
-		go c.room()
+	if room := c.room; room != nil {
+		go func() {
+			defer gateway.CatchPanic(c.Log, c.Stats, c.Close)
+			room()
+		}()
 	}
 }
 
@@ -140,15 +153,7 @@ func (c *ClientConn) Close() { c.close() }
 
 // Shutdown tells the server that the connection ends, and waits until the last request has.
 func (c *ClientConn) Shutdown(ctx context.Context) error {
-	c.mu.Lock()
-	c.used = true
-	c.unqueue()
-	if c.err == nil {
-		_ = c.fr.WriteGoAway(0, http2.ErrCodeNo, nil)
-	}
-	c.endUnused()
-	c.flush()
-	c.mu.Unlock()
+	c.sayGoAway()
 	select {
 	case <-c.done:
 		return nil
@@ -157,21 +162,24 @@ func (c *ClientConn) Shutdown(ctx context.Context) error {
 	}
 }
 
+func (c *ClientConn) sayGoAway() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.used = true
+	c.unqueue()
+	if c.err == nil {
+		_ = c.fr.WriteGoAway(0, http2.ErrCodeNo, nil)
+	}
+	c.endUnused()
+	c.flush()
+}
+
 // Ping waits for the server's answer to a ping.
 func (c *ClientConn) Ping(ctx context.Context) error {
-	answered := make(chan struct{})
-	var data [8]byte
-	c.mu.Lock()
-	if c.err != nil {
-		defer c.mu.Unlock()
-		return c.err
+	data, answered, err := c.sendPing()
+	if err != nil {
+		return err
 	}
-	c.pinged++
-	binary.BigEndian.PutUint64(data[:], c.pinged)
-	c.pings[data] = answered
-	c.control(func() error { return c.fr.WritePing(false, data) })
-	c.flush()
-	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()
 		delete(c.pings, data)
@@ -185,6 +193,21 @@ func (c *ClientConn) Ping(ctx context.Context) error {
 	case <-c.done:
 		return errClosed
 	}
+}
+
+func (c *ClientConn) sendPing() (data [8]byte, answered chan struct{}, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return data, nil, c.err
+	}
+	answered = make(chan struct{})
+	c.pinged++
+	binary.BigEndian.PutUint64(data[:], c.pinged)
+	c.pings[data] = answered
+	c.control(func() error { return c.fr.WritePing(false, data) })
+	c.flush()
+	return data, answered, nil
 }
 
 func (c *ClientConn) ponged(data [8]byte) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"errors"
+	"log/slog"
 	"math"
 	"net"
 	"sync"
@@ -47,8 +48,15 @@ type role interface {
 	last() uint32        // the peer's highest stream that we have seen
 }
 
+// Faults tells where panics are logged and counted.
+type Faults struct {
+	Log   *slog.Logger   // nil: the default one
+	Stats *gateway.Stats // nil: nothing is counted
+}
+
 // conn is what both ends of a connection have in common.
 type conn struct {
+	Faults
 	net  net.Conn
 	role role
 	done chan struct{} // closed when net is
@@ -85,13 +93,14 @@ type conn struct {
 
 // config is what both ends are told.
 type config struct {
+	Faults
 	window    int // of a stream, that we give
 	maxHeader int
 	ahead     []byte // was read already
 }
 
 func (c *conn) init(n net.Conn, r role, cfg config) {
-	c.net, c.role = n, r
+	c.net, c.role, c.Faults = n, r, cfg.Faults
 	c.done = make(chan struct{})
 	c.in = newInput(n, cfg.ahead)
 	c.in.settle = c.settle
@@ -201,6 +210,7 @@ func (c *conn) leave() {
 
 func (c *conn) end(err error) {
 	c.err = err
+	defer c.output.close()
 	for _, s := range c.streams {
 		s.fail(err)
 		s.gone = true
@@ -210,12 +220,12 @@ func (c *conn) end(err error) {
 	clear(c.streams)
 	c.role.failed()
 	c.unblock()
-	c.output.close()
 }
 
 // after calls f later, with c.mu held.
 func (c *conn) after(wait time.Duration, f func()) *time.Timer {
 	return time.AfterFunc(wait, func() {
+		defer gateway.CatchPanic(c.Log, c.Stats, c.breakOff)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		f()
@@ -232,22 +242,60 @@ func (c *conn) close() {
 
 // read handles frames until the connection ends, and tells the peer why. Its error is the rule that the peer broke; nil: none.
 func (c *conn) read() error {
-	err := c.readFrames()
-	c.mu.Lock()
-	c.wakeTouched()
+	err := c.tryFrames()
 	broke, broken := err.(violation)
-	if broken && c.err == nil {
-		_ = c.fr.WriteGoAway(c.role.last(), broke.code, []byte(broke.what))
-		c.output.linger = calmTime
-	}
-	c.fail(c.role.why(err))
-	c.mu.Unlock()
+	c.endReading(err)
 	<-c.done
 	c.in.free()
 	if broken {
 		return broke
 	}
 	return nil
+}
+
+// tryFrames makes an error of a panic.
+func (c *conn) tryFrames() (err error) {
+	defer gateway.CatchPanic(c.Log, c.Stats, func() { err = gateway.ErrPanicked })
+	return c.readFrames()
+}
+
+// endReading ends the connection for the error that reading has ended with.
+func (c *conn) endReading(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wakeTouched()
+	if broke, broken := err.(violation); broken && c.err == nil {
+		_ = c.fr.WriteGoAway(c.role.last(), broke.code, []byte(broke.what))
+		c.output.linger = calmTime
+	}
+	c.fail(c.role.why(err))
+}
+
+// breakOff ends the connection after a panic in code of its own, whose state nothing may rely on: what was queued is dropped.
+func (c *conn) breakOff() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.breakOffLocked()
+}
+
+func (c *conn) breakOffLocked() {
+	c.output.drop()
+	c.fail(gateway.ErrPanicked)
+	for _, s := range c.streams { // whatever the panic came between
+		s.fail(gateway.ErrPanicked)
+	}
+	c.output.closed, c.output.sending = true, true
+	c.output.startWriter()
+	_ = c.net.SetDeadline(time.Now()) // ends a read or write that waits
+}
+
+// unlocked calls f, which reads or writes the connection below, without c.mu. A link codes what it carries there, so a panic is an
+// error that ends the connection. c.mu is held again behind it.
+func (c *conn) unlocked(f func() error) (err error) {
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	defer gateway.CatchPanic(c.Log, c.Stats, func() { err = gateway.ErrPanicked })
+	return f()
 }
 
 // tlsState is nil without TLS.

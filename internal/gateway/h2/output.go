@@ -66,11 +66,16 @@ func (c *conn) control(write func() error) {
 
 // flush lets go what is queued. It does not wait, but for its turn: c.mu is held, and given up meanwhile.
 func (c *conn) flush() {
-	o := &c.output
-	if o.sending || len(o.out) == 0 {
-		return
+	if o := &c.output; !o.sending && len(o.out) > 0 {
+		o.sending = true
+		c.flushQueued()
 	}
-	o.sending = true
+}
+
+// flushQueued runs in goroutines of all that send. A panic is the connection's, and not theirs.
+func (c *conn) flushQueued() {
+	defer gateway.CatchPanic(c.Log, c.Stats, c.breakOffLocked)
+	o := &c.output
 	if o.now == nil {
 		o.startWriter()
 		return
@@ -100,9 +105,11 @@ func (o *output) gather() {
 // send writes without waiting, and reports whether all has gone. What has not becomes rest.
 func (o *output) send() bool {
 	batch := o.take()
-	o.c.mu.Unlock()
-	n, err := o.now.Write(batch)
-	o.c.mu.Lock()
+	n := 0
+	err := o.c.unlocked(func() (err error) {
+		n, err = o.now.Write(batch)
+		return err
+	})
 	if err != nil {
 		gateway.PutBuffer(batch)
 		o.c.fail(err)
@@ -143,6 +150,7 @@ func (o *output) startWriter() {
 
 // write is the writer: it waits for the system. Where nobody else can write it lives as long as the connection.
 func (o *output) write() {
+	defer gateway.CatchPanic(o.c.Log, o.c.Stats, o.replaceWriter)
 	o.c.mu.Lock()
 	defer o.c.mu.Unlock()
 	for {
@@ -162,6 +170,19 @@ func (o *output) write() {
 	}
 }
 
+// replaceWriter ends the connection after a panic of the writer, by another one unless the panic came behind the end.
+func (o *output) replaceWriter() {
+	select {
+	case <-o.c.done:
+		return
+	default:
+	}
+	o.c.mu.Lock()
+	o.writing = false
+	o.c.mu.Unlock()
+	o.c.breakOff()
+}
+
 func (o *output) writeSome() {
 	batch, at := o.rest, o.at
 	if len(batch) == 0 {
@@ -169,10 +190,11 @@ func (o *output) writeSome() {
 		batch, at = o.take(), 0
 	}
 	o.rest, o.at = nil, 0
-	o.c.mu.Unlock()
-	_, err := o.c.net.Write(batch[at:])
+	err := o.c.unlocked(func() error {
+		_, err := o.c.net.Write(batch[at:])
+		return err
+	})
 	gateway.PutBuffer(batch)
-	o.c.mu.Lock()
 	if err != nil {
 		o.drop()
 		o.c.fail(err)
@@ -183,6 +205,8 @@ func (o *output) writeSome() {
 
 func (o *output) drop() {
 	gateway.PutBuffer(o.take())
+	gateway.PutBuffer(o.rest)
+	o.rest, o.at = nil, 0
 }
 
 // close lets the writer close the connection behind what is queued.
@@ -197,11 +221,11 @@ func (o *output) close() {
 // shut closes the connection.
 func (o *output) shut() {
 	linger := o.linger
-	o.c.mu.Unlock()
-	if linger > 0 {
-		discard(o.c.net, linger)
-	}
-	_ = o.c.net.Close()
-	close(o.c.done)
-	o.c.mu.Lock()
+	_ = o.c.unlocked(func() error {
+		defer close(o.c.done)
+		if linger > 0 {
+			discard(o.c.net, linger)
+		}
+		return o.c.net.Close()
+	})
 }

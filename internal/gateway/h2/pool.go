@@ -57,6 +57,8 @@ type PoolConfig[H Hop] struct {
 
 	OneClient bool              // all requests are one client's: they are sent as they come
 	Apart     func(addr string) // is told of a client's connection that gets connections to the server of its own, as it resets much; may be nil
+
+	Faults
 }
 
 // Pool holds connections to a server. A request takes the one with the fewest requests; share.go has which request is next when
@@ -84,7 +86,7 @@ func NewPool[H Hop](cfg PoolConfig[H]) *Pool[H] {
 
 func (p *Pool[H]) newGroup(idle time.Duration) *group {
 	return &group{
-		mu: &p.mu, alive: p.alive, most: p.Most, idle: idle, linger: p.Linger, sharing: sharing{origins: map[string]*origin{}},
+		Faults: p.Faults, mu: &p.mu, alive: p.alive, most: p.Most, idle: idle, linger: p.Linger, sharing: sharing{origins: map[string]*origin{}},
 		connect: func(alive context.Context) (*Pooled, error) {
 			h, err := p.Connect(alive)
 			if err != nil {
@@ -247,6 +249,7 @@ func (p *Pool[H]) Close() {
 // group is the connections that some of a pool's clients use. Its mu is the pool's, and is held by the callers of its methods but where they
 // say otherwise.
 type group struct {
+	Faults
 	mu      *sync.Mutex
 	alive   context.Context
 	connect func(alive context.Context) (*Pooled, error)
@@ -307,7 +310,8 @@ func (g *group) grow(best *Pooled, room int64) {
 
 // open makes a connection and adds it. It runs in a goroutine of its own, because requests come and go while it lasts; mu is not held.
 func (g *group) open() {
-	u, err := g.connect(g.alive)
+	defer gateway.CatchPanic(g.Log, g.Stats, nil)
+	u, err := g.tryConnect()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.dialing = false
@@ -327,6 +331,12 @@ func (g *group) open() {
 		g.grow(g.leastBusy())
 	}
 	g.await()
+}
+
+// tryConnect makes an error of a panic: requests wait for the outcome. mu is not held.
+func (g *group) tryConnect() (u *Pooled, err error) {
+	defer gateway.CatchPanic(g.Log, g.Stats, func() { err = gateway.ErrPanicked })
+	return g.connect(g.alive)
 }
 
 // add adds a connection that was made. One that has ended at once is for those that have waited for it, who hear so: they would have one
@@ -366,7 +376,10 @@ func (g *group) rest(u *Pooled) {
 	u.since = time.Now()
 	switch {
 	case u.timer == nil:
-		u.timer = time.AfterFunc(g.idle, func() { g.expire(u) })
+		u.timer = time.AfterFunc(g.idle, func() {
+			defer gateway.CatchPanic(g.Log, g.Stats, u.Conn.Close)
+			g.expire(u)
+		})
 	case !u.looks:
 		u.timer.Reset(g.idle)
 	}
@@ -391,6 +404,7 @@ func (g *group) expire(u *Pooled) {
 
 // Shut closes a connection when what uses it beside requests has ended.
 func (p *Pooled) Shut(in time.Duration) {
+	defer gateway.CatchPanic(p.Conn.Log, p.Conn.Stats, p.Conn.Close)
 	ctx, cancel := context.WithTimeout(context.Background(), in)
 	defer cancel()
 	stop := context.AfterFunc(ctx, p.Conn.Close) // Shutdown waits for a server that takes no GOAWAY

@@ -180,6 +180,7 @@ func (a *sentRequest) left() {
 // cancel ends the request, whatever state it is in.
 func (a *sentRequest) cancel(err error) {
 	c := a.client
+	defer gateway.CatchPanic(c.Log, c.Stats, c.breakOff)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.abandon(a, err)
@@ -188,6 +189,7 @@ func (a *sentRequest) cancel(err error) {
 
 // run sends what is left of the body, in a goroutine of its own.
 func (a *sentRequest) run() {
+	defer gateway.CatchPanic(a.client.Log, a.client.Stats, a.client.breakOff)
 	err := a.sendBody()
 	_ = a.out.r.Body.Close()
 	a.out.free()
@@ -209,7 +211,7 @@ func (a *sentRequest) sendBody() error {
 		}
 		// Without room in a buffer a body waits for bytes, if it is one of a Server's: so a quiet one holds none.
 		o.free()
-		if _, err := o.r.Body.Read(nil); err != nil && err != io.EOF {
+		if _, err := a.readBody(nil); err != nil && err != io.EOF {
 			return err
 		}
 		if err := a.readPiece(); err != nil {
@@ -222,13 +224,19 @@ func (a *sentRequest) sendBody() error {
 func (a *sentRequest) readPiece() error {
 	o := &a.out
 	o.piece = gateway.GetBuffer(pieceBytes)
-	n, err := o.r.Body.Read(o.piece[:cap(o.piece)])
+	n, err := a.readBody(o.piece[:cap(o.piece)])
 	o.piece = o.piece[:n]
 	if err == io.EOF {
 		o.whole = true
 		return nil
 	}
 	return err
+}
+
+// readBody reads the body, where messages are decoded and coded. A panic ends this request only.
+func (a *sentRequest) readBody(p []byte) (n int, err error) {
+	defer gateway.CatchPanic(a.client.Log, a.client.Stats, func() { n, err = 0, gateway.ErrPanicked })
+	return a.out.r.Body.Read(p)
 }
 
 // sendPiece sends p, and the end of the request behind it where that is due.
@@ -366,9 +374,9 @@ func (a *sentRequest) tell() {
 	next := a.early[0]
 	a.early = a.early[1:]
 	a.inform--
-	a.client.mu.Unlock()
-	err := httptrace.ContextClientTrace(a.out.r.Context()).Got1xxResponse(next.status, textproto.MIMEHeader(next.header))
-	a.client.mu.Lock()
+	err := a.client.unlocked(func() error {
+		return httptrace.ContextClientTrace(a.out.r.Context()).Got1xxResponse(next.status, textproto.MIMEHeader(next.header))
+	})
 	if err != nil {
 		a.client.abandon(a, err)
 		a.client.flush()

@@ -8,6 +8,9 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 	"golang.org/x/net/http2"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/panics"
 )
 
 // served is a request of a client's, and the body of it.
@@ -38,6 +41,7 @@ func (s *served) begin() {
 
 // run serves the request.
 func (s *served) run() {
+	defer gateway.CatchPanic(s.server.Log, s.server.Stats, s.server.breakOff)
 	defer s.end()
 	s.server.cfg.Handler.ServeHTTP(&s.w, s.r)
 	s.w.returned = true
@@ -47,8 +51,8 @@ func (s *served) run() {
 func (s *served) end() {
 	w := &s.w
 	if !w.returned {
-		if v := recover(); v != nil && v != http.ErrAbortHandler && s.server.cfg.Panicked != nil {
-			s.server.cfg.Panicked(v)
+		if v := recover(); v != nil && v != http.ErrAbortHandler {
+			panics.Report(s.server.Log, s.server.Stats, v)
 		}
 	}
 	c := s.c

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
 // prefaceTime is how long a client may take to say that it speaks HTTP/2, and its settings.
@@ -28,7 +30,7 @@ type ServerConfig struct {
 	IdleTimeout time.Duration   // without requests, until the connection ends; 0: none
 	Date        bool            // is added to responses that have none
 
-	Panicked func(v any) // is told what a handler panicked with, but http.ErrAbortHandler; nil: nobody is
+	Faults // with a handler's panics among them, but http.ErrAbortHandler
 }
 
 // Server is the server's end of a connection.
@@ -50,13 +52,14 @@ type Server struct {
 func NewServer(n net.Conn, cfg ServerConfig) *Server {
 	s := &Server{cfg: cfg, remote: n.RemoteAddr().String(), tls: tlsState(n)}
 	s.cfg.Window = max(cfg.Window, initialWindow)
-	s.init(n, s, config{window: s.cfg.Window, maxHeader: cfg.MaxHeader, ahead: cfg.Ahead})
+	s.init(n, s, config{Faults: cfg.Faults, window: s.cfg.Window, maxHeader: cfg.MaxHeader, ahead: cfg.Ahead})
 	s.greet()
 	return s
 }
 
 // Serve serves requests until the connection ends. Its error is the rule that the client broke; nil: none.
 func (s *Server) Serve() error {
+	defer gateway.CatchPanic(s.Log, s.Stats, s.breakOff)
 	_ = s.net.SetReadDeadline(time.Now().Add(prefaceTime))
 	preface := make([]byte, len(http2.ClientPreface))
 	if _, err := io.ReadFull(s.in, preface); err != nil || string(preface) != http2.ClientPreface {

@@ -376,20 +376,25 @@ type yield struct {
 
 // look looks at requests that wait, and again later while there are some, or streams are shared. mu is not held.
 func (g *group) look() {
+	defer gateway.CatchPanic(g.Log, g.Stats, nil)
+	for _, y := range g.lookOnce() {
+		y.call.Yield(y.why)
+	}
+}
+
+func (g *group) lookOnce() (lose []yield) {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	now := time.Now()
 	passed := min(now.Sub(g.looked), 2*sharePeriod) // not what this process slept
 	g.looked = now
 	g.judge(now)
 	g.serve()
-	lose := g.reclaim(now, passed)
+	lose = g.reclaim(now, passed)
 	if g.looking = len(g.waiting) > 0 && !g.dialing || g.contended; g.looking {
 		g.timer.Reset(sharePeriod)
 	}
-	g.mu.Unlock()
-	for _, y := range lose {
-		y.call.Yield(y.why)
-	}
+	return lose
 }
 
 // reclaim chooses the calls that lose their streams to requests that wait.

@@ -280,11 +280,7 @@ func (s *stream) expireReads(at time.Time) {
 		}
 	}
 	if wait := time.Until(at); wait > 0 {
-		s.cut = time.AfterFunc(wait, func() {
-			s.c.mu.Lock()
-			defer s.c.mu.Unlock()
-			expire()
-		})
+		s.cut = s.c.after(wait, expire)
 		return
 	}
 	expire()

@@ -5,7 +5,7 @@ import "sync"
 // maxIdleWorkers is how many goroutines wait for work. With more requests under way at once than that, stacks grow for each.
 const maxIdleWorkers = 512
 
-// runner is some work.
+// runner is some work. It recovers from its own panics: a worker does not know whose they are.
 type runner interface{ run() }
 
 // workers do work in goroutines that are used again, so that their stacks need not grow each time.

@@ -48,7 +48,12 @@ func (g *Grant) Wait(n, claim int64) error {
 	ctx, cancel := context.WithCancel(g.Ctx)
 	defer cancel()
 	got := make(chan error, 1)
-	go func() { got <- g.Account.Grow(ctx, n, claim) }()
+	go func() {
+		err := gateway.ErrPanicked
+		defer func() { got <- err }()
+		defer gateway.CatchPanic(nil, nil, nil) // the budget is of all gateways
+		err = g.Account.Grow(ctx, n, claim)
+	}()
 	impatient := time.NewTimer(aheadAfter)
 	defer impatient.Stop()
 	var ahead chan struct{} // nobody goes ahead yet

@@ -137,7 +137,8 @@ func (p *carriers) ask() {
 }
 
 func (p *carriers) add() {
-	c, err := p.farSide.dialCarrier(p.alive)
+	defer gateway.CatchPanic(p.farSide.cfg.Log, p.farSide.cfg.Stats, nil)
+	c, err := p.dial()
 	p.mu.Lock()
 	p.asks--
 	if err == nil {
@@ -151,6 +152,12 @@ func (p *carriers) add() {
 	case p.alive.Err() == nil:
 		p.farSide.refused(err)
 	}
+}
+
+// dial makes an error of a panic.
+func (p *carriers) dial() (c *carrier, err error) {
+	defer gateway.CatchPanic(p.farSide.cfg.Log, p.farSide.cfg.Stats, func() { err = gateway.ErrPanicked })
+	return p.farSide.dialCarrier(p.alive)
 }
 
 // put gives back a carrier whose exchange is complete.
@@ -169,6 +176,7 @@ func (p *carriers) put(c *carrier) {
 
 // expire drops a carrier if nobody has taken it meanwhile.
 func (p *carriers) expire(c *carrier) {
+	defer gateway.CatchPanic(p.farSide.cfg.Log, p.farSide.cfg.Stats, nil)
 	p.mu.Lock()
 	found := false
 	for i, other := range p.idle {

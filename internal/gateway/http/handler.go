@@ -6,11 +6,11 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"runtime/debug"
 	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
+	"github.com/cinch-layer/cinch/internal/panics"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -103,8 +103,7 @@ func (h *handler) caught() {
 		return
 	}
 	if p != http.ErrAbortHandler {
-		h.cfg.Stats.Error("panic")
-		h.cfg.Log.Error("panic in an exchange", "panic", p, "stack", string(debug.Stack()))
+		panics.Report(h.cfg.Log, h.cfg.Stats, p)
 	}
 	panic(http.ErrAbortHandler)
 }

@@ -48,9 +48,9 @@ type hop struct{ h2.Pooled }
 type pool struct{ *h2.Pool[*hop] }
 
 func newPool(c *Config, dial dialFunc) *pool {
-	speaks := h2.ClientConfig{Window: upstreamWindow, ConnWindow: upstreamConnWindow, MaxHeader: c.MaxHeader, ContinueTimeout: expectTimeout}
+	speaks := h2.ClientConfig{Window: upstreamWindow, ConnWindow: upstreamConnWindow, MaxHeader: c.MaxHeader, ContinueTimeout: expectTimeout, Faults: h2.Faults{Log: c.Log, Stats: c.Stats}}
 	return &pool{h2.NewPool(h2.PoolConfig[*hop]{
-		Most: mostConns, Idle: upstreamIdle, Linger: closeTime, Apart: func(client string) {
+		Most: mostConns, Idle: upstreamIdle, Linger: closeTime, Faults: speaks.Faults, Apart: func(client string) {
 			c.Stats.Error("resets")
 			c.Log.Warn("a client cancels many requests, so its requests get connections to the upstream of their own: servers end connections with many resets",
 				"client", client, "upstream", c.Upstream.String())

@@ -134,6 +134,7 @@ func (s *session) serveHTTP2(ahead []byte) {
 	two := h2.NewServer(s.client, h2.ServerConfig{
 		Handler: s.handler, MaxStreams: c.MaxStreams, MaxHeader: c.MaxHeader + usualFields,
 		Window: clientWindow, ConnWindow: clientWindow, IdleTimeout: idleTimeout, Date: true, Ahead: ahead,
+		Faults:  h2.Faults{Log: c.Log, Stats: c.Stats},
 		Context: context.WithValue(context.Background(), http.ServerContextKey, s.server), // or the reverse proxy would end a reply that was cut off as if it were whole
 	})
 	s.mu.Lock()
@@ -164,20 +165,31 @@ func (s *session) isDrained() bool {
 }
 
 func (s *session) shutDown() {
+	defer gateway.CatchPanic(s.handler.cfg.Log, s.handler.cfg.Stats, func() { _ = s.client.Close() })
+	inner, two := s.noMore()
+	if two != nil {
+		two.Drain()
+	}
+	go s.shutDownServer(s.server)
+	if inner != nil {
+		go s.shutDownServer(inner)
+	}
+}
+
+// noMore keeps servers from beginning, and returns those that have begun.
+func (s *session) noMore() (inner *http.Server, two *h2.Server) {
 	s.mu.Lock()
-	inner, two := s.inner, s.two
+	defer s.mu.Unlock()
 	s.over = true
 	if s.meeting {
 		_ = s.client.SetReadDeadline(time.Now().Add(gateway.BeginPatience))
 	}
-	s.mu.Unlock()
-	if two != nil {
-		two.Drain()
-	}
-	go func() { _ = s.server.Shutdown(context.Background()) }()
-	if inner != nil {
-		go func() { _ = inner.Shutdown(context.Background()) }()
-	}
+	return s.inner, s.two
+}
+
+func (s *session) shutDownServer(server *http.Server) {
+	defer gateway.CatchPanic(s.handler.cfg.Log, s.handler.cfg.Stats, func() { _ = s.client.Close() })
+	_ = server.Shutdown(context.Background())
 }
 
 // serveCarried serves what comes over the connection, once that has been upgraded to a pair's, until it ends: one exchange after

@@ -2,6 +2,7 @@ package http
 
 import (
 	"io"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ type streamBody struct {
 	src    io.ReadCloser
 	to     codec.ContentWriter
 	ch     recoding
+	log    *slog.Logger
 	stats  *gateway.Stats
 	effort *gateway.Effort
 	free   func() // gives its memory back
@@ -44,23 +46,28 @@ func newStream(c *Config, src io.ReadCloser, ch recoding, account *gateway.Accou
 		return nil
 	}
 	return &streamBody{
-		src: src, to: w, ch: ch, stats: c.Stats, effort: c.Effort, free: func() { account.Release(cost) },
+		src: src, to: w, ch: ch, log: c.Log, stats: c.Stats, effort: c.Effort, free: func() { account.Release(cost) },
 		piece: gateway.GetBuffer(streamPiece)[:streamPiece],
 	}
 }
 
-func (s *streamBody) Read(p []byte) (int, error) {
+// Read is called by the transport's goroutine, so that nobody else recovers from a panic.
+func (s *streamBody) Read(p []byte) (n int, err error) {
 	if !s.begin() {
 		return 0, errClosed
 	}
 	defer s.finish()
+	defer gateway.CatchPanic(s.log, s.stats, func() {
+		s.out, s.at, s.err = nil, 0, gateway.ErrPanicked
+		n, err = 0, s.err
+	})
 	for s.at == len(s.out) {
 		if s.err != nil {
 			return 0, s.err
 		}
 		s.next()
 	}
-	n := copy(p, s.out[s.at:])
+	n = copy(p, s.out[s.at:])
 	s.at += n
 	s.sent += n
 	return n, nil

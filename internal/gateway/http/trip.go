@@ -140,6 +140,7 @@ var errSlow = errors.New("it moved too little while others waited for the memory
 
 // cut ends the exchange: what it reads from its client at once, what it writes to it when there was time to say why.
 func (x *trip) cut(v gateway.Verdict) {
+	defer gateway.CatchPanic(x.cfg.Log, x.cfg.Stats, nil)
 	x.cutting.Lock()
 	defer x.cutting.Unlock()
 	if x.over {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"sync"
 	"time"
@@ -18,6 +19,7 @@ import (
 type balancer struct {
 	members   []gateway.Upstream
 	ctx       context.Context // ends with the gateway
+	log       *slog.Logger
 	followers followers
 
 	mu      sync.Mutex
@@ -96,10 +98,11 @@ func (b *balancer) askAll(latest string) (older claim, ok bool) {
 	for i, up := range b.members {
 		go func() {
 			c := claim{member: -1}
+			defer func() { answers <- c }()
+			defer gateway.CatchPanic(b.log, up.Stats, nil)
 			if d, err := askWho(b.ctx, up); err == nil && d.primary {
 				c = claim{i, d.election}
 			}
-			answers <- c
 		}()
 	}
 	enough := time.After(primaryAsk)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/panics"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -43,7 +44,7 @@ func NewGateway(cfg Config) *Gateway {
 	}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.pairs = newPairs(g.rules, g.codecs)
-	g.balancer = &balancer{members: cfg.Members, ctx: g.ctx}
+	g.balancer = &balancer{members: cfg.Members, ctx: g.ctx, log: cfg.Log}
 	g.standby = &standby{members: cfg.Members, others: cfg.Standby, addresses: g.addresses, ctx: g.ctx}
 	g.keeper.Ask = func(ctx context.Context) (bool, error) { return askClosed(ctx, cfg.upstreams()) }
 	g.server = gateway.Server{
@@ -64,23 +65,23 @@ func NewGateway(cfg Config) *Gateway {
 func (g *Gateway) Serve(l net.Listener) error {
 	if own, ok := gateway.AdvertisedAs(g.cfg.Advertise, l.Addr()); ok && g.cfg.isStandby() {
 		g.addresses.own.Store(&own)
-		go g.standby.announce()
+		go panics.KeepRunning(g.ctx, g.cfg.Log, g.cfg.Stats, g.standby.announce)
 	} else if ok && !g.balancer.on() {
 		g.addresses.own.Store(&own)
 		if g.cfg.Upstream.Network == "tcp" {
 			g.addresses.learn(g.cfg.Upstream.Address, own)
 		}
-		go g.meet()
+		go panics.KeepRunning(g.ctx, g.cfg.Log, g.cfg.Stats, g.meet)
 	} else {
 		g.asked()
 	}
-	go g.cfg.Kinds.Run(g.ctx)
+	go panics.KeepRunning(g.ctx, g.cfg.Log, g.cfg.Stats, g.cfg.Kinds.Run)
 	return g.server.Serve(l)
 }
 
 // meet asks the server by which name its replica set knows it, so that clients of other
 // members' gateways hear of this one before it has a client of its own.
-func (g *Gateway) meet() {
+func (g *Gateway) meet(context.Context) {
 	answered := askUntil(g.ctx, func() error {
 		d, err := askWho(g.ctx, g.cfg.Upstream)
 		if err == nil {

@@ -59,12 +59,13 @@ func (s *standby) description() (doc []byte, set string, err error) {
 	answers := make(chan answer, len(s.members))
 	for _, up := range s.members {
 		go func() {
+			var a answer
+			defer func() { answers <- a }()
+			defer gateway.CatchPanic(s.addresses.log, up.Stats, nil)
 			doc, err := askHello(s.ctx, up)
-			d, bad := describe(doc)
-			if err != nil || bad != nil || d.me == "" {
-				d.set = ""
+			if d, bad := describe(doc); err == nil && bad == nil && d.me != "" {
+				a = answer{doc, d.set}
 			}
-			answers <- answer{doc, d.set}
 		}()
 	}
 	s.doc = nil
@@ -87,7 +88,7 @@ func (s *standby) description() (doc []byte, set string, err error) {
 
 // announce has the gateways of the process name the others' standbys, once the replica set's
 // name is known.
-func (s *standby) announce() {
+func (s *standby) announce(context.Context) {
 	askUntil(s.ctx, func() error {
 		_, set, err := s.description()
 		if err == nil {

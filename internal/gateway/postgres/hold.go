@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
 )
 
@@ -159,6 +160,7 @@ func (g *Gateway) lease(d time.Duration) {
 
 // expire releases clients whose hold nobody has renewed.
 func (g *Gateway) expire(until time.Time) {
+	defer gateway.CatchPanic(g.cfg.Log, g.cfg.Stats, nil)
 	g.operating.Lock()
 	defer g.operating.Unlock()
 	g.mu.Lock()
@@ -220,6 +222,7 @@ func (g *Gateway) each(do func(*session)) {
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
+			defer gateway.CatchPanic(g.cfg.Log, g.cfg.Stats, func() { _ = s.Close() })
 			do(s)
 		})
 	}
@@ -271,6 +274,7 @@ func (g *Gateway) settle(ctx context.Context, r control.HoldRequest) error {
 	slots := make(chan struct{}, lookAtOnce)
 	for _, s := range g.all() {
 		all.Go(func() {
+			defer gateway.CatchPanic(g.cfg.Log, g.cfg.Stats, func() { _ = s.Close() })
 			if !s.awaitIdle(within) {
 				mu.Lock()
 				defer mu.Unlock()

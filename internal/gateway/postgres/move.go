@@ -129,6 +129,7 @@ func (m *mover) connect(ctx context.Context, sessions []*session) {
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
+			defer gateway.CatchPanic(m.g.cfg.Log, m.g.cfg.Stats, func() { m.fail(s) })
 			b, err := m.connectOne(ctx, s)
 			m.mu.Lock()
 			defer m.mu.Unlock()
@@ -141,6 +142,13 @@ func (m *mover) connect(ctx context.Context, sessions []*session) {
 		})
 	}
 	all.Wait()
+}
+
+// fail leaves out a session after a panic.
+func (m *mover) fail(s *session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.failed = append(m.failed, s)
 }
 
 // commit gives the sessions their new connections.

@@ -139,6 +139,7 @@ func (m *mover) tryAll(ctx context.Context, sessions []*session) (refused []cont
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
+			defer gateway.CatchPanic(m.g.cfg.Log, m.g.cfg.Stats, func() { m.refuse(&refused, s, gateway.ErrPanicked) })
 			n, err := m.logIn(ctx, s)
 			if err == nil {
 				n.b.leave()
@@ -147,13 +148,17 @@ func (m *mover) tryAll(ctx context.Context, sessions []*session) (refused []cont
 			if _, ok := loginOf(s); !ok {
 				return // it has ended meanwhile
 			}
-			d := s.describe()
-			d.Reasons = []string{err.Error()}
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			refused = append(refused, d)
+			m.refuse(&refused, s, err)
 		})
 	}
 	all.Wait()
 	return refused
+}
+
+func (m *mover) refuse(refused *[]control.ClientSession, s *session, why error) {
+	d := s.describe()
+	d.Reasons = []string{why.Error()}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	*refused = append(*refused, d)
 }

@@ -504,6 +504,7 @@ func expireAll(list []*session) {
 
 // expire ends a session that a drain has left. What the server is at work on is cancelled first, and answered tells of the end.
 func expire(s *session) {
+	defer gateway.CatchPanic(s.g.cfg.Log, s.g.cfg.Stats, func() { _ = s.Close() })
 	s.mu.Lock()
 	s.expired = true
 	ready, b := s.ready, s.backend
@@ -574,7 +575,10 @@ func (s *session) Drain() {
 	s.mu.Unlock()
 	switch {
 	case moment > 0:
-		time.AfterFunc(moment, s.Drain)
+		time.AfterFunc(moment, func() {
+			defer gateway.CatchPanic(s.g.cfg.Log, s.g.cfg.Stats, func() { _ = s.Close() })
+			s.Drain()
+		})
 	case !ready:
 		_ = s.Close()
 	case errors.Is(s.drained(), errEnded):

@@ -265,6 +265,7 @@ func (c *conversation) settled() bool { return c.last.n == 0 && c.queue.empty() 
 func (c *conversation) waits() bool { return c.queue.waits() && !c.pump.midReply() }
 
 func (c *conversation) keepUnstuck(done <-chan struct{}) {
+	defer c.life.Catch()
 	t := time.NewTicker(patience)
 	defer t.Stop()
 	for {

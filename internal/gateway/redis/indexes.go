@@ -11,6 +11,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/panics"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
@@ -67,9 +68,12 @@ func newIndexes(vault *vault, dialer *dialer, share *gateway.Share, awaited bool
 func (x *indexes) start() {
 	x.view.Store(&unasked)
 	first := make(chan struct{})
+	told := sync.OnceFunc(func() { close(first) })
 	x.mu.Lock()
 	if x.ctx.Err() == nil {
-		x.ends.Go(func() { x.run(first) })
+		x.ends.Go(func() {
+			panics.KeepRunning(x.ctx, x.vault.log, x.vault.stats, func(context.Context) { x.run(told) })
+		})
 	}
 	x.mu.Unlock()
 	select {
@@ -99,7 +103,9 @@ func (x *indexes) kick() {
 	}
 }
 
-func (x *indexes) run(first chan struct{}) {
+// run looks until the gateway ends. It calls told behind the first look.
+func (x *indexes) run(told func()) {
+	defer told()
 	var look storeredis.IndexLook
 	t := time.NewTicker(indexPoll)
 	defer t.Stop()
@@ -107,7 +113,7 @@ func (x *indexes) run(first chan struct{}) {
 	for n := 1; x.ctx.Err() == nil; n++ {
 		x.learn(x.look(&look, fresh), n == 1)
 		if n == 1 {
-			close(first)
+			told()
 		}
 		select {
 		case <-x.ctx.Done():

@@ -10,6 +10,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
@@ -55,20 +56,29 @@ func (x *indexes) begin(prefix string, c *goredis.Client, gentle, twice bool) *s
 		close(w.done)
 		return w
 	}
-	x.ends.Go(func() {
-		w.err = x.pass(w, c, prefix, gentle)
-		x.report(w, prefix)
-		close(w.done)
-		if w.err == nil && twice && waited(x.ctx, sweepAgain) {
-			late := &sweep{}
-			late.err = x.pass(late, c, prefix, true)
-			x.report(late, prefix)
-		}
-		if w.err != nil && waited(x.ctx, sweepRetry) {
-			x.forget(prefix, w)
-		}
-	})
+	x.ends.Go(func() { x.sweep(w, c, prefix, gentle, twice) })
 	return w
+}
+
+func (x *indexes) sweep(w *sweep, c *goredis.Client, prefix string, gentle, twice bool) {
+	defer gateway.CatchPanic(x.vault.log, x.vault.stats, func() { x.forget(prefix, w) })
+	w.err = x.tryPass(w, c, prefix, gentle)
+	x.report(w, prefix)
+	close(w.done)
+	if w.err == nil && twice && waited(x.ctx, sweepAgain) {
+		late := &sweep{}
+		late.err = x.pass(late, c, prefix, true)
+		x.report(late, prefix)
+	}
+	if w.err != nil && waited(x.ctx, sweepRetry) {
+		x.forget(prefix, w)
+	}
+}
+
+// tryPass makes an error of a panic: clients wait for the outcome.
+func (x *indexes) tryPass(w *sweep, c *goredis.Client, prefix string, gentle bool) (err error) {
+	defer gateway.CatchPanic(x.vault.log, x.vault.stats, func() { err = gateway.ErrPanicked })
+	return x.pass(w, c, prefix, gentle)
 }
 
 // forget has the next look begin a sweep that failed again.

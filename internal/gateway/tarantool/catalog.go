@@ -63,7 +63,7 @@ func newCatalog(ctx context.Context, rules *policy.Policy, read func(context.Con
 func (c *catalog) readsSchema() bool { return c.read != nil }
 
 // begin reads the schema until that has succeeded once.
-func (c *catalog) begin() {
+func (c *catalog) begin(context.Context) {
 	if c.read == nil {
 		return
 	}
@@ -207,11 +207,18 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
+// tryRead makes an error of a panic.
+func (c *catalog) tryRead(ctx context.Context) (schema *store.Schema, err error) {
+	defer gateway.CatchPanic(c.log, c.stats, func() { err = gateway.ErrPanicked })
+	return c.read(ctx)
+}
+
 func (c *catalog) load(done chan struct{}) {
+	defer gateway.CatchPanic(c.log, c.stats, nil)
 	ctx, cancel := context.WithTimeout(c.ctx, loadTimeout)
 	defer cancel()
 	c.stale.Store(false) // what is lost from now on makes it stale again
-	schema, err := c.read(ctx)
+	schema, err := c.tryRead(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer close(done)

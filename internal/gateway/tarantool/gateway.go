@@ -7,6 +7,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/panics"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -58,7 +59,7 @@ func NewGateway(cfg Config) *Gateway {
 
 // Serve accepts clients on l until Shutdown.
 func (g *Gateway) Serve(l net.Listener) error {
-	go g.catalog.begin()
+	go panics.KeepRunning(g.ctx, g.cfg.Log, g.cfg.Stats, g.catalog.begin)
 	return g.server.Serve(l)
 }
 

@@ -158,12 +158,15 @@ func (g *Gateway) connect() (*link.Link, error) {
 // is left to the next client to find out.
 func (g *Gateway) refill() {
 	for g.spares.wants() {
-		go func() {
-			l, err := g.connect()
-			if err != nil {
-				l = nil
-			}
-			g.spares.put(l)
-		}()
+		go g.makeSpare()
+	}
+}
+
+func (g *Gateway) makeSpare() {
+	var l *link.Link
+	defer func() { g.spares.put(l) }()
+	defer gateway.CatchPanic(g.cfg.Log, g.cfg.Stats, func() { l = nil })
+	if made, err := g.connect(); err == nil {
+		l = made
 	}
 }

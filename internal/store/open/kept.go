@@ -27,12 +27,12 @@ func KeptDicts(up gateway.Upstream, local *dict.Set, log *slog.Logger) (dicts *s
 }
 
 // KeptClusterDicts are those of a cluster. Close them after use.
-func KeptClusterDicts(up gateway.Upstream, local *dict.Set, log *slog.Logger) *storeredis.ClusterDicts {
+func KeptClusterDicts(up gateway.Upstream, local *dict.Set, log *slog.Logger, stats *gateway.Stats) *storeredis.ClusterDicts {
 	return storeredis.NewClusterDicts(storeredis.ClusterDictsOptions{
 		NewClient: func(dial func(context.Context) (net.Conn, error)) *redis.Client {
 			return keeperClient(up, dial)
 		},
-		Local: local, Log: log,
+		Local: local, Log: log, Errors: stats,
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/panics"
 )
 
 // ClusterDictsOptions configure ClusterDicts. NewClient is required.
@@ -24,8 +25,9 @@ type ClusterDictsOptions struct {
 	// NewClient makes the client of a node, for its Dicts; see DictsOptions. It is closed
 	// when the node leaves.
 	NewClient func(dial func(context.Context) (net.Conn, error)) *goredis.Client
-	Local     *dict.Set    // of all nodes; nil: one of its own
-	Log       *slog.Logger // nil: slog.Default()
+	Local     *dict.Set      // of all nodes; nil: one of its own
+	Log       *slog.Logger   // nil: slog.Default()
+	Errors    panics.Counter // of panics; nil: they are logged only
 	Period    time.Duration
 }
 
@@ -93,8 +95,9 @@ func (c *ClusterDicts) Join(id string, dial func(context.Context) (net.Conn, err
 	}
 	c.mu.Unlock()
 	go func() {
+		defer panics.Catch(c.log, c.o.Errors, nil)
 		defer client.Close()
-		n.Run(ctx)
+		panics.KeepRunning(ctx, c.log, c.o.Errors, n.Run)
 	}()
 	return n
 }
@@ -220,12 +223,12 @@ func (c *ClusterDicts) Publish(ctx context.Context, dicts ...*codec.Dict) error 
 			refused = append(refused, fmt.Errorf("dictionary %s: %w: %w", name(x), ErrCollision, err))
 		}
 	}
-	return errors.Join(append(refused, eachNode(nodes, func(n *NodeDicts) error { return n.Publish(ctx, dicts...) }))...)
+	return errors.Join(append(refused, c.eachNode(nodes, func(n *NodeDicts) error { return n.Publish(ctx, dicts...) }))...)
 }
 
 // Recheck is that of Dicts, for all nodes.
 func (c *ClusterDicts) Recheck(ctx context.Context) error {
-	return eachNode(c.all(), func(n *NodeDicts) error { return n.Recheck(ctx) })
+	return c.eachNode(c.all(), func(n *NodeDicts) error { return n.Recheck(ctx) })
 }
 
 func (c *ClusterDicts) all() []*NodeDicts {
@@ -234,11 +237,14 @@ func (c *ClusterDicts) all() []*NodeDicts {
 	return slices.Collect(maps.Values(c.nodes))
 }
 
-func eachNode(nodes []*NodeDicts, do func(*NodeDicts) error) error {
+func (c *ClusterDicts) eachNode(nodes []*NodeDicts, do func(*NodeDicts) error) error {
 	errs := make([]error, len(nodes))
 	var all sync.WaitGroup
 	for i, n := range nodes {
-		all.Go(func() { errs[i] = do(n) })
+		all.Go(func() {
+			defer panics.Catch(c.log, c.o.Errors, func() { errs[i] = panics.Err })
+			errs[i] = do(n)
+		})
 	}
 	all.Wait()
 	return errors.Join(errs...)

@@ -13,6 +13,7 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/panics"
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
@@ -129,7 +130,7 @@ func (d *Nodes) Recheck(ctx context.Context) error {
 func (d *Nodes) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, n := range d.nodes {
-		all.Go(func() { n.dicts.Run(ctx) })
+		all.Go(func() { panics.KeepRunning(ctx, nil, nil, n.dicts.Run) })
 	}
 	all.Wait()
 }

@@ -14,6 +14,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/panics"
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
@@ -97,7 +98,7 @@ func Open(ctx context.Context, o OpenOptions) (*Store, error) {
 	s.dicts.Store(d)
 	if o.Tend {
 		ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-		go d.Run(ctx)
+		go panics.KeepRunning(ctx, nil, nil, d.Run) // of a tool
 	}
 	return s, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/panics"
 )
 
 // GroupOptions say which servers belong together.
@@ -21,8 +22,9 @@ type GroupOptions struct {
 	Find func(context.Context) ([]Shard, error)
 	// Connect makes a connection to a shard, with the gateway's own user. It does not block.
 	Connect func(Shard) *Conn
-	Log     *slog.Logger  // nil: nothing is logged
-	Period  time.Duration // between looks at who the shards are; 0: 5 s
+	Log     *slog.Logger   // nil: nothing is logged
+	Errors  panics.Counter // of panics; nil: they are logged only
+	Period  time.Duration  // between looks at who the shards are; 0: 5 s
 }
 
 const groupPeriod = 5 * time.Second
@@ -124,7 +126,10 @@ func (g *Group) ask(l *layout, number uint32) (*codec.Dict, error) {
 			errs[i] = fmt.Errorf("%w: shard %s", ErrUnreachable, m.shard.ID)
 			continue
 		}
-		all.Go(func() { found[i], errs[i] = m.dicts.Dictionary(number) })
+		all.Go(func() {
+			defer panics.Catch(g.o.Log, g.o.Errors, func() { errs[i] = panics.Err })
+			found[i], errs[i] = m.dicts.Dictionary(number)
+		})
 	}
 	all.Wait()
 	for i, x := range found {
@@ -150,7 +155,10 @@ func (g *Group) Publish(ctx context.Context, dicts ...*codec.Dict) error {
 	errs := make([]error, len(l.others))
 	var all sync.WaitGroup
 	for i, m := range l.others {
-		all.Go(func() { errs[i] = m.failed(m.dicts.Publish(ctx, dicts...)) })
+		all.Go(func() {
+			defer panics.Catch(g.o.Log, g.o.Errors, func() { errs[i] = m.failed(panics.Err) })
+			errs[i] = m.failed(m.dicts.Publish(ctx, dicts...))
+		})
 	}
 	all.Wait()
 	return errors.Join(errs...)
@@ -219,7 +227,11 @@ func (g *Group) Recheck(ctx context.Context) error {
 
 // Run looks after the dictionaries until ctx ends.
 func (g *Group) Run(ctx context.Context) {
-	go g.own.Run(ctx)
+	go panics.KeepRunning(ctx, g.o.Log, g.o.Errors, g.own.Run)
+	panics.KeepRunning(ctx, g.o.Log, g.o.Errors, g.tendAll)
+}
+
+func (g *Group) tendAll(ctx context.Context) {
 	if g.o.Find == nil {
 		return
 	}
@@ -356,7 +368,10 @@ func (g *Group) look(ctx context.Context, l *layout) error {
 	errs := make([]error, len(l.others))
 	var all sync.WaitGroup
 	for i, m := range l.others {
-		all.Go(func() { errs[i] = m.failed(m.dicts.Look(ctx)) })
+		all.Go(func() {
+			defer panics.Catch(g.o.Log, g.o.Errors, func() { errs[i] = m.failed(panics.Err) })
+			errs[i] = m.failed(m.dicts.Look(ctx))
+		})
 	}
 	all.Wait()
 	members, names := []*Dicts{g.own}, []string{"own"}

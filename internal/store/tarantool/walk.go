@@ -8,6 +8,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/panics"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
 )
@@ -48,7 +49,7 @@ func OpenWalk(ctx context.Context, conn *Conn, group *Group, o WalkOptions) (*Wa
 	}
 	if o.Dicts == nil && !o.ReadOnly {
 		ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
-		go group.Run(ctx)
+		go panics.KeepRunning(ctx, group.o.Log, group.o.Errors, group.Run)
 	}
 	if err := w.check(); err != nil {
 		w.Close()

@@ -106,13 +106,21 @@ func (i *In) Open(dst []byte, m Laned, most int) ([]byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer i.r.shared.turn()()
+	whole := false
+	defer func() {
+		if !whole { // a panic: the session is half changed
+			l.forget()
+		}
+	}()
 	out, err := i.r.open(l, dst, m, most)
-	if err != nil {
-		return dst, err
+	if err == nil {
+		i.opened.Add(1)
+		i.r.settle(l, m.lane)
+	} else {
+		out = dst
 	}
-	i.opened.Add(1)
-	i.r.settle(l, m.lane)
-	return out, nil
+	whole = true
+	return out, err
 }
 
 func (r *Readers) refuse(format string, args ...any) error {
@@ -146,9 +154,7 @@ func (l *readerLane) forget() { l.session, l.begun = history.Reader{}, false }
 func (r *Readers) settle(l *readerLane, lane int) {
 	size := int64(l.session.Bytes())
 	if ahead := size / 4 * growth; ahead > l.held {
-		r.mu.Lock()
-		r.widen(l, lane, roomOf(ahead, r.rooms[lane]))
-		r.mu.Unlock()
+		r.widenTo(l, lane, ahead)
 	}
 	if size <= l.held {
 		return
@@ -157,6 +163,13 @@ func (r *Readers) settle(l *readerLane, lane int) {
 	if int64(l.session.Bytes()) > l.held {
 		l.forget()
 	}
+}
+
+// widenTo gives a lane room for so many bytes, if there is memory. l.mu is held.
+func (r *Readers) widenTo(l *readerLane, lane int, bytes int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.widen(l, lane, roomOf(bytes, r.rooms[lane]))
 }
 
 // widen gives a lane so much room, if there is memory. l.mu and r.mu are held.

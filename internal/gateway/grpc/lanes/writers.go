@@ -199,7 +199,15 @@ func (o *Out) Append(dst, src []byte) (_ []byte, sealed bool) {
 		return append(dst, noMatter), false
 	}
 	defer o.w.shared.turn()()
-	return o.seal(l, dst, src)
+	whole := false
+	defer func() {
+		if !whole { // a panic: the session is half changed
+			o.w.renew(l)
+		}
+	}()
+	dst, sealed = o.seal(l, dst, src)
+	whole = true
+	return dst, sealed
 }
 
 // minSealed is how long messages are at least that are worth the place in a session.
@@ -269,15 +277,15 @@ func (o *Out) leave(opened func() int64) {
 	if i < 0 || over {
 		return
 	}
+	defer o.w.release(o)
 	l := &o.w.lanes[i]
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.owner == o {
 		if l.owner = nil; o.sealed != opened() {
 			o.w.renew(l)
 		}
 	}
-	l.mu.Unlock()
-	o.w.release(o)
 }
 
 // release counts a lane as free again.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/panics"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -166,9 +167,10 @@ func (c *Cluster) Serve(l net.Listener) error {
 	c.mu.Lock()
 	c.ports.begin(l)
 	c.mu.Unlock()
-	go c.lookAround()
+	go panics.KeepRunning(c.ctx, c.log, c.cfg.Stats, c.lookAround)
+	go panics.KeepRunning(c.ctx, c.log, c.cfg.Stats, c.identify)
 	if c.cfg.Sentinel != nil {
-		go c.hearSentinels()
+		go panics.KeepRunning(c.ctx, c.log, c.cfg.Stats, c.hearSentinels)
 		c.serveSentinel()
 	}
 	return c.entry.Serve(l)
@@ -184,15 +186,21 @@ func (c *Cluster) Shutdown(ctx context.Context) error {
 	errs := make([]error, len(members)+2)
 	var all sync.WaitGroup
 	if c.asked != nil {
-		all.Go(func() { errs[len(members)+1] = c.asked.Shutdown(ctx) })
+		all.Go(func() { errs[len(members)+1] = c.shutDown(ctx, c.asked) })
 	}
-	all.Go(func() { errs[0] = c.entry.Shutdown(ctx) })
+	all.Go(func() { errs[0] = c.shutDown(ctx, &c.entry) })
 	for i, m := range members {
-		all.Go(func() { errs[i+1] = m.gateway.Shutdown(ctx) })
+		all.Go(func() { errs[i+1] = c.shutDown(ctx, m.gateway) })
 	}
 	all.Wait()
 	c.serves.Wait()
 	return errors.Join(errs...)
+}
+
+// shutDown makes an error of a panic.
+func (c *Cluster) shutDown(ctx context.Context, server interface{ Shutdown(context.Context) error }) (err error) {
+	defer gateway.CatchPanic(c.log, c.cfg.Stats, func() { err = gateway.ErrPanicked })
+	return server.Shutdown(ctx)
 }
 
 // SetPolicy replaces the rules for every command from now on.
@@ -290,6 +298,7 @@ func (c *Cluster) listen(m *member, n *node) (err error) {
 }
 
 func (c *Cluster) serve(m *member) {
+	defer gateway.CatchPanic(c.log, c.cfg.Stats, func() { _ = m.listener.Close() })
 	if err := m.gateway.Serve(m.listener); err != nil {
 		c.log.Error("the gateway of a node has ended", "id", m.id, "err", err)
 	}
@@ -301,6 +310,7 @@ func (c *Cluster) leave(m *member) {
 	c.ports.free(m.distance)
 	c.log.Info("a node has left the cluster, and its gateway ends", "id", m.id, "listen", m.listener.Addr().String())
 	go func() {
+		defer gateway.CatchPanic(c.log, c.cfg.Stats, nil)
 		ctx, cancel := context.WithTimeout(c.ctx, leaveTime)
 		defer cancel()
 		_ = m.gateway.Shutdown(ctx)

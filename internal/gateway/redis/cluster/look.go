@@ -25,13 +25,9 @@ const (
 )
 
 // lookAround asks the nodes about each other until the cluster shuts down.
-func (c *Cluster) lookAround() {
-	go c.identify()
+func (c *Cluster) lookAround(context.Context) {
 	for {
-		began := c.round.begin()
-		err := c.look(began)
-		c.round.end()
-		c.report(err)
+		c.report(c.lookOnce())
 		select {
 		case <-c.ctx.Done():
 			return
@@ -39,6 +35,12 @@ func (c *Cluster) lookAround() {
 		case <-c.round.wanted:
 		}
 	}
+}
+
+func (c *Cluster) lookOnce() error {
+	began := c.round.begin()
+	defer c.round.end()
+	return c.look(began)
 }
 
 // report logs what is new about the looks.

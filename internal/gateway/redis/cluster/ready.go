@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
 // Whether clients would be served is asked of the servers as a client would: by connecting, and by
@@ -82,7 +84,10 @@ func (c *Cluster) pingAll(ctx context.Context, all []*member) []error {
 	errs := make([]error, len(all))
 	var asked sync.WaitGroup
 	for i, m := range all {
-		asked.Go(func() { errs[i] = Ping(ctx, c.dial(m, nil)) })
+		asked.Go(func() {
+			defer gateway.CatchPanic(c.log, c.cfg.Stats, func() { errs[i] = gateway.ErrPanicked })
+			errs[i] = Ping(ctx, c.dial(m, nil))
+		})
 	}
 	asked.Wait()
 	return errs

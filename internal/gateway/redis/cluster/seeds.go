@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -51,7 +52,7 @@ func slotsOf(nodes []node) (n int) {
 }
 
 // identify asks seeds who they are until all are known.
-func (c *Cluster) identify() {
+func (c *Cluster) identify(context.Context) {
 	for {
 		select {
 		case <-c.ctx.Done():
@@ -72,6 +73,7 @@ func (c *Cluster) askSeeds(seeds []gateway.Upstream) (answers [][]node, errs []e
 	var all sync.WaitGroup
 	for i, seed := range seeds {
 		all.Go(func() {
+			defer gateway.CatchPanic(c.log, c.cfg.Stats, func() { errs[i] = gateway.ErrPanicked })
 			if answers[i], errs[i] = c.ask(seedDial(seed)); errs[i] == nil {
 				c.seeds.set(seed.Address, answers[i])
 			}

@@ -100,13 +100,11 @@ func (c *Cluster) checkRole(ctx context.Context, n node) error {
 }
 
 // hearSentinels has a look made as soon as a Sentinel tells of another primary.
-func (c *Cluster) hearSentinels() {
+func (c *Cluster) hearSentinels(context.Context) {
 	for i := 0; c.ctx.Err() == nil; i++ {
 		s := c.cfg.Sentinel
 		up := s.Sentinels[i%len(s.Sentinels)]
-		client := goredis.NewClient(askOptions(seedDial(up), s.User, s.Password))
-		c.hear(client.Subscribe(c.ctx, "+switch-master"))
-		_ = client.Close()
+		c.hear(goredis.NewClient(askOptions(seedDial(up), s.User, s.Password)))
 		select {
 		case <-c.ctx.Done():
 		case <-time.After(lookPeriod):
@@ -114,7 +112,9 @@ func (c *Cluster) hearSentinels() {
 	}
 }
 
-func (c *Cluster) hear(sub *goredis.PubSub) {
+func (c *Cluster) hear(client *goredis.Client) {
+	defer client.Close()
+	sub := client.Subscribe(c.ctx, "+switch-master")
 	defer sub.Close()
 	for {
 		if _, err := sub.ReceiveMessage(c.ctx); err != nil {
@@ -143,6 +143,7 @@ func (c *Cluster) serveSentinel() {
 		return
 	}
 	c.serves.Go(func() {
+		defer gateway.CatchPanic(c.log, c.cfg.Stats, func() { _ = c.cfg.Sentinel.Listener.Close() })
 		if err := c.asked.Serve(c.cfg.Sentinel.Listener); err != nil {
 			c.log.Error("the listener for clients of Sentinels has ended", "err", err)
 		}

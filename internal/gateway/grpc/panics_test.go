@@ -1,0 +1,180 @@
+package grpc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/grpccodec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/h2"
+	"github.com/cinch-layer/cinch/internal/gateway/pair"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// watched returns where panics are reported, and a check that exactly one was counted and logged with its stack.
+func watched(t *testing.T) (f h2.Faults, once func()) {
+	log := &testenv.Log{}
+	f = h2.Faults{Log: slog.New(slog.NewTextHandler(log, nil)), Stats: gateway.NewStats("test", "grpc")}
+	return f, func() {
+		t.Helper()
+		testenv.Eventually(t, "a panic is logged", func() bool { return log.Count("stack=") > 0 })
+		if n := f.Stats.Snapshot().Errors["panic"]; n != 1 || log.Count("stack=") != 1 {
+			t.Fatalf("%d panics counted, %d stacks logged; want one of each:\n%s", n, log.Count("stack="), log.String())
+		}
+	}
+}
+
+// panickyBody panics in the read that is to bring bytes. complete says that all of it is there.
+type panickyBody struct{ complete bool }
+
+func (panickyBody) Read(p []byte) (int, error) {
+	if len(p) > 0 {
+		panic("while decoding")
+	}
+	return 0, nil
+}
+
+func (b panickyBody) Complete() bool { return b.complete }
+
+// A panic while the client's body is read, by the tape's own goroutine or its reader's, is an error of the call.
+func TestPanicBelowATape(t *testing.T) {
+	for _, complete := range []bool{false, true} {
+		f, once := watched(t)
+		budget := gateway.NewBudget(1 << 20)
+		tape := newTape(panickyBody{complete}, 1000, budget)
+		tape.faults = f
+		if _, err := (&tapeReader{t: tape}).Read(make([]byte, 100)); !errors.Is(err, gateway.ErrPanicked) {
+			t.Errorf("the reader got %v", err)
+		}
+		if tape.close(); budget.InUse() != 0 {
+			t.Errorf("%d bytes are held", budget.InUse())
+		}
+		once()
+	}
+}
+
+// A question that panics ends like one that failed: calls that wait for it go on, and it is asked again after a pause.
+func TestPanicOfAnInquiry(t *testing.T) {
+	f, once := watched(t)
+	q := &inquiry{
+		knows: &knowledge{others: &presumption{}}, codecs: grpccodec.NewSet(grpccodec.Options{}), alive: t.Context(), patience: time.Hour, faults: f,
+		ask: func(context.Context, ownCall) (*ownAnswer, error) { panic("while asking") },
+	}
+	q.want([]string{"zstd"}, "test")
+	q.await(t.Context())
+	once()
+	testenv.Eventually(t, "a pause", func() bool {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.running == nil && !q.notBefore.IsZero()
+	})
+}
+
+func TestPanicOfAnExchange(t *testing.T) {
+	f, once := watched(t)
+	var totals pair.Totals
+	p := newPartner(t.Context(), nil, "http", f, &totals)
+	p.mu.Lock()
+	p.begin("put", func(context.Context) error { panic("while sending") })
+	p.mu.Unlock()
+	testenv.Eventually(t, "its end", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return !p.busy && !p.notBefore.IsZero()
+	})
+	once()
+	if n := totals.Dicts.Failed.Load(); n != 1 {
+		t.Errorf("%d exchanges have failed", n)
+	}
+}
+
+// What watches a connection to the upstream closes it when it panics: nothing would notice a dead server any more.
+func TestPanicOfPings(t *testing.T) {
+	f, once := watched(t)
+	near, far := net.Pipe()
+	defer far.Close()
+	go func() { _, _ = io.Copy(io.Discard, far) }()
+	d := &dialer{log: f.Log, speaks: h2.ClientConfig{Faults: f}} // whose ticker panics
+	h := &hop{Pooled: h2.Pooled{Conn: h2.NewClientConn(near, h2.ClientConfig{Window: 64 << 10, ConnWindow: 64 << 10, MaxHeader: 4096})}}
+	d.watch(h)
+	<-h.Conn.Done()
+	once()
+}
+
+type panickyCall struct{}
+
+func (panickyCall) moves() uint64 { panic("while draining") }
+func (panickyCall) expire()       {}
+
+// A drain that panics ends the connection that it could not drain.
+func TestPanicOfADrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, once := watched(t)
+		near, far := net.Pipe()
+		go func() { _, _ = io.Copy(io.Discard, far) }()
+		s := &session{faults: f, done: make(chan struct{}), server: h2.NewServer(near, h2.ServerConfig{Handler: http.NotFoundHandler(), MaxStreams: 1, MaxHeader: 4096})}
+		s.calls.begin(panickyCall{}, &placed{})
+		s.drain(time.Hour, nil)
+		if err := s.server.Serve(); err == nil {
+			t.Error("the connection goes on")
+		}
+		if !s.calls.mu.TryLock() {
+			t.Error("the calls are locked")
+		}
+		_ = far.Close()
+		once()
+	})
+}
+
+// A panic where a call's messages are compressed ends that call, with a status that is not retried, and gives back what it
+// held. Calls of the same connection and of other clients go on.
+func TestPanicWhileCompressing(t *testing.T) {
+	f, once := watched(t)
+	g := startGateway(t, "grpc://"+startServer(t, echo), func(c *Config) {
+		c.Log, c.Stats = f.Log, f.Stats
+		c.UpstreamReads = []string{"zstd"}
+	})
+	rules, err := policy.NewMessages([]policy.MessageRule{{Name: "all", Setting: codec.Setting{Codec: codec.Zstd, Level: 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.SetPolicy(rules)
+	bad, good := connect(t, g.addr), connect(t, g.addr)
+	message := payload(5000)
+	if _, err := unary(within(t), good, "Unary", message); err != nil {
+		t.Fatal(err)
+	}
+	works := g.shared.compressor
+	g.shared.compressor = nil
+	_, err = unary(within(t), bad, "Unary", message)
+	if c := status.Code(err); c != codes.Internal {
+		t.Errorf("the call ended with %v", err)
+	}
+	once()
+	g.shared.compressor = works
+	for _, conn := range []*grpc.ClientConn{bad, good} {
+		if _, err := unary(within(t), conn, "Unary", message); err != nil {
+			t.Error(err)
+		}
+	}
+	testenv.Eventually(t, "nothing is held", func() bool {
+		active := int64(0)
+		for _, h := range g.pool.Hops() {
+			active += h.Active()
+		}
+		return active == 0 && g.cfg.Requests.InUse() == 0 && g.cfg.Replies.InUse() == 0 && g.shared.replays.InUse() == 0
+	})
+}
