@@ -442,11 +442,11 @@ func TestLanesForgetRecords(t *testing.T) {
 		mustEcho(t, other, otlp(n))
 	}
 	before := far.laned().Opened.Load()
-	for n := range 3 {
+	for n := range 4 { // the first ones ask for more room
 		mustEcho(t, c, codectest.ForgottenRecords())
 		mustEcho(t, other, otlp(n))
 	}
-	if n := far.laned().Opened.Load() - before; n < 4 {
+	if n := far.laned().Opened.Load() - before; n < 5 {
 		t.Errorf("%d messages were opened in lanes", n)
 	}
 }
