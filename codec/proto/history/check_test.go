@@ -88,8 +88,8 @@ func (m *model) checkValues() error {
 			return fmt.Errorf("value %d is not in its block", id)
 		}
 	}
-	if sum != m.bytes || sum > m.limits.valueBytes {
-		return fmt.Errorf("%d bytes of values, counted as %d", sum, m.bytes)
+	if sum != m.bytes || sum > m.limits.valueBytes || room > 4*m.limits.valueBytes+64*len(m.values) {
+		return fmt.Errorf("%d bytes of values, counted as %d, with room for %d", sum, m.bytes, room)
 	}
 	return m.ofValues.check(len(m.values), m.limits.values, func(id uint32) bool { return m.values[id].live })
 }
