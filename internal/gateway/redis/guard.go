@@ -260,7 +260,11 @@ func (g *guard) unknown(r *request) error {
 	}
 	for _, a := range r.args[1:] {
 		if cinch.IsSealed(a) && !contains(keys, a) {
-			return g.talk.refuse(fmt.Sprintf("ERR cinch: %.32q is not in the command table and would store a value that begins like an envelope", r.args[0]))
+			text := "ERR cinch: %.32q is not in the command table and would store a value that begins like an envelope"
+			if r.cmd != unknownCommand {
+				text = "ERR cinch: %.32q is malformed, or has options that the gateway does not know, and would store a value that begins like an envelope"
+			}
+			return g.talk.refuse(fmt.Sprintf(text, r.args[0]))
 		}
 	}
 	u := *r

@@ -170,7 +170,7 @@ func TestSorterSendsWeightsThatItMeets(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin, end := "EVAL SORTER 1 l "+cinch.Magic+" w*   ", "SORT l BY w*"
-	p.expect(begin+"0 "+end, begin+"1 "+env+" "+lengthy+" "+end)
+	p.expect(begin+"0 0 "+end, begin+"1 "+env+" "+lengthy+" 0 "+end)
 }
 
 func TestSorterWithoutScripts(t *testing.T) {

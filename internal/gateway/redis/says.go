@@ -23,7 +23,7 @@ func isNoLua(text string) bool {
 // isNoGuard matches what a guard answers that may not run, may not look at its keys, or may not write: the
 // command itself may be allowed, and a replica may have more to say about it.
 func isNoGuard(text string) bool {
-	return isNoRight(text) || strings.HasPrefix(text, "READONLY ")
+	return isNoRight(text) || strings.Contains(text, "ACL failure in script") || strings.HasPrefix(text, "READONLY ")
 }
 
 // isNoFloat matches "ERR value is not a valid float" and "ERR hash value is not a float".

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,7 +127,11 @@ func readValue(ctx context.Context, c goredis.UniversalClient, name string, at s
 	case errors.Is(err, goredis.Nil):
 		return nil, &store.Explained{Server: name, Err: fmt.Errorf("no %s", what), Help: "the database is the number at the end of the URL: redis://host:6379/0"}
 	case goredis.HasErrorPrefix(err, "WRONGTYPE") && at.Field == "":
-		return nil, &store.Explained{Server: name, Err: fmt.Errorf("%s is not a string", what), Help: "name a field of a hash with --field"}
+		kind, _ := c.Type(ctx, at.Key).Result()
+		if kind == "hash" {
+			return nil, &store.Explained{Server: name, Err: fmt.Errorf("%s is a hash", what), Help: "name a field of it with --field"}
+		}
+		return nil, &store.Explained{Server: name, Err: fmt.Errorf("%s is no string and no hash, but a %s", what, cmp.Or(kind, "key of another type")), Help: "the values shown are those of strings and of fields of hashes"}
 	}
 	return b, Explain(name, err)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -247,7 +246,7 @@ func (s *Space) replaceWatched(ctx context.Context, c *store.Change) (store.Outc
 				p.Set(ctx, key, c.New, goredis.KeepTTL)
 			}
 			if expiry >= 0 { // which HSET has ended; once it is over the field goes
-				p.HPExpireAt(ctx, key, time.UnixMilli(expiry), string(v.Field))
+				p.Do(ctx, "HPEXPIREAT", key, expiry, "FIELDS", 1, v.Field)
 			}
 			return nil
 		})

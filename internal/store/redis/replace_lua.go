@@ -66,6 +66,7 @@ if left >= 0 then
   local known = redis.pcall('PEXPIRETIME', key)
   if type(known) == 'number' then
     expiry = known
+    if expiry >= 9007199254740992 then return 0 end -- it would be rounded
   else
     local now = redis.call('TIME')
     expiry = now[1] * 1000 + math.floor(now[2] / 1000) + left
@@ -83,7 +84,8 @@ return 1
 
 const (
 	// HSET ends a field's expiry, so it is set again. Before, it is set to what it is: where that is
-	// refused nothing has changed yet.
+	// refused nothing has changed yet. Lua's numbers would round a time from 2^53 on, which only Valkey
+	// takes: it has HSETEX.
 	fieldsExpire = `local function expiry(key, field)
   local at = redis.pcall('HPEXPIRETIME', key, 'FIELDS', 1, field)
   if at.err then return at end
@@ -93,6 +95,9 @@ local function expires(key, field) return expiry(key, field) ~= nil end
 local function put(key, field, new)
   local at = expiry(key, field)
   if type(at) == 'table' then return at end
+  if at and at >= 9007199254740992 then
+    return redis.pcall('HSETEX', key, 'KEEPTTL', 'FIELDS', 1, field, new)
+  end
   if at then
     local again = redis.pcall('HPEXPIREAT', key, string.format('%.0f', at), 'FIELDS', 1, field)
     if again.err then return again end

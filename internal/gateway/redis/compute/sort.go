@@ -14,13 +14,17 @@ import (
 type Sort struct {
 	By, Store []byte   // nil: none, of BY also where it has no asterisk
 	Gets      []bool   // of each GET: it fetches a value (not "#")
-	Rest      [][]byte // the request without STORE
+	Fetched   [][]byte // the patterns of those that do
+	Look      [][]byte // the request without STORE; with ALPHA also without LIMIT, whose choice depends on STORE
 	Broken    bool     // the server will refuse it
+
+	rest, limit [][]byte // the request without STORE and LIMIT; the latter
+	alpha       bool
 }
 
 // ParseSort reads the options of SORT or SORT_RO.
 func ParseSort(args [][]byte) (o Sort) {
-	o.Rest = append(o.Rest, args[0], args[1])
+	o.rest = append(o.rest, args[0], args[1])
 	readOnly := resp.IsWord(args[0], "sort_ro")
 	for i := 2; i < len(args); i++ {
 		n := 0
@@ -43,20 +47,32 @@ func ParseSort(args [][]byte) (o Sort) {
 		}
 		i += n
 	}
+	if o.Look = o.rest; !o.alpha {
+		o.Look = append(o.Look, o.limit...)
+	}
 	return o
 }
 
 // note takes one option and its arguments.
 func (o *Sort) note(opt [][]byte) {
-	o.Rest = append(o.Rest, opt...)
+	if resp.IsWord(opt[0], "limit") {
+		o.limit = opt // the last one counts
+		return
+	}
+	o.rest = append(o.rest, opt...)
 	switch {
+	case resp.IsWord(opt[0], "alpha"):
+		o.alpha = true
 	case resp.IsWord(opt[0], "by"):
 		o.By = nil
 		if bytes.IndexByte(opt[1], '*') >= 0 {
 			o.By = opt[1]
 		}
 	case resp.IsWord(opt[0], "get"):
-		o.Gets = append(o.Gets, len(opt[1]) != 1 || opt[1][0] != '#')
+		fetches := len(opt[1]) != 1 || opt[1][0] != '#'
+		if o.Gets = append(o.Gets, fetches); fetches {
+			o.Fetched = append(o.Fetched, opt[1])
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha1"
 	"encoding/hex"
+	"slices"
 	"strconv"
 
 	"github.com/cinch-layer/cinch"
@@ -34,8 +35,9 @@ func CallGuard(script string, keys [][]byte, known []Known, args [][]byte) [][]b
 }
 
 // CallSort makes a call of Sort or SortWatched. by and store are nil where SORT has no such option;
-// fetches says of each GET whether it fetches a value, and args are those of SORT without STORE.
-func CallSort(script string, keys [][]byte, by, store []byte, fetches []bool, known []Known, args [][]byte) [][]byte {
+// fetches says of each GET whether it fetches a value, args are those of SORT, and look those of one
+// that fetches all that args may store; with store only.
+func CallSort(script string, keys [][]byte, by, store []byte, fetches []bool, known []Known, look, args [][]byte) [][]byte {
 	gets := make([]byte, len(fetches))
 	for i, fetches := range fetches {
 		if gets[i] = '0'; fetches {
@@ -44,9 +46,11 @@ func CallSort(script string, keys [][]byte, by, store []byte, fetches []bool, kn
 	}
 	if store != nil {
 		store = append([]byte("k"), store...)
+	} else {
+		look = nil
 	}
-	rest := appendKnown([][]byte{store, gets, number(len(known))}, known)
-	return Call("EVAL", script, keys, []byte(cinch.Magic), by, append(rest, args...))
+	rest := append(appendKnown([][]byte{store, gets, number(len(known))}, known), number(len(look)))
+	return Call("EVAL", script, keys, []byte(cinch.Magic), by, slices.Concat(rest, look, args))
 }
 
 // CallEscape makes a call of Escape. plain are bytes that hold the magic and are no envelopes; without

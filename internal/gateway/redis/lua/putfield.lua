@@ -9,6 +9,12 @@ local function putfield(k, f, v)
     else at = t[1] end
   end
   if at < 0 then redis.call('HSET', k, f, v) return end
+  -- Lua's numbers would round such a time. A server that takes it (Valkey) has HSETEX.
+  if at >= 9007199254740992 then
+    local r = redis.pcall('HSETEX', k, 'KEEPTTL', 'FIELDS', 1, f, v)
+    if type(r) == 'table' and r.err then return r end
+    return
+  end
   local r = redis.pcall('HPEXPIREAT', k, at, 'FIELDS', 1, f)
   if r.err then return r end
   redis.call('HSET', k, f, v)

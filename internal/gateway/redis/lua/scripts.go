@@ -39,7 +39,7 @@ var (
 	// Sort runs SORT. In SortWatched, for a client that watches keys, weights that are put back stay so,
 	// or it would abort the client's transaction each time that it tries.
 	Sort        = script("sort.lua")
-	SortWatched = strings.Replace(Sort, " put(3)", "", 1)
+	SortWatched = strings.NewReplacer(" put(3)", "", " put(3,not failed and nlook>0 and store)", "").Replace(Sort)
 
 	// Escape wraps what begins with the magic, Inflate puts known values back, SealedFields lists the
 	// sealed fields of a hash.

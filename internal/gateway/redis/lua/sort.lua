@@ -1,9 +1,10 @@
 -- This runs SORT once nothing sealed is in its way. It answers with envelopes when weights or values
--- to be stored are sealed and not known. Weights are put back while SORT compares them; values go
--- into the list opened, and nothing is stored before all of them are known.
+-- to be stored are sealed and not known, and has changed nothing then. Weights are put back while SORT
+-- compares them. Values are opened in the list that SORT has stored: the server orders by bytes where it
+-- stores, and by its locale elsewhere, so the list is its own.
 -- KEYS[1] is the sorted key; ARGV: the magic, the BY pattern or "", "k" and the STORE key or "", for
--- each GET 1 or for "#" 0, the number of known values, envelope and value of each, the command
--- without STORE.
+-- each GET 1 or for "#" 0, the number of known values, envelope and value of each, the number of
+-- arguments of a SORT that fetches all that may be stored, these, and the command.
 -- include putfield.lua
 local m, by, store, gets, n = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local known, unknown, weights, plain, field = {}, {m..'\0cinch'}, {}, {}, nil
@@ -38,7 +39,7 @@ if by ~= '' then
       v, hidden = look(k)
       if v then v = redis.call('GET', k) end
     end
-    if hidden and string.find(hidden.err, "user executing the script can't", 1, true) then return hidden end
+    if hidden and string.sub(hidden.err, 1, 9) ~= 'WRONGTYPE' then return hidden end
     local w = check(v)
     if w then
       weights[#weights+1] = {k, w, v}
@@ -48,30 +49,45 @@ if by ~= '' then
 end
 if #unknown > 100 then return {unpack(unknown, 1, 100)} end
 if #unknown > 1 then return unknown end
-local function put(i)
+-- put(2) puts weights back and put(3) their envelopes, but for one whose key has the stored list now.
+local function put(i, but)
   for _,w in ipairs(weights) do
-    if field then
+    if w[1] == but then
+    elseif field then
       local e = putfield(w[1], field, w[i])
       if e then return e end
     else redis.call('SET', w[1], w[i], 'KEEPTTL') end
   end
 end
+local function isvalue(i, v)
+  return v and not plain[v] and string.byte(gets, (i-1)%#gets+1) == 49
+end
 local e = put(2)
 if e then return e end
-local r = redis.pcall(unpack(ARGV, 6+2*n))
--- unless the client watches keys
-put(3)
-if store == '' or r.err then return r end
-store = string.sub(store, 2)
-for i,v in ipairs(r) do
-  if v == false then r[i] = ''
-  elseif not plain[v] and string.byte(gets, (i-1)%#gets+1) == 49 then
-    local w = check(v)
-    if w then r[i] = w end
+local first = 7+2*n
+local sealed, nlook = false, tonumber(ARGV[first-1])
+if nlook > 0 then
+  local l = redis.pcall(unpack(ARGV, first, first+nlook-1))
+  for i,v in ipairs(l) do
+    if isvalue(i, v) and check(v) then sealed = true end
+  end
+  if l.err or #unknown > 1 then
+    -- unless the client watches keys
+    put(3)
+    if l.err then return l end
+    return {unpack(unknown, 1, 100)}
   end
 end
-if #unknown > 100 then return {unpack(unknown, 1, 100)} end
-if #unknown > 1 then return unknown end
+local r = redis.pcall(unpack(ARGV, first+nlook))
+store = string.sub(store, 2)
+local failed = type(r) == 'table' and r.err
+-- unless the client watches keys
+put(3, not failed and nlook > 0 and store)
+if failed or not sealed then return r end
+local l = redis.call('LRANGE', store, 0, -1)
+for i,v in ipairs(l) do
+  if isvalue(i, v) then l[i] = check(v) or v end
+end
 redis.call('DEL', store)
-for i = 1,#r,1000 do redis.call('RPUSH', store, unpack(r, i, math.min(i+999, #r))) end
-return #r
+for i = 1,#l,1000 do redis.call('RPUSH', store, unpack(l, i, math.min(i+999, #l))) end
+return #l
