@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,6 +71,51 @@ func TestModelledInsertsAreHeldOut(t *testing.T) {
 			if option.Ratio > 1.3 {
 				t.Errorf("%d a message: %s makes random documents %.1f times smaller", per, option.Name, option.Ratio)
 			}
+		}
+	}
+}
+
+// An average over several collections is not taken for that of one: finds of single documents beside large scans are not
+// measured, with the bounds that the counters leave. What has nearly all replies, or was given, is measured.
+func TestAveragesOfOtherCollectionsAreNotTaken(t *testing.T) {
+	for _, c := range []struct {
+		what     string
+		counts   mongo.Counts
+		activity mongo.Activity
+		batch    int
+		measured []string
+		says     string
+	}{
+		{"finds beside scans", mongo.Counts{Queries: 900}, mongo.Activity{Returned: 50, Replies: 1000}, 0, nil, "between 0 and 56"},
+		{"all finds", mongo.Counts{Queries: 999}, mongo.Activity{Returned: 50, Replies: 1000}, 0, []string{"find"}, ""},
+		{"finds and their getMores", mongo.Counts{Queries: 500, GetMores: 500}, mongo.Activity{Returned: 50, Replies: 1000}, 0, nil, "between 0 and 100"},
+		{"given", mongo.Counts{Queries: 900}, mongo.Activity{Returned: 50, Replies: 1000}, 20, []string{"find"}, ""},
+		{"inserts beside bulk loads", mongo.Counts{Inserts: 100}, mongo.Activity{Inserted: 10, Inserts: 200}, 0, nil, "between 1 and 19"},
+		{"single inserts", mongo.Counts{Inserts: 100}, mongo.Activity{Inserted: 1, Inserts: 200}, 0, []string{"insert"}, ""},
+	} {
+		col := NewCollector(CollectOptions{})
+		w := &mongoWalk{c: col, o: MongoOptions{Server: new(mongo.Server), Batch: c.batch}, info: new(SourceInfo), counted: true, activity: c.activity}
+		m := &modeller{w: w, c: mongo.Collection{Database: "shop", Name: "orders"}, counts: c.counts}
+		for i := range 100 {
+			doc, err := bson.Marshal(bson.D{{Key: "_id", Value: i}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.documents = append(m.documents, doc)
+		}
+		m.model()
+		var measured []string
+		reasons := ""
+		for _, f := range col.found() {
+			if f.sizes.seen > 0 {
+				measured = append(measured, f.kind)
+			}
+			for reason := range f.skip {
+				reasons += reason + "\n"
+			}
+		}
+		if !slices.Equal(measured, c.measured) || !strings.Contains(reasons, c.says) {
+			t.Errorf("%s: measured %q, left: %s", c.what, measured, reasons)
 		}
 	}
 }

@@ -248,14 +248,46 @@ func (m *modeller) model() {
 	if !m.w.counted {
 		n.Queries, n.Inserts = int64(len(m.documents)), int64(len(m.documents))
 	}
-	batch := m.perReply()
-	m.repeat("find", n.Queries, func() (request, reply []byte) { return m.find(batch) })
-	m.repeat("getMore", n.GetMores, func() (request, reply []byte) { return m.getMore(batch) })
-	per := max(int(m.w.activity.Inserted+0.5), 1)
-	m.repeat("insert", n.Inserts, func() (request, reply []byte) { return m.insert(m.baseInsert(), per) })
+	if m.knowsReplies(n) {
+		batch := m.perReply()
+		m.repeat("find", n.Queries, func() (request, reply []byte) { return m.find(batch) })
+		m.repeat("getMore", n.GetMores, func() (request, reply []byte) { return m.getMore(batch) })
+	} else {
+		m.unknown("find", "documents a reply", n.Queries, m.w.activity.Returned*m.w.activity.Replies, 0)
+		m.unknown("getMore", "documents a reply", n.GetMores, m.w.activity.Returned*m.w.activity.Replies, 0)
+	}
+	if a := m.w.activity; a.Inserts == 0 || a.Inserted < 1.01 || float64(n.Inserts) >= nearlyAll*a.Inserts {
+		per := max(int(a.Inserted+0.5), 1)
+		m.repeat("insert", n.Inserts, func() (request, reply []byte) { return m.insert(m.baseInsert(), per) })
+	} else {
+		m.unknown("insert", "documents an insert", n.Inserts, a.Inserted*a.Inserts-a.Inserts+float64(n.Inserts), 1)
+	}
 	m.left("updates", n.Updates)
 	m.left("deletes", n.Deletes)
 	m.left("other commands", n.Commands)
+}
+
+// nearlyAll is the share of all replies of a server from which on their average is that of one collection.
+const nearlyAll = 0.99
+
+// knowsReplies reports whether the number of documents a reply is known: it was given, or the server's average is of one
+// command on this collection. An average over others says nothing about this one.
+func (m *modeller) knowsReplies(n mongo.Counts) bool {
+	a := m.w.activity
+	if m.w.o.Batch > 0 || a.Replies == 0 {
+		return true
+	}
+	return float64(max(n.Queries, n.GetMores)) >= nearlyAll*a.Replies
+}
+
+// unknown counts commands as not measured, and says within which bounds the number of their documents is.
+func (m *modeller) unknown(command, what string, n int64, documents, least float64) {
+	if n <= 0 {
+		return
+	}
+	most := max(documents/float64(n), least)
+	m.w.c.Without("", m.c.Namespace(), command, command+" on "+m.c.Namespace()+fmt.Sprintf(": %s are between %.0f and %s, which the server counts for all collections together only; --batch has their number, "+
+		"the profiler (level 2) or a gateway with sample: true measures it", what, least, Count(most)), float64(n))
 }
 
 func (m *modeller) left(what string, n int64) {

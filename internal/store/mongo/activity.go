@@ -14,6 +14,8 @@ type Activity struct {
 	Uptime   time.Duration
 	Returned float64 // documents a reply of a query, on average over the server; 0: unknown
 	Inserted float64 // documents an insert, likewise
+	Replies  float64 // that Returned is the average of
+	Inserts  float64 // that Inserted is the average of
 	Counts   map[string]Counts
 	Denied   []string // commands that were refused
 }
@@ -83,10 +85,10 @@ func (s *Server) status(ctx context.Context, a *Activity) error {
 		return sum
 	}
 	if n := total("find", "getMore", "aggregate"); n > 0 {
-		a.Returned = status.Metrics.Document.Returned / n
+		a.Returned, a.Replies = status.Metrics.Document.Returned/n, n
 	}
 	if n := total("insert"); n > 0 {
-		a.Inserted = status.Metrics.Document.Inserted / n
+		a.Inserted, a.Inserts = status.Metrics.Document.Inserted/n, n
 	}
 	return nil
 }
