@@ -17,9 +17,17 @@ const (
 )
 
 // balance is the score of a candidate.
-func (p *planner) balance(o *Option) float64 {
-	return (o.Bill.Storage+o.Bill.Traffic)*math.Pow(1+p.micros(o)/baseMicros, exchange) + o.Bill.CPU
+func (p *planner) balance(g *GroupPlan, o *Option) float64 {
+	bytes := o.Bill.Storage + o.Bill.Traffic
+	if g.unpriced() {
+		bytes = float64(o.After)
+	}
+	return bytes*math.Pow(1+p.micros(o)/baseMicros, exchange) + o.Bill.CPU
 }
+
+// unpriced reports whether a group has no bill because nobody knows how often what is done: then bytes count, which nothing
+// stands against.
+func (g *GroupPlan) unpriced() bool { return g.BillNow.Total() == 0 && g.wire == 0 }
 
 // micros is CPU of a value, on average over reads and writes.
 func (p *planner) micros(o *Option) float64 {

@@ -79,9 +79,12 @@ func (p *planner) score(g *GroupPlan, o *Option) float64 {
 		}
 		return p.plain(g) + o.Latency[0].ReadMicros + o.Latency[0].WriteMicros
 	case MinCost:
+		if g.unpriced() {
+			return float64(o.After)
+		}
 		return o.Bill.Total()
 	}
-	return p.balance(o)
+	return p.balance(g, o)
 }
 
 // plain is the score of values as they are.
@@ -94,6 +97,9 @@ func (p *planner) plain(g *GroupPlan) float64 {
 			return 0
 		}
 		return 2 * p.Links[0].seconds(g.Mean) * 1e6
+	}
+	if g.unpriced() {
+		return float64(g.Now)
 	}
 	return g.BillNow.Total()
 }
