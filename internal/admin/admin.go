@@ -105,6 +105,21 @@ func New(opts Options) *Server {
 	return s
 }
 
+// Most connections at a time: maxConns, or the descriptorPart-th part of the process's file descriptors if that is less, so that
+// gateways have the others. A reader has a few, which it keeps.
+const (
+	maxConns       = 256
+	descriptorPart = 8
+)
+
+// Limit bounds the connections that are accepted on l, which may be given to Serve then, below TLS or not. They are shared by
+// address: at the bound the next one takes the place of the one that has been quiet for longest, of the address that has most.
+// So probes are answered however many connections a client opens.
+func Limit(l net.Listener) net.Listener {
+	limit := &gateway.ConnLimit{Max: maxConns, DescriptorPart: descriptorPart, Renew: true}
+	return limit.Listener(l, nil)
+}
+
 // Serve answers on l until Shutdown, and then returns nil.
 func (s *Server) Serve(l net.Listener) error {
 	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -28,6 +29,11 @@ import (
 // Listener does this for a server that has no Server of this package, such as an http.Server.
 type ConnLimit struct {
 	Max int // 0: no limit
+	// DescriptorPart lowers Max to that part of the process's file descriptors (8: an eighth); 0: it doesn't.
+	DescriptorPart uint64
+	// Renew lets an address that may displace no other address's connection displace its own one that has been quiet for
+	// longest. It is for servers whose clients connect again without losing anything.
+	Renew bool
 
 	// Guarded by limitedConns.mu.
 	open  int
@@ -77,10 +83,19 @@ var limitedConns = struct {
 // Admit counts the connection c from an address, and displaces another for it where that is needed: because the limit is
 // reached, or because the process is short of descriptors. It returns nil if c is refused.
 func (l *ConnLimit) Admit(from net.Addr, c LimitedConn, short bool) *ConnSlot {
-	address := AddressOf(from)
+	slot, victim := l.admit(AddressOf(from), c, short)
+	if victim != nil {
+		victim.conn.Displace()
+	}
+	return slot
+}
+
+// admit returns the connection that is to be displaced, too; nil: none.
+func (l *ConnLimit) admit(address string, c LimitedConn, short bool) (slot, victim *ConnSlot) {
 	limitedConns.mu.Lock()
-	var victim *ConnSlot
-	full := l.Max > 0 && l.open >= l.Max
+	defer limitedConns.mu.Unlock()
+	most := l.max()
+	full := most > 0 && l.open >= most
 	switch {
 	case full:
 		victim = displaceable(address, l)
@@ -91,20 +106,29 @@ func (l *ConnLimit) Admit(from net.Addr, c LimitedConn, short bool) *ConnSlot {
 		}
 		victim = displaceable(address, all...)
 	}
-	if (full || short) && victim == nil {
-		limitedConns.mu.Unlock()
-		return nil
+	if victim == nil && l.Renew && (full || short) {
+		victim = quietest(address, l)
+	}
+	if victim == nil && (full || short) {
+		return nil, nil
 	}
 	if victim != nil {
 		victim.remove()
 	}
-	slot := &ConnSlot{limit: l, conn: c}
+	slot = &ConnSlot{limit: l, conn: c}
 	slot.add(address)
-	limitedConns.mu.Unlock()
-	if victim != nil {
-		victim.conn.Displace()
+	return slot, victim
+}
+
+// max returns the limit as file descriptors allow it now.
+func (l *ConnLimit) max() int {
+	if l.DescriptorPart == 0 {
+		return l.Max
 	}
-	return slot
+	if n := descriptorLimit(); n > 0 {
+		return min(l.Max, int(min(max(n/l.DescriptorPart, 1), math.MaxInt32)))
+	}
+	return l.Max
 }
 
 // displaceable returns the connection under limits that one from address may displace; nil: none. limitedConns.mu must be
@@ -123,11 +147,16 @@ func displaceable(address string, limits ...*ConnLimit) *ConnSlot {
 	if held[most] < held[address]+2 {
 		return nil
 	}
+	return quietest(most, limits...)
+}
+
+// quietest returns the connection of an address that is displaced first; nil: it has none. limitedConns.mu must be held.
+func quietest(address string, limits ...*ConnLimit) *ConnSlot {
 	var victim *ConnSlot
 	var stage ConnStage
 	var active time.Time
 	for _, l := range limits {
-		p := l.peers[most]
+		p := l.peers[address]
 		if p == nil {
 			continue
 		}

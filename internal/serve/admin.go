@@ -107,6 +107,7 @@ func (p *Process) listenAdmin() (*adminPage, error) {
 	if err != nil {
 		return nil, err
 	}
+	l = admin.Limit(l)
 	access := admin.AccessOn(l.Addr(), token, cfg.Admin.Hosts)
 	certificates := secure != nil && cfg.Admin.TLS.ClientCA != ""
 	access.Credentials = access.Credentials || certificates

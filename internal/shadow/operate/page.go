@@ -54,7 +54,7 @@ func (p Page) open(r *shadow.Run, log *slog.Logger) (address string, closing fun
 			return nil
 		}}},
 	})
-	go serve(s, l, log)
+	go serve(s, admin.Limit(l), log)
 	return l.Addr().String(), func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
