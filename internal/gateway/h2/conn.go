@@ -67,11 +67,13 @@ type conn struct {
 	dec      *hpack.Decoder
 	block    block
 	inNames  names
-	began    bool // the peer's first frame has come
-	acked    bool // its first SETTINGS have been taken
-	empty    int  // DATA frames in a row that brought nothing
-	window   int  // of a stream, as we give it
-	settings int  // of ours that the peer has not acknowledged
+	began    bool          // the peer's first frame has come
+	hurry    time.Duration // config.headerTime
+	hurried  bool          // a read deadline is set for the frame or header block that has begun
+	acked    bool          // its first SETTINGS have been taken
+	empty    int           // DATA frames in a row that brought nothing
+	window   int           // of a stream, as we give it
+	settings int           // of ours that the peer has not acknowledged
 
 	mu      sync.Mutex
 	err     error // why it has ended; nil: it has not
@@ -97,6 +99,8 @@ type config struct {
 	window    int // of a stream, that we give
 	maxHeader int
 	ahead     []byte // was read already
+	// headerTime limits how long the peer may take for a header block, or a frame other than DATA; 0: no limit.
+	headerTime time.Duration
 }
 
 func (c *conn) init(n net.Conn, r role, cfg config) {
@@ -104,6 +108,8 @@ func (c *conn) init(n net.Conn, r role, cfg config) {
 	c.done = make(chan struct{})
 	c.in = newInput(n, cfg.ahead)
 	c.in.settle = c.settle
+	c.in.wantRest = c.expectRest
+	c.hurry = cfg.headerTime
 	c.fr = http2.NewFramer(&c.output, c.in)
 	c.fr.SetReuseFrames()
 	c.fr.SetMaxReadFrameSize(frameBytes)

@@ -2,6 +2,7 @@ package h2
 
 import (
 	"errors"
+	"os"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -21,6 +22,7 @@ func (c *conn) readFrame() (http2.FrameHeader, http2.Frame, error) {
 	h, err := c.fr.ReadFrameHeader()
 	var f http2.Frame
 	if err == nil {
+		c.in.data = h.Type == http2.FrameData
 		f, err = c.fr.ReadFrameForHeader(h)
 	}
 	if err == nil {
@@ -47,9 +49,13 @@ func (c *conn) readFrame() (http2.FrameHeader, http2.Frame, error) {
 // readFrames handles frames until one ends the connection, or it ends.
 func (c *conn) readFrames() error {
 	for {
+		c.in.begun, c.in.data = false, false
 		h, f, err := c.readFrame()
 		if err == nil {
 			err = c.handle(h, f)
+		}
+		if c.hurried {
+			err = c.restCame(err)
 		}
 		if err != nil {
 			err = c.resetFor(err)
@@ -170,6 +176,35 @@ func (c *conn) begin() {
 	if c.began = true; c.err == nil {
 		_ = c.net.SetReadDeadline(time.Time{})
 	}
+}
+
+// expectRest gives the peer headerTime for the rest of what it has begun to send. The first frame has a limit of its own.
+func (c *conn) expectRest() {
+	if c.hurry == 0 || c.hurried || !c.began {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.hurried = true
+		_ = c.net.SetReadDeadline(time.Now().Add(c.hurry))
+	}
+}
+
+// restCame ends the limit that expectRest has set, unless the connection has another one because it is being closed. err is
+// why reading or handling failed.
+func (c *conn) restCame(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hurried = false
+	switch {
+	case c.err != nil:
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return calm("a header block or a frame did not come to its end in time")
+	default:
+		_ = c.net.SetReadDeadline(time.Time{})
+	}
+	return err
 }
 
 func (c *conn) onData(f *http2.DataFrame) error {

@@ -21,8 +21,12 @@ var epoch = time.Now()
 // input reads ahead. It belongs to the goroutine that reads, but for silence.
 type input struct {
 	conn   io.Reader
-	settle func()       // is called before anything is waited for
-	at     atomic.Int64 // when something came last, in nanoseconds since epoch
+	settle func() // is called before anything is waited for
+	// wantRest is called before the rest of a frame or header block is waited for, but for those of DATA.
+	wantRest func()
+	begun    bool         // part of a frame or header block has been read
+	data     bool         // the frame is DATA
+	at       atomic.Int64 // when something came last, in nanoseconds since epoch
 
 	buf   []byte // at its full length
 	r, w  int
@@ -49,11 +53,15 @@ func (in *input) Read(p []byte) (int, error) {
 	}
 	n := copy(p, in.buf[in.r:in.w])
 	in.r += n
+	in.begun = true
 	return n, nil
 }
 
 func (in *input) fill() error {
 	in.settle()
+	if in.begun && !in.data {
+		in.wantRest()
+	}
 	in.r, in.w = 0, 0
 	n, err := in.conn.Read(in.buf)
 	if n == 0 {

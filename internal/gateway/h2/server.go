@@ -14,8 +14,12 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// prefaceTime is how long a client may take to say that it speaks HTTP/2, and its settings.
-const prefaceTime = 10 * time.Second
+// prefaceTime is how long a client may take to say that it speaks HTTP/2, and its settings. headerTime limits the time from
+// the first byte of a header block, or of any frame but DATA, to its last one.
+const (
+	prefaceTime = 10 * time.Second
+	headerTime  = 10 * time.Second
+)
 
 // ServerConfig is what a Server is made of.
 type ServerConfig struct {
@@ -52,7 +56,7 @@ type Server struct {
 func NewServer(n net.Conn, cfg ServerConfig) *Server {
 	s := &Server{cfg: cfg, remote: n.RemoteAddr().String(), tls: tlsState(n)}
 	s.cfg.Window = max(cfg.Window, initialWindow)
-	s.init(n, s, config{Faults: cfg.Faults, window: s.cfg.Window, maxHeader: cfg.MaxHeader, ahead: cfg.Ahead})
+	s.init(n, s, config{Faults: cfg.Faults, window: s.cfg.Window, maxHeader: cfg.MaxHeader, ahead: cfg.Ahead, headerTime: headerTime})
 	s.greet()
 	return s
 }

@@ -19,6 +19,7 @@ const (
 const (
 	headerTimeout = 10 * time.Second // from the first byte of a connection or request to the end of its headers
 	idleTimeout   = 3 * time.Minute  // of a client's connection between requests
+	bodyTimeout   = 3 * time.Minute  // without a byte of a request's body, until the reply begins; up to a quarter more
 )
 
 // Config is what a gateway is made of. It is not changed after NewGateway.

@@ -12,6 +12,7 @@ import (
 
 // reply gives the body of a reply a coding that the client accepts, where a rule wants that.
 func (x *trip) reply(resp *http.Response) {
+	x.answered()
 	if x.carried != nil {
 		x.carryReply(resp)
 		return

@@ -1,13 +1,15 @@
 package http
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httputil"
+	"os"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"time"
 
 	"golang.org/x/net/http/httpguts"
 
@@ -43,7 +45,7 @@ func (x *trip) rewrite(pr *httputil.ProxyRequest) {
 		x.carry(out)
 		return
 	}
-	out.Body = clientBody{out.Body, &x.ended}
+	out.Body = &clientBody{ReadCloser: out.Body, trip: x}
 	if body, ok := x.collect(out); ok {
 		out.TransferEncoding = nil
 		x.setBody(out, body)
@@ -207,26 +209,36 @@ func (x *trip) keepTrailers(out *http.Request) {
 	}}
 }
 
-// clientBody notes the end of a client's body, and tells its errors from those of the upstream.
+// clientBody notes the end of a client's body, and tells its errors from those of the upstream. A client that sends nothing
+// for bodyTimeout, and has no reply yet, gets 408.
 type clientBody struct {
 	io.ReadCloser
-	ended *atomic.Bool
+	trip    *trip
+	limited time.Time // when the read deadline was set last
 }
 
-func (b clientBody) Read(p []byte) (int, error) {
+func (b *clientBody) Read(p []byte) (int, error) {
+	if now := time.Now(); now.Sub(b.limited) > bodyTimeout/4 {
+		b.limited = now
+		b.trip.limitBody(now.Add(bodyTimeout + bodyTimeout/4))
+	}
 	n, err := b.ReadCloser.Read(p)
-	switch err {
-	case nil:
-	case io.EOF:
-		b.ended.Store(true)
+	switch {
+	case err == nil:
+		return n, nil
+	case err == io.EOF:
+		b.trip.ended.Store(true)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = fmt.Errorf("%w: %w", errBodySlow, err)
 	default:
 		err = fmt.Errorf("%w: %w", errRequest, err)
 	}
+	b.trip.limitBody(time.Time{}) // HTTP/1's server goes on reading, to see whether the client leaves
 	return n, err
 }
 
 // Complete reports whether all of the body is here; see h2.
-func (b clientBody) Complete() bool {
+func (b *clientBody) Complete() bool {
 	c, ok := b.ReadCloser.(interface{ Complete() bool })
 	return ok && c.Complete()
 }

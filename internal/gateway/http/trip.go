@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,6 +49,7 @@ type trip struct {
 	control *http.ResponseController // of the client's request
 	cutting sync.Mutex
 	over    bool // control is not to be used any more
+	noLimit bool // of time, for the body
 	cancel  context.CancelCauseFunc
 
 	ended             atomic.Bool // the client's body has been read to its end
@@ -88,6 +90,32 @@ var errCarried = errors.New("the body of the near gateway can't be opened")
 
 // bodyEnded reports whether all of the request has come.
 func (x *trip) bodyEnded() bool { return x.in.Body == http.NoBody || x.ended.Load() }
+
+// errBodySlow reports a client that has stopped sending its request's body.
+var errBodySlow = errors.New("the rest of the request's body did not come")
+
+// limitBody sets when reading the request's body fails; the zero time: never. Calls of gRPC have no such limit: a client may have
+// nothing to say for long.
+func (x *trip) limitBody(at time.Time) {
+	x.cutting.Lock()
+	defer x.cutting.Unlock()
+	if x.over || x.noLimit {
+		return
+	}
+	if strings.HasPrefix(x.in.Header.Get("Content-Type"), "application/grpc") {
+		x.noLimit = true
+		return
+	}
+	_ = x.control.SetReadDeadline(at)
+}
+
+// answered ends the limit of the body: a client may talk with the upstream both ways for as long as they like.
+func (x *trip) answered() {
+	x.limitBody(time.Time{})
+	x.cutting.Lock()
+	x.noLimit = true
+	x.cutting.Unlock()
+}
 
 // errRequest says that a client's body didn't come as it had said.
 var errRequest = errors.New("the body of the request did not come as it should")
@@ -146,6 +174,7 @@ func (x *trip) cut(v gateway.Verdict) {
 	if x.over {
 		return
 	}
+	x.noLimit = true // the deadline below is the last one
 	gateway.LogCut(x.cfg.Log, x.cfg.Stats, x.held.Addr, v)
 	x.cancel(errSlow)
 	_ = x.control.SetReadDeadline(time.Now())
@@ -169,6 +198,11 @@ func (x *trip) fail(w http.ResponseWriter, err error) {
 	case errors.Is(err, errCarried):
 		w.Header().Set("Connection", "close") // the histories differ
 		class = ""
+	case errors.Is(err, errBodySlow):
+		status, class = http.StatusRequestTimeout, "request"
+		if x.in.ProtoMajor == 1 {
+			w.Header().Set("Connection", "close")
+		}
 	case errors.Is(err, errRequest):
 		status, class = http.StatusBadRequest, "request"
 	case errors.Is(err, h2.ErrHeaderSize):

@@ -1,0 +1,171 @@
+package h2
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// slowClient is a client's end of a connection in a bubble, whose server runs no handlers.
+type slowClient struct {
+	t *testing.T
+	net.Conn
+	fr     *http2.Framer
+	goAway http2.ErrCode // that the server has sent
+	served chan error    // what Serve returned
+	ended  chan struct{} // closed when the server has closed the connection
+}
+
+func startSlow(t *testing.T, greet bool) *slowClient {
+	near, far := net.Pipe()
+	c := &slowClient{t: t, Conn: near, fr: http2.NewFramer(near, near), goAway: http2.ErrCodeNo, served: make(chan error, 1), ended: make(chan struct{})}
+	s := NewServer(far, ServerConfig{
+		Handler: http.HandlerFunc(echo), MaxStreams: 10, Window: testWindow, ConnWindow: testWindow, MaxHeader: testHeader,
+	})
+	s.running = s.cfg.MaxStreams // so no handler begins: workers outlive a bubble
+	go func() { c.served <- s.Serve() }()
+	go func() {
+		defer close(c.ended)
+		for {
+			f, err := c.fr.ReadFrame()
+			if err != nil {
+				return
+			}
+			if g, ok := f.(*http2.GoAwayFrame); ok {
+				c.goAway = g.ErrCode
+			}
+		}
+	}()
+	t.Cleanup(func() { _ = near.Close() })
+	if greet {
+		c.write([]byte(http2.ClientPreface))
+		if err := c.fr.WriteSettings(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+func (c *slowClient) write(b []byte) {
+	c.t.Helper()
+	if _, err := c.Write(b); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// isOpen reports whether the server has the connection still open.
+func (c *slowClient) isOpen() bool {
+	synctest.Wait()
+	select {
+	case <-c.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// head is the HEADERS frame of a POST, without its end if more frames are to follow.
+func head(whole bool) []byte {
+	block := []byte{0x83, 0x86, 0x84, 0x41, 0x01, 'x'} // POST, http, /, :authority x
+	frame := []byte{0, 0, byte(len(block)), byte(http2.FrameHeaders), 0, 0, 0, 0, 1}
+	if whole {
+		frame[4] = byte(http2.FlagHeadersEndHeaders)
+	}
+	return append(frame, block...)
+}
+
+// A header block must come to its end within ten seconds of its first byte, however it is cut.
+func TestSlowHeadersEndTheConnection(t *testing.T) {
+	for name, pieces := range map[string][][]byte{
+		"half a header of a frame": {head(true)[:5]},
+		"half a frame":             {head(true)[:12]},
+		"no CONTINUATION":          {head(false)},
+		"half a CONTINUATION":      {head(false), {0, 0, 9, byte(http2.FrameContinuation), 0, 0, 0, 0, 1, 0}},
+		"half a PING":              {{0, 0, 8, byte(http2.FramePing), 0, 0, 0, 0, 0, 1}},
+		"a byte every two seconds": {{0}, {0}, {6}, {1}, {4}, {0}, {0}, {0}, {1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := startSlow(t, true)
+				synctest.Wait()
+				time.Sleep(time.Hour) // an idle connection has no limit here
+				if !c.isOpen() {
+					t.Fatal("an idle connection is closed")
+				}
+				began := time.Now()
+				for _, p := range pieces {
+					if _, err := c.Write(p); err != nil {
+						break
+					}
+					time.Sleep(2 * time.Second)
+				}
+				time.Sleep(headerTime - time.Nanosecond - time.Since(began))
+				if time.Since(began) < headerTime && !c.isOpen() {
+					t.Fatal("closed too early")
+				}
+				time.Sleep(2 * time.Second)
+				if c.isOpen() {
+					t.Fatal("still open")
+				}
+				var broke violation
+				if err := <-c.served; !errors.As(err, &broke) || c.goAway != http2.ErrCodeEnhanceYourCalm {
+					t.Errorf("Serve: %v, GOAWAY with %v", err, c.goAway)
+				}
+			})
+		})
+	}
+}
+
+// Preface and SETTINGS have the same limit.
+func TestSlowPrefaceEndsTheConnection(t *testing.T) {
+	for _, sent := range []string{"", http2.ClientPreface[:9], http2.ClientPreface, http2.ClientPreface + "\x00\x00\x06\x04"} {
+		synctest.Test(t, func(t *testing.T) {
+			c := startSlow(t, false)
+			if sent != "" {
+				c.write([]byte(sent))
+			}
+			time.Sleep(prefaceTime - time.Nanosecond)
+			if !c.isOpen() {
+				t.Errorf("after %q: closed too early", sent)
+			}
+			time.Sleep(2 * time.Second)
+			if c.isOpen() {
+				t.Errorf("after %q: still open", sent)
+			}
+			<-c.served
+		})
+	}
+}
+
+// What is not of a header block may take its time: a body, in the middle of a DATA frame too, and the next request. A block
+// that came in time leaves no limit behind.
+func TestSlowBodiesGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startSlow(t, true)
+		c.write(head(false))
+		time.Sleep(headerTime - time.Second)
+		c.write([]byte{0, 0, 0, byte(http2.FrameContinuation), byte(http2.FlagContinuationEndHeaders), 0, 0, 0, 1})
+		time.Sleep(time.Hour)
+		c.write([]byte{0, 0, 4, byte(http2.FrameData), 0, 0, 0, 0, 1, 'b', 'o'})
+		time.Sleep(time.Hour)
+		if !c.isOpen() {
+			t.Fatal("closed in a body")
+		}
+		c.write([]byte("dy"))
+		c.write([]byte{0, 0, 0, byte(http2.FrameData), byte(http2.FlagDataEndStream), 0, 0, 0, 1})
+		time.Sleep(time.Hour)
+		if !c.isOpen() {
+			t.Fatal("closed between requests")
+		}
+		_ = c.Close()
+		if err := <-c.served; err != nil && !errors.Is(err, io.EOF) {
+			t.Error(err)
+		}
+	})
+}
