@@ -33,6 +33,7 @@ type serveOptions struct {
 	listen     string   // of the gateway to the embedded store
 	rules      []string // KEY=VALUE,…
 	overrides  []config.Override
+	open       bool // gateways of flags may listen before a server without a password
 	pprof      bool
 	testForce  bool
 
@@ -111,6 +112,7 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
 	for _, flag := range overrideFlags {
 		f.String(flag.name, "", flag.usage)
 	}
+	f.BoolVar(&o.open, "allow-open-listener", false, "let other machines reach servers on this one that ask for no password, through the gateways of flags")
 	f.BoolVar(&o.pprof, "pprof", false, "serve profiles under /debug/pprof/ on the admin address")
 	f.BoolVar(&o.testForce, "test-force", false, "for tests: seal everything that may be sealed, even at a loss")
 	_ = f.MarkHidden("test-force")
@@ -173,6 +175,9 @@ func (o serveOptions) load(getenv func(string) string) (*config.Config, error) {
 			return nil, err
 		}
 		more = append(more, gateways...)
+	}
+	for i := range more {
+		more[i].AllowOpenListener = o.open
 	}
 	overrides := append(config.FromEnvironment(getenv), o.overrides...)
 	return loadConfig(o.file(getenv), more, overrides)

@@ -31,7 +31,9 @@ type Config struct {
 	lines map[string]int    // path of a key to its line in the file
 	from  map[string]string // path of a key to the variable or flag that set it
 
-	inFile int // how many gateways the file has; the others are of flags
+	inFile  int  // how many gateways the file has; the others are of flags
+	secret  bool // the file has passwords
+	flagged int  // of the last gateways: they are of flags
 }
 
 // Admin is the page for operators, which also serves /metrics.
@@ -113,6 +115,9 @@ type Gateway struct {
 	LatencyBudget  Duration     `yaml:"latency_budget,omitempty"` // that sealing adds to 99 of 100 values; 0: none
 	Pack           *Pack        `yaml:"pack,omitempty"`
 	Exclude        []string     `yaml:"exclude,omitempty"`
+
+	// AllowOpenListener serves clients of other machines from a server on this one that asks for no password.
+	AllowOpenListener bool `yaml:"allow_open_listener,omitempty"`
 
 	// Connections begin with a PROXY header, which those may send; see proxy.go.
 	ProxyProtocol bool     `yaml:"proxy_protocol,omitempty"`

@@ -166,6 +166,7 @@ func Frozen(running, wanted *Config) []string {
 		compare(path+".max_seal", a.MaxSeal, b.MaxSeal)
 		compare(path+".max_open", a.MaxOpen, b.MaxOpen)
 		compare(path+".max_connections", a.MaxConnections, b.MaxConnections)
+		compare(path+".allow_open_listener", a.AllowOpenListener, b.AllowOpenListener)
 		compare(path+".proxy_protocol", a.ProxyProtocol, b.ProxyProtocol)
 		compare(path+".proxy_from", a.ProxyFrom, b.ProxyFrom)
 		compare(path+".advertise", a.Advertise, b.Advertise)

@@ -24,6 +24,7 @@ func (c *Config) Warnings() []Problem {
 			}
 		}
 	}
+	c.addReadableSecrets(&ps)
 	return ps.list
 }
 

@@ -28,7 +28,7 @@ func Check(o Options) (Checked, error) {
 		return Checked{}, err
 	}
 	defer p.close()
-	return Checked{p.started, p.warnings}, nil
+	return Checked{p.started, append(p.warnings, p.openListenerWarnings()...)}, nil
 }
 
 // prepare builds everything of a process that needs no network: it reads the configuration and all

@@ -53,14 +53,17 @@ type Process struct {
 
 // New builds a process and listens on every address before anything is served, so that a start
 // either succeeds as a whole or leaves nothing behind. All that can fail beside listening fails in
-// prepare, which Check calls too: the other errors are a *ListenError.
+// prepare, which Check calls too: the other errors are a *ListenError, or of servers that may not be opened to other machines.
 func New(o Options) (*Process, error) {
 	p, err := prepare(o)
 	if err != nil {
 		return nil, err
 	}
 	p.warn(p.warnings)
-	if err := p.listen(); err != nil {
+	if err = p.refuseOpenListeners(); err == nil {
+		err = p.listen()
+	}
+	if err != nil {
 		p.close()
 		return nil, err
 	}

@@ -77,6 +77,9 @@ func (s *shared) redisConfig(g *config.Gateway, r *running, secure *tls.Config) 
 		MaxSeal:  int(g.MaxSeal),
 		MaxOpen:  int(*g.MaxOpen),
 		MaxConns: g.MaxConnections,
+
+		GuardLoopback: g.GuardsLoopback(),
+
 		Requests: s.requests,
 		Replies:  s.replies,
 		Effort:   r.effort,

@@ -36,6 +36,9 @@ func (s *shared) addTarantool(l *loaded, g *config.Gateway, r *running, secure *
 		MaxSeal:  int(g.MaxSeal),
 		MaxOpen:  int(*g.MaxOpen),
 		MaxConns: g.MaxConnections,
+
+		GuardLoopback: g.GuardsLoopback(),
+
 		Grace:    time.Duration(s.started.DrainGrace),
 		SQL:      sqlModes[g.SQL],
 		Requests: s.requests,

@@ -36,6 +36,11 @@ var gateways = []Row{
 		Meaning: "PEM file: clients need a certificate signed by one of these",
 	},
 	{
+		Keys: "`allow_open_listener`", Default: "`false`",
+		Meaning: "Redis, MongoDB, Tarantool: `true` lets other machines reach a server on this machine (loopback, or a unix socket) that asks no " +
+			"client for a password, with a warning in the log. Otherwise such a start is [refused](operations/SECURITY.md#open-listeners)",
+	},
+	{
 		Keys: "`upstream_tls.ca`", Default: "the system's",
 		Meaning: "PEM file of the authorities that may sign the upstream's certificate; `upstream_tls` needs a `rediss://`, " +
 			"`grpcs://` or `mongodb://…/?tls=true` upstream",

@@ -149,6 +149,10 @@ var process = []Row{
 		Meaning: "address of the gateway to the embedded store, `127.0.0.1:6380`",
 	},
 	{
+		Keys: "", Default: "", Also: "`--allow-open-listener`",
+		Meaning: "`allow_open_listener: true` for the gateways of the flags above and the embedded store",
+	},
+	{
 		Keys: "", Default: "", Also: "`--pprof`",
 		Meaning: "serve profiles under `/debug/pprof/` on the admin address",
 	},

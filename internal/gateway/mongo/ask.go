@@ -103,9 +103,9 @@ func helloRequest() []byte {
 // codeUnauthorized is what a server answers that asks for a login first.
 const codeUnauthorized = 13
 
-// askClosed asks the first of some servers that answers for something that it tells everybody
-// unless it asks for a login.
-func askClosed(ctx context.Context, ups []gateway.Upstream) (closed bool, err error) {
+// AskClosed reports whether the first of some servers that answers asks its clients for a login. It
+// is asked for something that it tells every client otherwise.
+func AskClosed(ctx context.Context, ups []gateway.Upstream) (closed bool, err error) {
 	for _, up := range ups {
 		var reply []byte
 		if reply, err = ask(ctx, up, listDatabases()); err == nil {

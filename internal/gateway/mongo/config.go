@@ -26,6 +26,9 @@ type Config struct {
 	Engine   *codec.Engine
 	MaxConns int
 
+	// GuardLoopback refuses clients of other machines as gateway.LoopbackGuard says.
+	GuardLoopback bool
+
 	// Advertise is the host:port by which clients reach the gateway, where that is not the
 	// listener's own address.
 	Advertise string

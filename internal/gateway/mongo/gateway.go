@@ -18,6 +18,7 @@ type Gateway struct {
 
 	requests, replies *gateway.Share
 	keeper            gateway.Doorkeeper
+	guard             gateway.LoopbackGuard
 	logins            *logins
 
 	*compression
@@ -46,7 +47,8 @@ func NewGateway(cfg Config) *Gateway {
 	g.pairs = newPairs(g.rules, g.codecs)
 	g.balancer = &balancer{members: cfg.Members, ctx: g.ctx, log: cfg.Log}
 	g.standby = &standby{members: cfg.Members, others: cfg.Standby, addresses: g.addresses, ctx: g.ctx}
-	g.keeper.Ask = func(ctx context.Context) (bool, error) { return askClosed(ctx, cfg.upstreams()) }
+	g.keeper.Ask = func(ctx context.Context) (bool, error) { return AskClosed(ctx, cfg.upstreams()) }
+	g.guard = gateway.LoopbackGuard{Off: !cfg.GuardLoopback, Keeper: &g.keeper}
 	g.server = gateway.Server{
 		Name: cfg.Name, NewSession: g.newSession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,
 		Log: cfg.Log, Stats: cfg.Stats,
@@ -115,6 +117,11 @@ func (g *Gateway) newSession(client net.Conn) gateway.Session {
 		return nil
 	}
 	g.reach.Answered(g.cfg.Log, g.cfg.leadsTo())
+	if g.guard.Check(g.ctx, client, up) != nil {
+		g.guard.Refused(g.cfg.Log, g.cfg.Stats, client)
+		_ = up.Close()
+		return nil
+	}
 	s := newSession(g, client, up, member)
 	if g.balancer.on() {
 		g.balancer.followers.add(&s.follower)

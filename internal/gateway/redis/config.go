@@ -32,6 +32,9 @@ type Config struct {
 	MaxOpen  int                   // bytes of the longest that is opened; 0: the larger of MaxSeal and cinch.DefaultMaxRaw
 	MaxConns int
 
+	// GuardLoopback refuses clients of other machines as gateway.LoopbackGuard says.
+	GuardLoopback bool
+
 	// Requests and Replies bound the bytes of large values in flight, one budget a
 	// direction so that neither waits for the other; nil: no bound.
 	Requests, Replies *gateway.Budget

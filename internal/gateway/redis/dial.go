@@ -66,6 +66,11 @@ func newClient(dial func(context.Context) (net.Conn, error), who *credentials, s
 	})
 }
 
+// AskClosed reports whether a server asks its clients for a login.
+func AskClosed(ctx context.Context, up gateway.Upstream) (closed bool, err error) {
+	return (&dialer{upstream: up}).askClosed(ctx)
+}
+
 // askClosed asks the server, on a connection that doesn't log in, whether it is there: one that asks
 // for a login does not say.
 func (d *dialer) askClosed(ctx context.Context) (closed bool, err error) {

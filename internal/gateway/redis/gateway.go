@@ -23,6 +23,7 @@ type Gateway struct {
 
 	requests, replies *gateway.Share
 	keeper            gateway.Doorkeeper
+	guard             gateway.LoopbackGuard
 
 	bodies bodies
 
@@ -47,6 +48,7 @@ func NewGateway(cfg Config) *Gateway {
 	g.vault = newVault(&cfg)
 	g.dialer = &dialer{upstream: cfg.Upstream, to: cfg.Dial}
 	g.keeper.Ask = g.dialer.askClosed
+	g.guard = gateway.LoopbackGuard{Off: !cfg.GuardLoopback, Keeper: &g.keeper}
 	g.indexes = newIndexes(g.vault, g.dialer, g.requests, cfg.view != nil && !ofSentinels(g.cfg.view))
 	g.vault.covered = g.indexes.cover
 	g.server = gateway.Server{
@@ -95,6 +97,10 @@ func (g *Gateway) newSession(client net.Conn) gateway.Session {
 		g.reach.Answered(g.cfg.Log, g.cfg.Upstream.String())
 		return s
 	}
+	if errors.Is(err, gateway.ErrOpenListener) {
+		writeError(client, "-DENIED cinch: "+err.Error()+"\r\n")
+		return nil
+	}
 	g.reach.Failed(g.cfg.Log, g.cfg.Stats, "", g.cfg.Upstream.String(), err)
 	if g.cfg.Dial == nil {
 		text := "-ERR cinch: upstream is unreachable\r\n"
@@ -104,10 +110,15 @@ func (g *Gateway) newSession(client net.Conn) gateway.Session {
 		case errors.Is(err, errLent):
 			text = "-ERR cinch: " + errLent.Error() + "\r\n"
 		}
-		_ = client.SetWriteDeadline(time.Now().Add(time.Second))
-		_, _ = client.Write([]byte(text))
+		writeError(client, text)
 	}
 	return nil
+}
+
+// writeError sends a client that gets no session an error, if it takes that soon.
+func writeError(client net.Conn, text string) {
+	_ = client.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = client.Write([]byte(text))
 }
 
 // Connect connects a client to the server.
@@ -115,6 +126,11 @@ func (g *Gateway) Connect(ctx context.Context, client net.Conn) (cluster.Session
 	dialed := time.Now()
 	up, err := g.dialer.dial(ctx)
 	if err != nil {
+		return nil, err
+	}
+	if err := g.guard.Check(ctx, client, up); err != nil {
+		g.guard.Refused(g.cfg.Log, g.cfg.Stats, client)
+		_ = up.Close()
 		return nil, err
 	}
 	return g.sessionOn(client, up, dialed), nil

@@ -33,7 +33,9 @@ type Config struct {
 	MaxSeal  int             // bytes of the longest value that is sealed; 0: cinch.DefaultMaxRaw
 	MaxOpen  int             // bytes of the longest that is opened; 0: the larger of MaxSeal and cinch.DefaultMaxRaw
 	MaxConns int
-	SQL      SQLMode // what of SQL may go to spaces with rules
+	// GuardLoopback refuses clients of other machines as gateway.LoopbackGuard says.
+	GuardLoopback bool
+	SQL           SQLMode // what of SQL may go to spaces with rules
 
 	// Requests and Replies bound the bytes of large frames in flight, one budget a direction
 	// so that neither waits for the other; nil: no bound.

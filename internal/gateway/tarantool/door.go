@@ -28,6 +28,11 @@ const (
 // guests are those of a server.
 type guests struct{ upstream gateway.Upstream }
 
+// AskClosed reports whether a server asks its clients for a login: its guest may do nothing.
+func AskClosed(ctx context.Context, up gateway.Upstream) (closed bool, err error) {
+	return guests{up}.askClosed(ctx)
+}
+
 // askClosed asks the server, as guest, what guest may do.
 func (g guests) askClosed(ctx context.Context) (closed bool, err error) {
 	err = g.upstream.Ask(ctx, func(c net.Conn) error {

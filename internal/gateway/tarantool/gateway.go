@@ -23,6 +23,7 @@ type Gateway struct {
 
 	requests, replies *gateway.Share
 	keeper            gateway.Doorkeeper
+	guard             gateway.LoopbackGuard
 
 	ctx    context.Context // ends with Shutdown
 	cancel context.CancelFunc
@@ -49,6 +50,7 @@ func NewGateway(cfg Config) *Gateway {
 	g.statements = &statements{catalog: g.catalog, mode: cfg.SQL}
 	g.requests, g.replies = cfg.Requests.Share(cfg.Name), cfg.Replies.Share(cfg.Name)
 	g.keeper.Ask = guests{cfg.Upstream}.askClosed
+	g.guard = gateway.LoopbackGuard{Off: !cfg.GuardLoopback, Keeper: &g.keeper}
 	g.server = gateway.Server{
 		Name: cfg.Name, NewSession: g.newSession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,
 		Log: cfg.Log, Stats: cfg.Stats,
@@ -81,5 +83,10 @@ func (g *Gateway) newSession(client net.Conn) gateway.Session {
 		return nil
 	}
 	g.reach.Answered(g.cfg.Log, g.cfg.Upstream.String())
+	if g.guard.Check(g.ctx, client, up) != nil {
+		g.guard.Refused(g.cfg.Log, g.cfg.Stats, client)
+		_ = up.Close()
+		return nil
+	}
 	return newSession(g, client, up)
 }

@@ -230,7 +230,9 @@ func (c *Cluster) newSession(client net.Conn) gateway.Session {
 			c.reach.Answered(c.log, c.cfg.Upstream.String())
 			return c.begun.add(m, s)
 		}
-		err = dialErr
+		if err = dialErr; errors.Is(err, gateway.ErrOpenListener) {
+			return nil
+		}
 	}
 	c.reach.Failed(c.log, c.cfg.Stats, "", c.cfg.Upstream.String(), err)
 	return nil

@@ -1,0 +1,99 @@
+package config
+
+import (
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+// GuardsLoopback reports whether the gateway has to refuse clients of other machines when its server is on this machine
+// and asks for no password; see gateway.LoopbackGuard. Servers of other protocols know no such protection.
+func (g *Gateway) GuardsLoopback() bool {
+	return g.knowsLogins() && !g.AllowOpenListener && !g.wantsCertificates()
+}
+
+// OpensLoopback reports whether other machines reach the gateway without a certificate, and through it a server on this
+// machine. Whether that server asks for a password it does not say.
+func (g *Gateway) OpensLoopback(upstreams ...gateway.Upstream) bool {
+	if !g.knowsLogins() || g.wantsCertificates() || gateway.OnLoopback(g.Listen) {
+		return false
+	}
+	for _, up := range upstreams {
+		if up.OnLoopback() {
+			return true
+		}
+	}
+	return false
+}
+
+func (g *Gateway) knowsLogins() bool {
+	return g.Protocol == Redis || g.Protocol == Mongo || g.Protocol == Tarantool
+}
+
+func (g *Gateway) wantsCertificates() bool { return g.TLS != nil && g.TLS.ClientCA != "" }
+
+const openListenerHint = "have the server ask for a password, listen on 127.0.0.1, set tls.client_ca, or allow it by allow_open_listener: true (--allow-open-listener)"
+
+// OpenListener returns the error of a gateway that OpensLoopback, before a server that asks no client for a password.
+func (c *Config) OpenListener(g *Gateway, upstream string) error {
+	ps := problems{c: c}
+	ps.add(g.path+".listen", openListenerHint,
+		"other machines would reach %s through %s: a server that asks for no password and is otherwise reached from this machine only", upstream, g.Listen)
+	return ps.err()
+}
+
+// MayOpenListener returns the warning of a gateway that OpensLoopback, where the server was not asked.
+func (c *Config) MayOpenListener(g *Gateway, upstream string) Problem {
+	ps := problems{c: c}
+	ps.add(g.path+".listen", openListenerHint, "serve does not start with it if %s, which is on this machine, asks for no password", upstream)
+	return ps.list[0]
+}
+
+// addReadableSecrets adds the files with secrets that every user of the machine may read, such as those of mode 0644. It
+// leaves out files of Kubernetes volumes, whose mode is the pod's matter and 0644 unless defaultMode says otherwise.
+func (c *Config) addReadableSecrets(ps *problems) {
+	if file := c.AdminToken(); file != "" && readableByAll(file) {
+		ps.add("admin.token_file", "chmod 600 "+file, "every user of this machine may read the token in %s", file)
+	}
+	if c.secret && readableByAll(c.file) {
+		ps.add("gateways", "chmod 600 "+c.file+", or put them into a file that "+PasswordFileVariable+" names",
+			"every user of this machine may read the passwords in %s", c.file)
+	}
+}
+
+// hasPasswords reports whether upstreams have passwords.
+func (c *Config) hasPasswords() bool {
+	for i := range c.Gateways {
+		g := &c.Gateways[i]
+		for _, text := range append([]string{g.Upstream}, g.Shards...) {
+			if u, err := url.Parse(text); err == nil {
+				if _, has := u.User.Password(); has {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// readableByAll reports whether users other than the owner and its group may read a file.
+func readableByAll(file string) bool {
+	if target, err := os.Readlink(file); err == nil && strings.HasPrefix(target, "..data/") {
+		return false // of a Kubernetes volume
+	}
+	info, err := os.Stat(file)
+	if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&0o004 == 0 {
+		return false
+	}
+	dir, err := filepath.Abs(file)
+	for err == nil && dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
+		if info, err := os.Stat(dir); err == nil && info.Mode().Perm()&0o001 == 0 {
+			return false // others don't get there
+		}
+	}
+	return true
+}

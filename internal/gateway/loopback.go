@@ -1,0 +1,79 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+)
+
+// LoopbackGuard refuses clients of other machines where the server asks no client for a login and is reached over
+// loopback or a unix socket. Such a server relies on that no other machine reaches it (Redis' protected mode, MongoDB's
+// default bindIp), and a gateway would take this protection away. A server that could not be asked counts as one that
+// does not ask for a login.
+type LoopbackGuard struct {
+	Off    bool // the operator allows it, or clients need a certificate
+	Keeper *Doorkeeper
+}
+
+// ErrOpenListener reports a client that a LoopbackGuard refused.
+var ErrOpenListener = errors.New("the server asks no client for a password and is reached from its own machine only, so clients of other machines " +
+	"are refused: have the server ask for a password, or set allow_open_listener: true")
+
+// Check returns ErrOpenListener if the client must not use this connection to the server; client and upstream are the
+// two connections of a session that has not begun.
+func (g *LoopbackGuard) Check(ctx context.Context, client, upstream net.Conn) error {
+	if g.Off || isLoopback(peerAddr(client)) || !isLoopback(upstream.RemoteAddr()) || g.Keeper.Closed(ctx) {
+		return nil
+	}
+	return ErrOpenListener
+}
+
+// peerAddr returns the address at the other end of the connection, whatever a PROXY header says.
+func peerAddr(c net.Conn) net.Addr {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	if wrapped, ok := c.(*Conn); ok {
+		c = wrapped.Conn
+	}
+	return c.RemoteAddr()
+}
+
+// Refused counts and logs a client that Check has refused.
+func (g *LoopbackGuard) Refused(log *slog.Logger, stats *Stats, client net.Conn) {
+	stats.Error("open_listener")
+	log.Warn("client refused", "client", remote(client), "err", ErrOpenListener)
+}
+
+// isLoopback reports whether the other end at an address is on this machine for certain.
+func isLoopback(a net.Addr) bool {
+	if a == nil {
+		return false
+	}
+	if a.Network() == "unix" {
+		return true
+	}
+	at, err := netip.ParseAddrPort(a.String())
+	return err == nil && at.Addr().Unmap().IsLoopback()
+}
+
+// OnLoopback reports whether an address in a configuration, "host:port" or "unix:/path", is reached from this machine
+// only. It looks up no names.
+func OnLoopback(addr string) bool {
+	if strings.HasPrefix(addr, "unix:") {
+		return true
+	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+// OnLoopback reports whether the upstream is on this machine, as far as its address tells.
+func (up Upstream) OnLoopback() bool { return up.Network == "unix" || OnLoopback(up.Address) }

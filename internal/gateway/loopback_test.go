@@ -1,0 +1,79 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+)
+
+// endsAt is a connection whose other end has an address.
+type endsAt struct {
+	net.Conn
+	remote net.Addr
+}
+
+func (c endsAt) RemoteAddr() net.Addr { return c.remote }
+
+func at(t *testing.T, addr string) net.Conn {
+	if addr == "unix" {
+		return endsAt{remote: &net.UnixAddr{Name: "/run/s", Net: "unix"}}
+	}
+	a, err := net.ResolveTCPAddr("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return endsAt{remote: a}
+}
+
+func TestLoopbackGuard(t *testing.T) {
+	unreachable := errors.New("unreachable")
+	for _, c := range []struct {
+		client, upstream string
+		closed           bool
+		err              error // of asking
+		off, refused     bool
+	}{
+		{"192.0.2.1:5", "127.0.0.1:6379", false, nil, false, true},
+		{"192.0.2.1:5", "[::1]:6379", false, nil, false, true},
+		{"192.0.2.1:5", "unix", false, nil, false, true},
+		{"[2001:db8::1]:5", "127.0.0.1:6379", false, unreachable, false, true},
+		{"192.0.2.1:5", "127.0.0.1:6379", true, nil, false, false},
+		{"192.0.2.1:5", "127.0.0.1:6379", false, nil, true, false},
+		{"127.0.0.1:5", "127.0.0.1:6379", false, nil, false, false},
+		{"[::ffff:127.0.0.9]:5", "127.0.0.1:6379", false, nil, false, false},
+		{"unix", "127.0.0.1:6379", false, nil, false, false},
+		{"192.0.2.1:5", "192.0.2.9:6379", false, nil, false, false},
+	} {
+		guard := LoopbackGuard{Off: c.off, Keeper: &Doorkeeper{Ask: func(context.Context) (bool, error) { return c.closed, c.err }}}
+		err := guard.Check(t.Context(), at(t, c.client), at(t, c.upstream))
+		if errors.Is(err, ErrOpenListener) != c.refused {
+			t.Errorf("%s before %s, closed %v, asking %v, off %v: %v", c.client, c.upstream, c.closed, c.err, c.off, err)
+		}
+	}
+}
+
+// A PROXY header makes no client a local one.
+func TestLoopbackGuardIgnoresProxyHeaders(t *testing.T) {
+	guard := LoopbackGuard{Keeper: &Doorkeeper{Ask: func(context.Context) (bool, error) { return false, nil }}}
+	local, remote := at(t, "127.0.0.1:5"), at(t, "192.0.2.1:5")
+	forged := &Conn{Conn: remote, remote: local.RemoteAddr(), believed: true}
+	if err := guard.Check(t.Context(), forged, at(t, "127.0.0.1:6379")); !errors.Is(err, ErrOpenListener) {
+		t.Errorf("a remote peer that names a local client: %v", err)
+	}
+	balanced := &Conn{Conn: local, remote: remote.RemoteAddr()}
+	if err := guard.Check(t.Context(), balanced, at(t, "127.0.0.1:6379")); err != nil {
+		t.Errorf("a balancer on this machine: %v", err)
+	}
+}
+
+func TestOnLoopback(t *testing.T) {
+	for addr, want := range map[string]bool{
+		"127.0.0.1:1": true, "127.9.9.9:1": true, "[::1]:1": true, "localhost:1": true, "unix:/run/s": true,
+		":1": false, "0.0.0.0:1": false, "[::]:1": false, "10.0.0.1:1": false, "db:1": false,
+	} {
+		if OnLoopback(addr) != want {
+			t.Errorf("%s: %v", addr, !want)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package serve
+
+import (
+	"context"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/mongo"
+	"github.com/cinch-layer/cinch/internal/gateway/redis"
+	"github.com/cinch-layer/cinch/internal/gateway/tarantool"
+)
+
+// askClosedTimeout is how long a start waits for a server that says whether it asks for passwords.
+const askClosedTimeout = 2 * time.Second
+
+// refuseOpenListeners returns an error if clients of other machines would reach a server that asks for no password and
+// is on this machine, and the operator has not allowed it. While the server can't be asked, its gateway refuses such
+// clients by itself; see gateway.LoopbackGuard.
+func (p *Process) refuseOpenListeners() error {
+	for i, r := range p.gateways {
+		g := &p.started.Gateways[i]
+		upstreams := r.upstreams(g)
+		if !g.OpensLoopback(upstreams...) {
+			continue
+		}
+		log := r.log.With("listen", g.Listen, "upstream", r.upstream.String())
+		switch closed, err := asksLogin(g.Protocol, upstreams); {
+		case closed && err == nil:
+		case g.AllowOpenListener:
+			log.Warn("other machines reach this gateway, and its server on this machine may ask for no password: allow_open_listener is set")
+		case err != nil:
+			log.Warn("other machines reach this gateway, and its server on this machine can't be asked whether it wants passwords: until it does, clients of other machines are refused", "err", err)
+		default:
+			return invalid(p.started.OpenListener(g, r.upstream.String()))
+		}
+	}
+	return nil
+}
+
+// openListenerWarnings returns the gateways that refuseOpenListeners may refuse. No server is asked.
+func (p *Process) openListenerWarnings() (list []config.Problem) {
+	for i, r := range p.gateways {
+		if g := &p.started.Gateways[i]; !g.AllowOpenListener && g.OpensLoopback(r.upstreams(g)...) {
+			list = append(list, p.started.MayOpenListener(g, r.upstream.String()))
+		}
+	}
+	return list
+}
+
+// upstreams returns the servers of a gateway, as far as its configuration names them: with Sentinels, none.
+func (r *running) upstreams(g *config.Gateway) []gateway.Upstream {
+	if servers, err := g.RedisServers(); g.Protocol == config.Redis && err == nil && servers.Kind == config.Sentinel {
+		return nil
+	}
+	all := append([]gateway.Upstream{r.upstream}, r.others...)
+	if g.Protocol == config.Mongo {
+		all = append(all, g.MongoMembers(r.upstream)...)
+	}
+	return all
+}
+
+// asksLogin asks the first of the servers that are on this machine.
+func asksLogin(protocol string, upstreams []gateway.Upstream) (bool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), askClosedTimeout)
+	defer cancel()
+	if protocol == config.Mongo {
+		return mongo.AskClosed(ctx, upstreams)
+	}
+	up := upstreams[0]
+	for _, other := range upstreams {
+		if other.OnLoopback() {
+			up = other
+			break
+		}
+	}
+	if protocol == config.Tarantool {
+		return tarantool.AskClosed(ctx, up)
+	}
+	return redis.AskClosed(ctx, up)
+}
