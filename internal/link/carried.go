@@ -167,10 +167,10 @@ func (c *carried) Extension(e wire.Extension) (content string, ok bool) {
 func (c *carried) Share(s Sharing) { c.l.sharing.Store(&s) }
 
 // Take takes n bytes of the endpoint's bound on histories, for what is carried to remember, if they are to be had. Give gives them back.
-func (c *carried) Take(n int64) bool { return c.l.e.history.lend(n) }
+func (c *carried) Take(n int64) bool { return c.l.e.history.lend(&c.l.lent, n) }
 
 // Give gives back n bytes that Take has taken.
-func (c *carried) Give(n int64) { c.l.e.history.free(n) }
+func (c *carried) Give(n int64) { c.l.e.history.giveBack(&c.l.lent, n) }
 
 func (c *carried) LocalAddr() net.Addr                { return c.l.conn.LocalAddr() }
 func (c *carried) RemoteAddr() net.Addr               { return c.l.conn.RemoteAddr() }

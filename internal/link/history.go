@@ -17,8 +17,9 @@ type history struct {
 	mu       sync.Mutex
 	used     int64
 	most     int64
-	promised int64 // to connections that there are
-	unused   int64 // of promised
+	promised int64     // to connections that there are
+	unused   int64     // of promised
+	wanted   time.Time // when memory was asked for last that there was not
 }
 
 // promisedPart is what hellos may promise of the limit.
@@ -29,6 +30,7 @@ func (h *history) grab(n int64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.used+h.unused+n > h.limit {
+		h.wanted = time.Now()
 		return false
 	}
 	h.add(n)
@@ -82,22 +84,35 @@ func (h *history) free(n int64) {
 	h.mu.Unlock()
 }
 
-// lend takes n bytes for an owner, of which a quarter of the limit is kept: links are to find memory for their first windows.
-func (h *history) lend(n int64) bool {
+// lend takes n bytes for what a link's owner remembers; lent has what the link has so far. A quarter of the limit is kept, so
+// that links find memory for their first windows. Of the rest a link has at most as much as it leaves free: so the first
+// links can't keep the next ones from all of it, whatever they carry.
+func (h *history) lend(lent *int64, n int64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.used+h.unused+n > h.limit/4*3 {
+	free := h.limit/4*3 - h.used - h.unused
+	if n > (free-*lent)/2 {
+		h.wanted = time.Now()
 		return false
 	}
+	*lent += n
 	h.add(n)
 	return true
 }
 
-// tight reports that little is left.
+// giveBack undoes lend.
+func (h *history) giveBack(lent *int64, n int64) {
+	h.mu.Lock()
+	*lent -= n
+	h.used -= n
+	h.mu.Unlock()
+}
+
+// tight reports whether little is left, or less than was asked for a moment ago: idle histories are to yield.
 func (h *history) tight() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.used+h.unused > h.limit/8*7
+	return h.used+h.unused > h.limit/8*7 || !h.wanted.IsZero() && time.Since(h.wanted) < 2*tightIdle
 }
 
 func (h *history) state() State {

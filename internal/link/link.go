@@ -45,6 +45,7 @@ type Link struct {
 
 	theirs  wire.Hello
 	sharing atomic.Pointer[Sharing] // nil: the owner remembers nothing of its own
+	lent    int64                   // to the owner, for that; guarded by the endpoint's history
 
 	waiting   context.Context // for memory; ends with Interrupt
 	interrupt context.CancelFunc

@@ -14,13 +14,14 @@ var errNoHistory = errors.New("no memory is free for a history (link.memory)")
 type histories struct {
 	coders bodies.Coders
 	memory *gateway.Budget
+	limit  int64 // of memory
 	level  int
 	window int
 }
 
 func newHistories(c *Config) *histories {
 	return &histories{
-		coders: bodies.Coders{Engine: c.Engine, Codecs: c.Codecs}, memory: gateway.NewBudget(c.LinkMemory),
+		coders: bodies.Coders{Engine: c.Engine, Codecs: c.Codecs}, memory: gateway.NewBudget(c.LinkMemory), limit: c.LinkMemory,
 		level: c.LinkLevel, window: min(c.LinkWindow, mostWindow),
 	}
 }
@@ -32,6 +33,7 @@ type history struct {
 	window int
 
 	memory *gateway.Budget
+	limit  int64 // of memory
 	mu     sync.Mutex
 	cost   int64 // bytes of memory
 	fixed  int64 // of them, those of the streams
@@ -58,12 +60,16 @@ func (h *history) grow() bool {
 	switch {
 	case more <= 0:
 		h.memory.Release(-more)
-	case !h.memory.TryAcquire(more):
+	case more > h.room() || !h.memory.TryAcquire(more):
 		return false
 	}
 	h.cost += more
 	return true
 }
+
+// room is how much more cinch-proto may remember: a connection has at most as much for it as it leaves free for others.
+// h.mu is held.
+func (h *history) room() int64 { return (h.limit - h.memory.InUse() - (h.cost - h.fixed)) / 2 }
 
 // isFull reports whether the connection is to end.
 func (h *history) isFull() bool {
@@ -97,7 +103,7 @@ func (h *histories) open(window int, cost int64) (*history, error) {
 		h.memory.Release(cost)
 		return nil, err
 	}
-	return &history{writer: w, reader: r, window: window, memory: h.memory, cost: cost, fixed: cost}, nil
+	return &history{writer: w, reader: r, window: window, memory: h.memory, limit: h.limit, cost: cost, fixed: cost}, nil
 }
 
 func (h *history) close() {
