@@ -197,3 +197,15 @@ func ResetWhenCut(c net.Conn, reset bool) {
 		_ = t.SetLinger(linger) // fails when the connection is gone
 	}
 }
+
+// activity records when a connection last moved a byte.
+type activity struct {
+	last atomic.Int64 // since processStart
+}
+
+var processStart = time.Now()
+
+func (a *activity) note() { a.last.Store(int64(time.Since(processStart))) }
+
+// LastActive implements LimitedConn.
+func (a *activity) LastActive() time.Time { return processStart.Add(time.Duration(a.last.Load())) }

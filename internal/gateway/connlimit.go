@@ -4,7 +4,6 @@ import (
 	"math"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -278,15 +277,3 @@ func (c *listenedConn) Stage() ConnStage { return StageServed }
 
 // Displace implements LimitedConn.
 func (c *listenedConn) Displace() { _ = c.Conn.Close() }
-
-// activity records when a connection last moved a byte.
-type activity struct {
-	last atomic.Int64 // since processStart
-}
-
-var processStart = time.Now()
-
-func (a *activity) note() { a.last.Store(int64(time.Since(processStart))) }
-
-// LastActive implements LimitedConn.
-func (a *activity) LastActive() time.Time { return processStart.Add(time.Duration(a.last.Load())) }

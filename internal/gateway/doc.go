@@ -11,6 +11,7 @@
 //	pump.go      the life of a session that has a pump for requests and one for replies
 //	proxy.go     addresses of clients behind balancers
 //	inbound.go   messages that take memory as they come; door.go who may not send long ones
+//	loopback.go  clients that must not reach a server which counts on being reached over loopback only
 //	reach.go     whether the upstream is reached; upstream.go where that is, descriptors.go and
 //	             unanswered.go why a connection to it is not had, or not kept
 //	metrics.go   what Prometheus is shown; snapshot.go what the admin page is

@@ -46,7 +46,7 @@ func peerAddr(c net.Conn) net.Addr {
 // Refused counts and logs a client that Check has refused.
 func (g *LoopbackGuard) Refused(log *slog.Logger, stats *Stats, client net.Conn) {
 	stats.Error("open_listener")
-	log.Warn("client refused", "client", remote(client), "err", ErrOpenListener)
+	log.Warn("client refused", "client", client.RemoteAddr().String(), "err", ErrOpenListener)
 }
 
 // isLoopback reports whether the other end at an address is on this machine for certain.

@@ -17,10 +17,10 @@ const askClosedTimeout = 2 * time.Second
 // refuseOpenListeners returns an error if clients of other machines would reach a server that asks for no password and
 // is on this machine, and the operator has not allowed it. While the server can't be asked, its gateway refuses such
 // clients by itself; see gateway.LoopbackGuard.
-func (p *Process) refuseOpenListeners() error {
-	for i, r := range p.gateways {
-		g := &p.started.Gateways[i]
-		upstreams := r.upstreams(g)
+func refuseOpenListeners(cfg *config.Config, gateways []*running) error {
+	for i, r := range gateways {
+		g := &cfg.Gateways[i]
+		upstreams := upstreamsOf(r, g)
 		if !g.OpensLoopback(upstreams...) {
 			continue
 		}
@@ -32,24 +32,24 @@ func (p *Process) refuseOpenListeners() error {
 		case err != nil:
 			log.Warn("other machines reach this gateway, and its server on this machine can't be asked whether it wants passwords: until it does, clients of other machines are refused", "err", err)
 		default:
-			return invalid(p.started.OpenListener(g, r.upstream.String()))
+			return invalid(cfg.OpenListener(g, r.upstream.String()))
 		}
 	}
 	return nil
 }
 
 // openListenerWarnings returns the gateways that refuseOpenListeners may refuse. No server is asked.
-func (p *Process) openListenerWarnings() (list []config.Problem) {
-	for i, r := range p.gateways {
-		if g := &p.started.Gateways[i]; !g.AllowOpenListener && g.OpensLoopback(r.upstreams(g)...) {
-			list = append(list, p.started.MayOpenListener(g, r.upstream.String()))
+func openListenerWarnings(cfg *config.Config, gateways []*running) (list []config.Problem) {
+	for i, r := range gateways {
+		if g := &cfg.Gateways[i]; !g.AllowOpenListener && g.OpensLoopback(upstreamsOf(r, g)...) {
+			list = append(list, cfg.MayOpenListener(g, r.upstream.String()))
 		}
 	}
 	return list
 }
 
-// upstreams returns the servers of a gateway, as far as its configuration names them: with Sentinels, none.
-func (r *running) upstreams(g *config.Gateway) []gateway.Upstream {
+// upstreamsOf returns the servers of a gateway, as far as its configuration names them: with Sentinels, none.
+func upstreamsOf(r *running, g *config.Gateway) []gateway.Upstream {
 	if servers, err := g.RedisServers(); g.Protocol == config.Redis && err == nil && servers.Kind == config.Sentinel {
 		return nil
 	}

@@ -46,8 +46,8 @@ func startBefore(t *testing.T, listen, upstream, more string) (error, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Process{started: cfg, gateways: []*running{{name: "g", upstream: up, log: log.Logger()}}}
-	return p.refuseOpenListeners(), log.String()
+	err = refuseOpenListeners(cfg, []*running{{name: "g", upstream: up, log: log.Logger()}})
+	return err, log.String()
 }
 
 // A gateway must not open a server to the network that is on loopback and asks for no password.

@@ -28,7 +28,7 @@ func Check(o Options) (Checked, error) {
 		return Checked{}, err
 	}
 	defer p.close()
-	return Checked{p.started, append(p.warnings, p.openListenerWarnings()...)}, nil
+	return Checked{p.started, append(p.warnings, openListenerWarnings(p.started, p.gateways)...)}, nil
 }
 
 // prepare builds everything of a process that needs no network: it reads the configuration and all

@@ -60,7 +60,7 @@ func New(o Options) (*Process, error) {
 		return nil, err
 	}
 	p.warn(p.warnings)
-	if err = p.refuseOpenListeners(); err == nil {
+	if err = refuseOpenListeners(p.started, p.gateways); err == nil {
 		err = p.listen()
 	}
 	if err != nil {

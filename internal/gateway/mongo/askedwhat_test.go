@@ -20,7 +20,7 @@ func TestGatewaySaysWhatItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := serve(t, server.Addr, withZstd, func(c *Config) { c.Behind = behind })
-	s.keeper.Ask = func(ctx context.Context) (bool, error) { return askClosed(ctx, s.cfg.upstreams()) } // which serve takes away
+	s.keeper.Ask = func(ctx context.Context) (bool, error) { return AskClosed(ctx, s.cfg.upstreams()) } // which serve takes away
 	says := func(doc bson.Raw, behind string) bool {
 		name, _ := doc.Lookup("cinchGateway").StringValueOK()
 		upstream, is := doc.Lookup("upstream").StringValueOK()
