@@ -15,7 +15,7 @@ import (
 // One client misbehaves, another goes on: streams. Calls that send nothing but their headers, more than all streams that the upstream takes,
 // are held open; calls of another client are answered, directly behind the gateway and behind two of them.
 func TestStreamsBesideOneThatHoldsAll(t *testing.T) {
-	const streams, held = 100, 950
+	const streams, connections, held = 100, 8, 950
 	for name, two := range map[string]bool{"a gateway": false, "a pair": true} {
 		t.Run(name, func(t *testing.T) {
 			cfg := testenv.GatewayConfig{Protocol: "grpc", Upstream: echoGRPC(t, grpc.MaxConcurrentStreams(streams))}
@@ -31,27 +31,33 @@ func TestStreamsBesideOneThatHoldsAll(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			bad := dialGRPC(t, g.Addr)
-			ended := make(chan codes.Code, held)
+			ended, begun := make(chan codes.Code, held), make(chan struct{}, held)
 			for range held {
 				s, err := bad.NewStream(ctx, bidi, echoPath)
 				if err != nil {
 					t.Fatal(err)
 				}
 				go func() {
+					if h, err := s.Header(); err == nil && h != nil {
+						begun <- struct{}{}
+					}
 					var m []byte
 					ended <- status.Code(s.RecvMsg(&m))
 				}()
 			}
-			begun := time.Now()
+			for range streams * connections { // the server has as many as it takes
+				<-begun
+			}
+			start := time.Now()
 			for i := range 20 {
 				if err := echoes(t, good, []byte("more")); err != nil {
 					t.Fatal(err)
 				}
 				if i == 0 {
-					t.Logf("the first call took %v", time.Since(begun).Round(time.Millisecond))
+					t.Logf("the first call took %v", time.Since(start).Round(time.Millisecond))
 				}
 			}
-			t.Logf("20 calls took %v, and %d of the other client's have ended", time.Since(begun).Round(time.Millisecond), len(ended))
+			t.Logf("20 calls took %v, and %d of the other client's have ended", time.Since(start).Round(time.Millisecond), len(ended))
 			if code := <-ended; code != codes.ResourceExhausted {
 				t.Error(code)
 			}

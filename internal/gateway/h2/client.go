@@ -107,6 +107,13 @@ func (c *ClientConn) takes() (most int, usable bool) {
 	return c.most - c.pacing.count, c.usable()
 }
 
+// endedByError reports whether the server has ended the connection and has said that the client did wrong.
+func (c *ClientConn) endedByError() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.away != nil && c.away.Code != http2.ErrCodeNo
+}
+
 // presume lets a server that has not said how many requests it takes get no more than it takes on another connection.
 func (c *ClientConn) presume(other *ClientConn) {
 	if !other.Spoke() {

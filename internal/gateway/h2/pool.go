@@ -18,6 +18,12 @@ const (
 	SpreadStreams = 50
 	// maxApart is how many groups of connections there are for clients that reset much.
 	maxApart = 4
+	// apartPart is the part of a pool's connections that each of them may have, one in so many: what such clients ask of the server takes its
+	// time from others.
+	apartPart = 4
+	// apartPause is how long such clients wait for another connection when the server has ended one with an error, as a client of its own
+	// would: else they would have the server do nothing but begin and end their requests.
+	apartPause = time.Second
 	// apartIdle is how long such a connection stays without requests.
 	apartIdle = 10 * time.Second
 )
@@ -51,7 +57,7 @@ type Hop interface {
 // PoolConfig is what a Pool is made of.
 type PoolConfig[H Hop] struct {
 	Connect func(alive context.Context) (H, error) // alive ends with the pool
-	Most    int                                    // connections, and as many for each group of clients that reset much
+	Most    int                                    // connections, without those of clients that reset much
 	Idle    time.Duration                          // without requests, until a connection is closed; 0: it stays
 	Linger  time.Duration                          // that what uses a connection beside requests may take when it is closed
 
@@ -193,6 +199,7 @@ func (p *Pool[H]) groupApart(addr string) *group {
 	}
 	if best == nil || len(best.origins) > 0 && len(p.apart) < maxApart {
 		best = p.newGroup(apartIdle)
+		best.most, best.pauses = max(1, p.Most/apartPart), true
 		p.apart = append(p.apart, best)
 	}
 	return best
@@ -257,8 +264,10 @@ type group struct {
 	idle    time.Duration
 	linger  time.Duration
 	paced   bool // resets on its connections
+	pauses  bool // when the server has ended a connection with an error
 
 	hops    []*Pooled
+	pause   time.Time // no connection is opened before
 	dialing bool
 	sharing
 }
@@ -271,6 +280,9 @@ func (g *group) leastBusy() (best *Pooled, room int64) {
 	for _, u := range g.hops {
 		most, usable := u.Conn.takes()
 		if !usable {
+			if g.pauses && u.Conn.endedByError() {
+				g.pause = time.Now().Add(apartPause)
+			}
 			g.abandon(u)
 			continue
 		}
@@ -304,13 +316,20 @@ func (g *group) remove(u *Pooled) {
 func (g *group) grow(best *Pooled, room int64) {
 	if (best == nil || room <= 0 || best.active.Load() >= SpreadStreams) && len(g.hops) < g.most && !g.dialing {
 		g.dialing = true
-		go g.open()
+		go g.open(time.Until(g.pause))
 	}
 }
 
-// open makes a connection and adds it. It runs in a goroutine of its own, because requests come and go while it lasts; mu is not held.
-func (g *group) open() {
+// open makes a connection after a pause, and adds it. It runs in a goroutine of its own, because requests come and go while it lasts; mu is
+// not held.
+func (g *group) open(pause time.Duration) {
 	defer gateway.CatchPanic(g.Log, g.Stats, nil)
+	if pause > 0 {
+		select {
+		case <-time.After(pause):
+		case <-g.alive.Done():
+		}
+	}
 	u, err := g.tryConnect()
 	g.mu.Lock()
 	defer g.mu.Unlock()

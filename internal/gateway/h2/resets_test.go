@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/net/http2"
 )
 
 // cancelled begins n requests of a client on a connection and ends them, at once.
@@ -109,6 +111,15 @@ func TestClientsThatResetMuchAreApart(t *testing.T) {
 		if h := hopOf(other); h == own || h == shared {
 			t.Error("two addresses share what is for clients that reset much, and there is room")
 		}
+		own.Conn.mu.Lock()
+		own.Conn.away = &GoAwayError{Code: http2.ErrCodeEnhanceYourCalm}
+		own.Conn.mu.Unlock()
+		begun := time.Now()
+		next := hopOf(bad)
+		if waited := time.Since(begun); next == own || waited != apartPause {
+			t.Errorf("another connection after %v", waited)
+		}
+		own = next
 		if own.Conn.pacing.on {
 			t.Error("a connection of its own is paced")
 		}
