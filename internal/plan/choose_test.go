@@ -144,8 +144,15 @@ func TestBalanceIsTheBill(t *testing.T) {
 		zones  int
 		chosen bool
 	}{
-		{0, 1, true}, {1, 1, true}, {700, 1, false}, {20000, 1, false},
-		{0, 3, true}, {1, 3, true}, {700, 3, true}, {20000, 3, true}, {100000, 3, true},
+		{0, 1, true},
+		{1, 1, true},
+		{700, 1, false},
+		{20000, 1, false},
+		{0, 3, true},
+		{1, 3, true},
+		{700, 3, true},
+		{20000, 3, true},
+		{100000, 3, true},
 	} {
 		for _, goal := range []Objective{Balance, MinCost} {
 			p := &planner{Options: options(t)}

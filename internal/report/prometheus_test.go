@@ -1,8 +1,6 @@
 package report
 
 import (
-	"github.com/cinch-layer/cinch/internal/price"
-
 	"bytes"
 	"context"
 	"encoding/json"
@@ -17,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cinch-layer/cinch/internal/price"
 
 	"github.com/cinch-layer/cinch/internal/ask"
 	"github.com/cinch-layer/cinch/test/testenv"

@@ -72,8 +72,12 @@ func (w *wireClient) begin(method string, body []byte) (stream uint32) {
 	defer w.mu.Unlock()
 	w.block.Reset()
 	for _, f := range [][2]string{
-		{":method", "POST"}, {":scheme", "http"}, {":authority", "test"}, {":path", "/test.Echo/" + method},
-		{"content-type", "application/grpc"}, {"te", "trailers"},
+		{":method", "POST"},
+		{":scheme", "http"},
+		{":authority", "test"},
+		{":path", "/test.Echo/" + method},
+		{"content-type", "application/grpc"},
+		{"te", "trailers"},
 	} {
 		_ = w.encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
 	}
