@@ -46,7 +46,7 @@ func TestInspectStore(t *testing.T) {
 		{"other database", inspectOptions{target: url + "/3", key: "plain"}, exitOK, "not an envelope", ""},
 		{"no key", inspectOptions{key: "none"}, exitFailed, "", `no key "none"`},
 		{"no field", inspectOptions{key: "hash", field: "none"}, exitFailed, "", `no field "none" of key "hash"`},
-		{"a hash without field", inspectOptions{key: "hash"}, exitFailed, "", "not a string"},
+		{"a hash without field", inspectOptions{key: "hash"}, exitFailed, "", "is a hash"},
 		{"dictionary nowhere", inspectOptions{key: "needs-dictionary"}, exitDictMissing, "dictionary is missing", "missing"},
 		{"dictionary in a file", inspectOptions{key: "needs-dictionary", dictFiles: []string{"../../testdata/vectors/dictionaries/trained.dict"}}, exitOK, "dictionary    ", ""},
 	} {

@@ -5,6 +5,10 @@ const unreadable = "A compressed value could not be read: bytes were changed out
 const meanings = {
   upstream_unreachable: "The server behind the gateway does not take connections. Is it up, and are address, password and certificates right?",
   unavailable: "The server behind the gateway did not answer. Is it up?",
+  displaced: "A client that held many connections lost one to another client, as max_connections or descriptors ran short.",
+  open_listener: "Clients of other machines were refused: the server asks for no password, and only loopback protects it. Set a password, or allow_open_listener.",
+  yielded: "A call lost its stream to the server, because other clients waited for one. Look for a client with many silent calls.",
+  resets: "A client cancels many calls, and has connections to the server of its own.",
   dictionary_missing: "A value's dictionary is not in the store. Bring it back: cinch dict import.",
   dictionary_unavailable: "The store did not answer when asked for a dictionary. Look at the store.",
   damaged: unreadable,

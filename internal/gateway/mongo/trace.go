@@ -150,7 +150,7 @@ func operationName(name []byte) string { return operations[string(name)] }
 var operations = operationNames(`
 	abortReshardCollection abortTransaction abortUnshardCollection addShard addShardToZone aggregate analyzeShardKey appendOplogNote
 	applyOps authenticate autoSplitVector balancerCollectionStatus balancerStart balancerStatus balancerStop buildInfo bulkWrite checkShardingIndex
-	cleanupOrphaned cleanupReshardCollection clearJumboFlag cloneCollectionAsCapped collMod collStats commitReshardCollection
+	cinchGateway cleanupOrphaned cleanupReshardCollection clearJumboFlag cloneCollectionAsCapped collMod collStats commitReshardCollection
 	commitTransaction compact compactStructuredEncryptionData configureQueryAnalyzer connPoolStats connPoolSync connectionStatus
 	convertToCapped coordinateCommitTransaction count create createIndexes createRole createSearchIndexes createUser currentOp
 	cursorInfo dataSize dbHash dbStats delete distinct driverOIDTest drop dropAllRolesFromDatabase dropAllUsersFromDatabase
