@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"iter"
 	"regexp"
 	"slices"
 	"strconv"
@@ -52,12 +53,9 @@ func (w *rewriting) rewriteCall(ctx context.Context, r *request, laneStamp uint6
 // checkCall refuses what may cut envelopes. fence is the version of the schema by which a splice passes, 0 if the
 // schema does not matter.
 func (w *rewriting) checkCall(ctx context.Context, r *request) (fence uint64, no *refusal) {
-	var found []spliceArgument
-	if holdsOperation(r.bytes) {
-		found = splicesWithin(r)
-	}
+	spliced := holdsOperation(r.bytes) && dropSpliceEdits(r)
 	lua := r.header.Type == wire.Eval && holdsSplice(r.body.Expr.Of(r.bytes))
-	if len(found) == 0 && !lua {
+	if !spliced && !lua {
 		return 0, nil
 	}
 	all := w.catalog.need(ctx)
@@ -71,7 +69,13 @@ func (w *rewriting) checkCall(ctx context.Context, r *request) (fence uint64, no
 		return all.version, nil
 	}
 	to := calleeOf(r)
-	if lua || slices.ContainsFunc(found, func(s spliceArgument) bool { return !all.passes(&to, &s) }) {
+	cuts := lua
+	for s := range splicesWithin(r) {
+		if cuts = cuts || !all.passes(&to, &s); cuts {
+			break
+		}
+	}
+	if cuts {
 		return 0, unsupported("splice", fmt.Sprintf("splices (':') in %s, where values may be compressed and would be cut: assign the whole value with '=', or send an UPDATE or UPSERT request", to.what))
 	}
 	return all.version, nil
@@ -79,8 +83,9 @@ func (w *rewriting) checkCall(ctx context.Context, r *request) (fence uint64, no
 
 // spliceArgument is a splice within the arguments of a CALL or EVAL.
 type spliceArgument struct {
-	field []byte // MessagePack: number or name
-	moved bool   // an operation before it inserts or deletes fields
+	at, end int
+	field   []byte // MessagePack: number or name
+	moved   bool   // an operation before it inserts or deletes fields
 }
 
 // holdsOperation reports whether ":" may be an element of a frame. Most frames have none.
@@ -88,27 +93,37 @@ func holdsOperation(frame []byte) bool {
 	return bytes.Contains(frame, []byte("\xa1:")) || bytes.Contains(frame, []byte("\x01:"))
 }
 
-// splicesWithin finds the splices in the arguments, at any depth. No rule compresses a part of one.
-func splicesWithin(r *request) (found []spliceArgument) {
-	moved := false
-	var parts [10]wire.Span
-	for at := r.body.Tuple.At; at < r.body.Tuple.End(); {
-		h, err := wire.ReadHead(r.bytes, at)
-		if err != nil {
-			return found // can't be: the body was walked through
-		}
-		switch op, field, end := operationAt(r.bytes, &h, parts[:0]); op {
-		case '!', '#':
-			moved = true
-		case ':':
-			if len(found) < maxOperations { // further ones are refused with these, or not at all
-				found = append(found, spliceArgument{field, moved})
+// splicesWithin yields the splices in the arguments, at any depth and however many: functions such as crud.upsert_many take
+// operations for each of many tuples.
+func splicesWithin(r *request) iter.Seq[spliceArgument] {
+	return func(yield func(spliceArgument) bool) {
+		moved := false
+		var parts [10]wire.Span
+		for at := r.body.Tuple.At; at < r.body.Tuple.End(); {
+			h, err := wire.ReadHead(r.bytes, at)
+			if err != nil {
+				return // can't be: the body was walked through
 			}
-			r.edits = slices.DeleteFunc(r.edits, func(e edit) bool { return at < e.at && e.at < end })
+			switch op, field, end := operationAt(r.bytes, &h, parts[:0]); op {
+			case '!', '#':
+				moved = true
+			case ':':
+				if !yield(spliceArgument{at, end, field, moved}) {
+					return
+				}
+			}
+			at = h.Content.End() // of an array or map: its first element
 		}
-		at = h.Content.End() // of an array or map: its first element
 	}
-	return found
+}
+
+// dropSpliceEdits has no rule compress a part of a splice. It reports whether there are splices.
+func dropSpliceEdits(r *request) (spliced bool) {
+	for s := range splicesWithin(r) {
+		spliced = true
+		r.edits = slices.DeleteFunc(r.edits, func(e edit) bool { return s.at < e.at && e.at < s.end })
+	}
+	return spliced
 }
 
 // operationAt reads an operation that moves fields or cuts one: a list as UPDATE takes it, or a map from 1, 2, …, which
