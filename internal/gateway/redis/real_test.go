@@ -449,6 +449,27 @@ func TestSortOverSealedValues(t *testing.T) {
 	expect(t, c, "SORT_RO l STORE x", "error: ERR syntax error", "SORT l BY w:* STORE", "error: ERR syntax error", "GET w:c", magic)
 }
 
+// A transaction may make the key that it sorts out of one of another type.
+func TestSortOfKeyThatTheTransactionReplaces(t *testing.T) {
+	path, _ := startGateway(t, startServer(t))
+	c := clientOf(t, path)
+	for key, v := range map[string]string{"w:a": "2" + long, "w:b": "1" + long, "k": "a string"} {
+		if err := c.Set(ctx, key, v, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := c.TxPipelined(ctx, func(p goredis.Pipeliner) error {
+		p.Del(ctx, "k")
+		p.RPush(ctx, "k", "a", "b")
+		p.Do(ctx, "SORT", "k", "BY", "w:*", "ALPHA", "GET", "w:*", "STORE", "out")
+		return nil
+	})
+	if want := "the value was sealed while this transaction was queued"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("EXEC: %v, want %q", err, want)
+	}
+	expect(t, c, "LRANGE out 0 -1", "[]")
+}
+
 // A command that the table lacks sees plain values.
 func TestUnknownCommand(t *testing.T) {
 	sock := startServer(t)

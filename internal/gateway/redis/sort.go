@@ -79,7 +79,7 @@ func (s *sorter) call(r *request, o *compute.Sort, script string, known []lua.Kn
 // has sealed before.
 func (s *sorter) inTransaction(r *request, o *compute.Sort) error {
 	sealed, err := s.look(r, o)
-	if err != nil {
+	if err != nil && !goredis.HasErrorPrefix(err, "WRONGTYPE") { // the transaction may replace the key
 		return s.cannotLook(r, o, err)
 	}
 	known, err := s.prober.stash.openAll(sealed)
