@@ -38,9 +38,13 @@ const maxSocketPath = 107 // bytes, as Linux has it
 
 func (v *validator) address(path, addr string) {
 	if socket, ok := strings.CutPrefix(addr, "unix:"); ok {
-		if strings.TrimPrefix(socket, "//") == "" {
+		socket = strings.TrimPrefix(socket, "//")
+		switch {
+		case socket == "":
 			v.add(path, "write unix:/path/to/socket", "names no socket")
-		} else if len(strings.TrimPrefix(socket, "//")) > maxSocketPath {
+		case socket[0] == '@':
+			v.add(path, "write unix:/path/to/socket", "abstract sockets, which have no permissions, can't be listened on")
+		case len(socket) > maxSocketPath:
 			v.add(path, "choose a shorter path", "the path of a socket has at most %d bytes", maxSocketPath)
 		}
 		return
