@@ -27,7 +27,8 @@ func newVerifyCommand() *cobra.Command {
 		Short: "Read everything in a store and list what can't be decompressed",
 		Long: `Read everything in a store, streams included, and list the sealed values that don't open. Nothing is changed.
 Whatever begins with the magic (the first bytes of an envelope) and is not a whole envelope is listed as damaged, and so is
-an envelope whose magic was overwritten, up to 256 bytes into the value.
+an envelope whose magic was overwritten, or that stands behind other bytes, up to 256 bytes into the value. An application
+that keeps envelopes inside values of its own sees those listed, too.
 
 Before you first enable rules, use --before. It lists the plain values that happen to begin with the magic: a gateway
 would take them for damaged. Write those again through a gateway with enabled: false, which wraps them.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -369,8 +370,12 @@ func TestVerifyFindsCutEnvelopes(t *testing.T) {
 			"written without Cinch":    []byte(cinch.Magic + " is how it begins"),
 			"the end of the magic cut": splice(1, 2, "XX"),
 		} {
-			if d := judge(stored); !errors.Is(d.Problem, cinch.ErrDamaged) && !errors.Is(d.Problem, cinch.ErrUnknownCodec) {
+			d := judge(stored)
+			if !errors.Is(d.Problem, cinch.ErrDamaged) && !errors.Is(d.Problem, cinch.ErrUnknownCodec) {
 				t.Errorf("%v, %s: %+v, want it damaged", setting, name, d)
+			}
+			if errors.Is(d.Problem, ErrBehind) != (name == "text before it") {
+				t.Errorf("%v, %s: %v", setting, name, d.Problem)
 			}
 		}
 		if d := judge(sealed); d.Left != Opened || d.Problem != nil {
@@ -387,6 +392,21 @@ func TestVerifyFindsCutEnvelopes(t *testing.T) {
 		if d := judge(b); d.Problem != nil {
 			t.Fatalf("random bytes %x: %+v", b, d)
 		}
+	}
+}
+
+// Numbers of two bytes look like many beginnings of envelopes. The value is not copied for each.
+func TestVerifyCopiesAValueOnce(t *testing.T) {
+	v := &Verify{Sealer: cinch.NewSealer(cinch.SealerOptions{Engine: codec.New(codec.Options{})})}
+	numbers := &store.Value{Key: []byte("k"), Type: policy.String, Stored: bytes.Repeat([]byte{0x12, 0}, 1<<19)}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if d := v.Judge("0", numbers); d.Problem != nil || d.Left != Plain {
+		t.Errorf("%+v", d)
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 8<<20 {
+		t.Errorf("%d bytes were allocated for a value of 1 MiB", n)
 	}
 }
 

@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -14,6 +15,8 @@ var (
 	ErrMagic = errors.New("begins like an envelope")
 	// ErrCut: something on the server has worked on the bytes of an envelope.
 	ErrCut = fmt.Errorf("%w (its beginning was overwritten)", cinch.ErrDamaged)
+	// ErrBehind: an envelope is whole but for its place. Something put bytes before it, or the application keeps envelopes so.
+	ErrBehind = fmt.Errorf("%w (a whole envelope behind other bytes)", cinch.ErrDamaged)
 	// ErrNotRead: the value could not be looked at.
 	ErrNotRead = errors.New("not read")
 )
@@ -32,10 +35,10 @@ func (t *Verify) Wants(db string, key []byte) bool { return t.Match == nil || t.
 // counted as plain.
 func (t *Verify) Judge(_ string, v *store.Value) Verdict {
 	if !cinch.IsSealed(v.Stored) {
-		if !t.Before && t.isHeadless(v.Stored) {
-			return Verdict{Problem: ErrCut}
+		if t.Before {
+			return Verdict{Left: Plain}
 		}
-		return Verdict{Left: Plain}
+		return t.judgeHeadless(v.Stored)
 	}
 	_, err := t.Sealer.Open(nil, v.Stored)
 	switch {
@@ -50,28 +53,35 @@ func (t *Verify) Judge(_ string, v *store.Value) Verdict {
 	return Verdict{Left: Opened, Setting: codec.Setting{Codec: h.Codec, Dict: h.Dict}.String()}
 }
 
-// maxHeadBytes is how far into a value isHeadless looks for an envelope.
+// maxHeadBytes is how far into a value judgeHeadless looks for an envelope.
 const maxHeadBytes = 256
 
-// isHeadless reports that a value without the magic at its beginning holds an envelope but for the magic, perhaps behind other
-// bytes, up to the value's end: a splice or SETRANGE overwrote its beginning. Length and checksum (or tag) must be right, so no
-// other bytes are taken for one. What has lost more than the magic can't be told from a plain value.
-func (t *Verify) isHeadless(stored []byte) bool {
+// judgeHeadless finds out whether a value without the magic at its beginning holds an envelope but for the magic, perhaps behind
+// other bytes, up to the value's end: a splice or SETRANGE overwrote its beginning. Length and checksum (or tag) must be right, so
+// no other bytes are taken for one. What has lost more than the magic can't be told from a plain value.
+func (t *Verify) judgeHeadless(stored []byte) Verdict {
+	var sealed []byte // behind room for the magic, a copy of the value
 	for at := range min(len(stored)-1, maxHeadBytes) {
 		if stored[at]>>4 != cinch.Version || !codec.ID(stored[at]&15).Known() {
 			continue
 		}
-		sealed := append([]byte(cinch.Magic), stored[at:min(at+cinch.MaxHeaderLen, len(stored))]...)
-		h, err := cinch.ParseHeader(sealed)
+		if sealed == nil {
+			sealed = append([]byte(cinch.Magic), stored...)
+		}
+		envelope := sealed[at:]
+		copy(envelope, cinch.Magic) // over bytes that have been looked at
+		h, err := cinch.ParseHeader(envelope)
 		if err != nil || h.RawLen == 0 || h.RawLen > cinch.DefaultMaxRaw || len(h.Ext) > 0 { // no writer adds words
 			continue
 		}
-		sealed = append(sealed[:len(cinch.Magic)], stored[at:]...)
-		if _, err := t.Sealer.Open(nil, sealed); err == nil {
-			return true
+		if _, err := t.Sealer.Open(nil, envelope); err == nil {
+			if bytes.HasSuffix(stored[:at], []byte(cinch.Magic)) {
+				return Verdict{Problem: ErrBehind}
+			}
+			return Verdict{Problem: ErrCut}
 		}
 	}
-	return false
+	return Verdict{Left: Plain}
 }
 
 // Skipped lists what could not be looked at.
