@@ -78,11 +78,14 @@ type Pool[H Hop] struct {
 	common *group
 	apart  []*group // for clients that reset much
 	nobody *Client  // of requests that are no client's
+
+	addresses map[string]*address
+	sweepAt   int // addresses; then those that are not used any more are forgotten
 }
 
 // NewPool makes an empty pool.
 func NewPool[H Hop](cfg PoolConfig[H]) *Pool[H] {
-	p := &Pool[H]{PoolConfig: cfg}
+	p := &Pool[H]{PoolConfig: cfg, addresses: map[string]*address{}}
 	p.alive, p.cancel = context.WithCancel(context.Background())
 	p.common = p.newGroup(cfg.Idle)
 	p.common.paced = !cfg.OneClient
@@ -107,10 +110,11 @@ func (p *Pool[H]) newGroup(idle time.Duration) *group {
 
 // Client begins to count the requests of one more connection of the client at an address. It has to Leave.
 func (p *Pool[H]) Client(addr net.Addr) *Client {
-	c := &Client{addr: gateway.AddressOf(addr)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c.common = p.common.join(c.addr)
+	c := &Client{from: p.arrives(gateway.AddressOf(addr))}
+	c.follow()
+	c.common = p.common.join(c.from.name)
 	return c
 }
 
@@ -121,6 +125,7 @@ func (p *Pool[H]) Leave(c *Client) {
 	c.left = true
 	c.common.leave()
 	c.apart.leave()
+	p.departs(c.from)
 }
 
 // Take returns a connection for one request, whose slot says whose it is, and gives it back with Release. It waits while all connections
@@ -135,11 +140,12 @@ func (p *Pool[H]) Take(ctx context.Context, s *Slot) (H, error) {
 		var none H
 		return none, errPoolClosed
 	}
+	s.Client.from.shared.Store(int32(len(p.common.hops)))
 	m, isNew := p.memberOf(s.Client)
 	ready := m.group.take(s, m)
 	p.mu.Unlock()
 	if isNew && p.Apart != nil {
-		p.Apart(s.Client.addr)
+		p.Apart(s.Client.from.name)
 	}
 	if ready != nil {
 		select {
@@ -180,7 +186,7 @@ func (p *Pool[H]) memberOf(c *Client) (m *member, isNew bool) {
 		return c.common, false
 	}
 	if c.apart == nil {
-		c.apart, isNew = p.groupApart(c.addr).join(c.addr), true
+		c.apart, isNew = p.groupApart(c.from.name).join(c.from.name), true
 	}
 	return c.apart, isNew
 }

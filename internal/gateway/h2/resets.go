@@ -16,14 +16,18 @@ import (
 //     from clients that reset little each, or the server would have been heard of;
 //   - a client's connection that causes more than clientBurst resets, and then clientRate a second, gets connections to the server that it shares
 //     with few others, until it has kept to that for apartTime. There resets go out as they come, and what a server does about
-//     them is between the two.
+//     them is between the two;
+//   - so do connections from an address that has caused more than addressBurst resets on shared connections, and then as many a second as these
+//     reset, if they reset, too, or begin later: else a client that connects anew for each few resets would never be found.
 const (
 	resetBurst  = 16
 	resetRate   = 30
 	clientBurst = 50
 	clientRate  = 10
-	apartTime   = time.Minute
-	pacedPart   = 4
+	// addressBurst is more than clientBurst because several clients may be at one address.
+	addressBurst = 2 * clientBurst
+	apartTime    = time.Minute
+	pacedPart    = 4
 )
 
 // bucket is a number of tokens that comes back with time. Its zero value is full.
@@ -44,7 +48,7 @@ func (b *bucket) take(size, rate float64) bool {
 	return true
 }
 
-// resetBudget counts the resets that a client's connection causes.
+// resetBudget counts the resets that a client's connection causes, or all connections from an address.
 type resetBudget struct {
 	until atomic.Int64 // it has caused too many, in nanoseconds since epoch; 0: never
 
@@ -52,10 +56,10 @@ type resetBudget struct {
 	bucket bucket
 }
 
-func (b *resetBudget) spend() {
+func (b *resetBudget) spend(burst, rate float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.bucket.take(clientBurst, clientRate) {
+	if !b.bucket.take(burst, rate) {
 		b.until.Store(int64(time.Since(epoch) + apartTime))
 	}
 }
@@ -65,6 +69,73 @@ func (b *resetBudget) over() bool {
 	until := b.until.Load()
 	return until != 0 && int64(time.Since(epoch)) < until
 }
+
+// address is an address that clients connect from. It is kept for a while after the last of them has left.
+type address struct {
+	name   string
+	conns  int          // of clients; guarded by the pool's mu
+	shared atomic.Int32 // connections to the server that all clients share
+	resets resetBudget  // on these
+
+	left time.Time // the last client; guarded by the pool's mu
+}
+
+// spend counts a reset that a client's connection causes. shared says that other clients use the same connection to the server.
+func (c *Client) spend(shared bool) {
+	c.resets.spend(clientBurst, clientRate)
+	if !shared {
+		return
+	}
+	n := float64(max(1, c.from.shared.Load()))
+	c.from.resets.spend(max(addressBurst, n*resetBurst), n*resetRate)
+	c.follow()
+}
+
+// follow sets a connection apart if its address has caused too many resets.
+func (c *Client) follow() {
+	if c.from.resets.over() {
+		c.resets.until.Store(c.from.resets.until.Load())
+	}
+}
+
+// arrives finds the address of one more connection. p.mu is held.
+func (p *Pool[H]) arrives(name string) *address {
+	if len(p.addresses) >= p.sweepAt {
+		for name, a := range p.addresses {
+			if a.conns == 0 && time.Since(a.left) >= apartTime {
+				delete(p.addresses, name)
+			}
+		}
+		p.sweepAt = max(leastSweep, 2*len(p.addresses))
+	}
+	a := p.addresses[name]
+	if a == nil {
+		a = &address{name: name}
+		p.addresses[name] = a
+	}
+	a.conns++
+	return a
+}
+
+// departs is for an address that has one connection less. Its resets are remembered for apartTime. p.mu is held.
+func (p *Pool[H]) departs(a *address) {
+	if a.conns--; a.conns > 0 {
+		return
+	}
+	if a.left = time.Now(); !a.resets.spent() {
+		delete(p.addresses, a.name)
+	}
+}
+
+// spent reports whether it has caused any lately.
+func (b *resetBudget) spent() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.bucket.at.IsZero() && time.Since(b.bucket.at) < apartTime
+}
+
+// leastSweep is how many addresses a pool may know before it looks which of them to forget.
+const leastSweep = 64
 
 // pacing is which streams of a connection are to be reset when there is time. The connection's mu guards it.
 type pacing struct {
@@ -89,7 +160,7 @@ func (c *ClientConn) abandon(a *sentRequest, err error) {
 		return
 	}
 	if by := a.out.Client; by != nil {
-		by.resets.spend()
+		by.spend(c.pacing.on)
 	}
 	p := &c.pacing
 	if !p.on || p.bucket.take(resetBurst, resetRate) || p.count >= c.most/pacedPart {

@@ -137,3 +137,55 @@ func TestClientsThatResetMuchAreApart(t *testing.T) {
 		}
 	})
 }
+
+// A client that connects anew before a connection has reset much is found by its address: its next connections are apart from the start. Those
+// of that address that reset nothing, and those of other addresses, stay where they are.
+func TestResetsOfConnectionsThatComeAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := quietPool(t, 1000, nil)
+		defer p.Close()
+		hopOf := func(c *Client) *testHop {
+			s := Slot{Client: c}
+			h, err := p.Take(t.Context(), &s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Release(&s)
+			return h
+		}
+		good, other := newUser(t, p, 1).is, newUser(t, p, 2).is
+		shared := hopOf(good)
+		came := func() *Client { return newUser(t, p, 1).is }
+		for range addressBurst/clientBurst + 1 {
+			bad := came()
+			if hopOf(bad) != shared {
+				t.Error("it is apart before its address has reset much")
+			}
+			cancelled(t, shared.Conn, bad, clientBurst)
+			p.Leave(bad)
+		}
+		bad := came()
+		if hopOf(bad) == shared || hopOf(good) != shared || hopOf(other) != shared {
+			t.Error("which connections who has")
+		}
+		cancelled(t, hopOf(bad).Conn, bad, 10*addressBurst) // these harm only those that are apart
+		p.Leave(bad)
+		cancelled(t, shared.Conn, good, 1)
+		if hopOf(good) == shared {
+			t.Error("it resets, too, and is not apart")
+		}
+		time.Sleep(apartTime + time.Second)
+		bad = came()
+		if hopOf(bad) != shared || hopOf(good) != shared {
+			t.Error("the address stays apart")
+		}
+		p.Leave(bad)
+		p.Leave(good)
+		p.Leave(other)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if n := len(p.addresses); n != 1 { // the requests that are no client's
+			t.Errorf("%d addresses are left", n)
+		}
+	})
+}

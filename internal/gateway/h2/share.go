@@ -42,7 +42,7 @@ type Call interface {
 
 // Client is a client's connection, as a pool shares streams among clients.
 type Client struct {
-	addr   string
+	from   *address
 	resets resetBudget
 
 	// Guarded by the pool's mu.
