@@ -22,7 +22,9 @@ func (c *conn) readFrame() (http2.FrameHeader, http2.Frame, error) {
 	h, err := c.fr.ReadFrameHeader()
 	var f http2.Frame
 	if err == nil {
-		c.in.data = h.Type == http2.FrameData
+		if c.in.data = h.Type == http2.FrameData; c.in.data && c.hurried {
+			_ = c.restCame(nil)
+		}
 		f, err = c.fr.ReadFrameForHeader(h)
 	}
 	if err == nil {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,7 @@ type slowClient struct {
 	t *testing.T
 	net.Conn
 	fr     *http2.Framer
+	server *Server
 	goAway http2.ErrCode // that the server has sent
 	served chan error    // what Serve returned
 	ended  chan struct{} // closed when the server has closed the connection
@@ -28,6 +30,7 @@ func startSlow(t *testing.T, greet bool) *slowClient {
 	s := NewServer(far, ServerConfig{
 		Handler: http.HandlerFunc(echo), MaxStreams: 10, Window: testWindow, ConnWindow: testWindow, MaxHeader: testHeader,
 	})
+	c.server = s
 	s.running = s.cfg.MaxStreams // so no handler begins: workers outlive a bubble
 	go func() { c.served <- s.Serve() }()
 	go func() {
@@ -158,6 +161,14 @@ func TestSlowBodiesGoOn(t *testing.T) {
 			t.Fatal("closed in a body")
 		}
 		c.write([]byte("dy"))
+		c.write([]byte{0, 0, 4, byte(http2.FrameData)}) // the frame's header is no body, and ends in time
+		time.Sleep(headerTime - time.Second)
+		c.write([]byte{0, 0, 0, 0, 1, 'b', 'o'})
+		time.Sleep(time.Hour)
+		if !c.isOpen() {
+			t.Fatal("closed in a body, for a header that came in two pieces")
+		}
+		c.write([]byte("dy"))
 		c.write([]byte{0, 0, 0, byte(http2.FrameData), byte(http2.FlagDataEndStream), 0, 0, 0, 1})
 		time.Sleep(time.Hour)
 		if !c.isOpen() {
@@ -167,5 +178,44 @@ func TestSlowBodiesGoOn(t *testing.T) {
 		if err := <-c.served; err != nil && !errors.Is(err, io.EOF) {
 			t.Error(err)
 		}
+	})
+}
+
+// A read deadline is for what the peer has to send: it does not pass while something lies there that nobody reads.
+func TestReadDeadlineIsForThePeer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startSlow(t, true)
+		c.write(head(true))
+		c.write([]byte{0, 0, 4, byte(http2.FrameData), 0, 0, 0, 0, 1, 'b', 'o', 'd', 'y'})
+		synctest.Wait()
+		c.server.mu.Lock()
+		body := c.server.streams[1].user.(*served)
+		c.server.mu.Unlock()
+		body.expireReads(time.Now().Add(time.Minute))
+		time.Sleep(time.Hour) // for which the upstream takes nothing
+		b := make([]byte, 4)
+		read := func() error {
+			body.expireReads(time.Now().Add(time.Minute))
+			_, err := io.ReadFull(body, b)
+			return err
+		}
+		if err := read(); err != nil {
+			t.Fatal(err)
+		}
+		c.write([]byte{0, 0, 4, byte(http2.FrameData), 0, 0, 0, 0, 1, 'm', 'o', 'r', 'e'})
+		if err := read(); err != nil || string(b) != "more" {
+			t.Errorf("%q: %v", b, err)
+		}
+		c.write([]byte{0, 0, 4, byte(http2.FrameData), 0, 0, 0, 0, 1, 'l', 'a', 's', 't'})
+		synctest.Wait()
+		time.Sleep(time.Hour)
+		if _, err := io.ReadFull(body, b); err != nil { // no other time is set
+			t.Error(err)
+		}
+		if n, err := body.Read(b); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a peer that sends nothing: %d bytes, %v", n, err)
+		}
+		_ = c.Close()
+		<-c.served
 	})
 }

@@ -29,6 +29,7 @@ type stream struct {
 	inErr   error       // what reads get behind what is in the buffer
 	trailer http.Header // that has come and was not told
 	cut     *time.Timer // of a read deadline
+	late    bool        // that has passed while something lay here which nobody had read
 
 	out       int64       // window
 	finished  bool        // END_STREAM has been queued
@@ -140,6 +141,10 @@ func (s *stream) read(p []byte, atEnd func()) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for s.in.len() == 0 && s.inErr == nil && !s.ended {
+		if s.late {
+			s.inErr = os.ErrDeadlineExceeded
+			break
+		}
 		s.wake.Wait()
 	}
 	switch {
@@ -262,7 +267,8 @@ func (s *stream) awaitRoom() error {
 	}
 }
 
-// expireReads ends reads that still wait at a time, by os.ErrDeadlineExceeded.
+// expireReads ends reads that still wait at a time, by os.ErrDeadlineExceeded. A reader that comes later reads what has come by then, and may
+// set another time first: it is not the peer that was late.
 func (s *stream) expireReads(at time.Time) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
@@ -270,6 +276,7 @@ func (s *stream) expireReads(at time.Time) {
 		s.cut.Stop()
 		s.cut = nil
 	}
+	s.late = false
 	if at.IsZero() || s.inErr != nil {
 		return
 	}
@@ -280,7 +287,11 @@ func (s *stream) expireReads(at time.Time) {
 		}
 	}
 	if wait := time.Until(at); wait > 0 {
-		s.cut = s.c.after(wait, expire)
+		s.cut = s.c.after(wait, func() {
+			if s.late = s.in.len() > 0; !s.late {
+				expire()
+			}
+		})
 		return
 	}
 	expire()
