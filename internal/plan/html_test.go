@@ -34,7 +34,7 @@ func TestHTML(t *testing.T) {
 	page := out.String()
 	for _, want := range []string{
 		"orders.jsonl {id,customer,status…}", "img/*.jpg", "Leave it alone", "frontline", `class="chosen"`, `class="size"`, `class="traffic"`,
-		"docs.aws.amazon.com/ebs", "3 were &lt;b&gt;odd", "95% confidence", "100mbit,1.5ms",
+		"aws.amazon.com/ebs/pricing", "3 were &lt;b&gt;odd", "95% confidence", "100mbit,1.5ms",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("%q is not in the page", want)
