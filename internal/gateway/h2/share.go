@@ -29,6 +29,8 @@ const (
 	sharePeriod = 250 * time.Millisecond
 	// reservePart is the part of all streams that is kept: one in so many.
 	reservePart = 8
+	// maxLooks limits the requests of a client's connection that are looked at for each stream that is free. All are looked at each sharePeriod.
+	maxLooks = 16
 	// maxYields limits the calls that lose their streams in one look for being above a share.
 	maxYields = 64
 )
@@ -306,14 +308,29 @@ func before(s *Slot, quiet bool, other *Slot, otherQuiet bool) bool {
 	) < 0
 }
 
-// next returns the first of a member's requests of which more has come than headers, or else the first.
+// next returns the first of a member's requests of which more has come than headers, or else the first. It looks at a few, since it runs for each
+// request of anybody.
 func (m *member) next() *Slot {
-	for _, s := range m.queue {
+	for _, s := range m.queue[:min(len(m.queue), maxLooks)] {
 		if !s.silent() {
 			return s
 		}
 	}
 	return m.queue[0]
+}
+
+// order puts requests of which more has come than headers in front of the others.
+func (m *member) order() {
+	var silent []*Slot
+	front := m.queue[:0]
+	for _, s := range m.queue {
+		if s.silent() {
+			silent = append(silent, s)
+		} else {
+			front = append(front, s)
+		}
+	}
+	m.queue = append(front, silent...)
 }
 
 func (s *Slot) silent() bool { return s.Call != nil && s.Call.Silent() }
@@ -389,6 +406,9 @@ func (g *group) lookOnce() (lose []yield) {
 	passed := min(now.Sub(g.looked), 2*sharePeriod) // not what this process slept
 	g.looked = now
 	g.judge(now)
+	for _, m := range g.waiting {
+		m.order()
+	}
 	g.serve()
 	lose = g.reclaim(now, passed)
 	if g.looking = len(g.waiting) > 0 && !g.dialing || g.contended; g.looking {

@@ -76,14 +76,20 @@ type held struct {
 	user   *user
 	slot   Slot
 	silent atomic.Bool
+	asked  atomic.Int64 // how often the pool has asked whether it is silent
 	moved  atomic.Uint64
 	got    atomic.Bool // it has a connection
 	why    atomic.Pointer[error]
 	cancel context.CancelFunc
 }
 
-func (u *held) Silent() bool  { return u.silent.Load() }
 func (u *held) Moved() uint64 { return u.moved.Load() }
+
+func (u *held) Silent() bool {
+	u.asked.Add(1)
+	return u.silent.Load()
+}
+
 func (u *held) Yield(why error) {
 	u.why.Store(&why)
 	go u.end()
@@ -256,6 +262,43 @@ func TestShareGivenUp(t *testing.T) {
 		defer p.mu.Unlock()
 		if g := p.common; len(g.waiting)+len(g.present) > 0 || g.looking || len(g.origins) != 1 || g.hops[0].Active() != 0 {
 			t.Errorf("%d wait, %d are there from %d addresses, %d requests", len(g.waiting), len(g.present), len(g.origins), g.hops[0].Active())
+		}
+	})
+}
+
+// However many calls of a client wait, a stream that is taken and given back takes little work: all that wait are looked at a few times a second
+// only, and then those of which more has come than headers are put in front.
+func TestShareLooksAtFewThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := quietPool(t, 20, nil)
+		defer p.Close()
+		bad := newUser(t, p, 1).begin(1000, true)
+		good := newUser(t, p, 2)
+		expect(t, "at first", good.begin(1, false), nil, 0, 0)
+		time.Sleep(silentTime + 2*sharePeriod)
+		asked := func() (n int64) {
+			for _, u := range bad {
+				n += u.asked.Load()
+			}
+			return n
+		}
+		before := asked()
+		next := good.begin(1, false)
+		next[0].end()
+		if n := asked() - before; n > 4*maxLooks {
+			t.Errorf("a call of another client asked %d of those that wait", n)
+		}
+		late := bad[len(bad)-1]
+		late.silent.Store(false)
+		time.Sleep(2 * sharePeriod)
+		for _, u := range bad {
+			if u.got.Load() && u.why.Load() == nil {
+				u.end()
+			}
+		}
+		synctest.Wait()
+		if !late.got.Load() {
+			t.Error("a call that has sent something waits behind those that have not")
 		}
 	})
 }
