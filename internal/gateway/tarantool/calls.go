@@ -171,7 +171,21 @@ func operationAt(b []byte, h *wire.Head, parts []wire.Span) (op byte, field []by
 var luaSplice = regexp.MustCompile(`\{\s*(?:\[\s*1\s*\]\s*=\s*)?(?:':'|":"|\[\[:\]\])\s*[,;]`)
 
 // holdsSplice reports whether Lua writes a splice.
-func holdsSplice(lua []byte) bool { return bytes.IndexByte(lua, ':') >= 0 && luaSplice.Match(lua) }
+func holdsSplice(lua []byte) bool {
+	if bytes.IndexByte(lua, ':') < 0 {
+		return false
+	}
+	return slices.ContainsFunc(luaSplice.FindAllIndex(lua, -1), func(at []int) bool { return hasOperands(lua[at[1]:]) })
+}
+
+// hasOperands reports whether a table whose first element is read may have the four more that a splice has. Only of plain lists,
+// such as {':', ';'}, is it sure that they have fewer.
+func hasOperands(rest []byte) bool {
+	list, _, closed := bytes.Cut(rest, []byte("}"))
+	count := func(sep string) int { return bytes.Count(list, []byte(sep)) }
+	plain := closed && !bytes.ContainsAny(list, "{[(\\") && count("--") == 0 && count("...") == 0 && count("'")%2 == 0 && count(`"`)%2 == 0
+	return !plain || count(",")+count(";") >= 3
+}
 
 // callee is what is known of a function that is given operations.
 type callee struct {

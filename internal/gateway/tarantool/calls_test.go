@@ -245,6 +245,15 @@ func TestOperationsInArguments(t *testing.T) {
 		{wire.Call16, "box.space.docs:other", list{1, list{splice("doc")}}, false, true},
 		{wire.Eval, "return {':', 1, 2, 3, 4}", list{}, false, true},
 		{wire.Eval, "return (':'):rep(3), {':'}", list{}, false, false},
+		{wire.Eval, "for _, sep in ipairs({':', ';'}) do f(sep, 1, 2, 3) end", list{}, false, false},
+		{wire.Eval, `return {":", "a, b", x}, {':', '|', '-'}`, list{}, false, false},
+		{wire.Eval, "return {':', ';'}, {':', 'a', 1, 2, 'x'}", list{}, false, true},
+		{wire.Eval, "return {':', ...}", list{}, false, true},
+		{wire.Eval, "return {':', unpack(t)}", list{}, false, true},
+		{wire.Eval, "return {':', 'a}', 1, 2, 'x'}", list{}, false, true},
+		{wire.Eval, `return {':', '\'}', 1, 2, 'x'}`, list{}, false, true},
+		{wire.Eval, "return {':', ({f})[1], 1, 2, 'x'}", list{}, false, true},
+		{wire.Eval, "return {':', f --}\n, 1, 2, 'x'}", list{}, false, true},
 	} {
 		key := any(0x22)
 		if c.typ == wire.Eval {
