@@ -15,7 +15,7 @@ func (c *Config) Warnings() []Problem {
 	for i := range c.Gateways {
 		g := &c.Gateways[i]
 		if g.Enabled && len(g.Rules) == 0 && g.compressesByRules() {
-			ps.add(g.path+".rules", "add a rule, such as {setting: "+ruleSetting[g.Protocol]+"}", "there are none, so the gateway compresses nothing")
+			ps.add(g.path+".rules", "add a rule, such as {setting: "+ruleSetting[g.Protocol]+"}", "there are no rules, so the gateway compresses nothing")
 		}
 		for n := range g.Rules {
 			path := fmt.Sprintf("%s.rules[%d]", g.path, n)

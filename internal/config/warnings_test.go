@@ -12,8 +12,8 @@ func TestWarnings(t *testing.T) {
 	redis := func(rules string) string { return gateway("redis", "redis://h", ", rules: ["+rules+"]") }
 	const shadowed = "rules[0] in front of it"
 	for text, want := range map[string]string{
-		gateway("redis", "redis://h", ""):                                                          "there are none, so the gateway compresses nothing",
-		gateway("mongo", "mongodb://h", ""):                                                        "there are none, so the gateway compresses nothing",
+		gateway("redis", "redis://h", ""):                                                          "there are no rules, so the gateway compresses nothing",
+		gateway("mongo", "mongodb://h", ""):                                                        "there are no rules, so the gateway compresses nothing",
 		gateway("mongo", "mongodb://h", ", peers: true"):                                           "",
 		gateway("grpc", "grpc://h:1", ", link: {history: client}"):                                 "",
 		gateway("http", "http://h", ", sample: true"):                                              "",
