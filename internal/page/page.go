@@ -32,6 +32,7 @@ type Tile struct{ Name, Value, Note string }
 // Section is a heading with words, plots and a table below it, in this order.
 type Section struct {
 	Title    string
+	Folded   bool     // only the title shows until a reader opens it; printed pages have all
 	Words    []string // paragraphs
 	Legend   []Key
 	Bars     *Bars

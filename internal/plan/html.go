@@ -14,10 +14,13 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// How many groups have bars, and sections with plots. The table of groups has all.
+// Limits of what a page shows at once, so that one of many groups is not many screens long. The rest is folded: a reader
+// opens it, and a printed page has all.
 const (
-	barGroups   = 24
-	plotGroups  = 12
+	tableGroups = 10  // groups in the first table
+	barGroups   = 10  // groups with bars
+	openGroups  = 1   // groups with plots that are shown
+	plotGroups  = 12  // groups with plots
 	nameOnPages = 160 // letters of a group's name
 )
 
@@ -29,13 +32,20 @@ func (r *Report) page() *page.Page {
 	if s, ok := r.betweenZones(); ok {
 		p.Sections = append(p.Sections, s)
 	}
-	p.Sections = append(p.Sections, r.recommendations(), r.bytesByGroup())
+	p.Sections = append(p.Sections, r.recommendations()...)
+	p.Sections = append(p.Sections, r.bytesByGroup())
 	if s, ok := r.moneyByGroup(); ok {
 		p.Sections = append(p.Sections, s)
 	}
+	open := 0
 	for i, g := range r.Groups {
-		if i < plotGroups && len(g.Options) > 0 {
-			p.Sections = append(p.Sections, r.sectionsOf(g)...)
+		if i >= plotGroups || len(g.Options) == 0 {
+			continue
+		}
+		for _, s := range r.sectionsOf(g) {
+			s.Folded = open >= openGroups
+			open++
+			p.Sections = append(p.Sections, s)
 		}
 	}
 	p.Sections = append(p.Sections, r.reliability(), r.assumptions(), r.priceList())
@@ -105,28 +115,50 @@ func (r *Report) rates() string {
 	return s
 }
 
-func (r *Report) recommendations() page.Section {
-	t := &page.Table{Header: []page.Column{{Name: "Group"}, {Name: "Values"}, {Name: "Now"}, {Name: "After"}, {Name: "±"}, {Name: "Saves"}, {Name: "What to do", Text: true}}}
-	for _, g := range r.Groups {
-		row := []string{pageName(g), Count(g.Values), ui.Size(g.Now), "", "", "", "Leave it alone: " + g.Why + micro(g.couldBe())}
-		if g.Not != "" {
-			row[6] = "Not measured: " + g.Not
+// recommendations returns the table of the largest groups and, folded, that of the others.
+func (r *Report) recommendations() []page.Section {
+	header := []page.Column{{Name: "Group"}, {Name: "Values"}, {Name: "Now"}, {Name: "After"}, {Name: "±"}, {Name: "Saves"}, {Name: "What to do", Text: true}}
+	shown := r.Groups
+	if len(shown) > tableGroups+1 { // one group more takes no more room than the row that stands for it
+		shown = shown[:tableGroups]
+	}
+	t := &page.Table{Header: header}
+	for _, g := range shown {
+		t.Rows = append(t.Rows, r.recommendation(g))
+	}
+	sections := []page.Section{{Title: "What to do", Words: []string{"Groups with a dot are worth compressing. “+dict” is a dictionary: what the values of a group have in common, learnt from one half of the sample and measured on the other."}, Table: t}}
+	if others := r.Groups[len(shown):]; len(others) > 0 {
+		s := page.Section{Title: fmt.Sprintf("What to do with the other %d groups", len(others)), Folded: true, Table: &page.Table{Header: header}}
+		var values float64
+		var now, after int64
+		for _, g := range others {
+			s.Table.Rows = append(s.Table.Rows, r.recommendation(g))
+			values, now, after = values+g.Values, now+g.Now, after+g.After()
 		}
-		mark := ""
-		if o := g.Chosen(); o != nil {
-			row[3], row[4], row[5], row[6] = ui.Size(o.After), share(o.Margin, o.After), saves(g.Now, o.After), o.Name+": "+g.Why
-			mark = "●"
-		}
-		if g.Foreign != nil && g.Not == "" {
-			row[6] += ". It " + g.libraryWords()
-		}
-		t.Rows = append(t.Rows, page.Row{Cells: row, Mark: mark})
+		t.Rows = append(t.Rows, page.Row{Cells: []string{fmt.Sprintf("%d other groups", len(others)), Count(values), ui.Size(now), ui.Size(after), "", saves(now, after), "Listed below"}})
+		sections = append(sections, s)
 	}
 	if r.Rest.Groups > 0 {
 		t.Rows = append(t.Rows, page.Row{Cells: []string{fmt.Sprintf("%d small groups", r.Rest.Groups), Count(r.Rest.Values), ui.Size(r.Rest.Bytes), "", "", "", "Not measured: there are larger ones"}})
 	}
 	t.Rows = append(t.Rows, page.Row{Total: true, Cells: []string{"Total", "", ui.Size(r.Now), ui.Size(r.After), share(r.Margin, r.After), saves(r.Now, r.After), ""}})
-	return page.Section{Title: "What to do", Words: []string{"Groups with a dot are worth compressing. “+dict” is a dictionary: what the values of a group have in common, learnt from one half of the sample and measured on the other."}, Table: t}
+	return sections
+}
+
+func (r *Report) recommendation(g *GroupPlan) page.Row {
+	row := []string{pageName(g), Count(g.Values), ui.Size(g.Now), "", "", "", "Leave it alone: " + g.Why + micro(g.couldBe())}
+	if g.Not != "" {
+		row[6] = "Not measured: " + g.Not
+	}
+	mark := ""
+	if o := g.Chosen(); o != nil {
+		row[3], row[4], row[5], row[6] = ui.Size(o.After), share(o.Margin, o.After), saves(g.Now, o.After), o.Name+": "+g.Why
+		mark = "●"
+	}
+	if g.Foreign != nil && g.Not == "" {
+		row[6] += ". It " + g.libraryWords()
+	}
+	return page.Row{Cells: row, Mark: mark}
 }
 
 // pageName is a group's name, cut to what a page has room for.
@@ -159,7 +191,7 @@ func more(groups, shown int) []string {
 	if groups <= shown {
 		return nil
 	}
-	return []string{fmt.Sprintf("The %d largest of %d groups; the table above has all.", shown, groups)}
+	return []string{fmt.Sprintf("The %d largest of %d groups; the tables above have all.", shown, groups)}
 }
 
 func (r *Report) moneyByGroup() (page.Section, bool) {
@@ -354,7 +386,7 @@ func (r *Report) reliability() page.Section {
 }
 
 func (r *Report) assumptions() page.Section {
-	s := page.Section{Title: "How the figures come about"}
+	s := page.Section{Title: "How the figures come about", Folded: true}
 	s.List = append(s.List,
 		"Every candidate compressed and opened the sampled values with the code that a gateway runs; values that don't get at least a tenth smaller stay as they are.",
 		"CPU was measured on the machine that made this report. Brotli is there to compare with.",
@@ -376,7 +408,7 @@ func (r *Report) assumptions() page.Section {
 }
 
 func (r *Report) priceList() page.Section {
-	return page.Section{Title: "Prices", Table: priceTable(r.Prices), Words: []string{"List prices in US dollars. Yours are other ones after discounts: --prices replaces them."}}
+	return page.Section{Title: "Prices", Folded: true, Table: priceTable(r.Prices), Words: []string{"List prices in US dollars. Yours are other ones after discounts: --prices replaces them."}}
 }
 
 func priceTable(prices price.Table) *page.Table {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -45,7 +46,8 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// A page of nothing, and one of more groups than have plots.
+// A page of nothing, and one of more groups than it shows at once: the table and the bars of the largest groups and one
+// group's plots are open, the rest is folded. The page of 64 groups was 20,571 pixels long.
 func TestHTMLManyAndNone(t *testing.T) {
 	p, err := price.Default()
 	if err != nil {
@@ -56,11 +58,33 @@ func TestHTMLManyAndNone(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	r := &Report{Prices: p, Medium: price.OnWire}
-	for i := range 100 {
-		r.Groups = append(r.Groups, &GroupPlan{Pattern: fmt.Sprintf("name-%d-", i), Now: 10, Choice: -1, Options: []Option{{Name: "lz4", CompressMicros: 1, Ratio: 1}}})
+	for i := range 64 {
+		g := &GroupPlan{Pattern: fmt.Sprintf("name-%d-", i), Now: 10, Choice: -1, Options: []Option{{Name: "lz4", CompressMicros: 1, Ratio: 1}, {Name: "zstd-1", CompressMicros: 2, Ratio: 2}}}
+		g.BillNow.Storage = 1
+		r.Groups = append(r.Groups, g)
+		r.BillNow = r.BillNow.Add(g.BillNow)
 	}
 	out.Reset()
-	if err := r.HTML(&out); err != nil || strings.Count(out.String(), "<figure>") > 2*plotGroups || !strings.Contains(out.String(), "name-99-") {
-		t.Errorf("%v: %d plots", err, strings.Count(out.String(), "<figure>"))
+	if err := r.HTML(&out); err != nil {
+		t.Fatal(err)
+	}
+	whole := out.String()
+	if !strings.Contains(whole, "name-63-") || strings.Count(whole, "<figure>") != plotGroups {
+		t.Errorf("%d plots, or no last group", strings.Count(whole, "<figure>"))
+	}
+	open := regexp.MustCompile(`(?s)<details>.*?</details>`).ReplaceAllString(whole, "")
+	for what, c := range map[string]struct {
+		of   string
+		most int
+	}{
+		"rows of tables":          {"<tr", 1 + tableGroups + 2 + 1 + 2}, // with those of headings, of other groups, of the total, and of candidates
+		"bars":                    {`class="row"`, 2 * barGroups},
+		"plots":                   {"<figure>", openGroups},
+		"sections that are open":  {"<section>", 4 + openGroups}, // what to do, bytes, money, what was left out
+		"groups' names in titles": {"<h2><bdi>name-", openGroups},
+	} {
+		if n := strings.Count(open, c.of); n > c.most || n == 0 {
+			t.Errorf("%s that are not folded: %d, want at most %d", what, n, c.most)
+		}
 	}
 }
