@@ -7,6 +7,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/price"
+	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 // A recommendation has to be worth the trouble: this share of the bytes, and this share of
@@ -212,7 +213,7 @@ func moreMoney(more float64) string {
 	if more <= 0 {
 		return ""
 	}
-	return fmt.Sprintf(", for $%s a month more", dollars(more))
+	return ", for " + ui.Dollars(more) + " a month more"
 }
 
 // front marks the candidates that no other one beats in bytes and in CPU, among those that may

@@ -61,7 +61,7 @@ func (r *Report) lead() string {
 	}
 	s := fmt.Sprintf("%s %s would become %s: %s less", ui.Size(r.Now), r.held(), ui.Size(r.After), saves(r.Now, r.After))
 	if now := r.BillNow.Total(); now > 0 {
-		s += fmt.Sprintf(", and $%s a month instead of $%s", dollars(r.BillAfter.Total()), dollars(now))
+		s += fmt.Sprintf(", and %s a month instead of %s", ui.Dollars(r.BillAfter.Total()), ui.Dollars(now))
 	}
 	left := 0
 	for _, g := range r.Groups {
@@ -100,10 +100,10 @@ func (r *Report) tiles() []page.Tile {
 		Note: "±" + cmp.Or(share(r.Margin, r.After), "0%") + ", at 95% confidence",
 	}}
 	if r.BillNow.Total() > 0 {
-		tiles = append(tiles, page.Tile{Name: "Dollars a month", Value: fmt.Sprintf("%s → %s", dollars(r.BillNow.Total()), dollars(r.BillAfter.Total())), Note: "at the prices below"})
+		tiles = append(tiles, page.Tile{Name: "Dollars a month", Value: fmt.Sprintf("%s → %s", ui.Dollars(r.BillNow.Total()), ui.Dollars(r.BillAfter.Total())), Note: "at the prices below"})
 	}
 	return append(tiles,
-		page.Tile{Name: "CPU it takes", Value: cores(r.Cores), Note: r.rates()},
+		page.Tile{Name: "CPU it takes", Value: ui.Cores(r.Cores) + " cores", Note: r.rates()},
 		page.Tile{Name: "Looked at", Value: Count(float64(l.Values)) + " values", Note: looked})
 }
 
@@ -212,10 +212,10 @@ func (r *Report) moneyByGroup() (page.Section, bool) {
 
 func bill(when string, b price.Bill) page.Bar {
 	part := func(class, what string, v float64) page.Part {
-		return page.Part{Class: class, Value: v, Tip: fmt.Sprintf("%s, %s: $%s", when, what, dollars(v))}
+		return page.Part{Class: class, Value: v, Tip: when + ", " + what + ": " + ui.Dollars(v)}
 	}
 	return page.Bar{
-		Label: fmt.Sprintf("$%s %s", dollars(b.Total()), when),
+		Label: ui.Dollars(b.Total()) + " " + when,
 		Parts: []page.Part{part("storage", "storage", b.Storage), part("traffic", "traffic", b.Traffic), part("cpu", "CPU", b.CPU)},
 	}
 }
@@ -262,7 +262,7 @@ func (r *Report) inWords(g *GroupPlan) []string {
 	if o.CompressMicros+o.OpenMicros > 0 {
 		do += fmt.Sprintf(" Compressing a value takes %s µs of CPU and opening it %s µs", micros(o.CompressMicros), micros(o.OpenMicros))
 		if o.Cores > 0 {
-			do += ", " + cores(o.Cores) + " in all"
+			do += ", " + ui.Cores(o.Cores) + " cores in all"
 		}
 		do += o.Memory.words() + "."
 	}
@@ -285,7 +285,7 @@ func scatter(g *GroupPlan) (page.Scatter, bool) {
 		}
 		s.Points = append(s.Points, page.Point{
 			Name: o.Name, X: cpu, Y: o.Ratio, Front: o.Front && !o.Comparison, Chosen: i == g.Choice, Pale: o.Comparison,
-			Tip: fmt.Sprintf("%s: %.2f times smaller, %s µs", o.Name, o.Ratio, micros(cpu)),
+			Tip: fmt.Sprintf("%s: %s, %s µs", o.Name, ui.Ratio(o.Ratio), micros(cpu)),
 		})
 	}
 	return s, len(s.Points) > 1
@@ -306,14 +306,14 @@ func histogram(g *GroupPlan) page.Columns {
 }
 
 func (r *Report) candidateTable(g *GroupPlan) *page.Table {
-	t := &page.Table{Header: []page.Column{{Name: "Candidate"}, {Name: "After"}, {Name: "Ratio"}, {Name: "±", Minor: true}, {Name: "Sealed", Minor: true}, {Name: "µs compress"}, {Name: "µs open"}, {Name: "Memory compress", Minor: true}, {Name: "open", Minor: true}, {Name: "$ a month", Minor: true}}}
+	t := &page.Table{Header: []page.Column{{Name: "Candidate"}, {Name: "After"}, {Name: "Ratio"}, {Name: "±", Minor: true}, {Name: "Sealed", Minor: true}, {Name: "µs compress"}, {Name: "µs open"}, {Name: "Memory compress", Minor: true}, {Name: "open", Minor: true}, {Name: "A month", Minor: true}}}
 	for _, l := range r.Links {
 		t.Header = append(t.Header, page.Column{Name: "Read on " + l, Minor: true}, page.Column{Name: "Write", Minor: true})
 	}
 	t.Header = append(t.Header, page.Column{Name: "Remark", Text: true})
 	for i := range g.Options {
 		o := &g.Options[i]
-		row := []string{o.Name, ui.Size(o.After), fmt.Sprintf("%.2f", o.Ratio), share(o.Margin, o.After), fmt.Sprintf("%.0f%%", 100*o.Sealed), micros(o.CompressMicros), micros(o.OpenMicros), memory(o.Memory.Compress), memory(o.Memory.Open), dollars(o.Bill.Total())}
+		row := []string{o.Name, ui.Size(o.After), ui.Ratio(o.Ratio), share(o.Margin, o.After), fmt.Sprintf("%.0f%%", 100*o.Sealed), micros(o.CompressMicros), micros(o.OpenMicros), memory(o.Memory.Compress), memory(o.Memory.Open), ui.Dollars(o.Bill.Total())}
 		for _, l := range o.Latency {
 			row = append(row, micro(delta(l.ReadMicros)), micro(delta(l.WriteMicros)))
 		}
@@ -349,14 +349,6 @@ func remark(o *Option, chosen bool) string {
 
 // micro writes microseconds as pages do.
 func micro(s string) string { return strings.ReplaceAll(s, " us", " µs") }
-
-// cores writes a number of cores for people.
-func cores(v float64) string {
-	if v > 0 && v < 0.001 {
-		return "under 0.001 cores"
-	}
-	return fmt.Sprintf("%.2g cores", v)
-}
 
 func (r *Report) reliability() page.Section {
 	l := r.LookedAt

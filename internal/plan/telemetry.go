@@ -126,16 +126,16 @@ func (r *Report) moneyWords() string {
 // betweenZones is the page's section of what telemetry costs between zones, and could.
 func (r *Report) betweenZones() (page.Section, bool) {
 	s := page.Section{Title: "Between zones, a month", Words: []string{r.Telemetry.firstWords() + ".", r.moneyWords()}}
-	t := &page.Table{Header: []page.Column{{Name: "Way"}, {Name: "Bytes"}, {Name: "Saves"}, {Name: "$/month"}, {Name: "Takes", Text: true}}}
+	t := &page.Table{Header: []page.Column{{Name: "Way"}, {Name: "Bytes"}, {Name: "Saves"}, {Name: "A month"}, {Name: "Takes", Text: true}}}
 	b := &page.Bars{}
 	for i, c := range r.Crossings {
 		size, class := ui.Size(int64(c.Bytes)), "after"
 		if i == 0 {
 			class = "now"
 		}
-		t.Rows = append(t.Rows, page.Row{Cells: []string{c.Name, size, percentOf(c.Saves, 1), dollars(c.Dollars), c.Takes}})
+		t.Rows = append(t.Rows, page.Row{Cells: []string{c.Name, size, percentOf(c.Saves, 1), ui.Dollars(c.Dollars), c.Takes}})
 		b.Rows = append(b.Rows, page.BarRow{Name: c.Name, Bars: []page.Bar{{
-			Label: fmt.Sprintf("%s, $%s", size, dollars(c.Dollars)), Parts: []page.Part{{Class: class, Value: c.Bytes, Tip: c.Name + ": " + size}},
+			Label: size + ", " + ui.Dollars(c.Dollars), Parts: []page.Part{{Class: class, Value: c.Bytes, Tip: c.Name + ": " + size}},
 		}}})
 	}
 	s.Bars, s.Table = b, t

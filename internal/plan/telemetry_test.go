@@ -9,6 +9,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/price"
+	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 const telemetryAnswer = `[{"gateway": "http", "messages": [
@@ -79,8 +80,8 @@ func TestTelemetryPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range r.Crossings {
-		if strings.Count(b.String(), c.Name) < 2 || !strings.Contains(b.String(), "$"+dollars(c.Dollars)) { // a bar, and a row of the table
-			t.Errorf("the page does not say %q, $%s", c.Name, dollars(c.Dollars))
+		if strings.Count(b.String(), c.Name) < 2 || !strings.Contains(b.String(), ui.Dollars(c.Dollars)) { // a bar, and a row of the table
+			t.Errorf("the page does not say %q, %s", c.Name, ui.Dollars(c.Dollars))
 		}
 	}
 	for _, want := range []string{"Between zones, a month", "PreferSameZone", "for the sender and"} {

@@ -102,11 +102,11 @@ func (t *text) crossings() error {
 	}
 	rows := make([][]string, 0, len(r.Crossings))
 	for _, c := range r.Crossings {
-		rows = append(rows, []string{c.Name, ui.Size(int64(c.Bytes)), percentOf(c.Saves, 1), dollars(c.Dollars), c.Takes})
+		rows = append(rows, []string{c.Name, ui.Size(int64(c.Bytes)), percentOf(c.Saves, 1), ui.Dollars(c.Dollars), c.Takes})
 	}
 	t.prose(r.Telemetry.firstWords() + ".")
 	t.line("")
-	if err := ui.Table(t.w, []string{"between zones", "bytes a month", "saves", "$/month", "takes"}, rows); err != nil {
+	if err := ui.Table(t.w, []string{"between zones", "bytes a month", "saves", "month", "takes"}, rows); err != nil {
 		return err
 	}
 	t.line("")
@@ -119,7 +119,7 @@ func (t *text) groups() error {
 	header := []string{"group", t.r.Telemetry.messages(), "now", "after", "+-", "saves", "do"}
 	big := t.o.Width >= wide
 	if big {
-		header = append(header, "compress/open", "$/month now", "after")
+		header = append(header, "compress/open", "month now", "after")
 	}
 	var rows [][]string
 	for _, g := range t.r.Groups {
@@ -133,10 +133,10 @@ func (t *text) groups() error {
 		default:
 			row[3], row[4], row[5] = ui.Size(o.After), share(o.Margin, o.After), saves(g.Now, o.After)
 			cpu = fmt.Sprintf("%s/%s us", micros(o.CompressMicros), micros(o.OpenMicros))
-			money = dollars(o.Bill.Total())
+			money = ui.Dollars(o.Bill.Total())
 		}
 		if big {
-			row = append(row, cpu, dollars(g.BillNow.Total()), money)
+			row = append(row, cpu, ui.Dollars(g.BillNow.Total()), money)
 		}
 		rows = append(rows, row)
 	}
@@ -177,9 +177,9 @@ func (t *text) totals() {
 	r := t.r
 	now, after := r.BillNow, r.BillAfter
 	where := map[price.Medium]string{price.InMemory: "memory", price.OnDisk: "SSD", price.OnWire: "wire"}[r.Medium]
-	t.prose(fmt.Sprintf("A month: $%s now, $%s after: %s $%s -> %s, traffic between zones $%s -> %s, CPU of compression $%s (%.3g cores).",
-		dollars(now.Total()), dollars(after.Total()), where, dollars(now.Storage), dollars(after.Storage),
-		dollars(now.Traffic), dollars(after.Traffic), dollars(after.CPU), r.Cores))
+	t.prose(fmt.Sprintf("A month: %s now, %s after: %s %s -> %s, traffic between zones %s -> %s, CPU of compression %s (%s cores).",
+		ui.Dollars(now.Total()), ui.Dollars(after.Total()), where, ui.Dollars(now.Storage), ui.Dollars(after.Storage),
+		ui.Dollars(now.Traffic), ui.Dollars(after.Traffic), ui.Dollars(after.CPU), ui.Cores(r.Cores)))
 	how := fmt.Sprintf("At %s reads and %s writes a second, %s", rate(r.Rates.Reads), rate(r.Rates.Writes), plural(r.Layout.Copies, "copy", "copies"))
 	if r.Assumed {
 		how = fmt.Sprintf("%s %s (--copies)", r.assumedWords(), plural(r.Layout.Copies, "copy", "copies"))
@@ -261,7 +261,7 @@ func (t *text) leftAlone(g *GroupPlan) {
 }
 
 func (t *text) candidatesOf(g *GroupPlan) error {
-	header := []string{"", "candidate", "after", "ratio", "+-", "sealed", "compress", "open", "$/month"}
+	header := []string{"", "candidate", "after", "ratio", "+-", "sealed", "compress", "open", "month"}
 	if len(t.r.Links) > 0 {
 		header = append(header, "read", "write")
 	}
@@ -280,8 +280,8 @@ func (t *text) candidatesOf(g *GroupPlan) error {
 			continue
 		}
 		row := []string{
-			mark, o.Name, ui.Size(o.After), fmt.Sprintf("%.2f", o.Ratio), share(o.Margin, o.After), fmt.Sprintf("%.0f%%", 100*o.Sealed),
-			micros(o.CompressMicros), micros(o.OpenMicros), dollars(o.Bill.Total()),
+			mark, o.Name, ui.Size(o.After), ui.Ratio(o.Ratio), share(o.Margin, o.After), fmt.Sprintf("%.0f%%", 100*o.Sealed),
+			micros(o.CompressMicros), micros(o.OpenMicros), ui.Dollars(o.Bill.Total()),
 		}
 		if len(o.Latency) > 0 {
 			row = append(row, delta(o.Latency[0].ReadMicros), delta(o.Latency[0].WriteMicros))

@@ -53,18 +53,6 @@ func saves(now, after int64) string {
 	return fmt.Sprintf("%.0f%%", 100*(1-float64(after)/float64(now)))
 }
 
-func dollars(v float64) string {
-	switch a := math.Abs(v); {
-	case a >= 1000:
-		return fmt.Sprintf("%.0f", v)
-	case a >= 0.995 || a == 0:
-		return fmt.Sprintf("%.2f", v)
-	case a < 0.001:
-		return "<0.001"
-	}
-	return fmt.Sprintf("%.2g", v)
-}
-
 func micros(v float64) string {
 	if v < 9.95 {
 		return fmt.Sprintf("%.1f", v)
@@ -81,8 +69,11 @@ func delta(v float64) string {
 }
 
 func rate(v float64) string {
-	if v >= 10 {
+	switch {
+	case v >= 10:
 		return Count(v)
+	case v > 0 && v < 0.0005:
+		return "under 0.001"
 	}
 	return fmt.Sprintf("%.3g", v)
 }

@@ -233,8 +233,8 @@ func (w *writer) text() string {
 	r := w.r
 	b.WriteString("# yaml-language-server: $schema=" + schema + "\n")
 	fmt.Fprintf(&b, "# Written by cinch plan on %s from %s.\n", r.MadeAt.Format("2006-01-02"), clip(r.Source, 200))
-	fmt.Fprintf(&b, "# Expected: %s instead of %s (give or take %s), $%s instead of $%s a month.\n",
-		ui.Size(r.After), ui.Size(r.Now), ui.Size(r.Margin), dollars(r.BillAfter.Total()), dollars(r.BillNow.Total()))
+	fmt.Fprintf(&b, "# Expected: %s instead of %s (give or take %s), %s instead of %s a month.\n",
+		ui.Size(r.After), ui.Size(r.Now), ui.Size(r.Margin), ui.Dollars(r.BillAfter.Total()), ui.Dollars(r.BillNow.Total()))
 	if w.o.Zstd == "go" || w.o.Zstd == "libzstd" {
 		fmt.Fprintf(&b, "zstd: %s\n", w.o.Zstd)
 	}
