@@ -162,7 +162,7 @@ func (o *planOptions) flags(cmd *cobra.Command) {
 	f.IntVar(&o.groups, "groups", 0, "measure the `N` largest groups, as far as the time allows (default 64)")
 	f.Uint64Var(&o.seed, "seed", 0, "`NUMBER` that decides what is sampled: the same again gives the same sample")
 	f.BoolVar(&o.pair, "pair", false, "MongoDB, HTTP, gRPC: there may be a gateway beside the server, too")
-	f.IntVar(&o.batch, "batch", 0, "MongoDB: `N` documents a reply of a query (default: what the server has counted on average)")
+	f.IntVar(&o.batch, "batch", 0, "MongoDB: `N` documents a reply of a query (default: what the server has counted, or a range)")
 
 	f = g.group("Instead of a source: telemetry that a running gateway with sample: true has seen")
 	f.StringVar(&o.otlp, "otlp", "", "what OTLP costs between zones and could, by the gateway with the admin page `URL`: paths /v1/metrics, /v1/traces and /v1/logs, and OTLP's services of gRPC")

@@ -30,7 +30,9 @@ func (p *planner) choose(g *GroupPlan) {
 		o.Ruled = p.ruledOut(g, o)
 	}
 	p.front(g)
-	g.Best = p.best(g, func(o *Option) bool { return !o.Comparison })
+	g.Best = p.best(g, func(o *Option) bool {
+		return !o.Comparison && (g.Range == nil || o.Ruled == "" || o.Ruled == tooLittle || p.onlyLoses(g, o))
+	})
 	best := p.best(g, func(o *Option) bool { return o.Ruled == "" && o.Front })
 	switch {
 	case best < 0:
@@ -143,7 +145,7 @@ func (p *planner) ruledOut(g *GroupPlan, o *Option) string {
 	case p.MaxLatency > 0 && len(o.Latency) > 0 && max(o.Latency[0].ReadMicros, o.Latency[0].WriteMicros) > float64(p.MaxLatency.Microseconds()):
 		return fmt.Sprintf("adds more than %v", p.MaxLatency)
 	}
-	return ""
+	return p.losesAt(g, o)
 }
 
 // whyNone says why no candidate is left.
@@ -159,12 +161,19 @@ func (p *planner) whyNone(g *GroupPlan) string {
 		}
 	}
 	switch {
+	case g.Range != nil && g.Best >= 0 && p.onlyLoses(g, &g.Options[g.Best]):
+		return g.Options[g.Best].Name + " " + g.Options[g.Best].Ruled
 	case limits != "":
 		return "all that saves " + limits
 	case g.Mean < float64(p.MinSize):
 		return "values are too small"
 	}
 	return "compression saves less than 5%"
+}
+
+// onlyLoses reports whether a candidate is ruled out by a number of documents that messages may have, and by nothing else.
+func (p *planner) onlyLoses(g *GroupPlan, o *Option) bool {
+	return o.Ruled != "" && o.Ruled == p.losesAt(g, o)
 }
 
 func (p *planner) notWorth(g *GroupPlan) string {
@@ -220,7 +229,7 @@ func moreMoney(more float64) string {
 // be chosen or save too little. One that is there to compare with is marked likewise and beats
 // no other.
 func (p *planner) front(g *GroupPlan) {
-	counts := func(o *Option) bool { return o.Ruled == "" || o.Ruled == tooLittle }
+	counts := func(o *Option) bool { return o.Ruled == "" || o.Ruled == tooLittle || p.onlyLoses(g, o) }
 	for i := range g.Options {
 		o := &g.Options[i]
 		o.Front = float64(o.After) < (1-leastShown)*float64(g.Now) && (counts(o) || o.Comparison)

@@ -13,6 +13,8 @@ type Group struct {
 	sizes  sizes
 	skip   map[string]float64 // values, or names, that were not read or can't be measured, by reason
 	sample sample
+
+	between *between // of messages whose number of documents is not known; nil: they were measured
 }
 
 func newGroup() *Group { return &Group{sample: sample{keep: 1}} }

@@ -155,6 +155,10 @@ func (r *Report) recommendation(g *GroupPlan) page.Row {
 		row[3], row[4], row[5], row[6] = ui.Size(o.After), share(o.Margin, o.After), saves(g.Now, o.After), o.Name+": "+g.Why
 		mark = "●"
 	}
+	if g.Range != nil && g.Not == "" {
+		row[5] = g.Range.saves()
+		row[6] += ". Its " + g.Range.words(g.best())
+	}
 	if g.Foreign != nil && g.Not == "" {
 		row[6] += ". It " + g.libraryWords()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -26,7 +27,7 @@ type MongoOptions struct {
 	MaxBytes int64   // of documents that are read; 0: 1 GiB
 	Share    float64 // of the server's time that may be taken; 0: 0.05
 	Until    time.Time
-	Batch    int // documents a reply where nobody knows; 0: what the server has counted on average, or 1
+	Batch    int // documents a reply; 0: what the server has counted, or a range
 	Progress func(done float64, what string)
 }
 
@@ -153,7 +154,7 @@ func (w *mongoWalk) collection(ctx context.Context, i int, c mongo.Collection) e
 	// Neighbours may be alike, and the halves should not differ.
 	rand.New(rand.NewPCG(uint64(len(documents)), 0)).Shuffle(len(documents), func(i, j int) { documents[i], documents[j] = documents[j], documents[i] })
 	if len(documents) > 0 {
-		m := &modeller{w: w, c: c, documents: documents, counts: w.activity.Counts[c.Namespace()]}
+		m := &modeller{w: w, c: c, documents: documents, total: total, counts: w.activity.Counts[c.Namespace()]}
 		m.model()
 	}
 	return w.pace.end(ctx)
@@ -166,7 +167,7 @@ func (w *mongoWalk) conclude() {
 		w.note("counted are the operations since the server was started, %s ago", w.activity.Uptime.Round(time.Second))
 	}
 	if !w.counted {
-		w.note("nobody counted operations, or the user may not know: each document counts as read once and inserted once; --reads has the rate of both")
+		w.note("nobody counted operations, or the user may not know: each document counts as read once and inserted once, in messages of any length; --reads has the rate of both")
 	}
 	if len(w.activity.Denied) > 0 {
 		w.note("the user may not ask %s: the role clusterMonitor allows it, and figures are better with it", strings.Join(w.activity.Denied, " and "))
@@ -186,6 +187,7 @@ type modeller struct {
 	w         *mongoWalk
 	c         mongo.Collection
 	documents []bson.Raw
+	total     int64 // that the collection has
 	counts    mongo.Counts
 
 	side side            // of the exchange that is being made
@@ -243,24 +245,29 @@ func (m *modeller) model() {
 	n := m.counts
 	if n.Reads+n.Writes > 0 { // which of both is all that is known
 		n.Queries, n.Inserts = n.Reads, n.Writes
-		m.w.note("%s: of writes only the number is known; they count as inserts", m.c.Namespace())
+		m.w.note("%s: of reads and writes only the numbers are known: writes count as inserts, and reads of earlier plans, some three each, as finds", m.c.Namespace())
 	}
 	if !m.w.counted {
 		n.Queries, n.Inserts = int64(len(m.documents)), int64(len(m.documents))
 	}
+	a := m.w.activity
 	if m.knowsReplies(n) {
 		batch := m.perReply()
 		m.repeat("find", n.Queries, func() (request, reply []byte) { return m.find(batch) })
 		m.repeat("getMore", n.GetMores, func() (request, reply []byte) { return m.getMore(batch) })
 	} else {
-		m.unknown("find", "documents a reply", n.Queries, m.w.activity.Returned*m.w.activity.Replies, 0)
-		m.unknown("getMore", "documents a reply", n.GetMores, m.w.activity.Returned*m.w.activity.Replies, 0)
+		most := a.Returned * a.Replies // in all replies; 0: not known either
+		m.between("find", perReply, n.Queries, 0, m.mostDocuments(most, n.Queries, mostReplyBytes), m.find)
+		m.between("getMore", perReply, n.GetMores, 0, m.mostDocuments(most, n.GetMores, mostReplyBytes), m.getMore)
 	}
-	if a := m.w.activity; a.Inserts == 0 || a.Inserted < 1.01 || float64(n.Inserts) >= nearlyAll*a.Inserts {
-		per := max(int(a.Inserted+0.5), 1)
-		m.repeat("insert", n.Inserts, func() (request, reply []byte) { return m.insert(m.baseInsert(), per) })
-	} else {
-		m.unknown("insert", "documents an insert", n.Inserts, a.Inserted*a.Inserts-a.Inserts+float64(n.Inserts), 1)
+	insert := func(per int) (request, reply []byte) { return m.insert(m.baseInsert(), per) }
+	switch {
+	case a.Inserts > 0 && (a.Inserted < 1.01 || float64(n.Inserts) >= nearlyAll*a.Inserts):
+		m.repeat("insert", n.Inserts, func() (request, reply []byte) { return insert(max(int(a.Inserted+0.5), 1)) })
+	case a.Inserts > 0:
+		m.between("insert", perInsert, n.Inserts, 1, m.mostDocuments(a.Inserted*a.Inserts-a.Inserts+float64(n.Inserts), n.Inserts, mostInsertBytes), insert)
+	default: // of what the collection has now, if nothing was deleted
+		m.between("insert", perInsert, n.Inserts, 1, m.mostDocuments(float64(m.total), n.Inserts, mostInsertBytes), insert)
 	}
 	m.left("updates", n.Updates)
 	m.left("deletes", n.Deletes)
@@ -270,24 +277,75 @@ func (m *modeller) model() {
 // nearlyAll is the share of all replies of a server from which on their average is that of one collection.
 const nearlyAll = 0.99
 
+// Limits of the server's on a message.
+const (
+	mostReplyBytes  = 16 << 20
+	mostInsertBytes = 48_000_000
+)
+
 // knowsReplies reports whether the number of documents a reply is known: it was given, or the server's average is of one
-// command on this collection. An average over others says nothing about this one.
+// command on this collection. An average over others says nothing about this one, and documents that aggregations return,
+// those of plans among them, are in it too.
 func (m *modeller) knowsReplies(n mongo.Counts) bool {
 	a := m.w.activity
-	if m.w.o.Batch > 0 || a.Replies == 0 {
+	if m.w.o.Batch > 0 {
 		return true
 	}
-	return float64(max(n.Queries, n.GetMores)) >= nearlyAll*a.Replies
+	return a.Replies > 0 && a.Aggregations == 0 && float64(max(n.Queries, n.GetMores)) >= nearlyAll*a.Replies
 }
 
-// unknown counts commands as not measured, and says within which bounds the number of their documents is.
-func (m *modeller) unknown(command, what string, n int64, documents, least float64) {
+// mostDocuments bounds the documents of a message: by those of all n messages (0: not known), by what the collection has, and
+// by what a message may have.
+func (m *modeller) mostDocuments(all float64, n int64, bytes float64) float64 {
+	size := 0
+	for _, d := range m.documents {
+		size += len(d)
+	}
+	most := min(bytes/max(float64(size)/float64(len(m.documents)), 1), mostDocumentsReply)
+	if all > 0 && n > 0 {
+		most = min(most, all/float64(n))
+	}
+	if m.total > 0 {
+		most = min(most, float64(m.total))
+	}
+	return most
+}
+
+// Of each end of a range so many messages are modelled.
+const (
+	rangeMessages = 60
+	rangeBytes    = 1 << 20
+)
+
+// between adds commands whose number of documents is not known, as messages with the fewest and with the most.
+func (m *modeller) between(command, what string, n int64, fewest, most float64, exchange func(documents int) (request, reply []byte)) {
 	if n <= 0 {
 		return
 	}
-	most := max(documents/float64(n), least)
-	m.w.c.Without("", m.c.Namespace(), command, command+" on "+m.c.Namespace()+fmt.Sprintf(": %s are between %.0f and %s, which the server counts for all collections together only; --batch has their number, "+
-		"the profiler (level 2) or a gateway with sample: true measures it", what, least, Count(most)), float64(n))
+	m.w.exchanges += float64(n)
+	most = max(most, fewest)
+	numbers := []float64{fewest}
+	for _, x := range []float64{1, math.Round(math.Sqrt(most))} { // what is saved may be less, or more, in between
+		if x > numbers[len(numbers)-1] && x < most {
+			numbers = append(numbers, x)
+		}
+	}
+	if most > fewest {
+		numbers = append(numbers, most)
+	}
+	b := &between{what: what, n: float64(n)}
+	sampled := max(len(m.documents)/2, 1)
+	for _, documents := range numbers {
+		x := variant{documents: documents, scale: max(documents/float64(sampled), 1)}
+		for size := 0; len(x.messages) < rangeMessages && (len(x.messages) < 4 || size < rangeBytes); {
+			m.side = sideOf(len(x.messages))
+			request, reply := exchange(min(int(math.Ceil(documents)), sampled))
+			size += len(request) + len(reply)
+			x.messages = append(x.messages, append(request, reply...))
+		}
+		b.all = append(b.all, x)
+	}
+	m.w.c.between(escapeGlob(m.c.Namespace()), command, b)
 }
 
 func (m *modeller) left(what string, n int64) {
@@ -436,8 +494,10 @@ func (m *modeller) find(batch int) (request, reply []byte) {
 		doc = bsoncore.AppendValueElement(doc, "_id", bsoncore.Value{Type: bsoncore.Type(id.Type), Data: id.Value})
 	}
 	doc, _ = bsoncore.AppendDocumentEnd(doc, filter)
-	doc = bsoncore.AppendInt64Element(doc, "limit", int64(batch))
-	doc = bsoncore.AppendBooleanElement(doc, "singleBatch", true)
+	if batch > 0 {
+		doc = bsoncore.AppendInt64Element(doc, "limit", int64(batch))
+		doc = bsoncore.AppendBooleanElement(doc, "singleBatch", true)
+	}
 	doc, _ = bsoncore.AppendDocumentEnd(m.tail(doc), at)
 	return m.message(modelledRequest, doc), m.reply("firstBatch", batch)
 }

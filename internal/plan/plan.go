@@ -82,6 +82,7 @@ func (r *Report) empty() error {
 // group measures all candidates on one group and chooses among them.
 func (p *planner) group(ctx context.Context, f found, r *Report) (*GroupPlan, error) {
 	g := p.newGroup(f, r)
+	g.bounds = p.bounds(f, g, r)
 	if len(f.sample.values) == 0 {
 		g.notMeasured("nothing of it could be read")
 		return g, nil
@@ -154,9 +155,16 @@ func (p *planner) candidates(ctx context.Context, g *GroupPlan, f found, l lot, 
 			m.DictBytes = d.bytes()
 			m.DictCost = int64(p.Source.DictCost * float64(m.DictBytes))
 		}
-		g.Options = append(g.Options, p.option(g, &m, r))
+		o := p.option(g, &m, r)
+		if g.bounds != nil {
+			if err := p.bound(ctx, w, g, &o, r); err != nil {
+				return wrapCandidate(c, err)
+			}
+		}
+		g.Options = append(g.Options, o)
 	}
 	p.choose(g)
+	g.sayRange()
 	if o := g.Chosen(); o != nil && o.candidate.Dictionary && o.candidate.way == "" && len(l.values) < fewValues {
 		g.Trained = p.fromAll(contents(l.values), contents(test), d.values, o.candidate.Setting)
 	}

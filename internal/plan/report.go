@@ -97,11 +97,13 @@ type GroupPlan struct {
 	Not      string      `json:"not_measured,omitempty"` // why; "": it was
 	Sizes    []SizeCount `json:"sizes"`
 	Foreign  *Foreign    `json:"foreign,omitempty"` // values that a client's library has compressed
+	Range    *Range      `json:"range,omitempty"`   // of a group whose messages are not known; nil: they are
 
 	Trained *codec.Dict `json:"-"` // for those candidates that have one
 
 	nowError float64
-	wire     float64 // bytes a second between application and store
+	wire     float64         // bytes a second between application and store
+	bounds   []withDocuments // of Range
 }
 
 // SizeCount is a bar of a histogram.
@@ -133,6 +135,8 @@ type Option struct {
 	candidate  Candidate
 	wire       float64 // bytes a second between application and store
 	operations float64 // a second, that Cores is of
+
+	bounds []Option // with each number of documents, of a group with a Range
 }
 
 // LinkDelta is by how much a value of average length gets faster (below 0) or slower.

@@ -129,9 +129,15 @@ func (t *text) groups() error {
 		case o == nil:
 		case g.Choice < 0: // what could be had, in brackets
 			row[5] = "(" + saves(g.Now, o.After) + ")"
+			if g.Range != nil {
+				row[5] = "(" + g.Range.saves() + ")"
+			}
 			cpu = fmt.Sprintf("(%s/%s us)", micros(o.CompressMicros), micros(o.OpenMicros))
 		default:
 			row[3], row[4], row[5] = ui.Size(o.After), share(o.Margin, o.After), saves(g.Now, o.After)
+			if g.Range != nil {
+				row[5] = g.Range.saves()
+			}
 			cpu = fmt.Sprintf("%s/%s us", micros(o.CompressMicros), micros(o.OpenMicros))
 			money = ui.Dollars(o.Bill.Total())
 		}
@@ -310,6 +316,11 @@ func (t *text) notes() {
 		if g.Choice < 0 && g.best() != nil {
 			t.prose("In brackets: what the best candidate would make of a group that is better left alone, or of what it holds.")
 			break
+		}
+	}
+	for _, g := range t.r.Groups {
+		if g.Range != nil {
+			t.prose(shorten(g.label(), 60) + ": " + g.Range.words(g.best()) + ".")
 		}
 	}
 	for _, line := range t.r.GoOn {

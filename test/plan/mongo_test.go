@@ -252,3 +252,112 @@ func choosesPair(r plan.Report) bool {
 	o := r.Groups[0].Chosen()
 	return o != nil && strings.HasPrefix(o.Name, "pair ")
 }
+
+// A workload of single documents beside large scans, which the server counts together: the plan's range, or its estimate where
+// the profiler says what there was, has the bytes that a meter on the link saw for each, and the share that a gateway saves.
+// Single documents seemed to save what scans do.
+func TestPlanMongoSinglesBesideScans(t *testing.T) {
+	const singles, scans, scanned = 300, 20, 1000
+	for _, c := range []struct {
+		name  string
+		args  []string // of mongod
+		root  string   // who works, before the address
+		user  string   // who plans
+		setup func(t *testing.T, c *mongo.Client)
+		exact bool
+	}{
+		{name: "counters"},
+		{name: "profiler", exact: true, setup: func(t *testing.T, c *mongo.Client) {
+			must(t, nil, c.Database("shop").RunCommand(t.Context(), bson.D{{Key: "profile", Value: 2}}).Err())
+		}},
+		{name: "role read", args: []string{"--auth"}, root: "root:secret@", user: "reader:secret@"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			server := testenv.Mongod(t, testenv.MongodConfig{Args: c.args})
+			r, id := rand.New(rand.NewPCG(8, 8)), 0
+			if c.root != "" {
+				first := server.Client(t).Database("admin")
+				must(t, nil, first.RunCommand(t.Context(), bson.D{{Key: "createUser", Value: "root"}, {Key: "pwd", Value: "secret"}, {Key: "roles", Value: bson.A{"root"}}}).Err())
+			}
+			direct := mongoClient(t, c.root+server.Addr)
+			if c.user != "" {
+				roles := bson.A{bson.D{{Key: "role", Value: "read"}, {Key: "db", Value: "shop"}}}
+				must(t, nil, direct.Database("admin").RunCommand(t.Context(), bson.D{{Key: "createUser", Value: "reader"}, {Key: "pwd", Value: "secret"}, {Key: "roles", Value: roles}}).Err())
+			}
+			for _, name := range []string{"orders", "events"} {
+				for range 3 {
+					var docs []any
+					for range scanned {
+						docs = append(docs, mongoDocument(r, id))
+						id++
+					}
+					_, err := direct.Database("shop").Collection(name).InsertMany(t.Context(), docs)
+					must(t, nil, err)
+				}
+			}
+			if c.setup != nil {
+				c.setup(t, direct)
+			}
+			m := startMeter(t, server.Addr)
+			work := func(client *mongo.Client) map[string]int64 {
+				seen := map[string]int64{}
+				start := m.bytes.Load()
+				for range singles {
+					must(t, nil, client.Database("shop").Collection("orders").FindOne(t.Context(), bson.D{{Key: "_id", Value: r.IntN(3 * scanned)}}).Err())
+				}
+				seen["shop.orders"] = m.bytes.Load() - start
+				start = m.bytes.Load()
+				for range scans {
+					cursor, err := client.Database("shop").Collection("events").Find(t.Context(), bson.D{}, options.Find().SetLimit(scanned).SetBatchSize(scanned+1))
+					must(t, nil, err)
+					var docs []bson.Raw
+					must(t, nil, cursor.All(t.Context(), &docs))
+					if len(docs) != scanned {
+						t.Fatalf("%d documents", len(docs))
+					}
+				}
+				seen["shop.events"] = m.bytes.Load() - start
+				return seen
+			}
+			plain := work(mongoClient(t, c.root+m.addr))
+			url := "mongodb://" + c.user + server.Addr + "/shop?directConnection=true&authSource=admin"
+			groups := findGroups(report(t, url, "--share", "90%"))
+			again := findGroups(report(t, url, "--share", "90%"))
+			gateway := testenv.Gateway(t, testenv.GatewayConfig{Upstream: "mongodb://" + m.addr, Protocol: "mongo", Rules: "- {name: all, setting: zstd-3}"})
+			sealed := work(mongoClient(t, c.root+gateway.Addr))
+			for name, n := range map[string]float64{"shop.orders": singles, "shop.events": scans} {
+				g := groups[name]
+				if g == nil || again[name] == nil {
+					t.Fatalf("%s: no group of finds among %v", name, groups)
+				}
+				saved := 1 - float64(sealed[name])/float64(plain[name])
+				t.Logf("%s: %d carried, %.0f%% saved; plan: %v finds, %d ± %d, %+v", name, plain[name], 100*saved, g.Values, g.Now, g.Margin, g.Range)
+				if c.exact {
+					if g.Range != nil || off(g.Now, plain[name]) > 0.03 {
+						t.Errorf("%s: the profiler's %d bytes, %d carried (%+v)", name, g.Now, plain[name], g.Range)
+					}
+					continue
+				}
+				if g.Range == nil || g.Range.Low.Now > plain[name] || g.Range.High.Now < plain[name] {
+					t.Errorf("%s: %d bytes carried, planned %+v", name, plain[name], g.Range)
+				} else if g.Range.SavesLow > saved+0.03 || g.Range.SavesHigh < saved-0.03 {
+					t.Errorf("%s: %.1f%% saved, planned %+v", name, 100*saved, g.Range)
+				}
+				if c.user == "" && (g.Values != n || again[name].Values != n) {
+					t.Errorf("%s: %v finds, and then %v: of the workload are %v", name, g.Values, again[name].Values, n)
+				}
+			}
+		})
+	}
+}
+
+// findGroups are the groups of finds by collection.
+func findGroups(r plan.Report) map[string]*plan.GroupPlan {
+	groups := map[string]*plan.GroupPlan{}
+	for _, g := range r.Groups {
+		if g.Type == "find" {
+			groups[g.Pattern] = g
+		}
+	}
+	return groups
+}

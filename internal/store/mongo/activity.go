@@ -11,13 +11,14 @@ import (
 // Activity is what the server has counted since it was started. What the user may not know
 // is zero, and Denied says what that would take.
 type Activity struct {
-	Uptime   time.Duration
-	Returned float64 // documents a reply of a query, on average over the server; 0: unknown
-	Inserted float64 // documents an insert, likewise
-	Replies  float64 // that Returned is the average of
-	Inserts  float64 // that Inserted is the average of
-	Counts   map[string]Counts
-	Denied   []string // commands that were refused
+	Uptime       time.Duration
+	Returned     float64 // documents a reply of a query, on average over the server; 0: unknown
+	Inserted     float64 // documents an insert, likewise
+	Replies      float64 // that Returned is the average of
+	Aggregations float64 // among Replies
+	Inserts      float64 // that Inserted is the average of
+	Counts       map[string]Counts
+	Denied       []string // commands that were refused
 }
 
 // Counts are operations on one collection.
@@ -85,7 +86,7 @@ func (s *Server) status(ctx context.Context, a *Activity) error {
 		return sum
 	}
 	if n := total("find", "getMore", "aggregate"); n > 0 {
-		a.Returned, a.Replies = status.Metrics.Document.Returned/n, n
+		a.Returned, a.Replies, a.Aggregations = status.Metrics.Document.Returned/n, n, total("aggregate")
 	}
 	if n := total("insert"); n > 0 {
 		a.Inserted, a.Inserts = status.Metrics.Document.Inserted/n, n
