@@ -31,9 +31,8 @@ type Config struct {
 	lines map[string]int    // path of a key to its line in the file
 	from  map[string]string // path of a key to the variable or flag that set it
 
-	inFile  int  // how many gateways the file has; the others are of flags
-	secret  bool // the file has passwords
-	flagged int  // of the last gateways: they are of flags
+	inFile int  // how many gateways the file has; the others are of flags
+	secret bool // the file has passwords
 }
 
 // Admin is the page for operators, which also serves /metrics.

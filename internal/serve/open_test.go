@@ -35,7 +35,7 @@ func answering(t *testing.T, line string) (addr string) {
 }
 
 // startBefore runs the check of a start whose gateway has these lines.
-func startBefore(t *testing.T, listen, upstream, more string) (error, string) {
+func startBefore(t *testing.T, listen, upstream, more string) (logged string, err error) {
 	t.Helper()
 	cfg, err := config.Parse("cinch.yaml", fmt.Appendf(nil, "gateways:\n- {name: g, protocol: redis, listen: %q, upstream: %q, rules: [{setting: lz4}]%s}\n", listen, upstream, more), nil)
 	if err != nil {
@@ -47,7 +47,7 @@ func startBefore(t *testing.T, listen, upstream, more string) (error, string) {
 		t.Fatal(err)
 	}
 	err = refuseOpenListeners(cfg, []*running{{name: "g", upstream: up, log: log.Logger()}})
-	return err, log.String()
+	return log.String(), err
 }
 
 // A gateway must not open a server to the network that is on loopback and asks for no password.
@@ -76,7 +76,7 @@ func TestOpenListenersAreRefused(t *testing.T) {
 		{":6380", "redis://" + gone.Addr().String(), "", false, "can't be asked"},
 		{":6380", "redis://cache.internal:6379", "", false, ""},
 	} {
-		err, log := startBefore(t, c.listen, c.upstream, c.more)
+		log, err := startBefore(t, c.listen, c.upstream, c.more)
 		if errors.Is(err, config.ErrInvalid) != c.refused || !c.refused && err != nil {
 			t.Errorf("%s before %s%s: %v", c.listen, c.upstream, c.more, err)
 		}
