@@ -29,7 +29,8 @@ const (
 	sharePeriod = 250 * time.Millisecond
 	// reservePart is the part of all streams that is kept: one in so many.
 	reservePart = 8
-	// maxLooks limits the requests of a client's connection that are looked at for each stream that is free. All are looked at each sharePeriod.
+	// maxLooks limits what is looked at for each stream that is free: the connections that wait in front and those that wait since last, and of
+	// each its requests in front. Each sharePeriod all are looked at and put in order.
 	maxLooks = 16
 	// maxYields limits the calls that lose their streams in one look for being above a share.
 	maxYields = 64
@@ -88,6 +89,7 @@ type member struct {
 	losing int     // of those, in a look
 	first  *Slot   // of its requests
 	queue  []*Slot // of those that wait
+	quiet  bool    // the first of these was, when it was looked at
 	at     int     // in sharing.present; -1: it is not there
 	seen   time.Time
 	left   bool
@@ -283,29 +285,42 @@ func (g *group) serve() {
 // next returns the request that gets the next stream; nil: none may.
 func (g *group) next() (best *Slot) {
 	now := time.Now()
-	bestQuiet := false
-	for _, m := range g.waiting {
-		s := m.next()
-		quiet := s.quiet(now)
-		if !g.mayTake(m, quiet) {
-			continue
-		}
-		if best == nil || before(s, quiet, best, bestQuiet) {
-			best, bestQuiet = s, quiet
+	front := min(len(g.waiting), maxLooks)
+	last := max(front, len(g.waiting)-maxLooks)
+	for _, some := range [][]*member{g.waiting[:front], g.waiting[last:]} {
+		for _, m := range some {
+			s := m.next()
+			m.quiet = s.quiet(now)
+			if g.mayTake(m, m.quiet) && (best == nil || compare(s, best) < 0) {
+				best = s
+			}
 		}
 	}
 	return best
 }
 
-func before(s *Slot, quiet bool, other *Slot, otherQuiet bool) bool {
-	if quiet != otherQuiet {
-		return otherQuiet
+// compare orders requests by their claim to a stream. Whether they are quiet, their members know.
+func compare(s, other *Slot) int {
+	if quiet := s.member.quiet; quiet != other.member.quiet {
+		if quiet {
+			return 1
+		}
+		return -1
 	}
 	return cmp.Or(
 		cmp.Compare(s.member.origin.active, other.member.origin.active),
 		cmp.Compare(s.member.active, other.member.active),
 		s.since.Compare(other.since),
-	) < 0
+	)
+}
+
+// order puts in front the members whose requests have the most claim to a stream.
+func (g *group) order(now time.Time) {
+	for _, m := range g.waiting {
+		m.order()
+		m.quiet = m.queue[0].quiet(now)
+	}
+	slices.SortStableFunc(g.waiting, func(a, b *member) int { return compare(a.queue[0], b.queue[0]) })
 }
 
 // next returns the first of a member's requests of which more has come than headers, or else the first. It looks at a few, since it runs for each
@@ -406,9 +421,7 @@ func (g *group) lookOnce() (lose []yield) {
 	passed := min(now.Sub(g.looked), 2*sharePeriod) // not what this process slept
 	g.looked = now
 	g.judge(now)
-	for _, m := range g.waiting {
-		m.order()
-	}
+	g.order(now)
 	g.serve()
 	lose = g.reclaim(now, passed)
 	if g.looking = len(g.waiting) > 0 && !g.dialing || g.contended; g.looking {

@@ -302,3 +302,43 @@ func TestShareLooksAtFewThatWait(t *testing.T) {
 		}
 	})
 }
+
+// The same holds for calls that wait on as many connections. One that begins to wait is looked at whatever waits before it.
+func TestShareLooksAtFewConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := quietPool(t, 20, nil)
+		defer p.Close()
+		var bad []*held
+		for range 500 {
+			bad = append(bad, newUser(t, p, 1).begin(1, true)...)
+		}
+		good := newUser(t, p, 2)
+		expect(t, "at first", good.begin(1, false), nil, 0, 0)
+		time.Sleep(silentTime + 2*sharePeriod + time.Millisecond) // not at the moment of a look
+		asked := func() (n int64) {
+			for _, u := range bad {
+				n += u.asked.Load()
+			}
+			return n
+		}
+		before := asked()
+		next := good.begin(1, false)
+		expect(t, "the next", next, nil, 1, 0)
+		next[0].end()
+		if n := asked() - before; n > 16*maxLooks {
+			t.Errorf("a call of another client asked %d of those that wait", n)
+		}
+		late := bad[len(bad)/2]
+		late.silent.Store(false)
+		time.Sleep(2 * sharePeriod)
+		for _, u := range bad {
+			if u != late && u.got.Load() && u.why.Load() == nil {
+				u.end()
+			}
+		}
+		synctest.Wait()
+		if !late.got.Load() {
+			t.Error("a call that has sent something waits behind those that have not")
+		}
+	})
+}
