@@ -114,7 +114,7 @@ func (o *verifyOptions) verdict(r *pack.Report) error {
 	}
 	err := fmt.Errorf("%s not open", count(n, "value does", "values do"))
 	if r.Damaged > 0 && r.Missing == 0 && r.Left[store.Denied] == 0 {
-		return withCode(exitDifference, ui.WithHint(err, "either something on the server has changed the envelope (a script, a stored function, a client that bypasses the gateway), or the value was written past Cinch and only begins with the magic: 'cinch inspect' shows one, and written again through a gateway it is whole"))
+		return withCode(exitDifference, ui.WithHint(err, "either something on the server has changed the envelope (a script, a stored function, a client that bypasses the gateway), or the value was written past Cinch and only begins with the magic, or holds an envelope behind bytes of its own: 'cinch inspect' shows one, and written again through a gateway it is whole"))
 	}
 	return withCode(exitDifference, deniedHint(r, err))
 }
