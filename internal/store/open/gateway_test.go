@@ -175,11 +175,8 @@ func TestGatewaysOfSeveralRedisServersAreRefused(t *testing.T) {
 			_, announced = s.Targets()[0].Space.Keys(t.Context())
 			s.Close()
 		}
-		return announced != nil
+		return errors.Is(announced, store.ErrGateway) // before that the nodes may not answer, as they lose each other
 	})
-	if !errors.Is(announced, store.ErrGateway) {
-		t.Errorf("%v", announced)
-	}
 }
 
 // What a gateway says is behind it can be given to Cinch's commands, and has no credentials.
