@@ -90,7 +90,7 @@ var refusals = []string{
 
 // storesMagic is the refusal of an unknown command, or of a known one with unknown options,
 // that has a value like an envelope among its arguments.
-const storesMagic = "is not in the command table and would store a value that begins like an envelope"
+const storesMagic = "would store a value that begins like an envelope"
 
 func refusal(reply []byte) (documented, bool) {
 	for _, text := range refusals {

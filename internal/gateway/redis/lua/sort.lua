@@ -39,7 +39,9 @@ if by ~= '' then
       v, hidden = look(k)
       if v then v = redis.call('GET', k) end
     end
-    if hidden and string.sub(hidden.err, 1, 9) ~= 'WRONGTYPE' then return hidden end
+    -- Of another type there is no weight; of another node SORT says itself what it thinks.
+    if hidden and string.sub(hidden.err, 1, 9) ~= 'WRONGTYPE' and not string.find(hidden.err, 'non local key', 1, true)
+      and not string.find(hidden.err, 'same slot', 1, true) then return hidden end
     local w = check(v)
     if w then
       weights[#weights+1] = {k, w, v}
