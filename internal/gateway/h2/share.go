@@ -204,8 +204,9 @@ func (g *group) unqueue(s *Slot) {
 
 // wake ends the wait of a request that was unqueued, behind all that it reads of its slot.
 func (s *Slot) wake() {
-	close(s.ready)
+	ready := s.ready
 	s.ready = nil
+	close(ready) // from here on the slot is the request's, which may use it anew
 }
 
 // give lets a request use a connection.
