@@ -25,18 +25,24 @@ func cancelled(t *testing.T, c *ClientConn, by *Client, n int) {
 	all.Wait()
 }
 
+// pacedConn returns a connection that paces its resets, to a server that answers nothing, and how many of its streams were reset.
+func pacedConn(streams uint32) (*ClientConn, *atomic.Int64) {
+	resets := new(atomic.Int64)
+	near, far := net.Pipe()
+	go quietServer(far, streams, func(uint32) { resets.Add(1) })
+	c := NewClientConn(near, ClientConfig{Window: testWindow, ConnWindow: testWindow, MaxHeader: testHeader})
+	c.PaceResets()
+	synctest.Wait()
+	return c, resets
+}
+
 // A connection that clients share resets a few streams at once, and the others one after the other; those that wait for it are among those that
 // the server takes.
 func TestResetsArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const streams, n = 400, 100
-		var resets atomic.Int64
-		near, far := net.Pipe()
-		go quietServer(far, streams, func(uint32) { resets.Add(1) })
-		c := NewClientConn(near, ClientConfig{Window: testWindow, ConnWindow: testWindow, MaxHeader: testHeader})
+		c, resets := pacedConn(streams)
 		defer c.Close()
-		c.PaceResets()
-		synctest.Wait()
 		cancelled(t, c, nil, n)
 		synctest.Wait()
 		if most, _ := c.takes(); resets.Load() != resetBurst || most != streams-n+resetBurst {
@@ -59,13 +65,8 @@ func TestResetsArePaced(t *testing.T) {
 func TestPacedResetsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const streams, n = 200, 150
-		var resets atomic.Int64
-		near, far := net.Pipe()
-		go quietServer(far, streams, func(uint32) { resets.Add(1) })
-		c := NewClientConn(near, ClientConfig{Window: testWindow, ConnWindow: testWindow, MaxHeader: testHeader})
+		c, resets := pacedConn(streams)
 		defer c.Close()
-		c.PaceResets()
-		synctest.Wait()
 		cancelled(t, c, nil, n)
 		synctest.Wait()
 		if resets.Load() != n-streams/pacedPart {
@@ -128,7 +129,7 @@ func TestClientsThatResetMuchAreApart(t *testing.T) {
 		if hopOf(bad) != shared {
 			t.Error("it stays apart")
 		}
-		<-own.Conn.Done() // nobody uses it
+		<-own.Conn.Done() // no request uses it
 		p.Leave(bad)
 		p.Leave(good)
 		p.Leave(other)
