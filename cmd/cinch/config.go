@@ -56,7 +56,7 @@ Exit codes: 0 it is valid, 11 it is not.`,
 	return cmd
 }
 
-// checked is what the check found, as --json prints it.
+// checked holds what the check found, as --json prints it.
 type checked struct {
 	File         string           `json:"file"`
 	OK           bool             `json:"ok"`

@@ -28,7 +28,7 @@ func (c *Config) Warnings() []Problem {
 	return ps.list
 }
 
-// ruleSetting is that of the rule which gateways of flags get.
+// ruleSetting holds the setting of the rule that gateways made by flags get.
 var ruleSetting = map[string]string{
 	Redis: "zstd-3, dictionary: auto", Tarantool: "zstd-3, dictionary: auto", Mongo: "zstd-3, dictionary: auto",
 	GRPC: "zstd, dictionary: auto", HTTP: "auto",

@@ -122,7 +122,7 @@ func (j *judge) begin() {
 	}
 }
 
-// run ends after a panic too, until somebody waits for memory again.
+// run ends after a panic too, until an account waits for memory again.
 func (j *judge) run() {
 	defer CatchPanic(nil, nil, j.stop) // of all gateways; what is a gateway's recovers and counts by itself
 	tick := time.NewTicker(judgePeriod)

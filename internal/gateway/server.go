@@ -147,7 +147,7 @@ func (s *Server) sleep(d time.Duration) {
 	}
 }
 
-// maxGreeting is how many connections whose PROXY header is awaited there may be besides MaxConns.
+// maxGreeting limits the connections whose PROXY header is awaited, which don't count in MaxConns.
 const maxGreeting = 256
 
 // admit starts the goroutine of c, or closes c when there are too many.

@@ -45,7 +45,7 @@ type Report struct {
 	used    int64           // bytes that a server holds which holds nothing on disk alone; 0: unknown
 }
 
-// part is what a run has seen of one database.
+// part counts what a run has seen of one database.
 type part struct {
 	keys, total int64 // looked at; in the database
 	saved       int64

@@ -53,7 +53,7 @@ func (t *Verify) Judge(_ string, v *store.Value) Verdict {
 	return Verdict{Left: Opened, Setting: codec.Setting{Codec: h.Codec, Dict: h.Dict}.String()}
 }
 
-// maxHeadBytes is how far into a value judgeHeadless looks for an envelope.
+// maxHeadBytes limits how far into a value judgeHeadless looks for an envelope.
 const maxHeadBytes = 256
 
 // judgeHeadless finds out whether a value without the magic at its beginning holds an envelope but for the magic, perhaps behind

@@ -39,7 +39,7 @@ func Report(log *slog.Logger, count Counter, p any) {
 	log.Error("panic: a fault of Cinch has ended one task", "panic", p, "stack", string(debug.Stack()))
 }
 
-// restartPause is how long KeepRunning waits after a panic.
+// restartPause sets how long KeepRunning waits after a panic.
 const restartPause = 5 * time.Second
 
 // KeepRunning calls run until ctx ends or run returns. After a panic, which is logged and counted, it begins again after a pause.

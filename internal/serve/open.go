@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/tarantool"
 )
 
-// askClosedTimeout is how long a start waits for a server that says whether it asks for passwords.
+// askClosedTimeout limits how long a start waits for the server to say whether it asks for passwords.
 const askClosedTimeout = 2 * time.Second
 
 // refuseOpenListeners returns an error if clients of other machines would reach a server that asks for no password and

@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/handover"
 )
 
-// Checked is what Check found in a configuration that serve would start with.
+// Checked holds what Check found in a configuration that serve would start with.
 type Checked struct {
 	Config   *config.Config
 	Warnings []config.Problem

@@ -8,7 +8,7 @@ import (
 // ErrGateway: the address of a store leads to a Cinch gateway.
 var ErrGateway = errors.New("this is a Cinch gateway")
 
-// Gateway is what a Cinch gateway says of itself when it is asked. Clients don't ask.
+// Gateway holds the answer of a Cinch gateway to the question what it is, which clients don't ask.
 type Gateway struct {
 	Name     string
 	Upstream string // URL of what is behind it, without credentials; "": it does not say

@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// SpreadStreams is how many requests share a connection before another is opened: beyond that
+	// SpreadStreams limits how many requests share a connection before another is opened: beyond that
 	// its single reader and writer become what requests wait for.
 	SpreadStreams = 50
-	// maxApart is how many groups of connections there are for clients that reset much.
+	// maxApart limits the groups of connections for clients that reset much.
 	maxApart = 4
 	// apartPart is the part of a pool's connections that each of them may have, one in so many: what such clients ask of the server takes its
 	// time from others.
 	apartPart = 4
-	// apartPause is how long such clients wait for another connection when the server has ended one with an error, as a client of its own
+	// apartPause makes such clients wait for another connection when the server has ended one with an error, as a client of its own
 	// would: else they would have the server do nothing but begin and end their requests.
 	apartPause = time.Second
-	// apartIdle is how long such a connection stays without requests.
+	// apartIdle closes such a connection after that time without requests.
 	apartIdle = 10 * time.Second
 )
 
@@ -74,10 +74,10 @@ type Pool[H Hop] struct {
 	alive  context.Context // ends with Close
 	cancel context.CancelFunc
 
-	mu     sync.Mutex
-	common *group
-	apart  []*group // for clients that reset much
-	nobody *Client  // of requests that are no client's
+	mu           sync.Mutex
+	common       *group
+	apart        []*group // for clients that reset much
+	unattributed *Client  // of requests without a client, such as the gateway's own
 
 	addresses map[string]*address
 	sweepAt   int // addresses; then those that are not used any more are forgotten
@@ -89,7 +89,7 @@ func NewPool[H Hop](cfg PoolConfig[H]) *Pool[H] {
 	p.alive, p.cancel = context.WithCancel(context.Background())
 	p.common = p.newGroup(cfg.Idle)
 	p.common.paced = !cfg.OneClient
-	p.nobody = p.Client(nil)
+	p.unattributed = p.Client(nil)
 	return p
 }
 
@@ -132,7 +132,7 @@ func (p *Pool[H]) Leave(c *Client) {
 // have as many requests as their servers take.
 func (p *Pool[H]) Take(ctx context.Context, s *Slot) (H, error) {
 	if s.Client == nil {
-		s.Client = p.nobody
+		s.Client = p.unattributed
 	}
 	p.mu.Lock()
 	if p.alive.Err() != nil {

@@ -117,7 +117,7 @@ func (p *Pool[H]) arrives(name string) *address {
 	return a
 }
 
-// departs is for an address that has one connection less. Its resets are remembered for apartTime. p.mu is held.
+// departs counts one connection less from an address. Its resets are remembered for apartTime. p.mu is held.
 func (p *Pool[H]) departs(a *address) {
 	if a.conns--; a.conns > 0 {
 		return
@@ -134,10 +134,10 @@ func (b *resetBudget) spent() bool {
 	return !b.bucket.at.IsZero() && time.Since(b.bucket.at) < apartTime
 }
 
-// leastSweep is how many addresses a pool may know before it looks which of them to forget.
+// leastSweep limits how many addresses a pool keeps before it looks for those to forget.
 const leastSweep = 64
 
-// pacing is which streams of a connection are to be reset when there is time. The connection's mu guards it.
+// pacing holds the streams of a connection that wait to be reset. The connection's mu guards it.
 type pacing struct {
 	on     bool
 	bucket bucket

@@ -36,7 +36,7 @@ const (
 	maxYields = 64
 )
 
-// Call is a request, as a pool sees it that could give its stream to others. Its methods are called from any goroutine, and must not wait.
+// Call represents a request that could give its stream to others. Its methods are called from any goroutine, and must not wait.
 type Call interface {
 	Silent() bool    // nothing has come of the request but its headers, and no message of the reply
 	Moved() uint64   // grows with each piece of the request, and of the reply
@@ -81,7 +81,7 @@ type origin struct {
 	losing  int // of those, in a look
 }
 
-// member is a client's connection in a group. A nil one is of no use to anybody.
+// member represents a client's connection in a group. A nil member has no requests.
 type member struct {
 	group  *group
 	origin *origin
@@ -95,7 +95,7 @@ type member struct {
 	left   bool
 }
 
-// sharing is how a group shares its streams. The pool's mu guards it.
+// sharing holds the state by which a group shares its streams. The pool's mu guards it.
 type sharing struct {
 	origins map[string]*origin
 	present []*member // those with requests; while streams are shared, those that had some lately
@@ -324,8 +324,8 @@ func (g *group) order(now time.Time) {
 	slices.SortStableFunc(g.waiting, func(a, b *member) int { return compare(a.queue[0], b.queue[0]) })
 }
 
-// next returns the first of a member's requests of which more has come than headers, or else the first. It looks at a few, since it runs for each
-// request of anybody.
+// next returns the first of a member's requests of which more has come than headers, or else the first. It looks at a few, since it runs for
+// every request of every client.
 func (m *member) next() *Slot {
 	for _, s := range m.queue[:min(len(m.queue), maxLooks)] {
 		if !s.silent() {
@@ -381,11 +381,11 @@ func (g *group) await() {
 	} else {
 		g.timer.Reset(sharePeriod)
 	}
-	g.judge(g.looked)
+	g.updateContended(g.looked)
 }
 
-// judge decides whether streams are shared.
-func (g *group) judge(now time.Time) {
+// updateContended sets contended: whether streams are shared among clients.
+func (g *group) updateContended(now time.Time) {
 	if len(g.waiting) > 0 && !g.dialing && len(g.present) > 1 {
 		g.contended, g.waited = true, now
 	}
@@ -421,7 +421,7 @@ func (g *group) lookOnce() (lose []yield) {
 	now := time.Now()
 	passed := min(now.Sub(g.looked), 2*sharePeriod) // not what this process slept
 	g.looked = now
-	g.judge(now)
+	g.updateContended(now)
 	g.order(now)
 	g.serve()
 	lose = g.reclaim(now, passed)
@@ -505,7 +505,7 @@ func (g *group) measure(passed time.Duration) (all, silent []*Slot) {
 	return all, silent
 }
 
-// due is how many requests of members below their shares have waited for too long.
+// due counts the requests of members below their shares that have waited for too long.
 func (g *group) due(now time.Time) (n int) {
 	for _, m := range g.waiting {
 		if !g.isBelow(m) {

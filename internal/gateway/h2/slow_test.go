@@ -181,7 +181,7 @@ func TestSlowBodiesGoOn(t *testing.T) {
 	})
 }
 
-// A read deadline is for what the peer has to send: it does not pass while something lies there that nobody reads.
+// A read deadline is for what the peer has to send: it does not pass while unread bytes lie there.
 func TestReadDeadlineIsForThePeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startSlow(t, true)

@@ -29,13 +29,13 @@ type stream struct {
 	inErr   error       // what reads get behind what is in the buffer
 	trailer http.Header // that has come and was not told
 	cut     *time.Timer // of a read deadline
-	late    bool        // that has passed while something lay here which nobody had read
+	late    bool        // that has passed while something lay here which the handler had not read
 
 	out       int64       // window
 	finished  bool        // END_STREAM has been queued
 	outErr    error       // what writes get
 	gone      bool        // the connection does not know it any more
-	abandoned bool        // it is to be reset, and nobody reads it
+	abandoned bool        // it is to be reset, and no handler reads it
 	came      atomic.Bool // some of the body has come, or its end
 	touched   bool        // is among c.touched
 	blocked   bool        // is among c.blocked

@@ -67,7 +67,7 @@ func (h *history) grow() bool {
 	return true
 }
 
-// room is how much more cinch-proto may remember: a connection has at most as much for it as it leaves free for others.
+// room returns how many more bytes cinch-proto may remember: a connection has at most as much for it as it leaves free for others.
 // h.mu is held.
 func (h *history) room() int64 { return (h.limit - h.memory.InUse() - (h.cost - h.fixed)) / 2 }
 

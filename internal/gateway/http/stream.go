@@ -51,7 +51,7 @@ func newStream(c *Config, src io.ReadCloser, ch recoding, account *gateway.Accou
 	}
 }
 
-// Read is called by the transport's goroutine, so that nobody else recovers from a panic.
+// Read is called by the transport's goroutine, so no handler recovers from a panic in it.
 func (s *streamBody) Read(p []byte) (n int, err error) {
 	if !s.begin() {
 		return 0, errClosed

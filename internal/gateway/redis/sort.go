@@ -118,7 +118,7 @@ func (s *sorter) cannotLook(r *request, o *compute.Sort, err error) error {
 	return s.talk.refuse("ERR cinch: can't look at the keys: " + err.Error())
 }
 
-// sortChunk is how many elements of the sorted key are looked at in one step, and maxSortRounds how many
+// sortChunk limits how many elements of the sorted key are looked at in one step, and maxSortRounds how many
 // steps, or batches of unknown envelopes, a SORT may take.
 const (
 	sortChunk     = 1000

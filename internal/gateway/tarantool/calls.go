@@ -187,7 +187,7 @@ func hasOperands(rest []byte) bool {
 	return !plain || count(",")+count(";") >= 3
 }
 
-// callee is what is known of a function that is given operations.
+// callee describes a function that is given operations.
 type callee struct {
 	what  string
 	space string // in which it carries them out; "": unknown

@@ -172,7 +172,7 @@ func (l *live) do(ctx context.Context, timeout time.Duration, request func(conte
 	return classify(future.GetTyped(result))
 }
 
-// OnGateway is what Options.Gateway is, for connections to other servers.
+// OnGateway serves as Options.Gateway for connections to other servers.
 func (c *Conn) OnGateway() func(address string, g store.Gateway) error { return c.o.Gateway }
 
 // Ping asks for a sign of life.
