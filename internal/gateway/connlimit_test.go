@@ -118,10 +118,16 @@ func TestConnLimitOfIPv6(t *testing.T) {
 
 // Without a limit, and between listeners, descriptors are what is shared.
 func TestConnLimitWhenDescriptorsAreShort(t *testing.T) {
+	testenv.Eventually(t, "the end of the connections of other tests, which share descriptors with these", func() bool {
+		limitedConns.mu.Lock()
+		defer limitedConns.mu.Unlock()
+		return len(limitedConns.limits) == 0
+	})
 	one, two := newLimitTest(t, 0), newLimitTest(t, 0)
 	for range 3 {
 		one.admit("192.0.2.1", StageServed, false)
 	}
+	two.clock = one.clock
 	two.admit("192.0.2.1", StageServed, false)
 	if one.admit("192.0.2.1", StageServed, true) != nil {
 		t.Error("the address that holds most takes another descriptor")
@@ -159,6 +165,13 @@ func (h *harness) dialFrom(t *testing.T, ip string) *testClient {
 	return newTestClient(t, c)
 }
 
+// sent waits until n bytes to clients are counted, and with them the times of their connections: a client can have a reply
+// before its connection counts as one that has just moved a byte.
+func (h *harness) sent(t *testing.T, n int) {
+	t.Helper()
+	testenv.Eventually(t, "replies that are counted", func() bool { return h.Stats.Snapshot().Wire.Client.SentBytes == uint64(n) })
+}
+
 // One address holds all connections, and others are served nevertheless.
 func TestMaxConnsIsSharedByAddress(t *testing.T) {
 	h := startServer(t, &Server{MaxConns: 4, Refusal: []byte("-too many\n")})
@@ -167,8 +180,10 @@ func TestMaxConnsIsSharedByAddress(t *testing.T) {
 		c := h.dialFrom(t, "127.0.0.1")
 		c.echo("mine")
 		greedy = append(greedy, c)
+		h.sent(t, len(greedy)*len("mine\n"))
 	}
 	greedy[0].echo("still busy") // so the second has moved no byte for longest
+	h.sent(t, 4*len("mine\n")+len("still busy\n"))
 	other := h.dialFrom(t, "127.0.0.2")
 	other.echo("let me in")
 	greedy[1].expectEnd()
@@ -212,7 +227,9 @@ func TestMaxConnsIsSharedByAddressInProxyHeader(t *testing.T) {
 	}
 	one, two := dial("192.0.2.1"), dial("192.0.2.1")
 	one.echo("a")
+	h.sent(t, len("a\n"))
 	two.echo("b")
+	h.sent(t, len("a\nb\n"))
 	if three := dial("192.0.2.1"); true {
 		three.expect("-too many")
 	}
