@@ -21,6 +21,7 @@ var built = struct {
 
 func build(t testing.TB, race, pureGo bool) string {
 	t.Helper()
+	NeedsPrograms(t)
 	built.Lock()
 	defer built.Unlock()
 	v := variant{race, pureGo}

@@ -11,6 +11,7 @@ import (
 // when the context of the test has ended.
 func Command(t testing.TB, name string, args ...string) string {
 	t.Helper()
+	NeedsPrograms(t)
 	out, err := exec.Command(name, args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s %s: %v\n%s", name, args, err, out)

@@ -21,6 +21,7 @@ var installing sync.Mutex
 // It counts as filled when fill returns.
 func Cached(t testing.TB, language string, sources []string, fill func(dir string)) string {
 	t.Helper()
+	NeedsPrograms(t)
 	installing.Lock()
 	defer installing.Unlock()
 	sum := sha256.New()
@@ -53,6 +54,7 @@ func Cached(t testing.TB, language string, sources []string, fill func(dir strin
 // Run runs a program to its end; a failure ends the test with what it printed.
 func Run(t testing.TB, dir, name string, args ...string) {
 	t.Helper()
+	NeedsPrograms(t)
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -66,6 +66,7 @@ func Mongod(t testing.TB, cfg MongodConfig) *MongodServer {
 // mongodProgram looks where test/servers install puts it, then in the search path.
 func mongodProgram(t testing.TB) string {
 	t.Helper()
+	NeedsPrograms(t)
 	path := filepath.Join(CacheDir(), "mongod-6.0.5", "mongod")
 	if _, err := os.Stat(path); err == nil {
 		return path

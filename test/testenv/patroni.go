@@ -33,6 +33,7 @@ func NewPatroni(t testing.TB) *Patroni {
 // NewPatroniOn starts etcd at an address of another host: in is what commands there begin with, such as "ip netns exec".
 func NewPatroniOn(t testing.TB, host string, in []string) *Patroni {
 	t.Helper()
+	NeedsPrograms(t)
 	p := &Patroni{Bin: PostgresBin(t)}
 	source := filepath.Join(CacheDir(), "patroni-4.1.5")
 	if _, err := os.Stat(filepath.Join(source, "complete")); err != nil {

@@ -70,6 +70,7 @@ func FreePort(t testing.TB) int {
 // any of the hosts, and that no other test is given before a thousand more were.
 func FreePorts(t testing.TB, n int, hosts ...string) int {
 	t.Helper()
+	NeedsPrograms(t)
 	b, err := ports()
 	if err != nil {
 		t.Fatal(err)

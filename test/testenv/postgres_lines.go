@@ -46,6 +46,7 @@ func (l PostgresLine) Programs(t testing.TB) string {
 
 func (l PostgresLine) mustHave(t testing.TB, dir string) {
 	t.Helper()
+	NeedsPrograms(t)
 	if _, err := os.Stat(dir); err != nil {
 		missing(t, l.Name, "run: test/servers install postgres18 postgreslines")
 	}

@@ -117,10 +117,20 @@ func accepts(addr string) bool {
 	return true
 }
 
+// NeedsPrograms skips the test with -short, which is the first ring: no program but the test itself runs there. What
+// this package starts asks for it; a test that starts a program by itself calls it too.
+func NeedsPrograms(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts other programs; run it without -short")
+	}
+}
+
 // missing skips the test where a tool is not installed, and fails it in CI, which has to
 // install everything.
 func missing(t testing.TB, what, hint string) {
 	t.Helper()
+	NeedsPrograms(t)
 	if os.Getenv("CI") == "true" {
 		t.Fatalf("%s is missing in CI; %s", what, hint)
 	}
@@ -131,6 +141,7 @@ func missing(t testing.TB, what, hint string) {
 // skipped, or fails when CI=true.
 func Program(t testing.TB, name string) string {
 	t.Helper()
+	NeedsPrograms(t)
 	path, err := exec.LookPath(name)
 	if err != nil {
 		missing(t, name, "run: test/servers install")

@@ -33,6 +33,7 @@ func (l RedisLine) Start(t testing.TB, args ...string) *RedisServer {
 // fails when CI=true.
 func (l RedisLine) Program(t testing.TB) string {
 	t.Helper()
+	NeedsPrograms(t)
 	if l.dir == "" {
 		return Program(t, "redis-server")
 	}

@@ -37,6 +37,7 @@ func Serves(t testing.TB, addr, name string, args ...string) {
 
 func startServer(t testing.TB, addr, name string, args []string) error {
 	t.Helper()
+	NeedsPrograms(t)
 	p, err := startProcess(t.TempDir(), nil, name, args...)
 	if err != nil {
 		return err

@@ -49,6 +49,7 @@ func startPostgres(t testing.TB, bin string, settings []string) *SQLServer {
 // PostgresBin is the directory of the programs that Debian keeps out of PATH. Without them the test is skipped, or fails when CI=true.
 func PostgresBin(t testing.TB) string {
 	t.Helper()
+	NeedsPrograms(t)
 	return postgresBin(t)
 }
 
@@ -137,6 +138,7 @@ func MariaDB(t testing.TB) *SQLServer {
 // says how to become that user, and is empty for everybody else.
 func sqlDir(t testing.TB, name string) (dir string, as []string) {
 	t.Helper()
+	NeedsPrograms(t)
 	dir, err := os.MkdirTemp("", "cinch-"+name)
 	if err != nil {
 		t.Fatal(err)
