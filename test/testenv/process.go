@@ -126,6 +126,15 @@ func NeedsPrograms(t testing.TB) {
 	}
 }
 
+// Full skips the test unless CINCH_FULL=1, which make full sets: for what takes too long before every change.
+func Full(t testing.TB) {
+	t.Helper()
+	NeedsPrograms(t)
+	if os.Getenv("CINCH_FULL") != "1" {
+		t.Skip("runs with make full; set CINCH_FULL=1")
+	}
+}
+
 // missing skips the test where a tool is not installed, and fails it in CI, which has to
 // install everything.
 func missing(t testing.TB, what, hint string) {
