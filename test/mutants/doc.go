@@ -1,0 +1,18 @@
+// Command mutants proves that the tests still find what tests found before. It brings back past faults one at a time and says
+// which ring of tests finds each: ring 1 is `go test -short`, without servers; ring 2 is the whole package, with them.
+//
+//	go run ./test/mutants -list                    the faults, by area
+//	go run ./test/mutants                          runs them all, and appends to test/mutants/results.csv
+//	go run ./test/mutants -only redis              one area, or AREA/NAME
+//	go run ./test/mutants -ring 2 -tree DIR        ring 2 only, of another checkout
+//
+// faults/AREA.yaml lists the faults. Each names the commit that fixed it and holds an edit: text within a function, method or
+// other declaration of a package, compared without white space, and what replaces it. So an edit survives when code moves
+// between files. When it no longer applies, TestFaultsApply fails: adapt it, or set `dropped` to the reason.
+//
+// The source tree is never written to: `go test -overlay` compiles the edited copy, and programs that tests build get it too.
+// A test that fails with the fault has to pass without it, or the run reports it as unsteady.
+//
+// results.csv has one row for each fault and commit of the tested tree; rows that it has are not measured again. Those of
+// 616ce4e2 are from ring 2 alone, as -short did not leave out servers then.
+package main

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// compiled is what the tests need of `go list -json -export`.
+type compiled struct {
+	ImportPath, Dir, Export string
+	GoFiles                 []string
+}
+
+// Code moves, and what brings a fault back has to move with it.
+func TestFaultsApply(t *testing.T) {
+	root, err := testenv.RepoRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	faults, err := loadFaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	faults = slices.DeleteFunc(faults, func(f *fault) bool { return f.Dropped != "" })
+	packages, imports := compile(t, root, faults)
+	for _, f := range faults {
+		t.Run(f.area+"/"+f.Name, func(t *testing.T) {
+			file, edited, err := f.apply(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, test := range f.Tests {
+				if names, _ := filepath.Glob(filepath.Join(root, test, "*_test.go")); len(names) == 0 {
+					t.Errorf("%s has no tests", test)
+				}
+			}
+			p, ok := packages[filepath.Dir(file)]
+			if !ok || !slices.Contains(p.GoFiles, filepath.Base(file)) {
+				t.Fatalf("%s is not compiled on this system", file)
+			}
+			set := token.NewFileSet()
+			var files []*ast.File
+			for _, name := range p.GoFiles {
+				var text any // nil: read the file
+				if name == filepath.Base(file) {
+					text = edited
+				}
+				parsed, err := parser.ParseFile(set, filepath.Join(p.Dir, name), text, parser.SkipObjectResolution)
+				if err != nil {
+					t.Fatal(err)
+				}
+				files = append(files, parsed)
+			}
+			config := types.Config{Importer: importer.ForCompiler(set, "gc", imports)}
+			if _, err := config.Check(p.ImportPath, set, files, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// compile returns the packages of faults by directory, and what reads the export data of their imports.
+func compile(t *testing.T, root string, faults []*fault) (map[string]compiled, importer.Lookup) {
+	args := []string{"list", "-deps", "-export", "-json=ImportPath,Dir,Export,GoFiles"}
+	for _, f := range faults {
+		args = append(args, "./"+f.Package)
+	}
+	cmd := exec.Command("go", args...)
+	cmd.Dir = root
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		t.Fatalf("go list: %v\n%s", err, exit.Stderr)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	packages, exports := map[string]compiled{}, map[string]string{}
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p compiled
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		packages[p.Dir], exports[p.ImportPath] = p, p.Export
+	}
+	return packages, func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
+}
+
+func TestApply(t *testing.T) {
+	dir := t.TempDir()
+	const text = "package p\n\ntype T[K any] struct{}\n\nfunc (t *T[K]) f() int {\n\tif a &&\n\t\tb {\n\t\treturn 1\n\t}\n\treturn 2\n}\n\n" +
+		"func f() int { return 2 }\n\nconst limit = 3\n"
+	if err := os.WriteFile(filepath.Join(dir, "p.go"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, in, old, new, want, err string }{
+		{name: "method", in: "T.f", old: "a&&b", new: "a", want: strings.Replace(text, "a &&\n\t\tb", "a", 1)},
+		{name: "function", in: "f", old: "return 2", new: "return 1", want: strings.Replace(text, "{ return 2 }", "{ return 1 }", 1)},
+		{name: "constant", in: "limit", old: "3", new: "4", want: strings.Replace(text, "3", "4", 1)},
+		{name: "no declaration", in: "U.f", old: "2", err: "no declaration U.f"},
+		{name: "no text", in: "f", old: "return 3", err: "occurs 0 times"},
+		{name: "twice", in: "T.f", old: "return", err: "occurs 2 times"},
+		{name: "syntax", in: "f", old: "return 2 }", new: "return 2", err: "expected"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := &fault{Package: ".", In: c.in, Old: c.old, New: c.new}
+			_, edited, err := f.apply(dir)
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Errorf("error %v, want %q", err, c.err)
+				}
+			} else if err != nil || string(edited) != c.want {
+				t.Errorf("%v, edited:\n%s", err, edited)
+			}
+		})
+	}
+}

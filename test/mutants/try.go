@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// result says which ring found a fault, 0 for none, and by which test.
+type result struct {
+	ring int
+	test string // package directory and test
+	took time.Duration
+}
+
+// try has the rings' tests run with the fault until one fails.
+func try(ctx context.Context, o options, f *fault) (result, error) {
+	file, edited, err := f.apply(o.tree)
+	if err != nil {
+		return result{}, err
+	}
+	dir, err := os.MkdirTemp("", "mutant-")
+	if err != nil {
+		return result{}, err
+	}
+	defer os.RemoveAll(dir)
+	env, err := overlay(dir, file, edited)
+	if err != nil {
+		return result{}, err
+	}
+	start := time.Now()
+	for _, ring := range []int{1, 2} {
+		if o.ring != 0 && o.ring != ring {
+			continue
+		}
+		for _, pkg := range f.Tests {
+			t := tests{tree: o.tree, pkg: pkg, short: ring == 1, timeout: o.timeout}
+			if ring == 2 {
+				t.run = f.Run
+			}
+			failed, err := t.failing(ctx, env)
+			if err != nil {
+				return result{}, err
+			}
+			if failed == "" {
+				continue
+			}
+			took := time.Since(start)
+			t.run = "^" + failed + "$"
+			if again, err := t.failing(ctx, os.Environ()); err != nil {
+				return result{}, err
+			} else if again != "" {
+				return result{}, fmt.Errorf("unsteady: %s of %s fails without the fault too", failed, pkg)
+			}
+			return result{ring, pkg + " " + failed, took}, nil
+		}
+	}
+	return result{took: time.Since(start)}, nil
+}
+
+// overlay writes the edited file into dir and returns an environment in which go compiles it in place of file, for tests and
+// for the programs that they build.
+func overlay(dir, file string, edited []byte) ([]string, error) {
+	copied := filepath.Join(dir, filepath.Base(file))
+	if err := os.WriteFile(copied, edited, 0o600); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(map[string]any{"Replace": map[string]string{file: copied}})
+	if err != nil {
+		return nil, err
+	}
+	list := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(list, text, 0o600); err != nil {
+		return nil, err
+	}
+	return append(os.Environ(),
+		"GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+list),
+		"CINCH_TEST_BIN="+filepath.Join(dir, "bin")), nil
+}
+
+// tests are those of one package that one ring runs.
+type tests struct {
+	tree, pkg string
+	short     bool
+	run       string
+	timeout   time.Duration
+}
+
+// event is a line of `go test -json`.
+type event struct {
+	Action, Test, Output, FailedBuild string
+}
+
+// failing runs the tests until the first one fails, and returns its name without subtests; "" if all pass. An error means that
+// they did not run.
+func (t tests) failing(ctx context.Context, env []string) (string, error) {
+	args := []string{"test", "-json", "-vet=off", "-count=1", "-failfast", "-timeout", t.timeout.String()}
+	if t.short {
+		args = append(args, "-short")
+	}
+	if t.run != "" {
+		args = append(args, "-run", t.run)
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, "./"+t.pkg)...)
+	cmd.Dir, cmd.Env, cmd.Stderr = t.tree, env, os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = time.Minute
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return "", err
+	}
+	if err := cmd.Start(); err != nil {
+		return "", err
+	}
+	failed, last, ran, build := "", "", false, ""
+	lines := bufio.NewScanner(out)
+	for lines.Buffer(nil, 16<<20); lines.Scan(); {
+		var e event
+		if json.Unmarshal(lines.Bytes(), &e) != nil {
+			continue
+		}
+		test, _, _ := strings.Cut(e.Test, "/")
+		switch {
+		case e.Action == "build-output":
+			build += e.Output
+		case e.FailedBuild != "":
+			_ = cmd.Wait()
+			return "", fmt.Errorf("%s does not compile:\n%s", t.pkg, build)
+		case e.Action == "run":
+			ran, last = true, test
+		case e.Action == "fail" && test != "" && failed == "":
+			failed = test
+		}
+	}
+	err = cmd.Wait()
+	switch {
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case !ran:
+		return "", fmt.Errorf("%s: no tests ran", t.pkg)
+	case err == nil:
+		return "", nil
+	case failed == "": // the process ended without a word of which test
+		failed = last
+	}
+	return failed, nil
+}
