@@ -7,7 +7,7 @@
 //	go run ./test/mutants -ring 2 -tree DIR        ring 2 only, of another checkout
 //
 // faults/AREA.yaml lists the faults. Each names the commit that fixed it and holds an edit: text within a function, method or
-// other declaration of a package, compared without white space, and what replaces it. So an edit survives when code moves
+// other declaration of a package, compared without white space and comments, and what replaces it. So an edit survives when code moves
 // between files. When it no longer applies, TestFaultsApply fails: adapt it, or set `dropped` to the reason.
 //
 // The source tree is never written to: `go test -overlay` compiles the edited copy, and programs that tests build get it too.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"go/ast"
 	"go/parser"
+	"go/scanner"
 	"go/token"
 	"io/fs"
 	"os"
@@ -28,7 +29,7 @@ type fault struct {
 	Says    string // what goes wrong for users
 	Package string // directory of the edited package, from the root
 	In      string // the edited declaration: function, Type.method, or the name of a type, variable or constant
-	Old     string // text within it, which occurs once; white space does not count
+	Old     string // text within it, which occurs once; white space and comments do not count
 	New     string
 	Tests   []string // directories of the packages that should find it, the fastest first
 	Run     string   // limits ring 2 to tests that match, where the whole package takes minutes
@@ -174,16 +175,10 @@ func receiver(d *ast.FuncDecl) string {
 	}
 }
 
-// find returns where text contains what, comparing without white space.
+// find returns where text contains what, comparing without white space and comments.
 func find(text []byte, what string) []span {
-	var squeezed []byte
-	var places []int // of each byte of squeezed
-	for i, c := range text {
-		if !unicode.IsSpace(rune(c)) {
-			squeezed, places = append(squeezed, c), append(places, i)
-		}
-	}
-	needle := []byte(strings.Join(strings.Fields(what), ""))
+	squeezed, places := squeeze(text)
+	needle, _ := squeeze([]byte(what))
 	var found []span
 	for start := 0; len(needle) > 0; {
 		at := bytes.Index(squeezed[start:], needle)
@@ -195,4 +190,31 @@ func find(text []byte, what string) []span {
 		start = at + len(needle)
 	}
 	return found
+}
+
+// squeeze returns a piece of Go without white space and comments, and where each of its bytes was.
+func squeeze(text []byte) (rest []byte, places []int) {
+	set := token.NewFileSet()
+	file := set.AddFile("", -1, len(text))
+	var s scanner.Scanner
+	s.Init(file, text, func(token.Position, string) {}, 0) // a piece may end within a literal
+	for {
+		at, t, literal := s.Scan()
+		if t == token.EOF {
+			return rest, places
+		}
+		if t == token.SEMICOLON && literal != ";" {
+			continue // a line's end
+		}
+		from := file.Offset(at)
+		to := from + len(t.String())
+		if literal != "" {
+			to = from + len(literal)
+		}
+		for i := from; i < min(to, len(text)); i++ {
+			if c := text[i]; !unicode.IsSpace(rune(c)) {
+				rest, places = append(rest, c), append(places, i)
+			}
+		}
+	}
 }

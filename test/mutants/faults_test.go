@@ -104,13 +104,13 @@ func compile(t *testing.T, root string, faults []*fault) (map[string]compiled, i
 
 func TestApply(t *testing.T) {
 	dir := t.TempDir()
-	const text = "package p\n\ntype T[K any] struct{}\n\nfunc (t *T[K]) f() int {\n\tif a &&\n\t\tb {\n\t\treturn 1\n\t}\n\treturn 2\n}\n\n" +
+	const text = "package p\n\ntype T[K any] struct{}\n\nfunc (t *T[K]) f() int {\n\tif a && // both\n\t\tb {\n\t\treturn 1\n\t}\n\treturn 2\n}\n\n" +
 		"func f() int { return 2 }\n\nconst limit = 3\n"
 	if err := os.WriteFile(filepath.Join(dir, "p.go"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ name, in, old, new, want, err string }{
-		{name: "method", in: "T.f", old: "a&&b", new: "a", want: strings.Replace(text, "a &&\n\t\tb", "a", 1)},
+		{name: "method", in: "T.f", old: "a&&b", new: "a", want: strings.Replace(text, "a && // both\n\t\tb", "a", 1)},
 		{name: "function", in: "f", old: "return 2", new: "return 1", want: strings.Replace(text, "{ return 2 }", "{ return 1 }", 1)},
 		{name: "constant", in: "limit", old: "3", new: "4", want: strings.Replace(text, "3", "4", 1)},
 		{name: "no declaration", in: "U.f", old: "2", err: "no declaration U.f"},
