@@ -142,6 +142,8 @@ func (t tests) failing(ctx context.Context, env []string) (string, error) {
 	switch {
 	case ctx.Err() != nil:
 		return "", ctx.Err()
+	case !ran && t.short && err == nil: // all of them need a server
+		return "", nil
 	case !ran:
 		return "", fmt.Errorf("%s: no tests ran", t.pkg)
 	case err == nil:
