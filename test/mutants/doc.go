@@ -1,5 +1,5 @@
 // Command mutants proves that the tests still find what tests found before. It brings back past faults one at a time and says
-// which ring of tests finds each: ring 1 is `go test -short`, without servers; ring 2 is the whole package, with them.
+// which ring of tests finds each: ring 1 is that of `make short`, ring 2 that of `make test` (see test/doc.go).
 //
 //	go run ./test/mutants -list                    the faults, by area
 //	go run ./test/mutants                          runs them all, and appends to test/mutants/results.csv

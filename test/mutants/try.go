@@ -103,6 +103,8 @@ func (t tests) failing(ctx context.Context, env []string) (string, error) {
 	args := []string{"test", "-json", "-vet=off", "-count=1", "-failfast", "-timeout", t.timeout.String()}
 	if t.short {
 		args = append(args, "-short")
+	} else {
+		env = append(env, "CI=true") // a missing server is a failure, not a pass
 	}
 	if t.run != "" {
 		args = append(args, "-run", t.run)
