@@ -25,7 +25,7 @@ func OneFrame(packed []byte, rawLen int) error {
 // Messages checks that what pack makes of messages of all sizes is one frame each.
 func Messages(t *testing.T, pack func(message []byte) ([]byte, error)) {
 	t.Helper()
-	for _, n := range []int{0, 1, 255, 256, 350, 1000, 65_535, 65_536, 65_791, 65_792, 128 << 10, 128<<10 + 1, 1 << 20, 9 << 20} {
+	for _, n := range []int{0, 1, 255, 256, 350, 1000, 65_535, 65_536, 65_791, 65_792, 128 << 10, 128<<10 + 1, 1 << 20, 9 << 20}[:Amount(13, 14, 14)] {
 		for name, message := range map[string][]byte{"text": Text(n, 1), "noise": Random(n, 2)} {
 			packed, err := pack(message)
 			if err == nil {

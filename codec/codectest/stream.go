@@ -45,7 +45,7 @@ func testStream(t *testing.T, from, to *codec.Engine, level, window int) {
 	rng := rand.New(rand.NewPCG(uint64(level), uint64(window)))
 	w, r := newStream(t, from, to, level, window)
 	var before []byte
-	for i := range 150 {
+	for i := range Amount(40, 80, 150) {
 		piece := randomPiece(rng, before)
 		prefix := []byte("prefix")
 		wire, err := w.Append(prefix, piece)
@@ -106,7 +106,7 @@ func testHistory(t *testing.T, from, to *codec.Engine) {
 // right number of bytes or an error, and takes no memory for more.
 func testHostilePieces(t *testing.T, from, to *codec.Engine) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	for range 400 {
+	for range Amount(100, 200, 400) {
 		w, r := newStream(t, from, to, 1, 16)
 		first := bytes.Repeat([]byte("some text that repeats "), 40)
 		wire, err := w.Append(nil, first)

@@ -43,12 +43,16 @@ func withNone(dicts map[string]*codec.Dict) map[string]*codec.Dict {
 // CrossDecode checks that b reads what a writes, over the grid of kinds,
 // sizes, levels and dictionaries.
 func CrossDecode(t *testing.T, a, b codec.ZstdCoder, dicts map[string]*codec.Dict) {
-	for dictName, d := range withNone(dicts) {
-		for kind, generate := range Kinds {
+	for kind, generate := range Kinds {
+		var values [][]byte
+		for _, n := range Sizes {
+			values = append(values, generate(n, uint64(n)))
+		}
+		for dictName, d := range withNone(dicts) {
 			t.Run(dictName+"/"+kind, func(t *testing.T) {
-				for _, n := range Sizes {
-					for _, level := range levelsFor(n) {
-						roundTrip(t, a, b, generate(n, uint64(n)), level, d)
+				for _, value := range values {
+					for _, level := range levelsFor(len(value), kind) {
+						roundTrip(t, a, b, value, level, d)
 					}
 				}
 			})
@@ -56,12 +60,16 @@ func CrossDecode(t *testing.T, a, b codec.ZstdCoder, dicts map[string]*codec.Dic
 	}
 }
 
-// levelsFor leaves out the slow levels where they would take minutes.
-func levelsFor(n int) []int {
+// levelsFor leaves out slow levels where they would take minutes, and with -short long values but those of all types of blocks.
+func levelsFor(n int, kind string) []int {
 	switch {
+	case n > 4097 && kind != "mixed" && testing.Short():
+		return nil
 	case n > 256<<10:
-		return Levels[1:3]
-	case testing.Short() || n > 4097:
+		return Levels[1:Amount(2, 2, 3)]
+	case n > 4097:
+		return Levels[1:Amount(3, 3, 4)]
+	case testing.Short():
 		return Levels[1:4]
 	default:
 		return Levels
@@ -146,7 +154,7 @@ func reheader(t *testing.T, payload []byte, rawLen int, h zstdframe.Header) []by
 // only changes what is said, other bytes of the right length.
 func testDamage(t *testing.T, z codec.ZstdCoder, dicts map[string]*codec.Dict) {
 	for name, d := range dicts {
-		value := JSON(2000, 1)
+		value := JSON(Amount(500, 1000, 2000), 1)
 		payload := compress(t, z, value, 3, d)
 		for n := range payload {
 			if _, err := z.Decompress(nil, payload[:n], len(value), d); !errors.Is(err, codec.ErrCorrupt) {
@@ -239,7 +247,7 @@ func testAppend(t *testing.T, z codec.ZstdCoder, dicts map[string]*codec.Dict) {
 // what that allocates. Zeros may become RLE blocks, whose headers give them
 // away; a pattern becomes compressed blocks, which don't.
 func testBomb(t *testing.T, z codec.ZstdCoder, dicts map[string]*codec.Dict) {
-	const large = 48 << 20
+	large := Amount(12<<20, 24<<20, 48<<20)
 	pattern := bytes.Repeat(JSON(1024, 5), large/1024)
 	for name, d := range dicts {
 		for _, value := range [][]byte{make([]byte, large), pattern} {

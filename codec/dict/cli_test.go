@@ -17,13 +17,16 @@ const zstdMagic = "\x28\xb5\x2f\xfd"
 // have their magic number back, and writes frames (with checksum and
 // dictionary ID) that we read.
 func TestZstdCLI(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs zstd")
+	}
 	zstd, err := exec.LookPath("zstd")
 	if err != nil {
 		t.Skip("no zstd on this machine")
 	}
 	e := codec.New(codec.Options{})
 	for _, a := range algorithms {
-		d, err := dict.Train(trainingSamples(), dict.TrainOptions{Size: 8 << 10, Algorithm: a})
+		d, err := dict.Train(codectest.Documents(300, 1), dict.TrainOptions{Size: 8 << 10, Algorithm: a})
 		if err != nil {
 			t.Fatal(err)
 		}

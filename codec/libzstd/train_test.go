@@ -16,10 +16,12 @@ import (
 func TestTrainers(t *testing.T) {
 	e := codec.New(codec.Options{Zstd: newCoder(t)})
 	heldOut := codectest.Documents(500, 2)
-	for _, size := range []int{2 << 10, 8 << 10, 32 << 10, 110 << 10} {
+	samples := codectest.Documents(codectest.Amount(1000, 1500, 3000), 1)
+	for _, size := range codectest.Amount([]int{8 << 10}, []int{2 << 10, 32 << 10}, []int{2 << 10, 8 << 10, 32 << 10, 110 << 10}) {
 		ratio := make(map[dict.Algorithm]float64)
-		for _, a := range []dict.Algorithm{dict.Cover, dict.Content, dict.Chains, dict.External} {
-			d, err := dict.Train(codectest.Documents(3000, 1), dict.TrainOptions{Size: size, Algorithm: a, External: libzstd.Train})
+		for _, a := range codectest.Amount([]dict.Algorithm{dict.Cover, dict.External}, []dict.Algorithm{dict.Cover, dict.External},
+			[]dict.Algorithm{dict.Cover, dict.Content, dict.Chains, dict.External}) {
+			d, err := dict.Train(samples, dict.TrainOptions{Size: size, Algorithm: a, External: libzstd.Train})
 			if err != nil {
 				t.Fatalf("%s: %v", a, err)
 			}

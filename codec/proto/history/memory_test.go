@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"testing"
+
+	"github.com/cinch-layer/cinch/codec/codectest"
 )
 
 func heap() int {
@@ -21,6 +23,7 @@ func TestMemory(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
+	rounds := codectest.Amount(20, 40, 40)
 	for name, message := range map[string]func(int) []byte{
 		"scrapes": func(i int) []byte { return scrape(i%3, i) },
 		"spans":   func(int) []byte { return spans(rng, 3000) },
@@ -31,7 +34,7 @@ func TestMemory(t *testing.T) {
 	} {
 		before := heap()
 		var s session
-		for i := range 40 {
+		for i := range rounds {
 			s.send(t, message(i))
 		}
 		kept := heap() - before
