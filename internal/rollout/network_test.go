@@ -291,9 +291,7 @@ func TestMain(m *testing.M) {
 	if set := flag.Lookup("test.parallel"); set.Value.String() == set.DefValue {
 		_ = set.Value.Set(strconv.Itoa(2 * runtime.GOMAXPROCS(0))) // a roll-out mostly waits
 	}
-	code := m.Run()
-	removeTemplates()
-	os.Exit(code)
+	os.Exit(m.Run())
 }
 
 // tool is one that runs.

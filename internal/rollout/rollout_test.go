@@ -78,42 +78,10 @@ func newCellOf(t *testing.T, bin string, standbys ...string) *Cell {
 	return c
 }
 
-// templates are what initdb makes, by the directory of the program; TestMain removes them. All cells of a process have the same system identifier.
-var templates struct {
-	sync.Mutex
-	of map[string]string
-}
-
 // initialize makes a node's directory.
 func initialize(t *testing.T, n *Node) {
 	t.Helper()
-	templates.Lock()
-	defer templates.Unlock()
-	from := templates.of[n.Bin]
-	if from == "" {
-		dir, err := os.MkdirTemp("", "cinch-initdb")
-		if err == nil {
-			err = os.Chmod(dir, 0o777) //nolint:gosec // the server's user makes a directory there
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		from = filepath.Join(dir, "data")
-		mustRun(t, n, "initdb", "-D", from, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale", "C")
-		if templates.of == nil {
-			templates.of = map[string]string{}
-		}
-		templates.of[n.Bin] = from
-	}
-	if _, err := n.command(t.Context(), "cp", "-a", from, n.Directory); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func removeTemplates() {
-	for _, from := range templates.of {
-		_ = os.RemoveAll(filepath.Dir(from))
-	}
+	testenv.InitPostgres(t, n.Bin, filepath.Dir(n.Directory), n.Run, n.Directory)
 }
 
 func newNode(t *testing.T, dir, bin string, as []string, name string) Node {

@@ -36,7 +36,7 @@ func NewPostgresNode(t testing.TB, c PostgresConfig) *PostgresNode {
 	n := &PostgresNode{bin: postgresBin(t), more: c.Settings}
 	n.dir, n.as = sqlDir(t, "postgres")
 	n.Data = filepath.Join(n.dir, "data")
-	runAs(t, n.dir, n.as, filepath.Join(n.bin, "initdb"), "-D", n.Data, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale", "C")
+	InitPostgres(t, n.bin, n.dir, n.as, n.Data)
 	hba := c.HBA
 	if hba == "" {
 		hba = "host all all all trust\nhost replication all all trust\n"

@@ -130,10 +130,13 @@ func NeedsPrograms(t testing.TB) {
 func Full(t testing.TB) {
 	t.Helper()
 	NeedsPrograms(t)
-	if os.Getenv("CINCH_FULL") != "1" {
+	if !IsFull() {
 		t.Skip("runs with make full; set CINCH_FULL=1")
 	}
 }
+
+// IsFull reports whether tests that have a short form run in full.
+func IsFull() bool { return os.Getenv("CINCH_FULL") == "1" }
 
 // missing skips the test where a tool is not installed, and fails it in CI, which has to
 // install everything.

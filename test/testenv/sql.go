@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -19,6 +20,8 @@ type SQLServer struct {
 	Addr string // 127.0.0.1:port
 	Port string
 
+	database string // "": postgres
+
 	proc  *process
 	again func() (*process, error) // starts it where it was
 	ready func() bool
@@ -36,7 +39,7 @@ func startPostgres(t testing.TB, bin string, settings []string) *SQLServer {
 	t.Helper()
 	dir, as := sqlDir(t, "postgres")
 	data := filepath.Join(dir, "data")
-	runAs(t, dir, as, filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale", "C")
+	InitPostgres(t, bin, dir, as, data)
 	return startSQL(t, dir, as, "pg_isready", func(port string) []string {
 		args := []string{filepath.Join(bin, "postgres"), "-D", data, "-p", port, "-h", "127.0.0.1", "-k", dir, "-c", "fsync=off", "-c", "max_connections=300"}
 		for _, s := range settings {
@@ -61,7 +64,20 @@ func PostgresDir(t testing.TB) (dir string, as []string) {
 }
 
 // URL is for drivers of PostgreSQL.
-func (s *SQLServer) URL() string { return "postgres://postgres@" + s.Addr + "/postgres" }
+func (s *SQLServer) URL() string { return "postgres://postgres@" + s.Addr + "/" + s.Database() }
+
+// Database is the one that URL names.
+func (s *SQLServer) Database() string { return cmp.Or(s.database, "postgres") }
+
+// NewDatabase makes a database on a PostgreSQL that tests share, and returns the server with a URL that names it. It stays there
+// until the server ends. The test must not stop the server.
+func (s *SQLServer) NewDatabase(t testing.TB, name string) *SQLServer {
+	t.Helper()
+	Command(t, "psql", "-X", "-q", "-h", "127.0.0.1", "-p", s.Port, "-U", "postgres", "-d", "postgres", "-c", "CREATE DATABASE "+name)
+	own := *s
+	own.database = name
+	return &own
+}
 
 // Kill ends the server with SIGKILL, and its other processes by that.
 func (s *SQLServer) Kill() { s.proc.kill() }

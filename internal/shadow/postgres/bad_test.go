@@ -35,12 +35,9 @@ func onSmallDisk(t *testing.T) *testenv.SQLServer {
 
 // A target whose disk fills up: clients notice nothing, production has all that they wrote, and the run is void with a reason.
 func TestTargetWithFullDisk(t *testing.T) {
-	const schema = "CREATE TABLE t (id int PRIMARY KEY, v text)"
-	b := &bench{production: testenv.Postgres(t), control: testenv.Postgres(t)}
-	b.test = onSmallDisk(t)
-	for _, s := range b.servers() {
-		exec(t, s, schema+"; ALTER TABLE t ALTER v SET STORAGE EXTERNAL")
-	}
+	b := &bench{production: ownDatabase(t, "production"), control: ownDatabase(t, "control")}
+	b.test = onSmallDisk(t).NewDatabase(t, b.production.Database())
+	b.exec(t, "CREATE TABLE t (id int PRIMARY KEY, v text); ALTER TABLE t ALTER v SET STORAGE EXTERNAL")
 	b.start(t, nil)
 	c, ctx := b.client(t), t.Context()
 	value := strings.Repeat("v", 500_000)
@@ -65,7 +62,11 @@ func TestTargetWithFullDisk(t *testing.T) {
 // Production crashes and comes back at its address, in the middle of transactions: clients are cut off as they would be without us, connect
 // again and go on, and so does the mirror. What was not committed is nowhere.
 func TestProductionComesBack(t *testing.T) {
-	b := newBench(t, "CREATE TABLE t (id int PRIMARY KEY, v text)", func(c *shadow.Config) { c.DataCheck, c.DataProduction = shadow.DataFull, true })
+	t.Parallel()
+	crashes := testenv.Postgres(t)
+	b := &bench{production: crashes.NewDatabase(t, "crashes"), control: shared(t, "control").NewDatabase(t, "crashes"), test: shared(t, "test").NewDatabase(t, "crashes")}
+	b.exec(t, "CREATE TABLE t (id int PRIMARY KEY, v text)")
+	b.start(t, func(c *shadow.Config) { c.DataCheck, c.DataProduction = shadow.DataFull, true })
 	ctx := t.Context()
 	var cut []*pgx.Conn
 	for i := range 8 {
@@ -81,7 +82,7 @@ func TestProductionComesBack(t *testing.T) {
 		}
 		cut = append(cut, c)
 	}
-	b.production.Restart(t)
+	crashes.Restart(t)
 	var all sync.WaitGroup
 	for i, c := range cut {
 		all.Go(func() {

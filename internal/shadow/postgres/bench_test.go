@@ -17,6 +17,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
+func TestMain(m *testing.M) { testenv.Main(m) }
+
 // bench is production, two targets and a run between them.
 type bench struct {
 	production, control, test *testenv.SQLServer
@@ -24,20 +26,42 @@ type bench struct {
 	url                       string
 }
 
-// newBench starts servers with the same schema, and a mirror.
+// newBench makes a database with the same schema at each of the servers that tests share, and a mirror. The test runs beside others.
 func newBench(t *testing.T, schema string, change func(*shadow.Config)) *bench {
 	t.Helper()
-	b := &bench{}
-	var starting sync.WaitGroup
-	for _, s := range []**testenv.SQLServer{&b.production, &b.control, &b.test} {
-		*s = testenv.Postgres(t)
-	}
-	for _, s := range b.servers() {
-		starting.Go(func() { exec(t, s, schema) })
-	}
-	starting.Wait()
+	t.Parallel()
+	b := newServers(t, schema)
 	b.start(t, change)
 	return b
+}
+
+// newServers makes the databases alone.
+func newServers(t *testing.T, schema string) *bench {
+	t.Helper()
+	b := &bench{production: ownDatabase(t, "production"), control: ownDatabase(t, "control"), test: ownDatabase(t, "test")}
+	b.exec(t, schema)
+	return b
+}
+
+// ownDatabase makes one of the test's own at a server that tests share.
+func ownDatabase(t *testing.T, server string) *testenv.SQLServer {
+	t.Helper()
+	return shared(t, server).NewDatabase(t, strings.ToLower(t.Name()))
+}
+
+func shared(t *testing.T, server string) *testenv.SQLServer {
+	t.Helper()
+	return testenv.Shared(t, server, func(t testing.TB) *testenv.SQLServer { return testenv.Postgres(t) })
+}
+
+// exec runs statements on all servers.
+func (b *bench) exec(t *testing.T, text string) {
+	t.Helper()
+	var all sync.WaitGroup
+	for _, s := range b.servers() {
+		all.Go(func() { exec(t, s, text) })
+	}
+	all.Wait()
 }
 
 func (b *bench) servers() []*testenv.SQLServer {
@@ -64,7 +88,7 @@ func (b *bench) serve(t *testing.T, change func(*shadow.Config)) {
 	for s, up := range map[*testenv.SQLServer]*gateway.Upstream{b.production: &cfg.Production, b.control: &cfg.Control, b.test: &cfg.Test} {
 		*up = upstream(t, s)
 	}
-	protocol, err := New(t.Context(), cfg.Production, cfg.Control, Options{Ignore: []string{"public.odd.declared"}})
+	protocol, err := New(t.Context(), cfg.Production, cfg.Control, Options{Ignore: []string{"public.odd.declared"}, Databases: []string{b.production.Database()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +99,17 @@ func (b *bench) serve(t *testing.T, change func(*shadow.Config)) {
 	t.Cleanup(protocol.Close) // after the run has ended
 	var addr string
 	b.run, addr = shadowtest.Serve(t, cfg)
-	b.url = "postgres://postgres@" + addr + "/postgres?sslmode=disable"
+	b.url = b.at(addr)
+}
+
+// at is the database's URL at an address of the mirror.
+func (b *bench) at(addr string) string {
+	return "postgres://postgres@" + addr + "/" + b.production.Database() + "?sslmode=disable"
+}
+
+// elsewhere is b.url of another database.
+func (b *bench) elsewhere(database string) string {
+	return strings.Replace(b.url, "/"+b.production.Database()+"?", "/"+database+"?", 1)
 }
 
 func upstream(t *testing.T, s *testenv.SQLServer) gateway.Upstream {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/shadow"
-	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 func healthy(name string) *server {
@@ -78,8 +77,8 @@ func TestCheck(t *testing.T) {
 	}
 	all := fmt.Sprint(found)
 	for _, want := range []string{
-		"production: PostgreSQL", "test: PostgreSQL", "database postgres at test has no tables: public.gone", "t.at: default clock_timestamp()", "of its disk left",
-		"postgres.public.gone: differs, it is missing at test", "self-test",
+		"production: PostgreSQL", "test: PostgreSQL", "database " + b.test.Database() + " at test has no tables: public.gone", "t.at: default clock_timestamp()", "of its disk left",
+		b.test.Database() + ".public.gone: differs, it is missing at test", "self-test",
 	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("%q is not in %s", want, all)
@@ -97,7 +96,8 @@ func TestCheck(t *testing.T) {
 
 // A server is itself by another name. One that refuses us is not known to be any.
 func TestSame(t *testing.T) {
-	one, other := testenv.Postgres(t), testenv.Postgres(t)
+	t.Parallel()
+	one, other := shared(t, "control"), shared(t, "test")
 	p := &Protocol{}
 	is := func(user, address string) *shadow.Target {
 		up := upstream(t, one)
@@ -120,7 +120,8 @@ func TestSame(t *testing.T) {
 
 // A target that refuses the login ends a check with a line that says so.
 func TestWrongCredentials(t *testing.T) {
-	server := testenv.Postgres(t)
+	t.Parallel()
+	server := shared(t, "control")
 	wrong := upstream(t, server)
 	wrong.User = "nobody"
 	_, err := New(t.Context(), upstream(t, server), wrong, Options{})

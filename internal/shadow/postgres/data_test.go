@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/cinch-layer/cinch/internal/shadow"
-	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 const storedSchema = `CREATE TABLE t (id int PRIMARY KEY, v text, at timestamptz DEFAULT clock_timestamp()); INSERT INTO t SELECT i, 'v' || i FROM generate_series(1, 1000) AS i;
@@ -46,7 +45,7 @@ func TestDataIsAlike(t *testing.T) {
 	if err := r.Text(&text); err != nil || !strings.Contains(text.String(), "Data: 3 tables equal, 0 differ") {
 		t.Errorf("%v %s", err, text.String())
 	}
-	if err := r.HTML(&page); err != nil || !strings.Contains(page.String(), "postgres.public.nokey") {
+	if err := r.HTML(&page); err != nil || !strings.Contains(page.String(), b.test.Database()+".public.nokey") {
 		t.Errorf("%v, the page does not have the tables", err)
 	}
 }
@@ -60,9 +59,9 @@ func TestDataThatDiffer(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(notEqual(r.Data)), "\n")
 	slices.Sort(lines)
 	want := []string{
-		"postgres.public.added: differs, it is missing at control", "postgres.public.gone: differs, it is missing at test",
-		"postgres.public.nokey: differs, 2 rows at control, 3 at test", "postgres.public.parts: differs, 1 rows at both, with other values",
-		"postgres.public.t: differs, 1000 rows at control, 999 at test",
+		b.test.Database() + ".public.added: differs, it is missing at control", b.test.Database() + ".public.gone: differs, it is missing at test",
+		b.test.Database() + ".public.nokey: differs, 2 rows at control, 3 at test", b.test.Database() + ".public.parts: differs, 1 rows at both, with other values",
+		b.test.Database() + ".public.t: differs, 1000 rows at control, 999 at test",
 	}
 	if !slices.Equal(lines, want) || r.Outcome != "VOID" || r.DataTrouble != "" || len(r.Data) != 6 {
 		t.Errorf("%s %q %q", r.Outcome, lines, r.DataTrouble)
@@ -71,18 +70,20 @@ func TestDataThatDiffer(t *testing.T) {
 
 // Of large tables a sample is compared, which has the last rows.
 func TestSampleOfData(t *testing.T) {
-	server := testenv.Postgres(t)
+	t.Parallel()
+	server := ownDatabase(t, "control")
 	exec(t, server, `CREATE TABLE large (a int, b text, v text, PRIMARY KEY (b, a)); INSERT INTO large SELECT i, 'it''s ' || lpad(i::text, 9, '0'), repeat('v', 20) FROM generate_series(1, 100000) AS i`)
-	exec(t, server, "CREATE DATABASE other TEMPLATE postgres")
+	copied := server.Database() + "_copied"
+	exec(t, shared(t, "control"), "CREATE DATABASE "+copied+" TEMPLATE "+server.Database())
 	check := func(plant string) string {
 		exec(t, server, plant)
-		d := &dataCheck{database: "postgres", how: shadow.DataSample, small: 1 << 20, catalog: newCatalog()}
+		d := &dataCheck{database: server.Database(), how: shadow.DataSample, small: 1 << 20, catalog: newCatalog()}
 		defer d.close()
 		target := &shadow.Target{Name: "control", Upstream: upstream(t, server)}
 		if err := d.open(t.Context(), []*shadow.Target{target}); err != nil {
 			t.Fatal(err)
 		}
-		d.database = "other"
+		d.database = copied
 		if err := d.open(t.Context(), []*shadow.Target{{Name: "test", Upstream: target.Upstream}}); err != nil {
 			t.Fatal(err)
 		}

@@ -109,7 +109,7 @@ func newCountedBench(t *testing.T, schema string) (b *bench, c *counter) {
 	b = newBench(t, schema, func(cfg *shadow.Config) {
 		production := cfg.Production
 		c, production.Address = count(t, production.Address)
-		protocol, err := New(t.Context(), production, cfg.Control, Options{})
+		protocol, err := New(t.Context(), production, cfg.Control, Options{Databases: []string{cfg.Production.Database, "passing"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func TestDefinitionsAreReadWhenNeeded(t *testing.T) {
 	ctx := t.Context()
 	prepared(t, b.client(t), "INSERT INTO t VALUES (1) ON CONFLICT DO NOTHING")
 	b.crowd(t, 4, func(_ context.Context, c *pgx.Conn, client int, _ *rand.Rand) error {
-		for i := range 50 {
+		for i := range rounds(50) {
 			name := fmt.Sprintf("made_%d_%d", client, i)
 			text := fmt.Sprintf("CREATE TABLE %s (id int, at timestamptz); INSERT INTO %s VALUES (1, '2000-01-01')", name, name)
 			if i%5 == 0 {
@@ -181,7 +181,7 @@ func TestDatabaseIsRemoved(t *testing.T) {
 		if _, err := c.Exec(ctx, "CREATE DATABASE passing"); err != nil {
 			t.Fatal(err)
 		}
-		other, err := pgx.Connect(ctx, strings.Replace(b.url, "/postgres?", "/passing?", 1))
+		other, err := pgx.Connect(ctx, b.elsewhere("passing"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,8 +17,8 @@ const queueSchema = `CREATE TABLE jobs (id int PRIMARY KEY, payload text, tries 
 // A queue of jobs that workers take in transactions. Some are given back, and new ones are added.
 func TestSkipLockedQueue(t *testing.T) {
 	b := newBench(t, queueSchema, nil)
-	b.crowd(t, 16, func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
-		for n := range 40 {
+	b.crowd(t, crowdClients(), func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
+		for n := range rounds(40) {
 			if r.IntN(4) == 0 {
 				if _, err := c.Exec(ctx, "INSERT INTO jobs VALUES ($1, 'late')", 1000+client*100+n); err != nil {
 					return err
@@ -63,8 +63,8 @@ func work(ctx context.Context, c *pgx.Conn, client, n int, r *rand.Rand) error {
 // The same in one statement, which is a transaction of its own.
 func TestSkipLockedDelete(t *testing.T) {
 	b := newBench(t, queueSchema, nil)
-	b.crowd(t, 16, func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
-		for n := range 40 {
+	b.crowd(t, crowdClients(), func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
+		for n := range rounds(40) {
 			if r.IntN(2) == 0 {
 				if _, err := c.Exec(ctx, "INSERT INTO jobs VALUES ($1, 'late')", 1000+client*100+n); err != nil {
 					return err
@@ -91,8 +91,17 @@ func TestSkipLockedDelete(t *testing.T) {
 // Sections that are left out by clients that don't get their lock at once.
 func TestTryLocks(t *testing.T) {
 	b := newBench(t, "CREATE TABLE steps (section int, step int, who text, PRIMARY KEY (section, step)); CREATE TABLE missed (who text PRIMARY KEY)", nil)
-	b.crowd(t, 16, func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
-		for n := range 30 {
+	holder, ctx := b.client(t), t.Context() // so that one at least does not get it
+	for _, lock := range []string{"pg_advisory_lock", "pg_advisory_unlock"} {
+		if _, err := holder.Exec(ctx, "SELECT "+lock+"(0)"); err != nil {
+			t.Fatal(err)
+		}
+		if err := tryStep(ctx, b.client(t), 0, lock); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.crowd(t, crowdClients(), func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
+		for n := range rounds(30) {
 			if err := tryStep(ctx, c, r.IntN(3), fmt.Sprintf("%d/%d", client, n)); err != nil {
 				return err
 			}

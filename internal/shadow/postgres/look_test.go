@@ -13,7 +13,8 @@ import (
 
 // A parallel statement whose worker waits for a lock waits itself, though the server says that it waits for its worker.
 func TestLookAtAParallelStatement(t *testing.T) {
-	s := testenv.Postgres(t)
+	t.Parallel()
+	s := ownDatabase(t, "control")
 	exec(t, s, `CREATE TABLE big AS SELECT i FROM generate_series(1, 100) AS i; ANALYZE big;
 		CREATE FUNCTION locked(int) RETURNS int LANGUAGE sql PARALLEL SAFE AS 'SELECT $1 FROM pg_advisory_xact_lock($1)'`)
 	up, err := postgres.ParseURL(s.URL())
@@ -39,7 +40,7 @@ func TestLookAtAParallelStatement(t *testing.T) {
 		waited <- err
 	}()
 	testenv.Eventually(t, "a worker waits for the lock", func() bool {
-		return contents(t, s, "SELECT count(*) FROM pg_stat_activity WHERE leader_pid IS NOT NULL AND wait_event = 'advisory'") != "0|\n"
+		return contents(t, s, "SELECT count(*) FROM pg_stat_activity WHERE leader_pid IS NOT NULL AND wait_event = 'advisory' AND datname = current_database()") != "0|\n"
 	})
 	l := &looker{target: &shadow.Target{Upstream: up}}
 	defer l.close()
@@ -63,7 +64,8 @@ func TestLookAtAParallelStatement(t *testing.T) {
 
 // A deferrable transaction waits for those that may make its snapshot unsafe, which is no lock to the server.
 func TestLookAtADeferrableTransaction(t *testing.T) {
-	s := testenv.Postgres(t)
+	t.Parallel()
+	s := ownDatabase(t, "control")
 	up, err := postgres.ParseURL(s.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +88,7 @@ func TestLookAtADeferrableTransaction(t *testing.T) {
 		waited <- err
 	}()
 	testenv.Eventually(t, "it waits for a safe snapshot", func() bool {
-		return contents(t, s, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SafeSnapshot'") != "0|\n"
+		return contents(t, s, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SafeSnapshot' AND datname = current_database()") != "0|\n"
 	})
 	l := &looker{target: &shadow.Target{Upstream: up}}
 	defer l.close()
@@ -108,7 +110,8 @@ func TestLookAtADeferrableTransaction(t *testing.T) {
 // A connection's process that the server has forgotten is about to close it, for however long a busy machine takes for that: nobody goes on without
 // it. One that the user may not see is taken for one that waits.
 func TestLookAtAProcessThatEnds(t *testing.T) {
-	s := testenv.Postgres(t)
+	t.Parallel()
+	s := ownDatabase(t, "control")
 	exec(t, s, "CREATE ROLE nosy LOGIN")
 	up, err := postgres.ParseURL(s.URL())
 	if err != nil {
@@ -138,6 +141,7 @@ func TestLookAtAProcessThatEnds(t *testing.T) {
 
 // A target that is stopped, or gone, does not look busy; one that refuses the question is there.
 func TestLookAtADeadTarget(t *testing.T) {
+	t.Parallel()
 	s := testenv.Postgres(t)
 	up, err := postgres.ParseURL(s.URL())
 	if err != nil {

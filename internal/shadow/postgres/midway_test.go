@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -14,14 +13,8 @@ import (
 // Connections that are older than the run are mirrored from its begin on, with the settings and prepared statements that they had: one within a transaction
 // behind that, and one that has prepared a statement together with a write not at all.
 func TestConnectionsOlderThanTheRun(t *testing.T) {
-	b := &bench{production: testenv.Postgres(t), control: testenv.Postgres(t), test: testenv.Postgres(t)}
-	var ready sync.WaitGroup
-	for _, s := range b.servers() {
-		ready.Go(func() {
-			exec(t, s, "CREATE TABLE t (who text, n int, PRIMARY KEY (who, n)); CREATE TABLE before (who text)")
-		})
-	}
-	ready.Wait()
+	t.Parallel()
+	b := newServers(t, "CREATE TABLE t (who text, n int, PRIMARY KEY (who, n)); CREATE TABLE before (who text)")
 	b.serve(t, nil)
 	idle, midway, wrote := b.client(t), b.client(t), b.client(t)
 	do := func(c *pgx.Conn, text string, args ...any) {

@@ -14,7 +14,22 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// crowd runs so many clients at a time, each with a connection of its own.
+// crowdClients are as many as run at a time, and rounds as many as each does of n: few, but with make full.
+func crowdClients() int {
+	if testenv.IsFull() {
+		return 16
+	}
+	return 8
+}
+
+func rounds(n int) int {
+	if testenv.IsFull() {
+		return n
+	}
+	return n / 4
+}
+
+// crowd runs clients at a time, each with a connection of its own.
 func (b *bench) crowd(t *testing.T, clients int, work func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -37,11 +52,11 @@ func refused(err error) bool {
 
 // Transfers between few accounts: rows are locked over statements, some transactions deadlock, some roll back.
 func TestBankTransfers(t *testing.T) {
-	b := newBench(t, `ALTER DATABASE postgres SET deadlock_timeout = '20ms'; CREATE TABLE accounts (id int PRIMARY KEY, balance int, last text);
+	b := newBench(t, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET deadlock_timeout = %L', current_database(), '20ms'); END $$; CREATE TABLE accounts (id int PRIMARY KEY, balance int, last text);
 		INSERT INTO accounts SELECT i, 1000, '' FROM generate_series(1, 10) AS i;
 		CREATE TABLE moves (client int, n int, amount int, PRIMARY KEY (client, n))`, nil)
-	b.crowd(t, 16, func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
-		for n := range 20 {
+	b.crowd(t, crowdClients(), func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
+		for n := range rounds(20) {
 			if err := transfer(ctx, c, client, n, r); err != nil && !refused(err) {
 				return err
 			}
@@ -83,8 +98,8 @@ func transfer(ctx context.Context, c *pgx.Conn, client, n int, r *rand.Rand) err
 // Which of two that were under way at once was the last in production can't be seen (docs/SHADOW.md, "What may come out otherwise").
 func TestHotKeys(t *testing.T) {
 	b := newBench(t, "CREATE TABLE hot (k int PRIMARY KEY, n int, last text)", nil)
-	b.crowd(t, 16, func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
-		for n := range 100 {
+	b.crowd(t, crowdClients(), func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
+		for n := range rounds(100) {
 			_, err := c.Exec(ctx, "INSERT INTO hot VALUES ($1, 1, $2) ON CONFLICT (k) DO UPDATE SET n = hot.n + 1, last = excluded.last", r.IntN(5), fmt.Sprintf("%d/%d", client, n))
 			if err != nil {
 				return err
@@ -109,8 +124,8 @@ func TestHotKeys(t *testing.T) {
 // Sections that advisory locks guard.
 func TestAdvisoryLocks(t *testing.T) {
 	b := newBench(t, "CREATE TABLE steps (section int, step int, who text, PRIMARY KEY (section, step))", nil)
-	b.crowd(t, 16, func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
-		for n := range 20 {
+	b.crowd(t, crowdClients(), func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
+		for n := range rounds(20) {
 			section := r.IntN(3)
 			if _, err := c.Exec(ctx, "SELECT pg_advisory_lock($1)", section); err != nil {
 				return err

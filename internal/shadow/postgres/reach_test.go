@@ -12,14 +12,15 @@ import (
 
 // foreign is a schema with a table that is at another server, as a base backup brings it along.
 func foreign(remote *testenv.SQLServer) string {
-	return fmt.Sprintf(`CREATE EXTENSION postgres_fdw; CREATE SERVER archive FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '127.0.0.1', port '%s', dbname 'postgres');
+	return fmt.Sprintf(`CREATE EXTENSION postgres_fdw; CREATE SERVER archive FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '127.0.0.1', port '%s', dbname '%s');
 		CREATE USER MAPPING FOR PUBLIC SERVER archive OPTIONS (user 'postgres', password_required 'false');
-		CREATE FOREIGN TABLE far (id int) SERVER archive`, remote.Port)
+		CREATE FOREIGN TABLE far (id int) SERVER archive`, remote.Port, remote.Database())
 }
 
 // What targets would write to other servers is no run's: it is refused, in any database that clients may use, and check says so.
 func TestForeignServersAreRefused(t *testing.T) {
-	server, remote := testenv.Postgres(t), testenv.Postgres(t)
+	t.Parallel()
+	server, remote := testenv.Postgres(t), ownDatabase(t, "production")
 	exec(t, remote, "CREATE TABLE far (id int)")
 	exec(t, server, "CREATE DATABASE other")
 	in := upstream(t, server)

@@ -21,11 +21,11 @@ import (
 // statements, pipelines, transactions, errors, COPY in and out. No password is in it.
 func TestReplayHasProductionsData(t *testing.T) {
 	const schema = "CREATE TABLE t (id int PRIMARY KEY, name text UNIQUE, n int); CREATE TABLE accounts AS SELECT g AS id, 100 AS money FROM generate_series(1, 8) g"
-	b := &bench{production: testenv.Postgres(t)}
-	exec(t, b.production, schema)
+	t.Parallel()
+	b := newServers(t, schema)
 	up := parsed(t, b.production)
 	tape := shadowtest.Record(t, "postgres", shadow.RecorderConfig{Production: up, Opener: Door{}, Filters: NewFilters()})
-	b.url = "postgres://postgres@" + tape.Addr + "/postgres?sslmode=disable"
+	b.url = b.at(tape.Addr)
 	var clients sync.WaitGroup
 	for i := range 4 {
 		c := b.client(t)
@@ -36,10 +36,13 @@ func TestReplayHasProductionsData(t *testing.T) {
 	if all := tape.Bytes(t); size.Partial > 0 || bytes.Contains(all, []byte("s3cret")) || !bytes.Contains(all, []byte("ALTER ROLE")) {
 		t.Errorf("%+v, or a password is in the recording", size)
 	}
-	for _, speed := range []float64{0, 10} {
-		b.control, b.test = testenv.Postgres(t), testenv.Postgres(t)
-		exec(t, b.control, schema)
-		exec(t, b.test, schema)
+	for i, speed := range []float64{0, 10} {
+		for _, target := range []*testenv.SQLServer{b.control, b.test} {
+			if i > 0 {
+				exec(t, target, "DROP TABLE t, accounts")
+				exec(t, target, schema)
+			}
+		}
 		cfg := shadow.Config{Control: parsed(t, b.control), Test: parsed(t, b.test), Batch: 200 * time.Millisecond, Wait: 10 * time.Millisecond, Patience: 20 * time.Second, Batches: 1 << 20}
 		protocol, err := New(t.Context(), gateway.Upstream{}, cfg.Control, Options{})
 		if err != nil {

@@ -17,8 +17,8 @@ import (
 func TestSerialsWithChildren(t *testing.T) {
 	b := newBench(t, `CREATE TABLE parents (id serial PRIMARY KEY, who text UNIQUE);
 		CREATE TABLE children (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, parent int NOT NULL REFERENCES parents, note text)`, nil)
-	b.crowd(t, 16, func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
-		for n := range 40 {
+	b.crowd(t, crowdClients(), func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
+		for n := range rounds(40) {
 			if err := family(ctx, c, fmt.Sprintf("%d/%d", client, n), r); err != nil {
 				return err
 			}
@@ -63,8 +63,8 @@ func family(ctx context.Context, c *pgx.Conn, who string, r *rand.Rand) error {
 // Numbers that sessions ask for, and write elsewhere; of one sequence sessions keep some.
 func TestNextval(t *testing.T) {
 	b := newBench(t, "CREATE SEQUENCE one; CREATE SEQUENCE ten INCREMENT 5 CACHE 10; CREATE TABLE tickets (n bigint, of text, who text, PRIMARY KEY (n, of))", nil)
-	b.crowd(t, 16, func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
-		for n := range 40 {
+	b.crowd(t, crowdClients(), func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
+		for n := range rounds(40) {
 			of := []string{"one", "ten"}[r.IntN(2)]
 			var ticket, again int64
 			if err := c.QueryRow(ctx, "SELECT nextval('"+of+"')").Scan(&ticket); err != nil {
@@ -86,8 +86,8 @@ func TestNextval(t *testing.T) {
 // Rows whose numbers no client is told: all else of them is production's, and the column is named.
 func TestNumbersThatNobodyIsTold(t *testing.T) {
 	b := newBench(t, "CREATE TABLE events (id serial PRIMARY KEY, who text)", func(c *shadow.Config) { c.DataCheck, c.DataProduction = shadow.DataFull, true })
-	b.crowd(t, 16, func(ctx context.Context, c *pgx.Conn, client int, _ *rand.Rand) error {
-		for n := range 20 {
+	b.crowd(t, crowdClients(), func(ctx context.Context, c *pgx.Conn, client int, _ *rand.Rand) error {
+		for n := range rounds(20) {
 			var last, current int64
 			if _, err := c.Exec(ctx, "INSERT INTO events (who) VALUES ($1)", fmt.Sprintf("%d/%d", client, n)); err != nil {
 				return err

@@ -43,7 +43,8 @@ func TestUsage(t *testing.T) {
 
 // Files of another server are not taken for the target's.
 func TestFilesOfAnotherServer(t *testing.T) {
-	one, other := testenv.Postgres(t), testenv.Postgres(t)
+	t.Parallel()
+	one, other := shared(t, "control"), shared(t, "test")
 	row := func(s *testenv.SQLServer) []string {
 		return strings.Split(strings.TrimSpace(contents(t, s, filesQuestion)), "|")
 	}

@@ -9,21 +9,12 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/shadow/shadowtest"
-	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // Targets that hold one of two databases: clients of the other one notice nothing, and are counted; a check does not miss what was left out.
 func TestOnlyOneDatabase(t *testing.T) {
-	b := &bench{production: testenv.Postgres(t), control: testenv.Postgres(t), test: testenv.Postgres(t)}
-	for _, s := range b.servers() {
-		exec(t, s, "CREATE TABLE t (id int PRIMARY KEY)")
-	}
+	b := newBench(t, "CREATE TABLE t (id int PRIMARY KEY)", func(c *shadow.Config) { c.DataCheck = shadow.DataFull })
 	exec(t, b.production, "CREATE DATABASE other")
-	b.start(t, func(c *shadow.Config) {
-		p := c.Protocol.(*Protocol)
-		p.only = newSubset([]string{"postgres"})
-		p.catalogs.only, c.DataCheck = p.only, shadow.DataFull
-	})
 	found, err := b.run.Check(t.Context(), 0)
 	if err != nil && !errors.Is(err, shadow.ErrNoisy) {
 		t.Fatal(err)
@@ -37,7 +28,7 @@ func TestOnlyOneDatabase(t *testing.T) {
 	if _, err := c.Exec(t.Context(), "INSERT INTO t VALUES (1)"); err != nil {
 		t.Fatal(err)
 	}
-	other, err := pgx.Connect(t.Context(), strings.Replace(b.url, "/postgres?", "/other?", 1))
+	other, err := pgx.Connect(t.Context(), b.elsewhere("other"))
 	if err != nil {
 		t.Fatal(err)
 	}

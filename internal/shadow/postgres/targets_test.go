@@ -16,12 +16,17 @@ import (
 
 // Targets that are stopped, and then one that is gone: clients notice nothing, memory stays in its bound, and the run is void.
 func TestFrozenAndKilledTargets(t *testing.T) {
-	b := newBench(t, "CREATE TABLE t (id int PRIMARY KEY, v text)", func(c *shadow.Config) { c.Memory = 2 * shadow.MiB })
+	t.Parallel()
+	freezes, dies := testenv.Postgres(t), testenv.Postgres(t)
+	b := &bench{production: ownDatabase(t, "production")}
+	b.control, b.test = freezes.NewDatabase(t, b.production.Database()), dies.NewDatabase(t, b.production.Database())
+	b.exec(t, "CREATE TABLE t (id int PRIMARY KEY, v text)")
+	b.start(t, func(c *shadow.Config) { c.Memory, c.Patience = 2*shadow.MiB, 3*time.Second })
 	c, ctx := b.client(t), t.Context()
 	if _, err := c.Exec(ctx, "INSERT INTO t VALUES (0, 'x')"); err != nil {
 		t.Fatal(err)
 	}
-	b.control.Freeze(t)
+	freezes.Freeze(t)
 	value := strings.Repeat("v", 10_000)
 	for i := range 500 {
 		if _, err := c.Exec(ctx, "INSERT INTO t VALUES ($1, $2)", i+1, value); err != nil {
@@ -31,7 +36,7 @@ func TestFrozenAndKilledTargets(t *testing.T) {
 	if held := b.run.Held(); held > 2*shadow.MiB {
 		t.Errorf("%d bytes are held", held)
 	}
-	b.test.Kill()
+	dies.Kill()
 	select {
 	case <-b.run.Over():
 	case <-time.After(time.Minute):
@@ -61,7 +66,7 @@ func TestWrongRowAndCancelledStatement(t *testing.T) {
 		stopped <- err
 	}()
 	testenv.Eventually(t, "the statement runs", func() bool {
-		return contents(t, b.production, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == "1|\n"
+		return contents(t, b.production, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()") == "1|\n"
 	})
 	if err := c.PgConn().CancelRequest(ctx); err != nil {
 		t.Fatal(err)

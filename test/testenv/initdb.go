@@ -1,0 +1,54 @@
+package testenv
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// InitPostgres makes the data directory of a new server with the superuser "postgres", whom everybody may be, for the programs
+// in bin. dir and as are PostgresDir's. initdb runs once for each version of the programs: all directories are copies of what it made
+// then, and have the same system identifier.
+func InitPostgres(t testing.TB, bin, dir string, as []string, data string) {
+	t.Helper()
+	from := postgresTemplate(t, bin, dir, as)
+	Run(t, dir, "cp", "-a", from, data)
+}
+
+// postgresTemplate returns the directory in the cache that data directories are copied from.
+func postgresTemplate(t testing.TB, bin, dir string, as []string) string {
+	t.Helper()
+	program, err := os.Stat(filepath.Join(bin, "initdb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := []string{"-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale", "C"}
+	key := fnv.New64a()
+	fmt.Fprint(key, bin, program.ModTime(), program.Size(), options)
+	cached := filepath.Join(CacheDir(), fmt.Sprintf("initdb-%x", key.Sum64()))
+	if _, err := os.Stat(cached); err == nil {
+		return cached
+	}
+	made := filepath.Join(dir, "template")
+	runAs(t, dir, as, append([]string{filepath.Join(bin, "initdb"), "-D", made}, options...)...)
+	if err := os.MkdirAll(CacheDir(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	part, err := os.MkdirTemp(CacheDir(), "initdb-part-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(part)
+	Run(t, dir, "cp", "-a", made, filepath.Join(part, "data")) // dir may be on another filesystem
+	if err := os.RemoveAll(made); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(part, "data"), cached); err != nil && !errors.Is(err, fs.ErrExist) { // another process was faster
+		t.Fatal(err)
+	}
+	return cached
+}
