@@ -11,7 +11,8 @@
 // between files. When it no longer applies, TestFaultsApply fails: adapt it, or set `dropped` to the reason.
 //
 // The source tree is never written to: `go test -overlay` compiles the edited copy, and programs that tests build get it too.
-// A test that fails with the fault has to pass without it, or the run reports it as unsteady.
+// A test finds a fault if it fails with it twice, the second time alone, and passes without it. Others are reported as unsteady
+// and left out.
 //
 // results.csv has one row for each fault and commit of the tested tree; rows that it has are not measured again. Those of
 // 616ce4e2 are from ring 2 alone, as -short did not leave out servers then.
