@@ -95,13 +95,20 @@ func TestSpliceFence(t *testing.T) {
 
 // What was sealed before its field got an index is opened, not cut.
 func TestSpliceUnderAnIndex(t *testing.T) {
-	b := newBed(t, policy.Options{Rules: rules()}, nil)
-	b.install()
-	c := b.client()
-	b.put(c, 1, document(1))
-	b.direct().must(wire.Eval, 0x27, "box.space.docs:create_index('doc', {parts = {{'doc', 'string'}}, unique = false})", 0x21, []any{})
-	c.must(wire.Update, 0x10, docs, 0x11, 0, 0x20, []any{1}, 0x21, []any{[]any{":", "doc", 0, 1, "X"}})
-	b.check(c, 1, "X"+document(1)[1:], false)
+	for name, rules := range map[string][]policy.Rule{
+		"rules for functions": rules(), // then any field may hold an envelope
+		"rule for the field":  rules()[:1],
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, policy.Options{Rules: rules}, nil)
+			b.install()
+			c := b.client()
+			b.put(c, 1, document(1))
+			b.direct().must(wire.Eval, 0x27, "box.space.docs:create_index('doc', {parts = {{'doc', 'string'}}, unique = false})", 0x21, []any{})
+			c.must(wire.Update, 0x10, docs, 0x11, 0, 0x20, []any{1}, 0x21, []any{[]any{":", "doc", 0, 1, "X"}})
+			b.check(c, 1, "X"+document(1)[1:], false)
+		})
+	}
 }
 
 // A unique index other than the primary one may name the tuple.
