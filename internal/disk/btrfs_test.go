@@ -48,10 +48,8 @@ func TestRealBtrfs(t *testing.T) {
 // Data that nothing was fitted to, one directory of each kind: the error that is told is not
 // exceeded.
 func TestRealBtrfsOnCorpora(t *testing.T) {
+	testenv.Full(t)
 	needBtrfs(t)
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
 	_, exact := libzstd.New()
 	for _, corpus := range corpora(t) {
 		for _, name := range []string{"zstd:3", "zlib:1", "zlib:3", "zlib:6", "lzo"} {
@@ -140,6 +138,7 @@ func near(t *testing.T, r *Result, truth int64) {
 // needBtrfs skips where there can be no loop mount. In CI the programs have to be there.
 func needBtrfs(t *testing.T) {
 	t.Helper()
+	testenv.NeedsPrograms(t)
 	for _, program := range []string{"mkfs.btrfs", "compsize", "mount", "chattr"} {
 		if _, err := exec.LookPath(program); err != nil && os.Getenv("CI") == "true" {
 			t.Fatalf("%v; run: test/servers install btrfs", err)

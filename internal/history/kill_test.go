@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 const killDir = "CINCH_HISTORY_KILL_DIR"
@@ -29,6 +31,7 @@ func TestWriterThatIsKilled(t *testing.T) {
 
 // A process that is killed while it writes, closes or compresses a segment keeps all that it has synced.
 func TestKill(t *testing.T) {
+	testenv.NeedsPrograms(t)
 	dir, want := t.TempDir(), 0.0
 	for _, lines := range []int{1, 50, 130, 300} {
 		kept := killAfter(t, dir, lines)

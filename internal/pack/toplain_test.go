@@ -92,7 +92,7 @@ func TestToPlainPeelsOnce(t *testing.T) {
 func TestToPlainOfNoise(t *testing.T) {
 	task, formats := toPlainTask(t, "phpredis", 0, 0)
 	r, replaced := rand.New(rand.NewPCG(1, 2)), 0
-	for range 20_000 {
+	for range 4_000 {
 		content := make([]byte, 16+r.IntN(16))
 		for i := range content {
 			content[i] = byte(r.Uint32())
@@ -106,7 +106,7 @@ func TestToPlainOfNoise(t *testing.T) {
 			t.Errorf("%q is read as %q", content, got)
 		}
 	}
-	if replaced < 15_000 {
+	if replaced < 3_000 {
 		t.Errorf("%d replaced", replaced)
 	}
 }
