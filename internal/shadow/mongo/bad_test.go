@@ -39,7 +39,12 @@ func TestProductionFailsOver(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, "rs0", nil)
+			if name == "it is killed" {
+				testenv.Full(t)
+			}
+			b := servers(t, "rs0")
+			b.production = testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs0"})
+			b.start(t, nil)
 			const writers, before, after = 4, 30, 30
 			var met, all sync.WaitGroup
 			failed := make(chan struct{})
@@ -118,11 +123,10 @@ func TestTargetTurnsBad(t *testing.T) {
 		}, "i/o timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := &bench{
-				production: testenv.Mongod(t, testenv.MongodConfig{}), control: testenv.Mongod(t, testenv.MongodConfig{}),
-				test: testenv.Mongod(t, testenv.MongodConfig{Args: []string{"--auth"}}),
+			if name == "another password" || name == "rights" {
+				testenv.Full(t)
 			}
-			addUser(t, b.test, "root", "r", "SCRAM-SHA-256")
+			b := &bench{production: server1(t, "", "production"), control: server1(t, "", "control"), test: locked(t)}
 			mustRun(t, administrator(t, b.test), bson.D{{Key: "createUser", Value: "mirror"}, {Key: "pwd", Value: "p"}, {Key: "roles", Value: bson.A{"root"}}})
 			b.start(t, func(cfg *shadow.Config) {
 				cfg.Test = upstream(t, "mongodb://mirror:p@"+b.test.Addr)
@@ -184,15 +188,13 @@ func (b *bench) countUntil(t *testing.T, at func() *mongo.Collection, spoil func
 
 // A target whose disk fills up: clients notice nothing, production has all that they wrote, and the run is void with a reason.
 func TestTargetWithFullDisk(t *testing.T) {
+	testenv.Full(t)
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=400m,mode=0700"); err != nil {
 		t.Skipf("a filesystem of its own can't be mounted: %v", err)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
-	b := &bench{
-		production: testenv.Mongod(t, testenv.MongodConfig{}), control: testenv.Mongod(t, testenv.MongodConfig{}),
-		test: testenv.Mongod(t, testenv.MongodConfig{Dir: dir}),
-	}
+	b := &bench{production: server1(t, "", "production"), control: server1(t, "", "control"), test: testenv.Mongod(t, testenv.MongodConfig{Dir: dir})}
 	b.start(t, nil)
 	c := b.client(t).Database("shop").Collection("c")
 	if _, err := c.InsertOne(t.Context(), m{"_id": -1}); err != nil {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -72,8 +73,7 @@ func transfer(ctx context.Context, c *mongo.Client, from, to int, abort bool) {
 
 // A target that is no replica set gets the statements of a transaction without it.
 func TestTransactionsAtStandaloneTargets(t *testing.T) {
-	b := &bench{production: testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs0"}), control: testenv.Mongod(t, testenv.MongodConfig{}), test: testenv.Mongod(t, testenv.MongodConfig{})}
-	writable(t, b.production)
+	b := &bench{production: server1(t, "rs0", "production"), control: server1(t, "", "control"), test: server1(t, "", "test")}
 	b.start(t, nil)
 	c := b.client(t)
 	for i := range 2 {
@@ -340,7 +340,9 @@ func TestFrozenTargets(t *testing.T) {
 
 // A target that is gone voids the run and turns the mirror off. Production goes on.
 func TestKilledTarget(t *testing.T) {
-	b := newBench(t, "", nil)
+	b := servers(t, "")
+	b.test = testenv.Mongod(t, testenv.MongodConfig{})
+	b.start(t, func(c *shadow.Config) { c.Patience = time.Second })
 	c := b.client(t).Database("shop").Collection("c")
 	b.test.Kill()
 	n := 0
@@ -382,10 +384,10 @@ func TestDifferentData(t *testing.T) {
 // Clients log in to production; targets are logged in with their own users, by either mechanism.
 func TestLogins(t *testing.T) {
 	cfg := testenv.MongodConfig{Args: []string{"--auth"}}
-	b := &bench{production: testenv.Mongod(t, cfg), control: testenv.Mongod(t, cfg), test: testenv.Mongod(t, cfg)}
-	addUser(t, b.production, "app", "p", "SCRAM-SHA-256")
-	addUser(t, b.control, "mirror", "c:ü", "SCRAM-SHA-256")
-	addUser(t, b.test, "mirror", "t", "SCRAM-SHA-1")
+	b := &bench{production: locked(t), control: testenv.Mongod(t, cfg), test: testenv.Mongod(t, cfg)}
+	addUser(t, administrator(t, b.production), "app", "p", "SCRAM-SHA-256")
+	addUser(t, b.control.Client(t).Database("admin"), "mirror", "c:ü", "SCRAM-SHA-256")
+	addUser(t, b.test.Client(t).Database("admin"), "mirror", "t", "SCRAM-SHA-1")
 	b.start(t, func(c *shadow.Config) {
 		c.Control = upstream(t, "mongodb://mirror:c%3A%C3%BC@"+b.control.Addr)
 		c.Test = upstream(t, "mongodb://mirror:t@"+b.test.Addr+"/?authSource=admin")
@@ -406,9 +408,9 @@ func TestLogins(t *testing.T) {
 	}
 }
 
-func addUser(t *testing.T, s *testenv.MongodServer, name, password, mechanism string) {
+func addUser(t testing.TB, admin *mongo.Database, name, password, mechanism string) {
 	t.Helper()
-	err := s.Client(t).Database("admin").RunCommand(t.Context(), bson.D{
+	err := admin.RunCommand(t.Context(), bson.D{
 		{Key: "createUser", Value: name},
 		{Key: "pwd", Value: password},
 		{Key: "roles", Value: bson.A{"root"}},
@@ -422,7 +424,7 @@ func addUser(t *testing.T, s *testenv.MongodServer, name, password, mechanism st
 // Every command that a server lists has a class.
 func TestCommandsHaveClasses(t *testing.T) {
 	var r struct{ Commands map[string]bson.Raw }
-	s := testenv.Mongod(t, testenv.MongodConfig{})
+	s := server1(t, "", "production")
 	if err := s.Client(t).Database("admin").RunCommand(t.Context(), bson.D{{Key: "listCommands", Value: 1}}).Decode(&r); err != nil {
 		t.Fatal(err)
 	}

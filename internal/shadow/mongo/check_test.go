@@ -69,8 +69,7 @@ func TestFindings(t *testing.T) {
 // On real servers: what differs is found, in words for people, and nothing is left behind.
 func TestCheck(t *testing.T) {
 	zstd := testenv.MongodConfig{Args: []string{"--wiredTigerCollectionBlockCompressor", "zstd"}}
-	b := &bench{production: testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs0"}), control: testenv.Mongod(t, testenv.MongodConfig{}), test: testenv.Mongod(t, zstd)}
-	writable(t, b.production)
+	b := &bench{production: server1(t, "rs0", "production"), control: server1(t, "", "control"), test: testenv.Mongod(t, zstd)}
 	ctx := t.Context()
 	for i, s := range []*testenv.MongodServer{b.production, b.control, b.test} {
 		db := s.Client(t).Database("shop")
@@ -108,7 +107,7 @@ func TestCheck(t *testing.T) {
 
 // A target that is production by another name is told.
 func TestProductionAsTarget(t *testing.T) {
-	s, other := testenv.Mongod(t, testenv.MongodConfig{}), testenv.Mongod(t, testenv.MongodConfig{})
+	s, other := server1(t, "", "production"), server1(t, "", "control")
 	up := upstream(t, strings.Replace(s.URI(), "127.0.0.1", "localhost", 1))
 	p := &Protocol{}
 	production := &shadow.Target{Name: "production", Upstream: upstream(t, s.URI())}

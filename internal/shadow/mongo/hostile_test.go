@@ -17,6 +17,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/shadow/shadowtest"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // frame is a message whose header says what it likes.
@@ -142,6 +143,7 @@ func leave(t *testing.T, addr string, id int) {
 
 // Two hundred clients at once, and a storm of connections that are used once.
 func TestManyConnections(t *testing.T) {
+	testenv.Full(t)
 	b := newBench(t, "", nil)
 	const clients, each = 200, 4
 	c := b.client(t, options.Client().SetMaxPoolSize(clients)).Database("shop").Collection("c")

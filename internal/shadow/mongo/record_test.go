@@ -30,8 +30,7 @@ type tape struct {
 
 func newTape(t *testing.T, set string, redact ...string) *tape {
 	t.Helper()
-	p := &tape{set: set, production: testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: set})}
-	writable(t, p.production)
+	p := &tape{set: set, production: server1(t, set, "production")}
 	p.record(t, redact...)
 	return p
 }
@@ -51,13 +50,12 @@ func (p *tape) client(t *testing.T, more ...*options.ClientOptions) *mongo.Clien
 	return (&bench{addr: p.Addr}).client(t, more...)
 }
 
-// replay plays the tape to two fresh servers.
+// replay plays the tape to two servers without data.
 func (p *tape) replay(t *testing.T, speed float64) (*bench, *shadow.Report) {
 	t.Helper()
-	cfg := testenv.MongodConfig{ReplicaSet: p.set}
-	b := &bench{control: testenv.Mongod(t, cfg), test: testenv.Mongod(t, cfg)}
-	writable(t, b.control)
-	writable(t, b.test)
+	b := &bench{control: server1(t, p.set, "control"), test: server1(t, p.set, "test")}
+	dropShop(t, b.control.Client(t))
+	dropShop(t, b.test.Client(t))
 	c := shadow.Config{Control: upstream(t, b.control.URI()), Test: upstream(t, b.test.URI()), Batch: 200 * time.Millisecond, Patience: time.Minute, Batches: 1 << 20}
 	var err error
 	if c.Protocol, err = New(t.Context(), c.Control, c.Test); err != nil {
@@ -213,9 +211,8 @@ func readSecretsOtherwise(t *testing.T, db *mongo.Database) {
 
 // Logins are never recorded, nor what the server keeps for itself, with its cursors.
 func TestLoginsAreNotRecorded(t *testing.T) {
-	cfg := testenv.MongodConfig{Args: []string{"--auth"}}
-	p := &tape{production: testenv.Mongod(t, cfg)}
-	addUser(t, p.production, "app", "s3cret", "SCRAM-SHA-256")
+	p := &tape{production: locked(t)}
+	addUser(t, administrator(t, p.production), "app", "s3cret", "SCRAM-SHA-256")
 	up := upstream(t, p.production.URI())
 	if _, err := NewFilters(t.Context(), up, []string{"shop.*"}); err == nil || !strings.Contains(err.Error(), "views") {
 		t.Errorf("without a login: %v", err)

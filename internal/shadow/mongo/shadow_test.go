@@ -25,15 +25,61 @@ type bench struct {
 	addr                      string
 }
 
+func TestMain(m *testing.M) { testenv.Main(m) }
+
 func newBench(t *testing.T, set string, change func(*shadow.Config)) *bench {
 	t.Helper()
-	cfg := testenv.MongodConfig{ReplicaSet: set}
-	b := &bench{production: testenv.Mongod(t, cfg), control: testenv.Mongod(t, cfg), test: testenv.Mongod(t, cfg)}
-	for _, s := range []*testenv.MongodServer{b.production, b.control, b.test} {
-		writable(t, s)
-	}
+	b := servers(t, set)
 	b.start(t, change)
 	return b
+}
+
+// servers returns the production, control and test servers that the tests of this package share, one test after the other:
+// standalone, or each the only member of a replica set of that name. The database shop is dropped when the test ends. A test
+// that stops a server has another one in its place.
+func servers(t *testing.T, set string) *bench {
+	t.Helper()
+	return &bench{production: server1(t, set, "production"), control: server1(t, set, "control"), test: server1(t, set, "test")}
+}
+
+// server1 returns one of them.
+func server1(t *testing.T, set, role string) *testenv.MongodServer {
+	t.Helper()
+	s := testenv.Shared(t, role+" "+set, func(t testing.TB) *testenv.MongodServer {
+		return testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: set})
+	})
+	writable(t, s)
+	t.Cleanup(func() { dropShop(t, s.Client(t)) })
+	return s
+}
+
+// dropShop drops the database of the tests. Transactions that clients have left open would hold that up for a minute.
+func dropShop(t *testing.T, c *mongo.Client) {
+	t.Helper()
+	if err := c.Database("admin").RunCommand(context.Background(), bson.D{{Key: "killAllSessions", Value: bson.A{}}}).Err(); err != nil {
+		t.Error(err)
+	}
+	if err := c.Database("shop").Drop(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// locked returns a server that wants logins, which the tests share as they do others. Its administrator is root.
+func locked(t *testing.T) *testenv.MongodServer {
+	t.Helper()
+	s := testenv.Shared(t, "locked", func(t testing.TB) *testenv.MongodServer {
+		s := testenv.Mongod(t, testenv.MongodConfig{Args: []string{"--auth"}})
+		addUser(t, s.Client(t).Database("admin"), "root", "r", "SCRAM-SHA-256")
+		return s
+	})
+	t.Cleanup(func() {
+		admin := administrator(t, s)
+		dropShop(t, admin.Client())
+		for _, name := range []string{"app", "mirror"} {
+			_ = admin.RunCommand(context.Background(), bson.D{{Key: "dropUser", Value: name}}).Err() // it may not be there
+		}
+	})
+	return s
 }
 
 // writable waits until a member has become primary.

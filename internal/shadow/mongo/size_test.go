@@ -12,7 +12,7 @@ import (
 func TestUsage(t *testing.T) {
 	b := newBench(t, "", nil)
 	orders, r := b.client(t).Database("shop").Collection("orders"), rand.New(rand.NewPCG(1, 2))
-	const documents, length = 100, 100 << 10
+	const documents, length = 30, 100 << 10
 	for i := range documents {
 		noise := make([]byte, length) // it does not compress
 		for j := range noise {
