@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -31,9 +30,6 @@ type library struct {
 	program      string // "": libraries.py
 }
 
-var all = flag.Bool("foreign.all", false, "all libraries in all ways")
-
-// libraries: the first few in all ways, the rest with -foreign.all.
 var libraries = []library{
 	{name: "glide-zstd", format: "glide", exact: true},
 	{name: "django-zlib", format: "django"},
@@ -47,16 +43,6 @@ var libraries = []library{
 	{name: "phpredis-zstd", format: "phpredis", exact: true, program: php},
 	{name: "redisson-lz4", format: "redisson", program: java},
 	{name: "redisson-snappy", format: "snappy", program: java},
-}
-
-const few = 4
-
-// chosen are the libraries of this run.
-func chosen() []library {
-	if *all {
-		return libraries
-	}
-	return libraries[:few]
 }
 
 const (
@@ -151,8 +137,11 @@ func sealed(stored map[string]string) (n int) {
 // back the very bytes, or, where our encoder differs, values that the library opens.
 func TestLibraries(t *testing.T) {
 	file, _ := documents(t)
-	for _, l := range chosen() {
+	for _, l := range libraries {
 		t.Run(l.name, func(t *testing.T) {
+			if l.name != "glide-zstd" {
+				testenv.Full(t)
+			}
 			server := testenv.Redis(t)
 			l.run(t, server.Addr, "write", file)
 			before := dump(t, server.Addr)
@@ -187,8 +176,11 @@ func TestLibraries(t *testing.T) {
 // Written through a gateway, values are as small, and each library reads what it wrote.
 func TestThroughGateway(t *testing.T) {
 	file, values := documents(t)
-	for _, l := range chosen() {
+	for _, l := range libraries {
 		t.Run(l.name, func(t *testing.T) {
+			if l.name != "glide-zstd" {
+				testenv.Full(t)
+			}
 			server := testenv.Redis(t)
 			l.run(t, server.Addr, "write", file)
 			testenv.Command(t, testenv.Cinch(t), packed(server, l)...) // trains a dictionary, of which gateways hear
@@ -226,8 +218,11 @@ func encoded(t *testing.T, s string) string {
 // one at the same time would make it wait.
 func TestLiveWriters(t *testing.T) {
 	file, _ := documents(t)
-	for _, l := range libraries[:few] {
+	for _, l := range libraries[:4] {
 		t.Run(l.name, func(t *testing.T) {
+			if l.name != "django-zlib" {
+				testenv.Full(t)
+			}
 			server := testenv.Redis(t)
 			gateway := testenv.Gateway(t, testenv.GatewayConfig{Upstream: server.Addr, Rules: fmt.Sprintf(`- {key: "doc:*", setting: zstd-3, format: %s}`, l.format)})
 			l.run(t, server.Addr, "write", file)

@@ -21,6 +21,7 @@ class Glide:
         self.client = g.GlideClient.create(
             g.GlideClientConfiguration(
                 [g.NodeAddress("127.0.0.1", port)],
+                request_timeout=60_000,  # by itself it gives up after 250 ms, which a busy machine takes
                 compression=g.CompressionConfiguration(
                     enabled=True, backend=getattr(g.CompressionBackend, backend)
                 ),
