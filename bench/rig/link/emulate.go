@@ -4,7 +4,6 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 )
 
@@ -104,8 +103,7 @@ func deliver(dst net.Conn, parcels <-chan parcel) {
 	defer dst.Close()
 	for p := range parcels {
 		if wait := time.Until(p.at); wait > 0 {
-			ts := syscall.NsecToTimespec(int64(wait))
-			_ = syscall.Nanosleep(&ts, nil)
+			sleep(wait)
 		}
 		if _, err := dst.Write(p.bytes); err != nil {
 			for range parcels { // so that the other side does not wait
