@@ -7,7 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 func TestUnixSocket(t *testing.T) {
@@ -35,16 +36,8 @@ func TestUnixSocket(t *testing.T) {
 		"server": func() Traffic { return h.Stats.Snapshot().Wire.Client },
 		"dialer": func() Traffic { return up.Stats.Snapshot().Wire.Upstream },
 	} {
-		want := Traffic{6, 6}
-		for range 12_000 { // the peer may have the bytes before they are counted
-			if counted() == want {
-				break
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		if got := counted(); got != want {
-			t.Errorf("%s counted %+v", name, got)
-		}
+		// the peer may have the bytes before they are counted
+		testenv.Eventually(t, name+" counts six bytes each way", func() bool { return counted() == (Traffic{6, 6}) })
 	}
 	if _, err := Listen("unix:" + path); !errors.Is(err, ErrAddressInUse) {
 		t.Errorf("a second listener: %v", err)

@@ -177,7 +177,7 @@ func (l *Life) BeforeRequest() {
 	if !l.draining.Load() {
 		return
 	}
-	if now := time.Now(); now.After(l.lookAt) { // however many requests come in between
+	if now := time.Now(); !now.Before(l.lookAt) { // however many requests come in between
 		l.lookAt = now.Add(DrainPoll)
 	}
 	_ = l.Client.SetReadDeadline(l.lookAt)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -33,8 +34,8 @@ func startPumps(t *testing.T, change func(*linePumps)) *linePumps {
 	p := &linePumps{stats: NewStats("test", "line"), ran: make(chan struct{})}
 	change(p)
 	var near, up net.Conn
-	near, p.client = tcpPair(t)
-	up, p.server = tcpPair(t)
+	near, p.client = testenv.Pipe()
+	up, p.server = testenv.Pipe()
 	for _, c := range []net.Conn{p.client, p.server} {
 		_ = c.SetDeadline(time.Now().Add(patience))
 	}
@@ -137,34 +138,38 @@ func (p *linePumps) over(t *testing.T) {
 
 // A drain that finds nothing outstanding ends the session.
 func TestPumpsDrainIdle(t *testing.T) {
-	p := startPumps(t, func(*linePumps) {})
-	say(t, p.client, "one")
-	hear(t, p.said, "one")
-	say(t, p.server, "1")
-	hear(t, p.answered, "1")
-	p.Drain()
-	hear(t, p.said, "")
-	_ = p.server.Close()
-	p.over(t)
-	hear(t, p.answered, "")
+	synctest.Test(t, func(t *testing.T) {
+		p := startPumps(t, func(*linePumps) {})
+		say(t, p.client, "one")
+		hear(t, p.said, "one")
+		say(t, p.server, "1")
+		hear(t, p.answered, "1")
+		p.Drain()
+		hear(t, p.said, "")
+		_ = p.server.Close()
+		p.over(t)
+		hear(t, p.answered, "")
+	})
 }
 
 // A drain waits for replies, and takes the requests that come meanwhile.
 func TestPumpsDrainBusy(t *testing.T) {
-	p := startPumps(t, func(p *linePumps) { p.waits = true })
-	say(t, p.client, "one")
-	hear(t, p.said, "one")
-	p.Drain()
-	time.Sleep(3 * DrainPoll)
-	say(t, p.client, "two")
-	hear(t, p.said, "two")
-	say(t, p.server, "1")
-	hear(t, p.answered, "1")
-	time.Sleep(3 * DrainPoll)
-	say(t, p.server, "2")
-	hear(t, p.answered, "2")
-	p.over(t)
-	hear(t, p.answered, "")
+	synctest.Test(t, func(t *testing.T) {
+		p := startPumps(t, func(p *linePumps) { p.waits = true })
+		say(t, p.client, "one")
+		hear(t, p.said, "one")
+		p.Drain()
+		time.Sleep(3 * DrainPoll)
+		say(t, p.client, "two")
+		hear(t, p.said, "two")
+		say(t, p.server, "1")
+		hear(t, p.answered, "1")
+		time.Sleep(3 * DrainPoll)
+		say(t, p.server, "2")
+		hear(t, p.answered, "2")
+		p.over(t)
+		hear(t, p.answered, "")
+	})
 }
 
 // A drain looks once more when it is idle: a read after its deadline does not see what has come.
@@ -234,16 +239,18 @@ func TestPumpsOverdueDrainLooksOnce(t *testing.T) {
 
 // A drain that comes before Run is not forgotten.
 func TestPumpsDrainBeforeRun(t *testing.T) {
-	near, far := tcpPair(t)
-	up, server := tcpPair(t)
-	p := &linePumps{waits: true}
-	p.Life = NewLife(LifeConfig{Client: near, Upstream: up, Log: slog.New(slog.DiscardHandler)})
-	p.Drain()
-	if !p.Draining() {
-		t.Error("does not drain")
-	}
-	p.Run(p.carryRequests, p.pumpReplies)
-	_, _ = far.Close(), server.Close()
+	synctest.Test(t, func(t *testing.T) {
+		near, far := testenv.Pipe()
+		up, server := testenv.Pipe()
+		p := &linePumps{waits: true}
+		p.Life = NewLife(LifeConfig{Client: near, Upstream: up, Log: slog.New(slog.DiscardHandler)})
+		p.Drain()
+		if !p.Draining() {
+			t.Error("does not drain")
+		}
+		p.Run(p.carryRequests, p.pumpReplies)
+		_, _ = far.Close(), server.Close()
+	})
 }
 
 // The replies that are outstanding at the client's end come through.

@@ -443,6 +443,8 @@ func TestNilSessionIsHeard(t *testing.T) {
 
 func TestNilSessionClosesTheConnection(t *testing.T) {
 	h := startServer(t, &Server{NewSession: func(net.Conn) Session { return nil }})
-	h.dial(t).expectEnd()
+	c := h.dial(t)
+	c.expectEnd()
+	_ = c.Close() // else the server would listen for a while
 	testenv.Eventually(t, "no connection", func() bool { return h.Stats.Snapshot().Connections.Open == 0 })
 }

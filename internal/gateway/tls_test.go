@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -111,24 +112,36 @@ func TestTLSOldVersionsAreRefused(t *testing.T) {
 }
 
 func TestTLSReload(t *testing.T) {
-	ca := newTestCA(t)
-	files, first := ca.issue(t, "server")
-	h := startServer(t, &Server{TLS: mustConfig(t)(files.ServerConfig())})
-	serial := func() int64 {
-		state, err := dialTLS(t, h.addr, ca.clientConfig(t))
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		ca := newTestCA(t)
+		files, first := ca.issue(t, "server")
+		l := testenv.NewPipeListener()
+		startServerOn(t, &Server{TLS: mustConfig(t)(files.ServerConfig())}, l)
+		cfg := ca.clientConfig(t)
+		cfg.ServerName = "127.0.0.1"
+		dial := func() (*testClient, int64) {
+			c, err := l.Dial()
+			if err != nil {
+				t.Fatal(err)
+			}
+			tc := tls.Client(c, cfg)
+			if err := tc.Handshake(); err != nil {
+				t.Fatal(err)
+			}
+			return newTestClient(t, tc), tc.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
 		}
-		return state.PeerCertificates[0].SerialNumber.Int64()
-	}
-	if got := serial(); got != first {
-		t.Fatalf("serial %d, want %d", got, first)
-	}
-	open := newTestClient(t, mustDialTLS(t, h.addr, ca.clientConfig(t)))
-	open.echo("before")
-	_, second := ca.issue(t, "server")
-	testenv.Eventually(t, "the new certificate", func() bool { return serial() == second })
-	open.echo("after")
+		open, serial := dial()
+		if serial != first {
+			t.Fatalf("serial %d, want %d", serial, first)
+		}
+		open.echo("before")
+		_, second := ca.issue(t, "server")
+		time.Sleep(certCheckInterval)
+		if _, serial := dial(); serial != second {
+			t.Errorf("serial %d, want %d", serial, second)
+		}
+		open.echo("after")
+	})
 }
 
 func mustDialTLS(t *testing.T, addr string, cfg *tls.Config) net.Conn {
@@ -201,12 +214,21 @@ func TestTLSHandshakeTimeout(t *testing.T) {
 }
 
 func TestShutdownDuringHandshake(t *testing.T) {
-	ca := newTestCA(t)
-	h := startServer(t, &Server{TLS: ca.serverConfig(t), HandshakeTimeout: time.Hour})
-	silent := h.dial(t)
-	testenv.Eventually(t, "a connection", func() bool { return h.Stats.Snapshot().Connections.Open == 1 })
-	if err := h.Shutdown(shutdownContext(t)); err != nil {
-		t.Fatal(err)
-	}
-	silent.expectEnd()
+	synctest.Test(t, func(t *testing.T) {
+		l := testenv.NewPipeListener()
+		h := startServerOn(t, &Server{TLS: newTestCA(t).serverConfig(t), HandshakeTimeout: time.Hour}, l)
+		c, err := l.Dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		silent := newTestClient(t, c)
+		synctest.Wait()
+		if n := h.Stats.Snapshot().Connections.Open; n != 1 {
+			t.Fatalf("%d connections", n)
+		}
+		if err := h.Shutdown(shutdownContext(t)); err != nil {
+			t.Fatal(err)
+		}
+		silent.expectEnd()
+	})
 }

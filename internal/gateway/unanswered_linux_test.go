@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 func TestUpstreamExpectsAnswers(t *testing.T) {
@@ -90,6 +92,7 @@ type host struct {
 // this process, since tests of other packages run beside it.
 func newHost(t *testing.T) *host {
 	t.Helper()
+	testenv.NeedsPrograms(t)
 	id := os.Getpid()
 	net := fmt.Sprintf("10.%d.%d.", 64+id>>8%64, id%256)
 	h := &host{name: fmt.Sprintf("cinch-%d", id), near: net + "1"}
