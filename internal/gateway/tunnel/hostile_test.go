@@ -6,9 +6,13 @@ import (
 	"net"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // Hellos of other versions, with extensions, in pieces.
@@ -63,57 +67,62 @@ func TestStrangeHellos(t *testing.T) {
 	}
 }
 
+// alone runs a session of an entry in a bubble, whose client and exit are the far ends of connections in memory. The exit
+// has said hello, and the link is open. ran is closed when the session is over.
+func alone(t *testing.T) (client, exit net.Conn, ran <-chan struct{}) {
+	t.Helper()
+	local, client := testenv.Pipe()
+	conn, exit := testenv.Pipe()
+	g := NewGateway(Config{Name: "entry", Engine: codec.New(codec.Options{}), Stats: gateway.NewStats("entry", "tunnel")})
+	_, _ = exit.Write(wire.Hello{Lowest: 1, Highest: 1, Codecs: 1}.Append(nil))
+	l, err := g.links.Greet(conn)
+	if err == nil {
+		err = l.Open()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(exit, make([]byte, wire.HelloLen+1)); err != nil {
+		t.Fatal(err)
+	}
+	s, over := newSession(g, local, l), make(chan struct{})
+	go func() { defer close(over); s.Run() }()
+	t.Cleanup(func() {
+		_, _ = client.Close(), exit.Close()
+		<-over
+		g.links.Close()
+	})
+	return client, exit, over
+}
+
+// writeUntilStuck writes until the other end takes no more.
+func writeUntilStuck(c net.Conn, b []byte) {
+	for err := error(nil); err == nil; {
+		_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+		_, err = c.Write(b)
+	}
+	_ = c.SetWriteDeadline(time.Time{})
+}
+
 // A client that is gone is let go of, though the exit does not take what it had said.
 func TestGoneBeforeStuckLink(t *testing.T) {
-	gone := make(chan struct{})
-	fake := server(t, func(c *net.TCPConn) {
-		defer c.Close()
-		_, _ = io.ReadFull(c, make([]byte, wire.HelloLen))
-		_, _ = c.Write(wire.Hello{Lowest: 1, Highest: 1, Codecs: 1}.Append(nil))
-		<-gone
-		for { // the first one is answered with a reset
-			if _, err := c.Write(append(wire.AppendRaw(nil, 5), "hello"...)); err != nil {
-				return
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
+	synctest.Test(t, func(t *testing.T) {
+		client, exit, ran := alone(t)
+		writeUntilStuck(client, make([]byte, 1<<20))
+		_ = client.Close()
+		_, _ = exit.Write(append(wire.AppendRaw(nil, 5), "hello"...)) // by which the entry finds out
+		<-ran
 	})
-	entry := serve(t, fake, false, nil)
-	c := dial(t, entry.addr)
-	_ = c.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
-	for err := error(nil); err == nil; {
-		_, err = c.Write(make([]byte, 1<<20))
-	}
-	_ = c.SetLinger(0)
-	_ = c.Close()
-	close(gone)
-	waitFor(t, func() bool { return entry.stats.Snapshot().Connections.Open == 0 })
 }
 
 // A client that takes nothing is let go of when its link is lost: it may be waiting for us to take something.
 func TestLostBehindStuckClient(t *testing.T) {
-	lost := make(chan struct{})
-	fake := server(t, func(c *net.TCPConn) {
-		defer close(lost)
-		_, _ = io.ReadFull(c, make([]byte, wire.HelloLen))
-		_, err := c.Write(wire.Hello{Lowest: 1, Highest: 1, Codecs: 1}.Append(nil))
-		_ = c.SetWriteDeadline(time.Now().Add(500 * time.Millisecond))
-		frame := append(wire.AppendRaw(nil, wire.MaxRaw), make([]byte, wire.MaxRaw)...)
-		for err == nil {
-			_, err = c.Write(frame)
-		}
-		_ = c.SetLinger(0)
-		_ = c.Close()
-	})
-	entry := serve(t, fake, false, nil)
-	c := dial(t, entry.addr)
-	if _, err := c.Write([]byte("hello")); err != nil {
-		t.Fatal(err)
-	}
-	<-lost
-	waitFor(t, func() bool {
-		_, err := c.Write([]byte("hello")) // by which the entry finds out
-		return err != nil || entry.stats.Snapshot().Connections.Open == 0
+	synctest.Test(t, func(t *testing.T) {
+		client, exit, ran := alone(t)
+		writeUntilStuck(exit, append(wire.AppendRaw(nil, wire.MaxRaw), make([]byte, wire.MaxRaw)...))
+		_ = exit.Close()
+		_, _ = client.Write([]byte("hello")) // by which the entry finds out
+		<-ran
 	})
 }
 

@@ -10,12 +10,16 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A thousand connections that have carried something and now carry nothing: their histories
+// Many connections that have carried something and now carry nothing: their histories
 // are bounded while they last, and gone when they were idle for a while. What is left is the
 // cost of six sockets and eight goroutines for each, those of the test's own client and server
 // among them.
 func TestMemoryOfManyConnections(t *testing.T) {
-	const connections, limit, most = 1000, 64 << 20, 40 << 10
+	const limit, most = 64 << 20, 40 << 10
+	connections := 1000
+	if testing.Short() {
+		connections = 200
+	}
 	entry, exit := pair(t, server(t, echo), func(c *Config) {
 		c.History, c.IdleTimeout = limit, 300*time.Millisecond
 	})
@@ -38,7 +42,7 @@ func TestMemoryOfManyConnections(t *testing.T) {
 			t.Error("no history was forgotten")
 		}
 	}
-	each := (testenv.InUse() - before) / connections
+	each := (testenv.InUse() - before) / int64(connections)
 	t.Logf("%d bytes for each idle connection, client and server of the test included", each)
 	if !raceEnabled && each > most { // the detector keeps memory of its own
 		t.Errorf("an idle connection costs %d bytes, more than %d", each, most)

@@ -20,7 +20,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-var steps = flag.Int("tunnel.steps", 10_000, "reads and writes of the property test")
+var steps = flag.Int("tunnel.steps", 10_000, "reads and writes of the property test, a fifth with -short")
 
 // speech is an endless stream of bytes that both sides can make: text that repeats, noise,
 // and what was said before.
@@ -182,8 +182,12 @@ func TestEverythingArrives(t *testing.T) {
 			c.TLS, c.Upstream.TLS, c.Links = secret, &tls.Config{RootCAs: ca.Pool, ServerName: "127.0.0.1"}, 2
 		},
 	}
+	n := *steps / len(settings)
+	if testing.Short() {
+		n /= 5
+	}
 	for name, change := range settings {
-		t.Run(name, func(t *testing.T) { playMany(t, change, *steps/len(settings)) })
+		t.Run(name, func(t *testing.T) { playMany(t, change, n) })
 	}
 }
 
