@@ -181,10 +181,10 @@ func TestTrailers(t *testing.T) {
 	for _, path := range []string{"/", "/refuse"} {
 		for _, stream := range []bool{false, true} {
 			for _, two := range []bool{false, true} {
-				g := process(t, "http://"+upstream)
 				if !stream && !two {
 					continue
 				}
+				g := process(t, "http://"+upstream)
 				_ = sends(t, "http://"+g.Addr+path, text, stream, two, "Trailer:X-Check", "1")
 				a := <-got
 				if path == "/refuse" && !stream {

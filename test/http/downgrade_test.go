@@ -80,10 +80,10 @@ var downgrades = []downgraded{
 
 // What HTTP/2 can say and HTTP/1.1 cannot doesn't reach an upstream as something else.
 func TestDowngrade(t *testing.T) {
+	var all atOnce
 	for _, mode := range modes {
 		for _, c := range downgrades {
-			t.Run(mode.name+"/"+c.name, func(t *testing.T) {
-				t.Parallel()
+			all.run(t, mode.name+"/"+c.name, func(t *testing.T) {
 				u := newStrictUpstream(t)
 				addr := mode.start(t, u.addr)
 				u.forget()
@@ -92,6 +92,7 @@ func TestDowngrade(t *testing.T) {
 			})
 		}
 	}
+	all.Wait()
 }
 
 func (c downgraded) judge(t *testing.T, u *strictUpstream, answer string) {

@@ -30,6 +30,9 @@ func TestH2spec(t *testing.T) {
 		args                  []string
 	}{{"h2c", upstream, plain.Addr, nil}, {"TLS", secure, byTLS.Addr, []string{"-t", "-k"}}} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.name == "TLS" {
+				testenv.Full(t)
+			}
 			t.Parallel()
 			noWorse(t, runH2spec(t, h2spec, c.direct, c.args), runH2spec(t, h2spec, c.through, c.args))
 		})

@@ -166,6 +166,9 @@ func TestRollingPair(t *testing.T) {
 	for _, which := range []string{"near", "far"} {
 		for _, kill := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, killed %v", which, kill), func(t *testing.T) {
+				if kill != (which == "far") {
+					testenv.Full(t)
+				}
 				t.Parallel()
 				book := &ledger{came: map[string][]int{}}
 				c := coupled(t, serve(t, book))
@@ -252,12 +255,18 @@ func (l *ledger) check(t *testing.T, name string, all []told, killed bool) {
 // and while either of them is killed, or drained, and replaced.
 func TestRemoteWriteThroughPair(t *testing.T) {
 	testenv.Program(t, "prometheus")
-	rounds := 4
+	rounds := 2
+	if testenv.IsFull() {
+		rounds = 4
+	}
 	if *long {
 		rounds = 40
 	}
 	for _, which := range []string{"near", "far"} {
 		t.Run(which, func(t *testing.T) {
+			if which == "near" {
+				testenv.Full(t)
+			}
 			t.Parallel()
 			v, target := newReceiver(), &counter{}
 			c := coupled(t, serve(t, v))

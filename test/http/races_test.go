@@ -34,16 +34,26 @@ func TestImpatientUpstream(t *testing.T) {
 			if upstream == closing {
 				pause = 5 * time.Millisecond
 			}
-			direct, through := impatience(t, upstream, pause), impatience(t, inside(t, upstream, 0), pause)
-			t.Logf("of %d each failed: %+v direct, %+v through", impatienceRounds, direct, through)
-			if through.gets > 0 || through.posts > direct.posts+impatienceRounds/6 {
+			var direct, through failures
+			var both sync.WaitGroup
+			both.Go(func() { direct = impatience(t, upstream, pause) })
+			both.Go(func() { through = impatience(t, inside(t, upstream, 0), pause) })
+			both.Wait()
+			t.Logf("of %d each failed: %+v direct, %+v through", rounds(), direct, through)
+			if through.gets > 0 || through.posts > direct.posts+rounds()/6 {
 				t.Errorf("failed: %+v direct, %+v through", direct, through)
 			}
 		})
 	}
 }
 
-const impatienceRounds = 150
+// rounds are the requests of each kind; more of them with make full.
+func rounds() int {
+	if testenv.IsFull() {
+		return 150
+	}
+	return 30
+}
 
 // failures are those of requests that may be sent again, and of those that may not.
 type failures struct{ gets, posts int }
@@ -51,7 +61,7 @@ type failures struct{ gets, posts int }
 // impatience asks again and again on a connection that is kept, after pauses of about one length.
 func impatience(t *testing.T, addr string, pause time.Duration) (f failures) {
 	c := client(false)
-	for i := range impatienceRounds {
+	for i := range rounds() {
 		if !succeeds(t, c, http.MethodGet, "http://"+addr, nil) {
 			f.gets++
 		}

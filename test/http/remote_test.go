@@ -187,6 +187,7 @@ remote_write:
 // Every sample that Prometheus has written reaches the receiver, in order, whatever the receiver says meanwhile and while gateways
 // are killed and replaced.
 func TestRemoteWrite(t *testing.T) {
+	testenv.Full(t)
 	testenv.Program(t, "prometheus")
 	v, target := newReceiver(), &counter{}
 	g := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "http", Upstream: "http://" + serve(t, v) + "?upstream_encodings=zstd"})
