@@ -178,7 +178,7 @@ var both = &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}
 
 // callOnce sends a message n times in one call and compares each echo.
 func callOnce(t *testing.T, conn *grpc.ClientConn, n int, message []byte, count *tally) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // only against hanging
 	defer cancel()
 	err := func() error {
 		s, err := conn.NewStream(ctx, both, "/soak.Echo/Both", rawCodec)
