@@ -21,6 +21,7 @@ import (
 type options struct {
 	only    string
 	ring    int
+	run     string
 	list    bool
 	tree    string
 	results string
@@ -31,6 +32,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.only, "only", "", "run only this `AREA` or AREA/NAME")
 	flag.IntVar(&o.ring, "ring", 0, "run only this ring, 1 or 2; 0: ring 2 where ring 1 does not find the fault")
+	flag.StringVar(&o.run, "run", "", "run only tests that match `PATTERN` in ring 2")
 	flag.BoolVar(&o.list, "list", false, "list the faults and exit")
 	flag.StringVar(&o.tree, "tree", ".", "`DIR`ectory of the checkout to test")
 	flag.StringVar(&o.results, "results", "test/mutants/results.csv", "append results to this CSV `FILE`")

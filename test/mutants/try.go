@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -42,7 +43,7 @@ func try(ctx context.Context, o options, f *fault) (result, error) {
 		for _, pkg := range f.Tests {
 			t := tests{tree: o.tree, pkg: pkg, short: ring == 1, timeout: o.timeout}
 			if ring == 2 {
-				t.run = f.Run
+				t.run = cmp.Or(o.run, f.Run)
 			}
 			failed, err := t.finds(ctx, env)
 			if err != nil {
@@ -170,12 +171,10 @@ func (t tests) failing(ctx context.Context, env []string) (string, error) {
 	switch {
 	case ctx.Err() != nil:
 		return "", ctx.Err()
-	case !ran && t.short && err == nil: // all of them need a server
-		return "", nil
-	case !ran:
-		return "", fmt.Errorf("%s: no tests ran", t.pkg)
 	case err == nil:
 		return "", nil
+	case !ran:
+		return "", fmt.Errorf("%s: no tests ran: %w", t.pkg, err)
 	case failed == "": // the process ended without a word of which test
 		failed = last
 	}

@@ -3,6 +3,7 @@ package redis
 import (
 	"bytes"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"strconv"
@@ -12,7 +13,9 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // plainReply takes one element that is complete and stays as it is.
@@ -182,3 +185,51 @@ func TestCountedEntries(t *testing.T) {
 		t.Error("a closed queue took an entry")
 	}
 }
+
+// A session is not settled while the server has sent a part of a reply: a drain waits for the rest.
+func TestUnsettledWithinAReply(t *testing.T) {
+	for command, reply := range map[string]string{"GET": "$15\r\na plain content\r\n", "MGET": "*1\r\n$15\r\na plain content\r\n"} {
+		t.Run(command, func(t *testing.T) {
+			client, near := socketPair(t)
+			far, server := socketPair(t)
+			g := NewGateway(Config{Stats: gateway.NewStats("test", "redis"), Log: slog.New(slog.DiscardHandler)})
+			s := newSession(g, near, far, time.Now())
+			ended := make(chan struct{})
+			go func() { defer close(ended); s.Run() }()
+			for _, c := range []net.Conn{client, server} {
+				_ = c.SetDeadline(time.Now().Add(time.Minute))
+			}
+			request := resp.AppendCommand(nil, command, "hello")
+			write(t, client, string(request))
+			if _, err := io.ReadFull(server, make([]byte, len(request))); err != nil {
+				t.Fatal(err)
+			}
+			settled := func() bool { return s.talk.queue.empty() && !s.out.midReply() }
+			part := len(reply) - len("ent\r\n")
+			write(t, server, reply[:part])
+			if _, err := io.ReadFull(client, make([]byte, part)); err != nil {
+				t.Fatal(err)
+			}
+			if settled() {
+				t.Error("settled within the reply")
+			}
+			write(t, server, reply[part:])
+			if _, err := io.ReadFull(client, make([]byte, len(reply)-part)); err != nil {
+				t.Fatal(err)
+			}
+			testenv.Eventually(t, "the session is settled", settled)
+			_ = client.Close()
+			_ = server.Close()
+			<-ended
+		})
+	}
+	p := newParts(t)
+	if p.talk.pump = (midway{}); p.talk.settled() {
+		t.Error("settled though its reply pump is within a reply")
+	}
+}
+
+// midway is a reply pump that is within a reply.
+type midway struct{ resting }
+
+func (midway) midReply() bool { return true }
