@@ -57,6 +57,7 @@ func writeSlowly(t *testing.T, c net.Conn, request string, off int) {
 // Whatever arrives in whatever pieces comes back as it was, is sealed where Seal seals it, and what
 // is pipelined behind it keeps its place.
 func TestAhead(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	direct := clientOf(t, sock)
 	for _, z := range zstds() {
@@ -110,6 +111,7 @@ func expectLine(t *testing.T, r *bufio.Reader, want string) {
 
 // Every command that stores a long value, in transactions and with replies off.
 func TestAheadByCommand(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	direct := clientOf(t, sock)
 	front, _ := startGateway(t, sock)
@@ -165,6 +167,7 @@ func TestAheadByCommand(t *testing.T) {
 
 // A value as long as is sealed at most is not too long to be collected, whatever that is.
 func TestLongestSealed(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	const n = 33 << 20
 	front, _ := startGateway(t, sock, func(c *Config) { c.MaxSeal, c.Requests = n, gateway.NewBudget(128<<20) })
@@ -193,6 +196,7 @@ func halfway(t *testing.T, g *Gateway, front, key, value string) (c net.Conn, re
 
 // What compresses is taken from the budget, and given back when the client has gone.
 func TestAheadOfNothing(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	direct := clientOf(t, sock)
 	front, g := startGateway(t, sock)
@@ -213,6 +217,7 @@ func TestAheadOfNothing(t *testing.T) {
 
 // Other rules in the middle hold for the value.
 func TestAheadOfOtherRules(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	direct := clientOf(t, sock)
 	front, g := startGateway(t, sock)
@@ -240,6 +245,7 @@ func TestAheadOfOtherRules(t *testing.T) {
 
 // A drain waits for the end of the value.
 func TestAheadOfDrain(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	direct := clientOf(t, sock)
 	front, g := startGateway(t, sock)
@@ -267,6 +273,7 @@ func TestAheadOfDrain(t *testing.T) {
 // Many at once take no more than the budget, and lose nothing: who finds none for an encoder seals
 // as a whole, and who finds none for the value passes it.
 func TestAheadOfABudget(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	const size = 16 << 20
 	front, g := startGateway(t, sock, func(c *Config) { c.Requests = gateway.NewBudget(size) })

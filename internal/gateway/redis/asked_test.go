@@ -10,6 +10,7 @@ import (
 // The log names the client and the kind of key of a value that does not open. So many requests
 // behind it that the key is forgotten name no other.
 func TestLogNamesWhatIsBroken(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	for _, c := range []struct {
 		read          []any

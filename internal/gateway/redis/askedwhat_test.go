@@ -14,6 +14,7 @@ func withBehind(c *Config) { c.Behind = behindTest }
 
 // The gateway says what it is in its turn, whatever is under way, and to the server the command is unknown.
 func TestGatewaySaysWhatItIs(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	front, _ := startGateway(t, sock, withBehind)
 	says := string(resp.AppendGateway(nil, "test", behindTest))
@@ -39,6 +40,7 @@ func TestGatewaySaysWhatItIs(t *testing.T) {
 // Before a server that asks for logins, what is behind the gateway is told to clients that have logged in alone. A login is
 // enough: the user may have no right at all.
 func TestGatewayTellsStrangersNoAddress(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t, "--requirepass", "secret")
 	expect(t, clientOf(t, sock, as("", "secret")), "ACL SETUSER nothing on >pw -@all", "OK")
 	front, _ := startGateway(t, sock, withBehind)

@@ -18,6 +18,7 @@ import (
 
 // That one request ran without a guard says nothing of the next: what its script leaves is wrapped.
 func TestRequestsAreGuardedAfterOneThatWasNot(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	expect(t, clientOf(t, sock), "ACL SETUSER app on >pw %W~w %RW~free &* +@all", "OK", "SET w a", "OK")
 	path, _ := startGateway(t, sock)
@@ -36,6 +37,7 @@ func TestRequestsAreGuardedAfterOneThatWasNot(t *testing.T) {
 // A user who may not run a request on its key hears that, and not what the key holds, however long the
 // request is, and however it is written.
 func TestRefusalsAreOfTheRequestAtHand(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	direct := clientOf(t, sock)
 	expect(t, direct, "ACL SETUSER app on >pw ~own &* +@all", "OK")
@@ -64,6 +66,7 @@ func TestRefusalsAreOfTheRequestAtHand(t *testing.T) {
 
 // A session that was closed opens no second connection, though its request pump may be about to ask.
 func TestClosedSessionAsksNothing(t *testing.T) {
+	t.Parallel()
 	client, far := socketPair(t)
 	up, server := socketPair(t)
 	defer func() { _, _ = far.Close(), server.Close() }()

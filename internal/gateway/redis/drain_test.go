@@ -19,11 +19,12 @@ import (
 // A drain lets a client that reads slowly have all of a long reply: the server drops what it has yet to
 // send when the gateway ends its side.
 func TestDrainInALongReply(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	value := strings.Repeat("plain ", 4<<20)
 	clientOf(t, sock).Set(ctx, "k", value, 0)
 	bulk := string(resp.AppendBulk(nil, value))
-	for command, want := range map[string]string{"GET": bulk, "MGET": "*1\r\n" + bulk} {
+	for command, want := range sorted(map[string]string{"GET": bulk, "MGET": "*1\r\n" + bulk}) {
 		front, g := startGateway(t, sock, func(c *Config) { c.Policy = nil })
 		c := dialRaw(t, front)
 		write(t, c, string(resp.AppendCommand(nil, command, "k")))
@@ -50,6 +51,7 @@ func TestDrainInALongReply(t *testing.T) {
 // A drain ends clients that wait for what may never come, or have a transaction open, after its grace, as a server does that
 // shuts down: nothing is answered, and nothing was taken for them. What came in the grace they get.
 func TestDrainEndsClientsThatWait(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	direct := clientOf(t, sock)
 	direct.XAdd(ctx, &goredis.XAddArgs{Stream: "stream", Values: []string{"f", "v"}})
@@ -98,6 +100,7 @@ func TestDrainEndsClientsThatWait(t *testing.T) {
 
 // A client that came just before a drain has its first request answered.
 func TestDrainAnswersTheFirstRequest(t *testing.T) {
+	t.Parallel()
 	front, g := startGateway(t, startServer(t), func(c *Config) {})
 	c := dialRaw(t, front)
 	testenv.Eventually(t, "it is connected", func() bool { return g.cfg.Stats.Snapshot().Connections.Open == 1 })

@@ -15,6 +15,7 @@ import (
 // A budget that one value has used up for long leaves the next ones plain, long ones that would be sealed while they
 // arrive too. What is sealed still opens, what begins as an envelope is still wrapped, and without the budget values are sealed again.
 func TestBudgetUsedUp(t *testing.T) {
+	t.Parallel()
 	p, err := policy.New(policy.Options{Rules: []policy.Rule{
 		{Name: "watched", Key: "w:*", Observe: true, Setting: codec.Setting{Codec: codec.Zstd, Level: 9}},
 		{Name: "all", Setting: codec.Setting{Codec: codec.Zstd, Level: 9}, MinGain: policy.AnyGain},

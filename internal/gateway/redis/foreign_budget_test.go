@@ -32,6 +32,7 @@ func toPlainGateway(t *testing.T, sock, library string) (path string, replies *g
 
 // Many clients read long values under a rule to plain at once, of which each opens to as much as the reply budget has.
 func TestForeignRepliesShareTheBudget(t *testing.T) {
+	t.Parallel()
 	const clients, each = 24, 2
 	for name, value := range map[string][]byte{
 		"of a library": append([]byte{0, 'a'}, bytes.Repeat([]byte{0xe0, 84, 0}, 330_000)...), // LZF
@@ -69,6 +70,7 @@ func TestForeignRepliesShareTheBudget(t *testing.T) {
 
 // A client that takes nothing while another one waits is cut off, and one that has gone meanwhile gives back what it gets after that.
 func TestForeignReplyOfNobody(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	path, replies := toPlainGateway(t, sock, "phpredis")
 	must(t, clientOf(t, sock).Set(ctx, "pl:0", append([]byte{0, 'a'}, bytes.Repeat([]byte{0xe0, 84, 0}, 330_000)...), 0).Err())

@@ -66,6 +66,7 @@ func contentOf(t *testing.T, f foreign.Format, stored []byte) []byte {
 }
 
 func TestForeignValues(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	path, _ := startGateway(t, sock, foreignRules(t))
 	direct, through := clientOf(t, sock), clientOf(t, path)
@@ -126,6 +127,7 @@ func must(t *testing.T, err error) {
 
 // What is in no format of the rule is the client's own, and sealed like any value.
 func TestForeignRulesOnOtherValues(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	path, _ := startGateway(t, sock, foreignRules(t))
 	direct, through := clientOf(t, sock), clientOf(t, path)
@@ -134,10 +136,10 @@ func TestForeignRulesOnOtherValues(t *testing.T) {
 	bomb := byGlide(t, make([]byte, 8<<20), foreign.GlideLZ4)
 	bomb = append(bomb[:len(bomb):len(bomb)], 0) // one byte behind it
 	claim := binary.LittleEndian.AppendUint32([]byte{0, 1, 2, 0, 2}, 1<<31)
-	for name, value := range map[string][]byte{
+	for name, value := range sorted(map[string][]byte{
 		"plain": menu(2), "short": []byte("x"), "empty": {}, "damaged": damaged, "bomb": bomb, "claim": append(claim, menu(1)...),
 		"header": {0, 1, 2, 0, 1}, "magic": append([]byte(cinch.Magic), menu(3)...), "zlib": byGlide(t, menu(4), foreign.Zlib),
-	} {
+	}) {
 		key := "app:" + name
 		must(t, through.Set(ctx, key, value, 0).Err())
 		if got := through.Get(ctx, key).Val(); got != string(value) {
@@ -152,6 +154,7 @@ func TestForeignRulesOnOtherValues(t *testing.T) {
 // Under a rule to plain, clients get the content of what a library stores past the gateway, of what it stores through it, and
 // nothing else is touched.
 func TestForeignToPlain(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	path, _ := startGateway(t, sock, foreignRules(t))
 	direct, through := clientOf(t, sock), clientOf(t, path)
@@ -191,6 +194,7 @@ func TestForeignToPlain(t *testing.T) {
 
 // Values that are sealed already open to the content, once the rule says so.
 func TestForeignEnvelopeToPlain(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	path, _ := startGateway(t, sock, foreignRules(t))
 	direct, through := clientOf(t, sock), clientOf(t, path)
@@ -204,6 +208,7 @@ func TestForeignEnvelopeToPlain(t *testing.T) {
 
 // What works on a stored value is refused under a rule to plain, whatever the value is stored as: nothing is half one and half the other.
 func TestForeignToPlainRefuses(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	path, _ := startGateway(t, sock, foreignRules(t))
 	direct, through := clientOf(t, sock), clientOf(t, path)
@@ -232,6 +237,7 @@ func TestForeignToPlainRefuses(t *testing.T) {
 
 // Requests and replies that are streamed, transactions, and values of streams.
 func TestForeignToPlainElsewhere(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	path, _ := startGateway(t, sock, foreignRules(t))
 	direct, through := clientOf(t, sock), clientOf(t, path)
@@ -277,6 +283,7 @@ func TestForeignToPlainElsewhere(t *testing.T) {
 
 // The first rule for a key decides, as everywhere.
 func TestForeignToPlainBehindOtherRules(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	zlib, err := foreign.Named("django")
 	must(t, err)
@@ -289,7 +296,7 @@ func TestForeignToPlainBehindOtherRules(t *testing.T) {
 	path, _ := startGateway(t, sock, func(c *Config) { c.Policy = rules })
 	through := clientOf(t, path)
 	value := byGlide(t, menu(9), foreign.Gzip)
-	for key, want := range map[string]string{"web:file:1": string(value), "web:page": string(menu(9))} {
+	for key, want := range sorted(map[string]string{"web:file:1": string(value), "web:page": string(menu(9))}) {
 		must(t, through.Set(ctx, key, value, 0).Err())
 		if got := through.Get(ctx, key).Val(); got != want {
 			t.Errorf("%s: %d bytes, want %d", key, len(got), len(want))
@@ -303,6 +310,7 @@ func TestForeignToPlainBehindOtherRules(t *testing.T) {
 
 // Rules that cover some values of a key, by size or field, change nothing of that: what is past the gateway reads like what went through.
 func TestForeignToPlainBesideSizes(t *testing.T) {
+	t.Parallel()
 	glide, err := foreign.Named("glide")
 	must(t, err)
 	zstd := codec.Setting{Codec: codec.Zstd, Level: 19}
@@ -311,14 +319,14 @@ func TestForeignToPlainBesideSizes(t *testing.T) {
 	sized.MinSize = 4000
 	content := menu(1)[:4000]
 	value := byGlide(t, content, foreign.GlideLZ4)
-	for name, c := range map[string]struct {
+	for name, c := range sorted(map[string]struct {
 		rules []policy.Rule
 		want  []byte // of values at keys
 	}{
 		"with sizes":     {[]policy.Rule{sized, {Name: "rest", Setting: zstd}}, content},
 		"behind sizes":   {[]policy.Rule{{Name: "big", Key: "web:*", Setting: zstd, MinSize: 8000}, plain, {Name: "rest", Setting: zstd}}, value},
 		"behind a field": {[]policy.Rule{{Name: "raw", Key: "web:*", Field: "raw*", Setting: zstd}, plain}, content},
-	} {
+	}) {
 		sock := startServer(t)
 		rules, err := policy.New(policy.Options{Rules: c.rules})
 		must(t, err)
@@ -343,6 +351,7 @@ func TestForeignToPlainBesideSizes(t *testing.T) {
 
 // Requests that read may have as many arguments as the server takes, of keys under a rule to plain and of others.
 func TestForeignToPlainOfManyKeys(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	path, _ := startGateway(t, sock, foreignRules(t))
 	direct, through := clientOf(t, sock), clientOf(t, path)

@@ -144,6 +144,7 @@ const oneText = "error: ERR cinch: sealed value does not open: it is damaged or 
 // A user with a right to some keys gets nothing out of a dictionary that is not theirs by planting
 // envelopes which name it: nothing is decoded, and every guess gets the same answer.
 func TestPlantedEnvelopesTellNothing(t *testing.T) {
+	t.Parallel()
 	x := newTenants(t)
 	value := fmt.Sprintf(`{"name":"Owner","card":"%s","valid":"11/29"} and what the owner's values have in common`, secretNumber)
 	expect(t, x.thief, "SET a:known "+strings.ReplaceAll(secretNumber, " ", "_"), "OK", "RPUSH a:list x known", "2")
@@ -190,6 +191,7 @@ func harmless(command, got string) bool {
 // A tag that was seen under one envelope opens no other: neither bytes that are SET, which are a value
 // like any, nor what is RESTOREd with the tag in it.
 func TestLiftedTagsOpenNothingElse(t *testing.T) {
+	t.Parallel()
 	x := newTenants(t)
 	own := "what the owner's values have in common, and a word of the thief's"
 	if err := x.thief.Set(ctx, "c:own", own, 0).Err(); err != nil {
@@ -222,7 +224,7 @@ func TestLiftedTagsOpenNothingElse(t *testing.T) {
 	extended.Ext = []byte("word")
 	swapped := h
 	swapped.RawLen = len(secretNumber)
-	for name, stored := range map[string][]byte{
+	for name, stored := range sorted(map[string][]byte{
 		"another payload":        append(bytes.Clone(lifted[:h.Len]), payload...),
 		"another payload, fully": append(swapped.Append(nil), payload...),
 		"longer":                 append(longer.Append(nil), lifted[h.Len:]...),
@@ -230,7 +232,7 @@ func TestLiftedTagsOpenNothingElse(t *testing.T) {
 		"cut":                    lifted[:len(lifted)-1],
 		"more behind it":         append(bytes.Clone(lifted), 0),
 		"a bit":                  append(bytes.Clone(lifted[:len(lifted)-1]), lifted[len(lifted)-1]^1),
-	} {
+	}) {
 		for _, way := range []string{"RESTORE", "EVAL"} {
 			x.plant(way, "a:x", stored)
 			for _, command := range []string{"GET a:x", "GETRANGE a:x 0 3", "APPEND a:x !"} {
@@ -261,6 +263,7 @@ var onOthers = []string{
 // a right to a key it says what the server says, whatever the key holds, in and out of transactions, and
 // whichever other rights the user lacks so that the gateway has to look for itself.
 func TestOthersKeysAnswerNothing(t *testing.T) {
+	t.Parallel()
 	x := newTenants(t)
 	value := fmt.Sprintf(`{"name":"Owner","card":"%s","valid":"11/29"} and what the owner's values have in common`, secretNumber)
 	untagged := x.forged(secretNumber)[1]

@@ -14,6 +14,7 @@ import (
 // A MULTI that is refused late does not end the next one, and one that was refused is no reason to
 // take the next for one inside it.
 func TestLateRefusalOfAnEarlierMulti(t *testing.T) {
+	t.Parallel()
 	sealed := cinch.NewSealer(cinch.SealerOptions{}).Seal(nil, []byte(long), codec.Setting{Codec: codec.Zstd, Level: 3}, nil)
 	for _, second := range []string{"EXEC", "DISCARD", "PING"} {
 		client, server := slowly(t, func(*Config) {})
@@ -52,6 +53,7 @@ func TestLateRefusalOfAnEarlierMulti(t *testing.T) {
 
 // Lines that are longer than a buffer pass in every state.
 func TestLongLines(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	path, _ := startGateway(t, sock)
 	big := strings.Repeat("x", 2*bufferBytes)
@@ -83,6 +85,7 @@ func TestLongLines(t *testing.T) {
 
 // A read that puts values back does not abort the client's own transaction each time that it tries.
 func TestReadsUnderWatch(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	path, _ := startGateway(t, sock)
 	plain := clientOf(t, path)
@@ -111,6 +114,7 @@ func TestReadsUnderWatch(t *testing.T) {
 // Once a transaction has logged the client in as somebody else, the second connection is logged in so
 // too.
 func TestLoginInTransaction(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	direct := clientOf(t, sock)
 	expect(t, direct, "ACL SETUSER first on >pw ~* &* +@all", "OK", "ACL SETUSER second on >pw ~* &* +@all", "OK")
@@ -128,6 +132,7 @@ func TestLoginInTransaction(t *testing.T) {
 
 // A transaction in which the client subscribes leaves it a subscriber.
 func TestSubscribedByTransaction(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	path, _ := startGateway(t, sock)
 	var all []byte

@@ -16,6 +16,7 @@ import (
 // What stands in front of a stored value or behind it is taken from the budget too, however short
 // the value is.
 func TestLongOptionsTakeBudget(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	front, g := startGateway(t, sock, func(c *Config) { c.Requests, c.Stall = gateway.NewBudget(3<<20), 10*time.Millisecond })
 	defer useUp(t, g)()
@@ -54,6 +55,7 @@ func useUp(t *testing.T, g *Gateway) (giveBack func()) {
 
 // What is no request any more in the middle gets the server's answer to all of it.
 func TestProtocolErrorBeforeValues(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	front, _ := startGateway(t, sock)
 	request := resp.AppendCommand(nil, "XADD", "k", "MAXLEN", strings.Repeat("x", 2*bufferBytes))
@@ -74,6 +76,7 @@ func answerTo(t *testing.T, sock string, request []byte) (string, error) {
 // A request that is refused while its end is still to come holds nothing meanwhile, though some of
 // it was compressed already.
 func TestRefusedRequestHoldsNothing(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	front, g := startGateway(t, sock)
 	const n = 24 << 20
@@ -105,6 +108,7 @@ func heapBytes() uint64 {
 // Values that are put back for a command take budget, and one that is not sealed is not fetched to see
 // that.
 func TestPutBackTakesBudget(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	const n = 3 << 20
 	front, g := startGateway(t, sock, func(c *Config) {

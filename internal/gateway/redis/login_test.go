@@ -13,6 +13,7 @@ import (
 // A client that doesn't wait for the answer to its login, as some don't, is no stranger in what
 // comes behind it.
 func TestLongRequestsBehindALogin(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t, "--requirepass", "secret")
 	front, _ := startGateway(t, sock)
 	direct := clientOf(t, sock, as("", "secret"))

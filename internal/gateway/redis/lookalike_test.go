@@ -55,6 +55,7 @@ func anEnvelope() string {
 // Whatever a client makes of a value, it reads as it wrote it: bytes that are an envelope by
 // themselves are not opened. In keys that are excluded that holds of what begins like one, too.
 func TestValuesThatAreEnvelopes(t *testing.T) {
+	t.Parallel()
 	env := anEnvelope()
 	broken := cinch.Magic + "\x15\x00" + long // with a header that is right
 	noise := cinch.Magic + "\xff and so on"
@@ -85,6 +86,7 @@ func TestValuesThatAreEnvelopes(t *testing.T) {
 // In excluded keys, of which nothing is guarded, all commands agree about a value that begins like an
 // envelope by chance, and GET is right about one that is an envelope.
 func TestLookalikesInExcludedKeys(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	path, _ := startGateway(t, sock, excluding)
 	c := clientOf(t, path)
@@ -94,13 +96,16 @@ func TestLookalikesInExcludedKeys(t *testing.T) {
 			t.Fatalf("%q: %v", command, err)
 		}
 	}
-	for want, reads := range map[any][]call{
-		int64(len(noise)): {{"STRLEN", "ex:k"}, {"HSTRLEN", "ex:h", "f"}},
-		noise:             {{"GET", "ex:k"}, {"GETRANGE", "ex:k", 0, -1}, {"GETEX", "ex:k"}, {"HGET", "ex:h", "f"}},
+	for _, test := range []struct {
+		want  any
+		reads []call
+	}{
+		{int64(len(noise)), []call{{"STRLEN", "ex:k"}, {"HSTRLEN", "ex:h", "f"}}},
+		{noise, []call{{"GET", "ex:k"}, {"GETRANGE", "ex:k", 0, -1}, {"GETEX", "ex:k"}, {"HGET", "ex:h", "f"}}},
 	} {
-		for _, read := range reads {
-			if got, err := c.Do(ctx, read...).Result(); got != want {
-				t.Errorf("%q: %.60q %v, want %.60q", read, got, err, want)
+		for _, read := range test.reads {
+			if got, err := c.Do(ctx, read...).Result(); got != test.want {
+				t.Errorf("%q: %.60q %v, want %.60q", read, got, err, test.want)
 			}
 		}
 	}
@@ -123,6 +128,7 @@ func TestLookalikesInExcludedKeys(t *testing.T) {
 
 // What scripts are given, as it is or as a part of something, they may store in fields and return.
 func TestScriptsGivenEnvelopes(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	path, _ := startGateway(t, sock, excluding)
 	env := anEnvelope()

@@ -12,6 +12,7 @@ import (
 
 // A rule that observes counts what it would save, and every byte in the store is as it came.
 func TestObserve(t *testing.T) {
+	t.Parallel()
 	p, err := policy.New(policy.Options{Rules: []policy.Rule{
 		{Name: "watched", Key: "w:*", Observe: true, Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, MinGain: policy.AnyGain},
 		{Name: "rest", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}},
@@ -28,13 +29,13 @@ func TestObserve(t *testing.T) {
 	large := strings.Repeat(value, 800) // 1 MB: read in pieces, and sealed while it arrives
 	noise := "\x8f" + strings.Repeat("\x00\x01\xfe", 1)
 	like := cinch.Magic + "text that begins like an envelope"
-	for key, v := range map[string]string{"w:1": value, "w:large": large, "w:noise": noise, "w:like": like, "other": value} {
+	for key, v := range sorted(map[string]string{"w:1": value, "w:large": large, "w:noise": noise, "w:like": like, "other": value}) {
 		client.Set(ctx, key, v, 0)
 		if got := client.Get(ctx, key).Val(); got != v {
 			t.Errorf("%s comes back with %d bytes, not %d", key, len(got), len(v))
 		}
 	}
-	for key, v := range map[string]string{"w:1": value, "w:large": large, "w:noise": noise} {
+	for key, v := range sorted(map[string]string{"w:1": value, "w:large": large, "w:noise": noise}) {
 		if got := direct.Get(ctx, key).Val(); got != v {
 			t.Errorf("%s is stored as %.20q", key, got)
 		}
@@ -74,6 +75,7 @@ func TestObserveGuardsNothing(t *testing.T) {
 // With no rule but one that observes, long values, which are read in pieces, are observed too. That takes memory
 // for a third copy of each.
 func TestObserveAlone(t *testing.T) {
+	t.Parallel()
 	p, err := policy.New(policy.Options{Rules: []policy.Rule{{Name: "watched", Key: "w:*", Observe: true, Setting: codec.Setting{Codec: codec.Zstd, Level: 3}}}})
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 // A server that can't save its data refuses writes, and PING by the way. It serves reads, and tells
 // writers why, which nobody hears where no gateway gets clients.
 func TestReadyWithoutSaving(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	direct := clientOf(t, sock)
 	_, g := startGateway(t, sock)

@@ -5,10 +5,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
+	"maps"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,20 +25,20 @@ import (
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 	"github.com/cinch-layer/cinch/test/testenv"
+	"github.com/cinch-layer/cinch/test/transcript"
 )
 
 var ctx = context.Background()
 
-// startServer starts a redis-server on a unix socket and returns the socket's path.
+// startServer starts a redis-server on a unix socket, or what plays its transcript, and returns the socket's path.
 func startServer(t *testing.T, args ...string) string {
 	t.Helper()
-	bin, err := exec.LookPath("redis-server")
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("redis-server is missing; test/servers install redis gets it")
-		}
-		t.Skip("redis-server is missing; test/servers install redis gets it")
-	}
+	return transcript.Server(t, "unix", func() string { return startRealServer(t, args...) })
+}
+
+func startRealServer(t *testing.T, args ...string) string {
+	t.Helper()
+	bin := testenv.Program(t, "redis-server")
 	dir := t.TempDir()
 	sock := filepath.Join(dir, "s")
 	cmd := exec.Command(bin, append([]string{"--port", "0", "--unixsocket", sock, "--save", "", "--dir", dir}, args...)...)
@@ -129,6 +131,17 @@ func expect(t *testing.T, c interface {
 	}
 }
 
+// sorted yields a map by its keys, so that tests say the same to the server each time.
+func sorted[V any](m map[string]V) iter.Seq2[string, V] {
+	return func(yield func(string, V) bool) {
+		for _, key := range slices.Sorted(maps.Keys(m)) {
+			if !yield(key, m[key]) {
+				return
+			}
+		}
+	}
+}
+
 func isSealed(t *testing.T, direct *goredis.Client, key string) bool {
 	t.Helper()
 	b, err := direct.Get(ctx, key).Bytes()
@@ -154,6 +167,7 @@ var reads = []string{
 }
 
 func TestUserWithoutScripts(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	direct := clientOf(t, sock)
 	expect(t, direct, "ACL SETUSER app on >pw ~* &* +@all -@scripting", "OK")
@@ -173,6 +187,7 @@ func TestUserWithoutScripts(t *testing.T) {
 }
 
 func TestUserWhoOnlyReads(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	expect(t, clientOf(t, sock), "ACL SETUSER reader on >pw %R~* +@all", "OK")
 	path, _ := startGateway(t, sock)
@@ -181,6 +196,7 @@ func TestUserWhoOnlyReads(t *testing.T) {
 }
 
 func TestReplica(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -205,6 +221,7 @@ func TestReplica(t *testing.T) {
 
 // The second connection logs in as the client does.
 func TestTransactionsUnderPassword(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t, "--requirepass", "secret")
 	path, _ := startGateway(t, sock)
 	c := clientOf(t, path, as("", "secret")).Conn()
@@ -220,6 +237,7 @@ func TestTransactionsUnderPassword(t *testing.T) {
 
 // Where the server has no RESET the connection stays as it was.
 func TestRefusedReset(t *testing.T) {
+	t.Parallel()
 	path, _ := startGateway(t, startServer(t, "--rename-command", "RESET", ""))
 	conn := clientOf(t, path).Conn()
 	defer conn.Close()
@@ -228,6 +246,7 @@ func TestRefusedReset(t *testing.T) {
 }
 
 func TestWatchSurvives(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	path, _ := startGateway(t, sock)
 	a, b := clientOf(t, path).Conn(), clientOf(t, path)
@@ -244,6 +263,7 @@ func TestWatchSurvives(t *testing.T) {
 
 // Numbers above 2^53 don't pass through Lua.
 func TestWideBitfields(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	path, _ := startGateway(t, sock)
 	direct, c := clientOf(t, sock), clientOf(t, path)
@@ -272,6 +292,7 @@ func TestWideBitfields(t *testing.T) {
 
 // A script in a transaction never runs on a value that was sealed after it was queued.
 func TestScriptInTransactionMeetsNewEnvelope(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	path, _ := startGateway(t, sock)
 	a, b := clientOf(t, path).Conn(), clientOf(t, path)
@@ -297,6 +318,7 @@ func TestScriptInTransactionMeetsNewEnvelope(t *testing.T) {
 
 // What a client has sent before in the same pipeline is done before its keys are looked at.
 func TestTransactionInOnePipeline(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	path, _ := startGateway(t, sock)
 	c := clientOf(t, path)
@@ -322,6 +344,7 @@ func TestTransactionInOnePipeline(t *testing.T) {
 
 // CLIENT REPLY SKIP silences the next request and no other, however large that is.
 func TestReplySkip(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	path, _ := startGateway(t, sock)
 	big := strings.Repeat("x", 20<<10)
@@ -366,6 +389,7 @@ func TestReplySkip(t *testing.T) {
 
 // Names in XINFO are no values, whatever they look like.
 func TestStreamInfo(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	rules, err := policy.New(policy.Options{Rules: []policy.Rule{{Types: policy.Stream, Setting: codec.Setting{Codec: codec.Zstd}}}})
 	if err != nil {
@@ -390,6 +414,7 @@ func TestStreamInfo(t *testing.T) {
 
 // LCS leaves values sealed, and its map keeps the server's order in RESP3.
 func TestLongestCommonSubsequence(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	path, _ := startGateway(t, sock)
 	direct := clientOf(t, sock)
@@ -421,12 +446,13 @@ func TestLongestCommonSubsequence(t *testing.T) {
 }
 
 func TestSortOverSealedValues(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	path, _ := startGateway(t, sock)
 	direct, c := clientOf(t, sock), clientOf(t, path)
 	value := func(first string) string { return first + long }
 	magic := cinch.Magic + "x"
-	for key, v := range map[string]string{"w:a": value("2"), "w:b": value("1"), "w:c": magic, "v:a": value("A"), "v:b": "short"} {
+	for key, v := range sorted(map[string]string{"w:a": value("2"), "w:b": value("1"), "w:c": magic, "v:a": value("A"), "v:b": "short"}) {
 		if err := c.Set(ctx, key, v, 0).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -451,9 +477,10 @@ func TestSortOverSealedValues(t *testing.T) {
 
 // A transaction may make the key that it sorts out of one of another type.
 func TestSortOfKeyThatTheTransactionReplaces(t *testing.T) {
+	t.Parallel()
 	path, _ := startGateway(t, startServer(t))
 	c := clientOf(t, path)
-	for key, v := range map[string]string{"w:a": "2" + long, "w:b": "1" + long, "k": "a string"} {
+	for key, v := range sorted(map[string]string{"w:a": "2" + long, "w:b": "1" + long, "k": "a string"}) {
 		if err := c.Set(ctx, key, v, 0).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -472,6 +499,7 @@ func TestSortOfKeyThatTheTransactionReplaces(t *testing.T) {
 
 // A command that the table lacks sees plain values.
 func TestUnknownCommand(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	path, g := startGateway(t, sock)
 	delete(g.table, "append")
@@ -489,6 +517,7 @@ func TestUnknownCommand(t *testing.T) {
 }
 
 func TestCommandsUnderTracking(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	path, _ := startGateway(t, sock)
 	c := clientOf(t, path, func(o *goredis.Options) { o.Protocol = 3 }).Conn()
@@ -498,6 +527,7 @@ func TestCommandsUnderTracking(t *testing.T) {
 
 // A value that begins with the magic stays what it is through commands that compute on it.
 func TestMagicSurvivesCommands(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	path, _ := startGateway(t, sock)
 	direct, c := clientOf(t, sock), clientOf(t, path)
@@ -526,6 +556,7 @@ func TestMagicSurvivesCommands(t *testing.T) {
 }
 
 func TestDictionaryOfARule(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	var samples [][]byte
 	for i := range 400 {

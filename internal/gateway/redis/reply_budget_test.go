@@ -45,6 +45,7 @@ func declaring(sealed string) map[string][2]string {
 // A server that declares long sealed values and goes on byte by byte gets no memory for what has
 // not come, which others have meanwhile.
 func TestRepliesHoldWhatCame(t *testing.T) {
+	t.Parallel()
 	sealed, value := sealedNoise(3 << 20)
 	for name, c := range declaring(sealed) {
 		t.Run(name, func(t *testing.T) {
@@ -75,6 +76,7 @@ func TestRepliesHoldWhatCame(t *testing.T) {
 // A server that stops within a reply is cut off when others wait for the memory that this holds, and not
 // before.
 func TestServerThatStopsInAReply(t *testing.T) {
+	t.Parallel()
 	sealed, _ := sealedNoise(3 << 20)
 	for name, c := range declaring(sealed) {
 		t.Run(name, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 // Users who may not run what the gateway looks at values with never compute on what is stored in
 // place of a value, and never damage it: they get the right answer, or an error.
 func TestUsersWhoMayNotLook(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	direct := clientOf(t, sock)
 	path, _ := startGateway(t, sock)
@@ -65,6 +66,7 @@ func TestUsersWhoMayNotLook(t *testing.T) {
 
 // Where a key holds another type, commands complain of what they look at first.
 func TestErrorsOfOtherTypes(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	direct := clientOf(t, sock)
 	path, _ := startGateway(t, sock)
@@ -93,6 +95,7 @@ func run(conn *goredis.Conn, inside, command string) string {
 
 // Where the gateway sees by its own user that nothing is sealed, scripts run for users who could not have looked.
 func TestScriptsOfUsersWhoMayNotLook(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	direct := clientOf(t, sock)
 	path, _ := startGateway(t, sock)

@@ -62,6 +62,7 @@ func TestPlainReply(t *testing.T) {
 // Pipelines in which runs of equal requests change with others answer as the server does, and
 // leave there what they left there, wherever the stream is cut.
 func TestPipelinesOfRuns(t *testing.T) {
+	t.Parallel()
 	pipelines := func(seed uint64) (all []byte, n int) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		for range 30 {
@@ -149,6 +150,7 @@ func firstDifference(got, want []byte) string {
 
 // Entries that are counted reach the queue with the next one, and what one carried is let go of.
 func TestCountedEntries(t *testing.T) {
+	t.Parallel()
 	client, upstream := socketPair(t)
 	defer client.Close()
 	s := newSession(NewGateway(Config{}), client, upstream, time.Now())

@@ -15,6 +15,7 @@ import (
 // What a gateway says of scripts that it has not seen: SCRIPT EXISTS does not know them, and where
 // their text would be needed the answer makes clients load them.
 func TestScriptsLoadedElsewhere(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	direct := clientOf(t, sock)
 	path, _ := startGateway(t, sock)
@@ -44,6 +45,7 @@ func TestScriptsLoadedElsewhere(t *testing.T) {
 
 // A gateway that seals nothing needs no texts, and hides nothing.
 func TestScriptsWithoutRules(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	direct := clientOf(t, sock)
 	path, _ := startGateway(t, sock, func(c *Config) { c.Policy, _ = policy.New(policy.Options{Off: true}) })
@@ -85,6 +87,7 @@ func TestBodiesForgetWhatIsNotUsed(t *testing.T) {
 
 // Valkey tells the text of a script that was loaded elsewhere.
 func TestScriptsThatTheServerShows(t *testing.T) {
+	t.Parallel()
 	server := testenv.RedisOf(t, "valkey-8.1")
 	direct := clientOf(t, "", func(o *goredis.Options) { o.Network, o.Addr = "tcp", server.Addr })
 	path, _ := startGateway(t, "", func(c *Config) { c.Upstream = gateway.Upstream{Network: "tcp", Address: server.Addr} })

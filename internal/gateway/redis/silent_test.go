@@ -10,6 +10,7 @@ import (
 
 // Some requests are answered by nothing at all. What follows keeps its own replies.
 func TestSilentCommands(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	front, _ := startGateway(t, sock)
 	expect(t, clientOf(t, front), "SET k {long}", "OK")
@@ -37,6 +38,7 @@ func TestSilentCommands(t *testing.T) {
 
 // MONITOR is answered once.
 func TestMonitorTwice(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	front, _ := startGateway(t, sock)
 	expect(t, clientOf(t, front), "SET k {long}", "OK")
@@ -58,6 +60,7 @@ func TestMonitorTwice(t *testing.T) {
 
 // Only the words behind AUTH are credentials.
 func TestHelloNames(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t, "--requirepass", "secret")
 	front, _ := startGateway(t, sock)
 	c := clientOf(t, front, as("", "secret")).Conn()
@@ -68,6 +71,7 @@ func TestHelloNames(t *testing.T) {
 
 // To a subscriber of RESP2 the server refuses CLIENT REPLY, and goes on answering.
 func TestSubscriberAsksForSilence(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	front, _ := startGateway(t, sock)
 	c := dialRaw(t, front)

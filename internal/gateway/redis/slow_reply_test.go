@@ -89,6 +89,7 @@ func (s *scriptedServer) say(pieces ...string) {
 // Where the database that EXEC selects decides what a rule says of the next value, the value
 // waits for the whole reply of EXEC, however it comes.
 func TestSelectedBySlowExec(t *testing.T) {
+	t.Parallel()
 	rules, err := policy.New(policy.Options{Rules: []policy.Rule{{Space: "1", Setting: codec.Setting{Codec: codec.Zstd, Level: 1}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -112,6 +113,7 @@ func TestSelectedBySlowExec(t *testing.T) {
 
 // Whether a client has subscriptions is known when the whole acknowledgement has come.
 func TestSubscribedSlowly(t *testing.T) {
+	t.Parallel()
 	client, server := slowly(t, func(*Config) {})
 	all := resp.AppendCommand(resp.AppendCommand(nil, "SUBSCRIBE", "a"), "STRLEN", "k")
 	all = resp.AppendCommand(all, "APPEND", "k", "x")
@@ -128,6 +130,7 @@ func TestSubscribedSlowly(t *testing.T) {
 
 // A server that sends what is no reply ends the session, and the log says once what was wrong and with whose.
 func TestNoReplyIsLogged(t *testing.T) {
+	t.Parallel()
 	var log testenv.Log
 	stats := gateway.NewStats("test", "redis")
 	client, server := slowly(t, func(c *Config) {

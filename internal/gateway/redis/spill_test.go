@@ -16,6 +16,7 @@ import (
 // does from the server: though a command in the middle has to wait for its answer while
 // the replies before it fill every buffer.
 func TestPipelineWrittenBeforeReading(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	path, _ := startGateway(t, sock, func(c *Config) { c.Replies = gateway.NewBudget(64 << 20) })
 	big := strings.Repeat("0123456789abcdef", 64<<10) // 1 MiB
@@ -87,6 +88,7 @@ func readBulk(t *testing.T, r *bufio.Reader) string {
 
 // A client that takes nothing while others wait for its budget is disconnected.
 func TestStalledClient(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	path, g := startGateway(t, sock, func(c *Config) {
 		c.Replies, c.Stall = gateway.NewBudget(3<<19), 200*time.Millisecond // 1.5 MiB

@@ -15,6 +15,7 @@ import (
 // A TLS client that reads nothing is cut off when others wait for the memory that its replies hold, though
 // the gateway has waited for the server in the meantime.
 func TestStalledClientOverTLS(t *testing.T) {
+	t.Parallel()
 	sealed, _ := sealedNoise(700 << 10)
 	g := NewGateway(Config{MaxSeal: 32 << 20, Replies: gateway.NewBudget(32 << 20), Stall: time.Millisecond, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")})
 	client, side := socketPair(t)

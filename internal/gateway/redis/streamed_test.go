@@ -19,14 +19,15 @@ import (
 // A long value that is not sealed goes on as it arrives: the server has the beginning before
 // the client has sent the end, and what follows keeps its place.
 func TestLongValuesStream(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	direct := clientOf(t, sock)
-	for name, change := range map[string]func(*Config){
+	for name, change := range sorted(map[string]func(*Config){
 		"no policy": func(c *Config) { c.Policy = nil },
 		"excluded": func(c *Config) {
 			c.Policy, _ = policy.New(policy.Options{Exclude: []string{"plain:*"}})
 		},
-	} {
+	}) {
 		front, _ := startGateway(t, sock, change)
 		c := dialRaw(t, front)
 		for _, n := range []int{minStreamedBytes - 1, minStreamedBytes, bufferBytes - 40, bufferBytes, 3 * bufferBytes, 1 << 20} {
@@ -54,6 +55,7 @@ func TestLongValuesStream(t *testing.T) {
 
 // A value that begins like an envelope is not streamed, however it is cut.
 func TestLookalikesAreNotStreamed(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	direct := clientOf(t, sock)
 	front, _ := startGateway(t, sock, func(c *Config) { c.Policy = nil })
@@ -74,6 +76,7 @@ func TestLookalikesAreNotStreamed(t *testing.T) {
 
 // What the client ends in the middle of leaves nothing behind.
 func TestStreamedValueCutOff(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	direct := clientOf(t, sock)
 	front, _ := startGateway(t, sock, func(c *Config) { c.Policy = nil })
@@ -92,6 +95,7 @@ func TestStreamedValueCutOff(t *testing.T) {
 // In steady state a command that passes costs no allocation, and one that is sealed or opened
 // at most two, however it is pipelined.
 func TestAllocations(t *testing.T) {
+	t.Parallel()
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}

@@ -16,6 +16,7 @@ import (
 // interrupted write: commands that the server answers late, large replies that it reads
 // slowly, pipelines written before anything is read.
 func TestClientsOverTLS(t *testing.T) {
+	t.Parallel()
 	ca := testenv.NewAuthority(t)
 	trust := &tls.Config{RootCAs: ca.Pool, ServerName: "127.0.0.1"}
 	sock := startServer(t, "--enable-debug-command", "yes")

@@ -22,6 +22,7 @@ func traceAll(by *tracetest.Commands) func(*Config) {
 
 // Commands have spans for their parts; failures are errors by the server's first word; and what a client has sent is in none.
 func TestTraceOfCommands(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	c := tracetest.StartCommands(t)
 	path, g := startGateway(t, sock, traceAll(c))
@@ -61,6 +62,7 @@ func TestTraceOfCommands(t *testing.T) {
 
 // Of several clients' pipelines some commands are traced, whatever carries their replies, and all of those end.
 func TestTraceOfPipelines(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	c := tracetest.StartCommands(t)
 	path, g := startGateway(t, sock, traceAll(c))
@@ -102,6 +104,7 @@ func TestTraceOfPipelines(t *testing.T) {
 
 // What waits for the server ends with its connection, and a value that does not open is an error.
 func TestTraceOfEnds(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	c := tracetest.StartCommands(t)
 	path, g := startGateway(t, sock, traceAll(c))

@@ -21,6 +21,7 @@ import (
 // What a transaction queues here for the replies of EXEC takes the budget until those have come, or it is
 // given up; without memory its commands are refused.
 func TestQueuedCommandsTakeBudget(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
 	front, g := startGateway(t, sock, func(c *Config) { c.Requests = gateway.NewBudget(8 << 20) })
 	use := g.cfg.Requests
@@ -34,7 +35,7 @@ func TestQueuedCommandsTakeBudget(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for end, answer := range map[string]string{"EXEC": fmt.Sprintf("*%d\r\n", commands) + strings.Repeat(":0\r\n", commands), "DISCARD": "+OK\r\n"} {
+	for end, answer := range sorted(map[string]string{"EXEC": fmt.Sprintf("*%d\r\n", commands) + strings.Repeat(":0\r\n", commands), "DISCARD": "+OK\r\n"}) {
 		c := dialRaw(t, front)
 		queue(c, commands)
 		readExactly(t, c, "+OK\r\n"+strings.Repeat("+QUEUED\r\n", commands))
@@ -68,11 +69,12 @@ func TestQueuedCommandsTakeBudget(t *testing.T) {
 // Whatever a transaction queues here takes the budget: replies of two shapes in turn, which can't be counted
 // together, and commands that the gateway carries out itself.
 func TestWhatTransactionsQueueIsBounded(t *testing.T) {
+	t.Parallel()
 	sock := startServer(t)
-	for name, words := range map[string][2][]string{
+	for name, words := range sorted(map[string][2][]string{
 		"replies of two shapes": {{"GET", "k"}, {"HGETALL", "h"}},
 		"controls":              {{"SELECT", "0"}, {"SELECT", "0"}},
-	} {
+	}) {
 		t.Run(name, func(t *testing.T) {
 			front, g := startGateway(t, sock, func(c *Config) { c.Requests = gateway.NewBudget(64 << 20) })
 			c := dialRaw(t, front)
@@ -96,6 +98,7 @@ func TestWhatTransactionsQueueIsBounded(t *testing.T) {
 // A client that stops within a value that is not sealed, and has a transaction open that holds memory
 // which others wait for, is cut off.
 func TestTransactionThatStopsInAValue(t *testing.T) {
+	t.Parallel()
 	rules, err := policy.New(policy.Options{Rules: []policy.Rule{{Key: "k*", Setting: codec.Setting{Codec: codec.Zstd, Level: 1}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -131,6 +134,7 @@ func TestTransactionThatStopsInAValue(t *testing.T) {
 // A client that waits for the replies of EXEC is not cut off because the server takes its time, as one is
 // that lets its transaction wait for itself.
 func TestSlowExecIsNotItsClientsFault(t *testing.T) {
+	t.Parallel()
 	g := NewGateway(Config{Requests: gateway.NewBudget(8 << 20), Stall: time.Millisecond, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")})
 	const commands = 500
 	begun := func(end ...string) (client net.Conn, server *scriptedServer) {
@@ -175,6 +179,7 @@ func TestSlowExecIsNotItsClientsFault(t *testing.T) {
 // A client that waits for +QUEUED is not cut off because the server takes its time. Once the answer has come
 // it is for the client to go on.
 func TestSlowQueuedIsNotItsClientsFault(t *testing.T) {
+	t.Parallel()
 	g := NewGateway(Config{Requests: gateway.NewBudget(8 << 20), Stall: time.Millisecond, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")})
 	const commands = 500
 	client, server := slowlyAt(t, g)

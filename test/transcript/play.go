@@ -1,0 +1,298 @@
+package transcript
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// player answers as a transcript says.
+type player struct {
+	counter
+	t       testing.TB
+	file    string
+	lines   []line
+	came    []bool           // requests that have come
+	conns   map[string][]int // their lines
+	takenBy map[string]*spoken
+	failed  bool
+	changed *sync.Cond // came or failed
+	open    map[net.Conn]bool
+	serving sync.WaitGroup
+}
+
+const patience = time.Minute // for what never comes
+
+func newPlayer(t testing.TB, file, text string) (*player, error) {
+	lines, err := parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	p := &player{
+		t: t, file: file, lines: lines, came: make([]bool, len(lines)),
+		conns: map[string][]int{}, takenBy: map[string]*spoken{}, open: map[net.Conn]bool{},
+	}
+	p.changed = sync.NewCond(&p.mu)
+	for i, l := range lines {
+		p.conns[l.conn] = append(p.conns[l.conn], i)
+	}
+	return p, nil
+}
+
+func parse(text string) (lines []line, err error) {
+	for i, row := range strings.Split(strings.TrimSpace(text), "\n") {
+		if strings.HasPrefix(row, "#") {
+			continue
+		}
+		at := strings.IndexAny(row, "<>")
+		if at <= 0 {
+			return nil, fmt.Errorf("line %d names no connection: %.60q", i+1, row)
+		}
+		l := line{conn: row[:at], request: row[at] == '>', closed: row[at:] == "<"}
+		if !l.closed {
+			var unquoted string
+			unquoted, err = strconv.Unquote(strings.TrimSpace(row[at+1:]))
+			l.text = []byte(unquoted)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w: %.60q", i+1, err, row)
+		}
+		lines = append(lines, l)
+	}
+	return lines, nil
+}
+
+// serve plays a connection of the transcript: the first that is as what comes. Of several that begin alike it may take another one
+// when it sees more.
+func (p *player) serve(server int, c net.Conn) {
+	p.mu.Lock()
+	if p.failed {
+		p.mu.Unlock()
+		_ = c.Close()
+		return
+	}
+	p.serving.Add(1)
+	p.open[c] = true
+	p.mu.Unlock()
+	defer p.serving.Done()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.open, c)
+		_ = c.Close()
+	}()
+
+	s := spoken{server: server}
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := c.Read(buf)
+		s.ahead = append(s.ahead, buf[:n]...)
+		if s.ended = err != nil; s.ended && s.conn == "" && len(s.ahead) == 0 {
+			return // it never said anything
+		}
+		s.after = nil
+		said, more := p.answer(&s)
+		for k, i := range said {
+			if !p.await(s.after[k]) || p.lines[i].closed {
+				return
+			}
+			_, _ = c.Write(p.lines[i].text) // if the client is gone, what it still says counts
+		}
+		if !more || s.ended {
+			return
+		}
+	}
+}
+
+// spoken is how far a connection is.
+type spoken struct {
+	server int
+	conn   string // that of the transcript; "" at first
+	n      int    // lines of it
+	ahead  []byte // what came behind these
+	ended  bool
+	after  []int // for each line that answer returns: where requests end that have to have come before it
+}
+
+// answer takes the requests that have come whole, and returns the lines that answer them.
+func (p *player) answer(s *spoken) (said []int, more bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		if !p.agrees(s.conn, s) {
+			if again, whole := p.repeats(s); whole {
+				said = append(said, again...)
+				s.after = append(s.after, again...)
+				continue
+			} else if again != nil {
+				return said, true
+			}
+		}
+		if !p.agrees(s.conn, s) && !p.take(s) {
+			p.failLocked("%s says, behind %d lines,\n%.1000q (ended: %v)\nand no connection in the transcript does", s.conn, s.n, s.ahead, s.ended)
+			return nil, false
+		}
+		lines := p.conns[s.conn]
+		if s.n == len(lines) {
+			return said, true
+		}
+		i := lines[s.n]
+		switch l := p.lines[i]; {
+		case !l.request:
+			said = append(said, i)
+			s.after = append(s.after, p.first(s.conn, s.n))
+		case len(s.ahead) < len(l.text):
+			return said, true
+		default:
+			s.ahead = s.ahead[len(l.text):]
+			p.came[i] = true
+			p.changed.Broadcast()
+		}
+		s.n++
+	}
+}
+
+// agrees tells whether a connection of the transcript may go on as s does.
+func (p *player) agrees(conn string, s *spoken) bool {
+	lines := p.conns[conn]
+	switch {
+	case conn == "" || s.n > len(lines):
+		return false
+	case s.n == len(lines):
+		return len(s.ahead) == 0
+	}
+	l := p.lines[lines[s.n]]
+	n := min(len(s.ahead), len(l.text))
+	return !l.request || bytes.Equal(s.ahead[:n], l.text[:n]) && (n == len(l.text) || !s.ended)
+}
+
+// repeats returns the reply to the last request, if the next one is the same, or begins as the same: how often something is asked until
+// the answer is another depends on the time, and transcripts have it once.
+func (p *player) repeats(s *spoken) (again []int, whole bool) {
+	lines := p.conns[s.conn]
+	k := s.n - 1
+	for k > 0 && !p.lines[lines[k]].request {
+		k--
+	}
+	if k < 0 || k == s.n-1 || len(s.ahead) == 0 {
+		return nil, false
+	}
+	last := p.lines[lines[k]].text
+	if n := min(len(last), len(s.ahead)); !bytes.Equal(last[:n], s.ahead[:n]) || n < len(last) && s.ended {
+		return nil, false
+	}
+	if len(s.ahead) < len(last) {
+		return lines[k+1 : s.n], false
+	}
+	s.ahead = s.ahead[len(last):]
+	return lines[k+1 : s.n], true
+}
+
+// take gives s a connection of the transcript whose requests are those of s so far. If it is another's that could as well have what s
+// has, they swap.
+func (p *player) take(s *spoken) bool {
+	has := p.conns[s.conn]
+	for _, l := range p.lines {
+		other := p.takenBy[l.conn]
+		if other == s || !strings.HasPrefix(l.conn, fmt.Sprintf("s%dc", s.server)) || !p.agrees(l.conn, s) || !p.alike(has, p.conns[l.conn], s.n) {
+			continue
+		}
+		if other != nil && (s.conn == "" || !p.agrees(s.conn, other) || !p.alike(has, p.conns[l.conn], other.n)) {
+			continue
+		}
+		for k := range s.n {
+			mine, others := has[k], p.conns[l.conn][k]
+			p.came[mine], p.came[others] = p.came[others], p.came[mine]
+		}
+		if p.takenBy[s.conn] = other; other != nil {
+			other.conn = s.conn
+		}
+		p.takenBy[l.conn], s.conn = s, l.conn
+		return true
+	}
+	return false
+}
+
+// alike tells whether the first n lines of two connections are the same requests. Replies may differ, as in a client's number.
+func (p *player) alike(a, b []int, n int) bool {
+	return len(a) >= n && len(b) >= n && slices.EqualFunc(a[:n], b[:n], func(a, b int) bool {
+		x, y := p.lines[a], p.lines[b]
+		return x.request == y.request && (!x.request || bytes.Equal(x.text, y.text))
+	})
+}
+
+// first returns the first line that is the nth of a connection and could be that of conn, which may have taken the place of another
+// that began alike.
+func (p *player) first(conn string, n int) int {
+	server, _, _ := strings.Cut(conn, "c")
+	first := p.conns[conn][n]
+	for other, lines := range p.conns {
+		if strings.HasPrefix(other, server+"c") && p.alike(lines, p.conns[conn], n+1) {
+			first = min(first, lines[n])
+		}
+	}
+	return first
+}
+
+// await waits until all requests in front of line i have come.
+func (p *player) await(i int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	timer := time.AfterFunc(patience, func() {
+		p.fail("%s waits for another connection", p.lines[i].conn)
+	})
+	defer timer.Stop()
+	for !p.failed && p.missing(i) >= 0 {
+		p.changed.Wait()
+	}
+	return !p.failed
+}
+
+// missing returns the first of n lines that is a request which has not come, or -1.
+func (p *player) missing(n int) int {
+	for i, l := range p.lines[:n] {
+		if l.request && !p.came[i] {
+			return i
+		}
+	}
+	return -1
+}
+
+func (p *player) fail(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failLocked(format, args...)
+}
+
+func (p *player) failLocked(format string, args ...any) {
+	if !p.failed {
+		p.t.Errorf("%s: %s\nRecord it again if that is meant: CINCH_RECORD=1 go test -run '^%s$'", p.file, fmt.Sprintf(format, args...), p.t.Name())
+	}
+	p.failed = true
+	p.changed.Broadcast()
+	for c := range p.open {
+		_ = c.Close()
+	}
+}
+
+// end waits for the connections, which the test has closed, and fails it if it has not said everything.
+func (p *player) end() {
+	p.mu.Lock()
+	for c := range p.open {
+		_ = c.SetReadDeadline(time.Now().Add(patience))
+	}
+	p.mu.Unlock()
+	p.serving.Wait()
+	if i := p.missing(len(p.lines)); i >= 0 && !p.failed && !p.t.Skipped() {
+		p.fail("nothing has said %s", p.lines[i])
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failed = true // later connections are closed
+}
