@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -200,29 +201,30 @@ func TestBareGoServer(t *testing.T) {
 
 // A server that never answers the gateway's calls costs clients' calls a moment once, and not again every minute.
 func TestSilentQuestions(t *testing.T) {
-	t.Parallel()
-	asked := make(chan struct{}, 10)
-	q := &inquiry{knows: &knowledge{others: &presumption{}}, alive: t.Context(), patience: time.Millisecond, ask: func(ctx context.Context, _ ownCall) (*ownAnswer, error) {
-		asked <- struct{}{}
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}}
-	q.want([]string{"zstd"}, "test")
-	<-asked
-	q.await(t.Context()) // does not wait for the answer
-	testenv.Eventually(t, "the call's end", func() bool {
+	synctest.Test(t, func(t *testing.T) {
+		asked := make(chan struct{}, 10)
+		q := &inquiry{knows: &knowledge{others: &presumption{}}, alive: t.Context(), patience: time.Millisecond, ask: func(ctx context.Context, _ ownCall) (*ownAnswer, error) {
+			asked <- struct{}{}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}
+		q.want([]string{"zstd"}, "test")
+		<-asked
+		q.await(t.Context()) // does not wait for the answer
+		testenv.Eventually(t, "the call's end", func() bool {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			return q.running == nil
+		})
 		q.mu.Lock()
-		defer q.mu.Unlock()
-		return q.running == nil
+		if time.Until(q.notBefore) <= 0 {
+			t.Error("it is asked again at once")
+		}
+		q.notBefore = time.Now().Add(-time.Second)
+		q.mu.Unlock()
+		q.heard("")
+		<-asked
+		q.patience = time.Hour
+		q.await(t.Context())
 	})
-	q.mu.Lock()
-	if time.Until(q.notBefore) <= 0 {
-		t.Error("it is asked again at once")
-	}
-	q.notBefore = time.Now().Add(-time.Second)
-	q.mu.Unlock()
-	q.heard("")
-	<-asked
-	q.patience = time.Hour
-	q.await(t.Context())
 }

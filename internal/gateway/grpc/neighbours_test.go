@@ -243,7 +243,7 @@ func (p *punishing) serve(c net.Conn) {
 
 // Clients that cancel batch after batch of calls get the connections to the server ended on which they do; another client's calls go on.
 func TestCancelledCallsBreakNoOthers(t *testing.T) {
-	const bad, batches = 4, 60
+	const bad, batches = 4, 15
 	p := startPunishing(t)
 	g := startGateway(t, "grpc://"+p.addr, nil)
 	good := connect(t, g.addr, grpc.WithDisableRetry())

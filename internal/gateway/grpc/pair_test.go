@@ -53,7 +53,7 @@ func training() *autodict.Messages {
 		NewEngine: func() *codec.Engine { return codec.New(codec.Options{}) }, Share: 1,
 	})
 	return autodict.NewMessages(autodict.MessagesOptions{
-		Trainer: t, MaxDict: 16 << 10, MinSamples: 250, Interval: time.Minute, Poll: 20 * time.Millisecond,
+		Trainer: t, MaxDict: 4 << 10, MinSamples: 150, Interval: time.Minute, Poll: 20 * time.Millisecond,
 	})
 }
 

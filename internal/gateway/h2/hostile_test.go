@@ -351,9 +351,14 @@ func TestPeersThatReadNothing(t *testing.T) {
 		"resets":   func(r *raw, id uint32) { r.headers(id, true, ":method", "GET") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			addr := serveWith(t, false, echo, nil)
-			r := rawClient(t, addr)
-			_ = r.net.(*net.TCPConn).SetReadBuffer(1)
+			client, server := testenv.Pipe()
+			s := NewServer(server, ServerConfig{Handler: http.HandlerFunc(echo), MaxStreams: testStreams, Window: testWindow, ConnWindow: testWindow * testStreams, MaxHeader: testHeader})
+			served := make(chan struct{})
+			go func() { defer close(served); _ = s.Serve() }()
+			t.Cleanup(func() { _ = client.Close(); <-served })
+			r := newRaw(t, client)
+			_, _ = io.WriteString(client, http2.ClientPreface)
+			_ = r.WriteSettings()
 			var out bytes.Buffer
 			r.Framer = http2.NewFramer(&out, nil)
 			r.AllowIllegalWrites = true

@@ -8,7 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // hostileFar says that it is a gateway, and answers upgrades in its own way.
@@ -68,11 +69,7 @@ func TestHostileFar(t *testing.T) {
 				default:
 				}
 			}
-			for began := time.Now(); near.common.histories.memory.InUse() > 0; time.Sleep(5 * time.Millisecond) {
-				if time.Since(began) > 3*time.Second {
-					t.Fatal("memory is held")
-				}
-			}
+			testenv.Eventually(t, "memory is given back", func() bool { return near.common.histories.memory.InUse() == 0 })
 			if resp, _ := send(t, c, http.MethodPost, near.url, text); resp.StatusCode != 200 {
 				t.Error(resp.Status)
 			}

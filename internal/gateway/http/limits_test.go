@@ -19,6 +19,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // upgradedTo is a connection to a far gateway that speaks the protocol of pairs.
@@ -134,17 +135,11 @@ func stalls(t *testing.T, upstream, begin string) {
 	other := &gateway.Account{}
 	other.Open(budget.Share("other").Client(gateway.PayerOf(conn)), nil)
 	defer other.Close()
-	for began := time.Now(); g.stats.Snapshot().Errors["stalled"] == 0; time.Sleep(50 * time.Millisecond) {
+	testenv.Eventually(t, "it is cut off", func() bool {
 		other.TryAcquire(64 << 20)
-		if time.Since(began) > 30*time.Second {
-			t.Fatal("it is not cut off", budget.InUse())
-		}
-	}
-	for began := time.Now(); budget.InUse() > 0; time.Sleep(50 * time.Millisecond) {
-		if time.Since(began) > 5*time.Second {
-			t.Fatal("it holds still", budget.InUse())
-		}
-	}
+		return g.stats.Snapshot().Errors["stalled"] > 0
+	})
+	testenv.Eventually(t, "it holds nothing", func() bool { return budget.InUse() == 0 })
 }
 
 // inFrames is the beginning of a connection of HTTP/2, and a request whose body, if there is one, is not at its end.

@@ -7,9 +7,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // Connections with history go by TLS as well, also those that have waited for their first exchange, and end unnoticed.
@@ -29,18 +29,17 @@ func TestPairByTLS(t *testing.T) {
 	near.untilCarried(c)
 	p := near.common.carriers
 	p.mu.Lock()
+	open, ended := far.stats.Snapshot().Connections.Open, int64(len(p.idle))
 	for _, x := range p.idle {
 		_ = x.conn.(*tls.Conn).NetConn().Close()
 	}
 	p.mu.Unlock()
-	time.Sleep(50 * time.Millisecond)
+	testenv.Eventually(t, "the far gateway sees the end", func() bool { return far.stats.Snapshot().Connections.Open <= open-ended })
 	before := far.stats.Snapshot().Total.Opened
-	for began := time.Now(); far.stats.Snapshot().Total.Opened == before; time.Sleep(5 * time.Millisecond) {
+	testenv.Eventually(t, "history again", func() bool {
 		if resp, got := send(t, c, http.MethodPost, near.url, text); resp.StatusCode != 200 || !bytes.Equal(got, text) {
 			t.Errorf("%s, %d bytes", resp.Status, len(got))
 		}
-		if time.Since(began) > 20*time.Second {
-			t.Fatal("no history any more")
-		}
-	}
+		return far.stats.Snapshot().Total.Opened > before
+	})
 }
