@@ -10,6 +10,7 @@ import (
 
 // The base backup of a tool that was killed goes on by itself. Nobody else touches the directory until it has ended.
 func TestBackupOfEarlierTry(t *testing.T) {
+	testenv.Full(t)
 	t.Parallel()
 	c := newCell(t)
 	made := c.Nodes[0].Replacement

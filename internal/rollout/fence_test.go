@@ -23,7 +23,8 @@ type hostile struct {
 	says string // the error of the first run; "": none
 	then string // the primary behind it
 	ends string // the primary when it has been run again
-	long bool   // with -rollout.full only
+
+	short bool // it runs without CINCH_FULL=1, too
 }
 
 var hostilities = []hostile{
@@ -32,7 +33,7 @@ var hostilities = []hostile{
 		says: "pg_ctl stop", then: "a", ends: "a2",
 	}, {
 		name: "a supervisor starts the old primary behind the fence", at: StepPromote, does: func(t *testing.T, c *Cell) { mustStart(t, &c.Nodes[0]) },
-		then: "a2", ends: "a2",
+		then: "a2", ends: "a2", short: true,
 	}, {
 		name: "the mark is removed, and the old primary runs again", at: StepPromote, does: func(t *testing.T, c *Cell) {
 			mustRemove(t, &c.Nodes[0], "standby.signal")
@@ -40,7 +41,7 @@ var hostilities = []hostile{
 		}, says: "a primary answers", then: "a", ends: "aborted",
 	}, {
 		name: "the mark is removed", at: StepPromote, does: func(t *testing.T, c *Cell) { mustRemove(t, &c.Nodes[0], "standby.signal") },
-		says: "would start as a primary", ends: "aborted", long: true,
+		says: "would start as a primary", ends: "aborted",
 	}, {
 		name: "the old primary has run meanwhile", at: StepPromote, does: func(t *testing.T, c *Cell) {
 			a := &c.Nodes[0]
@@ -53,19 +54,19 @@ var hostilities = []hostile{
 			if err := errors.Join(a.stop(t.Context(), time.Minute), a.markStandby(t.Context(), text, text, "")); err != nil {
 				t.Error(err)
 			}
-		}, says: "has run since it was fenced", ends: "aborted", long: true,
+		}, says: "has run since it was fenced", ends: "aborted",
 	}, {
 		name: "the old primary is killed and the new node promoted by hand", at: StepFence, does: func(t *testing.T, c *Cell) {
 			kill9(t, &c.Nodes[0])
 			mustExec(t, c.Nodes[0].Replacement, "SELECT pg_promote()")
-		}, says: "there is no way back", then: "a2", long: true,
+		}, says: "there is no way back", then: "a2",
 	}, {
 		name: "both is done by hand, in order", at: StepFence, does: func(t *testing.T, c *Cell) {
 			if err := c.Nodes[0].stop(t.Context(), time.Minute); err != nil {
 				t.Error(err)
 			}
 			mustExec(t, c.Nodes[0].Replacement, "SELECT pg_promote()")
-		}, then: "a2", ends: "a2", long: true,
+		}, then: "a2", ends: "a2",
 	}, {
 		name: "directory is that of a copy", at: StepFence, does: func(t *testing.T, c *Cell) {
 			a := &c.Nodes[0]
@@ -78,7 +79,7 @@ var hostilities = []hostile{
 			}
 			mustStart(t, a)
 			a.Directory = copied
-		}, says: "a primary answers at the URL", then: "a", long: true,
+		}, says: "a primary answers at the URL", then: "a",
 	}, {
 		name: "directory is that of another server", at: StepFence, does: func(t *testing.T, c *Cell) {
 			a := &c.Nodes[0]
@@ -106,8 +107,8 @@ var hostilities = []hostile{
 func TestHostile(t *testing.T) {
 	for _, h := range hostilities {
 		t.Run(strings.ReplaceAll(h.name, " ", "_"), func(t *testing.T) {
-			if h.long && !*full {
-				t.Skip("-rollout.full")
+			if !h.short {
+				testenv.Full(t)
 			}
 			t.Parallel()
 			h.run(t)
@@ -205,7 +206,7 @@ func signalTo(t *testing.T, n *Node, kind string, sig syscall.Signal) {
 
 // A supervisor that starts the old primary whenever it is down has the roll-out fail, and the old primary is one again.
 func TestSupervisor(t *testing.T) {
-	takesFull(t)
+	testenv.Full(t)
 	c := newCell(t)
 	c.Gates.Shutdown = config.Duration(10 * time.Second)
 	a := &c.Nodes[0]

@@ -3,10 +3,13 @@ package rollout
 import (
 	"strings"
 	"testing"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // Texts that were sorted by another version of a collation close the gate, be it that of the database or of one column; a collation that nothing uses does not.
 func TestCollations(t *testing.T) {
+	testenv.Full(t)
 	t.Parallel()
 	c := newCell(t)
 	a := &c.Nodes[0]

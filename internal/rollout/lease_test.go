@@ -3,6 +3,7 @@ package rollout
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -34,11 +35,8 @@ func behind(t *testing.T, c *Cell) (*testenv.GatewayServer, *clients) {
 
 // Every line of PostgreSQL that people run moves, a standby and then the primary, and clients of the gateway keep what they were told of.
 func TestLines(t *testing.T) {
-	lines := testenv.PostgresLines[1:] // the first is what all other tests have
-	if *full {
-		lines = append(lines, testenv.MorePostgresLines...)
-	}
-	for _, line := range lines {
+	testenv.Full(t)
+	for _, line := range slices.Concat(testenv.PostgresLines[1:], testenv.MorePostgresLines) { // the first is what all other tests have
 		t.Run(line.Name, func(t *testing.T) {
 			t.Parallel()
 			c := newCellOf(t, line.Programs(t), "b")
@@ -61,6 +59,7 @@ func TestLines(t *testing.T) {
 
 // A gateway that is killed and started again when clients are held, or whose lease ends, costs connections and no transaction.
 func TestGatewayGoes(t *testing.T) {
+	testenv.Full(t)
 	cases := []struct {
 		name string
 		at   Step
@@ -70,9 +69,6 @@ func TestGatewayGoes(t *testing.T) {
 	}
 	for _, one := range cases {
 		t.Run(one.name+"/"+string(one.at), func(t *testing.T) {
-			if !*full && one.at != StepMove {
-				t.Skip("-rollout.full")
-			}
 			t.Parallel()
 			c := newCell(t)
 			g, cs := behind(t, c)

@@ -8,11 +8,14 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // A library that functions of the cell are in and that the new node can't load closes the gate; so does one that the primary preloads and the new node does not.
 // With them it opens.
 func TestLibraries(t *testing.T) {
+	testenv.Full(t)
 	t.Parallel()
 	c := newCell(t)
 	a, made := &c.Nodes[0], c.Nodes[0].Replacement
@@ -116,6 +119,7 @@ func loads(c net.Conn) {
 
 // What the new machine lacks is said before the copy, where its pg_config tells.
 func TestMissingFiles(t *testing.T) {
+	testenv.Full(t)
 	t.Parallel()
 	c := newCell(t)
 	a, made := &c.Nodes[0], c.Nodes[0].Replacement

@@ -93,7 +93,8 @@ func mustHold(t *testing.T, n *Node, committed, unknown int) {
 
 // A cell of Patroni's is replaced while clients write. Patroni makes the copies and changes the leader; nothing is lost or there twice.
 func TestPatroni(t *testing.T) {
-	long(t)
+	testenv.Full(t)
+	t.Parallel()
 	for name, mode := range map[string]string{"asynchronous": "", "synchronous": "synchronous_mode: true\n    synchronous_node_count: 2", "quorum": "synchronous_mode: quorum"} {
 		t.Run(name, func(t *testing.T) { replaced(t, mode) })
 	}
@@ -134,6 +135,7 @@ func replaced(t *testing.T, mode string) {
 
 // pgbench and a client that counts go through cinch serve --postgres, keep their connections, and see no error when Patroni changes the leader.
 func TestPatroniThroughGateway(t *testing.T) {
+	testenv.Full(t)
 	t.Parallel()
 	p := newPatroniCell(t, "")
 	a := &p.Nodes[0]
@@ -212,18 +214,10 @@ func counted(t *testing.T, gateway string) (stop func() int) {
 	}
 }
 
-// long skips what takes more than half a minute.
-func long(t *testing.T) {
-	t.Helper()
-	if !*full {
-		t.Skip("with -rollout.full")
-	}
-	t.Parallel()
-}
-
 // A roll-out that was killed at any step of the leader is gone on with, or aborted where that is possible.
 func TestPatroniKilled(t *testing.T) {
-	long(t)
+	testenv.Full(t)
+	t.Parallel()
 	for _, behind := range []bool{false, true} {
 		for _, step := range primarySteps {
 			for _, abort := range []bool{false, true} {
@@ -237,7 +231,8 @@ func TestPatroniKilled(t *testing.T) {
 
 // When Patroni changes the leader in the middle of a roll-out, clients follow it, and the roll-out goes on.
 func TestPatroniFailsOver(t *testing.T) {
-	long(t)
+	testenv.Full(t)
+	t.Parallel()
 	p := newPatroniCell(t, "", "b")
 	mustExec(t, &p.Nodes[0], accounts)
 	g := &gate{url: p.Nodes[0].URL}
@@ -264,7 +259,8 @@ func TestPatroniFailsOver(t *testing.T) {
 
 // A switch-over that Patroni refuses leaves the cell as it was, with clients at the old leader.
 func TestPatroniRefuses(t *testing.T) {
-	long(t)
+	testenv.Full(t)
+	t.Parallel()
 	p := newPatroniCell(t, "")
 	mustExec(t, &p.Nodes[0], accounts)
 	g := &gate{url: p.Nodes[0].URL}
@@ -299,7 +295,8 @@ func TestPatroniRefuses(t *testing.T) {
 
 // A server that is killed together with its Patroni at a step of the leader, and started again, costs no more than another try.
 func TestPatroniServersKilled(t *testing.T) {
-	long(t)
+	testenv.Full(t)
+	t.Parallel()
 	for _, step := range []Step{StepCatchUp, StepHold, StepFence, StepPromote, StepMove, StepFollow} {
 		for _, old := range []bool{true, false} {
 			t.Run(strings.ReplaceAll(fmt.Sprintf("%s/old=%t", step, old), " ", "_"), func(t *testing.T) { memberKilled(t, step, old) })
@@ -350,7 +347,8 @@ func memberKilled(t *testing.T, step Step, old bool) {
 
 // A leader that has died, which Patroni's store does not know yet, is not replaced by a new member that lacks a commit: that one still must not become the leader.
 func TestPatroniLeaderDead(t *testing.T) {
-	long(t)
+	testenv.Full(t)
+	t.Parallel()
 	p := newPatroniCell(t, "")
 	a := &p.Nodes[0]
 	mustExec(t, a, accounts)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // at has something done when a step is about to be taken, or has been.
@@ -44,6 +45,7 @@ func slots(t *testing.T, n *Node) string {
 
 // Tablespaces are copied, what an earlier try has left of them is removed before the next, and of an old node that is destroyed nothing stays but what others have there.
 func TestTablespaces(t *testing.T) {
+	testenv.Full(t)
 	t.Parallel()
 	c := newCell(t)
 	a, made := &c.Nodes[0], c.Nodes[0].Replacement
@@ -74,7 +76,7 @@ func TestTablespaces(t *testing.T) {
 
 // Commits that wait for a standby are not left waiting when it is stopped.
 func TestSynchronousStandby(t *testing.T) {
-	takesFull(t)
+	testenv.Full(t)
 	t.Parallel()
 	c := newCell(t, "b")
 	a, b := &c.Nodes[0], &c.Nodes[1]
@@ -95,7 +97,7 @@ func TestSynchronousStandby(t *testing.T) {
 
 // A full disk in the middle of the base backup fails that step, and leaves no slot behind that would fill the primary's disk, too. When there is room, it goes on.
 func TestFullDisk(t *testing.T) {
-	takesFull(t)
+	testenv.Full(t)
 	if os.Getuid() != 0 {
 		t.Skip("takes root")
 	}
@@ -132,7 +134,7 @@ func TestFullDisk(t *testing.T) {
 
 // A new node whose slot the primary has given up never catches up. That is said at once, and another try makes another copy.
 func TestLostSlot(t *testing.T) {
-	takesFull(t)
+	testenv.Full(t)
 	t.Parallel()
 	c := newCell(t)
 	a := &c.Nodes[0]
@@ -162,7 +164,7 @@ func TestLostSlot(t *testing.T) {
 
 // A server that somebody else promotes ends the roll-out before anybody is held.
 func TestPromotedByOthers(t *testing.T) {
-	takesFull(t)
+	testenv.Full(t)
 	for name, one := range map[string]struct {
 		step Step
 		who  func(c *Cell) *Node
@@ -193,7 +195,7 @@ func TestPromotedByOthers(t *testing.T) {
 
 // Machines that were started anew, so that no server runs, cost no more than another run; and an abort before the promotion finds its way back.
 func TestReboot(t *testing.T) {
-	takesFull(t)
+	testenv.Full(t)
 	for _, one := range []struct {
 		step  Step
 		abort bool
@@ -230,7 +232,7 @@ func TestReboot(t *testing.T) {
 
 // A state that can't be written ends a switchover before the promotion, with the old primary as one; clients who wait for the new one are not kept waiting for that.
 func TestNoPlaceForState(t *testing.T) {
-	takesFull(t)
+	testenv.Full(t)
 	for _, one := range []struct {
 		behind Step
 		then   string
@@ -275,7 +277,7 @@ func TestNoPlaceForState(t *testing.T) {
 
 // A standby's replacement that was killed at any step is gone on with, or aborted: the old standby then follows as it did.
 func TestStandbyKilled(t *testing.T) {
-	takesFull(t)
+	testenv.Full(t)
 	for _, step := range standbySteps {
 		for _, behind := range []bool{false, true} {
 			t.Run(strings.ReplaceAll(fmt.Sprintf("%s/behind=%t", step, behind), " ", "_"), func(t *testing.T) {

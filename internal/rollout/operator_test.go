@@ -73,6 +73,7 @@ func mustInit(t *testing.T, n *Node) {
 
 // The backup of another cell, which a hook has restored, takes no place.
 func TestRestoreOfAnotherCell(t *testing.T) {
+	testenv.Full(t)
 	t.Parallel()
 	c := newCell(t)
 	made := c.Nodes[0].Replacement
@@ -120,6 +121,7 @@ func TestDestroyOld(t *testing.T) {
 
 // A standby is not stopped when its replacement has died since its gates.
 func TestReplacementDied(t *testing.T) {
+	testenv.Full(t)
 	t.Parallel()
 	c := newCell(t, "b")
 	a, b := &c.Nodes[0], &c.Nodes[1]
@@ -139,6 +141,7 @@ func TestReplacementDied(t *testing.T) {
 
 // Options are mended behind the copy; a new node that is down is started before clients are held; who ends the roll-out in the middle of a promotion has clients go on.
 func TestImpatience(t *testing.T) {
+	testenv.Full(t)
 	t.Parallel()
 	c := newCell(t)
 	a, made := &c.Nodes[0], c.Nodes[0].Replacement
@@ -162,6 +165,7 @@ func TestImpatience(t *testing.T) {
 
 // A gateway that is another cell's, could not move its clients, or takes no orders is found at the check. One that somebody else holds stays so.
 func TestGatewayIsFound(t *testing.T) {
+	testenv.Full(t)
 	t.Parallel()
 	c := newCell(t)
 	a, dir := &c.Nodes[0], t.TempDir()

@@ -40,7 +40,8 @@ func (p *patroniCell) maintain(t *testing.T, on bool) {
 
 // Maintenance mode, whenever it begins, stops the roll-out: it says so, clients go on where the primary is, and when it has ended the roll-out goes on.
 func TestPatroniPaused(t *testing.T) {
-	long(t)
+	testenv.Full(t)
+	t.Parallel()
 	for _, one := range []struct {
 		step Step
 		says string // "": it need not stop
@@ -90,7 +91,8 @@ func TestPatroniPaused(t *testing.T) {
 
 // A REST API with TLS that asks for a client's certificate and a password; a wrong one of each is found before anything is made.
 func TestPatroniSecure(t *testing.T) {
-	long(t)
+	testenv.Full(t)
+	t.Parallel()
 	of := testenv.NewPatroni(t)
 	authority := testenv.NewAuthority(t)
 	cert := authority.Issue(t, "member")

@@ -3,7 +3,6 @@ package rollout
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net"
 	"net/url"
@@ -155,11 +154,11 @@ func (g *gate) transfers(t *testing.T, n int, killed bool) (stop func() int) {
 					done[i]++
 				case errors.As(err, &failed) && failed.Code == "40P01": // a deadlock of these clients' own making
 				case killed:
-					time.Sleep(10 * time.Millisecond)
 				default:
 					t.Errorf("client %d: %v", i, err)
 					return
 				}
+				_ = pauseFor(ctx, lookTime/20) // a connection for each takes the machine from the roll-out
 			}
 		})
 	}
@@ -255,18 +254,8 @@ func ledger(t *testing.T, n *Node) string {
 	return s
 }
 
-var full = flag.Bool("rollout.full", false, "kill at every step, not only at those between the primaries")
-
-// takesFull skips what takes too long for the short form.
-func takesFull(t *testing.T) {
-	t.Helper()
-	if !*full {
-		t.Skip("-rollout.full")
-	}
-}
-
 func tried() []Step {
-	if *full {
+	if testenv.IsFull() {
 		return primarySteps
 	}
 	return []Step{StepFence}
@@ -331,6 +320,9 @@ func TestKilled(t *testing.T) {
 		for _, step := range tried() {
 			for _, abort := range []bool{false, true} {
 				t.Run(strings.ReplaceAll(fmt.Sprintf("%s/behind=%t/abort=%t", step, behind, abort), " ", "_"), func(t *testing.T) {
+					if behind || abort {
+						testenv.Full(t)
+					}
 					t.Parallel()
 					killedAndResumed(t, newCell(t), step, behind, abort)
 				})
@@ -378,6 +370,7 @@ func killedAndResumed(t *testing.T, c *Cell, step Step, behind, abort bool) {
 // A server that is killed at any step of the primary, and started again by its supervisor as it is, costs no more than another try: there are never two primaries, and
 // nothing is lost.
 func TestServersKilled(t *testing.T) {
+	testenv.Full(t)
 	for _, step := range tried() {
 		for _, old := range []bool{true, false} {
 			t.Run(strings.ReplaceAll(fmt.Sprintf("%s/old=%t", step, old), " ", "_"), func(t *testing.T) {
@@ -487,6 +480,7 @@ func TestGates(t *testing.T) {
 
 // A standby that does not come nearer closes the gate.
 func TestLag(t *testing.T) {
+	testenv.Full(t)
 	t.Parallel()
 	c := newCell(t)
 	c.Gates.CatchUp = config.Duration(2 * time.Second)

@@ -28,6 +28,7 @@ func TestQuoted(t *testing.T) {
 
 // A primary moves when its machines are reached by ssh, as most people's are, and directories have names that a shell would read otherwise.
 func TestOverSSH(t *testing.T) {
+	testenv.Full(t)
 	t.Parallel()
 	ssh := testenv.SSH(t, "postgres")
 	c := newCell(t)

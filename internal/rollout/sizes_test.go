@@ -16,6 +16,7 @@ import (
 
 // A new node on btrfs takes what cinch plan --disk has predicted of it. What it takes later is told beside that.
 func TestPrediction(t *testing.T) {
+	testenv.Full(t)
 	c := newCell(t)
 	a := &c.Nodes[0]
 	dir := filepath.Dir(a.Directory)
@@ -94,6 +95,7 @@ func onBtrfs(t *testing.T, c *Cell, dir string) {
 
 // Nothing is deleted without --destroy-old, and nothing before the new node has been confirmed.
 func TestDestroy(t *testing.T) {
+	testenv.Full(t)
 	t.Parallel()
 	c := newCell(t, "b")
 	kept := func(name string, want bool) {

@@ -82,6 +82,7 @@ func TestCascading(t *testing.T) {
 // Who follows the primary or a standby, and a slot that waits for somebody, are named before anything is made, unless the cell's file says that they may stay. Standbys that
 // are nodes are known, whatever name and slot they have.
 func TestStrangers(t *testing.T) {
+	testenv.Full(t)
 	t.Parallel()
 	c := newCell(t, "b")
 	a, b := &c.Nodes[0], &c.Nodes[1]

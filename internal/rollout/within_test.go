@@ -14,10 +14,8 @@ import (
 
 // A tool that is killed at any moment of any step, again and again, and a gateway that is, too, come to the end, with one primary and nothing lost.
 func TestKilledWithin(t *testing.T) {
-	rounds, lives := 1, 4
-	if *full {
-		rounds, lives = 10, 12
-	}
+	testenv.Full(t)
+	const rounds, lives = 10, 12
 	seed := testenv.Seed(t)
 	for round := range rounds {
 		t.Run("", func(t *testing.T) {

@@ -254,7 +254,11 @@ func TestRouting(t *testing.T) {
 	for _, w := range workloads(t, all["zones"]) {
 		zone := strings.TrimPrefix(w.name(), "cinch-")
 		terms := list(w.pod, "spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
-		if len(terms) != 2 {
+		want := 2 // of the values
+		if testing.Short() {
+			want = 1 // of the manifest
+		}
+		if len(terms) != want {
 			t.Fatalf("%s has %d terms", w.name(), len(terms))
 		}
 		for _, term := range terms {

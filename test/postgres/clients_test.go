@@ -29,16 +29,17 @@ var clients = []client{
 	{"jdbc", runJDBC, 200, []string{"java"}},
 }
 
-// Each client gets the same answers through a mirror as directly, the targets agree, and end with production's rows.
+// Each client gets the same answers through a mirror as directly, the targets agree, and end with production's rows. Drivers of other
+// languages run with make full.
 func TestClients(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs the drivers of three languages")
-	}
 	const prepared = "max_prepared_transactions=10"
 	direct := testenv.Postgres(t, prepared)
 	all := startServers(t, prepared)
 	for _, c := range clients {
 		t.Run(c.name, func(t *testing.T) {
+			if c.name != "psql" && c.name != "pgbench" {
+				testenv.Full(t)
+			}
 			database := "work_" + strings.ReplaceAll(c.name, "-", "_")
 			for _, s := range append(all.all(), direct) {
 				testenv.Command(t, "createdb", "-h", "127.0.0.1", "-p", s.Port, "-U", "postgres", database)

@@ -19,7 +19,7 @@ import (
 )
 
 // crowd is how many clients come at once, and strangers and cancellations.
-var crowd = flag.Int("postgres.crowd", 120, "clients that come at once")
+var crowd = flag.Int("postgres.crowd", 40, "clients that come at once")
 
 // front is what clients connect to in place of production.
 type front struct {

@@ -37,9 +37,7 @@ func makeDatabase(t *testing.T, name string, at ...*testenv.SQLServer) {
 // Drivers get the same answers from newer servers through a gateway and a mirror as directly, by the newest protocol that both ends speak.
 // Targets of another major version than production get the same statements, and answer alike.
 func TestLines(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a driver of Python's")
-	}
+	testenv.Full(t)
 	t.Setenv("PGMAXPROTOCOLVERSION", "latest")
 	const prepared = "max_prepared_transactions=10"
 	older := testenv.Postgres(t, prepared)

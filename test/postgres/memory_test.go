@@ -12,6 +12,7 @@ import (
 
 // A mirror's memory is a bound, and what a large COPY may take a quarter of.
 func TestMemory(t *testing.T) {
+	testenv.Full(t)
 	s := startServers(t)
 	for _, server := range s.all() {
 		testenv.Command(t, "psql", "-Xq", "-h", "127.0.0.1", "-p", server.Port, "-U", "postgres", "-c", "CREATE TABLE work (client int, n int, v text)")

@@ -64,9 +64,7 @@ func throughPool(t *testing.T, port, database string, modes []string, whole bool
 // PgBouncer before the mirror, and behind it before production and the targets: clients get what they get without a mirror, and the targets
 // have all of it.
 func TestPgBouncer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a driver of Python's")
-	}
+	testenv.Full(t)
 	const prepared = "max_prepared_transactions=10"
 	all := startServers(t, prepared)
 	tables := append(clients[1].tables, clients[2].tables...)
@@ -110,6 +108,7 @@ func TestPgBouncer(t *testing.T) {
 // A target behind a pool by transactions is refused, as nobody could tell there what waits for what: by shadow check, and by a run, which is
 // void and says why. Production's clients notice nothing. One behind a pool by sessions is noted, and its data can be compared.
 func TestTargetsBehindTransactionPools(t *testing.T) {
+	testenv.Full(t)
 	all := startServers(t)
 	pooled := "postgres://postgres@127.0.0.1:" + bouncer(t, "transaction", all.test.Port) + "/postgres"
 	sessions := "postgres://postgres@127.0.0.1:" + bouncer(t, "session", all.control.Port) + "/postgres"

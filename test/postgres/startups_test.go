@@ -126,8 +126,11 @@ func describe(m pg.Message) string {
 // Every way to begin a connection that the protocol documents gives the server's own answers through a gateway and a mirror, versions and
 // options of the protocol that it does not know included.
 func TestStartups(t *testing.T) {
-	for _, line := range testenv.PostgresLines {
+	for i, line := range testenv.PostgresLines {
 		t.Run(line.Name, func(t *testing.T) {
+			if i > 0 {
+				testenv.Full(t)
+			}
 			s := servers{line.Start(t), line.Start(t), line.Start(t)}
 			g := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "postgres", Upstream: "postgres://" + s.production.Addr})
 			m := s.mirror(t)

@@ -111,9 +111,6 @@ const (
 
 // Logins of libpq through the mirror, production and targets within TLS.
 func TestLogins(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a driver of Python's")
-	}
 	f := newFortress(t)
 	verify := fmt.Sprintf("sslmode=verify-full sslrootcert=%s ", f.authority.File)
 	for _, way := range []struct {
@@ -147,6 +144,9 @@ func TestLogins(t *testing.T) {
 		}},
 	} {
 		t.Run(way.name, func(t *testing.T) {
+			if way.shown != f.own {
+				testenv.Full(t)
+			}
 			m := f.mirror(t, way.shown)
 			at := fmt.Sprintf("host=127.0.0.1 port=%s dbname=postgres connect_timeout=30 ", m.port)
 			for _, l := range way.logins {
@@ -163,9 +163,7 @@ func TestLogins(t *testing.T) {
 
 // A statement is cancelled by a connection of its own, within TLS or, as older clients do, without.
 func TestCancelWithinTLS(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a driver of Python's")
-	}
+	testenv.Full(t)
 	f := newFortress(t)
 	m := f.mirror(t, f.own)
 	const program = `import psycopg, sys, threading

@@ -23,6 +23,7 @@ const mib = 1 << 20
 // The process stays in the bound that docs/SHADOW.md names, whatever holds its memory: what waits for targets that are frozen, what
 // is not complete, or answers that are on their way.
 func TestMemoryOfTheProcess(t *testing.T) {
+	testenv.Full(t)
 	const memory, connections = 64 * mib, 64
 	for name, c := range map[string]struct {
 		freeze bool

@@ -15,11 +15,13 @@ import (
 
 // Before a run, what would make it void is said, with what to do, and the exit code tells.
 func TestMongoCheck(t *testing.T) {
-	production, control, test := testenv.Mongod(t, testenv.MongodConfig{}), testenv.Mongod(t, testenv.MongodConfig{}), testenv.Mongod(t, testenv.MongodConfig{})
+	production, control, test := mongod(t, "production"), mongod(t, "control"), mongod(t, "test")
 	for _, s := range []*testenv.MongodServer{production, control} {
-		if _, err := s.Client(t).Database("shop").Collection("orders").InsertOne(t.Context(), bson.M{"_id": 1}); err != nil {
+		orders := s.Client(t).Database("shop").Collection("orders")
+		if _, err := orders.InsertOne(t.Context(), bson.M{"_id": 1}); err != nil {
 			t.Fatal(err)
 		}
+		defer func() { _ = orders.Drop(t.Context()) }()
 	}
 	check := func(control, test string) (said string, code int) {
 		cmd := exec.CommandContext(t.Context(), testenv.Cinch(t), "shadow", "check", "--probe", "200ms", "--mongo", "127.0.0.1:0="+production.URI(), "--control", control, "--test", test)

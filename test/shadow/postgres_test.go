@@ -38,8 +38,8 @@ func TestPostgres(t *testing.T) {
 		return exec.Command("psql", "-h", "127.0.0.1", "-p", fmt.Sprint(port), "-U", "postgres", "-c", "SELECT 1").Run() == nil
 	})
 	for _, mode := range []string{"simple", "extended", "prepared"} {
-		through(pgbench, "-n", "-M", mode, "-c", "4", "-t", "100")
-		through(pgbench, "-n", "-S", "-M", mode, "-c", "4", "-t", "200")
+		through(pgbench, "-n", "-M", mode, "-c", "4", "-t", "25")
+		through(pgbench, "-n", "-S", "-M", mode, "-c", "4", "-t", "50")
 	}
 	through("psql", "-c", "CREATE TABLE copied (a int, b text)", "-c", "COPY (SELECT i, 'row ' || i FROM generate_series(1, 1000) i) TO STDOUT", "-c", "INSERT INTO copied VALUES (1, 'x')")
 	cancel()

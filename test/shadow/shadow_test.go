@@ -22,6 +22,14 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// mongod is one that tests share, one at a time.
+func mongod(t *testing.T, name string) *testenv.MongodServer {
+	t.Helper()
+	return testenv.Shared(t, name, func(t testing.TB) *testenv.MongodServer { return testenv.Mongod(t, testenv.MongodConfig{}) })
+}
+
 // report is what the tests read of --json.
 type report struct {
 	Outcome    string
@@ -107,21 +115,21 @@ func menus(ctx context.Context, addr string) {
 		key := fmt.Sprint("menu:", i%50)
 		c.Set(ctx, key, fmt.Sprintf(`{"restaurant": %d, "dishes": [%s]}`, i, strings.Repeat(`{"name": "noodles", "price": 12},`, 20)), 0)
 		c.Get(ctx, key)
-		time.Sleep(200 * time.Microsecond)
+		time.Sleep(2 * time.Millisecond)
 	}
 }
 
 // The same with MongoDB. The gateway changes no document, so the data are equal.
 func TestMongoThroughCinch(t *testing.T) {
-	production, control, test := testenv.Mongod(t, testenv.MongodConfig{}), testenv.Mongod(t, testenv.MongodConfig{}), testenv.Mongod(t, testenv.MongodConfig{})
+	production, control, test := mongod(t, "production"), mongod(t, "control"), mongod(t, "test")
 	addr := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
-	for i := range 4 {
+	for i := range 2 {
 		clients.Go(func() { orders(ctx, t, addr, fmt.Sprint("orders", i)) })
 	}
 	r, code := mirror(t.Context(), t, "--mongo", addr+"="+production.URI(), "--control", control.URI(), "--test", "cinch="+test.URI(),
-		"--batch", "1s", "--baseline", "3", "--batches", "6", "--bound", "1m", "--margin-p50", "1", "--margin-p99", "1")
+		"--batch", "500ms", "--baseline", "3", "--batches", "6", "--bound", "1m", "--margin-p50", "1", "--margin-p99", "1")
 	cancel()
 	clients.Wait()
 	t.Logf("exit code %d: %+v", code, r)
@@ -149,6 +157,6 @@ func orders(ctx context.Context, t *testing.T, addr, collection string) {
 		id := bson.M{"_id": i % 50}
 		_, _ = all.UpdateOne(ctx, id, bson.M{"$set": bson.M{"n": i, "dishes": dishes}}, options.UpdateOne().SetUpsert(true))
 		_ = all.FindOne(ctx, id)
-		time.Sleep(200 * time.Microsecond)
+		time.Sleep(2 * time.Millisecond)
 	}
 }

@@ -73,7 +73,8 @@ func (s *SQLServer) Database() string { return cmp.Or(s.database, "postgres") }
 // until the server ends. The test must not stop the server.
 func (s *SQLServer) NewDatabase(t testing.TB, name string) *SQLServer {
 	t.Helper()
-	Command(t, "psql", "-X", "-q", "-h", "127.0.0.1", "-p", s.Port, "-U", "postgres", "-d", "postgres", "-c", "CREATE DATABASE "+name)
+	Command(t, "psql", "-X", "-q", "-h", "127.0.0.1", "-p", s.Port, "-U", "postgres", "-d", "postgres",
+		"-c", "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)", "-c", "CREATE DATABASE "+name) // it is there with -count=2
 	own := *s
 	own.database = name
 	return &own

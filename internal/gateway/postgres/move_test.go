@@ -19,16 +19,16 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// newMovable is a rig with a standby, and a file in which a move is kept.
-func newMovable(t *testing.T, set func(*Config)) (r *rig, standby *testenv.PostgresNode) {
+// newMovable is a rig with a primary of its own, a standby, and a file in which a move is kept. The test runs beside others.
+func newMovable(t *testing.T) (r *rig, standby *testenv.PostgresNode) {
 	t.Helper()
-	r = newRig(t, func(c *Config) {
-		c.StateFile = filepath.Join(t.TempDir(), "state.json")
-		if set != nil {
-			set(c)
-		}
-	})
+	t.Parallel()
+	r = newRigAt(t, newNode(t, testenv.PostgresConfig{}), "", keepsMoves(t))
 	return r, r.node.Standby(t)
+}
+
+func keepsMoves(t *testing.T) func(*Config) {
+	return func(c *Config) { c.StateFile = filepath.Join(t.TempDir(), "state.json") }
 }
 
 // switchover is what a roll-out does.
@@ -61,7 +61,7 @@ func refused(err error) []control.ClientSession {
 
 // One session of each way to log in, with all that moves, and with what comes over a move unasked: they notice nothing.
 func TestMoveKeepsSessions(t *testing.T) {
-	r, standby := newMovable(t, nil)
+	r, standby := newMovable(t)
 	clients := map[string]*pgx.Conn{}
 	for user := range passwords {
 		c := r.connect(t, user, "application_name=mover&search_path=a,public")
@@ -119,7 +119,7 @@ func Must(text string, err error) string {
 
 // Transfers between accounts by 16 clients with prepared statements, over a switchover: no error, no money lost or made.
 func TestMoveUnderLoad(t *testing.T) {
-	r, standby := newMovable(t, nil)
+	r, standby := newMovable(t)
 	r.node.SQL(t, `CREATE TABLE accounts (id int PRIMARY KEY, balance int); INSERT INTO accounts SELECT i, 1000 FROM generate_series(1, 50) AS i;
 		CREATE TABLE moves (client int, n int, amount int, PRIMARY KEY (client, n)); GRANT ALL ON ALL TABLES IN SCHEMA public TO PUBLIC`)
 	var done atomic.Bool
@@ -140,7 +140,7 @@ func TestMoveUnderLoad(t *testing.T) {
 		})
 	}
 	some := func() {
-		want := total.Load() + 300
+		want := total.Load() + 100
 		testenv.Eventually(t, "transfers go on", func() bool { return total.Load() > want || t.Failed() })
 	}
 	some()
@@ -180,7 +180,8 @@ func transfer(ctx context.Context, c *pgx.Conn, client, n int) error {
 
 // pgbench as it is, with 16 clients and prepared statements.
 func TestMovePgbench(t *testing.T) {
-	r, standby := newMovable(t, nil)
+	testenv.Full(t)
+	r, standby := newMovable(t)
 	r.run(t, "pgbench", "-i", "-q", "-s", "2", "--no-vacuum")
 	cmd := exec.Command("pgbench", "-n", "-c", "16", "-j", "2", "-t", "400", "-M", "prepared", "-P", "1")
 	cmd.Env = append(os.Environ(), "PGHOST="+r.host, "PGPORT="+r.port, "PGUSER=scrammer", "PGPASSWORD=scram secret", "PGDATABASE=postgres")
@@ -210,7 +211,8 @@ func TestMoveWithinTLS(t *testing.T) {
 		files[name] = string(text)
 	}
 	options := "sslmode=verify-full&sslrootcert=" + a.File
-	r := newRigAt(t, testenv.PostgresConfig{Settings: []string{"ssl=on"}, Files: files}, options, func(c *Config) {
+	t.Parallel()
+	r := newRigAt(t, newNode(t, testenv.PostgresConfig{Settings: []string{"ssl=on"}, Files: files}), options, func(c *Config) {
 		c.TLS, c.StateFile = own.TLS(t), filepath.Join(t.TempDir(), "state.json")
 	})
 	standby := r.node.Standby(t)

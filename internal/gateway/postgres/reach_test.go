@@ -14,7 +14,7 @@ import (
 // The gateway tries the server that clients are to be moved to while that is a standby, with each kind of login that they have come by. It says who could not
 // log in there, leaves no connection behind, and nobody waits or moves.
 func TestReach(t *testing.T) {
-	r, standby := newMovable(t, nil)
+	r, standby := newMovable(t)
 	for user := range passwords {
 		c := r.connect(t, user, "")
 		defer func() { ask(t, c, "SELECT 'it goes on'") }()
@@ -63,7 +63,7 @@ func TestReach(t *testing.T) {
 
 // Sessions from before and after a change of their user's password log in differently: the former could not any more, and are found.
 func TestReachAfterNewPassword(t *testing.T) {
-	r, standby := newMovable(t, nil)
+	r, standby := newMovable(t)
 	before := r.connect(t, "scrammer", "application_name=before")
 	r.node.SQL(t, "ALTER ROLE scrammer PASSWORD 'scram secret'")
 	r.connect(t, "scrammer", "application_name=after")
@@ -93,6 +93,7 @@ func refuse(t *testing.T, n *testenv.PostgresNode, user string, done func() bool
 
 // Without a user of its own, and without clients, the gateway sees whether PostgreSQL answers.
 func TestReachWithoutUser(t *testing.T) {
+	t.Parallel()
 	node := testenv.NewPostgresNode(t, testenv.PostgresConfig{})
 	up, err := ParseURL("postgres://" + node.Addr)
 	if err != nil {

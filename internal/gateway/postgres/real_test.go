@@ -44,16 +44,24 @@ const users = `CREATE ROLE trusted LOGIN; CREATE ROLE plain LOGIN PASSWORD 'plai
 
 var passwords = map[string]string{"trusted": "", "plain": "plain secret", "scrammer": "scram secret", "md5er": "md5 secret", "cinch": "cinch secret"}
 
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// newRig is before a server that tests share, one at a time.
 func newRig(t *testing.T, set func(*Config)) *rig {
 	t.Helper()
-	return newRigAt(t, testenv.PostgresConfig{}, "", set)
+	return newRigAt(t, testenv.Shared(t, "node", func(t testing.TB) *testenv.PostgresNode { return newNode(t, testenv.PostgresConfig{}) }), "", set)
 }
 
-func newRigAt(t *testing.T, node testenv.PostgresConfig, options string, set func(*Config)) *rig {
+func newNode(t testing.TB, c testenv.PostgresConfig) *testenv.PostgresNode {
+	c.HBA = hba
+	node := testenv.NewPostgresNode(t, c)
+	node.SQL(t, users)
+	return node
+}
+
+func newRigAt(t *testing.T, node *testenv.PostgresNode, options string, set func(*Config)) *rig {
 	t.Helper()
-	node.HBA = hba
-	r := &rig{node: testenv.NewPostgresNode(t, node), served: make(chan error, 1)}
-	r.node.SQL(t, users)
+	r := &rig{node: node, served: make(chan error, 1)}
 	up, err := ParseURL("postgres://cinch:cinch%20secret@" + r.node.Addr + "/postgres?" + options)
 	if err != nil {
 		t.Fatal(err)
@@ -236,7 +244,7 @@ func TestDrain(t *testing.T) {
 // What a drain does not wait for any more is told of the shutdown, and nothing of it is carried out.
 func TestEndOfADrain(t *testing.T) {
 	r := newRig(t, nil)
-	r.node.SQL(t, "CREATE TABLE kept (a int); GRANT ALL ON kept TO PUBLIC")
+	r.node.SQL(t, "DROP TABLE IF EXISTS kept; CREATE TABLE kept (a int); GRANT ALL ON kept TO PUBLIC")
 	waits, runs, copies := r.connect(t, "trusted", ""), r.connect(t, "trusted", ""), r.connect(t, "trusted", "")
 	tx, err := waits.Begin(t.Context())
 	if err != nil {
@@ -338,7 +346,8 @@ func TestHostileClients(t *testing.T) {
 
 // A server that is not there: clients are told so, in their protocol.
 func TestUnreachable(t *testing.T) {
-	r := newRig(t, nil)
+	t.Parallel()
+	r := newRigAt(t, newNode(t, testenv.PostgresConfig{}), "", nil)
 	r.node.Stop()
 	_, err := pgx.Connect(t.Context(), r.url("trusted", ""))
 	if err == nil || !strings.Contains(err.Error(), "57P03") {

@@ -74,6 +74,7 @@ func TestSampleOfData(t *testing.T) {
 	server := ownDatabase(t, "control")
 	exec(t, server, `CREATE TABLE large (a int, b text, v text, PRIMARY KEY (b, a)); INSERT INTO large SELECT i, 'it''s ' || lpad(i::text, 9, '0'), repeat('v', 20) FROM generate_series(1, 100000) AS i`)
 	copied := server.Database() + "_copied"
+	exec(t, shared(t, "control"), "DROP DATABASE IF EXISTS "+copied)
 	exec(t, shared(t, "control"), "CREATE DATABASE "+copied+" TEMPLATE "+server.Database())
 	check := func(plant string) string {
 		exec(t, server, plant)

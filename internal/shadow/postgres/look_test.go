@@ -112,7 +112,7 @@ func TestLookAtADeferrableTransaction(t *testing.T) {
 func TestLookAtAProcessThatEnds(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t, "control")
-	exec(t, s, "CREATE ROLE nosy LOGIN")
+	exec(t, s, "DROP ROLE IF EXISTS nosy; CREATE ROLE nosy LOGIN")
 	up, err := postgres.ParseURL(s.URL())
 	if err != nil {
 		t.Fatal(err)

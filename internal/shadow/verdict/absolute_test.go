@@ -53,6 +53,7 @@ func TestAbsoluteMargin(t *testing.T) {
 	if underRace {
 		t.Skip("only computes: runs without the race detector")
 	}
+	t.Parallel()
 	for _, c := range []struct {
 		name                string
 		fast                fast

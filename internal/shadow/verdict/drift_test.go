@@ -14,6 +14,7 @@ func TestFingerprintsThatDrift(t *testing.T) {
 	if underRace {
 		t.Skip("only computes: runs without the race detector")
 	}
+	t.Parallel()
 	for _, deviation := range []float64{0.05, 0.3} {
 		for _, c := range []struct{ memory, white float64 }{
 			{0, 0}, {0.5, 0}, {0.8, 0}, {0.9, 0}, {0.95, 0}, {0.99, 0}, {0.999, 0}, {0.5, 0.5}, {0.8, 0.5},
