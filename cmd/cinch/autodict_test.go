@@ -51,7 +51,7 @@ type autoGateway struct {
 	client *goredis.Client
 }
 
-const fastTraining = "training: {min_samples: 1500, interval: 50ms, poll: 50ms, drift: 15%, cpu: 99%}"
+const fastTraining = "training: {min_samples: 400, interval: 50ms, poll: 50ms, drift: 15%, cpu: 99%}"
 
 func startAuto(t *testing.T, upstream string) *autoGateway {
 	t.Helper()
@@ -155,7 +155,7 @@ func TestAutoDictionary(t *testing.T) {
 	direct := connectTo(t, server.Addr)
 	g := startAuto(t, server.Addr)
 	docs := &documents{random: rand.New(rand.NewPCG(1, 2))}
-	g.set(t, "doc:", docs, 20_000)
+	g.set(t, "doc:", docs, 1500)
 	g.writeUntil(t, docs, "dictionary rolled out", 1)
 	share, numbers := g.measure(t, direct, docs)
 	t.Logf("stored %.3f of what zstd alone stores, %v", share, numbers)
@@ -203,7 +203,7 @@ func TestThreeAutoGateways(t *testing.T) {
 	docs := &documents{random: rand.New(rand.NewPCG(3, 4))}
 	for range 3 {
 		g := startAuto(t, server.Addr)
-		g.set(t, "doc:", docs, 2000)
+		g.set(t, "doc:", docs, 600)
 		gateways = append(gateways, g)
 	}
 	var all []string

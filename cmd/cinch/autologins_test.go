@@ -83,7 +83,7 @@ func TestLoginsHaveDictionariesOfTheirOwn(t *testing.T) {
 // keeps in number which ones their latest values name.
 func writeUntilApart(t *testing.T, write func(n int), number map[string]uint32) {
 	t.Helper()
-	write(1600)
+	write(450)
 	testenv.Eventually(t, "both have a dictionary", func() bool {
 		write(5)
 		return len(number) == 2

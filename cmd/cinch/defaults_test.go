@@ -20,7 +20,7 @@ import (
 // What somebody gets who writes no configuration: no flag but the store's address.
 
 const (
-	ordersInTest = 20_000
+	ordersInTest = 4000
 	mostStored   = 0.45 // of the orders' bytes
 )
 
@@ -85,7 +85,7 @@ func share(t *testing.T, server *goredis.Client, all []string) float64 {
 
 func TestDefaultsOfPack(t *testing.T) {
 	if underRace {
-		t.Skip("what trains is a process of its own, without the detector")
+		t.Skip("too slow; internal/autodict has tests of what goroutines share")
 	}
 	server := testenv.Redis(t)
 	direct := connectTo(t, server.Addr)
@@ -172,7 +172,7 @@ func TestDefaultsWithoutDictionaries(t *testing.T) {
 // no more than without.
 func TestDefaultsOfSmallStores(t *testing.T) {
 	if underRace {
-		t.Skip("what trains is a process of its own, without the detector")
+		t.Skip("too slow; internal/autodict has tests of what goroutines share")
 	}
 	short := orders(350)
 	for name, values := range map[string][]string{"350": short, "a dozen": short[:12]} {

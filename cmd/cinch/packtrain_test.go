@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,14 +14,14 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// packed runs the binary, which has to succeed.
+// packed runs cinch pack, which has to succeed.
 func packed(t *testing.T, args ...string) (out string) {
 	t.Helper()
-	b, err := exec.Command(testenv.Cinch(t), append([]string{"pack"}, args...)...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("pack %q: %v\n%s", args, err, b)
+	code, out := runCommand(t, append([]string{"pack"}, args...)...)
+	if code != exitOK {
+		t.Fatalf("pack %q: %d\n%s", args, code, out)
 	}
-	return string(b)
+	return out
 }
 
 // fillForTraining stores n documents and as many numbers, and returns the documents' bytes.
@@ -59,7 +58,7 @@ func writeTrainingConfig(t *testing.T, file, upstream string) {
 func serverForTraining(t *testing.T, n int) (server *testenv.RedisServer, client *goredis.Client, raw int) {
 	t.Helper()
 	if underRace {
-		t.Skip("what trains is a process of its own, without the detector")
+		t.Skip("too slow; internal/autodict has tests of what goroutines share")
 	}
 	server = testenv.Redis(t)
 	client = goredis.NewClient(&goredis.Options{Addr: server.Addr, DisableIdentity: true, ReadTimeout: patience})
@@ -150,9 +149,9 @@ func TestPackTrainsFirst(t *testing.T) {
 		if !strings.Contains(out, fmt.Sprintf("dictionary %08x", number)) {
 			t.Errorf("%08x is not in\n%s", number, out)
 		}
-		listed, err := exec.Command(testenv.Cinch(t), "dict", "ls", "redis://"+server.Addr).CombinedOutput()
-		if err != nil || !strings.Contains(string(listed), fmt.Sprintf("%08x", number)) || !strings.Contains(string(listed), "docs") {
-			t.Errorf("%v\n%s", err, listed)
+		code, listed := runCommand(t, "dict", "ls", "redis://"+server.Addr)
+		if code != exitOK || !strings.Contains(listed, fmt.Sprintf("%08x", number)) || !strings.Contains(listed, "docs") {
+			t.Errorf("%d\n%s", code, listed)
 		}
 	}
 	if again := packed(t, "--config", file); strings.Contains(again, "rule docs: dictionary ") {

@@ -44,6 +44,16 @@ func writeNoise(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// writeNumbers writes the decimal numbers from 1 on, one a line: numbers BYTES FILE.
+func writeNumbers(ts *testscript.TestScript, neg bool, args []string) {
+	n, to := sampleArgs(ts, neg, args)
+	var b []byte
+	for i := 1; len(b) < n; i++ {
+		b = fmt.Appendf(b, "%d\n", i)
+	}
+	ts.Check(os.WriteFile(to, b[:n], 0o600))
+}
+
 func sampleArgs(ts *testscript.TestScript, neg bool, args []string) (n int, path string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: COMMAND N PATH")

@@ -93,10 +93,13 @@ func (s *served) wait() error {
 	}
 }
 
-// stop ends it by a signal.
+// stop ends it by a signal, and the test's clients hang up, for which a drain would wait.
 func (s *served) stop(by os.Signal) {
 	s.t.Helper()
 	s.signals <- by
+	for _, c := range dialled[s.t] {
+		_ = c.Close()
+	}
 	if err := s.wait(); err != nil {
 		s.t.Error(err)
 	}
@@ -128,13 +131,17 @@ type client struct {
 	r *bufio.Reader
 }
 
+// dialled are the connections of each test, by dial.
+var dialled = map[*testing.T][]net.Conn{}
+
 func dial(t *testing.T, path string) *client {
 	t.Helper()
 	c, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.Close() })
+	dialled[t] = append(dialled[t], c)
+	t.Cleanup(func() { _ = c.Close(); delete(dialled, t) })
 	_ = c.SetDeadline(time.Now().Add(patience))
 	return &client{t, c, bufio.NewReader(c)}
 }
@@ -286,9 +293,7 @@ func TestServeSecondSignal(t *testing.T) {
 	c := dial(t, path)
 	c.do("PING")
 	c.send("BLPOP", "list", "0")
-	for store.CurrentConnectionCount() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Eventually(t, "the store has a client that waits", func() bool { return store.CurrentConnectionCount() > 0 })
 	s.signals <- syscall.SIGTERM
 	s.logged("draining")
 	s.signals <- syscall.SIGHUP // does not count

@@ -272,8 +272,8 @@ func TestServeTarantoolAutoDictionary(t *testing.T) {
 	const rules = "{name: docs, space: docs, field: body, setting: zstd-3, dictionary: auto}"
 	g := startTarantoolServe(t, upstream, fastTraining, rules)
 	d := &documents{random: rand.New(rand.NewPCG(1, 2))}
-	g.putMany(t, d, 0, 4000)
-	next := 4000
+	g.putMany(t, d, 0, 1000)
+	next := 1000
 	testenv.Eventually(t, "a dictionary is rolled out", func() bool {
 		g.putMany(t, d, next, 100)
 		next += 100
