@@ -14,15 +14,16 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // What somebody gets who writes no configuration: no flag but the store's address.
 
-const (
-	ordersInTest = 4000
-	mostStored   = 0.45 // of the orders' bytes
-)
+const mostStored = 0.45 // of the orders' bytes
+
+// ordersInTest are how many are stored. A training on all of them takes minutes of CPU.
+func ordersInTest() int { return codectest.Amount(1500, 1500, 20_000) }
 
 // order is one of about 160 bytes, as shops cache them.
 func order(r *rand.Rand) string {
@@ -89,7 +90,7 @@ func TestDefaultsOfPack(t *testing.T) {
 	}
 	server := testenv.Redis(t)
 	direct := connectTo(t, server.Addr)
-	all := orders(ordersInTest)
+	all := orders(ordersInTest())
 	setOrders(t, direct, all)
 	out := packed(t, "redis://"+server.Addr)
 	if got := share(t, direct, all); got > mostStored {
@@ -107,7 +108,7 @@ func TestDefaultsOfServe(t *testing.T) {
 	s.logged("gateway listens")
 	client := goredis.NewClient(&goredis.Options{Network: "unix", Addr: path, DisableIdentity: true, ReadTimeout: time.Minute})
 	defer client.Close()
-	all := orders(ordersInTest)
+	all := orders(ordersInTest())
 	setOrders(t, client, all[:1500])
 	s.logged("dictionary rolled out")
 	setOrders(t, client, all)

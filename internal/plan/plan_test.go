@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/price"
 )
@@ -95,7 +96,8 @@ func TestFilesToConfig(t *testing.T) {
 	dir, r := t.TempDir(), rand.New(rand.NewPCG(1, 1))
 	var lines, table strings.Builder
 	table.WriteString("id,about\n")
-	for i := range 4000 {
+	n := codectest.Amount(1200, 2000, 4000)
+	for i := range n {
 		lines.WriteString(order(r) + "\n")
 		if i < 1000 {
 			fmt.Fprintf(&table, "%d,%s\n", i, strings.Repeat(order(r)[:60], 3))
@@ -112,7 +114,7 @@ func TestFilesToConfig(t *testing.T) {
 	opts.Links = []Link{slow}
 	rep := planFiles(t, opts, FileOptions{}, dir)
 	orders := group(t, rep, "orders.jsonl {id,customer,status…}")
-	if orders.Values != 4000 || orders.Now != int64(lines.Len()-4000) || orders.Margin != 0 {
+	if orders.Values != float64(n) || orders.Now != int64(lines.Len()-n) || orders.Margin != 0 {
 		t.Errorf("%+v", orders)
 	}
 	if o := orders.Chosen(); o == nil || o.DictionaryBytes == 0 || o.Ratio < 2 || o.CompressMicros <= 0 || o.OpenMicros <= 0 {
@@ -279,7 +281,7 @@ func TestParse(t *testing.T) {
 func TestChoose(t *testing.T) {
 	dir, r := t.TempDir(), rand.New(rand.NewPCG(1, 1))
 	var lines strings.Builder
-	for range 300 {
+	for range codectest.Amount(80, 150, 300) {
 		var items []string
 		for range 150 {
 			items = append(items, order(r))
