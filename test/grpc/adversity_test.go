@@ -3,7 +3,6 @@ package grpc
 import (
 	"context"
 	"errors"
-	"flag"
 	"io"
 	"net"
 	"strings"
@@ -18,13 +17,12 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
 	"github.com/cinch-layer/cinch/bench/rig/rawgrpc"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
-
-var long = flag.Bool("long", false, "run what takes minutes too")
 
 // patience is how long anything may take that has to happen at all.
 const patience = time.Minute
@@ -40,6 +38,20 @@ type echoServer struct {
 	open    atomic.Int64 // streams that run
 	ended   atomic.Int64 // streams that ended by cancellation
 	started atomic.Int64
+	left    atomic.Int64 // connections that have ended
+}
+
+// connEnds counts connections that have ended.
+type connEnds struct{ *echoServer }
+
+func (connEnds) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
+func (connEnds) HandleRPC(context.Context, stats.RPCStats)                         {}
+func (connEnds) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+func (c connEnds) HandleConn(_ context.Context, s stats.ConnStats) {
+	if _, ok := s.(*stats.ConnEnd); ok {
+		c.left.Add(1)
+	}
 }
 
 func startEcho(t testing.TB, options ...grpc.ServerOption) *echoServer {
@@ -53,7 +65,7 @@ func startEcho(t testing.TB, options ...grpc.ServerOption) *echoServer {
 func (e *echoServer) start(t testing.TB, l net.Listener) {
 	t.Helper()
 	e.addr = l.Addr().String()
-	s := grpc.NewServer(append(e.options, grpc.UnknownServiceHandler(e.echo), grpc.ForceServerCodecV2(rawgrpc.Codec{}))...)
+	s := grpc.NewServer(append(e.options, grpc.StatsHandler(connEnds{e}), grpc.UnknownServiceHandler(e.echo), grpc.ForceServerCodecV2(rawgrpc.Codec{}))...)
 	e.mu.Lock()
 	e.server = s
 	e.mu.Unlock()
@@ -136,6 +148,10 @@ func echoOnce(ctx context.Context, conn *grpc.ClientConn, message string) error 
 func eachRoute(t *testing.T, options []grpc.ServerOption, test func(t *testing.T, r route, e *echoServer, conn *grpc.ClientConn)) {
 	for _, r := range routes {
 		t.Run(r.name, func(t *testing.T) {
+			if r.gateways == 2 && !r.link {
+				testenv.Full(t)
+			}
+			t.Parallel()
 			e := startEcho(t, options...)
 			test(t, r, e, (*certificates)(nil).dial(t, r.addr(t, e.addr, nil)))
 		})
@@ -181,14 +197,14 @@ func TestUpstreamComesLate(t *testing.T) {
 // TestConnectionAge: a server that sends its clients away all the time (GOAWAY) must not
 // cost a single call.
 func TestConnectionAge(t *testing.T) {
+	testenv.NeedsPrograms(t)
 	age := keepalive.ServerParameters{MaxConnectionAge: 200 * time.Millisecond, MaxConnectionAgeGrace: patience}
 	eachRoute(t, []grpc.ServerOption{grpc.KeepaliveParams(age)}, func(t *testing.T, _ route, e *echoServer, conn *grpc.ClientConn) {
 		var failures atomic.Int64
 		var wg sync.WaitGroup
-		end := time.Now().Add(2 * time.Second)
-		for range 8 {
+		for range 4 {
 			wg.Go(func() {
-				for time.Now().Before(end) {
+				for e.left.Load() < 5 {
 					if err := echoOnce(within(t), conn, "hello"); err != nil {
 						if failures.Add(1) < 4 {
 							t.Error(err)
@@ -206,6 +222,10 @@ func TestConnectionAge(t *testing.T) {
 func TestClientIsCutOff(t *testing.T) {
 	for _, r := range routes {
 		t.Run(r.name, func(t *testing.T) {
+			if r.gateways == 2 && !r.link {
+				testenv.Full(t)
+			}
+			t.Parallel()
 			e := startEcho(t)
 			conns := make(chan *net.TCPConn, 1)
 			dialer := grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
@@ -289,9 +309,7 @@ func TestDrain(t *testing.T) {
 // take more than two pings in five minutes for an attack. The gateway has to bear the
 // client's pings and must not hand them on.
 func TestKeepalive(t *testing.T) {
-	if !*long {
-		t.Skip("only with -long")
-	}
+	testenv.Full(t)
 	for _, r := range routes[1:] {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()

@@ -17,6 +17,9 @@ import (
 func TestCancelledBesideOthers(t *testing.T) {
 	for name, two := range map[string]bool{"a gateway": false, "a pair": true} {
 		t.Run(name, func(t *testing.T) {
+			if !two {
+				testenv.Full(t)
+			}
 			server := nodeServer("node/package.json")(t)
 			cfg := testenv.GatewayConfig{Protocol: "grpc", Upstream: server, Race: raceEnabled}
 			g := testenv.Gateway(t, cfg)
@@ -35,7 +38,10 @@ func TestCancelledBesideOthers(t *testing.T) {
 
 // besideCancelled calls an echo server beside four clients that cancel batches of calls which have reached the server.
 func besideCancelled(t *testing.T, addr string) (failed, n int) {
-	const clients, batches, calls = 4, 60, 100
+	clients, batches, calls := 4, 10, 100
+	if testenv.IsFull() {
+		batches = 60
+	}
 	raw := grpc.ForceCodecV2(rawgrpc.Codec{})
 	call := func(c *grpc.ClientConn) error {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -20,6 +20,7 @@ const manyStreams = 1000
 
 // TestManyStreams: all are open at the same time, and each still answers.
 func TestManyStreams(t *testing.T) {
+	testenv.Full(t)
 	eachRoute(t, nil, func(t *testing.T, _ route, e *echoServer, conn *grpc.ClientConn) {
 		message := strings.Repeat("a message of some length. ", 40)
 		streams := make([]grpc.ClientStream, manyStreams)
@@ -69,6 +70,9 @@ var smallWindows = []grpc.DialOption{grpc.WithStaticStreamWindowSize(64 << 10), 
 func TestSlowReaders(t *testing.T) {
 	for _, r := range routes[1:] {
 		t.Run(r.name, func(t *testing.T) {
+			if r.gateways == 2 {
+				testenv.Full(t)
+			}
 			f := &flood{message: payload{Gen: "random", Len: floodBytes}.bytes()}
 			addr := serve(t, grpc.NewServer(grpc.UnknownServiceHandler(f.handle), grpc.ForceServerCodecV2(rawgrpc.Codec{})))
 			chain := r.start(t, addr, nil)

@@ -24,25 +24,33 @@ var goCases = []string{
 	"empty_unary", "large_unary", "client_streaming", "server_streaming", "ping_pong", "empty_stream",
 	"timeout_on_sleeping_server", "cancel_after_begin", "cancel_after_first_response", "status_code_and_message",
 	"special_status_message", "custom_metadata", "unimplemented_method", "unimplemented_service",
-	"rpc_soak", "channel_soak", "orca_per_rpc", "orca_oob",
+	"rpc_soak", "channel_soak", "orca_per_rpc", "orca_oob", // from here on with make full
 }
+
+// smallCases are those that say no more in minutes than in a moment.
+const smallCases = 14
 
 var soak = []string{
 	"-soak_iterations=12", "-soak_num_threads=4", "-soak_overall_timeout_seconds=30", "-soak_per_iteration_max_acceptable_latency_ms=20000",
 }
 
 func TestGoInterop(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a hundred processes")
-	}
+	testenv.NeedsPrograms(t)
 	bin := goTools(t)
-	for _, c := range []*certificates{nil, newCertificates(t)} {
+	wires, cases := []*certificates{nil}, goCases[:smallCases]
+	if testenv.IsFull() {
+		wires, cases = append(wires, newCertificates(t)), goCases
+	}
+	for _, c := range wires {
 		server := startInteropServer(t, bin, c)
 		for _, r := range routes {
+			if !testenv.IsFull() && (r.gateways == 0 || r.gateways == 2 && !r.link) {
+				continue // one gateway and one pair
+			}
 			t.Run(wireName(c)+"/"+r.name, func(t *testing.T) {
 				t.Parallel()
 				addr := r.addr(t, server, c)
-				for _, name := range goCases {
+				for _, name := range cases {
 					t.Run(name, func(t *testing.T) { goCase(t, bin, addr, name, c) })
 				}
 			})
@@ -116,9 +124,7 @@ const (
 )
 
 func TestJavaInterop(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs grpc-java")
-	}
+	testenv.Full(t)
 	java, classes := testenv.Program(t, "java"), testenv.JavaClasses(t, "java/pom.xml", "java/Cases.java")
 	javaServer := testenv.Server(t, java, "-cp", classes, javaServerClassName, "--port=PORT", "--use_tls=false")
 	checking := serve(t, newCheckingServer())

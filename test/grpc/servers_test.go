@@ -207,14 +207,19 @@ var offers = []struct {
 // TestServers: every server behaves through gateways as it does directly, from the first call on and each message once, and
 // gets compressed what it reads, and nothing else.
 func TestServers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs gRPC in five languages")
-	}
+	testenv.NeedsPrograms(t)
 	for _, i := range implementations {
 		t.Run(i.name, func(t *testing.T) {
+			if i.name != "python" && i.name != "go" {
+				testenv.Full(t)
+			}
+			t.Parallel()
 			server := i.start(t)
 			for _, offer := range offers {
 				for _, r := range routes[1 : 1+offer.routes] {
+					if r.name == "two gateways" && !testenv.IsFull() {
+						continue
+					}
 					t.Run(offer.encoding+"/"+r.name, func(t *testing.T) {
 						r.rules = offer.rules
 						checkServer(t, server, r, slices.Contains(i.reads, offer.encoding))

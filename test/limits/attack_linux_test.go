@@ -136,6 +136,9 @@ func mongoHeader(length int) []byte {
 func TestMongoMessagesThatDrip(t *testing.T) {
 	for name, sent := range map[string]int{"from the beginning": 0, "behind 20 MB": 20 * mb} {
 		t.Run(name, func(t *testing.T) {
+			if sent == 0 {
+				testenv.Full(t)
+			}
 			l := startLineup(t, spaceForVictims)
 			for range 4 {
 				drip(t, mustDial(t, l.mongoAt), mongoHeader(47_000_000), make([]byte, sent))
@@ -150,6 +153,9 @@ func TestMongoMessagesThatDrip(t *testing.T) {
 func TestTarantoolFramesThatDrip(t *testing.T) {
 	for name, sent := range map[string]int{"from the beginning": 0, "behind 60 MB": 60 * mb} {
 		t.Run(name, func(t *testing.T) {
+			if sent == 0 {
+				testenv.Full(t)
+			}
 			l := startLineup(t, spaceForVictims)
 			c := mustDial(t, l.tarantAt)
 			if _, err := io.ReadFull(c, make([]byte, 128)); err != nil {
@@ -199,6 +205,7 @@ func (l *lineup) valuesAreSealedAndGuarded(t *testing.T) {
 
 // Readers that have stopped are put out all at once, and one that takes 48 KB each 1.2 s is not.
 func TestReadersThatStop(t *testing.T) {
+	testenv.Full(t)
 	l := startLineup(t, spaceForVictims)
 	bigValue(t, l.gateway)
 	honest := mustDial(t, l.gateway.Addr)
@@ -236,6 +243,7 @@ func TestReadersThatStop(t *testing.T) {
 
 // Transactions that are left open, and pipelines whose replies nobody reads, hold memory too.
 func TestRedisSessionsThatStop(t *testing.T) {
+	testenv.Full(t)
 	l := startLineup(t, spaceForVictims)
 	bigValue(t, l.gateway)
 	for range 100 {

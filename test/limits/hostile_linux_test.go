@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // One command of each way in which a request that does not fit the buffer is handled.
@@ -14,6 +16,9 @@ func TestMillionArguments(t *testing.T) {
 	const clients, arguments = 8, 1_000_000
 	for _, name := range []string{"DEL", "MGET", "HSET", "BITOP", "EVAL", "NOSUCHCOMMAND"} {
 		t.Run(name, func(t *testing.T) {
+			if name != "MGET" {
+				testenv.Full(t)
+			}
 			t.Parallel()
 			_, g := start(t)
 			var b bytes.Buffer
@@ -43,6 +48,9 @@ func TestPipelinersThatDoNotRead(t *testing.T) {
 		"guarded":        {"APPEND", "grows", "0123456789"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "computed" && name != "guarded" {
+				testenv.Full(t)
+			}
 			t.Parallel()
 			_, g := start(t)
 			bigValue(t, g)

@@ -68,6 +68,9 @@ func TestManyReadersOfNothing(t *testing.T) {
 func TestManySendersOfNothing(t *testing.T) {
 	for _, declared := range []int{1 * mb, 30 * mb, 512 * mb} {
 		t.Run(fmt.Sprintf("%d MB", declared/mb), func(t *testing.T) {
+			if declared != 30*mb {
+				testenv.Full(t)
+			}
 			t.Parallel()
 			_, g := start(t)
 			sendersOfNothing(t, g, 256, declared)
@@ -87,6 +90,9 @@ func TestLargeValuesGoOnBehindStalledClients(t *testing.T) {
 		"senders": func(t *testing.T, g *testenv.GatewayServer) { sendersOfNothing(t, g, 3, 30*mb) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "readers" {
+				testenv.Full(t)
+			}
 			t.Parallel()
 			_, g := start(t)
 			bigValue(t, g)

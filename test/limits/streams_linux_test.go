@@ -18,6 +18,9 @@ func TestStreamsBesideOneThatHoldsAll(t *testing.T) {
 	const streams, connections, held = 100, 8, 950
 	for name, two := range map[string]bool{"a gateway": false, "a pair": true} {
 		t.Run(name, func(t *testing.T) {
+			if !two {
+				testenv.Full(t)
+			}
 			cfg := testenv.GatewayConfig{Protocol: "grpc", Upstream: echoGRPC(t, grpc.MaxConcurrentStreams(streams))}
 			g := testenv.Gateway(t, cfg)
 			if two {
