@@ -158,7 +158,7 @@ func (g *gate) transfers(t *testing.T, n int, killed bool) (stop func() int) {
 					t.Errorf("client %d: %v", i, err)
 					return
 				}
-				_ = pauseFor(ctx, lookTime/20) // a connection for each takes the machine from the roll-out
+				_ = pauseFor(ctx, lookTime/5) // a connection for each takes the machine from the roll-out
 			}
 		})
 	}
