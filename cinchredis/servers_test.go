@@ -15,9 +15,10 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+	"github.com/cinch-layer/cinch/test/transcript"
 )
 
-// A server is a redis-server of a test's own.
+// A server is a redis-server of a test's own, or what plays its transcript.
 type server struct {
 	addr  string
 	plain *redis.Client // sees what is stored
@@ -26,11 +27,14 @@ type server struct {
 
 func startRedis(t testing.TB, args ...string) *server {
 	t.Helper()
-	port := freePort(t)
-	start(t, installed(t, "redis-server", "test/servers install"), append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir()}, args...)...)
-	s := &server{addr: "127.0.0.1:" + port}
+	s := &server{addr: transcript.Server(t, "tcp", func() string {
+		port := freePort(t)
+		start(t, installed(t, "redis-server", "test/servers install"), append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir()}, args...)...)
+		addr := "127.0.0.1:" + port
+		answers(t, newClient(t, &redis.Options{Addr: addr}))
+		return addr
+	})}
 	s.plain = newClient(t, &redis.Options{Addr: s.addr})
-	answers(t, s.plain)
 	s.dicts = storeredis.NewDicts(storeredis.DictsOptions{Client: s.plain})
 	return s
 }
@@ -38,6 +42,9 @@ func startRedis(t testing.TB, args ...string) *server {
 // installed is the path of a program. Where it is not installed the test is skipped, in CI it fails.
 func installed(t testing.TB, name, hint string) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts other programs; run it without -short")
+	}
 	path, err := exec.LookPath(name)
 	if err != nil && os.Getenv("CI") == "" {
 		t.Skipf("%s is not installed: %s", name, hint)
