@@ -54,21 +54,24 @@ const sealAllTypes = `
 `
 
 func TestScenario(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs the client libraries of four languages")
-	}
 	path, err := filepath.Abs("scenario.json")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range clients {
 		t.Run(fmt.Sprintf("%s/resp%d", c.name, c.resp), func(t *testing.T) {
+			if c.name != "go-redis" {
+				testenv.Full(t)
+			}
 			want := c.run(t, testenv.Redis(t).Addr, c.resp, path)
 			if n := strings.Count(want, "\n"); n < 60 {
 				t.Fatalf("%d operations ran directly:\n%s", n, want)
 			}
 			for _, g := range gateways {
 				t.Run(g.name, func(t *testing.T) {
+					if g.name == "default" {
+						testenv.Full(t)
+					}
 					cfg := g.cfg
 					cfg.Upstream = testenv.Redis(t).Addr
 					gateway := testenv.Gateway(t, cfg)

@@ -47,6 +47,7 @@ func balance(t *testing.T, p *pair, ports int) {
 // Two gateways behind HAProxy: clients know its address only, one gateway is killed, the other ends while it
 // lets HAProxy notice, and nothing that was answered is lost.
 func TestBehindBalancer(t *testing.T) {
+	testenv.Full(t)
 	t.Parallel()
 	nodes := testenv.Cluster(t, 3, 0)
 	p := &pair{hosts: [2]string{"127.0.0.1", "127.0.0.2"}}

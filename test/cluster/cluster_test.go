@@ -99,7 +99,12 @@ func expect(t *testing.T, c *goredis.Client, pairs ...string) {
 // opened values, and sends the client to the gateway of the right node.
 func TestHalfMoved(t *testing.T) {
 	for _, protocol := range []int{2, 3} {
-		t.Run(fmt.Sprintf("resp%d", protocol), func(t *testing.T) { testHalfMoved(t, protocol) })
+		t.Run(fmt.Sprintf("resp%d", protocol), func(t *testing.T) {
+			if protocol == 2 {
+				testenv.Full(t)
+			}
+			testHalfMoved(t, protocol)
+		})
 	}
 }
 

@@ -74,6 +74,7 @@ func TestCommandsOnACluster(t *testing.T) {
 
 // They go to the primary that the Sentinels name, and to the one that has taken over.
 func TestCommandsWithSentinels(t *testing.T) {
+	testenv.Full(t)
 	servers, url := watched(t)
 	direct := connect(t, servers[0].Addr, 2)
 	expect(t, direct, "SET k {long}", "OK", "HSET h f {long}", "1", "WAIT 2 5000", "2")

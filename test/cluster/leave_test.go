@@ -15,6 +15,7 @@ import (
 // A node that was removed, as redis-cli --cluster del-node does, lives on by itself. Nobody is led to
 // it any more, though it answers what it is asked.
 func TestRemovedNode(t *testing.T) {
+	testenv.Full(t)
 	nodes := testenv.Cluster(t, 3, 0)
 	gateway := testenv.Gateway(t, testenv.GatewayConfig{Upstream: upstreamOf(nodes[:1])})
 	_ = throughEach(t, gateway, nodes, 2)

@@ -15,6 +15,7 @@ import (
 // A rule names by its number a dictionary that all primaries have had for long: a gateway that starts
 // names it in values of all nodes, and does so soon.
 func TestDictionaryByNumber(t *testing.T) {
+	testenv.Full(t)
 	nodes := testenv.Cluster(t, 3, 1)
 	dict, number := dictFile(t)
 	cinchSays(t, "dict", "import", "redis+cluster://"+nodes[0].Addr, dict)

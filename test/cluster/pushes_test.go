@@ -118,6 +118,7 @@ func (r *raw) awaitBoth(reply, push string) {
 
 // Nodes may say of each other where clients find them in other ways than by their addresses.
 func TestPreferredEndpoints(t *testing.T) {
+	testenv.Full(t)
 	nodes := testenv.Cluster(t, 2, 0)
 	gateway := testenv.Gateway(t, testenv.GatewayConfig{Upstream: upstreamOf(nodes)})
 	through := throughEach(t, gateway, nodes, 3)

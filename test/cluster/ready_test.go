@@ -89,6 +89,7 @@ func TestReadyReplica(t *testing.T) {
 
 // With Sentinels the primary counts.
 func TestReadySentinel(t *testing.T) {
+	testenv.Full(t)
 	t.Parallel()
 	servers, upstream := watched(t)
 	gateway := testenv.Gateway(t, testenv.GatewayConfig{Upstream: upstream})
@@ -109,6 +110,7 @@ func TestReadySentinel(t *testing.T) {
 
 // A cluster serves as long as a node answers; what is missing is said.
 func TestReadyCluster(t *testing.T) {
+	testenv.Full(t)
 	t.Parallel()
 	nodes := testenv.Cluster(t, 3, 1) // the first primary has a replica
 	dict, number := dictFile(t)

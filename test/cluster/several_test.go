@@ -20,6 +20,7 @@ import (
 
 // Clients are never led past the gateways, though there are more nodes than ports.
 func TestMoreNodesThanPorts(t *testing.T) {
+	testenv.Full(t)
 	t.Parallel()
 	nodes := testenv.Cluster(t, 3, 0)
 	gateway := testenv.Gateway(t, testenv.GatewayConfig{Upstream: upstreamOf(nodes[:1]), Settings: "nodes: 2", Rules: `- {name: all, key: "*", setting: zstd-3}`})
@@ -113,6 +114,7 @@ func (p *pair) dial(ctx context.Context, network, addr string) (c net.Conn, err 
 // Two gateways behind one address, started at different times, agree about ports; under load they are
 // ended and started again in turn, and a node joins, takes slots, and leaves.
 func TestSeveralGateways(t *testing.T) {
+	testenv.Full(t)
 	t.Parallel()
 	nodes := testenv.Cluster(t, 3, 0)
 	late := testenv.ClusterNode(t, "--cluster-allow-replica-migration", "no") // it stays a primary without slots

@@ -25,6 +25,7 @@ var workFor = flag.Duration("cluster.for", 5*time.Second, "how long the workload
 // every command has to answer; where a command's fate is unknown, because a connection ended,
 // either outcome is right. Nothing that was answered may be lost, and nothing may read wrong.
 func TestWorkload(t *testing.T) {
+	testenv.Full(t)
 	nodes := testenv.Cluster(t, 3, 3)
 	gateway := testenv.Gateway(t, testenv.GatewayConfig{Upstream: upstreamOf(nodes[:2]), Race: true, Force: true})
 	_ = throughEach(t, gateway, nodes, 2)

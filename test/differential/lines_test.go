@@ -13,6 +13,7 @@ var flagLines = flag.Bool("diff.lines", false, "run every mode of TestLines, and
 
 // TestLines is TestDifferential on the other lines of servers: in one mode each, or in all by flag.
 func TestLines(t *testing.T) {
+	testenv.Full(t)
 	seed := testenv.Seed(t)
 	for i, l := range testenv.RedisLines[1:] {
 		all := modes()

@@ -203,6 +203,7 @@ func TestEveryCommandMirrored(t *testing.T) {
 
 // What differs between servers of two lines is found, and nothing on one side alone: docs/SHADOW.md has the list.
 func TestLinesMirrored(t *testing.T) {
+	testenv.Full(t)
 	seed := testenv.Seed(t)
 	for _, lines := range [][2]string{{"redis-7.0", "redis-7.4"}, {"redis-7.0", "redis-8.6"}, {"redis-7.0", "valkey-9.1"}, {"redis-8.2", "redis-8.6"}, {"valkey-8.1", "valkey-9.1"}} {
 		t.Run(lines[0]+" to "+lines[1], func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 // The admin page tells how far a training is while it goes on, and which dictionary came of it.
 func TestTrainingIsShown(t *testing.T) {
+	testenv.Full(t)
 	server := testenv.Redis(t)
 	g := testenv.Gateway(t, testenv.GatewayConfig{
 		Upstream: server.Addr, Process: testenv.SlowTraining, Rules: "- {name: docs, key: 'doc:*', setting: zstd-3, dictionary: auto}",

@@ -46,6 +46,7 @@ func (s *service) fails() {
 // A successor that fails leaves everything as it was: the unix socket and its file too, and those who are connected. When the cause is
 // mended the process is replaced, and the last one removes the file.
 func TestSuccessorFails(t *testing.T) {
+	testenv.Full(t)
 	server := testenv.Redis(t)
 	addr, path := freeAddress(t), filepath.Join(shortDir(t), "s")
 	gateways := fmt.Sprintf("  - {name: file, protocol: redis, listen: \"unix:%s\", upstream: \"redis://%s\"}\n", path, server.Addr) +
@@ -93,6 +94,7 @@ func TestSuccessorFails(t *testing.T) {
 
 // The ports of a cluster's nodes are handed over too, though the new process learns only later which nodes there are.
 func TestCluster(t *testing.T) {
+	testenv.Full(t)
 	nodes := testenv.Cluster(t, 3, 0)
 	var hosts []string
 	for _, n := range nodes {

@@ -203,6 +203,7 @@ func watch(ctx context.Context, c grpc_health_v1.HealthClient, opened *atomic.In
 
 // MongoDB's driver loses nothing: no insert fails or is done twice, no find fails, and a change stream that waits goes on.
 func TestMongo(t *testing.T) {
+	testenv.Full(t)
 	server := testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs"})
 	addr := freeAddress(t)
 	s := start(t, fmt.Sprintf("  - {name: documents, protocol: mongo, listen: %q, upstream: \"mongodb://%s\"}\n", addr, server.Addr), nil)
@@ -288,6 +289,7 @@ func TestReplacedProcessIsCutOff(t *testing.T) {
 // Both ends of a tunnel are replaced: connections that there are go on through the old process until its time is over, and
 // new ones go through the new one.
 func TestTunnel(t *testing.T) {
+	testenv.Full(t)
 	server := testenv.Redis(t)
 	near, far := freeAddress(t), freeAddress(t)
 	s := start(t, fmt.Sprintf("  - {name: near, protocol: tunnel, listen: %q, upstream: %q}\n  - {name: far, protocol: tunnel-exit, listen: %q, upstream: %q}\n",

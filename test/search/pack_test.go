@@ -20,6 +20,7 @@ func cli(t *testing.T, args ...string) string {
 
 // Packers leave hashes under an index plain, and the plan does not count on them.
 func TestPackersAndPlansLeaveIndexedHashes(t *testing.T) {
+	testenv.Full(t)
 	server := servers["stack"](t)
 	direct := client(t, server.Addr)
 	all(t, direct, create("idx", "doc:"))

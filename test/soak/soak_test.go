@@ -24,6 +24,7 @@ var (
 func failovers() time.Duration { return max(1, *length/(10*time.Minute)) }
 
 func TestMixedLoad(t *testing.T) {
+	testenv.Full(t)
 	primary := testenv.Redis(t, "--repl-diskless-sync-delay", "0")
 	for range 2 {
 		testenv.Redis(t, "--replicaof", "127.0.0.1", fmt.Sprint(primary.Port))

@@ -172,6 +172,7 @@ func TestShardRestoredFromOlderBackup(t *testing.T) {
 		x.check(x.nodes, clusterKeys, clusterKeys)
 	})
 	t.Run("while the packer runs", func(t *testing.T) {
+		testenv.Full(t)
 		x := newCluster(t, 0)
 		x.write(0)
 		older := x.backup(x.nodes[1])
@@ -207,6 +208,7 @@ func (x *cluster) move(to *testenv.RedisServer) { testenv.MoveSlots(x.t, x.nodes
 // dead one comes back with nothing, as that one's replica, so that the packer need not
 // wait for it for long.
 func TestPrimaryDiesWhilePacking(t *testing.T) {
+	testenv.Full(t)
 	x := newCluster(t, 3)
 	x.write(0)
 	p := x.packing()
@@ -256,6 +258,7 @@ func TestSlotsMovedToNewNode(t *testing.T) {
 		x.check(x.nodes, clusterKeys, clusterKeys)
 	})
 	t.Run("another tool adds it", func(t *testing.T) {
+		testenv.Full(t)
 		x := newCluster(t, 0)
 		x.write(0)
 		command(t, 0, x.pack...)
@@ -290,6 +293,7 @@ func TestSlotsMovedToNewNode(t *testing.T) {
 		command(t, 0, "verify", "redis://"+x.nodes[0].Addr)
 	})
 	t.Run("while the packer runs", func(t *testing.T) {
+		testenv.Full(t)
 		x := newCluster(t, 0)
 		x.write(0)
 		p := x.packing()

@@ -51,6 +51,9 @@ var disasters = map[string]disaster{
 func TestUnderLoad(t *testing.T) {
 	for what, x := range disasters {
 		t.Run(what, func(t *testing.T) {
+			if what != "FLUSHALL" && what != "FUNCTION FLUSH" {
+				testenv.Full(t)
+			}
 			t.Parallel()
 			x.test(t)
 		})

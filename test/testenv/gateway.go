@@ -32,7 +32,7 @@ type GatewayConfig struct {
 	Unready bool // it takes connections, and nobody is behind it
 	TLS     bool // clients need TLS, so that it is ready as soon as it takes connections
 
-	Race   bool // build with the race detector; a report fails the test
+	Race   bool // with make full: build with the race detector; a report fails the test
 	PureGo bool // build with CGO_ENABLED=0
 }
 
@@ -56,7 +56,7 @@ const gatewayPorts = 16
 // before, or that printed a race report, fails the test, and its output is logged.
 func Gateway(t testing.TB, cfg GatewayConfig) *GatewayServer {
 	t.Helper()
-	g := &GatewayServer{cfg: cfg, binary: build(t, cfg.Race, cfg.PureGo), dir: t.TempDir()}
+	g := &GatewayServer{cfg: cfg, binary: build(t, cfg.Race && os.Getenv("CINCH_FULL") == "1", cfg.PureGo), dir: t.TempDir()}
 	var err error
 	for range startTries {
 		if g.Addr = cfg.Listen; g.Addr == "" {
