@@ -23,7 +23,7 @@ type badInput struct {
 // None of it may reach the server or harm others. The connection is closed though the client
 // still waits.
 func TestBadInput(t *testing.T) {
-	_, tap := between(t)
+	tap := taped(t)
 	c := dialRaw(t, tap.addr) // for its codecs
 	for _, bad := range changedMessages(c) {
 		t.Run(bad.name, func(t *testing.T) { refused(t, tap, bad, false) })
@@ -34,7 +34,7 @@ func TestBadInput(t *testing.T) {
 
 // The same where a client that ended its side might be to blame.
 func TestMoreBadInput(t *testing.T) {
-	_, tap := between(t)
+	tap := taped(t)
 	c := dialRaw(t, tap.addr)
 	for _, all := range [][]badInput{badSections(), badCompression(c), strangeProtocols()} {
 		for _, bad := range all {
@@ -161,7 +161,7 @@ func strangeProtocols() []badInput {
 // What a gateway that is none may send: each ends the connection with a count and a line,
 // and nothing reaches the server.
 func TestPairBadInput(t *testing.T) {
-	_, atServer := between(t)
+	atServer := taped(t)
 	far := serve(t, atServer.addr, withDicts, peers)
 	good, bad := badFrames(t, far)
 	for _, c := range bad {

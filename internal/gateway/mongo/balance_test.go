@@ -15,6 +15,7 @@ import (
 // A member whose host has died takes connections no more, or takes them and says nothing.
 // That must not hide who becomes primary meanwhile.
 func TestPrimaryBesideASilentMember(t *testing.T) {
+	t.Parallel() // members have two seconds to answer
 	silent := listen(t)
 	asked := atomic.Int64{}
 	elected := listen(t)

@@ -12,7 +12,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/cinch-layer/cinch/internal/policy"
-	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // user is a document of about 345 bytes, like those of the published table.
@@ -89,7 +88,7 @@ func exercise(t *testing.T, c *mongo.Client) {
 }
 
 func TestDriverWithEveryCodec(t *testing.T) {
-	server := testenv.Mongod(t, testenv.MongodConfig{})
+	server := standalone(t)
 	for _, gw := range []struct {
 		name  string
 		rules []policy.MessageRule
@@ -114,7 +113,7 @@ func TestDriverWithEveryCodec(t *testing.T) {
 }
 
 func TestTransactionsAndStreams(t *testing.T) {
-	server := testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs0"})
+	server := replicaSet(t)
 	s := serve(t, server.Addr, withZstd)
 	for _, uri := range []string{s.uri(), "mongodb://" + s.addr + "/?replicaSet=rs0", "mongodb://" + s.addr + "/"} {
 		t.Run(uri[len("mongodb://"+s.addr):], func(t *testing.T) { transactAndWatch(t, connect(t, uri, "zstd")) })

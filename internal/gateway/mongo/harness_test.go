@@ -117,6 +117,31 @@ func (p *tap) hasSeen(text string) bool {
 	return slices.ContainsFunc(p.requests, func(f frame) bool { return bytes.Contains(f.bytes, []byte(text)) })
 }
 
+// standalone returns a server that the tests share, one after the other. Its database shop is dropped when the test ends.
+func standalone(t testing.TB) *testenv.MongodServer {
+	t.Helper()
+	return shared(t, "")
+}
+
+// replicaSet returns one that is the only member of the replica set rs0.
+func replicaSet(t testing.TB) *testenv.MongodServer {
+	t.Helper()
+	return shared(t, "rs0")
+}
+
+func shared(t testing.TB, set string) *testenv.MongodServer {
+	t.Helper()
+	s := testenv.Shared(t, "mongod "+set, func(t testing.TB) *testenv.MongodServer {
+		return testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: set})
+	})
+	t.Cleanup(func() {
+		if err := s.Client(t).Database("shop").Drop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
 func listen(t testing.TB) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -222,7 +222,7 @@ type recorded struct{ up, down [][]byte }
 // record runs some of everything over one connection of a pair that has dictionaries.
 func record(t *testing.T) (p twins, c recorded) {
 	t.Helper()
-	server := testenv.Mongod(t, testenv.MongodConfig{})
+	server := standalone(t)
 	p.far = serve(t, server.Addr, withDict(dictOf(t, 1)), peers)
 	p.between = startTap(t, p.far.addr)
 	p.near = serve(t, p.between.addr, withDict(dictOf(t, 2))) // none is trained, which takes long on busy machines

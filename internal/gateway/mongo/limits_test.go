@@ -75,7 +75,7 @@ func TestStalledReader(t *testing.T) {
 
 // A drain lets a client that reads slowly have all of a long reply.
 func TestDrainInALongReply(t *testing.T) {
-	server := testenv.Mongod(t, testenv.MongodConfig{})
+	server := standalone(t)
 	direct := dialRaw(t, server.Addr)
 	if a := direct.run(plain, command("insert", "long", bson.E{Key: "documents", Value: bson.A{bson.D{{Key: "text", Value: strings.Repeat("long ", 3<<20)}}}})); !a.ok() {
 		t.Fatal(a.doc)
@@ -103,7 +103,7 @@ func TestDrainInALongReply(t *testing.T) {
 
 // A drain lets a request in flight finish, and ends connections that wait for news only.
 func TestDrainAwaitsReplies(t *testing.T) {
-	_, tap := between(t)
+	tap := taped(t)
 	s := serve(t, tap.addr, nil)
 	waiting := dialRaw(t, s.addr)
 	version := waiting.run(plain, hello()).doc.Lookup("topologyVersion").Document()
@@ -128,7 +128,7 @@ func TestDrainAwaitsReplies(t *testing.T) {
 
 // Who waits for documents that may never come is told that the server shuts down, when the grace of a drain is over.
 func TestDrainInterruptsAwaitingCursors(t *testing.T) {
-	_, tap := between(t)
+	tap := taped(t)
 	s := serve(t, tap.addr, nil, func(c *Config) { c.Grace = 10 * gateway.DrainPoll })
 	c := dialRaw(t, s.addr)
 	c.run(plain, hello())

@@ -7,12 +7,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // A long message passes two gateways of one process, which hold it both.
 func TestLongMessagesThroughTwoGateways(t *testing.T) {
-	server := testenv.Mongod(t, testenv.MongodConfig{})
+	server := standalone(t)
 	requests, replies := gateway.NewBudget(64<<20), gateway.NewBudget(64<<20)
 	shared := func(name string) func(*Config) {
 		return func(c *Config) { c.Name, c.Requests, c.Replies = name, requests, replies }

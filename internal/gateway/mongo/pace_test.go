@@ -2,7 +2,6 @@ package mongo
 
 import (
 	"crypto/tls"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) {
 	riglink.Child()
-	os.Exit(m.Run())
+	testenv.Main(m)
 }
 
 // A link's speed is that of the network, also where TLS hands out 16 KiB at once: auto must

@@ -121,10 +121,11 @@ func (p twins) warm(t *testing.T, server *testenv.MongodServer, seed uint64) {
 // TestPairSizes compares bytes on the link with those of a driver alone, headers and all, on
 // documents that no dictionary was made of.
 func TestPairSizes(t *testing.T) {
+	testenv.Full(t)
 	if underRace {
 		t.Skip("too slow, and it is about sizes only")
 	}
-	server := testenv.Mongod(t, testenv.MongodConfig{})
+	server := standalone(t)
 	p := servePair(t, server.Addr, trainingAsServed)
 	p.warm(t, server, 1)
 	if _, err := server.Client(t).Database("shop").Collection("people").InsertMany(t.Context(), people(rand.New(rand.NewPCG(2, 0)), 2200)); err != nil {
@@ -196,7 +197,7 @@ func TestPairDictionaryForLongMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := testenv.Mongod(t, testenv.MongodConfig{})
+	server := standalone(t)
 	insert := func(name string, rules []policy.MessageRule) (bytes int) {
 		far := serve(t, server.Addr, rules, peers)
 		between := startTap(t, far.addr)

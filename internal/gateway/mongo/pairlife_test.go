@@ -172,7 +172,7 @@ func TestPairIsExact(t *testing.T) {
 }
 
 func TestPairDriver(t *testing.T) {
-	server := testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs0"})
+	server := replicaSet(t)
 	p := servePair(t, server.Addr, training)
 	for _, c := range []struct{ options, compressor string }{{"?replicaSet=rs0", "zstd"}, {"?directConnection=true", ""}, {"", "snappy"}} {
 		t.Run("as "+c.options+c.compressor, func(t *testing.T) {
@@ -194,7 +194,7 @@ func TestPairDriver(t *testing.T) {
 
 // The far gateway as a load balancer, and the near one.
 func TestPairBalanced(t *testing.T) {
-	server := testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs0"})
+	server := replicaSet(t)
 	members := func(addr string) func(*Config) {
 		return func(c *Config) { c.Members = []gateway.Upstream{{Network: "tcp", Address: addr, Host: "127.0.0.1"}} }
 	}
@@ -224,7 +224,7 @@ func TestPairBalanced(t *testing.T) {
 
 func TestPairTLS(t *testing.T) {
 	ca := testenv.NewAuthority(t)
-	server := testenv.Mongod(t, testenv.MongodConfig{})
+	server := standalone(t)
 	far := serve(t, server.Addr, withDicts, peers, func(c *Config) { c.TLS = ca.Issue(t, "server").TLS(t) })
 	near := serve(t, far.addr, withDicts, func(c *Config) { c.Upstream.TLS = &tls.Config{RootCAs: ca.Pool, ServerName: "127.0.0.1"} })
 	exercise(t, connect(t, near.uri()))
@@ -236,7 +236,7 @@ func TestPairTLS(t *testing.T) {
 // Either gateway is restarted, and the far one replaced by the server itself: drivers go on
 // after a new connection, and dictionaries are there again.
 func TestPairRestarts(t *testing.T) {
-	server := testenv.Mongod(t, testenv.MongodConfig{})
+	server := standalone(t)
 	one, two := dictOf(t, 1), dictOf(t, 2)
 	far := serve(t, server.Addr, withDict(one), peers)
 	link := startTap(t, far.addr)
@@ -275,7 +275,7 @@ func TestPairRestarts(t *testing.T) {
 
 // A dictionary takes the place of another while connections stay.
 func TestPairRollsOver(t *testing.T) {
-	server := testenv.Mongod(t, testenv.MongodConfig{})
+	server := standalone(t)
 	far := serve(t, server.Addr, withDict(dictOf(t, 1)), peers)
 	link := startTap(t, far.addr)
 	near := serve(t, link.addr, withDict(dictOf(t, 1)))

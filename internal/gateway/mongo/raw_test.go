@@ -170,10 +170,29 @@ func (a answer) compression() []string {
 
 func (a answer) ok() bool { n, _ := a.doc.Lookup("ok").AsFloat64OK(); return n == 1 }
 
-// between starts mongod, a tap in front of it and a gateway in front of that.
+// taped starts a tap in front of a mongod that has documents in shop.users, or with -short of what one has answered: the test
+// must send what was recorded and can't look into the server.
+func taped(t *testing.T) *tap {
+	t.Helper()
+	if testing.Short() {
+		return startTap(t, startRecorded(t))
+	}
+	server, tap := between(t)
+	if *recordAnew {
+		return startTap(t, startRecorder(t, server.Addr))
+	}
+	return tap
+}
+
+// between starts a mongod that has documents in shop.users, and a tap in front of it.
 func between(t *testing.T, mongod ...string) (*testenv.MongodServer, *tap) {
 	t.Helper()
-	server := testenv.Mongod(t, testenv.MongodConfig{Args: mongod})
+	var server *testenv.MongodServer
+	if len(mongod) == 0 {
+		server = standalone(t)
+	} else {
+		server = testenv.Mongod(t, testenv.MongodConfig{Args: mongod})
+	}
 	coll := server.Client(t).Database("shop").Collection("users")
 	if _, err := coll.InsertMany(t.Context(), users(0, 100)); err != nil {
 		t.Fatal(err)
@@ -182,7 +201,7 @@ func between(t *testing.T, mongod ...string) (*testenv.MongodServer, *tap) {
 }
 
 func TestNegotiation(t *testing.T) {
-	_, tap := between(t)
+	tap := taped(t)
 	s := serve(t, tap.addr, withZstd)
 	for _, c := range []struct {
 		name    string
@@ -267,7 +286,7 @@ func TestServerWithLess(t *testing.T) {
 
 // Nothing is compressed before the server has agreed to it.
 func TestNothingBeforeHello(t *testing.T) {
-	_, tap := between(t)
+	tap := taped(t)
 	s := serve(t, tap.addr, withZstd)
 	tap.take()
 	raw := dialRaw(t, s.addr)
@@ -280,7 +299,7 @@ func TestNothingBeforeHello(t *testing.T) {
 }
 
 func TestNeverCompressed(t *testing.T) {
-	_, tap := between(t)
+	tap := taped(t)
 	s := serve(t, tap.addr, withZstd, func(c *Config) { c.Policy.Force = true })
 	raw := dialRaw(t, s.addr)
 	raw.run(plain, hello("zstd"))
@@ -307,7 +326,7 @@ func TestNeverCompressed(t *testing.T) {
 }
 
 func TestMirror(t *testing.T) {
-	_, tap := between(t)
+	tap := taped(t)
 	s := serve(t, tap.addr, withZstd)
 	raw := dialRaw(t, s.addr)
 	raw.run(plain, hello("snappy"))
@@ -367,7 +386,7 @@ func codecNoise(b []byte) []byte {
 }
 
 func TestChecksum(t *testing.T) {
-	_, tap := between(t)
+	tap := taped(t)
 	s := serve(t, tap.addr, withZstd)
 	raw := dialRaw(t, s.addr)
 	raw.run(plain, hello())
@@ -391,7 +410,7 @@ func TestChecksum(t *testing.T) {
 
 // Requests that want no reply, and several at a time.
 func TestPipeline(t *testing.T) {
-	_, tap := between(t)
+	tap := taped(t)
 	s := serve(t, tap.addr, withZstd)
 	raw := dialRaw(t, s.addr)
 	raw.run(plain, hello())
@@ -469,7 +488,7 @@ func TestExhaust(t *testing.T) {
 
 // The handshake's other fields arrive as they were sent.
 func TestHelloKeepsTheRest(t *testing.T) {
-	_, tap := between(t)
+	tap := taped(t)
 	s := serve(t, tap.addr, withZstd)
 	auth := bson.D{{Key: "saslStart", Value: 1}, {Key: "mechanism", Value: "SCRAM-SHA-256"}, {Key: "payload", Value: []byte("n,,n=u,r=compression")}, {Key: "db", Value: "admin"}}
 	sent := append(hello("snappy"), bson.E{Key: "speculativeAuthenticate", Value: auth}, bson.E{Key: "client", Value: bson.D{{Key: "driver", Value: bson.D{{Key: "name", Value: "raw"}}}}})

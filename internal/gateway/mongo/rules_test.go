@@ -47,7 +47,7 @@ func TestNothingShownInPollsAndStreams(t *testing.T) {
 
 // A hello that was changed has a checksum that is right again, and so has its reply.
 func TestChecksumOfHello(t *testing.T) {
-	_, tap := between(t)
+	tap := taped(t)
 	s := serve(t, tap.addr, withZstd)
 	raw := dialRaw(t, s.addr)
 	raw.last++
@@ -61,7 +61,7 @@ func TestChecksumOfHello(t *testing.T) {
 // What the gateway compresses is one zstd frame that says its size, with nothing behind it:
 // PyMongo refuses anything else.
 func TestOneFrameWithItsSize(t *testing.T) {
-	_, tap := between(t)
+	tap := taped(t)
 	s := serve(t, tap.addr, withSnappy) // so that replies are compressed again
 	raw := dialRaw(t, s.addr)
 	raw.run(plain, hello("zstd"))
@@ -108,7 +108,7 @@ func zstdOf(t *testing.T, body []byte, o ...zstd.EOption) []byte {
 // Whatever form of zstd a client sends is answered, or ends the connection: and what reaches
 // the server is a message of the declared size.
 func TestFormsOfZstd(t *testing.T) {
-	_, tap := between(t)
+	tap := taped(t)
 	message := opMsg(7, 0, command("find", "users", bson.E{Key: "comment", Value: strings.Repeat("abc", 500)}))
 	body := message[wire.HeaderLen:]
 	var stream bytes.Buffer
@@ -161,7 +161,7 @@ func TestFormsOfZstd(t *testing.T) {
 
 // Compressor 0 is one that does nothing: it is understood, and answered plainly.
 func TestNoop(t *testing.T) {
-	_, tap := between(t)
+	tap := taped(t)
 	s := serve(t, tap.addr, nil)
 	raw := dialRaw(t, s.addr)
 	raw.run(plain, hello())
@@ -254,7 +254,7 @@ func opened(t *testing.T, raw *rawClient, f frame) []byte {
 
 // Drivers number their requests as they like: two in flight may have the same number.
 func TestSameNumberTwice(t *testing.T) {
-	_, tap := between(t)
+	tap := taped(t)
 	s := serve(t, tap.addr, withZstd)
 	raw := dialRaw(t, s.addr)
 	raw.run(plain, hello("zstd"))

@@ -26,7 +26,7 @@ type saidHello struct {
 // A standby answers as an arbiter does that drivers find at its address: it names the gateways of
 // its process and the standbys of others, and takes no operations.
 func TestStandby(t *testing.T) {
-	server := testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs0"})
+	server := replicaSet(t)
 	shared := &Topology{}
 	member := serve(t, server.Addr, withZstd, func(c *Config) { c.Topology = shared })
 	up := member.cfg.Upstream

@@ -119,6 +119,7 @@ func TestSessionsOfALostPrimaryEnd(t *testing.T) {
 		{"a cursor", failed(11602), command("getMore", int64(1), bson.E{Key: "collection", Value: "users"}), true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel() // sessions that have just begun have two seconds
 			first, second := startMember(t, true, 1), startMember(t, false, 2)
 			s := serve(t, "", withZstd, func(cfg *Config) { cfg.Members = []gateway.Upstream{first.upstream(), second.upstream()} })
 			client, sibling := dialBalanced(t, s.addr), dialBalanced(t, s.addr)
@@ -166,6 +167,7 @@ func TestOtherErrorsEndNothing(t *testing.T) {
 // A primary that has not heard of the next election is not the one to go to, and sessions to it
 // end when the other is found.
 func TestTheLatestElectionCounts(t *testing.T) {
+	t.Parallel() // sessions that have just begun have two seconds
 	older, newer := startMember(t, true, 1), startMember(t, false, 2)
 	s := serve(t, "", withZstd, func(cfg *Config) { cfg.Members = []gateway.Upstream{older.upstream(), newer.upstream()} })
 	client := dialBalanced(t, s.addr)

@@ -65,7 +65,7 @@ func TestTraceOfCommands(t *testing.T) {
 
 // Drivers work as ever while everything is traced, over both halves of a pair.
 func TestTraceOfDrivers(t *testing.T) {
-	server := testenv.Mongod(t, testenv.MongodConfig{})
+	server := standalone(t)
 	c, near := tracetest.StartCommands(t), tracetest.StartCommands(t)
 	far := serve(t, server.Addr, withZstd, traceAll(c), func(o *Config) { o.Peers = true })
 	s := serve(t, far.addr, withZstd, traceAll(near))
@@ -101,6 +101,7 @@ func TestTraceOfDrivers(t *testing.T) {
 
 // What ends with its connection is over, and so is what is no message.
 func TestTraceOfEnds(t *testing.T) {
+	t.Parallel() // the client that leaves waits for two seconds
 	l := listen(t)
 	go func() {
 		for {

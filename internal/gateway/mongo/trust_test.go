@@ -103,7 +103,7 @@ func TestPairLargestDictionary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := testenv.Mongod(t, testenv.MongodConfig{})
+	server := standalone(t)
 	far := serve(t, server.Addr, withDict(d), peers)
 	near := serve(t, far.addr, withDict(d))
 	raw := dialRaw(t, near.addr)
