@@ -65,9 +65,12 @@ func TestScenarioThroughPair(t *testing.T) {
 // runScenario runs every language's programs. moved is a count that each of them must move.
 func runScenario(t *testing.T, name string, g *testenv.GatewayServer, moved func(t *testing.T) int64) {
 	for _, l := range languages {
-		program, args, env := l.command(t)
 		for _, compressors := range []string{"", "&compressors=" + l.compressors} {
 			t.Run(l.name+" "+name+strings.ReplaceAll(compressors, "&", " "), func(t *testing.T) {
+				if l.name != "python" {
+					testenv.Full(t)
+				}
+				program, args, env := l.command(t)
 				before := moved(t)
 				cmd := exec.CommandContext(t.Context(), program, append(args, "mongodb://"+g.Addr+"/?replicaSet=rs0"+compressors)...)
 				cmd.Env = append(os.Environ(), env...)

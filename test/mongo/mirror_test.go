@@ -18,9 +18,12 @@ import (
 // is lost, or ends the mirroring of its connection. Change streams are left out.
 func TestScenarioThroughMirror(t *testing.T) {
 	for _, l := range languages {
-		program, args, env := l.command(t)
 		for _, compressors := range []string{"", "&compressors=" + l.compressors, "&compressors=zlib"} {
 			t.Run(l.name+strings.ReplaceAll(compressors, "&", " "), func(t *testing.T) {
+				if l.name != "python" || compressors != "" {
+					testenv.Full(t)
+				}
+				program, args, env := l.command(t)
 				run, addr := mirrored(t)
 				cmd := exec.CommandContext(t.Context(), program, append(args, "mongodb://"+addr+"/?directConnection=true"+compressors)...)
 				cmd.Env = append(os.Environ(), env...)

@@ -39,6 +39,9 @@ func TestStepDown(t *testing.T) {
 			start func(t *testing.T, uri, collection string) steady
 		}{{"go", startGoWriters}, {"python", startPythonWriters}, {"node", startNodeWriters}} {
 			t.Run(way.name+"/"+driver.name, func(t *testing.T) {
+				if driver.name != "go" {
+					testenv.Full(t)
+				}
 				collection := fmt.Sprintf("log%d", time.Now().UnixNano())
 				w := driver.start(t, way.uri(t), collection)
 				goOn(t, w)

@@ -257,6 +257,7 @@ func TestPauseOnTarantool(t *testing.T) {
 
 // Where the upstream is what Sentinels name, or a cluster, the word stands there too, and survives a pass that was never begun.
 func TestPauseOfSeveral(t *testing.T) {
+	testenv.NeedsPrograms(t)
 	for name, start := range map[string]func() (url string, c goredis.UniversalClient){
 		"sentinel": func() (string, goredis.UniversalClient) {
 			server := testenv.Redis(t)

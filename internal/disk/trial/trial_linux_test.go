@@ -21,6 +21,7 @@ import (
 // the test's.
 func need(t *testing.T) {
 	t.Helper()
+	testenv.NeedsPrograms(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	err := Check()
 	switch {
