@@ -79,7 +79,8 @@ func TestConnectionsAreLimited(t *testing.T) {
 	for range 10 {
 		<-closed
 	}
-	for _, from := range []string{"127.0.0.1", "127.0.0.2"} {
+	for _, from := range []string{"127.0.0.2", "127.0.0.1"} {
+		dialFrom(t, "127.0.0.2", addr) // in the place of what the last probe has displaced
 		if err := probe(t, from, addr); err != nil {
 			t.Errorf("a probe from %s: %v", from, err)
 		}
