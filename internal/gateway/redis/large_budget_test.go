@@ -75,8 +75,7 @@ func answerTo(t *testing.T, sock string, request []byte) (string, error) {
 
 // A request that is refused while its end is still to come holds nothing meanwhile, though some of
 // it was compressed already.
-func TestRefusedRequestHoldsNothing(t *testing.T) {
-	t.Parallel()
+func TestRefusedRequestHoldsNothing(t *testing.T) { // alone: it measures the memory of the process
 	sock := startServer(t)
 	front, g := startGateway(t, sock)
 	const n = 24 << 20
@@ -107,8 +106,7 @@ func heapBytes() uint64 {
 
 // Values that are put back for a command take budget, and one that is not sealed is not fetched to see
 // that.
-func TestPutBackTakesBudget(t *testing.T) {
-	t.Parallel()
+func TestPutBackTakesBudget(t *testing.T) { // alone: it measures the memory of the process
 	sock := startServer(t)
 	const n = 3 << 20
 	front, g := startGateway(t, sock, func(c *Config) {

@@ -94,8 +94,7 @@ func TestStreamedValueCutOff(t *testing.T) {
 
 // In steady state a command that passes costs no allocation, and one that is sealed or opened
 // at most two, however it is pipelined.
-func TestAllocations(t *testing.T) {
-	t.Parallel()
+func TestAllocations(t *testing.T) { // alone: it measures the memory of the process
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
