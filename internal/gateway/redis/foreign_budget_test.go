@@ -31,8 +31,7 @@ func toPlainGateway(t *testing.T, sock, library string) (path string, replies *g
 }
 
 // Many clients read long values under a rule to plain at once, of which each opens to as much as the reply budget has.
-func TestForeignRepliesShareTheBudget(t *testing.T) {
-	t.Parallel()
+func TestForeignRepliesShareTheBudget(t *testing.T) { // alone: its clients wait for a budget with a time limit
 	const clients, each = 24, 2
 	for name, value := range map[string][]byte{
 		"of a library": append([]byte{0, 'a'}, bytes.Repeat([]byte{0xe0, 84, 0}, 330_000)...), // LZF
