@@ -22,7 +22,7 @@ import (
 
 const mostStored = 0.45 // of the orders' bytes
 
-// ordersInTest are how many are stored. A training on all of them takes minutes of CPU.
+// ordersInTest is the number of orders that the tests store. A training on all of them takes minutes of CPU.
 func ordersInTest() int { return codectest.Amount(1500, 1500, 20_000) }
 
 // order is one of about 160 bytes, as shops cache them.

@@ -106,7 +106,7 @@ var rendered struct {
 }
 
 // renderings are all that is judged: the chart with each file of values, and the application with its sidecar. The map is the
-// caller's, who may add to it. With -short they are the manifests, as which TestManifests has kept what helm made.
+// caller's, who may add to it. With -short it reads the manifests in the repository, which TestManifests compares with what helm renders.
 func renderings(t testing.TB) map[string]string {
 	t.Helper()
 	if testing.Short() {

@@ -20,7 +20,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// compiled is what the tests need of `go list -json -export`.
+// compiled holds the fields of `go list -json -export` that the tests use.
 type compiled struct {
 	ImportPath, Dir, Export string
 	GoFiles                 []string

@@ -113,7 +113,7 @@ func (t tests) finds(ctx context.Context, fault []string) (string, error) {
 	return "", fmt.Errorf("%s: too many unsteady tests: %s", t.pkg, strings.Join(t.skip, ", "))
 }
 
-// maxUnsteady is how many tests of a package may be unsteady.
+// maxUnsteady limits the unsteady tests of a package.
 const maxUnsteady = 4
 
 // event is a line of `go test -json`.

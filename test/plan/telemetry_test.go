@@ -114,7 +114,7 @@ func otlpGRPC(t *testing.T, addr string) func([]byte) {
 	}
 }
 
-// carries is how many bytes go between two gateways for a message, once they have met: the median, since the messages behind a
+// carries returns the bytes that a message takes between two gateways once they have met: the median, since the messages behind a
 // connection that was opened anew, as a busy machine has it, have no history.
 func (s *sender) carries(t *testing.T, messages [][]byte) float64 {
 	t.Helper()

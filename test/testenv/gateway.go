@@ -56,7 +56,7 @@ const gatewayPorts = 16
 // before, or that printed a race report, fails the test, and its output is logged.
 func Gateway(t testing.TB, cfg GatewayConfig) *GatewayServer {
 	t.Helper()
-	g := &GatewayServer{cfg: cfg, binary: build(t, cfg.Race && os.Getenv("CINCH_FULL") == "1", cfg.PureGo), dir: t.TempDir()}
+	g := &GatewayServer{cfg: cfg, binary: build(t, cfg.Race && IsFull(), cfg.PureGo), dir: t.TempDir()}
 	var err error
 	for range startTries {
 		if g.Addr = cfg.Listen; g.Addr == "" {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// InitPostgres makes the data directory of a new server with the superuser "postgres", whom everybody may be, for the programs
-// in bin. dir and as are PostgresDir's. initdb runs once for each version of the programs: all directories are copies of what it made
+// InitPostgres makes the data directory of a new server with the superuser "postgres", who logs in without a password, for the
+// programs in bin. dir and as are PostgresDir's. initdb runs once for each version of the programs: all directories are copies of what it made
 // then, and have the same system identifier.
 func InitPostgres(t testing.TB, bin, dir string, as []string, data string) {
 	t.Helper()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// pipeBytes is what a direction of a Pipe holds before writes wait.
+// pipeBytes is the buffer of each direction of a Pipe; a write waits while it is full.
 const pipeBytes = 64 << 10
 
 // Pipe returns the ends of a connection in memory. It differs from net.Pipe where sockets do: it holds what is written

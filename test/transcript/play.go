@@ -110,7 +110,7 @@ func (p *player) serve(server int, c net.Conn) {
 	}
 }
 
-// spoken is how far a connection is.
+// spoken is the position of a connection in its transcript.
 type spoken struct {
 	server int
 	conn   string // that of the transcript; "" at first

@@ -107,7 +107,7 @@ func listen(t testing.TB, network string, server int, handle func(server int, c 
 	return l.Addr().String()
 }
 
-// line is what one side said at once.
+// line holds the bytes that one side sent before the other side sent any.
 type line struct {
 	conn    string // s1c2
 	request bool

@@ -92,7 +92,7 @@ func pipelines(ctx context.Context, c *pgx.Conn) error {
 	return c.SendBatch(ctx, batch).Close()
 }
 
-// step is what one side of a session says.
+// step holds the bytes that one side of a session sends before the other side answers.
 type step struct {
 	client bool
 	bytes  string
