@@ -1,0 +1,164 @@
+// Command walk counts what one request touches: it builds cinch with every function of internal/, of the envelope and of codec
+// reporting that it is entered, sends one warm request through it to the real server, and prints how many calls, functions, files
+// and packages carried it, and how often the path leaves a file for one that it had left before. Compilers may inline a function;
+// it counts all the same, since a reader has to follow it.
+//
+//	go run ./internal/arrows/walk redis-set redis-get mongo-find grpc-unary pack
+//	go run ./internal/arrows/walk --path redis-set
+//
+// With --check it fails where a path is longer than its limit.
+package main
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/cinch-layer/cinch/bench/rig"
+)
+
+// path is what a request is to be carried by, at most, and how to send it.
+type path struct {
+	name             string
+	files, functions int // at most
+	walk             func(w *walker) ([]uint32, error)
+}
+
+var paths = []path{
+	{"redis-set", 20, 80, (*walker).redisSet},
+	{"redis-get", 20, 80, (*walker).redisGet},
+	{"mongo-find", 24, 100, (*walker).mongoFind},
+	{"grpc-unary", 28, 130, (*walker).grpcUnary},
+	{"pack", 20, 80, (*walker).pack},
+}
+
+func main() {
+	check := flag.Bool("check", false, "fail where a path is longer than its limit")
+	show := flag.Bool("path", false, "print each function that is entered, in order")
+	flag.Parse()
+	if err := run(flag.Args(), *check, *show); err != nil {
+		fmt.Fprintln(os.Stderr, "walk:", err)
+		os.Exit(1)
+	}
+}
+
+func run(names []string, check, show bool) error {
+	for _, name := range names {
+		if !known(name) {
+			return fmt.Errorf("no path %q; there are%s", name, all())
+		}
+	}
+	dir, err := os.MkdirTemp("", "cinch-walk-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	w := &walker{dir: dir}
+	if w.binary, w.functions, err = build(dir); err != nil {
+		return err
+	}
+	long := 0
+	fmt.Printf("%-12s %6s %10s %6s %9s %6s %5s\n", "path", "calls", "functions", "files", "packages", "moves", "back")
+	for _, p := range paths {
+		if len(names) > 0 && !contains(names, p.name) {
+			continue
+		}
+		entered, err := p.walk(w)
+		w.stop()
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+		c := w.count(entered)
+		if show {
+			w.print(entered)
+		}
+		over := ""
+		if c.files > p.files || c.functions > p.functions {
+			over = fmt.Sprintf("  more than %d files or %d functions", p.files, p.functions)
+			long++
+		}
+		fmt.Printf("%-12s %6d %10d %6d %9d %6d %5d%s\n", p.name, c.calls, c.functions, c.files, c.packages, c.moves, c.back, over)
+	}
+	if check && long > 0 {
+		return fmt.Errorf("%d paths are longer than their limits", long)
+	}
+	return nil
+}
+
+func known(name string) bool {
+	for _, p := range paths {
+		if p.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+func all() string {
+	var b strings.Builder
+	for _, p := range paths {
+		b.WriteString(" " + p.name)
+	}
+	return b.String()
+}
+
+func contains(names []string, name string) bool {
+	for _, n := range names {
+		if n == name {
+			return true
+		}
+	}
+	return false
+}
+
+// counts is what a request touched.
+type counts struct{ calls, functions, files, packages, moves, back int }
+
+func (w *walker) count(entered []uint32) counts {
+	functions, files, packages := map[uint32]bool{}, map[string]bool{}, map[string]bool{}
+	c := counts{calls: len(entered)}
+	last := ""
+	for _, f := range entered {
+		at := w.functions[f]
+		if last != "" && at.file != last {
+			c.moves++
+			if files[at.file] {
+				c.back++
+			}
+		}
+		last = at.file
+		functions[f], files[at.file], packages[at.pkg] = true, true, true
+	}
+	c.functions, c.files, c.packages = len(functions), len(files), len(packages)
+	return c
+}
+
+func (w *walker) print(entered []uint32) {
+	last := ""
+	for _, f := range entered {
+		at := w.functions[f]
+		if at.file != last {
+			fmt.Println(cmp.Or(strings.TrimPrefix(at.file, "/"), at.file))
+		}
+		last = at.file
+		fmt.Println("    " + at.name)
+	}
+}
+
+// walker starts servers and the instrumented cinch, and records requests.
+type walker struct {
+	dir       string
+	binary    string
+	functions []function
+	started   []*rig.Process
+}
+
+// stop ends what a path has started.
+func (w *walker) stop() {
+	for _, p := range w.started {
+		p.Stop()
+	}
+	w.started = nil
+}

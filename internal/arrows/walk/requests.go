@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/bench/rig/rawgrpc"
+)
+
+// value is JSON of about a kilobyte.
+var value = `{"items":[` + strings.Repeat(`{"sku":"b-1187","title":"a kettle of steel","price":{"amount":2990,"currency":"EUR"}},`, 12) + `null]}`
+
+// redisClient starts a redis-server and a gateway in front of it whose rule compresses what the client writes.
+func (w *walker) redisClient() (*redis.Client, *recorder, error) {
+	server, err := rig.Redis(w.dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	w.started = append(w.started, server)
+	addr, r, err := w.serve("redis", "redis://"+server.Addr, `rules: [{name: all, setting: zstd-1}]`)
+	if err != nil {
+		return nil, nil, err
+	}
+	return redis.NewClient(&redis.Options{Addr: addr, PoolSize: 1}), r, nil
+}
+
+func (w *walker) redisSet() ([]uint32, error) {
+	client, r, err := w.redisClient()
+	if err != nil {
+		return nil, err
+	}
+	return r.shortest(func() error { return client.Set(context.Background(), "menu:1", value, 0).Err() })
+}
+
+func (w *walker) redisGet() ([]uint32, error) {
+	client, r, err := w.redisClient()
+	if err != nil {
+		return nil, err
+	}
+	if err := client.Set(context.Background(), "menu:1", value, 0).Err(); err != nil {
+		return nil, err
+	}
+	return r.shortest(func() error {
+		got, err := client.Get(context.Background(), "menu:1").Result()
+		if err == nil && got != value {
+			err = fmt.Errorf("another value: %q", got)
+		}
+		return err
+	})
+}
+
+// mongoFind finds a document of a kilobyte; the client asks for zstd, and the server is near, so that messages to it are plain.
+func (w *walker) mongoFind() ([]uint32, error) {
+	addr, err := rig.FreeAddr()
+	if err != nil {
+		return nil, err
+	}
+	_, port, _ := net.SplitHostPort(addr)
+	data := filepath.Join(w.dir, "mongod")
+	if err := os.Mkdir(data, 0o700); err != nil {
+		return nil, err
+	}
+	server, err := rig.StartListener("mongod", addr, w.dir, mongod(), "--port", port, "--bind_ip", "127.0.0.1", "--dbpath", data,
+		"--wiredTigerCacheSizeGB", "0.25", "--logpath", filepath.Join(w.dir, "mongod.log"), "--setParameter", "diagnosticDataCollectionEnabled=false")
+	if err != nil {
+		return nil, err
+	}
+	w.started = append(w.started, server)
+	gateway, r, err := w.serve("mongo", "mongodb://"+addr, "")
+	if err != nil {
+		return nil, err
+	}
+	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + gateway + "/?directConnection=true&maxPoolSize=1&compressors=zstd&heartbeatFrequencyMS=3600000"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = client.Disconnect(context.Background()) }()
+	menus := client.Database("shop").Collection("menus")
+	if _, err := menus.InsertOne(context.Background(), bson.D{{Key: "_id", Value: 1}, {Key: "text", Value: value}}); err != nil {
+		return nil, err
+	}
+	return r.shortest(func() error { return menus.FindOne(context.Background(), bson.D{{Key: "_id", Value: 1}}).Err() })
+}
+
+// mongod returns the server that test/servers installs, or that of the search path.
+func mongod() string {
+	cache := os.Getenv("XDG_CACHE_HOME")
+	if cache == "" {
+		cache = filepath.Join(os.Getenv("HOME"), ".cache")
+	}
+	path := filepath.Join(cache, "cinch-test", "mongod-6.0.5", "mongod")
+	if _, err := os.Stat(path); err != nil {
+		return "mongod"
+	}
+	return path
+}
+
+// grpcUnary calls a server of grpc-go through one gateway, which compresses requests for it.
+func (w *walker) grpcUnary() ([]uint32, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	server := grpc.NewServer(grpc.ForceServerCodecV2(rawgrpc.Codec{}), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+		var message []byte
+		if err := stream.RecvMsg(&message); err != nil {
+			return err
+		}
+		return stream.SendMsg(&message)
+	}))
+	go func() { _ = server.Serve(l) }()
+	defer server.Stop()
+	addr, r, err := w.serve("grpc", "grpc://"+l.Addr().String(), "upstream_encodings: [gzip]")
+	if err != nil {
+		return nil, err
+	}
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawgrpc.Codec{})))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	return r.shortest(func() error {
+		request, reply := []byte(value), []byte(nil)
+		return conn.Invoke(context.Background(), "/shop.Menus/Get", &request, &reply)
+	})
+}
+
+// pack compresses a store's values; what is recorded is a moment in the middle.
+func (w *walker) pack() ([]uint32, error) {
+	server, err := rig.Redis(w.dir)
+	if err != nil {
+		return nil, err
+	}
+	w.started = append(w.started, server)
+	client := server.Client()
+	defer func() { _ = client.Close() }()
+	pipe := client.Pipeline()
+	for i := range 20_000 {
+		pipe.Set(context.Background(), fmt.Sprintf("menu:%d", i), value, 0)
+	}
+	if _, err := pipe.Exec(context.Background()); err != nil {
+		return nil, err
+	}
+	dial, err := w.record()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(w.binary, "pack", "redis://"+server.Addr, "--rule", "key=menu:*,setting=zstd-1")
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	var r *recorder
+	for r == nil {
+		if r, err = dial(); err != nil {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	var all [][]uint32
+	for {
+		entered, err := r.next()
+		if err != nil { // it has ended
+			break
+		}
+		all = append(all, entered)
+		time.Sleep(20 * time.Millisecond)
+	}
+	if len(all) < 10 {
+		return nil, fmt.Errorf("it ended after %d recordings", len(all))
+	}
+	return all[len(all)/2], nil
+}
