@@ -2,6 +2,7 @@ package dict
 
 import (
 	"encoding/binary"
+	"math"
 	"slices"
 )
 
@@ -68,12 +69,16 @@ func (c *cover) shared(size, k int) []byte {
 func (c *cover) choose(size, k int, bytes func(segment) int) []byte {
 	counts := slices.Clone(c.counts)
 	inWindow := make([]uint16, 1<<countBits)
+	most := slices.Repeat([]int{math.MaxInt}, len(c.samples))
 	var chosen []segment
 	for total, found := 0, 1; total < size && found > 0; {
 		found = 0
 		for _, epoch := range c.epochs(size, k) {
-			best := c.best(epoch, k, counts, inWindow)
-			if best.score == 0 || total >= size {
+			if total >= size {
+				break
+			}
+			best := c.best(epoch, k, counts, inWindow, most)
+			if best.score == 0 {
 				continue
 			}
 			c.useUp(best, counts)
@@ -96,45 +101,74 @@ func (c *cover) epochs(size, k int) [][2]int {
 	return epochs
 }
 
-// best slides a window of k bytes over the samples of an epoch. inWindow holds
-// how often each dmer is in the window, and is all zero between calls.
-func (c *cover) best(epoch [2]int, k int, counts, inWindow []uint16) (best segment) {
+// best returns the first of the segments of k bytes with the highest score in the samples of an epoch. most holds what each
+// sample's best segment scored when it was last looked at. Since counts only fall, it scores no more now: a sample that can't
+// win is not looked at.
+func (c *cover) best(epoch [2]int, k int, counts, inWindow []uint16, most []int) (best segment) {
+	look := func(i int) {
+		s := c.bestOf(i, k, counts, inWindow)
+		if most[i] = s.score; s.score > best.score || s.score == best.score && s.score > 0 && i < best.sample {
+			best = s
+		}
+	}
+	likeliest := epoch[0]
 	for i := epoch[0]; i < epoch[1]; i++ {
-		sample := c.samples[i]
-		width := min(k, len(sample)) - dmerLen + 1 // of the window, in dmers
-		if width <= 0 {
-			continue
+		if most[i] > most[likeliest] {
+			likeliest = i
 		}
-		last := len(sample) - dmerLen
-		score := 0
-		for at := 0; at <= last; at++ {
-			score += enter(dmer(sample[at:]), counts, inWindow)
-			if at >= width {
-				score -= leave(dmer(sample[at-width:]), counts, inWindow)
-			}
-			if at >= width-1 && score > best.score {
-				best = segment{i, at - width + 1, at + dmerLen, score}
-			}
-		}
-		for at := max(last-width+1, 0); at <= last; at++ {
-			inWindow[dmer(sample[at:])] = 0
+	}
+	look(likeliest)
+	for i := epoch[0]; i < epoch[1]; i++ {
+		if i != likeliest && (most[i] > best.score || most[i] == best.score && i < best.sample) {
+			look(i)
 		}
 	}
 	return c.trim(best, counts)
 }
 
+// bestOf slides a window of k bytes over a sample. inWindow holds how often each dmer is in the window, and is all zero
+// between calls.
+func (c *cover) bestOf(i, k int, counts, inWindow []uint16) (best segment) {
+	sample := c.samples[i]
+	width := min(k, len(sample)) - dmerLen + 1 // of the window, in dmers
+	if width <= 0 {
+		return segment{}
+	}
+	last := len(sample) - dmerLen
+	score := 0
+	for at := 0; at <= last; at++ {
+		score += enter(dmer(sample[at:]), counts, inWindow)
+		if at >= width {
+			score -= leave(dmer(sample[at-width:]), counts, inWindow)
+		}
+		if at >= width-1 && score > best.score {
+			best = segment{i, at - width + 1, at + dmerLen, score}
+		}
+	}
+	for at := max(last-width+1, 0); at <= last; at++ {
+		leave(dmer(sample[at:]), counts, inWindow)
+	}
+	return best
+}
+
 func enter(h uint32, counts, inWindow []uint16) int {
-	inWindow[h]++
-	if inWindow[h] == 1 {
-		return worth(counts[h])
+	value := worth(counts[h])
+	if value == 0 {
+		return 0 // without a look at inWindow, which is rarely in the processor's cache
+	}
+	if inWindow[h]++; inWindow[h] == 1 {
+		return value
 	}
 	return 0
 }
 
 func leave(h uint32, counts, inWindow []uint16) int {
-	inWindow[h]--
-	if inWindow[h] == 0 {
-		return worth(counts[h])
+	value := worth(counts[h])
+	if value == 0 {
+		return 0
+	}
+	if inWindow[h]--; inWindow[h] == 0 {
+		return value
 	}
 	return 0
 }
