@@ -2,6 +2,8 @@ package cinchredis
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -53,10 +55,16 @@ func TestGateway(t *testing.T) {
 // startGateway starts `cinch serve` in front of a server and returns the path of its socket.
 func startGateway(t *testing.T, s *server) string {
 	t.Helper()
+	root, err := filepath.Abs("..")
+	must(t, err)
+	cache, err := os.UserCacheDir()
+	must(t, err)
+	tree := sha256.Sum256([]byte(root))
+	program := filepath.Join(cache, "cinch-test", "cinchredis", hex.EncodeToString(tree[:6])) // which isn't linked again while it is up to date
 	dir := t.TempDir()
-	program, socket, config := filepath.Join(dir, "cinch"), filepath.Join(dir, "socket"), filepath.Join(dir, "cinch.yaml")
+	socket, config := filepath.Join(dir, "socket"), filepath.Join(dir, "cinch.yaml")
 	build := exec.Command(installed(t, "go", "there is no gateway without it"), "build", "-o", program, "./cmd/cinch")
-	build.Dir = ".."
+	build.Dir = root
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, said)
 	}
