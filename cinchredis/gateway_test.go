@@ -3,7 +3,6 @@ package cinchredis
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -60,7 +59,7 @@ func startGateway(t *testing.T, s *server) string {
 	cache, err := os.UserCacheDir()
 	must(t, err)
 	tree := sha256.Sum256([]byte(root))
-	program := filepath.Join(cache, "cinch-test", "cinchredis", hex.EncodeToString(tree[:6])) // which isn't linked again while it is up to date
+	program := filepath.Join(cache, "cinch-test", "cinchredis", fmt.Sprintf("%x", tree[:6])) // which isn't linked again while it is up to date
 	dir := t.TempDir()
 	socket, config := filepath.Join(dir, "socket"), filepath.Join(dir, "cinch.yaml")
 	build := exec.Command(installed(t, "go", "there is no gateway without it"), "build", "-o", program, "./cmd/cinch")
