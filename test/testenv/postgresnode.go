@@ -76,7 +76,7 @@ func (n *PostgresNode) write(t testing.TB, name, text string) {
 func (n *PostgresNode) Start(t testing.TB) {
 	t.Helper()
 	args := append(n.as[:len(n.as):len(n.as)], filepath.Join(n.bin, "postgres"), "-D", n.Data, "-p", n.Port, "-h", "127.0.0.1", "-k", n.dir,
-		"-c", "fsync=off", "-c", "max_connections=700", "-c", "hot_standby=on")
+		"-c", "fsync=off", "-c", "max_connections=700", "-c", "hot_standby=on", "-c", "dynamic_shared_memory_type=mmap")
 	for _, s := range n.more {
 		args = append(args, "-c", s)
 	}
@@ -85,7 +85,9 @@ func (n *PostgresNode) Start(t testing.TB) {
 		t.Fatal(err)
 	}
 	t.Cleanup(n.proc.kill)
-	ready := func() bool { return exec.Command("pg_isready", "-q", "-h", n.dir, "-p", n.Port).Run() == nil }
+	ready := func() bool {
+		return exec.Command(filepath.Join(n.bin, "pg_isready"), "-q", "-h", n.dir, "-p", n.Port).Run() == nil
+	}
 	if err := n.proc.waitReady(ready); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +120,7 @@ func (n *PostgresNode) Promote(t testing.TB) {
 // SQL runs statements as the superuser, past pg_hba.conf's lines for hosts, and returns the rows without ornament.
 func (n *PostgresNode) SQL(t testing.TB, text string) string {
 	t.Helper()
-	out := Command(t, "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", n.dir, "-p", n.Port, "-U", "postgres", "-d", "postgres", "-c", text)
+	out := Command(t, filepath.Join(n.bin, "psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", n.dir, "-p", n.Port, "-U", "postgres", "-d", "postgres", "-c", text)
 	return strings.TrimSpace(out)
 }
 

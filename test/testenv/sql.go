@@ -40,8 +40,9 @@ func startPostgres(t testing.TB, bin string, settings []string) *SQLServer {
 	dir, as := sqlDir(t, "postgres")
 	data := filepath.Join(dir, "data")
 	InitPostgres(t, bin, dir, as, data)
-	return startSQL(t, dir, as, "pg_isready", func(port string) []string {
-		args := []string{filepath.Join(bin, "postgres"), "-D", data, "-p", port, "-h", "127.0.0.1", "-k", dir, "-c", "fsync=off", "-c", "max_connections=300"}
+	return startSQL(t, dir, as, filepath.Join(postgresBin(t), "pg_isready"), func(port string) []string {
+		args := []string{filepath.Join(bin, "postgres"), "-D", data, "-p", port, "-h", "127.0.0.1", "-k", dir, "-c", "fsync=off", "-c", "max_connections=300",
+			"-c", "dynamic_shared_memory_type=mmap"} // in its directory, so that it goes with that when the server is killed
 		for _, s := range settings {
 			args = append(args, "-c", s)
 		}
@@ -73,7 +74,7 @@ func (s *SQLServer) Database() string { return cmp.Or(s.database, "postgres") }
 // until the server ends. The test must not stop the server.
 func (s *SQLServer) NewDatabase(t testing.TB, name string) *SQLServer {
 	t.Helper()
-	Command(t, "psql", "-X", "-q", "-h", "127.0.0.1", "-p", s.Port, "-U", "postgres", "-d", "postgres",
+	Command(t, filepath.Join(postgresBin(t), "psql"), "-X", "-q", "-h", "127.0.0.1", "-p", s.Port, "-U", "postgres", "-d", "postgres",
 		"-c", "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)", "-c", "CREATE DATABASE "+name) // it is there with -count=2
 	own := *s
 	own.database = name
@@ -121,7 +122,8 @@ func (s *SQLServer) Freeze(t testing.TB) {
 	}
 }
 
-// postgresBin is the directory of the programs that Debian keeps out of PATH.
+// postgresBin returns the directory of PostgreSQL's programs. What Debian has of them in PATH is a script that chooses among versions, which
+// takes longer than the program itself.
 func postgresBin(t testing.TB) string {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 	if len(found) == 0 {
@@ -156,11 +158,7 @@ func MariaDB(t testing.TB) *SQLServer {
 func sqlDir(t testing.TB, name string) (dir string, as []string) {
 	t.Helper()
 	NeedsPrograms(t)
-	dir, err := os.MkdirTemp("", "cinch-"+name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir = serverDir(t, name)
 	if os.Getuid() != 0 {
 		return dir, nil
 	}
