@@ -48,6 +48,8 @@ type Config struct {
 	Baseline int // batches of the A/A phase; 0: as many as a verdict needs
 	Batches  int // batches of the test phase after which the run ends without a verdict; 0: none
 
+	SelfTestPairs int // of batches, after which the self-test says that this machine is too noisy; 1000
+
 	// StorageCommands print how many bytes a target's data takes on disk, by the target's name. Without one it is looked up where the
 	// files are on this machine.
 	StorageCommands map[string]string
@@ -81,6 +83,7 @@ func (c Config) withDefaults() *Config {
 	c.Wait = cmp.Or(c.Wait, 100*time.Millisecond)
 	c.DataTime = cmp.Or(c.DataTime, dataTime)
 	c.Patience = cmp.Or(c.Patience, 10*time.Second)
+	c.SelfTestPairs = cmp.Or(c.SelfTestPairs, selfTestPairs)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"maps"
 	"strings"
@@ -11,7 +12,7 @@ import (
 	"time"
 )
 
-// kv is a Protocol of servers that keep texts by key. Requests and answers are lines: "set KEY TEXT" and "get KEY".
+// kv is a Protocol of servers that keep texts by key. Requests and answers are lines: "set KEY TEXT", "get KEY" and "del KEY".
 type kv struct {
 	servers [targets]*kvServer
 }
@@ -28,6 +29,18 @@ func (p *kv) Reader() Reader { return &kvReader{} }
 
 func (p *kv) Dial(_ context.Context, t *Target) (Conn, error) { return p.servers[t.place], nil }
 
+func (p *kv) ScratchWrite(i int) *Operation {
+	return &Operation{Kind: Write, Name: "set", Request: fmt.Appendf(nil, "set scratch text%d", i)}
+}
+
+func (p *kv) ScratchRead() *Operation {
+	return &Operation{Kind: Read, Name: "get", Request: []byte("get scratch")}
+}
+
+func (p *kv) ScratchClean() *Operation {
+	return &Operation{Kind: Write, Name: "del", Request: []byte("del scratch")}
+}
+
 // CheckData compares all that the servers have, as a table.
 func (p *kv) CheckData(context.Context, DataCheck, ...*Target) ([]TableState, error) {
 	state := TableState{Name: "texts", State: TableEqual}
@@ -43,9 +56,10 @@ type kvServer struct {
 	texts map[string]string
 	count map[string]int // of requests, by kind
 
-	wrong int // get whose answer is another one
-	loses int // set that is answered and not done
-	dies  int // set at which the server ends
+	wrong int                  // get whose answer is another one
+	loses int                  // set that is answered and not done
+	dies  int                  // set at which the server ends
+	took  func() time.Duration // nil: a microsecond each time
 }
 
 func newKVServer() *kvServer { return &kvServer{texts: map[string]string{}, count: map[string]int{}} }
@@ -66,6 +80,10 @@ func (s *kvServer) do(request string) (answer string, err error) {
 		}
 		return s.texts[key], nil
 	}
+	if kind == "del" {
+		delete(s.texts, key)
+		return "done", nil
+	}
 	if s.dies > 0 && n >= s.dies {
 		return "", errDead
 	}
@@ -82,7 +100,11 @@ func (s *kvServer) Send(ops []*Operation, _ time.Time, answered func(int, Answer
 		if err != nil {
 			return err
 		}
-		answered(i, kvAnswer(answer))
+		a := kvAnswer(answer)
+		if s.took != nil {
+			a.Took = s.took()
+		}
+		answered(i, a)
 	}
 	return nil
 }

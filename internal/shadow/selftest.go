@@ -26,7 +26,7 @@ type Scratch interface {
 const (
 	selfTestOperations = 60   // of a batch
 	selfTestLeast      = 20   // pairs of batches
-	selfTestMost       = 1000 // pairs, before noise is said to be too large
+	selfTestPairs      = 1000 // Config.SelfTestPairs
 	selfTestSlower     = 0.20
 	selfTestMargin     = 0.05 // that the slowdown has to be found to lie above
 )
@@ -64,6 +64,7 @@ type selfTest struct {
 	work    context.Context // of what is sent: ends later, so that nothing is cut off in its middle and comes to be behind our back
 	mirror  *mirror
 	scratch Scratch
+	pairs   int // at most, in which to look for a slowdown
 	written int
 	failed  chan error // of the first target that does not answer
 }
@@ -71,7 +72,7 @@ type selfTest struct {
 func newSelfTest(ctx context.Context, cancel func(), r *Run, s Scratch) *selfTest {
 	work, end := context.WithCancel(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() { time.AfterFunc(cleanTime, end) })
-	t := &selfTest{ctx: ctx, work: work, scratch: s, failed: make(chan error, 1)}
+	t := &selfTest{ctx: ctx, work: work, scratch: s, pairs: r.cfg.SelfTestPairs, failed: make(chan error, 1)}
 	t.mirror = newMirror(r.cfg, r.budget, func(target *Target, err error) {
 		select {
 		case t.failed <- ui.WithHint(fmt.Errorf("self-test: %s does not answer: %w", target, err), "see whether it runs and takes connections from here, and what its log says"):
@@ -209,13 +210,13 @@ func (t *selfTest) slowdown() error {
 		if err != nil {
 			return err
 		}
-		if j.Add(verdict.Batch{x}, nil); n < selfTestLeast {
+		if j.Add(verdict.Batch{x}, nil); n < min(selfTestLeast, t.pairs) {
 			continue
 		}
 		if j.Outcome() == verdict.Fail {
 			return nil
 		}
-		if n >= selfTestMost {
+		if n >= t.pairs {
 			s := j.States()[0]
 			return ui.WithHint(fmt.Errorf("%w: a slowdown of %.0f %% was planted in the path to %s and not found in %d batches (found %+.1f %%, between %+.1f and %+.1f)",
 				ErrNoisy, 100*selfTestSlower, t.mirror.targets[test], s.Batches, 100*(s.Ratio-1), 100*(s.Low-1), 100*(s.High-1)), hintQuieter)

@@ -84,7 +84,7 @@ func (b *bench) begin(t *testing.T) {
 
 func (b *bench) serve(t *testing.T, change func(*shadow.Config)) {
 	t.Helper()
-	cfg := shadow.Config{Batch: 200 * time.Millisecond, Bound: time.Minute, Wait: 10 * time.Millisecond, Patience: time.Minute}
+	cfg := shadow.Config{Batch: 200 * time.Millisecond, Bound: time.Minute, Wait: 10 * time.Millisecond, Patience: time.Minute, SelfTestPairs: 1}
 	for s, up := range map[*testenv.SQLServer]*gateway.Upstream{b.production: &cfg.Production, b.control: &cfg.Control, b.test: &cfg.Test} {
 		*up = upstream(t, s)
 	}
