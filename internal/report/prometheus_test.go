@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,35 +21,32 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// metricsOfMonth is the month that grows as Prometheus has it: two instances scraped every 4 min, one of which is restarted now and
-// then, and a rule that is new in the second half. It is handed out by the day, since promtool reads all for each two hours.
-func metricsOfMonth(add func(openMetrics []byte)) (raw, stored float64) {
+// metricsOfMonth returns the month that grows as Prometheus has it: two instances scraped every 4 min, one of which is restarted now
+// and then, and a rule that is new in the second half.
+func metricsOfMonth() (openMetrics []byte, raw, stored float64) {
 	const every, processLife = 4 * time.Minute, 50 * time.Hour
 	instances := map[string]*scraped{"a:9470": {life: processLife, began: start.Add(-time.Hour)}, "b:9470": {life: 1e6 * time.Hour, began: start.Add(-time.Hour)}}
-	for at, end := start.Add(-time.Hour), start.AddDate(0, 0, days); !at.After(end); {
-		families := map[string]*bytes.Buffer{}
-		for until := at.Add(24 * time.Hour); at.Before(until) && !at.After(end); at = at.Add(every) {
-			on := at.After(start.AddDate(0, 0, days/2))
-			for name, p := range instances {
-				if at.Sub(p.began) > p.life {
-					*p = scraped{life: p.life, began: at.Add(-every / 2), random: p.random}
-				}
-				p.random = math.Mod(p.random*997+0.123, 1)
-				came := rate * every.Seconds() * (0.8 + 0.4*p.random)
-				sent := came
-				if on {
-					came *= grown
-					sent = came*sealed*factor + came*(1-sealed)
-					p.raw, p.stored, p.sealed = p.raw+came, p.stored+sent, p.sealed+1
-					raw, stored = raw+came, stored+sent
-				}
-				p.in, p.out = p.in+came, p.out+sent
-				p.scrape(families, name, at)
+	families := map[string]*bytes.Buffer{}
+	for at, end := start.Add(-time.Hour), start.AddDate(0, 0, days); !at.After(end); at = at.Add(every) {
+		on := at.After(start.AddDate(0, 0, days/2))
+		for name, p := range instances {
+			if at.Sub(p.began) > p.life {
+				*p = scraped{life: p.life, began: at.Add(-every / 2), random: p.random}
 			}
+			p.random = math.Mod(p.random*997+0.123, 1)
+			came := rate * every.Seconds() * (0.8 + 0.4*p.random)
+			sent := came
+			if on {
+				came *= grown
+				sent = came*sealed*factor + came*(1-sealed)
+				p.raw, p.stored, p.sealed = p.raw+came, p.stored+sent, p.sealed+1
+				raw, stored = raw+came, stored+sent
+			}
+			p.in, p.out = p.in+came, p.out+sent
+			p.scrape(families, name, at)
 		}
-		add(joined(families))
 	}
-	return raw, stored
+	return joined(families), raw, stored
 }
 
 // scraped is a process and what it has counted.
@@ -97,15 +93,13 @@ func joined(families map[string]*bytes.Buffer) []byte {
 
 // The month that grows, asked of a real Prometheus: restarts, a series that begins in the middle, two instances.
 func TestMonthFromPrometheus(t *testing.T) {
-	data, file, promtool := t.TempDir(), filepath.Join(t.TempDir(), "day.txt"), testenv.Program(t, "promtool")
-	raw, stored := metricsOfMonth(func(text []byte) {
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if out, err := exec.Command(promtool, "tsdb", "create-blocks-from", "openmetrics", file, data).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-	})
+	data, file := t.TempDir(), filepath.Join(t.TempDir(), "month.txt")
+	text, raw, stored := metricsOfMonth()
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// One block: for blocks of the usual two hours promtool reads all of it 360 times.
+	testenv.Command(t, testenv.Program(t, "promtool"), "tsdb", "create-blocks-from", "--max-block-duration=1536h", "openmetrics", file, data)
 	server := testenv.Prometheus(t, "global: {}\n", data, "--storage.tsdb.retention.time=3650d")
 	p, err := OpenPrometheus(server.URL, `job="cinch"`, ask.Options{})
 	if err != nil {
