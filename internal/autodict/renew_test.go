@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -99,7 +100,7 @@ func TestNewShapeHasItsDictionarySoon(t *testing.T) {
 	for _, c := range []struct {
 		perSecond int
 		stays     time.Duration // the first shape, since its dictionary
-	}{{10, time.Hour}, {100, 0}, {100, 5 * time.Minute}, {1000, 0}, {1000, time.Hour}} {
+	}{{10, time.Hour}, {100, 0}, {100, 5 * time.Minute}, {1000, 0}, {1000, codectest.Amount(10*time.Minute, 10*time.Minute, time.Hour)}} {
 		synctest.Test(t, func(t *testing.T) {
 			var dicts [2]*codec.Dict
 			for shape := range dicts {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ func TestTrainer(t *testing.T) {
 		t.Errorf("%+v", again)
 	}
 	// The dictionary's own size counts: for few bytes it is not worth having.
-	k = taskFor(t, documents(700, 0))
+	k = taskFor(t, documents(400, 0))
 	k.volume = 10_000
 	if small := trainer.train(t.Context(), k); small.refused != refusedSaving {
 		t.Errorf("%+v", small)
@@ -91,7 +92,7 @@ func TestTrainerRefuses(t *testing.T) {
 	}
 	cut, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got := trainer.train(cut, taskFor(t, documents(700, 0))); got.refused != refusedStopped {
+	if got := trainer.train(cut, taskFor(t, documents(400, 0))); got.refused != refusedStopped {
 		t.Errorf("cut off: %+v", got)
 	}
 }
@@ -146,7 +147,7 @@ func TestTrainerTriesLowerLevels(t *testing.T) {
 	}
 	trainer := NewTrainer(TrainerOptions{NewEngine: newEngine, Share: 1})
 	for _, level := range []int{1, 3, 8} {
-		k := taskFor(t, documents(700, 0))
+		k := taskFor(t, documents(400, 0))
 		rule := *k.rule
 		rule.Setting.Level = level
 		k.rule = &rule
@@ -172,7 +173,7 @@ func TestTrainingDependsOnSamplesOnly(t *testing.T) {
 	if underRace {
 		t.Skip("too slow, and it is all one goroutine")
 	}
-	k := taskFor(t, documents(400, 0))
+	k := taskFor(t, documents(300, 0))
 	one := NewTrainer(TrainerOptions{NewEngine: newEngine, Share: 1}).train(t.Context(), k)
 	steps := 0
 	k.going = func(Step) { steps++; runtime.Gosched() }
@@ -204,17 +205,18 @@ func TestTheBestIsMadeOfAllValues(t *testing.T) {
 	if underRace {
 		t.Skip("too slow, and it is all one goroutine")
 	}
+	tooShort := slices.Repeat([][]byte{[]byte("short")}, maxLearn-100) // to be learned from
 	for _, c := range []struct {
-		learn int
+		learn [][]byte
 		want  bool
-	}{{100, true}, {maxLearn, false}} {
+	}{{documents(100, 0), true}, {append(documents(100, 0), tooShort...), false}} {
 		s := search{trainer: NewTrainer(TrainerOptions{Share: 1}), task: taskFor(t, nil), ctx: t.Context(), engine: newEngine()}
-		s.learn, s.judge = documents(c.learn, 0), documents(50, 1)
+		s.learn, s.judge = c.learn, documents(50, 1)
 		best := result{promised: hopeless}
 		s.try(dict.TrainOptions{Size: 4 << 10, Level: 3}, &best)
 		s.useAll(&best)
 		if got := strings.Contains(string(best.dict.Content()), "humidityPercent"); got != c.want {
-			t.Errorf("of %d values and %d to judge by: what only these have is in the dictionary: %v", c.learn, len(s.judge), got)
+			t.Errorf("of %d values and %d to judge by: what only these have is in the dictionary: %v", len(c.learn), len(s.judge), got)
 		}
 	}
 }

@@ -69,7 +69,7 @@ func randomGroup(p *planner, r *rand.Rand) *GroupPlan {
 func TestChoiceIsOnTheFront(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	link, _ := ParseLink("100mbit,1ms")
-	groups, chosen := codectest.Amount(1000, 4000, 4000), 0
+	groups, chosen := codectest.Amount(500, 1000, 4000), 0
 	if underRace {
 		groups = 400
 	}

@@ -60,7 +60,7 @@ func randomMeasured(r *rand.Rand, mean float64) *Measured {
 func TestRecommendationNeverCostsMore(t *testing.T) {
 	r := rand.New(rand.NewPCG(34, 2))
 	chosen, goals := 0, map[Objective]int{}
-	plans := codectest.Amount(1000, 3000, 3000)
+	plans := codectest.Amount(300, 1000, 3000)
 	for range plans {
 		p := randomPlanner(t, r)
 		rep := p.newReport(NewCollector(CollectOptions{}))
@@ -155,7 +155,8 @@ func TestWithinAZoneNothingPays(t *testing.T) {
 func TestFewestBytesAreTheFewest(t *testing.T) {
 	r := rand.New(rand.NewPCG(34, 3))
 	said := 0
-	for range 3000 {
+	groups := codectest.Amount(1000, 1000, 3000)
+	for range groups {
 		p := &planner{Options: options(t)}
 		p.Minimize = []Objective{Balance, MinBytes}[r.IntN(2)]
 		g := randomGroup(p, r)
@@ -174,7 +175,7 @@ func TestFewestBytesAreTheFewest(t *testing.T) {
 			}
 		}
 	}
-	if said < 300 {
+	if said < groups/10 {
 		t.Errorf("only %d say so", said)
 	}
 }

@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,14 +22,17 @@ import (
 	"github.com/cinch-layer/cinch/internal/price"
 )
 
+// defaultPrices are parsed once: some tests make thousands of plans.
+var defaultPrices = sync.OnceValues(price.Default)
+
 // options are of a machine whose CPU is always as fast: what is chosen depends on nothing that runs beside.
 func options(t testing.TB) Options {
 	t.Helper()
-	p, err := price.Default()
+	p, err := defaultPrices()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Options{Engine: codec.New(codec.Options{}), Candidates: DefaultCandidates(), Prices: p, CPU: modelledCPU}
+	return Options{Engine: codec.New(codec.Options{}), Candidates: DefaultCandidates(), Prices: maps.Clone(p), CPU: modelledCPU}
 }
 
 // across are options of messages that cross zones as they do where nothing else is said.
@@ -96,7 +101,7 @@ func TestFilesToConfig(t *testing.T) {
 	dir, r := t.TempDir(), rand.New(rand.NewPCG(1, 1))
 	var lines, table strings.Builder
 	table.WriteString("id,about\n")
-	n := codectest.Amount(1200, 2000, 4000)
+	n := codectest.Amount(1200, 1200, 4000)
 	for i := range n {
 		lines.WriteString(order(r) + "\n")
 		if i < 1000 {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -43,9 +44,8 @@ func drainUnderLoad(t *testing.T, server *testenv.RedisServer, depth int) {
 		all.Go(func() { results[i] = load(c, i, depth, &rounds[i], &signalled) })
 	}
 	for i := range rounds {
-		testenv.Eventually(t, "all are answered", func() bool { return rounds[i].Load() > 0 })
+		testenv.Eventually(t, "all are answered, and again", func() bool { return rounds[i].Load() > 1 })
 	}
-	time.Sleep(150 * time.Millisecond)
 	signalled.Store(true) // what was written before this was sent before the signal
 	if err := g.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func load(c *client, id, depth int, rounds *atomic.Int64, signalled *atomic.Bool
 // had not read it yet.
 func TestDrainReadsWhatHasArrived(t *testing.T) {
 	server := testenv.Redis(t)
-	for range 5 {
+	for range codectest.Amount(1, 2, 5) {
 		g := testenv.Gateway(t, testenv.GatewayConfig{Upstream: server.Addr})
 		clients := make([]*client, 40)
 		for i := range clients {
@@ -191,7 +191,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		c := mustDial(t, listen)
 		load.Go(func() { readAndWrite(t, c, i, stop) })
 	}
-	for i := range 8 {
+	for i := range codectest.Amount(2, 4, 8) {
 		rules, want := all, true
 		if i%2 == 0 {
 			rules, want = `[{name: none, key: "*", setting: raw}]`, false

@@ -10,14 +10,11 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-const (
-	writers     = 6
-	gatewayHits = 8
-	serverHits  = 6
-)
+const writers = 6
 
 // stack is a server, a gateway and the clients that write through it.
 type stack struct {
@@ -53,28 +50,30 @@ func (s *stack) under(hit func()) {
 
 func TestKilledGatewayLosesNothing(t *testing.T) {
 	s := newStack(t, testenv.GatewayConfig{Force: true})
-	for hit := range gatewayHits {
+	hits := codectest.Amount(1, 2, 8)
+	for hit := range hits {
 		s.under(s.gateway.Kill)
 		if err := s.gateway.Restart(); err != nil {
 			t.Fatal(err)
 		}
 		s.check(t, hit)
 	}
-	t.Logf("%d units acknowledged, %d gateways killed", s.acked, gatewayHits)
+	t.Logf("%d units acknowledged, %d gateways killed", s.acked, hits)
 }
 
 // The append-only file is written before a reply goes out, so that a killed process (unlike
 // a machine without power) loses nothing that was acknowledged.
 func TestKilledServerLosesNothingAcknowledged(t *testing.T) {
 	s := newStack(t, testenv.GatewayConfig{Force: true}, "--appendonly", "yes", "--appendfsync", "no")
-	for hit := range serverHits {
+	hits := codectest.Amount(1, 2, 6)
+	for hit := range hits {
 		s.under(s.server.Kill)
 		if err := s.server.Restart(); err != nil {
 			t.Fatal(err)
 		}
 		s.check(t, hit)
 	}
-	t.Logf("%d units acknowledged, %d servers killed", s.acked, serverHits)
+	t.Logf("%d units acknowledged, %d servers killed", s.acked, hits)
 }
 
 // check reads everything, directly and through the gateway, and explains it.

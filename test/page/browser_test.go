@@ -17,7 +17,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// browser is a Chromium of a test's own, driven by node/driver.cjs. Its methods end the test when they fail.
+// browser is the Chromium that tests share, driven by node/driver.cjs. Its methods end the test when they fail.
 type browser struct {
 	t *testing.T
 	*driver
@@ -38,6 +38,11 @@ const (
 // chromium starts one. Without Chromium or Node.js the test is skipped, or fails when CI=true.
 func chromium(t *testing.T) *browser {
 	t.Helper()
+	return &browser{t, testenv.Shared(t, "chromium", startChromium)}
+}
+
+func startChromium(t testing.TB) *driver {
+	t.Helper()
 	program, node := testenv.Program(t, "chromium"), testenv.Program(t, "node")
 	cmd := exec.Command(node, "node/driver.cjs", program)
 	cmd.Env = append(os.Environ(), "NODE_PATH="+testenv.NodeModules(t, "node/package.json"))
@@ -54,13 +59,13 @@ func chromium(t *testing.T) *browser {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { end(cmd, in) })
-	b := &browser{t, &driver{to: in, from: bufio.NewReaderSize(out, 1<<20)}}
+	d := &driver{to: in, from: bufio.NewReaderSize(out, 1<<20)}
 	var version string
-	if err := b.answer(&version); err != nil {
+	if err := d.answer(&version); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("Chromium %s", version)
-	return b
+	return d
 }
 
 // end lets the driver close Chromium.
@@ -90,32 +95,31 @@ func (b *browser) do(c command, result any) {
 }
 
 // answer reads a line of the driver.
-func (b *browser) answer(result any) error {
-	b.t.Helper()
+func (d *driver) answer(result any) error {
 	type read struct {
 		line []byte
 		err  error
 	}
 	got := make(chan read, 1)
 	go func() {
-		line, err := b.from.ReadBytes('\n')
+		line, err := d.from.ReadBytes('\n')
 		got <- read{line, err}
 	}()
 	var r read
 	select {
 	case r = <-got:
 	case <-time.After(driverTime):
-		b.t.Fatalf("the driver has not answered in %v", driverTime)
+		return fmt.Errorf("the driver has not answered in %v", driverTime)
 	}
 	if r.err != nil || len(r.line) > maxAnswer {
-		b.t.Fatalf("driver: %v, %d bytes", r.err, len(r.line))
+		return fmt.Errorf("driver: %v, %d bytes", r.err, len(r.line))
 	}
 	a := struct {
 		Result json.RawMessage
 		Error  string
 	}{}
 	if err := json.Unmarshal(r.line, &a); err != nil {
-		b.t.Fatalf("driver: %v\n%s", err, r.line)
+		return fmt.Errorf("driver: %v\n%s", err, r.line)
 	}
 	if a.Error != "" {
 		return errors.New(a.Error)

@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-const memoryKeys = 4000
+const memoryKeys = 2000
 
 // equalMemory writes the same keys to a Redis by itself and to one behind the gateway, and compares what the page says was saved
 // with what the two servers hold.

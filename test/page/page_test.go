@@ -7,20 +7,30 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cinch-layer/cinch/codec/codectest"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
+
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 var shots = flag.String("page.shots", "", "directory to write screenshots to")
 
 // size is that of a window.
 type size struct{ width, height int }
 
-// A telephone, a tablet, a laptop, a large screen.
-var sizes = []size{{375, 812}, {768, 1024}, {1440, 900}, {2560, 1440}}
+// A telephone and a laptop; with CINCH_FULL=1 also a tablet and a large screen.
+var sizes = []size{{375, 812}, {1440, 900}, {768, 1024}, {2560, 1440}}
 
 const (
 	maxAssetBytes = 150_000
 	maxCores      = 0.05 // of a page with five gateways under load
 )
+
+// themes returns whether a size is looked at in the dark: the telephone is and the laptop isn't; with CINCH_FULL=1 both are both.
+func themes(s size) (dark []bool) {
+	return codectest.Amount([]bool{s == sizes[0]}, []bool{s == sizes[0]}, []bool{false, true})
+}
 
 // inRows are what opens the rows of gateways.
 const inRows = `[...document.querySelectorAll(".gateways details > summary")]`
@@ -80,12 +90,12 @@ func (w *tab) sideways() (out []string) {
 	return out
 }
 
-// fits looks at all sizes in both themes, with rows closed and open.
+// fits looks at all sizes, with rows closed and open.
 func (w *tab) fits(t *testing.T, name string) {
 	t.Helper()
-	for _, s := range sizes {
+	for _, s := range sizes[:codectest.Amount(2, 2, 4)] {
 		w.resize(s.width, s.height)
-		for _, dark := range []bool{false, true} {
+		for _, dark := range themes(s) {
 			w.theme(dark)
 			for _, open := range []bool{false, true} {
 				w.unfold(open)
@@ -164,11 +174,11 @@ func keyboard(t *testing.T, w *tab) {
 }
 
 func accessible(t *testing.T, w *tab) {
-	for _, s := range []size{sizes[0], sizes[2]} {
+	for _, s := range sizes[:2] {
 		w.resize(s.width, s.height)
-		for _, dark := range []bool{false, true} {
+		for _, dark := range themes(s) {
 			w.theme(dark)
-			for _, open := range []bool{false, true} {
+			for _, open := range codectest.Amount([]bool{true}, []bool{true}, []bool{false, true}) {
 				w.unfold(open)
 				w.accessible(fmt.Sprintf("%d px, %s, %s", s.width, scheme(dark), state(open)))
 			}
@@ -184,7 +194,7 @@ func (w *tab) tree() (s string) {
 	return s
 }
 
-// cost counts bytes, and CPU time over some updates. It is CPU time and not the clock's: on a busy machine it is the same.
+// cost counts bytes, and with CINCH_FULL=1 CPU time over some updates. It is CPU time and not the clock's: on a busy machine it is the same.
 func cost(t *testing.T, w *tab) {
 	bytes := 0
 	for _, r := range w.seen().Requests {
@@ -195,6 +205,9 @@ func cost(t *testing.T, w *tab) {
 	t.Logf("%d bytes of page", bytes)
 	if bytes == 0 || bytes > maxAssetBytes {
 		t.Errorf("the page has %d bytes, %d are its limit", bytes, maxAssetBytes)
+	}
+	if !testenv.IsFull() {
+		return
 	}
 	w.resize(1440, 900)
 	share := w.share(t)

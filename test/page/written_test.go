@@ -11,14 +11,14 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// everywhere looks at a page that a command has written, in all sizes and both themes.
+// everywhere looks at a page that a command has written, in all sizes.
 func everywhere(t *testing.T, b *browser, file, name string) *tab {
 	t.Helper()
 	w := b.open(t, view{url: "file://" + file, width: 1440, height: 900})
 	w.fits(t, name)
-	for _, s := range []size{sizes[0], sizes[2]} {
+	for _, s := range sizes[:2] {
 		w.resize(s.width, s.height)
-		for _, dark := range []bool{false, true} {
+		for _, dark := range themes(s) {
 			w.theme(dark)
 			w.accessible(fmt.Sprintf("%s, %d px, %s", name, s.width, scheme(dark)))
 		}
@@ -34,7 +34,7 @@ func TestPlanPage(t *testing.T) {
 	}
 	b, dir, r := chromium(t), t.TempDir(), rand.New(rand.NewPCG(3, 3))
 	data := filepath.Join(dir, "data")
-	for i := range 200 {
+	for i := range 100 {
 		for name, text := range map[string]string{"orders/%d.json": document(r), "sessions-of-customers-with-a-long-name/%d.txt": document(r)[:200], "noise/%d.jpg": noise(r, 900)} {
 			path := filepath.Join(data, fmt.Sprintf(name, i))
 			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
