@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	length = flag.Duration("soak.length", 25*time.Second, "how long the load lasts; one failover happens in ten minutes, and at least one")
+	length = flag.Duration("soak.length", 8*time.Second, "how long the load lasts; one failover happens in ten minutes, and at least one")
 	rate   = flag.Float64("soak.rate", 1, "how much of the load, 1 is some 900 operations a second")
 )
 

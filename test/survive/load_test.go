@@ -72,13 +72,12 @@ func (x disaster) test(t *testing.T) {
 		if x.spares && !holds(t, server.Addr, d) {
 			t.Error("the dictionary is gone")
 		}
-		time.Sleep(150 * time.Millisecond)
+		l.goOn(50)
 	}
 	if strings.HasPrefix(t.Name(), "TestUnderLoad/eviction") && direct.InfoMap(t.Context(), "stats").Item("Stats", "evicted_keys") == "0" {
 		t.Error("nothing was evicted")
 	}
 	waitForUse(t, connect(t, gateway.Addr), direct, d) // in new values again
-	time.Sleep(300 * time.Millisecond)
 	l.goOn(400)
 	l.end()
 	gateway.Kill() // what only it knew is lost
