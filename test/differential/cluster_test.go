@@ -19,6 +19,9 @@ func TestCluster(t *testing.T) {
 		{name: "force", gateways: []testenv.GatewayConfig{{Force: true}}, atLeast: 0.3},
 	} {
 		t.Run(m.name, func(t *testing.T) {
+			if m.name == "rules" {
+				testenv.Full(t)
+			}
 			t.Logf("-seed %d, %d commands", seed, n)
 			newClusterBench(t, m.gateways[0]).rounds(t, seed+uint64(i)<<32, n)
 		})

@@ -9,15 +9,15 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 var flagCommands = flag.Int("diff.n", 0, "commands in each mode of TestDifferential; 0: CINCH_DIFF_COMMANDS over all modes")
 
 const (
-	defaultCommands = 20_000 // over all modes
-	perRound        = 2_000  // commands between two empty stores
-	shrinkTries     = 300
+	perRound    = 2_000 // commands between two empty stores
+	shrinkTries = 300
 )
 
 // mode is a way to stand gateways in front of the one server.
@@ -72,7 +72,7 @@ func commandsPerMode(modes int) int {
 	}
 	n, err := strconv.Atoi(os.Getenv("CINCH_DIFF_COMMANDS"))
 	if err != nil {
-		n = defaultCommands
+		n = codectest.Amount(8_000, 8_000, 100_000)
 	}
 	return max(1, n/modes)
 }

@@ -10,10 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// curls are command lines, each run on both ways. LARGE is of 10 MB, FILE of 1 MB, GZ the same by gzip.
+// curls are command lines, each run on both ways. LARGE is of 10 MB with CINCH_FULL=1 and 2 MB otherwise, FILE of 1 MB, GZ the same by gzip.
 var curls = []string{
 	"/text", "-I /text", "-0 /text", "--http2-prior-knowledge /text", "--compressed /text", "-H Accept-Encoding:zstd --compressed /file",
 	"--compressed -I /text", "--compressed -0 /text", "--compressed --http2-prior-knowledge /weak",
@@ -42,15 +43,19 @@ func TestCurl(t *testing.T) {
 	through := process(t, "http://"+direct).Addr
 	dir := t.TempDir()
 	file := []byte(strings.Repeat(string(text), 70))
-	write(t, filepath.Join(dir, "LARGE"), []byte(strings.Repeat(string(file), 10)))
+	write(t, filepath.Join(dir, "LARGE"), []byte(strings.Repeat(string(file), codectest.Amount(2, 2, 10))))
 	write(t, filepath.Join(dir, "FILE"), file)
 	write(t, filepath.Join(dir, "GZ"), gzipped(file))
+	var all atOnce
 	for _, line := range curls {
-		want, got := runCurl(t, curl, dir, direct, line), runCurl(t, curl, dir, through, line)
-		if got != want {
-			t.Errorf("curl %s:\nthrough %.600q\ndirect  %.600q", line, got, want)
-		}
+		all.run(t, line, func(t *testing.T) {
+			want, got := runCurl(t, curl, dir, direct, line), runCurl(t, curl, dir, through, line)
+			if got != want {
+				t.Errorf("curl %s:\nthrough %.600q\ndirect  %.600q", line, got, want)
+			}
+		})
 	}
+	all.Wait()
 	for _, line := range dies {
 		if got := runCurl(t, curl, dir, through, line); !regexp.MustCompile(`^exit status (18|52|56|92)`).MatchString(got) {
 			t.Errorf("curl %s: %.300q", line, got)

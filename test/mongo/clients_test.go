@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -35,7 +36,7 @@ var languages = []language{
 // one that has snappy alone. The server's own counters must move in the way that only the
 // gateway, or the driver by its leave, can bring about.
 func TestScenario(t *testing.T) {
-	for _, has := range []string{"snappy,zstd,zlib", "snappy"} {
+	for _, has := range codectest.Amount([]string{"snappy,zstd,zlib"}, []string{"snappy,zstd,zlib"}, []string{"snappy,zstd,zlib", "snappy"}) {
 		server := testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs0", Args: []string{"--networkMessageCompressors", has}})
 		g := serve(t, "mongodb://"+server.Addr, "", "")
 		used := "zstd"
@@ -67,7 +68,7 @@ func runScenario(t *testing.T, name string, g *testenv.GatewayServer, moved func
 	for _, l := range languages {
 		for _, compressors := range []string{"", "&compressors=" + l.compressors} {
 			t.Run(l.name+" "+name+strings.ReplaceAll(compressors, "&", " "), func(t *testing.T) {
-				if l.name != "python" {
+				if l.name != "python" || name == "pair" && compressors != "" {
 					testenv.Full(t)
 				}
 				program, args, env := l.command(t)

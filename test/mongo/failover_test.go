@@ -25,14 +25,8 @@ func TestFailover(t *testing.T) {
 	if *failovers == 0 {
 		t.Skip("takes a while; run it with -failovers 1")
 	}
-	var servers []*testenv.MongodServer
-	var hosts []string
-	for range 3 {
-		s := testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs0", Uninitiated: true})
-		servers, hosts = append(servers, s), append(hosts, s.Addr)
-	}
-	servers[0].Initiate(t, hosts...)
-	all := strings.Join(hosts, ",")
+	servers := startReplicaSet(t)
+	all := strings.Join(addresses(servers), ",")
 	for _, c := range topologies(all) {
 		t.Run(c.name, func(t *testing.T) { failOver(t, servers, c.uri(t)) })
 	}

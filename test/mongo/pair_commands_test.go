@@ -14,10 +14,11 @@ import (
 
 // TestPairCommands runs the two command lines of docs/MONGODB.md.
 func TestPairCommands(t *testing.T) {
-	server := testenv.Mongod(t, testenv.MongodConfig{})
+	server := standalone(t)
+	before, _ := server.Compressed(t, "zstd")
 	far := serve(t, "mongodb://"+server.Addr+"/?peers=true", "", "")
 	near := serve(t, "mongodb://"+far.Addr, "", "")
-	coll := connect(t, "mongodb://"+near.Addr+"/?directConnection=true").Database("shop").Collection("things")
+	coll := connect(t, "mongodb://"+near.Addr+"/?directConnection=true").Database(t.Name()).Collection("things")
 	if _, err := coll.InsertMany(t.Context(), documents(500)); err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +36,7 @@ func TestPairCommands(t *testing.T) {
 	if raw, stored := near.Metric(t, "cinch_value_raw_bytes_total"), near.Metric(t, "cinch_value_stored_bytes_total"); raw < 3*stored {
 		t.Errorf("%v bytes became %v", raw, stored)
 	}
-	if sent, _ := server.Compressed(t, "zstd"); sent.Out != 0 {
+	if sent, _ := server.Compressed(t, "zstd"); sent != before {
 		t.Errorf("mongod has compressed %+v for the gateway beside it", sent)
 	}
 }
@@ -46,7 +47,7 @@ func TestPairDictionaries(t *testing.T) {
 		soon = "training: {min_samples: 200, poll: 100ms, interval: 1h, cpu: 90%}"
 		rule = "- {setting: zstd-3, min_size: 0, dictionary: auto}"
 	)
-	server := testenv.Mongod(t, testenv.MongodConfig{})
+	server := standalone(t)
 	start := func(upstream, settings string) *testenv.GatewayServer {
 		return testenv.Gateway(t, testenv.GatewayConfig{Protocol: "mongo", Upstream: upstream, Settings: settings, Rules: rule, Process: soon})
 	}
@@ -92,17 +93,13 @@ func TestPairDictionaries(t *testing.T) {
 // A replica set behind a pair a member: drivers stay with the near gateways, whatever names
 // the members have.
 func TestPairReplicaSet(t *testing.T) {
-	var servers []*testenv.MongodServer
-	var hosts, fars []string
-	for range 3 {
-		s := testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs0", Uninitiated: true})
-		servers, hosts = append(servers, s), append(hosts, s.Addr)
+	var fars []string
+	for _, s := range replicaSet(t) {
 		fars = append(fars, serve(t, "mongodb://"+s.Addr+"/?peers=true", "", "").Addr)
 	}
-	servers[0].Initiate(t, hosts...)
 	near := serve(t, "mongodb://"+strings.Join(fars, ","), "", "")
 	c := connect(t, "mongodb://"+near.Addr+"/?replicaSet=rs0&w=majority")
-	if _, err := c.Database("shop").Collection("things").InsertMany(t.Context(), documents(100)); err != nil {
+	if _, err := c.Database(t.Name()).Collection("things").InsertMany(t.Context(), documents(100)); err != nil {
 		t.Fatal(err)
 	}
 	deadline := time.Now().Add(2 * time.Minute)

@@ -15,7 +15,7 @@ import (
 // both as seeds. Whichever of them a driver uses may be killed: it goes on through the other, and
 // back again.
 func TestOneOfTwoGatewaysDies(t *testing.T) {
-	servers := startReplicaSet(t)
+	servers := replicaSet(t)
 	all := strings.Join(addresses(servers), ",")
 	var at, standbys []string
 	for range 2 {

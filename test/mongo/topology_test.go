@@ -131,7 +131,7 @@ func withIsdbgrid(h wire.Header, m []byte) []byte {
 // TestMongos: two mongos behind a gateway each, as docs/MONGODB.md says. The driver takes
 // them for what they are, and uses both.
 func TestMongos(t *testing.T) {
-	server := testenv.Mongod(t, testenv.MongodConfig{})
+	server := standalone(t)
 	var gateways []*testenv.GatewayServer
 	var addrs []string
 	for range 2 {
@@ -151,7 +151,7 @@ func TestMongos(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Disconnect(t.Context()) }()
-	coll := c.Database("shop").Collection("things")
+	coll := c.Database(t.Name()).Collection("things")
 	if _, err := coll.InsertMany(t.Context(), documents(500)); err != nil {
 		t.Fatal(err)
 	}

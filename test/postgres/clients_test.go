@@ -29,25 +29,22 @@ var clients = []client{
 	{"jdbc", runJDBC, 200, []string{"java"}},
 }
 
-// Each client gets the same answers through a mirror as directly, the targets agree, and end with production's rows. Drivers of other
-// languages run with make full.
+// Each client gets the same answers through a mirror as directly, the targets agree, and end with production's rows. Others than
+// psql run with make full.
 func TestClients(t *testing.T) {
-	const prepared = "max_prepared_transactions=10"
-	direct := testenv.Postgres(t, prepared)
-	all := startServers(t, prepared)
+	all := sharedServers(t)
 	for _, c := range clients {
 		t.Run(c.name, func(t *testing.T) {
-			if c.name != "psql" && c.name != "pgbench" {
+			if c.name != "psql" {
 				testenv.Full(t)
 			}
 			database := "work_" + strings.ReplaceAll(c.name, "-", "_")
-			for _, s := range append(all.all(), direct) {
-				testenv.Command(t, "createdb", "-h", "127.0.0.1", "-p", s.Port, "-U", "postgres", database)
-			}
-			want := c.run(t, direct.Port, database)
+			makeDatabase(t, database, all.production)
+			want := c.run(t, all.production.Port, database)
 			if n := strings.Count(want, "\n"); n < c.lines {
 				t.Fatalf("%d lines directly:\n%s", n, want)
 			}
+			makeDatabase(t, database, all.all()...)
 			m := all.mirror(t)
 			if got := c.run(t, m.port, database); got != want {
 				t.Errorf("it prints something else through the mirror: %s", firstDifference(want, got))

@@ -19,7 +19,7 @@ import (
 )
 
 // crowd is how many clients come at once, and strangers and cancellations.
-var crowd = flag.Int("postgres.crowd", 40, "clients that come at once")
+var crowd = flag.Int("postgres.crowd", 20, "clients that come at once")
 
 // front is what clients connect to in place of production.
 type front struct {
@@ -179,8 +179,7 @@ func (e *enemy) die(t *testing.T) {
 // Clients that are hostile, impatient or dead, at a gateway and at a mirror: others go on, production's connections are closed with those of
 // clients, and memory stays in its bound. The targets get what production has done, and nothing else.
 func TestHostileClients(t *testing.T) {
-	room := "max_connections=" + strconv.Itoa(*crowd+100)
-	s := startServers(t, room)
+	s := sharedServers(t)
 	for _, server := range s.all() {
 		testenv.Command(t, "psql", "-Xq", "-h", "127.0.0.1", "-p", server.Port, "-U", "postgres", "-c", "CREATE TABLE work (n int)", "-c", "CREATE TABLE victim (id int PRIMARY KEY, n int)")
 	}

@@ -26,7 +26,17 @@ func (s servers) all() []*testenv.SQLServer {
 	return []*testenv.SQLServer{s.production, s.control, s.test}
 }
 
-func startServers(t *testing.T, settings ...string) (s servers) {
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// sharedServers returns three servers of Debian's line that tests share, one after the other. Each test has databases or tables of its own.
+func sharedServers(t testing.TB) servers {
+	t.Helper()
+	return testenv.Shared(t, "servers", func(t testing.TB) servers {
+		return startServers(t, "max_prepared_transactions=10", "max_connections="+strconv.Itoa(*crowd+100))
+	})
+}
+
+func startServers(t testing.TB, settings ...string) (s servers) {
 	t.Helper()
 	for _, to := range []**testenv.SQLServer{&s.production, &s.control, &s.test} {
 		*to = testenv.Postgres(t, settings...)

@@ -131,7 +131,10 @@ func TestStartups(t *testing.T) {
 			if i > 0 {
 				testenv.Full(t)
 			}
-			s := servers{line.Start(t), line.Start(t), line.Start(t)}
+			s := sharedServers(t)
+			if i > 0 {
+				s = servers{line.Start(t), line.Start(t), line.Start(t)}
+			}
 			g := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "postgres", Upstream: "postgres://" + s.production.Addr})
 			m := s.mirror(t)
 			for _, start := range startups() {
@@ -157,7 +160,7 @@ func TestStartups(t *testing.T) {
 
 // Questions about encryption are answered with no where there is no TLS, in any order, also where the server behind would say yes.
 func TestQuestions(t *testing.T) {
-	s := testenv.Postgres(t)
+	s := sharedServers(t).production
 	g := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "postgres", Upstream: "postgres://" + s.Addr})
 	tls := pg.AppendSSLRequest(nil)
 	gss := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, pg.StartupHeaderBytes), pg.GSSRequest)

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -83,20 +84,25 @@ func (f *fortress) mirror(t *testing.T, shown testenv.Issued) *mirror {
 	return startMirror(t, f.urls[0], f.urls[1], f.urls[2], more...)
 }
 
-// libpq asks by a driver that brings the newest one; what it says is the answer or the error.
-func libpq(t *testing.T, conninfo string) string {
+// libpq asks by a driver that brings the newest one, once for each conninfo, and returns the answers or errors.
+func libpq(t *testing.T, conninfo []string) (answers []string) {
 	t.Helper()
-	const program = `import psycopg, sys
-try:
-    with psycopg.connect(sys.argv[1]) as c:
-        print("user", c.execute("SELECT user").fetchone()[0], "tls", c.pgconn.ssl_in_use)
-except psycopg.Error as e:
-    print("error", e)`
-	out, err := exec.CommandContext(t.Context(), testenv.Python(t, "python/requirements.txt"), "-c", program, conninfo).CombinedOutput()
+	const program = `import json, psycopg, sys
+def ask(conninfo):
+    try:
+        with psycopg.connect(conninfo) as c:
+            return "user %s tls %s" % (c.execute("SELECT user").fetchone()[0], c.pgconn.ssl_in_use)
+    except psycopg.Error as e:
+        return "error %s" % e
+print(json.dumps([ask(c) for c in sys.argv[1:]]))`
+	out, err := exec.CommandContext(t.Context(), testenv.Python(t, "python/requirements.txt"), append([]string{"-c", program}, conninfo...)...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	return strings.TrimSpace(string(out))
+	if err := json.Unmarshal(out, &answers); err != nil || len(answers) != len(conninfo) {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return answers
 }
 
 // login is a way to connect, and a part of what comes of it.
@@ -149,8 +155,13 @@ func TestLogins(t *testing.T) {
 			}
 			m := f.mirror(t, way.shown)
 			at := fmt.Sprintf("host=127.0.0.1 port=%s dbname=postgres connect_timeout=30 ", m.port)
+			var conninfo []string
 			for _, l := range way.logins {
-				if got := libpq(t, at+l.with); !strings.Contains(got, l.want) {
+				conninfo = append(conninfo, at+l.with)
+			}
+			answers := libpq(t, conninfo)
+			for i, l := range way.logins {
+				if got := answers[i]; !strings.Contains(got, l.want) {
 					t.Errorf("%s: %s, not %q", l.with, got, l.want)
 				} else {
 					t.Logf("%s: %s", l.with, got)

@@ -171,6 +171,11 @@ func waitForPrimary(ctx context.Context, admin *mongo.Database) error {
 // directions, before and after.
 type Compression struct{ In, Out int64 }
 
+// Since returns what was counted after another reading.
+func (c Compression) Since(before Compression) Compression {
+	return Compression{c.In - before.In, c.Out - before.Out}
+}
+
 // Compressed reads mongod's own counters for a compressor: of what it compressed to send,
 // and of what it decompressed after receiving.
 func (s *MongodServer) Compressed(t testing.TB, name string) (sent, received Compression) {
