@@ -3,6 +3,8 @@ package mongo
 import (
 	"testing"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -16,8 +18,15 @@ func TestTrainingIsShown(t *testing.T) {
 	far := testenv.Gateway(t, cfg)
 	cfg.Upstream, cfg.Settings = "mongodb://"+far.Addr, ""
 	near := testenv.Gateway(t, cfg)
-	w := startWriters(t, "mongodb://"+near.Addr+"/?directConnection=true")
-	defer w.cancel()
-	testenv.TrainsVisibly(t, near, func() {})
-	testenv.HasDictionary(t, near, func() {})
+	coll, n := connect(t, "mongodb://"+near.Addr+"/?directConnection=true").Database(t.Name()).Collection("readings"), 0
+	feed := func() {
+		for range 50 {
+			if _, err := coll.InsertOne(t.Context(), bson.D{{Key: "_id", Value: n}, {Key: "text", Value: testenv.Reading(n)}}); err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+	}
+	testenv.TrainsVisibly(t, near, feed)
+	testenv.HasDictionary(t, near, feed)
 }
