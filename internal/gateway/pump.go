@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -44,7 +45,7 @@ type Life struct {
 
 	stall time.Duration
 	grace time.Duration
-	begun time.Time
+	fresh time.Time // until when a drain waits for the first request
 	stats *Stats
 	log   *slog.Logger
 
@@ -65,13 +66,14 @@ type LifeConfig struct {
 	Requests, Replies *Share        // nil: no bound
 	Stall             time.Duration // the patience with a peer that others wait for
 	Grace             time.Duration // of a drain, for a client that only waits
+	Begin             time.Duration // for logging in and the first request, even in a drain; 0: BeginPatience
 	Stats             *Stats
 	Log               *slog.Logger
 }
 
 // NewLife returns the life of a session that has not begun.
 func NewLife(c LifeConfig) *Life {
-	l := &Life{Client: c.Client, Upstream: c.Upstream, stall: c.Stall, grace: c.Grace, begun: time.Now(), stats: c.Stats, log: c.Log, dead: make(chan struct{})}
+	l := &Life{Client: c.Client, Upstream: c.Upstream, stall: c.Stall, grace: c.Grace, fresh: time.Now().Add(cmp.Or(c.Begin, BeginPatience)), stats: c.Stats, log: c.Log, dead: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.Requests = l.account(c.Requests, c.Client, c.Upstream)
 	l.Replies = l.account(c.Replies, c.Upstream, c.Client)
@@ -199,14 +201,11 @@ func (l *Life) Part() {
 // Requested notes that a request has come.
 func (l *Life) Requested() { l.looked = false }
 
-// fresh reports whether the client may not have had the time for a request: a login may have been all that has come.
-func (l *Life) fresh() bool { return time.Since(l.begun) < BeginPatience }
-
 // GoesOn decides about a failed read of a request. Only a drain interrupts reads for nothing: it goes
 // on while the session is busy or has just begun, and once more when it is idle, since a read after its deadline does not
 // look whether bytes have come. After the grace one look is enough, or a client that is never idle for long would be cut at last.
 func (l *Life) GoesOn(err error, idle bool) bool {
-	if !l.draining.Load() || !errors.Is(err, os.ErrDeadlineExceeded) || idle && (l.looked || l.Overdue()) && !l.fresh() {
+	if !l.draining.Load() || !errors.Is(err, os.ErrDeadlineExceeded) || idle && (l.looked || l.Overdue()) && time.Now().After(l.fresh) {
 		return false
 	}
 	l.looked = idle

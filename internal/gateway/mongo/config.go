@@ -50,6 +50,8 @@ type Config struct {
 	Stall time.Duration
 	// Grace is how long a drain waits for clients that only wait themselves.
 	Grace time.Duration
+	// Begin is how long a client that has just come has for its first request in a drain; 0: gateway.BeginPatience.
+	Begin time.Duration
 
 	Effort *gateway.Effort // what compressing may take; nil: no limits
 	Tracer *trace.Tracer   // nil: no command is traced

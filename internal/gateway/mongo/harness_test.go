@@ -173,6 +173,7 @@ func serve(t testing.TB, upstream string, rules []policy.MessageRule, change ...
 		Name: "test", Policy: p, Engine: codec.New(codec.Options{}), Stats: s.stats,
 		Upstream: gateway.Upstream{Network: "tcp", Address: upstream, Host: "127.0.0.1", Stats: s.stats},
 		Log:      s.log.Logger(),
+		Begin:    gateway.DrainPoll, // a drain that waits longer for newcomers is tested in internal/gateway
 		Requests: gateway.NewBudget(128 << 20), Replies: gateway.NewBudget(128 << 20),
 	}
 	for _, f := range change {

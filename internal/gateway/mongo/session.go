@@ -41,7 +41,7 @@ func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
 	s := &session{stats: g.cfg.Stats, logins: g.logins, balancer: g.balancer, sides: newSides(g.pairs)}
 	s.Life = gateway.NewLife(gateway.LifeConfig{
 		Client: client, Upstream: upstream, Requests: g.requests, Replies: g.replies,
-		Stall: g.cfg.Stall, Grace: g.cfg.Grace, Stats: g.cfg.Stats, Log: g.cfg.Log,
+		Stall: g.cfg.Stall, Grace: g.cfg.Grace, Begin: g.cfg.Begin, Stats: g.cfg.Stats, Log: g.cfg.Log,
 	})
 	s.tracing.by, s.tracing.gateway, s.tracing.server = g.cfg.Tracer, g.cfg.Name, g.cfg.upstreams()[member].Address
 	s.cfg = &g.cfg
