@@ -27,7 +27,10 @@ const (
 type cover struct {
 	samples [][]byte
 	counts  []uint16 // by a dmer's hash, over all samples, saturating
-	seen    []uint32 // by a dmer's hash: the sample, or the window, it was last seen in
+	seen    []uint32 // by a dmer's hash: the sample that it was last seen in
+
+	left     []uint16 // counts of what is not covered yet, of the choice under way
+	inWindow []uint16 // by a dmer's hash: how often it is in the window
 }
 
 type segment struct {
@@ -37,7 +40,10 @@ type segment struct {
 
 // newCover counts. Samples shorter than a dmer contribute nothing.
 func newCover(samples [][]byte) *cover {
-	c := &cover{samples: samples, counts: make([]uint16, 1<<countBits), seen: make([]uint32, 1<<countBits)}
+	c := &cover{
+		samples: samples, counts: make([]uint16, 1<<countBits), seen: make([]uint32, 1<<countBits),
+		left: make([]uint16, 1<<countBits), inWindow: make([]uint16, 1<<countBits),
+	}
 	for i, sample := range samples {
 		for at := 0; at+dmerLen <= len(sample); at++ {
 			h := dmer(sample[at:])
@@ -67,8 +73,7 @@ func (c *cover) shared(size, k int) []byte {
 
 // choose lays out segments until they count as size bytes.
 func (c *cover) choose(size, k int, bytes func(segment) int) []byte {
-	counts := slices.Clone(c.counts)
-	inWindow := make([]uint16, 1<<countBits)
+	copy(c.left, c.counts)
 	most := slices.Repeat([]int{math.MaxInt}, len(c.samples))
 	var chosen []segment
 	for total, found := 0, 1; total < size && found > 0; {
@@ -77,11 +82,11 @@ func (c *cover) choose(size, k int, bytes func(segment) int) []byte {
 			if total >= size {
 				break
 			}
-			best := c.best(epoch, k, counts, inWindow, most)
+			best := c.best(epoch, k, c.left, c.inWindow, most)
 			if best.score == 0 {
 				continue
 			}
-			c.useUp(best, counts)
+			c.useUp(best, c.left)
 			best.end = min(best.end, best.start+size-total)
 			chosen = append(chosen, best)
 			total += bytes(best)

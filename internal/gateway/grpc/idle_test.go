@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -19,7 +20,7 @@ func TestIdleStreamsHoldLittle(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector needs memory of its own")
 	}
-	const streams = 1000
+	streams := codectest.Amount(200, 200, 1000)
 	server := startServer(t, echo)
 	plain := startGateway(t, "grpc://"+server, func(c *Config) { c.MaxStreams = streams })
 	compressing := startGateway(t, "grpc://"+server, func(c *Config) { c.MaxStreams = streams; c.UpstreamReads = []string{"zstd"} })
@@ -43,7 +44,7 @@ func TestIdleStreamsHoldLittle(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		each := (testenv.InUse() - before) / streams
+		each := (testenv.InUse() - before) / int64(streams)
 		t.Logf("%s: %d bytes a stream", name, each)
 		if name == "direct" {
 			direct = each

@@ -251,7 +251,7 @@ func TestLanesInterleave(t *testing.T) {
 	for n := range 16 {
 		r := rand.New(rand.NewPCG(uint64(n), 9))
 		wg.Go(func() {
-			for range 25 {
+			for range codectest.Amount(8, 8, 25) {
 				ctx, cancel := context.WithCancel(within(t))
 				err := interleaved(ctx, c, r, cancel)
 				if ctx.Err() == nil && err == nil {

@@ -134,7 +134,7 @@ func TestDictionariesBetweenGateways(t *testing.T) {
 	pc := connect(t, plainNear.addr)
 	converse(t, pc, newEvents(2), 100)
 
-	const n = 500
+	const n = 200
 	a, b := between(far), between(plainFar)
 	converse(t, c, newEvents(3), n)
 	converse(t, pc, newEvents(3), n)
