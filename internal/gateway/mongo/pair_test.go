@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -189,7 +190,7 @@ func TestPairDictionaryForLongMessages(t *testing.T) {
 	}
 	r, texts := rand.New(rand.NewPCG(1, 1)), phrases()
 	var samples [][]byte
-	for range 1000 {
+	for range codectest.Amount(300, 300, 1000) {
 		b, _ := bson.Marshal(page(r, texts))
 		samples = append(samples, b[:excerpt])
 	}
