@@ -125,7 +125,7 @@ func TestDefinitionsAreReadWhenNeeded(t *testing.T) {
 	b, counter := newCountedBench(t, "CREATE TABLE t (id int PRIMARY KEY)")
 	ctx := t.Context()
 	prepared(t, b.client(t), "INSERT INTO t VALUES (1) ON CONFLICT DO NOTHING")
-	b.crowd(t, 4, func(_ context.Context, c *pgx.Conn, client int, _ *rand.Rand) error {
+	crowd(t, b.clients(t, 4), func(_ context.Context, c *pgx.Conn, client int, _ *rand.Rand) error {
 		for i := range rounds(50) {
 			name := fmt.Sprintf("made_%d_%d", client, i)
 			text := fmt.Sprintf("CREATE TABLE %s (id int, at timestamptz); INSERT INTO %s VALUES (1, '2000-01-01')", name, name)
