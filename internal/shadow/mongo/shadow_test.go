@@ -109,6 +109,7 @@ func (b *bench) start(t *testing.T, change func(*shadow.Config)) {
 	cfg := shadow.Config{
 		Production: upstream(t, b.production.URI()), Control: upstream(t, b.control.URI()), Test: upstream(t, b.test.URI()),
 		Batch: 200 * time.Millisecond, Bound: time.Minute, Patience: time.Minute, // this machine may be slow
+		SelfTestPairs: 1,
 	}
 	if change != nil {
 		change(&cfg)

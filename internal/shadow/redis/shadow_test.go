@@ -48,6 +48,7 @@ func (b *bench) start(t *testing.T, change func(*shadow.Config)) {
 	cfg := shadow.Config{
 		Production: upstream(t, b.production), Control: upstream(t, b.control), Test: upstream(t, b.test),
 		Batch: 200 * time.Millisecond, Bound: time.Minute, // this machine may be slow
+		SelfTestPairs: 1,
 	}
 	var err error
 	if b.protocol, err = New(t.Context(), cfg.Control); err != nil {
