@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/shadow/shadowtest"
@@ -189,7 +190,7 @@ func TestTargetsAgree(t *testing.T) {
 		clients.Go(func() { work1(t, c, "", uint64(i)) })
 	}
 	clients.Wait()
-	if r := b.settle(t); r.Compared.Equal < 800 {
+	if r := b.settle(t); r.Compared.Equal < 4*uint64(steps()) {
 		t.Errorf("only %d answers were compared", r.Compared.Equal)
 	}
 	same(t, b.control, b.test)
@@ -211,6 +212,9 @@ func TestTargetsHaveProductionsData(t *testing.T) {
 	same(t, b.production, b.test)
 }
 
+// steps returns how many commands of work1 a client sends.
+func steps() int { return codectest.Amount(80, 80, 200) }
+
 // work1 is commands of many kinds on few documents.
 func work1(t *testing.T, c *mongo.Client, own string, seed uint64) {
 	ctx := t.Context()
@@ -218,7 +222,7 @@ func work1(t *testing.T, c *mongo.Client, own string, seed uint64) {
 	db := c.Database("shop")
 	orders, queue := db.Collection("orders"+own), db.Collection("queue"+own)
 	id := func() string { return fmt.Sprintf("o%d", r.IntN(20)) }
-	for range 200 {
+	for range steps() {
 		switch r.IntN(13) {
 		case 0:
 			_, _ = orders.InsertOne(ctx, m{"_id": id(), "n": r.IntN(10)})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/postgres"
 	"github.com/cinch-layer/cinch/internal/shadow"
@@ -36,7 +37,7 @@ func TestReplayHasProductionsData(t *testing.T) {
 	if all := tape.Bytes(t); size.Partial > 0 || bytes.Contains(all, []byte("s3cret")) || !bytes.Contains(all, []byte("ALTER ROLE")) {
 		t.Errorf("%+v, or a password is in the recording", size)
 	}
-	for i, speed := range speeds() {
+	for i, speed := range codectest.Amount(nil, []float64{0}, []float64{0, 10}) { // as fast as possible, and ten times production's
 		for _, target := range []*testenv.SQLServer{b.control, b.test} {
 			if i > 0 {
 				exec(t, target, "DROP TABLE t, accounts")
@@ -56,14 +57,6 @@ func TestReplayHasProductionsData(t *testing.T) {
 		}
 		b.same(t, "t", "accounts")
 	}
-}
-
-// speeds are as fast as possible, and with make full ten times production's, too.
-func speeds() []float64 {
-	if testenv.IsFull() {
-		return []float64{0, 10}
-	}
-	return []float64{0}
 }
 
 func parsed(t *testing.T, s *testenv.SQLServer) gateway.Upstream {
