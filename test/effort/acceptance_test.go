@@ -387,6 +387,7 @@ func TestBest(t *testing.T) {
 // steps that it buys are used, and within 10 s after the load has fallen values get what rules say. CPU time is the processor's. How
 // many values there are decides what the load needs, so a machine that is too busy for that many gets a budget of a third of what there are.
 func TestAcceptance(t *testing.T) {
+	testenv.Full(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("threads have no account of their own")
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
@@ -29,29 +28,31 @@ const someRules = "- {key: 'string:*', setting: zstd-3}\n- {key: 'hash:*', setti
 
 // TestBackground lets two gateways pack one store: between them it is done once.
 func TestBackground(t *testing.T) {
+	t.Parallel()
 	server := testenv.Redis(t)
 	c := connect(t, server.Addr)
-	fill(t, c, 3000, 300, 600)
+	fill(t, c, 600, 100, 600)
 	before := contents(t, c, newSealer(nil))
-	const pack = "{background: true, every: 1h, keys_per_second: 0, bytes_per_second: 0}"
+	const pack = "{background: true, every: 1h, keys_per_second: 0, bytes_per_second: 0, max_latency: 1m}"
 	both := []*testenv.GatewayServer{serving(t, server.URL(), pack, someRules), serving(t, server.URL(), pack, someRules)}
 	sum := func(name string) float64 { return both[0].Metric(t, name) + both[1].Metric(t, name) }
 	testenv.Eventually(t, "a pass ends", func() bool { return sum(passesDone) > 0 })
-	time.Sleep(3 * time.Second) // in which the other would begin one, if it were to
+	from := calls(t, c)
+	testenv.Eventually(t, "both look a few times, when the other would begin one, if it were to", func() bool { return calls(t, c) > from+6 })
 	if n := sum(passesDone); n != 1 {
 		t.Errorf("%v passes", n)
 	}
-	if n := sum("cinch_pack_keys_total"); n < 3300 || n > 3301 { // the lease is a key too
+	if n := sum("cinch_pack_keys_total"); n < 700 || n > 701 { // the lease is a key too
 		t.Errorf("%v keys looked at, by both", n)
 	}
-	if n := sum("cinch_pack_values_total"); n != 3600 {
-		t.Errorf("%v values packed, want 3000 strings and 600 fields", n)
+	if n := sum("cinch_pack_values_total"); n != 800 {
+		t.Errorf("%v values packed, want 600 strings and 200 fields", n)
 	}
 	if b, a := sum("cinch_pack_before_bytes_total"), sum("cinch_pack_after_bytes_total"); a <= 0 || a > b/2 {
 		t.Errorf("from %v to %v bytes", b, a)
 	}
-	if n := sealed(before, c); n != 3000 {
-		t.Errorf("%d of 3000 strings are sealed", n)
+	if n := sealed(before, c); n != 600 {
+		t.Errorf("%d of 600 strings are sealed", n)
 	}
 	after := contents(t, c, newSealer(nil))
 	for key := range after { // whose turn it was
@@ -79,19 +80,20 @@ func TestBackground(t *testing.T) {
 
 // TestBackgroundResumes ends a gateway in the middle of a pass, with a state file.
 func TestBackgroundResumes(t *testing.T) {
+	t.Parallel()
 	server := testenv.Redis(t)
 	c := connect(t, server.Addr)
-	fill(t, c, 6000, 0, 300)
+	fill(t, c, 1500, 0, 300)
 	before := contents(t, c, newSealer(nil))
 	position := filepath.Join(t.TempDir(), "position")
-	g := serving(t, server.URL(), fmt.Sprintf("{background: true, state: %q, keys_per_second: 200}", position), someRules)
+	g := serving(t, server.URL(), fmt.Sprintf("{background: true, state: %q, keys_per_second: 200, max_latency: 1m}", position), someRules)
 	testenv.Eventually(t, "it is under way", func() bool { return sealed(before, c) > 0 })
 	must(t, g.Signal(syscall.SIGTERM))
 	if err := g.Wait(); err != nil {
 		t.Fatalf("the drain: %v\n%s", err, g.Output())
 	}
 	done := sealed(before, c)
-	if done == 0 || done == 6000 {
+	if done == 0 || done == 1500 {
 		t.Fatalf("%d sealed when it ended", done)
 	}
 	if keys := c.Keys(t.Context(), "cinch:pack:*").Val(); len(keys) != 0 {
@@ -102,35 +104,37 @@ func TestBackgroundResumes(t *testing.T) {
 	if !bytes.Contains(state, []byte(`"done": false`)) {
 		t.Errorf("state: %s", state)
 	}
-	g.Configure(t, fmt.Sprintf("pack: {background: true, state: %q, keys_per_second: 0}", position), someRules)
+	g.Configure(t, fmt.Sprintf("pack: {background: true, state: %q, keys_per_second: 0, max_latency: 1m}", position), someRules)
 	must(t, g.Restart())
 	testenv.Eventually(t, "the pass ends", func() bool { return g.Metric(t, passesDone) == 1 })
-	if n := g.Metric(t, "cinch_pack_keys_total"); n > 6001-float64(done) {
+	if n := g.Metric(t, "cinch_pack_keys_total"); n > 1501-float64(done) {
 		t.Errorf("it began anew: %v keys with %d sealed before", n, done)
 	}
-	if n := sealed(before, c); n != 6000 {
-		t.Errorf("%d of 6000 sealed", n)
+	if n := sealed(before, c); n != 1500 {
+		t.Errorf("%d of 1500 sealed", n)
 	}
 }
 
 // TestBackgroundAdoptsFirst: what is sealed without the dictionary that is there already
 // would stay so.
 func TestBackgroundAdoptsFirst(t *testing.T) {
+	t.Parallel()
 	server := testenv.Redis(t)
 	c := connect(t, server.Addr)
-	fill(t, c, 3000, 0, 300)
+	fill(t, c, 400, 0, 300)
 	d := testDict(t)
 	announce(t, c, d, policy.Rule{Key: "string:*", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Auto: true}, "")
-	g := serving(t, server.URL(), "{background: true, every: 1s, keys_per_second: 0}", "- {key: 'string:*', setting: zstd-3, dictionary: auto}")
+	g := serving(t, server.URL(), "{background: true, every: 1s, keys_per_second: 0, max_latency: 1m}", "- {key: 'string:*', setting: zstd-3, dictionary: auto}")
 	testenv.Eventually(t, "a pass ends", func() bool { return g.Metric(t, passesDone) > 0 })
-	testenv.Eventually(t, "all are sealed", func() bool { return g.Metric(t, "cinch_pack_values_total") >= 3000 })
-	expect(t, 0, []string{"verify", server.URL()}, fmt.Sprintf("opens: zstd@%08x 3000", d.Number()))
+	testenv.Eventually(t, "all are sealed", func() bool { return g.Metric(t, "cinch_pack_values_total") >= 400 })
+	expect(t, 0, []string{"verify", server.URL()}, fmt.Sprintf("opens: zstd@%08x 400", d.Number()))
 }
 
 // TestDictionariesOfLogins: nobody knows who wrote what is stored. Where that may have been several users
 // the default user's dictionary is for none of it, which the gateway tells, and the one of a rule that shares its
 // samples for all. The user that Cinch itself logs in with does not count.
 func TestDictionariesOfLogins(t *testing.T) {
+	t.Parallel()
 	tenant, own := []any{"tenant", "on", "nopass", "~*", "+@all"}, []any{"cinch", "on", ">pw", "~*", "+@all"}
 	for name, how := range map[string]struct {
 		users  [][]any // that the server has beside the default one
@@ -146,10 +150,11 @@ func TestDictionariesOfLogins(t *testing.T) {
 		"several beside the own": {users: [][]any{tenant, own}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			for _, background := range []bool{false, true} {
 				server := testenv.Redis(t)
 				c := connect(t, server.Addr)
-				fill(t, c, 3000, 0, 600)
+				fill(t, c, 300, 0, 600)
 				d, upstream := testDict(t), server.URL()
 				announce(t, c, d, policy.Rule{Key: "string:*", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Auto: true, Shared: how.shared}, how.login)
 				for _, user := range how.users {
@@ -160,8 +165,8 @@ func TestDictionariesOfLogins(t *testing.T) {
 				}
 				rules := fmt.Sprintf("- {key: 'string:*', setting: zstd-3, dictionary: auto, share_samples: %t}", how.shared)
 				if background {
-					g := serving(t, upstream, "{background: true, every: 1s, keys_per_second: 0}", rules)
-					testenv.Eventually(t, "all are sealed", func() bool { return g.Metric(t, "cinch_pack_values_total") >= 3000 })
+					g := serving(t, upstream, "{background: true, every: 1s, keys_per_second: 0, max_latency: 1m}", rules)
+					testenv.Eventually(t, "all are sealed", func() bool { return g.Metric(t, "cinch_pack_values_total") >= 300 })
 					told := strings.Contains(g.Output(), "packed without a dictionary, as the server has several users")
 					if shown := strings.Contains(testenv.AdminPage(t, g.Admin, "/api/status"), `"without_dictionary": true`); told == how.with || shown == how.with {
 						t.Errorf("logged: %v, shown: %v\n%s", told, shown, g.Output())
@@ -172,9 +177,9 @@ func TestDictionariesOfLogins(t *testing.T) {
 					must(t, os.WriteFile(file, []byte(text), 0o600))
 					expect(t, 0, []string{"pack", "--config", file}, "values packed")
 				}
-				want := "opens: zstd 3000"
+				want := "opens: zstd 300"
 				if how.with {
-					want = fmt.Sprintf("opens: zstd@%08x 3000", d.Number())
+					want = fmt.Sprintf("opens: zstd@%08x 300", d.Number())
 				}
 				expect(t, 0, []string{"verify", upstream}, want)
 			}
@@ -184,11 +189,12 @@ func TestDictionariesOfLogins(t *testing.T) {
 
 // TestBackgroundEstimates: nothing is changed, and the metrics say what could be.
 func TestBackgroundEstimates(t *testing.T) {
+	t.Parallel()
 	server := testenv.Redis(t)
 	c := connect(t, server.Addr)
 	fill(t, c, 500, 0, 600)
 	before := contents(t, c, newSealer(nil))
-	g := serving(t, server.URL(), "{background: true, mode: estimate}", someRules)
+	g := serving(t, server.URL(), "{background: true, mode: estimate, max_latency: 1m}", someRules)
 	testenv.Eventually(t, "a pass ends", func() bool { return g.Metric(t, passesDone) == 1 })
 	if n := sealed(before, c); n != 0 {
 		t.Errorf("%d sealed", n)
@@ -200,6 +206,7 @@ func TestBackgroundEstimates(t *testing.T) {
 
 // TestBackgroundTrouble: a store that is away, comes back, and lacks a dictionary.
 func TestBackgroundTrouble(t *testing.T) {
+	t.Parallel()
 	server := testenv.Redis(t, "--appendonly", "yes")
 	c := connect(t, server.Addr)
 	fill(t, c, 300, 0, 600)
@@ -209,7 +216,8 @@ func TestBackgroundTrouble(t *testing.T) {
 	testenv.Eventually(t, "it has noticed", func() bool { return g.Metric(t, "cinch_pack_wanted") == 1 })
 	must(t, server.Restart())
 	c = connect(t, server.Addr)
-	time.Sleep(2 * time.Second)
+	from := calls(t, c)
+	testenv.Eventually(t, "it looks a few times", func() bool { return calls(t, c) > from+3 })
 	if v := c.Get(t.Context(), "string:1").Val(); cinch.IsSealed([]byte(v)) {
 		t.Error("sealed with a dictionary that is not there")
 	}

@@ -11,6 +11,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -19,13 +20,14 @@ import (
 )
 
 func TestDryRunChangesNothing(t *testing.T) {
+	t.Parallel()
 	server := testenv.Redis(t, "--enable-debug-command", "yes")
 	c := connect(t, server.Addr)
-	fill(t, c, 2000, 200, 900)
+	fill(t, c, 1000, 100, 900)
 	digest := c.Do(t.Context(), "debug", "digest").Val()
-	expect(t, 0, []string{"pack", server.URL(), "--dry-run"}, "would save about", "estimated from 2200 keys", "give or take 0 B")
-	expect(t, 0, []string{"pack", server.URL(), "--dry-run", "--sample", "300"}, "packing all 2200 keys would save about")
-	e := expect(t, 0, []string{"pack", server.URL(), "--dry-run", "--sample", "300", "--json"})
+	expect(t, 0, []string{"pack", server.URL(), "--dry-run"}, "would save about", "estimated from 1100 keys", "give or take 0 B")
+	expect(t, 0, []string{"pack", server.URL(), "--dry-run", "--sample", "300", plainRule}, "packing all 1100 keys would save about")
+	e := expect(t, 0, []string{"pack", server.URL(), "--dry-run", "--sample", "300", "--json", plainRule})
 	var end struct {
 		Report struct {
 			Saved  int64 `json:"estimated_saved_bytes"`
@@ -34,10 +36,10 @@ func TestDryRunChangesNothing(t *testing.T) {
 		}
 	}
 	must(t, json.Unmarshal([]byte(e.out[strings.LastIndex(strings.TrimSpace(e.out), "\n")+1:]), &end))
-	if r := end.Report; r.Saved <= r.Before || r.Margin <= 0 || r.Margin > r.Saved { // 300 of 2200 were looked at
+	if r := end.Report; r.Saved <= r.Before || r.Margin <= 0 || r.Margin > r.Saved { // 300 of 1100 were looked at
 		t.Errorf("estimate: %+v", r)
 	}
-	expect(t, 0, []string{"verify", server.URL()}, "values read 2600")
+	expect(t, 0, []string{"verify", server.URL()}, "values read 1300")
 	if after := c.Do(t.Context(), "debug", "digest").Val(); after != digest {
 		t.Errorf("the data is another: %v, %v", digest, after)
 	}
@@ -47,9 +49,10 @@ func TestDryRunChangesNothing(t *testing.T) {
 }
 
 func TestPackUnpackRoundTrip(t *testing.T) {
+	t.Parallel()
 	server := testenv.Redis(t, "--enable-debug-command", "yes")
 	c := connect(t, server.Addr)
-	fill(t, c, 1000, 200, 900)
+	fill(t, c, 500, 100, 900)
 	must(t, c.XAdd(t.Context(), streamEntry("plain")).Err())
 	must(t, c.LPush(t.Context(), "list", "x").Err())
 	digest := c.Do(t.Context(), "debug", "digest").Val()
@@ -70,6 +73,7 @@ func TestPackUnpackRoundTrip(t *testing.T) {
 
 // TestWhatCannotGoBack plants everything that unpack must leave.
 func TestWhatCannotGoBack(t *testing.T) {
+	t.Parallel()
 	server := testenv.Redis(t)
 	c, s := connect(t, server.Addr), newSealer(nil)
 	text := []byte(document(1, 1000))
@@ -113,6 +117,7 @@ func TestWhatCannotGoBack(t *testing.T) {
 }
 
 func TestRecompress(t *testing.T) {
+	t.Parallel()
 	server := testenv.Redis(t)
 	c := connect(t, server.Addr)
 	fill(t, c, 300, 50, 900)
@@ -137,6 +142,7 @@ func TestRecompress(t *testing.T) {
 
 // TestDictionaries packs with one that a file holds, and with one that gateways made.
 func TestDictionaries(t *testing.T) {
+	t.Parallel()
 	d, dir := testDict(t), t.TempDir()
 	must(t, dict.Save(filepath.Join(dir, "d.dict"), d))
 	for dictionary, rest := range map[string]string{"mine": "dictionaries: [{name: mine, file: d.dict}]\n", "auto": ""} {
@@ -177,10 +183,11 @@ func announce(t *testing.T, c *goredis.Client, d *codec.Dict, rule policy.Rule, 
 }
 
 func TestNoRoom(t *testing.T) {
+	t.Parallel()
 	server := testenv.Redis(t, "--maxmemory-policy", "allkeys-lru")
 	c := connect(t, server.Addr)
 	fill(t, c, 3000, 0, 4000)
-	expect(t, 0, []string{"pack", server.URL()})
+	expect(t, 0, []string{"pack", server.URL(), plainRule})
 	must(t, c.ConfigSet(t.Context(), "maxmemory", "8mb").Err())
 	expect(t, 1, []string{"unpack", server.URL()}, "not enough memory left", "hint: raise maxmemory")
 	if n := c.DBSize(t.Context()).Val(); n != 3000 {
@@ -192,14 +199,16 @@ func TestNoRoom(t *testing.T) {
 
 // TestBoundedMemory: neither many keys nor large values make the packer large.
 func TestBoundedMemory(t *testing.T) {
+	t.Parallel()
 	server := testenv.Redis(t)
 	c := connect(t, server.Addr)
-	fill(t, c, 100_000, 0, 150)
+	keys := codectest.Amount(20_000, 20_000, 100_000)
+	fill(t, c, keys, 0, 150)
 	large := document(7, 8<<20)
 	for i := range 12 {
 		must(t, c.Set(t.Context(), fmt.Sprint("large:", i), large, 0).Err())
 	}
-	e := expect(t, 0, []string{"pack", server.URL(), "--no-backoff", "--json"})
+	e := expect(t, 0, []string{"pack", server.URL(), "--json", plainRule})
 	const limit = 200 << 20
 	if e.rss > limit {
 		t.Errorf("it took %d MiB", e.rss>>20)
@@ -211,7 +220,7 @@ func TestBoundedMemory(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(e.out), "\n")
 	must(t, json.Unmarshal([]byte(lines[len(lines)-1]), &last))
-	if last.Event != "end" || last.Report.Keys < 100_012 || last.Report.Replaced < 100_000 {
+	if last.Event != "end" || last.Report.Keys < keys+12 || last.Report.Replaced < keys {
 		t.Errorf("%+v", last)
 	}
 	if n := c.StrLen(t.Context(), "large:3").Val(); n > 4<<20 {
@@ -222,6 +231,7 @@ func TestBoundedMemory(t *testing.T) {
 // Whether values open is not known to who may not ask for their dictionary: that says
 // nothing against the values.
 func TestDictionariesThatMayNotBeAskedFor(t *testing.T) {
+	t.Parallel()
 	server := testenv.Redis(t)
 	c := connect(t, server.Addr)
 	fill(t, c, 500, 0, 600)

@@ -29,17 +29,29 @@ func expireField(t *testing.T, c *goredis.Client, key, field string) {
 	must(t, c.HPExpireAt(t.Context(), key, time.UnixMilli(someday), field).Err())
 }
 
-// linesWithFieldExpiry are those whose fields of hashes may expire.
-var linesWithFieldExpiry = []string{"redis-7.4", "redis-8.2", "redis-8.6", "valkey-9.1"}
+// eachLine runs a test for each line of servers whose fields of hashes may expire, with make full, else for the newest
+// of Redis and of Valkey.
+func eachLine(t *testing.T, test func(t *testing.T, line string)) {
+	for _, line := range []string{"redis-7.4", "redis-8.2", "redis-8.6", "valkey-9.1"} {
+		t.Run(line, func(t *testing.T) {
+			if line == "redis-7.4" || line == "redis-8.2" {
+				testenv.Full(t)
+			}
+			t.Parallel()
+			test(t, line)
+		})
+	}
+}
 
 // TestFieldsThatExpire: HSET would clear the expiry of a field, and a rebuilt hash would lose those
 // of all.
 func TestFieldsThatExpire(t *testing.T) {
-	for _, line := range linesWithFieldExpiry {
+	t.Parallel()
+	eachLine(t, func(t *testing.T, line string) {
 		for name, user := range map[string]string{"with EVAL": "", "without EVAL": "limited:secret@"} {
-			t.Run(line+" "+name, func(t *testing.T) { packFieldsThatExpire(t, testenv.RedisOf(t, line), user) })
+			t.Run(name, func(t *testing.T) { packFieldsThatExpire(t, testenv.RedisOf(t, line), user) })
 		}
-	}
+	})
 }
 
 func packFieldsThatExpire(t *testing.T, server *testenv.RedisServer, user string) {
@@ -82,11 +94,12 @@ func packFieldsThatExpire(t *testing.T, server *testenv.RedisServer, user string
 
 // TestExpirySetMeanwhile: fields get their expiry after they were read. One of them is over at once.
 func TestExpirySetMeanwhile(t *testing.T) {
-	for _, line := range linesWithFieldExpiry {
+	t.Parallel()
+	eachLine(t, func(t *testing.T, line string) {
 		for _, user := range []string{"default", "limited", "timeless"} {
-			t.Run(line+" "+user, func(t *testing.T) { replaceWhatExpires(t, testenv.RedisOf(t, line), user) })
+			t.Run(user, func(t *testing.T) { replaceWhatExpires(t, testenv.RedisOf(t, line), user) })
 		}
-	}
+	})
 }
 
 func replaceWhatExpires(t *testing.T, server *testenv.RedisServer, user string) {

@@ -40,6 +40,7 @@ func (l *late) Replace(ctx context.Context, changes []store.Change) ([]store.Out
 // that are not in the store yet: the first scan finds none. What arrives as late as can be
 // has to be found by the second, and the packer must stop naming it by itself.
 func TestCollectedWhilePacking(t *testing.T) {
+	t.Parallel()
 	const lease = 2 * time.Second
 	server := testenv.Redis(t)
 	c := connect(t, server.Addr)

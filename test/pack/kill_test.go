@@ -18,16 +18,17 @@ import (
 // TestKilledAndResumed kills packers, two that share the keys, at any moment, and lets
 // them go on from their files.
 func TestKilledAndResumed(t *testing.T) {
+	t.Parallel()
 	server := testenv.Redis(t)
 	c := connect(t, server.Addr)
-	fill(t, c, 6000, 1000, 700)
+	fill(t, c, 2000, 300, 700)
 	before := contents(t, c, newSealer(nil))
 	var workers sync.WaitGroup
 	dir := t.TempDir()
 	program := testenv.Cinch(t)
 	for k := 1; k <= 2; k++ {
 		workers.Go(func() {
-			args := []string{"pack", server.URL(), "--worker", fmt.Sprint(k, "/2"), "--keys-per-second", "4000", "--state", filepath.Join(dir, fmt.Sprint(k))}
+			args := []string{"pack", server.URL(), plainRule, "--worker", fmt.Sprint(k, "/2"), "--no-backoff", "--keys-per-second", "1300", "--state", filepath.Join(dir, fmt.Sprint(k))}
 			for try := 1; ; try++ {
 				cmd := exec.Command(program, args...)
 				var out bytes.Buffer
@@ -50,26 +51,25 @@ func TestKilledAndResumed(t *testing.T) {
 	}
 	workers.Wait()
 	sameContents(t, "after kills", contents(t, c, storeSealer(c)), before)
-	if n := sealed(before, c); n != 6000 {
-		t.Errorf("%d of 6000 strings are sealed", n)
+	if n := sealed(before, c); n != 2000 {
+		t.Errorf("%d of 2000 strings are sealed", n)
 	}
 	expect(t, 0, []string{"verify", server.URL()}, "opens: zstd")
 }
 
 func TestInterruptedAndResumed(t *testing.T) {
+	t.Parallel()
 	server := testenv.Redis(t)
 	c := connect(t, server.Addr)
-	fill(t, c, 5000, 0, 500)
+	fill(t, c, 1500, 0, 500)
 	before := contents(t, c, newSealer(nil))
 	state := filepath.Join(t.TempDir(), "state")
-	args := []string{"pack", server.URL(), "--state", state}
-	cmd := exec.Command(testenv.Cinch(t), append(args, "--keys-per-second", "500")...)
+	args := []string{"pack", server.URL(), "--state", state, plainRule}
+	cmd := exec.Command(testenv.Cinch(t), append(args, "--no-backoff", "--keys-per-second", "300")...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	must(t, cmd.Start())
-	for sealed(before, c) == 0 { // it is under way
-		time.Sleep(20 * time.Millisecond)
-	}
+	testenv.Eventually(t, "it is under way", func() bool { return sealed(before, c) > 0 })
 	must(t, cmd.Process.Signal(syscall.SIGINT))
 	_ = cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(out.String(), "goes on from here") {
@@ -81,35 +81,34 @@ func TestInterruptedAndResumed(t *testing.T) {
 		t.Errorf("no position was saved: %s", text)
 	}
 	done := sealed(before, c)
-	if done == 0 || done == 5000 {
+	if done == 0 || done == 1500 {
 		t.Fatalf("%d sealed at the interruption", done)
 	}
 
 	expect(t, 1, []string{"pack", server.URL(), "--state", state, "--rule", "key=other:*,setting=lz4"}, "the rules are others now", "hint: give another --state")
 	expect(t, 1, []string{"unpack", server.URL(), "--state", state}, "the state is of another run")
 	e := expect(t, 0, args)
-	if e.prints("keys looked at 5000 of 5000") {
+	if e.prints("keys looked at 1500 of 1500") {
 		t.Errorf("it began anew:\n%s", e.out)
 	}
 	sameContents(t, "after resuming", contents(t, c, storeSealer(c)), before)
-	if n := sealed(before, c); n != 5000 {
-		t.Errorf("%d of 5000 sealed", n)
+	if n := sealed(before, c); n != 1500 {
+		t.Errorf("%d of 1500 sealed", n)
 	}
 }
 
 // A server that is started anew has other cursors: what a position means is gone.
 func TestServerRestarts(t *testing.T) {
+	t.Parallel()
 	server := testenv.Redis(t, "--appendonly", "yes")
 	c := connect(t, server.Addr)
-	fill(t, c, 4000, 0, 500)
+	fill(t, c, 1200, 0, 500)
 	before := contents(t, c, newSealer(nil))
-	cmd := exec.Command(testenv.Cinch(t), "pack", server.URL(), "--keys-per-second", "1000")
+	cmd := exec.Command(testenv.Cinch(t), "pack", server.URL(), plainRule, "--no-backoff", "--keys-per-second", "300")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	must(t, cmd.Start())
-	for sealed(before, c) == 0 {
-		time.Sleep(20 * time.Millisecond)
-	}
+	testenv.Eventually(t, "it is under way", func() bool { return sealed(before, c) > 0 })
 	server.Kill()
 	must(t, server.Restart())
 	if err := cmd.Wait(); err != nil {
@@ -119,8 +118,8 @@ func TestServerRestarts(t *testing.T) {
 		t.Errorf("nothing was said of it:\n%s", out.String())
 	}
 	c = connect(t, server.Addr)
-	if n := sealed(before, c); n != 4000 {
-		t.Errorf("%d of 4000 sealed", n)
+	if n := sealed(before, c); n != 1200 {
+		t.Errorf("%d of 1200 sealed", n)
 	}
 	sameContents(t, "after the restart", contents(t, c, storeSealer(c)), before)
 }

@@ -114,7 +114,7 @@ func calls(t *testing.T, c *goredis.Client) int {
 	info := c.Info(t.Context(), "commandstats").Val()
 	found := regexp.MustCompile(`cmdstat_get:calls=(\d+)`).FindStringSubmatch(info)
 	if found == nil {
-		t.Fatal(info)
+		return 0
 	}
 	n, err := strconv.Atoi(found[1])
 	must(t, err)
@@ -123,11 +123,12 @@ func calls(t *testing.T, c *goredis.Client) int {
 
 // A pause at one gateway holds the pass of another, which goes on from there.
 func TestPause(t *testing.T) {
+	t.Parallel()
 	server := testenv.Redis(t)
 	c := connect(t, server.Addr)
-	fill(t, c, 2500, 200, 300)
+	fill(t, c, 1200, 100, 300)
 	before := contents(t, c, newSealer(nil))
-	const pack = "{background: true, every: 1h, keys_per_second: 400, parallel: 1, max_latency: 1m}" // as fast on a busy machine
+	const pack = "{background: true, every: 1h, keys_per_second: 200, parallel: 1, max_latency: 1m}" // as fast on a busy machine
 	a, b := begin(t, func() *testenv.GatewayServer { return pausable(t, "redis", server.URL(), pack, someRules) })
 	pauseAt(t, a, b)
 	if v := c.Get(t.Context(), "cinch:pack:paused").Val(); v == "" || c.TTL(t.Context(), "cinch:pack:paused").Val() != -1 {
@@ -143,10 +144,10 @@ func TestPause(t *testing.T) {
 		}
 	}
 	testenv.Eventually(t, "the pass ends", func() bool { return a.Metric(t, passesDone) == 1 })
-	if n := a.Metric(t, "cinch_pack_keys_total"); n < 2700 || n > 2702 { // with the lease's key, and the pause's
+	if n := a.Metric(t, "cinch_pack_keys_total"); n < 1300 || n > 1302 { // with the lease's key, and the pause's
 		t.Errorf("%v keys looked at: it began anew", n)
 	}
-	wholeAndSame(t, c, before, 2500)
+	wholeAndSame(t, c, before, 1200)
 	if p := packingOf(t, b); p.Paused || p.At != "" || !strings.Contains(b.Output(), "an operator has paused packing") {
 		t.Errorf("%+v\n%s", p, b.Output())
 	}
@@ -186,11 +187,12 @@ func wholeAndSame(t *testing.T, c *goredis.Client, before map[string]string, str
 
 // A pause outlives the gateway that packs, and the restart of the one that asked for it.
 func TestPauseOutlives(t *testing.T) {
+	t.Parallel()
 	server := testenv.Redis(t)
 	c := connect(t, server.Addr)
-	fill(t, c, 3000, 0, 300)
+	fill(t, c, 1200, 0, 300)
 	before := contents(t, c, newSealer(nil))
-	const pack = "{background: true, every: 1h, keys_per_second: 300, parallel: 1, max_latency: 1m}"
+	const pack = "{background: true, every: 1h, keys_per_second: 200, parallel: 1, max_latency: 1m}"
 	a, b := begin(t, func() *testenv.GatewayServer { return pausable(t, "redis", server.URL(), pack, someRules) })
 	pauseAt(t, a, b)
 	a.Kill()
@@ -204,7 +206,7 @@ func TestPauseOutlives(t *testing.T) {
 		t.Fatalf("no lease at %q", lease)
 	}
 	done := sealed(before, c)
-	if done == 0 || done == 3000 {
+	if done == 0 || done == 1200 {
 		t.Fatalf("%d sealed", done)
 	}
 	state := func() string {
@@ -213,28 +215,29 @@ func TestPauseOutlives(t *testing.T) {
 	unmoved(t, c, b, state)
 	must(t, b.Signal(syscall.SIGTERM))
 	must(t, b.Wait())
-	b.Configure(t, "pack: {background: true, every: 1h, keys_per_second: 0}", "- {key: 'string:*', setting: lz4}") // other rules, another lease
+	b.Configure(t, "pack: {background: true, every: 1h, keys_per_second: 0, max_latency: 1m}", "- {key: 'string:*', setting: lz4}") // other rules, another lease
 	must(t, b.Restart())
 	testenv.Eventually(t, "it is paused still", func() bool { return packingOf(t, b).Paused })
 	unmoved(t, c, b, state)
 	act(t, b, "pack-resume")
 	testenv.Eventually(t, "a pass ends", func() bool { return b.Metric(t, passesDone) == 1 })
-	if n := b.Metric(t, "cinch_pack_values_total"); n != float64(3000-done) {
-		t.Errorf("%v values packed, of 3000 were %d", n, done)
+	if n := b.Metric(t, "cinch_pack_values_total"); n != float64(1200-done) {
+		t.Errorf("%v values packed, of 1200 were %d", n, done)
 	}
-	wholeAndSame(t, c, before, 3000)
+	wholeAndSame(t, c, before, 1200)
 }
 
 // The same on Tarantool, where the word is a record.
 func TestPauseOnTarantool(t *testing.T) {
+	t.Parallel()
 	server := testenv.Tarantool(t, `local s = box.schema.space.create('docs', {if_not_exists = true, format = {{'id', 'unsigned'}, {'body', 'string'}}})
 		s:create_index('pk', {if_not_exists = true})
-		for i = 1, 2500 do s:replace{i, ('text that repeats ' .. i .. ' '):rep(20)} end
+		for i = 1, 1200 do s:replace{i, ('text that repeats ' .. i .. ' '):rep(20)} end
 		box.schema.user.create('cinch', {password = 'secret', if_not_exists = true})
 		box.schema.user.grant('cinch', 'read,write', 'space', 'docs', {if_not_exists = true})`)
 	url := "tarantool://cinch:secret@" + server.Addr
 	expect(t, 0, []string{"tarantool", "init", "tarantool://" + server.Addr, "--user", "cinch"})
-	const pack = "{background: true, every: 1h, keys_per_second: 400, parallel: 1, max_latency: 1m}"
+	const pack = "{background: true, every: 1h, keys_per_second: 200, parallel: 1, max_latency: 1m}"
 	const rules = "- {space: docs, field: body, setting: zstd-3}"
 	a, b := begin(t, func() *testenv.GatewayServer { return pausable(t, "tarantool", url, pack, rules) })
 	at := pauseAt(t, a, b)
@@ -244,27 +247,28 @@ func TestPauseOnTarantool(t *testing.T) {
 	must(t, b.Wait())
 	must(t, b.Restart())
 	testenv.Eventually(t, "it is paused still", func() bool { return packingOf(t, b).Paused })
-	if now := packingOf(t, a); sum(a) != done || !now.Running || !now.Paused || now.Keys != at.Keys || now.Keys >= 2500 {
+	if now := packingOf(t, a); sum(a) != done || !now.Running || !now.Paused || now.Keys != at.Keys || now.Keys >= 1200 {
 		t.Errorf("%+v, then %+v; %v values, then %v", at, now, done, sum(a))
 	}
 	act(t, b, "pack-resume")
 	testenv.Eventually(t, "the pass ends", func() bool { return a.Metric(t, passesDone) == 1 })
-	if n := packingOf(t, a).Keys; n != 2500 || sum(a) != 2500 || sum(b) != 0 {
+	if n := packingOf(t, a).Keys; n != 1200 || sum(a) != 1200 || sum(b) != 0 {
 		t.Errorf("%d tuples looked at, %v and %v packed", n, sum(a), sum(b))
 	}
-	expect(t, 0, []string{"verify", url}, "opens: zstd 2500")
+	expect(t, 0, []string{"verify", url}, "opens: zstd 1200")
 }
 
 // Where the upstream is what Sentinels name, or a cluster, the word stands there too, and survives a pass that was never begun.
 func TestPauseOfSeveral(t *testing.T) {
+	t.Parallel()
 	testenv.NeedsPrograms(t)
-	for name, start := range map[string]func() (url string, c goredis.UniversalClient){
-		"sentinel": func() (string, goredis.UniversalClient) {
+	for name, start := range map[string]func(*testing.T) (url string, c goredis.UniversalClient){
+		"sentinel": func(t *testing.T) (string, goredis.UniversalClient) {
 			server := testenv.Redis(t)
 			s := testenv.Sentinels(t, 1, "mymaster", server, 0)
 			return "redis+sentinel://" + s[0].Addr + "/mymaster", connect(t, server.Addr)
 		},
-		"cluster": func() (string, goredis.UniversalClient) {
+		"cluster": func(t *testing.T) (string, goredis.UniversalClient) {
 			nodes := testenv.Cluster(t, 3, 0)
 			c := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{nodes[0].Addr}})
 			t.Cleanup(func() { _ = c.Close() })
@@ -272,15 +276,16 @@ func TestPauseOfSeveral(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			url, c := start()
+			t.Parallel()
+			url, c := start(t)
 			must(t, c.Set(t.Context(), "cinch:pack:paused", "2026-11-24T12:00:00Z", 0).Err())
 			for i := range 300 {
 				must(t, c.Set(t.Context(), fmt.Sprint("string:", i), document(i, 300), 0).Err())
 			}
-			g := pausable(t, "redis", url, "{background: true, every: 1h, keys_per_second: 0}", someRules)
+			g := pausable(t, "redis", url, "{background: true, every: 1s, keys_per_second: 0, max_latency: 1m}", someRules) // every second, since it may fail while the upstream is looked for
 			testenv.Eventually(t, "it is paused", func() bool { return packingOf(t, g).At == "2026-11-24T12:00:00Z" })
 			act(t, g, "pack-resume")
-			testenv.Eventually(t, "a pass ends", func() bool { return g.Metric(t, passesDone) == 1 })
+			testenv.Eventually(t, "a pass ends", func() bool { return g.Metric(t, passesDone) > 0 })
 			if n := g.Metric(t, "cinch_pack_values_total"); n != 300 {
 				t.Errorf("%v values packed", n)
 			}
