@@ -14,6 +14,7 @@ import (
 // One client opens idle connections to the admin page, more than the process has file descriptors. Probes are answered, and
 // clients of the gateway are served as before.
 func TestIdleAdminConnections(t *testing.T) {
+	t.Parallel()
 	const descriptors = 128
 	_, g := start(t)
 	limit := unix.Rlimit{Cur: descriptors, Max: descriptors}
@@ -37,8 +38,12 @@ func TestIdleAdminConnections(t *testing.T) {
 			}
 		}
 	}
-	if served, refused := crowd(t, g, 10); len(served) != 10 || refused != 0 {
+	served, refused := crowd(t, g, 10)
+	if len(served) != 10 || refused != 0 {
 		t.Errorf("%d clients served, %d refused", len(served), refused)
+	}
+	for _, c := range served {
+		_ = c.Close()
 	}
 	testenv.Eventually(t, "an eighth of the descriptors at most", func() bool { return open(t, g) <= before+descriptors/8+4 })
 }

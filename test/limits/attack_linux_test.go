@@ -15,6 +15,7 @@ import (
 
 	tarantool "github.com/tarantool/go-tarantool/v2"
 
+	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -134,6 +135,7 @@ func mongoHeader(length int) []byte {
 }
 
 func TestMongoMessagesThatDrip(t *testing.T) {
+	t.Parallel()
 	for name, sent := range map[string]int{"from the beginning": 0, "behind 20 MB": 20 * mb} {
 		t.Run(name, func(t *testing.T) {
 			if sent == 0 {
@@ -151,6 +153,7 @@ func TestMongoMessagesThatDrip(t *testing.T) {
 
 // Guest may do anything here, so nobody is a stranger.
 func TestTarantoolFramesThatDrip(t *testing.T) {
+	t.Parallel()
 	for name, sent := range map[string]int{"from the beginning": 0, "behind 60 MB": 60 * mb} {
 		t.Run(name, func(t *testing.T) {
 			if sent == 0 {
@@ -169,9 +172,10 @@ func TestTarantoolFramesThatDrip(t *testing.T) {
 }
 
 func TestRedisValuesThatDrip(t *testing.T) {
+	t.Parallel()
 	l := startLineup(t, spaceForVictims)
 	bigValue(t, l.gateway)
-	for i := range 100 {
+	for i := range codectest.Amount(50, 50, 100) {
 		drip(t, mustDial(t, l.gateway.Addr), fmt.Appendf(nil, "*3\r\n$3\r\nSET\r\n$4\r\nk%03d\r\n$%d\r\n", i, 30*mb), make([]byte, mb))
 	}
 	l.everybodyIsServed(t)
@@ -205,6 +209,7 @@ func (l *lineup) valuesAreSealedAndGuarded(t *testing.T) {
 
 // Readers that have stopped are put out all at once, and one that takes 48 KB each 1.2 s is not.
 func TestReadersThatStop(t *testing.T) {
+	t.Parallel()
 	testenv.Full(t)
 	l := startLineup(t, spaceForVictims)
 	bigValue(t, l.gateway)
@@ -243,6 +248,7 @@ func TestReadersThatStop(t *testing.T) {
 
 // Transactions that are left open, and pipelines whose replies nobody reads, hold memory too.
 func TestRedisSessionsThatStop(t *testing.T) {
+	t.Parallel()
 	testenv.Full(t)
 	l := startLineup(t, spaceForVictims)
 	bigValue(t, l.gateway)

@@ -17,6 +17,7 @@ import (
 //
 // A client takes two: with one of both limits there is one left over.
 func TestOutOfDescriptors(t *testing.T) {
+	t.Parallel()
 	for _, limit := range []uint64{96, 97} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			if limit == 96 {

@@ -13,6 +13,7 @@ import (
 
 // One command of each way in which a request that does not fit the buffer is handled.
 func TestMillionArguments(t *testing.T) {
+	t.Parallel()
 	const clients, arguments = 8, 1_000_000
 	for _, name := range []string{"DEL", "MGET", "HSET", "BITOP", "EVAL", "NOSUCHCOMMAND"} {
 		t.Run(name, func(t *testing.T) {
@@ -39,6 +40,7 @@ func TestMillionArguments(t *testing.T) {
 
 // What a client has asked for and not read yet is bounded in bytes.
 func TestPipelinersThatDoNotRead(t *testing.T) {
+	t.Parallel()
 	const clients, total = 8, 64 * mb // bytes that each tries to send
 	for name, args := range map[string][]string{
 		"plain reads":    {"GET", "small"},
@@ -98,6 +100,7 @@ func encode(args ...string) string {
 
 // Transactions that are never executed.
 func TestOpenTransactions(t *testing.T) {
+	t.Parallel()
 	const clients, commands = 256, 4
 	_, g := start(t)
 	value := document(300<<10, 5)

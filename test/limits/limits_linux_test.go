@@ -1,13 +1,16 @@
 package limits
 
 import (
+	"flag"
 	"fmt"
 	"io"
+	"os"
 	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -21,6 +24,15 @@ const (
 // givenBack is when the garbage of busier times has gone back to the system.
 const givenBack = 4 * time.Second
 
+// TestMain lets more tests wait side by side than there are processors: attacks take seconds to be found out.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if set := flag.Lookup("test.parallel"); set.Value.String() == set.DefValue {
+		_ = set.Value.Set("4")
+	}
+	os.Exit(m.Run())
+}
+
 func start(t *testing.T) (*testenv.RedisServer, *testenv.GatewayServer) {
 	t.Helper()
 	s := testenv.Redis(t)
@@ -28,6 +40,7 @@ func start(t *testing.T) (*testenv.RedisServer, *testenv.GatewayServer) {
 }
 
 func TestThousandIdleConnections(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		before func(*client) error
@@ -118,6 +131,7 @@ func (c *client) roundTrip(value []byte) error {
 
 // Half of the clients move values that shrink and half such that do not; all at once.
 func TestManyClientsMoveLargeValues(t *testing.T) {
+	t.Parallel()
 	testenv.Full(t)
 	const clients, rounds = 256, 2
 	_, g := start(t)
@@ -150,10 +164,8 @@ func TestManyClientsMoveLargeValues(t *testing.T) {
 // One reply of 400 MB, or a gigabyte, made of sealed values. The slow client takes it in small pieces
 // with pauses for a while and then hangs up in the middle.
 func TestThousandLargeValuesInOneReply(t *testing.T) {
-	values := 400 // more than limitTotal
-	if testenv.IsFull() {
-		values = 1000
-	}
+	t.Parallel()
+	values := codectest.Amount(400, 400, 1000) // more than limitTotal
 	s, g := start(t)
 	value := document(mb, 7)
 	fill(t, s, g, values, value)
@@ -171,7 +183,7 @@ func TestThousandLargeValuesInOneReply(t *testing.T) {
 		t.Fatal(err) // the rest stays where it is
 	}
 	var all errgroup.Group
-	for range 2 {
+	for range codectest.Amount(1, 1, 2) {
 		c := mustDial(t, g.Addr)
 		all.Go(func() error {
 			if err := c.send(last, request...); err != nil {

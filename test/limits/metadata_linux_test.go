@@ -82,6 +82,7 @@ func echoes(t *testing.T, c *grpc.ClientConn, message []byte) error {
 
 // Calls that stay open with much metadata take their share and no more; others are answered.
 func TestMetadataOfOpenCalls(t *testing.T) {
+	t.Parallel()
 	connections, calls := 2, 250
 	if *long {
 		connections, calls = 5, 990
@@ -125,6 +126,7 @@ const freeStream = 64 << 10
 
 // Readers of large replies that have stopped, and senders that have, don't keep others from theirs.
 func TestCallsThatStop(t *testing.T) {
+	t.Parallel()
 	g := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "grpc", Upstream: echoGRPC(t), Args: []string{"--memory", "64MiB"}})
 	message := document(8*mb, 5)
 	for range 20 {

@@ -21,6 +21,7 @@ func peakOf(budget, connections, largest int) int64 {
 // Clients that move large values in both directions, and readers that stop among them, take no more
 // than the budget promises, whatever it is.
 func TestPeakOfABudget(t *testing.T) {
+	t.Parallel()
 	for _, budget := range []int{64, 256} {
 		t.Run(fmt.Sprint(budget, " MiB"), func(t *testing.T) {
 			if budget != 64 {

@@ -66,6 +66,7 @@ func TestManyReadersOfNothing(t *testing.T) {
 }
 
 func TestManySendersOfNothing(t *testing.T) {
+	t.Parallel()
 	for _, declared := range []int{1 * mb, 30 * mb, 512 * mb} {
 		t.Run(fmt.Sprintf("%d MB", declared/mb), func(t *testing.T) {
 			if declared != 30*mb {
@@ -85,6 +86,7 @@ func TestManySendersOfNothing(t *testing.T) {
 
 // Those who hold the whole budget and do nothing with it lose it, so that others go on.
 func TestLargeValuesGoOnBehindStalledClients(t *testing.T) {
+	t.Parallel()
 	for name, stall := range map[string]func(*testing.T, *testenv.GatewayServer){
 		"readers": func(t *testing.T, g *testenv.GatewayServer) { readersOfNothing(t, g, 20) },
 		"senders": func(t *testing.T, g *testenv.GatewayServer) { sendersOfNothing(t, g, 3, 30*mb) },

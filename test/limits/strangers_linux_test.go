@@ -32,6 +32,7 @@ func isPutOut(t *testing.T, c *client) {
 }
 
 func TestMongoStrangers(t *testing.T) {
+	t.Parallel()
 	s := testenv.Mongod(t, testenv.MongodConfig{Args: []string{"--auth"}})
 	admin := s.Client(t).Database("admin") // who comes from the same machine may make the first user
 	if err := admin.RunCommand(t.Context(), bson.D{{Key: "createUser", Value: "u"}, {Key: "pwd", Value: "p"}, {Key: "roles", Value: bson.A{"root"}}}).Err(); err != nil {
@@ -58,6 +59,7 @@ func TestMongoStrangers(t *testing.T) {
 }
 
 func TestTarantoolStrangers(t *testing.T) {
+	t.Parallel()
 	s := testenv.Tarantool(t, `box.schema.user.revoke('guest', 'super', nil, nil, {if_exists = true})
 box.schema.user.create('u', {password = 'p', if_not_exists = true})
 box.schema.user.grant('u', 'super', nil, nil, {if_not_exists = true})
@@ -76,6 +78,7 @@ box.schema.user.grant('u', 'super', nil, nil, {if_not_exists = true})
 
 // What the server grants to guest, or to everybody, works as ever.
 func TestTarantoolGuests(t *testing.T) {
+	t.Parallel()
 	for who, grant := range map[string]string{
 		"guest":     "box.schema.user.grant('guest', 'read,write', 'space', 'victims', {if_not_exists = true})",
 		"a role":    "box.schema.role.create('r', {if_not_exists = true}); box.schema.role.grant('r', 'read,write', 'space', 'victims', {if_not_exists = true}); box.schema.user.grant('guest', 'r', nil, nil, {if_not_exists = true})",
@@ -108,6 +111,7 @@ func TestTarantoolGuests(t *testing.T) {
 
 // To strangers Redis itself says no, at lengths of its own.
 func TestRedisStrangers(t *testing.T) {
+	t.Parallel()
 	s := testenv.Redis(t, "--requirepass", "p")
 	g := testenv.Gateway(t, testenv.GatewayConfig{Upstream: "redis://:p@" + s.Addr, Unready: true})
 	requests := []string{

@@ -15,6 +15,7 @@ import (
 // One client misbehaves, another goes on: streams. Calls that send nothing but their headers, more than all streams that the upstream takes,
 // are held open; calls of another client are answered, directly behind the gateway and behind two of them.
 func TestStreamsBesideOneThatHoldsAll(t *testing.T) {
+	t.Parallel()
 	const streams, connections, held = 100, 8, 950
 	for name, two := range map[string]bool{"a gateway": false, "a pair": true} {
 		t.Run(name, func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -72,7 +73,7 @@ func flood(c net.Conn, seed uint64) error {
 		noise[i] = byte(rng.Uint32())
 	}
 	for {
-		_ = c.SetWriteDeadline(time.Now().Add(2 * time.Second))
+		_ = c.SetWriteDeadline(time.Now().Add(time.Second))
 		if n, err := c.Write(noise); n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil
 		} else if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -84,11 +85,9 @@ func flood(c net.Conn, seed uint64) error {
 // Connections through a pair that remember much, and are then stuck in both directions with as much under way as fits, take
 // no more of either process than is promised. Others get through beside them.
 func TestPeakOfATunnel(t *testing.T) {
+	t.Parallel()
 	const budget, history = 8, 8
-	connections := 300
-	if testenv.IsFull() {
-		connections = 2000
-	}
+	connections := codectest.Amount(100, 100, 2000)
 	over := make(chan struct{})
 	upstream := serveNarrow(t, func(c net.Conn) {
 		defer c.Close()

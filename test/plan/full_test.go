@@ -27,6 +27,7 @@ func documentsFile(t testing.TB) string {
 
 // Output that nobody can take is an error.
 func TestFullOutput(t *testing.T) {
+	t.Parallel()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Skip(err)
@@ -45,6 +46,7 @@ func TestFullOutput(t *testing.T) {
 
 // A disk that is full leaves no half of a page or a configuration behind.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4k"); err != nil {
 		t.Skipf("a small filesystem can't be mounted: %v", err)

@@ -131,6 +131,7 @@ func carried(t testing.TB, m *meter, addr string, w work, r *rand.Rand, id *int)
 // written configuration then carries: with the profiler a mixture, and without it operations
 // that are all alike.
 func TestPlanPredictsWhatTheMongoGatewayCarries(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		work    work
 		profile bool
@@ -139,6 +140,9 @@ func TestPlanPredictsWhatTheMongoGatewayCarries(t *testing.T) {
 		"counters": {work{finds: 100, batch: 100, inserts: 40, per: 50}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name == "counters" { // TestPlanMongoSinglesBesideScans has them too
+				testenv.Full(t)
+			}
 			server := testenv.Mongod(t, testenv.MongodConfig{})
 			r, id := rand.New(rand.NewPCG(5, 5)), 0
 			direct := server.Client(t)
@@ -201,6 +205,7 @@ func dedent(rules string) string {
 // Rights: the role read is enough for a plan, clusterMonitor says how often; what is missing
 // is said, and passwords are not.
 func TestPlanMongoRights(t *testing.T) {
+	t.Parallel()
 	server := testenv.Mongod(t, testenv.MongodConfig{Args: []string{"--auth"}})
 	client := server.Client(t)
 	user := func(name string, roles bson.A) {
@@ -257,7 +262,8 @@ func choosesPair(r plan.Report) bool {
 // the profiler says what there was, has the bytes that a meter on the link saw for each, and the share that a gateway saves.
 // Single documents seemed to save what scans do.
 func TestPlanMongoSinglesBesideScans(t *testing.T) {
-	const singles, scans, scanned = 300, 20, 1000
+	t.Parallel()
+	const singles, scans, scanned = 200, 10, 600
 	for _, c := range []struct {
 		name  string
 		args  []string // of mongod
@@ -273,6 +279,10 @@ func TestPlanMongoSinglesBesideScans(t *testing.T) {
 		{name: "role read", args: []string{"--auth"}, root: "root:secret@", user: "reader:secret@"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.name == "role read" {
+				testenv.Full(t)
+			}
+			t.Parallel()
 			server := testenv.Mongod(t, testenv.MongodConfig{Args: c.args})
 			r, id := rand.New(rand.NewPCG(8, 8)), 0
 			if c.root != "" {

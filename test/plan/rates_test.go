@@ -31,6 +31,7 @@ func loaded(t *testing.T) *testenv.RedisServer {
 
 // What people try first: load a server, and plan. That it was loaded is no reason to leave it alone.
 func TestPlanOfWhatWasJustLoaded(t *testing.T) {
+	t.Parallel()
 	r := report(t, loaded(t).URL(), "--share", "90%")
 	if !r.Assumed || r.Observed.Writes < 10 || r.Doubt == "" {
 		t.Errorf("assumed %v, observed %+v, doubt %q", r.Assumed, r.Observed, r.Doubt)
@@ -59,6 +60,7 @@ func terminal(t *testing.T) (ours, theirs *os.File) {
 
 // At a terminal rates are asked for, and the answer counts; without one nothing waits for it.
 func TestPlanAsksForRates(t *testing.T) {
+	t.Parallel()
 	server := loaded(t)
 	ours, theirs := terminal(t)
 	_, err := ours.WriteString("20k\n500\n") // typed ahead
@@ -78,6 +80,7 @@ func TestPlanAsksForRates(t *testing.T) {
 
 // Rates that no link carries are questioned.
 func TestPlanQuestionsRates(t *testing.T) {
+	t.Parallel()
 	file := documentsFile(t)
 	e := cinch(t, "plan", "--json", file, "--candidates", "lz4", "--reads", "1e6", "--link", "100mbit,1ms")
 	var r plan.Report

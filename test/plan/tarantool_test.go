@@ -105,11 +105,12 @@ func fieldBytes(t testing.TB, c *tnt.Connection, space string, field int) (sum i
 }
 
 // stored is how many documents there are.
-const stored = 4000
+const stored = 2000
 
 // What the plan predicts is what the packer then stores by the written policy, field by
 // field; what an index has is not touched, and noise is left alone.
 func TestPlanPredictsWhatPackStoresInTarantool(t *testing.T) {
+	t.Parallel()
 	server := testenv.Tarantool(t, spacesScript)
 	c := connectTarantool(t, server.Addr)
 	documents(t, c, stored)
@@ -177,11 +178,12 @@ func TestPlanPredictsWhatPackStoresInTarantool(t *testing.T) {
 
 // More tuples than are read: the interval holds the truth, and the written gateway runs.
 func TestPlanSamplesTuples(t *testing.T) {
+	t.Parallel()
 	server := testenv.Tarantool(t, spacesScript+`
 		if box.space.docs:len() == 0 then
 			local function text(i) return ('{"id":%d,"state":"open","kind":%d,"text":"'):format(i, i % 5) .. ('word' .. i % 97 .. ' '):rep(10 + i % 61) .. '"}' end
 			box.begin()
-			for i = 1, 60000 do
+			for i = 1, 30000 do
 				box.space.docs:replace{i, 'o', text(i), 'n', {}}
 				if i % 5000 == 0 then box.commit() box.begin() end
 			end
@@ -193,7 +195,7 @@ func TestPlanSamplesTuples(t *testing.T) {
 	g := r.Groups[0]
 	truth := fieldBytes(t, c, "docs", 3)
 	t.Logf("%d values read of %d, %d ± %d predicted, %d are there", r.LookedAt.Values, r.LookedAt.Total, g.Now, g.Margin, truth)
-	if r.LookedAt.Names != 60000 || r.LookedAt.Values > 2*60000 || !r.LookedAt.Whole {
+	if r.LookedAt.Names != 30000 || r.LookedAt.Values > 2*30000 || !r.LookedAt.Whole {
 		t.Errorf("looked at %+v", r.LookedAt)
 	}
 	if off(g.Now, truth) > 0.02 || g.Margin == 0 || math.Abs(float64(g.Now-truth)) > 2*float64(g.Margin) {
@@ -207,6 +209,7 @@ func TestPlanSamplesTuples(t *testing.T) {
 
 // A user who may read one space plans that one; others are told what is missing.
 func TestPlanTarantoolRights(t *testing.T) {
+	t.Parallel()
 	server := testenv.Tarantool(t, spacesScript+`box.schema.user.revoke('guest', 'super', nil, nil, {if_exists = true})
 		for i = 1, 200 do box.space.docs:replace{i, 'o', ('some text that repeats '):rep(20), 'n', {}} end`)
 	r := report(t, "tarantool://reader:secret@"+server.Addr)

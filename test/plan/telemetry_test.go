@@ -139,10 +139,14 @@ func (s *sender) carries(t *testing.T, messages [][]byte) float64 {
 
 // What a plan says of two gateways is what they then carry: within a tenth, and the headers that a plan leaves out.
 func TestPlanPredictsWhatAPairCarries(t *testing.T) {
+	t.Parallel()
 	const headers = 1200 // bytes of a request and its reply between two gateways, at most
 	messages := scrapes(80)
 	for name, s := range senders {
 		t.Run(name, func(t *testing.T) {
+			if name == "OTLP by HTTP" {
+				testenv.Full(t)
+			}
 			watched := testenv.Gateway(t, testenv.GatewayConfig{Protocol: s.protocol, Upstream: s.protocol + "://" + s.upstream(t), Settings: "sample: true"})
 			send := s.send(t, watched.Addr)
 			for _, m := range messages {
