@@ -11,6 +11,7 @@ import (
 	_ "github.com/mostynb/go-grpc-compression/snappy"
 	"google.golang.org/grpc/encoding"
 
+	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/codec/libzstd"
 )
@@ -41,7 +42,7 @@ func TestPeersAndOurs(t *testing.T) {
 			}
 			sizes := []int{1, 200, 65_537}
 			if setting == name {
-				sizes = append(sizes, 1<<20+1, 5<<20)
+				sizes = append(sizes, codectest.Amount(1<<20+1, 1<<20+1, 5<<20))
 			}
 			for _, n := range sizes {
 				if err := exchange(ours, peer, text(n)); err != nil {
@@ -66,7 +67,7 @@ func TestLibzstd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range []int{0, 1, 200, 65_537, 1<<20 + 1, 9 << 20} {
+	for _, n := range []int{0, 1, 200, 65_537, codectest.Amount(1<<20+1, 1<<20+1, 9<<20)} {
 		packed, err := set.AppendCompress([]byte("x"), text(n), "zstd")
 		if err != nil || packed[0] != 'x' {
 			t.Fatal(err)

@@ -25,6 +25,7 @@ func TestMain(m *testing.M) {
 
 // All of it with few records that are made up: costs are not looked at, bytes are.
 func TestBenchmark(t *testing.T) {
+	testenv.Full(t)
 	testenv.Program(t, "redis-server")
 	o := small(t)
 	o.ways = inGo()
@@ -51,6 +52,7 @@ func TestBenchmark(t *testing.T) {
 
 // The part npm with few records that are made up: Cinch's values are smaller than GLIDE's, and the table has its place.
 func TestNPM(t *testing.T) {
+	testenv.Full(t)
 	testenv.Program(t, "redis-server")
 	o := small(t)
 	if err := hasClients(o.python); err != nil {

@@ -65,9 +65,9 @@ func client(t *testing.T, addr string) *goredis.Client {
 // writtenWithDictionary writes through a gateway until it has trained, and some more.
 func writtenWithDictionary(t *testing.T, g *testenv.GatewayServer, plain *goredis.Client) map[string][]byte {
 	t.Helper()
-	through, values := client(t, g.Addr), map[string][]byte{}
+	through, values, more := client(t, g.Addr), map[string][]byte{}, 400
 	write := func() {
-		for range 100 {
+		for range more {
 			n := len(values)
 			key, value := fmt.Sprint("reading:", n), testenv.Reading(n)
 			values[key] = []byte(value)
@@ -78,6 +78,7 @@ func writtenWithDictionary(t *testing.T, g *testenv.GatewayServer, plain *goredi
 	}
 	testenv.Eventually(t, "values are sealed with a dictionary", func() bool {
 		write()
+		more = 10 // there are enough to train from
 		stored, err := plain.Get(t.Context(), fmt.Sprint("reading:", len(values)-1)).Bytes()
 		if err != nil || !cinch.IsSealed(stored) {
 			return false
@@ -133,6 +134,9 @@ func readers(t *testing.T, s *testenv.RedisServer, values map[string][]byte) {
 		"rb":  func(t *testing.T) []string { return []string{testenv.Program(t, "ruby")} },
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name == "rb" {
+				testenv.Full(t)
+			}
 			args := append(command(t), filepath.Join("restored", "read."+name), strconv.Itoa(s.Port))
 			cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 			cmd.Env, cmd.Stderr = append(os.Environ(), "PYTHONPATH="+filepath.Join(root(t), "python")), os.Stderr

@@ -26,10 +26,16 @@ var languages = []language{
 	{name: "ruby", worker: "ruby/test/worker.rb", reads: true, command: interpreter("ruby")},
 }
 
-// each runs a test with every language's worker that is there.
+// each runs a test with every language's worker that is there, with make full, else with those of one that seals and of one
+// that only reads.
 func each(t *testing.T, test func(t *testing.T, l language, w *worker)) {
 	for _, l := range languages {
-		t.Run(l.name, func(t *testing.T) { test(t, l, start(t, l.path(t), l.command)) })
+		t.Run(l.name, func(t *testing.T) {
+			if l.name != "python" && l.name != "php" {
+				testenv.Full(t)
+			}
+			test(t, l, start(t, l.path(t), l.command))
+		})
 	}
 }
 

@@ -28,7 +28,7 @@ import (
 )
 
 // replacements is how often each service is replaced.
-const replacements = 3
+const replacements = 2
 
 // freeAddress is one that nobody listens on.
 func freeAddress(t *testing.T) string {

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -162,6 +163,7 @@ func (l *load) add(name string, do func(ctx context.Context) error) {
 				l.t.Errorf("%s, after %d: %v", name, n.Load(), err)
 			}
 			n.Add(1)
+			time.Sleep(time.Millisecond) // so that the processes that come and go have processors too
 		}
 	})
 }
