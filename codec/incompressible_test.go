@@ -20,7 +20,7 @@ func TestIncompressibleTrue(t *testing.T) {
 	for name, generate := range sorts {
 		for _, n := range estimateSizes {
 			wrong := 0
-			for seed := range codectest.Amount[uint64](10, 50, 50) {
+			for seed := range codectest.Amount[uint64](10, 20, 50) {
 				if value := generate(n, seed); len(value) >= 96 && !codec.Incompressible(value) {
 					wrong++
 				}

@@ -30,7 +30,7 @@ func patients(n int) (samples [][]byte, secrets []string) {
 // No algorithm makes a dictionary with strings of 8 bytes that fewer than three samples have, not
 // even over the places where something was cut out.
 func TestDictionariesHoldNothingRare(t *testing.T) {
-	samples, secrets := patients(600)
+	samples, secrets := patients(300)
 	// A trainer that takes everything, whatever tenant it belongs to.
 	greedy := func(samples [][]byte, size int) ([]byte, error) {
 		all := bytes.Join(samples, nil)
