@@ -81,7 +81,7 @@ func TestPrometheus(t *testing.T) {
 	p := startPrometheus(t, gateway.Admin)
 	load := func() {
 		if out, err := exec.Command(testenv.Program(t, "redis-benchmark"), "-h", "127.0.0.1", "-p", port(gateway.Addr),
-			"-t", "set,get", "-n", "2000", "-d", "2000", "-q").CombinedOutput(); err != nil {
+			"-t", "set,get", "-n", "500", "-d", "2000", "-q").CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
