@@ -150,7 +150,7 @@ func orders(ctx context.Context, t *testing.T, addr, collection string) {
 		t.Error(err)
 		return
 	}
-	defer func() { _ = c.Disconnect(context.WithoutCancel(ctx)) }()
+	defer func() { _ = c.Disconnect(ctx) }() // which has ended: no server is asked to end sessions, as none is there any more
 	all := c.Database("shop").Collection(collection)
 	dishes := strings.Repeat("noodles with everything, ", 40)
 	for i := 0; ctx.Err() == nil; i++ {
