@@ -78,12 +78,15 @@ func (e *echoServer) stop() {
 	e.server.Stop()
 }
 
+// restart listens where it did. A client that dialed meanwhile may have been given that very port for its own end, for a moment.
 func (e *echoServer) restart(t testing.TB) {
 	t.Helper()
-	l, err := net.Listen("tcp", e.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var l net.Listener
+	testenv.Eventually(t, "the port is free", func() bool {
+		var err error
+		l, err = net.Listen("tcp", e.addr)
+		return err == nil
+	})
 	e.start(t, l)
 }
 
