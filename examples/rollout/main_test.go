@@ -23,7 +23,7 @@ func TestExample(t *testing.T) {
 	t.Setenv("TMPDIR", testenv.OpenTempDir(t)) // other examples may run beside it
 	var out, progress bytes.Buffer
 	got, err := run(t.Context(), []string{
-		"--cinch", testenv.Cinch(t), "--html", page, "--scale", "3", "--events", "40000", "--rate", "20", "--tellers", "2", "--after", "2s", "--fsync=false",
+		"--cinch", testenv.Cinch(t), "--html", page, "--scale", "1", "--events", "10000", "--rate", "20", "--tellers", "2", "--after", "1s", "--fsync=false",
 	}, &out, &progress)
 	t.Logf("%s\n%s", &progress, &out)
 	if err != nil {

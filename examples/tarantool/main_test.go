@@ -30,7 +30,7 @@ func TestCluster(t *testing.T) {
 	for name, more := range map[string][]string{"with a dictionary": nil, "without": {"--no-dictionary", "--setting", "lz4"}} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			args := append([]string{"--json", "--cinch", testenv.Cinch(t), "--writes", "2000", "--before", "700"}, more...)
+			args := append([]string{"--json", "--cinch", testenv.Cinch(t), "--writes", "800", "--before", "700"}, more...)
 			if err := run(t.Context(), args, &out); err != nil {
 				t.Fatal(err)
 			}
@@ -38,7 +38,7 @@ func TestCluster(t *testing.T) {
 			if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 				t.Fatalf("%v: %s", err, &out)
 			}
-			if r.Load.Done != 2000 || r.Tuples != 2700 || r.RawBytes < 2700*3000 {
+			if r.Load.Done != 800 || r.Tuples != 1500 || r.RawBytes < 1500*3000 {
 				t.Errorf("%+v", r)
 			}
 			saved := 1 - float64(r.BSize)/float64(r.RawBytes)
