@@ -286,7 +286,7 @@ func TestParse(t *testing.T) {
 func TestChoose(t *testing.T) {
 	dir, r := t.TempDir(), rand.New(rand.NewPCG(1, 1))
 	var lines strings.Builder
-	for range codectest.Amount(80, 150, 300) {
+	for range codectest.Amount(40, 40, 300) {
 		var items []string
 		for range 150 {
 			items = append(items, order(r))
