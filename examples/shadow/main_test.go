@@ -25,7 +25,7 @@ func TestExample(t *testing.T) {
 	t.Setenv("TMPDIR", testenv.OpenTempDir(t)) // other examples may run beside it
 	var out, progress bytes.Buffer
 	args := []string{
-		"--cinch", testenv.Cinch(t), "--html", page, "--scale", "2", "--events", "30000", "--duration", "30s", "--batch", "1s", "--rate", "25", "--fsync=false",
+		"--cinch", testenv.Cinch(t), "--html", page, "--scale", "1", "--events", "10000", "--duration", "15s", "--batch", "1s", "--rate", "25", "--fsync=false",
 	}
 	if *long {
 		args = append(args, "--aa", "90s", "--duration", "90s")
