@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 )
 
 // Sizes are lengths in bytes around the boundaries of the formats: literals,
@@ -29,6 +30,17 @@ var Kinds = map[string]func(n int, seed uint64) []byte{
 	},
 	"mixed": Mixed,
 }
+
+// Values returns values of all kinds, by kind and then in the order of Sizes. They are made once: not to be changed.
+var Values = sync.OnceValue(func() map[string][][]byte {
+	all := map[string][][]byte{}
+	for kind, generate := range Kinds {
+		for _, n := range Sizes {
+			all[kind] = append(all[kind], generate(n, uint64(n)))
+		}
+	}
+	return all
+})
 
 func source(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)) }
 

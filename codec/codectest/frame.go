@@ -17,7 +17,7 @@ func Frames(t *testing.T, a, b codec.ZstdCoder) {
 	const block = codec.FrameBlock
 	for _, n := range []int{1, 1000, block - 1, block, block + 1, 2*block - 1, 2 * block, 2*block + 1, 5*block + 7} {
 		for name, value := range arrivals(n) {
-			for _, level := range []int{0, 1, 3, 9} {
+			for _, level := range Amount([]int{1, 3}, []int{0, 3}, []int{0, 1, 3, 9}) {
 				testFrame(t, from, to, name, value, level)
 			}
 		}

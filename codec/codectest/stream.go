@@ -45,7 +45,7 @@ func testStream(t *testing.T, from, to *codec.Engine, level, window int) {
 	rng := rand.New(rand.NewPCG(uint64(level), uint64(window)))
 	w, r := newStream(t, from, to, level, window)
 	var before []byte
-	for i := range Amount(40, 80, 150) {
+	for i := range Amount(30, 30, 150) {
 		piece := randomPiece(rng, before)
 		prefix := []byte("prefix")
 		wire, err := w.Append(prefix, piece)

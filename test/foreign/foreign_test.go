@@ -76,7 +76,7 @@ func (l library) command(t *testing.T, addr string, what, file string) *exec.Cmd
 	return exec.CommandContext(t.Context(), testenv.Python(t, "requirements.txt"), args...)
 }
 
-const values = 400
+const values = 300
 
 // documents are values as services store them, of which most is the same in each, and a file that has them for the libraries.
 func documents(t *testing.T) (file string, all map[string]string) {
@@ -238,7 +238,7 @@ func TestLiveWriters(t *testing.T) {
 			}
 			times := 0
 			for left := len(writers); left > 0; times++ {
-				testenv.Command(t, testenv.Cinch(t), append(packed(server, l), "--allow-recode")...)
+				testenv.Command(t, testenv.Cinch(t), append(packed(server, l), "--allow-recode", "--keys-per-second", fmt.Sprint(values))...)
 				select {
 				case err := <-done:
 					if err != nil {
