@@ -82,17 +82,20 @@ func (a *Ahead) Is(value []byte, st codec.Setting) bool {
 	return a != nil && len(value) == len(a.value) && &value[0] == &a.value[0] && st == a.st
 }
 
-// Seal returns what Seal appends to nothing, when all of the value has arrived. The memory is the
+// Seal returns what SealOutcome appends to nothing, when all of the value has arrived. The memory is the
 // caller's.
-func (a *Ahead) Seal(worth func(raw, sealed int) bool) []byte {
+func (a *Ahead) Seal(worth func(raw, sealed int) bool) ([]byte, Outcome) {
 	a.Arrived(len(a.value))
 	out := a.out
 	a.out = nil
 	if a.frame == nil || codec.CheckFrame(out[len(a.header.Append(out[:0])):], len(a.value)) != nil { // it would never open
-		return a.s.Seal(out[:0], a.value, a.st, worth)
+		return a.s.SealOutcome(out[:0], a.value, a.st, worth)
 	}
-	if isWorth(worth, len(a.value), len(out)) {
-		return out
+	if worth == nil {
+		worth = saves
+	}
+	if worth(len(a.value), len(out)) {
+		return out, Outcome{Sealed: true, Codec: a.st.Codec}
 	}
 	return a.s.plain(out[:0], a.value, a.st, worth)
 }

@@ -25,7 +25,11 @@ func arrive(t *testing.T, s *Sealer, value []byte, worth func(raw, sealed int) b
 	if !a.Is(memory, zstd3) || a.Is(memory[1:], zstd3) || a.Is(bytes.Clone(memory), zstd3) || a.Is(memory, codec.Setting{Codec: codec.Zstd}) {
 		t.Error("Is takes one value for another")
 	}
-	return a.Seal(worth)
+	out, did := a.Seal(worth)
+	if did.Sealed != IsSealed(out) {
+		t.Errorf("%+v of what begins %x", did, out[:3])
+	}
+	return out
 }
 
 // Ahead comes to what Seal comes to: sealed or not, wrapped or not, and in hardly more bytes.

@@ -20,11 +20,11 @@ type Foreign struct {
 // word is the extension word that says so.
 func (f Foreign) word() []byte { return []byte{wordForeign, f.Format, f.Level, 0} }
 
-// sum is the checksum for what is sealed. That of a content can't pass for that of a value, or the reverse.
-func (h Header) sum(raw []byte) uint32 {
+// checksum returns the checksum for what is sealed. That of a content can't pass for that of a value, or the reverse.
+func checksum(raw []byte, of Foreign) uint32 {
 	sum := crc32.ChecksumIEEE(raw)
-	if h.IsForeign() {
-		sum = crc32.Update(sum, crc32.IEEETable, h.Foreign.word())
+	if of.Format != 0 {
+		sum = crc32.Update(sum, crc32.IEEETable, of.word())
 	}
 	return sum
 }
@@ -40,23 +40,24 @@ func (h Header) MaxValueLen() int {
 	return h.RawLen
 }
 
-// SealContent appends an envelope of content to dst, in the place of a value of n bytes that a library has made of it, and
-// reports true; or it returns dst as it was, since nothing is gained. n is the raw length that worth is asked with. The
-// envelope opens to content as the format of says, or, if of is zero, to content itself.
-func (s *Sealer) SealContent(dst, content []byte, of Foreign, n int, st codec.Setting, worth func(raw, sealed int) bool) ([]byte, bool) {
-	if of.Format == 0 {
-		out := s.Seal(dst, content, st, func(_, sealed int) bool { return isWorth(worth, n, sealed) })
-		if !IsSealed(out[len(dst):]) {
-			return dst, false
-		}
-		return out, true
+// SealContent appends an envelope of content to dst, in the place of a value of n bytes that a library has made of it; or it
+// returns dst as it was, with an Outcome that is not Sealed, since nothing is gained. n is the raw length that worth is asked with.
+// The envelope opens to content as the format of says, or, if of is zero, to content itself.
+func (s *Sealer) SealContent(dst, content []byte, of Foreign, n int, st codec.Setting, worth func(raw, sealed int) bool) ([]byte, Outcome) {
+	if out, ok := s.compress(dst, content, st, of, n, worth); ok {
+		return out, Outcome{Sealed: true, Codec: st.Codec}
 	}
-	out, d, ok := s.compress(dst, content, st, of)
-	if !ok || !isWorth(worth, n, len(out)-len(dst)) {
-		return dst, false
+	if of.Format != 0 {
+		return dst, Outcome{}
 	}
-	putTag(d, out[len(dst):])
-	return out, true
+	if worth == nil {
+		worth = saves
+	}
+	out, did := s.plain(dst, content, st, func(_, sealed int) bool { return worth(n, sealed) })
+	if !did.Sealed {
+		return dst, Outcome{}
+	}
+	return out, did
 }
 
 // OpenContent is Open but for values that another library had compressed: of them it appends the content.
@@ -65,6 +66,11 @@ func (s *Sealer) OpenContent(dst, stored []byte) ([]byte, error) {
 	if err != nil || !h.IsForeign() {
 		return s.Open(dst, stored)
 	}
+	return s.open(dst, stored, h)
+}
+
+// OpenContentParsed is OpenContent for a caller that has parsed the envelope's header.
+func (s *Sealer) OpenContentParsed(dst, stored []byte, h Header) ([]byte, error) {
 	return s.open(dst, stored, h)
 }
 

@@ -18,9 +18,9 @@ import (
 func sealForeign(t testing.TB, s *Sealer, dict uint32, of Foreign, content []byte) (all [][]byte) {
 	t.Helper()
 	for _, st := range []codec.Setting{{Codec: codec.Zstd, Level: 3}, {Codec: codec.LZ4, Level: 1}, {Codec: codec.Zstd, Dict: dict}} {
-		sealed, ok := s.SealContent([]byte("front"), content, of, len(content), st, always)
-		if !ok || !bytes.HasPrefix(sealed, []byte("front")) {
-			t.Fatalf("%s: %v, %d bytes", st, ok, len(sealed))
+		sealed, did := s.SealContent([]byte("front"), content, of, len(content), st, always)
+		if !did.Sealed || !bytes.HasPrefix(sealed, []byte("front")) {
+			t.Fatalf("%s: %v, %d bytes", st, did, len(sealed))
 		}
 		all = append(all, sealed[len("front"):])
 	}
@@ -108,7 +108,7 @@ func TestForeignRefusals(t *testing.T) {
 		if c.want == ErrUnknownCodec { // of a writer that knows it
 			h := h
 			h.Foreign.Format = 0xff
-			h.Checksum = h.sum(orders(500))
+			h.Checksum = checksum(orders(500), h.Foreign)
 			changed = append(h.Append(nil), sealed[h.Len:]...)
 		}
 		if got, err := s.Open([]byte("front"), changed); !errors.Is(err, c.want) || string(got) != "front" {
@@ -119,7 +119,7 @@ func TestForeignRefusals(t *testing.T) {
 	if _, err := ParseHeader(sealed); !errors.Is(err, ErrReserved) {
 		t.Errorf("without its word: %v", err)
 	}
-	if out, ok := s.SealContent([]byte("front"), noise(500), Foreign{Format: 1}, 500, codec.Setting{Codec: codec.Zstd}, nil); ok || string(out) != "front" {
+	if out, did := s.SealContent([]byte("front"), noise(500), Foreign{Format: 1}, 500, codec.Setting{Codec: codec.Zstd}, nil); did.Sealed || string(out) != "front" {
 		t.Errorf("noise gains: %d bytes", len(out))
 	}
 }
@@ -235,8 +235,8 @@ func TestForeignLevelIsBounded(t *testing.T) {
 
 func openedAt(t *testing.T, s *Sealer, f foreign.Format, level uint8, content []byte) []byte {
 	t.Helper()
-	envelope, ok := s.SealContent(nil, content, Foreign{Format: uint8(f), Level: level}, len(content), codec.Setting{Codec: codec.Zstd, Level: 1}, nil)
-	if !ok {
+	envelope, did := s.SealContent(nil, content, Foreign{Format: uint8(f), Level: level}, len(content), codec.Setting{Codec: codec.Zstd, Level: 1}, nil)
+	if !did.Sealed {
 		t.Fatal("not sealed")
 	}
 	value, err := s.Open(nil, envelope)

@@ -2,6 +2,7 @@ package cinch
 
 import (
 	"encoding/binary"
+	"math"
 
 	"github.com/cinch-layer/cinch/codec"
 )
@@ -76,14 +77,13 @@ func IsSealed(b []byte) bool {
 // all other errors wrap ErrDamaged: ErrTruncated, ErrVersion, ErrReserved, ErrHeader.
 // On 32 bits a raw length above 2^31-1 is ErrHeader too.
 func ParseHeader(b []byte) (Header, error) {
-	var h Header
 	if !IsSealed(b) {
-		return h, ErrNotSealed
+		return Header{}, ErrNotSealed
 	}
 	if len(b) < fixedLen {
-		return h, ErrTruncated
+		return Header{}, ErrTruncated
 	}
-	h.Version, h.Codec = b[3]>>4, codec.ID(b[3]&0x0F)
+	h := Header{Version: b[3] >> 4, Codec: codec.ID(b[3] & 0x0F)}
 	flags := b[4]
 	if h.Version != Version {
 		return Header{}, ErrVersion
@@ -91,15 +91,28 @@ func ParseHeader(b []byte) (Header, error) {
 	if flags&flagReserved != 0 {
 		return Header{}, ErrReserved
 	}
-	n, err := parseRawLen(b[fixedLen:], &h.RawLen)
-	if err != nil {
-		return Header{}, err
-	}
-	return parseRest(h, flags, b, fixedLen+n)
-}
 
-// parseRest reads what follows the raw length: checksum or tag and dictionary, extension words.
-func parseRest(h Header, flags byte, b []byte, at int) (Header, error) {
+	// The raw length: a uvarint of at most maxUvarintLen bytes in its shortest form.
+	at, rawLen := fixedLen, uint64(0)
+	for i := 0; ; i++ {
+		if i == maxUvarintLen {
+			return Header{}, ErrHeader
+		}
+		if at >= len(b) {
+			return Header{}, ErrTruncated
+		}
+		c := b[at]
+		at++
+		rawLen |= uint64(c&0x7F) << (7 * i)
+		if c < 0x80 {
+			if i > 0 && c == 0 || rawLen > math.MaxInt {
+				return Header{}, ErrHeader
+			}
+			break
+		}
+	}
+	h.RawLen = int(rawLen)
+
 	if flags&flagDict != 0 {
 		if len(b) < at+TagLen+dictLen {
 			return Header{}, ErrTruncated
@@ -110,7 +123,7 @@ func parseRest(h Header, flags byte, b []byte, at int) (Header, error) {
 		if h.Dict == 0 {
 			return Header{}, ErrHeader
 		}
-		if !takesDict(h.Codec) {
+		if h.Codec != codec.Zstd && h.Codec.Known() { // of the codecs we know only zstd has dictionaries in version 1
 			return Header{}, ErrReserved
 		}
 	} else {
@@ -146,48 +159,22 @@ func (h Header) takeForeign() (Header, error) {
 	return h, nil
 }
 
-// takesDict: of the codecs we know only zstd has dictionaries in version 1;
-// of those we don't know, nothing can be said.
-func takesDict(id codec.ID) bool {
-	return id == codec.Zstd || !id.Known()
-}
-
-// parseRawLen reads a uvarint of at most maxUvarintLen bytes in its shortest
-// form and returns how many bytes it takes.
-func parseRawLen(b []byte, rawLen *int) (int, error) {
-	var v uint64
-	for i := range maxUvarintLen {
-		if i >= len(b) {
-			return 0, ErrTruncated
-		}
-		v |= uint64(b[i]&0x7F) << (7 * i)
-		if b[i] < 0x80 {
-			if i > 0 && b[i] == 0 || v > uint64(maxInt) {
-				return 0, ErrHeader
-			}
-			*rawLen = int(v)
-			return i + 1, nil
-		}
-	}
-	return 0, ErrHeader
-}
-
-const maxInt = int(^uint(0) >> 1)
-
 // Append appends the header's bytes to dst. Version, codec, dictionary, raw
 // length, checksum or tag, and extension words are written as they are, so that
 // tests and tools can make headers that ParseHeader refuses. Whatever it accepts
 // appends as the bytes that it was parsed from.
 func (h Header) Append(dst []byte) []byte {
-	flags := byte(len(h.Ext)/extWordLen) & maskExtWords
+	isForeign := h.Foreign.Format != 0
+	extWords := len(h.Ext) / extWordLen
+	flags := byte(0)
+	if isForeign {
+		flags, extWords = flagForeign, extWords+1
+	}
 	if h.HasDict {
 		flags |= flagDict
 	}
-	if h.IsForeign() {
-		flags = flags&flagDict | flagForeign | byte(len(h.Ext)/extWordLen+1)&maskExtWords
-	}
 	dst = append(dst, Magic...)
-	dst = append(dst, h.Version<<4|byte(h.Codec)&0x0F, flags)
+	dst = append(dst, h.Version<<4|byte(h.Codec)&0x0F, flags|byte(extWords)&maskExtWords)
 	dst = binary.AppendUvarint(dst, uint64(h.RawLen))
 	if h.HasDict {
 		dst = append(dst, h.Tag[:]...)
@@ -195,7 +182,7 @@ func (h Header) Append(dst []byte) []byte {
 	} else {
 		dst = binary.LittleEndian.AppendUint32(dst, h.Checksum)
 	}
-	if h.IsForeign() {
+	if isForeign {
 		dst = append(dst, h.Foreign.word()...)
 	}
 	return append(dst, h.Ext...)

@@ -106,3 +106,11 @@ func class(err error) string {
 	}
 	return fmt.Sprint(err)
 }
+
+// putTag gives an envelope that is otherwise complete its tag, if it has a dictionary.
+func putTag(d *codec.Dict, sealed []byte) {
+	if h, err := ParseHeader(sealed); err == nil && h.HasDict {
+		tag := h.tag(d, sealed)
+		copy(sealed[h.tagAt():], tag[:])
+	}
+}

@@ -25,65 +25,49 @@ func (s *Sealer) Open(dst, stored []byte) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
+	return s.OpenParsed(dst, stored, h)
+}
+
+// OpenParsed is Open for a caller that has parsed the envelope's header.
+func (s *Sealer) OpenParsed(dst, stored []byte, h Header) ([]byte, error) {
 	if h.IsForeign() {
 		return s.openForeign(dst, stored, h)
 	}
 	return s.open(dst, stored, h)
 }
 
-// open appends what is sealed: the value, or the content of a foreign one.
-func (s *Sealer) open(dst, stored []byte, h Header) ([]byte, error) {
-	if !h.Codec.Known() {
+// open appends what is sealed, exactly h.RawLen bytes: the value, or the content of a foreign one.
+func (s *Sealer) open(dst, stored []byte, h Header) (out []byte, err error) {
+	payload := stored[h.Len:]
+	switch {
+	case !h.Codec.Known():
 		return dst, fmt.Errorf("%w: %d", ErrUnknownCodec, uint8(h.Codec))
+	case h.Codec == codec.Raw: // bounded by what was received, so MaxOpen is no matter here
+		out = append(dst, payload...)
+	case h.RawLen > s.maxOpen:
+		return dst, fmt.Errorf("%w: %d bytes, at most %d are opened", ErrTooLarge, h.RawLen, s.maxOpen)
+	default:
+		var d *codec.Dict
+		if h.HasDict {
+			if d, err = s.dictionary(h.Dict); err != nil {
+				return dst, err
+			}
+			if err = h.checkTag(d, stored); err != nil { // its writer had the dictionary: nothing is decoded before that is known
+				return dst, err
+			}
+		}
+		if out, err = s.engine.Decompress(dst, payload, h.Codec, h.RawLen, d); err != nil {
+			if errors.Is(err, codec.ErrCorrupt) {
+				err = fmt.Errorf("%w: %w", ErrPayload, err)
+			}
+			return dst, err
+		}
 	}
-	out, err := s.decode(dst, stored, h)
-	if err != nil {
-		return dst, err
+	if n := len(out) - len(dst); n != h.RawLen {
+		return dst, fmt.Errorf("%w: %d bytes, %d declared", ErrPayload, n, h.RawLen)
 	}
-	if !h.HasDict && h.sum(out[len(dst):]) != h.Checksum {
+	if !h.HasDict && checksum(out[len(dst):], h.Foreign) != h.Checksum {
 		return dst, ErrChecksum
 	}
 	return out, nil
-}
-
-// decode appends what the payload of stored decompresses to, exactly h.RawLen bytes, to dst.
-func (s *Sealer) decode(dst, stored []byte, h Header) ([]byte, error) {
-	payload := stored[h.Len:]
-	if h.Codec == codec.Raw { // bounded by what was received, so MaxOpen is no matter here
-		if len(payload) != h.RawLen {
-			return dst, fmt.Errorf("%w: %d bytes, %d declared", ErrPayload, len(payload), h.RawLen)
-		}
-		return append(dst, payload...), nil
-	}
-	if h.RawLen > s.maxOpen {
-		return dst, fmt.Errorf("%w: %d bytes, at most %d are opened", ErrTooLarge, h.RawLen, s.maxOpen)
-	}
-	d, err := s.entitled(stored, h)
-	if err != nil {
-		return dst, err
-	}
-	out, err := s.engine.Decompress(dst, payload, h.Codec, h.RawLen, d)
-	if err != nil {
-		if errors.Is(err, codec.ErrCorrupt) {
-			err = fmt.Errorf("%w: %w", ErrPayload, err)
-		}
-		return dst, err
-	}
-	if len(out)-len(dst) != h.RawLen {
-		return dst, fmt.Errorf("%w: %d bytes, %d declared", ErrPayload, len(out)-len(dst), h.RawLen)
-	}
-	return out, nil
-}
-
-// entitled returns the dictionary that an envelope names, nil if it names none, after it has shown
-// by its tag that its writer had that.
-func (s *Sealer) entitled(stored []byte, h Header) (*codec.Dict, error) {
-	if !h.HasDict {
-		return nil, nil
-	}
-	d, err := s.dictionary(h.Dict)
-	if err != nil {
-		return nil, err
-	}
-	return d, h.checkTag(d, stored)
 }

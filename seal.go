@@ -6,6 +6,12 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
+// Outcome says what became of a value.
+type Outcome struct {
+	Sealed bool     // an envelope was appended; otherwise the value as it is
+	Codec  codec.ID // of the envelope; Raw where the value stands in it as it is
+}
+
 // Seal appends the envelope of value to dst, or value itself if that is the
 // better choice, and returns the extended buffer. It never fails.
 //
@@ -21,23 +27,63 @@ import (
 // capacity of the value's length plus MaxHeaderLen and a few hundred bytes
 // more sees no allocation.
 func (s *Sealer) Seal(dst, value []byte, st codec.Setting, worth func(raw, sealed int) bool) []byte {
-	start := len(dst)
-	if out, d, ok := s.compress(dst, value, st, Foreign{}); ok {
-		if isWorth(worth, len(value), len(out)-start) {
-			putTag(d, out[start:])
-			return out
-		}
-		dst = out[:start] // keep the room that compress made
+	out, _ := s.SealOutcome(dst, value, st, worth)
+	return out
+}
+
+// SealOutcome is Seal, and says what became of the value, so that no caller has to parse what it was just given.
+func (s *Sealer) SealOutcome(dst, value []byte, st codec.Setting, worth func(raw, sealed int) bool) ([]byte, Outcome) {
+	if out, ok := s.compress(dst, value, st, Foreign{}, len(value), worth); ok {
+		return out, Outcome{Sealed: true, Codec: st.Codec}
 	}
 	return s.plain(dst, value, st, worth)
 }
 
-// plain appends the uncompressed form of value, wrapped where that must be or is wanted.
-func (s *Sealer) plain(dst, value []byte, st codec.Setting, worth func(raw, sealed int) bool) []byte {
-	if IsSealed(value) || st.Codec != codec.Raw && isWorth(worth, len(value), escapedLen(len(value))) {
-		return s.Escape(dst, value)
+// compress appends an envelope with value compressed by st, which stands for raw bytes, and reports whether that is worth it. When it
+// is not, or can't be done, dst comes back as it was.
+func (s *Sealer) compress(dst, value []byte, st codec.Setting, of Foreign, raw int, worth func(raw, sealed int) bool) ([]byte, bool) {
+	if st.Codec == codec.Raw || len(value) == 0 || len(value) > s.maxRaw {
+		return dst, false
 	}
-	return append(dst, value...)
+	h := Header{Version: Version, Codec: st.Codec, RawLen: len(value), Foreign: of}
+	var d *codec.Dict
+	if st.Dict != 0 {
+		var err error
+		if d, err = s.dictionary(st.Dict); err != nil || st.Codec != codec.Zstd {
+			return dst, false
+		}
+		h.HasDict, h.Dict = true, st.Dict
+	} else if codec.Incompressible(value) {
+		return dst, false // with a dictionary even noise may be known
+	} else {
+		h.Checksum = checksum(value, of)
+	}
+	start := len(dst)
+	out := h.Append(dst)
+	h.Len = len(out) - start
+	out, err := s.engine.Compress(out, value, st, d)
+	if err != nil {
+		return dst, false
+	}
+	if worth == nil {
+		worth = saves
+	}
+	if !worth(raw, len(out)-start) {
+		return out[:start], false // with the room that was made
+	}
+	if d != nil {
+		tag := h.tag(d, out[start:])
+		copy(out[start+h.tagAt():], tag[:])
+	}
+	return out, true
+}
+
+// plain appends the uncompressed form of value, wrapped where that must be or is wanted.
+func (s *Sealer) plain(dst, value []byte, st codec.Setting, worth func(raw, sealed int) bool) ([]byte, Outcome) {
+	if IsSealed(value) || st.Codec != codec.Raw && worth != nil && worth(len(value), escapedLen(len(value))) {
+		return s.Escape(dst, value), Outcome{Sealed: true, Codec: codec.Raw}
+	}
+	return append(dst, value...), Outcome{Codec: codec.Raw}
 }
 
 // escapedLen is the length in bytes of what Escape appends.
@@ -55,35 +101,5 @@ func (s *Sealer) Escape(dst, value []byte) []byte {
 	return append(h.Append(dst), value...)
 }
 
-func isWorth(worth func(raw, sealed int) bool, raw, sealed int) bool {
-	if worth == nil {
-		return sealed < raw
-	}
-	return worth(raw, sealed)
-}
-
-// compress appends header, still without its tag, and payload to dst, and returns the dictionary
-// that it took. When it reports false, dst is to be used as it was.
-func (s *Sealer) compress(dst, value []byte, st codec.Setting, of Foreign) ([]byte, *codec.Dict, bool) {
-	if st.Codec == codec.Raw || !st.Codec.Known() || len(value) == 0 || len(value) > s.maxRaw {
-		return dst, nil, false
-	}
-	h := Header{Version: Version, Codec: st.Codec, RawLen: len(value), Foreign: of}
-	var d *codec.Dict
-	if st.Dict != 0 {
-		var err error
-		if d, err = s.dictionary(st.Dict); err != nil || !takesDict(st.Codec) {
-			return dst, nil, false
-		}
-		h.HasDict, h.Dict = true, st.Dict
-	} else if codec.Incompressible(value) {
-		return dst, nil, false // with a dictionary even noise may be known
-	} else {
-		h.Checksum = h.sum(value)
-	}
-	out, err := s.engine.Compress(h.Append(dst), value, st, d)
-	if err != nil {
-		return dst, nil, false
-	}
-	return out, d, true
-}
+// saves is what is worth it where the caller has no opinion.
+func saves(raw, sealed int) bool { return sealed < raw }

@@ -32,11 +32,3 @@ func (h Header) checkTag(d *codec.Dict, sealed []byte) error {
 	}
 	return nil
 }
-
-// putTag gives an envelope that is otherwise complete its tag, if it has a dictionary.
-func putTag(d *codec.Dict, sealed []byte) {
-	if h, err := ParseHeader(sealed); err == nil && h.HasDict {
-		tag := h.tag(d, sealed)
-		copy(sealed[h.tagAt():], tag[:])
-	}
-}

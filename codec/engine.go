@@ -71,10 +71,10 @@ func MaxEncodedLen(id ID, rawLen int) int {
 		return max(s2.MaxEncodedLen(rawLen), 0)
 	case LZ4:
 		return rawLen + rawLen/255 + 16
-	case Zstd:
-		return zstdBound(rawLen)
-	default:
-		return flateBound(rawLen)
+	case Zstd: // of either library, magic number and dictionary ID included
+		return rawLen + rawLen>>8 + 128
+	default: // src in stored blocks of 64 KiB, and the wrapping
+		return rawLen + rawLen>>12 + 64
 	}
 }
 
@@ -82,55 +82,25 @@ func MaxEncodedLen(id ID, rawLen int) int {
 // dictionary must be the one that s names, nil when it names none. The result
 // may be longer than src. On an error dst is returned as it was; the error
 // wraps [ErrSetting], [ErrDictionary], [ErrTooLarge] or [ErrUnknownCodec].
-func (e *Engine) Compress(dst, src []byte, s Setting, d *Dict) ([]byte, error) {
-	if err := s.Validate(); err != nil {
-		return dst, err
+func (e *Engine) Compress(dst, src []byte, s Setting, d *Dict) (out []byte, err error) {
+	if int(s.Codec) >= len(algorithms) || s.Level < 0 || s.Level > algorithms[s.Codec].maxLevel || s.Dict != 0 && s.Codec != Zstd {
+		return dst, s.Validate()
 	}
-	if err := checkDict(s, d); err != nil {
-		return dst, err
+	if d == nil && s.Dict != 0 || d != nil && d.number != s.Dict {
+		return dst, checkDict(s, d)
 	}
 	if s.Codec == Raw {
 		return append(dst, src...), nil
 	}
 	e.turns <- struct{}{}
-	out, err := e.compress(dst, src, s, d)
-	<-e.turns
-	if err != nil {
-		return dst, fmt.Errorf("%s: %w", s, err)
-	}
-	return out, nil
-}
-
-func checkDict(s Setting, d *Dict) error {
-	switch {
-	case d == nil && s.Dict != 0:
-		return fmt.Errorf("%w: %s without its dictionary", ErrDictionary, s)
-	case d != nil && d.number != s.Dict:
-		return fmt.Errorf("%w: %s with dictionary %08x", ErrDictionary, s, d.number)
-	}
-	return nil
-}
-
-// leave ends a piece's turn, which it is deferred for, and turns a panic in a library into an error,
-// as compress and decompress do for whole values. kind is nil or what the error wraps.
-func (e *Engine) leave(dst []byte, out *[]byte, err *error, kind error) {
-	<-e.turns
-	r := recover()
-	switch {
-	case r == nil:
-	case kind == nil:
-		*out, *err = dst, fmt.Errorf("panic: %v", r)
-	default:
-		*out, *err = dst, fmt.Errorf("%w: panic: %v", kind, r)
-	}
-}
-
-// compress turns a panic in a library into an error: sealing must not fail,
-// and whatever state was at work is not used again.
-func (e *Engine) compress(dst, src []byte, s Setting, d *Dict) (out []byte, err error) {
 	defer func() {
+		<-e.turns
+		// A panic in a library is an error: compressing must not end the process. The state that was at work is not used again.
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panic: %v", r)
+		}
+		if err != nil {
+			out, err = dst, fmt.Errorf("%s: %w", s, err)
 		}
 	}()
 	switch s.Codec {
@@ -144,10 +114,32 @@ func (e *Engine) compress(dst, src []byte, s Setting, d *Dict) (out []byte, err 
 		return e.lz4.compress(dst, src, s.Level)
 	case Zstd:
 		return e.zstd.Compress(dst, src, s.Level, d)
-	case Zlib, Gzip:
-		return e.flate.compress(dst, src, s)
 	default:
-		return dst, ErrUnknownCodec
+		return e.flate.compress(dst, src, s)
+	}
+}
+
+func checkDict(s Setting, d *Dict) error {
+	switch {
+	case d == nil && s.Dict != 0:
+		return fmt.Errorf("%w: %s without its dictionary", ErrDictionary, s)
+	case d != nil && d.number != s.Dict:
+		return fmt.Errorf("%w: %s with dictionary %08x", ErrDictionary, s, d.number)
+	}
+	return nil
+}
+
+// leave ends a piece's turn, which it is deferred for, and turns a panic in a library into an error,
+// as Compress and Decompress do for whole values. kind is nil or what the error wraps.
+func (e *Engine) leave(dst []byte, out *[]byte, err *error, kind error) {
+	<-e.turns
+	r := recover()
+	switch {
+	case r == nil:
+	case kind == nil:
+		*out, *err = dst, fmt.Errorf("panic: %v", r)
+	default:
+		*out, *err = dst, fmt.Errorf("%w: panic: %v", kind, r)
 	}
 }
 
@@ -156,9 +148,9 @@ func (e *Engine) compress(dst, src []byte, s Setting, d *Dict) (out []byte, err 
 // the caller has checked rawLen against its own limit. On an error dst is
 // returned as it was, though the bytes behind its length may have changed;
 // the error wraps [ErrCorrupt], [ErrDictionary] or [ErrUnknownCodec].
-func (e *Engine) Decompress(dst, src []byte, id ID, rawLen int, d *Dict) ([]byte, error) {
+func (e *Engine) Decompress(dst, src []byte, id ID, rawLen int, d *Dict) (out []byte, err error) {
 	switch {
-	case !id.Known():
+	case int(id) >= len(algorithms):
 		return dst, fmt.Errorf("%w: %d", ErrUnknownCodec, uint8(id))
 	case rawLen < 0:
 		return dst, fmt.Errorf("%w: a length of %d", ErrCorrupt, rawLen)
@@ -171,20 +163,13 @@ func (e *Engine) Decompress(dst, src []byte, id ID, rawLen int, d *Dict) ([]byte
 		return append(reserve(dst, rawLen), src...), nil
 	}
 	e.turns <- struct{}{}
-	out, err := e.decompress(dst, src, id, rawLen, d)
-	<-e.turns
-	if err != nil {
-		return dst, fmt.Errorf("%s: %w", id, err)
-	}
-	return out, nil
-}
-
-// decompress turns a panic in a library into an error: hostile bytes must not
-// end the process.
-func (e *Engine) decompress(dst, src []byte, id ID, rawLen int, d *Dict) (out []byte, err error) {
 	defer func() {
-		if r := recover(); r != nil {
+		<-e.turns
+		if r := recover(); r != nil { // hostile bytes must not end the process
 			err = fmt.Errorf("%w: panic: %v", ErrCorrupt, r)
+		}
+		if err != nil {
+			out, err = dst, fmt.Errorf("%s: %w", id, err)
 		}
 	}()
 	switch id {
@@ -196,9 +181,7 @@ func (e *Engine) decompress(dst, src []byte, id ID, rawLen int, d *Dict) (out []
 		return decompressLZ4(dst, src, rawLen)
 	case Zstd:
 		return e.zstd.Decompress(dst, src, rawLen, d)
-	case Zlib, Gzip:
-		return e.flate.decompress(dst, src, id, rawLen)
 	default:
-		return dst, ErrUnknownCodec
+		return e.flate.decompress(dst, src, id, rawLen)
 	}
 }

@@ -68,7 +68,7 @@ func (c *flateCoder) compress(dst, src []byte, s Setting) (_ []byte, err error) 
 			return dst, err
 		}
 	}
-	w.out = reserve(dst, flateBound(len(src)))
+	w.out = reserve(dst, MaxEncodedLen(s.Codec, len(src)))
 	w.zip.Reset(w)
 	_, err = w.zip.Write(src)
 	if err == nil {
@@ -81,11 +81,6 @@ func (c *flateCoder) compress(dst, src []byte, s Setting) (_ []byte, err error) 
 	w.out = nil
 	c.writers.put(s, w, flateWriterBytes)
 	return out, nil
-}
-
-// flateBound is the size of src stored in blocks of 64 KiB, and the wrapping.
-func flateBound(n int) int {
-	return n + n>>12 + 64
 }
 
 // flateReader reads from src, which never reads ahead.

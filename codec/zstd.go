@@ -76,7 +76,7 @@ func (z *GoZstd) Compress(dst, src []byte, level int, d *Dict) ([]byte, error) {
 		}
 	}
 	start := len(dst)
-	out := enc.EncodeAll(src, reserve(dst, zstdBound(len(src))))
+	out := enc.EncodeAll(src, reserve(dst, MaxEncodedLen(Zstd, len(src))))
 	z.encoders.put(key, enc, goEncoderBytes(key))
 	return zstdframe.Store(out, start, len(src))
 }
@@ -227,10 +227,4 @@ func (dec *goDecoder) decompress(dst []byte, f zstdframe.Frame, rawLen int, d *D
 		return dst[:start], wrongLen(len(out), rawLen)
 	}
 	return dst[:start+rawLen], nil
-}
-
-// zstdBound is the size of the largest frame that either library makes of n
-// bytes, magic number and dictionary ID included.
-func zstdBound(n int) int {
-	return n + n>>8 + 128
 }

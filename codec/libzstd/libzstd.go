@@ -119,10 +119,6 @@ func (c *coder) Decompress(dst, src []byte, rawLen int, d *codec.Dict) ([]byte, 
 			return dst, err
 		}
 	}
-	return c.decompressFrame(dst, f, rawLen, dd)
-}
-
-func (c *coder) decompressFrame(dst []byte, f zstdframe.Frame, rawLen int, dd *gozstd.DDict) ([]byte, error) {
 	buf, _ := c.frames.Get().(*[]byte)
 	if buf == nil {
 		buf = new([]byte)

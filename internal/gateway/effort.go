@@ -23,8 +23,11 @@ func NewEffort() *Effort { return &Effort{began: time.Now()} }
 // SetLimits replaces the limits.
 func (e *Effort) SetLimits(l effort.Limits) { e.governor.SetLimits(l, time.Since(e.began)) }
 
+// Limited reports whether there are limits.
+func (e *Effort) Limited() bool { return e != nil && e.governor.Limited() }
+
 func (e *Effort) step() effort.Step {
-	if e == nil || !e.governor.Limited() {
+	if !e.Limited() {
 		return effort.Full
 	}
 	return e.governor.Step(time.Since(e.began), rand.Float64())

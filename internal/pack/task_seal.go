@@ -140,7 +140,7 @@ func (t *Seal) unsealed(s *subject, st codec.Setting, rule *policy.Rule) Verdict
 
 // envelope is the value sealed, or as it is if that is worth nothing.
 func (t *Seal) envelope(s *subject, st codec.Setting, worth func(raw, sealed int) bool) []byte {
-	if sealed, ok := t.Sealer.SealContent(nil, s.content, s.as, len(s.raw), st, worth); ok {
+	if sealed, did := t.Sealer.SealContent(nil, s.content, s.as, len(s.raw), st, worth); did.Sealed {
 		return sealed
 	}
 	return s.raw

@@ -116,8 +116,8 @@ func TestToPlainWhateverTheSize(t *testing.T) {
 	content := foreignContent(1)
 	lib := asLibrary(t, foreign.GlideLZ4, content)
 	s := cinch.NewSealer(cinch.SealerOptions{})
-	envelope, ok := s.SealContent(nil, content, cinch.Foreign{Format: uint8(foreign.GlideZstd), Level: 3}, len(content), zstd3, nil)
-	if !ok {
+	envelope, did := s.SealContent(nil, content, cinch.Foreign{Format: uint8(foreign.GlideZstd), Level: 3}, len(content), zstd3, nil)
+	if !did.Sealed {
 		t.Fatal("not sealed")
 	}
 	for name, stored := range map[string][]byte{"value": lib, "envelope": envelope} {

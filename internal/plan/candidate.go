@@ -126,7 +126,8 @@ func (p production) seal(dst, value []byte, worth func(raw, sealed int) bool) []
 func (p production) open(dst, stored []byte) ([]byte, error) { return p.s.Open(dst, stored) }
 
 func (p production) sealContent(dst []byte, v subject, content []byte, worth func(raw, sealed int) bool) (out []byte, ok bool) {
-	return p.s.SealContent(dst, content, cinch.Foreign{Format: uint8(v.format)}, len(v.held), p.st, worth)
+	out, did := p.s.SealContent(dst, content, cinch.Foreign{Format: uint8(v.format)}, len(v.held), p.st, worth)
+	return out, did.Sealed
 }
 
 func (p production) openContent(dst, stored []byte) ([]byte, error) {

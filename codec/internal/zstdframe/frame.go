@@ -55,62 +55,42 @@ type Frame struct {
 	Compressed int // how many of the blocks are compressed
 
 	checksum bool
-	window   byte   // window descriptor
-	single   bool   // no window descriptor: the window is the content
 	body     []byte // blocks, and the checksum if there is one
 }
 
 // Parse checks that src is one whole frame, without its magic number, that
 // can hold exactly rawLen bytes.
 func Parse(src []byte, rawLen int) (Frame, error) {
-	f, content, err := parseHeader(src)
-	if err != nil {
-		return Frame{}, err
-	}
-	if content >= 0 && content != int64(rawLen) {
-		return Frame{}, fmt.Errorf("zstd frame declares %d bytes", content)
-	}
-	return f, f.checkBlocks(rawLen)
-}
-
-// parseHeader returns the content size, or -1 when the frame doesn't tell.
-func parseHeader(src []byte) (f Frame, content int64, err error) {
 	if len(src) == 0 {
-		return f, 0, errTruncated
+		return Frame{}, errTruncated
 	}
 	fhd, rest := src[0], src[1:]
 	if fhd&flagReserved != 0 {
-		return f, 0, errors.New("reserved bit set in a zstd frame")
+		return Frame{}, errors.New("reserved bit set in a zstd frame")
 	}
-	f.checksum = fhd&flagChecksum != 0
-	f.single = fhd&flagSingleSegment != 0
-	var windowLen, contentLen int
-	if !f.single {
-		windowLen = 1
+	single := fhd&flagSingleSegment != 0
+	windowLen, idLen, contentLen := 1, [...]int{0, 1, 2, 4}[fhd&maskDictID], 0
+	if single {
+		windowLen = 0
 	}
-	if fhd>>6 != 0 || f.single {
+	if fhd>>6 != 0 || single {
 		contentLen = 1 << (fhd >> 6)
 	}
-	idLen := [...]int{0, 1, 2, 4}[fhd&maskDictID]
 	if len(rest) < windowLen+idLen+contentLen {
-		return f, 0, errTruncated
+		return Frame{}, errTruncated
 	}
-	if windowLen > 0 {
-		f.window, rest = rest[0], rest[1:]
+	f := Frame{checksum: fhd&flagChecksum != 0, DictID: uint32(littleEndian(rest[windowLen : windowLen+idLen]))}
+	f.body = rest[windowLen+idLen+contentLen:]
+	if contentLen > 0 {
+		declared := littleEndian(rest[windowLen+idLen : windowLen+idLen+contentLen])
+		if contentLen == 2 {
+			declared += 256
+		}
+		if declared != uint64(rawLen) {
+			return Frame{}, fmt.Errorf("zstd frame declares %d bytes", declared)
+		}
 	}
-	f.DictID, rest = uint32(littleEndian(rest[:idLen])), rest[idLen:]
-	content, rest = int64(littleEndian(rest[:contentLen])), rest[contentLen:]
-	switch contentLen {
-	case 0:
-		content = -1
-	case 2:
-		content += 256
-	}
-	if contentLen == 8 && content < 0 {
-		return f, 0, errors.New("absurd content size in a zstd frame")
-	}
-	f.body = rest
-	return f, content, nil
+	return f, f.checkBlocks(rawLen)
 }
 
 func littleEndian(b []byte) (v uint64) {
@@ -123,15 +103,18 @@ func littleEndian(b []byte) (v uint64) {
 // checkBlocks walks the blocks' headers: the last block must end the frame,
 // and rawLen must lie between what raw blocks hold and what all could hold.
 func (f *Frame) checkBlocks(rawLen int) error {
-	plain := 0
+	plain, checksumLen := 0, 0
+	if f.checksum {
+		checksumLen = 4
+	}
 	for rest, last := f.body, false; !last; {
 		if len(rest) < blockHeader {
 			return errTruncated
 		}
-		header := littleEndian(rest[:blockHeader])
+		header := int(rest[0]) | int(rest[1])<<8 | int(rest[2])<<16
 		rest = rest[blockHeader:]
 		last = header&1 != 0
-		size := int(header >> 3)
+		size := header >> 3
 		if size > MaxBlock {
 			return fmt.Errorf("zstd block of %d bytes", size)
 		}
@@ -152,7 +135,7 @@ func (f *Frame) checkBlocks(rawLen int) error {
 		}
 		rest = rest[stored:]
 		f.Blocks++
-		if last && len(rest) != f.checksumLen() {
+		if last && len(rest) != checksumLen {
 			return fmt.Errorf("%d bytes after the last zstd block", len(rest))
 		}
 	}
@@ -163,13 +146,6 @@ func (f *Frame) checkBlocks(rawLen int) error {
 		return fmt.Errorf("%d zstd blocks can't hold %d bytes", f.Blocks, rawLen)
 	}
 	return nil
-}
-
-func (f *Frame) checksumLen() int {
-	if f.checksum {
-		return 4
-	}
-	return 0
 }
 
 // Header is what AppendTo declares to a library.
@@ -210,48 +186,51 @@ func WindowLog(n int) int {
 // Store turns the library's frame at b[start:], which holds rawLen bytes,
 // into the form that is stored, in place.
 func Store(b []byte, start, rawLen int) ([]byte, error) {
-	if len(b)-start < len(Magic) || string(b[start:start+len(Magic)]) != Magic {
+	frame := b[start:]
+	if len(frame) <= len(Magic) || string(frame[:len(Magic)]) != Magic {
 		return nil, errors.New("not a zstd frame")
 	}
-	f, _, err := parseHeader(b[start+len(Magic):])
-	if err != nil {
-		return nil, err
-	}
-	if f.checksum {
+	frame = frame[len(Magic):]
+	fhd := frame[0]
+	if fhd&flagChecksum != 0 {
 		return nil, errors.New("zstd frame with a checksum")
 	}
-	var header [MaxHeaderLen]byte
-	b = append(b[:start], appendHeader(header[:0], rawLen, f)...)
-	return append(b, f.body...), nil // moves down, or stays
-}
-
-// appendHeader appends the stored form's header. It is never longer than the
-// library's, which has a magic number before it.
-func appendHeader(dst []byte, rawLen int, f Frame) []byte {
-	fhd := byte(0)
-	single := f.single || rawLen <= MaxWindow
-	if single {
-		fhd = flagSingleSegment
+	single := fhd&flagSingleSegment != 0
+	body := 1 + [...]int{0, 1, 2, 4}[fhd&maskDictID]
+	if single || fhd>>6 != 0 {
+		body += 1 << (fhd >> 6)
 	}
-	switch {
-	case rawLen < 256 && single:
-	case rawLen >= 256 && rawLen < 256+1<<16:
-		fhd |= 1 << 6
-	default:
-		fhd |= 2 << 6
-	}
-	dst = append(dst, fhd)
 	if !single {
-		dst = append(dst, f.window)
+		body++ // the window descriptor
 	}
-	switch fhd >> 6 {
-	case 0:
-		return append(dst, byte(rawLen))
-	case 1:
-		return binary.LittleEndian.AppendUint16(dst, uint16(rawLen-256))
+	if len(frame) < body {
+		return nil, errTruncated
+	}
+
+	// The stored header is never longer than the library's, which has a magic number before it: so the body moves down, or stays.
+	var descriptor byte
+	out := b[:start]
+	switch {
+	case rawLen < 256:
+	case rawLen < 256+1<<16:
+		descriptor = 1 << 6
 	default:
-		return binary.LittleEndian.AppendUint32(dst, uint32(rawLen))
+		descriptor = 2 << 6
 	}
+	if single || rawLen <= MaxWindow {
+		out = append(out, descriptor|flagSingleSegment)
+	} else {
+		out = append(out, descriptor, frame[1])
+	}
+	switch descriptor >> 6 {
+	case 0:
+		out = append(out, byte(rawLen))
+	case 1:
+		out = binary.LittleEndian.AppendUint16(out, uint16(rawLen-256))
+	default:
+		out = binary.LittleEndian.AppendUint32(out, uint32(rawLen))
+	}
+	return append(out, frame[body:]...), nil
 }
 
 // AppendEmpty appends the stored form of a frame that holds nothing.

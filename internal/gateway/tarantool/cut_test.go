@@ -114,7 +114,7 @@ func TestSeveralSplicesOffline(t *testing.T) {
 			continue
 		}
 		fields, sealed := newerServer(t, g, [][]byte{[]byte("1"), []byte("what is stored"), []byte("3")}, ops)
-		got, err := g.vault.sealer.Open(nil, fields[1])
+		got, err := g.vault.Sealer.Open(nil, fields[1])
 		if err != nil || string(got) != c.want || sealed > 1 {
 			t.Errorf("%v: %q, sealed %d times, %v", c.ops, got, sealed, err)
 		}

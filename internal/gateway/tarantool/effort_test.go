@@ -21,8 +21,8 @@ func TestBudgetUsedUp(t *testing.T) {
 	}
 	rule, stats := p.Rules()[0], gateway.NewStats("a", "tarantool")
 	v := newVault(cinch.SealerOptions{Engine: codec.New(codec.Options{})}, nil, nil, stats, slog.New(slog.DiscardHandler))
-	v.effort = gateway.NewEffort()
-	v.effort.SetLimits(effort.Limits{Cores: 0.001})
+	v.Effort = gateway.NewEffort()
+	v.Effort.SetLimits(effort.Limits{Cores: 0.001})
 	value := []byte(strings.Repeat("the same words again and again, ", 100_000))
 	first := v.seal(nil, value, rule, "") // takes more CPU time than the millisecond that has been saved up
 	h, err := cinch.ParseHeader(first)
@@ -38,7 +38,7 @@ func TestBudgetUsedUp(t *testing.T) {
 	if left := stats.Snapshot().Rules[0].LeftBy; len(left) != 1 || left[0].Reason != gateway.SteppedDown {
 		t.Errorf("left %+v", left)
 	}
-	v.effort.SetLimits(effort.Limits{})
+	v.Effort.SetLimits(effort.Limits{})
 	if third := v.seal(nil, value, rule, ""); !cinch.IsSealed(third) {
 		t.Error("without the budget the value stays plain")
 	}

@@ -80,8 +80,8 @@ func TestPlantedEnvelopesTellNothing(t *testing.T) {
 			t.Errorf("%s is not counted", class)
 		}
 	}
-	foreign, ok := owner.SealContent(nil, []byte(document(1)), cinch.Foreign{Format: 3}, 1<<20, codec.Setting{Codec: codec.Zstd, Dict: d.Number()}, nil)
-	if !ok {
+	foreign, did := owner.SealContent(nil, []byte(document(1)), cinch.Foreign{Format: 3}, 1<<20, codec.Setting{Codec: codec.Zstd, Dict: d.Number()}, nil)
+	if !did.Sealed {
 		t.Fatal("not sealed")
 	}
 	direct.must(wire.Replace, 0x10, docs, 0x21, []any{1, "tag", string(foreign)}) // its length is not the value's

@@ -46,7 +46,7 @@ func canonical(t *testing.T, g *Gateway, b []byte) []byte {
 	strings := wire.NewStrings(b, wire.Span{Len: len(b)})
 	for strings.Next() {
 		content := strings.Content.Of(b)
-		value, err := g.vault.sealer.Open(nil, content)
+		value, err := g.vault.Sealer.Open(nil, content)
 		if err != nil {
 			value = content
 		}

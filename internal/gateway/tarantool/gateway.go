@@ -43,7 +43,7 @@ func NewGateway(cfg Config) *Gateway {
 	g := &Gateway{cfg: cfg}
 	opts := cinch.SealerOptions{Engine: cfg.Engine, MaxRaw: cfg.MaxSeal, MaxOpen: cfg.MaxOpen}
 	g.vault = newVault(opts, cfg.Dicts, cfg.Sampler, cfg.Stats, cfg.Log)
-	g.vault.effort = cfg.Effort
+	g.vault.Effort = cfg.Effort
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.catalog = newCatalog(g.ctx, cfg.Policy, cfg.Schema, cfg.Stats, cfg.Log)
 	g.rewriter = &rewriting{vault: g.vault, catalog: g.catalog, look: cfg.Look}

@@ -68,7 +68,7 @@ func (o *opener) open(r *reply, kind wire.Type) ([]byte, *refusal) {
 		return nil, nil
 	}
 	if err := r.body.Parse(r.bytes, at); err != nil {
-		o.vault.stats.Error("upstream_malformed")
+		o.vault.Stats.Error("upstream_malformed")
 		return nil, &refusal{wire.ErrSystem, "malformed", "cinch: the server's reply is malformed: " + err.Error()}
 	}
 	if kind == wire.ID {
@@ -82,7 +82,7 @@ func (o *opener) open(r *reply, kind wire.Type) ([]byte, *refusal) {
 		return nil, nil
 	}
 	if err := o.reserve(size); err != nil {
-		o.vault.stats.Error("budget")
+		o.vault.Stats.Error("budget")
 		return nil, &refusal{wire.ErrNoMemory, "budget", fmt.Sprintf("cinch: a reply of %d bytes does not fit the memory budget", size)}
 	}
 	out, err := o.openAll(r, size)

@@ -89,7 +89,7 @@ func newParts(t *testing.T) *partsOf {
 	p := &partsOf{t: t, g: offline(t)}
 	t.Cleanup(p.g.cancel)
 	p.g.cfg.Stats = gateway.NewStats("test", "tarantool")
-	p.g.vault.stats = p.g.cfg.Stats
+	p.g.vault.Stats = p.g.cfg.Stats
 	p.server.frames, p.client.frames = make(chan *request, 1000), make(chan *request, 1000)
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
@@ -156,7 +156,7 @@ func (p *partsOf) reply(typ wire.Type, sync uint64, body ...any) {
 }
 
 func (p *partsOf) sealed(value string) string {
-	return string(p.g.vault.sealer.Seal(nil, []byte(value), codec.Setting{Codec: codec.LZ4}, nil))
+	return string(p.g.vault.Sealer.Seal(nil, []byte(value), codec.Setting{Codec: codec.LZ4}, nil))
 }
 
 func TestConversation(t *testing.T) {
@@ -384,7 +384,7 @@ func TestSpliceTakesSteps(t *testing.T) {
 	found := wire.NewStrings(ops, wire.Span{Len: len(ops)})
 	values := ""
 	for found.Next() {
-		v, err := p.g.vault.sealer.Open(nil, found.Content.Of(ops))
+		v, err := p.g.vault.Sealer.Open(nil, found.Content.Of(ops))
 		if err != nil {
 			t.Fatal(err)
 		}

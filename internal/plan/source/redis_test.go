@@ -134,7 +134,7 @@ func TestForeignValuesAgainstRedis(t *testing.T) {
 	rule := policy.Rule{MinGain: policy.DefaultMinGain}
 	worth := func(raw, sealed int) bool { return rule.Worth(policy.String, raw, sealed) }
 	for i, content := range others {
-		if sealed, ok := sealer.SealContent(nil, content, cinch.Foreign{Format: uint8(foreign.GlideZstd)}, len(held[i]), setting, worth); ok {
+		if sealed, did := sealer.SealContent(nil, content, cinch.Foreign{Format: uint8(foreign.GlideZstd)}, len(held[i]), setting, worth); did.Sealed {
 			held[i] = sealed
 		}
 	}
