@@ -218,7 +218,7 @@ var forbidden = []arrow{
 	{
 		name:   "the Redis client is for the gateway's own connections",
 		from:   []string{"internal", "."},
-		except: []string{"internal/store", "internal/gateway/redis", "internal/shadow/redis"},
+		except: []string{"internal/store", "internal/gateway/redis", "internal/shadow/redis", "internal/arrows/walk"},
 		to:     []string{"github.com/redis/go-redis"},
 	},
 	{
@@ -230,7 +230,7 @@ var forbidden = []arrow{
 	{
 		name:   "the MongoDB driver is for our own connections",
 		from:   []string{"internal", "."},
-		except: []string{"internal/store/mongo", "internal/shadow/mongo"},
+		except: []string{"internal/store/mongo", "internal/shadow/mongo", "internal/arrows/walk"},
 		to:     []string{"go.mongodb.org/mongo-driver/v2/mongo"},
 	},
 }

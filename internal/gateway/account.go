@@ -14,7 +14,7 @@ type Account struct {
 	leaves bool // the client, at the end
 	flow   Flow
 
-	awaits atomic.Int32 // for whom it waits: bits, see bitOf
+	awaits atomic.Int32 // for whom it waits: the peers, as bits
 
 	// Guarded by the budget's mu.
 	shared   int64 // from what all share
@@ -208,40 +208,30 @@ func (a *Account) Close() {
 	b.mu.Unlock()
 }
 
-// bitOf is how Account.awaits has a peer.
-func bitOf(p Peer) int32 {
-	if p == FromClient {
-		return 1
-	}
-	return 2
-}
-
 // Await says that the connection waits from now on for a peer, to send bytes or to take some, until
 // Awaited. As long as it does, and holds something, the peer is judged. It may wait for both peers, in
 // two goroutines.
 func (a *Account) Await(p Peer) {
 	if a != nil {
-		a.awaits.Or(bitOf(p))
+		a.awaits.Or(int32(p))
 	}
 }
 
 // Awaited is the end of what Await began.
 func (a *Account) Awaited(p Peer) {
 	if a != nil {
-		a.awaits.And(^bitOf(p))
+		a.awaits.And(^int32(p))
 	}
 }
 
-// awaited is the peer that is judged; "" for none. Of both it is the client: a server that has sent nothing
+// awaited returns the peer that is judged; 0 for none. Of both it is the client: a server that has sent nothing
 // more may wait for that, too.
 func (a *Account) awaited() Peer {
-	switch bits := a.awaits.Load(); {
-	case bits == 0:
-		return ""
-	case bits&bitOf(FromClient) != 0:
+	waits := Peer(a.awaits.Load())
+	if waits&FromClient != 0 {
 		return FromClient
 	}
-	return FromUpstream
+	return waits
 }
 
 // sendPiece is how much is written at a time, where only a write that has ended tells what it moved.

@@ -19,8 +19,9 @@ type Compressor struct {
 // Compressed says what became of a value.
 type Compressed struct {
 	cinch.Outcome
-	Setting codec.Setting // that the budgets left it
-	Took    time.Duration
+	Setting codec.Setting // what the budgets left of the rule's
+	Took    time.Duration // that the value waited for
+	Spent   time.Duration // the same, and what was done while the value arrived
 }
 
 // Compress appends the envelope of a value of type t that rule covers, or the value itself where that gains nothing, to dst. setting
@@ -29,7 +30,6 @@ func (c *Compressor) Compress(dst, value []byte, rule *policy.Rule, setting code
 	if dst == nil {
 		dst = GetBuffer(len(value) + cinch.MaxHeaderLen + 512)
 	}
-	start := len(dst)
 	var stint Stint
 	limited := c.Effort.Limited()
 	if limited {
@@ -45,19 +45,18 @@ func (c *Compressor) Compress(dst, value []byte, rule *policy.Rule, setting code
 			c.Effort.Took(took)
 		}
 	}
-	c.Count(rule, setting, did, len(value), len(out)-start, took)
-	return out, Compressed{did, setting, took}
+	return out, Compressed{Outcome: did, Setting: setting, Took: took, Spent: took}
 }
 
-// Count counts a value of raw bytes that a rule covers, and that a setting made what did says, of stored bytes, in d.
-func (c *Compressor) Count(rule *policy.Rule, st codec.Setting, did cinch.Outcome, raw, stored int, d time.Duration) {
+// Count counts what became of a value of raw bytes that a rule covers; it is stored as so many bytes.
+func (c *Compressor) Count(rule *policy.Rule, did *Compressed, raw, stored int) {
 	switch {
 	case did.Sealed:
-		c.Stats.Sealed(rule.Name, did.Codec, raw, stored, d)
-	case st.Codec == codec.Raw:
+		c.Stats.Sealed(rule.Name, did.Codec, raw, stored, did.Spent)
+	case did.Setting.Codec == codec.Raw:
 		c.Stats.Left(rule.Name, SteppedDown, raw)
 	default:
-		c.Stats.SealTime(rule.Name, st.Codec, d)
+		c.Stats.SealTime(rule.Name, did.Setting.Codec, did.Spent)
 		reason := "no_gain"
 		if raw > c.Sealer.MaxRaw() {
 			reason = "too_big"

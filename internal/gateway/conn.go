@@ -42,7 +42,7 @@ func newConn(c net.Conn, t *traffic) *Conn {
 		_ = tc.SetKeepAliveConfig(keepAlive) // fails when the peer is gone already
 	}
 	wrapped := &Conn{Conn: c, traffic: t}
-	wrapped.note()
+	wrapped.last.Store(int64(time.Since(processStart)))
 	return wrapped
 }
 
@@ -51,7 +51,7 @@ func (c *Conn) countReceived(n int) {
 	if n <= 0 {
 		return
 	}
-	c.note()
+	c.last.Store(int64(time.Since(processStart)))
 	c.received.Add(int64(n))
 	if c.traffic != nil {
 		c.traffic.received.Add(uint64(n))
@@ -62,7 +62,7 @@ func (c *Conn) countSent(n int64) {
 	if n <= 0 {
 		return
 	}
-	c.note()
+	c.last.Store(int64(time.Since(processStart)))
 	c.sent.Add(n)
 	if c.traffic != nil {
 		c.traffic.sent.Add(uint64(n))
@@ -78,7 +78,9 @@ func (c *Conn) Read(p []byte) (int, error) {
 		n, err = c.Conn.Read(p)
 	}
 	c.countReceived(n)
-	c.pace.note(n)
+	if c.pace != nil {
+		c.pace.note(n)
+	}
 	return n, err
 }
 

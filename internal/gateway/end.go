@@ -8,14 +8,25 @@ import (
 	"github.com/cinch-layer/cinch/internal/panics"
 )
 
-// Peer is one of the two that a session stands between.
-type Peer string
+// Peer is one of the two that a session stands between, or none. It is a bit, so that an Account may wait for both.
+type Peer int32
 
 // The two.
 const (
-	FromClient   Peer = "client"
-	FromUpstream Peer = "upstream"
+	FromClient Peer = 1 << iota
+	FromUpstream
 )
+
+// String returns the name in messages and in the log.
+func (p Peer) String() string {
+	switch p {
+	case FromClient:
+		return "client"
+	case FromUpstream:
+		return "upstream"
+	}
+	return ""
+}
 
 // CatchPanic is [panics.Catch] for the goroutines of gateways: onPanic (nil: nothing) ends the call or the connection that the
 // panic belongs to. The server does this for Run and Drain; a session defers it in the goroutines that it starts.
@@ -57,5 +68,5 @@ func LogEnd(log *slog.Logger, stats *Stats, client net.Conn, who Peer, class str
 		class = "upstream_" + class
 	}
 	stats.Error(class)
-	log.Warn(string(who)+" sent what is not valid, disconnected", "client", client.RemoteAddr().String(), "err", err)
+	log.Warn(who.String()+" sent what is not valid, disconnected", "client", client.RemoteAddr().String(), "err", err)
 }

@@ -25,10 +25,9 @@ func ReadFirst(c net.Conn, size int) (buf []byte, n int, err error) {
 // that one, and only when there are none it goes back to the pool. spare belongs to ReadNext from
 // then on; it is nil or has room for size bytes.
 func ReadNext(c net.Conn, spare []byte, size int) (buf []byte, n int, err error) {
-	if wrapped, ok := c.(*Conn); ok {
-		if wrapped.first != nil || wrapped.canWait() {
-			return wrapped.readWhenReady(spare, size)
-		}
+	if wrapped, ok := c.(*Conn); ok && (wrapped.first != nil || wrapped.canWait()) {
+		wrapped.first.size, wrapped.first.buf = size, spare
+		return wrapped.taken(wrapped.first.raw.Read(wrapped.first.attempt)) // the runtime's poller does the waiting
 	}
 	PutBuffer(spare)
 	return readThenGrow(c, size)
@@ -49,9 +48,19 @@ type firstRead struct {
 // here and goes back when it does not.
 func (f *firstRead) read(fd uintptr) bool {
 	if f.buf == nil {
-		f.buf = fullBuffer(f.size)
+		f.buf = GetBuffer(f.size)
+		f.buf = f.buf[:cap(f.buf)]
 	}
-	f.n, f.err = readOnce(int(fd), f.buf)
+	for {
+		f.n, f.err = syscall.Read(int(fd), f.buf)
+		if f.err == nil {
+			return true
+		}
+		f.n = 0
+		if f.err != syscall.EINTR { // errors.Is would be felt
+			break
+		}
+	}
 	if f.err != syscall.EAGAIN {
 		return true
 	}
@@ -76,16 +85,8 @@ func (c *Conn) canWait() bool {
 	return true
 }
 
-// readWhenReady lets the runtime's poller do the waiting. Like any read it belongs to one
-// goroutine at a time.
-func (c *Conn) readWhenReady(spare []byte, size int) (buf []byte, n int, err error) {
-	f := c.first
-	f.size, f.buf = size, spare
-	return c.taken(f.raw.Read(f.attempt))
-}
-
-// taken returns what f.attempt has read. It is no part of readWhenReady, whose stack lasts while a connection
-// waits: a few bytes more would keep the runtime from shrinking it (TestMemoryOfManyConnections).
+// taken returns what first.attempt has read. Like any read it belongs to one goroutine at a time. It is no part of ReadNext, whose stack
+// lasts while a connection waits: a few bytes more would keep the runtime from shrinking it (TestMemoryOfManyConnections).
 func (c *Conn) taken(err error) (buf []byte, n int, _ error) {
 	f := c.first
 	buf, n = f.buf, f.n
@@ -101,7 +102,9 @@ func (c *Conn) taken(err error) (buf []byte, n int, _ error) {
 		return nil, 0, err
 	}
 	c.countReceived(n)
-	c.pace.note(n)
+	if c.pace != nil {
+		c.pace.note(n)
+	}
 	return buf, n, nil
 }
 
@@ -125,14 +128,10 @@ func readThenGrow(c net.Conn, size int) (buf []byte, n int, err error) {
 		}
 		return nil, 0, err
 	}
-	buf = fullBuffer(size)
+	buf = GetBuffer(size)
+	buf = buf[:cap(buf)]
 	copy(buf, small[:n])
 	return buf, n, nil // an error that came with the bytes comes again
-}
-
-func fullBuffer(size int) []byte {
-	buf := GetBuffer(size)
-	return buf[:cap(buf)]
 }
 
 // PeerClosed reports whether c's peer has ended its side and all it sent has been read. It

@@ -46,7 +46,7 @@ func LogCut(log *slog.Logger, stats *Stats, client net.Addr, v Verdict) {
 	if v.Turn {
 		why = "its message takes too long while others wait for their turn"
 	}
-	log.Warn(string(v.Peer)+" is too slow, disconnected", "client", client.String(), "why", why, "held_bytes", v.Held,
+	log.Warn(v.Peer.String()+" is too slow, disconnected", "client", client.String(), "why", why, "held_bytes", v.Held,
 		"moved_bytes", v.Moved, "in", v.In.Round(time.Millisecond))
 }
 

@@ -185,7 +185,7 @@ func (j *judge) waitedFor() (looks []look) {
 	j.of.mu.Lock()
 	defer j.of.mu.Unlock()
 	for a := j.of.holders.first; a != nil; a = a.nextOne {
-		if p := a.awaited(); p != "" {
+		if p := a.awaited(); p != 0 {
 			looks = append(looks, look{account: a, peer: p})
 		}
 	}

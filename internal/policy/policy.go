@@ -398,6 +398,9 @@ func (p *Policy) Excluded(key []byte) bool {
 	return false
 }
 
+// ExcludesAny reports whether some keys are promised to hold no envelopes. A nil policy excludes none.
+func (p *Policy) ExcludesAny() bool { return p != nil && len(p.exclude) > 0 }
+
 // Exclude is the list of globs of keys that never hold envelopes. It belongs to the policy.
 func (p *Policy) Exclude() []string { return p.globs }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
 )
 
 // A long value that is sealed by zstd is compressed while it arrives, block by block between
@@ -22,6 +23,21 @@ type ahead struct {
 	effort          *gateway.Effort
 	wanted, lowered codec.Setting // the rule's, and what it is sealed with
 	spent           time.Duration // compressing
+}
+
+// is reports whether value is the one, and its rule's setting that with which it was begun.
+func (a *ahead) is(value []byte, wanted codec.Setting) bool {
+	return a.wanted == wanted && a.Is(value, a.lowered)
+}
+
+// seal does what gateway.Compressor.Compress does for the value of n bytes, of which most is done.
+func (a *ahead) seal(n int, rule *policy.Rule, t policy.Type) ([]byte, gateway.Compressed) {
+	began, stint := time.Now(), a.effort.Begin(n)
+	out, did := a.Seal(rule.WorthFunc(t))
+	stint.End()
+	took := time.Since(began)
+	a.effort.Took(took)
+	return out, gateway.Compressed{Outcome: did, Setting: a.lowered, Took: took, Spent: took + a.spent}
 }
 
 // encodedBytes is how long the sealed form of a value of n bytes may be.

@@ -107,7 +107,7 @@ func (x *answers) computeOn(o *op, n int64) error {
 	value := gateway.GetBuffer(h.MaxValueLen())
 	defer func() { gateway.PutBuffer(value) }()
 	start := time.Now()
-	if value, err = x.opening.vault.sealer.Open(value, stored.buf); err != nil {
+	if value, err = x.opening.vault.Sealer.Open(value, stored.buf); err != nil {
 		return x.opening.broken(err)
 	}
 	x.opening.opened(stored.buf, h.RawLen, time.Since(start))
@@ -159,7 +159,7 @@ func (x *answers) carryAsk(e *entry) error {
 	}
 	o := e.op
 	if sealed && o.done == nil { // in EXEC there is nobody left to ask
-		x.opening.vault.stats.Error("sealed_in_transaction")
+		x.opening.vault.Stats.Error("sealed_in_transaction")
 		return x.copier.replace("ERR cinch: the value was sealed while this transaction was queued; try again")
 	}
 	if sealed {

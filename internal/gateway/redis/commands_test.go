@@ -48,7 +48,7 @@ func tableAgrees(t *testing.T, commands map[string]*goredis.CommandInfo) {
 	}
 }
 
-// valuesAgree checks what is taken for granted of a row with values: sealArg and readsExcluded take the first
+// valuesAgree checks what is taken for granted of a row with values: handleValues and readsExcluded take the first
 // argument for the first key, and readsExcluded what begins with h for a command on hashes.
 func valuesAgree(t *testing.T, row *command, info *goredis.CommandInfo) {
 	t.Helper()
@@ -59,7 +59,7 @@ func valuesAgree(t *testing.T, row *command, info *goredis.CommandInfo) {
 		return
 	}
 	if info.FirstKeyPos != 1 {
-		t.Errorf("%s: its first key is argument %d, which sealArg and readsExcluded do not know", row.name, info.FirstKeyPos)
+		t.Errorf("%s: its first key is argument %d, which handleValues and readsExcluded do not know", row.name, info.FirstKeyPos)
 	}
 	if ofHashes := slices.Contains(info.ACLFlags, "@hash"); ofHashes != (row.name[0] == 'h') {
 		t.Errorf("%s: on hashes: %v, which readsExcluded tells by the first letter", row.name, ofHashes)

@@ -158,6 +158,13 @@ func (c *conversation) forward(r *request, e entry) error {
 
 // send writes a request made of args.
 func (c *conversation) send(args [][]byte) error {
+	size := resp.MaxHeaderLen
+	for _, a := range args {
+		size += resp.MaxHeaderLen + len(a) + len(crlf)
+	}
+	if size <= copyBytes {
+		return c.up.command(args, size)
+	}
 	if err := c.up.write(resp.AppendArray(c.head(), len(args))); err != nil {
 		return err
 	}

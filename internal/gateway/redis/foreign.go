@@ -45,7 +45,7 @@ func (v *vault) standsFor(sealed, value []byte) []byte {
 	if err != nil || !h.IsForeign() && h.RawLen == len(value) {
 		return value
 	}
-	if opened, err := v.sealer.Open(nil, sealed); err == nil {
+	if opened, err := v.Sealer.Open(nil, sealed); err == nil {
 		return opened
 	}
 	return value

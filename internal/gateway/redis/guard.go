@@ -21,7 +21,7 @@ type guard struct {
 // computed sends a read behind a script that hands envelopes out; the reply pump
 // computes on them. Nothing waits, so pipelines keep flowing.
 func (g *guard) computed(r *request) error {
-	if g.vault.excluded(r.args[1:2]) {
+	if excluded(g.vault.rules(), r.args[1:2]) {
 		return g.talk.forward(r, entry{})
 	}
 	if r.cmd.name == "bitcount" && len(r.args) == 3 {
@@ -36,7 +36,7 @@ func (g *guard) computed(r *request) error {
 	if err := g.talk.expect(entry{kind: kindComputed, op: o}); err != nil {
 		return err
 	}
-	g.vault.stats.Guarded(r.cmd.name, "sent")
+	g.vault.Stats.Guarded(r.cmd.name, "sent")
 	if o.plain {
 		return g.talk.send(plainRead(r))
 	}
@@ -61,7 +61,7 @@ func plainRead(r *request) [][]byte {
 // inflated runs a command that needs the stored value itself.
 func (g *guard) inflated(r *request) error {
 	keys, ok := r.cmd.keys.find(r.args)
-	if !ok || g.vault.excluded(keys) {
+	if !ok || excluded(g.vault.rules(), keys) {
 		return g.talk.forward(r, entry{})
 	}
 	keys = distinct(keys)
@@ -103,7 +103,7 @@ func (g *guard) run(r *request, script string, keys [][]byte) error {
 			return err
 		}
 		if o.given {
-			g.vault.stats.Guarded(r.cmd.name, guardOutcome(k))
+			g.vault.Stats.Guarded(r.cmd.name, guardOutcome(k))
 			return nil
 		}
 		if o.answer.isError() {
@@ -155,7 +155,7 @@ func (a *answer) handedOut() [][]byte { return a.list[1:] }
 // when they are short, but these commands also read long ones.
 func (g *guard) float(r *request) error {
 	keys := r.args[1:2]
-	if g.vault.excluded(keys) || g.user.lua.denied {
+	if excluded(g.vault.rules(), keys) || g.user.lua.denied {
 		return g.talk.forward(r, entry{})
 	}
 	script := lua.Guard
@@ -199,7 +199,7 @@ func cloneArgs(args [][]byte) (out [][]byte, size int) {
 
 func (g *guard) compared(r *request) error {
 	keys := r.args[1:2]
-	if g.vault.excluded(keys) || r.cmd.name == "delex" && len(r.args) == 2 { // deletes whatever it is
+	if excluded(g.vault.rules(), keys) || r.cmd.name == "delex" && len(r.args) == 2 { // deletes whatever it is
 		return g.talk.forward(r, entry{})
 	}
 	switch {
@@ -225,7 +225,7 @@ func (g *guard) inTransaction(r *request, script string, keys [][]byte) error {
 		k = append(k, found.parts[i].Known)
 	}
 	if len(k) > 0 {
-		g.vault.stats.Guarded(r.cmd.name, "in_transaction")
+		g.vault.Stats.Guarded(r.cmd.name, "in_transaction")
 	}
 	if err := g.talk.expect(entry{kind: kindAsk, op: &op{}}); err != nil {
 		return err
@@ -239,9 +239,9 @@ func (g *guard) script(r *request) error {
 		g.user.second.scripts.learn(r.args[1])
 	}
 	keys, ok := r.cmd.keys.find(r.args)
-	if !ok || len(keys) == 0 || g.vault.excluded(keys) {
+	if !ok || len(keys) == 0 || excluded(g.vault.rules(), keys) {
 		if compute.CarriesMagic(r.args[1:]) {
-			g.vault.stats.Guarded(r.cmd.name, "unseen_magic")
+			g.vault.Stats.Guarded(r.cmd.name, "unseen_magic")
 		}
 		return g.talk.forward(r, g.talk.tx.echoing(r, nil))
 	}
@@ -255,7 +255,7 @@ func (g *guard) unknown(r *request) error {
 	if err != nil {
 		return g.talk.refuse(fmt.Sprintf("ERR cinch: %.32q is not in the command table, and its keys can't be asked: %v", r.args[0], err))
 	}
-	if len(keys) == 0 || g.vault.excluded(keys) {
+	if len(keys) == 0 || excluded(g.vault.rules(), keys) {
 		return g.talk.forward(r, g.talk.tx.echoing(&request{cmd: unknownCommand, args: r.args}, nil))
 	}
 	for _, a := range r.args[1:] {

@@ -72,7 +72,7 @@ func (x *indexes) start() {
 	x.mu.Lock()
 	if x.ctx.Err() == nil {
 		x.ends.Go(func() {
-			panics.KeepRunning(x.ctx, x.vault.log, x.vault.stats, func(context.Context) { x.run(told) })
+			panics.KeepRunning(x.ctx, x.vault.log, x.vault.Stats, func(context.Context) { x.run(told) })
 		})
 	}
 	x.mu.Unlock()

@@ -65,6 +65,7 @@ func (b *large) request() error {
 		return b.desk.failWith("ERR cinch: an inline request may have 32 KiB; use the RESP protocol for longer ones")
 	}
 	b.talk.begin()
+	b.seals.rules = b.seals.vault.rules()
 	b.intake.enter()
 	defer b.intake.leave()
 	l := &largeRequest{large: b, argc: b.intake.parser.Argc, pending: -1}
@@ -104,7 +105,7 @@ func (l *largeRequest) run() error {
 	case len(l.args) == 0, !l.cmd.accepts(l.argc), l.cmd.strategy == verbatim,
 		l.talk.subscribed() && l.cmd.strategy != controls:
 		return l.stream(entry{})
-	case l.cmd.strategy == values && l.cmd.args.kind == noValues && l.seals.vault.rules().HasToPlain():
+	case l.cmd.strategy == values && l.cmd.args.kind == noValues && l.seals.rules.HasToPlain():
 		return l.streamRead()
 	case l.cmd.strategy == values && l.cmd.args.kind == noValues:
 		return l.stream(entry{shape: l.cmd.reply})
@@ -334,7 +335,7 @@ func (l *largeRequest) mayHold(n int, key []byte) (hold, must bool, err error) {
 	if cinch.IsSealed(head) { // has to be wrapped
 		return true, true, nil
 	}
-	return !l.asTheyAre && l.seals.vault.rules().MayWant(l.talk.st.where(), key), false, nil
+	return !l.asTheyAre && l.seals.rules.MayWant(l.talk.st.where(), key), false, nil
 }
 
 // sealOrStream seals a long value of n bytes, or sends it as it is.
@@ -395,7 +396,7 @@ func (l *largeRequest) streamUnsealed(n int, isValue bool) error {
 		return err
 	}
 	if cinch.IsSealed(head) {
-		l.seals.vault.stats.Error("unsealable")
+		l.seals.vault.Stats.Error("unsealable")
 		return l.desk.failWith(fmt.Sprintf("ERR cinch: a value that begins like an envelope may have %d bytes, this one has %d", l.seals.vault.maxSeal, n))
 	}
 	return l.streamBody(n)
@@ -416,7 +417,7 @@ func (l *largeRequest) reserve(n int64) error {
 	if l.tryReserve(n, n, reservePatience*l.stash.stall) {
 		return nil
 	}
-	l.seals.vault.stats.Error("budget")
+	l.seals.vault.Stats.Error("budget")
 	return errNoRoom
 }
 
@@ -547,7 +548,7 @@ func (l *largeRequest) sendOption(n int) error {
 		return err
 	}
 	defer gateway.PutBuffer(word)
-	if isComparison(word) && !l.seals.vault.excluded(l.args[1:2]) {
+	if isComparison(word) && !excluded(l.seals.rules, l.args[1:2]) {
 		return l.desk.failWith(fmt.Sprintf("ERR cinch: SET with %s may have a value of %d bytes here", word, l.seals.vault.maxSeal))
 	}
 	return l.talk.sendBulk(word)
@@ -601,7 +602,7 @@ func (l *largeRequest) gather(n int, at *policy.Address, must bool) (buf []byte,
 	for have := 0; have < total; have = len(buf) {
 		size := min(total, max(firstPiece, growth*have))
 		if !l.roomFor(n, have, size, must) {
-			l.seals.vault.stats.Error("budget")
+			l.seals.vault.Stats.Error("budget")
 			if !must {
 				return buf, nil
 			}
@@ -661,18 +662,18 @@ func (l *largeRequest) fillLast(buf []byte, have int, at *policy.Address) error 
 // look incompressible, and there is budget for the encoder.
 func (l *largeRequest) sealAhead(value []byte, have int, at *policy.Address) bool {
 	begun := value[:codec.FrameBlock]
-	st, rule, left := l.seals.settingOf(*at, begun)
+	st, rule, left := l.seals.setting(*at, begun, l.seals.st.login())
 	if rule == nil || left != "" || rule.Formats != nil || codec.Incompressible(begun) {
 		return false
 	}
-	wanted, effort := st, l.seals.vault.effort
+	wanted, effort := st, l.seals.vault.Effort
 	st = effort.Lower(st, len(value))
-	n := int64(l.seals.vault.sealer.AheadBytes(len(value), st))
+	n := int64(l.seals.vault.Sealer.AheadBytes(len(value), st))
 	if n == 0 || !l.talk.life.Requests.TryAcquire(n) {
 		return false
 	}
 	l.encoder = n
-	a := l.seals.vault.sealer.Ahead(gateway.GetBuffer(encodedBytes(st, len(value))), value, st)
+	a := l.seals.vault.Sealer.Ahead(gateway.GetBuffer(encodedBytes(st, len(value))), value, st)
 	if a == nil {
 		return false
 	}

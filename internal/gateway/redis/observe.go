@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -15,23 +14,28 @@ import (
 func (v *seals) observe(t policy.Type, value []byte, st codec.Setting, rule *policy.Rule) {
 	if n := int64(len(value)); n > gateway.FreeBytes {
 		if !v.st.tx.account.TakeSpare(n) {
-			v.vault.stats.Error("budget")
+			v.vault.Stats.Error("budget")
 			return
 		}
 		defer v.st.tx.account.Release(n)
 	}
-	st = v.lowered(st, value)
-	out, took, before := v.seal(nil, value, st, rule.WorthFunc(t))
+	var out []byte
+	var did gateway.Compressed
+	if v.ahead != nil && v.ahead.is(value, st) {
+		out, did = v.ahead.seal(len(value), rule, t)
+	} else {
+		out, did = v.vault.Compress(nil, value, rule, st, t)
+	}
 	defer gateway.PutBuffer(out)
-	stats := v.vault.stats
-	stats.Latency(took)
+	stats := v.vault.Stats
+	stats.Latency(did.Took)
 	stats.Left(rule.Name, "observed", len(value))
-	if !cinch.IsSealed(out) {
-		stats.Observed(rule.Name, st.Codec, len(value), len(value), took+before, 0)
+	if !did.Sealed {
+		stats.Observed(rule.Name, did.Setting.Codec, len(value), len(value), did.Spent, 0)
 		return
 	}
-	began, stint := time.Now(), v.vault.effort.Begin(len(value)) // it is done for the count alone, so it counts
-	back, err := v.vault.sealer.Open(gateway.GetBuffer(len(value)), out)
+	began, stint := time.Now(), v.vault.Effort.Begin(len(value)) // it is done for the count alone, so it counts
+	back, err := v.vault.Sealer.Open(gateway.GetBuffer(len(value)), out)
 	stint.End()
 	opened := time.Since(began)
 	defer gateway.PutBuffer(back)
@@ -41,5 +45,5 @@ func (v *seals) observe(t policy.Type, value []byte, st codec.Setting, rule *pol
 		return
 	}
 	stats.Latency(opened)
-	stats.Observed(rule.Name, codecOf(out, st.Codec), len(value), len(out), took+before, opened)
+	stats.Observed(rule.Name, did.Codec, len(value), len(out), did.Spent, opened)
 }

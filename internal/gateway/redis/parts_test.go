@@ -133,7 +133,7 @@ func (p *partsOf) expect(want ...string) {
 }
 
 func (p *partsOf) sealed(value string) string {
-	return string(p.vault.sealer.Seal(nil, []byte(value), codec.Setting{Codec: codec.Zstd, Level: 1}, nil))
+	return string(p.vault.Sealer.Seal(nil, []byte(value), codec.Setting{Codec: codec.Zstd, Level: 1}, nil))
 }
 
 func requestOf(words ...string) *request {
@@ -209,7 +209,7 @@ func TestConversationMutesAndQueues(t *testing.T) {
 
 func TestSealsFollowTheRules(t *testing.T) {
 	p := newParts(t)
-	v := &seals{vault: p.vault, st: &p.talk.st, dialed: time.Now()}
+	v := &seals{vault: p.vault, rules: p.vault.rules(), st: &p.talk.st, dialed: time.Now()}
 	for name, test := range map[string]struct {
 		key, value string
 		sealed     bool
@@ -226,7 +226,7 @@ func TestSealsFollowTheRules(t *testing.T) {
 		if sealed != test.sealed || sealed != cinch.IsSealed(out) {
 			t.Errorf("%s: sealed %v", name, sealed)
 		}
-		if back, err := p.vault.sealer.Open(nil, out); sealed && (err != nil || string(back) != test.value) {
+		if back, err := p.vault.Sealer.Open(nil, out); sealed && (err != nil || string(back) != test.value) {
 			t.Errorf("%s: %v %q", name, err, back)
 		}
 	}

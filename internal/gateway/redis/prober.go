@@ -148,7 +148,7 @@ func (q *probe) fetch(key, head []byte) {
 		q.hidden(err)
 	case strings.HasPrefix(text, cinch.Magic):
 		sealed := []byte(text)
-		value, err := q.stash.vault.sealer.Open(nil, sealed)
+		value, err := q.stash.vault.Sealer.Open(nil, sealed)
 		if err != nil {
 			q.found.fail(err)
 			return
@@ -188,7 +188,7 @@ func (q *probe) hidden(err error) {
 	text := err.Error()
 	var answer goredis.Error
 	if !errors.As(err, &answer) {
-		q.stash.vault.stats.Error("second_connection")
+		q.stash.vault.Stats.Error("second_connection")
 		q.stash.vault.log.Warn("second connection failed", "err", err)
 		text = "ERR cinch: can't look whether a key holds a sealed value: " + text
 	}

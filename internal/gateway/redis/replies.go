@@ -110,20 +110,37 @@ func (p *replyPump) next() error {
 	return err
 }
 
-// quick carries what most replies are: one element that has arrived as a whole and stays as it
-// is, and what follows of the same kind. It leaves everything else alone.
+// quick carries what most replies are: one element that has arrived as a whole and is no envelope, with those of the same kind that
+// follow; or one envelope that has arrived as a whole. It leaves everything else alone.
 func (p *replyPump) quick(e *entry) (done bool, err error) {
-	if !e.changesNothing() {
+	if e.kind != kindReply || e.flags&^flagExcluded != 0 || e.op != nil {
 		return false, nil
 	}
 	most := 1
-	if !p.messages.any() { // no messages in between
+	if p.queue.left > 0 && !p.messages.any() { // no messages in between
 		most += p.queue.left
 	}
 	b := p.frames.in.Buffered()
 	n, replies := 0, 0
-	for replies < most {
-		size := plainReply(b[n:], e.shape)
+	for replies < most && n < len(b) {
+		rest := b[n:]
+		size := 0
+		switch rest[0] {
+		case resp.Bulk:
+			at, length := resp.BulkAt(rest)
+			if size = at + length + 2; at == 0 || size > len(rest) {
+				size = 0
+			} else if e.shape != shapeNone && cinch.IsSealed(rest[at:at+length]) {
+				if replies == 0 && e.shape == shapeBulk && e.flags == 0 {
+					return p.opening.openWhole(rest[at:at+length], size)
+				}
+				size = 0
+			}
+		case resp.Simple, resp.Integer:
+			if i := bytes.Index(rest[:min(len(rest), maxShortReply)], crlf); i > 0 {
+				size = i + 2
+			}
+		}
 		if size == 0 {
 			break
 		}
@@ -140,30 +157,8 @@ func (p *replyPump) quick(e *entry) (done bool, err error) {
 	return true, err
 }
 
-const okReply = "+OK\r\n"
-
-// plainReply is how long the reply is that begins b, when that is one element that is complete
-// and stays as it is, or 0.
-func plainReply(b []byte, sh shape) int {
-	if len(b) == 0 {
-		return 0
-	}
-	switch b[0] {
-	case resp.Bulk:
-		body, size := resp.BulkAt(b)
-		if n := body + size + 2; body > 0 && n <= len(b) && (sh == shapeNone || !cinch.IsSealed(b[body:body+size])) {
-			return n
-		}
-	case resp.Simple, resp.Integer:
-		if len(b) >= len(okReply) && string(b[:len(okReply)]) == okReply {
-			return len(okReply)
-		}
-		if n := bytes.Index(b, crlf); n > 0 {
-			return n + 2
-		}
-	}
-	return 0
-}
+// maxShortReply is more than a status or a number has; the line of a longer one is looked for elsewhere.
+const maxShortReply = 64
 
 // consume carries the reply that e describes.
 func (p *replyPump) consume(e entry) error {

@@ -16,6 +16,7 @@ import (
 // seals decides about the values of one client: which are sealed, and how.
 type seals struct {
 	vault  *vault
+	rules  *policy.Policy // in force when the request at hand began
 	st     *standing
 	dialed time.Time // when the connection upstream was
 	ahead  *ahead    // of the large request at hand: its value, compressed while it arrived
@@ -78,28 +79,6 @@ func (b *sealing) in(args [][]byte) [][]byte {
 	return out
 }
 
-// sealArg seals argument i of r, if the policy and the value say so. With asItIs the policy doesn't.
-func (v *seals) sealArg(b *sealing, r *request, i int, asItIs bool) {
-	if (asItIs || v.vault.rules().SealsNothing()) && !cinch.IsSealed(r.args[i]) {
-		return
-	}
-	kind := r.cmd.args.kind
-	a := v.address(kind, r.args[1], r.args[i-1], len(r.args[i]))
-	off := len(b.buf)
-	if asItIs {
-		a = policy.Address{}
-	}
-	out, sealed := v.sealValue(b.buf, a, r.args[i])
-	b.buf = out
-	if !sealed {
-		return
-	}
-	b.at = append(b.at, sealedArg{i, off, len(out)})
-	if v.st.tx.open {
-		v.st.tx.remember(out[off:], v.vault.standsFor(out[off:], r.args[i]))
-	}
-}
-
 // address is where a value of size bytes will be stored: key is the request's first key,
 // before is the argument in front of the value.
 func (v *seals) address(kind valueKind, key, before []byte, size int) policy.Address {
@@ -119,134 +98,79 @@ func (v *seals) address(kind valueKind, key, before []byte, size int) policy.Add
 // is. A value that begins with the magic is wrapped whatever the policy says: or it would
 // be taken for an envelope when it is read.
 func (v *seals) sealValue(dst []byte, a policy.Address, value []byte) ([]byte, bool) {
-	st, rule := v.setting(a, value)
-	if rule != nil && rule.Observe && !cinch.IsSealed(value) {
-		v.observe(a.Type, value, st, rule)
-		return dst, false
+	login := v.st.login()
+	st, rule, left := v.setting(a, value, login)
+	if v.vault.whatIf != nil && a.Type != 0 {
+		v.vault.whatIf.Saw(a, login, value, left != "")
+	}
+	if left != "" {
+		v.vault.Stats.Left(rule.Name, left, len(value))
+		rule = nil
 	}
 	if rule != nil && rule.Observe {
-		st, rule = codec.Setting{}, nil // it is wrapped as without a rule
+		if !cinch.IsSealed(value) {
+			v.observe(a.Type, value, st, rule)
+			return dst, false
+		}
+		rule = nil
 	}
-	if rule == nil && (!cinch.IsSealed(value) || v.vault.keepsLookalike(&a, value)) {
-		return dst, false
+	if rule == nil {
+		if !cinch.IsSealed(value) || v.vault.keepsLookalike(v.rules, &a, value) {
+			return dst, false
+		}
+		v.st.tx.brings = v.st.tx.open
+		return v.vault.Wrap(dst, value), true
 	}
-	var worth func(raw, sealed int) bool
-	if rule != nil {
-		worth = rule.WorthFunc(a.Type)
-	}
-	if rule != nil && rule.Formats != nil {
+	if rule.Formats != nil {
 		if out, done := v.sealForeign(dst, a, value, st, rule); done {
 			return out, len(out) > len(dst)
 		}
 	}
-	wanted := st
-	if rule != nil {
-		st = v.lowered(st, value)
+	var out []byte
+	var did gateway.Compressed
+	if v.ahead != nil && len(dst) == 0 && v.ahead.is(value, st) {
+		gateway.PutBuffer(dst)
+		dst = nil
+		out, did = v.ahead.seal(len(value), rule, a.Type)
+	} else {
+		out, did = v.vault.Compress(dst, value, rule, st, a.Type)
 	}
-	out, took, before := v.seal(dst, value, st, worth)
-	v.vault.stats.Latency(took)
-	v.trace.sealing(took)
-	v.vault.countSeal(rule, st.Codec, len(value), out[len(dst):], took+before)
-	if rule != nil && teaches(wanted, st) {
-		v.sample(rule, a.Key, value, len(out)-len(dst))
+	v.vault.Count(rule, &did, len(value), len(out)-len(dst))
+	v.vault.Stats.Latency(did.Took)
+	v.trace.sealing(did.Took)
+	if v.vault.sampler != nil && login != notSure && teaches(st, did.Setting) {
+		v.vault.sampler.Sample(rule, login, a.Key, value, len(out)-len(dst))
 	}
-	if !cinch.IsSealed(out[len(dst):]) {
+	if !did.Sealed {
 		return out[:len(dst)], false
 	}
 	v.st.tx.brings = v.st.tx.open
 	return out, true
 }
 
-// teaches reports that a value says something about its rule's dictionary: not one that a budget has denied it.
-func teaches(wanted, got codec.Setting) bool { return wanted.Dict == 0 || got == wanted }
-
-func (v *seals) sample(rule *policy.Rule, key, value []byte, stored int) {
-	if login := v.st.login(); v.vault.sampler != nil && login != notSure {
-		v.vault.sampler.Sample(rule, login, key, value, stored)
+// setting is how a value that a login writes is sealed; the rule is nil where none covers it. left says why a rule's value is
+// not sealed after all. The beginning of a long value is enough.
+func (v *seals) setting(a policy.Address, value []byte, login string) (st codec.Setting, rule *policy.Rule, left string) {
+	rule = v.rules.Lookup(a)
+	switch {
+	case rule == nil:
+		return st, nil, ""
+	case policy.NeverSeal(value):
+		return st, rule, "number_or_hyperloglog"
+	case a.Type == policy.Hash && v.vault.covered(a.Key):
+		return st, rule, "indexed"
+	case v.vault.churn.pauses.Load() > 0 && !v.rules.Force && v.vault.churn.stopped(a.Key):
+		return st, rule, "often_inflated"
 	}
-}
-
-// lowered is the setting that a value gets by the gateway's budgets; the one that it has already if it was begun ahead.
-func (v *seals) lowered(st codec.Setting, value []byte) codec.Setting {
-	if a := v.ahead; a != nil && a.wanted == st && a.Is(value, a.lowered) {
-		return a.lowered
-	}
-	return v.vault.effort.Lower(st, len(value))
-}
-
-// setting is how the policy wants the value sealed; the rule is nil when it does not.
-func (v *seals) setting(a policy.Address, value []byte) (codec.Setting, *policy.Rule) {
-	st, rule, left := v.settingOf(a, value)
-	if a.Type != 0 {
-		v.vault.whatIf.Saw(a, v.st.login(), value, left != "")
-	}
-	if left != "" {
-		v.vault.stats.Left(rule.Name, left, len(value))
-		return codec.Setting{}, nil
-	}
-	return st, rule
-}
-
-// settingOf is setting without counting: left says why a rule's value is not sealed after all. The
-// beginning of a long value is enough.
-func (v *seals) settingOf(a policy.Address, value []byte) (st codec.Setting, rule *policy.Rule, left string) {
-	if rule = v.vault.rules().Lookup(a); rule == nil {
-		return codec.Setting{}, nil, ""
-	}
-	if policy.NeverSeal(value) {
-		return codec.Setting{}, rule, "number_or_hyperloglog"
-	}
-	if a.Type == policy.Hash && v.vault.covered(a.Key) {
-		return codec.Setting{}, rule, "indexed"
-	}
-	if !v.vault.rules().Force && v.vault.churn.stopped(a.Key) {
-		return codec.Setting{}, rule, "often_inflated"
-	}
-	st = rule.SettingFor(v.st.login())
+	st = rule.SettingFor(login)
 	if st.Dict != 0 && (v.vault.dicts == nil || !v.vault.dicts.ReadyOn(st.Dict, v.dialed)) {
 		st.Dict = 0
 	}
 	return st, rule, ""
 }
 
-// send writes a request with the sealed arguments in place of the originals.
-func (b *sealing) send(talk *conversation, args [][]byte) error {
-	if err := talk.up.write(resp.AppendArray(talk.head(), len(args))); err != nil {
-		return err
-	}
-	at := b.at
-	for i, a := range args {
-		if len(at) > 0 && at[0].arg == i {
-			a = b.buf[at[0].off:at[0].end]
-			at = at[1:]
-		}
-		if err := talk.sendBulk(a); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// seal appends the sealed form of value to dst, or the value. It tells how long that took, and how
-// much of it was done before.
-func (v *seals) seal(dst, value []byte, st codec.Setting, worth func(raw, sealed int) bool) (out []byte, took, before time.Duration) {
-	start, stint := time.Now(), v.vault.effort.Begin(len(value))
-	if a := v.ahead; a != nil && len(dst) == 0 && a.Is(value, st) {
-		out, before = a.Seal(worth), a.spent
-		gateway.PutBuffer(dst)
-	} else {
-		if dst == nil {
-			dst = gateway.GetBuffer(len(value) + cinch.MaxHeaderLen + 512)
-		}
-		out = v.vault.sealer.Seal(dst, value, st, worth)
-	}
-	stint.End()
-	took = time.Since(start)
-	if st.Codec != codec.Raw {
-		v.vault.effort.Took(took)
-	}
-	return out, took, before
-}
+// teaches reports that a value says something about its rule's dictionary: not one that a budget has denied it.
+func teaches(wanted, got codec.Setting) bool { return wanted.Dict == 0 || got == wanted }
 
 // readsExcluded reports that a command's reply is of excluded keys only.
 func (v *seals) readsExcluded(r *request) bool {
@@ -255,11 +179,11 @@ func (v *seals) readsExcluded(r *request) bool {
 	}
 	switch r.cmd.name {
 	case "mget":
-		return v.vault.excluded(r.args[1:])
+		return excluded(v.rules, r.args[1:])
 	case "xread", "xreadgroup", "xinfo":
 		return false
 	}
-	return v.vault.excluded(r.args[1:2]) || r.cmd.name[0] == 'h' && v.vault.covered(r.args[1])
+	return excluded(v.rules, r.args[1:2]) || r.cmd.name[0] == 'h' && v.vault.covered(r.args[1])
 }
 
 // sealForeign seals the content of a value that is in a format of its rule. When it reports false the value is in none, or there
@@ -268,12 +192,12 @@ func (v *seals) sealForeign(dst []byte, a policy.Address, value []byte, st codec
 	limit, free := v.vault.contentRoom(len(value))
 	if !free {
 		if !v.st.tx.account.TakeSpare(int64(limit)) {
-			v.vault.stats.Error("budget")
+			v.vault.Stats.Error("budget")
 			return dst, rule.ToPlain && !cinch.IsSealed(value) // as it is it can still be opened when it is read
 		}
 		defer v.st.tx.account.Release(int64(limit))
 	}
-	start, stint := time.Now(), v.vault.effort.Begin(len(value))
+	start, stint := time.Now(), v.vault.Effort.Begin(len(value))
 	content, f, err := foreign.Take(gateway.GetBuffer(min(limit, 4*len(value))), rule.Formats, value, limit)
 	defer gateway.PutBuffer(content)
 	if err != nil {
@@ -281,7 +205,7 @@ func (v *seals) sealForeign(dst []byte, a policy.Address, value []byte, st codec
 		return dst, rule.ToPlain && errors.Is(err, foreign.ErrTooLarge) && !cinch.IsSealed(value) // so that the packer can tell of it
 	}
 	wanted := st
-	st = v.vault.effort.Lower(st, len(content))
+	st = v.vault.Effort.Lower(st, len(content))
 	if dst == nil {
 		dst = gateway.GetBuffer(len(content) + cinch.MaxHeaderLen + 512)
 	}
@@ -289,23 +213,23 @@ func (v *seals) sealForeign(dst []byte, a policy.Address, value []byte, st codec
 	if rule.ToPlain {
 		of = cinch.Foreign{}
 	}
-	out, ok := v.vault.sealer.SealContent(dst, content, of, len(value), st, rule.WorthFunc(a.Type))
+	out, did := v.vault.Sealer.SealContent(dst, content, of, len(value), st, rule.WorthFunc(a.Type))
 	stint.End()
 	took := time.Since(start)
-	v.vault.effort.Took(took)
-	v.vault.stats.Latency(took)
+	v.vault.Effort.Took(took)
+	v.vault.Stats.Latency(took)
 	v.trace.sealing(took)
-	v.vault.countSeal(rule, st.Codec, len(value), out[len(dst):], took)
-	if teaches(wanted, st) {
-		v.sample(rule, a.Key, content, len(out)-len(dst))
+	v.vault.Count(rule, &gateway.Compressed{Outcome: did, Setting: st, Took: took, Spent: took}, len(value), len(out)-len(dst))
+	if login := v.st.login(); v.vault.sampler != nil && login != notSure && teaches(wanted, st) {
+		v.vault.sampler.Sample(rule, login, a.Key, content, len(out)-len(dst))
 	}
-	v.st.tx.brings = v.st.tx.brings || ok && v.st.tx.open
-	return out, ok || !cinch.IsSealed(value)
+	v.st.tx.brings = v.st.tx.brings || did.Sealed && v.st.tx.open
+	return out, did.Sealed || !cinch.IsSealed(value)
 }
 
 // contents says of which values in the reply to a command the client gets the content; nil: of none.
 func (v *seals) contents(cmd *command, args [][]byte, sh shape) *op {
-	rules, space := v.vault.rules(), v.st.where()
+	rules, space := v.rules, v.st.where()
 	if !rules.HasToPlain() || sh == shapeNone || sh >= shapeEntries || len(args) < 2 {
 		return nil
 	}
@@ -331,7 +255,7 @@ func (v *seals) contents(cmd *command, args [][]byte, sh shape) *op {
 
 // noteKey notes in all what the client gets of the value at key, element i of a reply of n.
 func (v *seals) noteKey(all contents, key []byte, i, n int) contents {
-	f := v.vault.rules().ToPlain(v.st.where(), key, policy.String)
+	f := v.rules.ToPlain(v.st.where(), key, policy.String)
 	if f == nil {
 		return all
 	}
@@ -347,7 +271,7 @@ const sliceBytes = 24
 
 // worksOnPlain reports that a command would work on values whose content alone clients know.
 func (v *seals) worksOnPlain(r *request) bool {
-	rules, space := v.vault.rules(), v.st.where()
+	rules, space := v.rules, v.st.where()
 	if !rules.HasToPlain() || r.cmd.keys.first == 0 {
 		return false
 	}

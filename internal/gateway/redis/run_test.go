@@ -18,42 +18,59 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// plainReply takes one element that is complete and stays as it is.
-func TestPlainReply(t *testing.T) {
-	sealed := cinch.NewSealer(cinch.SealerOptions{}).Seal(nil, []byte(cinch.Magic+"lookalike"), codec.Setting{}, nil)
+// quick carries one element that is complete and no envelope, and an envelope where the whole reply is a value.
+func TestQuickReplies(t *testing.T) {
+	const lookalike = cinch.Magic + "lookalike"
+	sealer := cinch.NewSealer(cinch.SealerOptions{})
+	sealed := string(resp.AppendBulk(nil, sealer.Seal(nil, []byte(lookalike), codec.Setting{}, nil)))
+	damaged := string(resp.AppendBulk(nil, []byte(cinch.Magic+"lookalike")))
+	g := NewGateway(Config{})
+	// quick returns what of b is carried, and what the client gets.
+	quick := func(b string, sh shape) (carried int, got string) {
+		s := newSession(g, &feed{}, &feed{bytes: []byte(b), reads: 1}, time.Now())
+		if err := s.out.frames.in.Fill(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.out.quick(&entry{shape: sh}); err != nil {
+			t.Fatal(err)
+		}
+		return len(b) - len(s.out.frames.in.Buffered()), string(s.out.frames.to.buf) + string(s.out.frames.to.lent)
+	}
 	for _, test := range []struct {
 		reply string
 		shape shape
-		plain bool
+		want  string // "": it is left alone
 	}{
-		{"+OK\r\n", shapeNone, true},
-		{"+OKAY\r\n", shapeNone, true},
-		{"+\r\n", shapeNone, true},
-		{":0\r\n", shapeBulk, true},
-		{":-1234567\r\n", shapeNone, true},
-		{"$0\r\n\r\n", shapeBulk, true},
-		{"$5\r\nhello\r\n", shapeBulk, true},
-		{"$12\r\nhello\r\nworld\r\n", shapeBulk, true},
-		{string(resp.AppendBulk(nil, sealed)), shapeNone, true},
-		{string(resp.AppendBulk(nil, sealed)), shapeBulk, false},
-		{"-ERR no\r\n", shapeNone, false},
-		{"$-1\r\n", shapeBulk, false},
-		{"*1\r\n+OK\r\n", shapeNone, false},
-		{"_\r\n", shapeNone, false},
-		{">1\r\n+OK\r\n", shapeNone, false},
+		{"+OK\r\n", shapeNone, "+OK\r\n"},
+		{"+OKAY\r\n", shapeNone, "+OKAY\r\n"},
+		{"+\r\n", shapeNone, "+\r\n"},
+		{":0\r\n", shapeBulk, ":0\r\n"},
+		{":-1234567\r\n", shapeNone, ":-1234567\r\n"},
+		{"$0\r\n\r\n", shapeBulk, "$0\r\n\r\n"},
+		{"$5\r\nhello\r\n", shapeBulk, "$5\r\nhello\r\n"},
+		{"$12\r\nhello\r\nworld\r\n", shapeBulk, "$12\r\nhello\r\nworld\r\n"},
+		{sealed, shapeNone, sealed},
+		{sealed, shapeBulk, string(resp.AppendBulk(nil, lookalike))},
+		{sealed, shapeAll, ""},
+		{damaged, shapeBulk, ""},
+		{"-ERR no\r\n", shapeNone, ""},
+		{"$-1\r\n", shapeBulk, ""},
+		{"*1\r\n+OK\r\n", shapeNone, ""},
+		{"_\r\n", shapeNone, ""},
+		{">1\r\n+OK\r\n", shapeNone, ""},
 	} {
 		for _, behind := range []string{"", "+OK\r\n", "-E"} {
 			want := 0
-			if test.plain {
+			if test.want != "" {
 				want = len(test.reply)
 			}
-			if n := plainReply([]byte(test.reply+behind), test.shape); n != want {
-				t.Errorf("%q, then %q: %d bytes, want %d", test.reply, behind, n, want)
+			if n, got := quick(test.reply+behind, test.shape); n != want || got != test.want {
+				t.Errorf("%q, then %q: %d bytes, want %d, and the client gets %q", test.reply, behind, n, want, got)
 			}
 		}
-		for i := range test.reply {
-			if n := plainReply([]byte(test.reply[:i]), test.shape); n != 0 {
-				t.Errorf("%q of %q: %d bytes", test.reply[:i], test.reply, n)
+		for i := 1; i < len(test.reply); i++ {
+			if n, got := quick(test.reply[:i], test.shape); n != 0 || got != "" {
+				t.Errorf("%q of %q: %d bytes, and the client gets %q", test.reply[:i], test.reply, n, got)
 			}
 		}
 	}

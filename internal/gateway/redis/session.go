@@ -4,7 +4,9 @@ import (
 	"net"
 	"time"
 
+	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
@@ -16,6 +18,8 @@ type session struct {
 	failed error
 
 	req request // the one at hand
+
+	sealedArgs []sealedArg // of the request at hand; kept for the next one
 
 	intake  intake
 	talk    conversation
@@ -90,10 +94,34 @@ func (s *session) pumpRequests() {
 	defer s.talk.up.flush() // what it was lent is the reader's
 	defer s.talk.tx.end()
 	for s.failed == nil {
-		if err := s.nextRequest(); err != nil && !s.carryOn(err) {
+		if err := s.next(); err != nil && !s.carryOn(err) {
 			return
 		}
 	}
+}
+
+// next handles one request, or reads more bytes. Most requests are of the usual form and lie in the buffer as a whole; handleUnusual
+// has the others.
+func (s *session) next() error {
+	in := s.intake.in
+	buf := in.Buffered()
+	if len(buf) == 0 {
+		return in.Fill()
+	}
+	if s.intake.parser.Started() {
+		return s.handleUnusual(buf)
+	}
+	n, args := resp.Cut(buf, s.intake.args[:0])
+	if n == 0 {
+		return s.handleUnusual(buf)
+	}
+	s.intake.args, s.intake.frame = args, n
+	s.Requested()
+	err := s.handleRequest(args, buf[:n])
+	if s.failed == nil {
+		in.Discard(n)
+	}
+	return err
 }
 
 // carryOn decides about a failed read. In a drain a client is waited for that has a transaction open, or waits for the server
@@ -111,12 +139,9 @@ func (s *session) carryOn(err error) bool {
 	return true
 }
 
-// nextRequest handles one request, or reads more of it.
-func (s *session) nextRequest() error {
-	buf := s.intake.in.Buffered()
-	if n, ok := s.cut(buf); ok {
-		return s.handleCut(buf[:n])
-	}
+// handleUnusual handles a request whose beginning is buf, and that is not of the usual form or has not arrived as a whole; or it
+// reads more of it.
+func (s *session) handleUnusual(buf []byte) error {
 	n, err := s.intake.parser.Parse(buf)
 	switch {
 	case err != nil:
@@ -142,27 +167,6 @@ func (s *session) nextRequest() error {
 	return s.intake.in.Fill()
 }
 
-// cut finds the arguments of a request that lies in the buffer as a whole, as most do. What the
-// parser has begun it ends.
-func (s *session) cut(buf []byte) (n int, ok bool) {
-	if s.intake.parser.Started() {
-		return 0, false
-	}
-	n, s.intake.args = resp.Cut(buf, s.intake.args[:0])
-	return n, n > 0
-}
-
-// handleCut handles the request raw, whose arguments have been found.
-func (s *session) handleCut(raw []byte) error {
-	s.intake.frame = len(raw)
-	s.Requested()
-	err := s.handleArgs(raw)
-	if s.failed == nil {
-		s.intake.in.Discard(len(raw))
-	}
-	return err
-}
-
 func (s *session) handleBuffered(raw []byte) error {
 	if s.intake.parser.Inline {
 		return s.handleInline(raw)
@@ -174,15 +178,7 @@ func (s *session) handleBuffered(raw []byte) error {
 	for _, sp := range s.intake.parser.Args {
 		s.intake.args = append(s.intake.args, raw[sp.Off:sp.Off+sp.Len:sp.Off+sp.Len])
 	}
-	return s.handleArgs(raw)
-}
-
-// handleArgs handles the request raw, whose arguments are s.args.
-func (s *session) handleArgs(raw []byte) error {
-	s.talk.begin()
-	r := &s.req // each field by itself: a whole request is copied slowly
-	r.args, r.raw, r.unguarded = s.intake.args, raw, false
-	return s.handle(r)
+	return s.handleRequest(s.intake.args, raw)
 }
 
 // handleCollected handles a request whose arguments have been collected, and lets go of them.
@@ -204,39 +200,45 @@ func (s *session) handleInline(raw []byte) error {
 	if len(args) == 0 {
 		return nil
 	}
+	return s.handleRequest(args, nil)
+}
+
+// handleRequest handles a request that has just arrived as raw, nil if it has no such form. It takes the snapshot of the rules that
+// holds for all of it.
+func (s *session) handleRequest(args [][]byte, raw []byte) error {
 	s.talk.begin()
-	s.req = request{args: args}
-	return s.handle(&s.req)
+	s.seals.rules = s.g.vault.policy.Load()
+	r := &s.req // each field by itself: a whole request is copied slowly
+	r.args, r.raw, r.unguarded = args, raw, false
+	return s.handle(r)
 }
 
 // handle sends one request upstream in the way its row of the table says.
 func (s *session) handle(r *request) error {
-	r.cmd = s.intake.rows.lookup(r.args[0])
-	if t := s.seals.trace; t != nil && t.begin(r.cmd, &s.talk.asked) {
+	cmd := s.intake.rows.lookup(r.args[0])
+	r.cmd = cmd
+	if t := s.seals.trace; t != nil && t.begin(cmd, &s.talk.asked) {
 		defer t.sent(&s.talk.asked)
 	}
 	if s.talk.tx.open && s.talk.tx.multi.refused.Load() {
 		s.talk.tx.end()
 	}
-	if !r.cmd.accepts(len(r.args)) || s.talk.subscribed() && r.cmd.strategy != controls {
-		return s.talk.forward(r, entry{}) // the server refuses it
+	if argc := len(r.args); argc != cmd.arity && (cmd.arity >= 0 || argc < -cmd.arity) && !cmd.always || // the server refuses it
+		(s.talk.subscribing || s.talk.st.channels.Load() > 0) && cmd.strategy != controls && s.talk.subscribed() {
+		return s.talk.forward(r, entry{})
 	}
-	if s.talk.tx.entries > maxTransactionBytes && !endsTransaction[r.cmd.name] {
-		return s.talk.refuse("ERR cinch: the transaction has too many commands that need care")
+	if s.talk.tx.open {
+		if refusal := s.queues(cmd); refusal != "" {
+			return s.talk.refuse(refusal)
+		}
+		defer func() { s.talk.tx.brings = s.talk.tx.brings || cmd.strategy != controls && mayBring(cmd) }() // from the next one on
 	}
-	if !s.talk.tx.fits() && !endsTransaction[r.cmd.name] {
-		s.g.cfg.Stats.Error("budget")
-		return s.talk.refuse("ERR cinch: " + errNoRoom.Error())
-	}
-	if r.cmd.recent && !s.user.second.knows(r.cmd) {
+	if cmd.recent && !s.user.second.knows(cmd) {
 		return s.onStored().unknown(r)
 	}
-	if s.talk.tx.open && r.cmd.strategy != controls {
-		defer func() { s.talk.tx.brings = s.talk.tx.brings || mayBring(r.cmd) }() // from the next one on
-	}
-	switch r.cmd.strategy {
+	switch cmd.strategy {
 	case verbatim:
-		return s.talk.forward(r, r.cmd.entry())
+		return s.talk.forward(r, cmd.entry())
 	case values:
 		return s.handleValues(r)
 	case controls:
@@ -244,11 +246,24 @@ func (s *session) handle(r *request) error {
 	}
 	if s.seals.worksOnPlain(r) {
 		if r.needsNoValue() {
-			return s.talk.forward(r, r.cmd.entry())
+			return s.talk.forward(r, cmd.entry())
 		}
 		return s.talk.refuse(textToPlain)
 	}
 	return s.onStored().run(r)
+}
+
+// queues decides about a command in an open transaction: it says why there is no room for it, or "".
+func (s *session) queues(cmd *command) (refusal string) {
+	switch {
+	case endsTransaction[cmd.name]:
+	case s.talk.tx.entries > maxTransactionBytes:
+		return "ERR cinch: the transaction has too many commands that need care"
+	case !s.talk.tx.fits():
+		s.g.cfg.Stats.Error("budget")
+		return "ERR cinch: " + errNoRoom.Error()
+	}
+	return ""
 }
 
 // passProtocolError hands the rest of the client's bytes to the server, which words the
@@ -293,18 +308,25 @@ func (s *session) handOver() error {
 // handleValues seals the values among a request's arguments. A request in which nothing
 // is sealed goes as it came.
 func (s *session) handleValues(r *request) error {
-	e := r.cmd.entry()
-	e.shape = replyShape(r)
-	if s.seals.readsExcluded(r) {
+	cmd := r.cmd
+	e := cmd.entry()
+	e.shape = cmd.reply
+	switch e.shape {
+	case shapeRandomPairs, shapeScanPairs, shapeStreamInfo:
+		e.shape = replyShape(r)
+	}
+	if e.shape != shapeNone && (s.seals.rules.ExcludesAny() || cmd.name[0] == 'h') && s.seals.readsExcluded(r) {
 		e.flags |= flagExcluded
 	}
-	e.op = s.seals.contents(r.cmd, r.args, e.shape)
-	spec := &r.cmd.args
+	if s.seals.rules.HasToPlain() {
+		e.op = s.seals.contents(cmd, r.args, e.shape)
+	}
+	spec := &cmd.args
 	if spec.kind == noValues {
 		return s.talk.forward(r, e)
 	}
 	compares := false
-	if r.cmd.name == "set" {
+	if cmd.name == "set" && len(r.args) > 3 {
 		known := false
 		if known, compares = setOptions(r.args[3:]); !known {
 			return s.onStored().unknown(r)
@@ -317,24 +339,49 @@ func (s *session) handleValues(r *request) error {
 	case refused, cutOff:
 		return s.talk.forward(r, e)
 	}
-	b := sealing{buf: nil}
-	defer b.free()
+
+	// The values are sealed one behind the other into one buffer.
+	b := sealing{at: s.sealedArgs[:0]}
+	defer func() {
+		gateway.PutBuffer(b.buf)
+		if cap(b.at) <= maxIdleArgs {
+			s.sealedArgs = b.at
+		}
+	}()
 	for i := at.first; i < at.end; i += at.step {
-		s.seals.sealArg(&b, r, i, at.computed)
+		value := r.args[i]
+		if (at.computed || s.seals.rules.SealsNothing()) && !cinch.IsSealed(value) {
+			continue
+		}
+		var a policy.Address
+		if !at.computed {
+			a = s.seals.address(spec.kind, r.args[1], r.args[i-1], len(value))
+		}
+		off, sealed := len(b.buf), false
+		if b.buf, sealed = s.seals.sealValue(b.buf, a, value); !sealed {
+			continue
+		}
+		b.at = append(b.at, sealedArg{i, off, len(b.buf)})
+		if s.talk.tx.open {
+			envelope := b.buf[off:]
+			s.talk.tx.remember(envelope, s.seals.vault.standsFor(envelope, value))
+		}
 	}
-	if compares && e.op != nil {
+	switch {
+	case compares && e.op != nil:
 		return s.talk.refuse(textToPlain)
-	}
-	if compares {
+	case compares:
 		return s.onStored().compare(r, b.in(r.args))
-	}
-	if len(b.at) == 0 {
+	case len(b.at) == 0:
 		return s.talk.forward(r, e)
+	}
+	for _, at := range b.at {
+		r.args[at.arg] = b.buf[at.off:at.end]
 	}
 	if err := s.talk.expect(e); err != nil {
 		return err
 	}
-	return b.send(&s.talk, r.args)
+	return s.talk.send(r.args)
 }
 
 // failWith ends the session with an error. The request that caused it is incomplete

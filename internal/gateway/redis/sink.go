@@ -4,6 +4,7 @@ import (
 	"net"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
 // source reads one connection for a resp.Reader. Before it may block, and before what was
@@ -82,6 +83,32 @@ func (w *sink) write(p []byte) error {
 		return w.err
 	}
 	w.keep(p)
+	return w.err
+}
+
+// room returns what is gathered, with a capacity for size bytes more, no more than copyBytes: what is appended to it is written when
+// it becomes w.buf. It is nil after a failure.
+func (w *sink) room(size int) []byte {
+	if len(w.lent) > 0 {
+		w.takeIn()
+	}
+	if len(w.buf)+size > bufferBytes {
+		_ = w.flush()
+	}
+	if w.buf == nil {
+		w.buf = gateway.GetBuffer(bufferBytes)
+	}
+	if w.err != nil {
+		return nil
+	}
+	return w.buf
+}
+
+// command writes a request made of args, of at most size bytes, no more than copyBytes.
+func (w *sink) command(args [][]byte, size int) error {
+	if dst := w.room(size); dst != nil {
+		w.buf = resp.AppendArgs(dst, args)
+	}
 	return w.err
 }
 

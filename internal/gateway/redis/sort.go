@@ -28,7 +28,7 @@ func (s *sorter) sort(r *request) error {
 	if o.Broken || !storesValues(&o) && o.By == nil {
 		return s.talk.forward(r, sortEntry(&o))
 	}
-	if s.vault.excluded(append([][]byte{o.By}, r.args[1])) {
+	if excluded(s.vault.rules(), append([][]byte{o.By}, r.args[1])) {
 		return s.talk.forward(r, sortEntry(&o))
 	}
 	switch {
@@ -88,7 +88,7 @@ func (s *sorter) inTransaction(r *request, o *compute.Sort) error {
 	}
 	known = append(known, s.talk.tx.known...)
 	if len(known) > 0 {
-		s.vault.stats.Inflated("sort")
+		s.vault.Stats.Inflated("sort")
 	}
 	if err := s.talk.expect(scriptEntry(o, known, nil)); err != nil {
 		return err
@@ -184,7 +184,7 @@ func (s *sorter) guarded(r *request, o *compute.Sort) error {
 			return s.prober.broken(err)
 		}
 		k = append(k, more...)
-		s.vault.stats.Inflated("sort")
+		s.vault.Stats.Inflated("sort")
 	}
 	return s.talk.refuse("ERR cinch: SORT over more sealed values than can be opened at once")
 }

@@ -141,7 +141,7 @@ func (o *spill) addAll(p []byte) error {
 
 // drain sends what is pending until nothing is left.
 func (o *spill) drain() {
-	defer gateway.CatchPanic(o.vault.log, o.vault.stats, o.abort)
+	defer gateway.CatchPanic(o.vault.log, o.vault.Stats, o.abort)
 	for {
 		batch, held := o.nextBatch()
 		if len(batch) == 0 {

@@ -49,7 +49,7 @@ func (s *stash) open(env []byte) (lua.Known, error) {
 	if err != nil {
 		return lua.Known{}, err
 	}
-	value, err := s.vault.sealer.Open(nil, env)
+	value, err := s.vault.Sealer.Open(nil, env)
 	return lua.Known{Sealed: env, Value: value}, err
 }
 
@@ -62,7 +62,7 @@ func (s *stash) hold(n int) error {
 	n64 := s.owes
 	s.owes = 0
 	if !s.acquire(n64, n64, reservePatience*s.stall) {
-		s.vault.stats.Error("budget")
+		s.vault.Stats.Error("budget")
 		return errNoRoom
 	}
 	s.holds += n64

@@ -22,7 +22,8 @@ func (b *large) streamsValue() bool {
 		return false
 	}
 	at := b.seals.address(cmd.args.kind, arg(1), arg(len(p.Args)-1), n)
-	return b.seals.vault.rules().Lookup(at) == nil && !cinch.IsSealed(buf[p.Pos():])
+	b.seals.rules = b.seals.vault.rules()
+	return b.seals.rules.Lookup(at) == nil && !cinch.IsSealed(buf[p.Pos():])
 }
 
 // streamValue sends the request at hand, byte for byte.

@@ -61,7 +61,7 @@ func (x *indexes) begin(prefix string, c *goredis.Client, gentle, twice bool) *s
 }
 
 func (x *indexes) sweep(w *sweep, c *goredis.Client, prefix string, gentle, twice bool) {
-	defer gateway.CatchPanic(x.vault.log, x.vault.stats, func() { x.forget(prefix, w) })
+	defer gateway.CatchPanic(x.vault.log, x.vault.Stats, func() { x.forget(prefix, w) })
 	w.err = x.tryPass(w, c, prefix, gentle)
 	x.report(w, prefix)
 	close(w.done)
@@ -77,7 +77,7 @@ func (x *indexes) sweep(w *sweep, c *goredis.Client, prefix string, gentle, twic
 
 // tryPass makes an error of a panic: clients wait for the outcome.
 func (x *indexes) tryPass(w *sweep, c *goredis.Client, prefix string, gentle bool) (err error) {
-	defer gateway.CatchPanic(x.vault.log, x.vault.stats, func() { err = gateway.ErrPanicked })
+	defer gateway.CatchPanic(x.vault.log, x.vault.Stats, func() { err = gateway.ErrPanicked })
 	return x.pass(w, c, prefix, gentle)
 }
 
@@ -201,7 +201,7 @@ func (x *indexes) putBack(ctx context.Context, c *goredis.Client, key string, pa
 	}
 	args := []any{0}
 	for i := 1; i < len(pairs); i += 2 {
-		value, err := x.vault.sealer.Open(nil, []byte(pairs[i]))
+		value, err := x.vault.Sealer.Open(nil, []byte(pairs[i]))
 		if _, own := cinch.ParseHeader(value); err != nil || own == nil {
 			bad++
 			continue

@@ -190,7 +190,7 @@ func TestUntracedCommandsAllocateNothing(t *testing.T) {
 		s := newSession(g, client, server, time.Now())
 		if n := testing.AllocsPerRun(times, func() {
 			for before := s.talk.asked.requests; s.talk.asked.requests == before; {
-				if err := s.nextRequest(); err != nil {
+				if err := s.next(); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -219,7 +219,7 @@ func (u *units) exec(r *request, keys [][]byte, parts []part) (done bool, err er
 	if len(parts) > 0 {
 		u.vault.inflating(keys)
 	}
-	u.vault.stats.Guarded(r.cmd.name, unitOutcome(o, parts))
+	u.vault.Stats.Guarded(r.cmd.name, unitOutcome(o, parts))
 	switch {
 	case o.given:
 		return true, nil

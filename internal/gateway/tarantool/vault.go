@@ -43,6 +43,7 @@ func (v *vault) seal(dst, value []byte, rule *policy.Rule, login string) []byte 
 	}
 	wanted := v.setting(rule, login)
 	out, did := v.Compress(dst, value, rule, wanted, policy.Tuple)
+	v.Count(rule, &did, len(value), len(out))
 	// What a budget has denied its dictionary says nothing about that.
 	if v.sampler != nil && login != notSure && (wanted.Dict == 0 || did.Setting == wanted) {
 		v.sampler.Sample(rule, login, nil, value, len(out))

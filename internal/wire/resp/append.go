@@ -54,12 +54,21 @@ func AppendCommand(dst []byte, args ...string) []byte {
 
 // AppendArgs appends a request made of args.
 func AppendArgs(dst []byte, args [][]byte) []byte {
-	dst = AppendArray(dst, len(args))
+	dst = append(dst, '*')
+	dst = strconv.AppendInt(dst, int64(len(args)), 10)
+	dst = append(dst, '\r', '\n')
 	for _, a := range args {
-		dst = AppendBulk(dst, a)
+		dst = append(dst, '$')
+		dst = strconv.AppendInt(dst, int64(len(a)), 10)
+		dst = append(dst, '\r', '\n')
+		dst = append(dst, a...)
+		dst = append(dst, '\r', '\n')
 	}
 	return dst
 }
+
+// MaxHeaderLen is the length in bytes of the longest header that the Append functions make, with its line break.
+const MaxHeaderLen = 1 + 20 + 2
 
 func appendHeader(dst []byte, kind byte, n int64) []byte {
 	dst = append(dst, kind)
