@@ -26,7 +26,7 @@ type conversation struct {
 	asks        asks
 	asked       asked
 	last        entry // the one pushed last; n more like it are not in the queue yet
-	scratch     []byte
+	scratch     *[resp.MaxHeaderLen]byte
 }
 
 // replying is the reply pump, as the request pump sees it.
@@ -189,7 +189,7 @@ func (c *conversation) sendBulk(b []byte) error {
 // head is a small buffer for one header line.
 func (c *conversation) head() []byte {
 	if c.scratch == nil {
-		c.scratch = make([]byte, 0, 32)
+		c.scratch = new([resp.MaxHeaderLen]byte)
 	}
 	return c.scratch[:0]
 }
