@@ -2,7 +2,6 @@ package cinch
 
 import (
 	"fmt"
-	"hash/crc32"
 	"sync"
 
 	"github.com/cinch-layer/cinch/codec"
@@ -19,15 +18,6 @@ type Foreign struct {
 
 // word is the extension word that says so.
 func (f Foreign) word() []byte { return []byte{wordForeign, f.Format, f.Level, 0} }
-
-// checksum returns the checksum for what is sealed. That of a content can't pass for that of a value, or the reverse.
-func checksum(raw []byte, of Foreign) uint32 {
-	sum := crc32.ChecksumIEEE(raw)
-	if of.Format != 0 {
-		sum = crc32.Update(sum, crc32.IEEETable, of.word())
-	}
-	return sum
-}
 
 // IsForeign reports that the envelope holds the content of a value that another library had compressed.
 func (h Header) IsForeign() bool { return h.Foreign.Format != 0 }

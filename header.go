@@ -2,6 +2,7 @@ package cinch
 
 import (
 	"encoding/binary"
+	"hash/crc32"
 	"math"
 
 	"github.com/cinch-layer/cinch/codec"
@@ -69,6 +70,15 @@ type Header struct {
 // a damaged one, otherwise it is a plain value.
 func IsSealed(b []byte) bool {
 	return len(b) >= len(Magic) && string(b[:len(Magic)]) == Magic
+}
+
+// checksum returns the checksum for what is sealed. That of a content can't pass for that of a value, or the reverse.
+func checksum(raw []byte, of Foreign) uint32 {
+	sum := crc32.ChecksumIEEE(raw)
+	if of.Format != 0 {
+		sum = crc32.Update(sum, crc32.IEEETable, of.word())
+	}
+	return sum
 }
 
 // ParseHeader reads the header at the start of b, which needs to hold no more

@@ -198,21 +198,21 @@ func (s *Stats) collectConns(out emitter) {
 
 func (s *Stats) collectValues(out emitter) {
 	for k, v := range s.sealed.all() {
-		out.count(descSealed, &v.values, s.name, k.rule, k.codec)
-		out.count(descSealRaw, &v.rawBytes, s.name, k.rule, k.codec)
-		out.count(descSealStored, &v.storedBytes, s.name, k.rule, k.codec)
-		out.seconds(descSealSeconds, &v.nanos, s.name, k.rule, k.codec)
+		out.count(descSealed, &v.values, s.name, k.rule, k.codecName())
+		out.count(descSealRaw, &v.rawBytes, s.name, k.rule, k.codecName())
+		out.count(descSealStored, &v.storedBytes, s.name, k.rule, k.codecName())
+		out.seconds(descSealSeconds, &v.nanos, s.name, k.rule, k.codecName())
 	}
 	for k, v := range s.left.all() {
 		out.count(descLeft, &v.values, s.name, k.rule, k.reason)
 		out.count(descLeftBytes, &v.rawBytes, s.name, k.rule, k.reason)
 	}
 	for k, o := range s.observed.all() {
-		out.count(descObserved, &o.values, s.name, k.rule, k.codec)
-		out.count(descObservedRaw, &o.rawBytes, s.name, k.rule, k.codec)
-		out.count(descObservedStored, &o.storedBytes, s.name, k.rule, k.codec)
-		out.seconds(descObservedSealSeconds, &o.nanos, s.name, k.rule, k.codec)
-		out.seconds(descObservedOpenSeconds, &o.openNanos, s.name, k.rule, k.codec)
+		out.count(descObserved, &o.values, s.name, k.rule, k.codecName())
+		out.count(descObservedRaw, &o.rawBytes, s.name, k.rule, k.codecName())
+		out.count(descObservedStored, &o.storedBytes, s.name, k.rule, k.codecName())
+		out.seconds(descObservedSealSeconds, &o.nanos, s.name, k.rule, k.codecName())
+		out.seconds(descObservedOpenSeconds, &o.openNanos, s.name, k.rule, k.codecName())
 	}
 	for i := range s.opened {
 		v, id := &s.opened[i], codec.ID(i).String()

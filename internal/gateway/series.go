@@ -19,8 +19,10 @@ type family[K comparable, V any] struct {
 }
 
 func (f *family[K, V]) get(k K) *V {
-	if v := f.all()[k]; v != nil {
-		return v
+	if m := f.series.Load(); m != nil {
+		if v := (*m)[k]; v != nil {
+			return v
+		}
 	}
 	return f.add(k)
 }

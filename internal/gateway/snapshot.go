@@ -176,7 +176,7 @@ func (s *Stats) ruleTotals() []RuleTotal {
 		return rules[name]
 	}
 	for k, v := range s.sealed.all() {
-		rule(k.rule).addCodec(v.snapshot(k.codec))
+		rule(k.rule).addCodec(v.snapshot(k.codecName()))
 	}
 	for k, v := range s.left.all() {
 		rule(k.rule).addLeft(LeftTotal{k.reason, v.values.Load(), v.rawBytes.Load()})

@@ -21,6 +21,7 @@ const (
 	maxRuleSeries  = 4096
 	maxClassSeries = 256
 	otherLabel     = "other"
+	otherCodec     = codec.ID(255)
 )
 
 // codecIDs is the number of codecs that the format's nibble can name, and cinch-proto.
@@ -58,10 +59,21 @@ type traffic struct {
 }
 
 type (
-	sealKey  struct{ rule, codec string }
+	sealKey struct {
+		rule  string
+		codec codec.ID
+	}
 	leftKey  struct{ rule, reason string }
 	guardKey struct{ command, outcome string }
 )
+
+// codecName returns the label, since a codec that is none stands for all beyond the bound.
+func (k sealKey) codecName() string {
+	if k.codec == otherCodec {
+		return otherLabel
+	}
+	return k.codec.String()
+}
 
 // volume is a number of values with their sizes and what they cost.
 type volume struct {
@@ -87,9 +99,9 @@ type observation struct {
 func NewStats(name, protocol string) *Stats {
 	return &Stats{
 		name: name, protocol: protocol,
-		sealed:   family[sealKey, volume]{limit: maxRuleSeries, other: sealKey{otherLabel, otherLabel}},
+		sealed:   family[sealKey, volume]{limit: maxRuleSeries, other: sealKey{otherLabel, otherCodec}},
 		left:     family[leftKey, volume]{limit: maxRuleSeries, other: leftKey{otherLabel, otherLabel}},
-		observed: family[sealKey, observation]{limit: maxRuleSeries, other: sealKey{otherLabel, otherLabel}},
+		observed: family[sealKey, observation]{limit: maxRuleSeries, other: sealKey{otherLabel, otherCodec}},
 		errors:   family[string, atomic.Uint64]{limit: maxClassSeries, other: otherLabel},
 		guarded:  family[guardKey, atomic.Uint64]{limit: maxRuleSeries, other: guardKey{otherLabel, otherLabel}},
 		inflated: family[string, atomic.Uint64]{limit: maxClassSeries, other: otherLabel},
@@ -112,7 +124,7 @@ func (s *Stats) SetCommands(names []string) {
 // bytes, envelope included, and sealing took d.
 func (s *Stats) Sealed(rule string, id codec.ID, raw, stored int, d time.Duration) {
 	if s != nil {
-		s.sealed.get(sealKey{rule, id.String()}).add(raw, stored, d)
+		s.sealed.get(sealKey{rule, id}).add(raw, stored, d)
 	}
 }
 
@@ -120,7 +132,7 @@ func (s *Stats) Sealed(rule string, id codec.ID, raw, stored int, d time.Duratio
 // want of gain say. The value itself counts by Left.
 func (s *Stats) SealTime(rule string, id codec.ID, d time.Duration) {
 	if s != nil {
-		s.sealed.get(sealKey{rule, id.String()}).nanos.Add(int64(d))
+		s.sealed.get(sealKey{rule, id}).nanos.Add(int64(d))
 	}
 }
 
@@ -136,7 +148,7 @@ func (s *Stats) Left(rule, reason string, raw int) {
 // stored bytes (raw, without gain). The value itself counts by Left.
 func (s *Stats) Observed(rule string, id codec.ID, raw, stored int, seal, open time.Duration) {
 	if s != nil {
-		o := s.observed.get(sealKey{rule, id.String()})
+		o := s.observed.get(sealKey{rule, id})
 		o.add(raw, stored, seal)
 		o.openNanos.Add(int64(open))
 	}

@@ -124,10 +124,8 @@ func (r *Rule) Worth(t Type, raw, sealed int) bool {
 // WorthFunc is Worth with the type bound, made when the policy was built: a
 // method value would allocate on every call. t has exactly one bit.
 func (r *Rule) WorthFunc(t Type) func(raw, sealed int) bool {
-	for bit, f := range r.worth {
-		if t == 1<<bit {
-			return f
-		}
+	if bit := bits.TrailingZeros8(uint8(t)); bit < len(r.worth) {
+		return r.worth[bit]
 	}
 	return nil
 }

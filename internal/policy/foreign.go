@@ -23,15 +23,12 @@ func (p *Policy) ToPlain(space string, key []byte, t Type) []foreign.Format {
 	return nil
 }
 
-// HasToPlain reports that there may be such values somewhere.
-func (p *Policy) HasToPlain() bool { return p != nil && p.toPlain }
-
 // isFor reports that the rule covers values of a type at key, of some size and field.
 func (r *Rule) isFor(space string, key []byte, t Type) bool {
 	return r.Types&t != 0 && (r.Space == "" || r.Space == space) && r.key.Match(key)
 }
 
-// firstBeside is the first of the rules that covers the address, where there are rules to plain too.
+// firstBeside returns the first of the rules that covers the address and is not raw, where there are rules to plain too.
 func firstBeside(rules []Rule, a *Address) *Rule {
 	first := true
 	for i := range rules {
@@ -40,6 +37,9 @@ func firstBeside(rules []Rule, a *Address) *Rule {
 			continue
 		}
 		if covers := r.covers(a); covers && (first || !r.ToPlain) {
+			if r.Raw() {
+				return nil
+			}
 			return r
 		}
 		if first && r.ToPlain {

@@ -22,6 +22,7 @@ import "bytes"
 //
 //	"a*b?c*d"  ->  prefix "a", inner "b?c", suffix "d"
 type Pattern struct {
+	any    bool // it is "*"
 	star   bool // false: the whole pattern is prefix
 	prefix piece
 	inner  []piece
@@ -85,9 +86,10 @@ func newPattern(pieces []piece) Pattern {
 		return p
 	}
 	p.suffix = pieces[last]
+	p.any = p.prefix.len()+p.suffix.len() == 0
 	for _, inner := range pieces[1:last] {
 		if inner.len() > 0 {
-			p.inner = append(p.inner, inner)
+			p.inner, p.any = append(p.inner, inner), false
 		}
 	}
 	return p
@@ -187,6 +189,9 @@ func (p *piece) index(s []byte) int {
 
 // Match reports whether the pattern covers all of key. It does not allocate.
 func (p *Pattern) Match(key []byte) bool {
+	if p.any {
+		return true
+	}
 	head, tail := p.prefix.len(), p.suffix.len()
 	if !p.star {
 		return len(key) == head && p.prefix.matches(key)

@@ -11,7 +11,7 @@ var hyperLogLog = []byte("HYLL")
 // says, because the server computes on it: a canonical int64 (INCR and its
 // kin, and Redis keeps it in 8 bytes anyway) or a HyperLogLog.
 func NeverSeal(value []byte) bool {
-	return isInt64(value) || bytes.HasPrefix(value, hyperLogLog)
+	return len(value) <= maxNumberLen && isInt64(value) || bytes.HasPrefix(value, hyperLogLog)
 }
 
 // isInt64 accepts exactly what Redis's string2ll does: an int64 in the only

@@ -319,42 +319,37 @@ func (p *Policy) perRule(setting func(*Rule) codec.Setting) *Policy {
 // excluded, or the policy is off; see foreign.go for rules to plain. The rule, which may be one that only observes, lives as long as the policy.
 // Lookup does not allocate. A nil policy is off.
 func (p *Policy) Lookup(a Address) *Rule {
-	if p.SealsNothing() || p.Excluded(a.Key) {
+	if p == nil || p.Off || len(p.exclude) > 0 && p.Excluded(a.Key) {
 		return nil
 	}
 	rules := p.rules
 	if p.Force {
 		rules = p.force
 	}
-	r := firstOf(rules, &a, p.toPlain)
-	if r == nil || r.Raw() {
-		return nil
-	}
-	return r
-}
-
-func firstOf(rules []Rule, a *Address, toPlain bool) *Rule {
-	if toPlain {
-		return firstBeside(rules, a)
+	if p.toPlain {
+		return firstBeside(rules, &a)
 	}
 	for i := range rules {
-		if r := &rules[i]; r.covers(a) {
+		if r := &rules[i]; r.covers(&a) {
+			if r.Setting.Codec == codec.Raw {
+				return nil
+			}
 			return r
 		}
 	}
 	return nil
 }
 
-// SealsNothing reports that no address has a rule.
-func (p *Policy) SealsNothing() bool { return p == nil || p.Off }
-
 func (r *Rule) covers(a *Address) bool {
 	return r.Types&a.Type != 0 &&
-		r.Fits(a.Size) &&
+		a.Size >= r.MinSize && (r.MaxSize == 0 || a.Size <= r.MaxSize) &&
 		(r.Space == "" || r.Space == a.Space) &&
-		r.key.Match(a.Key) &&
+		(r.key.any || r.key.Match(a.Key)) &&
 		(r.Field == "" || r.field.Match(a.Field))
 }
+
+// SealsNothing reports that no address has a rule.
+func (p *Policy) SealsNothing() bool { return p == nil || p.Off }
 
 // Covering appends the rules of a type that cover a value of any size, in order and those that
 // say raw included, for things that go by several names: keys and fields are the names of one
@@ -377,6 +372,9 @@ func (p *Policy) Covering(dst []*Rule, t Type, keys, fields [][]byte) []*Rule {
 	}
 	return dst
 }
+
+// HasToPlain reports that there may be such values somewhere.
+func (p *Policy) HasToPlain() bool { return p != nil && p.toPlain }
 
 // CoversKey reports whether the rule's pattern for keys matches.
 func (r *Rule) CoversKey(key []byte) bool { return r.key.Match(key) }

@@ -112,7 +112,7 @@ func (c *conversation) ask(e entry, args [][]byte) error {
 
 // askAgain repeats ASKING, hidden from the client, where the server has forgotten it.
 func (c *conversation) askAgain() error {
-	again := c.asks.on && c.asks.sent && !c.asks.inside && !c.tx.open
+	again := c.asks.sent && !c.asks.inside && !c.tx.open
 	c.asks.sent = true
 	if !again {
 		return nil
@@ -140,8 +140,8 @@ func (c *conversation) askPlainly(args ...string) (answer, error) {
 
 // begin forgets what held for the last request alone.
 func (c *conversation) begin() {
-	c.replies.next()
-	c.asks.begin()
+	c.replies.skip, c.replies.skipNext = c.replies.skipNext, false // what CLIENT REPLY SKIP says holds for one request
+	c.asks = asks{on: c.asks.next}
 }
 
 // forward sends a request as it is and queues e for its reply.
@@ -198,8 +198,10 @@ func (c *conversation) head() []byte {
 // so that the reply finds it. It adds what the conversation's state says.
 func (c *conversation) expect(e entry) error {
 	e.n = 1
-	if err := c.askAgain(); err != nil {
-		return err
+	if c.asks.on {
+		if err := c.askAgain(); err != nil {
+			return err
+		}
 	}
 	if c.replies.off || c.replies.skip {
 		e.flags |= flagMute
@@ -227,7 +229,10 @@ func (c *conversation) push(e entry) error {
 	if e.op != nil {
 		c.last.kind = kindRaw // nothing is like it; and its op is not kept alive
 	}
-	return c.pushNow(e)
+	if !c.queue.push(e, c.beforeWait) {
+		return net.ErrClosed
+	}
+	return nil
 }
 
 // pushCounted adds the entries that were only counted; it must come before anything is sent. It
@@ -239,10 +244,6 @@ func (c *conversation) pushCounted() error {
 	}
 	e := c.last
 	c.last.n = 0
-	return c.pushNow(e)
-}
-
-func (c *conversation) pushNow(e entry) error {
 	if !c.queue.push(e, c.beforeWait) {
 		return net.ErrClosed
 	}
@@ -350,9 +351,6 @@ func (c *conversation) sendHidden(args [][]byte) error {
 // everything, or replies could not be told apart.
 type muting struct{ off, skip, skipNext bool }
 
-// next begins a request: what CLIENT REPLY SKIP said of it holds for it alone.
-func (m *muting) next() { m.skip, m.skipNext = m.skipNext, false }
-
 // asks is the state of ASKING, which the server keeps for the command that follows. Where
 // the gateway sends several for one of the client, each has to bring it.
 type asks struct {
@@ -361,9 +359,6 @@ type asks struct {
 	sent   bool // the request at hand has sent something
 	inside bool // in a transaction of ours, which keeps it
 }
-
-// begin begins a request.
-func (a *asks) begin() { *a = asks{on: a.next} }
 
 var refusedByServer = []byte("*1\r\n$4\r\nECHO\r\n")
 

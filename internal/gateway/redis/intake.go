@@ -35,7 +35,7 @@ func (t *intake) await() {
 	if t == nil {
 		return
 	}
-	t.later = !t.inside && t.talk.tx.answersAtOnce() && len(t.in.Buffered()) == 0
+	t.later = !t.inside && t.talk.tx.open && t.talk.tx.answersAtOnce() && len(t.in.Buffered()) == 0
 	if t.later {
 		t.talk.queue.awaitBehind(t.talk.life.Requests)
 		return

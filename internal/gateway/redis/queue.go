@@ -143,17 +143,18 @@ func (q *queue) push(e entry, beforeWait func() (stop func())) bool {
 			last.n += e.n
 			return !q.closed
 		}
-	}
-	w := e.weight()
-	if !q.closed && !q.hasRoom(w) {
-		q.waitForRoom(w, beforeWait)
+		if w := e.weight(); !q.closed && !q.hasRoom(w) { // an empty queue has room for anything
+			q.waitForRoom(w, beforeWait)
+		}
 	}
 	if q.closed {
 		return false
 	}
-	q.bytes += w
-	q.grow()
-	*q.at(q.n) = e
+	if q.n == len(q.ring) {
+		q.grow()
+	}
+	q.ring[(q.head+q.n)&(len(q.ring)-1)] = e
+	q.bytes += e.weight()
 	q.n++
 	return true
 }
@@ -169,7 +170,7 @@ func (q *queue) waitForRoom(w int, beforeWait func() (stop func())) {
 	stop()
 }
 
-// hasRoom makes room for w bytes if it can. An empty queue has room for anything.
+// hasRoom makes room for w bytes if it can.
 func (q *queue) hasRoom(w int) bool {
 	for q.n > 0 && q.bytes+w > freeQueueBytes+q.pieces*queuePieceBytes {
 		if !q.account.TryAcquire(queuePieceBytes) {
@@ -189,10 +190,8 @@ func (q *queue) giveBack() {
 
 func (q *queue) at(i int) *entry { return &q.ring[(q.head+i)&(len(q.ring)-1)] }
 
+// grow makes room in the ring for more entries.
 func (q *queue) grow() {
-	if q.n < len(q.ring) {
-		return
-	}
 	ring := make([]entry, max(4, 2*len(q.ring)))
 	for i := range q.n {
 		ring[i] = *q.at(i)
@@ -211,7 +210,7 @@ func (q *queue) pop() (e entry, ok bool) {
 	if q.n == 0 {
 		return entry{}, false
 	}
-	first := q.at(0)
+	first := &q.ring[q.head]
 	e = *first
 	e.n = 1
 	if first.n > 1 {
@@ -231,7 +230,9 @@ func (q *queue) pop() (e entry, ok bool) {
 		if q.behind != nil {
 			q.behind.Await(gateway.FromClient)
 		}
-		q.giveBack()
+		if q.pieces > 0 {
+			q.giveBack()
+		}
 		if len(q.ring) > maxIdleRing {
 			q.ring, q.head = nil, 0
 		}
@@ -264,9 +265,6 @@ const maxIdleRing = 64
 
 // carried is called by the reply pump when it is done with what it has popped.
 func (q *queue) carried() {
-	if !q.last {
-		return
-	}
 	q.last = false
 	q.mu.Lock()
 	defer q.mu.Unlock()

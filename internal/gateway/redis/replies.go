@@ -84,7 +84,9 @@ var errorClasses = gateway.ErrorClasses{
 
 // next carries one reply, or one message that nobody asked for.
 func (p *replyPump) next() error {
-	p.queue.carried()
+	if p.queue.last {
+		p.queue.carried()
+	}
 	b, err := p.frames.in.Peek(1)
 	if err != nil {
 		return err

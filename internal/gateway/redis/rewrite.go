@@ -137,8 +137,10 @@ func (v *seals) sealValue(dst []byte, a policy.Address, value []byte) ([]byte, b
 	}
 	v.vault.Count(rule, &did, len(value), len(out)-len(dst))
 	v.vault.Stats.Latency(did.Took)
-	v.trace.sealing(did.Took)
-	if v.vault.sampler != nil && login != notSure && teaches(st, did.Setting) {
+	if v.trace != nil {
+		v.trace.sealing(did.Took)
+	}
+	if rule.Auto && v.vault.sampler != nil && login != notSure && (st.Dict == 0 || did.Setting == st) { // not what a budget has denied its dictionary
 		v.vault.sampler.Sample(rule, login, a.Key, value, len(out)-len(dst))
 	}
 	if !did.Sealed {
@@ -168,9 +170,6 @@ func (v *seals) setting(a policy.Address, value []byte, login string) (st codec.
 	}
 	return st, rule, ""
 }
-
-// teaches reports that a value says something about its rule's dictionary: not one that a budget has denied it.
-func teaches(wanted, got codec.Setting) bool { return wanted.Dict == 0 || got == wanted }
 
 // readsExcluded reports that a command's reply is of excluded keys only.
 func (v *seals) readsExcluded(r *request) bool {
@@ -220,7 +219,7 @@ func (v *seals) sealForeign(dst []byte, a policy.Address, value []byte, st codec
 	v.vault.Stats.Latency(took)
 	v.trace.sealing(took)
 	v.vault.Count(rule, &gateway.Compressed{Outcome: did, Setting: st, Took: took, Spent: took}, len(value), len(out)-len(dst))
-	if login := v.st.login(); v.vault.sampler != nil && login != notSure && teaches(wanted, st) {
+	if login := v.st.login(); rule.Auto && v.vault.sampler != nil && login != notSure && (wanted.Dict == 0 || st == wanted) {
 		v.vault.sampler.Sample(rule, login, a.Key, content, len(out)-len(dst))
 	}
 	v.st.tx.brings = v.st.tx.brings || did.Sealed && v.st.tx.open

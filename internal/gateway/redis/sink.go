@@ -77,7 +77,7 @@ func (w *sink) write(p []byte) error {
 		w.takeIn()
 	}
 	if len(p) >= copyBytes {
-		if w.flush() == nil && w.mayLeave() {
+		if w.flush() == nil {
 			w.send(p)
 		}
 		return w.err
@@ -152,9 +152,11 @@ func (w *sink) lend(p []byte) error {
 }
 
 func (w *sink) flush() error {
+	if w.before != nil && w.err == nil {
+		w.err = w.before()
+	}
 	switch {
 	case w.err != nil:
-	case !w.mayLeave():
 	case len(w.buf) > 0 && len(w.lent) > 0 && w.spill == nil:
 		w.sendBoth()
 	default:
@@ -171,14 +173,6 @@ func (w *sink) flush() error {
 		w.buf = nil
 	}
 	return w.err
-}
-
-// mayLeave prepares for bytes to leave.
-func (w *sink) mayLeave() bool {
-	if w.before != nil && w.err == nil {
-		w.err = w.before()
-	}
-	return w.err == nil
 }
 
 // sendBoth sends a header and what it announces in one write.
@@ -205,7 +199,7 @@ func (w *sink) send(p []byte) {
 	w.account.Await(gateway.FromClient)
 	n, err := w.conn.Write(p)
 	w.account.Awaited(gateway.FromClient)
-	if w.spill.takesOver(err) {
+	if err != nil && w.spill.takesOver(err) {
 		w.spill.start(p[n:])
 		return
 	}

@@ -63,8 +63,15 @@ func (r *Reader) Fill() error {
 	if err := r.src.Settle(); err != nil {
 		return err
 	}
-	if r.r == r.w {
-		return r.fillEmpty()
+	if r.r == r.w { // the buffer is given back while it waits, but for what is there already
+		spare := r.buf
+		r.buf, r.r, r.w = nil, 0, 0
+		buf, n, err := r.src.ReadNext(spare, r.size)
+		r.buf, r.w = buf, n
+		if n > 0 {
+			return nil
+		}
+		return progress(n, err)
 	}
 	if r.w == len(r.buf) {
 		if r.r == 0 {
@@ -75,14 +82,6 @@ func (r *Reader) Fill() error {
 	}
 	n, err := r.src.Read(r.buf[r.w:])
 	r.w += n
-	return progress(n, err)
-}
-
-func (r *Reader) fillEmpty() error {
-	spare := r.buf
-	r.buf, r.r, r.w = nil, 0, 0
-	buf, n, err := r.src.ReadNext(spare, r.size)
-	r.buf, r.r, r.w = buf, 0, n
 	return progress(n, err)
 }
 
