@@ -2,16 +2,16 @@
 // seals the values that a policy names on their way in and opens envelopes on their way
 // out, so that a client sees what it would see without it.
 //
-// The common SET and GET are read in five files, and their replies in three, in this order; what these call does one
-// thing each (intake and sink for bytes, placing, vault, queue):
+// The common SET and GET are read in these files, in this order; what they call does one thing each (intake and sink for
+// bytes, placing, vault, queue). go run ./internal/arrows/walk --path redis-set prints every function that one request enters.
 //
 //	gateway.go       what a gateway is made of, and the seam: Serve and Shutdown
-//	session.go       one client: two pumps, and which part handles a request
-//	rewrite.go       requests: which arguments are sealed
+//	session.go       one client: next reads a request, handle finds the part that handles it, handleValues has its values sealed
+//	rewrite.go       sealValue: by which setting a value is sealed, and what became of it
 //	conversation.go  what is said to the server, and what is expected as its answers
 //	commands.go      the table: what each command does with values
 //
-//	replies.go       replies: each is carried as its entry in the queue says
+//	replies.go       replies: quick carries what most are, the others go as their entries in the queue say
 //	copy.go          which elements are values
 //	open.go          values that are opened, under the reply budget
 //
