@@ -59,6 +59,7 @@ func TestActions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers and Chromium")
 	}
+	besides(t)
 	b, a := chromium(t), beginActing(t)
 	stranger := b.open(t, view{url: a.URL, width: 1440, height: 900, password: "not the token, as it happens"})
 	tab := b.open(t, view{url: a.URL, width: 1440, height: 900, password: token})
@@ -94,7 +95,7 @@ func pauseAndResume(t *testing.T, w, stranger *tab, a *acting) {
 	if still >= storedKeys {
 		t.Fatal("all was packed before the pause")
 	}
-	w.updates(3)
+	w.updates(2)
 	if now := a.Metric(t, "cinch_pack_keys_total"); now > still+256 { // the page of keys that was at hand
 		t.Errorf("while it is paused the packer looked at %v keys, and then %v", still, now)
 	}

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ type driver struct {
 	mu   sync.Mutex // one command at a time
 	to   io.Writer
 	from *bufio.Reader
-	tabs int
+	tabs atomic.Int32
 }
 
 const (
@@ -154,8 +155,7 @@ func scheme(dark bool) string {
 
 func (b *browser) open(t *testing.T, v view) *tab {
 	t.Helper()
-	b.tabs++
-	w := &tab{&browser{t, b.driver}, fmt.Sprint("tab", b.tabs), v.url}
+	w := &tab{&browser{t, b.driver}, fmt.Sprint("tab", b.tabs.Add(1)), v.url}
 	w.do(command{"do": "open", "tab": w.name, "url": v.url, "width": v.width, "height": v.height, "scheme": scheme(v.dark), "password": v.password}, nil)
 	t.Cleanup(func() { w.do(command{"do": "close", "tab": w.name}, nil) })
 	return w

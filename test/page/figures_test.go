@@ -56,10 +56,11 @@ func (w *tab) rules() (rows []ruleRow) {
 // counted is /metrics, parsed.
 type counted map[string]*dto.MetricFamily
 
-func (w *world) counted(t *testing.T) counted {
+// countedAt reads it.
+func countedAt(t *testing.T, admin string) counted {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader([]byte(testenv.AdminPage(t, w.Admin, "/metrics"))))
+	families, err := parser.TextToMetricFamilies(bytes.NewReader([]byte(testenv.AdminPage(t, admin, "/metrics"))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,10 +124,10 @@ var gatewayNames = []string{"test", "sessions", "orders", "events", "documents"}
 // equalFigures waits for the event that shows the last figures, and compares them all with /metrics. The load has ended.
 func equalFigures(t *testing.T, w *tab, world *world) {
 	w.unfold(true)
-	want := world.counted(t).expected(gatewayNames)
+	want := countedAt(t, world.Admin).expected(gatewayNames)
 	var differ []string
 	testenv.Eventually(t, "the page shows the last figures", func() bool {
-		want = world.counted(t).expected(gatewayNames)
+		want = countedAt(t, world.Admin).expected(gatewayNames)
 		differ = compare(want, w.figures())
 		return len(differ) == 0 || len(want) == 0
 	})
@@ -143,7 +144,7 @@ func equalFigures(t *testing.T, w *tab, world *world) {
 		t.Errorf("there was no load: %+v", figures["test saved_bytes"])
 	}
 	t.Logf("%d figures agree: %+v", len(want), figures[" saved_bytes"])
-	equalRules(t, w, world.counted(t))
+	equalRules(t, w, countedAt(t, world.Admin))
 	w.unfold(false)
 }
 

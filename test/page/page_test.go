@@ -27,6 +27,13 @@ const (
 	maxCores      = 0.05 // of a page with five gateways under load
 )
 
+// besides lets a test run beside others of this package, but with CINCH_FULL=1, where the page's CPU time is measured.
+func besides(t *testing.T) {
+	if !testenv.IsFull() {
+		t.Parallel()
+	}
+}
+
 // themes returns whether a size is looked at in the dark: the telephone is and the laptop isn't; with CINCH_FULL=1 both are both.
 func themes(s size) (dark []bool) {
 	return codectest.Amount([]bool{s == sizes[0]}, []bool{s == sizes[0]}, []bool{false, true})
@@ -115,6 +122,7 @@ func TestPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers and Chromium")
 	}
+	besides(t)
 	b, w := chromium(t), begin(t)
 	tab := b.open(t, view{url: w.URL, width: 1440, height: 900})
 	tab.becomes("five rows", inRows+".length === 5")

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -16,7 +17,7 @@ func everywhere(t *testing.T, b *browser, file, name string) *tab {
 	t.Helper()
 	w := b.open(t, view{url: "file://" + file, width: 1440, height: 900})
 	w.fits(t, name)
-	for _, s := range sizes[:2] {
+	for _, s := range sizes[:codectest.Amount(1, 1, 2)] {
 		w.resize(s.width, s.height)
 		for _, dark := range themes(s) {
 			w.theme(dark)
@@ -32,6 +33,7 @@ func TestPlanPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts Chromium")
 	}
+	besides(t)
 	b, dir, r := chromium(t), t.TempDir(), rand.New(rand.NewPCG(3, 3))
 	data := filepath.Join(dir, "data")
 	for i := range 100 {

@@ -6,12 +6,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	xhttp2 "golang.org/x/net/http2"
@@ -62,19 +64,36 @@ func TestCarriedIsHTTP1(t *testing.T) {
 
 // A connection between gateways may wait for its first exchange as long as for any other.
 func TestCarriedWaits(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes as long as headers may take")
-	}
-	t.Parallel()
-	far := start(t, startUpstream(t, http.HandlerFunc(echo)), func(c *Config) { c.Peers = true })
-	conn := upgradedTo(t, far)
-	time.Sleep(headerTimeout + 2*time.Second)
-	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = resp.Body.Close()
+	synctest.Test(t, func(t *testing.T) {
+		here, there := testenv.Pipe()
+		c := Config{Name: "test", Stats: gateway.NewStats("test", "http"), Peers: true, Log: slog.New(slog.DiscardHandler)}
+		c.Requests, c.Replies = gateway.NewBudget(1<<20), gateway.NewBudget(1<<20)
+		g := NewGateway(c)
+		s := newSession(g, here)
+		ended := make(chan struct{})
+		go func() { defer close(ended); s.Run() }()
+		from := bufio.NewReader(there)
+		for _, request := range []struct {
+			text string
+			want int
+		}{
+			{fmt.Sprintf("Connection: Upgrade\r\nUpgrade: %s\r\n%s: %s\r\n", pairProtocol, pairHeader, formatTerms(leastWindow)), http.StatusSwitchingProtocols},
+			{"", http.StatusBadGateway}, // there is no upstream
+		} {
+			_, _ = io.WriteString(there, "GET / HTTP/1.1\r\nHost: x\r\n"+request.text+"\r\n")
+			resp, err := http.ReadResponse(from, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp.StatusCode != request.want {
+				t.Errorf("%s, want %d", resp.Status, request.want)
+			}
+			time.Sleep(headerTimeout + 2*time.Second)
+		}
+		_ = there.Close()
+		<-ended
+		_ = g.Shutdown(t.Context())
+	})
 }
 
 // Where a far gateway has no memory for headers it has not read the body with them, and the histories would differ.
