@@ -7,4 +7,6 @@
 //   - Ring 3, .ci/run (make ci): ring 2, lint, the race detector, every fuzz target for a moment, a third of ring 4's shorter suites.
 //   - Ring 4, make full: what takes minutes or is not ours: a test that calls testenv.Full, or a line of test/full.txt. Results
 //     are committed in test/full.csv.
+//
+// No test depends on how fast the machine is: test/loaded runs ring 2 again and again beside other load, into test/loaded.csv.
 package test
