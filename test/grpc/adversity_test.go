@@ -169,6 +169,7 @@ func within(t *testing.T) context.Context {
 }
 
 func TestUpstreamDiesInAStream(t *testing.T) {
+	t.Parallel()
 	eachRoute(t, nil, func(t *testing.T, _ route, e *echoServer, conn *grpc.ClientConn) {
 		stream, err := openEcho(within(t), conn)
 		if err != nil {
@@ -344,6 +345,7 @@ func TestKeepalive(t *testing.T) {
 // TestFarGatewayDies: the near one says that its upstream is away, on the page and in the log, and nothing of TLS; when it is there
 // again, calls go on.
 func TestFarGatewayDies(t *testing.T) {
+	t.Parallel()
 	e := startEcho(t)
 	chain := route{gateways: 2}.start(t, e.addr, nil)
 	near, far := chain[0], chain[1]

@@ -15,6 +15,7 @@ import (
 // One client misbehaves, another goes on: resets. Node's HTTP/2 ends a connection on which many streams are reset. Behind a gateway, and behind
 // two, those of one client end no calls of another.
 func TestCancelledBesideOthers(t *testing.T) {
+	t.Parallel()
 	for name, two := range map[string]bool{"a gateway": false, "a pair": true} {
 		t.Run(name, func(t *testing.T) {
 			if !two {

@@ -68,6 +68,7 @@ var smallWindows = []grpc.DialOption{grpc.WithStaticStreamWindowSize(64 << 10), 
 // TestSlowReaders: a server that floods, clients that do not read. Each stream's flow has
 // to stop at the server, and others on the same connections go on.
 func TestSlowReaders(t *testing.T) {
+	t.Parallel()
 	for _, r := range routes[1:] {
 		t.Run(r.name, func(t *testing.T) {
 			if r.gateways == 2 {

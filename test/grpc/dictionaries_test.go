@@ -26,6 +26,7 @@ func reading(r *rand.Rand) string {
 // use dictionaries, also after the far one was killed and has forgotten all of them, and
 // what they know of messages is on the admin page in numbers only.
 func TestDictionariesBetweenProcesses(t *testing.T) {
+	t.Parallel()
 	e := startEcho(t)
 	c := newCertificates(t)
 	const training = "training: {min_samples: 300, poll: 100ms, interval: 1s, cpu: 90%}"

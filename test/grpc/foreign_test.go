@@ -37,6 +37,7 @@ func scenarioFile(t *testing.T) string {
 }
 
 func TestForeignClients(t *testing.T) {
+	t.Parallel()
 	testenv.NeedsPrograms(t)
 	calls := scenarioLen(t)
 	wires, clients := []*certificates{nil}, foreign[:1]

@@ -9,6 +9,7 @@ import (
 
 // The admin page tells how far a training is while it goes on, and which dictionary came of it.
 func TestTrainingIsShown(t *testing.T) {
+	t.Parallel()
 	e := startEcho(t)
 	cfg := testenv.GatewayConfig{
 		Protocol: "grpc", Upstream: e.addr, Race: raceEnabled, Process: testenv.SlowTraining, Settings: "peers: true",

@@ -311,6 +311,7 @@ var lossModes = []lossMode{
 // TestNoLosses counts requests at three receivers behind pairs of gateways: a call that went well has arrived there once and as it was
 // sent, and none arrives twice. While nothing dies no call fails.
 func TestNoLosses(t *testing.T) {
+	t.Parallel()
 	testenv.NeedsPrograms(t)
 	modes := lossModes[1:2]
 	if testenv.IsFull() {

@@ -123,6 +123,7 @@ func runOn(t *testing.T, addr, socket, name string, args []string) string {
 
 // Python's clients, and WebSocket messages of every kind.
 func TestPython(t *testing.T) {
+	t.Parallel()
 	python := testenv.Python(t, "python/requirements.txt")
 	server, _ := filepath.Abs("python/socket_server.py")
 	socket := testenv.Server(t, python, server, "PORT")
@@ -131,6 +132,7 @@ func TestPython(t *testing.T) {
 
 // Node's clients, the same.
 func TestNode(t *testing.T) {
+	t.Parallel()
 	python := testenv.Python(t, "python/requirements.txt")
 	server, _ := filepath.Abs("python/socket_server.py")
 	socket := testenv.Server(t, python, server, "PORT")

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,15 @@ import (
 )
 
 var long = flag.Bool("http.long", false, "longer forms of what is tested anyway")
+
+// TestMain runs four tests at a time: most of their time they wait.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if set := flag.Lookup("test.parallel"); set.Value.String() == set.DefValue {
+		_ = set.Value.Set("4")
+	}
+	os.Exit(m.Run())
+}
 
 // Rules of gateways that change what they may.
 const (

@@ -59,6 +59,7 @@ func (c couple) untilMore(t *testing.T) {
 
 // Either of two gateways that is told to end lets what is in flight end, over connections with history and others.
 func TestDrainOfPair(t *testing.T) {
+	t.Parallel()
 	for _, which := range []string{"near", "far"} {
 		t.Run(which, func(t *testing.T) {
 			t.Parallel()
@@ -163,6 +164,7 @@ func numbers(t *testing.T, name, addr string, stop chan struct{}) (all []told) {
 // order and as it was sent; it came twice only where its client had not been told. A drain costs nobody an answer: while the far
 // gateway is away the near one says so by 502, and then nothing had come.
 func TestRollingPair(t *testing.T) {
+	t.Parallel()
 	for _, which := range []string{"near", "far"} {
 		for _, kill := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, killed %v", which, kill), func(t *testing.T) {
@@ -254,6 +256,7 @@ func (l *ledger) check(t *testing.T, name string, all []told, killed bool) {
 // Every sample that Prometheus has written through two gateways reaches the receiver, in order, whatever the receiver says meanwhile
 // and while either of them is killed, or drained, and replaced.
 func TestRemoteWriteThroughPair(t *testing.T) {
+	t.Parallel()
 	testenv.Program(t, "prometheus")
 	rounds := 2
 	if testenv.IsFull() {
@@ -375,6 +378,7 @@ func writes(answer string) func(net.Conn) {
 
 // Before a far gateway of another version, or none, bodies go as they were sent, none is lost, and the log says so once.
 func TestOtherFarGateways(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]*otherFar{
 		"an older one, which knows of no pairs":    {},
 		"of another version":                       {says: "2"},

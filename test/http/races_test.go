@@ -18,6 +18,7 @@ import (
 // An upstream that ends connections as it likes, idle ones after 50 ms or each after its reply, without having said so: what may
 // be sent again is, and requests that may not be fail as often as those of a client that keeps its own connections.
 func TestImpatientUpstream(t *testing.T) {
+	t.Parallel()
 	idle := &http.Server{Handler: http.HandlerFunc(greet), IdleTimeout: 50 * time.Millisecond}
 	l := listen(t)
 	go func() { _ = idle.Serve(l) }()
@@ -92,6 +93,7 @@ func succeeds(t testing.TB, c *http.Client, method, url string, body []byte) boo
 // A gateway that is told to end lets requests in flight end, of HTTP/1.1 and HTTP/2, and what idle connections were asked on a
 // moment before.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	var in atomic.Int32
 	upstream := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		in.Add(1)
@@ -125,6 +127,7 @@ func TestDrain(t *testing.T) {
 // Clients that go on and on, each on a connection of its own, meet gateways that drain one after another; who is refused a
 // connection tries again, as with any server that is replaced, and nothing that was begun fails.
 func TestRollingDrains(t *testing.T) {
+	t.Parallel()
 	g := process(t, "http://"+serve(t, http.HandlerFunc(greet)))
 	stop := make(chan struct{})
 	var all sync.WaitGroup

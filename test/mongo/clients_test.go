@@ -36,6 +36,7 @@ var languages = []language{
 // one that has snappy alone. The server's own counters must move in the way that only the
 // gateway, or the driver by its leave, can bring about.
 func TestScenario(t *testing.T) {
+	t.Parallel()
 	for _, has := range codectest.Amount([]string{"snappy,zstd,zlib"}, []string{"snappy,zstd,zlib"}, []string{"snappy,zstd,zlib", "snappy"}) {
 		server := testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs0", Args: []string{"--networkMessageCompressors", has}})
 		g := serve(t, "mongodb://"+server.Addr, "", "")
@@ -50,6 +51,7 @@ func TestScenario(t *testing.T) {
 // TestScenarioThroughPair runs it through two gateways. The server sees all of it plain, and
 // the gateways count what went between them.
 func TestScenarioThroughPair(t *testing.T) {
+	t.Parallel()
 	server := testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs0"})
 	near, far := startDictPair(t, "", server.Addr)
 	runScenario(t, "pair", near, func(t *testing.T) int64 {

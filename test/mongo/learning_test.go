@@ -10,6 +10,7 @@ import (
 
 // The admin page tells how far a training is while it goes on, and which dictionary came of it.
 func TestTrainingIsShown(t *testing.T) {
+	t.Parallel()
 	server := standalone(t)
 	cfg := testenv.GatewayConfig{
 		Protocol: "mongo", Rules: "- {name: all, setting: zstd-3, min_gain: 5%, dictionary: auto}",

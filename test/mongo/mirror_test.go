@@ -17,6 +17,7 @@ import (
 // TestScenarioThroughMirror runs the scenario of each language through cinch shadow: nothing that any driver does is answered otherwise,
 // is lost, or ends the mirroring of its connection. Change streams are left out.
 func TestScenarioThroughMirror(t *testing.T) {
+	t.Parallel()
 	for _, l := range languages {
 		for _, compressors := range []string{"", "&compressors=" + l.compressors, "&compressors=zlib"} {
 			t.Run(l.name+strings.ReplaceAll(compressors, "&", " "), func(t *testing.T) {

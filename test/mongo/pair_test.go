@@ -41,6 +41,7 @@ func startDictPair(t *testing.T, toFar, server string) (near, far *testenv.Gatew
 // itself, a far gateway that knows of no dictionary. Nothing that was acknowledged is lost or
 // changed, and clients go on each time.
 func TestPairIsReplaced(t *testing.T) {
+	t.Parallel()
 	server := testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs0"})
 	between := testenv.StartRelay(t, server.Addr)
 	near, far := startDictPair(t, between.Addr, server.Addr)

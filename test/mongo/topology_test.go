@@ -22,6 +22,7 @@ import (
 // TestGatewaysAsMembers: the hosts in rs.conf() are the gateways' addresses, so the members
 // reach each other through them too. Drivers see the same names, and nothing is rewritten.
 func TestGatewaysAsMembers(t *testing.T) {
+	t.Parallel()
 	var servers []*testenv.MongodServer
 	var hosts []string
 	for range 3 {
