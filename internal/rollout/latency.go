@@ -68,8 +68,11 @@ func (p preparation) latency(ctx context.Context) error {
 	}
 	waiting, cancel := context.WithTimeout(ctx, time.Duration(s.Wait))
 	defer cancel()
-	for said := false; ; said = true {
+	for last := (*verdict)(nil); ; {
 		v, err := s.read(waiting)
+		if err != nil && last != nil && waiting.Err() != nil {
+			v, err = last, nil // the time was up before the answer came
+		}
 		if err == nil {
 			err = s.fits(v)
 		}
@@ -81,9 +84,10 @@ func (p preparation) latency(ctx context.Context) error {
 			return nil
 		case v.Outcome != "INCONCLUSIVE":
 			return fmt.Errorf("%w: the mirror's verdict is %s: %s", ErrGate, v.Outcome, strings.Join(v.Reasons, "; "))
-		case !said:
+		case last == nil:
 			p.tell("the mirror's verdict is INCONCLUSIVE: waits for up to %v", time.Duration(s.Wait))
 		}
+		last = v
 		if err := pause(waiting); err != nil {
 			return errors.Join(ctx.Err(), fmt.Errorf("%w: the mirror's verdict is INCONCLUSIVE for %v: %s", ErrGate, time.Duration(s.Wait), strings.Join(v.Reasons, "; ")))
 		}

@@ -53,6 +53,7 @@ type Config struct {
 	// StorageCommands print how many bytes a target's data takes on disk, by the target's name. Without one it is looked up where the
 	// files are on this machine.
 	StorageCommands map[string]string
+	OffTime         time.Duration // that measuring may take when the mirror was turned off; 10 s
 
 	Memory   int64         // bound of what waits for the targets; 128 MiB
 	Bound    time.Duration // that more than 1 % of a second's pieces, and three, may be held up for; 1 ms
@@ -83,6 +84,7 @@ func (c Config) withDefaults() *Config {
 	c.Wait = cmp.Or(c.Wait, 100*time.Millisecond)
 	c.DataTime = cmp.Or(c.DataTime, dataTime)
 	c.Patience = cmp.Or(c.Patience, 10*time.Second)
+	c.OffTime = cmp.Or(c.OffTime, 10*time.Second)
 	c.SelfTestPairs = cmp.Or(c.SelfTestPairs, selfTestPairs)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -13,6 +13,7 @@ import (
 type meter struct {
 	sizer    Sizer             // nil: the protocol does not say
 	commands map[string]string // that print the bytes on disk, by target
+	off      time.Duration     // see Config.OffTime
 	targets  [targets]*Target
 	trouble  atomic.Bool // a target does not answer, so it is not asked
 
@@ -20,16 +21,14 @@ type meter struct {
 	begin, end *usage.Both
 }
 
-// How long measuring may take. Clients wait no longer than startUsageTime for it, and who turned the mirror off no longer than
-// offUsageTime.
+// How long measuring may take. Clients wait no longer than startUsageTime for it.
 const (
 	startUsageTime = 5 * time.Second
-	offUsageTime   = 10 * time.Second
 	usageTime      = 10 * time.Minute
 )
 
 func newMeter(cfg *Config, of [targets]*Target) *meter {
-	m := &meter{commands: cfg.StorageCommands, targets: of}
+	m := &meter{commands: cfg.StorageCommands, off: cfg.OffTime, targets: of}
 	m.sizer, _ = cfg.Protocol.(Sizer)
 	return m
 }
@@ -58,7 +57,7 @@ func (m *meter) last(ctx context.Context) {
 	}
 	limit := usageTime
 	if ctx.Err() != nil {
-		limit = offUsageTime
+		limit = m.off
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()

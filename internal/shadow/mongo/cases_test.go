@@ -312,7 +312,7 @@ func TestSelfTestFindsWhatItPlants(t *testing.T) {
 
 // Targets that are stopped: clients notice nothing, memory stays in its bound, and what does not fit is counted.
 func TestFrozenTargets(t *testing.T) {
-	b := newBench(t, "", func(c *shadow.Config) { c.Memory = 4 * shadow.MiB })
+	b := newBench(t, "", func(c *shadow.Config) { c.Memory, c.OffTime = 4*shadow.MiB, time.Second })
 	for _, s := range []*testenv.MongodServer{b.control, b.test} {
 		if err := syscall.Kill(s.Pid(), syscall.SIGSTOP); err != nil {
 			t.Fatal(err)

@@ -247,7 +247,7 @@ func TestSelfTestFindsWhatItPlants(t *testing.T) {
 // Targets that are stopped: clients notice nothing, memory stays in its bound, and what does not fit is
 // counted.
 func TestFrozenTargets(t *testing.T) {
-	b := newBench(t, func(c *shadow.Config) { c.Memory = 2 * shadow.MiB })
+	b := newBench(t, func(c *shadow.Config) { c.Memory, c.OffTime = 2*shadow.MiB, time.Second })
 	for _, s := range []*testenv.RedisServer{b.control, b.test} {
 		freeze(t, s)
 	}
