@@ -23,6 +23,8 @@ type reader struct {
 	defines lack      // what its transaction, which is not over, makes the catalog lack
 	cancels bool      // the connection is a cancellation
 	ready   bool      // logged in
+	leaves  bool      // the client has sent Terminate
+	ended   bool      // End was called
 	status  byte      // of the transaction
 
 	redefines bool // what its transaction, which is not over, does to tables and functions; others meet it from the COMMIT on
@@ -42,7 +44,7 @@ func (r *reader) Held() int64 { return int64(cap(r.in)+cap(r.out)) + r.held }
 
 // Request takes bytes of the client's.
 func (r *reader) Request(b []byte, at time.Time) error {
-	if r.cancels {
+	if r.cancels || r.ended {
 		return nil
 	}
 	r.in = append(r.in, b...)
@@ -84,7 +86,10 @@ func (r *reader) start() error {
 // ask takes a message of the client's.
 func (r *reader) ask(m pg.Message, at time.Time) error {
 	switch m.Type {
-	case pg.Password, pg.Terminate:
+	case pg.Password:
+		return nil
+	case pg.Terminate:
+		r.leaves = true
 		return nil
 	case pg.CopyData, pg.CopyDone, pg.CopyFail:
 		r.copy(m)
@@ -276,7 +281,7 @@ var errUnasked = errors.New("an answer without a request")
 
 // Reply takes bytes of the server's.
 func (r *reader) Reply(b []byte, at time.Time) (done []*shadow.Operation, err error) {
-	if r.cancels {
+	if r.cancels || r.ended {
 		return nil, nil
 	}
 	r.out = append(r.out, b...)
@@ -287,7 +292,7 @@ func (r *reader) Reply(b []byte, at time.Time) (done []*shadow.Operation, err er
 		}
 		return err
 	})
-	return done, err
+	return append(done, r.Unanswered()...), err
 }
 
 // hear takes a message of the server's. It returns the operation that this completes.
@@ -356,8 +361,21 @@ func (r *reader) begin() *shadow.Operation {
 	return &shadow.Operation{Kind: shadow.State, Name: "connect", Check: shadow.Success, Request: r.startup, Form: formStart, Production: shadow.Answer{Lost: true}}
 }
 
-// End ends the connection at the targets, with its transaction and its locks.
+// Unanswered ends the connection when the client has sent Terminate and production has answered all before it. That the connection is closed is seen
+// later, perhaps after the answer to what production could do only then, such as DROP DATABASE, which waits 5 s for connections to end and then fails.
+func (r *reader) Unanswered() []*shadow.Operation {
+	if !r.leaves || !r.ready || len(r.pending) > 0 {
+		return nil
+	}
+	return r.End()
+}
+
+// End ends the connection at the targets, with its transaction and its locks, unless that was done.
 func (r *reader) End() []*shadow.Operation {
+	if r.ended {
+		return nil
+	}
+	r.ended = true
 	delete(r.p.readers, r)
 	if r.follows != nil {
 		r.follows.exit()

@@ -3,9 +3,11 @@ package postgres
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -53,6 +55,51 @@ func TestClosedStatementsAreForgotten(t *testing.T) {
 	}
 	if r.Held() != before || len(r.prepared) > 0 || len(r.portals) > mostPortals {
 		t.Errorf("%d bytes, %d before; %d statements, %d portals", r.Held(), before, len(r.prepared), len(r.portals))
+	}
+}
+
+// A connection ends at the targets when its client has sent Terminate and all before that is answered, once.
+func TestTerminate(t *testing.T) {
+	ready := pg.Append(nil, pg.ReadyForQuery, []byte{idle})
+	terminate := pg.Append(nil, pg.Terminate)
+	names := func(ops []*shadow.Operation) (all []string) {
+		for _, op := range ops {
+			all = append(all, op.Name)
+		}
+		return all
+	}
+	for _, c := range []struct {
+		name            string
+		ask             []byte // the client's, in one piece
+		asked, answered []string
+	}{
+		{"at rest", terminate, []string{"disconnect"}, nil},
+		{"behind a query", append(pg.AppendQuery(nil, "BEGIN"), terminate...), nil, []string{"begin", "disconnect"}},
+		{"without Sync", append(pg.Append(nil, pg.Parse, []byte("s\x00BEGIN\x00\x00\x00")), terminate...), []string{"disconnect"}, nil},
+		{"without a word", pg.AppendQuery(nil, "BEGIN"), nil, []string{"begin"}},
+	} {
+		r := loggedIn(t)
+		ask(t, r, c.ask)
+		if got := names(r.Unanswered()); !slices.Equal(got, c.asked) {
+			t.Errorf("%s: %q when it has asked", c.name, got)
+		}
+		ops, err := r.Reply(ready, time.Now())
+		if got := names(ops); err != nil || !slices.Equal(got, c.answered) {
+			t.Errorf("%s: %q, %v, when it is answered", c.name, got, err)
+		}
+		said := len(c.asked) > 0 || slices.Contains(c.answered, "disconnect")
+		if got := names(append(r.Unanswered(), r.End()...)); said != (len(got) == 0) || len(r.p.readers) > 0 {
+			t.Errorf("%s: %q when the connection is closed, %d readers are left", c.name, got, len(r.p.readers))
+		}
+	}
+	r := newReader(&Protocol{looked: map[string]*sql.Statement{}, readers: map[*reader]bool{}})
+	ask(t, r, append(pg.AppendStartup(nil, "user", "u"), terminate...))
+	if got := names(r.Unanswered()); len(got) > 0 {
+		t.Errorf("%q before the login has ended", got)
+	}
+	ops, err := r.Reply(ready, time.Now())
+	if got := names(ops); err != nil || !slices.Equal(got, []string{"connect", "disconnect"}) {
+		t.Errorf("%q, %v, when the login has ended", got, err)
 	}
 }
 
