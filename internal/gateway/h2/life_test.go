@@ -161,36 +161,36 @@ func TestSlowReader(t *testing.T) {
 func TestTurns(t *testing.T) {
 	const most = 7
 	var now, peak atomic.Int64
-	c := pair(t, func(http.ResponseWriter, *http.Request) {
+	handler, servers := introduced(func(http.ResponseWriter, *http.Request) {
 		n := now.Add(1)
 		defer now.Add(-1)
 		for p := peak.Load(); n > p && !peak.CompareAndSwap(p, n); p = peak.Load() {
 		}
 		time.Sleep(time.Duration(rand.IntN(1000)) * time.Microsecond)
-	}, func(cfg *ServerConfig) { cfg.MaxStreams = most })
-	if err := c.Ping(within(t)); err != nil { // so the settings are known
-		t.Fatal(err)
+	})
+	c := pair(t, handler, func(cfg *ServerConfig) { cfg.MaxStreams = most })
+	s := serverOf(t, c, servers)
+	for range 15 {
+		var round sync.WaitGroup
+		for i := range 5 * most {
+			round.Go(func() {
+				ctx, cancel := context.WithCancel(within(t))
+				defer cancel()
+				if i%5 == 0 {
+					time.AfterFunc(time.Duration(rand.IntN(5000))*time.Microsecond, cancel)
+				}
+				resp, err := c.RoundTrip(request(ctx, t, "GET", "/", nil))
+				switch {
+				case err == nil:
+					_ = resp.Body.Close()
+				case i%5 != 0 || !errors.Is(err, context.Canceled):
+					t.Errorf("request %d: %v", i, err)
+				}
+			})
+		}
+		round.Wait()
+		awaitHandlers(t, c, s)
 	}
-	var wg sync.WaitGroup
-	var refused atomic.Int64
-	for i := range 500 {
-		wg.Go(func() {
-			ctx, cancel := context.WithCancel(within(t))
-			defer cancel()
-			if i%5 == 0 {
-				time.AfterFunc(time.Duration(rand.IntN(5000))*time.Microsecond, cancel)
-			}
-			resp, err := c.RoundTrip(request(ctx, t, "GET", "/", nil))
-			switch {
-			case err == nil:
-				_ = resp.Body.Close()
-			case i%5 != 0 || !errors.Is(err, context.Canceled):
-				refused.Add(1)
-				t.Errorf("request %d: %v", i, err)
-			}
-		})
-	}
-	wg.Wait()
 	if p := peak.Load(); p > most {
 		t.Errorf("%d requests at a time, %d are allowed", p, most)
 	}
@@ -318,17 +318,24 @@ func TestPing(t *testing.T) {
 func TestEverythingAtOnce(t *testing.T) {
 	before := runtime.NumGoroutine()
 	t.Run("load", func(t *testing.T) {
+		const most = 30
 		for _, hidden := range []bool{false, true} {
-			addr := serveWith(t, hidden, echo, func(cfg *ServerConfig) { cfg.MaxStreams = 30 })
+			handler, servers := introduced(echo)
+			addr := serveWith(t, hidden, handler, func(cfg *ServerConfig) { cfg.MaxStreams = most })
 			var wg sync.WaitGroup
 			for range 4 {
 				c := dialWith(t, addr, hidden)
-				if err := c.Ping(within(t)); err != nil { // so the settings are known
-					t.Fatal(err)
-				}
-				for range 50 {
-					wg.Go(func() { disturb(t, c) })
-				}
+				s := serverOf(t, c, servers)
+				wg.Go(func() {
+					for range 20 {
+						var round sync.WaitGroup
+						for i := range 50 {
+							round.Go(func() { disturb(t, c, i < most) })
+						}
+						round.Wait()
+						awaitHandlers(t, c, s)
+					}
+				})
 			}
 			wg.Wait()
 		}
@@ -336,26 +343,63 @@ func TestEverythingAtOnce(t *testing.T) {
 	testenv.Eventually(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= before+maxIdleWorkers+2 })
 }
 
-// disturb makes requests, most of which are cancelled.
-func disturb(t *testing.T, c *ClientConn) {
-	for range 20 {
-		ctx, cancel := context.WithCancel(within(t))
-		if rand.IntN(3) > 0 {
-			time.AfterFunc(time.Duration(rand.IntN(3000))*time.Microsecond, cancel)
-		}
-		n := 1 << rand.IntN(20)
-		resp, err := c.RoundTrip(request(ctx, t, "POST", "/echo", strings.NewReader(strings.Repeat("x", n))))
-		if err == nil {
-			var got []byte
-			got, err = io.ReadAll(resp.Body)
-			if err == nil && len(got) != n {
-				t.Errorf("%d bytes of %d came back", len(got), n)
-			}
-			_ = resp.Body.Close()
-		}
-		if err != nil && ctx.Err() == nil {
-			t.Errorf("%d bytes: %v", n, err)
-		}
-		cancel()
+// disturb makes a request, and may cancel it.
+func disturb(t *testing.T, c *ClientConn, cancelled bool) {
+	ctx, cancel := context.WithCancel(within(t))
+	defer cancel()
+	if cancelled {
+		time.AfterFunc(time.Duration(rand.IntN(3000))*time.Microsecond, cancel)
 	}
+	n := 1 << rand.IntN(20)
+	resp, err := c.RoundTrip(request(ctx, t, "POST", "/echo", strings.NewReader(strings.Repeat("x", n))))
+	if err == nil {
+		var got []byte
+		got, err = io.ReadAll(resp.Body)
+		if err == nil && len(got) != n {
+			t.Errorf("%d bytes of %d came back", len(got), n)
+		}
+		_ = resp.Body.Close()
+	}
+	if err != nil && ctx.Err() == nil {
+		t.Errorf("%d bytes: %v", n, err)
+	}
+}
+
+// introduced has a handler tell which Server serves a request for /server.
+func introduced(handler http.HandlerFunc) (http.HandlerFunc, <-chan *Server) {
+	servers := make(chan *Server, 1)
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/server" {
+			servers <- w.(*response).call.server
+			return
+		}
+		handler(w, r)
+	}, servers
+}
+
+// serverOf returns the other end of a connection, which knows the server's settings then.
+func serverOf(t *testing.T, c *ClientConn, servers <-chan *Server) *Server {
+	t.Helper()
+	resp, err := c.RoundTrip(request(within(t), t, "GET", "/server", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	return <-servers
+}
+
+// awaitHandlers waits until the server has heard of all that a client has reset, and no handler runs or waits. One of a stream that was reset
+// counts until it ends, and the server ends a connection with more than twice MaxStreams of them. So a client may reset MaxStreams streams from
+// one call to the next, beside as many that are open.
+func awaitHandlers(t *testing.T, c *ClientConn, s *Server) {
+	t.Helper()
+	if err := c.Ping(within(t)); err != nil {
+		t.Error(err)
+		return
+	}
+	testenv.Eventually(t, "handlers end", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.running+len(s.waiting)+len(s.fresh) == 0
+	})
 }
