@@ -1,6 +1,7 @@
 package mongo
 
 import (
+	"context"
 	"encoding/binary"
 	"io"
 	"net"
@@ -139,45 +140,80 @@ func TestMongos(t *testing.T) {
 		g := serve(t, "mongodb://"+asMongos(t, server.Addr), "", "")
 		gateways, addrs = append(gateways, g), append(addrs, g.Addr)
 	}
-	var mu sync.Mutex
-	var kind string
-	o := options.Client().ApplyURI("mongodb://" + strings.Join(addrs, ",") + "/?retryWrites=false").SetServerSelectionTimeout(15 * time.Second)
+	found := make(chan struct{})
+	known := sync.OnceFunc(func() { close(found) })
+	// A driver chooses among those that answer quickest, unless told that all do, the one with the fewest operations under way.
+	o := options.Client().ApplyURI("mongodb://" + strings.Join(addrs, ",") + "/?retryWrites=false&retryReads=false").SetLocalThreshold(time.Hour)
 	o.SetServerMonitor(&event.ServerMonitor{TopologyDescriptionChanged: func(e *event.TopologyDescriptionChangedEvent) {
-		mu.Lock()
-		defer mu.Unlock()
-		kind = e.NewDescription.Kind
+		is := func(s event.ServerDescription) bool { return s.Kind == "Mongos" }
+		if d := e.NewDescription; d.Kind == "Sharded" && len(d.Servers) == 2 && is(d.Servers[0]) && is(d.Servers[1]) {
+			known()
+		}
+	}})
+	// The first two finds are under way until both are. The second takes the mongos that has none.
+	started, proceed := make(chan string), make(chan struct{})
+	o.SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		if e.CommandName != "find" {
+			return
+		}
+		select {
+		case started <- e.ConnectionID:
+			<-proceed
+		case <-proceed:
+		}
 	}})
 	c, err := mongo.Connect(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Disconnect(t.Context()) }()
+	proceeds := sync.OnceFunc(func() { close(proceed) })
+	defer proceeds()
+	hang := time.After(time.Minute)
+	select {
+	case <-found:
+	case <-hang:
+		t.Fatal("the driver does not see two mongos")
+	}
 	coll := c.Database(t.Name()).Collection("things")
 	if _, err := coll.InsertMany(t.Context(), documents(500)); err != nil {
 		t.Fatal(err)
 	}
+	find := func() {
+		cursor, err := coll.Find(t.Context(), bson.D{})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		var all []bson.Raw
+		if err := cursor.All(t.Context(), &all); err != nil || len(all) != 500 {
+			t.Error(len(all), err)
+		}
+	}
 	var clients sync.WaitGroup
+	var used []string
+	for range gateways {
+		clients.Go(find)
+		select {
+		case id := <-started:
+			addr, _, _ := strings.Cut(id, "[")
+			used = append(used, addr)
+		case <-hang:
+			t.Fatal("the driver sends no find")
+		}
+	}
+	proceeds()
+	if slices.Sort(used); !slices.Equal(used, slices.Sorted(slices.Values(addrs))) {
+		t.Errorf("the driver uses %v of %v", used, addrs)
+	}
 	for range 8 { // at a time, so that the driver balances
 		clients.Go(func() {
 			for range 20 {
-				cursor, err := coll.Find(t.Context(), bson.D{})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				var all []bson.Raw
-				if err := cursor.All(t.Context(), &all); err != nil || len(all) != 500 {
-					t.Error(len(all), err)
-				}
+				find()
 			}
 		})
 	}
 	clients.Wait()
-	mu.Lock()
-	defer mu.Unlock()
-	if kind != "Sharded" {
-		t.Errorf("the driver sees a topology of kind %s", kind)
-	}
 	for i, g := range gateways {
 		if raw, stored := g.Metric(t, "cinch_value_raw_bytes_total"), g.Metric(t, "cinch_value_stored_bytes_total"); raw < 3*stored || raw == 0 {
 			t.Errorf("gateway %d made %.0f bytes of %.0f", i, stored, raw)
