@@ -148,6 +148,7 @@ func (g *autoGateway) writeUntil(t *testing.T, d *documents, text string, n int)
 }
 
 func TestAutoDictionary(t *testing.T) {
+	t.Parallel()
 	if underRace {
 		t.Skip("too slow; internal/autodict has tests of what goroutines share")
 	}

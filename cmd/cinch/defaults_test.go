@@ -102,6 +102,7 @@ func TestDefaultsOfServe(t *testing.T) {
 	if underRace {
 		t.Skip("too slow; internal/autodict has tests of what goroutines share")
 	}
+	t.Parallel()
 	server, path := testenv.Redis(t), socket(t)
 	direct := connectTo(t, server.Addr)
 	s := startServe(t, serveOptions{redis: []string{"unix:" + path + "=redis://" + server.Addr}, overrides: adminOff()})
@@ -191,6 +192,7 @@ func TestDefaultsOfServeInSmallStores(t *testing.T) {
 	if underRace {
 		t.Skip("too slow; internal/autodict has tests of what goroutines share")
 	}
+	t.Parallel()
 	values := orders(350)
 	without, with := takesServed(t, values, "key=*,setting=zstd-3"), takesServed(t, values)
 	t.Logf("%d bytes without a dictionary, %d by default", without, with)

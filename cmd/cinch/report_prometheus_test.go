@@ -50,6 +50,7 @@ func savedByMetricsAndPage(t *testing.T, g *testenv.GatewayServer) float64 {
 
 // What Prometheus has is what the page remembers, for the same traffic and over a restart; a page with the figures is written.
 func TestReportFromPrometheus(t *testing.T) {
+	t.Parallel()
 	redis := testenv.Redis(t)
 	g := testenv.Gateway(t, testenv.GatewayConfig{Upstream: redis.Addr, Force: true, Process: fmt.Sprintf("history: {path: %q}", t.TempDir()), Rules: "- {name: all, key: '*', setting: zstd-1}"})
 	p := testenv.Prometheus(t, fmt.Sprintf("global: {scrape_interval: 1s}\nscrape_configs: [{job_name: cinch, static_configs: [{targets: [%q]}]}]\n", g.Admin), "")

@@ -13,6 +13,7 @@ import (
 
 // Control and test that are one server, by whatever names, would be equal in everything, and get each write twice: the run does not begin.
 func TestTargetsAreTwoServers(t *testing.T) {
+	t.Parallel()
 	redis, otherRedis := testenv.Redis(t).URL(), testenv.Redis(t).URL()
 	sql, otherSQL := testenv.Postgres(t).URL(), testenv.Postgres(t).URL()
 	mongo, otherMongo := testenv.Mongod(t, testenv.MongodConfig{}).URI(), testenv.Mongod(t, testenv.MongodConfig{}).URI()

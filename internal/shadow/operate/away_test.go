@@ -12,6 +12,7 @@ import (
 
 // A target that is away is named, by what it is and where it was looked for. It is not said to lack rights, nor to be another server.
 func TestTargetsThatAreAwayAreNamed(t *testing.T) {
+	t.Parallel()
 	mongo := testenv.Mongod(t, testenv.MongodConfig{}).URI()
 	redis, sql := testenv.Redis(t).URL(), testenv.Postgres(t).URL()
 	nobody := strings.Replace(sql, "//postgres@", "//nobody@", 1)
