@@ -1,10 +1,14 @@
 package gateway
 
 import (
+	"math/rand/v2"
+	"runtime"
 	"time"
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/cputime"
+	"github.com/cinch-layer/cinch/internal/effort"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -78,4 +82,111 @@ func (c *Compressor) Wrap(dst, value []byte) []byte {
 	out := c.Sealer.Escape(dst, value)
 	c.Stats.Sealed("escape", codec.Raw, len(value), len(out)-start, 0)
 	return out
+}
+
+// Effort has a gateway's sealing keep to what it may take of CPU time and latency: it gives values lower
+// settings than their rules say, and measures what that takes. What is sealed opens whatever its setting. A nil Effort has no limits.
+type Effort struct {
+	governor effort.Governor
+	began    time.Time
+}
+
+// NewEffort has no limits yet.
+func NewEffort() *Effort { return &Effort{began: time.Now()} }
+
+// SetLimits replaces the limits.
+func (e *Effort) SetLimits(l effort.Limits) { e.governor.SetLimits(l, time.Since(e.began)) }
+
+// Limited reports whether there are limits.
+func (e *Effort) Limited() bool { return e != nil && e.governor.Limited() }
+
+func (e *Effort) step() effort.Step {
+	if !e.Limited() {
+		return effort.Full
+	}
+	return e.governor.Step(time.Since(e.began), rand.Float64())
+}
+
+// Took is told how long sealing a value has taken. Of those that are not to be sealed it knows.
+func (e *Effort) Took(d time.Duration) {
+	if e != nil {
+		e.governor.Took(d)
+	}
+}
+
+// SteppedDown is why a value went as it is that a budget left no time for.
+const SteppedDown = "stepped_down"
+
+const (
+	// Work on fewer bytes is measured once in measureOne times, and counts for all of these: looking at the
+	// clock costs about as much as lz4 does for 1 KB.
+	measuredBytes = 16 << 10
+	measureOne    = 8
+)
+
+// Stint is a piece of work on values whose CPU time counts. The goroutine keeps its thread from Begin to End.
+type Stint struct {
+	effort *Effort // nil: it is not measured
+	before time.Duration
+	weight time.Duration
+}
+
+// Begin begins work on n bytes.
+func (e *Effort) Begin(n int) Stint {
+	if e == nil || !e.governor.CountsCPU() {
+		return Stint{}
+	}
+	s := Stint{effort: e, weight: 1}
+	if n < measuredBytes {
+		if s.weight = measureOne; rand.IntN(measureOne) > 0 {
+			return Stint{}
+		}
+	}
+	runtime.LockOSThread()
+	s.before = cputime.Thread()
+	return s
+}
+
+// End counts what it took.
+func (s Stint) End() {
+	if s.effort == nil {
+		return
+	}
+	took := cputime.Thread() - s.before
+	runtime.UnlockOSThread()
+	s.effort.governor.Spent(took * s.weight)
+}
+
+// Lower is the setting that the next value gets, of n bytes, in place of its rule's.
+func (e *Effort) Lower(st codec.Setting, n int) codec.Setting {
+	step := e.step()
+	return e.gave(step, st, step.Of(st, n))
+}
+
+// LowerWithin is Lower for a message whose codec both ends have agreed on: it is that one, or none.
+func (e *Effort) LowerWithin(st codec.Setting) codec.Setting {
+	step := e.step()
+	return e.gave(step, st, step.Within(st))
+}
+
+// gave counts what a step made of a rule's setting.
+func (e *Effort) gave(step effort.Step, st, lowered codec.Setting) codec.Setting {
+	if lowered == st {
+		step = effort.Full
+	}
+	if e == nil {
+		return lowered
+	}
+	e.governor.Gave(step)
+	if lowered.Codec == codec.Raw {
+		e.governor.Took(0)
+	}
+	return lowered
+}
+
+func (e *Effort) state() (s effort.State, ok bool) {
+	if e == nil {
+		return s, false
+	}
+	return e.governor.State(time.Since(e.began))
 }

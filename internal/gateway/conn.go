@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -211,3 +213,314 @@ func (a *activity) note() { a.last.Store(int64(time.Since(processStart))) }
 
 // LastActive implements LimitedConn.
 func (a *activity) LastActive() time.Time { return processStart.Add(time.Duration(a.last.Load())) }
+
+// firstPeekBytes is what a connection holds while it waits where a buffer can't be
+// taken late (TLS, which holds more than that itself).
+const firstPeekBytes = 512
+
+// ReadFirst waits until c has bytes, and only then takes a buffer with room for size
+// bytes from the pool and reads into it. So a connection that waits holds no buffer. It
+// returns the buffer at its full length and the number of bytes read. The caller owns
+// the buffer and gives it back with PutBuffer; on an error there is none.
+func ReadFirst(c net.Conn, size int) (buf []byte, n int, err error) {
+	return ReadNext(c, nil, size)
+}
+
+// ReadNext is ReadFirst for who still has a buffer: bytes that are there already are read into
+// that one, and only when there are none it goes back to the pool. spare belongs to ReadNext from
+// then on; it is nil or has room for size bytes.
+func ReadNext(c net.Conn, spare []byte, size int) (buf []byte, n int, err error) {
+	if wrapped, ok := c.(*Conn); ok && (wrapped.first != nil || wrapped.canWait()) {
+		wrapped.first.size, wrapped.first.buf = size, spare
+		return wrapped.taken(wrapped.first.raw.Read(wrapped.first.attempt)) // the runtime's poller does the waiting
+	}
+	PutBuffer(spare)
+	return readThenGrow(c, size)
+}
+
+// firstRead is the state of a connection's ReadFirst. It is made once, since a closure and
+// its captures would be three allocations for every read.
+type firstRead struct {
+	raw     syscall.RawConn
+	attempt func(fd uintptr) bool
+	size    int
+	buf     []byte // nil but for what ReadNext was given, or returns
+	n       int
+	err     error
+}
+
+// read is called by the runtime's poller when a read may succeed. The buffer is taken
+// here and goes back when it does not.
+func (f *firstRead) read(fd uintptr) bool {
+	if f.buf == nil {
+		f.buf = GetBuffer(f.size)
+		f.buf = f.buf[:cap(f.buf)]
+	}
+	for {
+		f.n, f.err = syscall.Read(int(fd), f.buf)
+		if f.err == nil {
+			return true
+		}
+		f.n = 0
+		if f.err != syscall.EINTR { // errors.Is would be felt
+			break
+		}
+	}
+	if f.err != syscall.EAGAIN {
+		return true
+	}
+	PutBuffer(f.buf)
+	f.buf = nil
+	return false
+}
+
+// canWait makes c.first, if the runtime's poller can wait for c.
+func (c *Conn) canWait() bool {
+	sc, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	f := &firstRead{}
+	var err error
+	if f.raw, err = sc.SyscallConn(); err != nil {
+		return false
+	}
+	f.attempt = f.read
+	c.first = f
+	return true
+}
+
+// taken returns what first.attempt has read. Like any read it belongs to one goroutine at a time. It is no part of ReadNext, whose stack
+// lasts while a connection waits: a few bytes more would keep the runtime from shrinking it (TestMemoryOfManyConnections).
+func (c *Conn) taken(err error) (buf []byte, n int, _ error) {
+	f := c.first
+	buf, n = f.buf, f.n
+	f.buf = nil
+	if err == nil && f.err != nil {
+		err = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", f.err)}
+	}
+	if err == nil && n == 0 {
+		err = io.EOF
+	}
+	if err != nil {
+		PutBuffer(buf)
+		return nil, 0, err
+	}
+	c.countReceived(n)
+	if c.pace != nil {
+		c.pace.note(n)
+	}
+	return buf, n, nil
+}
+
+func readOnce(fd int, p []byte) (int, error) {
+	for {
+		n, err := syscall.Read(fd, p)
+		if err != syscall.EINTR { // errors.Is would be felt
+			return max(n, 0), err
+		}
+	}
+}
+
+// readThenGrow waits with a small buffer and moves to a large one when bytes have come.
+func readThenGrow(c net.Conn, size int) (buf []byte, n int, err error) {
+	small := GetBuffer(firstPeekBytes)[:firstPeekBytes]
+	defer PutBuffer(small)
+	n, err = c.Read(small)
+	if n == 0 {
+		if err == nil {
+			err = io.ErrNoProgress
+		}
+		return nil, 0, err
+	}
+	buf = GetBuffer(size)
+	buf = buf[:cap(buf)]
+	copy(buf, small[:n])
+	return buf, n, nil // an error that came with the bytes comes again
+}
+
+// PeerClosed reports whether c's peer has ended its side and all it sent has been read. It
+// does not wait and consumes nothing.
+func PeerClosed(c net.Conn) bool {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	wrapped, ok := c.(*Conn)
+	if !ok {
+		return false
+	}
+	sc, ok := wrapped.Conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return false
+	}
+	closed := false
+	_ = raw.Control(func(fd uintptr) {
+		var b [1]byte
+		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		closed = err == nil && n == 0 || errors.Is(err, syscall.ECONNRESET)
+	})
+	return closed
+}
+
+// ReadReady reads what is there already, until p is full, and does not wait. Like any read it belongs to one goroutine at
+// a time; deadlines stay as they are. What it returns an error with need not come again.
+func ReadReady(c net.Conn, p []byte) (n int, err error) {
+	below, records := c, false
+	if t, ok := c.(*tls.Conn); ok { // which gives a record at a time, and small ones at first
+		below, records = t.NetConn(), true
+	}
+	wrapped, ok := below.(*Conn)
+	if !ok || wrapped.first == nil && !wrapped.canWait() {
+		return 0, nil
+	}
+	wrapped.noWait = true
+	defer func() { wrapped.noWait = false }()
+	for n < len(p) && err == nil {
+		var k int
+		k, err = c.Read(p[n:])
+		if n += k; !records {
+			break
+		}
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) { // nothing is there
+		err = nil
+	}
+	return n, err
+}
+
+// readNow reads once. Where there is nothing it says what TLS takes for no end of the connection.
+func (c *Conn) readNow(p []byte) (n int, err error) {
+	waitErr := c.first.raw.Read(func(fd uintptr) bool {
+		n, err = readOnce(int(fd), p)
+		return true
+	})
+	switch {
+	case waitErr != nil:
+		return 0, waitErr
+	case err == syscall.EAGAIN:
+		return 0, os.ErrDeadlineExceeded
+	case err != nil:
+		return 0, &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", err)}
+	case n == 0 && len(p) > 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// socketOf returns c with its socket, nil above TLS or where there is none.
+func socketOf(c net.Conn) (*Conn, syscall.RawConn) {
+	wrapped, ok := c.(*Conn)
+	if !ok {
+		return nil, nil
+	}
+	below, ok := wrapped.Conn.(syscall.Conn)
+	if !ok {
+		return nil, nil
+	}
+	raw, err := below.SyscallConn()
+	if err != nil {
+		return nil, nil
+	}
+	return wrapped, raw
+}
+
+// NowWriter writes without waiting. It belongs to one goroutine at a time, which is the only one that writes then.
+type NowWriter struct {
+	conn    *Conn
+	raw     syscall.RawConn
+	attempt func(fd uintptr) bool
+	p       []byte
+	n       int
+	err     error
+}
+
+// NewNowWriter returns nil where c can't write without waiting: above TLS, or where there is no socket.
+func NewNowWriter(c net.Conn) *NowWriter {
+	wrapped, raw := socketOf(c)
+	if raw == nil {
+		return nil
+	}
+	w := &NowWriter{conn: wrapped, raw: raw}
+	w.attempt = w.write
+	return w
+}
+
+// Write writes as much of p as the system takes at once, which is not always all of it. Deadlines of writes stay as they are.
+func (w *NowWriter) Write(p []byte) (n int, err error) {
+	w.p, w.n, w.err = p, 0, nil
+	err = w.raw.Write(w.attempt)
+	w.p = nil
+	if err == nil && w.err != nil {
+		err = &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", w.err)}
+	}
+	w.conn.countSent(int64(w.n))
+	return w.n, err
+}
+
+// write is done after one attempt, whatever comes of it.
+func (w *NowWriter) write(fd uintptr) bool {
+	n, err := briefWrite(int(fd), w.p)
+	for err == syscall.EINTR {
+		n, err = briefWrite(int(fd), w.p)
+	}
+	w.n = max(n, 0)
+	if err != syscall.EAGAIN {
+		w.err = err
+	}
+	return true
+}
+
+// BriefReader reads as the connection itself does, but spares small reads what they cost beside the system call. It belongs to
+// one goroutine at a time.
+type BriefReader struct {
+	conn    *Conn
+	raw     syscall.RawConn
+	attempt func(fd uintptr) bool
+	p       []byte
+	n       int
+	err     error
+}
+
+// NewBriefReader returns c where there is nothing to spare: above TLS, or where there is no socket.
+func NewBriefReader(c net.Conn) io.Reader {
+	wrapped, raw := socketOf(c)
+	if raw == nil {
+		return c
+	}
+	r := &BriefReader{conn: wrapped, raw: raw}
+	r.attempt = r.read
+	return r
+}
+
+func (r *BriefReader) Read(p []byte) (int, error) {
+	r.p, r.n, r.err = p, 0, nil
+	err := r.raw.Read(r.attempt)
+	r.p = nil
+	switch {
+	case err != nil:
+	case r.err != nil:
+		err = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", r.err)}
+	case r.n == 0 && len(p) > 0:
+		err = io.EOF
+	}
+	r.conn.countReceived(r.n)
+	return r.n, err
+}
+
+// read is called by the runtime's poller when a read may succeed.
+func (r *BriefReader) read(fd uintptr) bool {
+	n, err := briefRead(int(fd), r.p)
+	for err == syscall.EINTR {
+		n, err = briefRead(int(fd), r.p)
+	}
+	r.n = max(n, 0)
+	if err == syscall.EAGAIN {
+		return false
+	}
+	r.err = err
+	return true
+}

@@ -20,10 +20,11 @@
 //	             judge.go who is too slow, turns.go what lies beyond the shares, share.go whose they are,
 //	             budget.go the bound, and why it can't deadlock
 //	end.go       how sessions end, in logs and counters; unopened.go values that don't open
-//	conn.go      connections that count their bytes, half-close, vectored writes; nowait.go, brief_linux.go, first.go
-//	             waiting for bytes without holding a buffer; pace.go how fast they come
+//	conn.go      connections that count their bytes, wait for them without holding a buffer, half-close, write vectors;
+//	             brief_linux.go moves few bytes without a word to the scheduler, pace.go knows how fast they come
 //	buffers.go   pooled byte buffers
-//	stats.go     what the gateways count; series.go counters with labels
+//	stats.go     what the gateways count
+//	compress.go  values compressed within the budgets of a gateway, and counted
 //
 // The life of a connection:
 //

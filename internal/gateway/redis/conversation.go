@@ -2,6 +2,7 @@ package redis
 
 import (
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -363,3 +364,68 @@ type asks struct {
 var refusedByServer = []byte("*1\r\n$4\r\nECHO\r\n")
 
 var askingRequest = []byte("*1\r\n$6\r\nASKING\r\n")
+
+// standing is what a conversation has come to: the server's answers change it, and the next requests
+// depend on it.
+type standing struct {
+	version   atomic.Int32                // RESP 2 or 3
+	channels  atomic.Int64                // subscriptions
+	space     atomic.Pointer[string]      // the database, as the policy names it
+	who       atomic.Pointer[credentials] // as whom the client has logged in
+	loggingIn atomic.Int32                // logins without an answer yet
+	door      gateway.Door                // that the client passes by logging in
+	monitors  bool                        // MONITOR is on
+	tx        *transaction
+}
+
+func (t *standing) init(tx *transaction, keeper *gateway.Doorkeeper) {
+	t.tx = tx
+	t.space.Store(&firstSpace)
+	t.version.Store(2)
+	t.door.Keeper = keeper
+}
+
+// firstSpace is where every connection begins.
+var firstSpace = "0"
+
+// credentials are what the client logged in with. They are kept for the second connection, for as long
+// as the session lives.
+type credentials struct{ user, password string }
+
+// notSure is in place of a login while the answer to AUTH or HELLO is awaited, and others' commands
+// may be behind it already. No user has such a name.
+const notSure = "\x00"
+
+// where is the database that the next request's values go to.
+func (t *standing) where() string {
+	if t.tx.space != nil {
+		return *t.tx.space
+	}
+	return *t.space.Load()
+}
+
+// login is who writes what the request at hand brings, "" for the server's default user: dictionaries
+// are made of, and for, the values of one.
+func (t *standing) login() string {
+	if t.loggingIn.Load() > 0 || t.tx.login {
+		return notSure
+	}
+	who := t.who.Load()
+	if who == nil || who.user == "default" {
+		return ""
+	}
+	return who.user
+}
+
+// subscribed reports a RESP2 client with subscriptions: the server takes nothing from
+// it but commands about them.
+func (c *conversation) subscribed() bool {
+	if c.st.version.Load() != 2 || !c.subscribing && c.st.channels.Load() == 0 {
+		return false
+	}
+	if !c.settle() { // an answer may be on its way that changes it
+		return false
+	}
+	c.subscribing = false
+	return c.st.channels.Load() > 0
+}

@@ -189,7 +189,7 @@ func (w *sink) sendBoth() {
 
 // send writes p, or has it spilled.
 func (w *sink) send(p []byte) {
-	if w.spill != nil {
+	if w.spill != nil && w.spill.inUse.Load() {
 		taken, err := w.spill.add(p)
 		if taken || err != nil {
 			w.err = err

@@ -28,19 +28,21 @@ type spill struct {
 	life    *gateway.Life
 	vault   *vault
 	always  bool        // a TLS client
+	running bool        // drain is at work; guarded by mu
+	inUse   atomic.Bool // all that is sent goes through it; only the reply pump, and drain at its end, change that
 	unstuck atomic.Bool // unstick interrupted a write to the client, or will interrupt the next one
 
 	mu      sync.Mutex
 	moved   sync.Cond // something was sent, or the end came
 	pending []byte
 	held    int64 // of the reply budget
-	running bool
 	err     error
 }
 
 func (o *spill) init(life *gateway.Life, vault *vault) {
 	o.life, o.vault = life, vault
 	_, o.always = life.Client.(*tls.Conn)
+	o.inUse.Store(o.always)
 	o.moved.L = &o.mu
 }
 
@@ -66,6 +68,7 @@ func (o *spill) start(rest []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.running = true
+	o.inUse.Store(true)
 	o.pending = append(o.pending, rest...)
 	if o.life.Replies.TryAcquire(int64(len(rest))) {
 		o.held += int64(len(rest))
@@ -164,6 +167,7 @@ func (o *spill) nextBatch() (batch []byte, held int64) {
 	if len(batch) == 0 {
 		o.running = false
 		_ = o.life.Client.SetWriteDeadline(time.Time{})
+		o.inUse.Store(o.always)
 		o.moved.Broadcast()
 	}
 	return batch, held
