@@ -23,7 +23,7 @@ func TestExample(t *testing.T) {
 	t.Setenv("TMPDIR", testenv.OpenTempDir(t)) // other examples may run beside it
 	var out, progress bytes.Buffer
 	got, err := run(t.Context(), []string{
-		"--cinch", testenv.Cinch(t), "--html", page, "--scale", "1", "--events", "10000", "--rate", "20", "--tellers", "2", "--after", "1s", "--fsync=false",
+		"--cinch", testenv.Cinch(t), "--html", page, "--scale", "1", "--events", "3000", "--clients", "8", "--rate", "20", "--tellers", "2", "--after", "1s", "--fsync=false",
 	}, &out, &progress)
 	t.Logf("%s\n%s", &progress, &out)
 	if err != nil {
@@ -48,7 +48,7 @@ func (o *outcome) judge(t *testing.T) {
 	if err := o.wrong(); err != nil {
 		t.Error(err)
 	}
-	if o.Bench.Clients != 16 || o.Bench.Committed < 100 || o.Bank.Committed < 100 || len(o.Bench.Pauses) == 0 {
+	if o.Bench.Clients != 8 || o.Bench.Committed < 100 || o.Bank.Committed < 100 || len(o.Bench.Pauses) == 0 {
 		t.Errorf("clients hardly worked: %d of %d clients, %d, %d paused", o.Bench.Committed, o.Bench.Clients, o.Bank.Committed, len(o.Bench.Pauses))
 	}
 	if !o.State.Done || strings.Join(o.State.Order, " ") != "b c a" {
