@@ -57,6 +57,7 @@ func deafened(t *testing.T, server string) (addr string, deaf *atomic.Bool) {
 // A server that is gone without a word is noticed by the calls that wait for it, which get
 // UNAVAILABLE, and new calls go over a new connection.
 func TestSilentDeathIsNoticed(t *testing.T) {
+	t.Parallel()
 	addr, deaf := deafened(t, startServer(t, echo))
 	g := startGateway(t, "grpc://"+addr, nil)
 	g.pool.dialer.pings = pings{every: 5 * time.Millisecond, silent: 50 * time.Millisecond, answer: 2 * time.Second, apart: time.Hour}
@@ -78,6 +79,7 @@ func TestSilentDeathIsNoticed(t *testing.T) {
 // Quiet streams are not taken for dead, and the pings on them are few enough for a server
 // with grpc-go's own rules about them.
 func TestQuietStreamsLive(t *testing.T) {
+	t.Parallel()
 	g := startGateway(t, "grpc://"+startServer(t, echo), nil)
 	g.pool.dialer.pings = pings{every: time.Millisecond, silent: 5 * time.Millisecond, answer: time.Minute, apart: time.Hour}
 	s := stream(within(t), t, connect(t, g.addr), "Both")

@@ -236,6 +236,7 @@ func TestContentLengthOfReplies(t *testing.T) {
 
 // A thousand calls whose readers have stopped hold their windows, and no more; others go on.
 func TestSlowReadersAreBounded(t *testing.T) {
+	t.Parallel()
 	server := startServer(t, func(_ any, s grpc.ServerStream) error {
 		if m, _ := grpc.MethodFromServerStream(s); m == "/test.Echo/Unary" {
 			return echoAll(s)

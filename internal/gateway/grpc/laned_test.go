@@ -237,6 +237,7 @@ func TestLanesOfEachClient(t *testing.T) {
 
 // Many calls at a time, streams that interleave, some cancelled in the middle: what is not cancelled comes as it was sent.
 func TestLanesInterleave(t *testing.T) {
+	t.Parallel()
 	near, far := lanedPair(t, startServer(t, echo), LinkShared, func(near, far *Config) {
 		if far != nil {
 			far.Window = 16 << 10 // messages wait for their readers
@@ -362,6 +363,7 @@ func TestLanesAndEarlyAnswers(t *testing.T) {
 
 // Lanes that nobody uses are forgotten with the link's histories, and their memory is given back.
 func TestLanesAreForgotten(t *testing.T) {
+	t.Parallel()
 	near, far := lanedPair(t, startServer(t, echo), LinkPerClient, func(near, far *Config) {
 		for _, c := range []*Config{near, far} {
 			if c != nil {
@@ -435,6 +437,7 @@ func TestLanesOfThreeGateways(t *testing.T) {
 // A message that is told by a record, while its parts make more records than are kept (docs/PROTO.md, 8.8), comes back as any other, and
 // calls of other clients go on.
 func TestLanesForgetRecords(t *testing.T) {
+	t.Parallel()
 	near, far := lanedPair(t, startServer(t, echo), LinkPerClient, asItIs)
 	c, other := connect(t, near.addr), connect(t, near.addr)
 	for n := range 6 {

@@ -82,6 +82,7 @@ func TestDrainEndsQuietStreams(t *testing.T) {
 
 // Calls that a drain has waited for to the end of its time are ended with a status.
 func TestDrainEndsCallsAtLast(t *testing.T) {
+	t.Parallel()
 	server := startServer(t, echo)
 	g := startGateway(t, "grpc://"+server, func(c *Config) { c.Grace = time.Hour })
 	s := stream(within(t), t, connect(t, g.addr), "Both")
@@ -131,6 +132,7 @@ func exchange(t *testing.T, s grpc.ClientStream) {
 // An upstream that ends its connections again and again, as servers with a maximal age do,
 // costs no call.
 func TestUpstreamGoesAway(t *testing.T) {
+	t.Parallel()
 	seen := &recorder{}
 	server := startServer(t, echo, grpc.StatsHandler(seen), grpc.KeepaliveParams(keepalive.ServerParameters{
 		MaxConnectionAge: 100 * time.Millisecond, MaxConnectionAgeGrace: time.Minute,

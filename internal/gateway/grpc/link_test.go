@@ -257,6 +257,7 @@ func TestUsedUpConnectionsEnd(t *testing.T) {
 
 // A connection whose peer takes nothing is closed, though it can't be told so.
 func TestStuckConnectionsEnd(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -47,6 +47,7 @@ const (
 // Calls through two gateways whose connections are cut, half-closed and stalled end as they should: with the right
 // bytes or UNAVAILABLE. Once nothing is cut any more they all end, and succeed again.
 func TestLinksThatAreCut(t *testing.T) {
+	t.Parallel()
 	seed := *cutsSeed
 	if seed == 0 {
 		seed = rand.Uint64()

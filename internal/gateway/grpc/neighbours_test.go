@@ -99,6 +99,7 @@ func (w *wireClient) reset(stream uint32) {
 // One client's calls that send nothing but their headers take all streams to the upstream; another client's calls go on, and
 // those that are in the way end with a status that says why.
 func TestHeaderOnlyCallsLoseTheirStreams(t *testing.T) {
+	t.Parallel()
 	server := startServer(t, echo, grpc.MaxConcurrentStreams(10))
 	g := startGateway(t, "grpc://"+server, func(c *Config) { c.UpstreamConns = 2 })
 	good := connect(t, g.addr)
@@ -125,6 +126,7 @@ func TestHeaderOnlyCallsLoseTheirStreams(t *testing.T) {
 
 // A stream that is quiet stays while other clients wait, if its client has no more than its share.
 func TestQuietStreamsStay(t *testing.T) {
+	t.Parallel()
 	server := startServer(t, echo, grpc.MaxConcurrentStreams(10))
 	g := startGateway(t, "grpc://"+server, func(c *Config) { c.UpstreamConns = 1 })
 	quiet := stream(within(t), t, connect(t, g.addr), "Both")
@@ -243,6 +245,7 @@ func (p *punishing) serve(c net.Conn) {
 
 // Clients that cancel batch after batch of calls get the connections to the server ended on which they do; another client's calls go on.
 func TestCancelledCallsBreakNoOthers(t *testing.T) {
+	t.Parallel()
 	const bad, batches = 4, 15
 	p := startPunishing(t)
 	g := startGateway(t, "grpc://"+p.addr, nil)

@@ -113,6 +113,7 @@ func between(far rig) gateway.Traffic { return far.stats.Snapshot().Wire.Client 
 // Messages that no dictionary has seen take less than half of what zstd makes of them,
 // on the wire between the gateways, in both directions.
 func TestDictionariesBetweenGateways(t *testing.T) {
+	t.Parallel()
 	seen := &recorder{}
 	server := startServer(t, echo, grpc.StatsHandler(seen))
 	rules := rulesOf(t, autoRule(t))
@@ -158,6 +159,7 @@ func TestDictionariesBetweenGateways(t *testing.T) {
 
 // What gateways say of dictionaries reaches neither clients nor servers.
 func TestPairStaysPrivate(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	all := metadata.MD{} // a set of values by name
 	server := startServer(t, func(srv any, s grpc.ServerStream) error {
@@ -197,6 +199,7 @@ func TestPairStaysPrivate(t *testing.T) {
 // none, by one without rules, by the server itself: no call fails but those that were on
 // their way, and no byte changes.
 func TestFarGatewayIsReplaced(t *testing.T) {
+	t.Parallel()
 	server := startServer(t, echo)
 	link := newSwitch(t)
 	start := func(change func(*Config), rules ...policy.MessageRule) rig {
@@ -334,6 +337,7 @@ func TestNamedDictionary(t *testing.T) {
 
 // Three gateways in a row, of which the middle one is both.
 func TestChainOfPairs(t *testing.T) {
+	t.Parallel()
 	server := startServer(t, echo)
 	far := startGateway(t, "grpc://"+server, asPeer)
 	middle := startGateway(t, "grpc://"+far.addr, asPeer)
