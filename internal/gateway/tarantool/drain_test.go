@@ -153,6 +153,7 @@ func TestDrainStaysTold(t *testing.T) {
 
 // A client that begins to watch while the gateway drains is told too. It is ended after the grace, if it does not leave.
 func TestDrainEndsWatchersThatStay(t *testing.T) {
+	t.Parallel()
 	n := newNewer(t)
 	g, addr := loneGateway(t, n.addr, func(c *Config) { c.Grace = time.Millisecond })
 	c := dial(t, addr)

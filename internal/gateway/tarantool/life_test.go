@@ -220,6 +220,7 @@ func TestUntouchedFrames(t *testing.T) {
 }
 
 func TestHostileFrames(t *testing.T) {
+	t.Parallel()
 	for name, f := range map[string][]byte{
 		"huge length":    {0xcf, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
 		"2 GiB":          {0xce, 0x7f, 0xff, 0xff, 0xff},
@@ -311,6 +312,7 @@ func TestLogin(t *testing.T) {
 }
 
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	idle, busy := b.client(), b.client()
 	b.put(busy, 1, document(1))
@@ -332,6 +334,7 @@ func TestDrain(t *testing.T) {
 
 // A transaction that is open in a stream has the grace of a drain: its end would roll it back.
 func TestDrainAwaitsTransactions(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) { c.Grace = time.Hour })
 	busy := b.client()
 	busy.sync++

@@ -19,6 +19,7 @@ import (
 // A client over TLS gets what others get: pipelines that it writes before it reads, values of many
 // megabytes that it reads slowly, steps, half-closes and drains; and one without TLS gets nothing.
 func TestClientsOverTLS(t *testing.T) {
+	t.Parallel()
 	ca := testenv.NewAuthority(t)
 	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) {
 		c.TLS, c.Stall = ca.Issue(t, "server").TLS(t), 100*time.Millisecond

@@ -41,6 +41,7 @@ func upstreams(c *tracetest.Commands, of tracetest.Span) (list []tracetest.Span)
 
 // Requests have spans for their parts; failures are errors by their codes; and what a client has sent is in none.
 func TestTraceOfRequests(t *testing.T) {
+	t.Parallel()
 	b, c := tracedBed(t)
 	client := b.client()
 	client.must(wire.Replace, 0x10, docs, 0x21, tuple(1, document(1)))
@@ -87,6 +88,7 @@ func TestTraceOfRequests(t *testing.T) {
 
 // What is sent again, or in steps, is still one request, with a span for each time that the server was asked.
 func TestTraceOfWhatIsSentAgain(t *testing.T) {
+	t.Parallel()
 	b, c := tracedBed(t)
 	client := b.client()
 	b.put(client, 1, document(1))
@@ -119,6 +121,7 @@ func TestTraceOfWhatIsSentAgain(t *testing.T) {
 
 // A request that does not go to the server ends where it is refused.
 func TestTraceOfRefusals(t *testing.T) {
+	t.Parallel()
 	c := tracetest.StartCommands(t)
 	b := newBed(t, policy.Options{Rules: rules()}, func(o *Config) { o.Tracer = c.Tracer })
 	client := b.client()
@@ -151,6 +154,7 @@ func TestTraceOfEnds(t *testing.T) {
 
 // Requests of several clients, some of which are sent again, some in steps, some in streams, and some cut off, all end.
 func TestTraceUnderLoad(t *testing.T) {
+	t.Parallel()
 	b, c := tracedBed(t)
 	b.put(b.client(), 1, document(1))
 	var all sync.WaitGroup

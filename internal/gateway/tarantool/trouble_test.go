@@ -20,6 +20,7 @@ import (
 // Without a login of its own the gateway seals nothing, but clients go on, envelopes open, and what
 // could cut one is refused.
 func TestOwnLoginIsWrong(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	b.put(b.client(), 1, document(1))
 	p := b.g.catalog.rules.Load()
