@@ -10,6 +10,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/internal/foreign"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -32,7 +33,7 @@ func toPlainGateway(t *testing.T, sock, library string) (path string, replies *g
 
 // Many clients read long values under a rule to plain at once, of which each opens to as much as the reply budget has.
 func TestForeignRepliesShareTheBudget(t *testing.T) { // alone: its clients wait for a budget with a time limit
-	const clients, each = 24, 2
+	clients, each := 24, codectest.Amount(1, 1, 2)
 	for name, value := range map[string][]byte{
 		"of a library": append([]byte{0, 'a'}, bytes.Repeat([]byte{0xe0, 84, 0}, 330_000)...), // LZF
 		"plain":        bytes.Repeat([]byte("plain text, never compressed by anyone. "), 25_000),
@@ -53,10 +54,10 @@ func TestForeignRepliesShareTheBudget(t *testing.T) { // alone: its clients wait
 					}
 				}()
 			}
-			for i := 0; i < 600 && answered.Load() < clients*each; i++ {
+			for i := 0; i < 600 && answered.Load() < int32(clients*each); i++ {
 				time.Sleep(100 * time.Millisecond)
 			}
-			if answered.Load() < clients*each {
+			if answered.Load() < int32(clients*each) {
 				t.Errorf("%d of %d GETs are answered: %+v", answered.Load(), clients*each, replies.Use())
 			}
 			testenv.Eventually(t, "the budget is whole again", func() bool { return replies.InUse() == 0 })
