@@ -16,7 +16,7 @@ import (
 
 const (
 	maxForecastError = 0.05
-	enough           = 400 // values, for a ratio
+	enough           = 1000 // values, for a ratio
 )
 
 // choice is what the page is told about a setting.
