@@ -68,8 +68,6 @@ type sealing struct {
 
 type sealedArg struct{ arg, off, end int }
 
-func (b *sealing) free() { gateway.PutBuffer(b.buf) }
-
 // in returns the arguments with the sealed ones in their places.
 func (b *sealing) in(args [][]byte) [][]byte {
 	out := append(make([][]byte, 0, len(args)), args...)
