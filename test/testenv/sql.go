@@ -41,8 +41,10 @@ func startPostgres(t testing.TB, bin string, settings []string) *SQLServer {
 	data := filepath.Join(dir, "data")
 	InitPostgres(t, bin, dir, as, data)
 	return startSQL(t, dir, as, filepath.Join(postgresBin(t), "pg_isready"), func(port string) []string {
-		args := []string{filepath.Join(bin, "postgres"), "-D", data, "-p", port, "-h", "127.0.0.1", "-k", dir, "-c", "fsync=off", "-c", "max_connections=300",
-			"-c", "dynamic_shared_memory_type=mmap"} // in its directory, so that it goes with that when the server is killed
+		args := []string{
+			filepath.Join(bin, "postgres"), "-D", data, "-p", port, "-h", "127.0.0.1", "-k", dir, "-c", "fsync=off", "-c", "max_connections=300",
+			"-c", "dynamic_shared_memory_type=mmap",
+		} // in its directory, so that it goes with that when the server is killed
 		for _, s := range settings {
 			args = append(args, "-c", s)
 		}

@@ -92,8 +92,11 @@ func (p *player) serve(server int, c net.Conn) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := c.Read(buf)
-		s.ahead = append(s.ahead, buf[:n]...)
-		if s.ended = err != nil; s.ended && s.conn == "" && len(s.ahead) == 0 {
+		p.mu.Lock() // others look at it, since they may swap connections of the transcript
+		s.ahead, s.ended = append(s.ahead, buf[:n]...), err != nil
+		silent := s.ended && s.conn == "" && len(s.ahead) == 0
+		p.mu.Unlock()
+		if silent {
 			return // it never said anything
 		}
 		s.after = nil
