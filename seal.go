@@ -101,5 +101,5 @@ func (s *Sealer) Escape(dst, value []byte) []byte {
 	return append(h.Append(dst), value...)
 }
 
-// saves is what is worth it where the caller has no opinion.
+// saves reports whether sealing saves a byte, which is enough for a caller without an opinion.
 func saves(raw, sealed int) bool { return sealed < raw }

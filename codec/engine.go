@@ -83,11 +83,11 @@ func MaxEncodedLen(id ID, rawLen int) int {
 // may be longer than src. On an error dst is returned as it was; the error
 // wraps [ErrSetting], [ErrDictionary], [ErrTooLarge] or [ErrUnknownCodec].
 func (e *Engine) Compress(dst, src []byte, s Setting, d *Dict) (out []byte, err error) {
-	if int(s.Codec) >= len(algorithms) || s.Level < 0 || s.Level > algorithms[s.Codec].maxLevel || s.Dict != 0 && s.Codec != Zstd {
-		return dst, s.Validate()
+	if err := s.Validate(); err != nil {
+		return dst, err
 	}
-	if d == nil && s.Dict != 0 || d != nil && d.number != s.Dict {
-		return dst, checkDict(s, d)
+	if err := checkDict(s, d); err != nil {
+		return dst, err
 	}
 	if s.Codec == Raw {
 		return append(dst, src...), nil
@@ -150,7 +150,7 @@ func (e *Engine) leave(dst []byte, out *[]byte, err *error, kind error) {
 // the error wraps [ErrCorrupt], [ErrDictionary] or [ErrUnknownCodec].
 func (e *Engine) Decompress(dst, src []byte, id ID, rawLen int, d *Dict) (out []byte, err error) {
 	switch {
-	case int(id) >= len(algorithms):
+	case !id.Known():
 		return dst, fmt.Errorf("%w: %d", ErrUnknownCodec, uint8(id))
 	case rawLen < 0:
 		return dst, fmt.Errorf("%w: a length of %d", ErrCorrupt, rawLen)

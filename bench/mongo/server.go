@@ -61,7 +61,7 @@ func (b *bench) startMongod() error {
 	if err := os.Mkdir(data, 0o700); err != nil {
 		return err
 	}
-	b.mongod, err = startServer(addr, mongodProgram(), "--port", port, "--bind_ip", "127.0.0.1", "--dbpath", data,
+	b.mongod, err = startServer(addr, rig.Mongod(), "--port", port, "--bind_ip", "127.0.0.1", "--dbpath", data,
 		"--wiredTigerCacheSizeGB", "0.5", "--logpath", filepath.Join(b.work, "mongod.log"), "--networkMessageCompressors", "zstd,snappy,zlib",
 		"--setParameter", "diagnosticDataCollectionEnabled=false")
 	if err != nil {
@@ -78,19 +78,6 @@ func (b *bench) startMongod() error {
 	}
 	_, err = coll.Indexes().CreateOne(context.Background(), mongo.IndexModel{Keys: map[string]int{"seq": 1}})
 	return err
-}
-
-// mongodProgram is where test/servers installs it, or what the search path has.
-func mongodProgram() string {
-	cache := os.Getenv("XDG_CACHE_HOME")
-	if cache == "" {
-		cache = filepath.Join(os.Getenv("HOME"), ".cache")
-	}
-	path := filepath.Join(cache, "cinch-test", "mongod-6.0.5", "mongod")
-	if _, err := os.Stat(path); err != nil {
-		return "mongod"
-	}
-	return path
 }
 
 // startGateway runs cinch serve with one gateway. process and settings are YAML lines of the

@@ -34,20 +34,13 @@ func (c *Compressor) Compress(dst, value []byte, rule *policy.Rule, setting code
 	if dst == nil {
 		dst = GetBuffer(len(value) + cinch.MaxHeaderLen + 512)
 	}
-	var stint Stint
-	limited := c.Effort.Limited()
-	if limited {
-		setting = c.Effort.Lower(setting, len(value))
-		stint = c.Effort.Begin(len(value))
-	}
-	began := time.Now()
+	setting = c.Effort.Lower(setting, len(value))
+	began, stint := time.Now(), c.Effort.Begin(len(value))
 	out, did := c.Sealer.SealOutcome(dst, value, setting, rule.WorthFunc(t))
+	stint.End()
 	took := time.Since(began)
-	if limited {
-		stint.End()
-		if setting.Codec != codec.Raw {
-			c.Effort.Took(took)
-		}
+	if setting.Codec != codec.Raw {
+		c.Effort.Took(took)
 	}
 	return out, Compressed{Outcome: did, Setting: setting, Took: took, Spent: took}
 }
@@ -97,11 +90,8 @@ func NewEffort() *Effort { return &Effort{began: time.Now()} }
 // SetLimits replaces the limits.
 func (e *Effort) SetLimits(l effort.Limits) { e.governor.SetLimits(l, time.Since(e.began)) }
 
-// Limited reports whether there are limits.
-func (e *Effort) Limited() bool { return e != nil && e.governor.Limited() }
-
 func (e *Effort) step() effort.Step {
-	if !e.Limited() {
+	if e == nil || !e.governor.Limited() {
 		return effort.Full
 	}
 	return e.governor.Step(time.Since(e.began), rand.Float64())

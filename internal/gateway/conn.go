@@ -80,9 +80,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 		n, err = c.Conn.Read(p)
 	}
 	c.countReceived(n)
-	if c.pace != nil {
-		c.pace.note(n)
-	}
+	c.pace.note(n)
 	return n, err
 }
 
@@ -253,19 +251,9 @@ type firstRead struct {
 // here and goes back when it does not.
 func (f *firstRead) read(fd uintptr) bool {
 	if f.buf == nil {
-		f.buf = GetBuffer(f.size)
-		f.buf = f.buf[:cap(f.buf)]
+		f.buf = fullBuffer(f.size)
 	}
-	for {
-		f.n, f.err = syscall.Read(int(fd), f.buf)
-		if f.err == nil {
-			return true
-		}
-		f.n = 0
-		if f.err != syscall.EINTR { // errors.Is would be felt
-			break
-		}
-	}
+	f.n, f.err = readOnce(int(fd), f.buf)
 	if f.err != syscall.EAGAIN {
 		return true
 	}
@@ -307,9 +295,7 @@ func (c *Conn) taken(err error) (buf []byte, n int, _ error) {
 		return nil, 0, err
 	}
 	c.countReceived(n)
-	if c.pace != nil {
-		c.pace.note(n)
-	}
+	c.pace.note(n)
 	return buf, n, nil
 }
 
@@ -333,10 +319,14 @@ func readThenGrow(c net.Conn, size int) (buf []byte, n int, err error) {
 		}
 		return nil, 0, err
 	}
-	buf = GetBuffer(size)
-	buf = buf[:cap(buf)]
+	buf = fullBuffer(size)
 	copy(buf, small[:n])
 	return buf, n, nil // an error that came with the bytes comes again
+}
+
+func fullBuffer(size int) []byte {
+	buf := GetBuffer(size)
+	return buf[:cap(buf)]
 }
 
 // PeerClosed reports whether c's peer has ended its side and all it sent has been read. It

@@ -320,7 +320,7 @@ func (p *Policy) perRule(setting func(*Rule) codec.Setting) *Policy {
 // excluded, or the policy is off; see foreign.go for rules to plain. The rule, which may be one that only observes, lives as long as the policy.
 // Lookup does not allocate. A nil policy is off.
 func (p *Policy) Lookup(a Address) *Rule {
-	if p == nil || p.Off || len(p.exclude) > 0 && p.Excluded(a.Key) {
+	if p.SealsNothing() || p.Excluded(a.Key) {
 		return nil
 	}
 	rules := p.rules
@@ -332,7 +332,7 @@ func (p *Policy) Lookup(a Address) *Rule {
 	}
 	for i := range rules {
 		if r := &rules[i]; r.covers(&a) {
-			if r.Setting.Codec == codec.Raw {
+			if r.Raw() {
 				return nil
 			}
 			return r
@@ -343,9 +343,9 @@ func (p *Policy) Lookup(a Address) *Rule {
 
 func (r *Rule) covers(a *Address) bool {
 	return r.Types&a.Type != 0 &&
-		a.Size >= r.MinSize && (r.MaxSize == 0 || a.Size <= r.MaxSize) &&
+		r.Fits(a.Size) &&
 		(r.Space == "" || r.Space == a.Space) &&
-		(r.key.any || r.key.Match(a.Key)) &&
+		r.key.Match(a.Key) &&
 		(r.Field == "" || r.field.Match(a.Field))
 }
 
@@ -396,9 +396,6 @@ func (p *Policy) Excluded(key []byte) bool {
 	}
 	return false
 }
-
-// ExcludesAny reports whether some keys are promised to hold no envelopes. A nil policy excludes none.
-func (p *Policy) ExcludesAny() bool { return p != nil && len(p.exclude) > 0 }
 
 // Exclude is the list of globs of keys that never hold envelopes. It belongs to the policy.
 func (p *Policy) Exclude() []string { return p.globs }
@@ -484,7 +481,7 @@ var hyperLogLog = []byte("HYLL")
 // says, because the server computes on it: a canonical int64 (INCR and its
 // kin, and Redis keeps it in 8 bytes anyway) or a HyperLogLog.
 func NeverSeal(value []byte) bool {
-	return len(value) <= maxNumberLen && isInt64(value) || bytes.HasPrefix(value, hyperLogLog)
+	return isInt64(value) || bytes.HasPrefix(value, hyperLogLog)
 }
 
 // isInt64 accepts exactly what Redis's string2ll does: an int64 in the only

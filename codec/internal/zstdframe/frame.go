@@ -68,14 +68,7 @@ func Parse(src []byte, rawLen int) (Frame, error) {
 	if fhd&flagReserved != 0 {
 		return Frame{}, errors.New("reserved bit set in a zstd frame")
 	}
-	single := fhd&flagSingleSegment != 0
-	windowLen, idLen, contentLen := 1, [...]int{0, 1, 2, 4}[fhd&maskDictID], 0
-	if single {
-		windowLen = 0
-	}
-	if fhd>>6 != 0 || single {
-		contentLen = 1 << (fhd >> 6)
-	}
+	windowLen, idLen, contentLen := fieldLens(fhd)
 	if len(rest) < windowLen+idLen+contentLen {
 		return Frame{}, errTruncated
 	}
@@ -91,6 +84,18 @@ func Parse(src []byte, rawLen int) (Frame, error) {
 		}
 	}
 	return f, f.checkBlocks(rawLen)
+}
+
+// fieldLens returns the lengths in bytes of the fields that follow a frame header descriptor: window, dictionary ID, content size.
+func fieldLens(fhd byte) (window, id, content int) {
+	single := fhd&flagSingleSegment != 0
+	if !single {
+		window = 1
+	}
+	if fhd>>6 != 0 || single {
+		content = 1 << (fhd >> 6)
+	}
+	return window, [...]int{0, 1, 2, 4}[fhd&maskDictID], content
 }
 
 func littleEndian(b []byte) (v uint64) {
@@ -111,7 +116,7 @@ func (f *Frame) checkBlocks(rawLen int) error {
 		if len(rest) < blockHeader {
 			return errTruncated
 		}
-		header := int(rest[0]) | int(rest[1])<<8 | int(rest[2])<<16
+		header := int(littleEndian(rest[:blockHeader]))
 		rest = rest[blockHeader:]
 		last = header&1 != 0
 		size := header >> 3
@@ -195,14 +200,8 @@ func Store(b []byte, start, rawLen int) ([]byte, error) {
 	if fhd&flagChecksum != 0 {
 		return nil, errors.New("zstd frame with a checksum")
 	}
-	single := fhd&flagSingleSegment != 0
-	body := 1 + [...]int{0, 1, 2, 4}[fhd&maskDictID]
-	if single || fhd>>6 != 0 {
-		body += 1 << (fhd >> 6)
-	}
-	if !single {
-		body++ // the window descriptor
-	}
+	windowLen, idLen, contentLen := fieldLens(fhd)
+	body := 1 + windowLen + idLen + contentLen
 	if len(frame) < body {
 		return nil, errTruncated
 	}
@@ -217,7 +216,7 @@ func Store(b []byte, start, rawLen int) ([]byte, error) {
 	default:
 		descriptor = 2 << 6
 	}
-	if single || rawLen <= MaxWindow {
+	if windowLen == 0 || rawLen <= MaxWindow {
 		out = append(out, descriptor|flagSingleSegment)
 	} else {
 		out = append(out, descriptor, frame[1])

@@ -10,16 +10,16 @@
 package main
 
 import (
-	"cmp"
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/cinch-layer/cinch/bench/rig"
 )
 
-// path is what a request is to be carried by, at most, and how to send it.
+// path names a request, bounds the files and functions that may carry it, and sends it.
 type path struct {
 	name             string
 	files, functions int // at most
@@ -37,6 +37,14 @@ var paths = []path{
 func main() {
 	check := flag.Bool("check", false, "fail where a path is longer than its limit")
 	show := flag.Bool("path", false, "print each function that is entered, in order")
+	flag.Usage = func() {
+		fmt.Fprint(os.Stderr, "usage: walk [flags] [PATH...]\n\nPaths, all of them if none is given:\n")
+		for _, p := range paths {
+			fmt.Fprintln(os.Stderr, "  "+p.name)
+		}
+		fmt.Fprintln(os.Stderr, "\nFlags:")
+		flag.PrintDefaults()
+	}
 	flag.Parse()
 	if err := run(flag.Args(), *check, *show); err != nil {
 		fmt.Fprintln(os.Stderr, "walk:", err)
@@ -46,8 +54,8 @@ func main() {
 
 func run(names []string, check, show bool) error {
 	for _, name := range names {
-		if !known(name) {
-			return fmt.Errorf("no path %q; there are%s", name, all())
+		if !slices.ContainsFunc(paths, func(p path) bool { return p.name == name }) {
+			return fmt.Errorf("no path %q; --help names them", name)
 		}
 	}
 	dir, err := os.MkdirTemp("", "cinch-walk-")
@@ -62,7 +70,7 @@ func run(names []string, check, show bool) error {
 	long := 0
 	fmt.Printf("%-12s %6s %10s %6s %9s %6s %5s\n", "path", "calls", "functions", "files", "packages", "moves", "back")
 	for _, p := range paths {
-		if len(names) > 0 && !contains(names, p.name) {
+		if len(names) > 0 && !slices.Contains(names, p.name) {
 			continue
 		}
 		entered, err := p.walk(w)
@@ -87,33 +95,7 @@ func run(names []string, check, show bool) error {
 	return nil
 }
 
-func known(name string) bool {
-	for _, p := range paths {
-		if p.name == name {
-			return true
-		}
-	}
-	return false
-}
-
-func all() string {
-	var b strings.Builder
-	for _, p := range paths {
-		b.WriteString(" " + p.name)
-	}
-	return b.String()
-}
-
-func contains(names []string, name string) bool {
-	for _, n := range names {
-		if n == name {
-			return true
-		}
-	}
-	return false
-}
-
-// counts is what a request touched.
+// counts holds how much one request touched.
 type counts struct{ calls, functions, files, packages, moves, back int }
 
 func (w *walker) count(entered []uint32) counts {
@@ -140,7 +122,7 @@ func (w *walker) print(entered []uint32) {
 	for _, f := range entered {
 		at := w.functions[f]
 		if at.file != last {
-			fmt.Println(cmp.Or(strings.TrimPrefix(at.file, "/"), at.file))
+			fmt.Println(strings.TrimPrefix(at.file, "/"))
 		}
 		last = at.file
 		fmt.Println("    " + at.name)

@@ -74,7 +74,7 @@ func (w *walker) mongoFind() ([]uint32, error) {
 	if err := os.Mkdir(data, 0o700); err != nil {
 		return nil, err
 	}
-	server, err := rig.StartListener("mongod", addr, w.dir, mongod(), "--port", port, "--bind_ip", "127.0.0.1", "--dbpath", data,
+	server, err := rig.StartListener("mongod", addr, w.dir, rig.Mongod(), "--port", port, "--bind_ip", "127.0.0.1", "--dbpath", data,
 		"--wiredTigerCacheSizeGB", "0.25", "--logpath", filepath.Join(w.dir, "mongod.log"), "--setParameter", "diagnosticDataCollectionEnabled=false")
 	if err != nil {
 		return nil, err
@@ -94,19 +94,6 @@ func (w *walker) mongoFind() ([]uint32, error) {
 		return nil, err
 	}
 	return r.shortest(func() error { return menus.FindOne(context.Background(), bson.D{{Key: "_id", Value: 1}}).Err() })
-}
-
-// mongod returns the server that test/servers installs, or that of the search path.
-func mongod() string {
-	cache := os.Getenv("XDG_CACHE_HOME")
-	if cache == "" {
-		cache = filepath.Join(os.Getenv("HOME"), ".cache")
-	}
-	path := filepath.Join(cache, "cinch-test", "mongod-6.0.5", "mongod")
-	if _, err := os.Stat(path); err != nil {
-		return "mongod"
-	}
-	return path
 }
 
 // grpcUnary calls a server of grpc-go through one gateway, which compresses requests for it.

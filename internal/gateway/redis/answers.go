@@ -110,7 +110,7 @@ func (x *answers) computeOn(o *op, n int64) error {
 	if value, err = x.opening.vault.Sealer.Open(value, stored.buf); err != nil {
 		return x.opening.broken(err)
 	}
-	x.opening.opened(stored.buf, h.RawLen, time.Since(start))
+	x.opening.opened(stored.buf, &h, time.Since(start))
 	return x.opening.emitHeld(compute.Answer(nil, o.args, value, true), stored.n > 0)
 }
 

@@ -59,7 +59,7 @@ type Config struct {
 
 // Sampler sees values on their way into the store, to make dictionaries of them.
 type Sampler interface {
-	// Sample is told of each value that rule, whose dictionary is chosen, covers and that may be sealed: stored is how
+	// Sample is told of each value that rule covers and that may be sealed: stored is how
 	// many bytes it takes, sealed or not, and login who writes it, "" for the server's default
 	// user. It keeps neither key nor value, and is quick.
 	Sample(rule *policy.Rule, login string, key, value []byte, stored int)

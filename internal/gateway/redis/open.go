@@ -73,7 +73,7 @@ func (o *opening) openBulk(n int64, computed, bare bool) error {
 	if err != nil {
 		return o.broken(err)
 	}
-	o.opened(stored.buf, h.RawLen, time.Since(start))
+	o.opened(stored.buf, &h, time.Since(start))
 	if o.excluded {
 		o.vault.Stats.Guarded("", "opened_excluded")
 	}
@@ -81,7 +81,7 @@ func (o *opening) openBulk(n int64, computed, bare bool) error {
 	return o.emitHeld(out, stored.n > 0)
 }
 
-// openWhole opens a reply that is one envelope, and the size bytes at hand: what GET gets. It leaves alone what takes memory of the
+// openWhole opens a reply that is one envelope and lies in the buffer as size bytes, as GET gets it. It leaves alone what takes memory of the
 // budget, is damaged, or is anything but rare for other reasons: done is false then.
 func (o *opening) openWhole(stored []byte, size int) (done bool, err error) {
 	h, err := cinch.ParseHeader(stored)
@@ -100,11 +100,8 @@ func (o *opening) openWhole(stored []byte, size int) (done bool, err error) {
 		return false, nil
 	}
 	to.buf = append(out, crlf...)
-	took := time.Since(start)
+	o.opened(stored, &h, time.Since(start))
 	o.frames.in.Discard(size)
-	o.vault.Stats.Opened(h.Codec, len(stored), h.RawLen, took)
-	o.vault.Stats.Latency(took)
-	o.trace.opening(took)
 	return true, nil
 }
 
@@ -150,11 +147,10 @@ func (o *opening) broken(cause error) error {
 	return o.frames.emitError(o.vault.sayBroken(o.life.Client.RemoteAddr(), cause, o.asked.pattern(o.queue.answered())))
 }
 
-// opened counts an envelope that was opened.
-func (o *opening) opened(stored []byte, raw int, d time.Duration) {
-	h, err := cinch.ParseHeader(stored)
-	if err == nil {
-		o.vault.Stats.Opened(h.Codec, len(stored), raw, d)
+// opened counts an envelope with header h that was opened. The header of a plain value, which was not parsed, counts nothing.
+func (o *opening) opened(stored []byte, h *cinch.Header, d time.Duration) {
+	if h.Len > 0 {
+		o.vault.Stats.Opened(h.Codec, len(stored), h.RawLen, d)
 		o.vault.Stats.Latency(d)
 	}
 	o.trace.opening(d)
@@ -263,11 +259,11 @@ func (o *opening) formats(path []level) []foreign.Format {
 func (o *opening) appendOpened(dst, stored []byte, h cinch.Header, bare bool) ([]byte, error) {
 	switch {
 	case !h.IsForeign():
-		return o.vault.Sealer.Open(resp.AppendBulkHeader(dst, h.RawLen), stored)
+		return o.vault.Sealer.OpenParsed(resp.AppendBulkHeader(dst, h.RawLen), stored, h)
 	case bare:
-		return o.vault.Sealer.OpenContent(resp.AppendBulkHeader(dst, h.RawLen), stored)
+		return o.vault.Sealer.OpenContentParsed(resp.AppendBulkHeader(dst, h.RawLen), stored, h)
 	}
-	value, err := o.vault.Sealer.Open(gateway.GetBuffer(h.MaxValueLen()), stored)
+	value, err := o.vault.Sealer.OpenParsed(gateway.GetBuffer(h.MaxValueLen()), stored, h)
 	defer gateway.PutBuffer(value)
 	if err != nil {
 		return dst, err

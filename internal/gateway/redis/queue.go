@@ -230,9 +230,7 @@ func (q *queue) pop() (e entry, ok bool) {
 		if q.behind != nil {
 			q.behind.Await(gateway.FromClient)
 		}
-		if q.pieces > 0 {
-			q.giveBack()
-		}
+		q.giveBack()
 		if len(q.ring) > maxIdleRing {
 			q.ring, q.head = nil, 0
 		}
@@ -265,6 +263,9 @@ const maxIdleRing = 64
 
 // carried is called by the reply pump when it is done with what it has popped.
 func (q *queue) carried() {
+	if !q.last {
+		return
+	}
 	q.last = false
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -84,9 +84,7 @@ var errorClasses = gateway.ErrorClasses{
 
 // next carries one reply, or one message that nobody asked for.
 func (p *replyPump) next() error {
-	if p.queue.last {
-		p.queue.carried()
-	}
+	p.queue.carried()
 	b, err := p.frames.in.Peek(1)
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 // seals decides about the values of one client: which are sealed, and how.
 type seals struct {
 	vault  *vault
-	rules  *policy.Policy // in force when the request at hand began
+	rules  *policy.Policy // the snapshot that the current request took
 	st     *standing
 	dialed time.Time // when the connection upstream was
 	ahead  *ahead    // of the large request at hand: its value, compressed while it arrived
@@ -98,7 +98,7 @@ func (v *seals) address(kind valueKind, key, before []byte, size int) policy.Add
 func (v *seals) sealValue(dst []byte, a policy.Address, value []byte) ([]byte, bool) {
 	login := v.st.login()
 	st, rule, left := v.setting(a, value, login)
-	if v.vault.whatIf != nil && a.Type != 0 {
+	if a.Type != 0 {
 		v.vault.whatIf.Saw(a, login, value, left != "")
 	}
 	if left != "" {
@@ -135,10 +135,8 @@ func (v *seals) sealValue(dst []byte, a policy.Address, value []byte) ([]byte, b
 	}
 	v.vault.Count(rule, &did, len(value), len(out)-len(dst))
 	v.vault.Stats.Latency(did.Took)
-	if v.trace != nil {
-		v.trace.sealing(did.Took)
-	}
-	if rule.Auto && v.vault.sampler != nil && login != notSure && (st.Dict == 0 || did.Setting == st) { // not what a budget has denied its dictionary
+	v.trace.sealing(did.Took)
+	if v.vault.sampler != nil && login != notSure && teaches(st, did.Setting) {
 		v.vault.sampler.Sample(rule, login, a.Key, value, len(out)-len(dst))
 	}
 	if !did.Sealed {
@@ -148,7 +146,7 @@ func (v *seals) sealValue(dst []byte, a policy.Address, value []byte) ([]byte, b
 	return out, true
 }
 
-// setting is how a value that a login writes is sealed; the rule is nil where none covers it. left says why a rule's value is
+// setting decides how a value that a login writes is sealed; the rule is nil where none covers it. left says why a rule's value is
 // not sealed after all. The beginning of a long value is enough.
 func (v *seals) setting(a policy.Address, value []byte, login string) (st codec.Setting, rule *policy.Rule, left string) {
 	rule = v.rules.Lookup(a)
@@ -159,7 +157,7 @@ func (v *seals) setting(a policy.Address, value []byte, login string) (st codec.
 		return st, rule, "number_or_hyperloglog"
 	case a.Type == policy.Hash && v.vault.covered(a.Key):
 		return st, rule, "indexed"
-	case v.vault.churn.pauses.Load() > 0 && !v.rules.Force && v.vault.churn.stopped(a.Key):
+	case !v.rules.Force && v.vault.churn.stopped(a.Key):
 		return st, rule, "often_inflated"
 	}
 	st = rule.SettingFor(login)
@@ -168,6 +166,9 @@ func (v *seals) setting(a policy.Address, value []byte, login string) (st codec.
 	}
 	return st, rule, ""
 }
+
+// teaches reports that a value says something about its rule's dictionary: not one that a budget has denied it.
+func teaches(wanted, got codec.Setting) bool { return wanted.Dict == 0 || got == wanted }
 
 // readsExcluded reports that a command's reply is of excluded keys only.
 func (v *seals) readsExcluded(r *request) bool {
@@ -217,7 +218,7 @@ func (v *seals) sealForeign(dst []byte, a policy.Address, value []byte, st codec
 	v.vault.Stats.Latency(took)
 	v.trace.sealing(took)
 	v.vault.Count(rule, &gateway.Compressed{Outcome: did, Setting: st, Took: took, Spent: took}, len(value), len(out)-len(dst))
-	if login := v.st.login(); rule.Auto && v.vault.sampler != nil && login != notSure && (wanted.Dict == 0 || st == wanted) {
+	if login := v.st.login(); v.vault.sampler != nil && login != notSure && teaches(wanted, st) {
 		v.vault.sampler.Sample(rule, login, a.Key, content, len(out)-len(dst))
 	}
 	v.st.tx.brings = v.st.tx.brings || did.Sealed && v.st.tx.open

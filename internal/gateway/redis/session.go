@@ -225,9 +225,8 @@ func (s *session) handle(r *request) error {
 	if s.talk.tx.open && s.talk.tx.multi.refused.Load() {
 		s.talk.tx.end()
 	}
-	if argc := len(r.args); argc != cmd.arity && (cmd.arity >= 0 || argc < -cmd.arity) && !cmd.always || // the server refuses it
-		(s.talk.subscribing || s.talk.st.channels.Load() > 0) && cmd.strategy != controls && s.talk.subscribed() {
-		return s.talk.forward(r, entry{})
+	if !cmd.accepts(len(r.args)) || s.talk.subscribed() && cmd.strategy != controls {
+		return s.talk.forward(r, entry{}) // the server refuses it
 	}
 	if s.talk.tx.open {
 		if refusal := s.queues(cmd); refusal != "" {
@@ -312,23 +311,17 @@ func (s *session) handOver() error {
 func (s *session) handleValues(r *request) error {
 	cmd := r.cmd
 	e := cmd.entry()
-	e.shape = cmd.reply
-	switch e.shape {
-	case shapeRandomPairs, shapeScanPairs, shapeStreamInfo:
-		e.shape = replyShape(r)
-	}
-	if e.shape != shapeNone && (s.seals.rules.ExcludesAny() || cmd.name[0] == 'h') && s.seals.readsExcluded(r) {
+	e.shape = replyShape(r)
+	if s.seals.readsExcluded(r) {
 		e.flags |= flagExcluded
 	}
-	if s.seals.rules.HasToPlain() {
-		e.op = s.seals.contents(cmd, r.args, e.shape)
-	}
+	e.op = s.seals.contents(cmd, r.args, e.shape)
 	spec := &cmd.args
 	if spec.kind == noValues {
 		return s.talk.forward(r, e)
 	}
 	compares := false
-	if cmd.name == "set" && len(r.args) > 3 {
+	if cmd.name == "set" {
 		known := false
 		if known, compares = setOptions(r.args[3:]); !known {
 			return s.onStored().unknown(r)
@@ -424,7 +417,7 @@ func (t *intake) await() {
 	if t == nil {
 		return
 	}
-	t.later = !t.inside && t.talk.tx.open && t.talk.tx.answersAtOnce() && len(t.in.Buffered()) == 0
+	t.later = !t.inside && t.talk.tx.answersAtOnce() && len(t.in.Buffered()) == 0
 	if t.later {
 		t.talk.queue.awaitBehind(t.talk.life.Requests)
 		return

@@ -86,7 +86,7 @@ func (w *sink) write(p []byte) error {
 	return w.err
 }
 
-// room returns what is gathered, with a capacity for size bytes more, no more than copyBytes: what is appended to it is written when
+// room returns what is gathered, with a capacity for size bytes more, no more than bufferBytes: what is appended to it is written when
 // it becomes w.buf. It is nil after a failure.
 func (w *sink) room(size int) []byte {
 	if len(w.lent) > 0 {
@@ -114,13 +114,9 @@ func (w *sink) command(args [][]byte, size int) error {
 
 // keep adds a copy of p, len(p) <= bufferBytes. Nothing is lent.
 func (w *sink) keep(p []byte) {
-	if len(w.buf)+len(p) > bufferBytes {
-		_ = w.flush()
+	if dst := w.room(len(p)); dst != nil {
+		w.buf = append(dst, p...)
 	}
-	if w.buf == nil {
-		w.buf = gateway.GetBuffer(bufferBytes)
-	}
-	w.buf = append(w.buf, p...)
 }
 
 // takeIn copies what is lent, so that something else may follow it, or sends it.
@@ -189,7 +185,7 @@ func (w *sink) sendBoth() {
 
 // send writes p, or has it spilled.
 func (w *sink) send(p []byte) {
-	if w.spill != nil && w.spill.inUse.Load() {
+	if w.spill != nil {
 		taken, err := w.spill.add(p)
 		if taken || err != nil {
 			w.err = err
@@ -199,7 +195,7 @@ func (w *sink) send(p []byte) {
 	w.account.Await(gateway.FromClient)
 	n, err := w.conn.Write(p)
 	w.account.Awaited(gateway.FromClient)
-	if err != nil && w.spill.takesOver(err) {
+	if w.spill.takesOver(err) {
 		w.spill.start(p[n:])
 		return
 	}

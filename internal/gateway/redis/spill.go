@@ -29,7 +29,6 @@ type spill struct {
 	vault   *vault
 	always  bool        // a TLS client
 	running bool        // drain is at work; guarded by mu
-	inUse   atomic.Bool // all that is sent goes through it; only the reply pump, and drain at its end, change that
 	unstuck atomic.Bool // unstick interrupted a write to the client, or will interrupt the next one
 
 	mu      sync.Mutex
@@ -42,7 +41,6 @@ type spill struct {
 func (o *spill) init(life *gateway.Life, vault *vault) {
 	o.life, o.vault = life, vault
 	_, o.always = life.Client.(*tls.Conn)
-	o.inUse.Store(o.always)
 	o.moved.L = &o.mu
 }
 
@@ -68,7 +66,6 @@ func (o *spill) start(rest []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.running = true
-	o.inUse.Store(true)
 	o.pending = append(o.pending, rest...)
 	if o.life.Replies.TryAcquire(int64(len(rest))) {
 		o.held += int64(len(rest))
@@ -167,7 +164,6 @@ func (o *spill) nextBatch() (batch []byte, held int64) {
 	if len(batch) == 0 {
 		o.running = false
 		_ = o.life.Client.SetWriteDeadline(time.Time{})
-		o.inUse.Store(o.always)
 		o.moved.Broadcast()
 	}
 	return batch, held

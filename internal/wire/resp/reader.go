@@ -68,9 +68,6 @@ func (r *Reader) Fill() error {
 		r.buf, r.r, r.w = nil, 0, 0
 		buf, n, err := r.src.ReadNext(spare, r.size)
 		r.buf, r.w = buf, n
-		if n > 0 {
-			return nil
-		}
 		return progress(n, err)
 	}
 	if r.w == len(r.buf) {

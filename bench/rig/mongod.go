@@ -1,0 +1,19 @@
+package rig
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// Mongod returns the mongod that test/servers installs, or the name to look for in the search path.
+func Mongod() string {
+	cache := os.Getenv("XDG_CACHE_HOME")
+	if cache == "" {
+		cache = filepath.Join(os.Getenv("HOME"), ".cache")
+	}
+	path := filepath.Join(cache, "cinch-test", "mongod-6.0.5", "mongod")
+	if _, err := os.Stat(path); err != nil {
+		return "mongod"
+	}
+	return path
+}
