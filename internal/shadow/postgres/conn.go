@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 )
@@ -142,7 +144,7 @@ func (c *conn) connect(op *shadow.Operation, deadline time.Time) error {
 	if err != nil {
 		return err
 	}
-	own, err := made.Hijack()
+	own, err := hijack(ctx, made)
 	if err != nil {
 		return err
 	}
@@ -162,6 +164,15 @@ func (c *conn) connect(op *shadow.Operation, deadline time.Time) error {
 	return nil
 }
 
+// hijack takes the network connection from pgconn. When a write has taken longer than 15 ms, pgconn reads in the background, and may still do so
+// after the login; it would take the next answer, which would then be waited for until the deadline.
+func hijack(ctx context.Context, made *pgconn.PgConn) (*pgconn.HijackedConn, error) {
+	if err := made.SyncConn(ctx); err != nil {
+		return nil, errors.Join(err, made.Close(ctx))
+	}
+	return made.Hijack()
+}
+
 // take gives c its connection, unless it was closed meanwhile.
 func (c *conn) take(made net.Conn, deadline time.Time) error {
 	c.mu.Lock()
@@ -173,8 +184,7 @@ func (c *conn) take(made net.Conn, deadline time.Time) error {
 	return made.SetDeadline(deadline)
 }
 
-// backend asks which process serves a connection. It is not asked before the connection was taken over: pgconn may go on reading from it when
-// writing took long, and so take away the next answer.
+// backend asks which process serves a connection.
 func (c *conn) backend() (pid uint32, err error) {
 	if _, err := c.net.Write(pg.AppendQuery(nil, backendQuestion)); err != nil {
 		return 0, err
