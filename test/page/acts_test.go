@@ -103,7 +103,7 @@ func pauseAndResume(t *testing.T, w, stranger *tab, a *acting) {
 	if err := a.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, "the pass has ended, for one without a limit", func() bool { return a.Metric(t, "cinch_pack_running") == 0 })
+	eventually(t, "the pass has ended, for one without a limit", func() bool { return a.Metric(t, "cinch_pack_running") == 0 })
 	stranger.becomes("everybody's page says so", fmt.Sprintf("document.querySelector(%q)", resumes))
 
 	w.eval(fmt.Sprintf("document.querySelector(%q).focus()", resumes), nil)

@@ -33,7 +33,8 @@ type driver struct {
 
 const (
 	driverTime = 3 * time.Minute // for a command, on a busy machine
-	maxAnswer  = 16 << 20        // bytes
+	pause      = 100 * time.Millisecond
+	maxAnswer  = 16 << 20 // bytes
 )
 
 // chromium starts one. Without Chromium or Node.js the test is skipped, or fails when CI=true.
@@ -188,7 +189,19 @@ func (w *tab) becomes(what, js string) {
 			w.t.Logf("waiting for %s; the page says\n%s\nconsole: %q\n%+v", what, w.text("document.body.innerText"), s.Messages, s.Requests[max(0, len(s.Requests)-40):])
 		}
 	}()
-	testenv.Eventually(w.t, what+" on the page", func() bool { return w.is(js) })
+	eventually(w.t, what+" on the page", func() bool { return w.is(js) })
+}
+
+// eventually is testenv.Eventually with longer pauses: for each look a page is laid out, or a document made, while others work.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for range int(driverTime / pause) {
+		if ok() {
+			return
+		}
+		time.Sleep(pause)
+	}
+	t.Fatalf("never: %s", what)
 }
 
 func (w *tab) press(keys ...string) {

@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-
-	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // A server behind a gateway goes and comes back; then the process itself. The page says so, and recovers.
@@ -33,7 +31,7 @@ func comings(t *testing.T, w *tab, world *world) {
 	if strings.Contains(w.text("document.body.innerText"), "NaN") || strings.Contains(w.text("document.body.innerText"), "undefined") {
 		t.Errorf("the page says\n%s", w.text("document.body.innerText"))
 	}
-	testenv.Eventually(t, "clients are connected again", func() bool { return world.work(t.Context(), 1) == nil })
+	eventually(t, "clients are connected again", func() bool { return world.work(t.Context(), 1) == nil })
 	if err := world.work(t.Context(), 20); err != nil {
 		t.Fatal(err)
 	}

@@ -126,7 +126,7 @@ func equalFigures(t *testing.T, w *tab, world *world) {
 	w.unfold(true)
 	want := countedAt(t, world.Admin).expected(gatewayNames)
 	var differ []string
-	testenv.Eventually(t, "the page shows the last figures", func() bool {
+	eventually(t, "the page shows the last figures", func() bool {
 		want = countedAt(t, world.Admin).expected(gatewayNames)
 		differ = compare(want, w.figures())
 		return len(differ) == 0 || len(want) == 0

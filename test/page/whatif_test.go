@@ -77,7 +77,7 @@ func forecasts(t *testing.T, w, stranger *tab, a *acting) {
 		tab.unfold(true)
 		tab.becomes("choices", `document.querySelectorAll(".whatif [data-key^='choice ']").length > 3`)
 	}
-	testenv.Eventually(t, "enough values are sampled", func() bool { return a.whatIf(t).Sampled >= enough })
+	eventually(t, "enough values are sampled", func() bool { return a.whatIf(t).Sampled >= enough })
 	w.becomes("buttons", `document.querySelector("[data-action='whatif-apply']")`)
 	w.accessible("what if")
 	w.picture("page-what-if")
@@ -94,6 +94,7 @@ func forecasts(t *testing.T, w, stranger *tab, a *acting) {
 	for _, c := range []choice{lz4, settings[slices.IndexFunc(settings, func(c choice) bool { return c.Codec == "zstd" && c.Level == 9 })]} {
 		forecast(t, w, a, c)
 	}
+	stop()
 	undone(t, w, a, lz4)
 }
 
@@ -125,7 +126,7 @@ func forecast(t *testing.T, w *tab, a *acting, c choice) {
 	w.click(applies(c))
 	w.becomes("that it is in use", fmt.Sprintf(`document.querySelector(".whatif [data-key='fact'] strong")?.innerText === %q`, c.Setting))
 	raw, stored := of()
-	testenv.Eventually(t, "enough values since", func() bool { r := a.whatIf(t); return r.Applied != nil && r.Applied.Values >= enough })
+	eventually(t, "enough values since", func() bool { r := a.whatIf(t); return r.Applied != nil && r.Applied.Values >= enough })
 	rawNow, storedNow := of()
 	counted := (rawNow - raw) / (storedNow - stored)
 	w.becomes("what came of enough values", fmt.Sprintf(`Number(/of ([\d,]+) values/.exec(document.querySelector(".whatif [data-key='fact']").innerText)?.[1].replace(",", "")) >= %d`, enough))
