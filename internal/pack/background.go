@@ -125,7 +125,7 @@ const (
 const (
 	lookEvery  = time.Second
 	leaseHold  = time.Minute
-	retryAfter = time.Minute // after trouble, doubling up to the pause between passes
+	retryAfter = time.Second // after trouble, doubling up to the pause between passes
 	askTimeout = 5 * time.Second
 )
 
@@ -165,7 +165,7 @@ func (b *Background) Run(ctx context.Context, stop <-chan struct{}) {
 		}
 		wait, err := b.turn(ctx, stop, job, err)
 		if err != nil {
-			wait = min(retryAfter<<min(failures, 10), job.Every)
+			wait = min(retryAfter<<min(failures, 16), job.Every)
 			if errors.Is(err, ErrMismatch) { // it would be so again
 				wait = job.Every
 			}
