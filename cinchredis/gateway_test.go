@@ -59,14 +59,21 @@ func startGateway(t *testing.T, s *server) string {
 	cache, err := os.UserCacheDir()
 	must(t, err)
 	tree := sha256.Sum256([]byte(root))
-	program := filepath.Join(cache, "cinch-test", "cinchredis", fmt.Sprintf("%x", tree[:6])) // which isn't linked again while it is up to date
+	programs := filepath.Join(cache, "cinch-test", "bin", fmt.Sprintf("%x", tree[:6])) // where tests of the gateway build it, too (test/testenv)
+	must(t, os.MkdirAll(programs, 0o755))
+	tmp, err := os.MkdirTemp(programs, "build-")
+	must(t, err)
+	defer os.RemoveAll(tmp)
+	program, out := filepath.Join(programs, "cinch"), filepath.Join(tmp, "cinch")
+	_ = os.Link(program, out) // go build leaves it if it is up to date, and puts a new file in its place otherwise
 	dir := t.TempDir()
 	socket, config := filepath.Join(dir, "socket"), filepath.Join(dir, "cinch.yaml")
-	build := exec.Command(installed(t, "go", "there is no gateway without it"), "build", "-o", program, "./cmd/cinch")
+	build := exec.Command(installed(t, "go", "there is no gateway without it"), "build", "-o", out, "./cmd/cinch")
 	build.Dir = root
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, said)
 	}
+	must(t, os.Rename(out, program))
 	must(t, os.WriteFile(config, fmt.Appendf(nil, gatewayConfig, socket, s.addr), 0o600))
 	start(t, program, "serve", "--config", config)
 	return socket
