@@ -27,7 +27,7 @@ import (
 
 var (
 	lossRounds = flag.Int("losses.rounds", 1, "how often each phase of TestNoLosses runs; above 1 in all modes")
-	lossCalls  = flag.Int("losses.calls", 30, "requests in a phase, each to three receivers")
+	lossCalls  = flag.Int("losses.calls", 12, "requests in a phase, each to three receivers")
 )
 
 const (
