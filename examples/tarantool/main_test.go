@@ -29,6 +29,9 @@ func TestCluster(t *testing.T) {
 	testenv.Program(t, "tarantool")
 	for name, more := range map[string][]string{"with a dictionary": nil, "without": {"--no-dictionary", "--setting", "lz4"}} {
 		t.Run(name, func(t *testing.T) {
+			if more != nil {
+				testenv.Full(t)
+			}
 			var out bytes.Buffer
 			args := append([]string{"--json", "--cinch", testenv.Cinch(t), "--writes", "800", "--before", "700"}, more...)
 			if err := run(t.Context(), args, &out); err != nil {

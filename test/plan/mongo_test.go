@@ -263,7 +263,7 @@ func choosesPair(r plan.Report) bool {
 // Single documents seemed to save what scans do.
 func TestPlanMongoSinglesBesideScans(t *testing.T) {
 	t.Parallel()
-	const singles, scans, scanned = 200, 10, 600
+	const singles, scans, scanned = 200, 10, 300
 	for _, c := range []struct {
 		name  string
 		args  []string // of mongod
