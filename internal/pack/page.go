@@ -36,10 +36,7 @@ type page struct {
 	rebuild [][]byte
 }
 
-func newPage(ctx context.Context, w *walk) *page {
-	return &page{walk: w, ctx: ctx, report: newReport()}
-}
-
+// do reads the values of the page's keys, has the task judge each, and carries out what it decides.
 func (p *page) do(found store.Page) error {
 	p.report.Keys = int64(len(found.Keys))
 	wanted := found.Keys[:0:0]
@@ -50,8 +47,18 @@ func (p *page) do(found store.Page) error {
 			p.report.Left[NoRule]++
 		}
 	}
-	if err := p.read(found, wanted); err != nil {
-		return err
+	if found.Values == nil {
+		if err := p.Space.Read(p.ctx, wanted, p.Read, p.see); err != nil {
+			return err
+		}
+	}
+	for _, v := range found.Values { // of a store whose scan gives values
+		if len(wanted) < len(found.Keys) && !p.Task.Wants(p.Space.DB(), v.Key) {
+			continue
+		}
+		if err := p.see(v); err != nil {
+			return err
+		}
 	}
 	p.endHash()
 	if err := p.flush(); err != nil || p.DryRun || len(p.rebuild) == 0 {
@@ -60,22 +67,6 @@ func (p *page) do(found store.Page) error {
 	n, err := p.Space.Rebuild(p.ctx, p.rebuild)
 	p.report.Rebuilt += int64(n)
 	return err
-}
-
-// read sees the values at the keys that are wanted.
-func (p *page) read(found store.Page, wanted [][]byte) error {
-	if found.Values == nil {
-		return p.Space.Read(p.ctx, wanted, p.Read, p.see)
-	}
-	for _, v := range found.Values {
-		if len(wanted) < len(found.Keys) && !p.Task.Wants(p.Space.DB(), v.Key) {
-			continue
-		}
-		if err := p.see(v); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // see takes one value from the store.
@@ -126,21 +117,15 @@ func (p *page) judge(v *store.Value) error {
 			p.report.Opens[d.Setting]++
 		}
 	}
-	p.noteField(v, stored)
+	if v.Type == policy.Hash && p.Task.Shrinks() { // it may have become small enough for a listpack
+		if !bytes.Equal(p.hash, v.Key) {
+			p.endHash()
+			p.hash = v.Key
+		}
+		p.sealed = p.sealed || cinch.IsSealed(stored)
+		p.long = p.long || len(stored) > maxListpack || len(v.Field) > maxListpack
+	}
 	return nil
-}
-
-// noteField finds hashes that may have become small enough for a listpack.
-func (p *page) noteField(v *store.Value, stored []byte) {
-	if v.Type != policy.Hash || !p.Task.Shrinks() {
-		return
-	}
-	if !bytes.Equal(p.hash, v.Key) {
-		p.endHash()
-		p.hash = v.Key
-	}
-	p.sealed = p.sealed || cinch.IsSealed(stored)
-	p.long = p.long || len(stored) > maxListpack || len(v.Field) > maxListpack
 }
 
 // maxListpack is a first guess; the store knows the server's own limit.
@@ -210,9 +195,7 @@ func (p *page) count(changes []store.Change) {
 			p.report.squares += saved * saved
 			saved = 0
 		}
-		before, after := cost(&changes[i])
-		saved += float64(before - after)
-		p.report.replaced(&changes[i])
+		saved += float64(p.report.replaced(&changes[i]))
 	}
 	p.report.squares += saved * saved
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
@@ -56,8 +57,9 @@ func newReport() Report {
 	return Report{Left: make(map[store.Reason]int64), Opens: make(map[string]int64), parts: make(map[string]part)}
 }
 
-func (r *Report) replaced(c *store.Change) {
-	before, after := cost(c)
+// replaced counts a change, and returns by how many bytes the server's allocation shrinks.
+func (r *Report) replaced(c *store.Change) (saved int) {
+	before, after := policy.Cost(c.Value.Type, len(c.Value.Stored), len(c.New))
 	r.Replaced++
 	if c.Recoded {
 		r.Recoded++
@@ -66,6 +68,7 @@ func (r *Report) replaced(c *store.Change) {
 	r.StoredAfter += int64(len(c.New))
 	r.CostBefore += int64(before)
 	r.CostAfter += int64(after)
+	return before - after
 }
 
 func (r *Report) usage(before, after int64) {

@@ -57,13 +57,9 @@ func limitOf(m store.Memory) int64 {
 func growth(changes []store.Change) int64 {
 	sum := int64(0)
 	for i := range changes {
-		before, after := cost(&changes[i])
+		c := &changes[i]
+		before, after := policy.Cost(c.Value.Type, len(c.Value.Stored), len(c.New))
 		sum += int64(after - before)
 	}
 	return max(sum, 0)
-}
-
-// cost is what the server allocates for the old and the new bytes of a change.
-func cost(c *store.Change) (before, after int) {
-	return policy.Cost(c.Value.Type, len(c.Value.Stored), len(c.New))
 }

@@ -108,8 +108,8 @@ func (t *Seal) seal(s *subject, rule *policy.Rule) Verdict {
 	if st.Dict != 0 && !t.Ready(st.Dict) {
 		return Verdict{Stop: fmt.Errorf("%w %08x", ErrNoDictionary, st.Dict)}
 	}
-	sealed := t.envelope(s, st, rule.WorthFunc(v.Type))
-	if !cinch.IsSealed(sealed) {
+	sealed, did := t.Sealer.SealContent(nil, s.content, s.as, len(s.raw), st, rule.WorthFunc(v.Type))
+	if !did.Sealed {
 		return t.unsealed(s, st, rule)
 	}
 	if s.old.Len > 0 && !s.recoded && !t.better(v, sealed, rule, s.old) {
@@ -138,14 +138,6 @@ func (t *Seal) unsealed(s *subject, st codec.Setting, rule *policy.Rule) Verdict
 	return d
 }
 
-// envelope is the value sealed, or as it is if that is worth nothing.
-func (t *Seal) envelope(s *subject, st codec.Setting, worth func(raw, sealed int) bool) []byte {
-	if sealed, did := t.Sealer.SealContent(nil, s.content, s.as, len(s.raw), st, worth); did.Sealed {
-		return sealed
-	}
-	return s.raw
-}
-
 // better reports whether one envelope should take the place of another. Levels are not
 // in an envelope, so that only the size can tell.
 func (t *Seal) better(v *store.Value, sealed []byte, rule *policy.Rule, old cinch.Header) bool {
@@ -170,7 +162,11 @@ func (t *Seal) verify(sealed []byte, s *subject) error {
 		buf = new([]byte)
 	}
 	defer t.scratch.Put(buf)
-	opened, err := t.Sealer.OpenContent((*buf)[:0], sealed)
+	h, err := cinch.ParseHeader(sealed)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrMismatch, err)
+	}
+	opened, err := t.Sealer.OpenContentParsed((*buf)[:0], sealed, h)
 	*buf = opened
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrMismatch, err)

@@ -214,7 +214,7 @@ func (w *walk) work(ctx context.Context, found store.Page) (err error) {
 		return err
 	}
 	began := time.Now()
-	p := newPage(ctx, w)
+	p := &page{walk: w, ctx: ctx, report: newReport()}
 	err = p.do(found)
 	w.mu.Lock()
 	w.report.add(&p.report)
@@ -247,4 +247,58 @@ func (w *walk) rest(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// order knows from where to go on while several pages are in work: everything before the
+// position is done. Pages end in any order, the position moves over those at the front.
+//
+//	position  [ page: next 12, done ] [ page: next 3, in work ] [ page: next 9, done ]
+//	                                ^ moves to here
+type order struct {
+	mu       sync.Mutex
+	position string
+	ended    bool // the last page is behind the position
+	pages    []*ordered
+	moved    func(position string, ended bool) // called with mu held
+}
+
+type ordered struct {
+	next string // cursor after the page; "": it is the last
+	done bool
+}
+
+func (o *order) begin(next string) *ordered {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p := &ordered{next: next}
+	o.pages = append(o.pages, p)
+	return p
+}
+
+func (o *order) finish(p *ordered) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p.done = true
+	for len(o.pages) > 0 && o.pages[0].done {
+		o.position, o.ended = o.pages[0].next, o.pages[0].next == ""
+		o.pages = o.pages[1:]
+	}
+	o.moved(o.position, o.ended)
+}
+
+// crc16 is CRC-16/XMODEM, which Redis Cluster uses for slots, of the whole key: a tag in
+// braces would put everything of one customer on one worker.
+func crc16(key []byte) uint16 {
+	crc := uint16(0)
+	for _, b := range key {
+		crc ^= uint16(b) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return crc
 }

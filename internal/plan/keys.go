@@ -16,7 +16,7 @@ type Space interface {
 	Name() string
 	DB() string
 	Keys(ctx context.Context) (int64, error)
-	Scan(ctx context.Context, cursor uint64, count int, match, kind string) (keys [][]byte, next uint64, err error)
+	Page(ctx context.Context, cursor string, o store.ScanOptions) (store.Page, error)
 	Read(ctx context.Context, keys [][]byte, o store.ReadOptions, emit func(*store.Value) error) error
 }
 
@@ -112,7 +112,7 @@ type keysWalk struct {
 }
 
 func (w *keysWalk) space(ctx context.Context, s Space) error {
-	cursor := uint64(0)
+	cursor := ""
 	for {
 		if w.spent() {
 			w.cutShort = true
@@ -122,19 +122,19 @@ func (w *keysWalk) space(ctx context.Context, s Space) error {
 			return err
 		}
 		start := time.Now()
-		keys, next, err := s.Scan(ctx, cursor, scanCount, w.o.Match, "")
+		found, err := s.Page(ctx, cursor, store.ScanOptions{Count: scanCount, Match: w.o.Match})
 		if err != nil {
 			return err
 		}
 		w.pace.waited(time.Since(start))
-		if err := w.page(ctx, s, keys); err != nil {
+		if err := w.page(ctx, s, found.Keys); err != nil {
 			return err
 		}
 		if err := w.pace.end(ctx); err != nil {
 			return err
 		}
 		w.show(s)
-		if cursor = next; cursor == 0 {
+		if cursor = found.Next; cursor == "" {
 			return nil
 		}
 	}

@@ -95,10 +95,11 @@ func backlenSize(entry int) int {
 	return 5
 }
 
-// sizes returns what a value costs the server before and after. For a hash
-// whose value is too long for a listpack both are counted in a hashtable: it
-// stays one when the value shrinks in place, so more is not promised.
-func sizes(t Type, raw, sealed int) (before, after int) {
+// Cost returns how many bytes the server allocates for a value of raw bytes, and
+// for one of sealed bytes in its place. For a hash whose value is too long for a
+// listpack both are counted in a hashtable: it stays one when the value shrinks
+// in place, so more is not promised.
+func Cost(t Type, raw, sealed int) (before, after int) {
 	switch {
 	case t == Tuple, t == Argument: // Tarantool cuts tuples of any length from slabs
 		return raw, sealed
@@ -117,7 +118,7 @@ func (r *Rule) Worth(t Type, raw, sealed int) bool {
 	if r.forced {
 		return true
 	}
-	before, after := sizes(t, raw, sealed)
+	before, after := Cost(t, raw, sealed)
 	return after < before && float64(before-after) >= r.MinGain*float64(before)
 }
 

@@ -248,7 +248,7 @@ func TestReplaceUnavailable(t *testing.T) {
 	if _, err := s.Replace(t.Context(), []store.Change{{Value: str("s", "old"), New: []byte("new")}}); !Unavailable(err) {
 		t.Errorf("replace: %v", err)
 	}
-	if _, _, err := s.Scan(t.Context(), 0, 10, "", ""); !Unavailable(err) {
+	if _, err := s.Page(t.Context(), "", store.ScanOptions{Count: 10}); !Unavailable(err) {
 		t.Errorf("scan: %v", err)
 	}
 }
@@ -426,10 +426,10 @@ func TestScanLeavesDictionaries(t *testing.T) {
 	d := NewDicts(DictsOptions{Client: c})
 	mustPublish(t, d, testDict(t, "scan"))
 	must(t, c.Set(t.Context(), "key", "v", 0).Err())
-	keys, next, err := s.Scan(t.Context(), 0, 100, "", "")
+	page, err := s.Page(t.Context(), "", store.ScanOptions{Count: 100})
 	must(t, err)
-	if next != 0 || len(keys) != 1 || string(keys[0]) != "key" {
-		t.Errorf("%q", keys)
+	if page.Next != "" || len(page.Keys) != 1 || string(page.Keys[0]) != "key" {
+		t.Errorf("%q", page.Keys)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"hash/crc32"
+	"math/bits"
 	"net"
 	"slices"
 	"strconv"
@@ -341,28 +342,53 @@ func (s *Space) DB() string { return strconv.Itoa(s.db) }
 // Keys is the number of keys, those that hold dictionaries included.
 func (s *Space) Keys(ctx context.Context) (int64, error) { return s.scan.DBSize(ctx).Result() }
 
-// Scan takes a step of about count keys from a cursor, 0 at the start, and returns the
-// cursor to go on with, 0 at the end. match is a pattern ("" for any) and kind a name
-// that TYPE gives ("" for any). A key may come twice, and no step needs to give any.
-// Keys that hold dictionaries are left out.
-func (s *Space) Scan(ctx context.Context, cursor uint64, count int, match, kind string) (keys [][]byte, next uint64, err error) {
-	args := []any{"scan", cursor, "count", count}
-	if match != "" {
-		args = append(args, "match", match)
+// Page takes a step of about o.Count keys from a cursor, "" at the start, and returns the cursor to go on with, "" at the end. o.Match is a
+// pattern ("" for any) and o.Kind a name that TYPE gives ("" for any). A key may come twice, and no step needs to give any. Keys
+// that hold dictionaries are left out.
+func (s *Space) Page(ctx context.Context, cursor string, o store.ScanOptions) (store.Page, error) {
+	at, err := number(cursor)
+	if err != nil {
+		return store.Page{}, err
 	}
-	if kind != "" {
-		args = append(args, "type", kind)
+	args := []any{"scan", at, "count", o.Count}
+	if o.Match != "" {
+		args = append(args, "match", o.Match)
+	}
+	if o.Kind != "" {
+		args = append(args, "type", o.Kind)
 	}
 	cmd := goredis.NewScanCmd(ctx, nil, args...)
 	if err := s.scan.Process(ctx, cmd); err != nil {
-		return nil, cursor, classify(err)
+		return store.Page{}, classify(err)
 	}
 	names, next := cmd.Val()
-	keys = make([][]byte, 0, len(names))
+	page := store.Page{Keys: make([][]byte, 0, len(names))}
 	for _, name := range names {
 		if !strings.HasPrefix(name, keyPrefix) || s.db != 0 {
-			keys = append(keys, []byte(name))
+			page.Keys = append(page.Keys, []byte(name))
 		}
 	}
-	return keys, next, nil
+	if next != 0 {
+		page.Next = strconv.FormatUint(next, 10)
+	}
+	return page, nil
+}
+
+// Share returns the share of the server's hash table that a cursor has behind it: cursors count
+// with their bits reversed.
+func (s *Space) Share(cursor string) float64 {
+	at, _ := number(cursor)
+	return float64(bits.Reverse64(at)) / (1 << 64)
+}
+
+// number returns the server's cursor.
+func number(cursor string) (uint64, error) {
+	if cursor == "" {
+		return 0, nil
+	}
+	at, err := strconv.ParseUint(cursor, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("cursor %q: %w", cursor, err)
+	}
+	return at, nil
 }
