@@ -142,7 +142,7 @@ func (g *autoGateway) writeUntil(t *testing.T, d *documents, text string, n int)
 		if g.log.count(text) >= n {
 			return true
 		}
-		g.set(t, "doc:", d, 500)
+		g.set(t, "doc:", d, 100)
 		return false
 	})
 }

@@ -48,6 +48,9 @@ func savedByMetricsAndPage(t *testing.T, g *testenv.GatewayServer) float64 {
 	return saved
 }
 
+// betweenLooks keeps a report or a query, which take CPU, from being asked for fifty times a second.
+const betweenLooks = 200 * time.Millisecond
+
 // What Prometheus has is what the page remembers, for the same traffic and over a restart; a page with the figures is written.
 func TestReportFromPrometheus(t *testing.T) {
 	t.Parallel()
@@ -68,7 +71,11 @@ func TestReportFromPrometheus(t *testing.T) {
 		}
 		sealed := g.Metric(t, "cinch_values_sealed_total")
 		testenv.Eventually(t, "Prometheus has scraped all of it", func() bool {
-			return p.Found(t, fmt.Sprintf("sum(cinch_values_sealed_total) == %v", sealed)) > 0 && p.Found(t, "up == 1") > 0
+			if p.Found(t, fmt.Sprintf("sum(cinch_values_sealed_total) == %v", sealed)) > 0 && p.Found(t, "up == 1") > 0 {
+				return true
+			}
+			time.Sleep(betweenLooks)
+			return false
 		})
 	}
 	traffic(300)
@@ -96,8 +103,11 @@ func TestReportFromPrometheus(t *testing.T) {
 	}
 	var page *report.Report
 	testenv.Eventually(t, "the page's history has all of it", func() bool {
-		page = reported(t, g.Admin)
-		return page != nil && page.Total.SavedBytes >= 0.999*savedBytes
+		if page = reported(t, g.Admin); page != nil && page.Total.SavedBytes >= 0.999*savedBytes {
+			return true
+		}
+		time.Sleep(betweenLooks)
+		return false
 	})
 	for what, pair := range map[string][2]float64{
 		"saved": {from.Total.SavedBytes, savedBytes}, "raw": {from.Total.RawBytes, page.Total.RawBytes}, "stored": {from.Total.StoredBytes, page.Total.StoredBytes}, "cpu": {from.Total.CPUSeconds, page.Total.CPUSeconds},
