@@ -42,7 +42,7 @@ func build(t testing.TB, race, pureGo bool) string {
 
 // buildVariant builds into the cache directory, under a name that is the source tree's own,
 // and renames: other test binaries may be running the previous build. A previous build that is up to date is not linked again,
-// which would take 10 s of CPU; whether it is takes a second to find out, and is asked once in a run of go test.
+// which would take 10 s of CPU.
 func buildVariant(v variant) (string, error) {
 	root, err := RepoRoot()
 	if err != nil {
@@ -56,6 +56,12 @@ func buildVariant(v variant) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
+	tmp, err := os.MkdirTemp(dir, "build-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(tmp)
+
 	args, name := []string{"build"}, "cinch"
 	if v.race {
 		args, name = append(args, "-race"), name+"-race"
@@ -64,27 +70,14 @@ func buildVariant(v variant) (string, error) {
 	if v.pureGo {
 		env, name = append(env, "CGO_ENABLED=0"), name+"-purego"
 	}
-	path := filepath.Join(dir, name)
-	stamp, run := path+".run", goTest()
-	if last, err := os.ReadFile(stamp); err == nil && run != "" && string(last) == run && exists(path) {
-		return path, nil
-	}
-	tmp, err := os.MkdirTemp(dir, "build-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(tmp)
-	out := filepath.Join(tmp, name)
+	path, out := filepath.Join(dir, name), filepath.Join(tmp, name)
 	_ = os.Link(path, out) // go build leaves it if it is up to date, and puts a new file in its place otherwise
 	cmd := exec.Command("go", append(args, "-o", out, "./cmd/cinch")...)
 	cmd.Dir, cmd.Env = root, env
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build ./cmd/cinch: %w\n%s", err, text)
 	}
-	if err := os.Rename(out, path); err != nil {
-		return "", err
-	}
-	return path, os.WriteFile(stamp, []byte(run), 0o644)
+	return path, os.Rename(out, path)
 }
 
 // RepoRoot is the directory of the repository: the nearest parent of the working directory

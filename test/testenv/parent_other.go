@@ -6,6 +6,3 @@ import "syscall"
 
 // dieWithParent has no counterpart outside Linux: a test that times out leaves its servers.
 func dieWithParent() *syscall.SysProcAttr { return nil }
-
-// goTest has no counterpart outside Linux: each test binary asks go build.
-func goTest() string { return "" }
