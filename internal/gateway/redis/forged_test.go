@@ -17,6 +17,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/policy"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // tenants is a server of two users: owner, whose values under b: are sealed with a dictionary that
@@ -291,6 +292,10 @@ func TestOthersKeysAnswerNothing(t *testing.T) {
 		expect(t, x.direct, strings.TrimSpace("ACL SETUSER thief +@all -@admin -function -fcall -fcall_ro "+rights), "OK")
 		plain := clientOf(t, o.Addr, as("thief", "pw"))
 		for _, inside := range []string{"", "WATCH a:w", "MULTI"} {
+			word, _, _ := strings.Cut(strings.ToLower(inside), " ")
+			if rights != "" && !strings.Contains(rights, word) && !testenv.IsFull() {
+				continue // the other pairs of both
+			}
 			for _, command := range onOthers {
 				answers := map[string]string{}
 				for state, prepare := range states {
