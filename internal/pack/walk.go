@@ -150,7 +150,13 @@ func (w *walk) scan(ctx context.Context, o *order, jobs chan<- job) error {
 		if _, err := w.goOn(ctx); err != nil {
 			return err
 		}
-		if err := w.mayGoOn(ctx); err != nil {
+		if w.stopped() {
+			return ErrInterrupted
+		}
+		if w.quota > 0 && w.looked.Load() >= w.quota {
+			return errSampled
+		}
+		if err := ctx.Err(); err != nil {
 			return err
 		}
 		found, err := w.Space.Page(ctx, cursor, store.ScanOptions{Count: w.Step, Match: w.Match, Kind: w.Kind, Read: w.Read})
@@ -179,16 +185,6 @@ func (w *walk) goOn(ctx context.Context) (waited time.Duration, err error) {
 	now := time.Now()
 	w.heldUntil.Store(&now)
 	return now.Sub(began), err
-}
-
-func (w *walk) mayGoOn(ctx context.Context) error {
-	if w.stopped() {
-		return ErrInterrupted
-	}
-	if w.quota > 0 && w.looked.Load() >= w.quota {
-		return errSampled
-	}
-	return ctx.Err()
 }
 
 // mine leaves out the keys of other processes.

@@ -142,7 +142,15 @@ func (s *Space) calls(changes []store.Change) []call {
 			calls = append(calls, call{script: s.node.store.ready.script(isHash, grows), grows: grows})
 			last++
 		}
-		calls[last].add(i, c, size)
+		to := &calls[last]
+		if isHash {
+			to.keys = append(to.keys[:0], string(c.Value.Key))
+			to.args = append(to.args, c.Value.Field)
+		} else {
+			to.keys = append(to.keys, string(c.Value.Key))
+		}
+		to.args = append(to.args, c.Value.Stored, c.New)
+		to.changes, to.bytes = append(to.changes, i), to.bytes+size
 	}
 	return calls
 }
@@ -155,18 +163,6 @@ func (c *call) takes(key string, isHash, grows bool, size int, cluster bool) boo
 		return len(c.keys) == 1 && len(c.args) == 3*len(c.changes) && c.keys[0] == key
 	}
 	return !cluster && len(c.args) == 2*len(c.changes)
-}
-
-func (c *call) add(i int, change *store.Change, size int) {
-	v := change.Value
-	if v.Type == store.Hash {
-		c.keys = append(c.keys[:0], string(v.Key))
-		c.args = append(c.args, v.Field)
-	} else {
-		c.keys = append(c.keys, string(v.Key))
-	}
-	c.args = append(c.args, v.Stored, change.New)
-	c.changes, c.bytes = append(c.changes, i), c.bytes+size
 }
 
 // What the scripts answer for each change.
