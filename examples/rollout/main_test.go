@@ -12,6 +12,7 @@ import (
 
 // The example in short. How long clients were held is told and not judged: others may use the machine.
 func TestExample(t *testing.T) {
+	testenv.Full(t)
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount filesystems")
 	}

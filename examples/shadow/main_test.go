@@ -17,6 +17,7 @@ var long = flag.Bool("example.long", false, "try the example with its A/A phase,
 
 // The example in short. Latencies of a machine that others use too are not judged here; all else is.
 func TestExample(t *testing.T) {
+	testenv.Full(t)
 	if err := check(); err != nil {
 		t.Skip(err)
 	}
