@@ -19,9 +19,6 @@ type Foreign struct {
 // word is the extension word that says so.
 func (f Foreign) word() []byte { return []byte{wordForeign, f.Format, f.Level, 0} }
 
-// IsForeign reports that the envelope holds the content of a value that another library had compressed.
-func (h Header) IsForeign() bool { return h.Foreign.Format != 0 }
-
 // MaxValueLen is the length in bytes of the longest value that the envelope may open to.
 func (h Header) MaxValueLen() int {
 	if h.IsForeign() {
@@ -56,12 +53,7 @@ func (s *Sealer) OpenContent(dst, stored []byte) ([]byte, error) {
 	if err != nil || !h.IsForeign() {
 		return s.Open(dst, stored)
 	}
-	return s.open(dst, stored, h)
-}
-
-// OpenContentParsed is OpenContent for a caller that has parsed the envelope's header.
-func (s *Sealer) OpenContentParsed(dst, stored []byte, h Header) ([]byte, error) {
-	return s.open(dst, stored, h)
+	return s.OpenContentParsed(dst, stored, h)
 }
 
 var contents = sync.Pool{New: func() any { return new([]byte) }}
@@ -76,7 +68,7 @@ func (s *Sealer) openForeign(dst, stored []byte, h Header) ([]byte, error) {
 			contents.Put(buf)
 		}
 	}()
-	content, err := s.open((*buf)[:0], stored, h)
+	content, err := s.OpenContentParsed((*buf)[:0], stored, h)
 	*buf = content[:0]
 	if err != nil {
 		return dst, err

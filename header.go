@@ -72,6 +72,9 @@ func IsSealed(b []byte) bool {
 	return len(b) >= len(Magic) && string(b[:len(Magic)]) == Magic
 }
 
+// IsForeign reports that the envelope holds the content of a value that another library had compressed.
+func (h Header) IsForeign() bool { return h.Foreign.Format != 0 }
+
 // checksum returns the checksum for what is sealed. That of a content can't pass for that of a value, or the reverse.
 func checksum(raw []byte, of Foreign) uint32 {
 	sum := crc32.ChecksumIEEE(raw)

@@ -33,11 +33,12 @@ func (s *Sealer) OpenParsed(dst, stored []byte, h Header) ([]byte, error) {
 	if h.IsForeign() {
 		return s.openForeign(dst, stored, h)
 	}
-	return s.open(dst, stored, h)
+	return s.OpenContentParsed(dst, stored, h)
 }
 
-// open appends what is sealed, exactly h.RawLen bytes: the value, or the content of a foreign one.
-func (s *Sealer) open(dst, stored []byte, h Header) (out []byte, err error) {
+// OpenContentParsed is OpenContent for a caller that has parsed the envelope's header. It appends what is sealed, exactly h.RawLen
+// bytes: the value, or the content of a foreign one.
+func (s *Sealer) OpenContentParsed(dst, stored []byte, h Header) (out []byte, err error) {
 	payload := stored[h.Len:]
 	switch {
 	case !h.Codec.Known():

@@ -86,10 +86,12 @@ func (e *Engine) Compress(dst, src []byte, s Setting, d *Dict) (out []byte, err 
 	if err := s.Validate(); err != nil {
 		return dst, err
 	}
-	if err := checkDict(s, d); err != nil {
-		return dst, err
-	}
-	if s.Codec == Raw {
+	switch {
+	case d == nil && s.Dict != 0:
+		return dst, fmt.Errorf("%w: %s without its dictionary", ErrDictionary, s)
+	case d != nil && d.number != s.Dict:
+		return dst, fmt.Errorf("%w: %s with dictionary %08x", ErrDictionary, s, d.number)
+	case s.Codec == Raw:
 		return append(dst, src...), nil
 	}
 	e.turns <- struct{}{}
@@ -117,16 +119,6 @@ func (e *Engine) Compress(dst, src []byte, s Setting, d *Dict) (out []byte, err 
 	default:
 		return e.flate.compress(dst, src, s)
 	}
-}
-
-func checkDict(s Setting, d *Dict) error {
-	switch {
-	case d == nil && s.Dict != 0:
-		return fmt.Errorf("%w: %s without its dictionary", ErrDictionary, s)
-	case d != nil && d.number != s.Dict:
-		return fmt.Errorf("%w: %s with dictionary %08x", ErrDictionary, s, d.number)
-	}
-	return nil
 }
 
 // leave ends a piece's turn, which it is deferred for, and turns a panic in a library into an error,
