@@ -39,13 +39,10 @@ func newInForce(o *Options) *inForce {
 	return f
 }
 
-// Sample tells that a value that rule covers went to key as stored bytes, envelope
+// Sample tells that a value that rule covers, which is Auto, went to key as stored bytes, envelope
 // included, written by a login, "" for the server's default user. It keeps neither key nor value,
 // allocates only when it samples or meets a login for the first time, and may be called from any goroutine.
 func (f *inForce) Sample(rule *policy.Rule, login string, key, value []byte, stored int) {
-	if !rule.Auto {
-		return
-	}
 	if rule.Shared {
 		login = ""
 	}

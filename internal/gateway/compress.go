@@ -15,10 +15,22 @@ import (
 // Compressor compresses values on their way into a store, within the budgets of a gateway, and counts what became of them. It is
 // safe for concurrent use.
 type Compressor struct {
-	Sealer *cinch.Sealer
-	Effort *Effort // nil: no budgets
-	Stats  *Stats
+	Sealer  *cinch.Sealer
+	Effort  *Effort // nil: no budgets
+	Stats   *Stats
+	Sampler Sampler // nil: none
 }
+
+// Sampler sees values on their way into the store, to make dictionaries of them.
+type Sampler interface {
+	// Sample is told of each value that may be sealed by a rule whose dictionary is chosen automatically: stored is how many bytes
+	// it takes, sealed or not, and login who writes it, "" for the server's default user. It keeps neither key nor value, and is quick.
+	Sample(rule *policy.Rule, login string, key, value []byte, stored int)
+}
+
+// LoginUnknown is in place of a login while the answer to it is awaited, and others' requests may be behind it already. No user has
+// such a name.
+const LoginUnknown = "\x00"
 
 // Compressed says what became of a value.
 type Compressed struct {
@@ -62,6 +74,14 @@ func (c *Compressor) Count(rule *policy.Rule, did *Compressed, raw, stored int) 
 	}
 }
 
+// Sample shows a value, stored as so many bytes, to the sampler of an automatic rule. A value that a budget has denied the wanted
+// setting's dictionary says nothing about it.
+func (c *Compressor) Sample(rule *policy.Rule, login string, key, value []byte, wanted, got codec.Setting, stored int) {
+	if c.Sampler != nil && login != LoginUnknown && (wanted.Dict == 0 || got == wanted) {
+		c.Sampler.Sample(rule, login, key, value, stored)
+	}
+}
+
 // Wrap appends value to dst as it is, in an envelope if it begins like one itself: else it would be taken for one when it is read.
 // dst is as for Compress.
 func (c *Compressor) Wrap(dst, value []byte) []byte {
@@ -89,13 +109,6 @@ func NewEffort() *Effort { return &Effort{began: time.Now()} }
 
 // SetLimits replaces the limits.
 func (e *Effort) SetLimits(l effort.Limits) { e.governor.SetLimits(l, time.Since(e.began)) }
-
-func (e *Effort) step() effort.Step {
-	if e == nil || !e.governor.Limited() {
-		return effort.Full
-	}
-	return e.governor.Step(time.Since(e.began), rand.Float64())
-}
 
 // Took is told how long sealing a value has taken. Of those that are not to be sealed it knows.
 func (e *Effort) Took(d time.Duration) {
@@ -149,13 +162,19 @@ func (s Stint) End() {
 
 // Lower is the setting that the next value gets, of n bytes, in place of its rule's.
 func (e *Effort) Lower(st codec.Setting, n int) codec.Setting {
-	step := e.step()
+	if e == nil || !e.governor.Limited() {
+		return st
+	}
+	step := e.governor.Step(time.Since(e.began), rand.Float64())
 	return e.gave(step, st, step.Of(st, n))
 }
 
 // LowerWithin is Lower for a message whose codec both ends have agreed on: it is that one, or none.
 func (e *Effort) LowerWithin(st codec.Setting) codec.Setting {
-	step := e.step()
+	if e == nil || !e.governor.Limited() {
+		return st
+	}
+	step := e.governor.Step(time.Since(e.began), rand.Float64())
 	return e.gave(step, st, step.Within(st))
 }
 
@@ -163,9 +182,6 @@ func (e *Effort) LowerWithin(st codec.Setting) codec.Setting {
 func (e *Effort) gave(step effort.Step, st, lowered codec.Setting) codec.Setting {
 	if lowered == st {
 		step = effort.Full
-	}
-	if e == nil {
-		return lowered
 	}
 	e.governor.Gave(step)
 	if lowered.Codec == codec.Raw {

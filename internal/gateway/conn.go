@@ -58,6 +58,9 @@ func (c *Conn) countReceived(n int) {
 	if c.traffic != nil {
 		c.traffic.received.Add(uint64(n))
 	}
+	if c.pace != nil {
+		c.pace.note(n)
+	}
 }
 
 func (c *Conn) countSent(n int64) {
@@ -80,7 +83,6 @@ func (c *Conn) Read(p []byte) (int, error) {
 		n, err = c.Conn.Read(p)
 	}
 	c.countReceived(n)
-	c.pace.note(n)
 	return n, err
 }
 
@@ -251,9 +253,9 @@ type firstRead struct {
 // here and goes back when it does not.
 func (f *firstRead) read(fd uintptr) bool {
 	if f.buf == nil {
-		f.buf = fullBuffer(f.size)
+		f.buf = GetBuffer(f.size)
 	}
-	f.n, f.err = readOnce(int(fd), f.buf)
+	f.n, f.err = readOnce(int(fd), f.buf[:cap(f.buf)])
 	if f.err != syscall.EAGAIN {
 		return true
 	}
@@ -282,7 +284,7 @@ func (c *Conn) canWait() bool {
 // lasts while a connection waits: a few bytes more would keep the runtime from shrinking it (TestMemoryOfManyConnections).
 func (c *Conn) taken(err error) (buf []byte, n int, _ error) {
 	f := c.first
-	buf, n = f.buf, f.n
+	buf, n = f.buf[:cap(f.buf)], f.n
 	f.buf = nil
 	if err == nil && f.err != nil {
 		err = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", f.err)}
@@ -295,7 +297,6 @@ func (c *Conn) taken(err error) (buf []byte, n int, _ error) {
 		return nil, 0, err
 	}
 	c.countReceived(n)
-	c.pace.note(n)
 	return buf, n, nil
 }
 
@@ -319,14 +320,8 @@ func readThenGrow(c net.Conn, size int) (buf []byte, n int, err error) {
 		}
 		return nil, 0, err
 	}
-	buf = fullBuffer(size)
-	copy(buf, small[:n])
-	return buf, n, nil // an error that came with the bytes comes again
-}
-
-func fullBuffer(size int) []byte {
-	buf := GetBuffer(size)
-	return buf[:cap(buf)]
+	buf = append(GetBuffer(size), small[:n]...)
+	return buf[:cap(buf)], n, nil // an error that came with the bytes comes again
 }
 
 // PeerClosed reports whether c's peer has ended its side and all it sent has been read. It

@@ -37,9 +37,6 @@ func (p *Pace) Restart() {
 }
 
 func (p *Pace) note(n int) {
-	if p == nil || n <= 0 {
-		return
-	}
 	now := time.Now()
 	if p.bytes == 0 {
 		p.first, p.head = now, n

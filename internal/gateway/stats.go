@@ -207,9 +207,15 @@ func (s *Stats) Inflated(reason string) {
 
 // Latency counts what the gateway itself added to one exchange.
 func (s *Stats) Latency(d time.Duration) {
-	if s != nil {
-		s.latency.observe(d)
+	if s == nil {
+		return
 	}
+	i := 0
+	for i < len(latencyBounds) && d > latencyBounds[i] {
+		i++
+	}
+	s.latency.buckets[i].Add(1)
+	s.latency.nanos.Add(int64(max(d, 0)))
 }
 
 // ShowEffort has the budgets of the gateway shown with its counters.
@@ -306,15 +312,6 @@ var latencyBounds = [...]time.Duration{
 type histogram struct {
 	buckets [len(latencyBounds) + 1]atomic.Uint64
 	nanos   atomic.Int64
-}
-
-func (h *histogram) observe(d time.Duration) {
-	i := 0
-	for i < len(latencyBounds) && d > latencyBounds[i] {
-		i++
-	}
-	h.buckets[i].Add(1)
-	h.nanos.Add(int64(max(d, 0)))
 }
 
 // read returns the buckets' own counts (not cumulated) and their sum.

@@ -200,9 +200,10 @@ func TestSnapshotOfNothing(t *testing.T) {
 }
 
 func TestHistogramBounds(t *testing.T) {
-	var h histogram
+	var s Stats
+	h := &s.latency
 	for _, d := range []time.Duration{-1, 0, time.Microsecond, time.Microsecond + 1, time.Second, time.Second + 1, time.Hour} {
-		h.observe(d)
+		s.Latency(d)
 	}
 	counts, total := h.read()
 	last := len(counts) - 1

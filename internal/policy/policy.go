@@ -101,7 +101,6 @@ type Rule struct {
 	alone      codec.Setting     // without the dictionary of any login
 	key, field Pattern
 	forced     bool
-	worth      [5]func(raw, sealed int) bool // by bit of Type, built once so that no call allocates
 }
 
 // SettingFor is the setting for a value that a login writes, "" for the server's default user. It
@@ -159,7 +158,6 @@ func New(o Options) (*Policy, error) {
 		p.exclude = append(p.exclude, Compile(x))
 	}
 	p.force = forcedRules(p.rules)
-	p.bindWorth()
 	return p, nil
 }
 
@@ -224,18 +222,6 @@ func forcedRules(rules []Rule) []Rule {
 	return append(forced, last)
 }
 
-func (p *Policy) bindWorth() {
-	for _, rules := range [][]Rule{p.rules, p.force} {
-		for i := range rules {
-			r := &rules[i]
-			for bit := range r.worth {
-				t := Type(1) << bit
-				r.worth[bit] = func(raw, sealed int) bool { return r.Worth(t, raw, sealed) }
-			}
-		}
-	}
-}
-
 // Choice is a dictionary that was chosen for a rule, 0 for none, and the level that goes
 // with it. A level that is not below the rule's own counts for nothing: what sealing may
 // cost is the rule's to say.
@@ -270,7 +256,6 @@ func (p *Policy) With(choose map[string]Choice) *Policy {
 		}
 	}
 	changed.force = forcedRules(changed.rules)
-	changed.bindWorth()
 	return &changed
 }
 
@@ -311,7 +296,6 @@ func (p *Policy) perRule(setting func(*Rule) codec.Setting) *Policy {
 		}
 	}
 	changed.force = forcedRules(changed.rules)
-	changed.bindWorth()
 	return &changed
 }
 
@@ -320,7 +304,7 @@ func (p *Policy) perRule(setting func(*Rule) codec.Setting) *Policy {
 // excluded, or the policy is off; see foreign.go for rules to plain. The rule, which may be one that only observes, lives as long as the policy.
 // Lookup does not allocate. A nil policy is off.
 func (p *Policy) Lookup(a Address) *Rule {
-	if p.SealsNothing() || p.Excluded(a.Key) {
+	if p == nil || p.Off || p.Excluded(a.Key) {
 		return nil
 	}
 	rules := p.rules
@@ -348,9 +332,6 @@ func (r *Rule) covers(a *Address) bool {
 		r.key.Match(a.Key) &&
 		(r.Field == "" || r.field.Match(a.Field))
 }
-
-// SealsNothing reports that no address has a rule.
-func (p *Policy) SealsNothing() bool { return p == nil || p.Off }
 
 // Covering appends the rules of a type that cover a value of any size, in order and those that
 // say raw included, for things that go by several names: keys and fields are the names of one
@@ -481,15 +462,13 @@ var hyperLogLog = []byte("HYLL")
 // says, because the server computes on it: a canonical int64 (INCR and its
 // kin, and Redis keeps it in 8 bytes anyway) or a HyperLogLog.
 func NeverSeal(value []byte) bool {
-	return isInt64(value) || bytes.HasPrefix(value, hyperLogLog)
+	return len(value) > 0 && len(value) <= maxNumberLen && isInt64(value) || bytes.HasPrefix(value, hyperLogLog)
 }
 
 // isInt64 accepts exactly what Redis's string2ll does: an int64 in the only
 // form in which it prints, so no plus, no spaces, no leading zeros, no "-0".
+// s has 1 to maxNumberLen bytes.
 func isInt64(s []byte) bool {
-	if len(s) == 0 || len(s) > maxNumberLen {
-		return false
-	}
 	if len(s) == 1 && s[0] == '0' {
 		return true
 	}

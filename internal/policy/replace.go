@@ -25,7 +25,6 @@ func (p *Policy) Replacing(by map[string]Replacement) *Policy {
 		}
 	}
 	changed.force = forcedRules(changed.rules)
-	changed.bindWorth()
 	return &changed
 }
 

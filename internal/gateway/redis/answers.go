@@ -244,7 +244,7 @@ func (x *answers) capture(o *op) error {
 
 func (x *answers) captureBulk(o *op, n int64) ([]byte, error) {
 	switch {
-	case n > int64(x.opening.vault.maxOpen()+cinch.MaxHeaderLen):
+	case n > int64(x.opening.vault.maxOpen+cinch.MaxHeaderLen):
 		return nil, x.frames.in.CopyTo(n+2, swallow)
 	case n <= freeBytes:
 		b := make([]byte, n+2)

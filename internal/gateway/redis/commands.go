@@ -41,25 +41,17 @@ type command struct {
 	name     string
 	arity    int // as COMMAND says: n arguments with the name, or at least -n. A request that breaks it goes verbatim: the server refuses it
 	strategy strategy
-	args     argValues // which arguments are values
-	reply    shape     // which elements of the reply are values
-	keys     keyRange  // where the keys are, for computed, inflated, scripts
-	always   bool      // controls: the server acts on it even when the number of arguments is wrong
-	writes   bool      // inflated: may leave a plain value that begins with the magic
-	recent   bool      // not every server has it (servercommands.go)
-	waits    bool      // the server may answer when something happens, or never
+	args     argValues  // which arguments are values
+	reply    shape      // which elements of the reply are values
+	keys     keyRange   // where the keys are, for computed, inflated, scripts
+	always   bool       // controls: the server acts on it even when the number of arguments is wrong
+	writes   bool       // inflated: may leave a plain value that begins with the magic
+	recent   bool       // not every server has it (servercommands.go)
+	flags    entryFlags // of the entry for its reply
 }
 
 // waitingCommands are the verbatim ones that may wait.
 const waitingCommands = "blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax bzpopmin wait waitaof"
-
-// entry is for the reply to a request that goes as it is.
-func (c *command) entry() entry {
-	if c.waits {
-		return entry{flags: flagWaits}
-	}
-	return entry{}
-}
 
 // keyRange finds the keys of a request, as COMMAND's first, last and step do. numKeys,
 // when set, is the index of the argument that counts them.
@@ -137,8 +129,8 @@ var valueCommands = []command{
 	{name: "xrevrange", arity: -4, strategy: values, reply: shapeEntries},
 	{name: "xclaim", arity: -6, strategy: values, reply: shapeEntries},
 	{name: "xautoclaim", arity: -6, strategy: values, reply: shapeClaimed},
-	{name: "xread", arity: -4, strategy: values, reply: shapeStreams, waits: true},
-	{name: "xreadgroup", arity: -7, strategy: values, reply: shapeStreams, waits: true},
+	{name: "xread", arity: -4, strategy: values, reply: shapeStreams, flags: flagWaits},
+	{name: "xreadgroup", arity: -7, strategy: values, reply: shapeStreams, flags: flagWaits},
 	{name: "xinfo", arity: -2, strategy: values, reply: shapeStreamInfo},
 
 	{name: "ft.search", arity: -1, strategy: values, reply: shapeAny},
@@ -236,7 +228,7 @@ func newTable() table {
 		t[name] = &command{name: name, arity: n, strategy: verbatim}
 	}
 	for name := range strings.FieldsSeq(waitingCommands) {
-		t[name].waits = true
+		t[name].flags = flagWaits
 	}
 	for i := range valueCommands {
 		t[valueCommands[i].name] = &valueCommands[i]

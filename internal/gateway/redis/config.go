@@ -26,7 +26,7 @@ type Config struct {
 	Policy   *policy.Policy // nil: seals nothing, opens everything
 	Engine   *codec.Engine
 	Dicts    *storeredis.NodeDicts // where dictionaries are kept upstream; nil: there are none
-	Sampler  Sampler               // nil: none
+	Sampler  gateway.Sampler       // nil: none
 	WhatIf   *whatif.Watch         // nil: none
 	MaxSeal  int                   // bytes of the longest value that is sealed; 0: cinch.DefaultMaxRaw
 	MaxOpen  int                   // bytes of the longest that is opened; 0: the larger of MaxSeal and cinch.DefaultMaxRaw
@@ -55,12 +55,4 @@ type Config struct {
 	Log   *slog.Logger
 
 	view topology // of other servers, of a cluster or watched by Sentinels; nil: none are known
-}
-
-// Sampler sees values on their way into the store, to make dictionaries of them.
-type Sampler interface {
-	// Sample is told of each value that rule covers and that may be sealed: stored is how
-	// many bytes it takes, sealed or not, and login who writes it, "" for the server's default
-	// user. It keeps neither key nor value, and is quick.
-	Sample(rule *policy.Rule, login string, key, value []byte, stored int)
 }

@@ -19,8 +19,9 @@ type conversation struct {
 	pump  replying
 	stats *gateway.Stats
 
-	st standing
-	tx transaction
+	st        standing
+	tx        transaction
+	executing atomic.Int32 // EXECs without replies yet, for which Requests holds memory
 
 	subscribing bool // a subscription was sent, whose answer may not have come
 	replies     muting
@@ -55,7 +56,7 @@ func (c *conversation) init(life *gateway.Life, pump replying, keeper *gateway.D
 
 // await waits for the reply pump's answer.
 func (c *conversation) await(o *op) error {
-	if err := c.up.flush(); err != nil {
+	if err := c.up.Flush(); err != nil {
 		return err
 	}
 	t := time.NewTimer(patience)
@@ -164,7 +165,10 @@ func (c *conversation) send(args [][]byte) error {
 		size += resp.MaxHeaderLen + len(a) + len(crlf)
 	}
 	if size <= copyBytes {
-		return c.up.command(args, size)
+		if dst := c.up.room(size); dst != nil {
+			c.up.buf = resp.AppendArgs(dst, args)
+		}
+		return c.up.err
 	}
 	if err := c.up.write(resp.AppendArray(c.head(), len(args))); err != nil {
 		return err
@@ -254,7 +258,7 @@ func (c *conversation) pushCounted() error {
 // beforeWait is called before the request pump waits for room in the queue, and what it
 // returns afterwards. In between the reply pump must not be stuck.
 func (c *conversation) beforeWait() (stop func()) {
-	_ = c.up.flush()
+	_ = c.up.Flush()
 	done := make(chan struct{})
 	go c.keepUnstuck(done)
 	return func() { close(done) }
@@ -392,9 +396,8 @@ var firstSpace = "0"
 // as the session lives.
 type credentials struct{ user, password string }
 
-// notSure is in place of a login while the answer to AUTH or HELLO is awaited, and others' commands
-// may be behind it already. No user has such a name.
-const notSure = "\x00"
+// notSure is in place of a login while the answer to AUTH or HELLO is awaited.
+const notSure = gateway.LoginUnknown
 
 // where is the database that the next request's values go to.
 func (t *standing) where() string {

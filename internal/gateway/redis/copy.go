@@ -121,7 +121,7 @@ func (c *copier) copyElement(sh shape, mask []bool) (resp.Head, error) {
 			c.frames.in.Discard(len(line))
 			return h, c.opening.openBulk(h.N, sh == shapeAny || len(c.opening.plain()) > 0 || c.opening.excluded, formats != nil)
 		}
-		if formats != nil && h.N <= int64(c.opening.vault.maxOpen()) {
+		if formats != nil && h.N <= int64(c.opening.vault.maxOpen) {
 			c.frames.in.Discard(len(line))
 			return h, c.opening.openForeign(h.N, formats)
 		}

@@ -22,8 +22,8 @@ type frames struct {
 
 func (f *frames) init(life *gateway.Life, spill *spill) {
 	f.to = sink{conn: life.Client, spill: spill, account: life.Replies}
-	f.from = source{conn: life.Upstream, idle: &f.to}
-	f.in = resp.NewReader(&f.from, bufferBytes)
+	f.from = source{conn: life.Upstream}
+	f.in = resp.NewReader(&f.from, &f.to, bufferBytes)
 }
 
 // dropLine consumes the line at hand.

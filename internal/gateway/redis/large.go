@@ -61,7 +61,7 @@ type largeRequest struct {
 
 // request handles the request whose beginning the parser has seen.
 func (b *large) request() error {
-	if !b.intake.parser.Started() {
+	if !b.intake.parser.Started {
 		return b.desk.failWith("ERR cinch: an inline request may have 32 KiB; use the RESP protocol for longer ones")
 	}
 	b.talk.begin()

@@ -21,14 +21,12 @@ type messages struct {
 
 	subs, patterns, shards int64 // subscriptions
 	monitoring             bool
+	expected               bool // monitoring, or there are subscriptions: frames may come that answer no request
 }
-
-// any reports that frames may come which answer no request.
-func (m *messages) any() bool { return m.monitoring || m.subs+m.patterns+m.shards > 0 }
 
 // reset forgets all subscriptions, as RESET ends them.
 func (m *messages) reset() {
-	m.monitoring = false
+	m.monitoring, m.expected = false, false
 	m.subs, m.patterns, m.shards = 0, 0, 0
 	m.st.channels.Store(0)
 }
@@ -175,7 +173,9 @@ func (m *messages) keepBooks(name string, total int64) {
 	default:
 		m.shards = total
 	}
-	m.st.channels.Store(m.subs + m.patterns + m.shards)
+	channels := m.subs + m.patterns + m.shards
+	m.expected = m.monitoring || channels > 0
+	m.st.channels.Store(channels)
 }
 
 // isMonitorLine matches `+1339518083.107412 [0 127.0.0.1:60866] "keys" "*"`.

@@ -26,11 +26,15 @@ func (c *multiCommands) exec(r *request) error {
 	e := entry{kind: kindExec}
 	if n := int64(c.talk.tx.queued); n > 0 { // until its replies have been carried
 		from := c.talk.tx.account
+		done := func() {}
 		if c.talk.life.Replies.TryAcquire(n) { // where no client is judged that waits for the server
 			from.Release(n)
 			from = c.talk.life.Replies
+		} else {
+			c.talk.executing.Add(1)
+			done = func() { c.talk.executing.Add(-1) }
 		}
-		e.op = &op{after: func(answer) { from.Release(n) }}
+		e.op = &op{after: func(answer) { from.Release(n); done() }}
 		c.talk.tx.queued = 0
 	}
 	c.talk.tx.end()

@@ -85,7 +85,7 @@ func (o *opening) openBulk(n int64, computed, bare bool) error {
 // budget, is damaged, or is anything but rare for other reasons: done is false then.
 func (o *opening) openWhole(stored []byte, size int) (done bool, err error) {
 	h, err := cinch.ParseHeader(stored)
-	if err != nil || h.IsForeign() || h.RawLen > bufferBytes/2 || h.RawLen > o.vault.Sealer.MaxOpen() {
+	if err != nil || h.IsForeign() || h.RawLen > bufferBytes/2 || h.RawLen > o.vault.maxOpen {
 		return false, nil
 	}
 	to := &o.frames.to
@@ -95,7 +95,7 @@ func (o *opening) openWhole(stored []byte, size int) (done bool, err error) {
 	if dst == nil {
 		return false, nil // an earlier write has failed
 	}
-	out, err := o.vault.Sealer.OpenParsed(resp.AppendBulkHeader(dst, h.RawLen), stored, h)
+	out, err := o.vault.Sealer.OpenContentParsed(resp.AppendBulkHeader(dst, h.RawLen), stored, h)
 	if err != nil {
 		return false, nil
 	}
@@ -124,7 +124,7 @@ func (o *opening) declared(n int64) (cinch.Header, error) {
 	if err != nil {
 		return cinch.Header{}, err
 	}
-	if limit := o.vault.maxOpen(); h.RawLen > limit || n > int64(limit+cinch.MaxHeaderLen) {
+	if limit := o.vault.maxOpen; h.RawLen > limit || n > int64(limit+cinch.MaxHeaderLen) {
 		return cinch.Header{}, fmt.Errorf("%w: %d bytes, at most %d are opened", cinch.ErrTooLarge, h.RawLen, limit)
 	}
 	return h, nil
@@ -153,7 +153,9 @@ func (o *opening) opened(stored []byte, h *cinch.Header, d time.Duration) {
 		o.vault.Stats.Opened(h.Codec, len(stored), h.RawLen, d)
 		o.vault.Stats.Latency(d)
 	}
-	o.trace.opening(d)
+	if o.trace != nil {
+		o.trace.opened += d
+	}
 }
 
 // stage reads the n bytes and the line break at hand into a buffer, under the budget for
@@ -199,7 +201,7 @@ func (h *held) read(n, extra int64) error {
 func (h *held) fill(b []byte) error {
 	o := h.opening
 	if len(o.frames.in.Buffered()) < len(b) {
-		if err := o.frames.to.flush(); err != nil { // which may wait for the client
+		if err := o.frames.to.Flush(); err != nil { // which may wait for the client
 			return err
 		}
 		o.life.Replies.Await(gateway.FromUpstream)
@@ -216,7 +218,7 @@ func (h *held) reserve(n, claim int64) error {
 		if h.impatient {
 			return errNoRoom
 		}
-		if err := o.frames.to.flush(); err != nil {
+		if err := o.frames.to.Flush(); err != nil {
 			return err
 		}
 		if err := o.life.Replies.Grow(o.life.Context(), n, claim); err != nil {

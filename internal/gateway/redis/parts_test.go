@@ -93,7 +93,7 @@ func (p *partsOf) said(n int) (all []string) {
 }
 
 func (p *partsOf) words(n int) (all [][]string) {
-	if err := p.talk.up.flush(); err != nil {
+	if err := p.talk.up.Flush(); err != nil {
 		p.t.Fatal(err)
 	}
 	_ = p.upstream.SetReadDeadline(time.Now().Add(time.Minute))
@@ -389,7 +389,7 @@ func carrying(t *testing.T, server string) (*replyPump, func() string) {
 	r := new(replyPump)
 	r.init(life, &p.talk.queue, &p.talk.asked, &p.talk.st, p.vault, nil)
 	return r, func() string {
-		_ = r.frames.to.flush()
+		_ = r.frames.to.Flush()
 		_, _ = client.Close(), up.Close()
 		got, err := io.ReadAll(to)
 		_ = to.Close()
@@ -420,10 +420,10 @@ func TestMessagesKeepTheBooks(t *testing.T) {
 		}
 	}
 	m := &r.messages
-	if m.subs != 1 || m.patterns != 1 || !m.any() || m.st.channels.Load() != 2 {
+	if m.subs != 1 || m.patterns != 1 || !m.expected || m.st.channels.Load() != 2 {
 		t.Errorf("%d channels, %d patterns", m.subs, m.patterns)
 	}
-	if m.reset(); m.any() || m.st.channels.Load() != 0 {
+	if m.reset(); m.expected || m.st.channels.Load() != 0 {
 		t.Error("subscriptions are left")
 	}
 	if n := strings.Count(got(), "subscribe"); n != 2 {

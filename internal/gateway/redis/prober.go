@@ -123,7 +123,7 @@ func (q *probe) look(key []byte) {
 // fetch adds a sealed string, of which head is the beginning, when there is budget for it.
 func (q *probe) fetch(key, head []byte) {
 	h, err := cinch.ParseHeader(head)
-	if limit := q.stash.vault.maxOpen(); err == nil && h.RawLen > limit {
+	if limit := q.stash.vault.maxOpen; err == nil && h.RawLen > limit {
 		err = fmt.Errorf("%w: %d bytes, at most %d are opened", cinch.ErrTooLarge, h.RawLen, limit)
 	}
 	if err != nil {

@@ -100,7 +100,7 @@ func holdingSealed(env string) map[string]string {
 
 // queued is the entry of the next reply, which is taken for carried.
 func (p *partsOf) queued() entry {
-	_ = p.talk.up.flush() // and what was only counted
+	_ = p.talk.up.Flush() // and what was only counted
 	e, _ := p.talk.queue.pop()
 	p.talk.queue.carried()
 	return e

@@ -58,7 +58,7 @@ func (p *replyPump) run() {
 		p.frames.mute = false
 		_ = p.frames.emitError(*text)
 	}
-	_ = p.frames.to.flush()
+	_ = p.frames.to.Flush()
 	p.spill.wait()
 }
 
@@ -74,7 +74,7 @@ func (p *replyPump) reset() {
 	p.messages.reset()
 }
 
-func (p *replyPump) monitor() { p.messages.monitoring = true }
+func (p *replyPump) monitor() { p.messages.monitoring, p.messages.expected = true, true }
 
 // errorClasses are the violations of the protocol by the server. Those of the client are the server's to answer.
 var errorClasses = gateway.ErrorClasses{
@@ -84,12 +84,11 @@ var errorClasses = gateway.ErrorClasses{
 
 // next carries one reply, or one message that nobody asked for.
 func (p *replyPump) next() error {
-	p.queue.carried()
 	b, err := p.frames.in.Peek(1)
 	if err != nil {
 		return err
 	}
-	if b[0] == resp.Attribute || b[0] == resp.Push || p.messages.any() {
+	if b[0] == resp.Attribute || b[0] == resp.Push || p.messages.expected {
 		if own, err := p.messages.isUnasked(b[0]); err != nil || own {
 			return p.messages.passUnasked(err)
 		}
@@ -101,23 +100,23 @@ func (p *replyPump) next() error {
 	if t := p.opening.trace; t != nil {
 		t.begins(p.queue.answered(), p.frames.in, b[0])
 	}
-	if done, err := p.quick(&e); done || err != nil {
-		return err
+	if e.changesNothing() {
+		if done, err := p.quick(&e); done || err != nil {
+			return err
+		}
 	}
 	p.busy.Store(true)
 	err = p.consume(e)
 	p.busy.Store(false)
+	p.queue.carried()
 	return err
 }
 
-// quick carries what most replies are: one element that has arrived as a whole and is no envelope, with those of the same kind that
+// quick carries what most replies to entries that change nothing are: one element that has arrived as a whole and is no envelope, with those of the same kind that
 // follow; or one envelope that has arrived as a whole. It leaves everything else alone.
 func (p *replyPump) quick(e *entry) (done bool, err error) {
-	if e.kind != kindReply || e.flags&^flagExcluded != 0 || e.op != nil {
-		return false, nil
-	}
 	most := 1
-	if p.queue.left > 0 && !p.messages.any() { // no messages in between
+	if p.queue.left > 0 && !p.messages.expected { // no messages in between
 		most += p.queue.left
 	}
 	b := p.frames.in.Buffered()
@@ -346,7 +345,7 @@ func (p *replyPump) carryRaw(o *op) error {
 	if err := p.frames.to.write(p.frames.in.Buffered()); err != nil {
 		return err
 	}
-	if err := p.frames.to.flush(); err != nil {
+	if err := p.frames.to.Flush(); err != nil {
 		return err
 	}
 	p.frames.in.Free()

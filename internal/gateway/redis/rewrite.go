@@ -18,27 +18,57 @@ type seals struct {
 	vault  *vault
 	rules  *policy.Policy // the snapshot that the current request took
 	st     *standing
-	dialed time.Time // when the connection upstream was
-	ahead  *ahead    // of the large request at hand: its value, compressed while it arrived
-	trace  *tracing  // nil: none
+	dialed time.Time     // when the connection upstream was
+	ahead  *ahead        // of the large request at hand: its value, compressed while it arrived
+	trace  *tracing      // nil: none
+	took   time.Duration // sealing values, of the request that is traced
 }
 
-// setOptions reports whether the options behind SET's value are known, and whether one of them
-// compares the stored value.
-func setOptions(opts [][]byte) (known, compares bool) {
+// setOptions reports whether the options behind SET's value are known, whether one of them compares the stored value, and
+// whether it is in the reply.
+func setOptions(opts [][]byte) (known, compares, gets bool) {
 	for i := 0; i < len(opts); i++ {
-		if isComparison(opts[i]) {
-			compares = true
-			i++
-			continue
-		}
 		_, n := optionOf(storeOptions, opts[i])
-		if n < 0 && !resp.IsWord(opts[i], "get") {
-			return false, false
+		switch {
+		case isComparison(opts[i]):
+			compares, n = true, 1
+		case resp.IsWord(opts[i], "get"):
+			gets, n = true, 0
+		case n < 0:
+			return false, false, false
 		}
-		i += max(n, 0)
+		i += n
 	}
-	return true, compares
+	return true, compares, gets
+}
+
+// reply completes the entry for the reply to a request that may get values: which of its elements are values, whether they are of
+// excluded keys only, and of which the client gets the content.
+func (v *seals) reply(r *request, e *entry) {
+	if e.shape = replyShape(r); e.shape == shapeNone || len(r.args) < 2 {
+		return
+	}
+	keys := r.args[1:2]
+	switch r.cmd.name {
+	case "mget":
+		keys = r.args[1:]
+	case "xread", "xreadgroup", "xinfo":
+		keys = nil
+	}
+	if excluded(v.rules, keys) || r.cmd.name[0] == 'h' && v.vault.covered(r.args[1]) {
+		e.flags |= flagExcluded
+	}
+	e.op = v.contents(r.cmd, r.args, e.shape)
+}
+
+// excluded reports that a policy promises that none of the keys holds an envelope.
+func excluded(p *policy.Policy, keys [][]byte) bool {
+	for _, k := range keys {
+		if !p.Excluded(k) {
+			return false
+		}
+	}
+	return len(keys) > 0
 }
 
 // replyShape is the row's shape, but for commands whose options decide.
@@ -135,9 +165,9 @@ func (v *seals) sealValue(dst []byte, a policy.Address, value []byte) ([]byte, b
 	}
 	v.vault.Count(rule, &did, len(value), len(out)-len(dst))
 	v.vault.Stats.Latency(did.Took)
-	v.trace.sealing(did.Took)
-	if v.vault.sampler != nil && login != notSure && teaches(st, did.Setting) {
-		v.vault.sampler.Sample(rule, login, a.Key, value, len(out)-len(dst))
+	v.took += did.Took
+	if rule.Auto {
+		v.vault.Sample(rule, login, a.Key, value, st, did.Setting, len(out)-len(dst))
 	}
 	if !did.Sealed {
 		return out[:len(dst)], false
@@ -157,7 +187,7 @@ func (v *seals) setting(a policy.Address, value []byte, login string) (st codec.
 		return st, rule, "number_or_hyperloglog"
 	case a.Type == policy.Hash && v.vault.covered(a.Key):
 		return st, rule, "indexed"
-	case !v.rules.Force && v.vault.churn.stopped(a.Key):
+	case !v.rules.Force && v.vault.churn.pauses.Load() > 0 && v.vault.churn.stopped(a.Key):
 		return st, rule, "often_inflated"
 	}
 	st = rule.SettingFor(login)
@@ -165,23 +195,6 @@ func (v *seals) setting(a policy.Address, value []byte, login string) (st codec.
 		st.Dict = 0
 	}
 	return st, rule, ""
-}
-
-// teaches reports that a value says something about its rule's dictionary: not one that a budget has denied it.
-func teaches(wanted, got codec.Setting) bool { return wanted.Dict == 0 || got == wanted }
-
-// readsExcluded reports that a command's reply is of excluded keys only.
-func (v *seals) readsExcluded(r *request) bool {
-	if r.cmd.reply == shapeNone || len(r.args) < 2 {
-		return false
-	}
-	switch r.cmd.name {
-	case "mget":
-		return excluded(v.rules, r.args[1:])
-	case "xread", "xreadgroup", "xinfo":
-		return false
-	}
-	return excluded(v.rules, r.args[1:2]) || r.cmd.name[0] == 'h' && v.vault.covered(r.args[1])
 }
 
 // sealForeign seals the content of a value that is in a format of its rule. When it reports false the value is in none, or there
@@ -216,10 +229,10 @@ func (v *seals) sealForeign(dst []byte, a policy.Address, value []byte, st codec
 	took := time.Since(start)
 	v.vault.Effort.Took(took)
 	v.vault.Stats.Latency(took)
-	v.trace.sealing(took)
+	v.took += took
 	v.vault.Count(rule, &gateway.Compressed{Outcome: did, Setting: st, Took: took, Spent: took}, len(value), len(out)-len(dst))
-	if login := v.st.login(); v.vault.sampler != nil && login != notSure && teaches(wanted, st) {
-		v.vault.sampler.Sample(rule, login, a.Key, content, len(out)-len(dst))
+	if rule.Auto {
+		v.vault.Sample(rule, v.st.login(), a.Key, content, wanted, st, len(out)-len(dst))
 	}
 	v.st.tx.brings = v.st.tx.brings || did.Sealed && v.st.tx.open
 	return out, did.Sealed || !cinch.IsSealed(value)
@@ -227,8 +240,7 @@ func (v *seals) sealForeign(dst []byte, a policy.Address, value []byte, st codec
 
 // contents says of which values in the reply to a command the client gets the content; nil: of none.
 func (v *seals) contents(cmd *command, args [][]byte, sh shape) *op {
-	rules, space := v.rules, v.st.where()
-	if !rules.HasToPlain() || sh == shapeNone || sh >= shapeEntries || len(args) < 2 {
+	if !v.rules.HasToPlain() || sh == shapeNone || sh >= shapeEntries || len(args) < 2 {
 		return nil
 	}
 	if cmd.name != "mget" {
@@ -236,7 +248,7 @@ func (v *seals) contents(cmd *command, args [][]byte, sh shape) *op {
 		if cmd.name[0] == 'h' {
 			t = policy.Hash
 		}
-		if f := rules.ToPlain(space, args[1], t); f != nil {
+		if f := v.rules.ToPlain(v.st.where(), args[1], t); f != nil {
 			return v.vault.sharedOp(f)
 		}
 		return nil

@@ -30,7 +30,7 @@ func (c *scriptCommands) script(r *request) error {
 		}
 	case resp.IsWord(r.args[1], "flush"):
 		after = func(answer) { c.user.second.scripts.forget() }
-	case resp.IsWord(r.args[1], "exists") && !c.vault.rules().SealsNothing():
+	case resp.IsWord(r.args[1], "exists") && c.vault.seals():
 		return c.talk.forward(r, entry{kind: kindLoaded, op: c.loaded(r.args[2:])})
 	default:
 		return c.talk.forward(r, entry{})

@@ -6,7 +6,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
@@ -93,7 +92,7 @@ func (s *session) checkDicts() {
 // pumpRequests reads requests until the client ends or an error.
 func (s *session) pumpRequests() {
 	defer s.intake.in.Free()
-	defer s.talk.up.flush() // what it was lent is the reader's
+	defer s.talk.up.Flush() // what it was lent is the reader's
 	defer s.talk.tx.end()
 	for s.failed == nil {
 		if err := s.next(); err != nil && !s.carryOn(err) {
@@ -110,7 +109,7 @@ func (s *session) next() error {
 	if len(buf) == 0 {
 		return in.Fill()
 	}
-	if s.intake.parser.Started() {
+	if s.intake.parser.Started {
 		return s.handleUnusual(buf)
 	}
 	n, args := resp.Cut(buf, s.intake.args[:0])
@@ -220,7 +219,8 @@ func (s *session) handle(r *request) error {
 	cmd := s.intake.rows.lookup(r.args[0])
 	r.cmd = cmd
 	if t := s.seals.trace; t != nil && t.begin(cmd, &s.talk.asked) {
-		defer t.sent(&s.talk.asked)
+		s.seals.took = 0
+		defer func() { t.sent(&s.talk.asked, s.seals.took) }()
 	}
 	if s.talk.tx.open && s.talk.tx.multi.refused.Load() {
 		s.talk.tx.end()
@@ -239,7 +239,7 @@ func (s *session) handle(r *request) error {
 	}
 	switch cmd.strategy {
 	case verbatim:
-		return s.talk.forward(r, cmd.entry())
+		return s.talk.forward(r, entry{flags: cmd.flags})
 	case values:
 		return s.handleValues(r)
 	case controls:
@@ -247,7 +247,7 @@ func (s *session) handle(r *request) error {
 	}
 	if s.seals.worksOnPlain(r) {
 		if r.needsNoValue() {
-			return s.talk.forward(r, cmd.entry())
+			return s.talk.forward(r, entry{flags: cmd.flags})
 		}
 		return s.talk.refuse(textToPlain)
 	}
@@ -280,7 +280,7 @@ func (s *session) passProtocolError() error {
 
 // passRaw copies from the client to the server without looking.
 func (s *session) passRaw() error {
-	if err := s.talk.up.flush(); err != nil {
+	if err := s.talk.up.Flush(); err != nil {
 		return err
 	}
 	s.intake.in.Free()
@@ -310,22 +310,21 @@ func (s *session) handOver() error {
 // is sealed goes as it came.
 func (s *session) handleValues(r *request) error {
 	cmd := r.cmd
-	e := cmd.entry()
-	e.shape = replyShape(r)
-	if s.seals.readsExcluded(r) {
-		e.flags |= flagExcluded
+	e := entry{flags: cmd.flags}
+	reads, compares := cmd.reply != shapeNone, false
+	if cmd.name == "set" {
+		known, gets := false, false
+		if known, compares, gets = setOptions(r.args[3:]); !known {
+			return s.onStored().unknown(r)
+		}
+		reads = compares || gets
 	}
-	e.op = s.seals.contents(cmd, r.args, e.shape)
+	if reads {
+		s.seals.reply(r, &e)
+	}
 	spec := &cmd.args
 	if spec.kind == noValues {
 		return s.talk.forward(r, e)
-	}
-	compares := false
-	if cmd.name == "set" {
-		known := false
-		if known, compares = setOptions(r.args[3:]); !known {
-			return s.onStored().unknown(r)
-		}
 	}
 	at, is := spec.places(r.args, len(r.args))
 	switch is {
@@ -345,9 +344,6 @@ func (s *session) handleValues(r *request) error {
 	}()
 	for i := at.first; i < at.end; i += at.step {
 		value := r.args[i]
-		if (at.computed || s.seals.rules.SealsNothing()) && !cinch.IsSealed(value) {
-			continue
-		}
 		var a policy.Address
 		if !at.computed {
 			a = s.seals.address(spec.kind, r.args[1], r.args[i-1], len(value))
@@ -407,28 +403,26 @@ type intake struct {
 // init has what talk has gathered flushed before the intake waits.
 func (t *intake) init(talk *conversation, table table) {
 	t.talk, t.rows.table = talk, table
-	t.from = source{conn: talk.life.Client, idle: &talk.up, intake: t}
-	t.in = resp.NewReader(&t.from, bufferBytes)
+	t.from = source{conn: talk.life.Client, intake: t}
+	t.in = resp.NewReader(&t.from, &talk.up, bufferBytes)
 }
 
-// await has the client judged for what its requests hold. One with a transaction may be waiting itself, for +QUEUED:
-// between requests it is judged from the last reply on.
-func (t *intake) await() {
-	if t == nil {
-		return
+// await has the client watched for stalls while its next bytes are waited for, if its requests may hold memory: inside a large
+// request, in a transaction, and until the replies to one have been carried. It reports whether awaited has to follow. A client in a
+// transaction may be waiting itself, for +QUEUED: between requests it is watched from the last reply on.
+func (t *intake) await() (watched bool) {
+	if t == nil || !t.inside && !t.talk.tx.open && t.talk.executing.Load() == 0 {
+		return false
 	}
-	t.later = !t.inside && t.talk.tx.answersAtOnce() && len(t.in.Buffered()) == 0
-	if t.later {
+	if t.later = !t.inside && t.talk.tx.answersAtOnce() && len(t.in.Buffered()) == 0; t.later {
 		t.talk.queue.awaitBehind(t.talk.life.Requests)
-		return
+	} else {
+		t.talk.life.Requests.Await(gateway.FromClient)
 	}
-	t.talk.life.Requests.Await(gateway.FromClient)
+	return true
 }
 
 func (t *intake) awaited() {
-	if t == nil {
-		return
-	}
 	if t.later {
 		t.talk.queue.awaitNone()
 	}

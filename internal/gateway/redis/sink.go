@@ -4,27 +4,23 @@ import (
 	"net"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// source reads one connection for a resp.Reader. Before it may block, and before what was
-// lent to the sink is moved, idle flushes what the pump has written: nobody waits for bytes
-// that lie in a buffer.
+// source reads one connection for a resp.Reader.
 type source struct {
 	conn net.Conn
-	idle *sink
 	// intake, on the client's side, is told that bytes are waited for, and asked about a read that found nothing: it may
 	// be tried again. Upstream it is nil.
 	intake *intake
 }
 
-func (s *source) Settle() error { return s.idle.flush() }
-
 func (s *source) Read(p []byte) (int, error) {
 	for {
-		s.intake.await()
+		watched := s.intake.await()
 		n, err := s.conn.Read(p)
-		s.intake.awaited()
+		if watched {
+			s.intake.awaited()
+		}
 		if n > 0 || err == nil || !s.intake.finishes(err) {
 			return n, err
 		}
@@ -33,9 +29,11 @@ func (s *source) Read(p []byte) (int, error) {
 
 func (s *source) ReadNext(spare []byte, size int) ([]byte, int, error) {
 	for {
-		s.intake.await()
+		watched := s.intake.await()
 		buf, n, err := gateway.ReadNext(s.conn, spare, size)
-		s.intake.awaited()
+		if watched {
+			s.intake.awaited()
+		}
 		if n > 0 || err == nil || !s.intake.finishes(err) {
 			return buf, n, err
 		}
@@ -77,7 +75,7 @@ func (w *sink) write(p []byte) error {
 		w.takeIn()
 	}
 	if len(p) >= copyBytes {
-		if w.flush() == nil {
+		if w.Flush() == nil {
 			w.send(p)
 		}
 		return w.err
@@ -93,7 +91,7 @@ func (w *sink) room(size int) []byte {
 		w.takeIn()
 	}
 	if len(w.buf)+size > bufferBytes {
-		_ = w.flush()
+		_ = w.Flush()
 	}
 	if w.buf == nil {
 		w.buf = gateway.GetBuffer(bufferBytes)
@@ -102,14 +100,6 @@ func (w *sink) room(size int) []byte {
 		return nil
 	}
 	return w.buf
-}
-
-// command writes a request made of args, of at most size bytes, no more than copyBytes.
-func (w *sink) command(args [][]byte, size int) error {
-	if dst := w.room(size); dst != nil {
-		w.buf = resp.AppendArgs(dst, args)
-	}
-	return w.err
 }
 
 // keep adds a copy of p, len(p) <= bufferBytes. Nothing is lent.
@@ -122,7 +112,7 @@ func (w *sink) keep(p []byte) {
 // takeIn copies what is lent, so that something else may follow it, or sends it.
 func (w *sink) takeIn() {
 	if len(w.buf)+len(w.lent) > copyBytes {
-		_ = w.flush()
+		_ = w.Flush()
 		return
 	}
 	p := w.lent
@@ -147,7 +137,7 @@ func (w *sink) lend(p []byte) error {
 	return w.err
 }
 
-func (w *sink) flush() error {
+func (w *sink) Flush() error {
 	if w.before != nil && w.err == nil {
 		w.err = w.before()
 	}
@@ -185,7 +175,7 @@ func (w *sink) sendBoth() {
 
 // send writes p, or has it spilled.
 func (w *sink) send(p []byte) {
-	if w.spill != nil {
+	if w.spill != nil && w.spill.used {
 		taken, err := w.spill.add(p)
 		if taken || err != nil {
 			w.err = err
@@ -195,16 +185,18 @@ func (w *sink) send(p []byte) {
 	w.account.Await(gateway.FromClient)
 	n, err := w.conn.Write(p)
 	w.account.Awaited(gateway.FromClient)
-	if w.spill.takesOver(err) {
+	switch {
+	case err == nil:
+	case w.spill != nil && w.spill.takesOver(err):
 		w.spill.start(p[n:])
-		return
+	default:
+		w.err = err
 	}
-	w.err = err
 }
 
 // writeHeld sends p, whose bytes are held from a budget, and what waits in front of it.
 func (w *sink) writeHeld(p []byte) error {
-	_ = w.flush()
+	_ = w.Flush()
 	for len(p) > 0 && w.err == nil {
 		n := min(len(p), heldPieceBytes)
 		w.send(p[:n])

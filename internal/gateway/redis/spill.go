@@ -28,6 +28,7 @@ type spill struct {
 	life    *gateway.Life
 	vault   *vault
 	always  bool        // a TLS client
+	used    bool        // of the reply pump: something may be pending
 	running bool        // drain is at work; guarded by mu
 	unstuck atomic.Bool // unstick interrupted a write to the client, or will interrupt the next one
 
@@ -41,6 +42,7 @@ type spill struct {
 func (o *spill) init(life *gateway.Life, vault *vault) {
 	o.life, o.vault = life, vault
 	_, o.always = life.Client.(*tls.Conn)
+	o.used = o.always
 	o.moved.L = &o.mu
 }
 
@@ -57,12 +59,13 @@ func (o *spill) unstick() {
 
 // takesOver reports that a failed write was interrupted by unstick.
 func (o *spill) takesOver(err error) bool {
-	return o != nil && errors.Is(err, os.ErrDeadlineExceeded) && o.unstuck.Swap(false)
+	return errors.Is(err, os.ErrDeadlineExceeded) && o.unstuck.Swap(false)
 }
 
 // start begins to spill with what a write left over, which the budget need not allow any
 // more: it was staged already.
 func (o *spill) start(rest []byte) {
+	o.used = true
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.running = true
@@ -92,6 +95,7 @@ func (o *spill) add(p []byte) (taken bool, err error) {
 		o.pending = append(o.pending, p...)
 		return true, nil
 	}
+	o.used = o.err != nil
 	return false, o.err
 }
 

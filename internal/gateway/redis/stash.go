@@ -43,7 +43,7 @@ func (s *stash) openAll(sealed [][]byte) ([]lua.Known, error) {
 // open opens an envelope, which it holds with its value until the request has been handled.
 func (s *stash) open(env []byte) (lua.Known, error) {
 	h, err := cinch.ParseHeader(env)
-	if err == nil && h.RawLen <= s.vault.maxOpen() {
+	if err == nil && h.RawLen <= s.vault.maxOpen {
 		err = s.hold(len(env) + openBytes(h))
 	}
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *stash) acquire(n, claim int64, patience time.Duration) bool {
 	if s.talk.life.Requests.TryAcquire(n) {
 		return true
 	}
-	if s.talk.up.flush() != nil {
+	if s.talk.up.Flush() != nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(s.talk.life.Context(), patience)

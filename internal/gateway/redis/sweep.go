@@ -218,7 +218,7 @@ func (x *indexes) putBack(ctx context.Context, c *goredis.Client, key string, pa
 func (x *indexes) affordable(pairs []string) (first []string, size int64) {
 	for i := 1; i < len(pairs); i += 2 {
 		n := int64(len(pairs[i]))
-		if h, err := cinch.ParseHeader([]byte(pairs[i])); err == nil && h.RawLen <= x.vault.maxOpen() {
+		if h, err := cinch.ParseHeader([]byte(pairs[i])); err == nil && h.RawLen <= x.vault.maxOpen {
 			n += int64(openBytes(h))
 		}
 		if size > 0 && size+n > sweepBytes {

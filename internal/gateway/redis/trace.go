@@ -24,8 +24,7 @@ type tracing struct {
 	open            trace.Connection
 	current         atomic.Pointer[traced] // nil: the next one may be chosen
 
-	hand   *traced       // of the request pump: the one at hand; nil: it is not traced
-	sealed time.Duration // sealing took so far, of it
+	hand *traced // of the request pump: the one at hand; nil: it is not traced
 
 	opened time.Duration // of the reply pump: opening took, of the reply at hand
 	failed string        // the class of its error
@@ -80,7 +79,7 @@ func (t *tracing) begin(cmd *command, before *asked) bool {
 	}
 	c.Goes(attribute.String("server.address", t.server))
 	m := &traced{Command: c, came: time.Now(), since: before.requests}
-	t.hand, t.sealed = m, 0
+	t.hand = m
 	t.current.Store(m)
 	if cmd.strategy != values { // whose values are sealed before
 		m.asks()
@@ -96,18 +95,12 @@ func (m *traced) asks() {
 	}
 }
 
-// sealing notes what sealing a value of the request at hand took.
-func (t *tracing) sealing(took time.Duration) {
-	if t != nil && t.hand != nil {
-		t.sealed += took
-	}
-}
-
-// sent notes that the command at hand has been handled: the reply to the last request is the client's.
-func (t *tracing) sent(asked *asked) {
+// sent notes that the command at hand has been handled, and what sealing its values took: the reply to the last request is the
+// client's.
+func (t *tracing) sent(asked *asked, sealing time.Duration) {
 	m, requests := t.hand, asked.requests
 	t.hand = nil
-	m.Part("codec request", m.came, t.sealed)
+	m.Part("codec request", m.came, sealing)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.number = requests
@@ -171,13 +164,6 @@ func (t *tracing) finish(m *traced) {
 	}
 	m.End("")
 	t.current.Store(nil)
-}
-
-// opening notes what opening a value of the reply at hand took.
-func (t *tracing) opening(took time.Duration) {
-	if t != nil {
-		t.opened += took
-	}
 }
 
 // broken notes that a value of the reply at hand did not open.

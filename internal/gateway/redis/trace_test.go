@@ -146,13 +146,13 @@ func TestTraceOfEarlyReplies(t *testing.T) {
 		}
 		requests.requests++
 		if !early {
-			by.sent(requests)
+			by.sent(requests, 0)
 		}
 		by.begins(requests.requests, nil, resp.Bulk)
 		by.broken()
 		by.ends(requests.requests)
 		if early {
-			by.sent(requests)
+			by.sent(requests, 0)
 		}
 		if by.current.Load() != nil {
 			t.Errorf("early %v: it goes on", early)
@@ -161,11 +161,11 @@ func TestTraceOfEarlyReplies(t *testing.T) {
 	by.begin(get, requests)
 	by.ends(requests.requests)
 	requests.requests += 2
-	by.sent(requests) // it was not that reply
+	by.sent(requests, 0) // it was not that reply
 	by.begins(requests.requests, nil, resp.Integer)
 	by.ends(requests.requests + 3) // it came with others
 	by.begin(get, requests)
-	by.sent(requests) // which has no reply
+	by.sent(requests, 0) // which has no reply
 	if by.current.Load() != nil {
 		t.Error("it goes on")
 	}
@@ -194,7 +194,7 @@ func TestUntracedCommandsAllocateNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if s.talk.up.flush() != nil || s.out.next() != nil {
+			if s.talk.up.Flush() != nil || s.out.next() != nil {
 				t.Fatal("an error")
 			}
 		}); n > 0 && !raceEnabled {

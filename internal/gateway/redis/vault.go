@@ -20,10 +20,10 @@ type vault struct {
 	churn   churn
 	covered func(key []byte) bool // reports a hash that a search index may cover
 	dicts   *storeredis.NodeDicts // nil: none
-	sampler Sampler               // nil: none
 	whatIf  *whatif.Watch         // nil: none
 	bare    atomic.Pointer[op]    // of replies whose values clients get without a library's format
-	maxSeal int
+	maxSeal int                   // bytes of the longest value that is sealed
+	maxOpen int                   // and of the longest that is opened
 	log     *slog.Logger
 }
 
@@ -33,16 +33,20 @@ func newVault(cfg *Config) *vault {
 		opts.Dicts = cfg.Dicts
 	}
 	v := &vault{
-		Compressor: gateway.Compressor{Sealer: cinch.NewSealer(opts), Effort: cfg.Effort, Stats: cfg.Stats},
-		dicts:      cfg.Dicts, sampler: cfg.Sampler, whatIf: cfg.WhatIf, maxSeal: cfg.MaxSeal,
+		Compressor: gateway.Compressor{Sealer: cinch.NewSealer(opts), Effort: cfg.Effort, Stats: cfg.Stats, Sampler: cfg.Sampler},
+		dicts:      cfg.Dicts, whatIf: cfg.WhatIf, maxSeal: cfg.MaxSeal,
 		covered: func([]byte) bool { return false }, log: cfg.Log,
 	}
+	v.maxOpen = v.Sealer.MaxOpen()
 	v.policy.Store(cfg.Policy)
 	return v
 }
 
-// maxOpen bounds, in bytes, the values that are opened.
-func (v *vault) maxOpen() int { return v.Sealer.MaxOpen() }
+// seals reports that values may be sealed.
+func (v *vault) seals() bool {
+	p := v.rules()
+	return p != nil && !p.Off
+}
 
 // sealsHashes reports that fields may have been sealed under the rules.
 func (v *vault) sealsHashes() bool {
@@ -83,16 +87,6 @@ func (v *vault) inflating(keys [][]byte) {
 				"pattern", patternOf(k))
 		}
 	}
-}
-
-// excluded reports that a policy promises that none of the keys holds an envelope.
-func excluded(p *policy.Policy, keys [][]byte) bool {
-	for _, k := range keys {
-		if !p.Excluded(k) {
-			return false
-		}
-	}
-	return len(keys) > 0
 }
 
 // mayBeSealed reports whether a value among the keys may be sealed in a database.

@@ -29,7 +29,7 @@ type Config struct {
 	// is none. Without it what the gateway's user may not see is taken for sealed.
 	Look     func(ctx context.Context, space, index uint32, key []byte) ([]byte, error)
 	Dicts    corestore.Dicts // nil: no dictionaries
-	Sampler  Sampler         // nil: none
+	Sampler  gateway.Sampler // nil: none
 	MaxSeal  int             // bytes of the longest value that is sealed; 0: cinch.DefaultMaxRaw
 	MaxOpen  int             // bytes of the longest that is opened; 0: the larger of MaxSeal and cinch.DefaultMaxRaw
 	MaxConns int

@@ -8,9 +8,8 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// notSure is in place of a login while the answer to an AUTH is awaited: others' requests may be behind
-// it already. No user has such a name.
-const notSure = "\x00"
+// notSure is in place of a login whose answer is awaited.
+const notSure = gateway.LoginUnknown
 
 // identity knows as whom a client has logged in, and lets it in at the door. Dictionaries are made of, and for, the values of one user.
 type identity struct {

@@ -48,7 +48,11 @@ func authBody(salt []byte, user, password string) keyed {
 // of an AUTH that it took. As long as it has not answered one, nobody knows.
 func TestWhoWrites(t *testing.T) {
 	seen := &writers{}
-	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) { c.Sampler = seen })
+	sampled := rules()
+	for i := range sampled {
+		sampled[i].Auto = true
+	}
+	b := newBed(t, policy.Options{Rules: sampled}, func(c *Config) { c.Sampler = seen })
 	for _, user := range []string{"alice", "bob"} {
 		b.direct().must(wire.Eval, 0x27, `local u = ... box.session.su('admin', function() box.schema.user.create(u, {password = 'pw'}) box.schema.user.grant(u, 'read,write,execute', 'universe') end)`, 0x21, []any{user})
 	}

@@ -14,26 +14,18 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// Sampler sees values on their way into the store, to make dictionaries of them.
-type Sampler interface {
-	// Sample is told of each value that rule covers and that may be sealed: stored is how
-	// many bytes it takes, sealed or not, and login who writes it, "" for guest. It keeps neither key nor value, and is quick.
-	Sample(rule *policy.Rule, login string, key, value []byte, stored int)
-}
-
 // vault seals and opens values for all sessions of a gateway.
 type vault struct {
 	gateway.Compressor
-	dicts   corestore.Dicts // nil: none
-	sampler Sampler         // nil: none
-	log     *slog.Logger
+	dicts corestore.Dicts // nil: none
+	log   *slog.Logger
 }
 
-func newVault(o cinch.SealerOptions, dicts corestore.Dicts, sampler Sampler, stats *gateway.Stats, log *slog.Logger) *vault {
+func newVault(o cinch.SealerOptions, dicts corestore.Dicts, sampler gateway.Sampler, stats *gateway.Stats, log *slog.Logger) *vault {
 	if dicts != nil {
 		o.Dicts = dicts
 	}
-	return &vault{Compressor: gateway.Compressor{Sealer: cinch.NewSealer(o), Stats: stats}, dicts: dicts, sampler: sampler, log: log}
+	return &vault{Compressor: gateway.Compressor{Sealer: cinch.NewSealer(o), Stats: stats, Sampler: sampler}, dicts: dicts, log: log}
 }
 
 // seal appends the envelope of a value that a login writes, or the value itself. Without a rule it is wrapped.
@@ -44,9 +36,8 @@ func (v *vault) seal(dst, value []byte, rule *policy.Rule, login string) []byte 
 	wanted := v.setting(rule, login)
 	out, did := v.Compress(dst, value, rule, wanted, policy.Tuple)
 	v.Count(rule, &did, len(value), len(out))
-	// What a budget has denied its dictionary says nothing about that.
-	if v.sampler != nil && login != notSure && (wanted.Dict == 0 || did.Setting == wanted) {
-		v.sampler.Sample(rule, login, nil, value, len(out))
+	if rule.Auto {
+		v.Sample(rule, login, nil, value, wanted, did.Setting, len(out))
 	}
 	return out
 }

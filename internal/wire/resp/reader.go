@@ -8,16 +8,17 @@ import (
 // Source is where a Reader's bytes come from.
 type Source interface {
 	io.Reader
-	// Settle is called before the Reader waits for bytes, and before it moves its buffer or
-	// gives it back: a source that has kept slices of it uses them now.
-	Settle() error
 	// ReadNext waits for bytes and only then takes a buffer of at least size bytes to
-	// read them into, so that an idle connection holds none. The Reader gives the
-	// buffer back through Release, or as spare (else nil), for bytes that are there already.
+	// read them into, so that an idle connection holds none; n is 0 only with an error. The Reader gives
+	// the buffer back through Release, or as spare (else nil), for bytes that are there already.
 	ReadNext(spare []byte, size int) (buf []byte, n int, err error)
 	// Release takes a buffer back.
 	Release(buf []byte)
 }
+
+// Flusher is what bytes of a Reader's buffer are lent to. Flush is called before the Reader waits for bytes, and before it moves its
+// buffer or gives it back: what was lent is used then.
+type Flusher interface{ Flush() error }
 
 // ErrLineTooLong reports a header line in a reply that no server sends.
 var ErrLineTooLong = errors.New("resp: header line too long")
@@ -26,16 +27,19 @@ var ErrLineTooLong = errors.New("resp: header line too long")
 // bytes of a frame. It is not safe for concurrent use.
 type Reader struct {
 	src  Source
+	lent Flusher
 	size int
 	buf  []byte
 	r, w int // buf[r:w] is unread
 }
 
 // NewReader returns a Reader that buffers up to size bytes.
-func NewReader(src Source, size int) *Reader { return &Reader{src: src, size: size} }
+func NewReader(src Source, lent Flusher, size int) *Reader {
+	return &Reader{src: src, lent: lent, size: size}
+}
 
 // Buffered returns the unread bytes. They, and what Discard drops of them, are valid until the
-// next Settle.
+// next Flush.
 func (r *Reader) Buffered() []byte { return r.buf[r.r:r.w] }
 
 // Full reports whether the buffer can take no more without a Discard.
@@ -49,7 +53,7 @@ func (r *Reader) Discard(n int) {
 	}
 }
 
-// Free gives the buffer back, without Settle; the Reader must hold no unread bytes that matter.
+// Free gives the buffer back, without a Flush; the Reader must hold no unread bytes that matter.
 func (r *Reader) Free() {
 	if r.buf != nil {
 		r.src.Release(r.buf)
@@ -60,7 +64,7 @@ func (r *Reader) Free() {
 // Fill reads more bytes behind those that are buffered. It moves them to the front when
 // there is no room; a full buffer is io.ErrShortBuffer.
 func (r *Reader) Fill() error {
-	if err := r.src.Settle(); err != nil {
+	if err := r.lent.Flush(); err != nil {
 		return err
 	}
 	if r.r == r.w { // the buffer is given back while it waits, but for what is there already
@@ -68,7 +72,7 @@ func (r *Reader) Fill() error {
 		r.buf, r.r, r.w = nil, 0, 0
 		buf, n, err := r.src.ReadNext(spare, r.size)
 		r.buf, r.w = buf, n
-		return progress(n, err)
+		return err
 	}
 	if r.w == len(r.buf) {
 		if r.r == 0 {
@@ -157,7 +161,7 @@ func (r *Reader) ReadFull(dst []byte) error {
 	if n == len(dst) {
 		return nil
 	}
-	if err := r.src.Settle(); err != nil {
+	if err := r.lent.Flush(); err != nil {
 		return err
 	}
 	_, err := io.ReadFull(r.src, dst[n:])
@@ -171,7 +175,7 @@ func (r *Reader) Take(dst []byte) (int, error) {
 		r.Discard(n)
 		return n, nil
 	}
-	if err := r.src.Settle(); err != nil {
+	if err := r.lent.Flush(); err != nil {
 		return 0, err
 	}
 	n, err := r.src.Read(dst)
@@ -179,7 +183,7 @@ func (r *Reader) Take(dst []byte) (int, error) {
 }
 
 // CopyTo consumes n bytes and hands them to write in pieces, which are valid until the next
-// Settle.
+// Flush.
 func (r *Reader) CopyTo(n int64, write func([]byte) error) error {
 	for n > 0 {
 		if r.r == r.w {

@@ -3,6 +3,7 @@ package resp
 import (
 	"errors"
 	"fmt"
+	"strconv"
 )
 
 // The kinds of reply elements, by their first byte.
@@ -91,4 +92,46 @@ func BulkAt(b []byte) (body, size int) {
 		return 0, 0
 	}
 	return next, int(n)
+}
+
+// The Append functions add one encoded element to dst and return the extended slice,
+// as append does.
+
+// AppendArray appends the header of an array (or of a request) of n elements.
+func AppendArray(dst []byte, n int) []byte { return appendHeader(dst, '*', int64(n)) }
+
+// AppendBulk appends a bulk string.
+func AppendBulk[T ~[]byte | ~string](dst []byte, b T) []byte {
+	dst = AppendBulkHeader(dst, len(b))
+	dst = append(dst, b...)
+	return append(dst, '\r', '\n')
+}
+
+// AppendBulkHeader appends the "$n\r\n" in front of n bytes and their CRLF.
+func AppendBulkHeader(dst []byte, n int) []byte { return appendHeader(dst, '$', int64(n)) }
+
+// AppendInt appends an integer reply.
+func AppendInt(dst []byte, n int64) []byte { return appendHeader(dst, ':', n) }
+
+// AppendError appends an error reply; text holds its code and message without a line
+// break ("ERR cinch: …").
+func AppendError(dst []byte, text string) []byte {
+	dst = append(dst, '-')
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		if c == '\r' || c == '\n' {
+			c = ' '
+		}
+		dst = append(dst, c)
+	}
+	return append(dst, '\r', '\n')
+}
+
+// MaxHeaderLen is the length in bytes of the longest header that the Append functions make, with its line break.
+const MaxHeaderLen = 1 + 20 + 2
+
+func appendHeader(dst []byte, kind byte, n int64) []byte {
+	dst = append(dst, kind)
+	dst = strconv.AppendInt(dst, n, 10)
+	return append(dst, '\r', '\n')
 }

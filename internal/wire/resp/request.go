@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"strconv"
 )
 
 // Limits of the request side, those of Redis's networking.c.
@@ -35,20 +36,19 @@ type Parser struct {
 	Argc   int    // declared arguments; valid once Started
 	Inline bool   // an inline request: Args is unused, the line is buf[:n]
 
-	pos     int
-	bulk    int // declared length of the argument being read
-	inBulk  bool
-	started bool
+	// Started: the header has been read, so that Argc is known.
+	Started bool
+
+	pos    int
+	bulk   int // declared length of the argument being read
+	inBulk bool
 }
 
 // Reset forgets the current request and keeps the memory.
 func (p *Parser) Reset() {
 	p.Args, p.Argc, p.Inline = p.Args[:0], 0, false
-	p.pos, p.bulk, p.inBulk, p.started = 0, 0, false, false
+	p.pos, p.bulk, p.inBulk, p.Started = 0, 0, false, false
 }
-
-// Started reports whether the header has been read, so that Argc is known.
-func (p *Parser) Started() bool { return p.started }
 
 // Pos is the offset up to which the buffer has been parsed.
 func (p *Parser) Pos() int { return p.pos }
@@ -62,7 +62,7 @@ func (p *Parser) Bulk() (length int, ok bool) { return p.bulk, p.inBulk }
 // when more bytes are needed, or ErrProtocol. A complete request may have no arguments
 // ("*0", an empty line); the server answers nothing to that.
 func (p *Parser) Parse(buf []byte) (n int, err error) {
-	if !p.started {
+	if !p.Started {
 		if len(buf) == 0 {
 			return 0, nil
 		}
@@ -108,6 +108,30 @@ func Cut(buf []byte, args [][]byte) (n int, _ [][]byte) {
 	return at, args
 }
 
+// AppendCommand appends a request made of args.
+func AppendCommand(dst []byte, args ...string) []byte {
+	dst = AppendArray(dst, len(args))
+	for _, a := range args {
+		dst = AppendBulk(dst, a)
+	}
+	return dst
+}
+
+// AppendArgs appends a request made of args.
+func AppendArgs(dst []byte, args [][]byte) []byte {
+	dst = append(dst, '*')
+	dst = strconv.AppendInt(dst, int64(len(args)), 10)
+	dst = append(dst, '\r', '\n')
+	for _, a := range args {
+		dst = append(dst, '$')
+		dst = strconv.AppendInt(dst, int64(len(a)), 10)
+		dst = append(dst, '\r', '\n')
+		dst = append(dst, a...)
+		dst = append(dst, '\r', '\n')
+	}
+	return dst
+}
+
 func (p *Parser) parseInline(buf []byte) (int, error) {
 	end := bytes.IndexByte(buf, '\n')
 	line := buf
@@ -132,7 +156,7 @@ func (p *Parser) parseHeader(buf []byte) (done bool, err error) {
 	if n > MaxArgs {
 		return false, ErrProtocol
 	}
-	p.Argc, p.pos, p.started = int(max(n, 0)), next, true
+	p.Argc, p.pos, p.Started = int(max(n, 0)), next, true
 	return true, nil
 }
 

@@ -144,13 +144,16 @@ func (s *trickle) ReadNext(_ []byte, size int) ([]byte, int, error) {
 	return buf, n, err
 }
 
-func (s *trickle) Settle() error { return nil }
+// nothing is lent.
+type nothing struct{}
+
+func (nothing) Flush() error { return nil }
 
 func (s *trickle) Release([]byte) {}
 
 func TestReader(t *testing.T) {
 	for step := 1; step < 40; step++ {
-		r := NewReader(&trickle{[]byte("+OK\r\n$5\r\nhello\r\n:1\r\ntail"), step}, 16)
+		r := NewReader(&trickle{[]byte("+OK\r\n$5\r\nhello\r\n:1\r\ntail"), step}, nothing{}, 16)
 		line, err := r.Line()
 		if err != nil || string(line) != "+OK\r\n" {
 			t.Fatalf("step %d: %q %v", step, line, err)
@@ -175,11 +178,11 @@ func TestReader(t *testing.T) {
 }
 
 func TestReaderTellsBrokenFromEnded(t *testing.T) {
-	r := NewReader(&trickle{[]byte("+OK"), 100}, 16)
+	r := NewReader(&trickle{[]byte("+OK"), 100}, nothing{}, 16)
 	if _, err := r.Line(); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("%v, want io.ErrUnexpectedEOF", err)
 	}
-	r = NewReader(&trickle{[]byte("+" + strings.Repeat("x", 100)), 100}, 16)
+	r = NewReader(&trickle{[]byte("+" + strings.Repeat("x", 100)), 100}, nothing{}, 16)
 	if _, err := r.Line(); !errors.Is(err, ErrLineTooLong) {
 		t.Errorf("%v, want ErrLineTooLong", err)
 	}
