@@ -58,38 +58,33 @@ func (m *Msg) Parse(message []byte) error {
 		}
 	}
 	for off := HeaderLen + 4; off < end; {
-		next, err := m.section(message, off, end)
-		if err != nil {
-			return err
+		switch kind := message[off]; kind {
+		case 0:
+			body, err := documentAt(message, off+1, end)
+			if err == nil && m.Body.Len != 0 {
+				err = malformed("message with two bodies")
+			}
+			if err != nil {
+				return err
+			}
+			m.Body, off = body, body.End()
+		case 1:
+			s, err := sequenceAt(message, off+1, end)
+			if err == nil && len(m.Sequences) == maxSequences {
+				err = malformed("more than %d sections", maxSequences)
+			}
+			if err != nil {
+				return err
+			}
+			m.Sequences, off = append(m.Sequences, s), s.Documents.End()
+		default:
+			return malformed("section of kind %d", kind)
 		}
-		off = next
 	}
 	if m.Body.Len == 0 {
 		return malformed("message without a body")
 	}
 	return nil
-}
-
-// section parses the section at off and returns where the next one begins.
-func (m *Msg) section(message []byte, off, end int) (int, error) {
-	switch kind := message[off]; kind {
-	case 0:
-		body, err := documentAt(message, off+1, end)
-		if err == nil && m.Body.Len != 0 {
-			err = malformed("message with two bodies")
-		}
-		m.Body = body
-		return body.End(), err
-	case 1:
-		s, err := sequenceAt(message, off+1, end)
-		if err == nil && len(m.Sequences) == maxSequences {
-			err = malformed("more than %d sections", maxSequences)
-		}
-		m.Sequences = append(m.Sequences, s)
-		return s.Documents.End(), err
-	default:
-		return 0, malformed("section of kind %d", kind)
-	}
 }
 
 func sequenceAt(message []byte, off, end int) (s Sequence, err error) {
