@@ -152,9 +152,6 @@ func (b *balancer) checkHello(f *follower, d described) error {
 // deliver says whether the client gets it all the same: not when its driver tries again, as it
 // does with reads that are retried and with some writes.
 func (b *balancer) checkReply(f *follower, retried bool, reply []byte) (lost, deliver bool) {
-	if !b.on() {
-		return false, true
-	}
 	v := judge(reply)
 	if !v.lost {
 		return false, true

@@ -1,8 +1,13 @@
 package mongo
 
 import (
+	"bytes"
+	"fmt"
 	"strings"
 
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
@@ -98,3 +103,224 @@ func traitsOf(name []byte) traits {
 	}
 	return commands[string(lower[:len(name)])]
 }
+
+// request is one request of the client. Its bytes live until it has been handled.
+type request struct {
+	wire    []byte            // as it came
+	message []byte            // the same without compression; wire itself if it came plain
+	header  wire.Header       // of message
+	came    wire.CompressorID // how it came
+
+	msg      wire.Msg  // of an OP_MSG
+	document wire.Span // of the command
+	outer    wire.Span // of what is around it in old queries; empty: nothing
+	name     []byte    // of the command; nil for legacy operations
+	traits   traits
+	space    []byte // "database.collection"; its memory is kept for the next request
+	shape    uint64 // requests of the same shape have similar replies
+	answered bool   // a reply will come
+	reads    bool   // and shows, if it says ok, that the client may read the collection
+	writes   bool   // its pipeline does
+	awaits   bool   // it says how long the server may wait for a cursor's next documents
+}
+
+var (
+	errReplyFromClient = fmt.Errorf("%w: a reply from the client", wire.ErrMalformed)
+	errNoCommand       = fmt.Errorf("%w: no command in it", wire.ErrMalformed)
+)
+
+// parse reads r.message, whose header is r.header.
+func (r *request) parse() error {
+	r.name, r.traits, r.shape, r.answered, r.reads, r.writes, r.awaits = nil, 0, 0, true, false, false, false
+	r.space, r.document, r.outer = r.space[:0], wire.Span{}, wire.Span{}
+	switch r.header.OpCode {
+	case wire.OpMsg:
+		if err := r.msg.Parse(r.message); err != nil {
+			return err
+		}
+		r.document = r.msg.Body
+		r.answered = r.msg.Flags&wire.MoreToCome == 0
+		return r.command(r.document.Of(r.message))
+	case wire.OpQuery:
+		return r.query()
+	case wire.OpGetMore:
+		return nil
+	case wire.OpReply:
+		return errReplyFromClient
+	}
+	r.answered = false
+	return nil
+}
+
+func (r *request) query() error {
+	q, err := wire.ParseQuery(r.message)
+	if err != nil || !q.IsCommand(r.message) {
+		return err
+	}
+	r.document = q.Document
+	doc := r.document.Of(r.message)
+	if first, ok := wire.First(doc); ok && (string(first.Key) == "$query" || string(first.Key) == "query") {
+		if inner := wire.Document(first.Value); inner != nil { // read preferences are around it
+			doc, r.outer = inner, r.document
+			r.document = wire.Span{Off: r.outer.Off + first.End() - len(inner), Len: len(inner)}
+		}
+	}
+	if err := r.command(doc); err != nil {
+		return err
+	}
+	database, _, _ := bytes.Cut(q.Collection.Of(r.message), []byte(".$cmd"))
+	r.space, r.reads = append(append(r.space[:0], database...), ".$cmd"...), false
+	return nil
+}
+
+// command reads the document of a command: its name is the first key. Requests of one shape have the same name, fields and
+// namespace and ask for as many documents; other values do not count.
+func (r *request) command(doc []byte) error {
+	var first wire.Element
+	var database, collection []byte
+	fromDocuments, twice := false, false
+	shape := emptyHash
+	err := wire.Elements(doc, func(e wire.Element) bool {
+		if r.name == nil {
+			first, r.name, r.traits = e, e.Key, traitsOf(e.Key)
+			shape.bytes(e.Key)
+		}
+		switch string(e.Key) {
+		case "lsid", "txnNumber", "autocommit", "startTransaction", "comment", "readConcern", "writeConcern":
+			return true
+		case "$db":
+			twice = database != nil // servers may take either
+			database = wire.Text(e.Value)
+		case "collection":
+			if r.traits&continues != 0 {
+				collection = wire.Text(e.Value)
+			}
+		case "maxTimeMS":
+			r.awaits = r.traits&continues != 0
+			shape.bytes(e.Value.Data)
+		case "limit", "batchSize", "singleBatch":
+			shape.bytes(e.Value.Data)
+		case "pipeline":
+			fromDocuments = beginsWithDocuments(e.Value)
+			r.writes = endsInWrite(e.Value)
+			shape.keys(wire.Document(e.Value), e.Value.Type == bsoncore.TypeArray)
+		case "filter", "query", "projection":
+			shape.keys(wire.Document(e.Value), e.Value.Type == bsoncore.TypeArray)
+		}
+		if len(e.Key) == 0 || e.Key[0] != '$' {
+			shape.bytes(e.Key)
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	if r.name == nil {
+		return errNoCommand
+	}
+	if r.traits&namesCollection != 0 {
+		collection = wire.Text(first.Value)
+	}
+	if collection == nil {
+		collection = []byte(noCollection)
+	} else if !twice {
+		r.reads = r.traits&readsDocuments != 0 || r.traits&pipelineReads != 0 && fromDocuments
+	}
+	r.space = append(append(append(r.space[:0], database...), '.'), collection...)
+	shape.bytes(r.space)
+	r.shape = uint64(shape)
+	return nil
+}
+
+// replaced returns the request with another document, in a buffer of the pool's.
+func (r *request) replaced(doc []byte) []byte {
+	hasChecksum := r.header.OpCode == wire.OpMsg && r.msg.Flags&wire.ChecksumPresent != 0
+	out := wire.Replace(gateway.GetBuffer(len(r.message)-r.document.Len+len(doc)), r.message, r.document, doc, hasChecksum)
+	if r.outer.Len != 0 {
+		wire.PutLength(out[r.outer.Off : r.outer.End()+len(doc)-r.document.Len])
+	}
+	return out
+}
+
+// hash makes a number of a request's shape, by FNV-1a.
+type hash uint64
+
+const emptyHash hash = 14695981039346656037
+
+func (h *hash) bytes(b []byte) {
+	for _, c := range b {
+		*h = (*h ^ hash(c)) * 1099511628211
+	}
+	*h = (*h ^ 0xff) * 1099511628211
+}
+
+// maxShapeElements bounds how much of a filter or pipeline counts.
+const maxShapeElements = 32
+
+// keys adds the keys of a document, or of the documents in an array.
+func (h *hash) keys(doc []byte, array bool) {
+	n := 0
+	_ = wire.Elements(doc, func(e wire.Element) bool {
+		if n++; n > maxShapeElements {
+			return false
+		}
+		if stage := wire.Document(e.Value); array && stage != nil {
+			h.keys(stage, false)
+			return true
+		}
+		h.bytes(e.Key)
+		if string(e.Key) == "$limit" {
+			h.bytes(e.Value.Data)
+		}
+		return true
+	})
+}
+
+// Dictionaries of replies hold pieces of documents. So another gateway gets the dictionary of
+// a namespace over a connection on which the server has let somebody read that namespace: it
+// knows about privileges, and we don't. A connection has one user, and another gateway opens one
+// for each of its clients'.
+
+// noCollection stands for the collection where a command names none.
+const noCollection = "$cmd"
+
+// readingStages may begin a pipeline that only who may read the collection's documents may
+// run. For $collStats, $indexStats and the like servers ask for other privileges.
+var readingStages = map[string]bool{
+	"$addFields": true, "$changeStream": true, "$count": true, "$geoNear": true, "$group": true, "$limit": true,
+	"$lookup": true, "$match": true, "$project": true, "$sample": true, "$set": true, "$skip": true,
+	"$sort": true, "$unset": true, "$unwind": true,
+}
+
+// beginsWithDocuments reports whether the first stage of a pipeline sees documents.
+func beginsWithDocuments(pipeline bsoncore.Value) bool {
+	list := wire.Document(pipeline)
+	if list == nil {
+		return false
+	}
+	stage, ok := wire.First(list)
+	if !ok { // an empty one passes them all
+		return len(list) == emptyDocument
+	}
+	doc := wire.Document(stage.Value)
+	if doc == nil {
+		return false
+	}
+	first, ok := wire.First(doc)
+	return ok && readingStages[string(first.Key)]
+}
+
+// endsInWrite reports whether a pipeline writes what it finds.
+func endsInWrite(pipeline bsoncore.Value) bool {
+	var last wire.Element
+	_ = wire.Elements(wire.Document(pipeline), func(e wire.Element) bool {
+		last = e
+		return true
+	})
+	doc := wire.Document(last.Value)
+	first, ok := wire.First(doc)
+	return ok && (string(first.Key) == "$out" || string(first.Key) == "$merge")
+}
+
+// emptyDocument is the length of a document without elements.
+const emptyDocument = 5

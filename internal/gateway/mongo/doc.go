@@ -6,55 +6,30 @@
 // Prometheus the gateways of a process. The way of a request and its reply:
 //
 //	gateway.go      what a gateway is made of, and the seam: Serve and Shutdown
-//	session.go      one client: requests are carried here, and pass what is below
-//	replies.go      the pump that carries replies
-//	hello.go        handshakes: compression and addresses in them are rewritten
-//	rewrite.go      what becomes of a request, decided together with the fate of its reply
-//	recode.go       in which form the client gets a reply, and what is learnt from it
-//	compression.go  what the sessions of a gateway compress by, and learn
+//	session.go      one client: handleRequest carries a request from the client to the server
+//	rewrite.go      in which form it goes there, decided together with that of its reply
+//	replies.go      handleReply carries a reply from the server to the client
+//	message.go      messages cut out of a connection; OP_COMPRESSED opened and made
+//	commands.go     what a request is about: command, namespace, shape; the table of commands
 //	pending.go      the requests that wait for replies
-//	trace.go        spans of those that are traced
-//	sender.go       messages to one peer, one at a time
+//	estimate.go     what compressing would save: link, codecs and replies to each kind of request, measured
+//	compression.go  what the sessions of a gateway share for that: the policy in force, codecs, measurements
+//	topics.go       what messages are about, for dictionaries and for measuring
+//	hello.go        handshakes: compression and addresses in them are rewritten, both ways
+//	login.go        which logins pass: those that are the client's own
+//	pair.go         frames between two gateways: who decides what, and when they need a dictionary
+//	trace.go        spans of requests that are traced
+//	errors.go       what errors are called, and replies of the gateway's own
 //	config.go       what a gateway is told
 //
 // Replica sets, and questions of the gateway's own:
 //
-//	watcher.go      a driver that watches a standby
-//	standby.go      several gateways to one replica set: who is named when one dies
 //	balance.go      the gateway as a load balancer for a replica set's primary
 //	stepdown.go     what ends the balancer's sessions to a primary that is one no more
+//	standby.go      several gateways to one replica set: who is named when one dies
+//	watcher.go      a driver that watches a standby
+//	topology.go     which gateway stands for which member of a replica set, and at which address
 //	ask.go          questions to servers: who they are, whether they ask for a login
-//	addresses.go    by which addresses clients find members
-//	topology.go     which gateway stands for which member of a replica set
-//
-// What sessions agree on with either side, and pairs of gateways:
-//
-//	sides.go        what was agreed on, and who decides what between two gateways
-//	description.go  what a server says of itself, and what clients see of that
-//	login.go        which logins pass: those that are the client's own
-//	ending.go       what errors are called
-//	reply.go        one reply, read
-//	reader.go       messages out of a connection, within the budget
-//	speaker.go      the sending end of a pair: frames, and when they need a dictionary
-//	hearer.go       the receiving end
-//	pairs.go        what all pairs of a gateway share: the shelf of dictionaries
-//	offers.go       lists of compressors in handshakes
-//	announced.go    which dictionaries gateways have, in handshakes
-//	lsid.go         identifiers of sessions, which are taken out of frames
-//	refusals.go       replies of the gateway's own
-//
-// Deciding and measuring:
-//
-//	frame.go        OP_COMPRESSED opened and made
-//	auto.go         link and codecs measured, for rules that leave the choice to us
-//	bargain.go      a request and its reply: what compressing them saves
-//	forecasts.go    what replies to each kind of request were like
-//	rules.go        the policy in force, and what servers are offered because of it
-//	request.go      what a request is about: command, namespace, shape
-//	commands.go     the table: which commands are never compressed, which have large replies
-//	topics.go       what messages are about, for dictionaries and for measuring
-//	reads.go        what tells that a client may read a collection
-//	compressors.go  which compressors there are
 //
 // # The mirror
 //
@@ -70,7 +45,7 @@
 // as we have it, and nothing when it offered nothing; what it sends compressed is answered
 // compressed, as the server itself would.
 //
-//	client -> pumpRequests -> open -> rewrite: plain, or compressed by policy -> upstream
+//	client -> handleRequest: open, parse, rewrite: plain, or compressed by policy -> server
 //	              |    pending: by request id    |
-//	client <- replyPump    <- as the request came  <- open  <----------- upstream
+//	client <- handleReply: form: as the request came <- open <--------------------- server
 package mongo

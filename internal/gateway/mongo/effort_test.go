@@ -18,7 +18,7 @@ import (
 func TestBudgetUsedUp(t *testing.T) {
 	p, far := newParts(t, withZstd), newSides(pairsOf(t, nil))
 	limits := gateway.NewEffort()
-	p.codecs.effort = limits
+	p.g.effort = limits
 	p.sides.taken.Store(1<<wire.Zstd | 1<<wire.Snappy)
 	limits.SetLimits(effort.Limits{Cores: 0.001})
 	var text bytes.Buffer
@@ -26,37 +26,37 @@ func TestBudgetUsedUp(t *testing.T) {
 		fmt.Fprintf(&text, "%d,", i*i)
 	}
 	large := opMsg(1, 0, command("insert", "users", bson.E{Key: "text", Value: text.String()}))
-	d := p.rewriter.decide(requestOf(t, large)) // takes far more than the millisecond that has been saved up
-	if d.reason != "" {
-		t.Errorf("the first: %q", d.reason)
+	var first exchange
+	_, pooled := p.rewrite(requestOf(t, large), &first) // takes far more than the millisecond that has been saved up
+	if first.reason != "" {
+		t.Errorf("the first: %q", first.reason)
 	}
-	d.free()
+	gateway.PutBuffer(pooled)
 	insert := opMsg(1, 0, command("insert", "users", manyDocuments))
 	reply := replyOf(t, bson.D{{Key: "ok", Value: 1}, manyDocuments})
 	decide := func(reason string) {
 		t.Helper()
-		d := p.rewriter.decide(requestOf(t, insert))
-		defer d.free()
-		if d.reason != reason || (len(d.bytes) < len(insert)) != (reason == "") {
-			t.Errorf("%q, %d of %d bytes", d.reason, len(d.bytes), len(insert))
-		}
-		out, pooled := p.pump.recoder.form(&exchange{client: wire.Zlib}, reply, time.Now())
+		var e exchange
+		out, pooled := p.rewrite(requestOf(t, insert), &e)
 		defer gateway.PutBuffer(pooled)
+		if e.reason != reason || (len(out) < len(insert)) != (reason == "") {
+			t.Errorf("%q, %d of %d bytes", e.reason, len(out), len(insert))
+		}
+		out, formed := p.form(&exchange{client: wire.Zlib}, reply, time.Now())
+		defer gateway.PutBuffer(formed)
 		if h, _ := wire.ParseHeader(out); (h.OpCode == wire.OpCompressed) != (reason == "") {
 			t.Errorf("a reply has opcode %d", h.OpCode)
 		}
 	}
 	decide(gateway.SteppedDown)
 	p.sides.fromServer.on.Store(true)
-	d = p.rewriter.decide(requestOf(t, insert))
-	defer d.free()
-	frame, err := wire.ParsePaired(d.bytes, wire.Numbers{})
+	out, pooled := p.rewrite(requestOf(t, insert), &exchange{})
+	defer gateway.PutBuffer(pooled)
+	frame, err := wire.ParsePaired(out, wire.Numbers{})
 	if err != nil || !frame.Stored {
 		t.Fatalf("%+v, %v", frame, err)
 	}
-	m := message{bytes: d.bytes, header: frame.Header, came: wire.BetweenGateways, paired: frame}
-	whole, pooled, err := far.open(&far.fromClient, &m)
-	defer gateway.PutBuffer(pooled)
+	whole, err := p.open(&message{bytes: out, header: frame.Header, came: wire.BetweenGateways, paired: frame}, &far.fromClient)
 	if err != nil || !bytes.Equal(whole, insert) {
 		t.Errorf("%d bytes became %d, %v", len(insert), len(whole), err)
 	}
@@ -67,7 +67,7 @@ func TestBudgetUsedUp(t *testing.T) {
 
 // Values that go plain count as in time, so that the latency budget leaves room for others again.
 func TestLatencyRecovers(t *testing.T) {
-	c := compressionBy(t, withZstd).codecs
+	c := compressionBy(t, withZstd)
 	c.effort = gateway.NewEffort()
 	c.effort.SetLimits(effort.Limits{Added: time.Minute})
 	for range 100 {
@@ -88,7 +88,7 @@ func TestLatencyRecovers(t *testing.T) {
 
 // The steps down keep to what the server takes.
 func TestLowered(t *testing.T) {
-	c := compressionBy(t, withZstd).codecs
+	c := compressionBy(t, withZstd)
 	for taken, want := range map[compressorSet][]wire.CompressorID{
 		1 << wire.Zstd:                {wire.Zstd, plain},
 		1<<wire.Zstd | 1<<wire.Snappy: {wire.Zstd, wire.Snappy, plain},

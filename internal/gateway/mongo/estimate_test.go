@@ -16,15 +16,15 @@ func TestAutoFollowsTheLink(t *testing.T) {
 	both.add(wire.Snappy)
 	both.add(wire.Zstd)
 	rule := &policy.MessageRule{Auto: true}
-	large := bargain{own: rule, reply: rule, size: 170, expected: forecast{bytes: 35000}, answered: true}
-	small := bargain{own: rule, reply: rule, size: 86, expected: forecast{bytes: 60}, answered: true}
+	large := estimate{own: rule, reply: rule, size: 170, expected: forecast{bytes: 35000}, answered: true}
+	small := estimate{own: rule, reply: rule, size: 86, expected: forecast{bytes: 60}, answered: true}
 	for _, c := range []struct {
 		mbit float64
 		want wire.CompressorID
 	}{{100_000, plain}, {10_000, plain}, {450, wire.Snappy}, {50, wire.Zstd}, {5, wire.Zstd}} {
 		var l link
 		for range 100 {
-			l.received(30000, 35000, time.Duration(30000*8/c.mbit*1000))
+			l.replied(35000, 30000, time.Duration(30000*8/c.mbit*1000), 0)
 		}
 		if id, _, reason := l.choose(&large, both); id != c.want {
 			t.Errorf("%v Mbit/s: %d (%s), want %d", c.mbit, id, reason, c.want)
@@ -84,17 +84,17 @@ func TestForecasts(t *testing.T) {
 // Between gateways requests and replies are decided apart, and single documents count.
 func TestAutoBetweenGateways(t *testing.T) {
 	rule := &policy.MessageRule{Auto: true}
-	request := bargain{own: rule, size: 450}
-	reply := bargain{reply: rule, expected: forecast{bytes: 450}, answered: true}
+	request := estimate{own: rule, size: 450}
+	reply := estimate{reply: rule, expected: forecast{bytes: 450}, answered: true}
 	for _, c := range []struct {
 		mbit float64
 		want wire.CompressorID
 	}{{100_000, plain}, {10, wire.BetweenGateways}} {
 		var l link
 		for range 100 {
-			l.received(30000, 35000, time.Duration(30000*8/c.mbit*1000))
+			l.replied(35000, 30000, time.Duration(30000*8/c.mbit*1000), 0)
 		}
-		for _, b := range []bargain{request, reply} {
+		for _, b := range []estimate{request, reply} {
 			if id, _, reason := l.choose(&b, only); id != c.want {
 				t.Errorf("%v Mbit/s: %d (%s), want %d", c.mbit, id, reason, c.want)
 			}

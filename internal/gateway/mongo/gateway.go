@@ -44,7 +44,7 @@ func NewGateway(cfg Config) *Gateway {
 		addresses:   &addresses{Topology: cfg.Topology, log: cfg.Log},
 	}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
-	g.pairs = newPairs(g.rules, g.codecs)
+	g.pairs = newPairs(g.compression)
 	g.balancer = &balancer{members: cfg.Members, ctx: g.ctx, log: cfg.Log}
 	g.standby = &standby{members: cfg.Members, others: cfg.Standby, addresses: g.addresses, ctx: g.ctx}
 	g.keeper.Ask = func(ctx context.Context) (bool, error) { return AskClosed(ctx, cfg.upstreams()) }

@@ -1,39 +1,26 @@
 package mongo
 
 import (
-	"net"
+	"bytes"
+	"encoding/hex"
 	"slices"
+	"strconv"
+
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// hellos are a session's handshakes: the request pump rewrites what the client says, and the
-// reply pump what the server answers.
-type hellos struct {
-	rules     *rules
-	sides     *sides
-	logins    *logins
-	addresses *addresses
-	balancer  *balancer
-	follower  *follower
-	client    net.Conn
-	peers     bool // clients may be gateways
-
-	// of the request pump
-	greeted bool                // a handshake was sent
-	shown   []wire.CompressorID // what the client may see in the replies to handshakes
-}
-
-// request returns what goes upstream for a client's hello, with our offer, in a buffer of the
+// helloForServer returns what goes upstream for a client's hello, with our offer, in a buffer of the
 // pool's. The offer goes into the first one in any case; later ones keep their form, since
 // servers remember it.
-func (h *hellos) request(r *request) (out []byte, waits *handshake, err error) {
+func (s *session) helloForServer(r *request) (out []byte, waits *handshake, err error) {
 	doc := r.document.Of(r.message)
-	edit := helloEdit{offer: h.rules.offer(), inject: !h.greeted, balancer: h.balancer.on(), peers: h.peers, logins: h.logins}
-	if !h.greeted && slices.Contains(edit.offer, wire.BetweenGateways) {
-		edit.held = h.sides.fromServer.pin()
+	edit := helloEdit{offer: s.rules.offer(), inject: !s.greeted, balancer: s.g.balancer.on(), peers: s.g.cfg.Peers, logins: s.g.logins}
+	if !s.greeted && slices.Contains(edit.offer, wire.BetweenGateways) {
+		edit.held = s.sides.fromServer.pin()
 	}
 	edited, said, err := rewriteHello(gateway.GetBuffer(len(doc)+128), doc, edit)
 	defer gateway.PutBuffer(edited)
@@ -41,47 +28,47 @@ func (h *hellos) request(r *request) (out []byte, waits *handshake, err error) {
 		return nil, nil, err
 	}
 	if said.refused != "" {
-		h.logins.note(h.client, said.refused)
+		s.g.logins.note(s.Client, said.refused)
 	}
 	if said.offers {
-		h.shown = said.offered
+		s.shown = said.offered
 	}
-	waits = &handshake{shown: h.shown, asked: said.offers || !h.greeted, told: said.told, logins: h.logins, balanced: said.balanced}
+	waits = &handshake{shown: s.shown, asked: said.offers || !s.greeted, told: said.told, logins: s.g.logins, balanced: said.balanced}
 	if waits.balanced {
-		waits.service = h.balancer.serviceID(h.follower.member)
+		waits.service = s.g.balancer.serviceID(s.follower.member)
 	}
-	h.greeted = true
+	s.greeted = true
 	return r.replaced(edited), waits, nil
 }
 
-// answer returns what the client is told in reply to its hello, in a buffer of the pool's.
-func (h *hellos) answer(waits *handshake, r *reply) (out []byte, err error) {
+// helloForClient returns what the client is told in reply to its hello, in a buffer of the pool's.
+func (s *session) helloForClient(waits *handshake, r *reply) (out []byte, err error) {
 	if r.noDoc != nil {
 		return nil, r.noDoc
 	}
-	doc := r.doc()
+	doc := r.doc
 	d, err := describe(doc)
 	if err != nil {
 		return nil, err
 	}
-	if slices.Contains(waits.shown, wire.BetweenGateways) && !h.sides.fromClient.on.Load() {
-		waits.tell = appendPrefixes(nil, h.sides.fromClient.pin())
+	if slices.Contains(waits.shown, wire.BetweenGateways) && !s.sides.fromClient.on.Load() {
+		waits.tell = appendPrefixes(nil, s.sides.fromClient.pin())
 	}
-	edited, err := rewriteDescription(gateway.GetBuffer(len(doc)+128), doc, d, waits, h.renamer(d, waits))
+	edited, err := rewriteDescription(gateway.GetBuffer(len(doc)+128), doc, d, waits, s.renamer(d, waits))
 	defer gateway.PutBuffer(edited)
 	if err != nil {
 		return nil, err
 	}
 	if waits.balanced {
-		if err := h.balancer.checkHello(h.follower, d); err != nil {
+		if err := s.g.balancer.checkHello(&s.follower, d); err != nil {
 			return nil, err
 		}
 	}
 	if d.ok && waits.asked {
-		h.sides.withServer(d, h.rules.offered())
+		s.sides.withServer(d, s.rules.offered())
 	}
 	if d.ok {
-		h.sides.withClient(waits)
+		s.sides.withClient(waits)
 	}
 	return r.replaced(edited), nil
 }
@@ -89,24 +76,24 @@ func (h *hellos) answer(waits *handshake, r *reply) (out []byte, err error) {
 // renamer gives the addresses of members as the client must see them. A hello tells what the
 // server calls itself: that name is this gateway's from now on. Another gateway sees the members'
 // own names, and puts its addresses in their place: it knows of all members, and we often of one.
-func (h *hellos) renamer(d described, waits *handshake) func([]byte) (string, bool) {
+func (s *session) renamer(d described, waits *handshake) func([]byte) (string, bool) {
 	asItIs := func([]byte) (string, bool) { return "", false }
-	if h.balancer.on() {
+	if s.g.balancer.on() {
 		return asItIs
 	}
 	if d.me != "" {
-		h.addresses.learnMember(d.me)
+		s.g.addresses.learnMember(d.me)
 	}
 	if slices.Contains(waits.shown, wire.BetweenGateways) {
 		return asItIs
 	}
 	if d.me != "" {
-		waits.standbys = h.addresses.standbysOf(d.set)
+		waits.standbys = s.g.addresses.standbysOf(d.set)
 	}
 	return func(member []byte) (string, bool) {
-		at, ok := h.addresses.at(member, h.client.LocalAddr())
+		at, ok := s.g.addresses.at(member, s.Client.LocalAddr())
 		if !ok {
-			h.addresses.warnDirect(member)
+			s.g.addresses.warnDirect(member)
 		}
 		return at, ok
 	}
@@ -171,4 +158,224 @@ func rewriteHello(dst, doc []byte, edit helloEdit) ([]byte, greeting, error) {
 		dst = appendCompression(dst, edit.offer, edit.held)
 	}
 	return wire.FinishDocument(dst, start), g, err
+}
+
+// handshake is a hello that waits for its reply.
+type handshake struct {
+	shown []wire.CompressorID // what the client offered and we have
+	asked bool                // the request that went upstream carried our offer
+	told  []hashPrefix        // dictionaries that the client has, if it is a gateway
+	tell  []byte              // hashes of those that we have, for a client that is one
+
+	logins *logins // that the client hears of
+
+	standbys []string // of other gateways, for clients that are none
+
+	balanced bool     // the client takes us for a load balancer
+	service  [12]byte // and sees this id
+}
+
+// described is what a server's reply to a hello says.
+type described struct {
+	ok    bool
+	taken compressorSet
+	me    string // by which name the replica set knows the server; "" outside of one
+	set   string // the replica set's
+
+	primary  bool   // it takes writes
+	election string // that made it primary; later ones are greater
+	told     []hashPrefix
+}
+
+// rewriteDescription appends the document of a reply to a hello, which has been described: the
+// client sees shown for compressors, nothing when that is empty, and addresses as rename gives them.
+func rewriteDescription(dst, doc []byte, d described, h *handshake, rename func([]byte) (string, bool)) ([]byte, error) {
+	start, done := len(dst), !d.ok || len(h.shown) == 0
+	standbys := h.standbys
+	dst = append(dst, 0, 0, 0, 0)
+	err := wire.Elements(doc, func(e wire.Element) bool {
+		switch string(e.Key) {
+		case "compression":
+			if !done {
+				dst = appendCompression(dst, h.shown, nil)
+			}
+			done = true
+		case toldKey:
+		case supportedKey:
+			dst = h.logins.appendSupported(dst, doc, e)
+		case "me", "primary":
+			dst = appendRenamed(dst, doc, e, rename)
+		case "hosts", "passives":
+			dst = appendAllRenamed(dst, doc, e, rename)
+		case "arbiters":
+			dst, standbys = appendAllRenamed(dst, doc, e, rename, standbys...), nil
+		default:
+			dst = append(dst, e.Of(doc)...)
+		}
+		return true
+	})
+	if !done {
+		dst = appendCompression(dst, h.shown, nil)
+	}
+	dst = appendStandbys(dst, standbys)
+	if d.ok && len(h.tell) > 0 {
+		dst = bsoncore.AppendBinaryElement(dst, toldKey, 0, h.tell)
+	}
+	if h.balanced && d.ok {
+		dst = bsoncore.AppendObjectIDElement(dst, "serviceId", h.service)
+	}
+	return wire.FinishDocument(dst, start), err
+}
+
+// describe reads the document of a reply to a hello.
+func describe(doc []byte) (d described, err error) {
+	err = wire.Elements(doc, func(e wire.Element) bool {
+		switch string(e.Key) {
+		case "ok":
+			n, isNumber := e.Value.AsFloat64OK()
+			d.ok = isNumber && n == 1
+		case "compression":
+			for _, id := range compressorsIn(e.Value, true) {
+				d.taken.add(id)
+			}
+		case toldKey:
+			d.told = prefixesIn(e.Value)
+		case "me":
+			d.me = string(wire.Text(e.Value))
+		case "isWritablePrimary", "ismaster":
+			yes, isBool := e.Value.BooleanOK()
+			d.primary = d.primary || isBool && yes
+		case "electionId":
+			id, _ := e.Value.ObjectIDOK()
+			d.election = string(id[:])
+		case "setName":
+			d.set = string(wire.Text(e.Value))
+		}
+		return true
+	})
+	return d, err
+}
+
+func appendRenamed(dst, doc []byte, e wire.Element, rename func([]byte) (string, bool)) []byte {
+	if name, ok := rename(wire.Text(e.Value)); ok {
+		return bsoncore.AppendStringElement(dst, string(e.Key), name)
+	}
+	return append(dst, e.Of(doc)...)
+}
+
+// appendAllRenamed appends a list of members with other names, and more behind them.
+func appendAllRenamed(dst, doc []byte, e wire.Element, rename func([]byte) (string, bool), more ...string) []byte {
+	list := wire.Document(e.Value)
+	if list == nil {
+		return append(dst, e.Of(doc)...)
+	}
+	n := 0
+	index, dst := bsoncore.AppendArrayElementStart(dst, string(e.Key))
+	_ = wire.Elements(list, func(host wire.Element) bool {
+		dst = appendRenamed(dst, list, host, rename)
+		n++
+		return true
+	})
+	for i, name := range more {
+		dst = bsoncore.AppendStringElement(dst, arrayKey(n+i), name)
+	}
+	dst, _ = bsoncore.AppendArrayEnd(dst, index)
+	return dst
+}
+
+// appendStandbys appends arbiters to a description that has none.
+func appendStandbys(dst []byte, standbys []string) []byte {
+	if len(standbys) == 0 {
+		return dst
+	}
+	index, dst := bsoncore.AppendArrayElementStart(dst, "arbiters")
+	for i, addr := range standbys {
+		dst = bsoncore.AppendStringElement(dst, arrayKey(i), addr)
+	}
+	dst, _ = bsoncore.AppendArrayEnd(dst, index)
+	return dst
+}
+
+// compressorsIn reads a list of names, each one once, and leaves out what we don't know, and
+// what gateways agree on unless the other end may be one.
+func compressorsIn(v bsoncore.Value, gateway bool) []wire.CompressorID {
+	var list []wire.CompressorID
+	_ = wire.Elements(wire.Document(v), func(e wire.Element) bool {
+		id := compressorNamed(wire.Text(e.Value))
+		if id == wire.BetweenGateways && !gateway {
+			return true
+		}
+		if id != plain && !slices.Contains(list, id) {
+			list = append(list, id)
+		}
+		return true
+	})
+	return list
+}
+
+func appendCompression(dst []byte, list []wire.CompressorID, held []*codec.Dict) []byte {
+	index, dst := bsoncore.AppendArrayElementStart(dst, "compression")
+	n := 0
+	add := func(name string) {
+		dst = bsoncore.AppendStringElement(dst, arrayKey(n), name)
+		n++
+	}
+	for _, id := range list {
+		add(nameOf(id))
+	}
+	for _, d := range held {
+		hash := d.Hash()
+		add(heldName + hex.EncodeToString(hash[:len(hashPrefix{})]))
+	}
+	dst, _ = bsoncore.AppendArrayEnd(dst, index)
+	return dst
+}
+
+// arrayKey is the key of an array's n-th element.
+func arrayKey(n int) string { return strconv.Itoa(n) }
+
+// Gateways tell each other in the handshake which dictionaries they have, so that those need
+// not be sent: the one that asks among the names of its compressors, the other in a field.
+
+// hashPrefix is how dictionaries are announced: the first bytes of the SHA-256.
+type hashPrefix [8]byte
+
+const maxAnnounced = 16 // dictionaries
+
+// heldName begins the names in a list of compressors that stand for dictionaries: servers and
+// gateways ignore names that they don't know.
+const heldName = pairName + "-"
+
+// toldKey is where a gateway tells another one which dictionaries it has.
+const toldKey = "cinchDictionaries"
+
+// heldIn reads the dictionaries that a gateway has from the names in its list.
+func heldIn(v bsoncore.Value) (told []hashPrefix) {
+	_ = wire.Elements(wire.Document(v), func(e wire.Element) bool {
+		var p hashPrefix
+		text, ok := bytes.CutPrefix(wire.Text(e.Value), []byte(heldName))
+		if ok && len(text) == hex.EncodedLen(len(p)) && len(told) < maxAnnounced {
+			if _, err := hex.Decode(p[:], text); err == nil {
+				told = append(told, p)
+			}
+		}
+		return true
+	})
+	return told
+}
+
+func prefixesIn(v bsoncore.Value) (told []hashPrefix) {
+	_, b, _ := v.BinaryOK()
+	for n := len(hashPrefix{}); len(b) >= n && len(told) < maxAnnounced; b = b[n:] {
+		told = append(told, hashPrefix(b))
+	}
+	return told
+}
+
+func appendPrefixes(dst []byte, dicts []*codec.Dict) []byte {
+	for _, d := range dicts {
+		hash := d.Hash()
+		dst = append(dst, hash[:len(hashPrefix{})]...)
+	}
+	return dst
 }

@@ -161,11 +161,9 @@ func hiddenLogin(r *request) bool {
 	return false
 }
 
-// check returns the mechanism for which a request is refused as far as it is a login; "": it may pass.
+// check returns the mechanism for which a hello or the begin of a login is refused; "": it may pass.
 func (l *logins) check(r *request) (mechanism string, err error) {
 	switch {
-	case r.traits&(logsIn|isHello) == 0:
-		return "", nil
 	case hiddenLogin(r):
 		return unknownMechanism, nil
 	case r.traits&logsIn != 0:

@@ -58,7 +58,7 @@ func (g *Gateway) collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, g.cfg.Name)
 	}
-	l := g.link
+	l := &g.link
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	speed := 0.0

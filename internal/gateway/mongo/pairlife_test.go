@@ -387,7 +387,7 @@ func TestSample(t *testing.T) {
 // FuzzPairedMessages sends messages from one end to the other, with and without dictionary.
 func FuzzPairedMessages(f *testing.F) {
 	shared := pairsOf(f, withDict(dictOf(f, 1)))
-	rule := shared.rules.current().Rules()[0]
+	rule := shared.rules.policy.Load().Rules()[0]
 	lsid := append(append([]byte("abc"), lsidHead...), "0123456789abcdef..."...)
 	f.Add([]byte("hello"), lsid, lsid, int32(5))
 	f.Add(lsid, lsid[:len(lsid)-10], []byte{}, int32(-1))
@@ -423,7 +423,7 @@ func FuzzPairedMessages(f *testing.F) {
 					}
 					continue
 				}
-				got, err := in.open(m.bytes, &m.paired)
+				got, err := in.open(&m)
 				if err != nil || !bytes.Equal(got, message) || m.paired.Wants != o.wants {
 					t.Fatalf("%x became %x, %v", message, got, err)
 				}

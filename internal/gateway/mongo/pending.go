@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/trace"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
@@ -47,23 +48,28 @@ type pending struct {
 
 func (p *pending) init() { p.notFull.L = &p.mu }
 
-// push adds an exchange whose request is about to be sent. It reports false when the reply
-// pump has ended. While it waits for room, await has been called, and awaited is afterwards.
-func (p *pending) push(e exchange, await, awaited func()) bool {
+// push adds an exchange whose request is about to be sent. It reports false when the reply pump has ended. A client that takes no
+// replies waits here for room: room hears of that, since the request may hold memory that others want.
+func (p *pending) push(e *exchange, room waiter) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.list) >= maxPending {
-		await()
-		defer awaited()
+		room.Await(gateway.FromClient)
+		defer room.Awaited(gateway.FromClient)
 		since := e.trace.Now()
 		for len(p.list) >= maxPending && !p.closed {
 			p.notFull.Wait()
 		}
 		e.trace.Waited(since)
 	}
-	e.trace.Asks()
-	p.list = append(p.list, e)
+	p.list = append(p.list, *e)
 	return !p.closed
+}
+
+// waiter is a gateway.Account.
+type waiter interface {
+	Await(p gateway.Peer)
+	Awaited(p gateway.Peer)
 }
 
 // take finds the exchange that a reply answers. The first one is meant when a client gives

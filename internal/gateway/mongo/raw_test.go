@@ -25,7 +25,7 @@ type rawClient struct {
 	conn net.Conn
 	in   reader
 	last int32
-	*codecs
+	*compression
 }
 
 func dialRaw(t testing.TB, addr string) *rawClient {
@@ -36,7 +36,7 @@ func dialRaw(t testing.TB, addr string) *rawClient {
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	_ = c.SetDeadline(time.Now().Add(3 * time.Minute))
-	return &rawClient{t: t, conn: c, in: reader{Inbound: gateway.Inbound{Conn: c, Ctx: context.Background()}}, codecs: compressionBy(t, nil).codecs}
+	return &rawClient{t: t, conn: c, in: reader{Inbound: gateway.Inbound{Conn: c, Ctx: context.Background()}}, compression: compressionBy(t, nil)}
 }
 
 // opMsg builds an OP_MSG with a body and nothing else.
@@ -94,7 +94,7 @@ func (c *rawClient) compress(id wire.CompressorID, b []byte) []byte {
 		wire.PutLength(out)
 		return out
 	}
-	return c.codecs.compress(b, h, id, 0)
+	return c.compression.compress(b, h, id, 0)
 }
 
 // answer is a reply as a driver would see it.
@@ -123,7 +123,7 @@ func (c *rawClient) tryReceive() (a answer, err error) {
 	body := m.bytes
 	a.came, a.header, a.size = m.came, m.header, len(m.bytes)
 	if m.came != plain {
-		if body, err = c.codecs.open(m.bytes, wire.Compressed{Header: m.header, Compressor: m.came}); err != nil {
+		if body, err = c.open(&m, nil); err != nil {
 			return a, err
 		}
 	}
@@ -399,7 +399,7 @@ func TestChecksum(t *testing.T) {
 	}
 	requests, _ := tap.take()
 	sent := requests[len(requests)-1]
-	opened, err := raw.codecs.open(sent.bytes, wire.Compressed{Header: wire.Header{Length: len(good), RequestID: raw.last, OpCode: wire.OpMsg}, Compressor: sent.came})
+	opened, err := raw.open(&message{bytes: sent.bytes, header: wire.Header{Length: len(good), RequestID: raw.last, OpCode: wire.OpMsg}, came: sent.came}, nil)
 	if err != nil || !bytes.Equal(opened, good) {
 		t.Errorf("the server got another message: %v\n%x\n%x", err, opened, good)
 	}

@@ -35,11 +35,11 @@ const maxRecorded = 32 << 10
 type recording struct {
 	mu      sync.Mutex
 	replies map[string]string
-	codecs  *codecs
+	codecs  *compression
 }
 
 func newRecording(t testing.TB) *recording {
-	return &recording{replies: map[string]string{}, codecs: compressionBy(t, nil).codecs}
+	return &recording{replies: map[string]string{}, codecs: compressionBy(t, nil)}
 }
 
 // withoutNumbers returns the message that a frame holds.
@@ -47,7 +47,7 @@ func (r *recording) withoutNumbers(m message) (string, error) {
 	b := m.bytes
 	if m.came != plain {
 		var err error
-		if b, err = r.codecs.open(m.bytes, wire.Compressed{Header: m.header, Compressor: m.came}); err != nil {
+		if b, err = r.codecs.open(&m, nil); err != nil {
 			return "", err
 		}
 	}

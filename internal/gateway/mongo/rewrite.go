@@ -9,95 +9,64 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// decision is what becomes of a request, and with it of its reply.
-type decision struct {
-	bytes  []byte              // what is sent
-	pooled []byte              // what goes back to the pool afterwards
-	reply  *policy.MessageRule // that covers the reply; nil: none
-	reason string              // why it went plain; "": it did not
-}
-
-// exchange is what waits for the reply. wants says whether a gateway that has sent the request
-// may get that in a frame.
-func (d *decision) exchange(r *request, wants bool) exchange {
-	e := exchange{
-		id: r.header.RequestID, client: r.came, shape: r.shape, topic: r.topic, reads: r.reads,
-		logsIn: r.traits&endsLogin != 0, retried: r.traits&retriedRead != 0 && !r.writes, rule: d.reply, reason: d.reason,
-		awaits: r.awaits,
-	}
-	if r.traits&neverCompressed != 0 {
-		e.client, e.shape = plain, 0
-	}
-	if r.came == wire.BetweenGateways && !wants {
-		e.client = plain
-	}
-	return e
-}
-
-func (d *decision) free() { gateway.PutBuffer(d.pooled) }
-
 // requestSnappy is the level of snappy that drivers in Go use for requests: what level 1 makes
 // of inserts of many documents is a tenth larger.
 const requestSnappy = 2
 
-// rewriter says what becomes of a session's requests.
-type rewriter struct {
-	*compression
-	sides *sides
-}
-
-// decide says whether to compress a request, from what that saves on it and on its reply.
-func (w *rewriter) decide(r *request) decision {
-	d := decision{bytes: r.message}
+// rewrite returns the form in which a request goes to the server, by what compressing saves on it and on its reply, and notes in
+// waits what that means for the reply. pooled goes back to the pool when it has been sent.
+func (s *session) rewrite(r *request, waits *exchange) (out, pooled []byte) {
 	if r.name == nil || r.traits&neverCompressed != 0 {
-		return d
+		return r.message, nil
 	}
-	if w.topics.sample || w.sides.paired() {
-		r.topic = w.topics.of(r.space, r.name)
+	fromGateway, toGateway := s.sides.fromClient.on.Load(), s.sides.fromServer.on.Load()
+	if s.topics.sample || fromGateway || toGateway {
+		waits.topic = s.topics.of(r.space, r.name)
 	}
-	if w.sides.fromClient.on.Load() {
-		return d // its rules hold on the way to us, and the server is near
+	if fromGateway {
+		return r.message, nil // its rules hold on the way to us, and the server is near
 	}
-	p := w.rules.current()
-	own := p.Lookup(policy.MessageAddress{Space: r.space, Command: r.name, Direction: policy.Request, Size: len(r.message)})
-	var expected forecast
+	p := s.rules.policy.Load()
+	e := estimate{size: len(r.message), answered: r.answered}
+	e.own = p.Lookup(policy.MessageAddress{Space: r.space, Command: r.name, Direction: policy.Request, Size: len(r.message)})
 	if r.answered {
-		expected = w.forecasts.expect(r.shape, r.traits)
-		d.reply = p.Lookup(policy.MessageAddress{Space: r.space, Command: r.name, Direction: policy.Reply, Size: int(expected.bytes)})
+		e.expected = s.forecasts.expect(r.shape, r.traits)
+		e.reply = p.Lookup(policy.MessageAddress{Space: r.space, Command: r.name, Direction: policy.Reply, Size: int(e.expected.bytes)})
+		waits.rule = e.reply
 	}
-	if own == nil && d.reply == nil {
-		return d
+	lead := e.lead()
+	switch {
+	case lead == nil:
+		return r.message, nil
+	case toGateway && (lead.Auto || lead.Setting.Codec == codec.Zstd): // what rules say that name another compressor holds
+		return s.frameRequest(r, waits, e)
 	}
-	b := bargain{own: own, reply: d.reply, size: len(r.message), expected: expected, answered: r.answered}
-	if w.sides.framed(&b) {
-		w.frame(r, &d, b)
-		return d
-	}
-	id, level, reason := w.choose(&b, w.sides.ofServer())
+	taken := s.sides.ofServer()
+	id, level, reason := s.choose(&e, taken)
 	if reason == "" && id != r.came && !p.Force {
-		if id, level = w.codecs.lower(id, level, len(r.message), w.sides.ofServer()); id == plain {
+		if id, level = s.lower(id, level, len(r.message), taken); id == plain {
 			reason = gateway.SteppedDown
 		}
 	}
+	out = r.message
 	if reason == "" {
-		reason = w.compress(r, &d, &b, id, level)
+		out, pooled, reason = s.compressRequest(r, &e, id, level, p.Force)
 	}
-	if d.reason = reason; reason != "" && own != nil {
-		w.codecs.stats.Left(own.Name, reason, len(r.message))
+	if waits.reason = reason; reason != "" && e.own != nil {
+		s.stats.Left(e.own.Name, reason, len(r.message))
 	}
-	return d
+	return out, pooled
 }
 
-// compress makes the request smaller if that pays, and says why not otherwise.
-func (w *rewriter) compress(r *request, d *decision, b *bargain, id wire.CompressorID, level int) (reason string) {
-	forced := w.rules.current().Force
-	saving := b.replySaving(id)
+// compressRequest makes the request smaller if that pays, and says why not otherwise.
+func (s *session) compressRequest(r *request, e *estimate, id wire.CompressorID, level int, forced bool) (out, pooled []byte, reason string) {
+	saving := e.replySaving(id)
 	if saving <= 0 && !forced {
 		switch {
-		case b.own == nil || len(r.message) < minCompressed:
-			return "small"
+		case e.own == nil || len(r.message) < minCompressed:
+			return r.message, nil, "small"
 		case codec.Incompressible(r.message[wire.HeaderLen:]):
-			return "incompressible"
+			return r.message, nil, "incompressible"
 		}
 	}
 	began := time.Now()
@@ -106,55 +75,56 @@ func (w *rewriter) compress(r *request, d *decision, b *bargain, id wire.Compres
 		if id == wire.Snappy && level == 0 {
 			level = requestSnappy
 		}
-		if compressed = w.codecs.compress(r.message, r.header, id, level); compressed == nil {
-			return "error"
+		if compressed = s.compress(r.message, r.header, id, level); compressed == nil {
+			return r.message, nil, "error"
 		}
-		d.pooled = compressed
-		w.forecasts.learnOwn(r.shape, len(r.message), len(compressed), id)
+		pooled = compressed
+		s.forecasts.learnOwn(r.shape, len(r.message), len(compressed), id)
 	}
 	spent := time.Since(began)
 	a, _ := algorithmOf(id)
-	rule := b.lead().Name
-	if gain := float64(len(r.message)-len(compressed)) + saving; (gain <= 0 || gain < b.worth()) && !forced {
-		w.codecs.stats.SealTime(rule, a.codec, spent)
-		return "no_gain"
+	rule := e.lead().Name
+	if gain := float64(len(r.message)-len(compressed)) + saving; (gain <= 0 || gain < e.worth()) && !forced {
+		s.stats.SealTime(rule, a.codec, spent)
+		return r.message, pooled, "no_gain"
 	}
-	if d.pooled != nil {
-		w.link.compressed(id, len(r.message), spent)
+	if pooled != nil {
+		s.link.measure(&s.link.compresses, id, len(r.message), spent)
 	}
-	w.codecs.stats.Sealed(rule, a.codec, len(r.message), len(compressed), spent)
-	d.bytes = compressed
-	return ""
+	s.stats.Sealed(rule, a.codec, len(r.message), len(compressed), spent)
+	return compressed, pooled, ""
 }
 
-// frame says how a request goes to another gateway, and whether its reply may come compressed.
-func (w *rewriter) frame(r *request, d *decision, b bargain) {
-	o := outgoing{message: r.message, header: r.header, rule: b.own, wants: b.answered && b.reply != nil, open: true}
+// frameRequest returns a request in a frame for another gateway, which says whether its reply may come compressed.
+func (s *session) frameRequest(r *request, waits *exchange, e estimate) (out, pooled []byte) {
+	o := outgoing{message: r.message, header: r.header, rule: e.own, wants: e.answered && e.reply != nil, open: true}
 	left := ""
-	if b.own != nil && b.own.Auto {
-		if _, _, left = w.link.choose(&bargain{own: b.own, size: b.size, expected: b.expected}, only); left != "" {
+	if e.own != nil && e.own.Auto {
+		if _, _, left = s.link.choose(&estimate{own: e.own, size: e.size, expected: e.expected}, only); left != "" {
 			o.rule = nil
 		}
 	}
-	if o.wants && b.reply.Auto {
-		_, _, d.reason = w.link.choose(&bargain{reply: b.reply, expected: b.expected, answered: true}, only)
-		o.wants = d.reason == ""
+	if o.wants && e.reply.Auto {
+		_, _, waits.reason = s.link.choose(&estimate{reply: e.reply, expected: e.expected, answered: true}, only)
+		o.wants = waits.reason == ""
 	}
+	out = r.message
 	if o.rule != nil || o.wants {
 		now := time.Now()
-		o.kind = w.topics.trainedKind(r.topic, o.rule, policy.Request, now)
+		o.kind = s.topics.trainedKind(waits.topic, o.rule, policy.Request, now)
 		var reason string
-		d.pooled, reason = w.sides.toServer.frame(&o)
-		d.bytes = d.pooled
+		pooled, reason = s.sides.toServer.frame(&o)
+		out = pooled
 		if left == "" {
 			left = reason
 		}
 		if left == "" {
-			w.forecasts.learnOwn(r.shape, b.size, o.sent, wire.BetweenGateways)
-			w.codecs.stats.Sealed(b.own.Name, codec.Zstd, b.size, o.sent, time.Since(now))
+			s.forecasts.learnOwn(r.shape, e.size, o.sent, wire.BetweenGateways)
+			s.stats.Sealed(e.own.Name, codec.Zstd, e.size, o.sent, time.Since(now))
 		}
 	}
-	if left != "" && b.own != nil {
-		w.codecs.stats.Left(b.own.Name, left, b.size)
+	if left != "" && e.own != nil {
+		s.stats.Left(e.own.Name, left, e.size)
 	}
+	return out, pooled
 }

@@ -53,7 +53,7 @@ func roundTrips(t testing.TB) []roundTrip {
 		if id == plain {
 			return m.bytes
 		}
-		return compressionBy(t, nil).codecs.compress(m.bytes, m.header, id, 3)
+		return compressionBy(t, nil).compress(m.bytes, m.header, id, 3)
 	}
 	docs := bson.A{}
 	for range 10 {
@@ -91,15 +91,15 @@ func (r *roundTrip) carrier(t testing.TB) func() error {
 	s.sides.taken.Store(1 << wire.Zstd)
 	s.sides.fromServer.on.Store(r.paired)
 	return func() error {
-		m, err := s.in.next()
+		m, err := s.fromClient.next()
 		if err == nil {
 			err = s.handleRequest(m)
 		}
 		if err != nil {
 			return err
 		}
-		if m, err = s.out.in.next(); err == nil {
-			err = s.out.handle(m)
+		if m, err = s.fromServer.next(); err == nil {
+			err = s.handleReply(m)
 		}
 		return err
 	}

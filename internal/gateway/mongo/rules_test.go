@@ -109,8 +109,8 @@ func zstdOf(t *testing.T, body []byte, o ...zstd.EOption) []byte {
 // the server is a message of the declared size.
 func TestFormsOfZstd(t *testing.T) {
 	tap := taped(t)
-	message := opMsg(7, 0, command("find", "users", bson.E{Key: "comment", Value: strings.Repeat("abc", 500)}))
-	body := message[wire.HeaderLen:]
+	request := opMsg(7, 0, command("find", "users", bson.E{Key: "comment", Value: strings.Repeat("abc", 500)}))
+	body := request[wire.HeaderLen:]
 	var stream bytes.Buffer
 	w, err := zstd.NewWriter(&stream)
 	if err != nil {
@@ -139,7 +139,7 @@ func TestFormsOfZstd(t *testing.T) {
 			raw := dialRaw(t, s.addr)
 			raw.run(plain, hello("zstd"))
 			tap.take()
-			raw.write(frameOf(message, c.payload, wire.Zstd))
+			raw.write(frameOf(request, c.payload, wire.Zstd))
 			if !c.valid {
 				expectClosed(t, s, raw, "corrupt")
 				if requests, _ := tap.take(); len(requests) > 0 {
@@ -151,9 +151,9 @@ func TestFormsOfZstd(t *testing.T) {
 				t.Errorf("%+v", a)
 			}
 			requests, _ := tap.take()
-			opened, err := raw.codecs.open(requests[0].bytes, wire.Compressed{Header: wire.Header{Length: len(message), RequestID: 7, OpCode: wire.OpMsg}, Compressor: requests[0].came})
-			if err != nil || !bytes.Equal(opened, message) {
-				t.Errorf("the server got another message: %v", err)
+			opened, err := raw.open(&message{bytes: requests[0].bytes, header: wire.Header{Length: len(request), RequestID: 7, OpCode: wire.OpMsg}, came: requests[0].came}, nil)
+			if err != nil || !bytes.Equal(opened, request) {
+				t.Errorf("the server got another request: %v", err)
 			}
 		})
 	}
@@ -245,7 +245,7 @@ func opened(t *testing.T, raw *rawClient, f frame) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := raw.codecs.open(f.bytes, c)
+	body, err := raw.open(&message{bytes: f.bytes, header: c.Header, came: c.Compressor}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

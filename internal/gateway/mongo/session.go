@@ -3,6 +3,7 @@ package mongo
 import (
 	"errors"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -11,63 +12,54 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// session is one client and its upstream connection. It carries requests itself; replies have a
-// pump that never waits for the other one.
+// session is one client and its upstream connection. One pump carries requests and one replies; the reply pump never waits for
+// the other.
 type session struct {
 	*gateway.Life
-	stats *gateway.Stats
+	*compression // the gateway's
+	g            *Gateway
 
-	in       reader
-	req      request // the one at hand
-	tracing  tracing
 	door     gateway.Door // that the client passes by logging in
 	pending  pending
-	logins   *logins
 	sides    *sides
-	hellos   *hellos
-	rewriter *rewriter
-	toServer sender
-	toClient sender
-
-	balancer *balancer
 	follower follower
+	tracing  tracing
 
-	cfg *Config // the gateway's
+	// Of the request pump.
+	fromClient reader
+	toServer   sender
+	req        request             // the current one
+	greeted    bool                // a handshake was sent
+	shown      []wire.CompressorID // what the client may see in the replies to handshakes
 
-	out *replyPump
+	// Of the reply pump.
+	fromServer reader
+	toClient   sender
+	reply      reply // the current one
+	reads      bool  // the server has let the client read some collection
 }
 
 func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
-	s := &session{stats: g.cfg.Stats, logins: g.logins, balancer: g.balancer, sides: newSides(g.pairs)}
+	s := &session{g: g, compression: g.compression, sides: newSides(g.pairs)}
 	s.Life = gateway.NewLife(gateway.LifeConfig{
 		Client: client, Upstream: upstream, Requests: g.requests, Replies: g.replies,
 		Stall: g.cfg.Stall, Grace: g.cfg.Grace, Begin: g.cfg.Begin, Stats: g.cfg.Stats, Log: g.cfg.Log,
 	})
 	s.tracing.by, s.tracing.gateway, s.tracing.server = g.cfg.Tracer, g.cfg.Name, g.cfg.upstreams()[member].Address
-	s.cfg = &g.cfg
 	s.pending.init()
 	s.door.Keeper = &g.keeper
 	s.follower = follower{member: member, session: s}
-	s.toServer = sender{conn: upstream, peer: gateway.FromUpstream, account: s.Requests}
-	s.toClient = sender{conn: client, peer: gateway.FromClient, account: s.Replies}
-	s.in = reader{Inbound: gateway.Inbound{Conn: client, Peer: gateway.FromClient, Ctx: s.Context(), Account: s.Requests, Door: &s.door}, pair: &s.sides.fromClient}
-	s.rewriter = &rewriter{compression: g.compression, sides: s.sides}
-	s.hellos = &hellos{
-		rules: g.rules, sides: s.sides, logins: g.logins, addresses: g.addresses, balancer: g.balancer, follower: &s.follower,
-		client: client, peers: g.cfg.Peers,
-	}
-	s.out = &replyPump{
-		in:     reader{Inbound: gateway.Inbound{Conn: upstream, Peer: gateway.FromUpstream, Ctx: s.Context(), Account: s.Replies}, pair: &s.sides.fromServer, pace: gateway.PaceOf(upstream)},
-		client: &s.toClient, door: &s.door, pending: &s.pending, sides: s.sides, hellos: s.hellos,
-		recoder: recoder{compression: g.compression, sides: s.sides}, balancer: g.balancer, follower: &s.follower,
-	}
+	s.toServer = sender{conn: upstream, peer: gateway.FromUpstream}
+	s.toClient = sender{conn: client, peer: gateway.FromClient}
+	s.fromClient = reader{Inbound: gateway.Inbound{Conn: client, Peer: gateway.FromClient, Ctx: s.Context(), Account: s.Requests, Door: &s.door}, pair: &s.sides.fromClient}
+	s.fromServer = reader{Inbound: gateway.Inbound{Conn: upstream, Peer: gateway.FromUpstream, Ctx: s.Context(), Account: s.Replies}, pair: &s.sides.fromServer, pace: gateway.PaceOf(upstream)}
 	return s
 }
 
 // Run pumps until both sides are done.
 func (s *session) Run() {
 	defer s.free()
-	defer s.balancer.followers.remove(&s.follower)
+	defer s.g.balancer.followers.remove(&s.follower)
 	s.Life.Run(s.carryRequests, s.carryReplies)
 }
 
@@ -89,7 +81,7 @@ func (s *session) carryRequests() {
 	}
 	for _, id := range waiting {
 		_ = s.Client.SetWriteDeadline(time.Now().Add(goodbye))
-		_ = s.toClient.send(replyTo(wire.Header{RequestID: id, OpCode: wire.OpMsg}, interrupted()), false)
+		_ = s.toClient.send(replyTo(wire.Header{RequestID: id, OpCode: wire.OpMsg}, interrupted()), nil)
 	}
 	s.Part()
 	_ = s.Close()
@@ -111,15 +103,15 @@ func (s *session) idle() bool { return !s.pending.busy() || len(s.waiting()) > 0
 
 func (s *session) carryReplies() {
 	defer s.pending.close()
-	s.logEnd(gateway.FromUpstream, s.out.run())
+	s.logEnd(gateway.FromUpstream, s.pumpReplies())
 }
 
 // pumpRequests carries requests until the client ends or an error.
 func (s *session) pumpRequests() {
-	defer s.in.Free()
+	defer s.fromClient.Free()
 	for {
 		s.BeforeRequest()
-		m, err := s.in.next()
+		m, err := s.fromClient.next()
 		if err == nil {
 			s.Requested()
 			err = s.handleRequest(m)
@@ -131,37 +123,43 @@ func (s *session) pumpRequests() {
 	}
 }
 
-// handleRequest sends one message of the client's upstream.
-func (s *session) handleRequest(m message) error {
+// handleRequest carries one message of the client to the server.
+func (s *session) handleRequest(m message) (err error) {
 	if m.paired.Dictionary {
 		return s.sides.fromClient.take(m.bytes, &m.paired)
 	}
-	began := time.Now()
-	c := s.tracing.begin(began, s.in.Waited)
-	err := s.carryRequest(&m, began, c)
-	if err != nil {
-		broken(c, err)
-	} else if !s.req.answered {
-		c.End("")
+	began, r := time.Now(), &s.req
+	var c *trace.Command // nil: not traced
+	if s.tracing.by != nil {
+		c = s.tracing.begin(began, s.fromClient.Waited)
 	}
-	return err
-}
+	if c != nil {
+		defer func() {
+			if err != nil || !r.answered {
+				unanswered(c, err)
+			}
+		}()
+	}
 
-// carryRequest is handleRequest for one whose trace is c.
-func (s *session) carryRequest(m *message, began time.Time, c *trace.Command) error {
-	r := &s.req
-	whole, pooled, err := s.sides.open(&s.sides.fromClient, m)
-	if err != nil {
-		return err
+	// What it is.
+	r.wire, r.message, r.header, r.came = m.bytes, m.bytes, m.header, m.came
+	if m.came != plain {
+		if r.message, err = s.open(&m, &s.sides.fromClient); err != nil {
+			return err
+		}
+		defer gateway.PutBuffer(r.message)
 	}
-	defer gateway.PutBuffer(pooled)
-	r.wire, r.message, r.header, r.came = m.bytes, whole, m.header, m.came
 	if err := r.parse(); err != nil {
 		return err
 	}
-	s.tracing.parsed(c, r, began, m.opening)
-	if mechanism, err := s.logins.check(r); mechanism != "" || err != nil {
-		return s.refuseLogin(mechanism, err, c)
+	var deciding time.Time // only for a trace
+	if c != nil {
+		deciding = parsed(c, r, began, m.opening)
+	}
+	if r.traits&(logsIn|isHello) != 0 {
+		if mechanism, err := s.g.logins.check(r); mechanism != "" || err != nil {
+			return s.refuseLogin(mechanism, err, c)
+		}
 	}
 	switch {
 	case r.traits&isHello != 0:
@@ -169,27 +167,36 @@ func (s *session) carryRequest(m *message, began time.Time, c *trace.Command) er
 	case r.traits&asksGateway != 0 && r.answered:
 		return s.answerGateway(c)
 	}
-	deciding := c.Now()
-	d := s.rewriter.decide(r)
-	defer d.free()
-	s.tracing.sends(c, &d, deciding)
-	if r.answered {
-		e := d.exchange(r, m.paired.Wants)
-		e.sent, e.spent, e.trace = began, time.Since(began), c
-		if !s.push(e, m.held) {
-			return net.ErrClosed
-		}
-	}
-	s.rewriter.topics.measure(r.topic, policy.Request, r.message, s.sides.crossed(m.bytes, d.bytes), began)
-	return s.send(d.bytes, m.held, c)
-}
 
-// send sends a request upstream. Nothing comes back for one that is not answered: then it is over.
-func (s *session) send(b []byte, held bool, c *trace.Command) error {
-	if !s.req.answered {
-		c.Asks()
+	// What becomes of it, and of its reply.
+	e := exchange{
+		id: r.header.RequestID, client: r.came, shape: r.shape, reads: r.reads, awaits: r.awaits,
+		logsIn: r.traits&endsLogin != 0, retried: r.traits&retriedRead != 0 && !r.writes,
+		sent: began, trace: c,
 	}
-	return s.toServer.send(b, held)
+	if r.traits&neverCompressed != 0 {
+		e.client, e.shape = plain, 0
+	}
+	if r.came == wire.BetweenGateways && !m.paired.Wants {
+		e.client = plain
+	}
+	out, pooled := s.rewrite(r, &e)
+	defer gateway.PutBuffer(pooled)
+	e.spent = time.Since(began)
+	if r.answered && !s.pending.push(&e, m.held) {
+		return net.ErrClosed
+	}
+	if c != nil {
+		compressing := time.Duration(0)
+		if pooled != nil {
+			compressing = began.Add(e.spent).Sub(deciding)
+		}
+		s.tracing.sends(c, out, deciding, compressing)
+	}
+	if s.topics.sample {
+		s.topics.measure(e.topic, policy.Request, r.message, s.sides.crossed(m.bytes, out), began)
+	}
+	return s.toServer.send(out, m.held)
 }
 
 // refuseLogin answers a login that may not pass, unless it can't be read.
@@ -198,46 +205,38 @@ func (s *session) refuseLogin(mechanism string, err error, c *trace.Command) err
 		return err
 	}
 	c.End("login_refused")
-	s.logins.note(s.Client, mechanism)
+	s.g.logins.note(s.Client, mechanism)
 	if !s.req.answered {
 		return nil
 	}
-	return s.toClient.send(s.logins.refusal(s.req.header, mechanism), false)
+	return s.toClient.send(s.g.logins.refusal(s.req.header, mechanism), nil)
 }
 
 // answerGateway tells Cinch's commands that this is a gateway. Where the server asks for a login, only clients that have
 // logged in are told what is behind it.
 func (s *session) answerGateway(c *trace.Command) error {
 	c.End("")
-	behind := s.cfg.Behind
+	behind := s.g.cfg.Behind
 	if s.door.Stranger(s.Context()) {
 		behind = ""
 	}
-	return s.toClient.send(replyTo(s.req.header, ofGateway(s.cfg.Name, behind)), false)
+	return s.toClient.send(replyTo(s.req.header, ofGateway(s.g.cfg.Name, behind)), nil)
 }
 
 // sendHello sends a client's hello upstream.
-func (s *session) sendHello(held bool, c *trace.Command) error {
-	out, h, err := s.hellos.request(&s.req)
+func (s *session) sendHello(held *gateway.Account, c *trace.Command) error {
+	out, h, err := s.helloForServer(&s.req)
 	if err != nil {
 		return err
 	}
 	defer gateway.PutBuffer(out)
-	s.tracing.sends(c, &decision{bytes: out}, time.Time{})
-	if s.req.answered && !s.push(exchange{id: s.req.header.RequestID, client: plain, hello: h, trace: c}, held) {
+	if s.req.answered && !s.pending.push(&exchange{id: s.req.header.RequestID, client: plain, hello: h, trace: c}, held) {
 		return net.ErrClosed
 	}
-	return s.send(out, held, c)
-}
-
-// push queues an exchange. A client that takes no replies waits here, but not with memory
-// that others want.
-func (s *session) push(e exchange, held bool) bool {
-	return s.pending.push(e, func() {
-		if held {
-			s.Requests.Await(gateway.FromClient)
-		}
-	}, func() { s.Requests.Awaited(gateway.FromClient) })
+	if c != nil {
+		s.tracing.sends(c, out, time.Time{}, 0)
+	}
+	return s.toServer.send(out, held)
 }
 
 // logEnd says once why a conversation was broken off, if not in the usual way.
@@ -251,3 +250,23 @@ func (s *session) logEnd(who gateway.Peer, err error) {
 
 // Authenticated implements gateway.Authenticator.
 func (s *session) Authenticated() bool { return s.door.Passed() }
+
+// sender sends messages to a peer, one at a time: a client gets refusals from the request pump,
+// and the rest from the reply pump.
+type sender struct {
+	conn net.Conn
+	peer gateway.Peer
+
+	mu sync.Mutex
+}
+
+// send writes a message. The peer is judged when the message holds memory that others want, of the account held.
+func (s *sender) send(b []byte, held *gateway.Account) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if held != nil {
+		return held.Send(s.conn, s.peer, b)
+	}
+	_, err := s.conn.Write(b)
+	return err
+}

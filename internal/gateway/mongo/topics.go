@@ -71,11 +71,6 @@ func (t *topics) of(space, command []byte) *topic {
 	return made
 }
 
-// address is that of a message for rules.
-func (t *topic) address(d policy.Direction, size int) policy.MessageAddress {
-	return policy.MessageAddress{Space: t.space, Command: t.command, Direction: d, Size: size}
-}
-
 // trainedKind is who trains the dictionary for a message under a rule; nil: nobody does.
 // There is one for each namespace and direction: documents are alike there, and what
 // commands add has room in it too. Replies about no collection get none: nothing tells who
@@ -93,9 +88,9 @@ func (t *topics) trainedKind(about *topic, r *policy.MessageRule, d policy.Direc
 	return kind
 }
 
-// measure counts a message where that is wanted, which took so many bytes on the link.
+// measure counts a message, which took so many bytes on the link, if its topic is remembered. Sample must be set.
 func (t *topics) measure(about *topic, d policy.Direction, message []byte, sent int, now time.Time) {
-	if !t.sample || about == nil {
+	if about == nil {
 		return
 	}
 	known := &about.measured[d-policy.Request]

@@ -12,19 +12,16 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// tracing makes the spans of one session's commands. A command that is not traced is a nil one: nobody looks at the clock for
-// it, and attributes are made after that has been asked. Of what a client has sent a span has the command's name, if it is a known one.
+// tracing makes the spans of one session's commands. A command that is not traced is nil, and none of the functions here are called
+// for it. Of what a client has sent a span has the command's name, if it is a known one.
 type tracing struct {
 	by              *trace.Tracer // nil: no command is traced
 	gateway, server string
 	open            trace.Connection
 }
 
-// begin begins the trace of a message that has come now, after such a wait for memory.
+// begin begins the trace of a message that has come now, after such a wait for memory; nil: it is not traced.
 func (t *tracing) begin(now time.Time, waited time.Duration) *trace.Command {
-	if t.by == nil {
-		return nil
-	}
 	c := t.by.Command(&t.open, systemName, now, waited)
 	if c != nil {
 		c.Set(attribute.String("db.system.name", systemName), attribute.String("cinch.gateway", t.gateway))
@@ -35,52 +32,49 @@ func (t *tracing) begin(now time.Time, waited time.Duration) *trace.Command {
 // systemName is MongoDB's in the conventions, and that of a span for which they have no better one.
 const systemName = "mongodb"
 
-// parsed notes what a message is, once that is known: opening it took so long since it came, and reading it the rest.
-func (t *tracing) parsed(c *trace.Command, r *request, came time.Time, opening time.Duration) {
-	if c == nil {
-		return
-	}
+// parsed records what a message is: opening it took so long since it came, and reading it the rest. It returns the time.
+func parsed(c *trace.Command, r *request, came time.Time, opening time.Duration) (now time.Time) {
+	now = time.Now()
 	if name := operationName(r.name); name != "" {
 		c.Is(name, attribute.String("db.operation.name", name))
 	}
 	c.Part("codec request", came, opening, attribute.String("cinch.encoding.from", encodingName(r.came)))
-	c.Part("parse", came.Add(opening), time.Since(came)-opening)
+	c.Part("parse", came.Add(opening), now.Sub(came)-opening)
+	return now
 }
 
-// sends notes in which form a request goes to the server, and since when that was made.
-func (t *tracing) sends(c *trace.Command, d *decision, since time.Time) {
-	if c == nil {
-		return
-	}
-	encoding := attribute.String("cinch.encoding", encodingOf(d.bytes))
-	if d.pooled != nil {
-		c.Part("codec request", since, time.Since(since), encoding)
-	}
+// sends records that a request is about to go to the server as out, which took so long to make since then; 0: it was not compressed.
+func (t *tracing) sends(c *trace.Command, out []byte, since time.Time, took time.Duration) {
+	encoding := attribute.String("cinch.encoding", encodingOf(out))
+	c.Part("codec request", since, took, encoding)
 	c.Goes(attribute.String("server.address", t.server), encoding)
+	c.Asks()
 }
 
-// arrived notes that the reply was there at a time, after such a wait for memory, and how long opening it took.
-func arrived(c *trace.Command, m *message, at time.Time, waited time.Duration) {
-	if c == nil {
+// unanswered ends a command that gets no reply: the client wanted none, or there was an error.
+func unanswered(c *trace.Command, err error) {
+	if err != nil {
+		broken(c, err)
 		return
 	}
+	c.End("")
+}
+
+// arrived records that the reply was there at a time, after such a wait for memory, and how long opening it took. It returns the time.
+func arrived(c *trace.Command, m *message, at time.Time, waited time.Duration) (now time.Time) {
 	c.Answered("", at)
 	c.Part("wait reply", at.Add(-waited), waited)
 	c.Part("codec reply", at, m.opening, attribute.String("cinch.encoding.from", encodingName(m.came)))
+	return time.Now()
 }
 
-// formed notes that a reply was compressed for the client since then; pooled is what that made.
-func formed(c *trace.Command, out, pooled []byte, since time.Time) {
-	if c != nil && pooled != nil {
-		c.Part("codec reply", since, time.Since(since), attribute.String("cinch.encoding", encodingOf(out)))
-	}
+// formed records that a reply was compressed for the client since then.
+func formed(c *trace.Command, out []byte, since time.Time) {
+	c.Part("codec reply", since, time.Since(since), attribute.String("cinch.encoding", encodingOf(out)))
 }
 
 // ended ends a command whose reply the client has, or would have had but for an error.
 func ended(c *trace.Command, doc []byte, err error) {
-	if c == nil {
-		return
-	}
 	if err != nil {
 		broken(c, err)
 		return
@@ -93,9 +87,6 @@ func ended(c *trace.Command, doc []byte, err error) {
 
 // broken ends a command that got no reply.
 func broken(c *trace.Command, err error) {
-	if c == nil {
-		return
-	}
 	class := errorClasses.Of(err)
 	switch {
 	case errors.Is(err, errNotPrimary):

@@ -178,8 +178,7 @@ func TestTraceOfQueues(t *testing.T) {
 	by := tracing{by: c.Tracer, gateway: "test", server: "there"}
 	var p pending
 	p.init()
-	none := func() {}
-	p.push(exchange{id: 1, trace: by.begin(time.Now(), 0)}, none, none)
+	p.push(&exchange{id: 1, trace: by.begin(time.Now(), 0)}, nil)
 	if e, _ := p.take(1, true, 2); e.trace == nil {
 		t.Error("the first reply has no trace")
 	} else {
@@ -189,14 +188,14 @@ func TestTraceOfQueues(t *testing.T) {
 		t.Errorf("the second: %+v, %v", e, ok)
 	}
 	for i := range int32(maxPending) {
-		p.push(exchange{id: i}, none, none)
+		p.push(&exchange{id: i}, nil)
 	}
 	waits := make(chan struct{})
 	go func() {
 		<-waits
 		p.take(0, false, 0)
 	}()
-	p.push(exchange{id: maxPending, trace: by.begin(time.Now(), time.Second)}, func() { close(waits) }, none)
+	p.push(&exchange{id: maxPending, trace: by.begin(time.Now(), time.Second)}, room(waits))
 	by.open.End()
 	if err := c.Tracer.Close(t.Context()); err != nil {
 		t.Error(err)

@@ -1,0 +1,70 @@
+package mongo
+
+import (
+	"io"
+
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+)
+
+// errorClasses are the violations of the protocol.
+var errorClasses = gateway.ErrorClasses{
+	{gateway.ErrStranger, "stranger"},
+	{wire.ErrNested, "nested"},
+	{wire.ErrTooLarge, "too_large"},
+	{wire.ErrOpCode, "opcode"},
+	{wire.ErrChecksum, "checksum"},
+	{wire.ErrMalformed, "malformed"},
+	{codec.ErrCorrupt, "corrupt"},
+	{errCompressor, "compressor"},
+	{errPair, "pair"},
+	{io.ErrUnexpectedEOF, "truncated"},
+}
+
+// failed is the document of a reply to a request that failed.
+func failed(code int32, name, text string) []byte {
+	b := []byte{0, 0, 0, 0}
+	b = bsoncore.AppendDoubleElement(b, "ok", 0)
+	b = bsoncore.AppendStringElement(b, "errmsg", text)
+	b = bsoncore.AppendInt32Element(b, "code", code)
+	b = bsoncore.AppendStringElement(b, "codeName", name)
+	return wire.FinishDocument(b, 0)
+}
+
+// interrupted is what a server says that shuts down to who waits for a cursor's next documents. The label has drivers open a change
+// stream again where it was; in other replies it means nothing.
+func interrupted() []byte {
+	doc := failed(11600, "InterruptedAtShutdown", "cinch: interrupted, the gateway shuts down")
+	doc = doc[:len(doc)-1]
+	index, doc := bsoncore.AppendArrayElementStart(doc, "errorLabels")
+	doc = bsoncore.AppendStringElement(doc, "0", "ResumableChangeStreamError")
+	doc, _ = bsoncore.AppendArrayEnd(doc, index)
+	return wire.FinishDocument(doc, 0)
+}
+
+// ofGateway is the document of the answer to wire.GatewayCommand.
+func ofGateway(name, behind string) []byte {
+	b := []byte{0, 0, 0, 0}
+	b = bsoncore.AppendStringElement(b, wire.GatewayCommand, name)
+	b = bsoncore.AppendStringElement(b, wire.GatewayUpstream, behind)
+	b = bsoncore.AppendDoubleElement(b, "ok", 1)
+	return wire.FinishDocument(b, 0)
+}
+
+// replyTo is the reply to a request, in the form of that.
+func replyTo(h wire.Header, doc []byte) []byte {
+	out := wire.Header{RequestID: h.RequestID, ResponseTo: h.RequestID, OpCode: wire.OpMsg}
+	prefix := []byte{0, 0, 0, 0, 0} // flags, and the kind of the section
+	if h.OpCode == wire.OpQuery {
+		out.OpCode = wire.OpReply
+		prefix = make([]byte, 20) // flags, cursor, from, number
+		prefix[16] = 1
+	}
+	b := append(wire.AppendHeader(nil, out), prefix...)
+	b = append(b, doc...)
+	wire.PutLength(b)
+	return b
+}

@@ -1,0 +1,408 @@
+package mongo
+
+import (
+	"sync"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+)
+
+// link is what has been measured of the way to the server and of the codecs, for rules that
+// leave the choice to the gateway: a message is compressed when that gets it there sooner.
+//
+//	plain:       bytes * link
+//	compressed:  compressed bytes * link + bytes * codec
+//
+// All speeds are in nanoseconds a byte, which add up and average where bytes a second would
+// not. The link's is what large messages took to come in after their first bytes were there:
+// its bandwidth, shared with whoever else uses it, windows and congestion included.
+type link struct {
+	mu         sync.Mutex
+	perByte    float64 // of the link
+	samples    int
+	rtt        rttWindow
+	compresses [compressors]float64 // of codecs; 0: not measured
+	opens      [compressors]float64
+	turn       uint // counts choices, to try the other way now and then
+	choices    map[choice]uint64
+}
+
+// choice is counted for metrics.
+type choice struct{ compressor, reason string }
+
+const (
+	// A message that came in fewer bytes after its first says nothing about the link.
+	sampleBytes = 4 << 10
+	linkNewest  = 0.1 // weight of the latest sample in averages
+	enough      = 8   // samples, before which a link counts as scarce
+	exploreTurn = 64  // one of so many large replies comes plain, to see the link
+	// Other costs of compressing than time in the codec: cold caches, copies, the server's
+	// own bookkeeping. Measured beside a real server (docs/MONGODB.md).
+	codecFactor = 2
+)
+
+// typicalCodec is what codecs take on documents before they are measured, in nanoseconds a
+// byte: to compress and to decompress.
+var typicalCodec = [compressors][2]float64{
+	wire.Snappy: {1.4, 0.7},
+	wire.Zlib:   {30, 4},
+	wire.Zstd:   {3.8, 1.8},
+
+	wire.BetweenGateways: {3.8, 1.8},
+}
+
+// replied records how a reply came in: so many bytes, rest of them in the time took after the first, which came waited after the
+// request; 0: that was not measured.
+func (l *link) replied(bytes, rest int, took, waited time.Duration) {
+	if bytes < sampleBytes && waited <= 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if waited > 0 {
+		l.rtt.add(waited, time.Now())
+	}
+	if bytes < sampleBytes {
+		return
+	}
+	sample := 0.0 // all of it was there at once
+	if rest > 0 {
+		sample = float64(took) / float64(rest)
+	}
+	if l.samples++; l.samples == 1 {
+		l.perByte = sample
+	}
+	l.perByte += linkNewest * (sample - l.perByte)
+}
+
+// measure records the speed of a codec, one of l.compresses or l.opens. Small messages measure the call.
+func (l *link) measure(speeds *[compressors]float64, id wire.CompressorID, bytes int, took time.Duration) {
+	if int(id) >= compressors || bytes < sampleBytes {
+		return
+	}
+	sample := float64(took) / float64(bytes)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if speeds[id] == 0 {
+		speeds[id] = sample
+	}
+	speeds[id] += linkNewest * (sample - speeds[id])
+}
+
+// choose picks what gets a request and its reply there soonest, in bytes that the shape
+// expects. Before the link has been measured it counts as scarce.
+func (l *link) choose(b *estimate, taken compressorSet) (id wire.CompressorID, level int, reason string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.turn++
+	id, reason = l.best(b, taken)
+	if id != plain && l.samples >= enough {
+		id, reason = l.explore(b, taken, id, reason)
+	}
+	l.count(id, reason)
+	if id == plain {
+		return plain, 0, reason
+	}
+	return id, 0, ""
+}
+
+// explore goes another way now and then: plain, to see the link, or by the other compressor,
+// to see what that makes of such messages.
+func (l *link) explore(b *estimate, taken compressorSet, id wire.CompressorID, reason string) (wire.CompressorID, string) {
+	other := wire.Snappy + wire.Zstd - id
+	switch {
+	case l.turn%exploreTurn == 0 && b.expected.bytes >= sampleBytes:
+		return plain, "explore"
+	case l.turn%exploreTurn == exploreTurn/2 && id != wire.BetweenGateways && taken.has(other):
+		return other, "explore"
+	}
+	return id, reason
+}
+
+func (l *link) best(b *estimate, taken compressorSet) (wire.CompressorID, string) {
+	best, least, reason := plain, 0.0, "link_fast"
+	ids := standard
+	if taken.has(wire.BetweenGateways) {
+		ids = paired
+	}
+	if l.savesNothing(b, ids) {
+		return plain, "small"
+	}
+	for _, id := range ids {
+		if !taken.has(id) {
+			continue
+		}
+		if l.samples < enough {
+			best, reason = id, "link_unknown"
+			continue
+		}
+		if gain := l.gain(b, id); gain > least {
+			best, least, reason = id, gain, "link_scarce"
+		}
+	}
+	return best, reason
+}
+
+// What the choice is from.
+var (
+	standard = []wire.CompressorID{wire.Snappy, wire.Zstd}
+	paired   = []wire.CompressorID{wire.BetweenGateways}
+)
+
+// savesNothing reports messages that no codec makes smaller.
+func (l *link) savesNothing(b *estimate, ids []wire.CompressorID) bool {
+	for _, id := range ids {
+		if typicalSaving(float64(b.size), id) > 0 || b.replySaving(id) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// gain is how many nanoseconds earlier it all arrives with a compressor.
+func (l *link) gain(b *estimate, id wire.CompressorID) float64 {
+	slowness := l.slowness()
+	compress, open := l.compresses[id], l.opens[id]
+	if compress == 0 {
+		compress = typicalCodec[id][0] * slowness
+	}
+	if open == 0 {
+		open = typicalCodec[id][1] * slowness
+	}
+	saved, bytes := b.replySaving(id), 0.0
+	if b.own != nil {
+		saved += max(b.expected.ownSaving(b.size, id), 0)
+		bytes += float64(b.size)
+	}
+	if b.answered {
+		bytes += b.expected.bytes
+	}
+	return saved*l.perByte - bytes*(compress+open)*codecFactor
+}
+
+// slowness is what this machine takes by what is typical, of what has been measured: a guess
+// for what has not.
+func (l *link) slowness() float64 {
+	sum, n := 0.0, 0.0
+	for id := range typicalCodec {
+		for i, measured := range []float64{l.compresses[id], l.opens[id]} {
+			if typical := typicalCodec[id][i]; measured > 0 && typical > 0 {
+				sum, n = sum+measured/typical, n+1
+			}
+		}
+	}
+	if n == 0 {
+		return 1
+	}
+	return sum / n
+}
+
+// maxChoices bounds what is counted separately.
+const maxChoices = 64
+
+func (l *link) count(id wire.CompressorID, reason string) {
+	if l.choices == nil {
+		l.choices = map[choice]uint64{}
+	}
+	name := "plain"
+	if id != plain {
+		name = nameOf(id)
+	}
+	if c := (choice{name, reason}); len(l.choices) < maxChoices {
+		l.choices[c]++
+	}
+}
+
+// rttWindow is the shortest of the latest times. Two windows follow each other, so that an
+// old minimum is forgotten after one to two of them.
+type rttWindow struct {
+	since            time.Time
+	current, earlier time.Duration // 0: none
+}
+
+const rttWindowTime = 30 * time.Second
+
+func (w *rttWindow) add(d time.Duration, now time.Time) {
+	if now.Sub(w.since) > rttWindowTime {
+		w.since, w.earlier, w.current = now, w.current, 0
+	}
+	if d > 0 && (w.current == 0 || d < w.current) {
+		w.current = d
+	}
+}
+
+func (w *rttWindow) least() time.Duration {
+	if w.current == 0 || w.earlier != 0 && w.earlier < w.current {
+		return w.earlier
+	}
+	return w.current
+}
+
+// estimate says what compressing a request and its reply would save.
+type estimate struct {
+	own, reply *policy.MessageRule // rules that cover them; nil: none
+	size       int                 // of the request
+	expected   forecast            // of the reply
+	answered   bool
+}
+
+// lead is the rule of the larger message: there can be one compressor only.
+func (b *estimate) lead() *policy.MessageRule {
+	if b.own == nil || b.reply != nil && b.expected.bytes > float64(b.size) {
+		return b.reply
+	}
+	return b.own
+}
+
+// replySaving is how many bytes the reply will save. One that no rule covers is compressed
+// along with its request: that may cost, but is not what the rules want.
+func (b *estimate) replySaving(id wire.CompressorID) float64 {
+	switch saving := b.expected.saving(id); {
+	case !b.answered:
+		return 0
+	case b.reply == nil:
+		return min(saving, 0)
+	default:
+		return saving
+	}
+}
+
+// worth is how many bytes have to be saved.
+func (b *estimate) worth() float64 {
+	total := 0.0
+	if b.own != nil {
+		total += float64(b.size)
+	}
+	if b.reply != nil {
+		total += b.expected.bytes
+	}
+	return b.lead().MinGain * total
+}
+
+// forecasts remember what replies to requests of each shape were like, to say what the next
+// one will be. They are shared by all sessions of a gateway.
+type forecasts struct {
+	mu sync.Mutex
+	m  map[uint64]*forecast
+}
+
+// maxShapes bounds the memory; beyond it arbitrary ones are forgotten.
+const maxShapes = 8192
+
+// forecast is what is known about the replies to requests of one shape.
+type forecast struct {
+	bytes float64              // of a reply, moving average
+	ratio [compressors]float64 // compressed by plain, moving average; 0: not known
+	own   [compressors]float64 // the same of the requests themselves, those that are compressed here
+	idle  int                  // plain replies since ratio was last confirmed
+}
+
+const (
+	// newest is the weight of the latest reply in the averages.
+	newest = 0.25
+	// forgetAfter so many plain replies it is tried again whether they compress.
+	forgetAfter = 512
+	// What a reply is taken for before the first one has come, in bytes.
+	unknownLarge = 4096
+	unknownSmall = 60
+)
+
+// expect returns what the next reply will be like.
+func (t *forecasts) expect(key uint64, tr traits) forecast {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.m[key]; s != nil {
+		return *s
+	}
+	if tr&largeReply != 0 {
+		return forecast{bytes: unknownLarge}
+	}
+	return forecast{bytes: unknownSmall}
+}
+
+// learn takes notice of a reply of raw bytes that came in so many bytes, compressed by id.
+func (t *forecasts) learn(key uint64, raw, came int, id wire.CompressorID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.m[key]
+	if s == nil {
+		s = t.add(key, raw)
+	}
+	s.bytes += newest * (float64(raw) - s.bytes)
+	if int(id) >= compressors {
+		if s.idle++; s.idle >= forgetAfter {
+			s.ratio, s.idle = [compressors]float64{}, 0
+		}
+		return
+	}
+	s.idle = 0
+	ratio := float64(came) / float64(raw)
+	if s.ratio[id] == 0 {
+		s.ratio[id] = ratio
+	}
+	s.ratio[id] += newest * (ratio - s.ratio[id])
+}
+
+// learnOwn takes notice of what a compressor made of a request.
+func (t *forecasts) learnOwn(key uint64, raw, compressed int, id wire.CompressorID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.m[key]; s != nil {
+		ratio := float64(compressed) / float64(raw)
+		if s.own[id] == 0 {
+			s.own[id] = ratio
+		}
+		s.own[id] += newest * (ratio - s.own[id])
+	}
+}
+
+func (t *forecasts) len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.m)
+}
+
+func (t *forecasts) add(key uint64, raw int) *forecast {
+	if t.m == nil {
+		t.m = map[uint64]*forecast{}
+	}
+	for other := range t.m {
+		if len(t.m) < maxShapes {
+			break
+		}
+		delete(t.m, other)
+	}
+	s := &forecast{bytes: float64(raw)}
+	t.m[key] = s
+	return s
+}
+
+// saving is how many bytes compressing a reply with id will save, negative at a loss.
+func (s *forecast) saving(id wire.CompressorID) float64 {
+	if r := s.ratio[id]; r != 0 {
+		return s.bytes * (1 - r)
+	}
+	return typicalSaving(s.bytes, id)
+}
+
+// ownSaving is the same for a request of so many bytes.
+func (s *forecast) ownSaving(bytes int, id wire.CompressorID) float64 {
+	if r := s.own[id]; r != 0 {
+		return float64(bytes) * (1 - r)
+	}
+	return typicalSaving(float64(bytes), id)
+}
+
+// typicalSaving is for documents of some hundred bytes, as measured with a real server
+// (docs/MONGODB.md): next to nothing for one of them, and then most of every further byte.
+func typicalSaving(bytes float64, id wire.CompressorID) float64 {
+	const overhead = 15
+	if id == wire.BetweenGateways {
+		return max(bytes-60, 0) * 0.7
+	}
+	if id == wire.Snappy {
+		return max(bytes-450, 0)*0.58 - overhead
+	}
+	return max(bytes-350, 0)*0.72 - overhead
+}

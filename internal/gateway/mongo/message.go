@@ -1,0 +1,263 @@
+package mongo
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+)
+
+// plain says that a message is not compressed; it is no number of the protocol's.
+const plain wire.CompressorID = 255
+
+// minCompressed is the length in bytes from which a message may gain by itself.
+const minCompressed = 96
+
+// pairName is what gateways offer each other in handshakes.
+const pairName = "cinch"
+
+// zstdMagic begins a zstd frame. Package codec keeps frames without it.
+const zstdMagic = "\x28\xb5\x2f\xfd"
+
+var errCompressor = errors.New("unknown compressor")
+
+// message is one message as it came. Its bytes live until the next one is read.
+type message struct {
+	bytes  []byte
+	header wire.Header       // of the message without compression
+	came   wire.CompressorID // plain, or how it is compressed
+	held   *gateway.Account  // holds the memory that the bytes take of a budget; nil: they take none
+	paired wire.Paired       // of a frame between gateways
+
+	opening time.Duration // how long decompressing it took
+}
+
+// reader cuts one connection into messages. It belongs to one pump.
+type reader struct {
+	gateway.Inbound
+	pair *hearer // nil, or not on: no frames between gateways come
+
+	// How the last message came in: so many bytes in so much time after its first ones.
+	pace *gateway.Pace // nil: not measured
+	rest int
+	took time.Duration
+}
+
+// next reads one message, for which memory is taken as it comes. The message before must not be used any more. An error at the
+// end of a message is io.EOF or os.ErrDeadlineExceeded; both leave the reader as it was.
+func (r *reader) next() (m message, err error) {
+	r.Release()
+	r.pace.Restart()
+	if err = r.Fill(wire.PairedLengthLen); err != nil {
+		return m, err
+	}
+	var length, cost int // of the message on the wire; of memory, to handle it
+	if r.pair != nil && r.pair.on.Load() && wire.IsPaired(r.Unread()) {
+		if length, err = r.pairedHead(&m); err != nil {
+			return m, err
+		}
+		cost = length + 2*m.header.Length
+	} else {
+		if err = r.Fill(wire.HeaderLen); err != nil {
+			return m, err
+		}
+		m.came = plain
+		if m.header, err = wire.ParseHeader(r.Unread()); err != nil {
+			return m, err
+		}
+		length, cost = m.header.Length, 2*m.header.Length
+		if m.header.OpCode == wire.OpCompressed {
+			if err = r.Fill(wire.CompressedHeaderLen); err != nil {
+				return m, err
+			}
+			c, err := wire.ParseCompressed(m.header, r.Unread())
+			if err != nil {
+				return m, err
+			}
+			if _, ok := algorithmOf(c.Compressor); !ok {
+				return m, fmt.Errorf("%w %d", errCompressor, c.Compressor)
+			}
+			m.header, m.came, cost = c.Header, c.Compressor, length+2*c.Length
+		}
+	}
+	if err = r.Expect(length, cost); err != nil {
+		return m, err
+	}
+	if err = r.Whole(length); err != nil {
+		return m, err
+	}
+	r.rest, r.took = r.pace.Rest()
+	r.took = max(r.took-r.Waited, 0) // for memory, while the bytes may have been there
+	m.bytes = r.Take(length)
+	if r.Held() {
+		m.held = r.Account
+	}
+	return m, nil
+}
+
+// pairedHead reads the head of a frame between gateways, whose length has been read, and returns that.
+func (r *reader) pairedHead(m *message) (length int, err error) {
+	if length, err = wire.PairedLength(r.Unread()); err != nil {
+		return 0, err
+	}
+	if err = r.Fill(min(length, wire.MaxPairedHead)); err != nil {
+		return 0, err
+	}
+	m.paired, err = wire.ParsePaired(r.Unread(), r.pair.numbers)
+	m.header, m.came = m.paired.Header, wire.BetweenGateways
+	return length, err
+}
+
+// open decompresses a message that from has received, into a buffer of the pool's. Its size is exactly the declared one, or
+// there is an error.
+func (c *compression) open(m *message, from *hearer) ([]byte, error) {
+	if m.came == wire.BetweenGateways {
+		return from.open(m)
+	}
+	a, ok := algorithmOf(m.came)
+	if !ok {
+		return nil, fmt.Errorf("%w %d", errCompressor, m.came)
+	}
+	payload := m.bytes[wire.CompressedHeaderLen:]
+	if a.id == wire.Zstd {
+		if len(payload) < len(zstdMagic) || string(payload[:len(zstdMagic)]) != zstdMagic {
+			return nil, fmt.Errorf("%w: no zstd frame", codec.ErrCorrupt)
+		}
+		payload = payload[len(zstdMagic):]
+	}
+	began := time.Now()
+	buf := wire.AppendHeader(gateway.GetBuffer(m.header.Length), m.header)
+	out, err := c.engine.Decompress(buf, payload, a.codec, m.header.Length-wire.HeaderLen, nil)
+	if err != nil {
+		gateway.PutBuffer(buf)
+		return nil, err
+	}
+	m.opening = time.Since(began)
+	c.stats.Opened(a.codec, len(m.bytes), len(out), m.opening)
+	c.link.measure(&c.link.opens, a.id, len(out), m.opening)
+	return out, nil
+}
+
+// lower is what the gateway's budgets leave of a compressor and its level for n bytes, among those that the other end
+// takes; plain where there is no time for it.
+func (c *compression) lower(id wire.CompressorID, level, n int, taken compressorSet) (wire.CompressorID, int) {
+	a, ok := algorithmOf(id)
+	if !ok || a.codec == codec.Raw {
+		return id, level
+	}
+	switch st := c.effort.Lower(codec.Setting{Codec: a.codec, Level: level}, n); {
+	case st.Codec == codec.Raw:
+		return plain, 0
+	case st.Codec == a.codec:
+		return id, st.Level
+	case taken.has(wire.Snappy): // which costs about what lz4 does
+		return wire.Snappy, 1
+	}
+	return id, 1
+}
+
+// compress returns message as an OP_COMPRESSED, in a buffer of the pool's, or nil when it
+// cannot be made.
+func (c *compression) compress(message []byte, h wire.Header, id wire.CompressorID, level int) []byte {
+	a, _ := algorithmOf(id)
+	body := message[wire.HeaderLen:]
+	room := wire.CompressedHeaderLen + len(zstdMagic) + codec.MaxEncodedLen(a.codec, len(body))
+	buf := wire.AppendCompressed(gateway.GetBuffer(room), h, id)
+	if id == wire.Zstd {
+		buf = append(buf, zstdMagic...)
+	}
+	out, err := c.encode(buf, body, codec.Setting{Codec: a.codec, Level: level}, nil)
+	if err != nil {
+		gateway.PutBuffer(buf)
+		c.stats.Error("seal")
+		return nil
+	}
+	wire.PutLength(out)
+	return out
+}
+
+// encode appends the body compressed, and counts what that takes for the budgets.
+func (c *compression) encode(dst, body []byte, st codec.Setting, d *codec.Dict) ([]byte, error) {
+	began, stint := time.Now(), c.effort.Begin(len(body))
+	out, err := c.engine.Compress(dst, body, st, d)
+	stint.End()
+	c.effort.Took(time.Since(began))
+	return out, err
+}
+
+// algorithm is what a compressor is called here and in handshakes.
+type algorithm struct {
+	id    wire.CompressorID
+	name  string
+	codec codec.ID
+}
+
+// algorithms are those that we read and write, in the order in which we like them.
+var algorithms = [...]algorithm{
+	{wire.Zstd, "zstd", codec.Zstd},
+	{wire.Snappy, "snappy", codec.Snappy},
+	{wire.Zlib, "zlib", codec.Zlib},
+}
+
+func algorithmOf(id wire.CompressorID) (algorithm, bool) {
+	for _, a := range algorithms {
+		if a.id == id {
+			return a, true
+		}
+	}
+	return algorithm{id: id, name: "noop", codec: codec.Raw}, id == wire.Noop
+}
+
+func compressorOf(id codec.ID) wire.CompressorID {
+	for _, a := range algorithms {
+		if a.codec == id {
+			return a.id
+		}
+	}
+	return plain
+}
+
+func compressorNamed(name []byte) wire.CompressorID {
+	for _, a := range algorithms {
+		if a.name == string(name) {
+			return a.id
+		}
+	}
+	if string(name) == pairName {
+		return wire.BetweenGateways
+	}
+	return plain
+}
+
+// nameOf is what a compressor is called in handshakes.
+func nameOf(id wire.CompressorID) string {
+	if id == wire.BetweenGateways {
+		return pairName
+	}
+	a, _ := algorithmOf(id)
+	return a.name
+}
+
+// codecOf is the codec in which messages came.
+func codecOf(id wire.CompressorID) codec.ID {
+	if id == wire.BetweenGateways {
+		return codec.Zstd
+	}
+	a, _ := algorithmOf(id)
+	return a.codec
+}
+
+// compressors is the number of algorithms that are remembered separately.
+const compressors = int(wire.BetweenGateways) + 1
+
+// compressorSet is a set of compressors, one bit each.
+type compressorSet uint32
+
+func (s compressorSet) has(id wire.CompressorID) bool { return id <= 31 && s&(1<<id) != 0 }
+func (s *compressorSet) add(id wire.CompressorID)     { *s |= 1 << id }
+
+// only is the set of what gateways agree on.
+const only compressorSet = 1 << wire.BetweenGateways
