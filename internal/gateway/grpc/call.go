@@ -3,16 +3,26 @@ package grpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/h2"
 	"github.com/cinch-layer/cinch/internal/gateway/held"
+	"github.com/cinch-layer/cinch/internal/gateway/sampled"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/trace"
 )
 
 // So often a request is tried.
@@ -20,6 +30,41 @@ const (
 	maxAttempts = 4
 	maxUnusable = 16 // when it is a connection that ends as we take it
 )
+
+// So much of a request is kept for another attempt: of one whose messages we change, and of
+// any other.
+const (
+	replayBytes      = 1 << 20
+	replayBytesPlain = 64 << 10
+)
+
+// shared is what all calls of a gateway use.
+type shared struct {
+	h2.Faults  // where panics are reported, with the log and the counters of all else
+	policy     *atomic.Pointer[policy.Messages]
+	dicts      *dictionaries
+	opener     *opener
+	compressor *compressor
+	replays    *gateway.Budget  // of what is kept of requests for another attempt
+	samples    *sampled.Samples // of all messages; nil: they are not measured
+	lanes      *lanes.Shared    // nil: links have none
+	tracer     *trace.Tracer    // nil: no call is traced
+	name       string           // of the gateway
+}
+
+// handler serves the calls of one client's connection.
+type handler struct {
+	*shared
+	calls   *underway
+	memory  *held.Allowance
+	peer    *peer // the client as a gateway; nil: it is none
+	pool    *pool
+	client  *h2.Client  // of pool
+	carried bool        // over a link
+	ends    *lanes.Ends // of that; nil: it has no lanes
+
+	accepted atomic.Pointer[accepted] // by the last call
+}
 
 // call is one call, from its headers to its trailers. It belongs to the goroutine of its
 // handler; the transport reads the request's body in another.
@@ -55,46 +100,197 @@ type call struct {
 	first attempt
 }
 
-// interrupt ends what the call reads from the client and writes to it, from any goroutine.
-func (c *call) interrupt() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.over {
+// attempt is one delivery of the request.
+type attempt struct {
+	hop    *hop
+	slot   h2.Slot // of hop
+	plan   plan
+	has    *fetched     // the dictionaries of replies that the request listed; nil: it could list none
+	told   bool         // the server knows that we are a gateway, so its answer says everything
+	scope  h2.Scope     // of all that it does
+	body   *requestBody // nil: there is none; changed under call.mu
+	reply  io.Closer
+	single *counter     // of the request's messages; nil: nobody asks
+	lanes  attemptLanes // of a hop that has some
+
+	trace attemptTrace // of a call that is traced
+
+	out  http.Request
+	url  url.URL
+	room requestBody
+}
+
+// ServeHTTP serves a call: it reads the headers, delivers the request, again if it must and may, and hands on the response. What is
+// still to be read of the request at the end nobody waits for: the attempt is cancelled.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, pairPaths) {
+		h.peer.serve(w, r)
 		return
 	}
-	now := time.Now()
-	_ = c.w.SetReadDeadline(now)
-	_ = c.w.SetWriteDeadline(now)
+	metadata, fits := h.memory.TakeMetadata(r)
+	if !fits {
+		h.refuse(w, r)
+		return
+	}
+	defer h.memory.Metadata.Release(metadata)
+	c := call{handler: h, w: w.(h2.ResponseWriter), r: r, grpc: isGRPC(r.Header), start: time.Now(), terms: noTerms}
+	if h.tracer != nil {
+		c.trace = h.traceCall(r, c.grpc)
+		defer c.trace.of.End()
+	}
+	if c.grpc {
+		var ok bool
+		if c.terms, ok = h.negotiate(r); !ok {
+			ending{code: codeUnimplemented, message: "unknown grpc-encoding " + c.terms.from}.fail(w, false)
+			return
+		}
+	} else {
+		c.trailers = slices.Collect(maps.Keys(r.Trailer)) // the values come with the end of the body
+	}
+	limit := replayBytesPlain
+	if len(c.terms.requests) > 0 || c.terms.from != "" {
+		limit = replayBytes
+	}
+	c.tape.faults = h.Faults
+	c.tape.begin(r.Body, limit, h.replays)
+	if c.terms.from == lanes.Encoding {
+		c.unlaned = c.openLanes()
+		c.tape.src = c.unlaned
+	}
+	defer c.finish()
+	h.calls.begin(&c, &c.place)
+	defer h.calls.end(&c.place)
+
+	reader := &tapeReader{t: &c.tape}
+	for {
+		c.attempts++
+		a, resp, err := c.try(reader)
+		most := maxAttempts
+		if err != nil && unusable(err) {
+			most = maxUnusable
+		}
+		if c.attempts < most && c.again(a, resp, err) {
+			if next, ok := c.tape.rewind(); ok {
+				c.end(a)
+				reader = next
+				continue
+			}
+		}
+		if err != nil {
+			c.fail(err)
+		} else {
+			c.tape.stop()
+			c.answer(a, resp)
+		}
+		c.end(a)
+		break
+	}
+	if c.unlaned != nil {
+		c.spent += c.unlaned.rewriter.took()
+	}
+	h.Stats.Latency(c.spent)
 }
 
-func (c *call) moves() uint64 { return c.moved.Load() }
+var errMetadata = errors.New("no memory is free for the metadata of this call (memory.budget)")
 
-// expire ends the call, for which a drain does not wait any more.
-func (c *call) expire() { c.stop(errDraining) }
-
-// Yield ends the call, whose stream others wait for.
-func (c *call) Yield(why error) {
-	c.stats.Error("yielded")
-	c.log.Warn("a call has lost its stream to others", "client", c.memory.Addr.String(), "path", c.r.URL.Path, "why", why)
-	c.stop(why)
+// refuse answers a call for whose metadata there is no memory.
+func (h *handler) refuse(w http.ResponseWriter, r *http.Request) {
+	h.Stats.Error("metadata")
+	if !isGRPC(r.Header) {
+		http.Error(w, "cinch: "+errMetadata.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	ending{code: codeResourceExhausted, message: errMetadata.Error()}.fail(w, false)
 }
 
-// stop ends the call, with a status that says why.
-func (c *call) stop(why error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ended.CompareAndSwap(nil, &why)
-	c.current.stop()
-}
+// try sends the request and waits for the headers of the response. The attempt, which is nil
+// when there is no connection, is the caller's to end.
+func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
+	begin := time.Now()
+	a := &c.first
+	if c.attempts > 1 {
+		a = &attempt{}
+	}
+	a.scope.Begin(c.r.Context())
+	a.slot = h2.Slot{Client: c.client, Call: c}
+	h, err := c.pool.Take(&a.scope, &a.slot)
+	if err != nil {
+		a.scope.End()
+		return nil, nil, err
+	}
+	a.hop, c.open = h, a
+	c.begun(a, nil)
 
-// Silent reports whether nothing has come of the client's request but its headers, and no message of the response.
-func (c *call) Silent() bool {
-	body, ok := c.r.Body.(interface{ Begun() bool })
-	return ok && !body.Begun() && c.moved.Load() < 2 // the headers of the response count as one
-}
+	// What becomes of the messages. Where that depends on what the server reads and nobody knows yet, the gateway finds out, and the call
+	// waits a moment for it: a stream that begins plain stays so.
+	dialer := c.pool.dialer
+	edits := c.trace.of != nil
+	if c.grpc {
+		var open []string
+		var unread string
+		if a.plan, open, unread = c.terms.request(h.knows); len(open) > 0 {
+			h.inquiry.want(open, c.r.Host)
+			h.inquiry.await(&a.scope)
+			a.plan, _, unread = c.terms.request(h.knows)
+		}
+		if unread != "" && dialer.notices.unread(unread) {
+			c.Stats.Error("encoding_refused")
+		}
+		edits = edits || dialer.links != nil || h.lanes != nil || !a.plan.untouched() || c.terms.edits() || len(c.r.Header[heldHeader]) > 0
+	}
 
-// Moved counts the pieces of the request and the response.
-func (c *call) Moved() uint64 { return c.received.Load() + c.moved.Load() }
+	// The upstream gets the same path, authority and headers. These are the client's own where nothing in them may change.
+	a.out, a.url = *c.r.WithContext(&a.scope), url.URL{Scheme: dialer.scheme, Host: c.r.Host, Opaque: c.r.RequestURI}
+	if strings.HasPrefix(c.r.RequestURI, "//") { // else it would be taken for a host
+		a.url.Opaque = "//" + c.r.Host + c.r.RequestURI
+	}
+	out := &a.out
+	out.URL, out.RequestURI, out.RemoteAddr, out.TLS, out.Body, out.ContentLength, out.Trailer = &a.url, "", "", nil, nil, -1, nil
+	if edits {
+		out.Header = c.r.Header.Clone()
+		if c.grpc {
+			a.told = c.terms.ask(out.Header, &a.plan, dialer.links != nil)
+			a.has = c.terms.askPaired(out.Header, h.knows)
+			if h.lanes != nil {
+				a.lanes = takeLanes(h.lanes, &a.plan, out.Header)
+			}
+		}
+	}
+	if c.r.ContentLength == 0 && len(c.trailers) == 0 {
+		out.ContentLength = 0
+	} else {
+		b := &a.room
+		b.src, b.tape, b.moved, b.received = from, from, &c.moved, &c.received
+		switch {
+		case !a.plan.untouched():
+			b.messages.rewriter = c.rewrite(&a.scope, from, a.plan, false, a.scope.End)
+			b.src = &b.messages
+		case !c.grpc:
+			out.ContentLength = c.r.ContentLength
+			c.announce(out, b)
+		case h.inquiry.wantsSingle():
+			a.single = &counter{src: from}
+			b.src = a.single
+		}
+		out.Body = b
+		c.begun(a, b)
+	}
+	c.spent += time.Since(begin)
+	if c.trace.of != nil {
+		a.trace = c.trace.attempt(begin, out.Header, c.attempts, dialer.up.Address, a.plan.to)
+	}
+	resp, err := h.Conn.RoundTripFor(c.client, out)
+	if err != nil {
+		a.trace.failed = "unreachable"
+		return a, nil, h.explain(err)
+	}
+	h.heard.Add(1)
+	if h.spoke != nil && !h.spoke.Load() {
+		h.spoke.Store(true)
+	}
+	a.reply = resp.Body
+	return a, resp, nil
+}
 
 // begun notes which attempt is at hand, and what it sends.
 func (c *call) begun(a *attempt, body *requestBody) {
@@ -106,187 +302,75 @@ func (c *call) begun(a *attempt, body *requestBody) {
 	}
 }
 
-// finish ends the use of what belongs to the client's connection.
-func (c *call) finish() {
-	c.mu.Lock()
-	c.over = true
-	c.mu.Unlock()
-	c.end(c.open) // after a panic
-	c.tape.close()
-	c.unlaned.close()
+// rewrite returns a reader of messages that become what a plan says, within the client's memory. cancel ends their attempt.
+func (c *call) rewrite(ctx context.Context, src io.Reader, p plan, replies bool, cancel context.CancelFunc) *rewriter {
+	w := newRewriter(ctx, src, p, replies, c.opener, c.compressor)
+	client := c.memory.Requests
+	if replies {
+		client = c.memory.Replies
+	}
+	w.grant.Account.Open(client, &flow{grant: &w.grant, call: c, cancel: cancel})
+	return w
 }
 
-// cancelAttempt ends the attempt at hand.
-func (c *call) cancelAttempt() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.current.stop()
-}
-
-// attempt is one delivery of the request.
-type attempt struct {
-	hop    *hop
-	slot   h2.Slot // of hop
-	plan   plan
-	has    *fetched     // the dictionaries of replies that the request listed; nil: it could list none
-	told   bool         // the server knows that we are a gateway, so its answer says everything
-	scope  h2.Scope     // of all that it does
-	body   *requestBody // nil: there is none; changed under call.mu
-	reply  io.Closer
-	single *counter // of the request's messages; nil: nobody asks
-	lanes  attemptLanes
-
-	trace attemptTrace
-
-	out  http.Request
-	url  url.URL
-	room requestBody
-}
-
-// stop ends the attempt, if there is one, from any goroutine. The call's mu is held.
-func (a *attempt) stop() {
-	if a == nil {
+// announce lets the trailers of the client's request follow the body.
+func (c *call) announce(out *http.Request, body *requestBody) {
+	if len(c.trailers) == 0 {
 		return
 	}
-	a.scope.End()
-	if a.body != nil { // a transport that waits for the request doesn't see that
-		_ = a.body.Close()
+	out.Trailer = make(http.Header, len(c.trailers))
+	for _, name := range c.trailers {
+		out.Trailer[name] = nil
 	}
-}
-
-// serve delivers the request, again if it must and may, and hands on the response. What is
-// still to be read of the request at the end nobody waits for: the attempt is cancelled.
-func (c *call) serve() {
-	reader := &tapeReader{t: &c.tape}
-	for try := 1; ; try++ {
-		c.attempts = try
-		a, resp, err := c.try(reader)
-		most := maxAttempts
-		if err != nil && unusable(err) {
-			most = maxUnusable
+	body.atEnd = func() {
+		for _, name := range c.trailers {
+			out.Trailer[name] = c.r.Trailer[name]
 		}
-		if try < most && c.again(a, resp, err) {
-			if next, ok := c.tape.rewind(); ok {
-				c.end(a)
-				reader = next
-				continue
-			}
+	}
+}
+
+// requestBody is what the transport reads. The client's body below stays open when the
+// transport is done with it: the server would answer what still comes with an error, and
+// the client would lose the tail of its response.
+type requestBody struct {
+	src      io.Reader
+	tape     *tapeReader
+	messages guarded // is src where messages are changed; without a rewriter they are not
+	moved    *atomic.Uint64
+	received *atomic.Uint64
+	atEnd    func() // before its end is told; nil: nothing
+}
+
+func (b *requestBody) Read(p []byte) (int, error) {
+	n, err := b.src.Read(p)
+	if n > 0 {
+		b.received.Add(1)
+		if b.moved.Load() > 0 {
+			b.moved.Add(1)
 		}
-		c.conclude(a, resp, err)
-		return
 	}
+	if err == io.EOF && b.atEnd != nil {
+		b.atEnd()
+	}
+	return n, err
 }
 
-// conclude tells the client what came of the last attempt.
-func (c *call) conclude(a *attempt, resp *http.Response, err error) {
-	defer c.end(a) // fail may panic
-	if err != nil {
-		c.fail(err)
-		return
-	}
-	c.tape.stop()
-	c.answer(a, resp)
+// Complete reports whether no read will wait, so that the transport sends the request in one piece.
+func (b *requestBody) Complete() bool {
+	t := b.tape.t
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.err != nil || isComplete(t.src)
 }
 
-// try sends the request and waits for the headers of the response. The attempt, which is nil
-// when there is no connection, is the caller's to end.
-func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
-	begin := time.Now()
-	a := c.newAttempt()
-	a.slot = h2.Slot{Client: c.client, Call: c}
-	h, err := c.pool.Take(&a.scope, &a.slot)
-	if err != nil {
-		a.scope.End()
-		return nil, nil, err
+// Close ends a Read and frees what a message holds. The transport calls it from anywhere, and
+// so do we.
+func (b *requestBody) Close() error {
+	if b.messages.rewriter != nil {
+		b.messages.close()
 	}
-	a.hop, c.open = h, a
-	c.begun(a, nil)
-	out := a.upstreamRequest(c.r, c.pool.dialer.scheme())
-	if c.grpc {
-		c.inquire(&a.scope, h)
-		a.plan = c.terms.request(h.knows)
-	}
-	if c.edits(a) {
-		out.Header = c.r.Header.Clone()
-	}
-	if c.grpc {
-		a.told = c.terms.ask(out.Header, a.plan, c.pool.dialer.links != nil)
-		a.has = c.terms.pairs.ask(out.Header, c.terms.replies, h.knows)
-		a.lanes = takeLanes(h.lanes, &a.plan, out.Header)
-	}
-	if c.r.ContentLength == 0 && len(c.trailers) == 0 {
-		out.ContentLength = 0
-	} else {
-		body := c.requestBody(a, from)
-		out.Body = body
-		if !c.grpc {
-			out.ContentLength = c.r.ContentLength
-			c.announce(out, body)
-		}
-		c.begun(a, body)
-	}
-	c.spent += time.Since(begin)
-	c.trace.waited(begin)
-	a.trace = c.trace.attempt(out.Header, c.attempts, c.pool.dialer.up.Address, a.plan.to)
-	resp, err := h.Conn.RoundTripFor(c.client, out)
-	if err != nil {
-		a.trace.failed = "unreachable"
-		return a, nil, h.explain(err)
-	}
-	h.answered()
-	a.reply = resp.Body
-	return a, resp, nil
-}
-
-// newAttempt begins another attempt.
-func (c *call) newAttempt() *attempt {
-	a := &c.first
-	if c.attempts > 1 {
-		a = &attempt{}
-	}
-	a.scope.Begin(c.r.Context())
-	return a
-}
-
-// edits reports whether the headers of the request may have to change: else the upstream gets the client's own.
-func (c *call) edits(a *attempt) bool {
-	if c.trace.of != nil {
-		return true
-	}
-	return c.grpc && (c.pool.dialer.links != nil || a.hop.lanes != nil || !a.plan.untouched() || c.terms.edits() || len(c.r.Header[heldHeader]) > 0)
-}
-
-// inquire lets the gateway find out what the server reads, if that would change how this call is sent, and waits a moment
-// for it: a stream that begins plain stays so.
-func (c *call) inquire(ctx context.Context, h *hop) {
-	if open := c.terms.open(h.knows); len(open) > 0 {
-		h.inquiry.want(open, c.r.Host)
-		h.inquiry.await(ctx)
-	}
-	if e := c.terms.unread(h.knows); e != "" && c.pool.dialer.notices.unread(e) {
-		c.stats.Error("encoding_refused")
-	}
-}
-
-// end gives back what an attempt holds.
-func (c *call) end(a *attempt) {
-	if a == nil {
-		return
-	}
-	c.open = nil
-	if a.reply != nil {
-		_ = a.reply.Close() // what is not read takes of the connection's window until then
-	}
-	a.scope.End()
-	var compressing time.Duration
-	if a.body != nil {
-		_ = a.body.Close()
-		compressing = a.body.spent()
-		c.spent += compressing
-	}
-	a.lanes.done()
-	a.trace.end(compressing)
-	c.pool.Release(&a.slot)
+	b.tape.stop()
+	return nil
 }
 
 // again reports whether the request should be sent anew: the server has not seen it, or
@@ -329,7 +413,7 @@ func (c *call) refused(a *attempt, h http.Header) bool {
 	} else {
 		c.pool.dialer.notices.refused(a.plan.to)
 	}
-	c.stats.Error("encoding_refused")
+	c.Stats.Error("encoding_refused")
 	return canOpen(a.plan.to)
 }
 
@@ -346,10 +430,150 @@ func (c *call) pairRefused(a *attempt, resp *http.Response) bool {
 	}
 	if saysNotInstalled(h.Get("Grpc-Status"), h.Get("Grpc-Message"), pairEncoding) {
 		k.partner.stop()
-		c.stats.Error("encoding_refused")
+		c.Stats.Error("encoding_refused")
 		return true
 	}
 	return false
+}
+
+// errClient is wrapped by errors of writing to the client, which needs no answer then.
+var errClient = errors.New("the client is gone")
+
+// answer hands on a response as it comes.
+func (c *call) answer(a *attempt, resp *http.Response) {
+	c.body = heardBody{resp.Body, a.hop}
+	var body io.Reader = &c.body
+	framed := c.grpc && isGRPC(resp.Header) // a load balancer may answer in its own way
+	alone := endsWithHeaders(resp)
+	sent := false // all of it
+	if framed {
+		if offer := resp.Header.Get(offerHeader); offer != "" {
+			a.hop.knows.partner.offered(offer)
+		}
+		if a.hop.lanes != nil {
+			a.lanes.told(resp.Header)
+		}
+		p := c.terms.reply(canonical(resp.Header.Get("Grpc-Encoding")), a.has)
+		if p.in = a.lanes.in; p.from == lanes.Encoding && p.in == nil {
+			c.fail(fmt.Errorf("%w: %s without a link", errFormat, lanes.Encoding))
+			return
+		}
+		c.terms.tell(resp.Header, &p)
+		if p.to == lanes.Encoding {
+			p.out = c.terms.lanes.ends.Writers.Reply(c.terms.lanes.assigned)
+			defer func() { p.out.Sent(sent) }()
+		}
+		if !p.untouched() {
+			delete(resp.Header, "Content-Length")
+			w := c.rewrite(c.r.Context(), body, p, true, a.scope.End)
+			begun := c.trace.now()
+			defer func() {
+				w.close()
+				took := w.took()
+				c.spent += took
+				c.trace.reply(begun, took, p.from, p.to)
+			}()
+			body = w
+		}
+	}
+	if alone && c.unlaned != nil {
+		c.unlaned.tell(resp.Header, "")
+	}
+	c.w.SetHeader(resp.Header)
+	c.headersSent = true
+	c.moved.Add(1)
+	c.w.WriteHeader(resp.StatusCode)
+	if !alone && !isComplete(resp.Body) { // else the end sends all in one piece
+		_ = c.w.FlushError()
+	}
+	err := c.copy(body, framed)
+	if err != nil {
+		c.fail(err)
+		return
+	}
+	sent, a.lanes.read = true, true
+	if a.hop.lanes != nil {
+		a.lanes.toldOpened(resp.Trailer)
+	}
+	if c.terms.lanes.ends != nil {
+		delete(resp.Trailer, lanes.OpenedHeader) // it is not the upstream's to say
+	}
+	if c.trace.of != nil {
+		status := resp.Trailer
+		if alone {
+			status = resp.Header
+		}
+		c.trace.status(status.Get("Grpc-Status"))
+	}
+	to, lost := c.w.Header(), false
+	for name, values := range resp.Trailer {
+		switch {
+		case name == "Grpc-Status": // spares the usual names an allocation
+			to[http.TrailerPrefix+"Grpc-Status"] = values
+		case name == "Grpc-Message":
+			to[http.TrailerPrefix+"Grpc-Message"] = values
+		case httpguts.ValidTrailerHeader(name): // the prefix is how the server wants those that were not announced
+			to[http.TrailerPrefix+name] = values
+		default:
+			lost = true
+		}
+	}
+	if lost {
+		c.Stats.Error("trailer")
+	}
+	if !alone && c.unlaned != nil {
+		c.unlaned.tell(to, http.TrailerPrefix)
+	}
+	if a.told {
+		a.hop.knows.learnTrailers(resp.Trailer)
+		single := ""
+		if !alone && a.single != nil && a.single.one() {
+			single = c.r.URL.Path
+		}
+		a.hop.inquiry.heard(single)
+	}
+}
+
+// endsWithHeaders reports whether there is nothing behind the headers, neither messages
+// nor trailers. Such a response has a status in them, and ours will be of the same form.
+func endsWithHeaders(resp *http.Response) bool { return len(resp.Header["Grpc-Status"]) > 0 }
+
+// copy moves a body, of messages if it is framed, from the upstream to the client, and sends
+// on at once what is ready, unless the end will follow at once.
+func (c *call) copy(from io.Reader, framed bool) error {
+	var buf []byte // nil while nothing comes
+	defer func() { gateway.PutBuffer(buf) }()
+	var messages wholes
+	have := 0 // bytes in buf
+	for {
+		n, err := readFirst(from, &buf, have)
+		have += n
+		ready := have
+		if framed && !errors.Is(err, io.EOF) {
+			ready = messages.ready(buf[:have], len(buf))
+		}
+		if ready > 0 {
+			ending := isComplete(c.body.src)
+			c.moved.Add(1)
+			_, err := c.w.Write(buf[:ready])
+			if err == nil && !ending {
+				err = c.w.FlushError()
+			}
+			if err != nil {
+				return errors.Join(errClient, err)
+			}
+			if have = copy(buf, buf[ready:have]); have == 0 {
+				gateway.PutBuffer(buf)
+				buf = nil
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // fail tells the client how the call ended, unless it is the client that ended it.
@@ -372,9 +596,107 @@ func (c *call) fail(err error) {
 	if e.code == codeCancelled && timedOut(c.r.Header.Get("Grpc-Timeout"), time.Since(c.start)) {
 		e.code = codeDeadlineExceeded // servers reset what has run out of time
 	}
-	c.stats.Error(e.class())
+	c.Stats.Error(e.class())
 	c.trace.of.Fail(e.class())
 	e.fail(c.w, c.headersSent)
+}
+
+// end gives back what an attempt holds.
+func (c *call) end(a *attempt) {
+	if a == nil {
+		return
+	}
+	c.open = nil
+	if a.reply != nil {
+		_ = a.reply.Close() // what is not read takes of the connection's window until then
+	}
+	a.scope.End()
+	var compressing time.Duration
+	if a.body != nil {
+		_ = a.body.Close()
+		if w := a.body.messages.rewriter; w != nil {
+			compressing = w.took()
+			c.spent += compressing
+		}
+	}
+	if a.hop.lanes != nil {
+		a.lanes.done()
+	}
+	if a.trace.of != nil {
+		a.trace.end(compressing)
+	}
+	c.pool.Release(&a.slot)
+}
+
+// finish ends the use of what belongs to the client's connection.
+func (c *call) finish() {
+	c.mu.Lock()
+	c.over = true
+	c.mu.Unlock()
+	c.end(c.open) // after a panic
+	c.tape.close()
+	if c.unlaned != nil {
+		c.unlaned.close()
+	}
+}
+
+// interrupt ends what the call reads from the client and writes to it, from any goroutine.
+func (c *call) interrupt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return
+	}
+	now := time.Now()
+	_ = c.w.SetReadDeadline(now)
+	_ = c.w.SetWriteDeadline(now)
+}
+
+func (c *call) moves() uint64 { return c.moved.Load() }
+
+// expire ends the call, for which a drain does not wait any more.
+func (c *call) expire() { c.stop(errDraining) }
+
+// Yield ends the call, whose stream others wait for.
+func (c *call) Yield(why error) {
+	c.Stats.Error("yielded")
+	c.Log.Warn("a call has lost its stream to others", "client", c.memory.Addr.String(), "path", c.r.URL.Path, "why", why)
+	c.stop(why)
+}
+
+// stop ends the call, with a status that says why.
+func (c *call) stop(why error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended.CompareAndSwap(nil, &why)
+	c.current.stop()
+}
+
+// Silent reports whether nothing has come of the client's request but its headers, and no message of the response.
+func (c *call) Silent() bool {
+	body, ok := c.r.Body.(interface{ Begun() bool })
+	return ok && !body.Begun() && c.moved.Load() < 2 // the headers of the response count as one
+}
+
+// Moved counts the pieces of the request and the response.
+func (c *call) Moved() uint64 { return c.received.Load() + c.moved.Load() }
+
+// cancelAttempt ends the attempt at hand.
+func (c *call) cancelAttempt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.current.stop()
+}
+
+// stop ends the attempt, if there is one, from any goroutine. The call's mu is held.
+func (a *attempt) stop() {
+	if a == nil {
+		return
+	}
+	a.scope.End()
+	if a.body != nil { // a transport that waits for the request doesn't see that
+		_ = a.body.Close()
+	}
 }
 
 // flow is how the messages of a call move in one direction.
@@ -390,8 +712,8 @@ func (f *flow) Patience() time.Duration { return gateway.DefaultStall }
 
 // Cut ends the call.
 func (f *flow) Cut(v gateway.Verdict) {
-	defer gateway.CatchPanic(f.call.log, f.call.stats, nil)
-	gateway.LogCut(f.call.log, f.call.stats, f.call.memory.Addr, v)
+	defer gateway.CatchPanic(f.call.Log, f.call.Stats, nil)
+	gateway.LogCut(f.call.Log, f.call.Stats, f.call.memory.Addr, v)
 	why := errSlow
 	f.call.ended.CompareAndSwap(nil, &why)
 	f.cancel()

@@ -21,6 +21,7 @@ import (
 // pools of a gateway share one.
 type dialer struct {
 	up       gateway.Upstream
+	scheme   string // of requests
 	speaks   h2.ClientConfig
 	links    linker // for connections to gateways; nil: they get none
 	lanes    *lanes.Shared
@@ -52,19 +53,13 @@ func newDialer(c *Config, links linker, totals *pair.Totals) *dialer {
 		d.links = links
 	}
 	if d.up.TLS == nil {
-		d.spoke = &atomic.Bool{}
+		d.scheme, d.spoke = "http", &atomic.Bool{}
 	} else {
+		d.scheme = "https"
 		d.up.TLS = d.up.TLS.Clone()
 		d.up.TLS.NextProtos = []string{http2.NextProtoTLS}
 	}
 	return d
-}
-
-func (d *dialer) scheme() string {
-	if d.up.TLS != nil {
-		return "https"
-	}
-	return "http"
 }
 
 // connect makes a connection. What it does besides calls ends with alive. An error is logged
@@ -93,7 +88,7 @@ func (d *dialer) newHop(alive context.Context) (*hop, error) {
 	if h.carried {
 		h.lanes = d.lanesOf(raw)
 	}
-	h.knows = newKnowledge(d.reads, h.carried, d.presumes, newPartner(alive, conn, d.scheme(), d.speaks.Faults, d.totals))
+	h.knows = newKnowledge(d.reads, h.carried, d.presumes, newPartner(alive, conn, d.scheme, d.speaks.Faults, d.totals))
 	h.knows.laned = h.lanes != nil
 	h.inquiry = d.newInquiry(alive, h)
 	go d.watch(h)
@@ -118,7 +113,7 @@ func (d *dialer) lanesOf(c net.Conn) *lanes.Ends {
 
 func (d *dialer) newInquiry(alive context.Context, h *hop) *inquiry {
 	ask := func(ctx context.Context, c ownCall) (*ownAnswer, error) {
-		c.scheme = d.scheme()
+		c.scheme = d.scheme
 		return c.do(ctx, h.Conn)
 	}
 	return &inquiry{ask: ask, knows: h.knows, codecs: d.codecs, alive: alive, patience: d.patience, tell: d.notices.mute, faults: d.speaks.Faults}

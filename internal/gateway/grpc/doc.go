@@ -4,15 +4,14 @@
 // In reading order:
 //
 //	gateway.go   what a gateway is made of, and the seam: Serve and Shutdown; config.go what it is told; metrics.go
-//	session.go   a client's connection: package h2's server
-//	handler.go   what the calls of a connection have in common; drain.go, which of them a drain ends
-//	call.go      one call from its headers to its trailers; request.go, what goes up of it,
-//	             response.go, what comes back; unlaned.go, what comes up in lanes
+//	session.go   a client's connection: package h2's server, and which of its calls a drain ends
+//	call.go      one call from its headers to its trailers: ServeHTTP, try, answer and end are the way of all calls
+//	trace.go     its trace, for those that have one
 //
 // What is decided about a call, before a byte of its body moves:
 //
-//	negotiate.go which encoding goes on which hop; pair.go, dictionaries between two gateways;
-//	             laned.go, what they remember of messages, with package lanes
+//	negotiate.go which encoding goes on which hop, and by which rules
+//	laned.go     calls over links whose ends remember messages, with package lanes
 //	peer.go      the far gateway's view of the near one
 //	status.go    statuses that the gateway itself answers with
 //
@@ -28,20 +27,17 @@
 //
 // Messages:
 //
-//	rewrite.go   a body whose messages are changed: gather.go, how they get into memory; open.go,
-//	             compress.go, measure.go, what is done with one; estimates.go, what could be; grant.go, the memory that it
-//	             holds; plan.go, what the negotiation wants of them
+//	rewrite.go   a body whose messages are changed; open.go, compress.go, measure.go, what is done with one;
+//	             estimates.go, what could be
 //	cache.go     what becomes of their copies
 //	dictionaries.go
 //	             those that the gateway has
 //
 // Below all that:
 //
-//	memory.go    what a client's connection holds
-//	tape.go      what was sent, to send it again; bodies.go, how bodies are read
-//	headers.go   what is handed on of headers and trailers
+//	tape.go      what was sent, to send it again, and how bodies are read
 //	link.go      connections of two gateways that are compressed as a whole
-//	agreed.go    the words between two gateways; encodings.go, those of gRPC
+//	agreed.go    the words between two gateways
 //	http2.go     what both sides say of HTTP/2
 //
 // HTTP/2 itself is package h2's, on both sides: header compression, flow control and the defences

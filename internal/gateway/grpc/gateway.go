@@ -12,6 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
+	"github.com/cinch-layer/cinch/internal/gateway/h2"
 	"github.com/cinch-layer/cinch/internal/gateway/pair"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/link"
@@ -47,13 +48,14 @@ func NewGateway(c Config) *Gateway {
 	g := &Gateway{cfg: c, kinds: c.Kinds, last: make(chan struct{})}
 	g.requests, g.replies = c.Requests.Share(c.Name), c.Replies.Share(c.Name)
 	g.shared = shared{
+		Faults:     h2.Faults{Log: c.Log, Stats: c.Stats},
 		policy:     &g.policy,
 		dicts:      newDictionaries(&g.policy, c.Kinds, &g.pairs),
 		opener:     newOpener(c.MaxOpen, c.Codecs, c.Engine, c.Stats, &g.pairs),
 		compressor: &compressor{cache: c.Cache, engine: c.Engine, kinds: c.Kinds, totals: &g.pairs, policy: &g.policy, effort: c.Effort, most: c.MaxCompress},
 		replays:    gateway.NewBudget(replayBudget),
 		lanes:      lanesFor(&c),
-		tracer:     c.Tracer, name: c.Name, stats: c.Stats, log: c.Log,
+		tracer:     c.Tracer, name: c.Name,
 	}
 	if c.Sample {
 		g.shared.samples = &sampled.Samples{}

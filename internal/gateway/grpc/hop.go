@@ -32,14 +32,6 @@ type hop struct {
 	noLink  atomic.Pointer[error] // why it is none though it should be; nil once it has been answered
 }
 
-// answered takes notice of a response.
-func (h *hop) answered() {
-	h.heard.Add(1)
-	if h.spoke != nil && !h.spoke.Load() {
-		h.spoke.Store(true)
-	}
-}
-
 // ping reports whether the server answers a ping in time. What else it sends meanwhile does as
 // well: the answer may be behind much of it. So does the connection's end, which calls hear of themselves.
 func (h *hop) ping(in time.Duration) bool {

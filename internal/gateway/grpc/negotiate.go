@@ -7,25 +7,37 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
+	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
 // negotiation is what a call's headers and the policy say about its encodings. It does not
 // change during the call.
 type negotiation struct {
 	*accepted
+	path     string
 	from     string   // of the client's messages
 	accepts  []string // by the client
 	carried  bool     // over a link
 	original string   // what its client had compressed with, when it says so and marks messages
 	requests []*policy.MessageRule
 	replies  []*policy.MessageRule
-	pairs    pairTerms
-	lanes    laneTerms
+
+	dicts   *dictionaries
+	peer    *peer            // what the client's connection has told us; nil: the client is no gateway
+	listed  bool             // the client is a gateway and lists the encoding with dictionaries
+	held    heldBy           // dictionaries that the client has, for replies
+	samples *sampled.Samples // of all messages; nil: they are not measured
+	lanes   laneTerms        // of the client's link
 }
+
+// noTerms are those of a request that is no gRPC call.
+var noTerms = &negotiation{accepted: &accepted{}}
 
 // accepted is what a client's grpc-accept-encoding says. It is never changed.
 type accepted struct {
@@ -62,127 +74,141 @@ func accepts(values []string, last *atomic.Pointer[accepted]) *accepted {
 	return a
 }
 
-// negotiate reads a request's headers. carried tells that it has come over a link.
-func negotiate(p *policy.Messages, r *http.Request, carried bool, last *atomic.Pointer[accepted]) *negotiation {
-	n := &negotiation{from: canonical(r.Header.Get("Grpc-Encoding")), carried: carried, accepted: accepts(r.Header["Grpc-Accept-Encoding"], last)}
-	n.accepts, n.pairs.listed = n.names, n.paired
+// negotiate reads a request's headers, and finds the rules for the call. It reports false if the client uses an encoding that only
+// gateways may, or links with lanes.
+func (h *handler) negotiate(r *http.Request) (n *negotiation, ok bool) {
+	n = &negotiation{
+		accepted: accepts(r.Header["Grpc-Accept-Encoding"], &h.accepted), from: canonical(r.Header.Get("Grpc-Encoding")),
+		path: r.URL.Path, carried: h.carried, peer: h.peer, dicts: h.dicts, samples: h.samples,
+	}
+	n.accepts = n.names
 	if from := unlaned(n.from); from != "" && from != pairEncoding && !slices.Contains(n.accepts, from) {
 		n.accepts = append(n.accepts, from) // servers answer as they are asked
 	}
-	if was := r.Header.Get(originalHeader); n.fromGateway && canOpen(was) {
-		n.original = was
+	if n.fromGateway {
+		if was := r.Header.Get(originalHeader); canOpen(was) {
+			n.original = was
+		}
+		if n.listed = n.paired && h.peer != nil; n.listed {
+			n.held = wire.ParseIDs(r.Header.Get(heldHeader))
+		}
 	}
+	rules := h.policy.Load()
 	service, method, _ := strings.Cut(strings.TrimPrefix(r.RequestURI, "/"), "/")
 	a := policy.MessageAddress{Space: []byte(service), Command: []byte(method), Direction: policy.Request}
-	n.requests = p.Covering(nil, a)
+	n.requests = rules.Covering(nil, a)
 	a.Direction = policy.Reply
-	n.replies = p.Covering(nil, a)
-	if carried {
+	n.replies = rules.Covering(nil, a)
+	if h.carried {
 		n.replies = overLink(n.replies)
 	}
-	return n
+	if n.from == pairEncoding && h.peer == nil || n.from == lanes.Encoding && h.ends == nil {
+		return n, false
+	}
+	if h.ends != nil {
+		n.lanes.meet(r.Header, h.ends)
+	}
+	return n, true
 }
 
-// pair takes what the client says of dictionaries, if it is a gateway. It reports false when it uses
-// the private encoding where it must not.
-func (n *negotiation) pair(r *http.Request, p *peer, dicts *dictionaries, samples *sampled.Samples) bool {
-	n.pairs.peer, n.pairs.dicts, n.pairs.watch, n.pairs.seen = p, dicts, samples != nil, samples
-	n.pairs.meet(r, n.fromGateway)
-	return n.from != pairEncoding || p != nil
-}
+// request plans the client's messages for a server of which k is known: it takes only what the server is known to read, or what the
+// client has chosen. open are the encodings that messages would have if the server were known to read them, and unread is that of the first
+// rule if the server reads none that rules name.
+func (n *negotiation) request(k *knowledge) (p plan, open []string, unread string) {
+	rules := n.requests
+	if k.carried {
+		rules = overLink(rules)
+	}
+	ask := func(name string) {
+		if canOpen(name) && !slices.Contains(open, name) {
+			open = append(open, name)
+		}
+	}
+	to, byRule, readsOne, readsNone := "", false, false, true
+	kept := n.from != "" && !canOpen(n.from) && (n.from != pairEncoding || n.peer == nil) // what can't be opened stays as it is
+	for _, r := range rules {
+		want := encodingOf(r.Setting)
+		reads := k.reads(want)
+		if reads == no {
+			unread = cmp.Or(unread, want)
+			continue
+		}
+		readsNone = false
+		if !kept && !byRule {
+			if reads == yes {
+				to, byRule = toPartner(r, k), true
+			} else if want == n.from && !n.fromGateway {
+				to, byRule = want, true
+			}
+		}
+		if readsOne = reads == yes; readsOne {
+			break // those behind it do not matter
+		}
+		ask(want)
+	}
+	if !readsNone {
+		unread = ""
+	}
+	// chosen reports whether it may be the gateway before us, and not its client, that has compressed with an encoding.
+	chosen := func(encoding string) bool { return n.fromGateway && encoding != n.original }
+	if !readsOne && chosen(n.from) && k.reads(n.from) == unknown {
+		ask(n.from)
+	}
+	switch sent := cmp.Or(n.original, n.from); {
+	case kept:
+		to = n.from
+	case byRule, sent == pairEncoding:
+	default:
+		if reads := k.reads(sent); reads == yes || reads == unknown && !chosen(sent) {
+			to = sent
+		}
+	}
 
-// request plans the client's messages for a server of which k is known.
-func (n *negotiation) request(k *knowledge) plan {
-	rules := n.rulesTowards(k)
-	to, byRule := n.requestEncoding(k, rules)
-	p := planFor(n.from, to, rules)
-	p.byRule = byRule
-	p.marked = n.original != ""
+	p = planFor(n.from, to, rules)
+	p.byRule, p.marked = byRule, n.original != ""
 	if p.marked && !byRule && to == n.original {
 		id, _ := codec.ParseID(to)
 		p.restore = &policy.MessageRule{Name: "as_sent", Setting: codec.Setting{Codec: id}}
 	}
-	was := cmp.Or(n.original, n.from)
-	if k.isGateway() && canOpen(was) && (p.marked || !p.untouched()) {
+	if was := cmp.Or(n.original, n.from); canOpen(was) && (p.marked || !p.untouched()) && k.isGateway() {
 		p.marks = was
 	}
-	n.pairs.request(&p, k)
-	return p
-}
-
-// rulesTowards are the rules for requests to a server.
-func (n *negotiation) rulesTowards(k *knowledge) []*policy.MessageRule {
-	if k.carried {
-		return overLink(n.requests)
-	}
-	return n.requests
-}
-
-// requestEncoding takes only what the server is known to read, or what the client has chosen. It also tells whether a rule
-// has decided.
-func (n *negotiation) requestEncoding(k *knowledge, rules []*policy.MessageRule) (to string, byRule bool) {
-	if n.from != "" && !canOpen(n.from) && !n.pairs.opens(n.from) {
-		return n.from, false
-	}
-	for _, r := range rules {
-		want := encodingOf(r.Setting)
-		switch reads := k.reads(want); {
-		case reads == yes:
-			return toPartner(r, k), true
-		case reads == unknown && want == n.from && !n.fromGateway:
-			return want, true
+	if n.samples != nil || p.from == pairEncoding || p.to == pairEncoding {
+		p.pair = n.pairing(policy.Request)
+		if p.from == pairEncoding && n.peer != nil {
+			p.pair.prev = n.peer
+		}
+		if p.to == pairEncoding {
+			p.pair.next = k.partner
 		}
 	}
-	sent := cmp.Or(n.original, n.from)
-	reads := k.reads(sent)
-	if sent == pairEncoding || reads == no || reads == unknown && n.chosenByGateway(sent) {
-		return "", false
-	}
-	return sent, false
+	return p, open, unread
 }
 
-// chosenByGateway reports whether it may be the gateway before us, and not its client, that has compressed with an encoding.
-func (n *negotiation) chosenByGateway(encoding string) bool {
-	return n.fromGateway && encoding != n.original
-}
-
-// open returns the encodings that messages would have if the server were known to read them.
-func (n *negotiation) open(k *knowledge) (encodings []string) {
-	add := func(name string) {
-		if canOpen(name) && k.reads(name) == unknown && !slices.Contains(encodings, name) {
-			encodings = append(encodings, name)
-		}
+// toPartner returns the encoding that a rule wants, or a private one where the upstream is a gateway that takes it.
+func toPartner(r *policy.MessageRule, k *knowledge) string {
+	if r.HasDictionary() && k.partner.ready() {
+		return pairEncoding
 	}
-	for _, r := range n.rulesTowards(k) {
-		name := encodingOf(r.Setting)
-		if k.reads(name) == yes {
-			return encodings // those behind it do not matter
-		}
-		add(name)
+	if k.laned {
+		return toLanes(encodingOf(r.Setting))
 	}
-	if n.chosenByGateway(n.from) {
-		add(n.from)
-	}
-	return encodings
-}
-
-// unread returns the encoding of the first rule if the server reads none that rules name, else "".
-func (n *negotiation) unread(k *knowledge) (first string) {
-	for _, r := range n.rulesTowards(k) {
-		name := encodingOf(r.Setting)
-		if name == "" || k.reads(name) != no {
-			return ""
-		}
-		first = cmp.Or(first, name)
-	}
-	return first
+	return encodingOf(r.Setting)
 }
 
 // reply plans the messages of a response whose encoding is from. has are the dictionaries
 // that the request has listed, nil where it could list none.
 func (n *negotiation) reply(from string, has *fetched) plan {
 	p := planFor(from, n.replyEncoding(from, has != nil), n.replies)
-	n.pairs.reply(&p, has)
+	if n.samples != nil || p.from == pairEncoding || p.to == pairEncoding {
+		p.pair = n.pairing(policy.Reply)
+		if p.from == pairEncoding && has != nil {
+			p.pair.prev = has
+		}
+		if p.to == pairEncoding && n.listed {
+			p.pair.next = n.held
+		}
+	}
 	return p
 }
 
@@ -192,11 +218,14 @@ func (n *negotiation) replyEncoding(from string, paired bool) string {
 		return from
 	}
 	for _, r := range n.replies {
-		if n.pairs.listed && r.HasDictionary() {
+		if n.listed && r.HasDictionary() {
 			return pairEncoding
 		}
 		if want := encodingOf(r.Setting); n.clientReads(want) {
-			return n.lanes.reply(want)
+			if n.lanes.ends != nil {
+				want = toLanes(want)
+			}
+			return want
 		}
 	}
 	if n.clientReads(from) {
@@ -209,10 +238,15 @@ func (n *negotiation) clientReads(encoding string) bool {
 	return encoding == "" || slices.Contains(n.accepts, encoding)
 }
 
+// edits reports whether the call's own terms may change the headers of a request whose messages stay as they are.
+func (n *negotiation) edits() bool {
+	return n.fromGateway || n.original != "" || len(n.requests) > 0 || len(n.replies) > 0
+}
+
 // ask edits a request's headers: the encoding of its messages, and what the upstream may
 // answer with. Where no rule covers the call they stay as they are. It reports whether the
 // upstream is told that we are a gateway, and so whether its answer says everything.
-func (n *negotiation) ask(h http.Header, p plan, always bool) (told bool) {
+func (n *negotiation) ask(h http.Header, p *plan, always bool) (told bool) {
 	setEncoding(h, p)
 	if n.fromGateway {
 		delete(h, originalHeader)
@@ -220,6 +254,7 @@ func (n *negotiation) ask(h http.Header, p plan, always bool) (told bool) {
 	if p.marks != "" {
 		h[originalHeader] = []string{p.marks}
 	}
+	delete(h, heldHeader)
 	asks := make([]string, 0, 8)
 	for _, r := range n.replies {
 		if name := encodingOf(r.Setting); name != "" && !n.clientReads(name) && !slices.Contains(asks, name) {
@@ -234,14 +269,27 @@ func (n *negotiation) ask(h http.Header, p plan, always bool) (told bool) {
 	return true
 }
 
-// edits reports whether the call's own terms may change the headers of a request whose messages stay as they are.
-func (n *negotiation) edits() bool {
-	return n.fromGateway || n.original != "" || len(n.requests) > 0 || len(n.replies) > 0
+// askPaired completes a request's headers where rules for replies have dictionaries, and returns what they
+// list. The private encoding is named to no server that has not named it.
+func (n *negotiation) askPaired(h http.Header, k *knowledge) *fetched {
+	if k.carried || !k.partner.ready() || !slices.ContainsFunc(n.replies, (*policy.MessageRule).HasDictionary) {
+		return nil
+	}
+	list := splitList(h["Grpc-Accept-Encoding"])
+	if len(list) == 0 || list[len(list)-1] != gatewayToken {
+		return nil
+	}
+	setList(h, append(list, pairEncoding))
+	has := k.partner.fetched.Load()
+	if has.header != "" {
+		h[heldHeader] = []string{has.header}
+	}
+	return has
 }
 
 // tell edits a response's headers: the encoding of its messages, and to another gateway
-// what it may send us, which is what we can open or the upstream can.
-func (n *negotiation) tell(h http.Header, p plan) {
+// what it may send us, which is what we can open or the upstream can, and a dictionary that it has not got yet.
+func (n *negotiation) tell(h http.Header, p *plan) {
 	setEncoding(h, p)
 	list := splitList(h["Grpc-Accept-Encoding"])
 	i := slices.Index(list, gatewayToken)
@@ -250,9 +298,9 @@ func (n *negotiation) tell(h http.Header, p plan) {
 	}
 	if n.fromGateway {
 		list = append(append(list, gatewayToken), ownNames...)
-		if n.pairs.peer != nil {
+		if n.peer != nil {
 			list = append(list, pairEncoding)
-			if n.pairs.peer.links {
+			if n.peer.links {
 				list = append(list, linkToken)
 			}
 		}
@@ -260,10 +308,29 @@ func (n *negotiation) tell(h http.Header, p plan) {
 	if n.fromGateway || i >= 0 {
 		setList(h, list)
 	}
+	delete(h, offerHeader)
+	delete(h, missingHeader)
+	if p.pair != nil && p.pair.next != nil {
+		n.offer(h, p)
+	}
+	if n.lanes.ends != nil {
+		n.lanes.tell(h)
+	}
+}
+
+// offer names the first dictionary that the client has not got yet.
+func (n *negotiation) offer(h http.Header, p *plan) {
+	for _, r := range p.rules {
+		d := n.dicts.forRule(r, p.pair)
+		if d != nil && !p.pair.next.has(d) && wire.Nameable(d.Number()) && len(d.Content()) <= maxPairDict {
+			h[offerHeader] = []string{hexHash(d.Hash())}
+			return
+		}
+	}
 }
 
 // setEncoding writes grpc-encoding where it changes.
-func setEncoding(h http.Header, p plan) {
+func setEncoding(h http.Header, p *plan) {
 	switch {
 	case p.from == p.to:
 	case p.to == "":
@@ -271,4 +338,153 @@ func setEncoding(h http.Header, p plan) {
 	default:
 		h["Grpc-Encoding"] = []string{p.to}
 	}
+}
+
+// plan is what becomes of the messages of one direction of a call.
+type plan struct {
+	from, to string                // encodings; "" is none
+	byRule   bool                  // a rule has chosen to
+	rules    []*policy.MessageRule // that compress with to, or say raw; in order
+
+	marked  bool                // messages that the client had compressed are marked
+	restore *policy.MessageRule // compresses those, and others stay plain; nil: rules decide
+	marks   string              // we mark those that had this encoding; "": we don't
+
+	pair *pairing // what is counted, and dictionaries; nil: neither
+
+	in  *lanes.In  // opens messages of a call in lanes; nil: from is another encoding
+	out *lanes.Out // seals them; nil: to is another encoding
+}
+
+// planFor keeps the rules that can be followed once the encoding is settled.
+func planFor(from, to string, rules []*policy.MessageRule) plan {
+	p := plan{from: from, to: to}
+	if to == "" {
+		return p
+	}
+	compresses := false
+	for _, r := range rules {
+		name := encodingOf(r.Setting)
+		if name == "" || name == unlaned(to) || to == pairEncoding && r.Setting.Codec == codec.Zstd {
+			p.rules = append(p.rules, r)
+			compresses = compresses || name != ""
+		}
+	}
+	if !compresses {
+		p.rules = nil
+	}
+	return p
+}
+
+// untouched reports whether all messages go as they came.
+func (p *plan) untouched() bool {
+	return p.from == p.to && !p.private() && len(p.rules) == 0 && !p.marked && p.marks == "" && p.pair == nil
+}
+
+// private reports whether compressed messages come in an encoding that means nothing on another connection.
+func (p *plan) private() bool { return p.from == pairEncoding || p.from == lanes.Encoding }
+
+// ruleFor returns the rule for a plain message, nil if it is to stay so.
+func (p *plan) ruleFor(n int, marked bool) *policy.MessageRule {
+	if p.restore != nil {
+		if marked {
+			return p.restore
+		}
+		return nil
+	}
+	if p.to == "" {
+		return nil
+	}
+	for _, r := range p.rules {
+		if r.Fits(n) {
+			if r.Raw() {
+				return nil
+			}
+			return r
+		}
+	}
+	return nil
+}
+
+// canOpen reports whether compressed messages can be read.
+func (p *plan) canOpen() bool {
+	switch p.from {
+	case pairEncoding:
+		return p.pair != nil && p.pair.prev != nil
+	case lanes.Encoding:
+		return p.in != nil
+	}
+	return canOpen(p.from)
+}
+
+// pairing is what one direction of a call may do with dictionaries. It does not change
+// during the call.
+type pairing struct {
+	method    string
+	direction policy.Direction
+	next      holder             // which the receiver has; nil: none are used
+	prev      cinch.Dictionaries // which the sender may name; nil: none
+	watch     bool               // all messages are measured
+	samples   *sampled.Samples   // of them, as they come; nil: there are none
+}
+
+func (n *negotiation) pairing(d policy.Direction) *pairing {
+	return &pairing{method: n.path, direction: d, watch: n.samples != nil, samples: n.samples}
+}
+
+// holder tells which dictionaries a receiver has.
+type holder interface{ has(d *codec.Dict) bool }
+
+// identity is how headers name the lack of an encoding; here it is "".
+const identity = "identity"
+
+// ownNames are the encodings that we read and write.
+var ownNames = grpccodec.Names()
+
+// canOpen reports whether we can read messages of that encoding.
+func canOpen(encoding string) bool { return slices.Contains(ownNames, encoding) }
+
+// canonical turns the value of grpc-encoding into what we use.
+func canonical(encoding string) string {
+	if encoding == identity {
+		return ""
+	}
+	return encoding
+}
+
+// splitList reads the values of grpc-accept-encoding.
+func splitList(values []string) []string {
+	var names []string
+	for _, v := range values {
+		for name := range strings.SplitSeq(v, ",") {
+			if name = strings.TrimSpace(name); name != "" {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// setList writes grpc-accept-encoding.
+func setList(h http.Header, list []string) {
+	if len(list) == 0 {
+		delete(h, "Grpc-Accept-Encoding")
+		return
+	}
+	h["Grpc-Accept-Encoding"] = []string{strings.Join(list, ",")}
+}
+
+// encodingOf returns the encoding's name of a setting, "" for raw.
+func encodingOf(s codec.Setting) string {
+	if s.Codec == codec.Raw {
+		return ""
+	}
+	return s.Codec.String()
+}
+
+// isGRPC reports whether a body consists of gRPC's message frames. gRPC-Web's does not: it
+// has trailers among them.
+func isGRPC(h http.Header) bool {
+	rest, ok := strings.CutPrefix(h.Get("Content-Type"), "application/grpc")
+	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }

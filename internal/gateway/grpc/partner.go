@@ -152,10 +152,9 @@ func (p *partner) has(d *codec.Dict) bool {
 	return false
 }
 
-// offered takes the headers of a response: a dictionary that we have not got is fetched.
-func (p *partner) offered(h http.Header) {
-	text := h.Get(offerHeader)
-	if text == "" || !p.ready() { // no gateway, or none that we know as one
+// offered takes what a response offers: a dictionary that we have not got is fetched.
+func (p *partner) offered(text string) {
+	if !p.ready() { // no gateway, or none that we know as one
 		return
 	}
 	hash, err := wire.ParseHash(text)

@@ -225,17 +225,25 @@ func TestNegotiatedRequests(t *testing.T) {
 		{"one that we can't open", rules, []string{"Grpc-Encoding", "strange"}, says("zstd"), "strange", ""},
 		{"a gateway's, to an unknown server", rulesOf(t), []string{"Grpc-Encoding", "s2", "Grpc-Accept-Encoding", "cinch"}, silent(), "", "s2"},
 	} {
-		n := negotiate(c.rules, callFrom(c.from...), false, &atomic.Pointer[accepted]{})
-		if !n.pair(callFrom(c.from...), nil, nil, nil) {
+		n, ok := (&handler{shared: inForce(c.rules)}).negotiate(callFrom(c.from...))
+		if !ok {
 			t.Errorf("%s: refused", c.name)
 		}
-		if p := n.request(c.server); p.to != c.to {
+		p, open, _ := n.request(c.server)
+		if p.to != c.to {
 			t.Errorf("%s: %q", c.name, p.to)
 		}
-		if asks := strings.Join(n.open(c.server), ","); asks != c.asks {
+		if asks := strings.Join(open, ","); asks != c.asks {
 			t.Errorf("%s: it is asked for %q", c.name, asks)
 		}
 	}
+}
+
+// inForce returns what calls share when these rules are in force.
+func inForce(rules *policy.Messages) *shared {
+	s := &shared{policy: &atomic.Pointer[policy.Messages]{}}
+	s.policy.Store(rules)
+	return s
 }
 
 func knows(p *peer, d *codec.Dict) bool {
@@ -249,14 +257,13 @@ func TestNegotiatedDictionaries(t *testing.T) {
 	d := someDict(t, 1)
 	rules := rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-3"), Dict: d})
 	var total pair.Totals
-	var in atomic.Pointer[policy.Messages]
-	in.Store(rules)
-	dicts := newDictionaries(&in, autodict.NewMessages(autodict.MessagesOptions{}), &total)
+	s := inForce(rules)
+	dicts := newDictionaries(s.policy, autodict.NewMessages(autodict.MessagesOptions{}), &total)
 	m := held.NewAllowance(nil, gateway.NewBudget(1<<20).Share("a").Client(nil), gateway.NewBudget(1<<20).Share("a").Client(nil))
+	s.dicts = dicts
 	p := newPeer(dicts, m, false)
 	terms := func(p *peer, headers ...string) (*negotiation, bool) {
-		n := negotiate(rules, callFrom(headers...), false, &atomic.Pointer[accepted]{})
-		return n, n.pair(callFrom(headers...), p, dicts, nil)
+		return (&handler{shared: s, peer: p}).negotiate(callFrom(headers...))
 	}
 	if _, ok := terms(nil, "Grpc-Encoding", pairEncoding); ok {
 		t.Error("any client may use the private encoding")
@@ -277,7 +284,7 @@ func TestNegotiatedDictionaries(t *testing.T) {
 		n, _ := terms(p, c.headers...)
 		pl := n.reply("", nil)
 		h := http.Header{}
-		n.pairs.tell(h, &pl)
+		n.tell(h, &pl)
 		if pl.to != c.to || h.Get(offerHeader) != c.offered || (pl.pair != nil && pl.pair.next.has(d)) != c.hasDictionary {
 			t.Errorf("%q: to %q, offered %q", c.headers, pl.to, h.Get(offerHeader))
 		}

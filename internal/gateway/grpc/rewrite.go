@@ -277,7 +277,7 @@ func (w *rewriter) open(n int) error {
 	if w.plan.from == lanes.Encoding {
 		return w.openLaned(n)
 	}
-	limit := w.opener.limit(n, w.plan.paired())
+	limit := w.opener.limit(n, w.plan.from == pairEncoding)
 	in, err := w.gather.All(n, int64(n)+2*int64(limit))
 	err = cutOff(err)
 	if err != nil {
@@ -288,7 +288,7 @@ func (w *rewriter) open(n int) error {
 	if err != nil {
 		return err
 	}
-	if w.plan.paired() {
+	if w.plan.from == pairEncoding {
 		w.meter.cameUnread(n) // its dictionary may be gone by the time that somebody asks
 	} else {
 		w.meter.came(in, w.plan.from)
@@ -420,29 +420,37 @@ func (w *rewriter) close() {
 	w.grant.Account.Close()
 }
 
+// took returns what compressing and opening have taken so far.
+func (w *rewriter) took() time.Duration { return time.Duration(w.spent.Load()) }
+
 // guarded is a rewriter that may be closed while it is read.
 type guarded struct {
-	rewriter *rewriter // nil: the messages are not touched
+	rewriter *rewriter
 
 	mu      sync.Mutex
 	reading bool
 	closed  bool
 }
 
-// begin is called before a read, which must not be if it reports false, and end behind it.
-func (g *guarded) begin() bool {
+// Read reads what goes to the next hop, unless it is closed.
+func (g *guarded) Read(p []byte) (int, error) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.reading = !g.closed
-	return g.reading
+	g.mu.Unlock()
+	if !g.reading {
+		return 0, errReplaced
+	}
+	defer g.end()
+	return g.rewriter.Read(p)
 }
 
+// end ends a read, and does what close has left to it.
 func (g *guarded) end() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.reading = false
 	if g.closed {
-		g.free()
+		g.rewriter.close()
 	}
 }
 
@@ -452,19 +460,6 @@ func (g *guarded) close() {
 	defer g.mu.Unlock()
 	g.closed = true
 	if !g.reading {
-		g.free()
-	}
-}
-
-func (g *guarded) free() {
-	if g.rewriter != nil {
 		g.rewriter.close()
 	}
-}
-
-func (g *guarded) spent() time.Duration {
-	if g.rewriter == nil {
-		return 0
-	}
-	return time.Duration(g.rewriter.spent.Load())
 }

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/h2"
+	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
 // errReplaced is what the reader of an abandoned attempt gets.
@@ -133,7 +135,12 @@ func (t *tape) readPiece() {
 	n, err := t.readSource(&buf)
 	t.wanted = false
 	t.err = err
-	t.take(buf, n)
+	if t.closed || t.recording && t.keep(buf[:n]) {
+		gateway.PutBuffer(buf)
+	} else { // this attempt goes on alone
+		t.recording = false
+		t.piece, t.fresh = buf, buf[:n]
+	}
 	t.changed.Broadcast()
 }
 
@@ -154,51 +161,28 @@ func (t *tape) fail(err error) {
 	t.changed.Broadcast()
 }
 
-// complete reports whether all of the client's bytes are here: reading them will not wait.
-func (t *tape) complete() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.err != nil || isComplete(t.src)
-}
-
-// take stores n bytes that came, all before which was read. t.mu is held.
-func (t *tape) take(buf []byte, n int) {
-	if t.recording && t.keep(buf[:n]) || t.closed {
-		gateway.PutBuffer(buf)
-		return
-	}
-	t.recording = false
-	t.piece, t.fresh = buf, buf[:n]
-}
-
-// keep appends to what is kept, unless that is too much. t.mu is held.
+// keep appends to what is kept, unless that is too much for the limit or the budget. t.mu is held.
 func (t *tape) keep(p []byte) bool {
-	if len(t.kept)+len(p) > t.limit || !t.grow(len(p)) {
+	need := len(t.kept) + len(p)
+	if need > t.limit {
 		return false
+	}
+	if need > cap(t.kept) {
+		grown := gateway.GetBuffer(max(need, min(2*cap(t.kept), t.limit)))
+		size := int64(cap(grown))
+		if !t.budget.TryAcquire(size) {
+			gateway.PutBuffer(grown)
+			return false
+		}
+		grown = append(grown, t.kept...)
+		t.drop()
+		t.kept, t.held = grown, size
 	}
 	t.kept = append(t.kept, p...)
 	return true
 }
 
-// grow makes room for n bytes, within the budget. t.mu is held.
-func (t *tape) grow(n int) bool {
-	need := len(t.kept) + n
-	if need <= cap(t.kept) {
-		return true
-	}
-	grown := gateway.GetBuffer(max(need, min(2*cap(t.kept), t.limit)))
-	size := int64(cap(grown))
-	if !t.budget.TryAcquire(size) {
-		gateway.PutBuffer(grown)
-		return false
-	}
-	grown = append(grown, t.kept...)
-	t.drop()
-	t.kept, t.held = grown, size
-	return true
-}
-
-// Read reads what is kept, and behind that the client's bytes.
+// Read reads what is kept, and behind that the client's bytes. Where there are none yet it asks for some, and waits.
 func (r *tapeReader) Read(p []byte) (int, error) {
 	t := r.t
 	t.mu.Lock()
@@ -211,46 +195,34 @@ func (r *tapeReader) Read(p []byte) (int, error) {
 			n := copy(p, t.kept[r.at:])
 			r.at += n
 			return n, nil
-		case len(t.fresh) > 0:
-			return r.readFresh(p), nil
+		case len(t.fresh) > 0: // which no other attempt will read
+			n := copy(p, t.fresh)
+			if t.fresh = t.fresh[n:]; len(t.fresh) == 0 {
+				t.dropPiece()
+			}
+			return n, nil
 		case t.err != nil:
 			return 0, t.err
 		}
-		r.want()
-	}
-}
-
-// readFresh reads what nobody else will. t.mu is held.
-func (r *tapeReader) readFresh(p []byte) int {
-	t := r.t
-	n := copy(p, t.fresh)
-	if t.fresh = t.fresh[n:]; len(t.fresh) == 0 {
-		t.dropPiece()
-	}
-	return n
-}
-
-// want asks for more, and waits for a change. t.mu is held, but not while it waits.
-func (r *tapeReader) want() {
-	t := r.t
-	if !t.recording && t.kept != nil {
-		t.drop()
-		r.at = 0
-	}
-	if !t.pumping {
-		t.pumping = true
-		if isComplete(t.src) { // so nobody has to wait in our place
-			t.readPiece()
-			t.pumping = false
-			return
+		if !t.recording && t.kept != nil {
+			t.drop()
+			r.at = 0
 		}
-		go t.pump()
+		if !t.pumping {
+			t.pumping = true
+			if isComplete(t.src) { // so nobody has to wait in our place
+				t.readPiece()
+				t.pumping = false
+				continue
+			}
+			go t.pump()
+		}
+		if !t.wanted {
+			t.wanted = true
+			t.changed.Broadcast()
+		}
+		t.changed.Wait()
 	}
-	if !t.wanted {
-		t.wanted = true
-		t.changed.Broadcast()
-	}
-	t.changed.Wait()
 }
 
 // stop ends the attempt's reading, wherever it is.
@@ -260,3 +232,102 @@ func (r *tapeReader) stop() {
 	r.stopped = true
 	r.t.changed.Broadcast()
 }
+
+// copyBytes is what one direction of a call moves at a time.
+const copyBytes = 16 << 10
+
+// readFirst reads into buf behind have bytes. Where there is no buffer it waits for bytes
+// before it takes one: package h2's bodies do that when they are asked for none. With other readers
+// it only takes it earlier.
+func readFirst(from io.Reader, buf *[]byte, have int) (int, error) {
+	if *buf == nil {
+		if _, err := from.Read(nil); err != nil {
+			return 0, err
+		}
+		*buf = gateway.GetBuffer(copyBytes)[:copyBytes]
+	}
+	return from.Read((*buf)[have:])
+}
+
+// isComplete reports whether all of a body is here already: no read will wait.
+func isComplete(body io.Reader) bool {
+	b, ok := body.(interface{ Complete() bool })
+	return ok && b.Complete()
+}
+
+// fill reads until p is full. Unlike io.ReadFull it leaves errors as they are: the transport
+// says io.ErrUnexpectedEOF when a connection breaks.
+func fill(src io.Reader, p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		var more int
+		more, err = src.Read(p[n:])
+		n += more
+	}
+	if n == len(p) {
+		err = nil
+	}
+	return n, err
+}
+
+// wholes tells which bytes of a body to hand on now. Messages that fit the buffer go when they
+// are whole: nobody can use less, and when the upstream's connection breaks within one, the
+// client should find a status and not a piece of a message, which it would take for an error
+// of its peer's. Longer ones go piece by piece.
+type wholes struct {
+	passing int // bytes of a long message that are still to come
+}
+
+// ready returns how much of b, which holds what was not handed on before and fits a buffer of
+// size bytes, goes now.
+func (w *wholes) ready(b []byte, size int) int {
+	at := min(w.passing, len(b))
+	w.passing -= at
+	for len(b)-at >= wire.HeaderLen {
+		h, _ := wire.ParseHeader(b[at:]) // a strange flag is the client's to judge
+		n := wire.HeaderLen + int(h.Len)
+		switch {
+		case n <= len(b)-at:
+			at += n
+		case n > size:
+			w.passing = n - (len(b) - at)
+			return len(b)
+		default:
+			return at
+		}
+	}
+	return at
+}
+
+// counter hands on a body of messages, and counts them.
+type counter struct {
+	src     io.Reader
+	header  []byte // of the next message, as much as there is
+	passing int
+	begun   int
+	ended   atomic.Int64 // messages, once the body has ended; 0: it has not
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.src.Read(p)
+	for b := p[:n]; len(b) > 0; {
+		if skip := min(c.passing, len(b)); skip > 0 {
+			c.passing -= skip
+			b = b[skip:]
+			continue
+		}
+		c.header = append(c.header, b[0])
+		b = b[1:]
+		if len(c.header) == wire.HeaderLen {
+			h, _ := wire.ParseHeader(c.header)
+			c.header, c.passing = c.header[:0], int(h.Len)
+			c.begun++
+		}
+	}
+	if err == io.EOF {
+		c.ended.Store(int64(c.begun))
+	}
+	return n, err
+}
+
+// one reports whether the body has ended after one message.
+func (c *counter) one() bool { return c.ended.Load() == 1 }

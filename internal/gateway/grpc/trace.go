@@ -16,20 +16,17 @@ type callTrace struct {
 	of *trace.Request
 }
 
-// traceCall begins one.
-func traceCall(by *trace.Tracer, gateway string, r *http.Request, isGRPC bool) callTrace {
-	if by == nil {
-		return callTrace{}
-	}
+// traceCall begins one, if this call is to have one.
+func (h *handler) traceCall(r *http.Request, isGRPC bool) callTrace {
 	name := r.Method // of what is no gRPC: its paths may hold anything
 	if isGRPC {
 		name = strings.TrimPrefix(r.URL.Path, "/")
 	}
-	of := by.Call(r.Header, name)
+	of := h.tracer.Call(r.Header, name)
 	if of == nil {
 		return callTrace{}
 	}
-	of.Set(attribute.String("cinch.gateway", gateway))
+	of.Set(attribute.String("cinch.gateway", h.name))
 	if service, method, ok := strings.Cut(name, "/"); isGRPC && ok {
 		of.Set(attribute.String("rpc.system", "grpc"), attribute.String("rpc.service", service), attribute.String("rpc.method", method))
 	}
@@ -43,13 +40,6 @@ func (t callTrace) now() (now time.Time) {
 	return now
 }
 
-// waited notes what the call has waited for since then: a connection, and an answer to what the upstream reads.
-func (t callTrace) waited(since time.Time) {
-	if t.of != nil {
-		t.of.Part("wait", since, time.Now())
-	}
-}
-
 // reply notes what the messages of the reply took, all together.
 func (t callTrace) reply(since time.Time, took time.Duration, from, to string) {
 	if t.of != nil && took > 0 {
@@ -60,9 +50,6 @@ func (t callTrace) reply(since time.Time, took time.Duration, from, to string) {
 
 // status notes how the call ended for the client.
 func (t callTrace) status(text string) {
-	if t.of == nil {
-		return
-	}
 	code, err := strconv.Atoi(text)
 	if err != nil {
 		return
@@ -91,18 +78,18 @@ type attemptTrace struct {
 	failed   string // why it did
 }
 
-// attempt begins one, of which the upstream hears by the headers.
-func (t callTrace) attempt(h http.Header, number int, upstream, encoding string) attemptTrace {
-	if t.of == nil {
-		return attemptTrace{}
-	}
-	return attemptTrace{of: t.of, began: time.Now(), upstream: t.of.Upstream(h, attribute.Int("cinch.attempt", number),
+// attempt begins one, of which the upstream hears by the headers, behind what the call has waited for since then: a connection, and an answer
+// to what the upstream reads.
+func (t callTrace) attempt(since time.Time, h http.Header, number int, upstream, encoding string) attemptTrace {
+	now := time.Now()
+	t.of.Part("wait", since, now)
+	return attemptTrace{of: t.of, began: now, upstream: t.of.Upstream(h, attribute.Int("cinch.attempt", number),
 		attribute.String("server.address", upstream), attribute.String("cinch.encoding", encodingName(encoding)))}
 }
 
 // end ends it, with what compressing the request took: all messages together, from its beginning.
 func (t *attemptTrace) end(compressing time.Duration) {
-	if t.of != nil && compressing > 0 {
+	if compressing > 0 {
 		t.of.Part("codec request", t.began, t.began.Add(compressing))
 	}
 	t.upstream.End(t.failed)
