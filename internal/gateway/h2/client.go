@@ -264,7 +264,7 @@ func (c *ClientConn) free() int {
 	return c.most - len(c.streams) - c.granted
 }
 
-// admit gives turns.
+// admit gives turns as long as there is room.
 func (c *ClientConn) admit() {
 	for len(c.queue) > 0 && c.free() > 0 {
 		c.granted++
@@ -281,8 +281,6 @@ func (c *ClientConn) unqueue() {
 	c.queue = nil
 	c.granted = 0
 }
-
-func (c *ClientConn) roomy() { c.admit() }
 
 func (c *ClientConn) settle() {}
 

@@ -40,7 +40,7 @@ type role interface {
 	setting(s http2.Setting) error // those that only one side has
 	greeted(most bool)             // the peer's first settings; whether they say how many streams it takes
 	ponged(data [8]byte)
-	roomy()              // much of what waited to be written has gone
+	admit()              // there may be room for what waits to be begun
 	settle()             // the reader has nothing more for now
 	left(s *stream)      // a stream is not among the connection's any more
 	failed()             // the connection has ended, whether it had streams or not
@@ -66,7 +66,6 @@ type conn struct {
 	fr       *http2.Framer // writes into out, guarded by mu
 	dec      *hpack.Decoder
 	block    block
-	inNames  names
 	began    bool          // the peer's first frame has come
 	hurry    time.Duration // config.headerTime
 	hurried  bool          // a read deadline is set for the frame or header block that has begun
@@ -113,9 +112,9 @@ func (c *conn) init(n net.Conn, r role, cfg config) {
 	c.fr = http2.NewFramer(&c.output, c.in)
 	c.fr.SetReuseFrames()
 	c.fr.SetMaxReadFrameSize(frameBytes)
-	c.block.limit = cfg.maxHeader
+	c.block.limit, c.block.most = cfg.maxHeader, 2*cfg.maxHeader+frameBytes
 	c.dec = hpack.NewDecoder(tableBytes, c.block.add)
-	c.dec.SetMaxStringLength(c.block.most()) // longer ones would end the connection, and not only their stream
+	c.dec.SetMaxStringLength(c.block.most) // longer ones would end the connection, and not only their stream
 	c.block.dec = c.dec
 	c.streams = map[uint32]*stream{}
 	c.window = cfg.window

@@ -3,16 +3,15 @@
 //
 // In reading order:
 //
-//	server.go    a client's connection: requests become calls of a handler; drain.go, how it ends
-//	served.go    one request of it; request.go, what headers say; response.go, what a handler writes
+//	server.go    a client's connection: requests become calls of a handler, and how a drain ends it
+//	served.go    one request of it: what its headers say, its body, the goroutine of its handler; response.go, what a handler writes
 //	pool.go      connections to a server; share.go, how clients share their streams; resets.go, clients that reset much
-//	client.go    one of them; sent.go, one request on it; sending.go, what of it goes out
-//	conn.go      what both have in common: streams, settings, the end; frames.go, what comes
-//	stream.go    one stream: what came and is not read, what may go
+//	client.go    one of them; sent.go, one request on it
+//	conn.go      what both have in common: streams, settings, the end
+//	frames.go    what comes, and what is read ahead of it; headers.go, header blocks, their limits and names
+//	stream.go    one stream: what came and is not read, what may go, flow control
 //	output.go    what waits to be written, and who writes it
-//	input.go     what is read ahead; headers.go, header blocks and their limits; names.go, names of fields;
-//	             fields.go, what both ends read in them
-//	window.go    flow control; buffer.go; workers.go; scope.go, contexts of requests; errors.go
+//	scope.go     contexts of requests; errors.go
 //
 // Frames are parsed and written by golang.org/x/net/http2's Framer, header blocks by its hpack. What it spares beside that
 // package's server and client is goroutines that wake each other, and system calls:

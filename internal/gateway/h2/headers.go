@@ -3,6 +3,8 @@ package h2
 import (
 	"bytes"
 	"net/http"
+	"net/textproto"
+	"strconv"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -13,24 +15,17 @@ import (
 // block is a header block as it is decoded. There is one a connection, which belongs to the reader.
 type block struct {
 	dec   *hpack.Decoder
-	limit int // bytes of the list, as HTTP/2 counts them (RFC 9113, section 6.5.2)
+	names names // of fields that have come
+	limit int   // bytes of the list, as HTTP/2 counts them (RFC 9113, section 6.5.2)
+	most  int   // bytes of a block that are read: those of a list beyond the limit are decoded for the tables only
 
-	fields  []hpack.HeaderField // without those that belong to connections
+	fields  []hpack.HeaderField // without those that belong to connections; names as http.Header has them, but for pseudo-header fields
 	pseudo  int                 // how many of them, the first, are pseudo-header fields
 	left    int
 	long    bool   // the list is longer than limit
 	bad     string // what is wrong with it; "": nothing
 	connect string // a field of HTTP/1's connections (section 8.2.2)
 }
-
-func (b *block) begin() {
-	clear(b.fields)
-	b.fields, b.pseudo, b.left, b.long, b.bad, b.connect = b.fields[:0], 0, b.limit, false, "", ""
-	b.dec.SetEmitEnabled(true)
-}
-
-// most is how many bytes of a block are read. Those of a list beyond the limit are decoded for the tables only.
-func (b *block) most() int { return 2*b.limit + frameBytes }
 
 // add takes a field that was decoded.
 func (b *block) add(f hpack.HeaderField) {
@@ -39,64 +34,48 @@ func (b *block) add(f hpack.HeaderField) {
 		b.dec.SetEmitEnabled(false) // the rest is decoded for the tables only
 		return
 	}
-	switch {
-	case !httpguts.ValidHeaderFieldValue(f.Value):
+	if !httpguts.ValidHeaderFieldValue(f.Value) {
 		b.bad = "a value of " + f.Name
-	case strings.HasPrefix(f.Name, ":"):
+		return
+	}
+	if strings.HasPrefix(f.Name, ":") {
 		if b.pseudo < len(b.fields) || b.connect != "" {
 			b.bad = "pseudo-header fields behind others" // section 8.3
 			return
 		}
 		b.pseudo++
 		b.fields = append(b.fields, f)
-	case !validName(f.Name):
+		return
+	}
+	switch name := b.names.canonical(f.Name); {
+	case name == "":
 		b.bad = "a name of a field"
-	case ofConnection(f):
+	case hopByHop(name), name == "Te" && f.Value != "trailers":
 		b.connect = f.Name
 	default:
+		f.Name = name
 		b.fields = append(b.fields, f)
 	}
 }
 
-// validName is section 8.2.1: a token without upper case.
-func validName(name string) bool {
-	for i := range len(name) {
-		if c := name[i]; c >= 'A' && c <= 'Z' || !httpguts.IsTokenRune(rune(c)) {
-			return false
-		}
-	}
-	return name != ""
-}
-
-func ofConnection(f hpack.HeaderField) bool {
-	switch f.Name {
-	case "connection", "proxy-connection", "keep-alive", "transfer-encoding", "upgrade":
-		return true
-	case "te":
-		return f.Value != "trailers"
-	}
-	return false
-}
-
 // header makes a header of what is no pseudo-header field.
-func (b *block) header(n *names) http.Header {
+func (b *block) header() http.Header {
 	fields := b.fields[b.pseudo:]
 	h := make(http.Header, len(fields))
 	values := make([]string, len(fields)) // of all, in one piece
 	for i, f := range fields {
 		values[i] = f.Value
-		name := n.canonical(f.Name)
-		if before, ok := h[name]; ok {
-			h[name] = append(before, f.Value)
+		if before, ok := h[f.Name]; ok {
+			h[f.Name] = append(before, f.Value)
 		} else {
-			h[name] = values[i : i+1 : i+1]
+			h[f.Name] = values[i : i+1 : i+1]
 		}
 	}
 	return h
 }
 
 // trailer makes trailers of a block, or says what is wrong with it (section 8.1).
-func (b *block) trailer(n *names, id uint32, end bool) (http.Header, error) {
+func (b *block) trailer(id uint32, end bool) (http.Header, error) {
 	switch {
 	case !end:
 		return nil, malformed(id, "trailers without the end")
@@ -105,7 +84,7 @@ func (b *block) trailer(n *names, id uint32, end bool) (http.Header, error) {
 	case b.long:
 		return nil, faulty(id, http2.ErrCodeEnhanceYourCalm, "trailers are too long")
 	}
-	return b.header(n), nil
+	return b.header(), nil
 }
 
 // encode adds a field to the block that is to be written. c.mu is held.
@@ -145,4 +124,108 @@ func hopByHop(name string) bool {
 		return true
 	}
 	return false
+}
+
+func validMethod(m string) bool {
+	for i := range len(m) {
+		if !httpguts.IsTokenRune(rune(m[i])) {
+			return false
+		}
+	}
+	return true
+}
+
+func validPath(p string) bool { return strings.HasPrefix(p, "/") || p == "*" }
+
+// contentLength is -1 where there is none.
+func contentLength(values []string) (n int64, ok bool) {
+	if len(values) == 0 {
+		return -1, true
+	}
+	for _, v := range values[1:] {
+		if v != values[0] {
+			return 0, false
+		}
+	}
+	u, err := strconv.ParseUint(values[0], 10, 63)
+	return int64(u), err == nil
+}
+
+// announced takes from a header what it says of trailers.
+func announced(h http.Header) (trailers http.Header) {
+	for _, v := range h["Trailer"] {
+		for name := range strings.SplitSeq(v, ",") {
+			name = textproto.CanonicalMIMEHeaderKey(textproto.TrimString(name))
+			switch name {
+			case "", "Transfer-Encoding", "Trailer", "Content-Length":
+				continue
+			}
+			if trailers == nil {
+				trailers = http.Header{}
+			}
+			trailers[name] = nil
+		}
+	}
+	delete(h, "Trailer")
+	return trailers
+}
+
+// maxNames is how many names a connection keeps the other form of.
+const maxNames = 100
+
+// common are names that any connection has.
+var common = [...]string{
+	"accept", "accept-encoding", "accept-language", "authorization", "cache-control", "content-encoding", "content-length",
+	"content-type", "cookie", "date", "grpc-accept-encoding", "grpc-encoding", "grpc-message", "grpc-message-type",
+	"grpc-previous-rpc-attempts", "grpc-status", "grpc-status-details-bin", "grpc-timeout", "grpc-trace-bin", "server", "set-cookie",
+	"te", "traceparent", "tracestate", "trailer", "user-agent", "vary", "via", "x-forwarded-for", "x-request-id",
+}
+
+var commonCanonical, commonLower = func() (map[string]string, map[string]string) {
+	canonical, lower := map[string]string{}, map[string]string{}
+	for _, name := range common {
+		c := textproto.CanonicalMIMEHeaderKey(name)
+		canonical[name], lower[c] = c, name
+	}
+	return canonical, lower
+}()
+
+// names turns names of fields into their other form, without allocations for those that it has met.
+type names map[string]string
+
+// canonical is the form of http.Header; "" for what is no name of HTTP/2 (RFC 9113, section 8.2.1): a token without upper case.
+func (n *names) canonical(lower string) string {
+	if c, ok := commonCanonical[lower]; ok {
+		return c
+	}
+	return n.keep(lower, func(name string) string {
+		for i := range len(name) {
+			if c := name[i]; c >= 'A' && c <= 'Z' || !httpguts.IsTokenRune(rune(c)) {
+				return ""
+			}
+		}
+		return textproto.CanonicalMIMEHeaderKey(name)
+	})
+}
+
+// lower is the form of HTTP/2 (RFC 9113, section 8.2).
+func (n *names) lower(canonical string) string {
+	if l, ok := commonLower[canonical]; ok {
+		return l
+	}
+	return n.keep(canonical, strings.ToLower)
+}
+
+func (n *names) keep(name string, convert func(string) string) string {
+	if other, ok := (*n)[name]; ok {
+		return other
+	}
+	other := convert(name)
+	if *n == nil {
+		*n = names{}
+	}
+	if len(*n) < maxNames && len(name) < 64 && other != "" {
+		(*n)[strings.Clone(name)] = other
+	}
+	return other
 }

@@ -64,27 +64,38 @@ func (c *conn) control(write func() error) {
 	o.said += len(o.out) - before
 }
 
-// flush lets go what is queued. It does not wait, but for its turn: c.mu is held, and given up meanwhile.
+// flush lets go what is queued. It does not wait, but for its turn: c.mu is held, and given up meanwhile. It runs in goroutines of all that
+// send: a panic is the connection's, and not theirs.
 func (c *conn) flush() {
-	if o := &c.output; !o.sending && len(o.out) > 0 {
-		o.sending = true
-		c.flushQueued()
-	}
-}
-
-// flushQueued runs in goroutines of all that send. A panic is the connection's, and not theirs.
-func (c *conn) flushQueued() {
-	defer gateway.CatchPanic(c.Log, c.Stats, c.breakOffLocked)
 	o := &c.output
-	if o.now == nil {
-		o.startWriter()
+	if o.sending || len(o.out) == 0 {
 		return
 	}
+	o.sending = true
+	defer gateway.CatchPanic(c.Log, c.Stats, c.breakOffLocked)
 	for range rounds {
-		o.gather()
-		if o.closed || !o.send() {
+		if o.now == nil {
 			break
 		}
+		if o.gather(); o.closed {
+			break
+		}
+		batch, n := o.take(), 0
+		err := c.unlocked(func() (err error) {
+			n, err = o.now.Write(batch)
+			return err
+		})
+		if err != nil {
+			gateway.PutBuffer(batch)
+			c.fail(err)
+			break
+		}
+		if n < len(batch) { // the system takes no more now
+			o.rest, o.at = batch, n
+			break
+		}
+		gateway.PutBuffer(batch)
+		c.roomAgain()
 		if len(o.out) == 0 && !o.closed { // which others may have done meanwhile
 			o.sending = false
 			return
@@ -102,28 +113,6 @@ func (o *output) gather() {
 	}
 }
 
-// send writes without waiting, and reports whether all has gone. What has not becomes rest.
-func (o *output) send() bool {
-	batch := o.take()
-	n := 0
-	err := o.c.unlocked(func() (err error) {
-		n, err = o.now.Write(batch)
-		return err
-	})
-	if err != nil {
-		gateway.PutBuffer(batch)
-		o.c.fail(err)
-		return false
-	}
-	if n < len(batch) {
-		o.rest, o.at = batch, n
-		return false
-	}
-	gateway.PutBuffer(batch)
-	o.c.roomAgain()
-	return true
-}
-
 // take empties the queue.
 func (o *output) take() []byte {
 	batch := o.out
@@ -135,7 +124,7 @@ func (o *output) take() []byte {
 func (c *conn) roomAgain() {
 	if c.output.waiting() < outMost/2 {
 		c.unblock()
-		c.role.roomy()
+		c.role.admit()
 	}
 }
 

@@ -231,7 +231,7 @@ func (r *panickyRole) headers(id uint32, end bool, b *block) error {
 	r.panics("headers")
 	return r.role.headers(id, end, b)
 }
-func (r *panickyRole) roomy()            { r.panics("roomy"); r.role.roomy() }
+func (r *panickyRole) admit()            { r.panics("admit"); r.role.admit() }
 func (r *panickyRole) settle()           { r.panics("settle"); r.role.settle() }
 func (r *panickyRole) left(s *stream)    { r.panics("left"); r.role.left(s) }
 func (r *panickyRole) failed()           { r.panics("failed"); r.role.failed() }
@@ -241,7 +241,7 @@ func (r *panickyRole) why(e error) error { r.panics("why"); return r.role.why(e)
 func TestPanicsOfAConnection(t *testing.T) {
 	for _, hidden := range []bool{false, true} { // whether another goroutine writes
 		addr := serveWith(t, hidden, echo, nil)
-		for _, at := range []string{"headers", "roomy", "settle", "left", "failed", "why"} {
+		for _, at := range []string{"headers", "admit", "settle", "left", "failed", "why"} {
 			t.Run(at, func(t *testing.T) {
 				f, once := watched(t)
 				c := clientOn(t, addr, f, func(n net.Conn) net.Conn {

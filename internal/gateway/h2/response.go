@@ -151,18 +151,11 @@ func (w *response) sendHeaders(end bool) error {
 		}
 	}
 	w.fields = nil
-	w.write(end)
-	return nil
-}
-
-// write queues the block that was encoded.
-func (w *response) write(end bool) {
-	s := &w.call.stream
-	s.c.writeBlock(s.id, end)
-	if end {
-		s.finished = true
-		s.finish()
+	if c.writeBlock(w.call.id, end); end {
+		w.call.finished = true
+		w.call.finish()
 	}
+	return nil
 }
 
 func (c *conn) encodeStatus(status int) {
@@ -171,10 +164,6 @@ func (c *conn) encodeStatus(status int) {
 		text = strconv.Itoa(status)
 	}
 	c.encode(":status", text)
-}
-
-func (w *response) bodyAllowed() bool {
-	return w.status >= 200 && w.status != http.StatusNoContent && w.status != http.StatusNotModified
 }
 
 func (w *response) Write(p []byte) (int, error) {
@@ -188,7 +177,7 @@ func (w *response) Write(p []byte) (int, error) {
 		w.begin(http.StatusOK)
 	}
 	switch {
-	case !w.bodyAllowed():
+	case w.status < 200 || w.status == http.StatusNoContent || w.status == http.StatusNotModified:
 		return 0, http.ErrBodyNotAllowed
 	case w.length >= 0 && w.length < int64(len(p)):
 		return 0, http.ErrContentLength
@@ -231,7 +220,21 @@ func (w *response) finish() {
 	if s.outErr != nil {
 		return
 	}
-	trailers := w.trailers()
+	var trailers []headed
+	if w.sent {
+		trailers = w.few[:0]
+	}
+	lower := s.c.outNames.lower
+	for _, name := range w.announced {
+		if values := w.header[name]; len(values) > 0 {
+			trailers = append(trailers, headed{lower(name), values})
+		}
+	}
+	for name, values := range w.header {
+		if rest, ok := strings.CutPrefix(name, http.TrailerPrefix); ok && len(values) > 0 && !hopByHop(rest) {
+			trailers = append(trailers, headed{lower(rest), values})
+		}
+	}
 	if !w.sent {
 		if err := w.sendHeaders(len(trailers) == 0); err != nil || s.finished {
 			return
@@ -251,26 +254,9 @@ func (w *response) finish() {
 			}
 		}
 	}
-	w.write(true)
-}
-
-func (w *response) trailers() []headed {
-	var out []headed
-	if w.sent {
-		out = w.few[:0]
-	}
-	lower := w.call.c.outNames.lower
-	for _, name := range w.announced {
-		if values := w.header[name]; len(values) > 0 {
-			out = append(out, headed{lower(name), values})
-		}
-	}
-	for name, values := range w.header {
-		if rest, ok := strings.CutPrefix(name, http.TrailerPrefix); ok && len(values) > 0 && !hopByHop(rest) {
-			out = append(out, headed{lower(rest), values})
-		}
-	}
-	return out
+	s.c.writeBlock(s.id, true)
+	s.finished = true
+	s.finish()
 }
 
 // expire resets the stream, whose peer reads too slowly.

@@ -1,17 +1,195 @@
 package h2
 
 import (
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
+	"slices"
 	"strconv"
+	"strings"
 
+	"golang.org/x/net/http/httpguts"
 	"golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
+
+// pieceBytes is what is read of a request's body at a time.
+const pieceBytes = 16 << 10
+
+// completer is a body that knows whether all of it is here: no read will wait.
+type completer interface{ Complete() bool }
+
+// Sending is a request on its way out. It may be tried on one connection after the other until one of them begins with it.
+type Sending struct {
+	Client *Client // whose it is; nil: it is no client's
+
+	r        *http.Request
+	host     string
+	path     string // "": it is CONNECT
+	length   int64  // of the body; -1: unknown
+	trailers string // announced
+	size     int64  // of the header list
+
+	piece []byte // pooled: what was read of the body before the stream began
+	whole bool   // that is all of it
+}
+
+// NewSending makes a request ready: it checks it, and reads what is here of its body. Its error has closed the body; otherwise Send
+// does, or Close.
+func NewSending(r *http.Request) (Sending, error) {
+	o := Sending{r: r, host: r.Host, length: r.ContentLength}
+	err := o.check()
+	if err == nil {
+		err = o.readAhead()
+	}
+	if err != nil {
+		o.Close()
+	}
+	return o, err
+}
+
+func invalid(what string) error { return fmt.Errorf("h2: a request's %s is not valid", what) }
+
+// check completes what goes out of the request's headers. Nothing is sent that other servers could read in another way.
+func (o *Sending) check() error {
+	r := o.r
+	if o.host == "" {
+		o.host = r.URL.Host
+	}
+	if !httpguts.ValidHostHeader(o.host) {
+		return invalid("host")
+	}
+	switch {
+	case r.Body == nil || r.Body == http.NoBody:
+		o.length, o.whole = 0, true
+	case o.length == 0:
+		o.length = -1
+	}
+	if r.Method != http.MethodConnect {
+		o.path = r.URL.RequestURI()
+		if !validPath(o.path) {
+			o.path = strings.TrimPrefix(o.path, r.URL.Scheme+"://"+o.host)
+		}
+		if !validPath(o.path) || !httpguts.ValidHeaderFieldValue(o.path) {
+			return invalid("path")
+		}
+	}
+	if !validMethod(r.Method) {
+		return invalid("method")
+	}
+	for name := range r.Trailer {
+		switch name {
+		case "Transfer-Encoding", "Trailer", "Content-Length":
+			return invalid("trailer")
+		}
+	}
+	if len(r.Trailer) > 0 {
+		o.trailers = strings.Join(slices.Sorted(maps.Keys(r.Trailer)), ",")
+	}
+	for name, values := range r.Header {
+		for _, v := range values {
+			if !sendable(name, v) {
+				return invalid("header")
+			}
+		}
+	}
+	o.each(func(name, value string) { o.size += int64(len(name) + len(value) + 32) })
+	return nil
+}
+
+// each calls f with the fields of the header, names as http.Header has them.
+func (o *Sending) each(f func(name, value string)) {
+	f(":authority", o.host)
+	method := o.r.Method
+	if method == "" {
+		method = http.MethodGet
+	}
+	f(":method", method)
+	if o.path != "" {
+		f(":path", o.path)
+		f(":scheme", o.r.URL.Scheme)
+	}
+	if o.trailers != "" {
+		f("Trailer", o.trailers)
+	}
+	for name, values := range o.r.Header {
+		switch {
+		case name == "Host" || name == "Content-Length" || name == "" || hopByHop(name):
+			continue
+		case name == "User-Agent" && (len(values) == 0 || values[0] == ""):
+			continue
+		case name == "Cookie":
+			eachCookie(values, f)
+			continue
+		}
+		for _, v := range values {
+			f(name, v)
+		}
+	}
+	if o.length > 0 || o.length == 0 && hasLength(method) {
+		f("Content-Length", strconv.FormatInt(o.length, 10))
+	}
+}
+
+// hasLength is for methods whose requests say so when their body is empty.
+func hasLength(method string) bool { return method == "POST" || method == "PUT" || method == "PATCH" }
+
+// eachCookie splits cookies, which compress better apart (RFC 9113, section 8.2.3).
+func eachCookie(values []string, f func(name, value string)) {
+	for _, v := range values {
+		for crumb := range strings.SplitSeq(v, ";") {
+			if crumb = strings.TrimLeft(crumb, " "); crumb != "" {
+				f("Cookie", crumb)
+			}
+		}
+	}
+}
+
+// readAhead reads a body that is here already, as far as it fits a piece. It does not wait.
+func (o *Sending) readAhead() error {
+	body, ok := o.r.Body.(completer)
+	if o.length == 0 || !ok || !body.Complete() {
+		return nil
+	}
+	o.piece = gateway.GetBuffer(pieceBytes)
+	for len(o.piece) < cap(o.piece) {
+		n, err := o.r.Body.Read(o.piece[len(o.piece):cap(o.piece)])
+		o.piece = o.piece[:len(o.piece)+n]
+		if err == io.EOF {
+			o.whole = true
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if o.whole && o.length >= 0 && o.length != int64(len(o.piece)) {
+		return errShortBody
+	}
+	return nil
+}
+
+// expects reports whether the server is to say first that it wants the body (RFC 9110, section 10.1.1).
+func (o *Sending) expects() bool {
+	return o.length != 0 && httpguts.HeaderValuesContainsToken(o.r.Header["Expect"], "100-continue")
+}
+
+// Close ends what nobody has begun to send.
+func (o *Sending) Close() {
+	o.free()
+	if o.r.Body != nil {
+		_ = o.r.Body.Close()
+	}
+}
+
+func (o *Sending) free() {
+	gateway.PutBuffer(o.piece)
+	o.piece = nil
+}
 
 // maxInformational is how many responses may come before the one that counts.
 const maxInformational = 8
@@ -65,12 +243,25 @@ func (c *ClientConn) Send(out *Sending) (*http.Response, error) {
 	if a.ahead {
 		a.out.Close()
 	}
-	return a.await()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for a.resp == nil && a.inErr == nil || len(a.early) > 0 {
+		if len(a.early) > 0 {
+			a.tell()
+		} else {
+			a.wake.Wait()
+		}
+	}
+	if a.resp == nil {
+		return nil, a.inErr
+	}
+	return a.resp, nil
 }
 
-// begin opens the stream, and sends what is here of the request.
+// begin opens the stream, and sends the headers and what is here of the body. The rest, if there is one, is sent by another goroutine.
 func (a *sentRequest) begin() error {
-	c, ctx := a.client, a.out.r.Context()
+	c, o := a.client, &a.out
+	ctx := o.r.Context()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -79,7 +270,7 @@ func (a *sentRequest) begin() error {
 	if err := c.await(ctx); err != nil {
 		return err
 	}
-	if c.peerHeader > 0 && a.out.size > c.peerHeader {
+	if c.peerHeader > 0 && o.size > c.peerHeader {
 		c.admit()
 		return ErrHeaderSize
 	}
@@ -88,37 +279,31 @@ func (a *sentRequest) begin() error {
 	if c.next += 2; !c.usable() { // it was the last number, and whoever waits for one waits in vain
 		c.unqueue()
 	}
-	a.out.each(func(name, value string) {
+	a.stop, a.listens = afterEnd(ctx, a), true
+	o.each(func(name, value string) {
 		if name[0] != ':' {
 			name = c.outNames.lower(name)
 		}
 		c.encode(name, value)
 	})
-	a.finished = a.out.length == 0 && a.out.trailers == ""
-	if c.writeBlock(a.id, a.finished); !a.finished {
-		a.sendAhead()
+	a.finished = o.length == 0 && o.trailers == ""
+	c.writeBlock(a.id, a.finished)
+	whole := o.whole && a.outErr == nil && (len(o.piece) == 0 || a.fits(len(o.piece)) == len(o.piece))
+	switch {
+	case a.finished:
+	case !whole || a.waitsFirst():
+		workers.run(a)
+	case len(o.r.Trailer) > 0:
+		if a.ahead = true; len(o.piece) > 0 {
+			a.data(o.piece, false)
+		}
+		a.sendTrailers()
+	default:
+		a.data(o.piece, true)
+		a.ahead, a.finished = true, true
 	}
 	c.flush()
 	return nil
-}
-
-// sendAhead sends what was read of the body before. The rest, if there is one, is sent by another goroutine. c.mu is held.
-func (a *sentRequest) sendAhead() {
-	o := &a.out
-	if o.whole && a.outErr == nil && !a.waitsFirst() && (len(o.piece) == 0 || a.fits(len(o.piece)) == len(o.piece)) {
-		if len(o.r.Trailer) > 0 {
-			if len(o.piece) > 0 {
-				a.data(o.piece, false)
-			}
-			a.sendTrailers()
-		} else {
-			a.data(o.piece, true)
-			a.finished = true
-		}
-		a.ahead = true
-		return
-	}
-	workers.run(a)
 }
 
 // waitsFirst reports whether the body has to wait until the server wants it.
@@ -142,28 +327,6 @@ func (a *sentRequest) awaitContinue() error {
 func (a *sentRequest) continues() {
 	a.goOn = true
 	a.wake.Broadcast()
-}
-
-// await waits for the headers of the response.
-func (a *sentRequest) await() (*http.Response, error) {
-	c, ctx := a.client, a.out.r.Context()
-	stop := afterEnd(ctx, a)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if a.stop, a.listens = stop, true; a.gone {
-		a.left()
-	}
-	for a.resp == nil && a.inErr == nil || len(a.early) > 0 {
-		if len(a.early) > 0 {
-			a.tell()
-		} else {
-			a.wake.Wait()
-		}
-	}
-	if a.resp == nil {
-		return nil, a.inErr
-	}
-	return a.resp, nil
 }
 
 // end cancels the request, whose context has ended.
@@ -306,7 +469,7 @@ func (c *ClientConn) headers(id uint32, end bool, b *block) error {
 	if a.resp == nil {
 		return a.answer(end, b)
 	}
-	fields, err := b.trailer(&c.inNames, id, end)
+	fields, err := b.trailer(id, end)
 	if err != nil {
 		return err
 	}
@@ -321,14 +484,16 @@ func (a *sentRequest) answer(end bool, b *block) error {
 	if b.pseudo != 1 || b.fields[0].Name != ":status" {
 		return malformed(a.id, "pseudo-header fields of a response")
 	}
-	status, ok := parseStatus(b.fields[0].Value)
+	text := b.fields[0].Value
+	number, err := strconv.ParseUint(text, 10, 16)
+	status := int(number)
 	switch {
-	case !ok || status == http.StatusSwitchingProtocols: // section 8.6
+	case err != nil || len(text) != 3 || status < 100 || status == http.StatusSwitchingProtocols: // section 8.6
 		return malformed(a.id, ":status")
 	case status < 200:
 		return a.informed(status, end, b)
 	}
-	header := b.header(&a.client.inNames)
+	header := b.header()
 	length, ok := contentLength(header["Content-Length"])
 	if !ok {
 		return malformed(a.id, "content-length")
@@ -337,8 +502,20 @@ func (a *sentRequest) answer(end bool, b *block) error {
 	if length > 0 && end && !bodiless {
 		return malformed(a.id, "content-length is not the body's")
 	}
-	a.respond(status, header, length, end)
-	if bodiless {
+	resp := &a.response
+	*resp = http.Response{
+		Proto: "HTTP/2.0", ProtoMajor: 2, StatusCode: status, Status: "200 OK", // which needs no allocation
+		Header: header, Trailer: announced(header), ContentLength: length, Request: a.out.r, Body: http.NoBody,
+	}
+	if status != http.StatusOK {
+		resp.Status = text + " " + http.StatusText(status)
+	}
+	if !end {
+		resp.Body = (*answerBody)(a)
+	} else if length < 0 {
+		resp.ContentLength = 0
+	}
+	if a.resp, a.length = resp, length; bodiless {
 		a.length = 0
 	}
 	if a.headed, a.ended = true, end; end {
@@ -363,7 +540,7 @@ func (a *sentRequest) informed(status int, end bool, b *block) error {
 		a.continues()
 	}
 	if t := httptrace.ContextClientTrace(a.out.r.Context()); t != nil && t.Got1xxResponse != nil {
-		a.early = append(a.early, early{status, b.header(&a.client.inNames)})
+		a.early = append(a.early, early{status, b.header()})
 		a.touch()
 	}
 	return nil
@@ -383,43 +560,11 @@ func (a *sentRequest) tell() {
 	}
 }
 
-// respond makes the response.
-func (a *sentRequest) respond(status int, header http.Header, length int64, end bool) {
-	a.response = http.Response{
-		Proto: "HTTP/2.0", ProtoMajor: 2, StatusCode: status, Status: statusLine(status),
-		Header: header, ContentLength: length, Request: a.out.r, Body: http.NoBody,
-	}
-	resp := &a.response
-	resp.Trailer = announced(header)
-	a.resp, a.length = resp, length
-	if !end {
-		resp.Body = (*answerBody)(a)
-	} else if length < 0 {
-		resp.ContentLength = 0
-	}
-}
-
-// statusLine spares the usual one an allocation.
-func statusLine(status int) string {
-	if status == http.StatusOK {
-		return "200 OK"
-	}
-	return strconv.Itoa(status) + " " + http.StatusText(status)
-}
-
-func parseStatus(s string) (int, bool) {
-	n, err := strconv.ParseUint(s, 10, 16)
-	return int(n), err == nil && len(s) == 3 && n >= 100
-}
-
 // answerBody is the body of a response.
 type answerBody sentRequest
 
-// Read reads the body. Asked for no bytes it waits for some.
+// Read reads the body. Asked for no bytes it waits for some. stream has Complete.
 func (b *answerBody) Read(p []byte) (int, error) { return b.read(p, b.tellTrailers) }
-
-// Complete reports whether all of the body is here, or its end by an error: no read will wait.
-func (b *answerBody) Complete() bool { return b.complete() }
 
 func (b *answerBody) tellTrailers() {
 	if b.resp.Trailer == nil {

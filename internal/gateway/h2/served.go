@@ -3,6 +3,9 @@ package h2
 import (
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,17 +29,100 @@ type served struct {
 	over    bool        // its handler has returned
 }
 
-// begin completes the request. server.mu is held.
-func (s *served) begin() {
-	s.w.call = s
-	if s.r.Body = http.NoBody; s.ended {
-		return
+// The pseudo-header fields of a request (RFC 9113, section 8.3.1).
+const (
+	pseudoMethod = iota
+	pseudoScheme
+	pseudoAuthority
+	pseudoPath
+)
+
+var pseudoNames = []string{":method", ":scheme", ":authority", ":path"}
+
+// head makes a request of its headers. server.mu is held.
+func (s *served) head(id uint32, end bool, b *block) error {
+	var p [4]string
+	var has [4]bool
+	for _, f := range b.fields[:b.pseudo] {
+		i := slices.Index(pseudoNames, f.Name)
+		if i < 0 {
+			return malformed(id, "an unknown pseudo-header field")
+		}
+		if has[i] {
+			return malformed(id, "a pseudo-header field comes twice")
+		}
+		has[i], p[i] = true, f.Value
 	}
-	s.r.Body = s
-	if httpguts.HeaderValuesContainsToken(s.r.Header["Expect"], "100-continue") {
-		s.asks.Store(true)
-		delete(s.r.Header, "Expect")
+	method, scheme, authority, path := p[pseudoMethod], p[pseudoScheme], p[pseudoAuthority], p[pseudoPath]
+	switch {
+	case method == "" || !validMethod(method):
+		return malformed(id, ":method")
+	case method == http.MethodConnect: // section 8.5
+		if has[pseudoScheme] || has[pseudoPath] || authority == "" {
+			return malformed(id, "CONNECT")
+		}
+	case scheme != "http" && scheme != "https":
+		return malformed(id, ":scheme")
+	case !validPath(path) || path == "*" && method != http.MethodOptions:
+		return malformed(id, ":path")
 	}
+	if strings.Contains(authority, "@") || authority != "" && !httpguts.ValidHostHeader(authority) {
+		return malformed(id, ":authority")
+	}
+
+	s.request = *new(http.Request).WithContext(&s.scope)
+	r := &s.request
+	r.Method, r.Host, r.RequestURI, r.URL = method, authority, path, &s.url
+	r.RemoteAddr, r.TLS = s.server.remote, s.server.tls
+	r.Proto, r.ProtoMajor = "HTTP/2.0", 2
+	switch {
+	case method == http.MethodConnect:
+		r.URL.Host, r.RequestURI = authority, authority
+	case plainPath(path):
+		r.URL.Path = path
+	default:
+		u, err := url.ParseRequestURI(path)
+		if err != nil {
+			return malformed(id, ":path")
+		}
+		r.URL = u
+	}
+
+	r.Header = b.header()
+	if hosts := r.Header["Host"]; len(hosts) > 0 { // which says the same as :authority
+		if len(hosts) > 1 || r.Host != "" && hosts[0] != r.Host || !httpguts.ValidHostHeader(hosts[0]) {
+			return malformed(id, "host")
+		}
+		r.Host = hosts[0]
+		delete(r.Header, "Host")
+	}
+	length, ok := contentLength(r.Header["Content-Length"])
+	switch { // section 8.1.1
+	case !ok || length > 0 && end:
+		return malformed(id, "content-length")
+	case length < 0 && end:
+		length = 0
+	}
+	r.ContentLength = length
+	r.Trailer = announced(r.Header)
+	if cookies := r.Header["Cookie"]; len(cookies) > 1 { // section 8.2.3
+		r.Header["Cookie"] = []string{strings.Join(cookies, "; ")}
+	}
+	s.r = r
+	return nil
+}
+
+// plainPath reports whether there is nothing to parse in a path.
+func plainPath(p string) bool {
+	for i := range len(p) {
+		switch c := p[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
+		case c == '/' && (i == 0 || p[i-1] != '/'):
+		default:
+			return false
+		}
+	}
+	return strings.HasPrefix(p, "/")
 }
 
 // run serves the request.
@@ -91,7 +177,7 @@ func (s *served) refuse(status int) {
 	}
 }
 
-// Read reads the request's body. Asked for no bytes it waits for some.
+// Read reads the request's body. Asked for no bytes it waits for some. stream has Complete.
 func (s *served) Read(p []byte) (int, error) {
 	if s.asks.Load() {
 		s.letGoOn()
@@ -132,9 +218,6 @@ func (s *served) Close() error {
 	return nil
 }
 
-// Complete reports whether all of the body is here, or its end by an error: no read will wait.
-func (s *served) Complete() bool { return s.complete() }
-
 // Begun reports whether anything has come of the body, or its end.
 func (s *served) Begun() bool { return s.came.Load() }
 
@@ -158,4 +241,50 @@ func (s *served) expireWrites(at time.Time) {
 		return
 	}
 	w.expiry = c.after(wait, w.expire)
+}
+
+// maxIdleWorkers is how many goroutines wait for work. With more requests under way at once than that, stacks grow for each.
+const maxIdleWorkers = 512
+
+// runner is some work. It recovers from its own panics: a worker does not know whose they are.
+type runner interface{ run() }
+
+// workers do work in goroutines that are used again, so that their stacks need not grow each time.
+var workers workerPool
+
+type workerPool struct {
+	mu   sync.Mutex
+	idle []chan runner // of those that wait, the last to have begun with that last
+}
+
+// run returns at once.
+func (p *workerPool) run(r runner) {
+	p.mu.Lock()
+	last := len(p.idle) - 1
+	if last < 0 {
+		p.mu.Unlock()
+		go p.work(r)
+		return
+	}
+	w := p.idle[last]
+	p.idle[last] = nil
+	p.idle = p.idle[:last]
+	p.mu.Unlock()
+	w <- r
+}
+
+func (p *workerPool) work(r runner) {
+	next := make(chan runner, 1)
+	for {
+		r.run()
+		r = nil // what it holds is not to wait with us
+		p.mu.Lock()
+		if len(p.idle) >= maxIdleWorkers {
+			p.mu.Unlock()
+			return
+		}
+		p.idle = append(p.idle, next)
+		p.mu.Unlock()
+		r = <-next
+	}
 }

@@ -3,6 +3,7 @@ package h2
 import (
 	"encoding/binary"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"sync"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
 const frameHeaderLen = 9
@@ -162,8 +165,8 @@ func (s *stream) read(p []byte, atEnd func()) (int, error) {
 	return 0, io.EOF
 }
 
-// complete reports whether no read will wait.
-func (s *stream) complete() bool {
+// Complete reports whether all of the body is here, or its end by an error: no read will wait.
+func (s *stream) Complete() bool {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	return s.ended || s.inErr != nil
@@ -295,4 +298,136 @@ func (s *stream) expireReads(at time.Time) {
 		return
 	}
 	expire()
+}
+
+// maxWindow is what a window may grow to (RFC 9113, section 6.9.1).
+const maxWindow = math.MaxInt32
+
+// initialWindow is that of streams and connections before anybody has said otherwise (section 6.9.2).
+const initialWindow = 65_535
+
+// inflow is a window that we have given: how much may still come, and what was read and not told yet.
+type inflow struct {
+	size   int64 // of the whole window
+	left   int64
+	untold int64
+}
+
+// take counts what came. It reports false when that was more than allowed.
+func (w *inflow) take(n int64) bool {
+	w.left -= n
+	return w.left >= 0
+}
+
+// give returns what a WINDOW_UPDATE should say after n bytes were read: 0 for none yet. What nobody reads may take most of a window:
+// then the rest must not wait for half of the whole.
+func (w *inflow) give(n int64) uint32 {
+	w.untold += n
+	if w.untold*2 < w.size && w.untold < w.left {
+		return 0
+	}
+	told := w.untold
+	w.left += told
+	w.untold = 0
+	return uint32(told)
+}
+
+// buffer is a queue of bytes. It holds no memory while it is empty.
+type buffer struct {
+	b  []byte // pooled, or nil
+	at int    // before which everything was read
+}
+
+func (b *buffer) len() int { return len(b.b) - b.at }
+
+func (b *buffer) write(p []byte) {
+	if b.at > 0 && len(b.b)+len(p) > cap(b.b) {
+		b.b = b.b[:copy(b.b, b.b[b.at:])]
+		b.at = 0
+	}
+	b.b = appendPooled(b.b, p)
+}
+
+func (b *buffer) read(p []byte) int {
+	n := copy(p, b.b[b.at:])
+	if b.at += n; b.at == len(b.b) {
+		b.free()
+	}
+	return n
+}
+
+func (b *buffer) free() {
+	gateway.PutBuffer(b.b)
+	b.b, b.at = nil, 0
+}
+
+// appendPooled is append for a pooled buffer.
+func appendPooled(b, p []byte) []byte {
+	return append(room(b, len(p)), p...)
+}
+
+// room makes room for n bytes behind a pooled buffer.
+func room(b []byte, n int) []byte {
+	need := len(b) + n
+	if need <= cap(b) {
+		return b
+	}
+	grown := append(gateway.GetBuffer(max(need, 2*cap(b))), b...)
+	gateway.PutBuffer(b)
+	return grown
+}
+
+// howEnded is how a stream came to its end.
+type howEnded uint8
+
+const (
+	endedLongAgo howEnded = iota // or never begun
+	endedRegularly
+	endedByUs // by a reset: what still comes on it is ignored (RFC 9113, section 5.1)
+)
+
+// endedStreams are the streams that have ended last.
+type endedStreams struct {
+	next int
+	all  [64]endedStream
+}
+
+type endedStream struct {
+	id  uint32
+	how howEnded
+}
+
+// note is for a stream that has just ended.
+func (r *endedStreams) note(id uint32, how howEnded) {
+	last := &r.all[(r.next+len(r.all)-1)%len(r.all)]
+	if last.id != id {
+		last = &r.all[r.next]
+		r.next = (r.next + 1) % len(r.all)
+	}
+	last.id, last.how = id, how
+}
+
+// ignore is for one that ended before, or never began, and that we reset now.
+func (r *endedStreams) ignore(id uint32) {
+	if e := r.find(id); e != nil {
+		e.how = endedByUs
+		return
+	}
+	r.note(id, endedByUs)
+}
+
+func (r *endedStreams) has(id uint32) howEnded {
+	if e := r.find(id); e != nil {
+		return e.how
+	}
+	return endedLongAgo
+}
+
+func (r *endedStreams) find(id uint32) *endedStream {
+	for i := range r.all {
+		if r.all[i].id == id {
+			return &r.all[i]
+		}
+	}
+	return nil
 }
