@@ -24,8 +24,7 @@ var (
 
 // unprotected are goroutines and timers that need not recover, each with the reason.
 var unprotected = map[string]string{
-	"internal/gateway/h2/scope.go AfterFunc":          "runs package context's own function, which ends contexts",
-	"internal/gateway/h2/scope.go end":                "likewise",
+	"internal/gateway/h2/scope.go end":                "runs package context's own function, which ends contexts",
 	"internal/gateway/h2/scope.go afterEnd":           "ends a scope or, in another goroutine that recovers, a request",
 	"internal/gateway/h2/pool.go Shut":                "closes a connection",
 	"internal/gateway/h2/served.go run":               "what a worker runs recovers by itself: it knows whose panic it is",

@@ -236,7 +236,7 @@ func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 		if unread != "" && dialer.notices.unread(unread) {
 			c.Stats.Error("encoding_refused")
 		}
-		edits = edits || dialer.links != nil || h.lanes != nil || !a.plan.untouched() || c.terms.edits() || len(c.r.Header[heldHeader]) > 0
+		edits = edits || dialer.links != nil || h.lanes != nil || !a.plan.untouched() || c.terms.edits || len(c.r.Header[heldHeader]) > 0
 	}
 
 	// The upstream gets the same path, authority and headers. These are the client's own where nothing in them may change.
@@ -268,7 +268,7 @@ func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 		case !c.grpc:
 			out.ContentLength = c.r.ContentLength
 			c.announce(out, b)
-		case h.inquiry.wantsSingle():
+		case h.inquiry.wantsSingle.Load():
 			a.single = &counter{src: from}
 			b.src = a.single
 		}
@@ -369,7 +369,11 @@ func (b *requestBody) Close() error {
 	if b.messages.rewriter != nil {
 		b.messages.close()
 	}
-	b.tape.stop()
+	t := b.tape.t
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b.tape.stopped = true
+	t.changed.Broadcast()
 	return nil
 }
 
@@ -532,6 +536,23 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 		}
 		a.hop.inquiry.heard(single)
 	}
+}
+
+// heardBody is a response's body whose connection notes what came of it.
+type heardBody struct {
+	src  io.Reader
+	from *hop
+}
+
+func (b *heardBody) Read(p []byte) (int, error) {
+	n, err := b.src.Read(p)
+	if n > 0 {
+		b.from.heard.Add(1)
+	}
+	if err != nil && err != io.EOF {
+		err = b.from.explain(err)
+	}
+	return n, err
 }
 
 // endsWithHeaders reports whether there is nothing behind the headers, neither messages

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync/atomic"
 	"time"
 
@@ -81,20 +80,3 @@ func broken(err error) bool {
 // unusable reports whether a connection turned out to be of no use before anything of the
 // call was sent.
 func unusable(err error) bool { return errors.Is(err, h2.ErrUnusable) }
-
-// heardBody is a response's body whose connection notes what came of it.
-type heardBody struct {
-	src  io.Reader
-	from *hop
-}
-
-func (b *heardBody) Read(p []byte) (int, error) {
-	n, err := b.src.Read(p)
-	if n > 0 {
-		b.from.heard.Add(1)
-	}
-	if err != nil && err != io.EOF {
-		err = b.from.explain(err)
-	}
-	return n, err
-}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cinch-layer/cinch/codec/grpccodec"
@@ -45,9 +46,11 @@ type inquiry struct {
 	notBefore time.Time // something went wrong
 
 	greeted  bool
-	goServer bool            // by its words it is grpc-go's, without a health service
-	without  int             // responses since, and no method to ask it by
-	control  map[string]bool // by method: does the server look at the encoding first?
+	goServer bool // by its words it is grpc-go's, without a health service
+	// wantsSingle says that the method of a call with one message is asked for: it is goServer and there is no single.
+	wantsSingle atomic.Bool
+	without     int             // responses since, and no method to ask it by
+	control     map[string]bool // by method: does the server look at the encoding first?
 }
 
 const (
@@ -87,6 +90,7 @@ func (q *inquiry) heard(single string) {
 	defer q.mu.Unlock()
 	if q.single == "" {
 		q.single = single
+		q.wantsSingle.Store(q.goServer && single == "")
 	}
 	if q.goServer && q.single == "" {
 		if q.without++; q.without == manyWithout {
@@ -94,13 +98,6 @@ func (q *inquiry) heard(single string) {
 		}
 	}
 	q.begin()
-}
-
-// wantsSingle reports whether the method of a call with one message is asked for.
-func (q *inquiry) wantsSingle() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.goServer && q.single == ""
 }
 
 // await waits for what runs, but not for long, because a call of a client's is waiting; and not at all once the server has let
@@ -224,6 +221,7 @@ func (q *inquiry) greet(ctx context.Context) (func(), error) {
 		q.greeted = true
 		code, message := a.status()
 		q.goServer = code == "12" && message == "unknown service grpc.health.v1.Health"
+		q.wantsSingle.Store(q.goServer && q.single == "")
 	}, nil
 }
 

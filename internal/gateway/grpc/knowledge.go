@@ -47,9 +47,6 @@ func newKnowledge(given []string, carried bool, others *presumption, p *partner)
 
 // reads tells whether the server reads an encoding. Its own list counts for more than answers to questions.
 func (k *knowledge) reads(encoding string) support {
-	if encoding == "" {
-		return yes
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if at, ok := k.refused[encoding]; ok && time.Since(at) < refusalTime {

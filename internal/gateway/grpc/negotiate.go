@@ -27,6 +27,7 @@ type negotiation struct {
 	original string   // what its client had compressed with, when it says so and marks messages
 	requests []*policy.MessageRule
 	replies  []*policy.MessageRule
+	edits    bool // the headers of a request may change even if its messages stay as they are
 
 	dicts   *dictionaries
 	peer    *peer            // what the client's connection has told us; nil: the client is no gateway
@@ -82,8 +83,10 @@ func (h *handler) negotiate(r *http.Request) (n *negotiation, ok bool) {
 		path: r.URL.Path, carried: h.carried, peer: h.peer, dicts: h.dicts, samples: h.samples,
 	}
 	n.accepts = n.names
-	if from := unlaned(n.from); from != "" && from != pairEncoding && !slices.Contains(n.accepts, from) {
-		n.accepts = append(n.accepts, from) // servers answer as they are asked
+	if n.from != "" && n.from != pairEncoding { // servers answer as they are asked
+		if from := unlaned(n.from); !slices.Contains(n.accepts, from) {
+			n.accepts = append(n.accepts, from)
+		}
 	}
 	if n.fromGateway {
 		if was := r.Header.Get(originalHeader); canOpen(was) {
@@ -102,6 +105,7 @@ func (h *handler) negotiate(r *http.Request) (n *negotiation, ok bool) {
 	if h.carried {
 		n.replies = overLink(n.replies)
 	}
+	n.edits = n.fromGateway || len(n.requests) > 0 || len(n.replies) > 0
 	if n.from == pairEncoding && h.peer == nil || n.from == lanes.Encoding && h.ends == nil {
 		return n, false
 	}
@@ -128,7 +132,10 @@ func (n *negotiation) request(k *knowledge) (p plan, open []string, unread strin
 	kept := n.from != "" && !canOpen(n.from) && (n.from != pairEncoding || n.peer == nil) // what can't be opened stays as it is
 	for _, r := range rules {
 		want := encodingOf(r.Setting)
-		reads := k.reads(want)
+		reads := yes
+		if want != "" {
+			reads = k.reads(want)
+		}
 		if reads == no {
 			unread = cmp.Or(unread, want)
 			continue
@@ -151,13 +158,13 @@ func (n *negotiation) request(k *knowledge) (p plan, open []string, unread strin
 	}
 	// chosen reports whether it may be the gateway before us, and not its client, that has compressed with an encoding.
 	chosen := func(encoding string) bool { return n.fromGateway && encoding != n.original }
-	if !readsOne && chosen(n.from) && k.reads(n.from) == unknown {
+	if !readsOne && n.from != "" && chosen(n.from) && k.reads(n.from) == unknown {
 		ask(n.from)
 	}
 	switch sent := cmp.Or(n.original, n.from); {
 	case kept:
 		to = n.from
-	case byRule, sent == pairEncoding:
+	case byRule, sent == "", sent == pairEncoding:
 	default:
 		if reads := k.reads(sent); reads == yes || reads == unknown && !chosen(sent) {
 			to = sent
@@ -170,7 +177,7 @@ func (n *negotiation) request(k *knowledge) (p plan, open []string, unread strin
 		id, _ := codec.ParseID(to)
 		p.restore = &policy.MessageRule{Name: "as_sent", Setting: codec.Setting{Codec: id}}
 	}
-	if was := cmp.Or(n.original, n.from); canOpen(was) && (p.marked || !p.untouched()) && k.isGateway() {
+	if was := cmp.Or(n.original, n.from); (p.marked || !p.untouched()) && canOpen(was) && k.isGateway() {
 		p.marks = was
 	}
 	if n.samples != nil || p.from == pairEncoding || p.to == pairEncoding {
@@ -238,11 +245,6 @@ func (n *negotiation) clientReads(encoding string) bool {
 	return encoding == "" || slices.Contains(n.accepts, encoding)
 }
 
-// edits reports whether the call's own terms may change the headers of a request whose messages stay as they are.
-func (n *negotiation) edits() bool {
-	return n.fromGateway || n.original != "" || len(n.requests) > 0 || len(n.replies) > 0
-}
-
 // ask edits a request's headers: the encoding of its messages, and what the upstream may
 // answer with. Where no rule covers the call they stay as they are. It reports whether the
 // upstream is told that we are a gateway, and so whether its answer says everything.
@@ -261,7 +263,7 @@ func (n *negotiation) ask(h http.Header, p *plan, always bool) (told bool) {
 			asks = append(asks, name)
 		}
 	}
-	if told = always || n.fromGateway || len(n.requests) > 0 || len(n.replies) > 0; !told {
+	if told = always || n.edits; !told {
 		return false
 	}
 	list := splitList(h["Grpc-Accept-Encoding"])
@@ -291,7 +293,21 @@ func (n *negotiation) askPaired(h http.Header, k *knowledge) *fetched {
 // what it may send us, which is what we can open or the upstream can, and a dictionary that it has not got yet.
 func (n *negotiation) tell(h http.Header, p *plan) {
 	setEncoding(h, p)
-	list := splitList(h["Grpc-Accept-Encoding"])
+	if listed := h["Grpc-Accept-Encoding"]; n.fromGateway || len(listed) > 0 {
+		n.tellReads(h, splitList(listed))
+	}
+	delete(h, offerHeader)
+	delete(h, missingHeader)
+	if p.pair != nil && p.pair.next != nil {
+		n.offer(h, p)
+	}
+	if n.lanes.ends != nil {
+		n.lanes.tell(h)
+	}
+}
+
+// tellReads completes the upstream's list of what it reads, from which the client's is made.
+func (n *negotiation) tellReads(h http.Header, list []string) {
 	i := slices.Index(list, gatewayToken)
 	if i >= 0 {
 		list = list[:i]
@@ -307,14 +323,6 @@ func (n *negotiation) tell(h http.Header, p *plan) {
 	}
 	if n.fromGateway || i >= 0 {
 		setList(h, list)
-	}
-	delete(h, offerHeader)
-	delete(h, missingHeader)
-	if p.pair != nil && p.pair.next != nil {
-		n.offer(h, p)
-	}
-	if n.lanes.ends != nil {
-		n.lanes.tell(h)
 	}
 }
 
@@ -343,6 +351,7 @@ func setEncoding(h http.Header, p *plan) {
 // plan is what becomes of the messages of one direction of a call.
 type plan struct {
 	from, to string                // encodings; "" is none
+	private  bool                  // from means nothing on another connection
 	byRule   bool                  // a rule has chosen to
 	rules    []*policy.MessageRule // that compress with to, or say raw; in order
 
@@ -358,7 +367,7 @@ type plan struct {
 
 // planFor keeps the rules that can be followed once the encoding is settled.
 func planFor(from, to string, rules []*policy.MessageRule) plan {
-	p := plan{from: from, to: to}
+	p := plan{from: from, to: to, private: from == pairEncoding || from == lanes.Encoding}
 	if to == "" {
 		return p
 	}
@@ -378,11 +387,8 @@ func planFor(from, to string, rules []*policy.MessageRule) plan {
 
 // untouched reports whether all messages go as they came.
 func (p *plan) untouched() bool {
-	return p.from == p.to && !p.private() && len(p.rules) == 0 && !p.marked && p.marks == "" && p.pair == nil
+	return p.from == p.to && !p.private && len(p.rules) == 0 && !p.marked && p.marks == "" && p.pair == nil
 }
-
-// private reports whether compressed messages come in an encoding that means nothing on another connection.
-func (p *plan) private() bool { return p.from == pairEncoding || p.from == lanes.Encoding }
 
 // ruleFor returns the rule for a plain message, nil if it is to stay so.
 func (p *plan) ruleFor(n int, marked bool) *policy.MessageRule {

@@ -119,7 +119,7 @@ func (w *rewriter) next() error {
 		return fmt.Errorf("%w: %w", errFormat, err)
 	}
 	switch {
-	case h.Compressed && w.plan.from == w.plan.to && !w.plan.private():
+	case h.Compressed && w.plan.from == w.plan.to && !w.plan.private:
 		w.meter.passedCompressed(int(h.Len))
 		return w.passAsItCame(h)
 	case h.Compressed:

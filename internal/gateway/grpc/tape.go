@@ -89,7 +89,8 @@ func (t *tape) close() {
 	defer t.mu.Unlock()
 	t.closed, t.recording = true, false
 	t.drop()
-	t.dropPiece()
+	gateway.PutBuffer(t.piece)
+	t.piece, t.fresh = nil, nil
 	t.changed.Broadcast()
 }
 
@@ -108,11 +109,6 @@ func (t *tape) drop() {
 	t.budget.Release(t.held)
 	gateway.PutBuffer(t.kept)
 	t.kept, t.held = nil, 0
-}
-
-func (t *tape) dropPiece() {
-	gateway.PutBuffer(t.piece)
-	t.piece, t.fresh = nil, nil
 }
 
 // pump reads the client's bytes until they end or the call does.
@@ -198,7 +194,8 @@ func (r *tapeReader) Read(p []byte) (int, error) {
 		case len(t.fresh) > 0: // which no other attempt will read
 			n := copy(p, t.fresh)
 			if t.fresh = t.fresh[n:]; len(t.fresh) == 0 {
-				t.dropPiece()
+				gateway.PutBuffer(t.piece)
+				t.piece, t.fresh = nil, nil
 			}
 			return n, nil
 		case t.err != nil:
@@ -223,14 +220,6 @@ func (r *tapeReader) Read(p []byte) (int, error) {
 		}
 		t.changed.Wait()
 	}
-}
-
-// stop ends the attempt's reading, wherever it is.
-func (r *tapeReader) stop() {
-	r.t.mu.Lock()
-	defer r.t.mu.Unlock()
-	r.stopped = true
-	r.t.changed.Broadcast()
 }
 
 // copyBytes is what one direction of a call moves at a time.

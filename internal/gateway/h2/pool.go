@@ -130,19 +130,35 @@ func (p *Pool[H]) Leave(c *Client) {
 
 // Take returns a connection for one request, whose slot says whose it is, and gives it back with Release. It waits while all connections
 // have as many requests as their servers take.
-func (p *Pool[H]) Take(ctx context.Context, s *Slot) (H, error) {
+func (p *Pool[H]) Take(ctx context.Context, s *Slot) (none H, err error) {
 	if s.Client == nil {
 		s.Client = p.unattributed
 	}
+	s.err = nil
 	p.mu.Lock()
 	if p.alive.Err() != nil {
 		p.mu.Unlock()
-		var none H
 		return none, errPoolClosed
 	}
 	s.Client.from.shared.Store(int32(len(p.common.hops)))
 	m, isNew := p.memberOf(s.Client)
-	ready := m.group.take(s, m)
+	g := m.group
+	s.member = m
+	best, room := g.leastBusy()
+	g.grow(best, room)
+	var ready chan struct{}
+	if room > 0 && !g.contended && len(g.waiting) == 0 {
+		g.give(s, best)
+	} else {
+		ready = make(chan struct{})
+		s.ready, s.since = ready, time.Now()
+		if m.queue = append(m.queue, s); len(m.queue) == 1 {
+			g.waiting = append(g.waiting, m)
+		}
+		g.appears(m)
+		g.serve()
+		g.await()
+	}
 	p.mu.Unlock()
 	if isNew && p.Apart != nil {
 		p.Apart(s.Client.from.name)
@@ -152,13 +168,11 @@ func (p *Pool[H]) Take(ctx context.Context, s *Slot) (H, error) {
 		case <-ready:
 		case <-ctx.Done():
 			if err := p.giveUp(s, ctx.Err()); err != nil {
-				var none H
 				return none, err
 			}
 		}
 	}
 	if s.err != nil {
-		var none H
 		return none, s.err
 	}
 	return s.hop.self.(H), nil
@@ -228,7 +242,31 @@ func (p *Pool[H]) Retire(h H) {
 func (p *Pool[H]) Release(s *Slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.member.group.release(s)
+	m, u := s.member, s.hop
+	g := m.group
+	if s.prev != nil {
+		s.prev.next = s.next
+	} else {
+		m.first = s.next
+	}
+	if s.next != nil {
+		s.next.prev = s.prev
+	}
+	s.prev, s.next = nil, nil
+	if s.yields {
+		g.yielding--
+	}
+	m.active--
+	m.origin.active--
+	g.rests(m)
+	switch {
+	case u.active.Add(-1) > 0:
+	case u.retired:
+		go u.Shut(g.linger)
+	default:
+		g.rest(u)
+	}
+	g.serve()
 }
 
 // Hops are the connections that take requests.

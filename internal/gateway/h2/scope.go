@@ -33,42 +33,33 @@ func (s *Scope) Begin(in context.Context) {
 	}
 }
 
-// afterEnd lets e be told of a context's end, or tells it now. stop takes that back; it may be nil.
+// afterEnd lets e be told of a context's end, or tells it now. noMore takes that back; it needs stop, which may be nil.
 func afterEnd(ctx context.Context, e ender) (stop func() bool) {
 	s, ok := ctx.(*Scope)
 	if !ok {
 		return context.AfterFunc(ctx, func() { e.end(ctx.Err()) })
 	}
-	if err := s.tell(e); err != nil {
-		e.end(err)
-	}
-	return nil
-}
-
-// noMore takes back what afterEnd did, which has returned stop.
-func noMore(ctx context.Context, e ender, stop func() bool) {
-	if s, ok := ctx.(*Scope); ok {
-		s.forget(e)
-	} else if stop != nil {
-		stop()
-	}
-}
-
-// tell returns an error, and does nothing, if the scope has ended.
-func (s *Scope) tell(e ender) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err == nil {
+	err := s.err
+	if err == nil {
 		if s.told == nil {
 			s.told = s.first[:0]
 		}
 		s.told = append(s.told, e)
 	}
-	return s.err
+	s.mu.Unlock()
+	if err != nil {
+		e.end(err)
+	}
+	return nil
 }
 
-// forget reports whether e will not be told.
-func (s *Scope) forget(e ender) bool {
+// noMore takes back what afterEnd did, which has returned stop. It reports whether e will not be told.
+func noMore(ctx context.Context, e ender, stop func() bool) bool {
+	s, ok := ctx.(*Scope)
+	if !ok {
+		return stop != nil && stop()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := slices.Index(s.told, e)
@@ -141,10 +132,8 @@ func (s *Scope) Value(key any) any {
 // AfterFunc is what package context asks for when it makes a context in this one: it needs no goroutine to follow it then.
 func (s *Scope) AfterFunc(f func()) (stop func() bool) {
 	e := &later{f}
-	if s.tell(e) != nil {
-		go f()
-	}
-	return func() bool { return s.forget(e) }
+	afterEnd(s, e)
+	return func() bool { return noMore(s, e, nil) }
 }
 
 type later struct{ f func() }

@@ -291,7 +291,7 @@ func (a *sentRequest) begin() error {
 	whole := o.whole && a.outErr == nil && (len(o.piece) == 0 || a.fits(len(o.piece)) == len(o.piece))
 	switch {
 	case a.finished:
-	case !whole || a.waitsFirst():
+	case !whole || c.continueTimeout > 0 && o.expects(): // or the server is to say first that it wants the body
 		workers.run(a)
 	case len(o.r.Trailer) > 0:
 		if a.ahead = true; len(o.piece) > 0 {
@@ -306,15 +306,12 @@ func (a *sentRequest) begin() error {
 	return nil
 }
 
-// waitsFirst reports whether the body has to wait until the server wants it.
-func (a *sentRequest) waitsFirst() bool { return a.client.continueTimeout > 0 && a.out.expects() }
-
 // awaitContinue lets the server refuse a request by its headers, and waits no longer than a while for it to say anything.
 func (a *sentRequest) awaitContinue() error {
-	if !a.waitsFirst() {
+	c := a.client
+	if c.continueTimeout == 0 || !a.out.expects() {
 		return nil
 	}
-	c := a.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.after(c.continueTimeout, a.continues).Stop()
@@ -518,6 +515,7 @@ func (a *sentRequest) answer(end bool, b *block) error {
 	if a.resp, a.length = resp, length; bodiless {
 		a.length = 0
 	}
+	a.trailers = &resp.Trailer
 	if a.headed, a.ended = true, end; end {
 		a.finish()
 	}
@@ -564,16 +562,7 @@ func (a *sentRequest) tell() {
 type answerBody sentRequest
 
 // Read reads the body. Asked for no bytes it waits for some. stream has Complete.
-func (b *answerBody) Read(p []byte) (int, error) { return b.read(p, b.tellTrailers) }
-
-func (b *answerBody) tellTrailers() {
-	if b.resp.Trailer == nil {
-		b.resp.Trailer = b.trailer
-	} else {
-		maps.Copy(b.resp.Trailer, b.trailer)
-	}
-	b.trailer = nil
-}
+func (b *answerBody) Read(p []byte) (int, error) { return b.read(p) }
 
 // Close ends the request, if it has not ended.
 func (b *answerBody) Close() error {

@@ -182,7 +182,7 @@ func (s *served) Read(p []byte) (int, error) {
 	if s.asks.Load() {
 		s.letGoOn()
 	}
-	return s.read(p, s.tellTrailers)
+	return s.read(p)
 }
 
 // letGoOn says 100 to a client that waits for it.
@@ -195,17 +195,6 @@ func (s *served) letGoOn() {
 		c.writeBlock(s.id, false)
 		c.flush()
 	}
-}
-
-// tellTrailers hands over trailers that were announced. server.mu is held.
-func (s *served) tellTrailers() {
-	if s.trailer == nil { // there are none, or they are told
-		return
-	}
-	for name := range s.r.Trailer {
-		s.r.Trailer[name] = s.trailer[name]
-	}
-	s.trailer = nil
 }
 
 // Close drops what comes of the body from now on.

@@ -200,6 +200,7 @@ func (s *Server) open(id uint32, end bool, b *block) error {
 	st := &call.stream
 	s.add(st, id)
 	st.headed, st.ended, st.user = true, end, call
+	st.trailers, st.announced = &call.request.Trailer, true
 	if call.r == nil {
 		call.refuse(http.StatusRequestHeaderFieldsTooLarge)
 		return nil

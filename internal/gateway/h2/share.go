@@ -170,28 +170,6 @@ func (g *group) rests(m *member) {
 	g.forget(m)
 }
 
-// take gives a request a connection, or lets it wait for ready.
-func (g *group) take(s *Slot, m *member) (ready chan struct{}) {
-	s.err = nil
-	best, room := g.leastBusy()
-	g.grow(best, room)
-	if room > 0 && !g.contended && len(g.waiting) == 0 {
-		s.member = m
-		g.give(s, best)
-		return nil
-	}
-	s.member, s.since = m, time.Now()
-	s.ready = make(chan struct{})
-	ready = s.ready
-	if m.queue = append(m.queue, s); len(m.queue) == 1 {
-		g.waiting = append(g.waiting, m)
-	}
-	g.appears(m)
-	g.serve()
-	g.await()
-	return ready
-}
-
 // unqueue ends a request's wait.
 func (g *group) unqueue(s *Slot) {
 	m := s.member
@@ -223,34 +201,6 @@ func (g *group) give(s *Slot, u *Pooled) {
 		s.next.prev = s
 	}
 	m.first = s
-}
-
-// release ends that.
-func (g *group) release(s *Slot) {
-	m, u := s.member, s.hop
-	if s.prev != nil {
-		s.prev.next = s.next
-	} else {
-		m.first = s.next
-	}
-	if s.next != nil {
-		s.next.prev = s.prev
-	}
-	s.prev, s.next = nil, nil
-	if s.yields {
-		g.yielding--
-	}
-	m.active--
-	m.origin.active--
-	g.rests(m)
-	switch {
-	case u.active.Add(-1) > 0:
-	case u.retired:
-		go u.Shut(g.linger)
-	default:
-		g.rest(u)
-	}
-	g.serve()
 }
 
 // failAll ends all waits.

@@ -34,6 +34,9 @@ type stream struct {
 	cut     *time.Timer // of a read deadline
 	late    bool        // that has passed while something lay here which the handler had not read
 
+	trailers  *http.Header // which the end of the body completes
+	announced bool         // only of names that are there already
+
 	out       int64       // window
 	finished  bool        // END_STREAM has been queued
 	outErr    error       // what writes get
@@ -138,8 +141,8 @@ func (c *conn) giveBack(s *stream, n int64) {
 	}
 }
 
-// read reads what has come. Without room in p it waits for something to read. atEnd is called before the end is told.
-func (s *stream) read(p []byte, atEnd func()) (int, error) {
+// read reads what has come. Without room in p it waits for something to read. Before it tells the end it completes the trailers.
+func (s *stream) read(p []byte) (int, error) {
 	c := s.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,9 +162,16 @@ func (s *stream) read(p []byte, atEnd func()) (int, error) {
 	case s.inErr != nil:
 		return 0, s.inErr
 	}
-	if atEnd != nil {
-		atEnd()
+	if *s.trailers == nil && !s.announced {
+		*s.trailers = s.trailer
+	} else {
+		for name, values := range s.trailer {
+			if _, ok := (*s.trailers)[name]; ok || !s.announced {
+				(*s.trailers)[name] = values
+			}
+		}
 	}
+	s.trailer = nil
 	return 0, io.EOF
 }
 
