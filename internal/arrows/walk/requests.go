@@ -97,7 +97,7 @@ func (w *walker) mongoFind() ([]uint32, error) {
 	return r.shortest(func() error { return menus.FindOne(context.Background(), bson.D{{Key: "_id", Value: 1}}).Err() })
 }
 
-// grpcUnary calls a server of grpc-go through one gateway, which compresses requests for it.
+// grpcUnary calls a server of grpc-go through one gateway without rules: its messages pass unchanged.
 func (w *walker) grpcUnary() ([]uint32, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

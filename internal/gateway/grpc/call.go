@@ -95,9 +95,9 @@ type call struct {
 	over    bool     // w must not be used any more
 	current *attempt // at hand
 
-	place placed // among the calls of the connection
-	tape  tape
-	first attempt
+	place  placed // among the calls of the connection
+	replay replayBuffer
+	first  attempt
 }
 
 // attempt is one delivery of the request.
@@ -151,17 +151,17 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(c.terms.requests) > 0 || c.terms.from != "" {
 		limit = replayBytes
 	}
-	c.tape.faults = h.Faults
-	c.tape.begin(r.Body, limit, h.replays)
+	c.replay.faults = h.Faults
+	c.replay.begin(r.Body, limit, h.replays)
 	if c.terms.from == lanes.Encoding {
 		c.unlaned = c.openLanes()
-		c.tape.src = c.unlaned
+		c.replay.src = c.unlaned
 	}
 	defer c.finish()
 	h.calls.begin(&c, &c.place)
 	defer h.calls.end(&c.place)
 
-	reader := &tapeReader{t: &c.tape}
+	reader := &replayReader{b: &c.replay}
 	for {
 		c.attempts++
 		a, resp, err := c.try(reader)
@@ -170,7 +170,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			most = maxUnusable
 		}
 		if c.attempts < most && c.again(a, resp, err) {
-			if next, ok := c.tape.rewind(); ok {
+			if next, ok := c.replay.rewind(); ok {
 				c.end(a)
 				reader = next
 				continue
@@ -179,7 +179,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			c.fail(err)
 		} else {
-			c.tape.stop()
+			c.replay.stop()
 			c.answer(a, resp)
 		}
 		c.end(a)
@@ -205,7 +205,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request) {
 
 // try sends the request and waits for the headers of the response. The attempt, which is nil
 // when there is no connection, is the caller's to end.
-func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
+func (c *call) try(from *replayReader) (*attempt, *http.Response, error) {
 	begin := time.Now()
 	a := &c.first
 	if c.attempts > 1 {
@@ -260,7 +260,7 @@ func (c *call) try(from *tapeReader) (*attempt, *http.Response, error) {
 		out.ContentLength = 0
 	} else {
 		b := &a.room
-		b.src, b.tape, b.moved, b.received = from, from, &c.moved, &c.received
+		b.src, b.replay, b.moved, b.received = from, from, &c.moved, &c.received
 		switch {
 		case !a.plan.untouched():
 			b.messages.rewriter = c.rewrite(&a.scope, from, a.plan, false, a.scope.End)
@@ -334,7 +334,7 @@ func (c *call) announce(out *http.Request, body *requestBody) {
 // the client would lose the tail of its response.
 type requestBody struct {
 	src      io.Reader
-	tape     *tapeReader
+	replay   *replayReader
 	messages guarded // is src where messages are changed; without a rewriter they are not
 	moved    *atomic.Uint64
 	received *atomic.Uint64
@@ -357,7 +357,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 
 // Complete reports whether no read will wait, so that the transport sends the request in one piece.
 func (b *requestBody) Complete() bool {
-	t := b.tape.t
+	t := b.replay.b
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.err != nil || isComplete(t.src)
@@ -369,10 +369,10 @@ func (b *requestBody) Close() error {
 	if b.messages.rewriter != nil {
 		b.messages.close()
 	}
-	t := b.tape.t
+	t := b.replay.b
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	b.tape.stopped = true
+	b.replay.stopped = true
 	t.changed.Broadcast()
 	return nil
 }
@@ -483,10 +483,9 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 	if alone && c.unlaned != nil {
 		c.unlaned.tell(resp.Header, "")
 	}
-	c.w.SetHeader(resp.Header)
 	c.headersSent = true
 	c.moved.Add(1)
-	c.w.WriteHeader(resp.StatusCode)
+	c.w.WriteHeaders(resp.Header, resp.StatusCode)
 	if !alone && !isComplete(resp.Body) { // else the end sends all in one piece
 		_ = c.w.FlushError()
 	}
@@ -655,7 +654,7 @@ func (c *call) finish() {
 	c.over = true
 	c.mu.Unlock()
 	c.end(c.open) // after a panic
-	c.tape.close()
+	c.replay.close()
 	if c.unlaned != nil {
 		c.unlaned.close()
 	}

@@ -2,9 +2,13 @@ package grpc
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -174,4 +178,136 @@ func (d *dialer) shouldBeLink(h *hop) bool {
 		d.log.Warn("the upstream takes no link, so messages are compressed by themselves; is something between the gateways that knows HTTP/2 only?", "upstream", d.up.String(), "err", *why)
 	}
 	return d.presumes.takesLinks()
+}
+
+// leastWindow is what HTTP/2 lets a client send on a stream before it has heard of our window. h2's server gives no less.
+const leastWindow = 65_535
+
+// connWindow is the window of a connection: as much as all its streams may use, so that a
+// stream that nobody reads never stops the others.
+func connWindow(window, streams int) int {
+	return int(min(int64(window)*int64(streams), math.MaxInt32))
+}
+
+var errNoHTTP2 = errors.New("the upstream does not speak HTTP/2 (no h2 in its TLS)")
+
+// checkHTTP2 looks whether a server agreed to HTTP/2, where TLS asks for it.
+func checkHTTP2(c net.Conn) error {
+	t, ok := c.(*tls.Conn)
+	if ok && t.ConnectionState().NegotiatedProtocol != http2.NextProtoTLS {
+		return fmt.Errorf("%w: %w", gateway.ErrUnreachable, errNoHTTP2)
+	}
+	return nil
+}
+
+// presumeTime is how long what one connection has learnt is presumed of others.
+const presumeTime = 10 * time.Minute
+
+// refusalTime is how long a connection's refusal of an encoding counts, whatever it says
+// later: behind one connection there may be several servers, new and old. What takes no link is
+// asked again after so long at first.
+const refusalTime = time.Minute
+
+// presumption is what the connections to an upstream have learnt of links, for the next one: it has to be a link from its
+// first byte.
+type presumption struct {
+	mu       sync.Mutex
+	link     time.Time // when a gateway was last seen to take links
+	refused  time.Time // when one last did not
+	refusals int       // since one did
+}
+
+// learnLink takes notice of a gateway that says it takes links.
+func (p *presumption) learnLink() {
+	p.mu.Lock()
+	p.link = time.Now()
+	p.mu.Unlock()
+}
+
+// maxRefusals is how often the time doubles after which what takes no link is asked again: to an hour.
+const maxRefusals = 6
+
+// refuseLink takes notice of what took none, and reports whether that is news.
+func (p *presumption) refuseLink() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waits() {
+		return false // other clients were refused at the same time
+	}
+	p.refused = time.Now()
+	p.refusals++
+	return p.refusals == 1
+}
+
+// madeLink takes notice of a link.
+func (p *presumption) madeLink() {
+	p.mu.Lock()
+	p.refusals = 0
+	p.mu.Unlock()
+}
+
+// waits reports whether a refusal still counts. p.mu is held.
+func (p *presumption) waits() bool {
+	return p.refusals > 0 && time.Since(p.refused) < refusalTime<<min(p.refusals-1, maxRefusals)
+}
+
+// takesLinks reports whether the next connection should be a link.
+func (p *presumption) takesLinks() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Since(p.link) < presumeTime && !p.waits()
+}
+
+// notices are what the log says of an upstream once, however many connections find it out.
+type notices struct {
+	log      *slog.Logger
+	upstream string
+
+	mu    sync.Mutex
+	given map[string]bool
+}
+
+func newNotices(log *slog.Logger, upstream string) *notices {
+	return &notices{log: log, upstream: upstream, given: map[string]bool{}}
+}
+
+// first reports whether the log has nothing yet about a matter.
+func (n *notices) first(matter string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	given := n.given[matter]
+	n.given[matter] = true
+	return !given
+}
+
+// unread logs, once for each encoding, why nothing gets smaller, and reports whether it did.
+func (n *notices) unread(encoding string) bool {
+	if !n.first("unread " + encoding) {
+		return false
+	}
+	n.log.Info("the upstream does not read the encoding of a rule, so messages go without: a second gateway beside it would open them, or compressors in it",
+		"encoding", encoding, "upstream", n.upstream)
+	return true
+}
+
+// refused logs, once for each encoding, that messages are opened that clients have compressed.
+func (n *notices) refused(encoding string) {
+	if n.first("refused " + encoding) {
+		n.log.Info("the upstream does not read what clients have compressed, so it is opened for it", "encoding", encoding, "upstream", n.upstream)
+	}
+}
+
+// noLanes logs once that the gateway behind a link is an older one.
+func (n *notices) noLanes() {
+	if n.first("lanes") {
+		n.log.Info("the gateway at the other end of the link knows no lanes, so each message of cinch-proto is taken apart by itself: it is an older version", "upstream", n.upstream)
+	}
+}
+
+// mute logs once that nobody knows what the upstream reads.
+func (n *notices) mute() {
+	if n.first("mute") {
+		n.log.Info("the upstream does not say which encodings it reads and can't be asked, so messages go without: name those that it reads in upstream_encodings, or give it a health service",
+			"upstream", n.upstream)
+	}
 }

@@ -17,28 +17,23 @@
 //
 // The upstream:
 //
-//	pool.go      connections as calls take them; dial.go, how they are made; alive.go, how a dead
-//	             one is noticed; hop.go, one of them
-//	inquiry.go   how a server is asked what it reads; knowledge.go, what is known of it;
-//	             refusals.go, how it says no
+//	hop.go       a connection, how calls take one, and how a dead one is noticed; dial.go, how they are made, and what they
+//	             tell each other
+//	inquiry.go   how a server is asked what it reads, and how it says no; knowledge.go, what is known of it
 //	partner.go   the near gateway's view of the far one
-//	own.go       calls of the gateway's own, by which both of these work
-//	presume.go   what connections tell each other of links; notices.go, what the log says once
 //
 // Messages:
 //
-//	rewrite.go   a body whose messages are changed; open.go, compress.go, measure.go, what is done with one;
-//	             estimates.go, what could be
+//	rewrite.go   a body whose messages are changed; open.go, compress.go, measure.go, what is done with one
 //	cache.go     what becomes of their copies
 //	dictionaries.go
 //	             those that the gateway has
 //
 // Below all that:
 //
-//	tape.go      what was sent, to send it again, and how bodies are read
+//	replay.go    what was sent, to send it again, and how bodies are read
 //	link.go      connections of two gateways that are compressed as a whole
 //	agreed.go    the words between two gateways
-//	http2.go     what both sides say of HTTP/2
 //
 // HTTP/2 itself is package h2's, on both sides: header compression, flow control and the defences
 // against hostile peers. Bodies are pulled through, request and response each by one goroutine, or by

@@ -80,3 +80,82 @@ func broken(err error) bool {
 // unusable reports whether a connection turned out to be of no use before anything of the
 // call was sent.
 func unusable(err error) bool { return errors.Is(err, h2.ErrUnusable) }
+
+// pool holds connections to the upstream.
+type pool struct {
+	*h2.Pool[*hop]
+	dialer *dialer
+}
+
+// newPool makes a pool of at most so many connections, for all clients or for one.
+func newPool(d *dialer, most int, one bool) *pool {
+	return &pool{h2.NewPool(h2.PoolConfig[*hop]{Connect: d.connect, Most: most, Linger: pairTimeout, OneClient: one, Apart: d.setApart, Faults: d.speaks.Faults}), d}
+}
+
+// setApart counts and logs that a client's connection gets connections to the upstream of its own.
+func (d *dialer) setApart(client string) {
+	d.up.Stats.Error("resets")
+	d.log.Warn("a client cancels many calls, so its calls get connections to the upstream of their own: servers end connections with many resets",
+		"client", client, "upstream", d.up.String())
+}
+
+// drop keeps a connection from new calls that has just refused one, unless it refused no
+// more than a stream. It is closed when its last call has ended.
+func (p *pool) drop(h *hop, err error) {
+	if unusable(err) {
+		p.Retire(h)
+	}
+}
+
+// replace keeps new calls from a connection that has been answered and could be a link. Those that it
+// has go on.
+func (p *pool) replace(h *hop) {
+	if p.dialer.shouldBeLink(h) {
+		p.Retire(h)
+	}
+}
+
+// pings say when a server that says nothing is asked whether it is there. The
+// system notices a dead peer after a quarter of an hour only, if something is under way to it.
+//
+// Servers punish pings: grpc-go's takes two between one header or message of its own and the
+// next, and then one in five minutes; at the next it ends the connection. Without calls it
+// wants none, and nobody waits for anything then.
+type pings struct {
+	every  time.Duration // between two looks at a connection
+	silent time.Duration // in which nothing was heard
+	answer time.Duration // that the answer to a ping may take
+	apart  time.Duration // between two pings when there were freePings already
+}
+
+const freePings = 2
+
+var defaultPings = pings{every: 5 * time.Second, silent: 20 * time.Second, answer: 15 * time.Second, apart: 6 * time.Minute}
+
+// watch pings the server when it is silent though calls wait, and closes the connection when
+// there is no answer. It lives as long as the connection.
+func (p pings) watch(h *hop) {
+	tick := time.NewTicker(p.every)
+	defer tick.Stop()
+	var sent int
+	var heard int64
+	var last time.Time
+	for {
+		select {
+		case <-h.Conn.Done():
+			return
+		case <-tick.C:
+		}
+		if now := h.heard.Load(); now != heard {
+			heard, sent = now, 0
+		}
+		if h.Conn.Silence() < p.silent || h.Active() == 0 || sent >= freePings && time.Since(last) < p.apart {
+			continue
+		}
+		sent, last = sent+1, time.Now()
+		if !h.ping(p.answer) {
+			h.giveUp()
+			return
+		}
+	}
+}

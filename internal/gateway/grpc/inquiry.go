@@ -1,8 +1,15 @@
 package grpc
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -272,4 +279,115 @@ func (q *inquiry) question(ctx context.Context, path, encoding string) (func(), 
 		return nil, err
 	}
 	return func() { q.knows.learnAnswer(encoding, !refused) }, nil
+}
+
+// ownCall is a call of the gateway's own: no client has asked for it, and none sees it.
+type ownCall struct {
+	scheme, authority, path string
+	encoding                string // "": none
+	body                    []byte // frames of messages
+	most                    int64  // bytes of an answer
+}
+
+// ownAnswer is what came back of it, whatever its status.
+type ownAnswer struct {
+	header, trailer http.Header
+	body            []byte
+}
+
+var errNoAnswer = errors.New("the answer is not gRPC's")
+
+// do makes the call. An error means that there is no answer of gRPC's.
+func (c ownCall) do(ctx context.Context, transport http.RoundTripper) (*ownAnswer, error) {
+	u := url.URL{Scheme: c.scheme, Host: c.authority, Path: c.path}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(c.body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header = http.Header{
+		"Content-Type": {"application/grpc"}, "Te": {"trailers"}, "User-Agent": {"cinch"},
+		"Grpc-Accept-Encoding": {gatewayToken},
+	}
+	if c.encoding != "" {
+		r.Header["Grpc-Encoding"] = []string{c.encoding}
+	}
+	resp, err := transport.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK || !isGRPC(resp.Header) {
+		return nil, fmt.Errorf("%w: HTTP status %d", errNoAnswer, resp.StatusCode)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, c.most+1))
+	if err != nil {
+		return nil, err
+	}
+	return &ownAnswer{header: resp.Header, trailer: resp.Trailer, body: body}, nil
+}
+
+// status returns the status of a call, which is in the trailers, or in the headers if there are no others.
+func (a *ownAnswer) status() (code, message string) {
+	h := a.trailer
+	if len(a.header["Grpc-Status"]) > 0 {
+		h = a.header
+	}
+	return h.Get("Grpc-Status"), unescapeMessage(h.Get("Grpc-Message"))
+}
+
+// unescapeMessage reads what escapeMessage writes, and leaves what is no escape as it is.
+func unescapeMessage(s string) string {
+	if !strings.Contains(s, "%") {
+		return s
+	}
+	if text, err := url.PathUnescape(s); err == nil {
+		return text
+	}
+	return s
+}
+
+// frameOf is a message as a body has it.
+func frameOf(compressed bool, message []byte) []byte {
+	return append(wire.AppendHeader(nil, compressed, len(message)), message...)
+}
+
+// saysNotInstalled reports whether a response of nothing but a status means that the
+// server does not know the encoding. The call is sent again then, so an application's own
+// error that speaks of compression must not be taken for it: only the very words of
+// implementations count.
+func saysNotInstalled(code, message, encoding string) bool {
+	message = strings.TrimPrefix(strings.ToLower(message), "grpc: ")
+	says := func(beginnings ...string) bool {
+		return slices.ContainsFunc(beginnings, func(b string) bool { return strings.HasPrefix(message, b) })
+	}
+	switch code {
+	case "12", "13": // INTERNAL in older versions
+		if says(`decompressor is not installed for grpc-encoding "`+encoding+`"`, "can't find decompressor for "+encoding) { // Go, Java
+			return true
+		}
+	default:
+		return false
+	}
+	if code == "13" {
+		return message == "error parsing 'grpc-encoding' metadata" // newer C
+	}
+	return says(
+		`received message compressed with unsupported encoding "`+encoding+`"`, // Node
+		"unsupported grpc-encoding value '"+encoding+"'",                       // .NET
+		"content is compressed with `"+encoding+"` which",                      // Rust
+		"compression algorithm '"+encoding+"' is disabled",                     // C
+		"invalid compression algorithm value",                                  // older C
+		`unknown compression "`+encoding+`"`,                                   // connect
+		"cinch: unknown grpc-encoding "+encoding,                               // a gateway without peers
+	)
+}
+
+// seemsToRefuse is for calls of the gateway's own, which nobody has executed: what speaks of an encoding, and names it, refuses it.
+func seemsToRefuse(code, message, encoding string) bool {
+	if saysNotInstalled(code, message, encoding) {
+		return true
+	}
+	message = strings.ToLower(message)
+	return (code == "12" || code == "13") && strings.Contains(message, encoding) &&
+		(strings.Contains(message, "compress") || strings.Contains(message, "encoding"))
 }

@@ -91,7 +91,7 @@ func (a *attemptLanes) done() {
 }
 
 // unlanedBody is the body of a client's request whose messages come in lanes, with them opened: plain, and marked where the client's own
-// client had compressed them. It lies below the tape, since what is in a lane can be opened only once.
+// client had compressed them. It lies below the replay buffer, since what is in a lane can be opened only once.
 type unlanedBody struct {
 	guarded
 	in *lanes.In

@@ -38,7 +38,7 @@ type negotiation struct {
 }
 
 // noTerms are those of a request that is no gRPC call.
-var noTerms = &negotiation{accepted: &accepted{}}
+var noTerms = &negotiation{accepted: noneAccepted}
 
 // accepted is what a client's grpc-accept-encoding says. It is never changed.
 type accepted struct {
@@ -48,11 +48,17 @@ type accepted struct {
 	paired      bool     // which takes dictionaries
 }
 
+// noneAccepted is that of a client which lists none.
+var noneAccepted = &accepted{}
+
 // rememberedList is how many bytes a list may have that is remembered.
 const rememberedList = 512
 
 // accepts reads grpc-accept-encoding, unless it is that of the connection's last call.
 func accepts(values []string, last *atomic.Pointer[accepted]) *accepted {
+	if len(values) == 0 {
+		return noneAccepted
+	}
 	one := len(values) == 1 && len(values[0]) <= rememberedList
 	if a := last.Load(); one && a != nil && a.text == values[0] {
 		return a

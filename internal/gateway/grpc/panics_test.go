@@ -49,17 +49,17 @@ func (panickyBody) Read(p []byte) (int, error) {
 
 func (b panickyBody) Complete() bool { return b.complete }
 
-// A panic while the client's body is read, by the tape's own goroutine or its reader's, is an error of the call.
+// A panic while the client's body is read, by the buffer's own goroutine or its reader's, is an error of the call.
 func TestPanicBelowATape(t *testing.T) {
 	for _, complete := range []bool{false, true} {
 		f, once := watched(t)
 		budget := gateway.NewBudget(1 << 20)
-		tape := newTape(panickyBody{complete}, 1000, budget)
-		tape.faults = f
-		if _, err := (&tapeReader{t: tape}).Read(make([]byte, 100)); !errors.Is(err, gateway.ErrPanicked) {
+		replay := newReplayBuffer(panickyBody{complete}, 1000, budget)
+		replay.faults = f
+		if _, err := (&replayReader{b: replay}).Read(make([]byte, 100)); !errors.Is(err, gateway.ErrPanicked) {
 			t.Errorf("the reader got %v", err)
 		}
-		if tape.close(); budget.InUse() != 0 {
+		if replay.close(); budget.InUse() != 0 {
 			t.Errorf("%d bytes are held", budget.InUse())
 		}
 		once()

@@ -31,7 +31,7 @@ type response struct {
 // ResponseWriter is what handlers of a Server get.
 type ResponseWriter interface {
 	http.ResponseWriter
-	SetHeader(h http.Header) // in place of a copy of its fields in Header()
+	WriteHeaders(h http.Header, status int) // WriteHeader with h in place of a copy of its fields in Header()
 	FlushError() error
 	SetReadDeadline(at time.Time) error
 	SetWriteDeadline(at time.Time) error
@@ -52,15 +52,15 @@ func (w *response) Header() http.Header {
 	return w.header
 }
 
-// SetHeader makes h the headers, in place of a copy of them.
-func (w *response) SetHeader(h http.Header) { w.header = h }
-
 // WriteHeader sets the status. Informational ones leave at once.
-func (w *response) WriteHeader(status int) {
+func (w *response) WriteHeader(status int) { w.WriteHeaders(w.header, status) }
+
+// WriteHeaders is WriteHeader with h as the headers, in place of a copy of them.
+func (w *response) WriteHeaders(h http.Header, status int) {
 	c := w.call.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if w.status != 0 || w.call.over {
+	if w.header = h; w.status != 0 || w.call.over {
 		return
 	}
 	w.begin(status)

@@ -152,36 +152,7 @@ func (s *Server) headers(id uint32, end bool, b *block) error {
 		return s.behind(id)
 	}
 	s.highest = id
-	return s.open(id, end, b)
-}
 
-// behind is for headers on a stream that has ended (RFC 9113, sections 5.1 and 5.1.1).
-func (s *Server) behind(id uint32) error {
-	switch s.recent.has(id) {
-	case endedByUs:
-		return nil
-	case endedRegularly:
-		return violation{http2.ErrCodeStreamClosed, "HEADERS on a stream that is closed"}
-	}
-	return protocol("numbers of streams went down")
-}
-
-func (s *Server) trailers(st *stream, end bool, b *block) error {
-	switch {
-	case st.ended:
-		return faulty(st.id, http2.ErrCodeStreamClosed, "HEADERS behind the end")
-	case b.bad != "" || b.connect != "":
-		return malformed(st.id, "trailers: "+b.bad+b.connect)
-	}
-	fields, err := b.trailer(st.id, end)
-	if err != nil {
-		return err
-	}
-	return st.endWith(fields)
-}
-
-// open takes a request.
-func (s *Server) open(id uint32, end bool, b *block) error {
 	if len(s.streams) >= s.cfg.MaxStreams {
 		return faulty(id, http2.ErrCodeRefusedStream, "too many streams") // section 5.1.2
 	}
@@ -217,6 +188,31 @@ func (s *Server) open(id uint32, end bool, b *block) error {
 	}
 	s.fresh = append(s.fresh, call)
 	return nil
+}
+
+// behind is for headers on a stream that has ended (RFC 9113, sections 5.1 and 5.1.1).
+func (s *Server) behind(id uint32) error {
+	switch s.recent.has(id) {
+	case endedByUs:
+		return nil
+	case endedRegularly:
+		return violation{http2.ErrCodeStreamClosed, "HEADERS on a stream that is closed"}
+	}
+	return protocol("numbers of streams went down")
+}
+
+func (s *Server) trailers(st *stream, end bool, b *block) error {
+	switch {
+	case st.ended:
+		return faulty(st.id, http2.ErrCodeStreamClosed, "HEADERS behind the end")
+	case b.bad != "" || b.connect != "":
+		return malformed(st.id, "trailers: "+b.bad+b.connect)
+	}
+	fields, err := b.trailer(st.id, end)
+	if err != nil {
+		return err
+	}
+	return st.endWith(fields)
 }
 
 // settle lets handlers begin.

@@ -14,16 +14,15 @@ import (
 // errReplaced is what the reader of an abandoned attempt gets.
 var errReplaced = errors.New("the attempt was replaced by another")
 
-// tape is the client's side of a call as the attempts to deliver it read it. As long as it
-// records, what was read can be read again from the beginning: by another attempt, on
+// replayBuffer records the body of a request, so that another attempt to deliver it can read it from the beginning: on
 // another connection or with another encoding. It records until stop, or until it is longer
-// than its limit, and then the attempt at work goes on alone.
+// than its limit, and then the current attempt goes on alone.
 //
-// The client's bytes are read by a goroutine of the tape's own, unless they are all here already, a piece at a
+// The client's bytes are read by a goroutine of the buffer's own, unless they are all here already, a piece at a
 // time and only when somebody wants one: an attempt must be able to give up waiting for them, or the
 // transport would not tell us that its connection broke, and what comes then is for the next
 // attempt.
-type tape struct {
+type replayBuffer struct {
 	src    io.Reader
 	budget *gateway.Budget
 	limit  int
@@ -43,182 +42,182 @@ type tape struct {
 	closed    bool
 }
 
-// tapeReader is an attempt's view of a tape.
-type tapeReader struct {
-	t       *tape
+// replayReader reads the buffer for one attempt.
+type replayReader struct {
+	b       *replayBuffer
 	attempt int
 	at      int  // in kept
-	stopped bool // guarded by t.mu
+	stopped bool // guarded by b.mu
 }
 
-func newTape(src io.Reader, limit int, budget *gateway.Budget) *tape {
-	t := &tape{}
-	t.begin(src, limit, budget)
-	return t
+func newReplayBuffer(src io.Reader, limit int, budget *gateway.Budget) *replayBuffer {
+	b := &replayBuffer{}
+	b.begin(src, limit, budget)
+	return b
 }
 
-func (t *tape) begin(src io.Reader, limit int, budget *gateway.Budget) {
-	t.src, t.budget, t.limit, t.recording = src, budget, limit, true
-	t.changed.L = &t.mu
+func (b *replayBuffer) begin(src io.Reader, limit int, budget *gateway.Budget) {
+	b.src, b.budget, b.limit, b.recording = src, budget, limit, true
+	b.changed.L = &b.mu
 }
 
 // rewind starts another attempt. It reports false when what was read is gone.
-func (t *tape) rewind() (*tapeReader, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.recording {
+func (b *replayBuffer) rewind() (*replayReader, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.recording {
 		return nil, false
 	}
-	t.attempt++
-	t.changed.Broadcast()
-	return &tapeReader{t: t, attempt: t.attempt}, true
+	b.attempt++
+	b.changed.Broadcast()
+	return &replayReader{b: b, attempt: b.attempt}, true
 }
 
 // stop ends the recording: there will be no other attempt. A reader that waits drops what was
 // kept, as one that comes to its end does.
-func (t *tape) stop() {
-	t.mu.Lock()
-	t.recording = false
-	t.changed.Broadcast()
-	t.mu.Unlock()
+func (b *replayBuffer) stop() {
+	b.mu.Lock()
+	b.recording = false
+	b.changed.Broadcast()
+	b.mu.Unlock()
 }
 
 // close ends the attempt at work and frees what is kept.
-func (t *tape) close() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.closed, t.recording = true, false
-	t.drop()
-	gateway.PutBuffer(t.piece)
-	t.piece, t.fresh = nil, nil
-	t.changed.Broadcast()
+func (b *replayBuffer) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed, b.recording = true, false
+	b.drop()
+	gateway.PutBuffer(b.piece)
+	b.piece, b.fresh = nil, nil
+	b.changed.Broadcast()
 }
 
 // room is how many more bytes can be replayed, 0 when nothing can.
-func (t *tape) room() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.recording {
+func (b *replayBuffer) room() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.recording {
 		return 0
 	}
-	return max(t.limit-len(t.kept), 0)
+	return max(b.limit-len(b.kept), 0)
 }
 
-// drop forgets what is kept. t.mu is held.
-func (t *tape) drop() {
-	t.budget.Release(t.held)
-	gateway.PutBuffer(t.kept)
-	t.kept, t.held = nil, 0
+// drop forgets what is kept. b.mu is held.
+func (b *replayBuffer) drop() {
+	b.budget.Release(b.held)
+	gateway.PutBuffer(b.kept)
+	b.kept, b.held = nil, 0
 }
 
 // pump reads the client's bytes until they end or the call does.
-func (t *tape) pump() {
-	defer gateway.CatchPanic(t.faults.Log, t.faults.Stats, func() { t.fail(gateway.ErrPanicked) })
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for t.err == nil && !t.closed {
-		if !t.wanted {
-			t.changed.Wait()
+func (b *replayBuffer) pump() {
+	defer gateway.CatchPanic(b.faults.Log, b.faults.Stats, func() { b.fail(gateway.ErrPanicked) })
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.err == nil && !b.closed {
+		if !b.wanted {
+			b.changed.Wait()
 			continue
 		}
-		t.readPiece()
+		b.readPiece()
 	}
 }
 
-// readPiece reads some of the client's bytes. t.mu is held, but not while it reads.
-func (t *tape) readPiece() {
+// readPiece reads some of the client's bytes. b.mu is held, but not while it reads.
+func (b *replayBuffer) readPiece() {
 	var buf []byte
-	n, err := t.readSource(&buf)
-	t.wanted = false
-	t.err = err
-	if t.closed || t.recording && t.keep(buf[:n]) {
+	n, err := b.readSource(&buf)
+	b.wanted = false
+	b.err = err
+	if b.closed || b.recording && b.keep(buf[:n]) {
 		gateway.PutBuffer(buf)
 	} else { // this attempt goes on alone
-		t.recording = false
-		t.piece, t.fresh = buf, buf[:n]
+		b.recording = false
+		b.piece, b.fresh = buf, buf[:n]
 	}
-	t.changed.Broadcast()
+	b.changed.Broadcast()
 }
 
-// readSource reads the client's body, where messages may be decoded: a panic is an error of the call. t.mu is held before and
+// readSource reads the client's body, where messages may be decoded: a panic is an error of the call. b.mu is held before and
 // behind it.
-func (t *tape) readSource(buf *[]byte) (n int, err error) {
-	t.mu.Unlock()
-	defer t.mu.Lock()
-	defer gateway.CatchPanic(t.faults.Log, t.faults.Stats, func() { n, err = 0, gateway.ErrPanicked })
-	return readFirst(t.src, buf, 0)
+func (b *replayBuffer) readSource(buf *[]byte) (n int, err error) {
+	b.mu.Unlock()
+	defer b.mu.Lock()
+	defer gateway.CatchPanic(b.faults.Log, b.faults.Stats, func() { n, err = 0, gateway.ErrPanicked })
+	return readFirst(b.src, buf, 0)
 }
 
 // fail ends what can be read.
-func (t *tape) fail(err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.err = err
-	t.changed.Broadcast()
+func (b *replayBuffer) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.err = err
+	b.changed.Broadcast()
 }
 
-// keep appends to what is kept, unless that is too much for the limit or the budget. t.mu is held.
-func (t *tape) keep(p []byte) bool {
-	need := len(t.kept) + len(p)
-	if need > t.limit {
+// keep appends to what is kept, unless that is too much for the limit or the budget. b.mu is held.
+func (b *replayBuffer) keep(p []byte) bool {
+	need := len(b.kept) + len(p)
+	if need > b.limit {
 		return false
 	}
-	if need > cap(t.kept) {
-		grown := gateway.GetBuffer(max(need, min(2*cap(t.kept), t.limit)))
+	if need > cap(b.kept) {
+		grown := gateway.GetBuffer(max(need, min(2*cap(b.kept), b.limit)))
 		size := int64(cap(grown))
-		if !t.budget.TryAcquire(size) {
+		if !b.budget.TryAcquire(size) {
 			gateway.PutBuffer(grown)
 			return false
 		}
-		grown = append(grown, t.kept...)
-		t.drop()
-		t.kept, t.held = grown, size
+		grown = append(grown, b.kept...)
+		b.drop()
+		b.kept, b.held = grown, size
 	}
-	t.kept = append(t.kept, p...)
+	b.kept = append(b.kept, p...)
 	return true
 }
 
 // Read reads what is kept, and behind that the client's bytes. Where there are none yet it asks for some, and waits.
-func (r *tapeReader) Read(p []byte) (int, error) {
-	t := r.t
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (r *replayReader) Read(p []byte) (int, error) {
+	b := r.b
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for {
 		switch {
-		case r.stopped || t.closed || r.attempt != t.attempt:
+		case r.stopped || b.closed || r.attempt != b.attempt:
 			return 0, errReplaced
-		case r.at < len(t.kept):
-			n := copy(p, t.kept[r.at:])
+		case r.at < len(b.kept):
+			n := copy(p, b.kept[r.at:])
 			r.at += n
 			return n, nil
-		case len(t.fresh) > 0: // which no other attempt will read
-			n := copy(p, t.fresh)
-			if t.fresh = t.fresh[n:]; len(t.fresh) == 0 {
-				gateway.PutBuffer(t.piece)
-				t.piece, t.fresh = nil, nil
+		case len(b.fresh) > 0: // which no other attempt will read
+			n := copy(p, b.fresh)
+			if b.fresh = b.fresh[n:]; len(b.fresh) == 0 {
+				gateway.PutBuffer(b.piece)
+				b.piece, b.fresh = nil, nil
 			}
 			return n, nil
-		case t.err != nil:
-			return 0, t.err
+		case b.err != nil:
+			return 0, b.err
 		}
-		if !t.recording && t.kept != nil {
-			t.drop()
+		if !b.recording && b.kept != nil {
+			b.drop()
 			r.at = 0
 		}
-		if !t.pumping {
-			t.pumping = true
-			if isComplete(t.src) { // so nobody has to wait in our place
-				t.readPiece()
-				t.pumping = false
+		if !b.pumping {
+			b.pumping = true
+			if isComplete(b.src) { // so nobody has to wait in our place
+				b.readPiece()
+				b.pumping = false
 				continue
 			}
-			go t.pump()
+			go b.pump()
 		}
-		if !t.wanted {
-			t.wanted = true
-			t.changed.Broadcast()
+		if !b.wanted {
+			b.wanted = true
+			b.changed.Broadcast()
 		}
-		t.changed.Wait()
+		b.changed.Wait()
 	}
 }
 

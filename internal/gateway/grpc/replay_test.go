@@ -13,12 +13,12 @@ import (
 
 // What an abandoned attempt is stuck in reading reaches its successor, also when that has
 // been accepted meanwhile and nothing is recorded any more.
-func TestTapeLosesNothing(t *testing.T) {
+func TestReplayLosesNothing(t *testing.T) {
 	for _, stopped := range []bool{false, true} {
 		src, client := io.Pipe()
 		budget := gateway.NewBudget(1 << 20)
-		tape := newTape(src, 1000, budget)
-		first := &tapeReader{t: tape}
+		replay := newReplayBuffer(src, 1000, budget)
+		first := &replayReader{b: replay}
 		go func() { _, _ = client.Write([]byte("begin ")) }()
 		got := make([]byte, 6)
 		if _, err := io.ReadFull(first, got); err != nil || string(got) != "begin " {
@@ -30,16 +30,16 @@ func TestTapeLosesNothing(t *testing.T) {
 			stuck <- err
 		}()
 		testenv.Eventually(t, "the read", func() bool {
-			tape.mu.Lock()
-			defer tape.mu.Unlock()
-			return tape.wanted
+			replay.mu.Lock()
+			defer replay.mu.Unlock()
+			return replay.wanted
 		})
-		second, ok := tape.rewind()
+		second, ok := replay.rewind()
 		if !ok {
 			t.Fatal("no rewind")
 		}
 		if stopped {
-			tape.stop()
+			replay.stop()
 		}
 		done := make(chan []byte)
 		go func() {
@@ -56,26 +56,26 @@ func TestTapeLosesNothing(t *testing.T) {
 		if all := <-done; len(all) != 13+2000 || !bytes.HasPrefix(all, []byte("begin middle xx")) {
 			t.Errorf("%d bytes: %q", len(all), all[:min(len(all), 40)])
 		}
-		tape.close()
+		replay.close()
 		if budget.InUse() != 0 {
 			t.Error("the budget is not whole")
 		}
 	}
 }
 
-func TestTapeHasALimit(t *testing.T) {
-	tape := newTape(iotest.OneByteReader(bytes.NewReader(make([]byte, 5000))), 1000, gateway.NewBudget(1<<20))
-	r := &tapeReader{t: tape}
+func TestReplayHasALimit(t *testing.T) {
+	replay := newReplayBuffer(iotest.OneByteReader(bytes.NewReader(make([]byte, 5000))), 1000, gateway.NewBudget(1<<20))
+	r := &replayReader{b: replay}
 	_, _ = io.ReadFull(r, make([]byte, 1000))
-	if _, ok := tape.rewind(); !ok || tape.room() != 0 {
+	if _, ok := replay.rewind(); !ok || replay.room() != 0 {
 		t.Error("not to be rewound at the limit")
 	}
-	again, _ := tape.rewind()
+	again, _ := replay.rewind()
 	if n, _ := io.Copy(io.Discard, again); n != 5000 {
 		t.Error(n)
 	}
-	if _, ok := tape.rewind(); ok {
+	if _, ok := replay.rewind(); ok {
 		t.Error("rewound beyond the limit")
 	}
-	tape.close()
+	replay.close()
 }
