@@ -7,8 +7,8 @@
 //	  1 compressed as the header grpc-encoding says
 //	  2, 3 the same, marked; between two gateways only
 //
-// It is pure: bytes in, bytes out, and a length is what it says and nothing that is
-// allocated. See "Length-Prefixed-Message" in gRPC's PROTOCOL-HTTP2.md.
+// It is pure: bytes in, bytes out. A length that a header announces is only read, and
+// nothing is allocated for it. See "Length-Prefixed-Message" in gRPC's PROTOCOL-HTTP2.md.
 package grpc
 
 import (
@@ -70,12 +70,12 @@ func AppendHeader(dst []byte, compressed bool, n int) []byte {
 	return binary.BigEndian.AppendUint32(append(dst, flag), uint32(n))
 }
 
-// Scanner follows a body that passes in pieces of any size, and holds nothing of it but a
-// header that is cut in two. The zero value stands at the beginning of a body.
+// Scanner finds the messages of a body that passes in pieces of any size, and holds nothing of it but a
+// header that is cut in two. The zero value is at the beginning of a body.
 type Scanner struct {
 	header [HeaderLen]byte
 	have   int    // bytes of header
-	left   uint32 // bytes of the message at hand that are still to come
+	left   uint32 // bytes of the current message that are still to come
 }
 
 // Scan takes the next piece and calls each for every header that is complete with it. It
