@@ -145,9 +145,9 @@ func TestQuietStreamsStay(t *testing.T) {
 // punishing is a server that ends connections on which too many streams are reset, as nghttp2 does (and so Node), but sooner: more than
 // 100 (there 1,000), and then 33 a second. It answers calls of the method Unary, 20 ms later.
 type punishing struct {
-	addr    string
-	ended   atomic.Int64 // connections that it has ended for that
-	waits   atomic.Int64 // calls of the method Wait, which it does not answer
+	addr  string
+	ended atomic.Int64 // connections that it has ended for that
+	waits atomic.Int64 // calls of the method Wait, which it does not answer
 }
 
 func startPunishing(t *testing.T) *punishing {
