@@ -104,8 +104,10 @@ func (r *Inbound) goIdle() error {
 // Release forgets the last message.
 func (r *Inbound) Release() {
 	r.at, r.size = r.at+r.size, 0
-	r.Account.Release(r.held)
-	r.held, r.claim = 0, 0
+	if r.claim > 0 {
+		r.Account.Release(r.held)
+		r.held, r.claim = 0, 0
+	}
 	if r.buf != nil && r.at == r.end {
 		PutBuffer(r.buf)
 		r.buf, r.at, r.end = nil, 0, 0
@@ -140,7 +142,7 @@ func (r *Inbound) Fill(n int) error {
 // read reads once, when n bytes are wanted and are not there.
 func (r *Inbound) read(n int) (int, error) {
 	if r.buf == nil {
-		buf, k, err := ReadFirst(r.Conn, inboundBytes)
+		buf, k, err := ReadNext(r.Conn, nil, inboundBytes)
 		r.buf = buf
 		return k, err
 	}

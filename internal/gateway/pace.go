@@ -29,13 +29,6 @@ func PaceOf(c net.Conn) *Pace {
 	return wrapped.pace
 }
 
-// Restart begins with the next message.
-func (p *Pace) Restart() {
-	if p != nil {
-		*p = Pace{}
-	}
-}
-
 func (p *Pace) note(n int) {
 	now := time.Now()
 	if p.bytes == 0 {
@@ -44,10 +37,12 @@ func (p *Pace) note(n int) {
 	p.last, p.bytes = now, p.bytes+n
 }
 
-// Rest is how many bytes came after the first read, and in how much time.
+// Rest returns how many bytes of a message came after the first read, and in how much time, and begins with the next message.
 func (p *Pace) Rest() (bytes int, took time.Duration) {
 	if p == nil {
 		return 0, 0
 	}
-	return p.bytes - p.head, p.last.Sub(p.first)
+	bytes, took = p.bytes-p.head, p.last.Sub(p.first)
+	*p = Pace{}
+	return bytes, took
 }

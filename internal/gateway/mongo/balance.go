@@ -43,9 +43,6 @@ const (
 	primaryWait  = 8 * time.Second        // elections take a while; drivers wait 10 s for a connection
 )
 
-// on reports whether there is anything to balance: a gateway with one upstream does not.
-func (b *balancer) on() bool { return len(b.members) > 0 }
-
 // dial connects to the primary. A session belongs to the member that it was opened to.
 func (b *balancer) dial() (c net.Conn, member int, err error) {
 	ctx, cancel := context.WithTimeout(b.ctx, primaryWait)

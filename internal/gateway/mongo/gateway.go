@@ -25,7 +25,7 @@ type Gateway struct {
 	pairs *pairs
 
 	addresses *addresses
-	balancer  *balancer
+	balancer  *balancer // nil: there is one upstream, and nothing to balance
 	standby   *standby
 
 	met    chan struct{}   // closed when the server has said who it is
@@ -45,7 +45,9 @@ func NewGateway(cfg Config) *Gateway {
 	}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.pairs = newPairs(g.compression)
-	g.balancer = &balancer{members: cfg.Members, ctx: g.ctx, log: cfg.Log}
+	if len(cfg.Members) > 0 {
+		g.balancer = &balancer{members: cfg.Members, ctx: g.ctx, log: cfg.Log}
+	}
 	g.standby = &standby{members: cfg.Members, others: cfg.Standby, addresses: g.addresses, ctx: g.ctx}
 	g.keeper.Ask = func(ctx context.Context) (bool, error) { return AskClosed(ctx, cfg.upstreams()) }
 	g.guard = gateway.LoopbackGuard{Off: !cfg.GuardLoopback, Keeper: &g.keeper}
@@ -57,7 +59,7 @@ func NewGateway(cfg Config) *Gateway {
 	switch {
 	case cfg.isStandby():
 		g.server.NewSession = g.newWatcher
-	case !g.balancer.on():
+	case g.balancer == nil:
 		g.asked = cfg.Topology.expect()
 	}
 	return g
@@ -68,7 +70,7 @@ func (g *Gateway) Serve(l net.Listener) error {
 	if own, ok := gateway.AdvertisedAs(g.cfg.Advertise, l.Addr()); ok && g.cfg.isStandby() {
 		g.addresses.own.Store(&own)
 		go panics.KeepRunning(g.ctx, g.cfg.Log, g.cfg.Stats, g.standby.announce)
-	} else if ok && !g.balancer.on() {
+	} else if ok && g.balancer == nil {
 		g.addresses.own.Store(&own)
 		if g.cfg.Upstream.Network == "tcp" {
 			g.addresses.learn(g.cfg.Upstream.Address, own)
@@ -123,7 +125,7 @@ func (g *Gateway) newSession(client net.Conn) gateway.Session {
 		return nil
 	}
 	s := newSession(g, client, up, member)
-	if g.balancer.on() {
+	if g.balancer != nil {
 		g.balancer.followers.add(&s.follower)
 	}
 	return s
@@ -131,7 +133,7 @@ func (g *Gateway) newSession(client net.Conn) gateway.Session {
 
 // dial connects to the upstream, or to that of them that is primary.
 func (g *Gateway) dial() (c net.Conn, member int, err error) {
-	if g.balancer.on() {
+	if g.balancer != nil {
 		return g.balancer.dial()
 	}
 	c, err = g.cfg.Upstream.Dial(g.ctx)

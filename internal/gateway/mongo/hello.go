@@ -18,7 +18,7 @@ import (
 // servers remember it.
 func (s *session) helloForServer(r *request) (out []byte, waits *handshake, err error) {
 	doc := r.document.Of(r.message)
-	edit := helloEdit{offer: s.rules.offer(), inject: !s.greeted, balancer: s.g.balancer.on(), peers: s.g.cfg.Peers, logins: s.g.logins}
+	edit := helloEdit{offer: s.rules.offer(), inject: !s.greeted, balancer: s.g.balancer != nil, peers: s.g.cfg.Peers, logins: s.g.logins}
 	if !s.greeted && slices.Contains(edit.offer, wire.BetweenGateways) {
 		edit.held = s.sides.fromServer.pin()
 	}
@@ -78,7 +78,7 @@ func (s *session) helloForClient(waits *handshake, r *reply) (out []byte, err er
 // own names, and puts its addresses in their place: it knows of all members, and we often of one.
 func (s *session) renamer(d described, waits *handshake) func([]byte) (string, bool) {
 	asItIs := func([]byte) (string, bool) { return "", false }
-	if s.g.balancer.on() {
+	if s.g.balancer != nil {
 		return asItIs
 	}
 	if d.me != "" {

@@ -50,7 +50,6 @@ type reader struct {
 // end of a message is io.EOF or os.ErrDeadlineExceeded; both leave the reader as it was.
 func (r *reader) next() (m message, err error) {
 	r.Release()
-	r.pace.Restart()
 	if err = r.Fill(wire.PairedLengthLen); err != nil {
 		return m, err
 	}

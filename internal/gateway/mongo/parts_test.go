@@ -79,7 +79,9 @@ func newParts(t *testing.T, rules []policy.MessageRule, members ...gateway.Upstr
 	g.addresses.own.Store(&gateway.Advertised{Host: "gateway", Port: "27"})
 	p.session = newSession(g, p.client, &silent{}, 0)
 	p.follower.session = &p.drains
-	g.balancer.followers.add(&p.follower)
+	if g.balancer != nil {
+		g.balancer.followers.add(&p.follower)
+	}
 	return p
 }
 

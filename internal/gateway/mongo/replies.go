@@ -95,7 +95,7 @@ func (s *session) handleReply(m message) (err error) {
 		s.door.Pass()
 	}
 	lost := false
-	if s.g.balancer.on() {
+	if s.g.balancer != nil {
 		var deliver bool
 		if lost, deliver = s.g.balancer.checkReply(&s.follower, e.retried, r.doc); !deliver {
 			if e.trace != nil {

@@ -59,7 +59,9 @@ func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
 // Run pumps until both sides are done.
 func (s *session) Run() {
 	defer s.free()
-	defer s.g.balancer.followers.remove(&s.follower)
+	if s.g.balancer != nil {
+		defer s.g.balancer.followers.remove(&s.follower)
+	}
 	s.Life.Run(s.carryRequests, s.carryReplies)
 }
 
