@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
@@ -13,7 +12,7 @@ import (
 
 // compression opens and compresses the messages of all sessions of a gateway, and learns from them what pays.
 type compression struct {
-	rules     *rules
+	policy    atomic.Pointer[policy.Messages] // nil: compresses nothing
 	engine    *codec.Engine
 	stats     *gateway.Stats
 	effort    *gateway.Effort // what compressing may take; nil: no limits
@@ -23,10 +22,12 @@ type compression struct {
 }
 
 func newCompression(cfg *Config) *compression {
-	return &compression{
-		rules: newRules(cfg.Policy, cfg.Kinds), engine: cfg.Engine, stats: cfg.Stats, effort: cfg.Effort,
+	c := &compression{
+		engine: cfg.Engine, stats: cfg.Stats, effort: cfg.Effort,
 		topics: topics{kinds: cfg.Kinds, sample: cfg.Sample},
 	}
+	c.setPolicy(cfg.Policy)
+	return c
 }
 
 // choose picks a compressor that the server took, or says why there is none.
@@ -49,43 +50,28 @@ func (c *compression) choose(e *estimate, taken compressorSet) (id wire.Compress
 	return plain, 0, "not_negotiated"
 }
 
-// rules are the policy in force, with what servers are offered because of it.
-type rules struct {
-	policy atomic.Pointer[policy.Messages]
-	offers atomic.Pointer[[]wire.CompressorID] // made of the policy
-	kinds  *autodict.Messages                  // hears which rules there are
-}
-
-func newRules(p *policy.Messages, kinds *autodict.Messages) *rules {
-	r := &rules{kinds: kinds}
-	r.set(p)
-	return r
-}
-
-// set replaces the policy.
-func (r *rules) set(p *policy.Messages) {
-	offer := []wire.CompressorID{wire.Zstd, wire.Snappy}
+// setPolicy replaces the rules.
+func (c *compression) setPolicy(p *policy.Messages) {
 	if p != nil {
-		for _, rule := range p.Rules() {
-			switch {
-			case rule.Setting.Codec == codec.Zlib && !slices.Contains(offer, wire.Zlib): // servers have had holes there: only on request
-				offer = append(offer, wire.Zlib)
-			case (rule.Setting.Codec == codec.Zstd || rule.Auto) && offer[0] != wire.BetweenGateways:
-				offer = slices.Insert(offer, 0, wire.BetweenGateways)
-			}
-		}
-		r.kinds.Keep(p.Rules())
+		c.topics.kinds.Keep(p.Rules())
 	}
-	r.policy.Store(p)
-	r.offers.Store(&offer)
+	c.policy.Store(p)
 }
 
-// offer is what servers are offered.
-func (r *rules) offer() []wire.CompressorID { return *r.offers.Load() }
-
-func (r *rules) offered() (set compressorSet) {
-	for _, id := range r.offer() {
-		set.add(id)
+// offer returns what servers are offered because of the rules.
+func (c *compression) offer() []wire.CompressorID {
+	offer := []wire.CompressorID{wire.Zstd, wire.Snappy}
+	p := c.policy.Load()
+	if p == nil {
+		return offer
 	}
-	return set
+	for _, rule := range p.Rules() {
+		switch {
+		case rule.Setting.Codec == codec.Zlib && !slices.Contains(offer, wire.Zlib): // servers have had holes there: only on request
+			offer = append(offer, wire.Zlib)
+		case (rule.Setting.Codec == codec.Zstd || rule.Auto) && offer[0] != wire.BetweenGateways:
+			offer = slices.Insert(offer, 0, wire.BetweenGateways)
+		}
+	}
+	return offer
 }

@@ -108,7 +108,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 
 // SetPolicy replaces the rules for every request from now on. What is offered to servers
 // holds for new connections.
-func (g *Gateway) SetPolicy(p *policy.Messages) { g.rules.set(p) }
+func (g *Gateway) SetPolicy(p *policy.Messages) { g.setPolicy(p) }
 
 // newSession connects upstream. A client whose upstream cannot be reached is disconnected,
 // as it would be by a server that is down.

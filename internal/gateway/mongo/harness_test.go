@@ -71,7 +71,7 @@ func startTap(t *testing.T, server string) *tap {
 
 func (p *tap) copy(into *[]frame, dst, src net.Conn) {
 	defer dst.Close()
-	r := reader{Inbound: gateway.Inbound{Conn: src, Ctx: context.Background()}, pair: &hearer{}}
+	r := reader{Inbound: gateway.Inbound{Conn: src, Ctx: context.Background()}, pair: &frameReader{}}
 	r.pair.on.Store(true)
 	defer r.Free()
 	for {

@@ -18,7 +18,7 @@ import (
 // servers remember it.
 func (s *session) helloForServer(r *request) (out []byte, waits *handshake, err error) {
 	doc := r.document.Of(r.message)
-	edit := helloEdit{offer: s.rules.offer(), inject: !s.greeted, balancer: s.g.balancer != nil, peers: s.g.cfg.Peers, logins: s.g.logins}
+	edit := helloEdit{offer: s.offer(), inject: !s.greeted, balancer: s.g.balancer != nil, peers: s.g.cfg.Peers, logins: s.g.logins}
 	if !s.greeted && slices.Contains(edit.offer, wire.BetweenGateways) {
 		edit.held = s.sides.fromServer.pin()
 	}
@@ -33,7 +33,7 @@ func (s *session) helloForServer(r *request) (out []byte, waits *handshake, err 
 	if said.offers {
 		s.shown = said.offered
 	}
-	waits = &handshake{shown: s.shown, asked: said.offers || !s.greeted, told: said.told, logins: s.g.logins, balanced: said.balanced}
+	waits = &handshake{shown: s.shown, asked: said.offers || !s.greeted, offer: edit.offer, told: said.told, logins: s.g.logins, balanced: said.balanced}
 	if waits.balanced {
 		waits.service = s.g.balancer.serviceID(s.follower.member)
 	}
@@ -65,7 +65,7 @@ func (s *session) helloForClient(waits *handshake, r *reply) (out []byte, err er
 		}
 	}
 	if d.ok && waits.asked {
-		s.sides.withServer(d, s.rules.offered())
+		s.sides.withServer(d, waits.offer)
 	}
 	if d.ok {
 		s.sides.withClient(waits)
@@ -163,7 +163,8 @@ func rewriteHello(dst, doc []byte, edit helloEdit) ([]byte, greeting, error) {
 // handshake is a hello that waits for its reply.
 type handshake struct {
 	shown []wire.CompressorID // what the client offered and we have
-	asked bool                // the request that went upstream carried our offer
+	offer []wire.CompressorID // for the server
+	asked bool                // the request that went upstream carried it
 	told  []hashPrefix        // dictionaries that the client has, if it is a gateway
 	tell  []byte              // hashes of those that we have, for a client that is one
 

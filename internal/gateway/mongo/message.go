@@ -38,7 +38,7 @@ type message struct {
 // reader cuts one connection into messages. It belongs to one pump.
 type reader struct {
 	gateway.Inbound
-	pair *hearer // nil, or not on: no frames between gateways come
+	pair *frameReader // nil, or not on: no frames between gateways come
 
 	// How the last message came in: so many bytes in so much time after its first ones.
 	pace *gateway.Pace // nil: not measured
@@ -112,7 +112,7 @@ func (r *reader) pairedHead(m *message) (length int, err error) {
 
 // open decompresses a message that from has received, into a buffer of the pool's. Its size is exactly the declared one, or
 // there is an error.
-func (c *compression) open(m *message, from *hearer) ([]byte, error) {
+func (c *compression) open(m *message, from *frameReader) ([]byte, error) {
 	if m.came == wire.BetweenGateways {
 		return from.open(m)
 	}

@@ -22,15 +22,15 @@ import (
 // can only leave more plain. What the far one exchanges with the server is not compressed.
 
 // sides is what a session has agreed on with either side, and what it remembers of frames if
-// that is a gateway. The request pump hears the client and speaks to the server, the reply pump
+// that is a gateway. The request pump reads from the client and writes to the server, the reply pump
 // the other way round.
 type sides struct {
 	taken atomic.Uint32 // the compressorSet that the server took from our offer
 
-	fromClient hearer
-	toClient   speaker
-	fromServer hearer
-	toServer   speaker
+	fromClient frameReader
+	toClient   frameWriter
+	fromServer frameReader
+	toServer   frameWriter
 }
 
 func newSides(p *pairs) *sides {
@@ -39,9 +39,14 @@ func newSides(p *pairs) *sides {
 	return s
 }
 
-// withServer takes what the reply to a hello says about the server, of what it was offered.
-func (s *sides) withServer(d described, offered compressorSet) {
-	taken := d.taken & offered
+// withServer records what the reply to a hello says that the server took of an offer.
+func (s *sides) withServer(d described, offer []wire.CompressorID) {
+	var taken compressorSet
+	for _, id := range offer {
+		if d.taken.has(id) {
+			taken.add(id)
+		}
+	}
 	if taken.has(wire.BetweenGateways) && !s.fromServer.on.Load() {
 		s.toServer.told.Store(&d.told)
 		s.fromServer.on.Store(true)
@@ -50,7 +55,7 @@ func (s *sides) withServer(d described, offered compressorSet) {
 	s.taken.Store(uint32(taken))
 }
 
-// withClient takes notice of a client that is a gateway, before it hears that so are we.
+// withClient records a client that is a gateway, before it is told that it talks to one.
 func (s *sides) withClient(h *handshake) {
 	if !slices.Contains(h.shown, wire.BetweenGateways) || s.fromClient.on.Load() {
 		return
@@ -127,20 +132,19 @@ const (
 	pairLevel      = 3        // of zstd, where a rule names none
 )
 
-// speaker is what one end of a pair remembers of the frames that it has sent over a
-// connection. It belongs to the pump that writes there.
-type speaker struct {
+// frameWriter encodes messages to another gateway over a connection as frames. It belongs to the pump that writes there.
+type frameWriter struct {
 	pairs   *pairs
 	numbers wire.Numbers
 	session sessionID
-	slots   [wire.PairedSlots]spoken
+	slots   [wire.PairedSlots]frameSlot
 	clock   uint64
 	told    atomic.Pointer[[]hashPrefix] // dictionaries that the other end says it has; nil: none
 }
 
-// spoken is a slot of a speaker. Slots are for kinds of messages: a kind's next dictionary
+// frameSlot is one of a frameWriter's places for dictionaries. Slots are for kinds of messages: a kind's next dictionary
 // takes the place of the one before.
-type spoken struct {
+type frameSlot struct {
 	kind any // the name of a rule or a kind of autodict's; nil: free
 	dict *codec.Dict
 	open bool // the other end may have its dictionaries
@@ -163,32 +167,32 @@ type outgoing struct {
 
 // frame returns the message in a frame, which must then be sent, behind a dictionary if it is
 // the first one to use it, in a buffer of the pool's. reason says why it is not compressed.
-func (sp *speaker) frame(o *outgoing) (out []byte, reason string) {
+func (w *frameWriter) frame(o *outgoing) (out []byte, reason string) {
 	body := o.message[wire.HeaderLen:]
-	d, level, slot := sp.choose(o)
+	d, level, slot := w.choose(o)
 	room := wire.MaxPairedHead + codec.MaxEncodedLen(codec.Zstd, len(body))
-	if slot > 0 && !sp.slots[slot].sent {
+	if slot > 0 && !w.slots[slot].sent {
 		room += len(d.Content()) + wire.MaxPairedHead
 	}
 	out = gateway.GetBuffer(room)
-	out = sp.sendDict(out, slot)
+	out = w.sendDict(out, slot)
 	start := len(out)
-	if reason = sp.whyNot(o, d); reason == "" {
-		out, reason = sp.compress(out, o, body, d, level, slot)
+	if reason = w.whyNot(o, d); reason == "" {
+		out, reason = w.compress(out, o, body, d, level, slot)
 	}
 	if reason != "" {
-		out = wire.AppendPaired(out[:start], wire.Paired{Header: o.header, Stored: true, Wants: o.wants}, sp.numbers)
+		out = wire.AppendPaired(out[:start], wire.Paired{Header: o.header, Stored: true, Wants: o.wants}, w.numbers)
 		out = append(out, body...)
-		sp.pairs.Messages.Stored.Add(1)
+		w.pairs.Messages.Stored.Add(1)
 	}
 	wire.FinishPaired(out[start:])
 	o.sent = len(out) - start
-	sp.numbers = wire.Numbers{Request: o.header.RequestID, Answer: o.header.ResponseTo}
+	w.numbers = wire.Numbers{Request: o.header.RequestID, Answer: o.header.ResponseTo}
 	return out, reason
 }
 
 // whyNot says why not even to try to compress a message; "" to try.
-func (sp *speaker) whyNot(o *outgoing, d *codec.Dict) string {
+func (w *frameWriter) whyNot(o *outgoing, d *codec.Dict) string {
 	switch {
 	case o.rule == nil:
 		return "rule"
@@ -201,54 +205,54 @@ func (sp *speaker) whyNot(o *outgoing, d *codec.Dict) string {
 }
 
 // compress appends a frame with the body compressed, or says why that is no use.
-func (sp *speaker) compress(dst []byte, o *outgoing, body []byte, d *codec.Dict, level, slot int) (out []byte, reason string) {
-	st, ok := sp.lowered(level, d)
+func (w *frameWriter) compress(dst []byte, o *outgoing, body []byte, d *codec.Dict, level, slot int) (out []byte, reason string) {
+	st, ok := w.lowered(level, d)
 	if !ok {
 		return dst, gateway.SteppedDown
 	}
 	began := time.Now()
 	start := len(dst)
 	id, at := findSession(body)
-	same := at > 0 && id == sp.session
-	out = wire.AppendPaired(dst, wire.Paired{Header: o.header, Slot: slot, Wants: o.wants, Session: same}, sp.numbers)
+	same := at > 0 && id == w.session
+	out = wire.AppendPaired(dst, wire.Paired{Header: o.header, Slot: slot, Wants: o.wants, Session: same}, w.numbers)
 	if same {
 		clear(body[at : at+len(id)])
 		defer copy(body[at:], id[:])
 	}
-	out, err := sp.pairs.encode(out, body, st, d)
-	sp.observe(o, body, d, len(out)-start)
-	stats, spent := sp.pairs.stats, time.Since(began)
+	out, err := w.pairs.encode(out, body, st, d)
+	w.observe(o, body, d, len(out)-start)
+	stats, spent := w.pairs.stats, time.Since(began)
 	switch n := len(out) - start; {
 	case err != nil:
 		stats.Error("seal")
 		return dst, "error"
-	case !o.rule.Worth(len(o.message), n) && !sp.pairs.rules.policy.Load().Force:
+	case !o.rule.Worth(len(o.message), n) && !w.pairs.policy.Load().Force:
 		stats.SealTime(o.rule.Name, codec.Zstd, spent)
 		return dst, "no_gain"
 	}
 	if at > 0 {
-		sp.session = id
+		w.session = id
 	}
-	sp.pairs.link.measure(&sp.pairs.link.compresses, wire.BetweenGateways, len(o.message), spent)
-	sp.pairs.Messages.Compressed.Add(1)
+	w.pairs.link.measure(&w.pairs.link.compresses, wire.BetweenGateways, len(o.message), spent)
+	w.pairs.Messages.Compressed.Add(1)
 	return out, ""
 }
 
 // lowered is the setting of a message by the gateway's budgets; not ok: there is no time for it.
-func (sp *speaker) lowered(level int, d *codec.Dict) (st codec.Setting, ok bool) {
+func (w *frameWriter) lowered(level int, d *codec.Dict) (st codec.Setting, ok bool) {
 	st = codec.Setting{Codec: codec.Zstd, Level: level}
 	if d != nil {
 		st.Dict = d.Number()
 	}
-	if !sp.pairs.rules.policy.Load().Force {
-		st = sp.pairs.effort.LowerWithin(st)
+	if !w.pairs.policy.Load().Force {
+		st = w.pairs.effort.LowerWithin(st)
 	}
 	return st, st.Codec != codec.Raw
 }
 
 // choose returns the dictionary for a message that the receiver has, or will have when it is
 // sent, with its slot and the level; no dictionary in slot 0.
-func (sp *speaker) choose(o *outgoing) (d *codec.Dict, level, slot int) {
+func (w *frameWriter) choose(o *outgoing) (d *codec.Dict, level, slot int) {
 	if o.rule == nil {
 		return nil, 0, 0
 	}
@@ -270,46 +274,46 @@ func (sp *speaker) choose(o *outgoing) (d *codec.Dict, level, slot int) {
 	if d == nil {
 		return nil, level, 0
 	}
-	if slot = sp.slotFor(kind); o.open {
-		sp.slots[slot].open = true
+	if slot = w.slotFor(kind); o.open {
+		w.slots[slot].open = true
 	}
-	if slot = sp.due(slot, d, len(o.message)); slot == 0 {
+	if slot = w.due(slot, d, len(o.message)); slot == 0 {
 		return nil, level, 0
 	}
 	return d, level, slot
 }
 
 // slotFor finds the slot of a kind: its own, or the one that was not used for longest.
-func (sp *speaker) slotFor(kind any) (slot int) {
-	sp.clock++
-	for i := 1; i < len(sp.slots); i++ {
-		if sp.slots[i].kind == kind {
+func (w *frameWriter) slotFor(kind any) (slot int) {
+	w.clock++
+	for i := 1; i < len(w.slots); i++ {
+		if w.slots[i].kind == kind {
 			slot = i
 			break
 		}
-		if slot == 0 || sp.slots[i].used < sp.slots[slot].used {
+		if slot == 0 || w.slots[i].used < w.slots[slot].used {
 			slot = i
 		}
 	}
-	s := &sp.slots[slot]
+	s := &w.slots[slot]
 	if s.kind != kind {
-		*s = spoken{kind: kind}
+		*s = frameSlot{kind: kind}
 	}
-	s.used = sp.clock
+	s.used = w.clock
 	return slot
 }
 
 // due returns the slot if the receiver has the dictionary or is worth sending it now, and 0
 // until then: a connection that carries little never is, nor one that may not have it.
-func (sp *speaker) due(slot int, d *codec.Dict, bytes int) int {
-	s := &sp.slots[slot]
+func (w *frameWriter) due(slot int, d *codec.Dict, bytes int) int {
+	s := &w.slots[slot]
 	if s.dict != d {
 		s.dict, s.sent, s.owed = d, false, 0
 	}
 	if !s.open {
 		return 0
 	}
-	if s.sent || sp.knows(d) {
+	if s.sent || w.knows(d) {
 		return slot
 	}
 	if s.owed += bytes; s.owed >= len(d.Content()) {
@@ -319,24 +323,24 @@ func (sp *speaker) due(slot int, d *codec.Dict, bytes int) int {
 }
 
 // sendDict appends the frame for the dictionary of a slot, unless that was sent.
-func (sp *speaker) sendDict(dst []byte, slot int) []byte {
-	s := &sp.slots[slot]
+func (w *frameWriter) sendDict(dst []byte, slot int) []byte {
+	s := &w.slots[slot]
 	if slot == 0 || s.sent {
 		return dst
 	}
 	s.sent = true
 	hash := s.dict.Hash()
-	if sp.knows(s.dict) {
-		sp.pairs.Dicts.Named.Add(1)
+	if w.knows(s.dict) {
+		w.pairs.Dicts.Named.Add(1)
 		return wire.AppendPairedDict(dst, slot, true, hash[:])
 	}
-	sp.pairs.Dicts.Sent.Add(1)
-	sp.pairs.Dicts.SentBytes.Add(uint64(len(s.dict.Content())))
+	w.pairs.Dicts.Sent.Add(1)
+	w.pairs.Dicts.SentBytes.Add(uint64(len(s.dict.Content())))
 	return wire.AppendPairedDict(dst, slot, false, s.dict.Content())
 }
 
-func (sp *speaker) knows(d *codec.Dict) bool {
-	told := sp.told.Load()
+func (w *frameWriter) knows(d *codec.Dict) bool {
+	told := w.told.Load()
 	if told == nil {
 		return false
 	}
@@ -354,7 +358,7 @@ const excerpt = 4 << 10
 
 // observe shows a message to who trains dictionaries. What is sampled is what is compressed.
 // What messages take before the receiver has the dictionary says nothing about that.
-func (sp *speaker) observe(o *outgoing, body []byte, d *codec.Dict, sent int) {
+func (w *frameWriter) observe(o *outgoing, body []byte, d *codec.Dict, sent int) {
 	if o.kind == nil {
 		return
 	}
@@ -367,9 +371,9 @@ func (sp *speaker) observe(o *outgoing, body []byte, d *codec.Dict, sent int) {
 	o.kind.Observe(body, sent)
 }
 
-// hearer is what one end of a pair remembers of the frames that came over a connection. But
-// for on it belongs to the pump that reads there.
-type hearer struct {
+// frameReader decodes the frames that another gateway sends over a connection. But for on it belongs to the pump that reads
+// there.
+type frameReader struct {
 	pairs   *pairs
 	on      atomic.Bool // frames are agreed on
 	numbers wire.Numbers
@@ -379,7 +383,7 @@ type hearer struct {
 }
 
 // open returns the message in a frame, in a buffer of the pool's.
-func (h *hearer) open(m *message) ([]byte, error) {
+func (h *frameReader) open(m *message) ([]byte, error) {
 	began, p := time.Now(), &m.paired
 	h.numbers = wire.Numbers{Request: p.Header.RequestID, Answer: p.Header.ResponseTo}
 	buf := wire.AppendHeader(gateway.GetBuffer(p.Header.Length), p.Header)
@@ -407,7 +411,7 @@ func (h *hearer) open(m *message) ([]byte, error) {
 }
 
 // restore puts the session's identifier where it was taken out, and remembers it otherwise.
-func (h *hearer) restore(body []byte, taken bool) error {
+func (h *frameReader) restore(body []byte, taken bool) error {
 	id, at := findSession(body)
 	switch {
 	case taken && (at == 0 || id != sessionID{}):
@@ -421,7 +425,7 @@ func (h *hearer) restore(body []byte, taken bool) error {
 }
 
 // take puts a dictionary into its slot.
-func (h *hearer) take(frame []byte, p *wire.Paired) error {
+func (h *frameReader) take(frame []byte, p *wire.Paired) error {
 	d, err := h.pairs.shelved(frame[p.Head:], p.Known)
 	if err != nil {
 		return err
@@ -433,7 +437,7 @@ func (h *hearer) take(frame []byte, p *wire.Paired) error {
 }
 
 // free gives the dictionaries back.
-func (h *hearer) free() {
+func (h *frameReader) free() {
 	for i, d := range h.slots {
 		h.pairs.shelf.Drop(d)
 		h.slots[i] = nil
@@ -446,7 +450,7 @@ func (h *hearer) free() {
 
 // pin returns the dictionaries that the other end is told of. They stay until the connection
 // ends, or those that are told of could be gone when they are named.
-func (h *hearer) pin() []*codec.Dict {
+func (h *frameReader) pin() []*codec.Dict {
 	if h.pinned == nil {
 		h.pinned = h.pairs.shelf.Latest(maxAnnounced)
 	}

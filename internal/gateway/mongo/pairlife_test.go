@@ -387,12 +387,12 @@ func TestSample(t *testing.T) {
 // FuzzPairedMessages sends messages from one end to the other, with and without dictionary.
 func FuzzPairedMessages(f *testing.F) {
 	shared := pairsOf(f, withDict(dictOf(f, 1)))
-	rule := shared.rules.policy.Load().Rules()[0]
+	rule := shared.policy.Load().Rules()[0]
 	lsid := append(append([]byte("abc"), lsidHead...), "0123456789abcdef..."...)
 	f.Add([]byte("hello"), lsid, lsid, int32(5))
 	f.Add(lsid, lsid[:len(lsid)-10], []byte{}, int32(-1))
 	f.Fuzz(func(t *testing.T, a, b, c []byte, id int32) {
-		sp, in := speaker{pairs: shared}, hearer{pairs: shared}
+		sp, in := frameWriter{pairs: shared}, frameReader{pairs: shared}
 		defer in.free()
 		r := &reader{pair: &in}
 		in.on.Store(true)

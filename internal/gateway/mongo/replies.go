@@ -178,7 +178,7 @@ func (s *session) frameReply(e *exchange, r *reply, began time.Time) (out, poole
 	if e.topic == nil {
 		return r.body, nil
 	}
-	rule := s.rules.policy.Load().Lookup(policy.MessageAddress{Space: e.topic.space, Command: e.topic.command, Direction: policy.Reply, Size: len(r.body)})
+	rule := s.policy.Load().Lookup(policy.MessageAddress{Space: e.topic.space, Command: e.topic.command, Direction: policy.Reply, Size: len(r.body)})
 	if rule == nil {
 		return r.body, nil
 	}

@@ -26,7 +26,7 @@ func (s *session) rewrite(r *request, waits *exchange) (out, pooled []byte) {
 	if fromGateway {
 		return r.message, nil // its rules hold on the way to us, and the server is near
 	}
-	p := s.rules.policy.Load()
+	p := s.policy.Load()
 	e := estimate{size: len(r.message), answered: r.answered}
 	e.own = p.Lookup(policy.MessageAddress{Space: r.space, Command: r.name, Direction: policy.Request, Size: len(r.message)})
 	if r.answered {

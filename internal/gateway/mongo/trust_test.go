@@ -15,7 +15,7 @@ import (
 // stranger is a client of a far gateway that says it is a gateway, and has not logged in.
 type stranger struct {
 	*rawClient
-	to    speaker
+	to    frameWriter
 	dicts int // that it was sent
 }
 
@@ -24,7 +24,7 @@ func meetStranger(t *testing.T, far *served) *stranger {
 	s := &stranger{rawClient: dialRaw(t, far.addr)}
 	s.to.pairs = far.pairs
 	s.run(plain, hello(pairName))
-	s.in.pair = &hearer{pairs: far.pairs}
+	s.in.pair = &frameReader{pairs: far.pairs}
 	s.in.pair.on.Store(true)
 	return s
 }
