@@ -84,21 +84,18 @@ func (l *link) measure(speeds *[compressors]float64, id wire.CompressorID, bytes
 	sample := float64(took) / float64(bytes)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if speeds[id] == 0 {
-		speeds[id] = sample
-	}
-	speeds[id] += linkNewest * (sample - speeds[id])
+	average(&speeds[id], sample, linkNewest)
 }
 
 // choose picks what gets a request and its reply there soonest, in bytes that the shape
 // expects. Before the link has been measured it counts as scarce.
-func (l *link) choose(b *estimate, taken compressorSet) (id wire.CompressorID, level int, reason string) {
+func (l *link) choose(e *estimate, taken compressorSet) (id wire.CompressorID, level int, reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.turn++
-	id, reason = l.best(b, taken)
+	id, reason = l.best(e, taken)
 	if id != plain && l.samples >= enough {
-		id, reason = l.explore(b, taken, id, reason)
+		id, reason = l.explore(e, taken, id, reason)
 	}
 	l.count(id, reason)
 	if id == plain {
@@ -109,10 +106,10 @@ func (l *link) choose(b *estimate, taken compressorSet) (id wire.CompressorID, l
 
 // explore goes another way now and then: plain, to see the link, or by the other compressor,
 // to see what that makes of such messages.
-func (l *link) explore(b *estimate, taken compressorSet, id wire.CompressorID, reason string) (wire.CompressorID, string) {
+func (l *link) explore(e *estimate, taken compressorSet, id wire.CompressorID, reason string) (wire.CompressorID, string) {
 	other := wire.Snappy + wire.Zstd - id
 	switch {
-	case l.turn%exploreTurn == 0 && b.expected.bytes >= sampleBytes:
+	case l.turn%exploreTurn == 0 && e.expected.bytes >= sampleBytes:
 		return plain, "explore"
 	case l.turn%exploreTurn == exploreTurn/2 && id != wire.BetweenGateways && taken.has(other):
 		return other, "explore"
@@ -120,13 +117,13 @@ func (l *link) explore(b *estimate, taken compressorSet, id wire.CompressorID, r
 	return id, reason
 }
 
-func (l *link) best(b *estimate, taken compressorSet) (wire.CompressorID, string) {
+func (l *link) best(e *estimate, taken compressorSet) (wire.CompressorID, string) {
 	best, least, reason := plain, 0.0, "link_fast"
 	ids := standard
 	if taken.has(wire.BetweenGateways) {
 		ids = paired
 	}
-	if l.savesNothing(b, ids) {
+	if l.savesNothing(e, ids) {
 		return plain, "small"
 	}
 	for _, id := range ids {
@@ -137,7 +134,7 @@ func (l *link) best(b *estimate, taken compressorSet) (wire.CompressorID, string
 			best, reason = id, "link_unknown"
 			continue
 		}
-		if gain := l.gain(b, id); gain > least {
+		if gain := l.gain(e, id); gain > least {
 			best, least, reason = id, gain, "link_scarce"
 		}
 	}
@@ -151,9 +148,9 @@ var (
 )
 
 // savesNothing reports messages that no codec makes smaller.
-func (l *link) savesNothing(b *estimate, ids []wire.CompressorID) bool {
+func (l *link) savesNothing(e *estimate, ids []wire.CompressorID) bool {
 	for _, id := range ids {
-		if typicalSaving(float64(b.size), id) > 0 || b.replySaving(id) > 0 {
+		if typicalSaving(float64(e.size), id) > 0 || e.replySaving(id) > 0 {
 			return false
 		}
 	}
@@ -161,7 +158,7 @@ func (l *link) savesNothing(b *estimate, ids []wire.CompressorID) bool {
 }
 
 // gain is how many nanoseconds earlier it all arrives with a compressor.
-func (l *link) gain(b *estimate, id wire.CompressorID) float64 {
+func (l *link) gain(e *estimate, id wire.CompressorID) float64 {
 	slowness := l.slowness()
 	compress, open := l.compresses[id], l.opens[id]
 	if compress == 0 {
@@ -170,13 +167,13 @@ func (l *link) gain(b *estimate, id wire.CompressorID) float64 {
 	if open == 0 {
 		open = typicalCodec[id][1] * slowness
 	}
-	saved, bytes := b.replySaving(id), 0.0
-	if b.own != nil {
-		saved += max(b.expected.ownSaving(b.size, id), 0)
-		bytes += float64(b.size)
+	saved, bytes := e.replySaving(id), 0.0
+	if e.own != nil {
+		saved += max(e.expected.ownSaving(e.size, id), 0)
+		bytes += float64(e.size)
 	}
-	if b.answered {
-		bytes += b.expected.bytes
+	if e.answered {
+		bytes += e.expected.bytes
 	}
 	return saved*l.perByte - bytes*(compress+open)*codecFactor
 }
@@ -248,20 +245,20 @@ type estimate struct {
 }
 
 // lead is the rule of the larger message: there can be one compressor only.
-func (b *estimate) lead() *policy.MessageRule {
-	if b.own == nil || b.reply != nil && b.expected.bytes > float64(b.size) {
-		return b.reply
+func (e *estimate) lead() *policy.MessageRule {
+	if e.own == nil || e.reply != nil && e.expected.bytes > float64(e.size) {
+		return e.reply
 	}
-	return b.own
+	return e.own
 }
 
 // replySaving is how many bytes the reply will save. One that no rule covers is compressed
 // along with its request: that may cost, but is not what the rules want.
-func (b *estimate) replySaving(id wire.CompressorID) float64 {
-	switch saving := b.expected.saving(id); {
-	case !b.answered:
+func (e *estimate) replySaving(id wire.CompressorID) float64 {
+	switch saving := e.expected.saving(id); {
+	case !e.answered:
 		return 0
-	case b.reply == nil:
+	case e.reply == nil:
 		return min(saving, 0)
 	default:
 		return saving
@@ -269,15 +266,15 @@ func (b *estimate) replySaving(id wire.CompressorID) float64 {
 }
 
 // worth is how many bytes have to be saved.
-func (b *estimate) worth() float64 {
+func (e *estimate) worth() float64 {
 	total := 0.0
-	if b.own != nil {
-		total += float64(b.size)
+	if e.own != nil {
+		total += float64(e.size)
 	}
-	if b.reply != nil {
-		total += b.expected.bytes
+	if e.reply != nil {
+		total += e.expected.bytes
 	}
-	return b.lead().MinGain * total
+	return e.lead().MinGain * total
 }
 
 // forecasts remember what replies to requests of each shape were like, to say what the next
@@ -321,7 +318,7 @@ func (t *forecasts) expect(key uint64, tr traits) forecast {
 	return forecast{bytes: unknownSmall}
 }
 
-// learn takes notice of a reply of raw bytes that came in so many bytes, compressed by id.
+// learn records a reply of raw bytes that came in so many bytes, compressed by id.
 func (t *forecasts) learn(key uint64, raw, came int, id wire.CompressorID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -330,31 +327,29 @@ func (t *forecasts) learn(key uint64, raw, came int, id wire.CompressorID) {
 		s = t.add(key, raw)
 	}
 	s.bytes += newest * (float64(raw) - s.bytes)
-	if int(id) >= compressors {
-		if s.idle++; s.idle >= forgetAfter {
-			s.ratio, s.idle = [compressors]float64{}, 0
-		}
-		return
+	if int(id) < compressors {
+		s.idle = 0
+		average(&s.ratio[id], float64(came)/float64(raw), newest)
+	} else if s.idle++; s.idle >= forgetAfter {
+		s.ratio, s.idle = [compressors]float64{}, 0
 	}
-	s.idle = 0
-	ratio := float64(came) / float64(raw)
-	if s.ratio[id] == 0 {
-		s.ratio[id] = ratio
-	}
-	s.ratio[id] += newest * (ratio - s.ratio[id])
 }
 
-// learnOwn takes notice of what a compressor made of a request.
+// learnOwn records what a compressor made of a request.
 func (t *forecasts) learnOwn(key uint64, raw, compressed int, id wire.CompressorID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s := t.m[key]; s != nil {
-		ratio := float64(compressed) / float64(raw)
-		if s.own[id] == 0 {
-			s.own[id] = ratio
-		}
-		s.own[id] += newest * (ratio - s.own[id])
+		average(&s.own[id], float64(compressed)/float64(raw), newest)
 	}
+}
+
+// average moves an average, which is 0 before the first sample, towards a sample of that weight.
+func average(of *float64, sample, weight float64) {
+	if *of == 0 {
+		*of = sample
+	}
+	*of += weight * (sample - *of)
 }
 
 func (t *forecasts) len() int {
