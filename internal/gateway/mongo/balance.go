@@ -37,7 +37,7 @@ var (
 )
 
 const (
-	primaryFresh = 250 * time.Millisecond // how long nobody asks again who is primary
+	primaryFresh = 250 * time.Millisecond // how long members are not asked again who is primary
 	primaryPause = 100 * time.Millisecond // between questions while there is none
 	primaryAsk   = 2 * time.Second        // for the answers: of a host that has died there is none
 	primaryWait  = 8 * time.Second        // elections take a while; drivers wait 10 s for a connection
@@ -69,7 +69,7 @@ func (b *balancer) findPrimary() (int, error) {
 	if time.Since(b.asked) < primaryFresh {
 		return b.primary, nil
 	}
-	if time.Since(b.failed) < primaryPause { // somebody else asked while we waited to
+	if time.Since(b.failed) < primaryPause { // another session asked while this one waited to
 		return 0, errPrimaryUnknown
 	}
 	claim, ok := b.askAll(b.elected)
@@ -89,7 +89,7 @@ type claim struct {
 }
 
 // askAll asks all members who is primary. One that was elected before the last that we know of
-// may not have heard of that yet: it counts when nobody else says so.
+// may not have heard of that yet: it counts when no other member says so.
 func (b *balancer) askAll(latest string) (older claim, ok bool) {
 	answers := make(chan claim, len(b.members))
 	for i, up := range b.members {
@@ -157,7 +157,7 @@ func (b *balancer) checkReply(f *follower, retried bool, reply []byte) (lost, de
 	return true, !v.retryable && !retried
 }
 
-// left takes notice of a session that has seen that its member is primary no more, and ends the
+// left records that a session has seen that its member is primary no more, and ends the
 // others that lead there.
 func (b *balancer) left(f *follower) {
 	b.lost(f.member)

@@ -24,7 +24,7 @@ const (
 	largeReply
 	// namesCollection: the value of the first element is a collection.
 	namesCollection
-	// readsDocuments: servers answer it with ok only to who may read that collection.
+	// readsDocuments: servers answer it with ok only to clients that may read that collection.
 	readsDocuments
 	// pipelineReads: the same, if its pipeline begins with documents.
 	pipelineReads
@@ -277,14 +277,14 @@ func (h *hash) keys(doc []byte, array bool) {
 }
 
 // Dictionaries of replies hold pieces of documents. So another gateway gets the dictionary of
-// a namespace over a connection on which the server has let somebody read that namespace: it
+// a namespace over a connection on which the server has let a client read that namespace: it
 // knows about privileges, and we don't. A connection has one user, and another gateway opens one
 // for each of its clients'.
 
 // noCollection stands for the collection where a command names none.
 const noCollection = "$cmd"
 
-// readingStages may begin a pipeline that only who may read the collection's documents may
+// readingStages may begin a pipeline that only clients that may read the collection's documents may
 // run. For $collStats, $indexStats and the like servers ask for other privileges.
 var readingStages = map[string]bool{
 	"$addFields": true, "$changeStream": true, "$count": true, "$geoNear": true, "$group": true, "$limit": true,

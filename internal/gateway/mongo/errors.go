@@ -34,7 +34,7 @@ func failed(code int32, name, text string) []byte {
 	return wire.FinishDocument(b, 0)
 }
 
-// interrupted is what a server says that shuts down to who waits for a cursor's next documents. The label has drivers open a change
+// interrupted is what a server that shuts down answers clients that wait for a cursor's next documents. The label has drivers open a change
 // stream again where it was; in other replies it means nothing.
 func interrupted() []byte {
 	doc := failed(11600, "InterruptedAtShutdown", "cinch: interrupted, the gateway shuts down")

@@ -16,7 +16,7 @@ import (
 //
 // All speeds are in nanoseconds a byte, which add up and average where bytes a second would
 // not. The link's is what large messages took to come in after their first bytes were there:
-// its bandwidth, shared with whoever else uses it, windows and congestion included.
+// its bandwidth, shared with its other users, windows and congestion included.
 type link struct {
 	mu         sync.Mutex
 	perByte    float64 // of the link

@@ -42,7 +42,7 @@ const mechanismX509 = "MONGODB-X509"
 
 // logins decides which mechanisms pass a gateway.
 type logins struct {
-	private bool // nobody can listen on the way to the server
+	private bool // the way to the server is safe from listeners
 	stats   *gateway.Stats
 	log     *slog.Logger
 }

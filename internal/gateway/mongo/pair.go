@@ -356,7 +356,7 @@ func (w *frameWriter) knows(d *codec.Dict) bool {
 // excerpt is how much of a long message is sampled, in bytes: some documents of it.
 const excerpt = 4 << 10
 
-// observe shows a message to who trains dictionaries. What is sampled is what is compressed.
+// observe shows a message to the training of dictionaries. What is sampled is what is compressed.
 // What messages take before the receiver has the dictionary says nothing about that.
 func (w *frameWriter) observe(o *outgoing, body []byte, d *codec.Dict, sent int) {
 	if o.kind == nil {

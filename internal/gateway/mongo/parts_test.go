@@ -228,6 +228,23 @@ func TestHellosAnswer(t *testing.T) {
 	}
 }
 
+// What a server took of an offer holds, whatever the rules are when it says so.
+func TestOffersOutliveRules(t *testing.T) {
+	p := newParts(t, withZlib)
+	_, waits, err := p.helloForServer(requestOf(t, opMsg(1, 0, hello())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.g.SetPolicy(nil)
+	server := bson.D{{Key: "compression", Value: bson.A{"zlib", "snappy"}}, {Key: "ok", Value: 1}}
+	if _, err := p.helloForClient(waits, replyOf(t, server)); err != nil {
+		t.Fatal(err)
+	}
+	if taken := p.sides.ofServer(); taken != 1<<wire.Zlib|1<<wire.Snappy {
+		t.Errorf("taken: %b", taken)
+	}
+}
+
 // A balancer's client sees members by their own names, and an id of the service.
 func TestHellosOfABalancer(t *testing.T) {
 	p := newParts(t, withZstd, gateway.Upstream{Address: "db0:1"}, gateway.Upstream{Address: "db1:1"})

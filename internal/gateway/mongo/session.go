@@ -73,7 +73,7 @@ func (s *session) free() {
 }
 
 // carryRequests ends the session when the client ends and waits for nothing; otherwise its replies
-// are let through. Who waits for documents that may never come is told when a drain does not wait for them any more.
+// are let through. Clients that wait for documents that may never come are told when a drain does not wait for them any more.
 func (s *session) carryRequests() {
 	s.pumpRequests()
 	waiting := s.waiting()
@@ -92,7 +92,7 @@ func (s *session) carryRequests() {
 // goodbye is how long a client has to take a last reply.
 const goodbye = time.Second
 
-// waiting are the client's requests when a drain does not wait for their replies any more.
+// waiting returns the client's requests whose replies a drain does not wait for any more.
 func (s *session) waiting() []int32 {
 	if !s.Overdue() {
 		return nil
@@ -143,7 +143,7 @@ func (s *session) handleRequest(m message) (err error) {
 		}()
 	}
 
-	// What it is.
+	// What the request is.
 	r.wire, r.message, r.header, r.came = m.bytes, m.bytes, m.header, m.came
 	if m.came != plain {
 		if r.message, err = s.open(&m, &s.sides.fromClient); err != nil {
@@ -170,7 +170,7 @@ func (s *session) handleRequest(m message) (err error) {
 		return s.answerGateway(c)
 	}
 
-	// What becomes of it, and of its reply.
+	// In which form it goes to the server, and its reply to the client.
 	e := exchange{
 		id: r.header.RequestID, client: r.came, shape: r.shape, reads: r.reads, awaits: r.awaits,
 		logsIn: r.traits&endsLogin != 0, retried: r.traits&retriedRead != 0 && !r.writes,
@@ -241,7 +241,7 @@ func (s *session) sendHello(held *gateway.Account, c *trace.Command) error {
 	return s.toServer.send(out, held)
 }
 
-// logEnd says once why a conversation was broken off, if not in the usual way.
+// logEnd logs once why the session was broken off, if not in the usual way.
 func (s *session) logEnd(who gateway.Peer, err error) {
 	if errors.Is(err, errNotPrimary) {
 		s.stats.Error("not_primary")

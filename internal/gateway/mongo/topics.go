@@ -11,7 +11,7 @@ import (
 )
 
 // topic is what messages are about, a namespace and a command. Requests hand it on to their
-// replies, and it remembers who counts such messages.
+// replies, and it remembers what counts such messages.
 type topic struct {
 	space, command []byte
 	measured       [2]atomic.Pointer[knownKind] // by direction
@@ -25,7 +25,7 @@ type knownKind struct {
 	at   time.Time
 }
 
-// kindFresh is how long autodict is not asked again. It forgets what nobody asks for.
+// kindFresh is how long autodict is not asked again. It forgets what it is not asked for.
 const kindFresh = 10 * time.Second
 
 // topics are those of a gateway.
@@ -71,7 +71,7 @@ func (t *topics) of(space, command []byte) *topic {
 	return made
 }
 
-// trainedKind is who trains the dictionary for a message under a rule; nil: nobody does.
+// trainedKind returns what trains the dictionary for a message under a rule; nil: it gets none.
 // There is one for each namespace and direction: documents are alike there, and what
 // commands add has room in it too. Replies about no collection get none: nothing tells who
 // may see what is in them.

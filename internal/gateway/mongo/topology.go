@@ -124,7 +124,7 @@ func (a *addresses) learnMember(name string) {
 	}
 }
 
-// noteMember takes notice of what the server behind the gateway says of itself.
+// noteMember records what the server behind the gateway says of itself.
 func (a *addresses) noteMember(d described) {
 	if d.me == "" {
 		return

@@ -19,14 +19,14 @@ type watcher struct {
 	req     request
 }
 
-// nobodysDoor keeps the messages of drivers short that only watch.
-var nobodysDoor = gateway.Doorkeeper{Ask: func(context.Context) (closed bool, err error) { return true, nil }}
+// watchersDoor keeps the messages of drivers short that only watch.
+var watchersDoor = gateway.Doorkeeper{Ask: func(context.Context) (closed bool, err error) { return true, nil }}
 
 // newWatcher returns the session of a driver, whose messages are counted on room.
 func newWatcher(s *standby, client net.Conn, room *gateway.Account, stats *gateway.Stats) *watcher {
 	in := gateway.Inbound{
 		Conn: client, Peer: gateway.FromClient, Ctx: s.ctx, Account: room,
-		Door: &gateway.Door{Keeper: &nobodysDoor},
+		Door: &gateway.Door{Keeper: &watchersDoor},
 	}
 	return &watcher{standby: s, client: client, stats: stats, in: reader{Inbound: in}}
 }
