@@ -49,11 +49,8 @@ func (c *Compressor) Compress(dst, value []byte, rule *policy.Rule, setting code
 	setting = c.Effort.Lower(setting, len(value))
 	began, stint := time.Now(), c.Effort.Begin(len(value))
 	out, did := c.Sealer.SealOutcome(dst, value, setting, rule.WorthFunc(t))
-	stint.End()
 	took := time.Since(began)
-	if setting.Codec != codec.Raw {
-		c.Effort.Took(took)
-	}
+	stint.EndOf(setting, took)
 	return out, Compressed{Outcome: did, Setting: setting, Took: took, Spent: took}
 }
 
@@ -129,35 +126,51 @@ const (
 
 // Stint is a piece of work on values whose CPU time counts. The goroutine keeps its thread from Begin to End.
 type Stint struct {
-	effort *Effort // nil: it is not measured
+	effort *Effort // nil: there are no limits
 	before time.Duration
-	weight time.Duration
+	weight time.Duration // 0: its CPU time is not measured
 }
 
 // Begin begins work on n bytes.
 func (e *Effort) Begin(n int) Stint {
-	if e == nil || !e.governor.CountsCPU() {
+	if e == nil || !e.governor.Limited() {
 		return Stint{}
 	}
-	s := Stint{effort: e, weight: 1}
-	if n < measuredBytes {
-		if s.weight = measureOne; rand.IntN(measureOne) > 0 {
-			return Stint{}
-		}
+	s := Stint{effort: e}
+	switch {
+	case !e.governor.CountsCPU():
+		return s
+	case n >= measuredBytes:
+		s.weight = 1
+	case rand.IntN(measureOne) > 0:
+		return s
+	default:
+		s.weight = measureOne
 	}
 	runtime.LockOSThread()
 	s.before = cputime.Thread()
 	return s
 }
 
-// End counts what it took.
+// End counts the CPU time of the work.
 func (s Stint) End() {
-	if s.effort == nil {
+	if s.weight == 0 {
 		return
 	}
 	took := cputime.Thread() - s.before
 	runtime.UnlockOSThread()
 	s.effort.governor.Spent(took * s.weight)
+}
+
+// EndOf is End for the work on a value that was to be compressed by a setting, and for which a client has waited so long.
+func (s Stint) EndOf(st codec.Setting, waited time.Duration) {
+	if s.effort == nil {
+		return
+	}
+	s.End()
+	if st.Codec != codec.Raw {
+		s.effort.governor.Took(waited)
+	}
 }
 
 // Lower is the setting that the next value gets, of n bytes, in place of its rule's.

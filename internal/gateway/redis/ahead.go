@@ -34,9 +34,8 @@ func (a *ahead) is(value []byte, wanted codec.Setting) bool {
 func (a *ahead) seal(n int, rule *policy.Rule, t policy.Type) ([]byte, gateway.Compressed) {
 	began, stint := time.Now(), a.effort.Begin(n)
 	out, did := a.Seal(rule.WorthFunc(t))
-	stint.End()
 	took := time.Since(began)
-	a.effort.Took(took)
+	stint.EndOf(a.lowered, took)
 	return out, gateway.Compressed{Outcome: did, Setting: a.lowered, Took: took, Spent: took + a.spent}
 }
 

@@ -48,21 +48,21 @@ func tableAgrees(t *testing.T, commands map[string]*goredis.CommandInfo) {
 	}
 }
 
-// valuesAgree checks what is taken for granted of a row with values: handleValues and readsExcluded take the first
-// argument for the first key, and readsExcluded what begins with h for a command on hashes.
+// valuesAgree checks what is taken for granted of a row with values: session.handle and seals.reply take the first
+// argument for the first key, and seals.reply what begins with h for a command on hashes.
 func valuesAgree(t *testing.T, row *command, info *goredis.CommandInfo) {
 	t.Helper()
 	switch {
 	case row.strategy != values, row.reply == shapeAny, row.args.kind == stringValues:
 		return
-	case row.name == "xread", row.name == "xreadgroup", row.name == "xinfo": // readsExcluded knows them
+	case row.name == "xread", row.name == "xreadgroup", row.name == "xinfo": // seals.reply knows them
 		return
 	}
 	if info.FirstKeyPos != 1 {
-		t.Errorf("%s: its first key is argument %d, which handleValues and readsExcluded do not know", row.name, info.FirstKeyPos)
+		t.Errorf("%s: its first key is argument %d, which session.handle and seals.reply do not know", row.name, info.FirstKeyPos)
 	}
 	if ofHashes := slices.Contains(info.ACLFlags, "@hash"); ofHashes != (row.name[0] == 'h') {
-		t.Errorf("%s: on hashes: %v, which readsExcluded tells by the first letter", row.name, ofHashes)
+		t.Errorf("%s: on hashes: %v, which seals.reply tells by the first letter", row.name, ofHashes)
 	}
 }
 

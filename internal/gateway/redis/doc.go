@@ -6,7 +6,7 @@
 // bytes, placing, vault, queue). go run ./internal/arrows/walk --path redis-set prints every function that one request enters.
 //
 //	gateway.go       what a gateway is made of, and the seam: Serve and Shutdown
-//	session.go       one client: next reads a request, handle finds the part that handles it, handleValues has its values sealed
+//	session.go       one client: next reads a request, handle looks it up and has its values sealed, or another part handle it
 //	rewrite.go       sealValue: by which setting a value is sealed, and what became of it
 //	conversation.go  what is said to the server, and what is expected as its answers
 //	commands.go      the table: what each command does with values

@@ -225,9 +225,8 @@ func (v *seals) sealForeign(dst []byte, a policy.Address, value []byte, st codec
 		of = cinch.Foreign{}
 	}
 	out, did := v.vault.Sealer.SealContent(dst, content, of, len(value), st, rule.WorthFunc(a.Type))
-	stint.End()
 	took := time.Since(start)
-	v.vault.Effort.Took(took)
+	stint.EndOf(st, took)
 	v.vault.Stats.Latency(took)
 	v.took += took
 	v.vault.Count(rule, &gateway.Compressed{Outcome: did, Setting: st, Took: took, Spent: took}, len(value), len(out)-len(dst))

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"bytes"
 	"errors"
 	"net"
 	"os"
@@ -17,6 +18,7 @@ type session struct {
 	*gateway.Life
 	g      *Gateway
 	failed error
+	came   bool // a request, since a read was last found to have failed
 
 	req request // the one at hand
 
@@ -101,24 +103,34 @@ func (s *session) pumpRequests() {
 	}
 }
 
-// next handles one request, or reads more bytes. Most requests are of the usual form and lie in the buffer as a whole; handleUnusual
-// has the others.
+// next handles one request, or reads more bytes. Most requests are of the usual form and lie in the buffer as a whole; parse finds
+// the others. It takes the snapshot of the rules that holds for all of the request.
 func (s *session) next() error {
 	in := s.intake.in
 	buf := in.Buffered()
 	if len(buf) == 0 {
 		return in.Fill()
 	}
-	if s.intake.parser.Started {
-		return s.handleUnusual(buf)
+	n, raw := 0, buf
+	if !s.intake.parser.Started {
+		n, s.intake.args = resp.Cut(buf, s.intake.args[:0])
+		raw = buf[:n]
 	}
-	n, args := resp.Cut(buf, s.intake.args[:0])
 	if n == 0 {
-		return s.handleUnusual(buf)
+		var err error
+		if n, raw, err = s.parse(buf); n == 0 || err != nil {
+			return err
+		}
 	}
-	s.intake.args, s.intake.frame = args, n
-	s.Requested()
-	err := s.handleRequest(args, buf[:n])
+	s.intake.frame, s.came = n, true
+	var err error
+	if len(s.intake.args) > 0 { // to others the server says nothing either
+		s.talk.begin()
+		s.seals.rules = s.g.vault.policy.Load()
+		r := &s.req // each field by itself: a whole request is copied slowly
+		r.args, r.raw, r.unguarded = s.intake.args, raw, false
+		err = s.handle(r)
+	}
 	if s.failed == nil {
 		in.Discard(n)
 	}
@@ -133,6 +145,10 @@ func (s *session) carryOn(err error) bool {
 	if !idle && s.Overdue() {
 		idle = s.talk.settled() || s.talk.waits()
 	}
+	if s.came {
+		s.Requested()
+		s.came = false
+	}
 	if !s.GoesOn(err, idle && len(s.intake.in.Buffered()) == 0) {
 		return false
 	}
@@ -140,46 +156,39 @@ func (s *session) carryOn(err error) bool {
 	return true
 }
 
-// handleUnusual handles a request whose beginning is buf, and that is not of the usual form or has not arrived as a whole; or it
-// reads more of it.
-func (s *session) handleUnusual(buf []byte) error {
-	n, err := s.intake.parser.Parse(buf)
+// parse finds a request whose beginning is buf, and that is not of the usual form or has not arrived as a whole: n is its length and
+// raw its bytes, nil for an inline one. With n == 0 it has handled a large one, or read more bytes.
+func (s *session) parse(buf []byte) (n int, raw []byte, err error) {
+	p := &s.intake.parser
+	n, err = p.Parse(buf)
 	switch {
 	case err != nil:
-		return s.passProtocolError()
-	case n > 0:
-		s.intake.frame = n
-		s.Requested()
-		err = s.handleBuffered(buf[:n])
-		if s.failed == nil {
-			s.intake.in.Discard(n)
+		return 0, nil, s.passProtocolError()
+	case n > 0 && p.Inline:
+		line, _ := bytes.CutSuffix(buf[:n-1], crlf[:1])
+		args, ok := resp.SplitInline(line)
+		if !ok {
+			return 0, nil, s.passProtocolError()
 		}
-		s.intake.parser.Reset()
-		return err
+		s.intake.args = args
+	case n > 0:
+		raw, s.intake.args = buf[:n], s.intake.args[:0]
+		for _, sp := range p.Args {
+			s.intake.args = append(s.intake.args, raw[sp.Off:sp.Off+sp.Len:sp.Off+sp.Len])
+		}
 	case s.large.streamsValue():
 		s.failed = s.large.streamValue()
-		return s.failed
+		return 0, nil, s.failed
 	case s.intake.isLarge():
 		if err := s.large.request(); err != nil { // what is left of it can't be told from requests
 			s.failed = err
 		}
-		return s.failed
+		return 0, nil, s.failed
+	default:
+		return 0, nil, s.intake.in.Fill()
 	}
-	return s.intake.in.Fill()
-}
-
-func (s *session) handleBuffered(raw []byte) error {
-	if s.intake.parser.Inline {
-		return s.handleInline(raw)
-	}
-	if len(s.intake.parser.Args) == 0 {
-		return nil // "*0": the server says nothing to it either
-	}
-	s.intake.args = s.intake.args[:0]
-	for _, sp := range s.intake.parser.Args {
-		s.intake.args = append(s.intake.args, raw[sp.Off:sp.Off+sp.Len:sp.Off+sp.Len])
-	}
-	return s.handleRequest(s.intake.args, raw)
+	p.Reset()
+	return n, raw, nil
 }
 
 // handleCollected handles a request whose arguments have been collected, and lets go of them.
@@ -189,32 +198,8 @@ func (s *session) handleCollected(args [][]byte) error {
 	return s.handle(&s.req)
 }
 
-func (s *session) handleInline(raw []byte) error {
-	line := raw[:len(raw)-1]
-	if n := len(line); n > 0 && line[n-1] == '\r' {
-		line = line[:n-1]
-	}
-	args, ok := resp.SplitInline(line)
-	if !ok {
-		return s.passProtocolError()
-	}
-	if len(args) == 0 {
-		return nil
-	}
-	return s.handleRequest(args, nil)
-}
-
-// handleRequest handles a request that has just arrived as raw, nil if it has no such form. It takes the snapshot of the rules that
-// holds for all of it.
-func (s *session) handleRequest(args [][]byte, raw []byte) error {
-	s.talk.begin()
-	s.seals.rules = s.g.vault.policy.Load()
-	r := &s.req // each field by itself: a whole request is copied slowly
-	r.args, r.raw, r.unguarded = args, raw, false
-	return s.handle(r)
-}
-
-// handle sends one request upstream in the way its row of the table says.
+// handle sends one request upstream in the way its row of the table says. One with values has these sealed; when none is it goes
+// unchanged.
 func (s *session) handle(r *request) error {
 	cmd := s.intake.rows.lookup(r.args[0])
 	r.cmd = cmd
@@ -237,79 +222,20 @@ func (s *session) handle(r *request) error {
 	if cmd.recent && !s.user.second.knows(cmd) {
 		return s.onStored().unknown(r)
 	}
-	switch cmd.strategy {
-	case verbatim:
+	switch {
+	case cmd.strategy == verbatim:
 		return s.talk.forward(r, entry{flags: cmd.flags})
-	case values:
-		return s.handleValues(r)
-	case controls:
+	case cmd.strategy == controls:
 		return s.control.handle(r)
-	}
-	if s.seals.worksOnPlain(r) {
-		if r.needsNoValue() {
-			return s.talk.forward(r, entry{flags: cmd.flags})
-		}
+	case cmd.strategy != values && !s.seals.worksOnPlain(r):
+		return s.onStored().run(r)
+	case cmd.strategy != values && r.needsNoValue():
+		return s.talk.forward(r, entry{flags: cmd.flags})
+	case cmd.strategy != values:
 		return s.talk.refuse(textToPlain)
 	}
-	return s.onStored().run(r)
-}
 
-// queues decides about a command in an open transaction: it says why there is no room for it, or "".
-func (s *session) queues(cmd *command) (refusal string) {
-	switch {
-	case endsTransaction[cmd.name]:
-	case s.talk.tx.entries > maxTransactionBytes:
-		return "ERR cinch: the transaction has too many commands that need care"
-	case !s.talk.tx.fits():
-		s.g.cfg.Stats.Error("budget")
-		return "ERR cinch: " + errNoRoom.Error()
-	}
-	return ""
-}
-
-// passProtocolError hands the rest of the client's bytes to the server, which words the
-// error and closes the connection.
-func (s *session) passProtocolError() error {
-	s.g.cfg.Stats.Error("protocol")
-	if err := s.talk.up.write(s.intake.in.Buffered()); err != nil {
-		return err
-	}
-	s.intake.in.Discard(len(s.intake.in.Buffered()))
-	return s.passRaw()
-}
-
-// passRaw copies from the client to the server without looking.
-func (s *session) passRaw() error {
-	if err := s.talk.up.Flush(); err != nil {
-		return err
-	}
-	s.intake.in.Free()
-	s.failed = gateway.Relay(s.Upstream, s.Client)
-	if s.failed == nil {
-		s.failed = net.ErrClosed
-	}
-	return s.failed
-}
-
-// isStranger reports whether the client must log in before its long requests are looked into.
-func (s *session) isStranger() bool { return s.talk.isStranger() }
-
-// handOver gives the rest of the connection to the server, behind what has come with the request at hand.
-func (s *session) handOver() error {
-	if err := s.talk.up.write(s.intake.in.Buffered()[s.intake.frame:]); err != nil {
-		return err
-	}
-	s.intake.in.Discard(len(s.intake.in.Buffered()))
-	if err := s.passRaw(); err != nil {
-		return err
-	}
-	return net.ErrClosed
-}
-
-// handleValues seals the values among a request's arguments. A request in which nothing
-// is sealed goes as it came.
-func (s *session) handleValues(r *request) error {
-	cmd := r.cmd
+	// Some arguments are values to seal, or elements of the reply to open.
 	e := entry{flags: cmd.flags}
 	reads, compares := cmd.reply != shapeNone, false
 	if cmd.name == "set" {
@@ -373,6 +299,58 @@ func (s *session) handleValues(r *request) error {
 		return err
 	}
 	return s.talk.send(r.args)
+}
+
+// queues decides about a command in an open transaction: it says why there is no room for it, or "".
+func (s *session) queues(cmd *command) (refusal string) {
+	switch {
+	case endsTransaction[cmd.name]:
+	case s.talk.tx.entries > maxTransactionBytes:
+		return "ERR cinch: the transaction has too many commands that need care"
+	case !s.talk.tx.fits():
+		s.g.cfg.Stats.Error("budget")
+		return "ERR cinch: " + errNoRoom.Error()
+	}
+	return ""
+}
+
+// passProtocolError hands the rest of the client's bytes to the server, which words the
+// error and closes the connection.
+func (s *session) passProtocolError() error {
+	s.g.cfg.Stats.Error("protocol")
+	if err := s.talk.up.write(s.intake.in.Buffered()); err != nil {
+		return err
+	}
+	s.intake.in.Discard(len(s.intake.in.Buffered()))
+	return s.passRaw()
+}
+
+// passRaw copies from the client to the server without looking.
+func (s *session) passRaw() error {
+	if err := s.talk.up.Flush(); err != nil {
+		return err
+	}
+	s.intake.in.Free()
+	s.failed = gateway.Relay(s.Upstream, s.Client)
+	if s.failed == nil {
+		s.failed = net.ErrClosed
+	}
+	return s.failed
+}
+
+// isStranger reports whether the client must log in before its long requests are looked into.
+func (s *session) isStranger() bool { return s.talk.isStranger() }
+
+// handOver gives the rest of the connection to the server, behind what has come with the request at hand.
+func (s *session) handOver() error {
+	if err := s.talk.up.write(s.intake.in.Buffered()[s.intake.frame:]); err != nil {
+		return err
+	}
+	s.intake.in.Discard(len(s.intake.in.Buffered()))
+	if err := s.passRaw(); err != nil {
+		return err
+	}
+	return net.ErrClosed
 }
 
 // failWith ends the session with an error. The request that caused it is incomplete
