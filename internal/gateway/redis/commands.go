@@ -46,7 +46,7 @@ type command struct {
 	keys     keyRange   // where the keys are, for computed, inflated, scripts
 	always   bool       // controls: the server acts on it even when the number of arguments is wrong
 	writes   bool       // inflated: may leave a plain value that begins with the magic
-	recent   bool       // not every server has it (servercommands.go)
+	recent   bool       // not every server has it (second.go)
 	flags    entryFlags // of the entry for its reply
 }
 

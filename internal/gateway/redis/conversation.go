@@ -171,24 +171,16 @@ func (c *conversation) send(args [][]byte) error {
 		}
 		return c.up.err
 	}
-	if err := c.up.write(resp.AppendArray(c.head(), len(args))); err != nil {
-		return err
-	}
+	_ = c.up.write(resp.AppendArray(c.head(), len(args))) // a failure is told of at the end, too
 	for _, a := range args {
-		if err := c.sendBulk(a); err != nil {
-			return err
-		}
+		_ = c.sendBulk(a)
 	}
-	return nil
+	return c.up.err
 }
 
 func (c *conversation) sendBulk(b []byte) error {
-	if err := c.up.write(resp.AppendBulkHeader(c.head(), len(b))); err != nil {
-		return err
-	}
-	if err := c.up.write(b); err != nil {
-		return err
-	}
+	_ = c.up.write(resp.AppendBulkHeader(c.head(), len(b))) // a failure is told of at the end, too
+	_ = c.up.write(b)
 	return c.up.write(crlf)
 }
 

@@ -15,7 +15,7 @@
 //	copy.go          which elements are values
 //	open.go          values that are opened, under the reply budget
 //
-// What is rarer branches off in session.handle, each to a type in a file of its name: large (requests larger than
+// What is rarer branches off in session.handle, each to a type of its own: large (requests larger than
 // the buffer), control (what changes the conversation, told apart by what it is about: login, multi, feed, nodes,
 // script and index commands) and stored, the commands that work on stored values themselves, sealed ones among
 // them. Those are run by guard (one guarded script runs the command on the value), units (scripts and what

@@ -145,3 +145,10 @@ func (g *Gateway) sessionOn(client, up net.Conn, dialed time.Time) *session {
 }
 
 var tooManyClients = []byte("-ERR max number of clients reached\r\n")
+
+// Ready says whether clients would be served. notes are what is amiss all the same.
+func (g *Gateway) Ready(ctx context.Context) (notes []string, err error) {
+	up := g.cfg.Upstream
+	up.Stats = nil // not a client's traffic
+	return nil, cluster.Ping(ctx, up.Dial)
+}

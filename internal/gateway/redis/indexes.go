@@ -18,7 +18,7 @@ import (
 // A search module indexes hashes by what is stored in them, and queries load their fields and compute
 // on them. So the hashes that an index covers are left plain. The server is asked for its indexes every
 // second, and after each command that may change them; sealed fields that are found under a new one
-// are put back. Before an index is created through this gateway that is done first (createindex.go).
+// are put back. Before an index is created through this gateway that is done first (indexcommands.go).
 
 const (
 	indexPoll    = time.Second

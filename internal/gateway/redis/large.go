@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -134,9 +135,10 @@ func (l *largeRequest) stream(e entry) error {
 		return err
 	}
 	for _, a := range l.args {
-		if err := l.talk.sendBulk(a); err != nil {
-			return err
-		}
+		_ = l.talk.sendBulk(a)
+	}
+	if l.talk.up.err != nil {
+		return l.talk.up.err
 	}
 	for range l.argc - len(l.args) {
 		n, err := l.header()
@@ -519,9 +521,10 @@ func (l *largeRequest) streamSingle() error {
 		return err
 	}
 	for _, a := range l.args {
-		if err := l.talk.sendBulk(a); err != nil {
-			return err
-		}
+		_ = l.talk.sendBulk(a)
+	}
+	if l.talk.up.err != nil {
+		return l.talk.up.err
 	}
 	for i := len(l.args); i < l.argc; i++ {
 		n, err := l.header()
@@ -557,15 +560,11 @@ func (l *largeRequest) sendOption(n int) error {
 // giveUp swallows the rest of a request that can't be collected and refuses it.
 func (l *largeRequest) giveUp(cause error) error {
 	if errors.Is(cause, resp.ErrProtocol) { // the server sees what came so far, and the rest
-		if err := l.talk.up.write(resp.AppendArray(l.talk.head(), l.argc)); err != nil {
-			return err
-		}
+		_ = l.talk.up.write(resp.AppendArray(l.talk.head(), l.argc)) // a failure is told of at the end, too
 		for _, a := range l.args {
-			if err := l.talk.sendBulk(a); err != nil {
-				return err
-			}
+			_ = l.talk.sendBulk(a)
 		}
-		return cause
+		return cmp.Or(l.talk.up.err, cause)
 	}
 	if !errors.Is(cause, errTooLong) && !errors.Is(cause, errNoRoom) {
 		return cause
@@ -688,4 +687,98 @@ func (l *largeRequest) endAhead() {
 		l.seals.ahead.Close()
 		l.seals.ahead = nil
 	}
+}
+
+// A long value that is sealed by zstd is compressed while it arrives, block by block between
+// reads: the kernel takes in what comes meanwhile, so that after the last byte one block is left
+// to do, and not the whole value. It is done by the goroutine that reads: handing blocks to
+// another would save the time of copying them from the kernel, a tenth of what compressing takes.
+//
+// Nothing is sent ahead (the envelope's length comes first), and the value stays in memory: if
+// sealing it gains nothing, or its command turns out to be another case, it goes as it came.
+
+// ahead is the value at hand, of which some is compressed already.
+type ahead struct {
+	*cinch.Ahead
+	effort          *gateway.Effort
+	wanted, lowered codec.Setting // the rule's, and what it is sealed with
+	spent           time.Duration // compressing
+}
+
+// is reports whether value is the one, and its rule's setting that with which it was begun.
+func (a *ahead) is(value []byte, wanted codec.Setting) bool {
+	return a.wanted == wanted && a.Is(value, a.lowered)
+}
+
+// seal does what gateway.Compressor.Compress does for the value of n bytes, of which most is done.
+func (a *ahead) seal(n int, rule *policy.Rule, t policy.Type) ([]byte, gateway.Compressed) {
+	began, stint := time.Now(), a.effort.Begin(n)
+	out, did := a.Seal(rule.WorthFunc(t))
+	took := time.Since(began)
+	stint.EndOf(a.lowered, took)
+	return out, gateway.Compressed{Outcome: did, Setting: a.lowered, Took: took, Spent: took + a.spent}
+}
+
+// encodedBytes is how long the sealed form of a value of n bytes may be.
+func encodedBytes(st codec.Setting, n int) int {
+	return codec.MaxEncodedLen(st.Codec, n) + cinch.MaxHeaderLen
+}
+
+func (a *ahead) arrived(n int) {
+	start, stint := time.Now(), a.effort.Begin(n)
+	a.Arrived(n)
+	stint.End()
+	a.spent += time.Since(start)
+}
+
+// minStreamedBytes is from where a value that has not arrived as a whole is not waited for.
+const minStreamedBytes = 4 << 10
+
+// streamsValue reports that the rest of the request at hand, of which the buffer holds the
+// beginning, can go upstream as it arrives: it is a long value at the end of a request that only
+// stores it, it is not to be sealed, and begins unlike an envelope. Waiting for all of it would
+// cost a copy, and hold up the beginning.
+func (b *large) streamsValue() bool {
+	p := &b.intake.parser
+	n, ok := p.Bulk()
+	if !ok || n < minStreamedBytes || len(p.Args) < 2 || p.Argc != len(p.Args)+1 || b.talk.tx.open {
+		return false
+	}
+	buf := b.intake.in.Buffered()
+	arg := func(i int) []byte { return buf[p.Args[i].Off : p.Args[i].Off+p.Args[i].Len] }
+	cmd := b.intake.rows.lookup(arg(0))
+	if cmd.strategy != values || !cmd.args.single || cmd.args.first != len(p.Args) || len(buf) < p.Pos()+len(cinch.Magic) {
+		return false
+	}
+	at := b.seals.address(cmd.args.kind, arg(1), arg(len(p.Args)-1), n)
+	b.seals.rules = b.seals.vault.rules()
+	return b.seals.rules.Lookup(at) == nil && !cinch.IsSealed(buf[p.Pos():])
+}
+
+// streamValue sends the request at hand, byte for byte.
+func (b *large) streamValue() error {
+	b.talk.begin()
+	b.intake.enter()
+	defer b.intake.leave()
+	n, _ := b.intake.parser.Bulk()
+	head := b.intake.in.Buffered()[:b.intake.parser.Pos()]
+	var args [2][]byte
+	for i := range args {
+		args[i] = head[b.intake.parser.Args[i].Off:][:b.intake.parser.Args[i].Len]
+	}
+	cmd := b.intake.rows.lookup(args[0])
+	shape := cmd.reply
+	b.intake.parser.Reset()
+	b.intake.frame = 0
+	if b.talk.subscribed() { // the server refuses it
+		shape = shapeNone
+	}
+	if err := b.talk.expect(entry{shape: shape, op: b.seals.contents(cmd, args[:], shape)}); err != nil {
+		return err
+	}
+	if err := b.talk.up.lend(head); err != nil {
+		return err
+	}
+	b.intake.in.Discard(len(head))
+	return b.intake.in.CopyTo(int64(n)+2, b.talk.up.lend)
 }

@@ -1,6 +1,11 @@
 package redis
 
 import (
+	"bytes"
+	"fmt"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/cluster"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
@@ -67,3 +72,118 @@ func (c *nodeCommands) readOnly(r *request) error {
 	c.user.second.setReadOnly(resp.IsWord(r.args[0], "readonly"))
 	return c.talk.forward(r, entry{})
 }
+
+// nodeReplies carries replies that name nodes.
+type nodeReplies struct {
+	frames    *frames
+	copier    *copier
+	redirects *redirects
+}
+
+// carry carries the answer to a subcommand of CLUSTER or SENTINEL.
+func (n *nodeReplies) carry(subcommand string) error {
+	w := cluster.RewritingOf(subcommand)
+	line, h, err := n.frames.peek()
+	if err != nil {
+		return err
+	}
+	elements := int64(1)
+	switch {
+	case h.Kind == resp.Error:
+		return n.copier.copy(shapeNone, nil)
+	case w.Hidden:
+		if err := n.copier.skip(); err != nil {
+			return err
+		}
+		return n.frames.emit(resp.AppendArray(nil, 0))
+	case !w.Whole && h.Kind == resp.Array:
+		if err := n.frames.emitLine(line); err != nil {
+			return err
+		}
+		elements = max(h.N, 0)
+	}
+	for range elements {
+		if err := n.carryRenamed(w, n.redirects.renamer()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *nodeReplies) carryRenamed(w cluster.Rewriting, to cluster.Renamer) error {
+	b, err := n.gather()
+	if err != nil {
+		return err
+	}
+	out, err := w.Append(nil, b, to)
+	if err != nil {
+		return fmt.Errorf("%w: %w", resp.ErrReply, err)
+	}
+	return n.frames.emit(out)
+}
+
+// message carries what nobody asked for: Sentinels publish addresses.
+func (n *nodeReplies) message() error {
+	name, err := n.frames.firstWord()
+	if err != nil {
+		return err
+	}
+	if name != "message" && name != "pmessage" {
+		return n.copier.copy(shapeNone, nil)
+	}
+	view, life := n.redirects.view, n.redirects.life
+	look := func() { view.Look(life.Context()) }
+	return n.carryRenamed(cluster.RewritingOfMessage(look), view.KnownRenamer(life.Client.LocalAddr()))
+}
+
+// gather takes the element at hand into memory.
+func (n *nodeReplies) gather() ([]byte, error) {
+	var b bytes.Buffer
+	n.frames.aside = &b
+	err := n.copier.copy(shapeNone, nil)
+	n.frames.aside = nil
+	return b.Bytes(), err
+}
+
+// redirects sends clients to other nodes' gateways where servers send them to nodes.
+type redirects struct {
+	frames *frames
+	life   *gateway.Life
+	view   topology // nil: no other nodes are known
+}
+
+// How a session to a node of a cluster treats what names other nodes; see
+// package cluster for what that is.
+
+// renamer gives the addresses of nodes as the client must see them.
+func (d *redirects) renamer() cluster.Renamer {
+	return d.view.Renamer(d.life.Client.LocalAddr())
+}
+
+// emitErrorLine sends the error at hand. In a cluster it may send the client elsewhere, but not past
+// the gateways, where it would read envelopes.
+func (d *redirects) emitErrorLine(line []byte) error {
+	view := d.view
+	_, host, port, _, ok := cluster.SplitRedirection(line)
+	if !ok || view == nil || d.frames.mute {
+		return d.frames.emitLine(line)
+	}
+	out := cluster.AppendRedirection(nil, line, d.renamer())
+	if _, known := view.Find(string(host), string(port)); !known && !view.OfSentinels() {
+		text := noGateway
+		if bytes.HasPrefix(line, []byte("-REDIRECT ")) {
+			text = noPrimary
+		}
+		out = resp.AppendError(nil, fmt.Sprintf(text, cluster.Address(string(host), string(port))))
+	}
+	err := d.frames.emit(out)
+	d.frames.in.Discard(len(line))
+	return err
+}
+
+// noGateway is what a client hears that would have to go to a node without a gateway. Clients try again
+// after such an error: the node may have just joined.
+const noGateway = "CLUSTERDOWN cinch: no gateway stands for the node %s (yet); see its log, and nodes in its configuration"
+
+// noPrimary is the same to a client of a replica that was sent to the primary.
+const noPrimary = "READONLY cinch: no gateway stands for the primary %s (yet); see its log"

@@ -2,7 +2,11 @@ package redis
 
 import (
 	"bytes"
+	"container/list"
+	"strings"
+	"sync"
 
+	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
@@ -46,4 +50,76 @@ func (c *scriptCommands) loaded(shas [][]byte) *op {
 		_, o.mask[i] = c.user.second.scripts.find(sha)
 	}
 	return o
+}
+
+// bodies remembers the scripts that clients have loaded, by the name that EVALSHA uses. It is a
+// cache of what this gateway has seen and no more: another gateway, or this one after a restart, does
+// not have it, and the server names no script's text. So a client that asks SCRIPT EXISTS hears of
+// those alone that are here too (it loads the others again), and where a text is needed and missing
+// the answer is NOSCRIPT, as from a server that was restarted.
+type bodies struct {
+	mu    sync.Mutex
+	known map[string]*list.Element // of *body
+	used  list.List                // the one used last in front
+	bytes int
+}
+
+type body struct {
+	sha  string
+	text []byte
+}
+
+// maxBodyBytes bounds the memory of all scripts; beyond it those are forgotten that were not used
+// for longest.
+const maxBodyBytes = 8 << 20
+
+func (b *bodies) learn(text []byte) {
+	sha := lua.Name(text)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.touch(sha) != nil || len(text) > maxBodyBytes {
+		return
+	}
+	for b.bytes+len(text) > maxBodyBytes {
+		b.drop(b.used.Back())
+	}
+	if b.known == nil {
+		b.known = map[string]*list.Element{}
+	}
+	b.known[sha] = b.used.PushFront(&body{sha, bytes.Clone(text)})
+	b.bytes += len(text)
+}
+
+// touch finds a script and counts it as used. b.mu is held.
+func (b *bodies) touch(sha string) *body {
+	e := b.known[sha]
+	if e == nil {
+		return nil
+	}
+	b.used.MoveToFront(e)
+	return e.Value.(*body)
+}
+
+// drop forgets a script. b.mu is held.
+func (b *bodies) drop(e *list.Element) {
+	old := b.used.Remove(e).(*body)
+	delete(b.known, old.sha)
+	b.bytes -= len(old.text)
+}
+
+func (b *bodies) find(sha []byte) ([]byte, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	found := b.touch(strings.ToLower(string(sha)))
+	if found == nil {
+		return nil, false
+	}
+	return found.text, true
+}
+
+func (b *bodies) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.known, b.bytes = nil, 0
+	b.used.Init()
 }

@@ -1,14 +1,21 @@
 package redis
 
 import (
+	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
 
@@ -233,3 +240,197 @@ var errNoMulti = errors.New("redis: the user may not begin a transaction")
 
 // maxCheck is up to how many bytes of arguments a request is sent to be checked.
 const maxCheck = 1 << 20
+
+// Some rows of the table are commands that not every server has. Where the server does not, the request
+// is treated like any that nobody knows, so that the server words its refusal.
+
+// serverCommands remembers which commands the server has.
+type serverCommands struct {
+	mu   sync.Mutex
+	seen map[string]knownCommand
+
+	noScriptShow atomic.Bool // SCRIPT SHOW is none of them
+}
+
+type knownCommand struct {
+	known bool
+	until time.Time
+}
+
+// commandsFor is how long an answer counts: the server may be replaced by another version.
+const commandsFor = time.Minute
+
+func (c *serverCommands) find(name string) (known, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k, ok := c.seen[name]
+	return k.known, ok && time.Now().Before(k.until)
+}
+
+func (c *serverCommands) set(name string, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.seen == nil {
+		c.seen = map[string]knownCommand{}
+	}
+	c.seen[name] = knownCommand{known, time.Now().Add(commandsFor)}
+}
+
+// dialer makes connections to the server.
+type dialer struct {
+	upstream gateway.Upstream                        // its credentials are the gateway's own
+	to       func(context.Context) (net.Conn, error) // where that is not always one address; nil: upstream's
+}
+
+// dial connects to the server for a client that has yet to log in.
+func (d *dialer) dial(ctx context.Context) (net.Conn, error) {
+	conn, err := d.own(ctx)
+	if err != nil || !showsCertificate(d.upstream.TLS) {
+		return conn, err
+	}
+	if err := logOut(ctx, conn); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// own connects to the server, which may take the gateway's certificate for a login.
+func (d *dialer) own(ctx context.Context) (net.Conn, error) {
+	if d.to != nil {
+		return d.to(ctx)
+	}
+	return d.upstream.Dial(ctx)
+}
+
+// as returns a client of the server with one connection, which it opens when it is
+// first used. With readOnly it reads from a replica in a cluster.
+func (d *dialer) as(who *credentials, space string, readOnly bool) *goredis.Client {
+	return newClient(d.dial, who, space, readOnly)
+}
+
+// self is as for the gateway's own user.
+func (d *dialer) self(space string, readOnly bool) *goredis.Client {
+	return newClient(d.own, &credentials{d.upstream.User, d.upstream.Password}, space, readOnly)
+}
+
+func newClient(dial func(context.Context) (net.Conn, error), who *credentials, space string, readOnly bool) *goredis.Client {
+	db, _ := strconv.Atoi(space)
+	return goredis.NewClient(&goredis.Options{
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+		OnConnect: func(ctx context.Context, c *goredis.Conn) error {
+			if readOnly {
+				_ = c.ReadOnly(ctx).Err() // it may be no cluster
+			}
+			return nil
+		},
+		Username: who.user, Password: who.password, DB: db,
+		Protocol: 2, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, ContextTimeoutEnabled: true,
+		ReadTimeout: askTimeout, WriteTimeout: askTimeout,
+	})
+}
+
+// AskClosed reports whether a server asks its clients for a login.
+func AskClosed(ctx context.Context, up gateway.Upstream) (closed bool, err error) {
+	return (&dialer{upstream: up}).askClosed(ctx)
+}
+
+// askClosed asks the server, on a connection that doesn't log in, whether it is there: one that asks
+// for a login does not say.
+func (d *dialer) askClosed(ctx context.Context) (closed bool, err error) {
+	err = gateway.Ask(ctx, d.dial, func(c net.Conn) error {
+		if _, err := c.Write([]byte("*1\r\n$4\r\nPING\r\n")); err != nil {
+			return err
+		}
+		line, err := bufio.NewReaderSize(c, 128).ReadString('\n')
+		closed = strings.HasPrefix(line, "-NOAUTH")
+		return err
+	})
+	return closed, err
+}
+
+// Since Redis 8.6 and Valkey 9.1 a server may take a client's certificate for its login
+// (tls-auth-clients-user). Then every connection that shows the gateway's certificate begins as the
+// gateway's own user. Its own connections may; those that serve clients must not, so they log out first:
+// RESET makes a connection that of somebody who has shown no certificate. No ACL can deny it to a user, but a
+// server's configuration may have renamed it.
+
+// maxLoginAnswer is the longest answer about a login that is looked at.
+const maxLoginAnswer = 512
+
+// errLent reports a server whose connections can't be had without the gateway's login.
+var errLent = errors.New("the server takes the gateway's certificate for a login, which its clients must not have, and RESET is refused")
+
+// logOut makes a new connection nobody's. Where the server has no RESET the connection must be nobody's
+// already, which the server has to say.
+func logOut(ctx context.Context, conn net.Conn) error {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(askTimeout)
+	}
+	_ = conn.SetDeadline(deadline)
+	in := bufio.NewReaderSize(conn, maxLoginAnswer)
+	reset, err := askLine(conn, in, "*1\r\n$5\r\nRESET\r\n")
+	if err != nil {
+		return err
+	}
+	if reset != "+RESET" {
+		if err := mustBeNobody(conn, in, reset); err != nil {
+			return err
+		}
+	}
+	if in.Buffered() > 0 {
+		return fmt.Errorf("more than an answer to RESET: %q", reset)
+	}
+	return conn.SetDeadline(time.Time{})
+}
+
+// mustBeNobody has the server say that a connection on which RESET was refused is nobody's.
+func mustBeNobody(conn net.Conn, in *bufio.Reader, reset string) error {
+	who, err := askLine(conn, in, "*2\r\n$3\r\nACL\r\n$6\r\nWHOAMI\r\n")
+	if err != nil || isNobody(who) {
+		return err
+	}
+	if isDefault(who) { // by a certificate of that name, or as everybody
+		login, err := askLine(conn, in, anyPassword)
+		if err != nil || login == "+OK" {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %.100q; who is logged in: %.100q", errLent, reset, who)
+}
+
+// anyPassword logs in as the default user where that needs no password. It is none that anybody has.
+const anyPassword = "*3\r\n$4\r\nAUTH\r\n$7\r\ndefault\r\n$27\r\ncinch: no password is known\r\n"
+
+// isNobody takes the answer to ACL WHOAMI. Servers that don't know it have no users.
+func isNobody(who string) bool {
+	return strings.HasPrefix(who, "-NOAUTH") || strings.HasPrefix(who, "-") && isUnknownCommand(who)
+}
+
+// isDefault takes it too: the refusal names who may not ask. No other user's name has a space.
+func isDefault(who string) bool {
+	return who == "default" || strings.HasPrefix(who, "-NOPERM User default has no permissions")
+}
+
+// askLine sends a request, and returns the line that answers it or the string.
+func askLine(conn net.Conn, in *bufio.Reader, request string) (line string, err error) {
+	if _, err = conn.Write([]byte(request)); err != nil {
+		return "", err
+	}
+	for range 2 {
+		b, err := in.ReadSlice('\n')
+		if err != nil {
+			return "", fmt.Errorf("no answer about the login by certificate: %w", err)
+		}
+		if line = strings.TrimRight(string(b), "\r\n"); !strings.HasPrefix(line, "$") {
+			break
+		}
+	}
+	return line, nil
+}
+
+// showsCertificate reports whether connections of that kind show one to the server.
+func showsCertificate(config *tls.Config) bool {
+	return config != nil && (len(config.Certificates) > 0 || config.GetClientCertificate != nil)
+}

@@ -80,14 +80,8 @@ func (s *session) carryRequests() {
 func (s *session) carryReplies() {
 	defer s.talk.queue.close()
 	s.out.run()
-	s.checkDicts() // before the request pump ends because of us
-}
-
-// checkDicts has the dictionaries checked when the server ended a connection that the
-// client had not: it may have restarted without them.
-func (s *session) checkDicts() {
-	if s.g.cfg.Dicts != nil && !s.Ended() {
-		s.g.cfg.Dicts.Lost()
+	if s.g.cfg.Dicts != nil && !s.Ended() { // the server has ended it, and may have restarted without them
+		s.g.cfg.Dicts.Lost() // before the request pump ends because of us
 	}
 }
 

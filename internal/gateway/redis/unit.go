@@ -273,8 +273,13 @@ func (u *units) denied(r *request, keys [][]byte, err error) error {
 // sendAfter sends what follows the command in its unit: a command that only reads leaves
 // values as they were, another must leave no plain value that begins with the magic.
 func (u *units) sendAfter(r *request, keys [][]byte, parts []part) error {
-	if r.cmd.strategy == compared {
-		return u.sendRestored(parts)
+	if r.cmd.strategy == compared { // envelopes take their places again where what was put back is still there; such a server knows IFEQ
+		for i := range parts {
+			if _, err := u.talk.sendCapture(parts[i].restored()...); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	if r.cmd.strategy == inflated && !r.cmd.writes {
 		for i := range parts {
@@ -299,17 +304,6 @@ func unitOutcome(o *op, parts []part) string {
 		return "inflated"
 	}
 	return "plain"
-}
-
-// sendRestored has the envelopes of values that were put back take their places again, where they are
-// still there after a command that compared them. A server that compares knows IFEQ.
-func (u *units) sendRestored(parts []part) error {
-	for i := range parts {
-		if _, err := u.talk.sendCapture(parts[i].restored()...); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // learnExpiries finds out when the fields among the parts expire. They are watched, so that it stays

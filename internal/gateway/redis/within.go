@@ -19,7 +19,7 @@ import (
 // Users who may not run WATCH and MULTI have their commands run this way too.
 //
 // A body is known from EVAL, or from the SCRIPT LOAD or EVAL that this gateway has seen
-// before an EVALSHA; bodies.go says what happens where it has not. Where there is no body (functions, unknown commands), the request is
+// before an EVALSHA; script.go says what happens where it has not. Where there is no body (functions, unknown commands), the request is
 // refused if the policy may seal its keys: it could meet an envelope.
 
 // within runs commands while the client has a transaction open, or watches keys.

@@ -6,7 +6,7 @@
 //	seeds.go     which port a node gets, so that several gateways agree
 //	sentinel.go  servers that Sentinels watch
 //	view.go      View: what the sessions at one gateway may ask: where is that node?
-//	rewrite.go   replies that name nodes, with other addresses; messages.go what Sentinels say
+//	rewrite.go   replies that name nodes, and what Sentinels say, with other addresses
 //	ready.go     whether clients would be served
 //
 // It imports nothing of the gateway whose copies it starts: that is given as a function.

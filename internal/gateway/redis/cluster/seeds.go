@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -130,4 +131,74 @@ func (s *seeds) of(n *node) int {
 		_, port, _ := net.SplitHostPort(seed.Address)
 		return port == n.port && slices.ContainsFunc(n.hosts(), func(host string) bool { return strings.EqualFold(host, seed.Host) })
 	})
+}
+
+// ports are those behind the entry's: each is known by its distance from that.
+type ports struct {
+	open      func(address string) (net.Listener, error)
+	advertise string           // host:port by which clients reach the entry; "": its address
+	entry     net.Addr         // nil until it serves
+	proxied   *gateway.Proxied // the entry's listener, if connections begin with PROXY headers
+	reserved  int              // the first of them are of seeds
+	most      int
+	taken     map[int]bool
+}
+
+var errNoPort = errors.New("no port is left for another node; set nodes higher")
+
+// begin learns where the entry is.
+func (p *ports) begin(l net.Listener) {
+	p.entry = l.Addr()
+	p.proxied, _ = l.(*gateway.Proxied)
+}
+
+// listen takes the port of a seed, or the first behind those of seeds that is free.
+func (p *ports) listen(seed int) (l net.Listener, distance int, err error) {
+	host, port, err := net.SplitHostPort(p.entry.String())
+	first, noNumber := strconv.Atoi(port)
+	if err != nil || noNumber != nil {
+		return nil, 0, fmt.Errorf("listen behind %s: not host:port", p.entry)
+	}
+	err = errNoPort
+	for _, d := range p.distances(seed) {
+		if l, err = p.open(net.JoinHostPort(host, strconv.Itoa(first+d))); err == nil {
+			p.taken[d] = true
+			return p.proxied.Like(l), d, nil
+		}
+	}
+	return nil, 0, err
+}
+
+// distances are those that a node may get, the best first: seed's, or one that is no seed's.
+func (p *ports) distances(seed int) (free []int) {
+	if seed > 0 && !p.taken[seed] {
+		free = append(free, seed)
+	}
+	for d := p.reserved + 1; d <= p.most; d++ {
+		if !p.taken[d] {
+			free = append(free, d)
+		}
+	}
+	return free
+}
+
+func (p *ports) free(distance int) { delete(p.taken, distance) }
+
+// at is the port at a distance.
+func (p *ports) at(distance int) int {
+	_, port, _ := net.SplitHostPort(p.entry.String())
+	first, _ := strconv.Atoi(port)
+	return first + distance
+}
+
+// advertisedAt is where clients reach the listener at a distance.
+func (p *ports) advertisedAt(distance int) gateway.Advertised {
+	a, _ := gateway.AdvertisedAs(p.advertise, p.entry)
+	if p.proxied != nil && p.advertise == "" {
+		a.Host = "" // clients know the balancer's, which is in its headers
+	}
+	if port, err := strconv.Atoi(a.Port); err == nil {
+		a.Port = strconv.Itoa(port + distance)
+	}
+	return a
 }
