@@ -126,6 +126,36 @@ func TestMostOfTheWindowHeld(t *testing.T) {
 	mustEcho(t, c, 1<<20)
 }
 
+// What one stream has read is told when another one, which is not read, takes the rest of the connection's window.
+func TestRestOfTheWindowTaken(t *testing.T) {
+	const window, first = 100 << 10, 16 << 10
+	read := make(chan struct{})
+	addr := serveWith(t, false, func(_ http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Read") != "" {
+			_, _ = io.ReadFull(r.Body, make([]byte, first))
+			close(read)
+		}
+		<-r.Context().Done()
+	}, func(cfg *ServerConfig) { cfg.Window, cfg.ConnWindow = window, window })
+	r := rawClient(t, addr)
+	r.headers(1, false, with("x-read", "yes")...)
+	if err := r.WriteData(1, false, make([]byte, first)); err != nil {
+		t.Fatal(err)
+	}
+	<-read
+	r.headers(3, false, get...)
+	for left := window - first; left > 0; left -= first {
+		if err := r.WriteData(3, false, make([]byte, min(left, first))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for {
+		if f, ok := r.read().(*http2.WindowUpdateFrame); ok && f.StreamID == 0 && f.Increment == first {
+			return
+		}
+	}
+}
+
 // Serve says which rule the client broke, if it did.
 func TestServeTells(t *testing.T) {
 	for what, say := range map[string]func(r *raw){

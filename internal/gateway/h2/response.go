@@ -60,9 +60,10 @@ func (w *response) WriteHeaders(h http.Header, status int) {
 	c := w.call.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if w.header = h; w.status != 0 || w.call.over {
+	if w.status != 0 || w.call.over {
 		return
 	}
+	w.header = h
 	w.begin(status)
 	if status == http.StatusContinue {
 		w.call.asks.Store(false)
