@@ -130,6 +130,9 @@ func (p *carriers) ask() {
 		p.spare--
 		return
 	}
+	if len(p.all) == 0 && p.asks > 0 { // it may refuse: nobody asks twice before that is known
+		return
+	}
 	if p.alive.Err() == nil && len(p.all)+p.asks < mostCarriers && p.farSide.mayAsk() {
 		p.asks++
 		go p.add()
