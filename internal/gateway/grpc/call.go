@@ -432,7 +432,7 @@ func (c *call) pairRefused(a *attempt, resp *http.Response) bool {
 		k.partner.lost(number)
 		return again
 	}
-	if saysNotInstalled(h.Get("Grpc-Status"), h.Get("Grpc-Message"), pairEncoding) {
+	if saysNotInstalled(h.Get("Grpc-Status"), unescapeMessage(h.Get("Grpc-Message")), pairEncoding) {
 		k.partner.stop()
 		c.Stats.Error("encoding_refused")
 		return true

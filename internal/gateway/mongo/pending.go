@@ -1,6 +1,7 @@
 package mongo
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -89,7 +90,7 @@ func (p *pending) take(responseTo int32, more bool, next int32) (e exchange, ok 
 			p.list[i].sent, p.list[i].spent, p.list[i].trace = time.Time{}, 0, nil
 			return e, true
 		}
-		p.list = append(p.list[:i], p.list[i+1:]...)
+		p.list = slices.Delete(p.list, i, i+1)
 		p.notFull.Signal()
 		if len(p.list) == 0 && cap(p.list) > maxIdlePending {
 			p.list = nil

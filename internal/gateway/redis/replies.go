@@ -108,7 +108,9 @@ func (p *replyPump) next() error {
 	p.busy.Store(true)
 	err = p.consume(e)
 	p.busy.Store(false)
-	p.queue.carried()
+	if err == nil { // else who waits for it hears that the server is gone
+		p.queue.carried()
+	}
 	return err
 }
 

@@ -232,7 +232,11 @@ func (v *seals) sealForeign(dst []byte, a policy.Address, value []byte, st codec
 	v.took += took
 	v.vault.Count(rule, &gateway.Compressed{Outcome: did, Setting: st, Took: took, Spent: took}, len(value), len(out)-len(dst))
 	if rule.Auto {
-		v.vault.Sample(rule, v.st.login(), a.Key, content, wanted, st, len(out)-len(dst))
+		stored := len(value)
+		if did.Sealed {
+			stored = len(out) - len(dst)
+		}
+		v.vault.Sample(rule, v.st.login(), a.Key, content, wanted, st, stored)
 	}
 	v.st.tx.brings = v.st.tx.brings || did.Sealed && v.st.tx.open
 	return out, did.Sealed || !cinch.IsSealed(value)
