@@ -129,6 +129,11 @@ func replaceWhatExpires(t *testing.T, server *testenv.RedisServer, user string) 
 	must(t, err)
 	for i, o := range outcomes {
 		field := string(changes[i].Value.Field)
+		if field != "over" && o == (store.Outcome{}) { // the server has removed the other field while this one was being replaced
+			again, err := space.Replace(ctx, changes[i:i+1])
+			must(t, err)
+			o = again[0]
+		}
 		want := store.Outcome{Replaced: field != "over"}
 		if user == "timeless" && field == "f" {
 			want = store.Outcome{Skip: store.Denied}

@@ -331,6 +331,9 @@ func TestClientsBeforeTheRun(t *testing.T) {
 	if err := c.Set(t.Context(), "before", 1, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
+	if err := c.Ping(t.Context()).Err(); err != nil { // its reply comes when the mirror is done with that of SET
+		t.Fatal(err)
+	}
 	if err := b.run.Start(context.WithoutCancel(t.Context())); err != nil {
 		t.Fatal(err)
 	}
