@@ -357,10 +357,10 @@ func (b *requestBody) Read(p []byte) (int, error) {
 
 // Complete reports whether no read will wait, so that the transport sends the request in one piece.
 func (b *requestBody) Complete() bool {
-	t := b.replay.b
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.err != nil || isComplete(t.src)
+	r := b.replay.b
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err != nil || isComplete(r.src)
 }
 
 // Close ends a Read and frees what a message holds. The transport calls it from anywhere, and
@@ -369,11 +369,11 @@ func (b *requestBody) Close() error {
 	if b.messages.rewriter != nil {
 		b.messages.close()
 	}
-	t := b.replay.b
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	r := b.replay.b
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	b.replay.stopped = true
-	t.changed.Broadcast()
+	r.changed.Broadcast()
 	return nil
 }
 

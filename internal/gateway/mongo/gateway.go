@@ -107,7 +107,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 }
 
 // SetPolicy replaces the rules for every request from now on. What is offered to servers
-// holds for new connections.
+// holds for the hellos that come from now on.
 func (g *Gateway) SetPolicy(p *policy.Messages) { g.setPolicy(p) }
 
 // newSession connects upstream. A client whose upstream cannot be reached is disconnected,

@@ -46,8 +46,8 @@ type reader struct {
 	took time.Duration
 }
 
-// next reads one message, for which memory is taken as it comes. The message before must not be used any more. An error at the
-// end of a message is io.EOF or os.ErrDeadlineExceeded; both leave the reader as it was.
+// next reads one message, for which memory is taken as it comes. The message before must not be used any more. An error
+// between two messages is io.EOF or os.ErrDeadlineExceeded; both leave the reader as it was.
 func (r *reader) next() (m message, err error) {
 	r.Release()
 	if err = r.Fill(wire.PairedLengthLen); err != nil {

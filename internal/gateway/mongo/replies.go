@@ -54,6 +54,7 @@ func (s *session) pumpReplies() error {
 		m, err := s.fromServer.next()
 		if err == nil {
 			err = s.handleReply(m)
+			s.reply.message, s.reply.body, s.reply.doc = message{}, nil, nil // its memory is given back to the budget before the next one is read
 		}
 		if err != nil {
 			return err

@@ -117,6 +117,7 @@ func (s *session) pumpRequests() {
 		if err == nil {
 			s.Requested()
 			err = s.handleRequest(m)
+			s.req.wire, s.req.message, s.req.name = nil, nil, nil // its memory is given back to the budget before the next one is read
 		}
 		if err != nil && !s.GoesOn(err, s.idle()) {
 			s.logEnd(gateway.FromClient, err)

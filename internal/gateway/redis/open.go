@@ -81,8 +81,8 @@ func (o *opening) openBulk(n int64, computed, bare bool) error {
 	return o.emitHeld(out, stored.n > 0)
 }
 
-// openWhole opens a reply that is one envelope and lies in the buffer as size bytes, as GET gets it. It leaves alone what takes memory of the
-// budget, is damaged, or is anything but rare for other reasons: done is false then.
+// openWhole opens a reply that is one envelope and lies in the buffer as size bytes, as GET gets it. It leaves a
+// value alone that takes memory of the budget, is damaged, or that another library had compressed: done is false then.
 func (o *opening) openWhole(stored []byte, size int) (done bool, err error) {
 	h, err := cinch.ParseHeader(stored)
 	if err != nil || h.IsForeign() || h.RawLen > bufferBytes/2 || h.RawLen > o.vault.maxOpen {

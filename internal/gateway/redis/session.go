@@ -98,7 +98,7 @@ func (s *session) pumpRequests() {
 }
 
 // next handles one request, or reads more bytes. Most requests are of the usual form and lie in the buffer as a whole; parse finds
-// the others. It takes the snapshot of the rules that holds for all of the request.
+// the others. It takes the snapshot of the rules by which the request's values are compressed.
 func (s *session) next() error {
 	in := s.intake.in
 	buf := in.Buffered()
@@ -118,7 +118,7 @@ func (s *session) next() error {
 	}
 	s.intake.frame, s.came = n, true
 	var err error
-	if len(s.intake.args) > 0 { // to others the server says nothing either
+	if len(s.intake.args) > 0 { // the server answers nothing to an empty request either
 		s.talk.begin()
 		s.seals.rules = s.g.vault.policy.Load()
 		r := &s.req // each field by itself: a whole request is copied slowly
