@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -90,7 +91,15 @@ func TestDrainOfHTTP2(t *testing.T) {
 			conn.get(3)
 			conn.until(t, xhttp2.FrameHeaders)
 		}
-		conn.until(t, xhttp2.FrameGoAway)
+		for next := uint32(5); c.asks; next += 2 { // the drain may not have come to this connection before
+			conn.get(next)
+			if conn.until(t, xhttp2.FrameHeaders, xhttp2.FrameGoAway) == xhttp2.FrameGoAway {
+				break
+			}
+		}
+		if !c.asks {
+			conn.until(t, xhttp2.FrameGoAway)
+		}
 		_ = conn.Close()
 		if err := <-down; err != nil {
 			t.Error(err)
@@ -148,16 +157,16 @@ func (f framed) get(id uint32) {
 	_ = f.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndHeaders: true, EndStream: true})
 }
 
-// until reads to a frame of a type.
-func (f framed) until(t *testing.T, kind xhttp2.FrameType) {
+// until reads to a frame of one of these types.
+func (f framed) until(t *testing.T, kinds ...xhttp2.FrameType) xhttp2.FrameType {
 	t.Helper()
 	for {
 		frame, err := f.ReadFrame()
 		if err != nil {
-			t.Fatal(kind, err)
+			t.Fatal(kinds, err)
 		}
-		if frame.Header().Type == kind {
-			return
+		if kind := frame.Header().Type; slices.Contains(kinds, kind) {
+			return kind
 		}
 	}
 }
