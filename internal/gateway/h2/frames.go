@@ -221,9 +221,6 @@ func (c *conn) onData(f *http2.DataFrame) error {
 	if !c.inflow.take(size) {
 		return violation{http2.ErrCodeFlowControl, "more than the connection's window"}
 	}
-	if more := c.inflow.give(0); more > 0 { // what other streams have read is not told yet, and they may have nothing more to read
-		c.control(func() error { return c.fr.WriteWindowUpdate(0, more) })
-	}
 	c.empty++
 	if len(f.Data()) > 0 || f.StreamEnded() {
 		c.empty = 0

@@ -125,9 +125,10 @@ func (s *stream) finish() {
 	}
 }
 
-// giveBack lets the peer send as much again as was read of a stream, or never kept. s is nil, or the stream whose window it is too.
+// giveBack lets the peer send as much again as was read of a stream, or never kept. s is nil, or the stream whose window it is too. It is called
+// with 0 for data that is kept: that may take what was left of the connection's window, and what other streams have read must be told then.
 func (c *conn) giveBack(s *stream, n int64) {
-	if n <= 0 || c.err != nil {
+	if c.err != nil {
 		return
 	}
 	if more := c.inflow.give(n); more > 0 {
