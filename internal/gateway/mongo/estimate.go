@@ -362,12 +362,7 @@ func (t *forecasts) add(key uint64, raw int) *forecast {
 	if t.m == nil {
 		t.m = map[uint64]*forecast{}
 	}
-	for other := range t.m {
-		if len(t.m) < maxShapes {
-			break
-		}
-		delete(t.m, other)
-	}
+	makeRoom(t.m, maxShapes)
 	s := &forecast{bytes: float64(raw)}
 	t.m[key] = s
 	return s
@@ -400,4 +395,14 @@ func typicalSaving(bytes float64, id wire.CompressorID) float64 {
 		return max(bytes-450, 0)*0.58 - overhead
 	}
 	return max(bytes-350, 0)*0.72 - overhead
+}
+
+// makeRoom deletes entries, whichever come first, until m has fewer than most.
+func makeRoom[K comparable, V any](m map[K]V, most int) {
+	for key := range m {
+		if len(m) < most {
+			return
+		}
+		delete(m, key)
+	}
 }

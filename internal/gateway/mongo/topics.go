@@ -59,12 +59,7 @@ func (t *topics) of(space, command []byte) *topic {
 	if t.m == nil {
 		t.m = map[string]*topic{}
 	}
-	for other := range t.m {
-		if len(t.m) < maxTopics {
-			break
-		}
-		delete(t.m, other)
-	}
+	makeRoom(t.m, maxTopics)
 	own := bytes.Clone(t.key)
 	made := &topic{space: own[:len(space)], command: own[len(space)+1:]}
 	t.m[string(own)] = made
