@@ -214,8 +214,8 @@ func (a *activity) note() { a.last.Store(int64(time.Since(processStart))) }
 // LastActive implements LimitedConn.
 func (a *activity) LastActive() time.Time { return processStart.Add(time.Duration(a.last.Load())) }
 
-// firstPeekBytes is what a connection holds while it waits where a buffer can't be
-// taken late (TLS, which holds more than that itself).
+// firstPeekBytes is the size of the buffer that a connection holds while it waits, in bytes, where no buffer can be taken only when bytes
+// have come: above TLS, which holds more than that itself.
 const firstPeekBytes = 512
 
 // ReadFirst waits until c has bytes, and only then takes a buffer with room for size

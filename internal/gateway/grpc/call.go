@@ -38,7 +38,7 @@ const (
 	replayBytesPlain = 64 << 10
 )
 
-// shared is what all calls of a gateway use.
+// shared holds what all calls of a gateway use.
 type shared struct {
 	h2.Faults  // where panics are reported, with the log and the counters of all else
 	policy     *atomic.Pointer[policy.Messages]
@@ -110,7 +110,7 @@ type attempt struct {
 	scope  h2.Scope     // of all that it does
 	body   *requestBody // nil: there is none; changed under call.mu
 	reply  io.Closer
-	single *counter     // of the request's messages; nil: nobody asks
+	single *counter     // counts the request's messages; nil: the upstream is not asked
 	lanes  attemptLanes // of a hop that has some
 
 	trace attemptTrace // of a call that is traced
@@ -120,8 +120,8 @@ type attempt struct {
 	room requestBody
 }
 
-// ServeHTTP serves a call: it reads the headers, delivers the request, again if it must and may, and hands on the response. What is
-// still to be read of the request at the end nobody waits for: the attempt is cancelled.
+// ServeHTTP serves a call: it reads the headers, delivers the request, again if it must and may, and hands on the response. It cancels the attempt
+// at the end, so that the rest of a request that the server has not read is not waited for.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, pairPaths) {
 		h.peer.serve(w, r)
@@ -292,7 +292,7 @@ func (c *call) try(from *replayReader) (*attempt, *http.Response, error) {
 	return a, resp, nil
 }
 
-// begun notes which attempt is at hand, and what it sends.
+// begun notes the current attempt and the body that it sends.
 func (c *call) begun(a *attempt, body *requestBody) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -701,7 +701,7 @@ func (c *call) Silent() bool {
 // Moved counts the pieces of the request and the response.
 func (c *call) Moved() uint64 { return c.received.Load() + c.moved.Load() }
 
-// cancelAttempt ends the attempt at hand.
+// cancelAttempt ends the current attempt.
 func (c *call) cancelAttempt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -180,11 +180,12 @@ func (d *dialer) shouldBeLink(h *hop) bool {
 	return d.presumes.takesLinks()
 }
 
-// leastWindow is what HTTP/2 lets a client send on a stream before it has heard of our window. h2's server gives no less.
+// leastWindow is a stream's initial window in HTTP/2 (RFC 9113, section 6.9.2), in bytes. A client may send so much before our settings reach it,
+// so h2's server gives no smaller one.
 const leastWindow = 65_535
 
 // connWindow is the window of a connection: as much as all its streams may use, so that a
-// stream that nobody reads never stops the others.
+// stream that is not read never stops the others.
 func connWindow(window, streams int) int {
 	return int(min(int64(window)*int64(streams), math.MaxInt32))
 }
@@ -200,7 +201,7 @@ func checkHTTP2(c net.Conn) error {
 	return nil
 }
 
-// presumeTime is how long what one connection has learnt is presumed of others.
+// presumeTime is how long new connections trust what an earlier one has learnt of the upstream.
 const presumeTime = 10 * time.Minute
 
 // refusalTime is how long a connection's refusal of an encoding counts, whatever it says
@@ -208,8 +209,8 @@ const presumeTime = 10 * time.Minute
 // asked again after so long at first.
 const refusalTime = time.Minute
 
-// presumption is what the connections to an upstream have learnt of links, for the next one: it has to be a link from its
-// first byte.
+// presumption remembers whether the gateway at an upstream takes links. The next connection needs that, as it is a link from its
+// first byte or not at all.
 type presumption struct {
 	mu       sync.Mutex
 	link     time.Time // when a gateway was last seen to take links
@@ -217,17 +218,17 @@ type presumption struct {
 	refusals int       // since one did
 }
 
-// learnLink takes notice of a gateway that says it takes links.
+// learnLink notes that the gateway at the upstream says it takes links.
 func (p *presumption) learnLink() {
 	p.mu.Lock()
 	p.link = time.Now()
 	p.mu.Unlock()
 }
 
-// maxRefusals is how often the time doubles after which what takes no link is asked again: to an hour.
+// maxRefusals limits how often refusalTime doubles before a gateway that refused a link is asked again: to about an hour.
 const maxRefusals = 6
 
-// refuseLink takes notice of what took none, and reports whether that is news.
+// refuseLink notes that a link was refused, and reports whether it is the first refusal.
 func (p *presumption) refuseLink() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -239,7 +240,7 @@ func (p *presumption) refuseLink() bool {
 	return p.refusals == 1
 }
 
-// madeLink takes notice of a link.
+// madeLink notes that a link was made, and forgets refusals.
 func (p *presumption) madeLink() {
 	p.mu.Lock()
 	p.refusals = 0
@@ -304,7 +305,7 @@ func (n *notices) noLanes() {
 	}
 }
 
-// mute logs once that nobody knows what the upstream reads.
+// mute logs once that the upstream does not tell which encodings it reads.
 func (n *notices) mute() {
 	if n.first("mute") {
 		n.log.Info("the upstream does not say which encodings it reads and can't be asked, so messages go without: name those that it reads in upstream_encodings, or give it a health service",

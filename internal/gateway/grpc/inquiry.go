@@ -289,7 +289,7 @@ type ownCall struct {
 	most                    int64  // bytes of an answer
 }
 
-// ownAnswer is what came back of it, whatever its status.
+// ownAnswer holds the response to one of the gateway's own calls, whatever its status.
 type ownAnswer struct {
 	header, trailer http.Header
 	body            []byte
@@ -382,7 +382,8 @@ func saysNotInstalled(code, message, encoding string) bool {
 	)
 }
 
-// seemsToRefuse is for calls of the gateway's own, which nobody has executed: what speaks of an encoding, and names it, refuses it.
+// seemsToRefuse reports whether the answer to one of the gateway's own calls refuses an encoding: it says so, or names the encoding in an error. No
+// server executes these calls, so an error is not about what they do.
 func seemsToRefuse(code, message, encoding string) bool {
 	if saysNotInstalled(code, message, encoding) {
 		return true

@@ -150,7 +150,7 @@ func beginLink(e *codec.Engine, write func(dst, message []byte) ([]byte, error))
 	return &linkWriter{stream: stream, write: write}, err
 }
 
-// linkWriter is what a link makes of messages, without HTTP/2's headers.
+// linkWriter compresses messages as a link does, without HTTP/2's headers.
 type linkWriter struct {
 	stream codec.StreamWriter
 	write  func(dst, message []byte) ([]byte, error)

@@ -48,7 +48,7 @@ type accepted struct {
 	paired      bool     // which takes dictionaries
 }
 
-// noneAccepted is that of a client which lists none.
+// noneAccepted stands for a client that lists no encodings.
 var noneAccepted = &accepted{}
 
 // rememberedList is how many bytes a list may have that is remembered.
