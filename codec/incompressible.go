@@ -27,7 +27,21 @@ func Incompressible(src []byte) bool {
 	enough := min(len(src), stretches*stretchLen) * matchesPerMill / 1000
 	var s sample
 	for at := 0; at < len(src); at += step {
-		s.add(src[at:min(at+stretchLen, len(src))])
+		stretch := src[at:min(at+stretchLen, len(src))]
+		s.bytes += uint32(len(stretch))
+		var last uint32
+		for i, c := range stretch {
+			s.counts[c]++
+			last = last<<8 | uint32(c)
+			if i < 3 {
+				continue
+			}
+			slot := &s.seen[last*2654435761>>(32-10)]
+			if *slot == last {
+				s.matches++
+			}
+			*slot = last
+		}
 		if s.matches > enough {
 			return false
 		}
@@ -40,23 +54,6 @@ type sample struct {
 	seen    [sampleTable]uint32 // four bytes, by their hash
 	bytes   uint32
 	matches int
-}
-
-func (s *sample) add(b []byte) {
-	var last uint32
-	for i, c := range b {
-		s.counts[c]++
-		last = last<<8 | uint32(c)
-		if i < 3 {
-			continue
-		}
-		slot := &s.seen[last*2654435761>>(32-10)]
-		if *slot == last {
-			s.matches++
-		}
-		*slot = last
-	}
-	s.bytes += uint32(len(b))
 }
 
 // flat compares the sum of the counts' squares with what random bytes give:

@@ -22,16 +22,31 @@ func (t *tail) Write(p []byte) (int, error) {
 // dst, which must not overlap src. The result may be longer than src. On an
 // error dst is returned as it was; the error wraps [ErrUnknownName].
 func (s *Set) AppendCompress(dst, src []byte, name string) ([]byte, error) {
-	w, err := s.NewWriter(name)
+	setting, err := parse(name)
 	if err != nil {
 		return dst, err
 	}
-	switch {
-	case w.setting.Codec == codec.Proto:
-		return s.appendProto(dst, src, w.kinds.small)
-	case w.setting.Codec == codec.Zstd && s.options.Zstd != nil:
-		return s.appendZstd(dst, src, w.setting)
+	return s.appendBy(setting, dst, src)
+}
+
+// AppendSetting is [Set.AppendCompress] for a caller that has the setting which
+// a name stands for, so that it is not printed and read again.
+func (s *Set) AppendSetting(dst, src []byte, setting codec.Setting) ([]byte, error) {
+	if err := check(setting); err != nil {
+		return dst, fmt.Errorf("%w %q: %w", ErrUnknownName, setting, err)
 	}
+	return s.appendBy(setting, dst, src)
+}
+
+func (s *Set) appendBy(setting codec.Setting, dst, src []byte) ([]byte, error) {
+	if setting.Codec == codec.Zstd && s.options.Zstd != nil {
+		return s.appendZstd(dst, src, setting)
+	}
+	kinds := s.kindsOf(setting)
+	if setting.Codec == codec.Proto {
+		return s.appendProto(dst, src, kinds.small)
+	}
+	w := Writer{set: s, kinds: kinds, setting: setting, err: ErrClosed}
 	out := tail{b: dst}
 	w.Reset(&out)
 	if _, err := w.Write(src); err != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 )
 
@@ -25,6 +26,29 @@ func message(n int) []byte {
 		b = fmt.Appendf(b, "pod=api-%d,instance=10.0.%d.%d:9090,le=%d;", i%97, i*7%251, i*31%253, i%11)
 	}
 	return b[:n]
+}
+
+// A setting compresses as its name does.
+func TestAppendSetting(t *testing.T) {
+	set, src := grpccodec.NewSet(grpccodec.Options{}), message(1000)
+	for _, name := range settings {
+		setting, err := codec.ParseMessageSetting(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := set.AppendCompress(nil, src, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := set.AppendSetting([]byte("x"), src, setting); err != nil || string(got) != "x"+string(want) {
+			t.Errorf("%s: %d bytes, want %d; %v", name, len(got)-1, len(want), err)
+		}
+	}
+	for _, setting := range []codec.Setting{{}, {Codec: codec.Zstd, Dict: 7}} {
+		if got, err := set.AppendSetting([]byte("x"), src, setting); !errors.Is(err, grpccodec.ErrUnknownName) || string(got) != "x" {
+			t.Errorf("%s: %q, %v", setting, got, err)
+		}
+	}
 }
 
 func TestAppendRoundTrips(t *testing.T) {

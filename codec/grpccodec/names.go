@@ -24,13 +24,21 @@ var ErrUnknownName = errors.New("grpccodec: unknown encoding")
 // parse reads an encoding's name, with a level or without: "zstd", "zstd-1".
 func parse(name string) (codec.Setting, error) {
 	s, err := codec.ParseMessageSetting(name)
-	if err == nil && (!slices.Contains(names[:], s.Codec.String()) || s.Dict != 0) {
-		err = errors.New("not an encoding of gRPC messages")
+	if err == nil {
+		err = check(s)
 	}
 	if err != nil {
 		return s, fmt.Errorf("%w %q: %w; encodings are %s, with a level or without: zstd-3", ErrUnknownName, name, err, strings.Join(names[:], ", "))
 	}
 	return s, nil
+}
+
+// check refuses a setting that no name stands for.
+func check(s codec.Setting) error {
+	if !slices.Contains(names[:], s.Codec.String()) || s.Dict != 0 {
+		return errors.New("not an encoding of gRPC messages")
+	}
+	return nil
 }
 
 // WireName returns the encoding that peers are told for a name: "zstd" for

@@ -3,31 +3,35 @@ package grpccodec
 import (
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
 const long = time.Hour
 
 func TestTurnsAreBounded(t *testing.T) {
-	turns := newTurns(2)
-	turns.patient = long
-	a, b := turns.take(), turns.take()
-	got := make(chan *turn)
-	go func() { got <- turns.take() }()
-	select {
-	case <-got:
-		t.Fatal("a third turn of two")
-	case <-time.After(20 * time.Millisecond):
-	}
-	turns.give(b)
-	if c := <-got; c != b {
-		t.Error("another turn than the one given back")
-	}
-	turns.give(a)
-	turns.give(nil)
-	if n := turns.inUse(); n != 1 {
-		t.Errorf("%d are out", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		turns := newTurns(2)
+		turns.patient = long
+		a, b := turns.take(), turns.take()
+		got := make(chan *turn)
+		go func() { got <- turns.take() }()
+		synctest.Wait()
+		select {
+		case <-got:
+			t.Fatal("a third turn of two")
+		default:
+		}
+		turns.give(b)
+		if c := <-got; c != b {
+			t.Error("another turn than the one given back")
+		}
+		turns.give(a)
+		turns.give(nil)
+		if n := turns.inUse(); n != 1 {
+			t.Errorf("%d are out", n)
+		}
+	})
 }
 
 func TestALostTurnComesBack(t *testing.T) {

@@ -71,6 +71,9 @@ func TestOthersReadGzip(t *testing.T) {
 
 func python(t *testing.T, packed, want []byte) {
 	t.Helper()
+	if testing.Short() {
+		return // no program is started
+	}
 	cmd := exec.Command("python3", "-c", "import gzip,sys; sys.stdout.buffer.write(gzip.decompress(sys.stdin.buffer.read()))")
 	cmd.Stdin = bytes.NewReader(packed)
 	got, err := cmd.Output()

@@ -23,7 +23,7 @@ func TestMemory(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
-	rounds := codectest.Amount(20, 40, 40)
+	rounds := codectest.Amount(20, 20, 40)
 	for name, message := range map[string]func(int) []byte{
 		"scrapes": func(i int) []byte { return scrape(i%3, i) },
 		"spans":   func(int) []byte { return spans(rng, 3000) },
