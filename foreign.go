@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/foreign"
 )
 
@@ -25,35 +24,6 @@ func (h Header) MaxValueLen() int {
 		return foreign.MaxLen(foreign.Format(h.Foreign.Format), h.RawLen)
 	}
 	return h.RawLen
-}
-
-// SealContent appends an envelope of content to dst, in the place of a value of n bytes that a library has made of it; or it
-// returns dst as it was, with an Outcome that is not Sealed, since nothing is gained. n is the raw length that worth is asked with.
-// The envelope opens to content as the format of says, or, if of is zero, to content itself.
-func (s *Sealer) SealContent(dst, content []byte, of Foreign, n int, st codec.Setting, worth func(raw, sealed int) bool) ([]byte, Outcome) {
-	if out, ok := s.compress(dst, content, st, of, n, worth); ok {
-		return out, Outcome{Sealed: true, Codec: st.Codec}
-	}
-	if of.Format != 0 {
-		return dst, Outcome{}
-	}
-	if worth == nil {
-		worth = saves
-	}
-	out, did := s.plain(dst, content, st, func(_, sealed int) bool { return worth(n, sealed) })
-	if !did.Sealed {
-		return dst, Outcome{}
-	}
-	return out, did
-}
-
-// OpenContent is Open but for values that another library had compressed: of them it appends the content.
-func (s *Sealer) OpenContent(dst, stored []byte) ([]byte, error) {
-	h, err := ParseHeader(stored)
-	if err != nil || !h.IsForeign() {
-		return s.Open(dst, stored)
-	}
-	return s.OpenContentParsed(dst, stored, h)
 }
 
 var contents = sync.Pool{New: func() any { return new([]byte) }}

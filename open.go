@@ -36,6 +36,15 @@ func (s *Sealer) OpenParsed(dst, stored []byte, h Header) ([]byte, error) {
 	return s.OpenContentParsed(dst, stored, h)
 }
 
+// OpenContent is Open but for values that another library had compressed: of them it appends the content.
+func (s *Sealer) OpenContent(dst, stored []byte) ([]byte, error) {
+	h, err := ParseHeader(stored)
+	if err != nil || !h.IsForeign() {
+		return s.Open(dst, stored)
+	}
+	return s.OpenContentParsed(dst, stored, h)
+}
+
 // OpenContentParsed is OpenContent for a caller that has parsed the envelope's header. It appends what is sealed, exactly h.RawLen
 // bytes: the value, or the content of a foreign one.
 func (s *Sealer) OpenContentParsed(dst, stored []byte, h Header) (out []byte, err error) {

@@ -23,9 +23,8 @@ type Outcome struct {
 //
 // A value that begins with the magic is wrapped in any case: compressed if
 // that is worth it, otherwise as Escape does. Values longer than MaxRaw are
-// not compressed. Only one buffer is used, dst: a caller that gives it a
-// capacity of the value's length plus MaxHeaderLen and a few hundred bytes
-// more sees no allocation.
+// not compressed. Only one buffer is used, dst, which is not allocated anew
+// where it has room for [MaxSealedLen] bytes.
 func (s *Sealer) Seal(dst, value []byte, st codec.Setting, worth func(raw, sealed int) bool) []byte {
 	out, _ := s.SealOutcome(dst, value, st, worth)
 	return out
@@ -37,6 +36,26 @@ func (s *Sealer) SealOutcome(dst, value []byte, st codec.Setting, worth func(raw
 		return out, Outcome{Sealed: true, Codec: st.Codec}
 	}
 	return s.plain(dst, value, st, worth)
+}
+
+// SealContent appends an envelope of content to dst, in the place of a value of n bytes that a library has made of it; or it
+// returns dst as it was, with an Outcome that is not Sealed, since nothing is gained. n is the raw length that worth is asked with.
+// The envelope opens to content as the format of says, or, if of is zero, to content itself.
+func (s *Sealer) SealContent(dst, content []byte, of Foreign, n int, st codec.Setting, worth func(raw, sealed int) bool) ([]byte, Outcome) {
+	if out, ok := s.compress(dst, content, st, of, n, worth); ok {
+		return out, Outcome{Sealed: true, Codec: st.Codec}
+	}
+	if of.Format != 0 {
+		return dst, Outcome{}
+	}
+	if worth == nil {
+		worth = saves
+	}
+	out, did := s.plain(dst, content, st, func(_, sealed int) bool { return worth(n, sealed) })
+	if !did.Sealed {
+		return dst, Outcome{}
+	}
+	return out, did
 }
 
 // compress appends an envelope with value compressed by st, which stands for raw bytes, and reports whether that is worth it. When it
@@ -84,6 +103,12 @@ func (s *Sealer) plain(dst, value []byte, st codec.Setting, worth func(raw, seal
 		return s.Escape(dst, value), Outcome{Sealed: true, Codec: codec.Raw}
 	}
 	return append(dst, value...), Outcome{Codec: codec.Raw}
+}
+
+// MaxSealedLen returns the capacity in bytes, beyond its length, with which a
+// destination never has to grow when a value of n bytes is sealed by a setting.
+func MaxSealedLen(st codec.Setting, n int) int {
+	return MaxHeaderLen + codec.MaxEncodedLen(st.Codec, n)
 }
 
 // escapedLen is the length in bytes of what Escape appends.

@@ -222,3 +222,21 @@ func ExampleSealer() {
 	// 540 true true <nil>
 	// stored before Cinch came <nil>
 }
+
+// With MaxSealedLen bytes of room behind what is there already, a destination stays where it is, whatever the value and its length.
+func TestMaxSealedLen(t *testing.T) {
+	s, dict := testSealer(t)
+	for _, st := range settings(dict) {
+		for _, n := range []int{0, 1, 95, 96, 4096, 100_000, 2_000_000} {
+			halves := append(orders(n)[:n/2:n/2], noise(n-n/2)...) // half of it makes the sealed form no shorter
+			for name, value := range map[string][]byte{"orders": orders(n)[:n], "noise": noise(n), "halves": halves, "magic": append([]byte(Magic), halves...)} {
+				for _, worth := range []func(int, int) bool{nil, always} {
+					dst := append(make([]byte, 0, 3+MaxSealedLen(st, len(value))), "abc"...)
+					if out := s.Seal(dst, value, st, worth); &out[0] != &dst[0] || string(out[:3]) != "abc" {
+						t.Errorf("%s, %d bytes of %s: %d do not fit %d", st, len(value), name, len(out), cap(dst))
+					}
+				}
+			}
+		}
+	}
+}

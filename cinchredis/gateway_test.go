@@ -2,11 +2,9 @@ package cinchredis
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -17,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 const gatewayConfig = `
@@ -51,41 +50,10 @@ func TestGateway(t *testing.T) {
 	}
 }
 
-// gatewayProgram builds cmd/cinch where test/testenv builds it, so that it is linked once, and returns its path.
-func gatewayProgram(t *testing.T) string {
-	t.Helper()
-	dir := os.Getenv("CINCH_TEST_BIN")
-	program := os.Getenv("CINCH_TEST_PROGRAM")
-	if _, err := os.Stat(program); err == nil && dir == "" {
-		return program
-	}
-	root, err := filepath.Abs("..")
-	must(t, err)
-	if dir == "" {
-		cache, err := os.UserCacheDir()
-		must(t, err)
-		tree := sha256.Sum256([]byte(root))
-		dir = filepath.Join(cache, "cinch-test", "bin", fmt.Sprintf("%x", tree[:6]))
-	}
-	must(t, os.MkdirAll(dir, 0o755))
-	tmp, err := os.MkdirTemp(dir, "build-")
-	must(t, err)
-	defer os.RemoveAll(tmp)
-	program, out := filepath.Join(dir, "cinch"), filepath.Join(tmp, "cinch")
-	_ = os.Link(program, out) // go build leaves it if it is up to date, and puts a new file in its place otherwise
-	build := exec.Command(installed(t, "go", "there is no gateway without it"), "build", "-o", out, "./cmd/cinch")
-	build.Dir = root
-	if said, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, said)
-	}
-	must(t, os.Rename(out, program))
-	return program
-}
-
 // startGateway starts `cinch serve` in front of a server and returns the path of its socket.
 func startGateway(t *testing.T, s *server) string {
 	t.Helper()
-	program := gatewayProgram(t)
+	program := testenv.Cinch(t)
 	dir := t.TempDir()
 	socket, config := filepath.Join(dir, "socket"), filepath.Join(dir, "cinch.yaml")
 	must(t, os.WriteFile(config, fmt.Appendf(nil, gatewayConfig, socket, s.addr), 0o600))

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 const watched = "m" // the name that a Sentinel knows a primary by
@@ -28,7 +29,7 @@ func startSentinel(t *testing.T, primary *server) string {
 	path := filepath.Join(t.TempDir(), "sentinel.conf")
 	must(t, os.WriteFile(path, []byte(conf), 0o600))
 	own := freePort(t)
-	start(t, installed(t, "redis-server", "test/servers install"), path, "--sentinel", "--port", own, "--bind", "127.0.0.1", "--dir", t.TempDir())
+	start(t, testenv.Program(t, "redis-server"), path, "--sentinel", "--port", own, "--bind", "127.0.0.1", "--dir", t.TempDir())
 	addr := net.JoinHostPort("127.0.0.1", own)
 	s := redis.NewSentinelClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { _ = s.Close() })

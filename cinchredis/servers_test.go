@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+	"github.com/cinch-layer/cinch/test/testenv"
 	"github.com/cinch-layer/cinch/test/transcript"
 )
 
@@ -29,7 +31,7 @@ func startRedis(t testing.TB, args ...string) *server {
 	t.Helper()
 	s := &server{addr: transcript.Server(t, "tcp", func() string {
 		port := freePort(t)
-		start(t, installed(t, "redis-server", "test/servers install"), append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir()}, args...)...)
+		start(t, testenv.Program(t, "redis-server"), append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir()}, args...)...)
 		addr := "127.0.0.1:" + port
 		answers(t, newClient(t, &redis.Options{Addr: addr}))
 		return addr
@@ -37,22 +39,6 @@ func startRedis(t testing.TB, args ...string) *server {
 	s.plain = newClient(t, &redis.Options{Addr: s.addr})
 	s.dicts = storeredis.NewDicts(storeredis.DictsOptions{Client: s.plain})
 	return s
-}
-
-// installed is the path of a program. Where it is not installed the test is skipped, in CI it fails.
-func installed(t testing.TB, name, hint string) string {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("starts other programs; run it without -short")
-	}
-	path, err := exec.LookPath(name)
-	if err != nil && os.Getenv("CI") == "" {
-		t.Skipf("%s is not installed: %s", name, hint)
-	}
-	if err != nil {
-		t.Fatalf("%s is not installed: %s", name, hint)
-	}
-	return path
 }
 
 // start starts a program until the end of the test.
@@ -78,16 +64,7 @@ func start(t testing.TB, path string, args ...string) {
 	})
 }
 
-func freePort(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
-}
+func freePort(t testing.TB) string { return strconv.Itoa(testenv.FreePort(t)) }
 
 func newClient(t testing.TB, o *redis.Options) *redis.Client {
 	t.Helper()

@@ -1,5 +1,7 @@
 package foreign
 
+import "slices"
+
 // LibLZF's stream is a row of these, and no length stands anywhere:
 //
 //	000LLLLL                     L+1 bytes follow as they are
@@ -12,6 +14,7 @@ const (
 
 func openLZF(dst, src []byte, maxRaw int) ([]byte, error) {
 	start := len(dst)
+	dst = slices.Grow(dst, min(lzfSize(src), maxRaw))
 	for len(src) > 0 {
 		n, back, used := lzfStep(src)
 		switch {
@@ -27,6 +30,19 @@ func openLZF(dst, src []byte, maxRaw int) ([]byte, error) {
 		src = src[used:]
 	}
 	return dst, nil
+}
+
+// lzfSize returns how many bytes the instructions of src make, up to one that is cut off.
+func lzfSize(src []byte) (size int) {
+	for len(src) > 0 {
+		n, _, used := lzfStep(src)
+		if used == 0 {
+			break
+		}
+		size += n
+		src = src[used:]
+	}
+	return size
 }
 
 // appendAgain copies n bytes from back bytes before the end, which may be fewer: then they are repeated.
