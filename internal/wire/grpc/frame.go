@@ -102,6 +102,3 @@ func (s *Scanner) Scan(piece []byte, each func(Header)) error {
 	}
 	return nil
 }
-
-// AtBoundary reports whether the body may end here.
-func (s *Scanner) AtBoundary() bool { return s.have == 0 && s.left == 0 }

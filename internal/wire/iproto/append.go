@@ -36,19 +36,6 @@ func AppendHead(dst []byte, kind Kind, n int) []byte {
 	return binary.BigEndian.AppendUint32(append(dst, 0xdb), uint32(n))
 }
 
-// HeadLen is the length in bytes of what AppendHead appends.
-func HeadLen(kind Kind, n int) int {
-	switch {
-	case n < 32 && kind == String:
-		return 1
-	case n < 1<<8:
-		return 2
-	case n < 1<<16:
-		return 3
-	}
-	return 5
-}
-
 // AppendStamped appends the header of frame with that schema version in it.
 func AppendStamped(dst, frame []byte, h *Header, version uint64) []byte {
 	if h.Version.Len > 0 {

@@ -1,8 +1,6 @@
 package iproto
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // MaxFrame is the longest frame in bytes that servers take, without its length in front.
 const MaxFrame = 2 << 30
@@ -19,8 +17,12 @@ func Prefix(b []byte) (n, size int, err error) {
 	if len(b) == 0 {
 		return 0, 0, nil
 	}
-	size, ok := prefixSize(b[0])
-	if !ok {
+	switch lead := b[0]; {
+	case lead <= 0x7f:
+		size = 1
+	case lead >= 0xcc && lead <= 0xcf:
+		size = 1 + 1<<(lead-0xcc)
+	default:
 		return 0, 0, fmt.Errorf("%w: no length in front of a frame", ErrMalformed)
 	}
 	if len(b) < size {
@@ -31,16 +33,6 @@ func Prefix(b []byte) (n, size int, err error) {
 		return 0, size, fmt.Errorf("%w: %d bytes", ErrTooLarge, length)
 	}
 	return int(length), size, nil
-}
-
-func prefixSize(lead byte) (int, bool) {
-	switch {
-	case lead <= 0x7f:
-		return 1, true
-	case lead >= 0xcc && lead <= 0xcf:
-		return 1 + 1<<(lead-0xcc), true
-	}
-	return 0, false
 }
 
 // Header is what a frame's header says. Spans are places in the frame.
@@ -74,8 +66,22 @@ func (h *Header) Parse(frame []byte) error {
 		if err != nil {
 			return err
 		}
-		if err := h.take(key, value, frame); err != nil {
-			return err
+		n, ok := Uint(value.Of(frame))
+		switch key {
+		case keyType:
+			h.Type = Type(n)
+			ok = ok && uint64(h.Type) == n
+		case keySync:
+			h.Sync, h.SyncAt = n, value
+		case keySchemaVersion:
+			h.Schema, h.Version = n, value
+		case keyStream:
+			h.Stream = n
+		default:
+			ok = true
+		}
+		if !ok {
+			return fmt.Errorf("%w: key %#x of the header", ErrMalformed, key)
 		}
 		at = value.End()
 	}
@@ -83,24 +89,81 @@ func (h *Header) Parse(frame []byte) error {
 	return nil
 }
 
-func (h *Header) take(key uint64, value Span, frame []byte) error {
-	n, ok := Uint(value.Of(frame))
-	switch key {
-	case keyType:
-		h.Type = Type(n)
-		ok = ok && uint64(h.Type) == n
-	case keySync:
-		h.Sync, h.SyncAt = n, value
-	case keySchemaVersion:
-		h.Schema, h.Version = n, value
-	case keyStream:
-		h.Stream = n
-	default:
-		ok = true
+// Body says where the values are that a gateway looks at. A span without length is one that
+// is not there. Of several with one key the last counts, as it does for the server.
+type Body struct {
+	At, End int // of the body, without what may follow
+
+	SpaceID, SpaceName Span
+	IndexID, IndexName Span
+	IndexBase          Span
+	Key, Tuple, Ops    Span
+	Function, Expr     Span
+	SQLText, StmtID    Span
+	Data, Error        Span
+	Features           Span
+	User               Span
+	Event              Span // the name of what is watched
+}
+
+// Parse finds the parts of the body at frame[at:]. A frame that ends there has an empty one.
+func (b *Body) Parse(frame []byte, at int) error {
+	*b = Body{At: at, End: at}
+	if at == len(frame) {
+		return nil
 	}
-	if !ok {
-		return fmt.Errorf("%w: key %#x of the header", ErrMalformed, key)
+	m, err := ReadHead(frame, at)
+	if err != nil {
+		return err
 	}
+	if m.Kind != Map {
+		return fmt.Errorf("%w: the body is no map", ErrMalformed)
+	}
+	at = m.Content.At
+	for range m.Count {
+		key, value, err := entry(frame, at)
+		if err != nil {
+			return err
+		}
+		switch key {
+		case keySpaceID:
+			b.SpaceID = value
+		case keySpaceName:
+			b.SpaceName = value
+		case keyIndexID:
+			b.IndexID = value
+		case keyIndexName:
+			b.IndexName = value
+		case keyIndexBase:
+			b.IndexBase = value
+		case keyKey:
+			b.Key = value
+		case keyTuple:
+			b.Tuple = value
+		case keyOps:
+			b.Ops = value
+		case keyFunction:
+			b.Function = value
+		case keyExpr:
+			b.Expr = value
+		case keySQLText:
+			b.SQLText = value
+		case keyStmtID:
+			b.StmtID = value
+		case keyData:
+			b.Data = value
+		case keyError:
+			b.Error = value
+		case keyFeatures:
+			b.Features = value
+		case keyUser:
+			b.User = value
+		case keyEvent:
+			b.Event = value
+		}
+		at = value.End()
+	}
+	b.End = at
 	return nil
 }
 

@@ -54,15 +54,15 @@ func (h *Head) children() int {
 // an array or map there are at least as many bytes as it has elements.
 func ReadHead(b []byte, at int) (h Head, err error) {
 	v := b[at:]
-	var rest []byte
+	var content, rest []byte
 	var n uint32
 	switch msgp.NextType(v) {
 	case msgp.StrType:
 		h.Kind = String
-		return h.content(b, v, msgp.ReadStringZC)
+		content, rest, err = msgp.ReadStringZC(v)
 	case msgp.BinType:
 		h.Kind = Binary
-		return h.content(b, v, msgp.ReadBytesZC)
+		content, rest, err = msgp.ReadBytesZC(v)
 	case msgp.ArrayType:
 		h.Kind = Array
 		n, rest, err = msgp.ReadArrayHeaderBytes(v)
@@ -71,27 +71,16 @@ func ReadHead(b []byte, at int) (h Head, err error) {
 		n, rest, err = msgp.ReadMapHeaderBytes(v)
 	default:
 		rest, err = msgp.Skip(v)
-		h.Content = Span{at, len(v) - len(rest)}
-		return h, wrap(err)
+		content = v[:len(v)-len(rest)]
 	}
-	h.Count, h.Content = int(n), Span{len(b) - len(rest), 0}
-	if err == nil && (int64(n) > int64(len(rest)) || h.children() > len(rest)) {
-		err = errShort
+	if err != nil {
+		return h, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	return h, wrap(err)
-}
-
-func (h Head) content(b, v []byte, read func([]byte) ([]byte, []byte, error)) (Head, error) {
-	content, rest, err := read(v)
-	h.Content = Span{len(b) - len(rest) - len(content), len(content)}
-	return h, wrap(err)
-}
-
-func wrap(err error) error {
-	if err == nil || errors.Is(err, ErrMalformed) {
-		return err
+	h.Count, h.Content = int(n), Span{len(b) - len(rest) - len(content), len(content)}
+	if int64(n) > int64(len(rest)) || h.children() > len(rest) {
+		return h, errShort
 	}
-	return fmt.Errorf("%w: %w", ErrMalformed, err)
+	return h, nil
 }
 
 // Skip returns where the value at b[at:] ends.

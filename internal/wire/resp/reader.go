@@ -39,7 +39,7 @@ func NewReader(src Source, lent Flusher, size int) *Reader {
 }
 
 // Buffered returns the unread bytes. They, and what Discard drops of them, are valid until the
-// next Flush.
+// next call that may read.
 func (r *Reader) Buffered() []byte { return r.buf[r.r:r.w] }
 
 // Full reports whether the buffer can take no more without a Discard.
@@ -183,7 +183,7 @@ func (r *Reader) Take(dst []byte) (int, error) {
 }
 
 // CopyTo consumes n bytes and hands them to write in pieces, which are valid until the next
-// Flush.
+// call that may read.
 func (r *Reader) CopyTo(n int64, write func([]byte) error) error {
 	for n > 0 {
 		if r.r == r.w {

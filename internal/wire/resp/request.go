@@ -44,8 +44,14 @@ type Parser struct {
 	inBulk bool
 }
 
-// Reset forgets the current request and keeps the memory.
+// maxKeptArgs is for how many arguments a Parser keeps memory between requests.
+const maxKeptArgs = 64
+
+// Reset forgets the current request and keeps the memory, unless that is large.
 func (p *Parser) Reset() {
+	if cap(p.Args) > maxKeptArgs {
+		p.Args = nil
+	}
 	p.Args, p.Argc, p.Inline = p.Args[:0], 0, false
 	p.pos, p.bulk, p.inBulk, p.Started = 0, 0, false, false
 }
@@ -215,9 +221,15 @@ func headerLine(buf []byte, at int) (n int64, next int, err error) {
 // shortHeader is headerLine for what nearly all headers are, one to nine digits without a
 // leading zero; next is 0 for all others.
 func shortHeader(buf []byte, at int) (n int64, next int) {
-	if at+3 < len(buf) && buf[at+2] == '\r' { // most have one digit
-		if d := buf[at+1] - '0'; d <= 9 {
+	if b := buf[at:]; len(b) > 4 { // most have one digit or two
+		d, e := b[1]-'0', b[2]-'0'
+		switch {
+		case d > 9:
+			return 0, 0
+		case b[2] == '\r':
 			return int64(d), at + 4
+		case b[3] == '\r' && e <= 9 && d > 0:
+			return int64(10*d + e), at + 5
 		}
 	}
 	for i := at + 1; i < len(buf)-1 && i < at+11; i++ {
