@@ -119,7 +119,7 @@ func stored(t *testing.T, server *goredis.Client, values [][]byte, prefix string
 func (g *autoGateway) measure(t *testing.T, server *goredis.Client, d *documents) (share float64, numbers map[uint32]int) {
 	t.Helper()
 	var values [][]byte
-	for i := range 500 {
+	for i := range 200 {
 		v := d.next()
 		values = append(values, v)
 		if err := g.client.Set(t.Context(), fmt.Sprintf("doc:measured:%d", i), v, 0).Err(); err != nil {
@@ -135,6 +135,9 @@ func (g *autoGateway) measure(t *testing.T, server *goredis.Client, d *documents
 	return float64(bytes) / float64(without), numbers
 }
 
+// betweenWrites leaves the processors to those who train.
+const betweenWrites = 50 * time.Millisecond
+
 // writeUntil keeps writing documents until the log has a text n times.
 func (g *autoGateway) writeUntil(t *testing.T, d *documents, text string, n int) {
 	t.Helper()
@@ -143,6 +146,7 @@ func (g *autoGateway) writeUntil(t *testing.T, d *documents, text string, n int)
 			return true
 		}
 		g.set(t, "doc:", d, 100)
+		time.Sleep(betweenWrites)
 		return false
 	})
 }
@@ -209,6 +213,7 @@ func TestThreeAutoGateways(t *testing.T) {
 	}
 	var all []string
 	testenv.Eventually(t, "they agree", func() bool {
+		time.Sleep(betweenWrites)
 		all = all[:0]
 		for i, g := range gateways {
 			g.set(t, "doc:", docs, 100)

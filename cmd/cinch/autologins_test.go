@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -86,6 +87,7 @@ func writeUntilApart(t *testing.T, write func(n int), number map[string]uint32) 
 	write(450)
 	testenv.Eventually(t, "both have a dictionary", func() bool {
 		write(5)
+		time.Sleep(betweenWrites)
 		return len(number) == 2
 	})
 	if number["alice"] == number["bob"] {

@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -153,7 +154,7 @@ func TestCommandsRefuseATarantoolGateway(t *testing.T) {
 
 // What a plan of MongoDB recommends would be a gateway before the gateway.
 func TestPlanRefusesAMongoGateway(t *testing.T) {
-	server := testenv.Mongod(t, testenv.MongodConfig{})
+	server := mongotest.Start(t, mongotest.Config{})
 	if _, err := server.Client(t).Database("shop").Collection("users").InsertOne(t.Context(), bson.D{{Key: "name", Value: strings.Repeat("somebody ", 50)}}); err != nil {
 		t.Fatal(err)
 	}

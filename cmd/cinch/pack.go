@@ -100,7 +100,7 @@ func runPack(ctx context.Context, o packOptions) error {
 	if err := o.checkPolicy(w); err != nil {
 		return err
 	}
-	report, err := o.run(ctx, w, func() (pack.Options, error) { return o.packOptions(ctx, w, to) })
+	report, err := o.run(ctx, w, func() (pack.Options, error) { return o.runOptions(ctx, w, to) })
 	if report == nil {
 		return err
 	}
@@ -113,8 +113,8 @@ func runPack(ctx context.Context, o packOptions) error {
 	return nil
 }
 
-// packOptions are the options of a run over the nodes that there are now.
-func (o *packOptions) packOptions(ctx context.Context, w *openedStore, to codec.Setting) (pack.Options, error) {
+// runOptions returns the options of a run over the nodes that there are now.
+func (o *packOptions) runOptions(ctx context.Context, w *openedStore, to codec.Setting) (pack.Options, error) {
 	p := o.options(w)
 	if err := o.publish(ctx, w, to); err != nil {
 		return p, err
@@ -145,7 +145,7 @@ func (o *packOptions) packOptions(ctx context.Context, w *openedStore, to codec.
 	return p, err
 }
 
-// dictionaries say what rules with `dictionary: auto` may be packed with.
+// dictionaries returns the options by which rules with `dictionary: auto` get dictionaries.
 func (o *packOptions) dictionaries(w *openedStore, walk pack.Options) ruledict.Options {
 	progress := ui.NewProgress(o.errs)
 	return ruledict.Options{
@@ -253,7 +253,7 @@ func (o *packOptions) packState(w *openedStore) (*pack.State, error) {
 	return o.state(w, "pack", pack.Fingerprint(w.policy, more...))
 }
 
-// show writes the report, and of a dry run what it means for all keys.
+// showReport writes the report, and for a dry run what it means for all keys.
 func (o *packOptions) showReport(r *pack.Report) error {
 	done := "packed"
 	if o.dryRun {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	tnt "github.com/tarantool/go-tarantool/v2"
 
@@ -277,6 +278,7 @@ func TestServeTarantoolAutoDictionary(t *testing.T) {
 	testenv.Eventually(t, "a dictionary is rolled out", func() bool {
 		g.putMany(t, d, next, 100)
 		next += 100
+		time.Sleep(betweenWrites)
 		return g.log.count("dictionary rolled out") > 0
 	})
 	share, numbers := g.measure(t, direct, d)

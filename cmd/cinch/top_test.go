@@ -34,7 +34,7 @@ func TestTop(t *testing.T) {
 			if code != 0 {
 				t.Fatalf("exit code %d: %s", code, errs.String())
 			}
-		default:
+		case <-time.After(time.Millisecond):
 		}
 	}
 	var answer struct{ Gateways []top.Gateway }

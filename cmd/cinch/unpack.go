@@ -64,7 +64,7 @@ func runUnpack(ctx context.Context, o unpackOptions) error {
 		return err
 	}
 	defer func() { w.store.Close() }() // another, if it has moved
-	report, err := o.run(ctx, w, func() (pack.Options, error) { return o.unpackOptions(ctx, w) })
+	report, err := o.run(ctx, w, func() (pack.Options, error) { return o.runOptions(ctx, w) })
 	if report == nil {
 		return err
 	}
@@ -77,8 +77,8 @@ func runUnpack(ctx context.Context, o unpackOptions) error {
 	return nil
 }
 
-// unpackOptions are the options of a run over the nodes that there are now.
-func (o *unpackOptions) unpackOptions(ctx context.Context, w *openedStore) (pack.Options, error) {
+// runOptions returns the options of a run over the nodes that there are now.
+func (o *unpackOptions) runOptions(ctx context.Context, w *openedStore) (pack.Options, error) {
 	p := o.options(w)
 	p.Task = &pack.Unpack{Sealer: w.sealer(), Match: matching(o.match), Policy: w.policy}
 	p.Read = store.ReadOptions{Types: store.String | store.Hash | store.Stream}
@@ -89,14 +89,14 @@ func (o *unpackOptions) unpackOptions(ctx context.Context, w *openedStore) (pack
 		if err := w.checkRoom(ctx, p); err != nil {
 			return p, err
 		}
-		p.Room = true
+		p.CheckRoom = true
 	}
 	var err error
 	p.State, err = o.state(w, "unpack", pack.Fingerprint(nil, o.match, fmt.Sprint(o.at.Databases)))
 	return p, err
 }
 
-// matching gives nil for no pattern.
+// matching returns a function that matches keys with a pattern; nil without one.
 func matching(pattern string) func(string, []byte) bool {
 	if pattern == "" {
 		return nil

@@ -14,11 +14,11 @@ import (
 
 // recovering are the packages whose goroutines handle what clients, servers and peers have sent: a panic in any of them would end
 // the process.
-var recovering = []string{"internal/gateway", "internal/link", "internal/admin", "internal/store", "internal/autodict"}
+var recovering = []string{"internal/gateway", "internal/link", "internal/admin", "internal/store", "internal/autodict", "internal/pack"}
 
 // catchers are functions that recover when they are deferred, and runners those that recover from what they are given to run.
 var (
-	catchers = []string{"gateway.CatchPanic", "CatchPanic", "panics.Catch", "Catch"}
+	catchers = []string{"gateway.CatchPanic", "CatchPanic", "panics.Catch", "Catch", "catch"}
 	runners  = []string{"panics.KeepRunning"}
 )
 
@@ -31,7 +31,7 @@ var unprotected = map[string]string{
 	"internal/gateway/grpc/cache.go startSweep":       "forgets by age",
 	"internal/gateway/grpc/gateway.go Shutdown":       "closes a channel",
 	"internal/gateway/http/transport.go connectHTTP2": "closes a connection",
-	"internal/gateway/http/carrier.go upgraded":       "sets a deadline",
+	"internal/gateway/http/farside.go upgraded":       "sets a deadline",
 	"internal/gateway/mongo/topology.go expect":       "closes a channel",
 	"internal/gateway/postgres/gateway.go Shutdown":   "starts goroutines that recover",
 	"internal/gateway/postgres/held.go awaitIdle":     "wakes those that wait",
@@ -41,6 +41,7 @@ var unprotected = map[string]string{
 	"internal/gateway/tunnel/gateway.go Shutdown":     "closes what is being made",
 	"internal/gateway/tunnel/gateway.go connect":      "closes a connection",
 	"internal/gateway/tunnel/spares.go put":           "closes connections by age",
+	"internal/pack/background.go Run":                 "waits for channels, and cancels a context",
 }
 
 // TestGoroutinesRecover finds go statements, calls of WaitGroup.Go and timers' functions that do not recover from panics: neither a

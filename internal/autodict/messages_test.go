@@ -61,7 +61,7 @@ func TestMessagesOfAutoRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	k, r := m.Kind(p.Rules()[0], "shop.sensors", policy.Reply), rand.New(rand.NewPCG(1, 2))
-	for range 900 {
+	for range 400 {
 		k.Observe(reading(r, "thermo"), 100)
 	}
 	m.stepAll(t)
@@ -88,13 +88,13 @@ func TestMessagesGetADictionary(t *testing.T) {
 	if d, _ := k.Dictionary(); d != nil || k.train.Load() > 0 {
 		t.Error("trained on 99 messages, when 100 are wanted")
 	}
-	for range 900 {
+	for range 400 {
 		k.Observe(reading(r, "thermo"), 100)
 	}
 	m.stepAll(t)
 	d, _ := k.Dictionary()
 	s := m.Status()
-	if d == nil || len(s) != 1 || s[0].Dict != d || s[0].Promised <= 0 || s[0].Promised > 0.6 || s[0].Messages != 999 || s[0].SampleMessages != 0 {
+	if d == nil || len(s) != 1 || s[0].Dict != d || s[0].Promised <= 0 || s[0].Promised > 0.6 || s[0].Messages != 499 || s[0].SampleMessages != 0 {
 		t.Fatalf("%+v", s)
 	}
 	if got, ok := m.ByHash(d.Hash(), policy.Request); !ok || got != d {
@@ -214,7 +214,7 @@ func TestMessagesAtOnce(t *testing.T) {
 	for i := range 4 {
 		all.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(i), 2))
-			for range 3000 {
+			for range 1000 {
 				k := m.Kind(rule, "/s/M", policy.Reply)
 				v := reading(r, "x")
 				if k.Wants(len(v)) {
@@ -236,7 +236,7 @@ func TestMessagesAtOnce(t *testing.T) {
 		}
 	})
 	all.Wait()
-	if s := m.Status()[0]; s.Messages != 12_000 || s.Compressed != 12_000 {
+	if s := m.Status()[0]; s.Messages != 4000 || s.Compressed != 4000 {
 		t.Errorf("%+v", s)
 	}
 }

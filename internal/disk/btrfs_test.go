@@ -141,13 +141,8 @@ func near(t *testing.T, r *Result, truth int64) {
 // needBtrfs skips where there can be no loop mount. In CI the programs have to be there.
 func needBtrfs(t *testing.T) {
 	t.Helper()
-	testenv.NeedsPrograms(t)
 	for _, program := range []string{"mkfs.btrfs", "compsize", "mount", "chattr"} {
-		if _, err := exec.LookPath(program); err != nil && os.Getenv("CI") == "true" {
-			t.Fatalf("%v; run: test/servers install btrfs", err)
-		} else if err != nil {
-			t.Skipf("%v; run: test/servers install btrfs", err)
-		}
+		testenv.Program(t, program)
 	}
 	if os.Getuid() != 0 {
 		t.Skip("only root can mount btrfs in a loop")

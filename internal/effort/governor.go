@@ -13,10 +13,10 @@ type Limits struct {
 	Added time.Duration // that sealing adds to 99 of 100 values
 }
 
-// Governor holds limits. Its zero value has none, and lets all values be sealed as their rules say. Its methods may
-// be called at any time from any goroutine; times are since any fixed moment, and those that go back count as none.
+// Governor keeps sealing within limits. Its methods may be called at any time from any goroutine; times are since any fixed moment, and
+// those that go back count as none.
 type Governor struct {
-	limits atomic.Pointer[Limits] // nil: none
+	limits atomic.Pointer[Limits]
 
 	cpu    bucket       // nanoseconds of CPU time
 	filled atomic.Int64 // until when, in nanoseconds
@@ -44,20 +44,23 @@ const (
 	leastCalm = -4 * calmPerLate
 )
 
+// New returns a governor with limits from a time on.
+func New(l Limits, now time.Duration) *Governor {
+	g := new(Governor)
+	g.SetLimits(l, now)
+	return g
+}
+
 // SetLimits replaces the limits, at a time. Those that stay as they were change nothing.
 func (g *Governor) SetLimits(l Limits, now time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if old := g.limits.Load(); old != nil && *old == l || old == nil && l == (Limits{}) {
+	if old := g.limits.Load(); old != nil && *old == l {
 		return
 	}
 	g.cpu.level.Store(full(&l))
 	g.calm.level.Store(fullCalm)
 	g.filled.Store(int64(now))
-	if l == (Limits{}) {
-		g.limits.Store(nil)
-		return
-	}
 	g.review.shares = [Steps]float64{Full: 1}
 	g.limits.Store(&l)
 }
@@ -65,21 +68,12 @@ func (g *Governor) SetLimits(l Limits, now time.Duration) {
 // full is what the bucket for CPU time holds, in nanoseconds.
 func full(l *Limits) int64 { return int64(math.Ceil(l.Cores * fullSeconds * 1e9)) }
 
-// Limited reports whether there are limits: otherwise nobody need look at the clock.
-func (g *Governor) Limited() bool { return g.limits.Load() != nil }
-
-// CountsCPU reports whether there is a limit on CPU time: otherwise nobody need measure it.
-func (g *Governor) CountsCPU() bool {
-	l := g.limits.Load()
-	return l != nil && l.Cores > 0
-}
+// CountsCPU reports whether there is a limit on CPU time, so that it has to be measured.
+func (g *Governor) CountsCPU() bool { return g.limits.Load().Cores > 0 }
 
 // Step is what the next value is to get; Gave says what that came to. chance is a number between 0 and 1.
 func (g *Governor) Step(now time.Duration, chance float64) Step {
 	l := g.limits.Load()
-	if l == nil {
-		return Full
-	}
 	g.fill(l, now)
 	step, better := mix(g.height(l))
 	if chance < better {
@@ -90,11 +84,7 @@ func (g *Governor) Step(now time.Duration, chance float64) Step {
 }
 
 // Gave counts a value by its step: Full too where a lower one makes nothing else of its rule's setting.
-func (g *Governor) Gave(step Step) {
-	if g.Limited() {
-		g.values[step].Add(1)
-	}
-}
+func (g *Governor) Gave(step Step) { g.values[step].Add(1) }
 
 // fill adds what has flowed into the bucket of CPU time since the last call.
 func (g *Governor) fill(l *Limits, now time.Duration) {
@@ -127,7 +117,7 @@ func (g *Governor) Spent(cpu time.Duration) {
 // Took is told how long one value took to seal; 0 where it was not tried.
 func (g *Governor) Took(added time.Duration) {
 	l := g.limits.Load()
-	if l == nil || l.Added <= 0 {
+	if l.Added <= 0 {
 		return
 	}
 	if added > l.Added {

@@ -8,10 +8,9 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Without limits there is nothing to do, and nothing to tell.
+// Limits of zero bound nothing, and nothing is counted for them.
 func TestNoLimits(t *testing.T) {
-	var g Governor
-	g.SetLimits(Limits{}, time.Second)
+	g := New(Limits{}, time.Second)
 	for range 10 {
 		g.Spent(time.Hour)
 		g.Took(time.Hour)
@@ -19,15 +18,14 @@ func TestNoLimits(t *testing.T) {
 			t.Fatalf("step %v", s)
 		}
 	}
-	if _, ok := g.State(time.Second); ok || g.CountsCPU() {
-		t.Error("it tells of limits")
+	if s := g.State(time.Second); s.Spent != 0 || s.Late != 0 || g.CountsCPU() {
+		t.Errorf("it counts: %+v", s)
 	}
 }
 
 // A reload that changes nothing forgives no debt, and one that does begins anew.
 func TestSetLimits(t *testing.T) {
-	var g Governor
-	g.SetLimits(Limits{Cores: 0.1}, 0)
+	g := New(Limits{Cores: 0.1}, 0)
 	g.Spent(time.Second)
 	g.SetLimits(Limits{Cores: 0.1}, time.Second)
 	if s := g.Step(time.Second, 0); s != Plain {
@@ -45,8 +43,7 @@ func TestSetLimits(t *testing.T) {
 
 // A night without a value fills the bucket and no more, and time that goes back does no harm.
 func TestLongTimes(t *testing.T) {
-	var g Governor
-	g.SetLimits(Limits{Cores: 4}, 0)
+	g := New(Limits{Cores: 4}, 0)
 	g.Step(1000*time.Hour, 0)
 	if level := g.cpu.level.Load(); level != 4e9 {
 		t.Errorf("the bucket holds %d", level)
@@ -118,7 +115,7 @@ func TestOf(t *testing.T) {
 
 // Anything may be called at any time; all that was spent is there in the end.
 func TestConcurrently(t *testing.T) {
-	var g Governor
+	g := New(Limits{Cores: 0.1, Added: time.Millisecond}, 0)
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
@@ -133,7 +130,7 @@ func TestConcurrently(t *testing.T) {
 		})
 	}
 	all.Wait()
-	s, _ := g.State(3 * time.Second)
+	s := g.State(3 * time.Second)
 	var values uint64
 	for _, n := range s.Values {
 		values += n

@@ -24,7 +24,7 @@ const (
 	turn = 0.3
 )
 
-// State is what a governor does. Counters only grow.
+// State holds a governor's limits, its current step and its counts.
 type State struct {
 	Limits Limits
 	Step   Step           // that most values get
@@ -37,12 +37,9 @@ type State struct {
 	Late    uint64        // values that took longer than the limit
 }
 
-// State tells, and ok is false where there are no limits.
-func (g *Governor) State(now time.Duration) (s State, ok bool) {
+// State returns what the governor does at a time.
+func (g *Governor) State(now time.Duration) (s State) {
 	l := g.limits.Load()
-	if l == nil {
-		return s, false
-	}
 	g.fill(l, now)
 	g.look(now, l)
 	g.mu.Lock()
@@ -52,7 +49,7 @@ func (g *Governor) State(now time.Duration) (s State, ok bool) {
 		s.Values[i] = g.values[i].Load()
 	}
 	s.Spent, s.Late = time.Duration(g.spent.Load()), g.late.Load()
-	return s, true
+	return s
 }
 
 // look takes note of how it goes, from time to time. Where another goroutine does so it need not.

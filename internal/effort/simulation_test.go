@@ -32,8 +32,7 @@ type simulation struct {
 }
 
 func simulate(t testing.TB, l Limits) *simulation {
-	s := &simulation{t: t, g: new(Governor), chance: rand.New(rand.NewPCG(1, 2))}
-	s.g.SetLimits(l, 0)
+	s := &simulation{t: t, g: New(l, 0), chance: rand.New(rand.NewPCG(1, 2))}
 	return s
 }
 
@@ -145,7 +144,7 @@ func (s *simulation) best(l load, rate, limit float64, from, to int) {
 // changes fails where the step that is told changes too often.
 func (s *simulation) changes(most uint64) {
 	s.t.Helper()
-	if st, _ := s.g.State(s.now); st.Changes > most {
+	if st := s.g.State(s.now); st.Changes > most {
 		s.t.Errorf("the step changes %d times", st.Changes)
 	}
 }
@@ -159,7 +158,7 @@ func (s *simulation) backWithin(l load, seconds int) {
 	if got := s.shares(from, from+5); got[Full] < 1 {
 		s.t.Errorf("%d s after the load has fallen values get %.3f", seconds, got)
 	}
-	if st, _ := s.g.State(s.now); st.Step != Full || st.Shares[Full] < 0.8 {
+	if st := s.g.State(s.now); st.Step != Full || st.Shares[Full] < 0.8 {
 		s.t.Errorf("%d s after the load has fallen it says %v, %.3f", seconds, st.Step, st.Shares)
 	}
 }

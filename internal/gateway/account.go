@@ -234,15 +234,16 @@ func (a *Account) awaited() Peer {
 	return waits
 }
 
-// sendPiece is how much is written at a time, where only a write that has ended tells what it moved.
-const sendPiece = 64 << 10
+// HeldPieceBytes limits one write of bytes that are held from a budget, as only a write that has ended tells what it
+// moved.
+const HeldPieceBytes = 64 << 10
 
 // Send writes b, for which the account holds memory, to a peer.
 func (a *Account) Send(c net.Conn, to Peer, b []byte) error {
 	a.Await(to)
 	defer a.Awaited(to)
 	for len(b) > 0 {
-		n, err := c.Write(b[:min(len(b), sendPiece)])
+		n, err := c.Write(b[:min(len(b), HeldPieceBytes)])
 		if err != nil {
 			return err
 		}

@@ -4,8 +4,11 @@ package gateway
 
 import "syscall"
 
-// The race detector learns from these calls what has happened before what.
-
-func briefRead(fd int, p []byte) (int, error) { return syscall.Read(fd, p) }
-
-func briefWrite(fd int, p []byte) (int, error) { return syscall.Write(fd, p) }
+// briefCall reads from a socket, or writes to it, and does not wait. The race detector learns from these calls what has happened before
+// what.
+func briefCall(writes bool, fd int, p []byte) (int, error) {
+	if writes {
+		return syscall.Write(fd, p)
+	}
+	return syscall.Read(fd, p)
+}

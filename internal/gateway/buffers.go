@@ -41,6 +41,18 @@ func GetBuffer(n int) []byte {
 	return make([]byte, 0, size)
 }
 
+// GrowBuffer returns b with room for n bytes more, and a nil b as a new buffer. Where b has less room, its content moves to a larger
+// buffer, and b goes to the pool. Buffers double up to 1 MiB and grow by a quarter at least beyond, so that what is
+// appended piece by piece is copied a few times at most.
+func GrowBuffer(b []byte, n int) []byte {
+	if cap(b)-len(b) >= n {
+		return b
+	}
+	grown := append(GetBuffer(len(b)+max(n, len(b)/4)), b...)
+	PutBuffer(b)
+	return grown
+}
+
 // PutBuffer hands over b, from GetBuffer or from anywhere else, for use by
 // others: nobody may touch its memory any more. b must begin where its memory
 // begins, so never put a slice that was cut at the front, nor one that shares

@@ -3,6 +3,8 @@ package gateway
 import (
 	"math/rand/v2"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cinch-layer/cinch"
@@ -41,13 +43,12 @@ type Compressed struct {
 }
 
 // Compress appends the envelope of a value of type t that rule covers, or the value itself where that gains nothing, to dst. setting
-// is what the rule says for this value. A nil dst gets a buffer from the pool, which is the caller's.
+// is what the rule says for this value. dst is nil or a buffer of the pool, and goes back there if it has too little room; the result is
+// the caller's.
 func (c *Compressor) Compress(dst, value []byte, rule *policy.Rule, setting codec.Setting, t policy.Type) ([]byte, Compressed) {
-	if dst == nil {
-		dst = GetBuffer(len(value) + cinch.MaxHeaderLen + 512)
-	}
-	setting = c.Effort.Lower(setting, len(value))
-	began, stint := time.Now(), c.Effort.Begin(len(value))
+	setting, stint := c.Effort.BeginValue(setting, len(value))
+	dst = GrowBuffer(dst, cinch.MaxSealedLen(setting, len(value)))
+	began := time.Now()
 	out, did := c.Sealer.SealOutcome(dst, value, setting, rule.WorthFunc(t))
 	took := time.Since(began)
 	stint.EndOf(setting, took)
@@ -82,9 +83,7 @@ func (c *Compressor) Sample(rule *policy.Rule, login string, key, value []byte, 
 // Wrap appends value to dst as it is, in an envelope if it begins like one itself: else it would be taken for one when it is read.
 // dst is as for Compress.
 func (c *Compressor) Wrap(dst, value []byte) []byte {
-	if dst == nil {
-		dst = GetBuffer(len(value) + cinch.MaxHeaderLen)
-	}
+	dst = GrowBuffer(dst, cinch.MaxHeaderLen+len(value))
 	if !cinch.IsSealed(value) {
 		return append(dst, value...)
 	}
@@ -97,20 +96,42 @@ func (c *Compressor) Wrap(dst, value []byte) []byte {
 // Effort has a gateway's sealing keep to what it may take of CPU time and latency: it gives values lower
 // settings than their rules say, and measures what that takes. What is sealed opens whatever its setting. A nil Effort has no limits.
 type Effort struct {
-	governor effort.Governor
-	began    time.Time
+	began time.Time
+	cpu   func() time.Duration // of the calling thread so far
+
+	mu       sync.Mutex                      // guards changes of governor
+	governor atomic.Pointer[effort.Governor] // nil: there are no limits
 }
 
 // NewEffort has no limits yet.
-func NewEffort() *Effort { return &Effort{began: time.Now()} }
+func NewEffort() *Effort { return &Effort{began: time.Now(), cpu: cputime.Thread} }
 
-// SetLimits replaces the limits.
-func (e *Effort) SetLimits(l effort.Limits) { e.governor.SetLimits(l, time.Since(e.began)) }
+// SetLimits replaces the limits; zero is none.
+func (e *Effort) SetLimits(l effort.Limits) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch g := e.governor.Load(); {
+	case l == effort.Limits{}:
+		e.governor.Store(nil)
+	case g == nil:
+		e.governor.Store(effort.New(l, time.Since(e.began)))
+	default:
+		g.SetLimits(l, time.Since(e.began))
+	}
+}
+
+// limits returns the governor of the limits there are, nil if there are none.
+func (e *Effort) limits() *effort.Governor {
+	if e == nil {
+		return nil
+	}
+	return e.governor.Load()
+}
 
 // Took is told how long sealing a value has taken. Of those that are not to be sealed it knows.
 func (e *Effort) Took(d time.Duration) {
-	if e != nil {
-		e.governor.Took(d)
+	if g := e.limits(); g != nil {
+		g.Took(d)
 	}
 }
 
@@ -126,19 +147,34 @@ const (
 
 // Stint is a piece of work on values whose CPU time counts. The goroutine keeps its thread from Begin to End.
 type Stint struct {
-	effort *Effort // nil: there are no limits
-	before time.Duration
-	weight time.Duration // 0: its CPU time is not measured
+	governor *effort.Governor // nil: there are no limits
+	cpu      func() time.Duration
+	before   time.Duration
+	weight   time.Duration // 0: its CPU time is not measured
 }
 
 // Begin begins work on n bytes.
 func (e *Effort) Begin(n int) Stint {
-	if e == nil || !e.governor.Limited() {
+	g := e.limits()
+	if g == nil {
 		return Stint{}
 	}
-	s := Stint{effort: e}
+	return e.stint(g, n)
+}
+
+// BeginValue is Begin for a value of n bytes, and returns the setting that it gets in place of its rule's.
+func (e *Effort) BeginValue(st codec.Setting, n int) (codec.Setting, Stint) {
+	g := e.limits()
+	if g == nil {
+		return st, Stint{}
+	}
+	return e.lower(g, st, n), e.stint(g, n)
+}
+
+func (e *Effort) stint(g *effort.Governor, n int) Stint {
+	s := Stint{governor: g}
 	switch {
-	case !e.governor.CountsCPU():
+	case !g.CountsCPU():
 		return s
 	case n >= measuredBytes:
 		s.weight = 1
@@ -148,7 +184,8 @@ func (e *Effort) Begin(n int) Stint {
 		s.weight = measureOne
 	}
 	runtime.LockOSThread()
-	s.before = cputime.Thread()
+	s.cpu = e.cpu
+	s.before = s.cpu()
 	return s
 }
 
@@ -157,55 +194,62 @@ func (s Stint) End() {
 	if s.weight == 0 {
 		return
 	}
-	took := cputime.Thread() - s.before
+	took := s.cpu() - s.before
 	runtime.UnlockOSThread()
-	s.effort.governor.Spent(took * s.weight)
+	s.governor.Spent(took * s.weight)
 }
 
 // EndOf is End for the work on a value that was to be compressed by a setting, and for which a client has waited so long.
 func (s Stint) EndOf(st codec.Setting, waited time.Duration) {
-	if s.effort == nil {
+	if s.governor == nil {
 		return
 	}
 	s.End()
 	if st.Codec != codec.Raw {
-		s.effort.governor.Took(waited)
+		s.governor.Took(waited)
 	}
 }
 
 // Lower is the setting that the next value gets, of n bytes, in place of its rule's.
 func (e *Effort) Lower(st codec.Setting, n int) codec.Setting {
-	if e == nil || !e.governor.Limited() {
+	g := e.limits()
+	if g == nil {
 		return st
 	}
-	step := e.governor.Step(time.Since(e.began), rand.Float64())
-	return e.gave(step, st, step.Of(st, n))
+	return e.lower(g, st, n)
+}
+
+func (e *Effort) lower(g *effort.Governor, st codec.Setting, n int) codec.Setting {
+	step := g.Step(time.Since(e.began), rand.Float64())
+	return gave(g, step, st, step.Of(st, n))
 }
 
 // LowerWithin is Lower for a message whose codec both ends have agreed on: it is that one, or none.
 func (e *Effort) LowerWithin(st codec.Setting) codec.Setting {
-	if e == nil || !e.governor.Limited() {
+	g := e.limits()
+	if g == nil {
 		return st
 	}
-	step := e.governor.Step(time.Since(e.began), rand.Float64())
-	return e.gave(step, st, step.Within(st))
+	step := g.Step(time.Since(e.began), rand.Float64())
+	return gave(g, step, st, step.Within(st))
 }
 
 // gave counts what a step made of a rule's setting.
-func (e *Effort) gave(step effort.Step, st, lowered codec.Setting) codec.Setting {
+func gave(g *effort.Governor, step effort.Step, st, lowered codec.Setting) codec.Setting {
 	if lowered == st {
 		step = effort.Full
 	}
-	e.governor.Gave(step)
+	g.Gave(step)
 	if lowered.Codec == codec.Raw {
-		e.governor.Took(0)
+		g.Took(0)
 	}
 	return lowered
 }
 
 func (e *Effort) state() (s effort.State, ok bool) {
-	if e == nil {
+	g := e.limits()
+	if g == nil {
 		return s, false
 	}
-	return e.governor.State(time.Since(e.began))
+	return g.State(time.Since(e.began)), true
 }

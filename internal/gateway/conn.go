@@ -44,7 +44,7 @@ func newConn(c net.Conn, t *traffic) *Conn {
 		_ = tc.SetKeepAliveConfig(keepAlive) // fails when the peer is gone already
 	}
 	wrapped := &Conn{Conn: c, traffic: t}
-	wrapped.last.Store(int64(time.Since(processStart)))
+	wrapped.note()
 	return wrapped
 }
 
@@ -53,7 +53,7 @@ func (c *Conn) countReceived(n int) {
 	if n <= 0 {
 		return
 	}
-	c.last.Store(int64(time.Since(processStart)))
+	c.note()
 	c.received.Add(int64(n))
 	if c.traffic != nil {
 		c.traffic.received.Add(uint64(n))
@@ -67,7 +67,7 @@ func (c *Conn) countSent(n int64) {
 	if n <= 0 {
 		return
 	}
-	c.last.Store(int64(time.Since(processStart)))
+	c.note()
 	c.sent.Add(n)
 	if c.traffic != nil {
 		c.traffic.sent.Add(uint64(n))
@@ -413,24 +413,48 @@ func socketOf(c net.Conn) (*Conn, syscall.RawConn) {
 	return wrapped, raw
 }
 
-// NowWriter writes without waiting. It belongs to one goroutine at a time, which is the only one that writes then.
-type NowWriter struct {
+// socketCall is a system call on a connection's socket, made again and again. It spares small ones what they cost beside the call, and
+// belongs to one goroutine at a time.
+type socketCall struct {
 	conn    *Conn
 	raw     syscall.RawConn
+	writes  bool // and does not wait; else it reads
 	attempt func(fd uintptr) bool
 	p       []byte
 	n       int
 	err     error
 }
 
-// NewNowWriter returns nil where c can't write without waiting: above TLS, or where there is no socket.
+// open reports whether c has a socket to be used at once: there is none above TLS.
+func (s *socketCall) open(c net.Conn) bool {
+	s.conn, s.raw = socketOf(c)
+	s.attempt = s.try
+	return s.raw != nil
+}
+
+// try is called by the runtime's poller when the call may succeed, and reports whether it is done.
+func (s *socketCall) try(fd uintptr) bool {
+	n, err := briefCall(s.writes, int(fd), s.p)
+	for err == syscall.EINTR {
+		n, err = briefCall(s.writes, int(fd), s.p)
+	}
+	s.n = max(n, 0)
+	if err == syscall.EAGAIN {
+		return s.writes
+	}
+	s.err = err
+	return true
+}
+
+// NowWriter writes without waiting. It belongs to one goroutine at a time, which is the only one that writes then.
+type NowWriter struct{ socketCall }
+
+// NewNowWriter returns nil where c can't write without waiting.
 func NewNowWriter(c net.Conn) *NowWriter {
-	wrapped, raw := socketOf(c)
-	if raw == nil {
+	w := &NowWriter{socketCall{writes: true}}
+	if !w.open(c) {
 		return nil
 	}
-	w := &NowWriter{conn: wrapped, raw: raw}
-	w.attempt = w.write
 	return w
 }
 
@@ -446,38 +470,15 @@ func (w *NowWriter) Write(p []byte) (n int, err error) {
 	return w.n, err
 }
 
-// write is done after one attempt, whatever comes of it.
-func (w *NowWriter) write(fd uintptr) bool {
-	n, err := briefWrite(int(fd), w.p)
-	for err == syscall.EINTR {
-		n, err = briefWrite(int(fd), w.p)
-	}
-	w.n = max(n, 0)
-	if err != syscall.EAGAIN {
-		w.err = err
-	}
-	return true
-}
+// BriefReader reads as the connection itself does.
+type BriefReader struct{ socketCall }
 
-// BriefReader reads as the connection itself does, but spares small reads what they cost beside the system call. It belongs to
-// one goroutine at a time.
-type BriefReader struct {
-	conn    *Conn
-	raw     syscall.RawConn
-	attempt func(fd uintptr) bool
-	p       []byte
-	n       int
-	err     error
-}
-
-// NewBriefReader returns c where there is nothing to spare: above TLS, or where there is no socket.
+// NewBriefReader returns c where there is nothing to spare.
 func NewBriefReader(c net.Conn) io.Reader {
-	wrapped, raw := socketOf(c)
-	if raw == nil {
+	r := &BriefReader{}
+	if !r.open(c) {
 		return c
 	}
-	r := &BriefReader{conn: wrapped, raw: raw}
-	r.attempt = r.read
 	return r
 }
 
@@ -494,18 +495,4 @@ func (r *BriefReader) Read(p []byte) (int, error) {
 	}
 	r.conn.countReceived(r.n)
 	return r.n, err
-}
-
-// read is called by the runtime's poller when a read may succeed.
-func (r *BriefReader) read(fd uintptr) bool {
-	n, err := briefRead(int(fd), r.p)
-	for err == syscall.EINTR {
-		n, err = briefRead(int(fd), r.p)
-	}
-	r.n = max(n, 0)
-	if err == syscall.EAGAIN {
-		return false
-	}
-	r.err = err
-	return true
 }

@@ -77,7 +77,8 @@ func (d *Door) Stranger(ctx context.Context) bool {
 	return d != nil && !d.known.Load() && d.Keeper.Closed(ctx)
 }
 
-// Admit looks at a message of n bytes that has begun to come.
+// Admit refuses a message of n bytes, in the longest of its forms, that begins to come from a client that must log in
+// first and has not.
 func (d *Door) Admit(ctx context.Context, n int) error {
 	if n <= StrangerBytes || !d.Stranger(ctx) {
 		return nil

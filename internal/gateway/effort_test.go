@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"math"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
@@ -18,30 +20,48 @@ func spin(n int) {
 	}
 }
 
-// Measuring one piece of work in eight comes to what all of them take, and waiting takes nothing.
+// Measuring one piece of short work in eight comes to what all of them take, and long work is always measured.
 func TestStintsCountCPU(t *testing.T) {
+	var clock time.Duration
+	e := NewEffort()
+	e.cpu = func() time.Duration { return clock }
+	e.SetLimits(effort.Limits{Cores: 1})
+	for range 4000 {
+		stint := e.Begin(100)
+		clock += time.Millisecond
+		stint.End()
+		clock += time.Hour // is no work
+	}
+	if got := e.total().CPUSeconds; got < 2.8 || got > 5.2 { // seven standard deviations each way
+		t.Errorf("%.3f s were counted of 4", got)
+	}
+	before := e.total().CPUSeconds
+	stint := e.Begin(measuredBytes)
+	clock += time.Second
+	stint.End()
+	if got := e.total().CPUSeconds - before; math.Abs(got-1) > 1e-6 {
+		t.Errorf("%v s were counted of 1", got)
+	}
+}
+
+// CPU time is counted, and waiting takes none.
+func TestStintsDoNotCountWaiting(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("threads have no account of their own")
 	}
-	e := NewEffort()
-	e.SetLimits(effort.Limits{Cores: 1})
-	took := cputime.Of(func() {
-		for range 4000 {
-			stint := e.Begin(100)
+	synctest.Test(t, func(t *testing.T) {
+		e := NewEffort()
+		e.SetLimits(effort.Limits{Cores: 1})
+		most := cputime.Of(func() {
+			stint := e.Begin(measuredBytes)
 			spin(20_000)
+			time.Sleep(time.Hour)
 			stint.End()
+		})
+		if got := e.total().CPUSeconds; got <= 0 || got > most.Seconds()+1e-6 {
+			t.Errorf("%.6f s were counted of %v of CPU time", got, most)
 		}
 	})
-	if got := e.total().CPUSeconds; got < 0.7*took.Seconds() || got > 1.3*took.Seconds() {
-		t.Errorf("%.4f s were counted of %v", got, took)
-	}
-	before := e.total().CPUSeconds
-	stint := e.Begin(measuredBytes) // of so many all are measured
-	time.Sleep(50 * time.Millisecond)
-	stint.End()
-	if got := e.total().CPUSeconds - before; got > 0.025 || got <= 0 {
-		t.Errorf("waiting took %.4f s of CPU time", got)
-	}
 }
 
 // Without limits nothing is measured, lowered or shown; a nil Effort may be asked anything.
@@ -55,7 +75,7 @@ func TestEffortWithoutLimits(t *testing.T) {
 		if got := e.Lower(zstd, 100); got != zstd {
 			t.Errorf("lowered to %v", got)
 		}
-		if e.total() != nil || stint.effort != nil {
+		if e.total() != nil || stint.governor != nil {
 			t.Error("it is measured or shown")
 		}
 	}
@@ -71,7 +91,7 @@ func TestEffortUsedUp(t *testing.T) {
 		t.Error("shown without limits")
 	}
 	e.SetLimits(effort.Limits{Cores: 0.001, Added: time.Hour})
-	e.governor.Spent(time.Hour)
+	e.governor.Load().Spent(time.Hour)
 	if got := e.Lower(zstd, 100); got != (codec.Setting{}) {
 		t.Errorf("lowered to %v", got)
 	}

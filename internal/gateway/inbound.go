@@ -53,8 +53,9 @@ func (r *Inbound) Take(n int) []byte {
 // Held reports whether the message that is read takes bytes of the budget.
 func (r *Inbound) Held() bool { return r.claim > 0 }
 
-// Expect says that the message at hand has length bytes, and takes cost bytes of memory when all of
-// it has come. Of the budget it takes nothing before.
+// Expect announces a message of length bytes, in the longest of its forms: what is short on the wire may declare that
+// it is long once it is decompressed. It takes cost bytes of memory when all of it has come, and nothing of the
+// budget before.
 func (r *Inbound) Expect(length, cost int) error {
 	if err := r.Door.Admit(r.Ctx, length); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 // slowly as it likes, at more than the minimum, until then.
 //
 // What counts is what the other machine has sent, or has said that it has got, as the kernel knows
-// it (progress_linux.go), and the time in which it was waited for. So neither a byte now and then
+// it (moved_linux.go), and the time in which it was waited for. So neither a byte now and then
 // nor a slow server, nor waiting in our own queues, makes a difference, and a reader that takes a
 // little at a time is seen to do so although the kernel lets us write only now and then.
 const (

@@ -205,7 +205,8 @@ func (s *Stats) Inflated(reason string) {
 	}
 }
 
-// Latency counts what the gateway itself added to one exchange.
+// Latency counts what the gateway itself added to one exchange; for Redis, to one request by compressing its values, or to one reply by
+// decompressing them.
 func (s *Stats) Latency(d time.Duration) {
 	if s == nil {
 		return

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/test/testenv"
+	"github.com/cinch-layer/cinch/test/metricstest"
 )
 
 // busyStats has one of everything.
@@ -128,7 +128,7 @@ func TestMetricsRegisterAndLint(t *testing.T) {
 
 // docs/METRICS.md names exactly the metrics that there are.
 func TestMetricsAreDocumented(t *testing.T) {
-	testenv.MetricsAreDocumented(t, "", &Metrics{})
+	metricstest.Documented(t, "", &Metrics{})
 }
 
 // Values read back count as saved where the upstream stores them compressed, and nowhere else.

@@ -273,3 +273,43 @@ func TestCarriedStrangers(t *testing.T) {
 		t.Error("not counted")
 	}
 }
+
+// What an owner remembers of a link is forgotten on both sides though the link itself had no history: what it carried could not be
+// compressed.
+func TestOwnersForgetWithoutHistory(t *testing.T) {
+	near, far := newEndpoint(t, "near"), newEndpoint(t, "far")
+	n, f, _ := carryNew(t, near, far)
+	remembers := true
+	forgotten := make(chan struct{}, 1)
+	n.(*carried).Share(Sharing{Busy: func() bool { return false }, Forget: func() bool { remembers = false; return true }, Forgotten: func() {}})
+	f.(*carried).Share(Sharing{Busy: func() bool { return false }, Forget: func() bool { return true }, Forgotten: func() { forgotten <- struct{}{} }})
+	message := make([]byte, 4<<10)
+	_, _ = crand.Read(message)
+	if _, err := n.Write(message); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(f, make([]byte, len(message))); err != nil {
+		t.Fatal(err)
+	}
+	if n.(*carried).l.out.stream != nil {
+		t.Fatal("the link has a history")
+	}
+	go func() { _, _ = f.Read(make([]byte, 1)) }()
+	near.forgetIdle(time.Hour)
+	near.forgetIdle(0)
+	select {
+	case <-forgotten:
+	case <-time.After(time.Minute):
+		t.Fatal("the other side was not told")
+	}
+	if remembers {
+		t.Error("this side remembers")
+	}
+	near.forgetIdle(0) // there is nothing more to forget
+	out := &n.(*carried).l.out
+	out.mu.Lock()
+	defer out.mu.Unlock()
+	if out.epoch != 1 || out.mayDrop() {
+		t.Errorf("told %d times, and again", out.epoch)
+	}
+}

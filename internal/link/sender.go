@@ -56,6 +56,7 @@ type sender struct {
 	carried  int64     // raw bytes of stream
 	held     int64     // of the endpoint's history
 	lastUsed time.Time // for what is compressed
+	lastSent time.Time // when a link with an owner that remembers (Share) last sent a piece; zero: none since the last DROP
 	epoch    byte      // DROPs sent
 	choice   choice
 	pieces   uint
@@ -111,6 +112,9 @@ func (o *sender) piece(buf []byte, n int) error {
 		return net.ErrClosed
 	}
 	began := time.Now()
+	if o.l.sharing.Load() != nil {
+		o.lastSent = began
+	}
 	out := gateway.GetBuffer(headRoom + n + maxStoredHeaders)
 	out, at := o.encodeWhole(out[:headRoom], buf[:n])
 	gateway.PutBuffer(buf)
@@ -267,8 +271,11 @@ func (o *sender) endStream() {
 	o.stream, o.held, o.carried, o.window = nil, 0, 0, 0
 }
 
-// mayDrop reports whether we or the peer keep memory for a history. o.mu is held.
+// mayDrop reports whether we or the peer may keep memory for a history, or the link's owners for what they have sent. o.mu is held.
 func (o *sender) mayDrop() bool {
+	if !o.lastSent.IsZero() {
+		return true
+	}
 	n := &o.notes
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -282,7 +289,11 @@ func (o *sender) forgetIdle(idle time.Duration) {
 		return // it is being used
 	}
 	defer o.mu.Unlock()
-	if o.over || !o.mayDrop() || time.Since(o.lastUsed) < idle || o.l.busy() {
+	last := o.lastUsed
+	if o.lastSent.After(last) {
+		last = o.lastSent
+	}
+	if o.over || !o.mayDrop() || time.Since(last) < idle || o.l.busy() {
 		return
 	}
 	if o.stream != nil {
@@ -301,6 +312,7 @@ func (o *sender) drop() {
 		return // too late, or there is a new one already
 	}
 	o.epoch++
+	o.lastSent = time.Time{}
 	if _, err := o.conn.Write(wire.AppendPlain(nil, wire.Frame{Kind: wire.Drop})); err != nil {
 		o.l.abort()
 	}

@@ -8,10 +8,10 @@ import (
 // maxRuns bounds the walks over a cluster whose slots keep moving.
 const maxRuns = 20
 
-// RunAgain runs, and once more each time that slots of a cluster have moved meanwhile, for keys may have moved
-// past the walk. next makes the options anew, for the nodes that there are then; moved reports that values are with
-// others, and looks for those. The report is of all runs, nil when none began; its time includes what next took, which may
-// train dictionaries.
+// RunAgain runs, and once more each time that slots of a cluster have moved meanwhile, for keys may have moved past the
+// walk. next makes the options anew, for the nodes that there are then; moved reports that values are with others, and
+// looks for those. The report is of all runs, nil when none began; its time includes what next took, which may train
+// dictionaries.
 func RunAgain(ctx context.Context, next func() (Options, error), moved func(context.Context) bool) (all *Report, err error) {
 	began := time.Now()
 	defer func() {

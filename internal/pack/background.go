@@ -19,12 +19,12 @@ import (
 //	wanted? -> paused? -> our turn (Lease) -> one Run -> pause -> …
 //
 // Gateways of one store, with the same rules, take turns: one of them does a pass, and
-// all wait until the pause after it is over. Who dies in a pass loses the turn within
-// leaseHold, and another begins anew. That two of them work at a time, after a network
+// all wait until the pause after it is over. A gateway that dies in a pass loses the turn within
+// leaseHold, and another one begins anew. That two of them work at a time, after a network
 // was cut, costs time and does no harm.
 //
-// An operator pauses all of them by a word in the store (store.Pause), which each looks at
-// once a second. A pass under way then stays where it is, its turn with it, and goes on from there.
+// An operator pauses all of them by an entry in the store (store.Pause), which each reads
+// once a second. A pass under way then waits, keeps its turn, and goes on where it was.
 type Background struct {
 	o         BackgroundOptions
 	lookEvery time.Duration // constants but for tests
@@ -44,12 +44,12 @@ type BackgroundOptions struct {
 	// Open connects to the store, for one pass. An error that wraps ErrNotYet means that
 	// there is only something to wait for.
 	Open        func(context.Context, *policy.Policy) (Session, error)
-	Pause       store.Pause      // by an operator; nil: nobody can
+	Pause       store.Pause      // by an operator; nil: operators can't pause
 	Unavailable func(error) bool // see Options
 	Log         *slog.Logger     // nil: nothing is logged
 }
 
-// Job is what there is to do.
+// Job says what a Background is to do.
 type Job struct {
 	Policy   *policy.Policy // nil: nothing
 	Formats  bool           // what the store itself says of its fields asks for sealing as rules do
@@ -79,7 +79,7 @@ func (j *Job) wanted() bool {
 	return j.Formats
 }
 
-// is reports whether both mean the same, as after a reload that changed neither.
+// is reports whether both jobs mean the same, as after a reload that changed neither.
 func (j Job) is(k Job) bool {
 	if j.Policy != k.Policy && (j.wanted() != k.wanted() || j.wanted() && j.name() != k.name()) {
 		return false
@@ -88,7 +88,7 @@ func (j Job) is(k Job) bool {
 	return j == k
 }
 
-// name is that of the lease: gateways whose rules decide the same share one.
+// name returns the name of the lease: gateways whose rules decide the same share one.
 func (j *Job) name() string { return Fingerprint(j.Policy, j.Exclude, strconv.FormatBool(j.DryRun)) }
 
 // Session is a store for one pass.
@@ -100,11 +100,11 @@ type Session struct {
 	Close   func()
 }
 
-// BackgroundStatus is what a Background does and has done.
+// BackgroundStatus describes what a Background does and has done.
 type BackgroundStatus struct {
 	Wanted  bool      // by settings and policy
 	Paused  bool      // by an operator, here or elsewhere, as far as is known
-	Since   time.Time // of the pause; zero: it is not paused, or nobody can tell
+	Since   time.Time // of the pause; zero: it is not paused, or the store did not say
 	Running bool      // a pass is under way here
 	DryRun  bool
 	Done    float64 // share of it
@@ -132,7 +132,7 @@ const (
 // ErrNotYet: what rules name is not in the store, but may be soon.
 var ErrNotYet = errors.New("packing has to wait")
 
-var errLost = errors.New("the turn was lost") // another may have it now
+var errLost = errors.New("the turn was lost") // another gateway may have it now
 
 // NewBackground returns a Background that does nothing before Run.
 func NewBackground(o BackgroundOptions) *Background {
@@ -199,6 +199,7 @@ func cancelAfter(ctx context.Context, stop <-chan struct{}, cancel func()) {
 
 // look reports whether an operator has paused packing.
 func (b *Background) look(ctx context.Context) (paused bool, err error) {
+	defer catch(func(bug error) { err = bug })
 	asked, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	was, _ := b.paused.state()
@@ -212,16 +213,16 @@ func (b *Background) look(ctx context.Context) (paused bool, err error) {
 	return paused, err
 }
 
-// Pause has nobody pack the store until Resume, and returns since when that is so. Those elsewhere hear of it within
-// a second or two. After an error nothing has changed here.
+// Pause stops all gateways from packing the store until Resume, and returns the beginning of the pause. Other gateways
+// follow within a second or two. After an error nothing has changed in this process.
 func (b *Background) Pause(ctx context.Context) (since time.Time, err error) {
 	return b.paused.set(ctx, time.Now())
 }
 
-// Resume takes it back.
+// Resume ends the pause of all gateways.
 func (b *Background) Resume(ctx context.Context) error { return b.paused.clear(ctx) }
 
-// await lets time pass, or less when something else is wanted.
+// await waits for d, or until the job changes.
 func (b *Background) await(ctx context.Context, job Job, d time.Duration) {
 	for until := time.Now().Add(d); ctx.Err() == nil && job.is(b.o.Current()); {
 		left := time.Until(until)
@@ -233,19 +234,15 @@ func (b *Background) await(ctx context.Context, job Job, d time.Duration) {
 		case <-time.After(min(left, b.lookEvery)):
 		}
 		if job.Policy != nil && left > b.lookEvery {
-			_, _ = b.look(ctx) // to show it; who begins a pass asks again
+			_, _ = b.look(ctx) // for Status; it is asked again before a pass
 		}
 	}
 }
 
-// turn does a pass if it is our turn, and returns how long to wait then. Whatever goes
-// wrong is an error. unasked is why nobody knows whether packing is paused; nil: it is not.
+// turn does a pass if this gateway gets the turn, and returns how long to wait then. Whatever goes
+// wrong, panics included, is an error. unasked is why the store did not say whether packing is paused; nil: it is not.
 func (b *Background) turn(ctx context.Context, stop <-chan struct{}, job Job, unasked error) (wait time.Duration, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = panicked(r)
-		}
-	}()
+	defer catch(func(bug error) { err = bug })
 	opened, err := b.o.Open(ctx, job.Policy)
 	if errors.Is(err, ErrNotYet) {
 		b.set(func(s *BackgroundStatus) { s.Trouble = err.Error() })
@@ -272,7 +269,7 @@ func (b *Background) turn(ctx context.Context, stop <-chan struct{}, job Job, un
 	case errors.Is(err, ErrInterrupted) || ctx.Err() != nil:
 		err = nil
 		b.set(func(s *BackgroundStatus) { s.Passes[PassInterrupted]++ })
-	case errors.Is(err, ErrMismatch): // others would meet it too
+	case errors.Is(err, ErrMismatch): // other gateways would meet it too
 		wait = job.Every
 	}
 	ended, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
@@ -302,12 +299,12 @@ func (b *Background) pass(ctx context.Context, stop <-chan struct{}, job Job, op
 	giveUp := make(chan struct{})
 	o.Stop = giveUp
 	var watch sync.WaitGroup
-	watch.Go(func() { b.watch(passed, stop, job, lease, giveUp, cancel) })
+	start(&watch, cancel, func() error { return b.watch(passed, stop, job, lease, giveUp) })
 	b.set(func(s *BackgroundStatus) { s.Running, s.Done = true, 0 })
 	b.o.Log.Info("packing what is stored", "dry_run", job.DryRun, "databases", len(o.Targets))
 	report, err := Run(passed, o)
-	if err != nil && errors.Is(context.Cause(passed), errLost) {
-		err = errLost
+	if cause := context.Cause(passed); err != nil && (errors.Is(cause, errLost) || errors.Is(cause, errPanic)) {
+		err = cause
 	}
 	cancel(nil)
 	watch.Wait()
@@ -315,26 +312,26 @@ func (b *Background) pass(ctx context.Context, stop <-chan struct{}, job Job, op
 	return err
 }
 
-// watch keeps the turn, and ends the pass when it is lost, when something else is wanted
-// or when stop is closed. It looks whether the pass is to be held.
-func (b *Background) watch(ctx context.Context, stop <-chan struct{}, job Job, lease store.Lease, giveUp chan<- struct{}, cancel context.CancelCauseFunc) {
+// watch renews the lease until the pass ends. It closes giveUp when the job changes or stop is closed, and returns
+// errLost when the turn is lost. It reads whether packing is paused.
+func (b *Background) watch(ctx context.Context, stop <-chan struct{}, job Job, lease store.Lease, giveUp chan<- struct{}) error {
 	tick := time.NewTicker(b.lookEvery)
 	defer tick.Stop()
 	kept := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-stop:
 			close(giveUp)
-			return
+			return nil
 		case <-tick.C:
 		}
 		if !job.is(b.o.Current()) {
 			close(giveUp)
-			return
+			return nil
 		}
-		_, _ = b.look(ctx) // without an answer it is as it was
+		_, _ = b.look(ctx) // an error changes nothing
 		if time.Since(kept) < b.leaseHold/4 {
 			continue
 		}
@@ -345,13 +342,12 @@ func (b *Background) watch(ctx context.Context, stop <-chan struct{}, job Job, l
 		case err == nil && mine:
 			kept = time.Now()
 		case err == nil:
-			cancel(errLost)
-			return
+			return errLost
 		} // without an answer the walk itself waits for the server, or gives up
 	}
 }
 
-// tell takes what a pass says. Trouble with single values goes to the log.
+// tell records the progress of a pass, and logs trouble with single values.
 func (b *Background) tell(e Event) {
 	switch {
 	case e.Progress != nil:
@@ -386,7 +382,7 @@ func (b *Background) set(change func(*BackgroundStatus)) {
 	change(&b.status)
 }
 
-// Status is a copy.
+// Status returns a copy of the current status.
 func (b *Background) Status() BackgroundStatus {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -402,11 +398,11 @@ func (b *Background) Status() BackgroundStatus {
 	return s
 }
 
-// backgroundRun begins what the state's file of a Background says of its run.
+// backgroundRun names the run in the state's file of a Background.
 const backgroundRun = "background"
 
-// openOwnState opens the file, anew when other rules wrote it. A file that no Background
-// wrote is left alone.
+// openOwnState opens the state's file, and begins a new one where other rules wrote it. It returns an error for a file
+// that no Background wrote.
 func openOwnState(file, fingerprint string) (*State, error) {
 	s, err := OpenState(file, backgroundRun, fingerprint)
 	if !errors.Is(err, errOtherRules) {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cinch-layer/cinch"
@@ -14,17 +16,41 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// endless is a store whose scan never ends, of one key that stays plain.
-type endless struct{ read func() error }
+// endless is a store whose scan never ends, of one key that stays plain. It calls bug, unless that is nil, with the name of each method
+// that is called.
+type endless struct {
+	read func() error
+	bug  func(method string)
+}
+
+func (e endless) called(method string) {
+	if e.bug != nil {
+		e.bug(method)
+	}
+}
 
 func (endless) Name() string                                 { return "endless/0" }
 func (endless) DB() string                                   { return "0" }
-func (endless) RunID(context.Context) (string, error)        { return "1", nil }
-func (endless) Ping(context.Context) error                   { return nil }
-func (endless) Memory(context.Context) (store.Memory, error) { return store.Memory{}, nil }
-func (endless) Keys(context.Context) (int64, error)          { return 1, nil }
 func (endless) Share(string) float64                         { return 0 }
-func (endless) Page(ctx context.Context, _ string, _ store.ScanOptions) (store.Page, error) {
+func (endless) Memory(context.Context) (store.Memory, error) { return store.Memory{}, nil }
+
+func (e endless) RunID(context.Context) (string, error) {
+	e.called("RunID")
+	return "1", nil
+}
+
+func (e endless) Ping(context.Context) error {
+	e.called("Ping")
+	return nil
+}
+
+func (e endless) Keys(context.Context) (int64, error) {
+	e.called("Keys")
+	return 1, nil
+}
+
+func (e endless) Page(ctx context.Context, _ string, _ store.ScanOptions) (store.Page, error) {
+	e.called("Page")
 	time.Sleep(time.Millisecond)
 	return store.Page{Keys: [][]byte{[]byte("key")}, Next: "1"}, ctx.Err()
 }
@@ -40,6 +66,7 @@ func (endless) Usage(context.Context, [][]byte) ([]int64, error)                
 
 // turns is a lease: others have it for as long as wait says, and it is lost when gone.
 type turns struct {
+	bug             func(method string) // see endless
 	wait, gone      atomic.Bool
 	taken, finished atomic.Int32
 }
@@ -52,7 +79,13 @@ func (l *turns) Take(context.Context, time.Duration) (time.Duration, error) {
 	return 0, nil
 }
 
-func (l *turns) Keep(context.Context, time.Duration) (bool, error) { return !l.gone.Load(), nil }
+func (l *turns) Keep(context.Context, time.Duration) (bool, error) {
+	if l.bug != nil {
+		l.bug("Keep")
+	}
+	return !l.gone.Load(), nil
+}
+
 func (l *turns) Finish(context.Context, time.Duration) error {
 	l.finished.Add(1)
 	return nil
@@ -73,7 +106,7 @@ func pausable(t *testing.T, lease *turns, pause store.Pause, read func() error) 
 		Pause:   pause,
 		Current: func() Job { return Job{Policy: rules.Load(), Every: 5 * time.Millisecond} },
 		Open: func(context.Context, *policy.Policy) (Session, error) {
-			s := endless{read}
+			s := endless{read, lease.bug}
 			return Session{
 				Name: "endless", Targets: []store.Target{{Node: s, Space: s}}, Lease: func(string) store.Lease { return lease }, Close: func() {},
 				Seal: func(p *policy.Policy) *Seal {
@@ -121,41 +154,90 @@ func until(t *testing.T, what string, ok func() bool) {
 func fine() error { return nil }
 
 func TestBackgroundWaitsForItsTurn(t *testing.T) {
-	lease := &turns{}
-	lease.wait.Store(true)
-	b, _ := background(t, lease, fine)
-	time.Sleep(20 * time.Millisecond)
-	if s := b.Status(); s.Running || !s.Wanted {
-		t.Errorf("%+v", s)
-	}
-	lease.wait.Store(false)
-	until(t, "it runs", func() bool { return b.Status().Report.Keys > 10 })
-	lease.gone.Store(true)
-	until(t, "it ends with the turn", func() bool {
-		s := b.Status()
-		return s.Passes[PassFailed] > 0 && s.Trouble == errLost.Error()
+	synctest.Test(t, func(t *testing.T) {
+		lease := &turns{}
+		lease.wait.Store(true)
+		b, _ := background(t, lease, fine)
+		time.Sleep(20 * time.Millisecond)
+		if s := b.Status(); s.Running || !s.Wanted {
+			t.Errorf("%+v", s)
+		}
+		lease.wait.Store(false)
+		until(t, "it runs", func() bool { return b.Status().Report.Keys > 10 })
+		lease.gone.Store(true)
+		until(t, "it ends with the turn", func() bool {
+			s := b.Status()
+			return s.Passes[PassFailed] > 0 && s.Trouble == errLost.Error()
+		})
 	})
 }
 
 func TestBackgroundFollowsThePolicy(t *testing.T) {
-	b, rules := background(t, &turns{}, fine)
-	until(t, "it runs", func() bool { return b.Status().Running })
-	rules.Store(rulesFor(t, "key")) // reloaded, and decides the same
-	keys := b.Status().Report.Keys
-	until(t, "it goes on", func() bool { return b.Status().Report.Keys > keys+10 })
-	if n := b.Status().Passes[PassInterrupted]; n != 0 {
-		t.Errorf("begun anew %d times for the same rules", n)
+	synctest.Test(t, func(t *testing.T) {
+		b, rules := background(t, &turns{}, fine)
+		until(t, "it runs", func() bool { return b.Status().Running })
+		rules.Store(rulesFor(t, "key")) // reloaded, and decides the same
+		keys := b.Status().Report.Keys
+		until(t, "it goes on", func() bool { return b.Status().Report.Keys > keys+10 })
+		if n := b.Status().Passes[PassInterrupted]; n != 0 {
+			t.Errorf("begun anew %d times for the same rules", n)
+		}
+		rules.Store(rulesFor(t, "k*"))
+		until(t, "it begins anew", func() bool { return b.Status().Passes[PassInterrupted] == 1 && b.Status().Running })
+		off := *rulesFor(t, "k*")
+		off.Off = true
+		rules.Store(&off)
+		until(t, "it stops", func() bool { s := b.Status(); return !s.Running && !s.Wanted })
+		keys = b.Status().Report.Keys
+		time.Sleep(20 * time.Millisecond)
+		if now := b.Status().Report.Keys; now != keys || keys == 0 {
+			t.Errorf("%d keys, then %d", keys, now)
+		}
+	})
+}
+
+// buggy panics once it is called for a method, as long as that is set.
+type buggy struct{ method atomic.Value }
+
+func (b *buggy) called(method string) {
+	if b.method.Load() == method {
+		panic("on fire")
 	}
-	rules.Store(rulesFor(t, "k*"))
-	until(t, "it begins anew", func() bool { return b.Status().Passes[PassInterrupted] == 1 && b.Status().Running })
-	off := *rulesFor(t, "k*")
-	off.Off = true
-	rules.Store(&off)
-	until(t, "it stops", func() bool { s := b.Status(); return !s.Running && !s.Wanted })
-	keys = b.Status().Report.Keys
-	time.Sleep(20 * time.Millisecond)
-	if now := b.Status().Report.Keys; now != keys || keys == 0 {
-		t.Errorf("%d keys, then %d", keys, now)
+}
+
+// Get is a store.Pause's.
+func (b *buggy) Get(context.Context) (time.Time, bool, error) {
+	b.called("Get")
+	return time.Time{}, false, nil
+}
+
+func (*buggy) Set(context.Context, time.Time) (time.Time, error) { return time.Time{}, nil }
+func (*buggy) Clear(context.Context) error                       { return nil }
+
+// A bug in whatever goroutine of a pass ends that pass, and the next one works.
+func TestBackgroundSurvivesBugs(t *testing.T) {
+	for _, method := range []string{"Page", "Ping", "Keys", "Keep", "Get"} {
+		t.Run(method, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				bug := &buggy{}
+				b, _ := pausable(t, &turns{bug: bug.called}, bug, fine)
+				until(t, "it runs", func() bool { return b.Status().Report.Keys > 10 })
+				bug.method.Store(method)
+				if method == "Keys" || method == "Get" { // which a pass calls before it runs; of the others Get changes nothing
+					bug.method.Store("Page")
+					until(t, "the pass ends", func() bool { return b.Status().Passes[PassFailed] > 0 })
+					bug.method.Store(method)
+				}
+				failed := b.Status().Passes[PassFailed]
+				until(t, "it fails, again", func() bool {
+					s := b.Status()
+					return s.Passes[PassFailed] > failed+1 && strings.Contains(s.Trouble, "on fire") && !s.Running
+				})
+				bug.method.Store("none")
+				keys := b.Status().Report.Keys
+				until(t, "it goes on", func() bool { return b.Status().Report.Keys > keys+10 })
+			})
+		})
 	}
 }
 

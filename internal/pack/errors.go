@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
 
 	"github.com/cinch-layer/cinch/internal/store"
 )
@@ -46,10 +47,26 @@ var (
 	ErrNotAsked = store.ErrDictUnknown
 
 	errSampled = errors.New("the sample is complete")
-	errPanic   = errors.New("panic") // a bug, which must not end the gateway
+	errPanic   = errors.New("panic")
 )
 
-func panicked(r any) error { return fmt.Errorf("%w: %v\n%s", errPanic, r, debug.Stack()) }
+// catch, when deferred, calls fail with a panic as an error: a bug ends a run, and not the process, which may be a
+// gateway.
+func catch(fail func(error)) {
+	if p := recover(); p != nil {
+		fail(fmt.Errorf("%w: %v\n%s", errPanic, p, debug.Stack()))
+	}
+}
+
+// start runs f in a goroutine of a group, and calls fail with its error, if there is one, or with that of a panic.
+func start(group *sync.WaitGroup, fail func(error), f func() error) {
+	group.Go(func() {
+		defer catch(fail)
+		if err := f(); err != nil {
+			fail(err)
+		}
+	})
+}
 
 // Final reports whether an error is the run's own, after which nothing is tried again.
 func Final(err error) bool {

@@ -2,8 +2,8 @@ package pack
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics shows to Prometheus what the packers in the background do. It keeps nothing
-// itself. Its field is set before it is registered.
+// Metrics shows to Prometheus what the packers in the background do. It keeps nothing itself. Its field is set before
+// it is registered.
 type Metrics struct {
 	Packers []NamedBackground
 }
@@ -20,7 +20,7 @@ var (
 	descRunning  = desc("cinch_pack_running", "1 while a pass is under way in this process.", "gateway")
 	descPaused   = desc("cinch_pack_paused", "1 while an operator has packing in the background paused.", "gateway")
 	descDone     = desc("cinch_pack_done_ratio", "Share of the pass under way that is done.", "gateway")
-	descDuty     = desc("cinch_pack_duty_ratio", "Share of the time that it works, less when the server is slow.", "gateway")
+	descDuty     = desc("cinch_pack_duty_ratio", "Share of the time that it works, less when the server is slow; of several nodes the least.", "gateway")
 	descPasses   = desc("cinch_pack_passes_total", "Passes ended here.", "gateway", "result")
 	descLast     = desc("cinch_pack_last_pass_timestamp_seconds", "End of the last whole pass here.", "gateway")
 	descKeys     = desc("cinch_pack_keys_total", "Keys looked at.", "gateway")

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
-	"github.com/cinch-layer/cinch/test/testenv"
+	"github.com/cinch-layer/cinch/test/metricstest"
 )
 
 func TestMetrics(t *testing.T) {
@@ -45,5 +45,5 @@ func TestMetrics(t *testing.T) {
 
 // docs/METRICS.md names exactly the metrics that there are.
 func TestMetricsAreDocumented(t *testing.T) {
-	testenv.MetricsAreDocumented(t, "cinch_pack_", &Metrics{})
+	metricstest.Documented(t, "cinch_pack_", &Metrics{})
 }

@@ -25,9 +25,9 @@ type Options struct {
 	MaxLatency     time.Duration // of a PING, above which to slow down; 0: only by the baseline
 	NoBackoff      bool          // don't slow down with the server
 
-	DryRun bool // judge, replace nothing
-	Sample int  // stop after about so many keys; 0: never
-	Room   bool // watch that the values which grow don't fill the server; see ErrNoRoom
+	DryRun    bool // judge, replace nothing
+	Sample    int  // stop after about so many keys; 0: never
+	CheckRoom bool // end with ErrNoRoom before values that grow fill the server
 
 	State    *State        // nil: nothing is remembered
 	Patience time.Duration // with a server that doesn't answer; 0: 30 s
@@ -35,14 +35,14 @@ type Options struct {
 	Unavailable func(error) bool
 
 	Stop <-chan struct{} // closed: finish what was begun, then return ErrInterrupted
-	// Held is asked before each page and each batch of changes. While it returns a channel nothing more is
-	// begun until that is closed. Nil: never held.
+	// Held is called before each page and each batch of changes. If it returns a channel, the run begins nothing until
+	// that is closed. Nil: the run is never held.
 	Held func() <-chan struct{}
-	// Tell is called with what people should see, never concurrently. Nil: nobody.
+	// Tell is called with what operators should see, never concurrently. Nil: it is not shown.
 	Tell func(Event)
 }
 
-// Event is something to tell while the run goes on. Exactly one field is set.
+// Event is progress, a problem or a notice of a run under way. Exactly one field is set.
 type Event struct {
 	Progress *Progress
 	Problem  *Problem

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,44 +25,55 @@ type run struct {
 	Options
 	began  time.Time
 	from   float64 // share that was done before
-	pace   *pace
+	limits limits
+	nodes  map[string]*node
 	walks  []*walk
-	rooms  map[string]*room
 	mu     sync.Mutex // guards report
 	report Report
 	tellMu sync.Mutex
+	end    context.CancelCauseFunc
+
+	heldUntil atomic.Pointer[time.Time] // when it was last held; nil: it never was
+}
+
+// node is a server of a run, with the walks over its spaces, of which one is under way at a time.
+type node struct {
+	store.Node
+	pace  *pace
+	room  *room
+	walks []*walk
 }
 
 // Run walks all targets: nodes at the same time, the spaces of a node one after another.
 // The report holds what was done also when there is an error.
-func Run(ctx context.Context, o Options) (Report, error) {
-	r := &run{Options: o, began: time.Now(), rooms: make(map[string]*room)}
+func Run(ctx context.Context, o Options) (report Report, err error) {
+	r := &run{Options: o, began: time.Now(), nodes: make(map[string]*node)}
 	r.setDefaults()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	ctx, r.end = context.WithCancelCause(ctx)
+	defer r.end(nil)
+	defer catch(func(bug error) { report, err = r.report, bug })
 	if err := r.prepare(ctx); err != nil {
 		return r.report, err
 	}
 	var background, nodes sync.WaitGroup
 	var interrupted atomic.Bool
 	done := make(chan struct{})
-	background.Go(func() { r.keepTelling(done) })
-	background.Go(func() { r.keepSaving(done) })
-	for _, walks := range r.byNode() {
-		nodes.Go(func() {
-			err := r.walkNode(ctx, walks)
-			if errors.Is(err, ErrInterrupted) {
-				interrupted.Store(true) // the others see it by themselves, and finish their pages
-			} else if err != nil {
-				cancel(err)
+	start(&background, r.end, func() error { return r.keepTelling(done) })
+	start(&background, r.end, func() error { return r.keepSaving(done) })
+	for _, n := range r.nodes {
+		start(&nodes, r.end, func() error {
+			err := r.walkNode(ctx, n)
+			if errors.Is(err, ErrInterrupted) { // the others see it by themselves, and finish their pages
+				interrupted.Store(true)
+				return nil
 			}
+			return err
 		})
 	}
 	nodes.Wait()
 	close(done)
 	background.Wait()
-	err := context.Cause(ctx)
-	if err == nil && interrupted.Load() {
+	if err = context.Cause(ctx); err == nil && interrupted.Load() {
 		err = ErrInterrupted
 	}
 	return r.finish(err)
@@ -81,7 +91,7 @@ func (r *run) setDefaults() {
 	if r.Unavailable == nil {
 		r.Unavailable = func(error) bool { return false }
 	}
-	r.pace = newPace(r.KeysPerSecond, r.BytesPerSecond)
+	r.limits.keys, r.limits.bytes = r.KeysPerSecond, r.BytesPerSecond
 	r.report = newReport()
 }
 
@@ -91,7 +101,12 @@ func (r *run) prepare(ctx context.Context) error {
 		r.State.keep(r.Targets)
 	}
 	for _, t := range r.Targets {
-		w := &walk{run: r, Target: t}
+		n := r.nodes[t.Node.Name()]
+		if n == nil {
+			n = &node{Node: t.Node, pace: newPace(&r.limits), room: &room{node: t.Node}}
+			r.nodes[t.Node.Name()] = n
+		}
+		w := &walk{run: r, node: n, space: t.Space, db: t.Space.DB()}
 		var err error
 		if w.keys, err = t.Space.Keys(ctx); err != nil {
 			return fmt.Errorf("%s: %w", t.Space.Name(), err)
@@ -99,21 +114,19 @@ func (r *run) prepare(ctx context.Context) error {
 		if w.runID, err = t.Node.RunID(ctx); err != nil {
 			return fmt.Errorf("%s: %w", t.Node.Name(), err)
 		}
-		if r.rooms[t.Node.Name()] == nil {
-			r.rooms[t.Node.Name()] = &room{node: t.Node}
-		}
 		w.resume()
 		r.walks = append(r.walks, w)
+		n.walks = append(n.walks, w)
 	}
 	r.from = r.progress().Done
 	r.shareSample()
-	whole := true
+	inMemory := true // nothing is on disk alone
 	err := r.account(ctx, func(m store.Memory) {
 		r.report.UsedBefore += m.Used
 		r.report.TuplesBefore += m.Tuples
-		whole = whole && m.Whole
+		inMemory = inMemory && m.Whole
 	})
-	if whole {
+	if inMemory {
 		r.report.used = r.report.UsedBefore
 	}
 	return err
@@ -134,33 +147,26 @@ func (r *run) shareSample() {
 
 // account asks each node once for its memory.
 func (r *run) account(ctx context.Context, add func(store.Memory)) error {
-	for _, room := range r.rooms {
-		m, err := room.node.Memory(ctx)
+	for _, n := range r.nodes {
+		m, err := n.Memory(ctx)
 		if err != nil {
-			return fmt.Errorf("%s: %w", room.node.Name(), err)
+			return fmt.Errorf("%s: %w", n.Name(), err)
 		}
 		add(m)
 	}
 	return nil
 }
 
-func (r *run) byNode() map[string][]*walk {
-	nodes := make(map[string][]*walk)
-	for _, w := range r.walks {
-		nodes[w.Node.Name()] = append(nodes[w.Node.Name()], w)
-	}
-	return nodes
-}
-
-func (r *run) walkNode(ctx context.Context, walks []*walk) error {
+func (r *run) walkNode(ctx context.Context, n *node) error {
 	watched, stop := context.WithCancel(ctx)
 	defer stop()
 	if !r.NoBackoff {
-		go r.pace.watch(watched, walks[0].Node, r.MaxLatency, r.hold)
+		var watcher sync.WaitGroup // not waited for: a PING of a server that is away may take long
+		start(&watcher, r.end, func() error { return r.watch(watched, n) })
 	}
-	for _, w := range walks {
-		if err := w.whole(ctx); err != nil {
-			return fmt.Errorf("%s: %w", w.Space.Name(), err)
+	for _, w := range n.walks {
+		if err := w.walkWithRetries(ctx); err != nil {
+			return fmt.Errorf("%s: %w", w.space.Name(), err)
 		}
 	}
 	return nil
@@ -178,7 +184,7 @@ func (r *run) finish(err error) (Report, error) {
 	for _, w := range r.walks {
 		r.report.Total += w.keys
 		w.seen.total = w.keys
-		r.report.parts[w.Space.Name()] = w.seen
+		r.report.parts[w.space.Name()] = w.seen
 	}
 	if r.State != nil && !r.DryRun {
 		err = errors.Join(err, r.State.save())
@@ -186,33 +192,12 @@ func (r *run) finish(err error) (Report, error) {
 	return r.report, err
 }
 
-func (r *run) progress() Progress {
-	p := Progress{Report: newReport(), Duty: r.pace.current()}
-	r.mu.Lock()
-	p.add(&r.report)
-	r.mu.Unlock()
-	weighted := 0.0
-	for _, w := range r.walks {
-		p.Total += w.keys
-		weighted += float64(w.keys) * math.Float64frombits(w.fraction.Load())
-	}
-	if p.Total > 0 {
-		p.Done = weighted / float64(p.Total)
-	}
-	p.Took = time.Since(r.began)
-	p.PerSecond = float64(p.Keys) / p.Took.Seconds()
-	if done := p.Done - r.from; done > 0.001 {
-		p.Remaining = time.Duration(float64(p.Took) * (1 - p.Done) / done)
-	}
-	return p
-}
-
-func (r *run) keepSaving(done <-chan struct{}) {
+func (r *run) keepSaving(done <-chan struct{}) error {
 	if r.State == nil || r.DryRun {
-		return
+		return nil
 	}
 	told := ""
-	repeat(saveEvery, done, func() {
+	for sleep(context.Background(), done, saveEvery) == nil {
 		trouble := ""
 		if err := r.State.save(); err != nil {
 			trouble = err.Error()
@@ -221,67 +206,6 @@ func (r *run) keepSaving(done <-chan struct{}) {
 			r.notice("%s", trouble)
 		}
 		told = trouble
-	})
-}
-
-func (r *run) keepTelling(done <-chan struct{}) {
-	repeat(tellEvery, done, func() {
-		p := r.progress()
-		r.tell(Event{Progress: &p})
-	})
-}
-
-// repeat calls f in intervals until done is closed.
-func repeat(interval time.Duration, done <-chan struct{}, f func()) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case <-tick.C:
-			f()
-		}
 	}
-}
-
-func (r *run) tell(e Event) {
-	if r.Tell == nil {
-		return
-	}
-	r.tellMu.Lock()
-	defer r.tellMu.Unlock()
-	r.Tell(e)
-}
-
-func (r *run) notice(format string, args ...any) { r.tell(Event{Notice: fmt.Sprintf(format, args...)}) }
-
-// hold waits while the run is held, and reports whether it was. It returns ErrInterrupted when it is to stop meanwhile.
-func (r *run) hold(ctx context.Context) (was bool, err error) {
-	if r.Held == nil {
-		return false, nil
-	}
-	for {
-		released := r.Held()
-		if released == nil {
-			return was, nil
-		}
-		was = true
-		select {
-		case <-released:
-		case <-r.Stop:
-			return was, ErrInterrupted
-		case <-ctx.Done():
-			return was, ctx.Err()
-		}
-	}
-}
-
-func (r *run) stopped() bool {
-	select {
-	case <-r.Stop:
-		return true
-	default:
-		return false
-	}
+	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
@@ -24,7 +23,7 @@ func TestOrder(t *testing.T) {
 	for range 200 {
 		var position string
 		ended := false
-		o := &order{moved: func(p string, e bool) { position, ended = p, e }}
+		o := &order{setPosition: func(p string, e bool) { position, ended = p, e }}
 		const n = 20
 		var pages []*ordered
 		for i := range n {
@@ -65,85 +64,6 @@ func TestShares(t *testing.T) {
 		if n < 850 || n > 1150 {
 			t.Errorf("shares %v", count)
 		}
-	}
-}
-
-// TestPaceLimits lets pages come on a clock of its own.
-func TestPaceLimits(t *testing.T) {
-	now := time.Unix(0, 0)
-	p := newPace(1000, 1e6)
-	p.now = func() time.Time { return now }
-	rest := func(keys int, bytes int64) time.Duration {
-		d := p.after(keys, bytes, 0)
-		now = now.Add(d)
-		return d
-	}
-	if d := rest(100, 0); d != 100*time.Millisecond {
-		t.Errorf("100 keys: %v", d)
-	}
-	if d := rest(100, 500_000); d != 500*time.Millisecond {
-		t.Errorf("500 kB: %v", d)
-	}
-	now = now.Add(time.Minute) // a pause is not made up for
-	total := time.Duration(0)
-	for range 50 {
-		total += rest(200, 0)
-	}
-	if total != 10*time.Second {
-		t.Errorf("10,000 keys took %v", total)
-	}
-	// Two workers share the limit: the second waits for both pages.
-	a, b := p.after(100, 0, 0), p.after(100, 0, 0)
-	if a != 100*time.Millisecond || b != 200*time.Millisecond {
-		t.Errorf("two workers rest %v, %v", a, b)
-	}
-}
-
-func TestPaceBacksOff(t *testing.T) {
-	p := newPace(0, 0)
-	measure := func(times int, latency time.Duration) {
-		for range times {
-			p.measured(latency, 0)
-		}
-	}
-	measure(20, 200*time.Microsecond)
-	if p.current() != 1 || p.after(100, 100, time.Second) != 0 {
-		t.Errorf("duty %v on a calm server", p.current())
-	}
-	measure(20, 900*time.Microsecond) // above twice the baseline, by less than a millisecond
-	measure(3, 50*time.Millisecond)   // now and then
-	if p.current() != 1 {
-		t.Errorf("duty %v after nothing much", p.current())
-	}
-	measure(1, 50*time.Millisecond)
-	if p.current() != 0.5 {
-		t.Errorf("duty %v, want half", p.current())
-	}
-	if d := p.after(1, 1, time.Second); d != time.Second {
-		t.Errorf("rest %v after a second's work", d)
-	}
-	measure(4*window, 50*time.Millisecond)
-	if p.current() != minDuty {
-		t.Errorf("duty %v, want the least", p.current())
-	}
-	measure(window, 200*time.Microsecond)
-	if d := p.current(); d <= minDuty || d > 0.1 {
-		t.Errorf("duty %v: it should recover slowly", d)
-	}
-	measure(60, 200*time.Microsecond)
-	if p.current() != 1 {
-		t.Errorf("duty %v: it should recover", p.current())
-	}
-	measure(20*window, 20*time.Millisecond) // also while nothing is done: that is how it is now
-	if p.current() < 0.5 {
-		t.Errorf("duty %v on a server that is always slow", p.current())
-	}
-	limited := newPace(0, 0)
-	for range 3 * window {
-		limited.measured(3*time.Millisecond, 2*time.Millisecond)
-	}
-	if limited.current() > 0.25 {
-		t.Errorf("duty %v on a server over the operator's limit from the start", limited.current())
 	}
 }
 

@@ -1,7 +1,9 @@
 package pack
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -14,7 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// Report is what a run did. Bytes are bytes.
+// Report counts what a run did.
 type Report struct {
 	Keys, Total int64 // looked at; in the databases when it began
 	Values      int64 // read
@@ -32,9 +34,9 @@ type Report struct {
 
 	Problems, Damaged, Missing int64 // all; those that are damaged; those without their dictionary
 
-	// MEMORY USAGE of Sampled keys before and after one value of each was replaced.
-	Sampled                   int64
-	SampleBefore, SampleBytes int64
+	// MEMORY USAGE of Probed keys before and after values of each were replaced.
+	Probed                  int64
+	ProbeBefore, ProbeAfter int64
 
 	UsedBefore, UsedAfter int64 // used_memory of all nodes, with everything else that went on
 	// What the tuples of a Tarantool server take, in the spaces that were walked.
@@ -71,14 +73,6 @@ func (r *Report) replaced(c *store.Change) (saved int) {
 	return before - after
 }
 
-func (r *Report) usage(before, after int64) {
-	if before > 0 && after > 0 {
-		r.Sampled++
-		r.SampleBefore += before
-		r.SampleBytes += after
-	}
-}
-
 func (r *Report) problem(err error) {
 	r.Problems++
 	switch {
@@ -100,7 +94,7 @@ func (r *Report) Join(later *Report) {
 	}
 }
 
-// add sums up; what a run finds out at its ends is left alone.
+// add adds the counts of o; what a run finds out at its beginning and end is left alone.
 func (r *Report) add(o *Report) {
 	for _, x := range []struct{ to, from *int64 }{
 		{&r.Keys, &o.Keys},
@@ -117,9 +111,9 @@ func (r *Report) add(o *Report) {
 		{&r.Problems, &o.Problems},
 		{&r.Damaged, &o.Damaged},
 		{&r.Missing, &o.Missing},
-		{&r.Sampled, &o.Sampled},
-		{&r.SampleBefore, &o.SampleBefore},
-		{&r.SampleBytes, &o.SampleBytes},
+		{&r.Probed, &o.Probed},
+		{&r.ProbeBefore, &o.ProbeBefore},
+		{&r.ProbeAfter, &o.ProbeAfter},
 	} {
 		*x.to += *x.from
 	}
@@ -131,10 +125,10 @@ func (r *Report) add(o *Report) {
 	}
 }
 
-// Saved is by how much the server's allocations shrink; negative when they grow.
+// Saved returns by how much the server's allocations shrink; negative when they grow.
 func (r *Report) Saved() int64 { return r.CostBefore - r.CostAfter }
 
-// Dictionaries lists those that values were found to name.
+// Dictionaries lists the dictionaries that values were found to name.
 func (r *Report) Dictionaries() (numbers []uint32) {
 	for _, setting := range slices.Sorted(maps.Keys(r.Opens)) {
 		_, text, named := strings.Cut(setting, "@")
@@ -145,9 +139,9 @@ func (r *Report) Dictionaries() (numbers []uint32) {
 	return numbers
 }
 
-// Estimate extends what a sample saved to all keys, each database by itself, since they may hold very different values: about
-// so many bytes, give or take the margin (two standard errors, which hold for values that are not of a few extreme sizes
-// only). It is never more than the server holds.
+// Estimate extends what a sample saved to all keys, each database by itself, since they may hold very different values:
+// about so many bytes, give or take the margin (two standard errors, which hold for values that are not of a few
+// extreme sizes only). It is never more than the server holds.
 func (r *Report) Estimate() (saved, margin int64) {
 	sum, variance := 0.0, 0.0
 	for _, p := range r.parts {
@@ -166,11 +160,55 @@ func (r *Report) Estimate() (saved, margin int64) {
 	return saved, int64(2 * math.Sqrt(variance))
 }
 
-// Progress is a run while it goes on.
+// Progress describes a run while it goes on.
 type Progress struct {
 	Report
 	Done      float64       // share of everything, 0 to 1
 	PerSecond float64       // keys, since the beginning
 	Remaining time.Duration // 0: unknown
-	Duty      float64       // share of the time that it works, less when the server is slow
+	Duty      float64       // share of the time that it works, less when the server is slow; of several nodes the least
 }
+
+func (r *run) progress() Progress {
+	p := Progress{Report: newReport(), Duty: 1}
+	r.mu.Lock()
+	p.add(&r.report)
+	r.mu.Unlock()
+	weighted := 0.0
+	for _, w := range r.walks {
+		done := math.Float64frombits(w.fraction.Load())
+		p.Total += w.keys
+		weighted += float64(w.keys) * done
+		if done < 1 {
+			p.Duty = min(p.Duty, w.node.pace.current())
+		}
+	}
+	if p.Total > 0 {
+		p.Done = weighted / float64(p.Total)
+	}
+	p.Took = time.Since(r.began)
+	p.PerSecond = float64(p.Keys) / p.Took.Seconds()
+	if done := p.Done - r.from; done > 0.001 {
+		p.Remaining = time.Duration(float64(p.Took) * (1 - p.Done) / done)
+	}
+	return p
+}
+
+func (r *run) keepTelling(done <-chan struct{}) error {
+	for sleep(context.Background(), done, tellEvery) == nil {
+		p := r.progress()
+		r.tell(Event{Progress: &p})
+	}
+	return nil
+}
+
+func (r *run) tell(e Event) {
+	if r.Tell == nil {
+		return
+	}
+	r.tellMu.Lock()
+	defer r.tellMu.Unlock()
+	r.Tell(e)
+}
+
+func (r *run) notice(format string, args ...any) { r.tell(Event{Notice: fmt.Sprintf(format, args...)}) }

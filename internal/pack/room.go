@@ -10,8 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// room watches a node's memory while values grow. What the server says is asked for once
-// a second; in between everything that was let through counts.
+// room watches a node's memory while values grow. The server is asked once a second; in between everything that was
+// claimed counts.
 type room struct {
 	node  store.Node
 	mu    sync.Mutex
@@ -20,12 +20,11 @@ type room struct {
 	limit int64
 }
 
-// reserve is the share of the limit that stays free: replies, replication and clients
-// need some too.
-const reserve = 0.05
+// reserved is the share of the limit that stays free for replies, replication and clients.
+const reserved = 0.05
 
-// take reports ErrNoRoom when bytes more are not to be had.
-func (r *room) take(ctx context.Context, bytes int64) error {
+// claim returns ErrNoRoom when the node has no room for bytes more.
+func (r *room) claim(ctx context.Context, bytes int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if time.Since(r.asked) > time.Second {
@@ -34,7 +33,7 @@ func (r *room) take(ctx context.Context, bytes int64) error {
 			return err
 		}
 		r.asked, r.limit = time.Now(), limitOf(m)
-		r.left = r.limit - int64(reserve*float64(r.limit)) - m.Used
+		r.left = r.limit - int64(reserved*float64(r.limit)) - m.Used
 	}
 	if r.limit == 0 {
 		return nil
@@ -45,8 +44,8 @@ func (r *room) take(ctx context.Context, bytes int64) error {
 	return nil
 }
 
-// limitOf is up to where a server may grow, in bytes: its own limit, or the machine's
-// memory. 0 when neither is known.
+// limitOf returns up to where a server may grow, in bytes: its own limit, or the machine's memory. 0 when neither is
+// known.
 func limitOf(m store.Memory) int64 {
 	if m.Limit > 0 {
 		return m.Limit
@@ -54,6 +53,7 @@ func limitOf(m store.Memory) int64 {
 	return m.System
 }
 
+// growth returns by how many bytes the server's allocations for values grow.
 func growth(changes []store.Change) int64 {
 	sum := int64(0)
 	for i := range changes {

@@ -26,7 +26,7 @@ var ErrState = errors.New("the position can't be saved")
 
 var errOtherRules = fmt.Errorf("%w: the rules are others now", ErrOtherState)
 
-// State is the positions of a run in a file, so that it can go on after it was ended in
+// State keeps the positions of a run in a file, so that it can go on after it was ended in
 // any way. It is written whole beside the file, synced, and renamed into place.
 //
 //	{"version": 1, "run": "pack redis://… worker 1/1", "fingerprint": "<hex>",
@@ -44,7 +44,7 @@ type stateBody struct {
 	Spaces      map[string]Position `json:"spaces"`
 }
 
-// Position is how far a space is done.
+// Position says how far a space is done.
 type Position struct {
 	RunID  string `json:"run_id"` // of the server process that the cursor means something to
 	Cursor Cursor `json:"cursor"` // "": the beginning

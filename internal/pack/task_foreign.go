@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// foreign makes the content of a value that is in a format of its rule what is sealed. Of a value in none it changes nothing. left
+// foreign has the content of a value sealed that is in a format of its rule. It changes nothing for other values. left
 // says why the value must stay as it is.
 func (t *Seal) foreign(s *subject, rule *policy.Rule) (left store.Reason) {
 	content, f, err := t.contentOf(s, rule.Formats, rule.ToPlain)
@@ -38,7 +38,8 @@ func (t *Seal) foreign(s *subject, rule *policy.Rule) (left store.Reason) {
 	return ""
 }
 
-// contentOf is what a library has compressed into a value. What is sealed as it is under a rule to plain is the client's own.
+// contentOf returns what a library has compressed into a value. What is sealed unchanged under a rule to plain is the
+// client's own.
 func (t *Seal) contentOf(s *subject, formats []foreign.Format, toPlain bool) (content []byte, f foreign.Format, err error) {
 	switch {
 	case s.old.IsForeign():
@@ -47,15 +48,16 @@ func (t *Seal) contentOf(s *subject, formats []foreign.Format, toPlain bool) (co
 	case s.old.Len > 0 && toPlain:
 		return nil, 0, foreign.ErrNone
 	}
-	return t.take(formats, s.raw)
+	return t.openForeign(formats, s.raw)
 }
 
-// take opens a value that is in one of the formats, as far as a gateway would.
-func (t *Seal) take(formats []foreign.Format, value []byte) (content []byte, f foreign.Format, err error) {
+// openForeign opens a value that is in one of the formats, as far as a gateway would.
+func (t *Seal) openForeign(formats []foreign.Format, value []byte) (content []byte, f foreign.Format, err error) {
 	return foreign.Take(nil, formats, value, foreign.Room(len(value), t.Sealer.MaxRaw()))
 }
 
-// uncovered judges a value for which no rule is, say for its size: it may be one of a library's still, whose content clients get.
+// uncovered judges a value for which no rule is, say for its size: it may be one of a library's still, whose content
+// clients get.
 func (t *Seal) uncovered(db string, s *subject) Verdict {
 	formats := t.Policy.ToPlain(db, s.value.Key, s.value.Type)
 	if formats == nil {
@@ -73,8 +75,8 @@ func (t *Seal) uncovered(db string, s *subject) Verdict {
 	return Verdict{Replace: true, Recoded: true, New: bare(t.Sealer, content, formats)}
 }
 
-// bare is a value that is worth no compression, under a rule to plain for the formats. One that looks like a library's itself, a cached
-// .gz file say, is wrapped: gateways would open it once more, and the next run too.
+// bare returns the form of a value that is worth no compression, under a rule to plain for the formats. One that looks
+// like a library's itself, a cached .gz file say, is wrapped: gateways would open it once more, and the next run too.
 func bare(s *cinch.Sealer, value []byte, formats []foreign.Format) []byte {
 	if cinch.IsSealed(value) || looksForeign(s, value, formats) {
 		return s.Escape(nil, value)
@@ -87,7 +89,7 @@ func looksForeign(s *cinch.Sealer, value []byte, formats []foreign.Format) bool 
 	return foreign.MayTake(formats, value, foreign.Room(len(value), s.MaxRaw()))
 }
 
-// toPlain are the formats of values that clients get the content of, under the rule.
+// toPlain returns the formats of values that clients get the content of, under the rule.
 func toPlain(rule *policy.Rule) []foreign.Format {
 	if rule.ToPlain {
 		return rule.Formats
@@ -95,7 +97,8 @@ func toPlain(rule *policy.Rule) []foreign.Format {
 	return nil
 }
 
-// verifyForeign opens an envelope as a client gets it: as it was, or, if it is another encoding, one that its library opens.
+// verifyForeign opens an envelope as a client gets it: as it was, or, if it is another encoding, one that its library
+// opens.
 func (t *Seal) verifyForeign(sealed []byte, s *subject) error {
 	value, err := t.Sealer.Open(nil, sealed)
 	if err != nil {

@@ -28,62 +28,82 @@ type Seal struct {
 	// Always seals anew whatever has another codec or dictionary, also when it grows, and
 	// puts back what is worth nothing against the plain value: to get rid of a dictionary.
 	Always bool
-	// AllowRecode has values sealed too that another library has compressed, in the format of their rule, and that come out
-	// in other bytes with the same content; or with the content alone, where the rule says to plain.
+	// AllowRecode has values sealed too that another library has compressed, in the format of their rule, and that come
+	// out in other bytes with the same content; or with the content alone, where the rule says to plain.
 	AllowRecode bool
 
 	scratch sync.Pool // *[]byte, for opening
 }
 
 // Wants is true for keys that a rule may cover.
-func (t *Seal) Wants(db string, key []byte) bool { return t.Rule != nil || t.Policy.MaySeal(db, key) }
+func (t *Seal) Wants(db string, key []byte) bool {
+	return t.Rule != nil || t.Policy.MaySeal(db, key, false)
+}
 
-// Judge seals, and opens what it sealed.
+// Judge seals a plain value by its rule, and opens the envelope to see that it holds that value. Values that are sealed
+// already, or that a library has compressed, branch off.
 func (t *Seal) Judge(db string, v *store.Value) Verdict {
 	if v.Type == store.Hash && t.Indexed != nil && t.Indexed(v.Key) {
 		return Verdict{Left: Indexed}
 	}
-	var old cinch.Header
-	plain := v.Stored
+	s := subject{value: v, raw: v.Stored}
 	if cinch.IsSealed(v.Stored) {
-		var d Verdict
-		if old, plain, d = t.open(db, v); plain == nil {
+		if d, decided := t.open(db, &s); decided {
 			return d
 		}
 	}
-	if policy.NeverSeal(plain) {
+	if policy.NeverSeal(s.raw) {
 		return Verdict{Left: Computed}
 	}
-	rule := t.rule(db, v, len(plain))
-	s := subject{value: v, raw: plain, content: plain, old: old}
+	rule := t.ruleFor(db, v, len(s.raw))
 	if rule == nil || rule.Observe {
 		return t.uncovered(db, &s)
 	}
+	s.content = s.raw
 	if rule.Formats != nil {
 		if left := t.foreign(&s, rule); left != "" {
 			return Verdict{Left: left}
 		}
 	}
-	return t.seal(&s, rule)
+	st := rule.Setting
+	if t.To != (codec.Setting{}) {
+		st = t.To
+	}
+	if st.Dict != 0 && !t.Ready(st.Dict) {
+		return Verdict{Stop: fmt.Errorf("%w %08x", ErrNoDictionary, st.Dict)}
+	}
+	sealed, did := t.Sealer.SealContent(nil, s.content, s.as, len(s.raw), st, rule.WorthFunc(v.Type))
+	if !did.Sealed {
+		return t.unsealed(&s, st, rule)
+	}
+	if s.old.Len > 0 && !s.recoded && !t.better(&s, sealed, did.Codec, st, rule) {
+		return Verdict{Left: AlreadySealed}
+	}
+	if err := t.verify(sealed, &s); err != nil {
+		return Verdict{Stop: err}
+	}
+	return Verdict{Replace: true, New: sealed, Recoded: s.recoded}
 }
 
-// open opens an envelope that may be sealed anew; plain is nil if it is not, and d says why.
-func (t *Seal) open(db string, v *store.Value) (old cinch.Header, plain []byte, d Verdict) {
-	old, err := cinch.ParseHeader(v.Stored)
-	makesPlain := err == nil && old.IsForeign() && t.Policy.ToPlain(db, v.Key, v.Type) != nil
+// open opens the envelope of a value that may be sealed anew. Otherwise the value is decided: d says how.
+func (t *Seal) open(db string, s *subject) (d Verdict, decided bool) {
+	var err error
+	s.old, err = cinch.ParseHeader(s.value.Stored)
+	makesPlain := err == nil && s.old.IsForeign() && t.Policy.ToPlain(db, s.value.Key, s.value.Type) != nil
 	switch {
 	case makesPlain && !t.AllowRecode:
-		return old, nil, Verdict{Left: OtherBytes}
+		return Verdict{Left: OtherBytes}, true
 	case t.To == (codec.Setting{}) && !makesPlain:
-		return old, nil, Verdict{Left: AlreadySealed}
+		return Verdict{Left: AlreadySealed}, true
 	}
-	if plain, err = t.Sealer.Open([]byte{}, v.Stored); err != nil {
-		return old, nil, unopened(err)
+	if s.raw, err = t.Sealer.Open(nil, s.value.Stored); err != nil {
+		return unopened(err), true
 	}
-	return old, plain, Verdict{}
+	return Verdict{}, false
 }
 
-func (t *Seal) rule(db string, v *store.Value, size int) *policy.Rule {
+// ruleFor returns the rule for a value of a size; nil: there is none.
+func (t *Seal) ruleFor(db string, v *store.Value, size int) *policy.Rule {
 	if t.Rule != nil {
 		return t.Rule(db, v, size)
 	}
@@ -98,27 +118,6 @@ type subject struct {
 	as      cinch.Foreign // that library's format, if clients go on to get it so
 	recoded bool          // clients will get other bytes than raw, with the same content
 	old     cinch.Header  // of the envelope that holds it already
-}
-
-func (t *Seal) seal(s *subject, rule *policy.Rule) Verdict {
-	st, v := rule.Setting, s.value
-	if t.To != (codec.Setting{}) {
-		st = t.To
-	}
-	if st.Dict != 0 && !t.Ready(st.Dict) {
-		return Verdict{Stop: fmt.Errorf("%w %08x", ErrNoDictionary, st.Dict)}
-	}
-	sealed, did := t.Sealer.SealContent(nil, s.content, s.as, len(s.raw), st, rule.WorthFunc(v.Type))
-	if !did.Sealed {
-		return t.unsealed(s, st, rule)
-	}
-	if s.old.Len > 0 && !s.recoded && !t.better(v, sealed, rule, s.old) {
-		return Verdict{Left: AlreadySealed}
-	}
-	if err := t.verify(sealed, s); err != nil {
-		return Verdict{Stop: err}
-	}
-	return Verdict{Replace: true, New: sealed, Recoded: s.recoded}
 }
 
 // unsealed judges a value that is worth no compression.
@@ -138,19 +137,19 @@ func (t *Seal) unsealed(s *subject, st codec.Setting, rule *policy.Rule) Verdict
 	return d
 }
 
-// better reports whether one envelope should take the place of another. Levels are not
-// in an envelope, so that only the size can tell.
-func (t *Seal) better(v *store.Value, sealed []byte, rule *policy.Rule, old cinch.Header) bool {
-	if bytes.Equal(sealed, v.Stored) {
+// better reports whether a new envelope should take the place of the old one. It was made by a setting, with that codec
+// or, where that gained nothing, with Raw. Levels are not in an envelope, so that only the size can tell.
+func (t *Seal) better(s *subject, sealed []byte, made codec.ID, st codec.Setting, rule *policy.Rule) bool {
+	if bytes.Equal(sealed, s.value.Stored) {
 		return false
 	}
-	h, err := cinch.ParseHeader(sealed)
-	if err != nil {
-		return false
+	if made != st.Codec {
+		st = codec.Setting{Codec: made}
 	}
-	return another(codec.Setting{Codec: h.Codec, Dict: h.Dict}, old) && t.Always || rule.Worth(v.Type, len(v.Stored), len(sealed))
+	return t.Always && another(st, s.old) || rule.Worth(s.value.Type, len(s.value.Stored), len(sealed))
 }
 
+// another reports whether the setting has another codec or dictionary than an envelope.
 func another(st codec.Setting, old cinch.Header) bool {
 	return st.Codec != old.Codec || st.Dict != old.Dict
 }
@@ -188,7 +187,7 @@ func (t *Seal) Skipped(_ *store.Value, why store.Reason) error {
 	return nil
 }
 
-// Shrinks is true: that is what sealing is for.
+// Shrinks returns true.
 func (t *Seal) Shrinks() bool { return true }
 
 // Sampling shows the plain values that Seal would look at, and replaces none.
@@ -205,12 +204,12 @@ func (t *Sampling) Judge(db string, v *store.Value) Verdict {
 	if policy.NeverSeal(v.Stored) {
 		return Verdict{Left: Computed}
 	}
-	rule := t.rule(db, v, len(v.Stored))
+	rule := t.ruleFor(db, v, len(v.Stored))
 	if rule == nil {
 		return Verdict{Left: NoRule}
 	}
 	if rule.Formats != nil {
-		if content, _, err := t.take(rule.Formats, v.Stored); err == nil {
+		if content, _, err := t.openForeign(rule.Formats, v.Stored); err == nil {
 			opened := *v
 			opened.Stored = content
 			v = &opened

@@ -15,7 +15,8 @@ var (
 	ErrMagic = errors.New("begins like an envelope")
 	// ErrCut: something on the server has worked on the bytes of an envelope.
 	ErrCut = fmt.Errorf("%w (its beginning was overwritten)", cinch.ErrDamaged)
-	// ErrBehind: an envelope is whole but for its place. Something put bytes before it, or the application keeps envelopes so.
+	// ErrBehind: an envelope is whole but for its place. Something put bytes before it, or the application keeps envelopes
+	// so.
 	ErrBehind = fmt.Errorf("%w (a whole envelope behind other bytes)", cinch.ErrDamaged)
 	// ErrNotRead: the value could not be looked at.
 	ErrNotRead = errors.New("not read")
@@ -31,8 +32,8 @@ type Verify struct {
 // Wants is true for all keys, or those that match.
 func (t *Verify) Wants(db string, key []byte) bool { return t.Match == nil || t.Match(db, key) }
 
-// Judge opens the value. One that begins with the magic and does not open is damaged, or was written past Cinch: it is never
-// counted as plain.
+// Judge opens the value. One that begins with the magic and does not open is damaged, or was written past Cinch: it is
+// never counted as plain.
 func (t *Verify) Judge(_ string, v *store.Value) Verdict {
 	if !cinch.IsSealed(v.Stored) {
 		if t.Before {
@@ -56,9 +57,10 @@ func (t *Verify) Judge(_ string, v *store.Value) Verdict {
 // maxHeadBytes limits how far into a value judgeHeadless looks for an envelope.
 const maxHeadBytes = 256
 
-// judgeHeadless finds out whether a value without the magic at its beginning holds an envelope but for the magic, perhaps behind
-// other bytes, up to the value's end: a splice or SETRANGE overwrote its beginning. Length and checksum (or tag) must be right, so
-// no other bytes are taken for one. What has lost more than the magic can't be told from a plain value.
+// judgeHeadless finds out whether a value without the magic at its beginning holds an envelope but for the magic,
+// perhaps behind other bytes, up to the value's end: a splice or SETRANGE overwrote its beginning. Length and checksum
+// (or tag) must be right, so no other bytes are taken for one. What has lost more than the magic can't be told from a
+// plain value.
 func (t *Verify) judgeHeadless(stored []byte) Verdict {
 	var sealed []byte // behind room for the magic, a copy of the value
 	for at := range min(len(stored)-1, maxHeadBytes) {

@@ -304,7 +304,7 @@ func TestPlanIsNearTheBest(t *testing.T) {
 	}
 	results := "data_set,kinds,plan,best,worse_percent\n"
 	few := []string{"tiny", "documents, written often"}
-	some := append(few, "documents", "pages, read often")
+	some := append(few, "pages, read often")
 	for _, d := range dataSets {
 		if names := codectest.Amount(few, some, nil); names != nil && *heldTo == "" && !slices.Contains(names, d.name) {
 			continue

@@ -56,6 +56,8 @@ func (p *planner) measureMemory(c Candidate, d trained, value []byte) Memory {
 	opened := make([]byte, 0, 2*len(value)+1<<12)
 	always := func(raw, sealed int) bool { return true }
 	m := Memory{From: memoryMeasured}
+	runtime.GC() // twice, until pools are empty; once for both directions, as they share none
+	runtime.GC()
 	m.Compress = allocated(func() { dst = s.seal(dst, value, always) })
 	m.Open = allocated(func() { _, _ = s.open(opened, dst) })
 	return m
@@ -63,8 +65,6 @@ func (p *planner) measureMemory(c Candidate, d trained, value []byte) Memory {
 
 // allocated counts the bytes that f allocates, and others meanwhile.
 func allocated(f func()) int64 {
-	runtime.GC() // twice, until pools are empty
-	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	f()

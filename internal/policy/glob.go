@@ -32,6 +32,7 @@ type Pattern struct {
 // piece is a run without stars. Literal runs, by far the most common ones,
 // are compared whole.
 type piece struct {
+	size    int // bytes that it matches
 	literal []byte
 	tokens  []token // nil when the run is literal
 }
@@ -86,9 +87,9 @@ func newPattern(pieces []piece) Pattern {
 		return p
 	}
 	p.suffix = pieces[last]
-	p.any = p.prefix.len()+p.suffix.len() == 0
+	p.any = p.prefix.size+p.suffix.size == 0
 	for _, inner := range pieces[1:last] {
-		if inner.len() > 0 {
+		if inner.size > 0 {
 			p.inner, p.any = append(p.inner, inner), false
 		}
 	}
@@ -146,21 +147,14 @@ func newPiece(run []token) piece {
 	literal := make([]byte, 0, len(run))
 	for _, t := range run {
 		if t.class != nil {
-			return piece{tokens: run}
+			return piece{size: len(run), tokens: run}
 		}
 		literal = append(literal, t.b)
 	}
-	return piece{literal: literal}
+	return piece{size: len(literal), literal: literal}
 }
 
-func (p *piece) len() int {
-	if p.tokens != nil {
-		return len(p.tokens)
-	}
-	return len(p.literal)
-}
-
-// matches compares with exactly p.len() bytes.
+// matches compares with exactly p.size bytes.
 func (p *piece) matches(s []byte) bool {
 	if p.tokens == nil {
 		return bytes.Equal(p.literal, s)
@@ -192,7 +186,7 @@ func (p *Pattern) Match(key []byte) bool {
 	if p.any {
 		return true
 	}
-	head, tail := p.prefix.len(), p.suffix.len()
+	head, tail := p.prefix.size, p.suffix.size
 	if !p.star {
 		return len(key) == head && p.prefix.matches(key)
 	}
@@ -205,7 +199,7 @@ func (p *Pattern) Match(key []byte) bool {
 		if at < 0 {
 			return false
 		}
-		key = key[at+p.inner[i].len():]
+		key = key[at+p.inner[i].size:]
 	}
 	return true
 }

@@ -133,6 +133,8 @@ type Policy struct {
 	// Force is for tests only: every value of every key that is not excluded
 	// is sealed, even at a loss; callers still ask NeverSeal.
 	Force bool
+	// SpecialKeys: keys are excluded, or some rule is to plain. Otherwise what becomes of a value that is read depends on no key.
+	SpecialKeys bool
 
 	rules   []Rule
 	toPlain bool // of some rule
@@ -157,6 +159,7 @@ func New(o Options) (*Policy, error) {
 	for _, x := range o.Exclude {
 		p.exclude = append(p.exclude, Compile(x))
 	}
+	p.SpecialKeys = p.toPlain || len(p.exclude) > 0
 	p.force = forcedRules(p.rules)
 	return p, nil
 }
@@ -403,17 +406,8 @@ func (p *Policy) MayHoldHash(space string, key []byte) bool {
 }
 
 // MaySeal reports whether a value at key, or in a hash there, may be sealed under this
-// policy: some rule that seals covers the key, whatever its sizes.
-func (p *Policy) MaySeal(space string, key []byte) bool {
-	return p.mayCover(space, key, (*Rule).Seals)
-}
-
-// MayWant is MaySeal for values that may be observed as well.
-func (p *Policy) MayWant(space string, key []byte) bool {
-	return p.mayCover(space, key, func(r *Rule) bool { return !r.Raw() })
-}
-
-func (p *Policy) mayCover(space string, key []byte, how func(*Rule) bool) bool {
+// policy: some rule that seals covers the key, whatever its sizes. With observe, rules that only observe count as well.
+func (p *Policy) MaySeal(space string, key []byte, observe bool) bool {
 	if p == nil || p.Off || p.Excluded(key) {
 		return false
 	}
@@ -422,7 +416,7 @@ func (p *Policy) mayCover(space string, key []byte, how func(*Rule) bool) bool {
 	}
 	for i := range p.rules {
 		r := &p.rules[i]
-		if how(r) && (r.Space == "" || r.Space == space) && r.key.Match(key) {
+		if !r.Raw() && (observe || !r.Observe) && (r.Space == "" || r.Space == space) && r.key.Match(key) {
 			return true
 		}
 	}

@@ -1,14 +1,8 @@
 package policy
 
 import (
-	"bufio"
-	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,66 +10,16 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// realRedis starts a redis-server on a unix socket in the test's directory and
-// ends it with the test.
+// realRedis starts a Redis of the test's own and returns a client of one connection.
 func realRedis(t *testing.T) *redis.Client {
 	t.Helper()
-	binary, err := exec.LookPath("redis-server")
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("CI needs redis-server:", err)
-		}
-		t.Skip("no redis-server on this machine")
-	}
-	dir, err := os.MkdirTemp("", "cinch") // t.TempDir() is too long for a socket's path
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	socket := filepath.Join(dir, "s")
-	server := exec.Command(binary, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", dir)
-	out, err := server.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
-	awaitReady(t, out)
-	c := redis.NewClient(&redis.Options{
-		Network: "unix", Addr: socket, PoolSize: 1, ReadTimeout: time.Minute,
-		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, network, addr)
-		},
-	})
+	c := redis.NewClient(&redis.Options{Addr: testenv.Redis(t).Addr, PoolSize: 1, ReadTimeout: time.Minute})
 	t.Cleanup(func() { _ = c.Close() })
 	return c
-}
-
-func awaitReady(t *testing.T, out interface{ Read([]byte) (int, error) }) {
-	t.Helper()
-	ready := make(chan bool, 1)
-	go func() { // ends with the server, whose output it drains
-		lines := bufio.NewScanner(out)
-		for lines.Scan() {
-			if strings.Contains(strings.ToLower(lines.Text()), "ready to accept") {
-				ready <- true
-			}
-		}
-		close(ready)
-	}()
-	select {
-	case ok := <-ready:
-		if !ok {
-			t.Fatal("redis-server ended")
-		}
-	case <-time.After(3 * time.Minute):
-		t.Fatal("redis-server does not get ready")
-	}
 }
 
 // valueLengths holds every length up to 2 KiB and the surroundings of every

@@ -41,7 +41,7 @@ func written(t *testing.T, r *Report) string {
 
 // The page of the month that grows has the saving, marks the moment, and shows that the raw traffic says nothing.
 func TestPageOfMonthThatGrows(t *testing.T) {
-	page, raw, stored := month(t, "orders")
+	page, raw, stored := month(t)
 	c, err := Collect(context.Background(), []Page{page}, NewWindow(start, start.AddDate(0, 0, days)))
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestPageWithGaps(t *testing.T) {
 
 // The lines of a bill stand beside the saving, for as much of the time as they cover.
 func TestBillFile(t *testing.T) {
-	page, raw, stored := month(t, "orders")
+	page, raw, stored := month(t)
 	c, err := Collect(context.Background(), []Page{page}, NewWindow(start, start.AddDate(0, 0, days)))
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,10 +30,29 @@ const (
 	sealed = 0.85 // of the bytes
 )
 
-// month is a month of a gateway: by day and night, with noise; in its middle traffic grows by 45 %, and compression is turned on.
-func month(t *testing.T, name string) (page Page, raw, stored float64) {
+// month serves theMonth.
+func month(t *testing.T) (page Page, raw, stored float64) {
 	t.Helper()
-	h := history.Open(history.Options{})
+	m := theMonth()
+	o := admin.Options{Metrics: &gateway.Metrics{Gateways: []*gateway.Stats{gateway.NewStats("orders", "grpc")}}, History: m.history, Access: admin.Access{Open: true}}
+	server := httptest.NewServer(admin.New(o).Handler())
+	t.Cleanup(server.Close)
+	p, err := remote.Open(server.URL, remote.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, m.raw, m.stored
+}
+
+// gatewaysMonth holds the history of a month of a gateway, and the raw and stored bytes that its rule counted.
+type gatewaysMonth struct {
+	history     *history.History
+	raw, stored float64
+}
+
+// theMonth makes a month of a gateway: by day and night, with noise; in its middle traffic grows by 45 %, and compression is turned on. Tests only read it.
+var theMonth = sync.OnceValue(func() (m gatewaysMonth) {
+	m.history = history.Open(history.Options{})
 	at, random := start, uint64(42)
 	var in, out, count int64
 	for i := range int(days * 24 * time.Hour / history.Interval) {
@@ -49,27 +69,20 @@ func month(t *testing.T, name string) (page Page, raw, stored float64) {
 			came *= grown
 			part := sealed * (1 + 0.1*math.Sin(float64(i)/5000) + 0.2*(noise-1))
 			sent := came*part*factor + came*(1-part)
-			raw, stored, count = raw+came, stored+sent, count+1
+			m.raw, m.stored, count = m.raw+came, m.stored+sent, count+1
 			in, out = in+int64(came), out+int64(sent)
 		}
 		add("client_received_bytes", "", in)
 		add("upstream_sent_bytes", "", out)
-		add("raw_bytes", "carts", int64(raw))
-		add("stored_bytes", "carts", int64(stored))
+		add("raw_bytes", "carts", int64(m.raw))
+		add("stored_bytes", "carts", int64(m.stored))
 		add("sealed_values", "carts", count)
 		add("seal_cpu_us", "carts", 100*count)
-		h.Add(at, s)
+		m.history.Add(at, s)
 		at = at.Add(history.Interval)
 	}
-	o := admin.Options{Metrics: &gateway.Metrics{Gateways: []*gateway.Stats{gateway.NewStats("orders", "grpc")}}, History: h, Access: admin.Access{Open: true}}
-	server := httptest.NewServer(admin.New(o).Handler())
-	t.Cleanup(server.Close)
-	p, err := remote.Open(server.URL, remote.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p, raw, stored
-}
+	return m
+})
 
 func prices(t *testing.T) price.Table {
 	t.Helper()
@@ -90,7 +103,7 @@ func about(t *testing.T, what string, got, want, relative float64) {
 // A month whose traffic grows by 45 % in the middle, when compression is turned on: what leaves the gateway is about as much after it as
 // before, and the report states the saving within 1 %, by what was counted and by the wire.
 func TestMonthThatGrows(t *testing.T) {
-	page, raw, stored := month(t, "orders")
+	page, raw, stored := month(t)
 	c, err := Collect(context.Background(), []Page{page}, NewWindow(start, start.AddDate(0, 0, days)))
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +156,7 @@ func TestMonthThatGrows(t *testing.T) {
 
 // Compression that was on all the time is compared with nothing, and a time in which nothing was counted is an error.
 func TestWithoutBefore(t *testing.T) {
-	page, _, _ := month(t, "orders")
+	page, _, _ := month(t)
 	on := start.AddDate(0, 0, days/2).Add(time.Hour)
 	c, err := Collect(context.Background(), []Page{page}, NewWindow(on, on.AddDate(0, 0, 2)))
 	if err != nil {
@@ -243,7 +256,7 @@ func TestShareOf(t *testing.T) {
 
 // Rates are over the time that was counted, not over what was asked for.
 func TestYoungGateway(t *testing.T) {
-	page, _, _ := month(t, "young")
+	page, _, _ := month(t)
 	c, err := Collect(t.Context(), []Page{page}, NewWindow(start.Add(-60*24*time.Hour), start.Add(days*24*time.Hour)))
 	if err != nil {
 		t.Fatal(err)

@@ -19,16 +19,24 @@ var errRole = errors.New("somebody has changed the primary")
 
 // lag is how much WAL of the primary's the new node has not replayed, in bytes.
 func (t *task) lag(ctx context.Context) (int64, error) {
-	written, err := value[int64](ctx, t.primary, "SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0') END::bigint")
+	primary, made := &kept{node: t.primary}, &kept{node: t.made}
+	defer primary.close(ctx)
+	defer made.close(ctx)
+	return lag(ctx, primary, made)
+}
+
+// lag asks by connections that are kept.
+func lag(ctx context.Context, primary, made *kept) (int64, error) {
+	written, err := primary.number(ctx, "SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0') END::bigint")
 	if err == nil && written < 0 {
-		err = fmt.Errorf("%w: %s is a standby", errRole, t.primary.Name)
+		err = fmt.Errorf("%w: %s is a standby", errRole, primary.node.Name)
 	}
 	if err != nil {
 		return 0, err
 	}
-	replayed, err := value[int64](ctx, t.made, "SELECT CASE WHEN pg_is_in_recovery() THEN coalesce(pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0'), 0) ELSE -1 END::bigint")
+	replayed, err := made.number(ctx, "SELECT CASE WHEN pg_is_in_recovery() THEN coalesce(pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0'), 0) ELSE -1 END::bigint")
 	if err == nil && replayed < 0 {
-		err = fmt.Errorf("%w: %s is a primary", errRole, t.made.Name)
+		err = fmt.Errorf("%w: %s is a primary", errRole, made.node.Name)
 	}
 	return written - replayed, err
 }
@@ -48,9 +56,12 @@ func (t *task) slotGone(ctx context.Context) error {
 
 // catchUp waits until a new node is near the primary. It fails when that does not come nearer.
 func (t *task) catchUp(ctx context.Context) error {
+	primary, made := &kept{node: t.primary}, &kept{node: t.made}
+	defer primary.close(ctx)
+	defer made.close(ctx)
 	least, since, small := int64(-1), time.Now(), 0
 	for {
-		lag, err := t.lag(ctx)
+		lag, err := lag(ctx, primary, made)
 		if err != nil && t.changed != nil {
 			if changed := t.changed(ctx); changed != nil {
 				return changed

@@ -47,6 +47,7 @@ func (r *reconnecting) work(ctx context.Context, t *testing.T) {
 			t.Errorf("client %d: %v", r.number, err)
 			return
 		}
+		_ = pauseFor(ctx, lookTime/10) // others have the machine, too
 	}
 	_ = c.Close(context.Background())
 }

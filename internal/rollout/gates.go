@@ -53,14 +53,14 @@ func (p preparation) gates(ctx context.Context) error {
 
 // gatesOf are those that look into a database.
 func (p preparation) gatesOf(ctx context.Context, database string) error {
-	if err := p.findsLibraries(ctx, database); err != nil {
-		return err
-	}
 	standby, err := p.made.connect(ctx, database)
 	if err != nil {
 		return err
 	}
 	defer standby.Close(context.WithoutCancel(ctx))
+	if err := p.findsLibraries(ctx, database, standby); err != nil {
+		return err
+	}
 	if err := collations(ctx, standby); err != nil {
 		return err
 	}

@@ -1,11 +1,42 @@
 package rollout
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cinch-layer/cinch/test/testenv"
 )
+
+// A collation of one column, of an index or of the database is found to be of another version; one that nothing uses is not. That this
+// closes the gate is TestCollations's to say.
+func TestCollationsInUse(t *testing.T) {
+	t.Parallel()
+	a := &newCell(t).Nodes[0]
+	differ := func(text string) string {
+		t.Helper()
+		mustExec(t, a, text)
+		err := a.ask(t.Context(), func(c *pgx.Conn) error { return collations(t.Context(), c) })
+		if err != nil && !errors.Is(err, ErrGate) {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(err)
+	}
+	if got := differ(`CREATE TABLE word (t text COLLATE "und-x-icu" PRIMARY KEY); CREATE TABLE page (t text); CREATE INDEX ON page (t COLLATE "de-x-icu");
+		UPDATE pg_collation SET collversion = '1' WHERE collname = 'fr-x-icu'`); got != "<nil>" {
+		t.Error(got)
+	}
+	got := differ("UPDATE pg_collation SET collversion = '1' WHERE collname IN ('und-x-icu', 'de-x-icu')")
+	if !strings.Contains(got, `"de-x-icu" is of version 1`) || !strings.Contains(got, `"und-x-icu" is of version 1`) || strings.Contains(got, "fr-x-icu") {
+		t.Error(got)
+	}
+	if got := differ(`ALTER COLLATION "und-x-icu" REFRESH VERSION; ALTER COLLATION "de-x-icu" REFRESH VERSION; UPDATE pg_database SET datcollversion = '1'`); !strings.Contains(got, "of the database is of version 1") {
+		t.Error(got)
+	}
+}
 
 // Texts that were sorted by another version of a collation close the gate, be it that of the database or of one column; a collation that nothing uses does not.
 func TestCollations(t *testing.T) {

@@ -50,7 +50,12 @@ func (t *task) files(ctx context.Context) (files []string, err error) {
 		return nil, err
 	}
 	for _, database := range databases {
-		names, extensions, err := uses(ctx, t.primary, database)
+		c, err := t.primary.connect(ctx, database)
+		if err != nil {
+			return nil, err
+		}
+		names, extensions, err := uses(ctx, c)
+		_ = c.Close(context.WithoutCancel(ctx))
 		if err != nil {
 			return nil, err
 		}
@@ -61,11 +66,11 @@ func (t *task) files(ctx context.Context) (files []string, err error) {
 			files = append(files, name+".control")
 		}
 	}
-	for _, setting := range preloads {
-		list, err := preloaded(ctx, t.primary, setting)
-		if err != nil {
-			return nil, err
-		}
+	settings, err := preloaded(ctx, t.primary)
+	if err != nil {
+		return nil, err
+	}
+	for _, list := range settings {
 		for _, name := range list {
 			files = append(files, libraryFile(name))
 		}
@@ -84,28 +89,29 @@ func libraryFile(name string) string {
 }
 
 // uses are the libraries of functions of a database, and its extensions.
-func uses(ctx context.Context, n *Node, database string) (libraries, extensions []string, err error) {
+func uses(ctx context.Context, c *pgx.Conn) (libraries, extensions []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	c, err := n.connect(ctx, database)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer c.Close(context.WithoutCancel(ctx))
 	err = c.QueryRow(ctx, `SELECT (SELECT coalesce(array_agg(DISTINCT probin ORDER BY probin), '{}') FROM pg_proc WHERE probin IS NOT NULL AND oid >= $1),
 		(SELECT coalesce(array_agg(extname::text ORDER BY extname), '{}') FROM pg_extension)`, firstMade).Scan(&libraries, &extensions)
 	return libraries, extensions, err
 }
 
-// preloaded are the libraries that a setting names.
-func preloaded(ctx context.Context, n *Node, setting string) (list []string, err error) {
-	is, err := value[string](ctx, n, "SELECT coalesce(current_setting($1, true), '')", setting)
-	for name := range strings.SplitSeq(is, ",") {
-		if name = strings.Trim(strings.TrimSpace(name), `"`); name != "" {
-			list = append(list, name)
+// preloaded are the libraries that each of preloads names.
+func preloaded(ctx context.Context, n *Node) (map[string][]string, error) {
+	values, err := value[[]string](ctx, n, "SELECT array_agg(coalesce(current_setting(name, true), '') ORDER BY place) FROM unnest($1::text[]) WITH ORDINALITY AS s (name, place)", preloads)
+	if err != nil {
+		return nil, err
+	}
+	lists := map[string][]string{}
+	for i, setting := range preloads {
+		for name := range strings.SplitSeq(values[i], ",") {
+			if name = strings.Trim(strings.TrimSpace(name), `"`); name != "" {
+				lists[setting] = append(lists[setting], name)
+			}
 		}
 	}
-	return list, err
+	return lists, nil
 }
 
 // lacks are the files that a node's machine does not have, where its pg_config says that they would be. One of another version of PostgreSQL's says nothing.
@@ -119,44 +125,45 @@ func lacks(ctx context.Context, n *Node, files []string) ([]string, error) {
 
 // samePreloads fails when the new node does not load what the primary does, unless its options say so.
 func (p preparation) samePreloads(ctx context.Context) error {
+	was, err := preloaded(ctx, p.primary)
+	if err != nil {
+		return err
+	}
+	is, err := preloaded(ctx, p.made)
+	if err != nil {
+		return err
+	}
 	for _, setting := range preloads {
 		if _, meant := p.made.Options[setting]; meant {
 			continue
 		}
-		was, err := preloaded(ctx, p.primary, setting)
-		if err != nil {
-			return err
-		}
-		is, err := preloaded(ctx, p.made, setting)
-		if err != nil {
-			return err
-		}
-		if lacks := slices.DeleteFunc(was, func(name string) bool { return slices.Contains(is, name) }); len(lacks) > 0 {
+		if lacks := slices.DeleteFunc(was[setting], func(name string) bool { return slices.Contains(is[setting], name) }); len(lacks) > 0 {
 			return ui.WithHint(fmt.Errorf("%w: %s of %s lacks %s, which %s has", ErrGate, setting, p.made.Name, strings.Join(lacks, ", "), p.primary.Name),
 				"set it there; if it is meant, say so in options: of %s", p.made.Name)
 		}
 	}
-	archive, err := preloaded(ctx, p.made, "archive_library") // a standby does not load it
-	if err == nil {
-		err = p.loads(ctx, "", archive)
-	}
-	return err
+	return p.loads(ctx, "", is["archive_library"]) // a standby does not load it
 }
 
 // findsLibraries is the gate of a database: the new node can load what its functions are in, and has the files of its extensions.
-func (p preparation) findsLibraries(ctx context.Context, database string) error {
-	names, _, err := uses(ctx, p.made, database)
+func (p preparation) findsLibraries(ctx context.Context, database string, standby *pgx.Conn) error {
+	names, _, err := uses(ctx, standby)
 	if err == nil {
 		err = p.loads(ctx, database, names)
 	}
 	if err != nil {
 		return err
 	}
-	missing, err := missingExtensions(ctx, p.made, database)
+	missing, err := missingExtensions(ctx, standby)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	here, err := missingExtensions(ctx, p.primary, database)
+	primary, err := p.primary.connect(ctx, database)
+	if err != nil {
+		return err
+	}
+	defer primary.Close(context.WithoutCancel(ctx))
+	here, err := missingExtensions(ctx, primary)
 	missing = slices.DeleteFunc(missing, func(name string) bool { return slices.Contains(here, name) })
 	if err == nil && len(missing) > 0 {
 		err = ui.WithHint(fmt.Errorf("%w: the machine of %s does not have the extensions %s", ErrGate, p.made.Name, strings.Join(missing, ", ")), librariesHint, p.primary.Name)
@@ -222,14 +229,9 @@ func sortedNames(failed map[string]error) []string {
 }
 
 // missingExtensions are those that a database has and whose files the machine does not have: they work, and can't be dumped, restored or updated.
-func missingExtensions(ctx context.Context, n *Node, database string) (names []string, err error) {
+func missingExtensions(ctx context.Context, c *pgx.Conn) (names []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	c, err := n.connect(ctx, database)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close(context.WithoutCancel(ctx))
 	rows, _ := c.Query(ctx, "SELECT extname::text FROM pg_extension WHERE NOT EXISTS (SELECT FROM pg_available_extensions WHERE name = extname) ORDER BY 1")
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }

@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -379,4 +382,32 @@ func TestPatroniLeaderDead(t *testing.T) {
 		t.Error(err)
 	}
 	mustHold(t, a.Replacement, 1, 0)
+}
+
+// Patroni's store names a leader that has died until its lock ends, so the new member is let in only when the old leader answers by itself.
+func TestPatroniLeaderAnswersItself(t *testing.T) {
+	var asked []string
+	store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.Path)
+		_, _ = io.WriteString(w, `{"leader": "a"}`)
+	}))
+	defer store.Close()
+	api, err := patroni.NewClient(patroni.Access{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close() // the leader's server is gone
+	agent := &Agent{API: store.URL, Config: filepath.Join(t.TempDir(), "none")}
+	a := &Node{Name: "a", URL: "postgres://postgres@" + l.Addr().String() + "/postgres?sslmode=disable", Patroni: agent}
+	m := managed{task: &task{cell: &Cell{}, old: a, made: &Node{Name: "a2", Patroni: agent}, progress: &Progress{}}, api: api}
+	if err := m.admit(t.Context()); err == nil || !strings.Contains(err.Error(), "node a: ") {
+		t.Errorf("a leader that is gone: %v", err)
+	}
+	if !slices.Equal(asked, []string{"/config"}) {
+		t.Errorf("Patroni was asked for %q", asked)
+	}
 }

@@ -138,9 +138,9 @@ func TestLostSlot(t *testing.T) {
 	t.Parallel()
 	c := newCell(t)
 	a := &c.Nodes[0]
-	mustExec(t, a, "ALTER SYSTEM SET max_slot_wal_keep_size = '16MB'")
-	mustExec(t, a, "ALTER SYSTEM SET max_wal_size = '32MB'")
-	mustExec(t, a, "ALTER SYSTEM SET min_wal_size = '32MB'")
+	mustExec(t, a, "ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'")
+	mustExec(t, a, "ALTER SYSTEM SET max_wal_size = '2MB'")
+	mustExec(t, a, "ALTER SYSTEM SET min_wal_size = '2MB'")
 	mustExec(t, a, "SELECT pg_reload_conf()")
 	c.Gates.CatchUp = config.Duration(answerTime)
 	r := &Rollout{Cell: c, Yes: true, Tell: telling(t)}

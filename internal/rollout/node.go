@@ -66,6 +66,40 @@ func value[T any](ctx context.Context, n *Node, query string, args ...any) (v T,
 	return v, err
 }
 
+// kept is a connection to a node's server for questions that are asked again and again. After an error the next question makes another one.
+type kept struct {
+	node *Node
+	c    *pgx.Conn
+}
+
+// number asks for one number.
+func (k *kept) number(ctx context.Context, query string) (v int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	if k.c == nil {
+		k.c, err = k.node.connect(ctx, "")
+	}
+	if err == nil {
+		err = k.c.QueryRow(ctx, query).Scan(&v)
+	}
+	if err != nil {
+		k.close(ctx)
+		return 0, fmt.Errorf("node %s: %w", k.node.Name, err)
+	}
+	return v, nil
+}
+
+// close ends the connection if there is one.
+func (k *kept) close(ctx context.Context) {
+	if k.c == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTime)
+	defer cancel()
+	_ = k.c.Close(ctx)
+	k.c = nil
+}
+
 // exec has a node's server do something that takes no time.
 func (n *Node) exec(ctx context.Context, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
@@ -83,7 +117,12 @@ func (n *Node) inRecovery(ctx context.Context) (bool, error) {
 
 // serves fails when the server at a node's URL is another one than that of its directory, or of a directory of that name on another machine.
 func (n *Node) serves(ctx context.Context) error {
-	directory, err := value[string](ctx, n, "SELECT current_setting('data_directory')")
+	var directory, process string
+	asking, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	err := n.ask(asking, func(c *pgx.Conn) error {
+		return c.QueryRow(asking, "SELECT current_setting('data_directory'), "+processText).Scan(&directory, &process)
+	})
 	if err != nil {
 		return err
 	}
@@ -94,10 +133,6 @@ func (n *Node) serves(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	process, err := processOf(ctx, n)
-	if err != nil {
-		return err
-	}
 	found, err := n.look(ctx, "head", "-n", "3", path.Join(n.Directory, "postmaster.pid"))
 	if err == nil && strings.TrimSpace(found) != process {
 		err = anotherServer(n)
@@ -105,9 +140,12 @@ func (n *Node) serves(ctx context.Context) error {
 	return err
 }
 
-// processOf is the number, directory and start of a server's process, as the first three lines of its postmaster.pid have them.
+// processText is the number, directory and start of a server's process, as the first three lines of its postmaster.pid have them.
+const processText = `array_to_string((string_to_array(pg_read_file('postmaster.pid'), E'\n'))[1:3], E'\n')`
+
+// processOf asks for a server's process.
 func processOf(ctx context.Context, n *Node) (string, error) {
-	return value[string](ctx, n, `SELECT array_to_string((string_to_array(pg_read_file('postmaster.pid'), E'\n'))[1:3], E'\n')`)
+	return value[string](ctx, n, "SELECT "+processText)
 }
 
 // systemOf is the identifier that all servers of a cell have, and no others.

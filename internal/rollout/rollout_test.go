@@ -158,7 +158,7 @@ func (g *gate) transfers(t *testing.T, n int, killed bool) (stop func() int) {
 					t.Errorf("client %d: %v", i, err)
 					return
 				}
-				_ = pauseFor(ctx, lookTime/5) // a connection for each takes the machine from the roll-out
+				_ = pauseFor(ctx, lookTime) // a connection for each takes the machine from the roll-out
 			}
 		})
 	}
@@ -212,7 +212,7 @@ func TestRun(t *testing.T) {
 	const prefix = `%m 'x' \p\`
 	c.Nodes[0].Replacement.Options["log_line_prefix"] = prefix
 	g := &gate{url: c.Nodes[0].URL}
-	stop := g.transfers(t, 4, false)
+	stop := g.transfers(t, 3, false)
 	r := &Rollout{Cell: c, clients: g, Yes: true, Tell: func(node, text string) { t.Log(node, text) }}
 	if err := r.Run(t.Context()); err != nil {
 		t.Fatal(err)
@@ -551,7 +551,7 @@ func TestThroughGateway(t *testing.T) {
 					return
 				}
 				done.Add(1)
-				_ = pauseFor(ctx, lookTime/50)
+				_ = pauseFor(ctx, lookTime/20)
 			}
 		})
 	}

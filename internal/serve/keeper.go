@@ -12,9 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/store/open"
 )
 
-// Between two questions about a dictionary that rules name and the server lacks. It
-// doubles from one to the other; both are above what a store's dictionaries remember a
-// failure for.
+// Between two questions about a dictionary that rules name and the server lacks. It doubles from one to the other.
 const (
 	firstRefetch = 5 * time.Second
 	lastRefetch  = time.Minute

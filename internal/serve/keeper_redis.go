@@ -24,9 +24,15 @@ type redisStore struct {
 	keeper *keeper
 	hosts  []gateway.Upstream                      // one of them answers
 	dial   func(context.Context) (net.Conn, error) // connects to the store, where the hosts are its Sentinels; or nil
-	dicts  store.Dicts
+	dicts  redisDicts
 	paused store.Pause
 	end    func()
+}
+
+// redisDicts are the dictionaries of a server or of a cluster. Adopt fetches one that rules name.
+type redisDicts interface {
+	store.Dicts
+	Adopt(ctx context.Context, number uint32) error
 }
 
 // keepRedis makes the keeper of one server, and returns its dictionaries for the gateway too.
@@ -112,7 +118,7 @@ func (s *redisStore) awaitNodes(ctx context.Context, numbers []uint32) {
 		return
 	}
 	for began := time.Now(); time.Since(began) < firstRefetch; {
-		if _, err := s.dicts.Dictionary(numbers[0]); !errors.Is(err, storeredis.ErrNoNode) {
+		if err := s.dicts.Adopt(ctx, numbers[0]); !errors.Is(err, storeredis.ErrNoNode) {
 			return
 		}
 		select {
@@ -126,7 +132,7 @@ func (s *redisStore) awaitNodes(ctx context.Context, numbers []uint32) {
 // has reports whether the dictionary was found, and says in the log what is new about that.
 func (s *redisStore) has(ctx context.Context, number uint32, told map[uint32]string) bool {
 	name := fmt.Sprintf("%08x", number)
-	_, err := s.dicts.Dictionary(number)
+	err := s.dicts.Adopt(ctx, number)
 	switch {
 	case err == nil && told[number] != "":
 		s.keeper.log.Info("dictionary was found in the server", "dictionary", name)

@@ -109,7 +109,7 @@ func (s *tarantoolStore) tryAdopt(ctx context.Context, files []*codec.Dict, othe
 		return err
 	}
 	for _, n := range others {
-		if _, err := s.dicts.Dictionary(n); err != nil {
+		if err := s.dicts.Adopt(ctx, n); err != nil {
 			return err
 		}
 	}

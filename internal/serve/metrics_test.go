@@ -16,12 +16,13 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/admin"
 	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/test/metricstest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // docs/METRICS.md names exactly the metrics that there are.
 func TestMetricsAreDocumented(t *testing.T) {
-	testenv.MetricsAreDocumented(t, "cinch_serve_", processMetrics{}, traceMetrics{}, priceMetrics{}, whatIfMetrics{})
+	metricstest.Documented(t, "cinch_serve_", processMetrics{}, traceMetrics{}, priceMetrics{}, whatIfMetrics{})
 }
 
 // What Prometheus sees of a process: whether it is ready, and what became of reloads.

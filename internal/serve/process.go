@@ -136,8 +136,13 @@ func (p *Process) close() {
 // Run serves until ctx ends, whose cause the log names, and then drains: it stops accepting, and
 // waits until clients have gone, for at most the drain timeout. It returns nil after a drain, and
 // ErrCutOff when now ended that. A Process runs once.
-func (p *Process) Run(ctx, now context.Context) error {
+func (p *Process) Run(ctx, now context.Context) (err error) {
 	p.log.Info("starting", "version", p.options.Version, "zstd", p.shared.engine.ZstdName(), "budget", p.started.Memory.Budget.String())
+	defer func() {
+		if err == nil {
+			p.log.Info("stopped") // behind all else: what was counted is in the history by then
+		}
+	}()
 	defer p.close()
 	defer heap.Follow(p.memoryLimit)()
 	defer takeSamples(p.history, p.ledger, p.gateways)()
@@ -213,7 +218,6 @@ func (p *Process) drain(cause error, now context.Context, alive *time.Ticker) er
 	for {
 		select {
 		case <-done:
-			p.log.Info("stopped")
 			return nil
 		case <-alive.C:
 			handover.SayAlive()

@@ -79,7 +79,8 @@ type Space interface {
 	DB() string                              // as rules name it
 	Keys(ctx context.Context) (int64, error) // how many there are, about
 	// Page takes a step of a scan from a cursor, "" at the beginning. What is there all the time
-	// is found once at least; a step may find nothing.
+	// is found once at least; a step may find nothing. A client's connections may be to an earlier process of the server or to a later
+	// one, without an error in between, so a cursor that lasts for one process only goes with that one's RunID.
 	Page(ctx context.Context, cursor string, o ScanOptions) (Page, error)
 	Share(cursor string) float64 // of the space that a cursor has behind it
 	// Read passes on the values at keys, or why they were left out.

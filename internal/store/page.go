@@ -5,6 +5,7 @@ type ScanOptions struct {
 	Count int    // keys, about
 	Match string // a pattern for the server to choose keys by; "": all
 	Kind  string // a type for the server to choose keys by; "": all
+	RunID string // of the node when the cursor was given: by another one Page returns ErrRestarted; "": any
 	Read  ReadOptions
 }
 

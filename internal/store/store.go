@@ -75,6 +75,9 @@ type Outcome struct {
 	Err      error // the server's answer, when it is neither
 }
 
+// ErrRestarted: the server that answers has not given the cursor, which means nothing to it. See Node.RunID.
+var ErrRestarted = errors.New("the server was started anew")
+
 // Errors of an Outcome after which trying other values is of no use.
 var (
 	// ErrFull: the server is at its memory limit and refuses to let values grow.

@@ -19,7 +19,10 @@ type Progress struct {
 	next     time.Time
 }
 
-const plainEvery = 5 * time.Second
+const (
+	plainEvery = 5 * time.Second
+	barWidth   = 24 // on a terminal
+)
 
 // NewProgress shows progress on w.
 func NewProgress(w io.Writer) *Progress {
@@ -41,7 +44,11 @@ func (p *Progress) Show(done float64, text string) {
 		return
 	}
 	if p.terminal {
-		p.draw(fmt.Sprintf("%s %3.0f%%  %s", bar(done), 100*done, text))
+		full := int(min(max(done, 0), 1) * barWidth)
+		line := fmt.Sprintf("[%s%s] %3.0f%%  %s", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), 100*done, text)
+		n := utf8.RuneCountInString(line)
+		fmt.Fprintf(p.w, "\r%s%s", line, strings.Repeat(" ", max(p.drawn-n, 0)))
+		p.drawn = n
 		return
 	}
 	if now := time.Now(); now.After(p.next) {
@@ -62,17 +69,4 @@ func (p *Progress) Clear() {
 		fmt.Fprintf(p.w, "\r%s\r", strings.Repeat(" ", p.drawn))
 		p.drawn = 0
 	}
-}
-
-func (p *Progress) draw(line string) {
-	n := utf8.RuneCountInString(line)
-	fmt.Fprintf(p.w, "\r%s%s", line, strings.Repeat(" ", max(p.drawn-n, 0)))
-	p.drawn = n
-}
-
-const barWidth = 24
-
-func bar(done float64) string {
-	full := int(min(max(done, 0), 1) * barWidth)
-	return "[" + strings.Repeat("#", full) + strings.Repeat(".", barWidth-full) + "]"
 }

@@ -59,7 +59,7 @@ func (w *Watch) Rules(q Question) []Rule {
 		return nil
 	}
 	var s *sums
-	if active := w.active.Load(); active != nil {
+	if active := w.Active.Load(); active != nil {
 		s = active.sums
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -1,8 +1,8 @@
 // Package whatif tells what other settings would make of the values that pass a gateway now, and has
 // one of them take the place of what a rule says until the next reload.
 //
-//	watch.go      whether anybody asks; the hook in the data path
-//	take.go       which values are taken, and with what weight
+//	watch.go      whether an operator asks
+//	take.go       the hook in the data path: which values are taken, and with what weight
 //	measure.go    what each setting makes of them, off the data path
 //	sums.go       what is kept of that: sums by rule, setting and size
 //	choices.go    what is told

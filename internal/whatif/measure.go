@@ -84,7 +84,7 @@ func (m *measure) calibrate() {
 }
 
 // measureAll measures a batch and wipes it. It returns the CPU time that took.
-func (s *sampling) measureAll(batch []*taken) time.Duration {
+func (s *Sampling) measureAll(batch []*taken) time.Duration {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	before := cputime.Thread()
@@ -111,7 +111,7 @@ func (s *sampling) measureAll(batch []*taken) time.Duration {
 	return cputime.Thread() - before
 }
 
-func (s *sampling) count(t *taken) {
+func (s *Sampling) count(t *taken) {
 	s.sums.mu.Lock()
 	defer s.sums.mu.Unlock()
 	s.sums.look(s.of.o.now(), s.passed.Load())
@@ -120,7 +120,7 @@ func (s *sampling) count(t *taken) {
 }
 
 // measureFor has all candidates of a rule seal a value.
-func (s *sampling) measureFor(r *policy.Rule, t *taken) {
+func (s *Sampling) measureFor(r *policy.Rule, t *taken) {
 	all := candidates(r)
 	found := make([]tally, len(all))
 	first := rand.IntN(len(all)) // the first one pays for what is in no cache yet

@@ -26,8 +26,8 @@ const (
 	idleLook = time.Second
 )
 
-// sampling is one time of sampling: from when somebody asks until nobody has for long.
-type sampling struct {
+// Sampling is one time of sampling: from a question until there has been none for long.
+type Sampling struct {
 	of      *Watch
 	measure *measure
 	sums    *sums
@@ -54,13 +54,15 @@ type taken struct {
 	locked bool
 }
 
-func newSampling(w *Watch) *sampling {
-	s := &sampling{of: w, queue: make(chan *taken, maxQueued), sums: newSums(w.o.now())}
+func newSampling(w *Watch) *Sampling {
+	s := &Sampling{of: w, queue: make(chan *taken, maxQueued), sums: newSums(w.o.now())}
 	s.measure = newMeasure(w)
 	return s
 }
 
-func (s *sampling) saw(a policy.Address, login string, value []byte, locked bool) {
+// Saw takes a look at a value on its way into the store, with where it goes, before it is known what becomes of it; login
+// writes it. locked: it is left alone whatever the rules say. Saw keeps nothing of its arguments, and may be called from any goroutine.
+func (s *Sampling) Saw(a policy.Address, login string, value []byte, locked bool) {
 	n := int64(len(value)) + valueUnits
 	s.passed.Add(int64(len(value)))
 	s.units.Add(n)
@@ -92,7 +94,7 @@ func (s *sampling) saw(a policy.Address, login string, value []byte, locked bool
 func beginning(value []byte) []byte { return value[:min(len(value), maxTaken)] }
 
 // reserve takes room in the queue for a value before it is copied: clients that send at the same time don't get more than there is.
-func (s *sampling) reserve(value []byte) bool {
+func (s *Sampling) reserve(value []byte) bool {
 	n := int64(len(beginning(value)))
 	if s.queued.Add(n)-n < maxQueuedBytes {
 		return true
@@ -103,7 +105,7 @@ func (s *sampling) reserve(value []byte) bool {
 
 // draw says how many values one of n units stands for that is taken, and how many units pass until the next. It is 0 if
 // another goroutine has just taken one in its place.
-func (s *sampling) draw(n int64) (weight float64) {
+func (s *Sampling) draw(n int64) (weight float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.skip.Load() >= 0 {
@@ -118,7 +120,7 @@ func (s *sampling) draw(n int64) (weight float64) {
 }
 
 // done wipes the copy of a value.
-func (s *sampling) done(t *taken) {
+func (s *Sampling) done(t *taken) {
 	s.queued.Add(-int64(len(t.value)))
 	clear(t.value)
 	clear(t.at.Key)
@@ -126,7 +128,7 @@ func (s *sampling) done(t *taken) {
 }
 
 // run measures until nobody asks, or ctx ends.
-func (s *sampling) run(ctx context.Context) {
+func (s *Sampling) run(ctx context.Context) {
 	s.of.o.Budget.join(1)
 	defer s.of.o.Budget.join(-1)
 	defer s.end()
@@ -150,13 +152,13 @@ func (s *sampling) run(ctx context.Context) {
 }
 
 // end wipes what is queued, and has what comes late be wiped at once.
-func (s *sampling) end() {
+func (s *Sampling) end() {
 	s.ended.Store(true)
 	s.wipe()
 }
 
 // wipe lets go of what is queued still.
-func (s *sampling) wipe() {
+func (s *Sampling) wipe() {
 	for {
 		select {
 		case t := <-s.queue:
@@ -168,7 +170,7 @@ func (s *sampling) wipe() {
 }
 
 // next waits for a value, and takes those that are there. It returns none after a while, or when ctx ends.
-func (s *sampling) next(ctx context.Context) (batch []*taken) {
+func (s *Sampling) next(ctx context.Context) (batch []*taken) {
 	look := time.NewTimer(idleLook)
 	defer look.Stop()
 	select {
@@ -192,7 +194,7 @@ func (s *sampling) next(ctx context.Context) (batch []*taken) {
 }
 
 // pay takes what a batch has cost, has values taken as often as they can be measured, and waits until more may be spent.
-func (s *sampling) pay(ctx context.Context, cpu time.Duration) {
+func (s *Sampling) pay(ctx context.Context, cpu time.Duration) {
 	s.of.counts.spent.Add(int64(cpu))
 	now := s.of.o.now()
 	s.cost.look(now, s.units.Load())

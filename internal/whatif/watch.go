@@ -26,15 +26,16 @@ type Options struct {
 	now func() time.Time // nil: time.Now
 }
 
-// Watch samples the values of one gateway while somebody wants to know. A nil Watch never does.
+// Watch samples the values of one gateway for a while after an operator has asked. The zero Watch, which may not be asked, never does.
 type Watch struct {
-	o     Options
-	rules atomic.Pointer[rules]
+	// Active is the sampling under way, which has to see each value on its way into the store; nil: no operator has asked lately.
+	Active atomic.Pointer[Sampling]
 
-	active atomic.Pointer[sampling] // nil: nobody has asked lately
+	o      Options
+	rules  atomic.Pointer[rules]
 	counts counts
 
-	mu    sync.Mutex // guards what follows, and active's changes
+	mu    sync.Mutex // guards what follows, and Active's changes
 	until time.Time
 	ctx   context.Context
 	end   context.CancelFunc
@@ -86,25 +87,14 @@ func (w *Watch) Close() {
 	w.ended.Wait()
 }
 
-// Saw is told of each value on its way into the store, with where it goes, before it is known what becomes of it; login
-// writes it. locked: it is left alone whatever the rules say. It keeps nothing of its arguments, and may be called from any goroutine.
-func (w *Watch) Saw(a policy.Address, login string, value []byte, locked bool) {
-	if w == nil {
-		return
-	}
-	if s := w.active.Load(); s != nil {
-		s.saw(a, login, value, locked)
-	}
-}
-
 // Ask has values sampled for a while.
 func (w *Watch) Ask() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.until = w.o.now().Add(Asked)
-	if w.active.Load() == nil && w.ctx.Err() == nil {
+	if w.Active.Load() == nil && w.ctx.Err() == nil {
 		s := newSampling(w)
-		w.active.Store(s)
+		w.Active.Store(s)
 		w.ended.Go(func() { s.run(w.ctx) })
 	}
 }
@@ -115,13 +105,13 @@ func (w *Watch) Counts() Counts {
 }
 
 // isOver ends a sampling that nobody has asked for lately. Otherwise it says for how long it goes on.
-func (w *Watch) isOver(s *sampling) (over bool, left time.Duration) {
+func (w *Watch) isOver(s *Sampling) (over bool, left time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if left = w.until.Sub(w.o.now()); left > 0 && w.ctx.Err() == nil {
 		return false, left
 	}
-	w.active.CompareAndSwap(s, nil)
+	w.Active.CompareAndSwap(s, nil)
 	return true, 0
 }
 
@@ -129,7 +119,7 @@ func (w *Watch) isOver(s *sampling) (over bool, left time.Duration) {
 // other dictionaries now, or cover something else, is forgotten.
 func (w *Watch) setRules(now *rules) {
 	old := w.rules.Swap(now)
-	if s := w.active.Load(); s != nil && old != nil && old.base != now.base {
+	if s := w.Active.Load(); s != nil && old != nil && old.base != now.base {
 		s.sums.keep(unchanged(old.base, now.base))
 	}
 }

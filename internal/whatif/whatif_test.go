@@ -33,6 +33,13 @@ var (
 	anyKey = policy.Address{Space: "0", Key: []byte("k"), Type: policy.String}
 )
 
+// saw is what a gateway does with each value.
+func saw(w *Watch, a policy.Address, login string, value []byte, locked bool) {
+	if s := w.Active.Load(); s != nil {
+		s.Saw(a, login, value, locked)
+	}
+}
+
 func at(n int) policy.Address {
 	a := anyKey
 	a.Size = n
@@ -43,14 +50,14 @@ func at(n int) policy.Address {
 func TestOffUntilAsked(t *testing.T) {
 	w, _ := newWatch(t, Options{}, zstd3)
 	value := bytes.Repeat([]byte("text "), 100)
-	if n := testing.AllocsPerRun(100, func() { w.Saw(at(len(value)), "", value, false) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { saw(w, at(len(value)), "", value, false) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	if w.active.Load() != nil || w.Counts() != (Counts{}) {
+	if w.Active.Load() != nil || w.Counts() != (Counts{}) {
 		t.Error("it samples")
 	}
+	saw(new(Watch), at(1), "", value, false)
 	var none *Watch
-	none.Saw(at(1), "", value, false)
 	none.Close()
 }
 
@@ -60,16 +67,16 @@ func TestEndsWhenNobodyAsks(t *testing.T) {
 	now := time.Now()
 	w, _ := newWatch(t, Options{now: func() time.Time { mu.Lock(); defer mu.Unlock(); return now }}, zstd3)
 	w.Ask()
-	if w.active.Load() == nil {
+	if w.Active.Load() == nil {
 		t.Fatal("it does not sample")
 	}
 	mu.Lock()
 	now = now.Add(Asked + time.Second)
 	mu.Unlock()
-	testenv.Eventually(t, "it ends", func() bool { return w.active.Load() == nil })
+	testenv.Eventually(t, "it ends", func() bool { return w.Active.Load() == nil })
 	w.Close()
 	w.Ask()
-	if w.active.Load() != nil {
+	if w.Active.Load() != nil {
 		t.Error("it samples after its end")
 	}
 }
@@ -80,17 +87,17 @@ func TestQueueIsBounded(t *testing.T) {
 	s := newSampling(w) // nobody runs it
 	big := make([]byte, 3<<20)
 	for range 50 {
-		s.saw(at(len(big)), "", big, false)
+		s.Saw(at(len(big)), "", big, false)
 	}
 	if got := s.queued.Load(); got > maxQueuedBytes+maxTaken {
 		t.Errorf("%d bytes wait", got)
 	}
 	for range 10 * maxQueued {
-		s.saw(at(3), "", []byte("abc"), false)
+		s.Saw(at(3), "", []byte("abc"), false)
 	}
 	long := at(3)
 	long.Key = make([]byte, maxName+1)
-	s.saw(long, "", []byte("abc"), false)
+	s.Saw(long, "", []byte("abc"), false)
 	if len(s.queue) > maxQueued || w.Counts().Dropped == 0 {
 		t.Errorf("%d wait, %d dropped", len(s.queue), w.Counts().Dropped)
 	}
@@ -113,7 +120,7 @@ func TestQueueIsBoundedForAll(t *testing.T) {
 	big := make([]byte, maxTaken)
 	var all sync.WaitGroup
 	for range 64 {
-		all.Go(func() { s.saw(at(len(big)), "", big, false) })
+		all.Go(func() { s.Saw(at(len(big)), "", big, false) })
 	}
 	all.Wait()
 	if n := len(s.queue); n > 1 {
@@ -125,7 +132,7 @@ func TestQueueIsBoundedForAll(t *testing.T) {
 	}
 	s.queued.Store(0)
 	s.end()
-	s.saw(at(3), "", []byte("abc"), false)
+	s.Saw(at(3), "", []byte("abc"), false)
 	if len(s.queue) != 0 || s.queued.Load() != 0 {
 		t.Error("what came late lies in the queue")
 	}
@@ -146,7 +153,7 @@ func TestWeights(t *testing.T) {
 		}
 		values++
 		size += float64(n)
-		s.saw(at(n), "", value[:n], false)
+		s.Saw(at(n), "", value[:n], false)
 		for len(s.queue) > 0 {
 			got := <-s.queue
 			estimated += got.weight
@@ -210,12 +217,12 @@ func TestInterval(t *testing.T) {
 }
 
 // measured has values measured at once.
-func measured(t *testing.T, w *Watch, s *sampling, values ...[]byte) []Rule {
+func measured(t *testing.T, w *Watch, s *Sampling, values ...[]byte) []Rule {
 	t.Helper()
 	for _, v := range values {
 		s.measureAll([]*taken{{at: at(len(v)), value: bytes.Clone(v), weight: 1}})
 	}
-	w.active.Store(s)
+	w.Active.Store(s)
 	return w.Rules(ask)
 }
 
@@ -333,7 +340,7 @@ func TestConcurrently(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for range 3000 {
-				w.Saw(at(len(value)), "", value, false)
+				saw(w, at(len(value)), "", value, false)
 			}
 		})
 	}
@@ -347,6 +354,6 @@ func TestConcurrently(t *testing.T) {
 		}
 	}
 	all.Wait()
-	w.Saw(at(len(value)), "", value, false)
+	saw(w, at(len(value)), "", value, false)
 	testenv.Eventually(t, "values are measured", func() bool { return w.Counts().Measured > 0 })
 }

@@ -108,6 +108,20 @@ func TestReadySentinel(t *testing.T) {
 	becomes(t, unknown, 503, "no primary", "No such master")
 }
 
+// A cluster none of whose nodes answers does not serve. TestReadyCluster has more nodes.
+func TestReadyClusterOfOneNode(t *testing.T) {
+	t.Parallel()
+	nodes := testenv.Cluster(t, 1, 0)
+	gateway := testenv.Gateway(t, testenv.GatewayConfig{Upstream: upstreamOf(nodes)})
+	becomes(t, gateway, 200, "!degraded")
+	nodes[0].Kill()
+	becomes(t, gateway, 503)
+	if err := nodes[0].Restart(); err != nil {
+		t.Fatal(err)
+	}
+	becomes(t, gateway, 200, "!slots")
+}
+
 // A cluster serves as long as a node answers; what is missing is said.
 func TestReadyCluster(t *testing.T) {
 	testenv.Full(t)

@@ -31,6 +31,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/admin"
 	"github.com/cinch-layer/cinch/internal/effort"
+	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -116,7 +117,7 @@ s:create_index('pk', {if_not_exists = true})
 
 func mongoStore(t *testing.T) *store {
 	s := &store{rules: "- {name: all, setting: %s}\n"}
-	s.start(t, "mongo", "mongodb://"+testenv.Mongod(t, testenv.MongodConfig{}).Addr, "zstd-9")
+	s.start(t, "mongo", "mongodb://"+mongotest.Start(t, mongotest.Config{}).Addr, "zstd-9")
 	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + s.gateway.Addr + "/?directConnection=true").SetTimeout(time.Minute).SetRetryWrites(false))
 	if err != nil {
 		t.Fatal(err)

@@ -76,7 +76,7 @@ func (l library) command(t *testing.T, addr string, what, file string) *exec.Cmd
 	return exec.CommandContext(t.Context(), testenv.Python(t, "requirements.txt"), args...)
 }
 
-const values = 300
+const values = 150
 
 // documents are values as services store them, of which most is the same in each, and a file that has them for the libraries.
 func documents(t *testing.T) (file string, all map[string]string) {

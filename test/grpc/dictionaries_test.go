@@ -81,7 +81,7 @@ func talk(t *testing.T, near, far *testenv.GatewayServer, conn *grpc.ClientConn,
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
-	const messages = 200
+	const messages = 100
 	for {
 		before := sealed()
 		bytes := near.Metric(t, "cinch_value_stored_bytes_total")
@@ -105,5 +105,6 @@ func talk(t *testing.T, near, far *testenv.GatewayServer, conn *grpc.ClientConn,
 			}
 			return
 		}
+		time.Sleep(50 * time.Millisecond) // a training needs the processor
 	}
 }

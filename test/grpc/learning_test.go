@@ -32,5 +32,5 @@ func TestTrainingIsShown(t *testing.T) {
 		_ = stream.CloseSend()
 	}
 	testenv.TrainsVisibly(t, near, feed)
-	testenv.HasDictionary(t, near, feed)
+	testenv.HasDictionary(t, near)
 }

@@ -132,6 +132,7 @@ func TestPython(t *testing.T) {
 
 // Node's clients, the same.
 func TestNode(t *testing.T) {
+	testenv.Full(t)
 	t.Parallel()
 	python := testenv.Python(t, "python/requirements.txt")
 	server, _ := filepath.Abs("python/socket_server.py")

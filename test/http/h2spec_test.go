@@ -3,6 +3,7 @@ package http
 import (
 	"encoding/xml"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -38,9 +39,14 @@ func TestH2spec(t *testing.T) {
 			t.Parallel()
 			var direct, through results
 			var both sync.WaitGroup // most of the time h2spec waits for what doesn't come
-			both.Go(func() { direct = runH2spec(t, h2spec, c.direct, c.args) })
-			both.Go(func() { through = runH2spec(t, h2spec, c.through, c.args) })
+			both.Go(func() { direct = runH2spec(t, h2spec, c.direct, "2", c.args...) })
+			both.Go(func() { through = runH2spec(t, h2spec, c.through, "2", c.args...) })
 			both.Wait()
+			for name, result := range through { // on a busy machine more than two seconds may pass before an answer
+				if section, _, _ := strings.Cut(name, ": "); result != "ok" && direct[name] == "ok" {
+					maps.Copy(through, runH2spec(t, h2spec, c.through, "30", append(c.args, section)...))
+				}
+			}
 			noWorse(t, direct, through)
 		})
 	}
@@ -76,11 +82,12 @@ func serveTLS(t *testing.T, own testenv.Issued) (addr string) {
 // results are h2spec's, by case: "ok", or what was wrong.
 type results map[string]string
 
-func runH2spec(t *testing.T, program, addr string, args []string) results {
+// runH2spec runs all cases, or those of the sections that are the last arguments. Each takes so many seconds without an answer for an answer.
+func runH2spec(t *testing.T, program, addr, seconds string, args ...string) results {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(addr)
 	report := filepath.Join(t.TempDir(), "report.xml")
-	cmd := exec.CommandContext(t.Context(), program, append([]string{"-h", host, "-p", port, "-o", "2", "-j", report}, args...)...)
+	cmd := exec.CommandContext(t.Context(), program, append([]string{"-h", host, "-p", port, "-o", seconds, "-j", report}, args...)...)
 	out, _ := cmd.CombinedOutput() // fails if a case does
 	text, err := os.ReadFile(report)
 	if err != nil {

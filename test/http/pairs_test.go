@@ -54,7 +54,10 @@ func (c couple) untilCarried(t *testing.T, of *http.Client) {
 func (c couple) untilMore(t *testing.T) {
 	t.Helper()
 	before := c.far.Metric(t, "cinch_values_opened_total")
-	testenv.Eventually(t, "bodies go with history", func() bool { return c.far.Metric(t, "cinch_values_opened_total") > before+60 })
+	testenv.Eventually(t, "bodies go with history", func() bool {
+		time.Sleep(100 * time.Millisecond) // a look makes the whole page
+		return c.far.Metric(t, "cinch_values_opened_total") > before+60
+	})
 }
 
 // Either of two gateways that is told to end lets what is in flight end, over connections with history and others.
@@ -64,13 +67,14 @@ func TestDrainOfPair(t *testing.T) {
 		t.Run(which, func(t *testing.T) {
 			t.Parallel()
 			var in atomic.Int32
+			draining := make(chan struct{})
 			c := coupled(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/warm" {
 					greet(w, r)
 					return
 				}
 				in.Add(1)
-				time.Sleep(700 * time.Millisecond)
+				<-draining
 				greet(w, r)
 			})))
 			kept := client(false)
@@ -91,6 +95,8 @@ func TestDrainOfPair(t *testing.T) {
 			if err := g.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
+			testenv.Eventually(t, "it takes no more connections", func() bool { return !testenv.Accepts(g.Addr) })
+			close(draining)
 			all.Wait()
 			if n := failed.Load(); n > 0 {
 				t.Errorf("%d of %d failed", n, requests)
@@ -133,7 +139,7 @@ type told struct {
 
 // numbers sends numbers on a connection that it keeps, one every few milliseconds, until stop is closed. One that wasn't taken is sent again under
 // the same number, as senders of telemetry do.
-func numbers(t *testing.T, name, addr string, stop chan struct{}) (all []told) {
+func numbers(t *testing.T, name, addr string, slow *atomic.Bool, stop chan struct{}) (all []told) {
 	c := client(false)
 	defer c.CloseIdleConnections()
 	for n := 0; !closed(stop); {
@@ -156,6 +162,9 @@ func numbers(t *testing.T, name, addr string, stop chan struct{}) (all []told) {
 			n++
 		}
 		time.Sleep(5 * time.Millisecond)
+		if slow.Load() {
+			time.Sleep(40 * time.Millisecond)
+		}
 	}
 	return all
 }
@@ -175,10 +184,11 @@ func TestRollingPair(t *testing.T) {
 				book := &ledger{came: map[string][]int{}}
 				c := coupled(t, serve(t, book))
 				stop := make(chan struct{})
+				var slow atomic.Bool
 				var clients sync.WaitGroup
 				said := make([][]told, 4)
 				for i := range said {
-					clients.Go(func() { said[i] = numbers(t, fmt.Sprint(i), c.near.Addr, stop) })
+					clients.Go(func() { said[i] = numbers(t, fmt.Sprint(i), c.near.Addr, &slow, stop) })
 				}
 				g := c.each()[which]
 				for range codectest.Amount(1, 1, 3) {
@@ -196,6 +206,7 @@ func TestRollingPair(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
+				slow.Store(true) // nothing ends any more, and history may take a while to come back
 				c.untilMore(t)
 				close(stop)
 				clients.Wait()

@@ -96,9 +96,10 @@ func succeeds(t testing.TB, c *http.Client, method, url string, body []byte) boo
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	var in atomic.Int32
+	draining := make(chan struct{})
 	upstream := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		in.Add(1)
-		time.Sleep(700 * time.Millisecond)
+		<-draining
 		greet(w, r)
 	}))
 	g := process(t, "http://"+upstream)
@@ -116,6 +117,8 @@ func TestDrain(t *testing.T) {
 	if err := g.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+	testenv.Eventually(t, "it takes no more connections", func() bool { return !testenv.Accepts(g.Addr) })
+	close(draining)
 	all.Wait()
 	if n := failed.Load(); n > 0 {
 		t.Errorf("%d of 40 failed", n)

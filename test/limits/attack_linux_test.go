@@ -16,6 +16,7 @@ import (
 	tarantool "github.com/tarantool/go-tarantool/v2"
 
 	"github.com/cinch-layer/cinch/codec/codectest"
+	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -27,22 +28,22 @@ import (
 // peers to be found out are in it.
 const answered = 2 * time.Minute
 
-// lineup is one process with a gateway for each protocol.
+// lineup is one process with a gateway for each protocol. Its servers are shared with other lineups, but for Redis.
 type lineup struct {
-	redis     *testenv.RedisServer
-	mongod    *testenv.MongodServer
-	tarantool *testenv.TarantoolServer
-	gateway   *testenv.GatewayServer
-	mongoAt   string
-	tarantAt  string
+	redis    *testenv.RedisServer
+	gateway  *testenv.GatewayServer
+	mongoAt  string
+	tarantAt string
 }
 
-func startLineup(t *testing.T, script string, args ...string) *lineup {
+func startLineup(t *testing.T, args ...string) *lineup {
 	t.Helper()
-	l := &lineup{redis: testenv.Redis(t), mongod: testenv.Mongod(t, testenv.MongodConfig{}), tarantool: testenv.Tarantool(t, script)}
+	mongod := testenv.Shared(t, "mongod", func(t testing.TB) *mongotest.Server { return mongotest.Start(t, mongotest.Config{}) })
+	tarantool := testenv.Shared(t, "tarantool", func(t testing.TB) *testenv.TarantoolServer { return testenv.Tarantool(t, spaceForVictims) })
+	l := &lineup{redis: testenv.Redis(t)}
 	l.mongoAt, l.tarantAt = freeAddr(t), freeAddr(t)
 	l.gateway = testenv.Gateway(t, testenv.GatewayConfig{Upstream: l.redis.Addr, Args: append([]string{
-		"--mongo", l.mongoAt + "=mongodb://" + l.mongod.Addr, "--tarantool", l.tarantAt + "=tarantool://" + l.tarantool.Addr,
+		"--mongo", l.mongoAt + "=mongodb://" + mongod.Addr, "--tarantool", l.tarantAt + "=tarantool://" + tarantool.Addr,
 	}, args...)})
 	return l
 }
@@ -141,7 +142,7 @@ func TestMongoMessagesThatDrip(t *testing.T) {
 			if sent == 0 {
 				testenv.Full(t)
 			}
-			l := startLineup(t, spaceForVictims)
+			l := startLineup(t)
 			for range 4 {
 				drip(t, mustDial(t, l.mongoAt), mongoHeader(47_000_000), make([]byte, sent))
 			}
@@ -159,7 +160,7 @@ func TestTarantoolFramesThatDrip(t *testing.T) {
 			if sent == 0 {
 				testenv.Full(t)
 			}
-			l := startLineup(t, spaceForVictims)
+			l := startLineup(t)
 			c := mustDial(t, l.tarantAt)
 			if _, err := io.ReadFull(c, make([]byte, 128)); err != nil {
 				t.Fatal(err)
@@ -173,7 +174,7 @@ func TestTarantoolFramesThatDrip(t *testing.T) {
 
 func TestRedisValuesThatDrip(t *testing.T) {
 	t.Parallel()
-	l := startLineup(t, spaceForVictims)
+	l := startLineup(t)
 	bigValue(t, l.gateway)
 	for i := range codectest.Amount(50, 50, 100) {
 		drip(t, mustDial(t, l.gateway.Addr), fmt.Appendf(nil, "*3\r\n$3\r\nSET\r\n$4\r\nk%03d\r\n$%d\r\n", i, 30*mb), make([]byte, mb))
@@ -211,7 +212,7 @@ func (l *lineup) valuesAreSealedAndGuarded(t *testing.T) {
 func TestReadersThatStop(t *testing.T) {
 	t.Parallel()
 	testenv.Full(t)
-	l := startLineup(t, spaceForVictims)
+	l := startLineup(t)
 	bigValue(t, l.gateway)
 	honest := mustDial(t, l.gateway.Addr)
 	if err := honest.send([]byte("big"), "GET"); err != nil {
@@ -250,7 +251,7 @@ func TestReadersThatStop(t *testing.T) {
 func TestRedisSessionsThatStop(t *testing.T) {
 	t.Parallel()
 	testenv.Full(t)
-	l := startLineup(t, spaceForVictims)
+	l := startLineup(t)
 	bigValue(t, l.gateway)
 	for range 100 {
 		c := mustDial(t, l.gateway.Addr)

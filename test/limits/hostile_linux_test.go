@@ -101,8 +101,12 @@ func encode(args ...string) string {
 // Transactions that are never executed.
 func TestOpenTransactions(t *testing.T) {
 	t.Parallel()
-	const clients, commands = 256, 4
-	_, g := start(t)
+	const commands, budget = 4, 64
+	clients, limit, args := 160, peakOf(budget*mb, 160, 0), []string{"--memory", fmt.Sprintf("%dMiB", budget)} // their values take more than the limit
+	if testenv.IsFull() {
+		clients, limit, args = 256, limitTotal, nil
+	}
+	g := testenv.Gateway(t, testenv.GatewayConfig{Upstream: testenv.Redis(t).Addr, Args: args})
 	value := document(300<<10, 5)
 	for range clients {
 		c := mustDial(t, g.Addr)
@@ -117,5 +121,5 @@ func TestOpenTransactions(t *testing.T) {
 		}
 	}
 	settle(t, g.Pid())
-	mustStayUnder(t, g.Pid(), limitTotal)
+	mustStayUnder(t, g.Pid(), limit)
 }

@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"testing"
 	"time"
 
@@ -30,7 +29,7 @@ func TestMain(m *testing.M) {
 	if set := flag.Lookup("test.parallel"); set.Value.String() == set.DefValue {
 		_ = set.Value.Set("4")
 	}
-	os.Exit(m.Run())
+	testenv.Main(m)
 }
 
 func start(t *testing.T) (*testenv.RedisServer, *testenv.GatewayServer) {

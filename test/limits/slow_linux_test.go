@@ -58,7 +58,7 @@ func TestManyReadersOfNothing(t *testing.T) {
 	t.Parallel()
 	_, g := start(t)
 	bigValue(t, g)
-	readersOfNothing(t, g, codectest.Amount(96, 96, 256)) // of replies that are twice limitTotal
+	readersOfNothing(t, g, codectest.Amount(56, 56, 256)) // of replies that are more than limitTotal
 	settle(t, g.Pid())
 	if err := mustDial(t, g.Addr).roundTrip(document(10<<10, 1)); err != nil {
 		t.Errorf("a client with small values: %v", err)

@@ -14,6 +14,8 @@ import (
 
 	tarantool "github.com/tarantool/go-tarantool/v2"
 
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -33,7 +35,7 @@ func isPutOut(t *testing.T, c *client) {
 
 func TestMongoStrangers(t *testing.T) {
 	t.Parallel()
-	s := testenv.Mongod(t, testenv.MongodConfig{Args: []string{"--auth"}})
+	s := mongotest.Start(t, mongotest.Config{Args: []string{"--auth"}})
 	admin := s.Client(t).Database("admin") // who comes from the same machine may make the first user
 	if err := admin.RunCommand(t.Context(), bson.D{{Key: "createUser", Value: "u"}, {Key: "pwd", Value: "p"}, {Key: "roles", Value: bson.A{"root"}}}).Err(); err != nil {
 		t.Fatal(err)
@@ -50,12 +52,41 @@ func TestMongoStrangers(t *testing.T) {
 			isPutOut(t, raw)
 		}
 	}
-	if n := g.Metric(t, stranger); n != 2 {
+	raw := mustDial(t, g.Addr) // a short message that becomes long when it is decompressed
+	_ = raw.SetDeadline(time.Now().Add(answered))
+	if _, err := raw.Write(mongoHello(t, "zstd")); err != nil {
+		t.Fatal(err)
+	}
+	head := make([]byte, wire.HeaderLen)
+	if _, err := io.ReadFull(raw.r, head); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.CopyN(io.Discard, raw.r, int64(binary.LittleEndian.Uint32(head))-wire.HeaderLen); err != nil {
+		t.Fatal(err)
+	}
+	bomb := wire.AppendCompressed(nil, wire.Header{Length: 47_000_000, RequestID: 2, OpCode: wire.OpMsg}, wire.Zstd)
+	binary.LittleEndian.PutUint32(bomb, 50_000)
+	drip(t, raw, bomb)
+	isPutOut(t, raw)
+	if n := g.Metric(t, stranger); n != 3 {
 		t.Errorf("%v strangers were counted", n)
 	}
-	if err := mongoRoundTrip(t, "mongodb://u:p@"+g.Addr+"/?directConnection=true", document(3*mb, 1)); err != nil {
+	if err := mongoRoundTrip(t, "mongodb://u:p@"+g.Addr+"/?directConnection=true&compressors=zstd", document(3*mb, 1)); err != nil {
 		t.Errorf("who has logged in: %v", err)
 	}
+}
+
+// mongoHello is a driver's first message, with the compressors that it offers.
+func mongoHello(t *testing.T, offers ...string) []byte {
+	t.Helper()
+	doc, err := bson.Marshal(bson.D{{Key: "hello", Value: 1}, {Key: "$db", Value: "admin"}, {Key: "compression", Value: offers}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := wire.AppendHeader(nil, wire.Header{RequestID: 1, OpCode: wire.OpMsg})
+	b = append(append(b, 0, 0, 0, 0, 0), doc...)
+	wire.PutLength(b)
+	return b
 }
 
 func TestTarantoolStrangers(t *testing.T) {

@@ -87,7 +87,7 @@ func flood(c net.Conn, seed uint64) error {
 func TestPeakOfATunnel(t *testing.T) {
 	t.Parallel()
 	const budget, history = 8, 8
-	connections := codectest.Amount(100, 100, 2000)
+	connections := codectest.Amount(60, 60, 2000)
 	over := make(chan struct{})
 	upstream := serveNarrow(t, func(c net.Conn) {
 		defer c.Close()

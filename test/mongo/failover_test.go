@@ -13,6 +13,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -37,8 +38,8 @@ func members(addrs string) string { return "mongodb://" + addrs + "/?replicaSet=
 
 func balanced(addr string) string { return "mongodb://" + addr + "/?loadBalanced=true&w=majority" }
 
-// listeners are those of a gateway for three members.
-func listeners(t *testing.T, g *testenv.GatewayServer) string {
+// listeners returns the addresses of a gateway for n members.
+func listeners(t *testing.T, g *testenv.GatewayServer, n int) string {
 	t.Helper()
 	host, port := hostPort(t, g.Addr)
 	first, err := strconv.Atoi(port)
@@ -46,14 +47,14 @@ func listeners(t *testing.T, g *testenv.GatewayServer) string {
 		t.Fatal(err)
 	}
 	var list []string
-	for i := range 3 {
+	for i := range n {
 		list = append(list, net.JoinHostPort(host, strconv.Itoa(first+i)))
 	}
 	return strings.Join(list, ",")
 }
 
 // failOver kills primaries while clients write.
-func failOver(t *testing.T, servers []*testenv.MongodServer, uri string) {
+func failOver(t *testing.T, servers []*mongotest.Server, uri string) {
 	heardOf(t, uri)
 	w := startWriters(t, uri)
 	for range *failovers {
@@ -94,6 +95,10 @@ func heardOf(t *testing.T, uri string) {
 	}
 }
 
+// pace is the pause of a writer between two operations: writers go on while a server steps down or starts, and would keep the
+// machine busy with thousands of writes that show no more than some hundred.
+const pace = 5 * time.Millisecond
+
 // writers insert documents all the time, and remember what was acknowledged.
 type writers struct {
 	collection string
@@ -120,6 +125,7 @@ func startWriters(t *testing.T, uri string) *writers {
 					w.written[i][id] = true
 					w.mu.Unlock()
 				}
+				time.Sleep(pace)
 			}
 		})
 	}
@@ -157,7 +163,7 @@ func (w *writers) stop() {
 }
 
 // check reads what is there from the server itself.
-func (w *writers) check(t *testing.T, server *testenv.MongodServer) {
+func (w *writers) check(t *testing.T, server *mongotest.Server) {
 	t.Helper()
 	cursor, err := server.Client(t).Database("shop").Collection(w.collection).Find(t.Context(), bson.D{})
 	if err != nil {
@@ -190,7 +196,7 @@ func (w *writers) check(t *testing.T, server *testenv.MongodServer) {
 }
 
 // primaryOf waits until a server calls itself primary.
-func primaryOf(t *testing.T, servers []*testenv.MongodServer) int {
+func primaryOf(t *testing.T, servers []*mongotest.Server) int {
 	t.Helper()
 	for range 1800 {
 		for i, s := range servers {
@@ -234,17 +240,17 @@ type topology struct {
 func topologies(all string) []topology {
 	return []topology{
 		{"direct", func(*testing.T) string { return members(all) }},
-		{"a gateway a member", func(t *testing.T) string { return members(listeners(t, serve(t, "mongodb://"+all, "", ""))) }},
+		{"a gateway a member", func(t *testing.T) string { return members(listeners(t, serve(t, "mongodb://"+all, "", ""), 3)) }},
 		{"load balanced", func(t *testing.T) string {
 			return balanced(serve(t, "mongodb://"+all+"/?loadBalanced=true", "", "").Addr)
 		}},
 		{"a pair a member", func(t *testing.T) string {
 			far := serve(t, "mongodb://"+all+"/?peers=true", "", "")
-			return members(listeners(t, serve(t, "mongodb://"+listeners(t, far), "", "")))
+			return members(listeners(t, serve(t, "mongodb://"+listeners(t, far, 3), "", ""), 3))
 		}},
 		{"a pair, load balanced", func(t *testing.T) string {
 			far := serve(t, "mongodb://"+all+"/?peers=true", "", "")
-			return balanced(serve(t, "mongodb://"+listeners(t, far)+"/?loadBalanced=true", "", "").Addr)
+			return balanced(serve(t, "mongodb://"+listeners(t, far, 3)+"/?loadBalanced=true", "", "").Addr)
 		}},
 	}
 }

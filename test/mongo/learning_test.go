@@ -29,5 +29,5 @@ func TestTrainingIsShown(t *testing.T) {
 		}
 	}
 	testenv.TrainsVisibly(t, near, feed)
-	testenv.HasDictionary(t, near, feed)
+	testenv.HasDictionary(t, near)
 }

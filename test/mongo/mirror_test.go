@@ -11,6 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow"
 	shadowmongo "github.com/cinch-layer/cinch/internal/shadow/mongo"
 	"github.com/cinch-layer/cinch/internal/shadow/shadowtest"
+	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -45,9 +46,10 @@ func TestScenarioThroughMirror(t *testing.T) {
 func mirrored(t *testing.T) (*shadow.Run, string) {
 	t.Helper()
 	cfg := shadow.Config{Batch: 200 * time.Millisecond, Bound: time.Minute, Patience: time.Minute}
-	for _, up := range []*gateway.Upstream{&cfg.Production, &cfg.Control, &cfg.Test} {
+	target := func() *mongotest.Server { return mongotest.Start(t, mongotest.Config{ReplicaSet: "rs0"}) }
+	for up, server := range map[*gateway.Upstream]*mongotest.Server{&cfg.Production: setOfOne(t), &cfg.Control: target(), &cfg.Test: target()} {
 		var err error
-		if *up, err = shadowmongo.ParseURI(testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs0"}).URI()); err != nil {
+		if *up, err = shadowmongo.ParseURI(server.URI()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -98,7 +98,8 @@ func TestPairReplicaSet(t *testing.T) {
 		fars = append(fars, serve(t, "mongodb://"+s.Addr+"/?peers=true", "", "").Addr)
 	}
 	near := serve(t, "mongodb://"+strings.Join(fars, ","), "", "")
-	c := connect(t, "mongodb://"+near.Addr+"/?replicaSet=rs0&w=majority")
+	// A driver chooses among secondaries that answer quickest, unless told that all do.
+	c := connect(t, "mongodb://"+near.Addr+"/?replicaSet=rs0&w=majority&localThresholdMS=3600000")
 	if _, err := c.Database(t.Name()).Collection("things").InsertMany(t.Context(), documents(100)); err != nil {
 		t.Fatal(err)
 	}

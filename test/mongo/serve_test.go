@@ -12,35 +12,44 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
 // standalone returns a mongod that tests share, one after the other, each with a database by its name.
-func standalone(t testing.TB) *testenv.MongodServer {
+func standalone(t testing.TB) *mongotest.Server {
 	t.Helper()
-	return testenv.Shared(t, "mongod", func(t testing.TB) *testenv.MongodServer { return testenv.Mongod(t, testenv.MongodConfig{}) })
+	return testenv.Shared(t, "mongod", func(t testing.TB) *mongotest.Server { return mongotest.Start(t, mongotest.Config{}) })
+}
+
+// setOfOne returns a replica set of one that tests share, one after the other.
+func setOfOne(t testing.TB) *mongotest.Server {
+	t.Helper()
+	return testenv.Shared(t, "set of one", func(t testing.TB) *mongotest.Server {
+		return mongotest.Start(t, mongotest.Config{ReplicaSet: "rs0"})
+	})
 }
 
 // replicaSet returns a replica set of three that tests share, one after the other, each with a database by its name. They may have its
 // primary step down.
-func replicaSet(t testing.TB) []*testenv.MongodServer {
+func replicaSet(t testing.TB) []*mongotest.Server {
 	t.Helper()
 	return testenv.Shared(t, "replica set", startReplicaSet)
 }
 
 // startReplicaSet starts a replica set of three.
-func startReplicaSet(t testing.TB) (servers []*testenv.MongodServer) {
+func startReplicaSet(t testing.TB) (servers []*mongotest.Server) {
 	t.Helper()
 	for range 3 {
-		servers = append(servers, testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs0", Uninitiated: true}))
+		servers = append(servers, mongotest.Start(t, mongotest.Config{ReplicaSet: "rs0", Uninitiated: true}))
 	}
 	servers[0].Initiate(t, addresses(servers)...)
 	return servers
 }
 
-func addresses(servers []*testenv.MongodServer) (list []string) {
+func addresses(servers []*mongotest.Server) (list []string) {
 	for _, s := range servers {
 		list = append(list, s.Addr)
 	}
@@ -125,7 +134,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-func inProgress(t *testing.T, server *testenv.MongodServer) bool {
+func inProgress(t *testing.T, server *mongotest.Server) bool {
 	t.Helper()
 	var ops struct{ Inprog []bson.Raw }
 	err := server.Client(t).Database("admin").RunCommand(t.Context(), bson.D{{Key: "currentOp", Value: 1}, {Key: "command.sleep", Value: 1}}).Decode(&ops)
@@ -200,7 +209,7 @@ func TestLoadBalanced(t *testing.T) {
 }
 
 // stepDown makes the primary one no more. A server refuses for a while when no other may follow.
-func stepDown(t *testing.T, servers []*testenv.MongodServer) {
+func stepDown(t *testing.T, servers []*mongotest.Server) {
 	t.Helper()
 	admin := servers[primaryOf(t, servers)].Client(t).Database("admin")
 	testenv.Eventually(t, "the primary steps down", func() bool {

@@ -17,6 +17,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -103,7 +104,7 @@ func total(counts []int) (sum int) {
 }
 
 // areThere looks for what was acknowledged.
-func areThere(t *testing.T, servers []*testenv.MongodServer, collection string, ids []string) {
+func areThere(t *testing.T, servers []*mongotest.Server, collection string, ids []string) {
 	t.Helper()
 	coll := servers[primaryOf(t, servers)].Client(t).Database("shop").Collection(collection)
 	cursor, err := coll.Find(t.Context(), bson.D{})
@@ -156,6 +157,7 @@ func startGoWriters(t *testing.T, uri, collection string) steady {
 					err = coll.FindOne(ctx, bson.D{{Key: "_id", Value: id}}).Err()
 				}
 				w.note(ctx, id, acknowledged, err)
+				time.Sleep(pace)
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -91,7 +92,7 @@ type place struct {
 	addr     string // where the tests connect
 	set      string // the replica set's name, if it is one
 	way      string
-	server   *testenv.MongodServer
+	server   *mongotest.Server
 	log      string // of mongod
 	from     int64  // where the run begins in it
 	relay    *testenv.Relay
@@ -104,7 +105,7 @@ const everything = "- {name: all, setting: zstd-3, min_size: 0, min_gain: 0%}"
 func startPlace(t *testing.T, on, way string) *place {
 	t.Helper()
 	p := &place{way: way, log: filepath.Join(t.TempDir(), "mongod.log")}
-	cfg := testenv.MongodConfig{Args: []string{"--logpath", p.log}}
+	cfg := mongotest.Config{Args: []string{"--logpath", p.log}}
 	switch on {
 	case "rs":
 		cfg.ReplicaSet, cfg.Uninitiated, p.set = "rs0", true, "rs0"
@@ -112,7 +113,7 @@ func startPlace(t *testing.T, on, way string) *place {
 	default:
 		t.Fatalf("-on %s: want standalone or rs", on)
 	}
-	p.server = testenv.Mongod(t, cfg)
+	p.server = mongotest.Start(t, cfg)
 	p.addr = p.server.Addr
 	if p.set != "" { // a test of its own, at whose end its client is gone
 		t.Run("initiate", func(t *testing.T) { p.server.Initiate(t, p.addr) })

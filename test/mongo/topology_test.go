@@ -17,6 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -24,16 +25,16 @@ import (
 // reach each other through them too. Drivers see the same names, and nothing is rewritten.
 func TestGatewaysAsMembers(t *testing.T) {
 	t.Parallel()
-	var servers []*testenv.MongodServer
+	var servers []*mongotest.Server
 	var hosts []string
-	for range 3 {
-		s := testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs0", Uninitiated: true})
+	for range 2 {
+		s := mongotest.Start(t, mongotest.Config{ReplicaSet: "rs0", Uninitiated: true})
 		servers, hosts = append(servers, s), append(hosts, s.Addr)
 	}
 	g := serve(t, "mongodb://"+strings.Join(hosts, ","), "", "")
-	gateways := strings.Split(listeners(t, g), ",")
+	gateways := strings.Split(listeners(t, g, len(servers)), ",")
 	servers[0].Initiate(t, gateways...)
-	c := connect(t, "mongodb://"+g.Addr+"/?replicaSet=rs0&w=3")
+	c := connect(t, "mongodb://"+g.Addr+"/?replicaSet=rs0&w=2")
 	coll := c.Database("shop").Collection("things")
 	if _, err := coll.InsertMany(t.Context(), documents(500)); err != nil {
 		t.Fatal(err)

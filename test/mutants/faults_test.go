@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"go/ast"
@@ -28,6 +29,7 @@ type compiled struct {
 
 // Code moves, and what brings a fault back has to move with it.
 func TestFaultsApply(t *testing.T) {
+	testenv.NeedsPrograms(t) // go list, which compiles
 	root, err := testenv.RepoRoot()
 	if err != nil {
 		t.Fatal(err)
@@ -38,6 +40,8 @@ func TestFaultsApply(t *testing.T) {
 	}
 	faults = slices.DeleteFunc(faults, func(f *fault) bool { return f.Dropped != "" })
 	packages, imports := compile(t, root, faults)
+	set, unedited := token.NewFileSet(), map[string]*ast.File{} // by path: faults share what they leave alone
+	config := types.Config{Importer: importer.ForCompiler(set, "gc", imports)}
 	for _, f := range faults {
 		t.Run(f.area+"/"+f.Name, func(t *testing.T) {
 			file, edited, err := f.apply(root)
@@ -53,24 +57,50 @@ func TestFaultsApply(t *testing.T) {
 			if !ok || !slices.Contains(p.GoFiles, filepath.Base(file)) {
 				t.Fatalf("%s is not compiled on this system", file)
 			}
-			set := token.NewFileSet()
 			var files []*ast.File
 			for _, name := range p.GoFiles {
-				var text any // nil: read the file
+				path := filepath.Join(p.Dir, name)
+				parsed, text := unedited[path], any(nil) // nil: read the file
 				if name == filepath.Base(file) {
-					text = edited
+					parsed, text = nil, edited
 				}
-				parsed, err := parser.ParseFile(set, filepath.Join(p.Dir, name), text, parser.SkipObjectResolution)
-				if err != nil {
-					t.Fatal(err)
+				if parsed == nil {
+					if parsed, err = parser.ParseFile(set, path, text, parser.SkipObjectResolution); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if text == nil {
+					unedited[path] = parsed
 				}
 				files = append(files, parsed)
 			}
-			config := types.Config{Importer: importer.ForCompiler(set, "gc", imports)}
 			if _, err := config.Check(p.ImportPath, set, files, nil); err != nil {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// What was found once has to be found: the newest row of each fault names a test.
+func TestFaultsAreFound(t *testing.T) {
+	faults, err := loadFaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("results.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest := map[string]string{} // ring, by area and name
+	for line := range strings.Lines(string(text)) {
+		if row := strings.Split(line, ","); len(row) > 3 {
+			newest[row[1]+"/"+row[2]] = row[3]
+		}
+	}
+	for _, f := range faults {
+		if ring := newest[f.area+"/"+f.Name]; f.Dropped == "" && ring != "1" && ring != "2" {
+			t.Errorf("%s/%s: found by ring %q; run go run ./test/mutants -only %[1]s/%[2]s", f.area, f.Name, cmp.Or(ring, "not measured"))
+		}
 	}
 }
 

@@ -202,7 +202,7 @@ func TestBoundedMemory(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
 	c := connect(t, server.Addr)
-	keys := codectest.Amount(20_000, 20_000, 100_000)
+	keys := codectest.Amount(5000, 5000, 100_000)
 	fill(t, c, keys, 0, 150)
 	large := document(7, 8<<20)
 	for i := range 12 {

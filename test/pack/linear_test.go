@@ -276,10 +276,10 @@ func TestBadPackersAreFound(t *testing.T) {
 	gateway := testenv.Gateway(t, testenv.GatewayConfig{Upstream: server.Addr, Rules: "- {name: all, setting: zstd-1}"})
 	for what, replace := range badPackers {
 		t.Run(what, func(t *testing.T) {
-			for try := range 10 {
+			for try := range 30 {
 				r := newRecorder(t, gateway.Addr, server.Addr)
 				must(t, connect(t, server.Addr).FlushAll(t.Context()).Err())
-				r.runBeside(600, replace)
+				r.runBeside(200, replace)
 				r.readAll(gateway.Addr, nil)
 				if result := r.check(); result == porcupine.Illegal {
 					t.Logf("found at try %d, in %d requests", try+1, len(r.history))

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -17,8 +18,9 @@ import (
 // acting is a gateway whose page may act, with a token, in front of a Redis that holds values already.
 type acting struct {
 	*testenv.GatewayServer
-	*world // with clients of the first gateway alone
-	direct *goredis.Client
+	*world   // with clients of the first gateway alone
+	direct   *goredis.Client
+	counting sync.Mutex // held while a value is written, or counters are read
 }
 
 const (

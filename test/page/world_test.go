@@ -18,6 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -74,7 +75,7 @@ const gateways = `- name: sessions
 // begin starts servers, the process and clients.
 func begin(t *testing.T) *world {
 	t.Helper()
-	server, other, tuples, mongod := testenv.Redis(t), testenv.Redis(t), testenv.Tarantool(t, tarantoolSpace), testenv.Mongod(t, testenv.MongodConfig{})
+	server, other, tuples, mongod := testenv.Redis(t), testenv.Redis(t), testenv.Tarantool(t, tarantoolSpace), mongotest.Start(t, mongotest.Config{})
 	w := &world{server: server, other: other, addr: map[string]string{}}
 	for _, name := range []string{"sessions", "orders", "events", "documents", "nobody"} {
 		w.addr[name] = net.JoinHostPort("127.0.0.1", fmt.Sprint(testenv.FreePort(t)))

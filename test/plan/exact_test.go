@@ -28,7 +28,7 @@ func TestExact(t *testing.T) {
 		t.Skip(err)
 	}
 	data := t.TempDir()
-	if err := os.WriteFile(filepath.Join(data, "file"), orders(24<<20), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(data, "file"), orders(12<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {

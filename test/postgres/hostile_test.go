@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -26,9 +27,9 @@ type front struct {
 	addr       string
 	pid        int
 	production *testenv.SQLServer
-	servers    []*testenv.SQLServer // that may hold connections for clients
 
-	asks   *pgx.Conn // production, directly
+	asks   *pgx.Conn   // production, directly
+	looks  []*pgx.Conn // the servers that may hold connections for clients, directly
 	others *others
 }
 
@@ -37,8 +38,11 @@ const hostile = "hostile"
 
 func newFront(t *testing.T, addr string, pid int, servers ...*testenv.SQLServer) *front {
 	t.Helper()
-	f := &front{addr: addr, pid: pid, production: servers[0], servers: servers}
+	f := &front{addr: addr, pid: pid, production: servers[0]}
 	f.asks = dial(t, f.production.Addr)
+	for _, server := range servers {
+		f.looks = append(f.looks, dial(t, server.Addr))
+	}
 	f.others = &others{f: f, conn: dial(t, addr)}
 	return f
 }
@@ -68,9 +72,8 @@ const connected = "SELECT count(*) FROM pg_stat_activity WHERE application_name 
 // left waits until all servers have let go of hostile clients.
 func (f *front) left(t *testing.T) {
 	t.Helper()
-	for _, s := range f.servers {
-		c := dial(t, s.Addr)
-		testenv.Eventually(t, "hostile clients' connections are closed at "+s.Addr, func() bool {
+	for _, c := range f.looks {
+		testenv.Eventually(t, "hostile clients' connections are closed at "+fmt.Sprint(c.Config().Port), func() bool {
 			var n int
 			if err := c.QueryRow(t.Context(), connected).Scan(&n); err != nil {
 				t.Fatal(err)
@@ -96,7 +99,7 @@ func (o *others) work(t *testing.T) {
 	}
 	defer fresh.Close(context.WithoutCancel(t.Context()))
 	for _, c := range []*pgx.Conn{o.conn, fresh} {
-		for range 10 {
+		for range 3 {
 			if _, err := c.Exec(t.Context(), "INSERT INTO work VALUES ($1)", o.n); err != nil {
 				t.Fatal(err)
 			}
@@ -198,7 +201,7 @@ func TestHostileClients(t *testing.T) {
 		r := m.stop()
 		c := r.Compared
 		t.Logf("%d connections, %d operations: %+v, %d dropped %v", r.Connections, r.Operations, c, r.Dropped, r.Why)
-		if c.Different > 0 || c.Lost != [2]int{} || r.Unmirrored > 0 || c.Equal < 40 || r.Dropped != r.Why["pg: malformed message"] {
+		if c.Different > 0 || c.Lost != [2]int{} || r.Unmirrored > 0 || c.Equal < 30 || r.Dropped != r.Why["pg: malformed message"] {
 			t.Errorf("%s %q, ended by %q: %+v", r.Outcome, r.Reasons, r.Ended, r.Differences)
 		}
 		for _, table := range []string{"work", "victim"} {
@@ -408,7 +411,7 @@ func (f *front) killed(t *testing.T) {
 			e.say(t, pg.AppendQuery(nil, "INSERT INTO victim VALUES (9, 9)")[:20])
 		},
 	} {
-		for range 5 {
+		for range codectest.Amount(0, 2, 5) {
 			e := f.enter(t)
 			begin(e)
 			e.die(t)

@@ -24,11 +24,20 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // replacements is how often each service is replaced.
 const replacements = 2
+
+// few is how often a service is replaced whose way of handing over others show too: fully with make full.
+func few() int {
+	if testenv.IsFull() {
+		return replacements
+	}
+	return 1
+}
 
 // freeAddress is one that nobody listens on.
 func freeAddress(t *testing.T) string {
@@ -203,8 +212,7 @@ func watch(ctx context.Context, c grpc_health_v1.HealthClient, opened *atomic.In
 
 // MongoDB's driver loses nothing: no insert fails or is done twice, no find fails, and a change stream that waits goes on.
 func TestMongo(t *testing.T) {
-	testenv.Full(t)
-	server := testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs"})
+	server := mongotest.Start(t, mongotest.Config{ReplicaSet: "rs"})
 	addr := freeAddress(t)
 	s := start(t, fmt.Sprintf("  - {name: documents, protocol: mongo, listen: %q, upstream: \"mongodb://%s\"}\n", addr, server.Addr), nil)
 	c, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + addr + "/?directConnection=true"))
@@ -241,7 +249,7 @@ func TestMongo(t *testing.T) {
 			t.Error("change stream:", err)
 		}
 	})
-	for i := range int64(replacements) {
+	for i := range int64(few()) {
 		l.goesOn()
 		s.replace()
 		testenv.Eventually(t, "the old process has ended", func() bool { return s.count("msg=stopped") == int(i)+1 })
@@ -251,7 +259,7 @@ func TestMongo(t *testing.T) {
 		testenv.Eventually(t, "the change is heard", func() bool { return heard.Load() == i+1 || t.Failed() })
 	}
 	l.goesOn()
-	t.Logf("%d times insert and find, %d replacements", l.over(), replacements)
+	t.Logf("%d times insert and find, %d replacements", l.over(), few())
 	if n, err := docs.CountDocuments(context.Background(), bson.D{}); err != nil || n != inserted.Load() {
 		t.Errorf("%d documents of %d, %v", n, inserted.Load(), err)
 	}
@@ -289,7 +297,6 @@ func TestReplacedProcessIsCutOff(t *testing.T) {
 // Both ends of a tunnel are replaced: connections that there are go on through the old process until its time is over, and
 // new ones go through the new one.
 func TestTunnel(t *testing.T) {
-	testenv.Full(t)
 	server := testenv.Redis(t)
 	near, far := freeAddress(t), freeAddress(t)
 	s := start(t, fmt.Sprintf("  - {name: near, protocol: tunnel, listen: %q, upstream: %q}\n  - {name: far, protocol: tunnel-exit, listen: %q, upstream: %q}\n",
@@ -302,11 +309,11 @@ func TestTunnel(t *testing.T) {
 		})
 	}
 	l.add("a new connection", func(ctx context.Context) error { return ping(ctx, near) })
-	for range replacements {
+	for range few() {
 		l.goesOn()
 		s.replace()
 	}
-	testenv.Eventually(t, "the old processes have ended", func() bool { return s.count("msg=stopped") == replacements })
+	testenv.Eventually(t, "the old processes have ended", func() bool { return s.count("msg=stopped") == few() })
 	l.goesOn()
-	t.Logf("%d operations, %d replacements", l.over(), replacements)
+	t.Logf("%d operations, %d replacements", l.over(), few())
 }

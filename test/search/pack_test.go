@@ -20,7 +20,6 @@ func cli(t *testing.T, args ...string) string {
 
 // Packers leave hashes under an index plain, and the plan does not count on them.
 func TestPackersAndPlansLeaveIndexedHashes(t *testing.T) {
-	testenv.Full(t)
 	server := servers["stack"](t)
 	direct := client(t, server.Addr)
 	all(t, direct, create("idx", "doc:"))
@@ -28,12 +27,14 @@ func TestPackersAndPlansLeaveIndexedHashes(t *testing.T) {
 	all(t, direct, documents("other:", 100)...)
 	want := answers(t, direct, "idx", 100)
 
-	text := cli(t, "plan", server.URL(), "--reads", "1000", "--writes", "1000", "--max-time", "30s")
-	if !strings.Contains(text, "under a search index") {
-		t.Errorf("the plan does not say why doc:* is left alone:\n%s", text)
+	if testenv.IsFull() {
+		text := cli(t, "plan", server.URL(), "--reads", "1000", "--writes", "1000", "--max-time", "30s")
+		if !strings.Contains(text, "under a search index") {
+			t.Errorf("the plan does not say why doc:* is left alone:\n%s", text)
+		}
 	}
 
-	text = cli(t, "pack", server.URL())
+	text := cli(t, "pack", server.URL())
 	if sealedFields(t, direct, "other:*") == 0 || !strings.Contains(text, "under a search index") {
 		t.Errorf("hashes that no index covers were not packed, or nothing was left:\n%s", text)
 	}

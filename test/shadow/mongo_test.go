@@ -14,6 +14,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/shadow/operate"
+	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -21,7 +22,7 @@ import (
 // machine is noisy, so that outside make full the check that gets that far is one that looks once.
 func TestMongoCheck(t *testing.T) {
 	production, control, test := mongod(t, "production"), mongod(t, "control"), mongod(t, "test")
-	for _, s := range []*testenv.MongodServer{production, control} {
+	for _, s := range []*mongotest.Server{production, control} {
 		orders := s.Client(t).Database("shop").Collection("orders")
 		if _, err := orders.InsertOne(t.Context(), bson.M{"_id": 1}); err != nil {
 			t.Fatal(err)

@@ -15,7 +15,7 @@ func TestPostgres(t *testing.T) {
 	pgbench := testenv.Program(t, "pgbench")
 	production, control, test := testenv.Postgres(t), testenv.Postgres(t), testenv.Postgres(t)
 	for _, s := range []*testenv.SQLServer{production, control, test} {
-		testenv.Run(t, "", pgbench, "-i", "-q", "-s", "1", "-h", "127.0.0.1", "-p", s.Port, "-U", "postgres", "postgres")
+		testenv.Run(t, "", pgbench, "-i", "-I", "dtgp", "-q", "-s", "1", "-h", "127.0.0.1", "-p", s.Port, "-U", "postgres", "postgres")
 		testenv.Run(t, "", "psql", "-q", "-h", "127.0.0.1", "-p", s.Port, "-U", "postgres", "-c", "ALTER DATABASE postgres SET deadlock_timeout = '50ms'")
 	}
 	port := testenv.FreePort(t)
@@ -38,8 +38,8 @@ func TestPostgres(t *testing.T) {
 		return exec.Command("psql", "-h", "127.0.0.1", "-p", fmt.Sprint(port), "-U", "postgres", "-c", "SELECT 1").Run() == nil
 	})
 	for _, mode := range []string{"simple", "extended", "prepared"} {
-		through(pgbench, "-n", "-M", mode, "-c", "4", "-t", "25")
-		through(pgbench, "-n", "-S", "-M", mode, "-c", "4", "-t", "50")
+		through(pgbench, "-n", "-M", mode, "-c", "4", "-t", "10")
+		through(pgbench, "-n", "-S", "-M", mode, "-c", "4", "-t", "20")
 	}
 	through("psql", "-c", "CREATE TABLE copied (a int, b text)", "-c", "COPY (SELECT i, 'row ' || i FROM generate_series(1, 1000) i) TO STDOUT", "-c", "INSERT INTO copied VALUES (1, 'x')")
 	cancel()

@@ -18,6 +18,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -74,9 +75,12 @@ func cinchReplay(t *testing.T, file string, args ...string) *report {
 	return &r
 }
 
+// cartRounds returns how often each of four clients does what carts does.
+func cartRounds() int { return codectest.Amount(0, 80, 300) }
+
 // carts writes and reads carts, sessions that end shortly, and values that nobody else may see.
 func carts(ctx context.Context, c *goredis.Client, n int) {
-	for i := range 300 {
+	for i := range cartRounds() {
 		cart := fmt.Sprintf("cart:%d:%d", n, i%20)
 		c.Set(ctx, cart, fmt.Sprintf(`{"cart": %d, "items": [%s]}`, i, strings.Repeat(`{"name": "noodles", "price": 12},`, 20)), 0)
 		c.Get(ctx, cart)
@@ -103,7 +107,7 @@ func TestRecordAndReplayThroughCinch(t *testing.T) {
 	lacks(t, file, secret, "noodles", "cart:")
 	r := cinchReplay(t, file, "--identity", key, "--control", control.URL(), "--test", "cinch="+test.URL(),
 		"--rule", "key=cart:*,setting=zstd-3", "--batch", "100ms", "--speed", "max")
-	if c := r.Compared; r.Outcome == "VOID" || c.Different > 0 || c.Diverged > c.Equal/20 || c.Equal < 5000 {
+	if c := r.Compared; r.Outcome == "VOID" || c.Different > 0 || c.Diverged > c.Equal/20 || c.Equal < 16*cartRounds() {
 		t.Errorf("%s %q: %+v", r.Outcome, r.Reasons, r.Compared)
 	}
 	r.hasBothPhases(t)
@@ -129,7 +133,7 @@ func TestRecordInPlainText(t *testing.T) {
 	file := cinchRecord(t, production, carts, "--no-encryption", "--redact", "user:*")
 	lacks(t, file, "s3cret")
 	r := cinchReplay(t, file, "--control", control.URL(), "--test", test.URL(), "--batch", "100ms")
-	if c := r.Compared; r.Outcome == "VOID" || c.Different > 0 || c.Diverged > c.Equal/20 || c.Equal < 5000 {
+	if c := r.Compared; r.Outcome == "VOID" || c.Different > 0 || c.Diverged > c.Equal/20 || c.Equal < 16*cartRounds() {
 		t.Errorf("%s %q: %+v", r.Outcome, r.Reasons, r.Compared)
 	}
 }

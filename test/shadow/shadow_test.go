@@ -19,15 +19,16 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
 // mongod is one that tests share, one at a time.
-func mongod(t *testing.T, name string) *testenv.MongodServer {
+func mongod(t *testing.T, name string) *mongotest.Server {
 	t.Helper()
-	return testenv.Shared(t, name, func(t testing.TB) *testenv.MongodServer { return testenv.Mongod(t, testenv.MongodConfig{}) })
+	return testenv.Shared(t, name, func(t testing.TB) *mongotest.Server { return mongotest.Start(t, mongotest.Config{}) })
 }
 
 // report is what the tests read of --json.
@@ -115,7 +116,7 @@ func menus(ctx context.Context, addr string) {
 		key := fmt.Sprint("menu:", i%50)
 		c.Set(ctx, key, fmt.Sprintf(`{"restaurant": %d, "dishes": [%s]}`, i, strings.Repeat(`{"name": "noodles", "price": 12},`, 20)), 0)
 		c.Get(ctx, key)
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(8 * time.Millisecond)
 	}
 }
 
@@ -157,6 +158,6 @@ func orders(ctx context.Context, t *testing.T, addr, collection string) {
 		id := bson.M{"_id": i % 50}
 		_, _ = all.UpdateOne(ctx, id, bson.M{"$set": bson.M{"n": i, "dishes": dishes}}, options.UpdateOne().SetUpsert(true))
 		_ = all.FindOne(ctx, id)
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(4 * time.Millisecond)
 	}
 }

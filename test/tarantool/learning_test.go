@@ -32,5 +32,5 @@ func TestTrainingIsShown(t *testing.T) {
 		}
 	}
 	testenv.TrainsVisibly(t, g, feed)
-	testenv.HasDictionary(t, g, feed)
+	testenv.HasDictionary(t, g)
 }

@@ -3,6 +3,7 @@ package testenv
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -29,12 +30,14 @@ func build(t testing.TB, race, pureGo bool) string {
 		return path
 	}
 	path := os.Getenv("CINCH_TEST_PROGRAM") // set by make test, which has built it: to ask go build again takes a second of CPU
-	_, err := os.Stat(path)
-	if err != nil || v != (variant{}) || os.Getenv("CINCH_TEST_BIN") != "" {
-		path, err = buildVariant(v)
-	}
-	if err != nil {
-		t.Fatal(err)
+	if path != "" && v == (variant{}) && os.Getenv("CINCH_TEST_BIN") == "" {
+		cachedFor(programHash)
+	} else {
+		uncached()
+		var err error
+		if path, err = buildVariant(v); err != nil {
+			t.Fatal(err)
+		}
 	}
 	built.paths[v] = path
 	return path
@@ -80,20 +83,40 @@ func buildVariant(v variant) (string, error) {
 	return path, os.Rename(out, path)
 }
 
-// RepoRoot is the directory of the repository: the nearest parent of the working directory
-// that holds go.work.
-func RepoRoot() (string, error) {
+// GoList runs go list in the repository with more variables of the environment, and returns what it prints. It is the program that may
+// run in ring 1. Go's cache of results does not see which files it reads, so results of the test are not cached.
+func GoList(env []string, args ...string) ([]byte, error) {
+	uncached()
+	root, err := RepoRoot()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command("go", append([]string{"list"}, args...)...)
+	cmd.Dir, cmd.Env = root, append(os.Environ(), env...)
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		err = fmt.Errorf("go list: %w\n%s", err, exit.Stderr)
+	}
+	return out, err
+}
+
+// RepoRoot returns the directory of the repository, which holds go.work.
+func RepoRoot() (string, error) { return above("go.work") }
+
+// above returns the nearest parent of the working directory that holds a file.
+func above(name string) (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
 	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 			return dir, nil
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return "", fmt.Errorf("no go.work above the working directory")
+			return "", fmt.Errorf("no %s above the working directory", name)
 		}
 		dir = parent
 	}

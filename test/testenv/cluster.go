@@ -1,12 +1,17 @@
 package testenv
 
 import (
-	"context"
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
-	goredis "github.com/redis/go-redis/v9"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
 const lastSlot = 16383
@@ -42,7 +47,7 @@ func MakeCluster(t testing.TB, nodes []*RedisServer, primaries int) {
 	}
 	for i := primaries; i < len(nodes); i++ {
 		id := NodeID(t, nodes[(i-primaries)%primaries])
-		Eventually(t, "the nodes know each other", func() bool { return try(t, nodes[i], "cluster", "replicate", id) == nil })
+		Eventually(t, "the nodes know each other", func() bool { return try(nodes[i], "cluster", "replicate", id) == nil })
 	}
 	AwaitCluster(t, nodes, primaries, replicas)
 }
@@ -59,9 +64,8 @@ func ClusterNode(t testing.TB, args ...string) *RedisServer {
 // Meet makes two nodes parts of one cluster.
 func Meet(t testing.TB, a, b *RedisServer) {
 	t.Helper()
-	config := do(t, b, "config", "get", "cluster-port")
-	port, _ := config.(map[any]any)["cluster-port"].(string)
-	do(t, a, "cluster", "meet", "127.0.0.1", b.Port, port)
+	config, _ := do(t, b, "config", "get", "cluster-port").([]any)
+	do(t, a, "cluster", "meet", "127.0.0.1", b.Port, config[1])
 }
 
 // AwaitCluster returns when all nodes see all slots served by so many primaries and replicas.
@@ -103,24 +107,70 @@ func MoveSlots(t testing.TB, from, to *RedisServer, first, last int) {
 	}
 }
 
+// do returns the reply of RESP2 to a command: a string, an int64, nil or []any.
 func do(t testing.TB, n *RedisServer, args ...any) any {
 	t.Helper()
-	reply, err := n.admin(t).Do(context.Background(), args...).Result()
+	reply, err := n.ask(args)
 	if err != nil {
 		t.Fatalf("%s: %v: %v", n.Addr, args[:min(2, len(args))], err)
 	}
 	return reply
 }
 
-func try(t testing.TB, n *RedisServer, args ...any) error {
-	return n.admin(t).Do(context.Background(), args...).Err()
+func try(n *RedisServer, args ...any) error {
+	_, err := n.ask(args)
+	return err
 }
 
-// admin is the test environment's own connection to a server.
-func (s *RedisServer) admin(t testing.TB) *goredis.Client {
-	s.connect.Do(func() {
-		s.client = goredis.NewClient(&goredis.Options{Addr: s.Addr, ReadTimeout: startTimeout})
-		t.Cleanup(func() { _ = s.client.Close() })
-	})
-	return s.client
+// ask sends one command on a connection of its own.
+func (s *RedisServer) ask(args []any) (any, error) {
+	c, err := net.DialTimeout("tcp", s.Addr, StartTimeout)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(StartTimeout))
+	command := resp.AppendArray(nil, len(args))
+	for _, a := range args {
+		command = resp.AppendBulk(command, fmt.Sprint(a))
+	}
+	if _, err := c.Write(command); err != nil {
+		return nil, err
+	}
+	return readReply(bufio.NewReader(c))
+}
+
+func readReply(r *bufio.Reader) (any, error) {
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return nil, err
+	}
+	head, err := resp.ParseHead([]byte(line))
+	if err != nil {
+		return nil, err
+	}
+	rest := strings.TrimSpace(line[1:])
+	switch {
+	case head.Kind == resp.Simple:
+		return rest, nil
+	case head.Kind == resp.Error:
+		return nil, errors.New(rest)
+	case head.Kind == resp.Integer:
+		return strconv.ParseInt(rest, 10, 64)
+	case head.IsNull():
+		return nil, nil
+	case head.Kind == resp.Bulk:
+		text := make([]byte, head.N+2)
+		_, err := io.ReadFull(r, text)
+		return string(text[:head.N]), err
+	case head.Kind != resp.Array:
+		return nil, fmt.Errorf("not a reply of RESP2: %q", line)
+	}
+	all := make([]any, head.N)
+	for i := range all {
+		if all[i], err = readReply(r); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }

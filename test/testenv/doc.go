@@ -4,4 +4,7 @@
 //
 // Nothing is mocked. Where a server is not installed a test is skipped, except with CI=true,
 // where it fails: see test/servers, which installs them.
+//
+// Every test program that imports this package links what it imports: clients of servers stay out of it. MongoDB's server is
+// in package mongotest for that reason.
 package testenv

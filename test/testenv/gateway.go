@@ -44,7 +44,7 @@ type GatewayServer struct {
 	cfg      GatewayConfig
 	binary   string
 	dir      string
-	proc     *process
+	proc     *Process
 	expected bool // the test ended the process itself
 }
 
@@ -58,7 +58,7 @@ func Gateway(t testing.TB, cfg GatewayConfig) *GatewayServer {
 	t.Helper()
 	g := &GatewayServer{cfg: cfg, binary: build(t, cfg.Race && IsFull(), cfg.PureGo), dir: t.TempDir()}
 	var err error
-	for range startTries {
+	for range StartTries {
 		if g.Addr = cfg.Listen; g.Addr == "" {
 			g.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePorts(t, gatewayPorts, "127.0.0.1")))
 		}
@@ -77,12 +77,12 @@ func (g *GatewayServer) start() error {
 	if err != nil {
 		return err
 	}
-	p, err := startProcess(g.dir, nil, g.binary, args...)
+	p, err := StartProcess(g.dir, nil, g.binary, args...)
 	if err != nil {
 		return err
 	}
-	if err := p.waitReady(g.answers); err != nil {
-		p.kill()
+	if err := p.WaitReady(g.answers); err != nil {
+		p.Kill()
 		return err
 	}
 	g.proc, g.expected = p, false
@@ -95,7 +95,7 @@ func (g *GatewayServer) answers() bool {
 	if g.protocol() == "redis" && !g.cfg.TLS && !g.cfg.Unready {
 		return AnswersPing("tcp", g.Addr)
 	}
-	return accepts(g.Addr) && accepts(g.Admin)
+	return Accepts(g.Addr) && Accepts(g.Admin)
 }
 
 func (g *GatewayServer) protocol() string {
@@ -163,7 +163,7 @@ func writeIndented(b *strings.Builder, indent, text string) {
 }
 
 func (g *GatewayServer) finish(t testing.TB) {
-	died := g.proc.ended() && !g.expected
+	died := g.proc.Ended() && !g.expected
 	g.proc.stop()
 	out := g.proc.out.String()
 	if died {
@@ -178,7 +178,7 @@ func (g *GatewayServer) finish(t testing.TB) {
 }
 
 // Pid is the process number of the running gateway.
-func (g *GatewayServer) Pid() int { return g.proc.cmd.Process.Pid }
+func (g *GatewayServer) Pid() int { return g.proc.Pid() }
 
 // Output is the end of what the gateway printed so far, at most 256 KiB.
 func (g *GatewayServer) Output() string { return g.proc.out.String() }
@@ -186,7 +186,7 @@ func (g *GatewayServer) Output() string { return g.proc.out.String() }
 // Kill ends the gateway with SIGKILL and returns when it is gone.
 func (g *GatewayServer) Kill() {
 	g.expected = true
-	g.proc.kill()
+	g.proc.Kill()
 }
 
 // Signal sends a signal, such as the SIGTERM that starts a drain or the SIGHUP that reloads.
@@ -205,7 +205,7 @@ func (g *GatewayServer) Wait() error {
 
 // Restart starts the gateway again after it ended, on the same ports.
 func (g *GatewayServer) Restart() error {
-	if !g.proc.ended() {
+	if !g.proc.Ended() {
 		return fmt.Errorf("gateway %s still runs", g.Addr)
 	}
 	return g.start()

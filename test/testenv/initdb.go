@@ -26,7 +26,8 @@ func postgresTemplate(t testing.TB, bin, dir string, as []string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := []string{"-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale", "C"}
+	// Segments of WAL are small: each is written in full when it is made, and copied with the directory.
+	options := []string{"-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale", "C", "--wal-segsize", "1"}
 	key := fnv.New64a()
 	fmt.Fprint(key, bin, program.ModTime(), program.Size(), options)
 	cached := filepath.Join(CacheDir(), fmt.Sprintf("initdb-%x", key.Sum64()))

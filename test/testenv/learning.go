@@ -60,10 +60,10 @@ func toCome(t testing.TB, g *GatewayServer) []learning {
 }
 
 // HasDictionary waits until the admin page shows a dictionary that a gateway has made, with its number and what it promises.
-func HasDictionary(t testing.TB, g *GatewayServer, feed func()) {
+// The gateway has had the values that it needs.
+func HasDictionary(t testing.TB, g *GatewayServer) {
 	t.Helper()
 	Eventually(t, "a dictionary is on the page", func() bool {
-		feed()
 		var status struct {
 			Dictionaries []learning `json:"dictionaries"`
 		}

@@ -37,7 +37,7 @@ func NewPatroniOn(t testing.TB, host string, in []string) *Patroni {
 	p := &Patroni{Bin: PostgresBin(t)}
 	source := filepath.Join(CacheDir(), "patroni-4.1.5")
 	if _, err := os.Stat(filepath.Join(source, "complete")); err != nil {
-		missing(t, "Patroni", "run: test/servers install patroni")
+		Missing(t, "Patroni", "run: test/servers install patroni")
 	}
 	etcd := Program(t, "etcd")
 	p.Dir, p.As = PostgresDir(t)
@@ -49,22 +49,22 @@ func NewPatroniOn(t testing.TB, host string, in []string) *Patroni {
 func (p *Patroni) startEtcd(t testing.TB, host string, command, in []string) {
 	t.Helper()
 	var err error
-	for range startTries {
+	for range StartTries {
 		p.etcd = net.JoinHostPort(host, strconv.Itoa(FreePort(t)))
 		peer := "http://" + net.JoinHostPort(host, strconv.Itoa(FreePort(t)))
-		var proc *process
+		var proc *Process
 		args := append(command[1:len(command):len(command)], "--name", "one", "--data-dir", filepath.Join(t.TempDir(), "etcd"), "--unsafe-no-fsync",
 			"--listen-client-urls", "http://"+p.etcd, "--advertise-client-urls", "http://"+p.etcd,
 			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "one="+peer)
-		proc, err = startProcess(p.Dir, nil, command[0], args...)
+		proc, err = StartProcess(p.Dir, nil, command[0], args...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(proc.kill)
-		if err = proc.waitReady(func() bool { return acceptsOn(in, p.etcd) }); err == nil {
+		t.Cleanup(proc.Kill)
+		if err = proc.WaitReady(func() bool { return acceptsOn(in, p.etcd) }); err == nil {
 			return
 		}
-		proc.kill()
+		proc.Kill()
 	}
 	t.Fatal(err)
 }
@@ -72,7 +72,7 @@ func (p *Patroni) startEtcd(t testing.TB, host string, command, in []string) {
 // acceptsOn reports whether somebody listens at an address of another host.
 func acceptsOn(in []string, address string) bool {
 	if len(in) == 0 {
-		return accepts(address)
+		return Accepts(address)
 	}
 	host, port, _ := net.SplitHostPort(address)
 	args := append(in[1:len(in):len(in)], "/usr/bin/python3", "-c", "import socket, sys; socket.create_connection((sys.argv[1], sys.argv[2]), 1)", host, port)

@@ -1,7 +1,9 @@
 package testenv
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -49,7 +51,12 @@ func takeBlock() (*block, error) {
 // lockBlock returns nothing if another process has the block.
 func lockBlock(i int) (*block, error) {
 	path := filepath.Join(os.TempDir(), fmt.Sprintf("cinch-test-ports.%d", i))
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o666)
+	f, err := os.Open(path) // another user's, as root's: locking it takes no right to write
+	if errors.Is(err, fs.ErrNotExist) {
+		if f, err = os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o644); err == nil {
+			err = f.Chmod(0o644) // whatever the umask is
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

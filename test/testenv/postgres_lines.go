@@ -48,6 +48,6 @@ func (l PostgresLine) mustHave(t testing.TB, dir string) {
 	t.Helper()
 	NeedsPrograms(t)
 	if _, err := os.Stat(dir); err != nil {
-		missing(t, l.Name, "run: test/servers install postgres18 postgreslines")
+		Missing(t, l.Name, "run: test/servers install postgres18 postgreslines")
 	}
 }

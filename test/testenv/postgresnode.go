@@ -3,7 +3,6 @@ package testenv
 import (
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -20,7 +19,7 @@ type PostgresNode struct {
 	as   []string
 	dir  string
 	more []string
-	proc *process
+	proc *Process
 }
 
 // PostgresConfig is how a node differs from one that lets everybody in.
@@ -81,14 +80,11 @@ func (n *PostgresNode) Start(t testing.TB) {
 		args = append(args, "-c", s)
 	}
 	var err error
-	if n.proc, err = startProcess(n.dir, nil, args[0], args[1:]...); err != nil {
+	if n.proc, err = StartProcess(n.dir, nil, args[0], args[1:]...); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(n.proc.kill)
-	ready := func() bool {
-		return exec.Command(filepath.Join(n.bin, "pg_isready"), "-q", "-h", n.dir, "-p", n.Port).Run() == nil
-	}
-	if err := n.proc.waitReady(ready); err != nil {
+	t.Cleanup(n.proc.Kill)
+	if err := n.proc.WaitReady(func() bool { return n.proc.postgresReady(n.Data) }); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -97,7 +93,7 @@ func (n *PostgresNode) Start(t testing.TB) {
 func (n *PostgresNode) Stop() { n.proc.stop() }
 
 // Kill ends the server with SIGKILL.
-func (n *PostgresNode) Kill() { n.proc.kill() }
+func (n *PostgresNode) Kill() { n.proc.Kill() }
 
 // Standby starts a standby that follows n.
 func (n *PostgresNode) Standby(t testing.TB) *PostgresNode {

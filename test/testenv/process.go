@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,22 +16,26 @@ import (
 )
 
 const (
-	startTimeout = time.Minute // on a busy machine
+	// StartTimeout limits how long WaitReady waits for a program. It is long enough for a busy machine.
+	StartTimeout = time.Minute
+	// StartTries limits how often a test starts a server on another port, since a program may take the free port that FreePort found first.
+	StartTries = 3
+
 	stopTimeout  = 30 * time.Second
-	startTries   = 3 // a free port may be taken between the look and the bind
 	maxTailBytes = 256 << 10
 )
 
-// process is one running program and the tail of what it printed.
-type process struct {
+// Process is one running program and the tail of what it printed.
+type Process struct {
 	cmd  *exec.Cmd
 	out  tail.Buffer
 	done chan struct{} // closed when the program has ended and was reaped
 	err  error         // valid after done
 }
 
-func startProcess(dir string, env []string, name string, args ...string) (*process, error) {
-	p := &process{cmd: exec.Command(name, args...), out: tail.Buffer{MaxBytes: maxTailBytes}, done: make(chan struct{})}
+// StartProcess starts a program in a directory. An env of nil is that of the test.
+func StartProcess(dir string, env []string, name string, args ...string) (*Process, error) {
+	p := &Process{cmd: exec.Command(name, args...), out: tail.Buffer{MaxBytes: maxTailBytes}, done: make(chan struct{})}
 	p.cmd.Dir = dir
 	p.cmd.Env = env
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
@@ -43,12 +48,22 @@ func startProcess(dir string, env []string, name string, args ...string) (*proce
 	return p, nil
 }
 
-func (p *process) reap() {
+func (p *Process) reap() {
 	p.err = p.cmd.Wait()
 	close(p.done)
 }
 
-func (p *process) ended() bool {
+// Pid is the number of the process.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Tail returns the last n lines of what the program printed.
+func (p *Process) Tail(n int) string {
+	lines := strings.Split(strings.TrimSpace(p.out.String()), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// Ended reports whether the program has ended.
+func (p *Process) Ended() bool {
 	select {
 	case <-p.done:
 		return true
@@ -58,23 +73,24 @@ func (p *process) ended() bool {
 }
 
 // stop asks first and kills after stopTimeout. It returns when the process is gone.
-func (p *process) stop() {
+func (p *Process) stop() {
 	_ = p.cmd.Process.Signal(os.Interrupt)
 	select {
 	case <-p.done:
 	case <-time.After(stopTimeout):
-		p.kill()
+		p.Kill()
 	}
 }
 
-func (p *process) kill() {
+// Kill ends the program with SIGKILL and returns when it is gone.
+func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done
 }
 
-// waitReady polls until ready says yes, the process ends or startTimeout is over.
-func (p *process) waitReady(ready func() bool) error {
-	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); {
+// WaitReady polls until ready says yes, the process ends or StartTimeout is over.
+func (p *Process) WaitReady(ready func() bool) error {
+	for deadline := time.Now().Add(StartTimeout); time.Now().Before(deadline); {
 		if ready() {
 			return nil
 		}
@@ -84,7 +100,7 @@ func (p *process) waitReady(ready func() bool) error {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	return fmt.Errorf("not ready after %v\n%s", startTimeout, p.out.String())
+	return fmt.Errorf("not ready after %v\n%s", StartTimeout, p.out.String())
 }
 
 // AnswersPing tells whether a Redis server (or something that speaks for one) serves at addr:
@@ -107,8 +123,8 @@ func AnswersPing(network, addr string) bool {
 	return bytes.HasPrefix(line[:n], []byte("+PONG")) || bytes.HasPrefix(line[:n], []byte("-NOAUTH"))
 }
 
-// accepts tells whether something listens on addr.
-func accepts(addr string) bool {
+// Accepts tells whether something listens on addr.
+func Accepts(addr string) bool {
 	c, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
 		return false
@@ -118,12 +134,14 @@ func accepts(addr string) bool {
 }
 
 // NeedsPrograms skips the test with -short, which is the first ring: no program but the test itself runs there. What
-// this package starts asks for it; a test that starts a program by itself calls it too.
+// this package starts asks for it; a test that starts a program by itself calls it too. Go reuses the test's result as long as the
+// installed programs are the same (CINCH_TEST_SERVERS).
 func NeedsPrograms(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts other programs; run it without -short")
 	}
+	cachedFor(serversHash)
 }
 
 // Full skips the test unless CINCH_FULL=1, which make full sets: for what takes too long before every change.
@@ -138,15 +156,38 @@ func Full(t testing.TB) {
 // IsFull reports whether tests that have a short form run in full.
 func IsFull() bool { return os.Getenv("CINCH_FULL") == "1" }
 
-// missing skips the test where a tool is not installed, and fails it in CI, which has to
+// Missing skips the test where a tool is not installed, and fails it in CI, which has to
 // install everything.
-func missing(t testing.TB, what, hint string) {
+func Missing(t testing.TB, what, hint string) {
 	t.Helper()
 	NeedsPrograms(t)
 	if os.Getenv("CI") == "true" {
 		t.Fatalf("%s is missing in CI; %s", what, hint)
 	}
-	t.Skipf("%s is missing; %s", what, hint)
+	message := fmt.Sprintf("%s is missing; %s", what, hint)
+	if s, ok := t.(*sharedTB); ok {
+		s.missing = true
+	} else {
+		recordSkip(message)
+	}
+	t.Skip(message)
+}
+
+// recordSkip appends the message of a test that is skipped because something is missing to the file that test/steady counts. The file has
+// another name in each run, so go test does not reuse the results of a package that has read its name.
+func recordSkip(message string) {
+	name := os.Getenv("CINCH_TEST_SKIPPED")
+	if name == "" {
+		return
+	}
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
+	if err == nil {
+		_, err = fmt.Fprintln(file, message)
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "can't record a skipped test:", err)
+	}
 }
 
 // Program returns the path of an installed program. Where it is missing the test is
@@ -156,7 +197,14 @@ func Program(t testing.TB, name string) string {
 	NeedsPrograms(t)
 	path, err := exec.LookPath(name)
 	if err != nil {
-		missing(t, name, "run: test/servers install")
+		Missing(t, name, strings.TrimSpace("run: test/servers install "+groups[name]))
 	}
 	return path
+}
+
+// groups are those of test/servers that install programs which it does not install by itself.
+var groups = map[string]string{
+	"chromium": "page", "curl": "http", "prometheus": "promtool", "promtool": "promtool", "g++": "grpc", "sidekiq": "queues", "etcd": "patroni",
+	"java": "clients", "node": "clients", "npm": "clients", "python3": "clients", "php": "library", "ruby": "library",
+	"compsize": "btrfs", "mkfs.btrfs": "btrfs", "mariadb": "mariadb", "mariadbd": "mariadb",
 }

@@ -4,10 +4,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"sync"
 	"testing"
-
-	goredis "github.com/redis/go-redis/v9"
 )
 
 // RedisServer is a real redis-server that belongs to one test.
@@ -18,10 +15,7 @@ type RedisServer struct {
 
 	program string // redis-server
 	args    []string
-	proc    *process
-
-	connect sync.Once // makes client, for building clusters
-	client  *goredis.Client
+	proc    *Process
 }
 
 // Redis starts redis-server on a free port in a directory of the test's own, without
@@ -37,11 +31,11 @@ func startRedis(t testing.TB, program string, args []string) *RedisServer {
 	t.Helper()
 	s := &RedisServer{Dir: t.TempDir(), program: program, args: args}
 	var err error
-	for range startTries {
+	for range StartTries {
 		s.Port = FreePort(t)
 		s.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port))
 		if err = s.start(); err == nil {
-			t.Cleanup(func() { s.proc.kill() })
+			t.Cleanup(func() { s.proc.Kill() })
 			return s
 		}
 	}
@@ -54,12 +48,12 @@ func (s *RedisServer) start() error {
 		"--port", strconv.Itoa(s.Port), "--bind", "127.0.0.1", "--dir", s.Dir,
 		"--save", "", "--daemonize", "no",
 	}, s.args...)
-	p, err := startProcess(s.Dir, nil, s.program, args...)
+	p, err := StartProcess(s.Dir, nil, s.program, args...)
 	if err != nil {
 		return err
 	}
-	if err := p.waitReady(func() bool { return AnswersPing("tcp", s.Addr) }); err != nil {
-		p.kill()
+	if err := p.WaitReady(func() bool { return AnswersPing("tcp", s.Addr) }); err != nil {
+		p.Kill()
 		return err
 	}
 	s.proc = p
@@ -70,15 +64,15 @@ func (s *RedisServer) start() error {
 func (s *RedisServer) URL() string { return "redis://" + s.Addr }
 
 // Pid is the process number of the running server.
-func (s *RedisServer) Pid() int { return s.proc.cmd.Process.Pid }
+func (s *RedisServer) Pid() int { return s.proc.Pid() }
 
 // Kill ends the server with SIGKILL and returns when it is gone. What it held in memory
 // alone is lost.
-func (s *RedisServer) Kill() { s.proc.kill() }
+func (s *RedisServer) Kill() { s.proc.Kill() }
 
 // Restart starts the server again after Kill, on the same port and directory.
 func (s *RedisServer) Restart() error {
-	if !s.proc.ended() {
+	if !s.proc.Ended() {
 		return fmt.Errorf("redis-server %s still runs", s.Addr)
 	}
 	return s.start()

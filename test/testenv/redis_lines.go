@@ -46,7 +46,7 @@ func (l RedisLine) Program(t testing.TB) string {
 			return path
 		}
 	}
-	missing(t, l.Name, "run: test/servers install redis74 redislines")
+	Missing(t, l.Name, "run: test/servers install redis74 redislines")
 	return ""
 }
 
@@ -94,7 +94,7 @@ func RedisModules(t testing.TB, names ...string) (args []string) {
 	for _, name := range names {
 		path := filepath.Join(CacheDir(), "redis-7.4.1", "modules", name+".so")
 		if _, err := os.Stat(path); err != nil {
-			missing(t, "a module of Redis 7.4", "run: test/servers install redis74")
+			Missing(t, "a module of Redis 7.4", "run: test/servers install redis74")
 		}
 		args = append(args, "--loadmodule", path)
 	}

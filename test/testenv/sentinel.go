@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 )
@@ -25,8 +26,12 @@ func Sentinels(t testing.TB, n int, name string, primary *RedisServer, replicas 
 	for _, s := range all {
 		r := &RedisServer{Addr: s.Addr}
 		Eventually(t, "the Sentinels know each other", func() bool {
-			m, ok := do(t, r, "sentinel", "master", name).(map[any]any)
-			return ok && m["num-slaves"] == strconv.Itoa(replicas) && m["num-other-sentinels"] == strconv.Itoa(n-1) && m["flags"] == "master"
+			m := map[any]any{}
+			list, _ := do(t, r, "sentinel", "master", name).([]any)
+			for pair := range slices.Chunk(list, 2) {
+				m[pair[0]] = pair[1]
+			}
+			return m["num-slaves"] == strconv.Itoa(replicas) && m["num-other-sentinels"] == strconv.Itoa(n-1) && m["flags"] == "master"
 		})
 	}
 	return all
@@ -36,7 +41,7 @@ func startSentinel(t testing.TB, name string, primary *RedisServer, quorum int) 
 	t.Helper()
 	program := Program(t, "redis-server")
 	var err error
-	for range startTries {
+	for range StartTries {
 		dir, port := t.TempDir(), FreePort(t)
 		s := &SentinelServer{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
 		conf := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\nsentinel monitor %s 127.0.0.1 %d %d\n"+
@@ -45,15 +50,15 @@ func startSentinel(t testing.TB, name string, primary *RedisServer, quorum int) 
 		if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		var p *process
-		if p, err = startProcess(dir, nil, program, path, "--sentinel"); err != nil {
+		var p *Process
+		if p, err = StartProcess(dir, nil, program, path, "--sentinel"); err != nil {
 			continue
 		}
-		if err = p.waitReady(func() bool { return AnswersPing("tcp", s.Addr) }); err == nil {
-			t.Cleanup(func() { p.kill() })
+		if err = p.WaitReady(func() bool { return AnswersPing("tcp", s.Addr) }); err == nil {
+			t.Cleanup(func() { p.Kill() })
 			return s
 		}
-		p.kill()
+		p.Kill()
 	}
 	t.Fatalf("sentinel: %v", err)
 	return nil

@@ -12,7 +12,7 @@ import (
 func Server(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	var err error
-	for range startTries {
+	for range StartTries {
 		port := strconv.Itoa(FreePort(t))
 		own := make([]string, len(args))
 		for i, a := range args {
@@ -38,16 +38,16 @@ func Serves(t testing.TB, addr, name string, args ...string) {
 func startServer(t testing.TB, addr, name string, args []string) error {
 	t.Helper()
 	NeedsPrograms(t)
-	p, err := startProcess(t.TempDir(), nil, name, args...)
+	p, err := StartProcess(t.TempDir(), nil, name, args...)
 	if err != nil {
 		return err
 	}
-	if err := p.waitReady(func() bool { return accepts(addr) }); err != nil {
-		p.kill()
+	if err := p.WaitReady(func() bool { return Accepts(addr) }); err != nil {
+		p.Kill()
 		return err
 	}
 	t.Cleanup(func() {
-		p.kill()
+		p.Kill()
 		if t.Failed() {
 			t.Logf("output of %s:\n%s", name, p.out.String())
 		}

@@ -16,6 +16,7 @@ import (
 //
 //	func TestMain(m *testing.M) { testenv.Main(m) }
 func Main(m *testing.M) {
+	postgresFirst()
 	code := m.Run()
 	if log := shared.end(); shared.failed && code == 0 {
 		fmt.Fprintf(os.Stderr, "FAIL: what the tests of this package share\n%s", log)
@@ -42,10 +43,13 @@ func Shared[T any](t testing.TB, key string, start func(testing.TB) T) T {
 	}
 	shared.mu.Unlock()
 	s.once.Do(func() {
-		s.skipped, s.message = shared.run(func() { s.value = start(&shared) })
+		s.skipped, s.missing, s.message = shared.run(func() { s.value = start(&shared) })
 	})
 	switch {
 	case s.skipped:
+		if s.missing {
+			recordSkip(s.message)
+		}
 		t.Skip(s.message)
 	case s.message != "":
 		t.Fatal(s.message)
@@ -58,6 +62,7 @@ type sharedStart struct {
 	once    sync.Once
 	value   any
 	skipped bool
+	missing bool   // by Missing
 	message string // why it was skipped, or has failed; "": neither
 }
 
@@ -73,15 +78,16 @@ type sharedTB struct {
 	log      strings.Builder
 	failed   bool
 	skips    string // the message of Skip
+	missing  bool   // Missing was called
 	fatal    string // the message of Fatal
 	running  sync.Mutex
 }
 
 // run calls start in a goroutine of its own, since Fatal and Skip end it.
-func (s *sharedTB) run(start func()) (skipped bool, message string) {
+func (s *sharedTB) run(start func()) (skipped, missing bool, message string) {
 	s.running.Lock()
 	defer s.running.Unlock()
-	s.skips, s.fatal = "", "it ended early"
+	s.skips, s.missing, s.fatal = "", false, "it ended early"
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -90,9 +96,9 @@ func (s *sharedTB) run(start func()) (skipped bool, message string) {
 	}()
 	<-done
 	if s.skips != "" {
-		return true, s.skips
+		return true, s.missing, s.skips
 	}
-	return false, s.fatal
+	return false, false, s.fatal
 }
 
 // end calls the clean-up functions, last first, and returns what was logged.

@@ -22,8 +22,8 @@ type SQLServer struct {
 
 	database string // "": postgres
 
-	proc  *process
-	again func() (*process, error) // starts it where it was
+	proc  *Process
+	again func() (*Process, error) // starts it where it was
 	ready func() bool
 }
 
@@ -40,7 +40,7 @@ func startPostgres(t testing.TB, bin string, settings []string) *SQLServer {
 	dir, as := sqlDir(t, "postgres")
 	data := filepath.Join(dir, "data")
 	InitPostgres(t, bin, dir, as, data)
-	return startSQL(t, dir, as, filepath.Join(postgresBin(t), "pg_isready"), func(port string) []string {
+	return startSQL(t, dir, as, func(s *SQLServer) bool { return s.proc.postgresReady(data) }, func(port string) []string {
 		args := []string{
 			filepath.Join(bin, "postgres"), "-D", data, "-p", port, "-h", "127.0.0.1", "-k", dir, "-c", "fsync=off", "-c", "max_connections=300",
 			"-c", "dynamic_shared_memory_type=mmap",
@@ -72,33 +72,29 @@ func (s *SQLServer) URL() string { return "postgres://postgres@" + s.Addr + "/" 
 // Database is the one that URL names.
 func (s *SQLServer) Database() string { return cmp.Or(s.database, "postgres") }
 
-// NewDatabase makes a database on a PostgreSQL that tests share, and returns the server with a URL that names it. It stays there
-// until the server ends. The test must not stop the server.
-func (s *SQLServer) NewDatabase(t testing.TB, name string) *SQLServer {
-	t.Helper()
-	Command(t, filepath.Join(postgresBin(t), "psql"), "-X", "-q", "-h", "127.0.0.1", "-p", s.Port, "-U", "postgres", "-d", "postgres",
-		"-c", "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)", "-c", "CREATE DATABASE "+name) // it is there with -count=2
+// With returns the server with a URL that names another database. It doesn't make the database. The test must not stop the server.
+func (s *SQLServer) With(database string) *SQLServer {
 	own := *s
-	own.database = name
+	own.database = database
 	return &own
 }
 
 // Kill ends the server with SIGKILL, and its other processes by that.
-func (s *SQLServer) Kill() { s.proc.kill() }
+func (s *SQLServer) Kill() { s.proc.Kill() }
 
 // Restart kills the server, as a crash does, and starts it again at its address with the data that it had.
 func (s *SQLServer) Restart(t testing.TB) {
 	t.Helper()
-	s.proc.kill()
+	s.proc.Kill()
 	var err error
-	for range startTries { // its other processes may not have ended yet
+	for range StartTries { // its other processes may not have ended yet
 		if s.proc, err = s.again(); err != nil {
 			t.Fatal(err)
 		}
-		if err = s.proc.waitReady(s.ready); err == nil {
+		if err = s.proc.WaitReady(s.ready); err == nil {
 			return
 		}
-		s.proc.kill()
+		s.proc.Kill()
 	}
 	t.Fatal(err)
 }
@@ -106,7 +102,7 @@ func (s *SQLServer) Restart(t testing.TB) {
 // Freeze stops all of the server's processes until the test ends.
 func (s *SQLServer) Freeze(t testing.TB) {
 	t.Helper()
-	main := s.proc.cmd.Process.Pid
+	main := s.proc.Pid()
 	pids := []int{main}
 	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", main, main))
 	for _, field := range strings.Fields(string(children)) {
@@ -124,14 +120,29 @@ func (s *SQLServer) Freeze(t testing.TB) {
 	}
 }
 
-// postgresBin returns the directory of PostgreSQL's programs. What Debian has of them in PATH is a script that chooses among versions, which
-// takes longer than the program itself.
+// postgresBin returns the directory of PostgreSQL's programs.
 func postgresBin(t testing.TB) string {
+	if dir := debianPostgres(); dir != "" {
+		return dir
+	}
+	return filepath.Dir(Program(t, "postgres"))
+}
+
+// debianPostgres returns where Debian's packages have the programs of the newest PostgreSQL, "" without them.
+func debianPostgres() string {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 	if len(found) == 0 {
-		return filepath.Dir(Program(t, "postgres"))
+		return ""
 	}
 	return filepath.Dir(found[len(found)-1])
+}
+
+// postgresFirst puts PostgreSQL's programs at the head of PATH. What Debian has of them there is a script that chooses among versions, which
+// takes longer than the program itself.
+func postgresFirst() {
+	if dir := debianPostgres(); dir != "" {
+		_ = os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	}
 }
 
 // MariaDB starts MariaDB with a user "test" that may do anything. Without it the test is
@@ -147,7 +158,11 @@ func MariaDB(t testing.TB) *SQLServer {
 	if err := os.WriteFile(grant, []byte(text), 0o644); err != nil {                                                                //nolint:gosec // the server's user reads it
 		t.Fatal(err)
 	}
-	return startSQL(t, dir, as, "mariadb", func(port string) []string {
+	probe := Program(t, "mariadb")
+	ready := func(s *SQLServer) bool {
+		return exec.Command(probe, "--no-defaults", "-h", "127.0.0.1", "-P", s.Port, "-u", "test", "-e", "SELECT 1", "test").Run() == nil
+	}
+	return startSQL(t, dir, as, ready, func(port string) []string {
 		return []string{
 			server, "--no-defaults", "--datadir=" + data, "--port=" + port, "--bind-address=127.0.0.1",
 			"--socket=" + filepath.Join(dir, "sock"), "--pid-file=" + filepath.Join(dir, "pid"), "--init-file=" + grant, "--innodb-flush-log-at-trx-commit=0",
@@ -186,32 +201,31 @@ func runAs(t testing.TB, dir string, as []string, command ...string) {
 }
 
 // startSQL starts a server on a free port and waits until it answers.
-func startSQL(t testing.TB, dir string, as []string, probe string, command func(port string) []string) *SQLServer {
+func startSQL(t testing.TB, dir string, as []string, ready func(*SQLServer) bool, command func(port string) []string) *SQLServer {
 	t.Helper()
-	probe = Program(t, probe)
 	var err error
-	for range startTries {
+	for range StartTries {
 		s := &SQLServer{Port: strconv.Itoa(FreePort(t))}
 		s.Addr = net.JoinHostPort("127.0.0.1", s.Port)
 		args := append(as[:len(as):len(as)], command(s.Port)...)
-		s.again = func() (*process, error) { return startProcess(dir, nil, args[0], args[1:]...) }
-		s.ready = func() bool { return sqlAnswers(probe, s.Port) }
+		s.again = func() (*Process, error) { return StartProcess(dir, nil, args[0], args[1:]...) }
+		s.ready = func() bool { return ready(s) }
 		if s.proc, err = s.again(); err != nil {
 			t.Fatal(err)
 		}
-		if err = s.proc.waitReady(s.ready); err == nil {
-			t.Cleanup(func() { s.proc.kill() })
+		if err = s.proc.WaitReady(s.ready); err == nil {
+			t.Cleanup(func() { s.proc.Kill() })
 			return s
 		}
-		s.proc.kill()
+		s.proc.Kill()
 	}
 	t.Fatal(err)
 	return nil
 }
 
-func sqlAnswers(probe, port string) bool {
-	if filepath.Base(probe) == "pg_isready" {
-		return exec.Command(probe, "-q", "-h", "127.0.0.1", "-p", port).Run() == nil
-	}
-	return exec.Command(probe, "--no-defaults", "-h", "127.0.0.1", "-P", port, "-u", "test", "-e", "SELECT 1", "test").Run() == nil
+// postgresReady tells whether a PostgreSQL takes connections: it says so in its data directory, where pg_ctl looks too.
+func (p *Process) postgresReady(data string) bool {
+	text, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
+	lines := strings.Split(string(text), "\n")
+	return err == nil && len(lines) > 7 && lines[0] == strconv.Itoa(p.cmd.Process.Pid) && strings.HasPrefix(lines[7], "ready")
 }

@@ -18,7 +18,7 @@ func SSH(t testing.TB, name string) []string {
 	}
 	sshd, keygen, ssh := Program(t, "sshd"), Program(t, "ssh-keygen"), Program(t, "ssh")
 	if _, err := user.Lookup(name); err != nil {
-		missing(t, "the user "+name, "run: test/servers install")
+		Missing(t, "the user "+name, "run: test/servers install")
 	}
 	dir, err := os.MkdirTemp("", "cinch-ssh-")
 	if err != nil {
@@ -45,14 +45,14 @@ func SSH(t testing.TB, name string) []string {
 func startSSHD(t testing.TB, dir, sshd, host, authorized string) string {
 	t.Helper()
 	var err error
-	for range startTries {
+	for range StartTries {
 		port := strconv.Itoa(FreePort(t))
-		var p *process
-		p, err = startProcess(dir, os.Environ(), sshd, "-D", "-e", "-f", "/dev/null", "-p", port, "-h", host,
+		var p *Process
+		p, err = StartProcess(dir, os.Environ(), sshd, "-D", "-e", "-f", "/dev/null", "-p", port, "-h", host,
 			"-o", "ListenAddress=127.0.0.1", "-o", "AuthorizedKeysFile="+authorized, "-o", "StrictModes=no", "-o", "PidFile=none", "-o", "MaxStartups=100",
 			"-o", "UsePAM=yes") // else accounts without a password count as locked
 		if err == nil {
-			err = p.waitReady(func() bool { return accepts("127.0.0.1:" + port) })
+			err = p.WaitReady(func() bool { return Accepts("127.0.0.1:" + port) })
 		}
 		if err == nil {
 			t.Cleanup(p.stop)

@@ -18,7 +18,7 @@ type TarantoolServer struct {
 
 	script  string
 	program string
-	proc    *process
+	proc    *Process
 }
 
 // NewerTarantool is the variable with the path of a Tarantool 3, which no registry has: where it is set
@@ -53,7 +53,7 @@ func TarantoolOf(t testing.TB, program, script string) *TarantoolServer {
 	t.Helper()
 	s := &TarantoolServer{Dir: t.TempDir(), script: script, program: program}
 	var err error
-	for range startTries {
+	for range StartTries {
 		s.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePort(t)))
 		if err = s.start(); err == nil {
 			t.Cleanup(func() { s.finish(t) })
@@ -84,12 +84,12 @@ func (s *TarantoolServer) start() error {
 	if err := os.RemoveAll(listens); err != nil {
 		return err
 	}
-	p, err := startProcess(s.Dir, nil, s.program, file)
+	p, err := StartProcess(s.Dir, nil, s.program, file)
 	if err != nil {
 		return err
 	}
-	if err := p.waitReady(func() bool { _, err := os.Stat(listens); return err == nil && greets(s.Addr) }); err != nil {
-		p.kill()
+	if err := p.WaitReady(func() bool { _, err := os.Stat(listens); return err == nil && greets(s.Addr) }); err != nil {
+		p.Kill()
 		return err
 	}
 	s.proc = p
@@ -110,23 +110,23 @@ func greets(addr string) bool {
 }
 
 func (s *TarantoolServer) finish(t testing.TB) {
-	s.proc.kill()
+	s.proc.Kill()
 	if t.Failed() {
-		t.Logf("end of tarantool's log:\n%s", lastLines(s.proc.out.String(), 10))
+		t.Logf("end of tarantool's log:\n%s", s.proc.Tail(10))
 	}
 }
 
 // Pid is the process number of the running server.
-func (s *TarantoolServer) Pid() int { return s.proc.cmd.Process.Pid }
+func (s *TarantoolServer) Pid() int { return s.proc.Pid() }
 
 // Kill ends the server with SIGKILL and returns when it is gone. What it wrote to its log of
 // writes stays.
-func (s *TarantoolServer) Kill() { s.proc.kill() }
+func (s *TarantoolServer) Kill() { s.proc.Kill() }
 
 // Restart starts the server again after Kill, on the same port and directory.
 func (s *TarantoolServer) Restart(t testing.TB) error {
 	t.Helper()
-	if !s.proc.ended() {
+	if !s.proc.Ended() {
 		return fmt.Errorf("tarantool %s still runs", s.Addr)
 	}
 	return s.start()

@@ -18,12 +18,20 @@ type recorder struct {
 	file  string
 	lines []line
 	conns map[int]int // of a server: connections that have said something
+	ended map[int]bool
 }
 
 const mostBytes = 140 << 10 // of a transcript
 
 func newRecorder(t testing.TB, file string) *recorder {
-	return &recorder{t: t, file: file, conns: map[int]int{}}
+	return &recorder{t: t, file: file, conns: map[int]int{}, ended: map[int]bool{}}
+}
+
+// stops is called before a server ends: it closes all connections then, which is none of its answers.
+func (r *recorder) stops(server int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended[server] = true
 }
 
 // serve relays a connection to the server at addr.
@@ -58,7 +66,7 @@ func (r *recorder) serve(server int, c net.Conn, network, addr string) {
 	relay(c, up, func(b []byte) { note(false, b) })
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if conn != "" && !clientGone {
+	if conn != "" && !clientGone && !r.ended[server] {
 		r.lines = append(r.lines, line{conn: conn, closed: true})
 	}
 }

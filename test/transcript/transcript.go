@@ -15,11 +15,11 @@
 //	s1c1< "$-1\r\n"
 //	s1c1<
 //
-// The last line says that the server closed the connection. What the code under test sends has to be what was recorded, byte for
-// byte, and the test fails if anything recorded is left unsaid. What the server said is sent as soon as every request above it has
-// come, on whichever connection, so that one connection learns what another one caused. What a test that polls asks again, and what
-// is answered as before, is there once. Tests whose requests hold random bytes, times or ports, or that depend on which goroutine
-// comes first, can't be played back.
+// The last line says that the server closed the connection. When it closes all at the test's end it is not recorded. What the code
+// under test sends has to be what was recorded, byte for byte, and the test fails if anything recorded is left unsaid. What the server
+// said is sent as soon as every request above it has come, on whichever connection, so that one connection learns what another one
+// caused. What a test that polls asks again, and what is answered as before, is there once. Tests whose requests hold random bytes,
+// times or ports, or that depend on which goroutine comes first, can't be played back.
 package transcript
 
 import (
@@ -39,8 +39,9 @@ func Server(t testing.TB, network string, start func() (addr string)) (addr stri
 	file := filepath.Join("testdata", "transcripts", strings.ReplaceAll(t.Name(), "/", "-")+".txt")
 	if os.Getenv("CINCH_RECORD") == "1" {
 		r := of(t, file, func() session { return newRecorder(t, file) }).(*recorder)
-		up := start()
-		return listen(t, network, r.next(), func(server int, c net.Conn) { r.serve(server, c, network, up) })
+		up, server := start(), r.next()
+		t.Cleanup(func() { r.stops(server) }) // before what start has left to do at the end
+		return listen(t, network, server, func(server int, c net.Conn) { r.serve(server, c, network, up) })
 	}
 	if !testing.Short() {
 		return start()

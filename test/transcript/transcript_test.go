@@ -1,9 +1,13 @@
 package transcript
 
 import (
+	"bufio"
+	"context"
 	"io"
 	"net"
+	"os"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -117,4 +121,54 @@ func TestLines(t *testing.T) {
 			t.Errorf("%q is read as %v", bad, lines)
 		}
 	}
+}
+
+// A connection that the server closes during a test is recorded as closed, and one that ends with the server is not: played back, it
+// would be closed as soon as the last request has come, while the test may still use it.
+func TestRecordLeavesOutTheEnd(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("CINCH_RECORD", "1")
+	t.Run("recorded", func(t *testing.T) {
+		var left, closed net.Conn
+		t.Cleanup(func() { _, _ = left.Close(), closed.Close() }) // behind the server's end
+		addr := Server(t, "tcp", func() string { return startGreeter(t, func() { _, _ = io.ReadAll(left) }) })
+		for _, c := range []*net.Conn{&left, &closed} {
+			var err error
+			if *c, err = net.Dial("tcp", addr); err != nil {
+				t.Fatal(err)
+			}
+			say(t, *c, "hello\n", "welcome\n")
+		}
+		say(t, closed, "quit\n", "")
+		_, _ = io.ReadAll(closed)
+	})
+	text, err := os.ReadFile("testdata/transcripts/TestRecordLeavesOutTheEnd-recorded.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, lines, _ := strings.Cut(string(text), "\n")
+	if want := `s1c1> "hello\n"
+s1c1< "welcome\n"
+s1c2> "hello\n"
+s1c2< "welcome\n"
+s1c2> "quit\n"
+s1c2<
+`; lines != want {
+		t.Errorf("%s\nwant\n%s", lines, want)
+	}
+}
+
+// startGreeter starts a server that closes a connection on its second request. It ends with the test, and ended is called then.
+func startGreeter(t *testing.T, ended func()) (addr string) {
+	ctx, end := context.WithCancel(context.Background())
+	t.Cleanup(func() { end(); ended() })
+	return listen(t, "tcp", 0, func(_ int, c net.Conn) {
+		stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+		defer stop()
+		defer c.Close()
+		in := bufio.NewReader(c)
+		_, _ = in.ReadString('\n')
+		_, _ = io.WriteString(c, "welcome\n")
+		_, _ = in.ReadString('\n')
+	})
 }

@@ -2,24 +2,33 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	tnt "github.com/tarantool/go-tarantool/v2"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/stats"
 
+	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/bench/rig"
 	"github.com/cinch-layer/cinch/bench/rig/rawgrpc"
+	"github.com/cinch-layer/cinch/bench/tarantool/servers"
+	"github.com/cinch-layer/cinch/codec/grpccodec"
 )
 
 // value is JSON of about a kilobyte.
@@ -97,22 +106,122 @@ func (w *walker) mongoFind() ([]uint32, error) {
 	return r.shortest(func() error { return menus.FindOne(context.Background(), bson.D{{Key: "_id", Value: 1}}).Err() })
 }
 
-// grpcUnary calls a server of grpc-go through one gateway without rules: its messages pass unchanged.
-func (w *walker) grpcUnary() ([]uint32, error) {
+// tarantoolReplace replaces a tuple whose field of a kilobyte a rule compresses.
+func (w *walker) tarantoolReplace() ([]uint32, error) {
+	ctx := context.Background()
+	server, err := servers.Start(ctx, servers.Options{Dir: filepath.Join(w.dir, "tarantool"), Memory: 64 << 20, Core: -1, Lua: `
+		box.schema.space.create('menus', {format = {{'id', 'unsigned'}, {'text', 'string'}}}):create_index('primary')`})
+	if err != nil {
+		return nil, err
+	}
+	w.started = append(w.started, server)
+	addr, r, err := w.serve("tarantool", "tarantool://"+server.Addr, `rules: [{name: all, space: menus, field: text, setting: zstd-1}]`)
+	if err != nil {
+		return nil, err
+	}
+	client, err := servers.Connect(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	entered, err := r.shortest(func() error {
+		_, err := client.Do(tnt.NewReplaceRequest("menus").Tuple([]any{1, value})).Get()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	stored, err := servers.Eval[string](ctx, server, "return box.space.menus:get(1).text")
+	if err == nil && !cinch.IsSealed([]byte(stored)) {
+		err = errors.New("the value is not compressed")
+	}
+	return entered, err
+}
+
+// httpPost posts a kilobyte to a server that reads zstd, over HTTP/1.1.
+func (w *walker) httpPost() ([]uint32, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	server := grpc.NewServer(grpc.ForceServerCodecV2(rawgrpc.Codec{}), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+	server := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if r.Header.Get("Content-Encoding") != "zstd" {
+			http.Error(rw, "the body is not compressed", http.StatusBadRequest)
+		}
+	})}
+	go func() { _ = server.Serve(l) }()
+	defer server.Close()
+	addr, r, err := w.serve("http", "http://"+l.Addr().String(), "upstream_encodings: [zstd]\n    rules: [{name: all, path: /menus, setting: zstd-1}]")
+	if err != nil {
+		return nil, err
+	}
+	return r.shortest(func() error {
+		reply, err := http.Post("http://"+addr+"/menus", "application/json", strings.NewReader(value))
+		if err != nil {
+			return err
+		}
+		defer reply.Body.Close()
+		text, err := io.ReadAll(reply.Body)
+		if err == nil && reply.StatusCode != http.StatusOK {
+			err = fmt.Errorf("%s: %s", reply.Status, text)
+		}
+		return err
+	})
+}
+
+// grpcUnary calls a server of grpc-go through one gateway without rules: its messages pass unchanged.
+func (w *walker) grpcUnary() ([]uint32, error) { return w.grpcCall("upstream_encodings: [gzip]") }
+
+// grpcUnaryRule has a rule compress a message that the client sends plain.
+func (w *walker) grpcUnaryRule() ([]uint32, error) {
+	if err := grpccodec.Register("zstd"); err != nil {
+		return nil, err
+	}
+	var saw compressedMessages
+	entered, err := w.grpcCall("upstream_encodings: [zstd]\n    rules: [{name: all, service: shop.Menus, direction: request, setting: zstd-1}]", grpc.StatsHandler(&saw))
+	if err == nil && saw.Load() < warm {
+		err = fmt.Errorf("%d messages came compressed", saw.Load())
+	}
+	return entered, err
+}
+
+// compressedMessages counts the messages that a server of grpc-go gets compressed.
+type compressedMessages struct{ atomic.Int64 }
+
+func (*compressedMessages) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
+	return ctx
+}
+
+func (c *compressedMessages) HandleRPC(_ context.Context, s stats.RPCStats) {
+	if in, ok := s.(*stats.InPayload); ok && in.CompressedLength < in.Length {
+		c.Add(1)
+	}
+}
+
+func (*compressedMessages) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context {
+	return ctx
+}
+
+func (*compressedMessages) HandleConn(context.Context, stats.ConnStats) {}
+
+// grpcCall calls a server of grpc-go, which answers with the request, through one gateway.
+func (w *walker) grpcCall(config string, o ...grpc.ServerOption) ([]uint32, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	o = append(o, grpc.ForceServerCodecV2(rawgrpc.Codec{}), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 		var message []byte
 		if err := stream.RecvMsg(&message); err != nil {
 			return err
 		}
 		return stream.SendMsg(&message)
 	}))
+	server := grpc.NewServer(o...)
 	go func() { _ = server.Serve(l) }()
 	defer server.Stop()
-	addr, r, err := w.serve("grpc", "grpc://"+l.Addr().String(), "upstream_encodings: [gzip]")
+	addr, r, err := w.serve("grpc", "grpc://"+l.Addr().String(), config)
 	if err != nil {
 		return nil, err
 	}

@@ -1,14 +1,22 @@
 package grpc
 
 import (
+	"bytes"
+	"context"
+	"io"
 	"net"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/cinch-layer/cinch/internal/gateway/h2"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // deafened forwards connections to a server until it is told to keep them open and forward
@@ -79,14 +87,72 @@ func TestSilentDeathIsNoticed(t *testing.T) {
 // Quiet streams are not taken for dead, and the pings on them are few enough for a server
 // with grpc-go's own rules about them.
 func TestQuietStreamsLive(t *testing.T) {
-	t.Parallel()
-	g := startGateway(t, "grpc://"+startServer(t, echo), nil)
-	g.pool.dialer.pings = pings{every: time.Millisecond, silent: 5 * time.Millisecond, answer: time.Minute, apart: time.Hour}
-	s := stream(within(t), t, connect(t, g.addr), "Both")
-	for range 3 {
-		exchange(t, s)
-		time.Sleep(150 * time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(func(_ any, s grpc.ServerStream) error {
+			for range 3 {
+				if err := s.SendMsg(&[]byte{'x'}); err != nil {
+					return err
+				}
+				time.Sleep(time.Hour)
+			}
+			return nil
+		})
+		behind := testenv.NewPipeListener()
+		go func() { _ = server.Serve(behind) }()
+		defer server.Stop()
+		p := newGateway(t, "grpc://server:1", nil).pool
+		defer p.Close()
+		counter := &pingCounter{}
+		p.dialer.open = func(context.Context) (_ net.Conn, err error) {
+			counter.Conn, err = behind.Dial()
+			return counter, err
+		}
+		var s h2.Slot
+		h, err := p.Take(t.Context(), &s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		call := func() {
+			t.Helper()
+			r := newRequest(t.Context(), t)
+			r.Header.Set("Content-Type", "application/grpc")
+			r.Body = nil
+			resp, err := h.Conn.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(&heardBody{resp.Body, h})
+			if status := resp.Trailer.Get("Grpc-Status"); err != nil || status != "0" || len(got) != 3*6 {
+				t.Fatalf("%d bytes, %v, status %q %s", len(got), err, status, resp.Trailer.Get("Grpc-Message"))
+			}
+		}
+		call()
+		during := counter.pings.Load()
+		if during < 3*(freePings+50/6) {
+			t.Errorf("%d pings in three hours", during)
+		}
+		p.Release(&s)
+		time.Sleep(time.Hour)
+		if n := counter.pings.Load() - during; n > 0 {
+			t.Errorf("%d pings on an idle connection", n)
+		}
+		if again, err := p.Take(t.Context(), &s); err != nil || again != h {
+			t.Fatalf("another connection, %v: the server has ended the first", err)
+		}
+		call()
+		p.Release(&s)
+	})
+}
+
+// pingCounter counts the pings that are written to a connection.
+type pingCounter struct {
+	net.Conn
+	pings atomic.Int64
+}
+
+func (c *pingCounter) Write(b []byte) (int, error) {
+	if isPing := []byte{0, 0, 8, byte(http2.FramePing), 0, 0, 0, 0, 0}; bytes.Contains(b, isPing) {
+		c.pings.Add(1)
 	}
-	exchange(t, s)
-	time.Sleep(50 * time.Millisecond) // idle connections are left alone
+	return c.Conn.Write(b)
 }

@@ -109,7 +109,7 @@ func (c *Cache) compress(ctx context.Context, raw []byte, s codec.Setting) (pack
 // alone compresses a message that is not looked up.
 func (c *Cache) alone(raw []byte, s codec.Setting) (packed, error) {
 	buf := gateway.GetBuffer(min(codec.MaxEncodedLen(s.Codec, len(raw))+64, 2*len(raw)+64))
-	out, err := c.codecs.AppendCompress(buf, raw, s.String())
+	out, err := c.codecs.AppendSetting(buf, raw, s)
 	return packed{bytes: out, pooled: true}, err
 }
 

@@ -31,8 +31,7 @@ const (
 	maxUnusable = 16 // when it is a connection that ends as we take it
 )
 
-// So much of a request is kept for another attempt: of one whose messages we change, and of
-// any other.
+// So much of a request is kept for another attempt: of one whose messages we change, and of any other.
 const (
 	replayBytes      = 1 << 20
 	replayBytesPlain = 64 << 10
@@ -45,7 +44,7 @@ type shared struct {
 	dicts      *dictionaries
 	opener     *opener
 	compressor *compressor
-	replays    *gateway.Budget  // of what is kept of requests for another attempt
+	replays    *replayMemory    // of what is kept of requests for another attempt
 	samples    *sampled.Samples // of all messages; nil: they are not measured
 	lanes      *lanes.Shared    // nil: links have none
 	tracer     *trace.Tracer    // nil: no call is traced
@@ -63,7 +62,7 @@ type handler struct {
 	carried bool        // over a link
 	ends    *lanes.Ends // of that; nil: it has no lanes
 
-	accepted atomic.Pointer[accepted] // by the last call
+	lastAccept atomic.Pointer[acceptEncoding] // of the last call
 }
 
 // call is one call, from its headers to its trailers. It belongs to the goroutine of its
@@ -74,14 +73,13 @@ type call struct {
 	r     *http.Request
 	grpc  bool
 	start time.Time
-	terms *negotiation
+	terms *terms
 	trace callTrace
 	body  heardBody // of the response
 
 	unlaned *unlanedBody // the client's request, of a call in lanes; nil: it is another
 
 	trailers []string // that a request which is no gRPC call has announced
-	open     *attempt // that has not ended; nil: none
 
 	headersSent bool
 	spent       time.Duration // by the gateway itself
@@ -93,9 +91,8 @@ type call struct {
 
 	mu      sync.Mutex
 	over    bool     // w must not be used any more
-	current *attempt // at hand
+	attempt *attempt // that has not ended; nil: there is none
 
-	place  placed // among the calls of the connection
 	replay replayBuffer
 	first  attempt
 }
@@ -115,9 +112,9 @@ type attempt struct {
 
 	trace attemptTrace // of a call that is traced
 
-	out  http.Request
-	url  url.URL
-	room requestBody
+	out      http.Request
+	url      url.URL
+	streamed requestBody // what body points to
 }
 
 // ServeHTTP serves a call: it reads the headers, delivers the request, again if it must and may, and hands on the response. It cancels the attempt
@@ -132,7 +129,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r)
 		return
 	}
-	defer h.memory.Metadata.Release(metadata)
+	if metadata > 0 {
+		defer h.memory.Metadata.Release(metadata)
+	}
 	c := call{handler: h, w: w.(h2.ResponseWriter), r: r, grpc: isGRPC(r.Header), start: time.Now(), terms: noTerms}
 	if h.tracer != nil {
 		c.trace = h.traceCall(r, c.grpc)
@@ -158,28 +157,23 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.replay.src = c.unlaned
 	}
 	defer c.finish()
-	h.calls.begin(&c, &c.place)
-	defer h.calls.end(&c.place)
+	h.calls.begin(&c)
+	defer h.calls.end(&c)
 
-	reader := &replayReader{b: &c.replay}
 	for {
 		c.attempts++
-		a, resp, err := c.try(reader)
-		most := maxAttempts
-		if err != nil && unusable(err) {
-			most = maxUnusable
-		}
-		if c.attempts < most && c.again(a, resp, err) {
-			if next, ok := c.replay.rewind(); ok {
-				c.end(a)
-				reader = next
-				continue
-			}
+		a, resp, err := c.try()
+		unread := err == nil && c.learn(a, resp)
+		if (unread || err != nil) && c.shouldRetry(a, err) && c.replay.rewind() {
+			c.end(a)
+			continue
 		}
 		if err != nil {
 			c.fail(err)
 		} else {
-			c.replay.stop()
+			if a.body != nil { // else nothing reads the buffer
+				c.replay.stop()
+			}
 			c.answer(a, resp)
 		}
 		c.end(a)
@@ -205,7 +199,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request) {
 
 // try sends the request and waits for the headers of the response. The attempt, which is nil
 // when there is no connection, is the caller's to end.
-func (c *call) try(from *replayReader) (*attempt, *http.Response, error) {
+func (c *call) try() (*attempt, *http.Response, error) {
 	begin := time.Now()
 	a := &c.first
 	if c.attempts > 1 {
@@ -218,71 +212,70 @@ func (c *call) try(from *replayReader) (*attempt, *http.Response, error) {
 		a.scope.End()
 		return nil, nil, err
 	}
-	a.hop, c.open = h, a
-	c.begun(a, nil)
+	a.hop = h
+	c.setAttempt(a, nil)
 
 	// What becomes of the messages. Where that depends on what the server reads and nobody knows yet, the gateway finds out, and the call
 	// waits a moment for it: a stream that begins plain stays so.
 	dialer := c.pool.dialer
-	edits := c.trace.of != nil
+	edits, untouched := c.trace.of != nil, true
 	if c.grpc {
-		var open []string
-		var unread string
-		if a.plan, open, unread = c.terms.request(h.knows); len(open) > 0 {
-			h.inquiry.want(open, c.r.Host)
+		p := c.terms.planRequest(h.knows)
+		if len(p.undecided) > 0 {
+			h.inquiry.want(p.undecided, c.r.Host)
 			h.inquiry.await(&a.scope)
-			a.plan, _, unread = c.terms.request(h.knows)
+			p = c.terms.planRequest(h.knows)
 		}
-		if unread != "" && dialer.notices.unread(unread) {
+		if p.unread != "" && dialer.notices.unread(p.unread) {
 			c.Stats.Error("encoding_refused")
 		}
-		edits = edits || dialer.links != nil || h.lanes != nil || !a.plan.untouched() || c.terms.edits || len(c.r.Header[heldHeader]) > 0
+		a.plan = p.plan
+		untouched = a.plan.untouched()
+		edits = edits || dialer.links != nil || h.lanes != nil || !untouched || c.terms.edits || len(c.r.Header[heldHeader]) > 0
 	}
 
 	// The upstream gets the same path, authority and headers. These are the client's own where nothing in them may change.
-	a.out, a.url = *c.r.WithContext(&a.scope), url.URL{Scheme: dialer.scheme, Host: c.r.Host, Opaque: c.r.RequestURI}
-	if strings.HasPrefix(c.r.RequestURI, "//") { // else it would be taken for a host
-		a.url.Opaque = "//" + c.r.Host + c.r.RequestURI
-	}
+	a.out, a.url = *c.r.WithContext(&a.scope), url.URL{Scheme: dialer.scheme}
 	out := &a.out
-	out.URL, out.RequestURI, out.RemoteAddr, out.TLS, out.Body, out.ContentLength, out.Trailer = &a.url, "", "", nil, nil, -1, nil
+	out.URL, out.RemoteAddr, out.TLS, out.Body, out.ContentLength, out.Trailer = &a.url, "", nil, nil, -1, nil
 	if edits {
 		out.Header = c.r.Header.Clone()
 		if c.grpc {
-			a.told = c.terms.ask(out.Header, &a.plan, dialer.links != nil)
+			a.told = c.terms.editRequestHeader(out.Header, &a.plan, dialer.links != nil)
 			a.has = c.terms.askPaired(out.Header, h.knows)
 			if h.lanes != nil {
 				a.lanes = takeLanes(h.lanes, &a.plan, out.Header)
 			}
 		}
 	}
-	if c.r.ContentLength == 0 && len(c.trailers) == 0 {
-		out.ContentLength = 0
-	} else {
-		b := &a.room
-		b.src, b.replay, b.moved, b.received = from, from, &c.moved, &c.received
-		switch {
-		case !a.plan.untouched():
-			b.messages.rewriter = c.rewrite(&a.scope, from, a.plan, false, a.scope.End)
-			b.src = &b.messages
-		case !c.grpc:
-			out.ContentLength = c.r.ContentLength
-			c.announce(out, b)
-		case h.inquiry.wantsSingle.Load():
-			a.single = &counter{src: from}
-			b.src = a.single
-		}
-		out.Body = b
-		c.begun(a, b)
+	body, whole := c.replay.whole()
+	switch {
+	case c.r.ContentLength == 0 && len(c.trailers) == 0:
+		out.ContentLength, body = 0, nil
+	case whole && untouched && len(body) <= copyBytes && c.grpc && !h.inquiry.wantsSingle.Load():
+		c.received.Add(1)
+	default:
+		c.stream(a)
+		body = nil
 	}
 	c.spent += time.Since(begin)
 	if c.trace.of != nil {
 		a.trace = c.trace.attempt(begin, out.Header, c.attempts, dialer.up.Address, a.plan.to)
 	}
-	resp, err := h.Conn.RoundTripFor(c.client, out)
+	send, err := h2.NewSending(out, body)
+	send.Client = c.client
+	var resp *http.Response
+	if err == nil {
+		resp, err = h.Conn.Send(&send)
+	}
 	if err != nil {
-		a.trace.failed = "unreachable"
-		return a, nil, h.explain(err)
+		if unusable(err) { // it was not begun, so what was read ahead is still there
+			send.Close()
+			c.pool.Retire(h)
+		}
+		err = h.explain(err)
+		a.trace.failed = endingOf(err).class()
+		return a, nil, err
 	}
 	h.heard.Add(1)
 	if h.spoke != nil && !h.spoke.Load() {
@@ -292,11 +285,31 @@ func (c *call) try(from *replayReader) (*attempt, *http.Response, error) {
 	return a, resp, nil
 }
 
-// begun notes the current attempt and the body that it sends.
-func (c *call) begun(a *attempt, body *requestBody) {
+// stream lets an attempt send the request's body as it comes, or with its messages changed.
+func (c *call) stream(a *attempt) {
+	b := &a.streamed
+	b.call, b.replay = c, c.replay.reader()
+	b.src = &b.replay
+	switch {
+	case !a.plan.untouched():
+		b.messages.rewriter = c.rewrite(&a.scope, b.src, a.plan, false, a.scope.End)
+		b.src = &b.messages
+	case !c.grpc:
+		a.out.ContentLength = c.r.ContentLength
+		c.announce(&a.out, b)
+	case a.hop.inquiry.wantsSingle.Load():
+		a.single = &counter{src: b.src}
+		b.src = a.single
+	}
+	a.out.Body = b
+	c.setAttempt(a, b)
+}
+
+// setAttempt sets the current attempt and the body that it sends.
+func (c *call) setAttempt(a *attempt, body *requestBody) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.current, a.body = a, body
+	c.attempt, a.body = a, body
 	if c.ended.Load() != nil {
 		a.stop()
 	}
@@ -329,24 +342,23 @@ func (c *call) announce(out *http.Request, body *requestBody) {
 	}
 }
 
-// requestBody is what the transport reads. The client's body below stays open when the
-// transport is done with it: the server would answer what still comes with an error, and
-// the client would lose the tail of its response.
+// requestBody gives the transport the request, its messages rewritten where the plan says so. The client's body below
+// stays open when the transport is done with it: the server would answer what still comes with an error, and the client
+// would lose the tail of its response.
 type requestBody struct {
+	call     *call
 	src      io.Reader
-	replay   *replayReader
+	replay   replayReader
 	messages guarded // is src where messages are changed; without a rewriter they are not
-	moved    *atomic.Uint64
-	received *atomic.Uint64
-	atEnd    func() // before its end is told; nil: nothing
+	atEnd    func()  // before its end is told; nil: nothing
 }
 
 func (b *requestBody) Read(p []byte) (int, error) {
 	n, err := b.src.Read(p)
 	if n > 0 {
-		b.received.Add(1)
-		if b.moved.Load() > 0 {
-			b.moved.Add(1)
+		b.call.received.Add(1)
+		if b.call.moved.Load() > 0 {
+			b.call.moved.Add(1)
 		}
 	}
 	if err == io.EOF && b.atEnd != nil {
@@ -360,11 +372,10 @@ func (b *requestBody) Complete() bool {
 	r := b.replay.b
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.err != nil || isComplete(r.src)
+	return r.err != nil
 }
 
-// Close ends a Read and frees what a message holds. The transport calls it from anywhere, and
-// so do we.
+// Close ends a Read and frees what a message holds. The transport calls it from anywhere, and so do we.
 func (b *requestBody) Close() error {
 	if b.messages.rewriter != nil {
 		b.messages.close()
@@ -377,21 +388,9 @@ func (b *requestBody) Close() error {
 	return nil
 }
 
-// again reports whether the request should be sent anew: the server has not seen it, or
-// could not read its encoding. It also learns what the server reads.
-func (c *call) again(a *attempt, resp *http.Response, err error) bool {
-	switch {
-	case a == nil || c.r.Context().Err() != nil || c.ended.Load() != nil:
-		return false
-	case err != nil:
-		if !h2.NotSeen(err) {
-			return false
-		}
-		c.pool.drop(a.hop, err)
-		return true
-	case !c.grpc:
-		return false
-	}
+// learn notes what a response says of the server, and reports whether this could not read the request's encoding and
+// has not begun with the call.
+func (c *call) learn(a *attempt, resp *http.Response) (unread bool) {
 	if a.told && isGRPC(resp.Header) {
 		a.hop.knows.learn(resp.Header)
 		a.hop.inquiry.heard("")
@@ -403,10 +402,23 @@ func (c *call) again(a *attempt, resp *http.Response, err error) bool {
 	case pairEncoding:
 		return c.pairRefused(a, resp)
 	}
-	return endsWithHeaders(resp) && c.refused(a, resp.Header)
+	return isTrailersOnly(resp) && c.refused(a, resp.Header)
 }
 
-// refused reports whether the server has not begun with a call because it could not read its encoding, and takes notice.
+// shouldRetry reports whether the request should be sent anew: the server has not seen it, or, without an error, could
+// not read it.
+func (c *call) shouldRetry(a *attempt, err error) bool {
+	if a == nil || c.r.Context().Err() != nil || c.ended.Load() != nil {
+		return false
+	}
+	most := maxAttempts
+	if unusable(err) {
+		most = maxUnusable
+	}
+	return c.attempts < most && (err == nil || h2.NotSeen(err))
+}
+
+// refused reports whether the server could not read the call's encoding, so that it has not begun, and remembers that.
 func (c *call) refused(a *attempt, h http.Header) bool {
 	if !saysNotInstalled(h.Get("Grpc-Status"), unescapeMessage(h.Get("Grpc-Message")), a.plan.to) {
 		return false
@@ -424,7 +436,7 @@ func (c *call) refused(a *attempt, h http.Header) bool {
 // pairRefused learns from a response that the next gateway could not take the private encoding,
 // and reports whether the call should be sent again without.
 func (c *call) pairRefused(a *attempt, resp *http.Response) bool {
-	if !endsWithHeaders(resp) {
+	if !isTrailersOnly(resp) {
 		return false
 	}
 	k, h := a.hop.knows, resp.Header
@@ -446,9 +458,9 @@ var errClient = errors.New("the client is gone")
 // answer hands on a response as it comes.
 func (c *call) answer(a *attempt, resp *http.Response) {
 	c.body = heardBody{resp.Body, a.hop}
-	var body io.Reader = &c.body
+	var body io.Reader = &c.body            // or a rewriter of it
 	framed := c.grpc && isGRPC(resp.Header) // a load balancer may answer in its own way
-	alone := endsWithHeaders(resp)
+	alone := isTrailersOnly(resp)
 	sent := false // all of it
 	if framed {
 		if offer := resp.Header.Get(offerHeader); offer != "" {
@@ -457,12 +469,12 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 		if a.hop.lanes != nil {
 			a.lanes.told(resp.Header)
 		}
-		p := c.terms.reply(canonical(resp.Header.Get("Grpc-Encoding")), a.has)
+		p := c.terms.planReply(canonical(resp.Header.Get("Grpc-Encoding")), a.has)
 		if p.in = a.lanes.in; p.from == lanes.Encoding && p.in == nil {
 			c.fail(fmt.Errorf("%w: %s without a link", errFormat, lanes.Encoding))
 			return
 		}
-		c.terms.tell(resp.Header, &p)
+		c.terms.editResponseHeader(resp.Header, &p)
 		if p.to == lanes.Encoding {
 			p.out = c.terms.lanes.ends.Writers.Reply(c.terms.lanes.assigned)
 			defer func() { p.out.Sent(sent) }()
@@ -481,15 +493,26 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 		}
 	}
 	if alone && c.unlaned != nil {
-		c.unlaned.tell(resp.Header, "")
+		c.unlaned.tell(resp.Header)
 	}
 	c.headersSent = true
 	c.moved.Add(1)
 	c.w.WriteHeaders(resp.Header, resp.StatusCode)
-	if !alone && !isComplete(resp.Body) { // else the end sends all in one piece
-		_ = c.w.FlushError()
+	var err error
+	if whole, ok := readWhole(body); ok { // all leaves in one piece, with the end
+		c.moved.Add(1)
+		if len(whole) > 0 { // some responses may have none
+			if _, err = c.w.Write(whole); err != nil {
+				err = errors.Join(errClient, err)
+			}
+		}
+		gateway.PutBuffer(whole)
+	} else {
+		if !alone && !isComplete(resp.Body) {
+			_ = c.w.FlushError()
+		}
+		err = c.copy(body, framed)
 	}
-	err := c.copy(body, framed)
 	if err != nil {
 		c.fail(err)
 		return
@@ -508,16 +531,10 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 		}
 		c.trace.status(status.Get("Grpc-Status"))
 	}
-	to, lost := c.w.Header(), false
-	for name, values := range resp.Trailer {
-		switch {
-		case name == "Grpc-Status": // spares the usual names an allocation
-			to[http.TrailerPrefix+"Grpc-Status"] = values
-		case name == "Grpc-Message":
-			to[http.TrailerPrefix+"Grpc-Message"] = values
-		case httpguts.ValidTrailerHeader(name): // the prefix is how the server wants those that were not announced
-			to[http.TrailerPrefix+name] = values
-		default:
+	lost := false
+	for name := range resp.Trailer {
+		if !httpguts.ValidTrailerHeader(name) {
+			delete(resp.Trailer, name)
 			lost = true
 		}
 	}
@@ -525,8 +542,12 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 		c.Stats.Error("trailer")
 	}
 	if !alone && c.unlaned != nil {
-		c.unlaned.tell(to, http.TrailerPrefix)
+		if resp.Trailer == nil {
+			resp.Trailer = http.Header{}
+		}
+		c.unlaned.tell(resp.Trailer)
 	}
+	c.w.WriteTrailers(resp.Trailer)
 	if a.told {
 		a.hop.knows.learnTrailers(resp.Trailer)
 		single := ""
@@ -554,9 +575,21 @@ func (b *heardBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// endsWithHeaders reports whether there is nothing behind the headers, neither messages
+// readWhole reads a response's body whose messages stay as they are, if all of it has come and it is short.
+func readWhole(body io.Reader) (whole []byte, ok bool) {
+	if b, unchanged := body.(*heardBody); unchanged {
+		if src, mayBeHere := b.src.(wholeReader); mayBeHere {
+			if whole, ok = src.ReadWhole(copyBytes); ok {
+				b.from.heard.Add(1)
+			}
+		}
+	}
+	return whole, ok
+}
+
+// isTrailersOnly reports whether there is nothing behind the headers, neither messages
 // nor trailers. Such a response has a status in them, and ours will be of the same form.
-func endsWithHeaders(resp *http.Response) bool { return len(resp.Header["Grpc-Status"]) > 0 }
+func isTrailersOnly(resp *http.Response) bool { return len(resp.Header["Grpc-Status"]) > 0 }
 
 // copy moves a body, of messages if it is framed, from the upstream to the client, and sends
 // on at once what is ready, unless the end will follow at once.
@@ -626,7 +659,9 @@ func (c *call) end(a *attempt) {
 	if a == nil {
 		return
 	}
-	c.open = nil
+	c.mu.Lock()
+	c.attempt = nil
+	c.mu.Unlock()
 	if a.reply != nil {
 		_ = a.reply.Close() // what is not read takes of the connection's window until then
 	}
@@ -653,7 +688,7 @@ func (c *call) finish() {
 	c.mu.Lock()
 	c.over = true
 	c.mu.Unlock()
-	c.end(c.open) // after a panic
+	c.end(c.attempt) // after a panic
 	c.replay.close()
 	if c.unlaned != nil {
 		c.unlaned.close()
@@ -689,7 +724,7 @@ func (c *call) stop(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended.CompareAndSwap(nil, &why)
-	c.current.stop()
+	c.attempt.stop()
 }
 
 // Silent reports whether nothing has come of the client's request but its headers, and no message of the response.
@@ -705,7 +740,7 @@ func (c *call) Moved() uint64 { return c.received.Load() + c.moved.Load() }
 func (c *call) cancelAttempt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.current.stop()
+	c.attempt.stop()
 }
 
 // stop ends the attempt, if there is one, from any goroutine. The call's mu is held.

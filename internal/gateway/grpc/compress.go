@@ -3,7 +3,6 @@ package grpc
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/autodict"
@@ -20,15 +19,8 @@ type compressor struct {
 	engine *codec.Engine // for messages with a dictionary
 	totals *pair.Totals
 	kinds  *autodict.Messages // of the messages that are compressed
-	policy *atomic.Pointer[policy.Messages]
-	effort *gateway.Effort // what compressing may take; nil: no limits
-	most   int             // longer messages are not compressed
-}
-
-// forced reports whether messages are compressed even at a loss.
-func (c *compressor) forced() bool {
-	p := c.policy.Load()
-	return p != nil && p.Force
+	effort *gateway.Effort    // what compressing may take; nil: no limits
+	most   int                // longer messages are not compressed
 }
 
 // errSteppedDown says that the gateway's budgets leave no time for a message.
@@ -44,7 +36,7 @@ func (c *compressor) setting(in []byte, rule *policy.MessageRule, m *meter) (d *
 			s.Level = level
 		}
 	}
-	if m.restores || c.forced() {
+	if m.unlimited {
 		return d, s, settled
 	}
 	lowered := c.effort.LowerWithin(s)

@@ -25,7 +25,8 @@ import (
 // pools of a gateway share one.
 type dialer struct {
 	up       gateway.Upstream
-	scheme   string // of requests
+	open     func(context.Context) (net.Conn, error) // up.Dial
+	scheme   string                                  // of requests
 	speaks   h2.ClientConfig
 	links    linker // for connections to gateways; nil: they get none
 	lanes    *lanes.Shared
@@ -63,6 +64,7 @@ func newDialer(c *Config, links linker, totals *pair.Totals) *dialer {
 		d.up.TLS = d.up.TLS.Clone()
 		d.up.TLS.NextProtos = []string{http2.NextProtoTLS}
 	}
+	d.open = d.up.Dial
 	return d
 }
 
@@ -144,7 +146,7 @@ func (d *dialer) dial(ctx context.Context) (c net.Conn, noLink, err error) {
 }
 
 func (d *dialer) dialHTTP2(ctx context.Context) (net.Conn, error) {
-	c, err := d.up.Dial(ctx)
+	c, err := d.open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +203,7 @@ func checkHTTP2(c net.Conn) error {
 	return nil
 }
 
-// presumeTime is how long new connections trust what an earlier one has learnt of the upstream.
+// presumeTime limits how long the gateway opens new connections to an upstream as links after the upstream has said that it takes them.
 const presumeTime = 10 * time.Minute
 
 // refusalTime is how long a connection's refusal of an encoding counts, whatever it says

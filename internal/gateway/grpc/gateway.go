@@ -52,8 +52,8 @@ func NewGateway(c Config) *Gateway {
 		policy:     &g.policy,
 		dicts:      newDictionaries(&g.policy, c.Kinds, &g.pairs),
 		opener:     newOpener(c.MaxOpen, c.Codecs, c.Engine, c.Stats, &g.pairs),
-		compressor: &compressor{cache: c.Cache, engine: c.Engine, kinds: c.Kinds, totals: &g.pairs, policy: &g.policy, effort: c.Effort, most: c.MaxCompress},
-		replays:    gateway.NewBudget(replayBudget),
+		compressor: &compressor{cache: c.Cache, engine: c.Engine, kinds: c.Kinds, totals: &g.pairs, effort: c.Effort, most: c.MaxCompress},
+		replays:    &replayMemory{},
 		lanes:      lanesFor(&c),
 		tracer:     c.Tracer, name: c.Name,
 	}

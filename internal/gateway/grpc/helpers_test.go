@@ -81,10 +81,13 @@ func collect(s grpc.ServerStream) error {
 // startServer starts grpc-go's server and returns its address.
 func startServer(t testing.TB, handler grpc.StreamHandler, options ...grpc.ServerOption) string {
 	t.Helper()
-	s := grpc.NewServer(append([]grpc.ServerOption{
+	return serveGRPC(t, newServer(handler, options...))
+}
+
+func newServer(handler grpc.StreamHandler, options ...grpc.ServerOption) *grpc.Server {
+	return grpc.NewServer(append([]grpc.ServerOption{
 		grpc.UnknownServiceHandler(handler), grpc.ForceServerCodecV2(rawgrpc.Codec{}), grpc.MaxRecvMsgSize(64 << 20),
 	}, options...)...)
-	return serveGRPC(t, s)
 }
 
 func serveGRPC(t testing.TB, s *grpc.Server) string {
@@ -108,6 +111,24 @@ type rig struct {
 // startGateway starts a gateway in front of a URL. change may alter its configuration.
 func startGateway(t testing.TB, upstream string, change func(*Config)) rig {
 	t.Helper()
+	g := newGateway(t, upstream, change)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = g.Serve(l) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		_ = g.Shutdown(ctx)
+	})
+	g.addr = l.Addr().String()
+	return g
+}
+
+// newGateway makes a gateway that doesn't listen.
+func newGateway(t testing.TB, upstream string, change func(*Config)) rig {
+	t.Helper()
 	up, err := gateway.ParseUpstream(upstream, "")
 	if err != nil {
 		t.Fatal(err)
@@ -124,17 +145,7 @@ func startGateway(t testing.TB, upstream string, change func(*Config)) rig {
 	}
 	g := NewGateway(c)
 	g.pool.dialer.patience = 10 * time.Second // however slow this machine is
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() { _ = g.Serve(l) }()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		_ = g.Shutdown(ctx)
-	})
-	return rig{Gateway: g, addr: l.Addr().String(), stats: stats}
+	return rig{Gateway: g, stats: stats}
 }
 
 func connect(t testing.TB, addr string, options ...grpc.DialOption) *grpc.ClientConn {

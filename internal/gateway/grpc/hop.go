@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/net/http2"
-
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/h2"
 )
@@ -59,22 +57,17 @@ func (h *hop) explain(err error) error {
 	switch {
 	case h.silent.Load():
 		return errSilent
-	case h.mayNeedTLS() && broken(err):
+	case h.mayNeedTLS():
 		return fmt.Errorf("%w (nothing there ever spoke HTTP/2 without TLS; with TLS it is grpcs://)", err)
 	}
 	return err
 }
 
-// mayNeedTLS reports whether there is no sign yet that the upstream speaks HTTP/2 in clear: neither on this connection, whose
-// server begins with its settings, nor on others. One that has died, or a balancer before it, must not be taken for one with TLS.
+// mayNeedTLS reports whether the connection has ended without a sign that the upstream speaks HTTP/2 in clear: neither on this
+// connection, whose server begins with its settings, nor on others. One that has died, or a balancer before it, must not be taken for
+// one with TLS.
 func (h *hop) mayNeedTLS() bool {
-	return h.spoke != nil && !h.spoke.Load() && !h.carried && !h.Conn.Spoke()
-}
-
-// broken reports whether err is the connection's end and not that of one call.
-func broken(err error) bool {
-	var reset http2.StreamError
-	return !errors.As(err, &reset) && !h2.NotSeen(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+	return h.spoke != nil && !h.spoke.Load() && !h.carried && !h.Conn.Spoke() && h.Conn.Ended()
 }
 
 // unusable reports whether a connection turned out to be of no use before anything of the
@@ -97,14 +90,6 @@ func (d *dialer) setApart(client string) {
 	d.up.Stats.Error("resets")
 	d.log.Warn("a client cancels many calls, so its calls get connections to the upstream of their own: servers end connections with many resets",
 		"client", client, "upstream", d.up.String())
-}
-
-// drop keeps a connection from new calls that has just refused one, unless it refused no
-// more than a stream. It is closed when its last call has ended.
-func (p *pool) drop(h *hop, err error) {
-	if unusable(err) {
-		p.Retire(h)
-	}
 }
 
 // replace keeps new calls from a connection that has been answered and could be a link. Those that it

@@ -304,7 +304,7 @@ func TestNothingLeaks(t *testing.T) {
 	_ = c.Close()
 	testenv.Eventually(t, "goroutines", func() bool { return runtime.NumGoroutine() <= before+4 })
 	testenv.Eventually(t, "budgets", func() bool {
-		return g.cfg.Requests.InUse() == 0 && g.cfg.Replies.InUse() == 0 && g.shared.replays.InUse() == 0
+		return g.cfg.Requests.InUse() == 0 && g.cfg.Replies.InUse() == 0 && g.shared.replays.inUse.Load() == 0
 	})
 	if t.Failed() {
 		buf := make([]byte, 1<<20)

@@ -53,7 +53,7 @@ func TestIdleStreamsHoldLittle(t *testing.T) {
 		}
 	}
 	for _, g := range []rig{plain, compressing} {
-		if n := g.shared.replays.InUse(); n != 0 {
+		if n := g.shared.replays.inUse.Load(); n != 0 {
 			t.Errorf("%d bytes of requests are kept for an attempt that will not come", n)
 		}
 	}

@@ -107,9 +107,9 @@ func (c *call) openLanes() *unlanedBody {
 	return b
 }
 
-// tell adds to headers how many messages were opened; the name gets a prefix.
-func (b *unlanedBody) tell(h http.Header, prefix string) {
+// tell adds to headers or trailers how many messages were opened.
+func (b *unlanedBody) tell(h http.Header) {
 	if n := b.in.Opened(); n > 0 {
-		h[prefix+lanes.OpenedHeader] = []string{strconv.FormatInt(n, 10)}
+		h[lanes.OpenedHeader] = []string{strconv.FormatInt(n, 10)}
 	}
 }

@@ -27,10 +27,15 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
+// slowLinks configures links that forget nothing and wait for a hello for as long as a call on a slow machine may take.
+func slowLinks() *link.Config {
+	return &link.Config{Setting: zstd1, IdleTimeout: time.Hour, HelloTimeout: time.Hour}
+}
+
 // lanedPair starts two gateways with links before a server; change may alter the configuration of the near one, or of the far one.
 func lanedPair(t *testing.T, server string, mode LinkMode, change func(near, far *Config)) (near, far rig) {
 	far = startGateway(t, "grpc://"+server, func(c *Config) {
-		c.Links, c.Peers = &link.Config{Setting: zstd1}, true
+		c.Links, c.Peers = slowLinks(), true
 		change(nil, c)
 	})
 	rule := policy.MessageRule{Setting: protoRule.Setting, MinSize: 64}
@@ -38,7 +43,7 @@ func lanedPair(t *testing.T, server string, mode LinkMode, change func(near, far
 	reply.Direction = policy.Reply
 	far.SetPolicy(rulesOf(t, reply))
 	near = startGateway(t, "grpc://"+far.addr, func(c *Config) {
-		c.Links, c.Link = &link.Config{Setting: zstd1}, mode
+		c.Links, c.Link = slowLinks(), mode
 		change(c, nil)
 	})
 	near.SetPolicy(rulesOf(t, rule))
@@ -413,7 +418,7 @@ func TestLanesOfThreeGateways(t *testing.T) {
 	reply := policy.MessageRule{Setting: protoRule.Setting, MinSize: 64}
 	mid.SetPolicy(rulesOf(t, reply)) // both ways
 	near := startGateway(t, "grpc://"+mid.addr, func(c *Config) {
-		c.Links, c.Link = &link.Config{Setting: zstd1}, LinkPerClient
+		c.Links, c.Link = slowLinks(), LinkPerClient
 	})
 	near.SetPolicy(rulesOf(t, reply))
 	c := connect(t, near.addr)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -102,7 +103,7 @@ func TestUnreadResponsesAreGivenBack(t *testing.T) {
 		for _, c := range []chan struct{}{here, cut} {
 			select {
 			case <-c:
-			case <-time.After(10 * time.Second):
+			case <-time.After(3 * time.Minute):
 				t.Fatalf("call %d: the upstream's connection has no window left", i)
 			}
 			if c == here {
@@ -110,6 +111,19 @@ func TestUnreadResponsesAreGivenBack(t *testing.T) {
 			}
 		}
 	}
+}
+
+// postHTTP2 posts one byte to a gateway, over HTTP/2 without TLS.
+func postHTTP2(t *testing.T, addr string) *http.Response {
+	t.Helper()
+	transport := &http.Transport{Protocols: new(http.Protocols)}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	t.Cleanup(transport.CloseIdleConnections)
+	resp, err := (&http.Client{Transport: transport}).Post("http://"+addr+"/", "text/plain", strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
 }
 
 // A response that breaks off, which the client learns by a reset, leaves no call behind on the upstream's connection.
@@ -120,13 +134,7 @@ func TestBrokenResponsesAreCounted(t *testing.T) {
 		return fr.WriteRSTStream(id, http2.ErrCodeInternal) == nil
 	})
 	g := startGateway(t, "http://"+server, nil)
-	c := &http.Client{Transport: &http.Transport{Protocols: new(http.Protocols)}}
-	c.Transport.(*http.Transport).Protocols.SetUnencryptedHTTP2(true)
-	defer c.CloseIdleConnections()
-	resp, err := c.Post("http://"+g.addr+"/", "text/plain", strings.NewReader("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := postHTTP2(t, g.addr)
 	if got, err := io.ReadAll(resp.Body); err == nil {
 		t.Errorf("%q looks whole", got)
 	}
@@ -208,5 +216,22 @@ func TestTrailersOfNothing(t *testing.T) {
 	}
 	if trailer := <-got; trailer.Get("X-Sum") != "1" {
 		t.Errorf("%v", trailer)
+	}
+}
+
+// A response that can't have a body may have trailers.
+func TestTrailersWithoutABody(t *testing.T) {
+	for _, status := range []int{http.StatusNoContent, http.StatusNotModified} {
+		server, _ := refusing(t, func(fr *http2.Framer, id uint32, _ int64) bool {
+			_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: headersOf(":status", strconv.Itoa(status)), EndHeaders: true})
+			return fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: headersOf("x-end", "1"), EndHeaders: true, EndStream: true}) == nil
+		})
+		g := startGateway(t, "http://"+server, nil)
+		resp := postHTTP2(t, g.addr)
+		got, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || len(got) > 0 || resp.StatusCode != status || resp.Trailer.Get("X-End") != "1" {
+			t.Errorf("%d: %s, %q, %v, trailers %v", status, resp.Status, got, err, resp.Trailer)
+		}
 	}
 }

@@ -169,9 +169,12 @@ func refusing(t *testing.T, answer func(fr *http2.Framer, id uint32, n int64) bo
 func refuseOn(c net.Conn, streams *atomic.Int64, answer func(*http2.Framer, uint32, int64) bool) {
 	defer c.Close()
 	_, _ = io.ReadFull(c, make([]byte, len(http2.ClientPreface)))
-	fr := http2.NewFramer(c, c)
+	var out bytes.Buffer
+	fr := http2.NewFramer(&out, c)
 	_ = fr.WriteSettings()
+	defer out.WriteTo(c)
 	for {
+		_, _ = out.WriteTo(c) // what belongs together comes together
 		f, err := fr.ReadFrame()
 		if err != nil {
 			return

@@ -2,6 +2,7 @@ package grpc
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -257,25 +259,25 @@ func TestUsedUpConnectionsEnd(t *testing.T) {
 
 // A connection whose peer takes nothing is closed, though it can't be told so.
 func TestStuckConnectionsEnd(t *testing.T) {
-	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	near := startGateway(t, "grpc://"+l.Addr().String(), nil)
-	h, err := near.pool.dialer.connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 100 { // more than the system takes, and all that may wait behind it
-		r := newRequest(within(t), t)
-		r.Header.Set("X-Long", strings.Repeat("x", 60<<10))
-		go func() { _, _ = h.Conn.RoundTrip(r) }()
-	}
-	time.Sleep(50 * time.Millisecond)
-	h.Shut(10 * time.Millisecond)
-	<-h.Conn.Done()
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		defer there.Close()
+		d := newGateway(t, "grpc://server:1", nil).pool.dialer
+		d.open = func(context.Context) (net.Conn, error) { return here, nil }
+		h, err := d.connect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 100 { // as many as may begin before the server has said how many it takes
+			r := newRequest(t.Context(), t)
+			r.Body = nil
+			r.Header.Set("X-Long", strings.Repeat("x", 60<<10))
+			go func() { _, _ = h.Conn.RoundTrip(r) }()
+		}
+		synctest.Wait() // nothing more can be written
+		h.Shut(10 * time.Millisecond)
+		<-h.Conn.Done()
+	})
 }
 
 // A client's connections to the upstream end with it.

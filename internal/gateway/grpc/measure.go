@@ -16,7 +16,7 @@ type meter struct {
 	kinds *autodict.Messages
 	pair  *pairing // nil: nothing is measured, and there are no dictionaries
 
-	restores bool // messages are compressed as the client had them, whatever the budgets
+	unlimited bool // messages are compressed whatever the budgets
 
 	kind *autodict.Kind // of messages under rule
 	rule *policy.MessageRule

@@ -16,10 +16,9 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
-// negotiation is what a call's headers and the policy say about its encodings. It does not
-// change during the call.
-type negotiation struct {
-	*accepted
+// terms holds what a call's headers and the policy say about its encodings. It does not change during the call.
+type terms struct {
+	*acceptEncoding
 	path     string
 	from     string   // of the client's messages
 	accepts  []string // by the client
@@ -27,6 +26,7 @@ type negotiation struct {
 	original string   // what its client had compressed with, when it says so and marks messages
 	requests []*policy.MessageRule
 	replies  []*policy.MessageRule
+	force    bool // the rules compress even at a loss
 	edits    bool // the headers of a request may change even if its messages stay as they are
 
 	dicts   *dictionaries
@@ -38,32 +38,32 @@ type negotiation struct {
 }
 
 // noTerms are those of a request that is no gRPC call.
-var noTerms = &negotiation{accepted: noneAccepted}
+var noTerms = &terms{acceptEncoding: noEncodings}
 
-// accepted is what a client's grpc-accept-encoding says. It is never changed.
-type accepted struct {
+// acceptEncoding holds what a client's grpc-accept-encoding says. It is never changed.
+type acceptEncoding struct {
 	text        string
 	names       []string // of encodings that mean something to others than gateways
 	fromGateway bool     // the client is a gateway
 	paired      bool     // which takes dictionaries
 }
 
-// noneAccepted stands for a client that lists no encodings.
-var noneAccepted = &accepted{}
+// noEncodings stands for a client that lists no encodings.
+var noEncodings = &acceptEncoding{}
 
 // rememberedList is how many bytes a list may have that is remembered.
 const rememberedList = 512
 
-// accepts reads grpc-accept-encoding, unless it is that of the connection's last call.
-func accepts(values []string, last *atomic.Pointer[accepted]) *accepted {
+// parseAcceptEncoding reads grpc-accept-encoding, unless it is that of the connection's last call.
+func parseAcceptEncoding(values []string, last *atomic.Pointer[acceptEncoding]) *acceptEncoding {
 	if len(values) == 0 {
-		return noneAccepted
+		return noEncodings
 	}
 	one := len(values) == 1 && len(values[0]) <= rememberedList
 	if a := last.Load(); one && a != nil && a.text == values[0] {
 		return a
 	}
-	a := &accepted{}
+	a := &acceptEncoding{}
 	for _, name := range splitList(values) {
 		if name == gatewayToken {
 			a.fromGateway = true
@@ -83,59 +83,66 @@ func accepts(values []string, last *atomic.Pointer[accepted]) *accepted {
 
 // negotiate reads a request's headers, and finds the rules for the call. It reports false if the client uses an encoding that only
 // gateways may, or links with lanes.
-func (h *handler) negotiate(r *http.Request) (n *negotiation, ok bool) {
-	n = &negotiation{
-		accepted: accepts(r.Header["Grpc-Accept-Encoding"], &h.accepted), from: canonical(r.Header.Get("Grpc-Encoding")),
+func (h *handler) negotiate(r *http.Request) (t *terms, ok bool) {
+	t = &terms{
+		acceptEncoding: parseAcceptEncoding(r.Header["Grpc-Accept-Encoding"], &h.lastAccept), from: canonical(r.Header.Get("Grpc-Encoding")),
 		path: r.URL.Path, carried: h.carried, peer: h.peer, dicts: h.dicts, samples: h.samples,
 	}
-	n.accepts = n.names
-	if n.from != "" && n.from != pairEncoding { // servers answer as they are asked
-		if from := unlaned(n.from); !slices.Contains(n.accepts, from) {
-			n.accepts = append(n.accepts, from)
+	t.accepts = t.names
+	if t.from != "" && t.from != pairEncoding { // servers answer as they are asked
+		if from := unlaned(t.from); !slices.Contains(t.accepts, from) {
+			t.accepts = append(t.accepts, from)
 		}
 	}
-	if n.fromGateway {
+	if t.fromGateway {
 		if was := r.Header.Get(originalHeader); canOpen(was) {
-			n.original = was
+			t.original = was
 		}
-		if n.listed = n.paired && h.peer != nil; n.listed {
-			n.held = wire.ParseIDs(r.Header.Get(heldHeader))
+		if t.listed = t.paired && h.peer != nil; t.listed {
+			t.held = wire.ParseIDs(r.Header.Get(heldHeader))
 		}
 	}
 	rules := h.policy.Load()
 	service, method, _ := strings.Cut(strings.TrimPrefix(r.RequestURI, "/"), "/")
 	a := policy.MessageAddress{Space: []byte(service), Command: []byte(method), Direction: policy.Request}
-	n.requests = rules.Covering(nil, a)
+	t.requests = rules.Covering(nil, a)
 	a.Direction = policy.Reply
-	n.replies = rules.Covering(nil, a)
+	t.replies = rules.Covering(nil, a)
+	t.force = rules != nil && rules.Force
 	if h.carried {
-		n.replies = overLink(n.replies)
+		t.replies = overLink(t.replies)
 	}
-	n.edits = n.fromGateway || len(n.requests) > 0 || len(n.replies) > 0
-	if n.from == pairEncoding && h.peer == nil || n.from == lanes.Encoding && h.ends == nil {
-		return n, false
+	t.edits = t.fromGateway || len(t.requests) > 0 || len(t.replies) > 0
+	if t.from == pairEncoding && h.peer == nil || t.from == lanes.Encoding && h.ends == nil {
+		return t, false
 	}
 	if h.ends != nil {
-		n.lanes.meet(r.Header, h.ends)
+		t.lanes.meet(r.Header, h.ends)
 	}
-	return n, true
+	return t, true
 }
 
-// request plans the client's messages for a server of which k is known: it takes only what the server is known to read, or what the
-// client has chosen. open are the encodings that messages would have if the server were known to read them, and unread is that of the first
-// rule if the server reads none that rules name.
-func (n *negotiation) request(k *knowledge) (p plan, open []string, unread string) {
-	rules := n.requests
+// requestPlan holds the result of planRequest.
+type requestPlan struct {
+	plan
+	undecided []string // encodings that messages would have if the server were known to read them
+	unread    string   // the encoding of the first rule, if the server reads none that rules name; "": it reads one, or may
+}
+
+// planRequest plans the client's messages for a server of which k is known: it takes only what the server is known to
+// read, or what the client has chosen.
+func (t *terms) planRequest(k *knowledge) (p requestPlan) {
+	rules := t.requests
 	if k.carried {
 		rules = overLink(rules)
 	}
 	ask := func(name string) {
-		if canOpen(name) && !slices.Contains(open, name) {
-			open = append(open, name)
+		if canOpen(name) && !slices.Contains(p.undecided, name) {
+			p.undecided = append(p.undecided, name)
 		}
 	}
 	to, byRule, readsOne, readsNone := "", false, false, true
-	kept := n.from != "" && !canOpen(n.from) && (n.from != pairEncoding || n.peer == nil) // what can't be opened stays as it is
+	kept := t.from != "" && !canOpen(t.from) && (t.from != pairEncoding || t.peer == nil) // what can't be opened stays as it is
 	for _, r := range rules {
 		want := encodingOf(r.Setting)
 		reads := yes
@@ -143,14 +150,14 @@ func (n *negotiation) request(k *knowledge) (p plan, open []string, unread strin
 			reads = k.reads(want)
 		}
 		if reads == no {
-			unread = cmp.Or(unread, want)
+			p.unread = cmp.Or(p.unread, want)
 			continue
 		}
 		readsNone = false
 		if !kept && !byRule {
 			if reads == yes {
 				to, byRule = toPartner(r, k), true
-			} else if want == n.from && !n.fromGateway {
+			} else if want == t.from && !t.fromGateway {
 				to, byRule = want, true
 			}
 		}
@@ -160,16 +167,16 @@ func (n *negotiation) request(k *knowledge) (p plan, open []string, unread strin
 		ask(want)
 	}
 	if !readsNone {
-		unread = ""
+		p.unread = ""
 	}
 	// chosen reports whether it may be the gateway before us, and not its client, that has compressed with an encoding.
-	chosen := func(encoding string) bool { return n.fromGateway && encoding != n.original }
-	if !readsOne && n.from != "" && chosen(n.from) && k.reads(n.from) == unknown {
-		ask(n.from)
+	chosen := func(encoding string) bool { return t.fromGateway && encoding != t.original }
+	if !readsOne && t.from != "" && chosen(t.from) && k.reads(t.from) == unknown {
+		ask(t.from)
 	}
-	switch sent := cmp.Or(n.original, n.from); {
+	switch sent := cmp.Or(t.original, t.from); {
 	case kept:
-		to = n.from
+		to = t.from
 	case byRule, sent == "", sent == pairEncoding:
 	default:
 		if reads := k.reads(sent); reads == yes || reads == unknown && !chosen(sent) {
@@ -177,25 +184,25 @@ func (n *negotiation) request(k *knowledge) (p plan, open []string, unread strin
 		}
 	}
 
-	p = planFor(n.from, to, rules)
-	p.byRule, p.marked = byRule, n.original != ""
-	if p.marked && !byRule && to == n.original {
+	p.plan = planFor(t.from, to, rules)
+	p.byRule, p.marked, p.force = byRule, t.original != "", t.force
+	if p.marked && !byRule && to == t.original {
 		id, _ := codec.ParseID(to)
 		p.restore = &policy.MessageRule{Name: "as_sent", Setting: codec.Setting{Codec: id}}
 	}
-	if was := cmp.Or(n.original, n.from); (p.marked || !p.untouched()) && canOpen(was) && k.isGateway() {
+	if was := cmp.Or(t.original, t.from); (p.marked || !p.untouched()) && canOpen(was) && k.isGateway() {
 		p.marks = was
 	}
-	if n.samples != nil || p.from == pairEncoding || p.to == pairEncoding {
-		p.pair = n.pairing(policy.Request)
-		if p.from == pairEncoding && n.peer != nil {
-			p.pair.prev = n.peer
+	if t.samples != nil || p.from == pairEncoding || p.to == pairEncoding {
+		p.pair = t.pairing(policy.Request)
+		if p.from == pairEncoding && t.peer != nil {
+			p.pair.prev = t.peer
 		}
 		if p.to == pairEncoding {
 			p.pair.next = k.partner
 		}
 	}
-	return p, open, unread
+	return p
 }
 
 // toPartner returns the encoding that a rule wants, or a private one where the upstream is a gateway that takes it.
@@ -209,54 +216,51 @@ func toPartner(r *policy.MessageRule, k *knowledge) string {
 	return encodingOf(r.Setting)
 }
 
-// reply plans the messages of a response whose encoding is from. has are the dictionaries
-// that the request has listed, nil where it could list none.
-func (n *negotiation) reply(from string, has *fetched) plan {
-	p := planFor(from, n.replyEncoding(from, has != nil), n.replies)
-	if n.samples != nil || p.from == pairEncoding || p.to == pairEncoding {
-		p.pair = n.pairing(policy.Reply)
+// planReply plans the messages of a response whose encoding is from. has are the dictionaries that the request has
+// listed, nil where it could list none.
+func (t *terms) planReply(from string, has *fetched) plan {
+	to := from // what can't be opened stays as it is
+	if from == "" || canOpen(unlaned(from)) || has != nil && from == pairEncoding {
+		if !t.clientReads(from) {
+			to = ""
+		}
+		for _, r := range t.replies {
+			if t.listed && r.HasDictionary() {
+				to = pairEncoding
+				break
+			}
+			if want := encodingOf(r.Setting); t.clientReads(want) {
+				if to = want; t.lanes.ends != nil {
+					to = toLanes(want)
+				}
+				break
+			}
+		}
+	}
+	p := planFor(from, to, t.replies)
+	p.force = t.force
+	if t.samples != nil || p.from == pairEncoding || p.to == pairEncoding {
+		p.pair = t.pairing(policy.Reply)
 		if p.from == pairEncoding && has != nil {
 			p.pair.prev = has
 		}
-		if p.to == pairEncoding && n.listed {
-			p.pair.next = n.held
+		if p.to == pairEncoding && t.listed {
+			p.pair.next = t.held
 		}
 	}
 	return p
 }
 
-// replyEncoding is the encoding of the client's replies. paired tells that the request could list dictionaries.
-func (n *negotiation) replyEncoding(from string, paired bool) string {
-	if from != "" && !canOpen(unlaned(from)) && !(paired && from == pairEncoding) {
-		return from
-	}
-	for _, r := range n.replies {
-		if n.listed && r.HasDictionary() {
-			return pairEncoding
-		}
-		if want := encodingOf(r.Setting); n.clientReads(want) {
-			if n.lanes.ends != nil {
-				want = toLanes(want)
-			}
-			return want
-		}
-	}
-	if n.clientReads(from) {
-		return from
-	}
-	return ""
+func (t *terms) clientReads(encoding string) bool {
+	return encoding == "" || slices.Contains(t.accepts, encoding)
 }
 
-func (n *negotiation) clientReads(encoding string) bool {
-	return encoding == "" || slices.Contains(n.accepts, encoding)
-}
-
-// ask edits a request's headers: the encoding of its messages, and what the upstream may
+// editRequestHeader edits a request's headers: the encoding of its messages, and what the upstream may
 // answer with. Where no rule covers the call they stay as they are. It reports whether the
 // upstream is told that we are a gateway, and so whether its answer says everything.
-func (n *negotiation) ask(h http.Header, p *plan, always bool) (told bool) {
+func (t *terms) editRequestHeader(h http.Header, p *plan, always bool) (told bool) {
 	setEncoding(h, p)
-	if n.fromGateway {
+	if t.fromGateway {
 		delete(h, originalHeader)
 	}
 	if p.marks != "" {
@@ -264,12 +268,12 @@ func (n *negotiation) ask(h http.Header, p *plan, always bool) (told bool) {
 	}
 	delete(h, heldHeader)
 	asks := make([]string, 0, 8)
-	for _, r := range n.replies {
-		if name := encodingOf(r.Setting); name != "" && !n.clientReads(name) && !slices.Contains(asks, name) {
+	for _, r := range t.replies {
+		if name := encodingOf(r.Setting); name != "" && !t.clientReads(name) && !slices.Contains(asks, name) {
 			asks = append(asks, name)
 		}
 	}
-	if told = always || n.edits; !told {
+	if told = always || t.edits; !told {
 		return false
 	}
 	list := splitList(h["Grpc-Accept-Encoding"])
@@ -279,8 +283,8 @@ func (n *negotiation) ask(h http.Header, p *plan, always bool) (told bool) {
 
 // askPaired completes a request's headers where rules for replies have dictionaries, and returns what they
 // list. The private encoding is named to no server that has not named it.
-func (n *negotiation) askPaired(h http.Header, k *knowledge) *fetched {
-	if k.carried || !k.partner.ready() || !slices.ContainsFunc(n.replies, (*policy.MessageRule).HasDictionary) {
+func (t *terms) askPaired(h http.Header, k *knowledge) *fetched {
+	if k.carried || !k.partner.ready() || !slices.ContainsFunc(t.replies, (*policy.MessageRule).HasDictionary) {
 		return nil
 	}
 	list := splitList(h["Grpc-Accept-Encoding"])
@@ -295,47 +299,47 @@ func (n *negotiation) askPaired(h http.Header, k *knowledge) *fetched {
 	return has
 }
 
-// tell edits a response's headers: the encoding of its messages, and to another gateway
+// editResponseHeader edits a response's headers: the encoding of its messages, and to another gateway
 // what it may send us, which is what we can open or the upstream can, and a dictionary that it has not got yet.
-func (n *negotiation) tell(h http.Header, p *plan) {
+func (t *terms) editResponseHeader(h http.Header, p *plan) {
 	setEncoding(h, p)
-	if listed := h["Grpc-Accept-Encoding"]; n.fromGateway || len(listed) > 0 {
-		n.tellReads(h, splitList(listed))
+	if listed := h["Grpc-Accept-Encoding"]; t.fromGateway || len(listed) > 0 {
+		t.tellReads(h, splitList(listed))
 	}
 	delete(h, offerHeader)
 	delete(h, missingHeader)
 	if p.pair != nil && p.pair.next != nil {
-		n.offer(h, p)
+		t.offer(h, p)
 	}
-	if n.lanes.ends != nil {
-		n.lanes.tell(h)
+	if t.lanes.ends != nil {
+		t.lanes.tell(h)
 	}
 }
 
 // tellReads completes the upstream's list of what it reads, from which the client's is made.
-func (n *negotiation) tellReads(h http.Header, list []string) {
+func (t *terms) tellReads(h http.Header, list []string) {
 	i := slices.Index(list, gatewayToken)
 	if i >= 0 {
 		list = list[:i]
 	}
-	if n.fromGateway {
+	if t.fromGateway {
 		list = append(append(list, gatewayToken), ownNames...)
-		if n.peer != nil {
+		if t.peer != nil {
 			list = append(list, pairEncoding)
-			if n.peer.links {
+			if t.peer.links {
 				list = append(list, linkToken)
 			}
 		}
 	}
-	if n.fromGateway || i >= 0 {
+	if t.fromGateway || i >= 0 {
 		setList(h, list)
 	}
 }
 
 // offer names the first dictionary that the client has not got yet.
-func (n *negotiation) offer(h http.Header, p *plan) {
+func (t *terms) offer(h http.Header, p *plan) {
 	for _, r := range p.rules {
-		d := n.dicts.forRule(r, p.pair)
+		d := t.dicts.forRule(r, p.pair)
 		if d != nil && !p.pair.next.has(d) && wire.Nameable(d.Number()) && len(d.Content()) <= maxPairDict {
 			h[offerHeader] = []string{hexHash(d.Hash())}
 			return
@@ -360,6 +364,7 @@ type plan struct {
 	private  bool                  // from means nothing on another connection
 	byRule   bool                  // a rule has chosen to
 	rules    []*policy.MessageRule // that compress with to, or say raw; in order
+	force    bool                  // they compress even at a loss
 
 	marked  bool                // messages that the client had compressed are marked
 	restore *policy.MessageRule // compresses those, and others stay plain; nil: rules decide
@@ -429,8 +434,7 @@ func (p *plan) canOpen() bool {
 	return canOpen(p.from)
 }
 
-// pairing is what one direction of a call may do with dictionaries. It does not change
-// during the call.
+// pairing says which dictionaries one direction of a call may use. It does not change during the call.
 type pairing struct {
 	method    string
 	direction policy.Direction
@@ -440,8 +444,8 @@ type pairing struct {
 	samples   *sampled.Samples   // of them, as they come; nil: there are none
 }
 
-func (n *negotiation) pairing(d policy.Direction) *pairing {
-	return &pairing{method: n.path, direction: d, watch: n.samples != nil, samples: n.samples}
+func (t *terms) pairing(d policy.Direction) *pairing {
+	return &pairing{method: t.path, direction: d, watch: t.samples != nil, samples: t.samples}
 }
 
 // holder tells which dictionaries a receiver has.
@@ -494,8 +498,7 @@ func encodingOf(s codec.Setting) string {
 	return s.Codec.String()
 }
 
-// isGRPC reports whether a body consists of gRPC's message frames. gRPC-Web's does not: it
-// has trailers among them.
+// isGRPC reports whether a body consists of gRPC's message frames. gRPC-Web's does not: it has trailers among them.
 func isGRPC(h http.Header) bool {
 	rest, ok := strings.CutPrefix(h.Get("Content-Type"), "application/grpc")
 	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')

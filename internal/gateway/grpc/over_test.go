@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"io"
+	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/cinch-layer/cinch/internal/gateway/h2"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -50,6 +52,21 @@ func (g *Gateway) callsAtWork() (n int) {
 func TestLostLinkIsNoStranger(t *testing.T) {
 	h := &hop{carried: true, spoke: &atomic.Bool{}}
 	if err := h.explain(io.ErrUnexpectedEOF); strings.Contains(err.Error(), "grpcs") {
+		t.Error(err)
+	}
+}
+
+// An error of the client's body says nothing about the server, which has not answered yet.
+func TestClientsErrorIsNotTheServers(t *testing.T) {
+	n, server := net.Pipe()
+	defer server.Close()
+	h := &hop{spoke: &atomic.Bool{}}
+	h.Conn = h2.NewClientConn(n, h2.ClientConfig{})
+	if err := h.explain(errFormat); err != errFormat {
+		t.Error(err)
+	}
+	h.Conn.Close()
+	if err := h.explain(io.ErrUnexpectedEOF); !strings.Contains(err.Error(), "grpcs") {
 		t.Error(err)
 	}
 }

@@ -37,8 +37,8 @@ func watched(t *testing.T) (f h2.Faults, once func()) {
 	}
 }
 
-// panickyBody panics in the read that is to bring bytes. complete says that all of it is there.
-type panickyBody struct{ complete bool }
+// panickyBody panics in the read that is to bring bytes.
+type panickyBody struct{}
 
 func (panickyBody) Read(p []byte) (int, error) {
 	if len(p) > 0 {
@@ -47,23 +47,22 @@ func (panickyBody) Read(p []byte) (int, error) {
 	return 0, nil
 }
 
-func (b panickyBody) Complete() bool { return b.complete }
-
-// A panic while the client's body is read, by the buffer's own goroutine or its reader's, is an error of the call.
-func TestPanicBelowATape(t *testing.T) {
-	for _, complete := range []bool{false, true} {
-		f, once := watched(t)
-		budget := gateway.NewBudget(1 << 20)
-		replay := newReplayBuffer(panickyBody{complete}, 1000, budget)
-		replay.faults = f
-		if _, err := (&replayReader{b: replay}).Read(make([]byte, 100)); !errors.Is(err, gateway.ErrPanicked) {
-			t.Errorf("the reader got %v", err)
-		}
-		if replay.close(); budget.InUse() != 0 {
-			t.Errorf("%d bytes are held", budget.InUse())
-		}
-		once()
+// A panic while the client's body is read is an error of the call.
+func TestPanicBelowAReplayBuffer(t *testing.T) {
+	f, once := watched(t)
+	var memory replayMemory
+	var replay replayBuffer
+	replay.begin(panickyBody{}, 1000, &memory)
+	replay.faults = f
+	from := replay.reader()
+	if _, err := from.Read(make([]byte, 100)); !errors.Is(err, gateway.ErrPanicked) {
+		t.Errorf("the reader got %v", err)
 	}
+	replay.close()
+	if n := memory.inUse.Load(); n != 0 {
+		t.Errorf("%d bytes are held", n)
+	}
+	once()
 }
 
 // A question that panics ends like one that failed: calls that wait for it go on, and it is asked again after a pause.
@@ -126,7 +125,7 @@ func TestPanicOfADrain(t *testing.T) {
 		near, far := net.Pipe()
 		go func() { _, _ = io.Copy(io.Discard, far) }()
 		s := &session{faults: f, done: make(chan struct{}), server: h2.NewServer(near, h2.ServerConfig{Handler: http.NotFoundHandler(), MaxStreams: 1, MaxHeader: 4096})}
-		s.calls.begin(panickyCall{}, &placed{})
+		s.calls.begin(panickyCall{})
 		s.drain(time.Hour, nil)
 		if err := s.server.Serve(); err == nil {
 			t.Error("the connection goes on")
@@ -175,6 +174,6 @@ func TestPanicWhileCompressing(t *testing.T) {
 		for _, h := range g.pool.Hops() {
 			active += h.Active()
 		}
-		return active == 0 && g.cfg.Requests.InUse() == 0 && g.cfg.Replies.InUse() == 0 && g.shared.replays.InUse() == 0
+		return active == 0 && g.cfg.Requests.InUse() == 0 && g.cfg.Replies.InUse() == 0 && g.shared.replays.inUse.Load() == 0
 	})
 }

@@ -28,7 +28,6 @@ import (
 type partsOf struct {
 	t      *testing.T
 	totals pair.Totals
-	policy atomic.Pointer[policy.Messages]
 	budget *gateway.Budget
 	open   *opener
 	comp   *compressor
@@ -40,7 +39,7 @@ func newParts(t *testing.T, memory int64) *partsOf {
 	p.open = newOpener(1<<20, codecs, engine, nil, &p.totals)
 	p.comp = &compressor{
 		cache: NewCache(codecs), engine: engine, kinds: autodict.NewMessages(autodict.MessagesOptions{}),
-		totals: &p.totals, policy: &p.policy, most: 1 << 20,
+		totals: &p.totals, most: 1 << 20,
 	}
 	return p
 }
@@ -229,11 +228,11 @@ func TestNegotiatedRequests(t *testing.T) {
 		if !ok {
 			t.Errorf("%s: refused", c.name)
 		}
-		p, open, _ := n.request(c.server)
+		p := n.planRequest(c.server)
 		if p.to != c.to {
 			t.Errorf("%s: %q", c.name, p.to)
 		}
-		if asks := strings.Join(open, ","); asks != c.asks {
+		if asks := strings.Join(p.undecided, ","); asks != c.asks {
 			t.Errorf("%s: it is asked for %q", c.name, asks)
 		}
 	}
@@ -262,13 +261,13 @@ func TestNegotiatedDictionaries(t *testing.T) {
 	m := held.NewAllowance(nil, gateway.NewBudget(1<<20).Share("a").Client(nil), gateway.NewBudget(1<<20).Share("a").Client(nil))
 	s.dicts = dicts
 	p := newPeer(dicts, m, false)
-	terms := func(p *peer, headers ...string) (*negotiation, bool) {
+	negotiate := func(p *peer, headers ...string) (*terms, bool) {
 		return (&handler{shared: s, peer: p}).negotiate(callFrom(headers...))
 	}
-	if _, ok := terms(nil, "Grpc-Encoding", pairEncoding); ok {
+	if _, ok := negotiate(nil, "Grpc-Encoding", pairEncoding); ok {
 		t.Error("any client may use the private encoding")
 	}
-	if _, ok := terms(p, "Grpc-Encoding", pairEncoding); !ok {
+	if _, ok := negotiate(p, "Grpc-Encoding", pairEncoding); !ok {
 		t.Error("a gateway may not use the private encoding")
 	}
 	list := gatewayToken + "," + pairEncoding
@@ -281,10 +280,10 @@ func TestNegotiatedDictionaries(t *testing.T) {
 		{[]string{"Grpc-Accept-Encoding", list}, pairEncoding, hexHash(d.Hash()), false},
 		{[]string{"Grpc-Accept-Encoding", list, heldHeader, wire.FormatIDs([]wire.ID{wire.IDOf(d.Hash())})}, pairEncoding, "", true},
 	} {
-		n, _ := terms(p, c.headers...)
-		pl := n.reply("", nil)
+		n, _ := negotiate(p, c.headers...)
+		pl := n.planReply("", nil)
 		h := http.Header{}
-		n.tell(h, &pl)
+		n.editResponseHeader(h, &pl)
 		if pl.to != c.to || h.Get(offerHeader) != c.offered || (pl.pair != nil && pl.pair.next.has(d)) != c.hasDictionary {
 			t.Errorf("%q: to %q, offered %q", c.headers, pl.to, h.Get(offerHeader))
 		}

@@ -18,13 +18,12 @@ var errReplaced = errors.New("the attempt was replaced by another")
 // another connection or with another encoding. It records until stop, or until it is longer
 // than its limit, and then the current attempt goes on alone.
 //
-// The client's bytes are read by a goroutine of the buffer's own, unless they are all here already, a piece at a
-// time and only when somebody wants one: an attempt must be able to give up waiting for them, or the
-// transport would not tell us that its connection broke, and what comes then is for the next
-// attempt.
+// Where all of it is here already it is sent from the buffer (see whole). Else the client's bytes are read by a goroutine of the
+// buffer's own, a piece at a time and only when an attempt wants one: that must be able to give up waiting for them, or the transport
+// would not report that its connection broke, and what comes then is for the next attempt.
 type replayBuffer struct {
 	src    io.Reader
-	budget *gateway.Budget
+	memory *replayMemory
 	limit  int
 	faults h2.Faults
 
@@ -32,7 +31,7 @@ type replayBuffer struct {
 	changed   sync.Cond // anything below
 	recording bool
 	kept      []byte // from the body's beginning; nil when nobody needs it any more
-	held      int64  // of the budget
+	held      int64  // of memory
 	fresh     []byte // what came last, when it is not in kept
 	piece     []byte // the buffer that fresh lies in
 	err       error  // of src, at its end
@@ -50,28 +49,59 @@ type replayReader struct {
 	stopped bool // guarded by b.mu
 }
 
-func newReplayBuffer(src io.Reader, limit int, budget *gateway.Budget) *replayBuffer {
-	b := &replayBuffer{}
-	b.begin(src, limit, budget)
-	return b
+// replayMemory counts the bytes that a gateway keeps of requests.
+type replayMemory struct{ inUse atomic.Int64 }
+
+// take takes n bytes if they are free. inUse.Add gives them back.
+func (m *replayMemory) take(n int64) bool {
+	free := m.inUse.Add(n) <= replayBudget
+	if !free {
+		m.inUse.Add(-n)
+	}
+	return free
 }
 
-func (b *replayBuffer) begin(src io.Reader, limit int, budget *gateway.Budget) {
-	b.src, b.budget, b.limit, b.recording = src, budget, limit, true
+func (b *replayBuffer) begin(src io.Reader, limit int, memory *replayMemory) {
+	b.src, b.memory, b.limit, b.recording = src, memory, limit, true
 	b.changed.L = &b.mu
 }
 
-// rewind starts another attempt. It reports false when what was read is gone.
-func (b *replayBuffer) rewind() (*replayReader, bool) {
+// whole returns the body, which stays the buffer's, if all of it has come by now and is not longer than the limit.
+func (b *replayBuffer) whole() (body []byte, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.recording {
+	src, ok := b.src.(wholeReader)
+	if !ok || b.err != nil || b.pumping {
+		if body = b.kept; body == nil {
+			body = []byte{}
+		}
+		return body, b.recording && b.err == io.EOF
+	}
+	// It is kept until the call ends, so there has to be memory for it first.
+	reserved := 2 * int64(b.limit)
+	if !b.memory.take(reserved) {
 		return nil, false
 	}
-	b.attempt++
-	b.changed.Broadcast()
-	return &replayReader{b: b, attempt: b.attempt}, true
+	if body, ok = src.ReadWhole(b.limit); ok {
+		b.kept, b.err, b.held = body, io.EOF, int64(cap(body))
+	}
+	b.memory.inUse.Add(b.held - reserved)
+	return body, ok
 }
+
+// rewind starts another attempt. It reports false when what was read is gone.
+func (b *replayBuffer) rewind() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.recording {
+		b.attempt++
+		b.changed.Broadcast()
+	}
+	return b.recording
+}
+
+// reader returns a reader for the current attempt.
+func (b *replayBuffer) reader() replayReader { return replayReader{b: b, attempt: b.attempt} }
 
 // stop ends the recording: there will be no other attempt. A reader that waits drops what was
 // kept, as one that comes to its end does.
@@ -93,66 +123,45 @@ func (b *replayBuffer) close() {
 	b.changed.Broadcast()
 }
 
-// room is how many more bytes can be replayed, 0 when nothing can.
-func (b *replayBuffer) room() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.recording {
-		return 0
-	}
-	return max(b.limit-len(b.kept), 0)
-}
-
 // drop forgets what is kept. b.mu is held.
 func (b *replayBuffer) drop() {
-	b.budget.Release(b.held)
+	b.memory.inUse.Add(-b.held)
 	gateway.PutBuffer(b.kept)
 	b.kept, b.held = nil, 0
 }
 
-// pump reads the client's bytes until they end or the call does.
+// pump reads the client's bytes, a piece whenever a reader wants one, until they end or the call does. Messages may be decoded below: a
+// panic is an error of the call.
 func (b *replayBuffer) pump() {
-	defer gateway.CatchPanic(b.faults.Log, b.faults.Stats, func() { b.fail(gateway.ErrPanicked) })
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for b.err == nil && !b.closed {
-		if !b.wanted {
-			b.changed.Wait()
-			continue
-		}
-		b.readPiece()
+	defer gateway.CatchPanic(b.faults.Log, b.faults.Stats, func() { b.add(nil, 0, gateway.ErrPanicked) })
+	for b.awaitReader() {
+		var buf []byte
+		n, err := readFirst(b.src, &buf, 0)
+		b.add(buf, n, err)
 	}
 }
 
-// readPiece reads some of the client's bytes. b.mu is held, but not while it reads.
-func (b *replayBuffer) readPiece() {
-	var buf []byte
-	n, err := b.readSource(&buf)
-	b.wanted = false
-	b.err = err
+// awaitReader waits until a reader wants more. It reports false when there will be no more.
+func (b *replayBuffer) awaitReader() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for !b.wanted && b.err == nil && !b.closed {
+		b.changed.Wait()
+	}
+	return b.err == nil && !b.closed
+}
+
+// add takes a buffer with n of the client's bytes.
+func (b *replayBuffer) add(buf []byte, n int, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wanted, b.err = false, err
 	if b.closed || b.recording && b.keep(buf[:n]) {
 		gateway.PutBuffer(buf)
 	} else { // this attempt goes on alone
 		b.recording = false
 		b.piece, b.fresh = buf, buf[:n]
 	}
-	b.changed.Broadcast()
-}
-
-// readSource reads the client's body, where messages may be decoded: a panic is an error of the call. b.mu is held before and
-// behind it.
-func (b *replayBuffer) readSource(buf *[]byte) (n int, err error) {
-	b.mu.Unlock()
-	defer b.mu.Lock()
-	defer gateway.CatchPanic(b.faults.Log, b.faults.Stats, func() { n, err = 0, gateway.ErrPanicked })
-	return readFirst(b.src, buf, 0)
-}
-
-// fail ends what can be read.
-func (b *replayBuffer) fail(err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.err = err
 	b.changed.Broadcast()
 }
 
@@ -165,7 +174,7 @@ func (b *replayBuffer) keep(p []byte) bool {
 	if need > cap(b.kept) {
 		grown := gateway.GetBuffer(max(need, min(2*cap(b.kept), b.limit)))
 		size := int64(cap(grown))
-		if !b.budget.TryAcquire(size) {
+		if !b.memory.take(size) {
 			gateway.PutBuffer(grown)
 			return false
 		}
@@ -206,11 +215,6 @@ func (r *replayReader) Read(p []byte) (int, error) {
 		}
 		if !b.pumping {
 			b.pumping = true
-			if isComplete(b.src) { // so nobody has to wait in our place
-				b.readPiece()
-				b.pumping = false
-				continue
-			}
 			go b.pump()
 		}
 		if !b.wanted {
@@ -235,6 +239,11 @@ func readFirst(from io.Reader, buf *[]byte, have int) (int, error) {
 		*buf = gateway.GetBuffer(copyBytes)[:copyBytes]
 	}
 	return from.Read((*buf)[have:])
+}
+
+// wholeReader is a body of package h2's.
+type wholeReader interface {
+	ReadWhole(most int) (body []byte, ok bool)
 }
 
 // isComplete reports whether all of a body is here already: no read will wait.

@@ -7,7 +7,6 @@ import (
 	"testing/iotest"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -16,12 +15,13 @@ import (
 func TestReplayLosesNothing(t *testing.T) {
 	for _, stopped := range []bool{false, true} {
 		src, client := io.Pipe()
-		budget := gateway.NewBudget(1 << 20)
-		replay := newReplayBuffer(src, 1000, budget)
-		first := &replayReader{b: replay}
+		var memory replayMemory
+		var replay replayBuffer
+		replay.begin(src, 1000, &memory)
+		first := replay.reader()
 		go func() { _, _ = client.Write([]byte("begin ")) }()
 		got := make([]byte, 6)
-		if _, err := io.ReadFull(first, got); err != nil || string(got) != "begin " {
+		if _, err := io.ReadFull(&first, got); err != nil || string(got) != "begin " {
 			t.Fatal(string(got), err)
 		}
 		stuck := make(chan error)
@@ -34,16 +34,16 @@ func TestReplayLosesNothing(t *testing.T) {
 			defer replay.mu.Unlock()
 			return replay.wanted
 		})
-		second, ok := replay.rewind()
-		if !ok {
+		if !replay.rewind() {
 			t.Fatal("no rewind")
 		}
+		second := replay.reader()
 		if stopped {
 			replay.stop()
 		}
 		done := make(chan []byte)
 		go func() {
-			all, _ := io.ReadAll(second)
+			all, _ := io.ReadAll(&second)
 			done <- all
 		}()
 		if err := <-stuck; err != errReplaced {
@@ -57,25 +57,86 @@ func TestReplayLosesNothing(t *testing.T) {
 			t.Errorf("%d bytes: %q", len(all), all[:min(len(all), 40)])
 		}
 		replay.close()
-		if budget.InUse() != 0 {
-			t.Error("the budget is not whole")
+		if n := memory.inUse.Load(); n != 0 {
+			t.Errorf("%d bytes are still taken", n)
 		}
 	}
 }
 
 func TestReplayHasALimit(t *testing.T) {
-	replay := newReplayBuffer(iotest.OneByteReader(bytes.NewReader(make([]byte, 5000))), 1000, gateway.NewBudget(1<<20))
-	r := &replayReader{b: replay}
-	_, _ = io.ReadFull(r, make([]byte, 1000))
-	if _, ok := replay.rewind(); !ok || replay.room() != 0 {
+	var replay replayBuffer
+	replay.begin(iotest.OneByteReader(bytes.NewReader(make([]byte, 5000))), 1000, &replayMemory{})
+	r := replay.reader()
+	_, _ = io.ReadFull(&r, make([]byte, 1000))
+	if !replay.rewind() || len(replay.kept) != 1000 {
 		t.Error("not to be rewound at the limit")
 	}
-	again, _ := replay.rewind()
-	if n, _ := io.Copy(io.Discard, again); n != 5000 {
+	again := replay.reader()
+	if n, _ := io.Copy(io.Discard, &again); n != 5000 {
 		t.Error(n)
 	}
-	if _, ok := replay.rewind(); ok {
+	if replay.rewind() {
 		t.Error("rewound beyond the limit")
 	}
 	replay.close()
+}
+
+// An empty body that an attempt has waited for is there for the next one.
+func TestReplayOfAnEmptyBody(t *testing.T) {
+	var replay replayBuffer
+	replay.begin(&hereBody{}, 1000, &replayMemory{})
+	first := replay.reader()
+	if got, err := io.ReadAll(&first); len(got) > 0 || err != nil || !replay.rewind() {
+		t.Fatalf("%q, %v", got, err)
+	}
+	if body, ok := replay.whole(); !ok || body == nil || len(body) > 0 {
+		t.Errorf("%#v, %v", body, ok)
+	}
+	replay.close()
+}
+
+// hereBody is a body of package h2's that is here.
+type hereBody struct {
+	bytes.Reader
+	taken func() // before it is read whole; may be nil
+}
+
+func (b *hereBody) ReadWhole(int) ([]byte, bool) {
+	if b.taken != nil {
+		b.taken()
+	}
+	body, _ := io.ReadAll(&b.Reader)
+	return body, true
+}
+
+func (b *hereBody) Close() error { return nil }
+
+// A body that is here is kept for another attempt only if there is memory for it, and else left where it is.
+func TestWholeBodiesTakeMemory(t *testing.T) {
+	const limit = 1000
+	for _, want := range []string{"", "hello"} {
+		var memory replayMemory
+		memory.inUse.Store(replayBudget - limit)
+		read := false
+		src := &hereBody{taken: func() { read = true }}
+		src.Reset([]byte(want))
+		var replay replayBuffer
+		replay.begin(src, limit, &memory)
+		if body, ok := replay.whole(); ok || read || memory.inUse.Load() != replayBudget-limit {
+			t.Errorf("without memory: %q, %v, taken out of its stream: %v, %d bytes taken", body, ok, read, memory.inUse.Load())
+		}
+		memory.inUse.Store(0)
+		for attempt := range 3 {
+			if body, ok := replay.whole(); !ok || body == nil || string(body) != want || memory.inUse.Load() != int64(cap(replay.kept)) {
+				t.Errorf("attempt %d: %q, %v, %d bytes taken for %d", attempt, body, ok, memory.inUse.Load(), cap(replay.kept))
+			}
+			if !replay.rewind() {
+				t.Fatal("no rewind")
+			}
+		}
+		replay.close()
+		if n := memory.inUse.Load(); n != 0 {
+			t.Errorf("%d bytes are still taken", n)
+		}
+	}
 }

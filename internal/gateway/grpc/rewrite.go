@@ -52,7 +52,7 @@ func newRewriter(ctx context.Context, src io.Reader, p plan, replies bool, o *op
 	}
 	w.grant.Ctx, w.grant.Ahead = ctx, o.ahead
 	w.gather = held.Gatherer{Src: src, From: from, Grant: &w.grant}
-	w.meter = meter{kinds: c.kinds, pair: p.pair, restores: p.restore != nil}
+	w.meter = meter{kinds: c.kinds, pair: p.pair, unlimited: p.force || p.restore != nil}
 	return w
 }
 
@@ -246,7 +246,7 @@ func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
 	case err != nil:
 		w.opener.stats.Error("compress")
 		w.opener.stats.Left(rule.Name, "error", raw)
-	case !packed.sealed && !rule.Worth(raw, len(packed.bytes)) && rule != w.plan.restore && !w.compressor.forced():
+	case !packed.sealed && !rule.Worth(raw, len(packed.bytes)) && rule != w.plan.restore && !w.plan.force:
 		w.opener.stats.SealTime(rule.Name, rule.Setting.Codec, took)
 		w.opener.stats.Left(rule.Name, "no_gain", raw)
 	default:

@@ -121,38 +121,22 @@ type expiring interface {
 // underway are the calls of a client's connection.
 type underway struct {
 	mu    sync.Mutex
-	first *placed
+	calls map[expiring]uint64 // with the pieces that each had moved when a drain last looked
 }
 
-// placed is the place of a call among others.
-type placed struct {
-	call       expiring
-	moved      uint64 // pieces, when a drain last looked
-	prev, next *placed
-}
-
-// begin gives a call a place, which it keeps until end.
-func (u *underway) begin(c expiring, p *placed) {
+func (u *underway) begin(c expiring) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	*p = placed{call: c, next: u.first}
-	if p.next != nil {
-		p.next.prev = p
+	if u.calls == nil {
+		u.calls = map[expiring]uint64{}
 	}
-	u.first = p
+	u.calls[c] = 0
 }
 
-func (u *underway) end(p *placed) {
+func (u *underway) end(c expiring) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if p.prev != nil {
-		p.prev.next = p.next
-	} else {
-		u.first = p.next
-	}
-	if p.next != nil {
-		p.next.prev = p.prev
-	}
+	delete(u.calls, c)
 }
 
 // endQuiet ends the streams that have moved nothing since the last look. A call without the beginning of a response is none: its
@@ -160,10 +144,10 @@ func (u *underway) end(p *placed) {
 func (u *underway) endQuiet() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for p := u.first; p != nil; p = p.next {
-		before := p.moved
-		if p.moved = p.call.moves(); before > 0 && p.moved == before {
-			p.call.expire()
+	for c, before := range u.calls {
+		moved := c.moves()
+		if u.calls[c] = moved; before > 0 && moved == before {
+			c.expire()
 		}
 	}
 }
@@ -171,7 +155,7 @@ func (u *underway) endQuiet() {
 func (u *underway) endAll() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for p := u.first; p != nil; p = p.next {
-		p.call.expire()
+	for c := range u.calls {
+		c.expire()
 	}
 }

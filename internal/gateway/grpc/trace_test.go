@@ -1,6 +1,7 @@
 package grpc
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -118,5 +119,26 @@ func TestTraceOfFailures(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A call that its client cancels is not traced as one whose upstream could not be reached.
+func TestTraceOfACancelledCall(t *testing.T) {
+	ctx, cancel := context.WithCancel(within(t))
+	ended := make(chan struct{})
+	server := startServer(t, func(_ any, s grpc.ServerStream) error {
+		defer close(ended)
+		cancel()
+		<-s.Context().Done()
+		return s.Context().Err()
+	})
+	g, collector, end := tracedRig(t, "grpc://"+server, nil)
+	if _, err := unary(metadata.AppendToOutgoingContext(ctx, "traceparent", clientsParent), connect(t, g.addr), "Unary", nil); status.Code(err) != codes.Canceled {
+		t.Fatal(err)
+	}
+	<-ended
+	end()
+	if up := collector.Named("upstream"); len(up) != 1 || !strings.HasPrefix(up[0].Error, "STATUS_CODE_ERROR cancelled") {
+		t.Errorf("%+v", up)
 	}
 }

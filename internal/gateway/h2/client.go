@@ -39,22 +39,22 @@ type ClientConn struct {
 	continueTimeout time.Duration
 
 	// Guarded by mu.
-	next    uint32 // stream
-	most    int    // streams that the server takes at a time
-	spoke   bool   // its settings have come
-	used    bool   // it takes no more requests
+	most    int  // streams that the server takes at a time
+	spoke   bool // its settings have come
+	used    bool // it takes no more requests
 	away    *GoAwayError
 	queue   []chan struct{} // requests that wait, each closed when its turn has come
 	granted int             // turns that were given and not taken yet
 	pings   map[[8]byte]chan struct{}
 	pinged  uint64
 	pacing  pacing
-	room    func() // is called in a goroutine when there may be room for more requests; nil: it isn't
+	onRoom  func() // is called in a goroutine when there may be room for more requests; nil: it isn't
 }
 
 // NewClientConn makes the end of a connection, which has to be closed.
 func NewClientConn(n net.Conn, cfg ClientConfig) *ClientConn {
-	c := &ClientConn{continueTimeout: cfg.ContinueTimeout, next: 1, most: fewStreams, pings: map[[8]byte]chan struct{}{}}
+	c := &ClientConn{continueTimeout: cfg.ContinueTimeout, most: fewStreams, pings: map[[8]byte]chan struct{}{}}
+	c.clientSide = c
 	c.init(n, c, config{Faults: cfg.Faults, window: cfg.Window, maxHeader: cfg.MaxHeader})
 	c.greet(cfg)
 	go c.run()
@@ -93,14 +93,14 @@ func (c *ClientConn) Spoke() bool {
 	return c.spoke
 }
 
-// CanTakeNewRequest reports whether a request may be begun, though it may have to wait for others to end.
-func (c *ClientConn) CanTakeNewRequest() bool {
+// Ended reports whether the connection has ended, which its requests learn after it.
+func (c *ClientConn) Ended() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.usable()
+	return c.err != nil
 }
 
-// takes is how many requests the server takes at a time, and whether a request may be begun.
+// takes returns how many requests the server takes at a time. usable reports whether a request may begin, perhaps behind others.
 func (c *ClientConn) takes() (most int, usable bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,14 +131,14 @@ func (c *ClientConn) presume(other *ClientConn) {
 func (c *ClientConn) whenRoom(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.room = f
+	c.onRoom = f
 }
 
 func (c *ClientConn) tellRoom() {
-	if room := c.room; room != nil {
+	if f := c.onRoom; f != nil {
 		go func() {
 			defer gateway.CatchPanic(c.Log, c.Stats, c.Close)
-			room()
+			f()
 		}()
 	}
 }
@@ -151,6 +151,11 @@ func (c *ClientConn) usable() bool {
 func (c *ClientConn) SetDoNotReuse() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.retire()
+}
+
+// retire is SetDoNotReuse with c.mu held.
+func (c *ClientConn) retire() {
 	c.used = true
 	c.unqueue()
 }
@@ -172,8 +177,7 @@ func (c *ClientConn) Shutdown(ctx context.Context) error {
 func (c *ClientConn) sayGoAway() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.used = true
-	c.unqueue()
+	c.retire()
 	if c.err == nil {
 		_ = c.fr.WriteGoAway(0, http2.ErrCodeNo, nil)
 	}
@@ -282,15 +286,6 @@ func (c *ClientConn) unqueue() {
 	c.granted = 0
 }
 
-func (c *ClientConn) settle() {}
-
-func (c *ClientConn) last() uint32 { return 0 }
-
-// idle is for streams that we have not begun. Even ones are the server's, which may open none.
-func (c *ClientConn) idle(id uint32) bool { return id >= c.next || id%2 == 0 }
-
-func (c *ClientConn) leftOut(uint32) bool { return false }
-
 func (c *ClientConn) setting(s http2.Setting) error {
 	switch s.ID {
 	case http2.SettingMaxConcurrentStreams:
@@ -305,10 +300,9 @@ func (c *ClientConn) setting(s http2.Setting) error {
 	return nil
 }
 
-// greeted takes notice of the server's first settings.
-func (c *ClientConn) greeted(most bool) {
+func (c *ClientConn) greeted(f *http2.SettingsFrame) {
 	c.spoke = true
-	if !most {
+	if _, says := f.Value(http2.SettingMaxConcurrentStreams); !says {
 		c.most = manyStreams
 		c.tellRoom()
 	}
@@ -333,9 +327,9 @@ func (c *ClientConn) wentAway(f *http2.GoAwayFrame) {
 	c.endUnused()
 }
 
-func (c *ClientConn) left(s *stream) {
+func (c *ClientConn) streamRemoved(s *stream) {
 	if a, ok := s.user.(*sentRequest); ok {
-		a.left()
+		a.unlisten()
 	}
 	if s.abandoned {
 		c.pacing.count--

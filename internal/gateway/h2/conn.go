@@ -34,18 +34,18 @@ const (
 // role is what differs between the two ends of a connection. c.mu is held but in headers.
 type role interface {
 	headers(id uint32, end bool, b *block) error // by the goroutine that reads
-	idle(id uint32) bool                         // nobody has opened the stream yet (section 5.1)
-	leftOut(id uint32) bool                      // a drain has left out the stream, and what comes of it
-	wentAway(f *http2.GoAwayFrame)
-	setting(s http2.Setting) error // those that only one side has
-	greeted(most bool)             // the peer's first settings; whether they say how many streams it takes
 	ponged(data [8]byte)
-	admit()              // there may be room for what waits to be begun
-	settle()             // the reader has nothing more for now
-	left(s *stream)      // a stream is not among the connection's any more
-	failed()             // the connection has ended, whether it had streams or not
-	why(err error) error // the connection has ended, as calls are told
-	last() uint32        // the peer's highest stream that we have seen
+	streamRemoved(s *stream) // that is, ended both ways or reset, or with the connection
+	failed()                 // the connection has ended, whether it had streams or not
+	why(err error) error     // the connection has ended, as calls are told
+}
+
+// clientRole has the methods of a connection's client end that a server lacks. They are called with c.mu held.
+type clientRole interface {
+	wentAway(f *http2.GoAwayFrame)
+	greeted(f *http2.SettingsFrame) // by the server's first settings, behind each of them
+	setting(s http2.Setting) error  // that only a server has
+	admit()                         // there may be room for requests that wait
 }
 
 // Faults tells where panics are logged and counted.
@@ -57,31 +57,35 @@ type Faults struct {
 // conn is what both ends of a connection have in common.
 type conn struct {
 	Faults
-	net  net.Conn
-	role role
-	done chan struct{} // closed when net is
+	net        net.Conn
+	role       role
+	clientSide clientRole    // nil: this is a server's end
+	done       chan struct{} // closed when net is
 
 	// The reader's.
-	in       *input
-	fr       *http2.Framer // writes into out, guarded by mu
-	dec      *hpack.Decoder
-	block    block
-	began    bool          // the peer's first frame has come
-	hurry    time.Duration // config.headerTime
-	hurried  bool          // a read deadline is set for the frame or header block that has begun
-	acked    bool          // its first SETTINGS have been taken
-	empty    int           // DATA frames in a row that brought nothing
-	window   int           // of a stream, as we give it
-	settings int           // of ours that the peer has not acknowledged
+	in          *input
+	fr          *http2.Framer // writes into out, guarded by mu
+	dec         *hpack.Decoder
+	block       block
+	began       bool          // the peer's first frame has come
+	hurry       time.Duration // config.headerTime
+	hurried     bool          // a read deadline is set for the frame or header block that has begun
+	peerGreeted bool          // its first SETTINGS have been taken
+	empty       int           // DATA frames in a row that brought nothing
+	window      int           // of a stream, as we give it
+	settings    int           // SETTINGS frames that the peer has not acknowledged
 
-	mu      sync.Mutex
-	err     error // why it has ended; nil: it has not
-	streams map[uint32]*stream
-	touched []*stream // to be woken when the reader has nothing more to handle
-	blocked []*stream // wait for out or for outWindow
-	recent  endedStreams
-	inflow  inflow
-	output  output
+	mu          sync.Mutex
+	err         error // why it has ended; nil: it has not
+	streams     map[uint32]*stream
+	next        uint32    // no stream of this number or a higher one has been opened
+	lastStream  uint32    // that is taken: a drain has left out those behind it
+	touched     []*stream // beforeRead wakes them
+	fresh       []*served // beforeRead starts their handlers
+	roomWaiters []*stream // wait for output or for outWindow
+	recent      endedStreams
+	inflow      inflow
+	output      output
 
 	outWindow  int64
 	peerWindow int64 // of a new stream
@@ -106,7 +110,7 @@ func (c *conn) init(n net.Conn, r role, cfg config) {
 	c.net, c.role, c.Faults = n, r, cfg.Faults
 	c.done = make(chan struct{})
 	c.in = newInput(n, cfg.ahead)
-	c.in.settle = c.settle
+	c.in.beforeRead = c.beforeRead
 	c.in.wantRest = c.expectRest
 	c.hurry = cfg.headerTime
 	c.fr = http2.NewFramer(&c.output, c.in)
@@ -116,9 +120,9 @@ func (c *conn) init(n net.Conn, r role, cfg config) {
 	c.dec = hpack.NewDecoder(tableBytes, c.block.add)
 	c.dec.SetMaxStringLength(c.block.most) // longer ones would end the connection, and not only their stream
 	c.block.dec = c.dec
-	c.streams = map[uint32]*stream{}
+	c.streams, c.next, c.lastStream = map[uint32]*stream{}, 1, maxStreamID
 	c.window = cfg.window
-	c.inflow = inflow{size: initialWindow, left: initialWindow}
+	c.inflow = inflow{size: initialWindow, avail: initialWindow}
 	c.outWindow, c.peerWindow, c.peerFrame = initialWindow, initialWindow, 16<<10
 	c.enc = hpack.NewEncoder(&c.encoded)
 	c.output.init(c)
@@ -128,17 +132,33 @@ func (c *conn) init(n net.Conn, r role, cfg config) {
 func (c *conn) widen(size int) {
 	if more := int64(size) - c.inflow.size; more > 0 {
 		c.inflow.size += more
-		c.inflow.left += more
+		c.inflow.avail += more
 		_ = c.fr.WriteWindowUpdate(0, uint32(more))
 	}
 }
 
-// settle wakes what the reader has news for, and lets go what it has queued.
-func (c *conn) settle() {
+// idle reports whether a stream has yet to be opened (RFC 9113, section 5.1). Even ones are the server's, which opens none.
+func (c *conn) idle(id uint32) bool { return id >= c.next || id%2 == 0 }
+
+// last returns the peer's highest stream that counts, for GOAWAY (section 6.8).
+func (c *conn) last() uint32 {
+	if c.clientSide != nil {
+		return 0
+	}
+	return min(c.next-1, c.lastStream)
+}
+
+// beforeRead acts on all frames that came with the last read, before the reader waits for more: it wakes what they have
+// news for, lets handlers begin, and writes what is queued.
+func (c *conn) beforeRead() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wakeTouched()
-	c.role.settle()
+	for i, call := range c.fresh {
+		c.fresh[i] = nil
+		call.server.start(call)
+	}
+	c.fresh = c.fresh[:0]
 	c.flush()
 }
 
@@ -151,21 +171,21 @@ func (c *conn) wakeTouched() {
 	c.touched = c.touched[:0]
 }
 
-// unblock wakes what waits for the connection. c.mu is held.
-func (c *conn) unblock() {
-	for i, s := range c.blocked {
-		s.blocked = false
+// wakeRoomWaiters wakes the streams that wait for room in the queue or the connection's window. c.mu is held.
+func (c *conn) wakeRoomWaiters() {
+	for i, s := range c.roomWaiters {
+		s.waitsForRoom = false
 		s.wake.Broadcast()
-		c.blocked[i] = nil
+		c.roomWaiters[i] = nil
 	}
-	c.blocked = c.blocked[:0]
+	c.roomWaiters = c.roomWaiters[:0]
 }
 
 // add begins a stream. c.mu is held.
 func (c *conn) add(s *stream, id uint32) {
 	s.c, s.id, s.out, s.length = c, id, c.peerWindow, -1
 	s.wake.L = &c.mu
-	s.window = inflow{size: int64(c.window), left: int64(c.window)}
+	s.window = inflow{size: int64(c.window), avail: int64(c.window)}
 	c.streams[id] = s
 }
 
@@ -177,7 +197,7 @@ func (c *conn) remove(s *stream) {
 	s.gone = true
 	delete(c.streams, s.id)
 	c.recent.note(s.id, endedRegularly)
-	c.role.left(s)
+	c.role.streamRemoved(s)
 }
 
 // reset ends a stream, and tells the peer. c.mu is held.
@@ -220,11 +240,11 @@ func (c *conn) end(err error) {
 		s.fail(err)
 		s.gone = true
 		s.wake.Broadcast()
-		c.role.left(s)
+		c.role.streamRemoved(s)
 	}
 	clear(c.streams)
 	c.role.failed()
-	c.unblock()
+	c.wakeRoomWaiters()
 }
 
 // after calls f later, with c.mu held.
@@ -270,7 +290,7 @@ func (c *conn) endReading(err error) {
 	defer c.mu.Unlock()
 	c.wakeTouched()
 	if broke, broken := err.(violation); broken && c.err == nil {
-		_ = c.fr.WriteGoAway(c.role.last(), broke.code, []byte(broke.what))
+		_ = c.fr.WriteGoAway(c.last(), broke.code, []byte(broke.what))
 		c.output.linger = calmTime
 	}
 	c.fail(c.role.why(err))
@@ -323,6 +343,8 @@ func discard(c net.Conn, quiet time.Duration) {
 	}
 	buf := gateway.GetBuffer(readLeast)
 	defer gateway.PutBuffer(buf)
+	// A peer that goes on sending, and never pauses for as long as quiet, is cut off as late as one that leaveTime is
+	// for, in proportion.
 	end := time.Now().Add(leaveTime / leaveQuiet * quiet)
 	for left := 1 << 20; left > 0 && time.Now().Before(end); {
 		_ = c.SetReadDeadline(time.Now().Add(quiet))

@@ -22,7 +22,7 @@
 //     all that can run go before it, and then hands the buffer to the system in one call, without waiting. Only what the
 //     system does not take is left to a goroutine. (Connections that can't write without waiting, TLS and links, always have one.)
 //   - Go's scheduler is not told of reads and writes of little, which would wake its monitor's thread each time (gateway.BriefReader).
-//   - A request whose body is here already is sent by whoever calls RoundTrip, in one piece.
+//   - A body that is here already changes hands as one buffer (ReadWhole, NewSending), and is sent by the caller of Send, in one piece.
 //   - Handlers run in goroutines that are used again, with stacks that have grown already.
 //
 // Everything is bounded, whatever a peer sends: bodies by the windows that we advertise, header lists by their limit, before

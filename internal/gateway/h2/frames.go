@@ -56,7 +56,7 @@ func (c *conn) readFrame() (http2.FrameHeader, http2.Frame, error) {
 // readFrames handles frames until one ends the connection, or it ends.
 func (c *conn) readFrames() error {
 	for {
-		c.in.begun, c.in.data = false, false
+		c.in.startFrame()
 		h, f, err := c.readFrame()
 		if err == nil {
 			err = c.handle(h, f)
@@ -85,7 +85,7 @@ func (c *conn) resetFor(broke error) error {
 		c.reset(s, err.Code, err)
 		return nil
 	}
-	if c.role.idle(err.StreamID) {
+	if c.idle(err.StreamID) {
 		return protocol("a stream that is idle")
 	}
 	c.recent.ignore(err.StreamID)
@@ -102,6 +102,7 @@ func (c *conn) handle(h http2.FrameHeader, f http2.Frame) error {
 		c.begin()
 	}
 	if f, ok := f.(*http2.HeadersFrame); ok {
+		// f is not valid any more when its block has been read, which may have further frames.
 		end, self := f.StreamEnded(), f.HasPriority() && f.Priority.StreamDep == h.StreamID
 		if err := c.readBlock(f); err != nil {
 			return err
@@ -132,7 +133,9 @@ func (c *conn) handle(h http2.FrameHeader, f http2.Frame) error {
 			c.control(func() error { return c.fr.WritePing(true, f.Data) })
 		}
 	case *http2.GoAwayFrame:
-		c.role.wentAway(f)
+		if c.clientSide != nil { // a client closes the connection itself
+			c.clientSide.wentAway(f)
+		}
 	case *http2.PriorityFrame: // section 5.3.1 of RFC 7540; otherwise they are ignored
 		if f.StreamDep == f.StreamID {
 			return malformed(f.StreamID, "a stream depends on itself")
@@ -147,7 +150,7 @@ func (c *conn) handle(h http2.FrameHeader, f http2.Frame) error {
 func (c *conn) readBlock(f *http2.HeadersFrame) error {
 	b := &c.block
 	clear(b.fields)
-	b.fields, b.pseudo, b.left, b.long, b.bad, b.connect = b.fields[:0], 0, b.limit, false, "", ""
+	b.fields, b.pseudo, b.room, b.long, b.bad, b.connect = b.fields[:0], 0, b.limit, false, "", ""
 	b.dec.SetEmitEnabled(true)
 	fragment, ended := f.HeaderBlockFragment(), f.HeadersEnded()
 	size, frames := 0, 0
@@ -216,30 +219,60 @@ func (c *conn) restCame(err error) error {
 	return err
 }
 
+// onData is section 6.1. Padding counts for the windows.
 func (c *conn) onData(f *http2.DataFrame) error {
-	size := int64(f.Length)
+	data, size, end := f.Data(), int64(f.Length), f.StreamEnded()
 	if !c.inflow.take(size) {
 		return violation{http2.ErrCodeFlowControl, "more than the connection's window"}
 	}
 	c.empty++
-	if len(f.Data()) > 0 || f.StreamEnded() {
+	if len(data) > 0 || end {
 		c.empty = 0
 	}
 	if c.empty > maxEmpty {
 		return calm("DATA frames without data")
 	}
 	s := c.streams[f.StreamID]
-	if s != nil {
-		return s.take(f.Data(), size, f.StreamEnded())
-	}
-	if c.role.idle(f.StreamID) {
+	var wrong error
+	switch {
+	case s == nil && c.idle(f.StreamID):
 		return protocol("DATA on a stream that is idle")
+	case s == nil && c.recent.has(f.StreamID) != endedByUs && f.StreamID <= c.lastStream:
+		wrong = faulty(f.StreamID, http2.ErrCodeStreamClosed, "the stream is closed")
+	case s == nil:
+	case s.remoteEnd:
+		wrong = faulty(s.id, http2.ErrCodeStreamClosed, "data behind the end")
+	case !s.headed:
+		wrong = malformed(s.id, "data before headers") // section 8.1
+	case !s.window.take(size):
+		wrong = faulty(s.id, http2.ErrCodeFlowControl, "more than the window")
 	}
-	c.giveBack(nil, size)
-	if c.recent.has(f.StreamID) != endedByUs && !c.role.leftOut(f.StreamID) {
-		return faulty(f.StreamID, http2.ErrCodeStreamClosed, "the stream is closed")
+	if s == nil || wrong != nil {
+		c.giveBack(nil, size)
+		return wrong
 	}
-	return nil
+	if s.length >= 0 {
+		more := int64(len(data)) > s.length
+		if more {
+			data = data[:s.length]
+		}
+		if s.length -= int64(len(data)); more || end && s.length > 0 { // section 8.1.1
+			wrong, end = malformed(s.id, "content-length is not the body's"), false
+		}
+	}
+	if s.inErr == nil {
+		s.in.write(data)
+		size -= int64(len(data)) // for readers to give back
+	}
+	if len(data) > 0 {
+		s.came.Store(true)
+		s.touch()
+	}
+	if end {
+		s.endRemote()
+	}
+	c.giveBack(s, size)
+	return wrong
 }
 
 // onWindow is section 6.9. The Framer refuses increments of zero.
@@ -248,7 +281,7 @@ func (c *conn) onWindow(f *http2.WindowUpdateFrame) error {
 		if c.outWindow += int64(f.Increment); c.outWindow > maxWindow {
 			return violation{http2.ErrCodeFlowControl, "the connection's window is too large"}
 		}
-		c.unblock()
+		c.wakeRoomWaiters()
 		return nil
 	}
 	s := c.streams[f.StreamID]
@@ -258,7 +291,7 @@ func (c *conn) onWindow(f *http2.WindowUpdateFrame) error {
 			return faulty(s.id, http2.ErrCodeFlowControl, "the window is too large")
 		}
 		s.touch()
-	case c.role.idle(f.StreamID):
+	case c.idle(f.StreamID):
 		return protocol("WINDOW_UPDATE on a stream that is idle")
 	}
 	return nil
@@ -270,7 +303,7 @@ func (c *conn) onReset(f *http2.RSTStreamFrame) error {
 	case s != nil:
 		s.fail(http2.StreamError{StreamID: s.id, Code: f.ErrCode, Cause: errFromPeer})
 		c.remove(s)
-	case c.role.idle(f.StreamID):
+	case c.idle(f.StreamID):
 		return protocol("RST_STREAM on a stream that is idle")
 	}
 	return nil
@@ -311,11 +344,10 @@ func (c *conn) onSettings(f *http2.SettingsFrame) error {
 	if err := c.setWindow(window); err != nil {
 		return err
 	}
-	if !c.acked {
-		c.acked = true
-		_, most := f.Value(http2.SettingMaxConcurrentStreams)
-		c.role.greeted(most)
+	if !c.peerGreeted && c.clientSide != nil {
+		c.clientSide.greeted(f)
 	}
+	c.peerGreeted = true
 	c.control(c.fr.WriteSettingsAck)
 	return nil
 }
@@ -329,7 +361,9 @@ func (c *conn) set(s http2.Setting) error {
 	case http2.SettingMaxHeaderListSize:
 		c.peerHeader = int64(s.Val)
 	default:
-		return c.role.setting(s)
+		if c.clientSide != nil {
+			return c.clientSide.setting(s)
+		}
 	}
 	return nil
 }
@@ -360,8 +394,8 @@ var epoch = time.Now()
 
 // input reads ahead. It belongs to the goroutine that reads, but for silence.
 type input struct {
-	conn   io.Reader
-	settle func() // is called before anything is waited for
+	conn       io.Reader
+	beforeRead func() // is called before anything is waited for
 	// wantRest is called before the rest of a frame or header block is waited for, but for those of DATA.
 	wantRest func()
 	begun    bool         // part of a frame or header block has been read
@@ -385,6 +419,9 @@ func newInput(c net.Conn, ahead []byte) *input {
 // silence is how long nothing has come.
 func (in *input) silence() time.Duration { return time.Since(epoch) - time.Duration(in.at.Load()) }
 
+// startFrame notes that nothing has been read of the next frame, or header block.
+func (in *input) startFrame() { in.begun, in.data = false, false }
+
 func (in *input) Read(p []byte) (int, error) {
 	if in.r == in.w {
 		if err := in.fill(); err != nil {
@@ -398,7 +435,7 @@ func (in *input) Read(p []byte) (int, error) {
 }
 
 func (in *input) fill() error {
-	in.settle()
+	in.beforeRead()
 	if in.begun && !in.data {
 		in.wantRest()
 	}
@@ -409,11 +446,14 @@ func (in *input) fill() error {
 	}
 	in.at.Store(int64(time.Since(epoch)))
 	in.w = n
-	in.fit(n)
+	if n == len(in.buf) || len(in.buf) > readLeast {
+		in.fit(n)
+	}
 	return nil
 }
 
-// fit makes the buffer larger when it was filled, and small again when that isn't needed any more.
+// fit makes the buffer larger after a read of n bytes that filled it, and small again once quietMost reads in a row
+// would have fit a small one.
 func (in *input) fit(n int) {
 	size := len(in.buf)
 	switch {
@@ -423,13 +463,11 @@ func (in *input) fit(n int) {
 	case n > readLeast:
 		in.quiet = 0
 		return
-	case size > readLeast:
+	default:
 		if in.quiet++; in.quiet < quietMost {
 			return
 		}
 		size = readLeast
-	default:
-		return
 	}
 	next := gateway.GetBuffer(min(size, readMost))
 	next = next[:cap(next)]

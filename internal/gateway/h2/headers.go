@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"net/http"
 	"net/textproto"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/net/http/httpguts"
 	"golang.org/x/net/http2"
@@ -21,15 +23,15 @@ type block struct {
 
 	fields  []hpack.HeaderField // without those that belong to connections; names as http.Header has them, but for pseudo-header fields
 	pseudo  int                 // how many of them, the first, are pseudo-header fields
-	left    int
-	long    bool   // the list is longer than limit
-	bad     string // what is wrong with it; "": nothing
-	connect string // a field of HTTP/1's connections (section 8.2.2)
+	room    int                 // bytes of limit that are free
+	long    bool                // the list is longer than limit
+	bad     string              // what is wrong with it; "": nothing
+	connect string              // a field of HTTP/1's connections (section 8.2.2)
 }
 
 // add takes a field that was decoded.
 func (b *block) add(f hpack.HeaderField) {
-	if b.left -= int(f.Size()); b.left < 0 {
+	if b.room -= int(f.Size()); b.room < 0 {
 		b.long = true
 		b.dec.SetEmitEnabled(false) // the rest is decoded for the tables only
 		return
@@ -87,12 +89,76 @@ func (b *block) trailer(id uint32, end bool) (http.Header, error) {
 	return b.header(), nil
 }
 
-// encode adds a field to the block that is to be written. c.mu is held.
-func (c *conn) encode(lower, value string) {
-	_ = c.enc.WriteField(hpack.HeaderField{Name: lower, Value: value})
+// secrets holds the names of an exchange's fields that came as never indexed: they have to be sent so (RFC 7541, 6.2.3).
+// What enters the table of a connection instead can be guessed by other clients that share it, from the size of blocks.
+type secrets struct {
+	mu       sync.Mutex
+	names    []string
+	answered bool // by HTTP/2
 }
 
-// writeBlock queues what was encoded. c.mu is held.
+// secretsKey finds the secrets of an exchange in the context of a Server's request.
+type secretsKey struct{}
+
+// unmarked are the fields that are sent as never indexed if they come from HTTP/1, which can't mark them.
+var unmarked = []string{"Authorization", "Proxy-Authorization", "Cookie", "Set-Cookie"}
+
+// add takes the names of marked fields, of a request or an answer to it. s is nil for requests that are not a Server's.
+func (s *secrets) add(fields []hpack.HeaderField, answer bool) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answered = s.answered || answer
+	for _, f := range fields {
+		if f.Sensitive {
+			s.names = append(s.names, f.Name)
+		}
+	}
+}
+
+// list returns the names of fields that are to be marked in the request, or in the answer.
+func (s *secrets) list(answer bool) []string {
+	if s == nil {
+		return unmarked
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if answer && !s.answered {
+		return unmarked
+	}
+	return s.names
+}
+
+// encode adds a field to the block that is to be written. c.mu is held, as in what follows.
+func (c *conn) encode(lower, value string, secret bool) {
+	_ = c.enc.WriteField(hpack.HeaderField{Name: lower, Value: value, Sensitive: secret})
+}
+
+// encodeFields adds the values of a response's or trailer's field, unless they break a rule, as never indexed if its
+// name is among secret. They come from a handler or have been changed by one, so what block.add has refused of the
+// peer's does not make them valid. The fields of requests are checked by NewSending, which refuses the whole request.
+func (c *conn) encodeFields(name string, values, secret []string) {
+	for _, v := range values {
+		if sendable(name, v) {
+			c.encode(c.outNames.lower(name), v, slices.Contains(secret, name))
+		}
+	}
+}
+
+// writeTrailers queues the trailers that were encoded, with the end of the stream. A block has to have fields, so an
+// empty one is no block.
+func (s *stream) writeTrailers() {
+	if s.c.encoded.Len() == 0 {
+		s.data(nil, true)
+	} else {
+		s.c.writeBlock(s.id, true)
+	}
+	s.endLocal()
+}
+
+// writeBlock queues what was encoded.
 func (c *conn) writeBlock(id uint32, end bool) {
 	rest := c.encoded.Bytes()
 	piece := func() []byte {
@@ -112,7 +178,8 @@ func (c *conn) writeBlock(id uint32, end bool) {
 	}
 }
 
-// sendable reports whether a field may be sent: it is no field of a connection's and breaks no rule.
+// sendable reports whether a field's name and value are valid, so that a peer reads one field of HTTP in it, and no
+// more.
 func sendable(name, value string) bool {
 	return httpguts.ValidHeaderFieldName(name) && httpguts.ValidHeaderFieldValue(value)
 }
@@ -135,7 +202,10 @@ func validMethod(m string) bool {
 	return true
 }
 
-func validPath(p string) bool { return strings.HasPrefix(p, "/") || p == "*" }
+// validPath reports whether HTTP/1 could not read a path in another way. The values of fields hold no other blanks.
+func validPath(p string) bool {
+	return (strings.HasPrefix(p, "/") || p == "*") && !strings.ContainsAny(p, " \t")
+}
 
 // contentLength is -1 where there is none.
 func contentLength(values []string) (n int64, ok bool) {

@@ -240,6 +240,14 @@ func TestHostileClients(t *testing.T) {
 		{"8.3.1: :path twice", "RST 1 PROTOCOL_ERROR", func(r *raw) { r.headers(1, true, ":method", "GET", ":scheme", "http", ":path", "/", ":path", "/") }},
 		{"8.3.1: no :path", "RST 1 PROTOCOL_ERROR", func(r *raw) { r.headers(1, true, ":method", "GET", ":scheme", "http") }},
 		{"8.3.1: an empty :path", "RST 1 PROTOCOL_ERROR", func(r *raw) { r.headers(1, true, ":method", "GET", ":scheme", "http", ":path", "") }},
+		{"8.3.1: a space in :path", "RST 1 PROTOCOL_ERROR", func(r *raw) { r.headers(1, true, ":method", "GET", ":scheme", "http", ":path", "/a b") }},
+		{"8.3.1: a tab in :path", "RST 1 PROTOCOL_ERROR", func(r *raw) { r.headers(1, true, ":method", "GET", ":scheme", "http", ":path", "/a\tb") }},
+		{"8.3.1: a path in :authority", "RST 1 PROTOCOL_ERROR", func(r *raw) {
+			r.headers(1, true, ":method", "GET", ":scheme", "http", ":path", "/", ":authority", "a/b")
+		}},
+		{"8.3.1: user information in host", "RST 1 PROTOCOL_ERROR", func(r *raw) {
+			r.headers(1, true, ":method", "GET", ":scheme", "http", ":path", "/", "host", "me@a")
+		}},
 		{"8.3.1: a URL as :path", "RST 1 PROTOCOL_ERROR", func(r *raw) { r.headers(1, true, ":method", "GET", ":scheme", "http", ":path", "http://b/") }},
 		{"8.3.1: no :method", "RST 1 PROTOCOL_ERROR", func(r *raw) { r.headers(1, true, ":path", "/", ":scheme", "http") }},
 		{"8.3.1: another scheme", "RST 1 PROTOCOL_ERROR", func(r *raw) { r.headers(1, true, ":method", "GET", ":scheme", "ftp", ":path", "/") }},

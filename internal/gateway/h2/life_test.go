@@ -222,7 +222,10 @@ func TestDrain(t *testing.T) {
 	}()
 	<-began
 	server.Load().Drain()
-	testenv.Eventually(t, "GOAWAY", func() bool { return !c.CanTakeNewRequest() })
+	testenv.Eventually(t, "GOAWAY", func() bool {
+		_, usable := c.takes()
+		return !usable
+	})
 	if _, err := c.RoundTrip(request(within(t), t, "GET", "/", nil)); !errors.Is(err, ErrUnusable) {
 		t.Errorf("a request behind GOAWAY: %v", err)
 	}

@@ -40,9 +40,9 @@ func (o *output) init(c *conn) {
 	o.work.L = &c.mu
 }
 
-// Write queues what the Framer has made.
+// Write queues a frame for the Framer.
 func (o *output) Write(p []byte) (int, error) {
-	o.out = appendPooled(o.out, p)
+	o.out = append(grow(o.out, len(p)), p...)
 	return len(p), nil
 }
 
@@ -123,8 +123,9 @@ func (o *output) take() []byte {
 // roomAgain wakes those that wait for what was queued to go.
 func (c *conn) roomAgain() {
 	if c.output.waiting() < outMost/2 {
-		c.unblock()
-		c.role.admit()
+		if c.wakeRoomWaiters(); c.clientSide != nil {
+			c.clientSide.admit()
+		}
 	}
 }
 
@@ -134,11 +135,12 @@ func (o *output) startWriter() {
 		return
 	}
 	o.writing = true
-	go o.write()
+	go o.run()
 }
 
-// write is the writer: it waits for the system. Where nobody else can write it lives as long as the connection.
-func (o *output) write() {
+// run is the writer goroutine, which may wait for the system. Where writes have to wait it does all, and lives as long
+// as the connection.
+func (o *output) run() {
 	defer gateway.CatchPanic(o.c.Log, o.c.Stats, o.replaceWriter)
 	o.c.mu.Lock()
 	defer o.c.mu.Unlock()

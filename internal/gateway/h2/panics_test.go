@@ -10,6 +10,7 @@ import (
 	"net/http/httptrace"
 	"net/textproto"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -217,7 +218,11 @@ func TestPanicInATrace(t *testing.T) {
 // panickyRole panics where it is armed, with c.mu held.
 type panickyRole struct {
 	role
-	at atomic.Pointer[string]
+	clientRole
+	in     *input
+	before func() // in.beforeRead
+	mu     *sync.Mutex
+	at     atomic.Pointer[string]
 }
 
 func (r *panickyRole) panics(at string) {
@@ -229,19 +234,26 @@ func (r *panickyRole) panics(at string) {
 
 func (r *panickyRole) headers(id uint32, end bool, b *block) error {
 	r.panics("headers")
+	r.in.beforeRead = func() {
+		func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.panics("beforeRead")
+		}()
+		r.before()
+	}
 	return r.role.headers(id, end, b)
 }
-func (r *panickyRole) admit()            { r.panics("admit"); r.role.admit() }
-func (r *panickyRole) settle()           { r.panics("settle"); r.role.settle() }
-func (r *panickyRole) left(s *stream)    { r.panics("left"); r.role.left(s) }
-func (r *panickyRole) failed()           { r.panics("failed"); r.role.failed() }
-func (r *panickyRole) why(e error) error { r.panics("why"); return r.role.why(e) }
+func (r *panickyRole) admit()                  { r.panics("admit"); r.clientRole.admit() }
+func (r *panickyRole) streamRemoved(s *stream) { r.panics("streamRemoved"); r.role.streamRemoved(s) }
+func (r *panickyRole) failed()                 { r.panics("failed"); r.role.failed() }
+func (r *panickyRole) why(e error) error       { r.panics("why"); return r.role.why(e) }
 
 // A panic anywhere in a connection's own code ends it, with its lock free and nothing waiting for ever, and no other.
 func TestPanicsOfAConnection(t *testing.T) {
 	for _, hidden := range []bool{false, true} { // whether another goroutine writes
 		addr := serveWith(t, hidden, echo, nil)
-		for _, at := range []string{"headers", "admit", "settle", "left", "failed", "why"} {
+		for _, at := range []string{"headers", "admit", "beforeRead", "streamRemoved", "failed", "why"} {
 			t.Run(at, func(t *testing.T) {
 				f, once := watched(t)
 				c := clientOn(t, addr, f, func(n net.Conn) net.Conn {
@@ -252,9 +264,9 @@ func TestPanicsOfAConnection(t *testing.T) {
 				})
 				other := clientOn(t, addr, f, nil)
 				mustEcho(t, c, 100)
-				r := &panickyRole{role: c}
+				r := &panickyRole{role: c, clientRole: c, in: c.in, before: c.in.beforeRead, mu: &c.mu}
 				c.mu.Lock()
-				c.role = r
+				c.role, c.clientSide = r, r
 				c.mu.Unlock()
 				r.at.Store(&at)
 				ctx, cancel := context.WithCancel(within(t))

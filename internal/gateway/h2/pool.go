@@ -122,7 +122,7 @@ func (p *Pool[H]) Client(addr net.Addr) *Client {
 func (p *Pool[H]) Leave(c *Client) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c.left = true
+	c.departed = true
 	c.common.leave()
 	c.apart.leave()
 	p.departs(c.from)
@@ -144,6 +144,9 @@ func (p *Pool[H]) Take(ctx context.Context, s *Slot) (none H, err error) {
 	m, isNew := p.memberOf(s.Client)
 	g := m.group
 	s.member = m
+	if m.at < 0 {
+		g.appears(m)
+	}
 	best, room := g.leastBusy()
 	g.grow(best, room)
 	var ready chan struct{}
@@ -155,7 +158,6 @@ func (p *Pool[H]) Take(ctx context.Context, s *Slot) (none H, err error) {
 		if m.queue = append(m.queue, s); len(m.queue) == 1 {
 			g.waiting = append(g.waiting, m)
 		}
-		g.appears(m)
 		g.serve()
 		g.await()
 	}
@@ -192,7 +194,7 @@ func (p *Pool[H]) giveUp(s *Slot, cause error) error {
 
 // memberOf returns where a client's requests belong now. isNew says that it has just got connections of its own. p.mu is held.
 func (p *Pool[H]) memberOf(c *Client) (m *member, isNew bool) {
-	if p.OneClient || c.left || !c.resets.over() {
+	if p.OneClient || c.departed || !c.resets.over() {
 		if c.apart != nil {
 			c.apart.leave()
 			c.apart = nil
@@ -258,13 +260,13 @@ func (p *Pool[H]) Release(s *Slot) {
 	}
 	m.active--
 	m.origin.active--
-	g.rests(m)
+	g.memberReleased(m)
 	switch {
 	case u.active.Add(-1) > 0:
 	case u.retired:
 		go u.Shut(g.linger)
-	default:
-		g.rest(u)
+	case g.idle > 0:
+		g.markIdle(u)
 	}
 	g.serve()
 }
@@ -419,23 +421,22 @@ func (g *group) add(u *Pooled) {
 	})
 	if _, usable := u.Conn.takes(); usable {
 		g.hops = append(g.hops, u)
-		g.rest(u)
+		if g.idle > 0 {
+			g.markIdle(u)
+		}
 		return
 	}
 	for len(g.waiting) > 0 {
 		s := g.waiting[0].queue[0]
-		g.unqueue(s)
 		g.give(s, u)
+		g.unqueue(s)
 		s.wake()
 	}
 	g.abandon(u)
 }
 
-// rest is for a connection that has no requests.
-func (g *group) rest(u *Pooled) {
-	if g.idle <= 0 {
-		return
-	}
+// markIdle notes that a connection has no requests, and closes it unless it gets some within g.idle.
+func (g *group) markIdle(u *Pooled) {
 	u.since = time.Now()
 	switch {
 	case u.timer == nil:

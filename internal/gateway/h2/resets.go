@@ -13,7 +13,8 @@ import (
 //
 //   - a shared connection resets resetBurst streams at once, and then resetRate a second. A stream that has to wait for that counts as one of
 //     those that the server takes, and what still comes on it is dropped. When a quarter of those wait, others are reset at once: so many come
-//     from clients that reset little each, or the server would have been heard of;
+//     from clients that reset little each, or the server would have been heard of. Those of a client that resets much wait all the same, and
+//     the connection takes no new requests: a client may have begun hundreds on it before it is known for that, and cancel all together;
 //   - a client's connection that causes more than clientBurst resets, and then clientRate a second, gets connections to the server that it shares
 //     with few others, until it has kept to that for apartTime. There resets go out as they come, and what a server does about
 //     them is between the two;
@@ -77,7 +78,7 @@ type address struct {
 	shared atomic.Int32 // connections to the server that all clients share
 	resets resetBudget  // on these
 
-	left time.Time // the last client; guarded by the pool's mu
+	emptySince time.Time // guarded by the pool's mu
 }
 
 // spend counts a reset that a client's connection causes. shared says that other clients use the same connection to the server.
@@ -102,7 +103,7 @@ func (c *Client) follow() {
 func (p *Pool[H]) arrives(name string) *address {
 	if len(p.addresses) >= p.sweepAt {
 		for name, a := range p.addresses {
-			if a.conns == 0 && time.Since(a.left) >= apartTime {
+			if a.conns == 0 && time.Since(a.emptySince) >= apartTime {
 				delete(p.addresses, name)
 			}
 		}
@@ -122,7 +123,7 @@ func (p *Pool[H]) departs(a *address) {
 	if a.conns--; a.conns > 0 {
 		return
 	}
-	if a.left = time.Now(); !a.resets.spent() {
+	if a.emptySince = time.Now(); !a.resets.spent() {
 		delete(p.addresses, a.name)
 	}
 }
@@ -163,14 +164,18 @@ func (c *ClientConn) abandon(a *sentRequest, err error) {
 		by.spend(c.pacing.on)
 	}
 	p := &c.pacing
-	if !p.on || p.bucket.take(resetBurst, resetRate) || p.count >= c.most/pacedPart {
+	full := p.count >= max(1, c.most/pacedPart)
+	if !p.on || p.bucket.take(resetBurst, resetRate) || full && (a.out.Client == nil || !a.out.Client.resets.over()) {
 		c.reset(s, http2.ErrCodeCancel, err)
 		return
+	}
+	if full {
+		c.retire()
 	}
 	s.abandoned = true
 	s.fail(err)
 	s.drop(err)
-	a.left()
+	a.unlisten()
 	p.count++
 	p.queue = append(p.queue, s)
 	if len(p.queue) == 1 {

@@ -18,7 +18,12 @@ func cancelled(t *testing.T, c *ClientConn, by *Client, n int) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	for range n {
-		all.Go(func() { _, _ = c.RoundTripFor(by, request(ctx, t, "GET", "/", nil)) })
+		all.Go(func() {
+			out, err := NewSending(request(ctx, t, "GET", "/", nil), nil)
+			if out.Client = by; err == nil {
+				_, _ = c.Send(&out)
+			}
+		})
 	}
 	synctest.Wait()
 	cancel()
@@ -71,6 +76,49 @@ func TestPacedResetsAreBounded(t *testing.T) {
 		synctest.Wait()
 		if resets.Load() != n-streams/pacedPart {
 			t.Errorf("%d resets at once", resets.Load())
+		}
+	})
+}
+
+// A server that takes fewer streams than the quarter that may wait is of: one may.
+func TestFewStreamsArePaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, resets := pacedConn(pacedPart - 1)
+		defer c.Close()
+		for range resetBurst + 1 {
+			cancelled(t, c, nil, 1)
+		}
+		synctest.Wait()
+		if n := resets.Load(); n != resetBurst {
+			t.Errorf("%d resets at once, want %d", n, resetBurst)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := resets.Load(); n != resetBurst+1 {
+			t.Errorf("%d resets in the end", n)
+		}
+	})
+}
+
+// Streams that clients began before they were known to reset much, and all reset together, do not end a connection that others use: it takes no
+// new requests and resets no more streams in a time than before.
+func TestManyStreamsResetTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const streams, n = 400, 300
+		c, resets := pacedConn(streams)
+		defer c.Close()
+		p := quietPool(t, 1000, nil)
+		defer p.Close()
+		cancelled(t, c, newUser(t, p, 1).is, n)
+		synctest.Wait()
+		_, usable := c.takes()
+		if at := resets.Load(); at != resetBurst || usable {
+			t.Errorf("%d resets at once; takes new requests: %v", at, usable)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if at := resets.Load(); at < resetBurst+resetRate-2 || at > resetBurst+resetRate {
+			t.Errorf("%d resets after a second", at)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package h2
 import (
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 type response struct {
 	call     *served
 	header   http.Header
+	trailer  http.Header // of WriteTrailers
 	returned bool        // the handler has, and has not panicked
 	expiry   *time.Timer // of a write deadline
 
@@ -32,12 +34,13 @@ type response struct {
 type ResponseWriter interface {
 	http.ResponseWriter
 	WriteHeaders(h http.Header, status int) // WriteHeader with h in place of a copy of its fields in Header()
+	WriteTrailers(h http.Header)            // sets trailers, beside those in Header()
 	FlushError() error
 	SetReadDeadline(at time.Time) error
 	SetWriteDeadline(at time.Time) error
 }
 
-// headed is a name, as HTTP/2 has it, with its values.
+// headed is a name, as http.Header has it, with its values.
 type headed struct {
 	name   string
 	values []string
@@ -75,6 +78,9 @@ func (w *response) WriteHeaders(h http.Header, status int) {
 	}
 }
 
+// WriteTrailers sets trailers that leave with the end of the response, beside those in Header.
+func (w *response) WriteTrailers(h http.Header) { w.trailer = h }
+
 // begin notes what the headers are. c.mu is held, as in what follows.
 func (w *response) begin(status int) {
 	w.status, w.length, w.announced = status, -1, nil
@@ -95,13 +101,13 @@ func (w *response) begin(status int) {
 				w.length = n
 			}
 		}
-		w.fields = append(w.fields, headed{w.call.c.outNames.lower(name), values})
+		w.fields = append(w.fields, headed{name, values})
 	}
-	if len(w.announced) > 0 {
-		w.fields = deleteNames(w.fields, w.announced, w.call.c)
+	for _, name := range w.announced {
+		w.fields = slices.DeleteFunc(w.fields, func(f headed) bool { return strings.EqualFold(f.name, name) })
 	}
 	if _, dated := w.header["Date"]; !dated && w.call.server.cfg.Date && status >= 200 {
-		w.fields = append(w.fields, headed{"date", []string{time.Now().UTC().Format(http.TimeFormat)}})
+		w.fields = append(w.fields, headed{"Date", []string{time.Now().UTC().Format(http.TimeFormat)}})
 	}
 }
 
@@ -113,21 +119,6 @@ func (w *response) announce(values []string) {
 			}
 		}
 	}
-}
-
-// deleteNames leaves out fields that are trailers.
-func deleteNames(fields []headed, trailers []string, c *conn) []headed {
-	kept := fields[:0]
-	for _, f := range fields {
-		trailer := false
-		for _, name := range trailers {
-			trailer = trailer || c.outNames.lower(name) == f.name
-		}
-		if !trailer {
-			kept = append(kept, f)
-		}
-	}
-	return kept
 }
 
 // sendHeaders queues the headers.
@@ -144,17 +135,13 @@ func (w *response) sendHeaders(end bool) error {
 	w.sent = true
 	c := w.call.c
 	c.encodeStatus(w.status)
+	secret := w.call.secrets.list(true)
 	for _, f := range w.fields {
-		for _, v := range f.values {
-			if sendable(f.name, v) {
-				c.encode(f.name, v)
-			}
-		}
+		c.encodeFields(f.name, f.values, secret)
 	}
 	w.fields = nil
 	if c.writeBlock(w.call.id, end); end {
-		w.call.finished = true
-		w.call.finish()
+		w.call.endLocal()
 	}
 	return nil
 }
@@ -164,7 +151,7 @@ func (c *conn) encodeStatus(status int) {
 	if status != http.StatusOK {
 		text = strconv.Itoa(status)
 	}
-	c.encode(":status", text)
+	c.encode(":status", text, false)
 }
 
 func (w *response) Write(p []byte) (int, error) {
@@ -225,19 +212,23 @@ func (w *response) finish() {
 	if w.sent {
 		trailers = w.few[:0]
 	}
-	lower := s.c.outNames.lower
+	for name, values := range w.trailer {
+		if len(values) > 0 && !hopByHop(name) {
+			trailers = append(trailers, headed{name, values})
+		}
+	}
 	for _, name := range w.announced {
 		if values := w.header[name]; len(values) > 0 {
-			trailers = append(trailers, headed{lower(name), values})
+			trailers = append(trailers, headed{name, values})
 		}
 	}
 	for name, values := range w.header {
 		if rest, ok := strings.CutPrefix(name, http.TrailerPrefix); ok && len(values) > 0 && !hopByHop(rest) {
-			trailers = append(trailers, headed{lower(rest), values})
+			trailers = append(trailers, headed{rest, values})
 		}
 	}
 	if !w.sent {
-		if err := w.sendHeaders(len(trailers) == 0); err != nil || s.finished {
+		if err := w.sendHeaders(len(trailers) == 0); err != nil || s.localEnd {
 			return
 		}
 	}
@@ -248,16 +239,11 @@ func (w *response) finish() {
 	if s.awaitRoom() != nil {
 		return
 	}
+	secret := s.secrets.list(true)
 	for _, f := range trailers {
-		for _, v := range f.values {
-			if sendable(f.name, v) {
-				s.c.encode(f.name, v)
-			}
-		}
+		s.c.encodeFields(f.name, f.values, secret)
 	}
-	s.c.writeBlock(s.id, true)
-	s.finished = true
-	s.finish()
+	s.writeTrailers()
 }
 
 // expire resets the stream, whose peer reads too slowly.

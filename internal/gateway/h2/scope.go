@@ -10,7 +10,8 @@ import (
 // Scope is a context that is ended by who began it, or with the one around it. It costs less than those of package context: it lies in
 // what it belongs to, and has no channel while nobody asks for one. Its zero value has nothing around it.
 type Scope struct {
-	around context.Context // nil: nothing
+	around  context.Context // nil: nothing
+	secrets *secrets        // of the exchange; nil: the scope is not that of a Server's request
 
 	mu    sync.Mutex
 	err   error
@@ -121,8 +122,11 @@ func (s *Scope) Err() error {
 	return s.err
 }
 
-// Value is that of the context around it.
+// Value returns the secrets for secretsKey, and else the value in the context around the scope.
 func (s *Scope) Value(key any) any {
+	if s.secrets != nil && key == (secretsKey{}) {
+		return s.secrets
+	}
 	if s.around != nil {
 		return s.around.Value(key)
 	}

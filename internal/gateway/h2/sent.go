@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -32,59 +33,47 @@ type Sending struct {
 	path     string // "": it is CONNECT
 	length   int64  // of the body; -1: unknown
 	trailers string // announced
-	size     int64  // of the header list
+	secrets  *secrets
+	size     int64 // of the header list
 
-	piece []byte // pooled: what was read of the body before the stream began
+	piece []byte // pooled unless it is lent: what was read of the body before the stream began
 	whole bool   // that is all of it
+	lent  bool   // by the caller of NewSending
 }
 
-// NewSending makes a request ready: it checks it, and reads what is here of its body. Its error has closed the body; otherwise Send
-// does, or Close.
-func NewSending(r *http.Request) (Sending, error) {
-	o := Sending{r: r, host: r.Host, length: r.ContentLength}
-	err := o.check()
-	if err == nil {
-		err = o.readAhead()
-	}
-	if err != nil {
-		o.Close()
-	}
-	return o, err
-}
-
-func invalid(what string) error { return fmt.Errorf("h2: a request's %s is not valid", what) }
-
-// check completes what goes out of the request's headers. Nothing is sent that other servers could read in another way.
-func (o *Sending) check() error {
-	r := o.r
-	if o.host == "" {
-		o.host = r.URL.Host
-	}
+// NewSending checks a request, so that nothing is sent that servers could read in different ways, and reads what is
+// here of its body. The path is r.RequestURI, where that is set, or r.URL's. body is all of the request's body in place
+// of r.Body, and is not used any more when Send has returned; nil: r has the body. It is closed by Send, by Close, or
+// by NewSending if that fails.
+func NewSending(r *http.Request, body []byte) (Sending, error) {
+	o := Sending{r: r, host: cmp.Or(r.Host, r.URL.Host), length: r.ContentLength, piece: body, whole: body != nil, lent: body != nil}
 	if !httpguts.ValidHostHeader(o.host) {
-		return invalid("host")
+		return o.refuse("host")
 	}
 	switch {
-	case r.Body == nil || r.Body == http.NoBody:
+	case !o.lent && (r.Body == nil || r.Body == http.NoBody):
 		o.length, o.whole = 0, true
 	case o.length == 0:
 		o.length = -1
 	}
 	if r.Method != http.MethodConnect {
-		o.path = r.URL.RequestURI()
-		if !validPath(o.path) {
-			o.path = strings.TrimPrefix(o.path, r.URL.Scheme+"://"+o.host)
+		if o.path = r.RequestURI; o.path == "" {
+			o.path = r.URL.RequestURI()
+			if !validPath(o.path) {
+				o.path = strings.TrimPrefix(o.path, r.URL.Scheme+"://"+o.host)
+			}
 		}
 		if !validPath(o.path) || !httpguts.ValidHeaderFieldValue(o.path) {
-			return invalid("path")
+			return o.refuse("path")
 		}
 	}
 	if !validMethod(r.Method) {
-		return invalid("method")
+		return o.refuse("method")
 	}
 	for name := range r.Trailer {
 		switch name {
 		case "Transfer-Encoding", "Trailer", "Content-Length":
-			return invalid("trailer")
+			return o.refuse("trailer")
 		}
 	}
 	if len(r.Trailer) > 0 {
@@ -93,12 +82,25 @@ func (o *Sending) check() error {
 	for name, values := range r.Header {
 		for _, v := range values {
 			if !sendable(name, v) {
-				return invalid("header")
+				return o.refuse("header")
 			}
 		}
 	}
+	o.secrets, _ = r.Context().Value(secretsKey{}).(*secrets)
 	o.each(func(name, value string) { o.size += int64(len(name) + len(value) + 32) })
-	return nil
+	if !o.whole {
+		if err := o.readAhead(); err != nil {
+			o.Close()
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+// refuse closes a request of which something is not valid.
+func (o *Sending) refuse(what string) (Sending, error) {
+	o.Close()
+	return *o, fmt.Errorf("h2: a request's %s is not valid", what)
 }
 
 // each calls f with the fields of the header, names as http.Header has them.
@@ -152,7 +154,7 @@ func eachCookie(values []string, f func(name, value string)) {
 // readAhead reads a body that is here already, as far as it fits a piece. It does not wait.
 func (o *Sending) readAhead() error {
 	body, ok := o.r.Body.(completer)
-	if o.length == 0 || !ok || !body.Complete() {
+	if !ok || !body.Complete() {
 		return nil
 	}
 	o.piece = gateway.GetBuffer(pieceBytes)
@@ -180,15 +182,13 @@ func (o *Sending) expects() bool {
 
 // Close ends what nobody has begun to send.
 func (o *Sending) Close() {
-	o.free()
+	if !o.lent {
+		gateway.PutBuffer(o.piece)
+	}
+	o.piece, o.lent = nil, false
 	if o.r.Body != nil {
 		_ = o.r.Body.Close()
 	}
-}
-
-func (o *Sending) free() {
-	gateway.PutBuffer(o.piece)
-	o.piece = nil
 }
 
 // maxInformational is how many responses may come before the one that counts.
@@ -212,18 +212,12 @@ type sentRequest struct {
 }
 
 // RoundTrip sends a request, and returns when the headers of the response have come. It closes the request's body, maybe later.
-// The response's body implements Complete, as the bodies of a Server's requests do.
+// The response's body implements Complete and ReadWhole, as the bodies of a Server's requests do.
 func (c *ClientConn) RoundTrip(r *http.Request) (*http.Response, error) {
-	return c.RoundTripFor(nil, r)
-}
-
-// RoundTripFor is RoundTrip for a client, which a reset counts for; nil: it is no client's request.
-func (c *ClientConn) RoundTripFor(client *Client, r *http.Request) (*http.Response, error) {
-	out, err := NewSending(r)
+	out, err := NewSending(r, nil)
 	if err != nil {
 		return nil, err
 	}
-	out.Client = client
 	resp, err := c.Send(&out)
 	if err == ErrUnusable {
 		out.Close()
@@ -231,13 +225,16 @@ func (c *ClientConn) RoundTripFor(client *Client, r *http.Request) (*http.Respon
 	return resp, err
 }
 
-// Send is RoundTrip for a request that is ready. After ErrUnusable itself it still is.
+// Send is RoundTrip for a request that is ready, which it takes over. With ErrUnusable itself it leaves it to the
+// caller, for another connection.
 func (c *ClientConn) Send(out *Sending) (*http.Response, error) {
 	a := &sentRequest{client: c, out: *out}
-	if err := a.begin(); err != nil {
-		if err != ErrUnusable {
-			a.out.Close()
-		}
+	*out = Sending{}
+	if err := a.begin(); err == ErrUnusable {
+		*out = a.out
+		return nil, err
+	} else if err != nil {
+		a.out.Close()
 		return nil, err
 	}
 	if a.ahead {
@@ -280,18 +277,24 @@ func (a *sentRequest) begin() error {
 		c.unqueue()
 	}
 	a.stop, a.listens = afterEnd(ctx, a), true
+	secret := o.secrets.list(false)
 	o.each(func(name, value string) {
+		lower := name
 		if name[0] != ':' {
-			name = c.outNames.lower(name)
+			lower = c.outNames.lower(name)
 		}
-		c.encode(name, value)
+		c.encode(lower, value, slices.Contains(secret, name))
 	})
-	a.finished = o.length == 0 && o.trailers == ""
-	c.writeBlock(a.id, a.finished)
+	bodiless := o.length == 0 && o.trailers == ""
+	c.writeBlock(a.id, bodiless)
 	whole := o.whole && a.outErr == nil && (len(o.piece) == 0 || a.fits(len(o.piece)) == len(o.piece))
 	switch {
-	case a.finished:
+	case bodiless:
+		a.endLocal()
 	case !whole || c.continueTimeout > 0 && o.expects(): // or the server is to say first that it wants the body
+		if o.lent {
+			o.piece, o.lent = append(gateway.GetBuffer(len(o.piece)), o.piece...), false
+		}
 		workers.run(a)
 	case len(o.r.Trailer) > 0:
 		if a.ahead = true; len(o.piece) > 0 {
@@ -300,7 +303,8 @@ func (a *sentRequest) begin() error {
 		a.sendTrailers()
 	default:
 		a.data(o.piece, true)
-		a.ahead, a.finished = true, true
+		a.ahead = true
+		a.endLocal()
 	}
 	c.flush()
 	return nil
@@ -315,10 +319,10 @@ func (a *sentRequest) awaitContinue() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.after(c.continueTimeout, a.continues).Stop()
-	for !a.goOn && a.mayWrite() == nil {
+	for !a.goOn && a.outErr == nil {
 		a.wake.Wait()
 	}
-	return a.mayWrite()
+	return a.outErr
 }
 
 func (a *sentRequest) continues() {
@@ -329,8 +333,8 @@ func (a *sentRequest) continues() {
 // end cancels the request, whose context has ended.
 func (a *sentRequest) end(why error) { go a.cancel(why) }
 
-// left lets the request wait no more for its context's end. c.mu is held.
-func (a *sentRequest) left() {
+// unlisten lets the request wait no more for its context's end. c.mu is held.
+func (a *sentRequest) unlisten() {
 	if a.listens {
 		noMore(a.out.r.Context(), a, a.stop)
 		a.listens = false
@@ -351,8 +355,7 @@ func (a *sentRequest) cancel(err error) {
 func (a *sentRequest) run() {
 	defer gateway.CatchPanic(a.client.Log, a.client.Stats, a.client.breakOff)
 	err := a.sendBody()
-	_ = a.out.r.Body.Close()
-	a.out.free()
+	a.out.Close()
 	if err != nil {
 		a.cancel(err)
 	}
@@ -370,7 +373,8 @@ func (a *sentRequest) sendBody() error {
 			}
 		}
 		// Without room in a buffer a body waits for bytes, if it is one of a Server's: so a quiet one holds none.
-		o.free()
+		gateway.PutBuffer(o.piece)
+		o.piece = nil
 		if _, err := a.readBody(nil); err != nil && err != io.EOF {
 			return err
 		}
@@ -430,21 +434,11 @@ func (a *sentRequest) sendPiece(p []byte, end bool) error {
 
 // sendTrailers queues the trailers. c.mu is held.
 func (a *sentRequest) sendTrailers() {
-	c := a.client
+	secret := a.out.secrets.list(false)
 	for name, values := range a.out.r.Trailer {
-		for _, v := range values {
-			if sendable(name, v) {
-				c.encode(c.outNames.lower(name), v)
-			}
-		}
+		a.c.encodeFields(name, values, secret)
 	}
-	if c.encoded.Len() == 0 { // a block has to have fields
-		a.data(nil, true)
-	} else {
-		c.writeBlock(a.id, true)
-	}
-	a.finished = true
-	a.finish()
+	a.writeTrailers()
 }
 
 // headers takes what a server answers, or its trailers.
@@ -457,12 +451,13 @@ func (c *ClientConn) headers(id uint32, end bool, b *block) error {
 		return protocol("HEADERS on a stream that is idle")
 	case s == nil:
 		return nil
-	case s.ended:
+	case s.remoteEnd:
 		return faulty(id, http2.ErrCodeStreamClosed, "HEADERS behind the end")
 	case b.bad != "":
 		return malformed(id, b.bad)
 	}
 	a := s.user.(*sentRequest)
+	a.out.secrets.add(b.fields, true)
 	if a.resp == nil {
 		return a.answer(end, b)
 	}
@@ -516,10 +511,11 @@ func (a *sentRequest) answer(end bool, b *block) error {
 		a.length = 0
 	}
 	a.trailers = &resp.Trailer
-	if a.headed, a.ended = true, end; end {
-		a.finish()
-	}
+	a.headed = true
 	a.touch()
+	if end {
+		a.endRemote()
+	}
 	return nil
 }
 

@@ -20,6 +20,7 @@ import (
 type served struct {
 	stream
 	scope   Scope // of the request: it ends with the stream, or the handler
+	secrets secrets
 	server  *Server
 	request http.Request
 	url     url.URL
@@ -66,10 +67,11 @@ func (s *served) head(id uint32, end bool, b *block) error {
 	case !validPath(path) || path == "*" && method != http.MethodOptions:
 		return malformed(id, ":path")
 	}
-	if strings.Contains(authority, "@") || authority != "" && !httpguts.ValidHostHeader(authority) {
+	if !httpguts.ValidHostHeader(authority) {
 		return malformed(id, ":authority")
 	}
 
+	// WithContext is the only way to set a request's context. The copy that it returns stays on the stack.
 	s.request = *new(http.Request).WithContext(&s.scope)
 	r := &s.request
 	r.Method, r.Host, r.RequestURI, r.URL = method, authority, path, &s.url
@@ -127,6 +129,7 @@ func plainPath(p string) bool {
 
 // run serves the request.
 func (s *served) run() {
+	defer s.server.started.Done()
 	defer gateway.CatchPanic(s.server.Log, s.server.Stats, s.server.breakOff)
 	defer s.end()
 	s.server.cfg.Handler.ServeHTTP(&s.w, s.r)
@@ -157,7 +160,6 @@ func (s *served) end() {
 	if !s.gone { // the client need not send the rest (RFC 9113, section 8.1)
 		c.reset(&s.stream, http2.ErrCodeNo, errHandlerDone)
 	}
-	s.scope.End()
 	s.server.ended()
 	c.flush()
 }
@@ -170,8 +172,7 @@ func (s *served) refuse(status int) {
 		c.writeBlock(s.id, true)
 		return nil
 	})
-	s.finished = true
-	s.finish()
+	s.endLocal()
 	if !s.gone {
 		c.reset(&s.stream, http2.ErrCodeNo, errHandlerDone)
 	}
@@ -190,7 +191,7 @@ func (s *served) letGoOn() {
 	c := s.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s.asks.Swap(false) && s.in.len() == 0 && !s.ended && !s.w.sent && s.mayWrite() == nil {
+	if s.asks.Swap(false) && s.in.len() == 0 && !s.remoteEnd && !s.w.sent && s.outErr == nil {
 		c.encodeStatus(http.StatusContinue)
 		c.writeBlock(s.id, false)
 		c.flush()

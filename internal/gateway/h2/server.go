@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
@@ -45,10 +46,9 @@ type Server struct {
 	remote string
 	tls    *tls.ConnectionState
 
-	highest uint32    // stream of the client's
-	fresh   []*served // to be handled when the reader has nothing more for now
-	waiting []*served // for a handler to end
-	running int       // handlers
+	waiting []*served      // for a handler to end
+	running int            // handlers
+	started sync.WaitGroup // handlers likewise, for Serve
 	drain   drain
 	idling  idling
 }
@@ -62,8 +62,10 @@ func NewServer(n net.Conn, cfg ServerConfig) *Server {
 	return s
 }
 
-// Serve serves requests until the connection ends. Its error is the rule that the client broke; nil: none.
+// Serve serves requests until the connection has ended and all handlers have returned: what they hold is the client's. Its
+// error is the rule that the client broke; nil: none.
 func (s *Server) Serve() error {
+	defer s.started.Wait()
 	defer gateway.CatchPanic(s.Log, s.Stats, s.breakOff)
 	_ = s.net.SetReadDeadline(time.Now().Add(prefaceTime))
 	preface := make([]byte, len(http2.ClientPreface))
@@ -96,23 +98,6 @@ func (s *Server) greet() {
 // Close ends the connection, and what is under way on it.
 func (s *Server) Close() { s.close() }
 
-// last does not grow any more once it was told (RFC 9113, section 6.8).
-func (s *Server) last() uint32 {
-	if s.drain.last {
-		return s.drain.below
-	}
-	return s.highest
-}
-
-// idle is for streams that the client may still open. Even ones are ours, and we open none.
-func (s *Server) idle(id uint32) bool { return id > s.highest || id%2 == 0 }
-
-func (s *Server) leftOut(id uint32) bool { return s.drain.last && id > s.drain.below }
-
-func (s *Server) greeted(bool) {}
-
-func (s *Server) admit() {}
-
 func (s *Server) failed() {
 	if s.idling.timer != nil {
 		s.idling.timer.Stop()
@@ -127,10 +112,6 @@ func (s *Server) why(err error) error {
 	return err
 }
 
-func (s *Server) wentAway(*http2.GoAwayFrame) {} // it closes the connection itself
-
-func (s *Server) setting(set http2.Setting) error { return nil }
-
 // headers opens a stream, or ends one by trailers.
 func (s *Server) headers(id uint32, end bool, b *block) error {
 	s.mu.Lock()
@@ -144,14 +125,14 @@ func (s *Server) headers(id uint32, end bool, b *block) error {
 	if id%2 == 0 {
 		return protocol("a stream of the client's has an even number")
 	}
-	if s.leftOut(id) {
-		s.highest = max(s.highest, id)
+	isNew := id >= s.next
+	s.next = max(s.next, id+1)
+	switch {
+	case id > s.lastStream:
 		return nil
-	}
-	if id <= s.highest {
+	case !isNew:
 		return s.behind(id)
 	}
-	s.highest = id
 
 	if len(s.streams) >= s.cfg.MaxStreams {
 		return faulty(id, http2.ErrCodeRefusedStream, "too many streams") // section 5.1.2
@@ -160,6 +141,8 @@ func (s *Server) headers(id uint32, end bool, b *block) error {
 		return malformed(id, b.bad+b.connect)
 	}
 	call := &served{server: s}
+	call.scope.secrets = &call.secrets
+	call.secrets.add(b.fields, false)
 	if !b.long {
 		if err := call.head(id, end, b); err != nil {
 			return err
@@ -170,7 +153,7 @@ func (s *Server) headers(id uint32, end bool, b *block) error {
 	}
 	st := &call.stream
 	s.add(st, id)
-	st.headed, st.ended, st.user = true, end, call
+	st.headed, st.remoteEnd, st.user = true, end, call
 	st.trailers, st.announced = &call.request.Trailer, true
 	if call.r == nil {
 		call.refuse(http.StatusRequestHeaderFieldsTooLarge)
@@ -203,7 +186,7 @@ func (s *Server) behind(id uint32) error {
 
 func (s *Server) trailers(st *stream, end bool, b *block) error {
 	switch {
-	case st.ended:
+	case st.remoteEnd:
 		return faulty(st.id, http2.ErrCodeStreamClosed, "HEADERS behind the end")
 	case b.bad != "" || b.connect != "":
 		return malformed(st.id, "trailers: "+b.bad+b.connect)
@@ -212,16 +195,8 @@ func (s *Server) trailers(st *stream, end bool, b *block) error {
 	if err != nil {
 		return err
 	}
+	st.user.(*served).secrets.add(b.fields, false)
 	return st.endWith(fields)
-}
-
-// settle lets handlers begin.
-func (s *Server) settle() {
-	for i, call := range s.fresh {
-		s.fresh[i] = nil
-		s.start(call)
-	}
-	s.fresh = s.fresh[:0]
 }
 
 // start lets a handler begin unless too many run. Those of streams that were reset count until they end, so that resets don't bring
@@ -232,6 +207,7 @@ func (s *Server) start(call *served) {
 		call.drop(errEnded)
 	case s.running < s.cfg.MaxStreams:
 		s.running++
+		s.started.Add(1)
 		workers.run(call)
 	case len(s.waiting) < s.cfg.MaxStreams:
 		s.waiting = append(s.waiting, call)
@@ -252,7 +228,7 @@ func (s *Server) ended() {
 	}
 }
 
-func (s *Server) left(st *stream) {
+func (s *Server) streamRemoved(st *stream) {
 	if call, ok := st.user.(*served); ok {
 		call.scope.End()
 	}
@@ -276,8 +252,7 @@ var drainPing = [8]byte{'c', 'i', 'n', 'c', 'h', 'e', 'n', 'd'}
 // drain is how far the end of a server's connection has come.
 type drain struct {
 	begun bool
-	last  bool   // no stream is taken any more
-	below uint32 // the highest that was
+	last  bool // no stream is taken any more
 	timer *time.Timer
 }
 
@@ -313,8 +288,8 @@ func (s *Server) drained() {
 		return
 	}
 	s.drain.timer.Stop()
-	s.drain.last, s.drain.below = true, s.highest
-	_ = s.fr.WriteGoAway(s.highest, http2.ErrCodeNo, nil)
+	s.drain.last, s.lastStream = true, s.last()
+	_ = s.fr.WriteGoAway(s.lastStream, http2.ErrCodeNo, nil)
 	if len(s.streams) == 0 {
 		s.leave()
 	}

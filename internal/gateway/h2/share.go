@@ -49,9 +49,9 @@ type Client struct {
 	resets resetBudget
 
 	// Guarded by the pool's mu.
-	common *member
-	apart  *member // among those that reset much; nil: it is none of them
-	left   bool
+	common   *member
+	apart    *member // among those that reset much; nil: it is none of them
+	departed bool
 }
 
 // Slot is a request's use of a stream. Its zero value with Client and Call is ready for Take; behind Release it may be used again.
@@ -83,22 +83,22 @@ type origin struct {
 
 // member represents a client's connection in a group. A nil member has no requests.
 type member struct {
-	group  *group
-	origin *origin
-	active int
-	losing int     // of those, in a look
-	first  *Slot   // of its requests
-	queue  []*Slot // of those that wait
-	quiet  bool    // the first of these was, when it was looked at
-	at     int     // in sharing.present; -1: it is not there
-	seen   time.Time
-	left   bool
+	group    *group
+	origin   *origin
+	active   int
+	losing   int     // of those, in a look
+	first    *Slot   // of its requests
+	queue    []*Slot // of those that wait
+	quiet    bool    // the first of these was, when it was looked at
+	at       int     // in sharing.present; -1: it is not there
+	seen     time.Time
+	departed bool
 }
 
 // sharing holds the state by which a group shares its streams. The pool's mu guards it.
 type sharing struct {
 	origins map[string]*origin
-	present []*member // those with requests; while streams are shared, those that had some lately
+	present []*member // those with requests, and perhaps those that had some before updateContended looked
 	origin  int       // how many of the origins have a member there
 	waiting []*member // those with requests that wait
 
@@ -124,21 +124,18 @@ func (g *group) join(addr string) *member {
 
 // leave ends it.
 func (m *member) leave() {
-	if m == nil || m.left {
+	if m == nil || m.departed {
 		return
 	}
-	m.left = true
+	m.departed = true
 	if m.origin.refs--; m.origin.refs == 0 {
 		delete(m.group.origins, m.origin.addr)
 	}
 	m.group.forget(m)
 }
 
-// appears notes that a member has requests.
+// appears notes that a member has requests, which is not among those present.
 func (g *group) appears(m *member) {
-	if m.at >= 0 {
-		return
-	}
 	m.at = len(g.present)
 	g.present = append(g.present, m)
 	if m.origin.present++; m.origin.present == 1 {
@@ -146,7 +143,7 @@ func (g *group) appears(m *member) {
 	}
 }
 
-// forget notes that a member has no requests any more.
+// forget removes a member from those present, unless it has requests.
 func (g *group) forget(m *member) {
 	if m.at < 0 || m.active > 0 || len(m.queue) > 0 {
 		return
@@ -161,13 +158,15 @@ func (g *group) forget(m *member) {
 	}
 }
 
-// rests is for a member that has one request less.
-func (g *group) rests(m *member) {
-	if g.contended && !m.left {
+// memberReleased notes that a member has one request less. Without requests it stays among those present, as it may
+// soon have some again, until it leaves or updateContended counts.
+func (g *group) memberReleased(m *member) {
+	switch {
+	case m.departed:
+		g.forget(m)
+	case g.contended:
 		m.seen = time.Now()
-		return
 	}
-	g.forget(m)
 }
 
 // unqueue ends a request's wait.
@@ -177,7 +176,7 @@ func (g *group) unqueue(s *Slot) {
 	if len(m.queue) == 0 {
 		g.waiting = slices.DeleteFunc(g.waiting, func(other *member) bool { return other == m })
 	}
-	g.rests(m)
+	g.memberReleased(m)
 }
 
 // wake ends the wait of a request that was unqueued, behind all that it reads of its slot.
@@ -194,7 +193,6 @@ func (g *group) give(s *Slot, u *Pooled) {
 	u.active.Add(1)
 	m.active++
 	m.origin.active++
-	g.appears(m)
 	s.moved, s.idle, s.yields = 0, 0, false
 	s.prev, s.next = nil, m.first
 	if s.next != nil {
@@ -227,8 +225,8 @@ func (g *group) serve() {
 		if s == nil {
 			return
 		}
-		g.unqueue(s)
 		g.give(s, best)
+		g.unqueue(s) // behind give: a member that has left is forgotten when it has no requests
 		s.wake()
 	}
 }
@@ -334,21 +332,18 @@ func (g *group) await() {
 	g.updateContended(g.looked)
 }
 
-// updateContended sets contended: whether streams are shared among clients.
+// updateContended sets contended: whether streams are shared among clients. Those without requests count for as long as
+// that, since they had some while streams were shared.
 func (g *group) updateContended(now time.Time) {
-	if len(g.waiting) > 0 && !g.dialing && len(g.present) > 1 {
-		g.contended, g.waited = true, now
-	}
-	if !g.contended {
-		return
-	}
-	ended := len(g.present) < 2 || now.Sub(g.waited) >= contendedTime
 	for i := len(g.present) - 1; i >= 0; i-- {
-		if m := g.present[i]; ended || now.Sub(m.seen) >= contendedTime {
+		if m := g.present[i]; !g.contended || now.Sub(m.seen) >= contendedTime {
 			g.forget(m)
 		}
 	}
-	g.contended = !ended && len(g.present) > 1
+	if len(g.waiting) > 0 && !g.dialing && len(g.present) > 1 {
+		g.contended, g.waited = true, now
+	}
+	g.contended = g.contended && len(g.present) > 1 && now.Sub(g.waited) < contendedTime
 }
 
 // yield is a call that loses its stream.

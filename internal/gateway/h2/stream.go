@@ -24,30 +24,30 @@ type stream struct {
 	user any       // what the role has made of it
 	wake sync.Cond // anything below
 
-	in      buffer
-	window  inflow
-	length  int64       // that is still to come, as content-length says; -1: that says nothing
-	headed  bool        // headers have come, and data may
-	ended   bool        // END_STREAM has come
-	inErr   error       // what reads get behind what is in the buffer
-	trailer http.Header // that has come and was not told
-	cut     *time.Timer // of a read deadline
-	late    bool        // that has passed while something lay here which the handler had not read
+	in        buffer
+	window    inflow
+	length    int64       // that is still to come, as content-length says; -1: that says nothing
+	headed    bool        // headers have come, and data may
+	remoteEnd bool        // END_STREAM has come
+	inErr     error       // what reads get behind what is in the buffer
+	trailer   http.Header // that has come and was not told
+	cut       *time.Timer // of a read deadline
+	late      bool        // that has passed while something lay here which the handler had not read
 
 	trailers  *http.Header // which the end of the body completes
 	announced bool         // only of names that are there already
 
-	out       int64       // window
-	finished  bool        // END_STREAM has been queued
-	outErr    error       // what writes get
-	gone      bool        // the connection does not know it any more
-	abandoned bool        // it is to be reset, and no handler reads it
-	came      atomic.Bool // some of the body has come, or its end
-	touched   bool        // is among c.touched
-	blocked   bool        // is among c.blocked
+	out          int64       // window
+	localEnd     bool        // END_STREAM has been queued
+	outErr       error       // what writes get: errEnded behind localEnd
+	gone         bool        // the connection does not know it any more
+	abandoned    bool        // it is to be reset, and no handler reads it
+	came         atomic.Bool // some of the body has come, or its end
+	touched      bool        // is among c.touched
+	waitsForRoom bool        // is among c.roomWaiters
 }
 
-// touch lets the reader wake who waits for the stream, before it waits itself.
+// touch has beforeRead wake what waits for the stream.
 func (s *stream) touch() {
 	if !s.touched {
 		s.touched = true
@@ -57,7 +57,7 @@ func (s *stream) touch() {
 
 // fail ends reads, behind what has come, and writes.
 func (s *stream) fail(err error) {
-	if s.inErr == nil && !s.ended {
+	if s.inErr == nil && !s.remoteEnd {
 		s.inErr = err
 	}
 	if s.outErr == nil {
@@ -66,61 +66,33 @@ func (s *stream) fail(err error) {
 	s.wake.Broadcast()
 }
 
-// take takes what DATA has brought: size with padding. An error is a violation, or the stream's.
-func (s *stream) take(data []byte, size int64, end bool) error {
-	c := s.c
-	if s.ended {
-		c.giveBack(nil, size)
-		return faulty(s.id, http2.ErrCodeStreamClosed, "data behind the end")
-	}
-	if !s.headed {
-		c.giveBack(nil, size)
-		return malformed(s.id, "data before headers") // section 8.1
-	}
-	if !s.window.take(size) {
-		c.giveBack(nil, size)
-		return faulty(s.id, http2.ErrCodeFlowControl, "more than the window")
-	}
-	var wrong error
-	if s.length >= 0 {
-		more := int64(len(data)) > s.length
-		if more {
-			data = data[:s.length]
-		}
-		if s.length -= int64(len(data)); more || end && s.length > 0 { // section 8.1.1
-			wrong, end = malformed(s.id, "content-length is not the body's"), false
-		}
-	}
-	s.ended = end
-	kept := int64(0)
-	if len(data) > 0 || end {
-		s.came.Store(true)
-	}
-	if s.inErr == nil {
-		s.in.write(data)
-		kept = int64(len(data))
-	}
-	c.giveBack(s, size-kept)
-	s.touch()
-	s.finish()
-	return wrong
-}
-
 // endWith takes trailers, or a body's end by headers.
 func (s *stream) endWith(trailer http.Header) error {
 	if s.length > 0 {
 		return malformed(s.id, "content-length is not the body's")
 	}
-	s.trailer, s.ended = trailer, true
-	s.came.Store(true)
-	s.touch()
-	s.finish()
+	s.trailer = trailer
+	s.endRemote()
 	return nil
 }
 
-// finish removes a stream that has ended both ways.
-func (s *stream) finish() {
-	if s.ended && s.finished {
+// endRemote notes that END_STREAM has come, behind all that it ends, and removes a stream that has ended both ways.
+func (s *stream) endRemote() {
+	s.remoteEnd = true
+	s.came.Store(true)
+	s.touch()
+	if s.localEnd {
+		s.c.remove(s)
+	}
+}
+
+// endLocal notes that END_STREAM has been queued, and removes a stream that has ended both ways.
+func (s *stream) endLocal() {
+	s.localEnd = true
+	if s.outErr == nil {
+		s.outErr = errEnded
+	}
+	if s.remoteEnd {
 		s.c.remove(s)
 	}
 }
@@ -134,7 +106,7 @@ func (c *conn) giveBack(s *stream, n int64) {
 	if more := c.inflow.give(n); more > 0 {
 		c.control(func() error { return c.fr.WriteWindowUpdate(0, more) })
 	}
-	if s == nil || s.ended || s.gone || s.abandoned {
+	if s == nil || s.remoteEnd || s.gone || s.abandoned { // the peer sends no more on it, or need not
 		return
 	}
 	if more := s.window.give(n); more > 0 {
@@ -147,7 +119,7 @@ func (s *stream) read(p []byte) (int, error) {
 	c := s.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for s.in.len() == 0 && s.inErr == nil && !s.ended {
+	for s.in.len() == 0 && s.inErr == nil && !s.remoteEnd {
 		if s.late {
 			s.inErr = os.ErrDeadlineExceeded
 			break
@@ -163,6 +135,30 @@ func (s *stream) read(p []byte) (int, error) {
 	case s.inErr != nil:
 		return 0, s.inErr
 	}
+	s.tellTrailers()
+	return 0, io.EOF
+}
+
+// ReadWhole reads the whole body, if all of it is here, is no longer than most and nothing of it has been read: the trailers are complete
+// then. body is never nil, and may be pooled; it is the caller's.
+func (s *stream) ReadWhole(most int) (body []byte, ok bool) {
+	c := s.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !s.remoteEnd || s.inErr != nil || s.in.at > 0 || len(s.in.b) > most {
+		return nil, false
+	}
+	if body, s.in.b = s.in.b, nil; body == nil { // before flush, which lets others change the stream
+		body = []byte{}
+	}
+	c.giveBack(s, int64(len(body)))
+	s.tellTrailers()
+	c.flush()
+	return body, true
+}
+
+// tellTrailers completes the trailers, at the end of the body. c.mu is held.
+func (s *stream) tellTrailers() {
 	if *s.trailers == nil && !s.announced {
 		*s.trailers = s.trailer
 	} else {
@@ -173,14 +169,13 @@ func (s *stream) read(p []byte) (int, error) {
 		}
 	}
 	s.trailer = nil
-	return 0, io.EOF
 }
 
 // Complete reports whether all of the body is here, or its end by an error: no read will wait.
 func (s *stream) Complete() bool {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	return s.ended || s.inErr != nil
+	return s.remoteEnd || s.inErr != nil
 }
 
 // drop forgets what was not read. c.mu is held.
@@ -188,9 +183,9 @@ func (s *stream) drop(err error) {
 	if s.inErr == nil {
 		s.inErr = err
 	}
-	n := s.in.len()
-	s.in.free()
-	s.c.giveBack(s, int64(n))
+	if s.in.b != nil {
+		s.c.giveBack(s, int64(s.in.free()))
+	}
 	if s.cut != nil {
 		s.cut.Stop()
 	}
@@ -199,8 +194,8 @@ func (s *stream) drop(err error) {
 // write queues data, and waits where windows or what is queued already are in the way. c.mu is held, but not while it waits.
 func (s *stream) write(p []byte, end bool) error {
 	for {
-		if err := s.mayWrite(); err != nil {
-			return err
+		if s.outErr != nil {
+			return s.outErr
 		}
 		n := s.fits(len(p))
 		if n > 0 || len(p) == 0 {
@@ -208,25 +203,14 @@ func (s *stream) write(p []byte, end bool) error {
 			s.data(p[:n], last)
 			if p = p[n:]; len(p) == 0 {
 				if last {
-					s.finished = true
-					s.finish()
+					s.endLocal()
 				}
 				return nil
 			}
 			continue
 		}
-		s.block(func() bool { return s.fits(1) > 0 })
+		s.waitForRoom(func() bool { return s.fits(1) > 0 })
 	}
-}
-
-func (s *stream) mayWrite() error {
-	switch {
-	case s.outErr != nil:
-		return s.outErr
-	case s.finished:
-		return errEnded
-	}
-	return nil
 }
 
 // fits is how much of n bytes goes into a frame now.
@@ -236,7 +220,8 @@ func (s *stream) fits(n int) int {
 	return max(0, int(min(int64(n), int64(c.peerFrame), int64(frameBytes), s.out, c.outWindow, int64(room))))
 }
 
-// data queues a frame (RFC 9113, section 6.1).
+// data queues a frame (RFC 9113, section 6.1). The Framer would copy p twice: into a buffer of its own, and from there
+// to the queue.
 func (s *stream) data(p []byte, end bool) {
 	s.out -= int64(len(p))
 	s.c.outWindow -= int64(len(p))
@@ -249,20 +234,19 @@ func (s *stream) data(p []byte, end bool) {
 	head[4] = byte(flags)
 	binary.BigEndian.PutUint32(head[5:], s.id)
 	o := &s.c.output
-	o.out = room(o.out, len(head)+len(p))
-	o.out = append(append(o.out, head[:]...), p...)
+	o.out = append(append(grow(o.out, len(head)+len(p)), head[:]...), p...)
 }
 
-// block lets go what is queued, and waits for a change unless it is ready.
-func (s *stream) block(ready func() bool) {
+// waitForRoom writes what is queued, and waits for a change unless there is room already, as ready reports.
+func (s *stream) waitForRoom(ready func() bool) {
 	c := s.c
 	c.flush()
 	if s.outErr != nil || ready() { // flush gives up c.mu
 		return
 	}
-	if !s.blocked {
-		s.blocked = true
-		c.blocked = append(c.blocked, s)
+	if !s.waitsForRoom {
+		s.waitsForRoom = true
+		c.roomWaiters = append(c.roomWaiters, s)
 	}
 	s.wake.Wait()
 }
@@ -271,13 +255,13 @@ func (s *stream) block(ready func() bool) {
 func (s *stream) awaitRoom() error {
 	ready := func() bool { return s.c.output.waiting() < outMost }
 	for {
-		if err := s.mayWrite(); err != nil {
-			return err
+		if s.outErr != nil {
+			return s.outErr
 		}
 		if ready() {
 			return nil
 		}
-		s.block(ready)
+		s.waitForRoom(ready)
 	}
 }
 
@@ -295,7 +279,7 @@ func (s *stream) expireReads(at time.Time) {
 		return
 	}
 	expire := func() {
-		if s.inErr == nil && !s.ended {
+		if s.inErr == nil && !s.remoteEnd {
 			s.inErr = os.ErrDeadlineExceeded
 			s.wake.Broadcast()
 		}
@@ -320,25 +304,25 @@ const initialWindow = 65_535
 // inflow is a window that we have given: how much may still come, and what was read and not told yet.
 type inflow struct {
 	size   int64 // of the whole window
-	left   int64
+	avail  int64 // that may still come
 	untold int64
 }
 
 // take counts what came. It reports false when that was more than allowed.
 func (w *inflow) take(n int64) bool {
-	w.left -= n
-	return w.left >= 0
+	w.avail -= n
+	return w.avail >= 0
 }
 
 // give returns what a WINDOW_UPDATE should say after n bytes were read: 0 for none yet. What nobody reads may take most of a window:
 // then the rest must not wait for half of the whole.
 func (w *inflow) give(n int64) uint32 {
 	w.untold += n
-	if w.untold*2 < w.size && w.untold < w.left {
+	if w.untold*2 < w.size && w.untold < w.avail {
 		return 0
 	}
 	told := w.untold
-	w.left += told
+	w.avail += told
 	w.untold = 0
 	return uint32(told)
 }
@@ -356,7 +340,7 @@ func (b *buffer) write(p []byte) {
 		b.b = b.b[:copy(b.b, b.b[b.at:])]
 		b.at = 0
 	}
-	b.b = appendPooled(b.b, p)
+	b.b = append(grow(b.b, len(p)), p...)
 }
 
 func (b *buffer) read(p []byte) int {
@@ -367,18 +351,16 @@ func (b *buffer) read(p []byte) int {
 	return n
 }
 
-func (b *buffer) free() {
+// free empties the queue, and returns how many bytes were in it.
+func (b *buffer) free() int {
+	n := b.len()
 	gateway.PutBuffer(b.b)
 	b.b, b.at = nil, 0
+	return n
 }
 
-// appendPooled is append for a pooled buffer.
-func appendPooled(b, p []byte) []byte {
-	return append(room(b, len(p)), p...)
-}
-
-// room makes room for n bytes behind a pooled buffer.
-func room(b []byte, n int) []byte {
+// grow is slices.Grow for a pooled buffer.
+func grow(b []byte, n int) []byte {
 	need := len(b) + n
 	if need <= cap(b) {
 		return b

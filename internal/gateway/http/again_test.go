@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net"
 	"net/http"
+	"strings"
 	"testing"
 )
 
@@ -16,6 +18,32 @@ func (c *cancelled) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, context.Canceled
 	}
 	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader(nil)), Request: r}, nil
+}
+
+// A body that goes on unchanged is known to be here when all of it is, so that HTTP/2 sends it in one piece.
+func TestBodyIsKnownToBeComplete(t *testing.T) {
+	g := start(t, "127.0.0.1:1", nil)
+	complete := make(chan bool, 1)
+	g.common.proxy.Transport = roundTripper(func(out *http.Request) (*http.Response, error) {
+		body, ok := out.Body.(interface{ Complete() bool })
+		complete <- ok && body.Complete()
+		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: http.NoBody, Request: out}, nil
+	})
+	for _, ends := range []bool{true, false} {
+		n, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := inFrames(text[:100], ":method", "POST")
+		if ends {
+			begin += "\x00\x00\x00\x00\x01\x00\x00\x00\x01"
+		}
+		_, _ = io.WriteString(n, begin)
+		if got := <-complete; got != ends {
+			t.Errorf("the body has ended: %v, it is complete: %v", ends, got)
+		}
+		_ = n.Close()
+	}
 }
 
 // Who breaks off a request costs others none that may come twice.

@@ -85,7 +85,7 @@ func (c coder) compress(plain []byte, ch recoding) ([]byte, error) {
 	if ch.setting.Codec == codec.Snappy {
 		return c.cfg.Engine.Compress(nil, plain, ch.setting, nil)
 	}
-	return c.cfg.Codecs.AppendCompress(nil, plain, ch.setting.String())
+	return c.cfg.Codecs.AppendSetting(nil, plain, ch.setting)
 }
 
 // open returns what a body holds, the body itself if it has no coding.

@@ -8,27 +8,31 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
 // A session that is told to drain before it has begun ends at once, as when Shutdown overtakes a handshake.
 func TestDrainBeforeRun(t *testing.T) {
 	g := start(t, "127.0.0.1:1", nil)
-	here, there := net.Pipe()
-	defer there.Close()
-	s := newSession(g.Gateway, here)
-	s.Drain()
-	time.Sleep(10 * time.Millisecond) // it drains in a goroutine of its own
-	ended := make(chan struct{})
-	go func() {
-		s.Run()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-	case <-time.After(5 * time.Second):
-		t.Fatal("the session goes on")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		s := newSession(g.Gateway, here)
+		s.Drain()
+		synctest.Wait() // it drains in a goroutine of its own
+		ended := false
+		go func() {
+			s.Run()
+			ended = true
+		}()
+		synctest.Wait()
+		if !ended {
+			t.Error("the session goes on")
+		}
+		_ = there.Close()
+	})
 }
 
 // The refusal of a connection too many is as long as it says.
@@ -63,4 +67,107 @@ func TestHeads(t *testing.T) {
 	if c.named != 2 {
 		t.Errorf("%d", c.named)
 	}
+}
+
+// A chunked request that comes together with another one which names its length has named none itself, and does not end the connection.
+func TestChunkedBeforeAnother(t *testing.T) {
+	handler, _ := recorder(nil)
+	g := start(t, startUpstream(t, handler), nil)
+	for _, line := range []string{"\r\n", "\n"} {
+		n, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = n.SetDeadline(time.Now().Add(20 * time.Second))
+		_, _ = io.WriteString(n, strings.ReplaceAll(chunkedAndAnother, "|", line))
+		from := bufio.NewReader(n)
+		for i := range 2 {
+			resp, err := http.ReadResponse(from, nil)
+			if err != nil || resp.Close {
+				t.Fatalf("%q, reply %d: %v, %v", line, i, resp, err)
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+		}
+		_ = n.Close()
+	}
+}
+
+const (
+	chunkedHead       = "POST / HTTP/1.1|Host: x|Transfer-Encoding: chunked||"
+	chunkedAndAnother = chunkedHead + "5\r\nhello\r\n0\r\n\r\nPOST / HTTP/1.1|Host: x|Content-Length: 5||hello"
+)
+
+// Wherever reads break a chunked request and another one, what is read ends with the head of the first, and nothing is lost or
+// counted twice.
+func TestReadsEndWithChunkedHeads(t *testing.T) {
+	for _, line := range []string{"\r\n", "\n"} {
+		all, end := strings.ReplaceAll(chunkedAndAnother, "|", line), len(strings.ReplaceAll(chunkedHead, "|", line))
+		for cut := range len(all) {
+			here, there := net.Pipe()
+			go func() {
+				_, _ = io.WriteString(there, all[:cut])
+				_, _ = io.WriteString(there, all[cut:])
+				_ = there.Close()
+			}()
+			c := &heads{Conn: here}
+			var got []byte
+			ended := false
+			for p := make([]byte, headFill); ; {
+				n, err := c.Read(p)
+				if err != nil {
+					break
+				}
+				got = append(got, p[:n]...)
+				ended = ended || len(got) == end && c.named == 0
+			}
+			if string(got) != all || !ended || c.named != 1 {
+				t.Errorf("%q, cut at %d: %q, read up to the head's end: %v, %d lengths", line, cut, got, ended, c.named)
+			}
+		}
+	}
+}
+
+// A peer is waited for until all readers of a body are closed, and not only the first of them, which may be slow to do so when
+// the body is sent once more.
+func TestBodySentOnceMoreIsAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		budget := gateway.NewBudget(1 << 20)
+		share := budget.Share("test")
+		cut := make(chan gateway.Verdict, 1)
+		b := newWholeBody(t.Context(), strings.NewReader(strings.Repeat("x", 64<<10)), gateway.FromClient, share.Client(&net.TCPAddr{}), make(chan struct{}, 1), func(v gateway.Verdict) { cut <- v })
+		if complete, err := b.read(64 << 10); !complete || err != nil {
+			t.Fatal(complete, err)
+		}
+		first := b.give(b.received, nil, gateway.FromUpstream)
+		second := b.give(b.received, nil, gateway.FromUpstream)
+		_ = first.Close()
+		_ = first.Close()
+		other := &gateway.Account{}
+		other.Open(share.Client(&net.UnixAddr{}), nil)
+		want := func() {
+			for range 100 {
+				other.TryAcquire(4 << 20)
+				time.Sleep(time.Second)
+			}
+		}
+		want()
+		select {
+		case v := <-cut:
+			if v.Peer != gateway.FromUpstream {
+				t.Error(v)
+			}
+		default:
+			t.Error("it is not waited for")
+		}
+		_ = second.Close()
+		for len(cut) > 0 {
+			<-cut
+		}
+		want()
+		if len(cut) > 0 {
+			t.Error("it is waited for without a reader")
+		}
+		b.close()
+		other.Close()
+	})
 }

@@ -88,7 +88,7 @@ func (x *trip) uncarry(out *http.Request) {
 	delete(out.Header, codingHeader)
 	setCoding(out.Header, had)
 	if !opened {
-		x.sendOpened(out, plain)
+		x.sendOpened(out, plain, x.lookup(policy.Request, out.Header, int64(len(plain))))
 		return
 	}
 	x.restore(out, plain, had)
@@ -103,13 +103,14 @@ func (x *trip) restore(out *http.Request, plain []byte, had string) {
 		x.broken = fmt.Errorf("%w: %w", errCarried, err)
 		return
 	}
-	ch, ok := x.chooseFor(out, int64(len(coded)))
+	n := int64(len(coded))
+	ch, ok := x.chooseFor(out, x.lookup(policy.Request, out.Header, n), n)
 	if ok {
 		ch.from = ""
-		b := x.request
-		if b.out, _ = x.coder.recode(plain, ch, &b.grant); b.out != nil && ch.rule.Worth(len(coded), len(b.out)) {
-			x.again, x.coding = &original{body: coded, encoding: before}, ch.to
-			x.setBody(out, b.out)
+		packed, _ := x.coder.recode(plain, ch, &x.requestBody.grant)
+		if packed != nil && ch.rule.Worth(len(coded), len(packed)) {
+			x.originalBody, x.sentCoding = &original{body: coded, encoding: before}, ch.to
+			x.setBody(out, packed)
 			setCoding(out.Header, ch.to)
 			return
 		}
@@ -137,9 +138,7 @@ func (x *trip) carryReply(resp *http.Response) {
 	if n <= 0 || n > int64(x.cfg.MaxCompress) || x.in.Method == http.MethodHead || resp.StatusCode == http.StatusNotModified {
 		return
 	}
-	a := addressOf(x.in, policy.Reply, resp.Header)
-	a.Size = int(n)
-	rule := x.lookup(a, false)
+	rule := x.lookup(policy.Reply, resp.Header, n)
 	if rule == nil {
 		return
 	}
@@ -149,15 +148,15 @@ func (x *trip) carryReply(resp *http.Response) {
 }
 
 func (x *trip) writeReply(resp *http.Response, rule *policy.MessageRule) {
-	b, start := x.response, time.Now()
-	out, err := x.carried.writer.Append(nil, b.in, asColumns(rule, resp.Header))
+	b, start := x.replyBody, time.Now()
+	out, err := x.carried.writer.Append(nil, b.received, asColumns(rule, resp.Header))
 	if err != nil {
 		resp.Body = readCloser{failing{err}, resp.Body}
 		return
 	}
 	x.carried.settle()
 	took := time.Since(start)
-	x.cfg.Stats.Sealed(rule.Name, codec.Zstd, len(b.in), len(out), took)
+	x.cfg.Stats.Sealed(rule.Name, codec.Zstd, len(b.received), len(out), took)
 	x.cfg.Stats.Latency(took)
 	x.setReply(resp, out)
 	delete(resp.Header, codingHeader)

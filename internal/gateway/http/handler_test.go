@@ -47,7 +47,7 @@ func TestKnowledgeIsBounded(t *testing.T) {
 			t.Fatalf("a path of %d bytes", len(path))
 		}
 	}
-	if !k.of(fmt.Sprint(3*knownPaths-1, strings.Repeat("x", 2*knownBytes))).has("zstd") {
+	if !k.accepts(fmt.Sprint(3*knownPaths-1, strings.Repeat("x", 2*knownBytes)), true).has("zstd") {
 		t.Error("the last one is forgotten")
 	}
 }

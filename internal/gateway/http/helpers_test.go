@@ -105,6 +105,11 @@ func (r *rig) stop(served <-chan error) {
 	}
 }
 
+// roundTripper is a transport of one function.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 // seen is a request as it reached a server.
 type seen struct {
 	*http.Request

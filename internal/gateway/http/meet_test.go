@@ -220,6 +220,61 @@ func TestRepliesOfHTTP2(t *testing.T) {
 	}
 }
 
+// A request whose Content-Length is 0 is answered before its stream ends, which the client may never let it do.
+func TestEmptyBodyIsNotWaitedFor(t *testing.T) {
+	handler, got := recorder(nil)
+	g := start(t, startUpstream(t, handler), nil, requestsTo(t, "zstd"))
+	n, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	_ = n.SetDeadline(time.Now().Add(20 * time.Second))
+	_, _ = io.WriteString(n, inFrames([]byte{}, ":method", "POST", "content-length", "0"))
+	f := xhttp2.NewFramer(n, n)
+	for answered := false; !answered; {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, answered = frame.(*xhttp2.HeadersFrame)
+	}
+	if at := <-got; at.ContentLength != 0 || len(at.body) > 0 {
+		t.Errorf("%d, %q", at.ContentLength, at.body)
+	}
+}
+
+// A client that breaks off has left when its requests have: until then they count for it.
+func TestClientLeavesBehindItsRequests(t *testing.T) {
+	for _, begin := range []string{inFrames(nil, ":method", "GET"), "GET / HTTP/1.1\r\nHost: x\r\n\r\n"} {
+		g := NewGateway(Config{Name: "test", Stats: gateway.NewStats("test", "http")})
+		begun, ended, over := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		g.common.proxy.Transport = roundTripper(func(out *http.Request) (*http.Response, error) {
+			defer close(over)
+			close(begun)
+			<-out.Context().Done()
+			select {
+			case <-ended:
+				t.Errorf("%.10q: the request goes on", begin)
+			case <-time.After(50 * time.Millisecond):
+			}
+			return nil, out.Context().Err()
+		})
+		here, there := testenv.Pipe()
+		go func() {
+			defer close(ended)
+			newSession(g, here).Run()
+		}()
+		go func() { _, _ = io.Copy(io.Discard, there) }()
+		_, _ = io.WriteString(there, begin)
+		<-begun
+		_ = there.Close()
+		<-ended
+		<-over
+		_ = g.Shutdown(t.Context())
+	}
+}
+
 // Trailers reach the upstream, also behind a body of nothing that says so.
 func TestTrailersOfHTTP2(t *testing.T) {
 	handler, got := recorder(nil)

@@ -11,39 +11,25 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// carry has an exchange go to the far gateway with history, where there is a connection for that. It reports false if the
-// exchange goes as it would without, and nothing has happened to it.
-func (x *trip) carry(out *http.Request) bool {
-	switch {
-	case x.carriers == nil || !mayBeCarried(out) || out.ContentLength > int64(x.cfg.MaxCompress) || x.steppedDown():
-		return false
-	case out.ContentLength == 0:
-		x.carrier = x.carriers.take()
-		return x.carrier != nil
-	}
-	a := addressOf(x.in, policy.Request, out.Header)
-	a.Size = int(out.ContentLength)
-	rule := x.lookup(a, false)
-	if rule == nil || !x.carriers.ready() {
-		return false
-	}
+// carry has a request go to the far gateway with history, if a connection for that is free once its body has come: a
+// client that sends slowly, or breaks off, keeps none from others.
+func (x *trip) carry(out *http.Request, rule *policy.MessageRule) {
 	if !x.gatherRequest(out, rule) {
-		return true
+		return
 	}
 	x.sample(out)
-	// No sooner: a client that sends slowly, or breaks off, keeps nobody from a connection.
 	if x.carrier = x.carriers.take(); x.carrier == nil {
-		x.sendOpened(out, x.request.in)
-		return true
+		x.sendOpened(out, x.requestBody.received, rule)
+		return
 	}
 	x.carryBody(out, rule)
-	return true
 }
 
 // mayBeCarried reports whether a request is one that connections with history are for: one after the other, of known length.
-func mayBeCarried(out *http.Request) bool {
-	h := out.Header
-	return out.ContentLength >= 0 && len(out.Trailer)+len(h["Upgrade"]) == 0 && !isStream(h.Get("Accept")) && !isOurs(h["Content-Encoding"])
+func (x *trip) mayBeCarried(out *http.Request) bool {
+	h, n := out.Header, out.ContentLength
+	return x.carriers != nil && n >= 0 && n <= int64(x.cfg.MaxCompress) && len(out.Trailer)+len(h["Upgrade"]) == 0 &&
+		!isStream(h.Get("Accept")) && !isOurs(h["Content-Encoding"]) && !x.steppedDown()
 }
 
 // steppedDown reports whether the gateway's budgets leave no time for compressing.
@@ -54,25 +40,24 @@ func (x *trip) steppedDown() bool {
 
 // carryBody compresses a body in memory with the history of its carrier.
 func (x *trip) carryBody(out *http.Request, rule *policy.MessageRule) {
-	b := x.request
-	x.again = &original{body: b.in, encoding: out.Header["Content-Encoding"]}
+	b := x.requestBody
+	x.originalBody = &original{body: b.received, encoding: out.Header["Content-Encoding"]}
 	delete(out.Header, codingHeader) // is ours, between gateways
 	plain, coding := x.openForCarrier(out)
 	start := time.Now()
 	stint := x.cfg.Effort.Begin(len(plain))
-	var err error
-	b.out, err = x.carrier.writer.Append(nil, plain, asColumns(rule, out.Header))
+	packed, err := x.carrier.writer.Append(nil, plain, asColumns(rule, out.Header))
 	stint.End()
 	x.carrier.settle()
 	took := time.Since(start)
 	x.cfg.Stats.Latency(took)
 	if err != nil {
 		x.dropCarrier()
-		x.setBody(out, b.in)
+		x.setBody(out, b.received)
 		return
 	}
-	x.cfg.Stats.Sealed(rule.Name, codec.Zstd, len(b.in), len(b.out), took)
-	x.setBody(out, b.out)
+	x.cfg.Stats.Sealed(rule.Name, codec.Zstd, len(b.received), len(packed), took)
+	x.setBody(out, packed)
 	setCoding(out.Header, carriedCoding)
 	if coding != "" {
 		out.Header[codingHeader] = []string{coding}
@@ -82,15 +67,15 @@ func (x *trip) carryBody(out *http.Request, rule *policy.MessageRule) {
 // openForCarrier opens a body whose coding we know, unless it is signed as it is, and returns the coding that the far gateway
 // has to restore.
 func (x *trip) openForCarrier(out *http.Request) (plain []byte, coding string) {
-	b := x.request
+	b := x.requestBody
 	coding = strings.Join(out.Header["Content-Encoding"], ", ")
 	from, known := codingOf(out.Header)
 	if known && from != "" && !mustStay(out.Header) {
-		if plain, err := x.coder.open(b.in, from, &b.grant); err == nil {
+		if plain, err := x.coder.open(b.received, from, &b.grant); err == nil {
 			return plain, openedMark + from
 		}
 	}
-	return b.in, coding
+	return b.received, coding
 }
 
 // asColumns reports whether a body is taken apart as a message of Protocol Buffers. Others would only come out as they are.

@@ -7,11 +7,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // A connection between gateways that ends before its first exchange costs no request.
@@ -22,20 +25,19 @@ func TestUnusedCarrierEnds(t *testing.T) {
 	b := startBalancer(t, strings.TrimPrefix(far.url, "http://"))
 	near := start(t, b.Addr().String(), func(c *Config) { c.Link, c.UpstreamReads = Shared, nil }, rules)
 	c := client(t)
-	for n := 0; n == 0; {
-		send(t, c, http.MethodPost, near.url, text)
-		time.Sleep(20 * time.Millisecond)
+	idle := func() []*carrier {
 		p := near.common.carriers
 		p.mu.Lock()
-		n = len(p.idle)
-		for _, x := range p.idle {
-			if half, ok := x.conn.(interface{ CloseWrite() error }); ok {
-				_ = half.CloseWrite() // the balancer closes in turn
-			}
-		}
-		p.mu.Unlock()
+		defer p.mu.Unlock()
+		return slices.Clone(p.idle)
 	}
-	time.Sleep(100 * time.Millisecond)
+	for range 2 { // the first reply says that there is a gateway, and the second request has a connection made
+		send(t, c, http.MethodPost, near.url, text)
+	}
+	testenv.Eventually(t, "a connection is made", func() bool { return len(idle()) > 0 })
+	unused := idle()[0].conn
+	_ = gateway.CloseWrite(unused)
+	testenv.Eventually(t, "the balancer closes in turn", func() bool { return gateway.PeerClosed(unused) })
 	if resp, back := send(t, c, http.MethodPost, near.url, text); resp.StatusCode != 200 || !bytes.Equal(back, text) {
 		t.Errorf("%s: %s", resp.Status, back)
 	}
@@ -88,7 +90,7 @@ func TestClientAsNearGateway(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(3 * time.Minute))
 	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: cinch-pair/1\r\nCinch-Pair: 1; window=23\r\n\r\n")
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {

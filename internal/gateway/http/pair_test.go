@@ -17,6 +17,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // startPair starts a far gateway before an upstream, and a near one before that.
@@ -70,14 +71,10 @@ func send(t *testing.T, c *http.Client, method, to string, body []byte, headers 
 // untilCarried sends requests until one has gone with history.
 func (r *rig) untilCarried(c *http.Client) {
 	r.t.Helper()
-	for range 500 {
+	testenv.Eventually(r.t, "something goes with history", func() bool { // its connection is being made
 		send(r.t, c, http.MethodPost, r.url+"/warm", text)
-		if r.stats.Snapshot().Total.Sealed > 0 {
-			return
-		}
-		time.Sleep(5 * time.Millisecond) // its connection is being made
-	}
-	r.t.Fatal("nothing goes with history")
+		return r.stats.Snapshot().Total.Sealed > 0
+	})
 }
 
 // echo answers with what it was sent, and says in which coding that came.
@@ -268,7 +265,7 @@ func (b *balancer) forward(c net.Conn) {
 func TestFarIsReplaced(t *testing.T) {
 	upstream := startUpstream(t, http.HandlerFunc(echo))
 	rules := policy.MessageRule{Name: "requests", Auto: true}
-	peers := func(c *Config) { c.Peers, c.UpstreamReads, c.Grace = true, nil, 300*time.Millisecond }
+	peers := func(c *Config) { c.Peers, c.UpstreamReads, c.Grace = true, nil, 3*time.Second } // no request begins later than that after a reply
 	far, next := start(t, upstream, peers, rules), start(t, upstream, peers, rules)
 	b := startBalancer(t, strings.TrimPrefix(far.url, "http://"))
 	near := start(t, b.Addr().String(), func(c *Config) { c.Link, c.UpstreamReads = PerClient, nil }, rules)

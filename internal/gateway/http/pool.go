@@ -79,7 +79,7 @@ func (p *pool) roundTrip(r *http.Request) (*http.Response, error) {
 		closeBody(r)
 		return nil, err
 	}
-	out, err := h2.NewSending(r)
+	out, err := h2.NewSending(r, nil)
 	if err != nil {
 		p.Release(&x.slot)
 		return nil, err
@@ -179,7 +179,7 @@ func renew(out *h2.Sending, r *http.Request) bool {
 		again = r.WithContext(r.Context())
 		again.Body = body
 	}
-	ready, err := h2.NewSending(again)
+	ready, err := h2.NewSending(again, nil)
 	if err != nil {
 		return false
 	}

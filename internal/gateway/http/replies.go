@@ -20,27 +20,26 @@ func (x *trip) reply(resp *http.Response) {
 	if replyMustStay(x.in, resp) || announces(resp.Trailer) || resp.ContentLength == 0 {
 		return
 	}
-	a := addressOf(x.in, policy.Reply, resp.Header)
-	ch, ok := x.choose(a, resp.Header, resp.ContentLength, accepted(x.in.Header))
-	switch {
-	case !ok:
-	case resp.ContentLength > 0:
-		x.replyWhole(resp, ch)
-	default:
-		x.replyStream(resp, ch)
-	}
-}
-
-// replyWhole reads a body of known length into memory. One that ends early does so for the client too.
-func (x *trip) replyWhole(resp *http.Response, ch recoding) {
-	if !x.gatherReply(resp, ch.rule) {
+	rule := x.lookup(policy.Reply, resp.Header, resp.ContentLength)
+	ch, ok := x.choose(rule, resp.Header, resp.ContentLength, accepted(x.in.Header))
+	if !ok {
 		return
 	}
-	b := x.response
-	out, reason := x.coder.recode(b.in, ch, &b.grant)
-	if b.out = out; out == nil {
-		x.leave(ch, reason, int64(len(b.in)))
-		x.setReply(resp, b.in)
+	if resp.ContentLength < 0 {
+		if s := x.stream(resp.Body, ch, x.held.Replies); s != nil {
+			resp.Body = s
+			encoded(resp.Header, ch.to)
+		}
+		return
+	}
+	if !x.gatherReply(resp, rule) { // one that ends early does so for the client too
+		return
+	}
+	b := x.replyBody
+	out, reason := x.coder.recode(b.received, ch, &b.grant)
+	if out == nil {
+		x.countLeft(rule, reason, int64(len(b.received)))
+		x.setReply(resp, b.received)
 		return
 	}
 	x.setReply(resp, out)
@@ -56,25 +55,17 @@ func (x *trip) gatherReply(resp *http.Response, rule *policy.MessageRule) bool {
 	case err != nil:
 		resp.Body = readCloser{failing{err}, resp.Body}
 	case !complete:
-		x.leave(recoding{rule: rule}, leftBudget, n)
-		resp.Body = readCloser{b.give(b.in, resp.Body, gateway.FromClient), resp.Body}
+		x.countLeft(rule, leftBudget, n)
+		resp.Body = readCloser{b.give(b.received, resp.Body, gateway.FromClient), resp.Body}
 	}
 	return complete && err == nil
 }
 
 // setReply sends bytes in memory.
 func (x *trip) setReply(resp *http.Response, b []byte) {
-	resp.Body = readCloser{x.response.give(b, nil, gateway.FromClient), resp.Body}
+	resp.Body = readCloser{x.replyBody.give(b, nil, gateway.FromClient), resp.Body}
 	resp.ContentLength = int64(len(b))
 	resp.Header["Content-Length"] = []string{strconv.Itoa(len(b))}
-}
-
-// replyStream compresses a body of unknown length as it comes.
-func (x *trip) replyStream(resp *http.Response, ch recoding) {
-	if s := x.stream(resp.Body, ch, x.held.Replies); s != nil {
-		resp.Body = s
-		encoded(resp.Header, ch.to)
-	}
 }
 
 // encoded says in a reply's header what its body has become.

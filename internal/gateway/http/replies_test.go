@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strconv"
 	"testing"
+
+	"github.com/cinch-layer/cinch/internal/policy"
 )
 
 // Replies are compressed where a rule says so, for clients that accept it.
@@ -36,6 +38,28 @@ func TestReplies(t *testing.T) {
 		}
 		if coding != "" && resp.Header.Get("Vary") != "Accept-Encoding" {
 			t.Errorf("%+v: %v", c, resp.Header)
+		}
+	}
+}
+
+// Rules that change during an exchange hold from the next one on, for its reply too.
+func TestRulesHoldForAnExchange(t *testing.T) {
+	var g *rig
+	none, err := policy.NewMessages(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	upstream := startUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		g.SetPolicy(none)
+		_, _ = w.Write(text)
+	}))
+	g = start(t, upstream, nil, repliesTo(t, "zstd-3"))
+	for _, want := range []string{"zstd", ""} {
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, g.url, nil)
+		r.Header.Set("Accept-Encoding", "zstd")
+		resp := do(t, r)
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.Header.Get("Content-Encoding") != want {
+			t.Errorf("%q, want %q; %v", resp.Header.Get("Content-Encoding"), want, err)
 		}
 	}
 }

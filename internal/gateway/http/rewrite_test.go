@@ -2,13 +2,18 @@ package http
 
 import (
 	"bytes"
+	"context"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/golang/snappy"
 
+	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -156,9 +161,60 @@ func TestKnowledge(t *testing.T) {
 	if s := <-got; !bytes.Equal(s.body, text) || s.Header.Get("Content-Encoding") != "" {
 		t.Error("the second try is not what the client sent")
 	}
-	if c := codingTo("/a"); c != "" {
-		t.Errorf("%q again", c)
+	for range 2 { // the upstream says again what it has said before
+		if c := codingTo("/a"); c != "" {
+			t.Errorf("%q again", c)
+		}
 	}
+	refuses, says = false, "br"
+	codingTo("/a")
+	says = "gzip"
+	codingTo("/a")
+	if c := codingTo("/a"); c != "gzip" {
+		t.Errorf("%q after the upstream has named it anew", c)
+	}
+}
+
+// A refusal counts for a minute where the body can be sent once more, and otherwise until the upstream has taken the coding.
+func TestRefusalsExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKnowledge([]string{"zstd"})
+		var status int
+		try := func() {
+			in, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x/", nil)
+			c := Config{Stats: gateway.NewStats("test", "http"), Log: slog.New(slog.DiscardHandler)}
+			x := &trip{common: &common{cfg: &c, knows: k}, in: in, sentCoding: "zstd"}
+			out := in.WithContext(context.WithValue(t.Context(), tripKey{}, x))
+			resp, err := resender{roundTripper(func(r *http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: status, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+			})}.RoundTrip(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+		}
+		expect := func(when string, whole, stream bool) {
+			t.Helper()
+			if k.accepts("x/", true).has("zstd") != whole || k.accepts("x/", false).has("zstd") != stream {
+				t.Errorf("%s: want %v for bodies in memory, %v for streams", when, whole, stream)
+			}
+		}
+		expect("at the beginning", true, true)
+		status = http.StatusUnsupportedMediaType
+		try()
+		time.Sleep(refusalTime - 1)
+		expect("after a refusal", false, false)
+		time.Sleep(time.Nanosecond)
+		expect("a minute later", true, false)
+		try()
+		expect("after another refusal", false, false)
+		status = http.StatusInternalServerError
+		try()
+		expect("after an error", false, false)
+		status = http.StatusOK
+		try()
+		expect("after the coding was taken", true, true)
+	})
 }
 
 // The upstream sees the request that the client sent: target, host, forwarded fields, no user agent of ours.

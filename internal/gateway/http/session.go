@@ -92,7 +92,7 @@ func (s *session) Run() {
 }
 
 func (s *session) serveHTTP1() {
-	l := &oneConn{conn: s.heads, done: s.done}
+	l := newOneConn(s.heads, s.done)
 	_ = s.server.Serve(l)
 	if l.conn != nil {
 		return // Drain came before the server has begun
@@ -211,7 +211,7 @@ func (s *session) serveCarried(conn net.Conn, h *handler) {
 	if over {
 		return
 	}
-	_ = server.Serve(&oneConn{conn: conn, done: done})
+	_ = server.Serve(newOneConn(conn, done))
 	<-done
 }
 
@@ -228,21 +228,14 @@ func (s *session) changed(_ net.Conn, state http.ConnState) {
 
 // oneConn is a listener to which one connection comes.
 type oneConn struct {
-	conn net.Conn // nil: it has been accepted
-	done <-chan struct{}
-
+	conn    net.Conn // nil: it has been accepted
+	done    <-chan struct{}
 	closing sync.Once
 	closed  chan struct{}
-	mu      sync.Mutex
 }
 
-func (l *oneConn) wait() chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed == nil {
-		l.closed = make(chan struct{})
-	}
-	return l.closed
+func newOneConn(c net.Conn, done <-chan struct{}) *oneConn {
+	return &oneConn{conn: c, done: done, closed: make(chan struct{})}
 }
 
 // Accept returns the connection, and then nothing until that is done with.
@@ -253,14 +246,46 @@ func (l *oneConn) Accept() (net.Conn, error) {
 	}
 	select {
 	case <-l.done:
-	case <-l.wait():
+	case <-l.closed:
 	}
 	return nil, net.ErrClosed
 }
 
 func (l *oneConn) Close() error {
-	l.closing.Do(func() { close(l.wait()) })
+	l.closing.Do(func() { close(l.closed) })
 	return nil
 }
 
 func (l *oneConn) Addr() net.Addr { return &net.TCPAddr{} }
+
+const (
+	// clientWindow limits the bytes of bodies that a client may send on a connection of HTTP/2 before the gateway has read them.
+	clientWindow = 1 << 20
+	// usualFields is the size that HTTP/2 counts for ten fields beside their names and values, in bytes (RFC 9113, section 6.5.2).
+	usualFields = 10 * 32
+)
+
+// version is the HTTP that a client speaks.
+type version uint8
+
+const (
+	unsaid version = iota
+	http1
+	http2
+)
+
+// readVersion reads no more than it takes to know whether a client begins with the preface of HTTP/2.
+func readVersion(c net.Conn) (version, []byte) {
+	preface := make([]byte, len(xhttp2.ClientPreface))
+	for n := 0; n < len(preface); {
+		more, err := c.Read(preface[n:])
+		n += more
+		switch {
+		case string(preface[:n]) != xhttp2.ClientPreface[:n]:
+			return http1, preface[:n]
+		case err != nil:
+			return unsaid, nil
+		}
+	}
+	return http2, preface
+}

@@ -52,7 +52,7 @@ func TestSlowBodies(t *testing.T) {
 						close(done)
 					}
 				}
-				go func() { _ = server.Serve(&oneConn{conn: far, done: done}) }()
+				go func() { _ = server.Serve(newOneConn(far, done)) }()
 				go func() { _, _ = io.Copy(io.Discard, near) }()
 				_, _ = io.WriteString(near, "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: "+c.kind+"\r\nContent-Length: 6\r\n\r\n")
 				for range 5 {

@@ -42,22 +42,23 @@ type common struct {
 // trip is one request and its reply.
 type trip struct {
 	*common
-	held   *held.Allowance // the client's
-	client *h2.Client      // that one, for upstreams of HTTP/2; nil: the upstream is none
+	rules  *policy.Messages // in force when it began; nil: there are none yet
+	held   *held.Allowance  // the client's
+	client *h2.Client       // that one, for upstreams of HTTP/2; nil: the upstream is none
 	in     *http.Request
 
 	control *http.ResponseController // of the client's request
 	cutting sync.Mutex
 	over    bool // control is not to be used any more
-	noLimit bool // of time, for the body
+	noLimit bool // of time, for the body, is set any more
 	cancel  context.CancelCauseFunc
 
-	ended             atomic.Bool // the client's body has been read to its end
-	request, response *wholeBody  // nil: not in memory
-	opened            *wholeBody  // what response was made of, if that is changed once more
-	coding            string      // that the body was given; "": none
-	again             *original   // the body as it came, if it is in memory and was sent otherwise
-	broken            error       // why nothing can be sent
+	ended                  atomic.Bool // the client's body has been read to its end
+	requestBody, replyBody *wholeBody  // nil: not in memory
+	openedReply            *wholeBody  // what replyBody was made of, if that is changed once more
+	sentCoding             string      // that the request's body was given; "": none
+	originalBody           *original   // as the client sent it, if it is in memory and was sent otherwise
+	broken                 error       // rewrite can't return one: RoundTrip returns it, and sends nothing
 
 	carried  *history  // of the client's connection, if the client is a gateway
 	carriers *carriers // to the far gateway; nil: there is none
@@ -75,7 +76,7 @@ func (x *trip) close() {
 	x.cutting.Lock()
 	x.over = true
 	x.cutting.Unlock()
-	for _, b := range []*wholeBody{x.request, x.response, x.opened} {
+	for _, b := range []*wholeBody{x.requestBody, x.replyBody, x.openedReply} {
 		if b != nil {
 			b.close()
 		}
@@ -99,22 +100,21 @@ var errBodySlow = errors.New("the rest of the request's body did not come")
 func (x *trip) limitBody(at time.Time) {
 	x.cutting.Lock()
 	defer x.cutting.Unlock()
-	if x.over || x.noLimit {
-		return
+	x.limitBodyLocked(at)
+}
+
+func (x *trip) limitBodyLocked(at time.Time) {
+	if !x.over && !x.noLimit && !strings.HasPrefix(x.in.Header.Get("Content-Type"), "application/grpc") {
+		_ = x.control.SetReadDeadline(at)
 	}
-	if strings.HasPrefix(x.in.Header.Get("Content-Type"), "application/grpc") {
-		x.noLimit = true
-		return
-	}
-	_ = x.control.SetReadDeadline(at)
 }
 
 // answered ends the limit of the body: a client may talk with the upstream both ways for as long as they like.
 func (x *trip) answered() {
-	x.limitBody(time.Time{})
 	x.cutting.Lock()
+	defer x.cutting.Unlock()
+	x.limitBodyLocked(time.Time{})
 	x.noLimit = true
-	x.cutting.Unlock()
 }
 
 // errRequest says that a client's body didn't come as it had said.
@@ -137,16 +137,16 @@ func (x *trip) dropCarrier() { x.giveBack(false) }
 
 // holdRequest is the request's body in memory, holdReply the reply's, as soon as it has been read.
 func (x *trip) holdRequest(out *http.Request) *wholeBody {
-	x.request = newWholeBody(x.in.Context(), out.Body, gateway.FromClient, x.held.Requests, x.ahead, x.cut)
-	return x.request
+	x.requestBody = newWholeBody(x.in.Context(), out.Body, gateway.FromClient, x.held.Requests, x.ahead, x.cut)
+	return x.requestBody
 }
 
 func (x *trip) holdReply(resp *http.Response) *wholeBody {
-	if x.response != nil { // a far gateway's, which was opened
-		x.opened, x.response = x.response, nil
+	if x.replyBody != nil { // a far gateway's, which was opened
+		x.openedReply, x.replyBody = x.replyBody, nil
 	}
-	x.response = newWholeBody(x.in.Context(), resp.Body, gateway.FromUpstream, x.held.Replies, x.ahead, x.cut)
-	return x.response
+	x.replyBody = newWholeBody(x.in.Context(), resp.Body, gateway.FromUpstream, x.held.Replies, x.ahead, x.cut)
+	return x.replyBody
 }
 
 // stream compresses a body of unknown length as it comes, for one of the client's accounts; nil if there is no memory.
@@ -156,7 +156,7 @@ func (x *trip) stream(src io.ReadCloser, ch recoding, of *gateway.Client) *strea
 	x.accounts = append(x.accounts, account)
 	s := newStream(x.cfg, src, ch, account)
 	if s == nil {
-		x.leave(ch, leftBudget, 0)
+		x.countLeft(ch.rule, leftBudget, 0)
 	}
 	return s
 }
@@ -191,7 +191,7 @@ func (x *trip) fail(w http.ResponseWriter, err error) {
 	var refused *net.OpError
 	switch {
 	case slow:
-		status, class, err = http.StatusRequestTimeout, "", errSlow // counted by who has cut it off
+		status, class, err = http.StatusRequestTimeout, "", errSlow // counted by cut
 		if x.in.ProtoMajor == 1 {
 			w.Header().Set("Connection", "close")
 		}
@@ -208,7 +208,7 @@ func (x *trip) fail(w http.ResponseWriter, err error) {
 	case errors.Is(err, h2.ErrHeaderSize):
 		status, class = http.StatusRequestHeaderFieldsTooLarge, "request"
 	case errors.Is(err, gateway.ErrUnreachable), errors.As(err, &refused) && refused.Op == "dial":
-		class = "" // counted by who dialled
+		class = "" // counted by the dialer
 	}
 	if class != "" {
 		x.cfg.Stats.Error(class)

@@ -11,13 +11,16 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	xhttp2 "golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/h2"
@@ -152,8 +155,10 @@ func TestUpstreamChangesItsMind(t *testing.T) {
 	for i, want := range []string{"HTTP/1.1", "HTTP/2.0", "HTTP/2.0", "HTTP/1.1", "HTTP/1.1", "HTTP/2.0"} {
 		if change := (want == "HTTP/2.0") != two.Load(); change {
 			two.Store(!two.Load())
-			time.Sleep(20 * time.Millisecond) // the last connection is gone
-			if want == "HTTP/2.0" {           // it is noticed by the next connection, and used from the one after it on
+			testenv.Eventually(t, "the last connection is gone", func() bool {
+				return !slices.ContainsFunc(g.common.transport.two.Hops(), func(h *hop) bool { return !h.Conn.Ended() })
+			})
+			if want == "HTTP/2.0" { // it is noticed by the next connection, and used from the one after it on
 				_ = post(t, g.url, nil).Body.Close()
 			}
 		}
@@ -192,34 +197,44 @@ func TestUpgradeBesideHTTP2(t *testing.T) {
 
 // Connections of HTTP/2 that nobody uses are closed, as those of HTTP/1.1.
 func TestIdleUpstream(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes as long as connections may be idle")
-	}
-	t.Parallel()
-	var open atomic.Int32
-	count := func(_ net.Conn, s http.ConnState) {
-		switch s {
-		case http.StateNew:
-			open.Add(1)
-		case http.StateClosed:
-			open.Add(-1)
+	synctest.Test(t, func(t *testing.T) {
+		var open atomic.Int32
+		count := func(_ net.Conn, s http.ConnState) {
+			switch s {
+			case http.StateNew:
+				open.Add(1)
+			case http.StateClosed:
+				open.Add(-1)
+			}
 		}
-	}
-	s := &http.Server{Handler: http.HandlerFunc(tellProto), Protocols: &http.Protocols{}, ConnState: count}
-	s.Protocols.SetUnencryptedHTTP2(true)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() { _ = s.Serve(l) }()
-	defer s.Close()
-	g := start(t, l.Addr().String(), func(c *Config) { c.H2C = true })
-	_ = post(t, g.url, nil).Body.Close()
-	began := time.Now()
-	testenv.Eventually(t, "it is closed", func() bool { return open.Load() == 0 })
-	if took := time.Since(began); took < upstreamIdle-time.Second {
-		t.Errorf("it was closed after %v", took)
-	}
+		s := &http.Server{Handler: http.HandlerFunc(tellProto), Protocols: &http.Protocols{}, ConnState: count}
+		s.Protocols.SetUnencryptedHTTP2(true)
+		l := testenv.NewPipeListener()
+		go func() { _ = s.Serve(l) }()
+		defer s.Close()
+		c := Config{H2C: true, Upstream: gateway.Upstream{Address: "x:1"}}
+		c.setDefaults()
+		over := newTransport(&c)
+		defer over.close()
+		over.dial = func(context.Context) (net.Conn, error) { return l.Dial() }
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://x/", nil)
+		resp, err := over.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		time.Sleep(upstreamIdle - time.Nanosecond)
+		synctest.Wait()
+		if n := open.Load(); n != 1 {
+			t.Errorf("%d connections before its time", n)
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if n := open.Load(); n != 0 {
+			t.Errorf("%d connections that nobody uses", n)
+		}
+	})
 }
 
 // frames is an upstream by the frame: answer is told of each request's stream, and how many there were before, on all connections.
@@ -307,6 +322,78 @@ func TestNotSeenByUpstream(t *testing.T) {
 	}
 }
 
+// A field that a client marks as never indexed is sent so to an upstream of HTTP/2, and the reply's to the client.
+func TestNeverIndexedFields(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	read := func(c net.Conn) (*xhttp2.MetaHeadersFrame, error) {
+		f := xhttp2.NewFramer(c, c)
+		f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+		for {
+			frame, err := f.ReadFrame()
+			if h, ok := frame.(*xhttp2.MetaHeadersFrame); ok || err != nil {
+				return h, err
+			}
+		}
+	}
+	marked := func(h *xhttp2.MetaHeadersFrame) (names []string) {
+		for _, f := range h.Fields {
+			if f.Sensitive {
+				names = append(names, f.Name)
+			}
+		}
+		return names
+	}
+	block := func(f ...hpack.HeaderField) string {
+		var b bytes.Buffer
+		enc := hpack.NewEncoder(&b)
+		for _, f := range f {
+			_ = enc.WriteField(f)
+		}
+		return b.String()
+	}
+	headers := func(block string) string {
+		return string([]byte{0, 0, byte(len(block)), byte(xhttp2.FrameHeaders), byte(xhttp2.FlagHeadersEndHeaders | xhttp2.FlagHeadersEndStream), 0, 0, 0, 1}) + block
+	}
+	atServer := make(chan []string, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = io.ReadFull(c, make([]byte, len(xhttp2.ClientPreface)))
+		_, _ = io.WriteString(c, "\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+		if h, err := read(c); err == nil {
+			atServer <- marked(h)
+		}
+		_, _ = io.WriteString(c, headers(block(hpack.HeaderField{Name: ":status", Value: "200"}, hpack.HeaderField{Name: "x-key", Value: "k", Sensitive: true}, hpack.HeaderField{Name: "set-cookie", Value: "a"})))
+		_, _ = io.Copy(io.Discard, c)
+		_ = c.Close()
+	}()
+	g := start(t, l.Addr().String(), func(c *Config) { c.H2C = true })
+	c, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	request := headers(block(
+		hpack.HeaderField{Name: ":method", Value: "GET"}, hpack.HeaderField{Name: ":scheme", Value: "http"}, hpack.HeaderField{Name: ":path", Value: "/"},
+		hpack.HeaderField{Name: ":authority", Value: "x"}, hpack.HeaderField{Name: "authorization", Value: "Bearer a", Sensitive: true}, hpack.HeaderField{Name: "cookie", Value: "a=b"},
+	))
+	_, _ = io.WriteString(c, xhttp2.ClientPreface+"\x00\x00\x00\x04\x00\x00\x00\x00\x00"+request)
+	h, err := read(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(<-atServer, marked(h)); got != "[authorization] [x-key]" {
+		t.Error(got)
+	}
+}
+
 // An upstream that refuses everything is asked a few times only.
 func TestRefusesEverything(t *testing.T) {
 	var n atomic.Int32
@@ -345,7 +432,7 @@ func TestConnectionEndsAsItIsTaken(t *testing.T) {
 		}
 		r, _ := http.NewRequestWithContext(t.Context(), "POST", "http://x/", nil)
 		r.Body, r.ContentLength = body, -1
-		out, err := h2.NewSending(r)
+		out, err := h2.NewSending(r, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,11 +17,12 @@ import (
 type wholeBody struct {
 	grant     held.Grant
 	gather    held.Gatherer
-	in        []byte // as it came
-	out       []byte // as it goes on; nil: as it came
-	collected bool   // all of it came, of a length that nobody had said
+	received  []byte
+	collected bool // all of it came, and its length was not declared
 
 	readers []*bytesBody
+	mu      sync.Mutex // guards the readers
+	open    int        // readers that are not closed
 }
 
 // newWholeBody opens one in an account of a client's, for a body from a peer. Whoever moves too little of it while others
@@ -36,7 +37,7 @@ func newWholeBody(ctx context.Context, src io.Reader, from gateway.Peer, of *gat
 
 // read gets n bytes into memory. It reports false if there is no memory for all of them: then it has the beginning.
 func (b *wholeBody) read(n int) (complete bool, err error) {
-	if b.in, err = b.gather.Some(n); err != nil || len(b.in) < n {
+	if b.received, err = b.gather.Some(n); err != nil || len(b.received) < n {
 		return false, err
 	}
 	return true, noMore(b.gather.Src)
@@ -45,7 +46,7 @@ func (b *wholeBody) read(n int) (complete bool, err error) {
 // readToEnd gets all there is into memory, if that is so many bytes at most. It reports false if it isn't, or there is no memory: then
 // it has the beginning.
 func (b *wholeBody) readToEnd(most int) (complete bool, err error) {
-	b.in, b.collected, err = b.gather.ToEnd(most)
+	b.received, b.collected, err = b.gather.ToEnd(most)
 	return b.collected, err
 }
 
@@ -67,16 +68,19 @@ func (b *wholeBody) uncarry(r *bodies.Reader, n int64, most int) ([]byte, error)
 		return nil, fmt.Errorf("%w: a body of %d bytes", bodies.ErrTooLarge, n)
 	}
 	var err error
-	if b.in, err = b.gather.All(int(n), n); err != nil {
+	if b.received, err = b.gather.All(int(n), n); err != nil {
 		return nil, err
 	}
-	return r.Open(b.in, most, b.grant.Exceed)
+	return r.Open(b.received, most, b.grant.Exceed)
 }
 
 // give returns what gives bytes of the body to a peer, and then what else there is.
 func (b *wholeBody) give(p []byte, rest io.Reader, to gateway.Peer) *bytesBody {
-	r := &bytesBody{b: p, rest: rest, grant: &b.grant, to: to}
+	r := &bytesBody{of: b, b: p, rest: rest, to: to}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.grant.Account.Await(to)
+	b.open++
 	b.readers = append(b.readers, r)
 	return r
 }
@@ -86,8 +90,8 @@ func (b *wholeBody) close() {
 	for _, r := range b.readers {
 		_ = r.Close()
 	}
-	gateway.PutBuffer(b.in)
-	b.in, b.out = nil, nil
+	gateway.PutBuffer(b.received)
+	b.received = nil
 	b.grant.Release()
 	b.grant.Account.Close()
 }
@@ -104,31 +108,30 @@ func (f *flow) Cut(v gateway.Verdict)   { f.cut(v) }
 
 var errClosed = errors.New("the body is closed")
 
-// bytesBody gives bytes that may be taken away from it: who reads a request's body may do so after all is over.
+// bytesBody gives bytes of a body that may be taken away from it: a request's body may be read after all is over.
 type bytesBody struct {
-	mu    sync.Mutex
-	b     []byte
-	rest  io.Reader // what follows the bytes; nil: nothing
-	grant *held.Grant
-	to    gateway.Peer
-	gone  bool
+	of   *wholeBody
+	b    []byte
+	rest io.Reader // what follows the bytes; nil: nothing
+	to   gateway.Peer
+	gone bool
 }
 
 func (r *bytesBody) Read(p []byte) (int, error) {
-	r.mu.Lock()
+	r.of.mu.Lock()
 	if r.gone {
-		r.mu.Unlock()
+		r.of.mu.Unlock()
 		return 0, errClosed
 	}
 	if len(r.b) > 0 {
-		defer r.mu.Unlock()
+		defer r.of.mu.Unlock()
 		n := copy(p, r.b)
 		r.b = r.b[n:]
-		r.grant.Moved.Add(int64(n))
+		r.of.grant.Moved.Add(int64(n))
 		return n, nil
 	}
 	rest := r.rest
-	r.mu.Unlock()
+	r.of.mu.Unlock()
 	if rest == nil {
 		return 0, io.EOF
 	}
@@ -138,13 +141,17 @@ func (r *bytesBody) Read(p []byte) (int, error) {
 // Complete reports whether nothing follows the bytes; see h2.
 func (r *bytesBody) Complete() bool { return r.rest == nil }
 
-// Close lets go of the bytes.
+// Close lets go of the bytes. The peer is waited for until the last reader of the body is closed: another one may have begun because
+// the body is sent once more.
 func (r *bytesBody) Close() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.gone {
-		r.gone, r.b = true, nil
-		r.grant.Account.Awaited(r.to)
+	r.of.mu.Lock()
+	defer r.of.mu.Unlock()
+	if r.gone {
+		return nil
+	}
+	r.gone, r.b = true, nil
+	if r.of.open--; r.of.open == 0 {
+		r.of.grant.Account.Awaited(r.to)
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func ask(ctx context.Context, up gateway.Upstream, request []byte) ([]byte, erro
 		r := reader{Inbound: gateway.Inbound{Conn: c, Ctx: ctx}}
 		defer r.Free()
 		m, err := r.next()
-		reply = bytes.Clone(m.bytes)
+		reply = bytes.Clone(m.received)
 		return err
 	})
 	return reply, err

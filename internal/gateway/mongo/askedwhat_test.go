@@ -7,18 +7,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
-	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // The gateway says what it is, and the server is not asked. To a server the command is unknown. What is behind the gateway
 // is told to clients that have logged in, where the server asks for that.
 func TestGatewaySaysWhatItIs(t *testing.T) {
 	const behind = "mongodb://10.0.0.1:27017"
-	server := testenv.Mongod(t, testenv.MongodConfig{Args: []string{"--auth"}})
-	create := bson.D{{Key: "createUser", Value: "SCRAM-SHA-256"}, {Key: "pwd", Value: "secret"}, {Key: "roles", Value: bson.A{}}}
-	if err := server.Client(t).Database("admin").RunCommand(t.Context(), create).Err(); err != nil {
-		t.Fatal(err)
-	}
+	server := closed(t)
 	s := serve(t, server.Addr, withZstd, func(c *Config) { c.Behind = behind })
 	s.keeper.Ask = func(ctx context.Context) (bool, error) { return AskClosed(ctx, s.cfg.upstreams()) } // which serve takes away
 	says := func(doc bson.Raw, behind string) bool {

@@ -47,7 +47,7 @@ func refused(t *testing.T, server *tap, bad badInput, ends bool) {
 	t.Helper()
 	s := serve(t, server.addr, withZstd)
 	raw := dialRaw(t, s.addr)
-	raw.run(plain, hello("zstd", "zlib"))
+	raw.run(plain, hello("zstd", "zlib", "snappy"))
 	server.take()
 	raw.write(bad.bytes)
 	if ends {

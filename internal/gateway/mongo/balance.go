@@ -20,6 +20,7 @@ type balancer struct {
 	members   []gateway.Upstream
 	ctx       context.Context // ends with the gateway
 	log       *slog.Logger
+	ask       func(context.Context, gateway.Upstream) (described, error) // askWho
 	followers followers
 
 	mu      sync.Mutex
@@ -97,7 +98,7 @@ func (b *balancer) askAll(latest string) (older claim, ok bool) {
 			c := claim{member: -1}
 			defer func() { answers <- c }()
 			defer gateway.CatchPanic(b.log, up.Stats, nil)
-			if d, err := askWho(b.ctx, up); err == nil && d.primary {
+			if d, err := b.ask(b.ctx, up); err == nil && d.primary {
 				c = claim{i, d.election}
 			}
 		}()

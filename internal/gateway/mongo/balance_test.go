@@ -2,9 +2,11 @@ package mongo
 
 import (
 	"context"
+	"errors"
 	"net"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -12,20 +14,44 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// A member whose host has died takes connections no more, or takes them and says nothing.
-// That must not hide who becomes primary meanwhile.
+// A member whose host has died accepts no connection, or accepts it and stays silent. While the others elect a primary, each search for it
+// waits primaryAsk for that member.
+func TestElectionBesideASilentMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		elected := false
+		ask := func(ctx context.Context, up gateway.Upstream) (described, error) {
+			if up.Address == "silent" {
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Minute):
+				}
+				return described{}, gateway.ErrUnreachable
+			}
+			return described{ok: true, primary: elected, election: "2"}, nil
+		}
+		b := &balancer{members: []gateway.Upstream{{Address: "silent"}, {Address: "other"}}, ctx: t.Context(), ask: ask, elected: "1"}
+		began := time.Now()
+		if member, err := b.findPrimary(); !errors.Is(err, errNoPrimary) || time.Since(began) != primaryAsk {
+			t.Errorf("before the election: member %d, %v, after %v", member, err, time.Since(began))
+		}
+		time.Sleep(primaryPause)
+		elected, began = true, time.Now()
+		if member, err := b.findPrimary(); err != nil || member != 1 || time.Since(began) != 0 {
+			t.Errorf("after the election: member %d, %v, after %v", member, err, time.Since(began))
+		}
+	})
+}
+
+// Clients reach the primary beside a member that accepts connections and stays silent.
 func TestPrimaryBesideASilentMember(t *testing.T) {
-	t.Parallel() // members have two seconds to answer
-	silent := listen(t)
-	asked := atomic.Int64{}
-	elected := listen(t)
+	silent, elected := listen(t), listen(t)
 	go func() {
 		for {
 			c, err := elected.Accept()
 			if err != nil {
 				return
 			}
-			go answerAsMember(c, &asked)
+			go answerAsPrimary(c)
 		}
 	}()
 	member := func(l net.Listener) gateway.Upstream {
@@ -38,8 +64,8 @@ func TestPrimaryBesideASilentMember(t *testing.T) {
 	}
 }
 
-// answerAsMember answers one hello, as a primary from the second time on.
-func answerAsMember(c net.Conn, asked *atomic.Int64) {
+// answerAsPrimary answers one hello.
+func answerAsPrimary(c net.Conn) {
 	defer c.Close()
 	r := reader{Inbound: gateway.Inbound{Conn: c, Ctx: context.Background()}}
 	defer r.Free()
@@ -47,7 +73,7 @@ func answerAsMember(c net.Conn, asked *atomic.Int64) {
 	if err != nil {
 		return
 	}
-	body, _ := bson.Marshal(bson.D{{Key: "isWritablePrimary", Value: asked.Add(1) > 1}, {Key: "ok", Value: 1}})
+	body, _ := bson.Marshal(bson.D{{Key: "isWritablePrimary", Value: true}, {Key: "ok", Value: 1}})
 	b := wire.AppendHeader(nil, wire.Header{RequestID: 1, ResponseTo: m.header.RequestID, OpCode: wire.OpReply})
 	b = append(append(b, make([]byte, 16)...), 1, 0, 0, 0)
 	b = append(b, body...)

@@ -106,10 +106,10 @@ func traitsOf(name []byte) traits {
 
 // request is one request of the client. Its bytes live until it has been handled.
 type request struct {
-	wire    []byte            // as it came
-	message []byte            // the same without compression; wire itself if it came plain
-	header  wire.Header       // of message
-	came    wire.CompressorID // how it came
+	received []byte            // as the client sent it
+	plain    []byte            // the same without compression: received itself if it came plain
+	header   wire.Header       // of plain
+	came     wire.CompressorID // how it came
 
 	msg      wire.Msg  // of an OP_MSG
 	document wire.Span // of the command
@@ -129,18 +129,21 @@ var (
 	errNoCommand       = fmt.Errorf("%w: no command in it", wire.ErrMalformed)
 )
 
-// parse reads r.message, whose header is r.header.
+// release drops the request's bytes: their memory is given back to the budget before the next one is read.
+func (r *request) release() { r.received, r.plain, r.name = nil, nil, nil }
+
+// parse reads r.plain, whose header is r.header.
 func (r *request) parse() error {
 	r.name, r.traits, r.shape, r.answered, r.reads, r.writes, r.awaits = nil, 0, 0, true, false, false, false
 	r.space, r.document, r.outer = r.space[:0], wire.Span{}, wire.Span{}
 	switch r.header.OpCode {
 	case wire.OpMsg:
-		if err := r.msg.Parse(r.message); err != nil {
+		if err := r.msg.Parse(r.plain); err != nil {
 			return err
 		}
 		r.document = r.msg.Body
 		r.answered = r.msg.Flags&wire.MoreToCome == 0
-		return r.command(r.document.Of(r.message))
+		return r.command(r.document.Of(r.plain))
 	case wire.OpQuery:
 		return r.query()
 	case wire.OpGetMore:
@@ -153,12 +156,12 @@ func (r *request) parse() error {
 }
 
 func (r *request) query() error {
-	q, err := wire.ParseQuery(r.message)
-	if err != nil || !q.IsCommand(r.message) {
+	q, err := wire.ParseQuery(r.plain)
+	if err != nil || !q.IsCommand(r.plain) {
 		return err
 	}
 	r.document = q.Document
-	doc := r.document.Of(r.message)
+	doc := r.document.Of(r.plain)
 	if first, ok := wire.First(doc); ok && (string(first.Key) == "$query" || string(first.Key) == "query") {
 		if inner := wire.Document(first.Value); inner != nil { // read preferences are around it
 			doc, r.outer = inner, r.document
@@ -168,7 +171,7 @@ func (r *request) query() error {
 	if err := r.command(doc); err != nil {
 		return err
 	}
-	database, _, _ := bytes.Cut(q.Collection.Of(r.message), []byte(".$cmd"))
+	database, _, _ := bytes.Cut(q.Collection.Of(r.plain), []byte(".$cmd"))
 	r.space, r.reads = append(append(r.space[:0], database...), ".$cmd"...), false
 	return nil
 }
@@ -235,7 +238,7 @@ func (r *request) command(doc []byte) error {
 // replaced returns the request with another document, in a buffer of the pool's.
 func (r *request) replaced(doc []byte) []byte {
 	hasChecksum := r.header.OpCode == wire.OpMsg && r.msg.Flags&wire.ChecksumPresent != 0
-	out := wire.Replace(gateway.GetBuffer(len(r.message)-r.document.Len+len(doc)), r.message, r.document, doc, hasChecksum)
+	out := wire.Replace(gateway.GetBuffer(len(r.plain)-r.document.Len+len(doc)), r.plain, r.document, doc, hasChecksum)
 	if r.outer.Len != 0 {
 		wire.PutLength(out[r.outer.Off : r.outer.End()+len(doc)-r.document.Len])
 	}

@@ -30,14 +30,14 @@ func newCompression(cfg *Config) *compression {
 	return c
 }
 
-// choose picks a compressor that the server took, or says why there is none.
-func (c *compression) choose(e *estimate, taken compressorSet) (id wire.CompressorID, level int, reason string) {
+// chooseCompressor picks a compressor that the server took, or says why there is none.
+func (c *compression) chooseCompressor(est *estimate, taken compressorSet) (id wire.CompressorID, level int, reason string) {
 	if taken == 0 {
 		return plain, 0, "not_negotiated"
 	}
-	lead := e.lead()
+	lead := est.lead()
 	if lead.Auto {
-		return c.link.choose(e, taken)
+		return c.link.fastest(est, taken)
 	}
 	if id = compressorOf(lead.Setting.Codec); taken.has(id) {
 		return id, lead.Setting.Level, ""
@@ -52,10 +52,10 @@ func (c *compression) choose(e *estimate, taken compressorSet) (id wire.Compress
 
 // setPolicy replaces the rules.
 func (c *compression) setPolicy(p *policy.Messages) {
+	c.policy.Store(p)
 	if p != nil {
 		c.topics.kinds.Keep(p.Rules())
 	}
-	c.policy.Store(p)
 }
 
 // offer returns what servers are offered because of the rules.

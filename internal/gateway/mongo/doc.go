@@ -2,8 +2,7 @@
 // compresses what crosses the link between itself and the server, message by message,
 // whatever the driver can do.
 //
-// Read it in this order; what is higher uses what is lower. Above all is metrics.go, which shows
-// Prometheus the gateways of a process. The way of a request and its reply:
+// Read it in this order. The way of a request and its reply:
 //
 //	gateway.go      what a gateway is made of, and the seam: Serve and Shutdown
 //	session.go      one client: handleRequest carries a request from the client to the server
@@ -21,6 +20,7 @@
 //	trace.go        spans of requests that are traced
 //	errors.go       what errors are called, and replies of the gateway's own
 //	config.go       what a gateway is told
+//	metrics.go      the gateways of a process, for Prometheus
 //
 // Replica sets, and questions of the gateway's own:
 //

@@ -16,10 +16,10 @@ import (
 // A budget that is used up leaves messages plain: requests to servers, replies to clients that compress, and what
 // another gateway gets in frames, which that reads. Without the budget all are compressed again.
 func TestBudgetUsedUp(t *testing.T) {
-	p, far := newParts(t, withZstd), newSides(pairsOf(t, nil))
+	p, far := newParts(t, withZstd), newPeerFrames(pairsOf(t, nil))
 	limits := gateway.NewEffort()
 	p.g.effort = limits
-	p.sides.taken.Store(1<<wire.Zstd | 1<<wire.Snappy)
+	p.peerFrames.taken.Store(1<<wire.Zstd | 1<<wire.Snappy)
 	limits.SetLimits(effort.Limits{Cores: 0.001})
 	var text bytes.Buffer
 	for i := range 400_000 {
@@ -36,11 +36,11 @@ func TestBudgetUsedUp(t *testing.T) {
 	reply := replyOf(t, bson.D{{Key: "ok", Value: 1}, manyDocuments})
 	decide := func(reason string) {
 		t.Helper()
-		var e exchange
-		out, pooled := p.rewrite(requestOf(t, insert), &e)
+		var x exchange
+		out, pooled := p.rewrite(requestOf(t, insert), &x)
 		defer gateway.PutBuffer(pooled)
-		if e.reason != reason || (len(out) < len(insert)) != (reason == "") {
-			t.Errorf("%q, %d of %d bytes", e.reason, len(out), len(insert))
+		if x.reason != reason || (len(out) < len(insert)) != (reason == "") {
+			t.Errorf("%q, %d of %d bytes", x.reason, len(out), len(insert))
 		}
 		out, formed := p.form(&exchange{client: wire.Zlib}, reply, time.Now())
 		defer gateway.PutBuffer(formed)
@@ -49,18 +49,18 @@ func TestBudgetUsedUp(t *testing.T) {
 		}
 	}
 	decide(gateway.SteppedDown)
-	p.sides.fromServer.on.Store(true)
+	p.peerFrames.serverIn.on.Store(true)
 	out, pooled := p.rewrite(requestOf(t, insert), &exchange{})
 	defer gateway.PutBuffer(pooled)
 	frame, err := wire.ParsePaired(out, wire.Numbers{})
 	if err != nil || !frame.Stored {
 		t.Fatalf("%+v, %v", frame, err)
 	}
-	whole, err := p.open(&message{bytes: out, header: frame.Header, came: wire.BetweenGateways, paired: frame}, &far.fromClient)
+	whole, err := p.open(&message{received: out, header: frame.Header, came: wire.BetweenGateways, paired: frame}, &far.clientIn)
 	if err != nil || !bytes.Equal(whole, insert) {
 		t.Errorf("%d bytes became %d, %v", len(insert), len(whole), err)
 	}
-	p.sides.fromServer.on.Store(false)
+	p.peerFrames.serverIn.on.Store(false)
 	limits.SetLimits(effort.Limits{})
 	decide("")
 }

@@ -52,16 +52,16 @@ var typicalCodec = [compressors][2]float64{
 	wire.BetweenGateways: {3.8, 1.8},
 }
 
-// replied records how a reply came in: so many bytes, rest of them in the time took after the first, which came waited after the
-// request; 0: that was not measured.
-func (l *link) replied(bytes, rest int, took, waited time.Duration) {
-	if bytes < sampleBytes && waited <= 0 {
+// replied records how a reply came in: so many bytes, rest of them in the time took after the first ones, which came
+// a round trip after the request was sent; 0: that was not measured.
+func (l *link) replied(bytes, rest int, took, roundTrip time.Duration) {
+	if bytes < sampleBytes && roundTrip <= 0 {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if waited > 0 {
-		l.rtt.add(waited, time.Now())
+	if roundTrip > 0 {
+		l.rtt.add(roundTrip, time.Now())
 	}
 	if bytes < sampleBytes {
 		return
@@ -87,15 +87,15 @@ func (l *link) measure(speeds *[compressors]float64, id wire.CompressorID, bytes
 	average(&speeds[id], sample, linkNewest)
 }
 
-// choose picks what gets a request and its reply there soonest, in bytes that the shape
+// fastest picks what gets a request and its reply there soonest, in bytes that the shape
 // expects. Before the link has been measured it counts as scarce.
-func (l *link) choose(e *estimate, taken compressorSet) (id wire.CompressorID, level int, reason string) {
+func (l *link) fastest(est *estimate, taken compressorSet) (id wire.CompressorID, level int, reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.turn++
-	id, reason = l.best(e, taken)
+	id, reason = l.best(est, taken)
 	if id != plain && l.samples >= enough {
-		id, reason = l.explore(e, taken, id, reason)
+		id, reason = l.explore(est, taken, id, reason)
 	}
 	l.count(id, reason)
 	if id == plain {
@@ -106,10 +106,10 @@ func (l *link) choose(e *estimate, taken compressorSet) (id wire.CompressorID, l
 
 // explore goes another way now and then: plain, to see the link, or by the other compressor,
 // to see what that makes of such messages.
-func (l *link) explore(e *estimate, taken compressorSet, id wire.CompressorID, reason string) (wire.CompressorID, string) {
+func (l *link) explore(est *estimate, taken compressorSet, id wire.CompressorID, reason string) (wire.CompressorID, string) {
 	other := wire.Snappy + wire.Zstd - id
 	switch {
-	case l.turn%exploreTurn == 0 && e.expected.bytes >= sampleBytes:
+	case l.turn%exploreTurn == 0 && est.expected.bytes >= sampleBytes:
 		return plain, "explore"
 	case l.turn%exploreTurn == exploreTurn/2 && id != wire.BetweenGateways && taken.has(other):
 		return other, "explore"
@@ -117,13 +117,13 @@ func (l *link) explore(e *estimate, taken compressorSet, id wire.CompressorID, r
 	return id, reason
 }
 
-func (l *link) best(e *estimate, taken compressorSet) (wire.CompressorID, string) {
+func (l *link) best(est *estimate, taken compressorSet) (wire.CompressorID, string) {
 	best, least, reason := plain, 0.0, "link_fast"
 	ids := standard
 	if taken.has(wire.BetweenGateways) {
 		ids = paired
 	}
-	if l.savesNothing(e, ids) {
+	if l.savesNothing(est, ids) {
 		return plain, "small"
 	}
 	for _, id := range ids {
@@ -134,7 +134,7 @@ func (l *link) best(e *estimate, taken compressorSet) (wire.CompressorID, string
 			best, reason = id, "link_unknown"
 			continue
 		}
-		if gain := l.gain(e, id); gain > least {
+		if gain := l.gain(est, id); gain > least {
 			best, least, reason = id, gain, "link_scarce"
 		}
 	}
@@ -148,9 +148,9 @@ var (
 )
 
 // savesNothing reports messages that no codec makes smaller.
-func (l *link) savesNothing(e *estimate, ids []wire.CompressorID) bool {
+func (l *link) savesNothing(est *estimate, ids []wire.CompressorID) bool {
 	for _, id := range ids {
-		if typicalSaving(float64(e.size), id) > 0 || e.replySaving(id) > 0 {
+		if typicalSaving(float64(est.size), id) > 0 || est.replySaving(id) > 0 {
 			return false
 		}
 	}
@@ -158,7 +158,7 @@ func (l *link) savesNothing(e *estimate, ids []wire.CompressorID) bool {
 }
 
 // gain is how many nanoseconds earlier it all arrives with a compressor.
-func (l *link) gain(e *estimate, id wire.CompressorID) float64 {
+func (l *link) gain(est *estimate, id wire.CompressorID) float64 {
 	slowness := l.slowness()
 	compress, open := l.compresses[id], l.opens[id]
 	if compress == 0 {
@@ -167,13 +167,13 @@ func (l *link) gain(e *estimate, id wire.CompressorID) float64 {
 	if open == 0 {
 		open = typicalCodec[id][1] * slowness
 	}
-	saved, bytes := e.replySaving(id), 0.0
-	if e.own != nil {
-		saved += max(e.expected.ownSaving(e.size, id), 0)
-		bytes += float64(e.size)
+	saved, bytes := est.replySaving(id), 0.0
+	if est.own != nil {
+		saved += max(est.expected.ownSaving(est.size, id), 0)
+		bytes += float64(est.size)
 	}
-	if e.answered {
-		bytes += e.expected.bytes
+	if est.answered {
+		bytes += est.expected.bytes
 	}
 	return saved*l.perByte - bytes*(compress+open)*codecFactor
 }
@@ -245,20 +245,20 @@ type estimate struct {
 }
 
 // lead is the rule of the larger message: there can be one compressor only.
-func (e *estimate) lead() *policy.MessageRule {
-	if e.own == nil || e.reply != nil && e.expected.bytes > float64(e.size) {
-		return e.reply
+func (est *estimate) lead() *policy.MessageRule {
+	if est.own == nil || est.reply != nil && est.expected.bytes > float64(est.size) {
+		return est.reply
 	}
-	return e.own
+	return est.own
 }
 
 // replySaving is how many bytes the reply will save. One that no rule covers is compressed
 // along with its request: that may cost, but is not what the rules want.
-func (e *estimate) replySaving(id wire.CompressorID) float64 {
-	switch saving := e.expected.saving(id); {
-	case !e.answered:
+func (est *estimate) replySaving(id wire.CompressorID) float64 {
+	switch saving := est.expected.saving(id); {
+	case !est.answered:
 		return 0
-	case e.reply == nil:
+	case est.reply == nil:
 		return min(saving, 0)
 	default:
 		return saving
@@ -266,15 +266,15 @@ func (e *estimate) replySaving(id wire.CompressorID) float64 {
 }
 
 // worth is how many bytes have to be saved.
-func (e *estimate) worth() float64 {
+func (est *estimate) worth() float64 {
 	total := 0.0
-	if e.own != nil {
-		total += float64(e.size)
+	if est.own != nil {
+		total += float64(est.size)
 	}
-	if e.reply != nil {
-		total += e.expected.bytes
+	if est.reply != nil {
+		total += est.expected.bytes
 	}
-	return e.lead().MinGain * total
+	return est.lead().MinGain * total
 }
 
 // forecasts remember what replies to requests of each shape were like, to say what the next

@@ -26,15 +26,15 @@ func TestAutoFollowsTheLink(t *testing.T) {
 		for range 100 {
 			l.replied(35000, 30000, time.Duration(30000*8/c.mbit*1000), 0)
 		}
-		if id, _, reason := l.choose(&large, both); id != c.want {
+		if id, _, reason := l.fastest(&large, both); id != c.want {
 			t.Errorf("%v Mbit/s: %d (%s), want %d", c.mbit, id, reason, c.want)
 		}
-		if id, _, _ := l.choose(&small, both); id != plain {
+		if id, _, _ := l.fastest(&small, both); id != plain {
 			t.Errorf("%v Mbit/s: a ping is compressed", c.mbit)
 		}
 		explored := 0
 		for range 2 * exploreTurn {
-			if id, _, _ := l.choose(&large, both); id != c.want {
+			if id, _, _ := l.fastest(&large, both); id != c.want {
 				explored++
 			}
 		}
@@ -43,11 +43,11 @@ func TestAutoFollowsTheLink(t *testing.T) {
 		}
 	}
 	var unknown link
-	if id, _, _ := unknown.choose(&large, both); id == plain {
+	if id, _, _ := unknown.fastest(&large, both); id == plain {
 		t.Error("an unknown link counts as fast")
 	}
 	var none link
-	if id, _, _ := none.choose(&large, 1<<wire.Zlib); id != plain {
+	if id, _, _ := none.fastest(&large, 1<<wire.Zlib); id != plain {
 		t.Error("zlib was chosen")
 	}
 }
@@ -94,14 +94,14 @@ func TestAutoBetweenGateways(t *testing.T) {
 		for range 100 {
 			l.replied(35000, 30000, time.Duration(30000*8/c.mbit*1000), 0)
 		}
-		for _, b := range []estimate{request, reply} {
-			if id, _, reason := l.choose(&b, only); id != c.want {
+		for _, est := range []estimate{request, reply} {
+			if id, _, reason := l.fastest(&est, only); id != c.want {
 				t.Errorf("%v Mbit/s: %d (%s), want %d", c.mbit, id, reason, c.want)
 			}
 		}
 	}
 	var unknown link
-	if id, _, _ := unknown.choose(&request, only); id != wire.BetweenGateways {
+	if id, _, _ := unknown.fastest(&request, only); id != wire.BetweenGateways {
 		t.Error("an unknown link counts as fast")
 	}
 }

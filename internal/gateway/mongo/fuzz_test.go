@@ -90,7 +90,7 @@ func FuzzOpen(f *testing.F) {
 		if err != nil || held.Length > 1<<20 {
 			return
 		}
-		opened, err := c.open(&message{bytes: b, header: held.Header, came: held.Compressor}, nil)
+		opened, err := c.open(&message{received: b, header: held.Header, came: held.Compressor}, nil)
 		if err != nil {
 			return
 		}
@@ -99,7 +99,7 @@ func FuzzOpen(f *testing.F) {
 		}
 		for _, a := range algorithms {
 			compressed := c.compress(opened, held.Header, a.id, 0)
-			back, err := c.open(&message{bytes: compressed, header: held.Header, came: a.id}, nil)
+			back, err := c.open(&message{received: compressed, header: held.Header, came: a.id}, nil)
 			if err != nil || !bytes.Equal(back, opened) {
 				t.Errorf("%s: %v", a.name, err)
 			}
@@ -121,7 +121,7 @@ func FuzzRequest(f *testing.F) {
 		if err != nil || h.Length != len(b) {
 			return
 		}
-		r.message, r.header = b, h
+		r.plain, r.header = b, h
 		if r.parse() != nil || r.traits&isHello == 0 {
 			return
 		}
@@ -129,8 +129,8 @@ func FuzzRequest(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again := request{message: r.replaced(doc)}
-		if again.header, err = wire.ParseHeader(again.message); err != nil || again.header.Length != len(again.message) {
+		again := request{plain: r.replaced(doc)}
+		if again.header, err = wire.ParseHeader(again.plain); err != nil || again.header.Length != len(again.plain) {
 			t.Fatalf("a rewritten hello has header %+v: %v", again.header, err)
 		}
 		if err := again.parse(); err != nil || again.traits&isHello == 0 {

@@ -46,7 +46,7 @@ func NewGateway(cfg Config) *Gateway {
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.pairs = newPairs(g.compression)
 	if len(cfg.Members) > 0 {
-		g.balancer = &balancer{members: cfg.Members, ctx: g.ctx, log: cfg.Log}
+		g.balancer = &balancer{members: cfg.Members, ctx: g.ctx, log: cfg.Log, ask: askWho}
 	}
 	g.standby = &standby{members: cfg.Members, others: cfg.Standby, addresses: g.addresses, ctx: g.ctx}
 	g.keeper.Ask = func(ctx context.Context) (bool, error) { return AskClosed(ctx, cfg.upstreams()) }

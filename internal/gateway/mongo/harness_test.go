@@ -16,6 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -83,9 +84,9 @@ func (p *tap) copy(into *[]frame, dst, src net.Conn) {
 			r.pair.numbers = wire.Numbers{Request: m.header.RequestID, Answer: m.header.ResponseTo}
 		}
 		p.mu.Lock()
-		*into = append(*into, frame{m.came, bytes.Clone(m.bytes)})
+		*into = append(*into, frame{m.came, bytes.Clone(m.received)})
 		p.mu.Unlock()
-		if _, err := dst.Write(m.bytes); err != nil {
+		if _, err := dst.Write(m.received); err != nil {
 			return
 		}
 	}
@@ -118,21 +119,21 @@ func (p *tap) hasSeen(text string) bool {
 }
 
 // standalone returns a server that the tests share, one after the other. Its database shop is dropped when the test ends.
-func standalone(t testing.TB) *testenv.MongodServer {
+func standalone(t testing.TB) *mongotest.Server {
 	t.Helper()
 	return shared(t, "")
 }
 
 // replicaSet returns one that is the only member of the replica set rs0.
-func replicaSet(t testing.TB) *testenv.MongodServer {
+func replicaSet(t testing.TB) *mongotest.Server {
 	t.Helper()
 	return shared(t, "rs0")
 }
 
-func shared(t testing.TB, set string) *testenv.MongodServer {
+func shared(t testing.TB, set string) *mongotest.Server {
 	t.Helper()
-	s := testenv.Shared(t, "mongod "+set, func(t testing.TB) *testenv.MongodServer {
-		return testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: set})
+	s := testenv.Shared(t, "mongod "+set, func(t testing.TB) *mongotest.Server {
+		return mongotest.Start(t, mongotest.Config{ReplicaSet: set})
 	})
 	t.Cleanup(func() {
 		if err := s.Client(t).Database("shop").Drop(context.Background()); err != nil {

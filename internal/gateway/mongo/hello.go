@@ -17,10 +17,10 @@ import (
 // pool's. The offer goes into the first one in any case; later ones keep their form, since
 // servers remember it.
 func (s *session) helloForServer(r *request) (out []byte, waits *handshake, err error) {
-	doc := r.document.Of(r.message)
+	doc := r.document.Of(r.plain)
 	edit := helloEdit{offer: s.offer(), inject: !s.greeted, balancer: s.g.balancer != nil, peers: s.g.cfg.Peers, logins: s.g.logins}
 	if !s.greeted && slices.Contains(edit.offer, wire.BetweenGateways) {
-		edit.held = s.sides.fromServer.pin()
+		edit.held = s.peerFrames.serverIn.pin()
 	}
 	edited, said, err := rewriteHello(gateway.GetBuffer(len(doc)+128), doc, edit)
 	defer gateway.PutBuffer(edited)
@@ -51,8 +51,8 @@ func (s *session) helloForClient(waits *handshake, r *reply) (out []byte, err er
 	if err != nil {
 		return nil, err
 	}
-	if slices.Contains(waits.shown, wire.BetweenGateways) && !s.sides.fromClient.on.Load() {
-		waits.tell = appendPrefixes(nil, s.sides.fromClient.pin())
+	if slices.Contains(waits.shown, wire.BetweenGateways) && !s.peerFrames.clientIn.on.Load() {
+		waits.tell = appendPrefixes(nil, s.peerFrames.clientIn.pin())
 	}
 	edited, err := rewriteDescription(gateway.GetBuffer(len(doc)+128), doc, d, waits, s.renamer(d, waits))
 	defer gateway.PutBuffer(edited)
@@ -65,10 +65,13 @@ func (s *session) helloForClient(waits *handshake, r *reply) (out []byte, err er
 		}
 	}
 	if d.ok && waits.asked {
-		s.sides.withServer(d, waits.offer)
+		s.peerFrames.withServer(d, waits.offer)
 	}
 	if d.ok {
-		s.sides.withClient(waits)
+		s.peerFrames.withClient(waits)
+		if d.loggedIn {
+			s.door.Pass()
+		}
 	}
 	return r.replaced(edited), nil
 }
@@ -183,6 +186,7 @@ type described struct {
 	me    string // by which name the replica set knows the server; "" outside of one
 	set   string // the replica set's
 
+	loggedIn bool   // the login that the hello began has ended, and the client is who it says
 	primary  bool   // it takes writes
 	election string // that made it primary; later ones are greater
 	told     []hashPrefix
@@ -241,6 +245,10 @@ func describe(doc []byte) (d described, err error) {
 			}
 		case toldKey:
 			d.told = prefixesIn(e.Value)
+		case speculativeKey:
+			if doc := wire.Document(e.Value); doc != nil {
+				d.loggedIn = loginEnded(doc)
+			}
 		case "me":
 			d.me = string(wire.Text(e.Value))
 		case "isWritablePrimary", "ismaster":

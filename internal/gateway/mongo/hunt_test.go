@@ -121,8 +121,8 @@ func huntClients(t *testing.T) {
 		requests, _ := tap.take()
 		for _, f := range requests {
 			var again request
-			again.message, again.header = opened(t, raw, f), f.header()
-			again.header, _ = wire.ParseHeader(again.message)
+			again.plain, again.header = opened(t, raw, f), f.header()
+			again.header, _ = wire.ParseHeader(again.plain)
 			if err := again.parse(); err != nil {
 				t.Errorf("round %d: the server was sent %x: %v; of %x", i, f.bytes, err, bad)
 			}

@@ -153,7 +153,7 @@ func hiddenLogin(r *request) bool {
 		return false
 	}
 	for _, s := range r.msg.Sequences {
-		name, _, _ := bytes.Cut(s.Identifier.Of(r.message), []byte{'.'})
+		name, _, _ := bytes.Cut(s.Identifier.Of(r.plain), []byte{'.'})
 		if string(name) == mechanismKey || string(name) == speculativeKey {
 			return true
 		}
@@ -161,13 +161,13 @@ func hiddenLogin(r *request) bool {
 	return false
 }
 
-// check returns the mechanism for which a hello or the begin of a login is refused; "": it may pass.
-func (l *logins) check(r *request) (mechanism string, err error) {
+// refusedMechanism returns the mechanism for which a hello or the begin of a login is refused; "": it may pass.
+func (l *logins) refusedMechanism(r *request) (mechanism string, err error) {
 	switch {
 	case hiddenLogin(r):
 		return unknownMechanism, nil
 	case r.traits&logsIn != 0:
-		return l.refused(r.document.Of(r.message))
+		return l.refused(r.document.Of(r.plain))
 	}
 	return "", nil
 }

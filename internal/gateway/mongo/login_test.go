@@ -14,28 +14,32 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // cluster is a server whose members know each other by certificates, and a certificate that it
 // takes for a member's.
 type cluster struct {
-	server *testenv.MongodServer
+	server *mongotest.Server
 	ca     *testenv.Authority
 	member testenv.Issued
 }
 
+// startCluster returns a cluster that tests share.
 func startCluster(t *testing.T) cluster {
 	t.Helper()
-	c := cluster{ca: testenv.NewAuthority(t)}
-	c.ca.Organization = "Example"
-	own := c.ca.Bundle(t, c.ca.Issue(t, "server"))
-	c.member = c.ca.Issue(t, "gateway")
-	c.server = testenv.Mongod(t, testenv.MongodConfig{Args: []string{
-		"--tlsMode", "requireTLS", "--tlsCertificateKeyFile", own, "--tlsCAFile", c.ca.File,
-		"--auth", "--clusterAuthMode", "x509", "--setParameter", "authenticationMechanisms=MONGODB-X509,SCRAM-SHA-256,SCRAM-SHA-1,PLAIN",
-	}})
-	return c
+	return testenv.Shared(t, "cluster", func(t testing.TB) cluster {
+		c := cluster{ca: testenv.NewAuthority(t)}
+		c.ca.Organization = "Example"
+		own := c.ca.Bundle(t, c.ca.Issue(t, "server"))
+		c.member = c.ca.Issue(t, "gateway")
+		c.server = mongotest.Start(t, mongotest.Config{Args: []string{
+			"--tlsMode", "requireTLS", "--tlsCertificateKeyFile", own, "--tlsCAFile", c.ca.File,
+			"--auth", "--clusterAuthMode", "x509", "--setParameter", "authenticationMechanisms=MONGODB-X509,SCRAM-SHA-256,SCRAM-SHA-1,PLAIN",
+		}})
+		return c
+	})
 }
 
 // asMember is how a gateway with the member's certificate reaches the server.
@@ -114,7 +118,7 @@ var x509Logins = []struct {
 		return [][]byte{opMsg(1, 0, hello("zstd")), c.compress(wire.Zstd, opMsg(2, 0, byCertificate("authenticate")))}
 	}},
 	{"in a compressed hello", func(c *rawClient) [][]byte {
-		return [][]byte{c.compress(wire.Snappy, opMsg(1, 0, helloWith(asFirst("authenticate"))))}
+		return [][]byte{opMsg(1, 0, hello("snappy")), c.compress(wire.Snappy, opMsg(2, 0, helloWith(asFirst("authenticate"))))}
 	}},
 	{"behind a section", func(*rawClient) [][]byte { return [][]byte{behindSection(1, "ab", byCertificate("authenticate"))} }},
 	{"in a section", func(*rawClient) [][]byte {
@@ -256,6 +260,33 @@ func TestNobodyLogsInAsTheGateway(t *testing.T) {
 	}
 }
 
+// What mongod answers to the first step of a login within hello: whether that was the last one.
+func TestFirstStepsWithinHello(t *testing.T) {
+	member := startCluster(t).asMember(t)
+	conn, err := member.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := dialRaw(t, member.Address)
+	raw.conn, raw.in.Conn = conn, conn
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
+	scram := bson.D{
+		{Key: "saslStart", Value: 1},
+		{Key: "mechanism", Value: "SCRAM-SHA-256"},
+		{Key: "payload", Value: []byte("n,,n=SCRAM-SHA-256,r=nonce")},
+		{Key: "db", Value: "admin"},
+	}
+	for want, reply := range map[bool]answer{
+		true:  raw.run(plain, helloWith(asFirst("authenticate"))),
+		false: dialRaw(t, closed(t).Addr).run(plain, helloWith(scram)),
+	} {
+		first, err := reply.doc.LookupErr(speculativeKey)
+		if d, failed := describe(reply.doc); err != nil || failed != nil || !d.ok || d.loggedIn != want {
+			t.Errorf("%v, %v: logged in: %v", first, err, d.loggedIn)
+		}
+	}
+}
+
 // A driver that is configured for X.509 hears at once what is wrong, and SCRAM goes on.
 func TestDriverHearsWhyX509IsRefused(t *testing.T) {
 	c := startCluster(t)
@@ -325,7 +356,7 @@ func TestMechanisms(t *testing.T) {
 
 // PLAIN's password is not sent on where somebody may listen.
 func TestPlainNeedsTLS(t *testing.T) {
-	server := testenv.Mongod(t, testenv.MongodConfig{Args: []string{"--setParameter", "authenticationMechanisms=PLAIN,SCRAM-SHA-256"}})
+	server := withLess(t, "zlib")
 	tap := startTap(t, server.Addr)
 	s := serve(t, tap.addr, withZstd)
 	raw := dialRaw(t, s.addr)

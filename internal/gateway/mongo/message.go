@@ -3,6 +3,7 @@ package mongo
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
@@ -22,28 +23,28 @@ const pairName = "cinch"
 // zstdMagic begins a zstd frame. Package codec keeps frames without it.
 const zstdMagic = "\x28\xb5\x2f\xfd"
 
-var errCompressor = errors.New("unknown compressor")
+var errCompressor = errors.New("compressor that was not agreed on")
 
-// message is one message as it came. Its bytes live until the next one is read.
+// message is one message as its sender has sent it. Its bytes live until the next one is read.
 type message struct {
-	bytes  []byte
-	header wire.Header       // of the message without compression
-	came   wire.CompressorID // plain, or how it is compressed
-	held   *gateway.Account  // holds the memory that the bytes take of a budget; nil: they take none
-	paired wire.Paired       // of a frame between gateways
+	received []byte
+	header   wire.Header       // of the message without compression
+	came     wire.CompressorID // plain, or how it is compressed
+	held     *gateway.Account  // holds the memory that the bytes take of a budget; nil: they take none
+	paired   wire.Paired       // of a frame between gateways
 
+	waited  time.Duration // for memory, while it came in
+	rest    int           // how many bytes came after its first ones; 0 where the pace is not measured
+	took    time.Duration // for rest, without waited
 	opening time.Duration // how long decompressing it took
 }
 
 // reader cuts one connection into messages. It belongs to one pump.
 type reader struct {
 	gateway.Inbound
-	pair *frameReader // nil, or not on: no frames between gateways come
-
-	// How the last message came in: so many bytes in so much time after its first ones.
-	pace *gateway.Pace // nil: not measured
-	rest int
-	took time.Duration
+	pair    *frameReader   // nil, or not on: no frames between gateways come
+	offered *atomic.Uint32 // the compressorSet that the peer may use; nil: any
+	pace    *gateway.Pace  // nil: not measured
 }
 
 // next reads one message, for which memory is taken as it comes. The message before must not be used any more. An error
@@ -76,21 +77,21 @@ func (r *reader) next() (m message, err error) {
 			if err != nil {
 				return m, err
 			}
-			if _, ok := algorithmOf(c.Compressor); !ok {
-				return m, fmt.Errorf("%w %d", errCompressor, c.Compressor)
+			if _, ok := algorithmOf(c.Compressor); !ok || r.offered != nil && !compressorSet(r.offered.Load()).has(c.Compressor) {
+				return m, fmt.Errorf("%w: %d", errCompressor, c.Compressor)
 			}
 			m.header, m.came, cost = c.Header, c.Compressor, length+2*c.Length
 		}
 	}
-	if err = r.Expect(length, cost); err != nil {
+	if err = r.Expect(max(length, m.header.Length), cost); err != nil {
 		return m, err
 	}
 	if err = r.Whole(length); err != nil {
 		return m, err
 	}
-	r.rest, r.took = r.pace.Rest()
-	r.took = max(r.took-r.Waited, 0) // for memory, while the bytes may have been there
-	m.bytes = r.Take(length)
+	m.received, m.waited = r.Take(length), r.Waited
+	m.rest, m.took = r.pace.Rest()
+	m.took = max(m.took-m.waited, 0) // the bytes may have been there meanwhile
 	if r.Held() {
 		m.held = r.Account
 	}
@@ -118,9 +119,9 @@ func (c *compression) open(m *message, from *frameReader) ([]byte, error) {
 	}
 	a, ok := algorithmOf(m.came)
 	if !ok {
-		return nil, fmt.Errorf("%w %d", errCompressor, m.came)
+		return nil, fmt.Errorf("%w: %d", errCompressor, m.came)
 	}
-	payload := m.bytes[wire.CompressedHeaderLen:]
+	payload := m.received[wire.CompressedHeaderLen:]
 	if a.id == wire.Zstd {
 		if len(payload) < len(zstdMagic) || string(payload[:len(zstdMagic)]) != zstdMagic {
 			return nil, fmt.Errorf("%w: no zstd frame", codec.ErrCorrupt)
@@ -135,7 +136,7 @@ func (c *compression) open(m *message, from *frameReader) ([]byte, error) {
 		return nil, err
 	}
 	m.opening = time.Since(began)
-	c.stats.Opened(a.codec, len(m.bytes), len(out), m.opening)
+	c.stats.Opened(a.codec, len(m.received), len(out), m.opening)
 	c.link.measure(&c.link.opens, a.id, len(out), m.opening)
 	return out, nil
 }

@@ -3,10 +3,10 @@ package mongo
 import (
 	"testing"
 
-	"github.com/cinch-layer/cinch/test/testenv"
+	"github.com/cinch-layer/cinch/test/metricstest"
 )
 
 // docs/METRICS.md names exactly the metrics that there are.
 func TestMetricsAreDocumented(t *testing.T) {
-	testenv.MetricsAreDocumented(t, "cinch_mongo_", &Metrics{})
+	metricstest.Documented(t, "cinch_mongo_", &Metrics{})
 }

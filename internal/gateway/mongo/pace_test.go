@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	riglink "github.com/cinch-layer/cinch/bench/rig/link"
+	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -22,7 +23,7 @@ func TestMain(m *testing.M) {
 func TestLinkSpeedBelowTLS(t *testing.T) {
 	const bytesPerSecond = 50e6 / 8
 	file, pool := testenv.Certificate(t)
-	server := testenv.Mongod(t, testenv.MongodConfig{Args: []string{"--tlsMode", "allowTLS", "--tlsCertificateKeyFile", file, "--tlsAllowInvalidCertificates", "--tlsAllowConnectionsWithoutCertificates", "--tlsCAFile", file}})
+	server := mongotest.Start(t, mongotest.Config{Args: []string{"--tlsMode", "allowTLS", "--tlsCertificateKeyFile", file, "--tlsAllowInvalidCertificates", "--tlsAllowConnectionsWithoutCertificates", "--tlsCAFile", file}})
 	for name, secure := range map[string]*tls.Config{"plain": nil, "tls": {RootCAs: pool}} {
 		t.Run(name, func(t *testing.T) {
 			links, err := riglink.Start(time.Millisecond, 50, "127.0.0.1:0="+server.Addr)

@@ -21,66 +21,71 @@ import (
 // for a server; its rules and its measurements hold for both directions. The far one's rules
 // can only leave more plain. What the far one exchanges with the server is not compressed.
 
-// sides is what a session has agreed on with either side, and what it remembers of frames if
-// that is a gateway. The request pump reads from the client and writes to the server, the reply pump
-// the other way round.
-type sides struct {
-	taken atomic.Uint32 // the compressorSet that the server took from our offer
+// peerFrames has what a session has agreed on with its client and its server, and reads and writes the frames if one
+// of them is a gateway. The request pump uses clientIn and serverOut, the reply pump serverIn and clientOut.
+type peerFrames struct {
+	taken   atomic.Uint32 // the compressorSet that the server took from our offer
+	offered atomic.Uint32 // the compressorSet that replies to hellos have told the client
 
-	fromClient frameReader
-	toClient   frameWriter
-	fromServer frameReader
-	toServer   frameWriter
+	clientIn  frameReader
+	clientOut frameWriter
+	serverIn  frameReader
+	serverOut frameWriter
 }
 
-func newSides(p *pairs) *sides {
-	s := &sides{}
-	s.fromClient.pairs, s.toClient.pairs, s.fromServer.pairs, s.toServer.pairs = p, p, p, p
+func newPeerFrames(p *pairs) *peerFrames {
+	s := &peerFrames{}
+	s.offered.Store(1 << wire.Noop) // it decompresses nothing, and has no name to agree on
+	s.clientIn.pairs, s.clientOut.pairs, s.serverIn.pairs, s.serverOut.pairs = p, p, p, p
 	return s
 }
 
 // withServer records what the reply to a hello says that the server took of an offer.
-func (s *sides) withServer(d described, offer []wire.CompressorID) {
+func (s *peerFrames) withServer(d described, offer []wire.CompressorID) {
 	var taken compressorSet
 	for _, id := range offer {
 		if d.taken.has(id) {
 			taken.add(id)
 		}
 	}
-	if taken.has(wire.BetweenGateways) && !s.fromServer.on.Load() {
-		s.toServer.told.Store(&d.told)
-		s.fromServer.on.Store(true)
-		s.fromServer.pairs.Connections.Add(1)
+	if taken.has(wire.BetweenGateways) && !s.serverIn.on.Load() {
+		s.serverOut.told.Store(&d.told)
+		s.serverIn.on.Store(true)
+		s.serverIn.pairs.Connections.Add(1)
 	}
 	s.taken.Store(uint32(taken))
 }
 
-// withClient records a client that is a gateway, before it is told that it talks to one.
-func (s *sides) withClient(h *handshake) {
-	if !slices.Contains(h.shown, wire.BetweenGateways) || s.fromClient.on.Load() {
+// withClient records what the reply to a hello is about to tell the client. One that is a gateway hears that it talks
+// to one.
+func (s *peerFrames) withClient(h *handshake) {
+	for _, id := range h.shown {
+		s.offered.Or(1 << id)
+	}
+	if !slices.Contains(h.shown, wire.BetweenGateways) || s.clientIn.on.Load() {
 		return
 	}
-	s.toClient.told.Store(&h.told)
-	s.fromClient.on.Store(true)
-	s.fromClient.pairs.Connections.Add(1)
+	s.clientOut.told.Store(&h.told)
+	s.clientIn.on.Store(true)
+	s.clientIn.pairs.Connections.Add(1)
 }
 
 // ofServer is the set of the protocol's own compressors that the server took.
-func (s *sides) ofServer() compressorSet { return compressorSet(s.taken.Load()) &^ only }
+func (s *peerFrames) ofServer() compressorSet { return compressorSet(s.taken.Load()) &^ only }
 
 // crossed is how many bytes of a message have crossed the link: near when the client is a
 // gateway, and far when it isn't.
-func (s *sides) crossed(near, far []byte) int {
-	if s.fromClient.on.Load() {
+func (s *peerFrames) crossed(near, far []byte) int {
+	if s.clientIn.on.Load() {
 		return len(near)
 	}
 	return len(far)
 }
 
 // free gives back what both ends have of other gateways, when both pumps have ended.
-func (s *sides) free() {
-	s.fromClient.free()
-	s.fromServer.free()
+func (s *peerFrames) free() {
+	s.clientIn.free()
+	s.serverIn.free()
 }
 
 // MaxTrained is how large dictionaries should be made, in bytes. Larger ones save some
@@ -161,6 +166,7 @@ type outgoing struct {
 	kind    *autodict.Kind      // whose dictionary is used; nil: none
 	wants   bool                // its reply may come in a frame too
 	open    bool                // the other end may have the dictionaries of its kind
+	force   bool                // it is compressed whatever that costs or gains
 
 	sent int // bytes of its frame, once that is made
 }
@@ -169,7 +175,7 @@ type outgoing struct {
 // the first one to use it, in a buffer of the pool's. reason says why it is not compressed.
 func (w *frameWriter) frame(o *outgoing) (out []byte, reason string) {
 	body := o.message[wire.HeaderLen:]
-	d, level, slot := w.choose(o)
+	d, level, slot := w.chooseDictionary(o)
 	room := wire.MaxPairedHead + codec.MaxEncodedLen(codec.Zstd, len(body))
 	if slot > 0 && !w.slots[slot].sent {
 		room += len(d.Content()) + wire.MaxPairedHead
@@ -178,7 +184,7 @@ func (w *frameWriter) frame(o *outgoing) (out []byte, reason string) {
 	out = w.sendDict(out, slot)
 	start := len(out)
 	if reason = w.whyNot(o, d); reason == "" {
-		out, reason = w.compress(out, o, body, d, level, slot)
+		out, reason = w.appendCompressed(out, o, body, d, level, slot)
 	}
 	if reason != "" {
 		out = wire.AppendPaired(out[:start], wire.Paired{Header: o.header, Stored: true, Wants: o.wants}, w.numbers)
@@ -204,9 +210,9 @@ func (w *frameWriter) whyNot(o *outgoing, d *codec.Dict) string {
 	return ""
 }
 
-// compress appends a frame with the body compressed, or says why that is no use.
-func (w *frameWriter) compress(dst []byte, o *outgoing, body []byte, d *codec.Dict, level, slot int) (out []byte, reason string) {
-	st, ok := w.lowered(level, d)
+// appendCompressed appends a frame with the body compressed, or says why that is no use.
+func (w *frameWriter) appendCompressed(dst []byte, o *outgoing, body []byte, d *codec.Dict, level, slot int) (out []byte, reason string) {
+	st, ok := w.lowered(level, d, o.force)
 	if !ok {
 		return dst, gateway.SteppedDown
 	}
@@ -226,7 +232,7 @@ func (w *frameWriter) compress(dst []byte, o *outgoing, body []byte, d *codec.Di
 	case err != nil:
 		stats.Error("seal")
 		return dst, "error"
-	case !o.rule.Worth(len(o.message), n) && !w.pairs.policy.Load().Force:
+	case !o.force && !o.rule.Worth(len(o.message), n):
 		stats.SealTime(o.rule.Name, codec.Zstd, spent)
 		return dst, "no_gain"
 	}
@@ -238,21 +244,21 @@ func (w *frameWriter) compress(dst []byte, o *outgoing, body []byte, d *codec.Di
 	return out, ""
 }
 
-// lowered is the setting of a message by the gateway's budgets; not ok: there is no time for it.
-func (w *frameWriter) lowered(level int, d *codec.Dict) (st codec.Setting, ok bool) {
+// lowered returns the setting of a message by the gateway's budgets; not ok: there is no time for it.
+func (w *frameWriter) lowered(level int, d *codec.Dict, force bool) (st codec.Setting, ok bool) {
 	st = codec.Setting{Codec: codec.Zstd, Level: level}
 	if d != nil {
 		st.Dict = d.Number()
 	}
-	if !w.pairs.policy.Load().Force {
+	if !force {
 		st = w.pairs.effort.LowerWithin(st)
 	}
 	return st, st.Codec != codec.Raw
 }
 
-// choose returns the dictionary for a message that the receiver has, or will have when it is
+// chooseDictionary returns the dictionary for a message that the receiver has, or will have when it is
 // sent, with its slot and the level; no dictionary in slot 0.
-func (w *frameWriter) choose(o *outgoing) (d *codec.Dict, level, slot int) {
+func (w *frameWriter) chooseDictionary(o *outgoing) (d *codec.Dict, level, slot int) {
 	if o.rule == nil {
 		return nil, 0, 0
 	}
@@ -388,14 +394,14 @@ func (h *frameReader) open(m *message) ([]byte, error) {
 	h.numbers = wire.Numbers{Request: p.Header.RequestID, Answer: p.Header.ResponseTo}
 	buf := wire.AppendHeader(gateway.GetBuffer(p.Header.Length), p.Header)
 	if p.Stored {
-		return append(buf, m.bytes[p.Head:]...), nil
+		return append(buf, m.received[p.Head:]...), nil
 	}
 	d := h.slots[p.Slot]
 	if d == nil && p.Slot != 0 {
 		gateway.PutBuffer(buf)
 		return nil, fmt.Errorf("%w: a dictionary that was not sent", errPair)
 	}
-	out, err := h.pairs.engine.Decompress(buf, m.bytes[p.Head:], codec.Zstd, p.Header.Length-wire.HeaderLen, d)
+	out, err := h.pairs.engine.Decompress(buf, m.received[p.Head:], codec.Zstd, p.Header.Length-wire.HeaderLen, d)
 	if err == nil {
 		err = h.restore(out[wire.HeaderLen:], p.Session)
 	}
@@ -404,7 +410,7 @@ func (h *frameReader) open(m *message) ([]byte, error) {
 		return nil, err
 	}
 	m.opening = time.Since(began)
-	h.pairs.stats.Opened(codec.Zstd, len(m.bytes), len(out), m.opening)
+	h.pairs.stats.Opened(codec.Zstd, len(m.received), len(out), m.opening)
 	h.pairs.link.measure(&h.pairs.link.opens, wire.BetweenGateways, len(out), m.opening)
 	h.pairs.Messages.Opened.Add(1)
 	return out, nil

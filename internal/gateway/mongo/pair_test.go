@@ -14,6 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -89,7 +90,7 @@ func measureTraffic(t *testing.T, link *tap, uri string, seed uint64, compressor
 
 // warm sends documents until both gateways have made a dictionary of them and hold the other's,
 // and leaves none.
-func (p twins) warm(t *testing.T, server *testenv.MongodServer, seed uint64) {
+func (p twins) warm(t *testing.T, server *mongotest.Server, seed uint64) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 78))
 	if _, err := server.Client(t).Database("shop").Collection("people").InsertMany(t.Context(), people(r, 3000)); err != nil {

@@ -149,7 +149,7 @@ func TestPairIsExact(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%d: %v", i, err)
 			}
-			got = bytes.Clone(in.bytes)
+			got = bytes.Clone(in.received)
 		} else {
 			testenv.Eventually(t, "the server gets it", func() bool {
 				atServer.mu.Lock()
@@ -418,7 +418,7 @@ func FuzzPairedMessages(f *testing.F) {
 					t.Fatal(err)
 				}
 				if m.paired.Dictionary {
-					if err := in.take(m.bytes, &m.paired); err != nil {
+					if err := in.take(m.received, &m.paired); err != nil {
 						t.Fatal(err)
 					}
 					continue

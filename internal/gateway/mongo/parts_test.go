@@ -88,7 +88,7 @@ func newParts(t *testing.T, rules []policy.MessageRule, members ...gateway.Upstr
 // requestOf is a request that has been read.
 func requestOf(t testing.TB, b []byte) *request {
 	t.Helper()
-	r := &request{wire: b, message: b, came: plain}
+	r := &request{received: b, plain: b, came: plain}
 	r.header, _ = wire.ParseHeader(b)
 	if err := r.parse(); err != nil {
 		t.Fatal(err)
@@ -102,14 +102,15 @@ func answers(doc bson.D) message {
 	h, _ := wire.ParseHeader(b)
 	h.ResponseTo = 1
 	copy(b, wire.AppendHeader(nil, h))
-	return message{bytes: b, header: h, came: plain}
+	return message{received: b, header: h, came: plain}
 }
 
 // replyOf is a reply that has been read.
 func replyOf(t testing.TB, doc bson.D) *reply {
 	t.Helper()
-	m, r := answers(doc), &reply{}
-	if err := r.parse(m, m.bytes); err != nil {
+	r := &reply{message: answers(doc)}
+	r.plain = r.received
+	if err := r.parse(); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -137,11 +138,11 @@ func TestRulesSayWhatIsOffered(t *testing.T) {
 
 func TestChooseTakesWhatTheServerTook(t *testing.T) {
 	c := compressionBy(t, withSnappy)
-	b := &estimate{own: c.policy.Load().Rules()[0], size: 1000}
+	est := &estimate{own: c.policy.Load().Rules()[0], size: 1000}
 	for taken, want := range map[compressorSet]wire.CompressorID{
 		0: plain, 1<<wire.Snappy | 1<<wire.Zstd: wire.Snappy, 1 << wire.Zstd: wire.Zstd, 1 << wire.Zlib: wire.Zlib,
 	} {
-		id, _, reason := c.choose(b, taken)
+		id, _, reason := c.chooseCompressor(est, taken)
 		if id != want || (reason == "not_negotiated") != (want == plain) {
 			t.Errorf("of %b: %d, %q", taken, id, reason)
 		}
@@ -149,28 +150,28 @@ func TestChooseTakesWhatTheServerTook(t *testing.T) {
 }
 
 func TestSidesAgree(t *testing.T) {
-	s := newSides(pairsOf(t, nil))
+	s := newPeerFrames(pairsOf(t, nil))
 	const all, zstd compressorSet = 1<<wire.Zstd | 1<<wire.Snappy | only, 1 << wire.Zstd
 	s.withServer(described{taken: all}, []wire.CompressorID{wire.Zstd, wire.Zlib})
-	if s.ofServer() != zstd || s.fromServer.on.Load() {
-		t.Errorf("taken %b, a pair: %v", s.ofServer(), s.fromServer.on.Load())
+	if s.ofServer() != zstd || s.serverIn.on.Load() {
+		t.Errorf("taken %b, a pair: %v", s.ofServer(), s.serverIn.on.Load())
 	}
 	for range 2 { // hellos come again
 		s.withServer(described{taken: all, told: []hashPrefix{{1}}}, []wire.CompressorID{wire.BetweenGateways, wire.Zstd})
 	}
-	if s.ofServer() != zstd || !s.fromServer.on.Load() || len(*s.toServer.told.Load()) != 1 {
+	if s.ofServer() != zstd || !s.serverIn.on.Load() || len(*s.serverOut.told.Load()) != 1 {
 		t.Errorf("taken %b, or no pair", s.ofServer())
 	}
 	if s.crossed(make([]byte, 3), make([]byte, 5)) != 5 {
 		t.Error("the link is behind a gateway whose client is none")
 	}
 	s.withClient(&handshake{shown: []wire.CompressorID{wire.Zstd}})
-	if s.fromClient.on.Load() {
+	if s.clientIn.on.Load() {
 		t.Error("any client is a gateway")
 	}
 	s.withClient(&handshake{shown: []wire.CompressorID{wire.BetweenGateways}})
-	if !s.fromClient.on.Load() || s.crossed(make([]byte, 3), make([]byte, 5)) != 3 || s.fromClient.pairs.Connections.Load() != 2 {
-		t.Errorf("%d pairs", s.fromClient.pairs.Connections.Load())
+	if !s.clientIn.on.Load() || s.crossed(make([]byte, 3), make([]byte, 5)) != 3 || s.clientIn.pairs.Connections.Load() != 2 {
+		t.Errorf("%d pairs", s.clientIn.pairs.Connections.Load())
 	}
 }
 
@@ -220,8 +221,8 @@ func TestHellosAnswer(t *testing.T) {
 	if fmt.Sprint(said) != "{[gateway:27 db1:1] [snappy] [standby:9] gateway:27}" {
 		t.Errorf("%+v", said)
 	}
-	if p.sides.ofServer() != 1<<wire.Zstd|1<<wire.Snappy {
-		t.Errorf("taken: %b", p.sides.ofServer())
+	if p.peerFrames.ofServer() != 1<<wire.Zstd|1<<wire.Snappy {
+		t.Errorf("taken: %b", p.peerFrames.ofServer())
 	}
 	if n := p.log.Count("no gateway stands for"); n != 1 {
 		t.Errorf("%d lines about members without a gateway", n)
@@ -240,7 +241,7 @@ func TestOffersOutliveRules(t *testing.T) {
 	if _, err := p.helloForClient(waits, replyOf(t, server)); err != nil {
 		t.Fatal(err)
 	}
-	if taken := p.sides.ofServer(); taken != 1<<wire.Zlib|1<<wire.Snappy {
+	if taken := p.peerFrames.ofServer(); taken != 1<<wire.Zlib|1<<wire.Snappy {
 		t.Errorf("taken: %b", taken)
 	}
 }
@@ -279,29 +280,51 @@ func TestRewriterDecides(t *testing.T) {
 		{"a secret", opMsg(1, 0, command("saslContinue", 1, manyDocuments)), 1 << wire.Zstd, "", false},
 	} {
 		p := newParts(t, withZstd)
-		p.sides.taken.Store(uint32(c.taken))
+		p.peerFrames.taken.Store(uint32(c.taken))
 		r := requestOf(t, c.message)
-		var e exchange
-		out, pooled := p.rewrite(r, &e)
-		if e.reason != c.reason || (len(out) < len(c.message)) != c.smaller {
-			t.Errorf("%s: %q, %d of %d bytes", c.name, e.reason, len(out), len(c.message))
+		var x exchange
+		out, pooled := p.rewrite(r, &x)
+		if x.reason != c.reason || (len(out) < len(c.message)) != c.smaller {
+			t.Errorf("%s: %q, %d of %d bytes", c.name, x.reason, len(out), len(c.message))
 		}
 		gateway.PutBuffer(pooled)
-		b := p.compress(r.message, r.header, wire.Zstd, 0)
-		if err := p.handleRequest(message{bytes: b, header: r.header, came: wire.Zstd}); err != nil {
+		b := p.compress(r.plain, r.header, wire.Zstd, 0)
+		if err := p.handleRequest(message{received: b, header: r.header, came: wire.Zstd}); err != nil {
 			t.Fatal(err)
 		}
 		secret := c.name == "a secret"
-		if e := p.pending.list[0]; (e.rule == nil) != secret || (e.client == plain) != secret || (e.shape == 0) != secret || e.id != 1 {
-			t.Errorf("%s: waits as %+v", c.name, e)
+		if x := p.pending.list[0]; (x.rule == nil) != secret || (x.client == plain) != secret || (x.shape == 0) != secret || x.id != 1 {
+			t.Errorf("%s: waits as %+v", c.name, x)
+		}
+	}
+}
+
+// A request counts for the rule that covers it, also where a larger reply is expected, whose rule chooses the compressor.
+func TestRequestsCountForTheirRule(t *testing.T) {
+	zstd := codec.Setting{Codec: codec.Zstd}
+	p := newParts(t, []policy.MessageRule{
+		{Name: "requests", Direction: policy.Request, Setting: zstd}, {Name: "replies", Direction: policy.Reply, Setting: zstd},
+	})
+	p.peerFrames.taken.Store(1 << wire.Zstd)
+	r := requestOf(t, opMsg(1, 0, command("find", "users", manyDocuments)))
+	for range 20 {
+		p.forecasts.learn(r.shape, 10*len(r.plain), 10*len(r.plain), plain)
+	}
+	for range 20 {
+		_, pooled := p.rewrite(r, &exchange{})
+		gateway.PutBuffer(pooled)
+	}
+	for _, r := range p.stats.Snapshot().Rules {
+		if want := r.Rule == "requests"; (r.Sealed == 20) != want {
+			t.Errorf("%s: %d", r.Rule, r.Sealed)
 		}
 	}
 }
 
 // To another gateway a request goes in a frame, which says whether its reply may be one.
 func TestRewriterFrames(t *testing.T) {
-	p, far := newParts(t, withZstd), newSides(pairsOf(t, nil))
-	p.sides.fromServer.on.Store(true)
+	p, far := newParts(t, withZstd), newPeerFrames(pairsOf(t, nil))
+	p.peerFrames.serverIn.on.Store(true)
 	insert := opMsg(1, 0, command("insert", "users", manyDocuments))
 	out, pooled := p.rewrite(requestOf(t, insert), &exchange{})
 	defer gateway.PutBuffer(pooled)
@@ -309,7 +332,7 @@ func TestRewriterFrames(t *testing.T) {
 	if err != nil || !frame.Wants || frame.Stored {
 		t.Fatalf("%+v, %v", frame, err)
 	}
-	whole, err := p.open(&message{bytes: out, header: frame.Header, came: wire.BetweenGateways, paired: frame}, &far.fromClient)
+	whole, err := p.open(&message{received: out, header: frame.Header, came: wire.BetweenGateways, paired: frame}, &far.clientIn)
 	if err != nil || !bytes.Equal(whole, insert) {
 		t.Errorf("%d bytes became %d, %v", len(insert), len(whole), err)
 	}
@@ -326,8 +349,8 @@ func TestRecoderGivesTheFormOfTheRequest(t *testing.T) {
 		}
 		gateway.PutBuffer(pooled)
 	}
-	b := p.compress(r.body, r.header, wire.Zstd, 0)
-	r.bytes, r.came = b, wire.Zstd
+	b := p.compress(r.plain, r.header, wire.Zstd, 0)
+	r.received, r.came = b, wire.Zstd
 	if out, _ := p.form(&exchange{client: wire.Zstd}, r, time.Now()); &out[0] != &b[0] {
 		t.Error("what came in the form that the client wants does not pass as it is")
 	}
@@ -343,11 +366,26 @@ func TestRecoderLearns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if f := p.forecasts.expect(7, 0); int(f.bytes) != len(m.bytes) {
-		t.Errorf("%v bytes are expected, not %d", f.bytes, len(m.bytes))
+	if f := p.forecasts.expect(7, 0); int(f.bytes) != len(m.received) {
+		t.Errorf("%v bytes are expected, not %d", f.bytes, len(m.received))
 	}
 	if n := p.stats.Snapshot().Rules[0].Left; n != 20 {
 		t.Errorf("%d messages left", n)
+	}
+}
+
+// What the gateway takes for a request is no part of the round trip to the server.
+func TestRoundTripsBeginWhenRequestsAreSent(t *testing.T) {
+	p := newParts(t, withZstd)
+	p.peerFrames.taken.Store(1 << wire.Zstd)
+	b := opMsg(1, 0, command("insert", "users", manyDocuments))
+	h, _ := wire.ParseHeader(b)
+	before := time.Now()
+	if err := p.handleRequest(message{received: b, header: h, came: plain}); err != nil {
+		t.Fatal(err)
+	}
+	if x := p.pending.list[0]; x.spent <= 0 || x.sent.Add(-x.spent).Before(before) {
+		t.Errorf("sent %v after it came, of which %v were spent here", x.sent.Sub(before), x.spent)
 	}
 }
 
@@ -367,7 +405,7 @@ func TestReplyPumpFindsRequests(t *testing.T) {
 		p.pending.push(&exchange{id: 1, client: plain, logsIn: true}, nil)
 		m := answers(c.reply)
 		p.client.told.Reset()
-		if err := p.handleReply(m); err != nil || !bytes.Equal(p.client.told.Bytes(), m.bytes) {
+		if err := p.handleReply(m); err != nil || !bytes.Equal(p.client.told.Bytes(), m.received) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		if got := p.door.Stranger(t.Context()); got != c.stranger || p.pending.busy() {
@@ -379,6 +417,43 @@ func TestReplyPumpFindsRequests(t *testing.T) {
 	}
 	if err := p.handleReply(message{header: wire.Header{OpCode: wire.OpUpdate}, came: plain}); !errors.Is(err, errNoReply) {
 		t.Errorf("no reply: %v", err)
+	}
+}
+
+// A login may end in the reply to the hello that has begun it: of OIDC, by a ticket that is still good, and of X.509.
+func TestLoginsEndWithinHello(t *testing.T) {
+	// What mongod 6.0.5 answers to X.509.
+	user := bson.D{{Key: "dbname", Value: "$external"}, {Key: "user", Value: "CN=u"}}
+	step := func(done any) bson.D {
+		return bson.D{{Key: "conversationId", Value: 1}, {Key: "done", Value: done}, {Key: "payload", Value: []byte("r=1,s=2,i=3")}}
+	}
+	for _, c := range []struct {
+		name     string
+		first    any // nil: the server does not answer it
+		ok       int
+		stranger bool
+	}{
+		{"no answer", nil, 1, true},
+		{"a step", step(false), 1, true},
+		{"the last step", step(true), 1, false},
+		{"a certificate", user, 1, false},
+		{"done in another form", step("true"), 1, true},
+		{"no document", "done", 1, true},
+		{"the hello is refused", step(true), 0, true},
+	} {
+		p := newParts(t, withZstd)
+		p.door.Keeper = &gateway.Doorkeeper{Ask: func(context.Context) (bool, error) { return true, nil }}
+		p.pending.push(&exchange{id: 1, client: plain, hello: &handshake{logins: p.g.logins}}, nil)
+		doc := bson.D{{Key: "me", Value: "db0:1"}, {Key: "ok", Value: c.ok}}
+		if c.first != nil {
+			doc = append(doc, bson.E{Key: speculativeKey, Value: c.first})
+		}
+		if err := p.handleReply(answers(doc)); err != nil || p.client.told.Len() == 0 {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if got := p.door.Stranger(t.Context()); got != c.stranger {
+			t.Errorf("%s: a stranger %v", c.name, got)
+		}
 	}
 }
 
@@ -427,11 +502,11 @@ func TestPendingExchanges(t *testing.T) {
 	for i, id := range []int32{5, 7, 5} {
 		p.push(&exchange{id: id, shape: uint64(i)}, nil)
 	}
-	if e, ok := p.take(5, true, 8); !ok || e.shape != 0 {
-		t.Errorf("the first of one number: %+v, %v", e, ok)
+	if x, ok := p.take(5, true, 8); !ok || x.shape != 0 {
+		t.Errorf("the first of one number: %+v, %v", x, ok)
 	}
-	if e, ok := p.take(8, false, 0); !ok || e.shape != 0 || !e.sent.IsZero() {
-		t.Errorf("the next of a stream: %+v, %v", e, ok)
+	if x, ok := p.take(8, false, 0); !ok || x.shape != 0 || !x.sent.IsZero() {
+		t.Errorf("the next of a stream: %+v, %v", x, ok)
 	}
 	if _, ok := p.take(9, false, 0); ok {
 		t.Error("found what nobody asked")
@@ -441,7 +516,7 @@ func TestPendingExchanges(t *testing.T) {
 	if !p.busy() {
 		t.Error("a reply that is on its way to the client is not missed")
 	}
-	p.carried()
+	p.replySent()
 	p.push(&exchange{id: 1, hello: &handshake{}}, nil)
 	if p.busy() {
 		t.Error("a hello that waits is missed by nobody")
@@ -490,7 +565,7 @@ func TestLoginsAreChecked(t *testing.T) {
 		{"a certificate", start(mechanismX509), mechanismX509},
 		{"in a section", behindSection(1, mechanismKey, command("saslStart", 1)), unknownMechanism},
 	} {
-		if got, err := l.check(requestOf(t, c.message)); got != c.want || err != nil {
+		if got, err := l.refusedMechanism(requestOf(t, c.message)); got != c.want || err != nil {
 			t.Errorf("%s: %q, %v", c.name, got, err)
 		}
 	}
@@ -510,8 +585,8 @@ func TestLoginsAreChecked(t *testing.T) {
 func TestRepliesAreReadAndReplaced(t *testing.T) {
 	with := opMsg(3, uint32(wire.ChecksumPresent|wire.MoreToCome), bson.D{{Key: "ok", Value: 1}})
 	h, _ := wire.ParseHeader(with)
-	var r reply
-	if err := r.parse(message{bytes: with, header: h, came: plain}, with); err != nil || !r.more || !saysOK(r.doc) {
+	r := reply{message: message{received: with, header: h, came: plain}, plain: with}
+	if err := r.parse(); err != nil || !r.more || !saysOK(r.doc) {
 		t.Fatalf("%v, more %v", err, r.more)
 	}
 	doc, _ := bson.Marshal(bson.D{{Key: "ok", Value: 0}, {Key: "text", Value: "longer"}})
@@ -522,11 +597,12 @@ func TestRepliesAreReadAndReplaced(t *testing.T) {
 	}
 	old := replyTo(wire.Header{RequestID: 1, OpCode: wire.OpQuery}, doc)
 	h, _ = wire.ParseHeader(old)
-	if err := r.parse(message{bytes: old, header: h, came: plain}, old); err != nil || r.more || !bytes.Equal(r.doc, doc) {
+	r.header, r.plain = h, old
+	if err := r.parse(); err != nil || r.more || !bytes.Equal(r.doc, doc) {
 		t.Errorf("in the old form: %v", err)
 	}
-	old = old[:wire.HeaderLen+3]
-	if err := r.parse(message{bytes: old, header: h, came: plain}, old); err != nil || r.noDoc == nil || len(r.doc) > 0 {
+	r.plain = old[:wire.HeaderLen+3]
+	if err := r.parse(); err != nil || r.noDoc == nil || len(r.doc) > 0 {
 		t.Errorf("cut off: %v, %v", err, r.noDoc)
 	}
 }
@@ -613,7 +689,7 @@ func TestWatcherAnswers(t *testing.T) {
 		b := opMsg(1, 0, c.doc)
 		h, _ := wire.ParseHeader(b)
 		p.client.told.Reset()
-		if err := w.answer(message{bytes: b, header: h, came: plain}); err != nil {
+		if err := w.answer(message{received: b, header: h, came: plain}); err != nil {
 			t.Fatal(err)
 		}
 		got := p.client.told.String()

@@ -21,14 +21,14 @@ type exchange struct {
 	hello   *handshake        // nil for anything else
 	reads   bool              // ok in the reply shows that the client may read the topic's collection
 	retried bool              // drivers try it again when its connection ends
-	logsIn  bool              // and that it has logged in
+	logsIn  bool              // its reply may say that the client has logged in
 	awaits  bool              // the server may wait for documents that never come
 
 	rule   *policy.MessageRule // that covers the reply; nil: none
 	reason string              // why the request went plain, and so the reply comes plain
 
-	sent  time.Time
-	spent time.Duration // by the gateway on the request
+	sent  time.Time     // zero for a stream's next reply, for which no request was sent
+	spent time.Duration // by the gateway on the request, before that
 
 	trace *trace.Command // nil: none
 }
@@ -44,26 +44,26 @@ type pending struct {
 	list    []exchange // in the order of sending
 	closed  bool
 
-	carrying atomic.Bool // the reply that was looked up last is not sent yet
+	replyInFlight atomic.Bool // the reply that was looked up last is not sent yet
 }
 
 func (p *pending) init() { p.notFull.L = &p.mu }
 
 // push adds an exchange whose request is about to be sent. It reports false when the reply pump has ended. A client that takes no
 // replies waits here for room: room hears of that, since the request may hold memory that others want.
-func (p *pending) push(e *exchange, room waiter) bool {
+func (p *pending) push(x *exchange, room waiter) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.list) >= maxPending {
 		room.Await(gateway.FromClient)
 		defer room.Awaited(gateway.FromClient)
-		since := e.trace.Now()
+		since := x.trace.Now()
 		for len(p.list) >= maxPending && !p.closed {
 			p.notFull.Wait()
 		}
-		e.trace.Waited(since)
+		x.trace.Waited(since)
 	}
-	p.list = append(p.list, *e)
+	p.list = append(p.list, *x)
 	return !p.closed
 }
 
@@ -75,43 +75,43 @@ type waiter interface {
 
 // take finds the exchange that a reply answers. The first one is meant when a client gives
 // several the same number: servers answer in order. When more replies follow this one they
-// will answer the number next. Carried is to be called when the reply has been sent.
-func (p *pending) take(responseTo int32, more bool, next int32) (e exchange, ok bool) {
+// will answer the number next. The caller calls replySent when the reply has been sent.
+func (p *pending) take(responseTo int32, more bool, next int32) (x exchange, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.carrying.Store(true)
+	p.replyInFlight.Store(true)
 	for i := range p.list {
 		if p.list[i].id != responseTo {
 			continue
 		}
-		e = p.list[i]
+		x = p.list[i]
 		if more {
 			p.list[i].id = next
 			p.list[i].sent, p.list[i].spent, p.list[i].trace = time.Time{}, 0, nil
-			return e, true
+			return x, true
 		}
 		p.list = slices.Delete(p.list, i, i+1)
 		p.notFull.Signal()
 		if len(p.list) == 0 && cap(p.list) > maxIdlePending {
 			p.list = nil
 		}
-		return e, true
+		return x, true
 	}
-	return e, false
+	return x, false
 }
 
 // maxIdlePending is the capacity that a session without requests keeps.
 const maxIdlePending = 16
 
-// carried says that the reply to what take has found is sent.
-func (p *pending) carried() { p.carrying.Store(false) }
+// replySent records that the client has the reply for which take was called last.
+func (p *pending) replySent() { p.replyInFlight.Store(false) }
 
 // busy reports whether a reply is outstanding, or on its way to the client, that this one would miss.
 // Servers hold the replies to handshakes back on purpose.
 func (p *pending) busy() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.carrying.Load() {
+	if p.replyInFlight.Load() {
 		return true
 	}
 	for i := range p.list {
@@ -126,14 +126,14 @@ func (p *pending) busy() bool {
 func (p *pending) awaiting() (ids []int32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.carrying.Load() {
+	if p.replyInFlight.Load() {
 		return nil
 	}
 	for i := range p.list {
-		switch e := &p.list[i]; {
-		case e.awaits:
-			ids = append(ids, e.id)
-		case e.hello == nil:
+		switch x := &p.list[i]; {
+		case x.awaits:
+			ids = append(ids, x.id)
+		case x.hello == nil:
 			return nil
 		}
 	}

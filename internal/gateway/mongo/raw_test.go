@@ -16,6 +16,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -120,8 +121,8 @@ func (c *rawClient) tryReceive() (a answer, err error) {
 	if err != nil {
 		return a, err
 	}
-	body := m.bytes
-	a.came, a.header, a.size = m.came, m.header, len(m.bytes)
+	body := m.received
+	a.came, a.header, a.size = m.came, m.header, len(m.received)
 	if m.came != plain {
 		if body, err = c.open(&m, nil); err != nil {
 			return a, err
@@ -184,20 +185,31 @@ func taped(t *testing.T) *tap {
 	return tap
 }
 
-// between starts a mongod that has documents in shop.users, and a tap in front of it.
-func between(t *testing.T, mongod ...string) (*testenv.MongodServer, *tap) {
+// between puts documents into shop.users of the standalone server, and a tap in front of it.
+func between(t *testing.T) (*mongotest.Server, *tap) {
 	t.Helper()
-	var server *testenv.MongodServer
-	if len(mongod) == 0 {
-		server = standalone(t)
-	} else {
-		server = testenv.Mongod(t, testenv.MongodConfig{Args: mongod})
-	}
+	server := standalone(t)
+	return server, betweenAnd(t, server)
+}
+
+// betweenAnd does the same with another server.
+func betweenAnd(t *testing.T, server *mongotest.Server) *tap {
+	t.Helper()
 	coll := server.Client(t).Database("shop").Collection("users")
 	if _, err := coll.InsertMany(t.Context(), users(0, 100)); err != nil {
 		t.Fatal(err)
 	}
-	return server, startTap(t, server.Addr)
+	return startTap(t, server.Addr)
+}
+
+// withLess returns a server, shared, that compresses with one method only, or is "disabled", and takes passwords by PLAIN.
+func withLess(t testing.TB, has string) *mongotest.Server {
+	t.Helper()
+	return testenv.Shared(t, "mongod "+has, func(t testing.TB) *mongotest.Server {
+		return mongotest.Start(t, mongotest.Config{Args: []string{
+			"--networkMessageCompressors", has, "--setParameter", "authenticationMechanisms=PLAIN,SCRAM-SHA-256",
+		}})
+	})
 }
 
 func TestNegotiation(t *testing.T) {
@@ -264,7 +276,7 @@ func TestServerWithLess(t *testing.T) {
 		want wire.CompressorID
 	}{{"disabled", plain}, {"snappy", wire.Snappy}, {"zlib", plain}} {
 		t.Run(c.has, func(t *testing.T) {
-			_, tap := between(t, "--networkMessageCompressors", c.has)
+			tap := betweenAnd(t, withLess(t, c.has))
 			s := serve(t, tap.addr, withZstd)
 			raw := dialRaw(t, s.addr)
 			a := raw.run(plain, hello("zstd", "snappy"))
@@ -399,7 +411,7 @@ func TestChecksum(t *testing.T) {
 	}
 	requests, _ := tap.take()
 	sent := requests[len(requests)-1]
-	opened, err := raw.open(&message{bytes: sent.bytes, header: wire.Header{Length: len(good), RequestID: raw.last, OpCode: wire.OpMsg}, came: sent.came}, nil)
+	opened, err := raw.open(&message{received: sent.bytes, header: wire.Header{Length: len(good), RequestID: raw.last, OpCode: wire.OpMsg}, came: sent.came}, nil)
 	if err != nil || !bytes.Equal(opened, good) {
 		t.Errorf("the server got another message: %v\n%x\n%x", err, opened, good)
 	}

@@ -44,7 +44,7 @@ func newRecording(t testing.TB) *recording {
 
 // withoutNumbers returns the message that a frame holds.
 func (r *recording) withoutNumbers(m message) (string, error) {
-	b := m.bytes
+	b := m.received
 	if m.came != plain {
 		var err error
 		if b, err = r.codecs.open(&m, nil); err != nil {
@@ -168,7 +168,7 @@ func (r *recording) carry(to, from net.Conn, each func(message)) {
 			return
 		}
 		each(m)
-		if _, err := to.Write(m.bytes); err != nil {
+		if _, err := to.Write(m.received); err != nil {
 			return
 		}
 	}
@@ -179,7 +179,7 @@ func (r *recording) add(request string, reply message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before, known := r.replies[request]
-	if reply.bytes == nil {
+	if reply.received == nil {
 		if !known && len(request) <= maxRecorded {
 			r.replies[request] = ""
 		}

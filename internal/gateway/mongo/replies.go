@@ -12,8 +12,8 @@ import (
 
 // reply is one message of the server's. Its bytes live until it has been handled.
 type reply struct {
-	message           // as it came
-	body     []byte   // the same without compression
+	message           // as the server sent it
+	plain    []byte   // the same without compression
 	msg      wire.Msg // of an OP_MSG
 	document wire.Span
 	doc      []byte // body's at document; empty: there is none
@@ -23,28 +23,31 @@ type reply struct {
 
 var errNoReply = fmt.Errorf("%w: no reply, but opcode", wire.ErrMalformed)
 
-// parse reads a message, whose bytes without compression are body.
-func (r *reply) parse(m message, body []byte) error {
-	r.message, r.body, r.document, r.noDoc, r.more = m, body, wire.Span{}, nil, false
-	switch m.header.OpCode {
+// release drops the reply's bytes: their memory is given back to the budget before the next one is read.
+func (r *reply) release() { r.message, r.plain, r.doc = message{}, nil, nil }
+
+// parse reads r.plain.
+func (r *reply) parse() error {
+	r.document, r.noDoc, r.more = wire.Span{}, nil, false
+	switch r.header.OpCode {
 	case wire.OpMsg:
-		if err := r.msg.Parse(body); err != nil {
+		if err := r.msg.Parse(r.plain); err != nil {
 			return err
 		}
 		r.document, r.more = r.msg.Body, r.msg.Flags&wire.MoreToCome != 0
 	case wire.OpReply:
-		r.document, r.noDoc = wire.ParseReply(body)
+		r.document, r.noDoc = wire.ParseReply(r.plain)
 	default:
-		return fmt.Errorf("%w %d", errNoReply, m.header.OpCode)
+		return fmt.Errorf("%w %d", errNoReply, r.header.OpCode)
 	}
-	r.doc = r.document.Of(body)
+	r.doc = r.document.Of(r.plain)
 	return nil
 }
 
 // replaced returns the reply with another document, in a buffer of the pool's.
 func (r *reply) replaced(doc []byte) []byte {
 	hasChecksum := r.header.OpCode == wire.OpMsg && r.msg.Flags&wire.ChecksumPresent != 0
-	return wire.Replace(gateway.GetBuffer(len(r.body)-r.document.Len+len(doc)), r.body, r.document, doc, hasChecksum)
+	return wire.Replace(gateway.GetBuffer(len(r.plain)-r.document.Len+len(doc)), r.plain, r.document, doc, hasChecksum)
 }
 
 // pumpReplies carries replies until the server ends or an error.
@@ -54,7 +57,7 @@ func (s *session) pumpReplies() error {
 		m, err := s.fromServer.next()
 		if err == nil {
 			err = s.handleReply(m)
-			s.reply.message, s.reply.body, s.reply.doc = message{}, nil, nil // its memory is given back to the budget before the next one is read
+			s.reply.release()
 		}
 		if err != nil {
 			return err
@@ -65,83 +68,84 @@ func (s *session) pumpReplies() error {
 // handleReply carries one message of the server to the client.
 func (s *session) handleReply(m message) (err error) {
 	if m.paired.Dictionary {
-		return s.sides.fromServer.take(m.bytes, &m.paired)
+		return s.peerFrames.serverIn.take(m.received, &m.paired)
 	}
-	began, r, body := time.Now(), &s.reply, m.bytes
-	if m.came != plain {
-		if body, err = s.open(&m, &s.sides.fromServer); err != nil {
+	began, r := time.Now(), &s.reply
+	r.message, r.plain = m, m.received
+	if r.came != plain {
+		if r.plain, err = s.open(&r.message, &s.peerFrames.serverIn); err != nil {
 			return err
 		}
-		defer gateway.PutBuffer(body)
+		defer gateway.PutBuffer(r.plain)
 	}
-	if err := r.parse(m, body); err != nil {
+	if err := r.parse(); err != nil {
 		return err
 	}
-	e, ok := s.pending.take(m.header.ResponseTo, r.more, m.header.RequestID)
+	x, ok := s.pending.take(r.header.ResponseTo, r.more, r.header.RequestID)
 	var forming time.Time // only for a trace
-	if e.trace != nil {
-		forming = arrived(e.trace, &m, began, s.fromServer.Waited)
+	if x.trace != nil {
+		forming = arrived(x.trace, &r.message, began)
 	}
 	switch {
 	case !ok: // no request waits for it
-		e.client = plain
-	case e.hello != nil:
-		err := s.answerHello(e.hello)
-		s.pending.carried()
-		if e.trace != nil {
-			ended(e.trace, r.doc, err)
+		x.client = plain
+	case x.hello != nil:
+		err := s.answerHello(x.hello)
+		s.pending.replySent()
+		if x.trace != nil {
+			ended(x.trace, r.doc, err)
 		}
 		return err
-	case e.logsIn && loggedIn(r.doc):
+	case x.logsIn && loggedIn(r.doc):
 		s.door.Pass()
 	}
 	lost := false
 	if s.g.balancer != nil {
 		var deliver bool
-		if lost, deliver = s.g.balancer.checkReply(&s.follower, e.retried, r.doc); !deliver {
-			if e.trace != nil {
-				broken(e.trace, errNotPrimary)
+		if lost, deliver = s.g.balancer.checkReply(&s.follower, x.retried, r.doc); !deliver {
+			if x.trace != nil {
+				broken(x.trace, errNotPrimary)
 			}
 			return errNotPrimary
 		}
 	}
 
 	// What it was like says what the next one will be.
-	waited := time.Duration(0)
-	if !e.sent.IsZero() {
-		waited = began.Sub(e.sent) - s.fromServer.took
+	roundTrip := time.Duration(0) // 0 for a stream's next reply
+	if !x.sent.IsZero() {
+		roundTrip = began.Sub(x.sent) - r.took
 	}
-	s.link.replied(len(r.bytes), s.fromServer.rest, s.fromServer.took, waited)
-	if e.shape != 0 {
-		s.forecasts.learn(e.shape, len(r.body), len(r.bytes), r.came)
+	s.link.replied(len(r.received), r.rest, r.took, roundTrip)
+	if x.shape != 0 {
+		s.forecasts.learn(x.shape, len(r.plain), len(r.received), r.came)
 	}
 	switch {
-	case e.rule == nil:
+	case x.rule == nil:
 	case r.paired.Stored:
-		s.stats.Left(e.rule.Name, "peer", len(r.body))
+		s.stats.Left(x.rule.Name, "peer", len(r.plain))
 	case r.came != plain:
-		s.stats.Sealed(e.rule.Name, codecOf(r.came), len(r.body), len(r.bytes), 0)
-	case e.reason != "":
-		s.stats.Left(e.rule.Name, e.reason, len(r.body))
+		s.stats.Sealed(x.rule.Name, codecOf(r.came), len(r.plain), len(r.received), 0)
+	case x.reason != "":
+		s.stats.Left(x.rule.Name, x.reason, len(r.plain))
 	default:
-		s.stats.Left(e.rule.Name, "server", len(r.body))
+		s.stats.Left(x.rule.Name, "server", len(r.plain))
 	}
 
-	out, pooled := s.form(&e, r, began)
+	out, pooled := s.form(&x, r, began)
 	defer gateway.PutBuffer(pooled)
-	if e.trace != nil && pooled != nil {
-		formed(e.trace, out, forming)
+	if x.trace != nil && pooled != nil {
+		formed(x.trace, out, forming)
 	}
 	if s.topics.sample {
-		s.topics.measure(e.topic, policy.Reply, r.body, s.sides.crossed(out, r.bytes), began)
+		s.topics.measure(x.topic, policy.Reply, r.plain, s.peerFrames.crossed(out, r.received), began)
 	}
 	if ok {
-		s.stats.Latency(e.spent + time.Since(began))
+		s.stats.Latency(x.spent + time.Since(began))
 	}
 	err = s.toClient.send(out, r.held)
-	s.pending.carried()
-	if e.trace != nil {
-		ended(e.trace, r.doc, err)
+	s.pending.replySent()
+	if x.trace != nil {
+		ended(x.trace, r.doc, err)
 	}
 	if err == nil && (lost || s.follower.stale.Load() && !s.pending.busy()) {
 		err = errNotPrimary
@@ -151,51 +155,52 @@ func (s *session) handleReply(m message) (err error) {
 
 // form gives a reply the form of its request: compressed by what that came in, where the reply gets smaller, and plain otherwise.
 // What came in that form already passes unchanged. pooled goes back to the pool afterwards.
-func (s *session) form(e *exchange, r *reply, began time.Time) (out, pooled []byte) {
+func (s *session) form(x *exchange, r *reply, began time.Time) (out, pooled []byte) {
 	switch {
-	case e.client == wire.BetweenGateways:
-		return s.frameReply(e, r, began)
-	case e.client == plain || e.client == wire.Noop || len(r.body) < minCompressed:
-		return r.body, nil
-	case e.client == r.came:
-		if len(r.bytes) < len(r.body) {
-			return r.bytes, nil
+	case x.client == wire.BetweenGateways:
+		return s.frameReply(x, r, began)
+	case x.client == plain || x.client == wire.Noop || len(r.plain) < minCompressed:
+		return r.plain, nil
+	case x.client == r.came:
+		if len(r.received) < len(r.plain) {
+			return r.received, nil
 		}
-		return r.body, nil
+		return r.plain, nil
 	}
-	id, level := s.lower(e.client, 0, len(r.body), 0)
+	id, level := s.lower(x.client, 0, len(r.plain), 0)
 	if id == plain {
-		return r.body, nil
+		return r.plain, nil
 	}
-	compressed := s.compress(r.body, r.header, id, level)
-	if compressed == nil || len(compressed) >= len(r.body) {
-		return r.body, compressed
+	compressed := s.compress(r.plain, r.header, id, level)
+	if compressed == nil || len(compressed) >= len(r.plain) {
+		return r.plain, compressed
 	}
 	return compressed, compressed
 }
 
 // frameReply returns a reply in a frame for the gateway that asked for one, or plain when the rules want that.
-func (s *session) frameReply(e *exchange, r *reply, began time.Time) (out, pooled []byte) {
-	if e.topic == nil {
-		return r.body, nil
+func (s *session) frameReply(x *exchange, r *reply, began time.Time) (out, pooled []byte) {
+	if x.topic == nil {
+		return r.plain, nil
 	}
-	rule := s.policy.Load().Lookup(policy.MessageAddress{Space: e.topic.space, Command: e.topic.command, Direction: policy.Reply, Size: len(r.body)})
+	p := s.policy.Load()
+	rule := p.Lookup(policy.MessageAddress{Space: x.topic.space, Command: x.topic.command, Direction: policy.Reply, Size: len(r.plain)})
 	if rule == nil {
-		return r.body, nil
+		return r.plain, nil
 	}
-	o := outgoing{message: r.body, header: r.header, rule: rule}
-	if o.open = e.reads && r.header.OpCode == wire.OpMsg && saysOK(r.doc); o.open {
+	o := outgoing{message: r.plain, header: r.header, rule: rule, force: p.Force}
+	if o.open = x.reads && r.header.OpCode == wire.OpMsg && saysOK(r.doc); o.open {
 		s.reads = true
 	}
 	if s.reads { // what strangers are answered is no sample, and what they name gets no room
-		o.kind = s.topics.trainedKind(e.topic, rule, policy.Reply, began)
+		o.kind = s.topics.trainedKind(x.topic, rule, policy.Reply, began)
 	}
 	now := time.Now()
-	out, reason := s.sides.toClient.frame(&o)
+	out, reason := s.peerFrames.clientOut.frame(&o)
 	if reason == "" {
-		s.stats.Sealed(rule.Name, codec.Zstd, len(r.body), o.sent, time.Since(now))
+		s.stats.Sealed(rule.Name, codec.Zstd, len(r.plain), o.sent, time.Since(now))
 	} else {
-		s.stats.Left(rule.Name, reason, len(r.body))
+		s.stats.Left(rule.Name, reason, len(r.plain))
 	}
 	return out, out
 }
@@ -203,7 +208,7 @@ func (s *session) frameReply(e *exchange, r *reply, began time.Time) (out, poole
 // answerHello sends a client the reply to its hello. It is never compressed.
 func (s *session) answerHello(h *handshake) error {
 	if s.reply.noDoc == nil && s.reply.document.Len == 0 {
-		return s.toClient.send(s.reply.body, s.reply.held)
+		return s.toClient.send(s.reply.plain, s.reply.held)
 	}
 	out, err := s.helloForClient(h, &s.reply)
 	if err != nil {
@@ -224,13 +229,17 @@ func saysOK(doc []byte) bool {
 }
 
 // loggedIn reports whether the document of a reply says that a login has succeeded.
-func loggedIn(doc []byte) bool {
+func loggedIn(doc []byte) bool { return loginEnded(doc) && saysOK(doc) }
+
+// loginEnded reports whether the answer to a step of a login says that no other step follows. Servers leave out what
+// does not succeed within hello.
+func loginEnded(doc []byte) bool {
 	done := true // authenticate has one step
-	_ = wire.Elements(doc, func(e wire.Element) bool {
+	err := wire.Elements(doc, func(e wire.Element) bool {
 		if string(e.Key) == "done" {
 			done, _ = e.Value.BooleanOK()
 		}
 		return true
 	})
-	return done && saysOK(doc)
+	return done && err == nil
 }

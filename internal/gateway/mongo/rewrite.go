@@ -1,6 +1,7 @@
 package mongo
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
@@ -13,118 +14,117 @@ import (
 // of inserts of many documents is a tenth larger.
 const requestSnappy = 2
 
-// rewrite returns the form in which a request goes to the server, by what compressing saves on it and on its reply, and notes in
-// waits what that means for the reply. pooled goes back to the pool when it has been sent.
-func (s *session) rewrite(r *request, waits *exchange) (out, pooled []byte) {
+// rewrite returns the form in which a request goes to the server, by what compressing saves on it and on its reply,
+// and records in x what that means for the reply. pooled goes back to the pool when it has been sent.
+func (s *session) rewrite(r *request, x *exchange) (out, pooled []byte) {
 	if r.name == nil || r.traits&neverCompressed != 0 {
-		return r.message, nil
+		return r.plain, nil
 	}
-	fromGateway, toGateway := s.sides.fromClient.on.Load(), s.sides.fromServer.on.Load()
+	fromGateway, toGateway := s.peerFrames.clientIn.on.Load(), s.peerFrames.serverIn.on.Load()
 	if s.topics.sample || fromGateway || toGateway {
-		waits.topic = s.topics.of(r.space, r.name)
+		x.topic = s.topics.of(r.space, r.name)
 	}
 	if fromGateway {
-		return r.message, nil // its rules hold on the way to us, and the server is near
+		return r.plain, nil // its rules hold on the way to this gateway, and the server is near
 	}
 	p := s.policy.Load()
-	e := estimate{size: len(r.message), answered: r.answered}
-	e.own = p.Lookup(policy.MessageAddress{Space: r.space, Command: r.name, Direction: policy.Request, Size: len(r.message)})
+	est := estimate{size: len(r.plain), answered: r.answered}
+	est.own = p.Lookup(policy.MessageAddress{Space: r.space, Command: r.name, Direction: policy.Request, Size: len(r.plain)})
 	if r.answered {
-		e.expected = s.forecasts.expect(r.shape, r.traits)
-		e.reply = p.Lookup(policy.MessageAddress{Space: r.space, Command: r.name, Direction: policy.Reply, Size: int(e.expected.bytes)})
-		waits.rule = e.reply
+		est.expected = s.forecasts.expect(r.shape, r.traits)
+		est.reply = p.Lookup(policy.MessageAddress{Space: r.space, Command: r.name, Direction: policy.Reply, Size: int(est.expected.bytes)})
+		x.rule = est.reply
 	}
-	lead := e.lead()
+	lead := est.lead()
 	switch {
 	case lead == nil:
-		return r.message, nil
+		return r.plain, nil
 	case toGateway && (lead.Auto || lead.Setting.Codec == codec.Zstd): // what rules say that name another compressor holds
-		return s.frameRequest(r, waits, e)
+		return s.frameRequest(r, x, &est, p.Force)
 	}
-	taken := s.sides.ofServer()
-	id, level, reason := s.choose(&e, taken)
-	if reason == "" && id != r.came && !p.Force {
-		if id, level = s.lower(id, level, len(r.message), taken); id == plain {
-			reason = gateway.SteppedDown
-		}
-	}
-	out = r.message
-	if reason == "" {
-		out, pooled, reason = s.compressRequest(r, &e, id, level, p.Force)
-	}
-	if waits.reason = reason; reason != "" && e.own != nil {
-		s.stats.Left(e.own.Name, reason, len(r.message))
+	out, pooled, x.reason = s.compressRequest(r, &est, p.Force)
+	if x.reason != "" && est.own != nil {
+		s.stats.Left(est.own.Name, x.reason, len(r.plain))
 	}
 	return out, pooled
 }
 
-// compressRequest makes the request smaller if that pays, and says why not otherwise.
-func (s *session) compressRequest(r *request, e *estimate, id wire.CompressorID, level int, forced bool) (out, pooled []byte, reason string) {
-	saving := e.replySaving(id)
+// compressRequest returns a request compressed if that pays; otherwise plain, and reason says why.
+func (s *session) compressRequest(r *request, est *estimate, forced bool) (out, pooled []byte, reason string) {
+	taken := s.peerFrames.ofServer()
+	id, level, reason := s.chooseCompressor(est, taken)
+	if reason == "" && id != r.came && !forced {
+		if id, level = s.lower(id, level, len(r.plain), taken); id == plain {
+			reason = gateway.SteppedDown
+		}
+	}
+	if reason != "" {
+		return r.plain, nil, reason
+	}
+	saving := est.replySaving(id)
 	if saving <= 0 && !forced {
 		switch {
-		case e.own == nil || len(r.message) < minCompressed:
-			return r.message, nil, "small"
-		case codec.Incompressible(r.message[wire.HeaderLen:]):
-			return r.message, nil, "incompressible"
+		case est.own == nil || len(r.plain) < minCompressed:
+			return r.plain, nil, "small"
+		case codec.Incompressible(r.plain[wire.HeaderLen:]):
+			return r.plain, nil, "incompressible"
 		}
 	}
 	began := time.Now()
-	compressed := r.wire
+	compressed := r.received
 	if r.came != id {
 		if id == wire.Snappy && level == 0 {
 			level = requestSnappy
 		}
-		if compressed = s.compress(r.message, r.header, id, level); compressed == nil {
-			return r.message, nil, "error"
+		if compressed = s.compress(r.plain, r.header, id, level); compressed == nil {
+			return r.plain, nil, "error"
 		}
 		pooled = compressed
-		s.forecasts.learnOwn(r.shape, len(r.message), len(compressed), id)
+		s.forecasts.learnOwn(r.shape, len(r.plain), len(compressed), id)
 	}
 	spent := time.Since(began)
 	a, _ := algorithmOf(id)
-	rule := e.lead().Name
-	if gain := float64(len(r.message)-len(compressed)) + saving; (gain <= 0 || gain < e.worth()) && !forced {
+	rule := est.lead().Name
+	if est.own != nil { // it is the request that gets smaller here, whichever rule chose how
+		rule = est.own.Name
+	}
+	if gain := float64(len(r.plain)-len(compressed)) + saving; (gain <= 0 || gain < est.worth()) && !forced {
 		s.stats.SealTime(rule, a.codec, spent)
-		return r.message, pooled, "no_gain"
+		return r.plain, pooled, "no_gain"
 	}
 	if pooled != nil {
-		s.link.measure(&s.link.compresses, id, len(r.message), spent)
+		s.link.measure(&s.link.compresses, id, len(r.plain), spent)
 	}
-	s.stats.Sealed(rule, a.codec, len(r.message), len(compressed), spent)
+	s.stats.Sealed(rule, a.codec, len(r.plain), len(compressed), spent)
 	return compressed, pooled, ""
 }
 
 // frameRequest returns a request in a frame for another gateway, which says whether its reply may come compressed.
-func (s *session) frameRequest(r *request, waits *exchange, e estimate) (out, pooled []byte) {
-	o := outgoing{message: r.message, header: r.header, rule: e.own, wants: e.answered && e.reply != nil, open: true}
-	left := ""
-	if e.own != nil && e.own.Auto {
-		if _, _, left = s.link.choose(&estimate{own: e.own, size: e.size, expected: e.expected}, only); left != "" {
+func (s *session) frameRequest(r *request, x *exchange, est *estimate, forced bool) (out, pooled []byte) {
+	o := outgoing{message: r.plain, header: r.header, rule: est.own, wants: est.answered && est.reply != nil, open: true, force: forced}
+	reason := "" // why the request is not compressed; x.reason says it of the reply
+	if est.own != nil && est.own.Auto {
+		if _, _, reason = s.link.fastest(&estimate{own: est.own, size: est.size, expected: est.expected}, only); reason != "" {
 			o.rule = nil
 		}
 	}
-	if o.wants && e.reply.Auto {
-		_, _, waits.reason = s.link.choose(&estimate{reply: e.reply, expected: e.expected, answered: true}, only)
-		o.wants = waits.reason == ""
+	if o.wants && est.reply.Auto {
+		_, _, x.reason = s.link.fastest(&estimate{reply: est.reply, expected: est.expected, answered: true}, only)
+		o.wants = x.reason == ""
 	}
-	out = r.message
+	out = r.plain
 	if o.rule != nil || o.wants {
 		now := time.Now()
-		o.kind = s.topics.trainedKind(waits.topic, o.rule, policy.Request, now)
-		var reason string
-		pooled, reason = s.sides.toServer.frame(&o)
-		out = pooled
-		if left == "" {
-			left = reason
-		}
-		if left == "" {
-			s.forecasts.learnOwn(r.shape, e.size, o.sent, wire.BetweenGateways)
-			s.stats.Sealed(e.own.Name, codec.Zstd, e.size, o.sent, time.Since(now))
+		o.kind = s.topics.trainedKind(x.topic, o.rule, policy.Request, now)
+		frame, stored := s.peerFrames.serverOut.frame(&o)
+		out, pooled = frame, frame
+		if reason = cmp.Or(reason, stored); reason == "" {
+			s.forecasts.learnOwn(r.shape, est.size, o.sent, wire.BetweenGateways)
+			s.stats.Sealed(est.own.Name, codec.Zstd, est.size, o.sent, time.Since(now))
 		}
 	}
-	if left != "" && e.own != nil {
-		s.stats.Left(e.own.Name, left, e.size)
+	if reason != "" && est.own != nil {
+		s.stats.Left(est.own.Name, reason, est.size)
 	}
 	return out, pooled
 }

@@ -51,9 +51,9 @@ func roundTrips(t testing.TB) []roundTrip {
 	answer := func(doc bson.D, id wire.CompressorID) []byte {
 		m := answers(doc)
 		if id == plain {
-			return m.bytes
+			return m.received
 		}
-		return compressionBy(t, nil).compress(m.bytes, m.header, id, 3)
+		return compressionBy(t, nil).compress(m.received, m.header, id, 3)
 	}
 	docs := bson.A{}
 	for range 10 {
@@ -88,8 +88,8 @@ func (r *roundTrip) carrier(t testing.TB) func() error {
 	}
 	g := NewGateway(Config{Tracer: r.tracer, Policy: p, Engine: codec.New(codec.Options{}), Stats: gateway.NewStats("test", "mongo")})
 	s := newSession(g, &repeated{message: r.request}, &repeated{message: r.reply}, 0)
-	s.sides.taken.Store(1 << wire.Zstd)
-	s.sides.fromServer.on.Store(r.paired)
+	s.peerFrames.taken.Store(1 << wire.Zstd)
+	s.peerFrames.serverIn.on.Store(r.paired)
 	return func() error {
 		m, err := s.fromClient.next()
 		if err == nil {

@@ -70,7 +70,7 @@ func TestOneFrameWithItsSize(t *testing.T) {
 	if err != nil || m.came != wire.Zstd || m.header.ResponseTo != id {
 		t.Fatalf("%+v, %v", m.header, err)
 	}
-	frame := m.bytes[wire.CompressedHeaderLen:]
+	frame := m.received[wire.CompressedHeaderLen:]
 	var h zstd.Header
 	if err := h.Decode(frame); err != nil || !h.HasFCS || int(h.FrameContentSize) != m.header.Length-wire.HeaderLen {
 		t.Errorf("%+v, %v for %d bytes", h, err, m.header.Length-wire.HeaderLen)
@@ -151,7 +151,7 @@ func TestFormsOfZstd(t *testing.T) {
 				t.Errorf("%+v", a)
 			}
 			requests, _ := tap.take()
-			opened, err := raw.open(&message{bytes: requests[0].bytes, header: wire.Header{Length: len(request), RequestID: 7, OpCode: wire.OpMsg}, came: requests[0].came}, nil)
+			opened, err := raw.open(&message{received: requests[0].bytes, header: wire.Header{Length: len(request), RequestID: 7, OpCode: wire.OpMsg}, came: requests[0].came}, nil)
 			if err != nil || !bytes.Equal(opened, request) {
 				t.Errorf("the server got another request: %v", err)
 			}
@@ -245,7 +245,7 @@ func opened(t *testing.T, raw *rawClient, f frame) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := raw.open(&message{bytes: f.bytes, header: c.Header, came: c.Compressor}, nil)
+	body, err := raw.open(&message{received: f.bytes, header: c.Header, came: c.Compressor}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,11 +19,11 @@ type session struct {
 	*compression // the gateway's
 	g            *Gateway
 
-	door     gateway.Door // that the client passes by logging in
-	pending  pending
-	sides    *sides
-	follower follower
-	tracing  tracing
+	door       gateway.Door // that the client passes by logging in
+	pending    pending
+	peerFrames *peerFrames
+	follower   follower
+	tracing    tracing
 
 	// Of the request pump.
 	fromClient reader
@@ -40,7 +40,7 @@ type session struct {
 }
 
 func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
-	s := &session{g: g, compression: g.compression, sides: newSides(g.pairs)}
+	s := &session{g: g, compression: g.compression, peerFrames: newPeerFrames(g.pairs)}
 	s.Life = gateway.NewLife(gateway.LifeConfig{
 		Client: client, Upstream: upstream, Requests: g.requests, Replies: g.replies,
 		Stall: g.cfg.Stall, Grace: g.cfg.Grace, Begin: g.cfg.Begin, Stats: g.cfg.Stats, Log: g.cfg.Log,
@@ -51,8 +51,8 @@ func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
 	s.follower = follower{member: member, session: s}
 	s.toServer = sender{conn: upstream, peer: gateway.FromUpstream}
 	s.toClient = sender{conn: client, peer: gateway.FromClient}
-	s.fromClient = reader{Inbound: gateway.Inbound{Conn: client, Peer: gateway.FromClient, Ctx: s.Context(), Account: s.Requests, Door: &s.door}, pair: &s.sides.fromClient}
-	s.fromServer = reader{Inbound: gateway.Inbound{Conn: upstream, Peer: gateway.FromUpstream, Ctx: s.Context(), Account: s.Replies}, pair: &s.sides.fromServer, pace: gateway.PaceOf(upstream)}
+	s.fromClient = reader{Inbound: gateway.Inbound{Conn: client, Peer: gateway.FromClient, Ctx: s.Context(), Account: s.Requests, Door: &s.door}, pair: &s.peerFrames.clientIn, offered: &s.peerFrames.offered}
+	s.fromServer = reader{Inbound: gateway.Inbound{Conn: upstream, Peer: gateway.FromUpstream, Ctx: s.Context(), Account: s.Replies}, pair: &s.peerFrames.serverIn, pace: gateway.PaceOf(upstream)}
 	return s
 }
 
@@ -68,7 +68,7 @@ func (s *session) Run() {
 // free gives back what both ends have of other gateways, when both pumps have ended, and ends what waited for replies.
 func (s *session) free() {
 	<-s.Dead()
-	s.sides.free()
+	s.peerFrames.free()
 	s.tracing.open.End()
 }
 
@@ -117,7 +117,7 @@ func (s *session) pumpRequests() {
 		if err == nil {
 			s.Requested()
 			err = s.handleRequest(m)
-			s.req.wire, s.req.message, s.req.name = nil, nil, nil // its memory is given back to the budget before the next one is read
+			s.req.release()
 		}
 		if err != nil && !s.GoesOn(err, s.idle()) {
 			s.logEnd(gateway.FromClient, err)
@@ -129,12 +129,12 @@ func (s *session) pumpRequests() {
 // handleRequest carries one message of the client to the server.
 func (s *session) handleRequest(m message) (err error) {
 	if m.paired.Dictionary {
-		return s.sides.fromClient.take(m.bytes, &m.paired)
+		return s.peerFrames.clientIn.take(m.received, &m.paired)
 	}
 	began, r := time.Now(), &s.req
 	var c *trace.Command // nil: not traced
 	if s.tracing.by != nil {
-		c = s.tracing.begin(began, s.fromClient.Waited)
+		c = s.tracing.begin(began, m.waited)
 	}
 	if c != nil {
 		defer func() {
@@ -145,12 +145,12 @@ func (s *session) handleRequest(m message) (err error) {
 	}
 
 	// What the request is.
-	r.wire, r.message, r.header, r.came = m.bytes, m.bytes, m.header, m.came
+	r.received, r.plain, r.header, r.came = m.received, m.received, m.header, m.came
 	if m.came != plain {
-		if r.message, err = s.open(&m, &s.sides.fromClient); err != nil {
+		if r.plain, err = s.open(&m, &s.peerFrames.clientIn); err != nil {
 			return err
 		}
-		defer gateway.PutBuffer(r.message)
+		defer gateway.PutBuffer(r.plain)
 	}
 	if err := r.parse(); err != nil {
 		return err
@@ -160,8 +160,12 @@ func (s *session) handleRequest(m message) (err error) {
 		deciding = parsed(c, r, began, m.opening)
 	}
 	if r.traits&(logsIn|isHello) != 0 {
-		if mechanism, err := s.g.logins.check(r); mechanism != "" || err != nil {
-			return s.refuseLogin(mechanism, err, c)
+		mechanism, err := s.g.logins.refusedMechanism(r)
+		if err != nil {
+			return err
+		}
+		if mechanism != "" {
+			return s.refuseLogin(mechanism, c)
 		}
 	}
 	switch {
@@ -172,41 +176,39 @@ func (s *session) handleRequest(m message) (err error) {
 	}
 
 	// In which form it goes to the server, and its reply to the client.
-	e := exchange{
+	x := exchange{
 		id: r.header.RequestID, client: r.came, shape: r.shape, reads: r.reads, awaits: r.awaits,
 		logsIn: r.traits&endsLogin != 0, retried: r.traits&retriedRead != 0 && !r.writes,
-		sent: began, trace: c,
+		trace: c,
 	}
 	if r.traits&neverCompressed != 0 {
-		e.client, e.shape = plain, 0
+		x.client, x.shape = plain, 0
 	}
 	if r.came == wire.BetweenGateways && !m.paired.Wants {
-		e.client = plain
+		x.client = plain
 	}
-	out, pooled := s.rewrite(r, &e)
+	out, pooled := s.rewrite(r, &x)
 	defer gateway.PutBuffer(pooled)
-	e.spent = time.Since(began)
-	if r.answered && !s.pending.push(&e, m.held) {
+	x.sent = time.Now()
+	x.spent = x.sent.Sub(began)
+	if r.answered && !s.pending.push(&x, m.held) {
 		return net.ErrClosed
 	}
 	if c != nil {
 		compressing := time.Duration(0)
 		if pooled != nil {
-			compressing = began.Add(e.spent).Sub(deciding)
+			compressing = x.sent.Sub(deciding)
 		}
 		s.tracing.sends(c, out, deciding, compressing)
 	}
 	if s.topics.sample {
-		s.topics.measure(e.topic, policy.Request, r.message, s.sides.crossed(m.bytes, out), began)
+		s.topics.measure(x.topic, policy.Request, r.plain, s.peerFrames.crossed(m.received, out), began)
 	}
 	return s.toServer.send(out, m.held)
 }
 
-// refuseLogin answers a login that may not pass, unless it can't be read.
-func (s *session) refuseLogin(mechanism string, err error, c *trace.Command) error {
-	if err != nil {
-		return err
-	}
+// refuseLogin answers a login that may not pass.
+func (s *session) refuseLogin(mechanism string, c *trace.Command) error {
 	c.End("login_refused")
 	s.g.logins.note(s.Client, mechanism)
 	if !s.req.answered {
@@ -254,12 +256,13 @@ func (s *session) logEnd(who gateway.Peer, err error) {
 // Authenticated implements gateway.Authenticator.
 func (s *session) Authenticated() bool { return s.door.Passed() }
 
-// sender sends messages to a peer, one at a time: a client gets refusals from the request pump,
-// and the rest from the reply pump.
+// sender sends messages to a peer, one at a time.
 type sender struct {
 	conn net.Conn
 	peer gateway.Peer
 
+	// A client gets refusals from the request pump, and the rest from the reply pump. The server's sender takes it too, though
+	// the request pump alone uses that.
 	mu sync.Mutex
 }
 

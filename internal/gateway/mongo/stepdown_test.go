@@ -54,7 +54,7 @@ func (m *fakeMember) serve(c net.Conn) {
 			return
 		}
 		var q request
-		q.message, q.header = in.bytes, in.header
+		q.plain, q.header = in.received, in.header
 		if q.parse() != nil {
 			return
 		}

@@ -4,7 +4,7 @@ import (
 	"log/slog"
 	"strconv"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
@@ -32,30 +32,33 @@ func TestMembersAreBounded(t *testing.T) {
 // A client that comes while a process begins hears of no member by its own name because that
 // member's gateway has not asked yet: its driver would go there directly from then on.
 func TestClientsWaitForGatewaysThatBegin(t *testing.T) {
-	shared := &Topology{}
-	a := addresses{Topology: shared, log: slog.New(slog.DiscardHandler)}
-	first, second := shared.expect(), shared.expect()
-	heard := make(chan string, 1)
-	go func() {
-		at, _ := a.at([]byte("db1:27017"), nil)
-		heard <- at
-	}()
-	shared.learn("db0:27017", gateway.Advertised{Host: "proxy", Port: "1"})
-	first()
-	first() // again counts once
-	select {
-	case at := <-heard:
-		t.Fatalf("a client heard %q before the second gateway had asked", at)
-	case <-time.After(50 * time.Millisecond):
-	}
-	shared.learn("db1:27017", gateway.Advertised{Host: "proxy", Port: "2"})
-	second()
-	if at := <-heard; at != "proxy:2" {
-		t.Errorf("a client heard %q", at)
-	}
-	if at, known := a.at([]byte("db2:27017"), nil); known {
-		t.Errorf("a member without a gateway is at %q", at)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		shared := &Topology{}
+		a := addresses{Topology: shared, log: slog.New(slog.DiscardHandler)}
+		first, second := shared.expect(), shared.expect()
+		heard := make(chan string, 1)
+		go func() {
+			at, _ := a.at([]byte("db1:27017"), nil)
+			heard <- at
+		}()
+		shared.learn("db0:27017", gateway.Advertised{Host: "proxy", Port: "1"})
+		first()
+		first() // again counts once
+		synctest.Wait()
+		select {
+		case at := <-heard:
+			t.Fatalf("a client heard %q before the second gateway had asked", at)
+		default:
+		}
+		shared.learn("db1:27017", gateway.Advertised{Host: "proxy", Port: "2"})
+		second()
+		if at := <-heard; at != "proxy:2" {
+			t.Errorf("a client heard %q", at)
+		}
+		if at, known := a.at([]byte("db2:27017"), nil); known {
+			t.Errorf("a member without a gateway is at %q", at)
+		}
+	})
 }
 
 // Whatever becomes of a gateway, clients of others wait for it no longer.

@@ -60,10 +60,11 @@ func unanswered(c *trace.Command, err error) {
 	c.End("")
 }
 
-// arrived records that the reply was there at a time, after such a wait for memory, and how long opening it took. It returns the time.
-func arrived(c *trace.Command, m *message, at time.Time, waited time.Duration) (now time.Time) {
+// arrived records that the reply was there at a time, and how long waiting for memory and opening it took. It returns
+// the time.
+func arrived(c *trace.Command, m *message, at time.Time) (now time.Time) {
 	c.Answered("", at)
-	c.Part("wait reply", at.Add(-waited), waited)
+	c.Part("wait reply", at.Add(-m.waited), m.waited)
 	c.Part("codec reply", at, m.opening, attribute.String("cinch.encoding.from", encodingName(m.came)))
 	return time.Now()
 }

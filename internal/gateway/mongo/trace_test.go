@@ -20,7 +20,7 @@ func traceAll(by *tracetest.Commands) func(*Config) {
 
 // Commands have spans for their parts; failures are errors by their codes; and what a client has sent is in none.
 func TestTraceOfCommands(t *testing.T) {
-	server, _ := between(t, "--networkMessageCompressors", "zstd,snappy")
+	server, _ := between(t)
 	c := tracetest.StartCommands(t)
 	s := serve(t, server.Addr, withZstd, traceAll(c))
 	raw := dialRaw(t, s.addr)
@@ -179,13 +179,13 @@ func TestTraceOfQueues(t *testing.T) {
 	var p pending
 	p.init()
 	p.push(&exchange{id: 1, trace: by.begin(time.Now(), 0)}, nil)
-	if e, _ := p.take(1, true, 2); e.trace == nil {
+	if x, _ := p.take(1, true, 2); x.trace == nil {
 		t.Error("the first reply has no trace")
 	} else {
-		ended(e.trace, nil, nil)
+		ended(x.trace, nil, nil)
 	}
-	if e, ok := p.take(2, false, 0); !ok || e.trace != nil {
-		t.Errorf("the second: %+v, %v", e, ok)
+	if x, ok := p.take(2, false, 0); !ok || x.trace != nil {
+		t.Errorf("the second: %+v, %v", x, ok)
 	}
 	for i := range int32(maxPending) {
 		p.push(&exchange{id: i}, nil)

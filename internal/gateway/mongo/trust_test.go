@@ -1,13 +1,18 @@
 package mongo
 
 import (
+	"bytes"
+	"context"
 	"crypto/rand"
+	"encoding/binary"
+	"net"
 	"strings"
 	"testing"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -52,13 +57,12 @@ func (s *stranger) ask(doc bson.D) {
 
 // Dictionaries hold pieces of documents: who may not read a namespace gets none of it.
 func TestStrangersGetNoDictionary(t *testing.T) {
-	server := testenv.Mongod(t, testenv.MongodConfig{Args: []string{"--auth"}})
-	create := bson.D{{Key: "createUser", Value: "SCRAM-SHA-256"}, {Key: "pwd", Value: "secret"}, {Key: "roles", Value: bson.A{"root"}}}
-	if err := server.Client(t).Database("admin").RunCommand(t.Context(), create).Err(); err != nil {
-		t.Fatal(err)
-	}
+	server := closed(t)
 	p := servePair(t, server.Addr, training)
 	coll := connectAs(t, p.near.uri(), nil, "SCRAM-SHA-256", "secret").Database("shop").Collection("users")
+	if err := coll.Drop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := coll.InsertMany(t.Context(), users(0, 1000)); err != nil {
 		t.Fatal(err)
 	}
@@ -168,10 +172,157 @@ func TestReads(t *testing.T) {
 		{"two databases", command("find", "users", bson.E{Key: "$db", Value: "other"}), false},
 	} {
 		var r request
-		r.message = opMsg(1, 0, c.doc)
-		r.header, _ = wire.ParseHeader(r.message)
+		r.plain = opMsg(1, 0, c.doc)
+		r.header, _ = wire.ParseHeader(r.plain)
 		if err := r.parse(); err != nil || r.reads != c.want {
 			t.Errorf("%s: %v, %v", c.name, r.reads, err)
 		}
+	}
+}
+
+// guarded runs a session whose server requires a login. Every login succeeds.
+type guarded struct {
+	*partsOf
+	*rawClient
+	budget  *gateway.Budget // for requests
+	lengths chan int        // of each message that the server has received, without compression
+}
+
+func newGuarded(t *testing.T) *guarded {
+	t.Helper()
+	p := &guarded{partsOf: newParts(t, nil), budget: gateway.NewBudget(128 << 20), lengths: make(chan int, 10)}
+	p.g.requests = p.budget.Share("test")
+	p.g.cfg.Peers = true
+	p.g.keeper.Ask = func(context.Context) (bool, error) { return true, nil }
+	l := listen(t)
+	p.rawClient = dialRaw(t, l.Addr().String())
+	p.rawClient.compression = compressionBy(t, withZstd)
+	client, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	upstream, err := net.Dial("tcp", accept(t, p.serve))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.session = newSession(p.g, client, upstream, 0)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.session.Run()
+	}()
+	t.Cleanup(func() {
+		_ = p.conn.Close()
+		<-done
+	})
+	return p
+}
+
+// silentKey is a field of hellos: guarded's server does not answer those where it is true.
+const silentKey = "unanswered"
+
+// serve answers everything with what ends a login, and is a hello's answer too.
+func (p *guarded) serve(c net.Conn) {
+	defer close(p.lengths)
+	in := reader{Inbound: gateway.Inbound{Conn: c, Ctx: context.Background()}}
+	defer in.Free()
+	for {
+		m, err := in.next()
+		if err != nil {
+			return
+		}
+		p.lengths <- m.header.Length
+		if bytes.Contains(m.received, []byte(silentKey+"\x00\x01")) {
+			continue
+		}
+		doc, _ := bson.Marshal(bson.D{{Key: "ok", Value: 1}, {Key: "done", Value: true}, {Key: "compression", Value: bson.A{"zstd", "snappy"}}})
+		if _, err := c.Write(replyTo(m.header, doc)); err != nil {
+			return
+		}
+	}
+}
+
+// sized returns a command whose message has n bytes.
+func sized(n int) []byte {
+	b := opMsg(1, 0, command("insert", "x", bson.E{Key: "v", Value: ""}))
+	return opMsg(1, 0, command("insert", "x", bson.E{Key: "v", Value: strings.Repeat("x", n-len(b))}))
+}
+
+// Before the login messages may have 64 KiB, whatever that is compressed, and only compressors are taken that were
+// offered.
+func TestStrangersMayNotInflate(t *testing.T) {
+	const most = gateway.StrangerBytes
+	by := func(id wire.CompressorID) func(c *guarded, b []byte) []byte {
+		return func(c *guarded, b []byte) []byte { return c.rawClient.compress(id, b) }
+	}
+	framed := func(c *guarded, b []byte) []byte {
+		h, _ := wire.ParseHeader(b)
+		w := frameWriter{pairs: c.g.pairs}
+		out, _ := w.frame(&outgoing{message: b, header: h, rule: c.rawClient.policy.Load().Rules()[0], force: true})
+		return out
+	}
+	bomb := func(c *guarded, b []byte) []byte { // declares the largest size
+		b = by(wire.Zstd)(c, b)
+		binary.LittleEndian.PutUint32(b[20:], wire.MaxMessage-wire.HeaderLen)
+		return b
+	}
+	asPlain := func(_ *guarded, b []byte) []byte { return b }
+	for _, c := range []struct {
+		name   string
+		offers []string // nil: there is no hello
+		logsIn bool
+		length int
+		form   func(*guarded, []byte) []byte
+		class  string // "": it gets to the server
+	}{
+		{"plain", []string{}, false, most, asPlain, ""},
+		{"plain and longer", []string{}, false, most + 1, asPlain, "stranger"},
+		{"compressed", []string{"zstd"}, false, most, by(wire.Zstd), ""},
+		{"compressed and longer", []string{"zstd"}, false, most + 1, by(wire.Zstd), "stranger"},
+		{"a bomb", []string{"zstd"}, false, 1000, bomb, "stranger"},
+		{"a frame", []string{pairName}, false, most, framed, ""},
+		{"a longer frame", []string{pairName}, false, most + 1, framed, "stranger"},
+		{"without hello", nil, false, 100, by(wire.Zstd), "compressor"},
+		{"without hello, long", nil, false, most + 1, by(wire.Zstd), "compressor"},
+		{"none offered", []string{}, false, 100, by(wire.Zstd), "compressor"},
+		{"another one offered", []string{"zstd"}, false, 100, by(wire.Snappy), "compressor"},
+		{"before the answer", []string{"zstd"}, false, 100, by(wire.Zstd), "compressor"},
+		{"after a login", []string{"snappy"}, true, 1 << 20, by(wire.Snappy), ""},
+		{"after a login, not offered", []string{"snappy"}, true, 1 << 20, by(wire.Zstd), "compressor"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newGuarded(t)
+			early := c.name == "before the answer"
+			if c.offers != nil {
+				p.write(opMsg(1, 0, append(hello(c.offers...), bson.E{Key: silentKey, Value: early})))
+				<-p.lengths
+				if !early {
+					p.receive()
+				}
+			}
+			if c.logsIn {
+				p.run(plain, command("saslContinue", 1))
+				<-p.lengths
+			}
+			_, _ = p.conn.Write(c.form(p, sized(c.length))) // the session may end before it has read all
+			if c.class == "" {
+				if n := <-p.lengths; n != c.length {
+					t.Errorf("%d bytes got to the server", n)
+				}
+				return
+			}
+			if _, err := exhausted(p.conn); err != nil {
+				t.Error(err)
+			}
+			if n, ok := <-p.lengths; ok {
+				t.Errorf("%d bytes got to the server", n)
+			}
+			if got := p.g.cfg.Stats.Snapshot().Errors; got[c.class] != 1 || len(got) != 1 {
+				t.Errorf("counted as %v", got)
+			}
+			if use := p.budget.Use(); use.Peak > 0 {
+				t.Errorf("took memory: %+v", use)
+			}
+		})
 	}
 }

@@ -3,6 +3,7 @@ package mongo
 import (
 	"context"
 	"net"
+	"sync/atomic"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
@@ -28,7 +29,7 @@ func newWatcher(s *standby, client net.Conn, room *gateway.Account, stats *gatew
 		Conn: client, Peer: gateway.FromClient, Ctx: s.ctx, Account: room,
 		Door: &gateway.Door{Keeper: &watchersDoor},
 	}
-	return &watcher{standby: s, client: client, stats: stats, in: reader{Inbound: in}}
+	return &watcher{standby: s, client: client, stats: stats, in: reader{Inbound: in, offered: new(atomic.Uint32)}}
 }
 
 // Run answers until the driver ends.
@@ -55,11 +56,8 @@ func (w *watcher) Drain() { _ = w.client.Close() }
 func (w *watcher) Close() error { return gateway.Abort(w.client) }
 
 func (w *watcher) answer(m message) error {
-	if m.came != plain {
-		return errCompressor
-	}
 	r := &w.req
-	r.wire, r.message, r.header, r.came = m.bytes, m.bytes, m.header, m.came
+	r.received, r.plain, r.header, r.came = m.received, m.received, m.header, m.came
 	if err := r.parse(); err != nil || !r.answered {
 		return err
 	}

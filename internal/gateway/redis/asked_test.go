@@ -3,7 +3,10 @@ package redis
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -55,4 +58,43 @@ v=redis.call('HGET','cart:9','item') redis.call('HSET','cart:9','item',string.su
 	if err := direct.Eval(ctx, script, nil).Err(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// SET with GET asks for a value, too, when what it stores is sealed.
+func TestLogNamesWhatSetGot(t *testing.T) {
+	v := newSeals(t, codec.Setting{Codec: codec.LZ4})
+	value := strings.Repeat("words and words, ", 20)
+	damaged := v.vault.Sealer.Seal(nil, []byte(value), codec.Setting{Codec: codec.LZ4}, nil)
+	damaged[len(damaged)-1] ^= 1
+	for _, request := range []string{"SET menu:17:de " + value[:5] + " GET", "SET menu:17:de {long} GET", "GETSET menu:17:de {long}", "GET menu:17:de"} {
+		var log testenv.Log
+		words := strings.Fields(request)
+		for i := range words {
+			words[i] = strings.ReplaceAll(words[i], "{long}", value)
+		}
+		client := &feed{bytes: resp.AppendCommand(nil, words...), reads: 1}
+		server := &feed{bytes: resp.AppendBulk(nil, damaged), reads: 1}
+		s := newSession(NewGateway(Config{Policy: v.rules, Stats: v.vault.Stats, Log: log.Logger()}), client, server, time.Now())
+		for s.next() == nil {
+		}
+		if err := s.out.next(); err != nil {
+			t.Fatal(err)
+		}
+		if text := log.String(); !strings.Contains(text, "class=damaged client=") || !strings.Contains(text, "keys=menu:#:de ") {
+			t.Errorf("%s: %s", request, text)
+		}
+	}
+}
+
+// The key is that of the request, where ASKING is sent again in front of it.
+func TestAskedBehindAsking(t *testing.T) {
+	p := newParts(t)
+	p.talk.asks = asks{on: true, sent: true}
+	if err := p.talk.forward(requestOf("GET", "menu:17:de"), entry{shape: shapeBulk}); err != nil {
+		t.Fatal(err)
+	}
+	if asking, get := p.talk.asked.pattern(1), p.talk.asked.pattern(2); asking != "" || get != "menu:#:de" {
+		t.Errorf("the replies are for %q and %q", asking, get)
+	}
+	p.expect("ASKING", "GET menu:17:de")
 }

@@ -46,6 +46,7 @@ type command struct {
 	keys     keyRange   // where the keys are, for computed, inflated, scripts
 	always   bool       // controls: the server acts on it even when the number of arguments is wrong
 	writes   bool       // inflated: may leave a plain value that begins with the magic
+	hash     bool       // the values in the reply are fields of a hash
 	recent   bool       // not every server has it (second.go)
 	flags    entryFlags // of the entry for its reply
 }
@@ -117,14 +118,14 @@ var valueCommands = []command{
 	{name: "getdel", arity: 2, strategy: values, reply: shapeBulk},
 	{name: "getex", arity: -2, strategy: values, reply: shapeBulk},
 	{name: "mget", arity: -2, strategy: values, reply: shapeAll},
-	{name: "hget", arity: 3, strategy: values, reply: shapeBulk},
-	{name: "hmget", arity: -3, strategy: values, reply: shapeAll},
-	{name: "hgetdel", arity: -5, strategy: values, recent: true, reply: shapeAll},
-	{name: "hgetex", arity: -5, strategy: values, recent: true, reply: shapeAll},
-	{name: "hvals", arity: 2, strategy: values, reply: shapeAll},
-	{name: "hgetall", arity: 2, strategy: values, reply: shapePairs},
-	{name: "hrandfield", arity: -2, strategy: values, reply: shapeRandomPairs},
-	{name: "hscan", arity: -3, strategy: values, reply: shapeScanPairs},
+	{name: "hget", arity: 3, strategy: values, reply: shapeBulk, hash: true},
+	{name: "hmget", arity: -3, strategy: values, reply: shapeAll, hash: true},
+	{name: "hgetdel", arity: -5, strategy: values, recent: true, reply: shapeAll, hash: true},
+	{name: "hgetex", arity: -5, strategy: values, recent: true, reply: shapeAll, hash: true},
+	{name: "hvals", arity: 2, strategy: values, reply: shapeAll, hash: true},
+	{name: "hgetall", arity: 2, strategy: values, reply: shapePairs, hash: true},
+	{name: "hrandfield", arity: -2, strategy: values, reply: shapeRandomPairs, hash: true},
+	{name: "hscan", arity: -3, strategy: values, reply: shapeScanPairs, hash: true},
 	{name: "xrange", arity: -4, strategy: values, reply: shapeEntries},
 	{name: "xrevrange", arity: -4, strategy: values, reply: shapeEntries},
 	{name: "xclaim", arity: -6, strategy: values, reply: shapeEntries},

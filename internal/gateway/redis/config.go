@@ -65,7 +65,7 @@ type Config struct {
 // that fit are handled in place; larger ones are streamed, or staged under the budget.
 const bufferBytes = 32 << 10
 
-// maxIdleArgs is for how many sealed values of a request an idle session keeps memory.
+// maxIdleArgs is for how many arguments of a request, and sealed values of it, an idle session keeps memory.
 const maxIdleArgs = 64
 
 // freeBytes is up to where a value needs no budget: it is what a connection's buffers hold

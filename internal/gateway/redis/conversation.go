@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,7 +27,6 @@ type conversation struct {
 	replies     muting
 	asks        asks
 	asked       asked
-	last        entry // the one pushed last; n more like it are not in the queue yet
 	scratch     *[resp.MaxHeaderLen]byte
 }
 
@@ -49,7 +47,7 @@ type replying interface {
 // init begins a conversation whose replies pump carries, by the entries of the queue.
 func (c *conversation) init(life *gateway.Life, pump replying, keeper *gateway.Doorkeeper, stats *gateway.Stats) {
 	c.life, c.pump, c.stats = life, pump, stats
-	c.up.conn, c.up.before = life.Upstream, c.pushCounted
+	c.up.conn, c.up.before = life.Upstream, c.queue.publish
 	c.queue.init(life.Replies)
 	c.tx.account = life.Requests
 	c.st.init(&c.tx, keeper)
@@ -120,7 +118,7 @@ func (c *conversation) askAgain() error {
 	if !again {
 		return nil
 	}
-	if err := c.push(entry{n: 1, flags: flagHidden}); err != nil {
+	if err := c.queue.push(entry{flags: flagHidden}, c.beforeWait); err != nil {
 		return err
 	}
 	return c.up.write(askingRequest)
@@ -147,11 +145,13 @@ func (c *conversation) begin() {
 	c.asks = asks{on: c.asks.next}
 }
 
-// forward sends a request as it is and queues e for its reply.
+// forward sends a request with the arguments that it has now and queues e for its reply.
 func (c *conversation) forward(r *request, e entry) error {
-	c.asked.note(r, e.shape)
 	if err := c.expect(e); err != nil {
 		return err
+	}
+	if e.shape != shapeNone {
+		c.asked.note(c.queue.pushed, r, e.shape)
 	}
 	if r.raw != nil {
 		return c.up.lend(r.raw)
@@ -166,7 +166,7 @@ func (c *conversation) send(args [][]byte) error {
 		size += resp.MaxHeaderLen + len(a) + len(crlf)
 	}
 	if size <= copyBytes {
-		if dst := c.up.room(size); dst != nil {
+		if dst := c.up.spare(size); dst != nil {
 			c.up.buf = resp.AppendArgs(dst, args)
 		}
 		return c.up.err
@@ -195,7 +195,6 @@ func (c *conversation) head() []byte {
 // expect queues an entry for a request that is about to be written; it must come first,
 // so that the reply finds it. It adds what the conversation's state says.
 func (c *conversation) expect(e entry) error {
-	e.n = 1
 	if c.asks.on {
 		if err := c.askAgain(); err != nil {
 			return err
@@ -206,46 +205,12 @@ func (c *conversation) expect(e entry) error {
 	}
 	if c.tx.open {
 		e.flags |= flagQueued
-		if !c.last.sameAs(&e) { // the others are counted together, and take nothing
-			c.tx.entries += e.weight()
-		}
 	}
-	return c.push(e)
-}
-
-// push queues e. Those like the one before are counted, and added when their requests leave.
-func (c *conversation) push(e entry) error {
-	c.asked.requests += uint64(e.n)
-	if c.last.sameAs(&e) {
-		c.last.n += e.n
-		return nil
+	err := c.queue.push(e, c.beforeWait)
+	if c.tx.open && c.queue.next.n == 0 { // those that are counted together take nothing
+		c.tx.entries += e.weight()
 	}
-	if err := c.pushCounted(); err != nil {
-		return err
-	}
-	c.last = entry{kind: e.kind, shape: e.shape, flags: e.flags}
-	if e.op != nil {
-		c.last.kind = kindRaw // nothing is like it; and its op is not kept alive
-	}
-	if !c.queue.push(e, c.beforeWait) {
-		return net.ErrClosed
-	}
-	return nil
-}
-
-// pushCounted adds the entries that were only counted; it must come before anything is sent. It
-// never waits: they are like the one pushed last, which is still the queue's last or has left it
-// empty.
-func (c *conversation) pushCounted() error {
-	if c.last.n == 0 {
-		return nil
-	}
-	e := c.last
-	c.last.n = 0
-	if !c.queue.push(e, c.beforeWait) {
-		return net.ErrClosed
-	}
-	return nil
+	return err
 }
 
 // beforeWait is called before the request pump waits for room in the queue, and what it
@@ -259,12 +224,14 @@ func (c *conversation) beforeWait() (stop func()) {
 
 // settle waits until every reply so far has come. It reports false when the reply pump has ended.
 func (c *conversation) settle() bool {
-	return c.pushCounted() == nil && c.queue.waitEmpty(c.beforeWait)
+	return c.queue.publish() == nil && c.queue.waitEmpty(c.beforeWait)
 }
 
 // settled reports that no reply is outstanding, nor the end of one: what the server has yet to send
 // it drops when we end our side. It may miss a reply that begins at this moment.
-func (c *conversation) settled() bool { return c.last.n == 0 && c.queue.empty() && !c.pump.midReply() }
+func (c *conversation) settled() bool {
+	return c.queue.next.n == 0 && c.queue.empty() && !c.pump.midReply()
+}
 
 // waits reports that nothing comes before something happens that may never: what is to be answered next is a command that
 // waits, and nothing has come of its reply.
@@ -389,9 +356,6 @@ var firstSpace = "0"
 // as the session lives.
 type credentials struct{ user, password string }
 
-// notSure is in place of a login while the answer to AUTH or HELLO is awaited.
-const notSure = gateway.LoginUnknown
-
 // where is the database that the next request's values go to.
 func (t *standing) where() string {
 	if t.tx.space != nil {
@@ -404,7 +368,7 @@ func (t *standing) where() string {
 // are made of, and for, the values of one.
 func (t *standing) login() string {
 	if t.loggingIn.Load() > 0 || t.tx.login {
-		return notSure
+		return gateway.LoginUnknown
 	}
 	who := t.who.Load()
 	if who == nil || who.user == "default" {
@@ -433,8 +397,6 @@ const askedKeys = 16
 // asked remembers which keys the latest requests were for, so that the log can name the kind of
 // key whose value does not open. The request pump writes, the reply pump reads.
 type asked struct {
-	requests uint64 // of the request pump: how many expect a reply, or have had it
-
 	mu   sync.Mutex
 	ring *[askedKeys]askedKey // nil until the first
 }
@@ -445,9 +407,9 @@ type askedKey struct {
 	key     [patternLength]byte // its beginning
 }
 
-// note remembers the key of the request that is about to be counted, when r asks for values.
-func (a *asked) note(r *request, shape shape) {
-	if shape == shapeNone || shape >= shapeStreams || len(r.args) < 2 {
+// note remembers the key of r, which asks for values, before its first byte is sent. Its reply is the number'th.
+func (a *asked) note(number uint64, r *request, shape shape) {
+	if shape >= shapeStreams || len(r.args) < 2 {
 		return // the key stands elsewhere
 	}
 	a.mu.Lock()
@@ -455,8 +417,8 @@ func (a *asked) note(r *request, shape shape) {
 	if a.ring == nil {
 		a.ring = new([askedKeys]askedKey)
 	}
-	k := &a.ring[(a.requests+1)%askedKeys]
-	k.request = a.requests + 1
+	k := &a.ring[number%askedKeys]
+	k.request = number
 	k.length = uint8(copy(k.key[:], r.args[1]))
 }
 

@@ -70,6 +70,9 @@ func (c *copier) copy(sh shape, mask []bool) error {
 			continue
 		}
 		if h.Kind != resp.Attribute && c.endElement() {
+			if cap(c.path) > maxIdleDepth {
+				c.path = nil
+			}
 			return nil
 		}
 	}
@@ -136,6 +139,9 @@ func (c *copier) copyElement(sh shape, mask []bool) (resp.Head, error) {
 // maxDepth is how deep a reply may nest. Scripts on a server return up to about 8,000
 // levels, the depth of Lua's stack.
 const maxDepth = 1 << 16
+
+// maxIdleDepth is for how deep a path memory is kept until the next reply.
+const maxIdleDepth = 16
 
 // shape says which bulk strings of a reply are values. Only those are opened: a key, a
 // field or a member may begin with the magic too and must not be touched.

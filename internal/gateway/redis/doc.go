@@ -2,14 +2,17 @@
 // seals the values that a policy names on their way in and opens envelopes on their way
 // out, so that a client sees what it would see without it.
 //
-// The common SET and GET are read in these files, in this order; what they call does one thing each (intake and sink for
-// bytes, placing, vault, queue). go run ./internal/arrows/walk --path redis-set prints every function that one request enters.
+// The common SET and GET are read in these files, in this order. go run ./internal/arrows/walk --path redis-set prints every
+// function that one request enters.
 //
+//	config.go        what a gateway is told
 //	gateway.go       what a gateway is made of, and the seam: Serve and Shutdown
 //	session.go       one client: next reads a request, handle looks it up and has its values sealed, or another part handle it
 //	rewrite.go       sealValue: by which setting a value is sealed, and what became of it
 //	conversation.go  what is said to the server, and what is expected as its answers
 //	commands.go      the table: what each command does with values
+//	queue.go         what the reply pump is told of each request that was sent
+//	sink.go          bytes to a connection, copied only where something was changed
 //
 //	replies.go       replies: quick carries what most are, the others go as their entries in the queue say
 //	copy.go          which elements are values

@@ -65,6 +65,9 @@ func newTenants(t *testing.T) *tenants {
 	})
 	x.errors = func() map[string]uint64 { return g.cfg.Stats.Snapshot().Errors }
 	x.owner, x.thief = clientOf(t, path, as("owner", "pw")), clientOf(t, path, as("thief", "pw"))
+	expect(t, x.owner, "PING", "PONG")
+	expect(t, x.thief, "PING", "PONG")
+	must(t, dicts.Recheck(ctx)) // values may name what a check finds after their connection was made
 	return x
 }
 

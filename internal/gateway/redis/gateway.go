@@ -75,7 +75,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 }
 
 // SetPolicy replaces the rules for every command from now on.
-func (g *Gateway) SetPolicy(p *policy.Policy) { g.vault.policy.Store(p) }
+func (g *Gateway) SetPolicy(p *policy.Policy) { g.vault.setPolicy(p) }
 
 // commandNames are the commands whose guarding is counted by name.
 func (g *Gateway) commandNames() []string {

@@ -24,7 +24,6 @@ type large struct {
 
 // desk is what a session does with requests that large does not carry out itself.
 type desk interface {
-	isStranger() bool               // the client must log in first
 	handleCollected([][]byte) error // a request that is in memory as a whole
 	failWith(text string) error     // the end of the session, of whose request the server has the beginning
 	passProtocolError() error       // the server is to word it
@@ -54,7 +53,7 @@ type largeRequest struct {
 	owed     int64    // held in small pieces that were not taken from the budget yet
 	arena    []byte   // rest of the memory that small arguments share
 	unsealed bool     // the value whose header is pending goes as it is
-	begun    []byte   // of that value what has been read: there was no memory for more
+	readPart []byte   // of that value what has been read: there was no memory for more
 	left     int      // bytes of an argument that could not be read on, with its line break
 
 	asTheyAre bool // the server computes on the values, which are not sealed but for what must be
@@ -66,7 +65,6 @@ func (b *large) request() error {
 		return b.desk.failWith("ERR cinch: an inline request may have 32 KiB; use the RESP protocol for longer ones")
 	}
 	b.talk.begin()
-	b.seals.rules = b.seals.vault.rules()
 	b.intake.enter()
 	defer b.intake.leave()
 	l := &largeRequest{large: b, argc: b.intake.parser.Argc, pending: -1}
@@ -101,7 +99,7 @@ func (l *largeRequest) takeHead() {
 
 func (l *largeRequest) run() error {
 	switch {
-	case l.desk.isStranger(): // the server has limits of its own for it
+	case l.talk.isStranger(): // the server has limits of its own for it
 		return l.stream(entry{})
 	case len(l.args) == 0, !l.cmd.accepts(l.argc), l.cmd.strategy == verbatim,
 		l.talk.subscribed() && l.cmd.strategy != controls:
@@ -248,7 +246,7 @@ func (l *largeRequest) valueByValue() error {
 	if err := l.begin(entry{shape: l.cmd.reply}); err != nil {
 		return err
 	}
-	l.asTheyAre = at.computed
+	l.asTheyAre, l.seals.took = at.computed, 0
 	var key, before []byte
 	for i := range l.argc {
 		isValue := at.holds(i)
@@ -265,6 +263,9 @@ func (l *largeRequest) valueByValue() error {
 			key = arg
 		}
 		before = arg
+	}
+	if l.seals.took > 0 {
+		l.seals.vault.Stats.Latency(l.seals.took)
 	}
 	return nil
 }
@@ -287,13 +288,11 @@ func (l *largeRequest) sendHave(arg []byte, isValue bool, key, before []byte) er
 		return l.talk.sendBulk(arg)
 	}
 	at := l.seals.address(l.cmd.args.kind, key, before, len(arg))
-	if l.asTheyAre {
-		at = policy.Address{}
-	}
-	out, sealed := l.seals.sealValue(nil, at, arg)
+	out, sealed := l.seals.sealValue(nil, &at, arg, l.asTheyAre)
 	defer gateway.PutBuffer(out)
 	if sealed {
 		arg = out
+		l.talk.tx.brings = l.talk.tx.brings || l.talk.tx.open
 	}
 	return l.talk.sendBulk(arg)
 }
@@ -337,7 +336,7 @@ func (l *largeRequest) mayHold(n int, key []byte) (hold, must bool, err error) {
 	if cinch.IsSealed(head) { // has to be wrapped
 		return true, true, nil
 	}
-	return !l.asTheyAre && l.seals.rules.MayWant(l.talk.st.where(), key), false, nil
+	return !l.asTheyAre && l.seals.rules.MaySeal(l.talk.st.where(), key, true), false, nil
 }
 
 // sealOrStream seals a long value of n bytes, or sends it as it is.
@@ -364,20 +363,20 @@ func (l *largeRequest) sealOrStream(n int, key, before []byte) error {
 	case err != nil:
 		return err
 	case len(buf) < n+len(crlf):
-		return l.streamBegun(n, buf)
+		return l.streamRest(n, buf)
 	}
 	return l.sendHave(buf[:n], true, key, before)
 }
 
-// streamBegun sends a value as it is, of which begun has been read.
-func (l *largeRequest) streamBegun(n int, begun []byte) error {
+// streamRest sends a value of n bytes unchanged, of which part has been read.
+func (l *largeRequest) streamRest(n int, part []byte) error {
 	if err := l.talk.up.write(resp.AppendBulkHeader(l.talk.head(), n)); err != nil {
 		return err
 	}
-	if err := l.talk.up.write(begun); err != nil {
+	if err := l.talk.up.write(part); err != nil {
 		return err
 	}
-	return l.intake.in.CopyTo(int64(n+len(crlf)-len(begun)), l.talk.up.lend)
+	return l.intake.in.CopyTo(int64(n+len(crlf)-len(part)), l.talk.up.lend)
 }
 
 // streamUnsealed sends an argument that is not sealed. A value among those must not begin
@@ -385,8 +384,8 @@ func (l *largeRequest) streamBegun(n int, begun []byte) error {
 // refuse that before any byte of the value comes.
 func (l *largeRequest) streamUnsealed(n int, isValue bool) error {
 	switch {
-	case isValue && l.begun != nil:
-		return l.streamBegun(n, l.begun)
+	case isValue && l.readPart != nil:
+		return l.streamRest(n, l.readPart)
 	case !isValue || n < len(cinch.Magic):
 		return l.streamArg(n)
 	}
@@ -484,7 +483,7 @@ func (l *largeRequest) take() error {
 	case err != nil:
 		return err
 	case len(arg) < n+len(crlf):
-		l.begun, l.pending, l.unsealed = arg, n, true
+		l.readPart, l.pending, l.unsealed = arg, n, true
 		return nil
 	}
 	l.args = append(l.args, arg[:n])
@@ -660,9 +659,9 @@ func (l *largeRequest) fillLast(buf []byte, have int, at *policy.Address) error 
 // sealAhead begins to seal a value, have bytes of which have arrived, if it is to be sealed, does not
 // look incompressible, and there is budget for the encoder.
 func (l *largeRequest) sealAhead(value []byte, have int, at *policy.Address) bool {
-	begun := value[:codec.FrameBlock]
-	st, rule, left := l.seals.setting(*at, begun, l.seals.st.login())
-	if rule == nil || left != "" || rule.Formats != nil || codec.Incompressible(begun) {
+	beginning := value[:codec.FrameBlock]
+	st, rule, left := l.seals.setting(at, beginning, l.seals.st.login())
+	if rule == nil || left != "" || rule.Formats != nil || codec.Incompressible(beginning) {
 		return false
 	}
 	wanted, effort := st, l.seals.vault.Effort
@@ -672,8 +671,10 @@ func (l *largeRequest) sealAhead(value []byte, have int, at *policy.Address) boo
 		return false
 	}
 	l.encoder = n
-	a := l.seals.vault.Sealer.Ahead(gateway.GetBuffer(encodedBytes(st, len(value))), value, st)
+	buf := gateway.GetBuffer(cinch.MaxSealedLen(st, len(value)))
+	a := l.seals.vault.Sealer.Ahead(buf, value, st)
 	if a == nil {
+		gateway.PutBuffer(buf)
 		return false
 	}
 	l.seals.ahead = &ahead{Ahead: a, effort: effort, wanted: wanted, lowered: st}
@@ -719,11 +720,6 @@ func (a *ahead) seal(n int, rule *policy.Rule, t policy.Type) ([]byte, gateway.C
 	return out, gateway.Compressed{Outcome: did, Setting: a.lowered, Took: took, Spent: took + a.spent}
 }
 
-// encodedBytes is how long the sealed form of a value of n bytes may be.
-func encodedBytes(st codec.Setting, n int) int {
-	return codec.MaxEncodedLen(st.Codec, n) + cinch.MaxHeaderLen
-}
-
 func (a *ahead) arrived(n int) {
 	start, stint := time.Now(), a.effort.Begin(n)
 	a.Arrived(n)
@@ -751,7 +747,6 @@ func (b *large) streamsValue() bool {
 		return false
 	}
 	at := b.seals.address(cmd.args.kind, arg(1), arg(len(p.Args)-1), n)
-	b.seals.rules = b.seals.vault.rules()
 	return b.seals.rules.Lookup(at) == nil && !cinch.IsSealed(buf[p.Pos():])
 }
 

@@ -32,17 +32,18 @@ func (m *messages) reset() {
 }
 
 // passUnasked copies a frame that answers no request; it is never muted.
-func (m *messages) passUnasked(err error) error {
-	if err != nil {
-		return err
-	}
+func (m *messages) passUnasked() error {
 	m.frames.mute = false
 	if ofSentinels(m.nodes.redirects.view) {
 		return m.nodes.message()
 	}
 	if inCluster(m.nodes.redirects.view) {
-		if ack, err := m.isAck(); err != nil || ack { // its slot has gone to another node
-			return m.copyUnaskedAck(err)
+		ack, err := m.isAck()
+		switch {
+		case err != nil:
+			return err
+		case ack: // the server has ended the subscription: the channel's slot has gone to another node
+			return m.copyAck()
 		}
 	}
 	return m.copier.copy(shapeNone, nil)
@@ -104,7 +105,7 @@ func (m *messages) carrySubscribe(n int) error {
 			err = m.copyAck()
 			n--
 		case b[0] == resp.Push || b[0] == resp.Array:
-			err = m.passUnasked(nil)
+			err = m.passUnasked()
 		default:
 			m.frames.mute = muted
 			return m.copier.copy(shapeNone, nil)
@@ -114,15 +115,6 @@ func (m *messages) carrySubscribe(n int) error {
 		}
 	}
 	return nil
-}
-
-// copyUnaskedAck carries the end of a subscription that the server has ended, as it does
-// when the channel's slot moves to another node.
-func (m *messages) copyUnaskedAck(err error) error {
-	if err != nil {
-		return err
-	}
-	return m.copyAck()
 }
 
 // copyAck carries an acknowledgement and keeps the books: its third element counts

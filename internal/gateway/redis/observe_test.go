@@ -67,7 +67,7 @@ func TestObserveGuardsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.MaySeal("0", []byte("w:1")) || p.Lookup(policy.Address{Key: []byte("w:1"), Type: policy.String, Size: 1000}) == nil {
+	if p.MaySeal("0", []byte("w:1"), false) || p.Lookup(policy.Address{Key: []byte("w:1"), Type: policy.String, Size: 1000}) == nil {
 		t.Error("a rule that observes seals, or covers nothing")
 	}
 }

@@ -20,8 +20,9 @@ type opening struct {
 	queue  *queue
 	trace  *tracing // nil: none
 
-	op       *op  // of the reply at hand; nil: none
-	excluded bool // the reply at hand is of keys that hold no envelopes
+	took     time.Duration // opening the values of the current reply
+	op       *op           // of the current reply; nil: it has none
+	excluded bool          // the current reply is of keys that hold no envelopes
 }
 
 // held is a staged piece of a reply: a pooled buffer and the budget that it takes.
@@ -91,7 +92,7 @@ func (o *opening) openWhole(stored []byte, size int) (done bool, err error) {
 	to := &o.frames.to
 	o.frames.mute = false
 	start := time.Now()
-	dst := to.room(resp.MaxHeaderLen + h.RawLen + len(crlf))
+	dst := to.spare(resp.MaxHeaderLen + h.RawLen + len(crlf))
 	if dst == nil {
 		return false, nil // an earlier write has failed
 	}
@@ -101,6 +102,7 @@ func (o *opening) openWhole(stored []byte, size int) (done bool, err error) {
 	}
 	to.buf = append(out, crlf...)
 	o.opened(stored, &h, time.Since(start))
+	o.countTook()
 	o.frames.in.Discard(size)
 	return true, nil
 }
@@ -151,10 +153,18 @@ func (o *opening) broken(cause error) error {
 func (o *opening) opened(stored []byte, h *cinch.Header, d time.Duration) {
 	if h.Len > 0 {
 		o.vault.Stats.Opened(h.Codec, len(stored), h.RawLen, d)
-		o.vault.Stats.Latency(d)
+		o.took += d
 	}
 	if o.trace != nil {
 		o.trace.opened += d
+	}
+}
+
+// countTook counts what opening the values of a reply has added to it.
+func (o *opening) countTook() {
+	if o.took > 0 {
+		o.vault.Stats.Latency(o.took)
+		o.took = 0
 	}
 }
 

@@ -222,7 +222,7 @@ func TestSealsFollowTheRules(t *testing.T) {
 		"too short to be worth": {"k1", "ab", false},
 	} {
 		a := v.address(stringValue, []byte(test.key), nil, len(test.value))
-		out, sealed := v.sealValue(nil, a, []byte(test.value))
+		out, sealed := v.sealValue(nil, &a, []byte(test.value), false)
 		if sealed != test.sealed || sealed != cinch.IsSealed(out) {
 			t.Errorf("%s: sealed %v", name, sealed)
 		}
@@ -276,7 +276,7 @@ func TestStandingKnowsWhoWrites(t *testing.T) {
 		t.Errorf("login %q", got)
 	}
 	p.talk.st.loggingIn.Add(1)
-	if p.talk.st.login() != notSure {
+	if p.talk.st.login() != gateway.LoginUnknown {
 		t.Error("a login without an answer is believed")
 	}
 	p.talk.st.loggingIn.Add(-1)

@@ -2,12 +2,16 @@ package redis
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
 
+	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
@@ -80,5 +84,92 @@ func TestSessionIsSmall(t *testing.T) {
 	client, upstream := socketPair(t)
 	if n := testing.AllocsPerRun(100, func() { newSession(g, client, upstream, time.Now()).Cancel() }); n > 11 && !raceEnabled {
 		t.Errorf("a new session takes %v objects", n)
+	}
+}
+
+// BenchmarkManyValues measures a request with many values that a rule compresses.
+func BenchmarkManyValues(b *testing.B) {
+	args := []string{"HSET", "cart:17"}
+	for i := range 100 {
+		args = append(args, fmt.Sprintf("item:%d", i), strings.Repeat(fmt.Sprintf("a dish of %d things, ", i), 10))
+	}
+	v := newSeals(b, codec.Setting{Codec: codec.LZ4})
+	n := max(1, b.N)
+	g := NewGateway(Config{Policy: v.rules, Stats: v.vault.Stats})
+	client := &feed{bytes: resp.AppendCommand(nil, args...), reads: n}
+	server := &feed{bytes: []byte(":0\r\n"), reads: n}
+	s := newSession(g, client, server, time.Now())
+	b.ReportAllocs()
+	b.ResetTimer()
+	s.pumpRequests()
+	s.out.run()
+}
+
+// However many arguments its requests have had, and however deep a reply was, a session that waits for its client keeps little, and
+// nothing of the buffer that its requests came in.
+func TestIdleSessionKeepsLittle(t *testing.T) {
+	many := []string{"MSET"}
+	for i := range 800 {
+		many = append(many, "k", strings.Repeat("v", 2+118*(i%8/7)))
+	}
+	for _, test := range []struct {
+		name  string
+		bytes []byte
+		idle  int // requests after which the client sends nothing for a while
+	}{
+		{"many arguments", resp.AppendCommand(nil, many...), 1},
+		{"few arguments behind many", resp.AppendCommand(resp.AppendCommand(nil, many...), "GET", "k"), 2},
+		{"few arguments", resp.AppendCommand(nil, "GET", "k"), 1},
+	} {
+		v := newSeals(t, codec.Setting{Codec: codec.LZ4})
+		client := &feed{bytes: test.bytes, reads: 1}
+		server := &feed{bytes: []byte(strings.Repeat("*1\r\n", 3000) + ":1\r\n"), reads: 1}
+		s := newSession(NewGateway(Config{Policy: v.rules, Stats: v.vault.Stats}), client, server, time.Now())
+		for err := error(nil); err == nil; {
+			err = s.next()
+		}
+		if got := s.talk.queue.pushed; got != uint64(test.idle) {
+			t.Fatalf("%s: %d requests", test.name, got)
+		}
+		if a, b, c := cap(s.intake.args), cap(s.intake.parser.Args), cap(s.sealedArgs); a > 64 || b > 64 || c > 64 {
+			t.Errorf("%s: room is kept for %d, %d and %d arguments", test.name, a, b, c)
+		}
+		if slices.ContainsFunc(s.intake.args[:cap(s.intake.args)], func(arg []byte) bool { return arg != nil }) {
+			t.Errorf("%s: arguments are kept", test.name)
+		}
+		if s.req.args != nil || s.req.raw != nil {
+			t.Errorf("%s: the request is kept", test.name)
+		}
+		if err := s.out.next(); err != nil {
+			t.Fatal(err)
+		}
+		if n := cap(s.out.copier.path); n > 16 {
+			t.Errorf("room is kept for %d levels of a reply", n)
+		}
+	}
+}
+
+// A request whose values are compressed allocates nothing: all of its buffers are the pool's or the session's.
+func TestCompressingAllocatesNothing(t *testing.T) {
+	v := newSeals(t, codec.Setting{Codec: codec.LZ4})
+	value := strings.Repeat("words and words, ", 20)
+	for _, args := range [][]string{{"SET", "key:1", value}, {"HSET", "key:1", "a", value, "b", value, "c", value, "d", value}} {
+		const times = 1000
+		g := NewGateway(Config{Policy: v.rules, Stats: v.vault.Stats})
+		client := &feed{bytes: resp.AppendCommand(nil, args...), reads: 2 * times}
+		server := &feed{bytes: []byte("+OK\r\n"), reads: 2 * times}
+		s := newSession(g, client, server, time.Now())
+		if n := testing.AllocsPerRun(times, func() {
+			for before := s.talk.queue.pushed; s.talk.queue.pushed == before; {
+				if err := s.next(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if s.talk.up.Flush() != nil || s.out.next() != nil {
+				t.Fatal("an error")
+			}
+		}); n > 0 && !raceEnabled {
+			t.Errorf("%s: %v allocations", args[0], n)
+		}
 	}
 }

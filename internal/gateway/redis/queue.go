@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"net"
 	"sync"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -89,20 +90,28 @@ const (
 	opBytes         = 384 // of an op, beside op.size
 )
 
-// queue hands entries from the request pump to the reply pump.
+// queue hands entries from the request pump to the reply pump. An entry is in it before the first byte of its request leaves: push adds
+// it, or only counts it where it is like the one before; what is counted is added by publish, which the sink calls before it sends.
 type queue struct {
 	mu      sync.Mutex
 	notFull sync.Cond
-	account room
+	account budget
 	ring    []entry
 	head, n int
 	bytes   int
 	pieces  int // of the budget
 	closed  bool
+	single  bool // see next
+	last    bool // of the reply pump: what was popped is being carried
 
 	// carrying: the reply pump is busy with the last entry, which is no longer in the ring. What
 	// its reply changes (the database, who is logged in, subscriptions) is known only afterwards.
 	carrying bool
+
+	// Of the request pump: next is the entry pushed last, without its op; next.n more are the same and not in the ring yet. None is
+	// the same after a single one, which has an op of its own.
+	next   entry
+	pushed uint64 // requests that expect a reply, or have had it
 
 	behind *gateway.Account // begins to wait for the client with the last reply; nil: none does
 
@@ -111,16 +120,15 @@ type queue struct {
 	run    entry
 	left   int
 	popped uint64 // replies; left of them are still to come
-	last   bool   // what was popped is being carried
 }
 
-// room is what the queue takes bytes from.
-type room interface {
+// budget limits the bytes that the queue holds.
+type budget interface {
 	TryAcquire(n int64) bool
 	Release(n int64)
 }
 
-func (q *queue) init(account room) {
+func (q *queue) init(account budget) {
 	q.account = account
 	q.notFull.L = &q.mu
 }
@@ -133,22 +141,53 @@ func (e *entry) weight() int {
 	return entryBytes + opBytes + e.op.size
 }
 
-// push adds an entry. It waits while there is no room and reports false when the reply
+// push adds the entry of one reply. It waits while there is no room, and fails when the reply
 // pump has ended. beforeWait is called before it waits, and what that returns afterwards.
-func (q *queue) push(e entry, beforeWait func() (stop func())) bool {
+func (q *queue) push(e entry, beforeWait func() (stop func())) error {
+	e.n = 1
+	q.pushed++
+	if !q.single && q.next.sameAs(&e) {
+		q.next.n++
+		return nil
+	}
+	if err := q.publish(); err != nil {
+		return err
+	}
+	q.next, q.single = e, e.op != nil && !e.op.shared
+	q.next.n = 0
+	if q.single {
+		q.next.op = nil // it may hold much
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if w := e.weight(); q.n > 0 && !q.closed && !q.hasRoom(w) { // an empty queue has room for anything
+		q.waitForRoom(w, beforeWait)
+	}
+	return q.add(e)
+}
+
+// publish adds what was only counted. It never waits: those are the same as the queue's last entry, unless that has left it empty.
+func (q *queue) publish() error {
+	if q.next.n == 0 {
+		return nil
+	}
+	e := q.next
+	q.next.n = 0
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.add(e)
+}
+
+// add puts an entry behind the others, or has the last one count for it. q.mu is held.
+func (q *queue) add(e entry) error {
+	if q.closed {
+		return net.ErrClosed
+	}
 	if q.n > 0 {
 		if last := q.at(q.n - 1); last.sameAs(&e) {
 			last.n += e.n
-			return !q.closed
+			return nil
 		}
-		if w := e.weight(); !q.closed && !q.hasRoom(w) { // an empty queue has room for anything
-			q.waitForRoom(w, beforeWait)
-		}
-	}
-	if q.closed {
-		return false
 	}
 	if q.n == len(q.ring) {
 		q.grow()
@@ -156,7 +195,7 @@ func (q *queue) push(e entry, beforeWait func() (stop func())) bool {
 	q.ring[(q.head+q.n)&(len(q.ring)-1)] = e
 	q.bytes += e.weight()
 	q.n++
-	return true
+	return nil
 }
 
 // waitForRoom waits with q.mu held but while it waits.

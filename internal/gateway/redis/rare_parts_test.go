@@ -318,7 +318,6 @@ func TestControlMutes(t *testing.T) {
 // desks takes down what a session is asked for.
 type desks struct{ collected [][]byte }
 
-func (*desks) isStranger() bool                      { return false }
 func (d *desks) handleCollected(args [][]byte) error { d.collected = args; return nil }
 func (*desks) failWith(text string) error            { return errors.New(text) }
 func (*desks) passProtocolError() error              { return resp.ErrProtocol }
@@ -329,7 +328,7 @@ func (p *partsOf) largely(words ...string) *desks {
 	go func() { _, _ = p.client.Write(resp.AppendCommand(nil, words...)) }()
 	in, d := new(intake), new(desks)
 	in.init(&p.talk, newTable())
-	l := large{intake: in, talk: &p.talk, seals: &seals{vault: p.vault, st: &p.talk.st, dialed: time.Now()}, stash: &p.stash, desk: d}
+	l := large{intake: in, talk: &p.talk, seals: &seals{vault: p.vault, rules: p.vault.rules(), st: &p.talk.st, dialed: time.Now()}, stash: &p.stash, desk: d}
 	for !in.isLarge() {
 		if _, err := in.parser.Parse(in.in.Buffered()); err != nil {
 			p.t.Fatal(err)

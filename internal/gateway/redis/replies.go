@@ -88,14 +88,18 @@ func (p *replyPump) next() error {
 	if err != nil {
 		return err
 	}
-	if b[0] == resp.Attribute || b[0] == resp.Push || p.messages.expected {
-		if own, err := p.messages.isUnasked(b[0]); err != nil || own {
-			return p.messages.passUnasked(err)
+	if b[0] == resp.Push || p.messages.expected {
+		own, err := p.messages.isUnasked(b[0])
+		switch {
+		case err != nil:
+			return err
+		case own:
+			return p.messages.passUnasked()
 		}
 	}
 	e, ok := p.queue.pop()
 	if !ok {
-		return p.messages.passUnasked(nil)
+		return p.messages.passUnasked()
 	}
 	if t := p.opening.trace; t != nil {
 		t.begins(p.queue.answered(), p.frames.in, b[0])
@@ -108,6 +112,7 @@ func (p *replyPump) next() error {
 	p.busy.Store(true)
 	err = p.consume(e)
 	p.busy.Store(false)
+	p.opening.countTook()
 	if err == nil { // else who waits for it hears that the server is gone
 		p.queue.carried()
 	}
@@ -297,7 +302,7 @@ func (p *replyPump) passPushes() error {
 		if ack, err := p.messages.isAck(); err != nil || ack {
 			return err
 		}
-		if err := p.messages.passUnasked(nil); err != nil {
+		if err := p.messages.passUnasked(); err != nil {
 			return err
 		}
 	}

@@ -22,7 +22,7 @@ type seals struct {
 	dialed time.Time     // when the connection upstream was
 	ahead  *ahead        // of the large request at hand: its value, compressed while it arrived
 	trace  *tracing      // nil: none
-	took   time.Duration // sealing values, of the request that is traced
+	took   time.Duration // sealing the values of the current request
 }
 
 // setOptions reports whether the options behind SET's value are known, whether one of them compares the stored value, and
@@ -49,6 +49,12 @@ func (v *seals) reply(r *request, e *entry) {
 	if e.shape = replyShape(r); e.shape == shapeNone || len(r.args) < 2 {
 		return
 	}
+	if r.cmd.hash && v.vault.covered(r.args[1]) {
+		e.flags |= flagExcluded
+	}
+	if !v.rules.SpecialKeys {
+		return
+	}
 	keys := r.args[1:2]
 	switch r.cmd.name {
 	case "mget":
@@ -56,7 +62,7 @@ func (v *seals) reply(r *request, e *entry) {
 	case "xread", "xreadgroup", "xinfo":
 		keys = nil
 	}
-	if excluded(v.rules, keys) || r.cmd.name[0] == 'h' && v.vault.covered(r.args[1]) {
+	if excluded(v.rules, keys) {
 		e.flags |= flagExcluded
 	}
 	e.op = v.contents(r.cmd, r.args, e.shape)
@@ -125,36 +131,45 @@ func (v *seals) address(kind valueKind, key, before []byte, size int) policy.Add
 
 // sealValue appends the envelope of value to dst and reports true, or leaves dst as it
 // is. A value that begins with the magic is wrapped whatever the policy says: or it would
-// be taken for an envelope when it is read.
-func (v *seals) sealValue(dst []byte, a policy.Address, value []byte) ([]byte, bool) {
+// be taken for an envelope when it is read. On a computed value, which the server works on, no rule has a say.
+func (v *seals) sealValue(dst []byte, a *policy.Address, value []byte, computed bool) ([]byte, bool) {
 	login := v.st.login()
-	st, rule, left := v.setting(a, value, login)
-	if a.Type != 0 {
-		v.vault.whatIf.Saw(a, login, value, left != "")
+	var st codec.Setting
+	var rule *policy.Rule
+	var left string
+	if !computed {
+		st, rule, left = v.setting(a, value, login)
+		if s := v.vault.whatIf.Active.Load(); s != nil {
+			s.Saw(*a, login, value, left != "")
+		}
 	}
+
+	// It stays as it is, or is wrapped.
 	if left != "" {
 		v.vault.Stats.Left(rule.Name, left, len(value))
 		rule = nil
 	}
-	if rule != nil && rule.Observe {
-		if !cinch.IsSealed(value) {
-			v.observe(a.Type, value, st, rule)
+	if rule == nil || rule.Observe {
+		switch {
+		case !cinch.IsSealed(value):
+			if rule != nil {
+				v.observe(a.Type, value, st, rule)
+			}
+			return dst, false
+		case v.vault.keepsLookalike(v.rules, a, value):
 			return dst, false
 		}
-		rule = nil
-	}
-	if rule == nil {
-		if !cinch.IsSealed(value) || v.vault.keepsLookalike(v.rules, &a, value) {
-			return dst, false
-		}
-		v.st.tx.brings = v.st.tx.open
 		return v.vault.Wrap(dst, value), true
 	}
+
+	// Its content is sealed.
 	if rule.Formats != nil {
-		if out, done := v.sealForeign(dst, a, value, st, rule); done {
+		if out, done := v.sealForeign(dst, a, value, st, rule, login); done {
 			return out, len(out) > len(dst)
 		}
 	}
+
+	// It is sealed itself.
 	var out []byte
 	var did gateway.Compressed
 	if v.ahead != nil && len(dst) == 0 && v.ahead.is(value, st) {
@@ -165,7 +180,6 @@ func (v *seals) sealValue(dst []byte, a policy.Address, value []byte) ([]byte, b
 		out, did = v.vault.Compress(dst, value, rule, st, a.Type)
 	}
 	v.vault.Count(rule, &did, len(value), len(out)-len(dst))
-	v.vault.Stats.Latency(did.Took)
 	v.took += did.Took
 	if rule.Auto {
 		v.vault.Sample(rule, login, a.Key, value, st, did.Setting, len(out)-len(dst))
@@ -173,14 +187,13 @@ func (v *seals) sealValue(dst []byte, a policy.Address, value []byte) ([]byte, b
 	if !did.Sealed {
 		return out[:len(dst)], false
 	}
-	v.st.tx.brings = v.st.tx.open
 	return out, true
 }
 
 // setting decides how a value that a login writes is sealed; the rule is nil where none covers it. left says why a rule's value is
 // not sealed after all. The beginning of a long value is enough.
-func (v *seals) setting(a policy.Address, value []byte, login string) (st codec.Setting, rule *policy.Rule, left string) {
-	rule = v.rules.Lookup(a)
+func (v *seals) setting(a *policy.Address, value []byte, login string) (st codec.Setting, rule *policy.Rule, left string) {
+	rule = v.rules.Lookup(*a)
 	switch {
 	case rule == nil:
 		return st, nil, ""
@@ -188,7 +201,7 @@ func (v *seals) setting(a policy.Address, value []byte, login string) (st codec.
 		return st, rule, "number_or_hyperloglog"
 	case a.Type == policy.Hash && v.vault.covered(a.Key):
 		return st, rule, "indexed"
-	case !v.rules.Force && v.vault.churn.pauses.Load() > 0 && v.vault.churn.stopped(a.Key):
+	case !v.rules.Force && v.vault.churn.paused.Load() && v.vault.churn.stopped(a.Key):
 		return st, rule, "often_inflated"
 	}
 	st = rule.SettingFor(login)
@@ -200,7 +213,7 @@ func (v *seals) setting(a policy.Address, value []byte, login string) (st codec.
 
 // sealForeign seals the content of a value that is in a format of its rule. When it reports false the value is in none, or there
 // is no memory for it, and is treated like any other; when it leaves dst as it is, the value gains nothing.
-func (v *seals) sealForeign(dst []byte, a policy.Address, value []byte, st codec.Setting, rule *policy.Rule) (out []byte, done bool) {
+func (v *seals) sealForeign(dst []byte, a *policy.Address, value []byte, st codec.Setting, rule *policy.Rule, login string) (out []byte, done bool) {
 	limit, free := v.vault.contentRoom(len(value))
 	if !free {
 		if !v.st.tx.account.TakeSpare(int64(limit)) {
@@ -218,9 +231,7 @@ func (v *seals) sealForeign(dst []byte, a policy.Address, value []byte, st codec
 	}
 	wanted := st
 	st = v.vault.Effort.Lower(st, len(content))
-	if dst == nil {
-		dst = gateway.GetBuffer(len(content) + cinch.MaxHeaderLen + 512)
-	}
+	dst = gateway.GrowBuffer(dst, cinch.MaxSealedLen(st, len(content)))
 	of := cinch.Foreign{Format: uint8(f)}
 	if rule.ToPlain {
 		of = cinch.Foreign{}
@@ -228,7 +239,6 @@ func (v *seals) sealForeign(dst []byte, a policy.Address, value []byte, st codec
 	out, did := v.vault.Sealer.SealContent(dst, content, of, len(value), st, rule.WorthFunc(a.Type))
 	took := time.Since(start)
 	stint.EndOf(st, took)
-	v.vault.Stats.Latency(took)
 	v.took += took
 	v.vault.Count(rule, &gateway.Compressed{Outcome: did, Setting: st, Took: took, Spent: took}, len(value), len(out)-len(dst))
 	if rule.Auto {
@@ -236,9 +246,8 @@ func (v *seals) sealForeign(dst []byte, a policy.Address, value []byte, st codec
 		if did.Sealed {
 			stored = len(out) - len(dst)
 		}
-		v.vault.Sample(rule, v.st.login(), a.Key, content, wanted, st, stored)
+		v.vault.Sample(rule, login, a.Key, content, wanted, st, stored)
 	}
-	v.st.tx.brings = v.st.tx.brings || did.Sealed && v.st.tx.open
 	return out, did.Sealed || !cinch.IsSealed(value)
 }
 
@@ -249,7 +258,7 @@ func (v *seals) contents(cmd *command, args [][]byte, sh shape) *op {
 	}
 	if cmd.name != "mget" {
 		t := policy.String
-		if cmd.name[0] == 'h' {
+		if cmd.hash {
 			t = policy.Hash
 		}
 		if f := v.rules.ToPlain(v.st.where(), args[1], t); f != nil {
@@ -314,7 +323,7 @@ func (v *seals) observe(t policy.Type, value []byte, st codec.Setting, rule *pol
 	}
 	defer gateway.PutBuffer(out)
 	stats := v.vault.Stats
-	stats.Latency(did.Took)
+	v.took += did.Took
 	stats.Left(rule.Name, "observed", len(value))
 	if !did.Sealed {
 		stats.Observed(rule.Name, did.Setting.Codec, len(value), len(value), did.Spent, 0)
@@ -330,6 +339,6 @@ func (v *seals) observe(t policy.Type, value []byte, st codec.Setting, rule *pol
 		v.vault.log.Error("a value that a rule observes does not open as it was", "rule", rule.Name, "bytes", len(value), "err", err)
 		return
 	}
-	stats.Latency(opened)
+	v.took += opened
 	stats.Observed(rule.Name, did.Codec, len(value), len(out), did.Spent, opened)
 }

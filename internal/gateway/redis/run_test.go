@@ -172,14 +172,14 @@ func TestCountedEntries(t *testing.T) {
 	defer client.Close()
 	s := newSession(NewGateway(Config{}), client, upstream, time.Now())
 	defer s.Close()
-	plain, values, other := entry{n: 1}, entry{n: 1, shape: shapeBulk}, entry{n: 1, op: &op{}}
+	plain, values, other := entry{}, entry{shape: shapeBulk}, entry{op: &op{}}
 	for i, test := range []struct {
 		push   entry
 		queued int // replies that the queue expects afterwards
 	}{
 		{plain, 0}, {plain, 0}, {values, 3}, {values, 3}, {other, 5}, {plain, 6}, {plain, 6}, {other, 8}, {other, 9},
 	} {
-		if err := s.talk.push(test.push); err != nil {
+		if err := s.talk.queue.push(test.push, s.talk.beforeWait); err != nil {
 			t.Fatal(err)
 		}
 		queued := 0
@@ -189,7 +189,7 @@ func TestCountedEntries(t *testing.T) {
 		if queued != test.queued {
 			t.Errorf("push %d: %d replies in the queue, want %d", i, queued, test.queued)
 		}
-		if s.talk.last.op != nil {
+		if s.talk.queue.next.op != nil {
 			t.Errorf("push %d: the session keeps what the entry carried", i)
 		}
 	}
@@ -197,10 +197,10 @@ func TestCountedEntries(t *testing.T) {
 		t.Error("nothing outstanding, it says")
 	}
 	s.talk.queue.close()
-	if err := s.talk.pushCounted(); err != nil {
+	if err := s.talk.queue.publish(); err != nil {
 		t.Error("nothing was counted, but", err)
 	}
-	if err := s.talk.push(values); err == nil {
+	if err := s.talk.queue.push(values, s.talk.beforeWait); err == nil {
 		t.Error("a closed queue took an entry")
 	}
 }

@@ -34,7 +34,7 @@ func (c *scriptCommands) script(r *request) error {
 		}
 	case resp.IsWord(r.args[1], "flush"):
 		after = func(answer) { c.user.second.scripts.forget() }
-	case resp.IsWord(r.args[1], "exists") && c.vault.seals():
+	case resp.IsWord(r.args[1], "exists") && !c.vault.rules().Off:
 		return c.talk.forward(r, entry{kind: kindLoaded, op: c.loaded(r.args[2:])})
 	default:
 		return c.talk.forward(r, entry{})

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
@@ -22,7 +21,7 @@ type session struct {
 
 	req request // the one at hand
 
-	sealedArgs []sealedArg // of the request at hand; kept for the next one
+	sealedArgs []sealedArg // of the current request; kept for the next one
 
 	intake  intake
 	talk    conversation
@@ -98,13 +97,15 @@ func (s *session) pumpRequests() {
 }
 
 // next handles one request, or reads more bytes. Most requests are of the usual form and lie in the buffer as a whole; parse finds
-// the others. It takes the snapshot of the rules by which the request's values are compressed.
+// the others. It takes the snapshot of the rules by which the request's values are compressed, whatever its form.
 func (s *session) next() error {
 	in := s.intake.in
 	buf := in.Buffered()
 	if len(buf) == 0 {
+		s.letGo()
 		return in.Fill()
 	}
+	s.seals.rules = s.g.vault.policy.Load()
 	n, raw := 0, buf
 	if !s.intake.parser.Started {
 		n, s.intake.args = resp.Cut(buf, s.intake.args[:0])
@@ -120,7 +121,6 @@ func (s *session) next() error {
 	var err error
 	if len(s.intake.args) > 0 { // the server answers nothing to an empty request either
 		s.talk.begin()
-		s.seals.rules = s.g.vault.policy.Load()
 		r := &s.req // each field by itself: a whole request is copied slowly
 		r.args, r.raw, r.unguarded = s.intake.args, raw, false
 		err = s.handle(r)
@@ -129,6 +129,19 @@ func (s *session) next() error {
 		in.Discard(n)
 	}
 	return err
+}
+
+// letGo drops the memory of earlier requests before the client may be idle, except for short slices. Nothing points into a reader's
+// buffer any more, which has gone back to the pool.
+func (s *session) letGo() {
+	s.req = request{}
+	if cap(s.sealedArgs) > maxIdleArgs {
+		s.sealedArgs = nil
+	}
+	if cap(s.intake.args) > maxIdleArgs {
+		s.intake.args = nil
+	}
+	clear(s.intake.args[:cap(s.intake.args)])
 }
 
 // carryOn decides about a failed read. In a drain a client is waited for that has a transaction open, or waits for the server
@@ -197,9 +210,9 @@ func (s *session) handleCollected(args [][]byte) error {
 func (s *session) handle(r *request) error {
 	cmd := s.intake.rows.lookup(r.args[0])
 	r.cmd = cmd
-	if t := s.seals.trace; t != nil && t.begin(cmd, &s.talk.asked) {
-		s.seals.took = 0
-		defer func() { t.sent(&s.talk.asked, s.seals.took) }()
+	s.seals.took = 0
+	if t := s.seals.trace; t != nil && t.begin(cmd, s.talk.queue.pushed) {
+		defer func() { t.sent(s.talk.queue.pushed, s.seals.took) }()
 	}
 	if s.talk.tx.open && s.talk.tx.multi.refused.Load() {
 		s.talk.tx.end()
@@ -211,22 +224,20 @@ func (s *session) handle(r *request) error {
 		if refusal := s.queues(cmd); refusal != "" {
 			return s.talk.refuse(refusal)
 		}
-		defer func() { s.talk.tx.brings = s.talk.tx.brings || cmd.strategy != controls && mayBring(cmd) }() // from the next one on
+		s.talk.tx.brings = s.talk.tx.brings || s.talk.tx.lastBrings
+		s.talk.tx.lastBrings = cmd.strategy != controls && mayBring(cmd)
 	}
 	if cmd.recent && !s.user.second.knows(cmd) {
 		return s.onStored().unknown(r)
 	}
-	switch {
-	case cmd.strategy == verbatim:
+	switch cmd.strategy {
+	case values:
+	case verbatim:
 		return s.talk.forward(r, entry{flags: cmd.flags})
-	case cmd.strategy == controls:
+	case controls:
 		return s.control.handle(r)
-	case cmd.strategy != values && !s.seals.worksOnPlain(r):
-		return s.onStored().run(r)
-	case cmd.strategy != values && r.needsNoValue():
-		return s.talk.forward(r, entry{flags: cmd.flags})
-	case cmd.strategy != values:
-		return s.talk.refuse(textToPlain)
+	default:
+		return s.handleStored(r)
 	}
 
 	// Some arguments are values to seal, or elements of the reply to open.
@@ -256,43 +267,52 @@ func (s *session) handle(r *request) error {
 
 	// The values are sealed one behind the other into one buffer.
 	b := sealing{at: s.sealedArgs[:0]}
-	defer func() {
-		gateway.PutBuffer(b.buf)
-		if cap(b.at) <= maxIdleArgs {
-			s.sealedArgs = b.at
-		}
-	}()
 	for i := at.first; i < at.end; i += at.step {
 		value := r.args[i]
-		var a policy.Address
-		if !at.computed {
-			a = s.seals.address(spec.kind, r.args[1], r.args[i-1], len(value))
-		}
+		a := s.seals.address(spec.kind, r.args[1], r.args[i-1], len(value))
 		off, sealed := len(b.buf), false
-		if b.buf, sealed = s.seals.sealValue(b.buf, a, value); !sealed {
+		if b.buf, sealed = s.seals.sealValue(b.buf, &a, value, at.computed); !sealed {
 			continue
 		}
 		b.at = append(b.at, sealedArg{i, off, len(b.buf)})
 		if s.talk.tx.open {
 			envelope := b.buf[off:]
+			s.talk.tx.brings = true
 			s.talk.tx.remember(envelope, s.seals.vault.standsFor(envelope, value))
 		}
 	}
+	if s.seals.took > 0 {
+		s.g.cfg.Stats.Latency(s.seals.took)
+	}
+	var err error
 	switch {
 	case compares && e.op != nil:
-		return s.talk.refuse(textToPlain)
+		err = s.talk.refuse(textToPlain)
 	case compares:
-		return s.onStored().compare(r, b.in(r.args))
+		err = s.onStored().compare(r, b.in(r.args))
 	case len(b.at) == 0:
-		return s.talk.forward(r, e)
+		err = s.talk.forward(r, e)
+	default:
+		for _, at := range b.at {
+			r.args[at.arg] = b.buf[at.off:at.end]
+		}
+		r.raw = nil
+		err = s.talk.forward(r, e)
 	}
-	for _, at := range b.at {
-		r.args[at.arg] = b.buf[at.off:at.end]
+	gateway.PutBuffer(b.buf)
+	s.sealedArgs = b.at
+	return err
+}
+
+// handleStored sends a command that works on stored values themselves.
+func (s *session) handleStored(r *request) error {
+	switch {
+	case !s.seals.worksOnPlain(r):
+		return s.onStored().run(r)
+	case r.needsNoValue():
+		return s.talk.forward(r, entry{flags: r.cmd.flags})
 	}
-	if err := s.talk.expect(e); err != nil {
-		return err
-	}
-	return s.talk.send(r.args)
+	return s.talk.refuse(textToPlain)
 }
 
 // queues decides about a command in an open transaction: it says why there is no room for it, or "".
@@ -331,9 +351,6 @@ func (s *session) passRaw() error {
 	}
 	return s.failed
 }
-
-// isStranger reports whether the client must log in before its long requests are looked into.
-func (s *session) isStranger() bool { return s.talk.isStranger() }
 
 // handOver gives the rest of the connection to the server, behind what has come with the request at hand.
 func (s *session) handOver() error {

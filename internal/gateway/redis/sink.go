@@ -84,9 +84,9 @@ func (w *sink) write(p []byte) error {
 	return w.err
 }
 
-// room returns what is gathered, with a capacity for size bytes more, no more than bufferBytes: what is appended to it is written when
+// spare returns what is gathered, with a capacity for size bytes more, no more than bufferBytes: what is appended to it is written when
 // it becomes w.buf. It is nil after a failure.
-func (w *sink) room(size int) []byte {
+func (w *sink) spare(size int) []byte {
 	if len(w.lent) > 0 {
 		w.takeIn()
 	}
@@ -104,7 +104,7 @@ func (w *sink) room(size int) []byte {
 
 // keep adds a copy of p, len(p) <= bufferBytes. Nothing is lent.
 func (w *sink) keep(p []byte) {
-	if dst := w.room(len(p)); dst != nil {
+	if dst := w.spare(len(p)); dst != nil {
 		w.buf = append(dst, p...)
 	}
 }
@@ -198,13 +198,9 @@ func (w *sink) send(p []byte) {
 func (w *sink) writeHeld(p []byte) error {
 	_ = w.Flush()
 	for len(p) > 0 && w.err == nil {
-		n := min(len(p), heldPieceBytes)
+		n := min(len(p), gateway.HeldPieceBytes)
 		w.send(p[:n])
 		p = p[n:]
 	}
 	return w.err
 }
-
-// heldPieceBytes is how much is written at a time, where only a write that has ended tells what it
-// moved.
-const heldPieceBytes = 64 << 10

@@ -99,9 +99,8 @@ func (o *spill) add(p []byte) (taken bool, err error) {
 	return false, o.err
 }
 
-// roomFor takes n bytes of the budget, of claim that will be asked for. When it had to wait for them
-// it gives them back and reports false: what is true of the spill may have changed. o.mu is held, but
-// not while it waits.
+// roomFor takes n bytes of the budget, of claim that will be asked for, and reports whether it has them. Where it had to wait and the
+// spill has ended in the meantime it gives them back. o.mu must be held; it is released while roomFor waits.
 func (o *spill) roomFor(n, claim int) bool {
 	if o.life.Replies.TryAcquire(int64(n)) {
 		return true

@@ -130,7 +130,7 @@ func TestQueueIsBoundedInBytes(t *testing.T) {
 	done := make(chan int)
 	go func() {
 		n := 0
-		for q.push(entry{kind: kindComputed, n: 1, op: &op{size: 1000}}, func() func() { close(full); return func() {} }) {
+		for q.push(entry{kind: kindComputed, op: &op{size: 1000}}, func() func() { close(full); return func() {} }) == nil {
 			n++
 		}
 		done <- n

@@ -64,7 +64,7 @@ func newTracing(cfg *Config, upstream net.Conn) *tracing {
 const systemName = "redis"
 
 // begin begins the trace of the command at hand, if it is chosen and no other is under way.
-func (t *tracing) begin(cmd *command, before *asked) bool {
+func (t *tracing) begin(cmd *command, before uint64) bool {
 	if t.current.Load() != nil || cmd.name == "sync" || cmd.name == "psync" { // a replica's reply has no end
 		return false
 	}
@@ -78,7 +78,7 @@ func (t *tracing) begin(cmd *command, before *asked) bool {
 		c.Is(name, attribute.String("db.operation.name", name))
 	}
 	c.Goes(attribute.String("server.address", t.server))
-	m := &traced{Command: c, came: time.Now(), since: before.requests}
+	m := &traced{Command: c, came: time.Now(), since: before}
 	t.hand = m
 	t.current.Store(m)
 	if cmd.strategy != values { // whose values are sealed before
@@ -95,10 +95,13 @@ func (m *traced) asks() {
 	}
 }
 
-// sent notes that the command at hand has been handled, and what sealing its values took: the reply to the last request is the
-// client's.
-func (t *tracing) sent(asked *asked, sealing time.Duration) {
-	m, requests := t.hand, asked.requests
+// sent notes that the current command has been handled, and what sealing its values took: the reply to the last request is the
+// client's. It does nothing if that command is not traced.
+func (t *tracing) sent(requests uint64, sealing time.Duration) {
+	m := t.hand
+	if m == nil {
+		return
+	}
 	t.hand = nil
 	m.Part("codec request", m.came, sealing)
 	m.mu.Lock()

@@ -139,18 +139,18 @@ func TestTraceOfEnds(t *testing.T) {
 func TestTraceOfEarlyReplies(t *testing.T) {
 	c := tracetest.StartCommands(t)
 	by := newTracing(&Config{Name: "test", Tracer: c.Tracer}, &feed{})
-	get, requests := &command{name: "get", strategy: values}, &asked{requests: 7}
+	get, requests := &command{name: "get", strategy: values}, uint64(7)
 	for _, early := range []bool{false, true} {
 		if !by.begin(get, requests) || by.begin(get, requests) {
 			t.Fatal("not one at a time")
 		}
-		requests.requests++
+		requests++
 		if !early {
 			by.sent(requests, 0)
 		}
-		by.begins(requests.requests, nil, resp.Bulk)
+		by.begins(requests, nil, resp.Bulk)
 		by.broken()
-		by.ends(requests.requests)
+		by.ends(requests)
 		if early {
 			by.sent(requests, 0)
 		}
@@ -159,11 +159,11 @@ func TestTraceOfEarlyReplies(t *testing.T) {
 		}
 	}
 	by.begin(get, requests)
-	by.ends(requests.requests)
-	requests.requests += 2
+	by.ends(requests)
+	requests += 2
 	by.sent(requests, 0) // it was not that reply
-	by.begins(requests.requests, nil, resp.Integer)
-	by.ends(requests.requests + 3) // it came with others
+	by.begins(requests, nil, resp.Integer)
+	by.ends(requests + 3) // it came with others
 	by.begin(get, requests)
 	by.sent(requests, 0) // which has no reply
 	if by.current.Load() != nil {
@@ -189,7 +189,7 @@ func TestUntracedCommandsAllocateNothing(t *testing.T) {
 		server := &feed{bytes: []byte("$16\r\nxxxxxxxxxxxxxxxx\r\n"), reads: 2 * times}
 		s := newSession(g, client, server, time.Now())
 		if n := testing.AllocsPerRun(times, func() {
-			for before := s.talk.asked.requests; s.talk.asked.requests == before; {
+			for before := s.talk.queue.pushed; s.talk.queue.pushed == before; {
 				if err := s.next(); err != nil {
 					t.Fatal(err)
 				}

@@ -22,7 +22,9 @@ type transaction struct {
 	changes bool // EXEC changes what the next request depends on
 	login   bool // as whom the client is logged in, too
 	asking  bool // ASKING came before it, and holds for all of it
-	brings  bool // something that is queued may bring a sealed value to any key
+	brings  bool // something that was queued before the current command may bring a sealed value to any key
+
+	lastBrings bool // the command that was queued last may; brings takes it over with the next one
 
 	watch watching
 }

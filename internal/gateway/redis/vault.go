@@ -22,10 +22,10 @@ type vault struct {
 	churn   churn
 	covered func(key []byte) bool // reports a hash that a search index may cover
 	dicts   *storeredis.NodeDicts // nil: none
-	whatIf  *whatif.Watch         // nil: none
-	bare    atomic.Pointer[op]    // of replies whose values clients get without a library's format
-	maxSeal int                   // bytes of the longest value that is sealed
-	maxOpen int                   // and of the longest that is opened
+	whatIf  *whatif.Watch
+	bare    atomic.Pointer[op] // of replies whose values clients get without a library's format
+	maxSeal int                // bytes of the longest value that is sealed
+	maxOpen int                // and of the longest that is opened
 	log     *slog.Logger
 }
 
@@ -39,21 +39,26 @@ func newVault(cfg *Config) *vault {
 		dicts:      cfg.Dicts, whatIf: cfg.WhatIf, maxSeal: cfg.MaxSeal,
 		covered: func([]byte) bool { return false }, log: cfg.Log,
 	}
+	if v.whatIf == nil {
+		v.whatIf = new(whatif.Watch)
+	}
 	v.maxOpen = v.Sealer.MaxOpen()
-	v.policy.Store(cfg.Policy)
+	v.setPolicy(cfg.Policy)
 	return v
 }
 
-// seals reports that values may be sealed.
-func (v *vault) seals() bool {
-	p := v.rules()
-	return p != nil && !p.Off
+// setPolicy replaces the rules; nil is none.
+func (v *vault) setPolicy(p *policy.Policy) {
+	if p == nil {
+		p = &policy.Policy{Off: true}
+	}
+	v.policy.Store(p)
 }
 
 // sealsHashes reports that fields may have been sealed under the rules.
 func (v *vault) sealsHashes() bool {
 	p := v.rules()
-	return p != nil && (p.Force || slices.ContainsFunc(p.Rules(), func(r *policy.Rule) bool { return r.Types&policy.Hash != 0 }))
+	return p.Force || slices.ContainsFunc(p.Rules(), func(r *policy.Rule) bool { return r.Types&policy.Hash != 0 })
 }
 
 // sayBroken counts and logs that a sealed value does not open. pattern is its kind of key, empty
@@ -93,7 +98,7 @@ func (v *vault) inflating(keys [][]byte) {
 
 // mayBeSealed reports whether a value among the keys may be sealed in a database.
 func (v *vault) mayBeSealed(space string, keys [][]byte) bool {
-	return slices.ContainsFunc(keys, func(k []byte) bool { return v.rules().MaySeal(space, k) })
+	return slices.ContainsFunc(keys, func(k []byte) bool { return v.rules().MaySeal(space, k, false) })
 }
 
 // mayHoldHash reports whether a hash among the keys may hold envelopes.
@@ -101,7 +106,9 @@ func (v *vault) mayHoldHash(space string, keys [][]byte) bool {
 	return slices.ContainsFunc(keys, func(k []byte) bool { return v.rules().MayHoldHash(space, k) })
 }
 
-// rules are the policy at this moment.
+// rules returns the policy of this moment, not the one that the current request took. Who looks at what keys hold, and guards it
+// against changes until it is used, asks for this one after the guard is in place: others may have written by a policy that is newer
+// than the request.
 func (v *vault) rules() *policy.Policy { return v.policy.Load() }
 
 // churn finds key patterns whose values are put back again and again: sealing those costs
@@ -109,7 +116,8 @@ func (v *vault) rules() *policy.Policy { return v.policy.Load() }
 type churn struct {
 	mu     sync.Mutex
 	counts map[string]*churnCount
-	pauses atomic.Int32
+	until  time.Time   // the end of the last pause
+	paused atomic.Bool // a pattern may be paused
 }
 
 type churnCount struct {
@@ -153,7 +161,7 @@ func (c *churn) inflated(key []byte) bool {
 	defer c.mu.Unlock()
 	if c.counts == nil || len(c.counts) >= maxPatterns {
 		c.counts = map[string]*churnCount{} // forgetting is harmless
-		c.pauses.Store(0)
+		c.paused.Store(false)
 	}
 	p := patternOf(key)
 	k := c.counts[p]
@@ -169,14 +177,21 @@ func (c *churn) inflated(key []byte) bool {
 		return false
 	}
 	k.until = now.Add(churnPause)
-	c.pauses.Add(1)
+	c.until = k.until
+	c.paused.Store(true)
 	return true
 }
 
-// stopped reports whether values of this key's pattern stay plain at the moment. Without pauses none are.
+// stopped reports whether values of this key's pattern are to stay plain now. The caller has found c.paused set; after the end of the
+// last pause stopped resets it, so that later values need neither the lock nor the pattern.
 func (c *churn) stopped(key []byte) bool {
+	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !now.Before(c.until) {
+		c.paused.Store(false)
+		return false
+	}
 	k := c.counts[patternOf(key)]
-	return k != nil && time.Now().Before(k.until)
+	return k != nil && now.Before(k.until)
 }

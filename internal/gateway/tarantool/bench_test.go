@@ -4,6 +4,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cinch-layer/cinch/codec"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
@@ -12,10 +13,11 @@ import (
 // nowhere is a connection that takes anything.
 type nowhere struct{ net.Conn }
 
-func (nowhere) Write(p []byte) (int, error) { return len(p), nil }
-func (nowhere) Close() error                { return nil }
-func (nowhere) LocalAddr() net.Addr         { return &net.TCPAddr{} }
-func (nowhere) RemoteAddr() net.Addr        { return &net.TCPAddr{} }
+func (nowhere) Write(p []byte) (int, error)      { return len(p), nil }
+func (nowhere) Close() error                     { return nil }
+func (nowhere) SetWriteDeadline(time.Time) error { return nil }
+func (nowhere) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (nowhere) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
 
 // BenchmarkPumps is what a request and its reply cost beside system calls.
 func BenchmarkPumps(b *testing.B) {
@@ -43,7 +45,7 @@ func BenchmarkPumps(b *testing.B) {
 				if err := s.handleRequest(&request); err != nil {
 					b.Fatal(err)
 				}
-				if err := s.out.handle(&reply); err != nil {
+				if err := s.handleReply(&reply); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -24,61 +24,47 @@ import (
 //
 // Operations that do not cut a value (=, and arithmetic, which needs a number) pass.
 
-// rewriteCall compresses the arguments of a CALL that rules name. It refuses a CALL or EVAL that may cut envelopes.
-func (w *rewriting) rewriteCall(ctx context.Context, r *request, laneStamp uint64) (out rewritten, no *refusal) {
-	collectArguments(r, w.catalog.argumentRules())
-	fence, no := w.checkCall(ctx, r)
-	if no != nil {
-		return out, no
+// collectCall finds the arguments of a CALL that rules name. It refuses a CALL or EVAL that may cut envelopes. The
+// stamp is the version of the schema by which a splice passes; none is required if the schema does not matter.
+func (g *Gateway) collectCall(ctx context.Context, r *request) (stamp schemaStamp, refused *refusal) {
+	all := g.catalog.spaces.Load()
+	if all == nil {
+		all = withoutSchema(g.catalog.rules.Load())
 	}
-	stamp, own := laneStamp, r.header.Schema != 0
-	if fence != 0 && own && r.header.Schema != fence {
-		return out, wrongVersion(w.catalog.seen.Load(), r)
-	}
-	if stamp == 0 && !own {
-		stamp = fence
-	}
-	if len(r.edits) > 0 {
-		out.bytes = r.apply(w.vault, stamp)
-	}
-	if out.bytes == nil && fence != 0 && !own {
-		out.bytes = r.stamped(stamp)
-	}
-	if out.bytes != nil && !own {
-		out.stamp = stamp
-	}
-	return out, nil
-}
-
-// checkCall refuses what may cut envelopes. fence is the version of the schema by which a splice passes, 0 if the
-// schema does not matter.
-func (w *rewriting) checkCall(ctx context.Context, r *request) (fence uint64, no *refusal) {
+	collectArguments(r, all.arguments)
 	spliced := holdsOperation(r.bytes) && dropSpliceEdits(r)
 	lua := r.header.Type == wire.Eval && holdsSplice(r.body.Expr.Of(r.bytes))
 	if !spliced && !lua {
-		return 0, nil
+		return stamp, nil
 	}
-	all := w.catalog.need(ctx)
-	switch {
-	case all == nil && w.catalog.readsSchema():
-		return 0, schemaUnknown
-	case all == nil:
-		all = &spaces{calls: callRules(w.catalog.rules.Load())}
+	if g.catalog.readsSchema() {
+		if all = g.catalog.await(ctx); all == nil {
+			return stamp, schemaUnknown
+		}
 	}
-	if all.holdsNothing() {
-		return all.version, nil
-	}
-	to := calleeOf(r)
-	cuts := lua
+	to, cuts := calleeOf(r), lua
 	for s := range splicesWithin(r) {
 		if cuts = cuts || !all.passes(&to, &s); cuts {
 			break
 		}
 	}
-	if cuts {
-		return 0, unsupported("splice", fmt.Sprintf("splices (':') in %s, where values may be compressed and would be cut: assign the whole value with '=', or send an UPDATE or UPSERT request", to.what))
+	switch {
+	case cuts && !all.holdsNothing():
+		return stamp, unsupported("splice", fmt.Sprintf("splices (':') in %s, where values may be compressed and would be cut: assign the whole value with '=', or send an UPDATE or UPSERT request", to.what))
+	case r.header.Schema != 0 && r.header.Schema != all.version && all.version != 0:
+		return stamp, wrongVersion(g.catalog.seen.Load(), r)
 	}
-	return all.version, nil
+	return schemaStamp{version: all.version, required: all.version != 0}, nil
+}
+
+// carriesSplice reports whether there is a splice in the arguments of a CALL or EVAL, or in the Lua of an EVAL.
+func (r *request) carriesSplice() bool {
+	if holdsOperation(r.bytes) {
+		for range splicesWithin(r) {
+			return true
+		}
+	}
+	return r.header.Type == wire.Eval && holdsSplice(r.body.Expr.Of(r.bytes))
 }
 
 // spliceArgument is a splice within the arguments of a CALL or EVAL.
@@ -272,4 +258,92 @@ func mayStoreIn(rule *policy.Rule, field []byte) bool {
 	}
 	name, _ := wire.Text(field)
 	return err == nil || !named(stored) || len(name) == 0 || bytes.ContainsAny(name, `.['"`) || string(name) == stored
+}
+
+// collectArguments finds the arguments of a stored function that rules name. What the function
+// does with them is its own affair, so there is no schema to be fenced by, and what begins like
+// an envelope goes as it is.
+func collectArguments(r *request, rules []*policy.Rule) {
+	if len(rules) == 0 || r.body.Function.Len == 0 || r.body.Tuple.Len == 0 {
+		return
+	}
+	name, ok := wire.Text(r.body.Function.Of(r.bytes))
+	if !ok {
+		return
+	}
+	for _, rule := range rules {
+		if rule.CoversKey(name) {
+			collectArgument(r, rule)
+		}
+	}
+}
+
+// collectArgument takes one argument, counted from 1, or a field of it: "2", "2.3", "2.body".
+func collectArgument(r *request, rule *policy.Rule) {
+	argument, inside, _ := bytes.Cut([]byte(rule.Field), []byte("."))
+	n, err := strconv.Atoi(string(argument))
+	if err != nil {
+		return
+	}
+	at, ok := element(r.bytes, r.body.Tuple.At, n-1)
+	if ok && len(inside) > 0 {
+		at, ok = member(r.bytes, at, inside)
+	}
+	if !ok {
+		return
+	}
+	h, err := wire.ReadHead(r.bytes, at)
+	if err != nil || h.Kind != wire.String && h.Kind != wire.Binary || !rule.Fits(h.Content.Len) || rule.Raw() {
+		return
+	}
+	for i := range r.edits {
+		if r.edits[i].at == at {
+			return // an earlier rule has it
+		}
+	}
+	r.edits = append(r.edits, edit{at: at, content: h.Content, kind: h.Kind, rule: rule})
+}
+
+// member finds a field of an array by its number from 1, or of a map by its key.
+func member(b []byte, at int, name []byte) (int, bool) {
+	h, err := wire.ReadHead(b, at)
+	if err != nil || h.Kind != wire.Array && h.Kind != wire.Map {
+		return 0, false
+	}
+	if h.Kind == wire.Array {
+		n, err := strconv.Atoi(string(name))
+		if err != nil {
+			return 0, false
+		}
+		return element(b, at, n-1)
+	}
+	next := h.Content.At
+	for range h.Count {
+		end, err := wire.Skip(b, next)
+		if err != nil {
+			return 0, false
+		}
+		if key, ok := wire.Text(b[next:end]); ok && bytes.Equal(key, name) {
+			return end, true
+		}
+		if next, err = wire.Skip(b, end); err != nil {
+			return 0, false
+		}
+	}
+	return 0, false
+}
+
+// element finds an element of an array by its number from 0.
+func element(b []byte, at, n int) (int, bool) {
+	h, err := wire.ReadHead(b, at)
+	if err != nil || h.Kind != wire.Array || n < 0 || n >= h.Count {
+		return 0, false
+	}
+	next := h.Content.At
+	for range n {
+		if next, err = wire.Skip(b, next); err != nil {
+			return 0, false
+		}
+	}
+	return next, true
 }

@@ -267,24 +267,24 @@ func TestOperationsInArguments(t *testing.T) {
 		g.catalog.spaces.Store(&all)
 		g.catalog.seen.Store(9)
 		r := &request{bytes: encode(t, c.typ, 1, nil, keyed{key, c.name, 0x21, c.args})[5:]}
-		if err := r.parse(); err != nil {
+		if err := parse(r); err != nil {
 			t.Fatal(err)
 		}
-		out, no := g.rewriter.rewrite(t.Context(), r, handlingOf(c.typ), 0)
-		if (no != nil) != c.refused {
-			t.Errorf("%s%v, functions %t: %v, want a refusal: %t", c.name, c.args, c.called, no, c.refused)
+		out, refused := g.rewrite(t.Context(), r, handlingOf(c.typ), 0)
+		if (refused != nil) != c.refused {
+			t.Errorf("%s%v, functions %t: %v, want a refusal: %t", c.name, c.args, c.called, refused, c.refused)
 		}
-		if named := out.stamp == 9; no == nil && named != dropSpliceEdits(r) {
+		if named := out.stamp == 9; refused == nil && named != dropSpliceEdits(r) {
 			t.Errorf("%s%v: stamp %d", c.name, c.args, out.stamp)
 		}
 	}
 	// No rule compresses what a splice pastes.
 	g := offline(t)
 	r := &request{bytes: encode(t, wire.Call, 1, nil, keyed{0x22, "f", 0x21, list{long, map[string]any{"a": long, "b": list{":", 1, 2, 3, "paste " + long}}}})[5:]}
-	if err := r.parse(); err != nil {
+	if err := parse(r); err != nil {
 		t.Fatal(err)
 	}
-	collectArguments(r, g.catalog.argumentRules())
+	collectArguments(r, g.catalog.spaces.Load().arguments)
 	before := len(r.edits)
 	r.edits = append(r.edits, edit{at: strings.Index(string(r.bytes), "paste ") - 2})
 	if !dropSpliceEdits(r) || len(r.edits) != before {

@@ -15,11 +15,11 @@ import (
 
 // catalog knows the spaces that are in force: rules and schema together. The schema is read again
 // when an answer of the server's names a newer version than the one that was read, and when
-// connections were lost, clients' or our own: a server that was started anew counts versions anew.
+// connections were lost, clients' or the gateway's own: a server that was started anew counts versions anew.
 type catalog struct {
 	rules  atomic.Pointer[policy.Policy]
 	spaces atomic.Pointer[spaces] // nil until the schema was read
-	seen   atomic.Uint64          // newest version in answers since it was read
+	seen   atomic.Uint64          // newest version in answers since it was last read
 	// stale is set when the version of the schema that was read means nothing any more.
 	stale atomic.Bool
 
@@ -28,15 +28,15 @@ type catalog struct {
 	stats *gateway.Stats
 	log   *slog.Logger
 
-	mu      sync.Mutex
-	schema  *store.Schema
-	loading chan struct{}   // closed when the load at work has ended; nil: none is
-	began   time.Time       // when it began, or the last one did
-	greeted time.Time       // when the server last greeted a client
-	needed  time.Time       // when a request first could not do without the schema
-	failed  time.Time       // when the last load failed; zero: it did not
-	told    map[string]bool // complaints that were logged
-	first   bool            // the schema was read once
+	mu          sync.Mutex
+	schema      *store.Schema
+	loading     chan struct{}   // closed when the load at work has ended; nil: none is
+	loadBegan   time.Time       // when it began, or the last one did
+	greeted     time.Time       // when the server last greeted a client
+	firstNeeded time.Time       // when a request first could not do without the schema
+	failed      time.Time       // when the last load failed; zero: it did not
+	told        map[string]bool // complaints that were logged
+	first       bool            // the schema was read once
 }
 
 const (
@@ -80,7 +80,7 @@ func (c *catalog) begin(context.Context) {
 	}
 }
 
-// note takes notice of the schema's version in an answer.
+// note records the schema's version in an answer.
 func (c *catalog) note(version uint64) {
 	for {
 		seen := c.seen.Load()
@@ -90,11 +90,11 @@ func (c *catalog) note(version uint64) {
 	}
 }
 
-// lost takes notice of a connection that the server ended.
-func (c *catalog) lost() { c.stale.Store(true) }
+// markLost records that the server ended a connection.
+func (c *catalog) markLost() { c.stale.Store(true) }
 
-// refused takes notice of a request that the server refused for naming that version.
-func (c *catalog) refused(version uint64) {
+// markRefused records that the server refused a request for naming that version.
+func (c *catalog) markRefused(version uint64) {
 	if all := c.spaces.Load(); all != nil && all.version == version {
 		c.stale.Store(true)
 	}
@@ -116,8 +116,8 @@ func (c *catalog) current(ctx context.Context) *spaces {
 	return c.spaces.Load()
 }
 
-// need is current for a request that has to be refused while nothing is known: it tries longer.
-func (c *catalog) need(ctx context.Context) *spaces {
+// await is current for a request that has to be refused while nothing is known: it tries longer.
+func (c *catalog) await(ctx context.Context) *spaces {
 	all := c.current(ctx)
 	for all == nil && c.read != nil && ctx.Err() == nil && c.isEarly() {
 		pause(ctx, firstPoll)
@@ -130,21 +130,13 @@ func (c *catalog) need(ctx context.Context) *spaces {
 func (c *catalog) isEarly() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.needed.IsZero() {
-		c.needed = time.Now()
+	if c.firstNeeded.IsZero() {
+		c.firstNeeded = time.Now()
 	}
-	return time.Since(c.needed) < firstPatience
+	return time.Since(c.firstNeeded) < firstPatience
 }
 
-// argumentRules are the rules for stored functions, which need no schema.
-func (c *catalog) argumentRules() []*policy.Rule {
-	if all := c.spaces.Load(); all != nil {
-		return all.arguments
-	}
-	return argumentRules(c.rules.Load())
-}
-
-// greet takes notice of a server that greeted a client: it is up.
+// greet records that the server greeted a client: it is up.
 func (c *catalog) greet() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,26 +146,26 @@ func (c *catalog) greet() {
 // refresh reads the schema, or waits for another goroutine that does. It returns early when that takes too long.
 func (c *catalog) refresh(ctx context.Context) {
 	for range 2 { // the first may have been in vain since before the server was up
-		loading, patience := c.begun()
+		loading, patience := c.beginLoad()
 		if loading == nil || !waitFor(ctx, loading, patience) || !c.isOutdated() {
 			return
 		}
 	}
 }
 
-// begun is the load at work, which it begins if there is none, and how long to wait for it; nil
-// soon after a failure.
-func (c *catalog) begun() (loading chan struct{}, patience time.Duration) {
+// beginLoad returns the load at work, which it begins if there is none, and how long to wait for it; nil soon after a
+// failure.
+func (c *catalog) beginLoad() (loading chan struct{}, patience time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.loading == nil {
-		if time.Since(c.failed) < failurePause && c.began.After(c.greeted) {
+		if time.Since(c.failed) < failurePause && c.loadBegan.After(c.greeted) {
 			return nil, 0
 		}
-		c.loading, c.began = make(chan struct{}), time.Now()
+		c.loading, c.loadBegan = make(chan struct{}), time.Now()
 		go c.load(c.loading)
 	}
-	return c.loading, loadPatience - time.Since(c.began)
+	return c.loading, loadPatience - time.Since(c.loadBegan)
 }
 
 // isOutdated reports that the last load failed, and that the server has greeted a client since
@@ -181,7 +173,7 @@ func (c *catalog) begun() (loading chan struct{}, patience time.Duration) {
 func (c *catalog) isOutdated() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.failed.IsZero() && !c.began.After(c.greeted)
+	return !c.failed.IsZero() && !c.loadBegan.After(c.greeted)
 }
 
 // waitFor reports whether done was closed in time.
@@ -217,6 +209,7 @@ func (c *catalog) load(done chan struct{}) {
 	defer gateway.CatchPanic(c.log, c.stats, nil)
 	ctx, cancel := context.WithTimeout(c.ctx, loadTimeout)
 	defer cancel()
+	seen := c.seen.Load()
 	c.stale.Store(false) // what is lost from now on makes it stale again
 	schema, err := c.tryRead(ctx)
 	c.mu.Lock()
@@ -234,7 +227,9 @@ func (c *catalog) load(done chan struct{}) {
 	c.failed = time.Time{}
 	delete(c.told, unreadable)
 	c.schema = schema
-	c.seen.Store(schema.Version)
+	if !c.seen.CompareAndSwap(seen, schema.Version) { // lower after a restart of the server
+		c.note(schema.Version) // a newer version that an answer named meanwhile stays
+	}
 	c.assign()
 	if !c.first {
 		c.log.Info("schema was read", "version", schema.Version, "spaces", len(schema.Spaces()), "fields", c.spaces.Load().sealing)

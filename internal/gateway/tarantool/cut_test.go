@@ -36,7 +36,7 @@ var severalSplices = []struct {
 // operationsFor gives the operations that carry out an UPDATE of [1, envelope of abc, 3] on a server.
 func operationsFor(t *testing.T, g *Gateway, server store.Version, ops []any) ([]byte, *refusal) {
 	t.Helper()
-	envelope := g.vault.seal(nil, []byte(abc), g.catalog.spaces.Load().byID[600].fields[1].rules[0], "")
+	envelope, _ := g.vault.seal(nil, []byte(abc), g.catalog.spaces.Load().byID[600].fields[1].rules[0], "")
 	tuple, err := msgp.AppendIntf(nil, unsigned([]any{1, string(envelope), 3}))
 	if err != nil || !cinch.IsSealed(envelope) {
 		t.Fatal(err)
@@ -49,14 +49,13 @@ func operationsFor(t *testing.T, g *Gateway, server store.Version, ops []any) ([
 	if err := r.body.Parse(b, r.header.Map.End()); err != nil {
 		t.Fatal(err)
 	}
-	all := g.catalog.spaces.Load()
-	docs := all.byID[600]
-	if _, no := collect(all, docs, &r, updates); no != nil {
-		t.Fatal(no)
+	if _, refused := g.collectTuple(t.Context(), &r, updates); refused != nil {
+		t.Fatal(refused)
 	}
-	u, no := newUpdater(g.vault, &r, need{docs, all, noMemory})
-	if no != nil {
-		t.Fatal(no)
+	all := g.catalog.spaces.Load()
+	u, refused := newUpdater(g.vault, &r, stepPlan{all.byID[600], all, noMemory})
+	if refused != nil {
+		t.Fatal(refused)
 	}
 	u.server = server
 	return u.operations(tuple)
@@ -108,9 +107,9 @@ func TestSeveralSplicesOffline(t *testing.T) {
 	g := offline(t)
 	defer g.cancel()
 	for _, c := range severalSplices {
-		ops, no := operationsFor(t, g, store.Version{Major: 3, Minor: 3}, c.ops)
-		if no != nil {
-			t.Errorf("%v: %v", c.ops, no)
+		ops, refused := operationsFor(t, g, store.Version{Major: 3, Minor: 3}, c.ops)
+		if refused != nil {
+			t.Errorf("%v: %v", c.ops, refused)
 			continue
 		}
 		fields, sealed := newerServer(t, g, [][]byte{[]byte("1"), []byte("what is stored"), []byte("3")}, ops)
@@ -123,11 +122,11 @@ func TestSeveralSplicesOffline(t *testing.T) {
 	if v, _, err := msgp.ReadIntfBytes(ops); err != nil || fmt.Sprint(v.([]any)[1].([]any)[2]) != fmt.Sprint(-math.MaxInt32) {
 		t.Errorf("for an older server: %v, %v", v, err)
 	}
-	if _, no := operationsFor(t, g, store.Version{}, severalSplices[0].ops); no == nil {
+	if _, refused := operationsFor(t, g, store.Version{}, severalSplices[0].ops); refused == nil {
 		t.Error("for one of which nothing is known they are made up")
 	}
-	if _, no := operationsFor(t, g, store.Version{}, severalSplices[0].ops[:1]); no != nil {
-		t.Errorf("one is right for all: %v", no)
+	if _, refused := operationsFor(t, g, store.Version{}, severalSplices[0].ops[:1]); refused != nil {
+		t.Errorf("one is right for all: %v", refused)
 	}
 }
 
@@ -139,9 +138,9 @@ func TestSeveralSplicesTakeOneValue(t *testing.T) {
 	for range maxOperations {
 		many = append(many, []any{":", 2, 1, 0, "some more "})
 	}
-	ops, no := operationsFor(t, g, store.Version{Major: 3, Minor: 3}, many)
-	if no != nil || len(ops) > 32*maxOperations+10*maxOperations {
-		t.Errorf("%d bytes: %v", len(ops), no)
+	ops, refused := operationsFor(t, g, store.Version{Major: 3, Minor: 3}, many)
+	if refused != nil || len(ops) > 32*maxOperations+10*maxOperations {
+		t.Errorf("%d bytes: %v", len(ops), refused)
 	}
 }
 

@@ -2,60 +2,39 @@
 // tuples on their way to the server by the rules, and opens whatever envelope comes back, so
 // that a Community edition keeps compressed fields without a change to any application.
 //
-// Read it in this order, from high to low. A client:
+// Read it in this order. The way of a request and its reply:
 //
-//	gateway.go      what a gateway is made of, and the seam: Serve and Shutdown; config.go what it is told
-//	session.go      one client: two pumps, and how each request is handled
-//	drain.go        its end, when the gateway shuts down
-//	replies.go      the server's replies, carried to the client
+//	gateway.go      what a gateway is made of, and the seam: Serve and Shutdown
+//	session.go      one client: handleRequest carries a request from the client to the server
+//	rewrite.go      what goes there in its place: which values are sealed, by which version of the schema
+//	vault.go        a value sealed or opened
+//	replies.go      handleReply carries a reply from the server to the client, opened within the budget
+//	commands.go     the table: what is done with each type of request; features that are negotiated
+//	frames.go       frames cut out of a connection, and gathered for one
+//	outstanding.go  requests that wait for replies, and what the client sent if they may have to be sent again
+//	lanes.go        the order of a stream's requests: which wait when one has to be sent again
+//
+// What is rarer branches off there:
+//
 //	retry.go        requests that met another schema, or take several steps, are sent again
 //	splice.go       requests that need what is stored are carried out in steps
-//	pipe.go         replication, which passes as it is
-//	conversation.go what is said to the server, and what of ours to the client
-//
-// Its requests:
-//
-//	commands.go     the table: what is done with each type of request
-//	rewrite.go      which values of a request are sealed, and by which version of the schema
-//	blind.go        operations where the gateway's user can't see what touches fields
-//	operate.go      operations made to fit a tuple that is stored
-//	cut.go          splices, as one server or another takes them
-//	operations.go   what UPDATE and UPSERT do to fields
-//	collect.go      values of tuples that are to be sealed
-//	target.go       which field an operation names
-//	arguments.go    arguments of stored functions that are compressed
-//	calls.go        operations in arguments of functions, which may not cut what is compressed
+//	operate.go      operations made to fit a tuple that is stored; splices, as one server or another takes them
+//	operations.go   what UPDATE and UPSERT do to fields, and which fields they name
+//	calls.go        arguments of functions that are compressed; operations in them, which may not cut what is compressed
 //	sql.go          statements that may go to spaces with sealed fields
-//	request.go      one request, and its values in their places
-//
-// Its replies:
-//
-//	steps.go        answers to steps
-//	open.go         envelopes in a reply, opened within the budget
-//	features.go     what is negotiated on newer servers
+//	replication.go  connections for replication pass unchanged
+//	drain.go        a session's end, when the gateway shuts down
+//	login.go        as whom the client has logged in, and what one may do that has not
 //
 // What they know:
 //
 //	catalog.go      the schema as the server describes it, and when it is read again
 //	spaces.go       rules and schema together: what happens to which field of which space
-//	vault.go        a value sealed
-//	login.go        as whom the client has logged in
-//	door.go         what a client may do that has not
-//	order.go        which requests wait when one has to be sent again
-//	outstanding.go  requests that wait for replies
-//	lanes.go        the order of a stream's requests
-//	originals.go    what the client sent, for requests that may have to be sent again
-//	exchanges.go    what is known of a request that waits, by its sync
-//	trace.go        spans of those that are traced
+//	trace.go        spans of requests that are traced
+//	errors.go       what errors are called, and replies of the gateway's own
+//	config.go       what a gateway is told
 //
-// And below all:
-//
-//	refusals.go     answers of ours in place of the server's
-//	reader.go       frames out of a connection, within the budget
-//	sink.go         frames into a connection, gathered
-//
-// The session only puts these together; they are made and tested without it, and without a server
-// (parts_test.go).
+// A session is made and tested without a server too (parts_test.go).
 //
 // # The fence
 //
@@ -70,7 +49,7 @@
 // key touches are never sealed. Requests that would compute on other fields are carried out in steps
 // (splices), or refused in the server's own words for what it does not support (SQL).
 //
-//	client -> pumpRequests -> table -> spaces: seal, refuse or pass -> upstream
+//	client -> handleRequest: its lane, rewrite: sealed, unchanged or refused -> server
 //	              |    outstanding: by sync    |
-//	client <- replyPump    <- open envelopes wherever they are     <- upstream
+//	client <- handleReply: open the envelopes, wherever they are <------------ server
 package tarantool

@@ -7,16 +7,16 @@ import (
 )
 
 // shutdownEvent is what drivers watch to hear that a server shuts down: they send nothing more, wait for their replies, disconnect and connect
-// again. So they learn of a drain of ours too.
+// again. So they learn of the gateway's drain too.
 const shutdownEvent = "box.shutdown"
 
-// shutdownWatch is whether the client hears of a shutdown.
+// shutdownWatch records whether the client hears of a shutdown.
 type shutdownWatch struct {
 	shutdown bool        // it watches; the request pump's
 	told     atomic.Bool // and has heard of the drain
 }
 
-// note takes notice of what a client begins or ends to watch.
+// note records what a client begins or ends to watch.
 func (w *shutdownWatch) note(r *request) {
 	if err := r.body.Parse(r.bytes, r.header.Map.End()); err != nil {
 		return
@@ -39,7 +39,7 @@ func (w *shutdownWatch) stale(r *reply) bool {
 // Drain cuts replication off, which has no place between requests, and starts again by itself.
 func (s *session) Drain() {
 	s.BeginDrain()
-	if s.pipe.on.Load() {
+	if s.replicates.Load() {
 		_ = s.Close()
 		return
 	}
@@ -49,7 +49,7 @@ func (s *session) Drain() {
 // sayShutdown tells a client of the drain, once.
 func (s *session) sayShutdown() {
 	if w := &s.watching; s.Draining() && w.shutdown && w.told.CompareAndSwap(false, true) {
-		_ = s.talk.toClient.send(wire.AppendEvent(nil, s.g.catalog.seen.Load(), shutdownEvent))
+		_ = s.toClient.send(wire.AppendEvent(nil, s.g.catalog.seen.Load(), shutdownEvent))
 	}
 }
 
@@ -57,10 +57,10 @@ func (s *session) sayShutdown() {
 // a client that is told of the drain, to leave by itself.
 func (s *session) idle() bool {
 	waits := len(s.transactions) > 0 || s.watching.shutdown
-	return !s.talk.outstanding.busy() && (!waits || s.Overdue())
+	return !s.outstanding.busy() && (!waits || s.Overdue())
 }
 
-// follow takes note of the transactions of streams, of as many as may be under way in lanes.
+// follow records the transactions of streams, of as many as may be under way in lanes.
 func (s *session) follow(h *wire.Header) {
 	switch h.Type {
 	case wire.Begin:

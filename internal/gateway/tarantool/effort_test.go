@@ -24,12 +24,12 @@ func TestBudgetUsedUp(t *testing.T) {
 	v.Effort = gateway.NewEffort()
 	v.Effort.SetLimits(effort.Limits{Cores: 0.001})
 	value := []byte(strings.Repeat("the same words again and again, ", 100_000))
-	first := v.seal(nil, value, rule, "") // takes more CPU time than the millisecond that has been saved up
+	first, _ := v.seal(nil, value, rule, "") // takes more CPU time than the millisecond that has been saved up
 	h, err := cinch.ParseHeader(first)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if second := v.seal(nil, value, rule, ""); !bytes.Equal(second, value) {
+	if second, sealed := v.seal(nil, value, rule, ""); sealed || !bytes.Equal(second, value) {
 		t.Errorf("the second value is stored as %.20q", second)
 	}
 	if back, err := v.open(nil, first, &h); err != nil || !bytes.Equal(back, value) {
@@ -39,7 +39,7 @@ func TestBudgetUsedUp(t *testing.T) {
 		t.Errorf("left %+v", left)
 	}
 	v.Effort.SetLimits(effort.Limits{})
-	if third := v.seal(nil, value, rule, ""); !cinch.IsSealed(third) {
+	if third, sealed := v.seal(nil, value, rule, ""); !sealed || !cinch.IsSealed(third) {
 		t.Error("without the budget the value stays plain")
 	}
 }

@@ -13,13 +13,11 @@ import (
 
 // Gateway serves clients of one Tarantool server.
 type Gateway struct {
-	cfg        Config
-	vault      *vault
-	catalog    *catalog
-	rewriter   *rewriting
-	statements *statements
-	server     gateway.Server
-	reach      gateway.Reach
+	cfg     Config
+	vault   *vault
+	catalog *catalog
+	server  gateway.Server
+	reach   gateway.Reach
 
 	requests, replies *gateway.Share
 	keeper            gateway.Doorkeeper
@@ -46,10 +44,8 @@ func NewGateway(cfg Config) *Gateway {
 	g.vault.Effort = cfg.Effort
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.catalog = newCatalog(g.ctx, cfg.Policy, cfg.Schema, cfg.Stats, cfg.Log)
-	g.rewriter = &rewriting{vault: g.vault, catalog: g.catalog, look: cfg.Look}
-	g.statements = &statements{catalog: g.catalog, mode: cfg.SQL}
 	g.requests, g.replies = cfg.Requests.Share(cfg.Name), cfg.Replies.Share(cfg.Name)
-	g.keeper.Ask = guests{cfg.Upstream}.askClosed
+	g.keeper.Ask = func(ctx context.Context) (bool, error) { return AskClosed(ctx, cfg.Upstream) }
 	g.guard = gateway.LoopbackGuard{Off: !cfg.GuardLoopback, Keeper: &g.keeper}
 	g.server = gateway.Server{
 		Name: cfg.Name, NewSession: g.newSession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,

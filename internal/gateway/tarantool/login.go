@@ -1,6 +1,8 @@
 package tarantool
 
 import (
+	"context"
+	"net"
 	"sync"
 	"sync/atomic"
 
@@ -13,12 +15,12 @@ const notSure = gateway.LoginUnknown
 
 // identity knows as whom a client has logged in, and lets it in at the door. Dictionaries are made of, and for, the values of one user.
 type identity struct {
-	door     *gateway.Door
+	door     gateway.Door
 	who      atomic.Pointer[string] // nil: the client is guest
 	awaiting atomic.Int32           // AUTHs without an answer
 
-	mu   sync.Mutex
-	sent []login // in their order
+	mu            sync.Mutex
+	pendingLogins []login // in their order
 }
 
 // login is an AUTH without an answer.
@@ -27,7 +29,7 @@ type login struct {
 	user string
 }
 
-// login is who writes what the request at hand brings, "" for guest.
+// login returns the user whose values a request writes now, "" for guest.
 func (l *identity) login() string {
 	if l.awaiting.Load() > 0 {
 		return notSure
@@ -38,37 +40,115 @@ func (l *identity) login() string {
 	return ""
 }
 
-// asked notes an AUTH that is about to be sent.
-func (l *identity) asked(sync uint64, user string) {
+// loginSent records an AUTH that is about to be sent.
+func (l *identity) loginSent(sync uint64, user string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.sent = append(l.sent, login{sync, user})
+	l.pendingLogins = append(l.pendingLogins, login{sync, user})
 	l.awaiting.Add(1)
 }
 
-// answered takes the answer to a request.
-func (l *identity) answered(request wire.Type, sync uint64, answer wire.Type) {
-	if answer == wire.OK && opensDoor(request) {
-		l.door.Pass()
+// noteReply records the answer to a request.
+func (l *identity) noteReply(request wire.Type, sync uint64, answer wire.Type) {
+	switch request {
+	case wire.Auth, wire.Insert, wire.Replace, wire.Update, wire.Upsert, wire.Delete:
+		if answer == wire.OK { // a client for which the server has done that may do something
+			l.door.Pass()
+		}
 	}
 	if request == wire.Auth {
-		l.loggedIn(sync, answer)
+		l.loginAnswered(sync, answer)
 	}
 }
 
-// loggedIn takes the answer to an AUTH. A refused one leaves the user who was before.
-func (l *identity) loggedIn(sync uint64, answer wire.Type) {
+// loginAnswered records the answer to an AUTH. A refused one leaves the user as it was.
+func (l *identity) loginAnswered(sync uint64, answer wire.Type) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := range l.sent {
-		if l.sent[i].sync != sync {
+	for i := range l.pendingLogins {
+		if l.pendingLogins[i].sync != sync {
 			continue
 		}
-		if user := l.sent[i].user; answer == wire.OK {
+		if user := l.pendingLogins[i].user; answer == wire.OK {
 			l.who.Store(&user)
 		}
-		l.sent = append(l.sent[:i], l.sent[i+1:]...)
+		l.pendingLogins = append(l.pendingLogins[:i], l.pendingLogins[i+1:]...)
 		l.awaiting.Add(-1)
 		return
 	}
+}
+
+// A client that has not logged in is the user guest. As far as guest may do something its messages
+// may be as long as any: where it has more rights than a new server gives it, and on a
+// connection on which it has written something.
+
+// What guest has on a new server: the role public, and leave to connect.
+const (
+	privileges    = 313 // the space _vpriv, which everybody sees a part of
+	guest         = 0
+	mostOfGuest   = 100 // privileges that are looked at
+	sessionRight  = 8
+	usageRight    = 16
+	publicRole    = 2
+	privilegeType = 2 // fields of a privilege
+	privilegeOf   = 3
+	privilegeMask = 4
+)
+
+// AskClosed reports whether a server asks its clients for a login: its guest may do nothing. It asks as guest what guest may do.
+func AskClosed(ctx context.Context, up gateway.Upstream) (closed bool, err error) {
+	err = up.Ask(ctx, func(c net.Conn) error {
+		closed, err = askGuest(ctx, c)
+		return err
+	})
+	return closed, err
+}
+
+func askGuest(ctx context.Context, c net.Conn) (closed bool, err error) {
+	r := reader{Inbound: gateway.Inbound{Conn: c, Ctx: ctx}}
+	defer r.Free()
+	if _, err = r.raw(wire.GreetingLen); err != nil {
+		return false, err
+	}
+	if _, err = c.Write(wire.AppendSelect(nil, 1, privileges, guest, mostOfGuest)); err != nil {
+		return false, err
+	}
+	f, err := r.next()
+	if err != nil {
+		return false, err
+	}
+	return guestMayNothing(f.body())
+}
+
+// guestMayNothing reads the answer to the question for guest's privileges. A guest who may not even
+// ask may do nothing.
+func guestMayNothing(reply []byte) (bool, error) {
+	var h wire.Header
+	if err := h.Parse(reply); err != nil {
+		return false, err
+	}
+	if h.Type != wire.OK {
+		return true, nil
+	}
+	var b wire.Body
+	if err := b.Parse(reply, h.Map.End()); err != nil {
+		return false, err
+	}
+	tuples, _, err := wire.Elements(nil, reply, b.Data.At, mostOfGuest)
+	if err != nil {
+		return false, err
+	}
+	for _, t := range tuples {
+		fields, _, err := wire.Elements(nil, reply, t.At, privilegeMask+1)
+		if err != nil || len(fields) <= privilegeMask {
+			return false, err
+		}
+		kind, _ := wire.Text(fields[privilegeType].Of(reply))
+		rights, _ := wire.Uint(fields[privilegeMask].Of(reply))
+		of, _ := wire.Uint(fields[privilegeOf].Of(reply))
+		if (string(kind) != "role" || of != publicRole) && rights&^(sessionRight|usageRight) != 0 {
+			return false, nil
+		}
+	}
+	return true, nil
 }

@@ -3,6 +3,7 @@ package tarantool
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/tinylib/msgp/msgp"
 
@@ -34,13 +35,13 @@ type updater struct {
 }
 
 // newUpdater reads a request that has been rewritten in vain.
-func newUpdater(v *vault, r *request, n need) (*updater, *refusal) {
-	u := &updater{vault: v, all: n.all, space: n.space, r: *r, stamp: n.all.version}
+func newUpdater(v *vault, r *request, plan stepPlan) (*updater, *refusal) {
+	u := &updater{vault: v, all: plan.all, space: plan.space, r: *r, stamp: plan.all.version}
 	u.r.edits, u.r.spans = nil, nil
-	if out := r.apply(v, 0); out != nil { // its values sealed; it is ours from now on
+	if out, _ := r.apply(v, schemaStamp{}); out != nil { // its values sealed; it is ours from now on
 		u.r.bytes = out[5:]
-		if u.r.parse() != nil {
-			return nil, n.no // can't be
+		if u.r.header.Parse(u.r.bytes) != nil || u.r.body.Parse(u.r.bytes, u.r.header.Map.End()) != nil {
+			return nil, plan.missing // can't be
 		}
 	}
 	u.base = int64(min(u.r.base(), math.MaxInt32))
@@ -85,8 +86,8 @@ func (u *updater) upsert() *refusal {
 	if primary == nil {
 		return unsupported("splice", fmt.Sprintf("space %s, which has no primary index", u.space.Name))
 	}
-	fields, no := u.fields(nil, u.r.bytes, b.Tuple.At)
-	if no != nil || b.Tuple.Len == 0 {
+	fields, refused := u.fields(nil, u.r.bytes, b.Tuple.At)
+	if refused != nil || b.Tuple.Len == 0 {
 		return malformed
 	}
 	var parts [][]byte
@@ -120,10 +121,10 @@ func (u *updater) fields(dst []wire.Span, b []byte, at int) ([]wire.Span, *refus
 // call is the frame of a step: tuple is what is expected to be stored, nil: this is the first step,
 // which only reads if there is something to read. The frame is in a buffer of the pool's.
 func (u *updater) call(sync uint64, tuple []byte) ([]byte, *refusal) {
-	ops, no := u.operations(tuple)
+	ops, refused := u.operations(tuple)
 	defer gateway.PutBuffer(ops)
-	if no != nil {
-		return nil, no
+	if refused != nil {
+		return nil, refused
 	}
 	b := gateway.GetBuffer(len(tuple) + len(ops) + len(u.r.bytes) + 256)
 	b = wire.BeginCall(b, sync, u.stamp, u.r.header.Stream, store.UpdateFunction, 6)
@@ -155,8 +156,8 @@ func (u *updater) operations(tuple []byte) ([]byte, *refusal) {
 		return nil, malformed
 	}
 	o := operator{u: u, b: u.r.bytes, any: tuple == nil}
-	if no := o.load(tuple); no != nil {
-		return nil, no
+	if refused := o.load(tuple); refused != nil {
+		return nil, refused
 	}
 	o.out = gateway.GetBuffer(u.ops.Len + len(tuple))
 	next := h.Content.At
@@ -166,16 +167,16 @@ func (u *updater) operations(tuple []byte) ([]byte, *refusal) {
 		if err != nil {
 			return o.out, malformed // can't be
 		}
-		if no := o.operation(parts); no != nil {
-			return o.out, no
+		if refused := o.operation(parts); refused != nil {
+			return o.out, refused
 		}
 		next = end
 	}
-	if no := o.paste(); no != nil {
-		return o.out, no
+	if refused := o.paste(); refused != nil {
+		return o.out, refused
 	}
-	if no := o.openMoved(); no != nil {
-		return o.out, no
+	if refused := o.openMoved(); refused != nil {
+		return o.out, refused
 	}
 	list := o.out
 	o.out = msgp.AppendArrayHeader(gateway.GetBuffer(len(list)+8), uint32(o.count))
@@ -208,9 +209,9 @@ func (o *operator) load(tuple []byte) *refusal {
 	if o.any {
 		return nil
 	}
-	fields, no := o.u.fields(nil, tuple, 0)
-	if no != nil {
-		return no
+	fields, refused := o.u.fields(nil, tuple, 0)
+	if refused != nil {
+		return refused
 	}
 	o.slots = make([]slot, len(fields))
 	for i, at := range fields {
@@ -239,8 +240,8 @@ func (o *operator) operation(parts []wire.Span) *refusal {
 		return o.splice(parts, at, found && !t.nested)
 	case !found || t.nested:
 	case op[0] == '=', op[0] == '!':
-		if no := o.set(op[0] == '!', at, parts[2].Of(b)); no != nil {
-			return no
+		if refused := o.set(op[0] == '!', at, parts[2].Of(b)); refused != nil {
+			return refused
 		}
 	case op[0] == '#':
 		o.remove(at, parts[2].Of(b))
@@ -355,23 +356,23 @@ func (o *operator) open(at int) ([]byte, *refusal) {
 	return content, nil
 }
 
-// appendSealed appends a string that becomes the field at a position.
-func (o *operator) appendSealed(dst []byte, at int, value []byte) ([]byte, *refusal) {
+// appendSealed appends a string that becomes the field at a position, and reports whether it did so in an envelope.
+func (o *operator) appendSealed(dst []byte, at int, value []byte) (out []byte, sealed bool, refused *refusal) {
 	var rule *policy.Rule
 	if !o.u.all.off {
 		rule = o.u.space.at(at).rule(len(value))
 	}
 	if rule == nil {
 		if !cinch.IsSealed(value) {
-			return msgp.AppendStringFromBytes(dst, value), nil
+			return msgp.AppendStringFromBytes(dst, value), false, nil
 		}
 		if why := o.u.space.touchedAt(at); why != "" {
-			return dst, unsupported("magic", fmt.Sprintf("values that begin like its envelopes in field %d of space %s: %s", at+1, o.u.space.Name, why))
+			return dst, false, unsupported("magic", fmt.Sprintf("values that begin like its envelopes in field %d of space %s: %s", at+1, o.u.space.Name, why))
 		}
 	}
-	sealed := o.u.vault.seal(nil, value, rule, o.u.r.login)
-	defer gateway.PutBuffer(sealed)
-	return msgp.AppendStringFromBytes(dst, sealed), nil
+	stored, sealed := o.u.vault.seal(nil, value, rule, o.u.r.login)
+	defer gateway.PutBuffer(stored)
+	return msgp.AppendStringFromBytes(dst, stored), sealed, nil
 }
 
 // openMoved appends assignments of the values that have been moved, sealed, to fields that an index
@@ -386,9 +387,9 @@ func (o *operator) openMoved() *refusal {
 		if why == "" || err != nil || h.Kind != wire.String && h.Kind != wire.Binary || !o.slots[at].sealed(h) {
 			continue
 		}
-		raw, no := o.open(at)
-		if no != nil {
-			return no
+		raw, refused := o.open(at)
+		if refused != nil {
+			return refused
 		}
 		if cinch.IsSealed(raw) {
 			return unsupported("magic", fmt.Sprintf("values that begin like its envelopes in field %d of space %s: %s", at+1, o.u.space.Name, why))
@@ -400,4 +401,173 @@ func (o *operator) openMoved() *refusal {
 		o.count++
 	}
 	return nil
+}
+
+// What servers take in one UPDATE or UPSERT differs: before 3.0 one operation a field, an UPSERT being
+// silent about the others; from then on several, each of which works on what those before have left;
+// from 3.2 on splices of binaries. So all that operations cut out of a field and paste into it is made
+// here, and pasted by the last of them; those before stay, and do nothing. Then a value is sealed once,
+// however many operations there are.
+
+// cut describes a field that splices change.
+type cut struct {
+	at     int    // the field's position when the last of them came
+	last   int    // in operator.cuts
+	raw    []byte // the value that they make
+	sealed bool   // it goes sealed
+}
+
+// pasting is a splice whose offset, length and text are still to be written.
+type pasting struct {
+	out int // where in operator.out
+	cut *cut
+}
+
+// splice appends a splice, with all of the new value in place of a part where the field's is
+// known.
+func (o *operator) splice(parts []wire.Span, at int, found bool) *refusal {
+	if !found || at >= len(o.slots) {
+		o.copy(parts)
+		return nil
+	}
+	c, ok := o.cutting(parts)
+	if !ok || !o.u.cuts(o.slots[at].value, 0) {
+		o.copy(parts)
+		return nil // the server refuses it
+	}
+	raw, refused := o.open(at)
+	if refused != nil {
+		return refused
+	}
+	o.out = msgp.AppendArrayHeader(o.out, 5)
+	o.out = append(o.out, parts[0].Of(o.b)...)
+	o.out = o.appendNumber(o.out, parts[1].Of(o.b))
+	from, to, ok := c.within(len(raw))
+	before := o.slots[at].cut
+	if before != nil && !o.u.takesSeveral() {
+		if o.u.server == (store.Version{}) {
+			return unsupported("splice", "several splices of a field that may be sealed, by a server that does not say its version")
+		}
+		ok = false // whatever it says
+	}
+	if !ok { // out of bounds for the value, and so for what is stored
+		o.out = msgp.AppendInt64(o.out, -math.MaxInt32)
+		o.out = msgp.AppendInt64(o.out, 0)
+		o.out = msgp.AppendString(o.out, "")
+		return nil
+	}
+	if before == nil {
+		raw = slices.Clone(raw) // perhaps the tuple's own bytes
+	}
+	o.cut(at, slices.Replace(raw, from, to, c.paste...))
+	return nil
+}
+
+// cutting holds a splice's arguments.
+type cutting struct {
+	offset int64 // from 0, or negative from the end
+	length int64
+	paste  []byte
+}
+
+// cutting reads the arguments of a splice, if they are what the server takes.
+func (o *operator) cutting(parts []wire.Span) (c cutting, ok bool) {
+	if len(parts) != 5 {
+		return c, false
+	}
+	b := o.b
+	var ok1, ok2 bool
+	c.offset, ok1 = wire.Int(parts[2].Of(b))
+	c.length, ok2 = wire.Int(parts[3].Of(b))
+	h, err := wire.ReadHead(b, parts[4].At)
+	if err == nil {
+		c.paste = h.Content.Of(b)
+	}
+	if !ok1 || !ok2 || !o.u.cuts(b, parts[4].At) || !is32(c.offset) || !is32(c.length) {
+		return c, false
+	}
+	if c.offset >= 0 {
+		c.offset -= o.u.base
+		return c, c.offset >= 0
+	}
+	return c, true
+}
+
+func is32(n int64) bool { return n >= math.MinInt32 && n <= math.MaxInt32 }
+
+// within says which bytes of a value of n bytes are cut, as the server does it: a negative offset
+// counts from behind the last byte, a negative length is what to leave at the end. It reports false
+// when the offset is before the first byte.
+func (c *cutting) within(n int) (from, to int, ok bool) {
+	size, offset, length := int64(n), c.offset, c.length
+	if offset < 0 {
+		if -offset > size+1 {
+			return 0, 0, false
+		}
+		offset += size + 1
+	}
+	offset = min(offset, size)
+	rest := size - offset
+	switch {
+	case length < 0 && -length > rest:
+		length = 0
+	case length < 0:
+		length += rest
+	default:
+		length = min(length, rest)
+	}
+	return int(offset), int(offset + length), true
+}
+
+// takesSeveral reports that the server takes several operations on a field.
+func (u *updater) takesSeveral() bool { return u.server.AtLeast(3, 0) }
+
+// cuts reports that the server takes splices of what is at a place in b, and with it.
+func (u *updater) cuts(b []byte, at int) bool {
+	h, err := wire.ReadHead(b, at)
+	return err == nil && (h.Kind == wire.String || h.Kind == wire.Binary && u.server.AtLeast(3, 2))
+}
+
+// cut notes what a splice makes of a field.
+func (o *operator) cut(at int, value []byte) {
+	s := &o.slots[at]
+	if s.cut == nil {
+		s.cut = &cut{}
+	}
+	s.raw, s.ready = value, true
+	s.cut.at, s.cut.last, s.cut.raw = at, len(o.cuts), value
+	o.cuts = append(o.cuts, pasting{len(o.out), s.cut})
+}
+
+// paste writes what the splices paste.
+func (o *operator) paste() (refused *refusal) {
+	if len(o.cuts) == 0 {
+		return nil
+	}
+	list, from := o.out, 0
+	defer gateway.PutBuffer(list)
+	o.out = gateway.GetBuffer(len(list) + len(o.cuts[len(o.cuts)-1].cut.raw))
+	for i, p := range o.cuts {
+		o.out = append(o.out, list[from:p.out]...)
+		from = p.out
+		o.out = msgp.AppendInt64(o.out, 1)
+		if p.cut.last != i {
+			o.out = msgp.AppendString(msgp.AppendInt64(o.out, 0), "")
+			continue
+		}
+		o.out = msgp.AppendInt64(o.out, math.MaxInt32)
+		if o.out, p.cut.sealed, refused = o.appendSealed(o.out, p.cut.at, p.cut.raw); refused != nil {
+			return refused
+		}
+	}
+	o.out = append(o.out, list[from:]...)
+	return nil
+}
+
+// sealed reports that the field, whose head is given, will hold an envelope.
+func (s *slot) sealed(h wire.Head) bool {
+	if s.cut != nil {
+		return s.cut.sealed
+	}
+	return cinch.IsSealed(h.Content.Of(s.value))
 }

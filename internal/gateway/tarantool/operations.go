@@ -1,10 +1,10 @@
 package tarantool
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 
-	"github.com/cinch-layer/cinch"
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
@@ -29,11 +29,11 @@ func (c *collector) operations(at wire.Span) *refusal {
 		parts, end, err := wire.Elements(c.r.spans, c.b, next, maxParts)
 		c.r.spans = parts
 		if err != nil {
-			c.needed = nil
+			c.stepsRefusal = nil
 			return nil // the server refuses it
 		}
-		if no := c.operation(parts); no != nil {
-			return no
+		if refused := c.operation(parts); refused != nil {
+			return refused
 		}
 		next = end
 	}
@@ -49,7 +49,7 @@ func (c *collector) operation(parts []wire.Span) *refusal {
 	if !ok || len(op) == 0 {
 		return nil
 	}
-	t := c.target(parts[1])
+	t := c.space.target(parts[1].Of(c.b), c.r.base())
 	switch op[0] { // the server looks at no more of it
 	case '=', '!':
 		if op[0] == '!' {
@@ -74,13 +74,8 @@ func (c *collector) assign(t target, v wire.Span) *refusal {
 
 // unsealed refuses what begins like an envelope, where it can't be wrapped.
 func (c *collector) unsealed(v wire.Span) *refusal {
-	if !c.r.magic {
-		return nil
-	}
-	for s := wire.NewStrings(c.b, v); s.Next(); {
-		if cinch.IsSealed(s.Content.Of(c.b)) {
-			return unsupported("magic", fmt.Sprintf("values that begin like its envelopes, set by path, spliced in or counted from the end (space %s)", c.space.Name))
-		}
+	if c.r.magic && holdsEnvelope(c.b, v) {
+		return unsupported("magic", fmt.Sprintf("values that begin like its envelopes, set by path, spliced in or counted from the end (space %s)", c.space.Name))
 	}
 	return nil
 }
@@ -93,10 +88,10 @@ func (c *collector) splice(t target, paste wire.Span) *refusal {
 	case t.nested, !t.known && !t.fromEnd: // within a field there are no envelopes
 	case !c.space.ruled && c.all.calls == nil && (!c.all.prepared || len(c.space.fields) == 0):
 	case !t.known, c.moved:
-		c.need("splice", fmt.Sprintf("splices in space %s, some of whose fields are sealed,", c.space.Name))
+		c.needSteps("splice", fmt.Sprintf("splices in space %s, some of whose fields are sealed,", c.space.Name))
 		return nil
 	case c.mayHold(t.position):
-		c.need("splice", fmt.Sprintf("splices of field %d of space %s, whose values are sealed,", t.position+1, c.space.Name))
+		c.needSteps("splice", fmt.Sprintf("splices of field %d of space %s, whose values are sealed,", t.position+1, c.space.Name))
 		return nil
 	}
 	return c.unsealed(paste)
@@ -112,10 +107,10 @@ func (c *collector) mayHold(position int) bool {
 	return c.all.calls != nil && (c.all.prepared || c.space.KnownTouchAt(position) == "")
 }
 
-// need says that an operation can't be carried out without what is stored.
-func (c *collector) need(what, operation string) {
-	if c.needed == nil {
-		c.needed = unsupported(what, operation+" without its stored function: an administrator runs 'cinch tarantool init', once; or read the tuple, and assign its fields with =")
+// needSteps records that an operation can't be carried out without what is stored.
+func (c *collector) needSteps(what, operation string) {
+	if c.stepsRefusal == nil {
+		c.stepsRefusal = unsupported(what, operation+" without its stored function: an administrator runs 'cinch tarantool init', once; or read the tuple, and assign its fields with =")
 	}
 }
 
@@ -136,7 +131,7 @@ func (c *collector) shift(t target, deletes bool) {
 		if why == "" || c.isPrimary(other) || !c.guardedBeside(from, other, deletes) {
 			continue
 		}
-		c.need("shift", fmt.Sprintf("insertions and deletions of fields in space %s that would move sealed values to field %d (%s)", c.space.Name, other+1, why))
+		c.needSteps("shift", fmt.Sprintf("insertions and deletions of fields in space %s that would move sealed values to field %d (%s)", c.space.Name, other+1, why))
 		return
 	}
 }
@@ -171,7 +166,99 @@ func (c *collector) width() int {
 	return n
 }
 
-// target finds the field that an operation names.
-func (c *collector) target(name wire.Span) target {
-	return c.space.target(name.Of(c.b), c.r.base())
+// target is the field that an operation changes.
+type target struct {
+	position int  // from 0
+	number   int  // negative, when it counts from the end
+	known    bool // the position is; else it counts from the end, or no field has that name
+	nested   bool // within the field, by a path
+	fromEnd  bool
+}
+
+// target finds what a field's number, name or path means, where numbers count from base.
+func (s *space) target(v []byte, base uint64) target {
+	if path, ok := wire.Text(v); ok {
+		return s.path(path)
+	}
+	n, ok := wire.Int(v)
+	if !ok {
+		return target{}
+	}
+	if n < 0 {
+		return s.fromEnd(n)
+	}
+	n -= int64(min(base, 1<<32))
+	return target{position: int(n), known: n >= 0}
+}
+
+// fromEnd is the field with a negative number.
+func (s *space) fromEnd(n int64) target {
+	t := target{number: int(max(n, -1<<31)), fromEnd: true}
+	if s.FieldCount > 0 {
+		at := n + int64(s.FieldCount)
+		t.position, t.known = int(at), at >= 0
+	}
+	return t
+}
+
+// digits reads a number of a path as the server does, which lets it overflow.
+func digits(text []byte) (n int32, ok bool) {
+	for _, b := range text {
+		if b < '0' || b > '9' {
+			return 0, false
+		}
+		n = n*10 + int32(b-'0')
+	}
+	return n, len(text) > 0
+}
+
+// path finds the field that a path begins with: the name of a field, or [number] as Lua counts,
+// or ["name"], and what may follow goes into the field.
+func (s *space) path(path []byte) target {
+	if n, ok := s.FieldNumber(string(path)); ok {
+		return target{position: n, known: true}
+	}
+	path = bytes.TrimPrefix(path, []byte("."))
+	if len(path) == 0 {
+		return target{}
+	}
+	var first, rest []byte
+	if path[0] == '[' {
+		end := closing(path)
+		if end < 0 {
+			return target{}
+		}
+		first, rest = path[1:end], path[end+1:]
+		if n, ok := digits(first); ok && n > 0 {
+			return target{position: int(n) - 1, known: true, nested: len(rest) > 0}
+		} else if ok {
+			t := s.fromEnd(int64(n) - 1)
+			t.nested = len(rest) > 0
+			return t
+		}
+		if len(first) < 2 {
+			return target{}
+		}
+		first = first[1 : len(first)-1] // without quotes
+	} else {
+		end := bytes.IndexAny(path, ".[")
+		if end < 0 {
+			end = len(path)
+		}
+		first, rest = path[:end], path[end:]
+	}
+	n, ok := s.FieldNumber(string(first))
+	return target{position: n, known: ok, nested: len(rest) > 0}
+}
+
+// closing finds the bracket that closes the one at the start; within quotes there is none.
+func closing(path []byte) int {
+	if len(path) > 1 && (path[1] == '"' || path[1] == '\'') {
+		end := bytes.IndexByte(path[2:], path[1])
+		if end < 0 || end+3 >= len(path) || path[end+3] != ']' {
+			return -1
+		}
+		return end + 3
+	}
+	return bytes.IndexByte(path, ']')
 }

@@ -1,7 +1,9 @@
 package tarantool
 
 import (
+	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
@@ -10,13 +12,13 @@ import (
 // What every request passes through allocates nothing, once the session has seen some.
 func TestOutstandingAllocatesNothing(t *testing.T) {
 	a := gateway.NewBudget(1<<20).Share("test").Account(nil, nil)
-	o := newOutstanding(a, &originals{budget: a})
 	wait := func() error { return nil }
+	o := newOutstanding(a, a, wait, wait)
 	sync := uint64(0)
 	exchanges := func() {
 		for range 10 {
 			sync++
-			if !o.push(sync, exchange{kind: wire.Select}, wait) {
+			if !o.push(sync, exchange{kind: wire.Select}) {
 				t.Fatal("closed")
 			}
 		}
@@ -39,17 +41,18 @@ func TestOutstandingTakesBudget(t *testing.T) {
 	requests, replies := share.Account(nil, nil), share.Account(nil, nil)
 	defer requests.Close()
 	defer replies.Close()
-	o := newOutstanding(replies, &originals{budget: requests})
 	full, done := make(chan struct{}), make(chan uint64)
+	waited := false
+	o := newOutstanding(requests, replies, func() error {
+		if !waited {
+			waited = true
+			close(full)
+		}
+		return nil
+	}, nil)
 	go func() {
-		n, waited := uint64(0), false
-		for o.push(n, exchange{kind: wire.Ping}, func() error {
-			if !waited {
-				waited = true
-				close(full)
-			}
-			return nil
-		}) {
+		n := uint64(0)
+		for o.push(n, exchange{kind: wire.Ping}) {
 			n++
 		}
 		done <- n
@@ -69,5 +72,57 @@ func TestOutstandingTakesBudget(t *testing.T) {
 	}
 	if used := budget.InUse(); used != 0 {
 		t.Errorf("%d bytes of the budget are kept", used)
+	}
+}
+
+// A request that was let into a lane just before one ahead of it is refused is sent with the old stamp, refused too, and sent again
+// behind it. unpark does not wait for one that the gateway does not send.
+func TestRequestsInBetweenKeepTheirPlace(t *testing.T) {
+	for _, sent := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			a := gateway.NewBudget(1<<20).Share("test").Account(nil, nil)
+			defer a.Close()
+			wait := func() error { return nil }
+			o := newOutstanding(a, a, wait, wait)
+			const stream, stamp = 5, 7
+			o.push(1, exchange{kind: wire.Insert, stream: stream, stamp: stamp})
+			if got, ok := o.reserve(stream, false, nil); got != stamp || !ok {
+				t.Fatalf("stamp %d, %v", got, ok)
+			}
+			parked, first, _ := o.parkMoved(1, func(*exchange) {})
+			if !parked || !first {
+				t.Fatal("the first was not parked")
+			}
+			var again []uint64
+			unparked := false
+			go func() {
+				for _, p := range o.unpark(stream) {
+					again = append(again, p.sync)
+				}
+				unparked = true
+			}()
+			synctest.Wait()
+			if unparked {
+				t.Fatal("the first is sent again before the second has been sent")
+			}
+			want := []uint64{1}
+			if sent {
+				o.push(2, exchange{kind: wire.Delete, stream: stream, stamp: stamp})
+				synctest.Wait()
+				if unparked {
+					t.Fatal("the first is sent again before the second was refused")
+				}
+				if parked, first, _ := o.parkMoved(2, func(*exchange) {}); !parked || first {
+					t.Error("the second was not parked behind it")
+				}
+				want = append(want, 2)
+			} else {
+				o.cancelReservation()
+			}
+			synctest.Wait()
+			if !unparked || !slices.Equal(again, want) {
+				t.Errorf("sent again: %v", again)
+			}
+		})
 	}
 }

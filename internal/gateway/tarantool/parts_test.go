@@ -6,10 +6,14 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cinch-layer/cinch"
@@ -19,18 +23,14 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// partsOf has the parts of a session without a session: no server runs, and replies are made up.
+// partsOf has a session whose pumps do not run: no server does, and replies are made up.
 type partsOf struct {
-	t        *testing.T
-	g        *Gateway
-	talk     *conversation
-	identity *identity
-	retrier  *retrier
-	pump     *replyPump
+	t *testing.T
+	g *Gateway
+	s *session
 
 	server, client taker          // what is said to them
 	replies        *gateway.Share // of a budget of 1 MiB
-	ended          bool
 }
 
 // taker is a connection that keeps the frames that are written to it.
@@ -46,7 +46,7 @@ func (k *taker) Write(p []byte) (int, error) {
 			return 0, io.ErrShortWrite
 		}
 		f := &request{bytes: bytes.Clone(rest[size : size+n])}
-		if err := f.parse(); err != nil {
+		if err := parse(f); err != nil {
 			return 0, err
 		}
 		k.frames <- f
@@ -91,25 +91,12 @@ func newParts(t *testing.T) *partsOf {
 	p.g.cfg.Stats = gateway.NewStats("test", "tarantool")
 	p.g.vault.Stats = p.g.cfg.Stats
 	p.server.frames, p.client.frames = make(chan *request, 1000), make(chan *request, 1000)
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(cancel)
+	p.g.cfg.Stall = time.Millisecond
 	room := gateway.NewBudget(1 << 20)
 	p.replies = room.Share("replies")
-	life := gateway.NewLife(gateway.LifeConfig{
-		Client: &p.client, Upstream: &p.server, Requests: room.Share("requests"), Replies: p.replies, Stall: time.Second,
-	})
-	p.talk = newConversation(life, p.g.catalog, p.g.cfg.Stats)
-	p.identity = &identity{door: &gateway.Door{Keeper: &gateway.Doorkeeper{}}}
-	p.retrier = &retrier{
-		talk: p.talk, rewriter: p.g.rewriter, statements: p.g.statements, identity: p.identity, ctx: ctx, log: p.g.cfg.Log,
-		splicer: &splicer{talk: p.talk, vault: p.g.vault, room: life.Requests, ctx: ctx, client: &net.TCPAddr{}},
-		end:     func() { p.ended = true; p.talk.outstanding.close() },
-	}
-	o := &opener{vault: p.g.vault, room: life.Replies, ctx: ctx, flush: p.talk.toClient.flush, stall: time.Millisecond, client: &net.TCPAddr{}}
-	p.pump = &replyPump{
-		talk: p.talk, opener: o, steps: &stepReader{opener: o, room: life.Requests, stats: p.g.cfg.Stats},
-		identity: p.identity, retrier: p.retrier, pipe: &pipe{talk: p.talk},
-	}
+	p.g.requests, p.g.replies = room.Share("requests"), p.replies
+	p.s = newSession(p.g, &p.client, &p.server)
+	t.Cleanup(func() { _ = p.s.Close() })
 	return p
 }
 
@@ -120,10 +107,18 @@ func (p *partsOf) moved(version uint64) {
 	p.g.catalog.spaces.Store(&all)
 }
 
+// parse reads header and body.
+func parse(r *request) error {
+	if err := r.header.Parse(r.bytes); err != nil {
+		return err
+	}
+	return r.body.Parse(r.bytes, r.header.Map.End())
+}
+
 func (p *partsOf) request(typ wire.Type, body ...any) *request {
 	p.t.Helper()
 	r := &request{bytes: encode(p.t, typ, 7, nil, body)[5:]}
-	if err := r.parse(); err != nil {
+	if err := parse(r); err != nil {
 		p.t.Fatal(err)
 	}
 	return r
@@ -135,10 +130,13 @@ func (p *partsOf) sends(sync, stamp uint64, typ wire.Type, body ...any) {
 	f := frame{encode(p.t, typ, sync, keyed{0x05, stamp}, body), 5}
 	e := exchange{kind: typ, stamp: stamp}
 	original := frame{encode(p.t, typ, sync, nil, body), 5}
-	if stamp != 0 && !p.talk.originals.keep(&e, &original, 0) {
+	if stamp != 0 && !p.s.outstanding.originals.keep(&e, &original, 0) {
 		p.t.Fatal("no room")
 	}
-	if err := p.talk.submitNow(sync, e, f.bytes); err != nil {
+	if err := p.s.submit(sync, e, f.bytes); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.s.toServer.flush(); err != nil {
 		p.t.Fatal(err)
 	}
 	p.server.expect(p.t, typ, sync, stamp)
@@ -147,10 +145,10 @@ func (p *partsOf) sends(sync, stamp uint64, typ wire.Type, body ...any) {
 // reply has the server answer.
 func (p *partsOf) reply(typ wire.Type, sync uint64, body ...any) {
 	p.t.Helper()
-	if err := p.pump.handle(&frame{encode(p.t, typ, sync, keyed{0x05, uint64(9)}, body), 5}); err != nil {
+	if err := p.s.handleReply(&frame{encode(p.t, typ, sync, keyed{0x05, uint64(9)}, body), 5}); err != nil {
 		p.t.Fatal(err)
 	}
-	if err := p.talk.toClient.flush(); err != nil {
+	if err := p.s.toClient.flush(); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -159,21 +157,21 @@ func (p *partsOf) sealed(value string) string {
 	return string(p.g.vault.Sealer.Seal(nil, []byte(value), codec.Setting{Codec: codec.LZ4}, nil))
 }
 
-func TestConversation(t *testing.T) {
+func TestSubmit(t *testing.T) {
 	p := newParts(t)
-	if err := p.talk.probe(); err != nil {
+	if err := p.s.probe(); err != nil {
 		t.Fatal(err)
 	}
 	probe := p.server.next(t)
-	if e, ok := p.talk.outstanding.take(probe.header.Sync); !ok || !e.probe || probe.header.Type != wire.Ping || probe.header.SyncAt.Len != 9 {
+	if e, ok := p.s.outstanding.take(probe.header.Sync); !ok || !e.probe || probe.header.Type != wire.Ping || probe.header.SyncAt.Len != 9 {
 		t.Errorf("%+v %+v", e, probe.header)
 	}
-	if err := p.talk.refuse(3, unsupported("sql", "it")); err != nil {
+	if err := p.s.sendRefusal(3, nil, unsupported("sql", "it")); err != nil {
 		t.Fatal(err)
 	}
 	p.client.expect(t, wire.ErrorFlag|wire.ErrUnsupported, 3, 0)
-	p.talk.outstanding.close()
-	if err := p.talk.submit(4, exchange{}, nil); !errors.Is(err, net.ErrClosed) {
+	p.s.outstanding.close()
+	if err := p.s.submit(4, exchange{}, nil); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("after the end: %v", err)
 	}
 	p.server.nothing(t)
@@ -181,30 +179,30 @@ func TestConversation(t *testing.T) {
 
 func TestIdentity(t *testing.T) {
 	keeper := &gateway.Doorkeeper{Ask: func(context.Context) (bool, error) { return true, nil }}
-	l := &identity{door: &gateway.Door{Keeper: keeper}}
-	l.asked(1, "alice")
-	l.asked(2, "bob")
+	l := &identity{door: gateway.Door{Keeper: keeper}}
+	l.loginSent(1, "alice")
+	l.loginSent(2, "bob")
 	if l.login() != notSure {
 		t.Error("a login without an answer is believed")
 	}
-	l.answered(wire.Auth, 2, wire.ErrorFlag)
+	l.noteReply(wire.Auth, 2, wire.ErrorFlag)
 	if !l.door.Stranger(t.Context()) {
 		t.Error("a refused login opens the door")
 	}
-	l.answered(wire.Select, 1, wire.OK)
+	l.noteReply(wire.Select, 1, wire.OK)
 	if l.login() != notSure || !l.door.Stranger(t.Context()) {
 		t.Error("the answer to another request is taken for the login's")
 	}
-	l.answered(wire.Auth, 1, wire.OK)
+	l.noteReply(wire.Auth, 1, wire.OK)
 	if l.login() != "alice" || l.door.Stranger(t.Context()) {
 		t.Errorf("login %q", l.login())
 	}
-	l.asked(3, "guest")
-	if l.answered(wire.Auth, 3, wire.OK); l.login() != "" {
+	l.loginSent(3, "guest")
+	if l.noteReply(wire.Auth, 3, wire.OK); l.login() != "" {
 		t.Errorf("guest is %q", l.login())
 	}
-	l = &identity{door: &gateway.Door{Keeper: keeper}}
-	if l.answered(wire.Insert, 1, wire.OK); l.door.Stranger(t.Context()) {
+	l = &identity{door: gateway.Door{Keeper: keeper}}
+	if l.noteReply(wire.Insert, 1, wire.OK); l.door.Stranger(t.Context()) {
 		t.Error("a guest that has written something is a stranger")
 	}
 }
@@ -215,23 +213,23 @@ func TestLanes(t *testing.T) {
 	list := []*exchange{{stamp: 5}, {stamp: 5}, {}}
 	for _, e := range list {
 		a.place(e)
-		a.opened(e)
+		a.add(e)
 	}
-	if l := a.find(0); l.open != 2 || l.current() != 5 || list[2].order != 3 || !l.asks(0) || l.asks(0) || l.asks(1) {
+	if l := a.byStream[0]; l.refusable != 2 || l.nextStamp() != 5 || list[2].order != 3 || !l.beginProbe(0) || l.beginProbe(0) || l.beginProbe(1) {
 		t.Errorf("%+v", l)
 	}
 	l := a.of(0)
 	l.parked = append(l.parked, parked{2, *list[1]}, parked{1, *list[0]})
-	if first := l.first(); first.order != 1 {
+	if first := l.firstParked(); first.order != 1 {
 		t.Errorf("first %d", first.order)
 	}
 	if got := l.takeParked(); len(got) != 2 || got[0].sync != 1 || l.parked != nil {
 		t.Errorf("%+v", got)
 	}
-	if !a.answered(list[0]) || a.answered(list[2]) || a.find(0) == nil {
+	if !a.remove(list[0]) || a.remove(list[2]) || a.byStream[0] == nil {
 		t.Error("an answer without a stamp counts, or one too many is forgotten")
 	}
-	if a.answered(list[1]); a.find(0) != nil || a.held() {
+	if a.remove(list[1]); a.byStream[0] != nil || a.anyRetrying() {
 		t.Error("a lane of which there is nothing to know is kept")
 	}
 }
@@ -257,11 +255,11 @@ func TestExchangesWithOneSync(t *testing.T) {
 
 func TestOriginalsTakeBudget(t *testing.T) {
 	budget := gateway.NewBudget(1 << 20)
-	o := &originals{budget: budget.Share("test").Account(nil, nil)}
+	o := originals{budget: budget.Share("test").Account(nil, nil)}
 	f := frame{bytes: make([]byte, maxKept)}
 	var free, held, none exchange
-	if !o.keep(&free, &f, 0) || free.held != 0 || !o.keep(&held, &f, 1) || held.held != 2*maxKept {
-		t.Errorf("%d bytes of the budget", held.held)
+	if !o.keep(&free, &f, 0) || free.budgeted != 0 || !o.keep(&held, &f, 1) || held.budgeted != 2*maxKept {
+		t.Errorf("%d bytes of the budget", held.budgeted)
 	}
 	if o.keep(&none, &f, 100) || none.original != nil {
 		t.Error("more than the budget was kept")
@@ -278,15 +276,15 @@ func TestOriginalsTakeBudget(t *testing.T) {
 func TestRequestsWaitForTheirLane(t *testing.T) {
 	p := newParts(t)
 	p.sends(1, 9, wire.Insert, 0x10, 600, 0x21, []any{1})
-	if stamp, ok := p.talk.enter(0, false); stamp != 9 || !ok {
+	if stamp, ok := p.s.outstanding.reserve(0, false, nil); stamp != 9 || !ok {
 		t.Errorf("stamp %d", stamp)
 	}
-	if stamp, ok := p.talk.enter(5, true); stamp != 0 || !ok {
+	if stamp, ok := p.s.outstanding.reserve(5, true, nil); stamp != 0 || !ok {
 		t.Errorf("stamp %d in another lane", stamp)
 	}
 	in := make(chan uint64)
 	go func() {
-		stamp, _ := p.talk.enter(0, true)
+		stamp, _ := p.s.outstanding.reserve(0, true, nil)
 		in <- stamp
 	}()
 	probe := p.server.next(t)
@@ -294,7 +292,7 @@ func TestRequestsWaitForTheirLane(t *testing.T) {
 	if stamp := <-in; stamp != 0 {
 		t.Errorf("stamp %d, alone", stamp)
 	}
-	if p.talk.originals.kept != 0 {
+	if p.s.outstanding.originals.kept != 0 {
 		t.Error("what can't be refused any more is kept")
 	}
 	p.reply(wire.OK, 1)
@@ -320,8 +318,8 @@ func TestRefusedRequestsAreSentAgain(t *testing.T) {
 	p.client.expect(t, wire.OK, 2, 9)
 	p.reply(wire.OK, 1)
 	p.client.expect(t, wire.OK, 1, 9)
-	p.retrier.background.Wait()
-	if p.talk.outstanding.busy() || p.talk.originals.kept != 0 || p.ended {
+	p.s.background.Wait()
+	if p.s.outstanding.busy() || p.s.outstanding.originals.kept != 0 || p.s.Context().Err() != nil {
 		t.Error("something is left")
 	}
 }
@@ -329,16 +327,161 @@ func TestRefusedRequestsAreSentAgain(t *testing.T) {
 // A schema that changes all the time: what has nothing to be sealed goes as it came, the rest is refused.
 func TestRetriesEnd(t *testing.T) {
 	p := newParts(t)
-	if w, no := p.retrier.rewrite(p.request(wire.Insert, docBody...), maxTries, 0); w.bytes != nil || w.stamp != 0 || no != nil {
-		t.Errorf("%+v %v", w, no)
+	if w, refused := p.s.rewriteAgain(p.request(wire.Insert, docBody...), maxTries, 0); w.bytes != nil || w.stamp != 0 || refused != nil {
+		t.Errorf("%+v %v", w, refused)
 	}
 	for _, r := range []*request{
 		p.request(wire.Insert, 0x10, 600, 0x21, []any{1, cinch.Magic}),
 		p.request(wire.Update, 0x10, 600, 0x20, []any{1}, 0x21, []any{[]any{":", 2, 1, 1, "x"}}),
+		p.request(wire.Call, 0x22, "box.space.docs:update", 0x21, []any{1, []any{[]any{":", 3, 1, 1, "x"}}}),
+		p.request(wire.Eval, 0x27, "box.space.docs:update(1, {{':', 3, 1, 1, 'x'}})", 0x21, []any{}),
 	} {
-		if _, no := p.retrier.rewrite(r, maxTries, 0); no == nil || no.what != "schema" {
-			t.Errorf("%v", no)
+		if _, refused := p.s.rewriteAgain(r, maxTries, 0); refused == nil || refused.what != "schema" {
+			t.Errorf("%v", refused)
 		}
+	}
+}
+
+// Without memory to keep a request for being sent again, only one that is right by any schema goes to the server.
+func TestRequestsWithoutMemoryForARetry(t *testing.T) {
+	splice := []any{":", 2, 0, 1, "X"} // of a field without a rule
+	for name, test := range map[string]struct {
+		typ    wire.Type
+		body   keyed
+		passes bool
+	}{
+		"a value that is to be sealed":     {wire.Insert, docBody, true},
+		"a value that begins like sealed":  {wire.Insert, keyed{0x10, 600, 0x21, []any{1, cinch.Magic}}, false},
+		"a splice":                         {wire.Update, keyed{0x10, 600, 0x11, 0, 0x20, []any{1}, 0x21, []any{splice}}, false},
+		"a splice by UPSERT":               {wire.Upsert, keyed{0x10, 600, 0x21, []any{1, "x"}, 0x28, []any{splice}}, false},
+		"a splice beside a sealed value":   {wire.Update, keyed{0x10, 600, 0x11, 0, 0x20, []any{1}, 0x21, []any{[]any{"=", 1, abc}, splice}}, false},
+		"a splice in arguments":            {wire.Call, keyed{0x22, "box.space.docs:update", 0x21, []any{1, []any{[]any{":", 3, 1, 1, "x"}}}}, false},
+		"a request that only reads":        {wire.Select, keyed{0x10, 600, 0x20, []any{1}}, true},
+		"operations that need no envelope": {wire.Update, keyed{0x10, 600, 0x11, 0, 0x20, []any{1}, 0x21, []any{[]any{"+", 0, 1}}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newParts(t)
+			none := gateway.NewBudget(1).Share("none").Account(nil, nil)
+			defer none.Close()
+			p.s.outstanding.originals.budget, p.s.outstanding.originals.kept = none, maxKept
+			f := frame{encode(t, test.typ, 7, nil, test.body), 5}
+			if err := p.s.handleRequest(&f); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.s.toServer.flush(); err != nil {
+				t.Fatal(err)
+			}
+			if !test.passes {
+				p.client.expect(t, wire.ErrorFlag|wire.ErrNoMemory, 7, 0)
+				p.server.nothing(t)
+			} else if got := p.server.expect(t, test.typ, 7, 0); !bytes.Equal(got.bytes, f.body()) {
+				t.Errorf("it was changed: % x", got.bytes)
+			}
+		})
+	}
+}
+
+// A request takes no more memory than the budget holds for it.
+func TestRewritesFitTheirBudget(t *testing.T) {
+	g := offline(t)
+	defer g.cancel()
+	rule := g.catalog.spaces.Load().byID[600].fields[1].rules[0]
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // states of codecs stay in their pools
+	noise := make([]byte, 1<<20)
+	if _, err := rand.NewChaCha8([32]byte{}).Read(noise); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{"text": strings.Repeat(abc, len(noise)/len(abc)), "noise": string(noise)} {
+		for _, setting := range []codec.Setting{{Codec: codec.LZ4}, {Codec: codec.Zstd, Level: 3}, {Codec: codec.S2}} {
+			rule.Setting = setting
+			b := encode(t, wire.Insert, 7, nil, keyed{0x10, 600, 0x21, []any{1, value, 3, value[1:]}})
+			budget := gateway.NewBudget(64 << 20)
+			account := budget.Share("g").Account(nil, nil)
+			fits, took := false, uint64(0)
+			for n := 0; n < 10 && !fits; n++ { // the race detector drops some of what is put into a pool
+				in := newSession(g, &stored{rest: bytes.NewReader(b)}, nowhere{}).fromClient
+				in.Account, in.Door = account, nil
+				f, err := in.next()
+				if err != nil {
+					t.Fatal(err)
+				}
+				r := request{bytes: f.body()}
+				if err := parse(&r); err != nil {
+					t.Fatal(err)
+				}
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				w, refused := g.rewrite(t.Context(), &r, tuples, 0)
+				runtime.ReadMemStats(&after)
+				if refused != nil || w.sealed != (name == "text") {
+					t.Fatalf("sealed: %v, %v", w.sealed, refused)
+				}
+				took = uint64(len(f.bytes)) + after.TotalAlloc - before.TotalAlloc
+				fits = took <= uint64(budget.InUse())+gateway.FreeBytes
+				in.Free()
+			}
+			if !fits {
+				t.Errorf("%s, %s: a request of %d bytes takes %d", name, setting, len(b), took)
+			}
+			account.Close()
+		}
+	}
+}
+
+// stored is a connection on which some bytes have come.
+type stored struct {
+	nowhere
+	rest *bytes.Reader
+}
+
+func (s *stored) Read(p []byte) (int, error) { return s.rest.Read(p) }
+
+// What a request takes for its values is given back with it, whatever becomes of it.
+func TestEditsAreGivenBack(t *testing.T) {
+	many := func(n int) (list []any) {
+		for range n {
+			list = append(list, cinch.Magic)
+		}
+		return list
+	}
+	var operations []any
+	for range 2 * maxIdleEdits {
+		operations = append(operations, []any{"=", 2, cinch.Magic})
+	}
+	for name, test := range map[string]struct {
+		typ  wire.Type
+		body keyed
+	}{
+		"refused": {wire.Insert, keyed{0x10, 600, 0x21, many(maxEdits + 2)}},
+		"sent":    {wire.Insert, keyed{0x10, 600, 0x21, many(2 * maxIdleEdits)}},
+		"steps":   {wire.Update, keyed{0x10, 600, 0x11, 0, 0x20, []any{1}, 0x21, append(operations, []any{":", 1, 0, 1, "X"})}},
+	} {
+		p := newParts(t)
+		f := frame{encode(t, test.typ, 7, nil, test.body), 5}
+		if err := p.s.handleRequest(&f); err != nil {
+			t.Fatal(err)
+		}
+		if n := cap(p.s.req.edits); n > maxIdleEdits {
+			t.Errorf("%s: room for %d edits is kept", name, n)
+		}
+	}
+}
+
+// A look at what is stored changes nothing of the request, however many values it wraps.
+func TestLooksLeaveEditsAlone(t *testing.T) {
+	p := newParts(t)
+	p.g.catalog.spaces.Load().byID[600].blind = true
+	p.g.cfg.Look = func(context.Context, uint32, uint32, []byte) ([]byte, error) { return nil, nil }
+	operations := []any{[]any{":", 1, 0, 1, "X"}}
+	for range 2 * maxIdleEdits {
+		operations = append(operations, []any{"=", 2, cinch.Magic})
+	}
+	w, refused := p.g.rewrite(t.Context(), p.request(wire.Update, 0x10, 600, 0x11, 0, 0x20, []any{1}, 0x21, operations), updates, 0)
+	if refused != nil {
+		t.Fatal(refused)
+	}
+	if got, want := bytes.Count(w.bytes, magic), 4*maxIdleEdits; got != want || w.stamp != 9 {
+		t.Errorf("the magic is there %d times, want %d", got, want)
 	}
 }
 
@@ -347,10 +490,10 @@ func (p *partsOf) splicing() {
 	p.t.Helper()
 	f := frame{encode(p.t, wire.Update, 7, nil, keyed{0x10, 600, 0x11, 0, 0x20, []any{1}, 0x15, 1, 0x21, []any{[]any{":", 2, 1, 1, "X"}}}), 5}
 	e := exchange{kind: wire.Update}
-	if !p.talk.originals.keep(&e, &f, 3) {
+	if !p.s.outstanding.originals.keep(&e, &f, 3) {
 		p.t.Fatal("no room")
 	}
-	p.retrier.park(7, e)
+	p.s.park(7, e)
 }
 
 // call takes a step, and gives its arguments.
@@ -369,7 +512,7 @@ func (p *partsOf) call() (sync uint64, args [][]byte) {
 
 func TestSpliceTakesSteps(t *testing.T) {
 	p := newParts(t)
-	p.talk.server.Store(&store.Version{Major: 2, Minor: 11})
+	p.s.version.Store(&store.Version{Major: 2, Minor: 11})
 	p.splicing()
 	first, args := p.call()
 	if args[3][0] != 0xc0 {
@@ -398,8 +541,8 @@ func TestSpliceTakesSteps(t *testing.T) {
 	if f := p.client.expect(t, wire.OK, 7, 9); !bytes.Contains(f.bytes, []byte("X"+abc[1:])) {
 		t.Error("the reply is not opened")
 	}
-	p.retrier.background.Wait()
-	if p.talk.originals.kept != 0 || p.talk.outstanding.busy() {
+	p.s.background.Wait()
+	if p.s.outstanding.originals.kept != 0 || p.s.outstanding.busy() {
 		t.Error("something is left")
 	}
 }
@@ -410,23 +553,23 @@ func TestSpliceWithoutTheFunction(t *testing.T) {
 	sync, _ := p.call()
 	p.reply(wire.ErrorFlag|wire.ErrNoProcedure, sync, 0x31, "Procedure '"+store.UpdateFunction+"' is not defined")
 	p.client.expect(t, wire.ErrorFlag|wire.ErrUnsupported, 7, 9)
-	p.retrier.background.Wait()
+	p.s.background.Wait()
 }
 
 func TestSpliceEndsWithTheReplies(t *testing.T) {
 	p := newParts(t)
-	dead := make(chan struct{})
-	p.talk.dead = dead
 	p.splicing()
 	p.call()
-	close(dead)
-	p.retrier.background.Wait()
-	if !p.ended {
+	p.s.Life.Run(func() {
+		<-p.s.Dead()
+		p.s.background.Wait()
+	}, func() {})
+	if p.s.Context().Err() == nil {
 		t.Error("the session goes on")
 	}
 }
 
-func TestStepReader(t *testing.T) {
+func TestReadStep(t *testing.T) {
 	p := newParts(t)
 	read := func(x *splice, typ wire.Type, body ...any) (stepAnswer, bool, *refusal) {
 		r := &reply{bytes: encode(t, typ, 1<<63, nil, body)[5:]}
@@ -436,24 +579,24 @@ func TestStepReader(t *testing.T) {
 		if err := r.readdress(3); err != nil || r.header.Sync != 3 {
 			t.Fatal(err)
 		}
-		a, again, no, err := p.pump.steps.read(x, r)
+		a, again, refused, err := p.s.readStep(x, r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return a, again, no
+		return a, again, refused
 	}
 	x := &splice{kind: wire.Update}
-	if _, again, no := read(x, wire.ErrorFlag|wire.ErrConflict); !again || no != nil {
+	if _, again, refused := read(x, wire.ErrorFlag|wire.ErrConflict); !again || refused != nil {
 		t.Error("a conflict outside of a transaction of the client's is no reason to try again")
 	}
 	x.stream = 1
-	if _, again, no := read(x, wire.ErrorFlag|wire.ErrConflict); again || no != nil {
+	if _, again, refused := read(x, wire.ErrorFlag|wire.ErrConflict); again || refused != nil {
 		t.Error("one within is")
 	}
-	if _, again, no := read(x, wire.OK, 0x30, []any{nil, []any{strings.Repeat("a", 1<<20)}}); again || no != noMemory {
+	if _, again, refused := read(x, wire.OK, 0x30, []any{nil, []any{strings.Repeat("a", 1<<20)}}); again || refused != noMemory {
 		t.Error("more is kept than the budget has room for")
 	}
-	if _, again, no := read(x, wire.OK, 0x30, []any{nil, []any{cinch.Magic + "\x01"}}); again || no == nil {
+	if _, again, refused := read(x, wire.OK, 0x30, []any{nil, []any{cinch.Magic + "\x01"}}); again || refused == nil {
 		t.Error("a broken envelope is expected")
 	}
 	r := &reply{bytes: encode(t, wire.OK, 1, nil, nil)[5:]}
@@ -466,24 +609,24 @@ func TestStepReader(t *testing.T) {
 	}
 }
 
-func TestOpenerWithinBudget(t *testing.T) {
+func TestOpenWithinBudget(t *testing.T) {
 	p := newParts(t)
-	o := p.pump.opener
+	s := p.s
 	open := func(kind wire.Type, values ...any) ([]byte, *refusal) {
 		r := &reply{bytes: encode(t, wire.OK, 1, nil, keyed{0x30, values})[5:]}
 		if err := r.header.Parse(r.bytes); err != nil {
 			t.Fatal(err)
 		}
-		return o.open(r, kind)
+		return s.open(r, kind)
 	}
-	if out, no := open(wire.Select, "plain"); out != nil || no != nil {
+	if out, refused := open(wire.Select, "plain"); out != nil || refused != nil {
 		t.Error("what holds no envelope changes")
 	}
 	large := strings.Repeat("abc ", 64<<10)
-	if out, no := open(wire.Select, p.sealed(large)); no != nil || !bytes.Contains(out, []byte(large)) || o.held == 0 {
-		t.Errorf("%v, %d bytes are held", no, o.held)
+	if out, refused := open(wire.Select, p.sealed(large)); refused != nil || !bytes.Contains(out, []byte(large)) || s.openedBytes == 0 {
+		t.Errorf("%v, %d bytes are held", refused, s.openedBytes)
 	}
-	if o.release(); o.held != 0 {
+	if s.releaseOpened(); s.openedBytes != 0 {
 		t.Error("release holds on")
 	}
 	other := p.replies.Account(nil, nil) // whose message is all that may be beyond the budget
@@ -491,13 +634,13 @@ func TestOpenerWithinBudget(t *testing.T) {
 	if err := other.Acquire(t.Context(), 2<<20); err != nil {
 		t.Fatal(err)
 	}
-	if _, no := open(wire.Select, p.sealed(large)); no == nil || no.what != "budget" {
-		t.Errorf("while others have the budget: %v", no)
+	if _, refused := open(wire.Select, p.sealed(large)); refused == nil || refused.what != "budget" {
+		t.Errorf("while others have the budget: %v", refused)
 	}
-	if _, no := open(wire.Select, cinch.Magic+"\x01"); no == nil {
+	if _, refused := open(wire.Select, cinch.Magic+"\x01"); refused == nil {
 		t.Error("a broken envelope passes in a tuple")
 	}
-	if out, no := open(wire.Call, cinch.Magic+"\x01"); out != nil || no != nil {
+	if out, refused := open(wire.Call, cinch.Magic+"\x01"); out != nil || refused != nil {
 		t.Error("what Lua made is taken for an envelope")
 	}
 }
@@ -532,20 +675,54 @@ func TestCatalogReadsAgain(t *testing.T) {
 	c.note(4)
 	expect("an answer names a newer version", 2, 5)
 	c.note(3)
-	c.refused(3)
+	c.markRefused(3)
 	expect("an old answer", 2, 5)
-	c.refused(5)
+	c.markRefused(5)
 	expect("a request by that version is refused", 3, 5)
-	c.lost()
+	c.markLost()
 	expect("a connection was lost", 4, 5)
 	fail = errors.New("down")
-	c.lost()
+	c.markLost()
 	expect("the server is down", 5, 5)
 	fail, version = nil, 2
 	c.greet()
 	expect("it has greeted a client, and counts anew", 6, 2)
-	if c := newCatalog(t.Context(), nil, nil, nil, log); c.readsSchema() || c.current(t.Context()) != nil || c.need(t.Context()) != nil {
+	if c := newCatalog(t.Context(), nil, nil, nil, log); c.readsSchema() || c.current(t.Context()) != nil || c.await(t.Context()) != nil {
 		t.Error("something is known without a way to read it")
+	}
+}
+
+// A version that an answer names while the schema is read may be newer than the schema that comes of it.
+func TestCatalogKeepsNewerVersions(t *testing.T) {
+	var c *catalog
+	reads := uint64(0)
+	c = newCatalog(t.Context(), nil, func(context.Context) (*store.Schema, error) {
+		reads++
+		c.note(6) // of the second schema; sessions say it once
+		return &store.Schema{Version: 4 + reads}, nil
+	}, gateway.NewStats("test", "tarantool"), slog.New(slog.DiscardHandler))
+	for want := uint64(5); want <= 6; want++ {
+		if all := c.current(t.Context()); all.version != want || c.isFresh(all) != (want == 6) {
+			t.Errorf("version %d in place of %d, fresh: %v", all.version, want, c.isFresh(all))
+		}
+	}
+	if c.current(t.Context()); reads != 2 {
+		t.Errorf("%d reads", reads)
+	}
+}
+
+// A space that the schema does not have may be newer, and hold envelopes of another gateway.
+func TestSplicesOfUnknownSpacesAreFenced(t *testing.T) {
+	p := newParts(t)
+	for op, stamp := range map[string]uint64{":": 9, "!": 9, "#": 9, "=": 0} {
+		for _, r := range []*request{
+			p.request(wire.Update, 0x10, 999, 0x20, []any{1}, 0x21, []any{[]any{op, 1, 1, 1, "x"}}),
+			p.request(wire.Upsert, 0x5e, "newer", 0x21, []any{1}, 0x28, []any{[]any{op, 1, 1, 1, "x"}}),
+		} {
+			if w, refused := p.g.rewrite(t.Context(), r, handlingOf(r.header.Type), 0); w.stamp != stamp || refused != nil {
+				t.Errorf("%s: stamp %d, %v", op, w.stamp, refused)
+			}
+		}
 	}
 }
 
@@ -560,9 +737,9 @@ func TestStatements(t *testing.T) {
 		"UPDATE docs SET a = 1":             {false, false, true},
 	} {
 		for mode, want := range passes {
-			s := &statements{catalog: p.g.catalog, mode: SQLMode(mode)}
-			if no := s.check(t.Context(), p.request(wire.Execute, 0x40, text)); (no == nil) != want {
-				t.Errorf("%s in mode %d: %v", text, mode, no)
+			p.g.cfg.SQL = SQLMode(mode)
+			if refused := p.g.checkSQL(t.Context(), p.request(wire.Execute, 0x40, text)); (refused == nil) != want {
+				t.Errorf("%s in mode %d: %v", text, mode, refused)
 			}
 		}
 	}
@@ -584,18 +761,19 @@ func TestBlindLooks(t *testing.T) {
 		"it can't be read":  {nil, net.ErrClosed, false},
 		"it is no sequence": {[]byte{0x91, 0xa5, 'x'}, nil, false},
 	} {
-		l := look(func(_ context.Context, space, index uint32, key []byte) ([]byte, error) {
+		p.g.cfg.Look = func(_ context.Context, space, index uint32, key []byte) ([]byte, error) {
 			if space != 600 || index != 0 || !slices.Equal(key, []byte{0x91, 1}) {
 				t.Errorf("space %d, index %d, key % x", space, index, key)
 			}
 			return test.tuple, test.err
-		})
-		if got := l.storesPlain(t.Context(), p.g.vault, r, need{all.byID[600], all, noMemory}); got != test.want {
+		}
+		if got := p.g.storesPlain(t.Context(), r, stepPlan{all.byID[600], all, noMemory}); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if look(nil).storesPlain(t.Context(), p.g.vault, r, need{}) {
-		t.Error("nobody has looked")
+	p.g.cfg.Look = nil
+	if p.g.storesPlain(t.Context(), r, stepPlan{}) {
+		t.Error("nothing was looked at")
 	}
 }
 
@@ -604,16 +782,54 @@ func TestPipeSettles(t *testing.T) {
 	p := newParts(t)
 	p.sends(1, 0, wire.Ping)
 	settled := make(chan error)
-	go func() { settled <- p.pump.pipe.settle() }()
+	go func() { settled <- p.s.settle() }()
 	p.reply(wire.OK, 1)
 	if err := <-settled; err != nil {
 		t.Error(err)
 	}
-	dead := make(chan struct{})
-	close(dead)
-	p.talk.dead = dead
 	p.sends(2, 0, wire.Ping)
-	if err := p.pump.pipe.settle(); !errors.Is(err, errBusy) {
-		t.Error(err)
-	}
+	p.s.Life.Run(func() {
+		if err := p.s.settle(); !errors.Is(err, errBusy) {
+			t.Error(err)
+		}
+	}, func() {})
+}
+
+// A request that has nothing to be rewritten but the stamp of its lane goes unchanged behind the lane when there is no
+// memory to keep it, also if a key of it begins like sealed bytes. That is no shortage.
+func TestOnlyAStampWithoutMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newParts(t)
+		p.sends(1, 9, wire.Insert, 0x10, 600, 0x21, []any{1, abc})
+		kept := &p.s.outstanding.originals
+		kept.kept = maxKept
+		taken := int64(0)
+		for n := int64(1 << 20); n > 0; n /= 2 {
+			if kept.budget.TryAcquire(n) {
+				taken += n
+			}
+		}
+		handled := make(chan error)
+		go func() {
+			f := frame{encode(t, wire.Update, 7, nil, keyed{0x10, 600, 0x11, 0, 0x20, []any{cinch.Magic}, 0x21, []any{[]any{"=", 4, 5}}}), 5}
+			err := p.s.handleRequest(&f)
+			handled <- errors.Join(err, p.s.toServer.flush(), p.s.toClient.flush())
+		}()
+		synctest.Wait() // for the lane to be empty
+		p.reply(wire.OK, 1, 0x30, []any{[]any{1, abc}})
+		p.client.expect(t, wire.OK, 1, 9)
+		if err := <-handled; err != nil {
+			t.Fatal(err)
+		}
+		p.client.nothing(t)
+		if probe := p.server.next(t); probe.header.Type != wire.Ping { // asks whether the server is done with the lane
+			t.Errorf("%+v", probe.header)
+		}
+		p.server.expect(t, wire.Update, 7, 0)
+		if n := p.g.cfg.Stats.Snapshot().Errors["budget"]; n != 0 {
+			t.Errorf("%d requests are counted", n)
+		}
+		kept.budget.Release(taken)
+		time.Sleep(time.Hour) // for the budget to see that it is enough
+	})
 }

@@ -1,185 +1,276 @@
 package tarantool
 
 import (
+	"context"
+	"fmt"
 	"time"
 
+	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	"github.com/cinch-layer/cinch/internal/trace"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// replyPump carries the server's replies to one client, each with what is sealed in it opened.
-type replyPump struct {
-	in       reader // from the server
-	talk     *conversation
-	opener   *opener
-	steps    *stepReader
-	identity *identity
-	retrier  *retrier
-	pipe     *pipe
-	watching *shutdownWatch
-
-	reply  reply  // the one at hand
-	schema uint64 // version in the last answer
+// reply is one answer of the server while it is handled. It is used again for the next.
+type reply struct {
+	bytes  []byte // the frame without its length
+	header wire.Header
+	body   wire.Body
+	kind   wire.Type // of the request
 }
 
-// run carries the greeting and then replies, until the server ends or an error.
-func (p *replyPump) run() error {
-	err := p.greet()
+// pumpReplies carries the greeting and then replies, until the server ends or an error.
+func (s *session) pumpReplies() error {
+	defer s.fromServer.Free()
+	defer func() { _ = s.toClient.flush() }()
+	greeting, err := s.fromServer.raw(wire.GreetingLen)
+	if err == nil {
+		s.g.catalog.greet()
+		version := store.ParseVersion(string(greeting))
+		s.version.Store(&version)
+		err = s.toClient.send(greeting)
+	}
 	for err == nil {
 		var f frame
-		if f, err = p.in.next(); err == nil {
-			err = p.handle(&f)
+		if f, err = s.fromServer.next(); err == nil {
+			err = s.handleReply(&f)
 		}
 	}
 	return err
 }
 
-// free gives back what the pump holds when it has ended, and sends what is left.
-func (p *replyPump) free() {
-	_ = p.talk.toClient.flush()
-	p.in.Free()
-}
-
-// greet carries the greeting.
-func (p *replyPump) greet() error {
-	greeting, err := p.in.raw(wire.GreetingLen)
-	if err != nil {
-		return err
+// handleReply carries one frame of the server to the client.
+func (s *session) handleReply(f *frame) error {
+	if s.replicates.Load() {
+		return relay(&s.fromServer, f.bytes, &s.toClient, s.Client, s.Upstream)
 	}
-	p.talk.catalog.greet()
-	version := store.ParseVersion(string(greeting))
-	p.talk.server.Store(&version)
-	return p.talk.toClient.send(greeting)
-}
-
-// handle sends one frame of the server's to the client.
-func (p *replyPump) handle(f *frame) error {
-	if p.pipe.on.Load() {
-		return p.pipe.replies(&p.in, f.bytes)
-	}
-	began := time.Now()
-	r := &p.reply
+	began, r := time.Now(), &s.reply
 	r.bytes = f.body()
 	if err := r.header.Parse(r.bytes); err != nil {
 		return err
 	}
-	if r.header.Schema != p.schema {
-		p.schema = r.header.Schema
-		p.talk.catalog.note(p.schema)
+	if r.header.Schema != s.schema {
+		s.schema = r.header.Schema
+		s.g.catalog.note(s.schema)
 	}
 	switch r.header.Type {
 	case wire.Event:
-		if p.watching.stale(r) {
+		if s.watching.stale(r) {
 			return nil
 		}
-		return p.answer(f, wire.Event, nil)
+		return s.answer(f, wire.Event, nil)
 	case wire.Chunk:
-		return p.answerPart(f)
+		return s.answer(f, s.outstanding.kindOf(r.header.Sync), nil)
 	}
-	e, ok := p.talk.outstanding.take(r.header.Sync)
-	moved := r.header.Type == wire.ErrorFlag|wire.ErrSchemaVersion && e.asksAgain()
-	arrived(e.trace, moved, began, p.in.Waited)
+
+	// The request that it answers. One that met another schema is sent again.
+	moved := r.header.Type == wire.ErrorFlag|wire.ErrSchemaVersion
+	if moved && s.parkMoved(r.header.Sync, began) {
+		return nil
+	}
+	e, ok := s.outstanding.take(r.header.Sync)
+	moved = moved && e.isRetried()
+	traceReply(e.trace, moved, began, s.fromServer.Waited)
 	switch {
-	case !ok:
 	case e.splice != nil:
-		return p.answerStep(f, e.splice, moved)
+		return s.answerStep(f, e.splice, moved)
 	case e.probe:
-		p.talk.outstanding.begun(e.stream, e.sent)
-		return nil
-	case moved:
-		p.noteMoved(e.stamp)
-		p.retrier.park(r.header.Sync, e)
+		s.outstanding.accept(e.stream, e.sent)
 		return nil
 	}
-	p.identity.answered(e.kind, r.header.Sync, r.header.Type)
-	defer p.talk.originals.drop(&e)
+	s.identity.noteReply(e.kind, r.header.Sync, r.header.Type)
+	defer s.outstanding.originals.drop(&e)
 	if e.broken != "" {
-		return p.refuse(&refusal{wire.ErrSystem, "", e.broken}, e.trace)
+		return s.answerError(&refusal{wire.ErrSystem, "", e.broken}, e.trace)
 	}
-	err := p.answer(f, e.kind, e.trace)
+	err := s.answer(f, e.kind, e.trace)
 	if ok {
-		p.talk.stats.Latency(e.spent + time.Since(began))
+		s.g.cfg.Stats.Latency(e.spent + time.Since(began))
 	}
 	return err
 }
 
-// noteMoved takes notice of a request that the server refused for a stamp of ours.
-func (p *replyPump) noteMoved(stamp uint64) {
-	p.talk.catalog.refused(stamp)
-	p.talk.stats.Error("schema_changed")
-}
-
-// answer sends a reply to a request of that kind with what is sealed in it opened.
-func (p *replyPump) answer(f *frame, kind wire.Type, c *trace.Command) error {
-	defer p.opener.release()
-	asked := c.Now()
-	out, no := p.opener.open(&p.reply, kind)
-	if no != nil {
-		return p.refuse(no, c)
-	}
-	defer gateway.PutBuffer(out)
-	if out != nil {
-		since(c, "codec reply", asked)
-	}
-	err := p.send(f, out)
-	ended(c, p.reply.header.Type, err)
-	return err
-}
-
-// answerPart sends what box.session.push sent. A part that does not open is left out, and the
-// reply itself becomes the error.
-func (p *replyPump) answerPart(f *frame) error {
-	sync := p.reply.header.Sync
-	defer p.opener.release()
-	out, no := p.opener.open(&p.reply, p.talk.outstanding.kindOf(sync))
-	if no != nil {
-		p.talk.outstanding.breakUp(sync, no.text)
-		return nil
-	}
-	defer gateway.PutBuffer(out)
-	return p.send(f, out)
-}
-
-// answerStep tells the splicer of the answer to a step, or the client, when it was the last.
-func (p *replyPump) answerStep(f *frame, x *splice, moved bool) error {
-	r := &p.reply
-	if err := r.readdress(x.sync); err != nil {
-		return err
-	}
-	if moved {
-		p.noteMoved(x.stamp)
-		x.answers <- stepAnswer{moved: true}
-		return nil
-	}
-	a, again, no, err := p.steps.read(x, r)
+// answer sends the current reply, to a request of that kind, with what is sealed in it opened. A part of an answer
+// (box.session.push) that does not open is left out, and the answer itself becomes the error.
+func (s *session) answer(f *frame, kind wire.Type, c *trace.Command) error {
+	defer s.releaseOpened()
+	began := c.Now()
+	out, refused := s.open(&s.reply, kind)
+	sent := f.bytes
 	switch {
-	case err != nil:
-		return err
-	case no != nil:
-		err = p.refuse(no, x.trace)
-	case again:
-		x.answers <- a
+	case refused != nil && s.reply.header.Type == wire.Chunk:
+		s.outstanding.breakUp(s.reply.header.Sync, refused.text)
 		return nil
-	default:
-		err = p.answer(f, x.kind, x.trace)
-		p.talk.stats.Latency(time.Since(x.began))
+	case refused != nil:
+		return s.answerError(refused, c)
+	case out != nil:
+		defer gateway.PutBuffer(out)
+		traceSince(c, "codec reply", began)
+		sent = out
 	}
-	x.answers <- stepAnswer{done: true}
+	err := s.toClient.write(sent)
+	traceEnded(c, s.reply.header.Type, err)
 	return err
 }
 
-// send sends a reply, or what takes its place.
-func (p *replyPump) send(f *frame, opened []byte) error {
-	if opened == nil {
-		return p.talk.toClient.write(f.bytes)
-	}
-	return p.talk.toClient.write(opened)
+// answerError sends an error in place of the current reply.
+func (s *session) answerError(refused *refusal, c *trace.Command) error {
+	traceRefused(c, refused)
+	return s.toClient.write(wire.AppendError(nil, s.reply.header.Sync, s.schema, refused.code, refused.text))
 }
 
-// refuse sends an error in place of the reply at hand.
-func (p *replyPump) refuse(no *refusal, c *trace.Command) error {
-	refused(c, no)
-	return p.talk.toClient.write(wire.AppendError(nil, p.reply.header.Sync, p.schema, no.code, no.text))
+// noteMoved records that the server refused a request for a stamp of the gateway's.
+func (s *session) noteMoved(stamp uint64) {
+	s.g.catalog.markRefused(stamp)
+	s.g.cfg.Stats.Error("schema_changed")
 }
+
+// open returns a reply with its envelopes opened, in a buffer of the pool's; nil when nothing
+// changes. What it takes from the budget is held until releaseOpened.
+func (s *session) open(r *reply, kind wire.Type) ([]byte, *refusal) {
+	r.kind = kind
+	at := r.header.Map.End()
+	if kind != wire.ID && !hasMagic(r.bytes[at:]) {
+		return nil, nil
+	}
+	if err := r.body.Parse(r.bytes, at); err != nil {
+		s.g.cfg.Stats.Error("upstream_malformed")
+		return nil, &refusal{wire.ErrSystem, "malformed", "cinch: the server's reply is malformed: " + err.Error()}
+	}
+	if kind == wire.ID {
+		return withoutFeatures(r.bytes, &r.body), nil
+	}
+	size, err := s.openedSize(r)
+	if err != nil {
+		return nil, s.broken(err)
+	}
+	if size == 0 {
+		return nil, nil
+	}
+	if err := s.reserve(size); err != nil {
+		s.g.cfg.Stats.Error("budget")
+		return nil, &refusal{wire.ErrNoMemory, "budget", fmt.Sprintf("cinch: a reply of %d bytes does not fit the memory budget", size)}
+	}
+	out, err := s.openAll(r, size)
+	if err != nil {
+		return nil, s.broken(err)
+	}
+	return out, nil
+}
+
+// openedSize looks for the envelopes in a reply, and returns how many bytes it has at most when they are
+// opened, 0 when there are none. They are looked for again to be opened, for a list of them could
+// take more memory than the reply.
+func (s *session) openedSize(r *reply) (size int, err error) {
+	found := false
+	size = len(r.bytes)
+	strings := r.strings()
+	for strings.Next() {
+		content := strings.Content.Of(r.bytes)
+		h, ok, err := r.envelope(content)
+		if !ok {
+			continue
+		}
+		found = true
+		if err == nil && h.RawLen > s.g.vault.Sealer.MaxOpen() {
+			err = fmt.Errorf("%w: %d bytes, at most %d are opened", cinch.ErrTooLarge, h.RawLen, s.g.vault.Sealer.MaxOpen())
+		}
+		if err != nil {
+			return 0, err
+		}
+		size += h.RawLen - len(content) + maxHead
+		if size > maxFrame {
+			return 0, fmt.Errorf("%w: the reply would have over %d bytes", cinch.ErrTooLarge, maxFrame)
+		}
+	}
+	if !found {
+		return 0, strings.Err()
+	}
+	return size, strings.Err()
+}
+
+// openAll makes the frame with the values in place of their envelopes.
+func (s *session) openAll(r *reply, size int) ([]byte, error) {
+	out := wire.BeginFrame(gateway.GetBuffer(size + maxHead))
+	last := 0
+	strings := r.strings()
+	for strings.Next() {
+		stored := strings.Content.Of(r.bytes)
+		h, ok, _ := r.envelope(stored)
+		if !ok {
+			continue
+		}
+		out = append(out, r.bytes[last:strings.At]...)
+		out = wire.AppendHead(out, strings.Kind, h.RawLen)
+		opened, err := s.g.vault.open(out, stored, &h)
+		if err != nil {
+			gateway.PutBuffer(out)
+			return nil, err
+		}
+		out = opened
+		last = strings.Content.End()
+	}
+	return wire.FinishFrame(append(out, r.bytes[last:]...), 0), nil
+}
+
+// reserve takes room for a large reply from the budget. It waits for a limited time only.
+func (s *session) reserve(size int) error {
+	if size <= gateway.FreeBytes || s.Replies == nil {
+		return nil
+	}
+	if !s.Replies.TryAcquire(int64(size)) {
+		if err := s.toClient.flush(); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(s.Context(), reservePatience*s.g.cfg.Stall)
+		defer cancel()
+		if err := s.Replies.Acquire(ctx, int64(size)); err != nil {
+			return err
+		}
+	}
+	s.openedBytes = int64(size)
+	return nil
+}
+
+// reservePatience is the number of Stall periods for which a reply waits for memory.
+const reservePatience = 5
+
+// releaseOpened gives back what reserve took, when the reply is on its way.
+func (s *session) releaseOpened() {
+	s.Replies.Release(s.openedBytes)
+	s.openedBytes = 0
+}
+
+// broken returns what to tell the client when a sealed value does not open.
+func (s *session) broken(cause error) *refusal {
+	return s.g.vault.broken(cause, s.Client.RemoteAddr().String())
+}
+
+// strings are all in the reply's body.
+func (r *reply) strings() wire.Strings {
+	return wire.NewStrings(r.bytes, wire.Span{At: r.body.At, Len: r.body.End - r.body.At})
+}
+
+// envelope reads the header of a string that is one, or should be.
+func (r *reply) envelope(content []byte) (h cinch.Header, ok bool, err error) {
+	if !cinch.IsSealed(content) {
+		return h, false, nil
+	}
+	if h, err = cinch.ParseHeader(content); err == nil && h.IsForeign() {
+		return h, true, errForeign
+	}
+	return h, err == nil || !r.computed(), err // what Lua makes is any bytes
+}
+
+// computed reports that a reply holds what Lua or SQL made, not only what is stored.
+func (r *reply) computed() bool {
+	switch r.kind {
+	case wire.Call, wire.Call16, wire.Eval, wire.Execute, wire.Event:
+		return true
+	}
+	return false
+}
+
+// maxHead is the longest head of a string.
+const maxHead = 5

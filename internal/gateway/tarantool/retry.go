@@ -1,136 +1,142 @@
 package tarantool
 
 import (
-	"context"
-	"log/slog"
-	"sync"
+	"net"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// retrier sends requests of one client that are parked: those that the server refused because the
-// schema had changed, and those that take several steps. It does so in a goroutine for each lane that
-// has any, since neither pump may wait for the schema or for an answer.
-type retrier struct {
-	talk       *conversation
-	rewriter   *rewriting
-	statements *statements
-	splicer    *splicer
-	identity   *identity
-	ctx        context.Context // ends with the session
-	end        func()          // of that
-	log        *slog.Logger
+// Requests are parked that the server refused because the schema had changed, and those that take several steps. They are sent by a
+// goroutine for each lane that has any.
 
-	background sync.WaitGroup
-}
-
-// maxTries is how often a request is rewritten for a schema that keeps changing. Then it goes
-// as the client sent it: nothing has to be sealed.
+// maxTries limits how often a request is rewritten for a schema that keeps changing. Then it goes unchanged, since no
+// value has to be sealed, or is refused if it may hold an envelope or cut one.
 const maxTries = 3
 
-// park has a request sent, behind those that are parked in its lane.
-func (t *retrier) park(sync uint64, e exchange) {
-	if t.talk.outstanding.park(sync, e) {
-		t.background.Add(1)
-		go t.run(e.stream)
+// sendInSteps parks the current request, whose operations need what is stored.
+func (s *session) sendInSteps(f *frame, e exchange) error {
+	if !s.outstanding.originals.keep(&e, f, 3) {
+		s.g.cfg.Stats.Error("budget")
+		return s.refuse(noMemory)
+	}
+	if _, ok := s.outstanding.reserve(e.stream, true, e.trace); !ok {
+		s.outstanding.originals.drop(&e)
+		return net.ErrClosed
+	}
+	s.park(s.req.header.Sync, e)
+	return nil
+}
+
+// park queues a request behind those that are parked in its lane, and starts the goroutine that sends them.
+func (s *session) park(sync uint64, e exchange) {
+	if s.outstanding.park(sync, e) {
+		s.background.Go(func() { s.sendParked(e.stream) })
 	}
 }
 
-// run sends the requests that are parked in a lane, in their order. One at most is at work in a lane,
-// which it holds.
-func (t *retrier) run(stream uint64) {
-	defer t.background.Done()
-	defer gateway.CatchPanic(t.log, t.talk.stats, t.end)
+// parkMoved parks the request that the server has refused, at a time, since the schema has changed. It reports false
+// for requests that are not sent again.
+func (s *session) parkMoved(sync uint64, came time.Time) bool {
+	parked, first, stream := s.outstanding.parkMoved(sync, func(e *exchange) {
+		traceReply(e.trace, true, came, s.fromServer.Waited)
+		s.noteMoved(e.stamp)
+	})
+	if first {
+		s.background.Go(func() { s.sendParked(stream) })
+	}
+	return parked
+}
+
+// sendParked sends the requests that are parked in a lane, in their order. At most one goroutine does so for a lane,
+// whose next requests wait for it.
+func (s *session) sendParked(stream uint64) {
+	defer s.Catch()
 	for {
-		list := t.talk.outstanding.unpark(stream)
+		list := s.outstanding.unpark(stream)
 		if list == nil {
 			return
 		}
 		for i := range list {
-			done, err := t.send(&list[i])
+			done, err := s.sendAgain(&list[i])
 			if err != nil {
 				for ; i < len(list); i++ {
-					t.talk.originals.drop(&list[i].exchange)
+					s.outstanding.originals.drop(&list[i].exchange)
 				}
-				t.end() // which ends the wait in unpark too
+				_ = s.Close() // which ends the wait in unpark too
 				break
 			}
 			if !done {
-				t.talk.outstanding.putBack(stream, list[i:])
+				s.outstanding.putBack(stream, list[i:])
 				break
 			}
+		}
+		if s.toServer.flush() != nil {
+			_ = s.Close()
 		}
 	}
 }
 
-// send sends one parked request. It reports false when others before it have to be sent
-// first.
-func (t *retrier) send(p *parked) (done bool, err error) {
+// sendAgain sends one parked request. It reports false when others have to be sent before it.
+func (s *session) sendAgain(p *parked) (done bool, err error) {
 	began := time.Now()
 	e := &p.exchange
 	original := frame{bytes: e.original, prefix: int(e.prefix)}
-	r := request{bytes: original.body(), login: t.identity.login()}
-	if r.parse() != nil {
+	r := request{bytes: original.body(), login: s.identity.login()}
+	if r.header.Parse(r.bytes) != nil {
 		return false, wire.ErrMalformed // can't be: it was parsed before
 	}
-	laneStamp := t.talk.outstanding.stampOf(e.stream)
-	w, no := t.rewrite(&r, int(e.tries), laneStamp)
+	_ = r.body.Parse(r.bytes, r.header.Map.End()) // likewise where it matters
+	w, refused := s.rewriteAgain(&r, int(e.tries), s.outstanding.laneStamp(e.stream))
 	switch {
-	case no != nil:
-		refused(e.trace, no)
-		t.talk.originals.drop(e)
-		return true, t.talk.refuse(p.sync, no)
-	case w.need.space != nil:
-		return t.splice(p, &r, w.need)
-	case w.bytes == nil && laneStamp != 0 && r.header.Schema == 0:
-		w.bytes, w.stamp = r.stamped(laneStamp), laneStamp
+	case refused != nil:
+		s.outstanding.originals.drop(e)
+		return true, s.sendRefusal(p.sync, e.trace, refused)
+	case w.steps.space != nil:
+		return s.splice(p, &r, w.steps)
 	}
-	defer gateway.PutBuffer(w.bytes)
+	out := original.bytes
+	if w.bytes != nil {
+		defer gateway.PutBuffer(w.bytes)
+		traceSince(e.trace, "codec request", began)
+		out = w.bytes
+	}
 	next := exchange{kind: e.kind, spent: e.spent + time.Since(began), stream: e.stream, order: e.order, stamp: w.stamp, trace: e.trace}
-	out := w.bytes
-	if out == nil {
-		out = original.bytes
-	} else {
-		since(e.trace, "codec request", began)
-	}
 	if w.stamp != 0 {
-		next.original, next.prefix, next.held, next.free, next.tries = e.original, e.prefix, e.held, e.free, e.tries+1
+		next.original, next.prefix, next.budgeted, next.free, next.tries = e.original, e.prefix, e.budgeted, e.free, e.tries+1
 		e.original = nil
 	} else {
-		defer t.talk.originals.drop(e)
+		defer s.outstanding.originals.drop(e)
 	}
-	return true, t.talk.submitNow(p.sync, next, out)
+	return true, s.submit(p.sync, next, out)
 }
 
-// rewrite is that of a request that met another schema. What waits behind it waits
-// for the schema too.
-func (t *retrier) rewrite(r *request, tries int, laneStamp uint64) (rewritten, *refusal) {
+// rewriteAgain rewrites a request that met another schema. Requests that wait behind it wait for the schema too.
+func (s *session) rewriteAgain(r *request, tries int, laneStamp uint64) (rewritten, *refusal) {
 	h := handlingOf(r.header.Type)
-	switch {
-	case h == passes:
-		return rewritten{}, nil
-	case h == sql:
-		return rewritten{}, t.statements.check(t.ctx, r)
-	case tries < maxTries:
-		return t.rewriter.rewrite(t.ctx, r, h, laneStamp)
-	case hasMagic(r.bytes) || r.splices():
-		return rewritten{}, &refusal{wire.ErrSystem, "schema", "cinch: the schema changes all the time"}
+	if h.hasValues() && tries >= maxTries {
+		if hasMagic(r.bytes) || r.splices() {
+			return rewritten{}, &refusal{wire.ErrSystem, "schema", "cinch: the schema changes all the time"}
+		}
+		h = inOrder
 	}
-	return rewritten{}, nil
+	return s.g.rewrite(s.Context(), r, h, laneStamp)
 }
 
 // splice carries out a parked request whose operations need what is stored.
-func (t *retrier) splice(p *parked, r *request, n need) (done bool, err error) {
-	if ok, err := t.talk.alone(p.stream); !ok {
+func (s *session) splice(p *parked, r *request, plan stepPlan) (done bool, err error) {
+	if err := s.toServer.flush(); err != nil { // those before it
 		return false, err
 	}
-	done, err = t.splicer.carryOut(p, r, n)
+	if ok, err := s.outstanding.awaitAccepted(p.stream); !ok {
+		return false, err
+	}
+	done, err = s.carryOut(p, r, plan)
 	if err == nil && !done { // by the next schema
 		p.tries++
-		return t.send(p)
+		return s.sendAgain(p)
 	}
-	t.talk.originals.drop(&p.exchange)
+	s.outstanding.originals.drop(&p.exchange)
 	return true, err
 }

@@ -1,121 +1,361 @@
 package tarantool
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+	store "github.com/cinch-layer/cinch/internal/store/tarantool"
+	"github.com/cinch-layer/cinch/internal/trace"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// rewriting seals the values of requests, for all sessions of a gateway.
-type rewriting struct {
-	vault   *vault
-	catalog *catalog
-	look    look
+// request is a client's request while it is handled. A session has one and uses it again. Its bytes are the frame's.
+type request struct {
+	bytes  []byte // the frame without its length
+	header wire.Header
+	body   wire.Body      // parsed if its handling looks at it
+	trace  *trace.Command // nil: not traced
+	login  string         // the user whose values are in it; see identity
+	edits  []edit
+	spans  []wire.Span // of an operation's parts
+	magic  bool        // a value in it may begin like an envelope; of a request with a tuple or operations
 }
+
+// edit is a value that may be sealed: a string or binary with its head.
+type edit struct {
+	at      int // of the head
+	content wire.Span
+	kind    wire.Kind
+	rule    *policy.Rule // nil: it begins like an envelope and is wrapped
+}
+
+// maxEdits limits the memory for a request's edits. Only requests full of values that begin like envelopes come near.
+const maxEdits = 64 << 10
+
+// maxIdleEdits limits the capacity of the list that a session keeps from one request to the next, in edits.
+const maxIdleEdits = 64
+
+// rewriteRoom returns how many bytes it takes to rewrite a request of n bytes: room for a stamp, for the longest head
+// and header of a value, and for what any codec needs beside the value while it compresses it (see
+// cinch.MaxSealedLen).
+func rewriteRoom(n int) int { return n + n>>7 + 256 }
 
 // rewritten is what goes upstream in place of a request.
 type rewritten struct {
-	bytes []byte // in a buffer of the pool's; nil: it goes as it came
-	stamp uint64 // of ours, that is in it; 0: none
-	need  need   // of the tuple; when there is any, bytes and stamp are not set
+	bytes  []byte   // in a buffer of the pool's; nil: it goes unchanged
+	stamp  uint64   // the gateway's, in bytes; 0: none
+	fenced bool     // it may not go without a stamp: that an operation cuts no envelope is known by one schema only
+	sealed bool     // values in it are sealed or wrapped
+	steps  stepPlan // if it has a space, the request is carried out in steps, and bytes are not set
 }
 
-// rewrite seals the values of a request, whose header and body have been parsed. laneStamp is
-// what the request has to carry; 0: the version by which it is rewritten, if it is.
-func (w *rewriting) rewrite(ctx context.Context, r *request, h handling, laneStamp uint64) (out rewritten, no *refusal) {
-	r.edits, r.magic = r.edits[:0], hasMagic(r.bytes)
-	if h == calls {
-		return w.rewriteCall(ctx, r, laneStamp)
+// schemaStamp is the version of the schema that the gateway puts into a request. A server with another version refuses
+// the request.
+type schemaStamp struct {
+	version  uint64 // 0: none
+	required bool   // the request carries it even if no value in it is sealed
+}
+
+// stepPlan says how to carry out a request whose operations need what is stored (splice.go).
+type stepPlan struct {
+	space   *space // nil: no steps are needed
+	all     *spaces
+	missing *refusal // the answer where the stored function is not there
+}
+
+// rewrite decides what goes upstream in place of a request that has been parsed as far as its handling demands.
+// laneStamp is the stamp that requests of its lane carry now; 0: the version of the schema by which it is rewritten, if
+// it is.
+func (g *Gateway) rewrite(ctx context.Context, r *request, h handling, laneStamp uint64) (out rewritten, refused *refusal) {
+	r.edits = r.edits[:0]
+	var stamp schemaStamp
+	switch h {
+	case sql:
+		refused = g.checkSQL(ctx, r)
+	case calls:
+		stamp, refused = g.collectCall(ctx, r)
+	case tuples, updates, upserts:
+		var c collector
+		if c, refused = g.collectTuple(ctx, r, h); refused == nil && c.stepsRefusal != nil {
+			return rewritten{steps: stepPlan{c.space, c.all, c.stepsRefusal}}, nil
+		}
+		if c.all != nil {
+			stamp = schemaStamp{version: c.all.version, required: c.fenced}
+		}
 	}
-	all := w.catalog.current(ctx)
-	if all == nil && (r.magic || r.splices()) {
-		all = w.catalog.need(ctx)
+	if refused != nil {
+		return out, refused
 	}
-	s, no := w.spaceOf(all, r)
-	if s == nil || no != nil {
-		return out, no
+	out.fenced = stamp.required
+	switch { // the lane's stamp beats the gateway's, the client's own beats both: the client is told when it is wrong
+	case r.header.Schema != 0:
+		stamp = schemaStamp{}
+	case laneStamp != 0:
+		stamp = schemaStamp{version: laneStamp, required: true}
 	}
-	if r.header.Schema != 0 && r.header.Schema != all.version {
-		return out, w.foreignVersion(r, all, s, h)
-	}
-	c, no := collect(all, s, r, h)
-	if no == nil && c.needed != nil && s.blind && w.look.storesPlain(ctx, w.vault, r, need{s, all, c.needed}) {
-		c.needed, c.fenced = nil, true
-	}
-	switch {
-	case no != nil:
-		return out, no
-	case c.needed != nil:
-		return rewritten{need: need{s, all, c.needed}}, nil
-	case len(r.edits) == 0 && !c.fenced:
-		return out, nil
-	}
-	stamp := laneStamp
-	if stamp == 0 {
-		stamp = all.version
-	}
-	if len(r.edits) > 0 {
-		out.bytes = r.apply(w.vault, stamp)
-	}
-	own := r.header.Schema != 0 // the client's own stamp: the client is told when it is wrong
-	if out.bytes == nil && c.fenced && !own {
-		out.bytes = r.stamped(stamp)
-	}
-	if out.bytes != nil && !own {
-		out.stamp = stamp
+	if out.bytes, out.sealed = r.apply(g.vault, stamp); out.bytes != nil {
+		out.stamp = stamp.version
 	}
 	return out, nil
 }
 
-// spaceOf finds the space of a request. While no schema is known only what can do no harm passes.
-func (w *rewriting) spaceOf(all *spaces, r *request) (*space, *refusal) {
-	if all == nil {
-		if w.catalog.readsSchema() && (r.magic || r.splices()) {
-			return nil, schemaUnknown
+// collectTuple finds what to seal in a tuple or in operations, by one snapshot of rules and schema, and what else there is to know of
+// these. While no schema is known only what can do no harm passes.
+func (g *Gateway) collectTuple(ctx context.Context, r *request, h handling) (c collector, refused *refusal) {
+	r.magic = hasMagic(r.bytes)
+	all := g.catalog.current(ctx)
+	if all == nil && (r.magic || r.splices()) {
+		if all = g.catalog.await(ctx); all == nil && g.catalog.readsSchema() {
+			return c, schemaUnknown
 		}
-		return nil, nil
 	}
+	if all == nil {
+		return c, nil
+	}
+	s, refused := all.spaceOf(r)
+	switch {
+	case refused != nil:
+		return c, refused
+	case s == nil: // a space that is newer than the schema may hold envelopes of other gateways
+		return collector{all: all, fenced: r.splices()}, nil
+	case r.header.Schema != 0 && r.header.Schema != all.version:
+		// The server refuses it, unless the schema moved just now. Nothing is sealed then.
+		if r.magic || (s.ruled || all.calls != nil) && h != tuples && r.splices() {
+			return c, wrongVersion(g.catalog.seen.Load(), r)
+		}
+		return c, nil
+	case len(s.fields) == 0 && !r.magic && (all.calls == nil || h == tuples):
+		return c, nil
+	}
+	c = collector{all: all, space: s, r: r, b: r.bytes}
+	if h != updates {
+		refused = c.tuple(r.body.Tuple)
+	}
+	switch {
+	case refused != nil:
+	case h == updates:
+		refused = c.operations(r.body.Tuple)
+	case h == upserts:
+		refused = c.operations(r.body.Ops)
+	}
+	if refused == nil && c.stepsRefusal != nil && s.blind && g.storesPlain(ctx, r, stepPlan{s, all, c.stepsRefusal}) {
+		c.stepsRefusal, c.fenced = nil, true
+	}
+	return c, refused
+}
+
+// spaceOf finds the space of a request.
+func (all *spaces) spaceOf(r *request) (*space, *refusal) {
 	id, _ := wire.Uint(r.body.SpaceID.Of(r.bytes))
-	var name []byte
-	if r.body.SpaceName.Len > 0 && r.body.SpaceID.Len == 0 {
-		name, _ = wire.Text(r.body.SpaceName.Of(r.bytes))
-	}
 	if id > 1<<32-1 {
 		return nil, nil
 	}
-	s := all.find(uint32(id), name)
+	s, name := all.byID[uint32(id)], []byte(nil)
+	if r.body.SpaceName.Len > 0 && r.body.SpaceID.Len == 0 {
+		if name, _ = wire.Text(r.body.SpaceName.Of(r.bytes)); name != nil {
+			s = all.byName[string(name)]
+		}
+	}
 	if s == nil && all.blindTo(uint32(id), name) && r.splices() {
 		return nil, unsupported("splice", fmt.Sprintf("splices, insertions and deletions of fields in a space that the gateway's user may not see, as %s: grant it the right to read that", all.whyBlind()))
 	}
 	return s, nil
 }
 
-// foreignVersion handles a request that the client stamped with another version of the schema than
-// the one that is known. The server refuses it, unless the schema moved just now. Nothing is sealed then.
-func (w *rewriting) foreignVersion(r *request, all *spaces, s *space, h handling) *refusal {
-	if r.magic || (s.ruled || all.calls != nil) && h != tuples && r.splices() {
-		return wrongVersion(w.catalog.seen.Load(), r)
+// collector finds the values of a request to one space.
+type collector struct {
+	all   *spaces
+	space *space
+	r     *request
+	b     []byte
+
+	// stepsRefusal is the answer where the operations, which need what is stored, can't be carried out in steps; nil:
+	// they need nothing.
+	stepsRefusal *refusal
+	moved        bool // an operation moves fields
+	fenced       bool // one that cuts or moves is right only as long as fields have the rules that they have
+}
+
+// tuple looks at the fields of a tuple.
+func (c *collector) tuple(at wire.Span) *refusal {
+	if at.Len == 0 {
+		return nil
+	}
+	h, err := wire.ReadHead(c.b, at.At)
+	if err != nil || h.Kind != wire.Array {
+		return nil // the server refuses it
+	}
+	count := h.Count
+	if !c.r.magic {
+		count = min(count, len(c.space.fields))
+	}
+	next := h.Content.At
+	for n := range count {
+		end, err := wire.Skip(c.b, next)
+		if err != nil {
+			return nil // can't be: the body was walked through
+		}
+		if refused := c.value(n, wire.Span{At: next, Len: end - next}); refused != nil {
+			return refused
+		}
+		next = end
 	}
 	return nil
 }
 
-// collect finds what to seal in a tuple or in operations, and what else there is to know of these.
-func collect(all *spaces, s *space, r *request, h handling) (c collector, no *refusal) {
-	if len(s.fields) == 0 && !r.magic && (all.calls == nil || h == tuples) {
-		return c, nil
+// value looks at what becomes the field at a position from 0.
+func (c *collector) value(position int, v wire.Span) *refusal {
+	h, err := wire.ReadHead(c.b, v.At)
+	if err != nil {
+		return nil
 	}
-	c = collector{all: all, space: s, r: r, b: r.bytes}
-	if h != updates {
-		if no := c.tuple(r.body.Tuple); no != nil {
-			return c, no
+	if h.Kind != wire.String && h.Kind != wire.Binary {
+		if c.r.magic && holdsEnvelope(c.b, v) {
+			return unsupported("magic", fmt.Sprintf("values that begin like its envelopes within an array or map (field %d of space %s)", position+1, c.space.Name))
+		}
+		return nil
+	}
+	e := edit{at: v.At, content: h.Content, kind: h.Kind}
+	f := c.space.at(position)
+	if !c.all.off {
+		e.rule = f.rule(h.Content.Len)
+	}
+	if e.rule == nil {
+		if !cinch.IsSealed(h.Content.Of(c.b)) {
+			return nil
+		}
+		if why := c.space.touchedAt(position); why != "" {
+			return unsupported("magic", fmt.Sprintf("values that begin like its envelopes in field %d of space %s: %s", position+1, c.space.Name, why))
 		}
 	}
-	switch h {
-	case updates:
-		no = c.operations(r.body.Tuple)
-	case upserts:
-		no = c.operations(r.body.Ops)
+	if len(c.r.edits) >= maxEdits {
+		return unsupported("magic", fmt.Sprintf("over %d values to seal in a request", maxEdits))
 	}
-	return c, no
+	c.r.edits = append(c.r.edits, e)
+	return nil
+}
+
+// holdsEnvelope reports whether a string at the span begins like an envelope, or values there can't be read.
+func holdsEnvelope(b []byte, at wire.Span) bool {
+	s := wire.NewStrings(b, at)
+	for s.Next() {
+		if cinch.IsSealed(s.Content.Of(b)) {
+			return true
+		}
+	}
+	return s.Err() != nil
+}
+
+// base returns the number of the first field, as the request counts.
+func (r *request) base() uint64 {
+	base, _ := wire.Uint(r.body.IndexBase.Of(r.bytes))
+	return base
+}
+
+// user returns the name that an AUTH logs in.
+func (r *request) user() string {
+	if err := r.body.Parse(r.bytes, r.header.Map.End()); err == nil {
+		if name, ok := wire.Text(r.body.User.Of(r.bytes)); ok {
+			return string(name)
+		}
+	}
+	return notSure
+}
+
+// maxParts limits the parts of an operation: a splice has five.
+const maxParts = 8
+
+// splices reports whether a request has an operation that cuts bytes or moves fields, or something that can't be told
+// from one.
+func (r *request) splices() bool {
+	at := r.body.Ops
+	switch r.header.Type {
+	case wire.Update:
+		at = r.body.Tuple
+	case wire.Upsert:
+	case wire.Call, wire.Call16, wire.Eval:
+		return r.carriesSplice()
+	default:
+		return false
+	}
+	h, err := wire.ReadHead(r.bytes, at.At)
+	if at.Len == 0 || err != nil || h.Kind != wire.Array {
+		return false
+	}
+	next := h.Content.At
+	for range h.Count {
+		parts, end, err := wire.Elements(r.spans, r.bytes, next, maxParts)
+		r.spans = parts
+		if err != nil {
+			return false // the server refuses it
+		}
+		if len(parts) > 0 {
+			if op, ok := wire.Text(parts[0].Of(r.bytes)); ok && len(op) > 0 && (op[0] == ':' || op[0] == '!' || op[0] == '#') {
+				return true
+			}
+		}
+		next = end
+	}
+	return false
+}
+
+var longestHead [maxHead]byte
+
+// apply returns the frame that goes upstream, the request with its values sealed and with the stamp, and whether a
+// value was sealed. The frame is nil if none was, unless the stamp is required.
+func (r *request) apply(v *vault, stamp schemaStamp) (frame []byte, sealed bool) {
+	if len(r.edits) == 0 && !stamp.required {
+		return nil, false
+	}
+	slices.SortFunc(r.edits, func(a, b edit) int { return cmp.Compare(a.at, b.at) })
+	out := wire.BeginFrame(gateway.GetBuffer(rewriteRoom(len(r.bytes))))
+	last := 0
+	if stamp.version != 0 {
+		out = wire.AppendStamped(out, r.bytes, &r.header, stamp.version)
+		last = r.header.Map.End()
+	}
+	for i := range r.edits {
+		e := &r.edits[i]
+		out = append(out, r.bytes[last:e.at]...)
+		head, value := len(out), len(out)+maxHead // sealed behind the longest head, a value moves down to its own
+		var did bool
+		if out, did = v.seal(append(out, longestHead[:]...), e.content.Of(r.bytes), e.rule, r.login); !did {
+			out, last = out[:head], e.at
+			continue
+		}
+		end := len(wire.AppendHead(out[:head], e.kind, len(out)-value))
+		out = out[:end+copy(out[end:], out[value:])]
+		last, sealed = e.content.End(), true
+	}
+	if !sealed && !stamp.required {
+		gateway.PutBuffer(out)
+		return nil, false
+	}
+	return wire.FinishFrame(append(out, r.bytes[last:]...), 0), sealed
+}
+
+// Where the gateway's user may not see what touches fields nothing is sealed, but something may have been, by another user or before.
+// So an operation that would cut or move sealed bytes goes unchanged if what is stored now holds none. What clients write meanwhile
+// through this gateway is plain.
+
+// storesPlain reports that the tuple which a request is about holds nothing that is sealed, or that
+// there is none.
+func (g *Gateway) storesPlain(ctx context.Context, r *request, plan stepPlan) bool {
+	if g.cfg.Look == nil {
+		return false
+	}
+	u, refused := newUpdater(g.vault, r, plan)
+	if refused != nil {
+		return false
+	}
+	tuple, err := g.cfg.Look(ctx, u.space.ID, u.index, u.key)
+	if err != nil {
+		return store.Answered(err) // a key that the server will refuse
+	}
+	return !holdsEnvelope(tuple, wire.Span{Len: len(tuple)})
 }

@@ -2,36 +2,43 @@ package tarantool
 
 import (
 	"bytes"
-	"io"
 	"net"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	"github.com/cinch-layer/cinch/internal/trace"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// session is one client and its upstream connection. It reads requests and has each handled in the way
-// that its row of the table says.
+// session is one client and its upstream connection. One pump carries requests and one replies. Requests that have to be sent
+// again, or in steps, are sent by a goroutine of their lane (retry.go), since neither pump may wait for the schema or for an answer.
 type session struct {
 	*gateway.Life
 	g *Gateway
 
-	in  reader
-	req request // the one at hand
+	identity           identity
+	toServer, toClient sink
+	outstanding        *outstanding
+	submitting         sync.Mutex     // held while a request is noted and written
+	background         sync.WaitGroup // the goroutines of lanes
+	watching           shutdownWatch
+	tracing            tracing
+	version            atomic.Pointer[store.Version] // the server's, by its greeting; nil: that has not come yet
+	replicates         atomic.Bool                   // the connection is another protocol's from here on
 
-	tracing tracing
-	trace   *trace.Command // of the one at hand; nil: none
+	// Of the request pump.
+	fromClient   reader
+	req          request             // the current one
+	transactions map[uint64]struct{} // streams with one that has begun
 
-	transactions map[uint64]struct{} // streams with one that has begun; of the request pump
-	watching     shutdownWatch
-
-	talk     *conversation
-	identity *identity
-	retrier  *retrier
-	pipe     *pipe
-
-	out *replyPump
+	// Of the reply pump.
+	fromServer  reader
+	reply       reply  // the current one
+	schema      uint64 // version in the last answer
+	openedBytes int64  // of the reply budget, for what was opened
 }
 
 func newSession(g *Gateway, client, upstream net.Conn) *session {
@@ -41,21 +48,12 @@ func newSession(g *Gateway, client, upstream net.Conn) *session {
 		Stall: g.cfg.Stall, Grace: g.cfg.Grace, Stats: g.cfg.Stats, Log: g.cfg.Log,
 	})
 	s.tracing.by, s.tracing.gateway, s.tracing.server = g.cfg.Tracer, g.cfg.Name, g.cfg.Upstream.Address
-	s.talk = newConversation(s.Life, g.catalog, g.cfg.Stats)
-	s.identity = &identity{door: &gateway.Door{Keeper: &g.keeper}}
-	s.in = reader{Inbound: gateway.Inbound{Conn: client, Peer: gateway.FromClient, Ctx: s.Context(), Account: s.Requests, Door: s.identity.door, Idle: s.talk.toServer.flush}, copies: 2}
-	s.pipe = &pipe{talk: s.talk, client: client, upstream: upstream}
-	s.retrier = &retrier{
-		talk: s.talk, rewriter: g.rewriter, statements: g.statements, identity: s.identity,
-		splicer: &splicer{talk: s.talk, vault: g.vault, room: s.Requests, ctx: s.Context(), client: client.RemoteAddr()},
-		ctx:     s.Context(), end: func() { _ = s.Close() }, log: g.cfg.Log,
-	}
-	opener := &opener{vault: g.vault, room: s.Replies, ctx: s.Context(), flush: s.talk.toClient.flush, stall: g.cfg.Stall, client: client.RemoteAddr()}
-	s.out = &replyPump{
-		in:   reader{Inbound: gateway.Inbound{Conn: upstream, Peer: gateway.FromUpstream, Ctx: s.Context(), Account: s.Replies, Idle: s.talk.toClient.flush}, copies: 1},
-		talk: s.talk, opener: opener, steps: &stepReader{opener: opener, room: s.Requests, stats: g.cfg.Stats},
-		identity: s.identity, retrier: s.retrier, pipe: s.pipe, watching: &s.watching,
-	}
+	s.identity.door.Keeper = &g.keeper
+	s.toServer = sink{conn: upstream, peer: gateway.FromUpstream, account: s.Requests}
+	s.toClient = sink{conn: client, peer: gateway.FromClient, account: s.Replies}
+	s.outstanding = newOutstanding(s.Requests, s.Replies, s.toServer.flush, s.probe)
+	s.fromClient = reader{Inbound: gateway.Inbound{Conn: client, Peer: gateway.FromClient, Ctx: s.Context(), Account: s.Requests, Door: &s.identity.door, Idle: s.toServer.flush}, rewrites: true}
+	s.fromServer = reader{Inbound: gateway.Inbound{Conn: upstream, Peer: gateway.FromUpstream, Ctx: s.Context(), Account: s.Replies, Idle: s.toClient.flush}}
 	return s
 }
 
@@ -70,31 +68,30 @@ func (s *session) Run() {
 func (s *session) carryRequests() {
 	s.pumpRequests()
 	s.End()
-	_ = s.talk.toServer.flush()
+	_ = s.toServer.flush()
 	s.PassEnd()
 	<-s.Dead()
-	_ = gateway.Abort(s.Upstream) // nobody reads what is still to be sent
-	s.retrier.background.Wait()
+	_ = gateway.Abort(s.Upstream) // no reader is left for what is still to be sent
+	s.background.Wait()
 }
 
 // carryReplies carries replies until the server ends or an error.
 func (s *session) carryReplies() {
-	defer s.talk.outstanding.close()
-	defer s.out.free()
-	err := s.out.run()
+	defer s.outstanding.close()
+	err := s.pumpReplies()
 	s.LogEnd(gateway.FromUpstream, errorClasses.Of(err), err)
 	if !s.Ended() {
-		s.g.catalog.lost() // the server may have been started anew
+		s.g.catalog.markLost() // the server may have been started anew
 	}
 }
 
 // pumpRequests carries requests until the client ends or an error.
 func (s *session) pumpRequests() {
-	defer s.in.Free()
+	defer s.fromClient.Free()
 	for {
 		s.sayShutdown()
 		s.BeforeRequest()
-		f, err := s.in.next()
+		f, err := s.fromClient.next()
 		if err == nil {
 			s.Requested()
 			err = s.handleRequest(&f)
@@ -106,33 +103,116 @@ func (s *session) pumpRequests() {
 	}
 }
 
-// handleRequest sends one frame of the client's upstream, or answers it.
+// handleRequest carries one frame of the client to the server, or answers it.
 func (s *session) handleRequest(f *frame) error {
-	began := time.Now()
-	r := &s.req
+	// What the request is.
+	began, r := time.Now(), &s.req
 	r.bytes = f.body()
 	if err := r.header.Parse(r.bytes); err != nil {
-		return s.talk.toServer.write(f.bytes) // what the server says to it can't be known
+		return s.toServer.write(f.bytes) // what the server says to it can't be known
 	}
-	s.follow(&r.header)
 	h := handlingOf(r.header.Type)
-	s.trace = s.tracing.begin(r.header.Type, h, began, s.in.Waited)
+	r.trace = s.tracing.begin(r.header.Type, h, began, s.fromClient.Waited)
+	e := exchange{kind: r.header.Type, stream: r.header.Stream, trace: r.trace}
 	switch h {
-	case passes:
-		return s.pass(f, began)
+	case oneWay:
+		s.watching.note(r)
+		return s.toServer.write(f.bytes)
+	case replicate:
+		return s.replicate(f)
+	case features:
+		return s.sendFeatures(f, e)
 	case pings:
 		if bytes.Equal(r.bytes[r.header.Map.End():], wire.GatewayQuestion) {
 			return s.answerGateway()
 		}
-		return s.pass(f, began)
-	case oneWay:
-		s.watching.note(r)
-		return s.talk.toServer.write(f.bytes)
-	case replicate:
-		return s.replicate(f)
-	default:
-		return s.handleBody(f, h, began)
+		return s.submit(r.header.Sync, e, f.bytes)
+	case passes:
+		return s.submit(r.header.Sync, e, f.bytes)
+	case transactions:
+		s.follow(&r.header)
+	case sql, tuples, updates, upserts, calls:
+		if err := r.body.Parse(r.bytes, r.header.Map.End()); err != nil {
+			return s.refuse(malformed)
+		}
+		traceSince(r.trace, "parse", began)
 	}
+
+	// Its place in its lane. Logins go alone: steps and what is sent again are the old user's. So do requests with a stamp of the client's.
+	stamp, ok := s.outstanding.reserve(r.header.Stream, r.header.Schema != 0 || h == logsIn, r.trace)
+	if !ok {
+		return net.ErrClosed
+	}
+	if h == logsIn {
+		s.identity.loginSent(r.header.Sync, r.user())
+	}
+	r.login = s.identity.login()
+
+	// What goes to the server in its place.
+	deciding := r.trace.Now()
+	w, refused := s.g.rewrite(s.Context(), r, h, stamp)
+	if cap(r.edits) > maxIdleEdits {
+		r.edits = nil
+	}
+	switch {
+	case refused != nil:
+		return s.refuse(refused)
+	case w.steps.space != nil:
+		return s.sendInSteps(f, e)
+	case w.bytes == nil:
+		e.spent = time.Since(began)
+		return s.submit(r.header.Sync, e, f.bytes)
+	}
+	defer gateway.PutBuffer(w.bytes)
+	if w.sealed {
+		traceSince(r.trace, "codec request", deciding)
+	}
+	if w.stamp != 0 && !s.outstanding.originals.keep(&e, f, 0) {
+		return s.sendAlone(f, e, &w)
+	}
+	e.stamp, e.spent = w.stamp, time.Since(began)
+	return s.submit(r.header.Sync, e, w.bytes)
+}
+
+// submit writes a request, in the order in which exchanges are added, so that each reply finds its own. The next flush
+// sends it at the latest.
+func (s *session) submit(sync uint64, e exchange, frame []byte) error {
+	s.submitting.Lock()
+	defer s.submitting.Unlock()
+	if !s.outstanding.push(sync, e) {
+		return net.ErrClosed
+	}
+	return s.toServer.write(frame)
+}
+
+// sendAlone sends the current request unchanged and without a stamp, since there is no memory to keep it for being sent
+// again. It refuses a request that could cut an envelope by another schema, and one with a value that would be taken
+// for an envelope.
+func (s *session) sendAlone(f *frame, e exchange, w *rewritten) error {
+	if w.fenced || w.sealed {
+		s.g.cfg.Stats.Error("budget")
+	}
+	if w.fenced || w.sealed && hasMagic(s.req.bytes) {
+		return s.refuse(noMemory)
+	}
+	if _, ok := s.outstanding.reserve(e.stream, true, e.trace); !ok {
+		return net.ErrClosed
+	}
+	return s.submit(s.req.header.Sync, e, f.bytes)
+}
+
+// sendFeatures sends on what the client understands, without what the gateway does not.
+func (s *session) sendFeatures(f *frame, e exchange) error {
+	r := &s.req
+	if err := r.body.Parse(r.bytes, r.header.Map.End()); err != nil {
+		return s.refuse(malformed)
+	}
+	out := withoutFeatures(r.bytes, &r.body)
+	if out == nil {
+		return s.submit(r.header.Sync, e, f.bytes)
+	}
+	defer gateway.PutBuffer(out)
+	return s.submit(r.header.Sync, e, out)
 }
 
 // answerGateway tells Cinch's commands, which must go to the server itself, that this is a gateway. Where guest may do
@@ -142,168 +222,21 @@ func (s *session) answerGateway() error {
 	if s.identity.door.Stranger(s.Context()) {
 		behind = ""
 	}
-	s.trace.End("")
-	return s.talk.toClient.send(wire.AppendGateway(nil, s.req.header.Sync, s.g.catalog.seen.Load(), s.g.cfg.Name, behind))
+	s.req.trace.End("")
+	return s.toClient.send(wire.AppendGateway(nil, s.req.header.Sync, s.g.catalog.seen.Load(), s.g.cfg.Name, behind))
 }
 
-// pass sends a request as it came, but for the stamp that its lane may ask for.
-func (s *session) pass(f *frame, began time.Time) error {
-	r := &s.req
-	var stamp uint64
-	if ordered(r.header.Type) || r.header.Type == wire.Auth {
-		var ok bool
-		// Steps and what is sent again are the old user's.
-		if stamp, ok = s.enter(r.header.Schema != 0 || r.header.Type == wire.Auth); !ok {
-			return net.ErrClosed
-		}
-	}
-	if r.header.Type == wire.Auth {
-		s.identity.asked(r.header.Sync, r.user())
-	}
-	return s.passStamped(f, stamp, began)
+// refuse answers the current request with an error, and gives up its place in its lane.
+func (s *session) refuse(refused *refusal) error {
+	s.outstanding.cancelReservation()
+	return s.sendRefusal(s.req.header.Sync, s.req.trace, refused)
 }
 
-// passStamped sends a request as it came, with that stamp if it isn't 0.
-func (s *session) passStamped(f *frame, stamp uint64, began time.Time) error {
-	if stamp == 0 {
-		return s.passAlone(f)
-	}
-	e := s.exchange(stamp)
-	if !s.talk.originals.keep(&e, f, 0) {
-		if _, ok := s.enter(true); !ok {
-			return net.ErrClosed
-		}
-		return s.passAlone(f)
-	}
-	out := s.req.stamped(stamp)
-	defer gateway.PutBuffer(out)
-	return s.forward(out, e, began)
-}
-
-func (s *session) passAlone(f *frame) error {
-	return s.submit(s.exchange(0), f.bytes)
-}
-
-// exchange is that of the request at hand.
-func (s *session) exchange(stamp uint64) exchange {
-	return exchange{kind: s.req.header.Type, stream: s.req.header.Stream, stamp: stamp, trace: s.trace}
-}
-
-// forward sends what takes the request's place.
-func (s *session) forward(out []byte, e exchange, began time.Time) error {
-	e.spent = time.Since(began)
-	return s.submit(e, out)
-}
-
-// submit sends the request at hand, or what takes its place.
-func (s *session) submit(e exchange, frame []byte) error {
-	return s.talk.submit(s.req.header.Sync, e, frame)
-}
-
-// enter waits for the lane of the request at hand.
-func (s *session) enter(alone bool) (stamp uint64, ok bool) {
-	asked := s.trace.Now()
-	stamp, ok = s.talk.enter(s.req.header.Stream, alone)
-	queued(s.trace, asked)
-	return stamp, ok
-}
-
-// handleBody handles a request whose body matters.
-func (s *session) handleBody(f *frame, h handling, began time.Time) error {
-	r := &s.req
-	if err := r.body.Parse(r.bytes, r.header.Map.End()); err != nil {
-		return s.refuse(malformed)
-	}
-	since(s.trace, "parse", began)
-	switch h {
-	case features:
-		return s.handleID(f)
-	case sql:
-		if no := s.g.statements.check(s.Context(), r); no != nil {
-			return s.refuse(no)
-		}
-		return s.pass(f, began)
-	}
-	stamp, ok := s.enter(r.header.Schema != 0)
-	if !ok {
-		return net.ErrClosed
-	}
-	r.login = s.identity.login()
-	asked := s.trace.Now()
-	w, no := s.g.rewriter.rewrite(s.Context(), r, h, stamp)
-	if no != nil {
-		return s.refuse(no)
-	}
-	if w.need.space != nil {
-		return s.park(f)
-	}
-	if w.bytes == nil {
-		return s.passStamped(f, stamp, began)
-	}
-	since(s.trace, "codec request", asked)
-	defer gateway.PutBuffer(w.bytes)
-	e := s.exchange(w.stamp)
-	if w.stamp != 0 && !s.talk.originals.keep(&e, f, 0) {
-		s.g.cfg.Stats.Error("budget")
-		if r.magic {
-			return s.refuse(noMemory)
-		}
-		return s.passStamped(f, stamp, began)
-	}
-	return s.forward(w.bytes, e, began)
-}
-
-// refuse answers the request at hand with an error.
-func (s *session) refuse(no *refusal) error {
-	refused(s.trace, no)
-	return s.talk.refuse(s.req.header.Sync, no)
-}
-
-// park hands the request at hand to the retrier, which sends it in steps.
-func (s *session) park(f *frame) error {
-	e := s.exchange(0)
-	if !s.talk.originals.keep(&e, f, 3) {
-		s.g.cfg.Stats.Error("budget")
-		return s.refuse(noMemory)
-	}
-	if _, ok := s.enter(true); !ok {
-		s.talk.originals.drop(&e)
-		return net.ErrClosed
-	}
-	s.retrier.park(s.req.header.Sync, e)
-	return nil
-}
-
-// handleID sends on what the client understands, without what we do not.
-func (s *session) handleID(f *frame) error {
-	e := exchange{kind: wire.ID, trace: s.trace}
-	out := withoutFeatures(s.req.bytes, &s.req.body)
-	if out == nil {
-		return s.submit(e, f.bytes)
-	}
-	defer gateway.PutBuffer(out)
-	return s.submit(e, out)
-}
-
-// replicate makes the connection one for replication.
-func (s *session) replicate(f *frame) error {
-	if err := s.pipe.settle(); err != nil {
-		return err
-	}
-	s.pipe.on.Store(true)
-	if s.Draining() {
-		return s.Close()
-	}
-	s.g.cfg.Log.Debug("connection is for replication, and passes as it is", "client", s.Client.RemoteAddr().String(), "type", s.req.header.Type)
-	return s.pipe.requests(&s.in, f.bytes)
-}
-
-// errorClasses are the violations of the protocol.
-var errorClasses = gateway.ErrorClasses{
-	{gateway.ErrStranger, "stranger"},
-	{wire.ErrTooLarge, "too_large"},
-	{wire.ErrMalformed, "malformed"},
-	{io.ErrUnexpectedEOF, "truncated"},
+// sendRefusal answers a request that the server does not get with an error.
+func (s *session) sendRefusal(sync uint64, c *trace.Command, refused *refusal) error {
+	traceRefused(c, refused)
+	s.g.cfg.Stats.Guarded(refused.what, "refused")
+	return s.toClient.send(wire.AppendError(nil, sync, s.g.catalog.seen.Load(), refused.code, refused.text))
 }
 
 // Authenticated implements gateway.Authenticator.

@@ -45,10 +45,9 @@ type field struct {
 const furthest = 64
 
 func newSpaces(rules *policy.Policy, schema *store.Schema) (*spaces, []string) {
-	all := &spaces{version: schema.Version, schema: schema, byID: map[uint32]*space{}, byName: map[string]*space{}}
-	all.off = rules == nil || rules.Off
+	all := withoutSchema(rules)
+	all.version, all.schema, all.byID, all.byName = schema.Version, schema, map[uint32]*space{}, map[string]*space{}
 	all.prepared = schema.SpaceByName(store.DictSpace) != nil
-	all.arguments, all.calls = argumentRules(rules), callRules(rules)
 	b := assigner{all: all, rules: rules}
 	for _, s := range schema.Spaces() {
 		if !s.System() {
@@ -64,31 +63,22 @@ func newSpaces(rules *policy.Policy, schema *store.Schema) (*spaces, []string) {
 	return all, b.complaints
 }
 
-// argumentRules are those for stored functions. They need no schema.
-func argumentRules(rules *policy.Policy) (list []*policy.Rule) {
-	if rules == nil || rules.Off {
-		return nil
-	}
-	for _, r := range rules.Rules() {
-		if r.Types&policy.Argument != 0 {
-			list = append(list, r)
-		}
-	}
-	return list
-}
-
-// callRules returns the rules for arguments of stored functions, in force or not: what they compressed before they
-// were switched off may be stored anywhere.
-func callRules(rules *policy.Policy) (list []*policy.Rule) {
+// withoutSchema returns what is known without a schema: the rules for arguments of stored functions. What they
+// compressed before they were switched off may be stored anywhere.
+func withoutSchema(rules *policy.Policy) *spaces {
+	all := &spaces{off: rules == nil || rules.Off}
 	if rules == nil {
-		return nil
+		return all
 	}
 	for _, r := range rules.Rules() {
 		if r.Types&policy.Argument != 0 && r.Field != "" {
-			list = append(list, r)
+			all.calls = append(all.calls, r)
 		}
 	}
-	return list
+	if !all.off {
+		all.arguments = all.calls
+	}
+	return all
 }
 
 // assigner makes spaces.
@@ -218,15 +208,6 @@ func (b *assigner) guard() {
 // mentions reports whether a text of SQL may name a guarded space.
 func (all *spaces) mentions(code string) bool {
 	return slices.ContainsFunc(all.guarded, func(name string) bool { return store.Mentions(code, name) })
-}
-
-// find returns the space that a request names, nil if there is none or it is the
-// server's own.
-func (all *spaces) find(id uint32, name []byte) *space {
-	if name != nil {
-		return all.byName[string(name)]
-	}
-	return all.byID[id]
 }
 
 // blindTo reports that a request is to a space that is not among these though rules may name it, or functions

@@ -1,12 +1,14 @@
 package tarantool
 
 import (
-	"context"
+	"encoding/binary"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
@@ -20,15 +22,6 @@ import (
 //	gateway  cinch_update(nothing expected)      cinch_update(tuple, operations)
 //	server                           the tuple                              the new tuple
 
-// splicer does the steps of one client's requests, in the goroutines of the retrier.
-type splicer struct {
-	talk   *conversation
-	vault  *vault
-	room   *gateway.Account // in the request budget
-	ctx    context.Context  // ends with the session
-	client net.Addr
-}
-
 const (
 	// maxSteps is how often a tuple may change under a request before it is given up.
 	maxSteps = 200
@@ -39,74 +32,175 @@ const (
 )
 
 // carryOut does the steps of a request. It reports false when the schema has moved.
-func (s *splicer) carryOut(p *parked, r *request, n need) (done bool, err error) {
+func (s *session) carryOut(p *parked, r *request, plan stepPlan) (done bool, err error) {
 	x := &splice{
-		sync: p.sync, stream: p.stream, kind: p.kind, own: r.header.Schema != 0,
-		began: time.Now(), trace: p.trace, missing: n.no, answers: make(chan stepAnswer, 1),
+		sync: p.sync, stream: p.stream, kind: p.kind, clientStamped: r.header.Schema != 0,
+		began: time.Now(), trace: p.trace, missing: plan.missing, answers: make(chan stepAnswer, 1),
 	}
-	u, no := newUpdater(s.vault, r, n)
-	if no != nil {
-		return true, s.refuse(x, no)
+	u, refused := newUpdater(s.g.vault, r, plan)
+	if refused != nil {
+		return true, s.sendRefusal(x.sync, x.trace, refused)
 	}
-	u.client = s.client.String()
-	x.stamp = n.all.version
+	u.client = s.Client.RemoteAddr().String()
+	x.stamp = plan.all.version
 	var a stepAnswer
 	for i := range maxSteps {
 		sync := ownSync()
-		u.server = s.talk.serverVersion()
-		began := x.trace.Now()
-		frame, no := u.call(sync, a.tuple)
-		s.letGo(&a)
-		if no != nil {
-			gateway.PutBuffer(frame)
-			return true, s.refuse(x, no)
+		if v := s.version.Load(); v != nil { // the first step may go before the greeting has come
+			u.server = *v
 		}
-		since(x.trace, "codec request", began)
+		began := x.trace.Now()
+		frame, refused := u.call(sync, a.tuple)
+		s.releaseAnswer(&a)
+		if refused != nil {
+			gateway.PutBuffer(frame)
+			return true, s.sendRefusal(x.sync, x.trace, refused)
+		}
+		traceSince(x.trace, "codec request", began)
 		if a, err = s.step(x, sync, frame); err != nil {
 			return true, err
 		}
 		if a.done {
-			s.talk.stats.Guarded(n.no.what, "updated")
+			s.g.cfg.Stats.Guarded(plan.missing.what, "updated")
 			return true, nil
 		}
 		if a.moved {
 			return false, nil
 		}
 		if i > patientSteps {
-			pause(s.ctx, rand.N(longestPause))
+			pause(s.Context(), rand.N(longestPause))
 		}
 	}
-	s.letGo(&a)
-	return true, s.refuse(x, &refusal{wire.ErrConflict, n.no.what, "Transaction has been aborted by conflict"})
-}
-
-// refuse answers a request with an error.
-func (s *splicer) refuse(x *splice, no *refusal) error {
-	refused(x.trace, no)
-	return s.talk.refuse(x.sync, no)
+	s.releaseAnswer(&a)
+	return true, s.sendRefusal(x.sync, x.trace, &refusal{wire.ErrConflict, plan.missing.what, "Transaction has been aborted by conflict"})
 }
 
 // letGo gives back the memory of an answer.
-func (s *splicer) letGo(a *stepAnswer) {
-	s.room.Release(a.release)
+func (s *session) releaseAnswer(a *stepAnswer) {
+	s.Requests.Release(a.release)
 	gateway.PutBuffer(a.tuple)
 }
 
 // step sends a call, whose frame it gives back, and waits for what becomes of it.
-func (s *splicer) step(x *splice, sync uint64, frame []byte) (a stepAnswer, err error) {
+func (s *session) step(x *splice, sync uint64, frame []byte) (a stepAnswer, err error) {
 	defer gateway.PutBuffer(frame)
-	if err := s.talk.submitNow(sync, exchange{kind: wire.Call, splice: x, trace: x.trace}, frame); err != nil {
+	if err = s.submit(sync, exchange{kind: wire.Call, splice: x, trace: x.trace}, frame); err == nil {
+		err = s.toServer.flush()
+	}
+	if err != nil {
 		return a, err
 	}
 	select {
 	case a = <-x.answers:
 		return a, nil
-	case <-s.talk.dead:
+	case <-s.Dead():
 	}
 	select { // there may be an answer all the same, but none comes any more
 	case a = <-x.answers:
-		s.room.Release(a.release)
+		s.Requests.Release(a.release)
 	default:
 	}
 	return stepAnswer{}, net.ErrClosed
 }
+
+// answerStep hands the answer to a step to the goroutine that sent it. The answer to the last one goes to the client.
+func (s *session) answerStep(f *frame, x *splice, moved bool) error {
+	r := &s.reply
+	if err := r.readdress(x.sync); err != nil {
+		return err
+	}
+	if moved {
+		s.noteMoved(x.stamp)
+		x.answers <- stepAnswer{moved: true}
+		return nil
+	}
+	a, again, refused, err := s.readStep(x, r)
+	switch {
+	case err != nil:
+		return err
+	case refused != nil:
+		err = s.answerError(refused, x.trace)
+	case again:
+		x.answers <- a
+		return nil
+	default:
+		err = s.answer(f, x.kind, x.trace)
+		s.g.cfg.Stats.Latency(time.Since(x.began))
+	}
+	x.answers <- stepAnswer{done: true}
+	return err
+}
+
+// readdress makes the answer to a step one to the client's request.
+func (r *reply) readdress(sync uint64) error {
+	if r.header.SyncAt.Len != 9 {
+		return wire.ErrMalformed
+	}
+	binary.BigEndian.PutUint64(r.bytes[r.header.SyncAt.At+1:], sync)
+	r.header.Sync = sync
+	return nil
+}
+
+// readStep finds what the answer to a step says: that another is to be made, by the tuple that is
+// stored, or what to answer in its place, or neither: it is the client's answer.
+func (s *session) readStep(x *splice, r *reply) (a stepAnswer, again bool, refused *refusal, err error) {
+	if err := r.body.Parse(r.bytes, r.header.Map.End()); err != nil {
+		return a, false, nil, err
+	}
+	switch {
+	case r.header.Type == wire.OK:
+		return s.readStored(x, r)
+	case r.lacksFunction():
+		refused = x.missing
+	case r.header.Type == wire.ErrorFlag|wire.ErrConflict && x.stream == 0: // no transaction of the client's
+		again = true
+	}
+	return a, again, refused, nil
+}
+
+// readStored finds the tuple that is stored in place of the expected one.
+func (s *session) readStored(x *splice, r *reply) (a stepAnswer, again bool, refused *refusal, err error) {
+	answers, _, err := wire.Elements(nil, r.bytes, r.body.Data.At, 2)
+	if err != nil || len(answers) < 2 {
+		return a, false, nil, nil
+	}
+	r.kind = x.kind
+	size, err := s.openedSize(r) // what is stored, when it is opened
+	if err != nil {
+		return a, false, s.broken(err), nil
+	}
+	tuple := answers[1].Of(r.bytes)
+	if cost := int64(3*len(tuple) + 2*size); cost > gateway.FreeBytes {
+		if !s.Requests.TryAcquire(cost) {
+			s.g.cfg.Stats.Error("budget")
+			return a, false, noMemory, nil
+		}
+		a.release = cost
+	}
+	a.tuple = append(gateway.GetBuffer(len(tuple)), tuple...)
+	return a, true, nil, nil
+}
+
+// lacksFunction reports that the gateway's stored function is not there, or not for this user.
+func (r *reply) lacksFunction() bool {
+	text, _ := wire.Text(r.body.Error.Of(r.bytes))
+	switch r.header.Type &^ wire.ErrorFlag {
+	case wire.ErrAccessDenied, wire.ErrNoProcedure, wire.ErrNoFunction:
+		return strings.Contains(string(text), store.UpdateFunction)
+	}
+	return false
+}
+
+// probe sends a PING behind the requests outside of streams. The server answers it when it has begun
+// with these, though some may take long.
+func (s *session) probe() error {
+	sync := ownSync()
+	if err := s.submit(sync, exchange{kind: wire.Ping, probe: true}, wire.AppendPing(nil, sync)); err != nil {
+		return err
+	}
+	return s.toServer.flush()
+}
+
+// ownSync numbers a request of the gateway's own. No client's has that number, but by a negligible chance.
+// It takes nine bytes in a frame, so another can be written in its place.
+func ownSync() uint64 { return rand.Uint64() | 1<<63 }

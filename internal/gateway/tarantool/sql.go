@@ -21,22 +21,16 @@ const (
 	SQLPass                      // all, at the user's own risk
 )
 
-// statements decides which SQL goes to the server, for all sessions of a gateway.
-type statements struct {
-	catalog *catalog
-	mode    SQLMode
-}
-
-// check decides about a statement. One that was prepared was checked when it was.
-func (s *statements) check(ctx context.Context, r *request) *refusal {
-	if r.body.SQLText.Len == 0 || s.mode == SQLPass || !s.catalog.readsSchema() {
+// checkSQL refuses a statement that may not go to the server. One that was prepared was checked when it was.
+func (g *Gateway) checkSQL(ctx context.Context, r *request) *refusal {
+	if r.body.SQLText.Len == 0 || g.cfg.SQL == SQLPass || !g.catalog.readsSchema() {
 		return nil
 	}
 	raw, ok := wire.Text(r.body.SQLText.Of(r.bytes))
 	if !ok {
 		return nil // the server refuses it
 	}
-	all := s.catalog.need(ctx)
+	all := g.catalog.await(ctx)
 	if all == nil {
 		return &refusal{wire.ErrSystem, "sql", "cinch: the schema could not be read yet, so it can't be known whether the statement meets sealed fields"}
 	}
@@ -45,7 +39,7 @@ func (s *statements) check(ctx context.Context, r *request) *refusal {
 		if !store.Mentions(text, name) {
 			continue
 		}
-		if s.mode == SQLProjection && all.projects(text, maxViews) {
+		if g.cfg.SQL == SQLProjection && all.projects(text, maxViews) {
 			return nil
 		}
 		return unsupported("sql", fmt.Sprintf("SQL on space %s, some of whose fields are sealed: the server would compute on sealed bytes", name))

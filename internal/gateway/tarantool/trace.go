@@ -10,7 +10,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// tracing makes the spans of one session's requests. A request that is not traced is a nil one: nobody looks at the clock for
+// tracing makes the spans of one session's requests. A request that is not traced is a nil one: the clock is not read for
 // it, and attributes are made after that has been asked. Those that wait are ended with the connection, wherever they are.
 type tracing struct {
 	by              *trace.Tracer // nil: no request is traced
@@ -45,15 +45,15 @@ var operations = map[wire.Type]string{
 	wire.Begin: "begin", wire.Commit: "commit", wire.Rollback: "rollback", wire.Auth: "auth", wire.ID: "id", wire.Ping: "ping", wire.Nop: "nop",
 }
 
-// since adds a span of something that has been done since then.
-func since(c *trace.Command, name string, then time.Time) {
+// traceSince adds a span of something that has been done since then.
+func traceSince(c *trace.Command, name string, then time.Time) {
 	if c != nil {
 		c.Part(name, then, time.Since(then))
 	}
 }
 
-// queued adds a span of a wait for others since then, if it was one.
-func queued(c *trace.Command, then time.Time) {
+// traceWait adds a span of a wait for others since then, if it was one.
+func traceWait(c *trace.Command, then time.Time) {
 	if c == nil {
 		return
 	}
@@ -65,9 +65,9 @@ func queued(c *trace.Command, then time.Time) {
 // shortWait is what finding nothing to wait for takes.
 const shortWait = 10 * time.Microsecond
 
-// arrived notes that the reply was there at a time, after such a wait for memory. moved says that it is none for the client: the
-// server has another schema, and is asked again.
-func arrived(c *trace.Command, moved bool, at time.Time, waited time.Duration) {
+// traceReply records that the reply was there at a time, after such a wait for memory. moved says that it is none for
+// the client: the server has another schema, and is asked again.
+func traceReply(c *trace.Command, moved bool, at time.Time, waited time.Duration) {
 	if c == nil {
 		return
 	}
@@ -79,16 +79,16 @@ func arrived(c *trace.Command, moved bool, at time.Time, waited time.Duration) {
 	c.Part("wait reply", at.Add(-waited), waited)
 }
 
-// refused ends a request that gets an answer of ours.
-func refused(c *trace.Command, no *refusal) {
+// traceRefused ends a request that the gateway answers with an error.
+func traceRefused(c *trace.Command, refused *refusal) {
 	if c != nil {
-		c.Set(attribute.String("db.response.status_code", strconv.Itoa(int(no.code))))
+		c.Set(attribute.String("db.response.status_code", strconv.Itoa(int(refused.code))))
 		c.End("refused")
 	}
 }
 
-// ended ends a request whose reply of that type the client has, or would have had but for an error.
-func ended(c *trace.Command, reply wire.Type, err error) {
+// traceEnded ends a request whose reply of that type the client has, or would have had but for an error.
+func traceEnded(c *trace.Command, reply wire.Type, err error) {
 	switch {
 	case c == nil:
 		return

@@ -209,10 +209,11 @@ func TestUntracedRequestsAllocateNothing(t *testing.T) {
 			wire.Ping:   nil,
 			wire.Select: {0x10, 600, 0x11, 0, 0x12, 1, 0x20, []any{1}},
 			wire.Update: {0x10, 600, 0x11, 0, 0x20, []any{1}, 0x21, []any{[]any{"+", 2, 1}}},
+			wire.Insert: {0x10, 600, 0x21, []any{1, abc, 3}}, // whose second field is sealed
 		} {
 			request, reply := frame{encode(t, typ, 7, nil, body), 5}, frame{encode(t, wire.OK, 7, keyed{0x05, 9}, keyed{0x30, []any{}}), 5}
 			if n := testing.AllocsPerRun(1000, func() {
-				if s.handleRequest(&request) != nil || s.out.handle(&reply) != nil {
+				if s.handleRequest(&request) != nil || s.handleReply(&reply) != nil {
 					t.Fatal("an error")
 				}
 			}); n > 0 {

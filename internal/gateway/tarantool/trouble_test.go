@@ -109,10 +109,11 @@ func TestServerRestartsUnderLoad(t *testing.T) {
 	var all sync.WaitGroup
 	const writers = 3
 	var confirmed [writers]int
+	var written atomic.Int64
 	for w := range writers {
 		all.Go(func() {
 			for {
-				confirmed[w] += b.writeUntilCut(w, confirmed[w], stop)
+				confirmed[w] += b.writeUntilCut(w, confirmed[w], &written, stop)
 				select {
 				case <-stop:
 					return
@@ -121,12 +122,13 @@ func TestServerRestartsUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(200 * time.Millisecond)
+	testenv.Eventually(t, "documents are written", func() bool { return written.Load() >= 30 })
 	b.server.Kill()
 	if err := b.server.Restart(t); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(700 * time.Millisecond) // some time to write again; how much is no matter
+	before := written.Load()
+	testenv.Eventually(t, "documents are written again", func() bool { return written.Load() >= before+30 })
 	close(stop)
 	all.Wait()
 	c := b.client()
@@ -146,14 +148,14 @@ func TestServerRestartsUnderLoad(t *testing.T) {
 }
 
 // writeUntilCut writes and splices documents until the connection ends, and says how many are
-// there for sure.
-func (b *bed) writeUntilCut(writer, from int, stop chan struct{}) (n int) {
+// there for sure. written counts those of all writers.
+func (b *bed) writeUntilCut(writer, from int, written *atomic.Int64, stop chan struct{}) (n int) {
 	conn, err := net.Dial("tcp", b.addr)
 	if err != nil {
 		return 0
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(3 * time.Minute))
 	if _, err := io.ReadFull(conn, make([]byte, wire.GreetingLen)); err != nil {
 		time.Sleep(10 * time.Millisecond)
 		return 0
@@ -187,6 +189,7 @@ func (b *bed) writeUntilCut(writer, from int, stop chan struct{}) (n int) {
 				return n
 			}
 		}
+		written.Add(1)
 	}
 }
 

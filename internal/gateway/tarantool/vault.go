@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch"
-	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	corestore "github.com/cinch-layer/cinch/internal/store"
@@ -28,33 +27,29 @@ func newVault(o cinch.SealerOptions, dicts corestore.Dicts, sampler gateway.Samp
 	return &vault{Compressor: gateway.Compressor{Sealer: cinch.NewSealer(o), Stats: stats, Sampler: sampler}, dicts: dicts, log: log}
 }
 
-// seal appends the envelope of a value that a login writes, or the value itself. Without a rule it is wrapped.
-func (v *vault) seal(dst, value []byte, rule *policy.Rule, login string) []byte {
+// seal appends the envelope of a value that a login writes, or the value itself, and reports whether it was an envelope. A value
+// without a rule begins like one itself, and is wrapped.
+func (v *vault) seal(dst, value []byte, rule *policy.Rule, login string) (out []byte, sealed bool) {
 	if rule == nil {
-		return v.Wrap(dst, value)
+		return v.Wrap(dst, value), true
 	}
-	wanted := v.setting(rule, login)
+	wanted := rule.SettingFor(login)
+	if wanted.Dict != 0 && (v.dicts == nil || !v.dicts.Ready(wanted.Dict)) {
+		wanted.Dict = 0
+	}
 	out, did := v.Compress(dst, value, rule, wanted, policy.Tuple)
-	v.Count(rule, &did, len(value), len(out))
+	stored := len(out) - len(dst)
+	v.Count(rule, &did, len(value), stored)
 	if rule.Auto {
-		v.Sample(rule, login, nil, value, wanted, did.Setting, len(out))
+		v.Sample(rule, login, nil, value, wanted, did.Setting, stored)
 	}
-	return out
-}
-
-// setting is how a rule wants the values of a login.
-func (v *vault) setting(rule *policy.Rule, login string) codec.Setting {
-	st := rule.SettingFor(login)
-	if st.Dict != 0 && (v.dicts == nil || !v.dicts.Ready(st.Dict)) {
-		st.Dict = 0
-	}
-	return st
+	return out, did.Sealed
 }
 
 // errForeign: nothing here seals the content of what other libraries have compressed, so what is opened has the declared length.
 var errForeign = fmt.Errorf("%w: the content of a value that a library for Redis had compressed", cinch.ErrUnknownCodec)
 
-// openStored is the value of something stored.
+// openStored returns the value of something stored.
 func (v *vault) openStored(stored []byte) ([]byte, error) {
 	if h, err := cinch.ParseHeader(stored); err == nil && h.IsForeign() {
 		return nil, errForeign
@@ -65,17 +60,14 @@ func (v *vault) openStored(stored []byte) ([]byte, error) {
 // open appends the value of an envelope whose header is h.
 func (v *vault) open(dst, stored []byte, h *cinch.Header) ([]byte, error) {
 	began := time.Now()
-	out, err := v.Sealer.Open(dst, stored)
+	out, err := v.Sealer.OpenParsed(dst, stored, *h)
 	if err == nil {
 		v.Stats.Opened(h.Codec, len(stored), h.RawLen, time.Since(began))
 	}
 	return out, err
 }
 
-// maxOpen bounds, in bytes, the values that are opened.
-func (v *vault) maxOpen() int { return v.Sealer.MaxOpen() }
-
-// broken is what to tell a client when a sealed value does not open.
+// broken returns what to tell a client when a sealed value does not open.
 func (v *vault) broken(cause error, client string) *refusal {
 	class, text := gateway.Unopened(cause)
 	v.Stats.Error(class)

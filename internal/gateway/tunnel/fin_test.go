@@ -4,20 +4,38 @@ import (
 	"io"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// lateConn is a link whose peer has seen a FIN, and acted, before the write of it returns.
-type lateConn struct{ *net.TCPConn }
+// lateConn is a link in a bubble whose peer has seen a FIN, and acted, before the write of it returns.
+type lateConn struct {
+	net.Conn
+	left    int           // bytes to be read
+	handled chan struct{} // closed when these have been handled
+}
 
-func (c lateConn) Write(b []byte) (int, error) {
-	n, err := c.TCPConn.Write(b)
+func (c *lateConn) CloseWrite() error { return gateway.CloseWrite(c.Conn) }
+
+// Read is called when all that was read before has been handled.
+func (c *lateConn) Read(b []byte) (int, error) {
+	if c.left == 0 {
+		close(c.handled)
+	}
+	n, err := c.Conn.Read(b)
+	c.left -= n
+	return n, err
+}
+
+func (c *lateConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
 	if len(b) == 1 && wire.Kind(b[0]) == wire.Fin {
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(time.Second) // which is over when all others wait
 	}
 	return n, err
 }
@@ -36,45 +54,49 @@ func tcpPair(t *testing.T) (a, b *net.TCPConn) {
 // before the own end is known to be sent: what the local side hasn't read yet still arrives.
 func TestPeerClosesAfterFin(t *testing.T) {
 	client, local := tcpPair(t)
-	peer, conn := tcpPair(t)
 	_ = client.SetReadBuffer(4 << 10)
 	_ = local.SetWriteBuffer(1 << 20)
-	g := NewGateway(Config{Name: "exit", Exit: true, Engine: codec.New(codec.Options{}), Stats: gateway.NewStats("exit", "tunnel")})
 	gateway.ResetWhenCut(local, true)
-	go func() { _, _ = peer.Write(append(hello(0).Append(nil), byte(wire.Open))) }()
-	l, err := g.links.Answer(lateConn{conn}, nil, time.Minute)
-	if err == nil {
-		_, err = readHello(peer)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newSession(g, local, l)
-	ran := make(chan struct{})
-	go func() { defer close(ran); s.Run() }()
-
-	const size, block = 120_000, 2 << 10 // the link's speed isn't told of frames as small as that
-	send := append(wire.AppendRaw(nil, block), make([]byte, block)...)
-	said := 0
-	for ; said < size; said += block {
-		if _, err := peer.Write(send); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		conn, peer := testenv.Pipe()
+		g := NewGateway(Config{Name: "exit", Exit: true, Engine: codec.New(codec.Options{}), Stats: gateway.NewStats("exit", "tunnel")})
+		defer g.links.Close()
+		const blocks, block = 60, 2 << 10 // the link's speed isn't told of frames as small as that
+		open, send := append(hello(0).Append(nil), byte(wire.Open)), append(wire.AppendRaw(nil, block), make([]byte, block)...)
+		_, _ = peer.Write(open)
+		late := &lateConn{Conn: conn, left: len(open) + blocks*len(send) + 1, handled: make(chan struct{})}
+		l, err := g.links.Answer(late, nil, time.Minute)
+		if err == nil {
+			_, err = readHello(peer)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	if _, err := peer.Write([]byte{byte(wire.Fin)}); err != nil {
-		t.Fatal(err)
-	}
-	_ = client.CloseWrite()
-	if fin, err := io.ReadAll(io.LimitReader(peer, 1)); err != nil || len(fin) != 1 || wire.Kind(fin[0]) != wire.Fin {
-		t.Fatalf("%x, %v instead of a FIN", fin, err)
-	}
-	_ = peer.CloseWrite()
-	<-ran
-	_ = client.SetReadBuffer(1 << 20)
-	if got, err := io.ReadAll(client); len(got) != said || err != nil {
-		t.Errorf("%d of %d bytes arrived, then %v", len(got), said, err)
-	}
-	if n := g.cfg.Stats.Snapshot().Errors["link_lost"]; n != 0 {
-		t.Errorf("%d links lost", n)
-	}
+		s := newSession(g, local, l)
+		ran := make(chan struct{})
+		go func() { defer close(ran); s.Run() }()
+
+		for range blocks {
+			if _, err := peer.Write(send); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := peer.Write([]byte{byte(wire.Fin)}); err != nil {
+			t.Fatal(err)
+		}
+		<-late.handled
+		_ = client.CloseWrite()
+		if fin, err := io.ReadAll(io.LimitReader(peer, 1)); err != nil || len(fin) != 1 || wire.Kind(fin[0]) != wire.Fin {
+			t.Fatalf("%x, %v instead of a FIN", fin, err)
+		}
+		_ = gateway.CloseWrite(peer)
+		<-ran
+		_ = client.SetReadBuffer(1 << 20)
+		if got, err := io.ReadAll(client); len(got) != blocks*block || err != nil {
+			t.Errorf("%d of %d bytes arrived, then %v", len(got), blocks*block, err)
+		}
+		if n := g.cfg.Stats.Snapshot().Errors["link_lost"]; n != 0 {
+			t.Errorf("%d links lost", n)
+		}
+	})
 }

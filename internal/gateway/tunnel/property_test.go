@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
@@ -16,11 +17,12 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-var steps = flag.Int("tunnel.steps", 10_000, "reads and writes of the property test, a fifth with -short")
+var steps = flag.Int("tunnel.steps", 0, "reads and writes of the property test; 0: few, but with make full")
 
 // speech is an endless stream of bytes that both sides can make: text that repeats, noise,
 // and what was said before.
@@ -182,10 +184,7 @@ func TestEverythingArrives(t *testing.T) {
 			c.TLS, c.Upstream.TLS, c.Links = secret, &tls.Config{RootCAs: ca.Pool, ServerName: "127.0.0.1"}, 2
 		},
 	}
-	n := *steps / len(settings)
-	if testing.Short() {
-		n /= 5
-	}
+	n := cmp.Or(*steps, codectest.Amount(2000, 4000, 10_000)) / len(settings)
 	for name, change := range settings {
 		t.Run(name, func(t *testing.T) { playMany(t, change, n) })
 	}

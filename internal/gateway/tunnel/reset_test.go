@@ -76,7 +76,7 @@ func TestResetFoundBySayingAnEnd(t *testing.T) {
 	if _, err := entry.Write([]byte{byte(wire.Fin)}); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(50 * time.Millisecond) // in which the exit comes to pass that on
+	waitFor(t, func() bool { return exit.log.Count("reset by its own side") > 0 }) // it has passed that on
 	said, _ := io.ReadAll(entry)
 	for len(said) > 0 {
 		f, n, err := wire.Parse(said)

@@ -28,7 +28,7 @@ func reportJSON(r *pack.Report) map[string]any {
 		"allocated_bytes_before": r.CostBefore, "allocated_bytes_after": r.CostAfter, "left": r.Left,
 		"opens": r.Opens, "raced": r.Raced, "rebuilt": r.Rebuilt, "problems": r.Problems,
 		"damaged": r.Damaged, "dictionary_missing": r.Missing,
-		"memory_usage_sampled": r.Sampled, "memory_usage_before": r.SampleBefore, "memory_usage_after": r.SampleBytes,
+		"memory_usage_sampled": r.Probed, "memory_usage_before": r.ProbeBefore, "memory_usage_after": r.ProbeAfter,
 		"tuple_bytes_before": r.TuplesBefore, "tuple_bytes_after": r.TuplesAfter,
 		"used_memory_before": r.UsedBefore, "used_memory_after": r.UsedAfter, "seconds": r.Took.Seconds(),
 	}

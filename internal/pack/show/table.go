@@ -33,8 +33,8 @@ func (s *Printer) Table(r *pack.Report, done string) error {
 		add("their length", "%s -> %s", ui.Size(r.StoredBefore), ui.Size(r.StoredAfter))
 		add("allocated for them, computed", "%s -> %s (%s)", ui.Size(r.CostBefore), ui.Size(r.CostAfter), change(r.CostBefore, r.CostAfter))
 	}
-	if r.Sampled > 0 {
-		add("MEMORY USAGE", "%s -> %s in a sample of %d keys (%s)", ui.Size(r.SampleBefore), ui.Size(r.SampleBytes), r.Sampled, change(r.SampleBefore, r.SampleBytes))
+	if r.Probed > 0 {
+		add("MEMORY USAGE", "%s -> %s in a sample of %d keys (%s)", ui.Size(r.ProbeBefore), ui.Size(r.ProbeAfter), r.Probed, change(r.ProbeBefore, r.ProbeAfter))
 	}
 	if r.Rebuilt > 0 {
 		add("hashes made listpacks", "%d", r.Rebuilt)

@@ -18,20 +18,21 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/shadow/shadowtest"
+	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // Production gives up its role in the middle of writes, or crashes, and comes back at its address: what clients had acknowledged, and got in when they
 // tried again, is at both targets.
 func TestProductionFailsOver(t *testing.T) {
-	for name, fail := range map[string]func(t *testing.T, s *testenv.MongodServer){
-		"it steps down": func(t *testing.T, s *testenv.MongodServer) {
+	for name, fail := range map[string]func(t *testing.T, s *mongotest.Server){
+		"it steps down": func(t *testing.T, s *mongotest.Server) {
 			down := bson.D{{Key: "replSetStepDown", Value: 1}, {Key: "secondaryCatchUpPeriodSecs", Value: 0}, {Key: "force", Value: true}}
 			if err := s.Client(t).Database("admin").RunCommand(t.Context(), down).Err(); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"it is killed": func(t *testing.T, s *testenv.MongodServer) {
+		"it is killed": func(t *testing.T, s *mongotest.Server) {
 			s.Kill()
 			if err := s.Restart(t); err != nil {
 				t.Fatal(err)
@@ -39,11 +40,11 @@ func TestProductionFailsOver(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			b := servers(t, "rs0")
 			if name == "it is killed" {
 				testenv.Full(t)
+				b.production = mongotest.Start(t, mongotest.Config{ReplicaSet: "rs0"})
 			}
-			b := servers(t, "rs0")
-			b.production = testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: "rs0"})
 			b.start(t, nil)
 			const writers, before, after = 4, 30, 30
 			var met, all sync.WaitGroup
@@ -90,7 +91,7 @@ func insist(t *testing.T, into *mongo.Collection, id int) {
 }
 
 // administrator is a connection with all rights, where logins are wanted.
-func administrator(t *testing.T, s *testenv.MongodServer) *mongo.Database {
+func administrator(t *testing.T, s *mongotest.Server) *mongo.Database {
 	t.Helper()
 	c, err := mongo.Connect(options.Client().ApplyURI(s.URI()).SetAuth(options.Credential{Username: "root", Password: "r"}))
 	if err != nil {
@@ -103,19 +104,19 @@ func administrator(t *testing.T, s *testenv.MongodServer) *mongo.Database {
 // A target that gets into trouble during a run voids it with a reason, and clients notice nothing.
 func TestTargetTurnsBad(t *testing.T) {
 	for name, c := range map[string]struct {
-		spoil func(t *testing.T, s *testenv.MongodServer)
+		spoil func(t *testing.T, s *mongotest.Server)
 		why   string
 	}{
-		"another password": {func(t *testing.T, s *testenv.MongodServer) {
+		"another password": {func(t *testing.T, s *mongotest.Server) {
 			mustRun(t, administrator(t, s), bson.D{{Key: "updateUser", Value: "mirror"}, {Key: "pwd", Value: "other"}})
 		}, "login: refused: AuthenticationFailed"},
-		"rights": {func(t *testing.T, s *testenv.MongodServer) {
+		"rights": {func(t *testing.T, s *mongotest.Server) {
 			mustRun(t, administrator(t, s), bson.D{{Key: "updateUser", Value: "mirror"}, {Key: "roles", Value: bson.A{"readAnyDatabase"}}})
 		}, "test error Unauthorized"},
-		"data that are gone": {func(t *testing.T, s *testenv.MongodServer) {
+		"data that are gone": {func(t *testing.T, s *mongotest.Server) {
 			mustRun(t, administrator(t, s).Client().Database("shop"), bson.D{{Key: "drop", Value: "c"}})
 		}, "answers differ, first that of update shop.c"},
-		"frozen": {func(t *testing.T, s *testenv.MongodServer) {
+		"frozen": {func(t *testing.T, s *mongotest.Server) {
 			if err := syscall.Kill(s.Pid(), syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}
@@ -194,7 +195,7 @@ func TestTargetWithFullDisk(t *testing.T) {
 		t.Skipf("a filesystem of its own can't be mounted: %v", err)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
-	b := &bench{production: server1(t, "", "production"), control: server1(t, "", "control"), test: testenv.Mongod(t, testenv.MongodConfig{Dir: dir})}
+	b := &bench{production: server1(t, "", "production"), control: server1(t, "", "control"), test: mongotest.Start(t, mongotest.Config{Dir: dir})}
 	b.start(t, nil)
 	c := b.client(t).Database("shop").Collection("c")
 	if _, err := c.InsertOne(t.Context(), m{"_id": -1}); err != nil {

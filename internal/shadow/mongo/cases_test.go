@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/shadow/shadowtest"
+	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -111,7 +113,7 @@ func TestCursors(t *testing.T) {
 	if c := b.settle(t).Compared; c.Diverged > 0 || c.Timed != 1 || c.Equal < 17 {
 		t.Errorf("%+v", c)
 	}
-	for _, s := range []*testenv.MongodServer{b.control, b.test} {
+	for _, s := range []*mongotest.Server{b.control, b.test} {
 		var status struct {
 			Metrics struct {
 				Cursor struct{ Open struct{ Total int64 } }
@@ -303,7 +305,7 @@ func TestSelfTestFindsWhatItPlants(t *testing.T) {
 	case err != nil:
 		t.Fatal(err)
 	}
-	for _, s := range []*testenv.MongodServer{b.control, b.test} {
+	for _, s := range []*mongotest.Server{b.control, b.test} {
 		if left, err := s.Client(t).ListDatabaseNames(t.Context(), m{"name": scratchDB}); err != nil || len(left) > 0 {
 			t.Errorf("left behind: %v, %v", left, err)
 		}
@@ -313,7 +315,7 @@ func TestSelfTestFindsWhatItPlants(t *testing.T) {
 // Targets that are stopped: clients notice nothing, memory stays in its bound, and what does not fit is counted.
 func TestFrozenTargets(t *testing.T) {
 	b := newBench(t, "", func(c *shadow.Config) { c.Memory, c.OffTime = 4*shadow.MiB, time.Second })
-	for _, s := range []*testenv.MongodServer{b.control, b.test} {
+	for _, s := range []*mongotest.Server{b.control, b.test} {
 		if err := syscall.Kill(s.Pid(), syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
@@ -341,7 +343,7 @@ func TestFrozenTargets(t *testing.T) {
 // A target that is gone voids the run and turns the mirror off. Production goes on.
 func TestKilledTarget(t *testing.T) {
 	b := servers(t, "")
-	b.test = testenv.Mongod(t, testenv.MongodConfig{})
+	b.test = mongotest.Start(t, mongotest.Config{})
 	b.start(t, func(c *shadow.Config) { c.Patience = time.Second })
 	c := b.client(t).Database("shop").Collection("c")
 	b.test.Kill()
@@ -383,16 +385,34 @@ func TestDifferentData(t *testing.T) {
 
 // Clients log in to production; targets are logged in with their own users, by either mechanism.
 func TestLogins(t *testing.T) {
-	cfg := testenv.MongodConfig{Args: []string{"--auth"}}
-	b := &bench{production: locked(t), control: testenv.Mongod(t, cfg), test: testenv.Mongod(t, cfg)}
-	addUser(t, administrator(t, b.production), "app", "p", "SCRAM-SHA-256")
-	addUser(t, b.control.Client(t).Database("admin"), "mirror", "c:ü", "SCRAM-SHA-256")
-	addUser(t, b.test.Client(t).Database("admin"), "mirror", "t", "SCRAM-SHA-1")
+	for mechanism, password := range map[string]string{"SCRAM-SHA-256": "t:ü", "SCRAM-SHA-1": "t"} {
+		t.Run(mechanism, func(t *testing.T) { logins(t, mechanism, password) })
+	}
+}
+
+// logins has the test server alone want logins: production takes those that there are.
+func logins(t *testing.T, mechanism, password string) {
+	b := &bench{production: server1(t, "", "production"), control: server1(t, "", "control"), test: locked(t)}
+	admin := b.production.Client(t).Database("admin")
+	addUser(t, admin, "app", "p", "SCRAM-SHA-256")
+	t.Cleanup(func() { _ = admin.RunCommand(context.Background(), bson.D{{Key: "dropUser", Value: "app"}}).Err() })
+	addUser(t, administrator(t, b.test), "mirror", password, mechanism)
 	b.start(t, func(c *shadow.Config) {
-		c.Control = upstream(t, "mongodb://mirror:c%3A%C3%BC@"+b.control.Addr)
-		c.Test = upstream(t, "mongodb://mirror:t@"+b.test.Addr+"/?authSource=admin")
+		c.Test = upstream(t, "mongodb://mirror:"+url.QueryEscape(password)+"@"+b.test.Addr+"/?authSource=admin")
 	})
-	c := b.client(t, options.Client().SetAuth(options.Credential{Username: "app", Password: "p"})).Database("shop").Collection("c")
+	client := b.client(t, options.Client().SetAuth(options.Credential{Username: "app", Password: "p"}))
+	var status struct {
+		AuthInfo struct {
+			Users []struct{ User string } `bson:"authenticatedUsers"`
+		} `bson:"authInfo"`
+	}
+	if err := client.Database("admin").RunCommand(t.Context(), bson.D{{Key: "connectionStatus", Value: 1}}).Decode(&status); err != nil {
+		t.Fatal(err)
+	}
+	if users := status.AuthInfo.Users; len(users) != 1 || users[0].User != "app" {
+		t.Errorf("production knows the client as %v", users)
+	}
+	c := client.Database("shop").Collection("c")
 	for i := range 10 {
 		if _, err := c.InsertOne(t.Context(), m{"_id": i}); err != nil {
 			t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/cinch-layer/cinch/internal/shadow"
-	"github.com/cinch-layer/cinch/test/testenv"
+	"github.com/cinch-layer/cinch/test/mongotest"
 )
 
 func healthy(name string) *server {
@@ -68,10 +68,9 @@ func TestFindings(t *testing.T) {
 
 // On real servers: what differs is found, in words for people, and nothing is left behind.
 func TestCheck(t *testing.T) {
-	zstd := testenv.MongodConfig{Args: []string{"--wiredTigerCollectionBlockCompressor", "zstd"}}
-	b := &bench{production: server1(t, "rs0", "production"), control: server1(t, "", "control"), test: testenv.Mongod(t, zstd)}
+	b := &bench{production: server1(t, "rs0", "production"), control: server1(t, "", "control"), test: server1(t, "", "test")}
 	ctx := t.Context()
-	for i, s := range []*testenv.MongodServer{b.production, b.control, b.test} {
+	for i, s := range []*mongotest.Server{b.production, b.control, b.test} {
 		db := s.Client(t).Database("shop")
 		if _, err := db.Collection("users").InsertOne(ctx, m{"_id": 1, "text": strings.Repeat("x", 1000)}); err != nil {
 			t.Fatal(err)
@@ -95,7 +94,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%q is not in %s", want, fmt.Sprint(found))
 		}
 	}
-	for _, s := range []*testenv.MongodServer{b.production, b.control, b.test} {
+	for _, s := range []*mongotest.Server{b.production, b.control, b.test} {
 		if left, err := s.Client(t).ListDatabaseNames(ctx, m{"name": scratchDB}); err != nil || len(left) > 0 {
 			t.Errorf("left behind: %v, %v", left, err)
 		}

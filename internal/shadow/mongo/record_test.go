@@ -19,14 +19,14 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow/mask"
 	"github.com/cinch-layer/cinch/internal/shadow/shadowtest"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
-	"github.com/cinch-layer/cinch/test/testenv"
+	"github.com/cinch-layer/cinch/test/mongotest"
 )
 
 // tape is production behind a recorder.
 type tape struct {
 	*shadowtest.Tape
 	set        string
-	production *testenv.MongodServer
+	production *mongotest.Server
 }
 
 func newTape(t *testing.T, set string, redact ...string) *tape {

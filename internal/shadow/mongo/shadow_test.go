@@ -16,12 +16,13 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/shadow/shadowtest"
+	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // bench is production, two targets and a run between them.
 type bench struct {
-	production, control, test *testenv.MongodServer
+	production, control, test *mongotest.Server
 	run                       *shadow.Run
 	addr                      string
 }
@@ -43,11 +44,15 @@ func servers(t *testing.T, set string) *bench {
 	return &bench{production: server1(t, set, "production"), control: server1(t, set, "control"), test: server1(t, set, "test")}
 }
 
-// server1 returns one of them.
-func server1(t *testing.T, set, role string) *testenv.MongodServer {
+// server1 returns one of them. The standalone test server compresses blocks by zstd, as a target does whose settings differ.
+func server1(t *testing.T, set, role string) *mongotest.Server {
 	t.Helper()
-	s := testenv.Shared(t, role+" "+set, func(t testing.TB) *testenv.MongodServer {
-		return testenv.Mongod(t, testenv.MongodConfig{ReplicaSet: set})
+	s := testenv.Shared(t, role+" "+set, func(t testing.TB) *mongotest.Server {
+		cfg := mongotest.Config{ReplicaSet: set}
+		if role == "test" && set == "" {
+			cfg.Args = []string{"--wiredTigerCollectionBlockCompressor", "zstd"}
+		}
+		return mongotest.Start(t, cfg)
 	})
 	writable(t, s)
 	t.Cleanup(func() { dropShop(t, s.Client(t)) })
@@ -66,10 +71,10 @@ func dropShop(t *testing.T, c *mongo.Client) {
 }
 
 // locked returns a server that wants logins, which the tests share as they do others. Its administrator is root.
-func locked(t *testing.T) *testenv.MongodServer {
+func locked(t *testing.T) *mongotest.Server {
 	t.Helper()
-	s := testenv.Shared(t, "locked", func(t testing.TB) *testenv.MongodServer {
-		s := testenv.Mongod(t, testenv.MongodConfig{Args: []string{"--auth"}})
+	s := testenv.Shared(t, "locked", func(t testing.TB) *mongotest.Server {
+		s := mongotest.Start(t, mongotest.Config{Args: []string{"--auth"}})
 		addUser(t, s.Client(t).Database("admin"), "root", "r", "SCRAM-SHA-256")
 		return s
 	})
@@ -84,7 +89,7 @@ func locked(t *testing.T) *testenv.MongodServer {
 }
 
 // writable waits until a member has become primary.
-func writable(t *testing.T, s *testenv.MongodServer) {
+func writable(t *testing.T, s *mongotest.Server) {
 	t.Helper()
 	c := s.Client(t)
 	testenv.Eventually(t, "the member takes writes", func() bool {
@@ -142,7 +147,7 @@ func (b *bench) settle(t *testing.T) *shadow.Report {
 }
 
 // hashes are the digests of a database's collections.
-func hashes(t *testing.T, s *testenv.MongodServer, db string) map[string]string {
+func hashes(t *testing.T, s *mongotest.Server, db string) map[string]string {
 	t.Helper()
 	var r struct{ Collections map[string]string }
 	if err := s.Client(t).Database(db).RunCommand(t.Context(), bson.D{{Key: "dbHash", Value: 1}}).Decode(&r); err != nil {
@@ -152,7 +157,7 @@ func hashes(t *testing.T, s *testenv.MongodServer, db string) map[string]string 
 }
 
 // same compares the data of two servers.
-func same(t *testing.T, a, b *testenv.MongodServer) {
+func same(t *testing.T, a, b *mongotest.Server) {
 	t.Helper()
 	want, got := hashes(t, a, "shop"), hashes(t, b, "shop")
 	if len(got) != len(want) || len(want) == 0 {
@@ -165,7 +170,7 @@ func same(t *testing.T, a, b *testenv.MongodServer) {
 	}
 }
 
-func contents(t *testing.T, s *testenv.MongodServer, collection string) string {
+func contents(t *testing.T, s *mongotest.Server, collection string) string {
 	t.Helper()
 	cur, err := s.Client(t).Database("shop").Collection(collection).Find(t.Context(), bson.D{}, options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}))
 	if err != nil {

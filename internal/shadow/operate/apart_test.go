@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -16,7 +17,7 @@ func TestTargetsAreTwoServers(t *testing.T) {
 	t.Parallel()
 	redis, otherRedis := testenv.Redis(t).URL(), testenv.Redis(t).URL()
 	sql, otherSQL := testenv.Postgres(t).URL(), testenv.Postgres(t).URL()
-	mongo, otherMongo := testenv.Mongod(t, testenv.MongodConfig{}).URI(), testenv.Mongod(t, testenv.MongodConfig{}).URI()
+	mongo, otherMongo := mongotest.Start(t, mongotest.Config{}).URI(), mongotest.Start(t, mongotest.Config{}).URI()
 	for _, c := range []struct {
 		listeners     Listeners
 		control, test string

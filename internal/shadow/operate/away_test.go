@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // A target that is away is named, by what it is and where it was looked for. It is not said to lack rights, nor to be another server.
 func TestTargetsThatAreAwayAreNamed(t *testing.T) {
 	t.Parallel()
-	mongo := testenv.Mongod(t, testenv.MongodConfig{}).URI()
+	mongo := mongotest.Start(t, mongotest.Config{}).URI()
 	redis, sql := testenv.Redis(t).URL(), testenv.Postgres(t).URL()
 	nobody := strings.Replace(sql, "//postgres@", "//nobody@", 1)
 	for _, c := range []struct {

@@ -7,10 +7,12 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/shadow"
@@ -171,17 +173,45 @@ func TestClientsOfAFailedSelfTest(t *testing.T) {
 		testenv.Eventually(t, "the signal was taken", func() bool { return len(p.signals) == 0 })
 		p.talk(t, "after a signal that turns the mirror off")
 		p.leave(t)
-		select {
-		case err := <-p.ended:
-			t.Fatalf("the next client is refused: %v", err)
-		case <-time.After(300 * time.Millisecond):
-		}
+		stillThere(t, p.ended, p.signals)
 		p.connect(t)
 		p.talk(t, "after nobody was there")
 		p.signals <- syscall.SIGTERM
 		p.check(t, <-p.ended)
 		_ = p.client.Close()
 	}
+}
+
+// The next client is passed through, however long there was none.
+func TestNobodyConnectedAfterAFailedSelfTest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := shadow.Config{Protocol: unable{}}
+		cfg.Production.Network, cfg.Production.Address = "unix", filepath.Join(t.TempDir(), "away")
+		r, l := shadow.New(cfg), testenv.NewPipeListener()
+		served, ended := make(chan error, 1), make(chan error, 1)
+		go func() { served <- r.Serve(l) }()
+		client, err := l.Dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, client) // production is away
+		signals := make(chan os.Signal)
+		w := &Watcher{Run: r, Signals: signals, Errs: io.Discard}
+		go func() { ended <- w.passOn(errGone, served) }()
+		time.Sleep(24 * time.Hour)
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			t.Fatalf("the next client is refused: %v", err)
+		default:
+		}
+		signals <- syscall.SIGTERM
+		if err := <-ended; err != errGone {
+			t.Errorf("it ended with %v", err)
+		}
+		_ = client.Close()
+		_ = r.Shutdown(t.Context())
+	})
 }
 
 // A signal that ends the process does not wait for them.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/shadow"
@@ -26,28 +27,31 @@ func newWatcher(t *testing.T) (w *Watcher, signals chan os.Signal, out *bytes.Bu
 
 // A page that can't be written leaves clients connected and the report printed.
 func TestShadowPageOnAFullDisk(t *testing.T) {
-	w, signals, out := newWatcher(t)
-	name := filepath.Join(t.TempDir(), "page.html")
-	if err := os.WriteFile(name, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	w.Page, _ = os.Open(name) // which can't be written
-	served, ended := make(chan error), make(chan error, 1)
-	go func() { ended <- w.Watch(served) }()
-	signals <- syscall.SIGTERM
-	<-w.Run.Over()
-	select {
-	case err := <-ended:
-		t.Fatalf("clients are cut off: %v", err)
-	case <-time.After(300 * time.Millisecond):
-	}
-	signals <- syscall.SIGTERM
-	if err := <-ended; !errors.Is(err, os.ErrPermission) && !strings.Contains(err.Error(), "bad file descriptor") {
-		t.Errorf("it ended with %v", err)
-	}
-	if !strings.Contains(out.String(), "INCONCLUSIVE") {
-		t.Errorf("the report is %q", out)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w, signals, out := newWatcher(t)
+		name := filepath.Join(t.TempDir(), "page.html")
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.Page, _ = os.Open(name) // which can't be written
+		served, ended := make(chan error), make(chan error, 1)
+		go func() { ended <- w.Watch(served) }()
+		signals <- syscall.SIGTERM
+		<-w.Run.Over()
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			t.Fatalf("clients are cut off: %v", err)
+		default:
+		}
+		signals <- syscall.SIGTERM
+		if err := <-ended; !errors.Is(err, os.ErrPermission) && !strings.Contains(err.Error(), "bad file descriptor") {
+			t.Errorf("it ended with %v", err)
+		}
+		if !strings.Contains(out.String(), "INCONCLUSIVE") {
+			t.Errorf("the report is %q", out)
+		}
+	})
 }
 
 // The second signal does not wait for targets.

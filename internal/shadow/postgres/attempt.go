@@ -31,15 +31,16 @@ type attempt struct {
 	code   string
 	eating sync.Mutex
 	eaters []*conn
-	eaten  uint64 // the answer after which the last eater was asked
-	rival  int    // the next one
+	eaten  uint64                     // the answer after which the last eater was asked
+	gone   map[*shadow.Operation]bool // rivals that went ahead
+	wait   time.Duration              // for production's answer to another one
 }
 
 // guided carries out a guided operation.
 func (c *conn) guided(op *shadow.Operation, g *guide, deadline time.Time) (shadow.Answer, error) {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
-	a := &attempt{c: c, op: op, g: g, ctx: ctx, deadline: deadline}
+	a := &attempt{c: c, op: op, g: g, ctx: ctx, deadline: deadline, gone: map[*shadow.Operation]bool{}, wait: rivalTime}
 	if err := a.prepare(); err != nil {
 		return shadow.Answer{}, err
 	}
@@ -67,8 +68,8 @@ func (a *attempt) prepare() (err error) {
 	return err
 }
 
-// mostTries bounds how often something is undone.
-const mostTries = 100
+// mostTries bounds how often something is undone. A rival that goes ahead may take as many tries as there are eaters.
+const mostTries = 500
 
 func (a *attempt) run() (shadow.Answer, error) {
 	for tried := 1; ; tried++ {
@@ -94,7 +95,7 @@ func (a *attempt) run() (shadow.Answer, error) {
 
 // try sends the client's bytes.
 func (a *attempt) try() (answer shadow.Answer, err error) {
-	d := &digest{form: a.op.Form, keeps: true, nature: a.op.Check == shadow.Success, shape: a.op.Own.(*beside).shape}
+	d := &digest{form: a.op.Form, alone: a.keep == "COMMIT", keeps: true, nature: a.op.Check == shadow.Success, shape: a.op.Own.(*beside).shape}
 	freed := time.AfterFunc(eaterTime, a.release)
 	defer freed.Stop()
 	err = a.c.exchange(a.op, d, a.deadline, func(got shadow.Answer) { answer = got })
@@ -113,17 +114,20 @@ func (a *attempt) hopeless() bool { return a.undo == "" && !a.g.locks }
 // otherwise changes what others hold. It is false when nothing is left that could be changed.
 func (a *attempt) otherwise(last shadow.Answer) bool {
 	tooMuch := a.last.without(a.g.rows)
-	if a.code == "" && tooMuch > 0 && tooMuch == a.last.count() && last.Digest != a.eaten && a.eat() {
+	if a.code == "" && a.op.Production.Error == "" && tooMuch > 0 && tooMuch == a.last.count() && last.Digest != a.eaten && !a.g.lacks(a.last.of, a.gone) && a.eat() {
 		a.eaten = last.Digest
 		return true
 	}
 	a.release()
 	a.eaten = 0
-	op := a.g.rival(a.rival)
+	op, late := a.g.rival(a.gone, a.wait)
+	if late {
+		a.wait = 0
+	}
 	if op == nil {
 		return false
 	}
-	a.rival++
+	a.gone[op] = true
 	a.c.target.Ahead(a.ctx, op, a.c)
 	return true
 }

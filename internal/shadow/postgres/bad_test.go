@@ -36,7 +36,7 @@ func onSmallDisk(t *testing.T) *testenv.SQLServer {
 // A target whose disk fills up: clients notice nothing, production has all that they wrote, and the run is void with a reason.
 func TestTargetWithFullDisk(t *testing.T) {
 	b := &bench{production: ownDatabase(t, "production"), control: ownDatabase(t, "control")}
-	b.test = onSmallDisk(t).NewDatabase(t, b.production.Database())
+	b.test = newDatabase(t, onSmallDisk(t), b.production.Database())
 	b.exec(t, "CREATE TABLE t (id int PRIMARY KEY, v text); ALTER TABLE t ALTER v SET STORAGE EXTERNAL")
 	b.start(t, nil)
 	c, ctx := b.client(t), t.Context()
@@ -64,7 +64,7 @@ func TestTargetWithFullDisk(t *testing.T) {
 func TestProductionComesBack(t *testing.T) {
 	t.Parallel()
 	crashes := testenv.Postgres(t)
-	b := &bench{production: crashes.NewDatabase(t, "crashes"), control: shared(t, "control").NewDatabase(t, "crashes"), test: shared(t, "test").NewDatabase(t, "crashes")}
+	b := &bench{production: newDatabase(t, crashes, "crashes"), control: newDatabase(t, shared(t, "control"), "crashes"), test: newDatabase(t, shared(t, "test"), "crashes")}
 	b.exec(t, "CREATE TABLE t (id int PRIMARY KEY, v text)")
 	b.start(t, func(c *shadow.Config) { c.DataCheck, c.DataProduction = shadow.DataFull, true })
 	ctx := t.Context()

@@ -3,12 +3,14 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/postgres"
@@ -46,7 +48,23 @@ func newServers(t *testing.T, schema string) *bench {
 // ownDatabase makes one of the test's own at a server that tests share.
 func ownDatabase(t *testing.T, server string) *testenv.SQLServer {
 	t.Helper()
-	return shared(t, server).NewDatabase(t, strings.ToLower(t.Name()))
+	return newDatabase(t, shared(t, server), strings.ToLower(t.Name()))
+}
+
+// newDatabase makes a database and returns the server with a URL that names it. It stays there until the server ends.
+func newDatabase(t *testing.T, s *testenv.SQLServer, name string) *testenv.SQLServer {
+	t.Helper()
+	c, err := pgconn.Connect(t.Context(), s.With("postgres").URL()+"?sslmode=disable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	for _, text := range []string{"DROP DATABASE IF EXISTS " + name + " WITH (FORCE)", "CREATE DATABASE " + name + " STRATEGY FILE_COPY"} { // it is there with -count=2
+		if _, err := c.Exec(t.Context(), text).ReadAll(); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+	}
+	return s.With(name)
 }
 
 func shared(t *testing.T, server string) *testenv.SQLServer {
@@ -85,6 +103,7 @@ func (b *bench) begin(t *testing.T) {
 func (b *bench) serve(t *testing.T, change func(*shadow.Config)) {
 	t.Helper()
 	cfg := shadow.Config{Batch: 200 * time.Millisecond, Bound: time.Minute, Wait: 10 * time.Millisecond, Patience: time.Minute, SelfTestPairs: 1}
+	cfg.StorageCommands = map[string]string{"control": "echo 1 bytes", "test": "echo 1 bytes"} // all tests' databases are in the servers' directories
 	for s, up := range map[*testenv.SQLServer]*gateway.Upstream{b.production: &cfg.Production, b.control: &cfg.Control, b.test: &cfg.Test} {
 		*up = upstream(t, s)
 	}
@@ -187,17 +206,24 @@ func contents(t *testing.T, s *testenv.SQLServer, query string) string {
 func (b *bench) same(t *testing.T, tables ...string) {
 	t.Helper()
 	for _, table := range tables {
-		query := "SELECT * FROM " + table + " ORDER BY 1"
-		want := contents(t, b.production, query)
+		query := "SELECT * FROM " + table
+		want := sorted(contents(t, b.production, query))
 		if want == "" {
 			t.Errorf("%s is empty", table)
 		}
 		for i, s := range []*testenv.SQLServer{b.control, b.test} {
-			if got := contents(t, s, query); got != want {
+			if got := sorted(contents(t, s, query)); got != want {
 				t.Errorf("%s differs at %s:\n%s", table, []string{"control", "test"}[i], firstDifference(want, got))
 			}
 		}
 	}
+}
+
+// sorted puts lines in order, whichever columns they begin with.
+func sorted(text string) string {
+	lines := strings.SplitAfter(text, "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "")
 }
 
 func firstDifference(want, got string) string {

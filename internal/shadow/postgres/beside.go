@@ -16,6 +16,14 @@ func besideOf(op *shadow.Operation) *beside {
 	return b
 }
 
+// guideOf returns the guide of an operation, nil if it has none.
+func guideOf(op *shadow.Operation) *guide {
+	if b := besideOf(op); b != nil {
+		return b.guide
+	}
+	return nil
+}
+
 // stirred is what operations may have done to sequences.
 func stirred(ops []*shadow.Operation) (how stir) {
 	for _, op := range ops {

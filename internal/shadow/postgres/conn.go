@@ -81,8 +81,7 @@ func alike(ops []*shadow.Operation) (n int) {
 func (c *conn) prepared(ops []*shadow.Operation, deadline time.Time, answered func(int, shadow.Answer)) error {
 	b := besideOf(ops[0])
 	if !b.alone() {
-		defer c.looker.sequences.stirred(stirred(ops))
-		return c.send(ops, deadline, answered)
+		return c.stirring(stirred(ops), ops, deadline, answered)
 	}
 	got, err := c.numbered(ops[0], b, deadline)
 	if err != nil {
@@ -92,11 +91,24 @@ func (c *conn) prepared(ops []*shadow.Operation, deadline time.Time, answered fu
 	return nil
 }
 
+// stirring sends operations that may take numbers of sequences and don't tell which. Nothing is sure of these while they are under way, as they may wait
+// for another's lock, and when what waits for their answers goes on.
+func (c *conn) stirring(how stir, ops []*shadow.Operation, deadline time.Time, answered func(int, shadow.Answer)) error {
+	c.looker.sequences.stirred(how)
+	defer c.looker.sequences.stirred(how)
+	return c.send(ops, deadline, func(i int, a shadow.Answer) {
+		c.looker.sequences.stirred(how)
+		answered(i, a)
+	})
+}
+
 // numbered carries out an operation between setting sequences to what it took in production, and setting those up again that had given more.
 func (c *conn) numbered(op *shadow.Operation, b *beside, deadline time.Time) (got shadow.Answer, err error) {
 	if err := c.net.SetDeadline(deadline); err != nil {
 		return got, err
 	}
+	c.looker.sequences.stirred(b.stirs)
+	defer func() { _ = c.forEach(b.draws, (*sequences).drop) }()
 	if err := c.sequences(b.draws, (*sequences).down); err != nil {
 		return got, err
 	}
@@ -113,13 +125,17 @@ func (c *conn) numbered(op *shadow.Operation, b *beside, deadline time.Time) (go
 }
 
 // sequences does something for each sequence that numbers were taken from. In a transaction that has failed nothing can be done.
-func (c *conn) sequences(draws []draw, do func(*sequences, string, draw, func(string) (string, error)) error) error {
+func (c *conn) sequences(draws []draw, do func(*sequences, string, draw, session) error) error {
 	if len(draws) == 0 || c.status == inFailed {
 		return nil
 	}
+	return c.forEach(draws, do)
+}
+
+func (c *conn) forEach(draws []draw, do func(*sequences, string, draw, session) error) error {
 	parameters, _ := pg.StartupParameters(c.start.Request)
 	for _, d := range draws {
-		if err := do(&c.looker.sequences, parameters["database"]+"\x00"+parameters["user"]+"\x00"+d.sequence, d, c.value); err != nil {
+		if err := do(&c.looker.sequences, parameters["database"]+"\x00"+parameters["user"]+"\x00"+d.sequence, d, c); err != nil {
 			return err
 		}
 	}

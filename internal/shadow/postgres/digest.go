@@ -42,6 +42,7 @@ type digest struct {
 
 	tells bool // something of the data: rows, or their number
 
+	alone  bool // the transaction is the tool's own: the client has none
 	keeps  bool // the rows
 	nature bool // which differ by nature: their number
 	rows
@@ -62,6 +63,11 @@ func (d *digest) add(m pg.Message) {
 			d.code = code
 		}
 		d.mix(m.Type, []byte(code)...)
+	case pg.ReadyForQuery:
+		if d.alone {
+			m.Body = []byte{idle}
+		}
+		d.mix(m.Type, m.Body...)
 	default:
 		d.mix(m.Type, m.Body...)
 		d.tells = d.tells || m.Type == pg.CommandComplete && hasNumber(m.Body)

@@ -10,7 +10,8 @@ import (
 )
 
 // guide is what leads a target to production's answer, for a statement whose answer depends on what others hold at that moment: SKIP LOCKED,
-// NOWAIT, and functions that try to get a lock. Production says what it got, not in which moment between the request and the answer.
+// NOWAIT, and functions that try to get a lock. Production says what it got, not in which moment between the request and the answer. Likewise for one
+// that production refused for a key, while a statement that may have made that key was not answered yet.
 //
 // What the answer depends on are operations that were done before the request, which are done at the target too, and some of those that were under way
 // with it: its rivals. So when a target answers otherwise, it is undone there and tried again, with rows and locks that it should not have got held by
@@ -39,21 +40,43 @@ func guidable(s *sql.Statement) bool {
 	return s.Has("skip") && s.Has("locked") || s.Has("nowait") || s.Has(tries...)
 }
 
-// guided is the unit's statement that is guided: alone, or behind the BEGIN of its transaction. Of others nothing can be undone alone.
+// guided is the unit's statement that is guided; nil: it has none.
 func (u *unit) guided() *sql.Statement {
+	if s := u.single(); guidable(s) {
+		return s
+	}
+	return nil
+}
+
+// single is the unit's statement: alone, or behind the BEGIN of its transaction. Of others nothing can be undone alone.
+func (u *unit) single() *sql.Statement {
 	of := u.executed
 	if len(of) == 2 && of[0] != nil && of[0].Has("begin") && of[0].Effect == sql.Session {
 		of = of[1:]
 	}
-	if len(of) != 1 || !guidable(of[0]) || u.copies {
+	if len(of) != 1 || u.copies {
 		return nil
 	}
 	return of[0]
 }
 
+// outrun is the unit's statement if production refused it for a row that another statement has made, or removed: that one may be answered later.
+func (u *unit) outrun() *sql.Statement {
+	switch u.code {
+	case "23505", "23P01", "23503": // unique, exclusion and foreign keys
+		if s := u.single(); s != nil && s.Has("insert", "update", "delete", "merge") {
+			return s
+		}
+	}
+	return nil
+}
+
 // guide is what leads targets through a unit that production has just answered; nil: they need no lead.
 func (r *reader) guide(u *unit, before byte) *guide {
-	s := u.guided()
+	s, outrun := u.guided(), u.outrun()
+	if s == nil {
+		s = outrun
+	}
 	if s == nil || before == inFailed || before == inside && r.status == idle {
 		return nil
 	}
@@ -66,6 +89,9 @@ func (r *reader) guide(u *unit, before byte) *guide {
 		if other != r {
 			g.rivals += other.meet(g)
 		}
+	}
+	if g.rivals == 0 && s == outrun {
+		return nil
 	}
 	return g
 }
@@ -99,25 +125,54 @@ func (u *unit) tell(op *shadow.Operation) {
 // rivalTime bounds how long a target waits for production's answer to a rival. Many of them wait for what is guided themselves.
 const rivalTime = 200 * time.Millisecond
 
-// rival is the i-th; nil: there are no more.
-func (g *guide) rival(i int) *shadow.Operation {
-	late := time.After(rivalTime)
+// rival returns the next rival that has not gone ahead, or nil. Those that are guided themselves come last: they only take rows, which eaters
+// do as well, while others may make rows or free them. late reports that production did not answer all of them within wait.
+func (g *guide) rival(gone map[*shadow.Operation]bool, wait time.Duration) (op *shadow.Operation, late bool) {
+	over := time.After(wait)
 	for {
 		g.mu.Lock()
 		came, left, changed := g.came, g.rivals, g.changed
 		g.mu.Unlock()
-		if i < len(came) {
-			return came[i]
+		var last *shadow.Operation
+		for _, op := range came {
+			switch {
+			case gone[op]:
+			case guideOf(op) == nil:
+				return op, late
+			case last == nil:
+				last = op
+			}
 		}
-		if left == 0 {
-			return nil
+		if left == 0 || late {
+			return last, late
 		}
 		select {
 		case <-changed:
-		case <-late:
-			return nil
+		case <-over:
+			late = true
 		}
 	}
+}
+
+// lacks reports whether a target that got rows lacks what a rival has made or freed in production, rather than that these rows were another's
+// there: all rivals are answered, none of them got the rows, and not all that may have made some have gone ahead.
+func (g *guide) lacks(rows map[uint64]int, gone map[*shadow.Operation]bool) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	makes := false
+	for _, op := range g.came {
+		other := guideOf(op)
+		if other == nil {
+			makes = makes || !gone[op]
+			continue
+		}
+		for sum := range rows {
+			if other.rows[sum] > 0 {
+				return false
+			}
+		}
+	}
+	return makes && g.rivals == 0
 }
 
 // bind notes what a guided statement needs that an earlier unit has prepared.

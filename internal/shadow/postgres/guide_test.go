@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // queueSchema is that of a queue of jobs, and of a table of what is done.
@@ -120,4 +123,124 @@ func tryStep(ctx context.Context, c *pgx.Conn, section int, who string) error {
 	}
 	_, err := c.Exec(ctx, "SELECT pg_advisory_unlock($1)", section)
 	return err
+}
+
+// lateBench has statements whose answers production gives late, and targets that wait until all are given.
+type lateBench struct {
+	*bench
+	direct *pgx.Conn // to production, with nothing between
+	late   []chan struct{}
+	seen   uint64 // operations
+}
+
+func newLateBench(t *testing.T, schema string) *lateBench {
+	b := &lateBench{bench: newBench(t, schema+`; CREATE TABLE brake (id int); CREATE FUNCTION await_brake() RETURNS void LANGUAGE plpgsql AS
+		$$ BEGIN WHILE EXISTS (SELECT FROM brake) LOOP PERFORM pg_sleep(0.01); END LOOP; END $$`, nil)}
+	var err error
+	if b.direct, err = pgx.Connect(t.Context(), b.production.URL()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.direct.Close(context.Background()) })
+	for _, s := range b.servers()[1:] {
+		exec(t, s, "INSERT INTO brake VALUES (1)")
+	}
+	b.through(t, "SELECT await_brake()")
+	return b
+}
+
+// run returns the last value of an answer, or the code of an error.
+func run(t *testing.T, c *pgx.Conn, text string) string {
+	t.Helper()
+	results, err := c.PgConn().Exec(t.Context(), text).ReadAll()
+	var failed *pgconn.PgError
+	switch {
+	case errors.As(err, &failed):
+		return failed.Code
+	case err != nil:
+		t.Errorf("%s: %v", text, err)
+	case len(results[len(results)-1].Rows) == 1:
+		return string(results[len(results)-1].Rows[0][0])
+	}
+	return ""
+}
+
+// through runs a statement on a mirrored connection of its own.
+func (b *lateBench) through(t *testing.T, text string) string {
+	t.Helper()
+	b.seen += 2 // it connects, too
+	return run(t, b.client(t), text)
+}
+
+// answerLate has production carry a statement out, and answer it after all that come before answer.
+func (b *lateBench) answerLate(t *testing.T, text, done string) {
+	t.Helper()
+	b.seen += 2 // it connects, too
+	c, lock, answered := b.client(t), len(b.late), make(chan struct{})
+	b.late = append(b.late, answered)
+	run(t, b.direct, fmt.Sprintf("SELECT pg_advisory_lock(%d)", lock))
+	go func() {
+		defer close(answered)
+		run(t, c, fmt.Sprintf("BEGIN; %s; COMMIT; SELECT pg_advisory_lock(%d)", text, lock))
+	}()
+	testenv.Eventually(t, text, func() bool { return run(t, b.direct, "SELECT EXISTS ("+done+")") == "t" })
+}
+
+// answer has the late answers come, in their order, and the targets go on.
+func (b *lateBench) answer(t *testing.T) {
+	t.Helper()
+	for lock, answered := range b.late {
+		run(t, b.direct, fmt.Sprintf("SELECT pg_advisory_unlock(%d)", lock))
+		<-answered
+	}
+	testenv.Eventually(t, "the mirror has seen all answers", func() bool { return b.run.Report().Operations == b.seen })
+	for _, s := range b.servers()[1:] {
+		exec(t, s, "DELETE FROM brake")
+	}
+}
+
+// A statement that got in production what another one had inserted meanwhile gets it at the targets too, however many others were under way that
+// have nothing to do with it, and whatever else it finds there. What a target has done is production's answer then, also where the transaction
+// was the tool's own.
+func TestGuidedBehindManyRivals(t *testing.T) {
+	b := newLateBench(t, "CREATE TABLE tasks (id int PRIMARY KEY); INSERT INTO tasks SELECT 1000 + i FROM generate_series(1, 40) AS i; CREATE TABLE other (id int PRIMARY KEY)")
+	for i := range 7 {
+		b.answerLate(t, fmt.Sprintf("INSERT INTO other VALUES (%d)", i), fmt.Sprintf("SELECT FROM other WHERE id = %d", i))
+	}
+	b.answerLate(t, "INSERT INTO tasks VALUES (1)", "SELECT FROM tasks WHERE id = 1")
+	if got := b.through(t, "DELETE FROM tasks WHERE id = (SELECT id FROM tasks ORDER BY id FOR UPDATE SKIP LOCKED LIMIT 1) RETURNING id"); got != "1" {
+		t.Fatalf("got %s", got)
+	}
+	b.answer(t)
+	if c := b.settle(t).Compared; c.Diverged > 0 || c.Repeated != 1 {
+		t.Errorf("%d answers were not production's, %d statements were tried again", c.Diverged, c.Repeated)
+	}
+	b.same(t, "tasks", "other")
+}
+
+// What production refused for a key that another statement had made or removed is refused at the targets, though that one's answer came later.
+func TestRefusedBeforeTheCause(t *testing.T) {
+	b := newLateBench(t, `CREATE TABLE parents (id int PRIMARY KEY, who text UNIQUE); INSERT INTO parents VALUES (1, 'first'), (2, 'gone');
+		CREATE TABLE children (id int PRIMARY KEY, parent int REFERENCES parents)`)
+	b.answerLate(t, "INSERT INTO parents VALUES (3, 'both')", "SELECT FROM parents WHERE id = 3")
+	b.answerLate(t, "DELETE FROM parents WHERE id = 2", "SELECT WHERE NOT EXISTS (SELECT FROM parents WHERE id = 2)")
+	for text, code := range map[string]string{
+		"INSERT INTO parents VALUES (4, 'both')":                    "23505",
+		"UPDATE parents SET who = 'both' WHERE id = 1 RETURNING id": "23505",
+		"INSERT INTO children VALUES (1, 2)":                        "23503",
+		"BEGIN; INSERT INTO parents VALUES (5, 'both')":             "23505",
+	} {
+		if got := b.through(t, text); got != code {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+	within := b.client(t)
+	for _, text := range []string{"BEGIN", "INSERT INTO children VALUES (2, 1)", "SAVEPOINT s", "INSERT INTO parents VALUES (6, 'both')", "ROLLBACK TO s", "COMMIT"} {
+		run(t, within, text)
+	}
+	b.seen += 7
+	b.answer(t)
+	if c := b.settle(t).Compared; c.Diverged > 0 || c.Refused > 0 {
+		t.Errorf("%d answers were not production's, %d were refused", c.Diverged, c.Refused)
+	}
+	b.same(t, "parents", "children")
 }

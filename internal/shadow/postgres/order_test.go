@@ -20,14 +20,14 @@ func crowdClients() int {
 	if testenv.IsFull() {
 		return 16
 	}
-	return 8
+	return 6
 }
 
 func rounds(n int) int {
 	if testenv.IsFull() {
 		return n
 	}
-	return n / 4
+	return n / 8
 }
 
 // work is what one client of a crowd does.

@@ -53,19 +53,27 @@ func TestForeignServersAreRefused(t *testing.T) {
 			t.Errorf("%s: check says %q", what, said)
 		}
 	}
+	// ask calls reaches itself, which the check and the run both call.
+	ask := func(what, ways string) {
+		t.Helper()
+		found, err := reaches(t.Context(), &shadow.Target{Name: "control", Upstream: upstream(t, server)}, nil)
+		if said := fmt.Sprint(found); err != nil || ways == "" && len(found) > 0 || !strings.Contains(said, ways) {
+			t.Errorf("%s: %v, %v", what, found, err)
+		}
+	}
 	expect("nothing", Options{}, false, "")
 	exec(t, server, foreign(remote))
 	expect("a server", Options{}, true, "database postgres reaches other servers (foreign server archive (postgres_fdw, host=127.0.0.1, port="+remote.Port)
 	expect("an allowed one", Options{AllowForeign: true}, false, "foreign server archive")
 	expect("another database", Options{Databases: []string{"other"}}, false, "")
 	exec(t, server, "DROP USER MAPPING FOR PUBLIC SERVER archive")
-	expect("no login there", Options{}, false, "")
+	ask("no login there", "")
 	exec(t, server, "CREATE EXTENSION dblink")
-	expect("an extension", Options{}, true, "extension dblink")
+	ask("an extension", "[extension dblink]")
 	exec(t, server, "DROP EXTENSION dblink; CREATE EXTENSION file_fdw; CREATE SERVER files FOREIGN DATA WRAPPER file_fdw; CREATE FOREIGN TABLE f (a text) SERVER files OPTIONS (filename '/dev/null')")
-	expect("a file", Options{}, false, "")
+	ask("a file", "")
 	exec(t, server, "ALTER FOREIGN TABLE f OPTIONS (DROP filename, ADD program 'true')")
-	expect("a program", Options{}, true, "foreign server files (file_fdw)")
+	ask("a program", "[foreign server files (file_fdw)]")
 	exec(t, server, "DROP SERVER files CASCADE; UPDATE pg_language SET lanpltrusted = false WHERE lanname = 'plpgsql'")
 	expect("a language", Options{}, false, "may reach other servers, since their language lets them: plpgsql")
 }

@@ -1,16 +1,23 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/wire/pg"
+	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
 )
 
 const familySchema = `CREATE TABLE parents (id serial PRIMARY KEY, who text UNIQUE);
@@ -99,5 +106,132 @@ func TestNumbersThatNobodyIsTold(t *testing.T) {
 	}
 	if !slices.ContainsFunc(r.Data, left) {
 		t.Errorf("the column is not named: %v", r.Data)
+	}
+}
+
+// sequence is one of a server, which sessions ask about and take numbers from.
+type sequence struct {
+	t      *testing.T
+	last   int64
+	called bool
+}
+
+type sequenceSession struct{ *sequence }
+
+func (s *sequence) take() int64 {
+	if s.called {
+		s.last++
+	}
+	s.called = true
+	return s.last
+}
+
+var setval = regexp.MustCompile(`setval\([^,]*, (\d+)( \+ seqincrement)?, false\)`)
+
+// value is for the statements in sequences.go.
+func (s *sequenceSession) value(text string) (string, error) {
+	last := ""
+	if s.called {
+		last = fmt.Sprint(s.last)
+	}
+	set := setval.FindStringSubmatch(text)
+	if set == nil {
+		return last, nil
+	}
+	n, err := strconv.ParseInt(set[1], 10, 64)
+	if err != nil {
+		s.t.Errorf("%s: %v", text, err)
+	}
+	if set[2] != "" {
+		n++
+	}
+	s.last, s.called = n, false
+	return fmt.Sprintf("1 1 %s %d", cmp.Or(last, "-"), n), nil
+}
+
+// A statement that waited for a lock, and ends while a later one is about to take its number, leaves the sequence to that one. What comes next is
+// higher than all numbers then, whichever of the two ends last.
+func TestSequenceOfTwoUnderWay(t *testing.T) {
+	for _, firstEndsFirst := range []bool{true, false} {
+		real, known := &sequence{t: t}, &sequences{}
+		first, second := &sequenceSession{real}, &sequenceSession{real}
+		of := func(n int64) draw { return draw{serial{sequence: "s", increment: 1}, []int64{n}} }
+		do := func(what func(*sequences, string, draw, session) error, c session, n int64) {
+			t.Helper()
+			if err := what(known, "s", of(n), c); err != nil {
+				t.Error(err)
+			}
+		}
+		take := func(want int64) {
+			t.Helper()
+			if got := real.take(); got != want {
+				t.Errorf("the first ends first %t: took %d, want %d", firstEndsFirst, got, want)
+			}
+		}
+		do((*sequences).down, first, 10)
+		take(10) // and waits for a lock
+		do((*sequences).down, second, 9)
+		if firstEndsFirst {
+			do((*sequences).up, first, 10)
+		}
+		take(9)
+		do((*sequences).up, second, 9)
+		if !firstEndsFirst {
+			do((*sequences).up, first, 10)
+		}
+		take(11)
+		do((*sequences).down, first, 7) // and fails, so that nothing can be asked
+		do((*sequences).drop, first, 7)
+		if len(known.users) > 0 {
+			t.Errorf("in use: %v", known.users)
+		}
+	}
+}
+
+// What may take numbers, and does not tell which, makes sequences unsure while it is under way, and before anything goes on behind it.
+func TestSequencesAreUnsure(t *testing.T) {
+	client, server := net.Pipe()
+	defer client.Close()
+	c := &conn{net: client, looker: &looker{}}
+	known := &c.looker.sequences
+	sure := func() { known.note("s", position{greatest: 4, next: 5, sure: true, plain: true}) }
+	unsure := func(when string) {
+		if known.of("s").sure {
+			t.Errorf("the next number counts as known %s", when)
+		}
+	}
+	go func() {
+		defer server.Close()
+		if _, err := server.Read(make([]byte, 1000)); err != nil {
+			t.Error(err)
+		}
+		unsure("while a statement is under way")
+		sure() // by what runs beside it
+		_, _ = server.Write(pg.Append(pg.Append(nil, pg.CommandComplete, []byte("INSERT 0 1\x00")), pg.ReadyForQuery, []byte{idle}))
+	}()
+	sure()
+	op := &shadow.Operation{Request: pg.AppendQuery(nil, "INSERT INTO t (who) VALUES ('a')"), Own: &beside{stirs: stirsOn}}
+	answers := 0
+	err := c.prepared([]*shadow.Operation{op}, time.Now().Add(time.Minute), func(int, shadow.Answer) {
+		unsure("when it is answered")
+		answers++
+	})
+	if err != nil || answers != 1 {
+		t.Errorf("%d answers, %v", answers, err)
+	}
+}
+
+// An upsert that tells its numbers is no DO, which may set any sequence.
+func TestStirs(t *testing.T) {
+	for text, want := range map[string]stir{
+		"INSERT INTO t (who) VALUES ('a') ON CONFLICT (who) DO UPDATE SET who = excluded.who RETURNING id": stirsNothing,
+		"DO $$ BEGIN PERFORM setval('s', 1); END $$":                                                       stirsAll,
+		"DO LANGUAGE plpgsql $$ BEGIN PERFORM setval('s', 1); END $$":                                      stirsAll,
+		"SELECT setval('s', 1)": stirsAll,
+	} {
+		u := &unit{executed: []*sql.Statement{sql.Look(text, nil)}, drawn: drawn{draws: []draw{{numbers: []int64{1}}}}}
+		if got := u.stirs(); got != want {
+			t.Errorf("%s: %d, want %d", text, got, want)
+		}
 	}
 }

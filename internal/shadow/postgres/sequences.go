@@ -13,8 +13,16 @@ import (
 // the sequence there is set to the first of them (down). Behind it, it is set so that what comes next is higher than all that was given (up). It
 // is safe for concurrent use.
 type sequences struct {
+	moving sync.Mutex           // held while sequences are set, but not while operations are under way
+	users  map[string][]session // that have an operation under way for which they have set one, the last one at the end; guarded by moving
+
 	mu    sync.Mutex
 	known map[string]position
+}
+
+// session asks a target about sequences.
+type session interface {
+	value(text string) (string, error)
 }
 
 // mostSequences bounds how many are known.
@@ -80,14 +88,54 @@ func about(text, sequence string, n int64) string {
 	return strings.ReplaceAll(text, "$s", strings.ReplaceAll(sequence, "'", "''"))
 }
 
+// enter notes that a session sets a sequence for what it sends next.
+func (s *sequences) enter(name string, c session) {
+	s.leave(name, c)
+	if s.users == nil {
+		s.users = map[string][]session{}
+	}
+	s.users[name] = append(s.users[name], c)
+}
+
+// leave undoes enter. It reports whether another session has set the sequence since, for what it has under way.
+func (s *sequences) leave(name string, c session) (other bool) {
+	users := s.users[name]
+	i := slices.Index(users, c)
+	if i < 0 {
+		return false
+	}
+	if users = slices.Delete(users, i, i+1); len(users) == 0 {
+		delete(s.users, name)
+	} else {
+		s.users[name] = users
+	}
+	return i < len(users)
+}
+
+// drop is instead of up for an operation behind which nothing can be set.
+func (s *sequences) drop(name string, _ draw, c session) error {
+	s.moving.Lock()
+	defer s.moving.Unlock()
+	s.leave(name, c)
+	return nil
+}
+
 // down sets a sequence to what production took for an operation that is sent next. The name is that under which it is known.
-func (s *sequences) down(name string, d draw, ask func(text string) (string, error)) error {
+func (s *sequences) down(name string, d draw, c session) error {
+	s.moving.Lock()
+	defer s.moving.Unlock()
+	return s.set(name, d, c)
+}
+
+// set is down where moving is held.
+func (s *sequences) set(name string, d draw, c session) error {
+	s.enter(name, c)
 	p := s.of(name)
 	if p.set = false; p.sure && p.next == d.numbers[0] {
 		s.note(name, p)
 		return nil
 	}
-	said, err := ask(about(setDown, d.sequence, d.numbers[0]))
+	said, err := c.value(about(setDown, d.sequence, d.numbers[0]))
 	if err != nil {
 		return err
 	}
@@ -110,31 +158,42 @@ func (s *sequences) down(name string, d draw, ask func(text string) (string, err
 }
 
 // again sets a sequence down once more, since what was undone has taken numbers.
-func (s *sequences) again(name string, d draw, ask func(text string) (string, error)) error {
+func (s *sequences) again(name string, d draw, c session) error {
+	s.moving.Lock()
+	defer s.moving.Unlock()
 	p := s.of(name)
 	if p.sure = false; p.away {
 		return nil
 	}
 	s.note(name, p)
-	return s.down(name, d, ask)
+	return s.set(name, d, c)
 }
 
-// up notes what an operation took, and sets the sequence up again if it had given more, or if the operation took nothing after all.
-func (s *sequences) up(name string, d draw, ask func(text string) (string, error)) error {
+// up notes what an operation took, and sets the sequence up again if it had given more, or if the operation took nothing after all. Where another
+// operation, which is under way, needs the sequence as it is, that one does so.
+func (s *sequences) up(name string, d draw, c session) error {
+	s.moving.Lock()
+	defer s.moving.Unlock()
+	other := s.leave(name, c)
 	p := s.of(name)
 	if p.away {
 		return nil
 	}
 	given := slices.Max(d.numbers)
+	if other {
+		p.greatest = max(p.greatest, given)
+		s.note(name, p)
+		return nil
+	}
 	if p.set {
-		said, err := ask(about(lastGiven, d.sequence, d.numbers[0]))
+		said, err := c.value(about(lastGiven, d.sequence, d.numbers[0]))
 		if err != nil {
 			return err
 		}
 		if given, err = strconv.ParseInt(said, 10, 64); err != nil { // a row that was there, or that named its number
 			p.set, p.sure = false, false
 			s.note(name, p)
-			_, err = ask(about(setNext, d.sequence, p.next))
+			_, err = c.value(about(setNext, d.sequence, p.next))
 			return err
 		}
 	}
@@ -142,7 +201,7 @@ func (s *sequences) up(name string, d draw, ask func(text string) (string, error
 	if given < p.greatest {
 		p.sure = false
 		s.note(name, p)
-		_, err := ask(about(setBehind, d.sequence, p.greatest))
+		_, err := c.value(about(setBehind, d.sequence, p.greatest))
 		return err
 	}
 	p.greatest, p.next, p.sure = given, given+max(d.increment, 1), p.plain && d.increment != 0

@@ -14,7 +14,7 @@ import (
 // Targets that hold one of two databases: clients of the other one notice nothing, and are counted; a check does not miss what was left out.
 func TestOnlyOneDatabase(t *testing.T) {
 	b := newBench(t, "CREATE TABLE t (id int PRIMARY KEY)", func(c *shadow.Config) { c.DataCheck = shadow.DataFull })
-	shared(t, "production").NewDatabase(t, "other")
+	newDatabase(t, shared(t, "production"), "other")
 	found, err := b.run.Check(t.Context(), 0)
 	if err != nil && !errors.Is(err, shadow.ErrNoisy) {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ func TestFrozenAndKilledTargets(t *testing.T) {
 	t.Parallel()
 	freezes, dies := testenv.Postgres(t), testenv.Postgres(t)
 	b := &bench{production: ownDatabase(t, "production")}
-	b.control, b.test = freezes.NewDatabase(t, b.production.Database()), dies.NewDatabase(t, b.production.Database())
+	b.control, b.test = newDatabase(t, freezes, b.production.Database()), newDatabase(t, dies, b.production.Database())
 	b.exec(t, "CREATE TABLE t (id int PRIMARY KEY, v text)")
 	b.start(t, func(c *shadow.Config) { c.Memory, c.Patience = 2*shadow.MiB, 3*time.Second })
 	c, ctx := b.client(t), t.Context()

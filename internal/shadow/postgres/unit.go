@@ -161,7 +161,7 @@ func (u *unit) tells() bool {
 func (u *unit) stirs() (how stir) {
 	for _, s := range u.executed {
 		switch {
-		case s == nil || s.Has("setval", "call", "do", "execute", "truncate", "alter", "create", "drop"):
+		case s == nil || s.Has("setval", "call", "execute", "truncate", "alter", "create", "drop") || strings.HasPrefix(s.Name, "do "): // not ON CONFLICT DO
 			return stirsAll
 		case len(u.draws) > 0:
 		case s.Has("insert", "copy", "merge", "nextval") || s.Has("select") && !s.Has("for"):

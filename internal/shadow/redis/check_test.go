@@ -58,8 +58,9 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := fmt.Sprint(found)
+	noisy := strings.Contains(all, shadow.ErrNoisy.Error()) // then there is no forecast
 	for _, want := range []string{"production: Redis", "control: Redis", "self-test", "operations a second at both targets"} {
-		if !strings.Contains(all, want) {
+		if !strings.Contains(all, want) && !(noisy && strings.HasPrefix(want, "operations")) {
 			t.Errorf("%q is not in %s", want, all)
 		}
 	}

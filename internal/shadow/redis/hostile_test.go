@@ -76,7 +76,7 @@ func TestSlowReaders(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer slow.Close()
-		if _, err := slow.Write(bytes.Repeat([]byte("*2\r\n$3\r\nGET\r\n$5\r\nlarge\r\n"), 50)); err != nil {
+		if _, err := slow.Write(bytes.Repeat([]byte("*2\r\n$3\r\nGET\r\n$5\r\nlarge\r\n"), 20)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -94,11 +94,11 @@ func TestSlowReaders(t *testing.T) {
 	}
 }
 
-// Five hundred clients at once, and a storm of connections that are used once, beside clients that leave in the middle of what they do.
+// Many clients at once, five hundred with make full, and a storm of connections that are used once, beside clients that leave in the middle of what they do.
 func TestManyConnections(t *testing.T) {
 	b := newBench(t, nil)
 	const each = 4
-	clients, strangers := codectest.Amount(100, 100, 500), codectest.Amount(20, 20, 100)
+	clients, strangers := codectest.Amount(40, 40, 500), codectest.Amount(20, 20, 100)
 	var all sync.WaitGroup
 	for n := range clients {
 		c := goredis.NewClient(&goredis.Options{Addr: b.addr, PoolSize: 1, MaxRetries: -1, DialTimeout: time.Minute, ReadTimeout: time.Minute})

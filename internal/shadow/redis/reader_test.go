@@ -143,11 +143,11 @@ func TestNamesAreShort(t *testing.T) {
 		t.Errorf("a name has %d bytes", len(op.Name))
 	}
 	d.says("MULTI", "+OK\r\n")
-	const many = 200_000
+	const many = 20_000
 	for range many {
 		d.says("PING", "+QUEUED\r\n")
 	}
-	if op := d.one("EXEC", "*200000\r\n"+strings.Repeat("+PONG\r\n", many)); len(op.Name) > 100 || op.Replies != many+2 {
+	if op := d.one("EXEC", "*20000\r\n"+strings.Repeat("+PONG\r\n", many)); len(op.Name) > 100 || op.Replies != many+2 {
 		t.Errorf("a name has %d bytes, %d replies", len(op.Name), op.Replies)
 	}
 }

@@ -7,10 +7,13 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // What a child has used counts while it runs and when it has ended.
 func TestProcesses(t *testing.T) {
+	testenv.NeedsPrograms(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("there is no /proc")
 	}

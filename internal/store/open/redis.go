@@ -24,7 +24,9 @@ func Alike(up gateway.Upstream, hosts []gateway.Upstream) []gateway.Upstream {
 	return hosts
 }
 
-// clientOptions are those of a client that walks over a Redis server.
+// clientOptions are those of a client that walks over a Redis server. Nothing is tried again, and the connections hide their sockets from
+// the library, which would replace an idle one that is dead without a word: that the server was started anew has to be an error, since
+// a walk's cursor means nothing to the new one.
 func clientOptions(up gateway.Upstream) redis.Options {
 	return redis.Options{
 		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {

@@ -168,11 +168,16 @@ redis.register_function{
 // Retire asks all gateways to name the dictionary in no new value. They stop at their next
 // check, or when the lease of the last one ends.
 func (p *places) Retire(ctx context.Context, number uint32) error {
-	now := time.Now().UTC().Format(time.RFC3339)
+	return p.retireAt(ctx, number, time.Now())
+}
+
+// retireAt is Retire with the time for the mark. A mark that is there stays as it is.
+func (p *places) retireAt(ctx context.Context, number uint32, at time.Time) error {
+	since := at.UTC().Format(time.RFC3339)
 	marks := functions{p.functions.client, markPrefix}
-	err := marks.load(ctx, fmt.Sprintf(markSource, marks.name(number), now))
+	err := marks.load(ctx, fmt.Sprintf(markSource, marks.name(number), since))
 	if errors.Is(err, errNoFunctions) {
-		err = classify(p.keys.client.SetNX(ctx, markName(number), now, 0).Err())
+		err = classify(p.keys.client.SetNX(ctx, markName(number), since, 0).Err())
 	}
 	return failed("retire", number, err)
 }

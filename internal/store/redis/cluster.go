@@ -271,6 +271,28 @@ func (c *ClusterDicts) Dictionary(number uint32) (*codec.Dict, error) {
 	return x, err
 }
 
+// Adopt looks for a dictionary as Dicts.Adopt does, in all primaries; values may name the dictionary when all of them
+// have it.
+func (c *ClusterDicts) Adopt(ctx context.Context, number uint32) error {
+	err := ErrNoNode
+	if _, ok := c.o.Local.Get(number); ok {
+		err = nil
+	}
+	for i, n := range *c.leaders.Load() {
+		if err == nil {
+			break
+		}
+		trouble := n.Adopt(ctx, number)
+		if i == 0 || trouble == nil || errors.Is(err, cinch.ErrDictMissing) {
+			err = trouble
+		}
+	}
+	if err == nil {
+		c.remember(number)
+	}
+	return err
+}
+
 func (c *ClusterDicts) remember(number uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

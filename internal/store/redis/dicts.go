@@ -128,13 +128,13 @@ func (d *Dicts) Dictionary(number uint32) (*codec.Dict, error) {
 		if x, ok := d.local.Get(number); ok {
 			return x, nil
 		}
-		return d.fetch(number)
+		return d.fetch(context.Background(), number)
 	})
 }
 
 // fetch asks the server, and remembers what it gives.
-func (d *Dicts) fetch(number uint32) (*codec.Dict, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), d.timeout)
+func (d *Dicts) fetch(ctx context.Context, number uint32) (*codec.Dict, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	x, err := d.find(ctx, number)
 	if err != nil {
@@ -147,6 +147,16 @@ func (d *Dicts) fetch(number uint32) (*codec.Dict, error) {
 	return x, nil
 }
 
+// Adopt fetches a dictionary that rules name. A miss is not remembered: another gateway may store the dictionary in the next moment, and
+// values name it then.
+func (d *Dicts) Adopt(ctx context.Context, number uint32) error {
+	if _, ok := d.local.Get(number); ok {
+		return nil
+	}
+	_, err := d.fetch(ctx, number)
+	return err
+}
+
 // attend keeps a dictionary that another server has given: if this one holds it, a check will
 // say so.
 func (d *Dicts) attend(number uint32) error {
@@ -156,7 +166,7 @@ func (d *Dicts) attend(number uint32) error {
 	if kept {
 		return nil
 	}
-	_, err := d.lookups.Do(number, func() (*codec.Dict, error) { return d.fetch(number) })
+	_, err := d.lookups.Do(number, func() (*codec.Dict, error) { return d.fetch(context.Background(), number) })
 	if errors.Is(err, cinch.ErrDictMissing) {
 		return nil
 	}

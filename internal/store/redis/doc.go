@@ -22,10 +22,10 @@
 // The files, from high to low. Values:
 //
 //	walk.go, access.go, users.go, activity.go      a store to others: all values, or single ones
-//	search.go, scan_hash.go, scan_read.go, page.go finding and reading them
+//	search.go, scan.go                             finding and reading them: nodes and databases as a walk sees them
 //	lease.go, pause.go                             whose turn it is to pack, and that nobody is to
 //	replace_lua.go, replace.go                     replacing them
-//	scan.go                                        the store itself, its nodes and databases
+//	store.go                                       the store itself: a server, or the primaries of a cluster
 //	gateway.go                                     asking whether an address is a gateway's
 //
 // Dictionaries:

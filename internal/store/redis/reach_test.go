@@ -69,6 +69,7 @@ func TestDialedHasChecksMade(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); d.Run(ctx) }()
 	const rounds = 4
+	began := time.Now()
 	for range rounds {
 		time.Sleep(overlap)
 		var dialed time.Time
@@ -80,7 +81,8 @@ func TestDialedHasChecksMade(t *testing.T) {
 	}
 	cancel()
 	<-ended
-	if n := loads.count("function list"); n < rounds || n > 2*rounds+2 {
-		t.Errorf("%d checks for %d connections", n, rounds*1000)
+	most := 2*rounds + 2 + int(time.Since(began)/overlap) // connections that are dialed later than that need another one
+	if n := loads.count("function list"); n < rounds || n > most {
+		t.Errorf("%d checks for %d connections, of at most %d", n, rounds*1000, most)
 	}
 }

@@ -24,19 +24,23 @@ func Unavailable(err error) bool {
 	return err != nil && (!isAnswer(err) || isTransient(err)) && !errors.Is(err, ErrReplica) && !errors.Is(err, errReply) && !errors.Is(err, store.ErrGateway)
 }
 
-// A batch of changes is one script, so it must be short: nothing else runs meanwhile.
+// A batch of changes is one script, during which the server does nothing else, so it is short. One round trip carries
+// several: clients' commands come in between.
 const (
 	maxBatch      = 64
 	maxBatchBytes = 512 << 10
 )
 
-// prepared is what was found out about the server before anything is replaced.
+// prepared holds what was found out about the server before anything is replaced.
 type prepared struct {
 	lua           bool // the user may run scripts
 	flags         bool // scripts may say that they run on a full server (Redis 7)
 	fieldExpiry   bool // fields of hashes may expire, which HSET would end
 	listpackCount int  // limits within which a hash is a listpack; 0: unknown
 	listpackBytes int
+
+	// The scripts that replace, and one that makes a hash anew. A full server refuses those by which values grow.
+	strings, growStrings, fields, growFields, rebuild string
 }
 
 func (s *Store) prepare(ctx context.Context, info map[string]string) error {
@@ -58,6 +62,7 @@ func (s *Store) prepare(ctx context.Context, info map[string]string) error {
 	} else { // it may not be asked: assume the worse
 		s.ready.fieldExpiry = mayExpireFields(info)
 	}
+	s.ready.compose()
 	s.ready.listpackCount = s.limit(ctx, "entries")
 	s.ready.listpackBytes = s.limit(ctx, "value")
 	return nil
@@ -70,7 +75,7 @@ func mayExpireFields(info map[string]string) bool {
 	return err != nil || info["valkey_version"] != "" || major > 7 || major == 7 && minor >= 4
 }
 
-// limit is a setting that older servers have under another name.
+// limit returns a setting that older servers have under another name; 0: unknown.
 func (s *Store) limit(ctx context.Context, of string) int {
 	for _, name := range []string{"hash-max-listpack-", "hash-max-ziplist-"} {
 		config, err := s.nodes[0].client.ConfigGet(ctx, name+of).Result()
@@ -83,7 +88,7 @@ func (s *Store) limit(ctx context.Context, of string) int {
 
 // Replace carries out changes, each of them only if the server still holds exactly the
 // bytes that it changes, in one step on the server; expiries stay. Outcomes are in the
-// order of the changes. An error means that nobody knows what was replaced.
+// order of the changes. After an error it is unknown what was replaced.
 func (s *Space) Replace(ctx context.Context, changes []store.Change) ([]store.Outcome, error) {
 	out := make([]store.Outcome, len(changes))
 	if s.node.store.readOnly { // that was a promise
@@ -101,110 +106,100 @@ func (s *Space) Replace(ctx context.Context, changes []store.Change) ([]store.Ou
 		}
 		return out, nil
 	}
-	calls := s.calls(changes)
+	scripts := s.batches(changes)
 	p := s.values.Pipeline()
-	for i := range calls {
-		calls[i].cmd = p.Eval(ctx, calls[i].script, calls[i].keys, calls[i].args...)
+	for i := range scripts {
+		b := &scripts[i]
+		b.reply = p.Eval(ctx, b.script, b.keys, b.args...)
 	}
 	if _, err := p.Exec(ctx); err != nil && !isAnswer(err) {
 		return out, err
 	}
-	for i := range calls {
-		if err := calls[i].read(out); err != nil {
+	for _, b := range scripts {
+		replies, err := b.reply.Slice()
+		switch {
+		case err != nil && (isTransient(err) || !isAnswer(err)):
 			return out, err
+		case err != nil:
+			for _, i := range b.changes {
+				out[i] = refusedBy(err)
+			}
+			continue
+		case len(replies) != len(b.changes):
+			return out, fmt.Errorf("%w: %d outcomes of %d changes", errReply, len(replies), len(b.changes))
+		}
+		for n, i := range b.changes {
+			switch r := replies[n].(type) {
+			case int64: // 1, or 0 where the value is another by now
+				out[i].Replaced = r == 1
+			case error:
+				out[i] = refusedBy(r)
+			case string:
+				out[i] = refusedBy(serverError(r))
+			default:
+				out[i].Err = errReply
+			}
 		}
 	}
 	return out, nil
 }
 
-// A call is one script with the changes that it carries out.
-type call struct {
+// A batch is one call of a script, with the changes that it carries out.
+type batch struct {
 	script  string
 	keys    []string
 	args    []any
-	changes []int // places in the list of changes
-	bytes   int
+	changes []int // their indexes
+	bytes   int   // old and new ones
+	isHash  bool  // all of them are fields of one hash; otherwise strings
 	grows   bool
-	cmd     *goredis.Cmd
+	reply   *goredis.Cmd
 }
 
-// calls puts changes together: strings with strings, the fields of one hash. What makes
-// a value grow stays apart, since a full server has to refuse that. In a cluster each
-// string goes alone, because keys of one script must share a slot.
-func (s *Space) calls(changes []store.Change) []call {
-	var calls []call
+// batches puts changes together: strings with strings, the fields of one hash. What makes a value grow stays apart,
+// since a full server has to refuse that. In a cluster each string goes alone, because keys of one script must share a
+// slot.
+func (s *Space) batches(changes []store.Change) []batch {
+	var all []batch
+	ready, cluster := &s.node.store.ready, s.node.store.cluster != nil
 	for i := range changes {
-		c := &changes[i]
-		isHash, grows := c.Value.Type == store.Hash, len(c.New) > len(c.Value.Stored)
-		last := len(calls) - 1
-		size := len(c.New) + len(c.Value.Stored)
-		if last < 0 || !calls[last].takes(string(c.Value.Key), isHash, grows, size, s.node.store.cluster != nil) {
-			calls = append(calls, call{script: s.node.store.ready.script(isHash, grows), grows: grows})
-			last++
+		v, stored := changes[i].Value, changes[i].New
+		key, isHash, grows, size := string(v.Key), v.Type == store.Hash, len(stored) > len(v.Stored), len(stored)+len(v.Stored)
+		fits := false
+		if len(all) > 0 {
+			last := &all[len(all)-1]
+			together := !cluster
+			if isHash {
+				together = last.keys[0] == key
+			}
+			fits = last.isHash == isHash && last.grows == grows && together && len(last.changes) < maxBatch && last.bytes+size <= maxBatchBytes
 		}
-		to := &calls[last]
+		if !fits {
+			script := ready.strings
+			switch {
+			case isHash && grows:
+				script = ready.growFields
+			case isHash:
+				script = ready.fields
+			case grows:
+				script = ready.growStrings
+			}
+			all = append(all, batch{script: script, isHash: isHash, grows: grows})
+		}
+		b := &all[len(all)-1]
 		if isHash {
-			to.keys = append(to.keys[:0], string(c.Value.Key))
-			to.args = append(to.args, c.Value.Field)
+			b.keys = append(b.keys[:0], key)
+			b.args = append(b.args, v.Field)
 		} else {
-			to.keys = append(to.keys, string(c.Value.Key))
+			b.keys = append(b.keys, key)
 		}
-		to.args = append(to.args, c.Value.Stored, c.New)
-		to.changes, to.bytes = append(to.changes, i), to.bytes+size
+		b.args = append(b.args, v.Stored, stored)
+		b.changes, b.bytes = append(b.changes, i), b.bytes+size
 	}
-	return calls
+	return all
 }
 
-func (c *call) takes(key string, isHash, grows bool, size int, cluster bool) bool {
-	if len(c.changes) == maxBatch || c.bytes+size > maxBatchBytes || c.grows != grows {
-		return false
-	}
-	if isHash {
-		return len(c.keys) == 1 && len(c.args) == 3*len(c.changes) && c.keys[0] == key
-	}
-	return !cluster && len(c.args) == 2*len(c.changes)
-}
-
-// What the scripts answer for each change.
-const (
-	doneChanged  = 0 // the value is another by now
-	doneReplaced = 1
-)
-
-// read turns the answer of a call into outcomes.
-func (c *call) read(out []store.Outcome) error {
-	replies, err := c.cmd.Slice()
-	if err != nil {
-		if isTransient(err) || !isAnswer(err) {
-			return err
-		}
-		for _, i := range c.changes {
-			out[i] = refusedBy(err)
-		}
-		return nil
-	}
-	if len(replies) != len(c.changes) {
-		return fmt.Errorf("%w: %d outcomes of %d changes", errReply, len(replies), len(c.changes))
-	}
-	for n, reply := range replies {
-		out[c.changes[n]] = outcome(reply)
-	}
-	return nil
-}
-
-func outcome(reply any) store.Outcome {
-	switch r := reply.(type) {
-	case int64:
-		return store.Outcome{Replaced: r == doneReplaced}
-	case error:
-		return refusedBy(r)
-	case string:
-		return refusedBy(serverError(r))
-	}
-	return store.Outcome{Err: errReply}
-}
-
-// serverError is an error that a script met and handed on as text.
+// serverError is the text of an error that a script returned.
 type serverError string
 
 func (e serverError) Error() string { return string(e) }
@@ -260,7 +255,7 @@ func (s *Space) replaceWatched(ctx context.Context, c *store.Change) (store.Outc
 	return o, err
 }
 
-// fieldExpiry is when a field expires, in milliseconds; below 0: never.
+// fieldExpiry returns when a field expires, in milliseconds; below 0: never.
 func (s *Space) fieldExpiry(ctx context.Context, tx *goredis.Tx, v *store.Value) (int64, error) {
 	if v.Type != store.Hash || !s.node.store.ready.fieldExpiry {
 		return -1, nil
@@ -272,8 +267,8 @@ func (s *Space) fieldExpiry(ctx context.Context, tx *goredis.Tx, v *store.Value)
 	return at[0], nil
 }
 
-// abortedBy finds out why the server did not take the command of a transaction, which
-// the client doesn't tell: no right to it, or no memory.
+// abortedBy finds out why the server did not take the command of a transaction, which the client doesn't tell: the user
+// has no right to it, or the server no memory.
 func (s *Space) abortedBy(ctx context.Context, abort error) (store.Outcome, error) {
 	m, err := s.node.Memory(ctx)
 	switch {

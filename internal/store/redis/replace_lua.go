@@ -112,23 +112,17 @@ local function put(key, field, new) return redis.pcall('HSET', key, field, new) 
 `
 )
 
-// script puts a script together for this server.
-func (p *prepared) script(isHash, grows bool) string {
-	text := replaceStrings
-	if isHash {
-		text = p.withExpiry(replaceFields)
+// compose puts the scripts together for this server.
+func (p *prepared) compose() {
+	allow, expiry := "", fieldsStay
+	if p.flags {
+		allow = allowFull
 	}
-	if p.flags && !grows {
-		return allowFull + text
-	}
-	return text
-}
-
-func (p *prepared) withExpiry(text string) string {
 	if p.fieldExpiry {
-		return fieldsExpire + text
+		expiry = fieldsExpire
 	}
-	return fieldsStay + text
+	p.growStrings, p.growFields = replaceStrings, expiry+replaceFields
+	p.strings, p.fields, p.rebuild = allow+p.growStrings, allow+p.growFields, allow+expiry+rebuildHash
 }
 
 // isScriptDenial recognizes that a command within a script was denied: Redis 7 and 6
@@ -146,12 +140,8 @@ func (s *Space) Rebuild(ctx context.Context, keys [][]byte) (int, error) {
 	if !p.lua || p.listpackCount == 0 || p.listpackBytes == 0 || len(keys) == 0 {
 		return 0, nil
 	}
-	text := p.withExpiry(rebuildHash)
-	if p.flags {
-		text = allowFull + text
-	}
 	cmds, err := pipe(ctx, s.values, keys, func(pipe goredis.Pipeliner, k string) *goredis.Cmd {
-		return pipe.Eval(ctx, text, []string{k}, min(p.listpackCount, maxRebuild), p.listpackBytes)
+		return pipe.Eval(ctx, p.rebuild, []string{k}, min(p.listpackCount, maxRebuild), p.listpackBytes)
 	})
 	rebuilt := 0
 	for _, cmd := range cmds {
@@ -162,5 +152,5 @@ func (s *Space) Rebuild(ctx context.Context, keys [][]byte) (int, error) {
 	return rebuilt, err
 }
 
-// maxRebuild is how many fields are rebuilt in one step at most.
+// maxRebuild limits the fields that are rebuilt in one step.
 const maxRebuild = 4096

@@ -1,45 +1,21 @@
 package redis
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"math/bits"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch/codec/dict"
-	"github.com/cinch-layer/cinch/internal/panics"
 	"github.com/cinch-layer/cinch/internal/store"
 )
-
-// A Store is background access to the values of a standalone server or of a cluster's
-// primaries, past any gateway. It is safe for concurrent use; close it after use.
-//
-//	Store -> Node, one a primary -> Space, one a database (a cluster has one only)
-//
-// Keys are found by the node's own client. Values are read and replaced by key, which in
-// a cluster goes through a client that follows slots where they move.
-type Store struct {
-	base    goredis.Options
-	cluster *goredis.ClusterClient // nil: standalone
-	nodes   []*Node
-	ready   prepared
-
-	name     string
-	readOnly bool
-	indexes  indexView
-	opened   string // its layout then
-	dicts    atomic.Pointer[Nodes]
-	kept     store.Dicts // see OpenOptions.Dicts
-	stop     context.CancelFunc
-}
 
 // A Node is one primary.
 type Node struct {
@@ -57,231 +33,10 @@ type Space struct {
 	values goredis.UniversalClient // reads and replaces
 }
 
-// OpenOptions say where to connect.
-type OpenOptions struct {
-	Client goredis.Options // address, credentials, TLS, timeouts; DB is not used
-	DBs    []int           // nil: all that hold keys
-	// OnConnect, unless it is nil, is called with each new connection, to whichever node,
-	// before that is used for anything else.
-	OnConnect func(context.Context, *goredis.Conn) error
-	// ReadOnly promises that nothing is going to be replaced: then a replica will do, and
-	// nothing is tried out on the server.
-	ReadOnly bool
-	Name     string // what the store is called in messages, without credentials; "": the address
-
-	// Local are dictionaries beside those that are in the store, and those that are found; nil: none.
-	Local *dict.Set
-	// Tend looks after what is published and found as long as the store is open.
-	Tend bool
-	// Dicts are kept by somebody else, in the place of the store's own; nil: they are not.
-	Dicts store.Dicts
-}
-
-// Open connects to the server and looks at what it is. A replica is refused with
-// ErrReplica, since nothing could be replaced there.
-func Open(ctx context.Context, o OpenOptions) (*Store, error) {
-	s := &Store{base: o.Client, readOnly: o.ReadOnly, name: cmp.Or(o.Name, o.Client.Addr), kept: o.Dicts, stop: func() {}}
-	s.base.DB, s.base.OnConnect = 0, s.onConnect(o.OnConnect)
-	first := s.newNode(s.base.Addr)
-	s.nodes = []*Node{first}
-	err := s.look(ctx, o.DBs)
-	if err == nil {
-		s.opened, err = s.Layout(ctx)
-	}
-	if err != nil {
-		s.Close()
-		return nil, err
-	}
-	if o.Local == nil {
-		o.Local = new(dict.Set)
-	}
-	d := newNodes(s, o.Local)
-	s.dicts.Store(d)
-	if o.Tend {
-		ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-		go panics.KeepRunning(ctx, nil, nil, d.Run) // of a tool
-	}
-	return s, nil
-}
-
-// onConnect also puts there what was published: a node may be new, or restored from an old backup.
-func (s *Store) onConnect(next func(context.Context, *goredis.Conn) error) func(context.Context, *goredis.Conn) error {
-	return func(ctx context.Context, c *goredis.Conn) error {
-		if err := dontTouch(ctx, c); err != nil {
-			return err
-		}
-		if d := s.dicts.Load(); d != nil {
-			if err := d.Ensure(ctx, c); err != nil {
-				return err
-			}
-		}
-		if next == nil {
-			return nil
-		}
-		return next(ctx, c)
-	}
-}
-
-// dontTouch asks a server that can (Redis 7.2) not to count our reads as use.
-func dontTouch(ctx context.Context, c *goredis.Conn) error {
-	err := c.Process(ctx, goredis.NewStatusCmd(ctx, "client", "no-touch", "on"))
-	if err != nil && isAnswer(err) {
-		return nil
-	}
-	return err
-}
-
-func (s *Store) newNode(addr string) *Node {
-	o := s.base
-	o.Addr = addr
-	return &Node{store: s, addr: addr, client: goredis.NewClient(&o)}
-}
-
-func (s *Store) look(ctx context.Context, dbs []int) error {
-	info, err := s.nodes[0].info(ctx)
-	if err != nil {
-		return err
-	}
-	if info["cluster_enabled"] == "1" {
-		if len(dbs) > 0 && !slices.Equal(dbs, []int{0}) {
-			return fmt.Errorf("%w: a cluster has database 0 only", errClient)
-		}
-		if err := s.lookAround(ctx); err != nil {
-			return err
-		}
-	} else {
-		if info["role"] == "slave" && !s.readOnly {
-			return fmt.Errorf("%w of %s:%s", ErrReplica, info["master_host"], info["master_port"])
-		}
-		s.nodes[0].addSpaces(dbs, info)
-	}
-	return s.prepare(ctx, info)
-}
-
-// addSpaces opens the databases asked for, or those that hold keys.
-func (n *Node) addSpaces(dbs []int, info map[string]string) {
-	if dbs == nil {
-		for name := range info {
-			number, ok := strings.CutPrefix(name, "db")
-			if db, err := strconv.Atoi(number); ok && err == nil {
-				dbs = append(dbs, db)
-			}
-		}
-		slices.Sort(dbs)
-	}
-	for _, db := range dbs {
-		o := n.store.base
-		o.Addr, o.DB = n.addr, db
-		c := goredis.NewClient(&o)
-		n.spaces = append(n.spaces, &Space{node: n, db: db, scan: c, values: c})
-	}
-}
-
-// lookAround makes a node of every primary.
-func (s *Store) lookAround(ctx context.Context) error {
-	addrs, err := s.primaries(ctx)
-	if err != nil {
-		return err
-	}
-	_ = s.nodes[0].client.Close()
-	s.nodes = nil
-	s.cluster = goredis.NewClusterClient(&goredis.ClusterOptions{
-		Addrs: addrs, Username: s.base.Username, Password: s.base.Password, TLSConfig: s.base.TLSConfig, Dialer: s.base.Dialer,
-		DialTimeout: s.base.DialTimeout, ReadTimeout: s.base.ReadTimeout, WriteTimeout: s.base.WriteTimeout,
-		OnConnect: s.base.OnConnect, DisableIdentity: true, ContextTimeoutEnabled: true,
-		MaintNotificationsConfig: s.base.MaintNotificationsConfig,
-	})
-	for _, addr := range addrs {
-		n := s.newNode(addr)
-		n.spaces = []*Space{{node: n, scan: n.client, values: s.cluster}}
-		s.nodes = append(s.nodes, n)
-	}
-	return nil
-}
-
-// slots asks the cluster which primary has which slots.
-func (s *Store) slots(ctx context.Context) (slots []goredis.ClusterSlot, err error) {
-	err = errClient
-	for _, n := range s.nodes {
-		//lint:ignore SA1019 CLUSTER SHARDS came with Redis 7
-		if slots, err = n.client.ClusterSlots(ctx).Result(); err == nil {
-			break
-		}
-	}
-	slots = slices.DeleteFunc(slots, func(c goredis.ClusterSlot) bool { return len(c.Nodes) == 0 })
-	return slots, err
-}
-
-// primaries are the addresses of the primaries that hold slots, sorted, but for the one that has slot 0: gateways
-// keep their records there, and it comes first.
-func (s *Store) primaries(ctx context.Context) ([]string, error) {
-	slots, err := s.slots(ctx)
-	var addrs []string
-	first := ""
-	for _, slot := range slots {
-		addr := s.reachable(slot.Nodes[0].Addr)
-		if addrs = append(addrs, addr); slot.Start == 0 {
-			first = addr
-		}
-	}
-	slices.Sort(addrs)
-	addrs = slices.Compact(addrs)
-	if i := slices.Index(addrs, first); i > 0 {
-		addrs = slices.Insert(slices.Delete(addrs, i, i+1), 0, first)
-	}
-	return addrs, err
-}
-
-// Layout is which primary of a cluster has which slots, in a text that is another when
-// slots have moved: then keys may have slipped past a walk. Of a standalone server it is
-// always the same.
-func (s *Store) Layout(ctx context.Context) (string, error) {
-	if s.cluster == nil {
-		return "", nil
-	}
-	slots, err := s.slots(ctx)
-	var parts []string
-	for _, slot := range slots {
-		parts = append(parts, fmt.Sprintf("%05d-%05d=%s", slot.Start, slot.End, slot.Nodes[0].ID))
-	}
-	slices.Sort(parts)
-	return strings.Join(parts, " "), err
-}
-
-// reachable completes the address of a node that doesn't know its own host.
-func (s *Store) reachable(addr string) string {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil || host != "" {
-		return addr
-	}
-	host, _, _ = net.SplitHostPort(s.base.Addr)
-	return net.JoinHostPort(host, port)
-}
-
-// Nodes returns the primaries.
-func (s *Store) Nodes() []*Node { return s.nodes }
-
-// Cluster reports whether the server is a part of one.
-func (s *Store) Cluster() bool { return s.cluster != nil }
-
-// Close ends all connections.
-func (s *Store) Close() {
-	s.stop()
-	if s.cluster != nil {
-		_ = s.cluster.Close()
-	}
-	for _, n := range s.nodes {
-		_ = n.client.Close()
-		for _, sp := range n.spaces {
-			_ = sp.scan.Close()
-		}
-	}
-}
-
-// Client is a connection to the node, in database 0, for a Dicts. It is the store's.
+// Client returns a connection to the node, in database 0, for a Dicts. It belongs to the store.
 func (n *Node) Client() *goredis.Client { return n.client }
 
-// Name is the node's address.
+// Name returns the node's address.
 func (n *Node) Name() string { return n.addr }
 
 // Spaces returns the node's databases.
@@ -295,13 +50,16 @@ func (n *Node) Ping(ctx context.Context) error { return n.client.Ping(ctx).Err()
 func (n *Node) RunID(ctx context.Context) (string, error) {
 	info, err := n.info(ctx)
 	if err != nil || n.store.cluster == nil {
-		return info["run_id"], err
+		return info[runID], err
 	}
 	layout, err := n.store.Layout(ctx)
-	return fmt.Sprintf("%s/%08x", info["run_id"], crc32.ChecksumIEEE([]byte(layout))), err
+	return fmt.Sprintf("%s/%08x", info[runID], crc32.ChecksumIEEE([]byte(layout))), err
 }
 
-// Memory is the node's own account of its memory.
+// runID is the field of INFO that names a server's process.
+const runID = "run_id"
+
+// Memory returns the node's own account of its memory.
 func (n *Node) Memory(ctx context.Context) (store.Memory, error) {
 	info, err := n.info(ctx)
 	if err != nil {
@@ -318,33 +76,37 @@ func (n *Node) Memory(ctx context.Context) (store.Memory, error) {
 	}, nil
 }
 
-// info is what INFO says, by name.
+// info returns the fields of INFO by name.
 func (n *Node) info(ctx context.Context) (map[string]string, error) {
 	text, err := n.client.Info(ctx).Result()
 	if err != nil {
 		return nil, classify(err)
 	}
+	return infoFields(text), nil
+}
+
+func infoFields(text string) map[string]string {
 	fields := make(map[string]string)
 	for line := range strings.SplitSeq(text, "\r\n") {
 		if name, value, ok := strings.Cut(line, ":"); ok {
 			fields[name] = value
 		}
 	}
-	return fields, nil
+	return fields
 }
 
-// Name is the address and the database: what the space is called in messages.
+// Name returns the address and the database: the space's name in messages.
 func (s *Space) Name() string { return s.node.addr + "/" + s.DB() }
 
-// DB is the database's number.
+// DB returns the database's number.
 func (s *Space) DB() string { return strconv.Itoa(s.db) }
 
-// Keys is the number of keys, those that hold dictionaries included.
+// Keys returns the number of keys, those that hold dictionaries included.
 func (s *Space) Keys(ctx context.Context) (int64, error) { return s.scan.DBSize(ctx).Result() }
 
-// Page takes a step of about o.Count keys from a cursor, "" at the start, and returns the cursor to go on with, "" at the end. o.Match is a
-// pattern ("" for any) and o.Kind a name that TYPE gives ("" for any). A key may come twice, and no step needs to give any. Keys
-// that hold dictionaries are left out.
+// Page takes a step of about o.Count keys from a cursor, "" at the start, and returns the cursor to go on with, "" at
+// the end. o.Match is a pattern ("" for any) and o.Kind a name that TYPE gives ("" for any). A key may come twice, and
+// no step needs to give any. Keys that hold dictionaries are left out.
 func (s *Space) Page(ctx context.Context, cursor string, o store.ScanOptions) (store.Page, error) {
 	at, err := number(cursor)
 	if err != nil {
@@ -358,7 +120,12 @@ func (s *Space) Page(ctx context.Context, cursor string, o store.ScanOptions) (s
 		args = append(args, "type", o.Kind)
 	}
 	cmd := goredis.NewScanCmd(ctx, nil, args...)
-	if err := s.scan.Process(ctx, cmd); err != nil {
+	if o.RunID == "" {
+		err = s.scan.Process(ctx, cmd)
+	} else {
+		err = s.scanOf(ctx, o.RunID, cmd)
+	}
+	if err != nil {
 		return store.Page{}, classify(err)
 	}
 	names, next := cmd.Val()
@@ -372,6 +139,21 @@ func (s *Space) Page(ctx context.Context, cursor string, o store.ScanOptions) (s
 		page.Next = strconv.FormatUint(next, 10)
 	}
 	return page, nil
+}
+
+// scanOf takes a step of a scan, and asks on the same connection whether the process of a run ID answers: the pool
+// replaces connections that the end of a process has closed.
+func (s *Space) scanOf(ctx context.Context, run string, scan *goredis.ScanCmd) error {
+	p := s.scan.Pipeline()
+	_ = p.Process(ctx, scan)
+	info := p.Info(ctx, "server")
+	if _, err := p.Exec(ctx); err != nil {
+		return err
+	}
+	if process, _, _ := strings.Cut(run, "/"); infoFields(info.Val())[runID] != process {
+		return store.ErrRestarted
+	}
+	return nil
 }
 
 // Share returns the share of the server's hash table that a cursor has behind it: cursors count
@@ -391,4 +173,427 @@ func number(cursor string) (uint64, error) {
 		return 0, fmt.Errorf("cursor %q: %w", cursor, err)
 	}
 	return at, nil
+}
+
+// The bytes that one round trip brings are bounded, whatever the values' sizes:
+//
+//	GETRANGE 0 headBytes-1    of every key: all of a short string, WRONGTYPE elsewhere
+//	STRLEN, then GET          of longer ones, as many as fit into batchBytes
+//	TYPE                      of the rest
+//	HLEN, MEMORY USAGE        of hashes: HGETALL of small ones, HSCAN in steps of about
+//	                          batchBytes of the others
+//	XRANGE                    of streams, when they are wanted
+const (
+	headBytes  = 4 << 10
+	batchBytes = 4 << 20
+	maxStep    = 512 // fields or entries in a step
+)
+
+// Read reads the values of the keys and calls emit with each of them, or with the reason why it was left out. The
+// caller owns the values. An error of emit ends it. Expiries are unchanged, and from Redis 7.2 on so are idle times.
+func (s *Space) Read(ctx context.Context, keys [][]byte, o store.ReadOptions, emit func(*store.Value) error) error {
+	r := reader{s: s, ctx: ctx, o: o, emit: emit}
+	var err error
+	if o.IdleBelow > 0 || o.FreqAbove > 0 {
+		if keys, err = r.leaveHot(keys); err != nil {
+			return err
+		}
+	}
+	if o.Types&store.String != 0 {
+		if keys, err = r.strings(keys); err != nil {
+			return err
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	return r.others(keys)
+}
+
+type reader struct {
+	s    *Space
+	ctx  context.Context
+	o    store.ReadOptions
+	emit func(*store.Value) error
+}
+
+func (r *reader) skip(key []byte, why store.Reason) error {
+	return r.emit(&store.Value{Key: key, Skip: why})
+}
+
+// pipe sends one command for each key in one round trip, and returns when all are answered. Answers that are errors are
+// in the commands.
+func pipe[C goredis.Cmder](ctx context.Context, c goredis.UniversalClient, keys [][]byte, ask func(p goredis.Pipeliner, key string) C) ([]C, error) {
+	cmds := make([]C, len(keys))
+	_, err := c.Pipelined(ctx, func(p goredis.Pipeliner) error {
+		for i, k := range keys {
+			cmds[i] = ask(p, string(k))
+		}
+		return nil
+	})
+	for _, cmd := range cmds {
+		if e := cmd.Err(); e != nil && (!isAnswer(e) || isTransient(e)) {
+			return nil, e
+		}
+	}
+	if err != nil && !isAnswer(err) {
+		return nil, err
+	}
+	return cmds, nil
+}
+
+// isTransient recognizes answers of a server that is not ready to answer.
+func isTransient(err error) bool {
+	for _, prefix := range []string{"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK"} {
+		if goredis.HasErrorPrefix(err, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// leaveHot returns the keys that are not in use by IdleBelow or FreqAbove, of which one is set.
+func (r *reader) leaveHot(keys [][]byte) ([][]byte, error) {
+	what := "idletime"
+	if r.o.FreqAbove > 0 {
+		what = "freq"
+	}
+	cmds, err := pipe(r.ctx, r.s.values, keys, func(p goredis.Pipeliner, k string) *goredis.Cmd {
+		return p.Do(r.ctx, "object", what, k)
+	})
+	if err != nil {
+		return nil, err
+	}
+	cold := keys[:0:0]
+	for i, cmd := range cmds {
+		n, err := cmd.Int64()
+		switch {
+		case errors.Is(err, goredis.Nil):
+			err = r.skip(keys[i], store.Gone)
+		case err != nil:
+			return nil, classify(err)
+		case r.o.FreqAbove > 0 && n > int64(r.o.FreqAbove), r.o.IdleBelow > 0 && time.Duration(n)*time.Second < r.o.IdleBelow:
+			err = r.skip(keys[i], store.Hot)
+		default:
+			cold = append(cold, keys[i])
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return cold, nil
+}
+
+// strings reads the keys that hold strings and returns the others.
+func (r *reader) strings(keys [][]byte) (others [][]byte, err error) {
+	cmds, err := pipe(r.ctx, r.s.values, keys, func(p goredis.Pipeliner, k string) *goredis.StringCmd {
+		return p.GetRange(r.ctx, k, 0, headBytes-1)
+	})
+	if err != nil {
+		return nil, err
+	}
+	var long [][]byte
+	for i, cmd := range cmds {
+		b, err := cmd.Bytes()
+		switch {
+		case err == nil && len(b) == headBytes:
+			long = append(long, keys[i])
+		case err == nil && len(b) == 0:
+			err = r.skip(keys[i], store.Gone)
+		case err == nil && r.o.MaxBytes > 0 && len(b) > r.o.MaxBytes:
+			err = r.skip(keys[i], store.TooLarge)
+		case err == nil:
+			err = r.emit(&store.Value{Key: keys[i], Type: store.String, Stored: b})
+		case isWrongType(err):
+			others, err = append(others, keys[i]), nil
+		default:
+			err = r.refused(keys[i], err)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if len(long) > 0 {
+		err = r.long(long)
+	}
+	return others, err
+}
+
+// refused skips a key that the user may not read; any other answer ends the walk.
+func (r *reader) refused(key []byte, err error) error {
+	if goredis.HasErrorPrefix(err, "NOPERM") {
+		return r.skip(key, store.Denied)
+	}
+	return classify(err)
+}
+
+func isWrongType(err error) bool { return goredis.HasErrorPrefix(err, "WRONGTYPE") }
+
+// long reads long strings, as many in a round trip as fit into batchBytes, or a single one that is longer.
+func (r *reader) long(keys [][]byte) error {
+	cmds, err := pipe(r.ctx, r.s.values, keys, func(p goredis.Pipeliner, k string) *goredis.IntCmd { return p.StrLen(r.ctx, k) })
+	if err != nil {
+		return err
+	}
+	var batch [][]byte
+	size := 0
+	for i, cmd := range cmds {
+		n := int(cmd.Val())
+		if r.o.MaxBytes > 0 && n > r.o.MaxBytes {
+			if err := r.skip(keys[i], store.TooLarge); err != nil {
+				return err
+			}
+			continue
+		}
+		if size+n > batchBytes && len(batch) > 0 {
+			if err := r.get(batch); err != nil {
+				return err
+			}
+			batch, size = nil, 0
+		}
+		batch, size = append(batch, keys[i]), size+n
+	}
+	return r.get(batch)
+}
+
+// get reads strings of which some are longer than headBytes.
+func (r *reader) get(keys [][]byte) error {
+	cmds, err := pipe(r.ctx, r.s.values, keys, func(p goredis.Pipeliner, k string) *goredis.StringCmd { return p.Get(r.ctx, k) })
+	if err != nil {
+		return err
+	}
+	for i, cmd := range cmds {
+		b, err := cmd.Bytes()
+		switch {
+		case errors.Is(err, goredis.Nil), isWrongType(err): // since a moment ago
+			err = r.skip(keys[i], store.Gone)
+		case err != nil:
+			err = r.refused(keys[i], err)
+		case r.o.MaxBytes > 0 && len(b) > r.o.MaxBytes:
+			err = r.skip(keys[i], store.TooLarge)
+		default:
+			err = r.emit(&store.Value{Key: keys[i], Type: store.String, Stored: b})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// others reads keys that are not known to be strings.
+func (r *reader) others(keys [][]byte) error {
+	cmds, err := pipe(r.ctx, r.s.values, keys, func(p goredis.Pipeliner, k string) *goredis.StatusCmd { return p.Type(r.ctx, k) })
+	if err != nil {
+		return err
+	}
+	var hashes [][]byte
+	for i, cmd := range cmds {
+		var err error
+		switch kind := cmd.Val(); {
+		case cmd.Err() != nil:
+			err = r.refused(keys[i], cmd.Err())
+		case kind == "none":
+			err = r.skip(keys[i], store.Gone)
+		case kind == "hash" && r.o.Types&store.Hash != 0:
+			hashes = append(hashes, keys[i])
+		case kind == "stream" && r.o.Types&store.Stream != 0:
+			err = r.stream(keys[i])
+		case kind == "stream":
+			err = r.skip(keys[i], store.Immutable)
+		default:
+			err = r.skip(keys[i], store.OtherType)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(hashes) == 0 {
+		return nil
+	}
+	return r.hashes(hashes)
+}
+
+// stream hands over the values of all entries.
+func (r *reader) stream(key []byte) error {
+	from := "-"
+	for {
+		entries, err := r.s.values.Do(r.ctx, "xrange", key, from, "+", "count", maxStep/4).Slice()
+		if isWrongType(err) {
+			return r.skip(key, store.Gone)
+		}
+		if err != nil {
+			return classify(err)
+		}
+		for _, e := range entries {
+			if from, err = r.entry(key, e); err != nil {
+				return err
+			}
+		}
+		if len(entries) < maxStep/4 {
+			return nil
+		}
+		from = "(" + from
+	}
+}
+
+// entry hands over the values of one entry, which may name a field twice, and returns
+// its ID.
+func (r *reader) entry(key []byte, reply any) (string, error) {
+	parts, _ := reply.([]any)
+	if len(parts) != 2 {
+		return "", fmt.Errorf("%w: an entry of stream %q", errReply, key)
+	}
+	id, _ := parts[0].(string)
+	pairs, _ := parts[1].([]any)
+	for i := 0; i+1 < len(pairs); i += 2 {
+		field, _ := pairs[i].(string)
+		value, _ := pairs[i+1].(string)
+		v := &store.Value{Key: key, Field: []byte(field), ID: id, Type: store.Stream, Stored: []byte(value)}
+		if err := r.emit(v); err != nil {
+			return "", err
+		}
+	}
+	return id, nil
+}
+
+// hashes reads hashes, the small ones together.
+func (r *reader) hashes(keys [][]byte) error {
+	usage, err := r.s.Usage(r.ctx, keys)
+	if err != nil {
+		return err
+	}
+	lengths, err := pipe(r.ctx, r.s.values, keys, func(p goredis.Pipeliner, k string) *goredis.IntCmd { return p.HLen(r.ctx, k) })
+	if err != nil {
+		return err
+	}
+	var batch [][]byte
+	size := int64(0)
+	for i, key := range keys {
+		n := lengths[i].Val()
+		if usage[i] > batchBytes || n > maxStep || usage[i] == 0 && n > 1 {
+			if err := r.stepThrough(key, usage[i], n); err != nil {
+				return err
+			}
+			continue
+		}
+		if size+usage[i] > batchBytes {
+			if err := r.small(batch); err != nil {
+				return err
+			}
+			batch, size = nil, 0
+		}
+		batch, size = append(batch, key), size+usage[i]
+	}
+	return r.small(batch)
+}
+
+func (r *reader) small(keys [][]byte) error {
+	cmds, err := pipe(r.ctx, r.s.values, keys, func(p goredis.Pipeliner, k string) *goredis.MapStringStringCmd {
+		return p.HGetAll(r.ctx, k)
+	})
+	if err != nil {
+		return err
+	}
+	for i, cmd := range cmds {
+		fields, err := cmd.Result()
+		switch {
+		case isWrongType(err), err == nil && len(fields) == 0:
+			err = r.skip(keys[i], store.Gone)
+		case err != nil:
+			err = r.refused(keys[i], err)
+		}
+		if err != nil {
+			return err
+		}
+		for _, field := range slices.Sorted(maps.Keys(fields)) { // always in the same order, for samples
+			if err := r.field(keys[i], field, fields[field]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *reader) field(key []byte, field, value string) error {
+	v := &store.Value{Key: key, Field: []byte(field), Type: store.Hash, Stored: []byte(value)}
+	if r.o.MaxBytes > 0 && len(value) > r.o.MaxBytes {
+		v.Stored, v.Skip = nil, store.TooLarge
+	}
+	return r.emit(v)
+}
+
+// stepThrough reads a hash of which not everything may fit, by the average size of its
+// fields. Where the server doesn't tell sizes the steps are small.
+func (r *reader) stepThrough(key []byte, usage, fields int64) error {
+	step := int64(16)
+	if usage > 0 && fields > 0 {
+		step = min(max(batchBytes/max(usage/fields, 1), 1), maxStep)
+	}
+	cursor := uint64(0)
+	for {
+		pairs, next, err := r.s.values.HScan(r.ctx, string(key), cursor, "", step).Result()
+		if isWrongType(err) {
+			return r.skip(key, store.Gone)
+		}
+		if err != nil {
+			return classify(err)
+		}
+		for pair := range slices.Chunk(pairs, 2) {
+			if err := r.field(key, pair[0], pair[1]); err != nil {
+				return err
+			}
+		}
+		if next == 0 {
+			return nil
+		}
+		cursor = next
+	}
+}
+
+// Usage returns how many bytes the server says it allocates for each key (MEMORY USAGE, by
+// its samples of nested values); 0 where it doesn't say.
+func (s *Space) Usage(ctx context.Context, keys [][]byte) ([]int64, error) {
+	cmds, err := pipe(ctx, s.values, keys, func(p goredis.Pipeliner, k string) *goredis.IntCmd { return p.MemoryUsage(ctx, k) })
+	if err != nil {
+		return nil, err
+	}
+	usage := make([]int64, len(keys))
+	for i, cmd := range cmds {
+		usage[i] = cmd.Val()
+	}
+	return usage, nil
+}
+
+// Again reads values again that a client has changed since they were read. It leaves out keys that are gone or have
+// another type now.
+func (s *Space) Again(ctx context.Context, values []*store.Value) ([]*store.Value, error) {
+	keys := make([][]byte, len(values))
+	for i, v := range values {
+		keys[i] = v.Key
+	}
+	next := -1
+	cmds, err := pipe(ctx, s.values, keys, func(p goredis.Pipeliner, k string) *goredis.StringCmd {
+		if next++; values[next].Type == store.Hash {
+			return p.HGet(ctx, k, string(values[next].Field))
+		}
+		return p.Get(ctx, k)
+	})
+	if err != nil {
+		return nil, err
+	}
+	var found []*store.Value
+	for i, cmd := range cmds {
+		b, err := cmd.Bytes()
+		switch {
+		case errors.Is(err, goredis.Nil), isWrongType(err):
+			continue
+		case err != nil:
+			return nil, classify(err)
+		}
+		v := *values[i]
+		v.Stored = b
+		found = append(found, &v)
+	}
+	return found, nil
 }

@@ -39,9 +39,13 @@ type Group struct {
 	wake   chan struct{} // capacity 1
 	layout atomic.Pointer[layout]
 
-	tending sync.Mutex // held while shards are looked for, and at
-	looked  time.Time  // at what they hold
-	told    string     // the last trouble that was logged
+	finding sync.Mutex // held while shards are looked for
+	lost    time.Time  // when they could not be found
+
+	tending  sync.Mutex // held while what they hold is looked at
+	looked   time.Time
+	lookedAt *layout // looked at last
+	told     string  // the last trouble that was logged
 }
 
 // layout is who belongs together, as it was found last. It does not change.
@@ -86,6 +90,8 @@ func (g *Group) Pause() *Pause { return g.own.Pause() }
 func (g *Group) Close() {
 	g.tending.Lock()
 	defer g.tending.Unlock()
+	g.finding.Lock()
+	defer g.finding.Unlock()
 	if l := g.layout.Load(); l != nil {
 		for _, m := range l.others {
 			m.conn.Close()
@@ -96,8 +102,11 @@ func (g *Group) Close() {
 // Dictionary implements cinch.Dictionaries: from the server, or from any other shard.
 func (g *Group) Dictionary(number uint32) (*codec.Dict, error) {
 	x, err := g.own.Dictionary(number)
-	l := g.layout.Load()
-	if err == nil || l == nil || len(l.others) == 0 || errors.Is(err, ErrForeign) {
+	if err == nil || errors.Is(err, ErrForeign) {
+		return x, err
+	}
+	l := g.found()
+	if l == nil || len(l.others) == 0 {
 		return x, err
 	}
 	x, elsewhere := g.ask(l, number)
@@ -113,6 +122,39 @@ func (g *Group) Dictionary(number uint32) (*codec.Dict, error) {
 	}
 	g.hurry() // it belongs into the server too
 	return x, nil
+}
+
+// Adopt is Dictionary for a number that rules name. A miss is not remembered: the dictionary may be stored in the next moment, by
+// another gateway, and values name it then.
+func (g *Group) Adopt(ctx context.Context, number uint32) error {
+	if _, ok := g.own.local.Get(number); ok {
+		return nil
+	}
+	x, err := g.own.fetch(ctx, number)
+	if err == nil {
+		return g.own.Keep(x)
+	}
+	l := g.found()
+	if errors.Is(err, ErrForeign) || l == nil {
+		return err
+	}
+	for _, m := range l.others {
+		if m.fails.Load() {
+			continue
+		}
+		if x, elsewhere := m.fetchSoon(ctx, number); elsewhere == nil {
+			g.hurry() // it belongs into the server too
+			return g.own.Keep(x)
+		}
+	}
+	return err
+}
+
+// fetchSoon fetches a dictionary if the shard answers within dictTimeout.
+func (m *member) fetchSoon(ctx context.Context, number uint32) (*codec.Dict, error) {
+	ctx, cancel := context.WithTimeout(ctx, dictTimeout)
+	defer cancel()
+	return m.dicts.fetch(ctx, number)
 }
 
 // ask looks for a dictionary in the other shards, all at a time. Those that did not answer a
@@ -273,25 +315,47 @@ func (g *Group) known(ctx context.Context) (*layout, error) {
 	if l := g.layout.Load(); l != nil {
 		return l, nil
 	}
-	g.tending.Lock()
-	defer g.tending.Unlock()
 	return g.refresh(ctx)
 }
 
-// refresh looks who the shards are. tending is held.
+// found is known for values that name a dictionary which the server lacks: when the gateway has only just started, the shards are
+// looked for first. Where they could not be found a moment ago they are not looked for again.
+func (g *Group) found() *layout {
+	if l := g.layout.Load(); l != nil {
+		return l
+	}
+	g.finding.Lock()
+	defer g.finding.Unlock()
+	if l := g.layout.Load(); l != nil || time.Since(g.lost) < missTTL {
+		return l
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), dictTimeout)
+	defer cancel()
+	l, _ := g.find(ctx)
+	return l
+}
+
+// refresh looks who the shards are.
 func (g *Group) refresh(ctx context.Context) (*layout, error) {
+	g.finding.Lock()
+	defer g.finding.Unlock()
+	return g.find(ctx)
+}
+
+// find is refresh. finding is held.
+func (g *Group) find(ctx context.Context) (*layout, error) {
 	old := g.layout.Load()
 	if g.o.Find == nil {
 		return old, nil
 	}
 	shards, err := g.o.Find(ctx)
 	if err != nil {
+		g.lost = time.Now()
 		return old, fmt.Errorf("%w: %w", ErrShards, err)
 	}
 	next, changed := g.arrange(old, shards)
 	if changed {
 		g.layout.Store(next)
-		g.looked = time.Time{}
 		if len(next.others) > 0 || old != nil {
 			g.o.Log.Info("the server belongs to a group of shards", "others", len(next.others))
 		}
@@ -346,14 +410,14 @@ func (g *Group) tend(ctx context.Context, now bool) error {
 	g.tending.Lock()
 	defer g.tending.Unlock()
 	l, err := g.refresh(ctx)
-	if err != nil || !now && time.Since(g.looked) < dictPeriod {
+	if err != nil || !now && l == g.lookedAt && time.Since(g.looked) < dictPeriod {
 		return err
 	}
+	g.lookedAt = nil
 	if err := g.look(ctx, l); err != nil {
-		g.looked = time.Time{}
 		return err
 	}
-	g.looked = time.Now()
+	g.looked, g.lookedAt = time.Now(), l
 	return nil
 }
 
@@ -436,9 +500,7 @@ type Member struct {
 // Members finds out who the shards are, without a look at what they hold, and lists them; the
 // server itself comes first.
 func (g *Group) Members(ctx context.Context, name string) ([]Member, error) {
-	g.tending.Lock()
 	l, err := g.refresh(ctx)
-	g.tending.Unlock()
 	all := []Member{{Name: name, Own: true, Conn: g.own.conn, Dicts: g.own}}
 	if l == nil {
 		return all, err

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cinch-layer/cinch"
@@ -136,10 +138,7 @@ func TestGroupFindsAndSpreads(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.set(0, 1)
-	g := s.group(0)
-	if _, err := g.Members(ctx, ""); err != nil {
-		t.Fatal(err)
-	}
+	g := s.group(0) // which has only just started, and has not looked for the others yet
 	if got, err := g.Dictionary(x.Number()); err != nil || !bytes.Equal(got.Content(), x.Content()) {
 		t.Fatalf("from another shard: %v", err)
 	}
@@ -174,6 +173,90 @@ func TestGroupFindsAndSpreads(t *testing.T) {
 	if !alone.Ready(x.Number()) || alone.Ready(archived.Number()) {
 		t.Error("states did not come along")
 	}
+}
+
+// A gateway whose rules name a dictionary asks for it before it is there, and opens values with it as soon as it is.
+func TestGroupAdopts(t *testing.T) {
+	s := newShards(t, 2)
+	s.set(0, 1)
+	ctx, x, y := t.Context(), testDict(t, "by another gateway"), testDict(t, "in another shard")
+	g := s.group(0)
+	for _, d := range []uint32{x.Number(), y.Number()} {
+		if err := g.Adopt(ctx, d); !errors.Is(err, cinch.ErrDictMissing) {
+			t.Fatalf("before it is there: %v", err)
+		}
+	}
+	if err := s.group(1).Publish(ctx, x); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Dictionary(x.Number()); err != nil {
+		t.Errorf("as soon as it is there: %v", err)
+	}
+	if err := NewDicts(s.conn[1], nil).Publish(ctx, y); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Adopt(ctx, y.Number()); err != nil {
+		t.Errorf("from another shard: %v", err)
+	}
+	if err := g.Recheck(ctx); err != nil || !g.Ready(y.Number()) || !s.has(0, y.Number()) {
+		t.Errorf("ready %t, in the server %t, %v", g.Ready(y.Number()), s.has(0, y.Number()), err)
+	}
+}
+
+// Where the server's own record is not the dictionary of that number, no other shard's is taken for it.
+func TestGroupAdoptsNothingForeign(t *testing.T) {
+	s, x := newShards(t, 2), testDict(t, "damaged in one shard")
+	s.set(0, 1)
+	for _, c := range s.conn {
+		if err := NewDicts(c, nil).Publish(t.Context(), x); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lua(t, s.conn[0], fmt.Sprintf(`box.session.su('admin', function() box.space.cinch_dictionaries:update(%d, {{'=', 3, 'damaged'}}) end)`, x.Number()))
+	g := s.group(0)
+	if err := g.Adopt(t.Context(), x.Number()); !errors.Is(err, ErrForeign) {
+		t.Errorf("adopted: %v", err)
+	}
+	if _, ok := g.own.local.Get(x.Number()); ok {
+		t.Error("values are opened with it")
+	}
+}
+
+// Adopt waits for a shard that does not answer no longer than dictTimeout, and not at all for one that did not answer the last time. While it
+// looks for shards, others may look at what they hold.
+func TestGroupAdoptsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dials := map[string]int{}
+		connect := func(id string, dial func(context.Context) error) *Conn {
+			return NewConn(Options{Timeout: time.Hour, Dial: func(ctx context.Context) (net.Conn, error) {
+				dials[id]++
+				return nil, dial(ctx)
+			}})
+		}
+		var g *Group
+		g = NewGroup(NewDicts(connect("own", func(context.Context) error { return errors.New("it is away") }), nil), GroupOptions{
+			Find: func(context.Context) ([]Shard, error) {
+				if !g.tending.TryLock() {
+					t.Error("values wait until it is known what shards hold")
+				} else {
+					g.tending.Unlock()
+				}
+				return []Shard{{ID: "failing"}, {ID: "own", Own: true}, {ID: "silent"}}, nil
+			},
+			Connect: func(s Shard) *Conn {
+				return connect(s.ID, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+			},
+		})
+		defer g.Close()
+		g.found().others[0].fails.Store(true)
+		began := time.Now()
+		if err := g.Adopt(t.Context(), 7); !errors.Is(err, ErrUnreachable) {
+			t.Errorf("adopted: %v", err)
+		}
+		if took := time.Since(began); took != dictTimeout || dials["failing"] != 0 || dials["silent"] != 1 {
+			t.Errorf("it took %v, connections %v", took, dials)
+		}
+	})
 }
 
 // All gateways of a group keep a rule's record in one place.

@@ -79,7 +79,7 @@ const commands = {
     return { task: metrics.find((m) => m.name === "TaskDuration").value, heap: metrics.find((m) => m.name === "JSHeapUsedSize").value, processes };
   },
   async close(c) {
-    await of(c).context.close();
+    await of(c)?.context.close();
     tabs.delete(c.tab);
   },
 };

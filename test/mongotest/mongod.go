@@ -1,4 +1,4 @@
-package testenv
+package mongotest
 
 import (
 	"cmp"
@@ -9,47 +9,48 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// MongodConfig says how to start a mongod. The zero value is a standalone server.
-type MongodConfig struct {
+// Config says how to start a mongod. The zero value is a standalone server.
+type Config struct {
 	ReplicaSet string   // its name; "": standalone
 	Args       []string // further mongod arguments
 	Dir        string   // its working directory; "": one of the test's own
 
 	// Uninitiated leaves the replica set without a configuration. Otherwise it gets one with
-	// this member alone, and the server is primary when Mongod returns.
+	// this member alone, and the server is primary when Start returns.
 	Uninitiated bool
 	Host        string // of the member in that configuration; the server's own address if empty
 }
 
-// MongodServer is a real mongod that belongs to one test.
-type MongodServer struct {
+// Server is a real mongod that belongs to one test.
+type Server struct {
 	Addr string // 127.0.0.1:port
 	Dir  string // its working directory, removed after the test
 
-	cfg  MongodConfig
+	cfg  Config
 	port int
-	proc *process
+	proc *testenv.Process
 }
 
-// Mongod starts mongod on a free port in a directory of the test's own and waits until it
+// Start starts mongod on a free port in a directory of the test's own and waits until it
 // takes connections. It is killed when the test ends. Without mongod the test is skipped, or
 // fails when CI=true.
-func Mongod(t testing.TB, cfg MongodConfig) *MongodServer {
+func Start(t testing.TB, cfg Config) *Server {
 	t.Helper()
 	program := mongodProgram(t)
-	s := &MongodServer{Dir: cmp.Or(cfg.Dir, t.TempDir()), cfg: cfg}
+	s := &Server{Dir: cmp.Or(cfg.Dir, t.TempDir()), cfg: cfg}
 	var err error
-	for range startTries {
-		s.port = FreePort(t)
+	for range testenv.StartTries {
+		s.port = testenv.FreePort(t)
 		s.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port))
 		if err = s.start(program); err == nil {
 			t.Cleanup(func() { s.finish(t) })
@@ -66,58 +67,54 @@ func Mongod(t testing.TB, cfg MongodConfig) *MongodServer {
 // mongodProgram looks where test/servers install puts it, then in the search path.
 func mongodProgram(t testing.TB) string {
 	t.Helper()
-	NeedsPrograms(t)
-	path := filepath.Join(CacheDir(), "mongod-6.0.5", "mongod")
+	testenv.NeedsPrograms(t)
+	path := filepath.Join(testenv.CacheDir(), "mongod-6.0.5", "mongod")
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
 	path, err := exec.LookPath("mongod")
 	if err != nil {
-		missing(t, "mongod", "run: test/servers install mongo")
+		testenv.Missing(t, "mongod", "run: test/servers install mongo")
 	}
 	return path
 }
 
-func (s *MongodServer) start(program string) error {
+func (s *Server) start(program string) error {
 	args := []string{
 		"--port", strconv.Itoa(s.port), "--bind_ip", "127.0.0.1", "--dbpath", s.Dir,
 		"--wiredTigerCacheSizeGB", "0.25", "--setParameter", "enableTestCommands=1",
 		"--setParameter", "diagnosticDataCollectionEnabled=false",
+		"--wiredTigerEngineConfigString", "log=(prealloc=false)", // which would take another 200 MB of disk
 	}
 	if s.cfg.ReplicaSet != "" {
 		args = append(args, "--replSet", s.cfg.ReplicaSet)
 	}
-	p, err := startProcess(s.Dir, nil, program, append(args, s.cfg.Args...)...)
+	p, err := testenv.StartProcess(s.Dir, nil, program, append(args, s.cfg.Args...)...)
 	if err != nil {
 		return err
 	}
-	if err := p.waitReady(func() bool { return accepts(s.Addr) }); err != nil {
-		p.kill()
+	if err := p.WaitReady(func() bool { return testenv.Accepts(s.Addr) }); err != nil {
+		p.Kill()
 		return err
 	}
 	s.proc = p
 	return nil
 }
 
-func (s *MongodServer) finish(t testing.TB) {
-	s.proc.kill()
+func (s *Server) finish(t testing.TB) {
+	s.proc.Kill()
 	if t.Failed() {
-		t.Logf("end of mongod's log:\n%s", lastLines(s.proc.out.String(), 3))
+		t.Logf("end of mongod's log:\n%s", s.proc.Tail(3))
 	}
 }
 
-func lastLines(text string, n int) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
-}
-
 // URI is the server for a driver that shall connect to nothing else.
-func (s *MongodServer) URI() string { return "mongodb://" + s.Addr + "/?directConnection=true" }
+func (s *Server) URI() string { return "mongodb://" + s.Addr + "/?directConnection=true" }
 
 // Client connects to the server itself, past every gateway.
-func (s *MongodServer) Client(t testing.TB) *mongo.Client {
+func (s *Server) Client(t testing.TB) *mongo.Client {
 	t.Helper()
-	c, err := mongo.Connect(options.Client().ApplyURI(s.URI()).SetServerSelectionTimeout(startTimeout))
+	c, err := mongo.Connect(options.Client().ApplyURI(s.URI()).SetServerSelectionTimeout(testenv.StartTimeout))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +122,7 @@ func (s *MongodServer) Client(t testing.TB) *mongo.Client {
 	return c
 }
 
-func (s *MongodServer) initiate(t testing.TB) {
+func (s *Server) initiate(t testing.TB) {
 	t.Helper()
 	host := s.cfg.Host
 	if host == "" {
@@ -135,7 +132,7 @@ func (s *MongodServer) initiate(t testing.TB) {
 }
 
 // Initiate gives the replica set a configuration of these members and waits for a primary.
-func (s *MongodServer) Initiate(t testing.TB, hosts ...string) {
+func (s *Server) Initiate(t testing.TB, hosts ...string) {
 	t.Helper()
 	members := bson.A{}
 	for i, host := range hosts {
@@ -154,7 +151,7 @@ func (s *MongodServer) Initiate(t testing.TB, hosts ...string) {
 }
 
 func waitForPrimary(ctx context.Context, admin *mongo.Database) error {
-	for deadline := time.Now().Add(2 * startTimeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * testenv.StartTimeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		var hello struct {
 			Primary string `bson:"primary"`
 			Ready   bool   `bson:"isWritablePrimary"`
@@ -164,7 +161,7 @@ func waitForPrimary(ctx context.Context, admin *mongo.Database) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the replica set has no primary after %v", 2*startTimeout)
+	return fmt.Errorf("the replica set has no primary after %v", 2*testenv.StartTimeout)
 }
 
 // Compression is what the server counts: bytes that went through a compressor, in both
@@ -178,7 +175,7 @@ func (c Compression) Since(before Compression) Compression {
 
 // Compressed reads mongod's own counters for a compressor: of what it compressed to send,
 // and of what it decompressed after receiving.
-func (s *MongodServer) Compressed(t testing.TB, name string) (sent, received Compression) {
+func (s *Server) Compressed(t testing.TB, name string) (sent, received Compression) {
 	t.Helper()
 	var status struct {
 		Network struct {
@@ -197,15 +194,15 @@ func (s *MongodServer) Compressed(t testing.TB, name string) (sent, received Com
 }
 
 // Pid is the process number of the running server.
-func (s *MongodServer) Pid() int { return s.proc.cmd.Process.Pid }
+func (s *Server) Pid() int { return s.proc.Pid() }
 
 // Kill ends the server with SIGKILL and returns when it is gone.
-func (s *MongodServer) Kill() { s.proc.kill() }
+func (s *Server) Kill() { s.proc.Kill() }
 
 // Restart starts the server again after Kill, on the same port and directory.
-func (s *MongodServer) Restart(t testing.TB) error {
+func (s *Server) Restart(t testing.TB) error {
 	t.Helper()
-	if !s.proc.ended() {
+	if !s.proc.Ended() {
 		return fmt.Errorf("mongod %s still runs", s.Addr)
 	}
 	return s.start(mongodProgram(t))

@@ -1,4 +1,4 @@
-package testenv
+package metricstest
 
 import (
 	"os"
@@ -9,17 +9,19 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // families are the beginnings of metric names that belong to one package each. What begins
 // otherwise is what all gateways have.
 var families = []string{"cinch_dictionary_", "cinch_pack_", "cinch_grpc_", "cinch_mongo_", "cinch_tarantool_", "cinch_tunnel_", "cinch_postgres_", "cinch_serve_"}
 
-// MetricsAreDocumented fails the test when docs/METRICS.md doesn't list exactly those metrics
+// Documented fails the test when docs/METRICS.md doesn't list exactly those metrics
 // of a family that the collectors describe. Family "" is that of all gateways.
-func MetricsAreDocumented(t *testing.T, family string, collectors ...prometheus.Collector) {
+func Documented(t *testing.T, family string, collectors ...prometheus.Collector) {
 	t.Helper()
-	root, err := RepoRoot()
+	root, err := testenv.RepoRoot()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,11 +2,21 @@ package tarantool
 
 import (
 	"fmt"
+	"io"
 
+	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// refusal is an answer of ours in place of the server's.
+// errorClasses are the violations of the protocol.
+var errorClasses = gateway.ErrorClasses{
+	{gateway.ErrStranger, "stranger"},
+	{wire.ErrTooLarge, "too_large"},
+	{wire.ErrMalformed, "malformed"},
+	{io.ErrUnexpectedEOF, "truncated"},
+}
+
+// refusal is an answer of the gateway in place of the server's.
 type refusal struct {
 	code wire.Type
 	what string // counted by
@@ -15,12 +25,12 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.text }
 
-// unsupported is the server's own form of saying that something is not possible.
+// unsupported returns the server's own form of saying that something is not possible.
 func unsupported(what, format string) *refusal {
 	return &refusal{wire.ErrUnsupported, what, "cinch does not support " + format}
 }
 
-// wrongVersion is what the server says to a request that names another version of the schema than the current one.
+// wrongVersion returns what the server says to a request that names another version of the schema than the current one.
 func wrongVersion(current uint64, r *request) *refusal {
 	return &refusal{wire.ErrSchemaVersion, "splice", fmt.Sprintf("Wrong schema version, current: %d, in request: %d", current, r.header.Schema)}
 }

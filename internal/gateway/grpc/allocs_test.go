@@ -1,0 +1,204 @@
+package grpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"runtime"
+	"runtime/debug"
+	"testing"
+	"testing/synctest"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// unaryAllocs limits what a unary call allocates, with all that its two connections do for it.
+const unaryAllocs = 26
+
+// rawPeer is one end of an HTTP/2 connection that allocates nothing for a message.
+type rawPeer struct {
+	net.Conn
+	out []byte // HEADERS, DATA and perhaps trailers, whose stream each send sets
+	ids []int  // where the stream's number stands in out
+	in  [32 << 10]byte
+}
+
+// newRawPeer begins with settings behind preface, and will send messages with these header fields and trailers.
+func newRawPeer(t *testing.T, c net.Conn, preface string, message []byte, header, trailer []string) *rawPeer {
+	p := &rawPeer{Conn: c}
+	var b, block bytes.Buffer
+	b.WriteString(preface)
+	fr := http2.NewFramer(&b, nil)
+	_ = fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30})
+	_ = fr.WriteWindowUpdate(0, 1<<30)
+	if _, err := c.Write(b.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	enc := hpack.NewEncoder(&block)
+	enc.SetMaxDynamicTableSize(0) // so that a block is good for each stream
+	encode := func(fields []string) []byte {
+		block.Reset()
+		for i := 0; i < len(fields); i += 2 {
+			_ = enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
+		}
+		return bytes.Clone(block.Bytes())
+	}
+	b.Reset()
+	add := func(write func() error) {
+		p.ids = append(p.ids, b.Len()+5)
+		if err := write(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := encode(header)
+	add(func() error {
+		return fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: h, EndHeaders: true})
+	})
+	add(func() error { return fr.WriteData(1, len(trailer) == 0, message) })
+	if len(trailer) > 0 {
+		h := encode(trailer)
+		add(func() error {
+			return fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: h, EndHeaders: true, EndStream: true})
+		})
+	}
+	p.out = bytes.Clone(b.Bytes())
+	return p
+}
+
+// send sends a message on a stream.
+func (p *rawPeer) send(stream uint32) error {
+	for _, at := range p.ids {
+		binary.BigEndian.PutUint32(p.out[at:], stream)
+	}
+	_, err := p.Write(p.out)
+	return err
+}
+
+// next reads until a stream has ended, and returns it.
+func (p *rawPeer) next() (uint32, error) {
+	for {
+		if _, err := io.ReadFull(p, p.in[:9]); err != nil {
+			return 0, err
+		}
+		n, kind, flags := int(p.in[0])<<16|int(p.in[1])<<8|int(p.in[2]), http2.FrameType(p.in[3]), http2.Flags(p.in[4])
+		stream := binary.BigEndian.Uint32(p.in[5:])
+		if _, err := io.ReadFull(p, p.in[:n]); err != nil {
+			return 0, err
+		}
+		switch {
+		case kind == http2.FrameSettings && !flags.Has(http2.FlagSettingsAck):
+			if _, err := p.Write([]byte{0, 0, 0, byte(http2.FrameSettings), byte(http2.FlagSettingsAck), 0, 0, 0, 0}); err != nil {
+				return 0, err
+			}
+		case (kind == http2.FrameData || kind == http2.FrameHeaders) && flags.Has(http2.FlagDataEndStream):
+			return stream, nil
+		}
+	}
+}
+
+// A unary call whose request and reply come in one piece each allocates little.
+func TestAllocationsOfAUnaryCall(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates, too")
+	}
+	message := frame(false, payload(1000))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		if _, err := io.ReadFull(c, make([]byte, len(http2.ClientPreface))); err != nil {
+			return
+		}
+		p := newRawPeer(t, c, "", message, []string{":status", "200", "content-type", "application/grpc"}, []string{"grpc-status", "0"})
+		for {
+			stream, err := p.next()
+			if err != nil {
+				return
+			}
+			if err := p.send(stream); err != nil {
+				return
+			}
+		}
+	}()
+	g := startGateway(t, "grpc://"+l.Addr().String(), nil)
+	c, err := net.Dial("tcp", g.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	p := newRawPeer(t, c, http2.ClientPreface, message, []string{
+		":method", "POST", ":scheme", "http", ":path", "/test.Echo/Unary", ":authority", "test", "content-type", "application/grpc", "te", "trailers",
+	}, nil)
+	stream := uint32(1)
+	call := func() {
+		if err := p.send(stream); err != nil {
+			t.Fatal(err)
+		}
+		if ended, err := p.next(); err != nil || ended != stream {
+			t.Fatal(ended, err)
+		}
+		stream += 2
+	}
+	for range 100 {
+		call()
+	}
+	if n := testing.AllocsPerRun(500, call); n > unaryAllocs {
+		t.Errorf("%v allocations a call, want %d at most", n, unaryAllocs)
+	}
+}
+
+// What was read ahead of a body for a connection that turns out to take no more requests goes back to the pool.
+func TestBuffersOfUnusableConnections(t *testing.T) {
+	if raceEnabled {
+		t.Skip("under the race detector sync.Pool drops at random")
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // which have pools of their own
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	synctest.Test(t, func(t *testing.T) {
+		g := newGateway(t, "http://server:1", nil)
+		defer g.pool.Close()
+		g.pool.dialer.open = func(context.Context) (net.Conn, error) {
+			near, far := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, far) }()
+			return near, nil
+		}
+		h := &handler{shared: &g.shared, pool: g.pool, client: g.pool.Client(&net.TCPAddr{})}
+		const tries, pieceBytes = 50, 16 << 10
+		allocated := func(length int64) int {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			for range tries {
+				body := &hereBody{taken: func() { g.pool.Hops()[0].Conn.SetDoNotReuse() }}
+				body.Reset([]byte("hello"))
+				r := newRequest(t.Context(), t)
+				r.Body, r.ContentLength = body, length
+				c := call{handler: h, r: r, terms: noTerms, attempts: 1}
+				c.replay.begin(body, 1000, &replayMemory{})
+				a, _, err := c.try()
+				if !unusable(err) {
+					t.Fatal(err)
+				}
+				c.end(a)
+				c.replay.close()
+				synctest.Wait() // the connection has ended
+			}
+			runtime.ReadMemStats(&after)
+			return int(after.TotalAlloc - before.TotalAlloc)
+		}
+		allocated(-1) // fills the pool
+		without := allocated(0)
+		if with := allocated(-1); with-without > tries*pieceBytes/4 {
+			t.Errorf("%d requests with bodies take %d bytes more than without", tries, with-without)
+		}
+	})
+}

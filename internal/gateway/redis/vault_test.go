@@ -1,0 +1,170 @@
+package redis
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// newSeals returns what decides about the values of one client, by a rule for all keys.
+func newSeals(tb testing.TB, st codec.Setting) *seals {
+	rules, err := policy.New(policy.Options{Rules: []policy.Rule{{Name: "all", Setting: st, MinGain: policy.AnyGain}}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	v := newVault(&Config{Policy: rules, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")})
+	standing := new(standing)
+	standing.init(new(transaction), &gateway.Doorkeeper{})
+	return &seals{vault: v, rules: v.rules(), st: standing}
+}
+
+// A pattern whose values are inflated again and again is paused, and no other. When the pause has ended, values are decided about
+// as before it: without the lock that all clients share.
+func TestEndOfPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newSeals(t, codec.Setting{Codec: codec.LZ4})
+		churn := &v.vault.churn
+		value := bytes.Repeat([]byte("neither a number nor a sketch, "), 10)
+		left := func(key string) string {
+			a := v.address(stringValue, []byte(key), nil, len(value))
+			_, _, why := v.setting(&a, value, "")
+			return why
+		}
+		stop := func(key string) {
+			for i := range churnLimit {
+				if stopped := churn.inflated([]byte(key)); stopped != (i == churnLimit-1) {
+					t.Fatalf("after %d inflations of %s: stopped %v", i+1, key, stopped)
+				}
+			}
+		}
+		expect := func(when, first, second string) {
+			t.Helper()
+			if a, b, c := left("first:1"), left("second:1"), left("third:1"); a != first || b != second || c != "" {
+				t.Errorf("%s values are left for %q, %q, %q", when, a, b, c)
+			}
+		}
+		stop("first:7")
+		time.Sleep(churnPause / 2)
+		stop("second:7")
+		expect("in both pauses", "often_inflated", "often_inflated")
+		time.Sleep(churnPause / 2)
+		expect("after the first pause", "", "often_inflated")
+		time.Sleep(churnPause / 2)
+		expect("after both", "", "")
+		if churn.paused.Load() {
+			t.Error("values still take the lock")
+		}
+		a := v.address(stringValue, []byte("first:1"), nil, len(value))
+		if n := testing.AllocsPerRun(10, func() { v.setting(&a, value, "") }); n != 0 {
+			t.Errorf("a value's decision allocates %v times", n)
+		}
+	})
+}
+
+// What the gateway adds is counted once for a request, and once for a reply, however many values are in it, and not where there is none.
+func TestLatencyCountsExchanges(t *testing.T) {
+	v := newSeals(t, codec.Setting{Codec: codec.LZ4})
+	value := strings.Repeat("words and words, ", 60)
+	sealed := resp.AppendBulk(nil, v.vault.Sealer.Seal(nil, []byte(value), codec.Setting{Codec: codec.LZ4}, nil))
+	pairs := func(n int) (words []string) {
+		for i := range n {
+			words = append(words, fmt.Sprint("k", i), value)
+		}
+		return words
+	}
+	for _, test := range []struct {
+		name    string
+		request []string
+		reply   []byte
+		count   uint64
+	}{
+		{"PING", []string{"PING"}, []byte("+PONG\r\n"), 0},
+		{"SET of a short value", []string{"SET", "k", "v"}, []byte("+OK\r\n"), 0},
+		{"SET", []string{"SET", "k", value}, []byte("+OK\r\n"), 1},
+		{"MSET", append([]string{"MSET"}, pairs(20)...), []byte("+OK\r\n"), 1},
+		{"MSET that does not fit the buffer", append([]string{"MSET"}, pairs(50)...), []byte("+OK\r\n"), 1},
+		{"GET", []string{"GET", "k"}, sealed, 1},
+		{"GET of a plain value", []string{"GET", "k"}, []byte("$1\r\nv\r\n"), 0},
+		{"MGET", []string{"MGET", "k", "l"}, append(resp.AppendArray(nil, 20), bytes.Repeat(sealed, 20)...), 1},
+		{"SET with GET", []string{"SET", "k", value, "GET"}, sealed, 2},
+	} {
+		stats := gateway.NewStats("test", "redis")
+		client := &feed{bytes: resp.AppendCommand(nil, test.request...), reads: 1}
+		server := &feed{bytes: test.reply, reads: 1}
+		s := newSession(NewGateway(Config{Policy: v.rules, Stats: stats}), client, server, time.Now())
+		for s.next() == nil {
+		}
+		if err := s.out.next(); err != nil {
+			t.Fatal(err)
+		}
+		if got := stats.Snapshot().Latency.Count; got != test.count {
+			t.Errorf("%s: %d times are counted, want %d", test.name, got, test.count)
+		}
+	}
+}
+
+// recording is a server that keeps what it is sent.
+type recording struct {
+	feed
+	sent []byte
+}
+
+func (r *recording) Write(p []byte) (int, error) {
+	r.sent = append(r.sent, p...)
+	return len(p), nil
+}
+
+// A value that begins like an envelope is wrapped, but not in keys that are promised to hold none; whether the server computes on it
+// (IDMPAUTO) or not. Other values that it computes on stay as they are.
+func TestLookalikesOfComputedValues(t *testing.T) {
+	rules, err := policy.New(policy.Options{
+		Rules:   []policy.Rule{{Name: "all", Setting: codec.Setting{Codec: codec.LZ4}, MinGain: policy.AnyGain, Types: policy.Stream}},
+		Exclude: []string{"plain:*"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	long, like := strings.Repeat("words and words, ", 60), cinch.Magic+"\xff and no envelope"
+	for _, test := range []struct {
+		key, value string
+		computed   bool
+		changed    bool
+	}{
+		{"s:1", long, false, true},
+		{"s:1", long, true, false},
+		{"plain:1", long, false, false},
+		{"plain:1", long, true, false},
+		{"s:1", like, false, true},
+		{"s:1", like, true, true},
+		{"plain:1", like, false, false},
+		{"plain:1", like, true, false},
+	} {
+		for _, large := range []bool{false, true} {
+			words := []string{"XADD", test.key}
+			if test.computed {
+				words = append(words, "IDMPAUTO", "producer")
+			}
+			words = append(words, "*", "field", test.value)
+			if large { // for the buffer
+				words = append(words, "other", strings.Repeat("x", bufferBytes))
+			}
+			client, server := &feed{bytes: resp.AppendCommand(nil, words...), reads: 1}, &recording{}
+			s := newSession(NewGateway(Config{Policy: rules, Stats: gateway.NewStats("test", "redis")}), client, server, time.Now())
+			for s.next() == nil {
+			}
+			if unchanged := bytes.Contains(server.sent, resp.AppendBulk(nil, test.value)); unchanged == test.changed {
+				t.Errorf("%+v, large %v: unchanged %v", test, large, unchanged)
+			}
+		}
+	}
+}

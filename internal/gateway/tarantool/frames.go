@@ -1,0 +1,131 @@
+package tarantool
+
+import (
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+)
+
+// maxFrame is the longest frame in bytes that is taken, from either side.
+const maxFrame = 512 << 20
+
+var errTooLarge = fmt.Errorf("%w: over %d bytes", wire.ErrTooLarge, maxFrame)
+
+// frame is one frame, unchanged. Its bytes live until the next one is read.
+type frame struct {
+	bytes  []byte // with the length in front
+	prefix int    // bytes of that
+}
+
+// body is the frame without the length in front.
+func (f *frame) body() []byte { return f.bytes[f.prefix:] }
+
+// reader cuts one connection into frames. It belongs to one pump.
+type reader struct {
+	gateway.Inbound
+	rewrites bool // frames are rewritten, which takes memory of their size again
+}
+
+// next reads one frame. The one before must not be used any more. An error at the end of a
+// frame is io.EOF or os.ErrDeadlineExceeded; both leave the reader as it was.
+func (r *reader) next() (f frame, err error) {
+	r.Release()
+	n, prefix, err := wire.Prefix(r.Unread())
+	for ; prefix == 0 && err == nil; n, prefix, err = wire.Prefix(r.Unread()) {
+		if err = r.Fill(len(r.Unread()) + 1); err != nil {
+			break
+		}
+	}
+	switch {
+	case err != nil:
+		return f, err
+	case n > maxFrame:
+		return f, fmt.Errorf("%w: %d", errTooLarge, n)
+	}
+	cost := n
+	if r.rewrites {
+		cost += rewriteRoom(n)
+	}
+	if err := r.Expect(prefix+n, cost); err != nil {
+		return f, err
+	}
+	if err := r.Whole(prefix + n); err != nil {
+		return f, err
+	}
+	return frame{bytes: r.Take(prefix + n), prefix: prefix}, nil
+}
+
+// raw reads exactly n bytes that are no frame.
+func (r *reader) raw(n int) ([]byte, error) {
+	r.Release()
+	if err := r.Fill(n); err != nil {
+		return nil, err
+	}
+	return r.Take(n), nil
+}
+
+// rest hands out what has been read already; the reader is empty then.
+func (r *reader) rest() []byte {
+	r.Release()
+	return r.Take(len(r.Unread()))
+}
+
+// sink writes frames to a connection. Small ones are gathered until its owner has nothing more
+// to add at once; an idle sink holds no buffer. Several goroutines may write: frames stay whole.
+type sink struct {
+	conn    net.Conn
+	peer    gateway.Peer     // at its other end
+	account *gateway.Account // that holds memory for frames
+
+	mu  sync.Mutex
+	buf []byte
+}
+
+// gatherBytes is the size up to which frames are gathered.
+const gatherBytes = 16 << 10
+
+// write adds a frame. It is written by the next flush at the latest.
+func (s *sink) write(frame []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.buf)+len(frame) > gatherBytes {
+		if err := s.flushLocked(); err != nil {
+			return err
+		}
+	}
+	if len(frame) >= gatherBytes {
+		return s.account.Send(s.conn, s.peer, frame)
+	}
+	if s.buf == nil {
+		s.buf = gateway.GetBuffer(gatherBytes)
+	}
+	s.buf = append(s.buf, frame...)
+	return nil
+}
+
+func (s *sink) flush() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.flushLocked()
+}
+
+// send is write and flush.
+func (s *sink) send(frame []byte) error {
+	if err := s.write(frame); err != nil {
+		return err
+	}
+	return s.flush()
+}
+
+func (s *sink) flushLocked() error {
+	if s.buf == nil {
+		return nil
+	}
+	err := s.account.Send(s.conn, s.peer, s.buf)
+	gateway.PutBuffer(s.buf)
+	s.buf = nil
+	return err
+}

@@ -1,0 +1,64 @@
+package tarantool
+
+import (
+	"errors"
+	"net"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+// settleWait limits how long a request for replication waits for the replies to earlier requests.
+const settleWait = 30 * time.Second
+
+var errBusy = errors.New("replication was asked for while replies were outstanding")
+
+// replicate makes the connection one for replication, from the current frame on: replicas receive rows as they are stored, and what
+// comes back from them is no reply to anything. It ends with the connection.
+func (s *session) replicate(f *frame) error {
+	if err := s.settle(); err != nil {
+		return err
+	}
+	s.replicates.Store(true)
+	if s.Draining() {
+		return s.Close()
+	}
+	s.g.cfg.Log.Debug("connection is for replication, and passes as it is", "client", s.Client.RemoteAddr().String(), "type", s.req.header.Type)
+	if err := relay(&s.fromClient, f.bytes, &s.toServer, s.Upstream, s.Client); err != nil {
+		return err
+	}
+	return errReplicated
+}
+
+// errReplicated ends the request pump of a connection for replication whose client has nothing more to say.
+var errReplicated = errors.New("the replication ended")
+
+// settle waits for the replies that are outstanding.
+func (s *session) settle() error {
+	for since := time.Now(); s.outstanding.busy(); time.Sleep(time.Millisecond) {
+		if err := s.toServer.flush(); err != nil {
+			return err
+		}
+		if time.Since(since) > settleWait {
+			return errBusy
+		}
+		select {
+		case <-s.Dead():
+			return errBusy
+		default:
+		}
+	}
+	return nil
+}
+
+// relay carries one direction of a connection for replication, from the current frame on.
+func relay(in *reader, current []byte, out *sink, to, from net.Conn) error {
+	if err := out.send(current); err != nil {
+		return err
+	}
+	if err := out.send(in.rest()); err != nil {
+		return err
+	}
+	in.Free()
+	return gateway.Relay(to, from)
+}

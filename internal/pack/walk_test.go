@@ -1,0 +1,191 @@
+package pack
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// writable is a database of values that are worth sealing. replace gives the outcome of each change by its place in the batch; nil: all
+// are replaced.
+type writable struct {
+	database
+	usages  atomic.Int64 // calls of Usage
+	mu      sync.Mutex
+	batches int
+	replace func(i int) store.Outcome
+}
+
+func newWritable(keys int) *writable {
+	text := []byte(strings.Repeat("the same again and again ", 40))
+	return &writable{database: database{name: "0", keys: keys, value: func(int) []byte { return text }}}
+}
+
+func (w *writable) Usage(_ context.Context, keys [][]byte) ([]int64, error) {
+	w.usages.Add(1)
+	usage := make([]int64, len(keys))
+	for i := range usage {
+		usage[i] = 1000
+	}
+	return usage, nil
+}
+
+func (w *writable) Replace(_ context.Context, changes []store.Change) ([]store.Outcome, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.batches++
+	outcomes := make([]store.Outcome, len(changes))
+	for i := range outcomes {
+		if outcomes[i].Replaced = true; w.replace != nil {
+			outcomes[i] = w.replace(i)
+		}
+	}
+	return outcomes, nil
+}
+
+// packed is a run over the database, in pages of ten keys.
+func (w *writable) packed(t *testing.T) (Report, error) {
+	t.Helper()
+	return Run(t.Context(), Options{
+		Targets: []store.Target{{Node: w, Space: w}}, Step: 10, NoBackoff: true,
+		Task: newSeal(t, policy.Options{Rules: []policy.Rule{{Key: "*", Setting: zstd(1)}}}),
+	})
+}
+
+// A bug ends the run, in whatever goroutine it shows. None of them goes on.
+func TestBugEndsTheRun(t *testing.T) {
+	for _, method := range []string{"Page", "Ping", "Keys", "RunID", "Read", "Held", "Tell"} {
+		t.Run(method, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				bug := &buggy{}
+				bug.method.Store(method)
+				away := errors.New("away")
+				e := endless{func() error { bug.called("Read"); return nil }, bug.called}
+				if method == "RunID" { // which is asked again when the server was away
+					asked := 0
+					e = endless{func() error { return away }, func(method string) {
+						if method == "RunID" {
+							if asked++; asked > 1 {
+								panic("on fire")
+							}
+						}
+					}}
+				}
+				_, err := Run(t.Context(), Options{
+					Targets:     []store.Target{{Node: e, Space: e}},
+					Task:        newSeal(t, policy.Options{Rules: []policy.Rule{{Key: "*", Setting: zstd(1)}}}),
+					Held:        func() <-chan struct{} { bug.called("Held"); return nil },
+					Tell:        func(Event) { bug.called("Tell") },
+					Unavailable: func(err error) bool { return errors.Is(err, away) },
+				})
+				if !errors.Is(err, errPanic) || !strings.Contains(err.Error(), "on fire") {
+					t.Errorf("ended with %v", err)
+				}
+			})
+		})
+	}
+}
+
+// MEMORY USAGE is asked before and after one batch of usageEvery, over all pages: two round trips more for each batch would slow a run
+// down by half.
+func TestMemoryUsageOfFewBatches(t *testing.T) {
+	const batches = 4 * usageEvery
+	w := newWritable(10 * batches)
+	r, err := w.packed(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.batches != batches || r.Replaced != 10*batches {
+		t.Fatalf("%d batches, %d values replaced", w.batches, r.Replaced)
+	}
+	if n := w.usages.Load(); n != 2*batches/usageEvery || r.Probed != batches/usageEvery {
+		t.Errorf("asked %d times for %d batches, of %d keys", n, batches, r.Probed)
+	}
+}
+
+// The values of a batch that a full server refused, or one that has become a replica, end the run. Those of the same batch that were
+// replaced count, wherever they stand in it.
+func TestRefusedBatchCountsWhatWasReplaced(t *testing.T) {
+	for _, refusal := range []error{store.ErrFull, store.ErrReadOnly} {
+		w := newWritable(10)
+		w.replace = func(i int) store.Outcome {
+			switch i {
+			case 3:
+				return store.Outcome{Err: fmt.Errorf("%w: no", refusal)}
+			case 5:
+				return store.Outcome{Skip: store.Denied}
+			case 6:
+				return store.Outcome{Err: errors.New("odd")}
+			}
+			return store.Outcome{Replaced: true}
+		}
+		r, err := w.packed(t)
+		if !errors.Is(err, refusal) || !strings.Contains(err.Error(), `key "3"`) {
+			t.Errorf("ended with %v", err)
+		}
+		if r.Replaced != 7 || r.Left[store.Denied] != 1 || r.Problems != 2 || w.batches != 1 {
+			t.Errorf("%v: %d replaced, %d left, %d problems, %d batches", refusal, r.Replaced, r.Left[store.Denied], r.Problems, w.batches)
+		}
+	}
+}
+
+// A key is looked at before and after only when all that is changed of it is changed between.
+func TestCompleteKey(t *testing.T) {
+	for text, want := range map[string]int{
+		"s1": 0, "h1 h1 h1": -1, "h1 s1": 1, "h1 h1 h2 h2": -1, "h1 h2 h3": 1, "h1 h1 h2 h2 h3": 2, "s1 h1 h1": 0, "x1 x1 x2 h1": 2,
+	} {
+		var changes []store.Change
+		for word := range strings.FieldsSeq(text) {
+			kind := map[byte]store.Type{'s': store.String, 'h': store.Hash, 'x': store.Stream}[word[0]]
+			changes = append(changes, store.Change{Value: &store.Value{Key: []byte(word), Type: kind}})
+		}
+		if got := completeKey(changes); got != want {
+			t.Errorf("%s: %d, want %d", text, got, want)
+		}
+	}
+}
+
+// tuples is a database whose scan gives two values of each key.
+type tuples struct{ database }
+
+func (d *tuples) Page(ctx context.Context, cursor string, o store.ScanOptions) (store.Page, error) {
+	p, err := d.database.Page(ctx, cursor, o)
+	for _, key := range p.Keys {
+		for _, field := range []string{"a", "b"} {
+			p.Values = append(p.Values, &store.Value{Key: key, Field: []byte(field), Type: policy.Tuple, Stored: []byte("plain")})
+		}
+	}
+	return p, err
+}
+
+// counting is a task that counts the keys that it was asked for.
+type counting struct {
+	Task
+	asked atomic.Int64
+}
+
+func (c *counting) Wants(db string, key []byte) bool {
+	c.asked.Add(1)
+	return c.Task.Wants(db, key)
+}
+
+// A task is asked once for each key, of whatever store, and gets the values of those that it wants.
+func TestTaskIsAskedOnceForAKey(t *testing.T) {
+	d := &database{name: "0", keys: 100, value: func(int) []byte { return []byte("plain") }}
+	for space, values := range map[store.Space]int64{d: 19, &tuples{*d}: 2 * 19} { // of the keys 1, 10 to 19, 21, 31 … 91
+		task := &counting{Task: &Verify{Match: func(_ string, key []byte) bool { return bytes.ContainsRune(key, '1') }}}
+		r, err := Run(t.Context(), Options{Targets: []store.Target{{Node: d, Space: space}}, Task: task, Step: 10, NoBackoff: true})
+		if err != nil || r.Keys != 100 || r.Values != values || r.Left[NoRule] != 81 || r.Left[Plain] != values || task.asked.Load() != 100 {
+			t.Errorf("%T: asked %d times, %+v, %v", space, task.asked.Load(), r, err)
+		}
+	}
+}

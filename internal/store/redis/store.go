@@ -1,0 +1,261 @@
+package redis
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/panics"
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// A Store is background access to the values of a standalone server or of a cluster's
+// primaries, past any gateway. It is safe for concurrent use; close it after use.
+//
+//	Store -> Node, one a primary -> Space, one a database (a cluster has one only)
+//
+// Keys are found by the node's own client. Values are read and replaced by key, which in
+// a cluster goes through a client that follows slots where they move.
+type Store struct {
+	base    goredis.Options
+	cluster *goredis.ClusterClient // nil: standalone
+	nodes   []*Node
+	ready   prepared
+
+	name     string
+	readOnly bool
+	indexes  indexView
+	opened   string // its layout then
+	dicts    atomic.Pointer[Nodes]
+	kept     store.Dicts // see OpenOptions.Dicts
+	stop     context.CancelFunc
+}
+
+// OpenOptions say where to connect.
+type OpenOptions struct {
+	Client goredis.Options // address, credentials, TLS, timeouts; DB is not used
+	DBs    []int           // nil: all that hold keys
+	// OnConnect, unless it is nil, is called with each new connection, to whichever node,
+	// before that is used for anything else.
+	OnConnect func(context.Context, *goredis.Conn) error
+	// ReadOnly promises that nothing is going to be replaced: then a replica will do, and
+	// nothing is tried out on the server.
+	ReadOnly bool
+	Name     string // what the store is called in messages, without credentials; "": the address
+
+	// Local are dictionaries beside those that are in the store, and those that are found; nil: none.
+	Local *dict.Set
+	// Tend looks after what is published and found as long as the store is open.
+	Tend bool
+	// Dicts replaces the dictionaries that the store would keep itself; nil: it keeps them.
+	Dicts store.Dicts
+}
+
+// Open connects to the server and looks at what it is. A replica is refused with
+// ErrReplica, since nothing could be replaced there.
+func Open(ctx context.Context, o OpenOptions) (*Store, error) {
+	s := &Store{base: o.Client, readOnly: o.ReadOnly, name: cmp.Or(o.Name, o.Client.Addr), kept: o.Dicts, stop: func() {}}
+	s.base.DB, s.base.OnConnect = 0, s.onConnect(o.OnConnect)
+	first := s.newNode(s.base.Addr)
+	s.nodes = []*Node{first}
+	err := s.look(ctx, o.DBs)
+	if err == nil {
+		s.opened, err = s.Layout(ctx)
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	if o.Local == nil {
+		o.Local = new(dict.Set)
+	}
+	d := newNodes(s, o.Local)
+	s.dicts.Store(d)
+	if o.Tend {
+		ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+		go panics.KeepRunning(ctx, nil, nil, d.Run) // of a tool
+	}
+	return s, nil
+}
+
+// onConnect also puts there what was published: a node may be new, or restored from an old backup.
+func (s *Store) onConnect(next func(context.Context, *goredis.Conn) error) func(context.Context, *goredis.Conn) error {
+	return func(ctx context.Context, c *goredis.Conn) error {
+		if err := dontTouch(ctx, c); err != nil {
+			return err
+		}
+		if d := s.dicts.Load(); d != nil {
+			if err := d.Ensure(ctx, c); err != nil {
+				return err
+			}
+		}
+		if next == nil {
+			return nil
+		}
+		return next(ctx, c)
+	}
+}
+
+// dontTouch asks a server that can (Redis 7.2) not to count our reads as use.
+func dontTouch(ctx context.Context, c *goredis.Conn) error {
+	err := c.Process(ctx, goredis.NewStatusCmd(ctx, "client", "no-touch", "on"))
+	if err != nil && isAnswer(err) {
+		return nil
+	}
+	return err
+}
+
+func (s *Store) newNode(addr string) *Node {
+	o := s.base
+	o.Addr = addr
+	return &Node{store: s, addr: addr, client: goredis.NewClient(&o)}
+}
+
+func (s *Store) look(ctx context.Context, dbs []int) error {
+	info, err := s.nodes[0].info(ctx)
+	if err != nil {
+		return err
+	}
+	if info["cluster_enabled"] == "1" {
+		if len(dbs) > 0 && !slices.Equal(dbs, []int{0}) {
+			return fmt.Errorf("%w: a cluster has database 0 only", errClient)
+		}
+		if err := s.lookAround(ctx); err != nil {
+			return err
+		}
+	} else {
+		if info["role"] == "slave" && !s.readOnly {
+			return fmt.Errorf("%w of %s:%s", ErrReplica, info["master_host"], info["master_port"])
+		}
+		s.nodes[0].addSpaces(dbs, info)
+	}
+	return s.prepare(ctx, info)
+}
+
+// addSpaces opens the databases asked for, or those that hold keys.
+func (n *Node) addSpaces(dbs []int, info map[string]string) {
+	if dbs == nil {
+		for name := range info {
+			number, ok := strings.CutPrefix(name, "db")
+			if db, err := strconv.Atoi(number); ok && err == nil {
+				dbs = append(dbs, db)
+			}
+		}
+		slices.Sort(dbs)
+	}
+	for _, db := range dbs {
+		o := n.store.base
+		o.Addr, o.DB = n.addr, db
+		c := goredis.NewClient(&o)
+		n.spaces = append(n.spaces, &Space{node: n, db: db, scan: c, values: c})
+	}
+}
+
+// lookAround makes a node of every primary.
+func (s *Store) lookAround(ctx context.Context) error {
+	addrs, err := s.primaries(ctx)
+	if err != nil {
+		return err
+	}
+	_ = s.nodes[0].client.Close()
+	s.nodes = nil
+	s.cluster = goredis.NewClusterClient(&goredis.ClusterOptions{
+		Addrs: addrs, Username: s.base.Username, Password: s.base.Password, TLSConfig: s.base.TLSConfig, Dialer: s.base.Dialer,
+		DialTimeout: s.base.DialTimeout, ReadTimeout: s.base.ReadTimeout, WriteTimeout: s.base.WriteTimeout,
+		OnConnect: s.base.OnConnect, DisableIdentity: true, ContextTimeoutEnabled: true,
+		MaintNotificationsConfig: s.base.MaintNotificationsConfig,
+	})
+	for _, addr := range addrs {
+		n := s.newNode(addr)
+		n.spaces = []*Space{{node: n, scan: n.client, values: s.cluster}}
+		s.nodes = append(s.nodes, n)
+	}
+	return nil
+}
+
+// slots asks the cluster which primary has which slots.
+func (s *Store) slots(ctx context.Context) (slots []goredis.ClusterSlot, err error) {
+	err = errClient
+	for _, n := range s.nodes {
+		//lint:ignore SA1019 CLUSTER SHARDS came with Redis 7
+		if slots, err = n.client.ClusterSlots(ctx).Result(); err == nil {
+			break
+		}
+	}
+	slots = slices.DeleteFunc(slots, func(c goredis.ClusterSlot) bool { return len(c.Nodes) == 0 })
+	return slots, err
+}
+
+// primaries are the addresses of the primaries that hold slots, sorted, but for the one that has slot 0: gateways
+// keep their records there, and it comes first.
+func (s *Store) primaries(ctx context.Context) ([]string, error) {
+	slots, err := s.slots(ctx)
+	var addrs []string
+	first := ""
+	for _, slot := range slots {
+		addr := s.reachable(slot.Nodes[0].Addr)
+		if addrs = append(addrs, addr); slot.Start == 0 {
+			first = addr
+		}
+	}
+	slices.Sort(addrs)
+	addrs = slices.Compact(addrs)
+	if i := slices.Index(addrs, first); i > 0 {
+		addrs = slices.Insert(slices.Delete(addrs, i, i+1), 0, first)
+	}
+	return addrs, err
+}
+
+// Layout is which primary of a cluster has which slots, in a text that is another when
+// slots have moved: then keys may have slipped past a walk. Of a standalone server it is
+// always the same.
+func (s *Store) Layout(ctx context.Context) (string, error) {
+	if s.cluster == nil {
+		return "", nil
+	}
+	slots, err := s.slots(ctx)
+	var parts []string
+	for _, slot := range slots {
+		parts = append(parts, fmt.Sprintf("%05d-%05d=%s", slot.Start, slot.End, slot.Nodes[0].ID))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, " "), err
+}
+
+// reachable completes the address of a node that doesn't know its own host.
+func (s *Store) reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil || host != "" {
+		return addr
+	}
+	host, _, _ = net.SplitHostPort(s.base.Addr)
+	return net.JoinHostPort(host, port)
+}
+
+// Nodes returns the primaries.
+func (s *Store) Nodes() []*Node { return s.nodes }
+
+// Cluster reports whether the server is a part of one.
+func (s *Store) Cluster() bool { return s.cluster != nil }
+
+// Close ends all connections.
+func (s *Store) Close() {
+	s.stop()
+	if s.cluster != nil {
+		_ = s.cluster.Close()
+	}
+	for _, n := range s.nodes {
+		_ = n.client.Close()
+		for _, sp := range n.spaces {
+			_ = sp.scan.Close()
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package testenv
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// Go reuses a result only for the same program and servers, and never where their hashes are not set.
+func TestResultsAreReused(t *testing.T) {
+	const inner = "CINCH_TEST_INNER"
+	if os.Getenv(inner) != "" {
+		Cinch(t)
+		return
+	}
+	program, root := Program(t, "go"), t.TempDir()
+	runs := func(hashes ...string) (cached bool) {
+		t.Helper()
+		cmd := exec.Command(program, "test", "-vet=off", "-run", "^TestResultsAreReused$", ".")
+		// Cinch does not start the program.
+		cmd.Env = append(os.Environ(), inner+"="+root, "CINCH_TEST_PROGRAM="+root, "CINCH_TEST_BIN=", programHash+"="+hashes[0], serversHash+"="+hashes[1])
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return strings.Contains(string(out), "(cached)")
+	}
+	a, b := fmt.Sprint(rand.Uint64()), fmt.Sprint(rand.Uint64())
+	type run struct {
+		program, servers string
+		cached           bool
+	}
+	all := []run{{a, a, false}, {a, a, true}, {b, a, false}, {"", a, false}, {"", a, false}}
+	if IsFull() {
+		all = append(all, run{a, b, false}, run{a, "", false}, run{a, "", false})
+	}
+	for _, c := range all {
+		if cached := runs(c.program, c.servers); cached != c.cached {
+			t.Errorf("program %q, servers %q: cached %t, want %t", c.program, c.servers, cached, c.cached)
+		}
+	}
+}
+
+// test/steady counts the tests that are skipped because a program is missing, also when Go could reuse the results of their package, and
+// prints nothing when there are none.
+func TestSteadyCountsSkipped(t *testing.T) {
+	const inner = "CINCH_TEST_INNER"
+	switch os.Getenv(inner) {
+	case "some":
+		t.Run("own", func(t *testing.T) { Missing(t, "a", "run: test/servers install a") })
+		for _, name := range []string{"one", "another"} {
+			t.Run(name, func(t *testing.T) {
+				Shared(t, "missing", func(t testing.TB) string { return Program(t, "no-such-program") })
+			})
+		}
+		fallthrough
+	case "none":
+		t.Run("otherwise", func(t *testing.T) { t.Skip("it has no effect here") })
+		return
+	}
+	bash := Program(t, "bash")
+	some := "3 tests skipped: 1 as a is missing (run: test/servers install a), 2 as no-such-program is missing (run: test/servers install)"
+	for _, c := range []struct{ which, want string }{{"none", ""}, {"some", some}, {"some", some}} {
+		cmd := exec.Command(bash, "test/steady", ".", "-run", "^TestSteadyCountsSkipped$", "--", "./test/testenv")
+		cmd.Dir = "../.."
+		cmd.Env = append(os.Environ(), inner+"="+c.which, "CI=", "CINCH_TEST_PROGRAM=")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		first, last, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+		if !strings.HasPrefix(first, "ok ") || strings.TrimSpace(last) != c.want {
+			t.Errorf("%s: %q, want %q behind the package's line", c.which, out, c.want)
+		}
+	}
+}
