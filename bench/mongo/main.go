@@ -28,6 +28,7 @@ import (
 var (
 	parts   = flag.String("part", "bytes,links,clients,cpu", "what to measure")
 	short   = flag.Bool("short", false, "a tenth of the operations, two links, and nothing is written: to see that it works")
+	program = flag.String("cinch", "", "a cinch program; built from this tree if empty")
 	results = flag.String("results", "bench/results", "where tables are written; empty: nowhere")
 )
 
@@ -48,9 +49,12 @@ func run() error {
 		return err
 	}
 	defer os.RemoveAll(work)
-	cinch := filepath.Join(work, "cinch")
-	if err := rig.Build(cinch, "./cmd/cinch"); err != nil {
-		return err
+	cinch := *program
+	if cinch == "" {
+		cinch = filepath.Join(work, "cinch")
+		if err := rig.Build(cinch, "./cmd/cinch"); err != nil {
+			return err
+		}
 	}
 	b := &bench{work: work, cinch: cinch}
 	defer b.stop()

@@ -44,7 +44,7 @@ func (o *options) arrivalWays() []way {
 	now := func(o *options) string { return o.cinch }
 	ways := []way{{name: "direct"}, {name: "rules off", start: huge(now, "")}}
 	if o.before != "" {
-		ways = append(ways, way{name: formerly.name, start: huge(func(o *options) string { return o.before }, "zstd-3")})
+		ways = append(ways, way{name: beforeWays[1].name, start: huge(func(o *options) string { return o.before }, "zstd-3")})
 	}
 	return append(ways, way{name: "zstd-3", start: huge(now, "zstd-3")}, way{name: "lz4", start: huge(now, "lz4")})
 }
@@ -105,7 +105,7 @@ func (o *options) measureArrival() error {
 }
 
 // refuses reports a value that former versions answered with an error.
-func (l *lane) refuses(size int) bool { return l.name == formerly.name && size > 32<<20 }
+func (l *lane) refuses(size int) bool { return l.name == beforeWays[1].name && size > 32<<20 }
 
 // target is what clients of the lane connect to.
 func (l *lane) target() *rig.Process {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -49,7 +50,7 @@ func sealingWith(setting string) func(*options, *rig.Process) (*rig.Process, err
 	}
 }
 
-var ways = []way{
+var allWays = []way{
 	{name: "direct"},
 	{name: "io.Copy", start: (*options).startForward},
 	{name: "HAProxy", start: (*options).startHAProxy},
@@ -58,6 +59,18 @@ var ways = []way{
 	{name: "rules off, 1 % sealed", start: rulesOff, sealed: true},
 	{name: "zstd-3", start: sealingWith("zstd-3")},
 	{name: "lz4", start: sealingWith("lz4")},
+}
+
+// beforeWays go through the program that --before names.
+var beforeWays = []way{
+	{name: "rules off, before", start: throughBefore("enabled: false")},
+	{name: "zstd-3, before", start: throughBefore("rules: [{key: '*', setting: zstd-3}]")},
+}
+
+func throughBefore(settings string) func(*options, *rig.Process) (*rig.Process, error) {
+	return func(o *options, s *rig.Process) (*rig.Process, error) {
+		return rig.Gateway(o.before, o.work, s, "log: {level: warn}", settings)
+	}
 }
 
 // rate is the outcome of one run of SET or GET.
@@ -77,6 +90,10 @@ type lane struct {
 
 // measureHop runs all ways in turn, o.runs times.
 func (o *options) measureHop() error {
+	ways := allWays
+	if o.before != "" {
+		ways = slices.Concat(ways, beforeWays)
+	}
 	var lanes []lane
 	for _, w := range ways {
 		l, err := o.startLane(w)
@@ -195,7 +212,7 @@ func hopTable(results map[hopKey][]rate) string {
 	var b rig.Table
 	b.Row("bytes", "depth", "test", "way", "operations/s", "to direct", "to io.Copy", "p50 ms", "p99 ms", "hop CPU us/op")
 	b.Rule(10)
-	eachHop(func(k hopKey) {
+	eachHop(results, func(k hopKey) {
 		r, direct, plain := middle(results[k]), middle(results[hopKey{k.load, "direct", k.test}]), middle(results[hopKey{k.load, "io.Copy", k.test}])
 		b.Row(strconv.Itoa(k.load.bytes), strconv.Itoa(k.load.depth), k.test, k.way, fmt.Sprintf("%.0f", r.perSecond),
 			fmt.Sprintf("%.2f", r.perSecond/direct.perSecond), fmt.Sprintf("%.2f", r.perSecond/plain.perSecond),
@@ -206,7 +223,7 @@ func hopTable(results map[hopKey][]rate) string {
 
 func hopRows(results map[hopKey][]rate) [][]string {
 	rows := [][]string{{"bytes", "depth", "test", "way", "runs", "per_second", "p50_ms", "p99_ms", "hop_cpu_us"}}
-	eachHop(func(k hopKey) {
+	eachHop(results, func(k hopKey) {
 		r := middle(results[k])
 		rows = append(rows, []string{
 			strconv.Itoa(k.load.bytes), strconv.Itoa(k.load.depth), k.test, k.way, strconv.Itoa(len(results[k])),
@@ -216,11 +233,14 @@ func hopRows(results map[hopKey][]rate) [][]string {
 	return rows
 }
 
-func eachHop(do func(hopKey)) {
+// eachHop calls do for each that was run.
+func eachHop(results map[hopKey][]rate, do func(hopKey)) {
 	for _, l := range loads {
 		for _, test := range []string{"SET", "GET"} {
-			for _, w := range ways {
-				do(hopKey{l, w.name, test})
+			for _, w := range slices.Concat(allWays, beforeWays) {
+				if k := (hopKey{l, w.name, test}); len(results[k]) > 0 {
+					do(k)
+				}
 			}
 		}
 	}

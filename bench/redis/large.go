@@ -30,11 +30,6 @@ var largeWays = []way{
 	{name: "zstd-3", start: sealingWith("zstd-3")},
 }
 
-// formerly is zstd-3 by another cinch.
-var formerly = way{name: "zstd-3 before", start: func(o *options, s *rig.Process) (*rig.Process, error) {
-	return rig.Gateway(o.before, o.work, s, "log: {level: warn}", "rules: [{key: '*', setting: zstd-3}]")
-}}
-
 // largeTimes are of a SET from its last byte to its answer, and of a GET to the first and the last
 // byte of the value.
 type largeTimes struct{ set, first, last []time.Duration }
@@ -46,7 +41,7 @@ func (o *options) measureLarge() error {
 	var lanes []lane
 	ways := largeWays
 	if o.before != "" {
-		ways = append(ways[:len(ways):len(ways)], formerly)
+		ways = append(ways[:len(ways):len(ways)], beforeWays[1])
 	}
 	for _, w := range ways {
 		l, err := o.startLane(w)

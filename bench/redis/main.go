@@ -41,7 +41,7 @@ func main() {
 	flag.IntVar(&o.runs, "runs", 5, "repetitions of everything that is timed; the median counts")
 	flag.IntVar(&o.menus, "menus", 10_000, "how many menus are written and read")
 	flag.StringVar(&o.python, "python", client.Interpreter(), "an interpreter with valkey-glide-sync 2.6.0 from PyPI")
-	flag.StringVar(&o.before, "before", "", "a cinch built from another commit, which --part large measures too")
+	flag.StringVar(&o.before, "before", "", "a cinch built from another commit, which --part hop and --part large measure too")
 	flag.Parse()
 	if err := run(&o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench/redis:", err)
