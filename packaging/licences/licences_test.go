@@ -3,10 +3,11 @@ package licences
 import (
 	"maps"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 const home = "github.com/cinch-layer/cinch"
@@ -16,9 +17,7 @@ func linked(t *testing.T) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
 	for _, platform := range []string{"linux", "darwin"} {
-		cmd := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}} {{.Version}}{{end}}", home+"/cmd/cinch")
-		cmd.Env = append(os.Environ(), "GOOS="+platform, "CGO_ENABLED=1")
-		out, err := cmd.Output()
+		out, err := testenv.GoList([]string{"GOOS=" + platform, "CGO_ENABLED=1"}, "-deps", "-f", "{{with .Module}}{{.Path}} {{.Version}}{{end}}", home+"/cmd/cinch")
 		if err != nil {
 			t.Fatal(err)
 		}
