@@ -10,18 +10,19 @@ type Piece struct {
 	Raw         []byte
 }
 
-// Cutter cuts a connection's bytes into pieces as they come. Messages of kinds that somebody reads come whole, or with at least their
-// first Most bytes. Others, which only pass, come in the pieces in which they arrive, so that nothing has to be kept for them.
+// Cutter cuts a connection's bytes into pieces as they arrive. A message of a type in Read comes complete, or
+// with at least its first Most bytes. Other messages come in the pieces in which they arrive, so that they
+// need no buffer.
 type Cutter struct {
-	Read *[256]bool // types of messages that somebody reads
-	Most int        // bytes, with type and length
+	Read *[256]bool // types of messages that the caller parses
+	Most int        // bytes, type and length included
 
 	kind byte
-	left int // bytes of a message that has begun
+	left int // remaining bytes of the current message
 }
 
-// Next returns the piece that b begins with. It is valid as long as b is. Without ok more has to come first: fewer than Most bytes
-// are to be kept for that.
+// Next returns the piece that b begins with. It shares b's memory. If ok is false the caller must keep b,
+// which has fewer than Most bytes or less than a header, and call again with more.
 func (c *Cutter) Next(b []byte) (p Piece, ok bool, err error) {
 	if c.left > 0 {
 		n := min(c.left, len(b))

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// However the bytes come, the pieces are the bytes, messages that are read come whole, or with their beginning, and little is kept.
+// However the bytes arrive, the pieces together are the same bytes, messages to parse come complete or with
+// their first Most bytes, and little is buffered.
 func TestCutterAtEveryCut(t *testing.T) {
 	stream := Append(nil, DataRow, bytes.Repeat([]byte{7}, 40))
 	stream = Append(stream, ReadyForQuery, []byte{'I'})

@@ -1,9 +1,10 @@
-// Package pg cuts the bytes of PostgreSQL connections (protocol 3) into messages. What messages mean beyond what is needed
-// to follow a conversation is left to jackc/pgx's pgproto3.
+// Package pg cuts the bytes of PostgreSQL connections (protocol 3) into messages. It decodes only what the
+// gateway needs; jackc/pgx's pgproto3 decodes the rest.
 //
 //	first packet of a client:  | length int32 | code int32 | ...    |    a request for encryption, a cancellation, or the startup
 //	all others:                | type byte | length int32 | body ... |    the length counts itself
 //
-// Reading order: message.go, cutter.go (messages as their bytes come), startup.go, parts.go (what a few messages say), scram.go (a login's proofs).
-// Package sql below it looks at the text of statements.
+// Reading order: message.go, cutter.go (messages in pieces, as they arrive), startup.go, parts.go (the
+// content of a few messages), scram.go (SCRAM and MD5 logins). Package sql below it examines the text of
+// statements.
 package pg

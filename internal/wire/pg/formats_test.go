@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Formats of a Bind's results behind parameters of all kinds; one that is cut off anywhere has none that were not there.
+// Formats of a Bind's results, after parameters of all kinds. A truncated Bind has no formats that the whole
+// one does not have.
 func TestResultFormats(t *testing.T) {
 	var bind []byte
 	bind = append(bind, "portal\x00statement\x00"...)

@@ -17,13 +17,13 @@ const (
 	Sync          = 'S'
 	FunctionCall  = 'F'
 	Terminate     = 'X'
-	Password      = 'p' // all answers to a challenge
+	Password      = 'p' // all responses to authentication requests
 	CopyData      = 'd' // servers send it too
 	CopyDone      = 'c'
 	CopyFail      = 'f'
 	HeaderBytes   = 5
 	lengthBytes   = 4
-	maxBodyLength = 1<<30 - 1 // as the server has it
+	maxBodyLength = 1<<30 - 1 // the server's limit
 )
 
 // Types of messages that servers send.
@@ -52,14 +52,14 @@ const (
 	NegotiateVersion     = 'v'
 )
 
-// Message is one of a connection. Its bytes are those that it was cut from.
+// Message is one message of a connection. It shares the memory of the bytes that it was cut from.
 type Message struct {
 	Type byte
 	Body []byte
 	Raw  []byte // with type and length
 }
 
-// ErrProtocol is what no PostgreSQL connection has.
+// ErrProtocol means bytes that violate the protocol.
 var ErrProtocol = errors.New("pg: malformed message")
 
 // Cut returns the message that b begins with; ok is false when it is not complete.

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// String reads a string that ends with a zero, and what follows it.
+// String parses a string that ends with a zero byte, and returns what follows it.
 func String(b []byte) (s string, rest []byte, err error) {
 	raw, rest, ok := bytes.Cut(b, zero)
 	if !ok {
@@ -14,7 +14,8 @@ func String(b []byte) (s string, rest []byte, err error) {
 	return string(raw), rest, nil
 }
 
-// TwoStrings reads what a Parse (statement, SQL) and a Bind (portal, statement) begin with.
+// TwoStrings parses the two strings at the beginning of a Parse (statement, SQL), a Bind (portal, statement)
+// or a ParameterStatus (name, value).
 func TwoStrings(b []byte) (first, second string, err error) {
 	first, rest, err := String(b)
 	if err != nil {
@@ -24,10 +25,10 @@ func TwoStrings(b []byte) (first, second string, err error) {
 	return first, second, err
 }
 
-// Code is the SQLSTATE of an ErrorResponse.
+// Code returns the SQLSTATE of an ErrorResponse.
 func Code(body []byte) string { return errorField(body, 'C') }
 
-// Text is the message of an ErrorResponse.
+// Text returns the message of an ErrorResponse.
 func Text(body []byte) string { return errorField(body, 'M') }
 
 func errorField(body []byte, field byte) string {
@@ -54,7 +55,7 @@ const (
 	AuthSASLFinal    = 12
 )
 
-// Auth is the code of an Authentication message, and what follows it.
+// Auth returns the code of an Authentication message and what follows it.
 func Auth(body []byte) (code uint32, rest []byte, err error) {
 	if len(body) < 4 {
 		return 0, nil, ErrProtocol
@@ -67,7 +68,7 @@ func AppendAuth(dst []byte, code uint32, rest []byte) []byte {
 	return Append(dst, Authentication, binary.BigEndian.AppendUint32(nil, code), rest)
 }
 
-// WithoutBinding is a list of SASL mechanisms without those that are bound to a TLS channel.
+// WithoutBinding returns a list of SASL mechanisms without those that are bound to a TLS channel.
 func WithoutBinding(list []byte) []byte {
 	out := make([]byte, 0, len(list))
 	for _, name := range bytes.SplitAfter(list, zero) {
@@ -78,7 +79,7 @@ func WithoutBinding(list []byte) []byte {
 	return out
 }
 
-// Column is what a RowDescription says of one.
+// Column is one column of a RowDescription.
 type Column struct {
 	Name      []byte // within the message
 	Table     uint32 // 0: an expression
@@ -87,9 +88,9 @@ type Column struct {
 	Format    uint16
 }
 
-const columnBytes = 18 // behind its name
+const columnBytes = 18 // after its name
 
-// Columns reads a RowDescription.
+// Columns parses a RowDescription.
 func Columns(body []byte) ([]Column, error) {
 	if len(body) < 2 {
 		return nil, ErrProtocol
@@ -110,7 +111,7 @@ func Columns(body []byte) ([]Column, error) {
 	return out, nil
 }
 
-// Fields calls each with the values of a DataRow; nil is NULL.
+// Fields calls each with the values of a DataRow; nil is NULL. The values share body's memory.
 func Fields(body []byte, each func(i int, value []byte)) error {
 	if len(body) < 2 {
 		return ErrProtocol
@@ -135,7 +136,8 @@ func Fields(body []byte, each func(i int, value []byte)) error {
 	return nil
 }
 
-// ResultFormats are the formats of a Bind's results: none, one for all columns, or one each.
+// ResultFormats returns the result formats of a Bind: none, one for all columns, or one for each. It returns
+// nil if body is malformed.
 func ResultFormats(body []byte) (out []int16) {
 	for range 2 { // portal, statement
 		_, rest, ok := bytes.Cut(body, zero)
@@ -166,7 +168,7 @@ func ResultFormats(body []byte) (out []int16) {
 	return out
 }
 
-// shorts reads a list of numbers behind how many there are.
+// shorts parses a count and that many 16-bit numbers.
 func shorts(b []byte) (out []int16, rest []byte) {
 	if len(b) < 2 {
 		return nil, nil
@@ -181,7 +183,7 @@ func shorts(b []byte) (out []int16, rest []byte) {
 	return out, b[2*n:]
 }
 
-// FormatOf is the format of a column, 0 for text, by a Bind's formats.
+// FormatOf returns the format of a column, 0 for text, given the result formats of a Bind.
 func FormatOf(formats []int16, column int) int16 {
 	switch {
 	case len(formats) == 1:

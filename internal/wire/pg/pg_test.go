@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A message is cut when all of it is there, and not a byte earlier.
+// A message is cut when all of it has come, and not a byte earlier.
 func TestCut(t *testing.T) {
 	b := AppendQuery(nil, "SELECT 1")
 	b = Append(b, Sync)
@@ -83,7 +83,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// Whatever comes, nothing is read past its end.
+// For no input is anything read past the end.
 func FuzzParts(f *testing.F) {
 	f.Add([]byte("\x00\x01id\x00\x00\x00\x10\x00\x00\x02\x00\x00\x00\x17\x00\x04\xff\xff\xff\xff\x00\x01"))
 	f.Fuzz(func(_ *testing.T, b []byte) {

@@ -15,26 +15,28 @@ import (
 	"strings"
 )
 
-// SCRAM-SHA-256 (RFC 5802, 7677), as far as a gateway needs it. The server keeps a verifier, with StoredKey = SHA-256(ClientKey). A
-// client proves that it has ClientKey by
+// SCRAM-SHA-256 (RFC 5802, 7677), as far as a gateway needs it. The server stores a verifier, with StoredKey
+// = SHA-256(ClientKey). A client proves that it has ClientKey by
 //
-//	proof = ClientKey XOR HMAC(StoredKey, all that was said before)
+//	proof = ClientKey XOR HMAC(StoredKey, all messages before)
 //
-// so whoever has heard a login and knows the verifier knows ClientKey, and can log in as that client: PgBouncer does so too.
+// so a gateway that has forwarded a login and has the verifier can compute ClientKey and log in as that
+// client: PgBouncer does so too.
 
 // ScramSHA256 is the mechanism's name.
 const ScramSHA256 = "SCRAM-SHA-256"
 
-// ErrScram is a login by SCRAM that can't go on.
+// ErrScram means that a login by SCRAM can't continue.
 var ErrScram = errors.New("scram")
 
-// Proof is what a login has shown.
+// Proof holds what a client's login has revealed.
 type Proof struct {
-	said  string // by both, but for the proof
+	said  string // the messages of both sides, without the proof
 	proof []byte
 }
 
-// NewProof takes what was said: the client's first message (within its SASLInitialResponse), the server's, and the client's last one.
+// NewProof extracts the proof from the client's first message (within its SASLInitialResponse), the server's
+// first one, and the client's last one.
 func NewProof(clientFirst, serverFirst, clientFinal []byte) (*Proof, error) {
 	parts := bytes.SplitN(clientFirst, []byte(","), 3)
 	final, proof, ok := bytes.Cut(clientFinal, []byte(",p="))
@@ -48,7 +50,8 @@ func NewProof(clientFirst, serverFirst, clientFinal []byte) (*Proof, error) {
 	return &Proof{said: string(parts[2]) + "," + string(serverFirst) + "," + string(final), proof: raw}, nil
 }
 
-// Salt is what the server said of the verifier that was shown: salt and iterations. After the password was changed there is another one.
+// Salt returns the salt and the iterations of the verifier that the login used. They change with the
+// password.
 func (p *Proof) Salt() string {
 	var salt, iterations string
 	for part := range strings.SplitSeq(p.said, ",") {
@@ -62,7 +65,7 @@ func (p *Proof) Salt() string {
 	return salt + "," + iterations
 }
 
-// InitialResponse is what a SASLInitialResponse holds.
+// InitialResponse parses a SASLInitialResponse.
 func InitialResponse(body []byte) (mechanism string, data []byte, err error) {
 	mechanism, rest, err := String(body)
 	if err != nil || len(rest) < 4 {
@@ -71,16 +74,16 @@ func InitialResponse(body []byte) (mechanism string, data []byte, err error) {
 	return mechanism, rest[4:], nil
 }
 
-// ScramKeys log a user in, and know the server.
+// ScramKeys are the keys that log a user in and verify the server.
 type ScramKeys struct{ client, stored, server []byte }
 
-// Verifier is a user's in pg_authid: "SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey".
+// Verifier is a user's verifier in pg_authid: "SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey".
 type Verifier struct {
 	iterations           int
 	salt, stored, server []byte
 }
 
-// ParseVerifier reads one; ok is false when text is none.
+// ParseVerifier parses a verifier; ok is false if text is none.
 func ParseVerifier(text string) (v Verifier, ok bool) {
 	rest, ok := strings.CutPrefix(text, ScramSHA256+"$")
 	head, keys, cut := strings.Cut(rest, "$")
@@ -102,7 +105,7 @@ func ParseVerifier(text string) (v Verifier, ok bool) {
 	return v, err == nil && n > 0 && len(v.stored) == sha256.Size && len(v.server) == sha256.Size
 }
 
-// Keys are those of a client that has proved to have them.
+// Keys returns the keys of the client that made the proof. ok is false if the proof is for another verifier.
 func (v Verifier) Keys(p *Proof) (k ScramKeys, ok bool) {
 	client := make([]byte, sha256.Size)
 	subtle.XORBytes(client, sum(v.stored, p.said), p.proof)
@@ -110,7 +113,7 @@ func (v Verifier) Keys(p *Proof) (k ScramKeys, ok bool) {
 	return ScramKeys{client, v.stored, v.server}, subtle.ConstantTimeCompare(hash[:], v.stored) == 1
 }
 
-// keysOf are those of a password. Passwords beyond ASCII are taken as they are, without SASLprep.
+// keysOf returns the keys for a password. Non-ASCII passwords are used unchanged, without SASLprep.
 func keysOf(password string, salt []byte, iterations int) (k ScramKeys, err error) {
 	salted, err := pbkdf2.Key(sha256.New, password, salt, iterations, sha256.Size)
 	if err != nil {
@@ -128,24 +131,24 @@ func sum(key []byte, text string) []byte {
 	return h.Sum(nil)
 }
 
-// ScramClient is a login by keys, or by a password.
+// ScramClient logs in with keys or a password.
 type ScramClient struct {
-	Keys     *ScramKeys // nil: Password
+	Keys     *ScramKeys // nil: derived from Password
 	Password string
 
 	first, said string
 }
 
-// maxIterations that a server may ask for.
+// maxIterations limits the iterations that a server may demand.
 const maxIterations = 1 << 22
 
-// First is the first message; nonce is random and printable.
+// First returns the client's first message; nonce must be random and printable.
 func (c *ScramClient) First(nonce string) []byte {
 	c.first = "n=,r=" + nonce
 	return []byte("n,," + c.first)
 }
 
-// Final answers the server's first message.
+// Final returns the response to the server's first message.
 func (c *ScramClient) Final(serverFirst []byte) ([]byte, error) {
 	var nonce, salt, count string
 	if _, err := fmt.Sscanf(strings.ReplaceAll(string(serverFirst), ",", " "), "r=%s s=%s i=%s", &nonce, &salt, &count); err != nil {
@@ -173,7 +176,7 @@ func (c *ScramClient) Final(serverFirst []byte) ([]byte, error) {
 	return []byte(final + ",p=" + base64.StdEncoding.EncodeToString(proof)), nil
 }
 
-// Done checks the server's last message: it has to know the verifier too.
+// Done checks the server's last message, which proves that the server has the verifier.
 func (c *ScramClient) Done(serverFinal []byte) error {
 	want := "v=" + base64.StdEncoding.EncodeToString(sum(c.Keys.server, c.said))
 	if subtle.ConstantTimeCompare([]byte(want), serverFinal) != 1 {
@@ -182,7 +185,8 @@ func (c *ScramClient) Done(serverFinal []byte) error {
 	return nil
 }
 
-// MD5 answers a challenge. secret is a password, or what pg_authid has: "md5" and md5(password, user) in hexadecimal.
+// MD5 returns the response to a request for MD5. secret is a password, or what pg_authid stores of it: "md5"
+// and md5(password, user) in hexadecimal.
 func MD5(user, secret string, salt []byte) string {
 	if !IsMD5(secret) {
 		h := md5.Sum([]byte(secret + user))
@@ -192,7 +196,7 @@ func MD5(user, secret string, salt []byte) string {
 	return "md5" + hex.EncodeToString(h[:])
 }
 
-// IsMD5 reports whether a secret is what pg_authid has of a user with MD5.
+// IsMD5 reports whether secret is what pg_authid stores of an MD5 password.
 func IsMD5(secret string) bool {
 	rest, ok := strings.CutPrefix(secret, "md5")
 	return ok && len(rest) == 2*md5.Size && strings.Trim(rest, "0123456789abcdef") == ""

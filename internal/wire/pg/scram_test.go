@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The exchange of RFC 7677, section 3: who hears it and has the verifier can log in.
+// The exchange of RFC 7677, section 3: with the messages and the verifier a gateway can log in.
 func TestScram(t *testing.T) {
 	const (
 		nonce       = "rOprNGfwEbeRWgbNEkqO"
@@ -15,7 +15,7 @@ func TestScram(t *testing.T) {
 	)
 	c := &ScramClient{Password: "pencil"}
 	c.First(nonce)
-	c.first = "n=user,r=" + nonce // PostgreSQL's has no user
+	c.first = "n=user,r=" + nonce // PostgreSQL's clients send no user
 	if _, err := c.Final([]byte(serverFirst)); err == nil {
 		t.Fatal("a nonce that does not begin with ours is taken")
 	}
@@ -53,9 +53,9 @@ func TestScram(t *testing.T) {
 	}
 }
 
-// The answers that PostgreSQL's clients give.
+// The responses of PostgreSQL's clients.
 func TestMD5(t *testing.T) {
-	stored := "md5" + "5b13f3a9d4a6b5a9" // not one
+	stored := "md5" + "5b13f3a9d4a6b5a9" // too short to be an MD5 secret
 	if IsMD5(stored) {
 		t.Error("too short")
 	}

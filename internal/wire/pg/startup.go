@@ -5,20 +5,21 @@ import (
 	"encoding/binary"
 )
 
-// Codes of a client's first packet. Any other is the version of the startup.
+// Codes of a client's first packet. Any other code is the protocol version of a startup.
 const (
 	CancelRequest = 80877102
 	SSLRequest    = 80877103
 	GSSRequest    = 80877104
 )
 
-// MaxStartupBytes is the longest first packet, as the server has it.
+// MaxStartupBytes limits the first packet, as PostgreSQL does.
 const MaxStartupBytes = 10000
 
-// StartupHeaderBytes are the length and the code.
+// StartupHeaderBytes is the size of the length and the code.
 const StartupHeaderBytes = 8
 
-// StartupHead reads the length, itself included, and the code of a first packet.
+// StartupHead parses the length, itself included, and the code of a first packet. b must have
+// StartupHeaderBytes or more.
 func StartupHead(b []byte) (length int, code uint32, err error) {
 	n := binary.BigEndian.Uint32(b)
 	if n < StartupHeaderBytes || n > MaxStartupBytes {
@@ -27,7 +28,7 @@ func StartupHead(b []byte) (length int, code uint32, err error) {
 	return int(n), binary.BigEndian.Uint32(b[4:]), nil
 }
 
-// StartupParameters reads the names and values that follow a startup's head.
+// StartupParameters parses the names and values of a startup.
 func StartupParameters(packet []byte) (map[string]string, error) {
 	out := map[string]string{}
 	for rest := packet[StartupHeaderBytes:]; len(rest) > 0 && rest[0] != 0; {
@@ -42,7 +43,7 @@ func StartupParameters(packet []byte) (map[string]string, error) {
 	return out, nil
 }
 
-// AppendStartup appends a startup of version 3.0.
+// AppendStartup appends a startup of version 3.0; parameters alternate names and values.
 func AppendStartup(dst []byte, parameters ...string) []byte {
 	at := len(dst)
 	dst = append(dst, 0, 0, 0, 0, 0, 3, 0, 0)
@@ -54,7 +55,7 @@ func AppendStartup(dst []byte, parameters ...string) []byte {
 	return dst
 }
 
-// AppendSSLRequest appends the question whether the server has TLS.
+// AppendSSLRequest appends a request for TLS.
 func AppendSSLRequest(dst []byte) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(dst, StartupHeaderBytes), SSLRequest)
 }

@@ -1,5 +1,6 @@
-// Package sql looks at the text of PostgreSQL statements: what they are called in a report, whether they only read, what of their
-// answers differs by nature, and which passwords are in them. It is a scanner and no parser: what it is not sure of, it takes for a write.
+// Package sql examines the text of PostgreSQL statements: their name in reports, whether they only read,
+// which of their results are nondeterministic, and which passwords they contain. It is a scanner and not a
+// parser: a statement that it is not sure of counts as a write.
 //
 // Reading order: statement.go, judge.go, sets.go, place.go, name.go, passwords.go, scan.go.
 package sql

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// judgement is about one statement.
+// judgement examines one statement.
 type judgement struct {
 	tokens    []token
 	functions Functions
@@ -20,28 +20,29 @@ func set(words string) map[string]bool {
 }
 
 var (
-	// sessions begin statements that change their own connection only.
+	// sessions begin statements that affect only their own connection.
 	sessions = set("begin start set reset discard listen unlisten savepoint release prepare deallocate close show fetch move")
 	// readers begin statements that may only read.
 	readers = set("select with values table explain")
-	// changers make of a reader something else, wherever they stand.
+	// changers make a write of a statement that begins like a read, wherever they stand in it.
 	changers = set("insert update delete merge into analyze truncate")
-	// keyWords may stand before a parenthesis and are no function.
+	// keyWords may stand before a parenthesis without being functions.
 	keyWords = set(`select from where and or not in is as on using values exists any all some over filter with by having join lateral left right inner outer full cross
 		when then else case end between like ilike similar distinct cast coalesce nullif greatest least extract substring position overlay trim row array union except intersect
 		limit offset order group partition grouping sets rollup cube within materialized recursive interval collate set returning do update conflict insert into default
 		varchar char character numeric decimal bit varying timestamp timestamptz time timetz float precision int integer bigint text json jsonb key constraint references check primary unique
 		isnull notnull asc desc nulls first last window rows range groups`)
-	// determined functions are volatile, and yet answer alike where the same statements came in the same order.
+	// determined lists volatile functions whose results are the same if the same statements came in the same
+	// order.
 	determined = set(`nextval setval currval lastval set_config pg_sleep pg_notify pg_advisory_lock pg_advisory_lock_shared pg_advisory_unlock pg_advisory_unlock_shared
 		pg_advisory_unlock_all pg_advisory_xact_lock pg_advisory_xact_lock_shared pg_try_advisory_lock pg_try_advisory_lock_shared pg_try_advisory_xact_lock
-		pg_try_advisory_xact_lock_shared lo_open lo_close lowrite loread lo_lseek lo_put lo_get lo_unlink lo_truncate`)  // not lo_create: numbers of large objects are of a counter that other things move too
-	// leaving are functions that write files of the server's machine and nothing else.
+		pg_try_advisory_xact_lock_shared lo_open lo_close lowrite loread lo_lseek lo_put lo_get lo_unlink lo_truncate`)  // not lo_create: its numbers come from a counter that others advance too
+	// leaving lists functions that write files on the server's machine and change nothing else.
 	leaving = set("lo_export pg_file_write pg_file_rename pg_file_unlink pg_file_sync")
-	// natural words name what differs by nature.
+	// natural lists words whose value depends on time, server or user.
 	natural = set(`current_timestamp current_time current_date localtime localtimestamp xmin xmax cmin cmax ctid tableoid current_user session_user
 		user current_role system_user current_catalog information_schema regclass regproc regprocedure regtype`)
-	// naturalCalls are functions whose results do. Columns may have their names.
+	// naturalCalls lists functions whose result does. Columns may have the same names.
 	naturalCalls = set(`now clock_timestamp statement_timestamp transaction_timestamp timeofday age version current_setting txid_current txid_current_snapshot
 		txid_current_if_assigned txid_snapshot_xmin txid_snapshot_xmax inet_server_addr inet_server_port inet_client_addr inet_client_port`)
 )
@@ -62,7 +63,7 @@ func (j judgement) effect() Effect {
 	case first.text == "prepare" && len(j.tokens) > 1 && j.tokens[1].is("transaction"):
 		return Writes
 	case first.text == "fetch" || first.text == "move":
-		return Writes // of a cursor whose query is not known
+		return Writes // the cursor's query is not known
 	case sessions[first.text]:
 		return Session
 	case readers[first.text] && j.onlyReads():
@@ -71,7 +72,7 @@ func (j judgement) effect() Effect {
 	return Writes
 }
 
-// onlyReads reports whether a statement that begins like a query has nothing that may write or lock.
+// onlyReads reports whether a statement that begins like a query contains nothing that may write or lock.
 func (j judgement) onlyReads() bool {
 	for i, t := range j.tokens {
 		switch {
@@ -84,7 +85,8 @@ func (j judgement) onlyReads() bool {
 	return j.calls(func(name string) bool { return j.functions[name] == Stable })
 }
 
-// leaves reports whether a statement writes files of the server's machine, or hands rows to a program there, and changes nothing else.
+// leaves reports whether a statement writes files on the server's machine, or passes rows to a program there,
+// and changes nothing else.
 func (j judgement) leaves() bool {
 	if slices.ContainsFunc(j.tokens, func(t token) bool { return t.kind == word && changers[t.text] }) {
 		return false
@@ -103,7 +105,7 @@ func (j judgement) leaves() bool {
 	return false
 }
 
-// copiesAway reports whether a COPY ends in a file or a program.
+// copiesAway reports whether a COPY writes to a file or a program.
 func (j judgement) copiesAway() bool {
 	depth := 0
 	for i, t := range j.tokens[:len(j.tokens)-1] {
@@ -119,7 +121,8 @@ func (j judgement) copiesAway() bool {
 	return false
 }
 
-// calls reports whether ok holds for all functions that are called. A name in quotes counts as a call.
+// calls reports whether ok returns true for all functions that are called. A quoted name before a parenthesis
+// counts as a call.
 func (j judgement) calls(ok func(string) bool) bool {
 	for i, t := range j.tokens[:max(len(j.tokens)-1, 0)] {
 		if !j.tokens[i+1].mark('(') {
@@ -132,7 +135,7 @@ func (j judgement) calls(ok func(string) bool) bool {
 	return true
 }
 
-// nature reports whether answers differ by nature.
+// nature reports whether the results are nondeterministic: they depend on time, chance, server or user.
 func (j judgement) nature() bool {
 	if len(j.tokens) > 0 && (j.tokens[0].is("show") || j.tokens[0].is("explain")) {
 		return true
@@ -152,7 +155,7 @@ func (j judgement) nature() bool {
 	return false
 }
 
-// ordered reports whether there is an ORDER BY that is not within parentheses.
+// ordered reports whether there is an ORDER BY outside of parentheses.
 func (j judgement) ordered() bool { return j.outside("order") }
 
 // chance reports whether there is a limit without an order.
@@ -173,7 +176,7 @@ func (j judgement) has(w string) bool {
 	return false
 }
 
-// star reports whether there is a list of all columns, or TABLE.
+// star reports whether the statement selects all columns by * or TABLE.
 func (j judgement) star() bool {
 	for i, t := range j.tokens {
 		if t.mark('*') && i > 0 && (j.tokens[i-1].mark('.') || j.tokens[i-1].mark(',') || j.tokens[i-1].is("select") || j.tokens[i-1].is("returning") || j.tokens[i-1].is("distinct")) {

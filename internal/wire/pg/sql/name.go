@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Lengths in bytes: of a name, and of an expression.
+// Longest name and longest masked expression, in bytes.
 const (
 	mostName = 160
 	mostMask = 400
 )
 
-// nameOf is a statement without its values: literals and parameters are "?", lists of them "?", rows of lists one row,
-// space and comments left out, and what is not in quotes in lower case.
+// nameOf returns a statement without its values: literals and parameters become "?", lists of them one "?",
+// and lists of rows one row. Space and comments are dropped, and all but quoted names is in lower case.
 func nameOf(tokens []token) string {
 	var parts []string
 	for i, t := range tokens {
@@ -33,10 +33,10 @@ func nameOf(tokens []token) string {
 	return join(parts)
 }
 
-// Mask is an expression without its values. What is too long ends with a number of its own.
+// Mask returns an expression without its values. A long one is cut and ends with a hash.
 func Mask(expression string) string { return short(nameOf(scan(expression)), mostMask) }
 
-// signAt reports whether the minus at i is a sign and no operator.
+// signAt reports whether the minus at i is a sign and not an operator.
 func signAt(tokens []token, i int) bool {
 	if i == 0 {
 		return true
@@ -45,7 +45,7 @@ func signAt(tokens []token, i int) bool {
 	return before.kind == mark && !before.mark(')') && !before.mark(']') || before.kind == word && isKeyWord(before.text)
 }
 
-// collapse makes "?, ?" one value and "(?), (?)" one row at the end of parts.
+// collapse replaces "?, ?" by one value and "(?), (?)" by one row at the end of parts.
 func collapse(parts []string) []string {
 	n := len(parts)
 	if n >= 3 && parts[n-1] == "?" && parts[n-2] == "," && parts[n-3] == "?" {
@@ -57,7 +57,7 @@ func collapse(parts []string) []string {
 	return parts
 }
 
-// join puts spaces where people would.
+// join joins the parts with spaces where a person would write them.
 func join(parts []string) string {
 	var b strings.Builder
 	for i, p := range parts {
@@ -87,7 +87,7 @@ func isMark(p string) bool {
 	return len(p) == 1 && p != "?" && !isLetter(p[0]) && !isDigit(p[0])
 }
 
-// short gives what is too long a number of its own at its end.
+// short cuts a name that is longer than most bytes and appends a hash of the whole.
 func short(name string, most int) string {
 	if len(name) <= most {
 		return name

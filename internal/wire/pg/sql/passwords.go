@@ -6,19 +6,21 @@ import (
 )
 
 var (
-	// secret is in every statement that has a password: ALTER ROLE app PASSWORD 'x', OPTIONS (password 'x'), CONNECTION 'password=x'.
+	// secret matches every statement that may have a password: ALTER ROLE app PASSWORD 'x', OPTIONS (password
+	// 'x'), CONNECTION 'password=x'.
 	secret = regexp.MustCompile(`(?i)password`)
-	// within is a string that holds one.
+	// within matches a string that contains a password.
 	within = regexp.MustCompile(`(?i)password\s*[='$]`)
 )
 
-// HidePasswords returns a text of the same length without the passwords in it: those of roles, and of connections to other servers.
+// HidePasswords returns text with each password overwritten by as many x: passwords of roles and of
+// connections to other servers.
 func HidePasswords(text string) string {
 	if !secret.MatchString(text) {
 		return text
 	}
 	var out strings.Builder
-	follows := false // a password
+	follows := false // the next literal is a password
 	for i := 0; i < len(text); {
 		t, n := next(text[i:])
 		piece := text[i : i+n]
@@ -34,13 +36,13 @@ func HidePasswords(text string) string {
 	return out.String()
 }
 
-// hidden is a literal without its content if that is a password, or a string with one in it.
+// hidden returns a literal without its content if that is a password or contains one.
 func hidden(literal string, password bool) string {
 	if strings.HasPrefix(literal, "$") {
 		tag := strings.IndexByte(literal[1:], '$') + 2
 		end := len(literal) - tag
 		switch {
-		case end < tag || literal[end:] != literal[:tag]: // it has no end
+		case end < tag || literal[end:] != literal[:tag]: // unterminated
 			return literal[:tag] + strings.Repeat("x", len(literal)-tag)
 		case password:
 			return literal[:tag] + strings.Repeat("x", end-tag) + literal[end:]

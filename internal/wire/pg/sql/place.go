@@ -1,18 +1,19 @@
 package sql
 
-// Place is where in a statement a word stands. One word may stand in several.
+// Place says where in a statement a word stands. One word may stand in several places.
 type Place uint8
 
 // Places.
 const (
-	Named      Place = 1 << iota // anywhere else: in FROM, as a key word
-	Listed                       // in a list of what is returned or set
+	Named      Place = 1 << iota // anywhere else: in FROM, as a keyword
+	Listed                       // in a list of returned or assigned values
 	Ordering                     // in an ORDER BY
-	Choosing                     // where it decides which rows there are: WHERE, JOIN, GROUP BY, and what is within these
+	Choosing                     // where it decides which rows exist: WHERE, JOIN, GROUP BY, inside these
 	Qualifying                   // before a dot
 )
 
-// clauses begin places, up to the next one or the end of their parentheses.
+// clauses maps a keyword to the place that begins after it, up to the next keyword or the closing
+// parenthesis.
 var clauses = map[string]Place{
 	"select": Listed, "returning": Listed, "set": Listed, "into": Listed,
 	"from": Named, "join": Named, "values": Named, "update": Named, "delete": Named,
@@ -21,7 +22,7 @@ var clauses = map[string]Place{
 	"limit": Choosing, "offset": Choosing, "fetch": Choosing,
 }
 
-// places finds where the words of a statement stand. What is within a place that chooses, chooses too.
+// places records where the words of a statement stand. Everything inside Choosing is Choosing too.
 func (s *Statement) places(tokens []token) {
 	around := []Place{Named}
 	for i, t := range tokens {
@@ -45,12 +46,12 @@ func (s *Statement) places(tokens []token) {
 	}
 }
 
-// sticks reports whether a place outside the current parentheses chooses.
+// sticks reports whether the place around the current parentheses is Choosing.
 func sticks(around []Place) bool {
 	return len(around) > 1 && around[len(around)-2] == Choosing
 }
 
-// alias notes the name that a table, or what is in parentheses, has within the statement.
+// alias records the alias of a table or of a subquery in parentheses.
 func (s *Statement) alias(tokens []token, i int, place Place) {
 	if place != Named || i == 0 || isKeyWord(tokens[i].text) && tokens[i].kind == word {
 		return
@@ -67,10 +68,11 @@ func (s *Statement) alias(tokens []token, i int, place Place) {
 	}
 }
 
-// beforeTables are the words that a table's name stands behind.
+// beforeTables lists the words that stand before the name of a table.
 var beforeTables = map[string]bool{"from": true, "join": true, "update": true, "into": true, "only": true, "table": true, "copy": true, "using": true}
 
-// table notes a word that may name a table: one behind such a word, or in a list of a FROM, that calls no function.
+// table records a word that may name a table: one behind such a word, or in the list of a FROM, that is no
+// function call.
 func (s *Statement) table(tokens []token, i int, place Place) {
 	if tokens[i].kind == word && isKeyWord(tokens[i].text) || i+1 < len(tokens) && tokens[i+1].mark('(') && !behind(tokens, i).is("into") {
 		return
@@ -81,7 +83,7 @@ func (s *Statement) table(tokens []token, i int, place Place) {
 	}
 }
 
-// behind is what a name stands behind, with its schema if it has one.
+// behind returns the token before a name and its schema, if it has one.
 func behind(tokens []token, i int) token {
 	for i > 1 && tokens[i-1].mark('.') {
 		i -= 2

@@ -10,20 +10,21 @@ const (
 	quoted              // a name in quotes
 	literal             // a string or a number
 	param               // $1
-	mark                // everything else, a character each
+	mark                // everything else, one token per byte
 )
 
-// token of a statement. Space and comments are none.
+// token is one token of a statement. Space and comments are not tokens.
 type token struct {
 	kind kind
-	text string // of words, quoted names (without their quotes) and marks
+	text string // only for words, quoted names (without their quotes) and marks
 }
 
 func (t token) is(text string) bool { return t.kind == word && t.text == text }
 
 func (t token) mark(c byte) bool { return t.kind == mark && t.text[0] == c }
 
-// scan cuts a text into tokens. What has no end goes up to the end of the text, as the server would refuse it.
+// scan splits a text into tokens. An unterminated token extends to the end of the text: the server would
+// refuse it.
 func scan(text string) (out []token) {
 	for i := 0; i < len(text); {
 		t, n := next(text[i:])
@@ -38,7 +39,8 @@ func scan(text string) (out []token) {
 	return out
 }
 
-// next returns the token that s begins with, and its length. Space and comments are a mark without text.
+// next returns the token that s begins with, and its length in bytes. For space and comments it returns a
+// mark without text.
 func next(s string) (token, int) {
 	c := s[0]
 	switch {
@@ -63,7 +65,7 @@ func next(s string) (token, int) {
 	return token{mark, s[:1]}, 1
 }
 
-// wordOf returns a word, or the string that it is the prefix of.
+// wordOf returns a word, or the string literal that it is the prefix of.
 func wordOf(s string) (token, int) {
 	n := 1
 	for n < len(s) && (isLetter(s[n]) || isDigit(s[n]) || s[n] == '$') {
@@ -88,7 +90,7 @@ func wordOf(s string) (token, int) {
 	return token{word, text}, n
 }
 
-// quotedEnd is behind the quote that ends what begins at the quote s[at].
+// quotedEnd returns the index behind the quote that closes the one at s[at].
 func quotedEnd(s string, at int, escapes bool) int {
 	quote := s[at]
 	for i := at + 1; i < len(s); i++ {
@@ -122,7 +124,7 @@ func dollar(s string) (token, int) {
 	return token{mark, "$"}, 1
 }
 
-// comment is the length of one that may have others within.
+// comment returns the length of a comment, which may be nested.
 func comment(s string) int {
 	depth := 0
 	for i := 0; i+1 < len(s); i++ {
@@ -141,7 +143,7 @@ func comment(s string) int {
 	return len(s)
 }
 
-// through is behind the next end from the place from on.
+// through returns the index behind the first end at or after index from.
 func through(s, end string, from int) int {
 	if i := strings.Index(s[from:], end); i >= 0 {
 		return from + i + len(end)
@@ -163,7 +165,7 @@ func numberEnd(s string) int {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// isLetter reports whether a name may begin with c. Bytes of other alphabets may be in names.
+// isLetter reports whether a name may begin with c. Bytes of non-ASCII characters may be in names.
 func isLetter(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' || c >= 0x80
 }

@@ -2,14 +2,14 @@ package sql
 
 import "strconv"
 
-// Set is a column that a statement gives a value, or a default, that differs by nature.
+// Set is a column that a statement gives a nondeterministic value or default.
 type Set struct {
 	Table  string // without its schema
-	Column string // "": it is the one of the number Index
+	Column string // "": the column with number Index
 	Index  int    // from 0
 }
 
-// sets finds those of a statement: assignments, values and selected lists of an INSERT, defaults.
+// sets returns the Sets of a statement: in assignments, in VALUES and select lists of an INSERT, in defaults.
 func (j judgement) sets() (out []Set) {
 	for i, t := range j.tokens {
 		rest := j.from(i + 1)
@@ -44,7 +44,7 @@ func (j judgement) begins(words ...string) bool {
 	return true
 }
 
-// skip leaves out words that may stand at the beginning.
+// skip drops optional words at the beginning.
 func (j judgement) skip(words ...string) judgement {
 	for _, w := range words {
 		if j.begins(w) {
@@ -54,7 +54,7 @@ func (j judgement) skip(words ...string) judgement {
 	return j
 }
 
-// table reads a name, and leaves its schema out.
+// table parses a table name and drops its schema.
 func (j judgement) table() (string, judgement) {
 	j = j.skip("only")
 	for len(j.tokens) > 1 && j.tokens[1].mark('.') {
@@ -73,7 +73,7 @@ func (j judgement) skipAlias() judgement {
 	return j
 }
 
-// parenthesis cuts out what is within the parentheses that j begins with.
+// parenthesis returns the content of the parentheses that j begins with, and what follows them.
 func (j judgement) parenthesis() (within, after judgement) {
 	depth := 0
 	for i, t := range j.tokens {
@@ -91,7 +91,7 @@ func (j judgement) parenthesis() (within, after judgement) {
 	return judgement{functions: j.functions}, judgement{functions: j.functions}
 }
 
-// list cuts at commas, up to a word that ends it, or the end of the parentheses that it is in.
+// list splits at commas, up to one of the words in ends or the closing parenthesis.
 func (j judgement) list(ends ...string) (items []judgement, after judgement) {
 	depth, from := 0, 0
 	item := func(to int) {
@@ -124,7 +124,7 @@ func (j judgement) list(ends ...string) (items []judgement, after judgement) {
 	return items, j.from(len(j.tokens))
 }
 
-// insert is what comes behind INSERT INTO.
+// insert examines what follows INSERT INTO.
 func (j judgement) insert() (out []Set) {
 	table, j := j.table()
 	if j.begins("as") {
@@ -172,7 +172,7 @@ func (j judgement) insert() (out []Set) {
 	return out
 }
 
-// assignments are what comes behind SET.
+// assignments examines what follows SET.
 func (j judgement) assignments(table string) (out []Set) {
 	items, _ := j.list("from", "where", "returning")
 	for _, one := range items {
@@ -191,7 +191,7 @@ func (j judgement) assignments(table string) (out []Set) {
 	return out
 }
 
-// create is what comes behind CREATE.
+// create examines what follows CREATE.
 func (j judgement) create() (out []Set) {
 	j = j.skip("global", "local", "temporary", "temp", "unlogged", "foreign")
 	if !j.begins("table") {
@@ -209,7 +209,7 @@ func (j judgement) create() (out []Set) {
 	return out
 }
 
-// alter is what comes behind ALTER TABLE.
+// alter examines what follows ALTER TABLE.
 func (j judgement) alter() (out []Set) {
 	table, j := j.skip("if", "exists").table()
 	items, _ := j.list()
@@ -227,7 +227,7 @@ func (j judgement) alter() (out []Set) {
 	return out
 }
 
-// defaulted is the column that j begins with, if its default differs by nature.
+// defaulted returns the column that j begins with, if its default is nondeterministic.
 func (j judgement) defaulted(table string, name int) []Set {
 	for i, t := range j.tokens {
 		if i > name && t.is("default") && j.from(i+1).nature() {
@@ -237,7 +237,8 @@ func (j judgement) defaulted(table string, name int) []Set {
 	return nil
 }
 
-// Assigned are the columns of the new row that a trigger's function gives values that differ by nature, as far as its source says so.
+// Assigned returns the columns of the new row to which a trigger function assigns nondeterministic values, as
+// far as its source shows.
 func Assigned(source string, functions Functions) (columns []string) {
 	for _, one := range split(scan(source)) {
 		j := judgement{tokens: one, functions: functions}
@@ -259,7 +260,7 @@ func Assigned(source string, functions Functions) (columns []string) {
 
 func (j judgement) follows(c byte) bool { return len(j.tokens) > 0 && j.tokens[0].mark(c) }
 
-// String is for messages.
+// String returns the name for messages.
 func (s Set) String() string {
 	if s.Column == "" {
 		return s.Table + "." + strconv.Itoa(s.Index+1)

@@ -2,8 +2,9 @@ package sql
 
 import "strings"
 
-// Settings returns the names, with a dot in them, of settings that a text sets: a server lists those that it knows, and hides
-// names that clients make up, as app.tenant. all is false where one is set whose name is not in the text.
+// Settings returns the names with a dot, such as app.tenant, of settings that a text sets. A server lists the
+// settings it knows, but not names that clients make up. all is false if the text sets one whose name is not
+// in it.
 func Settings(text string) (names []string, all bool) {
 	if !MaySet(text) {
 		return nil, true
@@ -27,7 +28,7 @@ func Settings(text string) (names []string, all bool) {
 	return names, all
 }
 
-// MaySet is quick: most texts set nothing.
+// MaySet reports whether a text may set anything. It is quick, and false for most texts.
 func MaySet[text string | []byte](s text) bool {
 	for i := 0; i+3 < len(s); i++ {
 		if s[i]|0x20 == 's' && s[i+1]|0x20 == 'e' && s[i+2]|0x20 == 't' {
@@ -37,7 +38,7 @@ func MaySet[text string | []byte](s text) bool {
 	return false
 }
 
-// rawToken is a token with its text as it stands there.
+// rawToken is a token with its original text.
 type rawToken struct {
 	token
 	raw string
@@ -57,7 +58,7 @@ func raw(text string) (out []rawToken) {
 	return out
 }
 
-// settingName is the name behind SET.
+// settingName returns the name behind SET.
 func settingName(words []rawToken) (name string) {
 	for len(words) > 0 && (words[0].is("session") || words[0].is("local")) {
 		words = words[1:]
@@ -71,7 +72,7 @@ func settingName(words []rawToken) (name string) {
 	return name
 }
 
-// plainLiteral is the content of a literal in plain quotes without any within.
+// plainLiteral returns the content of a literal in plain quotes that contains no quote.
 func plainLiteral(w rawToken) (string, bool) {
 	n := len(w.raw)
 	if w.kind != literal || n < 2 || w.raw[0] != '\'' || strings.Count(w.raw, "'") != 2 {
@@ -80,7 +81,8 @@ func plainLiteral(w rawToken) (string, bool) {
 	return w.raw[1 : n-1], true
 }
 
-// Prepares returns the name of the one statement that a text prepares; ok is false when the text is anything else, or more than that.
+// Prepares returns the name of the one statement that a text prepares; ok is false if the text is anything
+// else or more than one PREPARE.
 func Prepares(text string) (name string, ok bool) {
 	all := split(scan(text))
 	if len(all) != 1 || len(all[0]) < 3 || !all[0][0].is("prepare") || all[0][1].is("transaction") && all[0][2].kind == literal {

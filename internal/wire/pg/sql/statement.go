@@ -6,50 +6,52 @@ import (
 	"strings"
 )
 
-// Effect of a statement on what others see.
+// Effect is what a statement may change for other connections.
 type Effect uint8
 
 // Effects.
 const (
-	Session Effect = iota // of its own connection only
-	Reads                 // nothing but reads
+	Session Effect = iota // only its own connection
+	Reads                 // it only reads
 	Writes                // anything else: it may write, lock, or end a transaction
 )
 
-// Statement is what is known of a text, which may hold several statements.
+// Statement describes a text, which may hold several statements.
 type Statement struct {
 	Name    string
-	Text    string // of those that are not too long to be kept; who looks sets it
+	Text    string // set by the caller, for texts that are not too long
 	Effect  Effect
-	Changes bool // it changes its connection, whatever else it does
-	Ordered bool // its rows have an order
-	Nature  bool // its answer differs by nature: times, random numbers, settings, what a server says of itself
-	Chance  bool // which rows it returns is not determined: a limit without an order
+	Changes bool // it changes its own connection, whatever else it does
+	Ordered bool // its rows are sorted
+	// Its result is nondeterministic: times, random numbers, settings, properties of the server.
+	Nature  bool
+	Chance  bool // which rows it returns is undetermined: a limit without an order
 	Limited bool // it has a limit
-	Merged  bool // rows that are alike may be one: DISTINCT, UNION
-	Leaves  bool // all that it does is to write files of the server's machine, or to hand rows to programs there
+	Merged  bool // equal rows may be merged: DISTINCT, UNION
+	// All that it does is to write files on the server's machine, or to pass rows to programs there.
+	Leaves  bool
 	Star    bool // it may return columns that it does not name
 	Words   map[string]Place
-	Aliases map[string]string // names of tables within it; "" is one of rows in parentheses
-	Tables  []string          // words that stand where tables are named, without their schemas
+	Aliases map[string]string // alias to table; "" is a subquery in parentheses
+	Tables  []string          // words where a table name is expected, without schemas
 	Sets    []Set
 
-	Sequence string // of the one call of nextval, as regclass reads it
+	Sequence string // argument of its only nextval call, as regclass parses it
 }
 
-// Functions is what a server says of its functions, by name.
+// Functions maps the names of a server's functions to their volatility.
 type Functions map[string]Volatility
 
-// Volatility of a function; of several with one name the worst.
+// Volatility of a function; the worst if several share the name.
 type Volatility uint8
 
 // Volatilities. A function that is not known is Volatile.
 const (
 	Volatile Volatility = iota
-	Stable              // and immutable
+	Stable              // or immutable
 )
 
-// Look says what a text is.
+// Look examines a text.
 func Look(text string, functions Functions) *Statement {
 	tokens := scan(text)
 	statements := split(tokens)
@@ -73,7 +75,7 @@ func Look(text string, functions Functions) *Statement {
 	return s
 }
 
-// split cuts at semicolons. Those within BEGIN ATOMIC make pieces that are taken for writes.
+// split splits at semicolons. The pieces of a BEGIN ATOMIC body count as writes.
 func split(tokens []token) (out [][]token) {
 	from := 0
 	for i, t := range tokens {
@@ -92,7 +94,7 @@ func split(tokens []token) (out [][]token) {
 
 var nextval = regexp.MustCompile(`(?i)\bnextval\s*\(\s*'((?:[^'\\]|'')*)'`)
 
-// sequence is the name in the one call of nextval, as regclass reads it.
+// sequence returns the argument of the only nextval call, as regclass parses it.
 func (s *Statement) sequence(text string) string {
 	if !s.Has("nextval") {
 		return ""
@@ -104,7 +106,7 @@ func (s *Statement) sequence(text string) string {
 	return strings.ReplaceAll(found[0][1], "''", "'")
 }
 
-// Has reports whether a statement has one of some words.
+// Has reports whether a statement contains one of the words.
 func (s *Statement) Has(words ...string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return s.Words[w] != 0 })
 }
