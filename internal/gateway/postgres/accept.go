@@ -10,17 +10,18 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 )
 
-// firstTime is how long a client may take for its first packet, as the server has it.
+// firstTime limits the wait for a client's first packet, as PostgreSQL's own default does.
 const firstTime = time.Minute
 
-// mostQuestions that a client may ask about encryption.
+// mostQuestions limits how often a client may ask for encryption.
 const mostQuestions = 4
 
-// ErrFirstPacket is wrapped by what is no first packet of a PostgreSQL client.
+// ErrFirstPacket is wrapped by the error for a first packet that no PostgreSQL client sends.
 var ErrFirstPacket = errors.New("no PostgreSQL client")
 
-// Accept answers a client's questions about encryption. It returns the connection to go on with and the first packet that is for the
-// server: a startup or a cancellation. Clients may ask for TLS, or begin with it at once.
+// Accept answers a client's requests for encryption. It returns the connection to use from then on and the
+// first packet for the server: a startup or a cancellation. Clients may request TLS, or begin with it at
+// once.
 func Accept(client net.Conn, config *tls.Config) (net.Conn, []byte, error) {
 	if err := client.SetDeadline(time.Now().Add(firstTime)); err != nil {
 		return nil, nil, err
@@ -56,7 +57,7 @@ func Accept(client net.Conn, config *tls.Config) (net.Conn, []byte, error) {
 	return nil, nil, ErrFirstPacket
 }
 
-// readFirst reads the rest of a packet without a type, and nothing of what follows.
+// readFirst reads the rest of a packet without a type byte, and nothing behind it.
 func readFirst(c net.Conn, head []byte) (packet []byte, code uint32, err error) {
 	n, code, err := pg.StartupHead(head)
 	if err != nil {
@@ -67,7 +68,7 @@ func readFirst(c net.Conn, head []byte) (packet []byte, code uint32, err error) 
 	return packet, code, err
 }
 
-// encrypt answers the question for TLS.
+// encrypt answers a request for TLS.
 func encrypt(c net.Conn, config *tls.Config) (net.Conn, error) {
 	if isTLS(c) || config == nil {
 		_, err := c.Write([]byte{'N'})
@@ -80,14 +81,15 @@ func encrypt(c net.Conn, config *tls.Config) (net.Conn, error) {
 	return secure, secure.Handshake()
 }
 
-// handshakeRecord is what TLS begins with. As a length of a first packet it would be far above the limit.
+// handshakeRecord is the first byte of TLS. As the first byte of a packet length it would be far above the
+// limit.
 const handshakeRecord = 22
 
-// protocolName is what PostgreSQL is called in TLS (ALPN). Clients that begin with TLS at once have to say it, so that nobody has them
-// speak to a server of another protocol.
+// protocolName is PostgreSQL's name in TLS (ALPN). Clients that begin with TLS at once must send it, so that
+// no attacker can direct them to a server of another protocol.
 const protocolName = "postgresql"
 
-// atOnce is TLS with a client that has begun with it (sslnegotiation=direct).
+// atOnce does the TLS handshake with a client that has begun with it (sslnegotiation=direct).
 func atOnce(c net.Conn, head []byte, config *tls.Config) (net.Conn, error) {
 	secure := tls.Server(&begun{Conn: c, head: head}, withProtocol(config))
 	if err := secure.Handshake(); err != nil {
@@ -99,7 +101,7 @@ func atOnce(c net.Conn, head []byte, config *tls.Config) (net.Conn, error) {
 	return secure, nil
 }
 
-// withProtocol is a configuration with the name of the protocol.
+// withProtocol returns a copy of config that offers only protocolName.
 func withProtocol(config *tls.Config) *tls.Config {
 	named := config.Clone()
 	named.NextProtos = []string{protocolName}
@@ -117,7 +119,7 @@ func withProtocol(config *tls.Config) *tls.Config {
 	return named
 }
 
-// begun is a connection whose first bytes have been read.
+// begun is a connection whose first bytes have been read already; Read returns them first.
 type begun struct {
 	net.Conn
 	head []byte

@@ -9,17 +9,20 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 )
 
-// Binding is what becomes of a login that would be bound to the server's certificate (SCRAM-SHA-256-PLUS). The client takes the
-// certificate that it sees, which is ours, so that works where ours is the server's own. Elsewhere that kind is not offered.
+// Binding decides about logins that the client binds to the server's certificate (SCRAM-SHA-256-PLUS). The
+// client uses the certificate that it sees, which is the gateway's, so binding works only if the gateway has
+// the server's own certificate. Otherwise the mechanism is not offered.
 //
-// A client within TLS that would have bound its login (libpq does, unless channel_binding=disable) says that it was not offered, and a
-// server that has offered it refuses: somebody is between them. The refusal gets a hint.
+// A client within TLS that supports binding (libpq does, unless channel_binding=disable) tells the server
+// that it was not offered. A server that has offered it then suspects an attacker between them and refuses.
+// The refusal gets a hint.
 type Binding struct {
-	bound   bool // the offer may stay
-	removed bool // an offer was taken out
+	bound   bool // the offer stays
+	removed bool // the offer was taken out
 }
 
-// NewBinding is for a client and a server that were connected to; config is what clients get TLS with.
+// NewBinding returns the Binding for a client and a server that are connected; config is the TLS
+// configuration for clients.
 func NewBinding(client, server net.Conn, config *tls.Config) *Binding {
 	to, encrypted := server.(*tls.Conn)
 	if !encrypted {
@@ -30,7 +33,7 @@ func NewBinding(client, server net.Conn, config *tls.Config) *Binding {
 	return &Binding{bound: isTLS(client) && own != nil && len(shown) > 0 && bytes.Equal(shown[0].Raw, own)}
 }
 
-// certificate is what clients see.
+// certificate returns the certificate that clients see, or nil if there is none or more than one.
 func certificate(config *tls.Config) []byte {
 	if config == nil {
 		return nil
@@ -48,11 +51,11 @@ func certificate(config *tls.Config) []byte {
 	return config.Certificates[0].Certificate[0]
 }
 
-// bindingHint is for people who see the server's refusal.
+// bindingHint is added to the server's refusal, as a hint field.
 const bindingHint = "HCinch stands between client and server, so TLS has two ends. Give Cinch the server's own certificate, " +
 	"or connect with channel_binding=disable.\x00"
 
-// Append appends a message of the server's login as the client is to get it.
+// Append appends a message of the server's login in the form for the client.
 func (b *Binding) Append(dst []byte, m pg.Message) []byte {
 	if b.bound {
 		return append(dst, m.Raw...)
@@ -74,7 +77,8 @@ func (b *Binding) Append(dst []byte, m pg.Message) []byte {
 	return append(dst, m.Raw...)
 }
 
-// Unbound is a connection to a server whose login reads as b has it. Where that changes nothing it is the server's own.
+// Unbound returns a connection to server whose login messages are changed as b says. It returns server itself
+// if nothing has to change.
 func Unbound(server net.Conn, b *Binding) net.Conn {
 	if b.bound {
 		return server
@@ -82,12 +86,12 @@ func Unbound(server net.Conn, b *Binding) net.Conn {
 	return &unbound{Conn: server, binding: b}
 }
 
-// unbound changes what is read until a login is over.
+// unbound changes what is read until the login is over.
 type unbound struct {
 	net.Conn
 	binding *Binding
-	in, out []byte // of the reader's
-	over    bool   // and out is read
+	in, out []byte // used by the reader only
+	over    bool
 }
 
 func (u *unbound) Read(p []byte) (int, error) {
@@ -104,7 +108,7 @@ func (u *unbound) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads on in the login.
+// fill reads more of the login.
 func (u *unbound) fill() error {
 	var piece [1 << 10]byte
 	n, err := u.Conn.Read(piece[:])
@@ -112,11 +116,11 @@ func (u *unbound) fill() error {
 		return err
 	}
 	u.in = append(u.in, piece[:n]...)
-	u.over = n == 0 // what has no end is none of ours
+	u.over = n == 0 // cut off by the end of the connection: forward unchanged
 	for !u.over {
 		m, ok, err := pg.Cut(u.in)
 		if err != nil || len(u.in) > maxLoginBytes {
-			u.over = true // the client may make of it what it can
+			u.over = true // not understood: forward unchanged
 			break
 		}
 		if !ok {
@@ -131,7 +135,7 @@ func (u *unbound) fill() error {
 	return nil
 }
 
-// endsLogin reports whether what follows is no login.
+// endsLogin reports whether m is the last message of a login.
 func endsLogin(m pg.Message) bool {
 	if m.Type == pg.Authentication {
 		code, _, err := pg.Auth(m.Body)
@@ -140,8 +144,8 @@ func endsLogin(m pg.Message) bool {
 	return m.Type == pg.ErrorResponse
 }
 
-// CloseWrite ends our direction.
+// CloseWrite closes the direction to the server.
 func (u *unbound) CloseWrite() error { return gateway.CloseWrite(u.Conn) }
 
-// Close does not wait for what TLS would say at the end.
+// Close closes the connection without waiting for TLS's closing alert.
 func (u *unbound) Close() error { return gateway.Abort(u.Conn) }

@@ -10,14 +10,15 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 )
 
-// A client cancels, on a connection of its own, with the key that the server gave it at its login, which has passed through untouched. The
-// gateway knows whose key it is: after a move it cancels with the key that the new server has given it instead. A key that it
-// doesn't know goes to the server as it is: it may be of a client at another gateway.
+// A client cancels on a separate connection, with the key that the server gave it at its login, which has
+// passed through unchanged. The gateway maps the key to the session: after a move it cancels with the key
+// that the new server has given. An unknown key is forwarded unchanged: it may belong to a client of another
+// gateway.
 
-// cancelTime is for a cancellation as a whole.
+// cancelTime limits one cancellation as a whole.
 const cancelTime = 10 * time.Second
 
-// name makes a client's key known.
+// name registers the key with which the client of s cancels.
 func (g *Gateway) name(s *session, key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -25,7 +26,8 @@ func (g *Gateway) name(s *session, key string) {
 	g.keys[key] = s
 }
 
-// cancelled passes a cancellation on. The client's connection ends when the server has taken it, as clients wait for that.
+// cancelled forwards a cancellation. The client's connection ends only after the server has taken it, because
+// clients wait for that.
 func (g *Gateway) cancelled(client net.Conn, packet []byte) {
 	g.counts.cancels.Add(1)
 	up, key := g.cancelKey(string(packet[pg.StartupHeaderBytes:]))
@@ -34,7 +36,7 @@ func (g *Gateway) cancelled(client net.Conn, packet []byte) {
 	}
 }
 
-// cancelKey is where a cancellation goes, and with which key.
+// cancelKey returns the server for a cancellation and the key to use there.
 func (g *Gateway) cancelKey(key string) (gateway.Upstream, string) {
 	g.mu.Lock()
 	s, up := g.keys[key], g.upstream

@@ -8,21 +8,21 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// Config is what a gateway needs. Everything but Upstream may be left zero.
+// Config configures a gateway. Everything but Upstream may be left zero.
 type Config struct {
 	Name     string
-	Upstream gateway.Upstream // its user, if there is one, is the gateway's own
-	TLS      *tls.Config      // for clients, who have to use it; nil: plain
+	Upstream gateway.Upstream // its user, if any, is the gateway's own
+	TLS      *tls.Config      // for clients, which must use it; nil: plain
 	MaxConns int
 
 	// To move clients.
-	UsersFile string // what users log in with, as PgBouncer's userlist.txt; "": none
-	AuthQuery string // asks what pg_authid has of a user; "": DefaultAuthQuery
-	StateFile string // where a move has led; "": clients can't be moved
-	// Resolve reads the URL of another server; nil: ParseURL.
+	UsersFile string // passwords or verifiers, in the format of PgBouncer's userlist.txt; "": none
+	AuthQuery string // returns what pg_authid has of a user; "": DefaultAuthQuery
+	StateFile string // stores the server that clients were moved to; "": clients can't be moved
+	// Resolve parses the URL of another server; nil: ParseURL.
 	Resolve func(url string) (gateway.Upstream, error)
 
-	LoginTimeout time.Duration // of clients; 0: 1 min, as the server has it
+	LoginTimeout time.Duration // for clients; 0: 1 min, as PostgreSQL's default
 
 	Stats *gateway.Stats
 	Log   *slog.Logger

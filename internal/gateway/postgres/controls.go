@@ -9,13 +9,13 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
 )
 
-// Control is something that may be asked of a gateway from outside: it takes JSON and answers with the State.
+// Control is an operation that a gateway offers to other processes. It takes JSON and returns the State.
 type Control struct {
 	Name string
 	Do   func(ctx context.Context, asked []byte) (any, error)
 }
 
-// Controls are all of them.
+// Controls returns all operations.
 func (g *Gateway) Controls() []Control {
 	return []Control{
 		{"check", taking(func(ctx context.Context, _ struct{}) (control.State, error) { return g.Check(ctx) })},
@@ -30,7 +30,7 @@ func (g *Gateway) Controls() []Control {
 	}
 }
 
-// taking reads what a control takes. Nothing stands for all defaults.
+// taking decodes the argument of a control. An empty one stands for all defaults.
 func taking[T any](do func(context.Context, T) (control.State, error)) func(context.Context, []byte) (any, error) {
 	return func(ctx context.Context, asked []byte) (any, error) {
 		var t T

@@ -18,26 +18,27 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 )
 
-// Clients log in with their own passwords, which the gateway does not have. To log a session in at another server it has, as PgBouncer:
+// Clients log in with their own passwords, which the gateway does not have. To log a session in at another
+// server it uses, like PgBouncer:
 //
-//	a file of users       a password, or what pg_authid has of one
-//	a query for a user    answered by the new server to the gateway's own user
-//	what the login showed with SCRAM a proof, from which the client's key follows once the verifier is known (wire/pg/scram.go);
-//	                      with a password in clear, that
+//	a file of users       passwords, or what pg_authid stores of them
+//	a query for a user    run on the new server by the gateway's own user
+//	the client's login    after SCRAM a proof, from which the client's key follows once the verifier is
+//	known (wire/pg/scram.go); after a login in clear text the password
 //
-// With MD5 what pg_authid has is all that it takes.
+// For MD5 what pg_authid stores suffices.
 
-// DefaultAuthQuery asks what pg_authid has of a user, and takes a superuser.
+// DefaultAuthQuery returns what pg_authid stores of a user. It needs a superuser.
 const DefaultAuthQuery = "SELECT rolname, rolpassword FROM pg_catalog.pg_authid WHERE rolname = $1 AND rolcanlogin"
 
-// secrets finds what users log in with, for one move.
+// secrets looks up passwords and verifiers of users, for one move.
 type secrets struct {
 	file  map[string]string
-	own   *pgconn.PgConn // nil: there is no own user
+	own   *pgconn.PgConn // nil: the gateway has no user of its own
 	query string
 
 	mu    sync.Mutex
-	known map[string]string // answers
+	known map[string]string // results of the query
 }
 
 func (g *Gateway) secrets(ctx context.Context, up gateway.Upstream) (x *secrets, err error) {
@@ -65,7 +66,7 @@ func (x *secrets) close(ctx context.Context) {
 	}
 }
 
-// ownConnection logs the gateway's own user in.
+// ownConnection connects as the gateway's own user.
 func ownConnection(ctx context.Context, up gateway.Upstream) (*pgconn.PgConn, error) {
 	c, err := pgconn.ParseConfig("host=localhost sslmode=disable")
 	if err != nil {
@@ -84,10 +85,10 @@ func ownConnection(ctx context.Context, up gateway.Upstream) (*pgconn.PgConn, er
 	return pgconn.ConnectConfig(ctx, c)
 }
 
-// errNoSecret is a user of whom nothing is known.
+// errNoSecret means that neither a password nor a verifier of the user is known.
 var errNoSecret = errors.New("there is no password or verifier of the user: give the gateway a users_file, or a user of its own that may ask auth_query")
 
-// of is what is known of a user: a password, or what pg_authid has.
+// of returns the user's password, or what pg_authid stores of it.
 func (x *secrets) of(ctx context.Context, user string) (string, error) {
 	if secret, ok := x.file[user]; ok {
 		return secret, nil
@@ -111,10 +112,11 @@ func (x *secrets) of(ctx context.Context, user string) (string, error) {
 	return x.known[user], nil
 }
 
-// textType is the number of type text.
+// textType is the OID of type text.
 const textType = 25
 
-// primary reports whether the server takes writes; asked is false where there is nobody to ask it.
+// primary reports whether the server takes writes; asked is false if the gateway has no user of its own to
+// ask as.
 func (x *secrets) primary(ctx context.Context) (primary, asked bool, err error) {
 	if x.own == nil {
 		return false, false, nil
@@ -123,7 +125,7 @@ func (x *secrets) primary(ctx context.Context) (primary, asked bool, err error) 
 	return err == nil && standby == "f", true, err
 }
 
-// ask has the server answer a question of the gateway's own user with one value.
+// ask runs a query as the gateway's own user and returns the one value of its result.
 func (x *secrets) ask(ctx context.Context, query string) (string, error) {
 	r := x.own.ExecParams(ctx, query, nil, nil, nil, nil).Read()
 	if r.Err != nil || len(r.Rows) != 1 {
@@ -132,7 +134,8 @@ func (x *secrets) ask(ctx context.Context, query string) (string, error) {
 	return string(r.Rows[0][0]), nil
 }
 
-// readUsers reads PgBouncer's userlist.txt: lines of "user" "secret", with quotes doubled within, and comments behind ;.
+// readUsers reads PgBouncer's userlist.txt: lines of "user" "secret", in which a quote is written twice.
+// Lines that begin with ; or # are comments.
 func readUsers(file string) (map[string]string, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -178,17 +181,17 @@ type relogin struct {
 	server  *talk
 	user    string
 	shown   shown
-	secrets func() (string, error) // of the user
+	secrets func() (string, error) // returns the user's secret
 	scram   pg.ScramClient
 }
 
-// shown is what a client's login has shown.
+// shown holds what a client's login has revealed.
 type shown struct {
 	proof    *pg.Proof
 	password string
 }
 
-// answer answers a challenge.
+// answer responds to an authentication request.
 func (r *relogin) answer(body []byte) error {
 	code, rest, err := pg.Auth(body)
 	if err != nil {
@@ -248,7 +251,7 @@ func (r *relogin) md5(salt []byte) error {
 	return r.send([]byte(pg.MD5(r.user, secret, salt)), []byte{0})
 }
 
-// begin begins SCRAM.
+// begin starts SCRAM.
 func (r *relogin) begin(mechanisms []byte) error {
 	if !strings.Contains("\x00"+string(mechanisms), "\x00"+pg.ScramSHA256+"\x00") {
 		return errUnknownLogin
@@ -262,7 +265,7 @@ func (r *relogin) begin(mechanisms []byte) error {
 	return r.send([]byte(pg.ScramSHA256), []byte{0, 0, 0, 0, byte(len(first))}, first)
 }
 
-// keys finds what to log in with by SCRAM.
+// keys sets the password or the keys for SCRAM.
 func (r *relogin) keys() error {
 	secret := r.shown.password
 	if secret == "" {

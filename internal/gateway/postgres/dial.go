@@ -18,8 +18,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 )
 
-// ParseURL reads "postgres://user:password@host:port/database" with libpq's sslmode and sslrootcert. Without sslmode the connection
-// is not encrypted. Errors wrap gateway.ErrUpstreamURL and show no password.
+// ParseURL parses "postgres://user:password@host:port/database" with libpq's sslmode and sslrootcert. Without
+// sslmode the connection is not encrypted. Errors wrap gateway.ErrUpstreamURL and show no password.
 func ParseURL(raw string) (gateway.Upstream, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
@@ -47,10 +47,11 @@ func ParseURL(raw string) (gateway.Upstream, error) {
 	return up, nil
 }
 
-// dialTime is for the connection, TLS included.
+// dialTime limits TLS negotiation with the server.
 const dialTime = 10 * time.Second
 
-// Dial connects to a server, within TLS where its URL says so, up to the first packet. Errors wrap gateway.ErrUnreachable.
+// Dial connects to a server, with TLS if its URL says so. No packet but the request for TLS has been sent.
+// Errors wrap gateway.ErrUnreachable.
 func Dial(ctx context.Context, up gateway.Upstream) (net.Conn, error) {
 	config := up.TLS
 	if config != nil && config.ServerName == "" && !config.InsecureSkipVerify {
@@ -70,7 +71,7 @@ func Dial(ctx context.Context, up gateway.Upstream) (net.Conn, error) {
 	return secure, nil
 }
 
-// demand begins TLS, or fails when the server has none.
+// demand negotiates TLS, and fails if the server has none.
 func demand(ctx context.Context, c net.Conn, config *tls.Config) (net.Conn, error) {
 	end := time.Now().Add(dialTime)
 	if at, ok := ctx.Deadline(); ok && at.Before(end) {
@@ -83,7 +84,8 @@ func demand(ctx context.Context, c net.Conn, config *tls.Config) (net.Conn, erro
 		return nil, err
 	}
 	var answer [1]byte
-	if _, err := io.ReadFull(c, answer[:]); err != nil { // one byte: what follows must not have been there before TLS
+	// Read one byte only: whatever follows must arrive within TLS.
+	if _, err := io.ReadFull(c, answer[:]); err != nil {
 		return nil, err
 	}
 	if answer[0] != 'S' {

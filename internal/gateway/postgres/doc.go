@@ -1,21 +1,25 @@
-// Package postgres is the gateway for PostgreSQL: it passes connections through to a server, and knows of each what it is about.
+// Package postgres is the gateway for PostgreSQL: it forwards connections to a server and tracks the
+// transaction state of each.
 //
 //	client -> session.carryRequests -> wire/pg.Cutter -> tracker.asked    -> server
 //	client <- session.carryReplies  <- wire/pg.Cutter <- tracker.answered <- server
 //
-// A client's first packet may ask for TLS (or GSSAPI). That question is for this hop, so it is answered here: with TLS where there is a
-// certificate, otherwise with "no"; a client may begin with TLS at once, too. The server is asked for TLS by the URL that names it. Logins
-// pass through: the server checks them. SCRAM works as long as it is not bound to a TLS channel, which has two ends here, so
-// that kind is not offered.
+// A client's first packet may request TLS (or GSSAPI). The gateway answers that itself: with TLS if it has a
+// certificate, otherwise with "no". A client may also begin with TLS at once. The server's URL decides
+// whether the gateway uses TLS with the server. Logins pass through: the server checks them. SCRAM bound to a
+// TLS channel can't work, because the gateway terminates TLS, so it is not offered unless the gateway has the
+// server's certificate.
 //
-// While clients are held no transaction begins. What each session keeps between transactions is then asked of the server, and the session is
-// logged in and made again at another one (docs/POSTGRES.md).
+// While clients are held no transaction begins. The gateway then asks the server for the state of each
+// session, and logs the session in and restores its state at another server (docs/POSTGRES.md).
 //
-// The mirror of package shadow begins its connections with Accept, Dial and Unbound.
+// Package shadow's mirror uses Accept, Dial and Unbound too.
 //
-// Reading order: controls.go (what is asked from outside, in package control's words), reach.go, move.go, remember.go (where a move has led), metrics.go,
-// hold.go, held.go (a session, as one who holds it sees it), session.go (one client: its login, two pumps, its end), tracker.go (what is
-// under way), source.go (bytes of a connection), keeps.go (what a session keeps), credentials.go (logging it in again), login.go, statuses.go,
-// cancel.go, gateway.go (the seam), config.go, dial.go (URLs, TLS with the server), binding.go (logins that are bound to a certificate),
-// refusals.go (errors of ours), accept.go (TLS with clients).
+// Reading order: controls.go (operations for other processes, with package control's types), reach.go,
+// move.go, remember.go (the file with the server that clients were moved to), metrics.go, hold.go, held.go
+// (the session operations of a hold), session.go (one client: its login, its two copy loops, its end),
+// tracker.go (whether a transaction is open), source.go (buffered reads), keeps.go (session state),
+// credentials.go (logging a session in again), login.go, statuses.go, cancel.go, gateway.go, config.go,
+// dial.go (URLs, TLS with the server), binding.go (logins bound to a certificate), refusals.go (the gateway's
+// errors), accept.go (TLS with clients).
 package postgres

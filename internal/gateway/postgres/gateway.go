@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
 )
 
-// Gateway passes clients' connections through to a PostgreSQL server.
+// Gateway forwards clients' connections to a PostgreSQL server.
 type Gateway struct {
 	cfg    Config
 	server gateway.Server
@@ -22,17 +22,17 @@ type Gateway struct {
 	cancel context.CancelFunc
 
 	report    atomic.Pointer[control.Report]
-	numbers   atomic.Uint64 // of sessions
-	operating sync.Mutex    // one operation of a hold at a time
+	numbers   atomic.Uint64 // counts sessions
+	operating sync.Mutex    // held during each operation on the hold
 
 	mu       sync.Mutex
 	upstream gateway.Upstream
 	hold     hold
-	sessions map[*session]struct{} // that have said who they are
-	keys     map[string]*session   // by what their clients cancel with
+	sessions map[*session]struct{} // those whose startup packet has been read
+	keys     map[string]*session   // by the keys that their clients cancel with
 }
 
-// counts is what metrics show.
+// counts holds the counters for metrics.
 type counts struct {
 	transactions, cancels, moved, ended atomic.Uint64
 	holds                               struct{ held, failed atomic.Uint64 }
@@ -54,8 +54,8 @@ func NewGateway(cfg Config) *Gateway {
 // Serve accepts connections on l until Shutdown.
 func (g *Gateway) Serve(l net.Listener) error { return g.server.Serve(l) }
 
-// Shutdown stops accepting, ends sessions as they become idle, and waits for that. A moment before ctx ends the others are told that they end;
-// those that are left then are cut off.
+// Shutdown stops accepting, ends sessions as they become idle, and waits for that. Shortly before ctx ends it
+// ends the others with an error; those left when ctx ends are cut off.
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	defer g.cancel()
 	if at, ok := ctx.Deadline(); ok {
@@ -64,10 +64,10 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	return g.server.Shutdown(ctx)
 }
 
-// Name is that of the configuration.
+// Name returns the configured name.
 func (g *Gateway) Name() string { return g.cfg.Name }
 
-// StartAt has clients be connected to another server than that of the configuration. It comes before Serve.
+// StartAt has clients be connected to another server than the configured one. Call it before Serve.
 func (g *Gateway) StartAt(url string) error {
 	up, err := g.cfg.elsewhere(url)
 	if err != nil {
@@ -79,10 +79,11 @@ func (g *Gateway) StartAt(url string) error {
 	return nil
 }
 
-// Upstream is where clients are connected to now.
+// Upstream returns the server that clients are connected to now.
 func (g *Gateway) Upstream() gateway.Upstream { return g.target() }
 
-// Ready reports whether clients would be served. While they are held they wait, and the server may be away.
+// Ready returns nil if clients would be served. While clients are held it does not try the server, which may
+// be down.
 func (g *Gateway) Ready(ctx context.Context) (notes []string, err error) {
 	g.mu.Lock()
 	up, phase := g.upstream, g.hold.phase
@@ -98,14 +99,15 @@ func (g *Gateway) Ready(ctx context.Context) (notes []string, err error) {
 	return nil, err
 }
 
-// target is where sessions are connected to.
+// target returns the server for new connections.
 func (g *Gateway) target() gateway.Upstream {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.upstream
 }
 
-// register makes a session known that has said who it is. While clients are held it waits, until the session ends.
+// register adds a session whose startup packet has been read. While clients are held it waits. It returns
+// false if the session ends meanwhile.
 func (g *Gateway) register(s *session) bool {
 	for {
 		g.mu.Lock()

@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
 )
 
-// A session, as one who holds it sees it.
+// The session operations of a hold.
 
 // States of a session.
 const (
@@ -44,7 +44,7 @@ func (s *session) describe() control.ClientSession {
 	return d
 }
 
-// take holds the session if it is idle.
+// take holds the session if it is idle, and reports whether it did.
 func (s *session) take() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +62,8 @@ func (s *session) stop() {
 	s.held, s.longest, s.trouble = true, 0, ""
 }
 
-// letGo ends that. What the session keeps may take memory: it is remembered only for a hold that is to come.
+// letGo ends the hold of the session. If forget is true it drops the session's keeps, which may be large and
+// are needed only while a hold continues.
 func (s *session) letGo(forget bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +74,7 @@ func (s *session) letGo(forget bool) {
 	s.changed.Broadcast()
 }
 
-// waited is how long the client has waited, in the hold that there is.
+// waited returns the longest wait of the client in the current hold.
 func (s *session) waited() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +91,7 @@ func (s *session) isLost() bool {
 	return !s.closed && s.ready && s.backend.lost
 }
 
-// awaitIdle waits until the session is idle, or over. It is not, where ctx has ended before.
+// awaitIdle waits until the session is idle or closed. It returns false if ctx ends first.
 func (s *session) awaitIdle(ctx context.Context) bool {
 	stop := context.AfterFunc(ctx, func() {
 		s.mu.Lock()
@@ -109,7 +110,7 @@ func (s *session) awaitIdle(ctx context.Context) bool {
 	return true
 }
 
-// reasons are those why a session that is held and idle can't be moved.
+// reasons returns why a session that is held and idle can't be moved.
 func (s *session) reasons(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -126,14 +127,14 @@ func (s *session) reasons(ctx context.Context) []string {
 	return s.keeps.reasons
 }
 
-// known is what a session that is held keeps; nil: not known.
+// known returns the keeps of a session that is held, or nil.
 func (s *session) known() *keeps {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.keeps
 }
 
-// lastUnnamed is the Parse of the unnamed statement, or nil.
+// lastUnnamed returns the last Parse of the unnamed statement, or nil.
 func (s *session) lastUnnamed() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +144,8 @@ func (s *session) lastUnnamed() []byte {
 	return slices.Clone(s.unnamed)
 }
 
-// cannot takes note that the session can't be moved. It reports whether that matters: the session is not over.
+// cannot records why the session can't be moved. It returns false if the session is over, so that the error
+// does not matter.
 func (s *session) cannot(err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

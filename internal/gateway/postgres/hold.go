@@ -12,34 +12,35 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
 )
 
-// A hold lets no transaction begin: clients that want one wait, and so do new clients before they are connected to a server. It stands
-// when no transaction is under way and what each session keeps is known. It ends by release, by failing, or when nobody renews its lease.
+// A hold lets no transaction begin: clients that start one wait, and so do new clients before they are
+// connected to a server. It is established when no transaction is open and the keeps of each session are
+// known. It ends by Release, by an error, or when its lease runs out.
 //
 //	open ── Hold ──> holding ── all idle, all movable ──> held ── Move ──> moving ──> held ── Release ──> open
 //	  ^─────────────────┘ otherwise                          └────────── the lease is over ──────────────^
 
-// hold is that of a gateway; g.mu guards it.
+// hold is the state of a gateway's hold; g.mu guards it.
 type hold struct {
-	phase   string // of control's
+	phase   string // one of control's phases
 	by      string
 	until   time.Time
 	lease   *time.Timer
-	opened  chan struct{} // closed when clients go on; nil: nobody is held
-	coming  int           // clients that wait for their connection
-	longest time.Duration // that a client has waited
+	opened  chan struct{} // closed when clients continue; nil: no client is held
+	coming  int           // new clients that wait to be connected
+	longest time.Duration // longest wait of a client
 }
 
-// ErrBusy is an operation that comes while another one is under way, or that does not fit the phase.
+// ErrBusy means that another operation is in progress, or that the operation does not fit the phase.
 var ErrBusy = errors.New("not now")
 
 const (
 	defaultWithin = 5 * time.Second
 	defaultLease  = time.Minute
-	askTime       = 10 * time.Second // for one session
+	askTime       = 10 * time.Second // to ask for one session's keeps
 	lookAtOnce    = 64               // sessions
 )
 
-// State says where the gateway stands.
+// State returns the state of the gateway.
 func (g *Gateway) State() control.State {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -80,10 +81,11 @@ func (g *Gateway) operate(phases ...string) (done func(), err error) {
 	return g.operating.Unlock, nil
 }
 
-// KeepOpen has clients not be held, nor be looked at, until done is called. An error is ErrBusy: they are held, or about to be.
+// KeepOpen prevents Hold and Check until done is called. It returns ErrBusy while clients are held or another
+// operation is in progress.
 func (g *Gateway) KeepOpen() (done func(), err error) { return g.operate(control.Open) }
 
-// Check looks at all sessions that are idle, so that State knows which can't be moved.
+// Check examines all idle sessions, so that State has the reasons why they can't be moved.
 func (g *Gateway) Check(ctx context.Context) (control.State, error) {
 	done, err := g.operate(control.Open, control.Held)
 	if err != nil {
@@ -94,8 +96,8 @@ func (g *Gateway) Check(ctx context.Context) (control.State, error) {
 	return g.State(), nil
 }
 
-// Hold returns when no transaction is under way and none begins. An error, a *control.Refusal where sessions are the reason, leaves
-// everything as it was, but for sessions that it was told to end.
+// Hold returns when no transaction is open and none can begin. After an error nothing is held, but sessions
+// that r allowed to end may have ended. The error is a *control.Refusal if sessions prevented the hold.
 func (g *Gateway) Hold(ctx context.Context, r control.HoldRequest) (control.State, error) {
 	if err := errors.Join(policy("stuck", r.Stuck), policy("unmovable", r.Unmovable)); err != nil {
 		return control.State{}, err
@@ -128,7 +130,7 @@ func (g *Gateway) Hold(ctx context.Context, r control.HoldRequest) (control.Stat
 	return g.State(), nil
 }
 
-// policy checks what is to become of sessions that stand in the way.
+// policy checks the value of a policy for sessions that prevent an operation.
 func policy(name, value string) error {
 	switch value {
 	case "", control.Abort, control.End:
@@ -148,7 +150,7 @@ func (g *Gateway) renew(r control.HoldRequest) (control.State, error) {
 	return g.State(), nil
 }
 
-// lease has the hold end by itself. g.mu is held.
+// lease sets when the hold ends by itself. g.mu must be held.
 func (g *Gateway) lease(d time.Duration) {
 	if g.hold.lease != nil {
 		g.hold.lease.Stop()
@@ -158,7 +160,7 @@ func (g *Gateway) lease(d time.Duration) {
 	g.hold.lease = time.AfterFunc(d, func() { g.expire(until) })
 }
 
-// expire releases clients whose hold nobody has renewed.
+// expire releases the clients when the lease of their hold has run out.
 func (g *Gateway) expire(until time.Time) {
 	defer gateway.CatchPanic(g.cfg.Log, g.cfg.Stats, nil)
 	g.operating.Lock()
@@ -173,7 +175,8 @@ func (g *Gateway) expire(until time.Time) {
 	}
 }
 
-// awaitMovable looks at idle sessions, while all go on, until none of them keeps what can't be moved.
+// awaitMovable examines idle sessions, while all continue, until all of them can be moved or patience is
+// over.
 func (g *Gateway) awaitMovable(ctx context.Context, patience time.Duration) error {
 	end := time.Now().Add(patience)
 	for {
@@ -189,10 +192,10 @@ func (g *Gateway) awaitMovable(ctx context.Context, patience time.Duration) erro
 	}
 }
 
-// surveyPause is between two looks at sessions of which one can't be moved.
+// surveyPause is the pause between two surveys while a session can't be moved.
 const surveyPause = 250 * time.Millisecond
 
-// survey looks at the sessions that are idle, and returns those that can't be moved.
+// survey examines the idle sessions and returns those that can't be moved.
 func (g *Gateway) survey(ctx context.Context) (bad []control.ClientSession) {
 	var mu sync.Mutex
 	g.each(func(s *session) {
@@ -214,7 +217,7 @@ func (g *Gateway) survey(ctx context.Context) (bad []control.ClientSession) {
 	return bad
 }
 
-// each calls do for each session, several at a time.
+// each calls do for each session, up to lookAtOnce at a time.
 func (g *Gateway) each(do func(*session)) {
 	slots := make(chan struct{}, lookAtOnce)
 	var all sync.WaitGroup
@@ -238,7 +241,7 @@ func (g *Gateway) all() (list []*session) {
 	return list
 }
 
-// shut lets nobody begin.
+// shut holds all clients from their next transaction on.
 func (g *Gateway) shut(by string) {
 	g.mu.Lock()
 	g.hold = hold{phase: control.Holding, by: by, opened: make(chan struct{})}
@@ -248,7 +251,7 @@ func (g *Gateway) shut(by string) {
 	}
 }
 
-// open lets everybody go on.
+// open lets all clients continue.
 func (g *Gateway) open() {
 	var longest time.Duration
 	for _, s := range g.all() {
@@ -264,7 +267,7 @@ func (g *Gateway) open() {
 	g.hold = hold{phase: control.Open, longest: max(g.hold.longest, longest)}
 }
 
-// settle waits until all sessions are idle and known, and ends those that it may end.
+// settle waits until all sessions are idle and their keeps known, and ends those that it may end.
 func (g *Gateway) settle(ctx context.Context, r control.HoldRequest) error {
 	within, cancel := context.WithTimeout(ctx, r.Within.Or(defaultWithin))
 	defer cancel()
@@ -300,7 +303,8 @@ func (g *Gateway) settle(ctx context.Context, r control.HoldRequest) error {
 	return g.endOr(r.Unmovable == control.End, bad, "%d sessions can't be moved")
 }
 
-// endOr ends sessions that stand in the way, or refuses for them. Those that are not logged in yet have nothing to lose.
+// endOr ends the sessions if end is true, and otherwise returns a Refusal. Sessions that have not logged in
+// are always ended: they have nothing to lose.
 func (g *Gateway) endOr(end bool, list []*session, message string) error {
 	refusal := &control.Refusal{}
 	for _, s := range list {
@@ -323,7 +327,8 @@ func (g *Gateway) endOr(end bool, list []*session, message string) error {
 	return nil
 }
 
-// Release lets clients go on. Sessions whose server has gone meanwhile are connected again.
+// Release lets the clients continue. Sessions whose server has closed their connections meanwhile are
+// connected again.
 func (g *Gateway) Release(ctx context.Context) (control.State, error) {
 	done, err := g.operate(control.Held)
 	if err != nil {

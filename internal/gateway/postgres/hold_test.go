@@ -12,10 +12,10 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Sessions with what can't be moved are named, and by policy waited for or ended.
+// Sessions that can't be moved are named, and by policy waited for or ended.
 func TestUnmovable(t *testing.T) {
 	r := newRig(t, keepsMoves(t))
-	reasons := map[string]string{ // by application
+	reasons := map[string]string{
 		"table": "temporary tables: x", "lock": "2 advisory locks", "listen": "LISTEN: news", "cursor": "cursors WITH HOLD: c", "function": "temporary functions: f",
 		"name": "set_config", "several": "prepared together",
 	}
@@ -75,7 +75,7 @@ func TestUnmovable(t *testing.T) {
 	ask(t, free, "SELECT 'goes on'")
 }
 
-// A session that can't be moved may become one that can, while all others go on.
+// A session that can't be moved may become movable, while all others continue.
 func TestPatience(t *testing.T) {
 	r := newRig(t, keepsMoves(t))
 	c, free := r.connect(t, "scrammer", ""), r.connect(t, "scrammer", "")
@@ -98,7 +98,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// A transaction that does not end in time has the hold fail, by name, and everything goes on as before.
+// A transaction that does not end in time fails the hold, which names it. Everything continues as before.
 func TestStuck(t *testing.T) {
 	r := newRig(t, keepsMoves(t))
 	c, other := r.connect(t, "scrammer", "application_name=stuck"), r.connect(t, "trusted", "")
@@ -129,7 +129,8 @@ func TestStuck(t *testing.T) {
 	ask(t, other, "SELECT 'goes on'")
 }
 
-// While clients are held a transaction goes on, new ones wait, new clients wait, and a hold that nobody renews ends.
+// While clients are held an open transaction continues, new transactions and new clients wait, and a hold
+// that is not renewed ends.
 func TestHeldClientsWait(t *testing.T) {
 	r := newRig(t, keepsMoves(t))
 	inside, outside := r.connect(t, "scrammer", ""), r.connect(t, "trusted", "")
@@ -185,7 +186,8 @@ func TestHeldClientsWait(t *testing.T) {
 	}
 }
 
-// Nothing moves when the other server can't be had, and all go back to the old one, which has been away meanwhile.
+// Nothing moves when the other server is unreachable, and all sessions return to the old one, which has been
+// down meanwhile.
 func TestFailedMove(t *testing.T) {
 	r, standby := newMovable(t)
 	c := r.connect(t, "scrammer", "")
@@ -219,7 +221,7 @@ func TestFailedMove(t *testing.T) {
 	}
 }
 
-// A cancellation reaches the server that the client has been moved to, by the key that the old one gave.
+// A cancellation with the key from the old server reaches the server that the client has been moved to.
 func TestCancelAfterMove(t *testing.T) {
 	r, standby := newMovable(t)
 	c := r.connect(t, "scrammer", "")
@@ -240,7 +242,7 @@ func TestCancelAfterMove(t *testing.T) {
 	}
 }
 
-// Idle clients move, with make full 500.
+// Idle clients move; make full uses 500.
 func TestManyIdle(t *testing.T) {
 	r, standby := newMovable(t)
 	clients := make([]*pgx.Conn, 50)
@@ -257,7 +259,8 @@ func TestManyIdle(t *testing.T) {
 	}
 }
 
-// A client that leaves in order, while it is held and its server is gone, is gone. What begins nothing waits too.
+// A client that disconnects properly while it is held and its server is down is removed. Messages that begin
+// nothing wait too.
 func TestLeavesWhileHeld(t *testing.T) {
 	t.Parallel()
 	r := newRigAt(t, newNode(t, testenv.PostgresConfig{}), "", keepsMoves(t))

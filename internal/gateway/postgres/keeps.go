@@ -13,17 +13,18 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
 )
 
-// What a session keeps between transactions is asked of the server, on the session's own connection, while the session is held and idle.
-// Nothing that a statement's text may hide is overlooked then, and nothing is kept here for the day of a move. Only two things the server does not
-// tell: settings with names that a client made up (app.tenant), whose names are therefore read from texts as these pass, and the
-// unnamed statement, whose last Parse is kept.
+// What a session keeps between transactions (its settings, prepared statements and so on) is queried from the
+// server, on the session's connection, while the session is held and idle. So nothing is missed that the text
+// of a statement hides, and the gateway stores nothing before a move. Two things the server does not report:
+// settings with names that a client made up (app.tenant), whose names are therefore parsed from statements as
+// they pass, and the unnamed statement, whose last Parse is stored.
 
-// keeps is what a session keeps.
+// keeps is the server-side state of a session that a move must restore.
 type keeps struct {
 	settings []setting
 	prepared []statement
 	reasons  []string // why it can't be moved
-	unknown  bool     // it could not be asked
+	unknown  bool     // the server could not be asked
 }
 
 type setting struct{ name, value string }
@@ -31,10 +32,10 @@ type setting struct{ name, value string }
 type statement struct {
 	name, text string
 	types      []uint32
-	bySQL      bool // by PREPARE
+	bySQL      bool // made by PREPARE
 }
 
-// keepsQuery asks for everything. Each kind of rows is known by its first column.
+// keepsQuery returns all of it. The first column is the kind of a row.
 const keepsQuery = `/* cinch: what does this session keep? */
 SELECT 'setting' AS kind, s.name AS a, s.setting AS b, NULL AS c, NULL AS d FROM pg_catalog.pg_settings s
  WHERE s.source = 'session' AND s.name NOT IN ('transaction_isolation', 'transaction_read_only', 'transaction_deferrable', 'is_superuser')
@@ -49,13 +50,14 @@ UNION ALL SELECT 'table', t.relname::pg_catalog.text, NULL, NULL, NULL FROM pg_c
  WHERE t.relnamespace = pg_catalog.pg_my_temp_schema() AND t.relkind IN ('r', 'v', 'S', 'p', 'm', 'f', 'c')
 UNION ALL SELECT 'function', f.proname::pg_catalog.text, NULL, NULL, NULL FROM pg_catalog.pg_proc f WHERE f.pronamespace = pg_catalog.pg_my_temp_schema()`
 
-// Bounds on what one session may keep and still be moved.
+// Limits on the state that a move can restore.
 const (
 	maxKeptBytes = 8 << 20 // of the answer to keepsQuery
-	maxNames     = 64      // of settings that the client made up
+	maxNames     = 64      // settings with names that the client made up
 )
 
-// question is a question of ours on a session's connection; the answer goes to the one who asks.
+// question is a query that the gateway sends on a session's connection. Its response goes to the gateway, not
+// to the client.
 type question struct {
 	mu     sync.Mutex
 	answer []byte
@@ -63,7 +65,7 @@ type question struct {
 	done   chan struct{}
 }
 
-// take takes a piece of the answer.
+// take appends a piece of the response.
 func (q *question) take(p pg.Piece) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -75,7 +77,7 @@ func (q *question) take(p pg.Piece) {
 	}
 }
 
-// end is called once, when nothing more comes.
+// end completes the question. It must be called once, when nothing more comes.
 func (q *question) end(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -83,7 +85,7 @@ func (q *question) end(err error) {
 	close(q.done)
 }
 
-// ask asks the server something on the connection of a session that is held and idle.
+// ask runs a query on the connection of a session that is held and idle, and returns the raw response.
 func (s *session) ask(ctx context.Context, text string) ([]byte, error) {
 	q := &question{done: make(chan struct{})}
 	s.mu.Lock()
@@ -99,7 +101,7 @@ func (s *session) ask(ctx context.Context, text string) ([]byte, error) {
 	}
 	select {
 	case <-q.done:
-	case <-ctx.Done(): // the answer would be taken for another one's
+	case <-ctx.Done(): // a late response would be mistaken for another one
 		s.end(fatal(codeShutdown, "terminating connection: its server does not say what the session keeps"))
 		return nil, ctx.Err()
 	}
@@ -108,10 +110,10 @@ func (s *session) ask(ctx context.Context, text string) ([]byte, error) {
 	return q.answer, q.err
 }
 
-// errLost is a session that has no server to ask.
+// errLost means that the session has no server to ask.
 var errLost = errors.New("its server has closed the connection")
 
-// look finds out what the session keeps, unless that is known.
+// look returns the keeps of the session, and queries them if they are not known.
 func (s *session) look(ctx context.Context) (*keeps, error) {
 	s.mu.Lock()
 	known, made := s.keeps, s.made.clone()
@@ -136,7 +138,7 @@ func (s *session) look(ctx context.Context) (*keeps, error) {
 	return k, nil
 }
 
-// readKeeps reads the answer to keepsQuery.
+// readKeeps parses the response to keepsQuery.
 func readKeeps(answer []byte, user string) (*keeps, error) {
 	k := &keeps{}
 	counts := map[string][]string{}
@@ -165,7 +167,7 @@ func readKeeps(answer []byte, user string) (*keeps, error) {
 	return k, nil
 }
 
-// row takes one row of the answer.
+// row adds one row of the response.
 func (k *keeps) row(row [5]string, user string, counts map[string][]string) {
 	switch kind := row[0]; kind {
 	case "setting":
@@ -192,7 +194,7 @@ func (k *keeps) row(row [5]string, user string, counts map[string][]string) {
 	}
 }
 
-// readTypes reads an array of numbers, {23,25}.
+// readTypes parses an array of OIDs, {23,25}.
 func readTypes(text string) (types []uint32) {
 	for part := range strings.SplitSeq(strings.Trim(text, "{}"), ",") {
 		if n, err := strconv.ParseUint(part, 10, 32); err == nil {
@@ -202,7 +204,7 @@ func readTypes(text string) (types []uint32) {
 	return types
 }
 
-// reason puts into words what can't be moved.
+// reason adds a text for each kind of state that can't be moved.
 func (k *keeps) reason(found map[string][]string) {
 	for _, kind := range [...]struct{ name, words string }{
 		{"table", "temporary tables"}, {"function", "temporary functions"}, {"listen", "LISTEN"}, {"cursor", "cursors WITH HOLD"},
@@ -215,7 +217,8 @@ func (k *keeps) reason(found map[string][]string) {
 			k.reasons = append(k.reasons, kind.words+": "+strings.Join(names, ", ")+more)
 		}
 	}
-	// What was set first must not keep the rest from being set: the role comes last, and the encoding of all texts first.
+	// Settings must not prevent later ones: client_encoding comes first, as it applies to all texts, and the
+	// role last.
 	slices.SortStableFunc(k.settings, func(a, b setting) int { return settingPlace(a.name) - settingPlace(b.name) })
 }
 
@@ -231,15 +234,15 @@ func settingPlace(name string) int {
 	return 1
 }
 
-// madeUp are the names of settings that a client has made up.
+// madeUp holds the names of settings that a client made up.
 type madeUp struct {
 	names []string
-	more  bool // there are others, whose names are not known
+	more  bool // there are others, with unknown names
 }
 
 func (m *madeUp) clone() madeUp { return madeUp{slices.Clone(m.names), m.more} }
 
-// read reads a statement's text.
+// read adds the settings in the text of a statement.
 func (m *madeUp) read(text []byte) {
 	if !sql.MaySet(text) {
 		return

@@ -15,10 +15,10 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 )
 
-// maxLoginBytes is the longest message of a login.
+// maxLoginBytes limits one message of a login.
 const maxLoginBytes = 64 << 10
 
-// talk is one side of a login, which goes message by message.
+// talk reads and writes one side of a login, message by message.
 type talk struct {
 	conn net.Conn
 	in   *bufio.Reader
@@ -43,13 +43,14 @@ func (t *talk) read() (m pg.Message, err error) {
 	return m, err
 }
 
-// rest is what has been read behind the last message.
+// rest returns what has been read behind the last message.
 func (t *talk) rest() []byte {
 	b, _ := t.in.Peek(t.in.Buffered())
 	return bytes.Clone(b)
 }
 
-// admission passes a client's login on to the server and its answers back, up to the first ReadyForQuery.
+// admission forwards a client's login to the server and the responses to the client, up to the first
+// ReadyForQuery.
 type admission struct {
 	s              *session
 	client, server *talk
@@ -58,11 +59,11 @@ type admission struct {
 
 	statuses statuses
 	password string // in clear
-	first    []byte // of SCRAM: what the client said first
+	first    []byte // the client's first SCRAM message
 	proof    *pg.Proof
 }
 
-// errRefused ends a login that the server has refused, in its own words.
+// errRefused ends a login that the server has refused. The client has got the server's error.
 var errRefused = errors.New("the server has refused the login")
 
 func (a *admission) run(startup []byte) error {
@@ -88,7 +89,7 @@ func (a *admission) run(startup []byte) error {
 	}
 }
 
-// heard takes a message of the server's.
+// heard handles a message from the server.
 func (a *admission) heard(m pg.Message) error {
 	switch m.Type {
 	case pg.Authentication:
@@ -106,7 +107,7 @@ func (a *admission) heard(m pg.Message) error {
 	return nil
 }
 
-// errUnknownLogin is a way to log in that does not pass through.
+// errUnknownLogin means an authentication method that can't pass through a gateway.
 var errUnknownLogin = errors.New("GSSAPI and SSPI do not pass through a gateway")
 
 func (a *admission) authenticate(m pg.Message) error {
@@ -130,7 +131,7 @@ func (a *admission) authenticate(m pg.Message) error {
 	return err
 }
 
-// learn takes note of what the login shows, with which the session logs in at another server later.
+// learn records what the login reveals, for logging the session in at another server later.
 func (a *admission) learn(code uint32, challenge, answer []byte) {
 	switch code {
 	case pg.AuthCleartext:
@@ -142,7 +143,7 @@ func (a *admission) learn(code uint32, challenge, answer []byte) {
 	}
 }
 
-// answer passes the client's answer to a challenge on.
+// answer forwards the client's response to an authentication request, and returns it.
 func (a *admission) answer() ([]byte, error) {
 	if err := a.flush(); err != nil {
 		return nil, err
@@ -167,13 +168,13 @@ func (a *admission) flush() error {
 	return err
 }
 
-// isTLS reports whether a client has encrypted its connection.
+// isTLS reports whether c is encrypted.
 func isTLS(c net.Conn) bool {
 	_, ok := c.(*tls.Conn)
 	return ok
 }
 
-// connect reaches the server for a session.
+// connect connects to the server for a session.
 func (g *Gateway) connect(ctx context.Context) (*backend, error) {
 	up := g.target()
 	c, err := Dial(ctx, up)

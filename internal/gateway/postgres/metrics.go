@@ -6,7 +6,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
 )
 
-// Metrics shows what the gateways of a process count. It reads when asked and keeps nothing itself.
+// Metrics exports the counters of the gateways of a process. It reads them on each collection and stores
+// nothing.
 type Metrics struct{ Gateways []*Gateway }
 
 var (

@@ -16,12 +16,13 @@ import (
 
 const (
 	defaultMoveTime = 30 * time.Second
-	// connectAtOnce bounds logins under way: a server makes a process for each.
+	// connectAtOnce limits concurrent logins: the server starts a process for each.
 	connectAtOnce = 32
 )
 
-// Move connects all clients to another server, as the users that they are and with what their sessions keep. They stay held. First all
-// connections are made, then all sessions are switched: after an error none is.
+// Move connects all clients to another server, logged in as the same users and with the same session state.
+// They stay held. It first makes all connections and then switches all sessions: after an error none is
+// switched.
 func (g *Gateway) Move(ctx context.Context, r control.MoveRequest) (control.State, error) {
 	if err := policy("unmovable", r.Unmovable); err != nil {
 		return control.State{}, err
@@ -60,7 +61,7 @@ func (g *Gateway) enter(phase string) {
 	g.hold.phase = phase
 }
 
-// elsewhere is another server than that of the configuration, with the configuration's credentials.
+// elsewhere parses the URL of another server and adds the configured credentials.
 func (c *Config) elsewhere(url string) (gateway.Upstream, error) {
 	if err := withoutUser(url); err != nil {
 		return gateway.Upstream{}, err
@@ -74,7 +75,7 @@ func (c *Config) elsewhere(url string) (gateway.Upstream, error) {
 	return up, nil
 }
 
-// mover makes connections to one server, for sessions that are held.
+// mover makes connections to one server for sessions that are held.
 type mover struct {
 	g       *Gateway
 	to      gateway.Upstream
@@ -85,7 +86,7 @@ type mover struct {
 	failed []*session
 }
 
-// check refuses a server that does not take writes.
+// check returns an error if the server is a standby and standby is false.
 func (m *mover) check(ctx context.Context, standby bool) error {
 	primary, asked, err := m.secrets.primary(ctx)
 	if err == nil && asked && !primary && !standby {
@@ -144,14 +145,14 @@ func (m *mover) connect(ctx context.Context, sessions []*session) {
 	all.Wait()
 }
 
-// fail leaves out a session after a panic.
+// fail counts s as failed after a panic.
 func (m *mover) fail(s *session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.failed = append(m.failed, s)
 }
 
-// commit gives the sessions their new connections.
+// commit switches the sessions to their new connections.
 func (m *mover) commit() {
 	for s, b := range m.made {
 		s.switchTo(b)
@@ -159,14 +160,15 @@ func (m *mover) commit() {
 	}
 }
 
-// drop gives up what was made.
+// drop closes the new connections.
 func (m *mover) drop() {
 	for _, b := range m.made {
 		b.leave()
 	}
 }
 
-// reconnect connects sessions again whose server has closed their connections, and ends those that it can't connect.
+// reconnect replaces the connections of sessions whose server has closed them, and ends sessions for which
+// that fails.
 func (g *Gateway) reconnect(ctx context.Context, lost []*session) {
 	m := &mover{g: g, to: g.target()}
 	var err error
@@ -181,14 +183,14 @@ func (g *Gateway) reconnect(ctx context.Context, lost []*session) {
 	_ = g.endOr(true, m.failed, "")
 }
 
-// leave ends a connection to a server in order.
+// leave closes a connection to a server with a Terminate message.
 func (b *backend) leave() {
 	_ = b.conn.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = b.conn.Write(pg.Append(nil, pg.Terminate))
 	_ = gateway.Abort(b.conn)
 }
 
-// connectOne logs a session in at the new server, and makes its session there what it is here.
+// connectOne logs a session in at the new server and restores its state there.
 func (m *mover) connectOne(ctx context.Context, s *session) (*backend, error) {
 	k := s.known()
 	if k == nil || k.unknown {
@@ -206,7 +208,7 @@ func (m *mover) connectOne(ctx context.Context, s *session) (*backend, error) {
 	return n.b, n.b.conn.SetDeadline(time.Time{})
 }
 
-// logIn logs a session in at the new server, as long as the context allows.
+// logIn logs a session in at the new server, until ctx ends.
 func (m *mover) logIn(ctx context.Context, s *session) (*newcomer, error) {
 	c, err := Dial(ctx, m.to)
 	if err != nil {
@@ -223,7 +225,7 @@ func (m *mover) logIn(ctx context.Context, s *session) (*newcomer, error) {
 	return n, nil
 }
 
-// newcomer is a session's new connection, until it takes the place of the old one.
+// newcomer is a session's new connection, until it replaces the old one.
 type newcomer struct {
 	s        *session
 	b        *backend
@@ -248,7 +250,7 @@ func (n *newcomer) login(ctx context.Context, x *secrets) error {
 	})
 }
 
-// hear takes the server's messages up to ReadyForQuery. What take returns ends it.
+// hear reads the server's messages up to ReadyForQuery. It stops early with an error that take returns.
 func (n *newcomer) hear(take func(pg.Message) error) (err error) {
 	for {
 		m, readErr := n.talk.read()
@@ -269,7 +271,7 @@ func (n *newcomer) hear(take func(pg.Message) error) (err error) {
 	}
 }
 
-// restore has the new server know what the session keeps.
+// restore creates the session's state on the new server.
 func (n *newcomer) restore(k *keeps) error {
 	if err := n.settings(k.settings); err != nil {
 		return err
@@ -283,12 +285,12 @@ func (n *newcomer) restore(k *keeps) error {
 		if _, err := n.b.conn.Write(pg.Append(last, pg.Sync)); err != nil {
 			return err
 		}
-		_ = n.hear(nil) // where it fails it would fail when it is used
+		_ = n.hear(nil) // an error here would recur when the client uses the statement
 	}
 	return nil
 }
 
-// settings sets them in one transaction, by parameters: no value is ever part of a text.
+// settings sets them in one transaction, with bound parameters: no value is ever part of a query text.
 func (n *newcomer) settings(list []setting) error {
 	if len(list) == 0 {
 		return nil

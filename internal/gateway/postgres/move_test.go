@@ -19,7 +19,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// newMovable is a rig with a primary of its own, a standby, and a file in which a move is kept. The test runs beside others.
+// newMovable returns a rig with its own primary, a standby and a state file. The test runs in parallel with
+// others.
 func newMovable(t *testing.T) (r *rig, standby *testenv.PostgresNode) {
 	t.Helper()
 	t.Parallel()
@@ -31,7 +32,7 @@ func keepsMoves(t *testing.T) func(*Config) {
 	return func(c *Config) { c.StateFile = filepath.Join(t.TempDir(), "state.json") }
 }
 
-// switchover is what a roll-out does.
+// switchover does what a roll-out does.
 func (r *rig) switchover(t *testing.T, standby *testenv.PostgresNode, h control.HoldRequest) control.State {
 	t.Helper()
 	ctx := t.Context()
@@ -59,7 +60,8 @@ func refused(err error) []control.ClientSession {
 	return refusal.Sessions
 }
 
-// One session of each way to log in, with all that moves, and with what comes over a move unasked: they notice nothing.
+// One session for each login method, with all state that moves, and with messages that the server sends
+// unasked during a move: clients notice nothing.
 func TestMoveKeepsSessions(t *testing.T) {
 	r, standby := newMovable(t)
 	clients := map[string]*pgx.Conn{}
@@ -109,7 +111,7 @@ func TestMoveKeepsSessions(t *testing.T) {
 	ask(t, r.connect(t, "scrammer", ""), "SELECT 'new'")
 }
 
-// Must is for what can't fail.
+// Must panics on an error of a call that can't fail.
 func Must(text string, err error) string {
 	if err != nil {
 		panic(err)
@@ -117,7 +119,8 @@ func Must(text string, err error) string {
 	return text
 }
 
-// Transfers between accounts by 16 clients with prepared statements, over a switchover: no error, no money lost or made.
+// Transfers between accounts by 16 clients with prepared statements, during a switchover: no error, and the
+// total stays the same.
 func TestMoveUnderLoad(t *testing.T) {
 	r, standby := newMovable(t)
 	r.node.SQL(t, `CREATE TABLE accounts (id int PRIMARY KEY, balance int); INSERT INTO accounts SELECT i, 1000 FROM generate_series(1, 50) AS i;
@@ -159,7 +162,7 @@ func TestMoveUnderLoad(t *testing.T) {
 	t.Logf("%d transfers, the longest wait %.3f s", total.Load(), float64(st.Longest))
 }
 
-// transfer moves an amount between two accounts, in the order of their numbers.
+// transfer moves an amount between two accounts, locked in the order of their numbers.
 func transfer(ctx context.Context, c *pgx.Conn, client, n int) error {
 	tx, err := c.Begin(ctx)
 	if err != nil {
@@ -178,7 +181,7 @@ func transfer(ctx context.Context, c *pgx.Conn, client, n int) error {
 	return tx.Commit(ctx)
 }
 
-// pgbench as it is, with 16 clients and prepared statements.
+// pgbench with 16 clients and prepared statements.
 func TestMovePgbench(t *testing.T) {
 	testenv.Full(t)
 	r, standby := newMovable(t)

@@ -15,8 +15,9 @@ import (
 
 const defaultReachTime = 10 * time.Second
 
-// Reach looks whether clients could be moved to another server, which may be a standby still: the gateway connects as it would then, logs
-// its own user in, and its clients where that is asked for. It gives those connections up again. Nobody is held or moved.
+// Reach tests whether clients could be moved to another server, which may still be a standby: the gateway
+// connects as it would in a move, as its own user and, if requested, as its clients. It then closes those
+// connections. No client is held or moved.
 func (g *Gateway) Reach(ctx context.Context, r control.ReachRequest) (control.State, error) {
 	if err := policy("unmovable", r.Unmovable); err != nil {
 		return control.State{}, err
@@ -47,7 +48,8 @@ func (g *Gateway) Reach(ctx context.Context, r control.ReachRequest) (control.St
 	return st, nil
 }
 
-// meet fails unless PostgreSQL answers, and is the server that was started at a time. Without a user of its own the gateway can't ask when that was.
+// meet returns an error unless PostgreSQL answers and its start time is the given one. Without a user of its
+// own the gateway can't check the start time.
 func (m *mover) meet(ctx context.Context, started string) error {
 	if m.secrets.own == nil {
 		return answers(ctx, m.to)
@@ -62,7 +64,7 @@ func (m *mover) meet(ctx context.Context, started string) error {
 	return err
 }
 
-// answers fails unless PostgreSQL answers at an address. With TLS Dial has heard it.
+// answers returns an error unless PostgreSQL answers at the address. With TLS, Dial has checked that.
 func answers(ctx context.Context, up gateway.Upstream) error {
 	c, err := Dial(ctx, up)
 	if err != nil {
@@ -88,13 +90,13 @@ func answers(ctx context.Context, up gateway.Upstream) error {
 	return nil
 }
 
-// loginKind is what one login differs by from others.
+// loginKind distinguishes logins that may succeed or fail independently.
 type loginKind struct {
 	user, database, password string
-	salt                     string // of SCRAM: a password that was changed since has another one
+	salt                     string // of SCRAM; it changes with the password
 }
 
-// loginOf is what the session has logged in by. It is not ok while it has not, or is over.
+// loginOf returns the session's kind of login. ok is false if the session has not logged in or is over.
 func loginOf(s *session) (kind loginKind, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +110,7 @@ func loginOf(s *session) (kind loginKind, ok bool) {
 	return kind, true
 }
 
-// representatives are sessions that have all logged in differently, one for each way.
+// representatives returns one session for each kind of login.
 func representatives(all []*session) (list []*session) {
 	seen := map[loginKind]bool{}
 	for _, s := range all {
@@ -120,8 +122,8 @@ func representatives(all []*session) (list []*session) {
 	return list
 }
 
-// tryLogins logs clients in and out again, and returns those that could not. It refuses for any, or where such ones would be ended when all move, only
-// if nobody could.
+// tryLogins logs clients in and out again, and returns those that could not log in. It returns a Refusal if
+// there are any or, if unmovable is End, only if all failed.
 func (m *mover) tryLogins(ctx context.Context, unmovable string) (refused []control.ClientSession, err error) {
 	tried := representatives(m.g.all())
 	refused = m.tryAll(ctx, tried)
@@ -146,7 +148,7 @@ func (m *mover) tryAll(ctx context.Context, sessions []*session) (refused []cont
 				return
 			}
 			if _, ok := loginOf(s); !ok {
-				return // it has ended meanwhile
+				return // the session has ended meanwhile
 			}
 			m.refuse(&refused, s, err)
 		})

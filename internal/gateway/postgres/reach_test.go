@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// The gateway tries the server that clients are to be moved to while that is a standby, with each kind of login that they have come by. It says who could not
-// log in there, leaves no connection behind, and nobody waits or moves.
+// The gateway tries the server that clients are to be moved to while it is a standby, with each kind of login
+// that they have used. It reports failed logins and leaves no connection behind. No client waits or moves.
 func TestReach(t *testing.T) {
 	r, standby := newMovable(t)
 	for user := range passwords {
@@ -61,7 +61,8 @@ func TestReach(t *testing.T) {
 	})
 }
 
-// Sessions from before and after a change of their user's password log in differently: the former could not any more, and are found.
+// Sessions from before and after a change of their user's password log in differently: the former could not
+// log in again, and are found.
 func TestReachAfterNewPassword(t *testing.T) {
 	r, standby := newMovable(t)
 	before := r.connect(t, "scrammer", "application_name=before")
@@ -76,7 +77,7 @@ func TestReachAfterNewPassword(t *testing.T) {
 	ask(t, before, "SELECT 'it goes on'")
 }
 
-// refuse has a server not let a user in, and waits until it does so.
+// refuse has a server reject a user, and waits until it does.
 func refuse(t *testing.T, n *testenv.PostgresNode, user string, done func() bool) {
 	t.Helper()
 	file := filepath.Join(n.Data, "pg_hba.conf")
@@ -91,7 +92,7 @@ func refuse(t *testing.T, n *testenv.PostgresNode, user string, done func() bool
 	testenv.Eventually(t, "the server refuses "+user, done)
 }
 
-// Without a user of its own, and without clients, the gateway sees whether PostgreSQL answers.
+// Without a user of its own, and without clients, the gateway checks whether PostgreSQL answers.
 func TestReachWithoutUser(t *testing.T) {
 	t.Parallel()
 	node := testenv.NewPostgresNode(t, testenv.PostgresConfig{})

@@ -20,7 +20,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// rig is a gateway before a real server.
+// rig is a gateway in front of a real server.
 type rig struct {
 	g      *Gateway
 	node   *testenv.PostgresNode
@@ -30,7 +30,7 @@ type rig struct {
 	served chan error
 }
 
-// hba has a user for each way to log in.
+// hba has a user for each login method.
 const hba = `host all trusted all trust
 host all md5er all md5
 host all plain all password
@@ -46,7 +46,7 @@ var passwords = map[string]string{"trusted": "", "plain": "plain secret", "scram
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// newRig is before a server that tests share, one at a time.
+// newRig returns a gateway in front of a server that tests share, one at a time.
 func newRig(t *testing.T, set func(*Config)) *rig {
 	t.Helper()
 	return newRigAt(t, testenv.Shared(t, "node", func(t testing.TB) *testenv.PostgresNode { return newNode(t, testenv.PostgresConfig{}) }), "", set)
@@ -88,7 +88,7 @@ func newRigAt(t *testing.T, node *testenv.PostgresNode, options string, set func
 	return r
 }
 
-// url leads a user through the gateway.
+// url returns the URL for a user through the gateway.
 func (r *rig) url(user, options string) string {
 	return "postgres://" + user + ":" + strings.ReplaceAll(passwords[user], " ", "%20") + "@" + net.JoinHostPort(r.host, r.port) + "/postgres?" + options
 }
@@ -127,7 +127,7 @@ func TestLogins(t *testing.T) {
 	}
 }
 
-// TLS on both hops: with the server's kind of SCRAM that is bound to a channel on offer there, it is not used here.
+// TLS on both hops: the server offers SCRAM bound to a channel, and it is not used.
 func TestTLS(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	own := a.Issue(t, "gateway")
@@ -165,7 +165,7 @@ func TestCancel(t *testing.T) {
 	ask(t, c, "SELECT 'still there'")
 }
 
-// pgbench and psql as they are used, with every protocol.
+// pgbench and psql, with every protocol.
 func TestPrograms(t *testing.T) {
 	r := newRig(t, nil)
 	r.run(t, "pgbench", "-i", "-q", "-s", "1", "--no-vacuum")
@@ -186,7 +186,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// run runs one of PostgreSQL's programs through the gateway.
+// run runs a PostgreSQL program through the gateway.
 func (r *rig) run(t *testing.T, program string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(testenv.Program(t, program), args...)
@@ -198,7 +198,7 @@ func (r *rig) run(t *testing.T, program string, args ...string) string {
 	return string(out)
 }
 
-// A drain ends idle sessions at once, others when their transaction has ended, and those that have just come a moment later.
+// A drain ends idle sessions at once, others when their transaction has ended, and new ones a moment later.
 func TestDrain(t *testing.T) {
 	r := newRig(t, nil)
 	quiet, busy, fresh := r.connect(t, "trusted", ""), r.connect(t, "trusted", ""), r.connect(t, "trusted", "application_name=fresh")
@@ -206,7 +206,8 @@ func TestDrain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	just := map[string]time.Time{"fresh": time.Now().Add(time.Hour)} // a busy machine may have taken its time since
+	// On a busy machine the usual moment may be over already.
+	just := map[string]time.Time{"fresh": time.Now().Add(time.Hour)}
 	for _, s := range r.g.all() {
 		s.mu.Lock()
 		s.fresh = just[s.who["application_name"]]
@@ -224,7 +225,7 @@ func TestDrain(t *testing.T) {
 			s.mu.Lock()
 			s.fresh = time.Time{}
 			s.mu.Unlock()
-			s.Drain() // as its timer would
+			s.Drain() // as its timer does
 		}
 	}
 	if _, err = fresh.WaitForNotification(t.Context()); err == nil || !strings.Contains(err.Error(), "57P01") {
@@ -241,7 +242,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// What a drain does not wait for any more is told of the shutdown, and nothing of it is carried out.
+// Sessions that a drain no longer waits for get the shutdown error, and nothing of their transactions is
+// committed.
 func TestEndOfADrain(t *testing.T) {
 	r := newRig(t, nil)
 	r.node.SQL(t, "DROP TABLE IF EXISTS kept; CREATE TABLE kept (a int); GRANT ALL ON kept TO PUBLIC")
@@ -299,7 +301,7 @@ func TestEndOfADrain(t *testing.T) {
 	}
 }
 
-// The last words have their time, and a short drain has half of it.
+// Last messages get lastWords of time; a short drain gives them half of its time.
 func TestUntilLastWords(t *testing.T) {
 	for left, want := range map[time.Duration]time.Duration{30 * time.Second: 29 * time.Second, time.Second: time.Second / 2, 0: 0} {
 		if got := untilLastWords(left); got != want {
@@ -308,7 +310,8 @@ func TestUntilLastWords(t *testing.T) {
 	}
 }
 
-// What is no PostgreSQL client, or stops being one, is told so and cut off, and others notice nothing.
+// A client that does not speak PostgreSQL's protocol, or stops doing so, gets an error and is cut off. Others
+// notice nothing.
 func TestHostileClients(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.MaxConns = 3 })
 	c := r.connect(t, "trusted", "")
@@ -344,7 +347,7 @@ func TestHostileClients(t *testing.T) {
 	ask(t, r.connect(t, "trusted", ""), "SELECT 'x'")
 }
 
-// A server that is not there: clients are told so, in their protocol.
+// When the server is unreachable clients get an error in their protocol.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	r := newRigAt(t, newNode(t, testenv.PostgresConfig{}), "", nil)

@@ -22,12 +22,13 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// The files in testdata/sessions are sessions of pgx with PostgreSQL 15 itself, no gateway between them. To record them anew:
+// The files in testdata/sessions are sessions of pgx with PostgreSQL 15 itself, without a gateway. To record
+// them again:
 //
 //	go test ./internal/gateway/postgres -run TestRecordedSessions -record
 var record = flag.Bool("record", false, "record testdata/sessions from a real server")
 
-// recordings have a user and what it does.
+// recordings holds a user and its work for each file.
 var recordings = map[string]struct {
 	user string
 	work func(ctx context.Context, c *pgx.Conn) error
@@ -42,7 +43,7 @@ var recordings = map[string]struct {
 	"refused":  {"refused", work},
 }
 
-// work is a transaction of simple and prepared statements, and one that fails.
+// work runs a transaction of simple and prepared statements, and one that fails.
 func work(ctx context.Context, c *pgx.Conn) error {
 	for _, text := range []string{"SET search_path TO public; BEGIN", "CREATE TEMP TABLE x (a int)", "INSERT INTO x SELECT generate_series(1, 100)", "COMMIT"} {
 		if _, err := c.Exec(ctx, text, pgx.QueryExecModeSimpleProtocol); err != nil {
@@ -92,7 +93,7 @@ func pipelines(ctx context.Context, c *pgx.Conn) error {
 	return c.SendBatch(ctx, batch).Close()
 }
 
-// step holds the bytes that one side of a session sends before the other side answers.
+// step holds what one side of a session sends before the other side replies.
 type step struct {
 	client bool
 	bytes  string
@@ -123,7 +124,8 @@ func readSession(t *testing.T, name string) (steps []step) {
 	return steps
 }
 
-// Sessions that were recorded with the server itself, with each way to log in, go through the gateway with the same bytes in both directions.
+// Sessions recorded with the server itself, one for each login method, pass through the gateway with the same
+// bytes in both directions.
 func TestRecordedSessions(t *testing.T) {
 	if *record {
 		recordSessions(t)
@@ -178,7 +180,7 @@ func listen(t *testing.T) (l net.Listener, addr string) {
 	return l, l.Addr().String()
 }
 
-// play says one side's part of a session, and compares the other side's. It ends when the other side does.
+// play sends one side of a session and compares the other side. It ends when the other side does.
 func play(c net.Conn, steps []step, client bool) error {
 	for i, s := range steps {
 		if s.client == client {
@@ -199,7 +201,7 @@ func play(c net.Conn, steps []step, client bool) error {
 	return nil
 }
 
-// recordSessions records all of them.
+// recordSessions records all sessions.
 func recordSessions(t *testing.T) {
 	node := newNode(t, testenv.PostgresConfig{})
 	if err := os.MkdirAll(sessionFile(""), 0o755); err != nil {
@@ -243,7 +245,7 @@ func recordSessions(t *testing.T) {
 	}
 }
 
-// tap passes one connection on to a server, and returns what both sides said, one behind the other.
+// tap forwards one connection to a server, and returns what both sides sent, in order.
 func tap(l net.Listener, server string) (steps []step) {
 	client, err := l.Accept()
 	if err != nil {

@@ -9,15 +9,16 @@ import (
 	"path/filepath"
 )
 
-// Where a move has led outlives the gateway in a file: started again it goes on there, whatever its configuration says.
+// remembered is the content of the state file: the server that clients were moved to. A restarted gateway
+// connects to it, whatever its configuration says.
 type remembered struct {
 	Upstream string `json:"upstream"` // URL without credentials
 }
 
-// errNoStateFile keeps a move from being forgotten.
+// errNoStateFile refuses a move that would be lost at a restart.
 var errNoStateFile = errors.New("the gateway has no state_file: started again it would go back to the old server")
 
-// remember writes where the gateway goes from now on.
+// remember writes the server that the gateway uses from now on.
 func (g *Gateway) remember(to string) error {
 	if g.cfg.StateFile == "" {
 		return errNoStateFile
@@ -38,7 +39,7 @@ func (g *Gateway) remember(to string) error {
 	return os.Rename(tmp.Name(), g.cfg.StateFile)
 }
 
-// Remembered is where a move has led, as the file says; "" where there was none.
+// Remembered returns the server in the state file, or "" if the file does not exist.
 func Remembered(file string) (string, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
@@ -54,14 +55,14 @@ func Remembered(file string) (string, error) {
 	return r.Upstream, nil
 }
 
-// errCredentials is a URL with a user.
+// errCredentials refuses a URL with credentials.
 var errCredentials = errors.New("the URL has a user or a password: a move keeps the credentials of the configuration, so leave them out")
 
-// withoutUser refuses a URL with credentials.
+// withoutUser returns an error if the URL has credentials.
 func withoutUser(raw string) error {
 	u, err := url.Parse(raw)
 	if err == nil && (u.User != nil || u.Query().Has("user") || u.Query().Has("password") || u.Query().Has("sslpassword")) {
 		return errCredentials
 	}
-	return nil // what is no URL, others say better
+	return nil // the caller reports an invalid URL
 }

@@ -17,49 +17,50 @@ import (
 type backend struct {
 	conn net.Conn
 	at   gateway.Upstream
-	key  string // to cancel with: the body of its BackendKeyData
-	rest []byte // what has been read from it and not been looked at
-	lost bool   // the server has closed it, while the session was held; guarded by the session's mu
+	key  string // the cancellation key: the body of its BackendKeyData
+	rest []byte // bytes that the login has read ahead
+	lost bool   // the server closed it while the session was held; guarded by the session's mu
 
-	statuses statuses // of a connection that takes the place of another one
+	statuses statuses // only of a connection that replaces another one
 }
 
-// session is one client. Two goroutines carry what it says and what the server answers; mu guards what both know.
+// session is one client. Two goroutines copy its requests and the server's replies; mu guards what both use.
 type session struct {
 	g       *Gateway
-	raw     net.Conn // as it was accepted
+	raw     net.Conn // as accepted, without TLS
 	startup []byte
-	who     map[string]string // its parameters
-	key     string            // that the client cancels with; guarded by g.mu
+	who     map[string]string // the startup parameters
+	key     string            // for cancellations by the client; guarded by g.mu
 
 	number uint64
-	shown  shown // by the login
+	shown  shown // revealed by the login
 	asking atomic.Pointer[question]
 	gone   chan struct{} // closed by Close
 	over   chan struct{} // closed at the end of Run
 
 	mu       sync.Mutex
-	changed  sync.Cond // what follows
-	client   net.Conn  // within TLS where there is some
+	changed  sync.Cond // broadcast when a field below changes
+	client   net.Conn  // with TLS if the client uses it
 	backend  *backend  // nil: not connected yet
 	tracker  tracker
-	statuses statuses  // that the client knows, or that are in pending
-	pending  []byte    // for the client, before what the server says next
+	statuses statuses  // as the client has them, or will after pending
+	pending  []byte    // for the client, before the server's next bytes
 	ready    bool      // logged in
-	fresh    time.Time // until when a drain leaves it: it has just come
+	fresh    time.Time // until then a drain leaves the session alone: it is new
 	draining bool
-	expired  bool // a drain does not wait for it any more
-	quiet    bool // the server has cancelled what it was at work on for an expired session: what it still says is for nobody
+	expired  bool // a drain no longer waits for it
+	// The server's query_canceled for an expired session has come: everything from then on is dropped.
+	quiet    bool
 	closed   bool
-	farewell []byte // for the client, before its connection ends
+	farewell []byte // last message for the client
 
 	held       bool          // no transaction may begin
-	waitsSince time.Time     // that the client waits for one; zero: it doesn't
-	longest    time.Duration // that it has waited in this hold
+	waitsSince time.Time     // when the client began to wait for one; zero: it does not wait
+	longest    time.Duration // longest wait in this hold
 	keeps      *keeps        // nil: not known
-	made       madeUp        // settings
-	trouble    string        // why it could not be moved, the last time
-	unnamed    []byte        // the last Parse of the unnamed statement; empty: there is none
+	made       madeUp        // settings with names that the client made up
+	trouble    string        // why the last move failed
+	unnamed    []byte        // the last Parse of the unnamed statement; empty: none
 }
 
 func (g *Gateway) newSession(c net.Conn) gateway.Session {
@@ -71,7 +72,7 @@ func (g *Gateway) newSession(c net.Conn) gateway.Session {
 	return s
 }
 
-// Run carries a connection from its first packet to its end.
+// Run serves the connection from its first packet to its end.
 func (s *session) Run() {
 	defer close(s.over)
 	defer s.g.forget(s)
@@ -87,10 +88,11 @@ func (s *session) Run() {
 	<-done
 }
 
-// oldestVersion that servers have had since 14.
+// oldestVersion is protocol 3.0, the only one that servers support since PostgreSQL 14.
 const oldestVersion = 3 << 16
 
-// begin reads a client's first packet and has it log in. It returns what the client has said behind that.
+// begin reads the client's first packet and performs its login. It returns what the client has sent behind
+// the login.
 func (s *session) begin() (asked []byte, err error) {
 	client, packet, err := Accept(s.raw, s.g.cfg.TLS)
 	if err != nil {
@@ -105,7 +107,7 @@ func (s *session) begin() (asked []byte, err error) {
 		return nil, errEnded
 	case s.g.cfg.TLS != nil && !isTLS(client):
 		return nil, errPlain
-	case code < oldestVersion: // the server's answer would be in a protocol that we don't speak
+	case code < oldestVersion: // the gateway could not parse the server's response
 		return nil, ErrFirstPacket
 	}
 	if s.who, err = pg.StartupParameters(packet); err != nil {
@@ -142,7 +144,7 @@ func (s *session) login() (asked []byte, err error) {
 	return a.client.rest(), nil
 }
 
-// adopt gives the session its first connection to a server, unless it has ended.
+// adopt sets the session's first connection to a server. It returns false if the session has ended.
 func (s *session) adopt(b *backend) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +155,7 @@ func (s *session) adopt(b *backend) bool {
 	return true
 }
 
-// replicates reports whether a client wants to be sent changes, in a protocol of its own.
+// replicates reports whether the client asks for replication, which has its own protocol.
 func replicates(who map[string]string) bool {
 	switch who["replication"] {
 	case "", "false", "off", "no", "0":
@@ -162,7 +164,7 @@ func replicates(who map[string]string) bool {
 	return true
 }
 
-// refuse tells a client why it gets no session, where the server has not done so.
+// refuse tells the client why the session failed, unless the server has done so.
 func (s *session) refuse(err error) {
 	var say []byte
 	switch {
@@ -181,10 +183,10 @@ func (s *session) refuse(err error) {
 	}
 }
 
-// goodbye is how long a peer has for a last message.
+// goodbye limits the time for a last message.
 const goodbye = 5 * time.Second
 
-// mostRead is how much is read of messages that are looked at.
+// mostRead limits how much is buffered of messages that are parsed.
 const mostRead = 8 << 10
 
 var (
@@ -192,7 +194,7 @@ var (
 	replyTypes   = [256]bool{pg.ReadyForQuery: true, pg.ErrorResponse: true, pg.ParameterStatus: true}
 )
 
-// carryRequests carries what the client says to its server.
+// carryRequests forwards the client's messages to its server.
 func (s *session) carryRequests(b []byte) {
 	in := source{conn: s.client}
 	defer in.free()
@@ -207,7 +209,7 @@ func (s *session) carryRequests(b []byte) {
 	s.requestsEnded(err)
 }
 
-// request passes on as much of b as is whole.
+// request forwards the complete part of b and returns its length.
 func (s *session) request(cut *pg.Cutter, b []byte) (n int, err error) {
 	sent := 0
 	for {
@@ -230,8 +232,9 @@ func (s *session) request(cut *pg.Cutter, b []byte) (n int, err error) {
 	}
 }
 
-// admit takes note of a client's message, which may go on then. Where the session is held and it would begin a transaction, or might, it
-// waits if it is told to, and otherwise does not admit it. Neither does it when the session ends.
+// admit records a client's message and reports whether it may be forwarded. If the session is held and the
+// message would begin a transaction, or might, admit waits if wait is true, and otherwise returns false. It
+// also returns false if the session ends.
 func (s *session) admit(p pg.Piece, wait bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,8 +255,9 @@ func (s *session) admit(p pg.Piece, wait bool) bool {
 	return true
 }
 
-// mustWait reports whether a message would begin a transaction in a session that is held. While the server is to answer, nobody knows. A
-// session that is idle may have no server: only its end needs none.
+// mustWait reports whether a message would begin a transaction in a session that is held. While a reply is
+// outstanding that is unknown, so every message that may begin one waits. An idle session may have no server:
+// every message but Terminate waits.
 func (s *session) mustWait(kind byte) bool {
 	t := &s.tracker
 	switch {
@@ -274,7 +278,7 @@ func (s *session) awaitTurn(kind byte) {
 	s.waitsSince = time.Time{}
 }
 
-// read reads what the server can't be asked for later.
+// read stores what the server can't be asked for later.
 func (s *session) read(p pg.Piece) {
 	switch p.Type {
 	case pg.Query:
@@ -290,7 +294,7 @@ func (s *session) read(p pg.Piece) {
 	}
 }
 
-// upstreamError is a write that the server has not taken.
+// upstreamError is a failed write to the server.
 type upstreamError struct{ error }
 
 func (e upstreamError) Unwrap() error { return e.error }
@@ -308,15 +312,15 @@ func (s *session) send(b []byte) error {
 	return nil
 }
 
-// requestsEnded is called when nothing more comes from the client. The server may still be answering.
+// requestsEnded is called when nothing more comes from the client. The server may still be replying.
 func (s *session) requestsEnded(err error) {
 	var refused upstreamError
 	switch class := errorClasses.Of(err); {
 	case class != "":
 		gateway.LogEnd(s.g.cfg.Log, s.g.cfg.Stats, s.raw, gateway.FromClient, class, err)
 		s.end(fatal(codeProtocol, "the gateway does not understand the client"))
-	case errors.Is(err, errEnded): // by the other goroutine, which has something to say
-	case errors.As(err, &refused) && s.busy(): // what it said before is still to be read
+	case errors.Is(err, errEnded): // the other goroutine sends the last message
+	case errors.As(err, &refused) && s.busy(): // the server's earlier replies are still to be read
 		_ = s.server().SetReadDeadline(time.Now().Add(goodbye))
 	case errors.Is(err, io.EOF) && s.busy():
 		_ = gateway.CloseWrite(s.server())
@@ -337,7 +341,7 @@ func (s *session) busy() bool {
 	return s.tracker.busy()
 }
 
-// carryReplies carries what the server says to the client, and what the one says that takes its place.
+// carryReplies forwards the server's messages to the client, and those of each server that replaces it.
 func (s *session) carryReplies(done chan<- struct{}) {
 	defer close(done)
 	defer s.Close()
@@ -349,8 +353,8 @@ func (s *session) carryReplies(done chan<- struct{}) {
 	s.sayFarewell(between)
 }
 
-// next is the server to be heard when the connection to another one has ended; nil at the end of the session. A session that is held
-// and idle needs no server: it waits for the next one, or for its end.
+// next returns the server to read from after last has ended, or nil at the end of the session. A session that
+// is held and idle needs no server: it waits for the next one or for its end.
 func (s *session) next(last *backend) *backend {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -368,7 +372,8 @@ func (s *session) next(last *backend) *backend {
 	}
 }
 
-// hear carries what a server says, until its end. It reports whether the client is between two messages then.
+// hear forwards the server's messages until its connection ends. It reports whether the client is between two
+// messages then.
 func (s *session) hear(b *backend) (between bool) {
 	cut := pg.Cutter{Read: &replyTypes, Most: mostRead}
 	in := source{conn: b.conn}
@@ -391,7 +396,7 @@ func (s *session) hear(b *backend) (between bool) {
 	return cut.Between()
 }
 
-// reply passes on as much of b as is whole, and as is not for us.
+// reply forwards the complete messages in b, except those for the gateway, and returns their length.
 func (s *session) reply(cut *pg.Cutter, b []byte) (n int, err error) {
 	passed := 0
 	for {
@@ -410,7 +415,7 @@ func (s *session) reply(cut *pg.Cutter, b []byte) (n int, err error) {
 	}
 }
 
-// pass writes to the client, whose end is that of the session.
+// pass writes to the client. A write error ends the session.
 func (s *session) pass(b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -431,8 +436,9 @@ func (s *session) pass(b []byte) error {
 	return err
 }
 
-// answered takes note of what the server says. ours is not for the client: answers to what we have asked, the goodbye of a server that shuts
-// down while the session is held, and what follows a cancellation of ours.
+// answered records a message from the server. It returns true if the message is not for the client: responses
+// to the gateway's questions, the error of a server that shuts down while the session is held, and whatever
+// follows a cancellation by the gateway.
 func (s *session) answered(p pg.Piece) (ours bool) {
 	if q := s.asking.Load(); q != nil && p.Type != pg.ParameterStatus && p.Type != pg.NotificationResponse {
 		q.take(p)
@@ -469,7 +475,7 @@ func (s *session) answered(p pg.Piece) (ours bool) {
 	return s.quiet
 }
 
-// switchTo gives a session that is held and idle its connection to another server.
+// switchTo replaces the connection of a session that is held and idle.
 func (s *session) switchTo(b *backend) {
 	s.mu.Lock()
 	old := s.backend
@@ -484,25 +490,27 @@ func (s *session) switchTo(b *backend) {
 	old.leave()
 }
 
-// A drain ends each session when it is idle. A session that is still busy shortly before connections are cut is ended as a server that shuts
-// down would: with 57P01, after which clients send their transaction again. So it must not be carried out as well. A transaction that waits
-// for its client ends with the connection. A statement that runs would not, as the server does not notice: it is cancelled, and
-// the client hears 57P01 in place of the cancellation.
+// A drain ends each session when it is idle. A session that is still busy shortly before connections are cut
+// is ended as a server that shuts down would: with 57P01, after which clients repeat their transaction. So
+// the transaction must not be committed as well. One that waits for its client ends with the connection. A
+// running statement would not, because the server does not notice: it is cancelled, and the client gets 57P01
+// in place of query_canceled.
 
-// lastWords is how long before connections are cut the clients that are still busy are told.
+// lastWords is the time between the error to busy clients and the cut of their connections.
 const lastWords = time.Second
 
-// untilLastWords is how long a drain waits for transactions, of the time that it has.
+// untilLastWords returns how long a drain waits for transactions, given the time left.
 func untilLastWords(left time.Duration) time.Duration { return left - min(lastWords, left/2) }
 
-// expireAll ends what a drain has left.
+// expireAll ends the sessions that a drain has left.
 func expireAll(list []*session) {
 	for _, s := range list {
 		go expire(s)
 	}
 }
 
-// expire ends a session that a drain has left. What the server is at work on is cancelled first, and answered tells of the end.
+// expire ends a session that a drain has left. If the server is executing a statement it is cancelled first;
+// answered then drops the rest and drained ends the session.
 func expire(s *session) {
 	defer gateway.CatchPanic(s.g.cfg.Log, s.g.cfg.Stats, func() { _ = s.Close() })
 	s.mu.Lock()
@@ -526,10 +534,10 @@ func shutdownNotice() []byte {
 	return fatal(codeShutdown, "terminating connection because the gateway shuts down")
 }
 
-// isCancelled reports whether an ErrorResponse says query_canceled.
+// isCancelled reports whether an ErrorResponse is query_canceled.
 func isCancelled(body []byte) bool { return bytes.Contains(body, []byte("\x00C"+codeCancelled+"\x00")) }
 
-// drained ends a session that is to end when it is idle.
+// drained returns errEnded if a drain ends the session now.
 func (s *session) drained() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -542,7 +550,7 @@ func (s *session) drained() error {
 	return errEnded
 }
 
-// sayFarewell writes what the client is to hear last, if it is between two messages.
+// sayFarewell writes the last message to the client, if it is between two messages.
 func (s *session) sayFarewell(between bool) {
 	s.mu.Lock()
 	say := s.farewell
@@ -553,7 +561,7 @@ func (s *session) sayFarewell(between bool) {
 	}
 }
 
-// end ends the session with a last message for the client, unless it has one.
+// end ends the session with a last message for the client, unless one is set already.
 func (s *session) end(farewell []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -563,11 +571,12 @@ func (s *session) end(farewell []byte) {
 	s.changed.Broadcast()
 	_ = s.client.SetWriteDeadline(time.Now().Add(goodbye))
 	if s.backend != nil {
-		_ = gateway.Abort(s.backend.conn) // wakes who reads from it
+		_ = gateway.Abort(s.backend.conn) // wakes the reading goroutine
 	}
 }
 
-// Drain ends the session as soon as it is idle. A client that has just come has a moment for its login and its first requests.
+// Drain ends the session as soon as it is idle. A new client gets a moment for its login and its first
+// requests.
 func (s *session) Drain() {
 	s.mu.Lock()
 	s.draining = true
@@ -586,7 +595,7 @@ func (s *session) Drain() {
 	}
 }
 
-// Close cuts both connections.
+// Close closes both connections.
 func (s *session) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

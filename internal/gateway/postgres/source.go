@@ -6,17 +6,17 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// bufferBytes is what one direction reads at a time.
+// bufferBytes is the size of one read.
 const bufferBytes = 32 << 10
 
-// source reads a connection. While it waits it holds no more than what has come of a message whose rest has not.
+// source reads from a connection. While waiting it holds only the received part of an incomplete message.
 type source struct {
 	conn  net.Conn
-	spare []byte // what more has returned; its owner is done with it at the next call
-	kept  []byte // nil: nothing
+	spare []byte // the buffer that more returned last; reused by the next call
+	kept  []byte // the incomplete message; nil: none
 }
 
-// more returns what was kept and what has come. It is valid until the next call.
+// more returns the kept bytes followed by newly read ones. The result is valid until the next call.
 func (s *source) more() ([]byte, error) {
 	buf, n, err := gateway.ReadNext(s.conn, s.spare, bufferBytes)
 	s.spare = nil
@@ -35,7 +35,7 @@ func (s *source) more() ([]byte, error) {
 	return joined, nil
 }
 
-// keep has the next call of more begin with a copy of b.
+// keep copies b; the next call of more returns it first.
 func (s *source) keep(b []byte) {
 	if len(b) > 0 {
 		s.kept = append(gateway.GetBuffer(len(b)), b...)

@@ -7,8 +7,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 )
 
-// statuses are what a server has last reported of its settings (ParameterStatus). Sessions are alike in nearly all of them, so the texts are
-// kept once.
+// statuses holds the settings that a server has last reported (ParameterStatus). Sessions share nearly all of
+// them, so the strings are interned.
 type statuses []status
 
 type status struct{ name, value unique.Handle[string] }
@@ -16,7 +16,7 @@ type status struct{ name, value unique.Handle[string] }
 // maxStatuses is far above what servers report.
 const maxStatuses = 64
 
-// note takes a ParameterStatus.
+// note records a ParameterStatus.
 func (s *statuses) note(body []byte) {
 	name, value, err := pg.TwoStrings(body)
 	if err != nil {
@@ -32,7 +32,7 @@ func (s *statuses) note(body []byte) {
 	}
 }
 
-// changes appends what differs in later ones, as the server would report it.
+// changes appends the ParameterStatus messages that turn s into later.
 func (s statuses) changes(dst []byte, later statuses) []byte {
 	for _, l := range later {
 		if slices.Contains(s, l) {

@@ -6,25 +6,27 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 )
 
-// idle is the status of a session outside of transactions, as ReadyForQuery has it.
+// idle is the status of a session outside of transactions, as in ReadyForQuery.
 const idle = 'I'
 
-// tracker follows a conversation: is the server to answer something, is a transaction open? A unit is what the server answers with one
-// ReadyForQuery: messages of the extended protocol up to a Sync, a simple query, a function call.
+// tracker follows the protocol: does the server owe a reply, is a transaction open? A unit is what the server
+// answers with one ReadyForQuery: messages of the extended protocol up to a Sync, a simple query, or a
+// function call.
 //
-// A COPY from the client makes it intricate: the server ignores a Sync while it takes data. A client may send one before it (libpq and
-// others with a Sync behind Execute), and may have sent the data too before the server says that it takes it.
+// COPY from the client complicates this: the server ignores a Sync while it reads data. A client may send a
+// Sync before the data (libpq and others send one behind Execute), and may send the data before the server's
+// CopyInResponse.
 type tracker struct {
-	status byte // of the transaction
-	open   bool // messages of a unit have come, and its end has not
-	// units are the ends of those that are not answered: their types, in order. A copyEnd among them is the end of a client's data that
-	// came before the server's consent.
+	status byte // of the last ReadyForQuery
+	open   bool // part of a unit has come, and its end has not
+	// units holds the types of the messages that end the unanswered units, in order. A copyEnd among them is
+	// the end of COPY data that came before the server's CopyInResponse.
 	units   []byte
-	copying bool // the server takes data
-	lost    bool // it can't be followed: its bytes pass, and it counts as busy
+	copying bool // the server reads COPY data
+	lost    bool // no longer tracked: everything is forwarded, and the session counts as busy
 }
 
-// copyEnd marks in units that a client's data has ended.
+// copyEnd marks the end of a client's COPY data in units.
 const copyEnd = 'c'
 
 // begins reports whether a message of that type, outside of units, begins one.
@@ -36,19 +38,19 @@ func begins(kind byte) bool {
 	return true
 }
 
-// busy reports whether anything is under way.
+// busy reports whether a unit or a transaction is in progress.
 func (t *tracker) busy() bool {
 	return t.lost || t.open || t.copying || len(t.units) > 0 || t.status != idle
 }
 
-// waits reports whether the server is to answer, or to be told the rest of a unit.
+// waits reports whether the server owes a reply or expects the rest of a unit.
 func (t *tracker) waits() bool { return t.open || t.copying || len(t.units) > 0 }
 
-// works reports whether the server may be at work on what it was asked, and will say when it has ended. It is not while it waits for a
-// client's data or for the rest of a unit.
+// works reports whether the server may be executing something whose end it will report. It is false while the
+// server waits for COPY data or for the rest of a unit.
 func (t *tracker) works() bool { return len(t.units) > 0 && !t.copying && !t.lost }
 
-// asked takes note of a client's message.
+// asked records a client's message.
 func (t *tracker) asked(kind byte) {
 	if t.lost {
 		return
@@ -75,7 +77,7 @@ func (t *tracker) end(kind byte) {
 	t.open = false
 }
 
-// answered takes note of a server's message.
+// answered records a server's message.
 func (t *tracker) answered(kind byte, body []byte) {
 	if t.lost {
 		return
@@ -99,10 +101,10 @@ func (t *tracker) answered(kind byte, body []byte) {
 	}
 }
 
-// loses gives the conversation up.
+// loses stops tracking.
 func (t *tracker) loses() { t.lost, t.units = true, nil }
 
-// dropEnds forgets the ends of data that was not asked for: the server ignores it.
+// dropEnds removes leading ends of unrequested COPY data, which the server ignores.
 func (t *tracker) dropEnds() {
 	n := 0
 	for n < len(t.units) && t.units[n] == copyEnd {
@@ -113,7 +115,7 @@ func (t *tracker) dropEnds() {
 	}
 }
 
-// takesData is called when the server consents to take data for the first unit.
+// takesData handles the server's CopyInResponse for the first unit.
 func (t *tracker) takesData() {
 	end := bytes.IndexByte(t.units, copyEnd)
 	switch {
@@ -121,12 +123,12 @@ func (t *tracker) takesData() {
 		t.loses()
 	case len(t.units) == 0:
 		t.copying = true
-	case t.units[0] != pg.Sync: // a query: its answer ends with the COPY, or behind it
+	case t.units[0] != pg.Sync: // a query: its reply ends with the COPY or after it
 		t.copying = end < 0
 		if end >= 0 {
 			t.units = append(t.units[:end:end], t.units[end+1:]...)
 		}
-	default: // what ends a unit before the data has ended is ignored
+	default: // Syncs before the end of the data are ignored
 		t.copying = end < 0
 		if end < 0 {
 			end = len(t.units) - 1

@@ -2,8 +2,9 @@ package postgres
 
 import "testing"
 
-// A conversation is a letter a message: of the client's in lower case p(arse, or anything else of the extended protocol) s(ync) q(uery) d(ata)
-// e(nd of data) f(lush), of the server's Z (idle) T (in a transaction) G (takes data) E(rror).
+// Each letter is a message: the client's in lower case p(arse, or anything else of the extended protocol)
+// s(ync) q(uery) d(ata) e(nd of data) f(lush), the server's Z (idle) T (in a transaction) G (asks for data)
+// E(rror).
 func TestTrackerFollows(t *testing.T) {
 	clients := map[byte]byte{'p': 'P', 's': 'S', 'q': 'Q', 'd': 'd', 'e': 'c', 'f': 'H'}
 	for talk, busy := range map[string]string{ // busy after each message: 1
@@ -15,12 +16,12 @@ func TestTrackerFollows(t *testing.T) {
 		"qTqZ":         "1110",
 		"ppfpsZ":       "111110",
 		"qGddeZ":       "111110", // COPY by a simple query
-		"qddeGZ":       "111110", // whose data comes before the consent
+		"qddeGZ":       "111110", // data before the server asks for it
 		"ppsGddesZ":    "111111110",
 		"ppsddesGZ":    "111111110", // Sync, data, Sync, all at once
 		"ppsddeGsZ":    "111111110",
 		"ppfGddesZ":    "111111110",
-		"ppsddesEZZ":   "1111111110", // the COPY was refused: both are answered
+		"ppsddesEZZ":   "1111111110", // the COPY was refused: both Syncs are answered
 		"ppsGdEsZ":     "11111110",   // the client has seen the error
 		"qGdEdeZ":      "1111110",
 		"ppsddesqGZZ":  "11111111110",
@@ -49,7 +50,7 @@ func TestTrackerFollows(t *testing.T) {
 	}
 }
 
-// What is not understood counts as busy for good, whatever comes.
+// A session that is not understood counts as busy for good, whatever comes.
 func TestTrackerLoses(t *testing.T) {
 	for _, reply := range []string{"Z", "G", "W"} {
 		tr := tracker{status: idle}

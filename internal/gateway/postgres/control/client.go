@@ -12,31 +12,31 @@ import (
 	"github.com/cinch-layer/cinch/internal/ask"
 )
 
-// Client asks one gateway, through the admin page of its process.
+// Client controls one gateway through the admin page of its process.
 type Client struct {
 	Admin     string // host:port, unix:/path, or a URL
-	TokenFile string // its admin.token_file: holding and moving take the token, wherever the page listens
+	TokenFile string // its admin.token_file: every action needs the token, wherever the page listens
 	Gateway   string // its name; "": postgres
 }
 
-// State says where the gateway stands.
+// State returns the state of the gateway.
 func (c *Client) State(ctx context.Context) (s State, err error) {
 	err = c.do(ctx, http.MethodGet, "/api/postgres/"+c.name(), nil, &s)
 	return s, err
 }
 
-// Check has the gateway look at all idle sessions: the State's reasons are then known.
+// Check has the gateway examine all idle sessions, so that the State has the reasons why they can't be moved.
 func (c *Client) Check(ctx context.Context) (s State, err error) {
 	return s, c.act(ctx, "check", nil, &s)
 }
 
-// Reach has the gateway try whether it could move its clients to another server.
+// Reach has the gateway test whether it could move its clients to another server.
 func (c *Client) Reach(ctx context.Context, r ReachRequest) (s State, err error) {
 	return s, c.act(ctx, "reach", r, &s)
 }
 
-// Hold lets no transaction begin, and returns when none is under way. An error, which is a *Refusal where sessions stand in the way,
-// leaves everything as it was.
+// Hold lets no transaction begin, and returns when none is in progress. After an error nothing is held, but
+// sessions that r allowed to end may have ended. The error is a *Refusal if sessions prevented the hold.
 func (c *Client) Hold(ctx context.Context, r HoldRequest) (s State, err error) {
 	return s, c.act(ctx, "hold", r, &s)
 }
@@ -46,12 +46,12 @@ func (c *Client) Move(ctx context.Context, r MoveRequest) (s State, err error) {
 	return s, c.act(ctx, "move", r, &s)
 }
 
-// Release lets clients go on.
+// Release lets the clients continue.
 func (c *Client) Release(ctx context.Context) (s State, err error) {
 	return s, c.act(ctx, "release", nil, &s)
 }
 
-// Report has the gateway's admin page show something.
+// Report has the gateway's admin page show r.
 func (c *Client) Report(ctx context.Context, r Report) error {
 	return c.act(ctx, "report", r, new(State))
 }
@@ -93,10 +93,10 @@ func (c *Client) do(ctx context.Context, method, path string, question, answer a
 	})
 }
 
-// shownBytes bounds what an error shows of an answer, which somebody else's page may have given.
+// shownBytes limits how much of a response an error shows. The response may be of an unrelated server.
 const shownBytes = 2 << 10
 
-// Shown is as much of a text as an error shows.
+// Shown returns text, cut to the length that an error shows.
 func Shown(text string) string {
 	if len(text) <= shownBytes {
 		return text

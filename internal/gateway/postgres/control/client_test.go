@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What answers at the address of an admin page may be anything: an error holds a little of it.
+// Any server may answer at the address of an admin page: an error shows only a little of its response.
 func TestLongAnswer(t *testing.T) {
 	for _, text := range []string{strings.Repeat("é", 1<<20), `{"error": "` + strings.Repeat("é", 1<<20) + `"}`} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -1,3 +1,3 @@
-// Package control is how somebody holds and moves the clients of a gateway for PostgreSQL that runs in another process: what is asked and
-// answered (types.go), and a client for it (client.go). docs/POSTGRES.md has the order of things.
+// Package control is the API for holding and moving the clients of a PostgreSQL gateway in another process:
+// the requests and responses (types.go) and a client (client.go). docs/POSTGRES.md describes the procedure.
 package control

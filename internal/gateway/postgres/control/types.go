@@ -5,44 +5,49 @@ import (
 	"time"
 )
 
-// What becomes of sessions that stand in the way.
+// Policies for sessions that prevent an operation.
 const (
-	Abort = "abort" // the operation fails, and leaves everything as it was; the default
-	End   = "end"   // they are ended: admin_shutdown, 57P01
+	Abort = "abort" // the operation fails and changes nothing; the default
+	End   = "end"   // the sessions are ended with admin_shutdown, 57P01
 )
 
 // HoldRequest asks a gateway to let no transaction begin.
 type HoldRequest struct {
-	By        string  `json:"by,omitempty"`        // who asks, for others who ask
-	Within    Seconds `json:"within,omitempty"`    // for transactions under way to end; 0: 5 s
-	Patience  Seconds `json:"patience,omitempty"`  // for sessions that can't be moved to become such that can, before anything is held
-	Lease     Seconds `json:"lease,omitempty"`     // after which a hold that nobody renews ends by itself; 0: 60 s
-	Stuck     string  `json:"stuck,omitempty"`     // transactions that don't end in time: abort or end
-	Unmovable string  `json:"unmovable,omitempty"` // sessions that can't be moved: abort or end
-	Renew     bool    `json:"renew,omitempty"`     // only the lease, of a hold that there is
+	By     string  `json:"by,omitempty"`     // name of the caller, shown to other callers
+	Within Seconds `json:"within,omitempty"` // limit for open transactions to end; 0: 5 s
+	// How long to wait, before holding, until all sessions can be moved.
+	Patience  Seconds `json:"patience,omitempty"`
+	Lease     Seconds `json:"lease,omitempty"`     // a hold that is not renewed ends after this time; 0: 60 s
+	Stuck     string  `json:"stuck,omitempty"`     // policy for transactions not ended in time: Abort or End
+	Unmovable string  `json:"unmovable,omitempty"` // policy for sessions that can't be moved: Abort or End
+	Renew     bool    `json:"renew,omitempty"`     // only renew the lease of an existing hold
 }
 
 // MoveRequest asks a gateway that holds its clients to connect them to another server.
 type MoveRequest struct {
-	To        string  `json:"to"`                  // URL without credentials: those are the gateway's own
-	Within    Seconds `json:"within,omitempty"`    // 0: 30 s
-	Unmovable string  `json:"unmovable,omitempty"` // sessions that the new server does not take as they are: abort or end
-	Standby   bool    `json:"standby,omitempty"`   // it may be one that only reads
+	To     string  `json:"to"`               // URL without credentials: the gateway uses its own
+	Within Seconds `json:"within,omitempty"` // 0: 30 s
+	// policy for sessions that can't be restored on the new server: Abort or End
+	Unmovable string `json:"unmovable,omitempty"`
+	Standby   bool   `json:"standby,omitempty"` // allow a server that only reads
 }
 
-// ReachRequest asks a gateway whether its clients could be moved to another server, which may be a standby still.
+// ReachRequest asks a gateway whether its clients could be moved to another server, which may still be a
+// standby.
 type ReachRequest struct {
-	To        string  `json:"to"`                  // as in a MoveRequest
-	Within    Seconds `json:"within,omitempty"`    // 0: 10 s
-	Started   string  `json:"started,omitempty"`   // when the server that is meant was started: the epoch of its pg_postmaster_start_time
-	Logins    bool    `json:"logins,omitempty"`    // clients log in there, too: one for each user, database and way to log in
-	Unmovable string  `json:"unmovable,omitempty"` // clients that could not: abort, or end: it is refused only if nobody could
+	To     string  `json:"to"`               // as in a MoveRequest
+	Within Seconds `json:"within,omitempty"` // 0: 10 s
+	// start time of the intended server: the epoch of its pg_postmaster_start_time
+	Started string `json:"started,omitempty"`
+	Logins  bool   `json:"logins,omitempty"` // test logins too: one for each user, database and login method
+	// policy for clients whose login fails there: Abort, or End: an error only if all logins fail
+	Unmovable string `json:"unmovable,omitempty"`
 }
 
-// Seconds are written as a number.
+// Seconds is a duration that JSON encodes as a number of seconds.
 type Seconds float64
 
-// Or is the duration, or another one for none.
+// Or returns the duration, or other if s is not positive.
 func (s Seconds) Or(other time.Duration) time.Duration {
 	if s <= 0 {
 		return other
@@ -53,7 +58,7 @@ func (s Seconds) Or(other time.Duration) time.Duration {
 // Phases of a gateway.
 const (
 	Open    = "open"    // clients are served
-	Holding = "holding" // no transaction begins; some are under way
+	Holding = "holding" // no transaction begins; some are still open
 	Held    = "held"
 	Moving  = "moving"
 )
@@ -63,18 +68,19 @@ type State struct {
 	Gateway   string          `json:"gateway"`
 	Upstream  string          `json:"upstream"` // without credentials
 	Phase     string          `json:"phase"`
-	Remembers bool            `json:"remembers"` // it has a state_file: without one nothing moves
+	Remembers bool            `json:"remembers"` // it has a state_file: without one nothing can be moved
 	By        string          `json:"by,omitempty"`
 	Until     *time.Time      `json:"until,omitempty"` // of the lease
-	Waiting   int             `json:"waiting"`         // clients that want something and are held, those that have just come included
-	Longest   Seconds         `json:"longest_wait"`    // of a client, in the last hold, or in the one that there is
+	Waiting   int             `json:"waiting"`         // held clients with requests, new clients included
+	Longest   Seconds         `json:"longest_wait"`    // longest wait of a client in the current or last hold
 	Sessions  []ClientSession `json:"sessions"`
-	Refused   []ClientSession `json:"refused,omitempty"` // after Reach with unmovable: end: those that could not log in, and would be ended
-	Report    *Report         `json:"report,omitempty"`
+	// after Reach with unmovable: end: clients whose login failed, which a move would end
+	Refused []ClientSession `json:"refused,omitempty"`
+	Report  *Report         `json:"report,omitempty"`
 }
 
-// Report is what somebody who replaces servers behind a gateway has its admin page show: a table, and what was done last. The gateway keeps it until
-// it ends.
+// Report is shown on the gateway's admin page by a tool that replaces servers: a table and its latest step.
+// The gateway keeps it until the process ends.
 type Report struct {
 	Title  string     `json:"title"`
 	Header []string   `json:"header"`
@@ -91,7 +97,7 @@ type ClientSession struct {
 	Application string   `json:"application,omitempty"`
 	State       string   `json:"state"` // logging in, idle, in transaction, active
 	Waiting     bool     `json:"waiting,omitempty"`
-	Reasons     []string `json:"reasons,omitempty"` // why it can't be moved, as far as is known
+	Reasons     []string `json:"reasons,omitempty"` // why it can't be moved, as far as known
 }
 
 // Refusal is an error with the sessions that caused it.
@@ -102,7 +108,7 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Message }
 
-// MarshalJSON makes it its own answer.
+// MarshalJSON encodes r for use as the response body.
 func (r *Refusal) MarshalJSON() ([]byte, error) {
 	type plain Refusal
 	return json.Marshal((*plain)(r))
