@@ -10,15 +10,15 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// RuleChange is another setting for a rule; what else the rule says stays.
+// RuleChange replaces the setting of a rule. Everything else in the rule stays.
 type RuleChange struct {
 	Setting    codec.Setting // without a dictionary
-	Dictionary bool          // the one that the rule has
+	Dictionary bool          // keep the rule's dictionary
 	MinSize    int           // bytes
 }
 
-// DictionaryOf is how a rule's dictionary is named: auto, a name of the configuration, or its number in hexadecimal
-// digits. "": it has none.
+// DictionaryOf returns the name of a rule's dictionary: auto, a name of the configuration, or its number in
+// hexadecimal digits. "" means none.
 func (r *Rule) DictionaryOf() string {
 	if r.Dictionary == "" && r.Setting != nil && r.Setting.Dict != 0 {
 		return fmt.Sprintf("%08x", r.Setting.Dict)
@@ -26,7 +26,7 @@ func (r *Rule) DictionaryOf() string {
 	return r.Dictionary
 }
 
-// changed is the rule with another setting.
+// changed returns the rule with another setting.
 func (r Rule) changed(c RuleChange) Rule {
 	to := Setting{Setting: c.Setting}
 	switch {
@@ -35,7 +35,7 @@ func (r Rule) changed(c RuleChange) Rule {
 	case !c.Dictionary:
 		r.Dictionary = ""
 	}
-	if r.Dictionary != autoDictionary { // nothing is sampled
+	if r.Dictionary != autoDictionary { // no_sample needs automatic dictionaries
 		r.NoSample, r.ShareSamples = nil, false
 	}
 	size := Bytes(c.MinSize)
@@ -43,8 +43,8 @@ func (r Rule) changed(c RuleChange) Rule {
 	return r
 }
 
-// WithRule is the configuration with another setting for one rule of a gateway. Its errors are those that a file with
-// such a rule has.
+// WithRule returns the configuration with another setting for one rule of a gateway. Its errors are those
+// that a file with such a rule causes.
 func (c *Config) WithRule(gateway, rule string, to RuleChange) (*Config, error) {
 	changed := *c
 	changed.Gateways = slices.Clone(c.Gateways)
@@ -64,7 +64,8 @@ func (c *Config) WithRule(gateway, rule string, to RuleChange) (*Config, error) 
 	return nil, fmt.Errorf("there is no rule %q of gateway %q", rule, gateway)
 }
 
-// RuleYAML prints a rule with another setting, as an element of a gateway's rules; "": there is no such rule.
+// RuleYAML returns a rule with another setting as an element of a gateway's rules, or "" if there is no such
+// rule.
 func (g *Gateway) RuleYAML(rule string, to RuleChange) string {
 	for i := range g.Rules {
 		if g.Rules[i].Name != rule {

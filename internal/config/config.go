@@ -10,8 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/price"
 )
 
-// Config is the whole file. A Config that Load or Parse returned is valid and
-// has its defaults filled in; it is not changed afterwards.
+// Config is the whole configuration. A Config that Load or Parse returned is valid, has its defaults filled
+// in, and is not changed afterwards.
 type Config struct {
 	Admin        Admin        `yaml:"admin"`
 	Log          Log          `yaml:"log"`
@@ -31,70 +31,69 @@ type Config struct {
 	lines map[string]int    // path of a key to its line in the file
 	from  map[string]string // path of a key to the variable or flag that set it
 
-	inFile int  // how many gateways the file has; the others are of flags
+	inFile int  // number of gateways in the file; the rest come from flags
 	secret bool // the file has passwords
 }
 
 // Admin is the page for operators, which also serves /metrics.
 type Admin struct {
 	Listen    string   `yaml:"listen"`               // host:port, unix:/path or "off"
-	TokenFile string   `yaml:"token_file,omitempty"` // of a secret that reading takes where the listener is not on loopback
-	Hosts     []string `yaml:"hosts,omitempty,flow"` // names besides localhost, where it is
-	TLS       *TLS     `yaml:"tls,omitempty"`        // client certificates are asked for and may be missing: probes have none
+	TokenFile string   `yaml:"token_file,omitempty"` // file with the token that readers need where the listener is not on loopback
+	Hosts     []string `yaml:"hosts,omitempty,flow"` // accepted host names besides localhost, on loopback
+	TLS       *TLS     `yaml:"tls,omitempty"`        // client certificates are requested but optional: probes have none
 	Ready     string   `yaml:"ready"`                // how many gateways have to be ready for /readyz: all or any
 }
 
-// Log says what goes to standard error.
+// Log configures the log on standard error.
 type Log struct {
 	Level  string `yaml:"level"`  // debug, info, warn or error
 	Format string `yaml:"format"` // text or json
 }
 
-// Memory bounds the process.
+// Memory limits the process's memory.
 type Memory struct {
 	Budget Bytes `yaml:"budget"` // bytes of values in flight
 }
 
-// History says where samples of what is counted are kept; see internal/history.
+// History configures where samples of the counters are kept; see internal/history.
 type History struct {
 	Path    string `yaml:"path,omitempty"`     // directory; "": in memory
 	MaxSize Bytes  `yaml:"max_size,omitempty"` // 0: the default
 }
 
-// Traces say which requests get OpenTelemetry spans, and who gets those; see internal/trace.
+// Traces configures which requests get OpenTelemetry spans, and where these are sent; see internal/trace.
 type Traces struct {
-	Endpoint     string `yaml:"endpoint,omitempty"` // URL of an OTLP/HTTP receiver; "": nothing is traced
-	Ratio        Ratio  `yaml:"ratio"`              // of requests whose client says nothing of it
+	Endpoint     string `yaml:"endpoint,omitempty"` // URL of an OTLP/HTTP receiver; "": tracing is off
+	Ratio        Ratio  `yaml:"ratio"`              // of requests whose client makes no sampling decision
 	MaxPerSecond int    `yaml:"max_per_second"`     // requests
-	Service      string `yaml:"service"`            // name of the service that spans are of
+	Service      string `yaml:"service"`            // service name of the spans
 }
 
-// Prices say what the page takes savings to be worth; see internal/price.
+// Prices configures how the page prices savings; see internal/price.
 type Prices struct {
 	Cloud string `yaml:"cloud"`          // aws, azure or gcp
-	File  string `yaml:"file,omitempty"` // with prices in place of these, relative to the config file's directory
-	Zones int    `yaml:"zones"`          // that clients and servers are spread over
+	File  string `yaml:"file,omitempty"` // overrides prices; relative to the config file's directory
+	Zones int    `yaml:"zones"`          // number of zones of clients and servers
 
 	CrossZone Ratio `yaml:"cross_zone,omitempty"` // share of the traffic that crosses zones; 0: as Zones says
 }
 
-// Dictionary gives a dictionary's file a name that rules use.
+// Dictionary names a dictionary's file for use in rules.
 type Dictionary struct {
 	Name string `yaml:"name"`
 	File string `yaml:"file"` // relative to the config file's directory
 }
 
-// Training says how dictionaries of rules with "dictionary: auto" are made; see
-// internal/autodict.
+// Training configures how dictionaries are trained for rules with "dictionary: auto"; see internal/autodict.
 type Training struct {
 	SampleMemory Bytes    `yaml:"sample_memory"` // bytes of sampled values, whole process
-	RuleMemory   Bytes    `yaml:"rule_memory"`   // most of it for one rule
+	RuleMemory   Bytes    `yaml:"rule_memory"`   // limit for one rule
 	MaxSample    Bytes    `yaml:"max_sample"`    // longer values are not sampled
 	MinSamples   int      `yaml:"min_samples"`   // values
-	MinSaving    Percent  `yaml:"min_saving"`    // of what is stored now
-	Drift        Percent  `yaml:"drift"`         // more stored than was promised
-	Interval     Duration `yaml:"interval"`      // between trainings for a rule
-	Poll         Duration `yaml:"poll"`          // between looks at what others announced
+	MinSaving    Percent  `yaml:"min_saving"`    // relative to what is stored now
+	Drift        Percent  `yaml:"drift"`         // excess of the stored size over the promised one
+	Interval     Duration `yaml:"interval"`      // between trainings for one rule
+	Poll         Duration `yaml:"poll"`          // between checks of what other gateways announced
 	CPU          Percent  `yaml:"cpu"`           // of one core, while training
 }
 
@@ -110,15 +109,16 @@ type Gateway struct {
 	MaxSeal        Bytes        `yaml:"max_seal"`
 	MaxOpen        *Bytes       `yaml:"max_open"` // nil until the defaults are filled in
 	MaxConnections int          `yaml:"max_connections"`
-	CPUBudget      Cores        `yaml:"cpu_budget,omitempty"`     // of sealing; 0: none. See effort.go
-	LatencyBudget  Duration     `yaml:"latency_budget,omitempty"` // that sealing adds to 99 of 100 values; 0: none
+	CPUBudget      Cores        `yaml:"cpu_budget,omitempty"`     // for compressing; 0: none. See effort.go
+	LatencyBudget  Duration     `yaml:"latency_budget,omitempty"` // added by compressing, for 99 of 100 values; 0: none
 	Pack           *Pack        `yaml:"pack,omitempty"`
 	Exclude        []string     `yaml:"exclude,omitempty"`
 
-	// AllowOpenListener serves clients of other machines from a server on this one that asks for no password.
+	// AllowOpenListener lets clients on other machines reach a server on this machine that requires no
+	// authentication.
 	AllowOpenListener bool `yaml:"allow_open_listener,omitempty"`
 
-	// Connections begin with a PROXY header, which those may send; see proxy.go.
+	// Connections begin with a PROXY header, which these addresses may send; see proxy.go.
 	ProxyProtocol bool     `yaml:"proxy_protocol,omitempty"`
 	ProxyFrom     []string `yaml:"proxy_from,omitempty,flow"` // addresses and networks; none: all
 
@@ -129,7 +129,7 @@ type Gateway struct {
 	Window              Bytes    `yaml:"window,omitempty"`
 	MaxHeader           Bytes    `yaml:"max_header,omitempty"`
 	Link                *Link    `yaml:"link,omitempty"`   // see link.go
-	Peers               bool     `yaml:"peers,omitempty"`  // clients are gateways; see pair.go
+	Peers               bool     `yaml:"peers,omitempty"`  // clients may be gateways; see pair.go
 	Sample              bool     `yaml:"sample,omitempty"` // all messages are measured
 
 	// For http only; see http.go.
@@ -148,30 +148,30 @@ type Gateway struct {
 	// For postgres only; see postgres.go.
 	UsersFile string `yaml:"users_file,omitempty"` // as PgBouncer's userlist.txt
 	AuthQuery string `yaml:"auth_query,omitempty"`
-	StateFile string `yaml:"state_file,omitempty"` // where a move has led
+	StateFile string `yaml:"state_file,omitempty"` // where the last move led
 
-	// For tunnel and tunnel-exit only, in place of rules; see tunnel.go. They have Window too.
+	// For tunnel and tunnel-exit only, in place of rules; see tunnel.go. These use Window too.
 	Setting *Setting `yaml:"setting,omitempty"`
 	History Bytes    `yaml:"history,omitempty"`
 	Links   *int     `yaml:"links,omitempty"` // of tunnel
 
 	// For redis with several servers only.
-	Nodes    int    `yaml:"nodes,omitempty"`    // most of them that get a listener
+	Nodes    int    `yaml:"nodes,omitempty"`    // maximum number of nodes that get a listener
 	Sentinel string `yaml:"sentinel,omitempty"` // address of the listener for clients of Sentinels
 
 	Rules []Rule `yaml:"rules"`
 
-	path string // of its keys, "gateways[2]": where the file has it; behind those are the flags'
+	path string // path of the gateway's keys in the file, "gateways[2]"; those of flags follow
 }
 
-// TLS is what clients meet.
+// TLS configures TLS towards clients.
 type TLS struct {
 	Cert     string `yaml:"cert"`
 	Key      string `yaml:"key"`
 	ClientCA string `yaml:"client_ca,omitempty"`
 }
 
-// UpstreamTLS is how the gateway meets its upstream (rediss://).
+// UpstreamTLS configures TLS towards the upstream (rediss://).
 type UpstreamTLS struct {
 	CA                 string `yaml:"ca,omitempty"`
 	Cert               string `yaml:"cert,omitempty"`
@@ -180,7 +180,7 @@ type UpstreamTLS struct {
 	InsecureSkipVerify bool   `yaml:"insecure_skip_verify,omitempty"`
 }
 
-// Rule leads from addresses to a setting; see internal/policy.
+// Rule maps addresses to a setting; see internal/policy.
 type Rule struct {
 	Name       string     `yaml:"name"`
 	Key        string     `yaml:"key,omitempty"`
@@ -193,39 +193,40 @@ type Rule struct {
 	Setting    *Setting   `yaml:"setting"`
 	Dictionary string     `yaml:"dictionary,omitempty"`
 	Mode       string     `yaml:"mode,omitempty"`      // seal or observe; "": seal
-	NoSample   []string   `yaml:"no_sample,omitempty"` // patterns of keys whose values no dictionary is made of
-	// ShareSamples makes one dictionary of the values of all logins, in place of one a login.
+	NoSample   []string   `yaml:"no_sample,omitempty"` // patterns of keys whose values are not used to train dictionaries
+	// ShareSamples trains one dictionary on the values of all logins, instead of one per login.
 	ShareSamples bool `yaml:"share_samples,omitempty"`
-	// Format is that in which the clients' own library compresses values, and To, if it is plain, has clients get them without.
+	// Format is the format in which the clients' library compresses values. With To set to plain, clients get
+	// them decompressed.
 	Format string `yaml:"format,omitempty"`
 	To     string `yaml:"to,omitempty"`
 
-	// For grpc only, where they take the place of key, field, db and type.
+	// For grpc only, in place of key, field, db and type.
 	Service   string          `yaml:"service,omitempty"`
 	Method    []string        `yaml:"method,omitempty,flow"`
 	Direction []DirectionName `yaml:"direction,omitempty,flow"` // mongo too
 
-	// For http only, beside method and direction; see http.go.
+	// For http only, in addition to method and direction; see http.go.
 	Host        string   `yaml:"host,omitempty"`
 	Path        string   `yaml:"path,omitempty"`
 	ContentType []string `yaml:"content_type,omitempty,flow"`
 
-	// For mongo only, likewise.
+	// For mongo only, in addition to direction.
 	Namespace string   `yaml:"namespace,omitempty"`
 	Command   []string `yaml:"command,omitempty,flow"`
 
-	// For tarantool only, in place of key, db and type; field is theirs too.
+	// For tarantool only, in place of key, db and type. These rules use field too.
 	TupleSpace string `yaml:"space,omitempty"`
 	Function   string `yaml:"function,omitempty"`
 	Argument   string `yaml:"argument,omitempty"`
-	// No constraint that the gateway's user may not see reads the field.
+	// Unconstrained asserts that no constraint hidden from the gateway's user reads the field.
 	Unconstrained bool `yaml:"unconstrained,omitempty"`
 }
 
-// Defaults of what a file leaves out, beside those in internal/policy.
+// Defaults for omitted keys, besides those in internal/policy.
 const (
 	DefaultAdmin          = "127.0.0.1:9470"
-	DefaultListen         = "127.0.0.1:6380" // of the embedded store's gateway
+	DefaultListen         = "127.0.0.1:6380" // for the embedded store's gateway
 	DefaultBudget         = 256 << 20        // bytes
 	DefaultMaxSeal        = 32 << 20         // bytes
 	DefaultMaxOpen        = 32 << 20         // bytes, if max_seal is not more
@@ -234,7 +235,7 @@ const (
 	DefaultDrainGrace     = 2 * time.Second
 
 	RuleSeal    = "seal"    // as a rule's mode
-	RuleObserve = "observe" // seal, open, count, and store as it came
+	RuleObserve = "observe" // compress, decompress, count, and store unchanged
 	ToPlain     = "plain"   // as a rule's to
 
 	ReadyAll = "all" // as admin.ready
@@ -252,12 +253,12 @@ const (
 	Postgres   = "postgres"
 )
 
-// Protocols are what gateways speak.
+// Protocols returns the protocols of gateways.
 func Protocols() []string {
 	return []string{Redis, GRPC, HTTP, Mongo, Tarantool, Postgres, Tunnel, TunnelExit}
 }
 
-// Default is what an empty file means.
+// Default returns the configuration of an empty file.
 func Default() *Config {
 	return &Config{
 		Admin:        Admin{Listen: DefaultAdmin, Ready: ReadyAll},
@@ -298,11 +299,11 @@ func (r *Rule) setDefaults() {
 	r.MinGain = gainNotGiven
 }
 
-// gainNotGiven is a rule's MinGain until the protocol is known whose default it gets.
+// gainNotGiven marks a rule without min_gain until its protocol, which determines the default, is known.
 const gainNotGiven Percent = -1
 
-// setGain fills in the least gain of a rule that gives none: in MongoDB's messages a tenth would
-// leave out inserts of one document, which gain just that.
+// setGain sets the default of a rule without min_gain. For MongoDB it is a twentieth: a tenth would leave out
+// inserts of one document, which gain just that.
 func (r *Rule) setGain(protocol string) {
 	switch {
 	case r.MinGain != gainNotGiven:
@@ -313,8 +314,8 @@ func (r *Rule) setGain(protocol string) {
 	}
 }
 
-// DefaultRule is what gateways get that no file describes: all strings and
-// hashes from 64 bytes on, zstd level 3, with dictionaries trained from what passes.
+// DefaultRule returns the rule of Redis gateways that no file describes: all strings and hashes from 64 bytes
+// on, zstd level 3, with automatically trained dictionaries.
 func DefaultRule() Rule {
 	var r Rule
 	r.setDefaults()
@@ -325,8 +326,7 @@ func DefaultRule() Rule {
 	return r
 }
 
-// RedisGateway is a gateway with the defaults of everything but its addresses
-// and its rules.
+// RedisGateway returns a gateway with defaults for everything but its addresses and its rules.
 func RedisGateway(name, listen, upstream string, rules []Rule) Gateway {
 	g := Gateway{}
 	g.setDefaults()
@@ -334,7 +334,7 @@ func RedisGateway(name, listen, upstream string, rules []Rule) Gateway {
 	return g
 }
 
-// File is the name under which the configuration was loaded, "" without one.
+// File returns the name under which the configuration was loaded, or "" without a file.
 func (c *Config) File() string { return c.file }
 
 // path resolves a file's name against the directory of the config file.
@@ -345,8 +345,7 @@ func (c *Config) path(name string) string {
 	return filepath.Join(filepath.Dir(c.file), name)
 }
 
-// minSize is the rule's minimum, or the default. A rule that leaves values
-// alone does so with small ones too.
+// minSize returns the rule's minimum, or the default. For a rule that leaves values alone the default is 0.
 func (r *Rule) minSize() Bytes {
 	switch {
 	case r.MinSize != nil:
@@ -369,11 +368,11 @@ func (c *Config) Gateway(name string) *Gateway {
 	return nil
 }
 
-// clone copies as deep as finish changes things.
+// clone copies everything that finish changes.
 func (g Gateway) clone() Gateway {
 	g.Rules = slices.Clone(g.Rules)
 	return g
 }
 
-// HasStore reports that the gateway's rules are for values in a store, not for messages.
+// HasStore reports whether the gateway's rules are for values in a store, not for messages.
 func (g *Gateway) HasStore() bool { return g.Protocol == Redis || g.Protocol == Tarantool }

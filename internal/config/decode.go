@@ -14,9 +14,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// decodeYAML reads one document into c. We walk the nodes ourselves: yaml's
-// own decoder knows unknown keys and lines, but not which key a bad value
-// belongs to, nor what was probably meant.
+// decodeYAML reads one document into c. It walks the nodes itself: yaml's own decoder reports unknown keys
+// and lines, but neither the key of a bad value nor a likely correction.
 func (c *Config) decodeYAML(text []byte) error {
 	d := decoder{problems{c: c}}
 	docs := yaml.NewDecoder(strings.NewReader(string(text)))
@@ -36,7 +35,7 @@ func (c *Config) decodeYAML(text []byte) error {
 	return d.err()
 }
 
-// syntaxError turns "yaml: line 3: …" into our form.
+// syntaxError converts "yaml: line 3: …" into a Problem.
 func (d *decoder) syntaxError(err error) error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	p := Problem{File: d.c.file, Text: text, Hint: `not YAML; patterns with * or [ need quotes, as in key: "menu:*"`}

@@ -1,27 +1,26 @@
-// Package config reads the configuration file: strict YAML into one struct,
-// with the environment and flags laid over it. docs/CONFIG.md describes every
-// key for users.
+// Package config reads the configuration file: strict YAML into one struct, overridden by the environment and
+// by flags. docs/CONFIG.md describes every key for users.
 //
 //	load.go       file, flags and variables into a Config
-//	decode.go     YAML nodes into the struct, with a line for every complaint
+//	decode.go     YAML nodes into the struct, with a line for every problem
 //	override.go   environment and flags
-//	validate.go   everything that can be wrong with the values, whatever the protocol
-//	show.go       printing it back, without secrets; what a reload can't change
-//	policy.go     rules as internal/policy wants them
-//	files.go      what it names is read: dictionaries, certificates
-//	passwords.go  passwords that are in files and not in URLs
+//	validate.go   checks of all values that don't depend on the protocol
+//	show.go       printing without secrets; what a reload can't change
+//	policy.go     conversion of rules for internal/policy
+//	files.go      reading the files that it names: dictionaries, certificates
+//	passwords.go  passwords from files, for URLs without one
 //	upstream.go   the URL of an upstream, by protocol
-//	grpc.go       what only gRPC gateways have
+//	grpc.go       keys for gRPC gateways only
 //	pair.go       dictionaries between two gRPC gateways
 //	link.go       streams between two gRPC gateways
-//	mongo.go      what only MongoDB gateways have
-//	tunnel.go     what only the ends of a tunnel have
-//	tarantool.go  what only Tarantool gateways have
+//	mongo.go      keys for MongoDB gateways only
+//	tunnel.go     keys for the ends of a tunnel only
+//	tarantool.go  keys for Tarantool gateways only
 //	redis.go      several Redis servers
 //	pack.go       packing in the background
 //	proxy.go      PROXY headers
-//	validator.go  what checks of all kinds have in common
-//	problem.go    complaints
+//	validator.go  helpers shared by all checks
+//	problem.go    problems found in a configuration
 //	config.go     the struct and its defaults
 //	scalar.go     sizes, percentages, durations, settings
 package config

@@ -6,7 +6,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/effort"
 )
 
-// What budgets may be.
+// Bounds of budgets.
 const (
 	minCPUBudget = Cores(0.001)
 	maxCPUBudget = Cores(256)
@@ -15,12 +15,12 @@ const (
 	maxLatencyBudget = Duration(10 * time.Second)
 )
 
-// Effort is what sealing may take.
+// Effort returns the gateway's limits for compressing.
 func (g *Gateway) Effort() effort.Limits {
 	return effort.Limits{Cores: float64(g.CPUBudget), Added: time.Duration(g.LatencyBudget)}
 }
 
-// unsteered says why the compression of a gateway does not keep to budgets, and what helps there; "" where it does.
+// unsteered returns why budgets don't apply to a gateway, and what to do instead; "" if they apply.
 func (g *Gateway) unsteered() (why, hint string) {
 	switch g.Protocol {
 	case Postgres:
@@ -34,7 +34,7 @@ func (g *Gateway) unsteered() (why, hint string) {
 	return "", ""
 }
 
-// effort checks what sealing may take.
+// effort checks the budgets for compressing.
 func (v *validator) effort(g *Gateway, path string) {
 	budget := func(key string, given, fits bool, hint, bounds string) {
 		if !given {
@@ -52,7 +52,7 @@ func (v *validator) effort(g *Gateway, path string) {
 		"for example 500us; leave it out for no bound", "1us and 10s")
 }
 
-// given reports whether a key stands in the file, or is set otherwise.
+// given reports whether a key is in the file, or is set otherwise.
 func (v *validator) given(path string, set bool) bool {
 	_, written := v.c.lines[path]
 	return set || written

@@ -37,7 +37,7 @@ func (c *Config) LoadDictionaries() (map[string]*codec.Dict, error) {
 	return byName, ps.err()
 }
 
-// LoadPrices returns what savings are priced at, the file with own prices read. Errors are an *Error.
+// LoadPrices returns the prices for savings, with those of the prices file. Errors are an *Error.
 func (c *Config) LoadPrices() (r price.Rates, err error) {
 	ps := problems{c: c}
 	p := &c.Prices
@@ -64,7 +64,7 @@ func (c *Config) LoadPrices() (r price.Rates, err error) {
 	return r, ps.err()
 }
 
-// Numbers gives the dictionaries' numbers, as Gateway.Policy wants them.
+// Numbers returns the dictionaries' numbers by name, for Gateway.Policy.
 func Numbers(dicts map[string]*codec.Dict) map[string]uint32 {
 	numbers := make(map[string]uint32, len(dicts))
 	for name, d := range dicts {
@@ -73,8 +73,8 @@ func Numbers(dicts map[string]*codec.Dict) map[string]uint32 {
 	return numbers
 }
 
-// ServerTLS is what clients of g meet, nil for plain connections. The files
-// are read now, and again when they change.
+// ServerTLS returns the TLS configuration for clients of g, or nil for plain connections. The files are read
+// now, and again when they change.
 func (c *Config) ServerTLS(g *Gateway, log *slog.Logger) (*tls.Config, error) {
 	if g.TLS == nil {
 		return nil, nil
@@ -86,8 +86,8 @@ func (c *Config) ServerTLS(g *Gateway, log *slog.Logger) (*tls.Config, error) {
 	return cfg, c.InvalidGateway(g, "tls", err)
 }
 
-// AdminTLS is what readers of the admin page meet, nil for plain connections. A client certificate
-// is verified where one is given.
+// AdminTLS returns the TLS configuration of the admin page, or nil for plain connections. Client certificates
+// are optional, and verified if given.
 func (c *Config) AdminTLS(log *slog.Logger) (*tls.Config, error) {
 	t := c.Admin.TLS
 	if t == nil {
@@ -111,14 +111,14 @@ func (c *Config) AdminTLS(log *slog.Logger) (*tls.Config, error) {
 	return cfg, nil
 }
 
-// Certificate is a file with certificates of our own.
+// Certificate is a file with certificates that Cinch presents.
 type Certificate struct {
-	Gateway string // "": of the admin page
+	Gateway string // "": the admin page's
 	Use     string // server, admin, or client: shown to upstreams
 	File    string
 }
 
-// Certificates are those that the configuration names.
+// Certificates returns the files of certificates that the configuration names.
 func (c *Config) Certificates() (list []Certificate) {
 	if t := c.Admin.TLS; t != nil {
 		list = append(list, Certificate{Use: "admin", File: c.path(t.Cert)})
@@ -135,7 +135,7 @@ func (c *Config) Certificates() (list []Certificate) {
 	return list
 }
 
-// HistoryPath is the directory of samples; "": they are held in memory.
+// HistoryPath returns the directory of samples, or "" if they are held in memory.
 func (c *Config) HistoryPath() string {
 	if c.History == nil {
 		return ""
@@ -143,7 +143,7 @@ func (c *Config) HistoryPath() string {
 	return c.path(c.History.Path)
 }
 
-// HistorySize bounds them, in bytes; 0: as it is by default.
+// HistorySize returns the limit of the samples in bytes; 0 is the default.
 func (c *Config) HistorySize() int64 {
 	if c.History == nil {
 		return 0
@@ -151,10 +151,11 @@ func (c *Config) HistorySize() int64 {
 	return int64(c.History.MaxSize)
 }
 
-// TracesURL is where spans go, with the path that receivers have unless another is given.
+// TracesURL returns the URL to send spans to. Without a path in Endpoint it gets the standard path of
+// receivers.
 func (t *Traces) TracesURL() string {
 	u, err := url.Parse(t.Endpoint)
-	if err != nil { // it was checked
+	if err != nil { // can't happen: it was validated
 		return t.Endpoint
 	}
 	if u.Path == "" || u.Path == "/" {
@@ -163,10 +164,10 @@ func (t *Traces) TracesURL() string {
 	return u.String()
 }
 
-// AdminToken is the name of the token's file; "": there is none.
+// AdminToken returns the path of the token's file, or "" if there is none.
 func (c *Config) AdminToken() string { return c.path(c.Admin.TokenFile) }
 
-// UpstreamOf is where g connects to, its TLS files read.
+// UpstreamOf returns the upstream of g, with its TLS files read.
 func (c *Config) UpstreamOf(g *Gateway, log *slog.Logger) (gateway.Upstream, error) {
 	up, err := g.parseUpstream()
 	if err != nil || g.UpstreamTLS == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// checkForeign checks what a rule says of values that the clients' own library compresses.
+// checkForeign checks a rule's keys for values that the clients' own library compresses.
 func checkForeign(v *validator, r *Rule, path string) {
 	if r.To != "" {
 		v.oneOf(path+".to", r.To, ToPlain)
@@ -41,11 +41,12 @@ func checkForeign(v *validator, r *Rule, path string) {
 	}
 }
 
-// hasSizes reports that the rule leaves values to others for their size, beside those that are too small to gain anything.
+// hasSizes reports whether the rule leaves out values by size, apart from those too small to gain anything.
 func (r *Rule) hasSizes() bool { return r.MaxSize != 0 || r.minSize() > policy.DefaultMinSize }
 
-// checkToPlain checks what stands in front of rules to plain. Reads go by the first rule for a key, for a size or field is not known
-// before; so one that covers some values of a key decides for all of them.
+// checkToPlain checks the rules that precede rules to plain. Reads use the first rule for a key, since its
+// values' size and fields are not known yet. So a rule that covers some values of a key decides for all of
+// them.
 func checkToPlain(v *validator, rules []Rule, path string) {
 	for i := range rules {
 		if rules[i].To != ToPlain {
@@ -59,7 +60,7 @@ func checkToPlain(v *validator, rules []Rule, path string) {
 	}
 }
 
-// meets reports that some key may be of both rules.
+// meets reports whether a key may match both rules.
 func (r *Rule) meets(other *Rule) bool {
 	if r.DB != nil && other.DB != nil && *r.DB != *other.DB {
 		return false

@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// DirectionName is which way messages go: "request" or "reply".
+// DirectionName is a direction of messages: "request" or "reply".
 type DirectionName string
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -33,8 +33,8 @@ func (d DirectionName) bit() policy.Direction {
 	return 0
 }
 
-// GRPCGateway is a gateway for gRPC with the defaults of everything but its addresses and
-// its rules. peers=true among the options of the upstream's URL says that clients may be gateways.
+// GRPCGateway returns a gateway for gRPC with defaults for everything but its addresses and its rules. The
+// upstream URL's option peers=true says that clients may be gateways.
 func GRPCGateway(name, listen, upstream string, rules []Rule) Gateway {
 	url, peers := strings.CutSuffix(upstream, "?peers=true") // it has no other options
 	if peers {
@@ -45,16 +45,16 @@ func GRPCGateway(name, listen, upstream string, rules []Rule) Gateway {
 	return g
 }
 
-// DefaultGRPCRule is what gRPC gateways get that no file describes: all messages from 64
-// bytes on, both ways, zstd at its default for messages, which the next hop may or may not
-// take, with dictionaries trained from what passes where that is a gateway.
+// DefaultGRPCRule returns the rule of gRPC gateways that no file describes: all messages from 64 bytes on, in
+// both directions, with zstd at its default level for messages, which the next hop may or may not support,
+// and with automatically trained dictionaries if the next hop is a gateway.
 func DefaultGRPCRule() Rule {
 	r := DefaultRule()
 	r.Setting = &Setting{Setting: codec.Setting{Codec: codec.Zstd}}
 	return r
 }
 
-// grpc checks the keys that only one kind of gateway has.
+// grpc checks the keys of gateways for gRPC, and refuses them for others.
 func (v *validator) grpc(g *Gateway, path string) {
 	if g.Protocol != GRPC {
 		v.onlyGRPC(g, path)
@@ -78,7 +78,7 @@ func (v *validator) grpc(g *Gateway, path string) {
 	}
 }
 
-// grpcUpstream finds what a URL says that gRPC has no use for.
+// grpcUpstream reports parts of a URL that gRPC does not use.
 func (v *validator) grpcUpstream(up gateway.Upstream, path, hint string) {
 	if up.User != "" || up.Password != "" {
 		v.add(path, "leave them out of the URL: clients send their own in metadata", "has credentials")
@@ -88,7 +88,7 @@ func (v *validator) grpcUpstream(up gateway.Upstream, path, hint string) {
 	}
 }
 
-// isEncoding reports whether gRPC messages come in that codec: those that codec/grpccodec has names for.
+// isEncoding reports whether gRPC messages can have that codec: codec/grpccodec has names for these.
 func isEncoding(id codec.ID) bool {
 	switch id {
 	case codec.Zstd, codec.MinLZ, codec.S2, codec.LZ4, codec.Snappy, codec.Gzip, codec.Proto:
@@ -123,7 +123,7 @@ func (v *validator) onlyGRPC(g *Gateway, path string) {
 	}
 }
 
-// callHint is for patterns that no call would match, written as logs write calls.
+// callHint is the hint for patterns that match no call, as they are written as in logs.
 const callHint = "for /cortex.Ingester/Push write service: cortex.Ingester, method: Push"
 
 func (v *validator) grpcRule(r *Rule, path string) {
@@ -144,7 +144,7 @@ func (v *validator) grpcRule(r *Rule, path string) {
 	}
 }
 
-// notOfStores refuses the keys of a rule that are for values in stores.
+// notOfStores refuses keys of a rule that are for values in stores.
 func notOfStores(v *validator, r *Rule, path, hint string) {
 	var other Rule
 	other.setDefaults()
@@ -163,8 +163,8 @@ func notOfStores(v *validator, r *Rule, path, hint string) {
 	not("format", r.Format != "" || r.To != "")
 }
 
-// Messages builds the policy of a gateway whose rules are for messages, with the
-// dictionaries of files by name.
+// Messages returns the policy of a gateway whose rules are for messages. dicts holds the dictionaries of
+// files by name.
 func (g *Gateway) Messages(dicts map[string]*codec.Dict) (*policy.Messages, error) {
 	var rules []policy.MessageRule
 	for i := range g.Rules {
@@ -179,7 +179,7 @@ func (g *Gateway) Messages(dicts map[string]*codec.Dict) (*policy.Messages, erro
 			m.Direction |= d.bit()
 		}
 		if m.Direction == 0 && g.Protocol == HTTP {
-			m.Direction = policy.Request // replies only where a rule says so
+			m.Direction = policy.Request // rules cover replies only if they say so
 		}
 		if err := r.setDictionary(&m, dicts); err != nil {
 			return nil, fmt.Errorf("gateway %s: %w", g.Name, err)

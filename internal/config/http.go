@@ -7,10 +7,10 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// HTTPGateway is a gateway for HTTP with the defaults of everything but its addresses and its rules. Options may stand
-// behind the upstream's URL: upstream_encodings=zstd,gzip are codings that it reads for sure, upstream_host=true has it
-// told its own name as Host, sample=true has bodies
-// measured for cinch plan, peers=true says that clients may be gateways, and history=client that the upstream is one.
+// HTTPGateway returns a gateway for HTTP with defaults for everything but its addresses and its rules. The
+// upstream's URL may have options: upstream_encodings=zstd,gzip lists codings that it certainly reads,
+// upstream_host=true sends it its own name as Host, sample=true measures bodies for cinch plan, peers=true
+// says that clients may be gateways, and history=client that the upstream is one.
 func HTTPGateway(name, listen, upstream string, rules []Rule) Gateway {
 	url, options, _ := strings.Cut(upstream, "?")
 	g := RedisGateway(name, listen, strings.TrimSuffix(url, "/"), rules)
@@ -28,14 +28,14 @@ func HTTPGateway(name, listen, upstream string, rules []Rule) Gateway {
 		case key == "history":
 			g.Link = &Link{History: value}
 		case o != "":
-			g.Upstream = upstream // whose parser says what is wrong
+			g.Upstream = upstream // parsing it reports the error
 		}
 	}
 	return g
 }
 
-// DefaultHTTPRule is what gateways for HTTP get that no file describes: the bodies of requests from 256 bytes on, in the best
-// coding that the upstream is known to read.
+// DefaultHTTPRule returns the rule of HTTP gateways that no file describes: bodies of requests from 256 bytes
+// on, in the best coding that the upstream is known to read.
 func DefaultHTTPRule() Rule {
 	r := DefaultRule()
 	least := Bytes(256)
@@ -44,7 +44,7 @@ func DefaultHTTPRule() Rule {
 	return r
 }
 
-// httpPort is the port of a URL that names none.
+// httpPort returns the default port of a URL.
 func httpPort(url string) string {
 	if strings.HasPrefix(url, "https:") {
 		return "443"
@@ -52,12 +52,13 @@ func httpPort(url string) string {
 	return "80"
 }
 
-// isContentCoding reports whether bodies of HTTP come in that codec: see internal/gateway/http.
+// isContentCoding reports whether HTTP bodies can have that codec; see internal/gateway/http.
 func isContentCoding(id codec.ID) bool {
 	return id == codec.Zstd || id == codec.Gzip || id == codec.Snappy
 }
 
-// checkHTTP checks the keys that only gateways for HTTP have, and what they have in common with those for gRPC.
+// checkHTTP checks the keys of gateways for HTTP and refuses them for others. It also checks the keys that
+// HTTP shares with gRPC.
 func checkHTTP(v *validator, g *Gateway, path string) {
 	if g.Protocol != HTTP {
 		onlyHTTP(v, g, path)
@@ -79,7 +80,7 @@ func checkHTTP(v *validator, g *Gateway, path string) {
 	}
 }
 
-// checkHTTPLink checks what is about histories, which only zstd has here.
+// checkHTTPLink checks the keys of histories, which need zstd here.
 func checkHTTPLink(v *validator, g *Gateway, path string) {
 	v.link(g, path)
 	if g.Link == nil || g.Link.Setting == nil {

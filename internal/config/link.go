@@ -6,24 +6,25 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Link is how connections between two gateways for gRPC are compressed as a whole, and the bodies on those between two for HTTP.
+// Link configures compression between two gateways: for gRPC of connections as a whole, for HTTP of the
+// bodies.
 type Link struct {
-	History string   `yaml:"history,omitempty"` // client or shared, towards an upstream; "": none is asked for
-	Setting *Setting `yaml:"setting,omitempty"` // of what we send; nil: zstd-3
-	Window  Bytes    `yaml:"window,omitempty"`  // of a history; 0: 8 MiB
+	History string   `yaml:"history,omitempty"` // client or shared, towards an upstream; "": none is requested
+	Setting *Setting `yaml:"setting,omitempty"` // for sending; nil: zstd-3
+	Window  Bytes    `yaml:"window,omitempty"`  // window of a history; 0: 8 MiB
 	Memory  Bytes    `yaml:"memory,omitempty"`  // for all histories; 0: 256 MiB
 }
 
-// What link.history may be.
+// Values of link.history.
 const (
-	ClientHistory = "client" // each client's connection has one of its own
-	SharedHistory = "shared" // clients have one together
+	ClientHistory = "client" // one history per client connection
+	SharedHistory = "shared" // one history for all clients
 )
 
-// WantsLink reports whether the gateway asks its upstream for links, or takes them.
+// WantsLink reports whether the gateway requests links from its upstream, or accepts them.
 func (g *Gateway) WantsLink() bool { return g.Link != nil || g.Peers }
 
-// LinkOptions are those of the gateway's links, with the defaults of what is left out.
+// LinkOptions returns the options of the gateway's links, with defaults filled in.
 func (g *Gateway) LinkOptions() (l Link, setting Setting, windowLog int) {
 	if g.Link != nil {
 		l = *g.Link

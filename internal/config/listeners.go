@@ -30,7 +30,7 @@ func (c *Config) Listeners() (all []Listener) {
 	return all
 }
 
-// listeners refuses two listeners of which the second would find its address taken.
+// listeners refuses listeners whose address an earlier one has taken.
 func (v *validator) listeners() {
 	all := v.c.Listeners()
 	for i, l := range all {
@@ -48,8 +48,8 @@ func (v *validator) listeners() {
 	}
 }
 
-// sameListener reports whether a process can't listen on both addresses. Names other than localhost
-// are not looked up: they are equal if they are spelled alike.
+// sameListener reports whether a process can't listen on both addresses. Names other than localhost are not
+// looked up, but compared as text.
 func sameListener(a, b string) bool {
 	socketA, unixA := strings.CutPrefix(a, "unix:")
 	socketB, unixB := strings.CutPrefix(b, "unix:")
@@ -62,14 +62,14 @@ func sameListener(a, b string) bool {
 	if errA != nil || errB != nil || portA != portB || portA == 0 {
 		return false
 	}
-	// Go listens on 0.0.0.0 and on [::] alike for both families.
+	// Go listens on both families for 0.0.0.0 and for [::].
 	return hostA == hostB || hostA == everyAddress || hostB == everyAddress
 }
 
 // everyAddress stands for all addresses of the machine.
 const everyAddress = ""
 
-// splitListen returns a host in one spelling and the port.
+// splitListen returns a normalized host, and the port.
 func splitListen(address string) (host string, port int, err error) {
 	host, number, err := net.SplitHostPort(address)
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// Load reads a file ("" for none, "-" for standard input), lays the overrides over it in their order,
-// adds more gateways, which flags ask for, and validates all of it. Its errors, but those of reading
-// the file, are an *Error and wrap ErrInvalid.
+// Load reads a file ("" for none, "-" for standard input), applies the overrides in order, adds more
+// gateways, which come from flags, and validates the result. Errors other than those of reading the file are
+// an *Error and wrap ErrInvalid.
 func Load(file string, more []Gateway, overrides ...Override) (*Config, error) {
 	if file == "" {
 		return finish(Default(), more, overrides)
@@ -21,7 +21,8 @@ func Load(file string, more []Gateway, overrides ...Override) (*Config, error) {
 	return Parse(file, text, more, overrides...)
 }
 
-// Process is what overrides say of the process itself, for a command that has neither file nor gateways.
+// Process returns a configuration of the process only, from overrides, for a command without a file or
+// gateways.
 func Process(overrides ...Override) (*Config, error) {
 	c := Default()
 	if err := c.override(overrides); err != nil {
@@ -60,7 +61,7 @@ func finish(c *Config, more []Gateway, overrides []Override) (*Config, error) {
 		g := given[i].clone()
 		g.path = fmt.Sprintf("gateways[%d]", i)
 		members, err := g.perMember()
-		if err != nil { // the validator says so
+		if err != nil { // the validator reports it
 			members = []Gateway{g}
 		}
 		c.Gateways = append(c.Gateways, members...)
@@ -72,7 +73,7 @@ func finish(c *Config, more []Gateway, overrides []Override) (*Config, error) {
 	return c, nil
 }
 
-// fillDefaults makes explicit what depends on other values.
+// fillDefaults sets defaults that depend on other values.
 func (c *Config) fillDefaults() {
 	for i := range c.Gateways {
 		g := &c.Gateways[i]

@@ -12,19 +12,18 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// MongoPort is the port of a MongoDB server that names none.
+// MongoPort is the default port of MongoDB servers.
 const MongoPort = "27017"
 
-// MongoGateway is a gateway for MongoDB with the defaults of everything but its addresses
-// and its rules.
+// MongoGateway returns a gateway for MongoDB with defaults for everything but its addresses and its rules.
 func MongoGateway(name, listen, upstream string, rules []Rule) Gateway {
 	g := RedisGateway(name, listen, upstream, rules)
 	g.Protocol = Mongo
 	return g
 }
 
-// MongoGateways is MongoGateway for a URI that may name several members of a replica set:
-// a gateway each, on ports that follow each other.
+// MongoGateways is MongoGateway for a URI that may name several members of a replica set. It returns a
+// gateway for each, on consecutive ports.
 func MongoGateways(name, listen, uri string, rules []Rule) ([]Gateway, error) {
 	uri, peers, standbys := cutOwnOptions(uri)
 	list, err := MongoGateway(name, listen, uri, rules).perMember()
@@ -37,9 +36,8 @@ func MongoGateways(name, listen, uri string, rules []Rule) ([]Gateway, error) {
 	return addStandby(list, name, uri, rules, standbys)
 }
 
-// cutOwnOptions takes those options out of a URI that are nothing of the upstream's:
-// peers=true says that clients may be gateways, and standby=HOST:PORT,… names the standbys of other
-// gateways.
+// cutOwnOptions removes Cinch's options from a URI: peers=true says that clients may be gateways, and
+// standby=HOST:PORT,… names the standbys of other gateways.
 func cutOwnOptions(uri string) (rest string, peers bool, standbys []string) {
 	rest, options, _ := strings.Cut(uri, "?")
 	var kept []string
@@ -61,7 +59,7 @@ func cutOwnOptions(uri string) (rest string, peers bool, standbys []string) {
 	return rest, peers, standbys
 }
 
-// addStandby adds a standby on the port behind the gateways'.
+// addStandby adds a standby on the port after the gateways'.
 func addStandby(list []Gateway, name, uri string, rules []Rule, others []string) ([]Gateway, error) {
 	if list[0].balanced() {
 		return nil, errStandbyBalanced
@@ -83,8 +81,8 @@ func (g *Gateway) balanced() bool {
 	return err == nil && balanced(options)
 }
 
-// perMember returns a gateway for each member of a replica set that the upstream names, on ports
-// that follow each other, or the gateway itself where it stands for one server, or for all of them.
+// perMember returns a gateway for each member of a replica set that the upstream names, on consecutive ports.
+// It returns the gateway itself where that stands for one server, or for all of them.
 func (g Gateway) perMember() ([]Gateway, error) {
 	if g.Protocol != Mongo || len(g.Standby) > 0 {
 		return []Gateway{g}, nil
@@ -121,7 +119,7 @@ func (g Gateway) perMember() ([]Gateway, error) {
 
 var errMembersPort = errors.New("several members need a listener host:port, whose next ports the others get")
 
-// portBehind returns an address n ports further on. Port 0 stays 0: each gets one from the system.
+// portBehind returns an address n ports higher. Port 0 stays 0: the system chooses one for each.
 func portBehind(address string, n int) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -134,8 +132,8 @@ func portBehind(address string, n int) (string, error) {
 	return net.JoinHostPort(host, strconv.Itoa(first+n)), nil
 }
 
-// DefaultMongoRule is what MongoDB gateways get that no file describes: all messages that
-// zstd level 3 makes smaller by a twentieth, together with their replies.
+// DefaultMongoRule returns the rule of MongoDB gateways that no file describes: all messages that zstd level
+// 3 makes smaller by a twentieth, together with their replies.
 func DefaultMongoRule() Rule {
 	r := DefaultRule()
 	r.MinGain = gainNotGiven
@@ -171,14 +169,14 @@ func splitMongoURI(uri string) (hosts []string, options string, err error) {
 	return hosts, options, nil
 }
 
-// balanced reports that the gateway is to be a load balancer for the hosts of a URI.
+// balanced reports whether a URI's options make the gateway a load balancer for its hosts.
 func balanced(options string) bool {
 	query, err := url.ParseQuery(options)
 	return err == nil && query.Get("loadBalanced") == "true"
 }
 
-// MongoMembers are the members of a replica set for which g is a load balancer or a standby, with
-// the TLS of up, the first of them; nil when it is neither.
+// MongoMembers returns the members of a replica set for which g is a load balancer or a standby, with the TLS
+// of up, the first of them. It returns nil for any other gateway.
 func (g *Gateway) MongoMembers(up gateway.Upstream) []gateway.Upstream {
 	hosts, options, err := splitMongoURI(g.Upstream)
 	if err != nil || !balanced(options) && len(g.Standby) == 0 {
@@ -186,7 +184,7 @@ func (g *Gateway) MongoMembers(up gateway.Upstream) []gateway.Upstream {
 	}
 	var members []gateway.Upstream
 	for _, host := range hosts {
-		if m, err := gateway.ParseUpstream("tcp://"+host, MongoPort); err == nil { // checked before
+		if m, err := gateway.ParseUpstream("tcp://"+host, MongoPort); err == nil { // can't fail: it was validated
 			m.TLS, m.Stats = up.TLS, up.Stats
 			members = append(members, m)
 		}
@@ -194,8 +192,8 @@ func (g *Gateway) MongoMembers(up gateway.Upstream) []gateway.Upstream {
 	return members
 }
 
-// parseMongoURI reads the upstream of a gateway: one host, perhaps by TLS, or the first of
-// those that it balances. Options that are for drivers and change nothing here are let pass.
+// parseMongoURI reads the upstream of a gateway: one host, optionally with TLS, or the first of those that it
+// balances. Options for drivers without effect here are ignored.
 func parseMongoURI(uri string, standby bool) (gateway.Upstream, error) {
 	wrap := func(err error) (gateway.Upstream, error) {
 		return gateway.Upstream{}, fmt.Errorf("%w: %w", gateway.ErrUpstreamURL, err)
@@ -237,7 +235,7 @@ func parseMongoURI(uri string, standby bool) (gateway.Upstream, error) {
 	return gateway.ParseUpstream(scheme+"://"+hosts[0], MongoPort)
 }
 
-// mongo checks the keys that only one kind of gateway has.
+// mongo checks the keys of gateways for MongoDB, and refuses them for others.
 func (v *validator) mongo(g *Gateway, path string) {
 	if g.Protocol != Mongo {
 		v.onlyMongo(g, path)

@@ -9,14 +9,15 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// GuardsLoopback reports whether the gateway has to refuse clients of other machines when its server is on this machine
-// and asks for no password; see gateway.LoopbackGuard. Servers of other protocols know no such protection.
+// GuardsLoopback reports whether the gateway has to refuse clients of other machines when its server is on
+// this machine and requires no authentication; see gateway.LoopbackGuard. There is no such protection for
+// other protocols.
 func (g *Gateway) GuardsLoopback() bool {
 	return g.knowsLogins() && !g.AllowOpenListener && !g.wantsCertificates()
 }
 
-// OpensLoopback reports whether other machines reach the gateway without a certificate, and through it a server on this
-// machine. Whether that server asks for a password it does not say.
+// OpensLoopback reports whether other machines reach the gateway without a certificate, and through it a
+// server on this machine. It does not check whether that server requires authentication.
 func (g *Gateway) OpensLoopback(upstreams ...gateway.Upstream) bool {
 	if !g.knowsLogins() || g.wantsCertificates() || gateway.OnLoopback(g.Listen) {
 		return false
@@ -37,7 +38,8 @@ func (g *Gateway) wantsCertificates() bool { return g.TLS != nil && g.TLS.Client
 
 const openListenerHint = "have the server ask for a password, listen on 127.0.0.1, set tls.client_ca, or allow it by allow_open_listener: true (--allow-open-listener)"
 
-// OpenListener returns the error of a gateway that OpensLoopback, before a server that asks no client for a password.
+// OpenListener returns the error for a gateway that OpensLoopback and whose server requires no
+// authentication.
 func (c *Config) OpenListener(g *Gateway, upstream string) error {
 	ps := problems{c: c}
 	ps.add(g.path+".listen", openListenerHint,
@@ -45,15 +47,16 @@ func (c *Config) OpenListener(g *Gateway, upstream string) error {
 	return ps.err()
 }
 
-// MayOpenListener returns the warning of a gateway that OpensLoopback, where the server was not asked.
+// MayOpenListener returns the warning for a gateway that OpensLoopback and whose server was not asked.
 func (c *Config) MayOpenListener(g *Gateway, upstream string) Problem {
 	ps := problems{c: c}
 	ps.add(g.path+".listen", openListenerHint, "serve does not start with it if %s, which is on this machine, asks for no password", upstream)
 	return ps.list[0]
 }
 
-// addReadableSecrets adds the files with secrets that every user of the machine may read, such as those of mode 0644. It
-// leaves out files of Kubernetes volumes, whose mode is the pod's matter and 0644 unless defaultMode says otherwise.
+// addReadableSecrets reports files with secrets that every user of the machine may read, such as those of
+// mode 0644. It leaves out files of Kubernetes volumes, whose mode the pod sets: 0644 unless defaultMode says
+// otherwise.
 func (c *Config) addReadableSecrets(ps *problems) {
 	if file := c.AdminToken(); file != "" && readableByAll(file) {
 		ps.add("admin.token_file", "chmod 600 "+file, "every user of this machine may read the token in %s", file)
@@ -82,7 +85,7 @@ func (c *Config) hasPasswords() bool {
 // readableByAll reports whether users other than the owner and its group may read a file.
 func readableByAll(file string) bool {
 	if target, err := os.Readlink(file); err == nil && strings.HasPrefix(target, "..data/") {
-		return false // of a Kubernetes volume
+		return false // in a Kubernetes volume
 	}
 	info, err := os.Stat(file)
 	if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&0o004 == 0 {
@@ -92,7 +95,7 @@ func readableByAll(file string) bool {
 	for err == nil && dir != filepath.Dir(dir) {
 		dir = filepath.Dir(dir)
 		if info, err := os.Stat(dir); err == nil && info.Mode().Perm()&0o001 == 0 {
-			return false // others don't get there
+			return false // other users can't reach it
 		}
 	}
 	return true

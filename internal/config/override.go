@@ -7,16 +7,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Override is a value from the environment or a flag for one key. Later ones
-// win, so that the order environment, flags gives flags the last word.
+// Override sets one key from the environment or a flag. Later ones win: flags follow the environment.
 type Override struct {
 	From  string // shown in errors: "CINCH_LOG_LEVEL" or "--admin"
 	Key   string // path: "log.level"
 	Value string
 }
 
-// environment lists the keys that variables may set. The rest belongs to
-// gateways, of which there may be several.
+// environment lists the keys that variables may set. All others belong to gateways, of which there may be
+// several.
 var environment = []struct{ name, key string }{
 	{"CINCH_ADMIN_LISTEN", "admin.listen"},
 	{"CINCH_ADMIN_TOKEN_FILE", "admin.token_file"},
@@ -30,9 +29,8 @@ var environment = []struct{ name, key string }{
 	{"CINCH_DRAIN_GRACE", "drain_grace"},
 }
 
-// FromEnvironment returns what the environment sets. A variable that is set
-// but empty counts as not set. Unknown ones that begin with CINCH_ are left
-// alone: Kubernetes makes such variables for a service called cinch.
+// FromEnvironment returns the overrides of the environment. An empty variable counts as unset. Unknown ones
+// that begin with CINCH_ are ignored: Kubernetes sets such variables for a service named cinch.
 func FromEnvironment(getenv func(string) string) []Override {
 	var list []Override
 	for _, e := range environment {
@@ -56,13 +54,13 @@ func (c *Config) override(list []Override) error {
 			p := &d.list[before+i]
 			p.File, p.Line, p.Path = "", 0, o.From
 		}
-		c.from[o.Key] = o.From // complaints about it then don't point into the file
+		c.from[o.Key] = o.From // errors then name it instead of a line of the file
 	}
 	return d.err()
 }
 
-// ParseRule reads a rule as the --rule flag has it: the keys of a rule in the
-// file, as in "key=menu:*,setting=zstd-3". Values with commas need a file.
+// ParseRule reads a rule in the form of the --rule flag: a rule's keys as in the file,
+// "key=menu:*,setting=zstd-3". Values with commas need a file.
 func ParseRule(text string) (Rule, error) {
 	c := Default()
 	d := decoder{problems{c: c}}

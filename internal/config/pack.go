@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Pack says whether and how a gateway packs what its upstream holds already; see
-// internal/pack. docs/PACK.md tells users what it means.
+// Pack configures whether and how a gateway packs the values that its upstream already holds; see
+// internal/pack. docs/PACK.md explains it to users.
 type Pack struct {
 	Background     bool     `yaml:"background"`
 	Mode           string   `yaml:"mode"`  // seal or estimate
@@ -15,10 +15,10 @@ type Pack struct {
 	Parallel       int      `yaml:"parallel"`
 	KeysPerSecond  int      `yaml:"keys_per_second"`  // 0: no limit
 	BytesPerSecond Bytes    `yaml:"bytes_per_second"` // of values read; 0: no limit
-	MaxLatency     Duration `yaml:"max_latency"`      // 0: by what is normal there
+	MaxLatency     Duration `yaml:"max_latency"`      // 0: derived from the server's normal latency
 	SkipIdleBelow  Duration `yaml:"skip_idle_below"`
 	SkipFreqAbove  int      `yaml:"skip_freq_above"`
-	AllowRecode    bool     `yaml:"allow_recode"`    // values of rules with a format may come out in other bytes
+	AllowRecode    bool     `yaml:"allow_recode"`    // values of rules with a format may decompress to other compressed bytes
 	State          string   `yaml:"state,omitempty"` // file, relative to the config file's directory
 }
 
@@ -42,8 +42,8 @@ func (p *Pack) setDefaults() {
 	p.KeysPerSecond, p.BytesPerSecond = defaultPackKeys, defaultPackBytes
 }
 
-// Packing returns how the gateway packs in the background, with the state's file found;
-// Background is false when it doesn't.
+// Packing returns how the gateway packs in the background, with the state file's path resolved. Background is
+// false if the gateway doesn't.
 func (c *Config) Packing(g *Gateway) Pack {
 	if g.Pack == nil || !g.Pack.Background {
 		return Pack{}

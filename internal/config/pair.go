@@ -7,10 +7,10 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// maxPairDictionary is the largest dictionary that gateways take from each other.
+// maxPairDictionary is the largest dictionary that gateways accept from each other.
 const maxPairDictionary = 128 << 10
 
-// pair checks what is about dictionaries for messages.
+// pair checks the keys for dictionaries of messages.
 func (v *validator) pair(g *Gateway, path string) {
 	if g.Protocol == GRPC || g.Protocol == Mongo {
 		return
@@ -23,7 +23,7 @@ func (v *validator) pair(g *Gateway, path string) {
 	}
 }
 
-// setDictionary gives a rule for messages the dictionary that the configuration names.
+// setDictionary sets the dictionary of a rule for messages as configured.
 func (r *Rule) setDictionary(m *policy.MessageRule, dicts map[string]*codec.Dict) error {
 	switch r.Dictionary {
 	case "":

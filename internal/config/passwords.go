@@ -12,31 +12,31 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// Where passwords come from that URLs leave out: command lines can be read by everybody on the
-// machine, and histories keep them.
+// Sources of passwords that URLs leave out: every user of the machine can read command lines, and shell
+// histories keep them.
 const (
 	PasswordVariable     = "CINCH_PASSWORD"
 	PasswordFileVariable = "CINCH_PASSWORD_FILE"
 )
 
-// Passwords are for URLs that name a user and no password. Its zero value has none.
+// Passwords holds passwords for URLs that name a user but no password. Its zero value is empty.
 type Passwords struct {
-	entries []passwordEntry // the first that fits counts
+	entries []passwordEntry // the first match counts
 	any     string          // for all others; "": none
 
-	given map[string]string // URLs as they were, by what Fill made of them
+	given map[string]string // original URLs, by the URL that Fill returned
 }
 
 type passwordEntry struct{ host, port, user, password string }
 
-// defaultPorts are those of URLs that name none.
+// defaultPorts holds the default port by URL scheme.
 var defaultPorts = map[string]string{
 	"redis": RedisPort, "rediss": RedisPort, "redis+cluster": RedisPort, "rediss+cluster": RedisPort,
 	"redis+sentinel": "26379", "rediss+sentinel": "26379",
 	"tarantool": TarantoolPort, "tarantools": TarantoolPort, "mongodb": MongoPort, "http": "80", "https": "443",
 }
 
-// ReadPasswords reads what the environment names: a file, or one password.
+// ReadPasswords reads the file or the one password that the environment gives.
 func ReadPasswords(getenv func(string) string) (*Passwords, error) {
 	p := &Passwords{any: getenv(PasswordVariable)}
 	file := getenv(PasswordFileVariable)
@@ -62,8 +62,8 @@ func ReadPasswords(getenv func(string) string) (*Passwords, error) {
 
 var errPasswordLine = errors.New("not host:port:user:password")
 
-// parse reads lines host:port:user:password, in which * stands for any and a backslash takes the
-// meaning from a colon or backslash. A file of one line with fewer colons holds one password, for all.
+// parse reads lines host:port:user:password. In these * stands for any value, and a backslash escapes a colon
+// or a backslash. A single line with fewer colons is one password for all.
 func (p *Passwords) parse(text string) error {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -85,7 +85,7 @@ func (p *Passwords) parse(text string) error {
 	return nil
 }
 
-// splitEscaped cuts a line at its first three colons that no backslash precedes.
+// splitEscaped splits a line at its first three unescaped colons.
 func splitEscaped(line string) (fields []string) {
 	var field strings.Builder
 	for i := 0; i < len(line); i++ {
@@ -113,7 +113,7 @@ func (p *Passwords) find(host, port, user string) string {
 	return p.any
 }
 
-// Fill puts a password into a URL that names a user and none. Anything else stays as it is. Of
+// Fill adds a password to a URL that names a user and no password. Anything else is returned unchanged. Of
 // several hosts the first one counts.
 func (p *Passwords) Fill(raw string) string {
 	scheme, rest, found := strings.Cut(raw, "://")
@@ -150,7 +150,7 @@ func (p *Passwords) Fill(raw string) string {
 	return filled
 }
 
-// Given is a URL as it was before Fill: what is written down does not have the password.
+// Given returns the URL that was passed to Fill, so that passwords are not written down.
 func (p *Passwords) Given(filled string) string {
 	if p == nil {
 		return filled
@@ -158,7 +158,7 @@ func (p *Passwords) Given(filled string) string {
 	return cmp.Or(p.given[filled], filled)
 }
 
-// FillArgument is Fill for what may stand before the URL, as in LISTEN=URL.
+// FillArgument is Fill for an argument in which a prefix may precede the URL, as in LISTEN=URL.
 func (p *Passwords) FillArgument(arg string) string {
 	at := strings.Index(arg, "://")
 	if at < 0 {
@@ -168,7 +168,7 @@ func (p *Passwords) FillArgument(arg string) string {
 	return arg[:start] + p.Fill(arg[start:])
 }
 
-// FillPasswords completes the upstreams' URLs.
+// FillPasswords adds passwords to the upstreams' URLs.
 func (c *Config) FillPasswords(p *Passwords) {
 	for i := range c.Gateways {
 		g := &c.Gateways[i]

@@ -8,8 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// Policy builds the gateway's policy. numbers gives the dictionaries' numbers
-// by name.
+// Policy returns the gateway's policy. numbers holds the dictionaries' numbers by name.
 func (g *Gateway) Policy(numbers map[string]uint32) (*policy.Policy, error) {
 	o := policy.Options{Exclude: g.Exclude, Off: !g.Enabled}
 	for i := range g.Rules {
@@ -55,7 +54,7 @@ func (r *Rule) policy(numbers map[string]uint32) (policy.Rule, error) {
 		out.Space = strconv.Itoa(*r.DB)
 	}
 	if out.MinSize = int(r.minSize()); out.MinSize == 0 && !out.Raw() {
-		out.MinSize = 1 // what policy takes for "none"; an empty value gains nothing
+		out.MinSize = 1 // policy's "none"; an empty value gains nothing
 	}
 	if r.Dictionary != "" && !out.Auto {
 		n, ok := numbers[r.Dictionary]
@@ -67,7 +66,7 @@ func (r *Rule) policy(numbers map[string]uint32) (policy.Rule, error) {
 	return out, nil
 }
 
-// NoSample gives the patterns of keys that are not sampled, by rule.
+// NoSample returns the patterns of keys that are not sampled, by rule.
 func (g *Gateway) NoSample() map[string][]string {
 	patterns := map[string][]string{}
 	for i := range g.Rules {

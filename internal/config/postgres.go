@@ -10,8 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/postgres"
 )
 
-// PostgresGateway is a gateway for PostgreSQL with the defaults of everything but its addresses. Its own keys may stand among the
-// options of the URL.
+// PostgresGateway returns a gateway for PostgreSQL with defaults for everything but its addresses. Its keys
+// may be given as options of the URL.
 func PostgresGateway(name, listen, upstream string, _ []Rule) Gateway {
 	g := RedisGateway(name, listen, upstream, nil)
 	g.Protocol = Postgres
@@ -56,12 +56,12 @@ func (v *validator) postgres(g *Gateway, path string) {
 	}
 }
 
-// PostgresFiles are the files of a gateway for PostgreSQL, found.
+// PostgresFiles returns the paths of the files of a gateway for PostgreSQL.
 func (c *Config) PostgresFiles(g *Gateway) (users, state string) {
 	return c.path(g.UsersFile), c.path(g.StateFile)
 }
 
-// UpstreamAt is UpstreamOf for another server of the gateway's.
+// UpstreamAt is UpstreamOf for another of the gateway's servers.
 func (c *Config) UpstreamAt(g *Gateway, url string, log *slog.Logger) (gateway.Upstream, error) {
 	at := *g
 	at.Upstream = cmp.Or(url, g.Upstream)

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// ErrInvalid is wrapped by every complaint about a configuration's content.
+// ErrInvalid is wrapped by every error about a configuration's content.
 var ErrInvalid = errors.New("invalid configuration")
 
-// Problem is one complaint, "cinch.yaml:12: gateways[0].listen: what: hint".
+// Problem is one problem of a configuration, printed as "cinch.yaml:12: gateways[0].listen: what: hint".
 type Problem struct {
-	File string `json:"file,omitempty"` // "" when it is not about a file
+	File string `json:"file,omitempty"` // "" if it does not concern a file
 	Line int    `json:"line,omitempty"` // from 1; 0 when unknown
 	Path string `json:"key,omitempty"`  // of the key, or the flag's or variable's name
 	Text string `json:"text"`
@@ -42,10 +42,10 @@ func (p Problem) String() string {
 	return text
 }
 
-// Error holds everything that was found wrong, in the order of the lines.
+// Error holds all problems found, in the order of the lines.
 type Error struct{ Problems []Problem }
 
-// Error gives each problem a line of its own.
+// Error returns all problems, one per line.
 func (e *Error) Error() string {
 	lines := make([]string, len(e.Problems))
 	for i, p := range e.Problems {
@@ -57,13 +57,13 @@ func (e *Error) Error() string {
 // Unwrap returns ErrInvalid.
 func (e *Error) Unwrap() error { return ErrInvalid }
 
-// problems collects complaints about c.
+// problems collects the problems of c.
 type problems struct {
 	c    *Config
 	list []Problem
 }
 
-// add complains about the value at path. The hint may be empty.
+// add records a problem of the value at path. The hint may be empty.
 func (ps *problems) add(path, hint, format string, args ...any) {
 	p := Problem{Path: path, Text: fmt.Sprintf(format, args...), Hint: hint}
 	if from := ps.c.origin(path); from != "" {
@@ -74,8 +74,8 @@ func (ps *problems) add(path, hint, format string, args ...any) {
 	ps.list = append(ps.list, p)
 }
 
-// origin is what a user has written for the key at path, where it is not in a file: a variable, or a flag. A flag has only part of
-// a gateway, such as --rule.setting.
+// origin returns the variable or flag that set the key at path, or "" if it is from a file. A flag may set
+// part of a gateway, such as --rule.setting.
 func (c *Config) origin(path string) string {
 	if from := c.from[path]; from != "" {
 		return from
@@ -108,8 +108,8 @@ func (ps *problems) err() error {
 	return &Error{ps.list}
 }
 
-// line finds where path, or the nearest thing around it, stands in the file.
-// 0 means that it came from elsewhere.
+// line returns the line of path in the file, or of the nearest key around it. 0 means that it is not from the
+// file.
 func (c *Config) line(path string) int {
 	for path != "" {
 		if line, ok := c.lines[path]; ok {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ProxyTrusted are the networks from which PROXY headers are taken; none: all.
+// ProxyTrusted returns the networks from which PROXY headers are accepted; none means all.
 func (g *Gateway) ProxyTrusted() ([]netip.Prefix, error) {
 	var all []netip.Prefix
 	for _, text := range g.ProxyFrom {
@@ -19,7 +19,7 @@ func (g *Gateway) ProxyTrusted() ([]netip.Prefix, error) {
 	return all, nil
 }
 
-// parseNetwork reads 10.0.0.0/8, or one address.
+// parseNetwork reads a network such as 10.0.0.0/8, or a single address.
 func parseNetwork(text string) (netip.Prefix, error) {
 	if strings.Contains(text, "/") {
 		p, err := netip.ParsePrefix(text)

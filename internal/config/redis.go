@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// How several Redis servers belong together, as the scheme of their URL says behind a +.
+// The kinds of groups of Redis servers, given after a + in the scheme of their URL.
 const (
 	Cluster  = "cluster"
 	Sentinel = "sentinel"
@@ -18,13 +18,13 @@ const (
 	sentinelPort = "26379"
 )
 
-// RedisServers is where the upstream of a gateway for Redis leads.
+// RedisServers holds the servers of a Redis gateway's upstream.
 type RedisServers struct {
-	Kind  string             // "": one server; Cluster: Hosts are nodes; Sentinel: they are Sentinels
-	Hosts []gateway.Upstream // one at least
+	Kind  string             // "": one server; Cluster: Hosts are nodes; Sentinel: Hosts are Sentinels
+	Hosts []gateway.Upstream // at least one
 
-	// With Sentinel: the name of the master, and the credentials of the Sentinels themselves. Those
-	// of Hosts are for the servers.
+	// With Sentinel: the master's name, and the credentials for the Sentinels themselves. Those of Hosts are
+	// for the servers.
 	Master           string
 	SentinelUser     string
 	SentinelPassword string

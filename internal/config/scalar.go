@@ -14,15 +14,14 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// Bytes is a size. In text it is a whole number of bytes, or of one of the
-// units: 1000, "256KB", "32MiB".
+// Bytes is a size in bytes. As text it is a whole number of bytes, or of a unit: 1000, "256KB", "32MiB".
 type Bytes int64
 
 var units = []struct {
 	name string
 	size int64
 }{
-	// The binary ones first and from the largest: String takes the first that fits.
+	// Binary units first, in descending order: String takes the first that divides.
 	{"TiB", 1 << 40},
 	{"GiB", 1 << 30},
 	{"MiB", 1 << 20},
@@ -63,7 +62,7 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// String returns a text that means the same.
+// String returns a text that UnmarshalText reads.
 func (b Bytes) String() string {
 	for _, u := range units[:4] {
 		if b != 0 && int64(b)%u.size == 0 {
@@ -81,13 +80,13 @@ func (b Bytes) MarshalYAML() (any, error) {
 	return int64(b), nil
 }
 
-// Percent is a share, 10 for "10%".
+// Percent is a share; 10 stands for "10%".
 type Percent float64
 
-// nearZero is what 0% means to whoever takes zero for the default.
+// nearZero stands for 0% where zero selects the default.
 const nearZero = 1e-9
 
-// Share is 0.1 for 10%, and never zero.
+// Share returns p as a fraction, 0.1 for 10%. It is never zero.
 func (p Percent) Share() float64 { return max(float64(p)/100, nearZero) }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -109,7 +108,7 @@ func (p Percent) MarshalText() ([]byte, error) {
 	return append(strconv.AppendFloat(nil, float64(p), 'g', -1, 64), '%'), nil
 }
 
-// Cores is CPU time in a time: 0.2 and "20%" are a fifth of one core.
+// Cores is CPU time per time: 0.2 and "20%" are a fifth of one core.
 type Cores float64
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -131,7 +130,7 @@ func (c Cores) MarshalText() ([]byte, error) {
 	return append(strconv.AppendFloat(nil, math.Round(float64(c)*1e8)/1e6, 'g', -1, 64), '%'), nil
 }
 
-// Ratio is a share of all, from nothing to everything: 0.01 and "1%" are one in a hundred.
+// Ratio is a fraction between 0 and 1: 0.01 and "1%" are one in a hundred.
 type Ratio float64
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -169,7 +168,7 @@ func (d Duration) MarshalText() ([]byte, error) {
 	return []byte(time.Duration(d).String()), nil
 }
 
-// Setting is a codec.Setting in text, or the word auto where a gateway chooses for itself.
+// Setting is a codec.Setting as text, or the word auto if the gateway chooses.
 type Setting struct {
 	codec.Setting
 	Auto bool

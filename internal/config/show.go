@@ -12,8 +12,8 @@ import (
 
 const redacted = "xxxxx"
 
-// Redacted returns a copy that may be shown: passwords in URLs are replaced.
-// Files with keys are named, as they were; their content never is in a Config.
+// Redacted returns a copy that is safe to show: passwords in URLs are replaced. Names of key files stay;
+// their contents are never in a Config.
 func (c *Config) Redacted() *Config {
 	shown := *c
 	shown.Gateways = slices.Clone(c.Gateways)
@@ -30,15 +30,15 @@ func (c *Config) Redacted() *Config {
 	return &shown
 }
 
-// RedactURL hides a password, and a name that stands alone: some clients take
-// that for the password. What is no URL at all is hidden whole.
+// RedactURL hides the password of a URL, and a user name without one, since some clients send it as the
+// password. Text that is not a URL is hidden as a whole.
 func RedactURL(raw string) string {
 	if scheme, rest, ok := strings.Cut(raw, "+"); ok && (scheme == Redis || scheme == Redis+"s") {
 		return redactServers(scheme, rest)
 	}
 	text, bare := raw, !strings.Contains(raw, "://")
 	if bare {
-		text = "tcp://" + raw // as gateway.ParseUpstream takes it
+		text = "tcp://" + raw // as gateway.ParseUpstream reads it
 	}
 	u, err := url.Parse(text)
 	if err != nil {
@@ -58,8 +58,8 @@ func RedactURL(raw string) string {
 	return u.String()
 }
 
-// redactServers is RedactURL for several servers, whose list no URL may hold. rest begins
-// behind the + of the scheme.
+// redactServers is RedactURL for a list of servers, which is not a valid URL. rest begins after the scheme's
+// +.
 func redactServers(scheme, rest string) string {
 	kind, rest, _ := strings.Cut(rest, "://")
 	rest, query, parameters := strings.Cut(rest, "?")
@@ -84,8 +84,8 @@ func redactServers(scheme, rest string) string {
 	return scheme + "+" + kind + "://" + rest
 }
 
-// withoutStoreKeys are rules as others than Redis have them: key and type are defaults of its
-// rules, and an error in a file's of theirs.
+// withoutStoreKeys returns the rules of a protocol other than Redis without key and type: these are defaults
+// for Redis, and errors in a file for other protocols.
 func withoutStoreKeys(rules []Rule) []Rule {
 	rules = slices.Clone(rules)
 	for i := range rules {
@@ -94,7 +94,7 @@ func withoutStoreKeys(rules []Rule) []Rule {
 	return rules
 }
 
-// YAML prints the configuration as a file that means the same.
+// YAML returns the configuration as a file that means the same.
 func (c *Config) YAML() ([]byte, error) {
 	shown := *c
 	shown.Gateways = slices.Clone(c.Gateways)
@@ -112,7 +112,7 @@ func (c *Config) YAML() ([]byte, error) {
 	return []byte(b.String()), enc.Close()
 }
 
-// JSON is what YAML returns, as JSON.
+// JSON returns the configuration of YAML as JSON.
 func (c *Config) JSON() ([]byte, error) {
 	text, err := c.YAML()
 	if err != nil {
@@ -126,9 +126,8 @@ func (c *Config) JSON() ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// Frozen returns the keys that differ between two configurations and that a
-// running process can't change: they take a restart. What a reload does change
-// are dictionaries, prices, each gateway's rules, exclude, enabled and pack, and the log level.
+// Frozen returns the keys that differ between two configurations and need a restart. A reload can change
+// dictionaries, prices, each gateway's rules, exclude, enabled and pack, and the log level.
 func Frozen(running, wanted *Config) []string {
 	var keys []string
 	compare := func(path string, a, b any) {

@@ -11,32 +11,32 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// TarantoolPort is the port of a Tarantool server that names none.
+// TarantoolPort is the default port of Tarantool servers.
 const TarantoolPort = "3301"
 
-// What of SQL may go to spaces with rules, as sql has it.
+// Values of sql: which SQL statements may use spaces with rules.
 const (
 	SQLRefuse     = "refuse"
 	SQLProjection = "projection"
 	SQLPass       = "pass"
 )
 
-// TarantoolGateway is a gateway for Tarantool with the defaults of everything but its
-// addresses and its rules.
+// TarantoolGateway returns a gateway for Tarantool with defaults for everything but its addresses and its
+// rules.
 func TarantoolGateway(name, listen, upstream string, rules []Rule) Gateway {
 	g := RedisGateway(name, listen, upstream, rules)
 	g.Protocol = Tarantool
 	return g
 }
 
-// noShards says that the server stands alone, whatever it says itself.
+// noShards says that the server has no shards, whatever it reports itself.
 const noShards = "none"
 
-// NoShards reports that the server is not to be asked for the shards that it belongs with.
+// NoShards reports whether the server is not to be asked for its shards.
 func (g *Gateway) NoShards() bool { return len(g.Shards) == 1 && g.Shards[0] == noShards }
 
-// ShardServers are the shards that the configuration names, with the gateway's own user where a URL
-// names none. TLS is as for the upstream, up.
+// ShardServers returns the shards that the configuration names, with the gateway's user where a URL names
+// none, and with the TLS of up, the upstream.
 func (g *Gateway) ShardServers(up gateway.Upstream) (all []gateway.Upstream, err error) {
 	if g.NoShards() {
 		return nil, nil
@@ -57,7 +57,7 @@ func (g *Gateway) ShardServers(up gateway.Upstream) (all []gateway.Upstream, err
 	return all, nil
 }
 
-// shard checks the URL of one.
+// shard checks the URL of a shard.
 func (v *validator) shard(url, path string) {
 	scheme, _, _ := strings.Cut(url, "://")
 	up, err := gateway.ParseUpstream(url, TarantoolPort)
@@ -71,7 +71,7 @@ func (v *validator) shard(url, path string) {
 	}
 }
 
-// tarantool checks the keys that only one kind of gateway has.
+// tarantool checks the keys of gateways for Tarantool, and refuses them for others.
 func (v *validator) tarantool(g *Gateway, path string) {
 	if g.Protocol != Tarantool {
 		v.onlyTarantool(g, path)
@@ -135,8 +135,8 @@ func (v *validator) tarantoolRule(r *Rule, path string) {
 	}
 }
 
-// isArgument accepts "2", "2.3" and "2.body", which the gateway compares as they are: patterns and
-// the numbers of fields further inside would match nothing.
+// isArgument accepts "2", "2.3" and "2.body", which the gateway compares literally: patterns, and numbers of
+// more deeply nested fields, would match nothing.
 func isArgument(text string) bool {
 	number, inside, dot := strings.Cut(text, ".")
 	n, err := strconv.Atoi(number)

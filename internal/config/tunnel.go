@@ -6,23 +6,23 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// TunnelGateway is one end of a tunnel with the defaults of everything but its addresses.
+// TunnelGateway returns one end of a tunnel with defaults for everything but its addresses.
 func TunnelGateway(name, protocol, listen, upstream string) Gateway {
 	g := RedisGateway(name, listen, upstream, nil)
 	g.Protocol = protocol
 	return g
 }
 
-// IsTunnel reports that the gateway is an end of a tunnel: it has a setting and no rules.
+// IsTunnel reports whether the gateway is one end of a tunnel: it has a setting and no rules.
 func (g *Gateway) IsTunnel() bool { return g.Protocol == Tunnel || g.Protocol == TunnelExit }
 
-// WindowLog is the log2 of Window, 0 for the default.
+// WindowLog returns the log2 of Window, or 0 for the default.
 func (g *Gateway) WindowLog() int { return max(bits.Len(uint(g.Window))-1, 0) }
 
-// defaultLinks is how many links an entry makes in advance.
+// defaultLinks is the number of links that a tunnel's entry opens in advance.
 const defaultLinks = 4
 
-// SpareLinks is how many links the gateway makes in advance.
+// SpareLinks returns the number of links that the gateway opens in advance.
 func (g *Gateway) SpareLinks() int {
 	switch {
 	case g.Protocol == TunnelExit:
@@ -33,7 +33,7 @@ func (g *Gateway) SpareLinks() int {
 	return *g.Links
 }
 
-// tunnel checks the keys of the two kinds of gateways that are ends of a tunnel.
+// tunnel checks the keys of both ends of a tunnel, and refuses them for others.
 func (v *validator) tunnel(g *Gateway, path string) {
 	if !g.IsTunnel() {
 		for key, given := range map[string]bool{"setting": g.Setting != nil, "history": g.History != 0, "links": g.Links != nil} {
@@ -77,7 +77,7 @@ func (v *validator) tunnelSetting(s *Setting, path string) {
 	}
 }
 
-// isPiece reports whether a link has pieces in that codec: those that internal/link offers in its hello.
+// isPiece reports whether pieces of a link can have that codec: internal/link offers these in its hello.
 func isPiece(id codec.ID) bool {
 	switch id {
 	case codec.Raw, codec.Snappy, codec.S2, codec.MinLZ, codec.LZ4, codec.Zstd:
@@ -86,7 +86,7 @@ func isPiece(id codec.ID) bool {
 	return false
 }
 
-// TunnelSetting is what the gateway sends with.
+// TunnelSetting returns the setting that the gateway sends with.
 func (g *Gateway) TunnelSetting() Setting {
 	switch {
 	case !g.Enabled:

@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/postgres"
 )
 
-// upstreamHints say how an upstream is written, by protocol.
+// upstreamHints holds the hint on how to write an upstream, by protocol.
 var upstreamHints = map[string]string{
 	Redis: "write redis://[user:password@]host[:port], rediss://… for TLS, redis+cluster://host,host,…, redis+sentinel://sentinel,sentinel,…/name, or unix:///path",
 	GRPC:  "write grpc://host:port, grpcs://host:port for TLS, or unix:///path",
@@ -55,5 +55,5 @@ func (g *Gateway) checkScheme() error {
 	return nil
 }
 
-// RedisPort is the port of an upstream URL that names none.
+// RedisPort is the default port of Redis servers.
 const RedisPort = "6379"

@@ -102,7 +102,7 @@ func (v *validator) dictionaries() {
 	}
 }
 
-// minSampleMemory in bytes: with less there is nothing to learn from.
+// minSampleMemory in bytes: less is too little to train on.
 const minSampleMemory = 64 << 10
 
 func (v *validator) training() {
@@ -261,7 +261,8 @@ func (v *validator) rule(r *Rule, path string, names map[string]bool) {
 	}
 }
 
-// mode is what becomes of values: observing needs nothing but memory, so it trains no dictionary either.
+// mode checks the mode of a rule. Observing has no effect beyond the gateway's memory, so it trains no
+// dictionary either.
 func (v *validator) mode(r *Rule, path string) {
 	if r.Mode == "" {
 		return

@@ -34,7 +34,7 @@ func (v *validator) oneOf(path, got string, want ...string) {
 	v.add(path, hint, "unknown value %q", got)
 }
 
-const maxSocketPath = 107 // bytes, as Linux has it
+const maxSocketPath = 107 // bytes, on Linux
 
 func (v *validator) address(path, addr string) {
 	if socket, ok := strings.CutPrefix(addr, "unix:"); ok {
@@ -73,7 +73,7 @@ func isPort(text string) bool {
 	return err == nil && n >= 0 && n <= 65535
 }
 
-// name checks a name that has to be there, once.
+// name checks a name that is required and has to be unique.
 func (v *validator) name(path, name string, seen map[string]bool) bool {
 	switch {
 	case name == "":
@@ -89,8 +89,8 @@ func (v *validator) name(path, name string, seen map[string]bool) bool {
 	return false
 }
 
-// glob refuses a class that is not closed. Redis takes it as one that ends
-// with the pattern; in a file it is a mistake.
+// glob refuses a class without its closing bracket. Redis ends it at the end of the pattern; in a file it is
+// a mistake.
 func (v *validator) glob(path, glob string) {
 	if i := policy.UnclosedClass(glob); i >= 0 {
 		v.add(path, `close it, or write \[ for the character`, "%q has a [ without ]", glob[i:])

@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// Warnings returns what is probably a mistake in a configuration that is valid: serve starts with it.
+// Warnings returns likely mistakes in a configuration that is valid. serve starts with it.
 func (c *Config) Warnings() []Problem {
 	ps := problems{c: c}
 	for i := range c.Gateways {
@@ -28,13 +28,13 @@ func (c *Config) Warnings() []Problem {
 	return ps.list
 }
 
-// ruleSetting holds the setting of the rule that gateways made by flags get.
+// ruleSetting holds the setting of the rule that gateways made by flags get, by protocol.
 var ruleSetting = map[string]string{
 	Redis: "zstd-3, dictionary: auto", Tarantool: "zstd-3, dictionary: auto", Mongo: "zstd-3, dictionary: auto",
 	GRPC: "zstd, dictionary: auto", HTTP: "auto",
 }
 
-// compressesByRules reports whether a gateway without rules has nothing to do but to forward.
+// compressesByRules reports whether a gateway without rules would only forward.
 func (g *Gateway) compressesByRules() bool {
 	switch g.Protocol {
 	case Postgres, Tunnel, TunnelExit:
@@ -43,7 +43,7 @@ func (g *Gateway) compressesByRules() bool {
 	return g.Link == nil && !g.Peers && !g.Sample && len(g.Standby) == 0
 }
 
-// neverMatches says why a rule can't match anything, and what to do about it; "": it may match.
+// neverMatches returns why a rule can't match anything, and what to do about it; "" if it may match.
 func (g *Gateway) neverMatches(n int) (why, hint string) {
 	r := &g.Rules[n]
 	if servers, err := g.RedisServers(); g.Protocol == Redis && err == nil && servers.Kind == Cluster && r.DB != nil && *r.DB > 0 {
@@ -58,7 +58,7 @@ func (g *Gateway) neverMatches(n int) (why, hint string) {
 		}
 	}
 	if slices.ContainsFunc(g.Rules, func(r Rule) bool { return r.To != "" }) {
-		return "", "" // such rules have an order of their own
+		return "", "" // such rules are ordered differently
 	}
 	var first *int
 	for _, part := range r.parts(g.Protocol) {
@@ -78,7 +78,7 @@ func (g *Gateway) neverMatches(n int) (why, hint string) {
 // raw reports whether the setting leaves values alone.
 func (s *Setting) raw() bool { return !s.Auto && s.Codec == codec.Raw }
 
-// parts are the types, or the directions, that a rule is for. Each may have another rule in front.
+// parts returns the types or directions that a rule covers. Different rules may precede it for each.
 func (r *Rule) parts(protocol string) (parts []string) {
 	switch {
 	case protocol == Redis:
@@ -103,7 +103,7 @@ func (r *Rule) parts(protocol string) (parts []string) {
 	return parts
 }
 
-// covers reports whether the rule, which comes first, matches all of a part that other matches.
+// covers reports whether the rule, which comes first, matches everything of a part that other matches.
 func (r *Rule) covers(other *Rule, part, protocol string) bool {
 	least := other.minSize()
 	if other.Setting.raw() && !r.Setting.raw() {
@@ -116,7 +116,7 @@ func (r *Rule) covers(other *Rule, part, protocol string) bool {
 	case protocol == Redis:
 		return (r.DB == nil || other.DB != nil && *r.DB == *other.DB) && policy.Covers(r.Key, other.Key) &&
 			(part == "string" || policy.Covers(r.Field, cmp.Or(other.Field, "*")))
-	case part == "argument": // raw ones end nothing
+	case part == "argument": // rules that leave arguments alone end nothing
 		return !r.Setting.raw() && policy.Covers(r.Function, other.Function) && r.Argument == other.Argument
 	case part == "tuple":
 		return (r.Unconstrained || !other.Unconstrained) && policy.Covers(r.TupleSpace, cmp.Or(other.TupleSpace, "*")) &&

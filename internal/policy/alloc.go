@@ -2,9 +2,9 @@ package policy
 
 import "math/bits"
 
-// This file is the server's own accounting: how many bytes Redis (7.x, on
-// jemalloc, 64 bits) holds for a value of n bytes. It is what MEMORY USAGE
-// counts, less what does not depend on the value (key, dictionary entry).
+// This file models the server's own accounting: how many bytes Redis (7.x, on jemalloc, 64 bits) holds for a
+// value of n bytes. It counts what MEMORY USAGE counts, without what does not depend on the value (key,
+// dictionary entry).
 //
 // String of up to 44 bytes, one allocation ("embstr"):
 //
@@ -14,14 +14,14 @@ import "math/bits"
 //
 //	| robj 16 |     | sdshdr 3, 5, 9 or 17 | value n | NUL |
 //
-// Hash: in a listpack while every field and value of it is at most 64 bytes
-// (hash-max-listpack-value), otherwise an sds each. Stream: listpacks.
+// Hash: in a listpack while each of its fields and values has at most 64 bytes (hash-max-listpack-value),
+// otherwise one sds each. Stream: listpacks.
 // A listpack entry:
 //
 //	| encoding and length 1, 2 or 5 | value n | length backwards 1 to 5 |
 //
-// Listpacks are many entries in one allocation, so their bytes are counted as
-// they are; everything else is rounded up to jemalloc's size classes.
+// A listpack holds many entries in one allocation, so their bytes are not rounded. Everything else is rounded
+// up to jemalloc's size classes.
 
 const (
 	robjSize        = 16
@@ -29,10 +29,9 @@ const (
 	listpackMaxHash = 64 // hash-max-listpack-value
 )
 
-// allocSize rounds a request up to jemalloc's size class (16-byte quantum,
-// 4 KiB pages): 8, then multiples of 16 up to 128, then four steps a doubling
-// without end (160, 192, 224, 256, 320 …). Classes are page-rounded by
-// themselves from 16 KiB on.
+// allocSize rounds a request up to jemalloc's size class (16-byte quantum, 4 KiB pages): 8, then multiples of
+// 16 up to 128, then four steps per doubling without end (160, 192, 224, 256, 320 …). From 16 KiB on, classes
+// are multiples of a page.
 func allocSize(n int) int {
 	switch {
 	case n <= 8:
@@ -44,8 +43,8 @@ func allocSize(n int) int {
 	return (n + step - 1) &^ (step - 1)
 }
 
-// sdsSize is a string's allocation with its header. sdshdr5 (one byte, below
-// 32) is used for hash values, never for string values: those are embstr.
+// sdsSize returns the size of a string's allocation with its header. sdshdr5 (one byte, below 32) is used for
+// hash values, never for string values: those are embstr.
 func sdsSize(n int) int {
 	header := 17
 	switch {
@@ -79,8 +78,8 @@ func listpackSize(n int) int {
 	return entry + backlenSize(entry)
 }
 
-// backlenSize is how many 7-bit groups listpack.c takes for an entry's length,
-// including its habit of leaving the last value of each width unused from two on.
+// backlenSize returns how many 7-bit groups listpack.c uses for an entry's length. From two groups on, it
+// leaves the last value of each width unused, as listpack.c does.
 func backlenSize(entry int) int {
 	switch {
 	case entry <= 127:
@@ -95,13 +94,12 @@ func backlenSize(entry int) int {
 	return 5
 }
 
-// Cost returns how many bytes the server allocates for a value of raw bytes, and
-// for one of sealed bytes in its place. For a hash whose value is too long for a
-// listpack both are counted in a hashtable: it stays one when the value shrinks
-// in place, so more is not promised.
+// Cost returns how many bytes the server allocates for a value of raw bytes, and for one of sealed bytes in
+// its place. A hash whose value is too long for a listpack is counted as a hashtable in both cases: it stays
+// one when the value shrinks in place, so more can't be promised.
 func Cost(t Type, raw, sealed int) (before, after int) {
 	switch {
-	case t == Tuple, t == Argument: // Tarantool cuts tuples of any length from slabs
+	case t == Tuple, t == Argument: // Tarantool allocates tuples of any length from slabs
 		return raw, sealed
 	case t == Stream, t == Hash && raw <= listpackMaxHash && sealed <= listpackMaxHash:
 		return listpackSize(raw), listpackSize(sealed)
@@ -111,9 +109,9 @@ func Cost(t Type, raw, sealed int) (before, after int) {
 	return stringSize(raw), stringSize(sealed)
 }
 
-// Worth reports whether storing sealed bytes instead of raw ones frees at
-// least the rule's minimum gain of what the server allocates. Strings of 109 to
-// 124 bytes all take the same, so turning 124 into 109 is never worth it.
+// Worth reports whether storing sealed bytes instead of raw ones saves at least the rule's minimum share of
+// the server's allocation. Strings of 109 to 124 bytes all have the same allocation, so turning 124 into 109
+// is never worth it.
 func (r *Rule) Worth(t Type, raw, sealed int) bool {
 	if r.forced {
 		return true
@@ -122,7 +120,8 @@ func (r *Rule) Worth(t Type, raw, sealed int) bool {
 	return after < before && float64(before-after) >= r.MinGain*float64(before)
 }
 
-// WorthFunc is Worth with the type bound. The compiler inlines it, so that a caller which keeps nothing of it allocates nothing.
+// WorthFunc is Worth with the type bound. The compiler inlines it, so that it allocates nothing unless the
+// caller keeps it.
 func (r *Rule) WorthFunc(t Type) func(raw, sealed int) bool {
 	return func(raw, sealed int) bool { return r.Worth(t, raw, sealed) }
 }

@@ -2,14 +2,14 @@ package policy
 
 import "strings"
 
-// Covers reports whether pattern a matches everything that pattern b matches; "" is any. It may
-// answer no where patterns are so long that finding out would take too much.
+// Covers reports whether pattern a matches everything that pattern b matches; "" matches anything. It may
+// return false for patterns so long that the exact answer would take too much time.
 func Covers(a, b string) bool {
 	if a == "" || strings.Trim(a, "*") == "" || a == b {
 		return true
 	}
 	from, to := steps(a), steps(b)
-	// Most patterns have nothing in common, which a word or two of b's show.
+	// Most patterns have nothing in common, which one or two words that b matches show.
 	p := Compile(a)
 	if !p.Match(wordOf(to, "")) || !p.Match(wordOf(to, "\x00\xff\x00")) {
 		return false
@@ -17,7 +17,7 @@ func Covers(a, b string) bool {
 	return covers(from, to)
 }
 
-// wordOf returns something that a pattern matches, with fill for its stars.
+// wordOf returns a word that the pattern matches, with fill for its stars.
 func wordOf(pattern []step, fill string) (word []byte) {
 	for _, s := range pattern {
 		switch {
@@ -37,14 +37,14 @@ func wordOf(pattern []step, fill string) (word []byte) {
 	return word
 }
 
-// mostCoverStates bounds the search.
+// mostCoverStates limits the search.
 const mostCoverStates = 4096
 
-// covers walks through b byte by byte, with all the places in a where the same bytes may have led.
+// covers walks through b byte by byte, with the set of places in a that the same bytes can lead to.
 func covers(a, b []step) bool {
 	type state struct {
 		at     int    // in b
-		places string // in a: a byte each, 1 where the bytes may have led
+		places string // in a: one byte per place, 1 if the bytes can lead there
 	}
 	start := make([]byte, len(a)+1)
 	reach(a, start, 0)
@@ -87,7 +87,8 @@ func (s step) accepts(c byte) bool {
 	return s.star || s.class == nil && s.b == c || s.class != nil && s.class.has(c)
 }
 
-// reach marks a place in a pattern, and those behind its stars, which may match nothing.
+// reach marks a place in a pattern, and the places after the stars that follow it, since stars may match
+// nothing.
 func reach(pattern []step, places []byte, at int) {
 	places[at] = 1
 	for at < len(pattern) && pattern[at].star {

@@ -2,23 +2,20 @@ package policy
 
 import "bytes"
 
-// Pattern is a compiled glob with Redis's own meaning (stringmatchlen in its
-// util.c), on bytes, not runes:
+// Pattern is a compiled glob with the semantics of Redis (stringmatchlen in its util.c), on bytes, not runes:
 //
 //	"*"       any bytes, also none
 //	"?"       any one byte
 //	"[abc]"   one of these; "[a-c]" a range, in either direction; "[^abc]" none of these
 //	"\x"      the byte x
 //
-// A class that is not closed runs to the end of the pattern, as in Redis. Two
-// differences: "*" matches the empty key too, which KEYS treats specially, and
-// a range that ends above 0x7f runs over unsigned bytes, where Redis does what
-// its C compiler does.
+// A class that is not closed extends to the end of the pattern, as in Redis. There are two differences: "*"
+// matches the empty key too, which KEYS treats specially; and a range that ends above 0x7f covers unsigned
+// bytes, where Redis depends on its C compiler.
 //
-// Redis backtracks. Here a pattern is cut at its stars into pieces; the first
-// is tied to the front, the last to the back, and each one between is taken at
-// the leftmost place where it fits, which is never worse than a later one. So
-// a match takes time linear in the key, even if an attacker chose the key.
+// Redis backtracks. Here a pattern is split at its stars into pieces. The first is anchored at the front, the
+// last at the back, and each one between at the leftmost place where it fits, which is never worse than a
+// later one. So a match takes time linear in the key, even if an attacker chose the key.
 //
 //	"a*b?c*d"  ->  prefix "a", inner "b?c", suffix "d"
 type Pattern struct {
@@ -29,8 +26,7 @@ type Pattern struct {
 	suffix piece
 }
 
-// piece is a run without stars. Literal runs, by far the most common ones,
-// are compared whole.
+// piece is a run without stars. Literal runs, by far the most common ones, are compared at once.
 type piece struct {
 	size    int // bytes that it matches
 	literal []byte
@@ -56,7 +52,7 @@ func (c *class) invert() {
 
 var anyByte = class{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}
 
-// Compile never fails: like in Redis, every string is a pattern.
+// Compile returns a compiled pattern. It never fails: as in Redis, every string is a pattern.
 func Compile(glob string) Pattern {
 	var pieces []piece
 	var run []token
@@ -96,7 +92,7 @@ func newPattern(pieces []piece) Pattern {
 	return p
 }
 
-// nextToken takes one token off the front of a non-empty glob.
+// nextToken splits the first token from a non-empty glob.
 func nextToken(glob string) (token, string) {
 	switch {
 	case glob[0] == '?':
@@ -110,8 +106,8 @@ func nextToken(glob string) (token, string) {
 	return token{b: glob[0]}, glob[1:]
 }
 
-// parseClass reads what follows a '['. It mirrors Redis's loop case by case,
-// in its order: an escape, the closing bracket, a range, a single byte.
+// parseClass parses what follows a '['. It mirrors Redis's loop case by case, in its order: an escape, the
+// closing bracket, a range, a single byte.
 func parseClass(s string) (c *class, rest string, closed bool) {
 	c = new(class)
 	not := s != "" && s[0] == '^'
@@ -154,7 +150,7 @@ func newPiece(run []token) piece {
 	return piece{size: len(literal), literal: literal}
 }
 
-// matches compares with exactly p.size bytes.
+// matches reports whether the piece matches s, which has exactly p.size bytes.
 func (p *piece) matches(s []byte) bool {
 	if p.tokens == nil {
 		return bytes.Equal(p.literal, s)
@@ -168,7 +164,7 @@ func (p *piece) matches(s []byte) bool {
 	return true
 }
 
-// index returns the leftmost place where the piece fits, or -1.
+// index returns the leftmost offset at which the piece fits, or -1.
 func (p *piece) index(s []byte) int {
 	if p.tokens == nil {
 		return bytes.Index(s, p.literal)
@@ -204,8 +200,8 @@ func (p *Pattern) Match(key []byte) bool {
 	return true
 }
 
-// UnclosedClass returns where a '[' stands in glob that no ']' closes, or -1.
-// Such a pattern works, see Pattern, but its author probably meant another.
+// UnclosedClass returns the offset of a '[' in glob that no ']' closes, or -1. Such a pattern works, see
+// Pattern, but its author probably meant another.
 func UnclosedClass(glob string) int {
 	for rest := glob; rest != ""; {
 		if rest[0] != '[' {

@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Direction is which way a message goes. Directions are bits, so that a rule can name both.
+// Direction is the direction of a message. Directions are bits, so that a rule can name both.
 type Direction uint8
 
 const (
@@ -31,19 +31,19 @@ func (d Direction) String() string {
 	return "none"
 }
 
-// MessageAddress is what a message on a wire is about: a collection and a command. Lookup
-// reads it and keeps nothing of it.
+// MessageAddress describes a message on a wire: its collection and command. Lookup reads it and keeps nothing
+// of it.
 type MessageAddress struct {
 	Space     []byte    // MongoDB: the namespace, "database.collection"; HTTP: the path
 	Command   []byte    // HTTP: the method
 	Host      []byte    // HTTP only, without a port
 	Type      []byte    // HTTP only: the content type without parameters
 	Direction Direction // exactly one bit
-	Size      int       // bytes of the message as it would be without compression
+	Size      int       // bytes of the message without compression
 }
 
-// MessageRule leads from messages to a setting. What is left zero means "any". The rules of
-// a Messages belong to it: callers read them only.
+// MessageRule maps messages to a setting. Zero fields mean "any". The rules of a Messages belong to it:
+// callers only read them.
 type MessageRule struct {
 	Name      string   // label in metrics; default "rule-N", N counts from 1
 	Space     string   // glob, see Pattern
@@ -51,13 +51,13 @@ type MessageRule struct {
 	Host      string   // glob
 	Types     []string // globs
 	Direction Direction
-	MinSize   int     // bytes, inclusive; a message outside goes on to the next rule
+	MinSize   int     // bytes, inclusive; other messages go on to the next rule
 	MaxSize   int     // bytes, inclusive
-	MinGain   float64 // share of its bytes that compressing a message must save; 0: any
+	MinGain   float64 // share of its bytes that compressing a message must save; 0: no minimum
 	Setting   codec.Setting
 	Auto      bool // the gateway chooses codec and level, and whether to compress at all
 
-	// What messages to peers that have it are compressed with; the codec is zstd then.
+	// Dictionaries for messages to peers that have them; the codec is zstd then.
 	Dict     *codec.Dict // nil: none
 	AutoDict bool        // the gateway trains them
 
@@ -66,11 +66,11 @@ type MessageRule struct {
 	carried         *MessageRule // see Carried
 }
 
-// Raw reports whether the rule says to leave messages alone.
+// Raw reports whether the rule leaves messages alone.
 func (r *MessageRule) Raw() bool { return r.Setting.Codec == codec.Raw && !r.Auto }
 
-// Carried returns the rule for messages over a link that compresses all of them together: columns
-// stay uncompressed, and what another codec would have compressed goes plain. It lives as long as r.
+// Carried returns the rule for messages over a link, which compresses all of them together: columns stay
+// uncompressed, and so does what another codec would have compressed. It lives as long as r.
 func (r *MessageRule) Carried() *MessageRule { return r.carried }
 
 // HasDictionary reports whether messages may be compressed with a dictionary.
@@ -79,12 +79,12 @@ func (r *MessageRule) HasDictionary() bool { return r.Dict != nil || r.AutoDict 
 // Messages is an immutable list of rules for messages on a wire.
 type Messages struct {
 	Off   bool // compress nothing
-	Force bool // for tests only: compress whatever may be, even at a loss
+	Force bool // for tests only: compress whatever can be, even at a loss
 
 	rules []MessageRule
 }
 
-// NewMessages builds a policy. It copies what it is given. Its errors wrap ErrRule.
+// NewMessages returns a policy with copies of the rules. Its errors wrap ErrRule.
 func NewMessages(rules []MessageRule) (*Messages, error) {
 	p := &Messages{}
 	for i, r := range rules {
@@ -133,8 +133,8 @@ func (r *MessageRule) prepare(i int) error {
 	return r.Setting.Validate()
 }
 
-// Lookup returns the first rule that covers the message, or nil when it is to be left
-// alone. The rule lives as long as the policy. Lookup does not allocate. A nil policy is off.
+// Lookup returns the first rule that covers the message, or nil if it is to be left alone. The rule lives as
+// long as the policy. Lookup does not allocate. A nil policy is off.
 func (p *Messages) Lookup(a MessageAddress) *MessageRule {
 	if p == nil || p.Off {
 		return nil
@@ -165,7 +165,7 @@ func compileAll(globs []string) (list []Pattern) {
 	return list
 }
 
-// anyMatches reports whether one of the patterns matches, or there is none.
+// anyMatches reports whether one of the patterns matches, or there are none.
 func anyMatches(list []Pattern, b []byte) bool {
 	return len(list) == 0 || slices.ContainsFunc(list, func(p Pattern) bool { return p.Match(b) })
 }
@@ -179,9 +179,9 @@ func (p *Messages) Rules() []*MessageRule {
 	return rules
 }
 
-// Covering appends the rules that cover messages of that address whatever their size, in
-// order and those that say raw included, for protocols that agree on an encoding before
-// there is a message. There are none when the policy is nil or off.
+// Covering appends the rules that cover messages of that address whatever their size, in order and including
+// raw ones. It is for protocols that agree on an encoding before there is a message. There are none when the
+// policy is nil or off.
 func (p *Messages) Covering(dst []*MessageRule, a MessageAddress) []*MessageRule {
 	if p == nil || p.Off {
 		return dst
@@ -199,7 +199,7 @@ func (p *Messages) Covering(dst []*MessageRule, a MessageAddress) []*MessageRule
 // Fits reports whether a message of n bytes is within the rule's sizes.
 func (r *MessageRule) Fits(n int) bool { return n >= r.MinSize && (r.MaxSize == 0 || n <= r.MaxSize) }
 
-// Worth reports whether so much is saved that a message may go compressed.
+// Worth reports whether compressing saves enough.
 func (r *MessageRule) Worth(raw, compressed int) bool {
 	return compressed < raw && float64(raw-compressed) >= r.MinGain*float64(raw)
 }

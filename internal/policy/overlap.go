@@ -1,6 +1,6 @@
 package policy
 
-// Overlap reports whether some key is of both patterns; "" is any.
+// Overlap reports whether a key can match both patterns; "" matches any.
 func Overlap(a, b string) bool { return overlap(steps(a), steps(b), map[[2]int]bool{}) }
 
 // step is a token of a pattern, or a star.
@@ -42,7 +42,8 @@ func steps(glob string) (all []step) {
 	return all
 }
 
-// overlap remembers in tried what it has been asked, so that it takes no longer than the product of both lengths.
+// overlap records in tried the pairs that it has visited, so that its time is limited by the product of both
+// lengths.
 func overlap(a, b []step, tried map[[2]int]bool) bool {
 	at := [2]int{len(a), len(b)}
 	if tried[at] {

@@ -1,9 +1,8 @@
-// Package policy decides what happens to a value: an ordered list of rules
-// leads from an address (space, key, field, type, size) to a codec setting.
+// Package policy decides what happens to a value: an ordered list of rules maps an address (space, key,
+// field, type, size) to a codec setting.
 //
-// It is pure: no I/O, no clock, no metrics. A Policy does not change once it
-// is built, so that any number of goroutines may ask it; a reload builds a new
-// one and swaps the pointer.
+// It is pure: no I/O, no clock, no metrics. A Policy does not change once it is built, so that any number of
+// goroutines may use it; a reload builds a new one and swaps the pointer.
 package policy
 
 import (
@@ -16,23 +15,20 @@ import (
 	"github.com/cinch-layer/cinch/internal/foreign"
 )
 
-// Defaults that a rule gets for what it leaves out.
+// Defaults of a rule's omitted fields.
 const (
-	// DefaultMinSize is in bytes. An envelope costs 11 bytes, 19 with a
-	// dictionary, and a Redis string below 64 lives in one small allocation: little can be gained.
+	// DefaultMinSize is in bytes. An envelope costs 11 bytes, 19 with a dictionary, and Redis keeps a string
+	// below 64 in one small allocation, so little can be gained.
 	DefaultMinSize = 64
-	// DefaultMinGain is the share of the server's own allocation that sealing
-	// has to free, see [Rule.Worth].
+	// DefaultMinGain is the share of the server's allocation that compressing has to save, see [Rule.Worth].
 	DefaultMinGain = 0.10
-	// AnyGain as a rule's MinGain accepts the smallest saving. (Zero means
-	// the default.)
+	// AnyGain as a rule's MinGain accepts the smallest saving. (Zero means the default.)
 	AnyGain = 1e-12
-	// DefaultTypes is what a rule without types covers. Streams are opt-in.
+	// DefaultTypes are the types of a rule without types. Streams are opt-in.
 	DefaultTypes = String | Hash
 )
 
-// Type is what kind of thing holds a value. Types are bits, so that a rule
-// can name several.
+// Type is the kind of thing that holds a value. Types are bits, so that a rule can name several.
 type Type uint8
 
 const (
@@ -63,7 +59,7 @@ func (t Type) String() string {
 	return names
 }
 
-// Address says where a value lives. Lookup reads it and keeps nothing of it.
+// Address identifies a value. Lookup reads it and keeps nothing of it.
 type Address struct {
 	Space string // Redis: the database number in decimal
 	Key   []byte
@@ -72,29 +68,29 @@ type Address struct {
 	Size  int    // bytes of the value as the application sent it
 }
 
-// Rule leads from a set of addresses to a setting. Everything that is left
-// zero means "any", or the default that is named above. The rules of a Policy
-// belong to it: callers read them only.
+// Rule maps a set of addresses to a setting. Zero fields mean "any", or the default named above. The rules of
+// a Policy belong to it: callers only read them.
 type Rule struct {
 	Name    string // label in metrics; default "rule-N", N counts from 1
 	Key     string // glob, see Pattern
 	Field   string // glob for a hash's or a stream's field; such a rule never covers strings
 	Space   string
 	Types   Type
-	MinSize int     // bytes, inclusive; a value outside goes on to the next rule
+	MinSize int     // bytes, inclusive; other values go on to the next rule
 	MaxSize int     // bytes, inclusive
 	MinGain float64 // 0.10 is 10 %
 	Setting codec.Setting
 	Auto    bool // the dictionary in Setting is chosen while the policy is in force; see With
-	// Unconstrained vouches that no constraint reads the field that the gateway's user may not see (Tarantool).
+	// Unconstrained asserts that no constraint hidden from the gateway's user reads the field (Tarantool).
 	Unconstrained bool
-	// Observe has values sealed, opened and counted, but none stored that way: see [Rule.Seals].
+	// Observe compresses, decompresses and counts values, but stores none compressed: see [Rule.Seals].
 	Observe bool
-	// Shared has the dictionary made of, and for, the values of all logins; otherwise each has its own.
+	// Shared trains one dictionary on, and for, the values of all logins; otherwise each login has its own.
 	Shared bool
-	// Formats are those in which the clients' library compresses values: of these the content is sealed.
+	// Formats are the formats in which the clients' library compresses values: the content of these is
+	// compressed.
 	Formats []foreign.Format
-	// ToPlain has clients get the content itself, where they would get it in the library's format again.
+	// ToPlain gives clients the content itself, instead of the library's format.
 	ToPlain bool
 
 	logins     map[string]Choice // see SettingFor; nil: all have Setting
@@ -103,8 +99,8 @@ type Rule struct {
 	forced     bool
 }
 
-// SettingFor is the setting for a value that a login writes, "" for the server's default user. It
-// does not allocate.
+// SettingFor returns the setting for a value that a login writes, "" for the server's default user. It does
+// not allocate.
 func (r *Rule) SettingFor(login string) codec.Setting {
 	if r.logins == nil {
 		return r.Setting
@@ -112,10 +108,10 @@ func (r *Rule) SettingFor(login string) codec.Setting {
 	return r.logins[login].of(r.alone)
 }
 
-// Raw reports whether the rule says to leave values alone.
+// Raw reports whether the rule leaves values alone.
 func (r *Rule) Raw() bool { return r.Setting.Codec == codec.Raw }
 
-// Seals reports whether values under the rule are stored sealed.
+// Seals reports whether values under the rule are stored compressed.
 func (r *Rule) Seals() bool { return !r.Raw() && !r.Observe }
 
 // Options describe a policy.
@@ -128,25 +124,26 @@ type Options struct {
 
 // Policy is an immutable list of rules.
 type Policy struct {
-	// Off seals nothing. Everything that is sealed already still opens.
+	// Off compresses nothing. Values that are already compressed stay readable.
 	Off bool
-	// Force is for tests only: every value of every key that is not excluded
-	// is sealed, even at a loss; callers still ask NeverSeal.
+	// Force is for tests only: every value of every key that is not excluded is compressed, even at a loss;
+	// callers still check NeverSeal.
 	Force bool
-	// SpecialKeys: keys are excluded, or some rule is to plain. Otherwise what becomes of a value that is read depends on no key.
+	// SpecialKeys reports whether keys are excluded or a rule is to plain. Otherwise reading a value does not
+	// depend on its key.
 	SpecialKeys bool
 
 	rules   []Rule
-	toPlain bool // of some rule
+	toPlain bool // a rule is to plain
 	exclude []Pattern
 	globs   []string // of exclude
-	force   []Rule   // the same rules in the same order, forced; then one that covers the rest
+	force   []Rule   // the same rules in the same order, forced, and a last one that covers the rest
 }
 
 // ErrRule is wrapped by every error of New.
 var ErrRule = errors.New("invalid rule")
 
-// New builds a policy. It copies what it is given.
+// New returns a policy with copies of what o holds.
 func New(o Options) (*Policy, error) {
 	p := &Policy{Off: o.Off, Force: o.Force, globs: slices.Clone(o.Exclude)}
 	for i, r := range o.Rules {
@@ -209,8 +206,8 @@ func (r *Rule) check() error {
 	return r.Setting.Validate()
 }
 
-// forcedRules gives the rules as Force applies them: no sizes, no minimum
-// gain, nothing raw, and a last one for whatever no rule covers.
+// forcedRules returns the rules as Force applies them: no sizes, no minimum gain, nothing raw, and a last one
+// for whatever no rule covers.
 func forcedRules(rules []Rule) []Rule {
 	last := Rule{Name: "force", Setting: codec.Setting{Codec: codec.Zstd}}
 	forced := make([]Rule, 0, len(rules)+1)
@@ -225,15 +222,14 @@ func forcedRules(rules []Rule) []Rule {
 	return append(forced, last)
 }
 
-// Choice is a dictionary that was chosen for a rule, 0 for none, and the level that goes
-// with it. A level that is not below the rule's own counts for nothing: what sealing may
-// cost is the rule's to say.
+// Choice is the dictionary chosen for a rule, 0 for none, and a level for it. A level that is not below the
+// rule's own is ignored: the rule limits the cost of compressing.
 type Choice struct {
 	Dict  uint32
 	Level int // 0: the rule's own
 
-	// Logins has the choices for values of logins, where these have their own. Then what is above is for
-	// values whose login is not known.
+	// Logins has the choices for values of logins that have their own. The fields above are then for values
+	// whose login is unknown.
 	Logins map[string]Choice
 }
 
@@ -245,9 +241,8 @@ func (c Choice) of(st codec.Setting) codec.Setting {
 	return st
 }
 
-// With returns a policy that differs in the dictionaries of the rules that are
-// Auto: those that choose names get what is there, and others keep what they have.
-// p stays as it is.
+// With returns a policy with other dictionaries for the rules that are Auto and named in choose; all others
+// keep theirs. p is not changed.
 func (p *Policy) With(choose map[string]Choice) *Policy {
 	changed := *p
 	changed.rules = slices.Clone(p.rules)
@@ -262,14 +257,14 @@ func (p *Policy) With(choose map[string]Choice) *Policy {
 	return &changed
 }
 
-// ForLogin returns a policy for values that one login has written, "" for the server's default user: where each
-// login has its own dictionary, its is used. p stays as it is.
+// ForLogin returns a policy for values that one login has written, "" for the server's default user: where
+// each login has its own dictionary, its dictionary is used. p is not changed.
 func (p *Policy) ForLogin(login string) *Policy {
 	return p.perRule(func(r *Rule) codec.Setting { return r.SettingFor(login) })
 }
 
-// WithoutLogins returns a policy for values of which nobody knows who wrote them: where each login has
-// its own dictionary, none is used. p stays as it is.
+// WithoutLogins returns a policy for values whose writer is unknown: where each login has its own dictionary,
+// none is used. p is not changed.
 func (p *Policy) WithoutLogins() *Policy {
 	return p.perRule(func(r *Rule) codec.Setting {
 		if r.Setting.Dict != 0 {
@@ -279,7 +274,7 @@ func (p *Policy) WithoutLogins() *Policy {
 	})
 }
 
-// PerLogin names the rules of which each login has its own dictionary.
+// PerLogin returns the names of the rules with a dictionary per login.
 func (p *Policy) PerLogin() (names []string) {
 	for _, r := range p.rules {
 		if r.Auto && !r.Shared && r.Seals() {
@@ -289,7 +284,7 @@ func (p *Policy) PerLogin() (names []string) {
 	return names
 }
 
-// perRule gives rules of which each login has its own dictionary one setting for all.
+// perRule sets one setting for all logins in rules with a dictionary per login.
 func (p *Policy) perRule(setting func(*Rule) codec.Setting) *Policy {
 	changed := *p
 	changed.rules = slices.Clone(p.rules)
@@ -302,10 +297,10 @@ func (p *Policy) perRule(setting func(*Rule) codec.Setting) *Policy {
 	return &changed
 }
 
-// Lookup returns the first rule that covers the address, or nil when the value
-// is to be left alone: nothing covers it, that rule says raw, its key is
-// excluded, or the policy is off; see foreign.go for rules to plain. The rule, which may be one that only observes, lives as long as the policy.
-// Lookup does not allocate. A nil policy is off.
+// Lookup returns the first rule that covers the address, or nil when the value is to be left alone: nothing
+// covers it, that rule says raw, its key is excluded, or the policy is off; see foreign.go for rules to
+// plain. The rule may be one that only observes, and lives as long as the policy. Lookup does not allocate. A
+// nil policy is off.
 func (p *Policy) Lookup(a Address) *Rule {
 	if p == nil || p.Off || p.Excluded(a.Key) {
 		return nil
@@ -336,10 +331,10 @@ func (r *Rule) covers(a *Address) bool {
 		(r.Field == "" || r.field.Match(a.Field))
 }
 
-// Covering appends the rules of a type that cover a value of any size, in order and those that
-// say raw included, for things that go by several names: keys and fields are the names of one
-// key and of one field. It does so when the policy is off too, since values may have been sealed
-// before; see [Policy.Off]. A nil policy has no rules.
+// Covering appends the rules of a type that cover a value of any size, in order and including raw ones, for
+// values that go by several names: keys and fields are the names of one key and of one field. It does so when
+// the policy is off too, since values may have been compressed before; see [Policy.Off]. A nil policy has no
+// rules.
 func (p *Policy) Covering(dst []*Rule, t Type, keys, fields [][]byte) []*Rule {
 	if p == nil || slices.ContainsFunc(keys, p.Excluded) {
 		return dst
@@ -358,7 +353,7 @@ func (p *Policy) Covering(dst []*Rule, t Type, keys, fields [][]byte) []*Rule {
 	return dst
 }
 
-// HasToPlain reports that there may be such values somewhere.
+// HasToPlain reports whether a rule is to plain.
 func (p *Policy) HasToPlain() bool { return p != nil && p.toPlain }
 
 // CoversKey reports whether the rule's pattern for keys matches.
@@ -367,8 +362,8 @@ func (r *Rule) CoversKey(key []byte) bool { return r.key.Match(key) }
 // Fits reports whether a value of n bytes is within the rule's sizes.
 func (r *Rule) Fits(n int) bool { return n >= r.MinSize && (r.MaxSize == 0 || n <= r.MaxSize) }
 
-// Excluded reports whether the key is promised to hold no envelopes: it is
-// never sealed, and nobody needs to look whether it was.
+// Excluded reports whether the key is promised to hold no envelopes: its values are never compressed, and
+// need not be checked for envelopes.
 func (p *Policy) Excluded(key []byte) bool {
 	if p == nil {
 		return false
@@ -381,14 +376,12 @@ func (p *Policy) Excluded(key []byte) bool {
 	return false
 }
 
-// Exclude is the list of globs of keys that never hold envelopes. It belongs to the policy.
+// Exclude returns the globs of keys that never hold envelopes. They belong to the policy.
 func (p *Policy) Exclude() []string { return p.globs }
 
-// MayHoldHash reports whether values of the hash at key may be sealed now or
-// may have been earlier under the same rules: some rule for hashes covers the
-// key, whatever the rule's setting and sizes, and even when the policy is off.
-// So a rule that was ever in force stays in the file until its values are
-// unpacked.
+// MayHoldHash reports whether values of the hash at key may be compressed now or may have been earlier under
+// the same rules: a rule for hashes covers the key, whatever the rule's setting and sizes, and even when the
+// policy is off. So a rule that was ever in force stays in the file until its values are unpacked.
 func (p *Policy) MayHoldHash(space string, key []byte) bool {
 	if p == nil || p.Excluded(key) {
 		return false
@@ -405,8 +398,8 @@ func (p *Policy) MayHoldHash(space string, key []byte) bool {
 	return false
 }
 
-// MaySeal reports whether a value at key, or in a hash there, may be sealed under this
-// policy: some rule that seals covers the key, whatever its sizes. With observe, rules that only observe count as well.
+// MaySeal reports whether a value at key, or in a hash there, may be compressed under this policy: a rule
+// that compresses covers the key, whatever its sizes. With observe, rules that only observe count as well.
 func (p *Policy) MaySeal(space string, key []byte, observe bool) bool {
 	if p == nil || p.Off || p.Excluded(key) {
 		return false
@@ -423,8 +416,8 @@ func (p *Policy) MaySeal(space string, key []byte, observe bool) bool {
 	return false
 }
 
-// Dictionaries returns the numbers that rules name, each once, in the order of
-// the rules. Off or not, so that they can be put in place beforehand.
+// Dictionaries returns the numbers that rules name, each once, in the order of the rules. It does so when the
+// policy is off too, so that they can be put in place beforehand.
 func (p *Policy) Dictionaries() []uint32 {
 	var numbers []uint32
 	seen := map[uint32]bool{0: true}
@@ -452,16 +445,15 @@ const maxNumberLen = 20
 
 var hyperLogLog = []byte("HYLL")
 
-// NeverSeal reports whether a value has to stay as it is whatever the policy
-// says, because the server computes on it: a canonical int64 (INCR and its
-// kin, and Redis keeps it in 8 bytes anyway) or a HyperLogLog.
+// NeverSeal reports whether a value has to stay unchanged whatever the policy says, because the server
+// computes on it: a canonical int64 (INCR and similar commands; Redis keeps it in 8 bytes anyway) or a
+// HyperLogLog.
 func NeverSeal(value []byte) bool {
 	return len(value) > 0 && len(value) <= maxNumberLen && isInt64(value) || bytes.HasPrefix(value, hyperLogLog)
 }
 
-// isInt64 accepts exactly what Redis's string2ll does: an int64 in the only
-// form in which it prints, so no plus, no spaces, no leading zeros, no "-0".
-// s has 1 to maxNumberLen bytes.
+// isInt64 accepts exactly what Redis's string2ll does: an int64 in its canonical form, so no plus, no spaces,
+// no leading zeros, no "-0". s has 1 to maxNumberLen bytes.
 func isInt64(s []byte) bool {
 	if len(s) == 1 && s[0] == '0' {
 		return true

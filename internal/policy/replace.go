@@ -6,16 +6,16 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Replacement is how a rule seals for a time, in place of what it says.
+// Replacement temporarily replaces the setting of a rule.
 type Replacement struct {
 	Setting    codec.Setting // without a dictionary
-	Dictionary bool          // with the rule's own
+	Dictionary bool          // the rule's own
 	MinSize    int           // bytes, inclusive
 }
 
-// Replacing returns a policy in which the rules that are named seal otherwise. What they seal
-// meanwhile teaches nothing about their dictionaries, which others have been promised to be so and so
-// good: so none of them is Auto. p stays as it is.
+// Replacing returns a policy in which the named rules use their replacements. Values compressed meanwhile say
+// nothing about the promised gain of the rules' dictionaries, so none of these rules is Auto. p is not
+// changed.
 func (p *Policy) Replacing(by map[string]Replacement) *Policy {
 	changed := *p
 	changed.rules = slices.Clone(p.rules)
@@ -44,14 +44,14 @@ func (r *Rule) replace(x Replacement) {
 	}
 }
 
-// CoversAnySize reports whether the rule covers the address if its least size is left out.
+// CoversAnySize reports whether the rule covers the address apart from its minimum size.
 func (r *Rule) CoversAnySize(a *Address) bool {
 	any := *a
 	any.Size = max(a.Size, r.MinSize)
 	return (r.MaxSize == 0 || a.Size <= r.MaxSize) && r.covers(&any)
 }
 
-// HasDictionary reports whether values of some login are sealed with a dictionary.
+// HasDictionary reports whether values of any login are compressed with a dictionary.
 func (r *Rule) HasDictionary() bool {
 	if r.Setting.Dict != 0 {
 		return true

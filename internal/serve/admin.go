@@ -20,17 +20,17 @@ import (
 	"github.com/cinch-layer/cinch/internal/pack"
 )
 
-// adminPage is the admin server with where it listens.
+// adminPage holds the admin server, its listener and its access rules.
 type adminPage struct {
 	server   *admin.Server
 	listener net.Listener
 	access   admin.Access
 }
 
-// adminAccess is what the files of the configuration say about readers of the page.
+// adminAccess holds the credentials that the configuration's files give for the admin page.
 type adminAccess struct {
-	secure *tls.Config  // nil: plain
-	token  *admin.Token // nil: there is none
+	secure *tls.Config  // nil: without TLS
+	token  *admin.Token // nil: no token is configured
 }
 
 // prepareAdmin reads the files of the admin page and registers its metrics.
@@ -70,7 +70,7 @@ func (p *Process) newAdminServer() *admin.Server {
 	})
 }
 
-// register collects what there is to measure.
+// register returns a registry of all the process's collectors.
 func (p *Process) register(metrics *gateway.Metrics) (*prometheus.Registry, error) {
 	dictionaries, packing := &autodict.Metrics{Trainer: p.shared.trainer}, &pack.Metrics{}
 	for _, r := range p.gateways {
@@ -100,7 +100,7 @@ func (p *Process) register(metrics *gateway.Metrics) (*prometheus.Registry, erro
 	return registry, errors.Join(errs...)
 }
 
-// listenAdmin opens the listener of the admin page, and says who may read there.
+// listenAdmin opens the listener of the admin page, and warns of access rules that limit or endanger its use.
 func (p *Process) listenAdmin() (*adminPage, error) {
 	cfg, log, secure, token := p.started, p.log, p.access.secure, p.access.token
 	l, err := listen(p.options, cfg.Admin.Listen, "admin", "admin")

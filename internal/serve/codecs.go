@@ -5,7 +5,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/grpc"
 )
 
-// grpcCodecs returns the compressors that gateways for gRPC and HTTP share. It makes them with the first of those.
+// grpcCodecs returns the compressors that gateways for gRPC and HTTP share. The first call makes them.
 func (s *shared) grpcCodecs() *grpccodec.Set {
 	if s.grpcSet == nil {
 		var o grpccodec.Options
@@ -17,7 +17,7 @@ func (s *shared) grpcCodecs() *grpccodec.Set {
 	return s.grpcSet
 }
 
-// cache is that of the gateways for gRPC, made with the first one.
+// cache returns the cache of the gateways for gRPC. The first call makes it.
 func (s *shared) cache() *grpc.Cache {
 	if s.grpcCache == nil {
 		s.grpcCache = grpc.NewCache(s.grpcCodecs())

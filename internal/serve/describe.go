@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// describe tells the admin page what is configured right now.
+// describe returns the current configuration for the admin page.
 func (p *Process) describe() admin.Description {
 	l := p.current.Load()
 	var d admin.Description
@@ -42,7 +42,7 @@ func (p *Process) describe() admin.Description {
 	return d
 }
 
-// policies are the one in force of a gateway to a store, and the same as the configuration has it.
+// policies returns the policy in force of a gateway to a store, and the one of its configuration.
 func (r *running) policies() (inForce, configured *policy.Policy) {
 	if r.whatIf != nil {
 		return r.whatIf.overrides.Policies()
@@ -51,7 +51,7 @@ func (r *running) policies() (inForce, configured *policy.Policy) {
 	return p, p
 }
 
-// describeRules describes those in force. configured are the same, as the configuration has them.
+// describeRules describes the rules in force. configured holds the same rules, as configured.
 func describeRules(info *admin.GatewayInfo, p, configured *policy.Policy) {
 	info.Enabled = !p.Off
 	for i, rule := range p.Rules() {
@@ -79,7 +79,8 @@ func describeMessages(info *admin.GatewayInfo, p *policy.Messages) {
 	}
 }
 
-// describeMessage says for people what a rule covers: "cortex.Ingester · Push · request · from 1KiB".
+// describeMessage returns a readable summary of what a rule covers: "cortex.Ingester · Push · request · from
+// 1KiB".
 func describeMessage(r *policy.MessageRule) string {
 	parts := []string{cmp.Or(r.Space, "*")}
 	if len(r.Commands) > 0 {
@@ -99,8 +100,8 @@ func describeSizes(from, to int) []string {
 	return parts
 }
 
-// describeDicts lists the dictionaries of files, those that gateways made and use, and then
-// others that came from stores.
+// describeDicts lists first the dictionaries of files, then those that gateways made and use, then others
+// that came from stores.
 func (p *Process) describeDicts(l *loaded) []admin.Dictionary {
 	var list []admin.Dictionary
 	listed := map[uint32]bool{}
@@ -141,7 +142,7 @@ func (p *Process) describeDicts(l *loaded) []admin.Dictionary {
 	return list
 }
 
-// describeLearning lists the rules that wait for a dictionary, and how far it is.
+// describeLearning lists the rules that wait for a dictionary, with the progress of its training.
 func (p *Process) describeLearning() (list []admin.Learning) {
 	for _, r := range p.gateways {
 		if r.kinds != nil {
@@ -162,7 +163,8 @@ func (p *Process) describeLearning() (list []admin.Learning) {
 	return waiting(list)
 }
 
-// waiting marks those that have what a training needs while another has its turn: one is trained at a time.
+// waiting marks the rules that have enough samples but wait for another rule's training: only one dictionary
+// is trained at a time.
 func waiting(list []admin.Learning) []admin.Learning {
 	if !slices.ContainsFunc(list, func(l admin.Learning) bool { return l.Step > 0 }) {
 		return list
@@ -184,7 +186,7 @@ func describeSetting(r *policy.Rule) string {
 	return r.Setting.String()
 }
 
-// describeMatch says for people what a rule covers: "menu:* · string · from 64".
+// describeMatch returns a readable summary of what a rule covers: "menu:* · string · from 64".
 func describeMatch(r *policy.Rule) string {
 	parts := []string{cmp.Or(r.Key, "*")}
 	if r.Types == policy.Argument {

@@ -1,10 +1,10 @@
-// Package serve is a running process of gateways:
+// Package serve runs gateways in one process:
 //
 //	Process -> shared                          what all gateways share: codec engine, byte budgets, trainer
 //	        -> running gateway, one a listener -> protocol's gateway, upstream, keeper of dictionaries, packer
 //	        -> admin server                    at most one
 //
-// process.go holds its life, from New over Run and Reload to the drain; gateways.go makes
-// gateways, with a file a protocol beside it, of what shared.go has; keeper.go is a gateway's own access to its store.
-// What it says to people is its log. Errors are typed: who started it words them.
+// process.go has the process's lifecycle: New, Run, Reload and the drain. gateways.go makes gateways from
+// what shared.go holds, with a file per protocol beside it. keeper.go is a gateway's own access to its store.
+// The process reports by its log. Errors are typed: the caller words them for the user.
 package serve

@@ -9,14 +9,14 @@ import (
 
 const embeddedTick = 100 * time.Millisecond
 
-// Embedded is an in-memory store to play with, on a port of its own. It
-// keeps nothing beyond the process.
+// Embedded is an in-memory store for trying Cinch out, on a port of its own. It keeps nothing beyond the
+// process.
 type Embedded struct {
 	server  *miniredis.Miniredis
 	stopped chan struct{}
 }
 
-// StartEmbedded starts one.
+// StartEmbedded starts an embedded store.
 func StartEmbedded() (*Embedded, error) {
 	server := miniredis.NewMiniRedis()
 	if err := server.StartAddr("127.0.0.1:0"); err != nil {
@@ -27,7 +27,7 @@ func StartEmbedded() (*Embedded, error) {
 	return s, nil
 }
 
-// passTime lets keys expire: the store was made for tests and has no clock.
+// passTime lets keys expire: the store is made for tests and has no clock.
 func (s *Embedded) passTime() {
 	tick := time.NewTicker(embeddedTick)
 	defer tick.Stop()
@@ -43,10 +43,10 @@ func (s *Embedded) passTime() {
 	}
 }
 
-// URL is where it listens.
+// URL returns the store's address.
 func (s *Embedded) URL() string { return "redis://" + s.server.Addr() }
 
-// Stop ends it.
+// Stop ends the store.
 func (s *Embedded) Stop() {
 	close(s.stopped)
 	s.server.Close()

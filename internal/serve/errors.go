@@ -2,16 +2,16 @@ package serve
 
 import "errors"
 
-// ErrCutOff reports that a drain was ended before its time, with connections cut off.
+// ErrCutOff reports a drain that was ended early, by closing connections.
 var ErrCutOff = errors.New("stopped while draining")
 
-// ConfigError reports a configuration that can't be put to work.
+// ConfigError reports a configuration that cannot be used.
 type ConfigError struct{ Err error }
 
 func (e *ConfigError) Error() string { return e.Err.Error() }
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// invalid is a ConfigError, or nil for nil.
+// invalid returns err as a ConfigError, or nil for nil.
 func invalid(err error) error {
 	if err == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// newGateway builds a gateway, which does not listen yet.
+// newGateway builds a gateway that does not listen yet.
 func (s *shared) newGateway(l *loaded, g *config.Gateway) (*running, error) {
 	stats := gateway.NewStats(g.Name, g.Protocol)
 	log := s.log.With("gateway", g.Name)
@@ -32,7 +32,7 @@ func (s *shared) newGateway(l *loaded, g *config.Gateway) (*running, error) {
 	return r, nil
 }
 
-// pendingListener is a listener that a gateway is built with before it listens.
+// pendingListener stands for a listener while a gateway is built, before it listens.
 type pendingListener struct{ net.Listener }
 
 // listen opens the gateway's listeners. Errors are a *ListenError.
@@ -54,7 +54,7 @@ func (r *running) listen(o *Options, g *config.Gateway) error {
 	return nil
 }
 
-// fill makes r what its protocol wants.
+// fill sets up r for its protocol.
 func (s *shared) fill(l *loaded, g *config.Gateway, r *running, secure *tls.Config) error {
 	switch g.Protocol {
 	case config.GRPC:
@@ -77,7 +77,7 @@ func (s *shared) fill(l *loaded, g *config.Gateway, r *running, secure *tls.Conf
 	return nil
 }
 
-// behindProxy is a listener whose connections begin with PROXY headers, if they are to.
+// behindProxy wraps l to read PROXY headers, if the configuration asks for them.
 func behindProxy(g *config.Gateway, l net.Listener) net.Listener {
 	if !g.ProxyProtocol {
 		return l
@@ -86,7 +86,8 @@ func behindProxy(g *config.Gateway, l net.Listener) net.Listener {
 	return &gateway.Proxied{Listener: l, Trusted: trusted}
 }
 
-// listen takes over the socket that the process was given for an address, or for name, or listens itself. who is for errors.
+// listen takes over the socket that the process was given for an address or for a name, or else opens one.
+// Errors name who.
 func listen(o *Options, addr, name, who string) (net.Listener, error) {
 	var l net.Listener
 	var err error

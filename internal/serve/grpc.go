@@ -12,7 +12,7 @@ import (
 
 var linkModes = map[string]grpc.LinkMode{config.ClientHistory: grpc.LinkPerClient, config.SharedHistory: grpc.LinkShared}
 
-// warnOfSharing tells an operator what it means that clients share a history.
+// warnOfSharing warns if clients share a history.
 func warnOfSharing(g *config.Gateway, r *running) {
 	if historyOf(g) == config.SharedHistory {
 		r.log.Warn("link.history is shared: who sends chosen bytes through this gateway and sees the sizes on the link can guess what other clients send (CRIME, BREACH); write client unless all clients are of one trust")
@@ -26,14 +26,14 @@ func historyOf(g *config.Gateway) string {
 	return g.Link.History
 }
 
-// linkHelloTimeout is how long calls may wait to find out that an upstream takes no links;
-// linkIdleTimeout is longer than the time between two scrapes.
+// linkHelloTimeout limits how long calls wait to find out that an upstream does not support links.
+// linkIdleTimeout exceeds the usual interval between two scrapes.
 const (
 	linkHelloTimeout = 5 * time.Second
 	linkIdleTimeout  = 5 * time.Minute
 )
 
-// grpcLinks is about the connections with other gateways; nil where there are none to be.
+// grpcLinks returns the settings of links to other gateways, or nil if the gateway has none.
 func grpcLinks(g *config.Gateway) *link.Config {
 	if !g.WantsLink() {
 		return nil

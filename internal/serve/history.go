@@ -16,7 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/history"
 )
 
-// openHistory finds what was counted before, if anybody can ask for it; otherwise it is nil.
+// openHistory reads the recorded counters. It returns nil if no one can query them.
 func openHistory(cfg *config.Config, engine *codec.Engine, log *slog.Logger) *history.History {
 	path := cfg.HistoryPath()
 	if cfg.Admin.Listen == config.Off && path == "" {
@@ -25,7 +25,7 @@ func openHistory(cfg *config.Config, engine *codec.Engine, log *slog.Logger) *hi
 	return history.Open(history.Options{Path: path, MaxBytes: cfg.HistorySize(), Engine: engine, Log: log})
 }
 
-// takeSamples begins to keep what is counted, and returns what ends that, after a last sample.
+// takeSamples starts recording counters. The returned function stops that after a last sample.
 func takeSamples(h *history.History, l *admin.Ledger, gateways []*running) (end func()) {
 	if h == nil {
 		return func() {}
@@ -58,15 +58,16 @@ func takeSamples(h *history.History, l *admin.Ledger, gateways []*running) (end 
 	}
 }
 
-// sampler reads what is counted. It is used by one goroutine.
+// sampler reads the counters to record. It is used by one goroutine.
 type sampler struct {
 	gateways  []*running
 	snapshots []gateway.Snapshot  // of the last sample
 	before    []gateway.Latencies // likewise, by gateway
-	rules     map[[2]string]bool  // gateway and rule: those that have series of their own
+	rules     map[[2]string]bool  // by gateway and rule: those that have series of their own
 }
 
-// maxSampledRules is how many rules of a process have series of their own, which keep them. The others are one.
+// maxSampledRules limits the rules of a process that have series of their own, which they keep. All others
+// share one series.
 const (
 	maxSampledRules = 128
 	otherRules      = "other"
@@ -116,7 +117,7 @@ func (s *sampler) addRules(out *samples, rules []gateway.RuleTotal) {
 	}
 }
 
-// samples are those of a moment, listed by gateway and rule.
+// samples collects the samples of one moment, by gateway and rule.
 type samples struct {
 	list          []history.Sample
 	gateway, rule string
@@ -160,7 +161,8 @@ func (s *samples) ruleTotals(rule string, t *gateway.RuleTotal) {
 	s.rule = ""
 }
 
-// residentBytes is the memory that the system says the process has, or what Go has of it where the system doesn't say.
+// residentBytes returns the process's resident memory, or what Go obtained from the system where that is
+// unknown.
 func residentBytes() int64 {
 	if text, err := os.ReadFile("/proc/self/statm"); err == nil {
 		if f := bytes.Fields(text); len(f) > 1 {

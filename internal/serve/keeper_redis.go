@@ -16,26 +16,26 @@ import (
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
-// nodesPoll is between looks whether a cluster's nodes are known.
+// nodesPoll is the interval at which awaitNodes checks whether a cluster's nodes are known.
 const nodesPoll = 20 * time.Millisecond
 
-// redisStore is the Redis server of a gateway, or its cluster.
+// redisStore is the keptStore of a Redis server or cluster.
 type redisStore struct {
 	keeper *keeper
-	hosts  []gateway.Upstream                      // one of them answers
-	dial   func(context.Context) (net.Conn, error) // connects to the store, where the hosts are its Sentinels; or nil
+	hosts  []gateway.Upstream                      // at least one of them has to answer
+	dial   func(context.Context) (net.Conn, error) // connects to the store if the hosts are Sentinels; else nil
 	dicts  redisDicts
 	paused store.Pause
 	end    func()
 }
 
-// redisDicts are the dictionaries of a server or of a cluster. Adopt fetches one that rules name.
+// redisDicts holds the dictionaries of a server or cluster. Adopt fetches one that rules name.
 type redisDicts interface {
 	store.Dicts
 	Adopt(ctx context.Context, number uint32) error
 }
 
-// keepRedis makes the keeper of one server, and returns its dictionaries for the gateway too.
+// keepRedis makes the keeper of one server, and returns the server's dictionaries for the gateway to use too.
 func keepRedis(r *running) *storeredis.Dicts {
 	k := newKeeper(r.log)
 	dicts, end := open.KeptDicts(r.upstream, &k.local, r.log)
@@ -45,7 +45,7 @@ func keepRedis(r *running) *storeredis.Dicts {
 	return dicts
 }
 
-// keepCluster makes that of a cluster, or of what Sentinels lead to, likewise.
+// keepCluster does the same for a cluster, or for a server found through Sentinels.
 func keepCluster(r *running, kind string) (*redisStore, *storeredis.ClusterDicts) {
 	k := newKeeper(r.log)
 	dicts := open.KeptClusterDicts(r.upstream, &k.local, r.log, r.stats)
@@ -64,7 +64,7 @@ func keepCluster(r *running, kind string) (*redisStore, *storeredis.ClusterDicts
 
 func (s *redisStore) close() { s.end() }
 
-// lookForChain asks Sentinels without a login: the gateway's is for the servers.
+// lookForChain asks Sentinels without logging in: the gateway's credentials are for the servers.
 func (s *redisStore) lookForChain(ctx context.Context) {
 	hosts := slices.Clone(s.hosts)
 	if s.dial != nil {
@@ -75,7 +75,7 @@ func (s *redisStore) lookForChain(ctx context.Context) {
 	open.LookForChain(ctx, hosts, s.keeper.log)
 }
 
-// reconfigure has nothing to do: who belongs to a cluster, its nodes know.
+// reconfigure has nothing to do: a cluster's nodes report its members.
 func (s *redisStore) reconfigure(*config.Gateway) {}
 
 func (s *redisStore) unavailable(err error) bool { return storeredis.Unavailable(err) }
@@ -90,7 +90,7 @@ func (s *redisStore) toKeep() string {
 
 func (s *redisStore) adopt(ctx context.Context, files []*codec.Dict, others []uint32) {
 	if len(files) > 0 {
-		_ = s.dicts.Publish(s.keeper.ctx, files...) // Dicts logs trouble, and its Run tries again
+		_ = s.dicts.Publish(s.keeper.ctx, files...) // Dicts logs errors, and its Run tries again
 	}
 	s.fetch(ctx, others)
 }
@@ -112,7 +112,7 @@ func (s *redisStore) fetch(ctx context.Context, numbers []uint32) {
 	}
 }
 
-// awaitNodes gives a gateway that starts the moment that it takes to find a cluster's nodes.
+// awaitNodes waits until a starting gateway has found a cluster's nodes, at most firstRefetch.
 func (s *redisStore) awaitNodes(ctx context.Context, numbers []uint32) {
 	if len(numbers) == 0 {
 		return
@@ -129,7 +129,7 @@ func (s *redisStore) awaitNodes(ctx context.Context, numbers []uint32) {
 	}
 }
 
-// has reports whether the dictionary was found, and says in the log what is new about that.
+// has reports whether the dictionary was found, and logs a result that differs from the last one.
 func (s *redisStore) has(ctx context.Context, number uint32, told map[uint32]string) bool {
 	name := fmt.Sprintf("%08x", number)
 	err := s.dicts.Adopt(ctx, number)

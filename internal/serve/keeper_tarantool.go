@@ -13,7 +13,7 @@ import (
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
 )
 
-// tarantoolStore is the Tarantool server of a gateway, where it also reads the schema.
+// tarantoolStore is the keptStore of a Tarantool server. It reads the schema too.
 type tarantoolStore struct {
 	keeper   *keeper
 	upstream gateway.Upstream
@@ -22,14 +22,14 @@ type tarantoolStore struct {
 	dicts    *storetarantool.Group
 }
 
-// keepTarantool makes the keeper of a server and of the shards that it belongs with.
+// keepTarantool makes the keeper of a server and of its shards.
 func keepTarantool(r *running, g *config.Gateway) (*tarantoolStore, error) {
 	k := newKeeper(r.log)
 	s := &tarantoolStore{keeper: k, upstream: r.upstream}
 	s.upstream.Stats = nil // not clients' traffic
 	o := open.TarantoolOptions(s.upstream)
 	o.Timeout = open.AnswerTimeout
-	var warned sync.Once // it connects again and again
+	var warned sync.Once // it reconnects often
 	o.Gateway = func(_ string, g store.Gateway) error {
 		warned.Do(func() { open.WarnOfChain(r.log, g) })
 		return nil
@@ -51,15 +51,15 @@ func (s *tarantoolStore) schema(ctx context.Context) (*storetarantool.Schema, er
 	return storetarantool.Load(ctx, s.conn)
 }
 
-// look reads a tuple.
+// look returns a tuple.
 func (s *tarantoolStore) look(ctx context.Context, space, index uint32, key []byte) ([]byte, error) {
 	return storetarantool.Fetch(ctx, s.conn, space, index, key)
 }
 
-// lookForChain has nothing to do: the connection asks.
+// lookForChain has nothing to do: the connection checks that itself.
 func (s *tarantoolStore) lookForChain(context.Context) {}
 
-// reconfigure takes the shards.
+// reconfigure applies a changed list of shards.
 func (s *tarantoolStore) reconfigure(g *config.Gateway) {
 	if err := s.shards.Name(g); err != nil {
 		s.keeper.log.Error("the shards can't be read, keeping the old ones", "err", err)

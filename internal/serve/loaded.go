@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/price"
 )
 
-// loaded is a configuration with what its files hold. A reload replaces it.
+// loaded is a configuration with the contents of its files. A reload replaces it.
 type loaded struct {
 	cfg      *config.Config
 	dicts    map[string]*codec.Dict
@@ -47,8 +47,7 @@ func loadFiles(cfg *config.Config, force bool) (*loaded, error) {
 	return l, nil
 }
 
-// named returns the dictionaries that the gateway's rules name, and the numbers
-// of those that are in no file.
+// named returns the dictionaries that the gateway's rules name, and the numbers of those that no file holds.
 func (l *loaded) named(gateway string) (files []*codec.Dict, others []uint32) {
 	others = l.policies[gateway].Dictionaries()
 	for _, d := range l.dicts {
@@ -59,7 +58,7 @@ func (l *loaded) named(gateway string) (files []*codec.Dict, others []uint32) {
 	return files, others
 }
 
-// rules are what the gateway's manager works on.
+// rules returns the rules for the gateway's dictionary manager.
 func (l *loaded) rules(gateway string) autodict.Rules {
 	rules := autodict.Rules{Policy: l.policies[gateway], RuleMemory: l.ruleMemory()}
 	if g := l.cfg.Gateway(gateway); g != nil {
@@ -68,8 +67,8 @@ func (l *loaded) rules(gateway string) autodict.Rules {
 	return rules
 }
 
-// ruleMemory is how much a rule may sample. The memory for samples is divided among the
-// rules of the whole process that want some.
+// ruleMemory returns how many bytes of samples a rule may hold. The memory for samples is divided among all
+// rules of the process that train dictionaries.
 func (l *loaded) ruleMemory() int {
 	t := &l.cfg.Training
 	auto := 0
@@ -90,8 +89,8 @@ func (l *loaded) ruleMemory() int {
 	return min(int(t.RuleMemory), int(t.SampleMemory)/max(auto, 1))
 }
 
-// kindMemory is what the messages of a gateway may take in samples: a share for each rule,
-// and one where nothing but measuring is wanted.
+// kindMemory returns how many bytes of samples a gateway's messages may hold: a share for each rule that
+// trains, or one share where messages are only measured.
 func (l *loaded) kindMemory(gateway string) int {
 	auto := 0
 	for _, r := range l.messages[gateway].Rules() {

@@ -1,16 +1,16 @@
 package serve
 
-// What we allow ourselves to hold, beside the budget of values:
+// The memory that the process may hold, apart from the budget of values:
 //
 //	fixed + per connection + samples and training of dictionaries + packing
 const (
-	fixedBytes      = 48 << 20 // codec states, pools, metrics; the program itself is beside that
+	fixedBytes      = 48 << 20 // codec states, pools, metrics; without the program itself
 	trainingBytes   = 64 << 20 // tables and garbage of a training
-	connectionBytes = 32 << 10 // both sides' buffers and stacks
-	tunnelBytes     = 64 << 10 // beside that, under way on a tunnel's connection
+	connectionBytes = 32 << 10 // buffers and stacks of both sides
+	tunnelBytes     = 64 << 10 // in addition, in flight on a tunnel's connection
 )
 
-// memoryLimit is what the process may hold now, in bytes.
+// memoryLimit returns how many bytes the process may hold now.
 func (p *Process) memoryLimit() int64 {
 	connections, samples, packing := int64(0), p.shared.trainer.InMemory(), int64(0)
 	for _, r := range p.gateways {
@@ -28,7 +28,7 @@ func (p *Process) memoryLimit() int64 {
 		samples += trainingBytes
 	}
 	histories := int64(0)
-	if !native(p.shared.engine) { // libzstd's are no business of the collector
+	if !native(p.shared.engine) { // libzstd's memory is outside the Go heap
 		for _, e := range p.shared.links {
 			histories += e.State().Used
 		}
@@ -36,7 +36,7 @@ func (p *Process) memoryLimit() int64 {
 	return int64(p.started.Memory.Budget) + fixedBytes + connections + samples + packing + histories + p.history.InMemory()
 }
 
-// sampleBytes are what the gateway's samples take.
+// sampleBytes returns the size of the gateway's samples.
 func (r *running) sampleBytes() (n int64) {
 	if r.kinds != nil {
 		for _, s := range r.kinds.Status() {

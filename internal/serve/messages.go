@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 )
 
-// describeKinds tells the admin page what is known of messages, which is numbers only.
+// describeKinds returns the measured kinds of messages for the admin page: numbers only, no contents.
 func describeKinds(k *autodict.Messages) []admin.Kind {
 	var list []admin.Kind
 	for _, s := range k.Status() {
@@ -24,7 +24,7 @@ func describeKinds(k *autodict.Messages) []admin.Kind {
 	return list
 }
 
-// describeLearningKinds lists likewise the kinds of messages that wait for a dictionary.
+// describeLearningKinds lists the kinds of messages that wait for a dictionary.
 func describeLearningKinds(gateway string, kinds []autodict.KindStatus) (list []admin.Learning) {
 	for _, s := range kinds {
 		if s.Rule == "" || s.Dict != nil && s.Step.Number == 0 {
@@ -38,7 +38,7 @@ func describeLearningKinds(gateway string, kinds []autodict.KindStatus) (list []
 	return list
 }
 
-// describeMessageDicts lists the dictionaries that gateways have made for messages, and use.
+// describeMessageDicts lists the dictionaries that gateways made for messages and use.
 func (p *Process) describeMessageDicts() (list []admin.Dictionary) {
 	for _, r := range p.gateways {
 		if r.kinds == nil {
@@ -56,7 +56,7 @@ func (p *Process) describeMessageDicts() (list []admin.Dictionary) {
 	return list
 }
 
-// estimated are the settings that messages are tried with for /api/messages.
+// estimated lists the settings that /api/messages tries on messages.
 var estimated = []string{"s2", "zstd-1", "zstd-3"}
 
 // describeMessageKinds answers /api/messages.
@@ -76,7 +76,7 @@ func (p *Process) describeMessageKinds() []admin.GatewayKinds {
 		}
 		g.Messages = append(g.Messages, measuredKinds(asTheyCame)...)
 		for _, k := range describeKinds(r.kinds) {
-			if k.Rule == "" && len(asTheyCame) > 0 { // the same messages
+			if k.Rule == "" && len(asTheyCame) > 0 { // the same messages as in the list above
 				continue
 			}
 			estimates := r.kinds.Estimates(k.KindStatus, estimated, p.shared.estimate)
@@ -87,12 +87,12 @@ func (p *Process) describeMessageKinds() []admin.GatewayKinds {
 	return all
 }
 
-// describeBodies is about the bodies of HTTP, if they are measured.
+// describeBodies returns the measured kinds of HTTP bodies, if they are measured.
 func describeBodies(r *running) admin.GatewayKinds {
 	return admin.GatewayKinds{Gateway: r.name, Messages: measuredKinds(r.http.Measured())}
 }
 
-// measuredKinds are those of messages as they came.
+// measuredKinds converts measurements of uncompressed messages.
 func measuredKinds(measured []sampled.Measured) []admin.MeasuredKind {
 	list := []admin.MeasuredKind{}
 	for _, m := range measured {
@@ -101,7 +101,7 @@ func measuredKinds(measured []sampled.Measured) []admin.MeasuredKind {
 	return list
 }
 
-// estimate compresses with the engine, whose turns bound it.
+// estimate compresses with the shared engine, whose limit on concurrent work applies.
 func (s *shared) estimate(dst, src []byte, setting string) ([]byte, error) {
 	to, err := codec.ParseSetting(setting)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 )
 
-// processMetrics shows Prometheus whether clients are served, how reloads went, and until when certificates count.
+// processMetrics exports to Prometheus whether clients are served, how reloads went, and when certificates
+// expire.
 type processMetrics struct {
 	health       func() []health
 	draining     *atomic.Bool
@@ -59,7 +60,7 @@ func (m processMetrics) Collect(ch chan<- prometheus.Metric) {
 	gauge(descReloadOK, zeroOrOne(r.ok))
 	gauge(descReloadAt, float64(r.at.UnixMilli())/1000)
 	for _, c := range m.certificates {
-		if until, err := expiry(c); err == nil { // a missing series is what alerts on absence are for
+		if until, err := expiry(c); err == nil { // an unreadable file has no series, for alerts on absence
 			gauge(descExpiry, float64(until.Unix()), c.Gateway, c.Use)
 		}
 	}
@@ -72,7 +73,7 @@ func zeroOrOne(is bool) float64 {
 	return 0
 }
 
-// expiry is when the first of the certificates in a file ends to count.
+// expiry returns when the first of a file's certificates expires.
 func expiry(c config.Certificate) (until time.Time, err error) {
 	text, err := os.ReadFile(c.File)
 	if err != nil {
@@ -96,7 +97,7 @@ func expiry(c config.Certificate) (until time.Time, err error) {
 	return until, nil
 }
 
-// reloads counts what became of configurations.
+// reloads counts the results of reloads.
 type reloads struct {
 	mu  sync.Mutex
 	now reloadState
@@ -104,11 +105,11 @@ type reloads struct {
 
 type reloadState struct {
 	done, refused int
-	ok            bool      // the last one is in force
+	ok            bool      // the last configuration read is in force
 	at            time.Time // when the one in force was read
 }
 
-// begin notes the configuration of the start, which is no reload.
+// begin records the first configuration, which does not count as a reload.
 func (r *reloads) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/price"
 )
 
-// priceMetrics show Prometheus what the page prices savings at, so that it can do the same over any time.
+// priceMetrics exports the prices that the page uses for savings, so that Prometheus can price any period.
 type priceMetrics struct {
 	gateways []config.Gateway
 	current  *atomic.Pointer[loaded]

@@ -11,12 +11,12 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/tarantool"
 )
 
-// askClosedTimeout limits how long a start waits for the server to say whether it asks for passwords.
+// askClosedTimeout limits how long a start waits to learn whether the server requires authentication.
 const askClosedTimeout = 2 * time.Second
 
-// refuseOpenListeners returns an error if clients of other machines would reach a server that asks for no password and
-// is on this machine, and the operator has not allowed it. While the server can't be asked, its gateway refuses such
-// clients by itself; see gateway.LoopbackGuard.
+// refuseOpenListeners returns an error if clients on other machines would reach a server on this machine that
+// requires no authentication, and the operator has not allowed that. While the server can't be asked, its
+// gateway refuses such clients by itself; see gateway.LoopbackGuard.
 func refuseOpenListeners(cfg *config.Config, gateways []*running) error {
 	for i, r := range gateways {
 		g := &cfg.Gateways[i]
@@ -38,7 +38,7 @@ func refuseOpenListeners(cfg *config.Config, gateways []*running) error {
 	return nil
 }
 
-// openListenerWarnings returns the gateways that refuseOpenListeners may refuse. No server is asked.
+// openListenerWarnings returns the gateways that refuseOpenListeners may refuse. It asks no server.
 func openListenerWarnings(cfg *config.Config, gateways []*running) (list []config.Problem) {
 	for i, r := range gateways {
 		if g := &cfg.Gateways[i]; !g.AllowOpenListener && g.OpensLoopback(upstreamsOf(r, g)...) {
@@ -48,7 +48,7 @@ func openListenerWarnings(cfg *config.Config, gateways []*running) (list []confi
 	return list
 }
 
-// upstreamsOf returns the servers of a gateway, as far as its configuration names them: with Sentinels, none.
+// upstreamsOf returns the servers of a gateway that its configuration names: with Sentinels, none.
 func upstreamsOf(r *running, g *config.Gateway) []gateway.Upstream {
 	if servers, err := g.RedisServers(); g.Protocol == config.Redis && err == nil && servers.Kind == config.Sentinel {
 		return nil
@@ -60,7 +60,7 @@ func upstreamsOf(r *running, g *config.Gateway) []gateway.Upstream {
 	return all
 }
 
-// asksLogin asks the first of the servers that are on this machine.
+// asksLogin reports whether the first of the servers on this machine requires authentication.
 func asksLogin(protocol string, upstreams []gateway.Upstream) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), askClosedTimeout)
 	defer cancel()

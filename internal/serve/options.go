@@ -10,29 +10,29 @@ import (
 	"github.com/cinch-layer/cinch/internal/handover"
 )
 
-// Options say what to serve, and hand over what the binary was built with.
+// Options configures a Process, and passes on what the binary was built with.
 type Options struct {
-	Load func() (*config.Config, error) // reads the configuration: at the start, and for each Reload
+	Load func() (*config.Config, error) // reads the configuration, at the start and on each Reload
 	Log  io.Writer
 	Zstd Zstd
 
 	Version, Revision string // of the program
 
-	Sockets *handover.Sockets // that the process was given; nil: none
+	Sockets *handover.Sockets // sockets given to the process; nil: none
 
-	PProf bool // profiles on the admin page
+	PProf bool // serve profiles on the admin page
 	Force bool // for tests: every policy gets Force
 	Toy   bool // the store is the embedded one
 
 	listen func(address string) (net.Listener, error) // for tests, in place of Sockets; or nil
 }
 
-// Zstd is what there is of zstd's implementations.
+// Zstd holds the zstd implementations that the binary has.
 type Zstd struct {
-	Engine func(name string) (*codec.Engine, error) // by the configuration's name
-	Native func() codec.ZstdCoder                   // libzstd; nil where it was not built in
-	Train  dict.Trainer                             // libzstd's; or nil
+	Engine func(name string) (*codec.Engine, error) // name is as in the configuration
+	Native func() codec.ZstdCoder                   // libzstd; nil if it was not built in
+	Train  dict.Trainer                             // libzstd's; nil if it was not built in
 }
 
-// native reports that an engine works with libzstd.
+// native reports whether an engine uses libzstd.
 func native(e *codec.Engine) bool { return e.ZstdName() == "libzstd" }

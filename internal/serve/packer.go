@@ -19,20 +19,20 @@ import (
 	"github.com/cinch-layer/cinch/internal/store/open"
 )
 
-// packer packs the store of one gateway in the background, while the configuration wants that.
+// packer packs the store of one gateway in the background, while the configuration asks for that.
 type packer struct {
 	*pack.Background
 	process *Process
 	of      *running
-	engine  *codec.Engine // its own: clients don't wait for its turns
+	engine  *codec.Engine // its own, so that it does not delay clients
 	holder  string        // of the lease
-	mixed   atomic.Bool   // the last pass was without logins' dictionaries, see forWriter
+	mixed   atomic.Bool   // the last pass had no per-login dictionaries, see forWriter
 
-	stop  chan struct{} // closed: finish
-	ended chan struct{} // closed when it has
+	stop  chan struct{} // closed to end packing
+	ended chan struct{} // closed when packing has ended
 }
 
-// addPacker gives one to every gateway to a store: a reload may want it at any time.
+// addPacker gives r a packer if r is a gateway to a store: any reload may turn packing on.
 func (p *Process) addPacker(r *running) error {
 	if r.keeper == nil {
 		return nil
@@ -61,7 +61,7 @@ func (p *Process) startPacking() {
 	}
 }
 
-// stopPacking lets pages under way finish, until ctx ends.
+// stopPacking lets pages in progress finish, until ctx ends.
 func (p *Process) stopPacking(ctx context.Context) {
 	for k := range p.packers() {
 		close(k.stop)
@@ -88,7 +88,7 @@ func (p *Process) packers() iter.Seq[*packer] {
 	}
 }
 
-// packing is what the configuration says of it now.
+// packing returns the current configuration of packing.
 func (k *packer) packing() config.Pack {
 	cfg := k.process.current.Load().cfg
 	if g := cfg.Gateway(k.of.name); g != nil {
@@ -103,7 +103,7 @@ func (k *packer) maxSeal() int {
 
 func (k *packer) dicts() store.Dicts { return k.of.keeper.dicts }
 
-// job is what there is to do now.
+// job returns what to pack under the current configuration.
 func (k *packer) job() pack.Job {
 	c := k.packing()
 	if !c.Background {
@@ -151,8 +151,7 @@ func (k *packer) open(ctx context.Context, rules *policy.Policy) (pack.Session, 
 	}, nil
 }
 
-// prepared returns an error as long as values would be sealed without the dictionaries that
-// they are to have.
+// prepared returns an error until values can be compressed with the dictionaries that their rules name.
 func (k *packer) prepared(rules *policy.Policy) error {
 	if err := k.looked(rules); err != nil {
 		return err
@@ -160,7 +159,7 @@ func (k *packer) prepared(rules *policy.Policy) error {
 	return k.has(rules)
 }
 
-// looked returns an error as long as others may be known to be in force soon.
+// looked returns an error until the manager knows the dictionaries of automatic rules.
 func (k *packer) looked(rules *policy.Policy) error {
 	if auto := k.of.auto; !auto.Looked() || auto.Policy() != rules {
 		return fmt.Errorf("%w: which dictionaries rules with dictionary: auto have is not known yet", pack.ErrNotYet)
@@ -168,7 +167,7 @@ func (k *packer) looked(rules *policy.Policy) error {
 	return nil
 }
 
-// has returns an error as long as the server lacks a dictionary that rules name.
+// has returns an error until the server holds all dictionaries that rules name.
 func (k *packer) has(rules *policy.Policy) error {
 	for _, number := range rules.Dictionaries() {
 		if !k.ready(number) {
@@ -181,8 +180,8 @@ func (k *packer) has(rules *policy.Policy) error {
 	return nil
 }
 
-// forWriter is the policy for what is stored: one user's values name that user's dictionaries, and none where they
-// may be of several, since nobody knows whose they are.
+// forWriter returns the policy for stored values. Values of one user name that user's dictionaries. Values
+// that may belong to several users name none of these, since their writers are unknown.
 func (k *packer) forWriter(rules *policy.Policy, login string, one bool) *policy.Policy {
 	if !one {
 		return rules.WithoutLogins()
@@ -190,7 +189,7 @@ func (k *packer) forWriter(rules *policy.Policy, login string, one bool) *policy
 	return rules.ForLogin(login)
 }
 
-// tellMixed says which rules go without a dictionary as values may be of several users.
+// tellMixed logs which rules use no dictionary because values may belong to several users.
 func (k *packer) tellMixed(rules *policy.Policy, mixed bool) {
 	names := rules.PerLogin()
 	k.mixed.Store(mixed && len(names) > 0)
@@ -206,12 +205,12 @@ func (k *packer) seal(rules *policy.Policy) *pack.Seal {
 	})}
 }
 
-// ready reports that the server holds a dictionary, and looks again before it says no.
+// ready reports whether the server holds a dictionary. It asks the server before it returns false.
 func (k *packer) ready(number uint32) bool {
 	return store.ReadyNow(k.of.keeper.ctx, k.dicts(), number, open.AnswerTimeout)
 }
 
-// describe is nil unless the gateway was told to pack.
+// describe returns nil unless the gateway is configured to pack.
 func (k *packer) describe() *admin.Packing {
 	if k == nil || !k.packing().Background {
 		return nil
@@ -233,11 +232,11 @@ func (k *packer) describe() *admin.Packing {
 	return d
 }
 
-// What packing in the background may hold, beside values: a page as it was read, what waits
-// to be replaced, and their replies, for each page in work.
+// packPageBytes limits what background packing holds, apart from values, for each page in progress: the page
+// as read, the replacements, and their replies.
 const packPageBytes = 16 << 20
 
-// bytes is what the packer may hold now.
+// bytes returns how many bytes the packer may hold now.
 func (k *packer) bytes() int64 {
 	c := k.packing()
 	if !c.Background {

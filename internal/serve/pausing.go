@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/admin"
 )
 
-// packActions are how an operator pauses packing in the background.
+// packActions returns the actions that pause and resume background packing.
 func (p *Process) packActions() []admin.Action {
 	return []admin.Action{
 		{Name: "pack-pause", Do: func(ctx context.Context, posted []byte) (any, error) {
@@ -24,17 +24,17 @@ func (p *Process) packActions() []admin.Action {
 	}
 }
 
-// pausing is the answer of both: how it is now.
+// pausing is the reply to both actions: the new state.
 type pausing struct {
 	Gateway  string     `json:"gateway"`
 	Paused   bool       `json:"paused"`
 	PausedAt *time.Time `json:"paused_at,omitempty"`
 }
 
-// pauseTime bounds an action: the store answers, or it is away.
+// pauseTime limits how long an action waits for the store.
 const pauseTime = 10 * time.Second
 
-// atPacker does something at the gateway that was posted.
+// atPacker calls do with the packer of the gateway that was posted.
 func (p *Process) atPacker(ctx context.Context, posted []byte, do func(*packer, context.Context) (pausing, error)) (any, error) {
 	k, err := p.packerOf(posted)
 	if err != nil {
@@ -52,14 +52,14 @@ func (p *Process) atPacker(ctx context.Context, posted []byte, do func(*packer, 
 	return nil, fmt.Errorf("gateway %s: its upstream refuses, so nothing was changed (%w); docs/PACK.md has the rights that it takes", k.of.name, err)
 }
 
-// Why there is nothing to pause.
+// Reasons why there is nothing to pause.
 var (
 	errWhichGateway = errors.New(`which gateway? post {"gateway": "NAME"}`)
 	errNoSuch       = errors.New("there is no gateway of that name")
 	errNoPacking    = errors.New("it does not pack in the background: give it pack: {background: true}, which gateways for Redis and Tarantool can have")
 )
 
-// packerOf is the packer of the gateway that was posted.
+// packerOf returns the packer of the gateway that was posted.
 func (p *Process) packerOf(posted []byte) (*packer, error) {
 	var asked struct {
 		Gateway string `json:"gateway"`
@@ -83,7 +83,7 @@ func (p *Process) packerOf(posted []byte) (*packer, error) {
 	return nil, fmt.Errorf("gateway %.80q: %w; there are: %s", asked.Gateway, errNoSuch, strings.Join(names, ", "))
 }
 
-// pauseNow pauses all who pack the gateway's store.
+// pauseNow pauses packing of the store by all gateways.
 func (k *packer) pauseNow(ctx context.Context) (pausing, error) {
 	since, err := k.Pause(ctx)
 	if err != nil {
@@ -97,7 +97,7 @@ func (k *packer) pauseNow(ctx context.Context) (pausing, error) {
 	return now, nil
 }
 
-// resumeNow lets them go on.
+// resumeNow resumes packing of the store by all gateways.
 func (k *packer) resumeNow(ctx context.Context) (pausing, error) {
 	if err := k.Resume(ctx); err != nil {
 		return pausing{}, err

@@ -29,7 +29,7 @@ func (s *shared) addPostgres(l *loaded, g *config.Gateway, r *running, secure *t
 	return nil
 }
 
-// followMove has a gateway go on where its clients had been moved to when it ended.
+// followMove starts a gateway at the upstream that its clients were last moved to.
 func followMove(g *postgres.Gateway, state string, log *slog.Logger) error {
 	if state == "" {
 		return nil
@@ -42,7 +42,8 @@ func followMove(g *postgres.Gateway, state string, log *slog.Logger) error {
 	return g.StartAt(to)
 }
 
-// keepOpen has no clients be held or moved until done is called. An error says which are.
+// keepOpen prevents holding and moving clients until done is called. It returns an error if a gateway holds
+// or moves clients now.
 func (s *shared) keepOpen() (done func(), err error) {
 	var all []func()
 	done = func() {
@@ -61,7 +62,7 @@ func (s *shared) keepOpen() (done func(), err error) {
 	return done, nil
 }
 
-// describePostgres is the one line that stands for rules.
+// describePostgres fills in the single line shown in place of rules.
 func describePostgres(info *admin.GatewayInfo, g *postgres.Gateway) {
 	info.Upstream = g.Upstream().String()
 	info.Rules = []admin.RuleInfo{{Name: "postgres", Match: "every connection", Setting: "passed through"}}
@@ -70,7 +71,8 @@ func describePostgres(info *admin.GatewayInfo, g *postgres.Gateway) {
 	}
 }
 
-// postgresDocuments and postgresActions are how clients of gateways for PostgreSQL are held and moved.
+// postgresDocuments and postgresActions return the admin API for holding and moving clients of gateways for
+// PostgreSQL.
 func (s *shared) postgresDocuments() []admin.Document {
 	var list []admin.Document
 	for _, g := range s.postgres {

@@ -13,15 +13,15 @@ import (
 	"github.com/cinch-layer/cinch/internal/handover"
 )
 
-// Checked holds what Check found in a configuration that serve would start with.
+// Checked holds the result of Check for a valid configuration.
 type Checked struct {
 	Config   *config.Config
 	Warnings []config.Problem
 }
 
-// Check builds the process that New would build, without listening or connecting anywhere. It
-// returns an error if and only if New would fail for another reason than a port, a socket or an
-// address that can't be listened on.
+// Check builds the process that New would build, without listening or connecting anywhere. It returns an
+// error if and only if New would fail for a reason other than a port, a socket or an address that can't be
+// listened on.
 func Check(o Options) (Checked, error) {
 	p, err := prepare(o)
 	if err != nil {
@@ -31,8 +31,8 @@ func Check(o Options) (Checked, error) {
 	return Checked{p.started, append(p.warnings, openListenerWarnings(p.started, p.gateways)...)}, nil
 }
 
-// prepare builds everything of a process that needs no network: it reads the configuration and all
-// files that it names, and makes the gateways. Errors are a *ConfigError, or come from o.Load.
+// prepare builds everything of a process that needs no network: it reads the configuration and all files that
+// it names, and makes the gateways. Errors are a *ConfigError, or come from o.Load.
 func prepare(o Options) (_ *Process, err error) {
 	cfg, err := o.Load()
 	if err != nil {
@@ -80,7 +80,7 @@ func prepare(o Options) (_ *Process, err error) {
 	return p, checkSockets(cfg)
 }
 
-// checkSockets reports unix sockets whose directory is missing, or whose place a file has taken.
+// checkSockets reports unix sockets whose directory is missing, or whose path is a file of another kind.
 func checkSockets(cfg *config.Config) error {
 	for _, l := range cfg.Listeners() {
 		path := l.Path
@@ -101,7 +101,7 @@ func checkSockets(cfg *config.Config) error {
 	return nil
 }
 
-// warn logs what is probably a mistake in a configuration.
+// warn logs likely mistakes in a configuration.
 func (p *Process) warn(warnings []config.Problem) {
 	for _, w := range warnings {
 		p.log.Warn("the configuration is valid, but "+w.Text, "at", w.Place(), "hint", w.Hint)

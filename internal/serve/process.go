@@ -20,13 +20,13 @@ import (
 	"github.com/cinch-layer/cinch/internal/panics"
 )
 
-// Process is everything that a running serve holds. Make it with New.
+// Process is a running serve. Make it with New.
 type Process struct {
 	options *Options
 	log     *slog.Logger
 	level   *slog.LevelVar
 
-	started *config.Config // what can't change while we run
+	started *config.Config // the first configuration, for what can't change at run time
 	current atomic.Pointer[loaded]
 
 	shared   *shared
@@ -35,25 +35,26 @@ type Process struct {
 	registry *prometheus.Registry
 	metrics  *gateway.Metrics
 	admin    *adminPage       // nil when it is off
-	history  *history.History // nil when nobody would read it
+	history  *history.History // nil when it can't be queried
 	ledger   *admin.Ledger    // of what the page prices
 
 	warnings []config.Problem // of the configuration that the process was started with
 
-	mayAct     bool       // the admin page takes credentials
-	overriding sync.Mutex // of what the configuration says
+	mayAct     bool       // the admin page accepts credentials
+	overriding sync.Mutex // held while rules are overridden or reloaded
 
 	draining atomic.Bool
 	probes   probes
-	reloads  chan struct{} // one is due
+	reloads  chan struct{} // holds a pending reload
 	reloaded reloads
 
-	replacements chan struct{} // one is due
+	replacements chan struct{} // holds a pending replacement
 }
 
-// New builds a process and listens on every address before anything is served, so that a start
-// either succeeds as a whole or leaves nothing behind. All that can fail beside listening fails in
-// prepare, which Check calls too: the other errors are a *ListenError, or of servers that may not be opened to other machines.
+// New builds a process and listens on every address before it serves anything, so that a start either
+// succeeds as a whole or leaves nothing behind. All that can fail apart from listening fails in prepare,
+// which Check calls too. Other errors are a *ListenError, or report servers that may not be opened to other
+// machines.
 func New(o Options) (*Process, error) {
 	p, err := prepare(o)
 	if err != nil {
@@ -107,10 +108,10 @@ func durationsAsText(_ []string, a slog.Attr) slog.Attr {
 }
 
 func setLevel(level *slog.LevelVar, name string) {
-	_ = level.UnmarshalText([]byte(name)) // the configuration has checked it
+	_ = level.UnmarshalText([]byte(name)) // the configuration was validated
 }
 
-// Addresses are where the gateways listen, and the admin page; nil when that is off.
+// Addresses returns the addresses of the gateways and of the admin page, which is nil when that is off.
 func (p *Process) Addresses() (gateways []net.Addr, admin net.Addr) {
 	for _, r := range p.gateways {
 		gateways = append(gateways, r.listener.Addr())
@@ -133,14 +134,14 @@ func (p *Process) close() {
 	closeTracer(p.shared.tracer, p.log)
 }
 
-// Run serves until ctx ends, whose cause the log names, and then drains: it stops accepting, and
-// waits until clients have gone, for at most the drain timeout. It returns nil after a drain, and
-// ErrCutOff when now ended that. A Process runs once.
+// Run serves until ctx ends, then drains: it stops accepting, and waits until clients have gone, for at most
+// the drain timeout. The log names the cause of ctx. Run returns nil after a drain, or ErrCutOff if now ended
+// the drain. A Process runs once.
 func (p *Process) Run(ctx, now context.Context) (err error) {
 	p.log.Info("starting", "version", p.options.Version, "zstd", p.shared.engine.ZstdName(), "budget", p.started.Memory.Budget.String())
 	defer func() {
 		if err == nil {
-			p.log.Info("stopped") // behind all else: what was counted is in the history by then
+			p.log.Info("stopped") // last, when all counters are in the history
 		}
 	}()
 	defer p.close()
@@ -172,7 +173,7 @@ func (p *Process) Run(ctx, now context.Context) (err error) {
 	}
 }
 
-// start serves on all listeners. What ends one of them is sent.
+// start serves on all listeners. The returned channel receives the errors that end them.
 func (p *Process) start() (failed chan error) {
 	failed = make(chan error, len(p.gateways)+1)
 	for _, r := range p.gateways {
@@ -192,10 +193,9 @@ func (p *Process) start() (failed chan error) {
 	return failed
 }
 
-// drain ends all gateways, by force when the time is up or now has come. The admin page stays
-// until they have ended: whoever asks it learns, during a delay too, that clients should go
-// elsewhere. Of a process that was replaced it goes at once, and without delay: who asks is
-// answered by the other one.
+// drain ends all gateways, by force when the timeout expires or now ends. The admin page stays up until they
+// have ended, so that probes learn, even during the delay, that clients should go elsewhere. In a process
+// that was replaced there is no delay and the admin page closes at once: the successor answers.
 func (p *Process) drain(cause error, now context.Context, alive *time.Ticker) error {
 	p.draining.Store(true)
 	timeout := time.Duration(p.started.DrainTimeout)
@@ -227,7 +227,7 @@ func (p *Process) drain(cause error, now context.Context, alive *time.Ticker) er
 	}
 }
 
-// leeway is what ending takes beside the drain.
+// leeway limits how long shutting down takes beyond the drain.
 const leeway = 5 * time.Second
 
 func (p *Process) shutdown(ctx context.Context) {

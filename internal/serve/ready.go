@@ -18,23 +18,24 @@ import (
 )
 
 const (
-	// probeInterval is how old an answer about the upstreams may be. Whoever asks, and however
-	// often, costs them no more than a connection in this time.
+	// probeInterval is the maximum age of an answer about the upstreams. However often readiness is probed,
+	// it costs them no more than one connection in this time.
 	probeInterval = time.Second
-	// probeTimeout bounds the answer: who asks waits for a second as a rule (Kubernetes does).
+	// probeTimeout limits an answer: callers usually time out after one second, as Kubernetes does.
 	probeTimeout = 800 * time.Millisecond
-	// startTimeout bounds the look at the upstreams when we start.
+	// startTimeout limits the check of the upstreams at the start.
 	startTimeout = 5 * time.Second
 )
 
-// probes remembers what the gateways were like.
+// probes caches the health of the gateways.
 type probes struct {
 	mu    sync.Mutex
 	at    time.Time
 	found []health
 }
 
-// health is what a gateway says of itself: why its clients would not be served, or what is amiss all the same.
+// health is the state of a gateway: err is why it can't serve clients, notes are problems that don't prevent
+// serving.
 type health struct {
 	gateway string
 	notes   []string
@@ -45,13 +46,14 @@ func (h *health) says(text string) string { return "gateway " + h.gateway + ": "
 
 var errDraining = errors.New("draining")
 
-// judge is a gateway that knows itself whether its clients would be served, and what is amiss all the
-// same. Of others it is asked whether the upstream takes connections.
+// judge is a gateway that can report whether its clients would be served, and other problems. For all others
+// only the connection to the upstream is checked.
 type judge interface {
 	Ready(ctx context.Context) (notes []string, err error)
 }
 
-// ready reports whether clients would be served: we are not draining, and so say the gateways that are asked about.
+// ready reports whether clients would be served: the process isn't draining, and the gateways in question are
+// ready.
 func (p *Process) ready(q admin.Question) (notes []string, err error) {
 	policy := cmp.Or(q.Policy, p.started.Admin.Ready)
 	if policy != config.ReadyAll && policy != config.ReadyAny {
@@ -66,7 +68,8 @@ func (p *Process) ready(q admin.Question) (notes []string, err error) {
 	return verdict(p.health(), q.Gateway, policy == config.ReadyAny)
 }
 
-// verdict sums up what gateways say, or one of them. Where any will do, those that are not ready are notes.
+// verdict combines the health of all gateways, or of the one named. With anyWillDo, gateways that are not
+// ready become notes if one is.
 func verdict(found []health, gateway string, anyWillDo bool) (notes []string, err error) {
 	var errs []error
 	served := false
@@ -90,7 +93,7 @@ func verdict(found []health, gateway string, anyWillDo bool) (notes []string, er
 	return notes, nil
 }
 
-// health is how the gateways are, asked at most once in a probeInterval.
+// health returns the health of all gateways, at most probeInterval old.
 func (p *Process) health() []health {
 	p.probes.mu.Lock()
 	defer p.probes.mu.Unlock()
@@ -101,12 +104,12 @@ func (p *Process) health() []health {
 	return p.probes.found
 }
 
-// probe asks all gateways at a time. Meanwhile it holds one more file descriptor: a client takes two,
-// its own connection and the upstream's, and the question only the second.
+// probe asks all gateways concurrently. Meanwhile it holds one extra file descriptor: a client takes two, its
+// own connection and the upstream's, but a probe only the second.
 func (p *Process) probe(timeout time.Duration) []health {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	if client, err := os.Open(os.DevNull); err == nil { // without it the questions fail, and say why
+	if client, err := os.Open(os.DevNull); err == nil { // if this fails, the probes fail too and report why
 		defer client.Close()
 	}
 	found := make([]health, len(p.gateways))
@@ -122,7 +125,7 @@ func (p *Process) probe(timeout time.Duration) []health {
 	return found
 }
 
-// tryReady makes an error of a panic.
+// tryReady turns a panic into an error.
 func (r *running) tryReady(ctx context.Context) (notes []string, err error) {
 	defer panics.Catch(r.log, r.stats, func() { err = panics.Err })
 	return r.ready(ctx)
@@ -139,7 +142,7 @@ func (r *running) ready(ctx context.Context) (notes []string, err error) {
 	return append(notes, r.missingDicts()...), nil
 }
 
-// missingDicts tells of dictionaries that rules name, and values not yet.
+// missingDicts returns notes on dictionaries that rules name and values can't use yet.
 func (r *running) missingDicts() (notes []string) {
 	if r.keeper == nil || r.auto.Policy().Off {
 		return nil
@@ -152,12 +155,12 @@ func (r *running) missingDicts() (notes []string) {
 	return notes
 }
 
-// servers are the upstream, and those that do as well.
+// servers returns the upstream and its alternatives.
 func (r *running) servers() []gateway.Upstream {
 	return append([]gateway.Upstream{r.upstream}, r.others...)
 }
 
-// reach connects to the upstream; of several servers one has to answer.
+// reach connects to the upstream. Of several servers one has to answer.
 func (r *running) reach(ctx context.Context) (err error) {
 	for _, up := range r.servers() {
 		up.Stats = nil // not a client's traffic
@@ -170,8 +173,8 @@ func (r *running) reach(ctx context.Context) (err error) {
 	return err
 }
 
-// warnUnreachable tells early what clients would find out. It is no reason not
-// to start: the store may come up after us.
+// warnUnreachable logs early what clients would find out. The process starts all the same: the store may come
+// up later.
 func (p *Process) warnUnreachable() {
 	if _, err := verdict(p.probe(startTimeout), "", false); err != nil {
 		p.log.Warn("upstream unreachable, clients get errors until it is there", "err", err)

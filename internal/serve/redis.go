@@ -48,7 +48,7 @@ func (s *shared) addRedis(l *loaded, g *config.Gateway, r *running, secure *tls.
 	return nil
 }
 
-// sentinel is nil for a cluster.
+// sentinel returns nil for a cluster.
 func sentinel(g *config.Gateway, r *running, servers *config.RedisServers) *redis.SentinelConfig {
 	if servers.Kind != config.Sentinel {
 		return nil
@@ -66,7 +66,7 @@ func sentinel(g *config.Gateway, r *running, servers *config.RedisServers) *redi
 func (s *shared) redisConfig(g *config.Gateway, r *running, secure *tls.Config) redis.Config {
 	behind := open.Behind(g.Protocol, g.Upstream)
 	if s.options.Toy {
-		behind = "" // nobody else finds it
+		behind = "" // no other process knows its address
 	}
 	return redis.Config{
 		Name:     g.Name,

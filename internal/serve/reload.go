@@ -7,8 +7,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/handover"
 )
 
-// Reload has the process read its configuration again, once it serves and as long as it does not
-// drain. It doesn't wait for that; the log tells.
+// Reload makes the process read its configuration again, while it serves and doesn't drain. It doesn't wait
+// for that; the result is logged.
 func (p *Process) Reload() {
 	select {
 	case p.reloads <- struct{}{}:
@@ -16,8 +16,7 @@ func (p *Process) Reload() {
 	}
 }
 
-// reload puts into force what can change while connections last. When anything is wrong nothing
-// changes.
+// reload applies what can change while connections last. If anything is wrong nothing changes.
 func (p *Process) reload() {
 	handover.SayReloading()
 	err := p.tryReload()
@@ -65,7 +64,7 @@ func (p *Process) tryReload() error {
 	return nil
 }
 
-// putInForce gives a gateway the rules of l, or leaves it those it has when it is not in there.
+// putInForce gives a gateway its rules of l, or leaves its rules unchanged if l does not have it.
 func (p *Process) putInForce(r *running, l *loaded) {
 	old := p.current.Load()
 	switch {
@@ -76,7 +75,7 @@ func (p *Process) putInForce(r *running, l *loaded) {
 		}
 	case r.auto != nil && l.policies[r.name] != nil:
 		r.keeper.store.reconfigure(l.cfg.Gateway(r.name))
-		r.keeper.adopt(l.named(r.name)) // no value names one before it is there
+		r.keeper.adopt(l.named(r.name)) // before SetRules, so that no value names one that is missing
 		r.auto.SetRules(l.rules(r.name))
 	default:
 		l.policies[r.name], l.messages[r.name] = old.policies[r.name], old.messages[r.name]

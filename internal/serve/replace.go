@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// successorTimeout bounds the start of a process that is to replace us.
+	// successorTimeout limits the start of a process that replaces this one.
 	successorTimeout = time.Minute
-	// leftTimeout is how long sockets of the process before us wait for who listens there: a gateway to a cluster does for
-	// each node, when it has learnt of that.
+	// leftTimeout limits how long sockets inherited from the previous process stay open unused: a gateway to a
+	// cluster listens for each node once it has discovered it.
 	leftTimeout = time.Minute
 )
 
@@ -21,8 +21,9 @@ var (
 	errToy      = errors.New("the embedded store would be lost")
 )
 
-// Replace has the process start its successor: the program that lies where ours did, with the same arguments and all of our
-// sockets. When that serves, Run drains. It doesn't wait for that; the log tells.
+// Replace makes the process start its successor: the program now at this executable's path, with the same
+// arguments and all of this process's sockets. When that serves, Run drains. Replace doesn't wait for that;
+// the result is logged.
 func (p *Process) Replace() {
 	select {
 	case p.replacements <- struct{}{}:
@@ -30,7 +31,7 @@ func (p *Process) Replace() {
 	}
 }
 
-// replace starts the successor, and sends what became of it.
+// replace starts the successor, and sends the result.
 func (p *Process) replace(ctx context.Context, became chan<- error) {
 	ctx, cancel := context.WithTimeout(ctx, successorTimeout)
 	defer cancel()
@@ -48,8 +49,9 @@ func (p *Process) replace(ctx context.Context, became chan<- error) {
 	became <- err
 }
 
-// succeed starts the successor while no clients are held or moved: it would know nothing of that, and let them write to a primary that is
-// being replaced. When it serves, nobody is held here any more.
+// succeed starts the successor while no clients are held or moved: the successor would not know, and would
+// let them write to a primary that is being replaced. When it serves, this process can hold no clients any
+// more.
 func (p *Process) succeed(ctx context.Context) (pid int, err error) {
 	done, err := p.shared.keepOpen()
 	if err != nil {
@@ -62,7 +64,7 @@ func (p *Process) succeed(ctx context.Context) (pid int, err error) {
 	return pid, err
 }
 
-// serving tells who has started us that we serve.
+// serving tells the parent process or service manager that this process serves.
 func (p *Process) serving() {
 	sockets := p.options.Sockets
 	sockets.Serving()
@@ -73,7 +75,7 @@ func (p *Process) serving() {
 	}
 }
 
-// status is a line for people.
+// status returns a readable line.
 func (p *Process) status() string {
 	if !p.reloaded.read().ok {
 		return "serving; the last configuration was refused, an older one is in force"
@@ -81,7 +83,8 @@ func (p *Process) status() string {
 	return "serving"
 }
 
-// watchdog ticks as often as we have to say that we are alive; never where nobody asks.
+// watchdog ticks twice in each interval in which the service manager expects a sign of life. It never ticks
+// if none is expected.
 func watchdog() *time.Ticker {
 	if every := handover.WatchdogInterval(); every > 0 {
 		return time.NewTicker(every / 2)

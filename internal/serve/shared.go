@@ -20,20 +20,19 @@ import (
 	"github.com/cinch-layer/cinch/internal/whatif"
 )
 
-// shared is what all gateways of a process share, and makes them.
+// shared holds what all gateways of a process share, and makes the gateways.
 type shared struct {
 	options *Options
 	started *config.Config
 	log     *slog.Logger
 	engine  *codec.Engine
 
-	// One budget a direction: a request that waits for bytes never keeps a
-	// reply from leaving, nor the reverse.
+	// One budget per direction: a request that waits for memory never blocks a reply, nor the reverse.
 	requests, replies *gateway.Budget
 
 	trainer *autodict.Trainer // of dictionaries
 	whatIf  *whatif.Budget
-	tracer  *trace.Tracer // nil: nothing is traced
+	tracer  *trace.Tracer // nil: tracing is off
 
 	topology mongo.Topology // which gateways stand for which members of replica sets
 	mongo    []*mongo.Gateway
@@ -57,20 +56,20 @@ func newShared(o *Options, cfg *config.Config, log *slog.Logger) (*shared, error
 	return s, cfg.Invalid("traces.endpoint", err)
 }
 
-// running is one gateway at work.
+// running is one gateway with all that belongs to it.
 type running struct {
 	name     string
 	upstream gateway.Upstream
-	others   []gateway.Upstream // servers that do as well
+	others   []gateway.Upstream // servers that can serve in the upstream's place
 	listener net.Listener       // nil until listen
-	sentinel *pendingListener   // for clients of Sentinels; nil: none is wanted
-	told     func()             // logs what depends on the listener's address; or nil
+	sentinel *pendingListener   // for clients of Sentinels; nil: not configured
+	told     func()             // called when the listener's address is known; or nil
 	stats    *gateway.Stats
 	effort   *gateway.Effort
 	log      *slog.Logger
 	gateway  protocolGateway
 
-	// Of a gateway to a store; nil for others.
+	// For gateways to stores; nil for others.
 	keeper *keeper
 	auto   *autodict.Manager // says which policy is in force
 	packer *packer
@@ -78,9 +77,9 @@ type running struct {
 
 	postgres *postgres.Gateway // nil for other protocols
 
-	tunnelSetting string // of an end of a tunnel; "" for others
+	tunnelSetting string // of a tunnel's end; "" for others
 
-	// Of a gateway that compresses messages on the wire; nil for others.
+	// For gateways that compress messages on the wire; nil for others.
 	messages messageGateway
 	kinds    *autodict.Messages
 
@@ -88,7 +87,7 @@ type running struct {
 	grpc *grpc.Gateway // likewise
 }
 
-// protocolGateway is what the gateways of all protocols offer.
+// protocolGateway is the interface of the gateways of all protocols.
 type protocolGateway interface {
 	Serve(net.Listener) error
 	Shutdown(context.Context) error
@@ -105,7 +104,7 @@ type (
 	}
 )
 
-// close frees what is left of a gateway that has ended, or never began.
+// close frees what remains of a gateway that has ended, or that never started.
 func (r *running) close() {
 	if r.listener != nil {
 		_ = r.listener.Close()

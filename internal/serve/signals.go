@@ -8,11 +8,11 @@ import (
 	"syscall"
 )
 
-// Signals are those that RunUntil wants to hear of.
+// Signals lists the signals that RunUntil handles.
 var Signals = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR2}
 
-// RunUntil is Run under signals: the first that ends drains, one in a drain cuts off (ErrCutOff). SIGHUP and SIGUSR2 are neither: they
-// reload, and replace the process, which drains then.
+// RunUntil is Run under signals. The first SIGINT or SIGTERM drains, the next one cuts connections off
+// (ErrCutOff). SIGHUP reloads; SIGUSR2 replaces the process, which then drains.
 func (p *Process) RunUntil(signals <-chan os.Signal) error {
 	ctx, drain := context.WithCancelCause(context.Background())
 	now, stop := context.WithCancelCause(context.Background())

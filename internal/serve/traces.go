@@ -11,10 +11,10 @@ import (
 	"github.com/cinch-layer/cinch/internal/trace"
 )
 
-// lastSpans is for how long a process that ends waits for the collector to take what it has not sent yet.
+// lastSpans limits how long an ending process waits for the collector to accept the last spans.
 const lastSpans = 3 * time.Second
 
-// newTracer returns nil where nobody wants spans.
+// newTracer returns nil if no endpoint is configured.
 func newTracer(version string, c config.Traces, log *slog.Logger) (*trace.Tracer, error) {
 	if c.Endpoint == "" {
 		return nil, nil
@@ -34,7 +34,7 @@ func closeTracer(t *trace.Tracer, log *slog.Logger) {
 	}
 }
 
-// traceMetrics shows Prometheus what became of spans.
+// traceMetrics exports the counts of spans to Prometheus.
 type traceMetrics struct{ tracer *trace.Tracer }
 
 var (

@@ -13,8 +13,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/whatif"
 )
 
-// newTrainer makes what trains dictionaries for all gateways, with the same
-// implementation of zstd that the gateways use.
+// newTrainer makes the trainer of dictionaries for all gateways. It uses the same zstd implementation as the
+// gateways.
 func (s *shared) newTrainer() *autodict.Trainer {
 	var external dict.Trainer
 	if native(s.engine) {
@@ -23,7 +23,7 @@ func (s *shared) newTrainer() *autodict.Trainer {
 	return autodict.NewTrainer(autodict.TrainerOptions{
 		NewEngine: func() *codec.Engine {
 			e, err := s.options.Zstd.Engine(s.started.Zstd)
-			if err != nil { // it was there when the process started
+			if err != nil { // can't fail: it worked when the process started
 				return s.engine
 			}
 			return e
@@ -33,18 +33,18 @@ func (s *shared) newTrainer() *autodict.Trainer {
 	})
 }
 
-// manage gives a gateway to a store what looks after its dictionaries and its rules: policies go from there to apply.
+// manage gives a gateway to a store its managers of rules and dictionaries, which pass policies to apply.
 func (s *shared) manage(g *config.Gateway, r *running, apply func(*policy.Policy)) {
 	r.whatIf = s.newWhatIf(g, r, apply)
 	r.auto = s.newAutodict(r, r.whatIf.overrides.SetBase)
 }
 
-// newWhatIf makes the one of a gateway to a store, whose policies go to apply.
+// newWhatIf makes the whatIf of a gateway to a store, which passes policies to apply.
 func (s *shared) newWhatIf(g *config.Gateway, r *running, apply func(*policy.Policy)) *whatIf {
 	watch := whatif.New(whatif.Options{
 		NewEngine: func() *codec.Engine {
 			e, err := s.options.Zstd.Engine(s.started.Zstd)
-			if err != nil { // it was there when the process started
+			if err != nil { // can't fail: it worked when the process started
 				return s.engine
 			}
 			return e
@@ -59,8 +59,8 @@ func (s *shared) newWhatIf(g *config.Gateway, r *running, apply func(*policy.Pol
 	}
 }
 
-// newAutodict makes what looks after the gateway's dictionaries, and hands the policies that
-// name them to apply. It has no rules yet.
+// newAutodict makes the manager of the gateway's dictionaries, which passes policies that name them to apply.
+// It has no rules yet.
 func (s *shared) newAutodict(r *running, apply func(*policy.Policy)) *autodict.Manager {
 	t := &s.started.Training
 	return autodict.New(autodict.Options{
@@ -80,8 +80,7 @@ func (s *shared) newAutodict(r *running, apply func(*policy.Policy)) *autodict.M
 	})
 }
 
-// newKinds makes what measures the messages of a gateway, and trains dictionaries for
-// its rules.
+// newKinds makes what measures a gateway's messages, and trains dictionaries for its rules.
 func (s *shared) newKinds(l *loaded, g *config.Gateway, r *running) *autodict.Messages {
 	t := &s.started.Training
 	maxDict := 0

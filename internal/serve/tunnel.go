@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/tunnel"
 )
 
-// addTunnel makes r an end of a tunnel.
+// addTunnel makes r one end of a tunnel.
 func (s *shared) addTunnel(g *config.Gateway, r *running, secure *tls.Config) {
 	setting := g.TunnelSetting()
 	made := tunnel.NewGateway(tunnel.Config{
@@ -40,14 +40,14 @@ func (s *shared) addTunnel(g *config.Gateway, r *running, secure *tls.Config) {
 
 func isLoopback(addr net.Addr) bool {
 	tcp, ok := addr.(*net.TCPAddr)
-	return !ok || tcp.IP.IsLoopback() // others are unix sockets
+	return !ok || tcp.IP.IsLoopback() // other listeners are unix sockets
 }
 
-// describeTunnel is the one line that stands for a tunnel's rules.
+// describeTunnel fills in the single line shown in place of rules.
 func describeTunnel(info *admin.GatewayInfo, r *running) {
 	info.Enabled = r.tunnelSetting != "raw"
 	info.Rules = []admin.RuleInfo{{Name: "tunnel", Match: "every connection", Setting: r.tunnelSetting}}
 }
 
-// anyClient reports whether a gateway asks its clients for no certificates.
+// anyClient reports whether a gateway accepts clients without certificates.
 func anyClient(g *config.Gateway) bool { return g.TLS == nil || g.TLS.ClientCA == "" }

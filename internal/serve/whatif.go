@@ -13,8 +13,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/whatif"
 )
 
-// whatIf is what other settings would make of a gateway's values, and those that took the place of a rule's. It is nil for
-// gateways that have none.
+// whatIf estimates the effect of other settings on a gateway's values, and holds the settings that replace
+// those of rules. It is nil for gateways without that.
 type whatIf struct {
 	gateway, protocol string
 	watch             *whatif.Watch
@@ -26,7 +26,7 @@ type whatIf struct {
 type whatIfGateway struct {
 	Gateway     string       `json:"gateway"`
 	Protocol    string       `json:"protocol"`
-	Unavailable string       `json:"unavailable,omitempty"` // why there is nothing
+	Unavailable string       `json:"unavailable,omitempty"` // why there are no estimates
 	Rules       []whatIfRule `json:"rules"`
 }
 
@@ -35,12 +35,12 @@ type whatIfRule struct {
 	Applied *appliedSetting `json:"applied,omitempty"`
 }
 
-// appliedSetting sets what was forecast against what the gateway has counted since.
+// appliedSetting compares the forecast for an applied setting with what the gateway has counted since.
 type appliedSetting struct {
 	Setting   string    `json:"setting"`
 	At        time.Time `json:"at"`
 	Forecast  float64   `json:"forecast_ratio"`
-	Observed  float64   `json:"observed_ratio"` // 0: nothing was counted yet
+	Observed  float64   `json:"observed_ratio"` // 0: nothing counted yet
 	Values    uint64    `json:"values"`
 	AppliedBy string    `json:"applied_by"`
 	Ends      string    `json:"ends"`
@@ -52,7 +52,7 @@ func (w *whatIf) close() {
 	}
 }
 
-// ended has the rules be as the configuration says, since there is another one.
+// ended restores the configured settings of all rules, after a reload.
 func (w *whatIf) ended() {
 	if w == nil {
 		return
@@ -62,7 +62,7 @@ func (w *whatIf) ended() {
 	}
 }
 
-// document has values sampled, and tells what is known of them.
+// document starts or prolongs the sampling of values, and returns the results so far.
 func (w *whatIf) document(cfg *config.Gateway) whatIfGateway {
 	w.watch.Ask()
 	d := whatIfGateway{Gateway: w.gateway, Protocol: w.protocol, Rules: []whatIfRule{}}
@@ -97,20 +97,22 @@ func (w *whatIf) rules(cfg *config.Gateway) []whatif.Rule {
 	return w.watch.Rules(q)
 }
 
-// counted is what the gateway has counted, by rule. What a rule that observes would have stored counts as stored.
+// counted returns the gateway's counts by rule. For a rule that only observes, it counts as stored what
+// compressing would have stored.
 func (w *whatIf) counted() map[string]whatif.Counted {
 	all := map[string]whatif.Counted{}
 	for _, r := range w.stats.Snapshot().Rules {
 		c := whatif.Counted{Values: r.Sealed + r.Left, Raw: r.RawBytes, Stored: r.StoredBytes}
 		if o := r.Observed; o != nil {
-			c.Stored += o.StoredBytes - o.RawBytes // unsigned, and right after all: its raw bytes were left, and so are in there
+			c.Stored += o.StoredBytes - o.RawBytes // unsigned wraparound is harmless: Stored includes the raw bytes, which were left as they are
 		}
 		all[r.Rule] = c
 	}
 	return all
 }
 
-// fact is what has become of a setting that was applied. A rule that leaves values alone counts none; then those that were sampled tell.
+// fact returns the result of an applied setting. A rule that leaves values alone counts none; then the number
+// of samples decides.
 func (w *whatIf) fact(a whatif.Applied, now whatif.Counted, sampled uint64) *appliedSetting {
 	s := &appliedSetting{
 		Setting: a.Setting, At: a.At.UTC(), Forecast: a.Forecast, AppliedBy: "page", Ends: "at the next reload",
@@ -125,7 +127,7 @@ func (w *whatIf) fact(a whatif.Applied, now whatif.Counted, sampled uint64) *app
 	return s
 }
 
-// whatIfRefusal is why a setting is not applied.
+// whatIfRefusal explains why a setting is not applied.
 type whatIfRefusal struct {
 	Text string `json:"error"`
 	Hint string `json:"hint,omitempty"`
@@ -133,7 +135,7 @@ type whatIfRefusal struct {
 
 func (r *whatIfRefusal) Error() string { return r.Text }
 
-// MarshalJSON has the page show the hint, too.
+// MarshalJSON includes the hint for the page.
 func (r *whatIfRefusal) MarshalJSON() ([]byte, error) {
 	type plain whatIfRefusal
 	return json.Marshal((*plain)(r))
@@ -143,7 +145,7 @@ func refuse(hint, format string, args ...any) error {
 	return &whatIfRefusal{fmt.Sprintf(format, args...), hint}
 }
 
-// whatIfPosted is what a page posts.
+// whatIfPosted is the body that the page posts.
 type whatIfPosted struct {
 	Gateway    string `json:"gateway"`
 	Rule       string `json:"rule"`
@@ -162,7 +164,7 @@ func readPosted(text []byte) (p whatIfPosted, err error) {
 	return p, nil
 }
 
-// chosen is the choice that was posted.
+// chosen returns the choice that was posted.
 func (w *whatIf) chosen(g *config.Gateway, posted whatIfPosted) (*whatif.Choice, error) {
 	for _, r := range w.rules(g) {
 		if r.Rule != posted.Rule {

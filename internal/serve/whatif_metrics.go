@@ -4,7 +4,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// whatIfMetrics shows Prometheus which rules are not as the configuration says, and what sampling for /api/whatif takes.
+// whatIfMetrics exports the number of overridden rules to Prometheus, and the cost of sampling for
+// /api/whatif.
 type whatIfMetrics struct{ gateways []*running }
 
 var (

@@ -12,14 +12,14 @@ import (
 
 // whatIfDocument answers /api/whatif. docs/METRICS.md documents the fields.
 type whatIfDocument struct {
-	Actions  bool            `json:"actions"` // there are credentials with which a setting may be applied
+	Actions  bool            `json:"actions"` // credentials are configured with which a setting may be applied
 	Gateways []whatIfGateway `json:"gateways"`
 }
 
-// whatIfPage answers what the admin page asks about other settings, of all gateways.
+// whatIfPage answers the admin page's requests about other settings, for all gateways.
 type whatIfPage struct{ *Process }
 
-// document has values sampled, and tells what is known of them.
+// document starts or prolongs the sampling of values, and returns the results so far.
 func (p whatIfPage) document() any {
 	d := whatIfDocument{Actions: p.mayAct, Gateways: []whatIfGateway{}}
 	l := p.current.Load()
@@ -43,7 +43,7 @@ func (p whatIfPage) actions() []admin.Action {
 	}
 }
 
-// found is the gateway that was posted.
+// found returns the gateway that was posted.
 func (p whatIfPage) found(name string) (*whatIf, error) {
 	for _, r := range p.gateways {
 		if r.name != name {
@@ -57,7 +57,7 @@ func (p whatIfPage) found(name string) (*whatIf, error) {
 	return nil, refuse("GET /api/whatif lists them", "there is no gateway %.80q", name)
 }
 
-// apply has a rule seal as one of the choices says.
+// apply makes a rule compress as one of the choices says.
 func (p whatIfPage) apply(text []byte) (any, error) {
 	posted, err := readPosted(text)
 	if err != nil {
@@ -92,7 +92,7 @@ func (p whatIfPage) apply(text []byte) (any, error) {
 	return w.fact(a, a.Before, 0), nil
 }
 
-// hintOf is what a mistake's finder says of it.
+// hintOf returns the hint of an invalid configuration, or "".
 func hintOf(err error) string {
 	var invalid *config.Error
 	if errors.As(err, &invalid) && len(invalid.Problems) > 0 {
@@ -101,7 +101,7 @@ func hintOf(err error) string {
 	return ""
 }
 
-// undo has a rule seal as the configuration says.
+// undo restores the configured setting of a rule.
 func (p whatIfPage) undo(text []byte) (any, error) {
 	posted, err := readPosted(text)
 	if err != nil {

@@ -1,6 +1,6 @@
 package reference
 
-// gateways has the keys of one gateway. A few are of some protocols only, which their meaning begins with.
+// gateways has the keys of a gateway. The meaning of keys for some protocols only begins with these.
 var gateways = []Row{
 	{
 		Keys: "`name`", Default: "needed",
@@ -235,7 +235,7 @@ var gateways = []Row{
 	},
 }
 
-// pack has those of packing in the background.
+// pack has the keys of background packing.
 var pack = []Row{
 	{
 		Keys: "`background`", Default: "`false`",

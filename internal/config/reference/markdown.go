@@ -7,7 +7,7 @@ import (
 
 const endMarker = "<!-- end keys -->"
 
-// Page returns the page with each table anew between its markers.
+// Page returns the page with each table regenerated between its markers.
 func Page(page string) (string, error) {
 	for _, t := range tables() {
 		begin := "<!-- begin keys: " + t.name + " -->\n"

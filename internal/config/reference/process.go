@@ -1,6 +1,6 @@
 package reference
 
-// process has the keys of the whole process, and flags that stand for none.
+// process has the keys of the whole process, and flags without a key.
 var process = []Row{
 	{
 		Keys: "`admin.listen`", Default: "`127.0.0.1:9470`", Also: "`CINCH_ADMIN_LISTEN`, `--admin`",
@@ -158,7 +158,7 @@ var process = []Row{
 	},
 }
 
-// dictionaries has those of a dictionary from a file.
+// dictionaries has the keys of a dictionary from a file.
 var dictionaries = []Row{
 	{
 		Keys: "`name`", Default: "needed",
@@ -171,7 +171,7 @@ var dictionaries = []Row{
 	},
 }
 
-// training has those of "dictionary: auto".
+// training has the keys of "dictionary: auto".
 var training = []Row{
 	{
 		Keys: "`sample_memory`", Default: "`64MiB`",

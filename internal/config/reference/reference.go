@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// Row is a line of a table. Its texts are Markdown.
+// Row is a row of a table. Its texts are Markdown.
 type Row struct {
-	Keys    string // one key or several: "`cert`, `key`"; "" where only a flag stands for it
+	Keys    string // one key or several: "`cert`, `key`"; "" for a flag without a key
 	Default string
-	Also    string // variable and flag, of the process only
+	Also    string // variable and flag, for keys of the process only
 	Meaning string
 }
 
-// table is what stands between two markers of the page.
+// table is a table between two markers of the page.
 type table struct {
-	name  string // in its marker
+	name  string // name in its marker
 	below string // path of the object whose keys these are, "" for the file
-	of    string // the protocol, where several tables have the same keys
+	of    string // protocol, where several tables have the same keys
 	rows  []Row
 	also  bool // has the column for variables and flags
 }
@@ -39,7 +39,8 @@ func tables() []table {
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-// keys are the paths of a row below its table's object. `tls.cert`, `.key` are tls.cert and tls.key.
+// keys returns the paths of a row's keys relative to its table's object: "`tls.cert`, `.key`" gives tls.cert
+// and tls.key.
 func (r Row) keys() []string {
 	var list []string
 	parent := ""
@@ -55,7 +56,7 @@ func (r Row) keys() []string {
 	return list
 }
 
-// described has what the rows say of each path, "gateways.tls.cert" say.
+// described returns the rows by path, such as "gateways.tls.cert".
 func described() map[string][]said {
 	all := map[string][]said{}
 	for _, t := range tables() {
@@ -72,7 +73,7 @@ func described() map[string][]said {
 	return all
 }
 
-// said is a row and the protocol for which it says it.
+// said is a row with the protocol that it applies to.
 type said struct {
 	of  string
 	row Row

@@ -1,6 +1,7 @@
 package reference
 
-// rules has the keys of a rule for Redis; other protocols share those that their tables leave out.
+// rules has the keys of a rule for Redis. Rules of other protocols share those that their own tables do not
+// list.
 var rules = []Row{
 	{
 		Keys: "`name`", Default: "`rule-N`",
@@ -77,7 +78,7 @@ var rules = []Row{
 	},
 }
 
-// grpcRules has those of gRPC.
+// grpcRules has the keys of gRPC rules.
 var grpcRules = []Row{
 	{
 		Keys: "`service`", Default: "any",
@@ -111,7 +112,7 @@ var grpcRules = []Row{
 	},
 }
 
-// httpRules has those of HTTP.
+// httpRules has the keys of HTTP rules.
 var httpRules = []Row{
 	{
 		Keys: "`host`", Default: "any",
@@ -149,7 +150,7 @@ var httpRules = []Row{
 	},
 }
 
-// mongoRules has those of MongoDB.
+// mongoRules has the keys of MongoDB rules.
 var mongoRules = []Row{
 	{
 		Keys: "`namespace`", Default: "any",
@@ -183,7 +184,7 @@ var mongoRules = []Row{
 	},
 }
 
-// tarantoolRules has those of Tarantool.
+// tarantoolRules has the keys of Tarantool rules.
 var tarantoolRules = []Row{
 	{
 		Keys: "`space`", Default: "any",

@@ -6,7 +6,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 )
 
-// choices are the words that a key takes, where they are few.
+// choices lists the values of keys that take few.
 var choices = map[string][]string{
 	"admin.ready":              {"all", "any"},
 	"log.level":                {"debug", "info", "warn", "error"},
@@ -21,7 +21,7 @@ var choices = map[string][]string{
 	"gateways.rules.direction": {"request", "reply"},
 }
 
-// numbered are texts that may be numbers: fields and arguments are counted, spaces have numbers.
+// numbered lists the texts that may be numbers: fields and arguments have positions, spaces have numbers.
 var numbered = map[string]bool{
 	"gateways.rules.field": true, "gateways.rules.argument": true, "gateways.rules.space": true,
 }
@@ -34,7 +34,7 @@ const (
 	setting  = `^(auto|[a-z][a-z0-9]*(-proto(-raw)?)?(-[0-9]+)?(@[0-9a-f]{8})?)$`
 )
 
-// scalar is the form of a single value.
+// scalar returns the schema of a single value.
 func scalar(t reflect.Type, path string) (of object, known bool) {
 	switch t {
 	case reflect.TypeFor[config.Bytes]():

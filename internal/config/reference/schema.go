@@ -11,14 +11,14 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 )
 
-// SchemaID is where editors find the schema of the newest version.
+// SchemaID is the URL of the newest version's schema, for editors.
 const SchemaID = "https://raw.githubusercontent.com/cinch-layer/cinch/main/docs/config.schema.json"
 
-// object is a JSON object whose keys encoding/json writes in alphabetical order, so that two runs agree.
+// object is a JSON object. encoding/json sorts its keys, so that two runs agree.
 type object map[string]any
 
-// Schema is the JSON schema of the configuration file. It knows the shape of the file; what values
-// mean to each other only `cinch config check` knows.
+// Schema returns the JSON schema of the configuration file. It describes the file's shape; only `cinch config
+// check` checks how values relate.
 func Schema() ([]byte, error) {
 	m := maker{said: described()}
 	root := m.structure(reflect.TypeFor[config.Config](), "")
@@ -37,7 +37,7 @@ type maker struct {
 	missing []string
 }
 
-// structure is an object with the keys of t and no others, as the decoder has it.
+// structure returns the schema of an object that has the keys of t and no others, like the decoder.
 func (m *maker) structure(t reflect.Type, path string) object {
 	properties := object{}
 	for i := range t.NumField() {
@@ -63,7 +63,8 @@ var required = map[string][]string{
 	"gateways.rules": {"setting"},
 }
 
-// value is a key of type t. What reads itself from text is asked for its form first, as the decoder does.
+// value returns the schema of a key of type t. Like the decoder, it first checks whether the type is read
+// from text.
 func (m *maker) value(t reflect.Type, path string) object {
 	if of, known := scalar(t, path); known {
 		return of
@@ -87,10 +88,10 @@ func (m *maker) value(t reflect.Type, path string) object {
 	panic("reference: no form for " + t.String())
 }
 
-// alias leads to the one row of keys that are in two places.
+// alias maps keys that occur in two places to those with a row.
 var alias = strings.NewReplacer("admin.tls.", "gateways.tls.")
 
-// describe adds what the rows say. Objects need no row of their own where their keys have some.
+// describe adds the rows' texts. Objects whose keys have rows need none of their own.
 func (m *maker) describe(key object, path string) {
 	rows := m.said[path]
 	if len(rows) == 0 {
@@ -118,7 +119,7 @@ func (m *maker) describe(key object, path string) {
 
 var link = regexp.MustCompile(`\[([^\]]*)\]\(([^)#]*)[^)]*\)`)
 
-// plain is the text without Markdown, for editors that show none.
+// plain returns the text without Markdown, for editors that don't render it.
 func plain(markdown string) string {
 	return strings.ReplaceAll(link.ReplaceAllString(markdown, "$1"), "`", "")
 }

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 )
 
-// Values takes the JSON schema of a Helm chart's values, and puts that of the configuration into it as the definition
-// `config`, without the keys that the chart itself sets.
+// Values returns the JSON schema of a Helm chart's values with that of the configuration added as the
+// definition `config`, without the keys that the chart itself sets.
 func Values(chart []byte) ([]byte, error) {
 	form, err := Schema()
 	if err != nil {
