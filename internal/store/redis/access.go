@@ -14,28 +14,28 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// Access is a connection to a server, past any gateway, that takes rights only for what is asked of
-// it. It implements store.Access; the other primaries of a cluster are looked for when they are
-// needed. Close it after use.
+// Access is a connection to a server, past any gateway. It needs only the rights for the calls that are made.
+// It implements store.Access, and looks for the other primaries of a cluster when it needs them. Close it
+// after use.
 type Access struct {
 	client  *goredis.Client
 	name    string          // without credentials
-	options goredis.Options // of client, for more of its kind
+	options goredis.Options // of client; used to make more clients
 
-	local      *dict.Set       // found before the server is asked; what is fetched is added
-	dictClient *goredis.Client // dictionaries are not in the database of client; it connects when used
+	local      *dict.Set       // searched before the server is asked; fetched dictionaries are added
+	dictClient *goredis.Client // client's database has no dictionaries; connects on first use
 	own        *Dicts
 
 	mu      sync.Mutex
-	nodes   *Nodes // nil: nobody has looked yet
-	cluster *Store // nil: it is a server, or that too
+	nodes   *Nodes // nil: not looked up yet
+	cluster *Store // nil: a standalone server, or not looked up yet
 }
 
 var _ store.Access = (*Access)(nil)
 
 // NewAccess connects to the server.
 func NewAccess(ctx context.Context, name string, o goredis.Options, local *dict.Set) (*Access, error) {
-	client, forDicts := o, o // each fills in more
+	client, forDicts := o, o // NewClient modifies each
 	forDicts.DB = 0
 	a := &Access{name: name, options: o, local: local, client: goredis.NewClient(&client), dictClient: goredis.NewClient(&forDicts)}
 	a.own = toolDicts(a.dictClient, a.local)
@@ -49,7 +49,7 @@ func NewAccess(ctx context.Context, name string, o goredis.Options, local *dict.
 // Name implements store.Access.
 func (a *Access) Name() string { return a.name }
 
-// Options are those of the connection, for more of its kind.
+// Options returns the options of the connection, from which callers make more clients.
 func (a *Access) Options() goredis.Options { return a.options }
 
 // Explain implements store.Access.
@@ -81,7 +81,7 @@ func (a *Access) lookAround(ctx context.Context) (*Nodes, error) {
 	if err != nil && !errors.As(err, &answer) {
 		return nil, err
 	}
-	if !strings.Contains(info, "cluster_enabled:1") { // or nobody may know: then nothing can be counted either
+	if !strings.Contains(info, "cluster_enabled:1") { // or INFO is denied: then nothing can be counted either
 		scan := a.options
 		scan.PoolSize = 1
 		a.nodes = &Nodes{local: a.local, nodes: []dictNode{{a.name, a.own, &scan}}}
@@ -94,10 +94,10 @@ func (a *Access) lookAround(ctx context.Context) (*Nodes, error) {
 	return a.nodes, nil
 }
 
-// Value implements store.Access: the string at a key, or a field of the hash there.
+// Value implements store.Access: it reads the string at a key, or a field of the hash there.
 func (a *Access) Value(ctx context.Context, at store.Address) ([]byte, error) {
 	b, err := readValue(ctx, a.client, a.name, at)
-	if addr, moved := goredis.IsMovedError(err); moved { // a node of a cluster, which knows whose it is
+	if addr, moved := goredis.IsMovedError(err); moved { // a cluster node without the key's slot
 		o := a.options
 		o.Addr = addr
 		owner := goredis.NewClient(&o)
@@ -107,7 +107,7 @@ func (a *Access) Value(ctx context.Context, at store.Address) ([]byte, error) {
 	return b, err
 }
 
-// CheckAddress says what is missing of an address.
+// CheckAddress returns an error if the address lacks a key.
 func CheckAddress(at store.Address) error {
 	if at.Key != "" {
 		return nil

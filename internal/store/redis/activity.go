@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// Activity is that of all nodes.
+// Activity returns the sums over all nodes; Uptime is the longest.
 func (s *Store) Activity(ctx context.Context) (sum store.Activity, err error) {
 	for _, n := range s.nodes {
 		a, err := n.Activity(ctx)
@@ -22,7 +22,7 @@ func (s *Store) Activity(ctx context.Context) (sum store.Activity, err error) {
 	return sum, nil
 }
 
-// CPU is that of all nodes.
+// CPU returns the sum over all nodes, in seconds.
 func (s *Store) CPU(ctx context.Context) (sum float64, err error) {
 	for _, n := range s.nodes {
 		seconds, err := n.CPU(ctx)
@@ -34,7 +34,7 @@ func (s *Store) CPU(ctx context.Context) (sum float64, err error) {
 	return sum, nil
 }
 
-// Activity is the node's own account of what it does.
+// Activity returns the node's own count of its activity.
 func (n *Node) Activity(ctx context.Context) (store.Activity, error) {
 	info, err := n.info(ctx)
 	if err != nil {
@@ -52,13 +52,13 @@ func (n *Node) Activity(ctx context.Context) (store.Activity, error) {
 	return a, err
 }
 
-// Standing says whether the node is a replica, and whether it is of a cluster.
+// Standing reports whether the node is a replica, and whether it belongs to a cluster.
 func (n *Node) Standing(ctx context.Context) (replica, clustered bool, err error) {
 	info, err := n.info(ctx)
 	return info["role"] == "slave", info["cluster_enabled"] == "1", err
 }
 
-// CPU is the seconds of CPU time that the node has used since it was started.
+// CPU returns the CPU time that the node has used since it was started, in seconds.
 func (n *Node) CPU(ctx context.Context) (seconds float64, err error) {
 	text, err := n.client.Info(ctx, "cpu").Result()
 	if err != nil {
@@ -74,10 +74,10 @@ func (n *Node) CPU(ctx context.Context) (seconds float64, err error) {
 	return seconds, nil
 }
 
-// Writers are the commands that carry whole values of strings and hashes to the server.
+// Writers lists the commands that carry whole values of strings and hashes to the server.
 var Writers = []string{"set", "setex", "psetex", "setnx", "mset", "msetnx", "msetex", "getset", "hset", "hmset", "hsetnx", "hsetex"}
 
-// writes counts calls of them since the server began, or since CONFIG RESETSTAT.
+// writes counts the calls of Writers since the server was started, or since CONFIG RESETSTAT.
 func (n *Node) writes(ctx context.Context) (calls float64, err error) {
 	text, err := n.client.Info(ctx, "commandstats").Result()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// How a dictionary ends. A scan can't prove that no value names it (one under renames
-// misses values), so it is never deleted by a scan's word:
+// The states of a dictionary. A scan can't prove that no value names it (a scan misses values that are
+// renamed meanwhile), so a dictionary is never deleted because of a scan:
 //
 //	live      cinch_dict_0a1b2c3d                           values name it
 //	retired   the same, and cinch_retired_0a1b2c3d          no new value names it, once the
@@ -21,11 +21,11 @@ import (
 //	                                                        no live one look here
 //	forgotten cinch_retired_0a1b2c3d alone                  erased; what still names it is lost
 //
-// The mark tells gateways, which put back what they miss, that they shall not; its
-// description is the time. On servers without functions these are the keys
-// cinch:dict:retired:<number> and cinch:dict:archive:<number>.
+// The mark tells gateways, which restore missing dictionaries, not to restore this one. Its description is
+// the time. On servers without functions there are keys instead: cinch:dict:retired:<number> and
+// cinch:dict:archive:<number>.
 
-// archive is where dictionaries go that no value is known to name.
+// archive holds dictionaries that no value is known to name.
 type archive struct {
 	functions functions
 	keys      keys
@@ -35,18 +35,18 @@ func newArchive(client goredis.UniversalClient) archive {
 	return archive{functions{client, archivePrefix}, keys{client, archiveKeyPrefix}}
 }
 
-// inventory is what a server says it holds.
+// inventory lists what a server holds.
 type inventory struct {
 	live, archived map[uint32][32]byte // full hashes
 	marked         map[uint32]bool
-	whole          bool // it is of everything, not of some dictionaries only
+	whole          bool // it covers everything, not only some dictionaries
 }
 
 func newInventory() inventory {
 	return inventory{live: map[uint32][32]byte{}, archived: map[uint32][32]byte{}, marked: map[uint32]bool{}}
 }
 
-// retired are those of which no new value shall be made.
+// retired returns the dictionaries that new values must not name.
 func (i inventory) retired() map[uint32]struct{} {
 	all := map[uint32]struct{}{}
 	for _, numbers := range []map[uint32][32]byte{i.live, i.archived} {
@@ -64,7 +64,7 @@ func (i inventory) retired() map[uint32]struct{} {
 	return all
 }
 
-// isRetired reports that no new value shall name the dictionary.
+// isRetired reports whether new values must not name the dictionary.
 func (i inventory) isRetired(number uint32) bool {
 	_, live := i.live[number]
 	_, archived := i.archived[number]
@@ -77,8 +77,8 @@ func (i inventory) isForgotten(number uint32) bool {
 	return i.marked[number] && !live && !archived
 }
 
-// inventory asks for everything at once where the server has functions, and otherwise for
-// what is said of some dictionaries.
+// inventory lists everything with one question if the server has functions. Otherwise it lists only the
+// dictionaries in some.
 func (p *places) inventory(ctx context.Context, some []*codec.Dict) (inventory, error) {
 	found, err := p.functions.inventory(ctx)
 	if errors.Is(err, errNoFunctions) {
@@ -105,7 +105,8 @@ func (f functions) inventory(ctx context.Context) (inventory, error) {
 	return found, err
 }
 
-// keyInventory leaves out what is live: that takes reading it.
+// keyInventory lists a live dictionary only if it is also marked or archived: checking the content would
+// require reading it.
 func (p *places) keyInventory(ctx context.Context, some []*codec.Dict) (inventory, error) {
 	found := newInventory()
 	for _, x := range some {
@@ -126,14 +127,14 @@ func (p *places) keyInventory(ctx context.Context, some []*codec.Dict) (inventor
 			found.archived[n] = x.Hash()
 		}
 		if live && (marked || archived) {
-			found.live[n] = [32]byte{} // there, whatever it is
+			found.live[n] = [32]byte{} // exists, whatever its content
 		}
 		found.marked[n] = marked
 	}
 	return found, nil
 }
 
-// exists reports whether anything is under a number, without a right to EXISTS.
+// exists reports whether there is a value under a number. It needs no right to EXISTS.
 func (k keys) exists(ctx context.Context, number uint32) (bool, error) {
 	b, err := k.client.GetRange(ctx, k.name(number), 0, 0).Result()
 	if goredis.HasErrorPrefix(err, "WRONGTYPE") {
@@ -142,7 +143,7 @@ func (k keys) exists(ctx context.Context, number uint32) (bool, error) {
 	return b != "", classify(err)
 }
 
-// marked reports whether, and since when, a dictionary is retired.
+// marked reports whether a dictionary is retired, and since when.
 func (k keys) marked(ctx context.Context, number uint32) (since time.Time, marked bool, err error) {
 	text, err := k.client.GetRange(ctx, markName(number), 0, 64).Result()
 	return parseMark(text), text != "", classify(err)
@@ -165,13 +166,13 @@ redis.register_function{
 }
 `
 
-// Retire asks all gateways to name the dictionary in no new value. They stop at their next
-// check, or when the lease of the last one ends.
+// Retire asks all gateways to stop naming the dictionary in new values. Each stops at its next check; one
+// that is cut off stops when its lease ends.
 func (p *places) Retire(ctx context.Context, number uint32) error {
 	return p.retireAt(ctx, number, time.Now())
 }
 
-// retireAt is Retire with the time for the mark. A mark that is there stays as it is.
+// retireAt is Retire with the time for the mark. It leaves an existing mark unchanged.
 func (p *places) retireAt(ctx context.Context, number uint32, at time.Time) error {
 	since := at.UTC().Format(time.RFC3339)
 	marks := functions{p.functions.client, markPrefix}
@@ -182,7 +183,7 @@ func (p *places) retireAt(ctx context.Context, number uint32, at time.Time) erro
 	return failed("retire", number, err)
 }
 
-// Unretire takes Retire back.
+// Unretire undoes Retire.
 func (p *places) Unretire(ctx context.Context, number uint32) error {
 	err := functions{p.functions.client, markPrefix}.remove(ctx, number)
 	if errors.Is(err, errNoFunctions) {
@@ -206,8 +207,8 @@ func (p *places) retiredSince(ctx context.Context, number uint32) (since time.Ti
 	return since, false, err
 }
 
-// Archive moves a dictionary where readers still find it. There is no moment at which it
-// is in neither place, and it may be called again after it failed.
+// Archive moves a dictionary to where readers still find it. At every moment it is in at least one of the two
+// places, and after a failure Archive may be called again.
 func (p *places) Archive(ctx context.Context, number uint32) error {
 	x, err := p.find(ctx, number)
 	if err != nil {
@@ -216,14 +217,14 @@ func (p *places) Archive(ctx context.Context, number uint32) error {
 	return p.archiveThis(ctx, x)
 }
 
-// archiveThis is Archive of a dictionary that need not be in this server.
+// archiveThis is Archive for a dictionary that this server may lack.
 func (p *places) archiveThis(ctx context.Context, x *codec.Dict) error {
 	err := p.archive.place(ctx, x)
 	if err == nil {
 		err = p.removeLive(ctx, x.Number())
 	}
 	if err == nil {
-		return p.Unretire(ctx, x.Number()) // to be archived says enough
+		return p.Unretire(ctx, x.Number()) // an archived dictionary needs no mark
 	}
 	return failed("archive", x.Number(), err)
 }
@@ -249,8 +250,7 @@ func removeFrom(ctx context.Context, number uint32, homes ...home) error {
 	return nil
 }
 
-// Restore makes a dictionary live, whether it was retired, archived, forgotten or never
-// there.
+// Restore makes a dictionary live, whether it was retired, archived, forgotten or never stored.
 func (p *places) Restore(ctx context.Context, x *codec.Dict) error {
 	err := p.put(ctx, x)
 	if err == nil {
@@ -262,8 +262,8 @@ func (p *places) Restore(ctx context.Context, x *codec.Dict) error {
 	return failed("restore", x.Number(), err)
 }
 
-// Forget erases an archived dictionary for good: every value that names it is lost. One
-// that is not archived is refused with ErrLive.
+// Forget erases an archived dictionary for good: every value that names it is lost. For one that is not
+// archived it returns ErrLive.
 func (p *places) Forget(ctx context.Context, number uint32) error {
 	if err := p.checkArchived(ctx, number); err != nil {
 		return failed("forget", number, err)

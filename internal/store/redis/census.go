@@ -11,22 +11,22 @@ import (
 	"github.com/cinch-layer/cinch"
 )
 
-// Census is how many stored values name which dictionary.
+// Census counts the stored values that name each dictionary.
 type Census struct {
 	ByDict map[uint32]int
-	Keys   int // looked at; a scan may meet a key twice
-	// Unread are keys of types that Cinch does not know, modules' say. No gateway seals
-	// what is in there.
+	Keys   int // examined; a scan may return a key twice
+	// Unread counts keys of types that Cinch does not know, such as those of modules. No gateway compresses
+	// what is in them.
 	Unread int
 }
 
-// censusPage is how many keys, fields or elements are asked for at a time.
+// censusPage is the number of keys, fields or elements requested at a time.
 const censusPage = 512
 
-// Count scans all databases of the server for values that name dictionaries. Wherever an
-// envelope can lie is looked at: strings, hashes, streams, and what scripts may have moved
-// into lists, sets and sorted sets. A scan misses what is renamed or moved behind its
-// back. The client for each database is made from o and closed again.
+// Count scans all databases of the server for values that name dictionaries. It looks wherever an envelope
+// can be: in strings, hashes and streams, and in lists, sets and sorted sets, into which scripts may have
+// moved one. A scan misses values that are renamed or moved meanwhile. Count makes a client for each database
+// from o and closes it again.
 func Count(ctx context.Context, o *goredis.Options) (Census, error) {
 	c := Census{ByDict: map[uint32]int{}}
 	databases, err := usedDatabases(ctx, o)
@@ -43,7 +43,7 @@ func Count(ctx context.Context, o *goredis.Options) (Census, error) {
 
 func usedDatabases(ctx context.Context, o *goredis.Options) ([]int, error) {
 	own := *o
-	client := goredis.NewClient(&own) // it fills in more, not to be shared
+	client := goredis.NewClient(&own) // NewClient modifies its options, so it gets a copy
 	defer client.Close()
 	info, err := client.Info(ctx, "keyspace").Result()
 	if err != nil {
@@ -79,7 +79,7 @@ func (c *Census) database(ctx context.Context, o *goredis.Options, db int) error
 	}
 }
 
-// keys asks for the types of all keys at once, and for the strings' headers.
+// keys gets the types of all keys in one round trip, and then the headers of the strings.
 func (c *Census) keys(ctx context.Context, client *goredis.Client, keys []string) error {
 	types, err := pipelined(ctx, client, keys, func(p goredis.Pipeliner, key string) *goredis.StatusCmd {
 		return p.Type(ctx, key)
@@ -108,7 +108,7 @@ func (c *Census) keys(ctx context.Context, client *goredis.Client, keys []string
 		return err
 	}
 	for _, h := range headers {
-		if err := h.Err(); err != nil && !isGone(err) { // after one that is gone
+		if err := h.Err(); err != nil && !isGone(err) { // gone: it was replaced since TYPE
 			return err
 		}
 		c.add(h.Val())
@@ -116,8 +116,8 @@ func (c *Census) keys(ctx context.Context, client *goredis.Client, keys []string
 	return nil
 }
 
-// pipelined asks one thing of each key. Answers that are errors, as when a key has
-// another type by now, are the caller's to see.
+// pipelined sends one command for each key. A command may have an error of its own, as when a key has changed
+// its type since; the caller must check each.
 func pipelined[T goredis.Cmder](ctx context.Context, client *goredis.Client, keys []string, ask func(goredis.Pipeliner, string) T) ([]T, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -135,7 +135,7 @@ func pipelined[T goredis.Cmder](ctx context.Context, client *goredis.Client, key
 	return answers, nil
 }
 
-// isGone: the key is of another type than it was a moment ago.
+// isGone reports whether the key has changed its type since it was looked at.
 func isGone(err error) bool { return goredis.HasErrorPrefix(err, "WRONGTYPE") }
 
 func (c *Census) collection(ctx context.Context, client *goredis.Client, kind, key string) error {
@@ -163,7 +163,7 @@ func (c *Census) collection(ctx context.Context, client *goredis.Client, kind, k
 	return nil
 }
 
-// scan looks at all that a cursor gives, fields and scores too: they cost little.
+// scan examines everything that a cursor returns, fields and scores too: that costs little.
 func (c *Census) scan(page func(cursor uint64) ([]string, uint64, error)) error {
 	for cursor := uint64(0); ; {
 		elements, next, err := page(cursor)
@@ -177,7 +177,7 @@ func (c *Census) scan(page func(cursor uint64) ([]string, uint64, error)) error 
 	}
 }
 
-// list goes from the end, so that what is pushed on either side meanwhile hides nothing.
+// list starts at the end, so that concurrent pushes on either side hide no elements.
 func (c *Census) list(ctx context.Context, client *goredis.Client, key string) error {
 	for at := int64(-1); ; at -= censusPage {
 		elements, err := client.LRange(ctx, key, at-censusPage+1, at).Result()

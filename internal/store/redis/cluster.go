@@ -22,44 +22,43 @@ import (
 
 // ClusterDictsOptions configure ClusterDicts. NewClient is required.
 type ClusterDictsOptions struct {
-	// NewClient makes the client of a node, for its Dicts; see DictsOptions. It is closed
-	// when the node leaves.
+	// NewClient makes the client for a node's Dicts; see DictsOptions. It is closed when the node leaves.
 	NewClient func(dial func(context.Context) (net.Conn, error)) *goredis.Client
-	Local     *dict.Set      // of all nodes; nil: one of its own
+	Local     *dict.Set      // of all nodes; nil: a new set
 	Log       *slog.Logger   // nil: slog.Default()
-	Errors    panics.Counter // of panics; nil: they are logged only
+	Errors    panics.Counter // counts panics; nil: they are only logged
 	Period    time.Duration
 }
 
-// ClusterDicts is Dicts for a cluster. Slots move from node to node, with values and without
-// dictionaries: so a value may name one only when all primaries hold it, what any of them
-// holds is put onto those that lack it, new ones above all, and what a node does not have is
-// looked for in the others. It needs servers with functions: keys would have slots.
+// ClusterDicts is Dicts for a cluster. Slots move between nodes with their values but without dictionaries.
+// So a value may name a dictionary only once all primaries hold it. What any primary holds is copied to those
+// that lack it, new primaries above all. What a node lacks is looked for in the others. It needs servers with
+// functions, since keys would have slots.
 type ClusterDicts struct {
 	o       ClusterDictsOptions
 	log     *slog.Logger
-	ctx     context.Context // ends the work in the background
+	ctx     context.Context // ends the background work
 	cancel  context.CancelFunc
 	wake    chan struct{} // capacity 1
 	leaders atomic.Pointer[[]*NodeDicts]
 
-	mu        sync.Mutex // not held over I/O
+	mu        sync.Mutex // not locked during I/O
 	nodes     map[string]*NodeDicts
-	published map[uint32]*codec.Dict // here, for nodes to come
-	found     map[uint32]struct{}    // by number, for primaries to come likewise
+	published map[uint32]*codec.Dict // by Publish; also stored in nodes that join later
+	found     map[uint32]struct{}    // found by their numbers; also stored in primaries that join later
 }
 
-// NodeDicts are the dictionaries of a server as its gateway uses them: its own Dicts, and behind them
-// those of the cluster that it is a node of.
+// NodeDicts holds the dictionaries of a server for its gateway: its own Dicts, and behind them those of its
+// cluster.
 type NodeDicts struct {
 	*Dicts
 	id      string
-	cluster *ClusterDicts // nil: the server is alone
+	cluster *ClusterDicts // nil: standalone server
 	client  *goredis.Client
 	cancel  context.CancelFunc
 }
 
-// NewClusterDicts returns a ClusterDicts that knows no node yet. Close it after use.
+// NewClusterDicts returns a ClusterDicts without nodes. Close it after use.
 func NewClusterDicts(o ClusterDictsOptions) *ClusterDicts {
 	if o.Local == nil {
 		o.Local = new(dict.Set)
@@ -76,11 +75,11 @@ func NewClusterDicts(o ClusterDictsOptions) *ClusterDicts {
 	return c
 }
 
-// Alone are the dictionaries of a server that is no node of a cluster.
+// Alone returns the NodeDicts of a server that is not in a cluster.
 func Alone(d *Dicts) *NodeDicts { return &NodeDicts{Dicts: d} }
 
-// Join makes the Dicts of a node, to which dial connects, and has it run until it leaves. It
-// does not block.
+// Join makes the Dicts of a node, to which dial connects, and runs it until the node leaves. It does not
+// block.
 func (c *ClusterDicts) Join(id string, dial func(context.Context) (net.Conn, error)) *NodeDicts {
 	client := c.o.NewClient(dial)
 	n := &NodeDicts{id: id, cluster: c, client: client, Dicts: NewDicts(DictsOptions{
@@ -102,7 +101,7 @@ func (c *ClusterDicts) Join(id string, dial func(context.Context) (net.Conn, err
 	return n
 }
 
-// Leave ends the Dicts of a node.
+// Leave stops the Dicts of a node.
 func (c *ClusterDicts) Leave(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,8 +111,8 @@ func (c *ClusterDicts) Leave(id string) {
 	}
 }
 
-// Lead says which nodes are primaries. The first keeps the records, so all gateways of a
-// cluster have to agree on it. It does not block.
+// Lead sets the primaries. The first keeps the records, so all gateways of a cluster must agree on it. It
+// does not block.
 func (c *ClusterDicts) Lead(primaries []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,11 +132,11 @@ func (c *ClusterDicts) Lead(primaries []string) {
 	}
 }
 
-// Close ends everything.
+// Close stops the Dicts of all nodes.
 func (c *ClusterDicts) Close() { c.cancel() }
 
-// Run puts onto all primaries what any of them holds: at once when there are others than
-// before, and periodically, until ctx ends.
+// Run copies dictionaries that any primary holds to all others: at once when the primaries change, and
+// periodically, until ctx ends.
 func (c *ClusterDicts) Run(ctx context.Context) {
 	retry := firstRetry
 	for {
@@ -176,8 +175,8 @@ func (c *ClusterDicts) spread(ctx context.Context) error {
 	return c.attend(leaders)
 }
 
-// attend has each primary look after what was found by its number in any: values name it only
-// when all of them have seen it stored.
+// attend makes each primary check the dictionaries that were found by number in any of them: values may name
+// one only after all primaries have seen it stored.
 func (c *ClusterDicts) attend(leaders []*NodeDicts) error {
 	c.mu.Lock()
 	numbers := slices.Sorted(maps.Keys(c.found))
@@ -193,7 +192,7 @@ func (c *ClusterDicts) attend(leaders []*NodeDicts) error {
 	return errors.Join(errs...)
 }
 
-// Ready reports that all primaries hold the dictionary. It neither blocks nor allocates.
+// Ready reports whether all primaries hold the dictionary. It neither blocks nor allocates.
 func (c *ClusterDicts) Ready(number uint32) bool {
 	leaders := *c.leaders.Load()
 	for _, n := range leaders {
@@ -204,7 +203,7 @@ func (c *ClusterDicts) Ready(number uint32) bool {
 	return len(leaders) > 0
 }
 
-// Retired is that of Dicts, in any primary.
+// Retired reports whether any primary says that the dictionary is retired.
 func (c *ClusterDicts) Retired(number uint32) bool {
 	return slices.ContainsFunc(*c.leaders.Load(), func(n *NodeDicts) bool { return n.Retired(number) })
 }
@@ -226,7 +225,7 @@ func (c *ClusterDicts) Publish(ctx context.Context, dicts ...*codec.Dict) error 
 	return errors.Join(append(refused, c.eachNode(nodes, func(n *NodeDicts) error { return n.Publish(ctx, dicts...) }))...)
 }
 
-// Recheck is that of Dicts, for all nodes.
+// Recheck calls Dicts.Recheck for all nodes.
 func (c *ClusterDicts) Recheck(ctx context.Context) error {
 	return c.eachNode(c.all(), func(n *NodeDicts) error { return n.Recheck(ctx) })
 }
@@ -250,11 +249,11 @@ func (c *ClusterDicts) eachNode(nodes []*NodeDicts, do func(*NodeDicts) error) e
 	return errors.Join(errs...)
 }
 
-// ErrNoNode says that the cluster has not been looked at yet, or has no primary.
+// ErrNoNode means that the cluster has not been looked at yet, or has no primary.
 var ErrNoNode = errors.New("no primary of the cluster is known")
 
-// Dictionary finds a dictionary in memory or in any primary. From then on all of them are
-// looked after, so that values may name it.
+// Dictionary finds a dictionary in memory or in any primary. From then on all primaries check for it, so that
+// values may name it.
 func (c *ClusterDicts) Dictionary(number uint32) (*codec.Dict, error) {
 	leaders := *c.leaders.Load()
 	if len(leaders) == 0 {
@@ -271,8 +270,7 @@ func (c *ClusterDicts) Dictionary(number uint32) (*codec.Dict, error) {
 	return x, err
 }
 
-// Adopt looks for a dictionary as Dicts.Adopt does, in all primaries; values may name the dictionary when all of them
-// have it.
+// Adopt is Dicts.Adopt over all primaries. Values may name the dictionary once all of them have it.
 func (c *ClusterDicts) Adopt(ctx context.Context, number uint32) error {
 	err := ErrNoNode
 	if _, ok := c.o.Local.Get(number); ok {
@@ -306,7 +304,8 @@ func (c *ClusterDicts) remember(number uint32) {
 	}
 }
 
-// Dictionary asks the node, and then the other primaries of its cluster. It is missing only when all say so.
+// Dictionary asks the node, and then the other primaries of its cluster. It returns cinch.ErrDictMissing only
+// if all of them lack the dictionary.
 func (n *NodeDicts) Dictionary(number uint32) (*codec.Dict, error) {
 	x, err := n.Dicts.Dictionary(number)
 	if n.cluster == nil {
@@ -327,13 +326,13 @@ func (n *NodeDicts) Dictionary(number uint32) (*codec.Dict, error) {
 	return x, err
 }
 
-// ReadyOn is that of Dicts, and in a cluster that all primaries hold the dictionary: the value's slot may
-// move.
+// ReadyOn is Dicts.ReadyOn. In a cluster all primaries must hold the dictionary too, since the value's slot
+// may move.
 func (n *NodeDicts) ReadyOn(number uint32, dialed time.Time) bool {
 	return n.Dicts.ReadyOn(number, dialed) && (n.cluster == nil || n.cluster.Ready(number))
 }
 
-// Ensure is that of Dicts.
+// Ensure calls Dicts.Ensure of the first primary.
 func (c *ClusterDicts) Ensure(ctx context.Context, conn *goredis.Conn, numbers ...uint32) error {
 	leaders := *c.leaders.Load()
 	if len(leaders) == 0 {
@@ -342,7 +341,7 @@ func (c *ClusterDicts) Ensure(ctx context.Context, conn *goredis.Conn, numbers .
 	return leaders[0].Ensure(ctx, conn, numbers...)
 }
 
-// Record is that of Dicts, in the first primary.
+// Record calls Dicts.Record of the first primary.
 func (c *ClusterDicts) Record(ctx context.Context, name string) (text string, version uint64, err error) {
 	leaders := *c.leaders.Load()
 	if len(leaders) == 0 {
@@ -351,7 +350,7 @@ func (c *ClusterDicts) Record(ctx context.Context, name string) (text string, ve
 	return leaders[0].Record(ctx, name)
 }
 
-// ReplaceRecord is that of Dicts, in the first primary.
+// ReplaceRecord calls Dicts.ReplaceRecord of the first primary.
 func (c *ClusterDicts) ReplaceRecord(ctx context.Context, name string, version uint64, text string) (next uint64, err error) {
 	leaders := *c.leaders.Load()
 	if len(leaders) == 0 {

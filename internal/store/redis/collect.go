@@ -13,37 +13,36 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// CollectOptions say how to collect. Nodes are required.
+// CollectOptions configure Collect. Nodes is required.
 type CollectOptions struct {
 	Nodes []CollectNode
-	// Layout says which node of a cluster has which slots, as Store.Layout does. Nil: there
-	// is one node.
+	// Layout returns which node of a cluster has which slots, as Store.Layout does. Nil: there is one node.
 	Layout func(context.Context) (string, error)
-	// Wait is how long after it was retired a dictionary may still be named by new values:
-	// the lease of the gateways, and what a command may be under way. 0: DefaultWait.
+	// Wait is the time after retirement for which new values may still name a dictionary: the gateways' lease
+	// plus the time that a command may be under way. 0: DefaultWait.
 	Wait time.Duration
-	Tell func(format string, args ...any) // what happens; nil: nobody is told
+	Tell func(format string, args ...any) // progress messages; nil: none
 }
 
 // CollectNode is the server, or one primary of a cluster.
 type CollectNode struct {
 	Dicts *Dicts
-	Scan  *goredis.Options // for Count
+	Scan  *goredis.Options // connection options for Count
 }
 
-// DefaultWait is DefaultLease and half a minute for commands that were under way.
+// DefaultWait is DefaultLease plus 30 s for commands under way.
 const DefaultWait = store.DefaultWait
 
-// ErrMoved: slots have moved while a cluster was scanned, so values may have slipped past.
+// ErrMoved: slots of the cluster moved during the scan, which may therefore have missed values.
 var ErrMoved = errors.New("slots of the cluster moved during the scan")
 
-// Outcome says what became of a dictionary that was to be collected.
+// Outcome is the result of collecting one dictionary.
 type Outcome = store.Collected
 
-// Collect archives those of the dictionaries that no value of any node names. A first scan
-// finds those that are in use, which stay as they are. The others are retired; when no
-// gateway can name them in new values any more, a second scan decides. What that finds in
-// use is live again. A Collect that is cut off leaves dictionaries retired: call it again.
+// Collect archives those of the dictionaries that no value of any node names. A first scan finds those in
+// use, which stay live. It retires the others. Once no gateway can name them in new values any more, a second
+// scan decides; those it finds in use are made live again. A Collect that is interrupted leaves dictionaries
+// retired: call it again.
 func Collect(ctx context.Context, o CollectOptions, numbers []uint32) ([]Outcome, error) {
 	if o.Wait <= 0 {
 		o.Wait = DefaultWait
@@ -74,8 +73,8 @@ func Collect(ctx context.Context, o CollectOptions, numbers []uint32) ([]Outcome
 	return outcomes, nil
 }
 
-// Count counts the values of all nodes that name dictionaries. It fails with ErrMoved when
-// slots have moved meanwhile.
+// Count counts the values of all nodes that name dictionaries. It fails with ErrMoved if slots move
+// meanwhile.
 func (o *CollectOptions) Count(ctx context.Context) (Census, error) {
 	all := Census{ByDict: map[uint32]int{}}
 	before, err := o.layout(ctx)
@@ -106,7 +105,7 @@ func (o *CollectOptions) layout(ctx context.Context) (string, error) {
 	return o.Layout(ctx)
 }
 
-// states are what the nodes say of dictionaries: one that is live or retired anywhere is.
+// states merges the nodes' states. Retired in any node counts first, then live in any node, then archived.
 func (o *CollectOptions) states(ctx context.Context) (map[uint32]State, error) {
 	states := map[uint32]State{}
 	for _, node := range o.Nodes {
@@ -123,7 +122,7 @@ func (o *CollectOptions) states(ctx context.Context) (map[uint32]State, error) {
 	return states, nil
 }
 
-// idle finds those that no value names.
+// idle returns the dictionaries that no value names, and the outcomes of the others.
 func (o *CollectOptions) idle(ctx context.Context, numbers []uint32) (used []Outcome, idle []uint32, err error) {
 	states, err := o.states(ctx)
 	if err != nil {
@@ -155,14 +154,14 @@ func (o *CollectOptions) idle(ctx context.Context, numbers []uint32) (used []Out
 	return used, idle, nil
 }
 
-// A mark is what one node says of a dictionary that was retired.
+// A mark identifies the retirement mark of a dictionary in one node.
 type mark struct {
 	node   int
 	number uint32
 }
 
-// retire waits out all leases, even where the mark is old: by whose clock would it be? It
-// returns the times in the marks.
+// retire retires the dictionaries, waits until all leases have ended, and returns the times in the marks. It
+// waits the full time even where a mark is old, since the clocks of the marks' writers can't be trusted.
 func (o *CollectOptions) retire(ctx context.Context, numbers []uint32) (map[mark]time.Time, error) {
 	for _, n := range numbers {
 		for _, node := range o.Nodes {
@@ -184,7 +183,7 @@ func (o *CollectOptions) retire(ctx context.Context, numbers []uint32) (map[mark
 	}
 }
 
-// marks are those that the nodes hold.
+// marks returns the times in the marks that the nodes hold.
 func (o *CollectOptions) marks(ctx context.Context, numbers []uint32) (map[mark]time.Time, error) {
 	all := map[mark]time.Time{}
 	for _, n := range numbers {
@@ -201,8 +200,8 @@ func (o *CollectOptions) marks(ctx context.Context, numbers []uint32) (map[mark]
 	return all, nil
 }
 
-// stillRetired reports that every node has had its mark all the while. A failover, or
-// FUNCTION FLUSH, may have taken one away, and gateways have named the dictionary since.
+// stillRetired reports whether every node still has the mark that it had before. A failover, or FUNCTION
+// FLUSH, may have removed one, and gateways may have named the dictionary since.
 func (o *CollectOptions) stillRetired(ctx context.Context, number uint32, since map[mark]time.Time) (bool, error) {
 	now, err := o.marks(ctx, []uint32{number})
 	for i := range o.Nodes {
@@ -240,8 +239,8 @@ func (o *CollectOptions) decide(ctx context.Context, number uint32, values int, 
 	return out, o.archive(ctx, number)
 }
 
-// archive archives in every node, those too that never held the dictionary: a value that
-// the scans missed may be in a slot that moves there.
+// archive archives the dictionary in every node, also in those that never held it: a value that the scans
+// missed may be in a slot that moves there.
 func (o *CollectOptions) archive(ctx context.Context, number uint32) error {
 	x, err := o.find(ctx, number)
 	if err != nil {

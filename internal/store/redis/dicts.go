@@ -18,31 +18,30 @@ import (
 
 // DictsOptions configure Dicts. Client is required.
 type DictsOptions struct {
-	// Client speaks to the server with the gateway's own credentials, in database 0.
-	// It stays the caller's to close. Timeout binds it only with ContextTimeoutEnabled;
-	// its defaults for DialerRetries and MaxRetries make a server that is down cost
-	// seconds to notice. See ConnMaxLifetime.
+	// Client is connected to the server with the gateway's own credentials, in database 0. The caller closes
+	// it. Timeout applies to it only with ContextTimeoutEnabled; with its defaults for DialerRetries and
+	// MaxRetries it takes seconds to notice that a server is down. See ConnMaxLifetime.
 	Client goredis.UniversalClient
-	// Local holds the dictionaries that need no server to be found; what is fetched is
-	// added to it. It may be shared. Nil: one of its own.
+	// Local is searched before the server is asked; fetched dictionaries are added to it. It may be shared.
+	// Nil: a new set.
 	Local *dict.Set
 	Log   *slog.Logger // nil: slog.Default()
 
-	Timeout time.Duration // for asking the server about one dictionary; 0: 5 s
-	Period  time.Duration // between checks that everything is still there; 0: 30 s
-	// Lease is for how long after a check new values may name what it found. Longer than
-	// Period; 0: DefaultLease, which is what Collect waits for.
+	Timeout time.Duration // for a question about one dictionary; 0: 5 s
+	Period  time.Duration // between checks that everything is still stored; 0: 30 s
+	// Lease is the time after a check for which new values may name the dictionaries that it found. It must
+	// be longer than Period. 0: DefaultLease, which Collect waits for.
 	Lease time.Duration
-	// MissTTL is for how long a dictionary that is missing is not asked for again; when
-	// the server could not be asked, it is left alone for half as long. 0: 2 s.
+	// MissTTL is the time for which a missing dictionary is not asked for again. After a question that
+	// failed, no number is asked for until half of it has passed. 0: 2 s.
 	MissTTL time.Duration
-	// AskAlways sets no limit to questions for numbers that don't exist: for tools, which
-	// somebody has started. Clients of a gateway could make up any number of them.
+	// AskAlways removes the limit on questions for numbers that don't exist. It is for tools that an operator
+	// runs; clients of a gateway could make up any number of them.
 	AskAlways bool
 }
 
-// DefaultLease is for how long a gateway that is cut off may go on naming a dictionary
-// that was retired meanwhile.
+// DefaultLease limits how long a gateway that is cut off may continue to name a dictionary that was retired
+// meanwhile.
 const DefaultLease = store.DefaultLease
 
 const (
@@ -50,16 +49,16 @@ const (
 	defaultPeriod  = 30 * time.Second
 )
 
-// Dicts finds dictionaries in a server and keeps there what values may name. It is safe
-// for concurrent use and implements cinch.Dictionaries.
+// Dicts finds dictionaries in a server and keeps stored there those that values may name. It is safe for
+// concurrent use and implements cinch.Dictionaries.
 //
-// Everything that was published or fetched is kept in memory and put back if the server
-// loses it, since values that name it may be there.
+// Everything that was published or fetched is kept in memory and restored if the server loses it, since
+// values that name it may be there.
 type Dicts struct {
-	*places    // what the server holds
-	records    // what gateways tell each other
-	*readiness // what values may name
-	*troubles  // what the log has said
+	*places    // where the server stores dictionaries
+	records    // texts that gateways share
+	*readiness // which dictionaries values may name
+	*troubles  // what was logged already
 
 	local   *dict.Set
 	log     *slog.Logger
@@ -67,14 +66,14 @@ type Dicts struct {
 	period  time.Duration
 	lookups store.Lookups
 
-	storing  sync.Mutex      // held while the server is checked and written
-	verified map[uint32]bool // guarded by storing: was read back from the server
+	storing  sync.Mutex      // locked while the server is checked and written
+	verified map[uint32]bool // guarded by storing: dictionaries read back from the server
 
-	mu   sync.Mutex // guards what follows, never held over I/O
+	mu   sync.Mutex // guards kept; not locked during I/O
 	kept map[uint32]*codec.Dict
 
 	wake chan struct{} // capacity 1
-	look chan struct{} // capacity 1: as wake, without waiting for more
+	look chan struct{} // capacity 1: like wake, without the debounce
 }
 
 // NewDicts returns a Dicts that has not asked the server for anything yet.
@@ -117,9 +116,9 @@ func orDefault(d, def time.Duration) time.Duration {
 	return d
 }
 
-// Dictionary returns a dictionary by number, from memory or from the server; calls for
-// the same one share one question. The error wraps cinch.ErrDictMissing when the server
-// has none; other errors mean that it could not be asked or that what it holds is wrong.
+// Dictionary returns a dictionary by number, from memory or from the server. Concurrent calls for the same
+// number share one question. The error wraps cinch.ErrDictMissing when the server has none; other errors mean
+// that it could not be asked or that its content is wrong.
 func (d *Dicts) Dictionary(number uint32) (*codec.Dict, error) {
 	if x, ok := d.local.Get(number); ok {
 		return x, nil
@@ -132,7 +131,7 @@ func (d *Dicts) Dictionary(number uint32) (*codec.Dict, error) {
 	})
 }
 
-// fetch asks the server, and remembers what it gives.
+// fetch gets a dictionary from the server and keeps it.
 func (d *Dicts) fetch(ctx context.Context, number uint32) (*codec.Dict, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
@@ -143,12 +142,12 @@ func (d *Dicts) fetch(ctx context.Context, number uint32) (*codec.Dict, error) {
 	if err := d.keep(x); err != nil {
 		return nil, err
 	}
-	d.wakeUp() // a check finds that it is stored, so that new values may name it too
+	d.wakeUp() // a check will find it stored, so that new values may name it too
 	return x, nil
 }
 
-// Adopt fetches a dictionary that rules name. A miss is not remembered: another gateway may store the dictionary in the next moment, and
-// values name it then.
+// Adopt fetches a dictionary that rules name. It does not remember a miss: another gateway may store the
+// dictionary at any moment, and values name it then.
 func (d *Dicts) Adopt(ctx context.Context, number uint32) error {
 	if _, ok := d.local.Get(number); ok {
 		return nil
@@ -157,8 +156,8 @@ func (d *Dicts) Adopt(ctx context.Context, number uint32) error {
 	return err
 }
 
-// attend keeps a dictionary that another server has given: if this one holds it, a check will
-// say so.
+// attend fetches a dictionary that was found in another server, so that checks cover it here too. It is no
+// error if this server lacks it.
 func (d *Dicts) attend(number uint32) error {
 	d.mu.Lock()
 	_, kept := d.kept[number]

@@ -1,6 +1,5 @@
-// Package redis keeps dictionaries in the Redis server whose values name them, so that
-// they travel with those values: through replication, into snapshots and backups, onto
-// the server that takes over.
+// Package redis keeps dictionaries in the Redis server whose values name them, so that they move with those
+// values: through replication, into snapshots and backups, and to a server that takes over.
 //
 // A server with functions (Redis 7, Valkey) holds each dictionary as a library, which is
 // outside the keyspace: FLUSHALL and eviction don't touch it. Replication, the RDB file
@@ -10,20 +9,19 @@
 //	function  cinch_dict_0a1b2c3d          flag no-writes; returns the content in base64
 //	          description                  "sha256 <64 hexadecimal digits>, <n> bytes"
 //
-// Other servers hold a key, which anyone can delete; it is refused where the server
-// would evict it:
+// Other servers hold a key, which any client can delete. Storing it is refused if the server would evict it:
 //
 //	key       cinch:dict:0a1b2c3d          in database 0, no expiry; the content itself
 //
-// Both are read everywhere, since a server may have been upgraded. Neither is ever
-// overwritten. What no value names any more is retired and archived, and
-// records beside the dictionaries say where they came from.
+// Both are read on every server, since it may have been upgraded. Neither is ever overwritten. Dictionaries
+// that no value names any more are retired and archived. Records beside the dictionaries say where they came
+// from.
 //
 // The files, from high to low. Values:
 //
 //	walk.go, access.go, users.go, activity.go      a store to others: all values, or single ones
 //	search.go, scan.go                             finding and reading them: nodes and databases as a walk sees them
-//	lease.go, pause.go                             whose turn it is to pack, and that nobody is to
+//	lease.go, pause.go                             whose turn it is to pack, and pausing all packing
 //	replace_lua.go, replace.go                     replacing them
 //	store.go                                       the store itself: a server, or the primaries of a cluster
 //	gateway.go                                     asking whether an address is a gateway's
@@ -40,7 +38,8 @@
 //	records.go, keys.go, functions.go, library.go       how they lie in the server
 //	explain.go, errors.go                               errors, for people and for callers
 //
-// The user that the client authenticates as needs +function|list and +function|load, and
-// for records +function|delete; for the keys +getrange, +set and +scan on ~cinch:dict:*,
-// for records +get, +watch, +multi and +exec, and +config|get to see the eviction policy. It speaks to one server; the shards of a cluster need one Dicts each.
+// The user that the client authenticates as needs +function|list and +function|load, and for records
+// +function|delete. For the keys it needs +getrange, +set and +scan on ~cinch:dict:*, for records +get,
+// +watch, +multi and +exec, and +config|get to see the eviction policy. A Dicts is connected to one server;
+// the shards of a cluster need one each.
 package redis

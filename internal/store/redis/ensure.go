@@ -10,10 +10,10 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Ensure makes sure that the server at the other end of a new connection holds dictionaries
-// of the local set, unless they are retired there, before anything is sent that names them.
-// It is for OpenOptions.OnConnect: servers are restored from older backups, and slots move
-// to nodes that are new, while a packer runs. Servers without functions are left to Run.
+// Ensure makes sure that the server at the other end of a new connection holds dictionaries of the local set,
+// unless they are retired there, before any value is sent that names them. It is for OpenOptions.OnConnect:
+// while a packer runs, servers are restored from older backups, and slots move to new nodes. On servers
+// without functions it does nothing; Run covers those.
 func (d *Dicts) Ensure(ctx context.Context, c *goredis.Conn, numbers ...uint32) error {
 	var all []*codec.Dict
 	for _, n := range numbers {
@@ -30,7 +30,7 @@ func (d *Dicts) Ensure(ctx context.Context, c *goredis.Conn, numbers ...uint32) 
 	switch {
 	case errors.Is(err, errNoFunctions):
 		return nil
-	case errors.Is(err, errReadOnly): // not an answer to what will be sent: another connection may do
+	case errors.Is(err, errReadOnly): // not an answer (%v): another connection may lead to the primary
 		return fmt.Errorf("a replica lacks dictionaries that values may name: %v", err)
 	}
 	return err

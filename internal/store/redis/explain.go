@@ -10,10 +10,11 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// The client library would write to standard error what its callers return as errors.
+// The client library would otherwise write to standard error what its callers return as errors.
 func init() { goredis.SetLogger(&logging.VoidLogger{}) }
 
-// Explain names the server in an error of it, and tells an answer from a server that gives none.
+// Explain adds the server's name and a hint to an error. An error that is not a server's answer gets the
+// class store.ErrUnreachable.
 func Explain(name string, err error) error {
 	var answer goredis.Error
 	e := &store.Explained{Server: name, Err: err}
@@ -38,7 +39,7 @@ func Explain(name string, err error) error {
 
 const primaryHelp = "give the address of the primary"
 
-// ExplainWalk is Explain for what goes over all values.
+// ExplainWalk is Explain for walks over all values.
 func ExplainWalk(name string, err error) error {
 	switch {
 	case store.IsExplained(err):
@@ -51,7 +52,7 @@ func ExplainWalk(name string, err error) error {
 	return Explain(name, err)
 }
 
-// ExplainPlan is Explain for what samples values.
+// ExplainPlan is Explain for sampling values.
 func ExplainPlan(name string, err error) error {
 	if goredis.HasErrorPrefix(err, "NOPERM") {
 		return &store.Explained{Server: name, Err: err, Help: "planning takes +info +dbsize +scan +type +getrange +strlen +get +hlen +hgetall +hscan +memory|usage on the keys; docs/PLAN.md has the whole list"}
@@ -59,7 +60,7 @@ func ExplainPlan(name string, err error) error {
 	return Explain(name, err)
 }
 
-// unasked marks errors that leave open whether the server has a dictionary.
+// unasked adds store.ErrDictUnknown to errors that leave open whether the server has a dictionary.
 func unasked(err error) error {
 	if Unavailable(err) || errors.Is(err, ErrDenied) {
 		return fmt.Errorf("%w: %w", store.ErrDictUnknown, err)

@@ -10,8 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// functions keeps dictionaries as function libraries, whose names begin with a prefix. Its
-// methods return errNoFunctions from a server that has none.
+// functions stores dictionaries as function libraries whose names begin with prefix. On a server without
+// functions its methods return errNoFunctions.
 type functions struct {
 	client goredis.Cmdable
 	prefix string
@@ -23,7 +23,7 @@ func (f functions) get(ctx context.Context, number uint32) (*codec.Dict, error) 
 	return f.getFirst(ctx, f.name(number), number, f)
 }
 
-// getAny looks in the archive too, with one question for both.
+// getAny also looks in the archive, with one question for both.
 func (f functions) getAny(ctx context.Context, number uint32, archived functions) (*codec.Dict, error) {
 	return f.getFirst(ctx, fmt.Sprintf("%s*_%08x", everyPrefix, number), number, f, archived)
 }
@@ -43,8 +43,8 @@ func (f functions) getFirst(ctx context.Context, pattern string, number uint32, 
 	return nil, cinch.ErrDictMissing
 }
 
-// readLibrary opens a library and checks the content against the full hash that its
-// description gives, not only against the number.
+// readLibrary parses a library and checks the content against the full hash in its description, not only
+// against the number.
 func readLibrary(number uint32, l *goredis.Library) (*codec.Dict, error) {
 	d, err := parseLibrary(number, l.Code)
 	if err != nil {
@@ -60,7 +60,7 @@ func (f functions) add(ctx context.Context, d *codec.Dict) error {
 	return f.load(ctx, libraryCode(f.name(d.Number()), d))
 }
 
-// load adds a library unless one of its name is there, which is no error.
+// load adds a library. It is no error if a library of that name exists.
 func (f functions) load(ctx context.Context, code string) error {
 	err := f.client.FunctionLoad(ctx, code).Err()
 	switch {
@@ -92,7 +92,7 @@ func (f functions) list(ctx context.Context, pattern string, code bool) ([]gored
 	return libraries, classify(err)
 }
 
-// librarySum reads the hash and the size that a library's description gives.
+// librarySum returns the hash and the size from a library's description.
 func librarySum(l *goredis.Library) (hash [32]byte, size int, ok bool) {
 	for _, f := range l.Functions {
 		if f.Name == l.Name {

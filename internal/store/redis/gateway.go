@@ -15,11 +15,11 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// askGatewayTime bounds the question whether a Cinch gateway answers.
+// askGatewayTime limits the question whether a Cinch gateway answers.
 const askGatewayTime = 5 * time.Second
 
-// AskGateways returns the options of a client that asks at each address, before it connects there for the first time,
-// whether a Cinch gateway answers, and tells found. An error of found is that of the connection.
+// AskGateways returns the options of a client that checks each address before its first connection there. If
+// a Cinch gateway answers, it calls found; an error of found fails the connection.
 func AskGateways(o goredis.Options, found func(address string, g store.Gateway) error) goredis.Options {
 	o.MaintNotificationsConfig = noMaintenance()
 	ask := o
@@ -27,7 +27,7 @@ func AskGateways(o goredis.Options, found func(address string, g store.Gateway) 
 		ask.Dialer = goredis.NewDialer(&o)
 	}
 	dial := ask.Dialer
-	var asked sync.Map // addresses that have answered
+	var asked sync.Map // addresses that are known not to be gateways
 	o.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if _, known := asked.Load(address); !known {
 			ask := ask
@@ -48,18 +48,20 @@ func AskGateways(o goredis.Options, found func(address string, g store.Gateway) 
 	return o
 }
 
-// noMaintenance keeps connections from asking for notices of maintenance, which servers without them count as an error.
+// noMaintenance disables go-redis's request for maintenance notifications, which servers without them count
+// as an error.
 func noMaintenance() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// FindGateway asks whether a Cinch gateway answers, on a connection of its own: some servers and proxies close it at a command
-// that they don't have. g is nil where none answers. That is sure when the server has let the connection in and then answered
-// the command: a gateway may be full, or not reach its own server, for a moment.
+// FindGateway asks whether a Cinch gateway answers. It uses a separate connection, since some servers and
+// proxies close one on an unknown command. g is nil if no gateway answers. That is sure if the server
+// accepted the connection and then answered the command; otherwise a gateway may just be full, or unable to
+// reach its own server.
 func FindGateway(ctx context.Context, o goredis.Options) (g *store.Gateway, sure bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askGatewayTime)
 	defer cancel()
-	var unreached atomic.Pointer[error] // a client whose time is up leaves its dial behind
+	var unreached atomic.Pointer[error] // atomic: after a timeout the client leaves its dial running
 	o.MaintNotificationsConfig = noMaintenance()
 	o.DB, o.PoolSize, o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = 0, 1, -1, 1, true
 	dial := o.Dialer

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Held is what the server's memory holds beside what it needs for itself: keys and values. The gateway's user
+// Held returns the bytes that the server's keys and values take, without its own overhead. The gateway's user
 // needs +info for it.
 func (d *Dicts) Held(ctx context.Context) (bytes int64, servers int, err error) {
 	text, err := d.places.functions.client.Info(ctx, "memory").Result()
@@ -23,7 +23,7 @@ func (d *Dicts) Held(ctx context.Context) (bytes int64, servers int, err error) 
 	return 0, 0, fmt.Errorf("%w: INFO does not tell used_memory_dataset", errReply)
 }
 
-// Held is what all primaries hold.
+// Held returns the sum over all primaries.
 func (c *ClusterDicts) Held(ctx context.Context) (bytes int64, servers int, err error) {
 	for _, n := range *c.leaders.Load() {
 		here, _, err := n.Held(ctx)

@@ -9,18 +9,18 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// home is one of the places of a server where dictionaries live.
+// home is one of the places in a server where dictionaries are stored.
 type home interface {
-	// get returns the dictionary, or an error that wraps cinch.ErrDictMissing when the
-	// server says that there is none.
+	// get returns the dictionary. Its error wraps cinch.ErrDictMissing if the server answers that there is
+	// none.
 	get(ctx context.Context, number uint32) (*codec.Dict, error)
-	// add stores the dictionary unless something is there; that is no error.
+	// add stores the dictionary unless there is something already, which is no error.
 	add(ctx context.Context, d *codec.Dict) error
-	// remove deletes what is under the number; it is no error when nothing is.
+	// remove deletes what is stored under the number. It is no error if there is nothing.
 	remove(ctx context.Context, number uint32) error
 }
 
-// place makes sure that h holds d, by reading it there.
+// place makes sure that h holds d, and reads it back to verify.
 func place(ctx context.Context, h home, d *codec.Dict) error {
 	if held, err := holds(ctx, h, d); held || err != nil {
 		return err

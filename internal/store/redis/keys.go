@@ -18,8 +18,7 @@ const (
 	markKeyPrefix    = keyPrefix + "retired:"
 )
 
-// keys keeps dictionaries in database 0 of a server without functions, under keys that
-// begin with a prefix.
+// keys stores dictionaries in database 0 of a server without functions, under keys that begin with prefix.
 type keys struct {
 	client goredis.UniversalClient
 	prefix string
@@ -31,7 +30,7 @@ func (k keys) get(ctx context.Context, number uint32) (*codec.Dict, error) {
 	if err := k.checkDatabase(); err != nil {
 		return nil, err
 	}
-	// A range, so that a huge value is not fetched only to be refused.
+	// GETRANGE, so that a huge value is not fetched only to be refused.
 	content, err := k.client.GetRange(ctx, k.name(number), 0, maxStored).Bytes()
 	switch {
 	case goredis.HasErrorPrefix(err, "WRONGTYPE"):
@@ -65,7 +64,7 @@ func (k keys) remove(ctx context.Context, number uint32) error {
 	return nil
 }
 
-// checkDatabase refuses a client that would put the keys where nobody looks for them.
+// checkDatabase refuses a client of another database, whose keys no reader would find.
 func (k keys) checkDatabase() error {
 	if c, ok := k.client.(*goredis.Client); ok && c.Options().DB != 0 {
 		return fmt.Errorf("%w: dictionaries live in database 0, the client uses %d", errClient, c.Options().DB)
@@ -73,8 +72,8 @@ func (k keys) checkDatabase() error {
 	return nil
 }
 
-// evictionPolicy returns ErrEvictable when keys without an expiry may be evicted. Any
-// other error means that the server did not tell.
+// evictionPolicy returns ErrEvictable if the server may evict keys without an expiry. Any other error means
+// that the server did not report its policy.
 func (k keys) evictionPolicy(ctx context.Context) error {
 	config, err := k.client.ConfigGet(ctx, "maxmemory-policy").Result()
 	if err != nil {
@@ -86,12 +85,12 @@ func (k keys) evictionPolicy(ctx context.Context) error {
 	return nil
 }
 
-// numbers lists the dictionaries in the keyspace, which takes a scan of all of it.
+// numbers lists the dictionaries in the keyspace, for which it scans all keys.
 func (k keys) numbers(ctx context.Context) ([]uint32, error) {
 	if err := k.checkDatabase(); err != nil {
 		return nil, err
 	}
-	seen := make(map[uint32]bool) // a scan may repeat itself
+	seen := make(map[uint32]bool) // a scan may return a key twice
 	var numbers []uint32
 	it := k.client.Scan(ctx, 0, k.prefix+"*", 1000).Iterator()
 	for it.Next(ctx) {

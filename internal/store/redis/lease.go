@@ -10,14 +10,15 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// leasePrefix begins the keys, in database 0, by which packers in the background take
-// turns. Each has an expiry, and holds whose turn it is, or that there is to be a pause.
+// leasePrefix begins the keys, in database 0, by which background packers take turns. Each has an expiry, and
+// holds the name of the current holder or, during a pause, pauseMark.
 const leasePrefix = "cinch:pack:"
 
-// pauseMark is what a key holds while it is nobody's turn.
+// pauseMark is the content of a key during a pause between turns.
 const pauseMark = "done"
 
-// A Lease implements store.Lease. A holder whose key is evicted may go on for a while beside another.
+// A Lease implements store.Lease. If the server evicts its key, the holder may continue for a while beside
+// another.
 type Lease struct {
 	client goredis.UniversalClient
 	key    string
@@ -46,7 +47,7 @@ func (l *Lease) Take(ctx context.Context, hold time.Duration) (wait time.Duratio
 	if err != nil {
 		return 0, classify(err)
 	}
-	return max(left, time.Millisecond), nil // negative: it has gone, or somebody else's key never will
+	return max(left, time.Millisecond), nil // negative: the key has gone, or has no expiry
 }
 
 // Keep implements store.Lease.

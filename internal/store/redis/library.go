@@ -10,8 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// The library's source. Only the text between return and the quote after it is read
-// back; the rest is for the server and for whoever finds it there.
+// The library's source. Only the text between return and the quote after it is read back; the rest is for the
+// server and for operators who find it there.
 const librarySource = `#!lua name=%[1]s
 -- A dictionary of Cinch. Values that name it can't be read without it: don't delete it.
 redis.register_function{
@@ -24,14 +24,14 @@ redis.register_function{
 
 // Prefixes of libraries' names, each followed by a number.
 const (
-	everyPrefix   = "cinch_" // of all that is ours
+	everyPrefix   = "cinch_" // of all of Cinch's libraries
 	libraryPrefix = everyPrefix + "dict_"
 	archivePrefix = everyPrefix + "archive_" // see archive.go
 	markPrefix    = everyPrefix + "retired_"
 )
 
-// maxStored bounds, in bytes, what is taken for a dictionary in the server: well above
-// what the largest takes in base64.
+// maxStored limits the bytes that are accepted as a dictionary in the server. It is well above the largest
+// dictionary in base64.
 const maxStored = 4 << 20
 
 // parseNumber reads the 8 lower-case hexadecimal digits after prefix.
@@ -50,12 +50,12 @@ func libraryCode(name string, d *codec.Dict) string {
 	return fmt.Sprintf(librarySource, name, describe(d), content)
 }
 
-// describe is the function's description, which FUNCTION LIST gives without the code.
+// describe returns the function's description, which FUNCTION LIST returns without the code.
 func describe(d *codec.Dict) string {
 	return fmt.Sprintf("sha256 %x, %d bytes", d.Hash(), len(d.Content()))
 }
 
-// parseDescription reads what describe wrote.
+// parseDescription is the inverse of describe.
 func parseDescription(s string) (hash [32]byte, size int, ok bool) {
 	digits, rest, _ := strings.Cut(strings.TrimPrefix(s, "sha256 "), ", ")
 	sum, err := hex.DecodeString(digits)
@@ -83,8 +83,7 @@ func parseLibrary(number uint32, code string) (*codec.Dict, error) {
 	return parseContent(number, content)
 }
 
-// parseContent makes a dictionary of what was stored under number and checks that it is
-// the one.
+// parseContent makes a dictionary of what was stored under number and checks that it has that number.
 func parseContent(number uint32, content []byte) (*codec.Dict, error) {
 	d, err := codec.NewDict(content)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// Place says where in a server a dictionary is.
+// Place is the kind of place where a server stores a dictionary.
 type Place string
 
 // The places.
@@ -30,11 +30,11 @@ type Info struct {
 	Bytes   int      // of the content
 	Place   Place
 	State   State
-	Since   time.Time // when it was retired; zero if it was not, or nobody knows
-	Problem string    // not empty: there is something under this number that can't be used, and why
+	Since   time.Time // when it was retired; zero if it was not, or if unknown
+	Problem string    // not empty: why what is stored under this number can't be used
 }
 
-// State says what a dictionary is for.
+// State is the state of a dictionary.
 type State = store.State
 
 // The states.
@@ -44,9 +44,8 @@ const (
 	Archived = store.Archived
 )
 
-// List returns the dictionaries that the server holds, by number: the libraries, read
-// from their descriptions alone, or on a server without functions the keys, which takes
-// a scan of database 0.
+// List returns the dictionaries in the server, sorted by number. It reads the descriptions of the libraries;
+// on a server without functions it reads the keys, which takes a scan of database 0.
 func (p *places) List(ctx context.Context) ([]Info, error) {
 	infos, err := p.functions.infos(ctx)
 	if errors.Is(err, errNoFunctions) {

@@ -17,27 +17,27 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// Nodes are the dictionaries of a server, or of all primaries of a cluster as they were when it was
-// opened: found in any, put into all. It is for tools, which somebody has started; a gateway has
-// Dicts or ClusterDicts. It implements store.Dicts.
+// Nodes holds the dictionaries of a server, or of all primaries that a cluster had when it was opened. It
+// finds dictionaries in any of them and puts new ones into all. It is for tools that an operator runs; a
+// gateway has Dicts or ClusterDicts. It implements store.Dicts.
 type Nodes struct {
 	local  *dict.Set
 	nodes  []dictNode
-	layout func(context.Context) (string, error) // of a cluster, see CollectOptions; nil: it is a server
+	layout func(context.Context) (string, error) // of a cluster, see CollectOptions; nil: standalone server
 
 	mu        sync.Mutex
-	published []uint32 // what values may be about to name
+	published []uint32 // values may be about to name them
 }
 
 type dictNode struct {
 	name  string
 	dicts *Dicts
-	scan  *goredis.Options // for connections of their own to every database
+	scan  *goredis.Options // for separate connections to every database
 }
 
 var _ store.Dicts = (*Nodes)(nil)
 
-// newNodes makes those of a store. What is found is added to local.
+// newNodes returns the dictionaries of a store. Those found are added to local.
 func newNodes(s *Store, local *dict.Set) *Nodes {
 	d := &Nodes{local: local}
 	if s.Cluster() {
@@ -51,12 +51,12 @@ func newNodes(s *Store, local *dict.Set) *Nodes {
 	return d
 }
 
-// toolDicts has no limit to questions, and no log: errors are shown.
+// toolDicts returns a Dicts without a limit on questions, and without a log, since tools show errors.
 func toolDicts(client *goredis.Client, local *dict.Set) *Dicts {
 	return NewDicts(DictsOptions{Client: client, Local: local, AskAlways: true, Log: slog.New(slog.DiscardHandler)})
 }
 
-// Dictionary implements cinch.Dictionaries. What leaves open whether there is one wraps
+// Dictionary implements cinch.Dictionaries. An error that leaves open whether there is one wraps
 // store.ErrDictUnknown.
 func (d *Nodes) Dictionary(number uint32) (*codec.Dict, error) {
 	x, err := d.find(number)
@@ -80,8 +80,8 @@ func (d *Nodes) find(number uint32) (*codec.Dict, error) {
 	return nil, missing
 }
 
-// Publish puts dictionaries into every node, before any value names them, and from now on
-// into whatever else is connected to, see Ensure: a node may be new, or restored from an old backup.
+// Publish stores dictionaries in every node before any value names them. From then on every new connection
+// stores them too, see Ensure: its node may be new, or restored from an old backup.
 func (d *Nodes) Publish(ctx context.Context, dicts ...*codec.Dict) error {
 	for _, x := range dicts {
 		if err := d.local.Add(x); err != nil {
@@ -99,7 +99,7 @@ func (d *Nodes) Publish(ctx context.Context, dicts ...*codec.Dict) error {
 	return nil
 }
 
-// Ensure is for new connections, see Dicts.
+// Ensure is called for new connections, see Dicts.Ensure.
 func (d *Nodes) Ensure(ctx context.Context, c *goredis.Conn, numbers ...uint32) error {
 	d.mu.Lock()
 	numbers = append(slices.Clone(d.published), numbers...)
@@ -141,8 +141,8 @@ func (d *Nodes) Record(ctx context.Context, name string) (text string, version u
 	return text, version, err
 }
 
-// record finds the node that has a record: gateways keep it in the first one, see Store.primaries. Where none
-// has it, that is where it belongs.
+// record finds the node that has a record. Gateways keep it in the first node, see Store.primaries; if none
+// has it, record returns that one.
 func (d *Nodes) record(ctx context.Context, name string) (at *Dicts, text string, version uint64, err error) {
 	for _, n := range d.nodes {
 		if text, version, err = n.dicts.Record(ctx, name); err != nil || text != "" {
@@ -168,11 +168,11 @@ func (d *Nodes) dicts() (all []*Dicts) {
 	return all
 }
 
-// shelf is what the dictionaries are to an administrator. It implements store.Shelf.
+// shelf gives an administrator access to the dictionaries. It implements store.Shelf.
 type shelf struct {
 	name    string
-	nodes   func(context.Context) (*Nodes, error) // as they are found when they are first needed
-	first   *Dicts                                // of the server that was named, in which to look first; or nil
+	nodes   func(context.Context) (*Nodes, error) // called when the nodes are first needed
+	first   *Dicts                                // of the named server, searched first; or nil
 	explain func(error) error
 }
 
@@ -181,7 +181,7 @@ var _ store.Shelf = (*shelf)(nil)
 // Name implements store.Shelf.
 func (s *shelf) Name() string { return s.name }
 
-// each does something with every node, and explains what goes wrong.
+// each calls do for every node and explains errors.
 func (s *shelf) each(ctx context.Context, do func(i int, n dictNode) error) error {
 	all, err := s.nodes(ctx)
 	if err != nil {
@@ -217,7 +217,7 @@ func (s *shelf) find(number uint32) (*codec.Dict, error) {
 	defer cancel()
 	all, err := s.nodes(ctx)
 	if err != nil {
-		return nil, first // of the node that could be asked
+		return nil, first // the answer of the one node that could be asked
 	}
 	return all.find(number)
 }
@@ -272,7 +272,7 @@ func (s *shelf) DeleteRecord(ctx context.Context, r store.Record, still func(str
 	return deleted, err
 }
 
-// collecting is what Collect needs to know of the store.
+// collecting returns the options for Collect.
 func (s *shelf) collecting(ctx context.Context) (CollectOptions, error) {
 	all, err := s.nodes(ctx)
 	if err != nil {
@@ -308,8 +308,8 @@ func (s *shelf) Restore(ctx context.Context, d *codec.Dict) error {
 	return s.each(ctx, func(_ int, n dictNode) error { return n.dicts.Restore(ctx, d) })
 }
 
-// Forget erases an archived dictionary from all nodes that have it. What it says against that is no
-// trouble of the server.
+// Forget erases an archived dictionary from all nodes that have it. It does not explain the nodes' errors,
+// since they are not the servers' fault.
 func (s *shelf) Forget(ctx context.Context, number uint32) error {
 	all, err := s.nodes(ctx)
 	if err != nil {
@@ -352,8 +352,8 @@ func (s *shelf) Spread(ctx context.Context, tell func(uint32, string)) (nothing 
 	return "", nil
 }
 
-// Lacking tells of readers that ask a value's own node alone, or of another cluster that the node is
-// restored to: they would not find it.
+// Lacking warns of readers that would not find a dictionary: those that ask only the value's own node, and
+// those of another cluster to which that node is restored.
 func (s *shelf) Lacking(ctx context.Context, numbers []uint32) (lacks []store.Lack, err error) {
 	all, err := s.nodes(ctx)
 	if err != nil || all.layout == nil || len(numbers) == 0 {

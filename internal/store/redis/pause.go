@@ -10,14 +10,14 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// pauseKey is there, in database 0, while nobody is to pack. It holds since when, and has no expiry.
-// Leases have other names: theirs are hashes.
+// pauseKey exists, in database 0, while packing is paused. It holds the time of the start and has no expiry.
+// It can't collide with leases, whose names are hashes.
 const pauseKey = leasePrefix + "paused"
 
-// Pause implements store.Pause. A key that is evicted, or flushed away, has ended.
+// Pause implements store.Pause. If the key is evicted or flushed, the pause has ended.
 type Pause struct{ client goredis.UniversalClient }
 
-// NewPause returns that of the server, or of the cluster, that client speaks to in database 0.
+// NewPause returns the Pause of a server or cluster. client uses database 0.
 func NewPause(client goredis.UniversalClient) Pause { return Pause{client} }
 
 // Pause implements store.Store.
@@ -39,7 +39,7 @@ func (p Pause) Set(ctx context.Context, at time.Time) (since time.Time, err erro
 		since, paused, err := p.Get(ctx)
 		if paused || err != nil {
 			return since, err
-		} // it ended between the two
+		} // the pause ended between the two commands
 	}
 }
 
@@ -55,6 +55,6 @@ func (p Pause) Get(ctx context.Context) (since time.Time, paused bool, err error
 	if err != nil {
 		return since, false, classify(err)
 	}
-	since, _ = time.Parse(time.RFC3339, text) // of whoever wrote another thing: it is paused all the same
+	since, _ = time.Parse(time.RFC3339, text) // zero if the content is not a time: packing is paused even so
 	return since, true, nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// places are where a server keeps dictionaries. They remember nothing of them.
+// places accesses the places where a server stores dictionaries. It caches nothing.
 type places struct {
 	functions functions
 	keys      keys
@@ -22,9 +22,9 @@ func newPlaces(client goredis.UniversalClient, t *troubles) *places {
 	return &places{functions{client, libraryPrefix}, keys{client, keyPrefix}, newArchive(client), t}
 }
 
-// find looks in all places: a server that has functions now may have been without when
-// the values were written, and what was archived may be named still. Missing is said only
-// when all say so.
+// find looks in all places: a server that has functions now may have had none when the values were written,
+// and values may still name an archived dictionary. It returns cinch.ErrDictMissing only if it is in none of
+// them.
 func (p *places) find(ctx context.Context, number uint32) (*codec.Dict, error) {
 	trouble := error(cinch.ErrDictMissing)
 	anyFunction := func(ctx context.Context, number uint32) (*codec.Dict, error) {
@@ -45,7 +45,7 @@ func (p *places) find(ctx context.Context, number uint32) (*codec.Dict, error) {
 	return nil, trouble
 }
 
-// numbers lists what is in libraries. Keys are not listed: it would take a scan of all keys.
+// numbers lists the dictionaries in libraries. It leaves out keys, which would take a scan of all keys.
 func (p *places) numbers(ctx context.Context) (map[uint32]struct{}, error) {
 	libraries, err := p.functions.list(ctx, everyPrefix+"*", false)
 	if err != nil {
@@ -62,7 +62,7 @@ func (p *places) numbers(ctx context.Context) (map[uint32]struct{}, error) {
 	return all, nil
 }
 
-// isNowhere reports that a place exists without the dictionary, or not at all.
+// isNowhere reports whether a place lacks the dictionary, or the server lacks the place.
 func isNowhere(err error) bool {
 	return errors.Is(err, cinch.ErrDictMissing) || errors.Is(err, errNoFunctions)
 }
@@ -79,7 +79,7 @@ func (p *places) put(ctx context.Context, x *codec.Dict) error {
 	return place(ctx, p.keys, x)
 }
 
-// checkEviction lets pass a server that won't say what it evicts.
+// checkEviction accepts a server that does not report its eviction policy.
 func (p *places) checkEviction(ctx context.Context) error {
 	err := p.keys.evictionPolicy(ctx)
 	switch {

@@ -11,11 +11,10 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Publish stores dictionaries in the server and reads each back before Ready is true for
-// it. What can't be stored now is tried again by every Recheck. On a read-only replica
-// nothing is stored and nothing fails: Ready turns true when a Recheck finds that the
-// primary has sent it. Nor is what was retired. The errors wrap ErrCollision, ErrEvictable, ErrDenied, ErrForeign
-// or what the client said.
+// Publish stores dictionaries in the server and reads each back before Ready is true for it. Every Recheck
+// retries what can't be stored now. On a read-only replica Publish stores nothing and returns no error: Ready
+// becomes true when a Recheck finds that the primary has sent the dictionary. Retired dictionaries are not
+// stored either. Errors wrap ErrCollision, ErrEvictable, ErrDenied, ErrForeign or the client's error.
 func (d *Dicts) Publish(ctx context.Context, dicts ...*codec.Dict) error {
 	d.storing.Lock()
 	defer d.storing.Unlock()
@@ -32,8 +31,8 @@ func (d *Dicts) Publish(ctx context.Context, dicts ...*codec.Dict) error {
 	return errors.Join(append(refused, d.check(ctx, mine))...)
 }
 
-// Recheck makes sure that the server still holds everything that was published or
-// fetched, and puts back what is gone. Afterwards Ready says what was found.
+// Recheck makes sure that the server still holds everything that was published or fetched, and restores what
+// is missing. Afterwards Ready reports the result.
 func (d *Dicts) Recheck(ctx context.Context) error {
 	d.storing.Lock()
 	defer d.storing.Unlock()
@@ -55,7 +54,7 @@ func (d *Dicts) check(ctx context.Context, dicts []*codec.Dict) error {
 	return d.store(ctx, closely)
 }
 
-// unsure makes nothing ready of which nobody knows whether it was retired.
+// unsure makes dictionaries not ready, since they may have been retired.
 func (d *Dicts) unsure(ctx context.Context, dicts []*codec.Dict, err error) error {
 	if isAnswer(err) {
 		var errs []error
@@ -70,9 +69,9 @@ func (d *Dicts) unsure(ctx context.Context, dicts []*codec.Dict, err error) erro
 	return d.unreachable(ctx, err)
 }
 
-// missing returns what has to be looked at closely: all but what was retired, and what
-// was read back from the server once and still is there by its description, which takes
-// one question for everything when the server has functions.
+// missing returns the dictionaries that must be read from the server. It leaves out retired ones, and those
+// that were read back once and whose description is still there. On a server with functions that takes one
+// question for all of them.
 func (d *Dicts) missing(ctx context.Context, all []*codec.Dict) (closely []*codec.Dict, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
@@ -95,7 +94,7 @@ func (d *Dicts) missing(ctx context.Context, all []*codec.Dict) (closely []*code
 	return closely, nil
 }
 
-// heldBack leaves alone what was retired, and lets go of what shall be forgotten.
+// heldBack makes a retired dictionary not ready, and drops one that was forgotten.
 func (d *Dicts) heldBack(x *codec.Dict, found inventory) {
 	d.setReady(false, x.Number())
 	if d.isNews(name(x), "retired") {
@@ -108,8 +107,8 @@ func (d *Dicts) heldBack(x *codec.Dict, found inventory) {
 	}
 }
 
-// store puts dictionaries where they belong. The first sign that the server can't be
-// reached ends it, rather than a timeout for each.
+// store stores dictionaries in the server. It ends at the first sign that the server can't be reached,
+// instead of waiting for a timeout for each.
 func (d *Dicts) store(ctx context.Context, dicts []*codec.Dict) error {
 	var errs []error
 	for i, x := range dicts {
@@ -132,7 +131,7 @@ func (d *Dicts) store(ctx context.Context, dicts []*codec.Dict) error {
 	return errors.Join(errs...)
 }
 
-// putWithin stores one dictionary, within the time for a question.
+// putWithin stores one dictionary within d.timeout.
 func (d *Dicts) putWithin(ctx context.Context, x *codec.Dict) error {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
@@ -150,9 +149,9 @@ func (d *Dicts) all() []*codec.Dict {
 	return all
 }
 
-// Kick says that the server may have lost dictionaries: a client's FLUSHALL or FUNCTION
-// command was answered. Ready is false for all of them until
-// a check, which Run does soon, has found them there. It does not block.
+// Kick says that the server may have lost dictionaries, since a client's FLUSHALL or FUNCTION command was
+// answered. Ready is false for all of them until a check, which Run makes soon, has found them. Kick does not
+// block.
 func (d *Dicts) Kick() {
 	d.doubt()
 	d.wakeUp()
@@ -166,7 +165,7 @@ func (d *Dicts) wakeUp() {
 }
 
 const (
-	debounce   = 200 * time.Millisecond // between a kick and its check: kicks come in bursts
+	debounce   = 200 * time.Millisecond // between a kick and its check, since kicks come in bursts
 	firstRetry = time.Second            // after a failed check; doubles up to the period
 )
 
@@ -194,7 +193,7 @@ func (d *Dicts) Run(ctx context.Context) {
 	}
 }
 
-// settle waits until a burst of kicks is over.
+// settle waits for debounce, so that one check covers a burst of kicks. It reports false if ctx has ended.
 func (d *Dicts) settle(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
@@ -202,7 +201,7 @@ func (d *Dicts) settle(ctx context.Context) bool {
 	case <-time.After(debounce):
 	}
 	select {
-	case <-d.wake: // the check to come covers it
+	case <-d.wake: // covered by the next check
 	default:
 	}
 	return true
@@ -219,7 +218,7 @@ func (d *Dicts) stored(x *codec.Dict) {
 	}
 }
 
-// refused gives nil on a replica, where there is nothing to do but wait.
+// refused returns nil on a replica, which can only wait for its primary.
 func (d *Dicts) refused(x *codec.Dict, err error) error {
 	d.setReady(false, x.Number())
 	switch {

@@ -10,18 +10,20 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Reader asks one server for dictionaries, and for what gateways have agreed on by records. It writes nothing, and remembers nothing.
+// Reader reads dictionaries, and the records that gateways share, from one server. It writes and caches
+// nothing.
 type Reader struct {
 	client goredis.UniversalClient
 	places *places
 }
 
-// NewReader returns a Reader. The client uses database 0.
+// NewReader returns a Reader. client must use database 0.
 func NewReader(client goredis.UniversalClient) Reader {
 	return Reader{client, newPlaces(client, nil)}
 }
 
-// Dictionary finds a dictionary in all places of the server. The error wraps cinch.ErrDictMissing when it has none.
+// Dictionary finds a dictionary in all places of the server. The error wraps cinch.ErrDictMissing if there is
+// none.
 func (r Reader) Dictionary(ctx context.Context, number uint32) (*codec.Dict, error) {
 	return r.places.find(ctx, number)
 }
@@ -36,7 +38,7 @@ func (r Reader) Record(ctx context.Context, name string) (text string, version u
 	return records{r.places.functions, r.places.keys}.Record(ctx, name)
 }
 
-// Live reports that the server has a dictionary and that it is not retired, so that new values may name it.
+// Live reports whether the server has a dictionary that is not retired, so that new values may name it.
 func (r Reader) Live(ctx context.Context, number uint32) (bool, error) {
 	libraries, err := r.places.functions.list(ctx, fmt.Sprintf("%s*_%08x", everyPrefix, number), false)
 	if errors.Is(err, errNoFunctions) {
@@ -59,5 +61,5 @@ func (r Reader) liveKey(ctx context.Context, number uint32) (bool, error) {
 	return !retired, err
 }
 
-// IsAnswer tells errors about what was asked for from those about the server.
+// IsAnswer reports whether an error is the server's answer, not a sign that it can't be reached.
 func IsAnswer(err error) bool { return isAnswer(err) }

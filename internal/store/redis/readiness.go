@@ -8,25 +8,25 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// readiness is which dictionaries new values may name: checks of the server write it, one at a time, and
-// whoever seals reads it without waiting. Times count from when it was made.
+// readiness records which dictionaries new values may name. Checks of the server write it, one at a time;
+// code that compresses reads it without blocking. Times count from started.
 type readiness struct {
 	lease   time.Duration
 	started time.Time
-	until   time.Duration // the end of the lease of what is found now
+	until   time.Duration // end of the lease for dictionaries found by the current check
 
-	// ready has the end of each lease, and is replaced as a whole. Doubt makes kicks differ from checked, which takes
-	// the readiness of everything back until a check has caught up.
+	// ready holds the end of each dictionary's lease, and is replaced as a whole. doubt makes kicks differ
+	// from checked; then nothing is ready until a check has caught up.
 	ready          atomic.Pointer[map[uint32]time.Duration]
 	kicks, checked atomic.Uint64
 	retired        atomic.Pointer[map[uint32]struct{}] // replaced as a whole
-	began          atomic.Int64                        // when the last check did
-	lost           atomic.Int64                        // when the server ended a connection
+	began          atomic.Int64                        // when the last check began
+	lost           atomic.Int64                        // when the server last closed a connection
 }
 
 func newReadiness(lease time.Duration) *readiness {
 	r := &readiness{lease: lease, started: time.Now()}
-	r.began.Store(int64(-overlap)) // there was none
+	r.began.Store(int64(-overlap)) // no check yet
 	r.ready.Store(&map[uint32]time.Duration{})
 	r.retired.Store(&map[uint32]struct{}{})
 	return r
@@ -34,9 +34,8 @@ func newReadiness(lease time.Duration) *readiness {
 
 func (r *readiness) now() time.Duration { return time.Since(r.started) }
 
-// Ready reports that the server holds the dictionary, so that values stored there may
-// name it: a check has found it a Lease ago or less, and nobody had retired it. It
-// neither blocks nor allocates.
+// Ready reports whether the server holds the dictionary, so that values stored there may name it: a check
+// within the last Lease has found it, and it was not retired. It neither blocks nor allocates.
 func (r *readiness) Ready(number uint32) bool {
 	if r.kicks.Load() != r.checked.Load() {
 		return false
@@ -45,8 +44,8 @@ func (r *readiness) Ready(number uint32) bool {
 	return ok && r.now() < until
 }
 
-// Retired reports that the dictionary is kept for values that name it already, and for
-// no others: see Retire. It neither blocks nor allocates.
+// Retired reports whether the dictionary is kept only for values that name it already: see Retire. It neither
+// blocks nor allocates.
 func (r *readiness) Retired(number uint32) bool {
 	_, ok := (*r.retired.Load())[number]
 	return ok
@@ -55,7 +54,7 @@ func (r *readiness) Retired(number uint32) bool {
 // doubt makes nothing ready until a check that begins after it has ended.
 func (r *readiness) doubt() { r.kicks.Add(1) }
 
-// checks begins a check, which may take doubts away when it has ended.
+// checks begins a check. Calling ended removes the doubts that were there when it began.
 func (r *readiness) checks() (began time.Duration, ended func()) {
 	kicks := r.kicks.Load()
 	began = r.now()
@@ -63,16 +62,16 @@ func (r *readiness) checks() (began time.Duration, ended func()) {
 	return began, func() { r.checked.Store(kicks) }
 }
 
-// isOld reports that the last check says nothing of a connection that was just made.
+// isOld reports whether the last check does not cover a connection that was just opened.
 func (r *readiness) isOld() bool {
 	began := r.began.Load()
 	return r.now()-time.Duration(began) >= overlap || began < r.lost.Load()
 }
 
-// leaseFrom has what is found from now on ready for the time of a lease.
+// leaseFrom starts the leases of dictionaries found from now on at began.
 func (r *readiness) leaseFrom(began time.Duration) { r.until = began + r.lease }
 
-// setReady gives dictionaries the lease of what is found now, or takes it from them.
+// setReady gives dictionaries the current lease, or ends theirs.
 func (r *readiness) setReady(ready bool, numbers ...uint32) {
 	next := maps.Clone(*r.ready.Load())
 	for _, n := range numbers {
@@ -85,7 +84,8 @@ func (r *readiness) setReady(ready bool, numbers ...uint32) {
 	r.ready.Store(&next)
 }
 
-// noteRetired takes what an inventory says, which is of some dictionaries at least.
+// noteRetired records what an inventory says of retired dictionaries. The inventory covers at least those in
+// some.
 func (r *readiness) noteRetired(found inventory, some []*codec.Dict) {
 	retired := found.retired()
 	if !found.whole {

@@ -11,8 +11,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// Records are small texts beside the dictionaries, which those who keep dictionaries here
-// agree by. A record is replaced by whoever has seen its last version.
+// Records are small texts beside the dictionaries, by which gateways coordinate their dictionaries. A record
+// is replaced only by a writer that has seen its last version.
 //
 // On a server with functions every version is a library of its own, so that the server
 // itself, which loads no library twice, lets only one of two writers succeed:
@@ -41,14 +41,14 @@ redis.register_function{
 }
 `
 
-// records keeps them in a server.
+// records stores and reads records in a server.
 type records struct {
 	functions functions
 	keys      keys
 }
 
-// Record returns the text kept under a name (letters, digits and _) and its version; ""
-// and 0 when there is none.
+// Record returns the text stored under a name (letters, digits and _) and its version; "" and 0 if there is
+// none.
 func (r records) Record(ctx context.Context, name string) (text string, version uint64, err error) {
 	if err := checkRecordName(name); err != nil {
 		return "", 0, err
@@ -64,8 +64,8 @@ func (r records) Record(ctx context.Context, name string) (text string, version 
 	return last.text, last.version, nil
 }
 
-// ReplaceRecord keeps another text under a name and returns its version, or 0 when the
-// version that is given is not the current one any more. The text is UTF-8.
+// ReplaceRecord stores a new text under a name and returns its version, or 0 if the given version is no
+// longer the current one. The text must be UTF-8.
 func (r records) ReplaceRecord(ctx context.Context, name string, version uint64, text string) (next uint64, err error) {
 	if err := checkRecordName(name); err != nil {
 		return 0, err
@@ -93,8 +93,7 @@ func (r records) Records(ctx context.Context) (map[string]string, error) {
 	return texts, err
 }
 
-// DeleteRecord removes a record, unless it has another version by now. It reports whether
-// it did.
+// DeleteRecord removes a record unless its version has changed. It reports whether it did.
 func (r records) DeleteRecord(ctx context.Context, name string, version uint64) (deleted bool, err error) {
 	if err := checkRecordName(name); err != nil {
 		return false, err
@@ -141,7 +140,7 @@ func recordLibrary(name string, version uint64) string {
 	return fmt.Sprintf("%s%s_%016x", recordPrefix, name, version)
 }
 
-// parseRecordLibrary reads name and version out of a library's name.
+// parseRecordLibrary splits a library's name into the record's name and version.
 func parseRecordLibrary(library string) (name string, version uint64, ok bool) {
 	rest, ok := strings.CutPrefix(library, recordPrefix)
 	i := strings.LastIndexByte(rest, '_')
@@ -167,14 +166,14 @@ func (f functions) records(ctx context.Context, pattern string) ([]recordVersion
 	return all, nil
 }
 
-// versions are those of one record. The pattern matches names that begin alike, too.
+// versions returns the versions of one record. The pattern also matches other names that begin alike.
 func (f functions) versions(ctx context.Context, name string) ([]recordVersion, error) {
 	all, err := f.records(ctx, recordPrefix+name+"_*")
 	return slices.DeleteFunc(all, func(r recordVersion) bool { return r.name != name }), err
 }
 
-// replaceRecord loads the next version. Who is late finds it there, or finds, reading
-// it back, that it was passed meanwhile.
+// replaceRecord loads the next version. A writer that is too late finds that version there already, or finds
+// on reading back that a later one exists.
 func (f functions) replaceRecord(ctx context.Context, name string, version uint64, text string) (next uint64, err error) {
 	before, err := f.versions(ctx, name)
 	if err != nil || latest(before)[name].version != version {
@@ -196,8 +195,8 @@ func (f functions) replaceRecord(ctx context.Context, name string, version uint6
 	return next, f.deleteRecords(ctx, after, next)
 }
 
-// deleteRecords removes all versions before one. What a user may not delete stays, to no
-// harm but its size.
+// deleteRecords removes all versions before one. Those that the user may not delete stay, which costs only
+// their size.
 func (f functions) deleteRecords(ctx context.Context, all []recordVersion, before uint64) error {
 	for _, r := range all {
 		if r.version >= before {
@@ -210,8 +209,8 @@ func (f functions) deleteRecords(ctx context.Context, all []recordVersion, befor
 	return nil
 }
 
-// deleteRecord deletes what was found. A later version that is loaded meanwhile has
-// another name and stays.
+// deleteRecord deletes the versions found. A later version that is loaded meanwhile has another name and
+// stays.
 func (f functions) deleteRecord(ctx context.Context, name string, version uint64) (bool, error) {
 	all, err := f.versions(ctx, name)
 	if err != nil || len(all) == 0 || latest(all)[name].version != version {
@@ -225,7 +224,7 @@ func (f functions) deleteRecord(ctx context.Context, name string, version uint64
 	return true, nil
 }
 
-// luaString writes text as a string of Lua.
+// luaString quotes text as a Lua string.
 func luaString(text string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -263,7 +262,7 @@ func (k keys) record(ctx context.Context, from getter, name string) (text string
 	return text, version, nil
 }
 
-// replaceRecord refuses where dictionaries are refused: without them there is nothing to agree about.
+// replaceRecord returns ErrEvictable where dictionaries are refused too: without them records are of no use.
 func (k keys) replaceRecord(ctx context.Context, name string, version uint64, text string) (next uint64, err error) {
 	if err := k.evictionPolicy(ctx); errors.Is(err, ErrEvictable) {
 		return 0, err
@@ -281,7 +280,7 @@ func (k keys) deleteRecord(ctx context.Context, name string, version uint64) (bo
 	return k.ifStill(ctx, name, version, func(p goredis.Pipeliner) { p.Del(ctx, recordKeyPrefix+name) })
 }
 
-// ifStill does something if the record has the version, and reports whether it did.
+// ifStill calls do if the record has the given version, and reports whether it did.
 func (k keys) ifStill(ctx context.Context, name string, version uint64, do func(goredis.Pipeliner)) (done bool, err error) {
 	err = k.client.Watch(ctx, func(tx *goredis.Tx) error {
 		_, now, err := k.record(ctx, tx, name)

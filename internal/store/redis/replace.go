@@ -31,15 +31,16 @@ const (
 	maxBatchBytes = 512 << 10
 )
 
-// prepared holds what was found out about the server before anything is replaced.
+// prepared holds what was found out about the server before any value is replaced.
 type prepared struct {
 	lua           bool // the user may run scripts
-	flags         bool // scripts may say that they run on a full server (Redis 7)
-	fieldExpiry   bool // fields of hashes may expire, which HSET would end
+	flags         bool // scripts may request to run on a full server (Redis 7)
+	fieldExpiry   bool // fields of hashes may expire, which HSET would undo
 	listpackCount int  // limits within which a hash is a listpack; 0: unknown
 	listpackBytes int
 
-	// The scripts that replace, and one that makes a hash anew. A full server refuses those by which values grow.
+	// Scripts that replace values, and one that recreates a hash. A full server refuses those that make
+	// values grow.
 	strings, growStrings, fields, growFields, rebuild string
 }
 
@@ -59,7 +60,7 @@ func (s *Store) prepare(ctx context.Context, info map[string]string) error {
 	}
 	if err == nil {
 		s.ready.fieldExpiry = len(commands) == 1 && commands[0] != nil
-	} else { // it may not be asked: assume the worse
+	} else { // denied: assume the worse
 		s.ready.fieldExpiry = mayExpireFields(info)
 	}
 	s.ready.compose()
@@ -68,7 +69,7 @@ func (s *Store) prepare(ctx context.Context, info map[string]string) error {
 	return nil
 }
 
-// mayExpireFields goes by versions: Redis 7.4 was the first, Valkey 9.
+// mayExpireFields decides by version: fields expire from Redis 7.4 and Valkey 9 on.
 func mayExpireFields(info map[string]string) bool {
 	var major, minor int
 	_, err := fmt.Sscanf(info["redis_version"], "%d.%d", &major, &minor)
@@ -86,12 +87,12 @@ func (s *Store) limit(ctx context.Context, of string) int {
 	return 0
 }
 
-// Replace carries out changes, each of them only if the server still holds exactly the
-// bytes that it changes, in one step on the server; expiries stay. Outcomes are in the
-// order of the changes. After an error it is unknown what was replaced.
+// Replace makes changes, each one only if the server still holds exactly the bytes that it changes, in one
+// atomic step. Expiries stay. Outcomes are in the order of the changes. After an error it is unknown what was
+// replaced.
 func (s *Space) Replace(ctx context.Context, changes []store.Change) ([]store.Outcome, error) {
 	out := make([]store.Outcome, len(changes))
-	if s.node.store.readOnly { // that was a promise
+	if s.node.store.readOnly { // as promised to Open
 		for i := range out {
 			out[i].Err = store.ErrReadOnly
 		}
@@ -130,7 +131,7 @@ func (s *Space) Replace(ctx context.Context, changes []store.Change) ([]store.Ou
 		}
 		for n, i := range b.changes {
 			switch r := replies[n].(type) {
-			case int64: // 1, or 0 where the value is another by now
+			case int64: // 1, or 0 if the value has changed
 				out[i].Replaced = r == 1
 			case error:
 				out[i] = refusedBy(r)
@@ -144,7 +145,7 @@ func (s *Space) Replace(ctx context.Context, changes []store.Change) ([]store.Ou
 	return out, nil
 }
 
-// A batch is one call of a script, with the changes that it carries out.
+// A batch is one call of a script, with the changes that it makes.
 type batch struct {
 	script  string
 	keys    []string
@@ -156,9 +157,9 @@ type batch struct {
 	reply   *goredis.Cmd
 }
 
-// batches puts changes together: strings with strings, the fields of one hash. What makes a value grow stays apart,
-// since a full server has to refuse that. In a cluster each string goes alone, because keys of one script must share a
-// slot.
+// batches groups changes: strings with strings, and the fields of one hash. Changes that make a value grow
+// are separate, since a full server must refuse those. In a cluster each string is separate, because keys of
+// one script must share a slot.
 func (s *Space) batches(changes []store.Change) []batch {
 	var all []batch
 	ready, cluster := &s.node.store.ready, s.node.store.cluster != nil
@@ -236,7 +237,7 @@ func (s *Space) replaceWatched(ctx context.Context, c *store.Change) (store.Outc
 			} else {
 				p.Set(ctx, key, c.New, goredis.KeepTTL)
 			}
-			if expiry >= 0 { // which HSET has ended; once it is over the field goes
+			if expiry >= 0 { // HSET has removed it; if it is past, the field goes
 				p.Do(ctx, "HPEXPIREAT", key, expiry, "FIELDS", 1, v.Field)
 			}
 			return nil
@@ -255,7 +256,7 @@ func (s *Space) replaceWatched(ctx context.Context, c *store.Change) (store.Outc
 	return o, err
 }
 
-// fieldExpiry returns when a field expires, in milliseconds; below 0: never.
+// fieldExpiry returns when a field expires, in Unix milliseconds; below 0: never.
 func (s *Space) fieldExpiry(ctx context.Context, tx *goredis.Tx, v *store.Value) (int64, error) {
 	if v.Type != store.Hash || !s.node.store.ready.fieldExpiry {
 		return -1, nil
@@ -267,8 +268,8 @@ func (s *Space) fieldExpiry(ctx context.Context, tx *goredis.Tx, v *store.Value)
 	return at[0], nil
 }
 
-// abortedBy finds out why the server did not take the command of a transaction, which the client doesn't tell: the user
-// has no right to it, or the server no memory.
+// abortedBy finds out why the server refused a command of a transaction, which the client does not report:
+// the user lacks the right to it, or the server is out of memory.
 func (s *Space) abortedBy(ctx context.Context, abort error) (store.Outcome, error) {
 	m, err := s.node.Memory(ctx)
 	switch {

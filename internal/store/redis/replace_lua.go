@@ -7,15 +7,14 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// allowFull lets a script write on a server that is at its memory limit: where values
-// become smaller that is what helps. Without it, and on Redis 6, the server says OOM.
+// allowFull lets a script write on a server that is at its memory limit, where shrinking values helps.
+// Without it, and on Redis 6, the server answers OOM.
 const allowFull = "#!lua flags=allow-oom\n"
 
-// Both scripts answer a list with a number for each change, or the text of an error.
-// They are run for every value of a store, so they keep to locals: looking a global up
-// costs the server about as much as finding a key.
+// Both scripts return a list with a number for each change, or the text of an error. They run for every value
+// of a store, so they use locals: looking up a global costs the server about as much as finding a key.
 
-// replaceStrings takes keys, and for each the old bytes and the new.
+// replaceStrings takes keys, and for each the old bytes and the new ones.
 const replaceStrings = `local call, keys, args, done = redis.pcall, KEYS, ARGV, {}
 for i = 1, #keys do
   local now = call('GET', keys[i])
@@ -31,7 +30,7 @@ end
 return done
 `
 
-// replaceFields takes a key, and field, old bytes and new of each change.
+// replaceFields takes a key, and for each change the field, the old bytes and the new ones.
 const replaceFields = `local call, key, args, done = redis.pcall, KEYS[1], ARGV, {}
 for i = 1, #args, 3 do
   local now, at = call('HGET', key, args[i]), #done + 1
@@ -47,12 +46,13 @@ end
 return done
 `
 
-// rebuildHash makes a hash anew whose fields fit a listpack: a hashtable never turns
-// back into one by itself. It reads and writes in one step, so there is nothing to
-// compare. Before DEL it makes sure, by writing what is there already, that what must
-// follow DEL will not be refused; errors before that leave everything as it was.
+// rebuildHash recreates a hash whose fields fit a listpack: a hashtable never turns back into one by itself.
+// It reads and writes in one step, so there is nothing to compare. Before DEL it writes what is there
+// already, to make sure that the writes after DEL will not be refused; errors up to that point leave
+// everything unchanged.
 //
-// Arguments: most fields, most bytes of one, the time of expiry in ms is read here.
+// Arguments: the largest number of fields, and the largest size of one in bytes. The script reads the time of
+// expiry itself.
 const rebuildHash = `local key, most, longest = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 if redis.call('OBJECT', 'ENCODING', key) ~= 'hashtable' then return 0 end
 if redis.call('HLEN', key) > most then return 0 end
@@ -83,9 +83,9 @@ return 1
 `
 
 const (
-	// HSET ends a field's expiry, so it is set again. Before, it is set to what it is: where that is
-	// refused nothing has changed yet. Lua's numbers would round a time from 2^53 on, which only Valkey
-	// takes: it has HSETEX.
+	// HSET removes a field's expiry, so put sets it again. Before HSET it sets the expiry to its current
+	// value: if that is refused nothing has changed yet. Lua's numbers would round a time from 2^53 on. Only
+	// Valkey accepts such times, and it has HSETEX.
 	fieldsExpire = `local function expiry(key, field)
   local at = redis.pcall('HPEXPIRETIME', key, 'FIELDS', 1, field)
   if at.err then return at end
@@ -112,7 +112,7 @@ local function put(key, field, new) return redis.pcall('HSET', key, field, new) 
 `
 )
 
-// compose puts the scripts together for this server.
+// compose builds the scripts for this server.
 func (p *prepared) compose() {
 	allow, expiry := "", fieldsStay
 	if p.flags {
@@ -125,16 +125,16 @@ func (p *prepared) compose() {
 	p.strings, p.fields, p.rebuild = allow+p.growStrings, allow+p.growFields, allow+expiry+rebuildHash
 }
 
-// isScriptDenial recognizes that a command within a script was denied: Redis 7 and 6
-// word it in several ways.
+// isScriptDenial reports whether a command within a script was denied: Redis 7 and 6 word that in several
+// ways.
 func isScriptDenial(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "NOPERM") || strings.Contains(text, "ACL failure in script") ||
 		strings.Contains(text, "user executing the script can't")
 }
 
-// Rebuild makes those of the hashes anew that are hashtables though their fields would
-// fit a listpack, and returns how many. Expiries stay.
+// Rebuild recreates those hashes that are hashtables though their fields would fit a listpack, and returns
+// how many. Expiries stay.
 func (s *Space) Rebuild(ctx context.Context, keys [][]byte) (int, error) {
 	p := &s.node.store.ready
 	if !p.lua || p.listpackCount == 0 || p.listpackBytes == 0 || len(keys) == 0 {
@@ -152,5 +152,5 @@ func (s *Space) Rebuild(ctx context.Context, keys [][]byte) (int, error) {
 	return rebuilt, err
 }
 
-// maxRebuild limits the fields that are rebuilt in one step.
+// maxRebuild limits the fields of a hash that is rebuilt in one step.
 const maxRebuild = 4096

@@ -33,7 +33,7 @@ type Space struct {
 	values goredis.UniversalClient // reads and replaces
 }
 
-// Client returns a connection to the node, in database 0, for a Dicts. It belongs to the store.
+// Client returns a connection to the node, in database 0, for a Dicts. The store closes it.
 func (n *Node) Client() *goredis.Client { return n.client }
 
 // Name returns the node's address.
@@ -42,11 +42,11 @@ func (n *Node) Name() string { return n.addr }
 // Spaces returns the node's databases.
 func (n *Node) Spaces() []*Space { return n.spaces }
 
-// Ping waits for the node's answer to a command that does nothing.
+// Ping sends PING and waits for the answer.
 func (n *Node) Ping(ctx context.Context) error { return n.client.Ping(ctx).Err() }
 
-// RunID changes when cursors of a scan lose their meaning: when the server is started
-// anew, and in a cluster when slots have moved, since keys may have moved past the cursor.
+// RunID returns a text that changes when scan cursors become invalid: when the server restarts, and in a
+// cluster when slots have moved, since keys may have moved past the cursor.
 func (n *Node) RunID(ctx context.Context) (string, error) {
 	info, err := n.info(ctx)
 	if err != nil || n.store.cluster == nil {
@@ -59,7 +59,7 @@ func (n *Node) RunID(ctx context.Context) (string, error) {
 // runID is the field of INFO that names a server's process.
 const runID = "run_id"
 
-// Memory returns the node's own account of its memory.
+// Memory returns the node's own report of its memory.
 func (n *Node) Memory(ctx context.Context) (store.Memory, error) {
 	info, err := n.info(ctx)
 	if err != nil {
@@ -141,8 +141,8 @@ func (s *Space) Page(ctx context.Context, cursor string, o store.ScanOptions) (s
 	return page, nil
 }
 
-// scanOf takes a step of a scan, and asks on the same connection whether the process of a run ID answers: the pool
-// replaces connections that the end of a process has closed.
+// scanOf takes a step of a scan, and checks on the same connection that the process with the given run ID
+// answers: the pool silently replaces connections that a restart has closed.
 func (s *Space) scanOf(ctx context.Context, run string, scan *goredis.ScanCmd) error {
 	p := s.scan.Pipeline()
 	_ = p.Process(ctx, scan)
@@ -163,7 +163,7 @@ func (s *Space) Share(cursor string) float64 {
 	return float64(bits.Reverse64(at)) / (1 << 64)
 }
 
-// number returns the server's cursor.
+// number parses a cursor.
 func number(cursor string) (uint64, error) {
 	if cursor == "" {
 		return 0, nil
@@ -175,7 +175,7 @@ func number(cursor string) (uint64, error) {
 	return at, nil
 }
 
-// The bytes that one round trip brings are bounded, whatever the values' sizes:
+// Reading limits the bytes of each round trip, whatever the values' sizes:
 //
 //	GETRANGE 0 headBytes-1    of every key: all of a short string, WRONGTYPE elsewhere
 //	STRLEN, then GET          of longer ones, as many as fit into batchBytes
@@ -221,7 +221,7 @@ func (r *reader) skip(key []byte, why store.Reason) error {
 	return r.emit(&store.Value{Key: key, Skip: why})
 }
 
-// pipe sends one command for each key in one round trip, and returns when all are answered. Answers that are errors are
+// pipe sends one command for each key in one round trip, and returns when all are answered. Error answers are
 // in the commands.
 func pipe[C goredis.Cmder](ctx context.Context, c goredis.UniversalClient, keys [][]byte, ask func(p goredis.Pipeliner, key string) C) ([]C, error) {
 	cmds := make([]C, len(keys))
@@ -242,7 +242,7 @@ func pipe[C goredis.Cmder](ctx context.Context, c goredis.UniversalClient, keys 
 	return cmds, nil
 }
 
-// isTransient recognizes answers of a server that is not ready to answer.
+// isTransient reports whether the server answered that it is not ready.
 func isTransient(err error) bool {
 	for _, prefix := range []string{"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK"} {
 		if goredis.HasErrorPrefix(err, prefix) {
@@ -252,7 +252,7 @@ func isTransient(err error) bool {
 	return false
 }
 
-// leaveHot returns the keys that are not in use by IdleBelow or FreqAbove, of which one is set.
+// leaveHot returns the keys that IdleBelow or FreqAbove, one of which is set, does not exclude as in use.
 func (r *reader) leaveHot(keys [][]byte) ([][]byte, error) {
 	what := "idletime"
 	if r.o.FreqAbove > 0 {
@@ -356,7 +356,7 @@ func (r *reader) long(keys [][]byte) error {
 	return r.get(batch)
 }
 
-// get reads strings of which some are longer than headBytes.
+// get reads strings some of which are longer than headBytes.
 func (r *reader) get(keys [][]byte) error {
 	cmds, err := pipe(r.ctx, r.s.values, keys, func(p goredis.Pipeliner, k string) *goredis.StringCmd { return p.Get(r.ctx, k) })
 	if err != nil {
@@ -365,7 +365,7 @@ func (r *reader) get(keys [][]byte) error {
 	for i, cmd := range cmds {
 		b, err := cmd.Bytes()
 		switch {
-		case errors.Is(err, goredis.Nil), isWrongType(err): // since a moment ago
+		case errors.Is(err, goredis.Nil), isWrongType(err): // changed since STRLEN
 			err = r.skip(keys[i], store.Gone)
 		case err != nil:
 			err = r.refused(keys[i], err)
@@ -414,7 +414,7 @@ func (r *reader) others(keys [][]byte) error {
 	return r.hashes(hashes)
 }
 
-// stream hands over the values of all entries.
+// stream emits the values of all entries.
 func (r *reader) stream(key []byte) error {
 	from := "-"
 	for {
@@ -437,8 +437,7 @@ func (r *reader) stream(key []byte) error {
 	}
 }
 
-// entry hands over the values of one entry, which may name a field twice, and returns
-// its ID.
+// entry emits the values of one entry, which may contain a field twice, and returns its ID.
 func (r *reader) entry(key []byte, reply any) (string, error) {
 	parts, _ := reply.([]any)
 	if len(parts) != 2 {
@@ -457,7 +456,7 @@ func (r *reader) entry(key []byte, reply any) (string, error) {
 	return id, nil
 }
 
-// hashes reads hashes, the small ones together.
+// hashes reads hashes, small ones in batches.
 func (r *reader) hashes(keys [][]byte) error {
 	usage, err := r.s.Usage(r.ctx, keys)
 	if err != nil {
@@ -506,7 +505,7 @@ func (r *reader) small(keys [][]byte) error {
 		if err != nil {
 			return err
 		}
-		for _, field := range slices.Sorted(maps.Keys(fields)) { // always in the same order, for samples
+		for _, field := range slices.Sorted(maps.Keys(fields)) { // a fixed order, for samples
 			if err := r.field(keys[i], field, fields[field]); err != nil {
 				return err
 			}
@@ -523,8 +522,8 @@ func (r *reader) field(key []byte, field, value string) error {
 	return r.emit(v)
 }
 
-// stepThrough reads a hash of which not everything may fit, by the average size of its
-// fields. Where the server doesn't tell sizes the steps are small.
+// stepThrough reads, in steps, a hash that may exceed a batch. Steps are sized by the average size of its
+// fields, and small if the server reports no sizes.
 func (r *reader) stepThrough(key []byte, usage, fields int64) error {
 	step := int64(16)
 	if usage > 0 && fields > 0 {
@@ -551,8 +550,8 @@ func (r *reader) stepThrough(key []byte, usage, fields int64) error {
 	}
 }
 
-// Usage returns how many bytes the server says it allocates for each key (MEMORY USAGE, by
-// its samples of nested values); 0 where it doesn't say.
+// Usage returns how many bytes the server reports for each key (MEMORY USAGE, which samples nested values); 0
+// if it reports none.
 func (s *Space) Usage(ctx context.Context, keys [][]byte) ([]int64, error) {
 	cmds, err := pipe(ctx, s.values, keys, func(p goredis.Pipeliner, k string) *goredis.IntCmd { return p.MemoryUsage(ctx, k) })
 	if err != nil {

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// A search module (RediSearch, Valkey Search) indexes hashes by the beginning of their keys, in the
-// server, which sees what is stored. So hashes that an index covers must not be sealed: not the fields
-// of its schema, and not the others, which queries may load and compute on.
+// A search module (RediSearch, Valkey Search) indexes hashes by key prefix inside the server, which sees what
+// is stored. So hashes that an index covers must not be compressed: neither the fields of its schema nor the
+// others, which queries may load and compute on.
 
-// Indexes are the search indexes over hashes that a server has.
+// Indexes describes a server's search indexes over hashes.
 type Indexes struct {
-	// Prefixes are what the keys of indexed hashes begin with, sorted; "" is what all begin with.
+	// Prefixes are the key prefixes of indexed hashes, sorted; "" covers all keys.
 	Prefixes []string
-	// Unknown, if it is not nil, says why the server could not be asked: any hash may be indexed.
+	// Unknown, if not nil, is why the server could not be asked: any hash may be indexed.
 	Unknown error
 }
 
@@ -35,13 +35,13 @@ func (x *Indexes) Cover(key []byte) bool {
 // Asker sends a command to a server and returns its reply.
 type Asker func(ctx context.Context, args ...any) (any, error)
 
-// IndexLook looks for a server's search indexes again and again. The zero value has seen nothing.
+// IndexLook looks up a server's search indexes repeatedly. The zero value has seen none.
 type IndexLook struct {
-	seen map[string][]string // prefixes by index; none for one over JSON
+	seen map[string][]string // prefixes by index; none for an index over JSON
 }
 
-// Look asks the server. What an index covers never changes while it lives, so that only new names are
-// asked about, unless fresh says that one may have been dropped and made anew.
+// Look asks the server. The coverage of an index never changes, so Look asks only about new names, unless
+// fresh says that an index may have been dropped and recreated.
 func (l *IndexLook) Look(ctx context.Context, ask Asker, fresh bool) Indexes {
 	names, err := indexNames(ctx, ask)
 	seen := make(map[string][]string, len(names))
@@ -65,10 +65,10 @@ func (l *IndexLook) Look(ctx context.Context, ask Asker, fresh bool) Indexes {
 	return found
 }
 
-// Few reports that asking about all indexes anew costs the server little.
+// Few reports whether asking about all indexes again costs the server little.
 func (l *IndexLook) Few() bool { return len(l.seen) <= 16 }
 
-// indexNames are the names of all indexes; none where there is no search module.
+// indexNames returns the names of all indexes; none if there is no search module.
 func indexNames(ctx context.Context, ask Asker) ([]string, error) {
 	if info, err := ask(ctx, "COMMAND", "INFO", "FT._LIST"); err == nil {
 		if list, ok := info.([]any); ok && len(list) == 1 && list[0] == nil {
@@ -93,7 +93,7 @@ func indexNames(ctx context.Context, ask Asker) ([]string, error) {
 	return names, nil
 }
 
-// indexPrefixes are the prefixes of the hashes that an index covers.
+// indexPrefixes returns the prefixes of the hashes that an index covers.
 func indexPrefixes(ctx context.Context, ask Asker, name string) ([]string, error) {
 	reply, err := ask(ctx, "FT.INFO", name)
 	if err != nil {
@@ -121,7 +121,7 @@ func indexPrefixes(ctx context.Context, ask Asker, name string) ([]string, error
 	return prefixes, nil
 }
 
-// IndexPrefix is what keys begin with that an index covers by a PREFIX: of * all do.
+// IndexPrefix returns the key prefix for an index's PREFIX; for * it is "".
 func IndexPrefix(p string) string {
 	if p == "*" {
 		return ""
@@ -144,7 +144,7 @@ func entryOf(reply any, name string) (any, bool) {
 	return nil, false
 }
 
-// PrefixPattern is a pattern of SCAN for keys that begin with a prefix.
+// PrefixPattern returns the SCAN pattern for keys that begin with a prefix.
 func PrefixPattern(prefix string) string {
 	var b bytes.Buffer
 	for _, c := range []byte(prefix) {
@@ -156,10 +156,10 @@ func PrefixPattern(prefix string) string {
 	return b.String() + "*"
 }
 
-// indexLookEvery is how old what is known of a store's indexes may be.
+// indexLookEvery is the largest age of what is known of a store's indexes.
 const indexLookEvery = time.Second
 
-// indexView is what a store knows of its nodes' search indexes.
+// indexView caches the search indexes of a store's nodes.
 type indexView struct {
 	mu    sync.Mutex
 	looks map[string]*IndexLook // by node
@@ -167,8 +167,8 @@ type indexView struct {
 	found Indexes
 }
 
-// Indexed reports whether the hash at key may be under a search index, so that it has to stay plain. It
-// asks the servers when it has not for a second.
+// Indexed reports whether the hash at key may be under a search index, so that it must stay uncompressed. It
+// asks the servers at most once a second.
 func (s *Store) Indexed(key []byte) bool {
 	s.indexes.mu.Lock()
 	defer s.indexes.mu.Unlock()
@@ -176,8 +176,8 @@ func (s *Store) Indexed(key []byte) bool {
 	return s.indexes.found.Cover(key)
 }
 
-// IndexesUnknown says why the servers can't be asked for their search indexes: then all hashes count
-// as indexed. It is nil when they can.
+// IndexesUnknown returns why the servers can't be asked for their search indexes, or nil if they can. While
+// they can't, all hashes count as indexed.
 func (s *Store) IndexesUnknown() error {
 	s.indexes.mu.Lock()
 	defer s.indexes.mu.Unlock()
@@ -185,7 +185,7 @@ func (s *Store) IndexesUnknown() error {
 	return s.indexes.found.Unknown
 }
 
-// lookForIndexes asks all nodes. What is known stays when one can't be reached. s.indexes.mu is held.
+// lookForIndexes asks all nodes. If one can't be reached, the last result stays. s.indexes.mu must be held.
 func (s *Store) lookForIndexes() {
 	x := &s.indexes
 	if time.Since(x.at) < indexLookEvery {

@@ -9,8 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Held are the dictionaries of each node of a cluster, by number. What can't be used is left
-// out.
+// Held lists the dictionaries of each node of a cluster, by number. It leaves out unusable ones.
 func Held(ctx context.Context, nodes []*Dicts) ([]map[uint32]State, error) {
 	all := make([]map[uint32]State, len(nodes))
 	for i, n := range nodes {
@@ -28,8 +27,8 @@ func Held(ctx context.Context, nodes []*Dicts) ([]map[uint32]State, error) {
 	return all, nil
 }
 
-// Spread puts onto each node of a cluster what it lacks of what others hold, and tells what
-// that was.
+// Spread copies to each node of a cluster the dictionaries that it lacks and others hold, and calls tell for
+// each.
 func Spread(ctx context.Context, nodes []*Dicts, held []map[uint32]State, find func(uint32) (*codec.Dict, error), tell func(x *codec.Dict, node int)) (copied int, err error) {
 	states := map[uint32]State{}
 	for _, of := range held {

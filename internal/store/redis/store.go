@@ -17,13 +17,13 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// A Store is background access to the values of a standalone server or of a cluster's
-// primaries, past any gateway. It is safe for concurrent use; close it after use.
+// A Store is background access to the values of a standalone server or of a cluster's primaries, past any
+// gateway. It is safe for concurrent use; close it after use.
 //
 //	Store -> Node, one a primary -> Space, one a database (a cluster has one only)
 //
-// Keys are found by the node's own client. Values are read and replaced by key, which in
-// a cluster goes through a client that follows slots where they move.
+// Keys are found by the node's own client. Values are read and replaced by key; in a cluster that uses a
+// client that follows moved slots.
 type Store struct {
 	base    goredis.Options
 	cluster *goredis.ClusterClient // nil: standalone
@@ -33,7 +33,7 @@ type Store struct {
 	name     string
 	readOnly bool
 	indexes  indexView
-	opened   string // its layout then
+	opened   string // Layout when it was opened
 	dicts    atomic.Pointer[Nodes]
 	kept     store.Dicts // see OpenOptions.Dicts
 	stop     context.CancelFunc
@@ -43,24 +43,24 @@ type Store struct {
 type OpenOptions struct {
 	Client goredis.Options // address, credentials, TLS, timeouts; DB is not used
 	DBs    []int           // nil: all that hold keys
-	// OnConnect, unless it is nil, is called with each new connection, to whichever node,
-	// before that is used for anything else.
+	// OnConnect, unless nil, is called with each new connection to any node before the connection is used for
+	// anything else.
 	OnConnect func(context.Context, *goredis.Conn) error
-	// ReadOnly promises that nothing is going to be replaced: then a replica will do, and
-	// nothing is tried out on the server.
+	// ReadOnly promises that nothing will be replaced. Then a replica suffices, and no script is tried on the
+	// server.
 	ReadOnly bool
-	Name     string // what the store is called in messages, without credentials; "": the address
+	Name     string // the store's name in messages, without credentials; "": the address
 
-	// Local are dictionaries beside those that are in the store, and those that are found; nil: none.
+	// Local holds dictionaries besides those in the store, and receives those found; nil: none.
 	Local *dict.Set
-	// Tend looks after what is published and found as long as the store is open.
+	// Tend checks and restores published and found dictionaries while the store is open.
 	Tend bool
-	// Dicts replaces the dictionaries that the store would keep itself; nil: it keeps them.
+	// Dicts replaces the store's own dictionaries; nil: the store keeps them itself.
 	Dicts store.Dicts
 }
 
-// Open connects to the server and looks at what it is. A replica is refused with
-// ErrReplica, since nothing could be replaced there.
+// Open connects to the server and looks up its role. For a replica it returns ErrReplica unless ReadOnly is
+// set, since nothing could be replaced there.
 func Open(ctx context.Context, o OpenOptions) (*Store, error) {
 	s := &Store{base: o.Client, readOnly: o.ReadOnly, name: cmp.Or(o.Name, o.Client.Addr), kept: o.Dicts, stop: func() {}}
 	s.base.DB, s.base.OnConnect = 0, s.onConnect(o.OnConnect)
@@ -81,12 +81,13 @@ func Open(ctx context.Context, o OpenOptions) (*Store, error) {
 	s.dicts.Store(d)
 	if o.Tend {
 		ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-		go panics.KeepRunning(ctx, nil, nil, d.Run) // of a tool
+		go panics.KeepRunning(ctx, nil, nil, d.Run) // no log and no panic counter: only tools use Tend
 	}
 	return s, nil
 }
 
-// onConnect also puts there what was published: a node may be new, or restored from an old backup.
+// onConnect returns a hook for new connections. It also stores what was published: a node may be new, or
+// restored from an old backup.
 func (s *Store) onConnect(next func(context.Context, *goredis.Conn) error) func(context.Context, *goredis.Conn) error {
 	return func(ctx context.Context, c *goredis.Conn) error {
 		if err := dontTouch(ctx, c); err != nil {
@@ -104,7 +105,7 @@ func (s *Store) onConnect(next func(context.Context, *goredis.Conn) error) func(
 	}
 }
 
-// dontTouch asks a server that can (Redis 7.2) not to count our reads as use.
+// dontTouch asks a server that can (Redis 7.2) not to count Cinch's reads as use.
 func dontTouch(ctx context.Context, c *goredis.Conn) error {
 	err := c.Process(ctx, goredis.NewStatusCmd(ctx, "client", "no-touch", "on"))
 	if err != nil && isAnswer(err) {
@@ -140,7 +141,7 @@ func (s *Store) look(ctx context.Context, dbs []int) error {
 	return s.prepare(ctx, info)
 }
 
-// addSpaces opens the databases asked for, or those that hold keys.
+// addSpaces adds the databases asked for, or all that hold keys.
 func (n *Node) addSpaces(dbs []int, info map[string]string) {
 	if dbs == nil {
 		for name := range info {
@@ -194,8 +195,8 @@ func (s *Store) slots(ctx context.Context) (slots []goredis.ClusterSlot, err err
 	return slots, err
 }
 
-// primaries are the addresses of the primaries that hold slots, sorted, but for the one that has slot 0: gateways
-// keep their records there, and it comes first.
+// primaries returns the sorted addresses of the primaries that hold slots. The one that has slot 0 comes
+// first, since gateways keep their records there.
 func (s *Store) primaries(ctx context.Context) ([]string, error) {
 	slots, err := s.slots(ctx)
 	var addrs []string
@@ -214,9 +215,8 @@ func (s *Store) primaries(ctx context.Context) ([]string, error) {
 	return addrs, err
 }
 
-// Layout is which primary of a cluster has which slots, in a text that is another when
-// slots have moved: then keys may have slipped past a walk. Of a standalone server it is
-// always the same.
+// Layout returns a text of which primary of a cluster has which slots. It changes when slots have moved; then
+// keys may have been missed by a walk. For a standalone server it is always the same.
 func (s *Store) Layout(ctx context.Context) (string, error) {
 	if s.cluster == nil {
 		return "", nil
@@ -243,7 +243,7 @@ func (s *Store) reachable(addr string) string {
 // Nodes returns the primaries.
 func (s *Store) Nodes() []*Node { return s.nodes }
 
-// Cluster reports whether the server is a part of one.
+// Cluster reports whether the server belongs to a cluster.
 func (s *Store) Cluster() bool { return s.cluster != nil }
 
 // Close ends all connections.

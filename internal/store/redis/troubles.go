@@ -5,25 +5,25 @@ import (
 	"sync"
 )
 
-// What troubles keep apart, beside the single dictionaries.
+// Subjects of troubles, besides single dictionaries.
 const (
 	denied   = "permission"
 	server   = "server"
 	eviction = "eviction policy"
 )
 
-// troubles have each trouble in the log once, not at every check.
+// troubles logs each trouble once, not at every check.
 type troubles struct {
 	log  *slog.Logger
 	mu   sync.Mutex
-	last map[string]string // logged, by what it was about
+	last map[string]string // last trouble logged, by subject
 }
 
 func newTroubles(log *slog.Logger) *troubles {
 	return &troubles{log: log, last: make(map[string]string)}
 }
 
-// isNews remembers a trouble and reports whether it is another than the last.
+// isNews records a trouble and reports whether it differs from the last one of its subject.
 func (t *troubles) isNews(about, trouble string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// defaultUser is who clients are that have not logged in.
+// defaultUser is the user of unauthenticated clients.
 const defaultUser = "default"
 
 // Writer implements store.Store.
@@ -24,7 +24,7 @@ func (s *Store) Writer(ctx context.Context) (login string, one bool) {
 	slices.Sort(writers)
 	switch writers = slices.Compact(writers); {
 	case len(writers) == 0:
-		return s.base.Username, true // clients have the same one
+		return s.base.Username, true // clients use the same user
 	case len(writers) > 1:
 		return "", false
 	case writers[0] == defaultUser:
@@ -33,8 +33,8 @@ func (s *Store) Writer(ctx context.Context) (login string, one bool) {
 	return writers[0], true
 }
 
-// writersOf lists the users who may have written what a server holds: all but the client's own. The default user
-// does not count where it is off, since others have taken its place.
+// writersOf lists the users who may have written what a server holds: all but the client's own. The default
+// user does not count if it is off, since others have replaced it then.
 func writersOf(ctx context.Context, c *goredis.Client) ([]string, error) {
 	users, err := c.Do(ctx, "ACL", "USERS").StringSlice()
 	if err != nil && strings.Contains(strings.ToLower(err.Error()), "unknown command") {

@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// What Store is as a store.Store.
+// Store implements store.Store.
 var _ store.Store = (*Store)(nil)
 
 // Name implements store.Access.
@@ -48,7 +48,7 @@ func (s *Store) Targets() (all []store.Target) {
 	return all
 }
 
-// Moved implements store.Store: slots are with others than when it was opened.
+// Moved implements store.Store: it reports whether slots have moved since the store was opened.
 func (s *Store) Moved(ctx context.Context) bool {
 	layout, err := s.Layout(ctx)
 	return err == nil && layout != s.opened
