@@ -1,12 +1,12 @@
-// Package open finds the servers behind a store's URL and connects to them: it is the only
-// place that knows which kinds of stores there are.
+// Package open connects to the servers behind a store's URL. It is the only package that knows which kinds of
+// stores there are.
 package open
 
 import "time"
 
 const (
-	// AnswerTimeout bounds the connection to a store and each answer of it.
+	// AnswerTimeout limits connecting to a store and each of its answers.
 	AnswerTimeout = 5 * time.Second
-	// WalkTimeout bounds each answer to who walks over a store: a page may be megabytes.
+	// WalkTimeout limits each answer during a walk: a page may be megabytes.
 	WalkTimeout = 30 * time.Second
 )

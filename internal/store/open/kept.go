@@ -15,10 +15,11 @@ import (
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
-// keeperConns is how many connections to its upstream a gateway has for itself.
+// keeperConns is the number of connections to its upstream that a gateway keeps for itself.
 const keeperConns = 2
 
-// KeptDicts are the dictionaries of the Redis server at up, which a gateway keeps there, until end.
+// KeptDicts returns the dictionaries that a gateway keeps in the Redis server at up. end closes the
+// connection.
 func KeptDicts(up gateway.Upstream, local *dict.Set, log *slog.Logger) (dicts *storeredis.Dicts, end func()) {
 	up.Stats = nil // not clients' traffic
 	client := keeperClient(up, up.Dial)
@@ -26,7 +27,7 @@ func KeptDicts(up gateway.Upstream, local *dict.Set, log *slog.Logger) (dicts *s
 	return dicts, func() { _ = client.Close() }
 }
 
-// KeptClusterDicts are those of a cluster. Close them after use.
+// KeptClusterDicts returns the dictionaries that a gateway keeps in a cluster. Close them after use.
 func KeptClusterDicts(up gateway.Upstream, local *dict.Set, log *slog.Logger, stats *gateway.Stats) *storeredis.ClusterDicts {
 	return storeredis.NewClusterDicts(storeredis.ClusterDictsOptions{
 		NewClient: func(dial func(context.Context) (net.Conn, error)) *redis.Client {
@@ -36,15 +37,15 @@ func KeptClusterDicts(up gateway.Upstream, local *dict.Set, log *slog.Logger, st
 	})
 }
 
-// KeptPause is the operator's word at the Redis server at up, to which dial leads, that nobody is to pack, until end. It
-// connects when it is asked.
+// KeptPause returns the Pause stored in the Redis server at up, to which dial connects. It connects on first
+// use; end closes the connection.
 func KeptPause(up gateway.Upstream, dial func(context.Context) (net.Conn, error)) (p store.Pause, end func()) {
 	up.Stats = nil
 	client := keeperClient(up, dial)
 	return storeredis.NewPause(client), func() { _ = client.Close() }
 }
 
-// KeptClusterPause is that of the cluster which any of hosts belong to.
+// KeptClusterPause returns the Pause stored in the cluster to which any of hosts belong.
 func KeptClusterPause(hosts []gateway.Upstream) (p store.Pause, end func()) {
 	var seeds []string
 	for _, h := range hosts {
@@ -61,7 +62,7 @@ func KeptClusterPause(hosts []gateway.Upstream) (p store.Pause, end func()) {
 	return storeredis.NewPause(client), func() { _ = client.Close() }
 }
 
-// keeperClient is a gateway's own client of a server.
+// keeperClient returns a gateway's own client of a server.
 func keeperClient(up gateway.Upstream, dial func(context.Context) (net.Conn, error)) *redis.Client {
 	o := keeperOptions(up, dial)
 	return redis.NewClient(&o)
@@ -70,13 +71,13 @@ func keeperClient(up gateway.Upstream, dial func(context.Context) (net.Conn, err
 func keeperOptions(up gateway.Upstream, dial func(context.Context) (net.Conn, error)) redis.Options {
 	return redis.Options{
 		Dialer:          func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
-		Addr:            up.Address, // for its errors
+		Addr:            up.Address, // for error messages
 		Username:        up.User,
 		Password:        up.Password,
 		PoolSize:        keeperConns,
 		DisableIdentity: true,
 
-		// A server that is down is noticed at once: Dicts tries again by itself.
+		// A server that is down must be noticed at once: Dicts retries by itself.
 		ContextTimeoutEnabled: true,
 		DialerRetries:         1,
 		MaxRetries:            1,
@@ -86,16 +87,16 @@ func keeperOptions(up gateway.Upstream, dial func(context.Context) (net.Conn, er
 	}
 }
 
-// Between two questions whether the upstream of a gateway is another one, and how many may stay open: a proxy in between may
-// close the connection at each.
+// Intervals between questions whether a gateway's upstream is a gateway itself, and how many of them may stay
+// unanswered: a proxy in between may close the connection at each.
 const (
 	firstChainAsk = time.Second
 	lastChainAsk  = time.Minute
 	mostChainAsks = 5
 )
 
-// LookForChain asks the first of a Redis gateway's upstreams that answers whether it is a gateway, and logs it when it is. It
-// returns when it knows, or when ctx ends.
+// LookForChain asks a Redis gateway's upstreams until the first answers whether it is a gateway, and logs a
+// warning if it is. It returns once it knows, or when ctx ends.
 func LookForChain(ctx context.Context, hosts []gateway.Upstream, log *slog.Logger) {
 	open := 0
 	for wait := firstChainAsk; open < mostChainAsks; wait = min(2*wait, lastChainAsk) {
@@ -119,12 +120,13 @@ func LookForChain(ctx context.Context, hosts []gateway.Upstream, log *slog.Logge
 	}
 }
 
-// WarnOfChain logs that a gateway's upstream is another gateway. That is no error: what was written through both can be read
-// through both only.
+// WarnOfChain logs that a gateway's upstream is another gateway. That is no error, but what was written
+// through both can be read only through both.
 func WarnOfChain(log *slog.Logger, g store.Gateway) {
 	log.Warn("the upstream is a Cinch gateway itself: values are wrapped twice and can be read through both gateways only; name the server as upstream",
 		"gateway_behind", g.Name, "server", g.Upstream)
 }
 
-// noLookup keeps clients from resolving the server's name when they are made, which takes seconds without DNS.
+// noLookup disables maintenance notifications. With them go-redis resolves the server's name when a client is
+// created, which takes seconds without DNS.
 var noLookup = maintnotifications.Config{Mode: maintnotifications.ModeDisabled}

@@ -14,34 +14,34 @@ import (
 	"github.com/cinch-layer/cinch/internal/store/tarantool"
 )
 
-// Options say how a store is walked. The zero value looks at all values and may replace them.
+// Options configure a walk over a store. The zero value reads all values and may replace them.
 type Options struct {
-	// Kind of the store, where the URL leaves it open (unix://); "": as the URL says.
+	// Kind is the kind of store if the URL leaves it open (unix://); "": from the URL.
 	Kind string
-	// Upstream has what a configuration adds to the URL, TLS say; nil: nothing.
+	// Upstream adds settings from a configuration to the URL, such as TLS; nil: none.
 	Upstream *gateway.Upstream
-	// Shards that tuples move between, as a configuration names them; nil: the server is asked.
+	// Shards are the configured shards that tuples move between; nil: ask the server.
 	Shards []string
-	// Databases of Redis; nil: all that hold keys.
+	// Databases are the Redis databases to walk; nil: all that hold keys.
 	Databases []int
 
-	// Rules are those by which values are going to be sealed; nil: it is not about sealing.
+	// Rules are the rules by which values will be compressed; nil: none will.
 	Rules *policy.Policy
-	// ReadOnly promises that nothing is going to be replaced, so a replica of Tarantool will do.
+	// ReadOnly promises that nothing will be replaced, so that a Tarantool replica suffices.
 	ReadOnly bool
-	// Everywhere walks over all shards of Tarantool and not only the server that is named.
+	// Everywhere walks over all Tarantool shards, not only the named server.
 	Everywhere bool
-	// Local are dictionaries beside those in the store; what is found is added. Nil: none.
+	// Local holds dictionaries besides those in the store; fetched ones are added. Nil: none.
 	Local *dict.Set
 
-	// Of a gateway that walks over its upstream: the dictionaries that it keeps there, in the place of
-	// the store's own, and how it connects where Upstream leads to Sentinels.
+	// Dicts and Dial are set by a gateway that walks over its upstream. Dicts replaces the store's own
+	// dictionaries; Dial connects if Upstream leads to Sentinels.
 	Dicts store.Dicts
 	Dial  func(context.Context) (net.Conn, error)
 }
 
-// Open connects to the store at the URL, to walk over it. What it fails with is explained, but for a
-// gateway, whose log says of which store it speaks.
+// Open connects to the store at the URL for a walk. Its errors are explained, except for a gateway (Dicts
+// set), whose log names the store.
 func Open(ctx context.Context, rawURL string, o Options) (store.Store, error) {
 	if o.Local == nil {
 		o.Local = new(dict.Set)
@@ -64,7 +64,7 @@ func open(ctx context.Context, rawURL string, o Options) (store.Store, error) {
 	return nil, NoStore(rawURL)
 }
 
-// Look connects to the store at the URL, to ask it for single values and for dictionaries.
+// Look connects to the store at the URL to read single values and dictionaries.
 func Look(ctx context.Context, rawURL string) (store.Access, error) {
 	return look(ctx, rawURL, new(dict.Set))
 }
@@ -83,7 +83,8 @@ func look(ctx context.Context, rawURL string, local *dict.Set) (store.Access, er
 	return nil, NoStore(rawURL)
 }
 
-// Value reads one value. The store stays open, for the dictionary that the value may name: local ones are found first.
+// Value reads one value. It returns the store open, so that the caller can fetch the dictionary that the
+// value names. Dictionaries in local are found first.
 func Value(ctx context.Context, rawURL string, at store.Address, local *dict.Set) ([]byte, store.Access, error) {
 	var err error
 	switch Kind(rawURL) {

@@ -16,7 +16,7 @@ import (
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
-// Alike gives hosts the TLS settings and the statistics of up.
+// Alike sets the TLS settings and the statistics of up on hosts, in place, and returns hosts.
 func Alike(up gateway.Upstream, hosts []gateway.Upstream) []gateway.Upstream {
 	for i := range hosts {
 		hosts[i].TLS, hosts[i].Stats = up.TLS, up.Stats
@@ -24,9 +24,9 @@ func Alike(up gateway.Upstream, hosts []gateway.Upstream) []gateway.Upstream {
 	return hosts
 }
 
-// clientOptions are those of a client that walks over a Redis server. Nothing is tried again, and the connections hide their sockets from
-// the library, which would replace an idle one that is dead without a word: that the server was started anew has to be an error, since
-// a walk's cursor means nothing to the new one.
+// clientOptions returns the options of a client that walks over a Redis server. It never retries. Its
+// connections hide their sockets from the library, which would silently replace a dead idle one. A restart of
+// the server must surface as an error, since a walk's cursor means nothing to the new process.
 func clientOptions(up gateway.Upstream) redis.Options {
 	return redis.Options{
 		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -44,15 +44,15 @@ func clientOptions(up gateway.Upstream) redis.Options {
 	}
 }
 
-// refusingGateways refuses to connect to what turns out to be a gateway.
+// refusingGateways returns o with a dialer that refuses to connect to Cinch gateways.
 func refusingGateways(o redis.Options) redis.Options {
 	return storeredis.AskGateways(o, func(address string, g store.Gateway) error { return g.Refusal(address) })
 }
 
-// errOneNode: dictionaries would have to be in every node, and the gateway keeps them in one.
+// errOneNode: dictionaries would have to be on every node, and the gateway keeps them on one.
 var errOneNode = errors.New("the upstream is one node of a cluster: write redis+cluster://…, or run 'cinch pack'")
 
-// openRedis opens the server, or all primaries of the cluster that it belongs to.
+// openRedis opens the server, or all primaries of its cluster.
 func openRedis(ctx context.Context, rawURL string, o Options) (store.Store, error) {
 	g := config.Gateway{Protocol: config.Redis, Upstream: rawURL}
 	servers, err := g.RedisServers()
@@ -98,7 +98,7 @@ func redisWalk(name string, up gateway.Upstream, o Options) storeredis.OpenOptio
 	if kept, ok := o.Dicts.(interface {
 		Ensure(ctx context.Context, c *redis.Conn, numbers ...uint32) error
 	}); ok {
-		w.OnConnect = func(ctx context.Context, c *redis.Conn) error { // to a server that has taken over, perhaps
+		w.OnConnect = func(ctx context.Context, c *redis.Conn) error { // perhaps to a server that took over
 			return kept.Ensure(ctx, c, o.Rules.Dictionaries()...)
 		}
 	}
@@ -118,7 +118,7 @@ func lookRedis(ctx context.Context, rawURL string, local *dict.Set) (*storeredis
 	return storeredis.NewAccess(ctx, name, refusingGateways(*o), local)
 }
 
-// accessOptions say how to connect to the store.
+// accessOptions returns the options for connecting to the store.
 func accessOptions(ctx context.Context, rawURL string) (*redis.Options, error) {
 	if isSeveral(rawURL) {
 		g := config.Gateway{Protocol: config.Redis, Upstream: rawURL}
@@ -141,8 +141,8 @@ func accessOptions(ctx context.Context, rawURL string) (*redis.Options, error) {
 	return o, err
 }
 
-// Sample opens a Redis server, or all primaries of a cluster, for a plan: of one server the database that
-// the URL names, unless others are named.
+// Sample opens a Redis server, or all primaries of a cluster, for a plan. Of a single server it samples the
+// database in the URL, unless databases names others.
 func Sample(ctx context.Context, rawURL string, databases []int) (*storeredis.Store, error) {
 	access, err := lookRedis(ctx, rawURL, new(dict.Set))
 	if err != nil {

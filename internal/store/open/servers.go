@@ -14,13 +14,13 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// Where a URL names several Redis servers, commands that look into the store begin at one: a node
-// that answers, whose cluster is found from there, or the primary that the Sentinels name.
+// If a URL names several Redis servers, commands connect to one first: to a node that answers, from which its
+// cluster is found, or to the primary that the Sentinels name.
 
-// lookTime bounds the questions to one server on the way to the store.
+// lookTime limits the questions to one server while connecting.
 const lookTime = 2 * time.Second
 
-// firstServer is where to begin. like has TLS settings for all.
+// firstServer returns the server to connect to first. like provides the TLS settings for all.
 func firstServer(ctx context.Context, servers config.RedisServers, like gateway.Upstream) (gateway.Upstream, error) {
 	hosts := Alike(like, slices.Clone(servers.Hosts))
 	switch servers.Kind {
@@ -29,10 +29,10 @@ func firstServer(ctx context.Context, servers config.RedisServers, like gateway.
 	case config.Cluster:
 		return firstAnswering(ctx, hosts)
 	}
-	return hosts[0], nil // who goes on finds out
+	return hosts[0], nil // not asked: the caller's connection will tell
 }
 
-// firstAnswering is the first node of a cluster that works.
+// firstAnswering returns the first node of a cluster that works.
 func firstAnswering(ctx context.Context, nodes []gateway.Upstream) (gateway.Upstream, error) {
 	var errs []error
 	for _, up := range nodes {
@@ -46,8 +46,7 @@ func firstAnswering(ctx context.Context, nodes []gateway.Upstream) (gateway.Upst
 	return gateway.Upstream{}, errors.Join(errs...)
 }
 
-// answers asks for anything: what the server says is for others to judge, but a node that
-// loads or has lost its cluster has nothing to tell.
+// answers sends CLUSTER INFO. Any answer will do, an error too, unless the node is still loading.
 func answers(ctx context.Context, up gateway.Upstream) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -64,8 +63,8 @@ func answers(ctx context.Context, up gateway.Upstream) error {
 
 var errNoPrimary = errors.New("the Sentinels know no primary of that name")
 
-// primaryOf asks the Sentinels in order, and the server that they name for its role: they may
-// speak of an older time.
+// primaryOf asks the Sentinels in order, and then the server that they name for its role, since their answer
+// may be outdated.
 func primaryOf(ctx context.Context, servers config.RedisServers, hosts []gateway.Upstream) (gateway.Upstream, error) {
 	var errs []error
 	for _, sentinel := range hosts {
@@ -101,7 +100,7 @@ func primaryBy(ctx context.Context, servers config.RedisServers, sentinel gatewa
 	role, err := primary.Do(ctx, "ROLE").Slice()
 	var answer redis.Error
 	switch {
-	case errors.As(err, &answer): // nobody may ask: writes will tell
+	case errors.As(err, &answer): // no right to ask: writes will show
 		return up, nil
 	case err != nil:
 		return up, err

@@ -14,8 +14,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/store/tarantool"
 )
 
-// Shards say which servers a Tarantool server belongs with: those that the configuration
-// names, or those that the server itself knows.
+// Shards finds the shards that a Tarantool server belongs to: the configured ones, or else those that the
+// server itself knows.
 type Shards struct {
 	up      gateway.Upstream
 	conn    *tarantool.Conn // to the server
@@ -23,18 +23,18 @@ type Shards struct {
 	named   atomic.Pointer[namedShards]
 }
 
-// namedShards are what the configuration says of them.
+// namedShards is the configured list of shards.
 type namedShards struct {
 	alone bool
-	urls  []gateway.Upstream // none: the server is asked
+	urls  []gateway.Upstream // none: ask the server
 }
 
-// NewShards are those of the server at up, to which conn leads. Each answer takes timeout at most.
+// NewShards returns the Shards of the server at up, to which conn is connected. timeout limits each answer.
 func NewShards(up gateway.Upstream, conn *tarantool.Conn, timeout time.Duration) *Shards {
 	return &Shards{up: up, conn: conn, timeout: timeout}
 }
 
-// Name takes what the configuration says, which has been checked.
+// Name sets the shards from a checked configuration.
 func (s *Shards) Name(g *config.Gateway) error {
 	servers, err := g.ShardServers(s.up)
 	if err != nil {
@@ -61,7 +61,8 @@ func (s *Shards) Find(ctx context.Context) ([]tarantool.Shard, error) {
 	return slices.CompactFunc(all, func(a, b tarantool.Shard) bool { return a.ID == b.ID }), nil
 }
 
-// Connect makes a connection to a shard: to the master, or to the next of its servers that can be had.
+// Connect returns a connection to a shard: to the master, or else to the next of its servers that can be
+// reached.
 func (s *Shards) Connect(shard tarantool.Shard) *tarantool.Conn {
 	first := s.server(firstOf(shard.Addresses))
 	return tarantool.NewConn(tarantool.Options{
@@ -86,7 +87,7 @@ func firstOf(addresses []string) string {
 	return addresses[0]
 }
 
-// server is how an address is reached: as the configuration says of it, or as the upstream is.
+// server returns how to connect to an address: by its configured URL, or with the upstream's settings.
 func (s *Shards) server(address string) gateway.Upstream {
 	for _, up := range s.named.Load().urls {
 		if up.Address == address {

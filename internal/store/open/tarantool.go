@@ -11,7 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/store/tarantool"
 )
 
-// TarantoolOptions are those of a connection that walks over a Tarantool server. It refuses to be one to a gateway.
+// TarantoolOptions returns the options of a connection for walking over a Tarantool server. The connection
+// fails if a gateway answers.
 func TarantoolOptions(up gateway.Upstream) tarantool.Options {
 	return tarantool.Options{
 		Dial: up.Dial, User: up.User, Password: up.Password, Timeout: WalkTimeout,
@@ -58,8 +59,8 @@ func openTarantool(ctx context.Context, rawURL string, o Options) (store.Store, 
 	return s, nil
 }
 
-// newGroup is the dictionaries of a server and of the shards that it belongs with: those that are named,
-// or else the server is asked.
+// newGroup returns the dictionaries of a server and its shards: the named ones, or else those that the server
+// knows.
 func newGroup(conn *tarantool.Conn, up gateway.Upstream, named []string, local *dict.Set) (*tarantool.Group, error) {
 	shards := NewShards(up, conn, WalkTimeout)
 	if err := shards.Name(&config.Gateway{Protocol: config.Tarantool, Shards: named}); err != nil {
@@ -68,7 +69,7 @@ func newGroup(conn *tarantool.Conn, up gateway.Upstream, named []string, local *
 	return tarantool.NewGroup(tarantool.NewDicts(conn, local), tarantool.GroupOptions{Find: shards.Find, Connect: shards.Connect}), nil
 }
 
-// ConnectTarantool connects to the server at the URL. name is without credentials.
+// ConnectTarantool connects to the server at the URL. name has no credentials.
 func ConnectTarantool(ctx context.Context, rawURL string) (c *tarantool.Conn, name string, err error) {
 	if Kind(rawURL) != Tarantool {
 		return nil, "", &store.Explained{

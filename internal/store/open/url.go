@@ -12,9 +12,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// A store may be written as several servers, as the upstream of a gateway may:
-// redis+cluster://node,node,…, redis+sentinel://sentinel,sentinel,…/name, and
-// tarantool://shard,shard,…
+// A store's URL may name several servers, as a gateway's upstream may: redis+cluster://node,node,…,
+// redis+sentinel://sentinel,sentinel,…/name, and tarantool://shard,shard,…
 
 // Kinds of stores, by their URLs.
 const (
@@ -29,7 +28,7 @@ var schemes = map[string]string{
 	"mongodb": Mongo, "mongodb+srv": Mongo,
 }
 
-// Kind is the kind of store that a URL leads to, "" for none.
+// Kind returns the kind of store that a URL leads to, "" if none.
 func Kind(rawURL string) string {
 	if isSeveral(rawURL) {
 		return Redis
@@ -41,10 +40,10 @@ func Kind(rawURL string) string {
 	return schemes[scheme]
 }
 
-// Holds reports that Open and Look take the URL. MongoDB's servers keep nothing of ours.
+// Holds reports whether Open and Look accept the URL. MongoDB servers hold nothing of Cinch.
 func Holds(rawURL string) bool { return Kind(rawURL) == Redis || Kind(rawURL) == Tarantool }
 
-// NoStore says what the URL of a store looks like.
+// NoStore returns an error with a hint on how store URLs are written.
 func NoStore(rawURL string) error {
 	return &store.Explained{
 		Err: fmt.Errorf("%q is no store", Redact(rawURL)), Class: store.ErrUsage,
@@ -52,15 +51,15 @@ func NoStore(rawURL string) error {
 	}
 }
 
-// isSeveral tells the URL of several Redis servers. Its path is no database.
+// isSeveral reports whether the URL names several Redis servers. The path of such a URL is not a database.
 func isSeveral(rawURL string) bool {
 	scheme, _, found := strings.Cut(rawURL, "://")
 	base, _, several := strings.Cut(scheme, "+")
 	return found && several && (base == "redis" || base == "rediss")
 }
 
-// SplitShards takes the URL of several shards apart, tarantool://user:password@one,two,three: the
-// first is the server that is meant, all are what tuples move between. Of one server all is nil.
+// SplitShards splits a URL of several shards, tarantool://user:password@one,two,three, into one URL a shard.
+// first is the server to connect to. For a URL of one server all is nil.
 func SplitShards(rawURL string) (first string, all []string) {
 	scheme, rest, _ := strings.Cut(rawURL, "://")
 	if Kind(rawURL) != Tarantool || !strings.Contains(rest, ",") {
@@ -76,7 +75,7 @@ func SplitShards(rawURL string) (first string, all []string) {
 	return all[0], all
 }
 
-// Redact is the URL without credentials.
+// Redact returns the URL without credentials.
 func Redact(rawURL string) string {
 	if _, shards := SplitShards(rawURL); isSeveral(rawURL) || shards != nil {
 		return withoutUser(rawURL)
@@ -95,7 +94,8 @@ func withoutUser(rawURL string) string {
 	return scheme + "://" + rest[strings.LastIndexByte(rest, '@')+1:]
 }
 
-// Behind is the URL of a gateway's upstream as Cinch's commands take it, without credentials.
+// Behind returns the URL of a gateway's upstream in the form that Cinch's commands accept, without
+// credentials.
 func Behind(protocol, upstream string) string {
 	if !strings.Contains(upstream, "://") {
 		upstream = protocol + "://" + upstream
@@ -103,15 +103,14 @@ func Behind(protocol, upstream string) string {
 	return withoutUser(upstream)
 }
 
-// Location is where a store is, as a command line says.
+// Location is the place of a store as given on the command line.
 type Location struct {
-	URL       string   // of the server that is meant, without a database
-	Shards    []string // that the URL names, see SplitShards
+	URL       string   // of the server to connect to, without a database
+	Shards    []string // from the URL, see SplitShards
 	Databases []int    // of Redis, sorted; nil: all
 }
 
-// Locate reads the URL of a store that is to be walked, and the databases that were named beside it. Those
-// take the place of the URL's own.
+// Locate parses the URL of a store to walk. databases, if given, replace the URL's own database.
 func Locate(rawURL string, databases []int) (l Location, err error) {
 	l.URL, l.Shards = SplitShards(rawURL)
 	l.Databases = databases
@@ -132,7 +131,7 @@ func Locate(rawURL string, databases []int) (l Location, err error) {
 	return l, l.checkDatabases()
 }
 
-// takeDatabase moves a database from the URL, where it is usual.
+// takeDatabase moves the database from the URL's path to Databases.
 func (l *Location) takeDatabase() error {
 	u, err := url.Parse(l.URL)
 	if err != nil {
@@ -165,7 +164,7 @@ func (l *Location) checkDatabases() error {
 	return nil
 }
 
-// Gateway is a gateway's configuration that stands for the store, for a command without one.
+// Gateway returns a gateway configuration for the store, for a command that has none.
 func (l *Location) Gateway(rules []config.Rule) config.Gateway {
 	if Kind(l.URL) != Tarantool {
 		return config.RedisGateway("store", config.DefaultListen, l.URL, rules)
@@ -175,10 +174,10 @@ func (l *Location) Gateway(rules []config.Rule) config.Gateway {
 	return g
 }
 
-// IsOne tells the URL of one Redis server from that of several.
+// IsOne reports whether the URL names exactly one Redis server.
 func IsOne(rawURL string) bool { return Kind(rawURL) == Redis && !isSeveral(rawURL) }
 
-// UpstreamOf is what a gateway for the store has behind it.
+// UpstreamOf returns the upstream for a gateway in front of the store.
 func UpstreamOf(rawURL string) (string, error) {
 	switch Kind(rawURL) {
 	case Redis:
@@ -189,7 +188,7 @@ func UpstreamOf(rawURL string) (string, error) {
 	return rawURL, nil
 }
 
-// withoutDatabase takes the database off a URL: clients of a gateway select their own.
+// withoutDatabase removes the database from a URL: clients of a gateway select their own.
 func withoutDatabase(rawURL string) string {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Scheme == "unix" || isSeveral(rawURL) {
@@ -199,8 +198,8 @@ func withoutDatabase(rawURL string) string {
 	return u.String()
 }
 
-// mongoUpstream is a gateway's upstream for what a driver's URL names: without user and
-// database, and all members behind one gateway.
+// mongoUpstream returns a gateway's upstream for a driver's URL: without user and database, and with all
+// members behind one gateway.
 func mongoUpstream(uri string) (string, error) {
 	rest, ok := strings.CutPrefix(uri, "mongodb://")
 	if !ok {
