@@ -10,33 +10,32 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Dicts keeps dictionaries, and records about them, where the values are that name them: in every
-// node that such values may move to. It is for those who seal. It is safe for concurrent use.
+// Dicts keeps dictionaries, and records about them, beside the values that name them: in every node that such
+// values may move to. It is for code that compresses. It is safe for concurrent use.
 type Dicts interface {
-	// Dictionaries finds one by its number. The error wraps cinch.ErrDictMissing when the store
-	// has none.
+	// Dictionaries finds a dictionary by its number. The error wraps cinch.ErrDictMissing when the store has
+	// none.
 	cinch.Dictionaries
-	// Publish stores dictionaries and reads them back. What is not allowed to be used for
-	// new values is no error; Ready tells.
+	// Publish stores dictionaries and reads them back. It is no error if new values may not name one; Ready
+	// tells.
 	Publish(ctx context.Context, dicts ...*codec.Dict) error
-	// Ready reports that values that are stored now may name the dictionary. It does not block.
+	// Ready reports whether values stored now may name the dictionary. It does not block.
 	Ready(number uint32) bool
-	// Retired reports that someone wants no new values to name the dictionary.
+	// Retired reports whether the dictionary was retired, so that no new value may name it.
 	Retired(number uint32) bool
-	// Recheck looks at what the store holds, and puts back what it has lost.
+	// Recheck checks what the store holds, and restores what it has lost.
 	Recheck(ctx context.Context) error
-	// Run does that at once and periodically, until ctx ends.
+	// Run calls Recheck at once and periodically, until ctx ends.
 	Run(ctx context.Context)
 
-	// Record returns a text that was kept under a name, and its version; "" and 0 when
-	// there is none.
+	// Record returns the text stored under a name, and its version; "" and 0 if there is none.
 	Record(ctx context.Context, name string) (text string, version uint64, err error)
-	// ReplaceRecord keeps another text and returns its version, or 0 when the version that
-	// is given is not the current one any more.
+	// ReplaceRecord stores a new text and returns its version, or 0 if the given version is no longer the
+	// current one.
 	ReplaceRecord(ctx context.Context, name string, version uint64, text string) (next uint64, err error)
 }
 
-// ReadyNow is Ready, and looks again before it says no.
+// ReadyNow is Ready with a Recheck before it reports false.
 func ReadyNow(ctx context.Context, d Dicts, number uint32, timeout time.Duration) bool {
 	if d.Ready(number) {
 		return true
@@ -46,7 +45,7 @@ func ReadyNow(ctx context.Context, d Dicts, number uint32, timeout time.Duration
 	return d.Recheck(ctx) == nil && d.Ready(number)
 }
 
-// PublishNumbers puts dictionaries where values are about to name them.
+// PublishNumbers publishes dictionaries that values are about to name.
 func PublishNumbers(ctx context.Context, d Dicts, numbers ...uint32) error {
 	for _, number := range numbers {
 		x, err := d.Dictionary(number)
@@ -60,47 +59,47 @@ func PublishNumbers(ctx context.Context, d Dicts, numbers ...uint32) error {
 	return nil
 }
 
-// Shelf is the dictionaries of a store as its administrator sees them: those of all nodes, whatever
-// they are in use for. Its errors are explained, see Access.
+// Shelf gives an administrator access to the dictionaries of all nodes of a store, whatever their state. Its
+// errors are explained, see Access.
 type Shelf interface {
 	cinch.Dictionaries
-	// Name is what the nodes are called, or the server alone as long as nothing was asked of the others.
+	// Name returns the nodes' names, or the server's alone until the others have been asked.
 	Name() string
-	// List lists each dictionary once, with the nodes that have it otherwise or not at all as its
-	// problem.
+	// List lists each dictionary once. If some nodes have it in another state or not at all, its Problem says
+	// so.
 	List(ctx context.Context) ([]DictInfo, error)
-	// Records are those of all nodes.
+	// Records returns the records of all nodes.
 	Records(ctx context.Context) ([]Record, error)
-	// DeleteRecord removes a record where it was found, unless its text is another by now of which
-	// still says no. It reports whether it did.
+	// DeleteRecord removes a record from its node if still returns true for its current text. It reports
+	// whether it did.
 	DeleteRecord(ctx context.Context, r Record, still func(text string) bool) (bool, error)
 
-	// Count counts the values that name each dictionary. A scan misses what moves meanwhile.
+	// Count counts the values that name each dictionary. It misses values that move during the scan.
 	Count(ctx context.Context) (map[uint32]int, error)
-	// Collect archives those that no value names, after a time in which gateways hear that they
-	// are retired.
+	// Collect archives the dictionaries that no value names, after the time that gateways need to learn that
+	// they are retired.
 	Collect(ctx context.Context, o CollectOptions, numbers []uint32) ([]Collected, error)
-	// Restore makes a dictionary live in all nodes, whatever it was.
+	// Restore makes a dictionary live in all nodes, whatever its state was.
 	Restore(ctx context.Context, d *codec.Dict) error
-	// Forget erases an archived one from all nodes: values that name it are lost.
+	// Forget erases an archived dictionary from all nodes: values that name it are lost.
 	Forget(ctx context.Context, number uint32) error
 
-	// Spread puts onto each node what it lacks of what others hold, and tells. Where that is
-	// nothing it says why.
+	// Spread copies to each node the dictionaries that it lacks and others hold, and calls tell for each. If
+	// there is nothing to copy, nothing says why.
 	Spread(ctx context.Context, tell func(number uint32, node string)) (nothing string, err error)
-	// Lacking are the nodes without a dictionary, of those that values were found to name. A store
-	// of one node lacks none.
+	// Lacking returns the nodes that lack any of the given dictionaries, which values were found to name. In
+	// a store of one node none does.
 	Lacking(ctx context.Context, numbers []uint32) ([]Lack, error)
 }
 
-// State says what a dictionary is for. All of them open values.
+// State is the state of a dictionary. In every state it opens values.
 type State string
 
 // The states.
 const (
 	Live     State = "live"
-	Retired  State = "retired"  // kept, but no new value shall name it
-	Archived State = "archived" // moved away, and found by readers still
+	Retired  State = "retired"  // kept, but new values must not name it
+	Archived State = "archived" // moved away; readers still find it
 )
 
 // DictInfo describes a dictionary in a store.
@@ -108,22 +107,22 @@ type DictInfo struct {
 	Number  uint32
 	SHA256  string // of the content, hexadecimal; "": unknown
 	Bytes   int    // of the content
-	Place   string // what holds it
+	Place   string // where it is stored
 	State   State
-	Problem string // not empty: it can't be used, or not everywhere, and why
+	Problem string // not empty: why it can't be used, or not on all nodes
 	Mixed   bool   // other nodes have it in another state
 }
 
-// PutAway reports that the dictionary is archived in all nodes that have it.
+// PutAway reports whether the dictionary is archived in all nodes that have it.
 func (i *DictInfo) PutAway() bool { return i.State == Archived && !i.Mixed }
 
-// NodeDicts are what one node lists.
+// NodeDicts lists the dictionaries of one node.
 type NodeDicts struct {
 	Name string
 	List []DictInfo
 }
 
-// MergeDicts lists what several nodes hold, each once. kind is what the nodes are called.
+// MergeDicts merges the lists of several nodes. kind is the plural noun for the nodes in messages.
 func MergeDicts(kind string, nodes []NodeDicts) []DictInfo {
 	if len(nodes) == 1 {
 		return nodes[0].List
@@ -150,34 +149,34 @@ func MergeDicts(kind string, nodes []NodeDicts) []DictInfo {
 	return all
 }
 
-// Record is a text that is kept beside the dictionaries of a node.
+// Record is a text stored beside the dictionaries of a node.
 type Record struct {
 	Name, Text string
 	Node       int
 }
 
-// CollectOptions say how to collect.
+// CollectOptions configure Collect.
 type CollectOptions struct {
-	Wait time.Duration                    // how long gateways may take to hear that a dictionary is retired; see DefaultWait
-	Tell func(format string, args ...any) // what happens; nil: nobody is told
+	Wait time.Duration                    // for gateways to learn of a retirement; see DefaultWait
+	Tell func(format string, args ...any) // progress messages; nil: none
 }
 
-// DefaultLease is for how long a gateway that is cut off may go on naming a dictionary that was
-// retired meanwhile.
+// DefaultLease limits how long a gateway that is cut off may continue to name a dictionary that was retired
+// meanwhile.
 const DefaultLease = 2 * time.Minute
 
-// DefaultWait is DefaultLease and half a minute for commands that were under way.
+// DefaultWait is DefaultLease plus 30 s for commands under way.
 const DefaultWait = DefaultLease + 30*time.Second
 
-// Collected says what became of a dictionary that was to be collected.
+// Collected is the result of collecting one dictionary.
 type Collected struct {
 	Number   uint32
 	Archived bool
-	Values   int    // that name it; then it stays live
-	Reason   string // why it stays, beside that
+	Values   int    // that name it; if any, it stays live
+	Reason   string // why it stays, other than Values
 }
 
-// Lack is a node without a dictionary that values name, which may move there.
+// Lack is a node without a dictionary that is named by values which may move there.
 type Lack struct {
 	Node   string
 	Number uint32

@@ -7,8 +7,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/dict"
 )
 
-// DryRun is d without any effect: what is published goes into local, where d finds it, and the store is
-// told nothing.
+// DryRun returns d without side effects: Publish adds to local only, and nothing is written to the store.
 func DryRun(d Dicts, local *dict.Set) Dicts { return &dryRun{d, local} }
 
 type dryRun struct {

@@ -2,27 +2,27 @@ package store
 
 import "errors"
 
-// Classes of explained errors: what a caller decides by, whatever the store.
+// Classes of explained errors, for callers' decisions, the same for all stores.
 var (
 	// ErrUnreachable: no server answers.
 	ErrUnreachable = errors.New("the store can't be reached")
-	// ErrUsage: what was asked for is no store, or no value of it.
+	// ErrUsage: the request names no store, or no value of it.
 	ErrUsage = errors.New("not what the store has")
-	// ErrConfig: rules, or what else is configured, don't fit the store.
+	// ErrConfig: rules or other settings don't fit the store.
 	ErrConfig = errors.New("the configuration does not fit the store")
 )
 
-// ErrDictUnknown: whether the store has a dictionary is not known, so neither is whether values that
-// name it open.
+// ErrDictUnknown: it is unknown whether the store has a dictionary, and so whether values that name it can be
+// read.
 var ErrDictUnknown = errors.New("the store can't be asked for a dictionary")
 
-// Explained is an error of a store, for people. A store knows which of its rights or settings
-// helps against an error, and nobody above it does.
+// Explained is an error of a store with a hint for people. The store builds it, since only it knows which of
+// its rights or settings helps.
 type Explained struct {
 	Server string // "": Err names it
 	Err    error
 	Class  error  // nil: none
-	Help   string // "": nothing is known to help
+	Help   string // "": no hint
 }
 
 func (e *Explained) Error() string {
@@ -32,7 +32,7 @@ func (e *Explained) Error() string {
 	return e.Server + ": " + e.Err.Error()
 }
 
-// Hint is what helps, as internal/ui prints it.
+// Hint returns the hint, for internal/ui to print.
 func (e *Explained) Hint() string { return e.Help }
 
 func (e *Explained) Unwrap() []error {
@@ -42,7 +42,7 @@ func (e *Explained) Unwrap() []error {
 	return []error{e.Err, e.Class}
 }
 
-// IsExplained reports that an error was explained already, perhaps by another node of the store.
+// IsExplained reports whether an error was explained already, perhaps by another node of the store.
 func IsExplained(err error) bool {
 	var e *Explained
 	return errors.As(err, &e)

@@ -8,14 +8,16 @@ import (
 // ErrGateway: the address of a store leads to a Cinch gateway.
 var ErrGateway = errors.New("this is a Cinch gateway")
 
-// Gateway holds the answer of a Cinch gateway to the question what it is, which clients don't ask.
+// Gateway is the answer to resp.GatewayCommand, by which a Cinch gateway identifies itself. Clients don't
+// send that command.
 type Gateway struct {
 	Name     string
-	Upstream string // URL of what is behind it, without credentials; "": it does not say
+	Upstream string // URL of the server behind it, without credentials; "": not reported
 }
 
-// Refusal returns the error of a command whose store is the gateway at that address. Through a gateway stored values look
-// decompressed: they would be compressed once more, and dictionaries that they name would seem unused.
+// Refusal returns the error of a command whose store address leads to the gateway. Through a gateway stored
+// values look decompressed: they would be compressed once more, and dictionaries that they name would seem
+// unused.
 func (g Gateway) Refusal(address string) error {
 	help := "use the address of the server behind it: " + g.Upstream
 	if g.Upstream == "" {

@@ -6,7 +6,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/dict"
 )
 
-// Held are dictionaries at hand: no store is asked for others.
+// Held returns dictionaries in memory; it asks no store for others.
 func Held(local *dict.Set) cinch.Dictionaries { return held{local} }
 
 type held struct{ local *dict.Set }

@@ -12,33 +12,33 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Limits of asking a store for dictionaries that values name: whoever can write values can make up
-// numbers.
+// Limits on asking a store for dictionaries that values name. They are needed because any client that writes
+// values can make up numbers.
 const (
-	maxAsking = 4       // questions at a time; more wait
-	maxFailed = 1 << 12 // numbers remembered as not to be had
+	maxAsking = 4       // concurrent questions; more wait
+	maxFailed = 1 << 12 // missing numbers remembered
 
-	missRate  = 20          // questions a second that find nothing,
-	missBurst = 100         // or so many at once
-	listEvery = time.Second // between questions for all numbers, when those are used up
+	missRate  = 20          // questions a second that find nothing
+	missBurst = 100         // largest burst of them
+	listEvery = time.Second // between questions for all numbers, once the burst is used up
 )
 
-// ErrNotAsked: too many dictionaries that don't exist were asked for just now, and the store did not
-// have this one when it last told its numbers.
+// ErrNotAsked: too many unknown dictionaries were asked for just now, and the store's last list of numbers
+// did not contain this one.
 var ErrNotAsked = errors.New("too many unknown dictionaries are asked for, this one was not")
 
-// Lookups keeps values that name dictionaries which are not to be had from flooding their store. It
-// is safe for concurrent use. A dictionary that appears is found TTL later at most, also during a flood.
+// Lookups keeps values that name missing dictionaries from flooding their store with questions. It is safe
+// for concurrent use. A dictionary that appears is found after TTL at most, also during a flood.
 type Lookups struct {
-	// TTL is for how long a dictionary that is missing is not asked for again; when the store could
-	// not be asked, it is left alone for half as long.
+	// TTL is the time for which a missing dictionary is not asked for again. After a question that failed, no
+	// number is asked for until half of TTL has passed.
 	TTL time.Duration
-	// IsAnswer tells errors about one number from those about the store. What wraps
-	// cinch.ErrDictMissing needs no asking. Nil: there are no others.
+	// IsAnswer reports whether an error concerns one number and not the whole store. Errors that wrap
+	// cinch.ErrDictMissing always count as such. Nil: no others do.
 	IsAnswer func(error) bool
-	// Numbers lists the dictionaries of the store. It is asked in a flood of unknown numbers, so that
-	// those which exist are found all the same; what it leaves out waits for the flood's end. Nil: there
-	// is no limit to questions.
+	// Numbers lists the dictionaries of the store. It is called during a flood of unknown numbers, so that
+	// existing dictionaries are still found; one that it leaves out waits for the flood's end. Nil: questions
+	// are not limited.
 	Numbers func() (map[uint32]struct{}, error)
 
 	once   sync.Once
@@ -47,10 +47,10 @@ type Lookups struct {
 
 	mu     sync.Mutex
 	failed map[uint32]failure
-	down   failure // the store could not be asked, for whichever number
-	spare  float64 // questions that may be asked; as of
+	down   failure // the last question failed, for all numbers
+	spare  float64 // questions left at asOf
 	asOf   time.Time
-	listed map[uint32]struct{} // by Numbers, at
+	listed map[uint32]struct{} // result of Numbers at time at
 	at     time.Time
 }
 
@@ -67,8 +67,8 @@ func (l *Lookups) init() {
 	})
 }
 
-// Do calls ask unless it failed for the same number a moment ago, is under way, or too many that don't
-// exist were asked for.
+// Do calls ask unless ask failed for the same number a moment ago or too many unknown numbers were asked for.
+// Concurrent calls for one number share one question.
 func (l *Lookups) Do(number uint32, ask func() (*codec.Dict, error)) (*codec.Dict, error) {
 	l.init()
 	if err := l.recent(number); err != nil {
@@ -97,7 +97,7 @@ func (l *Lookups) Do(number uint32, ask func() (*codec.Dict, error)) (*codec.Dic
 	return v.(*codec.Dict), nil
 }
 
-// Forget drops what is remembered of numbers that are there now.
+// Forget drops the remembered failure of a number that exists now.
 func (l *Lookups) Forget(number uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,12 +128,13 @@ func (l *Lookups) remember(number uint32, err error) {
 		if len(l.failed) < maxFailed {
 			break
 		}
-		delete(l.failed, other) // any: which of them comes again can't be known
+		delete(l.failed, other) // any: which of them will be asked for again is unknown
 	}
 	l.failed[number] = failure{err, time.Now().Add(l.TTL)}
 }
 
-// mayAsk takes a question from those that are left, or looks whether the store has listed the number.
+// mayAsk takes one of the questions left. If there is none, it reports whether the store's list has the
+// number.
 func (l *Lookups) mayAsk(number uint32) bool {
 	if l.Numbers == nil || l.take() {
 		return true
@@ -157,14 +158,14 @@ func (l *Lookups) take() bool {
 	return true
 }
 
-// refund gives a question back that found something: only misses are limited.
+// refund returns the question of a lookup that succeeded: only misses are limited.
 func (l *Lookups) refund() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.spare = min(l.spare+1, missBurst)
 }
 
-// numbers are those of the store, a moment ago.
+// numbers returns the store's list of numbers, at most listEvery old.
 func (l *Lookups) numbers() map[uint32]struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,20 +1,20 @@
 package store
 
-// ScanOptions say what a step of a scan takes.
+// ScanOptions configure one step of a scan.
 type ScanOptions struct {
-	Count int    // keys, about
+	Count int    // approximate number of keys
 	Match string // a pattern for the server to choose keys by; "": all
 	Kind  string // a type for the server to choose keys by; "": all
-	RunID string // of the node when the cursor was given: by another one Page returns ErrRestarted; "": any
+	RunID string // of the node that returned the cursor, or Page returns ErrRestarted; "": not checked
 	Read  ReadOptions
 }
 
-// A Page is what a step of a scan found.
+// A Page is the result of one step of a scan.
 type Page struct {
 	Keys [][]byte
-	// Values are those at the keys, in their order, where a scan gives them anyway. Nil: they
-	// are to be read.
+	// Values are the values at Keys, in the same order, if the scan returns them anyway. Nil: they must be
+	// read.
 	Values []*Value
-	// Next is where the scan goes on, as only the store understands it; "" at its end.
+	// Next is the cursor of the next step, opaque to callers; "" at the end.
 	Next string
 }

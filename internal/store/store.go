@@ -1,5 +1,5 @@
-// Package store holds what the stores of all kinds share when values are walked in the
-// background: what a value is, and what became of an attempt to replace one.
+// Package store holds what stores of all kinds share for walking their values in the background: the type of
+// a value, and the outcome of an attempt to replace one.
 package store
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// Type is what kind of thing holds a value.
+// Type is the kind of thing that holds a value.
 type Type = policy.Type
 
 // The types that hold values.
@@ -19,8 +19,8 @@ const (
 	Stream = policy.Stream
 )
 
-// A Value is one value as it is stored: a string, or one field of a hash, stream or tuple. Its
-// slices belong to whoever the store handed it to.
+// A Value is one value as it is stored: a string, or one field of a hash, stream or tuple. Its slices belong
+// to the caller that received it from the store.
 type Value struct {
 	Key   []byte
 	Field []byte // nil for a string
@@ -28,54 +28,55 @@ type Value struct {
 	Type  Type
 	// Stored is nil when Skip is set.
 	Stored []byte
-	// Skip says why a key, or a field, was not read; then Stored is nil.
+	// Skip is the reason why a key, or a field, was not read; then Stored is nil.
 	Skip Reason
-	// Ref is what the store itself needs to find the value again.
+	// Ref holds the store's data for finding the value again.
 	Ref any
 }
 
-// Reason says why something was left as it is. It is shown to people.
+// Reason tells why something was left unchanged. It is shown to people.
 type Reason string
 
-// The reasons that a store has itself.
+// Reasons that stores give themselves.
 const (
 	Gone      Reason = "gone or empty"
 	Hot       Reason = "in use"            // see ReadOptions
-	OtherType Reason = "other type"        // lists, sets, modules' types
+	OtherType Reason = "other type"        // lists, sets, types of modules
 	TooLarge  Reason = "too large"         // over ReadOptions.MaxBytes
 	Immutable Reason = "stream"            // entries can't be changed
-	Denied    Reason = "no right to do so" // the user may not
+	Denied    Reason = "no right to do so" // the user lacks a right
 )
 
-// ReadOptions say what Read leaves out.
+// ReadOptions configure what Read leaves out.
 type ReadOptions struct {
-	Types    Type // that are read; others are skipped as OtherType, streams as Immutable
-	MaxBytes int  // longer values are skipped; 0: none is
+	Types    Type // to be read; others are skipped as OtherType, streams as Immutable
+	MaxBytes int  // longer values are skipped; 0: no limit
 
-	// A key is hot when it was used less than IdleBelow ago, or under an LFU policy when its
-	// counter is above FreqAbove. 0 asks nothing.
+	// A key is hot if it was used less than IdleBelow ago, or, under an LFU policy, if its counter is above
+	// FreqAbove. 0: not checked.
 	IdleBelow time.Duration
 	FreqAbove int
 }
 
-// A Change puts New in the place of Value.Stored.
+// A Change replaces Value.Stored with New.
 type Change struct {
 	Value *Value
 	New   []byte
 
-	Recoded bool // New stands for other bytes than Value, with the same content
+	Recoded bool // New encodes other bytes than Value, with the same content
 }
 
-// Outcome is what became of a Change.
+// Outcome is the result of a Change.
 type Outcome struct {
-	// Replaced: it is done. Otherwise nothing was changed, and when Skip and Err are empty
-	// that is because the value is no longer what it was.
+	// Replaced: the change was made. Otherwise nothing was changed; if Skip and Err are empty, the value was
+	// no longer the same.
 	Replaced bool
 	Skip     Reason
 	Err      error // the server's answer, when it is neither
 }
 
-// ErrRestarted: the server that answers has not given the cursor, which means nothing to it. See Node.RunID.
+// ErrRestarted: the cursor was not returned by the server that answers, so it is invalid there. See
+// Node.RunID.
 var ErrRestarted = errors.New("the server was started anew")
 
 // Errors of an Outcome after which trying other values is of no use.
@@ -86,12 +87,12 @@ var (
 	ErrReadOnly = errors.New("the server is a read-only replica")
 )
 
-// Memory is a server's own account of its memory, in bytes.
+// Memory is a server's own report of its memory, in bytes.
 type Memory struct {
 	Used     int64
-	Limit    int64 // what the server was told to keep to; 0: nothing
+	Limit    int64 // the server's configured limit; 0: none
 	System   int64 // of the machine; 0: unknown
-	Evicting bool  // above the limit keys are evicted rather than writes refused
-	Tuples   int64 // of the tuples that a Tarantool server holds, as space:bsize() counts; 0: not that
-	Whole    bool  // Used counts all that the server holds: nothing is on disk alone
+	Evicting bool  // above the limit the server evicts keys instead of refusing writes
+	Tuples   int64 // of the tuples in a Tarantool server, as space:bsize() counts; 0: not Tarantool
+	Whole    bool  // Used counts all that the server holds: nothing is on disk only
 }
