@@ -15,20 +15,21 @@ import (
 )
 
 const (
-	// fewStreams is how many requests a server gets before it has said how many it takes, and manyStreams when it does not say.
+	// fewStreams limits concurrent requests until the server has sent its limit, and manyStreams if it sends
+	// none.
 	fewStreams  = 100
 	manyStreams = 1000
-	// debugMost is how much is kept of what a GOAWAY says.
+	// debugMost limits the bytes that are kept of a GOAWAY's debug data.
 	debugMost = 200
 )
 
-// ClientConfig is what a ClientConn is made of.
+// ClientConfig configures a ClientConn.
 type ClientConfig struct {
-	Window     int // bytes that a stream's sender may be ahead of its reader
-	ConnWindow int // and all streams together
+	Window     int // receive window of a stream in bytes
+	ConnWindow int // of the connection
 	MaxHeader  int // bytes of a header list, as HTTP/2 counts them
 
-	ContinueTimeout time.Duration // that a body waits for 100 (Continue) where the request expects that; 0: it doesn't
+	ContinueTimeout time.Duration // for 100 (Continue), if the request expects it; 0: none
 
 	Faults
 }
@@ -39,19 +40,19 @@ type ClientConn struct {
 	continueTimeout time.Duration
 
 	// Guarded by mu.
-	most    int  // streams that the server takes at a time
-	spoke   bool // its settings have come
-	used    bool // it takes no more requests
+	most    int  // the server's limit of concurrent streams
+	spoke   bool // the server's settings have arrived
+	used    bool // SetDoNotReuse was called: no more requests
 	away    *GoAwayError
-	queue   []chan struct{} // requests that wait, each closed when its turn has come
+	queue   []chan struct{} // waiting requests; each channel is closed when its turn has come
 	granted int             // turns that were given and not taken yet
 	pings   map[[8]byte]chan struct{}
 	pinged  uint64
 	pacing  pacing
-	onRoom  func() // is called in a goroutine when there may be room for more requests; nil: it isn't
+	onRoom  func() // called in a goroutine when there may be room for more requests; may be nil
 }
 
-// NewClientConn makes the end of a connection, which has to be closed.
+// NewClientConn returns the client end of n and starts its reader. The caller must close it.
 func NewClientConn(n net.Conn, cfg ClientConfig) *ClientConn {
 	c := &ClientConn{continueTimeout: cfg.ContinueTimeout, most: fewStreams, pings: map[[8]byte]chan struct{}{}}
 	c.clientSide = c
@@ -61,13 +62,13 @@ func NewClientConn(n net.Conn, cfg ClientConfig) *ClientConn {
 	return c
 }
 
-// run reads until the connection ends, of which requests are told.
+// run reads until the connection ends, which ends its requests.
 func (c *ClientConn) run() {
 	defer gateway.CatchPanic(c.Log, c.Stats, c.breakOff)
 	_ = c.read()
 }
 
-// greet queues the preface and our settings (RFC 9113, section 3.4).
+// greet queues the preface and the client's settings (RFC 9113, section 3.4).
 func (c *ClientConn) greet(cfg ClientConfig) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,38 +84,40 @@ func (c *ClientConn) greet(cfg ClientConfig) {
 	c.flush()
 }
 
-// Done is closed when the connection is.
+// Done returns a channel that is closed when the connection is.
 func (c *ClientConn) Done() <-chan struct{} { return c.done }
 
-// Spoke reports whether the server has begun to speak HTTP/2.
+// Spoke reports whether the server's first settings have arrived.
 func (c *ClientConn) Spoke() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.spoke
 }
 
-// Ended reports whether the connection has ended, which its requests learn after it.
+// Ended reports whether the connection has ended. Its requests may still be running.
 func (c *ClientConn) Ended() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err != nil
 }
 
-// takes returns how many requests the server takes at a time. usable reports whether a request may begin, perhaps behind others.
+// takes returns how many concurrent requests the server accepts. usable reports whether a new request may
+// begin or queue.
 func (c *ClientConn) takes() (most int, usable bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.most - c.pacing.count, c.usable()
 }
 
-// endedByError reports whether the server has ended the connection and has said that the client did wrong.
+// endedByError reports whether the server has sent a GOAWAY with an error code.
 func (c *ClientConn) endedByError() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.away != nil && c.away.Code != http2.ErrCodeNo
 }
 
-// presume lets a server that has not said how many requests it takes get no more than it takes on another connection.
+// presume limits the requests to a server that has not sent its limit to what the server accepts on another
+// connection.
 func (c *ClientConn) presume(other *ClientConn) {
 	if !other.Spoke() {
 		return
@@ -127,7 +130,8 @@ func (c *ClientConn) presume(other *ClientConn) {
 	}
 }
 
-// whenRoom has f called, in a goroutine, when the connection may take more requests for another reason than that one has ended.
+// whenRoom lets f be called, in a goroutine, when the connection may accept more requests for another reason
+// than the end of one.
 func (c *ClientConn) whenRoom(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,23 +151,24 @@ func (c *ClientConn) usable() bool {
 	return c.err == nil && !c.used && c.away == nil && c.next < maxStreamID
 }
 
-// SetDoNotReuse lets the connection take no more requests, and end with the last.
+// SetDoNotReuse refuses new requests, and closes the connection after the last one.
 func (c *ClientConn) SetDoNotReuse() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.retire()
 }
 
-// retire is SetDoNotReuse with c.mu held.
+// retire refuses new requests. c.mu must be held.
 func (c *ClientConn) retire() {
 	c.used = true
 	c.unqueue()
 }
 
-// Close ends the connection, and what is under way on it.
+// Close ends the connection and all its requests.
 func (c *ClientConn) Close() { c.close() }
 
-// Shutdown tells the server that the connection ends, and waits until the last request has.
+// Shutdown sends GOAWAY, and waits until the last request has ended and the connection is closed. It returns
+// ctx's error if that comes first.
 func (c *ClientConn) Shutdown(ctx context.Context) error {
 	c.sayGoAway()
 	select {
@@ -185,7 +190,7 @@ func (c *ClientConn) sayGoAway() {
 	c.flush()
 }
 
-// Ping waits for the server's answer to a ping.
+// Ping sends a ping and waits for the answer.
 func (c *ClientConn) Ping(ctx context.Context) error {
 	data, answered, err := c.sendPing()
 	if err != nil {
@@ -228,7 +233,8 @@ func (c *ClientConn) ponged(data [8]byte) {
 	}
 }
 
-// await waits for a request's turn: for a stream, and room for its headers. c.mu is held, but not while it waits.
+// await waits until a request may begin: for a stream, and for room for its headers. c.mu must be held; it is
+// released while waiting.
 func (c *ClientConn) await(ctx context.Context) error {
 	if !c.usable() {
 		return ErrUnusable
@@ -252,7 +258,7 @@ func (c *ClientConn) await(ctx context.Context) error {
 	if !c.usable() {
 		return ErrUnusable
 	}
-	c.granted-- // it is ours, for a stream or for the next
+	c.granted-- // this request took its turn, or passes it on
 	if err := ctx.Err(); err != nil {
 		c.admit()
 		return err
@@ -260,7 +266,7 @@ func (c *ClientConn) await(ctx context.Context) error {
 	return nil
 }
 
-// free is how many requests may begin now.
+// free returns how many requests may begin now.
 func (c *ClientConn) free() int {
 	if c.output.waiting() >= outMost {
 		return 0
@@ -268,7 +274,7 @@ func (c *ClientConn) free() int {
 	return c.most - len(c.streams) - c.granted
 }
 
-// admit gives turns as long as there is room.
+// admit gives turns to waiting requests as long as there is room.
 func (c *ClientConn) admit() {
 	for len(c.queue) > 0 && c.free() > 0 {
 		c.granted++
@@ -277,7 +283,7 @@ func (c *ClientConn) admit() {
 	}
 }
 
-// unqueue lets those that wait see that the connection is of no use any more.
+// unqueue wakes all waiting requests, which then find the connection unusable.
 func (c *ClientConn) unqueue() {
 	for _, turn := range c.queue {
 		close(turn)
@@ -308,7 +314,7 @@ func (c *ClientConn) greeted(f *http2.SettingsFrame) {
 	}
 }
 
-// wentAway is section 6.8: requests beyond the last that the server has seen may be sent again.
+// wentAway handles GOAWAY (section 6.8). Requests beyond the last that the server has seen may be sent again.
 func (c *ClientConn) wentAway(f *http2.GoAwayFrame) {
 	debug := f.DebugData()
 	c.away = &GoAwayError{f.ErrCode, string(debug[:min(len(debug), debugMost)])}
@@ -316,7 +322,7 @@ func (c *ClientConn) wentAway(f *http2.GoAwayFrame) {
 		if id <= f.LastStreamID {
 			continue
 		}
-		if id == 1 && f.ErrCode != http2.ErrCodeNo { // the next connection would not do better
+		if id == 1 && f.ErrCode != http2.ErrCodeNo { // a new connection would fail in the same way
 			s.fail(*c.away)
 		} else {
 			s.fail(ErrGoAway)
@@ -344,7 +350,7 @@ func (c *ClientConn) streamRemoved(s *stream) {
 
 func (c *ClientConn) failed() { c.unqueue() }
 
-// endUnused closes a connection that will have no more requests.
+// endUnused closes a connection that accepts no more requests once it has none.
 func (c *ClientConn) endUnused() {
 	if (c.used || c.away != nil) && len(c.streams) == 0 {
 		c.fail(errClosed)
@@ -361,5 +367,5 @@ func (c *ClientConn) why(err error) error {
 	return err
 }
 
-// Silence is how long nothing has come.
+// Silence returns the time since the last byte arrived.
 func (c *ClientConn) Silence() time.Duration { return c.in.silence() }

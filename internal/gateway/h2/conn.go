@@ -17,44 +17,46 @@ import (
 )
 
 const (
-	// frameBytes is the size of frames that we read: larger ones would make every stream keep others waiting for longer.
+	// frameBytes is the largest frame that is accepted or sent: with larger ones, streams would wait longer
+	// for each other.
 	frameBytes = 16 << 10
 	// tableBytes is the size of both tables of header compression (RFC 9113, section 6.5.2).
 	tableBytes = 4096
-	// closeTime is how long what was written has to leave when the connection is closed.
+	// closeTime limits how long queued output may take to be written when the connection closes.
 	closeTime = time.Second
-	// calmTime is how long a peer that broke a rule may go on sending, so that it can read what it was told.
+	// calmTime limits how long a peer that broke a rule is still read, so that it can read its GOAWAY.
 	calmTime = closeTime / 4
-	// leaveTime is how long all may take that is left to do for a peer that has done nothing wrong, and leaveQuiet how long nothing
-	// may come of it.
+	// leaveTime limits how long the last output may take when a connection ends without an error, and
+	// leaveQuiet how long the peer may be silent meanwhile.
 	leaveTime  = 30 * time.Second
 	leaveQuiet = time.Second
 )
 
-// role is what differs between the two ends of a connection. c.mu is held but in headers.
+// role holds the methods that differ between the two ends of a connection. c.mu must be held for all but
+// headers.
 type role interface {
-	headers(id uint32, end bool, b *block) error // by the goroutine that reads
+	headers(id uint32, end bool, b *block) error // called by the reading goroutine
 	ponged(data [8]byte)
-	streamRemoved(s *stream) // that is, ended both ways or reset, or with the connection
-	failed()                 // the connection has ended, whether it had streams or not
-	why(err error) error     // the connection has ended, as calls are told
+	streamRemoved(s *stream) // it has ended in both directions, was reset, or ended with the connection
+	failed()                 // the connection has ended, with or without streams
+	why(err error) error     // converts the error that ended the connection to the one that calls get
 }
 
 // clientRole has the methods of a connection's client end that a server lacks. They are called with c.mu held.
 type clientRole interface {
 	wentAway(f *http2.GoAwayFrame)
-	greeted(f *http2.SettingsFrame) // by the server's first settings, behind each of them
-	setting(s http2.Setting) error  // that only a server has
-	admit()                         // there may be room for requests that wait
+	greeted(f *http2.SettingsFrame) // called for the server's first settings, after each was applied
+	setting(s http2.Setting) error  // for settings without a common meaning
+	admit()                         // grants turns to waiting requests while there is room
 }
 
-// Faults tells where panics are logged and counted.
+// Faults holds the log and the counters for panics.
 type Faults struct {
-	Log   *slog.Logger   // nil: the default one
+	Log   *slog.Logger   // nil: the default log
 	Stats *gateway.Stats // nil: nothing is counted
 }
 
-// conn is what both ends of a connection have in common.
+// conn is the part of a connection that both ends have in common.
 type conn struct {
 	Faults
 	net        net.Conn
@@ -62,7 +64,7 @@ type conn struct {
 	clientSide clientRole    // nil: this is a server's end
 	done       chan struct{} // closed when net is
 
-	// The reader's.
+	// Used by the reading goroutine.
 	in          *input
 	fr          *http2.Framer // writes into out, guarded by mu
 	dec         *hpack.Decoder
@@ -70,19 +72,19 @@ type conn struct {
 	began       bool          // the peer's first frame has come
 	hurry       time.Duration // config.headerTime
 	hurried     bool          // a read deadline is set for the frame or header block that has begun
-	peerGreeted bool          // its first SETTINGS have been taken
-	empty       int           // DATA frames in a row that brought nothing
-	window      int           // of a stream, as we give it
+	peerGreeted bool          // the peer's first SETTINGS were applied
+	empty       int           // consecutive DATA frames without data
+	window      int           // receive window of a stream
 	settings    int           // SETTINGS frames that the peer has not acknowledged
 
 	mu          sync.Mutex
-	err         error // why it has ended; nil: it has not
+	err         error // why the connection has ended; nil: it has not
 	streams     map[uint32]*stream
-	next        uint32    // no stream of this number or a higher one has been opened
-	lastStream  uint32    // that is taken: a drain has left out those behind it
-	touched     []*stream // beforeRead wakes them
-	fresh       []*served // beforeRead starts their handlers
-	roomWaiters []*stream // wait for output or for outWindow
+	next        uint32    // lowest number that no stream has used yet
+	lastStream  uint32    // highest stream number that is accepted, lowered by a drain
+	touched     []*stream // streams for beforeRead to wake
+	fresh       []*served // calls for beforeRead to start
+	roomWaiters []*stream // streams waiting for room in output or outWindow
 	recent      endedStreams
 	inflow      inflow
 	output      output
@@ -96,13 +98,13 @@ type conn struct {
 	outNames   names
 }
 
-// config is what both ends are told.
+// config holds the configuration that both ends share.
 type config struct {
 	Faults
-	window    int // of a stream, that we give
+	window    int // receive window of a stream
 	maxHeader int
-	ahead     []byte // was read already
-	// headerTime limits how long the peer may take for a header block, or a frame other than DATA; 0: no limit.
+	ahead     []byte // bytes that were already read
+	// headerTime limits the time for a header block, or a frame other than DATA; 0: no limit.
 	headerTime time.Duration
 }
 
@@ -128,7 +130,7 @@ func (c *conn) init(n net.Conn, r role, cfg config) {
 	c.output.init(c)
 }
 
-// widen gives the peer a larger window of the connection. c.mu is held.
+// widen enlarges the connection's receive window to size. c.mu must be held.
 func (c *conn) widen(size int) {
 	if more := int64(size) - c.inflow.size; more > 0 {
 		c.inflow.size += more
@@ -137,10 +139,11 @@ func (c *conn) widen(size int) {
 	}
 }
 
-// idle reports whether a stream has yet to be opened (RFC 9113, section 5.1). Even ones are the server's, which opens none.
+// idle reports whether a stream was never opened (RFC 9113, section 5.1). Even numbers are for the server,
+// which opens no streams.
 func (c *conn) idle(id uint32) bool { return id >= c.next || id%2 == 0 }
 
-// last returns the peer's highest stream that counts, for GOAWAY (section 6.8).
+// last returns the peer's highest accepted stream, for GOAWAY (section 6.8).
 func (c *conn) last() uint32 {
 	if c.clientSide != nil {
 		return 0
@@ -148,8 +151,8 @@ func (c *conn) last() uint32 {
 	return min(c.next-1, c.lastStream)
 }
 
-// beforeRead acts on all frames that came with the last read, before the reader waits for more: it wakes what they have
-// news for, lets handlers begin, and writes what is queued.
+// beforeRead acts on all frames of the last read before the reader waits for more: it wakes the streams they
+// concern, starts handlers and writes queued frames.
 func (c *conn) beforeRead() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,7 +174,8 @@ func (c *conn) wakeTouched() {
 	c.touched = c.touched[:0]
 }
 
-// wakeRoomWaiters wakes the streams that wait for room in the queue or the connection's window. c.mu is held.
+// wakeRoomWaiters wakes the streams that wait for room in the queue or the connection's window. c.mu must be
+// held.
 func (c *conn) wakeRoomWaiters() {
 	for i, s := range c.roomWaiters {
 		s.waitsForRoom = false
@@ -181,7 +185,7 @@ func (c *conn) wakeRoomWaiters() {
 	c.roomWaiters = c.roomWaiters[:0]
 }
 
-// add begins a stream. c.mu is held.
+// add begins a stream. c.mu must be held.
 func (c *conn) add(s *stream, id uint32) {
 	s.c, s.id, s.out, s.length = c, id, c.peerWindow, -1
 	s.wake.L = &c.mu
@@ -189,7 +193,7 @@ func (c *conn) add(s *stream, id uint32) {
 	c.streams[id] = s
 }
 
-// remove ends what the connection knows of a stream. c.mu is held.
+// remove removes a stream from the connection. c.mu must be held.
 func (c *conn) remove(s *stream) {
 	if s.gone {
 		return
@@ -200,7 +204,7 @@ func (c *conn) remove(s *stream) {
 	c.role.streamRemoved(s)
 }
 
-// reset ends a stream, and tells the peer. c.mu is held.
+// reset ends a stream and queues RST_STREAM. c.mu must be held.
 func (c *conn) reset(s *stream, code http2.ErrCode, err error) {
 	if s.gone {
 		return
@@ -211,7 +215,7 @@ func (c *conn) reset(s *stream, code http2.ErrCode, err error) {
 	c.recent.note(s.id, endedByUs)
 }
 
-// fail ends the connection, after what has been queued. It returns at once. c.mu is held.
+// fail ends the connection with err, after queued output was written. It returns at once. c.mu must be held.
 func (c *conn) fail(err error) {
 	if c.err != nil {
 		return
@@ -221,14 +225,15 @@ func (c *conn) fail(err error) {
 	c.end(err)
 }
 
-// leave ends a connection that has no streams any more. What was said on the last ones may still be on its way to a slow peer, for
-// much longer than it takes to hand it to the system. c.mu is held.
+// leave ends a connection that has no more streams. Its last output may still be on its way to a slow peer,
+// for much longer than it takes to hand it to the system. c.mu must be held.
 func (c *conn) leave() {
 	if c.err != nil {
 		return
 	}
 	c.output.linger = leaveQuiet
-	_ = c.net.SetReadDeadline(time.Now().Add(leaveQuiet)) // for the reader, which is not cut off: a link would not be read again
+	// This does not cut the reader off at once: otherwise a link would not be read again.
+	_ = c.net.SetReadDeadline(time.Now().Add(leaveQuiet))
 	_ = c.net.SetWriteDeadline(time.Now().Add(leaveTime))
 	c.end(errClosed)
 }
@@ -247,7 +252,7 @@ func (c *conn) end(err error) {
 	c.wakeRoomWaiters()
 }
 
-// after calls f later, with c.mu held.
+// after calls f after wait, with c.mu held.
 func (c *conn) after(wait time.Duration, f func()) *time.Timer {
 	return time.AfterFunc(wait, func() {
 		defer gateway.CatchPanic(c.Log, c.Stats, c.breakOff)
@@ -258,14 +263,15 @@ func (c *conn) after(wait time.Duration, f func()) *time.Timer {
 	})
 }
 
-// close ends the connection when what was queued has left.
+// close ends the connection after queued output was written.
 func (c *conn) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fail(errClosed)
 }
 
-// read handles frames until the connection ends, and tells the peer why. Its error is the rule that the peer broke; nil: none.
+// read handles frames until the connection ends, and sends the peer a GOAWAY with the reason. It returns the
+// protocol violation by the peer that ended the connection, or nil.
 func (c *conn) read() error {
 	err := c.tryFrames()
 	broke, broken := err.(violation)
@@ -278,13 +284,13 @@ func (c *conn) read() error {
 	return nil
 }
 
-// tryFrames makes an error of a panic.
+// tryFrames is readFrames, but returns gateway.ErrPanicked for a panic.
 func (c *conn) tryFrames() (err error) {
 	defer gateway.CatchPanic(c.Log, c.Stats, func() { err = gateway.ErrPanicked })
 	return c.readFrames()
 }
 
-// endReading ends the connection for the error that reading has ended with.
+// endReading ends the connection with the error that ended reading.
 func (c *conn) endReading(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -296,7 +302,8 @@ func (c *conn) endReading(err error) {
 	c.fail(c.role.why(err))
 }
 
-// breakOff ends the connection after a panic in code of its own, whose state nothing may rely on: what was queued is dropped.
+// breakOff ends the connection after a panic in this package. The state can't be relied on, so queued output
+// is dropped.
 func (c *conn) breakOff() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -306,16 +313,17 @@ func (c *conn) breakOff() {
 func (c *conn) breakOffLocked() {
 	c.output.drop()
 	c.fail(gateway.ErrPanicked)
-	for _, s := range c.streams { // whatever the panic came between
+	for _, s := range c.streams { // the panic may have interrupted an update of any of them
 		s.fail(gateway.ErrPanicked)
 	}
 	c.output.closed, c.output.sending = true, true
 	c.output.startWriter()
-	_ = c.net.SetDeadline(time.Now()) // ends a read or write that waits
+	_ = c.net.SetDeadline(time.Now()) // unblocks a read or write
 }
 
-// unlocked calls f, which reads or writes the connection below, without c.mu. A link codes what it carries there, so a panic is an
-// error that ends the connection. c.mu is held again behind it.
+// unlocked calls f, which reads or writes the underlying connection, with c.mu released, and acquires c.mu
+// again. A link compresses what it carries there, so a panic is turned into an error, which ends the
+// connection.
 func (c *conn) unlocked(f func() error) (err error) {
 	c.mu.Unlock()
 	defer c.mu.Lock()
@@ -323,7 +331,7 @@ func (c *conn) unlocked(f func() error) (err error) {
 	return f()
 }
 
-// tlsState is nil without TLS.
+// tlsState returns the TLS state of c, or nil without TLS.
 func tlsState(c net.Conn) *tls.ConnectionState {
 	if t, ok := c.(*tls.Conn); ok {
 		state := t.ConnectionState()
@@ -332,19 +340,19 @@ func tlsState(c net.Conn) *tls.ConnectionState {
 	return nil
 }
 
-// maxStreamID is the number of a stream that nobody has reached.
+// maxStreamID is the highest number of a stream.
 const maxStreamID = math.MaxInt32
 
-// discard reads what a peer still sends, so that closing the connection does not throw away what it has not read yet: the system
-// does that when something comes that nobody reads.
+// discard closes c for writing and reads what the peer still sends, up to 1 MiB. If unread data arrived at a
+// closed connection, the system would discard output that the peer has not read yet.
 func discard(c net.Conn, quiet time.Duration) {
 	if err := gateway.CloseWrite(c); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return
 	}
 	buf := gateway.GetBuffer(readLeast)
 	defer gateway.PutBuffer(buf)
-	// A peer that goes on sending, and never pauses for as long as quiet, is cut off as late as one that leaveTime is
-	// for, in proportion.
+	// A peer that keeps sending, without a pause as long as quiet, is cut off after leaveTime/leaveQuiet
+	// times quiet.
 	end := time.Now().Add(leaveTime / leaveQuiet * quiet)
 	for left := 1 << 20; left > 0 && time.Now().Before(end); {
 		_ = c.SetReadDeadline(time.Now().Add(quiet))

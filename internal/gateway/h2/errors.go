@@ -7,26 +7,27 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// Errors of RoundTrip that say that the server has not begun with the request. A reset with REFUSED_STREAM, an
-// http2.StreamError, says the same.
+// Errors of RoundTrip that mean that the server has not processed the request. So does a reset with
+// REFUSED_STREAM, an http2.StreamError.
 var (
-	// ErrGoAway is that of a request which the server's GOAWAY has left out.
+	// ErrGoAway is returned for a request beyond the last stream that the server's GOAWAY names.
 	ErrGoAway = errors.New("h2: the server goes away, and has not seen the request")
-	// ErrUnusable is that of a connection which takes no more requests: nothing was sent.
+	// ErrUnusable is returned by a connection that accepts no more requests. Nothing was sent.
 	ErrUnusable = errors.New("h2: the connection takes no more requests")
 )
 
-// ErrHeaderSize is the error of a request whose header list is longer than the server's SETTINGS_MAX_HEADER_LIST_SIZE: nothing
-// was sent, and another attempt would not do better.
+// ErrHeaderSize is returned for a request whose header list is longer than the server's
+// SETTINGS_MAX_HEADER_LIST_SIZE. Nothing was sent, and a retry would fail, too.
 var ErrHeaderSize = errors.New("h2: the header list is longer than the server takes (SETTINGS_MAX_HEADER_LIST_SIZE)")
 
-// Errors of calls that lose their stream to others (see share.go).
+// Errors of calls that lose their stream to other clients (see share.go).
 var (
 	ErrSilent = errors.New("the client sent nothing but headers while others waited for a stream to the upstream")
 	ErrShare  = errors.New("the client has more than its share of the streams that the upstream takes, and others waited for one")
 )
 
-// NotSeen reports whether an error of RoundTrip means that the server has not begun with the request, so that it may be sent anew.
+// NotSeen reports whether an error of RoundTrip means that the server has not processed the request, so that
+// it may be sent again.
 func NotSeen(err error) bool {
 	var reset http2.StreamError
 	if errors.As(err, &reset) {
@@ -45,7 +46,7 @@ var (
 	errLongBody    = errors.New("h2: the body is longer than its content-length")
 )
 
-// violation is what a peer did that ends its connection (RFC 9113, section 5.4.1).
+// violation is an error of the peer that ends its connection (RFC 9113, section 5.4.1).
 type violation struct {
 	code http2.ErrCode
 	what string
@@ -57,14 +58,14 @@ func protocol(what string) error { return violation{http2.ErrCodeProtocol, what}
 
 func calm(what string) error { return violation{http2.ErrCodeEnhanceYourCalm, what} }
 
-// faulty is what ends one stream (section 5.4.2).
+// faulty returns an error that ends one stream (section 5.4.2).
 func faulty(id uint32, code http2.ErrCode, what string) error {
 	return http2.StreamError{StreamID: id, Code: code, Cause: errors.New(what)}
 }
 
 func malformed(id uint32, what string) error { return faulty(id, http2.ErrCodeProtocol, what) }
 
-// GoAwayError is the end of a connection whose server has said why.
+// GoAwayError is the error of a connection that the server has ended with a GOAWAY.
 type GoAwayError struct {
 	Code  http2.ErrCode
 	Debug string

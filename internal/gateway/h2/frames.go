@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// maxSettings is more than anybody has reason to send in a frame.
+	// maxSettings limits the settings in a frame. No peer has reason to send that many.
 	maxSettings = 100
-	// maxEmpty is how many DATA frames in a row may bring neither bytes nor an end.
+	// maxEmpty limits the consecutive DATA frames with neither data nor END_STREAM.
 	maxEmpty = 1000
-	// leastContinuations is how many frames a header block may have beside its first, whatever the limit is.
+	// leastContinuations is the number of CONTINUATION frames that a header block may always have.
 	leastContinuations = 128
 )
 
@@ -39,7 +39,7 @@ func (c *conn) readFrame() (http2.FrameHeader, http2.Frame, error) {
 	var broke http2.ConnectionError
 	switch {
 	case errors.As(err, &reset):
-		if h.Type == http2.FrameHeaders || h.Type == http2.FrameContinuation { // the tables would not fit any more
+		if h.Type == http2.FrameHeaders || h.Type == http2.FrameContinuation { // the header tables may no longer match
 			err = violation{reset.Code, "a HEADERS frame"}
 		}
 	case errors.As(err, &broke):
@@ -53,7 +53,7 @@ func (c *conn) readFrame() (http2.FrameHeader, http2.Frame, error) {
 	return h, nil, err
 }
 
-// readFrames handles frames until one ends the connection, or it ends.
+// readFrames handles frames until an error ends the connection.
 func (c *conn) readFrames() error {
 	for {
 		c.in.startFrame()
@@ -73,7 +73,7 @@ func (c *conn) readFrames() error {
 	}
 }
 
-// resetFor ends a stream whose peer broke a rule. What ends the connection it returns.
+// resetFor resets the stream of an http2.StreamError. It returns errors that end the connection.
 func (c *conn) resetFor(broke error) error {
 	var err http2.StreamError
 	if !errors.As(broke, &err) {
@@ -93,7 +93,7 @@ func (c *conn) resetFor(broke error) error {
 	return nil
 }
 
-// handle takes a frame. It must not be used afterwards.
+// handle handles a frame, which must not be used afterwards.
 func (c *conn) handle(h http2.FrameHeader, f http2.Frame) error {
 	if !c.began {
 		if s, ok := f.(*http2.SettingsFrame); !ok || s.IsAck() {
@@ -102,7 +102,7 @@ func (c *conn) handle(h http2.FrameHeader, f http2.Frame) error {
 		c.begin()
 	}
 	if f, ok := f.(*http2.HeadersFrame); ok {
-		// f is not valid any more when its block has been read, which may have further frames.
+		// Reading the rest of the block invalidates f.
 		end, self := f.StreamEnded(), f.HasPriority() && f.Priority.StreamDep == h.StreamID
 		if err := c.readBlock(f); err != nil {
 			return err
@@ -114,7 +114,7 @@ func (c *conn) handle(h http2.FrameHeader, f http2.Frame) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err != nil { // what was read ahead
+	if c.err != nil { // f was read ahead
 		return c.err
 	}
 	switch f := f.(type) {
@@ -136,17 +136,18 @@ func (c *conn) handle(h http2.FrameHeader, f http2.Frame) error {
 		if c.clientSide != nil { // a client closes the connection itself
 			c.clientSide.wentAway(f)
 		}
-	case *http2.PriorityFrame: // section 5.3.1 of RFC 7540; otherwise they are ignored
+	case *http2.PriorityFrame: // section 5.3.1 of RFC 7540; priorities are ignored otherwise
 		if f.StreamDep == f.StreamID {
 			return malformed(f.StreamID, "a stream depends on itself")
 		}
 	case *http2.PushPromiseFrame:
 		return protocol("PUSH_PROMISE that nobody has allowed")
 	}
-	return nil // PRIORITY and what we don't know (section 4.1)
+	return nil // frames of unknown types are ignored (section 4.1)
 }
 
-// readBlock reads and decodes the block that begins with f (section 4.3). The Framer sees to it that nothing else comes between.
+// readBlock reads and decodes the header block that begins with f (section 4.3). The Framer ensures that no
+// other frame comes in between.
 func (c *conn) readBlock(f *http2.HeadersFrame) error {
 	b := &c.block
 	clear(b.fields)
@@ -181,7 +182,7 @@ func (c *conn) readBlock(f *http2.HeadersFrame) error {
 	return nil
 }
 
-// begin takes notice of the peer's first frame, which had to come in time.
+// begin records that the peer's first frame has arrived, and clears its deadline.
 func (c *conn) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -190,7 +191,7 @@ func (c *conn) begin() {
 	}
 }
 
-// expectRest gives the peer headerTime for the rest of what it has begun to send. The first frame has a limit of its own.
+// expectRest limits the time for the rest of a frame to headerTime. The first frame has a limit of its own.
 func (c *conn) expectRest() {
 	if c.hurry == 0 || c.hurried || !c.began {
 		return
@@ -203,8 +204,8 @@ func (c *conn) expectRest() {
 	}
 }
 
-// restCame ends the limit that expectRest has set, unless the connection has another one because it is being closed. err is
-// why reading or handling failed.
+// restCame clears the deadline set by expectRest, unless the connection is closing and has another one. err
+// is the error of reading or handling; restCame returns the error to report instead.
 func (c *conn) restCame(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -219,7 +220,7 @@ func (c *conn) restCame(err error) error {
 	return err
 }
 
-// onData is section 6.1. Padding counts for the windows.
+// onData handles DATA (section 6.1). Padding counts against the windows.
 func (c *conn) onData(f *http2.DataFrame) error {
 	data, size, end := f.Data(), int64(f.Length), f.StreamEnded()
 	if !c.inflow.take(size) {
@@ -262,7 +263,7 @@ func (c *conn) onData(f *http2.DataFrame) error {
 	}
 	if s.inErr == nil {
 		s.in.write(data)
-		size -= int64(len(data)) // for readers to give back
+		size -= int64(len(data)) // readers give it back to the windows
 	}
 	if len(data) > 0 {
 		s.came.Store(true)
@@ -275,7 +276,7 @@ func (c *conn) onData(f *http2.DataFrame) error {
 	return wrong
 }
 
-// onWindow is section 6.9. The Framer refuses increments of zero.
+// onWindow handles WINDOW_UPDATE (section 6.9). The Framer refuses increments of zero.
 func (c *conn) onWindow(f *http2.WindowUpdateFrame) error {
 	if f.StreamID == 0 {
 		if c.outWindow += int64(f.Increment); c.outWindow > maxWindow {
@@ -311,7 +312,7 @@ func (c *conn) onReset(f *http2.RSTStreamFrame) error {
 
 var errFromPeer = errors.New("received from peer")
 
-// onSettings is section 6.5.
+// onSettings handles SETTINGS (section 6.5).
 func (c *conn) onSettings(f *http2.SettingsFrame) error {
 	if f.IsAck() {
 		if c.settings--; c.settings < 0 {
@@ -322,7 +323,7 @@ func (c *conn) onSettings(f *http2.SettingsFrame) error {
 	if f.NumSettings() > maxSettings {
 		return protocol("too many settings")
 	}
-	window := c.peerWindow // the last one counts; streams are gone through once
+	window := c.peerWindow // the last value counts, so that the streams are updated once
 	for i := range f.NumSettings() {
 		s := f.Setting(i)
 		err := s.Valid()
@@ -368,7 +369,7 @@ func (c *conn) set(s http2.Setting) error {
 	return nil
 }
 
-// setWindow changes the windows of streams that there are already, too (section 6.9.2).
+// setWindow sets the peer's initial window and adjusts the windows of open streams (section 6.9.2).
 func (c *conn) setWindow(size int64) error {
 	more := size - c.peerWindow
 	if c.peerWindow = size; more == 0 {
@@ -384,25 +385,26 @@ func (c *conn) setWindow(size int64) error {
 }
 
 const (
-	readLeast = 4 << 10 // is read ahead
+	readLeast = 4 << 10 // smallest buffer for reading ahead
 	readMost  = 32 << 10
-	quietMost = 16 // reads that a larger buffer would not have been needed for, before it is given back
+	quietMost = 16 // consecutive reads that fit a small buffer before a larger one is given back
 )
 
-// epoch is what times of reads count from.
+// epoch is the origin of the times that are stored as nanoseconds.
 var epoch = time.Now()
 
-// input reads ahead. It belongs to the goroutine that reads, but for silence.
+// input reads ahead. All but silence belongs to the reading goroutine.
 type input struct {
 	conn       io.Reader
-	beforeRead func() // is called before anything is waited for
-	// wantRest is called before the rest of a frame or header block is waited for, but for those of DATA.
+	beforeRead func() // called before a read that may block
+	// wantRest is called before a blocking read for the rest of a frame other than DATA, or of a header
+	// block.
 	wantRest func()
 	begun    bool         // part of a frame or header block has been read
-	data     bool         // the frame is DATA
-	at       atomic.Int64 // when something came last, in nanoseconds since epoch
+	data     bool         // the current frame is DATA
+	at       atomic.Int64 // time of the last read, in nanoseconds since epoch
 
-	buf   []byte // at its full length
+	buf   []byte // with its full length
 	r, w  int
 	quiet int
 }
@@ -416,10 +418,10 @@ func newInput(c net.Conn, ahead []byte) *input {
 	return in
 }
 
-// silence is how long nothing has come.
+// silence returns the time since the last byte arrived.
 func (in *input) silence() time.Duration { return time.Since(epoch) - time.Duration(in.at.Load()) }
 
-// startFrame notes that nothing has been read of the next frame, or header block.
+// startFrame notes that the next frame or header block begins.
 func (in *input) startFrame() { in.begun, in.data = false, false }
 
 func (in *input) Read(p []byte) (int, error) {
@@ -452,8 +454,8 @@ func (in *input) fill() error {
 	return nil
 }
 
-// fit makes the buffer larger after a read of n bytes that filled it, and small again once quietMost reads in a row
-// would have fit a small one.
+// fit enlarges the buffer after a read of n bytes that filled it, and shrinks it after quietMost consecutive
+// reads that would have fit a small one.
 func (in *input) fit(n int) {
 	size := len(in.buf)
 	switch {

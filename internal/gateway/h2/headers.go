@@ -14,22 +14,24 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// block is a header block as it is decoded. There is one a connection, which belongs to the reader.
+// block is the header block that is being decoded. A connection has one, used by its reading goroutine.
 type block struct {
 	dec   *hpack.Decoder
-	names names // of fields that have come
+	names names // converts the names of received fields
 	limit int   // bytes of the list, as HTTP/2 counts them (RFC 9113, section 6.5.2)
-	most  int   // bytes of a block that are read: those of a list beyond the limit are decoded for the tables only
+	most  int   // bytes of an encoded block that are read: fields beyond limit are decoded for the tables only
 
-	fields  []hpack.HeaderField // without those that belong to connections; names as http.Header has them, but for pseudo-header fields
-	pseudo  int                 // how many of them, the first, are pseudo-header fields
-	room    int                 // bytes of limit that are free
-	long    bool                // the list is longer than limit
-	bad     string              // what is wrong with it; "": nothing
-	connect string              // a field of HTTP/1's connections (section 8.2.2)
+	// Without connection-specific fields. Names are in the form of http.Header, except for pseudo-header
+	// fields.
+	fields  []hpack.HeaderField
+	pseudo  int    // number of leading pseudo-header fields in fields
+	room    int    // bytes of limit that are left
+	long    bool   // the list is longer than limit
+	bad     string // why the block is malformed; "": it is not
+	connect string // the last connection-specific field of HTTP/1, or "" (section 8.2.2)
 }
 
-// add takes a field that was decoded.
+// add adds a decoded field.
 func (b *block) add(f hpack.HeaderField) {
 	if b.room -= int(f.Size()); b.room < 0 {
 		b.long = true
@@ -60,11 +62,11 @@ func (b *block) add(f hpack.HeaderField) {
 	}
 }
 
-// header makes a header of what is no pseudo-header field.
+// header returns the fields that are not pseudo-header fields.
 func (b *block) header() http.Header {
 	fields := b.fields[b.pseudo:]
 	h := make(http.Header, len(fields))
-	values := make([]string, len(fields)) // of all, in one piece
+	values := make([]string, len(fields)) // one allocation for all single values
 	for i, f := range fields {
 		values[i] = f.Value
 		if before, ok := h[f.Name]; ok {
@@ -76,7 +78,7 @@ func (b *block) header() http.Header {
 	return h
 }
 
-// trailer makes trailers of a block, or says what is wrong with it (section 8.1).
+// trailer returns the block as trailers, or an error if it is malformed (section 8.1).
 func (b *block) trailer(id uint32, end bool) (http.Header, error) {
 	switch {
 	case !end:
@@ -89,21 +91,23 @@ func (b *block) trailer(id uint32, end bool) (http.Header, error) {
 	return b.header(), nil
 }
 
-// secrets holds the names of an exchange's fields that came as never indexed: they have to be sent so (RFC 7541, 6.2.3).
-// What enters the table of a connection instead can be guessed by other clients that share it, from the size of blocks.
+// secrets holds the names of the fields of an exchange that were received as never indexed: they must be
+// forwarded so (RFC 7541, 6.2.3). If they entered the dynamic table of a connection, other clients that share
+// it could guess them from the size of blocks.
 type secrets struct {
 	mu       sync.Mutex
 	names    []string
-	answered bool // by HTTP/2
+	answered bool // response fields have come over HTTP/2
 }
 
-// secretsKey finds the secrets of an exchange in the context of a Server's request.
+// secretsKey is the key of an exchange's secrets in the context of a Server's request.
 type secretsKey struct{}
 
-// unmarked are the fields that are sent as never indexed if they come from HTTP/1, which can't mark them.
+// unmarked lists the fields to send as never indexed if they come from HTTP/1, which can't mark them.
 var unmarked = []string{"Authorization", "Proxy-Authorization", "Cookie", "Set-Cookie"}
 
-// add takes the names of marked fields, of a request or an answer to it. s is nil for requests that are not a Server's.
+// add adds the names of marked fields of a request or of its answer. s is nil for requests that did not come
+// from a Server.
 func (s *secrets) add(fields []hpack.HeaderField, answer bool) {
 	if s == nil {
 		return
@@ -118,7 +122,7 @@ func (s *secrets) add(fields []hpack.HeaderField, answer bool) {
 	}
 }
 
-// list returns the names of fields that are to be marked in the request, or in the answer.
+// list returns the names of the fields to mark in the request, or in the answer.
 func (s *secrets) list(answer bool) []string {
 	if s == nil {
 		return unmarked
@@ -131,14 +135,14 @@ func (s *secrets) list(answer bool) []string {
 	return s.names
 }
 
-// encode adds a field to the block that is to be written. c.mu is held, as in what follows.
+// encode adds a field to the block being encoded. c.mu must be held, also for the functions that follow.
 func (c *conn) encode(lower, value string, secret bool) {
 	_ = c.enc.WriteField(hpack.HeaderField{Name: lower, Value: value, Sensitive: secret})
 }
 
-// encodeFields adds the values of a response's or trailer's field, unless they break a rule, as never indexed if its
-// name is among secret. They come from a handler or have been changed by one, so what block.add has refused of the
-// peer's does not make them valid. The fields of requests are checked by NewSending, which refuses the whole request.
+// encodeFields adds the values of a field of a response or of trailers, except invalid ones, as never indexed
+// if secret contains its name. These fields come from a handler or were changed by one, so the checks of
+// block.add do not cover them. NewSending checks the fields of requests, and refuses the whole request.
 func (c *conn) encodeFields(name string, values, secret []string) {
 	for _, v := range values {
 		if sendable(name, v) {
@@ -147,8 +151,8 @@ func (c *conn) encodeFields(name string, values, secret []string) {
 	}
 }
 
-// writeTrailers queues the trailers that were encoded, with the end of the stream. A block has to have fields, so an
-// empty one is no block.
+// writeTrailers queues the encoded trailers with the end of the stream. If none were encoded it queues an
+// empty DATA frame instead, as a header block must have fields.
 func (s *stream) writeTrailers() {
 	if s.c.encoded.Len() == 0 {
 		s.data(nil, true)
@@ -158,7 +162,7 @@ func (s *stream) writeTrailers() {
 	s.endLocal()
 }
 
-// writeBlock queues what was encoded.
+// writeBlock queues the encoded block.
 func (c *conn) writeBlock(id uint32, end bool) {
 	rest := c.encoded.Bytes()
 	piece := func() []byte {
@@ -178,13 +182,14 @@ func (c *conn) writeBlock(id uint32, end bool) {
 	}
 }
 
-// sendable reports whether a field's name and value are valid, so that a peer reads one field of HTTP in it, and no
-// more.
+// sendable reports whether a field's name and value are valid, so that a peer can't read more than one HTTP
+// field in it.
 func sendable(name, value string) bool {
 	return httpguts.ValidHeaderFieldName(name) && httpguts.ValidHeaderFieldValue(value)
 }
 
-// hopByHop are fields of HTTP/1's connections, which are never sent (section 8.2.2).
+// hopByHop reports whether a field belongs to an HTTP/1 connection. Such fields are never sent (section
+// 8.2.2).
 func hopByHop(name string) bool {
 	switch name {
 	case "Connection", "Proxy-Connection", "Keep-Alive", "Transfer-Encoding", "Upgrade":
@@ -202,12 +207,13 @@ func validMethod(m string) bool {
 	return true
 }
 
-// validPath reports whether HTTP/1 could not read a path in another way. The values of fields hold no other blanks.
+// validPath reports whether HTTP/1 would read a path in the same way. Other blanks are refused in any field
+// value.
 func validPath(p string) bool {
 	return (strings.HasPrefix(p, "/") || p == "*") && !strings.ContainsAny(p, " \t")
 }
 
-// contentLength is -1 where there is none.
+// contentLength returns -1 if there are no values. It reports false if they are invalid or contradictory.
 func contentLength(values []string) (n int64, ok bool) {
 	if len(values) == 0 {
 		return -1, true
@@ -221,7 +227,7 @@ func contentLength(values []string) (n int64, ok bool) {
 	return int64(u), err == nil
 }
 
-// announced takes from a header what it says of trailers.
+// announced removes the Trailer field from a header, and returns the trailers that it announces.
 func announced(h http.Header) (trailers http.Header) {
 	for _, v := range h["Trailer"] {
 		for name := range strings.SplitSeq(v, ",") {
@@ -240,10 +246,10 @@ func announced(h http.Header) (trailers http.Header) {
 	return trailers
 }
 
-// maxNames is how many names a connection keeps the other form of.
+// maxNames limits the names that a connection caches.
 const maxNames = 100
 
-// common are names that any connection has.
+// common lists the names that all connections share.
 var common = [...]string{
 	"accept", "accept-encoding", "accept-language", "authorization", "cache-control", "content-encoding", "content-length",
 	"content-type", "cookie", "date", "grpc-accept-encoding", "grpc-encoding", "grpc-message", "grpc-message-type",
@@ -260,10 +266,11 @@ var commonCanonical, commonLower = func() (map[string]string, map[string]string)
 	return canonical, lower
 }()
 
-// names turns names of fields into their other form, without allocations for those that it has met.
+// names converts field names to their other form, without allocation for cached names.
 type names map[string]string
 
-// canonical is the form of http.Header; "" for what is no name of HTTP/2 (RFC 9113, section 8.2.1): a token without upper case.
+// canonical returns the form that http.Header uses, or "" for an invalid name: names are tokens without upper
+// case (RFC 9113, section 8.2.1).
 func (n *names) canonical(lower string) string {
 	if c, ok := commonCanonical[lower]; ok {
 		return c
@@ -278,7 +285,7 @@ func (n *names) canonical(lower string) string {
 	})
 }
 
-// lower is the form of HTTP/2 (RFC 9113, section 8.2).
+// lower returns the form that HTTP/2 uses (RFC 9113, section 8.2).
 func (n *names) lower(canonical string) string {
 	if l, ok := commonLower[canonical]; ok {
 		return l

@@ -9,29 +9,30 @@ import (
 )
 
 const (
-	// outMost is what waits to be written before data has to wait for it.
+	// outMost is the number of queued bytes at which data has to wait.
 	outMost = 64 << 10
-	// controlMost is what may wait of what the peer makes us say. A peer that reads nothing and goes on asking ends its connection.
+	// controlMost limits the queued bytes of replies to the peer. A peer that reads nothing and keeps asking
+	// ends its connection.
 	controlMost = 128 << 10
-	// smallBatch is worth to look whether there is more.
+	// smallBatch is the size below which a batch waits for runnable goroutines to add to it.
 	smallBatch = 4 << 10
-	// rounds is how often a goroutine that had something to say writes for others too.
+	// rounds limits the batches that a sender writes itself, including frames of others.
 	rounds = 2
 )
 
-// output is what waits to be written. All is guarded by the connection's mu.
+// output holds the frames that are queued for writing. The connection's mu guards it.
 type output struct {
 	c       *conn
-	now     *gateway.NowWriter // nil: writes wait, and only the writer does them
-	out     []byte             // pooled; frames in order
-	said    int                // bytes of out that the peer has made us say
-	rest    []byte             // pooled; what comes before out, and the system did not take: the writer's
-	at      int                // in rest
-	sending bool               // somebody is at it, and looks again before it ends
-	writing bool               // the writer lives
-	closed  bool               // it closes the connection when all has left
-	linger  time.Duration      // but reads on first, while no more than that passes without anything
-	work    sync.Cond          // for a writer that waits
+	now     *gateway.NowWriter // nil: writes block, and only the writer goroutine writes
+	out     []byte             // pooled; queued frames, in order
+	said    int                // bytes of out that are replies to the peer
+	rest    []byte             // pooled; a batch that the system took only in part: for the writer
+	at      int                // start of the unwritten part of rest
+	sending bool               // a goroutine is writing, and looks for more before it ends
+	writing bool               // the writer goroutine runs
+	closed  bool               // the writer is to close the connection when all is written
+	linger  time.Duration      // before closing, read on until nothing has arrived for this long
+	work    sync.Cond          // wakes a waiting writer
 }
 
 func (o *output) init(c *conn) {
@@ -40,16 +41,16 @@ func (o *output) init(c *conn) {
 	o.work.L = &c.mu
 }
 
-// Write queues a frame for the Framer.
+// Write queues a frame. The Framer calls it.
 func (o *output) Write(p []byte) (int, error) {
 	o.out = append(grow(o.out, len(p)), p...)
 	return len(p), nil
 }
 
-// waiting is how much is queued.
+// waiting returns the number of queued bytes.
 func (o *output) waiting() int { return len(o.out) + len(o.rest) - o.at }
 
-// control queues what the peer has made us say. c.mu is held.
+// control queues a reply that the peer has caused. c.mu must be held.
 func (c *conn) control(write func() error) {
 	if c.err != nil {
 		return
@@ -64,8 +65,9 @@ func (c *conn) control(write func() error) {
 	o.said += len(o.out) - before
 }
 
-// flush lets go what is queued. It does not wait, but for its turn: c.mu is held, and given up meanwhile. It runs in goroutines of all that
-// send: a panic is the connection's, and not theirs.
+// flush writes queued frames without blocking. c.mu must be held; it is released while writing, and so that
+// other goroutines can add frames. Any sender may run flush, so a panic ends the connection and does not
+// reach the sender.
 func (c *conn) flush() {
 	o := &c.output
 	if o.sending || len(o.out) == 0 {
@@ -96,7 +98,7 @@ func (c *conn) flush() {
 		}
 		gateway.PutBuffer(batch)
 		c.roomAgain()
-		if len(o.out) == 0 && !o.closed { // which others may have done meanwhile
+		if len(o.out) == 0 && !o.closed { // others may have written it meanwhile
 			o.sending = false
 			return
 		}
@@ -104,7 +106,7 @@ func (c *conn) flush() {
 	o.startWriter()
 }
 
-// gather lets others add to a small batch: those that are about to run.
+// gather lets runnable goroutines add to a small batch. c.mu is released meanwhile.
 func (o *output) gather() {
 	if len(o.out) < smallBatch {
 		o.c.mu.Unlock()
@@ -113,14 +115,14 @@ func (o *output) gather() {
 	}
 }
 
-// take empties the queue.
+// take returns the queued frames and empties the queue.
 func (o *output) take() []byte {
 	batch := o.out
 	o.out, o.said = nil, 0
 	return batch
 }
 
-// roomAgain wakes those that wait for what was queued to go.
+// roomAgain wakes the streams and requests that wait for room, once enough was written.
 func (c *conn) roomAgain() {
 	if c.output.waiting() < outMost/2 {
 		if c.wakeRoomWaiters(); c.clientSide != nil {
@@ -138,8 +140,8 @@ func (o *output) startWriter() {
 	go o.run()
 }
 
-// run is the writer goroutine, which may wait for the system. Where writes have to wait it does all, and lives as long
-// as the connection.
+// run is the writer goroutine, which may block. On a connection whose writes always block it does all of
+// them, and lives as long as the connection.
 func (o *output) run() {
 	defer gateway.CatchPanic(o.c.Log, o.c.Stats, o.replaceWriter)
 	o.c.mu.Lock()
@@ -161,7 +163,8 @@ func (o *output) run() {
 	}
 }
 
-// replaceWriter ends the connection after a panic of the writer, by another one unless the panic came behind the end.
+// replaceWriter ends the connection after a panic of the writer. breakOff starts another writer for that,
+// unless the connection is already closed.
 func (o *output) replaceWriter() {
 	select {
 	case <-o.c.done:
@@ -200,16 +203,16 @@ func (o *output) drop() {
 	o.rest, o.at = nil, 0
 }
 
-// close lets the writer close the connection behind what is queued.
+// close lets the writer close the connection after queued output was written.
 func (o *output) close() {
 	o.closed = true
 	if !o.sending || o.writing {
 		o.sending = true
 		o.startWriter()
-	} // else who is sending starts it
+	} // else the goroutine that is sending starts it
 }
 
-// shut closes the connection.
+// shut closes the connection, after reading on for a while if linger is set.
 func (o *output) shut() {
 	linger := o.linger
 	_ = o.c.unlocked(func() error {

@@ -13,62 +13,68 @@ import (
 )
 
 const (
-	// SpreadStreams limits how many requests share a connection before another is opened: beyond that
-	// its single reader and writer become what requests wait for.
+	// SpreadStreams is the number of requests on a connection at which another one is opened: beyond that,
+	// requests would wait for the connection's single reader and writer.
 	SpreadStreams = 50
 	// maxApart limits the groups of connections for clients that reset much.
 	maxApart = 4
-	// apartPart is the part of a pool's connections that each of them may have, one in so many: what such clients ask of the server takes its
-	// time from others.
+	// apartPart divides a pool's connections: each of these groups may have one in so many, as the server's
+	// work for such clients takes time from others.
 	apartPart = 4
-	// apartPause makes such clients wait for another connection when the server has ended one with an error, as a client of its own
-	// would: else they would have the server do nothing but begin and end their requests.
+	// apartPause delays the next connection for such clients after the server has ended one with an error, as
+	// it would delay a client without a gateway. Otherwise they could keep the server busy beginning and
+	// ending requests.
 	apartPause = time.Second
-	// apartIdle closes such a connection after that time without requests.
+	// apartIdle is the time without requests after which such a connection is closed.
 	apartIdle = 10 * time.Second
 )
 
 var errPoolClosed = errors.New("the gateway is closed")
 
-// Pooled is what a pool knows of a connection. A type of connections embeds it.
+// Pooled holds a pool's state of a connection. Types of connections embed it.
 type Pooled struct {
 	Conn *ClientConn
 
-	self    any          // the connection, as the pool's users know it
-	group   *group       // nil: it has ended before it could be used
-	active  atomic.Int64 // requests; changed under the pool's mu
-	retired bool         // takes no more, and is closed behind the last; this and the rest are guarded by the pool's mu
-	since   time.Time    // it has none
-	timer   *time.Timer  // looks whether it has been so for too long; nil: none has ever ended
-	looks   bool         // the timer runs
+	self   any          // the H that embeds this
+	group  *group       // nil: the connection ended before it could be used
+	active atomic.Int64 // requests; changed under the pool's mu
+
+	// Guarded by the pool's mu.
+	retired bool        // it gets no more requests, and is closed after the last
+	since   time.Time   // begin of the time without requests
+	timer   *time.Timer // checks the time without requests; nil: no request has ended yet
+	looks   bool        // the timer runs
 }
 
 func (p *Pooled) pooled() *Pooled { return p }
 
-// Active is how many requests use the connection.
+// Active returns the number of requests that use the connection.
 func (p *Pooled) Active() int64 { return p.active.Load() }
 
-// Hop is a type of connections, a pointer to what embeds Pooled.
+// Hop is a type of connections: a pointer to a struct that embeds Pooled.
 type Hop interface {
 	comparable
 	pooled() *Pooled
 }
 
-// PoolConfig is what a Pool is made of.
+// PoolConfig configures a Pool.
 type PoolConfig[H Hop] struct {
 	Connect func(alive context.Context) (H, error) // alive ends with the pool
-	Most    int                                    // connections, without those of clients that reset much
-	Idle    time.Duration                          // without requests, until a connection is closed; 0: it stays
-	Linger  time.Duration                          // that what uses a connection beside requests may take when it is closed
+	Most    int                                    // connections, not counting those for clients that reset much
+	Idle    time.Duration                          // time without requests until a connection is closed; 0: no limit
+	Linger  time.Duration                          // time limit for other users of a connection that is being closed
 
-	OneClient bool              // all requests are one client's: they are sent as they come
-	Apart     func(addr string) // is told of a client's connection that gets connections to the server of its own, as it resets much; may be nil
+	OneClient bool // all requests come from one client: resets are not paced, and it is not moved apart
+	// Apart is called with the address of a client connection that is moved to connections of its own because
+	// it resets much. It may be nil.
+	Apart func(addr string)
 
 	Faults
 }
 
-// Pool holds connections to a server. A request takes the one with the fewest requests; share.go has which request is next when
-// there are more than the server takes, and resets.go which clients get connections of their own.
+// Pool holds connections to a server. A request uses the one with the fewest requests. share.go decides which
+// request is next when there are more than the server accepts, and resets.go which clients get connections of
+// their own.
 type Pool[H Hop] struct {
 	PoolConfig[H]
 	alive  context.Context // ends with Close
@@ -77,13 +83,13 @@ type Pool[H Hop] struct {
 	mu           sync.Mutex
 	common       *group
 	apart        []*group // for clients that reset much
-	unattributed *Client  // of requests without a client, such as the gateway's own
+	unattributed *Client  // for requests without a client, such as the gateway's own
 
 	addresses map[string]*address
-	sweepAt   int // addresses; then those that are not used any more are forgotten
+	sweepAt   int // size of addresses at which unused ones are removed
 }
 
-// NewPool makes an empty pool.
+// NewPool returns an empty pool.
 func NewPool[H Hop](cfg PoolConfig[H]) *Pool[H] {
 	p := &Pool[H]{PoolConfig: cfg, addresses: map[string]*address{}}
 	p.alive, p.cancel = context.WithCancel(context.Background())
@@ -108,7 +114,7 @@ func (p *Pool[H]) newGroup(idle time.Duration) *group {
 	}
 }
 
-// Client begins to count the requests of one more connection of the client at an address. It has to Leave.
+// Client registers one more connection of the client at an address. Leave must follow.
 func (p *Pool[H]) Client(addr net.Addr) *Client {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,7 +124,7 @@ func (p *Pool[H]) Client(addr net.Addr) *Client {
 	return c
 }
 
-// Leave ends a client's connection. Requests that it has may still be released.
+// Leave unregisters a client's connection. Its remaining requests may still be released.
 func (p *Pool[H]) Leave(c *Client) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,8 +134,8 @@ func (p *Pool[H]) Leave(c *Client) {
 	p.departs(c.from)
 }
 
-// Take returns a connection for one request, whose slot says whose it is, and gives it back with Release. It waits while all connections
-// have as many requests as their servers take.
+// Take returns a connection for the request of a slot; Release returns it. Take waits while all connections
+// have as many requests as their servers accept.
 func (p *Pool[H]) Take(ctx context.Context, s *Slot) (none H, err error) {
 	if s.Client == nil {
 		s.Client = p.unattributed
@@ -180,7 +186,8 @@ func (p *Pool[H]) Take(ctx context.Context, s *Slot) (none H, err error) {
 	return s.hop.self.(H), nil
 }
 
-// giveUp ends a request's wait, unless it has got a connection or an error meanwhile.
+// giveUp ends a request's wait and returns cause, or returns nil if the request got a connection or an error
+// meanwhile.
 func (p *Pool[H]) giveUp(s *Slot, cause error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,7 +199,8 @@ func (p *Pool[H]) giveUp(s *Slot, cause error) error {
 	return cause
 }
 
-// memberOf returns where a client's requests belong now. isNew says that it has just got connections of its own. p.mu is held.
+// memberOf returns the member to which a client's requests belong now. isNew reports whether it was just
+// moved apart. p.mu must be held.
 func (p *Pool[H]) memberOf(c *Client) (m *member, isNew bool) {
 	if p.OneClient || c.departed || !c.resets.over() {
 		if c.apart != nil {
@@ -207,8 +215,8 @@ func (p *Pool[H]) memberOf(c *Client) (m *member, isNew bool) {
 	return c.apart, isNew
 }
 
-// groupApart returns the connections for a client that resets much: those that others from its address have, or else those that the fewest
-// addresses have. p.mu is held.
+// groupApart returns the group for a client that resets much: the group that other clients at its address
+// use, or else the one with the fewest addresses. p.mu must be held.
 func (p *Pool[H]) groupApart(addr string) *group {
 	var best *group
 	for _, g := range p.apart {
@@ -227,7 +235,7 @@ func (p *Pool[H]) groupApart(addr string) *group {
 	return best
 }
 
-// Retire keeps a connection from new requests. It is a request on it that finds a reason to.
+// Retire gives a connection no more requests. It must be called by a request that uses the connection.
 func (p *Pool[H]) Retire(h H) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -239,8 +247,8 @@ func (p *Pool[H]) Retire(h H) {
 	u.retired = true
 }
 
-// Release ends a request's use of a connection. One that takes no more closes itself with its last stream, but that may have ended
-// before anybody said so.
+// Release ends a request's use of a connection. It closes a retired connection that has no more requests: the
+// connection closes itself with its last stream, but that may have ended before the connection was retired.
 func (p *Pool[H]) Release(s *Slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -271,7 +279,7 @@ func (p *Pool[H]) Release(s *Slot) {
 	g.serve()
 }
 
-// Hops are the connections that take requests.
+// Hops returns the connections that accept requests.
 func (p *Pool[H]) Hops() (hops []H) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -285,7 +293,7 @@ func (p *Pool[H]) Hops() (hops []H) {
 
 func (p *Pool[H]) groups() []*group { return append([]*group{p.common}, p.apart...) }
 
-// Close ends all connections and what is being dialed.
+// Close closes all connections, and cancels those that are being opened.
 func (p *Pool[H]) Close() {
 	p.cancel()
 	p.mu.Lock()
@@ -299,8 +307,8 @@ func (p *Pool[H]) Close() {
 	}
 }
 
-// group is the connections that some of a pool's clients use. Its mu is the pool's, and is held by the callers of its methods but where they
-// say otherwise.
+// group holds the connections that some of a pool's clients use. Its mu is the pool's, and must be held for
+// all methods that do not say otherwise.
 type group struct {
 	Faults
 	mu      *sync.Mutex
@@ -309,17 +317,18 @@ type group struct {
 	most    int
 	idle    time.Duration
 	linger  time.Duration
-	paced   bool // resets on its connections
-	pauses  bool // when the server has ended a connection with an error
+	paced   bool // limits the rate of resets on its connections
+	pauses  bool // waits for apartPause when the server has ended a connection with an error
 
 	hops    []*Pooled
-	pause   time.Time // no connection is opened before
+	pause   time.Time // earliest time for the next connection
 	dialing bool
 	sharing
 }
 
-// leastBusy returns the connection with the fewest requests, of those whose server takes one more if there are any; nil: there is none. It
-// retires connections that take no requests any more; those in flight go on.
+// leastBusy returns the connection with the fewest requests, preferring those whose server accepts another
+// one, and how many more it accepts; nil if there is no connection. It retires connections that accept no
+// more requests; their requests go on.
 func (g *group) leastBusy() (best *Pooled, room int64) {
 	g.size, g.free = 0, 0
 	kept := g.hops[:0]
@@ -346,7 +355,7 @@ func (g *group) leastBusy() (best *Pooled, room int64) {
 	return best, room
 }
 
-// abandon closes a connection behind its last request.
+// abandon closes a connection after its last request.
 func (g *group) abandon(u *Pooled) {
 	u.retired = true
 	if u.active.Load() == 0 {
@@ -358,7 +367,7 @@ func (g *group) remove(u *Pooled) {
 	g.hops = slices.DeleteFunc(g.hops, func(other *Pooled) bool { return other == u })
 }
 
-// grow opens one more connection, if that is of use and allowed.
+// grow opens one more connection if that helps and is allowed.
 func (g *group) grow(best *Pooled, room int64) {
 	if (best == nil || room <= 0 || best.active.Load() >= SpreadStreams) && len(g.hops) < g.most && !g.dialing {
 		g.dialing = true
@@ -366,8 +375,8 @@ func (g *group) grow(best *Pooled, room int64) {
 	}
 }
 
-// open makes a connection after a pause, and adds it. It runs in a goroutine of its own, because requests come and go while it lasts; mu is
-// not held.
+// open opens a connection after a pause, and adds it. It runs in its own goroutine, because requests come and
+// go meanwhile. mu must not be held.
 func (g *group) open(pause time.Duration) {
 	defer gateway.CatchPanic(g.Log, g.Stats, nil)
 	if pause > 0 {
@@ -398,14 +407,15 @@ func (g *group) open(pause time.Duration) {
 	g.await()
 }
 
-// tryConnect makes an error of a panic: requests wait for the outcome. mu is not held.
+// tryConnect is connect, but returns gateway.ErrPanicked for a panic, as requests wait for the outcome. mu
+// must not be held.
 func (g *group) tryConnect() (u *Pooled, err error) {
 	defer gateway.CatchPanic(g.Log, g.Stats, func() { err = gateway.ErrPanicked })
 	return g.connect(g.alive)
 }
 
-// add adds a connection that was made. One that has ended at once is for those that have waited for it, who hear so: they would have one
-// opened after the other.
+// add adds a new connection. If it has already ended, all waiting requests get it and fail: otherwise they
+// would have one connection opened after the other.
 func (g *group) add(u *Pooled) {
 	if g.paced {
 		u.Conn.PaceResets()
@@ -435,7 +445,7 @@ func (g *group) add(u *Pooled) {
 	g.abandon(u)
 }
 
-// markIdle notes that a connection has no requests, and closes it unless it gets some within g.idle.
+// markIdle records that a connection has no requests, and closes it unless it gets one within g.idle.
 func (g *group) markIdle(u *Pooled) {
 	u.since = time.Now()
 	switch {
@@ -450,7 +460,7 @@ func (g *group) markIdle(u *Pooled) {
 	u.looks = true
 }
 
-// expire closes a connection that no request has used for too long. mu is not held.
+// expire closes a connection that has had no requests for too long. mu must not be held.
 func (g *group) expire(u *Pooled) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -466,12 +476,12 @@ func (g *group) expire(u *Pooled) {
 	g.abandon(u)
 }
 
-// Shut closes a connection when what uses it beside requests has ended.
+// Shut closes a connection after its other users have ended, at the latest after the time in.
 func (p *Pooled) Shut(in time.Duration) {
 	defer gateway.CatchPanic(p.Conn.Log, p.Conn.Stats, p.Conn.Close)
 	ctx, cancel := context.WithTimeout(context.Background(), in)
 	defer cancel()
-	stop := context.AfterFunc(ctx, p.Conn.Close) // Shutdown waits for a server that takes no GOAWAY
+	stop := context.AfterFunc(ctx, p.Conn.Close) // Shutdown would wait for a server that ignores GOAWAY
 	defer stop()
 	_ = p.Conn.Shutdown(ctx)
 	p.Conn.Close()

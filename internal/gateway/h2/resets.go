@@ -8,36 +8,41 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// Servers end connections on which many streams are reset (CVE-2023-44487): hyper's h2 when more than 20 of them had not been accepted yet,
-// nghttp2, and so Node, when more than 1,000 were and then 33 a second. On a connection that clients share that would end the calls of all, so
+// Servers end connections on which many streams are reset (CVE-2023-44487): hyper's h2 when more than 20 of
+// the reset streams had not been accepted yet; nghttp2, and so Node, after more than 1,000 resets, then 33
+// a second. On a connection that clients share, that would end the calls of all of them. Therefore:
 //
-//   - a shared connection resets resetBurst streams at once, and then resetRate a second. A stream that has to wait for that counts as one of
-//     those that the server takes, and what still comes on it is dropped. When a quarter of those wait, others are reset at once: so many come
-//     from clients that reset little each, or the server would have been heard of. Those of a client that resets much wait all the same, and
-//     the connection takes no new requests: a client may have begun hundreds on it before it is known for that, and cancel all together;
-//   - a client's connection that causes more than clientBurst resets, and then clientRate a second, gets connections to the server that it shares
-//     with few others, until it has kept to that for apartTime. There resets go out as they come, and what a server does about
-//     them is between the two;
-//   - so do connections from an address that has caused more than addressBurst resets on shared connections, and then as many a second as these
-//     reset, if they reset, too, or begin later: else a client that connects anew for each few resets would never be found.
+//   - A shared connection resets resetBurst streams at once, and then resetRate a second. A stream that waits
+//     to be reset still counts towards the server's stream limit, and what arrives on it is dropped. When a
+//     quarter of the limit waits, further streams are reset at once: so many resets come from clients that
+//     reset little each, or the server would already have reacted. Streams of a client that resets much wait
+//     even then, and the connection accepts no new requests: a client may have begun hundreds on it before
+//     its resets were noticed, and may cancel all of them at once.
+//   - A client's connection that causes more than clientBurst resets, and then clientRate a second, is moved
+//     to connections to the server that it shares with few others, until it has stayed below that rate for
+//     apartTime. Those connections reset at once, and the server's reaction affects only such clients.
+//   - Connections from an address that has caused more than addressBurst resets on shared connections, and
+//     then more a second than these may send, are moved in the same way when they reset or begin. Otherwise a
+//     client that reconnects after every few resets would never be noticed.
 const (
 	resetBurst  = 16
 	resetRate   = 30
 	clientBurst = 50
 	clientRate  = 10
-	// addressBurst is more than clientBurst because several clients may be at one address.
+	// addressBurst exceeds clientBurst because several clients may share an address.
 	addressBurst = 2 * clientBurst
 	apartTime    = time.Minute
 	pacedPart    = 4
 )
 
-// bucket is a number of tokens that comes back with time. Its zero value is full.
+// bucket is a token bucket. Its zero value is full.
 type bucket struct {
 	used float64
-	at   time.Time // that used is of
+	at   time.Time // when used was updated
 }
 
-// take takes a token of a bucket of a size, into which so many come a second. It reports false if there is none.
+// take takes a token from a bucket of the given size, refilled at rate tokens a second. It reports false if
+// there is none.
 func (b *bucket) take(size, rate float64) bool {
 	now := time.Now()
 	b.used = max(0, b.used-rate*now.Sub(b.at).Seconds())
@@ -51,7 +56,7 @@ func (b *bucket) take(size, rate float64) bool {
 
 // resetBudget counts the resets that a client's connection causes, or all connections from an address.
 type resetBudget struct {
-	until atomic.Int64 // it has caused too many, in nanoseconds since epoch; 0: never
+	until atomic.Int64 // end of the time apart after too many resets, in nanoseconds since epoch; 0: never
 
 	mu     sync.Mutex
 	bucket bucket
@@ -65,7 +70,7 @@ func (b *resetBudget) spend(burst, rate float64) {
 	}
 }
 
-// over reports whether it has caused too many.
+// over reports whether it has caused too many resets lately.
 func (b *resetBudget) over() bool {
 	until := b.until.Load()
 	return until != 0 && int64(time.Since(epoch)) < until
@@ -74,14 +79,15 @@ func (b *resetBudget) over() bool {
 // address is an address that clients connect from. It is kept for a while after the last of them has left.
 type address struct {
 	name   string
-	conns  int          // of clients; guarded by the pool's mu
-	shared atomic.Int32 // connections to the server that all clients share
-	resets resetBudget  // on these
+	conns  int          // client connections; guarded by the pool's mu
+	shared atomic.Int32 // number of connections to the server that all clients share
+	resets resetBudget  // resets on the shared connections
 
 	emptySince time.Time // guarded by the pool's mu
 }
 
-// spend counts a reset that a client's connection causes. shared says that other clients use the same connection to the server.
+// spend counts a reset that a client's connection causes. shared means that other clients use the same
+// connection to the server.
 func (c *Client) spend(shared bool) {
 	c.resets.spend(clientBurst, clientRate)
 	if !shared {
@@ -92,14 +98,14 @@ func (c *Client) spend(shared bool) {
 	c.follow()
 }
 
-// follow sets a connection apart if its address has caused too many resets.
+// follow moves a client's connection apart if its address has caused too many resets.
 func (c *Client) follow() {
 	if c.from.resets.over() {
 		c.resets.until.Store(c.from.resets.until.Load())
 	}
 }
 
-// arrives finds the address of one more connection. p.mu is held.
+// arrives counts a connection from an address, and returns the address. p.mu must be held.
 func (p *Pool[H]) arrives(name string) *address {
 	if len(p.addresses) >= p.sweepAt {
 		for name, a := range p.addresses {
@@ -118,7 +124,8 @@ func (p *Pool[H]) arrives(name string) *address {
 	return a
 }
 
-// departs counts one connection less from an address. Its resets are remembered for apartTime. p.mu is held.
+// departs counts a connection less from an address, whose resets are remembered for apartTime. p.mu must be
+// held.
 func (p *Pool[H]) departs(a *address) {
 	if a.conns--; a.conns > 0 {
 		return
@@ -128,33 +135,34 @@ func (p *Pool[H]) departs(a *address) {
 	}
 }
 
-// spent reports whether it has caused any lately.
+// spent reports whether it has caused any resets in the last apartTime.
 func (b *resetBudget) spent() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.bucket.at.IsZero() && time.Since(b.bucket.at) < apartTime
 }
 
-// leastSweep limits how many addresses a pool keeps before it looks for those to forget.
+// leastSweep is the smallest number of addresses at which a pool looks for those to forget.
 const leastSweep = 64
 
 // pacing holds the streams of a connection that wait to be reset. The connection's mu guards it.
 type pacing struct {
 	on     bool
 	bucket bucket
-	queue  []*stream // some may have ended
-	count  int       // those that have not
+	queue  []*stream // may contain streams that have ended
+	count  int       // streams in queue that have not ended
 	timer  *time.Timer
 }
 
-// PaceResets lets the connection reset no more streams in a time than servers forgive.
+// PaceResets limits how fast the connection resets streams, so that servers tolerate it.
 func (c *ClientConn) PaceResets() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pacing.on = true
 }
 
-// abandon ends a request for those who wait for it, and its stream at once or when there is time for a reset. c.mu is held.
+// abandon ends a request for its waiting goroutines, and resets its stream at once or when the rate allows.
+// c.mu must be held.
 func (c *ClientConn) abandon(a *sentRequest, err error) {
 	s := &a.stream
 	if s.gone || s.abandoned {
@@ -183,7 +191,7 @@ func (c *ClientConn) abandon(a *sentRequest, err error) {
 	}
 }
 
-// resetLater resets the first of the streams that wait for it when there is time. c.mu is held.
+// resetLater schedules the reset of the first waiting stream. c.mu must be held.
 func (c *ClientConn) resetLater() {
 	const wait = time.Second / resetRate
 	p := &c.pacing
@@ -194,7 +202,7 @@ func (c *ClientConn) resetLater() {
 	}
 }
 
-// resetNext resets streams that wait for it. c.mu is held.
+// resetNext resets waiting streams as far as the rate allows. c.mu must be held.
 func (c *ClientConn) resetNext() {
 	p := &c.pacing
 	for len(p.queue) > 0 {

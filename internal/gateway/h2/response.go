@@ -12,42 +12,43 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// response is what a handler answers with. It sends the headers that the handler sets, and adds none but Date where that is wanted. What is written is
-// queued, and leaves with Flush, when it is much, and at the end, so that headers, a message and trailers leave together.
+// response is the ResponseWriter of a handler. It sends the headers that the handler sets, and adds only Date
+// if configured. Output is queued until Flush, until there is much of it, or until the end, so that headers,
+// a message and trailers leave together.
 type response struct {
 	call     *served
 	header   http.Header
-	trailer  http.Header // of WriteTrailers
-	returned bool        // the handler has, and has not panicked
-	expiry   *time.Timer // of a write deadline
+	trailer  http.Header // from WriteTrailers
+	returned bool        // the handler has returned without a panic
+	expiry   *time.Timer // of the write deadline
 
 	// Guarded by the connection's mu.
-	fields    []headed  // as WriteHeader found them
-	few       [8]headed // room for fields, and then for trailers
-	announced []string  // trailers
+	fields    []headed  // the headers as of WriteHeader
+	few       [8]headed // storage for fields, and then for trailers
+	announced []string  // names of announced trailers
 	status    int       // 0: WriteHeader was not called
-	sent      bool      // the headers are
-	length    int64     // that may still be written; -1: any
+	sent      bool      // the headers are queued
+	length    int64     // bytes that may still be written; -1: no limit
 }
 
-// ResponseWriter is what handlers of a Server get.
+// ResponseWriter is the http.ResponseWriter that handlers of a Server get.
 type ResponseWriter interface {
 	http.ResponseWriter
-	WriteHeaders(h http.Header, status int) // WriteHeader with h in place of a copy of its fields in Header()
-	WriteTrailers(h http.Header)            // sets trailers, beside those in Header()
+	WriteHeaders(h http.Header, status int) // is WriteHeader with h as the headers, without a copy
+	WriteTrailers(h http.Header)            // sets trailers in addition to those in Header()
 	FlushError() error
 	SetReadDeadline(at time.Time) error
 	SetWriteDeadline(at time.Time) error
 }
 
-// headed is a name, as http.Header has it, with its values.
+// headed is a field: a name in the form of http.Header, and its values.
 type headed struct {
 	name   string
 	values []string
 }
 
-// Header returns the headers until WriteHeader is called, and then the trailers: those that "Trailer" has announced, and names
-// that begin with http.TrailerPrefix.
+// Header returns the headers until WriteHeader is called, and then the trailers: those that "Trailer" has
+// announced, and names that begin with http.TrailerPrefix.
 func (w *response) Header() http.Header {
 	if w.header == nil {
 		w.header = http.Header{}
@@ -55,10 +56,10 @@ func (w *response) Header() http.Header {
 	return w.header
 }
 
-// WriteHeader sets the status. Informational ones leave at once.
+// WriteHeader sets the status. Informational responses are sent at once.
 func (w *response) WriteHeader(status int) { w.WriteHeaders(w.header, status) }
 
-// WriteHeaders is WriteHeader with h as the headers, in place of a copy of them.
+// WriteHeaders is WriteHeader with h as the headers. It takes h over instead of copying it.
 func (w *response) WriteHeaders(h http.Header, status int) {
 	c := w.call.c
 	c.mu.Lock()
@@ -78,16 +79,16 @@ func (w *response) WriteHeaders(h http.Header, status int) {
 	}
 }
 
-// WriteTrailers sets trailers that leave with the end of the response, beside those in Header.
+// WriteTrailers sets trailers that are sent at the end of the response, in addition to those in Header.
 func (w *response) WriteTrailers(h http.Header) { w.trailer = h }
 
-// begin notes what the headers are. c.mu is held, as in what follows.
+// begin records the status and the headers. c.mu must be held, also for the functions that follow.
 func (w *response) begin(status int) {
 	w.status, w.length, w.announced = status, -1, nil
 	w.fields = w.few[:0]
 	for name, values := range w.header {
 		switch {
-		case name == "Connection" && httpguts.HeaderValuesContainsToken(values, "close"): // as a handler for HTTP/1 says it
+		case name == "Connection" && httpguts.HeaderValuesContainsToken(values, "close"): // from HTTP/1 handlers
 			w.call.server.goAway()
 			continue
 		case len(values) == 0 || hopByHop(name) || strings.HasPrefix(name, http.TrailerPrefix):
@@ -147,7 +148,7 @@ func (w *response) sendHeaders(end bool) error {
 }
 
 func (c *conn) encodeStatus(status int) {
-	text := "200" // which needs no allocation
+	text := "200" // a constant needs no allocation
 	if status != http.StatusOK {
 		text = strconv.Itoa(status)
 	}
@@ -184,10 +185,10 @@ func (w *response) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush sends what was written, and the headers.
+// Flush sends the headers and what was written.
 func (w *response) Flush() { _ = w.FlushError() }
 
-// FlushError is Flush with the error that ended the stream.
+// FlushError is Flush, but returns the error that ended the stream.
 func (w *response) FlushError() error {
 	s := w.call
 	s.c.mu.Lock()
@@ -202,7 +203,7 @@ func (w *response) FlushError() error {
 	return s.outErr
 }
 
-// finish ends the response.
+// finish ends the response and sends its trailers.
 func (w *response) finish() {
 	s := w.call
 	if s.outErr != nil {
@@ -246,26 +247,26 @@ func (w *response) finish() {
 	s.writeTrailers()
 }
 
-// expire resets the stream, whose peer reads too slowly.
+// expire resets the stream, because its peer reads too slowly.
 func (w *response) expire() {
 	if !w.call.over {
 		w.call.c.reset(&w.call.stream, http2.ErrCodeInternal, os.ErrDeadlineExceeded)
 	}
 }
 
-// SetReadDeadline ends reads of the body at a time. It is called by http.ResponseController.
+// SetReadDeadline limits reads of the body. http.ResponseController calls it.
 func (w *response) SetReadDeadline(at time.Time) error {
 	w.call.expireReads(at)
 	return nil
 }
 
-// SetWriteDeadline resets the stream at a time.
+// SetWriteDeadline resets the stream at the given time.
 func (w *response) SetWriteDeadline(at time.Time) error {
 	w.call.expireWrites(at)
 	return nil
 }
 
-// EnableFullDuplex is what HTTP/2 does anyway.
+// EnableFullDuplex does nothing: HTTP/2 is always full duplex.
 func (w *response) EnableFullDuplex() error { return nil }
 
 var _ ResponseWriter = (*response)(nil)

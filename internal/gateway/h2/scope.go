@@ -7,34 +7,36 @@ import (
 	"time"
 )
 
-// Scope is a context that is ended by who began it, or with the one around it. It costs less than those of package context: it lies in
-// what it belongs to, and has no channel while nobody asks for one. Its zero value has nothing around it.
+// Scope is a context that ends with End, or with its parent context. It costs less than those of package
+// context: it is embedded in the request it belongs to, and has no channel until Done is called. Its zero
+// value has no parent.
 type Scope struct {
-	around  context.Context // nil: nothing
-	secrets *secrets        // of the exchange; nil: the scope is not that of a Server's request
+	around  context.Context // parent; nil: none
+	secrets *secrets        // of the exchange; nil: the scope does not belong to a Server's request
 
 	mu    sync.Mutex
 	err   error
-	done  chan struct{} // nil: nobody has asked
+	done  chan struct{} // nil: Done was not called
 	told  []ender
-	first [2]ender    // room for told
-	leave func() bool // the context around it, if that is no Scope
+	first [2]ender    // storage for told
+	leave func() bool // deregisters from a parent that is no Scope
 }
 
-// ender is told once that a scope has ended, by who ended it, which must not have to wait.
+// ender is notified once that a scope has ended, by the goroutine that ended it. end must not block.
 type ender interface{ end(why error) }
 
-// Begin puts an unused scope into another context.
+// Begin sets the parent of an unused scope.
 func (s *Scope) Begin(in context.Context) {
 	s.around = in
 	if leave := afterEnd(in, s); leave != nil {
 		s.mu.Lock()
-		s.leave = leave // unless it has ended by now: then nobody asks
+		s.leave = leave // If the scope has ended meanwhile, leave is not needed.
 		s.mu.Unlock()
 	}
 }
 
-// afterEnd lets e be told of a context's end, or tells it now. noMore takes that back; it needs stop, which may be nil.
+// afterEnd lets e.end be called when a context ends, or calls it now if it has ended. noMore undoes that, and
+// needs stop, which may be nil.
 func afterEnd(ctx context.Context, e ender) (stop func() bool) {
 	s, ok := ctx.(*Scope)
 	if !ok {
@@ -55,7 +57,7 @@ func afterEnd(ctx context.Context, e ender) (stop func() bool) {
 	return nil
 }
 
-// noMore takes back what afterEnd did, which has returned stop. It reports whether e will not be told.
+// noMore undoes afterEnd, which returned stop. It reports whether e will not be notified.
 func noMore(ctx context.Context, e ender, stop func() bool) bool {
 	s, ok := ctx.(*Scope)
 	if !ok {
@@ -94,7 +96,7 @@ func (s *Scope) end(why error) {
 	}
 }
 
-// Deadline is that of the context around it.
+// Deadline returns the deadline of the parent.
 func (s *Scope) Deadline() (at time.Time, ok bool) {
 	if s.around != nil {
 		return s.around.Deadline()
@@ -102,7 +104,7 @@ func (s *Scope) Deadline() (at time.Time, ok bool) {
 	return at, false
 }
 
-// Done is closed when the scope has ended.
+// Done returns a channel that is closed when the scope ends.
 func (s *Scope) Done() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,14 +117,14 @@ func (s *Scope) Done() <-chan struct{} {
 	return s.done
 }
 
-// Err says how the scope has ended.
+// Err returns why the scope has ended, or nil.
 func (s *Scope) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// Value returns the secrets for secretsKey, and else the value in the context around the scope.
+// Value returns the secrets for secretsKey, and otherwise the parent's value.
 func (s *Scope) Value(key any) any {
 	if s.secrets != nil && key == (secretsKey{}) {
 		return s.secrets
@@ -133,7 +135,7 @@ func (s *Scope) Value(key any) any {
 	return nil
 }
 
-// AfterFunc is what package context asks for when it makes a context in this one: it needs no goroutine to follow it then.
+// AfterFunc lets package context derive contexts from this one without a goroutine.
 func (s *Scope) AfterFunc(f func()) (stop func() bool) {
 	e := &later{f}
 	afterEnd(s, e)

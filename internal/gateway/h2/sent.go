@@ -18,33 +18,33 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// pieceBytes is what is read of a request's body at a time.
+// pieceBytes is the buffer size for reading a request's body.
 const pieceBytes = 16 << 10
 
-// completer is a body that knows whether all of it is here: no read will wait.
+// completer is a body that reports whether it has arrived completely, so that no read will wait.
 type completer interface{ Complete() bool }
 
-// Sending is a request on its way out. It may be tried on one connection after the other until one of them begins with it.
+// Sending is a request to send. It may be tried on several connections, until one of them begins to send it.
 type Sending struct {
-	Client *Client // whose it is; nil: it is no client's
+	Client *Client // the client that made the request; nil: none
 
 	r        *http.Request
 	host     string
-	path     string // "": it is CONNECT
-	length   int64  // of the body; -1: unknown
-	trailers string // announced
+	path     string // "" for CONNECT
+	length   int64  // of the body in bytes; -1: unknown
+	trailers string // the value of the Trailer field
 	secrets  *secrets
-	size     int64 // of the header list
+	size     int64 // of the header list, as HTTP/2 counts it
 
-	piece []byte // pooled unless it is lent: what was read of the body before the stream began
-	whole bool   // that is all of it
-	lent  bool   // by the caller of NewSending
+	piece []byte // the start of the body, read ahead; pooled unless lent
+	whole bool   // piece is the whole body
+	lent  bool   // piece belongs to the caller of NewSending
 }
 
-// NewSending checks a request, so that nothing is sent that servers could read in different ways, and reads what is
-// here of its body. The path is r.RequestURI, where that is set, or r.URL's. body is all of the request's body in place
-// of r.Body, and is not used any more when Send has returned; nil: r has the body. It is closed by Send, by Close, or
-// by NewSending if that fails.
+// NewSending checks a request, so that nothing is sent that servers could interpret differently, and reads
+// what has arrived of its body. The path is r.RequestURI if set, and r.URL's otherwise. body is the whole
+// body in place of r.Body; it is not used after Send has returned. If body is nil, r.Body is sent. Send,
+// Close or a failing NewSending closes r.Body.
 func NewSending(r *http.Request, body []byte) (Sending, error) {
 	o := Sending{r: r, host: cmp.Or(r.Host, r.URL.Host), length: r.ContentLength, piece: body, whole: body != nil, lent: body != nil}
 	if !httpguts.ValidHostHeader(o.host) {
@@ -97,13 +97,13 @@ func NewSending(r *http.Request, body []byte) (Sending, error) {
 	return o, nil
 }
 
-// refuse closes a request of which something is not valid.
+// refuse closes a request that is invalid.
 func (o *Sending) refuse(what string) (Sending, error) {
 	o.Close()
 	return *o, fmt.Errorf("h2: a request's %s is not valid", what)
 }
 
-// each calls f with the fields of the header, names as http.Header has them.
+// each calls f with each field of the header. Names are in the form of http.Header.
 func (o *Sending) each(f func(name, value string)) {
 	f(":authority", o.host)
 	method := o.r.Method
@@ -137,10 +137,10 @@ func (o *Sending) each(f func(name, value string)) {
 	}
 }
 
-// hasLength is for methods whose requests say so when their body is empty.
+// hasLength reports whether requests of a method carry content-length even if their body is empty.
 func hasLength(method string) bool { return method == "POST" || method == "PUT" || method == "PATCH" }
 
-// eachCookie splits cookies, which compress better apart (RFC 9113, section 8.2.3).
+// eachCookie splits cookies into crumbs, which compress better (RFC 9113, section 8.2.3).
 func eachCookie(values []string, f func(name, value string)) {
 	for _, v := range values {
 		for crumb := range strings.SplitSeq(v, ";") {
@@ -151,7 +151,7 @@ func eachCookie(values []string, f func(name, value string)) {
 	}
 }
 
-// readAhead reads a body that is here already, as far as it fits a piece. It does not wait.
+// readAhead reads a body that has arrived completely, as far as it fits a piece. It does not block.
 func (o *Sending) readAhead() error {
 	body, ok := o.r.Body.(completer)
 	if !ok || !body.Complete() {
@@ -175,12 +175,13 @@ func (o *Sending) readAhead() error {
 	return nil
 }
 
-// expects reports whether the server is to say first that it wants the body (RFC 9110, section 10.1.1).
+// expects reports whether the request waits for 100 (Continue) before it sends the body (RFC 9110, section
+// 10.1.1).
 func (o *Sending) expects() bool {
 	return o.length != 0 && httpguts.HeaderValuesContainsToken(o.r.Header["Expect"], "100-continue")
 }
 
-// Close ends what nobody has begun to send.
+// Close closes a request that was not sent.
 func (o *Sending) Close() {
 	if !o.lent {
 		gateway.PutBuffer(o.piece)
@@ -191,28 +192,29 @@ func (o *Sending) Close() {
 	}
 }
 
-// maxInformational is how many responses may come before the one that counts.
+// maxInformational limits the informational responses before the final one.
 const maxInformational = 8
 
-// sentRequest is a request that a server has got, or is getting.
+// sentRequest is a request that was or is being sent.
 type sentRequest struct {
 	stream
 	client  *ClientConn
 	out     Sending
-	resp    *http.Response // response; nil: its headers have not come; guarded by mu
-	inform  int            // responses before it, without those that somebody was told of
-	early   []early        // of which somebody is to be told
-	goOn    bool           // the server wants the body, or has had time to say so
-	stop    func() bool    // of afterEnd, for the request's context
-	listens bool           // for that to end
-	ahead   bool           // all of the body was sent by who asked
-	sent    int64          // bytes of the body, by the goroutine that sends it
+	resp    *http.Response // &response; nil: its headers have not arrived; guarded by mu
+	inform  int            // informational responses that were not passed to a trace
+	early   []early        // informational responses to pass to a trace
+	goOn    bool           // the body may be sent: the server wants it, or continueTimeout has passed
+	stop    func() bool    // from afterEnd, for the request's context
+	listens bool           // registered with afterEnd
+	ahead   bool           // the caller of Send has sent the whole body
+	sent    int64          // bytes of the body; used by the goroutine that sends it
 
 	response http.Response
 }
 
-// RoundTrip sends a request, and returns when the headers of the response have come. It closes the request's body, maybe later.
-// The response's body implements Complete and ReadWhole, as the bodies of a Server's requests do.
+// RoundTrip sends a request, and returns when the headers of the response have arrived. It closes the
+// request's body, possibly after it has returned. The response's body implements Complete and ReadWhole, as
+// the bodies of a Server's requests do.
 func (c *ClientConn) RoundTrip(r *http.Request) (*http.Response, error) {
 	out, err := NewSending(r, nil)
 	if err != nil {
@@ -225,8 +227,8 @@ func (c *ClientConn) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// Send is RoundTrip for a request that is ready, which it takes over. With ErrUnusable itself it leaves it to the
-// caller, for another connection.
+// Send is RoundTrip for a prepared request. It takes over the request, except if it returns ErrUnusable
+// itself: then the caller may try another connection.
 func (c *ClientConn) Send(out *Sending) (*http.Response, error) {
 	a := &sentRequest{client: c, out: *out}
 	*out = Sending{}
@@ -255,7 +257,8 @@ func (c *ClientConn) Send(out *Sending) (*http.Response, error) {
 	return a.resp, nil
 }
 
-// begin opens the stream, and sends the headers and what is here of the body. The rest, if there is one, is sent by another goroutine.
+// begin opens the stream, and sends the headers and what has arrived of the body. A worker sends the rest of
+// the body, if any.
 func (a *sentRequest) begin() error {
 	c, o := a.client, &a.out
 	ctx := o.r.Context()
@@ -273,7 +276,7 @@ func (a *sentRequest) begin() error {
 	}
 	c.add(&a.stream, c.next)
 	a.user = a
-	if c.next += 2; !c.usable() { // it was the last number, and whoever waits for one waits in vain
+	if c.next += 2; !c.usable() { // that was the last stream number: waiting requests fail
 		c.unqueue()
 	}
 	a.stop, a.listens = afterEnd(ctx, a), true
@@ -291,7 +294,7 @@ func (a *sentRequest) begin() error {
 	switch {
 	case bodiless:
 		a.endLocal()
-	case !whole || c.continueTimeout > 0 && o.expects(): // or the server is to say first that it wants the body
+	case !whole || c.continueTimeout > 0 && o.expects(): // too large for now, or waits for 100 (Continue)
 		if o.lent {
 			o.piece, o.lent = append(gateway.GetBuffer(len(o.piece)), o.piece...), false
 		}
@@ -310,7 +313,8 @@ func (a *sentRequest) begin() error {
 	return nil
 }
 
-// awaitContinue lets the server refuse a request by its headers, and waits no longer than a while for it to say anything.
+// awaitContinue waits for 100 (Continue), so that the server can refuse a request by its headers, but no
+// longer than continueTimeout.
 func (a *sentRequest) awaitContinue() error {
 	c := a.client
 	if c.continueTimeout == 0 || !a.out.expects() {
@@ -330,10 +334,10 @@ func (a *sentRequest) continues() {
 	a.wake.Broadcast()
 }
 
-// end cancels the request, whose context has ended.
+// end cancels the request when its context has ended.
 func (a *sentRequest) end(why error) { go a.cancel(why) }
 
-// unlisten lets the request wait no more for its context's end. c.mu is held.
+// unlisten deregisters the request from its context. c.mu must be held.
 func (a *sentRequest) unlisten() {
 	if a.listens {
 		noMore(a.out.r.Context(), a, a.stop)
@@ -341,7 +345,7 @@ func (a *sentRequest) unlisten() {
 	}
 }
 
-// cancel ends the request, whatever state it is in.
+// cancel ends the request in any state.
 func (a *sentRequest) cancel(err error) {
 	c := a.client
 	defer gateway.CatchPanic(c.Log, c.Stats, c.breakOff)
@@ -351,7 +355,7 @@ func (a *sentRequest) cancel(err error) {
 	c.flush()
 }
 
-// run sends what is left of the body, in a goroutine of its own.
+// run sends the rest of the body, in a worker.
 func (a *sentRequest) run() {
 	defer gateway.CatchPanic(a.client.Log, a.client.Stats, a.client.breakOff)
 	err := a.sendBody()
@@ -372,7 +376,8 @@ func (a *sentRequest) sendBody() error {
 				return err
 			}
 		}
-		// Without room in a buffer a body waits for bytes, if it is one of a Server's: so a quiet one holds none.
+		// With an empty buffer, the body of a Server's request waits for data: a quiet request holds no
+		// buffer.
 		gateway.PutBuffer(o.piece)
 		o.piece = nil
 		if _, err := a.readBody(nil); err != nil && err != io.EOF {
@@ -384,7 +389,7 @@ func (a *sentRequest) sendBody() error {
 	}
 }
 
-// readPiece reads some of the body.
+// readPiece reads the next piece of the body.
 func (a *sentRequest) readPiece() error {
 	o := &a.out
 	o.piece = gateway.GetBuffer(pieceBytes)
@@ -397,13 +402,13 @@ func (a *sentRequest) readPiece() error {
 	return err
 }
 
-// readBody reads the body, where messages are decoded and coded. A panic ends this request only.
+// readBody reads the body. Reading may recode messages, and a panic there ends only this request.
 func (a *sentRequest) readBody(p []byte) (n int, err error) {
 	defer gateway.CatchPanic(a.client.Log, a.client.Stats, func() { n, err = 0, gateway.ErrPanicked })
 	return a.out.r.Body.Read(p)
 }
 
-// sendPiece sends p, and the end of the request behind it where that is due.
+// sendPiece sends p, and the end of the request if end is set.
 func (a *sentRequest) sendPiece(p []byte, end bool) error {
 	if a.sent += int64(len(p)); a.out.length >= 0 {
 		if a.sent > a.out.length {
@@ -432,7 +437,7 @@ func (a *sentRequest) sendPiece(p []byte, end bool) error {
 	return nil
 }
 
-// sendTrailers queues the trailers. c.mu is held.
+// sendTrailers queues the trailers. c.mu must be held.
 func (a *sentRequest) sendTrailers() {
 	secret := a.out.secrets.list(false)
 	for name, values := range a.out.r.Trailer {
@@ -441,7 +446,7 @@ func (a *sentRequest) sendTrailers() {
 	a.writeTrailers()
 }
 
-// headers takes what a server answers, or its trailers.
+// headers handles the headers of a response, or its trailers.
 func (c *ClientConn) headers(id uint32, end bool, b *block) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -468,7 +473,7 @@ func (c *ClientConn) headers(id uint32, end bool, b *block) error {
 	return s.endWith(fields)
 }
 
-// answer takes the headers of a response (RFC 9113, section 8.3.2).
+// answer handles the headers of a response (RFC 9113, section 8.3.2).
 func (a *sentRequest) answer(end bool, b *block) error {
 	if b.long {
 		return http2.StreamError{StreamID: a.id, Code: http2.ErrCodeProtocol, Cause: errPeerHeader}
@@ -496,7 +501,7 @@ func (a *sentRequest) answer(end bool, b *block) error {
 	}
 	resp := &a.response
 	*resp = http.Response{
-		Proto: "HTTP/2.0", ProtoMajor: 2, StatusCode: status, Status: "200 OK", // which needs no allocation
+		Proto: "HTTP/2.0", ProtoMajor: 2, StatusCode: status, Status: "200 OK", // not allocated
 		Header: header, Trailer: announced(header), ContentLength: length, Request: a.out.r, Body: http.NoBody,
 	}
 	if status != http.StatusOK {
@@ -519,13 +524,14 @@ func (a *sentRequest) answer(end bool, b *block) error {
 	return nil
 }
 
-// early is a response before the one that counts.
+// early is an informational response.
 type early struct {
 	status int
 	header http.Header
 }
 
-// informed takes one (RFC 9110, section 15.2). A server may send as many as somebody takes notice of.
+// informed handles an informational response (RFC 9110, section 15.2). Their number is limited unless a trace
+// receives them.
 func (a *sentRequest) informed(status int, end bool, b *block) error {
 	if a.inform++; end || a.inform > maxInformational {
 		return malformed(a.id, "informational responses")
@@ -540,7 +546,8 @@ func (a *sentRequest) informed(status int, end bool, b *block) error {
 	return nil
 }
 
-// tell hands one on, as httptrace has it. c.mu is held, but not meanwhile.
+// tell passes an informational response to the request's httptrace. c.mu must be held; it is released during
+// the call.
 func (a *sentRequest) tell() {
 	next := a.early[0]
 	a.early = a.early[1:]
@@ -557,10 +564,10 @@ func (a *sentRequest) tell() {
 // answerBody is the body of a response.
 type answerBody sentRequest
 
-// Read reads the body. Asked for no bytes it waits for some. stream has Complete.
+// Read reads the body. With an empty p it waits for data. Complete is a method of stream.
 func (b *answerBody) Read(p []byte) (int, error) { return b.read(p) }
 
-// Close ends the request, if it has not ended.
+// Close cancels the request if it has not ended, and discards the rest of the body.
 func (b *answerBody) Close() error {
 	c := b.client
 	c.mu.Lock()

@@ -16,17 +16,17 @@ import (
 	"github.com/cinch-layer/cinch/internal/panics"
 )
 
-// served is a request of a client's, and the body of it.
+// served is a client's request and its body.
 type served struct {
 	stream
-	scope   Scope // of the request: it ends with the stream, or the handler
+	scope   Scope // context of the request: it ends with the stream, or the handler
 	secrets secrets
 	server  *Server
 	request http.Request
 	url     url.URL
-	r       *http.Request // request; nil: no handler gets it
+	r       *http.Request // &request; nil: no handler gets it
 	w       response
-	asks    atomic.Bool // for 100 (Continue) before it sends the body
+	asks    atomic.Bool // the client waits for 100 (Continue) before it sends the body
 	over    bool        // its handler has returned
 }
 
@@ -40,7 +40,7 @@ const (
 
 var pseudoNames = []string{":method", ":scheme", ":authority", ":path"}
 
-// head makes a request of its headers. server.mu is held.
+// head fills in the request from its headers. server.mu must be held.
 func (s *served) head(id uint32, end bool, b *block) error {
 	var p [4]string
 	var has [4]bool
@@ -91,7 +91,7 @@ func (s *served) head(id uint32, end bool, b *block) error {
 	}
 
 	r.Header = b.header()
-	if hosts := r.Header["Host"]; len(hosts) > 0 { // which says the same as :authority
+	if hosts := r.Header["Host"]; len(hosts) > 0 { // it must equal :authority
 		if len(hosts) > 1 || r.Host != "" && hosts[0] != r.Host || !httpguts.ValidHostHeader(hosts[0]) {
 			return malformed(id, "host")
 		}
@@ -114,7 +114,7 @@ func (s *served) head(id uint32, end bool, b *block) error {
 	return nil
 }
 
-// plainPath reports whether there is nothing to parse in a path.
+// plainPath reports whether a path needs no parsing.
 func plainPath(p string) bool {
 	for i := range len(p) {
 		switch c := p[i]; {
@@ -127,7 +127,7 @@ func plainPath(p string) bool {
 	return strings.HasPrefix(p, "/")
 }
 
-// run serves the request.
+// run runs the handler.
 func (s *served) run() {
 	defer s.server.started.Done()
 	defer gateway.CatchPanic(s.server.Log, s.server.Stats, s.server.breakOff)
@@ -136,7 +136,8 @@ func (s *served) run() {
 	s.w.returned = true
 }
 
-// end ends the response behind the handler, by a reset if it panicked: http.ErrAbortHandler is the way to ask for that.
+// end ends the response after the handler has returned. It resets the stream if the handler panicked, which
+// http.ErrAbortHandler asks for.
 func (s *served) end() {
 	w := &s.w
 	if !w.returned {
@@ -164,10 +165,10 @@ func (s *served) end() {
 	c.flush()
 }
 
-// refuse answers a request that no handler gets. server.mu is held.
+// refuse answers a request without a handler. server.mu must be held.
 func (s *served) refuse(status int) {
 	c := s.c
-	c.control(func() error { // whoever reads no answers gets no more of them
+	c.control(func() error { // counted as control output, which is bounded for a client that reads no answers
 		c.encodeStatus(status)
 		c.writeBlock(s.id, true)
 		return nil
@@ -178,7 +179,7 @@ func (s *served) refuse(status int) {
 	}
 }
 
-// Read reads the request's body. Asked for no bytes it waits for some. stream has Complete.
+// Read reads the request's body. With an empty p it waits for data. Complete is a method of stream.
 func (s *served) Read(p []byte) (int, error) {
 	if s.asks.Load() {
 		s.letGoOn()
@@ -186,7 +187,7 @@ func (s *served) Read(p []byte) (int, error) {
 	return s.read(p)
 }
 
-// letGoOn says 100 to a client that waits for it.
+// letGoOn sends 100 (Continue) to a client that waits for it.
 func (s *served) letGoOn() {
 	c := s.c
 	c.mu.Lock()
@@ -198,7 +199,7 @@ func (s *served) letGoOn() {
 	}
 }
 
-// Close drops what comes of the body from now on.
+// Close discards the rest of the body.
 func (s *served) Close() error {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
@@ -208,10 +209,10 @@ func (s *served) Close() error {
 	return nil
 }
 
-// Begun reports whether anything has come of the body, or its end.
+// Begun reports whether any of the body, or its end, has arrived.
 func (s *served) Begun() bool { return s.came.Load() }
 
-// expireWrites resets the stream at a time.
+// expireWrites resets the stream at the given time. A zero time cancels that.
 func (s *served) expireWrites(at time.Time) {
 	w := &s.w
 	c := s.c
@@ -233,21 +234,23 @@ func (s *served) expireWrites(at time.Time) {
 	w.expiry = c.after(wait, w.expire)
 }
 
-// maxIdleWorkers is how many goroutines wait for work. With more requests under way at once than that, stacks grow for each.
+// maxIdleWorkers limits the goroutines that wait for work. With more concurrent requests than that, stacks
+// have to grow for each of the others.
 const maxIdleWorkers = 512
 
-// runner is some work. It recovers from its own panics: a worker does not know whose they are.
+// runner is work for a worker. It recovers from its own panics, because a worker can't tell which connection
+// they concern.
 type runner interface{ run() }
 
-// workers do work in goroutines that are used again, so that their stacks need not grow each time.
+// workers runs work in reused goroutines, so that their stacks need not grow each time.
 var workers workerPool
 
 type workerPool struct {
 	mu   sync.Mutex
-	idle []chan runner // of those that wait, the last to have begun with that last
+	idle []chan runner // channels of the waiting workers, the most recent last
 }
 
-// run returns at once.
+// run runs r in a goroutine, and returns at once.
 func (p *workerPool) run(r runner) {
 	p.mu.Lock()
 	last := len(p.idle) - 1
@@ -267,7 +270,7 @@ func (p *workerPool) work(r runner) {
 	next := make(chan runner, 1)
 	for {
 		r.run()
-		r = nil // what it holds is not to wait with us
+		r = nil // so that a waiting worker does not keep r's memory alive
 		p.mu.Lock()
 		if len(p.idle) >= maxIdleWorkers {
 			p.mu.Unlock()

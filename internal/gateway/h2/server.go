@@ -16,44 +16,43 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// prefaceTime is how long a client may take to say that it speaks HTTP/2, and its settings. headerTime limits the time from
-// the first byte of a header block, or of any frame but DATA, to its last one.
+// prefaceTime limits how long a client may take to send the HTTP/2 preface and its settings. headerTime
+// limits the time from the first byte of a header block, or of any frame but DATA, to its last one.
 const (
 	prefaceTime = 10 * time.Second
 	headerTime  = 10 * time.Second
 )
 
-// ServerConfig is what a Server is made of.
+// ServerConfig configures a Server.
 type ServerConfig struct {
 	Handler    http.Handler
-	MaxStreams int    // requests at a time
-	Window     int    // bytes that a stream's sender may be ahead of its reader, at least 65,535
-	ConnWindow int    // and all streams together
+	MaxStreams int    // concurrent requests
+	Window     int    // of a stream in bytes, at least 65,535
+	ConnWindow int    // of the connection
 	MaxHeader  int    // bytes of a header list, as HTTP/2 counts them
-	Ahead      []byte // was read of the connection already
+	Ahead      []byte // bytes already read from the connection
 
-	Context     context.Context // that those of requests come from; nil: the background
-	IdleTimeout time.Duration   // without requests, until the connection ends; 0: none
-	Date        bool            // is added to responses that have none
+	Context     context.Context // parent of the requests' contexts; nil: the background
+	IdleTimeout time.Duration   // without requests, until the connection ends; 0: no limit
+	Date        bool            // add Date to responses that have none
 
-	Faults // with a handler's panics among them, but http.ErrAbortHandler
+	Faults // logs and counts handlers' panics too, except http.ErrAbortHandler
 }
 
-// Server is the server's end of a connection.
 type Server struct {
 	conn
 	cfg    ServerConfig
 	remote string
 	tls    *tls.ConnectionState
 
-	waiting []*served      // for a handler to end
-	running int            // handlers
-	started sync.WaitGroup // handlers likewise, for Serve
+	waiting []*served      // for a running handler to return
+	running int            // handlers that are running
+	started sync.WaitGroup // running handlers, for Serve
 	drain   drain
 	idling  idling
 }
 
-// NewServer makes the end of a connection. Serve must follow.
+// NewServer returns the server end of n and queues its settings. Serve must follow.
 func NewServer(n net.Conn, cfg ServerConfig) *Server {
 	s := &Server{cfg: cfg, remote: n.RemoteAddr().String(), tls: tlsState(n)}
 	s.cfg.Window = max(cfg.Window, initialWindow)
@@ -62,8 +61,8 @@ func NewServer(n net.Conn, cfg ServerConfig) *Server {
 	return s
 }
 
-// Serve serves requests until the connection has ended and all handlers have returned: what they hold is the client's. Its
-// error is the rule that the client broke; nil: none.
+// Serve serves requests until the connection has ended and all handlers have returned, since their memory is
+// accounted to the client. It returns the protocol violation by the client that ended the connection, or nil.
 func (s *Server) Serve() error {
 	defer s.started.Wait()
 	defer gateway.CatchPanic(s.Log, s.Stats, s.breakOff)
@@ -78,7 +77,7 @@ func (s *Server) Serve() error {
 	return s.read()
 }
 
-// greet queues our settings (RFC 9113, section 3.4).
+// greet queues the server's settings (RFC 9113, section 3.4).
 func (s *Server) greet() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +94,7 @@ func (s *Server) greet() {
 	s.flush()
 }
 
-// Close ends the connection, and what is under way on it.
+// Close ends the connection and all its requests.
 func (s *Server) Close() { s.close() }
 
 func (s *Server) failed() {
@@ -104,7 +103,8 @@ func (s *Server) failed() {
 	}
 }
 
-// why is never io.EOF, which would be the end of a body to who reads one.
+// why returns the error for the connection's requests. It is never io.EOF, which a reader would take for the
+// end of the body.
 func (s *Server) why(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -112,7 +112,7 @@ func (s *Server) why(err error) error {
 	return err
 }
 
-// headers opens a stream, or ends one by trailers.
+// headers opens a stream, or completes one with trailers.
 func (s *Server) headers(id uint32, end bool, b *block) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +148,7 @@ func (s *Server) headers(id uint32, end bool, b *block) error {
 			return err
 		}
 	}
-	if s.cfg.Context != nil { // which remembers the scope until that ends with the stream
+	if s.cfg.Context != nil { // which keeps a reference to the scope until the scope ends with its stream
 		call.scope.Begin(s.cfg.Context)
 	}
 	st := &call.stream
@@ -173,7 +173,7 @@ func (s *Server) headers(id uint32, end bool, b *block) error {
 	return nil
 }
 
-// behind is for headers on a stream that has ended (RFC 9113, sections 5.1 and 5.1.1).
+// behind returns the error for headers on a stream that has ended, or nil (RFC 9113, sections 5.1 and 5.1.1).
 func (s *Server) behind(id uint32) error {
 	switch s.recent.has(id) {
 	case endedByUs:
@@ -199,8 +199,8 @@ func (s *Server) trailers(st *stream, end bool, b *block) error {
 	return st.endWith(fields)
 }
 
-// start lets a handler begin unless too many run. Those of streams that were reset count until they end, so that resets don't bring
-// a client more of them than others have (CVE-2023-44487).
+// start starts the handler of a call, or queues the call if too many run. Handlers of streams that were reset
+// count until they return, so that a client can't run more handlers by resetting streams (CVE-2023-44487).
 func (s *Server) start(call *served) {
 	switch {
 	case call.gone && call.outErr != nil: // it was reset
@@ -217,7 +217,7 @@ func (s *Server) start(call *served) {
 	}
 }
 
-// ended lets the next handler begin.
+// ended counts a handler that has returned, and starts the next ones.
 func (s *Server) ended() {
 	s.running--
 	for len(s.waiting) > 0 && s.running < s.cfg.MaxStreams {
@@ -243,21 +243,23 @@ func (s *Server) streamRemoved(st *stream) {
 	}
 }
 
-// drainTime is how long a client may take to hear that the connection ends, before it is told which streams count.
+// drainTime limits how long a drain waits for the answer to drainPing before it sends the final GOAWAY.
 const drainTime = time.Second
 
-// drainPing is the content of the ping whose answer says that it has.
+// drainPing is sent behind the first GOAWAY of a drain: its answer shows that the client has read that
+// GOAWAY.
 var drainPing = [8]byte{'c', 'i', 'n', 'c', 'h', 'e', 'n', 'd'}
 
-// drain is how far the end of a server's connection has come.
+// drain holds the state of a graceful shutdown.
 type drain struct {
 	begun bool
-	last  bool // no stream is taken any more
+	last  bool // the final GOAWAY is queued: no further stream is accepted
 	timer *time.Timer
 }
 
-// Drain ends the connection after the last request. It says GOAWAY at once and lets requests in that are under way to us; when
-// the client has heard it, it says which were the last (RFC 9113, section 6.8). It returns at once.
+// Drain ends the connection after its last request, and returns at once. It sends a first GOAWAY and still
+// accepts requests that the client sends before it reads that. Then a second GOAWAY names the last accepted
+// request (RFC 9113, section 6.8).
 func (s *Server) Drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -265,7 +267,7 @@ func (s *Server) Drain() {
 	s.flush()
 }
 
-// goAway says the first GOAWAY. s.mu is held.
+// goAway queues the first GOAWAY. s.mu must be held.
 func (s *Server) goAway() {
 	if s.drain.begun || s.err != nil {
 		return
@@ -282,7 +284,7 @@ func (s *Server) ponged(data [8]byte) {
 	}
 }
 
-// drained says which was the last request. s.mu is held.
+// drained queues the final GOAWAY, which names the last accepted request. s.mu must be held.
 func (s *Server) drained() {
 	if s.drain.last || s.err != nil {
 		return
@@ -295,20 +297,21 @@ func (s *Server) drained() {
 	}
 }
 
-// idling ends a connection that has no requests for as long as IdleTimeout, whatever else comes on it. Guarded by the connection's mu.
+// idling ends a connection that has had no requests for IdleTimeout, whatever other frames arrive. Guarded by
+// the connection's mu.
 type idling struct {
-	since time.Time // the last request ended, or the connection began
+	since time.Time // end of the last request, or begin of the connection
 	timer *time.Timer
 }
 
-// awaitIdle begins to look for that. s.mu is held.
+// awaitIdle starts the idle timer. s.mu must be held.
 func (s *Server) awaitIdle() {
 	if s.cfg.IdleTimeout > 0 {
 		s.idling = idling{time.Now(), s.after(s.cfg.IdleTimeout, s.lookIdle)}
 	}
 }
 
-// lookIdle says GOAWAY, or looks again later. s.mu is held.
+// lookIdle begins a drain of an idle connection, or restarts the timer. s.mu must be held.
 func (s *Server) lookIdle() {
 	wait := s.cfg.IdleTimeout
 	if len(s.streams) == 0 {

@@ -8,110 +8,116 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// A server takes so many streams on a connection (SETTINGS_MAX_CONCURRENT_STREAMS), and a pool has so many connections. A client that is
-// alone may use all streams that there are. When requests of several clients' connections want more than there are, until ten seconds
-// after the last had to wait:
+// A server limits the streams of a connection (SETTINGS_MAX_CONCURRENT_STREAMS), and a pool limits its
+// connections. A client that is alone may use all streams. When the requests of several client connections
+// want more streams than there are, the streams are shared, until ten seconds after the last request had to
+// wait:
 //
-//   - A stream that becomes free goes to a request of the address that has the fewest, and of its connections the one that has the fewest.
-//     Requests of which nothing has come but headers are behind the others.
-//   - An eighth of all is kept for those that have less than their fair share: then their next request need not wait.
-//   - A call whose client has sent nothing but headers loses its stream after silentTime in which others waited.
-//   - When a request of a client below its share has waited for shareTime, a client above its own loses the stream whose call has moved
-//     nothing for the longest time.
+//   - A free stream goes to a request of the address with the fewest streams, and there to the connection
+//     with the fewest. Requests of which only the headers have arrived come after all others.
+//   - One eighth of all streams is kept for clients below their fair share, so that their next request need
+//     not wait.
+//   - A call whose client has sent only headers loses its stream after silentTime in which others waited.
+//   - When a request of a client below its share has waited for shareTime, a client above its share loses the
+//     stream whose call has moved nothing for the longest time.
 //
-// More connections would not do: a client that takes all streams takes those, too, and servers limit connections as well.
+// More connections would not help: a client that takes all streams would take those, too, and servers also
+// limit connections.
 const (
 	silentTime = time.Second
 	shareTime  = gateway.DefaultStall
-	// contendedTime is for how long streams are shared after the last request had to wait.
+	// contendedTime is the time for which streams stay shared after a request had to wait.
 	contendedTime = 10 * time.Second
-	// sharePeriod is the time between two looks at requests that wait.
+	// sharePeriod is the interval at which waiting requests are checked.
 	sharePeriod = 250 * time.Millisecond
-	// reservePart is the part of all streams that is kept: one in so many.
+	// reservePart is the divisor for the reserve: one of so many streams is kept.
 	reservePart = 8
-	// maxLooks limits what is looked at for each stream that is free: the connections that wait in front and those that wait since last, and of
-	// each its requests in front. Each sharePeriod all are looked at and put in order.
+	// maxLooks limits the search for each free stream: it looks at the connections in front of the queue and
+	// those that joined it last, and at the front requests of each. Every sharePeriod all are examined and
+	// sorted.
 	maxLooks = 16
-	// maxYields limits the calls that lose their streams in one look for being above a share.
+	// maxYields limits the calls that lose their streams in one check for being above a share.
 	maxYields = 64
 )
 
-// Call represents a request that could give its stream to others. Its methods are called from any goroutine, and must not wait.
+// Call is a request that could give up its stream. Its methods are called from any goroutine, and must not
+// block.
 type Call interface {
-	Silent() bool    // nothing has come of the request but its headers, and no message of the reply
-	Moved() uint64   // grows with each piece of the request, and of the reply
+	Silent() bool    // only headers of the request have arrived, and no message of the reply
+	Moved() uint64   // increases with each piece of the request and of the reply
 	Yield(why error) // ends the call
 }
 
-// Client is a client's connection, as a pool shares streams among clients.
+// Client is a client's connection, for which a pool shares streams and counts resets.
 type Client struct {
 	from   *address
 	resets resetBudget
 
 	// Guarded by the pool's mu.
 	common   *member
-	apart    *member // among those that reset much; nil: it is none of them
+	apart    *member // in a group for clients that reset much; nil: in none
 	departed bool
 }
 
-// Slot is a request's use of a stream. Its zero value with Client and Call is ready for Take; behind Release it may be used again.
+// Slot is a request's use of a stream. With Client and Call set, its zero value is ready for Take; after
+// Release it may be reused.
 type Slot struct {
-	Client *Client // nil: it is no client's
-	Call   Call    // nil: it never has to yield
+	Client *Client // nil: no client
+	Call   Call    // nil: the request never has to yield
 
 	hop *Pooled
-	err error // why there is no connection
+	err error // why Take failed
 
 	// Guarded by the pool's mu.
 	member     *member
-	ready      chan struct{} // closed when it has hop or err; nil: it does not wait
-	since      time.Time     // it has begun to wait
-	moved      uint64
-	idle       time.Duration // in which others waited and it has not moved
-	yields     bool          // it was told to
-	prev, next *Slot         // among the member's
+	ready      chan struct{} // closed when hop or err is set; nil: the slot does not wait
+	since      time.Time     // begin of the wait
+	moved      uint64        // Call.Moved at the last check
+	idle       time.Duration // time without movement while others waited
+	yields     bool          // it was told to yield
+	prev, next *Slot         // links of the member's list
 }
 
-// origin is a client's address in a group.
+// origin is a client address in a group.
 type origin struct {
 	addr    string
 	refs    int // members
 	present int // members that are present
 	active  int // requests
-	losing  int // of those, in a look
+	losing  int // requests of those that were told to yield; set by measure
 }
 
-// member represents a client's connection in a group. A nil member has no requests.
+// member is a client's connection in a group. A nil member has no requests.
 type member struct {
 	group    *group
 	origin   *origin
 	active   int
-	losing   int     // of those, in a look
-	first    *Slot   // of its requests
-	queue    []*Slot // of those that wait
-	quiet    bool    // the first of these was, when it was looked at
-	at       int     // in sharing.present; -1: it is not there
+	losing   int     // requests of those that were told to yield; set by measure
+	first    *Slot   // head of the list of its requests
+	queue    []*Slot // its waiting requests
+	quiet    bool    // whether queue[0] was quiet when last checked
+	at       int     // index in sharing.present; -1: absent
 	seen     time.Time
 	departed bool
 }
 
-// sharing holds the state by which a group shares its streams. The pool's mu guards it.
+// sharing is the state with which a group shares its streams. The pool's mu guards it.
 type sharing struct {
 	origins map[string]*origin
-	present []*member // those with requests, and perhaps those that had some before updateContended looked
-	origin  int       // how many of the origins have a member there
-	waiting []*member // those with requests that wait
+	present []*member // members with requests, and some that have had none since the last updateContended
+	origin  int       // number of origins with a present member
+	waiting []*member // members with waiting requests
 
-	size, free int64 // streams, as leastBusy has found them
+	size, free int64 // streams in all and free ones, as of leastBusy
 	contended  bool  // streams are shared
 	waited     time.Time
-	yielding   int // requests that were told to, and have not ended
+	yielding   int // requests that were told to yield and have not ended
 	looking    bool
 	looked     time.Time
 	timer      *time.Timer
 }
 
-// join begins a client's use of a group.
+// join adds a client at an address to a group.
 func (g *group) join(addr string) *member {
 	o := g.origins[addr]
 	if o == nil {
@@ -122,7 +128,7 @@ func (g *group) join(addr string) *member {
 	return &member{group: g, origin: o, at: -1}
 }
 
-// leave ends it.
+// leave removes the client from its group.
 func (m *member) leave() {
 	if m == nil || m.departed {
 		return
@@ -134,7 +140,7 @@ func (m *member) leave() {
 	m.group.forget(m)
 }
 
-// appears notes that a member has requests, which is not among those present.
+// appears adds a member that has requests to those present.
 func (g *group) appears(m *member) {
 	m.at = len(g.present)
 	g.present = append(g.present, m)
@@ -158,8 +164,8 @@ func (g *group) forget(m *member) {
 	}
 }
 
-// memberReleased notes that a member has one request less. Without requests it stays among those present, as it may
-// soon have some again, until it leaves or updateContended counts.
+// memberReleased records that a member has one request less. A member without requests stays present until it
+// leaves or updateContended removes it, as it may soon have requests again.
 func (g *group) memberReleased(m *member) {
 	switch {
 	case m.departed:
@@ -169,7 +175,7 @@ func (g *group) memberReleased(m *member) {
 	}
 }
 
-// unqueue ends a request's wait.
+// unqueue removes a request from the queue.
 func (g *group) unqueue(s *Slot) {
 	m := s.member
 	m.queue = slices.DeleteFunc(m.queue, func(other *Slot) bool { return other == s })
@@ -179,14 +185,14 @@ func (g *group) unqueue(s *Slot) {
 	g.memberReleased(m)
 }
 
-// wake ends the wait of a request that was unqueued, behind all that it reads of its slot.
+// wake ends the wait of a request that was unqueued. It must come after all other uses of the slot.
 func (s *Slot) wake() {
 	ready := s.ready
 	s.ready = nil
-	close(ready) // from here on the slot is the request's, which may use it anew
+	close(ready) // from now on the request owns the slot, and may reuse it
 }
 
-// give lets a request use a connection.
+// give assigns a connection to a request.
 func (g *group) give(s *Slot, u *Pooled) {
 	m := s.member
 	s.hop = u
@@ -201,7 +207,7 @@ func (g *group) give(s *Slot, u *Pooled) {
 	m.first = s
 }
 
-// failAll ends all waits.
+// failAll fails all waiting requests.
 func (g *group) failAll(err error) {
 	for len(g.waiting) > 0 {
 		s := g.waiting[0].queue[0]
@@ -211,7 +217,7 @@ func (g *group) failAll(err error) {
 	}
 }
 
-// serve gives free streams to requests that wait.
+// serve gives free streams to waiting requests.
 func (g *group) serve() {
 	for len(g.waiting) > 0 {
 		best, room := g.leastBusy()
@@ -226,12 +232,12 @@ func (g *group) serve() {
 			return
 		}
 		g.give(s, best)
-		g.unqueue(s) // behind give: a member that has left is forgotten when it has no requests
+		g.unqueue(s) // after give, as unqueue forgets a departed member that has no requests
 		s.wake()
 	}
 }
 
-// next returns the request that gets the next stream; nil: none may.
+// next returns the request that gets the next stream, or nil if none may have it.
 func (g *group) next() (best *Slot) {
 	now := time.Now()
 	front := min(len(g.waiting), maxLooks)
@@ -248,7 +254,7 @@ func (g *group) next() (best *Slot) {
 	return best
 }
 
-// compare orders requests by their claim to a stream. Whether they are quiet, their members know.
+// compare orders requests by their claim to a stream. It uses the members' quiet for both.
 func compare(s, other *Slot) int {
 	if quiet := s.member.quiet; quiet != other.member.quiet {
 		if quiet {
@@ -263,7 +269,7 @@ func compare(s, other *Slot) int {
 	)
 }
 
-// order puts in front the members whose requests have the most claim to a stream.
+// order sorts the waiting members by the claim of their first requests, the highest first.
 func (g *group) order(now time.Time) {
 	for _, m := range g.waiting {
 		m.order()
@@ -272,8 +278,8 @@ func (g *group) order(now time.Time) {
 	slices.SortStableFunc(g.waiting, func(a, b *member) int { return compare(a.queue[0], b.queue[0]) })
 }
 
-// next returns the first of a member's requests of which more has come than headers, or else the first. It looks at a few, since it runs for
-// every request of every client.
+// next returns the first of a member's requests that is not silent, or else the first. It looks at a few
+// only, since it runs for every request.
 func (m *member) next() *Slot {
 	for _, s := range m.queue[:min(len(m.queue), maxLooks)] {
 		if !s.silent() {
@@ -283,7 +289,7 @@ func (m *member) next() *Slot {
 	return m.queue[0]
 }
 
-// order puts requests of which more has come than headers in front of the others.
+// order puts requests that are not silent in front of the others.
 func (m *member) order() {
 	var silent []*Slot
 	front := m.queue[:0]
@@ -299,26 +305,28 @@ func (m *member) order() {
 
 func (s *Slot) silent() bool { return s.Call != nil && s.Call.Silent() }
 
-// quiet reports whether a request that waits has less of a claim than others: nothing has come but headers, and it has not waited for long.
+// quiet reports whether a waiting request has less of a claim than others: only its headers have arrived, and
+// it has waited for less than shareTime.
 func (s *Slot) quiet(now time.Time) bool { return now.Sub(s.since) < shareTime && s.silent() }
 
-// mayTake reports whether a member may have a stream that is free.
+// mayTake reports whether a member may have a free stream.
 func (g *group) mayTake(m *member, quiet bool) bool {
 	return !g.contended || g.free > g.size/reservePart || !quiet && g.isBelow(m)
 }
 
-// share is the fair share of an address.
+// share returns the fair share of an address in streams.
 func (g *group) share() int { return max(1, int(g.size)/max(1, g.origin)) }
 
-// shareOf is the fair share of a member.
+// shareOf returns the fair share of a member in streams.
 func (g *group) shareOf(m *member) int { return max(1, g.share()/max(1, m.origin.present)) }
 
-// isBelow reports whether a member has less than its share.
+// isBelow reports whether a member and its address have less than their shares.
 func (g *group) isBelow(m *member) bool {
 	return m.origin.active < g.share() && m.active < g.shareOf(m)
 }
 
-// await begins to look at requests that wait. While a connection is opened nothing is to be done for them.
+// await starts the periodic check of waiting requests. While a connection is being opened there is nothing to
+// check.
 func (g *group) await() {
 	if len(g.waiting) == 0 || g.dialing || g.looking {
 		return
@@ -332,8 +340,8 @@ func (g *group) await() {
 	g.updateContended(g.looked)
 }
 
-// updateContended sets contended: whether streams are shared among clients. Those without requests count for as long as
-// that, since they had some while streams were shared.
+// updateContended sets contended, which tells whether streams are shared among clients. While they are,
+// members without requests count until contendedTime after their last request.
 func (g *group) updateContended(now time.Time) {
 	for i := len(g.present) - 1; i >= 0; i-- {
 		if m := g.present[i]; !g.contended || now.Sub(m.seen) >= contendedTime {
@@ -346,13 +354,14 @@ func (g *group) updateContended(now time.Time) {
 	g.contended = g.contended && len(g.present) > 1 && now.Sub(g.waited) < contendedTime
 }
 
-// yield is a call that loses its stream.
+// yield is a call that is to lose its stream, and why.
 type yield struct {
 	call Call
 	why  error
 }
 
-// look looks at requests that wait, and again later while there are some, or streams are shared. mu is not held.
+// look checks waiting requests, and schedules the next check while requests wait or streams are shared. mu
+// must not be held.
 func (g *group) look() {
 	defer gateway.CatchPanic(g.Log, g.Stats, nil)
 	for _, y := range g.lookOnce() {
@@ -364,7 +373,7 @@ func (g *group) lookOnce() (lose []yield) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
-	passed := min(now.Sub(g.looked), 2*sharePeriod) // not what this process slept
+	passed := min(now.Sub(g.looked), 2*sharePeriod) // leaves out time for which the process was suspended
 	g.looked = now
 	g.updateContended(now)
 	g.order(now)
@@ -376,7 +385,7 @@ func (g *group) lookOnce() (lose []yield) {
 	return lose
 }
 
-// reclaim chooses the calls that lose their streams to requests that wait.
+// reclaim chooses the calls that are to lose their streams to waiting requests.
 func (g *group) reclaim(now time.Time, passed time.Duration) (lose []yield) {
 	if !g.contended || len(g.waiting) == 0 {
 		return nil
@@ -418,7 +427,8 @@ func (g *group) reclaim(now time.Time, passed time.Duration) (lose []yield) {
 	return lose
 }
 
-// measure notes which calls have moved since the last look, and returns all that could yield, and those of them that are silent.
+// measure updates which calls have moved since the last check. It returns all calls that could yield, and
+// those of them that are silent.
 func (g *group) measure(passed time.Duration) (all, silent []*Slot) {
 	for _, m := range g.present {
 		m.losing, m.origin.losing = 0, 0
@@ -450,7 +460,7 @@ func (g *group) measure(passed time.Duration) (all, silent []*Slot) {
 	return all, silent
 }
 
-// due counts the requests of members below their shares that have waited for too long.
+// due counts the requests of members below their shares that have waited for shareTime.
 func (g *group) due(now time.Time) (n int) {
 	for _, m := range g.waiting {
 		if !g.isBelow(m) {
@@ -467,7 +477,8 @@ func (g *group) due(now time.Time) (n int) {
 	return n
 }
 
-// isAbove reports whether a member has more than its share, or its address has.
+// isAbove reports whether a member's address has more than its share, or, if there is only one address, the
+// member has.
 func (g *group) isAbove(m *member) bool {
 	return m.origin.active-m.origin.losing > g.share() || g.origin == 1 && m.active-m.losing > g.shareOf(m)
 }

@@ -17,37 +17,37 @@ import (
 
 const frameHeaderLen = 9
 
-// stream is one stream of a connection, whose mu guards it.
+// stream is one stream of a connection. The connection's mu guards it.
 type stream struct {
 	c    *conn
 	id   uint32
-	user any       // what the role has made of it
-	wake sync.Cond // anything below
+	user any       // the role's own state of the stream
+	wake sync.Cond // signals changes of the fields below
 
 	in        buffer
-	window    inflow
-	length    int64       // that is still to come, as content-length says; -1: that says nothing
-	headed    bool        // headers have come, and data may
-	remoteEnd bool        // END_STREAM has come
-	inErr     error       // what reads get behind what is in the buffer
-	trailer   http.Header // that has come and was not told
-	cut       *time.Timer // of a read deadline
-	late      bool        // that has passed while something lay here which the handler had not read
+	window    inflow      // receive window
+	length    int64       // body bytes that are still to come by content-length; -1: unknown
+	headed    bool        // headers have arrived, so that data may follow
+	remoteEnd bool        // END_STREAM has arrived
+	inErr     error       // what reads return when the buffer is empty
+	trailer   http.Header // received, and not in trailers yet
+	cut       *time.Timer // read deadline
+	late      bool        // it has passed while the handler had unread data
 
-	trailers  *http.Header // which the end of the body completes
-	announced bool         // only of names that are there already
+	trailers  *http.Header // set or completed at the end of the body
+	announced bool         // trailers is limited to the names that it already has
 
-	out          int64       // window
+	out          int64       // send window
 	localEnd     bool        // END_STREAM has been queued
-	outErr       error       // what writes get: errEnded behind localEnd
-	gone         bool        // the connection does not know it any more
-	abandoned    bool        // it is to be reset, and no handler reads it
-	came         atomic.Bool // some of the body has come, or its end
-	touched      bool        // is among c.touched
-	waitsForRoom bool        // is among c.roomWaiters
+	outErr       error       // what writes return: errEnded after localEnd
+	gone         bool        // the connection has removed it
+	abandoned    bool        // it waits to be reset, and no handler reads it
+	came         atomic.Bool // some of the body, or its end, has arrived
+	touched      bool        // it is in c.touched
+	waitsForRoom bool        // it is in c.roomWaiters
 }
 
-// touch has beforeRead wake what waits for the stream.
+// touch lets beforeRead wake the goroutines that wait for the stream.
 func (s *stream) touch() {
 	if !s.touched {
 		s.touched = true
@@ -55,7 +55,7 @@ func (s *stream) touch() {
 	}
 }
 
-// fail ends reads, behind what has come, and writes.
+// fail ends writes, and ends reads after the data that has arrived.
 func (s *stream) fail(err error) {
 	if s.inErr == nil && !s.remoteEnd {
 		s.inErr = err
@@ -66,7 +66,7 @@ func (s *stream) fail(err error) {
 	s.wake.Broadcast()
 }
 
-// endWith takes trailers, or a body's end by headers.
+// endWith handles the trailers that end the body.
 func (s *stream) endWith(trailer http.Header) error {
 	if s.length > 0 {
 		return malformed(s.id, "content-length is not the body's")
@@ -76,7 +76,7 @@ func (s *stream) endWith(trailer http.Header) error {
 	return nil
 }
 
-// endRemote notes that END_STREAM has come, behind all that it ends, and removes a stream that has ended both ways.
+// endRemote records that END_STREAM has arrived, and removes a stream that has ended in both directions.
 func (s *stream) endRemote() {
 	s.remoteEnd = true
 	s.came.Store(true)
@@ -86,7 +86,7 @@ func (s *stream) endRemote() {
 	}
 }
 
-// endLocal notes that END_STREAM has been queued, and removes a stream that has ended both ways.
+// endLocal records that END_STREAM has been queued, and removes a stream that has ended in both directions.
 func (s *stream) endLocal() {
 	s.localEnd = true
 	if s.outErr == nil {
@@ -97,8 +97,9 @@ func (s *stream) endLocal() {
 	}
 }
 
-// giveBack lets the peer send as much again as was read of a stream, or never kept. s is nil, or the stream whose window it is too. It is called
-// with 0 for data that is kept: that may take what was left of the connection's window, and what other streams have read must be told then.
+// giveBack enlarges the receive windows after n bytes were read or discarded: the connection's, and that of s
+// unless it is nil. It is called with 0 for data that is kept: that may use up the connection's window, and
+// then the bytes that other streams have read must be announced.
 func (c *conn) giveBack(s *stream, n int64) {
 	if c.err != nil {
 		return
@@ -114,7 +115,8 @@ func (c *conn) giveBack(s *stream, n int64) {
 	}
 }
 
-// read reads what has come. Without room in p it waits for something to read. Before it tells the end it completes the trailers.
+// read reads data that has arrived. With an empty p it waits for data. It completes the trailers before it
+// returns io.EOF.
 func (s *stream) read(p []byte) (int, error) {
 	c := s.c
 	c.mu.Lock()
@@ -139,8 +141,8 @@ func (s *stream) read(p []byte) (int, error) {
 	return 0, io.EOF
 }
 
-// ReadWhole reads the whole body, if all of it is here, is no longer than most and nothing of it has been read: the trailers are complete
-// then. body is never nil, and may be pooled; it is the caller's.
+// ReadWhole returns the whole body, if all of it has arrived, it is no longer than most, and none of it has
+// been read. The trailers are complete then. body is never nil, may be pooled, and belongs to the caller.
 func (s *stream) ReadWhole(most int) (body []byte, ok bool) {
 	c := s.c
 	c.mu.Lock()
@@ -148,7 +150,7 @@ func (s *stream) ReadWhole(most int) (body []byte, ok bool) {
 	if !s.remoteEnd || s.inErr != nil || s.in.at > 0 || len(s.in.b) > most {
 		return nil, false
 	}
-	if body, s.in.b = s.in.b, nil; body == nil { // before flush, which lets others change the stream
+	if body, s.in.b = s.in.b, nil; body == nil { // before flush, during which others may change the stream
 		body = []byte{}
 	}
 	c.giveBack(s, int64(len(body)))
@@ -157,7 +159,7 @@ func (s *stream) ReadWhole(most int) (body []byte, ok bool) {
 	return body, true
 }
 
-// tellTrailers completes the trailers, at the end of the body. c.mu is held.
+// tellTrailers completes the trailers at the end of the body. c.mu must be held.
 func (s *stream) tellTrailers() {
 	if *s.trailers == nil && !s.announced {
 		*s.trailers = s.trailer
@@ -171,14 +173,14 @@ func (s *stream) tellTrailers() {
 	s.trailer = nil
 }
 
-// Complete reports whether all of the body is here, or its end by an error: no read will wait.
+// Complete reports whether all of the body has arrived, or an error has ended it: no read will wait.
 func (s *stream) Complete() bool {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	return s.remoteEnd || s.inErr != nil
 }
 
-// drop forgets what was not read. c.mu is held.
+// drop discards unread data. Later reads return err, unless another error came first. c.mu must be held.
 func (s *stream) drop(err error) {
 	if s.inErr == nil {
 		s.inErr = err
@@ -191,7 +193,8 @@ func (s *stream) drop(err error) {
 	}
 }
 
-// write queues data, and waits where windows or what is queued already are in the way. c.mu is held, but not while it waits.
+// write queues data, and waits for room in the windows and the queue. c.mu must be held; it is released while
+// waiting.
 func (s *stream) write(p []byte, end bool) error {
 	for {
 		if s.outErr != nil {
@@ -213,15 +216,15 @@ func (s *stream) write(p []byte, end bool) error {
 	}
 }
 
-// fits is how much of n bytes goes into a frame now.
+// fits returns how many of n bytes fit into a frame now.
 func (s *stream) fits(n int) int {
 	c := s.c
 	room := outMost - c.output.waiting()
 	return max(0, int(min(int64(n), int64(c.peerFrame), int64(frameBytes), s.out, c.outWindow, int64(room))))
 }
 
-// data queues a frame (RFC 9113, section 6.1). The Framer would copy p twice: into a buffer of its own, and from there
-// to the queue.
+// data queues a DATA frame (RFC 9113, section 6.1). The Framer would copy p twice: into its own buffer, and
+// from there to the queue.
 func (s *stream) data(p []byte, end bool) {
 	s.out -= int64(len(p))
 	s.c.outWindow -= int64(len(p))
@@ -237,11 +240,11 @@ func (s *stream) data(p []byte, end bool) {
 	o.out = append(append(grow(o.out, len(head)+len(p)), head[:]...), p...)
 }
 
-// waitForRoom writes what is queued, and waits for a change unless there is room already, as ready reports.
+// waitForRoom writes queued frames, and waits for a change unless ready reports that there is room.
 func (s *stream) waitForRoom(ready func() bool) {
 	c := s.c
 	c.flush()
-	if s.outErr != nil || ready() { // flush gives up c.mu
+	if s.outErr != nil || ready() { // flush releases c.mu
 		return
 	}
 	if !s.waitsForRoom {
@@ -251,7 +254,7 @@ func (s *stream) waitForRoom(ready func() bool) {
 	s.wake.Wait()
 }
 
-// awaitRoom waits until there is room for headers. c.mu is held, but not while it waits.
+// awaitRoom waits until there is room for headers. c.mu must be held; it is released while waiting.
 func (s *stream) awaitRoom() error {
 	ready := func() bool { return s.c.output.waiting() < outMost }
 	for {
@@ -265,8 +268,9 @@ func (s *stream) awaitRoom() error {
 	}
 }
 
-// expireReads ends reads that still wait at a time, by os.ErrDeadlineExceeded. A reader that comes later reads what has come by then, and may
-// set another time first: it is not the peer that was late.
+// expireReads lets reads that still wait at the given time return os.ErrDeadlineExceeded. A later read first
+// gets the data that had arrived by then, and the reader may set another deadline before that: the peer was
+// not late. A zero time cancels the deadline.
 func (s *stream) expireReads(at time.Time) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
@@ -295,27 +299,27 @@ func (s *stream) expireReads(at time.Time) {
 	expire()
 }
 
-// maxWindow is what a window may grow to (RFC 9113, section 6.9.1).
+// maxWindow is the largest size of a window (RFC 9113, section 6.9.1).
 const maxWindow = math.MaxInt32
 
-// initialWindow is that of streams and connections before anybody has said otherwise (section 6.9.2).
+// initialWindow is the initial window of streams and connections (section 6.9.2).
 const initialWindow = 65_535
 
-// inflow is a window that we have given: how much may still come, and what was read and not told yet.
+// inflow is a receive window.
 type inflow struct {
-	size   int64 // of the whole window
-	avail  int64 // that may still come
-	untold int64
+	size   int64 // of the whole window, in bytes
+	avail  int64 // bytes that may still arrive
+	untold int64 // bytes that were read and not announced yet
 }
 
-// take counts what came. It reports false when that was more than allowed.
+// take counts n received bytes. It reports false if they exceed the window.
 func (w *inflow) take(n int64) bool {
 	w.avail -= n
 	return w.avail >= 0
 }
 
-// give returns what a WINDOW_UPDATE should say after n bytes were read: 0 for none yet. What nobody reads may take most of a window:
-// then the rest must not wait for half of the whole.
+// give returns the increment for a WINDOW_UPDATE after n bytes were read; 0: send none yet. Unread data may
+// use up most of a window: then the update must not wait until half of the window was read.
 func (w *inflow) give(n int64) uint32 {
 	w.untold += n
 	if w.untold*2 < w.size && w.untold < w.avail {
@@ -327,10 +331,10 @@ func (w *inflow) give(n int64) uint32 {
 	return uint32(told)
 }
 
-// buffer is a queue of bytes. It holds no memory while it is empty.
+// buffer is a queue of bytes. It holds no memory when it is empty.
 type buffer struct {
 	b  []byte // pooled, or nil
-	at int    // before which everything was read
+	at int    // start of the unread bytes
 }
 
 func (b *buffer) len() int { return len(b.b) - b.at }
@@ -351,7 +355,7 @@ func (b *buffer) read(p []byte) int {
 	return n
 }
 
-// free empties the queue, and returns how many bytes were in it.
+// free empties the queue, and returns how many bytes it held.
 func (b *buffer) free() int {
 	n := b.len()
 	gateway.PutBuffer(b.b)
@@ -359,7 +363,7 @@ func (b *buffer) free() int {
 	return n
 }
 
-// grow is slices.Grow for a pooled buffer.
+// grow is slices.Grow for a pooled buffer, which it may replace.
 func grow(b []byte, n int) []byte {
 	need := len(b) + n
 	if need <= cap(b) {
@@ -370,16 +374,16 @@ func grow(b []byte, n int) []byte {
 	return grown
 }
 
-// howEnded is how a stream came to its end.
+// howEnded says how a stream has ended.
 type howEnded uint8
 
 const (
-	endedLongAgo howEnded = iota // or never begun
+	endedLongAgo howEnded = iota // or never opened
 	endedRegularly
-	endedByUs // by a reset: what still comes on it is ignored (RFC 9113, section 5.1)
+	endedByUs // reset by this end: later frames on it are ignored (RFC 9113, section 5.1)
 )
 
-// endedStreams are the streams that have ended last.
+// endedStreams holds the streams that ended last.
 type endedStreams struct {
 	next int
 	all  [64]endedStream
@@ -390,7 +394,7 @@ type endedStream struct {
 	how howEnded
 }
 
-// note is for a stream that has just ended.
+// note records a stream that has just ended.
 func (r *endedStreams) note(id uint32, how howEnded) {
 	last := &r.all[(r.next+len(r.all)-1)%len(r.all)]
 	if last.id != id {
@@ -400,7 +404,7 @@ func (r *endedStreams) note(id uint32, how howEnded) {
 	last.id, last.how = id, how
 }
 
-// ignore is for one that ended before, or never began, and that we reset now.
+// ignore records that this end resets a stream that ended before, or was never opened.
 func (r *endedStreams) ignore(id uint32) {
 	if e := r.find(id); e != nil {
 		e.how = endedByUs
