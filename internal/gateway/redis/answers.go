@@ -13,18 +13,16 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// answers are replies to what the gateway asked for a client.
+// answers handles replies to the gateway's own requests for a client: those of the scripts that guard
+// commands (guard.go), and those that the request pump waits for.
 type answers struct {
 	frames  *frames
 	opening *opening
 	copier  *copier
 }
 
-// Answers to what the gateway asked for a client: those of the scripts that guard
-// commands (guard.go), and those that the request pump waits for.
-
-// sealedArray reports whether the reply at hand is the answer of one of our scripts for
-// sealed values: an array that begins with the marker.
+// sealedArray reports whether the current reply is how a gateway script returns envelopes: an array that
+// begins with the marker.
 func (x *answers) sealedArray() (bool, error) {
 	line, h, err := x.frames.peek()
 	if err != nil || h.Kind != resp.Array || h.N < 2 {
@@ -42,7 +40,7 @@ func (x *answers) sealedArray() (bool, error) {
 	return err == nil && string(b[off:]) == lua.Marker, err
 }
 
-// carryComputed answers a read on an envelope; anything else is the server's answer.
+// carryComputed answers a read of an envelope. Any other reply is passed on.
 func (x *answers) carryComputed(o *op) error {
 	if !o.plain {
 		sealed, err := x.sealedArray()
@@ -64,7 +62,7 @@ func (x *answers) carryComputed(o *op) error {
 	switch {
 	case err != nil:
 		return err
-	case h.IsNull() && resp.IsWord(o.args[0], "digest"): // which has none of a key that is not there
+	case h.IsNull() && resp.IsWord(o.args[0], "digest"): // there is no digest of a missing key
 		return x.copier.copy(shapeNone, nil)
 	case h.IsNull():
 		x.frames.in.Discard(len(line))
@@ -76,9 +74,9 @@ func (x *answers) carryComputed(o *op) error {
 	return x.computeOn(o, h.N)
 }
 
-// carryRefusal carries an error, unless the command would have met another one first: some
-// look at their arguments before they look at the kind of key. What else a server refuses, such as
-// keys of another node, it refuses before a command looks at anything.
+// carryRefusal carries an error, unless the command would have reported another one first: some check their
+// arguments before the type of the key. Other errors, such as for keys of another node, come before a command
+// checks anything.
 func (x *answers) carryRefusal(o *op, line []byte) error {
 	first := compute.Answer(nil, o.args, nil, false)
 	if !o.plain || first[0] != resp.Error || !bytes.HasPrefix(line, []byte("-WRONGTYPE ")) {
@@ -90,7 +88,7 @@ func (x *answers) carryRefusal(o *op, line []byte) error {
 	return x.frames.emit(first)
 }
 
-// computeOn answers a read on the bulk string of n bytes at hand.
+// computeOn answers a read of the current bulk string of n bytes.
 func (x *answers) computeOn(o *op, n int64) error {
 	h, err := x.headerOf(n)
 	if err != nil {
@@ -114,7 +112,7 @@ func (x *answers) computeOn(o *op, n int64) error {
 	return x.opening.emitHeld(compute.Answer(nil, o.args, value, true), stored.n > 0)
 }
 
-// headerOf is the header of the n bytes at hand; of a value that is not sealed it has the length alone.
+// headerOf returns the header of the current n bytes; for an uncompressed value it has only RawLen.
 func (x *answers) headerOf(n int64) (cinch.Header, error) {
 	plain := cinch.Header{RawLen: int(n)}
 	if n < int64(len(cinch.Magic)) {
@@ -127,8 +125,7 @@ func (x *answers) headerOf(n int64) (cinch.Header, error) {
 	return x.opening.declared(n)
 }
 
-// lengthOf answers STRLEN and HSTRLEN from the header alone, which is all that the
-// script sent.
+// lengthOf answers STRLEN and HSTRLEN from the header alone. The script sent nothing else.
 func (x *answers) lengthOf(n int64) error {
 	stored, err := x.opening.stage(n, 0)
 	if err != nil {
@@ -142,7 +139,7 @@ func (x *answers) lengthOf(n int64) error {
 	return x.frames.emit(resp.AppendInt(nil, int64(h.RawLen)))
 }
 
-// dropMarker consumes the head of a script's answer, up to the first envelope.
+// dropMarker consumes the beginning of a script's reply, up to the first envelope.
 func (x *answers) dropMarker() error {
 	if err := x.frames.dropLine(); err != nil {
 		return err
@@ -150,15 +147,14 @@ func (x *answers) dropMarker() error {
 	return x.copier.skip()
 }
 
-// carryAsk gives the envelopes in the answer of a guard to the request pump, and any
-// other answer to the client.
+// carryAsk passes the envelopes in a guard's reply to the request pump, and any other reply to the client.
 func (x *answers) carryAsk(e *entry) error {
 	sealed, err := x.sealedArray()
 	if err != nil {
 		return err
 	}
 	o := e.op
-	if sealed && o.done == nil { // in EXEC there is nobody left to ask
+	if sealed && o.done == nil { // in EXEC the request pump no longer waits
 		x.opening.vault.Stats.Error("sealed_in_transaction")
 		return x.copier.replace("ERR cinch: the value was sealed while this transaction was queued; try again")
 	}
@@ -176,7 +172,8 @@ func (x *answers) carryAsk(e *entry) error {
 	return nil
 }
 
-// copyRenamed copies a reply; an error speaks of the client's script by its own name.
+// copyRenamed copies a reply. In an error it replaces the name of the script that ran by that of the
+// client's.
 func (x *answers) copyRenamed(e *entry) error {
 	line, h, err := x.frames.peek()
 	if err != nil {
@@ -191,8 +188,7 @@ func (x *answers) copyRenamed(e *entry) error {
 	return err
 }
 
-// carryFloat keeps back the server's complaint that a value is no number: it may be a
-// sealed one.
+// carryFloat passes the server's "not a float" error to the request pump, since the value may be compressed.
 func (x *answers) carryFloat(o *op) error {
 	if o.done != nil && x.isErrorLike(isNoFloat) {
 		return x.capture(o)
@@ -211,14 +207,13 @@ func finish(o *op) {
 	}
 }
 
-// isErrorLike reports whether the reply at hand is an error whose text is so.
+// isErrorLike reports whether the current reply is an error whose text satisfies is.
 func (x *answers) isErrorLike(is func(string) bool) bool {
 	line, h, err := x.frames.peek()
 	return err == nil && h.Kind == resp.Error && is(string(line[1:len(line)-2]))
 }
 
-// capture keeps a reply for the request pump: a scalar, a bulk string or a flat array of
-// bulk strings.
+// capture keeps a reply for the request pump: a scalar, a bulk string or a flat array of bulk strings.
 func (x *answers) capture(o *op) error {
 	a := &o.answer
 	line, h, err := x.frames.peek()
@@ -251,7 +246,7 @@ func (x *answers) captureBulk(o *op, n int64) ([]byte, error) {
 		err := x.frames.in.ReadFull(b)
 		return b[:n], err
 	}
-	h := held{opening: x.opening, impatient: o.held > 0} // holding some, an answer must not wait for more
+	h := held{opening: x.opening, impatient: o.held > 0} // an answer that holds some must not wait for more
 	err := h.read(n, 0)
 	if errors.Is(err, errNoRoom) {
 		left := n + 2 - int64(len(h.buf))
@@ -262,7 +257,7 @@ func (x *answers) captureBulk(o *op, n int64) ([]byte, error) {
 	return h.buf[:min(n, int64(len(h.buf)))], err
 }
 
-// maxListBytes bounds a captured list.
+// maxListBytes limits a captured list.
 const maxListBytes = 64 << 20
 
 func (x *answers) captureList(o *op, n int64) error {
@@ -291,7 +286,8 @@ func (x *answers) captureList(o *op, n int64) error {
 	return nil
 }
 
-// carryLoaded carries the answer to SCRIPT EXISTS: a list of 0 and 1.
+// carryLoaded carries the reply to SCRIPT EXISTS, a list of 0 and 1. Scripts not known here are reported as
+// 0.
 func (x *answers) carryLoaded(known []bool) error {
 	line, h, err := x.frames.peek()
 	if err != nil || h.Kind != resp.Array || h.N != int64(len(known)) {

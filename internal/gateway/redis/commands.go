@@ -7,39 +7,38 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// strategy says what the gateway does with a command.
+// strategy is how the gateway handles a command.
 type strategy uint8
 
 const (
-	// verbatim: neither its arguments nor its reply hold values of ours.
+	// verbatim: neither its arguments nor its reply hold values that may be compressed.
 	verbatim strategy = iota
-	// values: some arguments are values to seal, or elements of the reply to open, or both.
+	// values: some arguments are values to compress, or elements of the reply to decompress, or both.
 	values
-	// computed: a read whose answer depends on the value's content; on an envelope it is
-	// answered here (package compute).
+	// computed: a read whose answer depends on the value's content. For an envelope the gateway answers it
+	// (package compute).
 	computed
-	// inflated: it computes on, or changes part of, the value that is stored; on an
-	// envelope the value is put back first, in one step with the command (guard.go).
+	// inflated: it computes on the stored value or changes part of it. An envelope is decompressed in place
+	// first, in one step with the command (guard.go).
 	inflated
 	// compared: it compares the stored value, and may then replace or delete it (guard.go).
 	compared
-	// floats: runs as it is, and like inflated when the server finds no number.
+	// floats: runs unchanged, and like inflated if the server reports that the value is no number.
 	floats
-	// scripts: runs code on keys; they are inflated in one transaction with it (unit.go).
+	// scripts: runs code on keys; their values are decompressed in the same transaction (unit.go).
 	scripts
-	// sorts: SORT, whose BY and GET reach for other keys (sort.go).
+	// sorts: SORT, whose BY and GET read other keys (sort.go).
 	sorts
-	// controls: changes the conversation itself (control.go).
+	// controls: changes the state of the connection (control.go).
 	controls
-	// unknown: not in the table. Its keys are asked from the server and it is treated
-	// like a script.
+	// unknown: not in the table. The server is asked for its keys, and it is handled like a script.
 	unknown
 )
 
 // command is a row of the table.
 type command struct {
 	name     string
-	arity    int // as COMMAND says: n arguments with the name, or at least -n. A request that breaks it goes verbatim: the server refuses it
+	arity    int // as in COMMAND: n arguments with the name, or at least -n; other requests go verbatim and are refused
 	strategy strategy
 	args     argValues  // which arguments are values
 	reply    shape      // which elements of the reply are values
@@ -51,15 +50,15 @@ type command struct {
 	flags    entryFlags // of the entry for its reply
 }
 
-// waitingCommands are the verbatim ones that may wait.
+// waitingCommands are the verbatim commands that may block.
 const waitingCommands = "blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax bzpopmin wait waitaof"
 
-// keyRange finds the keys of a request, as COMMAND's first, last and step do. numKeys,
-// when set, is the index of the argument that counts them.
+// keyRange gives the positions of a request's keys, like first, last and step in COMMAND. numKeys, if set, is
+// the index of the argument that holds the number of keys.
 type keyRange struct{ first, last, step, numKeys int }
 
-// Every command of Redis 7.0 to 8.6 and of Valkey 8 and 9 is listed here that never touches the inside
-// of a value. What is missing is treated as unknown.
+// verbatimCommands lists the commands of Redis 7.0 to 8.6 and of Valkey 8 and 9 that never use the content of
+// a value. Commands not in the table are unknown.
 const verbatimCommands = `
 echo:2 ping:-1 swapdb:3
 copy:-3 del:-2 dump:2 exists:-2 expire:-3 expireat:-3 expiretime:2 keys:2 migrate:-6 move:3 object:-2
@@ -91,14 +90,14 @@ decr:2 decrby:3 incr:2 incrby:3
 vadd:-5 vcard:2 vdim:2 vemb:-3 vgetattr:3 vinfo:2 vismember:3 vlinks:-3 vrandmember:-2 vrange:-4 vrem:3 vsetattr:4 vsim:-4
 clusterscan:-2 commandlog:-2 hotkeys:-2 trimslots:-5`
 
-// moduleFamilies begin the names of commands of modules whose keys have types of their own: on what
-// holds a value they complain of its type, sealed or not.
+// moduleFamilies are the name prefixes of module commands whose keys have types of their own. For keys that
+// hold other values, compressed or not, they report a wrong type.
 var moduleFamilies = []string{"json.", "ts.", "bf.", "cf.", "cms.", "topk.", "tdigest."}
 
-// moduleCommand is the row of theirs.
+// moduleCommand is the row for them.
 var moduleCommand = &command{name: "module", arity: -1, strategy: verbatim}
 
-// valueCommands are the rows with values in them.
+// valueCommands are the rows of commands that handle values.
 var valueCommands = []command{
 	{name: "set", arity: -3, strategy: values, args: argValues{first: 2, single: true, kind: stringValue}, reply: shapeBulk},
 	{name: "setex", arity: 4, strategy: values, args: argValues{first: 3, single: true, kind: stringValue}},
@@ -174,7 +173,7 @@ var valueCommands = []command{
 	{name: "fcall_ro", arity: -3, strategy: scripts, reply: shapeAny, keys: keyRange{first: 3, step: 1, numKeys: 2}},
 }
 
-// controlCommands change the conversation between client and server.
+// controlCommands change the state of the connection.
 var controlCommands = []command{
 	{name: "auth", arity: -2},
 	{name: "hello", arity: -1},
@@ -225,7 +224,7 @@ func newTable() table {
 	t := table{}
 	for word := range strings.FieldsSeq(verbatimCommands) {
 		name, arity, _ := strings.Cut(word, ":")
-		n, _ := strconv.Atoi(arity) // a constant of ours
+		n, _ := strconv.Atoi(arity) // a constant
 		t[name] = &command{name: name, arity: n, strategy: verbatim}
 	}
 	for name := range strings.FieldsSeq(waitingCommands) {
@@ -278,7 +277,7 @@ func (c *command) accepts(argc int) bool {
 	return argc >= -c.arity
 }
 
-// find returns the keys of a request; ok is false where the server will refuse it.
+// find returns the keys of a request; ok is false if the server will refuse it.
 func (k keyRange) find(args [][]byte) (keys [][]byte, ok bool) {
 	last := k.last
 	if k.numKeys > 0 {
@@ -300,11 +299,11 @@ func (k keyRange) find(args [][]byte) (keys [][]byte, ok bool) {
 	return keys, true
 }
 
-// request is one request of the client. Its bytes live until it has been handled.
+// request is one request of the client. Its bytes are valid until it has been handled.
 type request struct {
 	cmd  *command
 	args [][]byte
-	raw  []byte // the request as it came, nil when it has no such form
+	raw  []byte // the unchanged request; nil if there is none
 
 	unguarded bool // its user may run no script on its keys
 }
@@ -314,18 +313,18 @@ func isComparison(word []byte) bool {
 	return n > 0
 }
 
-// comparisons are the options that do.
+// comparisons are the options that compare the stored value.
 var comparisons = []option{{"ifeq", 1}, {"ifne", 1}, {"ifdeq", 1}, {"ifdne", 1}}
 
-// comparedSet is the row of a SET that compares. What it answers with GET has been put back.
+// comparedSet is the row of a SET that compares. If it has GET, the value has been decompressed in place.
 var comparedSet = &command{name: "set", arity: -3, strategy: compared, keys: keyRange{first: 1, last: 1, step: 1}}
 
-// bitcountFrom is the row of BITCOUNT with a start and no end, which means the last byte to Valkey and
-// nothing to Redis: the server has to say.
+// bitcountFrom is the row of BITCOUNT with a start and no end: Valkey takes the last byte as the end, Redis
+// refuses it, so the server must answer.
 var bitcountFrom = &command{name: "bitcount", arity: -2, strategy: inflated, keys: keyRange{first: 1, last: 1, step: 1}}
 
-// mayBring reports that a command which is queued in a transaction may bring a sealed value to some key
-// that was looked at before.
+// mayBring reports whether a command queued in a transaction may bring a compressed value to a key that was
+// examined before.
 func mayBring(c *command) bool {
 	switch c.strategy {
 	case scripts, unknown:
@@ -345,22 +344,22 @@ func evalFor(name string) string {
 	return "EVAL"
 }
 
-// wrapped is the row of the script that a command is run in.
+// wrapped is the row of a script that a command runs in.
 var wrapped = &command{name: "eval", arity: -3, strategy: scripts, reply: shapeAny}
 
-// rows finds the rows of one client's commands.
+// rows caches the table rows of one client's commands.
 type rows struct {
 	table  table
 	recent [8]recent
 }
 
-// recent is a command that the client has sent, with its name as it wrote it.
+// recent is a command that the client has sent, with its name as the client wrote it.
 type recent struct {
 	name [8]byte // as long as the row's
 	cmd  *command
 }
 
-// lookup is the table's, but for names that come again and again.
+// lookup is table.lookup with a cache for names that repeat.
 func (t *rows) lookup(name []byte) *command {
 	if len(name) == 0 || len(name) > len(recent{}.name) {
 		return t.table.lookup(name)
@@ -377,34 +376,34 @@ func (t *rows) lookup(name []byte) *command {
 	return cmd
 }
 
-// Where the values of a request are. Most commands have them at fixed places; for those whose options
-// come first, their row names a function that reads the options.
+// Positions of the values in a request. Most commands have them at fixed positions. Commands whose options
+// come first have a finder in their row.
 
-// places are the values of a request: from first on every step-th argument, before end.
+// places gives the positions of a request's values: from first every step-th argument, before end.
 type places struct {
 	first, step, end int
-	computed         bool // the server computes on them as they come, so that they stay as they are
+	computed         bool // the server computes on the values as sent, so they stay unchanged
 }
 
-// holds reports that argument i is a value.
+// holds reports whether argument i is a value.
 func (p *places) holds(i int) bool {
 	return i >= p.first && i < p.end && (i-p.first)%p.step == 0
 }
 
-// placing says whether the places of a request are known.
+// placing says whether the positions are known.
 type placing uint8
 
 const (
 	placed  placing = iota
-	refused         // the server will not carry the request out
-	cutOff          // not before more of its arguments have come
-	strange         // it has options that are not known here
+	refused         // the server will refuse the request
+	cutOff          // unknown before more arguments have arrived
+	strange         // unknown options
 )
 
-// finder finds the places in the arguments of a request that have come; it will have argc.
+// finder returns the places of a request, given the arguments that have arrived; it will have argc.
 type finder func(args [][]byte, argc int) (places, placing)
 
-// places finds the values of a request of which some arguments have come.
+// places returns the positions of the values in a request of which some arguments have arrived.
 func (a *argValues) places(args [][]byte, argc int) (places, placing) {
 	if a.find != nil {
 		return a.find(args, argc)
@@ -419,13 +418,13 @@ func (a *argValues) places(args [][]byte, argc int) (places, placing) {
 	return p, placed
 }
 
-// option is a word that a command knows, and how many arguments belong to it.
+// option is a keyword of a command and the number of arguments that follow it.
 type option struct {
 	word      string
 	arguments int
 }
 
-// optionOf finds an option by its word; n is -1 where it is not known.
+// optionOf finds an option by its word; n is -1 if there is none.
 func optionOf(options []option, word []byte) (o option, n int) {
 	for _, o := range options {
 		if resp.IsWord(word, o.word) {
@@ -435,7 +434,7 @@ func optionOf(options []option, word []byte) (o option, n int) {
 	return option{}, -1
 }
 
-// xaddOptions are those in front of an entry's id.
+// xaddOptions are the options in front of an entry's id.
 var xaddOptions = []option{
 	{"nomkstream", 0},
 	{"maxlen", 1},
@@ -448,7 +447,7 @@ var xaddOptions = []option{
 	{"idmpauto", 1}, // Redis 8.6
 }
 
-// findFields finds the values of XADD's fields, behind its options and the id.
+// findFields finds the values of XADD, behind its options and the id.
 func findFields(args [][]byte, argc int) (p places, is placing) {
 	for i := 2; i < len(args); i++ {
 		o, n := optionOf(xaddOptions, args[i])
@@ -464,7 +463,7 @@ func findFields(args [][]byte, argc int) (p places, is placing) {
 	return p, unfinished(args, argc)
 }
 
-// behind takes what should be the id of an entry, with fields and values behind it.
+// behind returns the places behind an argument that should be the id of an entry.
 func (p places) behind(id []byte, at, argc int) (places, placing) {
 	p.first, p.step, p.end = at+2, 2, argc
 	switch {
@@ -476,7 +475,7 @@ func (p places) behind(id []byte, at, argc int) (places, placing) {
 	return p, placed
 }
 
-// unfinished is how a request is whose arguments so far do not tell where its values are.
+// unfinished classifies a request whose arguments so far do not tell where its values are.
 func unfinished(args [][]byte, argc int) placing {
 	if len(args) < argc {
 		return cutOff
@@ -484,7 +483,7 @@ func unfinished(args [][]byte, argc int) placing {
 	return refused
 }
 
-// storeOptions are those of commands that store values for a time.
+// storeOptions are options of commands that store values.
 var storeOptions = []option{
 	{"nx", 0}, {"xx", 0}, {"fnx", 0}, {"fxx", 0}, {"keepttl", 0}, {"ex", 1}, {"px", 1}, {"exat", 1}, {"pxat", 1},
 }
@@ -526,7 +525,7 @@ func findPairs(args [][]byte, argc int) (p places, is placing) {
 	return p, placed
 }
 
-// counted are the values of so many pairs from argument at on.
+// counted returns the places of count pairs that begin with argument at.
 func (p places) counted(count []byte, at, argc int) (places, placing) {
 	n, ok := resp.ParseCount(count)
 	if !ok || n == 0 || n > (argc-at)/2 {
@@ -536,8 +535,8 @@ func (p places) counted(count []byte, at, argc int) (places, placing) {
 	return p, placed
 }
 
-// argValues finds the arguments that are values: from first, every step-th. For some their place
-// depends on options (see placing).
+// argValues says which arguments are values: every step-th from first, or what find returns if their
+// positions depend on options.
 type argValues struct {
 	first, step int
 	kind        valueKind

@@ -10,8 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// conversation is what the request pump says to the server, and what it expects as answers. All that
-// goes upstream for a client goes through it, so that each reply finds its entry in the queue.
+// conversation sends the request pump's requests to the server and queues the expected replies. Everything
+// sent upstream for a client goes through it, so that each reply finds its entry in the queue.
 type conversation struct {
 	life  *gateway.Life
 	up    sink
@@ -21,30 +21,30 @@ type conversation struct {
 
 	st        standing
 	tx        transaction
-	executing atomic.Int32 // EXECs without replies yet, for which Requests holds memory
+	executing atomic.Int32 // EXECs whose replies are outstanding and for which Requests holds memory
 
-	subscribing bool // a subscription was sent, whose answer may not have come
+	subscribing bool // a subscription was sent and may not have been answered yet
 	replies     muting
 	asks        asks
 	asked       asked
 	scratch     *[resp.MaxHeaderLen]byte
 }
 
-// replying is the reply pump, as the request pump sees it.
+// replying is the part of the reply pump that the request pump uses.
 type replying interface {
-	// unstick lets it go on where it waits for the client to read.
+	// unstick lets it continue if it is waiting for the client to read.
 	unstick()
-	// midReply says whether it is with a reply of which the server may have more to send.
+	// midReply reports whether it is handling a reply of which the server may have more to send.
 	midReply() bool
 
-	// What replies change in it is for hooks only, which it calls itself: discard forgets what was queued for EXEC,
-	// reset subscriptions too, and monitor has it expect lines that nobody asked for.
+	// Only hooks, which the reply pump itself calls, may change its state: discard forgets the commands
+	// queued for EXEC, reset also the subscriptions, and monitor makes it expect MONITOR's lines.
 	discard()
 	reset()
 	monitor()
 }
 
-// init begins a conversation whose replies pump carries, by the entries of the queue.
+// init sets up a conversation; pump carries its replies by the queue's entries.
 func (c *conversation) init(life *gateway.Life, pump replying, keeper *gateway.Doorkeeper, stats *gateway.Stats) {
 	c.life, c.pump, c.stats = life, pump, stats
 	c.up.conn, c.up.before = life.Upstream, c.queue.publish
@@ -53,7 +53,7 @@ func (c *conversation) init(life *gateway.Life, pump replying, keeper *gateway.D
 	c.st.init(&c.tx, keeper)
 }
 
-// await waits for the reply pump's answer.
+// await waits until the reply pump has the answer.
 func (c *conversation) await(o *op) error {
 	if err := c.up.Flush(); err != nil {
 		return err
@@ -65,14 +65,14 @@ func (c *conversation) await(o *op) error {
 		case <-o.done:
 			return nil
 		case <-t.C:
-			if gateway.PeerClosed(c.life.Client) { // the server must hear of it, or a blocked command goes on
+			if gateway.PeerClosed(c.life.Client) { // tell the server, or a blocked command continues
 				_ = gateway.CloseWrite(c.life.Upstream)
 			}
 			c.pump.unstick()
 			t.Reset(patience)
 		case <-c.life.Dead():
 			select {
-			case <-o.done: // it was the last thing that the pump did
+			case <-o.done: // it was the pump's last action
 				return nil
 			default:
 				c.letGo(o)
@@ -82,14 +82,14 @@ func (c *conversation) await(o *op) error {
 	}
 }
 
-// letGo gives back the budget that an answer holds.
+// letGo releases the budget that an answer holds.
 func (c *conversation) letGo(o *op) {
 	c.life.Replies.Release(o.held)
 	o.held = 0
 }
 
-// forwardAndWait sends a request after which the version of the protocol may be another:
-// how the next one is sent depends on it.
+// forwardAndWait sends a request that may change the protocol version, and waits for its reply: the next
+// request depends on the version.
 func (c *conversation) forwardAndWait(r *request, o *op) error {
 	if !c.tx.open {
 		o.done = make(chan struct{})
@@ -100,7 +100,7 @@ func (c *conversation) forwardAndWait(r *request, o *op) error {
 	return c.await(o)
 }
 
-// ask sends a request whose answer the request pump waits for.
+// ask sends a request and waits for its answer.
 func (c *conversation) ask(e entry, args [][]byte) error {
 	if err := c.expect(e); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (c *conversation) ask(e entry, args [][]byte) error {
 	return c.await(e.op)
 }
 
-// askAgain repeats ASKING, hidden from the client, where the server has forgotten it.
+// askAgain sends ASKING again, hidden from the client, if the server has consumed it.
 func (c *conversation) askAgain() error {
 	again := c.asks.sent && !c.asks.inside && !c.tx.open
 	c.asks.sent = true
@@ -124,8 +124,7 @@ func (c *conversation) askAgain() error {
 	return c.up.write(askingRequest)
 }
 
-// askPlainly sends a small request of the gateway's own on the client's connection and
-// waits for the answer.
+// askPlainly sends a small request of the gateway on the client's connection and returns the answer.
 func (c *conversation) askPlainly(args ...string) (answer, error) {
 	bytes := make([][]byte, len(args))
 	for i, a := range args {
@@ -139,13 +138,13 @@ func (c *conversation) askPlainly(args ...string) (answer, error) {
 	return o.answer, nil
 }
 
-// begin forgets what held for the last request alone.
+// begin resets the state that applied to the last request alone.
 func (c *conversation) begin() {
-	c.replies.skip, c.replies.skipNext = c.replies.skipNext, false // what CLIENT REPLY SKIP says holds for one request
+	c.replies.skip, c.replies.skipNext = c.replies.skipNext, false // CLIENT REPLY SKIP applies to one request
 	c.asks = asks{on: c.asks.next}
 }
 
-// forward sends a request with the arguments that it has now and queues e for its reply.
+// forward sends a request with its current arguments and queues e for its reply.
 func (c *conversation) forward(r *request, e entry) error {
 	if err := c.expect(e); err != nil {
 		return err
@@ -171,7 +170,7 @@ func (c *conversation) send(args [][]byte) error {
 		}
 		return c.up.err
 	}
-	_ = c.up.write(resp.AppendArray(c.head(), len(args))) // a failure is told of at the end, too
+	_ = c.up.write(resp.AppendArray(c.head(), len(args))) // an error is returned at the end, too
 	for _, a := range args {
 		_ = c.sendBulk(a)
 	}
@@ -179,12 +178,12 @@ func (c *conversation) send(args [][]byte) error {
 }
 
 func (c *conversation) sendBulk(b []byte) error {
-	_ = c.up.write(resp.AppendBulkHeader(c.head(), len(b))) // a failure is told of at the end, too
+	_ = c.up.write(resp.AppendBulkHeader(c.head(), len(b))) // an error is returned at the end, too
 	_ = c.up.write(b)
 	return c.up.write(crlf)
 }
 
-// head is a small buffer for one header line.
+// head returns a small buffer for one header line.
 func (c *conversation) head() []byte {
 	if c.scratch == nil {
 		c.scratch = new([resp.MaxHeaderLen]byte)
@@ -192,8 +191,8 @@ func (c *conversation) head() []byte {
 	return c.scratch[:0]
 }
 
-// expect queues an entry for a request that is about to be written; it must come first,
-// so that the reply finds it. It adds what the conversation's state says.
+// expect queues the entry of a request that is about to be written. It must be called before the write, so
+// that the reply finds the entry. It adds the flags that the conversation's state requires.
 func (c *conversation) expect(e entry) error {
 	if c.asks.on {
 		if err := c.askAgain(); err != nil {
@@ -207,14 +206,14 @@ func (c *conversation) expect(e entry) error {
 		e.flags |= flagQueued
 	}
 	err := c.queue.push(e, c.beforeWait)
-	if c.tx.open && c.queue.next.n == 0 { // those that are counted together take nothing
+	if c.tx.open && c.queue.next.n == 0 { // entries that are only counted take no memory
 		c.tx.entries += e.weight()
 	}
 	return err
 }
 
-// beforeWait is called before the request pump waits for room in the queue, and what it
-// returns afterwards. In between the reply pump must not be stuck.
+// beforeWait is called before the request pump waits for room in the queue, and the returned stop after the
+// wait. In between it keeps the reply pump from getting stuck.
 func (c *conversation) beforeWait() (stop func()) {
 	_ = c.up.Flush()
 	done := make(chan struct{})
@@ -222,19 +221,19 @@ func (c *conversation) beforeWait() (stop func()) {
 	return func() { close(done) }
 }
 
-// settle waits until every reply so far has come. It reports false when the reply pump has ended.
+// settle waits until every reply so far has arrived. It reports false if the reply pump has ended.
 func (c *conversation) settle() bool {
 	return c.queue.publish() == nil && c.queue.waitEmpty(c.beforeWait)
 }
 
-// settled reports that no reply is outstanding, nor the end of one: what the server has yet to send
-// it drops when we end our side. It may miss a reply that begins at this moment.
+// settled reports whether no reply is outstanding, not even the end of one: the server drops what it has yet
+// to send when the gateway ends its side. A reply that begins at this moment may be missed.
 func (c *conversation) settled() bool {
 	return c.queue.next.n == 0 && c.queue.empty() && !c.pump.midReply()
 }
 
-// waits reports that nothing comes before something happens that may never: what is to be answered next is a command that
-// waits, and nothing has come of its reply.
+// waits reports whether the next reply may never come: it belongs to a command that blocks, and none of it
+// has arrived.
 func (c *conversation) waits() bool { return c.queue.waits() && !c.pump.midReply() }
 
 func (c *conversation) keepUnstuck(done <-chan struct{}) {
@@ -254,9 +253,9 @@ func (c *conversation) keepUnstuck(done <-chan struct{}) {
 	}
 }
 
-// refuse answers a request with an error of ours. A request that the server refuses in
-// every state carries it, so that the reply keeps its place and an open transaction is
-// aborted as by any other bad command.
+// refuse answers a request with an error from the gateway. In its place it sends a request that the server
+// refuses in every state, so that the reply keeps its position and an open transaction is aborted as by any
+// other bad command.
 func (c *conversation) refuse(text string) error {
 	if !cluster.Elsewhere(text) {
 		c.stats.Error("refused")
@@ -267,7 +266,7 @@ func (c *conversation) refuse(text string) error {
 	return c.up.write(refusedByServer)
 }
 
-// answer answers a request with a frame of the gateway's own, in its turn.
+// answer answers a request with a frame of the gateway, at the position of its reply.
 func (c *conversation) answer(frame []byte) error {
 	if err := c.expect(entry{kind: kindOwn, op: &op{text: string(frame)}}); err != nil {
 		return err
@@ -275,8 +274,8 @@ func (c *conversation) answer(frame []byte) error {
 	return c.up.write(refusedByServer)
 }
 
-// isStranger reports whether the client has yet to log in, where the server asks for that. One that has sent its login is
-// not taken for a stranger before the answer has come: the server may carry out what is behind it.
+// isStranger reports whether the server requires a login and the client has not logged in. If the client has
+// sent its login, isStranger first waits for the answer: the server may run the commands behind it.
 func (c *conversation) isStranger() bool {
 	switch {
 	case !c.st.door.Stranger(c.life.Context()):
@@ -287,7 +286,7 @@ func (c *conversation) isStranger() bool {
 	return c.st.door.Stranger(c.life.Context())
 }
 
-// sendCapture sends a request whose reply is kept; await its op before looking.
+// sendCapture sends a request whose reply is kept. Await the returned op before reading it.
 func (c *conversation) sendCapture(args ...[]byte) (*op, error) {
 	o := &op{done: make(chan struct{})}
 	if err := c.expect(entry{kind: kindCapture, op: o}); err != nil {
@@ -304,7 +303,7 @@ func (c *conversation) askBytes(args ...[]byte) (*op, error) {
 	return o, c.await(o)
 }
 
-// sendHidden sends a request of ours whose reply the client does not see.
+// sendHidden sends a request of the gateway whose reply the client does not see.
 func (c *conversation) sendHidden(args [][]byte) error {
 	if err := c.expect(entry{flags: flagHidden}); err != nil {
 		return err
@@ -312,32 +311,31 @@ func (c *conversation) sendHidden(args [][]byte) error {
 	return c.send(args)
 }
 
-// muting is the state of CLIENT REPLY, which the gateway keeps itself: the server answers
-// everything, or replies could not be told apart.
+// muting is the state of CLIENT REPLY. The gateway keeps it itself and has the server reply to everything,
+// since replies could not be matched to requests otherwise.
 type muting struct{ off, skip, skipNext bool }
 
-// asks is the state of ASKING, which the server keeps for the command that follows. Where
-// the gateway sends several for one of the client, each has to bring it.
+// asks is the state of ASKING, which the server keeps for the next command only. If the gateway sends several
+// commands for one of the client, it must repeat ASKING before each.
 type asks struct {
-	next   bool // the client has sent it: it holds for the next request
-	on     bool // it holds for the request at hand
-	sent   bool // the request at hand has sent something
-	inside bool // in a transaction of ours, which keeps it
+	next   bool // the client has sent it for the next request
+	on     bool // it applies to the current request
+	sent   bool // the current request has sent something
+	inside bool // in a transaction of the gateway, which keeps it
 }
 
 var refusedByServer = []byte("*1\r\n$4\r\nECHO\r\n")
 
 var askingRequest = []byte("*1\r\n$6\r\nASKING\r\n")
 
-// standing is what a conversation has come to: the server's answers change it, and the next requests
-// depend on it.
+// standing is the state of a connection that the server's answers change and later requests depend on.
 type standing struct {
 	version   atomic.Int32                // RESP 2 or 3
 	channels  atomic.Int64                // subscriptions
 	space     atomic.Pointer[string]      // the database, as the policy names it
-	who       atomic.Pointer[credentials] // as whom the client has logged in
+	who       atomic.Pointer[credentials] // the client's login
 	loggingIn atomic.Int32                // logins without an answer yet
-	door      gateway.Door                // that the client passes by logging in
+	door      gateway.Door                // passed by logging in
 	monitors  bool                        // MONITOR is on
 	tx        *transaction
 }
@@ -349,14 +347,13 @@ func (t *standing) init(tx *transaction, keeper *gateway.Doorkeeper) {
 	t.door.Keeper = keeper
 }
 
-// firstSpace is where every connection begins.
+// firstSpace is the database of a new connection.
 var firstSpace = "0"
 
-// credentials are what the client logged in with. They are kept for the second connection, for as long
-// as the session lives.
+// credentials are the client's login. They are kept for the second connection as long as the session lives.
 type credentials struct{ user, password string }
 
-// where is the database that the next request's values go to.
+// where returns the database that the next request's values go to.
 func (t *standing) where() string {
 	if t.tx.space != nil {
 		return *t.tx.space
@@ -364,8 +361,8 @@ func (t *standing) where() string {
 	return *t.space.Load()
 }
 
-// login is who writes what the request at hand brings, "" for the server's default user: dictionaries
-// are made of, and for, the values of one.
+// login returns the user who writes the current request's values, "" for the server's default user.
+// Dictionaries are trained on, and used for, the values of one user.
 func (t *standing) login() string {
 	if t.loggingIn.Load() > 0 || t.tx.login {
 		return gateway.LoginUnknown
@@ -377,40 +374,41 @@ func (t *standing) login() string {
 	return who.user
 }
 
-// subscribed reports a RESP2 client with subscriptions: the server takes nothing from
-// it but commands about them.
+// subscribed reports whether this is a RESP2 client with subscriptions, from which the server accepts only
+// commands about subscriptions.
 func (c *conversation) subscribed() bool {
 	if c.st.version.Load() != 2 || !c.subscribing && c.st.channels.Load() == 0 {
 		return false
 	}
-	if !c.settle() { // an answer may be on its way that changes it
+	if !c.settle() { // an outstanding answer may change it
 		return false
 	}
 	c.subscribing = false
 	return c.st.channels.Load() > 0
 }
 
-// askedKeys is how many requests for values a session remembers the keys of. Deeper in a
-// pipeline the key of a broken value is not known.
+// askedKeys is the number of requests for values whose keys a session remembers. Deeper in a pipeline the key
+// of a broken value is unknown.
 const askedKeys = 16
 
-// asked remembers which keys the latest requests were for, so that the log can name the kind of
-// key whose value does not open. The request pump writes, the reply pump reads.
+// asked remembers the keys of the latest requests, so that the log can name the key pattern of a value that
+// cannot be decompressed. The request pump writes it, the reply pump reads it.
 type asked struct {
 	mu   sync.Mutex
-	ring *[askedKeys]askedKey // nil until the first
+	ring *[askedKeys]askedKey // nil until first used
 }
 
 type askedKey struct {
 	request uint64
 	length  uint8
-	key     [patternLength]byte // its beginning
+	key     [patternLength]byte // the first bytes of it
 }
 
-// note remembers the key of r, which asks for values, before its first byte is sent. Its reply is the number'th.
+// note remembers the key of r, a request for values, before its first byte is sent. number is the position of
+// its reply.
 func (a *asked) note(number uint64, r *request, shape shape) {
 	if shape >= shapeStreams || len(r.args) < 2 {
-		return // the key stands elsewhere
+		return // the key is elsewhere in the request
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -422,7 +420,7 @@ func (a *asked) note(number uint64, r *request, shape shape) {
 	k.length = uint8(copy(k.key[:], r.args[1]))
 }
 
-// pattern is the kind of key that a request was for; empty when that is not known.
+// pattern returns the key pattern of a request, "" if it is unknown.
 func (a *asked) pattern(request uint64) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -9,15 +9,15 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// copier carries replies element by element, and has values opened.
+// copier carries replies element by element and has values decompressed.
 type copier struct {
 	frames    *frames
 	opening   *opening
 	redirects *redirects
-	path      []level // to the element at hand
+	path      []level // to the current element
 }
 
-// replace swallows the reply at hand and sends an error instead.
+// replace drops the current reply and sends an error instead.
 func (c *copier) replace(text string) error {
 	if err := c.skip(); err != nil {
 		return err
@@ -28,7 +28,7 @@ func (c *copier) replace(text string) error {
 	return c.frames.emitError(text)
 }
 
-// skip swallows one reply.
+// skip drops one reply.
 func (c *copier) skip() error {
 	muted := c.frames.mute
 	c.frames.mute = true
@@ -50,8 +50,7 @@ func (c *copier) copyFor(e *entry) error {
 	return err
 }
 
-// copy carries one reply, with the attributes in front of it, and opens the values that
-// sh names.
+// copy carries one reply, with the attributes in front of it, and has the values that sh names decompressed.
 func (c *copier) copy(sh shape, mask []bool) error {
 	c.path = c.path[:0]
 	for {
@@ -78,8 +77,8 @@ func (c *copier) copy(sh shape, mask []bool) error {
 	}
 }
 
-// endElement moves on behind a finished element and reports the end of the reply. An
-// attribute is no element of what contains it.
+// endElement moves on after a finished element and reports whether the reply has ended. An attribute does not
+// count as an element of what contains it.
 func (c *copier) endElement() bool {
 	for len(c.path) > 0 {
 		top := &c.path[len(c.path)-1]
@@ -136,15 +135,15 @@ func (c *copier) copyElement(sh shape, mask []bool) (resp.Head, error) {
 	return h, c.frames.in.CopyTo(h.N+2, c.frames.pass)
 }
 
-// maxDepth is how deep a reply may nest. Scripts on a server return up to about 8,000
-// levels, the depth of Lua's stack.
+// maxDepth limits the nesting of a reply. Scripts on a server return up to about 8,000 levels, the depth of
+// Lua's stack.
 const maxDepth = 1 << 16
 
-// maxIdleDepth is for how deep a path memory is kept until the next reply.
+// maxIdleDepth limits the path whose memory is kept until the next reply.
 const maxIdleDepth = 16
 
-// shape says which bulk strings of a reply are values. Only those are opened: a key, a
-// field or a member may begin with the magic too and must not be touched.
+// shape says which bulk strings of a reply are values. Only those are decompressed: a key, a field or a
+// member may begin with the magic too and must not be changed.
 //
 // A place is the path of indexes from the root; a map counts its keys and values
 // singly, so that RESP2's flat pairs and RESP3's maps have the same places.
@@ -165,7 +164,7 @@ const (
 	shapeSorted            // SORT GET: by a mask over the patterns (op.mask)
 )
 
-// level is one aggregate on the way to an element.
+// level is one aggregate that contains an element.
 type level struct {
 	kind      byte  // as in resp.Head
 	remaining int64 // elements still to come, without the current one

@@ -1,50 +1,51 @@
-// Package redis is the gateway for Redis: it stands between clients and one server,
-// seals the values that a policy names on their way in and opens envelopes on their way
-// out, so that a client sees what it would see without it.
+// Package redis implements the gateway for Redis. It stands between clients and one server, compresses the
+// values that a policy selects on their way in and decompresses them on their way out, so that a client sees
+// what it would see without the gateway.
 //
-// The common SET and GET are read in these files, in this order. go run ./internal/arrows/walk --path redis-set prints every
-// function that one request enters.
+// To follow a common SET and GET, read these files in this order. go run ./internal/arrows/walk --path
+// redis-set prints every function that one request enters.
 //
-//	config.go        what a gateway is told
-//	gateway.go       what a gateway is made of, and the seam: Serve and Shutdown
-//	session.go       one client: next reads a request, handle looks it up and has its values sealed, or another part handle it
-//	rewrite.go       sealValue: by which setting a value is sealed, and what became of it
-//	conversation.go  what is said to the server, and what is expected as its answers
+//	config.go        the configuration of a gateway
+//	gateway.go       the parts of a gateway, and its interface: Serve and Shutdown
+//	session.go       one client: next reads a request, handle looks it up, compresses its values, or passes it to another part
+//	rewrite.go       sealValue: chooses the setting for a value and compresses it
+//	conversation.go  sends requests to the server and queues the expected replies
 //	commands.go      the table: what each command does with values
-//	queue.go         what the reply pump is told of each request that was sent
-//	sink.go          bytes to a connection, copied only where something was changed
+//	queue.go         what the reply pump must know about each request that was sent
+//	sink.go          writes to a connection, copying only what was changed
 //
-//	replies.go       replies: quick carries what most are, the others go as their entries in the queue say
+//	replies.go       replies: quick carries the common ones, the others are carried as their queue entries say
 //	copy.go          which elements are values
-//	open.go          values that are opened, under the reply budget
+//	open.go          decompresses values, under the reply budget
 //
-// What is rarer branches off in session.handle, each to a type of its own: large (requests larger than
-// the buffer), control (what changes the conversation, told apart by what it is about: login, multi, feed, nodes,
-// script and index commands) and stored, the commands that work on stored values themselves, sealed ones among
-// them. Those are run by guard (one guarded script runs the command on the value), units (scripts and what
-// the table does not know, in a transaction under WATCH), within (both, where the client has a transaction open
-// itself) and sorter (SORT).
+// Rarer requests branch off in session.handle, each kind to a type of its own: large (requests larger than
+// the buffer), control (commands that change the connection's state, by subject: login, multi, feed, nodes,
+// script and index commands) and stored (commands that work on stored values, compressed ones included).
+// Stored commands are run by guard (one guarded script runs the command on the value), units (scripts and
+// commands that the table does not know, in a transaction under WATCH), within (both, inside a transaction
+// that the client has open) and sorter (SORT).
 //
-// These stand on five that each have one thing to know: conversation, with its standing (database, login,
-// version) and its transaction; user, what the client's user may do, with a second connection for questions that the
-// first can't be asked; vault, which seals and opens; stash, which holds what is opened for a request; and
-// prober, which looks at what keys hold.
+// These rely on five types with one task each: conversation holds the standing (database, login, protocol
+// version) and the transaction; user knows the client's permissions and has a second connection for questions
+// that cannot be asked on the first; vault compresses and decompresses; stash holds values decompressed for a
+// request; prober examines the values that keys hold.
 //
-// foreign.go is about values that the clients' own library has compressed, which rewrite.go seals and open.go opens.
+// foreign.go handles values that a client library has compressed. rewrite.go compresses their content and
+// open.go restores them.
 //
-// trace.go makes spans of one command at a time of a client that is traced.
+// trace.go makes spans for a traced client, one command at a time.
 //
-// A reply pump hands over likewise: to answers (to what the gateway has asked itself), messages (that nobody
-// asked for), nodeReplies and redirects (which name other servers).
+// The reply pump also delegates: to answers (replies to the gateway's own requests), messages (frames that
+// answer no request), nodeReplies and redirects (replies that name other servers).
 //
-// Three packages below know nothing of sessions: compute (answers from values alone), lua (the scripts) and
+// Three packages below do not depend on sessions: compute (answers from values alone), lua (the scripts) and
 // cluster (where the servers are).
 //
 // # Order
 //
-// Every client has one upstream connection of its own, so that order, transactions,
-// blocking and pub/sub are the server's. The request pump queues, for each request that
-// it sends, how its reply is to be treated; the reply pump takes these entries in order.
+// Every client has one upstream connection of its own, so the server keeps order, transactions, blocking and
+// pub/sub. For each request that it sends, the request pump queues how its reply is to be handled; the reply
+// pump takes these entries in order.
 //
 //	client -> pumpRequests -> table -> seal -> upstream
 //	              |  queue of entries  |

@@ -5,20 +5,21 @@ import (
 	"github.com/cinch-layer/cinch/internal/foreign"
 )
 
-// Values that the clients' own library has compressed, under rules that name its format. Their content is sealed, and clients get it
-// in that format again, or bare, where the rule says to plain.
+// Values that a client library has compressed, under rules that name its format. Their content is compressed
+// instead. Clients get it in the library's format again, or bare if the rule says to plain.
 
-// contentRoom is how much of the content of a value of n bytes is opened, and whether that needs no budget.
+// contentRoom returns how many bytes of content of a value of n bytes may be unwrapped, and whether that
+// needs no budget.
 func (v *vault) contentRoom(n int) (limit int, free bool) {
 	limit = foreign.Room(n, v.maxSeal)
 	return limit, limit <= freeBytes
 }
 
-// contents are the formats of the values in a reply that clients get the content of: those of all, or of one element after the
-// other. None is nil.
+// contents holds the library formats to unwrap for the values in a reply: one entry for all values, or one an
+// element. nil unwraps nothing.
 type contents [][]foreign.Format
 
-// at is for the element at hand.
+// at returns the formats for the element at path.
 func (c contents) at(path []level) []foreign.Format {
 	switch {
 	case c == nil:
@@ -31,7 +32,8 @@ func (c contents) at(path []level) []foreign.Format {
 	return nil
 }
 
-// openBytes is what opening an envelope may take: of a foreign value its content, the value, and the reply with it.
+// openBytes returns the bytes that decompressing an envelope may take. For a foreign value that is its
+// content, the value, and the reply with it.
 func openBytes(h cinch.Header) int {
 	if h.IsForeign() {
 		return h.RawLen + 2*h.MaxValueLen()
@@ -39,7 +41,8 @@ func openBytes(h cinch.Header) int {
 	return h.RawLen
 }
 
-// standsFor is what a client gets for an envelope made of a value: another value of a library's, or its content.
+// standsFor returns what clients read for an envelope made of value: value itself, another encoding of it in
+// the library's format, or its content.
 func (v *vault) standsFor(sealed, value []byte) []byte {
 	h, err := cinch.ParseHeader(sealed)
 	if err != nil || !h.IsForeign() && h.RawLen == len(value) {
@@ -51,7 +54,7 @@ func (v *vault) standsFor(sealed, value []byte) []byte {
 	return value
 }
 
-// sharedOp is one op for all replies whose values are in the formats, so that entries in the queue are one.
+// sharedOp returns one op for all replies with these formats, so that their queue entries can be merged.
 func (v *vault) sharedOp(formats []foreign.Format) *op {
 	if o := v.bare.Load(); o != nil && &o.contents[0][0] == &formats[0] {
 		return o
@@ -61,12 +64,13 @@ func (v *vault) sharedOp(formats []foreign.Format) *op {
 	return o
 }
 
-// needsNoValue reports that a command may go to the server under a rule to plain too: it counts with what is a number as it is stored,
-// as INCR does, or looks at no value.
+// needsNoValue reports whether a command may run on the server even under a rule to plain: it takes the
+// stored number as INCR does, or reads no value.
 func (r *request) needsNoValue() bool {
 	return r.cmd.strategy == floats || r.cmd.name == "delex" && len(r.args) == 2
 }
 
-// textToPlain refuses what works on a stored value: that may be in the library's format, sealed as that, or sealed plain.
+// textToPlain refuses a command on stored values: those may be in the library's format, compressed from it,
+// or compressed bare.
 const textToPlain = "ERR cinch: a rule says to: plain of this key, so its value may still be in the format of a client's library, and only whole values can be read and written: " +
 	"finish with cinch pack --allow-recode, then take format and to out of the rule"

@@ -10,14 +10,13 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// frames are the pieces of replies on their way to the client: what is read of the server, and what is
-// sent.
+// frames reads reply elements from the server and writes them to the client.
 type frames struct {
 	from  source
 	in    *resp.Reader
 	to    sink
-	mute  bool          // the reply at hand is not for the client
-	aside *bytes.Buffer // where emit puts what is gathered; nil but for that
+	mute  bool          // the current reply is not for the client
+	aside *bytes.Buffer // collects emit's output while an element is gathered; else nil
 }
 
 func (f *frames) init(life *gateway.Life, spill *spill) {
@@ -26,7 +25,7 @@ func (f *frames) init(life *gateway.Life, spill *spill) {
 	f.in = resp.NewReader(&f.from, &f.to, bufferBytes)
 }
 
-// dropLine consumes the line at hand.
+// dropLine consumes the current line.
 func (f *frames) dropLine() error {
 	line, err := f.in.Line()
 	if err == nil {
@@ -35,7 +34,7 @@ func (f *frames) dropLine() error {
 	return err
 }
 
-// setAside is emit while an element is gathered.
+// setAside appends b to the element being gathered, of at most maxNodesBytes.
 func (f *frames) setAside(b []byte) error {
 	if f.aside.Len()+len(b) > maxNodesBytes {
 		return fmt.Errorf("%w: more than %d bytes about a cluster", resp.ErrReply, maxNodesBytes)
@@ -44,7 +43,7 @@ func (f *frames) setAside(b []byte) error {
 	return nil
 }
 
-// peek reads the first line of the element at hand, without consuming it.
+// peek returns the first line of the current element without consuming it.
 func (f *frames) peek() (line []byte, h resp.Head, err error) {
 	line, err = f.in.Line()
 	if errors.Is(err, resp.ErrLineTooLong) {
@@ -57,8 +56,8 @@ func (f *frames) peek() (line []byte, h resp.Head, err error) {
 	return line, h, err
 }
 
-// peekLong is peek for a line that does not fit the buffer, which only a status, an error
-// or a large number can be. It returns the beginning; copyElement carries all of it.
+// peekLong is peek for a line longer than the buffer, which only a status, an error or a big number may have.
+// It returns the buffered beginning; copyElement carries the whole line.
 func (f *frames) peekLong() (line []byte, h resp.Head, err error) {
 	line = f.in.Buffered()
 	switch h.Kind = line[0]; h.Kind {
@@ -86,7 +85,7 @@ func (f *frames) copyLong() error {
 	}
 }
 
-// beginsSealed reports whether the bytes off ahead are the magic.
+// beginsSealed reports whether the bytes at offset off begin with the magic.
 func (f *frames) beginsSealed(off int) (bool, error) {
 	b, err := f.in.Peek(off + len(cinch.Magic))
 	if err != nil {
@@ -102,7 +101,7 @@ func (f *frames) emitLine(line []byte) error {
 	return err
 }
 
-// pass is emit for bytes of the reader's buffer.
+// pass is emit for bytes in the reader's buffer: it lends them instead of copying.
 func (f *frames) pass(b []byte) error {
 	if f.mute || f.aside != nil {
 		return f.emit(b)
@@ -110,7 +109,7 @@ func (f *frames) pass(b []byte) error {
 	return f.to.lend(b)
 }
 
-// emit sends bytes to the client, unless the reply at hand is not for it.
+// emit sends bytes to the client, unless the current reply is not for it.
 func (f *frames) emit(b []byte) error {
 	if f.aside != nil {
 		return f.setAside(b)
@@ -125,8 +124,8 @@ func (f *frames) emitError(text string) error {
 	return f.emit(resp.AppendError(nil, text))
 }
 
-// firstWord returns the first element of the aggregate at hand when it is a short bulk
-// string, without consuming anything.
+// firstWord returns the first element of the current aggregate if it is a short bulk string, without
+// consuming anything.
 func (f *frames) firstWord() (string, error) {
 	line, err := f.in.Line()
 	if err != nil {

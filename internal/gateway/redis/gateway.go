@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// Gateway serves clients of one Redis server.
+// Gateway serves the clients of one Redis server.
 type Gateway struct {
 	cfg    Config
 	table  table
@@ -33,7 +33,7 @@ type Gateway struct {
 	commands serverCommands
 }
 
-// NewGateway returns a gateway that serves nothing yet.
+// NewGateway returns a gateway that is not serving yet.
 func NewGateway(cfg Config) *Gateway {
 	if cfg.MaxSeal <= 0 {
 		cfg.MaxSeal = cinch.DefaultMaxRaw
@@ -67,17 +67,16 @@ func (g *Gateway) Serve(l net.Listener) error {
 	return g.server.Serve(l)
 }
 
-// Shutdown lets the commands in flight finish and ends all sessions, by force when ctx
-// ends.
+// Shutdown lets the commands in flight finish and ends all sessions, by force when ctx ends.
 func (g *Gateway) Shutdown(ctx context.Context) error {
-	defer g.indexes.stop() // clients are still served until then
+	defer g.indexes.stop() // clients are served until Shutdown returns
 	return g.server.Shutdown(ctx)
 }
 
 // SetPolicy replaces the rules for every command from now on.
 func (g *Gateway) SetPolicy(p *policy.Policy) { g.vault.setPolicy(p) }
 
-// commandNames are the commands whose guarding is counted by name.
+// commandNames returns the commands that are counted by name when they are guarded.
 func (g *Gateway) commandNames() []string {
 	names := []string{unknownCommand.name}
 	for name, c := range g.table {
@@ -89,8 +88,8 @@ func (g *Gateway) commandNames() []string {
 	return append(names, comparedSet.name)
 }
 
-// newSession connects upstream. A client whose upstream cannot be reached is told so, unless
-// it is one that looks for another node when a connection ends, and not when it gets an error.
+// newSession connects upstream. If that fails the client gets an error, unless cfg.Dial is set: such clients
+// look for another node when the connection ends, but not when they get an error.
 func (g *Gateway) newSession(client net.Conn) gateway.Session {
 	s, err := g.Connect(context.Background(), client)
 	if err == nil {
@@ -115,13 +114,13 @@ func (g *Gateway) newSession(client net.Conn) gateway.Session {
 	return nil
 }
 
-// writeError sends a client that gets no session an error, if it takes that soon.
+// writeError sends an error to a client that gets no session. It waits one second at most.
 func writeError(client net.Conn, text string) {
 	_ = client.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = client.Write([]byte(text))
 }
 
-// Connect connects a client to the server.
+// Connect connects upstream and returns the client's session.
 func (g *Gateway) Connect(ctx context.Context, client net.Conn) (cluster.Session, error) {
 	dialed := time.Now()
 	up, err := g.dialer.dial(ctx)
@@ -136,7 +135,7 @@ func (g *Gateway) Connect(ctx context.Context, client net.Conn) (cluster.Session
 	return g.sessionOn(client, up, dialed), nil
 }
 
-// sessionOn makes the session of a client and a connection upstream.
+// sessionOn returns the session of a client and an upstream connection.
 func (g *Gateway) sessionOn(client, up net.Conn, dialed time.Time) *session {
 	if g.cfg.Dicts != nil {
 		g.cfg.Dicts.Dialed()
@@ -146,7 +145,7 @@ func (g *Gateway) sessionOn(client, up net.Conn, dialed time.Time) *session {
 
 var tooManyClients = []byte("-ERR max number of clients reached\r\n")
 
-// Ready says whether clients would be served. notes are what is amiss all the same.
+// Ready reports whether clients would be served; notes lists problems that do not prevent that.
 func (g *Gateway) Ready(ctx context.Context) (notes []string, err error) {
 	up := g.cfg.Upstream
 	up.Stats = nil // not a client's traffic

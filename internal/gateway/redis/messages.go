@@ -7,11 +7,11 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// Some frames answer no request: pushes, messages to subscribers in RESP2, MONITOR's
-// lines. And the requests about subscriptions are answered with an acknowledgement for
-// each channel, which RESP3 sends as pushes and CLIENT REPLY OFF does not silence.
+// Some frames answer no request: pushes, messages to subscribers in RESP2, MONITOR's lines. Requests about
+// subscriptions are answered with one acknowledgement a channel, which RESP3 sends as pushes and which CLIENT
+// REPLY OFF does not silence.
 
-// messages are frames that answer no request, and acknowledgements of subscriptions.
+// messages handles frames that answer no request, and acknowledgements of subscriptions.
 type messages struct {
 	frames *frames
 	copier *copier
@@ -21,7 +21,7 @@ type messages struct {
 
 	subs, patterns, shards int64 // subscriptions
 	monitoring             bool
-	expected               bool // monitoring, or there are subscriptions: frames may come that answer no request
+	expected               bool // monitoring or subscribed: frames that answer no request may come
 }
 
 // reset forgets all subscriptions, as RESET ends them.
@@ -42,14 +42,14 @@ func (m *messages) passUnasked() error {
 		switch {
 		case err != nil:
 			return err
-		case ack: // the server has ended the subscription: the channel's slot has gone to another node
+		case ack: // the server ended the subscription: the channel's slot moved to another node
 			return m.copyAck()
 		}
 	}
 	return m.copier.copy(shapeNone, nil)
 }
 
-// isUnasked tells messages from replies. kind is the first byte of the frame.
+// isUnasked reports whether the next frame answers no request. kind is its first byte.
 func (m *messages) isUnasked(kind byte) (bool, error) {
 	switch {
 	case kind == resp.Push:
@@ -66,14 +66,14 @@ func (m *messages) isUnasked(kind byte) (bool, error) {
 	return false, nil
 }
 
-// isAck reports whether the frame at hand acknowledges a subscription.
+// isAck reports whether the current frame acknowledges a subscription.
 func (m *messages) isAck() (bool, error) {
 	name, err := m.frames.firstWord()
 	return strings.HasSuffix(name, "subscribe") && len(name) <= len("punsubscribe"), err
 }
 
-// subscriptions is the number of acknowledgements that an unsubscribe from everything
-// of that class brings.
+// subscriptions returns how many acknowledgements follow when the client unsubscribes from everything of a
+// class.
 func (m *messages) subscriptions(class byte) int {
 	n := m.subs
 	switch class {
@@ -85,7 +85,7 @@ func (m *messages) subscriptions(class byte) int {
 	return int(max(n, 1))
 }
 
-// carrySubscribe carries n acknowledgements, or one error, and what comes in between.
+// carrySubscribe carries n acknowledgements, or one error, and the messages in between.
 func (m *messages) carrySubscribe(n int) error {
 	muted := m.frames.mute
 	for n > 0 {
@@ -101,7 +101,7 @@ func (m *messages) carrySubscribe(n int) error {
 		}
 		switch {
 		case ack:
-			m.frames.mute = false // the server sends them in spite of CLIENT REPLY OFF
+			m.frames.mute = false // the server sends acks despite CLIENT REPLY OFF
 			err = m.copyAck()
 			n--
 		case b[0] == resp.Push || b[0] == resp.Array:
@@ -117,8 +117,8 @@ func (m *messages) carrySubscribe(n int) error {
 	return nil
 }
 
-// copyAck carries an acknowledgement and keeps the books: its third element counts
-// channels and patterns together, or shard channels.
+// copyAck carries an acknowledgement and updates the counts. Its third element counts channels and patterns
+// together, or shard channels.
 func (m *messages) copyAck() error {
 	name, err := m.frames.firstWord()
 	if err != nil {
@@ -134,8 +134,7 @@ func (m *messages) copyAck() error {
 	return nil
 }
 
-// copyPart carries one element (the first with the line of the array) and returns its
-// number, if it is one.
+// copyPart carries one element (the first one with the array's header) and returns its number, if it is one.
 func (m *messages) copyPart() (n int64, err error) {
 	line, h, err := m.frames.peek()
 	if err != nil {

@@ -11,26 +11,26 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// opening opens sealed values in replies, under the reply budget.
+// opening decompresses values in replies, under the reply budget.
 type opening struct {
 	frames *frames
 	vault  *vault
 	life   *gateway.Life
-	asked  *asked // knows the kind of key that the reply at hand is for
+	asked  *asked // gives the key pattern of the current reply
 	queue  *queue
-	trace  *tracing // nil: none
+	trace  *tracing // nil: not traced
 
-	took     time.Duration // opening the values of the current reply
-	op       *op           // of the current reply; nil: it has none
-	excluded bool          // the current reply is of keys that hold no envelopes
+	took     time.Duration // decompressing the values of the current reply
+	op       *op           // of the current reply; nil: none
+	excluded bool          // the current reply is for keys that hold no envelopes
 }
 
-// held is a staged piece of a reply: a pooled buffer and the budget that it takes.
+// held is a buffered piece of a reply: a pooled buffer and the budget that it takes.
 type held struct {
 	opening   *opening
 	buf       []byte
 	n         int64
-	impatient bool // does without memory that it would have to wait for
+	impatient bool // fails with errNoRoom instead of waiting for memory
 }
 
 func (h *held) free() {
@@ -41,10 +41,10 @@ func (h *held) free() {
 	*h = held{}
 }
 
-// openBulk opens the bulk string of n bytes at hand, whose first line has been consumed,
-// and sends the value, or an error in its place. What a script returns may be any bytes, and so may
-// what is in excluded keys (computed): there, what is no envelope goes as it is. Of a value that another library
-// had compressed it sends the content, if bare.
+// openBulk decompresses the current bulk string of n bytes, whose first line has been consumed, and sends the
+// value, or an error in its place. In replies of scripts and for excluded keys (computed), bytes that are not
+// an envelope are sent unchanged. If bare, it sends the content of a value that a client library had
+// compressed.
 func (o *opening) openBulk(n int64, computed, bare bool) error {
 	h, err := o.declared(n)
 	if computed && isNoEnvelope(err) {
@@ -82,8 +82,9 @@ func (o *opening) openBulk(n int64, computed, bare bool) error {
 	return o.emitHeld(out, stored.n > 0)
 }
 
-// openWhole opens a reply that is one envelope and lies in the buffer as size bytes, as GET gets it. It leaves a
-// value alone that takes memory of the budget, is damaged, or that another library had compressed: done is false then.
+// openWhole decompresses a reply to GET that is one envelope and is buffered whole, in size bytes. done is
+// false if it leaves the value alone: one that needs budget, is damaged, or was compressed by a client
+// library.
 func (o *opening) openWhole(stored []byte, size int) (done bool, err error) {
 	h, err := cinch.ParseHeader(stored)
 	if err != nil || h.IsForeign() || h.RawLen > bufferBytes/2 || h.RawLen > o.vault.maxOpen {
@@ -94,7 +95,7 @@ func (o *opening) openWhole(stored []byte, size int) (done bool, err error) {
 	start := time.Now()
 	dst := to.spare(resp.MaxHeaderLen + h.RawLen + len(crlf))
 	if dst == nil {
-		return false, nil // an earlier write has failed
+		return false, nil // an earlier write failed
 	}
 	out, err := o.vault.Sealer.OpenContentParsed(resp.AppendBulkHeader(dst, h.RawLen), stored, h)
 	if err != nil {
@@ -107,7 +108,7 @@ func (o *opening) openWhole(stored []byte, size int) (done bool, err error) {
 	return true, nil
 }
 
-// passBulk sends the n bytes at hand as they are.
+// passBulk sends the current n bytes unchanged.
 func (o *opening) passBulk(n int64) error {
 	if err := o.frames.emit(resp.AppendBulkHeader(nil, int(n))); err != nil {
 		return err
@@ -115,8 +116,8 @@ func (o *opening) passBulk(n int64) error {
 	return o.frames.in.CopyTo(n+2, o.frames.pass)
 }
 
-// declared reads the header of the envelope of n bytes at hand, in which the length of
-// the value is within the limit.
+// declared parses the header of the current envelope of n bytes and checks that the value's length is within
+// the limit.
 func (o *opening) declared(n int64) (cinch.Header, error) {
 	head, err := o.frames.in.Peek(int(min(n, int64(cinch.MaxHeaderLen))))
 	if err != nil {
@@ -132,10 +133,10 @@ func (o *opening) declared(n int64) (cinch.Header, error) {
 	return h, nil
 }
 
-// skipBroken answers for an envelope that cannot be opened and swallows its bytes.
+// skipBroken sends an error for an envelope that cannot be decompressed, and drops its bytes.
 func (o *opening) skipBroken(n int64, cause error) error {
 	if !isOpenError(cause) {
-		return cause // of the connection
+		return cause // an error of the connection
 	}
 	if err := o.frames.in.CopyTo(n+2, swallow); err != nil {
 		return err
@@ -143,13 +144,14 @@ func (o *opening) skipBroken(n int64, cause error) error {
 	return o.broken(cause)
 }
 
-// broken tells the client what is wrong with a sealed value.
+// broken sends the client an error about a broken envelope.
 func (o *opening) broken(cause error) error {
 	o.trace.broken()
 	return o.frames.emitError(o.vault.sayBroken(o.life.Client.RemoteAddr(), cause, o.asked.pattern(o.queue.answered())))
 }
 
-// opened counts an envelope with header h that was opened. The header of a plain value, which was not parsed, counts nothing.
+// opened counts a decompressed envelope with header h. A plain value has an unparsed header and is not
+// counted.
 func (o *opening) opened(stored []byte, h *cinch.Header, d time.Duration) {
 	if h.Len > 0 {
 		o.vault.Stats.Opened(h.Codec, len(stored), h.RawLen, d)
@@ -160,7 +162,7 @@ func (o *opening) opened(stored []byte, h *cinch.Header, d time.Duration) {
 	}
 }
 
-// countTook counts what opening the values of a reply has added to it.
+// countTook records the latency that decompressing has added to a reply.
 func (o *opening) countTook() {
 	if o.took > 0 {
 		o.vault.Stats.Latency(o.took)
@@ -168,8 +170,8 @@ func (o *opening) countTook() {
 	}
 }
 
-// stage reads the n bytes and the line break at hand into a buffer, under the budget for
-// them and extra more.
+// stage reads the current n bytes and their line break into a buffer, and reserves budget for them and extra
+// more bytes.
 func (o *opening) stage(n, extra int64) (held, error) {
 	h := held{opening: o}
 	err := h.read(n, extra)
@@ -184,8 +186,8 @@ func (o *opening) stage(n, extra int64) (held, error) {
 	return h, nil
 }
 
-// read reads the n bytes and the line break at hand. It takes memory for what is long as it comes, of a claim
-// that has extra more. When it gets none h has the beginning.
+// read reads the current n bytes and their line break. For long values it reserves memory as they arrive,
+// announcing a claim of extra bytes more. If it fails, h holds the beginning.
 func (h *held) read(n, extra int64) error {
 	total := int(n) + len(crlf)
 	if n <= freeBytes {
@@ -207,11 +209,11 @@ func (h *held) read(n, extra int64) error {
 	return nil
 }
 
-// fill reads len(b) bytes, for which memory is held: the server is judged while it lets us wait.
+// fill reads len(b) bytes, for which memory is held. The stall detector watches the server meanwhile.
 func (h *held) fill(b []byte) error {
 	o := h.opening
 	if len(o.frames.in.Buffered()) < len(b) {
-		if err := o.frames.to.Flush(); err != nil { // which may wait for the client
+		if err := o.frames.to.Flush(); err != nil { // this may wait for the client
 			return err
 		}
 		o.life.Replies.Await(gateway.FromUpstream)
@@ -220,8 +222,8 @@ func (h *held) fill(b []byte) error {
 	return o.frames.in.ReadFull(b)
 }
 
-// reserve takes n bytes of the reply budget, of claim that will be needed. What was gathered for the client
-// goes out first, so that nobody waits for it in the meantime.
+// reserve takes n bytes of the reply budget, of claim that will be needed. Before it waits it flushes pending
+// output, so that the client gets that in the meantime.
 func (h *held) reserve(n, claim int64) error {
 	o := h.opening
 	if !o.life.Replies.TryAcquire(n) {
@@ -239,8 +241,8 @@ func (h *held) reserve(n, claim int64) error {
 	return nil
 }
 
-// emitHeld sends a large piece. A client that takes too little of it while others wait for the
-// budget that it holds is disconnected.
+// emitHeld sends a large piece. A client that reads it too slowly while others wait for the budget that it
+// holds is disconnected.
 func (o *opening) emitHeld(b []byte, holds bool) error {
 	if !holds || o.frames.mute {
 		return o.frames.emit(b)
@@ -248,7 +250,7 @@ func (o *opening) emitHeld(b []byte, holds bool) error {
 	return o.frames.to.writeHeld(b)
 }
 
-// plain are bytes whose parts, in the reply at hand, look like envelopes and are none.
+// plain returns plain bytes of the current request. Parts of them may look like envelopes in the reply.
 func (o *opening) plain() [][]byte {
 	if o.op == nil {
 		return nil
@@ -256,7 +258,7 @@ func (o *opening) plain() [][]byte {
 	return o.op.plainBytes
 }
 
-// formats are those of other libraries in which the client gets the content of the element at hand.
+// formats returns the library formats to unwrap for the current element.
 func (o *opening) formats(path []level) []foreign.Format {
 	if o.op == nil {
 		return nil
@@ -267,7 +269,7 @@ func (o *opening) formats(path []level) []foreign.Format {
 	return o.op.contents.at(path)
 }
 
-// appendOpened appends the value of an envelope as a bulk string.
+// appendOpened appends the decompressed value of an envelope as a bulk string.
 func (o *opening) appendOpened(dst, stored []byte, h cinch.Header, bare bool) ([]byte, error) {
 	switch {
 	case !h.IsForeign():
@@ -283,8 +285,9 @@ func (o *opening) appendOpened(dst, stored []byte, h cinch.Header, bare bool) ([
 	return append(resp.AppendBulkHeader(dst, len(value)), value...), nil
 }
 
-// openForeign sends the content of the bulk string of n bytes at hand if it is in one of the formats, and else the bytes as they are.
-// Memory for the value and all that comes of it is asked for at once: who holds some and asks again may wait for ever.
+// openForeign sends the content of the current bulk string of n bytes if it is in one of the formats, and
+// else the bytes unchanged. It asks for the memory for the value and the content at once: a session that
+// holds some and asks again may wait for ever.
 func (o *opening) openForeign(n int64, formats []foreign.Format) error {
 	head, err := o.frames.in.Peek(int(min(n, foreign.HeadBytes)))
 	if err != nil {

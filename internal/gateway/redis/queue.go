@@ -11,30 +11,30 @@ import (
 type kind uint8
 
 const (
-	// kindReply: copy it, open the values that shape names.
+	// kindReply: copy it, decompressing the values that shape names.
 	kindReply kind = iota
-	// kindComputed: an envelope in it is answered by compute on the opened value.
+	// kindComputed: compute answers on the decompressed value if the reply holds an envelope.
 	kindComputed
-	// kindAsk: an envelope in it goes to the request pump, which waits; anything else is
-	// the client's reply.
+	// kindAsk: an envelope in it goes to the request pump, which waits for it; any other reply goes to the
+	// client.
 	kindAsk
 	// kindCapture: the whole reply goes to the request pump, the client gets nothing.
 	kindCapture
-	// kindFloat: the server's "not a float" goes to the request pump.
+	// kindFloat: the server's "not a float" error goes to the request pump.
 	kindFloat
-	// kindRefuse: op.text takes its place.
+	// kindRefuse: the error op.text takes its place.
 	kindRefuse
 	// kindOwn: the frame op.text takes its place.
 	kindOwn
-	// kindHook: copy it, then tell op.after what it was.
+	// kindHook: copy it, then pass its first line to op.after.
 	kindHook
 	// kindSubscribe: op.acks acknowledgements, or one error.
 	kindSubscribe
-	// kindUnsubscribe: one acknowledgement for each subscription there is.
+	// kindUnsubscribe: one acknowledgement for each existing subscription.
 	kindUnsubscribe
 	// kindExec: the replies of a transaction.
 	kindExec
-	// kindUnit: EXEC of a transaction of our own around one command of the client.
+	// kindUnit: EXEC of a transaction that the gateway made around one command of the client.
 	kindUnit
 	// kindCluster: addresses of nodes in it are rewritten; op.text is the subcommand of CLUSTER.
 	kindCluster
@@ -44,54 +44,54 @@ const (
 	kindRaw
 )
 
-// entry is what the reply pump must know about the next n replies.
+// entry describes how to handle the next n replies.
 type entry struct {
 	kind  kind
 	shape shape
 	flags entryFlags
-	n     int // replies; more than one only for kindReply
-	op    *op // what the rarer kinds need
+	n     int // number of replies; more than one only for kindReply
+	op    *op // data of the rarer kinds
 }
 
 type entryFlags uint8
 
 const (
-	// flagQueued: sent between MULTI and EXEC, so that +QUEUED is expected and the entry
-	// then waits for EXEC.
+	// flagQueued: sent between MULTI and EXEC, so +QUEUED is expected and the entry then waits for EXEC.
 	flagQueued entryFlags = 1 << iota
 	// flagMute: the client gets nothing (CLIENT REPLY OFF and SKIP).
 	flagMute
 	// flagHidden: injected into the client's transaction; EXEC's reply leaves it out.
 	flagHidden
-	// flagExcluded: of keys that are promised to hold no envelopes, so that what looks like one and
-	// is none is the value itself.
+	// flagExcluded: the keys are promised to hold no envelopes, so bytes that only look like one are the
+	// value itself.
 	flagExcluded
-	// flagWaits: the server may answer when something happens, or never.
+	// flagWaits: the server may block before it answers, even for ever.
 	flagWaits
 )
 
-// changesNothing reports that nobody waits for what comes of the reply.
+// changesNothing reports whether handling the reply changes no state that later requests wait for.
 func (e *entry) changesNothing() bool {
 	return e.kind == kindReply && e.flags&^flagExcluded == 0 && e.op == nil
 }
 
-// sameAs reports whether two entries can be one with a count.
+// sameAs reports whether two entries can be stored as one with a count.
 func (e *entry) sameAs(f *entry) bool {
 	return e.kind == kindReply && f.kind == kindReply && e.shape == f.shape && e.flags == f.flags && e.op == f.op
 }
 
-// The queue is bounded in bytes. The first ones are free; beyond them it takes pieces of
-// the reply budget until it is empty again, and when there are none a client that
-// pipelines without reading waits, as it would on a full socket.
+// The queue is bounded in bytes. The first freeQueueBytes need no budget. Beyond them the queue takes pieces
+// of the reply budget, which it keeps until it is empty. If there are none, a client that pipelines without
+// reading waits, as it would on a full socket.
 const (
 	freeQueueBytes  = 64 << 10
 	queuePieceBytes = 64 << 10
-	entryBytes      = 48  // of a run of entries, with the room that the ring leaves
+	entryBytes      = 48  // of a run of entries, with the spare room of the ring
 	opBytes         = 384 // of an op, beside op.size
 )
 
-// queue hands entries from the request pump to the reply pump. An entry is in it before the first byte of its request leaves: push adds
-// it, or only counts it where it is like the one before; what is counted is added by publish, which the sink calls before it sends.
+// queue passes entries from the request pump to the reply pump. An entry must be in it before the first byte
+// of its request is sent. push adds an entry, or only counts it if it equals the one before; publish, which
+// the sink calls before it sends, adds the counted ones.
 type queue struct {
 	mu      sync.Mutex
 	notFull sync.Cond
@@ -102,21 +102,21 @@ type queue struct {
 	pieces  int // of the budget
 	closed  bool
 	single  bool // see next
-	last    bool // of the reply pump: what was popped is being carried
+	last    bool // of the reply pump: carried must be called for the last popped entry
 
-	// carrying: the reply pump is busy with the last entry, which is no longer in the ring. What
-	// its reply changes (the database, who is logged in, subscriptions) is known only afterwards.
+	// carrying: the reply pump is handling the last entry, which is no longer in the ring. What its reply
+	// changes (the database, the login, subscriptions) is known only afterwards.
 	carrying bool
 
-	// Of the request pump: next is the entry pushed last, without its op; next.n more are the same and not in the ring yet. None is
-	// the same after a single one, which has an op of its own.
+	// For the request pump: next is the entry pushed last, without its op; next.n more equal ones are not in
+	// the ring yet. An entry with an op of its own (single) equals no other.
 	next   entry
-	pushed uint64 // requests that expect a reply, or have had it
+	pushed uint64 // requests whose replies are outstanding or have arrived
 
-	behind *gateway.Account // begins to wait for the client with the last reply; nil: none does
+	behind *gateway.Account // starts to wait for the client with the last reply; nil: none
 
-	// Of the reply pump: left more replies like the one that was popped last, which pop gives
-	// without looking. The run keeps one in the ring until then.
+	// For the reply pump: left more replies are like the last popped one, and pop returns them without the
+	// lock. One of the run stays in the ring until then.
 	run    entry
 	left   int
 	popped uint64 // replies; left of them are still to come
@@ -133,7 +133,7 @@ func (q *queue) init(account budget) {
 	q.notFull.L = &q.mu
 }
 
-// weight is what an entry takes.
+// weight returns the bytes that an entry takes.
 func (e *entry) weight() int {
 	if e.op == nil || e.op.shared {
 		return entryBytes
@@ -141,8 +141,8 @@ func (e *entry) weight() int {
 	return entryBytes + opBytes + e.op.size
 }
 
-// push adds the entry of one reply. It waits while there is no room, and fails when the reply
-// pump has ended. beforeWait is called before it waits, and what that returns afterwards.
+// push adds the entry of one reply. It waits while there is no room, and fails when the reply pump has ended.
+// It calls beforeWait before it waits, and the function that this returns afterwards.
 func (q *queue) push(e entry, beforeWait func() (stop func())) error {
 	e.n = 1
 	q.pushed++
@@ -156,7 +156,7 @@ func (q *queue) push(e entry, beforeWait func() (stop func())) error {
 	q.next, q.single = e, e.op != nil && !e.op.shared
 	q.next.n = 0
 	if q.single {
-		q.next.op = nil // it may hold much
+		q.next.op = nil // it may hold much memory
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -166,7 +166,8 @@ func (q *queue) push(e entry, beforeWait func() (stop func())) error {
 	return q.add(e)
 }
 
-// publish adds what was only counted. It never waits: those are the same as the queue's last entry, unless that has left it empty.
+// publish adds the entries that were only counted. It never waits: they merge with the equal last entry of
+// the queue, or the queue is empty.
 func (q *queue) publish() error {
 	if q.next.n == 0 {
 		return nil
@@ -178,7 +179,7 @@ func (q *queue) publish() error {
 	return q.add(e)
 }
 
-// add puts an entry behind the others, or has the last one count for it. q.mu is held.
+// add appends an entry, or adds it to the count of the last one. q.mu must be held.
 func (q *queue) add(e entry) error {
 	if q.closed {
 		return net.ErrClosed
@@ -198,7 +199,7 @@ func (q *queue) add(e entry) error {
 	return nil
 }
 
-// waitForRoom waits with q.mu held but while it waits.
+// waitForRoom waits until w more bytes fit. q.mu must be held; it is released while waitForRoom waits.
 func (q *queue) waitForRoom(w int, beforeWait func() (stop func())) {
 	q.mu.Unlock()
 	stop := beforeWait()
@@ -209,7 +210,7 @@ func (q *queue) waitForRoom(w int, beforeWait func() (stop func())) {
 	stop()
 }
 
-// hasRoom makes room for w bytes if it can.
+// hasRoom reports whether w more bytes fit, and takes budget for them if necessary.
 func (q *queue) hasRoom(w int) bool {
 	for q.n > 0 && q.bytes+w > freeQueueBytes+q.pieces*queuePieceBytes {
 		if !q.account.TryAcquire(queuePieceBytes) {
@@ -220,7 +221,7 @@ func (q *queue) hasRoom(w int) bool {
 	return true
 }
 
-// giveBack returns the pieces of the budget.
+// giveBack releases the pieces of the budget.
 func (q *queue) giveBack() {
 	for ; q.pieces > 0; q.pieces-- {
 		q.account.Release(queuePieceBytes)
@@ -229,7 +230,7 @@ func (q *queue) giveBack() {
 
 func (q *queue) at(i int) *entry { return &q.ring[(q.head+i)&(len(q.ring)-1)] }
 
-// grow makes room in the ring for more entries.
+// grow enlarges the ring.
 func (q *queue) grow() {
 	ring := make([]entry, max(4, 2*len(q.ring)))
 	for i := range q.n {
@@ -238,7 +239,7 @@ func (q *queue) grow() {
 	q.ring, q.head = ring, 0
 }
 
-// pop takes the entry of the next reply; ok is false when nobody expects one.
+// pop removes and returns the entry of the next reply; ok is false if none is expected.
 func (q *queue) pop() (e entry, ok bool) {
 	if q.left > 0 {
 		q.left--
@@ -278,7 +279,7 @@ func (q *queue) pop() (e entry, ok bool) {
 	return e, true
 }
 
-// awaitBehind has an account wait for the client from the last reply on.
+// awaitBehind makes an account wait for the client from the last reply on.
 func (q *queue) awaitBehind(a *gateway.Account) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -287,20 +288,20 @@ func (q *queue) awaitBehind(a *gateway.Account) {
 	}
 }
 
-// awaitNone ends that: the account may still wait.
+// awaitNone cancels awaitBehind. The account may already be waiting.
 func (q *queue) awaitNone() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.behind = nil
 }
 
-// answered is how many replies have been given out by pop, the one at hand included.
+// answered returns the number of replies that pop has returned, including the current one.
 func (q *queue) answered() uint64 { return q.popped - uint64(q.left) }
 
 // maxIdleRing is the largest ring, in entries, that an idle session keeps.
 const maxIdleRing = 64
 
-// carried is called by the reply pump when it is done with what it has popped.
+// carried must be called by the reply pump when it is done with the popped entry.
 func (q *queue) carried() {
 	if !q.last {
 		return
@@ -312,8 +313,8 @@ func (q *queue) carried() {
 	q.notFull.Signal()
 }
 
-// waitEmpty waits until every reply so far has come and has been carried. It reports false
-// when the reply pump has ended.
+// waitEmpty waits until every reply so far has arrived and been carried. It reports false if the reply pump
+// has ended.
 func (q *queue) waitEmpty(beforeWait func() (stop func())) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -336,17 +337,17 @@ func (q *queue) empty() bool {
 	return !q.busy()
 }
 
-// waits reports whether the server may wait for something with what is to be answered next.
+// waits reports whether the next reply belongs to a command that may block.
 func (q *queue) waits() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.n > 0 && !q.carrying && q.at(0).flags&flagWaits != 0
 }
 
-// busy reports that a reply is outstanding, or not carried yet. q.mu is held.
+// busy reports whether a reply is outstanding or not carried yet. q.mu must be held.
 func (q *queue) busy() bool { return q.n > 0 || q.carrying }
 
-// close makes pushes fail, now and later.
+// close makes pushes fail from now on.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -355,8 +356,8 @@ func (q *queue) close() {
 	q.notFull.Broadcast()
 }
 
-// op is what an entry carries beyond its kind. The request pump fills it in before it is
-// pushed; the answer fields belong to the reply pump until done is closed.
+// op holds the data of an entry beyond its kind. The request pump fills it in before push; the answer fields
+// belong to the reply pump until done is closed.
 type op struct {
 	args       [][]byte      // kindComputed: the request, copied
 	size       int           // bytes of args
@@ -366,10 +367,10 @@ type op struct {
 	class      byte          // kindUnsubscribe: 's', 'p' or 'S'
 	mask       []bool        // shapeSorted, kindLoaded
 	renames    [2]string     // kindAsk: in errors, the name of the script that ran and of the client's
-	shared     bool          // it is of many entries, and has nothing of one
-	contents   contents      // kindReply: which values are opened in the formats of other libraries
-	seen       chan struct{} // closed when contents are complete; nil: they are from the beginning
-	plainBytes [][]byte      // shapeAny: parts of these that begin with the magic are no envelopes of ours
+	shared     bool          // used by many entries, holds nothing of a single one
+	contents   contents      // kindReply: values to unwrap from a library's format
+	seen       chan struct{} // closed when contents are complete; nil: they are from the start
+	plainBytes [][]byte      // shapeAny: parts of these that begin with the magic are not envelopes
 	after      func(answer)
 	done       chan struct{} // kindAsk, kindCapture, kindFloat, kindUnit
 	answer     answer
@@ -377,14 +378,14 @@ type op struct {
 	given      bool  // the client has its reply
 }
 
-// answer is a reply as the request pump sees it.
+// answer is a reply passed to the request pump.
 type answer struct {
 	head  byte // first byte of the reply
 	null  bool
 	count int64    // elements or bytes
 	text  string   // of an error or a simple string, without its first byte
 	body  []byte   // of a bulk string, kindCapture only
-	cut   bool     // the list was too long to be kept
+	cut   bool     // the list was too long to keep
 	list  [][]byte // of an array of bulk strings or integers, kindCapture only; nil for other elements
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// replyPump is the half of a session that carries replies.
+// replyPump carries the replies of a session.
 type replyPump struct {
 	life      *gateway.Life
 	queue     *queue
@@ -27,7 +27,7 @@ type replyPump struct {
 	lastWords atomic.Pointer[string] // sent to the client when the session fails
 
 	tx   []entry     // queued in the open transaction, in order
-	busy atomic.Bool // with a reply of which the server may have more to send
+	busy atomic.Bool // handling a reply of which the server may have more to send
 }
 
 func (p *replyPump) init(life *gateway.Life, queue *queue, asked *asked, st *standing, vault *vault, view topology) {
@@ -62,7 +62,7 @@ func (p *replyPump) run() {
 	p.spill.wait()
 }
 
-// unstick is for the request pump, while it waits: the client may not be reading.
+// unstick is called by the request pump while it waits, because the client may not be reading.
 func (p *replyPump) unstick() { p.spill.unstick() }
 
 func (p *replyPump) midReply() bool { return p.busy.Load() }
@@ -76,13 +76,14 @@ func (p *replyPump) reset() {
 
 func (p *replyPump) monitor() { p.messages.monitoring, p.messages.expected = true, true }
 
-// errorClasses are the violations of the protocol by the server. Those of the client are the server's to answer.
+// errorClasses maps protocol violations by the server to metric classes. Those of the client the server
+// answers.
 var errorClasses = gateway.ErrorClasses{
 	{resp.ErrReply, "protocol"},
 	{resp.ErrLineTooLong, "protocol"},
 }
 
-// next carries one reply, or one message that nobody asked for.
+// next carries one reply, or one message that answers no request.
 func (p *replyPump) next() error {
 	b, err := p.frames.in.Peek(1)
 	if err != nil {
@@ -113,17 +114,18 @@ func (p *replyPump) next() error {
 	err = p.consume(e)
 	p.busy.Store(false)
 	p.opening.countTook()
-	if err == nil { // else who waits for it hears that the server is gone
+	if err == nil { // otherwise waiting goroutines see that the server is gone
 		p.queue.carried()
 	}
 	return err
 }
 
-// quick carries what most replies to entries that change nothing are: one element that has arrived as a whole and is no envelope, with those of the same kind that
-// follow; or one envelope that has arrived as a whole. It leaves everything else alone.
+// quick carries the most common replies to entries that change nothing: one complete buffered element that is
+// not an envelope, together with following ones of the same entry; or one complete buffered envelope. It
+// leaves all others alone.
 func (p *replyPump) quick(e *entry) (done bool, err error) {
 	most := 1
-	if p.queue.left > 0 && !p.messages.expected { // no messages in between
+	if p.queue.left > 0 && !p.messages.expected { // no messages can come in between
 		most += p.queue.left
 	}
 	b := p.frames.in.Buffered()
@@ -163,7 +165,7 @@ func (p *replyPump) quick(e *entry) (done bool, err error) {
 	return true, err
 }
 
-// maxShortReply is more than a status or a number has; the line of a longer one is looked for elsewhere.
+// maxShortReply is longer than any status or number line; longer lines are handled elsewhere.
 const maxShortReply = 64
 
 // consume carries the reply that e describes.
@@ -194,7 +196,7 @@ func (p *replyPump) enqueue(e entry) {
 	p.tx = append(p.tx, e)
 }
 
-// carry treats the reply at hand as e says.
+// carry handles the current reply as e says.
 func (p *replyPump) carry(e *entry) error {
 	switch e.kind {
 	case kindReply:
@@ -235,7 +237,7 @@ func (p *replyPump) carry(e *entry) error {
 	return p.carryRaw(e.op)
 }
 
-// carryHook carries a reply and reports its first line.
+// carryHook carries a reply and passes its first line to op.after.
 func (p *replyPump) carryHook(e *entry) error {
 	line, _, err := p.frames.peek()
 	if err != nil {
@@ -250,7 +252,7 @@ func (p *replyPump) carryHook(e *entry) error {
 	return nil
 }
 
-// carryExec carries the replies of the client's transaction, each as it was queued.
+// carryExec carries the replies of the client's transaction, each as its queued entry says.
 func (p *replyPump) carryExec() error {
 	tx := p.tx
 	p.tx = nil
@@ -292,7 +294,7 @@ func (p *replyPump) carryQueued(tx []entry) error {
 	return nil
 }
 
-// passPushes carries pushes that came between two replies.
+// passPushes carries pushes that arrive between two replies.
 func (p *replyPump) passPushes() error {
 	for {
 		b, err := p.frames.in.Peek(1)
@@ -308,8 +310,8 @@ func (p *replyPump) passPushes() error {
 	}
 }
 
-// carryUnit carries the answer to EXEC of a transaction that the gateway made around one
-// command. Of its replies the client gets the one behind op.acks others.
+// carryUnit carries the answer to EXEC of a transaction that the gateway made around one command. The client
+// gets reply number op.acks (from 0); the others are dropped.
 func (p *replyPump) carryUnit(e *entry) error {
 	line, h, err := p.frames.peek()
 	if err != nil {
@@ -337,8 +339,7 @@ func (p *replyPump) carryUnit(e *entry) error {
 	return nil
 }
 
-// carryRaw copies the rest of the server's bytes without looking, unless the first of them
-// are an error.
+// carryRaw copies the rest of the server's bytes without parsing, unless they begin with an error.
 func (p *replyPump) carryRaw(o *op) error {
 	first, err := p.frames.in.Peek(1)
 	if err != nil {

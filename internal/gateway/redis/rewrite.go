@@ -14,19 +14,19 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// seals decides about the values of one client: which are sealed, and how.
+// seals decides which values of one client are compressed, and how.
 type seals struct {
 	vault  *vault
 	rules  *policy.Policy // the snapshot that the current request took
 	st     *standing
-	dialed time.Time     // when the connection upstream was
-	ahead  *ahead        // of the large request at hand: its value, compressed while it arrived
-	trace  *tracing      // nil: none
-	took   time.Duration // sealing the values of the current request
+	dialed time.Time     // when the upstream connection was made
+	ahead  *ahead        // the value of the current large request, compressed while it arrived
+	trace  *tracing      // nil: not traced
+	took   time.Duration // compressing the values of the current request
 }
 
-// setOptions reports whether the options behind SET's value are known, whether one of them compares the stored value, and
-// whether it is in the reply.
+// setOptions reports whether the options behind SET's value are known, whether one compares the stored value,
+// and whether the reply contains it.
 func setOptions(opts [][]byte) (known, compares, gets bool) {
 	for i := 0; i < len(opts); i++ {
 		_, n := optionOf(storeOptions, opts[i])
@@ -43,8 +43,8 @@ func setOptions(opts [][]byte) (known, compares, gets bool) {
 	return true, compares, gets
 }
 
-// reply completes the entry for the reply to a request that may get values: which of its elements are values, whether they are of
-// excluded keys only, and of which the client gets the content.
+// reply completes the entry for the reply to a request that may return values: which elements are values,
+// whether all keys are excluded, and which values the client gets as bare content.
 func (v *seals) reply(r *request, e *entry) {
 	if e.shape = replyShape(r); e.shape == shapeNone || len(r.args) < 2 {
 		return
@@ -68,7 +68,7 @@ func (v *seals) reply(r *request, e *entry) {
 	e.op = v.contents(r.cmd, r.args, e.shape)
 }
 
-// excluded reports that a policy promises that none of the keys holds an envelope.
+// excluded reports whether the policy promises that none of the keys holds an envelope.
 func excluded(p *policy.Policy, keys [][]byte) bool {
 	for _, k := range keys {
 		if !p.Excluded(k) {
@@ -78,7 +78,7 @@ func excluded(p *policy.Policy, keys [][]byte) bool {
 	return len(keys) > 0
 }
 
-// replyShape is the row's shape, but for commands whose options decide.
+// replyShape returns the row's shape, unless the command's options decide.
 func replyShape(r *request) shape {
 	switch r.cmd.reply {
 	case shapeRandomPairs:
@@ -97,7 +97,7 @@ func replyShape(r *request) shape {
 	return r.cmd.reply
 }
 
-// sealing gathers the sealed forms of some arguments of one request.
+// sealing collects the compressed arguments of one request.
 type sealing struct {
 	buf []byte // pooled
 	at  []sealedArg
@@ -105,7 +105,7 @@ type sealing struct {
 
 type sealedArg struct{ arg, off, end int }
 
-// in returns the arguments with the sealed ones in their places.
+// in returns a copy of args with the compressed arguments in their places.
 func (b *sealing) in(args [][]byte) [][]byte {
 	out := append(make([][]byte, 0, len(args)), args...)
 	for _, at := range b.at {
@@ -114,8 +114,8 @@ func (b *sealing) in(args [][]byte) [][]byte {
 	return out
 }
 
-// address is where a value of size bytes will be stored: key is the request's first key,
-// before is the argument in front of the value.
+// address returns where a value of size bytes will be stored. key is the request's first key, before is the
+// argument in front of the value.
 func (v *seals) address(kind valueKind, key, before []byte, size int) policy.Address {
 	a := policy.Address{Space: v.st.where(), Key: key, Size: size, Type: policy.String}
 	switch kind {
@@ -129,9 +129,9 @@ func (v *seals) address(kind valueKind, key, before []byte, size int) policy.Add
 	return a
 }
 
-// sealValue appends the envelope of value to dst and reports true, or leaves dst as it
-// is. A value that begins with the magic is wrapped whatever the policy says: or it would
-// be taken for an envelope when it is read. On a computed value, which the server works on, no rule has a say.
+// sealValue appends the envelope of value to dst and reports true, or returns dst unchanged and false. A
+// value that begins with the magic is wrapped whatever the policy says: reads would take it for an envelope
+// otherwise. The server works on a computed value, so no rule applies to it.
 func (v *seals) sealValue(dst []byte, a *policy.Address, value []byte, computed bool) ([]byte, bool) {
 	login := v.st.login()
 	var st codec.Setting
@@ -144,7 +144,7 @@ func (v *seals) sealValue(dst []byte, a *policy.Address, value []byte, computed 
 		}
 	}
 
-	// It stays as it is, or is wrapped.
+	// It stays unchanged, or is wrapped.
 	if left != "" {
 		v.vault.Stats.Left(rule.Name, left, len(value))
 		rule = nil
@@ -162,14 +162,14 @@ func (v *seals) sealValue(dst []byte, a *policy.Address, value []byte, computed 
 		return v.vault.Wrap(dst, value), true
 	}
 
-	// Its content is sealed.
+	// Compress the content of a library's format.
 	if rule.Formats != nil {
 		if out, done := v.sealForeign(dst, a, value, st, rule, login); done {
 			return out, len(out) > len(dst)
 		}
 	}
 
-	// It is sealed itself.
+	// Compress the value itself.
 	var out []byte
 	var did gateway.Compressed
 	if v.ahead != nil && len(dst) == 0 && v.ahead.is(value, st) {
@@ -190,8 +190,8 @@ func (v *seals) sealValue(dst []byte, a *policy.Address, value []byte, computed 
 	return out, true
 }
 
-// setting decides how a value that a login writes is sealed; the rule is nil where none covers it. left says why a rule's value is
-// not sealed after all. The beginning of a long value is enough.
+// setting returns how to compress a value that login writes. rule is nil if no rule covers it; left says why
+// the value is not compressed although a rule covers it. The beginning of a long value is enough.
 func (v *seals) setting(a *policy.Address, value []byte, login string) (st codec.Setting, rule *policy.Rule, left string) {
 	rule = v.rules.Lookup(*a)
 	switch {
@@ -211,14 +211,15 @@ func (v *seals) setting(a *policy.Address, value []byte, login string) (st codec
 	return st, rule, ""
 }
 
-// sealForeign seals the content of a value that is in a format of its rule. When it reports false the value is in none, or there
-// is no memory for it, and is treated like any other; when it leaves dst as it is, the value gains nothing.
+// sealForeign compresses the content of a value that is in one of the rule's library formats. done is false
+// if the caller must treat the value like any other: it is in none of the formats, or there is no memory for
+// it. If done is true and dst is unchanged, the value is stored unchanged.
 func (v *seals) sealForeign(dst []byte, a *policy.Address, value []byte, st codec.Setting, rule *policy.Rule, login string) (out []byte, done bool) {
 	limit, free := v.vault.contentRoom(len(value))
 	if !free {
 		if !v.st.tx.account.TakeSpare(int64(limit)) {
 			v.vault.Stats.Error("budget")
-			return dst, rule.ToPlain && !cinch.IsSealed(value) // as it is it can still be opened when it is read
+			return dst, rule.ToPlain && !cinch.IsSealed(value) // it can still be unwrapped when read
 		}
 		defer v.st.tx.account.Release(int64(limit))
 	}
@@ -227,7 +228,8 @@ func (v *seals) sealForeign(dst []byte, a *policy.Address, value []byte, st code
 	defer gateway.PutBuffer(content)
 	if err != nil {
 		stint.End()
-		return dst, rule.ToPlain && errors.Is(err, foreign.ErrTooLarge) && !cinch.IsSealed(value) // so that the packer can tell of it
+		// If the content is too large the packer will report it.
+		return dst, rule.ToPlain && errors.Is(err, foreign.ErrTooLarge) && !cinch.IsSealed(value)
 	}
 	wanted := st
 	st = v.vault.Effort.Lower(st, len(content))
@@ -251,7 +253,7 @@ func (v *seals) sealForeign(dst []byte, a *policy.Address, value []byte, st code
 	return out, did.Sealed || !cinch.IsSealed(value)
 }
 
-// contents says of which values in the reply to a command the client gets the content; nil: of none.
+// contents returns which values in a command's reply the client gets as bare content; nil: none.
 func (v *seals) contents(cmd *command, args [][]byte, sh shape) *op {
 	if !v.rules.HasToPlain() || sh == shapeNone || sh >= shapeEntries || len(args) < 2 {
 		return nil
@@ -276,7 +278,7 @@ func (v *seals) contents(cmd *command, args [][]byte, sh shape) *op {
 	return &op{contents: all, size: sliceBytes * len(all)}
 }
 
-// noteKey notes in all what the client gets of the value at key, element i of a reply of n.
+// noteKey records in all the formats to unwrap for the value at key, element i of a reply of n.
 func (v *seals) noteKey(all contents, key []byte, i, n int) contents {
 	f := v.rules.ToPlain(v.st.where(), key, policy.String)
 	if f == nil {
@@ -289,10 +291,11 @@ func (v *seals) noteKey(all contents, key []byte, i, n int) contents {
 	return all
 }
 
-// sliceBytes is what an element of contents takes.
+// sliceBytes is the size of an element of contents.
 const sliceBytes = 24
 
-// worksOnPlain reports that a command would work on values whose content alone clients know.
+// worksOnPlain reports whether a key of the command is under a rule to plain. The command would work on
+// content, while clients know values in their library's format.
 func (v *seals) worksOnPlain(r *request) bool {
 	rules, space := v.rules, v.st.where()
 	if !rules.HasToPlain() || r.cmd.keys.first == 0 {
@@ -304,8 +307,9 @@ func (v *seals) worksOnPlain(r *request) bool {
 	})
 }
 
-// observe seals a value, opens and compares it, counts what came out and forgets it: so a rule's saving and cost are known on live traffic before anything is stored.
-// Of a long one there is a third copy then, beside the value and its sealed form. Without memory for that it is not observed.
+// observe compresses a value, decompresses and compares the result, counts the sizes and discards it. So a
+// rule's saving and cost are known from live traffic before anything is stored. For a long value this takes a
+// third copy, beside the value and its envelope; without memory for that it is not observed.
 func (v *seals) observe(t policy.Type, value []byte, st codec.Setting, rule *policy.Rule) {
 	if n := int64(len(value)); n > gateway.FreeBytes {
 		if !v.st.tx.account.TakeSpare(n) {
@@ -329,7 +333,7 @@ func (v *seals) observe(t policy.Type, value []byte, st codec.Setting, rule *pol
 		stats.Observed(rule.Name, did.Setting.Codec, len(value), len(value), did.Spent, 0)
 		return
 	}
-	began, stint := time.Now(), v.vault.Effort.Begin(len(value)) // it is done for the count alone, so it counts
+	began, stint := time.Now(), v.vault.Effort.Begin(len(value)) // done for the count alone, so it counts as effort
 	back, err := v.vault.Sealer.Open(gateway.GetBuffer(len(value)), out)
 	stint.End()
 	opened := time.Since(began)

@@ -15,13 +15,13 @@ func isNoRight(text string) bool {
 	return strings.HasPrefix(text, "NOPERM") || strings.Contains(text, "user executing the script can't ")
 }
 
-// isNoLua matches the server's refusal of EVAL, of Redis 7.0 and later.
+// isNoLua matches the refusal of EVAL by Redis 7.0 and later.
 func isNoLua(text string) bool {
 	return strings.HasPrefix(text, "NOPERM") && strings.Contains(text, "'eval'")
 }
 
-// isNoGuard matches what a guard answers that may not run, may not look at its keys, or may not write: the
-// command itself may be allowed, and a replica may have more to say about it.
+// isNoGuard matches the errors of a guard script that may not run, may not read its keys, or may not write.
+// The command itself may still be allowed, and a replica may give another answer to it.
 func isNoGuard(text string) bool {
 	return isNoRight(text) || strings.Contains(text, "ACL failure in script") || strings.HasPrefix(text, "READONLY ")
 }
@@ -32,15 +32,15 @@ func isNoFloat(text string) bool {
 		(strings.HasSuffix(text, "value is not a valid float") || strings.HasSuffix(text, "hash value is not a float"))
 }
 
-// isWrongType matches the server's complaint about the kind of a key, of a script's command too.
+// isWrongType matches the error for a key of another type, also from a command in a script.
 func isWrongType(text string) bool { return strings.Contains(text, "WRONGTYPE ") }
 
-// isUnknownCommand matches the server's refusal of a command that it does not have.
+// isUnknownCommand matches the error for a command that the server does not have.
 func isUnknownCommand(text string) bool {
 	return strings.Contains(strings.ToLower(text), "unknown command")
 }
 
-// isDenial reports that the server answered, and that the user may not ask.
+// isDenial reports whether err is the server's refusal, not a failed connection.
 func isDenial(err error) bool {
 	var answer goredis.Error
 	return errors.As(err, &answer)
@@ -51,7 +51,7 @@ func isNoLogin(err error) bool {
 	return strings.Contains(text, "WRONGPASS") || strings.Contains(text, "NOAUTH") || strings.Contains(text, "AUTH ")
 }
 
-// describe turns what Open answers into an error class and an error reply.
+// describe returns the error class and the error reply for an error of Open.
 func describe(err error) (class, text string) {
 	if errors.Is(err, errNoRoom) {
 		return "budget", "ERR cinch: " + err.Error()
@@ -65,9 +65,9 @@ func isOpenError(err error) bool {
 		errors.Is(err, cinch.ErrUnknownCodec) || errors.Is(err, cinch.ErrDictMissing)
 }
 
-// isNoEnvelope reports of bytes that begin with the magic, and that a script may have made up, that
-// nobody sealed them. Where they name a dictionary in a well-formed header, an answer that told a
-// wrong tag from a missing dictionary would tell which dictionaries there are.
+// isNoEnvelope reports whether bytes that begin with the magic, which a script may have made up, are not an
+// envelope. If they name a dictionary in a well-formed header, it must not distinguish a wrong tag from a
+// missing dictionary: that would disclose which dictionaries exist.
 func isNoEnvelope(err error) bool {
 	return errors.Is(err, cinch.ErrDamaged) && !errors.Is(err, cinch.ErrTag)
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// session is one client and its upstream connection. It reads requests and has each handled by the part
-// that its row of the table names; the common ones it handles itself.
+// session is one client and its upstream connection. It reads requests and passes each to the part that its
+// table row names; common requests it handles itself.
 type session struct {
 	*gateway.Life
 	g      *Gateway
 	failed error
-	came   bool // a request, since a read was last found to have failed
+	came   bool // a request arrived since the last read error
 
-	req request // the one at hand
+	req request // the current one
 
 	sealedArgs []sealedArg // of the current request; kept for the next one
 
@@ -28,7 +28,7 @@ type session struct {
 	seals   seals
 	stash   stash
 	user    user
-	stored  *storedCommands // nil until the first
+	stored  *storedCommands // nil until first needed
 	control control
 	large   large
 
@@ -55,7 +55,8 @@ func newSession(g *Gateway, client, upstream net.Conn, dialed time.Time) *sessio
 	return s
 }
 
-// onStored has what runs commands on stored values, which many clients never need.
+// onStored returns the handler of commands that run on stored values. It creates it on first use, since many
+// clients never need one.
 func (s *session) onStored() *storedCommands {
 	if s.stored == nil {
 		s.stored = newStoredCommands(&s.talk, &s.user, &s.stash, inCluster(s.g.cfg.view))
@@ -63,14 +64,14 @@ func (s *session) onStored() *storedCommands {
 	return s.stored
 }
 
-// Run pumps until both sides are done.
+// Run runs both pumps until both sides are done.
 func (s *session) Run() {
 	defer s.seals.trace.close()
 	s.Life.Run(s.carryRequests, s.carryReplies)
 }
 
-// carryRequests passes the client's end of input on at once: the server then drops what it was
-// blocked on, as it does for a client of its own.
+// carryRequests runs the request pump and then passes the client's end of input on at once: the server then
+// drops a blocked command, as it does for a directly connected client.
 func (s *session) carryRequests() {
 	s.pumpRequests()
 	s.PassEnd()
@@ -79,15 +80,15 @@ func (s *session) carryRequests() {
 func (s *session) carryReplies() {
 	defer s.talk.queue.close()
 	s.out.run()
-	if s.g.cfg.Dicts != nil && !s.Ended() { // the server has ended it, and may have restarted without them
-		s.g.cfg.Dicts.Lost() // before the request pump ends because of us
+	if s.g.cfg.Dicts != nil && !s.Ended() { // ended by the server, which may have restarted without them
+		s.g.cfg.Dicts.Lost() // before the request pump ends because of this
 	}
 }
 
-// pumpRequests reads requests until the client ends or an error.
+// pumpRequests reads requests until the client ends its input or an error occurs.
 func (s *session) pumpRequests() {
 	defer s.intake.in.Free()
-	defer s.talk.up.Flush() // what it was lent is the reader's
+	defer s.talk.up.Flush() // lent bytes are in the reader's buffer
 	defer s.talk.tx.end()
 	for s.failed == nil {
 		if err := s.next(); err != nil && !s.carryOn(err) {
@@ -96,8 +97,9 @@ func (s *session) pumpRequests() {
 	}
 }
 
-// next handles one request, or reads more bytes. Most requests are of the usual form and lie in the buffer as a whole; parse finds
-// the others. It takes the snapshot of the rules by which the request's values are compressed, whatever its form.
+// next handles one request, or reads more bytes. Most requests have the usual form and are complete in the
+// buffer; parse handles the others. In every case next takes the policy snapshot by which the request's
+// values are compressed.
 func (s *session) next() error {
 	in := s.intake.in
 	buf := in.Buffered()
@@ -119,9 +121,9 @@ func (s *session) next() error {
 	}
 	s.intake.frame, s.came = n, true
 	var err error
-	if len(s.intake.args) > 0 { // the server answers nothing to an empty request either
+	if len(s.intake.args) > 0 { // the server does not reply to an empty request either
 		s.talk.begin()
-		r := &s.req // each field by itself: a whole request is copied slowly
+		r := &s.req // set field by field: copying the whole struct is slow
 		r.args, r.raw, r.unguarded = s.intake.args, raw, false
 		err = s.handle(r)
 	}
@@ -131,8 +133,8 @@ func (s *session) next() error {
 	return err
 }
 
-// letGo drops the memory of earlier requests before the client may be idle, except for short slices. Nothing points into a reader's
-// buffer any more, which has gone back to the pool.
+// letGo drops the memory of earlier requests, except short slices, before the client may become idle. It also
+// clears what points into the reader's buffer, which is about to go back to the pool.
 func (s *session) letGo() {
 	s.req = request{}
 	if cap(s.sealedArgs) > maxIdleArgs {
@@ -144,9 +146,10 @@ func (s *session) letGo() {
 	clear(s.intake.args[:cap(s.intake.args)])
 }
 
-// carryOn decides about a failed read. In a drain a client is waited for that has a transaction open, or waits for the server
-// to have something, but not beyond the grace. To the server its end is then that of any client: a command that waits there
-// takes nothing any more, and what it has taken before is the client's.
+// carryOn reports whether the session continues after a read error. While draining, it keeps a client that
+// has a transaction open or a reply outstanding. After the grace period it ends the session also inside a
+// transaction, or when the outstanding command blocks on the server. The server then sees an ordinary end of
+// input: the blocked command pops nothing more, and what it popped before still reaches the client.
 func (s *session) carryOn(err error) bool {
 	idle := s.talk.settled() && !s.talk.tx.open
 	if !idle && s.Overdue() {
@@ -163,8 +166,9 @@ func (s *session) carryOn(err error) bool {
 	return true
 }
 
-// parse finds a request whose beginning is buf, and that is not of the usual form or has not arrived as a whole: n is its length and
-// raw its bytes, nil for an inline one. With n == 0 it has handled a large one, or read more bytes.
+// parse handles a request at the beginning of buf that is incomplete or not of the usual form. It returns the
+// request's length n and its bytes raw, which are nil for an inline request. n == 0 means that it handled a
+// large request or read more bytes.
 func (s *session) parse(buf []byte) (n int, raw []byte, err error) {
 	p := &s.intake.parser
 	n, err = p.Parse(buf)
@@ -187,7 +191,7 @@ func (s *session) parse(buf []byte) (n int, raw []byte, err error) {
 		s.failed = s.large.streamValue()
 		return 0, nil, s.failed
 	case s.intake.isLarge():
-		if err := s.large.request(); err != nil { // what is left of it can't be told from requests
+		if err := s.large.request(); err != nil { // the rest of it can't be told from requests
 			s.failed = err
 		}
 		return 0, nil, s.failed
@@ -198,15 +202,16 @@ func (s *session) parse(buf []byte) (n int, raw []byte, err error) {
 	return n, raw, nil
 }
 
-// handleCollected handles a request whose arguments have been collected, and lets go of them.
+// handleCollected handles a request whose arguments have been collected, and then drops its references to
+// them.
 func (s *session) handleCollected(args [][]byte) error {
 	defer func() { s.req = request{} }()
 	s.req = request{args: args}
 	return s.handle(&s.req)
 }
 
-// handle sends one request upstream in the way its row of the table says. One with values has these sealed; when none is it goes
-// unchanged.
+// handle sends one request upstream as its table row says. Values in it are compressed; if none changes, the
+// request is forwarded unchanged.
 func (s *session) handle(r *request) error {
 	cmd := s.intake.rows.lookup(r.args[0])
 	r.cmd = cmd
@@ -240,7 +245,7 @@ func (s *session) handle(r *request) error {
 		return s.handleStored(r)
 	}
 
-	// Some arguments are values to seal, or elements of the reply to open.
+	// Some arguments are values to compress, or elements of the reply to decompress.
 	e := entry{flags: cmd.flags}
 	reads, compares := cmd.reply != shapeNone, false
 	if cmd.name == "set" {
@@ -265,7 +270,7 @@ func (s *session) handle(r *request) error {
 		return s.talk.forward(r, e)
 	}
 
-	// The values are sealed one behind the other into one buffer.
+	// All compressed values of the request go into one buffer, one after the other.
 	b := sealing{at: s.sealedArgs[:0]}
 	for i := at.first; i < at.end; i += at.step {
 		value := r.args[i]
@@ -304,7 +309,7 @@ func (s *session) handle(r *request) error {
 	return err
 }
 
-// handleStored sends a command that works on stored values themselves.
+// handleStored runs a command that works on stored values.
 func (s *session) handleStored(r *request) error {
 	switch {
 	case !s.seals.worksOnPlain(r):
@@ -315,7 +320,7 @@ func (s *session) handleStored(r *request) error {
 	return s.talk.refuse(textToPlain)
 }
 
-// queues decides about a command in an open transaction: it says why there is no room for it, or "".
+// queues decides whether a command may be queued in the open transaction. It returns "" or the refusal.
 func (s *session) queues(cmd *command) (refusal string) {
 	switch {
 	case endsTransaction[cmd.name]:
@@ -328,8 +333,8 @@ func (s *session) queues(cmd *command) (refusal string) {
 	return ""
 }
 
-// passProtocolError hands the rest of the client's bytes to the server, which words the
-// error and closes the connection.
+// passProtocolError sends the rest of the client's bytes to the server, which replies with the error and
+// closes the connection.
 func (s *session) passProtocolError() error {
 	s.g.cfg.Stats.Error("protocol")
 	if err := s.talk.up.write(s.intake.in.Buffered()); err != nil {
@@ -339,7 +344,7 @@ func (s *session) passProtocolError() error {
 	return s.passRaw()
 }
 
-// passRaw copies from the client to the server without looking.
+// passRaw copies from the client to the server without parsing.
 func (s *session) passRaw() error {
 	if err := s.talk.up.Flush(); err != nil {
 		return err
@@ -352,7 +357,8 @@ func (s *session) passRaw() error {
 	return s.failed
 }
 
-// handOver gives the rest of the connection to the server, behind what has come with the request at hand.
+// handOver passes the rest of the connection to the server, starting with the buffered bytes after the
+// current request.
 func (s *session) handOver() error {
 	if err := s.talk.up.write(s.intake.in.Buffered()[s.intake.frame:]); err != nil {
 		return err
@@ -364,8 +370,8 @@ func (s *session) handOver() error {
 	return net.ErrClosed
 }
 
-// failWith ends the session with an error. The request that caused it is incomplete
-// upstream, so nothing of it is carried out.
+// failWith ends the session with an error. The request that caused it is incomplete upstream, so the server
+// runs no part of it.
 func (s *session) failWith(text string) error {
 	s.g.cfg.Log.Warn("session ended", "reason", text)
 	s.out.lastWords.Store(&text)
@@ -383,22 +389,23 @@ type intake struct {
 	in     *resp.Reader
 	parser resp.Parser
 	rows   rows
-	later  bool // it waits for the client only when all replies have come
-	inside bool // a large request: a drain waits for its end
-	frame  int  // bytes of the request at hand that are still in the buffer
+	later  bool // stall watching starts only when all replies have arrived
+	inside bool // inside a large request: a drain waits for its end
+	frame  int  // bytes of the current request that are still in the buffer
 	args   [][]byte
 }
 
-// init has what talk has gathered flushed before the intake waits.
+// init sets up the reader, which flushes talk's pending output before it waits for bytes.
 func (t *intake) init(talk *conversation, table table) {
 	t.talk, t.rows.table = talk, table
 	t.from = source{conn: talk.life.Client, intake: t}
 	t.in = resp.NewReader(&t.from, &talk.up, bufferBytes)
 }
 
-// await has the client watched for stalls while its next bytes are waited for, if its requests may hold memory: inside a large
-// request, in a transaction, and until the replies to one have been carried. It reports whether awaited has to follow. A client in a
-// transaction may be waiting itself, for +QUEUED: between requests it is watched from the last reply on.
+// await starts watching the client for stalls while the gateway waits for its next bytes, if its requests may
+// hold memory: inside a large request, in a transaction, and until the replies to EXEC have been carried. It
+// reports whether awaited must be called. A client in a transaction may itself be waiting for +QUEUED, so
+// between requests it is watched only from the last reply on.
 func (t *intake) await() (watched bool) {
 	if t == nil || !t.inside && !t.talk.tx.open && t.talk.executing.Load() == 0 {
 		return false
@@ -418,20 +425,19 @@ func (t *intake) awaited() {
 	t.talk.life.Requests.Awaited(gateway.FromClient)
 }
 
-// enter marks the beginning of a request that a drain has to wait for.
+// enter marks the beginning of a request that a drain waits for.
 func (t *intake) enter() {
 	t.inside = true
 	t.talk.life.Requested()
 }
 
-// leave marks the end of one.
+// leave marks the end of such a request.
 func (t *intake) leave() {
 	t.inside = false
 	t.talk.life.BeforeRequest()
 }
 
-// finishes reports that a read that a drain interrupted is in the middle of a request,
-// which is finished first.
+// finishes reports whether a drain interrupted a read in the middle of a request, which is finished first.
 func (t *intake) finishes(err error) bool {
 	if t == nil || !t.inside || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
@@ -440,7 +446,7 @@ func (t *intake) finishes(err error) bool {
 	return true
 }
 
-// isLarge reports that the request will not fit the buffer.
+// isLarge reports whether the request does not fit the buffer.
 func (t *intake) isLarge() bool {
 	if t.in.Full() {
 		return true

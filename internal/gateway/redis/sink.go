@@ -9,8 +9,8 @@ import (
 // source reads one connection for a resp.Reader.
 type source struct {
 	conn net.Conn
-	// intake, on the client's side, is told that bytes are waited for, and asked about a read that found nothing: it may
-	// be tried again. Upstream it is nil.
+	// intake, on the client's side, is told when a read waits for bytes, and decides whether a read that
+	// failed is repeated. It is nil upstream.
 	intake *intake
 }
 
@@ -43,30 +43,30 @@ func (s *source) ReadNext(spare []byte, size int) ([]byte, int, error) {
 
 func (s *source) Release(buf []byte) { gateway.PutBuffer(buf) }
 
-// sink gathers writes to one connection: copies in a buffer, which is taken from the pool
-// with the first byte and goes back with every flush, or a piece of what its pump has read,
-// which is sent from where it is. So what one read brought leaves with one write, and is
-// copied only where something was changed. It belongs to one goroutine.
+// sink gathers writes to one connection. It holds copies in a buffer, which it takes from the pool with the
+// first byte and returns with every flush, or a lent piece of the pump's read buffer, which it sends in
+// place. So bytes that arrived in one read leave in one write, and only changed ones are copied. A sink
+// belongs to one goroutine.
 type sink struct {
 	conn    net.Conn
 	buf     []byte
-	lent    []byte           // behind buf: of the reader's buffer, until the flush that comes before its next read
-	err     error            // the first failure; everything after it is dropped
-	spill   *spill           // of the client's side; nil upstream
-	account *gateway.Account // that holds memory until the client has taken what is sent; nil upstream
+	lent    []byte           // follows buf; in the reader's buffer, until the flush before the reader's next read
+	err     error            // the first error; later writes are dropped
+	spill   *spill           // on the client's side; nil upstream
+	account *gateway.Account // holds memory until the client has read what is sent; nil upstream
 
 	before func() error // called before bytes leave; nil: nothing
 
-	gather *gathered // of the flushes that send buf and lent; nil until the first
+	gather *gathered // for flushes that send buf and lent; nil until first used
 }
 
-// gathered is what one write sends.
+// gathered holds the pieces of one write.
 type gathered struct {
 	both [2][]byte
 	left net.Buffers // of both
 }
 
-// copyBytes is up to what length a piece is copied behind others, to leave in one write.
+// copyBytes limits the pieces that are copied behind others, to leave in one write.
 const copyBytes = bufferBytes / 2
 
 // write sends p, or keeps a copy of it until the next flush.
@@ -84,8 +84,8 @@ func (w *sink) write(p []byte) error {
 	return w.err
 }
 
-// spare returns what is gathered, with a capacity for size bytes more, no more than bufferBytes: what is appended to it is written when
-// it becomes w.buf. It is nil after a failure.
+// spare returns the gathered bytes with capacity for size more, at most bufferBytes in all. To write, append
+// to the slice and assign it to w.buf. It is nil after an error.
 func (w *sink) spare(size int) []byte {
 	if len(w.lent) > 0 {
 		w.takeIn()
@@ -102,14 +102,14 @@ func (w *sink) spare(size int) []byte {
 	return w.buf
 }
 
-// keep adds a copy of p, len(p) <= bufferBytes. Nothing is lent.
+// keep adds a copy of p; len(p) <= bufferBytes. Nothing may be lent.
 func (w *sink) keep(p []byte) {
 	if dst := w.spare(len(p)); dst != nil {
 		w.buf = append(dst, p...)
 	}
 }
 
-// takeIn copies what is lent, so that something else may follow it, or sends it.
+// takeIn copies the lent bytes, so that other bytes may follow them, or sends them.
 func (w *sink) takeIn() {
 	if len(w.buf)+len(w.lent) > copyBytes {
 		_ = w.Flush()
@@ -120,7 +120,7 @@ func (w *sink) takeIn() {
 	w.keep(p)
 }
 
-// lend sends p, which stays as it is until the next flush.
+// lend sends p, which must stay unchanged until the next flush.
 func (w *sink) lend(p []byte) error {
 	n := len(w.lent)
 	switch {
@@ -161,7 +161,7 @@ func (w *sink) Flush() error {
 	return w.err
 }
 
-// sendBoth sends a header and what it announces in one write.
+// sendBoth sends buf and lent in one write.
 func (w *sink) sendBoth() {
 	if w.gather == nil {
 		w.gather = new(gathered)
@@ -173,7 +173,7 @@ func (w *sink) sendBoth() {
 	*g = gathered{}
 }
 
-// send writes p, or has it spilled.
+// send writes p, or passes it to the spill.
 func (w *sink) send(p []byte) {
 	if w.spill != nil && w.spill.used {
 		taken, err := w.spill.add(p)
@@ -194,7 +194,7 @@ func (w *sink) send(p []byte) {
 	}
 }
 
-// writeHeld sends p, whose bytes are held from a budget, and what waits in front of it.
+// writeHeld sends what was gathered and then p, whose bytes are held from a budget.
 func (w *sink) writeHeld(p []byte) error {
 	_ = w.Flush()
 	for len(p) > 0 && w.err == nil {

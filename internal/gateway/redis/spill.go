@@ -12,30 +12,28 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// Many clients write a whole pipeline before they read the first reply. The server takes
-// that: it gathers replies in memory. Here, when the request pump has to wait for a reply
-// (a guarded command) while the reply pump waits for the client to read and the client
-// waits for its requests to be taken, nobody would move again. So in that case, and only
-// then, replies for the client are gathered too: a spill takes what the client does not,
-// under the reply budget, and a goroutine sends it on. When the spill is empty, the reply
-// pump writes by itself again.
+// Many clients write a whole pipeline before they read the first reply. The server allows that by gathering
+// replies in memory. Here there would be a deadlock: the request pump waits for a reply (to a guarded
+// command), the reply pump waits for the client to read, and the client waits for its requests to be read. In
+// that case only, the gateway gathers replies too: a spill takes what the client does not read, under the
+// reply budget, and a goroutine sends it. When the spill is empty, the reply pump writes directly again.
 //
-// A TLS connection does not survive an interrupted write. There everything for the client
-// goes through the spill, whose goroutine is the only one that writes.
+// A TLS connection does not survive an interrupted write. There everything for the client goes through the
+// spill, and only its goroutine writes.
 
-// spill holds replies that the client has not taken yet.
+// spill holds replies that the client has not read yet.
 type spill struct {
 	life    *gateway.Life
 	vault   *vault
 	always  bool        // a TLS client
-	used    bool        // of the reply pump: something may be pending
-	running bool        // drain is at work; guarded by mu
+	used    bool        // for the reply pump: something may be pending
+	running bool        // drain is running; guarded by mu
 	unstuck atomic.Bool // unstick interrupted a write to the client, or will interrupt the next one
 
 	mu      sync.Mutex
-	moved   sync.Cond // something was sent, or the end came
+	moved   sync.Cond // something was sent, or drain ended
 	pending []byte
-	held    int64 // of the reply budget
+	held    int64 // bytes of the reply budget
 	err     error
 }
 
@@ -46,8 +44,8 @@ func (o *spill) init(life *gateway.Life, vault *vault) {
 	o.moved.L = &o.mu
 }
 
-// unstick is called by the request pump while it waits for the reply pump: it interrupts
-// a write that the client does not take, now or later.
+// unstick is called by the request pump while it waits for the reply pump. It interrupts a write that the
+// client does not read, now or later.
 func (o *spill) unstick() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -57,13 +55,12 @@ func (o *spill) unstick() {
 	}
 }
 
-// takesOver reports that a failed write was interrupted by unstick.
+// takesOver reports whether unstick interrupted the write that failed with err.
 func (o *spill) takesOver(err error) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded) && o.unstuck.Swap(false)
 }
 
-// start begins to spill with what a write left over, which the budget need not allow any
-// more: it was staged already.
+// start starts the spill with the rest of a write. That need not fit the budget: it was staged already.
 func (o *spill) start(rest []byte) {
 	o.used = true
 	o.mu.Lock()
@@ -76,11 +73,11 @@ func (o *spill) start(rest []byte) {
 	go o.drain()
 }
 
-// freeSpillBytes is what a TLS client's spill holds without budget.
+// freeSpillBytes is the memory that a TLS client's spill holds without budget.
 const freeSpillBytes = 2 * bufferBytes
 
-// add takes p, in order behind what is there, and reports whether it did: if not, the
-// spill is empty and the caller writes itself. It waits while the budget is used up.
+// add appends p and reports whether it did. If not, the spill is empty and the caller must write p itself.
+// add waits while the budget is used up.
 func (o *spill) add(p []byte) (taken bool, err error) {
 	if o.always {
 		return true, o.addAll(p)
@@ -99,8 +96,9 @@ func (o *spill) add(p []byte) (taken bool, err error) {
 	return false, o.err
 }
 
-// roomFor takes n bytes of the budget, of claim that will be asked for, and reports whether it has them. Where it had to wait and the
-// spill has ended in the meantime it gives them back. o.mu must be held; it is released while roomFor waits.
+// roomFor takes n bytes of the budget, of claim that will be needed, and reports whether it has them. If it
+// had to wait and the spill has ended in the meantime, it releases them. o.mu must be held; it is released
+// while roomFor waits.
 func (o *spill) roomFor(n, claim int) bool {
 	if o.life.Replies.TryAcquire(int64(n)) {
 		return true
@@ -119,7 +117,7 @@ func (o *spill) roomFor(n, claim int) bool {
 	return false
 }
 
-// addAll takes all of p, in pieces as there is room.
+// addAll appends all of p, in pieces as there is room.
 func (o *spill) addAll(p []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -158,7 +156,7 @@ func (o *spill) drain() {
 	}
 }
 
-// nextBatch takes all that is pending. When nothing is, the spill ends.
+// nextBatch removes and returns everything pending. If that is nothing, the spill ends.
 func (o *spill) nextBatch() (batch []byte, held int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -172,7 +170,7 @@ func (o *spill) nextBatch() (batch []byte, held int64) {
 	return batch, held
 }
 
-// sent takes notice of what became of a batch.
+// sent records the result of sending a batch.
 func (o *spill) sent(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -182,7 +180,7 @@ func (o *spill) sent(err error) {
 	o.moved.Broadcast()
 }
 
-// abort ends the session after a panic. What is held goes back with the session's account.
+// abort ends the session after a panic. The session's account releases the memory held.
 func (o *spill) abort() {
 	o.mu.Lock()
 	o.err, o.running, o.pending, o.held = net.ErrClosed, false, nil, 0
@@ -193,17 +191,17 @@ func (o *spill) abort() {
 
 func (o *spill) sendBatch(b []byte) error {
 	if !o.always {
-		_ = o.life.Client.SetWriteDeadline(time.Time{}) // which unstick has set
+		_ = o.life.Client.SetWriteDeadline(time.Time{}) // set by unstick
 	}
 	return o.life.Replies.Send(o.life.Client, gateway.FromClient, b)
 }
 
-// fail ends the session: the client is gone, or takes nothing. o.mu is held.
+// fail ends the session: the client is gone or does not read. o.mu must be held.
 func (o *spill) fail(err error) {
 	o.err, o.running = err, false
 	o.life.Replies.Release(o.held)
 	o.pending, o.held = nil, 0
-	o.life.Cancel() // who waits for room
+	o.life.Cancel() // unblocks a goroutine that waits for room
 	_ = o.life.Client.Close()
 }
 

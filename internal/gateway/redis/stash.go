@@ -11,17 +11,17 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
 
-// stash holds what has been opened for the request at hand, from the request budget.
+// stash holds values decompressed for the current request, under the request budget.
 type stash struct {
 	vault *vault
 	talk  *conversation
 	stall time.Duration
 
-	holds int64 // until the request has been handled
-	owes  int64 // held without budget yet
+	holds int64 // bytes held until the request has been handled
+	owes  int64 // bytes held without budget so far
 }
 
-// openAll opens envelopes that a script handed out.
+// openAll decompresses the envelopes that a script returned.
 func (s *stash) openAll(sealed [][]byte) ([]lua.Known, error) {
 	k := make([]lua.Known, 0, len(sealed))
 	for _, env := range sealed {
@@ -40,7 +40,7 @@ func (s *stash) openAll(sealed [][]byte) ([]lua.Known, error) {
 	return k, nil
 }
 
-// open opens an envelope, which it holds with its value until the request has been handled.
+// open decompresses an envelope. Both stay in memory until the request has been handled.
 func (s *stash) open(env []byte) (lua.Known, error) {
 	h, err := cinch.ParseHeader(env)
 	if err == nil && h.RawLen <= s.vault.maxOpen {
@@ -53,8 +53,8 @@ func (s *stash) open(env []byte) (lua.Known, error) {
 	return lua.Known{Sealed: env, Value: value}, err
 }
 
-// hold takes n bytes of the budget until the request at hand has been handled; small ones when they
-// have come to some.
+// hold takes n bytes of the budget until the current request has been handled. It takes nothing until they
+// add up to more than freeBytes.
 func (s *stash) hold(n int) error {
 	if s.owes += int64(n); s.owes <= freeBytes {
 		return nil
@@ -69,14 +69,14 @@ func (s *stash) hold(n int) error {
 	return nil
 }
 
-// release gives back what was held for a request.
+// release releases what was held for a request. It returns err.
 func (s *stash) release(err error) error {
 	s.talk.life.Requests.Release(s.holds)
 	s.holds, s.owes = 0, 0
 	return err
 }
 
-// acquire takes n bytes of the request budget, of claim that will be needed.
+// acquire takes n bytes of the request budget, of claim that will be needed, and waits at most patience.
 func (s *stash) acquire(n, claim int64, patience time.Duration) bool {
 	if s.talk.life.Requests.TryAcquire(n) {
 		return true

@@ -9,30 +9,30 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
 
-// transaction is what the request pump knows of the client's MULTI.
+// transaction is the state of the client's MULTI, for the request pump.
 type transaction struct {
 	multi   *multiAnswer     // set while it is open
-	account *gateway.Account // takes bytes
-	known   []lua.Known      // values sealed for SETs that are queued: a later command in the same transaction may need them back
-	bytes   int              // of them, held of the budget
-	entries int              // bytes of what is queued for EXEC
-	queued  int              // of the budget, for that
+	account *gateway.Account // holds the transaction's memory
+	known   []lua.Known      // values compressed for queued SETs; later queued commands may need them plain
+	bytes   int              // size of known, held from the budget
+	entries int              // bytes of the entries queued for EXEC
+	queued  int              // bytes of the budget held for entries
 	space   *string          // selected in the transaction
 	open    bool
 	changes bool // EXEC changes what the next request depends on
-	login   bool // as whom the client is logged in, too
-	asking  bool // ASKING came before it, and holds for all of it
-	brings  bool // something that was queued before the current command may bring a sealed value to any key
+	login   bool // EXEC changes the login, too
+	asking  bool // ASKING preceded MULTI, and applies to all of it
+	brings  bool // a command queued before the current one may bring a compressed value to any key
 
-	lastBrings bool // the command that was queued last may; brings takes it over with the next one
+	lastBrings bool // the command queued last may; the next command adds it to brings
 
 	watch watching
 }
 
-// multiAnswer is what the server has said to MULTI, in the reply pump.
+// multiAnswer is the server's reply to MULTI, set by the reply pump.
 type multiAnswer struct {
 	came    atomic.Bool
-	refused atomic.Bool // there is no transaction after all
+	refused atomic.Bool // the server opened no transaction
 }
 
 func (m *multiAnswer) take(a answer) {
@@ -40,20 +40,20 @@ func (m *multiAnswer) take(a answer) {
 	m.came.Store(true)
 }
 
-// answersAtOnce reports that the server queues whatever comes now: what it may have been blocked on, in front of
-// MULTI, is over.
+// answersAtOnce reports whether the server queues the next command at once: MULTI has been answered, so no
+// command in front of it still blocks.
 func (t *transaction) answersAtOnce() bool {
 	return t.open && t.multi.came.Load() && !t.multi.refused.Load()
 }
 
-// maxTransactionBytes bounds what the replies to one transaction take in memory here.
+// maxTransactionBytes limits the entries of one transaction in memory.
 const maxTransactionBytes = 16 << 20
 
-// maxRemembered bounds, in bytes, what is kept of a transaction. Beyond it a command that
-// computes on a value set earlier in the same transaction answers with an error.
+// maxRemembered limits, in bytes, the values kept of a transaction. Beyond it a command that computes on a
+// value set earlier in the same transaction gets an error.
 const maxRemembered = 1 << 20
 
-// endsTransaction has the commands after which nothing is queued any more. No bound refuses them.
+// endsTransaction holds the commands that end a transaction. No limit refuses them.
 var endsTransaction = map[string]bool{"exec": true, "discard": true, "reset": true, "quit": true}
 
 func (t *transaction) remember(sealed, value []byte) {
@@ -65,7 +65,7 @@ func (t *transaction) remember(sealed, value []byte) {
 	t.known = append(t.known, lua.Known{Sealed: bytes.Clone(sealed), Value: bytes.Clone(value)})
 }
 
-// fits takes memory for what is queued for EXEC, but for the first bytes. It reports whether there was some.
+// fits takes budget for the queued entries beyond the first free bytes. It reports whether there was enough.
 func (t *transaction) fits() bool {
 	for t.entries > freeQueueBytes+t.queued {
 		if !t.account.TryAcquire(queuePieceBytes) {
@@ -76,7 +76,7 @@ func (t *transaction) fits() bool {
 	return true
 }
 
-// end ends MULTI, and with it WATCH.
+// end ends MULTI, and WATCH with it.
 func (t *transaction) end() {
 	if t.open && !t.multi.refused.Load() {
 		t.endWatch()
@@ -87,24 +87,24 @@ func (t *transaction) end() {
 
 func (t *transaction) endWatch() { t.watch = watching{} }
 
-// watching is what the client watches. As long as nothing that a transaction meets can have changed
-// since it was looked at, what was found then is true for EXEC.
+// watching is the client's WATCH. If it covers all keys of a transaction, what was found in them since is
+// still true when EXEC runs.
 type watching struct {
 	on   bool // until EXEC, DISCARD or UNWATCH
 	keys *watchedKeys
 }
 
-// watchedKeys are remembered with their databases in front.
+// watchedKeys holds the watched keys, each prefixed with its database.
 type watchedKeys struct {
 	all    map[string]bool
 	bytes  int
-	broken atomic.Bool // the server has refused a WATCH, or there were too many keys
+	broken atomic.Bool // the server refused a WATCH, or there were too many keys
 }
 
-// maxWatchedBytes bounds the keys that are remembered.
+// maxWatchedBytes limits the remembered keys.
 const maxWatchedBytes = 64 << 10
 
-// begin watches more keys.
+// begin adds watched keys.
 func (w *watching) begin(space string, keys [][]byte) *watchedKeys {
 	w.on = true
 	if w.keys == nil {
@@ -124,7 +124,7 @@ func (w *watchedKeys) add(space string, keys [][]byte) {
 	}
 }
 
-// covers reports that all of the keys are watched; the server's answers must have come.
+// covers reports whether all keys are watched. The server's replies to WATCH must have arrived.
 func (w *watching) covers(space string, keys [][]byte) bool {
 	if w.keys == nil || w.keys.broken.Load() {
 		return false
@@ -137,14 +137,14 @@ func (w *watching) covers(space string, keys [][]byte) bool {
 	return true
 }
 
-// multiCommands open and end the client's transaction: MULTI, EXEC, DISCARD, WATCH, UNWATCH.
+// multiCommands handles the commands of transactions: MULTI, EXEC, DISCARD, WATCH, UNWATCH.
 type multiCommands struct {
 	talk *conversation
 	user *user
 }
 
 func (c *multiCommands) multi(r *request) error {
-	if c.talk.tx.open && !c.talk.settle() { // whether there is one
+	if c.talk.tx.open && !c.talk.settle() { // find out whether there is a transaction
 		return errGone
 	}
 	if c.talk.tx.open && !c.talk.tx.multi.refused.Load() {
@@ -157,14 +157,14 @@ func (c *multiCommands) multi(r *request) error {
 	return err
 }
 
-// exec: whatever the server answers, the transaction is over, unless there was none.
+// exec ends the transaction, whatever the server answers.
 func (c *multiCommands) exec(r *request) error {
 	changes, login := c.talk.tx.changes || c.talk.tx.login, c.talk.tx.login
 	e := entry{kind: kindExec}
-	if n := int64(c.talk.tx.queued); n > 0 { // until its replies have been carried
+	if n := int64(c.talk.tx.queued); n > 0 { // until the replies have been carried
 		from := c.talk.tx.account
 		done := func() {}
-		if c.talk.life.Replies.TryAcquire(n) { // where no client is judged that waits for the server
+		if c.talk.life.Replies.TryAcquire(n) { // there, a client that waits for the server is not watched for stalls
 			from.Release(n)
 			from = c.talk.life.Replies
 		} else {
@@ -213,19 +213,19 @@ func (c *multiCommands) unwatch(r *request) error {
 	return c.talk.forward(r, entry{})
 }
 
-// A value that begins with the magic is wrapped when it is written, or it would be opened when it is
-// read. There are two places where the gateway does not see all that is written: in keys that are
-// excluded, where APPEND, SETBIT and the like are not guarded, and in scripts.
+// A value that begins with the magic is wrapped when it is written, since it would be decompressed when it is
+// read. In two cases the gateway does not see everything that is written: in excluded keys, where APPEND,
+// SETBIT and the like are not guarded, and in scripts.
 //
-// Excluded keys are promised to hold no envelopes. So what looks like one there and is none passes as
-// it is, in both directions: a bitmap that happens to begin with the magic works as any other. Only
-// bytes that are an envelope indeed are wrapped by SET and its kin, and opened by GET; a client that
-// makes such bytes out of parts in an excluded key gets what is inside, and that is counted.
+// Excluded keys are promised to hold no envelopes. Bytes there that only look like one pass unchanged in both
+// directions, so that a bitmap which happens to begin with the magic works like any other. Only bytes that
+// really are an envelope are wrapped by SET and similar commands, and decompressed by GET. A client that
+// assembles an envelope from parts in an excluded key reads its content; that is counted.
 
-// So it is with hashes that a search index covers: a vector may begin with any bytes.
+// The same holds for hashes that a search index covers, since a vector may begin with any bytes.
 
-// echoing is the entry of a script's reply. What the script was given it may return: an
-// element that is a part of an argument, or of a value that was put back, is no envelope of ours.
+// echoing returns the entry of a script's reply. A script may return what it was given, so an element that is
+// part of an argument, or of a value decompressed in place, is not an envelope.
 func (t *transaction) echoing(r *request, parts []part) entry {
 	e := entry{shape: r.cmd.reply}
 	if plain := t.lookalikes(r, parts); plain != nil {
@@ -234,9 +234,9 @@ func (t *transaction) echoing(r *request, parts []part) entry {
 	return e
 }
 
-// lookalikes are the plain bytes known to a request that hold the magic: its arguments, which are
-// copied, and, where they begin with it, values that are put back for it or were set before it in
-// the same transaction.
+// lookalikes returns the plain bytes known to a request that may look like envelopes: its arguments that
+// contain the magic, copied, and the values that begin with it and were decompressed for the request or set
+// before it in the same transaction.
 func (t *transaction) lookalikes(r *request, parts []part) (plain [][]byte) {
 	for _, a := range r.args {
 		if bytes.Contains(a, []byte(cinch.Magic)) {
@@ -256,14 +256,14 @@ func (t *transaction) lookalikes(r *request, parts []part) (plain [][]byte) {
 	return plain
 }
 
-// leavesMagic reports that the command may leave a plain value that begins with the
-// magic, which must not stay so where the user may run the script that wraps it.
+// leavesMagic reports whether the command may leave a plain value that begins with the magic. That must be
+// wrapped, if the user may run the script for it.
 func (t *transaction) leavesMagic(r *request, parts []part) bool {
 	return !r.unguarded && r.cmd.strategy != compared && (r.cmd.writes || t.lookalikes(r, parts) != nil)
 }
 
-// escapeArgs makes a call of lua.Escape. All sealed strings of the keys have been put
-// back, so whatever begins with the magic now is plain.
+// escapeArgs returns a call of lua.Escape. All compressed strings of the keys have been decompressed in
+// place, so whatever begins with the magic now is plain.
 func (t *transaction) escapeArgs(r *request, keys [][]byte, parts []part) [][]byte {
 	return lua.CallEscape(keys, t.lookalikes(r, parts))
 }

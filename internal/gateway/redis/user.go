@@ -5,28 +5,26 @@ import (
 	"strings"
 )
 
-// user is as whom the client is logged in: what it may do on this connection, as far as that was found out,
-// and a second connection of the same user, for more questions.
+// user is the client's login: what it is known to be allowed on this connection, and a second connection of
+// the same user for further questions.
 type user struct {
 	second second
 
 	lua      luaRights
 	units    unitRights
-	tracking bool // CLIENT TRACKING is on: what is read on this connection counts as cached by the client
+	tracking bool // CLIENT TRACKING is on: keys read on this connection count as cached by the client
 }
 
-// luaRights is what is known of scripts on this connection, for the user that it is
-// logged in as.
+// luaRights records whether the connection's user may run scripts.
 type luaRights struct {
 	asked  bool
 	denied bool   // the user may not run scripts
-	read   string // EVAL_RO where the server has it: it needs no right to write, and replicas run it; else EVAL; empty while not known
+	read   string // EVAL_RO (no right to write needed, runs on replicas), or EVAL if the server lacks it; "": unknown
 }
 
-// readVerb is the command that runs a script that only reads; empty where the user may
-// run none, or where that is not known and can't be asked. It asks the server once, with a
-// script that does nothing; inside MULTI, and with client tracking, whose CACHING YES holds for the
-// next command, on the second connection.
+// readVerb returns the command that runs a read-only script, "" if the user may run none or if that is
+// unknown and cannot be asked. It asks the server once, with a script that does nothing. Inside MULTI, and
+// under client tracking, whose CACHING YES applies to the next command, it asks on the second connection.
 func (u *user) readVerb() (string, error) {
 	if u.lua.asked {
 		return u.lua.verb(), nil
@@ -48,7 +46,7 @@ func (u *user) readVerb() (string, error) {
 		case isUnknownCommand(a.text):
 			continue
 		}
-		break // NOAUTH, LOADING …: the command itself will meet it too
+		break // NOAUTH, LOADING …: the command itself will get it too
 	}
 	return u.lua.verb(), nil
 }
@@ -85,7 +83,7 @@ func (u *user) forget() {
 	u.second.forget()
 }
 
-// mayEval asks beside the client's transaction whether the user may run scripts.
+// mayEval reports whether the user may run scripts. It asks outside the client's transaction.
 func (u *user) mayEval() bool {
 	if !u.lua.asked && !u.lua.denied {
 		u.learnBeside()
@@ -93,9 +91,9 @@ func (u *user) mayEval() bool {
 	return !u.lua.denied
 }
 
-// unitRights remembers whether the user may open transactions: if MULTI were refused, the
-// commands behind it would run one by one.
+// unitRights records whether the user may open transactions. If MULTI were refused, the commands behind it
+// would run one by one.
 type unitRights struct {
 	asked, denied bool
-	endless       bool // the server knows of no fields that expire
+	endless       bool // the server does not know expiring fields
 }

@@ -15,17 +15,17 @@ import (
 	"github.com/cinch-layer/cinch/internal/whatif"
 )
 
-// vault seals and opens values for all sessions of a gateway, by the rules of the moment.
+// vault compresses and decompresses values for all sessions of a gateway, under its current policy.
 type vault struct {
 	gateway.Compressor
 	policy  atomic.Pointer[policy.Policy]
 	churn   churn
-	covered func(key []byte) bool // reports a hash that a search index may cover
+	covered func(key []byte) bool // reports whether a search index may cover a hash
 	dicts   *storeredis.NodeDicts // nil: none
 	whatIf  *whatif.Watch
-	bare    atomic.Pointer[op] // of replies whose values clients get without a library's format
-	maxSeal int                // bytes of the longest value that is sealed
-	maxOpen int                // and of the longest that is opened
+	bare    atomic.Pointer[op] // shared by replies whose values clients get without a library's format
+	maxSeal int                // longest value in bytes that is compressed
+	maxOpen int                // longest value in bytes that is decompressed
 	log     *slog.Logger
 }
 
@@ -47,7 +47,7 @@ func newVault(cfg *Config) *vault {
 	return v
 }
 
-// setPolicy replaces the rules; nil is none.
+// setPolicy replaces the rules; nil turns compression off.
 func (v *vault) setPolicy(p *policy.Policy) {
 	if p == nil {
 		p = &policy.Policy{Off: true}
@@ -55,14 +55,14 @@ func (v *vault) setPolicy(p *policy.Policy) {
 	v.policy.Store(p)
 }
 
-// sealsHashes reports that fields may have been sealed under the rules.
+// sealsHashes reports whether the rules may have compressed hash fields.
 func (v *vault) sealsHashes() bool {
 	p := v.rules()
 	return p.Force || slices.ContainsFunc(p.Rules(), func(r *policy.Rule) bool { return r.Types&policy.Hash != 0 })
 }
 
-// sayBroken counts and logs that a sealed value does not open. pattern is its kind of key, empty
-// when that is not known. It returns what the client is told.
+// sayBroken counts and logs a value that cannot be decompressed, and returns the error text for the client.
+// pattern is its key pattern, "" if unknown.
 func (v *vault) sayBroken(client net.Addr, cause error, pattern string) (text string) {
 	class, text := describe(cause)
 	v.Stats.Error(class)
@@ -74,8 +74,8 @@ func (v *vault) sayBroken(client net.Addr, cause error, pattern string) (text st
 	return text
 }
 
-// keepsLookalike reports that a value that begins with the magic is stored as it is: a reader can see
-// that it is no envelope.
+// keepsLookalike reports whether a value that begins with the magic is stored unchanged. It is, if no
+// envelopes are expected at its key and its header does not parse.
 func (v *vault) keepsLookalike(rules *policy.Policy, a *policy.Address, value []byte) bool {
 	if !rules.Excluded(a.Key) && (a.Type != policy.Hash || !v.covered(a.Key)) {
 		return false
@@ -84,7 +84,8 @@ func (v *vault) keepsLookalike(rules *policy.Policy, a *policy.Address, value []
 	return err != nil
 }
 
-// inflating counts an inflation; patterns that are inflated all the time stop being sealed.
+// inflating counts values that a command decompresses in place. Key patterns where that happens all the time
+// are paused.
 func (v *vault) inflating(keys [][]byte) {
 	v.Stats.Inflated("command")
 	for _, k := range keys {
@@ -96,23 +97,23 @@ func (v *vault) inflating(keys [][]byte) {
 	}
 }
 
-// mayBeSealed reports whether a value among the keys may be sealed in a database.
+// mayBeSealed reports whether one of the keys may hold a compressed value in the database space.
 func (v *vault) mayBeSealed(space string, keys [][]byte) bool {
 	return slices.ContainsFunc(keys, func(k []byte) bool { return v.rules().MaySeal(space, k, false) })
 }
 
-// mayHoldHash reports whether a hash among the keys may hold envelopes.
+// mayHoldHash reports whether one of the keys may hold a hash with envelopes.
 func (v *vault) mayHoldHash(space string, keys [][]byte) bool {
 	return slices.ContainsFunc(keys, func(k []byte) bool { return v.rules().MayHoldHash(space, k) })
 }
 
-// rules returns the policy of this moment, not the one that the current request took. Who looks at what keys hold, and guards it
-// against changes until it is used, asks for this one after the guard is in place: others may have written by a policy that is newer
-// than the request.
+// rules returns the current policy, not the snapshot of the current request. Code that examines what keys
+// hold, and guards it against changes until it is used, must call rules after the guard is in place: others
+// may have written under a policy newer than the request.
 func (v *vault) rules() *policy.Policy { return v.policy.Load() }
 
-// churn finds key patterns whose values are put back again and again: sealing those costs
-// twice and saves nothing, so they stay plain for a while.
+// churn finds key patterns whose values are decompressed in place again and again. Compressing those costs
+// twice and saves nothing, so they stay uncompressed for a while.
 type churn struct {
 	mu     sync.Mutex
 	counts map[string]*churnCount
@@ -123,18 +124,18 @@ type churn struct {
 type churnCount struct {
 	n     int
 	since time.Time
-	until time.Time // plain until then
+	until time.Time // uncompressed until then
 }
 
 const (
 	churnLimit    = 1000             // inflations
 	churnWindow   = time.Minute      // within
-	churnPause    = 10 * time.Minute // then plain for
+	churnPause    = 10 * time.Minute // then uncompressed for
 	maxPatterns   = 1024
 	patternLength = 64
 )
 
-// patternOf folds the digits of a key, so that keys of one kind count together.
+// patternOf replaces each run of digits in a key by one #, so that keys of one kind count together.
 func patternOf(key []byte) string {
 	var buf [patternLength]byte
 	n := 0
@@ -154,7 +155,7 @@ func patternOf(key []byte) string {
 	return string(buf[:n])
 }
 
-// inflated counts one inflation and reports that its pattern has just been stopped.
+// inflated counts one value decompressed in place. It reports whether this paused its pattern.
 func (c *churn) inflated(key []byte) bool {
 	now := time.Now()
 	c.mu.Lock()
@@ -182,8 +183,9 @@ func (c *churn) inflated(key []byte) bool {
 	return true
 }
 
-// stopped reports whether values of this key's pattern are to stay plain now. The caller has found c.paused set; after the end of the
-// last pause stopped resets it, so that later values need neither the lock nor the pattern.
+// stopped reports whether values of this key's pattern stay uncompressed now. The caller has found c.paused
+// set. After the last pause has ended stopped resets it, so that later values need neither the lock nor the
+// pattern.
 func (c *churn) stopped(key []byte) bool {
 	now := time.Now()
 	c.mu.Lock()

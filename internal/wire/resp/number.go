@@ -2,9 +2,8 @@ package resp
 
 import "math"
 
-// ParseInt reads a decimal integer exactly as Redis's string2ll does: no plus sign, no
-// leading zeros, no spaces, the range of int64. The RESP headers of both directions
-// use it.
+// ParseInt parses a decimal integer exactly as Redis's string2ll does: no plus sign, no leading zeros, no
+// spaces, the range of int64. The RESP headers of both directions use it.
 func ParseInt(b []byte) (int64, bool) {
 	if len(b) == 0 || len(b) > 20 {
 		return 0, false

@@ -5,22 +5,22 @@ import (
 	"io"
 )
 
-// Source is where a Reader's bytes come from.
+// Source supplies a Reader with bytes.
 type Source interface {
 	io.Reader
-	// ReadNext waits for bytes and only then takes a buffer of at least size bytes to
-	// read them into, so that an idle connection holds none; n is 0 only with an error. The Reader gives
-	// the buffer back through Release, or as spare (else nil), for bytes that are there already.
+	// ReadNext waits for bytes and only then takes a buffer of at least size bytes to read them into, so that
+	// an idle connection holds none. n is 0 only with an error. The Reader returns the buffer through
+	// Release, or as spare (else nil), to be used for bytes that have already arrived.
 	ReadNext(spare []byte, size int) (buf []byte, n int, err error)
-	// Release takes a buffer back.
+	// Release takes back a buffer of ReadNext.
 	Release(buf []byte)
 }
 
-// Flusher is what bytes of a Reader's buffer are lent to. Flush is called before the Reader waits for bytes, and before it moves its
-// buffer or gives it back: what was lent is used then.
+// Flusher holds references to bytes in a Reader's buffer. The Reader calls Flush before it waits for bytes
+// and before it moves or releases its buffer; afterwards they must no longer be used.
 type Flusher interface{ Flush() error }
 
-// ErrLineTooLong reports a header line in a reply that no server sends.
+// ErrLineTooLong reports a header line in a reply that is longer than any server sends.
 var ErrLineTooLong = errors.New("resp: header line too long")
 
 // Reader is a small buffered reader that holds no buffer while it waits for the first
@@ -38,11 +38,11 @@ func NewReader(src Source, lent Flusher, size int) *Reader {
 	return &Reader{src: src, lent: lent, size: size}
 }
 
-// Buffered returns the unread bytes. They, and what Discard drops of them, are valid until the
-// next call that may read.
+// Buffered returns the unread bytes. They, and those that Discard drops, are valid until the next call that
+// may read.
 func (r *Reader) Buffered() []byte { return r.buf[r.r:r.w] }
 
-// Full reports whether the buffer can take no more without a Discard.
+// Full reports whether the buffer has no room until a Discard.
 func (r *Reader) Full() bool { return r.r == 0 && r.w == len(r.buf) && r.w > 0 }
 
 // Discard drops n buffered bytes.
@@ -53,7 +53,7 @@ func (r *Reader) Discard(n int) {
 	}
 }
 
-// Free gives the buffer back, without a Flush; the Reader must hold no unread bytes that matter.
+// Free releases the buffer without a Flush. Unread bytes are lost.
 func (r *Reader) Free() {
 	if r.buf != nil {
 		r.src.Release(r.buf)
@@ -61,13 +61,13 @@ func (r *Reader) Free() {
 	}
 }
 
-// Fill reads more bytes behind those that are buffered. It moves them to the front when
-// there is no room; a full buffer is io.ErrShortBuffer.
+// Fill reads more bytes behind the buffered ones. It moves those to the front if there is no room, and
+// returns io.ErrShortBuffer if the buffer is full.
 func (r *Reader) Fill() error {
 	if err := r.lent.Flush(); err != nil {
 		return err
 	}
-	if r.r == r.w { // the buffer is given back while it waits, but for what is there already
+	if r.r == r.w { // hold no buffer while waiting, unless bytes have already arrived
 		spare := r.buf
 		r.buf, r.r, r.w = nil, 0, 0
 		buf, n, err := r.src.ReadNext(spare, r.size)
@@ -86,7 +86,7 @@ func (r *Reader) Fill() error {
 	return progress(n, err)
 }
 
-// progress hides an error that came with bytes: the next call meets it again.
+// progress drops an error that came with bytes: the next read returns it again.
 func progress(n int, err error) error {
 	if n > 0 {
 		return nil
@@ -97,7 +97,7 @@ func progress(n int, err error) error {
 	return err
 }
 
-// Peek returns the next n bytes without consuming them; n must fit the buffer.
+// Peek returns the next n bytes without consuming them; n must fit into the buffer.
 func (r *Reader) Peek(n int) ([]byte, error) {
 	for r.w-r.r < n {
 		if err := r.Fill(); err != nil {
@@ -110,8 +110,8 @@ func (r *Reader) Peek(n int) ([]byte, error) {
 // Line returns the next line with its CRLF, without consuming it.
 func (r *Reader) Line() ([]byte, error) { return r.LineAt(0) }
 
-// LineAt returns the line that begins off bytes ahead, with its CRLF, without consuming
-// anything. The bytes before it must be buffered already.
+// LineAt returns the line at offset off, with its CRLF, without consuming anything. The bytes before it must
+// be buffered already.
 func (r *Reader) LineAt(off int) ([]byte, error) {
 	for seen := off; ; {
 		if seen < r.w-r.r {
@@ -129,8 +129,8 @@ func (r *Reader) LineAt(off int) ([]byte, error) {
 	}
 }
 
-// BulkHeader consumes the header of a request's argument and returns its length. It takes
-// what Parser takes, since both must find the same end of a request.
+// BulkHeader consumes the header of a request's argument and returns its length. It accepts exactly what
+// Parser accepts, since both must find the same end of a request.
 func (r *Reader) BulkHeader() (int64, error) {
 	for {
 		buf := r.Buffered()
@@ -182,8 +182,8 @@ func (r *Reader) Take(dst []byte) (int, error) {
 	return n, progress(n, err)
 }
 
-// CopyTo consumes n bytes and hands them to write in pieces, which are valid until the next
-// call that may read.
+// CopyTo consumes n bytes and passes them to write in pieces, which are valid until the next call that may
+// read.
 func (r *Reader) CopyTo(n int64, write func([]byte) error) error {
 	for n > 0 {
 		if r.r == r.w {

@@ -25,7 +25,7 @@ const (
 	Push      = '>'
 )
 
-// ErrReply reports bytes from the server that are no reply.
+// ErrReply reports bytes from the server that are not a reply.
 var ErrReply = errors.New("resp: not a reply")
 
 // Head is the first line of a reply element.
@@ -51,12 +51,12 @@ func (h Head) IsString() bool {
 	return h.Kind == Bulk || h.Kind == BulkError || h.Kind == Verbatim
 }
 
-// IsNull reports one of the protocol's three nulls.
+// IsNull reports whether the element is one of the protocol's three nulls.
 func (h Head) IsNull() bool {
 	return h.Kind == Null || h.N < 0 && (h.Kind == Bulk || h.Kind == Array)
 }
 
-// ParseHead reads an element's first line, which includes its CRLF.
+// ParseHead parses an element's first line, which includes its CRLF.
 func ParseHead(line []byte) (Head, error) {
 	if len(line) < 3 {
 		return Head{}, fmt.Errorf("%w: empty line", ErrReply)
@@ -83,9 +83,8 @@ func parseCount(h Head, digits []byte) (Head, error) {
 	return h, nil
 }
 
-// BulkAt finds the body of the bulk string at the beginning of b: where it begins and how many
-// bytes it has. body is 0 when the first line is not complete or not of the usual form, which
-// ParseHead then judges.
+// BulkAt returns the offset and size of the body of the bulk string at the beginning of b. body is 0 if the
+// first line is incomplete or not of the usual form; use ParseHead then.
 func BulkAt(b []byte) (body, size int) {
 	n, next := shortHeader(b, 0)
 	if next == 0 || b[0] != Bulk || b[next-1] != '\n' {
@@ -127,7 +126,8 @@ func AppendError(dst []byte, text string) []byte {
 	return append(dst, '\r', '\n')
 }
 
-// MaxHeaderLen is the length in bytes of the longest header that the Append functions make, with its line break.
+// MaxHeaderLen is the length in bytes of the longest header that the Append functions write, with its line
+// break.
 const MaxHeaderLen = 1 + 20 + 2
 
 func appendHeader(dst []byte, kind byte, n int64) []byte {

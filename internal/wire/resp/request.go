@@ -15,9 +15,8 @@ const (
 	MaxArgs = math.MaxInt32
 )
 
-// ErrProtocol reports bytes that Redis answers with a protocol error before it closes
-// the connection. Whoever forwards requests hands the offending bytes on as they are
-// and lets the server word its answer.
+// ErrProtocol reports bytes that Redis answers with a protocol error before it closes the connection. A
+// gateway forwards them unchanged and lets the server send that error.
 var ErrProtocol = errors.New("resp: protocol error")
 
 // Span is a piece of a buffer.
@@ -44,10 +43,10 @@ type Parser struct {
 	inBulk bool
 }
 
-// maxKeptArgs is for how many arguments a Parser keeps memory between requests.
+// maxKeptArgs is the largest number of arguments for which a Parser keeps memory between requests.
 const maxKeptArgs = 64
 
-// Reset forgets the current request and keeps the memory, unless that is large.
+// Reset prepares for the next request. It keeps the memory, unless that is large.
 func (p *Parser) Reset() {
 	if cap(p.Args) > maxKeptArgs {
 		p.Args = nil
@@ -56,17 +55,16 @@ func (p *Parser) Reset() {
 	p.pos, p.bulk, p.inBulk, p.Started = 0, 0, false, false
 }
 
-// Pos is the offset up to which the buffer has been parsed.
+// Pos returns the offset up to which the buffer has been parsed.
 func (p *Parser) Pos() int { return p.pos }
 
-// Bulk is the declared length of the argument whose bytes begin at Pos, when its header
-// has been read and the argument itself is not complete yet.
+// Bulk returns the declared length of the argument whose bytes begin at Pos; ok is false unless its header
+// has been read and the argument is still incomplete.
 func (p *Parser) Bulk() (length int, ok bool) { return p.bulk, p.inBulk }
 
-// Parse continues with buf, which begins with the request's first byte and holds at
-// least what earlier calls saw. It returns the request's length when it is complete, 0
-// when more bytes are needed, or ErrProtocol. A complete request may have no arguments
-// ("*0", an empty line); the server answers nothing to that.
+// Parse continues with buf, which begins with the request's first byte and holds at least what earlier calls
+// saw. It returns the request's length when it is complete, 0 when more bytes are needed, or ErrProtocol. A
+// complete request may have no arguments ("*0", an empty line); the server does not answer that.
 func (p *Parser) Parse(buf []byte) (n int, err error) {
 	if !p.Started {
 		if len(buf) == 0 {
@@ -87,9 +85,9 @@ func (p *Parser) Parse(buf []byte) (n int, err error) {
 	return p.pos, nil
 }
 
-// Cut finds a request that buf holds as a whole and appends its arguments, which share buf's
-// memory, to args. n is its length; it is 0, and args unchanged, for a request that is not
-// complete or not of the usual form: Parser judges those.
+// Cut parses a request that buf holds whole and appends its arguments, which share buf's memory, to args. n
+// is its length. It is 0, and args unchanged, if the request is incomplete or not of the usual form; use a
+// Parser then.
 func Cut(buf []byte, args [][]byte) (n int, _ [][]byte) {
 	if len(buf) == 0 || buf[0] != '*' {
 		return 0, args
@@ -189,9 +187,9 @@ func (p *Parser) parseArg(buf []byte) (done bool, err error) {
 	return true, nil
 }
 
-// headerLine reads the integer of the header at buf[at:], whose first byte is its kind.
-// next is the offset behind the line, 0 when it is not complete. Like the server it
-// looks for CR and takes any byte after it for the LF.
+// headerLine reads the integer of the header at buf[at:], whose first byte is its kind. next is the offset
+// behind the line, 0 if it is incomplete. Like the server it looks for CR and accepts any byte after it as
+// the LF.
 func headerLine(buf []byte, at int) (n int64, next int, err error) {
 	if n, next := shortHeader(buf, at); next > 0 {
 		return n, next, nil
@@ -218,8 +216,8 @@ func headerLine(buf []byte, at int) (n int64, next int, err error) {
 	return n, at + cr + 2, nil
 }
 
-// shortHeader is headerLine for what nearly all headers are, one to nine digits without a
-// leading zero; next is 0 for all others.
+// shortHeader is headerLine for nearly all headers: one to nine digits without a leading zero. next is 0 for
+// all others.
 func shortHeader(buf []byte, at int) (n int64, next int) {
 	if b := buf[at:]; len(b) > 4 { // most have one digit or two
 		d, e := b[1]-'0', b[2]-'0'

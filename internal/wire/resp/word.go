@@ -2,8 +2,8 @@ package resp
 
 import "bytes"
 
-// IsWord reports whether an argument is the keyword word (lower case) in any letter case. The
-// server compares C strings there, so whatever follows a zero byte counts for nothing.
+// IsWord reports whether an argument is the keyword word (lower case) in any letter case. The server compares
+// C strings here, so bytes after a zero byte are ignored.
 func IsWord(arg []byte, word string) bool {
 	arg = CString(arg)
 	if len(arg) != len(word) {
@@ -17,7 +17,7 @@ func IsWord(arg []byte, word string) bool {
 	return true
 }
 
-// CString cuts b at its first zero byte.
+// CString returns b up to its first zero byte.
 func CString(b []byte) []byte {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		return b[:i]
@@ -25,7 +25,7 @@ func CString(b []byte) []byte {
 	return b
 }
 
-// Lower is c as a lower-case letter, if it is a letter of ASCII.
+// Lower returns c as a lower-case letter if it is an ASCII letter.
 func Lower(c byte) byte {
 	if c >= 'A' && c <= 'Z' {
 		return c + 'a' - 'A'
@@ -33,7 +33,7 @@ func Lower(c byte) byte {
 	return c
 }
 
-// ParseCount reads a number of keys or the like.
+// ParseCount parses a count, such as a number of keys, from 0 to 1<<31 - 1.
 func ParseCount(arg []byte) (int, bool) {
 	n, ok := ParseInt(arg)
 	return int(n), ok && n >= 0 && n < 1<<31
