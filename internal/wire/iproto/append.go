@@ -6,11 +6,11 @@ import (
 	"github.com/tinylib/msgp/msgp"
 )
 
-// prefixLen is the length of the form in which drivers and servers write it.
+// prefixLen is the number of bytes in which drivers and servers write the length prefix of a frame.
 const prefixLen = 5
 
-// BeginFrame appends room for the length in front of a frame; FinishFrame fills it in when the
-// rest has been appended. start is where BeginFrame was called.
+// BeginFrame appends room for the length prefix of a frame. FinishFrame fills it in when the rest has been
+// appended; its start is len(dst) at the call of BeginFrame.
 func BeginFrame(dst []byte) []byte { return append(dst, 0xce, 0, 0, 0, 0) }
 
 // FinishFrame completes the frame that begins at start.
@@ -19,8 +19,8 @@ func FinishFrame(dst []byte, start int) []byte {
 	return dst
 }
 
-// AppendHead appends the head of a string or binary of n bytes, in the shortest form as the
-// server writes it.
+// AppendHead appends the head of a string or binary of n bytes, in the shortest form, as the server writes
+// it.
 func AppendHead(dst []byte, kind Kind, n int) []byte {
 	if kind == Binary {
 		return msgp.AppendBytesHeader(dst, uint32(n))
@@ -36,7 +36,7 @@ func AppendHead(dst []byte, kind Kind, n int) []byte {
 	return binary.BigEndian.AppendUint32(append(dst, 0xdb), uint32(n))
 }
 
-// AppendStamped appends the header of frame with that schema version in it.
+// AppendStamped appends the header of frame with its schema version set to version.
 func AppendStamped(dst, frame []byte, h *Header, version uint64) []byte {
 	if h.Version.Len > 0 {
 		dst = append(dst, frame[:h.Version.At]...)
@@ -49,9 +49,9 @@ func AppendStamped(dst, frame []byte, h *Header, version uint64) []byte {
 	return msgp.AppendUint64(dst, version)
 }
 
-// BeginCall appends a frame that calls a stored function, as far as its args arguments: the caller
-// appends these, and completes the frame that begins at start. A sync above 32 bits takes nine
-// bytes in any answer. Neither version nor stream is named that is 0.
+// BeginCall appends a frame that calls a stored function, up to its args arguments. The caller appends these
+// and completes the frame with FinishFrame. A sync above 32 bits takes nine bytes in any reply. A schema or
+// stream of 0 is left out.
 func BeginCall(dst []byte, sync, schema, stream uint64, function string, args int) []byte {
 	entries := byte(2)
 	for _, n := range []uint64{schema, stream} {
@@ -72,20 +72,23 @@ func BeginCall(dst []byte, sync, schema, stream uint64, function string, args in
 	return msgp.AppendArrayHeader(append(dst, keyTuple), uint32(args))
 }
 
-// AppendPing appends a frame that asks for a sign of life.
+// AppendPing appends a PING frame.
 func AppendPing(dst []byte, sync uint64) []byte {
 	start := len(dst)
 	dst = append(BeginFrame(dst), 0x82, keyType, byte(Ping), keySync)
 	return FinishFrame(msgp.AppendUint64(dst, sync), start)
 }
 
-// gatewayMark is the key in the body of a PING that asks whether a Cinch gateway answers, and the first string of the answer.
+// gatewayMark is the key in the body of a PING that asks whether a Cinch gateway answers, and the first
+// string of the reply.
 const gatewayMark = "cinch.gateway"
 
-// GatewayQuestion is the body of such a PING. Servers, and older gateways, don't look at a PING's body, and answer it as any.
+// GatewayQuestion is the body of such a PING. Servers, and older gateways, ignore the body of a PING, and
+// answer it like any other.
 var GatewayQuestion = msgp.AppendBool(msgp.AppendString([]byte{0x81}, gatewayMark), true)
 
-// AppendGateway appends a gateway's answer: three strings, of which the others are its name and the URL of what is behind it.
+// AppendGateway appends a gateway's reply to GatewayQuestion. It holds three strings: gatewayMark, the
+// gateway's name, and the URL of the server behind it.
 func AppendGateway(dst []byte, sync, schema uint64, name, upstream string) []byte {
 	start := len(dst)
 	dst = msgp.AppendUint64(append(BeginFrame(dst), 0x83, keyType, byte(OK), keySync), sync)
@@ -97,7 +100,7 @@ func AppendGateway(dst []byte, sync, schema uint64, name, upstream string) []byt
 	return FinishFrame(dst, start)
 }
 
-// ParseGateway reads the strings of an answer to GatewayQuestion; ok is false for that of a server.
+// ParseGateway reads the strings of a reply to GatewayQuestion. ok is false for the reply of a server.
 func ParseGateway(data []any) (name, upstream string, ok bool) {
 	if len(data) != 3 || data[0] != gatewayMark {
 		return "", "", false
@@ -107,7 +110,7 @@ func ParseGateway(data []any) (name, upstream string, ok bool) {
 	return name, upstream, true
 }
 
-// AppendEvent appends a frame that tells a watcher what it watches for has come true.
+// AppendEvent appends a frame that tells a watcher that the event name has the value true.
 func AppendEvent(dst []byte, schema uint64, name string) []byte {
 	start := len(dst)
 	dst = append(BeginFrame(dst), 0x83, keyType, byte(Event), keySync, 0, keySchemaVersion, 0xce)
@@ -116,7 +119,7 @@ func AppendEvent(dst []byte, schema uint64, name string) []byte {
 	return FinishFrame(msgp.AppendBool(append(dst, keyEventData), true), start)
 }
 
-// AppendError appends a frame that answers the request with that sync with an error.
+// AppendError appends an error reply to the request with that sync.
 func AppendError(dst []byte, sync, schema uint64, code Type, text string) []byte {
 	start := len(dst)
 	dst = BeginFrame(dst)
@@ -140,8 +143,8 @@ func AppendUints(dst []byte, list []uint64) []byte {
 	return dst
 }
 
-// AppendSelect appends a frame that reads up to limit tuples of a space, those whose key in the
-// index with number 0 begins with key.
+// AppendSelect appends a frame that reads up to limit tuples of a space whose key in the index with number 0
+// begins with key.
 func AppendSelect(dst []byte, sync, space, key, limit uint64) []byte {
 	start := len(dst)
 	dst = append(BeginFrame(dst), 0x82, keyType, byte(Select), keySync)

@@ -1,9 +1,9 @@
 package iproto
 
-// GreetingLen is the length in bytes of what a server says first.
+// GreetingLen is the length in bytes of a server's greeting.
 const GreetingLen = 128
 
-// Type is a request's type, or in a reply its code.
+// Type is the type of a request, or the code of a reply.
 type Type uint32
 
 // Types of requests, as the server's iproto_constants.h has them.
@@ -49,7 +49,7 @@ const (
 const (
 	OK        Type = 0
 	Chunk     Type = 0x80   // box.session.push: the reply itself comes later
-	ErrorFlag Type = 0x8000 // beside an error's number
+	ErrorFlag Type = 0x8000 // combined with the number of an error
 )
 
 // Numbers of errors, as the server's errcode.h has them.

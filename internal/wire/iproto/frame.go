@@ -2,17 +2,17 @@ package iproto
 
 import "fmt"
 
-// MaxFrame is the longest frame in bytes that servers take, without its length in front.
+// MaxFrame is the longest frame, in bytes, that servers accept, without its length prefix.
 const MaxFrame = 2 << 30
 
-// ErrTooLarge is a frame above MaxFrame.
+// ErrTooLarge is returned for frames longer than MaxFrame.
 var ErrTooLarge = fmt.Errorf("%w: the frame is too large", ErrMalformed)
 
-// MaxPrefix is the longest form in bytes of the length in front of a frame.
+// MaxPrefix is the size of the longest length prefix in bytes.
 const MaxPrefix = 9
 
-// Prefix reads the length in front of a frame: n bytes follow it, and it has size bytes itself.
-// size is 0 when more of b is needed.
+// Prefix reads the length prefix of a frame. The prefix has size bytes, and n bytes follow it. size is 0 when
+// more of b is needed.
 func Prefix(b []byte) (n, size int, err error) {
 	if len(b) == 0 {
 		return 0, 0, nil
@@ -35,21 +35,21 @@ func Prefix(b []byte) (n, size int, err error) {
 	return int(length), size, nil
 }
 
-// Header is what a frame's header says. Spans are places in the frame.
+// Header holds the contents of a frame's header. Spans are places in the frame.
 type Header struct {
 	Type    Type
 	Sync    uint64
 	Stream  uint64
-	Schema  uint64 // version, 0: none given, or none that the server would check
+	Schema  uint64 // version; 0: none, or one that the server does not check
 	Map     Span   // all of the header
-	Count   int    // of its entries
-	Entries int    // where they begin
-	Version Span   // the schema version's value; no length: not there
-	SyncAt  Span   // the sync's
+	Count   int    // number of entries
+	Entries int    // position of the first entry
+	Version Span   // value of the schema version; Len is 0 if it is missing
+	SyncAt  Span   // value of the sync
 }
 
-// Parse reads the header at the start of a frame, whose length has been cut off. As the server
-// does, it skips keys that it does not know, and takes the last of several.
+// Parse reads the header at the start of a frame without its length prefix. Like the server it skips unknown
+// keys, and uses the last of several equal keys.
 func (h *Header) Parse(frame []byte) error {
 	*h = Header{}
 	m, err := ReadHead(frame, 0)
@@ -89,10 +89,10 @@ func (h *Header) Parse(frame []byte) error {
 	return nil
 }
 
-// Body says where the values are that a gateway looks at. A span without length is one that
-// is not there. Of several with one key the last counts, as it does for the server.
+// Body holds the places of the values that a gateway needs. A span of length 0 means that the value is
+// missing. Of several values with one key the last counts, as it does for the server.
 type Body struct {
-	At, End int // of the body, without what may follow
+	At, End int // of the body; other bytes may follow it
 
 	SpaceID, SpaceName Span
 	IndexID, IndexName Span
@@ -103,10 +103,10 @@ type Body struct {
 	Data, Error        Span
 	Features           Span
 	User               Span
-	Event              Span // the name of what is watched
+	Event              Span // name of the event that is watched
 }
 
-// Parse finds the parts of the body at frame[at:]. A frame that ends there has an empty one.
+// Parse finds the parts of the body at frame[at:]. The body is empty if the frame ends there.
 func (b *Body) Parse(frame []byte, at int) error {
 	*b = Body{At: at, End: at}
 	if at == len(frame) {
@@ -167,7 +167,7 @@ func (b *Body) Parse(frame []byte, at int) error {
 	return nil
 }
 
-// otherKey stands for keys that are no small integers.
+// otherKey stands for keys that are not unsigned integers.
 const otherKey = 1 << 32
 
 // entry reads a map's key and finds its value.

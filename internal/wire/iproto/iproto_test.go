@@ -69,7 +69,7 @@ func TestStampReplacesOrAdds(t *testing.T) {
 	}
 }
 
-// Whatever claims to be there and is not is found before anything is done for it.
+// Lengths and counts beyond the end of the bytes are errors, found before any work is done for them.
 func TestClaims(t *testing.T) {
 	for _, b := range [][]byte{
 		{0xdd, 0xff, 0xff, 0xff, 0xff},
@@ -88,7 +88,7 @@ func TestClaims(t *testing.T) {
 			t.Errorf("% .8x: %v", b, err)
 		}
 	}
-	deep := append(bytes.Repeat([]byte{0x91}, 4<<20), 0xc0) // nesting costs nothing
+	deep := append(bytes.Repeat([]byte{0x91}, 4<<20), 0xc0) // nesting takes no stack or memory
 	if end, err := Skip(deep, 0); err != nil || end != len(deep) {
 		t.Errorf("%d, %v", end, err)
 	}
@@ -138,7 +138,7 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// FuzzSkip agrees with the library's own walk, which recurses.
+// FuzzSkip compares Skip with the library's own, which recurses.
 func FuzzSkip(f *testing.F) {
 	f.Add([]byte{0x92, 0x81, 1, 0xa1, 'x', 0xc4, 1, 2})
 	f.Add([]byte{0xc7, 0, 5, 0xd4, 1, 1})

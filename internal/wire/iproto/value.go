@@ -7,7 +7,7 @@ import (
 	"github.com/tinylib/msgp/msgp"
 )
 
-// ErrMalformed is wrapped by every complaint about bytes.
+// ErrMalformed is wrapped by all errors of this package.
 var ErrMalformed = errors.New("malformed iproto")
 
 var errShort = fmt.Errorf("%w: a value is cut off", ErrMalformed)
@@ -15,13 +15,13 @@ var errShort = fmt.Errorf("%w: a value is cut off", ErrMalformed)
 // Span is a place in the caller's bytes.
 type Span struct{ At, Len int }
 
-// End is where the span ends.
+// End returns the position after the span.
 func (s Span) End() int { return s.At + s.Len }
 
 // Of returns the bytes at the span.
 func (s Span) Of(b []byte) []byte { return b[s.At:s.End():s.End()] }
 
-// Kind is what a value is, as far as it matters.
+// Kind is the kind of a value, as far as a gateway needs it.
 type Kind uint8
 
 // Kinds of values.
@@ -36,13 +36,13 @@ const (
 // Head is the beginning of a value.
 type Head struct {
 	Kind Kind
-	// Content is where the bytes of a string or binary are, what follows the head of an array
-	// or map (with no length), and all of any other value.
+	// Content is the place of the bytes of a string or binary. For an array or map it is the position after
+	// the head, with length 0. For any other value it is all of the value.
 	Content Span
 	Count   int // elements of an array, values of a map
 }
 
-// children is how many values follow the head and belong to it.
+// children returns the number of values that follow the head and belong to it.
 func (h *Head) children() int {
 	if h.Kind == Map {
 		return 2 * h.Count
@@ -50,8 +50,8 @@ func (h *Head) children() int {
 	return h.Count
 }
 
-// ReadHead reads the head of the value at b[at:]. A string or binary is there whole, and of
-// an array or map there are at least as many bytes as it has elements.
+// ReadHead reads the head of the value at b[at:]. It returns ErrMalformed if b does not hold all of a string
+// or binary, or holds fewer bytes after the head of an array or map than that has elements.
 func ReadHead(b []byte, at int) (h Head, err error) {
 	v := b[at:]
 	var content, rest []byte
@@ -83,7 +83,7 @@ func ReadHead(b []byte, at int) (h Head, err error) {
 	return h, nil
 }
 
-// Skip returns where the value at b[at:] ends.
+// Skip returns the end of the value at b[at:].
 func Skip(b []byte, at int) (end int, err error) {
 	for left := 1; left > 0; left-- {
 		h, err := ReadHead(b, at)
@@ -98,23 +98,23 @@ func Skip(b []byte, at int) (end int, err error) {
 	return at, nil
 }
 
-// Strings finds all strings and binaries in b, a sequence of whole values, whatever they are
-// nested in, keys of maps among them.
+// Strings iterates over all strings and binaries in a sequence of whole values, at any depth, including keys
+// of maps.
 type Strings struct {
 	b    []byte
 	next int
 	end  int
 
-	Kind    Kind // of the one found
-	At      int  // where its head begins
-	Content Span // where its bytes are
+	Kind    Kind // of the current one
+	At      int  // position of its head
+	Content Span // place of its bytes
 	err     error
 }
 
-// NewStrings begins to look in the span.
+// NewStrings returns an iterator over the span of b.
 func NewStrings(b []byte, in Span) Strings { return Strings{b: b, next: in.At, end: in.End()} }
 
-// Next finds the next one and reports whether there is one.
+// Next advances to the next string or binary and reports whether there is one.
 func (s *Strings) Next() bool {
 	for s.next < s.end {
 		h, err := ReadHead(s.b[:s.end], s.next)
@@ -132,11 +132,11 @@ func (s *Strings) Next() bool {
 	return false
 }
 
-// Err says why Next found no more, nil at the end.
+// Err returns the error that ended the iteration, or nil at the end of the span.
 func (s *Strings) Err() error { return s.err }
 
-// Elements returns where the elements of the array at b[at:] are, in dst from its start, and
-// where the array ends. An array of more than limit elements is ErrMalformed's.
+// Elements returns the spans of the elements of the array at b[at:], in dst from its start, and the end of
+// the array. It returns ErrMalformed for an array of more than limit elements.
 func Elements(dst []Span, b []byte, at, limit int) (elements []Span, end int, err error) {
 	h, err := ReadHead(b, at)
 	switch {
@@ -162,7 +162,7 @@ func Elements(dst []Span, b []byte, at, limit int) (elements []Span, end int, er
 
 // Uint reads an unsigned integer.
 func Uint(v []byte) (uint64, bool) {
-	if len(v) == 0 || v[0] > 0x7f && (v[0] < 0xcc || v[0] > 0xcf) { // msgp takes positive signed ones too
+	if len(v) == 0 || v[0] > 0x7f && (v[0] < 0xcc || v[0] > 0xcf) { // msgp accepts positive signed ones too
 		return 0, false
 	}
 	n, _, err := msgp.ReadUint64Bytes(v)
