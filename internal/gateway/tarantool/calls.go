@@ -14,9 +14,10 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// Functions may be given operations such as UPDATE takes: crud.update and crud.upsert, box.space.docs:update by CALL,
-// and functions that applications write. What a function does with them the gateway does not see, so it can't
-// carry out a splice in steps. It refuses a splice that may cut an envelope, wherever in the arguments it is:
+// Functions may be given operations like those of UPDATE: crud.update and crud.upsert, box.space.docs:update
+// by CALL, and functions that applications write. The gateway does not see what a function does with them, so
+// it can't carry out a splice in steps. It refuses a splice that may cut an envelope, wherever in the
+// arguments it is:
 //
 //	the function is     and                                             the splice
 //	crud's, or box's    no rule compresses the field that it names      passes
@@ -24,8 +25,9 @@ import (
 //
 // Operations that do not cut a value (=, and arithmetic, which needs a number) pass.
 
-// collectCall finds the arguments of a CALL that rules name. It refuses a CALL or EVAL that may cut envelopes. The
-// stamp is the version of the schema by which a splice passes; none is required if the schema does not matter.
+// collectCall finds the arguments of a CALL that rules name. It refuses a CALL or EVAL that may cut
+// envelopes. stamp is the version of the schema by which a splice was found harmless; it is zero if the
+// schema does not matter.
 func (g *Gateway) collectCall(ctx context.Context, r *request) (stamp schemaStamp, refused *refusal) {
 	all := g.catalog.spaces.Load()
 	if all == nil {
@@ -79,8 +81,8 @@ func holdsOperation(frame []byte) bool {
 	return bytes.Contains(frame, []byte("\xa1:")) || bytes.Contains(frame, []byte("\x01:"))
 }
 
-// splicesWithin yields the splices in the arguments, at any depth and however many: functions such as crud.upsert_many take
-// operations for each of many tuples.
+// splicesWithin yields the splices in the arguments, at any depth and however many: functions such as
+// crud.upsert_many take operations for each of many tuples.
 func splicesWithin(r *request) iter.Seq[spliceArgument] {
 	return func(yield func(spliceArgument) bool) {
 		moved := false
@@ -88,7 +90,7 @@ func splicesWithin(r *request) iter.Seq[spliceArgument] {
 		for at := r.body.Tuple.At; at < r.body.Tuple.End(); {
 			h, err := wire.ReadHead(r.bytes, at)
 			if err != nil {
-				return // can't be: the body was walked through
+				return // can't happen: the body has been walked through
 			}
 			switch op, field, end := operationAt(r.bytes, &h, parts[:0]); op {
 			case '!', '#':
@@ -98,12 +100,13 @@ func splicesWithin(r *request) iter.Seq[spliceArgument] {
 					return
 				}
 			}
-			at = h.Content.End() // of an array or map: its first element
+			at = h.Content.End() // for an array or map: its first element
 		}
 	}
 }
 
-// dropSpliceEdits has no rule compress a part of a splice. It reports whether there are splices.
+// dropSpliceEdits removes the edits that lie within splices, so that no rule compresses a part of one. It
+// reports whether there are splices.
 func dropSpliceEdits(r *request) (spliced bool) {
 	for s := range splicesWithin(r) {
 		spliced = true
@@ -112,8 +115,8 @@ func dropSpliceEdits(r *request) (spliced bool) {
 	return spliced
 }
 
-// operationAt reads an operation that moves fields or cuts one: a list as UPDATE takes it, or a map from 1, 2, …, which
-// Lua makes the same of. op is 0 where there is none.
+// operationAt reads an operation that moves fields or cuts one: a list as UPDATE takes it, or a map with the
+// keys 1, 2, …, which is the same to Lua. op is 0 if there is none.
 func operationAt(b []byte, h *wire.Head, parts []wire.Span) (op byte, field []byte, end int) {
 	step := 1
 	switch {
@@ -153,10 +156,10 @@ func operationAt(b []byte, h *wire.Head, parts []wire.Span) (op byte, field []by
 	return 0, nil, 0
 }
 
-// luaSplice is a splice as Lua writes it: {':', field, …}.
+// luaSplice matches the beginning of a splice in Lua code: {':', field, …}.
 var luaSplice = regexp.MustCompile(`\{\s*(?:\[\s*1\s*\]\s*=\s*)?(?:':'|":"|\[\[:\]\])\s*[,;]`)
 
-// holdsSplice reports whether Lua writes a splice.
+// holdsSplice reports whether Lua code contains a splice.
 func holdsSplice(lua []byte) bool {
 	if bytes.IndexByte(lua, ':') < 0 {
 		return false
@@ -164,8 +167,8 @@ func holdsSplice(lua []byte) bool {
 	return slices.ContainsFunc(luaSplice.FindAllIndex(lua, -1), func(at []int) bool { return hasOperands(lua[at[1]:]) })
 }
 
-// hasOperands reports whether a table whose first element is read may have the four more that a splice has. Only of plain lists,
-// such as {':', ';'}, is it sure that they have fewer.
+// hasOperands reports whether a table may have the four elements that follow ':' in a splice. rest is the
+// code behind the table's first element. Only plain lists, such as {':', ';'}, are known to have fewer.
 func hasOperands(rest []byte) bool {
 	list, _, closed := bytes.Cut(rest, []byte("}"))
 	count := func(sep string) int { return bytes.Count(list, []byte(sep)) }
@@ -176,17 +179,19 @@ func hasOperands(rest []byte) bool {
 // callee describes a function that is given operations.
 type callee struct {
 	what  string
-	space string // in which it carries them out; "": unknown
-	crud  bool   // it is one of the module crud, which keeps tuples as it is given them
+	space string // the space that they change; "": unknown
+	crud  bool   // a function of the module crud, which stores tuples unchanged
 }
 
-// crudOperations are the functions of crud that take operations: a router's, and those that it calls on storages.
+// crudOperations holds the functions of crud that take operations: those of a router, and those that a router
+// calls on storages.
 var crudOperations = map[string]bool{
 	"crud.update": true, "crud.upsert": true, "crud.upsert_object": true, "crud.upsert_many": true, "crud.upsert_object_many": true,
 	"_crud.update_on_storage": true, "_crud.upsert_on_storage": true, "_crud.upsert_many_on_storage": true,
 }
 
-// calleeOf finds out what a request calls, through vshard and crud, which call others by their names.
+// calleeOf returns the function that a request calls. It looks through vshard and crud, which call other
+// functions by name.
 func calleeOf(r *request) callee {
 	if r.header.Type == wire.Eval {
 		return callee{what: "EVAL"}
@@ -223,7 +228,7 @@ func calleeOf(r *request) callee {
 	return to
 }
 
-// passes reports that a splice can't meet an envelope.
+// passes reports whether a splice can't meet an envelope.
 func (all *spaces) passes(to *callee, s *spliceArgument) bool {
 	if to.space == "" {
 		return false
@@ -244,8 +249,9 @@ func (all *spaces) passes(to *callee, s *spliceArgument) bool {
 	return !space.ruled && (!all.prepared || len(space.fields) == 0)
 }
 
-// mayStoreIn reports whether what a rule compresses may be stored as the field that an operation names. Only of crud is
-// it known what it stores, and only numbers can be compared with numbers, names with names.
+// mayStoreIn reports whether the argument that a rule compresses may be stored as the field that an operation
+// names. What a function stores is known of crud only. Numbers can be compared with numbers only, names with
+// names.
 func mayStoreIn(rule *policy.Rule, field []byte) bool {
 	dot := strings.LastIndexByte(rule.Field, '.')
 	if dot < 0 || !strings.HasPrefix(rule.Key, "crud.") {
@@ -260,9 +266,9 @@ func mayStoreIn(rule *policy.Rule, field []byte) bool {
 	return err == nil || !named(stored) || len(name) == 0 || bytes.ContainsAny(name, `.['"`) || string(name) == stored
 }
 
-// collectArguments finds the arguments of a stored function that rules name. What the function
-// does with them is its own affair, so there is no schema to be fenced by, and what begins like
-// an envelope goes as it is.
+// collectArguments finds the arguments of a stored function that rules name. The gateway does not know what
+// the function does with them. So there is no schema version to require, and values that begin like an
+// envelope pass unchanged.
 func collectArguments(r *request, rules []*policy.Rule) {
 	if len(rules) == 0 || r.body.Function.Len == 0 || r.body.Tuple.Len == 0 {
 		return
@@ -278,7 +284,7 @@ func collectArguments(r *request, rules []*policy.Rule) {
 	}
 }
 
-// collectArgument takes one argument, counted from 1, or a field of it: "2", "2.3", "2.body".
+// collectArgument adds an edit for one argument, counted from 1, or for a field of it: "2", "2.3", "2.body".
 func collectArgument(r *request, rule *policy.Rule) {
 	argument, inside, _ := bytes.Cut([]byte(rule.Field), []byte("."))
 	n, err := strconv.Atoi(string(argument))
@@ -298,7 +304,7 @@ func collectArgument(r *request, rule *policy.Rule) {
 	}
 	for i := range r.edits {
 		if r.edits[i].at == at {
-			return // an earlier rule has it
+			return // an earlier rule compresses it
 		}
 	}
 	r.edits = append(r.edits, edit{at: at, content: h.Content, kind: h.Kind, rule: rule})

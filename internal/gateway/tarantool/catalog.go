@@ -13,42 +13,42 @@ import (
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 )
 
-// catalog knows the spaces that are in force: rules and schema together. The schema is read again
-// when an answer of the server's names a newer version than the one that was read, and when
-// connections were lost, clients' or the gateway's own: a server that was started anew counts versions anew.
+// catalog holds the current spaces: rules and schema together. The schema is read again when a reply of the
+// server names a newer version than the one that was read, and when connections of clients or of the gateway
+// were lost: a restarted server counts versions anew.
 type catalog struct {
 	rules  atomic.Pointer[policy.Policy]
 	spaces atomic.Pointer[spaces] // nil until the schema was read
-	seen   atomic.Uint64          // newest version in answers since it was last read
-	// stale is set when the version of the schema that was read means nothing any more.
+	seen   atomic.Uint64          // newest version in replies since the schema was last read
+	// stale is set when the version of the schema that was read can't be trusted any more.
 	stale atomic.Bool
 
-	read  func(context.Context) (*store.Schema, error) // nil: there is no schema, and nothing is sealed
+	read  func(context.Context) (*store.Schema, error) // nil: there is no schema, and nothing is compressed
 	ctx   context.Context                              // ends with the gateway
 	stats *gateway.Stats
 	log   *slog.Logger
 
 	mu          sync.Mutex
 	schema      *store.Schema
-	loading     chan struct{}   // closed when the load at work has ended; nil: none is
-	loadBegan   time.Time       // when it began, or the last one did
+	loading     chan struct{}   // closed when the running load has ended; nil: none runs
+	loadBegan   time.Time       // beginning of the running or the last load
 	greeted     time.Time       // when the server last greeted a client
-	firstNeeded time.Time       // when a request first could not do without the schema
-	failed      time.Time       // when the last load failed; zero: it did not
-	told        map[string]bool // complaints that were logged
+	firstNeeded time.Time       // when a request first needed the schema
+	failed      time.Time       // when the last load failed; zero: it succeeded
+	told        map[string]bool // warnings that were logged
 	first       bool            // the schema was read once
 }
 
 const (
 	loadTimeout  = 30 * time.Second
-	loadPatience = 5 * time.Second // of a request that waits for the schema
+	loadPatience = 5 * time.Second // longest wait of a request for a load
 	firstReload  = time.Second
 	lastReload   = 30 * time.Second
-	// failurePause is how long after a failure requests don't try again by themselves, unless the
-	// server has greeted a client meanwhile.
+	// failurePause is the time after a failed load in which requests start no other, unless the server has
+	// greeted a client meanwhile.
 	failurePause = 500 * time.Millisecond
-	// firstPatience is how long requests that can't do without the schema wait for it, from the first
-	// such request on. A server that is just coming up may not have the gateway's user yet.
+	// firstPatience limits how long requests that need the schema wait for it, counted from the first such
+	// request. A server that is just starting may not have the gateway's user yet.
 	firstPatience = 2 * time.Second
 	firstPoll     = 20 * time.Millisecond
 )
@@ -59,10 +59,10 @@ func newCatalog(ctx context.Context, rules *policy.Policy, read func(context.Con
 	return c
 }
 
-// readsSchema reports that there is a schema, known or not.
+// readsSchema reports whether the gateway reads a schema at all, whether or not it has been read.
 func (c *catalog) readsSchema() bool { return c.read != nil }
 
-// begin reads the schema until that has succeeded once.
+// begin reads the schema, and tries again until that has succeeded once.
 func (c *catalog) begin(context.Context) {
 	if c.read == nil {
 		return
@@ -80,7 +80,7 @@ func (c *catalog) begin(context.Context) {
 	}
 }
 
-// note records the schema's version in an answer.
+// note records the schema version of a reply.
 func (c *catalog) note(version uint64) {
 	for {
 		seen := c.seen.Load()
@@ -93,20 +93,20 @@ func (c *catalog) note(version uint64) {
 // markLost records that the server ended a connection.
 func (c *catalog) markLost() { c.stale.Store(true) }
 
-// markRefused records that the server refused a request for naming that version.
+// markRefused records that the server refused a request because it named that version.
 func (c *catalog) markRefused(version uint64) {
 	if all := c.spaces.Load(); all != nil && all.version == version {
 		c.stale.Store(true)
 	}
 }
 
-// isFresh reports that nothing speaks against what is known.
+// isFresh reports whether all has the newest schema as far as the gateway can tell.
 func (c *catalog) isFresh(all *spaces) bool {
 	return all != nil && !c.stale.Load() && c.seen.Load() <= all.version && !all.schema.Lost()
 }
 
-// current is what is known, for a request. It reads the schema first if that has changed, and
-// returns what was known before when that takes too long or fails; nil: nothing is known.
+// current returns the spaces for a request. It reads the schema first if that has changed, and returns the
+// former spaces when reading takes too long or fails. It returns nil if no schema has been read.
 func (c *catalog) current(ctx context.Context) *spaces {
 	all := c.spaces.Load()
 	if c.isFresh(all) || c.read == nil {
@@ -116,7 +116,7 @@ func (c *catalog) current(ctx context.Context) *spaces {
 	return c.spaces.Load()
 }
 
-// await is current for a request that has to be refused while nothing is known: it tries longer.
+// await is like current, for a request that has to be refused without a schema: it tries for longer.
 func (c *catalog) await(ctx context.Context) *spaces {
 	all := c.current(ctx)
 	for all == nil && c.read != nil && ctx.Err() == nil && c.isEarly() {
@@ -126,7 +126,7 @@ func (c *catalog) await(ctx context.Context) *spaces {
 	return all
 }
 
-// isEarly reports that the schema may be read soon, if nothing is wrong.
+// isEarly reports whether less than firstPatience has passed since a request first needed the schema.
 func (c *catalog) isEarly() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,9 +143,9 @@ func (c *catalog) greet() {
 	c.greeted = time.Now()
 }
 
-// refresh reads the schema, or waits for another goroutine that does. It returns early when that takes too long.
+// refresh reads the schema, or waits for the load that is running. It returns early when that takes too long.
 func (c *catalog) refresh(ctx context.Context) {
-	for range 2 { // the first may have been in vain since before the server was up
+	for range 2 { // the first load may have failed because it began before the server was up
 		loading, patience := c.beginLoad()
 		if loading == nil || !waitFor(ctx, loading, patience) || !c.isOutdated() {
 			return
@@ -153,8 +153,8 @@ func (c *catalog) refresh(ctx context.Context) {
 	}
 }
 
-// beginLoad returns the load at work, which it begins if there is none, and how long to wait for it; nil soon after a
-// failure.
+// beginLoad returns a channel that is closed at the end of the running load, and how long to wait for it. It
+// begins a load if none is running, and returns nil soon after a failure.
 func (c *catalog) beginLoad() (loading chan struct{}, patience time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,8 +168,7 @@ func (c *catalog) beginLoad() (loading chan struct{}, patience time.Duration) {
 	return c.loading, loadPatience - time.Since(c.loadBegan)
 }
 
-// isOutdated reports that the last load failed, and that the server has greeted a client since
-// it began.
+// isOutdated reports whether the last load failed and the server has greeted a client since that load began.
 func (c *catalog) isOutdated() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -189,7 +188,7 @@ func waitFor(ctx context.Context, done chan struct{}, patience time.Duration) bo
 	return false
 }
 
-// pause waits.
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -199,7 +198,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// tryRead makes an error of a panic.
+// tryRead reads the schema and turns a panic into an error.
 func (c *catalog) tryRead(ctx context.Context) (schema *store.Schema, err error) {
 	defer gateway.CatchPanic(c.log, c.stats, func() { err = gateway.ErrPanicked })
 	return c.read(ctx)
@@ -210,7 +209,7 @@ func (c *catalog) load(done chan struct{}) {
 	ctx, cancel := context.WithTimeout(c.ctx, loadTimeout)
 	defer cancel()
 	seen := c.seen.Load()
-	c.stale.Store(false) // what is lost from now on makes it stale again
+	c.stale.Store(false) // connections that are lost from now on set it again
 	schema, err := c.tryRead(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -228,7 +227,7 @@ func (c *catalog) load(done chan struct{}) {
 	delete(c.told, unreadable)
 	c.schema = schema
 	if !c.seen.CompareAndSwap(seen, schema.Version) { // lower after a restart of the server
-		c.note(schema.Version) // a newer version that an answer named meanwhile stays
+		c.note(schema.Version) // keeps a newer version that a reply named meanwhile
 	}
 	c.assign()
 	if !c.first {
@@ -255,7 +254,7 @@ func (c *catalog) complain(err error) {
 	c.log.Warn(unreadable+", so nothing is sealed", "err", err, "hint", hint)
 }
 
-// setRules puts new rules into force.
+// setRules replaces the rules.
 func (c *catalog) setRules(p *policy.Policy) {
 	c.rules.Store(p)
 	c.mu.Lock()
@@ -265,7 +264,7 @@ func (c *catalog) setRules(p *policy.Policy) {
 	}
 }
 
-// assign gives the spaces that are known their rules, under c.mu.
+// assign applies the rules to the schema. c.mu must be held.
 func (c *catalog) assign() {
 	all, complaints := newSpaces(c.rules.Load(), c.schema)
 	c.spaces.Store(all)
@@ -280,5 +279,5 @@ func (c *catalog) assign() {
 	}
 }
 
-// maxTold bounds the complaints that are remembered.
+// maxTold limits the number of warnings that are remembered.
 const maxTold = 4096

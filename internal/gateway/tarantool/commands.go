@@ -5,29 +5,29 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// handling says how a request is treated.
+// handling is the way in which a request is treated.
 type handling uint8
 
 const (
-	passes    handling = iota // unchanged; its reply is opened
-	pings                     // a sign of life, or the question whether this is a gateway
-	oneWay                    // nothing answers it
-	replicate                 // from here on the connection is another protocol's
-	features                  // what the client understands
+	passes    handling = iota // unchanged; its reply is decompressed
+	pings                     // a keep-alive, or the question whether this is a gateway
+	oneWay                    // it has no reply
+	replicate                 // from here on the connection has another protocol
+	features                  // protocol features of the client
 
-	// These have a place in their lane: they read, write or run something, and the server looks at the stamp of each
-	// first.
+	// These have a place in their lane: they read, write or run something, and the server first checks the
+	// stamp of each.
 	logsIn       // a login
-	transactions // the beginning or end of one
+	transactions // beginning or end of a transaction
 	inOrder      // unchanged
 	sql          // a statement
-	tuples       // a tuple, some of whose fields are sealed
+	tuples       // a tuple, some of whose fields are compressed
 	updates      // operations on fields
 	upserts      // a tuple and operations
 	calls        // arguments of a stored function or of Lua
 )
 
-// hasValues reports whether something in such a request may be sealed.
+// hasValues reports whether such a request may contain values to compress.
 func (h handling) hasValues() bool {
 	switch h {
 	case tuples, updates, upserts, calls:
@@ -36,8 +36,8 @@ func (h handling) hasValues() bool {
 	return false
 }
 
-// handlings is the table. What is not in it passes, and its reply is opened: the server refuses what it does not know,
-// and newer servers' requests are for newer things.
+// handlings maps types of requests to handlings. Types that are not in it pass unchanged, and their replies
+// are decompressed: the server refuses types that it does not know.
 var handlings = [wire.WatchOnce + 1]handling{
 	wire.Ping:          pings,
 	wire.Watch:         oneWay,
@@ -78,13 +78,13 @@ func handlingOf(t wire.Type) handling {
 	return passes
 }
 
-// guardedNames are what Stats counts guarded requests by.
+// guardedNames lists the reasons by which Stats counts guarded requests.
 var guardedNames = []string{"splice", "sql", "magic", "shift"}
 
-// Features of the protocol that change what tuples and arguments look like on the wire, so
-// that values in them would not be found, by their numbers: tuples as extensions in replies to
-// requests for data (7) and to calls (8) and in arguments (9), and Arrow (12). What was invented
-// after those is not known here.
+// understands reports whether the gateway understands a feature of the protocol, given by its number. It does
+// not understand those that change how tuples and arguments look on the wire, so that values in them would
+// not be found: tuples as extensions in replies to requests for data (7) and to calls (8) and in arguments
+// (9), and Arrow (12). Later features are unknown to it.
 func understands(feature uint64) bool {
 	switch feature {
 	case 7, 8, 9:
@@ -93,8 +93,8 @@ func understands(feature uint64) bool {
 	return feature < 12
 }
 
-// withoutFeatures gives a frame, in a buffer of the pool's, that names only features that we
-// understand; nil when there are no others.
+// withoutFeatures returns the frame without the features that the gateway does not understand, in a pooled
+// buffer, or nil if there are none to remove.
 func withoutFeatures(b []byte, body *wire.Body) []byte {
 	if body.Features.Len == 0 {
 		return nil
@@ -117,5 +117,5 @@ func withoutFeatures(b []byte, body *wire.Body) []byte {
 	return wire.FinishFrame(append(out, b[body.Features.End():]...), 0)
 }
 
-// maxFeatures is more than there are.
+// maxFeatures limits the features in a frame. It is larger than their number.
 const maxFeatures = 1024

@@ -1,55 +1,55 @@
-// Package tarantool is the gateway for Tarantool's binary protocol (IPROTO): it seals fields of
-// tuples on their way to the server by the rules, and opens whatever envelope comes back, so
-// that a Community edition keeps compressed fields without a change to any application.
+// Package tarantool is the gateway for Tarantool's binary protocol (IPROTO). It compresses fields of
+// tuples on their way to the server, as the rules say, and decompresses every envelope in replies.
+// So a Community edition keeps compressed fields without a change to any application.
 //
-// Read it in this order. The way of a request and its reply:
+// Read the files in this order. The path of a request and its reply:
 //
-//	gateway.go      what a gateway is made of, and the seam: Serve and Shutdown
+//	gateway.go      the gateway: NewGateway, Serve and Shutdown
 //	session.go      one client: handleRequest carries a request from the client to the server
-//	rewrite.go      what goes there in its place: which values are sealed, by which version of the schema
-//	vault.go        a value sealed or opened
-//	replies.go      handleReply carries a reply from the server to the client, opened within the budget
-//	commands.go     the table: what is done with each type of request; features that are negotiated
-//	frames.go       frames cut out of a connection, and gathered for one
-//	outstanding.go  requests that wait for replies, and what the client sent if they may have to be sent again
+//	rewrite.go      rewriting a request: which values are compressed, by which version of the schema
+//	vault.go        compressing and decompressing one value
+//	replies.go      handleReply carries a reply from the server to the client, decompressed within the budget
+//	commands.go     the table: how each type of request is handled; protocol features
+//	frames.go       reading frames from a connection, and gathering them for one
+//	outstanding.go  requests that wait for replies, with a copy of those that may have to be sent again
 //	lanes.go        the order of a stream's requests: which wait when one has to be sent again
 //
-// What is rarer branches off there:
+// Rarer branches:
 //
-//	retry.go        requests that met another schema, or take several steps, are sent again
-//	splice.go       requests that need what is stored are carried out in steps
-//	operate.go      operations made to fit a tuple that is stored; splices, as one server or another takes them
+//	retry.go        sending requests again that the server refused for their schema version, or in steps
+//	splice.go       requests that need the stored tuple are carried out in steps
+//	operate.go      adapting operations to a stored tuple; what each server version accepts of splices
 //	operations.go   what UPDATE and UPSERT do to fields, and which fields they name
-//	calls.go        arguments of functions that are compressed; operations in them, which may not cut what is compressed
-//	sql.go          statements that may go to spaces with sealed fields
+//	calls.go        compressing arguments of functions; operations in them, which may not cut envelopes
+//	sql.go          SQL statements that may use spaces with compressed fields
 //	replication.go  connections for replication pass unchanged
-//	drain.go        a session's end, when the gateway shuts down
-//	login.go        as whom the client has logged in, and what one may do that has not
+//	drain.go        the end of a session when the gateway shuts down
+//	login.go        the user of a client, and the limits before a login
 //
-// What they know:
+// Shared state and settings:
 //
 //	catalog.go      the schema as the server describes it, and when it is read again
-//	spaces.go       rules and schema together: what happens to which field of which space
+//	spaces.go       rules and schema together: the treatment of each field of each space
 //	trace.go        spans of requests that are traced
-//	errors.go       what errors are called, and replies of the gateway's own
-//	config.go       what a gateway is told
+//	errors.go       classes of errors, and error replies of the gateway
+//	config.go       the configuration of a gateway
 //
-// A session is made and tested without a server too (parts_test.go).
+// A session can be built and tested without a server (parts_test.go).
 //
-// # The fence
+// # Schema versions
 //
-// A rewritten request names the version of the schema by which it was rewritten. When the
-// schema has changed the server refuses it (error 109), the schema is read again and the
-// request is rewritten from what the client sent. So no value is sealed for a field that
-// has got an index in the meantime.
+// A rewritten request names the version of the schema by which it was rewritten. If the schema has
+// changed the server refuses the request (error 109). Then the gateway reads the schema again and
+// rewrites the client's original request. So no value is compressed for a field that has got an index
+// in the meantime.
 //
-// # Sealed bytes and the server
+// # Compressed bytes and the server
 //
-// The server must not compute on sealed bytes. Fields that an index, a constraint or a foreign
-// key touches are never sealed. Requests that would compute on other fields are carried out in steps
-// (splices), or refused in the server's own words for what it does not support (SQL).
+// The server must not compute on compressed bytes. Fields that an index, a constraint or a foreign
+// key touches are never compressed. Requests that would compute on other compressed fields are carried
+// out in steps (splices), or refused with the server's own error for what it does not support (SQL).
 //
-//	client -> handleRequest: its lane, rewrite: sealed, unchanged or refused -> server
+//	client -> handleRequest: its lane, rewrite: compressed, unchanged or refused -> server
 //	              |    outstanding: by sync    |
-//	client <- handleReply: open the envelopes, wherever they are <------------ server
+//	client <- handleReply: decompress the envelopes, wherever they are <------------ server
 package tarantool

@@ -6,17 +6,18 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// shutdownEvent is what drivers watch to hear that a server shuts down: they send nothing more, wait for their replies, disconnect and connect
-// again. So they learn of the gateway's drain too.
+// shutdownEvent is the event that drivers watch to learn that a server shuts down. They then send nothing
+// more, wait for their replies, disconnect and connect again. The gateway uses it to tell them of its own
+// drain.
 const shutdownEvent = "box.shutdown"
 
-// shutdownWatch records whether the client hears of a shutdown.
+// shutdownWatch records whether the client watches for a shutdown, and whether it was told of one.
 type shutdownWatch struct {
-	shutdown bool        // it watches; the request pump's
-	told     atomic.Bool // and has heard of the drain
+	shutdown bool        // the client watches for it; used by the request pump only
+	told     atomic.Bool // the client was told of the drain
 }
 
-// note records what a client begins or ends to watch.
+// note records that a client begins or ends to watch shutdownEvent.
 func (w *shutdownWatch) note(r *request) {
 	if err := r.body.Parse(r.bytes, r.header.Map.End()); err != nil {
 		return
@@ -26,8 +27,9 @@ func (w *shutdownWatch) note(r *request) {
 	}
 }
 
-// stale reports an event of the server's that a client which was told of the drain must not see any more: drivers keep the last value
-// of a name only, and a server says at once what it is of a name that a client begins to watch.
+// stale reports whether r is an event for shutdownEvent that must not reach a client that was told of the
+// drain. Drivers keep only the last value of an event, and a server sends its value at once when a client
+// begins to watch it.
 func (w *shutdownWatch) stale(r *reply) bool {
 	if !w.told.Load() || r.body.Parse(r.bytes, r.header.Map.End()) != nil {
 		return false
@@ -36,7 +38,8 @@ func (w *shutdownWatch) stale(r *reply) bool {
 	return ok && string(name) == shutdownEvent
 }
 
-// Drain cuts replication off, which has no place between requests, and starts again by itself.
+// Drain cuts off a connection for replication, which has no gap between requests at which to end; the replica
+// connects again by itself. Other sessions drain as Life does.
 func (s *session) Drain() {
 	s.BeginDrain()
 	if s.replicates.Load() {
@@ -46,21 +49,22 @@ func (s *session) Drain() {
 	s.Life.Drain()
 }
 
-// sayShutdown tells a client of the drain, once.
+// sayShutdown tells a watching client of the drain, once.
 func (s *session) sayShutdown() {
 	if w := &s.watching; s.Draining() && w.shutdown && w.told.CompareAndSwap(false, true) {
 		_ = s.toClient.send(wire.AppendEvent(nil, s.g.catalog.seen.Load(), shutdownEvent))
 	}
 }
 
-// idle reports that a drain may end the session. The server would roll open transactions back, so these have its grace; so has
-// a client that is told of the drain, to leave by itself.
+// idle reports whether a drain may end the session. The server would roll back open transactions, so a
+// session with one is idle only after its grace period. So is that of a client that watches for shutdowns,
+// which may leave by itself.
 func (s *session) idle() bool {
 	waits := len(s.transactions) > 0 || s.watching.shutdown
 	return !s.outstanding.busy() && (!waits || s.Overdue())
 }
 
-// follow records the transactions of streams, of as many as may be under way in lanes.
+// follow records which streams have open transactions, at most maxLanes of them.
 func (s *session) follow(h *wire.Header) {
 	switch h.Type {
 	case wire.Begin:

@@ -8,7 +8,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// errorClasses are the violations of the protocol.
+// errorClasses names violations of the protocol for the log and the metrics.
 var errorClasses = gateway.ErrorClasses{
 	{gateway.ErrStranger, "stranger"},
 	{wire.ErrTooLarge, "too_large"},
@@ -16,28 +16,29 @@ var errorClasses = gateway.ErrorClasses{
 	{io.ErrUnexpectedEOF, "truncated"},
 }
 
-// refusal is an answer of the gateway in place of the server's.
+// refusal is an error that the gateway sends in place of the server's reply.
 type refusal struct {
 	code wire.Type
-	what string // counted by
+	what string // the reason under which it is counted
 	text string
 }
 
 func (r *refusal) Error() string { return r.text }
 
-// unsupported returns the server's own form of saying that something is not possible.
+// unsupported returns an error of the kind that the server has for what it does not support.
 func unsupported(what, format string) *refusal {
 	return &refusal{wire.ErrUnsupported, what, "cinch does not support " + format}
 }
 
-// wrongVersion returns what the server says to a request that names another version of the schema than the current one.
+// wrongVersion returns the server's error for a request that names another version of the schema than the
+// current one.
 func wrongVersion(current uint64, r *request) *refusal {
 	return &refusal{wire.ErrSchemaVersion, "splice", fmt.Sprintf("Wrong schema version, current: %d, in request: %d", current, r.header.Schema)}
 }
 
 var (
 	noMemory = &refusal{wire.ErrNoMemory, "budget", "cinch: the memory budget is used up"}
-	// schemaUnknown refuses what might cut an envelope.
+	// schemaUnknown refuses requests that might cut an envelope.
 	schemaUnknown = &refusal{wire.ErrSystem, "splice", "cinch: the schema could not be read yet, so it can't be known whether this meets sealed fields"}
 	malformed     = &refusal{wire.ErrInvalid, "malformed", "Invalid MsgPack - packet body"}
 )

@@ -9,28 +9,28 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// maxFrame is the longest frame in bytes that is taken, from either side.
+// maxFrame is the longest frame, in bytes, that the gateway accepts from either side.
 const maxFrame = 512 << 20
 
 var errTooLarge = fmt.Errorf("%w: over %d bytes", wire.ErrTooLarge, maxFrame)
 
-// frame is one frame, unchanged. Its bytes live until the next one is read.
+// frame is one frame, unchanged. Its bytes are valid until the next one is read.
 type frame struct {
-	bytes  []byte // with the length in front
-	prefix int    // bytes of that
+	bytes  []byte // including the length prefix
+	prefix int    // size of the length prefix in bytes
 }
 
-// body is the frame without the length in front.
+// body returns the frame without its length prefix.
 func (f *frame) body() []byte { return f.bytes[f.prefix:] }
 
 // reader cuts one connection into frames. It belongs to one pump.
 type reader struct {
 	gateway.Inbound
-	rewrites bool // frames are rewritten, which takes memory of their size again
+	rewrites bool // frames are rewritten, which takes about their size in memory again
 }
 
-// next reads one frame. The one before must not be used any more. An error at the end of a
-// frame is io.EOF or os.ErrDeadlineExceeded; both leave the reader as it was.
+// next reads one frame. The one before must not be used any more. An error at the end of a frame is io.EOF or
+// os.ErrDeadlineExceeded; both leave the reader unchanged.
 func (r *reader) next() (f frame, err error) {
 	r.Release()
 	n, prefix, err := wire.Prefix(r.Unread())
@@ -58,7 +58,7 @@ func (r *reader) next() (f frame, err error) {
 	return frame{bytes: r.Take(prefix + n), prefix: prefix}, nil
 }
 
-// raw reads exactly n bytes that are no frame.
+// raw reads exactly n bytes outside of frames.
 func (r *reader) raw(n int) ([]byte, error) {
 	r.Release()
 	if err := r.Fill(n); err != nil {
@@ -67,24 +67,24 @@ func (r *reader) raw(n int) ([]byte, error) {
 	return r.Take(n), nil
 }
 
-// rest hands out what has been read already; the reader is empty then.
+// rest returns the bytes that have been read already, and leaves the reader empty.
 func (r *reader) rest() []byte {
 	r.Release()
 	return r.Take(len(r.Unread()))
 }
 
-// sink writes frames to a connection. Small ones are gathered until its owner has nothing more
-// to add at once; an idle sink holds no buffer. Several goroutines may write: frames stay whole.
+// sink writes frames to a connection. It gathers small ones until its owner has nothing more to add at once.
+// An idle sink holds no buffer. Several goroutines may write: frames stay whole.
 type sink struct {
 	conn    net.Conn
-	peer    gateway.Peer     // at its other end
-	account *gateway.Account // that holds memory for frames
+	peer    gateway.Peer     // the peer at its other end
+	account *gateway.Account // accounts for the memory of frames
 
 	mu  sync.Mutex
 	buf []byte
 }
 
-// gatherBytes is the size up to which frames are gathered.
+// gatherBytes is the size in bytes up to which frames are gathered.
 const gatherBytes = 16 << 10
 
 // write adds a frame. It is written by the next flush at the latest.
@@ -112,7 +112,7 @@ func (s *sink) flush() error {
 	return s.flushLocked()
 }
 
-// send is write and flush.
+// send writes a frame and flushes.
 func (s *sink) send(frame []byte) error {
 	if err := s.write(frame); err != nil {
 		return err

@@ -27,7 +27,7 @@ type Gateway struct {
 	cancel context.CancelFunc
 }
 
-// NewGateway returns a gateway that serves nothing yet.
+// NewGateway returns a gateway. It serves no clients until Serve is called.
 func NewGateway(cfg Config) *Gateway {
 	if cfg.MaxSeal <= 0 {
 		cfg.MaxSeal = cinch.DefaultMaxRaw
@@ -70,8 +70,8 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 // SetPolicy replaces the rules for every request from now on.
 func (g *Gateway) SetPolicy(p *policy.Policy) { g.catalog.setRules(p) }
 
-// newSession connects upstream. A client whose upstream cannot be reached is disconnected, as
-// it would be by a server that is down: the protocol has no errors before the greeting.
+// newSession connects to the server. A client whose server cannot be reached is disconnected, as it would be
+// by a server that is down: the protocol has no errors before the greeting.
 func (g *Gateway) newSession(client net.Conn) gateway.Session {
 	up, err := g.cfg.Upstream.Dial(g.ctx)
 	if err != nil {

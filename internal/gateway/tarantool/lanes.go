@@ -7,27 +7,29 @@ import (
 	"github.com/cinch-layer/cinch/internal/trace"
 )
 
-// A lane is a stream of a connection, or all requests that are in no stream. The server begins with a lane's requests
-// in the order in which they come. A request that it refuses because the schema has changed must not be overtaken by
-// those behind it when it is sent again: so these carry its stamp too, whatever they are, as long as it is unanswered.
-// They are refused with it, and all are sent again in their order while the client's next requests wait.
+// A lane is the queue of one stream of a connection, or of all requests that are in no stream. The server
+// begins a lane's requests in the order in which they arrive. When it refuses a request because the schema
+// has changed, requests behind it must not overtake it while it is sent again. So as long as a request with a
+// stamp is unanswered, all requests behind it in its lane carry the same stamp, whatever they are. They are
+// refused with it, and all are sent again in their order while the client's next requests wait.
 //
 //	client     A   B   C        D waits
 //	upstream   A+5 B+5 C+5      A+6 B+6 C+6 D+6
 //	server     109 109 109
 type lane struct {
-	stamp     uint64 // that requests carry while refusable > 0
+	stamp     uint64 // stamp that requests carry while refusable > 0
 	refusable int    // unanswered requests with a stamp that the server has not accepted yet
 	retrying  bool   // the client's next requests wait: a goroutine sends what is parked
-	probeSent bool   // and not answered
+	probeSent bool   // a probe has been sent and is not answered yet
 	parked    []parked
 }
 
-// maxLanes limits the streams that may have unanswered requests with a stamp at a time, and so the goroutines that send
-// these again.
+// maxLanes limits the streams that may have unanswered requests with a stamp at a time, and so the goroutines
+// that send these requests again.
 const maxLanes = 1024
 
-// parked is a request that is to be sent again since it met another schema, or that takes several steps.
+// parked is a request that is to be sent again because the server had another schema, or that takes several
+// steps.
 type parked struct {
 	sync uint64
 	exchange
@@ -36,11 +38,11 @@ type parked struct {
 // lanes holds the lanes of a connection in which the server may refuse something.
 type lanes struct {
 	byStream map[uint64]*lane
-	spare    *lane  // for the next lane, since most requests are alone in theirs
+	spare    *lane  // for the next lane: most requests are alone in theirs, so lanes come and go
 	last     uint64 // place in the order of requests
 }
 
-// of returns the lane of a stream, made if it isn't there.
+// of returns the lane of a stream. It creates the lane if necessary.
 func (a *lanes) of(stream uint64) *lane {
 	l := a.byStream[stream]
 	if l == nil {
@@ -55,7 +57,7 @@ func (a *lanes) of(stream uint64) *lane {
 	return l
 }
 
-// anyRetrying reports whether something is to be sent again in some lane.
+// anyRetrying reports whether any lane has requests to send again.
 func (a *lanes) anyRetrying() bool {
 	for _, l := range a.byStream {
 		if l.retrying {
@@ -85,7 +87,7 @@ func (a *lanes) add(e *exchange) {
 	l.refusable++
 }
 
-// remove is the inverse of add. It reports whether the lane has changed.
+// remove undoes add. It reports whether the lane has changed.
 func (a *lanes) remove(e *exchange) bool {
 	if e.stamp == 0 {
 		return false
@@ -95,7 +97,7 @@ func (a *lanes) remove(e *exchange) bool {
 	return true
 }
 
-// tidy forgets a lane in which nothing can be refused and nothing is to be sent again.
+// tidy removes a lane in which nothing can be refused and nothing is to be sent again.
 func (a *lanes) tidy(stream uint64) {
 	if l := a.byStream[stream]; l != nil && !l.retrying && l.refusable == 0 && len(l.parked) == 0 {
 		delete(a.byStream, stream)
@@ -104,8 +106,8 @@ func (a *lanes) tidy(stream uint64) {
 	}
 }
 
-// beginProbe reports whether the caller is to send a probe. The server begins with the requests of a stream one after
-// the other, so there a probe would tell nothing.
+// beginProbe reports whether the caller has to send a probe. In a stream a probe would tell nothing, since
+// the server handles the requests of a stream one after the other.
 func (l *lane) beginProbe(stream uint64) bool {
 	if stream != 0 || l.probeSent {
 		return false
@@ -136,9 +138,9 @@ func (l *lane) takeParked() []parked {
 	return list
 }
 
-// reserve waits until the client's current request may go into its lane, and returns the stamp that it carries there,
-// 0: none. A request that can't carry it goes alone, when nothing in the lane can be refused. reserve reports false
-// when the reply pump has ended.
+// reserve waits until the client's current request may enter its lane, and returns the stamp that the request
+// has to carry there, or 0. If alone is set the request carries none, and reserve waits until nothing in the
+// lane can be refused. It reports false when the reply pump has ended.
 func (o *outstanding) reserve(stream uint64, alone bool, c *trace.Command) (stamp uint64, ok bool) {
 	defer traceWait(c, c.Now())
 	o.mu.Lock()
@@ -170,14 +172,14 @@ func (o *outstanding) reserve(stream uint64, alone bool, c *trace.Command) (stam
 	}
 }
 
-// cancelReservation gives up the reservation of a request that the gateway does not send after all.
+// cancelReservation gives up the reservation of a request that the gateway does not send.
 func (o *outstanding) cancelReservation() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.endReservation()
 }
 
-// endReservation ends what reserve began. o.mu must be held.
+// endReservation ends the reservation that reserve made. o.mu must be held.
 func (o *outstanding) endReservation() {
 	if o.reserved {
 		o.reserved = false
@@ -185,8 +187,9 @@ func (o *outstanding) endReservation() {
 	}
 }
 
-// accept records that the server has looked at the stamps of all requests of a lane that were sent before one. Those
-// that are unanswered may take long, but can't be refused any more: refusals come at once.
+// accept records that the server has checked the stamps of all requests of a lane that were sent before the
+// one with number sent. Those that are unanswered may take long, but can't be refused any more: the server
+// refuses at once.
 func (o *outstanding) accept(stream, sent uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -212,7 +215,7 @@ func (o *outstanding) acceptLocked(stream, sent uint64) {
 	o.laneChanged.Broadcast()
 }
 
-// laneStamp returns the stamp that a request carries which is sent again.
+// laneStamp returns the stamp for a request that is sent again in that stream.
 func (o *outstanding) laneStamp(stream uint64) uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -222,8 +225,8 @@ func (o *outstanding) laneStamp(stream uint64) uint64 {
 	return 0
 }
 
-// park keeps a request, and has the client's next requests in its lane wait. It reports whether the caller is to start
-// the goroutine that sends what is parked there.
+// park queues a request to be sent later, and blocks the client's next requests in its lane. It reports
+// whether the caller has to start the goroutine that sends the parked requests of the lane.
 func (o *outstanding) park(sync uint64, e exchange) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -231,7 +234,7 @@ func (o *outstanding) park(sync uint64, e exchange) bool {
 }
 
 func (o *outstanding) parkLocked(sync uint64, e exchange) bool {
-	if e.sent == 0 { // from the client
+	if e.sent == 0 { // the request has not been sent yet
 		o.endReservation()
 	}
 	if o.closed {
@@ -240,7 +243,7 @@ func (o *outstanding) parkLocked(sync uint64, e exchange) bool {
 	}
 	o.lanes.place(&e)
 	l := o.lanes.of(e.stream)
-	if e.sent != 0 && len(l.parked) == 0 { // the first that is refused
+	if e.sent != 0 && len(l.parked) == 0 { // the first request to be refused
 		o.acceptLocked(e.stream, e.sent)
 		l = o.lanes.of(e.stream)
 	}
@@ -251,9 +254,9 @@ func (o *outstanding) parkLocked(sync uint64, e exchange) bool {
 	return first
 }
 
-// unpark takes what is parked in a lane, in its order, when all that will be is there: the server refuses whatever is
-// behind the first with the same stamp, and a request with a reservation is about to be sent with it. If there is
-// nothing, unpark releases the lane.
+// unpark returns the parked requests of a lane, in their order. It first waits until they are complete: the
+// server also refuses every request behind the first with the same stamp, and a request with a reservation is
+// about to be sent with it. If nothing is parked unpark unblocks the lane and returns nil.
 func (o *outstanding) unpark(stream uint64) []parked {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -276,7 +279,7 @@ func (o *outstanding) unpark(stream uint64) []parked {
 	return list
 }
 
-// awaitsRefusals reports whether a request behind the first that is parked is unanswered and will be refused too.
+// awaitsRefusals reports whether a request behind the first parked one is unanswered and will be refused too.
 func (o *outstanding) awaitsRefusals(l *lane, stream uint64) bool {
 	first := l.firstParked()
 	return o.exchanges.any(func(e *exchange) bool {
@@ -284,7 +287,7 @@ func (o *outstanding) awaitsRefusals(l *lane, stream uint64) bool {
 	})
 }
 
-// putBack parks again what unpark returned and could not be sent yet.
+// putBack parks requests again that unpark returned and that could not be sent yet.
 func (o *outstanding) putBack(stream uint64, list []parked) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -292,8 +295,8 @@ func (o *outstanding) putBack(stream uint64, list []parked) {
 	l.parked = append(l.parked, list...)
 }
 
-// awaitAccepted waits until nothing in a lane that waits for the caller can be refused. It reports false when something
-// was refused meanwhile, or the reply pump has ended.
+// awaitAccepted waits until nothing can be refused in a lane that the caller blocks. It reports false when a
+// request was refused meanwhile, or the reply pump has ended.
 func (o *outstanding) awaitAccepted(stream uint64) (bool, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -10,20 +10,21 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// notSure is in place of a login whose answer is awaited.
+// notSure is the login while the reply to an AUTH is outstanding.
 const notSure = gateway.LoginUnknown
 
-// identity knows as whom a client has logged in, and lets it in at the door. Dictionaries are made of, and for, the values of one user.
+// identity holds the user as which a client has logged in, and opens its door, which limits messages before a
+// login. Dictionaries are made from, and used for, the values of one user.
 type identity struct {
 	door     gateway.Door
 	who      atomic.Pointer[string] // nil: the client is guest
-	awaiting atomic.Int32           // AUTHs without an answer
+	awaiting atomic.Int32           // AUTHs without a reply
 
 	mu            sync.Mutex
 	pendingLogins []login // in their order
 }
 
-// login is an AUTH without an answer.
+// login is an AUTH without a reply.
 type login struct {
 	sync uint64
 	user string
@@ -48,11 +49,11 @@ func (l *identity) loginSent(sync uint64, user string) {
 	l.awaiting.Add(1)
 }
 
-// noteReply records the answer to a request.
+// noteReply records the reply to a request.
 func (l *identity) noteReply(request wire.Type, sync uint64, answer wire.Type) {
 	switch request {
 	case wire.Auth, wire.Insert, wire.Replace, wire.Update, wire.Upsert, wire.Delete:
-		if answer == wire.OK { // a client for which the server has done that may do something
+		if answer == wire.OK { // the server let the client log in or write, so it has rights
 			l.door.Pass()
 		}
 	}
@@ -61,7 +62,7 @@ func (l *identity) noteReply(request wire.Type, sync uint64, answer wire.Type) {
 	}
 }
 
-// loginAnswered records the answer to an AUTH. A refused one leaves the user as it was.
+// loginAnswered records the reply to an AUTH. If the server refuses it the user stays the same.
 func (l *identity) loginAnswered(sync uint64, answer wire.Type) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,24 +79,24 @@ func (l *identity) loginAnswered(sync uint64, answer wire.Type) {
 	}
 }
 
-// A client that has not logged in is the user guest. As far as guest may do something its messages
-// may be as long as any: where it has more rights than a new server gives it, and on a
-// connection on which it has written something.
+// A client that has not logged in is the user guest. Its messages may be as long as any if guest has more
+// rights than on a new server, or after the client has written something on the connection.
 
-// What guest has on a new server: the role public, and leave to connect.
+// The rights of guest on a new server: the role public, and the right to connect.
 const (
-	privileges    = 313 // the space _vpriv, which everybody sees a part of
+	privileges    = 313 // number of the space _vpriv, of which each user sees a part
 	guest         = 0
-	mostOfGuest   = 100 // privileges that are looked at
+	mostOfGuest   = 100 // limit on the privileges that are read
 	sessionRight  = 8
 	usageRight    = 16
 	publicRole    = 2
-	privilegeType = 2 // fields of a privilege
+	privilegeType = 2 // positions of fields in a privilege
 	privilegeOf   = 3
 	privilegeMask = 4
 )
 
-// AskClosed reports whether a server asks its clients for a login: its guest may do nothing. It asks as guest what guest may do.
+// AskClosed reports whether a server requires a login, which it does if guest has no rights. It connects as
+// guest and reads guest's privileges.
 func AskClosed(ctx context.Context, up gateway.Upstream) (closed bool, err error) {
 	err = up.Ask(ctx, func(c net.Conn) error {
 		closed, err = askGuest(ctx, c)
@@ -120,8 +121,8 @@ func askGuest(ctx context.Context, c net.Conn) (closed bool, err error) {
 	return guestMayNothing(f.body())
 }
 
-// guestMayNothing reads the answer to the question for guest's privileges. A guest who may not even
-// ask may do nothing.
+// guestMayNothing reports whether guest has no rights, by the reply to askGuest's request. A guest that may
+// not even read its privileges has none.
 func guestMayNothing(reply []byte) (bool, error) {
 	var h wire.Header
 	if err := h.Parse(reply); err != nil {

@@ -14,34 +14,34 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// updater makes calls of the stored function that carry out one UPDATE or UPSERT: the same
-// operations in the same order, made to fit a tuple whose values are sealed. A splice stays one, so
-// that the server's own rules for operations on one field hold, but cuts all of the field and pastes
-// the new value in, sealed. What the server is to refuse it still refuses.
+// updater builds calls of the stored function that carry out one UPDATE or UPSERT: the same operations in the
+// same order, adapted to a tuple whose values are compressed. A splice stays a splice, so that the server's
+// own rules for operations on one field hold, but it replaces the whole field by the new value, compressed.
+// Requests that the server has to refuse are still refused.
 type updater struct {
 	vault *vault
 	all   *spaces
 	space *space
-	r     request // with its values sealed
+	r     request // with its values compressed
 	index uint32
 	key   []byte // MessagePack
 	ops   wire.Span
-	base  int64 // what the request counts fields and offsets from
+	base  int64 // number of the first field and offset in the request
 	stamp uint64
 
-	server store.Version // which decides what it takes; zero: unknown
+	server store.Version // the operations that it accepts depend on it; zero: unknown
 
 	client string // its address, for the log
 }
 
-// newUpdater reads a request that has been rewritten in vain.
+// newUpdater parses a request that rewrite could not make harmless, so that it takes steps.
 func newUpdater(v *vault, r *request, plan stepPlan) (*updater, *refusal) {
 	u := &updater{vault: v, all: plan.all, space: plan.space, r: *r, stamp: plan.all.version}
 	u.r.edits, u.r.spans = nil, nil
-	if out, _ := r.apply(v, schemaStamp{}); out != nil { // its values sealed; it is ours from now on
+	if out, _ := r.apply(v, schemaStamp{}); out != nil { // its values compressed, in the updater's own buffer
 		u.r.bytes = out[5:]
 		if u.r.header.Parse(u.r.bytes) != nil || u.r.body.Parse(u.r.bytes, u.r.header.Map.End()) != nil {
-			return nil, plan.missing // can't be
+			return nil, plan.missing // can't happen
 		}
 	}
 	u.base = int64(min(u.r.base(), math.MaxInt32))
@@ -51,7 +51,7 @@ func newUpdater(v *vault, r *request, plan stepPlan) (*updater, *refusal) {
 	return u, u.update()
 }
 
-// update finds what an UPDATE changes by which index.
+// update finds the operations, key and index of an UPDATE.
 func (u *updater) update() *refusal {
 	b := &u.r.body
 	u.ops, u.key = b.Tuple, b.Key.Of(u.r.bytes)
@@ -77,8 +77,8 @@ func (u *updater) indexByName() *refusal {
 	return unsupported("splice", fmt.Sprintf("index %q of space %s, which the gateway does not know", name, u.space.Name))
 }
 
-// upsert makes the key of an UPSERT's tuple. One that is no key of the index, or not whole, the
-// server refuses.
+// upsert builds the primary key from the tuple of an UPSERT. The server refuses a key that is incomplete or
+// does not fit the index.
 func (u *updater) upsert() *refusal {
 	b := &u.r.body
 	u.ops = b.Ops
@@ -106,10 +106,10 @@ func (u *updater) upsert() *refusal {
 	return nil
 }
 
-// maxFields bounds the memory for the fields of one tuple.
+// maxFields limits the memory for the fields of one tuple.
 const maxFields = 16 << 10
 
-// fields finds those of a tuple.
+// fields returns the spans of a tuple's fields.
 func (u *updater) fields(dst []wire.Span, b []byte, at int) ([]wire.Span, *refusal) {
 	fields, _, err := wire.Elements(dst, b, at, maxFields)
 	if err != nil {
@@ -118,8 +118,8 @@ func (u *updater) fields(dst []wire.Span, b []byte, at int) ([]wire.Span, *refus
 	return fields, nil
 }
 
-// call is the frame of a step: tuple is what is expected to be stored, nil: this is the first step,
-// which only reads if there is something to read. The frame is in a buffer of the pool's.
+// call returns the frame of a step, in a pooled buffer. tuple is the tuple that is expected to be stored; nil
+// for the first step, which only reads the tuple if there is one.
 func (u *updater) call(sync uint64, tuple []byte) ([]byte, *refusal) {
 	ops, refused := u.operations(tuple)
 	defer gateway.PutBuffer(ops)
@@ -148,8 +148,8 @@ func appendStringOrNil(b, v []byte) []byte {
 	return msgp.AppendStringFromBytes(b, v)
 }
 
-// operations makes the request's operations fit a tuple, in a buffer of the pool's. For nil they
-// only count fields as Lua does.
+// operations returns the request's operations adapted to a tuple, in a pooled buffer. Without a tuple it only
+// makes them count fields as Lua does.
 func (u *updater) operations(tuple []byte) ([]byte, *refusal) {
 	h, err := wire.ReadHead(u.r.bytes, u.ops.At)
 	if err != nil || h.Kind != wire.Array {
@@ -165,7 +165,7 @@ func (u *updater) operations(tuple []byte) ([]byte, *refusal) {
 		parts, end, err := wire.Elements(u.r.spans, u.r.bytes, next, maxParts)
 		u.r.spans = parts
 		if err != nil {
-			return o.out, malformed // can't be
+			return o.out, malformed // can't happen
 		}
 		if refused := o.operation(parts); refused != nil {
 			return o.out, refused
@@ -185,24 +185,24 @@ func (u *updater) operations(tuple []byte) ([]byte, *refusal) {
 	return o.out, nil
 }
 
-// operator carries out operations as far as it matters where the fields are and what they hold.
+// operator simulates operations to know where the fields are and what they hold.
 type operator struct {
 	u     *updater
 	b     []byte // the request
-	any   bool   // it does not matter: there is no tuple
-	slots []slot // the tuple's fields as the operations before have left them
+	any   bool   // there is no tuple, so the simulation is skipped
+	slots []slot // the tuple's fields after the operations so far
 	moved bool
-	out   []byte // the operations, but for what is pasted
+	out   []byte // the operations, without the values of pastings
 	count int
 	cuts  []pasting
 }
 
 // slot is a field.
 type slot struct {
-	value []byte // MessagePack, as it is or will be stored
-	raw   []byte // of a string: when it has been opened
-	ready bool   // it has been
-	cut   *cut   // what operations before have made of it
+	value []byte // MessagePack, as it is stored or will be
+	raw   []byte // decompressed value of a string, valid if ready
+	ready bool   // raw is set
+	cut   *cut   // its value after splices; nil: none so far
 }
 
 func (o *operator) load(tuple []byte) *refusal {
@@ -220,7 +220,7 @@ func (o *operator) load(tuple []byte) *refusal {
 	return nil
 }
 
-// operation appends one, and does it.
+// operation appends one operation to out and applies it to slots.
 func (o *operator) operation(parts []wire.Span) *refusal {
 	o.count++
 	b := o.b
@@ -250,7 +250,7 @@ func (o *operator) operation(parts []wire.Span) *refusal {
 	return nil
 }
 
-// place is the field's position from 0, and whether there may be such a one.
+// place returns the field's position from 0, and whether the tuple may have that position.
 func (o *operator) place(t target, op byte) (int, bool) {
 	if o.any || !t.known && !t.fromEnd {
 		return 0, false
@@ -265,7 +265,7 @@ func (o *operator) place(t target, op byte) (int, bool) {
 	return at, at >= 0
 }
 
-// copy appends an operation as it is, but for what is counted.
+// copy appends an operation. Only field numbers and offsets are changed, to count as Lua does.
 func (o *operator) copy(parts []wire.Span) {
 	b := o.b
 	o.out = msgp.AppendArrayHeader(o.out, uint32(len(parts)))
@@ -285,8 +285,8 @@ func (o *operator) copy(parts []wire.Span) {
 	}
 }
 
-// appendNumber appends what counts from the request's base as it counts in Lua. What is below the
-// base is refused by the server.
+// appendNumber appends a number that counts from the request's base as the number that Lua has for it. The
+// server refuses numbers below the base.
 func (o *operator) appendNumber(dst, v []byte) []byte {
 	n, ok := wire.Int(v)
 	if !ok || n < 0 {
@@ -294,13 +294,13 @@ func (o *operator) appendNumber(dst, v []byte) []byte {
 	}
 	shifted := n - o.u.base + 1
 	if n <= math.MaxInt32 {
-		shifted = min(shifted, math.MaxInt32) // and no other is further behind
+		shifted = min(shifted, math.MaxInt32) // stays in the range of the server's numbers
 	}
 	return msgp.AppendUint64(dst, uint64(max(shifted, 0)))
 }
 
-// set assigns or inserts. Newer servers fill the gap before a field that is far behind the last;
-// older ones refuse it, or leave it out in an UPSERT.
+// set assigns or inserts a field. Newer servers fill the gap before a field that is far behind the last;
+// older ones refuse it, or leave it out of an UPSERT.
 func (o *operator) set(insert bool, at int, v []byte) *refusal {
 	if at > len(o.slots) {
 		if o.u.r.header.Type == wire.Upsert {
@@ -336,7 +336,7 @@ func (o *operator) remove(at int, v []byte) {
 	o.slots = append(o.slots[:at], o.slots[end:]...)
 }
 
-// open gives the value of a field that holds a string or binary.
+// open returns the decompressed value of a field that holds a string or binary.
 func (o *operator) open(at int) ([]byte, *refusal) {
 	s := &o.slots[at]
 	if s.ready {
@@ -356,7 +356,8 @@ func (o *operator) open(at int) ([]byte, *refusal) {
 	return content, nil
 }
 
-// appendSealed appends a string that becomes the field at a position, and reports whether it did so in an envelope.
+// appendSealed appends a string that becomes the field at a position, compressed if its rule says so. It
+// reports whether the string is in an envelope.
 func (o *operator) appendSealed(dst []byte, at int, value []byte) (out []byte, sealed bool, refused *refusal) {
 	var rule *policy.Rule
 	if !o.u.all.off {
@@ -375,8 +376,8 @@ func (o *operator) appendSealed(dst []byte, at int, value []byte) (out []byte, s
 	return msgp.AppendStringFromBytes(dst, stored), sealed, nil
 }
 
-// openMoved appends assignments of the values that have been moved, sealed, to fields that an index
-// or a constraint touches.
+// openMoved appends assignments of the decompressed values for compressed values that were moved to fields
+// that an index or a constraint touches.
 func (o *operator) openMoved() *refusal {
 	if !o.moved {
 		return nil
@@ -403,28 +404,27 @@ func (o *operator) openMoved() *refusal {
 	return nil
 }
 
-// What servers take in one UPDATE or UPSERT differs: before 3.0 one operation a field, an UPSERT being
-// silent about the others; from then on several, each of which works on what those before have left;
-// from 3.2 on splices of binaries. So all that operations cut out of a field and paste into it is made
-// here, and pasted by the last of them; those before stay, and do nothing. Then a value is sealed once,
-// however many operations there are.
+// Servers differ in what they accept in one UPDATE or UPSERT. Before 3.0 they accept one operation on a
+// field, and an UPSERT ignores the others without an error. From 3.0 on they accept several, each of which
+// works on the result of those before. From 3.2 on they accept splices of binaries. So the gateway computes
+// the result of all splices of a field itself, and the last of them pastes it in; the others stay but do
+// nothing. Thus a value is compressed once, however many operations there are.
 
 // cut describes a field that splices change.
 type cut struct {
-	at     int    // the field's position when the last of them came
-	last   int    // in operator.cuts
-	raw    []byte // the value that they make
-	sealed bool   // it goes sealed
+	at     int    // the field's position at the last splice
+	last   int    // index of the last splice in operator.cuts
+	raw    []byte // the value after the splices
+	sealed bool   // the value is written in an envelope
 }
 
-// pasting is a splice whose offset, length and text are still to be written.
+// pasting is a splice in operator.out whose offset, length and text are still missing.
 type pasting struct {
-	out int // where in operator.out
+	out int // where they are to be inserted in operator.out
 	cut *cut
 }
 
-// splice appends a splice, with all of the new value in place of a part where the field's is
-// known.
+// splice appends a splice. If the field's value is known it replaces all of the value by the new one.
 func (o *operator) splice(parts []wire.Span, at int, found bool) *refusal {
 	if !found || at >= len(o.slots) {
 		o.copy(parts)
@@ -448,16 +448,16 @@ func (o *operator) splice(parts []wire.Span, at int, found bool) *refusal {
 		if o.u.server == (store.Version{}) {
 			return unsupported("splice", "several splices of a field that may be sealed, by a server that does not say its version")
 		}
-		ok = false // whatever it says
+		ok = false // such a server refuses several operations on a field
 	}
-	if !ok { // out of bounds for the value, and so for what is stored
+	if !ok { // out of bounds for the value, so the server has to refuse it: this offset is out of bounds for any
 		o.out = msgp.AppendInt64(o.out, -math.MaxInt32)
 		o.out = msgp.AppendInt64(o.out, 0)
 		o.out = msgp.AppendString(o.out, "")
 		return nil
 	}
 	if before == nil {
-		raw = slices.Clone(raw) // perhaps the tuple's own bytes
+		raw = slices.Clone(raw) // raw may be part of the tuple
 	}
 	o.cut(at, slices.Replace(raw, from, to, c.paste...))
 	return nil
@@ -470,7 +470,7 @@ type cutting struct {
 	paste  []byte
 }
 
-// cutting reads the arguments of a splice, if they are what the server takes.
+// cutting reads the arguments of a splice. ok is false if the server would refuse them.
 func (o *operator) cutting(parts []wire.Span) (c cutting, ok bool) {
 	if len(parts) != 5 {
 		return c, false
@@ -495,8 +495,8 @@ func (o *operator) cutting(parts []wire.Span) (c cutting, ok bool) {
 
 func is32(n int64) bool { return n >= math.MinInt32 && n <= math.MaxInt32 }
 
-// within says which bytes of a value of n bytes are cut, as the server does it: a negative offset
-// counts from behind the last byte, a negative length is what to leave at the end. It reports false
+// within returns which bytes of a value of n bytes are cut, by the server's rules: a negative offset counts
+// from behind the last byte, a negative length is the number of bytes to leave at the end. It reports false
 // when the offset is before the first byte.
 func (c *cutting) within(n int) (from, to int, ok bool) {
 	size, offset, length := int64(n), c.offset, c.length
@@ -519,16 +519,16 @@ func (c *cutting) within(n int) (from, to int, ok bool) {
 	return int(offset), int(offset + length), true
 }
 
-// takesSeveral reports that the server takes several operations on a field.
+// takesSeveral reports whether the server accepts several operations on a field.
 func (u *updater) takesSeveral() bool { return u.server.AtLeast(3, 0) }
 
-// cuts reports that the server takes splices of what is at a place in b, and with it.
+// cuts reports whether the server accepts the value at b[at:] as the target and the text of a splice.
 func (u *updater) cuts(b []byte, at int) bool {
 	h, err := wire.ReadHead(b, at)
 	return err == nil && (h.Kind == wire.String || h.Kind == wire.Binary && u.server.AtLeast(3, 2))
 }
 
-// cut notes what a splice makes of a field.
+// cut records the value of a field after a splice.
 func (o *operator) cut(at int, value []byte) {
 	s := &o.slots[at]
 	if s.cut == nil {
@@ -539,7 +539,7 @@ func (o *operator) cut(at int, value []byte) {
 	o.cuts = append(o.cuts, pasting{len(o.out), s.cut})
 }
 
-// paste writes what the splices paste.
+// paste inserts the missing offsets, lengths and texts of the splices.
 func (o *operator) paste() (refused *refusal) {
 	if len(o.cuts) == 0 {
 		return nil
@@ -564,7 +564,7 @@ func (o *operator) paste() (refused *refusal) {
 	return nil
 }
 
-// sealed reports that the field, whose head is given, will hold an envelope.
+// sealed reports whether the field, whose head is given, will hold an envelope.
 func (s *slot) sealed(h wire.Head) bool {
 	if s.cut != nil {
 		return s.cut.sealed

@@ -9,10 +9,10 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// maxOperations is how many the server takes in a request.
+// maxOperations is the number of operations that the server accepts in a request.
 const maxOperations = 4000
 
-// operations looks at those of an UPDATE or UPSERT.
+// operations examines the operations of an UPDATE or UPSERT.
 func (c *collector) operations(at wire.Span) *refusal {
 	if at.Len == 0 {
 		return nil
@@ -40,7 +40,7 @@ func (c *collector) operations(at wire.Span) *refusal {
 	return nil
 }
 
-// operation looks at [operator, field, …].
+// operation examines one operation: [operator, field, …].
 func (c *collector) operation(parts []wire.Span) *refusal {
 	if len(parts) < 3 {
 		return nil // the server refuses it
@@ -50,7 +50,7 @@ func (c *collector) operation(parts []wire.Span) *refusal {
 		return nil
 	}
 	t := c.space.target(parts[1].Of(c.b), c.r.base())
-	switch op[0] { // the server looks at no more of it
+	switch op[0] { // the server ignores the rest of the name
 	case '=', '!':
 		if op[0] == '!' {
 			c.shift(t, false)
@@ -64,7 +64,7 @@ func (c *collector) operation(parts []wire.Span) *refusal {
 	return nil
 }
 
-// assign looks at a value that becomes a field, or a part of one.
+// assign examines a value that becomes a field, or a part of one.
 func (c *collector) assign(t target, v wire.Span) *refusal {
 	if t.known && !t.nested {
 		return c.value(t.position, v)
@@ -72,7 +72,7 @@ func (c *collector) assign(t target, v wire.Span) *refusal {
 	return c.unsealed(v)
 }
 
-// unsealed refuses what begins like an envelope, where it can't be wrapped.
+// unsealed refuses values that begin like an envelope, where they can't be wrapped.
 func (c *collector) unsealed(v wire.Span) *refusal {
 	if c.r.magic && holdsEnvelope(c.b, v) {
 		return unsupported("magic", fmt.Sprintf("values that begin like its envelopes, set by path, spliced in or counted from the end (space %s)", c.space.Name))
@@ -80,12 +80,12 @@ func (c *collector) unsealed(v wire.Span) *refusal {
 	return nil
 }
 
-// splice looks at an operation that cuts bytes, and pastes others in. Those of an envelope must
-// not be cut.
+// splice examines an operation that cuts bytes and pastes others in. It must not cut the bytes of an
+// envelope.
 func (c *collector) splice(t target, paste wire.Span) *refusal {
 	c.fenced = true
 	switch {
-	case t.nested, !t.known && !t.fromEnd: // within a field there are no envelopes
+	case t.nested, !t.known && !t.fromEnd: // there are no envelopes within a field
 	case !c.space.ruled && c.all.calls == nil && (!c.all.prepared || len(c.space.fields) == 0):
 	case !t.known, c.moved:
 		c.needSteps("splice", fmt.Sprintf("splices in space %s, some of whose fields are sealed,", c.space.Name))
@@ -97,9 +97,9 @@ func (c *collector) splice(t target, paste wire.Span) *refusal {
 	return c.unsealed(paste)
 }
 
-// mayHold reports whether a field may hold envelopes. Functions whose arguments are compressed may store them in
-// any field. A field that an index touches is not meant to hold one, but may have had rules before; that is
-// looked at where it can be done without refusing anything.
+// mayHold reports whether a field may hold envelopes. Functions whose arguments are compressed may store them
+// in any field. A field that an index touches should hold none, but may have had rules before. It is included
+// where steps are possible, so that nothing is refused for it.
 func (c *collector) mayHold(position int) bool {
 	if c.all.mayHold(c.space.at(position)) {
 		return true
@@ -107,16 +107,15 @@ func (c *collector) mayHold(position int) bool {
 	return c.all.calls != nil && (c.all.prepared || c.space.KnownTouchAt(position) == "")
 }
 
-// needSteps records that an operation can't be carried out without what is stored.
+// needSteps records that an operation needs the stored tuple.
 func (c *collector) needSteps(what, operation string) {
 	if c.stepsRefusal == nil {
 		c.stepsRefusal = unsupported(what, operation+" without its stored function: an administrator runs 'cinch tarantool init', once; or read the tuple, and assign its fields with =")
 	}
 }
 
-// shift looks at insertions and deletions. They could move an envelope into a field that an index
-// or a constraint touches. Fields of the primary key are no matter: the server lets no UPDATE
-// change what they hold.
+// shift examines insertions and deletions of fields. They could move an envelope into a field that an index
+// or a constraint touches. Fields of the primary key don't matter: the server lets no UPDATE change them.
 func (c *collector) shift(t target, deletes bool) {
 	if !c.space.ruled || t.nested || !t.fromEnd && !t.known {
 		return
@@ -136,7 +135,7 @@ func (c *collector) shift(t target, deletes bool) {
 	}
 }
 
-// guardedBeside reports whether a field that may be sealed moves in the direction of another.
+// guardedBeside reports whether a field that may be compressed can move to the position other.
 func (c *collector) guardedBeside(from, other int, deletes bool) bool {
 	first, last := from, other
 	if deletes {
@@ -155,7 +154,7 @@ func (c *collector) isPrimary(position int) bool {
 	return primary != nil && slices.ContainsFunc(primary.Parts, func(p store.Part) bool { return p.Field == position })
 }
 
-// width is how many fields there are to look at.
+// width returns the number of fields that have rules, a format or an index.
 func (c *collector) width() int {
 	n := max(len(c.space.fields), len(c.space.Fields))
 	for _, x := range c.space.Indexes {
@@ -169,13 +168,13 @@ func (c *collector) width() int {
 // target is the field that an operation changes.
 type target struct {
 	position int  // from 0
-	number   int  // negative, when it counts from the end
-	known    bool // the position is; else it counts from the end, or no field has that name
-	nested   bool // within the field, by a path
+	number   int  // negative; set if fromEnd is
+	known    bool // position is set; else the number counts from the end, or no field has that name
+	nested   bool // the target is within the field, by a path
 	fromEnd  bool
 }
 
-// target finds what a field's number, name or path means, where numbers count from base.
+// target resolves a field's number, name or path, where numbers count from base.
 func (s *space) target(v []byte, base uint64) target {
 	if path, ok := wire.Text(v); ok {
 		return s.path(path)
@@ -191,7 +190,7 @@ func (s *space) target(v []byte, base uint64) target {
 	return target{position: int(n), known: n >= 0}
 }
 
-// fromEnd is the field with a negative number.
+// fromEnd returns the field with a negative number.
 func (s *space) fromEnd(n int64) target {
 	t := target{number: int(max(n, -1<<31)), fromEnd: true}
 	if s.FieldCount > 0 {
@@ -201,7 +200,7 @@ func (s *space) fromEnd(n int64) target {
 	return t
 }
 
-// digits reads a number of a path as the server does, which lets it overflow.
+// digits reads a number in a path. Like the server it lets the number overflow.
 func digits(text []byte) (n int32, ok bool) {
 	for _, b := range text {
 		if b < '0' || b > '9' {
@@ -212,8 +211,8 @@ func digits(text []byte) (n int32, ok bool) {
 	return n, len(text) > 0
 }
 
-// path finds the field that a path begins with: the name of a field, or [number] as Lua counts,
-// or ["name"], and what may follow goes into the field.
+// path finds the field that a path begins with: the name of a field, [number] as Lua counts, or ["name"]. The
+// rest of the path leads into the field.
 func (s *space) path(path []byte) target {
 	if n, ok := s.FieldNumber(string(path)); ok {
 		return target{position: n, known: true}
@@ -251,7 +250,8 @@ func (s *space) path(path []byte) target {
 	return target{position: n, known: ok, nested: len(rest) > 0}
 }
 
-// closing finds the bracket that closes the one at the start; within quotes there is none.
+// closing returns the position of the bracket that closes the one at the start, or -1. Brackets within quotes
+// don't count.
 func closing(path []byte) int {
 	if len(path) > 1 && (path[1] == '"' || path[1] == '\'') {
 		end := bytes.IndexByte(path[2:], path[1])

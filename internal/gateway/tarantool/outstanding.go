@@ -9,34 +9,35 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// exchange is a request that waits for its reply. Up to 128 bytes a map keeps it in its place; what is
-// larger would be allocated for each request.
+// exchange is a request that waits for its reply. A map stores elements of up to 128 bytes in place; a larger
+// exchange would be allocated for each request.
 type exchange struct {
 	kind  wire.Type
-	tries int16         // how often it has been sent again
-	probe bool          // a PING of the gateway's that tells how far the server is; so is its sync
-	spent time.Duration // by the gateway on the request
+	tries int16         // number of times it has been sent again
+	probe bool          // a PING sent by the gateway, with a sync of the gateway, that tells how far the server is
+	spent time.Duration // time that the gateway spent on the request
 
 	stream uint64 // the lane
-	order  uint64 // in which the client sent it
-	sent   uint64 // in which it was sent to the server
+	order  uint64 // its place among the requests of the client
+	sent   uint64 // its place among the requests sent to the server
 
-	// Of a request that carries a stamp of the gateway's, a version of the schema: what the client
-	// sent, in a buffer of the pool's.
+	// Of a request that carries a stamp set by the gateway, a version of the schema. original holds the
+	// client's request, in a pooled buffer.
 	stamp    uint64 // 0: none
 	original []byte
-	budgeted int64 // bytes of the request budget for it
-	free     int32 // bytes for it that are not of the budget
+	budgeted int64 // bytes taken from the request budget for original
+	free     int32 // bytes for original that are not taken from the budget
 	prefix   int32
 
-	splice *splice // a step of it; the sync is the gateway's
+	splice *splice // the exchange is a step of this splice, with a sync of the gateway
 
-	broken string // a part of the answer did not open: its end becomes this error
+	broken string // a part of the reply could not be decompressed: its end becomes this error
 
 	trace *trace.Command // nil: none
 }
 
-// isRetried reports that the request is sent again when it has met another schema: the stamp in it is the gateway's.
+// isRetried reports whether the request is sent again when the server has another schema, which is the case
+// if the stamp in it is the gateway's.
 func (e *exchange) isRetried() bool {
 	if e.splice != nil {
 		return !e.splice.clientStamped
@@ -50,49 +51,50 @@ type splice struct {
 	stream        uint64
 	kind          wire.Type
 	clientStamped bool
-	stamp         uint64 // of the step at work
+	stamp         uint64 // of the current step
 	began         time.Time
 	trace         *trace.Command // nil: none
 	missing       *refusal       // the answer where the stored function is not there
 	answers       chan stepAnswer
 }
 
-// stepAnswer is the reply pump's answer to a step.
+// stepAnswer is the result of a step, sent by the reply pump.
 type stepAnswer struct {
-	done    bool   // the client has its answer
-	moved   bool   // the schema has
-	tuple   []byte // what is stored, in a buffer of the pool's; nil: it is to be read again
-	release int64  // bytes of the request budget for that and what is made of it
+	done    bool   // the client has its reply
+	moved   bool   // the server had another schema
+	tuple   []byte // the stored tuple, in a pooled buffer; nil: it is to be read again
+	release int64  // bytes taken from the request budget for tuple and for what is made from it
 }
 
-// outstanding holds the requests that wait for replies: one pump adds them, the other finds them. It also has the
-// client's next requests wait where the order demands that (lanes.go).
+// outstanding holds the requests that wait for replies: the request pump adds them, the reply pump finds
+// them. It also makes the client's next requests wait where the order demands that (lanes.go).
 type outstanding struct {
-	replies   *gateway.Account // for exchanges, which a client that takes no replies piles up
+	replies   *gateway.Account // for exchanges, which pile up if a client reads no replies
 	originals originals
-	flush     func() error // what the server has not been sent yet; called before a wait
-	probe     func() error // sends a PING behind the requests outside of streams, whose answer tells how far the server is
+	flush     func() error // sends what is gathered for the server; called before a wait
+	probe     func() error // sends a PING; its reply tells how far the server is, see session.probe
 
 	mu          sync.Mutex
 	notFull     sync.Cond
-	laneChanged sync.Cond // something in a lane has changed
+	laneChanged sync.Cond // signals a change in some lane
 	exchanges   exchanges
 	lanes       lanes
-	sent        uint64 // in the order in which requests were sent
-	pieces      int    // of the replies' budget
-	reserved    bool   // reserve has returned for the client's current request, and push has not: unpark waits for that
+	sent        uint64 // number of requests sent to the server so far
+	pieces      int    // pieces taken from the reply budget
+	reserved    bool   // between reserve and push of the client's current request; unpark waits for push
 	reservedIn  uint64 // the stream of that request
 	closed      bool
 }
 
 const (
-	// maxOutstanding is how many replies may be outstanding. A client that sends more without
-	// reading waits, as it would on a full socket.
+	// maxOutstanding limits the outstanding replies. A client that sends more requests without reading
+	// replies waits, as it would on a full socket.
 	maxOutstanding = 64 << 10
-	// freeOutstanding of them are free for each connection; more take the budget in pieces.
+	// freeOutstanding is the number of them that each connection has free; more are taken from the budget in
+	// pieces.
 	freeOutstanding  = 1 << 10
 	pieceOutstanding = 256
-	exchangeBytes    = 512 // of one with its places in the maps
+	exchangeBytes    = 512 // of one exchange with its places in the maps
 )
 
 func newOutstanding(requests, replies *gateway.Account, flush, probe func() error) *outstanding {
@@ -101,8 +103,8 @@ func newOutstanding(requests, replies *gateway.Account, flush, probe func() erro
 	return o
 }
 
-// push adds an exchange whose request is about to be sent, before any that is pushed later. It
-// reports false when the reply pump has ended.
+// push adds an exchange whose request is sent next. The request must be sent before any that is pushed later.
+// push reports false when the reply pump has ended.
 func (o *outstanding) push(sync uint64, e exchange) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -124,7 +126,7 @@ func (o *outstanding) push(sync uint64, e exchange) bool {
 		traceWait(e.trace, began)
 		e.trace.Asks()
 	}
-	if e.order == 0 && e.splice == nil && !e.probe { // from the client, for the first time
+	if e.order == 0 && e.splice == nil && !e.probe { // a client's request, sent for the first time
 		o.endReservation()
 	}
 	o.lanes.place(&e)
@@ -135,14 +137,15 @@ func (o *outstanding) push(sync uint64, e exchange) bool {
 	return true
 }
 
-// unlocked does what may have to wait: replies have to be found while a write is stuck.
+// unlocked calls do, which may block, without o.mu, so that replies can be handled while a write is stuck.
+// o.mu must be held.
 func (o *outstanding) unlocked(do func() error) error {
 	o.mu.Unlock()
 	defer o.mu.Lock()
 	return do()
 }
 
-// hasRoom makes room for an exchange if it can.
+// hasRoom reports whether there is room for an exchange. It takes more from the budget if necessary.
 func (o *outstanding) hasRoom() bool {
 	switch waiting := o.exchanges.waiting; {
 	case waiting >= maxOutstanding:
@@ -156,22 +159,22 @@ func (o *outstanding) hasRoom() bool {
 	return true
 }
 
-// giveBack returns the pieces of the budget.
+// giveBack returns the pieces to the budget.
 func (o *outstanding) giveBack() {
 	o.replies.Release(int64(o.pieces) * pieceOutstanding * exchangeBytes)
 	o.pieces = 0
 }
 
-// take finds the exchange that a reply answers and removes it. What it keeps is the caller's to drop.
+// take finds the exchange that a reply answers and removes it. The caller must drop its original.
 func (o *outstanding) take(sync uint64) (e exchange, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.takeLocked(sync)
 }
 
-// parkMoved is take and park in one for a reply that says that the schema has changed, so that no request of the client's gets into
-// the lane between them. It leaves requests alone whose stamp is not ours, and steps. moved is called with the exchange before it is
-// parked; first is what park returns.
+// parkMoved combines take and park for a reply that says that the schema has changed, so that no request of
+// the client enters the lane in between. It leaves alone steps and requests whose stamp is not the gateway's.
+// moved is called with the exchange before it is parked. first is the result of park.
 func (o *outstanding) parkMoved(sync uint64, moved func(*exchange)) (parked, first bool, stream uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -197,7 +200,7 @@ func (o *outstanding) takeLocked(sync uint64) (e exchange, ok bool) {
 	return e, true
 }
 
-// breakUp records that a part of an answer did not open.
+// breakUp records that a part of a reply could not be decompressed.
 func (o *outstanding) breakUp(sync uint64, text string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -207,21 +210,21 @@ func (o *outstanding) breakUp(sync uint64, text string) {
 	}
 }
 
-// kindOf returns the type of the request that a part of an answer belongs to.
+// kindOf returns the type of the request that a part of a reply belongs to.
 func (o *outstanding) kindOf(sync uint64) wire.Type {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.exchanges.bySync[sync].kind
 }
 
-// busy reports whether a reply is outstanding, or something is to be sent that will have one.
+// busy reports whether a reply is outstanding, or a request is to be sent again.
 func (o *outstanding) busy() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.lanes.anyRetrying() || len(o.exchanges.bySync) > 0
 }
 
-// close makes pushes fail, now and later, and gives back what exchanges keep.
+// close makes pushes fail, now and later, and releases the memory of all exchanges.
 func (o *outstanding) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -233,12 +236,13 @@ func (o *outstanding) close() {
 	o.laneChanged.Broadcast()
 }
 
-// exchanges are found by the sync of their requests, which a client may use for several at a time.
+// exchanges finds exchanges by the sync of their requests. A client may use a sync for several requests at a
+// time.
 type exchanges struct {
 	bySync  map[uint64]exchange
-	more    map[uint64][]exchange // in their order, while another with the same sync is in bySync
+	more    map[uint64][]exchange // later ones with a sync that is in bySync, in their order
 	waiting int                   // exchanges in both
-	peak    int                   // most in the map since it was made
+	peak    int                   // largest length of bySync since it was made
 }
 
 func (x *exchanges) add(sync uint64, e *exchange) {
@@ -254,8 +258,8 @@ func (x *exchanges) add(sync uint64, e *exchange) {
 	x.peak = max(x.peak, len(x.bySync))
 }
 
-// take finds the exchange that a reply answers and removes it. The first one is meant when a
-// client gives several the same number.
+// take finds the exchange that a reply answers and removes it: the first, if a client used a sync for
+// several.
 func (x *exchanges) take(sync uint64) (e exchange, ok bool) {
 	if e, ok = x.bySync[sync]; !ok {
 		return e, false
@@ -273,7 +277,7 @@ func (x *exchanges) take(sync uint64) (e exchange, ok bool) {
 	return e, true
 }
 
-// shrink lets go of a map that has room for many when nothing waits. It reports whether it did.
+// shrink frees the maps if they are empty but have room for many. It reports whether it did.
 func (x *exchanges) shrink() bool {
 	if len(x.bySync) > 0 || x.peak <= maxIdleExchanges {
 		return false
@@ -285,7 +289,7 @@ func (x *exchanges) shrink() bool {
 // maxIdleExchanges limits the capacity of the map that an idle session keeps, in exchanges.
 const maxIdleExchanges = 16
 
-// change has each changed that do says it has changed.
+// change calls do for each exchange, and stores it if do reports a change.
 func (x *exchanges) change(do func(*exchange) bool) {
 	var (
 		sync uint64
@@ -303,7 +307,7 @@ func (x *exchanges) change(do func(*exchange) bool) {
 	}
 }
 
-// any reports whether one of them is so.
+// any reports whether is returns true for any exchange.
 func (x *exchanges) any(is func(*exchange) bool) bool {
 	var e exchange
 	for _, e = range x.bySync {
@@ -321,19 +325,19 @@ func (x *exchanges) any(is func(*exchange) bool) bool {
 	return false
 }
 
-// originals keeps what a client sent for requests that may have to be sent again.
+// originals keeps copies of the client's requests that may have to be sent again.
 type originals struct {
 	budget *gateway.Account
 
 	mu   sync.Mutex
-	kept int // bytes that are not taken from the budget
+	kept int // bytes in use that are not taken from the budget
 }
 
-// maxKept bytes of originals are free for each connection.
+// maxKept is the number of bytes of originals that each connection has free, without budget.
 const maxKept = 64 << 10
 
-// keep stores what a client sent with the exchange, if there is memory for it and for as many
-// more copies of it as it takes to handle it.
+// keep stores a copy of the client's frame in the exchange. It reports false if there is no memory for it and
+// for the given number of further copies that handling it takes.
 func (o *originals) keep(e *exchange, f *frame, more int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -353,7 +357,7 @@ func (o *originals) keep(e *exchange, f *frame, more int) bool {
 	return true
 }
 
-// drop gives back what the exchange keeps.
+// drop releases the original of an exchange.
 func (o *originals) drop(e *exchange) {
 	if e.original == nil {
 		return

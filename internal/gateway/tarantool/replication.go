@@ -13,8 +13,8 @@ const settleWait = 30 * time.Second
 
 var errBusy = errors.New("replication was asked for while replies were outstanding")
 
-// replicate makes the connection one for replication, from the current frame on: replicas receive rows as they are stored, and what
-// comes back from them is no reply to anything. It ends with the connection.
+// replicate makes the connection one for replication, from the current frame on, until the connection ends.
+// Replicas receive rows in stored form, and what they send is no reply to any request.
 func (s *session) replicate(f *frame) error {
 	if err := s.settle(); err != nil {
 		return err
@@ -30,10 +30,10 @@ func (s *session) replicate(f *frame) error {
 	return errReplicated
 }
 
-// errReplicated ends the request pump of a connection for replication whose client has nothing more to say.
+// errReplicated ends the request pump of a connection for replication whose client has ended its input.
 var errReplicated = errors.New("the replication ended")
 
-// settle waits for the replies that are outstanding.
+// settle waits until no reply is outstanding.
 func (s *session) settle() error {
 	for since := time.Now(); s.outstanding.busy(); time.Sleep(time.Millisecond) {
 		if err := s.toServer.flush(); err != nil {

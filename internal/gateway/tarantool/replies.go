@@ -12,7 +12,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// reply is one answer of the server while it is handled. It is used again for the next.
+// reply is one reply of the server while it is handled. The session uses it again for the next.
 type reply struct {
 	bytes  []byte // the frame without its length
 	header wire.Header
@@ -40,7 +40,7 @@ func (s *session) pumpReplies() error {
 	return err
 }
 
-// handleReply carries one frame of the server to the client.
+// handleReply carries one frame from the server to the client.
 func (s *session) handleReply(f *frame) error {
 	if s.replicates.Load() {
 		return relay(&s.fromServer, f.bytes, &s.toClient, s.Client, s.Upstream)
@@ -64,7 +64,7 @@ func (s *session) handleReply(f *frame) error {
 		return s.answer(f, s.outstanding.kindOf(r.header.Sync), nil)
 	}
 
-	// The request that it answers. One that met another schema is sent again.
+	// Find the request that it answers. One that the server refused for its schema version is sent again.
 	moved := r.header.Type == wire.ErrorFlag|wire.ErrSchemaVersion
 	if moved && s.parkMoved(r.header.Sync, began) {
 		return nil
@@ -91,8 +91,8 @@ func (s *session) handleReply(f *frame) error {
 	return err
 }
 
-// answer sends the current reply, to a request of that kind, with what is sealed in it opened. A part of an answer
-// (box.session.push) that does not open is left out, and the answer itself becomes the error.
+// answer sends the current reply, to a request of that kind, with its envelopes decompressed. A part of a
+// reply (box.session.push) that can't be decompressed is left out, and the reply itself becomes the error.
 func (s *session) answer(f *frame, kind wire.Type, c *trace.Command) error {
 	defer s.releaseOpened()
 	began := c.Now()
@@ -120,14 +120,14 @@ func (s *session) answerError(refused *refusal, c *trace.Command) error {
 	return s.toClient.write(wire.AppendError(nil, s.reply.header.Sync, s.schema, refused.code, refused.text))
 }
 
-// noteMoved records that the server refused a request for a stamp of the gateway's.
+// noteMoved records that the server refused a request for a stamp that the gateway set.
 func (s *session) noteMoved(stamp uint64) {
 	s.g.catalog.markRefused(stamp)
 	s.g.cfg.Stats.Error("schema_changed")
 }
 
-// open returns a reply with its envelopes opened, in a buffer of the pool's; nil when nothing
-// changes. What it takes from the budget is held until releaseOpened.
+// open returns a reply with its envelopes decompressed, in a pooled buffer; nil when nothing changes. The
+// memory that it takes from the budget is held until releaseOpened.
 func (s *session) open(r *reply, kind wire.Type) ([]byte, *refusal) {
 	r.kind = kind
 	at := r.header.Map.End()
@@ -159,9 +159,9 @@ func (s *session) open(r *reply, kind wire.Type) ([]byte, *refusal) {
 	return out, nil
 }
 
-// openedSize looks for the envelopes in a reply, and returns how many bytes it has at most when they are
-// opened, 0 when there are none. They are looked for again to be opened, for a list of them could
-// take more memory than the reply.
+// openedSize returns the largest size in bytes that a reply has when its envelopes are decompressed, 0 if it
+// has none. openAll looks for the envelopes again, since a list of them could take more memory than the
+// reply.
 func (s *session) openedSize(r *reply) (size int, err error) {
 	found := false
 	size = len(r.bytes)
@@ -190,7 +190,7 @@ func (s *session) openedSize(r *reply) (size int, err error) {
 	return size, strings.Err()
 }
 
-// openAll makes the frame with the values in place of their envelopes.
+// openAll returns the frame with the values in place of their envelopes.
 func (s *session) openAll(r *reply, size int) ([]byte, error) {
 	out := wire.BeginFrame(gateway.GetBuffer(size + maxHead))
 	last := 0
@@ -214,7 +214,7 @@ func (s *session) openAll(r *reply, size int) ([]byte, error) {
 	return wire.FinishFrame(append(out, r.bytes[last:]...), 0), nil
 }
 
-// reserve takes room for a large reply from the budget. It waits for a limited time only.
+// reserve takes room for a large reply from the budget. It waits for reservePatience at most.
 func (s *session) reserve(size int) error {
 	if size <= gateway.FreeBytes || s.Replies == nil {
 		return nil
@@ -236,23 +236,23 @@ func (s *session) reserve(size int) error {
 // reservePatience is the number of Stall periods for which a reply waits for memory.
 const reservePatience = 5
 
-// releaseOpened gives back what reserve took, when the reply is on its way.
+// releaseOpened gives back what reserve took, after the reply was handed to the sink.
 func (s *session) releaseOpened() {
 	s.Replies.Release(s.openedBytes)
 	s.openedBytes = 0
 }
 
-// broken returns what to tell the client when a sealed value does not open.
+// broken returns the error for the client when a value can't be decompressed.
 func (s *session) broken(cause error) *refusal {
 	return s.g.vault.broken(cause, s.Client.RemoteAddr().String())
 }
 
-// strings are all in the reply's body.
+// strings iterates over all strings in the reply's body.
 func (r *reply) strings() wire.Strings {
 	return wire.NewStrings(r.bytes, wire.Span{At: r.body.At, Len: r.body.End - r.body.At})
 }
 
-// envelope reads the header of a string that is one, or should be.
+// envelope parses the header of a string that is an envelope. ok is false for other strings.
 func (r *reply) envelope(content []byte) (h cinch.Header, ok bool, err error) {
 	if !cinch.IsSealed(content) {
 		return h, false, nil
@@ -260,10 +260,10 @@ func (r *reply) envelope(content []byte) (h cinch.Header, ok bool, err error) {
 	if h, err = cinch.ParseHeader(content); err == nil && h.IsForeign() {
 		return h, true, errForeign
 	}
-	return h, err == nil || !r.computed(), err // what Lua makes is any bytes
+	return h, err == nil || !r.computed(), err // Lua may produce bytes that only begin like an envelope
 }
 
-// computed reports that a reply holds what Lua or SQL made, not only what is stored.
+// computed reports whether a reply may hold values made by Lua or SQL, not only stored ones.
 func (r *reply) computed() bool {
 	switch r.kind {
 	case wire.Call, wire.Call16, wire.Eval, wire.Execute, wire.Event:
@@ -272,5 +272,5 @@ func (r *reply) computed() bool {
 	return false
 }
 
-// maxHead is the longest head of a string.
+// maxHead is the length of the longest head of a string, in bytes.
 const maxHead = 5

@@ -8,14 +8,15 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// Requests are parked that the server refused because the schema had changed, and those that take several steps. They are sent by a
-// goroutine for each lane that has any.
+// Two kinds of requests are parked: those that the server refused because the schema had changed, and those
+// that take several steps. Each lane that has any is served by one goroutine that sends them.
 
-// maxTries limits how often a request is rewritten for a schema that keeps changing. Then it goes unchanged, since no
-// value has to be sealed, or is refused if it may hold an envelope or cut one.
+// maxTries limits how often a request is rewritten for a schema that keeps changing. Then the request goes
+// unchanged, which is safe since no value has to be compressed. It is refused if it may hold an envelope or
+// cut one.
 const maxTries = 3
 
-// sendInSteps parks the current request, whose operations need what is stored.
+// sendInSteps parks the current request, whose operations need the stored tuple.
 func (s *session) sendInSteps(f *frame, e exchange) error {
 	if !s.outstanding.originals.keep(&e, f, 3) {
 		s.g.cfg.Stats.Error("budget")
@@ -36,8 +37,8 @@ func (s *session) park(sync uint64, e exchange) {
 	}
 }
 
-// parkMoved parks the request that the server has refused, at a time, since the schema has changed. It reports false
-// for requests that are not sent again.
+// parkMoved parks a request that the server has refused because the schema has changed. came is the time of
+// the reply. It reports false for requests that are not sent again.
 func (s *session) parkMoved(sync uint64, came time.Time) bool {
 	parked, first, stream := s.outstanding.parkMoved(sync, func(e *exchange) {
 		traceReply(e.trace, true, came, s.fromServer.Waited)
@@ -49,8 +50,8 @@ func (s *session) parkMoved(sync uint64, came time.Time) bool {
 	return parked
 }
 
-// sendParked sends the requests that are parked in a lane, in their order. At most one goroutine does so for a lane,
-// whose next requests wait for it.
+// sendParked sends the requests that are parked in a lane, in their order, while the lane's next requests
+// wait. At most one goroutine does so for a lane.
 func (s *session) sendParked(stream uint64) {
 	defer s.Catch()
 	for {
@@ -85,9 +86,9 @@ func (s *session) sendAgain(p *parked) (done bool, err error) {
 	original := frame{bytes: e.original, prefix: int(e.prefix)}
 	r := request{bytes: original.body(), login: s.identity.login()}
 	if r.header.Parse(r.bytes) != nil {
-		return false, wire.ErrMalformed // can't be: it was parsed before
+		return false, wire.ErrMalformed // can't happen: it was parsed before
 	}
-	_ = r.body.Parse(r.bytes, r.header.Map.End()) // likewise where it matters
+	_ = r.body.Parse(r.bytes, r.header.Map.End()) // likewise, if the request has a body that matters
 	w, refused := s.rewriteAgain(&r, int(e.tries), s.outstanding.laneStamp(e.stream))
 	switch {
 	case refused != nil:
@@ -112,7 +113,8 @@ func (s *session) sendAgain(p *parked) (done bool, err error) {
 	return true, s.submit(p.sync, next, out)
 }
 
-// rewriteAgain rewrites a request that met another schema. Requests that wait behind it wait for the schema too.
+// rewriteAgain rewrites a request that the server refused for its schema version. Requests that wait behind
+// it wait for the schema too.
 func (s *session) rewriteAgain(r *request, tries int, laneStamp uint64) (rewritten, *refusal) {
 	h := handlingOf(r.header.Type)
 	if h.hasValues() && tries >= maxTries {
@@ -124,16 +126,16 @@ func (s *session) rewriteAgain(r *request, tries int, laneStamp uint64) (rewritt
 	return s.g.rewrite(s.Context(), r, h, laneStamp)
 }
 
-// splice carries out a parked request whose operations need what is stored.
+// splice carries out a parked request whose operations need the stored tuple.
 func (s *session) splice(p *parked, r *request, plan stepPlan) (done bool, err error) {
-	if err := s.toServer.flush(); err != nil { // those before it
+	if err := s.toServer.flush(); err != nil { // send the requests before it
 		return false, err
 	}
 	if ok, err := s.outstanding.awaitAccepted(p.stream); !ok {
 		return false, err
 	}
 	done, err = s.carryOut(p, r, plan)
-	if err == nil && !done { // by the next schema
+	if err == nil && !done { // the schema has changed again
 		p.tries++
 		return s.sendAgain(p)
 	}

@@ -14,63 +14,64 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// request is a client's request while it is handled. A session has one and uses it again. Its bytes are the frame's.
+// request is a client's request while it is handled. A session has one and uses it again.
 type request struct {
 	bytes  []byte // the frame without its length
 	header wire.Header
-	body   wire.Body      // parsed if its handling looks at it
+	body   wire.Body      // parsed if its handling needs it
 	trace  *trace.Command // nil: not traced
-	login  string         // the user whose values are in it; see identity
+	login  string         // the user that sent it; see identity
 	edits  []edit
-	spans  []wire.Span // of an operation's parts
-	magic  bool        // a value in it may begin like an envelope; of a request with a tuple or operations
+	spans  []wire.Span // scratch space for the parts of an operation
+	magic  bool        // a value in it may begin like an envelope; set for requests with a tuple or operations
 }
 
-// edit is a value that may be sealed: a string or binary with its head.
+// edit is a value that may be compressed: a string or binary with its head.
 type edit struct {
 	at      int // of the head
 	content wire.Span
 	kind    wire.Kind
-	rule    *policy.Rule // nil: it begins like an envelope and is wrapped
+	rule    *policy.Rule // nil: the value begins like an envelope and is wrapped
 }
 
-// maxEdits limits the memory for a request's edits. Only requests full of values that begin like envelopes come near.
+// maxEdits limits the memory for a request's edits. Only requests full of values that begin like envelopes
+// come near it.
 const maxEdits = 64 << 10
 
-// maxIdleEdits limits the capacity of the list that a session keeps from one request to the next, in edits.
+// maxIdleEdits limits the capacity, in edits, of the list that a session keeps from one request to the next.
 const maxIdleEdits = 64
 
-// rewriteRoom returns how many bytes it takes to rewrite a request of n bytes: room for a stamp, for the longest head
-// and header of a value, and for what any codec needs beside the value while it compresses it (see
-// cinch.MaxSealedLen).
+// rewriteRoom returns the number of bytes that rewriting a request of n bytes takes: room for a stamp, for
+// the longest head and header of a value, and for what any codec needs beside the value while it compresses
+// it (see cinch.MaxSealedLen).
 func rewriteRoom(n int) int { return n + n>>7 + 256 }
 
-// rewritten is what goes upstream in place of a request.
+// rewritten is the result of rewriting a request.
 type rewritten struct {
-	bytes  []byte   // in a buffer of the pool's; nil: it goes unchanged
-	stamp  uint64   // the gateway's, in bytes; 0: none
-	fenced bool     // it may not go without a stamp: that an operation cuts no envelope is known by one schema only
-	sealed bool     // values in it are sealed or wrapped
-	steps  stepPlan // if it has a space, the request is carried out in steps, and bytes are not set
+	bytes  []byte   // in a pooled buffer; nil: the request goes unchanged
+	stamp  uint64   // schema version that the gateway put into bytes; 0: none
+	fenced bool     // the request needs a stamp: by another schema its operations might cut an envelope
+	sealed bool     // values in it are compressed or wrapped
+	steps  stepPlan // if it has a space the request is carried out in steps, and bytes is nil
 }
 
 // schemaStamp is the version of the schema that the gateway puts into a request. A server with another version refuses
 // the request.
 type schemaStamp struct {
 	version  uint64 // 0: none
-	required bool   // the request carries it even if no value in it is sealed
+	required bool   // the request carries it even if no value in it is compressed
 }
 
-// stepPlan says how to carry out a request whose operations need what is stored (splice.go).
+// stepPlan tells how to carry out a request whose operations need the stored tuple (splice.go).
 type stepPlan struct {
 	space   *space // nil: no steps are needed
 	all     *spaces
-	missing *refusal // the answer where the stored function is not there
+	missing *refusal // the error if the stored function does not exist
 }
 
-// rewrite decides what goes upstream in place of a request that has been parsed as far as its handling demands.
-// laneStamp is the stamp that requests of its lane carry now; 0: the version of the schema by which it is rewritten, if
-// it is.
+// rewrite returns what goes to the server in place of a request that has been parsed as far as its handling
+// demands. laneStamp is the stamp that requests of its lane carry now. If it is 0 a rewritten request gets
+// the version of the schema by which it was rewritten.
 func (g *Gateway) rewrite(ctx context.Context, r *request, h handling, laneStamp uint64) (out rewritten, refused *refusal) {
 	r.edits = r.edits[:0]
 	var stamp schemaStamp
@@ -92,7 +93,9 @@ func (g *Gateway) rewrite(ctx context.Context, r *request, h handling, laneStamp
 		return out, refused
 	}
 	out.fenced = stamp.required
-	switch { // the lane's stamp beats the gateway's, the client's own beats both: the client is told when it is wrong
+	// The lane's stamp has precedence over the gateway's. A stamp of the client has precedence over both, so that
+	// the client learns if it is wrong.
+	switch {
 	case r.header.Schema != 0:
 		stamp = schemaStamp{}
 	case laneStamp != 0:
@@ -104,8 +107,8 @@ func (g *Gateway) rewrite(ctx context.Context, r *request, h handling, laneStamp
 	return out, nil
 }
 
-// collectTuple finds what to seal in a tuple or in operations, by one snapshot of rules and schema, and what else there is to know of
-// these. While no schema is known only what can do no harm passes.
+// collectTuple finds the values to compress in a tuple or in operations, and whether operations need steps or
+// a stamp, by one snapshot of rules and schema. While no schema is known only harmless requests pass.
 func (g *Gateway) collectTuple(ctx context.Context, r *request, h handling) (c collector, refused *refusal) {
 	r.magic = hasMagic(r.bytes)
 	all := g.catalog.current(ctx)
@@ -121,10 +124,10 @@ func (g *Gateway) collectTuple(ctx context.Context, r *request, h handling) (c c
 	switch {
 	case refused != nil:
 		return c, refused
-	case s == nil: // a space that is newer than the schema may hold envelopes of other gateways
+	case s == nil: // the space is newer than the schema, and may hold envelopes of other gateways
 		return collector{all: all, fenced: r.splices()}, nil
 	case r.header.Schema != 0 && r.header.Schema != all.version:
-		// The server refuses it, unless the schema moved just now. Nothing is sealed then.
+		// The server refuses it, unless the schema has just changed. Nothing is compressed then.
 		if r.magic || (s.ruled || all.calls != nil) && h != tuples && r.splices() {
 			return c, wrongVersion(g.catalog.seen.Load(), r)
 		}
@@ -174,14 +177,14 @@ type collector struct {
 	r     *request
 	b     []byte
 
-	// stepsRefusal is the answer where the operations, which need what is stored, can't be carried out in steps; nil:
-	// they need nothing.
+	// stepsRefusal is the error if the operations, which need the stored tuple, can't be carried out in
+	// steps; nil: they don't need it.
 	stepsRefusal *refusal
 	moved        bool // an operation moves fields
-	fenced       bool // one that cuts or moves is right only as long as fields have the rules that they have
+	fenced       bool // an operation cuts or moves fields, right only while the fields keep their rules
 }
 
-// tuple looks at the fields of a tuple.
+// tuple examines the fields of a tuple.
 func (c *collector) tuple(at wire.Span) *refusal {
 	if at.Len == 0 {
 		return nil
@@ -208,7 +211,7 @@ func (c *collector) tuple(at wire.Span) *refusal {
 	return nil
 }
 
-// value looks at what becomes the field at a position from 0.
+// value examines a value that becomes the field at a position, counted from 0.
 func (c *collector) value(position int, v wire.Span) *refusal {
 	h, err := wire.ReadHead(c.b, v.At)
 	if err != nil {
@@ -240,7 +243,7 @@ func (c *collector) value(position int, v wire.Span) *refusal {
 	return nil
 }
 
-// holdsEnvelope reports whether a string at the span begins like an envelope, or values there can't be read.
+// holdsEnvelope reports whether a string in the span begins like an envelope, or values there can't be read.
 func holdsEnvelope(b []byte, at wire.Span) bool {
 	s := wire.NewStrings(b, at)
 	for s.Next() {
@@ -251,7 +254,7 @@ func holdsEnvelope(b []byte, at wire.Span) bool {
 	return s.Err() != nil
 }
 
-// base returns the number of the first field, as the request counts.
+// base returns the number that the first field has in the request.
 func (r *request) base() uint64 {
 	base, _ := wire.Uint(r.body.IndexBase.Of(r.bytes))
 	return base
@@ -270,8 +273,8 @@ func (r *request) user() string {
 // maxParts limits the parts of an operation: a splice has five.
 const maxParts = 8
 
-// splices reports whether a request has an operation that cuts bytes or moves fields, or something that can't be told
-// from one.
+// splices reports whether a request has an operation that cuts bytes or moves fields, or a value that can't
+// be distinguished from one.
 func (r *request) splices() bool {
 	at := r.body.Ops
 	switch r.header.Type {
@@ -306,8 +309,9 @@ func (r *request) splices() bool {
 
 var longestHead [maxHead]byte
 
-// apply returns the frame that goes upstream, the request with its values sealed and with the stamp, and whether a
-// value was sealed. The frame is nil if none was, unless the stamp is required.
+// apply returns the frame that goes to the server: the request with its values compressed and with the stamp.
+// It reports whether a value was compressed or wrapped. The frame is nil if none was, unless the stamp is
+// required.
 func (r *request) apply(v *vault, stamp schemaStamp) (frame []byte, sealed bool) {
 	if len(r.edits) == 0 && !stamp.required {
 		return nil, false
@@ -322,7 +326,7 @@ func (r *request) apply(v *vault, stamp schemaStamp) (frame []byte, sealed bool)
 	for i := range r.edits {
 		e := &r.edits[i]
 		out = append(out, r.bytes[last:e.at]...)
-		head, value := len(out), len(out)+maxHead // sealed behind the longest head, a value moves down to its own
+		head, value := len(out), len(out)+maxHead // room for the longest head comes first; the real head closes the gap
 		var did bool
 		if out, did = v.seal(append(out, longestHead[:]...), e.content.Of(r.bytes), e.rule, r.login); !did {
 			out, last = out[:head], e.at
@@ -339,12 +343,11 @@ func (r *request) apply(v *vault, stamp schemaStamp) (frame []byte, sealed bool)
 	return wire.FinishFrame(append(out, r.bytes[last:]...), 0), sealed
 }
 
-// Where the gateway's user may not see what touches fields nothing is sealed, but something may have been, by another user or before.
-// So an operation that would cut or move sealed bytes goes unchanged if what is stored now holds none. What clients write meanwhile
-// through this gateway is plain.
+// If the gateway's user may not see what touches fields nothing is compressed. But values may have been
+// compressed before, or through another user. So an operation that would cut or move compressed bytes goes
+// unchanged if the tuple stored now holds none. Clients of this gateway write uncompressed values meanwhile.
 
-// storesPlain reports that the tuple which a request is about holds nothing that is sealed, or that
-// there is none.
+// storesPlain reports whether the tuple that a request changes holds no compressed value, or does not exist.
 func (g *Gateway) storesPlain(ctx context.Context, r *request, plan stepPlan) bool {
 	if g.cfg.Look == nil {
 		return false

@@ -13,8 +13,9 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// session is one client and its upstream connection. One pump carries requests and one replies. Requests that have to be sent
-// again, or in steps, are sent by a goroutine of their lane (retry.go), since neither pump may wait for the schema or for an answer.
+// session is one client and its upstream connection. One pump carries requests and one replies. Neither may
+// wait for the schema or for a reply, so requests that have to be sent again, or in steps, are sent by a
+// goroutine of their lane (retry.go).
 type session struct {
 	*gateway.Life
 	g *Gateway
@@ -22,23 +23,23 @@ type session struct {
 	identity           identity
 	toServer, toClient sink
 	outstanding        *outstanding
-	submitting         sync.Mutex     // held while a request is noted and written
+	submitting         sync.Mutex     // held while a request is recorded and written
 	background         sync.WaitGroup // the goroutines of lanes
 	watching           shutdownWatch
 	tracing            tracing
-	version            atomic.Pointer[store.Version] // the server's, by its greeting; nil: that has not come yet
-	replicates         atomic.Bool                   // the connection is another protocol's from here on
+	version            atomic.Pointer[store.Version] // the server's, from its greeting; nil: not received yet
+	replicates         atomic.Bool                   // the connection carries replication from here on
 
-	// Of the request pump.
+	// Used by the request pump only.
 	fromClient   reader
 	req          request             // the current one
-	transactions map[uint64]struct{} // streams with one that has begun
+	transactions map[uint64]struct{} // streams with an open transaction
 
-	// Of the reply pump.
+	// Used by the reply pump only.
 	fromServer  reader
 	reply       reply  // the current one
-	schema      uint64 // version in the last answer
-	openedBytes int64  // of the reply budget, for what was opened
+	schema      uint64 // version in the last reply
+	openedBytes int64  // bytes taken from the reply budget for a decompressed reply
 }
 
 func newSession(g *Gateway, client, upstream net.Conn) *session {
@@ -57,35 +58,35 @@ func newSession(g *Gateway, client, upstream net.Conn) *session {
 	return s
 }
 
-// Run pumps until both sides are done.
+// Run carries requests and replies until both directions have ended.
 func (s *session) Run() {
 	defer s.tracing.open.End()
 	s.Life.Run(s.carryRequests, s.carryReplies)
 }
 
-// carryRequests passes the client's end of input on at once: the server then does with the
-// connection what it does with a client of its own.
+// carryRequests carries requests until the client ends, and passes its end of input on at once: the server
+// then treats the connection as it treats one with a client of its own.
 func (s *session) carryRequests() {
 	s.pumpRequests()
 	s.End()
 	_ = s.toServer.flush()
 	s.PassEnd()
 	<-s.Dead()
-	_ = gateway.Abort(s.Upstream) // no reader is left for what is still to be sent
+	_ = gateway.Abort(s.Upstream) // nothing reads what is still to be sent
 	s.background.Wait()
 }
 
-// carryReplies carries replies until the server ends or an error.
+// carryReplies carries replies until the server ends or an error occurs.
 func (s *session) carryReplies() {
 	defer s.outstanding.close()
 	err := s.pumpReplies()
 	s.LogEnd(gateway.FromUpstream, errorClasses.Of(err), err)
 	if !s.Ended() {
-		s.g.catalog.markLost() // the server may have been started anew
+		s.g.catalog.markLost() // the server may have been restarted
 	}
 }
 
-// pumpRequests carries requests until the client ends or an error.
+// pumpRequests carries requests until the client ends or an error occurs.
 func (s *session) pumpRequests() {
 	defer s.fromClient.Free()
 	for {
@@ -103,13 +104,13 @@ func (s *session) pumpRequests() {
 	}
 }
 
-// handleRequest carries one frame of the client to the server, or answers it.
+// handleRequest carries one frame from the client to the server, or answers it.
 func (s *session) handleRequest(f *frame) error {
-	// What the request is.
+	// Classify the request.
 	began, r := time.Now(), &s.req
 	r.bytes = f.body()
 	if err := r.header.Parse(r.bytes); err != nil {
-		return s.toServer.write(f.bytes) // what the server says to it can't be known
+		return s.toServer.write(f.bytes) // the reply of the server is unpredictable
 	}
 	h := handlingOf(r.header.Type)
 	r.trace = s.tracing.begin(r.header.Type, h, began, s.fromClient.Waited)
@@ -138,7 +139,8 @@ func (s *session) handleRequest(f *frame) error {
 		traceSince(r.trace, "parse", began)
 	}
 
-	// Its place in its lane. Logins go alone: steps and what is sent again are the old user's. So do requests with a stamp of the client's.
+	// Wait for its place in its lane. Logins go alone, since steps and requests that are sent again belong to
+	// the old user. So do requests with a stamp of the client.
 	stamp, ok := s.outstanding.reserve(r.header.Stream, r.header.Schema != 0 || h == logsIn, r.trace)
 	if !ok {
 		return net.ErrClosed
@@ -148,7 +150,7 @@ func (s *session) handleRequest(f *frame) error {
 	}
 	r.login = s.identity.login()
 
-	// What goes to the server in its place.
+	// Rewrite it.
 	deciding := r.trace.Now()
 	w, refused := s.g.rewrite(s.Context(), r, h, stamp)
 	if cap(r.edits) > maxIdleEdits {
@@ -174,8 +176,8 @@ func (s *session) handleRequest(f *frame) error {
 	return s.submit(r.header.Sync, e, w.bytes)
 }
 
-// submit writes a request, in the order in which exchanges are added, so that each reply finds its own. The next flush
-// sends it at the latest.
+// submit writes a request. Requests are written in the order in which their exchanges are added, so that each
+// reply finds its own. The next flush sends it at the latest.
 func (s *session) submit(sync uint64, e exchange, frame []byte) error {
 	s.submitting.Lock()
 	defer s.submitting.Unlock()
@@ -185,9 +187,9 @@ func (s *session) submit(sync uint64, e exchange, frame []byte) error {
 	return s.toServer.write(frame)
 }
 
-// sendAlone sends the current request unchanged and without a stamp, since there is no memory to keep it for being sent
-// again. It refuses a request that could cut an envelope by another schema, and one with a value that would be taken
-// for an envelope.
+// sendAlone sends the current request unchanged and without a stamp, when there is no memory to keep a copy
+// for sending it again. It refuses a request that could cut an envelope by another schema, and one with a
+// value that would be mistaken for an envelope.
 func (s *session) sendAlone(f *frame, e exchange, w *rewritten) error {
 	if w.fenced || w.sealed {
 		s.g.cfg.Stats.Error("budget")
@@ -201,7 +203,7 @@ func (s *session) sendAlone(f *frame, e exchange, w *rewritten) error {
 	return s.submit(s.req.header.Sync, e, f.bytes)
 }
 
-// sendFeatures sends on what the client understands, without what the gateway does not.
+// sendFeatures forwards the client's protocol features, without those that the gateway does not understand.
 func (s *session) sendFeatures(f *frame, e exchange) error {
 	r := &s.req
 	if err := r.body.Parse(r.bytes, r.header.Map.End()); err != nil {
@@ -215,8 +217,8 @@ func (s *session) sendFeatures(f *frame, e exchange) error {
 	return s.submit(r.header.Sync, e, out)
 }
 
-// answerGateway tells Cinch's commands, which must go to the server itself, that this is a gateway. Where guest may do
-// nothing, only clients that have logged in are told what is behind it.
+// answerGateway tells Cinch's commands, which must connect to the server itself, that this is a gateway. If
+// guest has no rights only clients that have logged in learn the URL of the server.
 func (s *session) answerGateway() error {
 	behind := s.g.cfg.Behind
 	if s.identity.door.Stranger(s.Context()) {
@@ -226,13 +228,13 @@ func (s *session) answerGateway() error {
 	return s.toClient.send(wire.AppendGateway(nil, s.req.header.Sync, s.g.catalog.seen.Load(), s.g.cfg.Name, behind))
 }
 
-// refuse answers the current request with an error, and gives up its place in its lane.
+// refuse answers the current request with an error and gives up its place in its lane.
 func (s *session) refuse(refused *refusal) error {
 	s.outstanding.cancelReservation()
 	return s.sendRefusal(s.req.header.Sync, s.req.trace, refused)
 }
 
-// sendRefusal answers a request that the server does not get with an error.
+// sendRefusal answers a request with an error, instead of sending it to the server.
 func (s *session) sendRefusal(sync uint64, c *trace.Command, refused *refusal) error {
 	traceRefused(c, refused)
 	s.g.cfg.Stats.Guarded(refused.what, "refused")

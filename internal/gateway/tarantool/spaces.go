@@ -10,38 +10,37 @@ import (
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 )
 
-// spaces say what happens to which field of which space: rules and schema at one version. They do
-// not change.
+// spaces holds the treatment of each field of each space: rules and schema at one version. It is immutable.
 type spaces struct {
 	version   uint64
 	schema    *store.Schema
-	off       bool // nothing is sealed; what may be is still guarded
+	off       bool // nothing is compressed; fields that may hold compressed values are still guarded
 	prepared  bool // 'cinch tarantool init' was run, as far as the gateway's user can see
 	byID      map[uint32]*space
 	byName    map[string]*space
 	guarded   []string       // names of spaces with rules, and of views over them
-	unseen    []string       // of spaces that rules name and the gateway's user may not see, or that aren't there
-	arguments []*policy.Rule // for stored functions, those that are in force
-	calls     []*policy.Rule // for stored functions, also while compression is off; nil: functions store no envelopes
-	sealing   int            // fields that are sealed
+	unseen    []string       // spaces in rules that don't exist, or that the gateway's user may not see
+	arguments []*policy.Rule // rules for stored functions; nil while compression is off
+	calls     []*policy.Rule // arguments, also while compression is off; nil: functions store no envelopes
+	sealing   int            // number of fields that are compressed
 }
 
-// space is one of them. Those of the server's own are none.
+// space is a space with the treatment of its fields. Spaces of the server itself have none.
 type space struct {
 	*store.Space
-	fields []field // as far as rules go
+	fields []field // up to the last field with rules
 	ruled  bool    // some field may hold envelopes
-	blind  bool    // nothing is sealed there, but only because the gateway's user can't see what touches fields
+	blind  bool    // no field is compressed, and the user can't see all that touches fields
 }
 
-// field says what happens to one field.
+// field holds the treatment of one field.
 type field struct {
-	rules   []*policy.Rule // in order, whatever their sizes; nil: it is never sealed
-	touched string         // why the rules don't count
+	rules   []*policy.Rule // in order, for all sizes of values; nil: it is never compressed
+	touched string         // why the rules are not applied; "": they are
 	guarded bool           // it may hold envelopes
 }
 
-// furthest is how many fields get rules in a space whose format names fewer.
+// furthest is the number of fields that can have rules in a space whose format names fewer.
 const furthest = 64
 
 func newSpaces(rules *policy.Policy, schema *store.Schema) (*spaces, []string) {
@@ -63,8 +62,8 @@ func newSpaces(rules *policy.Policy, schema *store.Schema) (*spaces, []string) {
 	return all, b.complaints
 }
 
-// withoutSchema returns what is known without a schema: the rules for arguments of stored functions. What they
-// compressed before they were switched off may be stored anywhere.
+// withoutSchema returns what is known without a schema: the rules for arguments of stored functions.
+// Arguments that they compressed before they were switched off may be stored anywhere.
 func withoutSchema(rules *policy.Policy) *spaces {
 	all := &spaces{off: rules == nil || rules.Off}
 	if rules == nil {
@@ -81,13 +80,13 @@ func withoutSchema(rules *policy.Policy) *spaces {
 	return all
 }
 
-// assigner makes spaces.
+// assigner builds spaces from rules and schema.
 type assigner struct {
 	all        *spaces
 	rules      *policy.Policy
 	used       []*policy.Rule // rules that cover something
-	hidden     int            // fields that would be sealed if the user saw that nothing touches them
-	why        string         // of one
+	hidden     int            // fields left uncompressed only because the user can't see what touches them
+	why        string         // what is hidden about one of them
 	complaints []string
 }
 
@@ -113,7 +112,8 @@ func (b *assigner) add(s *store.Space) {
 	}
 }
 
-// field decides about a field by its name, or its number as Lua counts.
+// field returns the treatment of the field at position n, counted from 0. Rules may name it by its name, or
+// by its number as Lua counts.
 func (b *assigner) field(s *store.Space, n int) field {
 	f := s.FieldAt(n)
 	found := s.Rules(b.rules, f)
@@ -138,18 +138,18 @@ func (b *assigner) field(s *store.Space, n int) field {
 		}
 		b.complain("rule %s names field %s of space %s: %s", r.Name, name, s.Name, touched)
 	}
-	// When it can't be known what touches a field it may have been sealed while that was known.
+	// If it is unknown what touches the field, it may have been compressed when that was known.
 	return field{rules: found, touched: touched, guarded: touched == "" || len(s.Hidden) > 0}
 }
 
-// named reports whether a pattern stands for itself alone.
+// named reports whether a pattern matches a single name only.
 func named(pattern string) bool { return pattern != "" && !strings.ContainsAny(pattern, `*?[\`) }
 
 func (b *assigner) complain(format string, args ...any) {
 	b.complaints = append(b.complaints, fmt.Sprintf(format, args...))
 }
 
-// complainAboutNothing names the rules that cover no field.
+// complainAboutNothing adds a warning for each rule that covers no field.
 func (b *assigner) complainAboutNothing() {
 	if b.rules == nil || b.rules.Force {
 		return
@@ -168,8 +168,8 @@ func orAny(pattern string) string {
 	return pattern
 }
 
-// findUnseen lists the spaces that rules name and that are not in the schema. What they hold may have
-// been sealed when they could be seen.
+// findUnseen lists the spaces that rules name and that are not in the schema. Their values may have been
+// compressed when the gateway's user could see them.
 func (b *assigner) findUnseen(schema *store.Schema) {
 	if b.rules == nil || b.rules.Force {
 		return
@@ -183,8 +183,8 @@ func (b *assigner) findUnseen(schema *store.Schema) {
 	}
 }
 
-// guard lists the names by which SQL reaches spaces with rules: their own and those of views
-// over them, and of views over those.
+// guard lists the names by which SQL reaches spaces with rules: their own names, those of views over them,
+// and of views over those.
 func (b *assigner) guard() {
 	b.all.guarded = slices.Clone(b.all.unseen)
 	var views []*space
@@ -205,13 +205,13 @@ func (b *assigner) guard() {
 	}
 }
 
-// mentions reports whether a text of SQL may name a guarded space.
+// mentions reports whether an SQL text may name a guarded space.
 func (all *spaces) mentions(code string) bool {
 	return slices.ContainsFunc(all.guarded, func(name string) bool { return store.Mentions(code, name) })
 }
 
-// blindTo reports that a request is to a space that is not among these though rules may name it, or functions
-// may store envelopes there.
+// blindTo reports whether a space is not among these though rules may name it, or functions may store
+// envelopes there.
 func (all *spaces) blindTo(id uint32, name []byte) bool {
 	if len(all.unseen) == 0 && all.calls == nil {
 		return false
@@ -222,7 +222,7 @@ func (all *spaces) blindTo(id uint32, name []byte) bool {
 	return all.schema.Space(id) == nil
 }
 
-// whyBlind says why a space that is not among these may hold envelopes.
+// whyBlind returns why a space that is not among these may hold envelopes.
 func (all *spaces) whyBlind() string {
 	if len(all.unseen) > 0 {
 		return fmt.Sprintf("rules name one (%s)", all.unseen[0])
@@ -233,7 +233,7 @@ func (all *spaces) whyBlind() string {
 // mayHold reports whether a field may hold envelopes by the rules for spaces.
 func (all *spaces) mayHold(f *field) bool { return f.guarded || all.prepared && len(f.rules) > 0 }
 
-// holdsNothing reports that no rule has put envelopes anywhere.
+// holdsNothing reports whether no rule can have stored envelopes anywhere.
 func (all *spaces) holdsNothing() bool {
 	if all.calls != nil || len(all.guarded) > 0 {
 		return false
@@ -246,7 +246,7 @@ func (all *spaces) holdsNothing() bool {
 	return true
 }
 
-// touchedAt says what computes on a field, as far as its rules don't vouch for it.
+// touchedAt returns what computes on a field, or "". Rules can declare that nothing does.
 func (s *space) touchedAt(n int) string {
 	if f := s.at(n); f.rules != nil {
 		return f.touched
@@ -254,7 +254,7 @@ func (s *space) touchedAt(n int) string {
 	return s.TouchedAt(n)
 }
 
-// at is the field at a position from 0.
+// at returns the field at a position, counted from 0.
 func (s *space) at(n int) *field {
 	if n < 0 || n >= len(s.fields) {
 		return &noField
@@ -264,7 +264,7 @@ func (s *space) at(n int) *field {
 
 var noField field
 
-// rule is the one for a value of n bytes, nil when it is to be left alone.
+// rule returns the rule for a value of n bytes, or nil if the value must not be compressed.
 func (f *field) rule(n int) *policy.Rule {
 	if f.touched != "" {
 		return nil

@@ -12,26 +12,27 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// An UPDATE that cuts the bytes of sealed fields, or moves sealed fields to where the server
-// computes on them, is carried out in steps, on the client's own connection and in its stream:
-// the tuple is read, its values are opened, the operations are made to fit these (operate.go), and
-// a stored function updates the tuple if it still is the one that was read. If it is not, the
-// function answers with what it is now, and so on. The reply to the last step is the client's.
+// An UPDATE or UPSERT that cuts the bytes of compressed fields, or moves compressed fields to where the
+// server computes on them, is carried out in steps, on the client's own connection and in its stream. The
+// first step reads the tuple. The gateway decompresses its values and adapts the operations to them
+// (operate.go), and a stored function updates the tuple if it is still the one that was read. If it is not,
+// the function returns the current tuple and the gateway tries again. The client gets the reply to the last
+// step.
 //
 //	client   UPDATE ------------------------------------------------------------> reply
 //	gateway  cinch_update(nothing expected)      cinch_update(tuple, operations)
 //	server                           the tuple                              the new tuple
 
 const (
-	// maxSteps is how often a tuple may change under a request before it is given up.
+	// maxSteps limits the steps of a request whose tuple is changed by others, before it is refused.
 	maxSteps = 200
-	// patientSteps come at once. Later ones come after a pause, so that writers with a longer way
-	// to the server have a chance.
+	// patientSteps is the number of steps that follow each other at once. Later steps come after a pause, so
+	// that writers with a slower connection to the server have a chance.
 	patientSteps = 10
 	longestPause = 5 * time.Millisecond
 )
 
-// carryOut does the steps of a request. It reports false when the schema has moved.
+// carryOut carries out the steps of a request. It reports false when the schema has changed.
 func (s *session) carryOut(p *parked, r *request, plan stepPlan) (done bool, err error) {
 	x := &splice{
 		sync: p.sync, stream: p.stream, kind: p.kind, clientStamped: r.header.Schema != 0,
@@ -46,7 +47,7 @@ func (s *session) carryOut(p *parked, r *request, plan stepPlan) (done bool, err
 	var a stepAnswer
 	for i := range maxSteps {
 		sync := ownSync()
-		if v := s.version.Load(); v != nil { // the first step may go before the greeting has come
+		if v := s.version.Load(); v != nil { // the first step may be sent before the server's greeting arrives
 			u.server = *v
 		}
 		began := x.trace.Now()
@@ -75,13 +76,13 @@ func (s *session) carryOut(p *parked, r *request, plan stepPlan) (done bool, err
 	return true, s.sendRefusal(x.sync, x.trace, &refusal{wire.ErrConflict, plan.missing.what, "Transaction has been aborted by conflict"})
 }
 
-// letGo gives back the memory of an answer.
+// releaseAnswer gives back the memory of an answer.
 func (s *session) releaseAnswer(a *stepAnswer) {
 	s.Requests.Release(a.release)
 	gateway.PutBuffer(a.tuple)
 }
 
-// step sends a call, whose frame it gives back, and waits for what becomes of it.
+// step sends a call and waits for its answer. It gives the frame back to the pool.
 func (s *session) step(x *splice, sync uint64, frame []byte) (a stepAnswer, err error) {
 	defer gateway.PutBuffer(frame)
 	if err = s.submit(sync, exchange{kind: wire.Call, splice: x, trace: x.trace}, frame); err == nil {
@@ -95,7 +96,7 @@ func (s *session) step(x *splice, sync uint64, frame []byte) (a stepAnswer, err 
 		return a, nil
 	case <-s.Dead():
 	}
-	select { // there may be an answer all the same, but none comes any more
+	select { // an answer may have arrived meanwhile, but none will arrive later
 	case a = <-x.answers:
 		s.Requests.Release(a.release)
 	default:
@@ -103,7 +104,8 @@ func (s *session) step(x *splice, sync uint64, frame []byte) (a stepAnswer, err 
 	return stepAnswer{}, net.ErrClosed
 }
 
-// answerStep hands the answer to a step to the goroutine that sent it. The answer to the last one goes to the client.
+// answerStep passes the answer to a step to the goroutine that sent it. The answer to the last step goes to
+// the client.
 func (s *session) answerStep(f *frame, x *splice, moved bool) error {
 	r := &s.reply
 	if err := r.readdress(x.sync); err != nil {
@@ -131,7 +133,7 @@ func (s *session) answerStep(f *frame, x *splice, moved bool) error {
 	return err
 }
 
-// readdress makes the answer to a step one to the client's request.
+// readdress turns the answer to a step into one to the client's request, by its sync.
 func (r *reply) readdress(sync uint64) error {
 	if r.header.SyncAt.Len != 9 {
 		return wire.ErrMalformed
@@ -141,8 +143,8 @@ func (r *reply) readdress(sync uint64) error {
 	return nil
 }
 
-// readStep finds what the answer to a step says: that another is to be made, by the tuple that is
-// stored, or what to answer in its place, or neither: it is the client's answer.
+// readStep evaluates the answer to a step. If another step is needed again is true, and a holds the stored
+// tuple. If the client gets an error instead refused is set. Otherwise the answer goes to the client.
 func (s *session) readStep(x *splice, r *reply) (a stepAnswer, again bool, refused *refusal, err error) {
 	if err := r.body.Parse(r.bytes, r.header.Map.End()); err != nil {
 		return a, false, nil, err
@@ -152,20 +154,21 @@ func (s *session) readStep(x *splice, r *reply) (a stepAnswer, again bool, refus
 		return s.readStored(x, r)
 	case r.lacksFunction():
 		refused = x.missing
-	case r.header.Type == wire.ErrorFlag|wire.ErrConflict && x.stream == 0: // no transaction of the client's
+	case r.header.Type == wire.ErrorFlag|wire.ErrConflict && x.stream == 0: // not in a transaction of the client
 		again = true
 	}
 	return a, again, refused, nil
 }
 
-// readStored finds the tuple that is stored in place of the expected one.
+// readStored reads from an answer the stored tuple that differs from the expected one. again is false if
+// there is none.
 func (s *session) readStored(x *splice, r *reply) (a stepAnswer, again bool, refused *refusal, err error) {
 	answers, _, err := wire.Elements(nil, r.bytes, r.body.Data.At, 2)
 	if err != nil || len(answers) < 2 {
 		return a, false, nil, nil
 	}
 	r.kind = x.kind
-	size, err := s.openedSize(r) // what is stored, when it is opened
+	size, err := s.openedSize(r) // size when decompressed
 	if err != nil {
 		return a, false, s.broken(err), nil
 	}
@@ -181,7 +184,8 @@ func (s *session) readStored(x *splice, r *reply) (a stepAnswer, again bool, ref
 	return a, true, nil, nil
 }
 
-// lacksFunction reports that the gateway's stored function is not there, or not for this user.
+// lacksFunction reports whether the reply says that the gateway's stored function does not exist, or not for
+// this user.
 func (r *reply) lacksFunction() bool {
 	text, _ := wire.Text(r.body.Error.Of(r.bytes))
 	switch r.header.Type &^ wire.ErrorFlag {
@@ -191,8 +195,8 @@ func (r *reply) lacksFunction() bool {
 	return false
 }
 
-// probe sends a PING behind the requests outside of streams. The server answers it when it has begun
-// with these, though some may take long.
+// probe sends a PING behind the requests outside of streams. The server answers it after it has begun these
+// requests, though some may take long.
 func (s *session) probe() error {
 	sync := ownSync()
 	if err := s.submit(sync, exchange{kind: wire.Ping, probe: true}, wire.AppendPing(nil, sync)); err != nil {
@@ -201,6 +205,6 @@ func (s *session) probe() error {
 	return s.toServer.flush()
 }
 
-// ownSync numbers a request of the gateway's own. No client's has that number, but by a negligible chance.
-// It takes nine bytes in a frame, so another can be written in its place.
+// ownSync returns a sync for a request that the gateway makes. It is random, so that it hardly ever equals
+// one of the client. It takes nine bytes in a frame, so that another can be written in its place.
 func ownSync() uint64 { return rand.Uint64() | 1<<63 }

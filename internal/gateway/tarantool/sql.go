@@ -10,18 +10,19 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// SQLMode says which statements may name spaces with rules: the server would compute on sealed
-// bytes, and be wrong without an error.
+// SQLMode selects the statements that may name spaces with rules. In others the server would compute on
+// compressed bytes, and be wrong without an error.
 type SQLMode uint8
 
 // Modes.
 const (
 	SQLRefuse     SQLMode = iota // none
-	SQLProjection                // SELECT of columns, with conditions on others than those with rules
-	SQLPass                      // all, at the user's own risk
+	SQLProjection                // SELECT of columns, with conditions only on columns without rules
+	SQLPass                      // all, at the user's risk
 )
 
-// checkSQL refuses a statement that may not go to the server. One that was prepared was checked when it was.
+// checkSQL refuses a statement that may not go to the server. Prepared statements are checked when they are
+// prepared.
 func (g *Gateway) checkSQL(ctx context.Context, r *request) *refusal {
 	if r.body.SQLText.Len == 0 || g.cfg.SQL == SQLPass || !g.catalog.readsSchema() {
 		return nil
@@ -47,11 +48,11 @@ func (g *Gateway) checkSQL(ctx context.Context, r *request) *refusal {
 	return nil
 }
 
-// maxViews is how many views may be made of one another.
+// maxViews limits how deep views over views are followed.
 const maxViews = 8
 
-// projects reports whether a statement only selects columns, and names none with rules after
-// FROM, and no view that does more. What can't be told is none.
+// projects reports whether a statement only selects columns, and names after FROM no column with rules and no
+// view that does more. It returns false if that can't be determined.
 func (all *spaces) projects(text string, views int) bool {
 	list, rest, ok := strings.Cut(strings.ToLower(text), " from ")
 	columns, isSelect := strings.CutPrefix(strings.TrimSpace(list), "select ")
@@ -83,13 +84,13 @@ func (all *spaces) projects(text string, views int) bool {
 	return true
 }
 
-// viewProjects reports whether a view gives columns as they are, by their own names.
+// viewProjects reports whether a view returns columns unchanged, by their own names.
 func (all *spaces) viewProjects(v *space, views int) bool {
 	head, code, ok := strings.Cut(strings.ToLower(v.SQL), " as ")
 	return ok && views > 0 && !strings.Contains(head, "(") && all.projects(code, views-1)
 }
 
-// computes reports whether what follows FROM may compare or sort columns without naming them.
+// computes reports whether the text after FROM may compare or sort columns without naming them.
 func computes(rest string) bool {
 	for _, word := range []string{"natural", "group", "union", "except", "intersect", "values"} {
 		if store.Mentions(rest, word) {
@@ -101,7 +102,7 @@ func computes(rest string) bool {
 	word := false // within one
 	for _, c := range order {
 		if digit := c >= '0' && c <= '9'; digit && !word {
-			return true // perhaps the number of a column
+			return true // may be the number of a column
 		}
 		word = c == '_' || c >= 0x80 || c >= '0' && c <= '9' || c >= 'a' && c <= 'z'
 	}

@@ -10,15 +10,17 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// tracing makes the spans of one session's requests. A request that is not traced is a nil one: the clock is not read for
-// it, and attributes are made after that has been asked. Those that wait are ended with the connection, wherever they are.
+// tracing creates the spans of one session's requests. The command of a request that is not traced is nil:
+// then the clock is not read and no attributes are made. Spans of requests without a reply end with the
+// connection.
 type tracing struct {
 	by              *trace.Tracer // nil: no request is traced
 	gateway, server string
 	open            trace.Connection
 }
 
-// begin begins the trace of a request that has come now, after such a wait for memory. What is not answered has none.
+// begin begins the trace of a request that arrived at now, after waiting for memory for the given time.
+// Requests that have no reply are not traced.
 func (t *tracing) begin(kind wire.Type, h handling, now time.Time, waited time.Duration) *trace.Command {
 	if t.by == nil || h == oneWay || h == replicate {
 		return nil
@@ -35,24 +37,24 @@ func (t *tracing) begin(kind wire.Type, h handling, now time.Time, waited time.D
 	return c
 }
 
-// systemName is that of spans for which there is no better one, too.
+// systemName is the db.system.name, and the name of spans that have no better one.
 const systemName = "tarantool"
 
-// operations are the names of requests, as the documentation of the protocol has them.
+// operations holds the names of requests, as in the documentation of the protocol.
 var operations = map[wire.Type]string{
 	wire.Select: "select", wire.Insert: "insert", wire.Replace: "replace", wire.Update: "update", wire.Delete: "delete",
 	wire.Upsert: "upsert", wire.Call: "call", wire.Call16: "call", wire.Eval: "eval", wire.Execute: "execute", wire.Prepare: "prepare",
 	wire.Begin: "begin", wire.Commit: "commit", wire.Rollback: "rollback", wire.Auth: "auth", wire.ID: "id", wire.Ping: "ping", wire.Nop: "nop",
 }
 
-// traceSince adds a span of something that has been done since then.
+// traceSince adds a span from then until now.
 func traceSince(c *trace.Command, name string, then time.Time) {
 	if c != nil {
 		c.Part(name, then, time.Since(then))
 	}
 }
 
-// traceWait adds a span of a wait for others since then, if it was one.
+// traceWait adds a span for a wait that began at then, unless it was too short to be one.
 func traceWait(c *trace.Command, then time.Time) {
 	if c == nil {
 		return
@@ -62,11 +64,11 @@ func traceWait(c *trace.Command, then time.Time) {
 	}
 }
 
-// shortWait is what finding nothing to wait for takes.
+// shortWait is longer than a check that finds nothing to wait for.
 const shortWait = 10 * time.Microsecond
 
-// traceReply records that the reply was there at a time, after such a wait for memory. moved says that it is none for
-// the client: the server has another schema, and is asked again.
+// traceReply records that the reply arrived at a time, after waiting for memory. moved means that the server
+// had another schema, so the reply is not for the client and the request is sent again.
 func traceReply(c *trace.Command, moved bool, at time.Time, waited time.Duration) {
 	if c == nil {
 		return
@@ -87,7 +89,8 @@ func traceRefused(c *trace.Command, refused *refusal) {
 	}
 }
 
-// traceEnded ends a request whose reply of that type the client has, or would have had but for an error.
+// traceEnded ends a request after its reply of that type was sent to the client, or failed to be sent with
+// err.
 func traceEnded(c *trace.Command, reply wire.Type, err error) {
 	switch {
 	case c == nil:

@@ -13,7 +13,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// vault seals and opens values for all sessions of a gateway.
+// vault compresses and decompresses values for all sessions of a gateway.
 type vault struct {
 	gateway.Compressor
 	dicts corestore.Dicts // nil: none
@@ -27,8 +27,8 @@ func newVault(o cinch.SealerOptions, dicts corestore.Dicts, sampler gateway.Samp
 	return &vault{Compressor: gateway.Compressor{Sealer: cinch.NewSealer(o), Stats: stats, Sampler: sampler}, dicts: dicts, log: log}
 }
 
-// seal appends the envelope of a value that a login writes, or the value itself, and reports whether it was an envelope. A value
-// without a rule begins like one itself, and is wrapped.
+// seal appends the envelope of a value that a user writes, or the value itself, and reports whether it
+// appended an envelope. Without a rule the value begins like an envelope itself, and is wrapped.
 func (v *vault) seal(dst, value []byte, rule *policy.Rule, login string) (out []byte, sealed bool) {
 	if rule == nil {
 		return v.Wrap(dst, value), true
@@ -46,10 +46,11 @@ func (v *vault) seal(dst, value []byte, rule *policy.Rule, login string) (out []
 	return out, did.Sealed
 }
 
-// errForeign: nothing here seals the content of what other libraries have compressed, so what is opened has the declared length.
+// errForeign refuses values that other libraries have compressed. The gateway for Tarantool never makes such
+// envelopes, and so all that it decompresses has the declared length.
 var errForeign = fmt.Errorf("%w: the content of a value that a library for Redis had compressed", cinch.ErrUnknownCodec)
 
-// openStored returns the value of something stored.
+// openStored returns the value of a stored envelope.
 func (v *vault) openStored(stored []byte) ([]byte, error) {
 	if h, err := cinch.ParseHeader(stored); err == nil && h.IsForeign() {
 		return nil, errForeign
@@ -57,7 +58,7 @@ func (v *vault) openStored(stored []byte) ([]byte, error) {
 	return v.Sealer.Open(nil, stored)
 }
 
-// open appends the value of an envelope whose header is h.
+// open appends the value of the envelope stored, whose header is h.
 func (v *vault) open(dst, stored []byte, h *cinch.Header) ([]byte, error) {
 	began := time.Now()
 	out, err := v.Sealer.OpenParsed(dst, stored, *h)
@@ -67,7 +68,7 @@ func (v *vault) open(dst, stored []byte, h *cinch.Header) ([]byte, error) {
 	return out, err
 }
 
-// broken returns what to tell a client when a sealed value does not open.
+// broken counts and logs a value that can't be decompressed, and returns the error for the client.
 func (v *vault) broken(cause error, client string) *refusal {
 	class, text := gateway.Unopened(cause)
 	v.Stats.Error(class)
@@ -77,5 +78,5 @@ func (v *vault) broken(cause error, client string) *refusal {
 
 var magic = []byte(cinch.Magic)
 
-// hasMagic looks whether anything in b may begin like an envelope.
+// hasMagic reports whether anything in b may begin like an envelope.
 func hasMagic(b []byte) bool { return bytes.Contains(b, magic) }
