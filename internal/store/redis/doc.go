@@ -19,23 +19,23 @@
 //
 // The files, from high to low. Values:
 //
-//	walk.go, access.go, users.go, activity.go      a store to others: all values, or single ones
-//	search.go, scan.go                             finding and reading them: nodes and databases as a walk sees them
-//	lease.go, pause.go                             whose turn it is to pack, and pausing all packing
-//	replace_lua.go, replace.go                     replacing them
+//	walk.go, access.go, users.go, activity.go      access for other packages: to all values, or to single ones
+//	search.go, scan.go                             search indexes; finding and reading values
+//	lease.go, pause.go                             taking turns at packing, and pausing it
+//	replace_lua.go, replace.go                     replacing values
 //	store.go                                       the store itself: a server, or the primaries of a cluster
-//	gateway.go                                     asking whether an address is a gateway's
+//	gateway.go                                     finding out whether an address is a gateway's
 //
 // Dictionaries:
 //
 //	cluster.go, nodes.go, spread.go                     of all primaries, for gateways and for tools
-//	collect.go, census.go                               archiving what no value names
-//	publish.go, reach.go, ensure.go, dicts.go           of one server: found, put there and looked after
+//	collect.go, census.go                               archiving dictionaries that no value names
+//	publish.go, reach.go, ensure.go, dicts.go           of one server: finding, storing and checking them
 //	readiness.go                                        which of them new values may name
-//	reader.go                                           for those who only read
-//	list.go, archive.go, places.go                      where a server keeps them, and what becomes of them there
-//	troubles.go, home.go                                what the log has said; one place
-//	records.go, keys.go, functions.go, library.go       how they lie in the server
+//	reader.go                                           access for readers only
+//	list.go, archive.go, places.go                      where a server stores them, and their states
+//	troubles.go, home.go                                logging each trouble once; one place of storage
+//	records.go, keys.go, functions.go, library.go       the format in which they are stored
 //	explain.go, errors.go                               errors, for people and for callers
 //
 // The user that the client authenticates as needs +function|list and +function|load, and for records

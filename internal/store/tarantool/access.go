@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// Access is a connection to a server, past any gateway. It implements store.Access; the shards that the
-// server belongs with are looked for when they are needed.
+// Access is a connection to a server, past any gateway. It implements store.Access, and looks for the
+// server's other shards when it needs them.
 type Access struct {
 	conn  *Conn
 	name  string
@@ -21,7 +21,8 @@ type Access struct {
 
 var _ store.Access = (*Access)(nil)
 
-// NewAccess takes a connection over, and the dictionaries of its server with those of other shards.
+// NewAccess returns an Access that owns conn and group. group holds the dictionaries of the server and its
+// other shards.
 func NewAccess(conn *Conn, group *Group, name string) *Access {
 	return &Access{conn, name, &shelf{group: group, name: name}}
 }
@@ -41,7 +42,7 @@ func (a *Access) Close() {
 	a.shelf.group.Close()
 }
 
-// CheckAddress says what is missing of an address.
+// CheckAddress returns an error if the address is incomplete or its key can't be read.
 func CheckAddress(at store.Address) error {
 	if at.Space != "" && at.Key != "" && at.Field != "" {
 		_, err := tupleKey(at.Key)
@@ -50,7 +51,7 @@ func CheckAddress(at store.Address) error {
 	return &store.Explained{Err: errors.New("which field of which tuple?"), Class: store.ErrUsage, Help: "cinch inspect tarantool://… --space docs --field body 7"}
 }
 
-// Value implements store.Access: a field of a tuple.
+// Value implements store.Access: it reads a field of a tuple.
 func (a *Access) Value(ctx context.Context, at store.Address) ([]byte, error) {
 	s, err := Open(ctx, a.conn, OpenOptions{Name: a.name, ReadOnly: true})
 	if err != nil {
@@ -81,7 +82,7 @@ func readField(ctx context.Context, s *Store, at store.Address) ([]byte, error) 
 	return nil, fmt.Errorf("%s: there is no space %s that the user may read", s.name, at.Space)
 }
 
-// fieldNumber takes a field's name, or its number from 1.
+// fieldNumber returns the number, from 0, of a field given by its name or by its number from 1.
 func (s *Space) fieldNumber(name string) (int, error) {
 	if n, ok := s.FieldNumber(name); ok {
 		return n, nil
@@ -92,7 +93,7 @@ func (s *Space) fieldNumber(name string) (int, error) {
 	return 0, fmt.Errorf("space %s has no field %s", s.Name, name)
 }
 
-// tupleKey reads a key as JSON: a list of its parts, or the only one; what is no JSON is a string.
+// tupleKey parses a key as JSON: a list of its parts, or its only part. Text that is not JSON is a string.
 func tupleKey(text string) ([]any, error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()

@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// call runs one of our stored functions.
+// call runs one of Cinch's stored functions.
 func (c *Conn) call(ctx context.Context, function string, args []any, result any) error {
 	err := c.do(ctx, func(ctx context.Context) tnt.Request {
 		return tnt.NewCall17Request(function).Args(args).Context(ctx)
@@ -25,7 +25,7 @@ func (c *Conn) call(ctx context.Context, function string, args []any, result any
 	case answer.Code == iproto.ER_NO_SUCH_PROC, answer.Code == iproto.ER_NO_SUCH_FUNCTION:
 		return fmt.Errorf("%w (%s)", ErrNoInit, function)
 	case answer.Code == iproto.ER_ACCESS_DENIED && strings.Contains(answer.Msg, "Execute access to function"):
-		// Ordinary users get this also where there is none of that name.
+		// Ordinary users also get this if no function of that name exists.
 		return fmt.Errorf("%w (%s), or the user may not call them: %w", ErrNoInit, function, err)
 	case answer.Code == iproto.ER_READONLY:
 		return fmt.Errorf("%w: %w", store.ErrReadOnly, err)
@@ -33,15 +33,15 @@ func (c *Conn) call(ctx context.Context, function string, args []any, result any
 	return err
 }
 
-// serverStatus is what cinch_status says.
+// serverStatus is the answer of cinch_status.
 type serverStatus struct {
 	Version   int     `msgpack:"version"`
 	ReadOnly  bool    `msgpack:"ro"`
-	Process   string  `msgpack:"process"` // another after a restart
+	Process   string  `msgpack:"process"` // changes with a restart
 	Cluster   string  `msgpack:"cluster"` // the same on all replicas
 	ArenaUsed int64   `msgpack:"arena_used"`
-	ItemsUsed int64   `msgpack:"items_used"` // by tuples of memtx; 0: init was run by an older version
-	Vinyl     int64   `msgpack:"vinyl"`      // bytes that it stores, compressed; -1: it does not say
+	ItemsUsed int64   `msgpack:"items_used"` // by tuples of memtx; 0: an older version's init was run
+	Vinyl     int64   `msgpack:"vinyl"`      // bytes stored, compressed; -1: not reported
 	QuotaUsed int64   `msgpack:"quota_used"`
 	QuotaSize int64   `msgpack:"quota_size"`
 	MaxTuple  int64   `msgpack:"max_tuple"`
@@ -63,7 +63,7 @@ func status(ctx context.Context, c *Conn, spaces []uint32) (*serverStatus, error
 	return &answer[0], nil
 }
 
-// scanned is what cinch_scan answers.
+// scanned is the answer of cinch_scan.
 type scanned struct {
 	tuples, keys []msgpack.RawMessage
 	lost         bool
@@ -92,7 +92,7 @@ func (s *scanned) DecodeMsgpack(d *msgpack.Decoder) error {
 	return err
 }
 
-// text is sent as a string of MessagePack.
+// text encodes bytes as a MessagePack string.
 type text []byte
 
 // EncodeMsgpack implements msgpack.CustomEncoder.

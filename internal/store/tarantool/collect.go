@@ -12,14 +12,14 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// Census is how many stored values name which dictionary.
+// Census counts the stored values that name each dictionary.
 type Census struct {
 	ByDict map[uint32]int
-	Tuples int // looked at
+	Tuples int // scanned
 }
 
-// Count scans all spaces that the user may read for values that name dictionaries, wherever in
-// a tuple they lie. What clients move behind its back is missed.
+// Count scans all spaces that the user may read for values that name dictionaries, anywhere in a tuple. It
+// misses values that clients move meanwhile.
 func Count(ctx context.Context, c *Conn) (Census, error) {
 	found := Census{ByDict: map[uint32]int{}}
 	s, err := Open(ctx, c, OpenOptions{ReadOnly: true})
@@ -36,8 +36,8 @@ func Count(ctx context.Context, c *Conn) (Census, error) {
 
 const (
 	countTuples = 256
-	maxLost     = 100 // times that a scan begins anew
-	maxNesting  = 64  // of values in a tuple: what is deeper was not sealed by us
+	maxLost     = 100 // restarts of a scan
+	maxNesting  = 64  // of values in a tuple; Cinch compresses nothing deeper
 )
 
 var errLost = errors.New("tuples vanish faster than they can be counted")
@@ -53,7 +53,7 @@ func (t *TupleSpace) count(ctx context.Context, found *Census) error {
 		if err := t.store.conn.call(ctx, scanFunction, args, &page); err != nil {
 			return err
 		}
-		if page.lost { // an index of type hash, and what it was to go on from is gone: what is counted twice is in use anyway
+		if page.lost { // a hash index whose tuples to continue from are gone; counting twice is harmless
 			if lost++; lost == maxLost {
 				return errLost
 			}
@@ -73,7 +73,7 @@ func (t *TupleSpace) count(ctx context.Context, found *Census) error {
 	}
 }
 
-// values counts those in the first object of b, and returns what follows it.
+// values counts the values in the first object of b, and returns the bytes after it.
 func (c *Census) values(b []byte, depth int) (rest []byte, err error) {
 	var inside uint32
 	switch msgp.NextType(b) {
@@ -103,20 +103,19 @@ func (c *Census) values(b []byte, depth int) (rest []byte, err error) {
 	return rest, err
 }
 
-// CollectOptions say how to collect.
+// CollectOptions configure Collect.
 type CollectOptions = store.CollectOptions
 
-// Outcome says what became of a dictionary that was to be collected.
+// Outcome is the result of collecting one dictionary.
 type Outcome = store.Collected
 
-// members are the servers that values move between, or one that stands alone.
+// members are the servers that values move between, or a single one.
 type members []*Dicts
 
-// Collect archives those of the dictionaries that no value in any of the servers names, which are
-// all that values move between. A first scan finds those that are in use, which stay as they are.
-// The others are retired; when no gateway can name them in new values any more, a second scan
-// decides. What that finds in use is live again. A Collect that is cut off leaves dictionaries
-// retired: call it again.
+// Collect archives those of the dictionaries that no value in any of the servers names. servers must be all
+// servers that values move between. A first scan finds the dictionaries in use, which stay live. The others
+// are retired. Once no gateway can name them in new values any more, a second scan decides; those it finds in
+// use are made live again. A Collect that is interrupted leaves dictionaries retired: call it again.
 func Collect(ctx context.Context, servers []*Dicts, o CollectOptions, numbers []uint32) ([]Outcome, error) {
 	all := members(servers)
 	outcomes, idle, err := all.idle(ctx, o, numbers)
@@ -149,7 +148,8 @@ func Collect(ctx context.Context, servers []*Dicts, o CollectOptions, numbers []
 	return outcomes, nil
 }
 
-// states are those of all servers; of one that they have in different states the most alive.
+// states merges the states from all servers. Where they differ, live precedes retired, and retired precedes
+// archived.
 func (all members) states(ctx context.Context) (map[uint32]State, error) {
 	states, rank := map[uint32]State{}, map[State]int{Archived: 1, Retired: 2, Live: 3}
 	for _, d := range all {
@@ -166,7 +166,7 @@ func (all members) states(ctx context.Context) (map[uint32]State, error) {
 	return states, nil
 }
 
-// setState is for all servers that have the dictionary.
+// setState sets the state in all servers that have the dictionary.
 func (all members) setState(ctx context.Context, number uint32, s State) error {
 	for _, d := range all {
 		if d.state(number) == "" {
@@ -179,8 +179,8 @@ func (all members) setState(ctx context.Context, number uint32, s State) error {
 	return nil
 }
 
-// count scans all servers. A value that moves from one to the next meanwhile is counted twice, or
-// missed; what is archived opens it all the same.
+// count scans all servers. It counts a value that moves meanwhile twice, or misses it; an archived dictionary
+// still opens such a value.
 func (all members) count(ctx context.Context) (Census, error) {
 	sum := Census{ByDict: map[uint32]int{}}
 	for _, d := range all {
@@ -196,7 +196,7 @@ func (all members) count(ctx context.Context) (Census, error) {
 	return sum, nil
 }
 
-// idle finds those that no value names.
+// idle returns the dictionaries that no value names, and the outcomes of the others.
 func (all members) idle(ctx context.Context, o CollectOptions, numbers []uint32) (others []Outcome, idle []uint32, err error) {
 	states, err := all.states(ctx)
 	if err != nil {
@@ -236,7 +236,7 @@ func (all members) decide(ctx context.Context, number uint32, values int) (Outco
 	if err != nil {
 		return out, err
 	}
-	if states[number] != Retired { // somebody uses it again, or a failover took that away
+	if states[number] != Retired { // used again, or a failover undid the change
 		out.Reason = "no longer retired"
 		return out, nil
 	}
@@ -244,7 +244,7 @@ func (all members) decide(ctx context.Context, number uint32, values int) (Outco
 	return out, all.setState(ctx, number, Archived)
 }
 
-// CountAll scans all of several servers.
+// CountAll is Count over several servers.
 func CountAll(ctx context.Context, servers []*Dicts) (Census, error) {
 	return members(servers).count(ctx)
 }

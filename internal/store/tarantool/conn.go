@@ -21,13 +21,13 @@ import (
 var (
 	// ErrUnreachable: there is no connection, or it ended.
 	ErrUnreachable = errors.New("tarantool can't be reached")
-	// ErrLogin: the server refuses user or password.
+	// ErrLogin: the server rejects the user or the password.
 	ErrLogin = errors.New("the server refuses the user or the password")
 	// ErrDenied: the user lacks a right.
 	ErrDenied = errors.New("the user lacks a right")
-	// ErrNoInit: what 'cinch tarantool init' installs is not there.
+	// ErrNoInit: what 'cinch tarantool init' installs is missing.
 	ErrNoInit = errors.New("cinch's functions are not installed in the server")
-	// ErrSchemaMoves: the schema changed each time that it was read.
+	// ErrSchemaMoves: the schema changed during every attempt to read it.
 	ErrSchemaMoves = errors.New("the schema keeps changing")
 )
 
@@ -36,19 +36,19 @@ const (
 	bufferBytes    = 64 << 10
 )
 
-// Options say how a connection is made.
+// Options configure a connection.
 type Options struct {
-	// Dial makes the connection, TLS included.
+	// Dial opens the connection, with TLS if there is any.
 	Dial           func(ctx context.Context) (net.Conn, error)
 	User, Password string        // User "": guest
 	Timeout        time.Duration // of each answer; 0: 30 s
-	// Gateway is told when what answers at an address is a Cinch gateway; an error of it is that of the connection. Nil: the
-	// server isn't asked.
+	// Gateway is called if a Cinch gateway answers at an address; its error fails the connection. Nil: not
+	// checked.
 	Gateway func(address string, g store.Gateway) error
 }
 
-// Conn is a connection of our own, never a client's. When it has ended the next request makes
-// it anew. It is safe for concurrent use.
+// Conn is one of Cinch's own connections, never a client's. After it has ended the next request reconnects.
+// It is safe for concurrent use.
 type Conn struct {
 	o    Options
 	mu   sync.Mutex
@@ -59,12 +59,12 @@ type Conn struct {
 // live is a connection to one process.
 type live struct {
 	c *tnt.Connection
-	// versions of the schema that its answers named.
+	// versions tracks the schema versions in its answers.
 	versions watcher
 	server   Version
 }
 
-// NewConn returns a connection that is made when it is first used.
+// NewConn returns a Conn that connects on first use.
 func NewConn(o Options) *Conn {
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
@@ -98,7 +98,7 @@ func (c *Conn) Drop() {
 	}
 }
 
-// get is the connection, made anew if need be. Others wait meanwhile.
+// get returns the connection. It reconnects if necessary; other callers wait meanwhile.
 func (c *Conn) get(ctx context.Context) (*live, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,7 +126,8 @@ func (c *Conn) get(ctx context.Context) (*live, error) {
 	return l, nil
 }
 
-// checkGateway asks whether a gateway answers. A server answers any PING alike, so this leaves no trace there.
+// checkGateway finds out whether a gateway answers. To a server its request is an ordinary PING, which has no
+// effect.
 func (c *Conn) checkGateway(ctx context.Context, l *live) error {
 	if c.o.Gateway == nil {
 		return nil
@@ -152,7 +153,7 @@ func (gatewayQuestion) Body(_ tnt.SchemaResolver, e *msgpack.Encoder) error {
 	return err
 }
 
-// do sends a request and decodes what comes back into result.
+// do sends a request and decodes the answer into result.
 func (c *Conn) do(ctx context.Context, request func(context.Context) tnt.Request, result any) error {
 	l, err := c.get(ctx)
 	if err != nil {
@@ -172,20 +173,20 @@ func (l *live) do(ctx context.Context, timeout time.Duration, request func(conte
 	return classify(future.GetTyped(result))
 }
 
-// OnGateway serves as Options.Gateway for connections to other servers.
+// OnGateway returns Options.Gateway, for connections to other servers.
 func (c *Conn) OnGateway() func(address string, g store.Gateway) error { return c.o.Gateway }
 
-// Ping asks for a sign of life.
+// Ping sends PING and waits for the answer.
 func (c *Conn) Ping(ctx context.Context) error {
 	return c.do(ctx, func(ctx context.Context) tnt.Request { return tnt.NewPingRequest().Context(ctx) }, nil)
 }
 
-// quiet is a logger: what goes wrong is in the errors.
+// quiet is a logger that discards: errors are returned anyway.
 type quiet struct{}
 
 func (quiet) Report(tnt.ConnLogKind, *tnt.Connection, ...any) {}
 
-// dialer makes connections that a watcher looks at.
+// dialer opens connections whose answers a watcher reads too.
 type dialer struct {
 	o    Options
 	live *live
@@ -204,7 +205,7 @@ func (d dialer) Dial(ctx context.Context, opts tnt.DialOpts) (tnt.Conn, error) {
 	return &watched{Conn: c, to: &d.live.versions}, nil
 }
 
-// base makes the connection below greeting and login.
+// base opens the connection below greeting and login.
 type base struct{ o Options }
 
 func (b base) Dial(ctx context.Context, opts tnt.DialOpts) (tnt.Conn, error) {
@@ -218,7 +219,7 @@ func (b base) Dial(ctx context.Context, opts tnt.DialOpts) (tnt.Conn, error) {
 	return &plain{c: c, r: bufio.NewReaderSize(d, bufferBytes), w: bufio.NewWriterSize(d, bufferBytes)}, nil
 }
 
-// deadlined bounds each read and write.
+// deadlined limits the time of each read and write.
 type deadlined struct {
 	net.Conn
 	timeout time.Duration
@@ -238,7 +239,7 @@ func (d deadlined) Write(p []byte) (int, error) {
 	return d.Conn.Write(p)
 }
 
-// plain is what the library wants of a connection.
+// plain implements tnt.Conn without greeting and login.
 type plain struct {
 	c net.Conn
 	r *bufio.Reader
@@ -253,7 +254,8 @@ func (p *plain) Addr() net.Addr                 { return p.c.RemoteAddr() }
 func (p *plain) Greeting() tnt.Greeting         { return tnt.Greeting{} }
 func (p *plain) ProtocolInfo() tnt.ProtocolInfo { return tnt.ProtocolInfo{} }
 
-// classifyDial: whatever is no answer of the server means that there is no way to it.
+// classifyDial classifies an error of connecting: one that is not the server's answer means that it can't be
+// reached.
 func classifyDial(err error) error {
 	var answer tnt.Error
 	if errors.As(err, &answer) {
@@ -262,7 +264,7 @@ func classifyDial(err error) error {
 	return fmt.Errorf("%w: %w", ErrUnreachable, err)
 }
 
-// classify gives errors that callers decide on their sentinel.
+// classify wraps an error in the sentinel that callers decide on.
 func classify(err error) error {
 	var answer tnt.Error
 	var client tnt.ClientError
@@ -288,16 +290,16 @@ func classifyAnswer(err error, code iproto.Error) error {
 	return err
 }
 
-// isCode recognizes an answer of the server.
+// isCode reports whether err is an answer of the server with the given code.
 func isCode(err error, code iproto.Error) bool {
 	var answer tnt.Error
 	return errors.As(err, &answer) && answer.Code == code
 }
 
-// Unavailable reports that the server did not answer, so that trying again makes sense.
+// Unavailable reports whether the server did not answer, so that a retry makes sense.
 func Unavailable(err error) bool { return errors.Is(err, ErrUnreachable) }
 
-// eval runs Lua, of administrators only.
+// eval runs Lua, which takes an administrator.
 func (c *Conn) eval(ctx context.Context, lua string, args []any, result any) error {
 	if args == nil {
 		args = []any{}

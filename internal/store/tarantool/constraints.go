@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// TouchedAt says what in the server computes on a field (from 0), so that it must not hold
-// envelopes, in words for people; "" if nothing does. Triggers and stored functions written
-// in Lua can't be seen from outside.
+// TouchedAt returns, in words for people, what in the server computes on a field (from 0), so that the field
+// must not hold envelopes; "" if nothing does. Triggers and stored functions written in Lua are not visible
+// from outside.
 func (s *Space) TouchedAt(field int) string { return s.Touched(field, false) }
 
-// Touched is TouchedAt of a field of which somebody has vouched, if it is trusted, that no
-// constraint reads it that the user may not see.
+// Touched is TouchedAt with a choice: if trusted, the operator has vouched that no constraint hidden from the
+// user reads the field.
 func (s *Space) Touched(field int, trusted bool) string {
 	switch {
 	case s.System():
@@ -30,8 +30,7 @@ func (s *Space) Touched(field int, trusted bool) string {
 	return ""
 }
 
-// KnownTouchAt is TouchedAt as far as the user may see constraints: Hidden says what else
-// there may be.
+// KnownTouchAt is TouchedAt as far as the user may see constraints; Hidden lists where there may be more.
 func (s *Space) KnownTouchAt(field int) string { return s.Touched(field, true) }
 
 func (s *Space) touch(field int, format string, args ...any) {
@@ -46,7 +45,7 @@ func (s *Space) touchAll(format string, args ...any) {
 	}
 }
 
-// noteFormat takes what a field's own description says.
+// noteFormat records what a field's own description says.
 func (s *Space) noteFormat(f *Field, m map[any]any) {
 	collation, _ := integer(m["collation"])
 	switch {
@@ -65,7 +64,7 @@ const (
 	collationBinary = 3
 )
 
-// noteOptions takes what a space's description says of all of its tuples (newer servers).
+// noteOptions records what a space's description says of all its tuples (newer servers).
 func (s *Space) noteOptions(options map[any]any) {
 	if options["constraint"] != nil {
 		s.touchAll("the space has a constraint, whose function may read any field")
@@ -81,12 +80,12 @@ func (s *Space) noteOptions(options map[any]any) {
 	}
 }
 
-// noteIndex takes the fields of an index. A function of an index gets the whole tuple.
+// noteIndex records the fields of an index. An index's function gets the whole tuple.
 func (s *Space) noteIndex(x *Index, known bool) {
 	switch {
 	case x.Func:
 		s.touchAll("index %q is computed by a function, which may read any field", x.Name)
-		return // its parts count within what the function returns
+		return // its parts are positions in the function's result
 	case !known:
 		s.touchAll("index %q is described in a way that this version doesn't know", x.Name)
 		return
@@ -100,8 +99,8 @@ func (s *Space) noteIndex(x *Index, known bool) {
 	}
 }
 
-// Mentions reports whether an expression of SQL may name a column: as a word of its own, in
-// any case, quoted or not. It rather says yes too often, as within a literal.
+// Mentions reports whether an SQL expression may name a column: as a separate word, in any case, quoted or
+// not. It errs towards true, as for a word within a literal.
 func Mentions(code, name string) bool {
 	code, name = strings.ToLower(code), strings.ToLower(name)
 	for _, n := range []string{name, strings.ReplaceAll(name, `"`, `""`)} {

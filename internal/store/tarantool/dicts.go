@@ -21,10 +21,10 @@ import (
 // ErrForeign: what the server holds under a dictionary's number is not that dictionary.
 var ErrForeign = errors.New("not the dictionary of that number")
 
-// ErrNotArchived: what is to be erased is live or retired, or not there.
+// ErrNotArchived: the dictionary to be erased is live, retired or missing.
 var ErrNotArchived = errors.New("not an archived dictionary of this server")
 
-// State says what a dictionary is for. All of them open values.
+// State is the state of a dictionary. In every state it opens values.
 type State = store.State
 
 // The states.
@@ -45,13 +45,13 @@ type DictInfo struct {
 
 const (
 	dictTimeout = 5 * time.Second
-	dictPeriod  = 30 * time.Second   // between checks that all are still there
-	dictLease   = store.DefaultLease // for which a check lets new values name what it found
-	missTTL     = 2 * time.Second    // for which a missing one is not asked for again
+	dictPeriod  = 30 * time.Second   // between checks that all are still stored
+	dictLease   = store.DefaultLease // time after a check for which new values may name what it found
+	missTTL     = 2 * time.Second    // time for which a missing one is not asked for again
 )
 
-// Dicts are the dictionaries in a space of the server whose values name them, so that they
-// are in its snapshots and on its replicas, before those values are. It is safe for concurrent use.
+// Dicts keeps dictionaries in a space of the server whose values name them. So they get into its snapshots
+// and to its replicas before those values do. It is safe for concurrent use.
 type Dicts struct {
 	records
 	conn  *Conn
@@ -59,20 +59,20 @@ type Dicts struct {
 
 	lookups store.Lookups
 
-	asking sync.Mutex             // held while the server is looked at as a whole, or written
-	kept   map[uint32]*codec.Dict // guarded by asking: published or fetched, put back if the server loses them
+	asking sync.Mutex             // locked while the server is checked or written
+	kept   map[uint32]*codec.Dict // guarded by asking: published or fetched, restored if lost
 
 	seen atomic.Pointer[seen] // replaced as a whole
 }
 
-// seen is what a check found.
+// seen is the result of a check.
 type seen struct {
 	until  time.Time
 	states map[uint32]State
 }
 
-// NewDicts returns dictionaries that have not asked the server for anything yet. What is
-// fetched is added to local; nil: one of its own.
+// NewDicts returns a Dicts that has not asked the server for anything yet. Fetched dictionaries are added to
+// local; nil: a new set.
 func NewDicts(conn *Conn, local *dict.Set) *Dicts {
 	if local == nil {
 		local = new(dict.Set)
@@ -84,7 +84,7 @@ func NewDicts(conn *Conn, local *dict.Set) *Dicts {
 }
 
 // Dictionary implements cinch.Dictionaries: from memory, or from the server. The error wraps
-// cinch.ErrDictMissing when the server has none; others mean that nobody knows.
+// cinch.ErrDictMissing when the server has none; after any other error it is unknown whether there is one.
 func (d *Dicts) Dictionary(number uint32) (*codec.Dict, error) {
 	if x, ok := d.local.Get(number); ok {
 		return x, nil
@@ -105,8 +105,8 @@ func (d *Dicts) Dictionary(number uint32) (*codec.Dict, error) {
 	})
 }
 
-// LimitLookups bounds the questions for numbers that don't exist, for a gateway: its clients could
-// make up any number of them.
+// LimitLookups limits questions for numbers that don't exist. It is for gateways, whose clients could make up
+// any number of them.
 func (d *Dicts) LimitLookups() {
 	d.lookups.Numbers = func() (map[uint32]struct{}, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), dictTimeout)
@@ -120,7 +120,7 @@ func (d *Dicts) LimitLookups() {
 	}
 }
 
-// of are the dictionaries of another server, with what is known here, and the same limits.
+// of returns the Dicts of another server, with the same local set and limit.
 func (d *Dicts) of(conn *Conn) *Dicts {
 	other := NewDicts(conn, d.local)
 	if d.lookups.Numbers != nil {
@@ -129,7 +129,7 @@ func (d *Dicts) of(conn *Conn) *Dicts {
 	return other
 }
 
-// fetch asks the server, and believes it only if the hash is right.
+// fetch asks the server, and checks the hash of the answer.
 func (d *Dicts) fetch(ctx context.Context, number uint32) (*codec.Dict, error) {
 	var answer []string
 	if err := d.conn.call(ctx, dictsFunction, []any{number}, &answer); err != nil {
@@ -149,7 +149,7 @@ func (d *Dicts) fetch(ctx context.Context, number uint32) (*codec.Dict, error) {
 	return x, nil
 }
 
-// keep remembers a dictionary. asking is held.
+// keep remembers a dictionary. asking must be held.
 func (d *Dicts) keep(x *codec.Dict) error {
 	if err := d.local.Add(x); err != nil {
 		return err
@@ -158,8 +158,8 @@ func (d *Dicts) keep(x *codec.Dict) error {
 	return nil
 }
 
-// Publish stores dictionaries and reads them back. It takes the right to call
-// cinch_dictionary_put; those that are there need none.
+// Publish stores dictionaries and reads them back. Storing needs the right to call cinch_dictionary_put;
+// dictionaries that are there already need none.
 func (d *Dicts) Publish(ctx context.Context, dicts ...*codec.Dict) error {
 	d.asking.Lock()
 	defer d.asking.Unlock()
@@ -187,20 +187,20 @@ func (d *Dicts) put(ctx context.Context, x *codec.Dict) error {
 	return d.keep(x)
 }
 
-// Ready reports that values which are stored now may name the dictionary: a check found it a
-// while ago at most, and nobody has retired it. It neither blocks nor allocates.
+// Ready reports whether values stored now may name the dictionary: a check within the last dictLease has
+// found it live. It neither blocks nor allocates.
 func (d *Dicts) Ready(number uint32) bool {
 	s := d.seen.Load()
 	return s.states[number] == Live && time.Now().Before(s.until)
 }
 
-// state is what the last check that succeeded found of a dictionary, "" for nothing.
+// state returns a dictionary's state in the last successful check, "" if it was not found.
 func (d *Dicts) state(number uint32) State { return d.seen.Load().states[number] }
 
-// Has reports that the last check found the dictionary, in whatever state.
+// Has reports whether the last check found the dictionary, in any state.
 func (d *Dicts) Has(number uint32) bool { return d.state(number) != "" }
 
-// Keep remembers a dictionary that was found elsewhere: the next check puts it into the server.
+// Keep remembers a dictionary that was found elsewhere. The next check stores it in the server.
 func (d *Dicts) Keep(x *codec.Dict) error {
 	d.asking.Lock()
 	defer d.asking.Unlock()
@@ -208,7 +208,7 @@ func (d *Dicts) Keep(x *codec.Dict) error {
 	return d.keep(x)
 }
 
-// Look sees what the server holds.
+// Look checks what the server holds.
 func (d *Dicts) Look(ctx context.Context) error {
 	d.asking.Lock()
 	defer d.asking.Unlock()
@@ -227,13 +227,13 @@ func (d *Dicts) takeIn(ctx context.Context, x *codec.Dict, s State) error {
 	return d.Look(ctx)
 }
 
-// Retired reports that no new value shall name the dictionary.
+// Retired reports whether new values must not name the dictionary.
 func (d *Dicts) Retired(number uint32) bool {
 	state := d.seen.Load().states[number]
 	return state == Retired || state == Archived
 }
 
-// Recheck looks at what the server holds, and puts back what it has lost.
+// Recheck checks what the server holds, and restores what it has lost.
 func (d *Dicts) Recheck(ctx context.Context) error {
 	d.asking.Lock()
 	defer d.asking.Unlock()
@@ -257,7 +257,7 @@ func (d *Dicts) Recheck(ctx context.Context) error {
 	return d.look(ctx)
 }
 
-// look is a check. asking is held.
+// look makes a check. asking must be held.
 func (d *Dicts) look(ctx context.Context) error {
 	began := time.Now()
 	list, err := d.List(ctx)
@@ -273,7 +273,7 @@ func (d *Dicts) look(ctx context.Context) error {
 	return nil
 }
 
-// Run checks at once and periodically until ctx ends. A check that fails is made again sooner.
+// Run calls Recheck at once and periodically until ctx ends, and retries sooner after a failure.
 func (d *Dicts) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait := dictPeriod
@@ -287,7 +287,7 @@ func (d *Dicts) Run(ctx context.Context) {
 	}
 }
 
-// List are the dictionaries in the server, by number.
+// List returns the dictionaries in the server, by number.
 func (d *Dicts) List(ctx context.Context) ([]DictInfo, error) {
 	var answer [][]listed
 	if err := d.conn.call(ctx, dictsFunction, []any{nil}, &answer); err != nil {
@@ -324,7 +324,7 @@ func (d *Dicts) SetState(ctx context.Context, number uint32, state State) error 
 	return d.Recheck(ctx)
 }
 
-// states are what the server says of its dictionaries now.
+// states checks the server and returns the states of its dictionaries.
 func (d *Dicts) states(ctx context.Context) (map[uint32]State, error) {
 	if err := d.Recheck(ctx); err != nil {
 		return nil, err
@@ -340,8 +340,8 @@ func (d *Dicts) Restore(ctx context.Context, x *codec.Dict) error {
 	return d.SetState(ctx, x.Number(), Live)
 }
 
-// Forget erases an archived dictionary. It takes the right to write to the space of
-// dictionaries, which administrators have. Values that name it can never be read again.
+// Forget erases an archived dictionary. It needs the right to write to the space of dictionaries, which
+// administrators have. Values that name it can never be read again.
 func (d *Dicts) Forget(ctx context.Context, number uint32) error {
 	states, err := d.states(ctx)
 	if err != nil {

@@ -1,47 +1,47 @@
-// Package tarantool gives background access to a Tarantool server: its schema, the walk over its
-// tuples with replacement by compare-and-set, and the dictionaries that its values name. Read it in
-// this order, from high to low. What others are given:
+// Package tarantool gives background access to a Tarantool server: its schema, the walk over its tuples with
+// replacement by compare-and-set, and the dictionaries that its values name. Read it in this order, from high
+// to low. For other packages:
 //
-//	walk.go          a server, or all shards, to walk over: store.Store
-//	access.go        a server to look at: store.Access
-//	shelf.go         its dictionaries to an administrator: store.Shelf
-//	explain.go       errors, and what helps
+//	walk.go          walking a server, or all shards: store.Store
+//	access.go        reading single values: store.Access
+//	shelf.go         an administrator's access to dictionaries: store.Shelf
+//	explain.go       error messages with hints
 //
 // Dictionaries:
 //
-//	group.go         of a server whose tuples move to others and back
-//	shards.go        the shards of vshard's clusters, as servers know them
-//	collect.go       the end of those that no value names
-//	lease.go         whose turn it is to pack
-//	pause.go         that nobody is to
-//	dicts.go         those of one server
-//	records.go       what gateways and packers tell each other
+//	group.go         of a server whose tuples may move to other shards
+//	shards.go        the shards of vshard clusters, as servers know them
+//	collect.go       archiving dictionaries that no value names
+//	lease.go         taking turns at packing
+//	pause.go         pausing all packing
+//	dicts.go         of one server
+//	records.go       texts that gateways and packers share
 //
 // Tuples:
 //
-//	users.go         who may have written them
-//	replace.go       compare and set
-//	sample.go        some of them, for users who may only read
+//	users.go         which users may have written them
+//	replace.go       replacing fields by compare-and-set
+//	sample.go        samples, for users who may only read
 //	scan.go          steps of a walk, and the values in tuples
-//	store.go         a server, and the spaces to walk over
-//	fetch.go         one tuple
+//	store.go         a server and its walked spaces
+//	fetch.go         reading one tuple
 //
 // The schema:
 //
-//	load.go          how it is read
-//	hidden.go        constraints as servers before 2.11 keep them, where not all may read them
+//	load.go          reading it
+//	hidden.go        constraints on servers before 2.11, where not all users may read them
 //	rules.go         which rules cover a field
 //	constraints.go   what computes on a field, and so rules out envelopes in it
 //	schema.go        spaces, fields and indexes as the server describes them
 //
 // The server:
 //
-//	calls.go         calling what is installed in it
+//	calls.go         calling Cinch's stored functions
 //	init.go          what an administrator installs: stored functions (lua/) and spaces
-//	conn.go          our own connection, and which errors mean what
-//	version.go       the schema's version, out of the headers of answers
-//	serverversion.go the server's, out of its greeting
+//	conn.go          Cinch's own connection, and the classes of its errors
+//	version.go       the schema's version, from the headers of answers
+//	serverversion.go the server's version, from its greeting
 //	module.go        cinch.lua, for the server's own Lua
 //
-// Nothing here is on the data path: clients' connections are the gateway's.
+// Nothing here is on the data path: the gateway handles clients' connections.
 package tarantool

@@ -6,7 +6,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// Explain names the server in an error of it, and says what helps.
+// Explain adds the server's name and a hint to an error.
 func Explain(name string, err error) error {
 	if err == nil || store.IsExplained(err) {
 		return err

@@ -8,7 +8,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// Fetch reads the tuple under a key, which is MessagePack as the tuple is; nil: there is none.
+// Fetch reads the tuple under a key, or nil if there is none. Key and tuple are MessagePack.
 func Fetch(ctx context.Context, c *Conn, space, index uint32, key []byte) ([]byte, error) {
 	var tuples []msgpack.RawMessage
 	err := c.do(ctx, func(ctx context.Context) tnt.Request {
@@ -20,7 +20,7 @@ func Fetch(ctx context.Context, c *Conn, space, index uint32, key []byte) ([]byt
 	return tuples[0], nil
 }
 
-// Answered reports that the server refused a request for what it is, not for who sent it.
+// Answered reports whether the server refused the request itself, not the user.
 func Answered(err error) bool {
 	var answer tnt.Error
 	return errors.As(err, &answer) && !errors.Is(err, ErrDenied)

@@ -16,42 +16,42 @@ import (
 	"github.com/cinch-layer/cinch/internal/panics"
 )
 
-// GroupOptions say which servers belong together.
+// GroupOptions configure which servers belong together.
 type GroupOptions struct {
-	// Find lists the shards, the server itself among them if it is one. Nil: it stands alone.
+	// Find lists the shards; the server itself is among them if it is one. Nil: it is alone.
 	Find func(context.Context) ([]Shard, error)
-	// Connect makes a connection to a shard, with the gateway's own user. It does not block.
+	// Connect returns a connection to a shard, with the gateway's own user. It does not block.
 	Connect func(Shard) *Conn
 	Log     *slog.Logger   // nil: nothing is logged
-	Errors  panics.Counter // of panics; nil: they are logged only
-	Period  time.Duration  // between looks at who the shards are; 0: 5 s
+	Errors  panics.Counter // counts panics; nil: they are only logged
+	Period  time.Duration  // between lookups of the shards; 0: 5 s
 }
 
 const groupPeriod = 5 * time.Second
 
-// Group is Dicts for a server whose tuples may move to others, as vshard's buckets do: with their
-// values, and without dictionaries. So a value may name a dictionary only when all shards hold it,
-// what any of them holds is put onto those that lack it, new ones above all, and what the server
-// itself does not have is looked for in the others. It is safe for concurrent use.
+// Group is Dicts for a server whose tuples may move to others, as vshard's buckets do: with their values, but
+// without dictionaries. So a value may name a dictionary only once all shards hold it. What any shard holds
+// is copied to those that lack it, new shards above all. What the server itself lacks is looked for in the
+// others. It is safe for concurrent use.
 type Group struct {
 	o      GroupOptions
 	own    *Dicts
 	wake   chan struct{} // capacity 1
 	layout atomic.Pointer[layout]
 
-	finding sync.Mutex // held while shards are looked for
-	lost    time.Time  // when they could not be found
+	finding sync.Mutex // locked while shards are looked up
+	lost    time.Time  // when the lookup last failed
 
-	tending  sync.Mutex // held while what they hold is looked at
+	tending  sync.Mutex // locked while their contents are checked
 	looked   time.Time
-	lookedAt *layout // looked at last
-	told     string  // the last trouble that was logged
+	lookedAt *layout // checked last
+	told     string  // last trouble logged
 }
 
-// layout is who belongs together, as it was found last. It does not change.
+// layout is the result of the last lookup of shards. It does not change.
 type layout struct {
 	others []*member // by id
-	home   *Dicts    // of the shard that keeps the records, the same for all gateways
+	home   *Dicts    // of the shard with the records, the same for all gateways
 }
 
 // member is another shard.
@@ -59,10 +59,10 @@ type member struct {
 	shard Shard
 	conn  *Conn
 	dicts *Dicts
-	fails atomic.Bool // it could not be asked the last time
+	fails atomic.Bool // the last question to it failed
 }
 
-// NewGroup returns a Group around the dictionaries of a server. Run looks after it.
+// NewGroup returns a Group around the dictionaries of a server. Run must be called to keep it current.
 func NewGroup(own *Dicts, o GroupOptions) *Group {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -77,13 +77,13 @@ func NewGroup(own *Dicts, o GroupOptions) *Group {
 	return g
 }
 
-// Own are the dictionaries of the server itself.
+// Own returns the dictionaries of the server itself.
 func (g *Group) Own() *Dicts { return g.own }
 
-// Lease lets one of several do something in the server at a time.
+// Lease returns a lease by which one holder at a time does something in the server.
 func (g *Group) Lease(name, holder string) *Lease { return g.own.Lease(name, holder) }
 
-// Pause has nobody pack the server.
+// Pause returns the switch that stops packing in the server.
 func (g *Group) Pause() *Pause { return g.own.Pause() }
 
 // Close ends the connections to other shards.
@@ -120,12 +120,12 @@ func (g *Group) Dictionary(number uint32) (*codec.Dict, error) {
 	if err := g.own.Keep(x); err != nil {
 		return nil, err
 	}
-	g.hurry() // it belongs into the server too
+	g.hurry() // it must be stored in the server too
 	return x, nil
 }
 
-// Adopt is Dictionary for a number that rules name. A miss is not remembered: the dictionary may be stored in the next moment, by
-// another gateway, and values name it then.
+// Adopt is Dictionary for a number that rules name. It does not remember a miss: another gateway may store
+// the dictionary at any moment, and values name it then.
 func (g *Group) Adopt(ctx context.Context, number uint32) error {
 	if _, ok := g.own.local.Get(number); ok {
 		return nil
@@ -143,22 +143,22 @@ func (g *Group) Adopt(ctx context.Context, number uint32) error {
 			continue
 		}
 		if x, elsewhere := m.fetchSoon(ctx, number); elsewhere == nil {
-			g.hurry() // it belongs into the server too
+			g.hurry() // it must be stored in the server too
 			return g.own.Keep(x)
 		}
 	}
 	return err
 }
 
-// fetchSoon fetches a dictionary if the shard answers within dictTimeout.
+// fetchSoon fetches a dictionary within dictTimeout.
 func (m *member) fetchSoon(ctx context.Context, number uint32) (*codec.Dict, error) {
 	ctx, cancel := context.WithTimeout(ctx, dictTimeout)
 	defer cancel()
 	return m.dicts.fetch(ctx, number)
 }
 
-// ask looks for a dictionary in the other shards, all at a time. Those that did not answer a
-// moment ago are not waited for; then nobody knows.
+// ask looks for a dictionary in the other shards, in parallel. It does not wait for shards whose last
+// question failed, but returns an error for them.
 func (g *Group) ask(l *layout, number uint32) (*codec.Dict, error) {
 	found := make([]*codec.Dict, len(l.others))
 	errs := make([]error, len(l.others))
@@ -185,7 +185,7 @@ func (g *Group) ask(l *layout, number uint32) (*codec.Dict, error) {
 	return nil, errors.Join(errs...)
 }
 
-// Publish stores dictionaries in all shards and reads them back. It fails if any shard can't be had.
+// Publish stores dictionaries in all shards and reads them back. It fails if any shard can't be reached.
 func (g *Group) Publish(ctx context.Context, dicts ...*codec.Dict) error {
 	if err := g.own.Publish(ctx, dicts...); err != nil {
 		return err
@@ -206,19 +206,20 @@ func (g *Group) Publish(ctx context.Context, dicts ...*codec.Dict) error {
 	return errors.Join(errs...)
 }
 
-// failed names the shard in an error, and has the connection tried elsewhere.
+// failed adds the shard's name to an error, and drops the connection so that the next one tries its other
+// servers.
 func (m *member) failed(err error) error {
 	m.fails.Store(err != nil)
 	if err == nil {
 		return nil
 	}
-	m.conn.Drop() // perhaps the master is another one by now
+	m.conn.Drop() // the master may be another server now
 	return fmt.Errorf("shard %s: %w", m.shard.ID, err)
 }
 
-// Ready reports that values which are stored now may name the dictionary: the server holds it, and
-// so does every other shard as far as is known. One that is down has not lost it, and is looked at
-// before anything else when it is up. It neither blocks nor allocates.
+// Ready reports whether values stored now may name the dictionary: the server holds it, and so did every
+// other shard when last checked. A shard that is down has not lost it, and is checked first when it is back.
+// Ready neither blocks nor allocates.
 func (g *Group) Ready(number uint32) bool {
 	l := g.layout.Load()
 	if l == nil || !g.own.Ready(number) {
@@ -232,7 +233,7 @@ func (g *Group) Ready(number uint32) bool {
 	return true
 }
 
-// Retired reports that in some shard no new value shall name the dictionary.
+// Retired reports whether any shard says that new values must not name the dictionary.
 func (g *Group) Retired(number uint32) bool {
 	if g.own.Retired(number) {
 		return true
@@ -241,7 +242,7 @@ func (g *Group) Retired(number uint32) bool {
 	return l != nil && slices.ContainsFunc(l.others, func(m *member) bool { return m.dicts.Retired(number) })
 }
 
-// Record and ReplaceRecord are those of Dicts, in the shard that keeps the records of all.
+// Record calls Dicts.Record of the shard that keeps the records of all.
 func (g *Group) Record(ctx context.Context, name string) (string, uint64, error) {
 	l, err := g.known(ctx)
 	if err != nil {
@@ -250,7 +251,7 @@ func (g *Group) Record(ctx context.Context, name string) (string, uint64, error)
 	return l.home.Record(ctx, name)
 }
 
-// ReplaceRecord keeps another text.
+// ReplaceRecord calls Dicts.ReplaceRecord of the shard that keeps the records of all.
 func (g *Group) ReplaceRecord(ctx context.Context, name string, version uint64, text string) (uint64, error) {
 	l, err := g.known(ctx)
 	if err != nil {
@@ -259,7 +260,7 @@ func (g *Group) ReplaceRecord(ctx context.Context, name string, version uint64, 
 	return l.home.ReplaceRecord(ctx, name, version, text)
 }
 
-// Recheck looks at what all shards hold, and puts there what they lack.
+// Recheck checks all shards, and stores in them what they lack.
 func (g *Group) Recheck(ctx context.Context) error {
 	if err := g.own.Recheck(ctx); err != nil {
 		return err
@@ -267,7 +268,7 @@ func (g *Group) Recheck(ctx context.Context) error {
 	return g.tend(ctx, true)
 }
 
-// Run looks after the dictionaries until ctx ends.
+// Run checks and restores the dictionaries until ctx ends.
 func (g *Group) Run(ctx context.Context) {
 	go panics.KeepRunning(ctx, g.o.Log, g.o.Errors, g.own.Run)
 	panics.KeepRunning(ctx, g.o.Log, g.o.Errors, g.tendAll)
@@ -295,7 +296,7 @@ func (g *Group) tell(ctx context.Context, err error) {
 		return
 	}
 	if errors.Is(err, ErrShards) && (errors.Is(err, ErrNoInit) || errors.Is(err, ErrDenied)) {
-		return // who wants dictionaries there is told so, and others need not be
+		return // callers that need dictionaries there get this error themselves
 	}
 	if text := err.Error(); text != g.told && ctx.Err() == nil {
 		g.told = text
@@ -310,7 +311,7 @@ func (g *Group) hurry() {
 	}
 }
 
-// known is the layout, which is looked for if nobody has yet.
+// known returns the layout, and looks it up if there is none yet.
 func (g *Group) known(ctx context.Context) (*layout, error) {
 	if l := g.layout.Load(); l != nil {
 		return l, nil
@@ -318,8 +319,8 @@ func (g *Group) known(ctx context.Context) (*layout, error) {
 	return g.refresh(ctx)
 }
 
-// found is known for values that name a dictionary which the server lacks: when the gateway has only just started, the shards are
-// looked for first. Where they could not be found a moment ago they are not looked for again.
+// found returns the layout for a value that names a dictionary which the server lacks. Just after the
+// gateway's start it looks up the shards first, unless that failed a moment ago.
 func (g *Group) found() *layout {
 	if l := g.layout.Load(); l != nil {
 		return l
@@ -335,14 +336,14 @@ func (g *Group) found() *layout {
 	return l
 }
 
-// refresh looks who the shards are.
+// refresh looks up the shards.
 func (g *Group) refresh(ctx context.Context) (*layout, error) {
 	g.finding.Lock()
 	defer g.finding.Unlock()
 	return g.find(ctx)
 }
 
-// find is refresh. finding is held.
+// find is refresh. finding must be held.
 func (g *Group) find(ctx context.Context) (*layout, error) {
 	old := g.layout.Load()
 	if g.o.Find == nil {
@@ -363,8 +364,8 @@ func (g *Group) find(ctx context.Context) (*layout, error) {
 	return next, nil
 }
 
-// arrange makes the layout of shards, of which those that stay keep their connections. The first
-// one keeps the records.
+// arrange makes a layout of shards. Shards that stay keep their connections. The first shard keeps the
+// records.
 func (g *Group) arrange(old *layout, shards []Shard) (next *layout, changed bool) {
 	stay := map[string]*member{}
 	if old != nil {
@@ -404,8 +405,8 @@ func (g *Group) arrange(old *layout, shards []Shard) (next *layout, changed bool
 	return next, true
 }
 
-// tend looks who the shards are; and, at times or at once if it is to, at what they hold, and puts
-// there what they lack of what others hold.
+// tend looks up the shards. If now is set, or the last check is old or of another layout, it also checks what
+// they hold, and stores in each what others hold and it lacks.
 func (g *Group) tend(ctx context.Context, now bool) error {
 	g.tending.Lock()
 	defer g.tending.Unlock()
@@ -421,7 +422,7 @@ func (g *Group) tend(ctx context.Context, now bool) error {
 	return nil
 }
 
-// look sees what all shards hold and spreads it. Those that answer are served though others don't.
+// look checks all shards and spreads their dictionaries. A shard that fails does not stop the others.
 func (g *Group) look(ctx context.Context, l *layout) error {
 	if len(l.others) == 0 {
 		return nil
@@ -450,8 +451,8 @@ func (g *Group) look(ctx context.Context, l *layout) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// Spread puts onto each of several servers what it lacks of what others held when they were
-// looked at last, and tells what that was.
+// Spread copies to each of several servers the dictionaries that it lacks and others held when last checked,
+// and calls tell for each.
 func Spread(ctx context.Context, members []*Dicts, tell func(x *codec.Dict, to int)) (copied int, err error) {
 	states := map[uint32]State{}
 	for _, m := range members {
@@ -468,7 +469,7 @@ func Spread(ctx context.Context, members []*Dicts, tell func(x *codec.Dict, to i
 			}
 			x, err := holder(members, number).fetch(ctx, number)
 			if errors.Is(err, cinch.ErrDictMissing) {
-				break // it was erased a moment ago
+				break // erased a moment ago
 			}
 			if err == nil {
 				err = m.takeIn(ctx, x, states[number])
@@ -483,7 +484,7 @@ func Spread(ctx context.Context, members []*Dicts, tell func(x *codec.Dict, to i
 	return copied, nil
 }
 
-// holder is one of those that hold a dictionary.
+// holder returns one of the members that hold a dictionary.
 func holder(members []*Dicts, number uint32) *Dicts {
 	i := slices.IndexFunc(members, func(d *Dicts) bool { return d.state(number) != "" })
 	return members[max(i, 0)]
@@ -497,8 +498,7 @@ type Member struct {
 	Dicts *Dicts
 }
 
-// Members finds out who the shards are, without a look at what they hold, and lists them; the
-// server itself comes first.
+// Members looks up the shards, without checking what they hold, and lists them, the server itself first.
 func (g *Group) Members(ctx context.Context, name string) ([]Member, error) {
 	l, err := g.refresh(ctx)
 	all := []Member{{Name: name, Own: true, Conn: g.own.conn, Dicts: g.own}}

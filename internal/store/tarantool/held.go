@@ -8,7 +8,7 @@ import (
 
 var errUntold = errors.New("it can't be known how much the server holds")
 
-// Held is what the tuples of all spaces take in the memory of the server, and of the shards that it belongs with.
+// Held returns the bytes that the tuples of all spaces take in the memory of the server and its other shards.
 func (g *Group) Held(ctx context.Context) (bytes int64, servers int, err error) {
 	l, err := g.known(ctx)
 	if err != nil {
@@ -41,11 +41,13 @@ func held(ctx context.Context, c *Conn) (int64, error) {
 	return st.ItemsUsed, nil
 }
 
-// What a dictionary costs: its tuple, for which memtx has pools of sizes some percent apart, and the rule's record.
+// The cost of a dictionary: its tuple, for which memtx has pools of sizes some percent apart, and the rule's
+// record.
 const (
 	tupleCost  = 1.1     // by bytes of the dictionary
 	recordCost = 4 << 10 // bytes
 )
 
-// DictCost is what a dictionary of so many bytes takes of a server's memory. On disk it is in the log and in each snapshot.
+// DictCost returns how much of a server's memory a dictionary of that many bytes takes, in bytes. On disk it
+// is in the log and in each snapshot.
 func (g *Group) DictCost(bytes int) float64 { return tupleCost*float64(bytes) + recordCost }

@@ -9,13 +9,13 @@ import (
 	tnt "github.com/tarantool/go-tarantool/v2"
 )
 
-// A user with rights on spaces of its own only may not read where servers before 2.11 keep the
-// constraints of all. What they say of these spaces it can learn in other ways, where it may.
+// A user with rights on its own spaces only may not read the system spaces in which servers before 2.11 keep
+// all constraints. Parts of their content may be available to it in other ways.
 
 var errNotTold = errors.New("the server does not say")
 
-// askForeignKeys learns of foreign keys by SQL, which shows them to everyone there. The fields that
-// they lead to have a unique index, and that is seen.
+// askForeignKeys reads foreign keys by SQL, which shows them to every user. The fields that they refer to
+// have a unique index, which is visible anyway.
 func (l *loader) askForeignKeys() error {
 	for _, s := range l.schema.spaces {
 		if s.System() || s.View {
@@ -40,7 +40,7 @@ func (l *loader) askForeignKeys() error {
 	return nil
 }
 
-// luaChecks gives the checks that the server's memory has, to users who may run Lua.
+// luaChecks returns the checks that the server has in memory, to users who may run Lua.
 const luaChecks = `local all = setmetatable({}, {__serialize = 'seq'})
 for id, space in pairs(box.space) do
 	if type(id) == 'number' and id > 511 then
@@ -52,7 +52,7 @@ for id, space in pairs(box.space) do
 end
 return all`
 
-// askChecks learns of check constraints by Lua.
+// askChecks reads check constraints by Lua.
 func (l *loader) askChecks() error {
 	var answer []rawTuples
 	err := l.live.do(l.ctx, l.timeout, func(ctx context.Context) tnt.Request {
@@ -72,14 +72,14 @@ func (l *loader) askChecks() error {
 	return nil
 }
 
-// takeForeignKey reads [name, child, parent, deferred, match, on delete, on update, [child
-// fields], [parent fields]].
+// takeForeignKey reads [name, child, parent, deferred, match, on delete, on update, [child fields], [parent
+// fields]].
 func (l *loader) takeForeignKey(t []any) error {
 	for _, side := range []struct{ space, fields int }{{1, 7}, {2, 8}} {
 		id, _ := integer(at(t, side.space))
 		s := l.schema.Space(uint32(id))
 		if s == nil {
-			continue // made since the spaces were read, or not to be seen
+			continue // created since the spaces were read, or not visible
 		}
 		fields, ok := at(t, side.fields).([]any)
 		if !ok {

@@ -8,8 +8,8 @@ import (
 	"github.com/tarantool/go-iproto"
 )
 
-// The functions are stored in the server, as their users can't send code. Each is Lua in a
-// file; helpers stand before those that need them.
+// The stored functions, for users who may not send code. Each is Lua in a file; helpers stand before the
+// functions that need them.
 //
 //go:embed lua/prelude.lua
 var luaPrelude string
@@ -39,8 +39,8 @@ var (
 	luaInstall string
 )
 
-// The stored functions. The first six run with their caller's rights; the others as their
-// owner, since their callers may not write to the spaces that they change.
+// The stored functions. The first six run with their caller's rights, the others with their owner's, since
+// their callers may not write to the spaces that they change.
 const (
 	ReplaceFunction = "cinch_replace"
 	UpdateFunction  = "cinch_update"
@@ -54,22 +54,22 @@ const (
 	shardsFunction  = "cinch_shards"
 )
 
-// The spaces of ours.
+// The spaces of Cinch.
 const (
 	// DictSpace holds dictionaries: [number, sha256, content, state, created].
 	DictSpace = "cinch_dictionaries"
-	// recordSpace holds what gateways tell each other: [name, version, text].
+	// recordSpace holds records that gateways share: [name, version, text].
 	recordSpace = "cinch_records"
 )
 
-// functions are what the installing script wants: name, body, setuid.
+// functions returns the arguments of the installing script: name, body, setuid.
 func functions() [][]any {
 	body := func(texts ...string) string {
 		all := ""
 		for _, t := range texts {
 			all += t + "\n"
 		}
-		return "function(...)\n" + all + "end" // helpers made outside of it would not see the server's globals
+		return "function(...)\n" + all + "end" // helpers defined outside would not see the server's globals
 	}
 	return [][]any{
 		{ReplaceFunction, body(luaPrelude, luaReplace), false},
@@ -85,15 +85,15 @@ func functions() [][]any {
 	}
 }
 
-// InstallOptions say what Install does.
+// InstallOptions configure Install.
 type InstallOptions struct {
-	Users  []string // users or roles that may read and add dictionaries, beside administrators
-	DryRun bool     // only tell
-	Remove bool     // take it away again; dictionaries stay
+	Users  []string // users or roles that may read and add dictionaries, besides administrators
+	DryRun bool     // only report
+	Remove bool     // uninstall; dictionaries stay
 }
 
-// Install puts our spaces and functions into the server, or what of them is missing or old, and
-// tells what it did. It takes an administrator's rights, and a master.
+// Install adds to the server those of Cinch's spaces and functions that are missing or old, and returns what
+// it did. It needs an administrator's rights, and a master.
 func Install(ctx context.Context, c *Conn, o InstallOptions) ([]string, error) {
 	if o.Users == nil {
 		o.Users = []string{}

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// errContended: others wrote the record each time that it was tried.
+// errContended: the record was changed during every attempt to replace it.
 var errContended = errors.New("the record of turns keeps changing")
 
 const leaseTries = 10
 
-// A Lease implements store.Lease. It goes by the clocks of those who take turns: one that is wrong
-// makes two work beside each other, or pause for longer.
+// A Lease implements store.Lease. It uses its holders' clocks: if one is wrong, two holders may work at the
+// same time, or pauses get longer.
 type Lease struct {
 	records      records
 	name, holder string
@@ -26,7 +26,7 @@ type turn struct {
 	Until  time.Time `json:"until"`
 }
 
-// Lease returns the lease called name, to be taken in the name of holder, which nobody else has.
+// Lease returns the lease called name for holder, which must be unique.
 func (d *Dicts) Lease(name, holder string) *Lease { return &Lease{d.records, name, holder} }
 
 // Take implements store.Lease.
@@ -57,8 +57,8 @@ func (l *Lease) Finish(ctx context.Context, pause time.Duration) error {
 	})
 }
 
-// change replaces the lease's entry by what to says, unless that is not to be done. there is
-// false for one that has ended.
+// change replaces the lease's entry by the result of to, unless to returns false. there is false for an entry
+// that has ended.
 func (l *Lease) change(ctx context.Context, to func(now turn, there bool) (turn, bool)) error {
 	for range leaseTries {
 		text, version, err := l.records.Record(ctx, turnsRecord)
@@ -67,7 +67,7 @@ func (l *Lease) change(ctx context.Context, to func(now turn, there bool) (turn,
 		}
 		turns := map[string]turn{}
 		if err := json.Unmarshal([]byte(text), &turns); err != nil && text != "" {
-			turns = map[string]turn{} // nobody's: it would stop all of them for good
+			turns = map[string]turn{} // empty: an unreadable record would stop all for good
 		}
 		now, there := turns[l.name]
 		next, do := to(now, there && time.Until(now.Until) > 0)
@@ -90,7 +90,7 @@ func turnsText(turns map[string]turn) string {
 	}
 	b, err := json.Marshal(turns)
 	if err != nil {
-		panic(err) // of our own types: a mistake of ours
+		panic(err) // a bug: these types marshal
 	}
 	return string(b)
 }

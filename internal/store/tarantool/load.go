@@ -13,8 +13,8 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// The system spaces that describe the others. _vspace and _vindex are views that show each
-// user what it has a right to.
+// System spaces that describe the others. _vspace and _vindex are views that show each user what it has a
+// right to.
 const (
 	spaceVSpace       = 281
 	spaceVIndex       = 289
@@ -25,8 +25,7 @@ const (
 	compressionOption = "compression"
 )
 
-// Load reads the schema, and again when it changed meanwhile. What the user may not see is
-// left out.
+// Load reads the schema, and again if it changed meanwhile. What the user may not see is left out.
 func Load(ctx context.Context, c *Conn) (*Schema, error) {
 	live, err := c.get(ctx)
 	if err != nil {
@@ -62,7 +61,7 @@ type loader struct {
 func (l *loader) load() (*Schema, error) {
 	l.schema = &Schema{live: l.live, Server: l.live.server, byName: make(map[string]*Space)}
 	steps := []loadStep{{space: spaceVSpace, take: l.takeSpace}, {space: spaceVIndex, take: l.takeIndex}}
-	if !l.schema.Server.AtLeast(2, 11) { // later ones have all constraints in the descriptions of spaces
+	if !l.schema.Server.AtLeast(2, 11) { // later servers have all constraints in the spaces' descriptions
 		steps = append(steps,
 			loadStep{spaceForeignKeys, "_fk_constraint", l.takeForeignKey, l.askForeignKeys},
 			loadStep{spaceSQLChecks, "_ck_constraint", l.takeCheck, l.askChecks})
@@ -85,9 +84,9 @@ func (l *loader) load() (*Schema, error) {
 // loadStep reads a space that describes others.
 type loadStep struct {
 	space uint32
-	name  string // "": must be there, and to be read
+	name  string // "": it must exist and be readable
 	take  func(t []any) error
-	ask   func() error // another way to what it says, for users who may not read it
+	ask   func() error // another way to its content, for users who may not read it
 }
 
 func (l *loader) step(step loadStep) error {
@@ -112,7 +111,7 @@ func (l *loader) step(step loadStep) error {
 	return nil
 }
 
-// ignoreAnswer is nil for an answer of the server's, and what else may be wrong.
+// ignoreAnswer returns nil if the error is the server's answer, otherwise the classified error.
 func ignoreAnswer(err error) error {
 	var answer tnt.Error
 	if errors.As(err, &answer) || errors.Is(err, errNotTold) {
@@ -130,8 +129,8 @@ func (l *loader) all(space uint32) ([][]any, error) {
 	return tuples, err
 }
 
-// rawTuples decodes what system spaces hold: numbers as int64 and uint64, maps with keys of
-// any type, as formats may have whatever their users wrote into them.
+// rawTuples decodes the content of system spaces: numbers as int64 and uint64, and maps with keys of any
+// type, since users may write anything into a format.
 type rawTuples [][]any
 
 func (t *rawTuples) DecodeMsgpack(d *msgpack.Decoder) error {
@@ -182,7 +181,7 @@ func (s *Space) field(number int, description any) Field {
 	return f
 }
 
-// fullType knows the short names that old formats use.
+// fullType replaces the short names that old formats use.
 func fullType(kind string) string {
 	switch kind {
 	case "*":
@@ -206,7 +205,7 @@ func (l *loader) takeIndex(t []any) error {
 	}
 	s := l.schema.Space(uint32(space))
 	if s == nil {
-		return nil // made since the spaces were read: the version tells
+		return nil // created since the spaces were read: the version will differ
 	}
 	x := Index{ID: uint32(id)}
 	x.Name, _ = at(t, 2).(string)
@@ -243,7 +242,7 @@ func partOf(description any) (Part, bool) {
 	return p, ok && field >= 0
 }
 
-// spaceNumber is that of one of our spaces.
+// spaceNumber returns the number of one of Cinch's spaces.
 func spaceNumber(ctx context.Context, c *Conn, name string) (uint32, error) {
 	schema, err := Load(ctx, c)
 	if err != nil {

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// pauseRecord is there while nobody is to pack. It holds since when.
+// pauseRecord exists while packing is paused. It holds the time of the start.
 const pauseRecord = turnsRecord + ":paused"
 
 // Pause implements store.Pause.
 type Pause struct{ records records }
 
-// Pause has nobody pack the server.
+// Pause returns the switch that stops packing in the server.
 func (d *Dicts) Pause() *Pause { return &Pause{d.records} }
 
 // Set implements store.Pause.
@@ -38,13 +38,13 @@ func (p *Pause) Get(ctx context.Context) (since time.Time, paused bool, err erro
 	return pausedSince(text), text != "", err
 }
 
-// pausedSince is the zero time for what somebody else wrote: it is paused all the same.
+// pausedSince returns zero if the text is not a time: packing is paused even so.
 func pausedSince(text string) time.Time {
 	since, _ := time.Parse(time.RFC3339, text)
 	return since
 }
 
-// change replaces the text by what to says, unless that is not to be done.
+// change replaces the text by the result of to, unless to returns false.
 func (p *Pause) change(ctx context.Context, to func(now string) (string, bool)) error {
 	for range leaseTries {
 		now, version, err := p.records.Record(ctx, pauseRecord)

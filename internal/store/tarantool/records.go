@@ -8,21 +8,21 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// records are texts in a space of the server, by names: what gateways and packers tell each other.
+// records reads and writes texts by name in a space of the server, which gateways and packers share.
 type records struct{ conn *Conn }
 
-// turnsRecord is the record by which packers in the background take turns: JSON, of each
-// lease's name whose turn it is until when. What has ended is left out by the next that writes.
+// turnsRecord is the record by which background packers take turns. It is JSON: for each lease's name, the
+// holder and until when. The next writer removes entries that have ended.
 const turnsRecord = "cinch:pack"
 
-// Record returns a text that was kept under a name, and its version; "" and 0 for none.
+// Record returns the text stored under a name, and its version; "" and 0 if there is none.
 func (r *records) Record(ctx context.Context, name string) (string, uint64, error) {
 	now, err := r.record(ctx, name)
 	return now.Text, now.Version, err
 }
 
-// ReplaceRecord keeps another text and returns its version, or 0 when the version that is
-// given is not the current one any more.
+// ReplaceRecord stores a new text and returns its version, or 0 if the given version is no longer the current
+// one.
 func (r *records) ReplaceRecord(ctx context.Context, name string, version uint64, content string) (uint64, error) {
 	now, err := r.record(ctx, name, version, content)
 	return now.Version, err
@@ -40,7 +40,7 @@ type recorded struct {
 	Text     string
 }
 
-// Records are all texts that were kept, by their names, but for the one by which packers take turns.
+// Records returns all texts by name, except those that begin with turnsRecord.
 func (r *records) Records(ctx context.Context) (map[string]string, error) {
 	id, err := spaceNumber(ctx, r.conn, recordSpace)
 	if err != nil {
@@ -65,7 +65,7 @@ func (r *records) Records(ctx context.Context) (map[string]string, error) {
 	return all, err
 }
 
-// DeleteRecord forgets a text, unless it has another version by now.
+// DeleteRecord removes a text unless its version has changed.
 func (r *records) DeleteRecord(ctx context.Context, name string, version uint64) (bool, error) {
 	next, err := r.ReplaceRecord(ctx, name, version, "")
 	return next != 0, err

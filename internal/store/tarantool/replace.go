@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// Replace puts new bytes in the place of values, each only if it still is what was read. All
-// changes are made in one call; those of one tuple are made together or not at all.
+// Replace replaces values, each only if it is still what was read. All changes are made in one call; those of
+// one tuple are made together or not at all.
 func (t *TupleSpace) Replace(ctx context.Context, changes []store.Change) ([]store.Outcome, error) {
 	var sent [][]any
 	group := make([]int, len(changes)) // which of sent a change is in
@@ -42,11 +42,11 @@ func (t *TupleSpace) Replace(ctx context.Context, changes []store.Change) ([]sto
 	return outcomes, nil
 }
 
-// replace calls cinch_replace, with the version of the schema by which fields were chosen.
+// replace calls cinch_replace with the schema version by which fields were chosen.
 func (t *TupleSpace) replace(ctx context.Context, sent [][]any) (answer [][]any, err error) {
 	for range schemaTries {
 		args := []any{t.space.ID, sent}
-		if !t.all { // otherwise no field was chosen for what computes on it
+		if !t.all { // else fields were not chosen by what computes on them
 			args = append(args, t.store.version.Load())
 		}
 		err = t.store.conn.call(ctx, ReplaceFunction, args, &answer)
@@ -60,13 +60,13 @@ func (t *TupleSpace) replace(ctx context.Context, sent [][]any) (answer [][]any,
 	return nil, fmt.Errorf("%w: %w", ErrSchemaMoves, err)
 }
 
-// ErrSchemaChanged: a field that is walked over has come under an index or a constraint, or is
-// another one. What was read by the former schema must not be replaced any more.
+// ErrSchemaChanged: a walked field has come under an index or a constraint, or is another field now. Values
+// read under the former schema must not be replaced.
 var ErrSchemaChanged = errors.New("the schema has changed meanwhile")
 
 const schemaTries = 10
 
-// reload reads the schema anew and takes over its version, if it has the same fields to offer.
+// reload reads the schema again and adopts its version if the walked fields are still the same.
 func (t *TupleSpace) reload(ctx context.Context) error {
 	schema, err := Load(ctx, t.store.conn)
 	if err != nil {
@@ -81,7 +81,7 @@ func (t *TupleSpace) reload(ctx context.Context) error {
 	return nil
 }
 
-// fits compares what the walk is about with what the space is now.
+// fits compares the walked fields with the space's current ones.
 func (t *TupleSpace) fits(now *Space) error {
 	if now == nil || now.Name != t.space.Name {
 		return fmt.Errorf("%w: space %s is not there any more", ErrSchemaChanged, t.space.Name)
@@ -94,24 +94,24 @@ func (t *TupleSpace) fits(now *Space) error {
 	return nil
 }
 
-// sameTuple: both values were read from it at one time.
+// sameTuple reports whether both values were read from one tuple at one time.
 func sameTuple(a, b *ref) bool {
 	return len(a.tuple) > 0 && len(b.tuple) > 0 && &a.tuple[0] == &b.tuple[0]
 }
 
-// typed reports that the format says whether the field is a string or a binary, which Lua
-// can't tell apart. Where it doesn't, all of the tuple is compared.
+// typed reports whether the format says that the field is a string or a binary, which Lua can't tell apart.
+// Otherwise the whole tuple is compared.
 func (t *TupleSpace) typed(field int) bool {
 	kind := t.space.FieldAt(field).Type
 	return kind == "string" || kind == "varbinary"
 }
 
-// fieldChange is one entry of cinch_replace's lists. Bytes go as strings, as Lua has them.
+// fieldChange returns one entry of cinch_replace's lists. Bytes are sent as strings, as Lua has them.
 func (t *TupleSpace) fieldChange(r *ref, c *store.Change) []any {
 	return []any{r.field + 1, text(c.Value.Stored), text(c.New), r.binary}
 }
 
-// outcome understands what cinch_replace says of a change.
+// outcome decodes cinch_replace's answer for a change.
 func outcome(answer any) store.Outcome {
 	if done, ok := answer.(bool); ok {
 		return store.Outcome{Replaced: done}
@@ -131,7 +131,7 @@ func outcome(answer any) store.Outcome {
 	return store.Outcome{Err: err}
 }
 
-// widened is any of the decoder's integers as an int64.
+// widened converts any integer of the decoder to an int64.
 func widened(v any) any {
 	switch n := v.(type) {
 	case int8:

@@ -17,8 +17,8 @@ func HoldsStrings(kind string) bool {
 	return false
 }
 
-// Rules are those that cover a field, whatever its values' sizes: of the policy, which knows
-// it by names and by numbers, then the one that the space's own format asks for.
+// Rules returns the rules that cover a field, whatever the sizes of its values: first those of the policy,
+// which may use names or numbers, then the one that the space's own format requests.
 func (s *Space) Rules(p *policy.Policy, f Field) []*policy.Rule {
 	if !HoldsStrings(f.Type) {
 		return nil
@@ -35,12 +35,12 @@ func (s *Space) Rules(p *policy.Policy, f Field) []*policy.Rule {
 	return rules
 }
 
-// Trusted reports that the rules of a field vouch for it, see Touched.
+// Trusted reports whether the rules of a field vouch for it, see Touched.
 func Trusted(rules []*policy.Rule) bool {
 	return slices.ContainsFunc(rules, func(r *policy.Rule) bool { return r.Unconstrained })
 }
 
-// First is the rule for a value of n bytes, nil when it is to be left alone.
+// First returns the rule for a value of n bytes, nil if the value is to be left alone.
 func First(rules []*policy.Rule, n int) *policy.Rule {
 	for _, r := range rules {
 		if r.Fits(n) {
@@ -53,8 +53,8 @@ func First(rules []*policy.Rule, n int) *policy.Rule {
 	return nil
 }
 
-// CompressionRule is the rule of fields whose compression the space's format names, as the
-// Enterprise edition has it; nil for what is not known.
+// CompressionRule returns the rule for a field whose compression the space's format names, as in the
+// Enterprise edition; nil for an unknown name.
 func CompressionRule(name string) *policy.Rule { return formatRules[name] }
 
 var formatRules = func() map[string]*policy.Rule {

@@ -12,19 +12,18 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// Sample reads some of a space's tuples, in the order of the primary key, by SELECT: the
-// right to read the space is all it takes, and nothing has to be installed. It is not for
-// concurrent use.
+// Sample reads some of a space's tuples, in the order of the primary key, by SELECT. It needs only the right
+// to read the space, and nothing installed. It is not safe for concurrent use.
 type Sample struct {
 	conn  *Conn
 	space *Space
 	last  []msgpack.RawMessage // key of the last tuple; nil at the beginning
 }
 
-// ErrKeyPath: the primary key is inside of a document, so that one can't go on from a tuple.
+// ErrKeyPath: the primary key is inside a document, so that a scan can't continue from a tuple.
 var ErrKeyPath = errors.New("the primary key is within a field")
 
-// NewSample begins with the first tuple.
+// NewSample returns a Sample that begins with the first tuple.
 func NewSample(c *Conn, s *Space) (*Sample, error) {
 	primary := s.Primary()
 	if primary == nil || primary.Func {
@@ -38,8 +37,8 @@ func NewSample(c *Conn, s *Space) (*Sample, error) {
 	return &Sample{conn: c, space: s}, nil
 }
 
-// Next passes over so many tuples and returns up to count of those behind them, as
-// MessagePack. None means that there are no more than were passed over.
+// Next skips tuples and returns up to count of those after them, as MessagePack. It returns none if there are
+// no more than skip left.
 func (s *Sample) Next(ctx context.Context, skip, count uint32) ([]msgpack.RawMessage, error) {
 	var tuples []msgpack.RawMessage
 	err := s.conn.do(ctx, func(ctx context.Context) tnt.Request {
@@ -58,7 +57,7 @@ func (s *Sample) Next(ctx context.Context, skip, count uint32) ([]msgpack.RawMes
 	return tuples, nil
 }
 
-// key takes a tuple's primary key out of it.
+// key extracts the primary key from a tuple.
 func (s *Sample) key(tuple []byte) ([]msgpack.RawMessage, error) {
 	n, rest, err := msgp.ReadArrayHeaderBytes(tuple)
 	if err != nil {
@@ -86,8 +85,8 @@ func (s *Sample) key(tuple []byte) ([]msgpack.RawMessage, error) {
 	return key, nil
 }
 
-// EachField calls f with all fields of a tuple: what is a string or a binary with its
-// content, and what is an array or a map as inside.
+// EachField calls f with every field of a tuple. content is that of a string or a binary; inside is true for
+// an array or a map.
 func EachField(tuple []byte, f func(field int, content []byte, inside bool)) error {
 	n, rest, err := msgp.ReadArrayHeaderBytes(tuple)
 	if err != nil {
@@ -105,7 +104,7 @@ func EachField(tuple []byte, f func(field int, content []byte, inside bool)) err
 	return nil
 }
 
-// Counts are how many tuples the spaces have, nil where the user may not know: it takes what
+// Counts returns the numbers of tuples in the spaces, nil if the user has no right to know: it needs what
 // 'cinch tarantool init' installs, or the right to run Lua.
 func (c *Conn) Counts(ctx context.Context, spaces []uint32) ([]int64, error) {
 	st, err := status(ctx, c, spaces)
@@ -126,8 +125,8 @@ func (c *Conn) Counts(ctx context.Context, spaces []uint32) ([]int64, error) {
 	return counts[0], nil
 }
 
-// CPU is what the server's process has used, in seconds, -1 where the user may not know: it
-// takes the right to run Lua.
+// CPU returns the CPU time that the server's process has used, in seconds, or -1 if the user has no right to
+// know: it needs the right to run Lua.
 func (c *Conn) CPU(ctx context.Context) (float64, error) {
 	var answer []float64
 	err := c.eval(ctx, `return require('clock').proc()`, nil, &answer)
@@ -140,8 +139,8 @@ func (c *Conn) CPU(ctx context.Context) (float64, error) {
 	return answer[0], nil
 }
 
-// Activity is the server's own count of requests since it was started, zero where the user
-// may not know: it takes the right to run Lua.
+// Activity returns the server's own count of requests since it was started, zero if the user has no right to
+// know: it needs the right to run Lua.
 func (c *Conn) Activity(ctx context.Context) (store.Activity, error) {
 	var answer []float64
 	err := c.eval(ctx, `local s = box.stat() local function n(k) return s[k] and s[k].total or 0 end

@@ -17,25 +17,26 @@ import (
 )
 
 const (
-	// pageBytes bounds the tuples of a step; one may be longer. 4 MiB, as internal/pack counts on.
+	// pageBytes limits the tuples of a step; a single one may be longer. 4 MiB, which internal/pack relies
+	// on.
 	pageBytes = 4 << 20
-	// keptKeys are remembered of a page in an index of type hash, as it goes on from a
-	// tuple only that is still there.
+	// keptKeys is the number of keys kept of a page in a hash index, since a scan can continue only from a
+	// tuple that still exists.
 	keptKeys = 16
 )
 
 var errTuple = errors.New("the server's answer is no tuple")
 
-// ref is what finds a value again.
+// ref finds a value again.
 type ref struct {
 	key    msgpack.RawMessage // the primary key
 	field  int                // from 0
-	binary bool               // it is a binary and not a string
-	tuple  []byte             // all of it, as MessagePack
+	binary bool               // a binary, not a string
+	tuple  []byte             // the whole tuple, as MessagePack
 }
 
-// place is a position of a walk. As text: how many tuples are behind it, the process that its order is of,
-// and the keys to go on from, the last one first, in base64 of MessagePack.
+// place is a position of a walk. As text it is the number of tuples before it, the process that defines the
+// order, and the keys to continue from, last one first, in base64 of MessagePack.
 type place struct {
 	behind  int64
 	process string
@@ -43,7 +44,7 @@ type place struct {
 }
 
 func (p place) String() string {
-	keys, _ := msgpack.Marshal(p.keys) // raw messages can't fail
+	keys, _ := msgpack.Marshal(p.keys) // raw messages always marshal
 	return fmt.Sprintf("%d %s %s", p.behind, p.process, base64.RawStdEncoding.EncodeToString(keys))
 }
 
@@ -72,7 +73,7 @@ func parsePlace(cursor string) (p place, err error) {
 	return p, nil
 }
 
-// Share is an estimate by counting, with what keys there are now.
+// Share estimates the share from the number of tuples passed and the current number of tuples.
 func (t *TupleSpace) Share(cursor string) float64 {
 	p, err := parsePlace(cursor)
 	if err != nil || p.behind == 0 {
@@ -81,8 +82,8 @@ func (t *TupleSpace) Share(cursor string) float64 {
 	return min(float64(p.behind)/float64(max(t.keys.Load(), 1)), 1)
 }
 
-// Page is a step of a scan in the order of the primary index. A tuple that exists all the
-// while comes at least once; in an index of type hash, one may be missed when others are deleted meanwhile.
+// Page takes a step of a scan in the order of the primary index. A tuple that exists throughout is found at
+// least once. In a hash index one may be missed if others are deleted meanwhile.
 func (t *TupleSpace) Page(ctx context.Context, cursor string, o store.ScanOptions) (store.Page, error) {
 	at, err := parsePlace(cursor)
 	if err != nil {
@@ -101,7 +102,7 @@ func (t *TupleSpace) Page(ctx context.Context, cursor string, o store.ScanOption
 		if !found.lost {
 			break
 		}
-		at = place{} // from the beginning: what is done is passed over
+		at = place{} // restart: the caller skips what is done already
 	}
 	page := store.Page{Values: []*store.Value{}}
 	size := 0
@@ -116,8 +117,8 @@ func (t *TupleSpace) Page(ctx context.Context, cursor string, o store.ScanOption
 		}
 		size += len(tuple)
 	}
-	// A step that is shorter than the server's limits is the last. How it counts bytes is its own
-	// matter, so in doubt there is one more.
+	// A step that is shorter than the server's limits is the last. The server counts bytes in its own way, so
+	// in doubt there is one more step.
 	if n := len(found.keys); n > 0 && (n >= o.Count || size >= pageBytes/2) {
 		page.Next = t.next(at, &found).String()
 	}
@@ -137,7 +138,7 @@ func (t *TupleSpace) next(at place, found *scanned) place {
 	return next
 }
 
-// keyText is a key as people write it: JSON.
+// keyText returns a key as people write it, in JSON.
 func keyText(key []byte) ([]byte, error) {
 	var b bytes.Buffer
 	if rest, err := msgp.UnmarshalAsJSON(&b, key); err != nil || len(rest) != 0 {
@@ -146,7 +147,7 @@ func keyText(key []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// values appends those of a tuple that are strings or binaries, and wanted.
+// values appends the wanted strings and binaries of a tuple.
 func (t *TupleSpace) values(dst []*store.Value, text []byte, key msgpack.RawMessage, tuple []byte, limit int) ([]*store.Value, error) {
 	count, rest, err := msgp.ReadArrayHeaderBytes(tuple)
 	if err != nil {
@@ -175,7 +176,7 @@ func (t *TupleSpace) values(dst []*store.Value, text []byte, key msgpack.RawMess
 	return dst, nil
 }
 
-// textOrBinary is the content of the first object in b, nil if it is neither, and what follows it.
+// textOrBinary returns the content of the first object in b, nil if it is neither, and the bytes after it.
 func textOrBinary(b []byte) (value, rest []byte, err error) {
 	switch msgp.NextType(b) {
 	case msgp.StrType:
@@ -228,12 +229,12 @@ func (t *TupleSpace) Again(ctx context.Context, values []*store.Value) ([]*store
 
 const msgpackNil = 0xc0
 
-// Read is not used: scans bring values along.
+// Read is not supported: scans return the values.
 func (t *TupleSpace) Read(context.Context, [][]byte, store.ReadOptions, func(*store.Value) error) error {
 	return errors.ErrUnsupported
 }
 
-// Field reads one field of the tuple with a primary key, which is JSON: a list, or the only part.
+// Field reads one field of the tuple with the given primary key, whose parts are as tupleKey returns them.
 func (t *TupleSpace) Field(ctx context.Context, key []any, field int) ([]byte, error) {
 	raw, err := msgpack.Marshal(key)
 	if err != nil {

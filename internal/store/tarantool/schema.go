@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// lastSystemSpace is the highest number of the server's own spaces.
+// lastSystemSpace is the highest number of a system space.
 const lastSystemSpace = 511
 
 const anyType = "any"
 
-// Schema is what a server said of its spaces at one version. It does not change.
+// Schema describes a server's spaces at one version. It does not change.
 type Schema struct {
-	// Version is the one that all of it was read at. It means something only on connections
-	// to the same process: a server that is started anew counts anew.
+	// Version is the version at which all of it was read. It is valid only on connections to the same
+	// process, since a restarted server counts from the beginning.
 	Version uint64
 	Server  Version
-	live    *live    // that it was read on
-	spaces  []*Space // by number
+	live    *live    // the connection that it was read on
+	spaces  []*Space // sorted by number
 	byName  map[string]*Space
 }
 
@@ -26,29 +26,29 @@ type Space struct {
 	ID         uint32
 	Name       string
 	Engine     string // memtx, vinyl, sysview…
-	FieldCount int    // tuples have exactly so many fields; 0: any number
+	FieldCount int    // number of fields in each tuple; 0: any
 	Fields     []Field
-	Indexes    []Index // by number; 0, if it is there, is the primary one
+	Indexes    []Index // sorted by number; 0, if there is one, is the primary index
 
-	// View says that it is a view of SQL, and SQL is its SELECT. A table of SQL has the
-	// text that made it, if the server keeps one.
+	// View means that it is an SQL view, whose SELECT is in SQL. For an SQL table SQL is its CREATE
+	// statement, if the server keeps it.
 	View bool
 	SQL  string
-	// Hidden says which descriptions the user may not read. If there are any, every field
-	// counts as touched.
+	// Hidden lists the descriptions that the user may not read. If there are any, every field counts as
+	// touched.
 	Hidden []string
 
-	touched  map[int]string // by field; what is behind the format too
+	touched  map[int]string // by field, including fields beyond the format
 	everyone string         // what touches all fields
 }
 
-// Field is one of the fields that a space's format names.
+// Field is a field in a space's format.
 type Field struct {
 	Number      int // from 0
 	Name        string
 	Type        string // string, varbinary, scalar, any, map, array, unsigned…
 	Nullable    bool
-	Compression string // zstd, lz4 or zlib where the format says so, as in the Enterprise edition
+	Compression string // zstd, lz4 or zlib if the format says so, as in the Enterprise edition
 }
 
 // Index is one index of a space.
@@ -65,16 +65,15 @@ type Index struct {
 type Part struct {
 	Field     int // from 0
 	Type      string
-	Path      string // within the field, "" for all of it
+	Path      string // within the field, "" for the whole field
 	Collation bool
 	Nullable  bool
 }
 
-// Lost reports that the connection that it was read on has ended, as it does when the server is
-// started anew.
+// Lost reports whether the connection on which it was read has ended, as after a restart of the server.
 func (s *Schema) Lost() bool { return s != nil && s.live != nil && s.live.c.ClosedNow() }
 
-// Spaces are all spaces by number, those of the system too.
+// Spaces returns all spaces by number, system spaces included.
 func (s *Schema) Spaces() []*Space { return s.spaces }
 
 // Space finds a space by its number, nil if there is none or the user may not see it.
@@ -89,7 +88,7 @@ func (s *Schema) Space(id uint32) *Space {
 // SpaceByName finds a space by its name, nil if there is none or the user may not see it.
 func (s *Schema) SpaceByName(name string) *Space { return s.byName[name] }
 
-// System reports that the space is one of the server's own.
+// System reports whether the space is a system space.
 func (s *Space) System() bool { return s.ID <= lastSystemSpace }
 
 // FieldNumber finds a field by its name.
@@ -98,7 +97,7 @@ func (s *Space) FieldNumber(name string) (int, bool) {
 	return i, i >= 0
 }
 
-// FieldAt is a field by its number, from 0. Behind the format fields have no name and any type.
+// FieldAt returns a field by its number, from 0. Fields beyond the format have no name and any type.
 func (s *Space) FieldAt(n int) Field {
 	if n < len(s.Fields) {
 		return s.Fields[n]
@@ -106,7 +105,7 @@ func (s *Space) FieldAt(n int) Field {
 	return Field{Number: n, Type: anyType, Nullable: true}
 }
 
-// FieldName is what a field is called: its name, or its number from 1.
+// FieldName returns a field's name, or its number from 1 if it has none.
 func (s *Space) FieldName(n int) string {
 	if n < len(s.Fields) && s.Fields[n].Name != "" {
 		return s.Fields[n].Name
@@ -114,7 +113,7 @@ func (s *Space) FieldName(n int) string {
 	return fmt.Sprint(n + 1)
 }
 
-// Primary is the primary index, nil when there is none (then there are no tuples either).
+// Primary returns the primary index, nil if there is none (then there are no tuples either).
 func (s *Space) Primary() *Index {
 	if len(s.Indexes) == 0 || s.Indexes[0].ID != 0 {
 		return nil
@@ -122,7 +121,7 @@ func (s *Space) Primary() *Index {
 	return &s.Indexes[0]
 }
 
-// at is an element, nil behind the end.
+// at returns an element, nil beyond the end.
 func at(list []any, i int) any {
 	if i < len(list) {
 		return list[i]

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Version is a server's, as its greeting has it; zero: unknown.
+// Version is a server's version, from its greeting; zero: unknown.
 type Version struct{ Major, Minor int }
 
 // ParseVersion reads "Tarantool 2.6.0 (Binary) …".
@@ -25,7 +25,7 @@ func ParseVersion(greeting string) (v Version) {
 	return Version{m, n}
 }
 
-// AtLeast reports that the version is known, and that one or a later one.
+// AtLeast reports whether the version is known and not lower than the given one.
 func (v Version) AtLeast(major, minor int) bool {
 	return v.Major > major || v.Major == major && v.Minor >= minor
 }

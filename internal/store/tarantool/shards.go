@@ -10,19 +10,19 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// ErrShards: it can't be known which servers values move to from this one.
+// ErrShards: it is unknown to which servers values move from this one.
 var ErrShards = errors.New("the shards that the server belongs with are not known")
 
-// Shard is one replica set of a cluster whose tuples move from one to another, with values and
-// without dictionaries.
+// Shard is one replica set of a cluster whose tuples move between shards, with values but without
+// dictionaries.
 type Shard struct {
-	ID        string   // of the replica set, or what else is the same for all gateways
+	ID        string   // of the replica set, or another ID that is the same for all gateways
 	Own       bool     // the server that was asked belongs to it
 	Addresses []string // host:port or unix:/path, the master's first
 }
 
-// AskShards asks a server for the shards that vshard knows there: none where it is no part of
-// such a cluster. The error wraps ErrShards when there is one, and it can't say yet.
+// AskShards returns the shards that vshard knows on a server: none if it is not part of such a cluster. The
+// error wraps ErrShards if it is part of one but can't list the shards yet.
 func AskShards(ctx context.Context, c *Conn) ([]Shard, error) {
 	var answer shardList
 	if err := c.call(ctx, shardsFunction, []any{}, &answer); err != nil {
@@ -35,13 +35,13 @@ func AskShards(ctx context.Context, c *Conn) ([]Shard, error) {
 	return answer.shards, nil
 }
 
-// shardList is what cinch_shards answers: false, or a list.
+// shardList is the answer of cinch_shards: false, or a list.
 type shardList struct {
 	unknown bool
 	shards  []Shard
 }
 
-// maxShards is more than there are in any cluster.
+// maxShards is larger than any cluster.
 const maxShards = 1 << 16
 
 // DecodeMsgpack implements msgpack.CustomDecoder.

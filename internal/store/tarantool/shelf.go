@@ -12,20 +12,20 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// shelf is the dictionaries of a server and of the shards that it belongs with, each with dictionaries
-// of its own: the masters, as replicas receive what is stored there. It implements store.Shelf.
+// shelf holds the dictionaries of a server and of its other shards, each with its own. It uses the masters,
+// since replicas receive what is stored there. It implements store.Shelf.
 type shelf struct {
 	group *Group
 	name  string
 
 	mu      sync.Mutex
-	members []Member // the server itself first; nil: nobody has looked yet
-	alone   error    // why it can't be known whether there are others; nil: it is
+	members []Member // the server itself first; nil: not looked up yet
+	alone   error    // why it is unknown whether there are other shards; nil: it is known
 }
 
 var _ store.Shelf = (*shelf)(nil)
 
-// lookAround finds the other shards. Where nobody may say who they are there may be none.
+// lookAround finds the other shards. If the user has no right to ask, it assumes that there are none.
 func (s *shelf) lookAround(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +42,7 @@ func (s *shelf) lookAround(ctx context.Context) error {
 	return Explain(s.name, err)
 }
 
-// each does something with every shard, and explains what goes wrong.
+// each calls do for every shard and explains errors.
 func (s *shelf) each(ctx context.Context, do func(i int, m Member) error) error {
 	if err := s.lookAround(ctx); err != nil {
 		return err
@@ -62,12 +62,12 @@ func (s *shelf) dicts() (all []*Dicts) {
 	return all
 }
 
-// look sees what all shards hold.
+// look checks what all shards hold.
 func (s *shelf) look(ctx context.Context) error {
 	return s.each(ctx, func(_ int, m Member) error { return m.Dicts.Look(ctx) })
 }
 
-// Name implements store.Shelf. Until somebody has looked it is the server's own.
+// Name implements store.Shelf. Until the shards have been looked up it is the server's own name.
 func (s *shelf) Name() string {
 	if s.members == nil {
 		return s.name
@@ -82,7 +82,7 @@ func (s *shelf) Name() string {
 // Dictionary finds a dictionary in any shard.
 func (s *shelf) Dictionary(number uint32) (*codec.Dict, error) {
 	x, err := s.group.Dictionary(number)
-	if errors.Is(err, cinch.ErrDictMissing) { // in those that are known
+	if errors.Is(err, cinch.ErrDictMissing) { // in the shards known so far
 		ctx, cancel := context.WithTimeout(context.Background(), dictTimeout)
 		defer cancel()
 		if err := s.lookAround(ctx); err != nil {
@@ -158,8 +158,8 @@ func (s *shelf) Restore(ctx context.Context, d *codec.Dict) error {
 	return s.each(ctx, func(_ int, m Member) error { return m.Dicts.Restore(ctx, d) })
 }
 
-// Forget erases it from all shards that have it, again if a gateway has put it back from one that still
-// had it.
+// Forget erases the dictionary from all shards that have it. It repeats that until none has it, since a
+// gateway may have restored it from a shard that still had it.
 func (s *shelf) Forget(ctx context.Context, number uint32) error {
 	for erased := false; ; erased = true {
 		if err := s.look(ctx); err != nil {
@@ -211,7 +211,7 @@ func (s *shelf) Spread(ctx context.Context, tell func(uint32, string)) (nothing 
 	return "", nil
 }
 
-// Lacking tells of shards to which values that name them may move.
+// Lacking lists the shards to which values that name the dictionaries may move.
 func (s *shelf) Lacking(ctx context.Context, numbers []uint32) (lacks []store.Lack, err error) {
 	if len(numbers) == 0 {
 		return nil, nil

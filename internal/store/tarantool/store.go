@@ -7,29 +7,29 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// Store is a master whose tuples are walked, read and replaced.
+// Store walks, reads and replaces the tuples of a master.
 type Store struct {
 	conn   *Conn
 	name   string
 	schema *Schema
 	spaces []*TupleSpace
 
-	// version of the schema that the choice of fields holds for. Unlike schema it follows.
+	// version is the schema version for which the choice of fields is valid. Unlike schema it is updated.
 	version atomic.Uint64
 }
 
-// OpenOptions say what a Store walks over.
+// OpenOptions configure what a Store walks over.
 type OpenOptions struct {
-	Name string // what the server is called in messages
-	// Wanted chooses fields; a space without any is left out. Nil: all fields of all spaces, those
-	// that the format doesn't name too.
+	Name string // the server's name in messages
+	// Wanted chooses fields; a space without any is left out. Nil: all fields of all spaces, including those
+	// beyond the format.
 	Wanted func(s *Space, f Field) bool
-	// Trusts chooses fields of which somebody vouches that no constraint reads them; nil: none.
+	// Trusts chooses fields for which the operator has vouched that no constraint reads them; nil: none.
 	Trusts   func(s *Space, f Field) bool
-	ReadOnly bool // a replica will do
+	ReadOnly bool // a replica suffices
 }
 
-// Open looks at the server behind conn, which stays the caller's.
+// Open reads the schema and the state of the server behind conn. The caller closes conn.
 func Open(ctx context.Context, conn *Conn, o OpenOptions) (*Store, error) {
 	schema, err := Load(ctx, conn)
 	if err != nil {
@@ -56,22 +56,23 @@ func Open(ctx context.Context, conn *Conn, o OpenOptions) (*Store, error) {
 	return s, err
 }
 
-// OwnSpace reports that a space is one of ours.
+// OwnSpace reports whether a space is one of Cinch's.
 func OwnSpace(name string) bool { return name == DictSpace || name == recordSpace }
 
-// Schema is what the server's spaces were when the store was opened.
+// Schema returns the schema as of Open.
 func (s *Store) Schema() *Schema { return s.schema }
 
-// Spaces are those with fields that are wanted.
+// Spaces returns the spaces that have wanted fields.
 func (s *Store) Spaces() []*TupleSpace { return s.spaces }
 
-// Name is what the server is called.
+// Name returns the server's name in messages.
 func (s *Store) Name() string { return s.name }
 
-// Ping waits for the server's answer to a request that does nothing.
+// Ping sends PING and waits for the answer.
 func (s *Store) Ping(ctx context.Context) error { return s.conn.Ping(ctx) }
 
-// RunID is the same for all servers of a cluster, and after restarts, as positions are keys.
+// RunID returns the cluster's ID. Restarts and the choice of the server do not change it, since positions are
+// keys.
 func (s *Store) RunID(ctx context.Context) (string, error) {
 	st, err := status(ctx, s.conn, nil)
 	if err != nil {
@@ -80,7 +81,7 @@ func (s *Store) RunID(ctx context.Context) (string, error) {
 	return st.Cluster, nil
 }
 
-// Memory is the server's own account of what memtx and the walked spaces take.
+// Memory returns the server's own report of what memtx and the walked spaces take.
 func (s *Store) Memory(ctx context.Context) (store.Memory, error) {
 	var ids []uint32
 	for _, t := range s.spaces {
@@ -99,13 +100,13 @@ func (s *Store) Memory(ctx context.Context) (store.Memory, error) {
 	return m, nil
 }
 
-// TupleSpace is the walk over one space's tuples.
+// TupleSpace walks over the tuples of one space.
 type TupleSpace struct {
 	store   *Store
 	space   *Space
 	fields  map[int]bool
 	trusted map[int]bool
-	all     bool // fields, those behind the format too
+	all     bool // all fields, including those beyond the format
 	keys    atomic.Int64
 }
 
@@ -121,13 +122,13 @@ func (t *TupleSpace) choose(wanted func(*Space, Field) bool) {
 	}
 }
 
-// Name is the server and the space: what it is called in messages.
+// Name returns the names of server and space, for messages.
 func (t *TupleSpace) Name() string { return t.store.name + "/" + t.space.Name }
 
-// DB is the space's name.
+// DB returns the space's name.
 func (t *TupleSpace) DB() string { return t.space.Name }
 
-// Keys is the number of tuples.
+// Keys returns the number of tuples.
 func (t *TupleSpace) Keys(ctx context.Context) (int64, error) {
 	st, err := status(ctx, t.store.conn, []uint32{t.space.ID})
 	if err != nil {
@@ -137,13 +138,13 @@ func (t *TupleSpace) Keys(ctx context.Context) (int64, error) {
 	return st.Tuples[0], nil
 }
 
-// Rebuild has nothing to do here.
+// Rebuild does nothing.
 func (t *TupleSpace) Rebuild(context.Context, [][]byte) (int, error) { return 0, nil }
 
-// Usage is not asked for: what tuples take is in Memory.
+// Usage returns zeros: what tuples take is in Memory.
 func (t *TupleSpace) Usage(_ context.Context, keys [][]byte) ([]int64, error) {
 	return make([]int64, len(keys)), nil
 }
 
-// Space describes the space.
+// Space returns the description of the space.
 func (t *TupleSpace) Space() *Space { return t.space }

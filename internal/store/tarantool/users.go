@@ -7,9 +7,9 @@ import (
 	tnt "github.com/tarantool/go-tarantool/v2"
 )
 
-// The spaces of users and of what they were granted. On a new server there are guest, who clients are that
-// have not logged in, admin, who may see everything, and roles. Users with few rights may read neither, and
-// the views of both hide others from them.
+// The system spaces of users and grants. A new server has the users guest (unauthenticated clients) and admin
+// (all rights), and roles. Users with few rights may read neither space, and the views of both hide other
+// users from them.
 const (
 	spaceUser = 304
 	userName  = 2 // fields
@@ -23,14 +23,14 @@ const (
 	guestID       = 0
 	publicID      = 2      // the role that all have
 	writeRight    = 2      // bits of grantRights
-	loginRights   = 8 | 16 // on the universe: log in, and use what else is granted
+	loginRights   = 8 | 16 // on the universe: log in, and use other grants
 	guest, admin  = "guest", "admin"
 	universe      = "universe"
 	spaceOfGrants = "space"
 )
 
-// writers lists the users who may have written what the server holds: all but admin and the connection's own,
-// and guest only if somebody has granted it something.
+// writers lists the users who may have written what the server holds: all but admin and the connection's own
+// user, and guest only if it was granted something.
 func (s *Store) writers(ctx context.Context) (names []string, err error) {
 	users, err := s.selectAll(ctx, spaceUser)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *Store) writers(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
-// guestWrites reports that a grant has more for guest than a new server has.
+// guestWrites reports whether a grant gives guest more than it has on a new server.
 func guestWrites(grant []any) bool {
 	to, _ := integer(at(grant, grantTo))
 	object, isNumber := integer(at(grant, grantObject))

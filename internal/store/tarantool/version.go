@@ -7,8 +7,8 @@ import (
 	tnt "github.com/tarantool/go-tarantool/v2"
 )
 
-// The library does not say which version of the schema an answer was given by, though each
-// names it in its header. So what is read is looked at on its way:
+// The library does not report the schema version of an answer, though each answer has it in its header. So
+// watched reads the header as it passes:
 //
 //	+----+-----------------+-------------------------------------------------+----------
 //	| CE | length, 4 bytes | 83 00 CE code  01 CF sync  05 CE schema version  | body
@@ -16,21 +16,21 @@ import (
 //
 // Keys may come in any order, and numbers with any width.
 
-// watcher knows the newest version that answers named.
+// watcher holds the newest version in any answer.
 type watcher struct{ newest atomic.Uint64 }
 
-// watched passes on what it reads.
+// watched finds the version in the bytes that it reads.
 type watched struct {
 	tnt.Conn
 	to *watcher
 
-	head []byte // of the frame that is being read: its length, and as much of it as the header may take
-	left int    // of the frame, behind what was read
+	head []byte // of the current frame: its length, and as much of it as the header may take
+	left int    // bytes of the frame not read yet
 }
 
 const (
 	prefixBytes = 5
-	headerBytes = 64 // of three pairs of numbers at most 30; newer servers may add more
+	headerBytes = 64 // three pairs of numbers take at most 30; newer servers may add more
 )
 
 // Read is called by one goroutine only.
@@ -61,7 +61,7 @@ func (w *watched) saw(p []byte) {
 	}
 }
 
-// note takes the version out of a header. Versions only grow while a server runs.
+// note extracts the version from a header. Versions only grow while a server runs.
 func (w *watched) note(b []byte) {
 	if len(b) == 0 || b[0]&0xf0 != 0x80 {
 		return
@@ -87,7 +87,7 @@ func (w *watched) note(b []byte) {
 
 const keySchemaVersion = 5
 
-// number reads an unsigned number of MessagePack.
+// number decodes an unsigned MessagePack number.
 func number(b []byte) (n uint64, rest []byte, ok bool) {
 	if len(b) == 0 {
 		return 0, nil, false

@@ -13,23 +13,23 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// WalkOptions say what is walked.
+// WalkOptions configure a walk.
 type WalkOptions struct {
-	Name string // what the server is called in messages, without credentials
-	Node string // what it is called beside other shards
-	// Rules choose fields: those that they seal, and on which nothing in the server computes. Nil:
-	// all fields are walked.
+	Name string // the server's name in messages, without credentials
+	Node string // its name beside other shards
+	// Rules choose the fields that they compress and on which nothing in the server computes. Nil: all fields
+	// are walked.
 	Rules      *policy.Policy
-	ReadOnly   bool // nothing is replaced, so a replica will do
-	Everywhere bool // the masters of all shards, not the one server
-	// Dicts are kept by somebody else; nil: those of the group, which are looked after while the
-	// walk goes on unless it is read-only.
+	ReadOnly   bool // nothing is replaced, so a replica suffices
+	Everywhere bool // walk the masters of all shards, not only this server
+	// Dicts are dictionaries that the caller maintains. Nil: those of the group, which the walk maintains
+	// unless it is read-only.
 	Dicts store.Dicts
-	// Close ends what the walk was given: connections.
+	// Close closes the connections that the caller opened for the walk.
 	Close func()
 }
 
-// Walk is a master, or the masters of all shards, whose tuples are walked. It implements store.Store.
+// Walk walks the tuples of a master, or of the masters of all shards. It implements store.Store.
 type Walk struct {
 	o       WalkOptions
 	shelf   *shelf
@@ -39,8 +39,7 @@ type Walk struct {
 
 var _ store.Store = (*Walk)(nil)
 
-// OpenWalk looks at the server behind conn, and at the shards that it belongs with. What it fails with is
-// explained.
+// OpenWalk opens the server behind conn, and its other shards if Everywhere is set. Its errors are explained.
 func OpenWalk(ctx context.Context, conn *Conn, group *Group, o WalkOptions) (*Walk, error) {
 	w := &Walk{o: o, stop: func() {}, shelf: &shelf{group: group, name: o.Name}}
 	if err := w.open(ctx, conn); err != nil {
@@ -84,7 +83,8 @@ func (w *Walk) open(ctx context.Context, conn *Conn) error {
 	return nil
 }
 
-// sealsField reports that some rule seals a field, and nothing in the server computes on it.
+// sealsField returns a function that reports whether some rule compresses a field on which nothing in the
+// server computes.
 func sealsField(rules *policy.Policy) func(*Space, Field) bool {
 	return func(s *Space, f Field) bool {
 		for _, r := range s.Rules(rules, f) {
@@ -96,12 +96,12 @@ func sealsField(rules *policy.Policy) func(*Space, Field) bool {
 	}
 }
 
-// trustsField reports that a rule vouches for a field.
+// trustsField returns a function that reports whether a rule vouches for a field.
 func trustsField(rules *policy.Policy) func(*Space, Field) bool {
 	return func(s *Space, f Field) bool { return Trusted(s.Rules(rules, f)) }
 }
 
-// check refuses a rule that names a field which must not be sealed, and a walk over nothing.
+// check refuses a rule that names a field which must not be compressed, and a walk over nothing.
 func (w *Walk) check() error {
 	own := w.masters[0]
 	if w.o.Rules == nil {
@@ -111,7 +111,7 @@ func (w *Walk) check() error {
 		return nil
 	}
 	if w.o.Dicts != nil {
-		return nil // a gateway says elsewhere what its rules don't cover
+		return nil // a gateway reports elsewhere what its rules don't cover
 	}
 	for _, s := range own.schema.Spaces() {
 		for _, f := range s.Fields {
@@ -165,7 +165,7 @@ func (w *Walk) Dicts() store.Dicts {
 	return walkDicts{w.shelf.group}
 }
 
-// walkDicts tells a dictionary that is missing from one for which nobody may be asked.
+// walkDicts wraps errors in store.ErrDictUnknown if it is unknown whether the dictionary exists.
 type walkDicts struct{ *Group }
 
 func (d walkDicts) Dictionary(number uint32) (*codec.Dict, error) {
@@ -186,12 +186,12 @@ func (w *Walk) Targets() (all []store.Target) {
 	return all
 }
 
-// Moved implements store.Store: what moves is found where it comes to, as a walk of its masters goes by
-// their own order of keys.
+// Moved implements store.Store. It is always false: each master is walked in its own order of keys, which
+// moves between shards don't change.
 func (w *Walk) Moved(context.Context) bool { return false }
 
-// Sealing implements store.Store: the rule for a value is found by its space's and field's names, and a
-// space's own format may ask for one.
+// Sealing implements store.Store: the rule for a value is found by the names of its space and field, and a
+// space's own format may request one.
 func (w *Walk) Sealing(p *policy.Policy) store.Sealing {
 	type place struct{ space, field string }
 	covering := make(map[place][]*policy.Rule)
@@ -224,7 +224,7 @@ func (w *Walk) Writer(ctx context.Context) (login string, one bool) {
 	slices.Sort(writers)
 	switch writers = slices.Compact(writers); {
 	case len(writers) == 0:
-		return w.masters[0].conn.o.User, true // clients have the same one
+		return w.masters[0].conn.o.User, true // clients use the same user
 	case len(writers) > 1:
 		return "", false
 	case writers[0] == guest:
