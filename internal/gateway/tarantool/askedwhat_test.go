@@ -12,12 +12,12 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// question is the body of a PING that asks what answers.
+// question is the body of a PING that asks whether a gateway answers.
 var question = keyed{"cinch.gateway", true}
 
 const behindTest = "tarantool://10.0.0.1:3301"
 
-// The gateway says what it is. A server answers the same PING as any other.
+// The gateway says that it is one. A server answers the same PING like any other.
 func TestGatewaySaysWhatItIs(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) { c.Behind = behindTest })
 	for what, a := range map[string]answer{
@@ -36,7 +36,7 @@ func TestGatewaySaysWhatItIs(t *testing.T) {
 	b.check(c, 1, document(1), true)
 }
 
-// Where guest may do nothing, what is behind the gateway is told to clients that have logged in.
+// If guest has no rights only clients that have logged in learn the server behind the gateway.
 func TestGatewayTellsStrangersNoAddress(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) { c.Behind = behindTest })
 	b.direct().must(wire.Eval, 0x27, `box.session.su('admin', function()

@@ -10,7 +10,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// nowhere is a connection that takes anything.
+// nowhere is a connection that discards what is written to it.
 type nowhere struct{ net.Conn }
 
 func (nowhere) Write(p []byte) (int, error)      { return len(p), nil }
@@ -19,7 +19,7 @@ func (nowhere) SetWriteDeadline(time.Time) error { return nil }
 func (nowhere) LocalAddr() net.Addr              { return &net.TCPAddr{} }
 func (nowhere) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
 
-// BenchmarkPumps is what a request and its reply cost beside system calls.
+// BenchmarkPumps measures a request and its reply without system calls.
 func BenchmarkPumps(b *testing.B) {
 	doc := strings.Repeat("a document, 0123456789, ", 15)
 	g := offline(b)

@@ -13,8 +13,8 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// families are functions whose arguments have the shapes of those of crud, of vshard and of functions that
-// applications write.
+// families defines functions whose arguments have the shapes of those of crud, of vshard and of functions
+// that applications write.
 const families = `
 local function upsert_many(space, list) for _, v in ipairs(list) do box.space[space]:upsert(v[1], v[2]) end end
 crud = {
@@ -40,7 +40,7 @@ end}}
 function change(what) return box.space.docs:update(what.id, what.operations) end
 `
 
-// callBed has the functions, in front of a server whose rules are these.
+// callBed starts a server with these functions and a gateway with these rules.
 func callBed(t *testing.T, rules ...policy.Rule) *bed {
 	t.Helper()
 	for i := range rules {
@@ -51,8 +51,8 @@ func callBed(t *testing.T, rules ...policy.Rule) *bed {
 	return b
 }
 
-// TestSplicesInCallsDontCutEnvelopes calls functions that take operations, in every shape in which these come.
-// The field's values were compressed by another function's rule, or by a space's.
+// TestSplicesInCallsDontCutEnvelopes calls functions that take operations, in every shape that operations
+// have. The field's values were compressed by the rule of another function, or of a space.
 func TestSplicesInCallsDontCutEnvelopes(t *testing.T) {
 	type list = []any
 	type object = map[string]any
@@ -70,7 +70,7 @@ func TestSplicesInCallsDontCutEnvelopes(t *testing.T) {
 		{"crud.upsert", list{"docs", list{1, "tag", "never"}, cut}},
 		{"crud.upsert_object", list{"docs", object{"id": 1, "tag": "tag", "doc": "never"}, cut}},
 		{"crud.upsert_many", list{"docs", list{list{list{1, "tag", "never"}, byNumber}}}},
-		// More operations than a request may have, in a batch, where it is for each tuple.
+		// More operations than a request may have, in a batch, where the limit is for each tuple.
 		{"crud.upsert_many", list{"docs", append(slices.Repeat(list{list{list{2, "tag", "plain"}, list{list{":", 2, 1, 0, ""}}}}, maxOperations), list{list{1, "tag", "never"}, byNumber})}},
 		{"crud.upsert_object_many", list{"docs", list{list{object{"id": 1, "tag": "tag", "doc": "never"}, cut}}}},
 		{"vshard.storage.call", list{1, "write", "_crud.update_on_storage", list{"docs", 1, byNumber}}},
@@ -79,7 +79,7 @@ func TestSplicesInCallsDontCutEnvelopes(t *testing.T) {
 		{"box.space.docs:upsert", list{list{1, "tag", "never"}, cut}},
 		{"box.space.docs.index.pk:update", list{1, byNumber}},
 		{"change", list{object{"id": 1, "operations": cut}}},
-		{"change", list{object{"id": 1, "operations": list{msgp.Raw("\x85\x02\x03\x01\xa1:\x03\x01\x04\x03\x05\xa3XXX")}}}}, // a map, which Lua takes for a list
+		{"change", list{object{"id": 1, "operations": list{msgp.Raw("\x85\x02\x03\x01\xa1:\x03\x01\x04\x03\x05\xa3XXX")}}}}, // a map that Lua treats as a list
 	}
 	replaceTuple := policy.Rule{Name: "tuple", Key: "crud.replace", Field: "2.3", Types: policy.Argument}
 	replaceObject := policy.Rule{Name: "object", Key: "crud.replace_object", Field: "2.doc", Types: policy.Argument}
@@ -119,7 +119,7 @@ func TestSplicesInCallsDontCutEnvelopes(t *testing.T) {
 	}
 }
 
-// TestSplicesInCallsOfOtherFields checks that what can't meet an envelope is not refused.
+// TestSplicesInCallsOfOtherFields checks that splices that can't meet an envelope are not refused.
 func TestSplicesInCallsOfOtherFields(t *testing.T) {
 	type list = []any
 	tag := func(how any) list { return list{list{":", how, 1, 1, "T"}} }
@@ -155,7 +155,7 @@ func TestSplicesInCallsOfOtherFields(t *testing.T) {
 	})
 	t.Run("without rules", func(t *testing.T) {
 		b := callBed(t)
-		b.direct().must(wire.Eval, 0x27, "box.space.kept:drop()", 0x21, list{}) // whose format asks for compression
+		b.direct().must(wire.Eval, 0x27, "box.space.kept:drop()", 0x21, list{}) // its format asks for compression
 		c := b.client()
 		b.put(c, 1, document(1))
 		check(b, c, "change", list{map[string]any{"id": 1, "operations": tag("tag")}}, "Tag")
@@ -163,8 +163,8 @@ func TestSplicesInCallsOfOtherFields(t *testing.T) {
 	})
 }
 
-// TestSplicesOfWhatFunctionsStored sends UPDATE and UPSERT to a space without rules, whose values a function's rule has
-// compressed.
+// TestSplicesOfWhatFunctionsStored sends UPDATE and UPSERT to a space without rules whose values were
+// compressed by the rule of a function.
 func TestSplicesOfWhatFunctionsStored(t *testing.T) {
 	type list = []any
 	doc := document(1)
@@ -215,8 +215,8 @@ func TestSplicesOfWhatFunctionsStored(t *testing.T) {
 	}
 }
 
-// TestOperationsInArguments decides without a server, on a gateway that compresses field 2 (a) of the space docs and arguments
-// of the function f.
+// TestOperationsInArguments checks what is refused, without a server, on a gateway that compresses field 2
+// (a) of the space docs and arguments of the function f.
 func TestOperationsInArguments(t *testing.T) {
 	type list = []any
 	long := strings.Repeat("abc ", 30)
@@ -278,7 +278,7 @@ func TestOperationsInArguments(t *testing.T) {
 			t.Errorf("%s%v: stamp %d", c.name, c.args, out.stamp)
 		}
 	}
-	// No rule compresses what a splice pastes.
+	// No rule compresses the text that a splice pastes.
 	g := offline(t)
 	r := &request{bytes: encode(t, wire.Call, 1, nil, keyed{0x22, "f", 0x21, list{long, map[string]any{"a": long, "b": list{":", 1, 2, 3, "paste " + long}}}})[5:]}
 	if err := parse(r); err != nil {

@@ -20,7 +20,7 @@ func updateDoc(id int, with string) tnt.Request {
 	return tnt.NewUpdateRequest("docs").Key([]any{id}).Operations(tnt.NewOperations().Splice(2, 0, 1, with))
 }
 
-// A driver that reads the schema, names spaces and sends several requests at a time.
+// TestDriver uses a driver that reads the schema, names spaces and sends several requests at a time.
 func TestDriver(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	c, err := connectAs(t, b.addr, "", "")

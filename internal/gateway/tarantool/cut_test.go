@@ -18,8 +18,8 @@ import (
 
 var abc = strings.Repeat("abc ", 30)
 
-// severalSplices are operations on the second field, abc, that count from 1, with what Tarantool
-// 3.3.0 makes of it.
+// severalSplices holds operations on the second field, abc, that count from 1, with the result in Tarantool
+// 3.3.0.
 var severalSplices = []struct {
 	ops  []any
 	want string
@@ -33,7 +33,7 @@ var severalSplices = []struct {
 	{[]any{[]any{":", 2, 1, 1, "X"}, []any{"=", 1, 1}, []any{":", 2, 3, 1, "Z"}}, "XbZ" + abc[3:]},
 }
 
-// operationsFor gives the operations that carry out an UPDATE of [1, envelope of abc, 3] on a server.
+// operationsFor returns the operations that carry out an UPDATE of [1, envelope of abc, 3] on a server.
 func operationsFor(t *testing.T, g *Gateway, server store.Version, ops []any) ([]byte, *refusal) {
 	t.Helper()
 	envelope, _ := g.vault.seal(nil, []byte(abc), g.catalog.spaces.Load().byID[600].fields[1].rules[0], "")
@@ -61,7 +61,7 @@ func operationsFor(t *testing.T, g *Gateway, server store.Version, ops []any) ([
 	return u.operations(tuple)
 }
 
-// newerServer does operations as Tarantool does from 3.0 on: each on what those before have left.
+// newerServer applies operations as Tarantool does from 3.0 on: each to the result of those before.
 func newerServer(t *testing.T, g *Gateway, fields [][]byte, ops []byte) (_ [][]byte, sealed int) {
 	t.Helper()
 	v, rest, err := msgp.ReadIntfBytes(ops)
@@ -101,8 +101,8 @@ func newerServer(t *testing.T, g *Gateway, fields [][]byte, ops []byte) (_ [][]b
 	return fields, sealed
 }
 
-// Operations for a server that takes several on a field, by what a real 3.3.0 answered (that is in
-// TestSeveralSplices, where there is one); a value is sealed once, by the last of them.
+// Operations for a server that accepts several on a field, compared with the results of a real 3.3.0
+// (TestSeveralSplices compares with one if available). A value is compressed once, by the last of them.
 func TestSeveralSplicesOffline(t *testing.T) {
 	g := offline(t)
 	defer g.cancel()
@@ -130,7 +130,7 @@ func TestSeveralSplicesOffline(t *testing.T) {
 	}
 }
 
-// However many splices a request has, there is no value for each of them.
+// The memory for a request does not grow by a value for each splice in it.
 func TestSeveralSplicesTakeOneValue(t *testing.T) {
 	g := offline(t)
 	defer g.cancel()
@@ -144,8 +144,8 @@ func TestSeveralSplicesTakeOneValue(t *testing.T) {
 	}
 }
 
-// On real servers an UPDATE and an UPSERT with several operations on a field, and with splices of
-// binaries, end as they do directly.
+// On real servers an UPDATE and an UPSERT with several operations on a field, and with splices of binaries,
+// have the same result as sent directly.
 func TestSeveralSplices(t *testing.T) {
 	for _, p := range testenv.TarantoolPrograms(t) {
 		t.Run(p.Name, func(t *testing.T) { severalOn(t, p) })

@@ -16,7 +16,7 @@ import (
 
 var diffRequests = flag.Int("requests", 3000, "random requests of TestSameAsTheServer")
 
-// diffScript makes the spaces on both servers, with the same numbers.
+// diffScript creates the spaces on both servers, with the same numbers.
 const diffScript = `
 local function make(name, id, options, format)
     options.id, options.if_not_exists, options.format = id, true, format
@@ -35,7 +35,7 @@ end
 function both(...) return {...}, box.space[801]:get(1), {map = {box.space[811]:select({}, {limit = 3})}} end
 `
 
-// generator makes random requests, among them wrong ones.
+// generator makes random requests, including invalid ones.
 type generator struct {
 	r *rand.Rand
 	t *testing.T
@@ -101,7 +101,7 @@ func (g *generator) tuple(space int) []any {
 	return t
 }
 
-// field names one, rightly or not.
+// field returns a field, which may not exist.
 func (g *generator) field(space int) any {
 	if space < 810 && g.r.IntN(2) == 0 {
 		return pick[any](g, "tag", "doc", "any", "scalar", "n", "nobody", "[3]", `["doc"]`, "")
@@ -109,11 +109,11 @@ func (g *generator) field(space int) any {
 	return pick[any](g, 1, 2, 3, 4, 5, 9, -1, -2, 100)
 }
 
-// within names a part of a field. It goes alone: Tarantool 2.6.0 ends with a signal when an
-// update sets a field and a part of it.
+// within returns a path into a field. An update with it has no other operation: Tarantool 2.6.0 ends with a
+// signal when an update sets a field and a part of it.
 func (g *generator) within() any { return pick[any](g, "any.a", "any[1]", "[4].a", "doc.a", "any.a.b") }
 
-// splice cuts somewhere, at the edges of values too.
+// splice returns a splice at a random place, often at an edge of the value.
 func (g *generator) splice(space int) []any {
 	if g.r.IntN(15) == 0 {
 		return []any{":", g.field(space), g.value(), g.value(), g.value()}
@@ -130,7 +130,7 @@ func (g *generator) operations(space int) []any {
 		return []any{[]any{"=", g.within(), g.value()}}
 	}
 	var ops []any
-	if g.r.IntN(6) == 0 { // several on one field, which newer servers take
+	if g.r.IntN(6) == 0 { // several on one field, which newer servers accept
 		field := g.field(space)
 		for range 2 + g.r.IntN(4) {
 			op := g.splice(space)
@@ -190,16 +190,16 @@ func (g *generator) request() (wire.Type, keyed) {
 	return wire.Select, keyed{0x10, space, 0x11, index, 0x12, g.r.IntN(30), 0x13, g.r.IntN(3), 0x14, pick(g, 0, 2, 4, 5), 0x20, k}
 }
 
-// Random requests to a server, and to another through a gateway that seals whatever it may, are
-// answered byte by byte the same.
+// Random requests to a server, and to another through a gateway that compresses all that it may, get the same
+// replies, byte by byte.
 func TestSameAsTheServer(t *testing.T) {
 	for _, p := range testenv.TarantoolPrograms(t) {
 		t.Run(p.Name, func(t *testing.T) { sameAsTheServer(t, p.Path) })
 	}
 }
 
-// same reports that two answers are. Newer servers' errors have tuples in their texts, as they are
-// stored, and beside the text where in the server's code they came up.
+// same reports whether two replies are the same. Errors of newer servers have stored tuples in their texts,
+// and the place in the server's code beside the text.
 func (a *answer) same(t *testing.T, other *answer, newer bool) bool {
 	if newer && a.code != 0 {
 		text, _, _ := strings.Cut(a.text, " with old tuple ")
@@ -251,7 +251,7 @@ func sameAsTheServer(t *testing.T, program string) {
 	}
 }
 
-// body is a reply without its header, which has the version of the schema in it.
+// body returns a reply without its header, which names the version of the schema.
 func (a *answer) body(t *testing.T) []byte {
 	t.Helper()
 	var h wire.Header

@@ -15,12 +15,12 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// newer is an upstream with watchers, which Debian's server has not. It answers everything but calls, each of which waits for a
-// release.
+// newer is a fake server with watchers, which Debian's server does not have. It answers everything but calls
+// at once; each call waits for release.
 type newer struct {
 	addr    string
-	calls   chan struct{} // one has come
-	acks    chan struct{} // one has come, of an event
+	calls   chan struct{} // a call has arrived
+	acks    chan struct{} // an acknowledgement of an event has arrived
 	release chan struct{}
 }
 
@@ -94,7 +94,8 @@ func (n *newer) answer(t *testing.T, c net.Conn, b []byte, watched map[string]bo
 	_, _ = c.Write(encode(t, wire.OK, h.Sync, nil, body))
 }
 
-// A driver that watches for a shutdown of the server hears of a drain: it sends nothing more, has its replies, and leaves by itself.
+// A driver that watches for a shutdown of the server learns of a drain: it sends nothing more, receives its
+// replies, and disconnects by itself.
 func TestDrainTellsWatchers(t *testing.T) {
 	n := newNewer(t)
 	g, addr := loneGateway(t, n.addr, func(c *Config) { c.Grace = time.Hour })
@@ -106,7 +107,7 @@ func TestDrainTellsWatchers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	<-n.acks // the driver watches, and knows that nothing has happened
+	<-n.acks // the driver watches, and knows that the server is not shutting down
 	call := c.Do(tnt.NewCallRequest("slow"))
 	<-n.calls
 	ended := make(chan error, 1)
@@ -121,12 +122,12 @@ func TestDrainTellsWatchers(t *testing.T) {
 	if got, err := call.Get(); err != nil || len(got) != 1 {
 		t.Errorf("what was under way: %v, %v", got, err)
 	}
-	if err := <-ended; err != nil { // long before the grace
+	if err := <-ended; err != nil { // long before the end of the grace period
 		t.Error(err)
 	}
 }
 
-// What the server says of a new watch does not hide from its client that the gateway drains.
+// The server's event for a new watch does not hide from the client that the gateway drains.
 func TestDrainStaysTold(t *testing.T) {
 	n := newNewer(t)
 	g, addr := loneGateway(t, n.addr, func(c *Config) { c.Grace = time.Hour })
@@ -138,7 +139,7 @@ func TestDrainStaysTold(t *testing.T) {
 	if a := c.read(); a.code != wire.Event {
 		t.Fatalf("told %#x", a.code)
 	}
-	close(n.release) // the answer, and then the server's event
+	close(n.release) // the reply, and then the server's event
 	c.send(wire.Ping)
 	for range 2 {
 		if a := c.read(); a.code != wire.OK {
@@ -151,7 +152,8 @@ func TestDrainStaysTold(t *testing.T) {
 	}
 }
 
-// A client that begins to watch while the gateway drains is told too. It is ended after the grace, if it does not leave.
+// A client that begins to watch while the gateway drains is told too. It is disconnected after the grace
+// period if it does not leave.
 func TestDrainEndsWatchersThatStay(t *testing.T) {
 	t.Parallel()
 	n := newNewer(t)
@@ -173,7 +175,7 @@ func TestDrainEndsWatchersThatStay(t *testing.T) {
 	}
 }
 
-// drainOf lets a gateway drain, and comes back when it accepts nobody else.
+// drainOf starts to drain a gateway, and returns when it accepts no new clients.
 func drainOf(t *testing.T, g *Gateway, addr string) (ended <-chan error) {
 	t.Helper()
 	end := make(chan error, 1)

@@ -13,7 +13,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// A budget that one value has used up for long leaves the next one plain, and what is sealed still opens.
+// A value that uses up the budget for a long time leaves the next value uncompressed. Compressed values can
+// still be read.
 func TestBudgetUsedUp(t *testing.T) {
 	p, err := policy.New(policy.Options{Rules: []policy.Rule{{Name: "all", Types: policy.Tuple, Setting: codec.Setting{Codec: codec.Zstd, Level: 9}}}})
 	if err != nil {
@@ -24,7 +25,7 @@ func TestBudgetUsedUp(t *testing.T) {
 	v.Effort = gateway.NewEffort()
 	v.Effort.SetLimits(effort.Limits{Cores: 0.001})
 	value := []byte(strings.Repeat("the same words again and again, ", 100_000))
-	first, _ := v.seal(nil, value, rule, "") // takes more CPU time than the millisecond that has been saved up
+	first, _ := v.seal(nil, value, rule, "") // takes more CPU time than the millisecond that is saved up
 	h, err := cinch.ParseHeader(first)
 	if err != nil {
 		t.Fatal(err)

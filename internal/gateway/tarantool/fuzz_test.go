@@ -15,7 +15,8 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// offline is a gateway that knows of one space, 600, whose fields 2 and 4 are sealed.
+// offline returns a gateway without a server. Its schema has one space, 600, whose fields 2 and 4 are
+// compressed.
 func offline(t testing.TB) *Gateway {
 	t.Helper()
 	lz4 := codec.Setting{Codec: codec.LZ4}
@@ -37,7 +38,7 @@ func offline(t testing.TB) *Gateway {
 	return g
 }
 
-// canonical gives a frame with all heads of strings in their shortest form, and envelopes opened.
+// canonical returns a frame with all heads of strings in their shortest form, and all envelopes decompressed.
 func canonical(t *testing.T, g *Gateway, b []byte) []byte {
 	t.Helper()
 	var out []byte
@@ -59,8 +60,8 @@ func canonical(t *testing.T, g *Gateway, b []byte) []byte {
 	return append(out, b[last:]...)
 }
 
-// FuzzRewrite: whatever a request is, it says the same after its values have been opened, and is
-// a whole frame.
+// FuzzRewrite checks that any rewritten request is a whole frame, and is equivalent to the original after its
+// values have been decompressed.
 func FuzzRewrite(f *testing.F) {
 	long := string(bytes.Repeat([]byte("abc "), 30))
 	t := &testing.T{}
@@ -112,10 +113,10 @@ func FuzzRewrite(f *testing.F) {
 			want = append(want, before[r.header.Map.End():]...)
 		}
 		if hasMagic(before) {
-			return // what was an envelope before would be opened too
+			return // envelopes in the original would be decompressed too
 		}
 		if len(b) > r.body.End {
-			return // what is behind the body is no sequence of values
+			return // the bytes behind the body are no sequence of values
 		}
 		if got := canonical(t, g, out[size:]); !bytes.Equal(got, canonical(t, g, want)) {
 			t.Fatalf("% x\nbecame\n% x", want, got)
@@ -123,7 +124,7 @@ func FuzzRewrite(f *testing.F) {
 	})
 }
 
-// FuzzOperations: whatever an update and a tuple are, the step that carries it out is a whole frame,
+// FuzzOperations checks that, for any update and any tuple, the step that carries it out is a whole frame
 // whose operations are an array.
 func FuzzOperations(f *testing.F) {
 	s := cinch.NewSealer(cinch.SealerOptions{})
@@ -178,7 +179,7 @@ func FuzzOperations(f *testing.F) {
 	})
 }
 
-// FuzzOpen: replies open to whole frames, and nothing else in them changes.
+// FuzzOpen checks that decompressed replies are whole frames in which nothing else has changed.
 func FuzzOpen(f *testing.F) {
 	s := cinch.NewSealer(cinch.SealerOptions{})
 	long := bytes.Repeat([]byte("abc "), 30)
@@ -206,7 +207,7 @@ func FuzzOpen(f *testing.F) {
 			return
 		}
 		if got, want := canonical(t, g, out[5:]), canonical(t, g, b); !bytes.Equal(got, want) {
-			// What was sealed twice is opened once.
+			// Values that were compressed twice are decompressed once.
 			if !hasMagic(out) {
 				t.Fatalf("% x\nbecame\n% x", want, got)
 			}

@@ -22,7 +22,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// script makes the spaces of the tests.
+// script creates the spaces of the tests.
 const script = `
 local docs = box.schema.space.create('docs', {id = 600, if_not_exists = true, format = {
     {'id', 'unsigned'}, {'tag', 'string'}, {'doc', 'string'}, {name = 'extra', type = 'any', is_nullable = true},
@@ -47,7 +47,7 @@ asleep, awake = 0, false
 function slow() asleep = asleep + 1 while not awake do require('fiber').sleep(0.01) end return 'slept' end
 `
 
-// rules cover the field doc of docs, and the functions.
+// rules returns rules for the field doc of docs, and for the functions.
 func rules() []policy.Rule {
 	zstd := codec.Setting{Codec: codec.Zstd, Level: 3}
 	return []policy.Rule{
@@ -64,7 +64,7 @@ type bed struct {
 	server *testenv.TarantoolServer
 	g      *Gateway
 	stats  *gateway.Stats
-	addr   string // the gateway's
+	addr   string // address of the gateway
 }
 
 func newBed(t *testing.T, o policy.Options, change func(*Config)) *bed {
@@ -72,7 +72,7 @@ func newBed(t *testing.T, o policy.Options, change func(*Config)) *bed {
 	return newBedOf(t, testenv.Program(t, "tarantool"), o, change)
 }
 
-// newBedOf has another server's program.
+// newBedOf is newBed with another program of the server.
 func newBedOf(t *testing.T, program string, o policy.Options, change func(*Config)) *bed {
 	t.Helper()
 	b := &bed{t: t, server: testenv.TarantoolOf(t, program, script), stats: gateway.NewStats("t", "tarantool")}
@@ -122,7 +122,7 @@ func (b *bed) install() {
 	}
 }
 
-// conn is a connection of the store's, past the gateway.
+// conn returns a store connection to the server, not through the gateway.
 func (b *bed) conn() *store.Conn {
 	return store.NewConn(store.Options{Timeout: time.Minute, Dial: func(ctx context.Context) (net.Conn, error) {
 		var d net.Dialer
@@ -137,7 +137,7 @@ func (b *bed) schema() func(context.Context) (*store.Schema, error) {
 	return func(ctx context.Context) (*store.Schema, error) { return store.Load(ctx, c) }
 }
 
-// asleep waits until the server carries out a call of slow, which lasts until wake.
+// asleep waits until the server runs a call of slow, which lasts until wake.
 func (b *bed) asleep() {
 	b.t.Helper()
 	direct := b.direct()
@@ -182,7 +182,7 @@ func dial(t *testing.T, addr string) *raw {
 func (b *bed) client() *raw { b.t.Helper(); return dial(b.t, b.addr) }
 func (b *bed) direct() *raw { b.t.Helper(); return dial(b.t, b.server.Addr) }
 
-// keyed is a body: key, value, key, value….
+// keyed holds the keys and values of a map: key, value, key, value….
 type keyed []any
 
 // encode makes a frame.
@@ -210,7 +210,7 @@ func appendPairs(t testing.TB, b []byte, pairs keyed) []byte {
 	return b
 }
 
-// unsigned gives integers the form that the server wants for those above zero.
+// unsigned converts integers that are not negative to the unsigned form, which the server requires.
 func unsigned(v any) any {
 	switch v := v.(type) {
 	case int:
@@ -306,7 +306,7 @@ func (r *raw) do(typ wire.Type, body ...any) answer {
 	return a
 }
 
-// must is do for what has to succeed.
+// must is do for requests that have to succeed.
 func (r *raw) must(typ wire.Type, body ...any) any {
 	r.t.Helper()
 	a := r.do(typ, body...)

@@ -20,8 +20,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A field that gets an index between two requests is not sealed any more, though nothing told
-// the gateway; and the request is carried out.
+// A field that gets an index between two requests is not compressed any more, though the gateway was not
+// told, and the request succeeds.
 func TestFence(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	c, direct := b.client(), b.direct()
@@ -41,8 +41,8 @@ func TestFence(t *testing.T) {
 	b.check(c, 3, document(3), true)
 }
 
-// Schemas that change all the time delay requests and lose none, and what an index covers is
-// never sealed.
+// Schemas that change all the time delay requests but lose none, and a field that an index covers is never
+// compressed.
 func TestSchemaChangesUnderLoad(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	direct := b.direct()
@@ -78,13 +78,13 @@ func TestSchemaChangesUnderLoad(t *testing.T) {
 		})
 	}
 	all.Wait()
-	// The last change made the index: nothing sealed may be in it that was written after.
+	// The last change created the index: values written afterwards must not be compressed.
 	c := b.client()
 	b.put(c, 1, document(1))
 	b.check(c, 1, document(1), false)
 }
 
-// A client that stamps its requests itself is told when its version is old.
+// A client that stamps its requests itself gets an error when its version is wrong.
 func TestClientsOwnVersion(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	c := b.client()
@@ -115,7 +115,7 @@ func TestRepliesComeInAnyOrder(t *testing.T) {
 	}
 }
 
-// Clients may write as much as they like before they read, and use a number twice.
+// Clients may write any number of requests before they read replies, and may use a sync twice.
 func TestPipelines(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	c := b.client()
@@ -141,7 +141,7 @@ func TestPipelines(t *testing.T) {
 	b.check(c, n-1, document(n-1), true)
 }
 
-// fake is an upstream that greets, keeps what it is sent, and answers as it is told.
+// fake starts a server that sends a greeting, keeps what it receives in got, and runs answer.
 func fake(t *testing.T, answer func(net.Conn)) (addr string, got *bytes.Buffer, done chan struct{}) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -166,7 +166,7 @@ func fake(t *testing.T, answer func(net.Conn)) (addr string, got *bytes.Buffer, 
 	return l.Addr().String(), got, done
 }
 
-// lone is a gateway without rules and schema in front of an upstream.
+// lone starts a gateway without rules and schema in front of an upstream, and returns its address.
 func lone(t *testing.T, upstream string, change func(*Config)) string {
 	t.Helper()
 	_, addr := loneGateway(t, upstream, change)
@@ -197,7 +197,7 @@ func loneGateway(t *testing.T, upstream string, change func(*Config)) (g *Gatewa
 	return g, l.Addr().String()
 }
 
-// What has nothing of ours leaves byte by byte as it came, in whatever form it is written.
+// Frames in which nothing has to be changed pass byte by byte, in whatever form they are written.
 func TestUntouchedFrames(t *testing.T) {
 	addr, got, done := fake(t, nil)
 	c := dial(t, lone(t, addr, nil))
@@ -208,7 +208,7 @@ func TestUntouchedFrames(t *testing.T) {
 		body := f[5:]
 		want = append(append(want, 0xcc, byte(len(body))), body...)                                          // other forms of the length
 		want = append(append(want, 0xcf, 0, 0, 0, 0, 0, 0, 0, byte(len(body))), body...)                     //
-		want = append(append(want, 0xcd, 0, byte(len(body)+1)), append(body[:len(body):len(body)], 0xc0)...) // something behind the body
+		want = append(append(want, 0xcd, 0, byte(len(body)+1)), append(body[:len(body):len(body)], 0xc0)...) // bytes behind the body
 	}
 	want = append(want, 3, 0xc1, 0xc1, 0xc1) // no header at all
 	c.write(want)
@@ -241,7 +241,7 @@ func TestHostileFrames(t *testing.T) {
 	}
 }
 
-// Values of many megabytes pass both ways, those above max_seal as they are.
+// Values of many megabytes pass both ways, those above max_seal uncompressed.
 func TestHugeValues(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) { c.MaxSeal = 4 << 20 })
 	b.direct().must(wire.Eval, 0x27, "box.cfg{memtx_max_tuple_size = 64 * 1024 * 1024}", 0x21, []any{})
@@ -263,7 +263,7 @@ func TestHugeValues(t *testing.T) {
 	}
 }
 
-// The memory that the server refuses for a value is enough for its envelope.
+// A value that is too large for the server's limit is accepted if its envelope is not.
 func TestTupleAboveTheServersLimit(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	c := b.client()
@@ -275,7 +275,7 @@ func TestTupleAboveTheServersLimit(t *testing.T) {
 	b.check(c, 1, doc, true)
 }
 
-// A reply that does not fit the memory is an error, and what others hold comes back.
+// A reply that does not fit the memory budget is an error, until other sessions release their memory.
 func TestRepliesWithinBudget(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) {
 		c.Replies, c.Stall = gateway.NewBudget(1<<20), 10*time.Millisecond
@@ -283,7 +283,7 @@ func TestRepliesWithinBudget(t *testing.T) {
 	c := b.client()
 	doc := strings.Repeat(document(1), (512<<10)/len(document(1)))
 	c.must(wire.Replace, 0x10, docs, 0x21, []any{1, "tag", doc})
-	other := b.g.replies.Account(nil, nil) // whose message is all that may be beyond the budget
+	other := b.g.replies.Account(nil, nil) // its message uses up all that may be beyond the budget
 	if err := other.Acquire(t.Context(), 2<<20); err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +296,7 @@ func TestRepliesWithinBudget(t *testing.T) {
 	b.check(c, 1, doc, true)
 }
 
-// Clients log in with their own passwords, of which the gateway knows nothing.
+// Clients log in with their own passwords, which the gateway does not know.
 func TestLogin(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	b.direct().must(wire.Eval, 0x27, "box.schema.user.create('alice', {password = 'secret'})", 0x21, []any{})
@@ -332,7 +332,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// A transaction that is open in a stream has the grace of a drain: its end would roll it back.
+// A session with an open transaction gets the grace period of a drain, since its end would roll the
+// transaction back.
 func TestDrainAwaitsTransactions(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) { c.Grace = time.Hour })
@@ -341,7 +342,7 @@ func TestDrainAwaitsTransactions(t *testing.T) {
 	busy.write(encode(t, wire.Begin, busy.sync, keyed{0x0a, uint64(1)}, nil))
 	busy.read()
 	b.put(busy, 1, document(1))
-	idle := b.client() // its moment is over later
+	idle := b.client() // it becomes idle later
 	ended := make(chan error, 1)
 	go func() { ended <- b.g.Shutdown(context.Background()) }()
 	if _, err := idle.tryRead(); !errors.Is(err, io.EOF) {
@@ -357,8 +358,8 @@ func TestDrainAwaitsTransactions(t *testing.T) {
 	}
 }
 
-// A client that has said all gets what is outstanding as from the server itself, and the
-// connection ends.
+// After a half-close a client gets the outstanding replies as from the server itself, and the connection
+// ends.
 func TestHalfClose(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	for _, c := range []*raw{b.direct(), b.client()} {
@@ -396,7 +397,7 @@ func TestServerRestarts(t *testing.T) {
 	b.check(c, 2, document(2), true)
 }
 
-// A replica that joins through the gateway has the tuples as they are stored.
+// A replica that joins through the gateway gets the tuples in stored form.
 func TestReplication(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	c := b.client()
@@ -410,7 +411,7 @@ func TestReplication(t *testing.T) {
 	b.put(c, 2, document(2))
 	replica := dial(t, addr)
 	testenv.Eventually(t, "the replica has the second tuple", func() bool {
-		got, _ := replica.do(wire.Select, 0x10, docs, 0x11, 0, 0x12, 9, 0x13, 0, 0x14, 2, 0x20, []any{}).data.([]any) // it listens before it has joined
+		got, _ := replica.do(wire.Select, 0x10, docs, 0x11, 0, 0x12, 9, 0x13, 0, 0x14, 2, 0x20, []any{}).data.([]any) // the replica listens before it has joined
 		return len(got) == 2
 	})
 	all := []any{0x10, docs, 0x11, 0, 0x12, 9, 0x13, 0, 0x14, 2, 0x20, []any{}}

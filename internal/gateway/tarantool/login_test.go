@@ -14,7 +14,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// writers is a sampler that keeps who wrote.
+// writers is a sampler that records the users of the values.
 type writers struct {
 	mu   sync.Mutex
 	seen []string
@@ -44,8 +44,8 @@ func authBody(salt []byte, user, password string) keyed {
 	return keyed{0x23, user, 0x21, []any{"chap-sha1", string(scramble)}}
 }
 
-// Whose the values of a request are is what the server has said last: guest's, then those of the user
-// of an AUTH that it took. As long as it has not answered one, nobody knows.
+// The user of a request's values is guest at first, then the user of the last AUTH that the server accepted.
+// While the reply to an AUTH is outstanding the user is unknown.
 func TestWhoWrites(t *testing.T) {
 	seen := &writers{}
 	sampled := rules()

@@ -14,8 +14,8 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// Whatever is sent behind a request that meets another schema sees what that request did, in
-// every lane, though all were written at once.
+// Requests behind one that the server refuses for its schema version see the effect of that request, in every
+// lane, though all were written at once.
 func TestNothingOvertakes(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	direct := b.direct()
@@ -66,7 +66,7 @@ func TestNothingOvertakes(t *testing.T) {
 	}
 }
 
-// firstDoc is the field doc of the first tuple in an answer.
+// firstDoc returns the field doc of the first tuple in a reply.
 func firstDoc(v any) string {
 	list, ok := v.([]any)
 	if !ok {
@@ -85,8 +85,8 @@ func firstDoc(v any) string {
 	return ""
 }
 
-// versioned is a server of streams, as far as order goes: it refuses stamps of another version
-// than its own, and notes what it carries out.
+// versioned imitates the order in which a server handles streams: it refuses stamps other than its own
+// version, and records the requests that it carries out.
 type versioned struct {
 	mu      sync.Mutex
 	version uint64
@@ -120,8 +120,8 @@ func (v *versioned) serve(t *testing.T, c net.Conn) {
 	}
 }
 
-// A transaction of a stream ends behind what belongs to it, and begins before it, however often
-// the schema changes.
+// BEGIN stays before the requests of a stream's transaction, and COMMIT behind them, however often the schema
+// changes.
 func TestCommitStaysBehind(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	read := b.schema()
@@ -186,8 +186,8 @@ func (r *raw) together(requests ...keyed) {
 	r.write(all)
 }
 
-// A call that takes long names the version of the write before it. It holds up nobody all the same,
-// as it holds up nobody at the server: neither who meets another schema nor a splice.
+// A call that takes long has the stamp of the write before it. Even so it delays no others, as it delays none
+// at the server: neither requests that meet another schema nor splices.
 func TestSlowCallHoldsUpNobody(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	b.install()
@@ -220,7 +220,7 @@ func TestSlowCallHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// Requests that have one number are answered in their order.
+// Requests with the same sync are answered in their order.
 func TestSameSync(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	c := b.client()

@@ -9,7 +9,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// What every request passes through allocates nothing, once the session has seen some.
+// The path of every request allocates nothing, once the session has handled some.
 func TestOutstandingAllocatesNothing(t *testing.T) {
 	a := gateway.NewBudget(1<<20).Share("test").Account(nil, nil)
 	wait := func() error { return nil }
@@ -34,7 +34,7 @@ func TestOutstandingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// What a client has asked for and takes no replies to is bounded in bytes.
+// The memory for requests whose replies a client does not read is limited in bytes.
 func TestOutstandingTakesBudget(t *testing.T) {
 	budget := gateway.NewBudget(1 << 20)
 	share := budget.Share("g")
@@ -75,8 +75,8 @@ func TestOutstandingTakesBudget(t *testing.T) {
 	}
 }
 
-// A request that was let into a lane just before one ahead of it is refused is sent with the old stamp, refused too, and sent again
-// behind it. unpark does not wait for one that the gateway does not send.
+// A request that enters a lane just before one ahead of it is refused is sent with the old stamp, refused
+// too, and sent again behind it. unpark does not wait for a request that the gateway does not send.
 func TestRequestsInBetweenKeepTheirPlace(t *testing.T) {
 	for _, sent := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

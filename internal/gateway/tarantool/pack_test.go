@@ -12,7 +12,7 @@ import (
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 )
 
-// packAndUnpack lets a packer and an unpacker go round past the gateway until stop is called.
+// packAndUnpack runs a packer and an unpacker on the server, not through the gateway, until stop is called.
 func (b *bed) packAndUnpack() (stop func(), replaced *atomic.Int64) {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	var all sync.WaitGroup
@@ -34,7 +34,7 @@ func (b *bed) packAndUnpack() (stop func(), replaced *atomic.Int64) {
 	return func() { cancel(); all.Wait() }, replaced
 }
 
-// pack is one pass over the server, by the gateway's rules.
+// pack makes one pass over the server, by the gateway's rules.
 func (b *bed) pack(ctx context.Context, c *store.Conn, unpack bool) (pack.Report, error) {
 	s, err := store.Open(ctx, c, store.OpenOptions{Name: "server"})
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A panic while the schema is read is a failure to read it: requests that wait for it go on.
+// A panic while the schema is read counts as a failure to read it: requests that wait for the schema
+// continue.
 func TestPanicOfALoad(t *testing.T) {
 	log, stats := &testenv.Log{}, gateway.NewStats("test", "tarantool")
 	c := newCatalog(t.Context(), nil, func(context.Context) (*store.Schema, error) { panic("while loading") }, stats, slog.New(slog.NewTextHandler(log, nil)))

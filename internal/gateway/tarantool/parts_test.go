@@ -23,17 +23,17 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// partsOf has a session whose pumps do not run: no server does, and replies are made up.
+// partsOf holds a session whose pumps do not run. There is no server; the test makes up replies.
 type partsOf struct {
 	t *testing.T
 	g *Gateway
 	s *session
 
-	server, client taker          // what is said to them
+	server, client taker          // receive the frames that the session sends
 	replies        *gateway.Share // of a budget of 1 MiB
 }
 
-// taker is a connection that keeps the frames that are written to it.
+// taker is a connection that queues the frames that are written to it.
 type taker struct {
 	nowhere
 	frames chan *request
@@ -55,7 +55,7 @@ func (k *taker) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// next is the next frame.
+// next returns the next frame.
 func (k *taker) next(t *testing.T) *request {
 	t.Helper()
 	select {
@@ -77,7 +77,7 @@ func (k *taker) expect(t *testing.T, typ wire.Type, sync, stamp uint64) *request
 	return f
 }
 
-// nothing says that no frame has come.
+// nothing checks that no frame was written.
 func (k *taker) nothing(t *testing.T) {
 	t.Helper()
 	if n := len(k.frames); n > 0 {
@@ -100,14 +100,14 @@ func newParts(t *testing.T) *partsOf {
 	return p
 }
 
-// moved has the schema at another version from now on.
+// moved sets the version of the schema.
 func (p *partsOf) moved(version uint64) {
 	all := *p.g.catalog.spaces.Load()
 	all.version = version
 	p.g.catalog.spaces.Store(&all)
 }
 
-// parse reads header and body.
+// parse parses header and body.
 func parse(r *request) error {
 	if err := r.header.Parse(r.bytes); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (p *partsOf) request(typ wire.Type, body ...any) *request {
 	return r
 }
 
-// sends has a request sent, as the client's, with a stamp.
+// sends submits a client's request with a stamp.
 func (p *partsOf) sends(sync, stamp uint64, typ wire.Type, body ...any) {
 	p.t.Helper()
 	f := frame{encode(p.t, typ, sync, keyed{0x05, stamp}, body), 5}
@@ -142,7 +142,7 @@ func (p *partsOf) sends(sync, stamp uint64, typ wire.Type, body ...any) {
 	p.server.expect(p.t, typ, sync, stamp)
 }
 
-// reply has the server answer.
+// reply passes a reply of the server to the session.
 func (p *partsOf) reply(typ wire.Type, sync uint64, body ...any) {
 	p.t.Helper()
 	if err := p.s.handleReply(&frame{encode(p.t, typ, sync, keyed{0x05, uint64(9)}, body), 5}); err != nil {
@@ -207,7 +207,8 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// What a lane is while a request that can be refused is unanswered, and when there is nothing to know.
+// TestLanes checks the state of a lane while a request that can be refused is unanswered, and that the lane
+// is removed afterwards.
 func TestLanes(t *testing.T) {
 	var a lanes
 	list := []*exchange{{stamp: 5}, {stamp: 5}, {}}
@@ -272,7 +273,7 @@ func TestOriginalsTakeBudget(t *testing.T) {
 	}
 }
 
-// A request that must go alone waits for those that can be refused, and asks how far the server is.
+// A request that must go alone waits for those that can be refused, and sends a probe.
 func TestRequestsWaitForTheirLane(t *testing.T) {
 	p := newParts(t)
 	p.sends(1, 9, wire.Insert, 0x10, 600, 0x21, []any{1})
@@ -301,7 +302,7 @@ func TestRequestsWaitForTheirLane(t *testing.T) {
 
 var docBody = []any{0x10, 600, 0x21, []any{1, strings.Repeat("abc ", 30), 3}}
 
-// Requests that the server refused for their stamp are sent again with the next, in their order.
+// Requests that the server refused for their stamp are sent again with the next stamp, in their order.
 func TestRefusedRequestsAreSentAgain(t *testing.T) {
 	p := newParts(t)
 	p.sends(1, 9, wire.Insert, docBody...)
@@ -324,7 +325,8 @@ func TestRefusedRequestsAreSentAgain(t *testing.T) {
 	}
 }
 
-// A schema that changes all the time: what has nothing to be sealed goes as it came, the rest is refused.
+// If the schema changes all the time requests without envelopes or splices go unchanged, and the others are
+// refused.
 func TestRetriesEnd(t *testing.T) {
 	p := newParts(t)
 	if w, refused := p.s.rewriteAgain(p.request(wire.Insert, docBody...), maxTries, 0); w.bytes != nil || w.stamp != 0 || refused != nil {
@@ -342,9 +344,10 @@ func TestRetriesEnd(t *testing.T) {
 	}
 }
 
-// Without memory to keep a request for being sent again, only one that is right by any schema goes to the server.
+// Without memory for a copy of a request, to send it again, only a request that is right by any schema goes
+// to the server.
 func TestRequestsWithoutMemoryForARetry(t *testing.T) {
-	splice := []any{":", 2, 0, 1, "X"} // of a field without a rule
+	splice := []any{":", 2, 0, 1, "X"} // for a field without a rule
 	for name, test := range map[string]struct {
 		typ    wire.Type
 		body   keyed
@@ -381,12 +384,12 @@ func TestRequestsWithoutMemoryForARetry(t *testing.T) {
 	}
 }
 
-// A request takes no more memory than the budget holds for it.
+// A request takes no more memory than is taken from the budget for it.
 func TestRewritesFitTheirBudget(t *testing.T) {
 	g := offline(t)
 	defer g.cancel()
 	rule := g.catalog.spaces.Load().byID[600].fields[1].rules[0]
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // states of codecs stay in their pools
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // codec states stay in their pools
 	noise := make([]byte, 1<<20)
 	if _, err := rand.NewChaCha8([32]byte{}).Read(noise); err != nil {
 		t.Fatal(err)
@@ -398,7 +401,7 @@ func TestRewritesFitTheirBudget(t *testing.T) {
 			budget := gateway.NewBudget(64 << 20)
 			account := budget.Share("g").Account(nil, nil)
 			fits, took := false, uint64(0)
-			for n := 0; n < 10 && !fits; n++ { // the race detector drops some of what is put into a pool
+			for n := 0; n < 10 && !fits; n++ { // the race detector makes pools drop some entries
 				in := newSession(g, &stored{rest: bytes.NewReader(b)}, nowhere{}).fromClient
 				in.Account, in.Door = account, nil
 				f, err := in.next()
@@ -428,7 +431,7 @@ func TestRewritesFitTheirBudget(t *testing.T) {
 	}
 }
 
-// stored is a connection on which some bytes have come.
+// stored is a connection from which some bytes can be read.
 type stored struct {
 	nowhere
 	rest *bytes.Reader
@@ -436,7 +439,7 @@ type stored struct {
 
 func (s *stored) Read(p []byte) (int, error) { return s.rest.Read(p) }
 
-// What a request takes for its values is given back with it, whatever becomes of it.
+// The memory for a request's edits is released with the request, whatever its outcome.
 func TestEditsAreGivenBack(t *testing.T) {
 	many := func(n int) (list []any) {
 		for range n {
@@ -467,7 +470,7 @@ func TestEditsAreGivenBack(t *testing.T) {
 	}
 }
 
-// A look at what is stored changes nothing of the request, however many values it wraps.
+// Reading the stored tuple leaves the request's edits unchanged, however many values it wraps.
 func TestLooksLeaveEditsAlone(t *testing.T) {
 	p := newParts(t)
 	p.g.catalog.spaces.Load().byID[600].blind = true
@@ -485,7 +488,7 @@ func TestLooksLeaveEditsAlone(t *testing.T) {
 	}
 }
 
-// splicing parks a splice of the field whose value is in an envelope.
+// splicing parks a splice of the field whose value is compressed.
 func (p *partsOf) splicing() {
 	p.t.Helper()
 	f := frame{encode(p.t, wire.Update, 7, nil, keyed{0x10, 600, 0x11, 0, 0x20, []any{1}, 0x15, 1, 0x21, []any{[]any{":", 2, 1, 1, "X"}}}), 5}
@@ -496,7 +499,7 @@ func (p *partsOf) splicing() {
 	p.s.park(7, e)
 }
 
-// call takes a step, and gives its arguments.
+// call reads the frame of a step, and returns its arguments.
 func (p *partsOf) call() (sync uint64, args [][]byte) {
 	p.t.Helper()
 	f := p.server.next(p.t)
@@ -645,7 +648,7 @@ func TestOpenWithinBudget(t *testing.T) {
 	}
 }
 
-// A part of an answer that does not open is left out, and the answer is the error.
+// A part of a reply that can't be decompressed is left out, and the reply becomes the error.
 func TestBrokenPart(t *testing.T) {
 	p := newParts(t)
 	p.sends(1, 0, wire.Select, 0x10, 600)
@@ -655,7 +658,7 @@ func TestBrokenPart(t *testing.T) {
 	p.client.expect(t, wire.ErrorFlag|wire.ErrSystem, 1, 9)
 }
 
-// The schema is read again when there is a reason, and what was known stays in force when that fails.
+// The schema is read again when there is a reason, and the former one stays in use when that fails.
 func TestCatalogReadsAgain(t *testing.T) {
 	reads, version, fail := 0, uint64(3), error(nil)
 	log := slog.New(slog.DiscardHandler)
@@ -692,13 +695,13 @@ func TestCatalogReadsAgain(t *testing.T) {
 	}
 }
 
-// A version that an answer names while the schema is read may be newer than the schema that comes of it.
+// A version that a reply names while the schema is being read may be newer than the schema that was read.
 func TestCatalogKeepsNewerVersions(t *testing.T) {
 	var c *catalog
 	reads := uint64(0)
 	c = newCatalog(t.Context(), nil, func(context.Context) (*store.Schema, error) {
 		reads++
-		c.note(6) // of the second schema; sessions say it once
+		c.note(6) // the version of the second schema; sessions note a version once
 		return &store.Schema{Version: 4 + reads}, nil
 	}, gateway.NewStats("test", "tarantool"), slog.New(slog.DiscardHandler))
 	for want := uint64(5); want <= 6; want++ {
@@ -777,7 +780,7 @@ func TestBlindLooks(t *testing.T) {
 	}
 }
 
-// Replication begins when nothing is outstanding, or not at all.
+// Replication begins when no reply is outstanding, or not at all.
 func TestPipeSettles(t *testing.T) {
 	p := newParts(t)
 	p.sends(1, 0, wire.Ping)
@@ -795,8 +798,9 @@ func TestPipeSettles(t *testing.T) {
 	}, func() {})
 }
 
-// A request that has nothing to be rewritten but the stamp of its lane goes unchanged behind the lane when there is no
-// memory to keep it, also if a key of it begins like sealed bytes. That is no shortage.
+// A request to which only the stamp of its lane would be added goes unchanged behind the lane when there is
+// no memory for a copy, even if a key in it begins like an envelope. That does not count as a shortage of
+// memory.
 func TestOnlyAStampWithoutMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newParts(t)
@@ -822,7 +826,7 @@ func TestOnlyAStampWithoutMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.client.nothing(t)
-		if probe := p.server.next(t); probe.header.Type != wire.Ping { // asks whether the server is done with the lane
+		if probe := p.server.next(t); probe.header.Type != wire.Ping { // asks how far the server is with the lane
 			t.Errorf("%+v", probe.header)
 		}
 		p.server.expect(t, wire.Update, 7, 0)
@@ -830,6 +834,6 @@ func TestOnlyAStampWithoutMemory(t *testing.T) {
 			t.Errorf("%d requests are counted", n)
 		}
 		kept.budget.Release(taken)
-		time.Sleep(time.Hour) // for the budget to see that it is enough
+		time.Sleep(time.Hour) // lets the budget reclaim the memory
 	})
 }

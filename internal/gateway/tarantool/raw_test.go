@@ -12,7 +12,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// tuple is one of docs, and seen what comes back of it.
+// tuple returns a tuple of docs, and seen the same tuple as it is read.
 func tuple(id int, doc string) []any { return []any{id, "tag", doc, nil, []byte(doc + "bin")} }
 
 func seen(id int, doc string) []any { return []any{int64(id), "tag", doc, nil, []byte(doc + "bin")} }
@@ -22,7 +22,7 @@ func (b *bed) put(c *raw, id int, doc string) {
 	c.must(wire.Replace, 0x10, docs, 0x21, tuple(id, doc))
 }
 
-// check compares what the gateway shows, and says whether the document is stored sealed.
+// check compares the document as read through the gateway, and checks whether it is stored compressed.
 func (b *bed) check(c *raw, id int, doc string, wantSealed bool) {
 	b.t.Helper()
 	if got := c.selectOne(docs, id); got[2] != doc {
@@ -140,7 +140,7 @@ func TestSpliceIsRefused(t *testing.T) {
 		}
 	}
 	b.check(c, 1, document(1), true)
-	// A field without a rule is the server's affair.
+	// Splices of a field without a rule are left to the server.
 	c.must(wire.Update, 0x10, docs, 0x11, 0, 0x20, []any{1}, 0x21, []any{[]any{":", "tag", 0, 1, "X"}})
 	if got := c.selectOne(docs, 1)[1]; got != "Xag" {
 		t.Errorf("tag is %v", got)
@@ -262,7 +262,7 @@ func TestSQL(t *testing.T) {
 	}
 }
 
-// What begins like an envelope is wrapped, or refused where it can't be.
+// Values that begin like an envelope are wrapped, or refused where they can't be.
 func TestMagicInValues(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	c := b.client()
@@ -288,7 +288,8 @@ func TestMagicInValues(t *testing.T) {
 	}
 }
 
-// A damaged envelope, or one that names what is not there, is an error in the server's terms.
+// A damaged envelope, or one with a missing dictionary or too large a value, becomes an error reply like the
+// server's.
 func TestBrokenEnvelopes(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	c, direct := b.client(), b.direct()
@@ -311,7 +312,7 @@ func TestBrokenEnvelopes(t *testing.T) {
 			}
 		}
 	}
-	// What Lua returns may be any bytes.
+	// Lua may return any bytes.
 	if got := c.must(wire.Eval, 0x27, "return '\xC1\xDD\xDC'", 0x21, []any{}).([]any); got[0] != cinch.Magic {
 		t.Errorf("got %q", got)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// splices are operations on the field doc, with what they make of a document.
+// splices returns operations on the field doc, with their results for a document.
 func splices(doc string) map[string]struct {
 	ops  []any
 	base int
@@ -70,7 +70,7 @@ func TestSplices(t *testing.T) {
 	if n := b.stats.Snapshot().Guarded; len(n) == 0 {
 		t.Error("no splice was counted")
 	}
-	// An UPSERT of what is not there inserts its tuple, and an UPDATE does nothing.
+	// An UPSERT of a missing tuple inserts it, and an UPDATE does nothing.
 	c.must(wire.Upsert, 0x10, docs, 0x21, tuple(9, doc), 0x28, []any{[]any{":", "doc", 0, 1, "X"}})
 	b.check(c, 9, doc, true)
 	if got := c.must(wire.Update, 0x10, docs, 0x11, 0, 0x20, []any{99}, 0x21, []any{[]any{":", "doc", 0, 1, "X"}}).([]any); len(got) != 0 {
@@ -78,7 +78,7 @@ func TestSplices(t *testing.T) {
 	}
 }
 
-// A field that may be sealed since a moment ago is not cut, though nothing told the gateway.
+// A field that has just become one that may be compressed is not cut, though the gateway was not told.
 func TestSpliceFence(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: []policy.Rule{{Name: "all", Key: "docs", Types: policy.Tuple, Setting: codec.Setting{Codec: codec.LZ4}}}}, nil)
 	b.install()
@@ -93,7 +93,7 @@ func TestSpliceFence(t *testing.T) {
 	}
 }
 
-// What was sealed before its field got an index is opened, not cut.
+// A value that was compressed before its field got an index is decompressed, not cut.
 func TestSpliceUnderAnIndex(t *testing.T) {
 	for name, rules := range map[string][]policy.Rule{
 		"rules for functions": rules(), // then any field may hold an envelope
@@ -122,7 +122,7 @@ func TestSpliceBySecondaryIndex(t *testing.T) {
 	b.check(c, 1, "X"+document(1)[1:], true)
 }
 
-// Fields that move under an index are opened, and those that an index leaves are whole.
+// Fields that move under an index are decompressed, and those that move away from one are intact.
 func TestShifts(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: []policy.Rule{{Key: "wide", Field: "[24]", Types: policy.Tuple, Setting: codec.Setting{Codec: codec.LZ4}}}}, nil)
 	b.install()
@@ -149,7 +149,7 @@ func TestShifts(t *testing.T) {
 	}
 }
 
-// The user's own rights count, not the gateway's.
+// The rights of the client's user count, not those of the gateway's user.
 func TestSpliceWithoutRights(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	b.install()
@@ -173,8 +173,8 @@ func TestSpliceWithoutRights(t *testing.T) {
 	b.check(b.client(), 1, "X"+document(1)[1:], true)
 }
 
-// Several writers splice one field through two gateways while a packer goes round: each splice is
-// there once in the end.
+// Several writers splice one field through two gateways while a packer runs. Each splice is applied exactly
+// once in the end.
 func TestNoSpliceIsLost(t *testing.T) {
 	for _, engine := range []string{"memtx", "vinyl"} {
 		t.Run(engine, func(t *testing.T) {
@@ -200,7 +200,7 @@ func TestNoSpliceIsLost(t *testing.T) {
 						switch a := c.do(typ, append(body, key, []any{op})...); a.code {
 						case wire.OK:
 							i++
-						case wire.ErrorFlag | wire.ErrConflict: // as from the server: the client's to repeat
+						case wire.ErrorFlag | wire.ErrConflict: // the same as from the server; the client has to repeat it
 						default:
 							t.Errorf("%#x %s", a.code, a.text)
 							return
@@ -260,7 +260,7 @@ func manySplices(t *testing.T, program string) {
 	}
 }
 
-// The server lets the number of a field in a path overflow, and so there are many for one field.
+// The server lets the number of a field in a path overflow, so a field has many numbers.
 func TestSpliceByOverflow(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	b.install()

@@ -13,13 +13,13 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// failing is how reading the schema fails, unless it returns nil.
+// failing holds a function that decides how reading the schema fails. If it returns nil the schema is read.
 type failing struct{ f atomic.Pointer[func() error] }
 
 func (f *failing) set(err error)        { f.do(func() error { return err }) }
 func (f *failing) do(fail func() error) { f.f.Store(&fail) }
 
-// bed is one whose gateway has not been able to read the schema when it returns.
+// bed returns a bed whose gateway has failed to read the schema.
 func (f *failing) bed(t *testing.T, err error) *bed {
 	t.Helper()
 	f.set(err)
@@ -42,17 +42,16 @@ func (b *bed) failures() uint64 { return b.stats.Snapshot().Errors["schema"] }
 
 var errNoServer = fmt.Errorf("%w: refused", store.ErrUnreachable)
 
-func (r *raw) splice(id int) { // "X" in place of the first byte
+func (r *raw) splice(id int) { // replaces the first byte by "X"
 	r.t.Helper()
 	r.must(wire.Update, 0x10, docs, 0x11, 0, 0x20, []any{id}, 0x21, []any{[]any{":", "doc", 0, 1, "X"}})
 }
 
-// A gateway that was started before its server knows the schema as soon as a client meets the
-// server.
+// A gateway that was started before its server reads the schema as soon as a client connects to the server.
 func TestGatewayBeforeItsServer(t *testing.T) {
 	var f failing
 	b := f.bed(t, errNoServer)
-	b.g.catalog.refresh(t.Context()) // has just failed, or would have
+	b.g.catalog.refresh(t.Context()) // makes sure that a load has just failed
 	f.set(nil)
 	c := b.client()
 	c.splice(1)
@@ -61,8 +60,8 @@ func TestGatewayBeforeItsServer(t *testing.T) {
 	b.check(c, 2, document(2), true)
 }
 
-// A client that comes while the schema is being read in vain, since before there was a server,
-// doesn't get that result.
+// A client that connects during a load that fails, because it began before the server was up, does not get
+// the result of that load.
 func TestGatewayReadsTheSchemaInVain(t *testing.T) {
 	var f failing
 	b := f.bed(t, errNoServer)
@@ -76,7 +75,7 @@ func TestGatewayReadsTheSchemaInVain(t *testing.T) {
 		<-end
 		return errNoServer
 	})
-	go func() { // as the gateway does by itself, a little later
+	go func() { // the gateway does the same by itself, a little later
 		for b.g.ctx.Err() == nil && reads.Load() == 0 {
 			b.g.catalog.refresh(b.g.ctx)
 			time.Sleep(time.Millisecond)
@@ -89,7 +88,7 @@ func TestGatewayReadsTheSchemaInVain(t *testing.T) {
 	b.check(c, 1, "X"+document(1)[1:], true)
 }
 
-// The gateway's own user may be made a little after the first clients came.
+// The gateway's user may be created a little after the first clients have connected.
 func TestGatewayBeforeItsUser(t *testing.T) {
 	var f failing
 	b := f.bed(t, store.ErrLogin)
@@ -105,8 +104,8 @@ func TestGatewayBeforeItsUser(t *testing.T) {
 	b.check(c, 1, "X"+document(1)[1:], true)
 }
 
-// After a restart of the server, whose schema counts anew, a client that can connect need not
-// wait until the gateway tries again by itself.
+// After a restart of the server, which counts schema versions anew, a client that can connect need not wait
+// until the gateway's next attempt to read the schema.
 func TestSpliceAtOnceAfterRestart(t *testing.T) {
 	var f failing
 	b := f.bed(t, errNoServer)
@@ -119,7 +118,7 @@ func TestSpliceAtOnceAfterRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	direct := b.direct()
-	for range 3 { // so that its version is none that was known
+	for range 3 { // so that its version differs from those read before
 		direct.must(wire.Eval, 0x27, "box.schema.space.create('more'):drop()", 0x21, []any{})
 	}
 	b.g.catalog.refresh(t.Context())

@@ -16,8 +16,9 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A client over TLS gets what others get: pipelines that it writes before it reads, values of many megabytes that it
-// asks for faster than it reads them, steps, half-closes and drains; and one without TLS gets nothing.
+// Clients over TLS are served like others: pipelines written before any reply is read, values of many
+// megabytes that are requested faster than they are read, steps, half-closes and drains. A client without TLS
+// gets nothing.
 func TestClientsOverTLS(t *testing.T) {
 	t.Parallel()
 	ca := testenv.NewAuthority(t)
@@ -71,7 +72,7 @@ func TestClientsOverTLS(t *testing.T) {
 	if err := half.c.(*tls.Conn).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := half.tryRead(); !errors.Is(err, io.EOF) { // as from the server: it ends at once
+	if _, err := half.tryRead(); !errors.Is(err, io.EOF) { // the same as from the server: the connection ends at once
 		t.Errorf("after a half-close: %v", err)
 	}
 	busy := overTLS()

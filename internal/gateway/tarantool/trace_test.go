@@ -14,7 +14,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// tracedBed is one that traces all requests.
+// tracedBed returns a bed whose gateway traces all requests.
 func tracedBed(t *testing.T) (*bed, *tracetest.Commands) {
 	t.Helper()
 	c := tracetest.StartCommands(t)
@@ -23,13 +23,13 @@ func tracedBed(t *testing.T) (*bed, *tracetest.Commands) {
 	return b, c
 }
 
-// changeSchema changes the schema without the gateway's seeing it.
+// changeSchema changes the schema without the gateway's knowledge.
 func (b *bed) changeSchema() {
 	b.t.Helper()
 	b.direct().must(wire.Eval, 0x27, "local s = box.space.plain if s.index.other then s.index.other:drop() else s:create_index('other', {parts = {{2, 'unsigned'}}}) end", 0x21, []any{})
 }
 
-// upstreams are the spans of what a server was asked for a request, in their order.
+// upstreams returns the spans of the frames sent to the server for a request, in their order.
 func upstreams(c *tracetest.Commands, of tracetest.Span) (list []tracetest.Span) {
 	for _, s := range c.Named("upstream") {
 		if s.Parent == of.ID {
@@ -39,7 +39,8 @@ func upstreams(c *tracetest.Commands, of tracetest.Span) (list []tracetest.Span)
 	return list
 }
 
-// Requests have spans for their parts; failures are errors by their codes; and what a client has sent is in none.
+// Requests have spans for their parts, failures are errors with their codes, and no span contains data that a
+// client has sent.
 func TestTraceOfRequests(t *testing.T) {
 	t.Parallel()
 	b, c := tracedBed(t)
@@ -49,7 +50,7 @@ func TestTraceOfRequests(t *testing.T) {
 	client.do(wire.Insert, 0x10, docs, 0x21, tuple(1, document(1)))
 	client.must(wire.Eval, 0x27, "return 'secret'", 0x21, []any{})
 	client.must(wire.Ping)
-	client.do(0x7e) // that nobody knows
+	client.do(0x7e) // an unknown type
 	client.sync++
 	client.write(append(encode(t, wire.Delete, client.sync, nil, nil)[:4], 6, 0x82, 0, 9, 1, 9, 0x81)) // an UPSERT without its body
 	if a := client.read(); a.code != wire.ErrorFlag|wire.ErrInvalid {
@@ -86,14 +87,15 @@ func TestTraceOfRequests(t *testing.T) {
 	c.One(t, "ping")
 }
 
-// What is sent again, or in steps, is still one request, with a span for each time that the server was asked.
+// A request that is sent again, or in steps, is still one request, with a span for each time that it was sent
+// to the server.
 func TestTraceOfWhatIsSentAgain(t *testing.T) {
 	t.Parallel()
 	b, c := tracedBed(t)
 	client := b.client()
 	b.put(client, 1, document(1))
 	b.changeSchema()
-	client.must(wire.Delete, 0x10, plain, 0x11, 0, 0x20, []any{1}) // which is not rewritten
+	client.must(wire.Delete, 0x10, plain, 0x11, 0, 0x20, []any{1}) // it is not rewritten
 	b.changeSchema()
 	client.splice(1)
 	b.changeSchema()
@@ -119,7 +121,7 @@ func TestTraceOfWhatIsSentAgain(t *testing.T) {
 	}
 }
 
-// A request that does not go to the server ends where it is refused.
+// The trace of a request that does not go to the server ends where it is refused.
 func TestTraceOfRefusals(t *testing.T) {
 	t.Parallel()
 	c := tracetest.StartCommands(t)
@@ -133,7 +135,7 @@ func TestTraceOfRefusals(t *testing.T) {
 	}
 }
 
-// What waits for the server, or for others, ends with its connection.
+// The traces of requests that wait for the server, or for others, end with the connection.
 func TestTraceOfEnds(t *testing.T) {
 	b, c := tracedBed(t)
 	client := b.client()
@@ -152,7 +154,8 @@ func TestTraceOfEnds(t *testing.T) {
 	b.wake()
 }
 
-// Requests of several clients, some of which are sent again, some in steps, some in streams, and some cut off, all end.
+// The traces of requests of several clients all end: of requests that are sent again, sent in steps, in
+// streams, and cut off.
 func TestTraceUnderLoad(t *testing.T) {
 	t.Parallel()
 	b, c := tracedBed(t)
@@ -192,7 +195,8 @@ func TestTraceUnderLoad(t *testing.T) {
 	}
 }
 
-// A request that is not traced costs no allocation, whether others are or not, and what waits for its reply stays in its place.
+// A request that is not traced costs no allocation, whether others are traced or not, and exchanges are small
+// enough to be stored in place.
 func TestUntracedRequestsAllocateNothing(t *testing.T) {
 	if n := unsafe.Sizeof(exchange{}); n > 128 {
 		t.Errorf("an exchange has %d bytes", n)
@@ -209,7 +213,7 @@ func TestUntracedRequestsAllocateNothing(t *testing.T) {
 			wire.Ping:   nil,
 			wire.Select: {0x10, 600, 0x11, 0, 0x12, 1, 0x20, []any{1}},
 			wire.Update: {0x10, 600, 0x11, 0, 0x20, []any{1}, 0x21, []any{[]any{"+", 2, 1}}},
-			wire.Insert: {0x10, 600, 0x21, []any{1, abc, 3}}, // whose second field is sealed
+			wire.Insert: {0x10, 600, 0x21, []any{1, abc, 3}}, // its second field is compressed
 		} {
 			request, reply := frame{encode(t, typ, 7, nil, body), 5}, frame{encode(t, wire.OK, 7, keyed{0x05, 9}, keyed{0x30, []any{}}), 5}
 			if n := testing.AllocsPerRun(1000, func() {

@@ -17,8 +17,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Without a login of its own the gateway seals nothing, but clients go on, envelopes open, and what
-// could cut one is refused.
+// If its own login fails the gateway compresses nothing, but clients are served, envelopes are decompressed,
+// and requests that could cut one are refused.
 func TestOwnLoginIsWrong(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
@@ -48,7 +48,7 @@ func TestOwnLoginIsWrong(t *testing.T) {
 	b.check(b.client(), 1, document(1), true)
 }
 
-// Splices while the schema changes all the time are each done once, or refused.
+// While the schema changes all the time each splice is applied once, or refused.
 func TestSplicesWhileTheSchemaChanges(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	b.install()
@@ -100,8 +100,8 @@ func TestSplicesWhileTheSchemaChanges(t *testing.T) {
 	}
 }
 
-// A server that is killed under load and comes back holds all that it confirmed, sealed, though
-// its schema counts versions anew.
+// A server that is killed under load and restarted holds all that it confirmed, compressed, though it counts
+// schema versions anew.
 func TestServerRestartsUnderLoad(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	b.install()
@@ -147,8 +147,8 @@ func TestServerRestartsUnderLoad(t *testing.T) {
 	t.Logf("confirmed: %v", confirmed)
 }
 
-// writeUntilCut writes and splices documents until the connection ends, and says how many are
-// there for sure. written counts those of all writers.
+// writeUntilCut writes and splices documents until the connection ends, and returns how many were confirmed.
+// written counts those of all writers.
 func (b *bed) writeUntilCut(writer, from int, written *atomic.Int64, stop chan struct{}) (n int) {
 	conn, err := net.Dial("tcp", b.addr)
 	if err != nil {
@@ -193,8 +193,8 @@ func (b *bed) writeUntilCut(writer, from int, written *atomic.Int64, stop chan s
 	}
 }
 
-// A server that was started anew while nobody was connected counts versions of its schema anew. One
-// that has the number of the last plan's is another all the same.
+// A server that was restarted while no client was connected counts schema versions anew. A schema with the
+// same version as the last one that was read is a different one all the same.
 func TestRestartUnseen(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	bump := `local to = ... local x = box.space.plain
@@ -226,8 +226,8 @@ func TestRestartUnseen(t *testing.T) {
 	}
 }
 
-// A gateway whose own user may not see a space that rules name seals nothing there, and cuts nothing
-// that others have sealed.
+// A gateway whose own user may not see a space that rules name compresses nothing there, and cuts no values
+// that others have compressed.
 func TestUnseenSpace(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	b.put(b.client(), 1, document(1))
