@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow"
 )
 
-// Check compares the servers: what they are, what they hold, and settings that make answers or data differ.
+// Check compares the servers: their versions and data, and settings that make answers or data differ.
 func (p *Protocol) Check(ctx context.Context, production, control, test *shadow.Target) ([]shadow.Finding, error) {
 	var servers []server
 	for _, t := range []*shadow.Target{production, control, test} {
@@ -27,7 +27,7 @@ func (p *Protocol) Check(ctx context.Context, production, control, test *shadow.
 	return findings(servers[0], servers[1], servers[2]), nil
 }
 
-// Same compares what servers call themselves, if both let us ask.
+// Same compares the servers' run IDs, if both allow INFO.
 func (p *Protocol) Same(ctx context.Context, a, b *shadow.Target) bool {
 	one, err := ask(ctx, a)
 	if err != nil || one.info["run_id"] == "" {
@@ -37,10 +37,10 @@ func (p *Protocol) Same(ctx context.Context, a, b *shadow.Target) bool {
 	return err == nil && one.info["run_id"] == other.info["run_id"]
 }
 
-// server is what one says of itself.
+// server holds what a server reports about itself.
 type server struct {
 	name   string
-	known  bool // it let us ask: production may want a login that we don't have
+	known  bool // INFO was allowed: production may want a login that we don't have
 	info   map[string]string
 	config map[string]string
 	keys   int64
@@ -63,19 +63,19 @@ func ask(ctx context.Context, t *shadow.Target) (server, error) {
 	return s, nil
 }
 
-// isDenied reports that a user lacks a right.
+// isDenied reports whether a user lacks a right.
 func isDenied(err error) bool {
 	var refused goredis.Error
 	return errors.As(err, &refused) && goredis.HasErrorPrefix(refused, "NOPERM")
 }
 
-// isRefusal reports an answer of the server's, in place of a failed connection.
+// isRefusal reports whether err is an error reply of the server, not a failed connection.
 func isRefusal(err error) bool {
 	_, ok := err.(goredis.Error)
 	return ok
 }
 
-// parseInfo reads lines of names and values.
+// parseInfo parses the reply to INFO.
 func parseInfo(text string) map[string]string {
 	info := map[string]string{}
 	for line := range strings.SplitSeq(text, "\r\n") {
@@ -136,7 +136,7 @@ func findings(production, control, test server) []shadow.Finding {
 	return found
 }
 
-// alone finds what makes one target unfit.
+// alone reports problems of a single target.
 func (s server) alone(problem func(hint, format string, args ...any)) {
 	if s.info["role"] == "slave" {
 		problem("promote it: REPLICAOF NO ONE", "%s is a replica, which refuses writes", s.name)
@@ -149,7 +149,7 @@ func (s server) alone(problem func(hint, format string, args ...any)) {
 	}
 }
 
-// different tells numbers of keys that are further apart than a restore takes.
+// different reports whether numbers of keys differ by more than clients change during a restore.
 func different(a, b int64) bool {
 	d := a - b
 	return max(d, -d) > max(a, b)/100+100
@@ -162,7 +162,7 @@ func version(s server) string {
 	return s.info["redis_version"]
 }
 
-// own are settings that differ between any two servers, and mean nothing.
+// own holds settings that differ between any two servers, without effect.
 var own = []string{"port", "bind", "dir", "logfile", "pidfile", "unixsocket", "replica-announce-ip", "slave-announce-ip", "requirepass", "masterauth", "tls-port", "dbfilename", "aclfile"}
 
 func differences(control, test map[string]string) (out []string) {

@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// command is what a server says of one in COMMAND.
+// command is the server's description of a command in COMMAND.
 type command struct {
 	name        string // with its container: "xinfo stream"
 	writes      bool
@@ -20,24 +20,24 @@ type command struct {
 	blocks      bool
 	admin       bool
 	pubsub      bool
-	random      bool // its answer is not determined
+	random      bool // its answer is not deterministic
 	anyOrder    bool // the elements of its answer have no order
 	keys        []keySpec
-	unclear     bool // the specs do not find all keys
+	unclear     bool // the specs do not cover all keys
 	subcommands map[string]*command
 }
 
-// keySpec says where keys are among the arguments, as
-// https://redis.io/docs/latest/develop/reference/key-specs/ defines it.
+// keySpec describes where keys are among the arguments, as defined in
+// https://redis.io/docs/latest/develop/reference/key-specs/.
 type keySpec struct {
 	index   int    // begin_search by index
-	keyword string // or behind a keyword, from index on
+	keyword string // or begin_search by a keyword, searched from index on
 	numbers bool   // find_keys by a number of keys, else by a range
-	last    int    // of a range: where it ends; below 0: from the end of the arguments
+	last    int    // of a range: the last key, relative to the first; negative: from the end of the arguments
 	step    int
 	limit   int
-	count   int // of numbers: where the number is, from the beginning
-	first   int // where the first key is, from the beginning
+	count   int // of numbers: the argument with the number of keys, relative to the begin
+	first   int // of numbers: the first key, relative to the begin
 }
 
 // learn asks a server for its commands.
@@ -58,7 +58,7 @@ func learn(ctx context.Context, rdb *goredis.Client) (map[string]*command, error
 	return table, nil
 }
 
-// parseCommand reads an element of COMMAND's reply: name, arity, flags, first, last, step, and from 7.0 on
+// parseCommand parses an element of COMMAND's reply: name, arity, flags, first, last, step, and from 7.0 on
 // categories, tips, key specifications and subcommands.
 func parseCommand(raw any) *command {
 	f, _ := raw.([]any)
@@ -101,7 +101,7 @@ func (c *command) addSubcommands(raw any) {
 	}
 }
 
-// legacySpec is the range that servers before 7.0 tell.
+// legacySpec returns the key range in the format of servers before 7.0.
 func legacySpec(f []any) []keySpec {
 	first, last, step := integer(f[3]), integer(f[4]), integer(f[5])
 	if first == 0 {
@@ -139,7 +139,7 @@ func (c *command) addSpec(spec map[string]any) {
 	c.keys = append(c.keys, k)
 }
 
-// keysOf returns the keys among a request's arguments; ok is false when they can't all be told.
+// keysOf returns the keys among a request's arguments; ok is false if not all of them can be determined.
 func (c *command) keysOf(args [][]byte) (keys [][]byte, ok bool) {
 	for _, k := range c.keys {
 		found, ok := k.find(args)
@@ -155,7 +155,7 @@ func (k keySpec) find(args [][]byte) (keys [][]byte, ok bool) {
 	begin := k.index
 	if k.keyword != "" {
 		if begin = k.behindKeyword(args); begin < 0 {
-			return nil, true // it is optional
+			return nil, true // the keyword is optional
 		}
 	}
 	if begin <= 0 || begin >= len(args) {
@@ -190,8 +190,8 @@ func (k keySpec) find(args [][]byte) (keys [][]byte, ok bool) {
 
 func n64(n int) int64 { return int64(n) }
 
-// behindKeyword is where the argument behind the keyword is, -1 without one. A start below 0 counts from
-// the end, and searches to the beginning.
+// behindKeyword returns the index of the argument after the keyword, -1 without one. A negative index counts
+// from the end, and searches backwards.
 func (k keySpec) behindKeyword(args [][]byte) int {
 	word := strings.ToLower(k.keyword)
 	if k.index < 0 {
@@ -210,7 +210,7 @@ func (k keySpec) behindKeyword(args [][]byte) int {
 	return -1
 }
 
-// fields reads what RESP2 sends as an array of names and values, RESP3 as a map.
+// fields parses a map: in RESP2 an array of names and values, in RESP3 a map.
 func fields(raw any) map[string]any {
 	out := map[string]any{}
 	switch v := raw.(type) {

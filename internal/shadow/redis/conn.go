@@ -18,7 +18,7 @@ type conn struct {
 	net.Conn
 	in    []byte
 	ends  frames
-	lives *deadlines // to be told of times to live that are found
+	lives *deadlines // told about times to live that are found
 }
 
 // Dial connects to a target and logs in as its own user.
@@ -68,7 +68,7 @@ func (c *conn) ask(request []byte, deadline time.Time) ([]byte, error) {
 	return c.frame()
 }
 
-// Send sends operations in one piece. A latency is from the first byte sent to the reply's last.
+// Send sends operations in one piece. A latency lasts from the first byte sent to the last byte of the reply.
 func (c *conn) Send(ops []*shadow.Operation, deadline time.Time, answered func(int, shadow.Answer)) error {
 	if err := c.SetDeadline(deadline); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (c *conn) Send(ops []*shadow.Operation, deadline time.Time, answered func(i
 	if size(ops) < inOneGo {
 		_, err := bufs.WriteTo(c.Conn)
 		written <- err
-	} else { // the server may not read on before its replies are read
+	} else { // the server may stop reading until its replies are read
 		go func() {
 			_, err := bufs.WriteTo(c.Conn)
 			written <- err
@@ -135,7 +135,7 @@ func (c *conn) answer(op *shadow.Operation, began time.Time) (a shadow.Answer, e
 	return a, nil
 }
 
-// frame returns the next reply, which is valid until the next call.
+// frame returns the next reply, valid until the next call.
 func (c *conn) frame() ([]byte, error) {
 	for {
 		n, err := c.ends.end(c.in)

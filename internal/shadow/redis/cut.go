@@ -7,7 +7,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// in cuts a client's bytes into requests. The zero value is ready.
+// in splits a client's bytes into requests. The zero value is ready.
 type in struct {
 	buf []byte
 	cut resp.Parser
@@ -15,8 +15,9 @@ type in struct {
 
 func (i *in) held() int64 { return int64(cap(i.buf)) }
 
-// each takes bytes, and calls f with the requests that they complete: arguments, within bytes of f's own. An inline request comes as
-// others do.
+// each adds bytes, and calls f with each request that they complete: its arguments, which point into own, a
+// copy that f may keep. The arguments of an inline request are copies of their own, and own is the same
+// request in the array form.
 func (i *in) each(b []byte, f func(args [][]byte, own []byte) error) error {
 	i.buf = append(i.buf, b...)
 	left := i.buf
@@ -29,7 +30,7 @@ func (i *in) each(b []byte, f func(args [][]byte, own []byte) error) error {
 			break
 		}
 		args, own, err := i.request(left[:n])
-		if err == nil && len(args) > 0 { // else the server answers nothing
+		if err == nil && len(args) > 0 { // otherwise the server does not reply
 			err = f(args, own)
 		}
 		if err != nil {
@@ -42,7 +43,7 @@ func (i *in) each(b []byte, f func(args [][]byte, own []byte) error) error {
 	return nil
 }
 
-// request is what the bytes are that were parsed last.
+// request returns the arguments and the bytes of the request that was parsed last.
 func (i *in) request(b []byte) (args [][]byte, own []byte, err error) {
 	own = bytes.Clone(b)
 	if i.cut.Inline {
@@ -58,7 +59,7 @@ func (i *in) request(b []byte) (args [][]byte, own []byte, err error) {
 	return args, own, nil
 }
 
-// out cuts a server's bytes into replies. The zero value is ready.
+// out splits a server's bytes into replies. The zero value is ready.
 type out struct {
 	buf  []byte
 	ends frames
@@ -66,8 +67,8 @@ type out struct {
 
 func (o *out) held() int64 { return int64(cap(o.buf)) }
 
-// each takes bytes, and calls f with the replies that they complete, which are valid until it returns. What the server says unasked,
-// such as invalidations of a client's cache, is left out.
+// each adds bytes, and calls f with each reply that they complete, valid until f returns. Push messages, such
+// as invalidations of a client's cache, are left out.
 func (o *out) each(b []byte, f func(frame []byte) error) error {
 	o.buf = append(o.buf, b...)
 	left := o.buf

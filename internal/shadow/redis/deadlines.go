@@ -6,44 +6,46 @@ import (
 	"time"
 )
 
-// subject is what has a time to live: a key, or a field of a hash.
+// subject identifies something with a time to live: a key, or a field of a hash.
 type subject struct {
 	db, key string
 	field   string
-	ofHash  bool // it is the field
+	ofHash  bool // field is set
 }
 
 func (s subject) bytes() int64 { return int64(len(s.key)+len(s.field)) + deadlineBytes }
 
-// deadline is when production ends a subject: between from and to, since nobody sees when production carried out what gave it its life.
+// deadline is the time when a subject expires in production, between from and to: the exact time when
+// production executed the command that set it is not known.
 type deadline struct {
 	subject
 	from, to time.Time
-	made     time.Time // when production had answered that
+	made     time.Time // when production had answered that command
 	place    int       // in the heap
 }
 
-// deadlines are those that are to come. It is safe for concurrent use. The zero value is ready.
+// deadlines holds the deadlines to come. It is safe for concurrent use. The zero value is ready.
 type deadlines struct {
 	mu      sync.Mutex
 	of      map[subject]*deadline
 	next    queue
 	bytes   int64
-	several bool // databases are used, and not the first alone
+	several bool // databases other than 0 are used
 
-	doubtful    map[subject]bool // servers may have ended them
+	doubtful    map[subject]bool // servers may have expired them
 	allDoubtful bool
 }
 
-// mostDeadlines bounds the bytes of deadlines. Those that are far away may take half of it, so that there is room for those that matter most.
+// mostDeadlines limits the bytes of deadlines. Those more than farAway ahead may take half of it, so that
+// there is room for the near ones, which matter most.
 const (
 	mostDeadlines = 32 << 20
-	deadlineBytes = 256 // beside names
+	deadlineBytes = 256 // besides the names
 	farAway       = time.Minute
 	mostDoubtful  = 50_000
 )
 
-// fits reports whether there is room for a deadline that so much later comes.
+// fits reports whether there is room for a deadline that is so far ahead.
 func (d *deadlines) fits(s subject, in time.Duration) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -54,7 +56,7 @@ func (d *deadlines) fits(s subject, in time.Duration) bool {
 	return d.of[s] != nil || d.bytes+s.bytes() <= limit
 }
 
-// set notes a deadline, unless a newer one is known.
+// set stores a deadline, unless a newer one is known.
 func (d *deadlines) set(n deadline) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -74,7 +76,7 @@ func (d *deadlines) set(n deadline) {
 	heap.Push(&d.next, &n)
 }
 
-// get returns what is known of a subject.
+// get returns the deadline of a subject.
 func (d *deadlines) get(s subject) (deadline, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -84,7 +86,7 @@ func (d *deadlines) get(s subject) (deadline, bool) {
 	return deadline{}, false
 }
 
-// doubt notes that a server may have ended a subject by its own clock.
+// doubt records that a server may have expired a subject by its own clock.
 func (d *deadlines) doubt(s subject) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -96,14 +98,14 @@ func (d *deadlines) doubt(s subject) {
 	}
 }
 
-// doubted reports what doubt has noted.
+// doubted reports whether doubt was called for a subject.
 func (d *deadlines) doubted(s subject) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.allDoubtful || d.doubtful[s]
 }
 
-// drop forgets a subject.
+// drop removes a subject.
 func (d *deadlines) drop(s subject) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -118,7 +120,7 @@ func (d *deadlines) forget(found *deadline) {
 	d.bytes -= found.bytes()
 }
 
-// past takes out, in their order, as many as most of those that are over at a time.
+// past removes up to most deadlines that are over at the given time, and returns their subjects in order.
 func (d *deadlines) past(at time.Time, most int) (over []subject, several bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -130,7 +132,7 @@ func (d *deadlines) past(at time.Time, most int) (over []subject, several bool) 
 	return over, d.several
 }
 
-// queue is deadlines, for package heap.
+// queue implements heap.Interface, ordered by the end of the deadlines.
 type queue []*deadline
 
 func (q queue) Len() int           { return len(q) }
@@ -140,14 +142,14 @@ func (q queue) Swap(i, j int) {
 	q[i].place, q[j].place = i, j
 }
 
-// Push is heap's.
+// Push implements heap.Interface.
 func (q *queue) Push(x any) {
 	d := x.(*deadline)
 	d.place = len(*q)
 	*q = append(*q, d)
 }
 
-// Pop is heap's.
+// Pop implements heap.Interface.
 func (q *queue) Pop() any {
 	old := *q
 	last := old[len(old)-1]

@@ -11,20 +11,20 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow"
 )
 
-// life is how long a key of a target has still to live, by PTTL.
+// life is the remaining time to live of a key at a target, by PTTL.
 type life time.Duration
 
-// Lives of keys that are not counted down, as go-redis has them.
+// Lives of keys without a countdown, as go-redis returns them.
 const (
 	gone    life = -2
 	forever life = -1
 )
 
-// apart is how far the targets' clocks of a key may be from each other: one of them got the key a little later.
+// apart limits the difference in a key's remaining life between targets: one of them got the key a little later.
 const apart = life(2 * time.Second)
 
-// Excuse reports whether the answers may differ because a key has expired at one target a moment before the other.
-// The question comes a little later, so the key may have expired at both, or been written again.
+// Excuse reports whether the answers may differ because a key has expired at one target a moment before the
+// other. It asks a little later, so the key may have expired at both, or been written again.
 func (p *Protocol) Excuse(ctx context.Context, op *shadow.Operation, control, test *shadow.Target) bool {
 	doubtful := p.doubtful(op)
 	if o, ok := op.Own.(*aside); ok && o.sure && !doubtful {
@@ -49,8 +49,9 @@ func (p *Protocol) Excuse(ctx context.Context, op *shadow.Operation, control, te
 	return false
 }
 
-// mayHaveExpired is what Excuse says of a key. A read that finds a key at one target only, where it has long to live, is
-// none: a write was lost. A write may have made the key anew where it had expired, and left it to expire at the other.
+// mayHaveExpired is Excuse for one key. A read that finds a key at one target only, with a long life there,
+// is not excused: a write was lost. A write may have created the key again where it had expired, with the old
+// one left to expire at the other target.
 func mayHaveExpired(k shadow.Kind, a, b life) bool {
 	switch {
 	case a == gone && b == gone, a >= 0 && b >= 0:
@@ -61,7 +62,8 @@ func mayHaveExpired(k shadow.Kind, a, b life) bool {
 	return k == shadow.Write && (a == gone || b == gone)
 }
 
-// doubtful reports whether an operation has keys that servers may have ended by their own clocks before the mirror could see to that.
+// doubtful reports whether an operation has keys that servers may have expired by their own clocks before the
+// mirror could prevent it.
 func (p *Protocol) doubtful(op *shadow.Operation) bool {
 	return slices.ContainsFunc(op.Keys, func(name string) bool {
 		db, key := keyOf(name)
@@ -69,16 +71,16 @@ func (p *Protocol) doubtful(op *shadow.Operation) bool {
 	})
 }
 
-// hasExpired reports whether a server has ended keys by its own clock.
+// hasExpired reports whether a server has expired keys by its own clock.
 func hasExpired(ctx context.Context, rdb *goredis.Client) bool {
 	text, err := rdb.Info(ctx).Result()
 	if err != nil {
-		return true // it does not let us ask
+		return true // INFO is not allowed
 	}
 	return parseInfo(text)["expired_keys"] != "0"
 }
 
-// lifeOf asks for the time to live of a key that operations name so.
+// lifeOf returns the time to live of a key, given the name that operations use for it.
 func lifeOf(ctx context.Context, rdb *goredis.Client, name string) (l life, ok bool) {
 	db, key := keyOf(name)
 	conn := rdb.Conn()
@@ -88,7 +90,7 @@ func lifeOf(ctx context.Context, rdb *goredis.Client, name string) (l life, ok b
 	}
 	ttl, err := conn.PTTL(ctx, key).Result()
 	if ttl > tenYears-longestRun {
-		return forever, err == nil // the mirror ends it
+		return forever, err == nil // the mirror expires it
 	}
 	return life(ttl), err == nil
 }

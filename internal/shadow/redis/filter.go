@@ -15,12 +15,13 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// Filters decide what of Redis' traffic is recorded: never what targets don't get anyway, logins among it; and of keys
-// that match a pattern no values, but what has their length. Make them with NewFilters.
+// Filters decide which Redis traffic is recorded. Requests that targets don't get, logins among them, are
+// left out. Values of keys that match a pattern are replaced by others of the same length. Make them with
+// NewFilters.
 type Filters struct {
-	p        *Protocol // without commands, where nothing is redacted
+	p        *Protocol // without commands if nothing is redacted
 	redact   []policy.Pattern
-	key      [32]byte // of the hash; it is written nowhere
+	key      [32]byte // of the hash; never written anywhere
 	requests atomic.Uint64
 
 	mu   sync.Mutex
@@ -44,13 +45,13 @@ func NewFilters(ctx context.Context, production gateway.Upstream, redact []strin
 	return f, err
 }
 
-// Filter returns one for a new connection.
+// Filter returns the Filter of a new connection.
 func (f *Filters) Filter() shadow.Filter { return &filter{all: f} }
 
-// Requests is how many there were.
+// Requests returns the number of requests.
 func (f *Filters) Requests() uint64 { return f.requests.Load() }
 
-// Left is how many requests were left out, by reason.
+// Left returns how many requests were left out, by reason.
 func (f *Filters) Left() map[string]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,37 +75,37 @@ func (f *Filters) matches(key []byte) bool {
 	return false
 }
 
-// plan is what becomes of a request and its reply.
+// plan determines how a request and its reply are recorded.
 type plan struct {
 	leave         bool   // both are left out
 	opens, closes bool   // a transaction
-	hidden        []bool // by key
-	byKey         bool   // of the reply, too
+	hidden        []bool // by key: its values are redacted
+	byKey         bool   // the reply is redacted by key, too
 }
 
-// filter is of one connection.
+// filter is the Filter of one connection.
 type filter struct {
 	all *Filters
 	in
 	out
 	pending  []plan
-	tx       []plan // requests behind MULTI
-	within   bool   // a transaction
+	tx       []plan // requests after MULTI
+	within   bool   // inside a transaction
 	recorded []byte // by the last call
 }
 
-// planBytes is what a request that waits for its reply counts.
+// planBytes is the size of a request that waits for its reply.
 const planBytes = 64
 
-// keptBytes of what was recorded are kept for the next call.
+// keptBytes limits the buffer that is kept for the next call.
 const keptBytes = 64 << 10
 
-// Held is the number of bytes that are kept.
+// Held returns the number of bytes that are buffered.
 func (f *filter) Held() int64 {
 	return f.in.held() + f.out.held() + int64(cap(f.recorded)) + planBytes*int64(len(f.pending)+len(f.tx))
 }
 
-// begin gives the place for what is recorded of one call.
+// begin prepares the buffer for the recorded bytes of one call.
 func (f *filter) begin() {
 	if cap(f.recorded) > keptBytes {
 		f.recorded = nil
@@ -112,7 +113,7 @@ func (f *filter) begin() {
 	f.recorded = f.recorded[:0]
 }
 
-// Request takes bytes of the client's, and returns the requests that they complete.
+// Request takes bytes that the client sent, and returns the requests to record that they complete.
 func (f *filter) Request(b []byte) ([]byte, error) {
 	f.begin()
 	err := f.in.each(b, func(args [][]byte, own []byte) error {
@@ -131,7 +132,7 @@ func (f *filter) Request(b []byte) ([]byte, error) {
 	return f.bounded(err)
 }
 
-// Reply takes bytes of the server's, and returns the replies that they complete.
+// Reply takes bytes that the server sent, and returns the replies to record that they complete.
 func (f *filter) Reply(b []byte) ([]byte, error) {
 	f.begin()
 	err := f.out.each(b, func(frame []byte) error {
@@ -173,7 +174,7 @@ func (f *filter) answered(p plan, frame []byte) error {
 
 var errTransaction = errors.New("a transaction has not as many replies as requests")
 
-// closed records what ends a transaction, without the replies to what is left out.
+// closed records the reply that ends a transaction, without the replies to requests that are left out.
 func (f *filter) closed(frame []byte) error {
 	queued := f.tx
 	f.tx, f.within = nil, false

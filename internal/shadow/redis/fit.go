@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// Why a server can't be mirrored, or be a target.
+// Reasons why a server can't be mirrored, or be a target.
 var (
 	errCluster  = errors.New("it is a node of a cluster: mirror a single server, or a primary and its replicas")
 	errSentinel = errors.New("it is a Sentinel: name the primary that it watches")
@@ -17,9 +17,9 @@ var (
 	errLoading  = errors.New("it is still loading its data: wait until it has")
 )
 
-// Fit fails when a server can't be what it is to be, so far as it tells.
+// Fit fails if a server is known to be unsuited for its role.
 func (p *Protocol) Fit(ctx context.Context, production, control, test *shadow.Target) error {
-	if s, err := ask(ctx, production); err == nil && s.known { // a production that is away comes back
+	if s, err := ask(ctx, production); err == nil && s.known { // production may be down for now
 		if err := s.unfit(); err != nil {
 			return fmt.Errorf("%s: %w", production, err)
 		}
@@ -28,7 +28,7 @@ func (p *Protocol) Fit(ctx context.Context, production, control, test *shadow.Ta
 		s, err := ask(ctx, t)
 		switch {
 		case isDenied(err):
-			continue // it may not be asked, but perhaps all that clients do
+			continue // INFO is not allowed, but clients' commands may be
 		case err != nil:
 			return ui.WithHint(err, shadow.HintReach)
 		}
@@ -39,7 +39,7 @@ func (p *Protocol) Fit(ctx context.Context, production, control, test *shadow.Ta
 	return nil
 }
 
-// unfit is what no server may be.
+// unfit returns an error for a server that can have no role.
 func (s server) unfit() error {
 	switch {
 	case s.info["redis_mode"] == "sentinel" || s.info["server_mode"] == "sentinel":
@@ -50,7 +50,7 @@ func (s server) unfit() error {
 	return nil
 }
 
-// unfitTarget is what no target may be.
+// unfitTarget returns an error for a server that can't be a target.
 func (s server) unfitTarget() error {
 	switch {
 	case s.info["role"] == "slave":

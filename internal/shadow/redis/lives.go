@@ -9,47 +9,49 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// A key that expires does so by its server's clock, so two targets end it at different places among the operations: one has counted on where
-// the other begins anew, and they stay apart. So the mirror ends keys. What gives a key a time to live gives it ten years more at the targets,
-// and when production's time is up an operation of the mirror's own ends it, which has its place in the order as all others have.
+// A key expires by its server's clock, so two targets expire it at different places among the operations: one
+// continues a counter where the other starts a new one, and they stay different. So the mirror expires keys.
+// A command that sets a time to live sets one that is ten years longer at the targets. When production's time
+// is up, the mirror sends an operation that expires the key, at one place in the order.
 //
 //	client     SET k v PX 500                                   SET k w NX
 //	targets    SET k v PX 315360000500       PEXPIRE k 0 XX     SET k w NX
 //
-// XX leaves alone what has no time to live any more. Between what is surely before the end and what is surely behind it, answers tell: when
-// production answers as it does where there is no key, that is the moment. Scripts set times of their own: behind a script its keys get their ten
-// years, and the targets say what they had.
+// XX leaves alone keys that have no time to live any more. Between the earliest and the latest possible end,
+// production's answers decide: the first one that shows that the key is missing marks the moment. Scripts set
+// times to live on their own: after a script, the mirror sets those of its keys to ten years, and records
+// the times that the targets had.
 //
-// It takes servers from 7.0 on, for XX. Times that are longer than a run are left alone.
+// This needs servers from 7.0 on, for XX. Times longer than a run are left alone.
 const (
 	tenYears   = 10 * 365 * 24 * time.Hour
 	longestRun = 30 * 24 * time.Hour
 )
 
-// slack is how much later than it should a deadline is kept, since what was sent before it may be answered behind it.
+// slack delays a deadline, since operations sent before it may be answered after it.
 const slack = 200 * time.Millisecond
 
-// tick is what servers' clocks leave open.
+// tick is the precision of servers' clocks.
 const tick = 2 * time.Millisecond
 
-// term is where a request has a time to live.
+// term is the position and unit of a time to live in a request.
 type term struct {
 	at       int // argument
 	unit     time.Duration
 	absolute bool
 }
 
-// terms of commands that have it in one place.
+// terms holds the commands that have one at a fixed argument.
 var terms = map[string]term{
 	"setex": {2, time.Second, false}, "psetex": {2, time.Millisecond, false}, "restore": {2, time.Millisecond, false},
 	"expire": {2, time.Second, false}, "pexpire": {2, time.Millisecond, false}, "expireat": {2, time.Second, true}, "pexpireat": {2, time.Millisecond, true},
 	"hexpire": {2, time.Second, false}, "hpexpire": {2, time.Millisecond, false}, "hexpireat": {2, time.Second, true}, "hpexpireat": {2, time.Millisecond, true},
 }
 
-// optional are those that have it behind a word, and from which argument on there may be one.
+// optional holds the commands that have one after an option, with the first argument that may be one.
 var optional = map[string]int{"set": 3, "getex": 2, "hgetex": 2, "hsetex": 2}
 
-// termOf finds a request's.
+// termOf returns the term of a request.
 func termOf(name string, args [][]byte) (t term, ok bool) {
 	if t, ok = terms[name]; ok {
 		if name == "restore" && slices.ContainsFunc(args[min(4, len(args)):], func(a []byte) bool { return resp.IsWord(a, "absttl") }) {
@@ -77,7 +79,8 @@ func termOf(name string, args [][]byte) (t term, ok bool) {
 	return term{}, false
 }
 
-// lengthen gives what production has given a time to live ten years more, and notes when production ends it.
+// lengthen adds ten years to the time to live that a request sets at the targets, and records its end in
+// production.
 func (r *reader) lengthen(op *shadow.Operation, q request, reply []byte, at time.Time) {
 	if !r.p.keepsTime {
 		return
@@ -89,7 +92,7 @@ func (r *reader) lengthen(op *shadow.Operation, q request, reply []byte, at time
 	}
 	n, ok := resp.ParseInt(q.args[t.at])
 	if !ok || n <= 0 || n > int64(longestRun/t.unit) && !t.absolute {
-		return // it ends now, or not while we are here
+		return // it ends now, or after the run
 	}
 	from, to := q.at, at
 	if t.absolute {
@@ -102,7 +105,7 @@ func (r *reader) lengthen(op *shadow.Operation, q request, reply []byte, at time
 	all := r.subjects(q)
 	for _, s := range all {
 		if !r.p.deadlines.fits(s, to.Add(life).Sub(at)) {
-			return // all of a command's, or none
+			return // either all subjects of a command are lengthened, or none
 		}
 	}
 	sent := slices.Clone(q.args)
@@ -115,7 +118,7 @@ func (r *reader) lengthen(op *shadow.Operation, q request, reply []byte, at time
 	}
 }
 
-// subjects of a request that has a term.
+// subjects returns the subjects of a request that has a term.
 func (r *reader) subjects(q request) (all []subject) {
 	if fields, ok := fieldsOf(q); ok {
 		for _, f := range fields {
@@ -130,7 +133,7 @@ func (r *reader) subjects(q request) (all []subject) {
 	return all
 }
 
-// fieldsOf are those behind FIELDS, of commands that have them.
+// fieldsOf returns the fields after FIELDS, for commands that have them.
 func fieldsOf(q request) (fields [][]byte, ok bool) {
 	step := 1
 	switch q.name {
@@ -147,7 +150,7 @@ func fieldsOf(q request) (fields [][]byte, ok bool) {
 	return fields, true
 }
 
-// got reports whether the i-th subject of a request that succeeded has its new time to live.
+// got reports whether the i-th subject of a successful request has its new time to live.
 func got(q request, reply []byte, i int) bool {
 	h, body := head(reply)
 	has := func(word string) bool {
@@ -174,7 +177,7 @@ func got(q request, reply []byte, i int) bool {
 	return true
 }
 
-// moved takes a deadline along with its key.
+// moved copies a key's deadline to the key's new name.
 func (r *reader) moved(q request, reply []byte, at time.Time) {
 	if q.name != "rename" && q.name != "renamenx" && q.name != "copy" || len(q.args) < 3 || string(reply) == ":0\r\n" || reply[0] == resp.Error {
 		return
@@ -187,10 +190,10 @@ func (r *reader) moved(q request, reply []byte, at time.Time) {
 	r.p.deadlines.set(d)
 }
 
-// mostDue are ended in one piece.
+// mostDue limits the subjects that are expired in one piece.
 const mostDue = 128
 
-// Due returns what ends the keys that production has ended by now.
+// Due returns operations that expire the keys whose time is up in production.
 func (p *Protocol) Due(now time.Time) (ops []*shadow.Operation) {
 	over, several := p.deadlines.past(now, mostDue)
 	for _, s := range over {
@@ -204,7 +207,7 @@ func (p *Protocol) Due(now time.Time) (ops []*shadow.Operation) {
 	return ops
 }
 
-// end is what ends a subject, on a connection that has its database.
+// end returns the operation that expires a subject, on a connection that has its database selected.
 func (s subject) end() *shadow.Operation {
 	op := &shadow.Operation{
 		Kind: shadow.Write, Untimed: true, Name: "PEXPIRE " + pattern([]byte(s.key)), Keys: []string{nameOf(s.db, []byte(s.key))},
@@ -217,7 +220,8 @@ func (s subject) end() *shadow.Operation {
 	return op
 }
 
-// ended returns what ends keys before an operation that production has surely carried out behind their ends, or whose answer shows that.
+// ended returns operations that expire keys before op: if production has certainly executed op after their
+// ends, or its answer shows that.
 func (r *reader) ended(op *shadow.Operation, q request, reply []byte, at time.Time) (ends []*shadow.Operation) {
 	for _, name := range op.Keys {
 		db, key := keyOf(name)
@@ -235,7 +239,8 @@ func (r *reader) ended(op *shadow.Operation, q request, reply []byte, at time.Ti
 	return ends
 }
 
-// foundNothing reports whether a reply is one that shows that there was no key. It is asked about keys that are about to end.
+// foundNothing reports whether a reply shows that there was no key. It is called for keys that are about to
+// expire.
 func foundNothing(q request, reply []byte) bool {
 	h, _ := head(reply)
 	number := func(n int64) bool { got, ok := integerOf(reply); return ok && got == n }

@@ -14,11 +14,11 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// Protocol is Redis' for the engine. Make it with New.
+// Protocol implements shadow.Protocol for Redis. Make it with New.
 type Protocol struct {
 	commands  map[string]*command
 	scratch   string // key
-	keepsTime bool   // the server has what the mirror ends keys with
+	keepsTime bool   // the server has the options that the mirror needs to expire keys
 	deadlines deadlines
 }
 
@@ -42,7 +42,7 @@ func learned(ctx context.Context, t *shadow.Target) (*Protocol, error) {
 	}, nil
 }
 
-// client is go-redis, for questions beside the mirror.
+// client returns a go-redis client, for requests outside the mirror.
 func client(up gateway.Upstream) *goredis.Client {
 	return goredis.NewClient(&goredis.Options{
 		Network: up.Network, Addr: up.Address, Username: up.User, Password: up.Password, TLSConfig: up.TLS,
@@ -50,18 +50,18 @@ func client(up gateway.Upstream) *goredis.Client {
 	})
 }
 
-// Reader returns what understands a new connection.
+// Reader returns the Reader of a new connection.
 func (p *Protocol) Reader() shadow.Reader { return &reader{p: p, db: "0"} }
 
-// ScratchWrite stores the i-th content in a key of the tool's own.
+// ScratchWrite stores the i-th content in the scratch key.
 func (p *Protocol) ScratchWrite(i int) *shadow.Operation {
 	return p.own(shadow.Write, "SET", p.scratch, "content "+strconv.Itoa(i), "EX", "3600")
 }
 
-// ScratchRead reads it.
+// ScratchRead reads the scratch key.
 func (p *Protocol) ScratchRead() *shadow.Operation { return p.own(shadow.Read, "GET", p.scratch) }
 
-// ScratchClean removes it.
+// ScratchClean removes the scratch key.
 func (p *Protocol) ScratchClean() *shadow.Operation { return p.own(shadow.Write, "DEL", p.scratch) }
 
 func (p *Protocol) own(kind shadow.Kind, args ...string) *shadow.Operation {

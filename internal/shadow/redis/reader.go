@@ -11,20 +11,20 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// mostHeld bounds the bytes of requests and replies of a connection that are under way.
+// mostHeld limits the bytes of a connection's unanswered requests and incomplete messages.
 const mostHeld = 64 << 20
 
 // request is a command that has no reply yet.
 type request struct {
 	bytes []byte
-	args  [][]byte // within bytes, or of an inline request its own
+	args  [][]byte // within bytes, except for inline requests
 	at    time.Time
 	*command
 	treatment
 	opens, closes bool // a transaction
 }
 
-// reader understands one client's connection.
+// reader parses one client's connection.
 type reader struct {
 	p *Protocol
 	in
@@ -37,10 +37,10 @@ type reader struct {
 	tx      *transaction // nil outside one
 }
 
-// Held is the number of bytes that are kept.
+// Held returns the number of bytes that are buffered.
 func (r *reader) Held() int64 { return r.in.held() + r.out.held() + r.held }
 
-// Request takes bytes of the client's.
+// Request takes bytes that the client sent.
 func (r *reader) Request(b []byte, at time.Time) error {
 	err := r.in.each(b, func(args [][]byte, own []byte) error { return r.ask(request{bytes: own, args: args, at: at}) })
 	if err != nil {
@@ -62,18 +62,18 @@ func (r *reader) ask(q request) error {
 	return nil
 }
 
-// weight is what a request holds: its bytes, itself, and its arguments' places.
+// weight returns the bytes that a request holds: its text, the struct, and its arguments' slices.
 func (q *request) weight() int64 {
 	return int64(len(q.bytes)) + requestBytes + int64(len(q.args))*argBytes
 }
 
-// What a request and an argument hold beside their bytes.
+// Bytes of a request and of an argument besides their text.
 const (
 	requestBytes = 256
 	argBytes     = 32
 )
 
-// describe says what is known of a request's command. It fails for those that end the mirroring of their connection.
+// describe looks up a request's command. It fails for commands that end the mirroring of their connection.
 func (p *Protocol) describe(q *request) error {
 	p.lookUp(q)
 	if q.ends != "" {
@@ -103,7 +103,7 @@ func (p *Protocol) lookUp(q *request) {
 
 var errUnasked = errors.New("a reply without a request")
 
-// Reply takes bytes of the server's.
+// Reply takes bytes that the server sent.
 func (r *reader) Reply(b []byte, at time.Time) (done []*shadow.Operation, err error) {
 	err = r.out.each(b, func(frame []byte) error {
 		if len(r.pending) == 0 {
@@ -125,7 +125,7 @@ func (r *reader) Reply(b []byte, at time.Time) (done []*shadow.Operation, err er
 	return done, nil
 }
 
-// answered is the operations that a reply completes, of those that are mirrored.
+// answered returns the operations that a reply completes, except those that are not mirrored.
 func (r *reader) answered(q request, frame []byte, at time.Time) []*shadow.Operation {
 	failed := frame[0] == resp.Error || frame[0] == resp.BulkError
 	switch {
@@ -163,7 +163,7 @@ func (r *reader) answered(q request, frame []byte, at time.Time) []*shadow.Opera
 	return append(before, op)
 }
 
-// note remembers what a request that succeeded means for those behind it.
+// note records the effect of a successful request on later ones.
 func (r *reader) note(q request, op *shadow.Operation) {
 	switch q.name {
 	case "select":
@@ -175,7 +175,7 @@ func (r *reader) note(q request, op *shadow.Operation) {
 	}
 }
 
-// operation is what a request is to the engine.
+// operation returns a request as an operation for the engine.
 func (r *reader) operation(q request) *shadow.Operation {
 	op := &shadow.Operation{Kind: shadow.Write, Request: q.bytes, Form: q.form}
 	keys, known := q.keysOf(q.args)
@@ -210,25 +210,25 @@ func (c *command) elsewhere(args [][]byte) bool {
 	return c.name == "move" || c.name == "copy" && len(args) > 4 || strings.HasPrefix(c.name, "ft.")
 }
 
-// Keys are any bytes, so those of shadow.Part are written otherwise.
+// Keys may contain any bytes, so those of shadow.Part are escaped.
 var (
 	escape   = strings.NewReplacer("\x01", "\x01\x01", shadow.Part, "\x01\x02")
 	unescape = strings.NewReplacer("\x01\x01", "\x01", "\x01\x02", shadow.Part)
 )
 
-// nameOf is a key as operations have it.
+// nameOf returns the name of a key in operations.
 func nameOf(db string, key []byte) string { return db + " " + escape.Replace(string(key)) }
 
-// keyOf is the key that nameOf has named.
+// keyOf is the inverse of nameOf.
 func keyOf(name string) (db, key string) {
 	db, key, _ = strings.Cut(name, " ")
 	return db, unescape.Replace(key)
 }
 
-// mostPattern bounds what is read of a key for its pattern.
+// mostPattern limits the bytes of a key that its pattern is made from.
 const mostPattern = 64
 
-// pattern is a key with what looks like an identifier left out.
+// pattern returns a key with parts that look like identifiers replaced by *.
 func pattern(key []byte) string {
 	var b strings.Builder
 	for part := range bytes.SplitSeq(key[:min(len(key), mostPattern)], []byte(":")) {

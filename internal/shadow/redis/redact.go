@@ -12,13 +12,14 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// shape says where a command has values. Commands without one are not recorded when they touch a key whose values
-// are redacted, and neither are those that have anything but keys, numbers and words of options beside the values: somebody's value in
-// a place that is not for values, in a command that the server refuses perhaps.
+// shape tells which arguments of a command are values. A command without a shape is not recorded if it
+// touches a key whose values are redacted. The same holds if it has anything but keys, numbers and option
+// names outside the values: that may be a value in a wrong place, perhaps in a command that the server
+// refuses.
 type shape struct {
 	from, to int  // arguments; to 0: up to the last; from 0: none
-	pairs    bool // keys and values in turn
-	byKey    bool // its reply has a string for each key; of others' all strings are redacted
+	pairs    bool // keys and values alternate
+	byKey    bool // its reply has a string for each key; otherwise all strings of the reply are redacted
 }
 
 // shapes by the command's name. docs/SHADOW.md has the same list for users.
@@ -41,10 +42,10 @@ var shapes = map[string]shape{
 	"expire": {}, "pexpire": {}, "expireat": {}, "pexpireat": {},
 }
 
-// scripts have values and keys where nobody can tell.
+// scripts holds the commands whose values and keys can't be located.
 var scripts = map[string]bool{"eval": true, "eval_ro": true, "evalsha": true, "evalsha_ro": true, "fcall": true, "fcall_ro": true, "script": true, "function": true}
 
-// plan says what becomes of a request, and redacts it.
+// plan decides how a request is recorded, and redacts it.
 func (f *Filters) plan(q *request) plan {
 	p := plan{opens: q.opens, closes: q.closes}
 	name := strings.ToLower(string(q.args[0]))
@@ -82,7 +83,7 @@ func (f *Filters) plan(q *request) plan {
 	return p
 }
 
-// misplaced reports whether there may be a value where none belongs.
+// misplaced reports whether there may be a value outside the shape.
 func (s shape) misplaced(args, keys [][]byte) bool {
 	for i := 1; i < len(args); i++ {
 		isKey := slices.ContainsFunc(keys, func(k []byte) bool { return bytes.Equal(k, args[i]) })
@@ -93,12 +94,12 @@ func (s shape) misplaced(args, keys [][]byte) bool {
 	return false
 }
 
-// redacts reports whether a value may be at an argument.
+// redacts reports whether argument i may be a value.
 func (s shape) redacts(i int) bool {
 	return s.pairs && i%2 == 0 || s.from > 0 && i >= s.from && (s.to == 0 || i < s.to)
 }
 
-// options without values of SET, GETEX and EXPIRE.
+// options of SET, GETEX and EXPIRE that are not values.
 var options = []string{"ex", "px", "exat", "pxat", "nx", "xx", "gt", "lt", "get", "keepttl", "persist"}
 
 // isValue reports whether an argument is neither an option nor a number.
@@ -107,7 +108,7 @@ func isValue(arg []byte) bool {
 	return !number && !slices.ContainsFunc(options, func(o string) bool { return resp.IsWord(arg, o) })
 }
 
-// arguments redacts a request's.
+// arguments returns the redacted arguments of a request.
 func (f *Filters) arguments(s shape, args [][]byte) [][]byte {
 	args = slices.Clone(args)
 	for i := 1; i < len(args); i++ {
@@ -124,7 +125,7 @@ func (f *Filters) reply(dst []byte, p plan, frame []byte) []byte {
 	case !slices.Contains(p.hidden, true):
 		return append(dst, frame...)
 	case h.Kind == resp.Error:
-		code, _, _ := bytes.Cut(frame[1:len(frame)-2], []byte(" ")) // the rest may show arguments
+		code, _, _ := bytes.Cut(frame[1:len(frame)-2], []byte(" ")) // the rest may contain arguments
 		return append(append(append(dst, resp.Error), code...), "\r\n"...)
 	case p.byKey && h.IsAggregate():
 		dst = append(dst, frame[:len(frame)-len(body)]...)
@@ -154,8 +155,8 @@ func (f *Filters) strings(dst, frame []byte) []byte {
 	return dst
 }
 
-// hash appends as many bytes as a value has: the same for equal values, others for others. It is a Feistel network of four rounds of a
-// keyed hash, whose key nobody keeps.
+// hash appends as many bytes as a value has: the same for equal values, different ones for different values.
+// It is a Feistel network of four rounds of a keyed hash, whose key is kept in memory only.
 func (f *Filters) hash(dst, value []byte) []byte {
 	n := len(dst)
 	dst = append(dst, value...)
@@ -172,12 +173,12 @@ func (f *Filters) hash(dst, value []byte) []byte {
 	return dst
 }
 
-// mix changes dst by a hash of src.
+// mix XORs dst with a hash of src.
 func (f *Filters) mix(dst, src []byte, round byte) {
 	mac := hmac.New(sha256.New, f.key[:])
 	mac.Write([]byte{round})
 	mac.Write(src)
 	mask := make([]byte, len(dst))
-	_, _ = rand.NewChaCha8([32]byte(mac.Sum(nil))).Read(mask) // it never fails
+	_, _ = rand.NewChaCha8([32]byte(mac.Sum(nil))).Read(mask) // never fails
 	subtle.XORBytes(dst, dst, mask)
 }

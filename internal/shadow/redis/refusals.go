@@ -2,8 +2,8 @@ package redis
 
 import "github.com/cinch-layer/cinch/internal/wire/resp"
 
-// ownFailures are errors by which production speaks of itself at that moment, or of its client's rights, not of the command: targets, where clients
-// have other rights, would carry it out.
+// ownFailures are errors that concern production's state at that moment, or its client's rights, and not the
+// command: targets, where clients have other rights, would execute it.
 var ownFailures = map[string]bool{
 	"NOAUTH": true, "NOPERM": true, // the client's rights
 	"LOADING": true, "MASTERDOWN": true, "READONLY": true, "UNBLOCKED": true, // a restart, a failover
@@ -11,7 +11,7 @@ var ownFailures = map[string]bool{
 	"CLUSTERDOWN": true, "MOVED": true, "ASK": true, "TRYAGAIN": true, "REDIRECT": true,
 }
 
-// failedByItself is the error of a reply that is one of these; "": it is none.
+// failedByItself returns the error code of a reply if it is one of ownFailures, otherwise "".
 func failedByItself(frame []byte) string {
 	if frame[0] != resp.Error && frame[0] != resp.BulkError {
 		return ""

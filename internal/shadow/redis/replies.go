@@ -11,12 +11,12 @@ import (
 
 // frames finds the end of reply frames in a growing buffer. The zero value is ready.
 type frames struct {
-	pos  int   // up to which the first frame is scanned
-	left int64 // elements of it that are still to come; 0: it has not begun
+	pos  int   // up to here the first frame is scanned
+	left int64 // elements of it still to come; 0: it has not begun
 }
 
-// end returns the length of the first frame of buf, 0 when it is not complete. Every call passes at
-// least what earlier ones saw, until a frame was found.
+// end returns the length of the first frame of buf, 0 if it is incomplete. Until a frame is found, every call
+// must pass at least the bytes that earlier calls got.
 func (f *frames) end(buf []byte) (int, error) {
 	if f.left == 0 {
 		f.left = 1
@@ -60,13 +60,13 @@ const (
 	plain     uint8 = iota // byte by byte
 	unordered              // a set of elements
 	pairs                  // a set of pairs
-	scripted               // what a script may have taken out of a set, or from a clock: in any order, without times to live
+	scripted               // of a script, perhaps from a set or a clock: in any order, without times to live
 )
 
-// seed of the digests. They are compared within one process only.
+// seed of the digests, which are compared only within one process.
 var seed = maphash.MakeSeed()
 
-// answerOf says what a reply frame is like.
+// answerOf returns the comparable form of a reply.
 func answerOf(frame []byte, form uint8) shadow.Answer {
 	a := shadow.Answer{Digest: maphash.Bytes(seed, frame)}
 	switch frame[0] {
@@ -89,7 +89,7 @@ func answerOf(frame []byte, form uint8) shadow.Answer {
 	return a
 }
 
-// integerOf is what an integer reply says.
+// integerOf returns the value of an integer reply.
 func integerOf(frame []byte) (n int64, ok bool) {
 	if frame[0] != resp.Integer {
 		return 0, false
@@ -97,8 +97,8 @@ func integerOf(frame []byte) (n int64, ok bool) {
 	return resp.ParseInt(frame[1 : len(frame)-2])
 }
 
-// digestScripted adds up the digests of all elements, but of numbers that are times to live: those that targets have found right behind the
-// reply, and those that are ten years longer than others.
+// digestScripted adds up the digests of all elements, except numbers that are times to live: those that
+// targets returned right after the reply, and those that were lengthened by ten years.
 func digestScripted(frame []byte, found []time.Duration) (sum uint64) {
 	for len(frame) > 0 {
 		h, body := head(frame)
@@ -114,13 +114,13 @@ func digestScripted(frame []byte, found []time.Duration) (sum uint64) {
 	return sum
 }
 
-// part is what is compared of a command's reply in a transaction's.
+// part tells how a command's reply is compared within a transaction's.
 type part struct {
 	form uint8
 	skip bool
 }
 
-// digestParts is a digest of a transaction's reply.
+// digestParts returns a digest of a transaction's reply.
 func digestParts(frame []byte, parts []part, found []time.Duration) uint64 {
 	h, body := head(frame)
 	replies := elements(body, 1)
@@ -156,7 +156,7 @@ func digestSet(body []byte, form uint8) (sum uint64) {
 	return sum
 }
 
-// elements cuts the body of an aggregate into pieces of so many elements.
+// elements splits the body of an aggregate into groups of so many elements.
 func elements(body []byte, each int) (out [][]byte) {
 	for len(body) > 0 {
 		n := 0
@@ -176,7 +176,7 @@ func elements(body []byte, each int) (out [][]byte) {
 	return out
 }
 
-// strings returns the bulk and simple strings of a reply: of one, or of an array of them.
+// stringsOf returns the bulk and simple strings of a reply: of a single one, or of an array of them.
 func stringsOf(frame []byte) (out [][]byte) {
 	h, body := head(frame)
 	switch {

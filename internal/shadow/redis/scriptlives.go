@@ -9,15 +9,15 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// aside is what an operation has for this package alone.
+// aside is an operation's data for this package (Operation.Own).
 type aside struct {
-	sure     bool      // all of its keys are such as the mirror ends, so no server's clock excuses a difference
-	asked    []subject // of which the targets say, behind its answers, how long they live
-	from, to time.Time // when production carried it out
-	parts    []part    // of a transaction
+	sure     bool      // the mirror expires all its keys, so no server's clock excuses a difference
+	asked    []subject // targets return their times to live after its answer
+	from, to time.Time // when production executed it
+	parts    []part    // of a transaction's reply
 }
 
-// answer says what a reply is like, when targets have said how long keys live.
+// answer returns the comparable form of a reply. found holds the times to live that the target has returned.
 func (o *aside) answer(frame []byte, form uint8, found []time.Duration) shadow.Answer {
 	a := answerOf(frame, form)
 	switch {
@@ -30,16 +30,17 @@ func (o *aside) answer(frame []byte, form uint8, found []time.Duration) shadow.A
 	return a
 }
 
-// mostAsked keys of an operation with scripts are asked for.
+// mostAsked limits the keys of a script that are asked for.
 const mostAsked = 16
 
-// soon is when a key may end by its server's clock before that is seen to, where a script gave it its life.
+// soon is the time to live, set by a script, below which a key may expire by its server's clock before the
+// mirror acts.
 const soon = 500 * time.Millisecond
 
-// setLives are scripts that may give keys a time to live.
+// setLives holds the script commands that may set times to live.
 var setLives = map[string]bool{"eval": true, "evalsha": true, "fcall": true}
 
-// lengthenScripts asks how long the keys of scripts live from now on, and gives them ten years.
+// lengthenScripts asks for the times to live of scripts' keys, and sets them to ten years.
 func (r *reader) lengthenScripts(op *shadow.Operation, requests []request, at time.Time) {
 	if !r.p.keepsTime {
 		return
@@ -67,7 +68,8 @@ func (r *reader) lengthenScripts(op *shadow.Operation, requests []request, at ti
 	}
 }
 
-// readLives reads the answers to what lengthenScripts has asked for: how long keys lived that were not lengthened before.
+// readLives reads the answers to lengthenScripts, and returns the times to live that were not lengthened
+// before.
 func (c *conn) readLives(o *aside) (found []time.Duration, err error) {
 	for _, s := range o.asked {
 		left, err := c.frame()
@@ -89,7 +91,7 @@ func (c *conn) readLives(o *aside) (found []time.Duration, err error) {
 	return found, nil
 }
 
-// isFound reports whether a number is a time to live that was found a moment later, in seconds or milliseconds.
+// isFound reports whether n is one of found, read at most a moment earlier, in seconds or milliseconds.
 func isFound(n int64, found []time.Duration) bool {
 	return slices.ContainsFunc(found, func(life time.Duration) bool {
 		ms := life.Milliseconds()
@@ -97,7 +99,7 @@ func isFound(n int64, found []time.Duration) bool {
 	})
 }
 
-// isLengthened reports whether a number can only be a time to live that the mirror has lengthened, in seconds or milliseconds.
+// isLengthened reports whether n can only be a lengthened time to live, in seconds or milliseconds.
 func isLengthened(n int64) bool {
 	for _, unit := range []time.Duration{time.Second, time.Millisecond} {
 		if years := int64(tenYears / unit); n > years-int64(longestRun/unit) && n <= years+int64(longestRun/unit) {
@@ -107,7 +109,7 @@ func isLengthened(n int64) bool {
 	return false
 }
 
-// makeSure marks an operation all of whose keys are such as the mirror ends.
+// makeSure sets sure if the mirror expires all keys of an operation.
 func (r *reader) makeSure(op *shadow.Operation) {
 	if op.Whole || len(op.Keys) == 0 {
 		return

@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow/usage"
 )
 
-// Size is the memory that a target uses, by its own account, and the CPU.
+// Size returns the memory that a target reports as used, and its CPU time.
 func (p *Protocol) Size(ctx context.Context, t *shadow.Target) (s usage.Size, err error) {
 	rdb := client(t.Upstream)
 	defer rdb.Close()

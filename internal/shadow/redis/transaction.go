@@ -14,7 +14,7 @@ type transaction struct {
 	queued []request
 }
 
-// inTransaction takes the reply to a request behind MULTI.
+// inTransaction processes the reply to a request after MULTI.
 func (r *reader) inTransaction(q request, frame []byte, at time.Time) []*shadow.Operation {
 	if !q.closes {
 		if frame[0] == resp.Simple {
@@ -32,11 +32,11 @@ func (r *reader) inTransaction(q request, frame []byte, at time.Time) []*shadow.
 		return r.unwatch()
 	}
 	if h, _ := head(frame); h.IsNull() {
-		return r.unwatch() // production aborted it, so there is nothing to carry out
+		return r.unwatch() // production aborted it, so there is nothing to mirror
 	}
 	done := r.ended(&shadow.Operation{Keys: r.unwatched(tx.queued, watched)}, q, frame, at)
 	op, selected := r.whole(tx.queued, frame, at)
-	op.Keys = append(op.Keys, watched...) // a target that sees another's write to them aborts it
+	op.Keys = append(op.Keys, watched...) // a target that sees another connection's write to them aborts it
 	slices.Sort(op.Keys)
 	op.Keys = slices.Compact(op.Keys)
 	op.Expected = int64(len(frame))
@@ -52,7 +52,8 @@ func (r *reader) inTransaction(q request, frame []byte, at time.Time) []*shadow.
 	return done
 }
 
-// unwatched are the keys of a transaction that may be ended before it: those that it watches have not ended, or it would have been aborted.
+// unwatched returns the keys of a transaction that may be expired before it. Those that it watches have not
+// expired, or it would have been aborted.
 func (r *reader) unwatched(queued []request, watched []string) (names []string) {
 	for _, q := range queued {
 		keys, _ := q.keysOf(q.args)
@@ -65,18 +66,19 @@ func (r *reader) unwatched(queued []request, watched []string) (names []string) 
 	return names
 }
 
-// unwatch ends what WATCH has begun at the targets.
+// unwatch releases at the targets what WATCH has set up.
 func (r *reader) unwatch() []*shadow.Operation {
 	return []*shadow.Operation{{
 		Kind: shadow.Write, Blocks: true, Name: "UNWATCH", Request: resp.AppendCommand(nil, "UNWATCH"),
-		Production: shadow.Answer{Lost: true}, // it was not asked
+		Production: shadow.Answer{Lost: true}, // production was not asked
 	}}
 }
 
-// mostNamed is how many commands of a transaction its name has.
+// mostNamed limits the commands in a transaction's name.
 const mostNamed = 8
 
-// whole is a transaction as one operation, and the SELECT that the connection's state is from now on, if it has one.
+// whole returns a transaction as one operation, and its last SELECT, if any, which is the connection's state
+// from now on.
 func (r *reader) whole(queued []request, frame []byte, at time.Time) (op, selected *shadow.Operation) {
 	_, body := head(frame)
 	replies := elements(body, 1)
@@ -85,7 +87,7 @@ func (r *reader) whole(queued []request, frame []byte, at time.Time) (op, select
 	op.Own = o
 	for i, q := range queued {
 		if q.skip || i >= len(replies) {
-			op.Production.Lost = true // the answers are not as many as production's
+			op.Production.Lost = true // targets return fewer answers than production did
 			continue
 		}
 		if code := failedByItself(replies[i]); code != "" {

@@ -8,15 +8,15 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// treatment is how a command is mirrored that can't be sent as it came.
+// treatment describes how a command is mirrored that can't be sent unchanged.
 type treatment struct {
-	skip    bool   // targets don't get it: it is about the server or the login
-	ends    string // why its connection is mirrored no more
-	state   bool   // of the connection
+	skip    bool   // not sent to targets: it concerns the server or the login
+	ends    string // why its connection is not mirrored any more
+	state   bool   // it sets the state of the connection
 	random  bool   // its answer is not compared
 	form    uint8
-	free    bool                                      // it touches nothing
-	look    func(op *shadow.Operation, args [][]byte) // how it is compared
+	free    bool                                      // it touches no data
+	look    func(op *shadow.Operation, args [][]byte) // chooses how it is compared
 	rewrite func(op *shadow.Operation, args [][]byte, reply []byte) (keep bool)
 }
 
@@ -28,11 +28,11 @@ var treatments = map[string]treatment{
 	"select": {state: true},
 	"reset":  {ends: "RESET"},
 
-	// What has another form than requests and replies.
+	// Commands that leave the pattern of requests and replies.
 	"monitor": {ends: "MONITOR"}, "sync": {ends: "replication"}, "psync": {ends: "replication"}, "replconf": {ends: "replication"},
 	"subscribe": {ends: "a subscription"}, "psubscribe": {ends: "a subscription"}, "ssubscribe": {ends: "a subscription"},
 
-	// About the server.
+	// Commands that concern the server.
 	"wait": {skip: true}, "waitaof": {skip: true}, "shutdown": {skip: true}, "replicaof": {skip: true}, "slaveof": {skip: true},
 	"failover": {skip: true}, "debug": {skip: true}, "config": {skip: true}, "acl": {skip: true}, "cluster": {skip: true}, "module": {skip: true},
 	"slowlog": {skip: true}, "latency": {skip: true}, "save": {skip: true}, "bgsave": {skip: true}, "bgrewriteaof": {skip: true}, "lastsave": {skip: true},
@@ -40,7 +40,7 @@ var treatments = map[string]treatment{
 	"memory": {skip: true}, "migrate": {skip: true}, "pfdebug": {skip: true}, "pfselftest": {skip: true},
 	"ping": {free: true}, "echo": {free: true}, "time": {free: true, random: true}, "unwatch": {free: true}, "discard": {free: true},
 
-	// Answers that differ by nature; servers from 7.0 on say so themselves.
+	// Answers that differ by nature; servers from 7.0 on mark them themselves.
 	"randomkey": {random: true, free: true}, "srandmember": {random: true}, "hrandfield": {random: true}, "zrandmember": {random: true},
 	"scan": {random: true, free: true}, "sscan": {random: true}, "hscan": {random: true}, "zscan": {random: true}, "dbsize": {random: true, free: true},
 	"ttl": {random: true}, "pttl": {random: true}, "expiretime": {random: true}, "pexpiretime": {random: true},
@@ -51,14 +51,14 @@ var treatments = map[string]treatment{
 	"sort": {look: lookSort}, "sort_ro": {look: lookSort},
 	"hkeys": {form: unordered}, "hvals": {form: unordered}, "hgetall": {form: pairs},
 
-	// Answers that may tell how long a key lives.
+	// Answers that may contain a key's time to live.
 	"eval": {form: scripted}, "evalsha": {form: scripted}, "fcall": {form: scripted}, "eval_ro": {form: scripted}, "evalsha_ro": {form: scripted}, "fcall_ro": {form: scripted},
 
-	// What the server chose is sent as production chose it.
+	// Choices of the server: the targets get production's.
 	"spop": {rewrite: rewriteSpop},
 	"xadd": {rewrite: rewriteXadd},
 
-	// What waited in production is sent in its form that does not wait, when it has got something.
+	// Blocking commands: if production's returned something, targets get the form that does not block.
 	"blpop": {rewrite: popFirst("LPOP")}, "brpop": {rewrite: popFirst("RPOP")},
 	"bzpopmin": {rewrite: popFirst("ZPOPMIN")}, "bzpopmax": {rewrite: popFirst("ZPOPMAX")},
 	"blmove": {rewrite: withoutLast("LMOVE")}, "brpoplpush": {rewrite: withoutLast("RPOPLPUSH")},
@@ -66,7 +66,8 @@ var treatments = map[string]treatment{
 	"xread": {rewrite: withoutBlock}, "xreadgroup": {rewrite: withoutBlock},
 }
 
-// lookSort finds out whether a SORT leaves the order open: where it goes by nothing, or by texts that may be equal.
+// lookSort determines whether a SORT leaves the order open: it sorts by nothing, or by texts that may be
+// equal.
 func lookSort(op *shadow.Operation, args [][]byte) {
 	var by []byte
 	var alpha, limit bool
@@ -96,7 +97,7 @@ func rewriteHello(op *shadow.Operation, args [][]byte, reply []byte) bool {
 	if reply[0] == resp.Error || len(args) < 2 {
 		return false
 	}
-	op.Request = resp.AppendArgs(nil, args[:2]) // without a login
+	op.Request = resp.AppendArgs(nil, args[:2]) // without the login
 	return true
 }
 
@@ -110,7 +111,7 @@ func rewriteSpop(op *shadow.Operation, args [][]byte, reply []byte) bool {
 	return true
 }
 
-// rewriteXadd gives the entry the number that production has given it.
+// rewriteXadd adds the entry with production's ID.
 func rewriteXadd(op *shadow.Operation, args [][]byte, reply []byte) bool {
 	i := xaddID(args)
 	id := stringsOf(reply)
@@ -126,7 +127,7 @@ func rewriteXadd(op *shadow.Operation, args [][]byte, reply []byte) bool {
 	return true
 }
 
-// xaddID is where the entry's number is: XADD key [options] id field value.
+// xaddID returns the index of the entry's ID: XADD key [options] id field value.
 func xaddID(args [][]byte) int {
 	for i := 2; i < len(args); i++ {
 		switch {
@@ -145,7 +146,7 @@ func xaddID(args [][]byte) int {
 	return len(args)
 }
 
-// popFirst pops from the key that production has popped from, which its answer begins with.
+// popFirst pops from the key that production has popped from, the first string of its answer.
 func popFirst(command string) func(*shadow.Operation, [][]byte, []byte) bool {
 	return func(op *shadow.Operation, _ [][]byte, reply []byte) bool {
 		popped := stringsOf(reply)
@@ -177,7 +178,7 @@ func withoutBlock(op *shadow.Operation, args [][]byte, reply []byte) bool {
 	return true
 }
 
-// unblocked drops what found nothing in production, or failed.
+// unblocked sends args instead, unless production's command found nothing, or failed.
 func unblocked(op *shadow.Operation, args [][]byte, reply []byte) bool {
 	if h, _ := head(reply); h.IsNull() || h.Kind == resp.Error {
 		return false
