@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Ahead has an operation go at the target before those that it waits for there. It is for a Conn that undoes what it was answered and asks
-// again, since production had carried this operation out before. own is that Conn.
+// Ahead has an operation sent at the target before those that it waits for there. It is for a Conn, own, that
+// undoes an answered operation and repeats it, because production had executed op before that one.
 //
-// It returns when the operation is done there. It is false when it is not: it waits for a lock, or does not come.
+// It returns true when op is done there, false when it waits for a lock, or is not sent.
 func (t *Target) Ahead(ctx context.Context, op *Operation, own Conn) bool {
 	l := &op.legs[t.place]
 	l.call()
@@ -49,7 +49,7 @@ func (l *leg) call() {
 	}
 }
 
-// called returns what is closed when the operation is called.
+// called returns a channel that is closed by call.
 func (l *leg) called() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,14 +62,14 @@ func (l *leg) called() <-chan struct{} {
 	return l.calls
 }
 
-// assign notes the lane that an operation goes to.
+// assign records the lane that an operation goes to.
 func (l *leg) assign(to *lane) {
 	l.mu.Lock()
 	l.lane = to
 	l.mu.Unlock()
 }
 
-// sent is what the operation's lane has sent and not seen answered: nil, nothing.
+// sent returns what the operation's lane has sent and not seen answered; nil: nothing.
 func (l *leg) sent() *sending {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,20 +9,20 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow/verdict"
 )
 
-// batch is the latencies of some seconds.
+// batch holds the latencies of a batch interval.
 type batch struct {
 	begin, end time.Time
 	kinds      map[Kind]*pair
 	names      map[string]*pair
-	waiting    map[string]int64 // operations of fingerprints that there was no room for
-	unnamed    int64            // operations that are in no fingerprint
+	waiting    map[string]int64 // operations of fingerprints without room in names
+	unnamed    int64            // operations without a fingerprint in names
 }
 
-// mostNames bounds the fingerprints of a batch, and those of a run. What is beyond counts in its kind alone; one that has enough operations to be
-// judged takes the place of one that has not.
+// mostNames limits the fingerprints of a batch, and those of a run. Operations of further ones count in their
+// kind alone. A fingerprint with enough operations to be judged replaces one without.
 const mostNames = 200
 
-// mostWaiting bounds those whose operations are counted for that.
+// mostWaiting limits the fingerprints whose operations are counted for that.
 const mostWaiting = 4096
 
 func newBatch(now time.Time) *batch {
@@ -43,7 +43,7 @@ func (b *batch) add(op *Operation) {
 	p.add(op)
 }
 
-// room reports whether there is some for another fingerprint, or makes it.
+// room reports whether there is room for another fingerprint, making some if possible.
 func (b *batch) room(name string) bool {
 	if len(b.names) < mostNames {
 		return true
@@ -66,19 +66,19 @@ func (b *batch) room(name string) bool {
 	return false
 }
 
-// empty reports a batch without operations.
+// empty reports whether the batch has no operations.
 func (b *batch) empty() bool { return b.kinds[Read].count()+b.kinds[Write].count() == 0 }
 
-// pair is the latencies of the same operations at both targets, in nanoseconds, with so many
-// significant digits.
+// pair holds the latencies of the same operations at both targets, in nanoseconds, with digits significant
+// digits.
 type pair struct {
 	digits int
 	hist   [targets]*hdrhistogram.Histogram
-	// example of the operations, for an Explainer.
+	// example is the Example of one of the operations, for an Explainer.
 	example any
 }
 
-// Latencies are told apart from shortest to longest.
+// Range of the latencies that are told apart.
 const (
 	shortest = 64 * time.Nanosecond
 	longest  = 10 * time.Minute
@@ -96,7 +96,7 @@ func (p *pair) add(op *Operation) {
 		p.example = op.Example
 	}
 	for i := range targets {
-		_ = p.at(i).RecordValue(min(op.answers[i].Took, longest).Nanoseconds()) // the range is kept
+		_ = p.at(i).RecordValue(min(op.answers[i].Took, longest).Nanoseconds()) // never fails
 	}
 }
 
@@ -107,7 +107,7 @@ func (p *pair) count() int64 {
 	return p.hist[control].TotalCount()
 }
 
-// quantile of one target; 0 without operations.
+// quantile returns a quantile of one target; 0 without operations.
 func (p *pair) quantile(target int, q float64) time.Duration {
 	if p.count() == 0 {
 		return 0
@@ -115,7 +115,7 @@ func (p *pair) quantile(target int, q float64) time.Duration {
 	return time.Duration(p.hist[target].ValueAtQuantile(100 * q))
 }
 
-// ratio is ln(test/control) of a quantile, NaN when there are too few operations.
+// ratio returns ln(test/control) of a quantile, NaN when there are too few operations.
 func (p *pair) ratio(q float64) float64 {
 	if p.count() < leastFor(q) {
 		return math.NaN()
@@ -123,12 +123,12 @@ func (p *pair) ratio(q float64) float64 {
 	return math.Log(float64(p.quantile(test, q)) / float64(p.quantile(control, q)))
 }
 
-// allowed is how much more than a share the absolute margin allows of a quantile, as a log-ratio.
+// allowed returns by how much the absolute margin of a quantile exceeds the share, as a log-ratio.
 func (p *pair) allowed(q, share float64, m Margins) float64 {
 	return verdict.MoreThan(share, float64(m.Absolute), float64(p.quantile(control, q)))
 }
 
-// merge adds another's latencies.
+// merge adds the latencies of other.
 func (p *pair) merge(other *pair) {
 	if p.example == nil {
 		p.example = other.example
@@ -140,11 +140,11 @@ func (p *pair) merge(other *pair) {
 	}
 }
 
-// leastFor is how many operations a batch needs for a quantile of it to be an observation: two
-// hundred for the p99, forty for the median.
+// leastFor returns how many operations of a batch make its quantile an observation: two hundred for the p99,
+// forty for the median.
 func leastFor(quantile float64) int64 { return int64(max(40, math.Ceil(2/(1-quantile)))) }
 
-// metrics are what a verdict rests on, in the order of a batch's observations.
+// metrics returns the metrics that a verdict rests on, in the order of a batch's observations.
 func metrics(m Margins) []verdict.Metric {
 	return []verdict.Metric{
 		{Name: "reads p50", Margin: m.P50},
@@ -154,7 +154,7 @@ func metrics(m Margins) []verdict.Metric {
 	}
 }
 
-// observations are the log-ratios of a batch, for metrics.
+// observations returns a batch's log-ratios, in the order of metrics.
 func (b *batch) observations() verdict.Batch {
 	return verdict.Batch{
 		b.kinds[Read].ratio(0.50), b.kinds[Read].ratio(0.99),
@@ -162,7 +162,8 @@ func (b *batch) observations() verdict.Batch {
 	}
 }
 
-// allowed is what the absolute margin allows beyond the shares, for metrics; nil without one.
+// allowed returns by how much the absolute margin exceeds the shares, in the order of metrics; nil without
+// one.
 func (b *batch) allowed(m Margins) verdict.Batch {
 	if m.Absolute == 0 {
 		return nil

@@ -7,37 +7,37 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// account is what memory is held for.
+// account is a purpose that memory is held for.
 type account int
 
 // Accounts of a budget.
 const (
 	queued   account = iota // pieces in the tap
-	reading                 // what Readers, or Filters, keep of what is not complete, and what connections need to be gone on with
+	reading                 // incomplete messages in Readers or Filters, and state of connections
 	underWay                // operations that targets have not answered, with room for the answers
 	accounts
 )
 
-// share of the limit, in eighths, that an account may hold. An operation that nothing is under way beside always fits, so the
-// shares add up to the whole.
+// share limits each account, in eighths of the budget. The shares add up to the whole, so an operation always
+// fits when no other is under way.
 var share = [accounts]int64{queued: 3, reading: 2, underWay: 3}
 
-// budget is the memory of a run: all parts draw from one.
+// budget is the memory of a run, shared by all its parts.
 type budget struct {
 	limit int64
 
 	mu      sync.Mutex
 	held    [accounts]int64
 	total   int64
-	waiting chan struct{} // closed when something is freed; nil: nobody waits
+	waiting chan struct{} // closed when something is freed; nil: no goroutine waits
 }
 
 func newBudget(limit int64) *budget { return &budget{limit: limit} }
 
-// most is what an account may hold.
+// most returns the limit of an account.
 func (b *budget) most(a account) int64 { return b.limit / 8 * share[a] }
 
-// take is false if n does not fit.
+// take reports whether n fits, and takes it then.
 func (b *budget) take(a account, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -48,7 +48,8 @@ func (b *budget) take(a account, n int64) bool {
 	return true
 }
 
-// move changes what is held, whether it fits or not: it is there. It is false if the account holds more than its share now.
+// move changes an account by n whether it fits or not, since the memory is already allocated. It reports
+// whether the account is within its share.
 func (b *budget) move(a account, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -56,8 +57,8 @@ func (b *budget) move(a account, n int64) bool {
 	return b.held[a] <= b.most(a)
 }
 
-// wait takes n under way as soon as it fits, or nothing else is under way, or ctx ends. Meanwhile the tap fills, and drops: production
-// does not wait.
+// wait takes n for operations under way as soon as it fits, nothing else is under way, or ctx ends. Meanwhile
+// the tap fills and drops pieces: production does not wait.
 func (b *budget) wait(ctx context.Context, n int64) {
 	for {
 		b.mu.Lock()
@@ -75,13 +76,13 @@ func (b *budget) wait(ctx context.Context, n int64) {
 	}
 }
 
-// takeLater is take as soon as there is room; false: over is closed first.
+// takeLater takes n as soon as there is room; false: over was closed first.
 func (b *budget) takeLater(a account, n int64, over <-chan struct{}) bool {
 	for !b.take(a, n) {
 		b.mu.Lock()
 		freed := b.freed()
 		b.mu.Unlock()
-		if b.take(a, n) { // it was freed in between
+		if b.take(a, n) { // freed in between
 			return true
 		}
 		select {
@@ -93,7 +94,7 @@ func (b *budget) takeLater(a account, n int64, over <-chan struct{}) bool {
 	return true
 }
 
-// free gives n back.
+// free returns n to the budget.
 func (b *budget) free(a account, n int64) { b.move(a, -n) }
 
 func (b *budget) add(a account, n int64) {
@@ -112,30 +113,30 @@ func (b *budget) freed() <-chan struct{} {
 	return b.waiting
 }
 
-// What the process may hold beside its budget: itself, histograms of latencies, and buffers and stacks of connections to
-// and from clients and to targets.
+// Memory of the process besides its budget: itself with the histograms of latencies, and per client the
+// buffers and stacks of its connections, those to targets included.
 const (
 	fixedBytes      = 24 * MiB
 	connectionBytes = 48 << 10
 )
 
-// process is what the process may hold with so many clients.
+// process returns the bytes that the process may use with so many clients.
 func (b *budget) process(clients *gateway.Stats) int64 {
 	return b.limit + fixedBytes + connectionBytes*clients.Snapshot().Connections.Open
 }
 
-// holds is the sum of all accounts.
+// holds returns the sum of all accounts.
 func (b *budget) holds() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.total
 }
 
-// operationBytes is what an operation counts beside its request: itself, its places in the order and in
-// two lanes.
+// operationBytes is the size of an operation without its request: the struct, and its places in the order and
+// in two lanes.
 const operationBytes = 512
 
-// keyBytes is what a key counts beside its text.
+// keyBytes is the size of a key without its text.
 const keyBytes = 256
 
 func (op *Operation) weight() int64 {
@@ -146,11 +147,12 @@ func (op *Operation) weight() int64 {
 	return n + int64(len(op.Uses))*keyBytes
 }
 
-// answerSize is what both targets' answers take while they are read: buffers that grow are larger than what they hold.
+// answerSize returns the size of both targets' answers while they are read: growing buffers are larger than
+// their content.
 func (op *Operation) answerSize() int64 { return targets * 2 * op.Expected }
 
-// Left is what is left of a buffer to which pieces are appended, when all before it was taken. That is less than a piece, and would keep the
-// memory of what was taken, uncounted.
+// Left returns the unread rest of a buffer to which pieces are appended. If the rest is shorter than the
+// buffer it is copied, since it would keep the memory of what was read, uncounted.
 func Left(of, left []byte) []byte {
 	switch len(left) {
 	case 0:

@@ -14,15 +14,18 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// Process is a candidate that is a process of its own, so that its work is not this one's.
+// Process is a candidate that runs as a separate process, so that its work is not done by this one.
 type Process struct {
 	Program string
 	Args    []string
-	Listen  func(address string) string // the variable, beside this process's own, that tells it where to listen
-	Address gateway.Upstream            // how to connect; where is chosen when it starts, since a port that was free hours ago may be taken
+	// Listen returns the environment variable, in addition to this process's own, that tells where to listen.
+	Listen func(address string) string
+	// Address tells how to connect. The port is chosen at the start, since one that was free hours ago may be
+	// taken.
+	Address gateway.Upstream
 }
 
-// How long a candidate may take to listen, and to drain.
+// Limits for a candidate to listen, and to drain.
 const (
 	startTime = 30 * time.Second
 	drainTime = 10 * time.Second
@@ -47,7 +50,7 @@ func (p Process) Start(ctx context.Context) (gateway.Upstream, func(), error) {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	stop := func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // fails when it has ended
+		_ = cmd.Process.Signal(syscall.SIGTERM) // fails if it has ended
 		hangs := time.AfterFunc(drainTime, func() { _ = cmd.Process.Kill() })
 		defer hangs.Stop()
 		<-ended
@@ -83,7 +86,7 @@ func (p Process) await(ctx context.Context, ended <-chan error) error {
 	}
 }
 
-// freeAddress is an address on loopback that nobody listens at now.
+// freeAddress returns a loopback address that is free at the moment.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

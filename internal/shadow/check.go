@@ -13,26 +13,27 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// Finding is something to know before a run.
+// Finding is a result of a check before a run.
 type Finding struct {
-	Problem bool   `json:"problem"` // the run would be void, or harm
+	Problem bool   `json:"problem"` // the run would be void, or do harm
 	Text    string `json:"text"`
 	Hint    string `json:"hint,omitempty"` // what to do
 }
 
-// Checker is a Protocol that can look at servers before a run: versions, settings that differ, and what
-// else would make a run void. It changes nothing.
+// Checker is implemented by Protocols that can inspect servers before a run, for versions, settings that
+// differ, and anything else that would make a run void. It changes nothing.
 type Checker interface {
 	Check(ctx context.Context, production, control, test *Target) ([]Finding, error)
 }
 
-// Identifier is a Protocol that can tell whether two addresses are of one server.
+// Identifier is implemented by Protocols that can tell whether two addresses belong to one server.
 type Identifier interface {
-	// Same is false where that is not known.
+	// Same returns false if that is not known.
 	Same(ctx context.Context, a, b *Target) bool
 }
 
-// Apart fails when a target is production, which would carry all writes out twice, or the other target, which would be equal in everything.
+// Apart fails if a target is production, which would execute all writes twice, or if both targets are one
+// server, which would be equal in everything.
 func (r *Run) Apart(ctx context.Context) error {
 	if r.cfg.Production.Address != "" {
 		production := &Target{Name: "production", Upstream: r.cfg.Production}
@@ -48,7 +49,7 @@ func (r *Run) Apart(ctx context.Context) error {
 	return nil
 }
 
-// same reports two addresses of one server, so far as that can be told.
+// same reports whether two addresses are known to belong to one server.
 func same(ctx context.Context, p Protocol, a, b *Target) bool {
 	if a.Upstream.Network == b.Upstream.Network && a.Upstream.Address == b.Upstream.Address {
 		return true
@@ -57,16 +58,18 @@ func same(ctx context.Context, p Protocol, a, b *Target) bool {
 	return ok && identifier.Same(ctx, a, b)
 }
 
-// HintReach is what to do when a server that is looked at before a run can't be asked.
+// HintReach is the hint for a server that can't be reached for a check.
 const HintReach = "see whether it runs and takes connections from here, and whether its URL has the right address, user and password"
 
-// Fitter is a Protocol that can tell servers which can't be mirrored, or be targets. It changes nothing.
+// Fitter is implemented by Protocols that can reject servers that can't be mirrored, or can't be targets. It
+// changes nothing.
 type Fitter interface {
-	// Fit fails when a server can't be what it is to be, so far as it tells. Production has no address when a recording is replayed.
+	// Fit fails if a server is known to be unsuited for its role. production has no address when a recording
+	// is replayed.
 	Fit(ctx context.Context, production, control, test *Target) error
 }
 
-// Fit fails when the servers of a run are none that can be mirrored and compared.
+// Fit fails if the servers of a run can't be mirrored and compared.
 func Fit(ctx context.Context, r *Run) error {
 	if f, ok := r.cfg.Protocol.(Fitter); ok {
 		return f.Fit(ctx, &Target{Name: "production", Upstream: r.cfg.Production}, r.mirror.targets[control], r.mirror.targets[test])
@@ -74,8 +77,8 @@ func Fit(ctx context.Context, r *Run) error {
 	return nil
 }
 
-// Check says what a run would meet. Of the targets it uses scratch data of the tool's own; of production it only
-// asks.
+// Check reports problems that a run would have. On the targets it uses scratch data of its own; on production
+// it only reads.
 func (r *Run) Check(ctx context.Context, probe time.Duration) ([]Finding, error) {
 	var found []Finding
 	if c, ok := r.cfg.Protocol.(Checker); ok {
@@ -99,7 +102,7 @@ func (r *Run) Check(ctx context.Context, probe time.Duration) ([]Finding, error)
 	return append(found, f...), err
 }
 
-// dataFindings say which data the targets do not have alike.
+// dataFindings reports which data differ between the targets.
 func dataFindings(ctx context.Context, s *stored) (found []Finding) {
 	s.compare(ctx)
 	all, trouble := s.state()
@@ -117,10 +120,10 @@ func dataFindings(ctx context.Context, s *stored) (found []Finding) {
 	return found
 }
 
-// probes is the number of batches that a probe is cut into.
+// probes is the number of batches of a probe.
 const probes = 48
 
-// probe reads scratch data for some time, to learn how noisy the targets are and what they can take.
+// probe reads scratch data for some time, to measure the targets' noise and throughput.
 func (r *Run) probe(ctx context.Context, d time.Duration) ([]Finding, error) {
 	s, ok := r.cfg.Protocol.(Scratch)
 	if !ok {
@@ -150,15 +153,16 @@ func (r *Run) probe(ctx context.Context, d time.Duration) ([]Finding, error) {
 	return r.forecast(seq, d/probes, float64(operations)/took.Seconds()), nil
 }
 
-// The forecast is for the medians of reads and of writes, both of which equal targets have to pass: they do in nine of ten runs, if the probe is not
-// quieter than the run by more than three quarters of a standard error.
+// The forecast is for the medians of reads and of writes, both of which equal targets have to pass: they do
+// in nine of ten runs, unless the probe is quieter than the run by more than three quarters of a standard
+// error.
 const (
 	forecastPower  = 1 - 0.1/2
 	forecastErrors = 0.75
 )
 
-// expected is the noise of a run's batches by that of a probe's, and how many of them each phase needs. Batches are longer than those of the probe,
-// and their noise is smaller by the square root.
+// expected estimates the noise of a run's batches from that of a probe's, and how many batches each phase
+// needs. Batches of the run are longer, and their noise is smaller by the square root.
 func expected(seq *verdict.Sequence, probed, batch time.Duration, margin float64) (n verdict.Noise, needed int, ok bool) {
 	n = seq.NoiseAbove(forecastErrors)
 	n.Deviation *= math.Sqrt(probed.Seconds() / batch.Seconds())
@@ -166,7 +170,7 @@ func expected(seq *verdict.Sequence, probed, batch time.Duration, margin float64
 	return n, needed, ok
 }
 
-// forecast says how long a run will take with that noise.
+// forecast returns how long a run will take with that noise.
 func (r *Run) forecast(seq *verdict.Sequence, batch time.Duration, rate float64) []Finding {
 	margin := seq.Margin(r.cfg.Margins.P50)
 	n, needed, ok := expected(seq, batch, r.cfg.Batch, margin)
@@ -184,7 +188,7 @@ func (r *Run) forecast(seq *verdict.Sequence, batch time.Duration, rate float64)
 		rounded(each), needed, 100*verdict.Sees(n, day, margin, 0.05, forecastPower))})
 }
 
-// PrintFindings writes findings for people, problems marked.
+// PrintFindings writes findings for people, with problems marked.
 func PrintFindings(w io.Writer, found []Finding) error {
 	for _, f := range found {
 		mark := "     "

@@ -7,28 +7,32 @@ import (
 	"time"
 )
 
-// Compared is what became of the operations that both targets got.
+// Compared counts the operations that both targets got, by the comparison of their answers.
 type Compared struct {
-	Equal     uint64          `json:"equal"`      // answered alike
-	EqualData uint64          `json:"equal_data"` // of these, those that have data or a number of rows
-	Diverged  uint64          `json:"diverged"`   // of the equal ones, those that production answered otherwise
-	Refused   uint64          `json:"refused"`    // of those, errors of both targets where production had none
-	Different uint64          `json:"different"`  // not
-	Expired   uint64          `json:"expired"`    // not, since a value had expired at one of them
-	Timed     uint64          `json:"timed"`      // compared by latency and success alone: their answers differ by nature
-	Setup     uint64          `json:"setup"`      // of the equal and timed ones, those that only set their connection up, or end a transaction: they have no data to compare
-	Unordered uint64          `json:"unordered"`  // not compared: a target could not wait for what came before, or did not make what came behind wait, and the answers differ
-	Repeated  uint64          `json:"repeated"`   // undone and asked again at a target, until it answered as production did
-	Lost      [targets]uint64 `json:"lost"`       // not answered, by target
-	UnderWay  uint64          `json:"under_way"`  // when the mirror was turned off: they count at neither target
+	Equal     uint64 `json:"equal"`      // answered alike
+	EqualData uint64 `json:"equal_data"` // of these, the answers with data or a number of rows
+	Diverged  uint64 `json:"diverged"`   // of the equal ones, those production answered differently
+	Refused   uint64 `json:"refused"`    // of those, errors of both targets but not of production
+	Different uint64 `json:"different"`  // not answered alike
+	Expired   uint64 `json:"expired"`    // not alike, since a value had expired at one of them
+	Timed     uint64 `json:"timed"`      // compared by success alone: answers differ by nature
+	// Setup counts equal and timed ones that only set up a connection or end a transaction: they have no data
+	// to compare.
+	Setup uint64 `json:"setup"`
+	// Unordered ones were not compared: the answers differ, but a target could not wait for the operations
+	// before it, or did not have those behind it wait.
+	Unordered uint64          `json:"unordered"`
+	Repeated  uint64          `json:"repeated"`  // repeated at a target until it answered like production
+	Lost      [targets]uint64 `json:"lost"`      // not answered, by target
+	UnderWay  uint64          `json:"under_way"` // when the mirror was turned off: counted at neither target
 }
 
-// answers is how many operations both targets have answered, but for those that have no data to compare.
+// answers returns how many operations both targets have answered, except those without data to compare.
 func (c Compared) answers() uint64 {
 	return c.Equal + c.Different + c.Expired + c.Timed - c.Setup + c.Unordered
 }
 
-// share is how much of that was compared; 0 when there is nothing yet.
+// share returns the share of answers that was compared; 0 without answers.
 func (c Compared) share() float64 {
 	if c.answers() == 0 {
 		return 0
@@ -36,13 +40,13 @@ func (c Compared) share() float64 {
 	return float64(c.EqualData+c.Different) / float64(c.answers())
 }
 
-// Shares of the answers that were compared.
+// Thresholds for the share of answers that was compared.
 const (
-	leastCompared  = 0.01 // below which there is no PASS: nobody knows whether the targets answer alike
-	mostlyCompared = 0.5  // below which the first line warns
+	leastCompared  = 0.01 // below it there is no PASS: too little is known about the answers
+	mostlyCompared = 0.5  // below it the first line warns
 )
 
-// tooFew is why a PASS is withheld though no answer differs; "": enough were compared.
+// tooFew returns why a PASS is withheld though no answer differs; "": enough were compared.
 func (c Compared) tooFew() string {
 	switch n := c.answers(); {
 	case n == 0 && c.Setup > 0:
@@ -56,12 +60,12 @@ func (c Compared) tooFew() string {
 // mostRefused is the share of equal answers that may be errors of both targets where production had none.
 const mostRefused = 0.01
 
-// refuse reports that the targets can't do what production does.
+// refuse reports whether the targets reject too much of what production does.
 func (c Compared) refuse() bool {
 	return float64(c.Refused) > mostRefused*float64(c.Equal) && c.Refused > 10
 }
 
-// losesMore is the target that did not answer what the other one did.
+// losesMore returns the target with more unanswered operations.
 func (c Compared) losesMore() int {
 	if c.Lost[control] > c.Lost[test] {
 		return control
@@ -69,26 +73,26 @@ func (c Compared) losesMore() int {
 	return test
 }
 
-// Difference is an example of answers that differ. It holds no value.
+// Difference is an example of answers that differ. It contains no values.
 type Difference struct {
 	At      time.Time `json:"at"`
 	Name    string    `json:"name"`
 	Number  uint64    `json:"number"` // by completion in production
 	Control string    `json:"control"`
 	Test    string    `json:"test"`
-	// Production is which of them production's answer was like.
+	// Production says whose answer production's was like.
 	Production string `json:"production"`
 }
 
-// String says what was asked, what came from each, and who is alone with that.
+// String names the operation, the answer of each target, and which one production agreed with.
 func (d Difference) String() string {
 	return fmt.Sprintf("%s (operation %d): control answered %s, test %s, production %s", d.Name, d.Number, d.Control, d.Test, d.Production)
 }
 
-// mostDifferences are kept as examples.
+// mostDifferences limits the examples that are kept.
 const mostDifferences = 20
 
-// compare collects what the lanes bring. It is safe for concurrent use.
+// compare collects the results of the lanes. It is safe for concurrent use.
 type compare struct {
 	mu       sync.Mutex
 	total    Compared
@@ -97,12 +101,12 @@ type compare struct {
 
 	refused counts // by operation and error
 
-	excuser  Excuser         // nil: there are no excuses
-	excusing sync.Mutex      // while targets are asked
-	doubts   chan *Operation // different, unless there is one
+	excuser  Excuser         // nil: no excuses
+	excusing sync.Mutex      // locked while targets are asked
+	doubts   chan *Operation // different, unless excused
 }
 
-// mostDoubts are looked into at a time. More differences than that are no accident.
+// mostDoubts limits the differences that await an excuse. More of them are no accident.
 const mostDoubts = 256
 
 func newCompare(p Protocol) *compare {
@@ -111,7 +115,7 @@ func newCompare(p Protocol) *compare {
 	return c
 }
 
-// add takes an operation that both targets are done with.
+// add counts an operation that both targets are done with.
 func (c *compare) add(op *Operation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,7 +146,7 @@ func (c *compare) judge(op *Operation, a, b Answer) {
 	switch {
 	case !op.inOrder():
 		c.total.Unordered++
-	case !a.same(b, op.Check) && op.passed.Load(): // one of them may have seen what came behind
+	case !a.same(b, op.Check) && op.passed.Load(): // one of them may have seen later writes
 		c.total.Unordered++
 	case !a.same(b, op.Check):
 		c.differ(op, a, b)
@@ -162,7 +166,8 @@ func (c *compare) judge(op *Operation, a, b Answer) {
 	}
 }
 
-// countSetup tells what only sets a connection up or ends a transaction, such as a login, BEGIN or COMMIT, from answers with data.
+// countSetup separates answers with data from those that only set up a connection or end a transaction, such
+// as a login, BEGIN or COMMIT.
 func (c *compare) countSetup(op *Operation, a Answer) {
 	switch {
 	case op.Kind == State || a.Bare:
@@ -172,13 +177,13 @@ func (c *compare) countSetup(op *Operation, a Answer) {
 	}
 }
 
-// differ notes a difference, or doubts it first, where a Protocol may know an excuse.
+// differ counts a difference, or queues it first if the Protocol may excuse it.
 func (c *compare) differ(op *Operation, a, b Answer) {
 	if c.excuser != nil {
 		select {
 		case c.doubts <- op:
 			return
-		default: // there are too many for excuses
+		default: // too many for excuses
 		}
 	}
 	c.different(op, a, b)
@@ -209,7 +214,7 @@ func differenceOf(op *Operation, a, b Answer) Difference {
 
 const aValue = "a value"
 
-// resolve asks for excuses until the doubts are closed. What is in doubt when ctx ends stays so, and counts for nothing.
+// resolve asks for excuses until the doubts are closed. Those that are open when ctx ends count as under way.
 func (c *compare) resolve(ctx context.Context, control, test *Target) {
 	for op := range c.doubts {
 		c.excusing.Lock()
@@ -228,7 +233,7 @@ func (c *compare) resolve(ctx context.Context, control, test *Target) {
 	}
 }
 
-// describe says what an answer is like without its content.
+// describe describes an answer without its content.
 func (a Answer) describe() string {
 	switch {
 	case a.Error != "":
@@ -239,14 +244,14 @@ func (a Answer) describe() string {
 	return aValue
 }
 
-// totals so far, and examples of differences.
+// totals returns the counts so far, and examples of differences.
 func (c *compare) totals() (Compared, []Difference) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.total, append([]Difference(nil), c.examples...)
 }
 
-// cut ends the current batch and begins another.
+// cut ends the current batch and begins the next.
 func (c *compare) cut(now time.Time) *batch {
 	c.mu.Lock()
 	defer c.mu.Unlock()

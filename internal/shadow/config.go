@@ -12,10 +12,10 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// Config of a run. Zero fields take the defaults that are named.
+// Config configures a run. Zero fields take the defaults that are named.
 type Config struct {
 	Protocol Protocol
-	// ProtocolName and Rules, those of the Candidate, are kept in the State: a run with others does not go on from it.
+	// ProtocolName, and Rules of the Candidate, are kept in the State: a run with others can't continue it.
 	ProtocolName string
 	Rules        []string
 
@@ -24,50 +24,50 @@ type Config struct {
 	Test       gateway.Upstream
 	ClientTLS  *tls.Config // nil: clients are not asked for TLS
 
-	// Candidate puts what is to be judged in front of the test target, which has the old
-	// configuration before: so the run begins with an A/A phase. stop takes it away again.
-	// nil: both targets are what they are; an A/A phase is a run of its own (BaselineOnly).
+	// Candidate puts the configuration to be tested in front of the test target, which runs the old
+	// configuration until then, so the run begins with an A/A phase. stop removes it again. nil: both targets
+	// stay as they are, and an A/A phase is a run of its own (BaselineOnly).
 	Candidate func(context.Context) (up gateway.Upstream, stop func(), err error)
 
 	Reads        float64       // share of the reads that are mirrored; 1
 	Margins      Margins       // 5 % for the p50, 10 % for the p99
 	Batch        time.Duration // 30 s
-	State        string        // file of what was observed, to go on from; "": none is kept
-	BaselineOnly bool          // the run is the A/A phase of another, which goes on from State
+	State        string        // file of the observations, to continue from; "": none is kept
+	BaselineOnly bool          // the run is the A/A phase of another, which continues from State
 
-	Databases []string // that are mirrored, where the protocol has such; none: all
+	Databases []string // to mirror, where the protocol has databases; none: all
 
-	AllowForeign bool // targets may reach other servers, where the protocol has such; else a run does not begin
+	AllowForeign bool // targets may reach other servers (foreign tables); otherwise the run does not begin
 
-	Ignore []string // columns that are left out of what is compared, where the protocol has such
+	Ignore []string // columns left out of the comparison, where the protocol has columns
 
 	DataCheck      DataCheck     // of the targets, at the end; off
-	DataTime       time.Duration // that it may take; 10 min
-	DataProduction bool          // compare with production's data, too: nobody writes to it then
+	DataTime       time.Duration // limit for the DataCheck; 10 min
+	DataProduction bool          // compare with production's data, too: no client may write to it then
 
 	Baseline int // batches of the A/A phase; 0: as many as a verdict needs
 	Batches  int // batches of the test phase after which the run ends without a verdict; 0: none
 
-	SelfTestPairs int // of batches, after which the self-test says that this machine is too noisy; 1000
+	SelfTestPairs int // pairs of batches after which the self-test reports a machine that is too noisy; 1000
 
-	// StorageCommands print how many bytes a target's data takes on disk, by the target's name. Without one it is looked up where the
-	// files are on this machine.
+	// StorageCommands print how many bytes a target's data takes on disk, keyed by the target's name. Without
+	// one, the size is read from the files if they are on this machine.
 	StorageCommands map[string]string
-	OffTime         time.Duration // that measuring may take when the mirror was turned off; 10 s
+	OffTime         time.Duration // limit for measuring after the mirror was turned off; 10 s
 
-	Memory   int64         // bound of what waits for the targets; 128 MiB
-	Bound    time.Duration // that more than 1 % of a second's pieces, and three, may be held up for; 1 ms
-	Wait     time.Duration // that an operation waits at a target for those before it; 100 ms
-	Patience time.Duration // for an answer of a target, beside ten times what production took; 10 s
+	Memory   int64         // bound of the memory that waits for the targets; 128 MiB
+	Bound    time.Duration // longest delay that up to 1 % of a second's pieces, or two, may exceed; 1 ms
+	Wait     time.Duration // how long an operation waits at a target for those before it; 100 ms
+	Patience time.Duration // for a target's answer, in addition to ten times production's time; 10 s
 
-	Log *slog.Logger // silence
+	Log *slog.Logger // nil: no logs
 }
 
-// Margins are how much slower is still equal: 0.05 is 5 %.
+// Margins limit how much slower still counts as equal: 0.05 is 5 %.
 type Margins struct {
 	P50 float64 `json:"p50"`
 	P99 float64 `json:"p99"`
-	// Absolute is how much longer is still equal, whatever share that is.
+	// Absolute limits how much longer still counts as equal, whatever the share.
 	Absolute time.Duration `json:"absolute_ns,omitempty"`
 }
 
@@ -92,20 +92,20 @@ func (c Config) withDefaults() *Config {
 	return &c
 }
 
-// DataCheck is how much of the data is compared.
+// DataCheck selects how much of the data is compared.
 type DataCheck string
 
-// How much that is.
+// Values of DataCheck.
 const (
 	DataOff    DataCheck = "off"
 	DataSample DataCheck = "sample" // small tables, and parts of large ones
 	DataFull   DataCheck = "full"
 )
 
-// ErrDataCheck is returned for what is none of these.
+// ErrDataCheck is returned for any other value.
 var ErrDataCheck = errors.New("off, sample or full")
 
-// Set reads it: "" is sample.
+// Set parses a DataCheck.
 func (d *DataCheck) Set(text string) error {
 	switch how := DataCheck(text); how {
 	case DataOff, DataSample, DataFull:
@@ -115,11 +115,11 @@ func (d *DataCheck) Set(text string) error {
 	return fmt.Errorf("%q: %w", text, ErrDataCheck)
 }
 
-// String is what Set reads.
+// String returns the text that Set parses.
 func (d *DataCheck) String() string { return string(*d) }
 
-// Type is what flags call it.
+// Type returns the name of the value in the help of flags.
 func (d *DataCheck) Type() string { return "HOW" }
 
-// dataTime is for a check of the data unless another is set.
+// dataTime is the default of Config.DataTime.
 const dataTime = 10 * time.Minute

@@ -5,16 +5,17 @@ import (
 	"slices"
 )
 
-// connState is what a connection of a client has said that all behind depends on: a connection to a target that is made anew says it first.
+// connState holds the operations of a client's connection that set its state: a new connection to a target
+// sends them first.
 type connState struct {
-	ops   []*Operation // in their order, the last of those that say the same
+	ops   []*Operation // in their order; of equal ones, only the last
 	bytes int64        // in the budget
 }
 
-// mostStates are kept of a connection: those that came last.
+// mostStates limits the operations kept of a connection: the last ones are kept.
 const mostStates = 1000
 
-// said is what there is so far; what comes later is no part of it.
+// said returns the operations so far; later ones are not added to the slice.
 func (s *connState) said() []*Operation {
 	if s == nil {
 		return nil
@@ -22,10 +23,11 @@ func (s *connState) said() []*Operation {
 	return slices.Clip(s.ops)
 }
 
-// connStates are those of all connections, by their number.
+// connStates holds the state of all connections, by their number.
 type connStates map[uint64]*connState
 
-// remember keeps those of ops that which chooses. It returns by how much more that is.
+// remember keeps the operations for which which returns true. It returns by how many bytes the state has
+// grown.
 func (all connStates) remember(conn uint64, ops []*Operation, which func(*Operation) bool) (grown int64) {
 	for _, op := range ops {
 		if !which(op) {
@@ -41,7 +43,7 @@ func (all connStates) remember(conn uint64, ops []*Operation, which func(*Operat
 	return grown
 }
 
-// forget returns how much there was of a connection.
+// forget removes a connection, and returns the bytes that it held.
 func (all connStates) forget(conn uint64) int64 {
 	s := all[conn]
 	if s == nil {
@@ -51,7 +53,7 @@ func (all connStates) forget(conn uint64) int64 {
 	return s.bytes
 }
 
-// keep returns by how much the state has grown.
+// keep adds an operation, and returns by how many bytes the state has grown.
 func (s *connState) keep(op *Operation) (grown int64) {
 	kept := make([]*Operation, 0, len(s.ops)+1)
 	for i, o := range s.ops {
@@ -67,10 +69,11 @@ func (s *connState) keep(op *Operation) (grown int64) {
 	return grown
 }
 
-// isState chooses what a connection says again.
+// isState selects the operations that a new connection repeats.
 func (op *Operation) isState() bool { return op.Kind == State }
 
-// isStateBefore chooses that of a connection which is older than the run: reads that change it are said as well.
+// isStateBefore selects them for a connection that is older than the run: reads with Keep are repeated as
+// well.
 func (op *Operation) isStateBefore() bool { return op.Kind == State || op.Kind == Read && op.Keep }
 
 func (op *Operation) says(other *Operation) bool {

@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// counts is how often each of a few things has happened.
+// counts counts events by description.
 type counts struct {
 	mu sync.Mutex
 	of map[string]int
 }
 
-// mostCounts bounds how many things are told apart.
+// mostCounts limits the descriptions; further ones count as "others".
 const mostCounts = 50
 
 func (c *counts) add(what string) {

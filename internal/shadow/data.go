@@ -10,20 +10,20 @@ import (
 	"sync"
 )
 
-// DataChecker is a Protocol that can compare what servers hold, when nobody writes to them.
+// DataChecker is implemented by Protocols that can compare the servers' data while it is not written to.
 type DataChecker interface {
-	// CheckData compares what all of them hold with what the first one does.
+	// CheckData compares the data of all servers with that of the first.
 	CheckData(ctx context.Context, how DataCheck, servers ...*Target) ([]TableState, error)
 }
 
-// TableState is what a check of the data found.
+// TableState is the result of a data check for one table.
 type TableState struct {
 	Name       string   `json:"name"`
 	State      string   `json:"state"`
 	Why        string   `json:"why,omitempty"`
 	Rows       []int64  `json:"rows,omitempty"` // compared, at each server
 	Sampled    bool     `json:"sampled,omitempty"`
-	Left       []string `json:"left,omitempty"` // columns that were left out, with reasons
+	Left       []string `json:"left,omitempty"` // columns left out, with reasons
 	Production string   `json:"production,omitempty"`
 }
 
@@ -34,7 +34,7 @@ const (
 	TableSkipped = "not compared"
 )
 
-// stored is what is known of the data of a run's targets.
+// stored checks the data of a run's targets, and keeps the result.
 type stored struct {
 	cfg     *Config
 	servers []*Target
@@ -42,7 +42,7 @@ type stored struct {
 	mu      sync.Mutex
 	done    bool
 	found   []TableState
-	trouble string // why not all was compared
+	trouble string // why the comparison is incomplete
 }
 
 func newStored(cfg *Config, targets []*Target) *stored {
@@ -53,13 +53,13 @@ func newStored(cfg *Config, targets []*Target) *stored {
 	return s
 }
 
-// checker is what compares the data, if that is wanted.
+// checker returns the DataChecker, if a check is configured.
 func (s *stored) checker() (c DataChecker, ok bool) {
 	c, ok = s.cfg.Protocol.(DataChecker)
 	return c, ok && s.cfg.DataCheck != DataOff && s.cfg.DataCheck != ""
 }
 
-// compare asks the servers, if that is wanted. Nobody may write to them.
+// compare runs the check, if one is configured. No client may write to the servers meanwhile.
 func (s *stored) compare(ctx context.Context) {
 	c, ok := s.checker()
 	if !ok {
@@ -76,7 +76,7 @@ func (s *stored) compare(ctx context.Context) {
 
 var errOff = errors.New("the mirror was turned off")
 
-// ask says in an error why not all was compared.
+// ask runs the check. The error says why the comparison is incomplete.
 func (s *stored) ask(ctx context.Context, c DataChecker) ([]TableState, error) {
 	if ctx.Err() != nil {
 		return nil, errOff
@@ -95,7 +95,7 @@ func (s *stored) ask(ctx context.Context, c DataChecker) ([]TableState, error) {
 	return found, err
 }
 
-// missing says what a check that is wanted has not compared of the targets; "": nothing.
+// missing returns what a configured check has not compared of the targets; "": nothing.
 func (s *stored) missing() string {
 	if _, wanted := s.checker(); !wanted {
 		return ""
@@ -122,7 +122,7 @@ func (s *stored) state() (found []TableState, trouble string) {
 	return s.found, s.trouble
 }
 
-// differing are the names of tables that do.
+// differing returns the names of the tables that differ.
 func (s *stored) differing() (names []string) {
 	found, _ := s.state()
 	for _, t := range found {
@@ -133,7 +133,7 @@ func (s *stored) differing() (names []string) {
 	return names
 }
 
-// tellData says in a few lines what a check of the data found.
+// tellData summarizes the result of a data check in a few lines.
 func tellData(w io.Writer, all []TableState) {
 	count := map[string]int{}
 	sampled, rows := 0, int64(0)
@@ -160,7 +160,7 @@ func tellData(w io.Writer, all []TableState) {
 	}
 }
 
-// String is a line for people.
+// String returns a line for people.
 func (t TableState) String() string {
 	line := t.Name + ": " + t.State
 	if t.Why != "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow/plans"
 )
 
-// plansOf asks the targets how they carry the worst fingerprints out, when a run has ended.
+// plansOf collects the targets' plans of the worst fingerprints when a run has ended.
 type plansOf struct {
 	explainer Explainer // nil: the protocol has no plans
 	targets   [targets]*Target
@@ -17,13 +17,13 @@ type plansOf struct {
 	all []plans.Pair
 }
 
-// sample is an operation's Example, and its name.
+// sample is the name and the Example of an operation.
 type sample struct {
 	name string
 	of   any
 }
 
-// explainTime is for all plans.
+// explainTime limits the time for all plans together.
 const explainTime = 30 * time.Second
 
 func newPlansOf(p Protocol, of [targets]*Target) *plansOf {
@@ -32,7 +32,7 @@ func newPlansOf(p Protocol, of [targets]*Target) *plansOf {
 	return x
 }
 
-// explain asks both targets about each of some operations.
+// explain asks both targets for the plans of some operations.
 func (x *plansOf) explain(ctx context.Context, worst []sample) {
 	if x.explainer == nil {
 		return
@@ -47,7 +47,7 @@ func (x *plansOf) explain(ctx context.Context, worst []sample) {
 	}
 }
 
-// explained is what is known so far.
+// explained returns the plans collected so far.
 func (x *plansOf) explained() []plans.Pair {
 	x.mu.Lock()
 	defer x.mu.Unlock()

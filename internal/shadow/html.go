@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow/usage"
 )
 
-// HTML writes the report as a page of its own.
+// HTML writes the report as a self-contained page.
 func (r *Report) HTML(w io.Writer) error { return page.Write(w, r.page()) }
 
 func (r *Report) page() *page.Page {
@@ -95,7 +95,7 @@ func (r *Report) metricsSection() page.Section {
 	return s
 }
 
-// latencies of a kind: over time, and by quantile.
+// latencies shows the latencies of a kind: over time, and by quantile.
 func (r *Report) latencies(name string, of []Quantile, at func(Point) [targets]Quantiles) page.Section {
 	s := page.Section{Title: name, Legend: []page.Key{{Class: "control", Name: "control"}, {Class: "after", Name: "test"}}}
 	s.Lines = []page.Lines{
@@ -119,7 +119,7 @@ func (r *Report) latencies(name string, of []Quantile, at func(Point) [targets]Q
 
 func (q Quantile) name() string { return fmt.Sprintf("%g%%", 100*q.Q) }
 
-// difference is over the batches, or over all operations where no batch has enough of them.
+// difference is taken over the batches, or over all operations if no batch has enough of them.
 func (q Quantile) difference() string {
 	if q.Batches == 0 {
 		return percent(q.Test / q.Control)
@@ -134,7 +134,7 @@ func (q Quantile) interval() string {
 	return percent(q.Low) + " to " + percent(q.High)
 }
 
-// mostPoints of a line. More batches are drawn as the first of several.
+// mostPoints limits the points of a line. With more batches, only the first of several is drawn.
 const mostPoints = 300
 
 func (r *Report) overTime(title string, log bool, at func(Point) [targets]Quantiles, of func(Quantiles) float64) page.Lines {
@@ -156,7 +156,7 @@ func (r *Report) overTime(title string, log bool, at func(Point) [targets]Quanti
 	return l
 }
 
-// storage shows what the targets use, side by side.
+// storage compares what the targets use.
 func (r *Report) storage(rows []usage.Row) page.Section {
 	s := page.Section{Title: "Storage and work", Legend: []page.Key{{Class: "control", Name: "control"}, {Class: "after", Name: "test"}}, List: usage.Notes(r.Begin, r.End)}
 	s.Words = []string{"Bytes on disk are the filesystem's own count. CPU is that of the server's processes: what a filesystem compresses in threads of the kernel is not in it."}
@@ -185,7 +185,7 @@ func (r *Report) operations() page.Section {
 	return page.Section{Title: "Operations", Words: []string{"By their number. p50 to control is over the batches that have enough of them, less the difference in the A/A phase, where there was one."}, Table: t}
 }
 
-// plansSections have the plans of an operation side by side.
+// plansSections shows the plans of each operation side by side.
 func (r *Report) plansSections() []page.Section {
 	all := []page.Section{{Title: "Plans of the worst operations", Words: []string{
 		"How PostgreSQL would carry them out at both targets, for any values of parameters. Costs and rows are its own estimates; * marks steps that the other plan does not have.",
@@ -208,7 +208,7 @@ func (r *Report) compared() page.Section {
 	return page.Section{Title: "What was compared, and what was not", List: strings.Split(strings.TrimSpace(b.String()), "\n")}
 }
 
-// dataSection has the tables, those that differ first.
+// dataSection lists the tables, those that differ first.
 func (r *Report) dataSection() page.Section {
 	t := &page.Table{Header: []page.Column{{Name: "Table", Text: true}, {Name: "Data", Text: true}, {Name: "Rows, control", Minor: true}, {Name: "Rows, test"}, {Name: "Columns left out", Text: true, Minor: true}}}
 	order := []string{TableDiffers, TableSkipped, TableEqual}

@@ -14,7 +14,7 @@ type lane struct {
 	ctx     context.Context
 	state   []*Operation            // to be sent first
 	conn    Conn                    // nil before the first burst
-	release func() bool             // of what closes conn when ctx ends
+	release func() bool             // cancels the AfterFunc that closes conn when ctx ends
 	broken  bool                    // everything from here on is lost
 	busy    atomic.Pointer[sending] // nil between bursts
 
@@ -35,10 +35,11 @@ func (l *lane) push(b burst) {
 	l.signal()
 }
 
-// laneBytes is what a lane and its connection count when the client's has ended. Until then they are among what is allowed for a client.
+// laneBytes is the size, in the budget, of a lane and its connection after the client's has ended. Until then
+// they are covered by connectionBytes.
 const laneBytes = 16 << 10
 
-// end is called once. What is left of the lane is held from then on until it is done.
+// end must be called once. From then on the lane's memory is charged to the budget until it is done.
 func (l *lane) end() {
 	l.t.hold(laneBytes)
 	l.t.leaving.Add(1)
@@ -55,7 +56,7 @@ func (l *lane) signal() {
 	}
 }
 
-// next waits for a burst; false: there will be none.
+// next waits for a burst; false: there will be no more.
 func (l *lane) next() (burst, bool) {
 	for {
 		l.mu.Lock()
@@ -97,7 +98,7 @@ func (l *lane) run() {
 	}
 }
 
-// await waits for what comes before.
+// await waits for the operations before a burst.
 func (l *lane) await(b burst) {
 	looker, looks := l.t.protocol.(Looker)
 	if !looks {
@@ -111,7 +112,8 @@ func (l *lane) await(b burst) {
 	}
 }
 
-// awaitBlind waits without looking: for what may itself wait for this no longer than the bound.
+// awaitBlind waits without a Looker. For an operation that may itself wait for this burst it waits no longer
+// than the bound.
 func (l *lane) awaitBlind(b burst) {
 	for _, earlier := range b.before {
 		arrived := earlier.legs[l.t.place].wait()
@@ -128,7 +130,7 @@ func (l *lane) awaitBlind(b burst) {
 	}
 }
 
-// force notes that operations go on without what comes before.
+// force records that operations are sent before those that they should wait for.
 func (l *lane) force(ops []*Operation) {
 	l.t.forced.Add(1)
 	for _, op := range ops {
@@ -136,7 +138,7 @@ func (l *lane) force(ops []*Operation) {
 	}
 }
 
-// waited is false when it is late first.
+// waited is false when late fires first.
 func (l *lane) waited(arrived <-chan struct{}, late <-chan time.Time) bool {
 	select {
 	case <-arrived:
@@ -147,7 +149,7 @@ func (l *lane) waited(arrived <-chan struct{}, late <-chan time.Time) bool {
 	return true
 }
 
-// send carries a burst out. What is not answered is lost, as is all that comes after it.
+// send sends a burst. Operations that are not answered are lost, and so are all later ones of the lane.
 func (l *lane) send(ops []*Operation) {
 	answered := 0
 	defer func() {
@@ -179,7 +181,7 @@ func (l *lane) send(ops []*Operation) {
 	}
 }
 
-// connection is the lane's own, if it is made; to be called between bursts.
+// connection returns the lane's connection, nil before the first burst. It must be called between bursts.
 func (l *lane) connection() Conn { return l.conn }
 
 func (l *lane) connect() bool {

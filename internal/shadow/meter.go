@@ -9,19 +9,19 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow/usage"
 )
 
-// meter asks the targets what they take and use, when a run begins and at its end.
+// meter measures the targets' storage and resource use, when a run begins and at its end.
 type meter struct {
-	sizer    Sizer             // nil: the protocol does not say
-	commands map[string]string // that print the bytes on disk, by target
+	sizer    Sizer             // nil: the protocol can't tell
+	commands map[string]string // print the bytes on disk, by target
 	off      time.Duration     // see Config.OffTime
 	targets  [targets]*Target
-	trouble  atomic.Bool // a target does not answer, so it is not asked
+	trouble  atomic.Bool // a target does not answer, so it is not asked any more
 
 	mu         sync.Mutex
 	begin, end *usage.Both
 }
 
-// How long measuring may take. Clients wait no longer than startUsageTime for it.
+// Limits for measuring. Clients wait no longer than startUsageTime for it.
 const (
 	startUsageTime = 5 * time.Second
 	usageTime      = 10 * time.Minute
@@ -33,7 +33,7 @@ func newMeter(cfg *Config, of [targets]*Target) *meter {
 	return m
 }
 
-// first begins to measure, and waits for that as long as clients can. The returned one waits for its end.
+// first begins to measure, and waits up to startUsageTime. The returned function waits for the end.
 func (m *meter) first(ctx context.Context) (wait func()) {
 	done := make(chan struct{})
 	go func() {
@@ -50,7 +50,7 @@ func (m *meter) first(ctx context.Context) (wait func()) {
 	return func() { <-done }
 }
 
-// last measures when all that was mirrored is done.
+// last measures when all mirrored operations are done.
 func (m *meter) last(ctx context.Context) {
 	if m.trouble.Load() {
 		return
@@ -67,7 +67,7 @@ func (m *meter) last(ctx context.Context) {
 	m.end = u
 }
 
-// measured is what is known so far.
+// measured returns the results so far.
 func (m *meter) measured() (begin, end *usage.Both) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// mirror turns what went by into operations, and sends them to both targets.
+// mirror turns the queued pieces into operations, and sends them to both targets.
 type mirror struct {
 	tap      *Tap
 	protocol Protocol
@@ -23,10 +23,10 @@ type mirror struct {
 	budget   *budget
 	seed     maphash.Seed
 
-	following bool // the run has not begun: connections are followed, and nothing is sent
+	following bool // the run has not begun: connections are followed, but nothing is sent
 	requests  chan func()
 	replayed  bool      // pieces have the times of a recording
-	latest    time.Time // of a piece
+	latest    time.Time // of the last piece
 
 	woken  []waking
 	order  *order
@@ -34,13 +34,13 @@ type mirror struct {
 	number uint64
 	untidy int64            // bytes that were submitted since the order was tidied
 	open   map[*tapped]bool // connections that are followed
-	most   int              // of these
+	most   int              // limit for open
 
 	lost       atomic.Uint64 // connections whose bytes were not understood
 	unmirrored atomic.Uint64 // connections that did what can't be mirrored
-	reasons    counts        // why
-	skipped    atomic.Uint64 // reads that the rate left out
-	left       counts        // operations that are not sent, by reason
+	reasons    counts        // why connections are mirrored no more
+	skipped    atomic.Uint64 // reads left out by sampling
+	left       counts        // operations not sent, by reason
 	submitted  atomic.Uint64
 }
 
@@ -77,7 +77,7 @@ func (m *mirror) run(ctx context.Context) {
 	}
 }
 
-// obey carries out what was asked for while there was traffic.
+// obey executes a waiting request, if there is one.
 func (m *mirror) obey() {
 	select {
 	case request := <-m.requests:
@@ -86,7 +86,7 @@ func (m *mirror) obey() {
 	}
 }
 
-// do has f run by the mirror's goroutine when both targets are done with all that they have.
+// do has the mirror's goroutine run f when both targets are done with all their operations, and waits for it.
 func (m *mirror) do(ctx context.Context, f func()) {
 	done := make(chan struct{})
 	request := func() {
@@ -107,7 +107,7 @@ func (m *mirror) do(ctx context.Context, f func()) {
 	}
 }
 
-// handle takes a piece of a connection that is still understood.
+// handle processes a piece of a connection that was not given up.
 func (m *mirror) handle(ctx context.Context, p piece) {
 	c := p.conn
 	if p.bytes == nil {
@@ -153,10 +153,10 @@ func (m *mirror) handle(ctx context.Context, p piece) {
 	}
 }
 
-// ownConn is the number of the connection for what no client has sent. Clients' begin with 1.
+// ownConn is the number of the connection for operations that no client sent. Clients' numbers begin with 1.
 const ownConn = 0
 
-// keepTime submits what time has brought.
+// keepTime submits the operations that are due by the Timekeeper.
 func (m *mirror) keepTime(ctx context.Context, now time.Time) {
 	keeper, ok := m.protocol.(Timekeeper)
 	for ok && ctx.Err() == nil && !m.following {
@@ -170,7 +170,7 @@ func (m *mirror) keepTime(ctx context.Context, now time.Time) {
 
 var errPrepared = errors.New("it prepared what it needs together with a write, before the run began")
 
-// follow keeps what a connection that is older than the run has said, so that it can be mirrored from there.
+// follow keeps the state of a connection that is older than the run, so that it can be mirrored later.
 func (m *mirror) follow(c *tapped, done []*Operation) error {
 	m.budget.move(reading, m.states.remember(c.number, done, (*Operation).isStateBefore))
 	for _, op := range done {
@@ -181,14 +181,14 @@ func (m *mirror) follow(c *tapped, done []*Operation) error {
 	return nil
 }
 
-// keeps reports whether what a connection's Reader keeps fits into the bound of all.
+// keeps reports whether what the connection's Reader buffers fits into the budget.
 func (m *mirror) keeps(c *tapped) bool {
 	grown := c.reader.Held() - c.held
 	c.held += grown
 	return grown == 0 || m.budget.move(reading, grown) || grown < 0
 }
 
-// give gives a connection up: it goes on without us.
+// give gives a connection up: it goes on unmirrored.
 func (m *mirror) give(ctx context.Context, c *tapped, err error) {
 	c.given = true
 	c.lost.Store(true)
@@ -206,7 +206,7 @@ func (m *mirror) give(ctx context.Context, c *tapped, err error) {
 	m.endLanes(c.number)
 }
 
-// end is called behind the last piece of a connection.
+// end is called after the last piece of a connection.
 func (m *mirror) end(ctx context.Context, c *tapped) {
 	m.wakeOf(ctx, c.number)
 	if ender, ok := c.reader.(Ender); ok {
@@ -226,7 +226,7 @@ func (m *mirror) drop(c *tapped) {
 	c.held = 0
 }
 
-// forget frees what is known of connections whose clients are still there, when the mirror has ended.
+// forget frees the state of connections that are still open, when the mirror has ended.
 func (m *mirror) forget() {
 	for c := range m.open {
 		if ender, ok := c.reader.(Ender); ok {
@@ -246,7 +246,7 @@ func (m *mirror) endLanes(conn uint64) {
 	}
 }
 
-// submit sends what one piece completed, in bursts that fit.
+// submit sends the operations that one piece completed, in bursts that fit.
 func (m *mirror) submit(ctx context.Context, conn uint64, done []*Operation) {
 	var ops []*Operation
 	var size, answer int64 // answers come one by one, so the largest counts
@@ -267,7 +267,7 @@ func (m *mirror) submit(ctx context.Context, conn uint64, done []*Operation) {
 	}
 }
 
-// burstShare of the limit is what operations may have that are sent in one piece.
+// burstShare is the fraction of the limit that operations sent in one piece may take: one in burstShare.
 const burstShare = 8
 
 // goes numbers an operation, and reports whether it is sent.
@@ -304,7 +304,7 @@ func (m *mirror) send(ctx context.Context, conn uint64, ops []*Operation, size, 
 		b.before = m.order.enter(op, b.before)
 	}
 	m.submitted.Add(uint64(len(ops)))
-	first := rand.IntN(targets) // neither is always woken first
+	first := rand.IntN(targets) // so that neither is always woken first
 	for i := range targets {
 		m.targets[(first+i)%targets].push(ctx, conn, m.states[conn].said(), b)
 	}
@@ -315,21 +315,21 @@ func (m *mirror) send(ctx context.Context, conn uint64, ops []*Operation, size, 
 	}
 }
 
-// tidyShare of the limit is what the order may keep of what is over.
+// tidyShare is the fraction of the limit that finished operations in the order may take: one in tidyShare.
 const tidyShare = 16
 
-// descriptorShare of the files that this process may open are connections to targets, no more: production's need two
-// each, and must not want for any.
+// descriptorShare is the fraction of this process's file descriptors that connections to targets may take:
+// one in descriptorShare. Production's connections need two each, and must never run out.
 const descriptorShare = 4
 
-// leaving is how many connections to a target are left of those that have ended.
+// leaving returns how many of the ended connections still have a connection to a target.
 func (m *mirror) leaving() int {
 	return int(max(m.targets[control].leaving.Load(), m.targets[test].leaving.Load()))
 }
 
 var errTooMany = errors.New("too many connections for the files that this process may open")
 
-// mostConnections that are mirrored.
+// mostConnections returns the number of connections that may be mirrored.
 func mostConnections() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -338,7 +338,8 @@ func mostConnections() int {
 	return int(min(limit.Cur/descriptorShare/targets, math.MaxInt32))
 }
 
-// chosen samples reads. The choice is made once, so both targets get the same ones.
+// chosen reports whether an operation is mirrored, by sampling reads. The choice is made once for both
+// targets.
 func (m *mirror) chosen(op *Operation) bool {
 	if op.Follows != nil {
 		return !op.Follows.skipped
@@ -355,8 +356,8 @@ func (m *mirror) finished(op *Operation) {
 		return
 	}
 	m.compare.add(op)
-	if op.Kind != State { // which is said again on new connections
-		op.Request = nil // the order may keep it for longer
+	if op.Kind != State { // State is sent again on new connections
+		op.Request = nil // the order may keep op for longer
 	}
 	m.budget.free(underWay, op.size)
 }

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// voided is what is known of a run that is void.
+// voided holds the observations of a void run that its advice is made from.
 type voided struct {
 	of       [targets]*Target
-	failed   *Target // that does not answer; nil: none
+	failed   *Target // the one that does not answer; nil: none
 	compared Compared
 	first    []Difference
 	refused  map[string]int
-	tables   []string // that differ
+	tables   []string // the ones that differ
 }
 
-// next says what to do, to somebody who has not read the documentation.
+// next returns what to do, for readers who have not read the documentation.
 func (v voided) next() (steps []string) {
 	add := func(format string, args ...any) { steps = append(steps, fmt.Sprintf(format, args...)) }
 	one, other := v.of[control], v.of[test]
@@ -44,7 +44,7 @@ func (v voided) next() (steps []string) {
 	return steps
 }
 
-// mostOf is what was counted most often.
+// mostOf returns the key with the highest count.
 func mostOf(counted map[string]int) string {
 	names := slices.Sorted(maps.Keys(counted))
 	if len(names) == 0 {

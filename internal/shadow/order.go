@@ -2,31 +2,31 @@ package shadow
 
 import "strings"
 
-// order knows which operations have to be done at a target before another may be sent there.
-// It belongs to the mirror's goroutine.
+// order determines which operations must be done at a target before another may be sent there. It is used by
+// the mirror's goroutine only.
 type order struct {
 	all   node
-	locks lasts               // that may wait for locks, and so may not be done when what comes behind them is
+	locks lasts               // may wait for locks, and so may not be done when operations behind them are
 	seen  map[*Operation]bool // within a call of enter
 }
 
-// node is what operations did with a key since the last one that wrote all of it. What came before that is done
-// when it is.
+// node holds the operations on a key since the last one that wrote all of it. When that one is done, so is
+// everything before it.
 type node struct {
 	write *Operation // the last one that wrote all of it
 	reads lasts      // those that read all of it
 	parts map[string]*node
-	wrote lasts // those that wrote a part
-	saw   lasts // those that read one
+	wrote lasts // the ones that wrote a part
+	saw   lasts // the ones that read a part
 }
 
-// lasts are the last operation of each connection: when it is done at a target, so are those before it.
+// lasts holds the last operation of each connection: when it is done at a target, so are those before it.
 type lasts map[uint64]*Operation
 
 func newOrder() *order { return &order{seen: map[*Operation]bool{}} }
 
-// enter notes an operation, and appends to before what it has to wait for. Operations of its own
-// connection are not among that, since those are sent in their order anyway.
+// enter adds an operation, and appends to before the operations that it has to wait for. Operations of its
+// own connection are left out, since they are sent in their order anyway.
 func (o *order) enter(op *Operation, before []*Operation) []*Operation {
 	clear(o.seen)
 	w := waiting{o, op, before}
@@ -48,17 +48,17 @@ func (o *order) enter(op *Operation, before []*Operation) []*Operation {
 	return w.before
 }
 
-// waiting is an operation that enters.
+// waiting is an operation that is being entered.
 type waiting struct {
 	*order
 	op     *Operation
 	before []*Operation
 }
 
-// mostParts of a key are told apart; what is behind them is one part.
+// mostParts limits the parts of a key that are told apart: the rest counts as one part.
 const mostParts = 8
 
-// key waits for those that touch a key, or something that it is part of.
+// key waits for the operations that touch a key, or something that it is part of.
 func (w *waiting) key(key string, writes bool) {
 	n := &w.order.all
 	for _, part := range strings.SplitN(key, Part, mostParts) {
@@ -68,7 +68,7 @@ func (w *waiting) key(key string, writes bool) {
 	w.all(n, writes)
 }
 
-// part waits for those that touch all of what the operation touches a part of.
+// part waits for the operations that touch all of n, where w.op touches only a part of it.
 func (w *waiting) part(n *node, writes bool) {
 	w.add(n.write)
 	if writes {
@@ -79,7 +79,7 @@ func (w *waiting) part(n *node, writes bool) {
 	}
 }
 
-// all waits for those that touch a node or a part of it.
+// all waits for the operations that touch a node or a part of it.
 func (w *waiting) all(n *node, writes bool) {
 	w.add(n.write)
 	w.addLasts(n.wrote)
@@ -92,7 +92,7 @@ func (w *waiting) all(n *node, writes bool) {
 	*n = node{write: w.op}
 }
 
-// addLocks waits for what may have been gone on without, since it waited for a lock.
+// addLocks waits for operations that waited for a lock, since lanes may have gone on without them.
 func (w *waiting) addLocks() {
 	for conn, earlier := range w.order.locks {
 		if earlier.over() {
@@ -142,10 +142,10 @@ func (l *lasts) note(op *Operation) {
 // over reports whether all targets are done with an operation.
 func (op *Operation) over() bool { return op.left.Load() == 0 }
 
-// tidy forgets what is over, so that the order is as large as what is under way.
+// tidy removes operations that are over, so the order's size follows the operations that are not done.
 func (o *order) tidy() { o.all.tidy() }
 
-// tidy reports whether nothing is left of a node.
+// tidy removes operations that are over, and reports whether the node is empty.
 func (n *node) tidy() (empty bool) {
 	if n.write != nil && n.write.over() {
 		n.write = nil

@@ -12,17 +12,17 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// entrance connects clients to production, past a tap.
+// entrance connects clients to production through a tap.
 type entrance struct {
 	production  gateway.Upstream
-	opener      Opener      // nil: connections begin with what is passed through
+	opener      Opener      // nil: all bytes are passed through
 	tls         *tls.Config // for the opener
 	tap         *Tap
 	log         *slog.Logger
 	connections atomic.Uint64
 }
 
-// encrypt has clients use TLS: all that come to s, or those that ask the opener for it.
+// encrypt sets up TLS: for all clients of s, or for those that ask the opener for it.
 func (e *entrance) encrypt(s *gateway.Server, config *tls.Config) {
 	if e.opener == nil {
 		s.TLS = config
@@ -31,7 +31,7 @@ func (e *entrance) encrypt(s *gateway.Server, config *tls.Config) {
 	}
 }
 
-// session connects a client to production; nil when that is not reached.
+// session connects a client to production; nil when production is not reached.
 func (e *entrance) session(client net.Conn) gateway.Session {
 	p := &passage{tapped: &tapped{}, client: client, tap: e.tap}
 	if err := e.open(p); err != nil {
@@ -46,7 +46,7 @@ func (e *entrance) session(client net.Conn) gateway.Session {
 	return p
 }
 
-// open makes both connections of a passage.
+// open opens both connections of a passage.
 func (e *entrance) open(p *passage) (err error) {
 	if e.opener == nil {
 		p.upstream, err = e.production.Dial(context.Background())
@@ -58,13 +58,12 @@ func (e *entrance) open(p *passage) (err error) {
 	return err
 }
 
-// passage carries a client's connection to production and back, whatever becomes of the
-// mirror.
+// passage carries a client's connection to production and back, whatever happens to the mirror.
 type passage struct {
-	*tapped  // apart, since the mirror may need it for longer than the connections
+	*tapped  // separate, since the mirror may need it for longer than the connections
 	client   net.Conn
 	upstream net.Conn
-	first    []byte // of the client's, to be passed on before what is read
+	first    []byte // bytes of the client, to be passed on before those that are read
 	tap      *Tap
 	closing  sync.Once
 }
@@ -85,7 +84,7 @@ func (p *passage) Run() {
 	replies.Wait()
 }
 
-// request carries what the client says.
+// request carries the client's bytes.
 func (p *passage) request() error {
 	if len(p.first) > 0 {
 		p.tap.put(p.tapped, gateway.FromClient, p.first)
@@ -101,7 +100,7 @@ func (p *passage) carry(dst, src net.Conn, from gateway.Peer) error {
 	return gateway.RelayShown(dst, src, func(b []byte) { p.tap.put(p.tapped, from, b) })
 }
 
-// Drain ends the connection: a passage does not know when it is idle.
+// Drain closes the connection: a passage can't tell when it is idle.
 func (p *passage) Drain() { _ = p.Close() }
 
 // Close cuts both connections.

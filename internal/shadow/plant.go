@@ -2,7 +2,7 @@ package shadow
 
 import "time"
 
-// keep answers what the plant loses or drops, and returns the rest.
+// keep answers the operations that the plant loses or drops, and returns the others.
 func (p *Plant) keep(t *Target, ops []*Operation) []*Operation {
 	var kept []*Operation
 	for _, op := range ops {
@@ -23,7 +23,7 @@ func (p *Plant) change(op *Operation, a Answer) Answer {
 	if p.Wrong != nil && p.Wrong(op) {
 		a.Digest++
 	}
-	// The time is added and not spent: what spends it takes the processor from the other target's lane.
+	// The time is added and not spent: spending it would take the processor from the other target's lane.
 	a.Took += time.Duration(p.Slower * float64(a.Took))
 	return a
 }

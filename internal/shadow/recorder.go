@@ -15,42 +15,44 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow/recording"
 )
 
-// RecorderConfig is what a Recorder is made of. Zero fields take Config's defaults.
+// RecorderConfig configures a Recorder. Zero fields take Config's defaults.
 type RecorderConfig struct {
 	Production gateway.Upstream
 	ClientTLS  *tls.Config // nil: clients are not asked for TLS
-	Opener     Opener      // nil: connections begin with what is passed through
-	Filters    Filters     // nil: all is recorded as it came
+	Opener     Opener      // nil: all bytes are passed through
+	Filters    Filters     // nil: all bytes are recorded unchanged
 	Memory     int64
 	Bound      time.Duration
 	Log        *slog.Logger
 }
 
-// Filters make what decides what is recorded.
+// Filters makes the Filter of each connection.
 type Filters interface {
 	Filter() Filter
-	// Requests is how many there were, and Left those that are not recorded, by reason. Both may be called at any time.
+	// Requests returns the number of requests, Left the number of those that were not recorded, by reason.
+	// Both are safe for concurrent use.
 	Requests() uint64
 	Left() map[string]int
 }
 
-// Filter takes the bytes of one connection before they are recorded, and returns those that are, valid until the next
-// call. After an error the connection is recorded no more. Its methods are called by one goroutine.
+// Filter filters the bytes of one connection before they are recorded, and returns those to record, valid
+// until the next call. After an error the connection is not recorded any more. Its methods are called by one
+// goroutine.
 type Filter interface {
 	Request(b []byte) ([]byte, error)
 	Reply(b []byte) ([]byte, error)
-	// Held is the number of bytes that the Filter keeps.
+	// Held returns the number of bytes that the Filter buffers.
 	Held() int64
 }
 
-// Recording is where a Recorder writes: a *recording.File, or what a test has in its place.
+// Recording is the destination of a Recorder: a *recording.File, or a fake in tests.
 type Recording interface {
 	Write(r recording.Record) error
 	Finish(last recording.Record) error
 	Size() int64
 }
 
-// Recorder is a pass-through to production that keeps what goes by. Production never waits for it.
+// Recorder passes clients through to production and records their traffic. Production never waits for it.
 type Recorder struct {
 	cfg    *Config
 	server *gateway.Server
@@ -67,19 +69,19 @@ type Recorder struct {
 	partial atomic.Int64
 
 	mu   sync.Mutex
-	why  string // the recording ended
+	why  string // reason why the recording ended
 	err  error
 	over chan struct{}
 }
 
-// recorded is a connection of which something was recorded.
+// recorded is the state of a connection that is recorded.
 type recorded struct {
 	filter Filter // nil: all is recorded
 	held   int64
-	given  bool // up
+	given  bool // it was given up
 }
 
-// NewRecorder returns one that has not begun.
+// NewRecorder returns a Recorder that has not begun.
 func NewRecorder(c RecorderConfig, to Recording) *Recorder {
 	cfg := Config{Production: c.Production, ClientTLS: c.ClientTLS, Memory: c.Memory, Bound: c.Bound, Log: c.Log}.withDefaults()
 	r := &Recorder{budget: newBudget(cfg.Memory), cfg: cfg, filter: c.Filters, to: to, conns: map[*tapped]*recorded{}, over: make(chan struct{})}
@@ -96,7 +98,7 @@ func (r *Recorder) Serve(l net.Listener) error {
 	return r.server.Serve(l)
 }
 
-// Finish ends the recording behind what has gone by so far. Clients are passed through on.
+// Finish ends the recording after the bytes queued so far. Clients continue to be passed through.
 func (r *Recorder) Finish(why string) {
 	r.mu.Lock()
 	if r.why == "" {
@@ -106,10 +108,10 @@ func (r *Recorder) Finish(why string) {
 	r.tap.close()
 }
 
-// Over is closed when the file is whole. Err says then what kept it from that.
+// Over is closed when the file is complete. Err then returns what prevented that.
 func (r *Recorder) Over() <-chan struct{} { return r.over }
 
-// Err is why the file is not whole; nil if it is.
+// Err returns why the file is incomplete; nil if it is complete.
 func (r *Recorder) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,7 +126,7 @@ func (r *Recorder) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// MemoryLimit is what the process may hold now.
+// MemoryLimit returns the bytes that the process may use now.
 func (r *Recorder) MemoryLimit() int64 { return r.budget.process(r.server.Stats) }
 
 // record writes until the recording ends.
@@ -155,7 +157,7 @@ func (r *Recorder) record() {
 	r.end(err)
 }
 
-// end writes what the file ends with.
+// end writes the last records.
 func (r *Recorder) end(err error) {
 	if errors.Is(err, recording.ErrFull) {
 		r.Finish(err.Error())
@@ -170,7 +172,7 @@ func (r *Recorder) end(err error) {
 	for c, known := range r.conns {
 		if c.lost.Load() && !known.given && err == nil {
 			if err = r.giveUp(c, known, now); errors.Is(err, recording.ErrFull) {
-				err = nil // the reason why the recording ended says it of all
+				err = nil // the reason why the recording ended covers this
 			}
 		}
 	}
@@ -228,7 +230,7 @@ func (k *recorded) filtered(p piece) ([]byte, error) {
 	return k.filter.Reply(p.bytes)
 }
 
-// ended notes the end of a connection.
+// ended records the end of a connection.
 func (r *Recorder) ended(p piece, known *recorded) error {
 	delete(r.conns, p.conn)
 	r.budget.free(reading, known.held)
@@ -242,7 +244,7 @@ func (r *Recorder) ended(p piece, known *recorded) error {
 	return r.to.Write(recording.Record{Kind: recording.End, Conn: p.conn.number, At: p.at})
 }
 
-// giveUp marks a connection that is recorded no more.
+// giveUp marks a connection that is not recorded any more.
 func (r *Recorder) giveUp(c *tapped, known *recorded, at time.Time) error {
 	c.lost.Store(true)
 	r.budget.free(reading, known.held)
@@ -251,18 +253,18 @@ func (r *Recorder) giveUp(c *tapped, known *recorded, at time.Time) error {
 	return r.to.Write(recording.Record{Kind: recording.Partial, Conn: c.number, At: at})
 }
 
-// Recorded is how a recording stands.
+// Recorded is the state of a recording.
 type Recorded struct {
-	Bytes       int64          `json:"bytes"`              // of clients and servers
+	Bytes       int64          `json:"bytes"`              // from clients and servers
 	Size        int64          `json:"size"`               // of the file
-	Connections uint64         `json:"connections"`        // that were passed through
-	Partial     int64          `json:"partial"`            // connections that are not recorded to their end
-	Requests    uint64         `json:"requests,omitempty"` // of Filters; 0 without
-	Left        map[string]int `json:"left,omitempty"`     // requests that are not recorded, by reason
-	Ended       string         `json:"ended"`              // why the recording ended; "": it goes on
+	Connections uint64         `json:"connections"`        // passed through
+	Partial     int64          `json:"partial"`            // connections not recorded to their end
+	Requests    uint64         `json:"requests,omitempty"` // counted by Filters; 0 without
+	Left        map[string]int `json:"left,omitempty"`     // requests not recorded, by reason
+	Ended       string         `json:"ended"`              // why the recording ended; "": it continues
 }
 
-// State says how the recording stands.
+// State returns the state of the recording.
 func (r *Recorder) State() Recorded {
 	out := Recorded{Bytes: r.bytes.Load(), Size: r.size.Load(), Connections: r.in.connections.Load(), Partial: r.partial.Load() + int64(r.tap.unseen.Load())}
 	if r.filter != nil {
@@ -274,7 +276,7 @@ func (r *Recorder) State() Recorded {
 	return out
 }
 
-// String is the progress in a line.
+// String returns the progress in one line.
 func (s Recorded) String() string {
 	line := fmt.Sprintf("%d bytes of %d connections", s.Bytes, s.Connections)
 	if s.Requests > 0 {

@@ -13,9 +13,10 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow/recording"
 )
 
-// Replay is Start with a recording in place of clients. What is played is put into the mirror at its recorded times, divided by speed; with
-// speed 0 as fast as the targets take it. Nothing is dropped: what can't be taken in time comes later. An A/A phase takes half of the recording
-// at most; its size is what the summary says.
+// Replay is like Start, with a recording in place of clients. Recorded pieces are put into the mirror at
+// their recorded times, divided by speed; with speed 0 as fast as the targets take them. Nothing is dropped:
+// a piece that does not fit is delayed. An A/A phase takes at most half of the recording's bytes, according
+// to size.
 func (r *Run) Replay(ctx context.Context, in *recording.Reader, size recording.Summary, speed float64) error {
 	r.budget.limit = max(r.budget.limit, MiB) // a piece fits in any case
 	r.mirror.replayed = true
@@ -30,7 +31,7 @@ func (r *Run) Replay(ctx context.Context, in *recording.Reader, size recording.S
 	return nil
 }
 
-// play ends the run when the recording ends.
+// play plays the recording and then ends the run.
 func (r *Run) play() {
 	err := r.replay.run(r.inBaseline() && r.cfg.Candidate != nil)
 	switch {
@@ -46,7 +47,7 @@ func (r *Run) play() {
 	}
 }
 
-// feeder puts a recording into a mirror's queue.
+// feeder puts a recording into the mirror's queue.
 type feeder struct {
 	in       *recording.Reader
 	size     recording.Summary
@@ -56,17 +57,18 @@ type feeder struct {
 	over     <-chan struct{}
 	conns    map[uint64]*tapped
 
-	halfway chan struct{} // closed when the A/A phase has had its part
-	begun   chan struct{} // closed when the candidate is there
-	paused  sync.Mutex    // held while it is put there
-	whole   atomic.Bool   // all was played
+	halfway chan struct{} // closed when the A/A phase has had its half
+	begun   chan struct{} // closed when the candidate is in place
+	paused  sync.Mutex    // locked while it is put in place
+	whole   atomic.Bool   // everything was played
 
 	began  time.Time
 	fed    atomic.Int64 // bytes
-	behind atomic.Int64 // nanoseconds, the most so far
+	behind atomic.Int64 // nanoseconds, the maximum so far
 }
 
-// half is closed when the A/A phase has had its part. It is received from once: a feeder of nil has none.
+// half returns a channel that is closed when the A/A phase has had its half; nil once the candidate is in
+// place, and for a nil feeder. It is received from once.
 func (f *feeder) half() <-chan struct{} {
 	if f == nil {
 		return nil
@@ -79,7 +81,7 @@ func (f *feeder) half() <-chan struct{} {
 	}
 }
 
-// pause stops the feeder until it is called back, when the candidate is there.
+// pause stops the feeder until goOn is called, when the candidate is in place.
 func (f *feeder) pause() (goOn func()) {
 	if f == nil {
 		return func() {}
@@ -91,7 +93,8 @@ func (f *feeder) pause() (goOn func()) {
 	}
 }
 
-// run plays until the recording ends, which is the error then, or the run does. Split leaves half for the candidate.
+// run plays until the recording ends, and returns that error, or until the run ends. split leaves half for
+// the candidate.
 func (f *feeder) run(split bool) error {
 	f.began = time.Now()
 	for {
@@ -112,7 +115,7 @@ func (f *feeder) run(split bool) error {
 	}
 }
 
-// await waits, and counts nothing of that as the targets' delay.
+// await waits for what, and does not count that as the targets' delay.
 func (f *feeder) await(what <-chan struct{}) {
 	since := time.Now()
 	select {
@@ -130,7 +133,7 @@ func (f *feeder) stand() {
 	f.paused.Unlock()
 }
 
-// pace waits until it is time for what was recorded at; false: the run is over.
+// pace waits until the time recorded as at; false: the run is over.
 func (f *feeder) pace(at time.Time) bool {
 	if f.speed == 0 {
 		select {
@@ -185,13 +188,13 @@ func (f *feeder) endAll() {
 	}
 }
 
-// Replayed says how much of a recording was played, and how.
+// Replayed reports how much of a recording was played, and how.
 type Replayed struct {
 	Speed     float64       `json:"speed"` // 0: as fast as the targets could
 	Bytes     int64         `json:"bytes"`
 	Of        int64         `json:"of"`        // bytes in the recording
-	Behind    time.Duration `json:"behind_ns"` // the most that pieces came later than they should
-	Partial   int           `json:"partial"`   // connections of which not all was recorded
+	Behind    time.Duration `json:"behind_ns"` // the longest delay of a piece
+	Partial   int           `json:"partial"`   // connections that were not recorded completely
 	Truncated bool          `json:"truncated"` // the recording was cut off
 }
 
@@ -202,7 +205,7 @@ func (f *feeder) state() *Replayed {
 	}
 }
 
-// String is the line for people.
+// String returns the line for people.
 func (p *Replayed) String() string {
 	line := fmt.Sprintf("Replayed %d of %d bytes", p.Bytes, p.Of)
 	if p.Speed == 0 {

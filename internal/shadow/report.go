@@ -11,92 +11,97 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow/verdict"
 )
 
-// Report is a run so far, as --json prints it. Latencies are in microseconds, ratios are test over
-// control.
+// Report is the current result of a run, as --json prints it. Latencies are in microseconds, ratios are test
+// over control.
 type Report struct {
 	Outcome string   `json:"outcome"` // PASS, FAIL, INCONCLUSIVE or VOID
 	Reasons []string `json:"reasons,omitempty"`
-	Next    []string `json:"next,omitempty"` // what to do about a run that is void
-	// Withheld is why a run whose metrics pass is INCONCLUSIVE.
+	Next    []string `json:"next,omitempty"` // what to do about a void run
+	// Withheld is the reason why a run whose metrics pass is INCONCLUSIVE.
 	Withheld string `json:"withheld,omitempty"`
 	Phase    Phase  `json:"phase"`
 	Ended    string `json:"ended,omitempty"` // why the mirror is off
 	Test     string `json:"test,omitempty"`  // address of the test target
 
-	SelfTested bool `json:"self_tested"` // the self-test was done, and found all that it planted
+	SelfTested bool `json:"self_tested"` // the self-test found all planted faults
 
 	Began          time.Time     `json:"began"`
 	Took           time.Duration `json:"took_ns"`
 	Batch          time.Duration `json:"batch_ns"`
 	Metrics        []MetricState `json:"metrics"`
 	MarginAbsolute time.Duration `json:"margin_absolute_ns,omitempty"`
-	Slower         []string      `json:"slower,omitempty"` // fingerprints that are slower than the margin, corrected for their number
-	Drifts         []string      `json:"drifts,omitempty"` // fingerprints of which nothing can be said yet, since they drift
-	Names          []NameState   `json:"names"`
-	Unnamed        int64         `json:"unnamed,omitempty"` // operations that are in none of these, as there are too many
-	Series         []Point       `json:"series"`
-	Reads          []Quantile    `json:"reads"` // latencies in the test phase
-	Writes         []Quantile    `json:"writes"`
+	// Slower lists the fingerprints that are slower than the margin, corrected for their number.
+	Slower  []string    `json:"slower,omitempty"`
+	Drifts  []string    `json:"drifts,omitempty"` // fingerprints not judged yet, since they drift
+	Names   []NameState `json:"names"`
+	Unnamed int64       `json:"unnamed,omitempty"` // operations that are not in Names (too many)
+	Series  []Point     `json:"series"`
+	Reads   []Quantile  `json:"reads"` // latencies in the test phase
+	Writes  []Quantile  `json:"writes"`
 
 	Replay *Replayed   `json:"replay,omitempty"` // of a run on a recording
-	Begin  *usage.Both `json:"begin,omitempty"`  // what the targets use when the run begins
-	End    *usage.Both `json:"end,omitempty"`    // and at its end
+	Begin  *usage.Both `json:"begin,omitempty"`  // what the targets use at the beginning
+	End    *usage.Both `json:"end,omitempty"`    // and at the end
 
 	Plans []plans.Pair `json:"plans,omitempty"` // of the worst fingerprints, when the run has ended
 
 	Compared    Compared     `json:"compared"`
-	Share       float64      `json:"compared_share"` // of the answers, that was compared; 0 when there is none yet
+	Share       float64      `json:"compared_share"` // of the answers, that was compared; 0 without any
 	Differences []Difference `json:"differences,omitempty"`
 
 	Data        []TableState `json:"data,omitempty"`
-	DataTrouble string       `json:"data_trouble,omitempty"` // why not all was checked
+	DataTrouble string       `json:"data_trouble,omitempty"` // why the check is incomplete
 
-	Refused     map[string]int  `json:"refused,omitempty"` // what both targets refused and production did, by operation and error
-	Connections uint64          `json:"connections"`
-	Operations  uint64          `json:"operations"` // mirrored
-	Skipped     uint64          `json:"skipped"`    // reads that the rate left out
-	Dropped     uint64          `json:"dropped"`    // connections that were mirrored no more, since the queue was full or their bytes were not understood
-	Unmirrored  uint64          `json:"unmirrored"` // connections that did what can't be mirrored
-	Why         map[string]int  `json:"why,omitempty"`
-	Left        map[string]int  `json:"left,omitempty"`  // operations that are not sent, by reason
-	Notes       []string        `json:"notes,omitempty"` // what differs by nature
-	Forced      [targets]uint64 `json:"forced"`          // bursts that could not wait for what came before, by target
+	// Refused counts what both targets refused and production did, by operation and error.
+	Refused     map[string]int `json:"refused,omitempty"`
+	Connections uint64         `json:"connections"`
+	Operations  uint64         `json:"operations"` // mirrored
+	Skipped     uint64         `json:"skipped"`    // reads left out by sampling
+	// Dropped counts connections given up, since the queue was full or their bytes were not understood.
+	Dropped    uint64         `json:"dropped"`
+	Unmirrored uint64         `json:"unmirrored"` // connections that used something that can't be mirrored
+	Why        map[string]int `json:"why,omitempty"`
+	Left       map[string]int `json:"left,omitempty"`  // operations not sent, by reason
+	Notes      []string       `json:"notes,omitempty"` // differences by nature
+	// Forced counts, by target, the bursts that did not wait for all that comes before.
+	Forced [targets]uint64 `json:"forced"`
 }
 
-// MetricState is how a metric stands.
+// MetricState is the state of a metric.
 type MetricState struct {
 	Name     string  `json:"name"`
 	Margin   float64 `json:"margin"`
-	Allowed  float64 `json:"allowed"` // the margin, or what the absolute margin came to on average if that is more
+	Allowed  float64 `json:"allowed"` // the margin, or the average of the absolute margin if that is larger
 	Batches  int     `json:"batches"`
 	Baseline int     `json:"baseline_batches"`
 	Machines float64 `json:"machines"` // ratio in the A/A phase
-	Ratio    float64 `json:"ratio"`    // less that
+	Ratio    float64 `json:"ratio"`    // relative to that
 	Low      float64 `json:"low"`
 	High     float64 `json:"high"`   // -1: no bound yet
-	Needed   int     `json:"needed"` // batches in which equal targets pass; 0: not known, or no number will do
+	Needed   int     `json:"needed"` // batches in which equal targets pass; 0: not known, or none suffices
 	Judged   bool    `json:"judged"` // part of the verdict: its batches have enough operations
-	Drifts   bool    `json:"drifts"` // its batches resemble those before too much to say anything: more of them are needed, or an A/A phase
+	// Drifts is set if its batches are too correlated to judge: it needs more of them, or an A/A phase.
+	Drifts bool `json:"drifts"`
 }
 
-// NameState is how a fingerprint stands.
+// NameState is the state of a fingerprint.
 type NameState struct {
 	Name    string    `json:"name"`
 	Count   int64     `json:"count"`
-	Ratio   float64   `json:"ratio"` // of the medians, over the batches that have enough of it
+	Ratio   float64   `json:"ratio"` // of the medians, over the batches with enough of its operations
 	Batches int       `json:"batches"`
 	Control Quantiles `json:"control"`
 	Test    Quantiles `json:"test"`
 }
 
-// Quantiles in microseconds.
+// Quantiles of latencies, in microseconds.
 type Quantiles struct {
 	P50 float64 `json:"p50"`
 	P95 float64 `json:"p95"`
 	P99 float64 `json:"p99"`
 }
 
-// Point is a batch.
+// Point summarizes a batch.
 type Point struct {
 	At     time.Time          `json:"at"` // its end
 	Phase  Phase              `json:"phase"`
@@ -118,7 +123,7 @@ func (b *batch) point(phase Phase) Point {
 	return p
 }
 
-// Report says how the run stands.
+// Report returns the current result of the run.
 func (r *Run) Report() *Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,7 +157,8 @@ func (r *Run) Report() *Report {
 	return out
 }
 
-// outcomeOf a run: a PASS says that answers and data are alike, too, so it needs some of the answers, and all of the check that was asked for.
+// outcomeOf returns the outcome of a run. A PASS also says that answers and data are alike, so it needs some
+// of the answers, and all of the requested data check.
 func outcomeOf(r *Run) (o verdict.Outcome, withheld string) {
 	o = r.judge.Outcome()
 	if o != verdict.Pass {
@@ -176,7 +182,7 @@ func metricStates(j *verdict.Judge) []MetricState {
 	return out
 }
 
-// nameStates are the fingerprints with most operations first.
+// nameStates returns the fingerprints, those with most operations first.
 func (r *Run) nameStates() []NameState {
 	var out []NameState
 	for name, n := range r.names {
@@ -193,7 +199,7 @@ func (r *Run) nameStates() []NameState {
 	return out
 }
 
-// drifting are the fingerprints whose batches resemble those before too much.
+// drifting returns the fingerprints whose batches are too correlated.
 func (r *Run) drifting() (names []string) {
 	for name, n := range r.names {
 		if n.evidence.Drifts() {
@@ -204,25 +210,27 @@ func (r *Run) drifting() (names []string) {
 	return names
 }
 
-// alphaNames is the probability that any fingerprint is called slower that is not.
+// alphaNames is the probability that any fingerprint is wrongly called slower.
 const alphaNames = 0.02
 
-// slower are the fingerprints that are slower than the margin.
+// slower returns the fingerprints that are slower than the margin.
 func (r *Run) slower() []string {
 	groups := map[string]*verdict.Evidence{}
 	for name, n := range r.names {
 		s := n.evidence.Sequence
-		if s.Batches() > 0 && (s.BaselineBatches() > 0 || r.judge.BaselineBatches() == 0) { // else it would judge the machines
+		// In a run with an A/A phase, only with A/A batches: otherwise the machines would be judged.
+		if s.Batches() > 0 && (s.BaselineBatches() > 0 || r.judge.BaselineBatches() == 0) {
 			groups[name] = &n.evidence
 		}
 	}
 	return verdict.Slower(groups, alphaNames)
 }
 
-// mostPlans are shown, of the worst fingerprints.
+// mostPlans limits the fingerprints whose plans are shown.
 const mostPlans = 5
 
-// worst are fingerprints that can be explained: those that are slower beyond doubt, then those that lost most time.
+// worst returns fingerprints that can be explained: first those that are certainly slower, then those that
+// lost most time.
 func worst(r *Run) (out []sample) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

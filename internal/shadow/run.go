@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow/verdict"
 )
 
-// Run is a pass-through to production with a mirror beside it.
+// Run passes clients through to production and mirrors their traffic.
 type Run struct {
 	cfg    *Config
 	log    *slog.Logger
@@ -28,8 +28,8 @@ type Run struct {
 	in     *entrance
 	replay *feeder // nil: clients connect
 
-	tested atomic.Bool            // the self-test found all that it planted
-	failed atomic.Pointer[Target] // the first that did
+	tested atomic.Bool            // the self-test found all planted faults
+	failed atomic.Pointer[Target] // the first target that failed
 	meter  *meter
 	plans  *plansOf
 
@@ -37,7 +37,7 @@ type Run struct {
 	phase   Phase
 	judge   *verdict.Judge
 	names   map[string]*named
-	unnamed int64          // operations of the test phase that are in none of these
+	unnamed int64          // operations of the test phase without an entry in names
 	kinds   map[Kind]*pair // of the test phase
 	series  []Point
 	spread  spread
@@ -50,8 +50,8 @@ type Run struct {
 
 	stop   context.CancelFunc // ends the mirror, not the pass-through
 	follow func()             // begins to follow connections
-	gone   chan struct{}      // closed when nothing is followed any more
-	finish chan struct{}      // closed when the mirror is to take nothing more
+	gone   chan struct{}      // closed when no connection is followed any more
+	finish chan struct{}      // closed when the mirror must accept no more pieces
 	over   chan struct{}      // closed when the mirror has ended
 }
 
@@ -65,7 +65,7 @@ const (
 	Ended    Phase = "ended"
 )
 
-// named is what is known of a fingerprint over the batches.
+// named accumulates the measurements of a fingerprint over the batches.
 type named struct {
 	evidence verdict.Evidence
 	total    pair
@@ -114,8 +114,8 @@ func (r *Run) Shutdown(ctx context.Context) error {
 	return r.server.Shutdown(ctx)
 }
 
-// Load takes up what is in the state of the configuration, if there is one. It fails, with ErrState, when this run can't go on from that, or can't keep
-// a state there.
+// Load continues from the configured State, if the file exists. It fails with ErrState if this run can't
+// continue from it, or can't write a state there.
 func (r *Run) Load() error {
 	if r.cfg.State == "" || r.kept.Version != 0 {
 		return nil
@@ -129,11 +129,11 @@ func (r *Run) Load() error {
 // IsOff reports whether the mirror was turned off.
 func (r *Run) IsOff() bool { return r.ctx.Err() != nil }
 
-// Clients is how many are connected, and how many ever were.
+// Clients returns how many clients are connected, and how many ever were.
 func (r *Run) Clients() gateway.Connections { return r.stats.Snapshot().Connections }
 
-// Start mirrors until there is a verdict, ctx ends, or Off is called. It must be called once.
-// Clients that connected before are mirrored from there on. It does what Load does, if that was not called.
+// Start mirrors until there is a verdict, ctx ends, or Off is called. It must be called once. Clients that
+// connected before are mirrored from then on. It calls Load.
 func (r *Run) Start(ctx context.Context) error {
 	if err := r.Load(); err != nil {
 		return err
@@ -176,7 +176,7 @@ func (r *Run) Start(ctx context.Context) error {
 	return nil
 }
 
-// end takes into account what was not resolved when the last batch was cut.
+// end includes results that were not resolved when the last batch was cut.
 func (r *Run) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -191,20 +191,20 @@ func (r *Run) end() {
 // Over is closed when the mirror has ended.
 func (r *Run) Over() <-chan struct{} { return r.over }
 
-// Held is the number of bytes of the run's memory that are held now.
+// Held returns the number of bytes of the run's memory budget that are in use.
 func (r *Run) Held() int64 { return r.budget.holds() }
 
-// MemoryLimit is what the process may hold now.
+// MemoryLimit returns the bytes that the process may use now.
 func (r *Run) MemoryLimit() int64 { return r.budget.process(r.stats) }
 
-// Finish ends the mirror when the targets have answered what has gone by so far.
+// Finish ends the mirror when the targets have answered everything that was read so far.
 func (r *Run) Finish(why string) {
 	if r.endsFor(why) {
 		close(r.finish)
 	}
 }
 
-// endsFor notes the first reason why the mirror ends.
+// endsFor records why the mirror ends, and reports whether this is the first reason.
 func (r *Run) endsFor(why string) (first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -215,15 +215,15 @@ func (r *Run) endsFor(why string) (first bool) {
 	return true
 }
 
-// Off turns the mirror off at once. Clients notice nothing.
+// Off turns the mirror off at once. Clients are not affected.
 func (r *Run) Off(why string) {
 	r.endsFor(why)
 	r.tap.off.Store(true)
 	r.stop()
 }
 
-// trouble is called by a lane whose target failed: what it would have answered is lost, so the data
-// differ from now on.
+// trouble is called by a lane whose target failed. The operations it did not execute are lost there, so the
+// targets' data differ from now on.
 func (r *Run) trouble(t *Target, err error) {
 	r.log.Error("a target does not answer, the mirror is off", "target", t.String(), "err", err)
 	r.meter.trouble.Store(true)
@@ -246,7 +246,7 @@ func (r *Run) void(format string, args ...any) {
 	r.save()
 }
 
-// count cuts batches until there is an outcome. It returns what takes the candidate away.
+// count cuts batches until there is an outcome. It returns a function that stops the candidate.
 func (r *Run) count(ctx context.Context) (stop func()) {
 	stop = func() {}
 	tick := time.NewTicker(r.cfg.Batch)
@@ -288,7 +288,7 @@ func (r *Run) begin(ctx context.Context) (stop func()) {
 		last <- r.mirror.compare.cut(time.Now())
 	})
 	if r.replay != nil && len(last) > 0 {
-		r.observe(<-last) // a recording has few enough
+		r.observe(<-last) // a recording has few batches, so this partial one is used
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -309,7 +309,7 @@ func (r *Run) enough() bool {
 	return r.phase == Baseline && r.hasBaseline()
 }
 
-// hasBaseline reports whether the A/A phase has what a verdict needs of it.
+// hasBaseline reports whether the A/A phase has as many batches as a verdict needs.
 func (r *Run) hasBaseline() bool {
 	if r.cfg.Baseline > 0 {
 		return len(r.kept.Baseline) >= r.cfg.Baseline
@@ -318,7 +318,7 @@ func (r *Run) hasBaseline() bool {
 	return ok && r.judge.BaselineBatches() >= needed
 }
 
-// observe takes a batch, and reports whether the run is over.
+// observe adds a batch, and reports whether the run is over.
 func (r *Run) observe(b *batch) (over bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -354,7 +354,8 @@ func (r *Run) take(o observed, phase Phase) {
 	}
 }
 
-// named returns what is known of a fingerprint; nil when there are too many. One that is judged takes the place of one that never was.
+// named returns the entry of a fingerprint, nil if there are too many. A fingerprint with enough operations
+// to be judged replaces one that never had enough.
 func (r *Run) named(name string, judged bool) *named {
 	n := r.names[name]
 	if n == nil && (len(r.names) < mostNames || judged && makeRoom(r)) {
@@ -364,7 +365,7 @@ func (r *Run) named(name string, judged bool) *named {
 	return n
 }
 
-// makeRoom forgets a fingerprint that no batch had enough operations of.
+// makeRoom drops a fingerprint that had too few operations in every batch.
 func makeRoom(r *Run) bool {
 	for name, n := range r.names {
 		if s := n.evidence.Sequence; s.Batches()+s.BaselineBatches() == 0 {
@@ -385,7 +386,7 @@ func (n *named) take(x, more float64, phase Phase, margin float64) {
 	n.evidence.Look(margin)
 }
 
-// total adds a batch's latencies up.
+// total adds a batch's latencies to those of the run.
 func (r *Run) total(b *batch) {
 	for kind, p := range b.kinds {
 		r.kinds[kind].merge(p)
@@ -400,7 +401,7 @@ func (r *Run) total(b *batch) {
 	}
 }
 
-// isOver ends a run that has its verdict, or all its batches.
+// isOver ends a run that has its verdict, or all its batches, and reports whether it did.
 func (r *Run) isOver() bool {
 	if r.phase == Testing && len(r.slower()) > 0 {
 		r.judge.Fail()
@@ -424,7 +425,7 @@ func (r *Run) isOver() bool {
 // mostExpired is the share of compared answers that expiry may excuse.
 const mostExpired = 0.01
 
-// voidWhatDiffers voids the run when the targets can't be compared. It is called with the lock held.
+// voidWhatDiffers voids the run when the targets can't be compared. r.mu must be held.
 func (r *Run) voidWhatDiffers() {
 	c, examples := r.mirror.compare.totals()
 	if c.Different > 0 {

@@ -10,32 +10,32 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// Scratch makes operations on data of the tool's own, which no client uses. A Protocol that has it
-// can be tested before a run.
+// Scratch makes operations on data of the self-test's own, which no client uses. A Protocol that implements
+// it can be tested before a run.
 type Scratch interface {
-	// ScratchWrite stores the i-th content, ScratchRead reads what is stored. Both
-	// are on one connection.
+	// ScratchWrite stores the i-th content, ScratchRead reads what is stored. Both are sent on one
+	// connection.
 	ScratchWrite(i int) *Operation
 	ScratchRead() *Operation
 	// ScratchClean removes it.
 	ScratchClean() *Operation
 }
 
-// The size of the self-test. Twenty pairs of batches find a fifth where the targets are hardly used. On a busy machine it goes on until it has found it, or
-// that is hopeless.
+// Size of the self-test. On targets that are hardly used, twenty pairs of batches find the slowdown of a
+// fifth. On a busy machine it continues until that is found, or until Config.SelfTestPairs.
 const (
 	selfTestOperations = 60   // of a batch
 	selfTestLeast      = 20   // pairs of batches
 	selfTestPairs      = 1000 // Config.SelfTestPairs
 	selfTestSlower     = 0.20
-	selfTestMargin     = 0.05 // that the slowdown has to be found to lie above
+	selfTestMargin     = 0.05 // the slowdown must be found to exceed it
 )
 
-// ErrNoisy is wrapped by what SelfTest returns when all but the slowdown was found.
+// ErrNoisy is wrapped by SelfTest's error if everything but the slowdown was found.
 var ErrNoisy = errors.New("self-test: this machine is too noisy for a verdict")
 
-// SelfTest plants a slowdown, a wrong answer, a lost write and an unequal drop in the tool's own path to the
-// test target, and fails unless each is found. It uses data of its own, and removes it.
+// SelfTest plants a slowdown, a wrong answer, a lost write and an unequal drop in the mirror's own path to
+// the test target, and fails unless each is found. It uses scratch data, and removes it.
 func (r *Run) SelfTest(ctx context.Context) (err error) {
 	s, ok := r.cfg.Protocol.(Scratch)
 	if !ok {
@@ -55,18 +55,19 @@ func (r *Run) SelfTest(ctx context.Context) (err error) {
 	return nil
 }
 
-// cleanTime is for ending what is under way, and for removing what was written, when a self-test is ended.
+// cleanTime limits, when a self-test is stopped, the time to finish running operations and to remove its
+// data.
 const cleanTime = 5 * time.Second
 
 // selfTest is a mirror without clients.
 type selfTest struct {
 	ctx     context.Context
-	work    context.Context // of what is sent: ends later, so that nothing is cut off in its middle and comes to be behind our back
+	work    context.Context // of operations: ends later, so that none is cut off and executed afterwards
 	mirror  *mirror
 	scratch Scratch
-	pairs   int // at most, in which to look for a slowdown
+	pairs   int // pairs of batches at most to look for the slowdown
 	written int
-	failed  chan error // of the first target that does not answer
+	failed  chan error // by the first target that does not answer
 }
 
 func newSelfTest(ctx context.Context, cancel func(), r *Run, s Scratch) *selfTest {
@@ -96,7 +97,7 @@ func (t *selfTest) do(ops ...*Operation) error {
 	return nil
 }
 
-// stopped is why the test can't go on; nil: it can.
+// stopped returns why the test can't continue; nil: it can.
 func (t *selfTest) stopped() error {
 	if t.ctx.Err() == nil {
 		return nil
@@ -123,7 +124,7 @@ func (t *selfTest) write() *Operation {
 	return t.scratch.ScratchWrite(t.written)
 }
 
-// planted runs operations with a fault in the path to the test target, and says what was counted.
+// planted runs operations with a fault in the path to the test target, and returns what was counted.
 func (t *selfTest) planted(p *Plant, ops ...*Operation) (Compared, error) {
 	before, _ := t.mirror.compare.totals()
 	t.mirror.targets[test].planted.Store(p)
@@ -139,7 +140,7 @@ func (t *selfTest) planted(p *Plant, ops ...*Operation) (Compared, error) {
 	return after, nil
 }
 
-// What to do when the self-test finds what it has not planted, or does not find what it has.
+// Hints for a self-test that finds a fault that was not planted, or misses one that was.
 const (
 	hintRights   = "the user in its URL needs the rights that clients have (in PostgreSQL CREATE in the database, too), and the server memory and disk; it must take writes"
 	hintUnalike  = "write and read something at both by hand: what stands in front of one of them, a replica of it or a setting changes or loses what is written"
@@ -147,7 +148,7 @@ const (
 	hintQuieter  = "run the mirror where less else is going on, or with targets that are busy with nothing else"
 )
 
-// equal finds out whether both targets do what they are told, and tell the same.
+// equal checks that both targets execute a write and a read, and answer alike.
 func (t *selfTest) equal() error {
 	write, read := t.write(), t.scratch.ScratchRead()
 	c, err := t.planted(nil, write, read)
@@ -169,7 +170,7 @@ func (t *selfTest) equal() error {
 	return nil
 }
 
-// notFound is for a fault that was planted in the path to the test target.
+// notFound returns the error for a fault that was planted and not found.
 func (t *selfTest) notFound(what, found string) error {
 	return ui.WithHint(fmt.Errorf("self-test: %s was planted in the path to %s, and %s", what, t.mirror.targets[test], found), hintNotFound)
 }
@@ -201,8 +202,9 @@ func (t *selfTest) unequalDrop() error {
 	return err
 }
 
-// slowdown looks for a fifth. Reads with and without it take turns one by one, so that what else this machine does, which a run has hours to
-// average out, is in both alike. An observation is by how much the log-ratio of the slowed ones' medians is larger than that of the others.
+// slowdown looks for a slowdown of a fifth. Slowed and plain reads alternate one by one, so that other load
+// on this machine, which a run averages out over hours, affects both alike. An observation is the log-ratio
+// of the medians of the slowed reads minus that of the plain ones.
 func (t *selfTest) slowdown() error {
 	j := verdict.NewJudge(verdict.Settings{Planned: selfTestLeast}, verdict.Metric{Name: "p50", Margin: selfTestMargin})
 	for n := 1; ; n++ {
@@ -224,10 +226,10 @@ func (t *selfTest) slowdown() error {
 	}
 }
 
-// slowed is the name of the reads that are slowed down.
+// slowed is the name of the slowed reads.
 const slowed = "slowed scratch"
 
-// pair reads scratch data, every second time slowed down.
+// pair reads scratch data, every second time slowed, and returns an observation.
 func (t *selfTest) pair() (float64, error) {
 	var plain string
 	for i := range 2 * selfTestOperations {
@@ -245,7 +247,7 @@ func (t *selfTest) pair() (float64, error) {
 	return names[slowed].ratio(0.5) - names[plain].ratio(0.5), nil
 }
 
-// finish removes what was written, also when the test was ended, and ends the lanes.
+// finish removes the scratch data, even if the test was stopped, and ends the lanes.
 func (t *selfTest) finish() {
 	t.one(t.scratch.ScratchClean())
 	for _, target := range t.mirror.targets {

@@ -7,21 +7,22 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow/verdict"
 )
 
-// Quantile of the latencies of one kind, in microseconds.
+// Quantile compares a quantile of the latencies of one kind, in microseconds.
 type Quantile struct {
 	Q       float64 `json:"q"` // 0.5 is the median
 	Control float64 `json:"control"`
 	Test    float64 `json:"test"`
-	Ratio   float64 `json:"ratio"` // over the batches, less that of the A/A phase
-	Low     float64 `json:"low"`   // of its interval, at 95 % each
+	Ratio   float64 `json:"ratio"` // over the batches, relative to the A/A phase
+	Low     float64 `json:"low"`   // of its interval, each of 95 %
 	High    float64 `json:"high"`  // -1: no bound yet
 	Batches int     `json:"batches"`
 }
 
-// spread is what batches say of the quantiles of each kind, beside those that a verdict rests on.
+// spread holds the batches' ratios of the quantiles of each kind, in addition to those that a verdict rests
+// on.
 type spread map[Kind][]*verdict.Sequence
 
-// plannedBatches are what intervals are narrowest for, as a Judge's are.
+// plannedBatches is the number of batches at which intervals are narrowest, as in a Judge.
 const plannedBatches = 120
 
 func newSpread(planned int) spread {
@@ -34,7 +35,7 @@ func newSpread(planned int) spread {
 	return s
 }
 
-// take adds a batch's ratios. Quantiles that it had too few operations for are left out.
+// take adds a batch's ratios. Quantiles with too few operations are left out.
 func (s spread) take(kind Kind, ratios []*float64, baseline bool) {
 	for i, x := range ratios {
 		switch {
@@ -47,10 +48,11 @@ func (s spread) take(kind Kind, ratios []*float64, baseline bool) {
 	}
 }
 
-// shownQuantiles are those of a distribution.
+// shownQuantiles are the quantiles of a distribution.
 var shownQuantiles = []float64{0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999}
 
-// distribution is a kind's latencies by quantile, with what the batches say of their ratios; none without operations.
+// distribution returns a kind's latencies by quantile, with the ratios over the batches; none without
+// operations.
 func (s spread) distribution(kind Kind, p *pair) []Quantile {
 	var out []Quantile
 	for i, q := range shownQuantiles {
@@ -69,7 +71,7 @@ func (s spread) distribution(kind Kind, p *pair) []Quantile {
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
 
-// finite takes infinity for -1, since JSON has none.
+// finite returns -1 for infinity and NaN, which JSON can't represent.
 func finite(x float64) float64 {
 	if math.IsInf(x, 0) || math.IsNaN(x) {
 		return -1

@@ -15,18 +15,18 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// state is what a run has observed, as it is kept in a file: so that an A/A phase can be a run of its own,
-// and a run that was interrupted can go on.
+// state holds the observations of a run as they are kept in a file, so that an A/A phase can be a run of its
+// own, and a run that was interrupted can continue.
 type state struct {
 	Version int     `json:"version"`
 	Margins Margins `json:"margins"`
 	Batch   string  `json:"batch"`
 
-	// What the batches are of. Older files say nothing of it.
+	// Origin of the batches. Older files do not have it.
 	Protocol string  `json:"protocol,omitempty"`
 	Control  string  `json:"control,omitempty"`
 	Reads    float64 `json:"reads,omitempty"`
-	// The test target in each phase: what the A/A phase measures may have another address than what is judged.
+	// Test target of each phase: the A/A phase may measure another address than the test phase.
 	BaselineTarget string `json:"baseline_target,omitempty"`
 	TestTarget     string `json:"test_target,omitempty"`
 
@@ -41,14 +41,15 @@ type state struct {
 // stateVersion changes when the meaning of a file does.
 const stateVersion = 1
 
-// observed is a batch's log-ratios: of the metrics in their order, of the medians of fingerprints, and of shownQuantiles of each kind, which
-// older files do not have. What had too few operations is null or missing.
+// observed holds a batch's log-ratios: of the metrics in their order, of the medians of fingerprints, and of
+// shownQuantiles of each kind, which older files do not have. Ratios with too few operations are null or
+// missing.
 type observed struct {
 	Metrics []*float64         `json:"metrics"`
 	Names   map[string]float64 `json:"names,omitempty"`
 	Reads   []*float64         `json:"reads,omitempty"`
 	Writes  []*float64         `json:"writes,omitempty"`
-	// What the absolute margin allows beyond the shares.
+	// By how much the absolute margin exceeds the shares.
 	Allowed      verdict.Batch      `json:"allowed,omitempty"`
 	NamesAllowed map[string]float64 `json:"names_allowed,omitempty"`
 }
@@ -71,7 +72,7 @@ func (b *batch) observed(m Margins) observed {
 	return o
 }
 
-// ratios of shownQuantiles; nil when there is none.
+// ratios returns the log-ratios of shownQuantiles; nil when there are none.
 func (p *pair) ratios() (out []*float64) {
 	for _, q := range shownQuantiles {
 		out = append(out, number(math.Round(1e6*p.ratio(q))/1e6))
@@ -82,7 +83,7 @@ func (p *pair) ratios() (out []*float64) {
 	return out
 }
 
-// number is nil for what JSON has no number for.
+// number returns nil for values that JSON can't represent.
 func number(x float64) *float64 {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return nil
@@ -102,10 +103,10 @@ func (o observed) batch() verdict.Batch {
 	return b
 }
 
-// ErrState is wrapped by what loading a state returns that this run can't go on from.
+// ErrState is wrapped by the error for a state that this run can't continue from.
 var ErrState = errors.New("the state can't be used")
 
-// What to do about such a state.
+// Hints for such a state.
 const (
 	hintSame  = "give what it was made with, or begin a new --state"
 	hintNew   = "begin a new --state"
@@ -113,7 +114,7 @@ const (
 	hintPlace = "make the directory, or choose another --state: it is written when each batch ends"
 )
 
-// writable fails where a state can't be kept, which a run would notice only when it has something to keep.
+// writable fails if a state can't be written, which a run would otherwise notice only later.
 func writable(name string) error {
 	if info, err := os.Stat(name); err == nil && info.IsDir() {
 		return ui.WithHint(fmt.Errorf("%s: %w: it is a directory", name, ErrState), "name a file in it")
@@ -128,12 +129,13 @@ func writable(name string) error {
 	return nil
 }
 
-// nextState is a file of its own that a state is written to before it takes the place of the one that is there: a check may run beside a run.
+// nextState creates a temporary file for a state, which then replaces the existing one. Its name is unique,
+// since a check may run beside a run.
 func nextState(name string) (*os.File, error) {
 	return os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*.new")
 }
 
-// load takes up what an earlier run has observed. A file that is not there is an empty one.
+// load continues from the observations of an earlier run. A missing file counts as empty.
 func (r *Run) load(name string) error {
 	b, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -171,7 +173,7 @@ func (r *Run) load(name string) error {
 	return nil
 }
 
-// other is what a state was made with and this run is not; "": nothing.
+// other returns a setting of the state that differs from this run's; "": none.
 func (s *state) other(cfg *Config) string {
 	if s.Version != stateVersion || s.Margins != cfg.Margins || s.Batch != cfg.Batch.String() {
 		return fmt.Sprintf("margins %v and batches of %s", s.Margins, s.Batch)
@@ -193,7 +195,8 @@ func (s *state) other(cfg *Config) string {
 	return ""
 }
 
-// testTargets are what the run measures in its A/A phase and what it judges; "" for a phase that it does not have.
+// testTargets returns the targets that the run measures in its A/A phase and in its test phase; "" for a
+// phase that it does not have.
 func (c *Config) testTargets() (baseline, tested string) {
 	up := c.Test.String()
 	switch {
@@ -211,7 +214,7 @@ func (c *Config) testTargets() (baseline, tested string) {
 
 var errDamaged = errors.New("it is damaged")
 
-// damage is an error when the batches are not those of a run.
+// damage returns an error if the batches do not have the shape of a run's.
 func (s *state) damage() error {
 	for _, o := range slices.Concat(s.Baseline, s.Test) {
 		if n := len(metrics(s.Margins)); len(o.Metrics) != n || o.Allowed != nil && len(o.Allowed) != n {
@@ -236,7 +239,7 @@ func takeAll(r *Run, s state) {
 	r.kept = s
 }
 
-// settled is the verdict as a state keeps it; "": there is none.
+// settled returns the verdict for a state; "": there is none.
 func settled(r *Run) string {
 	switch o := r.judge.Outcome(); {
 	case o == verdict.Pass || o == verdict.Fail:
@@ -247,7 +250,7 @@ func settled(r *Run) string {
 	return ""
 }
 
-// add takes a batch up.
+// add appends a batch.
 func (s *state) add(o observed, phase Phase, cfg *Config) {
 	baseline, tested := cfg.testTargets()
 	if phase == Baseline {
@@ -257,7 +260,7 @@ func (s *state) add(o observed, phase Phase, cfg *Config) {
 	}
 }
 
-// save writes what was observed so far, and what came of it. The file is whole at any time.
+// save writes the observations so far and the verdict. The file is replaced atomically. r.mu must be held.
 func (r *Run) save() {
 	s := &r.kept
 	s.Void = r.judge.Reasons()

@@ -8,37 +8,36 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// piece is bytes that went by on a client's connection.
+// piece is a chunk of bytes that passed on a client's connection.
 type piece struct {
 	conn  *tapped
 	from  gateway.Peer
 	at    time.Time
-	bytes []byte // of gateway.GetBuffer; nil: the connection has ended
+	bytes []byte // from gateway.GetBuffer; nil: the connection has ended
 }
 
-// tapped is a client's connection to the mirror.
+// tapped is the mirror's view of a client's connection.
 type tapped struct {
 	number   uint64
-	lost     atomic.Bool // mirrored no more
+	lost     atomic.Bool // not mirrored any more
 	reserved atomic.Bool // its end is in the budget
 
-	// The mirror's goroutine's.
+	// Used by the mirror's goroutine only.
 	reader Reader // nil before the first piece
 	held   int64  // by the reader
-	given  bool   // up
+	given  bool   // it was given up
 	early  bool   // older than the run, and not mirrored yet
 }
 
-// pieceBytes is what a piece counts beside its bytes.
+// pieceBytes is the size of a piece without its bytes.
 const pieceBytes = 64
 
-// endBytes is what a connection counts, from its first piece until the mirror has seen its end: that piece, and what is known of the connection. So the end
-// always fits.
+// endBytes is reserved for a connection from its first piece until the mirror has seen its end, for the piece
+// that marks the end and for the connection's state. So the end always fits.
 const endBytes = 4 * pieceBytes
 
-// Tap is the queue between production and the mirror. It never waits: what does not fit is
-// dropped, and the connection that it belongs to is mirrored no more, since the rest of it could not
-// be understood.
+// Tap is the queue between production and the mirror. It never waits: a piece that does not fit is dropped,
+// and its connection is not mirrored any more, since the rest of it could not be parsed.
 type Tap struct {
 	budget *budget
 	mu     sync.Mutex
@@ -48,16 +47,16 @@ type Tap struct {
 
 	off     atomic.Bool
 	dropped atomic.Uint64 // connections
-	unseen  atomic.Uint64 // of these, the ones that nothing was queued of
+	unseen  atomic.Uint64 // of these, those without any queued piece
 	slow    slowness
-	tooSlow func() // is called when the tap has turned itself off
+	tooSlow func() // called when the tap has turned itself off
 }
 
 func newTap(b *budget, bound time.Duration) *Tap {
 	return &Tap{budget: b, wake: make(chan struct{}, 1), slow: slowness{bound: bound}, tooSlow: func() {}}
 }
 
-// put takes a copy of b. It is called between a read and the write to the other side.
+// put queues a copy of b. It is called between the read and the write to the other side.
 func (t *Tap) put(c *tapped, from gateway.Peer, b []byte) {
 	if t.off.Load() || c.lost.Load() {
 		return
@@ -73,14 +72,14 @@ func (t *Tap) put(c *tapped, from gateway.Peer, b []byte) {
 	}
 	if t.slow.took(began, time.Since(began)) && t.off.CompareAndSwap(false, true) {
 		t.signal()
-		go t.tooSlow() // which may wait
+		go t.tooSlow() // tooSlow may wait
 	}
 }
 
 // giveBytes is the largest piece of give.
 const giveBytes = 32 << 10
 
-// give takes a copy of b as soon as there is room, so its caller waits. It is false when over is closed first.
+// give queues a copy of b as soon as there is room; its caller waits. It is false when over is closed first.
 func (t *Tap) give(over <-chan struct{}, c *tapped, from gateway.Peer, at time.Time, b []byte) bool {
 	later := func(a account, n int64) bool { return t.budget.takeLater(a, n, over) }
 	if !t.reserve(c, later) {
@@ -98,7 +97,7 @@ func (t *Tap) give(over <-chan struct{}, c *tapped, from gateway.Peer, at time.T
 	return true
 }
 
-// reserve takes what the end of a connection counts, once for each. The connection's pieces may come from two goroutines.
+// reserve takes endBytes once for each connection, with take. Its pieces may come from two goroutines.
 func (t *Tap) reserve(c *tapped, take func(account, int64) bool) bool {
 	if c.reserved.Load() {
 		return true
@@ -106,13 +105,13 @@ func (t *Tap) reserve(c *tapped, take func(account, int64) bool) bool {
 	if !take(queued, endBytes) {
 		return false
 	}
-	if !c.reserved.CompareAndSwap(false, true) { // the other one was first
+	if !c.reserved.CompareAndSwap(false, true) { // the other goroutine was first
 		t.budget.free(queued, endBytes)
 	}
 	return true
 }
 
-// end tells the mirror that a connection has ended, of which something was queued.
+// end tells the mirror that a connection has ended, if anything of it was queued.
 func (t *Tap) end(c *tapped) {
 	if !c.reserved.Load() {
 		if c.lost.Load() {
@@ -123,7 +122,8 @@ func (t *Tap) end(c *tapped) {
 	t.push(piece{conn: c, at: time.Now()})
 }
 
-// push queues a piece that is in the budget. It is false, and the piece in the budget no more, when the tap is closed.
+// push queues a piece that is charged to the budget. If the tap is closed, it frees the charge and returns
+// false.
 func (t *Tap) push(p piece) bool {
 	t.mu.Lock()
 	closed := t.closed
@@ -139,7 +139,7 @@ func (t *Tap) push(p piece) bool {
 	return true
 }
 
-// size is what a piece counts in the budget.
+// size returns the bytes of a piece in the budget.
 func (p piece) size() int64 {
 	if p.bytes == nil {
 		return endBytes
@@ -154,8 +154,8 @@ func (t *Tap) signal() {
 	}
 }
 
-// take returns what is queued, in order. spare is what the last call returned. The bytes stay
-// counted until they are freed.
+// take returns the queued pieces, in order. spare is the result of the last call, to be reused. The bytes
+// stay charged until they are freed.
 func (t *Tap) take(spare []piece) []piece {
 	clear(spare)
 	t.mu.Lock()
@@ -165,7 +165,7 @@ func (t *Tap) take(spare []piece) []piece {
 	return got
 }
 
-// free gives a piece's memory back.
+// free returns a piece's memory.
 func (t *Tap) free(p piece) {
 	t.budget.free(queued, p.size())
 	if p.bytes != nil {
@@ -173,7 +173,7 @@ func (t *Tap) free(p piece) {
 	}
 }
 
-// close makes the tap take nothing more.
+// close makes the tap reject further pieces.
 func (t *Tap) close() {
 	t.off.Store(true)
 	t.mu.Lock()
@@ -182,7 +182,7 @@ func (t *Tap) close() {
 	t.signal()
 }
 
-// discard frees what nobody will take.
+// discard frees pieces that will not be read.
 func (t *Tap) discard() {
 	for _, p := range t.take(nil) {
 		t.free(p)
@@ -195,19 +195,20 @@ func (t *Tap) isClosed() bool {
 	return t.closed && len(t.queue) == 0
 }
 
-// slowness finds out that the tap itself costs production more than it may: more than one in a
-// hundred pieces of a second, and three, took longer than bound.
+// slowness detects that the tap itself delays production too much: within a second, at least three pieces and
+// more than one in a hundred took longer than bound.
 type slowness struct {
-	bound  time.Duration // 0: none, which a run never has
+	bound  time.Duration // 0: no limit, which never occurs in a run
 	second atomic.Int64
 	pieces atomic.Int64
 	late   atomic.Int64
 }
 
-// leastLate pieces are more than one hiccup of the machine.
+// leastLate is the number of late pieces that is more than one hiccup of the machine.
 const leastLate = 3
 
-// took counts a piece. A second is judged when it is over, by all that came in it; one with less than leastLate pieces together with the next.
+// took counts a piece. A second is judged when it is over; one with fewer than leastLate pieces together with
+// the next.
 func (s *slowness) took(at time.Time, d time.Duration) (tooSlow bool) {
 	if s.bound == 0 {
 		return false

@@ -17,13 +17,13 @@ type Target struct {
 
 	place    int
 	protocol Protocol
-	patience time.Duration // for an answer, beside production's own time
-	bound    time.Duration // that an operation waits for others
+	patience time.Duration // for an answer, in addition to production's time
+	bound    time.Duration // limit for an operation to wait for others
 	finished func(*Operation)
-	hold     func(bytes int64) // of what is left of connections that have ended
+	hold     func(bytes int64) // charges the memory of connections that have ended
 	trouble  func(*Target, error)
 
-	// The mirror's goroutine's, by the number of the client's connection.
+	// Used by the mirror's goroutine only, by the number of the client's connection.
 	lanes map[uint64]*lane
 	live  sync.WaitGroup
 
@@ -35,21 +35,21 @@ type Target struct {
 	forced  atomic.Uint64
 }
 
-// Plant is a fault that the self-test puts into the tool's own path to a target.
+// Plant is a fault that the self-test puts into the mirror's own path to a target.
 type Plant struct {
 	Slower float64               // latencies grow by this fraction
-	Wrong  func(*Operation) bool // whose answer is damaged
-	Lose   func(*Operation) bool // that is answered as if it were sent, but is not
-	Drop   func(*Operation) bool // that is lost, and counted as such
+	Wrong  func(*Operation) bool // selects operations whose answer is damaged
+	Lose   func(*Operation) bool // selects operations that are answered but not sent
+	Drop   func(*Operation) bool // selects operations that are lost, and counted as such
 }
 
-// burst is operations of a connection that are sent in one piece.
+// burst is a group of operations of a connection that are sent in one piece.
 type burst struct {
 	ops    []*Operation
-	before []*Operation // that must be done at the target first
+	before []*Operation // must be done at the target first
 }
 
-// push hands a burst to the lane of its connection. One that is made anew says state first.
+// push hands a burst to the lane of its connection. A new lane sends state first.
 func (t *Target) push(ctx context.Context, conn uint64, state []*Operation, b burst) {
 	l := t.lanes[conn]
 	if l == nil {
@@ -63,7 +63,7 @@ func (t *Target) push(ctx context.Context, conn uint64, state []*Operation, b bu
 	l.push(b)
 }
 
-// end lets the lane of a connection finish what it has, and forgets the connection.
+// end lets the lane of a connection finish its operations, and forgets the connection.
 func (t *Target) end(conn uint64) {
 	if l := t.lanes[conn]; l != nil {
 		delete(t.lanes, conn)
@@ -71,8 +71,7 @@ func (t *Target) end(conn uint64) {
 	}
 }
 
-// settle ends all lanes when they have sent what they have. What comes after that goes to new
-// ones.
+// settle waits until all lanes have sent their operations, and ends them. Later operations go to new lanes.
 func (t *Target) settle() {
 	for conn, l := range t.lanes {
 		delete(t.lanes, conn)
@@ -81,7 +80,7 @@ func (t *Target) settle() {
 	t.live.Wait()
 }
 
-// answer notes what became of an operation.
+// answer records the result of an operation.
 func (t *Target) answer(op *Operation, a Answer) {
 	if a.Lost {
 		t.lost.Add(1)
@@ -93,10 +92,11 @@ func (t *Target) answer(op *Operation, a Answer) {
 	op.legs[t.place].done()
 }
 
-// timesProduction is how many times as long as production a target may take.
+// timesProduction is the multiple of production's time that a target may take, in addition to its patience.
 const timesProduction = 10
 
-// patienceFor is how long a burst may take. Its operations were answered in one piece, so the one that took longest was under way all the time.
+// patienceFor returns how long a burst may take. Production answered its operations in one piece, so the
+// slowest one ran all the time.
 func (t *Target) patienceFor(ops []*Operation) time.Duration {
 	var took time.Duration
 	for _, op := range ops {
@@ -105,10 +105,10 @@ func (t *Target) patienceFor(ops []*Operation) time.Duration {
 	return t.patience + timesProduction*took
 }
 
-// String is for logs.
+// String returns name and address, for logs.
 func (t *Target) String() string { return fmt.Sprintf("%s (%s)", t.Name, t.Upstream) }
 
-// newTarget returns one whose answers go to m.
+// newTarget returns a Target. The caller sets finished.
 func newTarget(name string, place int, up gateway.Upstream, cfg *Config, trouble func(*Target, error)) *Target {
 	return &Target{
 		Name: name, Upstream: up, place: place, protocol: cfg.Protocol, patience: cfg.Patience, bound: cfg.Wait, trouble: trouble,

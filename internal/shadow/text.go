@@ -37,7 +37,7 @@ func (r *Report) Text(w io.Writer) error {
 	return t.Flush()
 }
 
-// meaning is the outcome in words.
+// meaning returns the outcome in words.
 func (r *Report) meaning() string {
 	switch r.Outcome {
 	case "PASS":
@@ -66,7 +66,7 @@ func (r *Report) meaning() string {
 	return cmp.Or(needed, "not enough traffic for a verdict yet")
 }
 
-// extent says how much of the answers the first line is about.
+// extent returns how many of the answers the first line is based on.
 func (r *Report) extent() string {
 	switch n := r.Compared.answers(); {
 	case n == 0:
@@ -78,10 +78,10 @@ func (r *Report) extent() string {
 	}
 }
 
-// shareOf writes a share, and none that is not whole as 100 %.
+// shareOf formats a share. Only a whole one becomes 100 %.
 func shareOf(x float64) string { return fmt.Sprintf("%.4g %%", math.Floor(1000*x)/10) }
 
-// rounded leaves out the seconds of what takes long.
+// rounded omits the seconds of long durations.
 func rounded(d time.Duration) string {
 	if d < 10*time.Minute {
 		return d.Round(time.Second).String()
@@ -89,7 +89,7 @@ func rounded(d time.Duration) string {
 	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
 }
 
-// toCome is how many batches are still needed; 0: not known.
+// toCome returns how many more batches are needed; 0: not known.
 func (r *Report) toCome() int {
 	most := 0
 	for _, m := range r.Metrics {
@@ -124,7 +124,7 @@ func (m MetricState) row() string {
 	return fmt.Sprintf("%s\t%+.0f%%\t%s\t%s\t%s\t%d\t%s", m.Name, 100*m.Allowed, ratio, interval, machines, m.Batches, needed)
 }
 
-// percent writes a ratio as a difference.
+// percent formats a ratio as a difference.
 func percent(ratio float64) string {
 	return fmt.Sprintf("%+.1f%%", math.Round(1000*(ratio-1))/10+0) // + 0: no -0
 }
@@ -141,7 +141,7 @@ func (r *Report) storageText(w io.Writer) {
 	}
 }
 
-// shownNames are the fingerprints with most operations.
+// shownNames limits the fingerprints that are shown, those with most operations.
 const shownNames = 20
 
 func (r *Report) names(w io.Writer) {
@@ -163,10 +163,10 @@ func (r *Report) names(w io.Writer) {
 	}
 }
 
-// fewBatches say nothing of an operation.
+// fewBatches is the number of batches below which nothing is said about an operation.
 const fewBatches = 8
 
-// difference of the medians.
+// difference returns the difference of the medians.
 func (n NameState) difference() string {
 	if n.Batches < fewBatches {
 		return "too few"
@@ -181,7 +181,7 @@ func latency(us float64) string {
 	return fmt.Sprintf("%.0fµs", us)
 }
 
-// plansText shows plans that differ, and says of the others that they don't.
+// plansText shows plans that differ, and names the others.
 func (r *Report) plansText(w io.Writer) {
 	if len(r.Plans) > 0 {
 		fmt.Fprintf(w, "\nPlans of the worst operations, with * at steps that the other plan does not have:\n")
@@ -197,7 +197,7 @@ func (r *Report) plansText(w io.Writer) {
 	}
 }
 
-// answers says what was compared, and all that was not.
+// answers lists what was compared, and everything that was not.
 func (r *Report) answers(w io.Writer) {
 	c := r.Compared
 	fmt.Fprintf(w, "\n%d operations of %d connections went to both targets, %d reads were left out by --reads.\n", r.Operations, r.Connections, r.Skipped)
@@ -258,7 +258,7 @@ func sortedKeys(m map[string]int) []string {
 	return keys
 }
 
-// Line is the progress in a line.
+// Line returns the progress in one line.
 func (r *Report) Line() string {
 	var parts []string
 	for _, m := range r.Metrics {

@@ -5,37 +5,40 @@ import (
 	"time"
 )
 
-// wait is an operation that waits at a target for those before it, which may wait for locks.
+// wait has an operation wait at a target for those before it, which may in turn wait for locks.
 //
-// Where one of them waits for a lock that the operation's own connection has, the operation goes on, with all others that wait behind that
-// one left behind: production gave the lock back before the other's answer, but its own answer was seen later. Nobody else goes on, so the order
-// stays as it was. A lock that is not given back by anyone for long shows that targets hold locks otherwise than production did; then
-// everybody goes on.
+// If one of them waits for a lock that is held by the operation's own connection, the operation goes on, and
+// leaves behind all that wait behind that one: in production the lock was released before the other's answer,
+// but the releasing operation's answer was seen later. Other lanes do not go on, so the order stays the same.
+// A lock that is not released for long shows that locks are held differently at the targets than in
+// production; then all lanes go on.
 type wait struct {
 	lane   *lane
 	looker Looker
 	left   []*Operation // not arrived
 	called <-chan struct{}
 
-	redefines bool // what reads see that have their snapshot
+	redefines bool // a burst's operation is seen even by reads with an older snapshot
 
 	pause   time.Duration
-	stopped time.Time // since when nothing moves; zero: something does
-	looks   int       // that found nothing to move, since then
-	silent  time.Time // since when the target does not say; zero: it does
+	stopped time.Time // since when nothing has moved; zero: something moves
+	looks   int       // number of looks since then that found nothing moving
+	silent  time.Time // since when the target has not told; zero: it does
 }
 
 var errSilent = errors.New("it neither answers nor says what it does")
 
-// The pause between two looks grows up to mostLooks bounds. After mostStopped bounds, and so many looks, in which nothing moves,
-// everybody goes on: on a machine that is too busy to look often, nothing has stopped for that.
+// The pause between two looks grows up to mostLooks bounds. If nothing has moved for mostStopped bounds and
+// stoppedLooks looks, all lanes go on. The number of looks matters on a machine that is too busy to look
+// often: that alone is no standstill.
 const (
 	mostLooks    = 8
 	mostStopped  = 100
 	stoppedLooks = 20
 )
 
-// until waits for all, or until the operation is called. It is false when the operation goes on without some of those before it.
+// until waits for all operations before this one, or until it is called. It is false when the operation goes
+// on without some of them.
 func (w *wait) until() bool {
 	for {
 		next := w.first()
@@ -63,7 +66,8 @@ func (w *wait) until() bool {
 	}
 }
 
-// first forgets what has arrived, and returns what is closed when the first of the others has.
+// first removes the operations that have arrived, and returns a channel that is closed when the first of the
+// others arrives.
 func (w *wait) first() <-chan struct{} {
 	for len(w.left) > 0 {
 		if arrived := w.leg(w.left[0]).wait(); arrived != nil {
@@ -76,7 +80,7 @@ func (w *wait) first() <-chan struct{} {
 
 func (w *wait) leg(op *Operation) *leg { return &op.legs[w.lane.t.place] }
 
-// goesOn looks at what has not arrived.
+// goesOn looks at the operations that have not arrived, and reports whether to wait no longer for them.
 func (w *wait) goesOn() bool {
 	var left []*Operation
 	moves, mine, silent, behind := false, false, false, false
@@ -85,7 +89,7 @@ func (w *wait) goesOn() bool {
 			continue
 		}
 		sent := w.leg(op).sent()
-		if sent == nil { // it waits as this does
+		if sent == nil { // it waits, too
 			behind = true
 			left = append(left, op)
 			continue
@@ -100,7 +104,7 @@ func (w *wait) goesOn() bool {
 		case Working:
 			moves = true
 		case Silent:
-			moves, silent = true, true // it may well move
+			moves, silent = true, true // it may be moving
 		case Yielding:
 			mine = true
 			sent.stop()
@@ -117,7 +121,7 @@ func (w *wait) goesOn() bool {
 	return w.stands(moves, behind)
 }
 
-// hear notes whether the target says what it does.
+// hear records since when the target has not told what it does.
 func (w *wait) hear(silent bool) {
 	switch {
 	case !silent:
@@ -127,7 +131,8 @@ func (w *wait) hear(silent bool) {
 	}
 }
 
-// stands reports whether nothing has moved for too long. For what is behind others that wait it takes twice as long: these go first.
+// stands reports whether nothing has moved for too long. Behind operations that wait, too, the limits are
+// twice as high, so that these go on first.
 func (w *wait) stands(moves, behind bool) bool {
 	now, times := time.Now(), 1
 	if behind {
@@ -144,13 +149,13 @@ func (w *wait) stands(moves, behind bool) bool {
 	return !w.stopped.IsZero() && w.looks >= times*stoppedLooks && now.Sub(w.stopped) > time.Duration(times)*mostStopped*w.lane.t.bound
 }
 
-// sending is what a lane has sent and not seen answered.
+// sending holds the operations that a lane has sent and that are not answered.
 type sending struct {
 	conn Conn
 	ops  []*Operation
 }
 
-// stop notes that what is sent waits for others: its latency says nothing.
+// stop records that the sent operations wait for others, so their latency is not judged.
 func (s *sending) stop() {
 	for _, op := range s.ops {
 		op.stopped.Store(true)

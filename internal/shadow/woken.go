@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// waking is an operation that waited in production until another connection's gave it what it waited
-// for. Its answer is often seen first, so it is held back until that one has come.
+// waking is an operation that waited in production for another connection's, such as a push for a blocked
+// pop. Its answer is often seen first, so it is held back until the other one has arrived.
 type waking struct {
 	op   *Operation
 	conn uint64
 	at   time.Time // of its answer
 }
 
-// latestCause is how long a woken operation waits for what woke it.
+// latestCause limits how long a woken operation is held back for the one that woke it.
 const latestCause = 50 * time.Millisecond
 
-// arrive submits what a piece completed, and what was held back for it.
+// arrive submits the operations that a piece completed, and those that were held back for them.
 func (m *mirror) arrive(ctx context.Context, conn uint64, at time.Time, done []*Operation) {
 	if len(done) == 0 {
 		return
@@ -34,7 +34,7 @@ func (m *mirror) arrive(ctx context.Context, conn uint64, at time.Time, done []*
 	}
 }
 
-// wakeFor submits what must come before done, and returns what done may have woken.
+// wakeFor submits the held operations that must come before done, and returns those that done may have woken.
 func (m *mirror) wakeFor(ctx context.Context, at time.Time, done []*Operation) (behind []waking) {
 	m.woken = slices.DeleteFunc(m.woken, func(w waking) bool {
 		i := slices.IndexFunc(done, func(op *Operation) bool { return op.meets(w.op) })
@@ -56,12 +56,12 @@ func (op *Operation) meets(other *Operation) bool {
 	return op.Whole || other.Whole || slices.ContainsFunc(op.Keys, func(k string) bool { return slices.Contains(other.Keys, k) })
 }
 
-// wakeOf submits what a connection waits with: it goes on, so it comes before.
+// wakeOf submits the held operation of a connection: the connection goes on, so that one comes before.
 func (m *mirror) wakeOf(ctx context.Context, conn uint64) {
 	m.wake(ctx, func(w waking) bool { return w.conn == conn })
 }
 
-// wakeAll submits what was answered before at.
+// wakeAll submits held operations that were answered before at.
 func (m *mirror) wakeAll(ctx context.Context, at time.Time) {
 	m.wake(ctx, func(w waking) bool { return w.at.Before(at) })
 }
@@ -76,7 +76,7 @@ func (m *mirror) wake(ctx context.Context, which func(waking) bool) {
 	})
 }
 
-// now is the time in which pieces come.
+// now returns the current time, in a recording that of the latest piece.
 func (m *mirror) now() time.Time {
 	if m.replayed {
 		return m.latest
@@ -84,7 +84,8 @@ func (m *mirror) now() time.Time {
 	return time.Now()
 }
 
-// causeIsLate fires when the first of the woken has waited long enough. In a recording the next piece says so.
+// causeIsLate fires when the first held operation has waited long enough. In a recording it is nil: time
+// passes with the pieces.
 func (m *mirror) causeIsLate() <-chan time.Time {
 	if len(m.woken) == 0 || m.replayed {
 		return nil

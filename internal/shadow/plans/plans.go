@@ -1,4 +1,5 @@
-// Package plans compares how two servers would carry out the same statement. Plans hold no value: what makes them leaves constants out.
+// Package plans compares how two servers would execute the same statement. Plans contain no values: their
+// producers leave constants out.
 package plans
 
 import (
@@ -9,28 +10,28 @@ import (
 
 // Step of a plan.
 type Step struct {
-	Depth   int      `json:"depth"`             // steps that it works for
-	Node    string   `json:"node"`              // what it does, and with what
+	Depth   int      `json:"depth"`             // distance from the root of the plan
+	Node    string   `json:"node"`              // the step, and the objects it uses
 	Details []string `json:"details,omitempty"` // its conditions
-	Cost    float64  `json:"cost"`              // of it and those below it, as the server estimates
-	Rows    float64  `json:"rows"`              // that it returns, as the server estimates
+	Cost    float64  `json:"cost"`              // of it and the steps below it, as estimated by the server
+	Rows    float64  `json:"rows"`              // that it returns, as estimated by the server
 }
 
 // Plan of a statement at one server, from the top down.
 type Plan struct {
 	Steps []Step `json:"steps,omitempty"`
-	Error string `json:"error,omitempty"` // why there is none
+	Error string `json:"error,omitempty"` // why there are no steps
 }
 
-// Pair is the plans of a statement at both targets.
+// Pair holds the plans of a statement at both targets.
 type Pair struct {
 	Name    string `json:"name"`
 	Control Plan   `json:"control"`
 	Test    Plan   `json:"test"`
-	Alike   bool   `json:"alike"` // the same steps, whatever they cost
+	Alike   bool   `json:"alike"` // the same steps, whatever their cost
 }
 
-// Compare puts two plans side by side.
+// Compare pairs two plans.
 func Compare(name string, control, test Plan) Pair {
 	p := Pair{Name: name, Control: control, Test: test}
 	p.Alike = control.Error == "" && test.Error == "" && slices.EqualFunc(control.Steps, test.Steps, Step.same)
@@ -41,7 +42,7 @@ func (s Step) same(o Step) bool {
 	return s.Depth == o.Depth && s.Node == o.Node && slices.Equal(s.Details, o.Details)
 }
 
-// cost of all of a plan.
+// cost returns the total cost of a plan.
 func (p Plan) cost() float64 {
 	if len(p.Steps) == 0 {
 		return 0
@@ -49,7 +50,7 @@ func (p Plan) cost() float64 {
 	return p.Steps[0].Cost
 }
 
-// Words say how the plans differ.
+// Words describes how the plans differ.
 func (p Pair) Words() string {
 	c, t := p.Control.cost(), p.Test.cost()
 	switch {
@@ -63,10 +64,10 @@ func (p Pair) Words() string {
 	return fmt.Sprintf("the same steps, estimated cost %.2f at control, %.2f at test", c, t)
 }
 
-// mostSteps of a plan are shown: one of a table with many partitions has thousands.
+// mostSteps limits the steps that are shown: a table with many partitions has thousands.
 const mostSteps = 40
 
-// Lines show a plan, a step a line, with a mark at those that the other one does not have.
+// Lines formats a plan, one line a step, with a mark at steps that other does not have.
 func (p Plan) Lines(other Plan) []string {
 	if p.Error != "" {
 		return []string{p.Error}
