@@ -20,7 +20,8 @@ var (
 	errMechanism = errors.New("targets are logged in by SCRAM-SHA-256 or SCRAM-SHA-1")
 )
 
-// ParseURI reads a mongodb:// URI of one server. Its user is the target's own; Database is where that user is kept.
+// ParseURI parses a mongodb:// URI of one server. User is the target's own user; Database is the one that
+// stores it.
 func ParseURI(raw string) (gateway.Upstream, error) {
 	cs, err := connstring.ParseAndValidate(raw)
 	if err != nil {
@@ -66,7 +67,7 @@ func tlsOf(cs *connstring.ConnString) (*tls.Config, error) {
 	return cfg, nil
 }
 
-// WithoutUser is a URI as a gateway takes it, whose clients log in by themselves.
+// WithoutUser returns a URI for a gateway, whose clients log in by themselves.
 func WithoutUser(raw string) string {
 	up, err := ParseURI(raw)
 	if err != nil {

@@ -11,16 +11,16 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// seed of the digests. They are compared within one process only.
+// seed of the digests, which are compared only within one process.
 var seed = maphash.MakeSeed()
 
-// byNature are elements of answers that differ between servers which have done the same.
+// byNature are elements of answers that differ between servers that have done the same.
 var byNature = []string{
 	"ok", "operationTime", "$clusterTime", "electionId", "opTime", "writeConcernError", "$gleStats", "lastCommittedOpTime", "$configTime", "$topologyTime",
 	"$configServerState", "atClusterTime", "retriedStmtIds", "errorLabels", "waitedMS",
 }
 
-// answerOf says what an answer is like.
+// answerOf returns the comparable form of an answer.
 func answerOf(body []byte, form uint8) shadow.Answer {
 	if code := failure(body); code != "" {
 		return shadow.Answer{Error: code}
@@ -42,7 +42,7 @@ func answerOf(body []byte, form uint8) shadow.Answer {
 	return a
 }
 
-// failure is the code of the error that an answer is; "": it is none.
+// failure returns the code of an error; "": the answer is no error.
 func failure(body []byte) string {
 	if truth(body, "ok") {
 		return ""
@@ -63,7 +63,8 @@ func digest(key string, v bsoncore.Value) uint64 {
 	return h.Sum64()
 }
 
-// digestErrors takes the place and the code of each error of a write: texts name what only one server knows.
+// digestErrors hashes the index and the code of each write error. Texts are left out, since they may name
+// things of one server.
 func digestErrors(errors []byte) (sum uint64) {
 	each(errors, func(_ string, v bsoncore.Value) {
 		if e := wire.Document(v); e != nil {
@@ -92,7 +93,7 @@ func answerOfDocuments(body []byte, form uint8) (a shadow.Answer) {
 	return a
 }
 
-// batchOf is the array of what a query has found.
+// batchOf returns the array of documents that a query has found.
 func batchOf(body []byte) []byte {
 	if values := document(body, "values"); values != nil {
 		return values
@@ -107,7 +108,7 @@ func batchOf(body []byte) []byte {
 	return document(cursor, "nextBatch")
 }
 
-// cursorOf is the number of the cursor that an answer tells; 0: none, or its end.
+// cursorOf returns the cursor ID in an answer; 0: none, or its end.
 func cursorOf(body []byte) int64 {
 	cursor := document(body, "cursor")
 	if cursor == nil {
@@ -123,7 +124,7 @@ func labelled(body []byte, label string) (is bool) {
 	return is
 }
 
-// join is the answer of several statements as one.
+// join combines the answers of several statements into one.
 func join(all, one shadow.Answer, c shadow.Check) shadow.Answer {
 	if all.Error == "" {
 		all.Error = one.Error

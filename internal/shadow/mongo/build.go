@@ -13,27 +13,27 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// statement is a command as targets get it.
+// statement is a command in the form that targets get.
 type statement struct {
 	body []byte
-	rest []byte // sections behind it
+	rest []byte // sections after it
 
 	form      uint8
 	check     shadow.Check
 	retryable bool    // production's was a retryable write
-	opens     *cursor // whose number the answer tells
-	moves     *cursor // whose number it needs
-	idAt      int     // where that is in the body
+	opens     *cursor // gets the cursor ID in the answer
+	moves     *cursor // its cursor ID is put into the command
+	idAt      int     // offset of that ID in the body
 }
 
-// work is what an operation is at a target.
+// work holds the statements of an operation.
 type work struct {
 	statements  []*statement
 	transaction bool
-	aborts      bool // it ends by abortTransaction
+	aborts      bool // it ends with abortTransaction
 }
 
-// build makes the operation of a request and its answer.
+// build returns the operation of a request and its answer.
 func (p *Protocol) build(q *request, reply []byte, at time.Time) *shadow.Operation {
 	p.settle(q, reply)
 	op := &shadow.Operation{Kind: shadow.Read, Name: q.fingerprint()}
@@ -67,7 +67,7 @@ func (p *Protocol) build(q *request, reply []byte, at time.Time) *shadow.Operati
 	return p.finish(op, q, s, reply, at)
 }
 
-// finish gives an operation its statement and production's answer.
+// finish sets an operation's statement and production's answer.
 func (p *Protocol) finish(op *shadow.Operation, q *request, s *statement, reply []byte, at time.Time) *shadow.Operation {
 	op.Request = slices.Concat(s.body, s.rest)
 	s.body, s.rest = op.Request[:len(s.body):len(s.body)], op.Request[len(s.body):]
@@ -77,10 +77,10 @@ func (p *Protocol) finish(op *shadow.Operation, q *request, s *statement, reply 
 	return op
 }
 
-// cursorKey is what operations on a cursor have in common.
+// cursorKey returns the key that all operations on a cursor touch.
 func cursorKey(id int64) string { return "cursor " + strconv.FormatInt(id, 10) }
 
-// readOn makes the operation of a getMore.
+// readOn returns the operation of a getMore.
 func (p *Protocol) readOn(q *request, reply []byte, at time.Time) *shadow.Operation {
 	id, _ := number(q.body, "getMore")
 	c := p.cursors[id]
@@ -97,7 +97,7 @@ func (p *Protocol) readOn(q *request, reply []byte, at time.Time) *shadow.Operat
 	return p.finish(op, q, s, reply, at)
 }
 
-// endCursors makes the operations of a killCursors: one for each that is mirrored.
+// endCursors returns the operations of a killCursors: one for each mirrored cursor.
 func (p *Protocol) endCursors(q *request, reply []byte, at time.Time) (ops []*shadow.Operation) {
 	each(document(q.body, "cursors"), func(_ string, v bsoncore.Value) {
 		id, _ := integer(v)
@@ -120,10 +120,10 @@ func (p *Protocol) endCursors(q *request, reply []byte, at time.Time) (ops []*sh
 	return ops
 }
 
-// mostFields of a filter are in a fingerprint.
+// mostFields limits the fields of a filter in a fingerprint.
 const mostFields = 4
 
-// fingerprint is the command, its collection and the fields that it looks for.
+// fingerprint returns the command, its collection and the fields of its filter.
 func (q *request) fingerprint() string {
 	name := q.name
 	if q.collection != "" {
@@ -153,7 +153,7 @@ func (q *request) fingerprint() string {
 	return name + " {" + numbers.ReplaceAllString(strings.Join(fields, ","), "*") + more + "}"
 }
 
-// fieldsOf are the fields of the first filter.
+// fieldsOf returns the fields of the first filter.
 func fieldsOf(documents [][]byte, filter string) (fields []string) {
 	if len(documents) > 0 {
 		each(document(documents[0], filter), func(key string, _ bsoncore.Value) { fields = append(fields, key) })
@@ -162,5 +162,5 @@ func fieldsOf(documents [][]byte, filter string) (fields []string) {
 	return fields
 }
 
-// numbers are what makes names many.
+// numbers matches the parts of names that would make fingerprints too many.
 var numbers = regexp.MustCompile(`[0-9a-fA-F]{8,}|[0-9]+`)

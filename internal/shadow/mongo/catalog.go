@@ -13,18 +13,18 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow"
 )
 
-// about is what has to be known of a collection.
+// about holds the properties of a collection.
 type about struct {
-	view      bool // what it reads has other names
-	unique    bool // an index besides that of _id is
+	view      bool // it reads other collections
+	unique    bool // it has a unique index besides that of _id
 	expires   bool // an index removes documents after a time
-	collation bool // strings are equal whose bytes are not
+	collation bool // strings may be equal though their bytes differ
 
-	note     string // why its data are not the same on all servers
-	volatile bool   // the targets' neither
+	note     string // why its data differ between servers
+	volatile bool   // they differ between the targets, too
 }
 
-// catalog is what is known of collections, by namespace. It is safe for concurrent use.
+// catalog holds the properties of collections, by namespace. It is safe for concurrent use.
 type catalog struct {
 	mu sync.Mutex
 	of map[string]about
@@ -47,7 +47,7 @@ func (c *catalog) note(namespace string, change func(*about)) {
 	c.of[namespace] = a
 }
 
-// notes name the collections whose data differ by nature.
+// notes returns the collections whose data differ by nature.
 func (c *catalog) notes() (out []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,7 +104,7 @@ func (c *catalog) learnCollection(ctx context.Context, db *mongo.Database, spec 
 	return nil
 }
 
-// created takes the options of a collection.
+// created records the options of a collection.
 func (c *catalog) created(namespace string, options []byte) {
 	c.note(namespace, func(a *about) {
 		a.view = options != nil && has(options, "viewOn")
@@ -113,7 +113,7 @@ func (c *catalog) created(namespace string, options []byte) {
 	})
 }
 
-// indexed takes the description of an index.
+// indexed records the description of an index.
 func (c *catalog) indexed(namespace string, index []byte) {
 	c.note(namespace, func(a *about) {
 		a.unique = a.unique || truth(index, "unique")
@@ -121,7 +121,7 @@ func (c *catalog) indexed(namespace string, index []byte) {
 	})
 }
 
-// follow takes a command that changes collections.
+// follow processes a command that changes collections.
 func (c *catalog) follow(q *request) {
 	namespace := q.namespace()
 	switch strings.ToLower(q.name) {
@@ -141,7 +141,7 @@ func (c *catalog) follow(q *request) {
 	}
 }
 
-// differs notes why a collection's data are not the same on all servers. volatile: at both targets neither.
+// differs records why a collection's data differ between servers. volatile: between the targets, too.
 func (c *catalog) differs(namespace, why string, volatile bool) {
 	c.note(namespace, func(a *about) {
 		a.note, a.volatile = why, a.volatile || volatile

@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow"
 )
 
-// Check compares the servers: what they are, what they hold, and settings that make answers or data differ.
+// Check compares the servers: their versions and data, and settings that make answers or data differ.
 func (p *Protocol) Check(ctx context.Context, production, control, test *shadow.Target) ([]shadow.Finding, error) {
 	var servers []*server
 	for _, t := range []*shadow.Target{production, control, test} {
@@ -28,7 +28,7 @@ func (p *Protocol) Check(ctx context.Context, production, control, test *shadow.
 	return findings(servers[0], servers[1], servers[2]), nil
 }
 
-// Same compares the processes that answer.
+// Same compares the IDs of the server processes.
 func (p *Protocol) Same(ctx context.Context, a, b *shadow.Target) bool {
 	one, err := process(ctx, a)
 	if err != nil || one.IsZero() {
@@ -43,7 +43,7 @@ func process(ctx context.Context, t *shadow.Target) (bson.ObjectID, error) {
 	return h.Topology.Process, err
 }
 
-// greet asks for what a server tells everybody.
+// greet runs hello on a server.
 func greet(ctx context.Context, up gateway.Upstream) (h hello, err error) {
 	client, err := connect(ctx, up)
 	if err != nil {
@@ -53,12 +53,12 @@ func greet(ctx context.Context, up gateway.Upstream) (h hello, err error) {
 	return h, sayHello(ctx, client, &h)
 }
 
-// hello is what a server tells everybody.
+// hello is the answer to hello, which needs no login.
 type hello struct {
 	Writable bool     `bson:"isWritablePrimary"`
 	Set      string   `bson:"setName"`
 	Hosts    []string `bson:"hosts"`
-	Msg      string   `bson:"msg"` // of a mongos
+	Msg      string   `bson:"msg"` // "isdbgrid" from a mongos
 	Topology struct {
 		Process bson.ObjectID `bson:"processId"` // of the running server
 	} `bson:"topologyVersion"`
@@ -66,16 +66,16 @@ type hello struct {
 
 func (h hello) isMongos() bool { return h.Msg == "isdbgrid" }
 
-// server is what one says of itself.
+// server holds what a server reports about itself.
 type server struct {
 	hello
 	name        string
-	known       bool // it let us ask: production may want a login that we don't have
+	known       bool // it answered: production may want a login that we don't have
 	version     string
 	numbers     []int // of the version
 	compatible  string
 	engine      string
-	user        string // "": no login is wanted
+	user        string // "": no login is required
 	rights      []right
 	settings    map[string]string
 	profiled    []string // databases
@@ -83,11 +83,11 @@ type server struct {
 	fullest     float64 // share of its disk that is used
 }
 
-// collection is one of a server.
+// collection describes a collection of a server.
 type collection struct {
 	view       bool
-	options    string // but for how it is stored
-	indexes    string // but for how they are stored
+	options    string // without those for storage
+	indexes    string // without their options for storage
 	expires    bool
 	documents  int64
 	data       int64 // bytes
@@ -95,7 +95,7 @@ type collection struct {
 	compressor string
 }
 
-// right is what a user may do.
+// right is a privilege of a user.
 type right struct {
 	Resource struct {
 		DB         string
@@ -126,7 +126,7 @@ func ask(ctx context.Context, t *shadow.Target) (*server, error) {
 	return s, nil
 }
 
-// read asks what is only told to those who are logged in, where logins are wanted.
+// read collects what servers with logins tell only to users who are logged in.
 func (s *server) read(ctx context.Context, client *mongo.Client) error {
 	admin := client.Database("admin")
 	var build struct {
@@ -153,7 +153,7 @@ func (s *server) read(ctx context.Context, client *mongo.Client) error {
 	return nil
 }
 
-// readSettings reads what managed servers may refuse to tell.
+// readSettings collects what managed servers may refuse to tell.
 func (s *server) readSettings(ctx context.Context, admin *mongo.Database) {
 	var status struct {
 		Engine struct{ Name string } `bson:"storageEngine"`
@@ -185,7 +185,7 @@ func (s *server) readSettings(ctx context.Context, admin *mongo.Database) {
 	}
 }
 
-// flatten notes the options that a server was started with.
+// flatten adds the options that a server was started with.
 func (s *server) flatten(prefix string, of bson.M) {
 	for k, v := range of {
 		switch v := v.(type) {
@@ -235,7 +235,8 @@ func (s *server) readDatabase(ctx context.Context, db *mongo.Database) error {
 	return nil
 }
 
-// plainText is a description without what differs between copies: ids of collections, and how things are stored.
+// plainText returns a description without parts that differ between copies: collection IDs, and options for
+// storage.
 func plainText(doc []byte) string {
 	for _, key := range []string{"uuid", "storageEngine", "v", "ns", "background"} {
 		doc = without(doc, key)
@@ -266,7 +267,7 @@ func (c *collection) read(ctx context.Context, of *mongo.Collection) error {
 	}
 	cursor, err = of.Aggregate(ctx, bson.A{bson.D{{Key: "$collStats", Value: bson.D{{Key: "storageStats", Value: bson.D{}}}}}})
 	if err != nil {
-		return nil // a right that is not needed otherwise
+		return nil // the user may lack this right, which is not needed otherwise
 	}
 	var stats []struct {
 		Of struct {
@@ -286,7 +287,7 @@ func (c *collection) read(ctx context.Context, of *mongo.Collection) error {
 	return nil
 }
 
-// compressors says how many collections are stored how.
+// compressors returns how many collections use each compressor.
 func (s *server) compressors() string {
 	of := map[string]int{}
 	for _, c := range s.collections {
@@ -303,7 +304,7 @@ func (s *server) compressors() string {
 	return strings.Join(parts, ", ")
 }
 
-// totals of all collections.
+// totals adds up all collections.
 func (s *server) totals() (documents, data, files int64) {
 	for _, c := range s.collections {
 		documents, data, files = documents+c.documents, data+c.data, files+c.files

@@ -2,14 +2,14 @@ package mongo
 
 import "strings"
 
-// class is what becomes of a command.
+// class determines how a command is mirrored.
 type class uint8
 
 const (
 	unknown class = iota // not sent, counted
-	nothing              // not sent: about the server, the login or the session, and not about data
+	nothing              // not sent: concerns the server, the login or the session, not data
 	left                 // not sent, counted: it administers the server
-	look                 // sent, and compared by success: what it tells differs by nature
+	look                 // sent, but compared by success only: its answer differs by nature
 	find
 	aggregate
 	count
@@ -20,15 +20,15 @@ const (
 	update
 	remove
 	findAndModify
-	bulkWrite // of 8.0: sent, touches everything
+	bulkWrite // from 8.0 on: sent, touches everything
 	mapReduce
 	define // changes collections: touches everything
 	commit
 	abort
 )
 
-// commands by class, names in lower case. It has all commands of MongoDB 6.0; those for servers among themselves begin
-// with an underscore and are in no list.
+// commands by class, names in lower case. It has all commands of MongoDB 6.0. Internal commands between
+// servers begin with an underscore and are not listed.
 var commands = map[class]string{
 	nothing: `hello ismaster saslstart saslcontinue authenticate logout getnonce
 		startsession refreshsessions endsessions killsessions killallsessions killallsessionsbypattern
@@ -82,7 +82,7 @@ func classesByName() map[string]class {
 	return out
 }
 
-// classOf says what becomes of a command; case does not matter.
+// classOf returns the class of a command; case does not matter.
 func classOf(name string) class {
 	if strings.HasPrefix(name, "_") {
 		return left

@@ -16,7 +16,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// conn is a connection to a target, with a session of its own.
+// conn is a connection to a target, with its own session.
 type conn struct {
 	net.Conn
 	t          *shadow.Target
@@ -44,7 +44,7 @@ func (p *Protocol) Dial(ctx context.Context, t *shadow.Target) (shadow.Conn, err
 	return c, nil
 }
 
-// newSession makes an lsid.
+// newSession returns a new lsid element.
 func newSession() []byte {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
@@ -57,7 +57,8 @@ func newSession() []byte {
 
 const uuidSubtype = 4
 
-// Send sends operations one by one. A latency is from the first byte sent to the last of the last reply.
+// Send sends operations one by one. A latency lasts from the first byte sent to the last byte of the last
+// reply.
 func (c *conn) Send(ops []*shadow.Operation, deadline time.Time, answered func(int, shadow.Answer)) error {
 	if err := c.SetDeadline(deadline); err != nil {
 		return err
@@ -72,7 +73,7 @@ func (c *conn) Send(ops []*shadow.Operation, deadline time.Time, answered func(i
 	return nil
 }
 
-// mostTries is how often a transaction is begun anew that met another one.
+// mostTries limits the attempts of a transaction that conflicts with another one.
 const mostTries = 100
 
 func (c *conn) carryOut(w *work) (a shadow.Answer, err error) {
@@ -93,7 +94,7 @@ func (c *conn) carryOut(w *work) (a shadow.Answer, err error) {
 	return a, nil
 }
 
-// statements carries out what is no transaction.
+// statements executes statements outside a transaction.
 func (c *conn) statements(w *work) (all shadow.Answer, err error) {
 	for _, s := range w.statements {
 		var elements []byte
@@ -113,7 +114,7 @@ func (c *conn) statements(w *work) (all shadow.Answer, err error) {
 	return all, nil
 }
 
-// transact carries out a transaction. again: it was in the way of another one, and has to be begun anew.
+// transact executes a transaction. again: it conflicted with another one, and must be repeated.
 func (c *conn) transact(w *work) (all shadow.Answer, again bool, err error) {
 	c.number++
 	of := bsoncore.AppendInt64Element(append([]byte(nil), c.session...), "txnNumber", c.number)
@@ -143,7 +144,7 @@ func (c *conn) transact(w *work) (all shadow.Answer, again bool, err error) {
 	return join(all, answerOf(reply, many), shadow.Success), labelled(reply, "TransientTransactionError"), nil
 }
 
-// adminCommand is a command without arguments on the database admin.
+// adminCommand returns a command on the database admin.
 func adminCommand(name string, elements ...[]byte) []byte {
 	body := bsoncore.AppendInt32Element([]byte{0, 0, 0, 0}, name, 1)
 	body = bsoncore.AppendStringElement(body, "$db", "admin")
@@ -153,7 +154,7 @@ func adminCommand(name string, elements ...[]byte) []byte {
 	return wire.FinishDocument(body, 0)
 }
 
-// statement carries out one command. The reply is valid until the next one.
+// statement executes one command. The reply is valid until the next call.
 func (c *conn) statement(s *statement, elements []byte) (a shadow.Answer, reply []byte, err error) {
 	body := s.body
 	ended := false
@@ -194,7 +195,7 @@ func (c *conn) ask(body, elements, rest []byte) ([]byte, error) {
 	return c.next()
 }
 
-// mostKept bytes of a buffer are kept for the next message.
+// mostKept limits the buffer that is kept for the next message.
 const mostKept = 1 << 20
 
 // next reads a reply.

@@ -7,11 +7,11 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow"
 )
 
-// cursor is one that production has opened, and what it is called at the targets. Drivers may read on over another
+// cursor is a cursor of production, with its IDs at the targets. Drivers may read from it over another
 // connection than the one that opened it, so cursors belong to the Protocol.
 type cursor struct {
 	opened *shadow.Operation // the query
-	form   uint8             // of further batches
+	form   uint8             // of later batches
 	check  shadow.Check
 	used   time.Time
 
@@ -19,14 +19,14 @@ type cursor struct {
 	ids map[*shadow.Target]int64
 }
 
-// at returns its number at a target; 0: it is not open there.
+// at returns the cursor's ID at a target; 0: it is not open there.
 func (c *cursor) at(t *shadow.Target) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ids[t]
 }
 
-// set notes the number that a target gave.
+// set stores the ID at a target.
 func (c *cursor) set(t *shadow.Target, id int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,16 +36,16 @@ func (c *cursor) set(t *shadow.Target, id int64) {
 	c.ids[t] = id
 }
 
-// cursors are those that are open in production, by their numbers there. They belong to the mirror's goroutine.
+// cursors holds production's open cursors, by their IDs there. It is used by the mirror's goroutine only.
 type cursors map[int64]*cursor
 
-// Cursors that nobody reads end after ten minutes at servers.
+// Servers close cursors that are not read for ten minutes.
 const (
 	mostCursors = 10_000
 	cursorTime  = 10 * time.Minute
 )
 
-// open notes a cursor, and forgets those that nobody has read for long.
+// open adds a cursor. If there are too many, it removes those that were not read for long.
 func (c cursors) open(id int64, opened *cursor, now time.Time) {
 	if len(c) >= mostCursors {
 		for old, cur := range c {

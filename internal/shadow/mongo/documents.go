@@ -8,10 +8,10 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// mostDepth of documents is more than servers have. What a client sends may have more.
+// mostDepth is more than the depth of documents that servers accept. Clients may send more.
 const mostDepth = 220
 
-// value returns an element of a document; one of type zero if there is none.
+// value returns the value of an element; one of type zero if there is none.
 func value(doc []byte, key string) bsoncore.Value {
 	if doc == nil {
 		return bsoncore.Value{}
@@ -28,7 +28,7 @@ func document(doc []byte, key string) []byte { return wire.Document(value(doc, k
 
 func text(doc []byte, key string) string { return string(wire.Text(value(doc, key))) }
 
-// number returns an element that is a number of any type.
+// number returns the value of an element with a number of any type.
 func number(doc []byte, key string) (int64, bool) { return integer(value(doc, key)) }
 
 func integer(v bsoncore.Value) (int64, bool) {
@@ -38,7 +38,7 @@ func integer(v bsoncore.Value) (int64, bool) {
 	return v.AsInt64OK()
 }
 
-// truth reports whether an element is there and true in the way in which servers read flags.
+// truth reports whether an element is there and true, in the way in which servers read flags.
 func truth(doc []byte, key string) bool {
 	v := value(doc, key)
 	if b, ok := v.BooleanOK(); ok {
@@ -53,7 +53,7 @@ func each(doc []byte, yield func(key string, v bsoncore.Value)) {
 	if doc == nil {
 		return
 	}
-	_ = wire.Elements(doc, func(e wire.Element) bool { // what can't be read is the server's to refuse
+	_ = wire.Elements(doc, func(e wire.Element) bool { // malformed elements are left for the server to refuse
 		yield(string(e.Key), e.Value)
 		return true
 	})
@@ -62,7 +62,7 @@ func each(doc []byte, yield func(key string, v bsoncore.Value)) {
 // has reports whether a document has an element.
 func has(doc []byte, key string) bool { return value(doc, key).Type != 0 }
 
-// with returns a document with further elements, which are encoded.
+// with returns a document with additional encoded elements.
 func with(doc []byte, elements ...[]byte) []byte {
 	out := append(make([]byte, 0, len(doc)+64), doc[:len(doc)-1]...)
 	for _, e := range elements {
@@ -82,7 +82,7 @@ func without(doc []byte, key string) []byte {
 	return wire.FinishDocument(out, 0)
 }
 
-// cut splits documents that stand one behind the other.
+// cut splits concatenated documents.
 func cut(documents []byte) (out [][]byte) {
 	for len(documents) >= 4 {
 		n := int(binary.LittleEndian.Uint32(documents))

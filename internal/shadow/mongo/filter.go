@@ -17,8 +17,9 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// Filters decide what of MongoDB's traffic is recorded: never what targets don't get anyway, logins among it; and of collections that
-// match a pattern no values, but what has their type and length. Make them with NewFilters.
+// Filters decide which MongoDB traffic is recorded. Requests that targets don't get, logins among them, are
+// left out. Values of collections that match a pattern are replaced by others of the same type and length.
+// Make them with NewFilters.
 type Filters struct {
 	redact   []policy.Pattern
 	key      *mask.Key
@@ -55,16 +56,16 @@ func NewFilters(ctx context.Context, production gateway.Upstream, redact []strin
 
 func (f *Filters) hide(glob string) { f.redact = append(f.redact, policy.Compile(glob)) }
 
-// ErrPattern is a pattern that no collection can match.
+// ErrPattern reports a pattern that no collection can match.
 var ErrPattern = errors.New("a pattern names a database and a collection, as shop.users or shop.*")
 
-// Filter returns one for a new connection.
+// Filter returns the Filter of a new connection.
 func (f *Filters) Filter() shadow.Filter { return &filter{all: f, pending: map[int32]plan{}} }
 
-// Requests is how many there were.
+// Requests returns the number of requests.
 func (f *Filters) Requests() uint64 { return f.requests.Load() }
 
-// Left is how many requests were left out, by reason.
+// Left returns how many requests were left out, by reason.
 func (f *Filters) Left() map[string]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -78,15 +79,15 @@ func (f *Filters) leave(why string) plan {
 	return plan{leave: true}
 }
 
-// plan is what becomes of a request and its reply.
+// plan determines how a request and its reply are recorded.
 type plan struct {
 	leave  bool // both are left out
-	data   bool // though it reads data: what is read on of its cursor is left out too
-	hide   bool // the values in the reply
+	data   bool // it reads data: getMores of its cursor are left out, too
+	hide   bool // redact the values in the reply
 	repeat bool // there may be several replies
 }
 
-// filter is of one connection.
+// filter is the Filter of one connection.
 type filter struct {
 	all      *Filters
 	requests frames
@@ -95,15 +96,15 @@ type filter struct {
 	recorded []byte // by the last call
 }
 
-// planBytes is what a request that waits for its reply counts.
+// planBytes is the size of a request that waits for its reply.
 const planBytes = 64
 
-// Held is the number of bytes that are kept.
+// Held returns the number of bytes that are buffered.
 func (f *filter) Held() int64 {
 	return int64(cap(f.requests.in)+cap(f.replies.in)+cap(f.recorded)) + planBytes*int64(len(f.pending))
 }
 
-// begin gives the place for what is recorded of one call.
+// begin prepares the buffer for the recorded bytes of one call.
 func (f *filter) begin() {
 	if cap(f.recorded) > mostKept {
 		f.recorded = nil
@@ -111,14 +112,14 @@ func (f *filter) begin() {
 	f.recorded = f.recorded[:0]
 }
 
-// Request takes bytes of the client's, and returns the requests that they complete.
+// Request takes bytes that the client sent, and returns the requests to record that they complete.
 func (f *filter) Request(b []byte) ([]byte, error) {
 	f.begin()
 	err := f.requests.take(b, f.ask)
 	return f.bounded(err)
 }
 
-// Reply takes bytes of the server's, and returns the replies that they complete.
+// Reply takes bytes that the server sent, and returns the replies to record that they complete.
 func (f *filter) Reply(b []byte) ([]byte, error) {
 	f.begin()
 	err := f.replies.take(b, f.answer)
@@ -132,7 +133,7 @@ func (f *filter) bounded(err error) ([]byte, error) {
 	return f.recorded, err
 }
 
-// ask takes a request.
+// ask processes a request.
 func (f *filter) ask(h wire.Header, raw []byte) error {
 	m, name, err := command(h, raw)
 	if err != nil {
@@ -154,7 +155,7 @@ func (f *filter) ask(h wire.Header, raw []byte) error {
 	return nil
 }
 
-// answer takes a reply. Those to what is left out are too.
+// answer processes a reply. Replies to requests that are left out are left out.
 func (f *filter) answer(h wire.Header, raw []byte) error {
 	p, waits := f.pending[h.ResponseTo]
 	if !waits {
@@ -186,7 +187,7 @@ func (f *filter) answer(h wire.Header, raw []byte) error {
 	return nil
 }
 
-// append appends the message with another content, as it would be without compression and checksum.
+// append appends the message with other content, without compression and checksum.
 func (m *message) append(dst, body []byte, sections []section) []byte {
 	start := len(dst)
 	dst = wire.AppendHeader(dst, wire.Header{RequestID: m.RequestID, ResponseTo: m.ResponseTo, OpCode: wire.OpMsg})
@@ -200,13 +201,13 @@ func (m *message) append(dst, body []byte, sections []section) []byte {
 	return dst
 }
 
-// leftCursors are those of queries that are left out. They belong to the recorder's goroutine.
+// leftCursors holds the cursors of queries that are left out. It is used by the recorder's goroutine only.
 type leftCursors struct {
 	open map[int64]time.Time
-	full bool // there were too many: any cursor may be one
+	full bool // there were too many: any cursor may be one of them
 }
 
-// leave notes a cursor.
+// leave adds a cursor.
 func (c *leftCursors) leave(id int64) {
 	if id == 0 {
 		return

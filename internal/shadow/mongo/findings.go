@@ -43,7 +43,7 @@ func findings(production, control, test *server) []shadow.Finding {
 	return r.found
 }
 
-// describe says what a server is.
+// describe reports a server's version and data.
 func (r *report) describe(s *server) {
 	if !s.known {
 		return
@@ -74,10 +74,10 @@ func (s *server) older(than ...int) bool {
 	return len(s.numbers) >= len(than) && slices.Compare(s.numbers[:len(than)], than) < 0
 }
 
-// fullDisk is the share from which a disk is too full for a run that writes.
+// fullDisk is the share from which on a disk is too full for a run that writes.
 const fullDisk = 0.95
 
-// alone finds what makes one target unfit.
+// alone reports problems of a single target.
 func (r *report) alone(s, production *server) {
 	if !s.Writable {
 		r.problem("name the primary, or a server of its own", "%s is a secondary, which refuses writes", s.name)
@@ -97,10 +97,10 @@ func (r *report) alone(s, production *server) {
 	r.allowed(s, production)
 }
 
-// needed is what clients' commands need, beside rights to ask.
+// needed lists the actions that clients' commands need, besides those that the check uses.
 var needed = []string{"find", "insert", "update", "remove", "createCollection", "dropCollection", "createIndex", "dropIndex"}
 
-// allowed finds rights that a target's user lacks.
+// allowed reports rights that a target's user lacks.
 func (r *report) allowed(s, production *server) {
 	if s.user == "" {
 		return
@@ -129,17 +129,17 @@ func (s *server) may(db, action string) bool {
 	})
 }
 
-// older finds a target that is older than production.
+// older reports a target that is older than production.
 func (r *report) older(s, production *server) {
 	if len(production.numbers) > 1 && s.older(production.numbers[:2]...) {
 		r.problem("give targets production's version or a newer one", "%s has MongoDB %s, production %s: it may not know what clients use", s.name, s.version, production.version)
 	}
 }
 
-// mostNamed collections are in a line.
+// mostNamed limits the collections in a line.
 const mostNamed = 5
 
-// data finds collections that a target has not as production has them.
+// data reports collections that a target does not have as production does.
 func (r *report) data(s, production *server) {
 	var missing, other, fewer []string
 	for _, namespace := range slices.Sorted(maps.Keys(production.collections)) {
@@ -173,13 +173,13 @@ func named(all []string) string {
 	return strings.Join(all, ", ")
 }
 
-// different tells numbers of documents that are further apart than a restore takes.
+// different reports whether numbers of documents differ by more than clients change during a restore.
 func different(a, b int64) bool {
 	d := a - b
 	return max(d, -d) > max(a, b)/100+100
 }
 
-// targets finds what differs between the two.
+// targets reports differences between the targets.
 func (r *report) targets(control, test *server) {
 	if control.Topology.Process == test.Topology.Process && !control.Topology.Process.IsZero() {
 		r.problem("give each target a server of its own", "control and test are the same server")
@@ -217,7 +217,7 @@ func (r *report) targets(control, test *server) {
 	}
 }
 
-// ownSettings differ between any two servers, and mean nothing.
+// ownSettings differ between any two servers, without effect.
 var ownSettings = []string{
 	"net.port", "net.bindIp", "storage.dbPath", "systemLog.path", "processManagement.pidFilePath", "net.unixDomainSocket.pathPrefix", "replication.replSet",
 	"replication.replSetName", "config", "diagnosticDataCollectionDirectoryPath", "$clusterTime", "operationTime", "security.keyFile", "ok",

@@ -10,7 +10,8 @@ import (
 
 var errMongos = errors.New("it is a mongos: mirror a single server, or one primary")
 
-// Fit fails when a server can't be what it is to be, so far as it tells. New has looked at the targets' logins and at whether they take writes.
+// Fit fails if a server is known to be unsuited for its role. New has checked the targets' logins, and that
+// they accept writes.
 func (p *Protocol) Fit(ctx context.Context, production, control, test *shadow.Target) error {
 	for _, t := range []*shadow.Target{production, control, test} {
 		if t.Upstream.Address == "" {
@@ -18,7 +19,7 @@ func (p *Protocol) Fit(ctx context.Context, production, control, test *shadow.Ta
 		}
 		h, err := greet(ctx, t.Upstream)
 		switch {
-		case err != nil && t != production: // that may come back
+		case err != nil && t != production: // production may come back
 			return fmt.Errorf("%s: %w", t, err)
 		case err == nil && h.isMongos():
 			return fmt.Errorf("%s: %w", t, errMongos)

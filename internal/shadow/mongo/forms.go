@@ -11,13 +11,14 @@ import (
 
 // Forms in which answers are compared.
 const (
-	counters uint8 = iota // all but what differs by nature
+	counters uint8 = iota // all elements but those that differ by nature
 	sequence              // the documents in their order
 	set                   // the documents in any order
-	many                  // the number of the documents
+	many                  // only the number of documents
 )
 
-// judge says how the answers to a request are compared. complete: production's has all that there is.
+// judge determines how the answers to a request are compared. complete: production's answer contains all
+// results.
 func (q *request) judge(op *shadow.Operation, complete bool) {
 	op.Form = counters
 	switch q.class {
@@ -38,7 +39,8 @@ func (q *request) judge(op *shadow.Operation, complete bool) {
 	}
 }
 
-// formOfFind: two targets find the same documents, but only a sort that ends with _id says which come first.
+// formOfFind returns the form for a find: two targets find the same documents, but only a sort that includes
+// _id determines which come first.
 func (q *request) formOfFind(complete bool) uint8 {
 	limit, _ := number(q.body, "limit")
 	skip, _ := number(q.body, "skip")
@@ -51,7 +53,7 @@ func (q *request) formOfFind(complete bool) uint8 {
 	return many
 }
 
-// Stages that say exactly which documents come out of those that go in.
+// Stages and accumulators that determine exactly which documents result, and stages that show statistics.
 var (
 	plainStages       = []string{"$match", "$project", "$addFields", "$set", "$unset", "$unwind", "$replaceRoot", "$replaceWith", "$sort", "$count", "$redact", "$group", "$sortByCount", "$bucket"}
 	plainAccumulators = []string{"$sum", "$avg", "$min", "$max", "$count"}
@@ -80,7 +82,7 @@ func (q *request) formOfAggregate(complete bool) (uint8, shadow.Check) {
 	return many, shadow.Exact
 }
 
-// plainGroup reports that the groups don't depend on the order of the documents.
+// plainGroup reports whether the groups don't depend on the order of the documents.
 func plainGroup(doc []byte) bool {
 	plain := true
 	each(doc, func(key string, v bsoncore.Value) {
@@ -93,12 +95,12 @@ func plainGroup(doc []byte) bool {
 	return plain
 }
 
-// volatiles are operators whose result is a matter of the time or of chance.
+// volatiles are operators whose result depends on time or chance.
 var volatiles = [][]byte{
 	[]byte("$currentDate"), []byte("$$NOW"), []byte("$$CLUSTER_TIME"), []byte("$rand"), []byte("$sampleRate"), []byte("$function"), []byte("$accumulator"), []byte("$where"),
 }
 
-// volatile reports whether a request has such an operator, or a text like it.
+// volatile reports whether a request contains such an operator, or a text that looks like it.
 func (q *request) volatile() bool {
 	for _, op := range volatiles {
 		if bytes.Contains(q.body, op) || slices.ContainsFunc(q.sections, func(s section) bool { return bytes.Contains(s.documents, op) }) {

@@ -9,17 +9,18 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// Keys are collections, and documents of them by _id. What tells no _id touches the whole collection.
+// Keys are collections, and documents in them by _id. A command without an _id touches the whole collection.
 
-// mostIDs of an operation are told apart. One with more touches the collection.
+// mostIDs limits the documents of an operation that are told apart. Beyond it, the operation touches the
+// collection.
 const mostIDs = 100
 
-// tail is the place where a collection grows. All that insert touch it, so that documents have the same order at
-// both targets, and with it what finds them without an order of its own; and all that write where an index is unique besides
-// that of _id.
+// tail returns the key for the end of a collection. All inserts touch it, so that documents are in the same
+// order at both targets, and reads without a sort find them in the same order. If the collection has a unique
+// index besides that of _id, all writes touch it.
 func tail(namespace string) string { return namespace + shadow.Part }
 
-// idKey is the key of a document; false: its _id can't be told from others by its bytes.
+// idKey returns the key of a document; false: equal _ids may have different bytes.
 func idKey(namespace string, v bsoncore.Value) (string, bool) {
 	key := tail(namespace)
 	switch v.Type {
@@ -40,7 +41,8 @@ func idKey(namespace string, v bsoncore.Value) (string, bool) {
 	return key + string(v.Type) + string(v.Data), true
 }
 
-// plainDocument reports that a document is neither an operator nor has numbers in it, which may be written in several ways.
+// plainDocument reports whether a document is neither an operator nor has numbers in it, which have several
+// encodings.
 func plainDocument(doc []byte) bool {
 	plain := true
 	each(doc, func(key string, v bsoncore.Value) {
@@ -60,7 +62,7 @@ func plainDocument(doc []byte) bool {
 type ids struct {
 	namespace string
 	keys      []string
-	whole     bool // it touches others besides
+	whole     bool // it also touches others
 }
 
 func (d *ids) add(v bsoncore.Value) {
@@ -72,7 +74,7 @@ func (d *ids) add(v bsoncore.Value) {
 	d.keys = append(d.keys, key)
 }
 
-// filter adds what a filter finds at most.
+// filter adds the documents that a filter can match.
 func (d *ids) filter(doc []byte) {
 	if doc == nil {
 		d.whole = true
@@ -94,7 +96,7 @@ func (d *ids) filter(doc []byte) {
 	}
 }
 
-// touch says which keys an operation of a request touches.
+// touch sets the keys of a request's operation.
 func (p *Protocol) touch(op *shadow.Operation, q *request) {
 	if q.class == define || q.class == bulkWrite || q.class == mapReduce {
 		op.Whole = true
@@ -126,7 +128,8 @@ func (p *Protocol) touch(op *shadow.Operation, q *request) {
 	}
 }
 
-// documentsTouched adds those of the request's own collection, and reports whether it may grow.
+// documentsTouched adds the documents of the request's own collection, and reports whether the collection may
+// grow.
 func (q *request) documentsTouched(d *ids) (grows bool) {
 	switch q.class {
 	case insert:
@@ -159,7 +162,7 @@ func (q *request) documentsTouched(d *ids) (grows bool) {
 	return false
 }
 
-// outputs reports whether an aggregation writes a collection.
+// outputs reports whether an aggregation writes to a collection.
 func (q *request) outputs() bool {
 	stages := q.pipeline()
 	if len(stages) == 0 {
@@ -169,7 +172,7 @@ func (q *request) outputs() bool {
 	return last == "$out" || last == "$merge"
 }
 
-// others are the namespaces that an aggregation names besides its own.
+// others returns the namespaces that an aggregation names besides its own.
 func (q *request) others() []string {
 	if q.class != aggregate {
 		return nil
@@ -177,7 +180,7 @@ func (q *request) others() []string {
 	return namespacesIn(document(q.body, "pipeline"), q.db)
 }
 
-// namespacesIn are those that a pipeline names.
+// namespacesIn returns the namespaces that a pipeline names.
 func namespacesIn(pipeline []byte, db string) (out []string) {
 	var look func(doc []byte, depth int)
 	look = func(doc []byte, depth int) {

@@ -1,7 +1,7 @@
 package mongo
 
 import (
-	"crypto/md5" // of the protocol
+	"crypto/md5" // required by the protocol
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -63,15 +63,15 @@ func conversation(mechanism string, up gateway.Upstream) (*scram.ClientConversat
 	return client.WithMinIterations(leastIterations).NewConversation(), nil
 }
 
-// leastIterations is what the protocol demands of servers.
+// leastIterations is the minimum that the protocol requires of servers.
 const leastIterations = 4096
 
-// mostSteps is more than a login has.
+// mostSteps is more than the steps of a login.
 const mostSteps = 5
 
 var errLogin = errors.New("it does not end")
 
-// prove carries a conversation on until both sides are content.
+// prove runs the SCRAM conversation to its end.
 func (c *conn) prove(talk *scram.ClientConversation, mechanism, source string) error {
 	name, id, heard := "saslStart", int64(0), ""
 	for range mostSteps {

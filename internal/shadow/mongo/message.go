@@ -12,10 +12,10 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// frames cuts a direction of a connection into messages.
+// frames splits one direction of a connection into messages.
 type frames struct{ in []byte }
 
-// take adds bytes and calls each for all messages that are whole. What each gets is valid until it returns.
+// take adds bytes and calls each for every complete message. Its arguments are valid until it returns.
 func (f *frames) take(b []byte, each func(wire.Header, []byte) error) error {
 	f.in = append(f.in, b...)
 	left := f.in
@@ -36,7 +36,7 @@ func (f *frames) take(b []byte, each func(wire.Header, []byte) error) error {
 	return nil
 }
 
-// message is an OP_MSG, or what stands in an OP_QUERY or OP_REPLY of an old handshake.
+// message is an OP_MSG, or the content of an OP_QUERY or OP_REPLY of an old handshake.
 type message struct {
 	wire.Header
 	flags    wiremessage.MsgFlag
@@ -44,16 +44,16 @@ type message struct {
 	sections []section
 }
 
-// section is documents that belong to a field of the command.
+// section holds the documents of a field of the command.
 type section struct {
 	name      string
-	documents []byte // one behind the other
+	documents []byte // concatenated
 }
 
-// mayExhaust: a request that allows several answers, each behind the other.
+// mayExhaust reports whether a request allows several answers, sent one after the other.
 func (m *message) mayExhaust() bool { return m.flags&wire.ExhaustAllowed != 0 }
 
-// moreToCome: a request that is not answered, or an answer behind which there comes another.
+// moreToCome reports whether a request gets no answer, or an answer is followed by another.
 func (m *message) moreToCome() bool { return m.flags&wire.MoreToCome != 0 }
 
 var engine = codec.New(codec.Options{})
@@ -63,7 +63,7 @@ var (
 	errCompressor = errors.New("unknown compressor")
 )
 
-// parse reads a whole message. What it returns refers to raw, or to memory of its own.
+// parse parses a whole message. The result refers to raw, or to memory of its own.
 func parse(h wire.Header, raw []byte) (m message, err error) {
 	if h.OpCode == wire.OpCompressed {
 		if h, raw, err = inflate(h, raw); err != nil {
@@ -100,10 +100,10 @@ func (m *message) parseMsg(raw []byte) error {
 	return nil
 }
 
-// zstdMagic begins a zstd frame. Package codec keeps frames without it.
+// zstdMagic begins a zstd frame. Package codec expects frames without it.
 const zstdMagic = "\x28\xb5\x2f\xfd"
 
-// inflate returns the message that a compressed one holds.
+// inflate returns the message in a compressed one.
 func inflate(h wire.Header, raw []byte) (wire.Header, []byte, error) {
 	c, err := wire.ParseCompressed(h, raw)
 	if err != nil {
@@ -122,7 +122,7 @@ func inflate(h wire.Header, raw []byte) (wire.Header, []byte, error) {
 	return c.Header, out, err
 }
 
-// own returns the message in memory of its own.
+// own returns a copy of the message.
 func (m message) own() message {
 	m.body = bytes.Clone(m.body)
 	sections := make([]section, len(m.sections))
@@ -133,7 +133,7 @@ func (m message) own() message {
 	return m
 }
 
-// appendMsg appends an OP_MSG with a body that has further elements.
+// appendMsg appends an OP_MSG whose body gets additional elements.
 func appendMsg(dst []byte, id int32, body []byte, elements []byte, rest []byte) []byte {
 	start := len(dst)
 	dst = wire.AppendHeader(dst, wire.Header{RequestID: id, OpCode: wire.OpMsg})

@@ -18,16 +18,16 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// Protocol is MongoDB's for the engine. Make it with New.
+// Protocol implements shadow.Protocol for MongoDB. Make it with New.
 type Protocol struct {
-	standalone   bool // a target is no member of a replica set, so it has no transactions
+	standalone   bool // a target is not a member of a replica set, so it has no transactions
 	catalog      catalog
 	cursors      cursors
 	transactions *transactions
 	scratch      string // collection
 }
 
-// New asks the targets what they are, and the control for its collections.
+// New asks the targets for their roles, and the control for its collections.
 func New(ctx context.Context, control, test gateway.Upstream) (*Protocol, error) {
 	p := &Protocol{
 		cursors: cursors{}, transactions: newTransactions(),
@@ -66,7 +66,8 @@ func (p *Protocol) meet(ctx context.Context, up gateway.Upstream, learn bool) er
 	return p.catalog.learn(ctx, client)
 }
 
-// connect is the driver, for questions beside the mirror. The driver would try for all its time where nobody listens.
+// connect returns a driver's client, for commands outside the mirror. It dials first, since the driver would
+// retry an unreachable server until its timeout.
 func connect(ctx context.Context, up gateway.Upstream) (*mongo.Client, error) {
 	c, err := up.Dial(ctx)
 	if err != nil {
@@ -80,7 +81,8 @@ func connect(ctx context.Context, up gateway.Upstream) (*mongo.Client, error) {
 	return mongo.Connect(o)
 }
 
-// sayHello asks for what a server tells everybody. Why that failed is the server's last error: the driver's own says for how long it has tried.
+// sayHello runs hello. If it fails, it returns the server's last error: the driver's own only tells how long
+// it has tried.
 func sayHello(ctx context.Context, client *mongo.Client, to any) error {
 	err := client.Database("admin").RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(to)
 	var tried topology.ServerSelectionError
@@ -97,10 +99,10 @@ func sayHello(ctx context.Context, client *mongo.Client, to any) error {
 
 var errMute = errors.New("it takes connections, and does not answer as MongoDB does")
 
-// Reader returns what understands a new connection.
+// Reader returns the Reader of a new connection.
 func (p *Protocol) Reader() shadow.Reader { return &reader{p: p, pending: map[int32]*request{}} }
 
-// ownFailures are errors that say something about production at that moment, not about the command.
+// ownFailures are errors that concern production's state at that moment, not the command.
 var ownFailures = map[string]bool{
 	"Unauthorized": true, "AuthenticationFailed": true, "MaxTimeMSExpired": true, "ExceededTimeLimit": true, "Interrupted": true, "WriteConflict": true,
 	"NotWritablePrimary": true, "NotPrimaryNoSecondaryOk": true, "NotPrimaryOrSecondary": true, "PrimarySteppedDown": true, "ShutdownInProgress": true,
@@ -128,7 +130,7 @@ func (p *Protocol) answered(q *request, reply []byte, at time.Time) []*shadow.Op
 	return ops
 }
 
-// operations are those of a request and its answer; why: there are none.
+// operations returns the operations of a request and its answer; why: there are none.
 func (p *Protocol) operations(q *request, reply []byte, at time.Time) (ops []*shadow.Operation, why string) {
 	switch {
 	case q.class == unknown, q.class == left:
@@ -146,7 +148,7 @@ func (p *Protocol) operations(q *request, reply []byte, at time.Time) (ops []*sh
 	return []*shadow.Operation{p.build(q, reply, at)}, ""
 }
 
-// excluded says why a command on data is not mirrored; "": it is.
+// excluded returns why a command on data is not mirrored; "": it is.
 func (q *request) excluded() string {
 	switch q.class {
 	case define, look, bulkWrite:
@@ -171,13 +173,13 @@ func (p *Protocol) Excuse(_ context.Context, op *shadow.Operation, _, _ *shadow.
 	return p.catalog.expires(op)
 }
 
-// Notes name the collections whose data differ by nature.
+// Notes returns the collections whose data differ by nature.
 func (p *Protocol) Notes() []string { return p.catalog.notes() }
 
-// scratchDB is the database of the tool's own.
+// scratchDB is the database for the self-test's data.
 const scratchDB = "cinch_shadow"
 
-// ScratchWrite stores the i-th content in a collection of the tool's own.
+// ScratchWrite stores the i-th content in the scratch collection.
 func (p *Protocol) ScratchWrite(i int) *shadow.Operation {
 	one := bson.D{
 		{Key: "q", Value: bson.D{{Key: "_id", Value: 1}}},
@@ -192,13 +194,13 @@ func (p *Protocol) ScratchRead() *shadow.Operation {
 	return p.own(shadow.Read, set, bson.D{{Key: "find", Value: p.scratch}, {Key: "filter", Value: bson.D{{Key: "_id", Value: 1}}}})
 }
 
-// ScratchClean removes it.
+// ScratchClean removes the scratch collection.
 func (p *Protocol) ScratchClean() *shadow.Operation {
 	return p.own(shadow.Write, many, bson.D{{Key: "drop", Value: p.scratch}})
 }
 
 func (p *Protocol) own(kind shadow.Kind, form uint8, command bson.D) *shadow.Operation {
-	body, _ := bson.Marshal(append(command, bson.E{Key: "$db", Value: scratchDB})) // of our own types
+	body, _ := bson.Marshal(append(command, bson.E{Key: "$db", Value: scratchDB})) // never fails here
 	return &shadow.Operation{
 		Kind: kind, Form: form, Name: command[0].Key + " scratch", Keys: []string{scratchDB + "." + p.scratch},
 		Request: body, Own: &work{statements: []*statement{{body: body, form: form}}},

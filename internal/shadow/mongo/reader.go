@@ -8,10 +8,10 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// mostHeld bounds the bytes of requests and replies of a connection that are under way.
+// mostHeld limits the bytes of a connection's unanswered requests and incomplete messages.
 const mostHeld = 160 << 20
 
-// reader understands one client's connection.
+// reader parses one client's connection.
 type reader struct {
 	p          *Protocol
 	requests   frames
@@ -23,10 +23,10 @@ type reader struct {
 	done       []*shadow.Operation
 }
 
-// Held is the number of bytes that are kept.
+// Held returns the number of bytes that are buffered.
 func (r *reader) Held() int64 { return int64(cap(r.requests.in)+cap(r.replies.in)) + r.held }
 
-// Request takes bytes of the client's.
+// Request takes bytes that the client sent.
 func (r *reader) Request(b []byte, at time.Time) error {
 	r.at = at
 	if err := r.requests.take(b, r.ask); err != nil {
@@ -35,14 +35,15 @@ func (r *reader) Request(b []byte, at time.Time) error {
 	return r.check()
 }
 
-// Unanswered returns the operations of requests that servers don't answer. They are numbered by when they were sent.
+// Unanswered returns the operations of requests that servers don't answer. They are numbered in the order in
+// which they were sent.
 func (r *reader) Unanswered() []*shadow.Operation {
 	ops := r.unanswered
 	r.unanswered = nil
 	return ops
 }
 
-// Reply takes bytes of the server's.
+// Reply takes bytes that the server sent.
 func (r *reader) Reply(b []byte, at time.Time) ([]*shadow.Operation, error) {
 	r.at, r.done = at, nil
 	if err := r.replies.take(b, r.answer); err != nil {
@@ -58,7 +59,7 @@ func (r *reader) check() error {
 	return nil
 }
 
-// ask takes a request.
+// ask processes a request.
 func (r *reader) ask(h wire.Header, raw []byte) error {
 	m, name, err := command(h, raw)
 	if err != nil {
@@ -84,7 +85,7 @@ func (r *reader) ask(h wire.Header, raw []byte) error {
 	return nil
 }
 
-// command reads a request and tells the command's name.
+// command parses a request and returns the command's name.
 func command(h wire.Header, raw []byte) (m message, name string, err error) {
 	if m, err = parse(h, raw); err != nil {
 		return m, "", err
@@ -100,10 +101,10 @@ func command(h wire.Header, raw []byte) (m message, name string, err error) {
 	return m, name, nil
 }
 
-// fine is the answer of those that get none.
+// fine stands for the answer of requests that get none.
 var fine = []byte("\x0d\x00\x00\x00\x10ok\x00\x01\x00\x00\x00\x00")
 
-// answer takes a reply. Those that nothing mirrored waits for are skipped.
+// answer processes a reply. Replies to requests that are not mirrored are skipped.
 func (r *reader) answer(h wire.Header, raw []byte) error {
 	q := r.pending[h.ResponseTo]
 	if q == nil {
@@ -117,7 +118,7 @@ func (r *reader) answer(h wire.Header, raw []byte) error {
 	if m.body == nil {
 		return fmt.Errorf("%w: a reply without a document", wire.ErrMalformed)
 	}
-	if m.moreToCome() { // as if the client asked for each
+	if m.moreToCome() { // as if the client had asked again
 		r.pending[h.RequestID] = q.again(r.at)
 	} else {
 		r.held -= q.size
@@ -126,7 +127,7 @@ func (r *reader) answer(h wire.Header, raw []byte) error {
 	return nil
 }
 
-// again is a request that is answered once more.
+// again returns the request for its next answer.
 func (q *request) again(at time.Time) *request {
 	next := *q
 	next.at = at

@@ -11,7 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 )
 
-// plan says what becomes of a request, and redacts it.
+// plan decides how a request is recorded, and redacts it.
 func (f *Filters) plan(m message, name string) (plan, recordedRequest) {
 	var none recordedRequest
 	c := classOf(name)
@@ -40,7 +40,7 @@ func (f *Filters) plan(m message, name string) (plan, recordedRequest) {
 	return plan{hide: true}, out
 }
 
-// cannot says why a request is left out whatever it has in it; "": it is not.
+// cannot returns why a request is left out whatever its content; "": it is not.
 func (f *Filters) cannot(q *request) string {
 	switch q.class {
 	case getMore:
@@ -65,7 +65,7 @@ func (f *Filters) cannot(q *request) string {
 	return f.cannotRedact(q)
 }
 
-// cannotRedact says why a request may show what is redacted, though that can't be found in it; "": it may not.
+// cannotRedact returns why a request may show redacted values in places that can't be found; "": it does not.
 func (f *Filters) cannotRedact(q *request) string {
 	own := f.hides(q.namespace())
 	switch q.class {
@@ -89,7 +89,7 @@ func (f *Filters) cannotRedact(q *request) string {
 	return ""
 }
 
-// defines are definitions that may be known; what they say else makes a redaction fail.
+// defines holds the definitions that may be recorded; other elements of them make a redaction fail.
 var defines = []string{"drop", "dropindexes", "deleteindexes", "createindexes", "create", "reindex", "dropdatabase"}
 
 func cannotDefine(q *request) string {
@@ -116,7 +116,7 @@ func (f *Filters) learnViews(ctx context.Context, client *mongo.Client) error {
 	if err != nil {
 		return err
 	}
-	known := map[string][]string{} // what views read
+	known := map[string][]string{} // the collections that views read
 	for _, name := range databases {
 		list, err := client.Database(name).ListCollectionSpecifications(ctx, bson.D{{Key: "type", Value: "view"}})
 		if err != nil {
@@ -134,17 +134,17 @@ func (f *Filters) learnViews(ctx context.Context, client *mongo.Client) error {
 	return nil
 }
 
-// viewReads are the collections that a view reads by its options.
+// viewReads returns the collections that a view reads, given its options.
 func viewReads(options []byte, db string) []string {
 	return append(namespacesIn(document(options, "pipeline"), db), db+"."+text(options, "viewOn"))
 }
 
-// views are those that read what is redacted. They belong to the recorder's goroutine.
+// views holds the views that read redacted collections. It is used by the recorder's goroutine only.
 type views map[string]bool
 
 func (v views) has(namespace string) bool { return v[namespace] }
 
-// note takes what a view reads, and reports whether that is redacted.
+// note records what a view reads, and reports whether that is redacted.
 func (v *views) note(view string, reads []string, hides func(string) bool) bool {
 	hidden := slices.ContainsFunc(reads, func(n string) bool { return hides(n) || (*v)[n] })
 	if hidden {
@@ -156,7 +156,7 @@ func (v *views) note(view string, reads []string, hides func(string) bool) bool 
 	return hidden
 }
 
-// follow takes a command that defines, and reports whether it makes a view of what is redacted.
+// follow processes a command of class define, and reports whether it creates a view of redacted collections.
 func (v *views) follow(q *request, hides func(string) bool) bool {
 	if !has(q.body, "viewOn") {
 		return false
@@ -164,7 +164,7 @@ func (v *views) follow(q *request, hides func(string) bool) bool {
 	return v.note(q.namespace(), viewReads(q.body, q.db), hides)
 }
 
-// reply is a reply without values.
+// reply returns a reply with its values redacted.
 func (f *Filters) reply(body []byte) []byte {
 	r := redaction{key: f.key}
 	made := rebuild(body, func(key string, v bsoncore.Value) (bsoncore.Value, bool) {
@@ -176,7 +176,7 @@ func (f *Filters) reply(body []byte) []byte {
 		case "upserted", "writeErrors":
 			return r.within(v, func(_ string, v bsoncore.Value) bsoncore.Value { return r.some(v, r.ofReply) }), true
 		}
-		return v, slices.Contains(ofReplies, key) // an error's text and details may show values
+		return v, slices.Contains(ofReplies, key) // an error's text and details may contain values
 	})
 	if r.failed {
 		return fine
@@ -184,13 +184,13 @@ func (f *Filters) reply(body []byte) []byte {
 	return made
 }
 
-// ofReplies are elements of replies that have no values in them.
+// ofReplies are elements of replies that contain no values.
 var ofReplies = []string{
 	"ok", "n", "nModified", "code", "codeName", "errorLabels", "operationTime", "$clusterTime", "electionId", "opTime", "writeConcernError", "retriedStmtIds",
 	"id", "ns", "partialResultsReturned", "updatedExisting", "index", "numIndexesBefore", "numIndexesAfter", "note", "nIndexesWas", "createdCollectionAutomatically",
 }
 
-// ofReply redacts an element of what is within a reply.
+// ofReply redacts an element of a document within a reply.
 func (r *redaction) ofReply(key string, v bsoncore.Value) (bsoncore.Value, bool) {
 	switch key {
 	case "firstBatch", "nextBatch", "_id", "upserted":

@@ -12,17 +12,19 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// redaction replaces the values in a command. It fails where it is not known which are some.
+// redaction replaces the values in a command. It fails for parts in which values can't be told from other
+// things.
 type redaction struct {
 	key    *mask.Key
 	depth  int
 	failed bool
 }
 
-// treatment of a command's element.
+// treatment redacts an element of a command.
 type treatment func(r *redaction, v bsoncore.Value) bsoncore.Value
 
-// treatments by class and element; others make a redaction fail. docs/SHADOW.md has the same list for users.
+// treatments by class and element; other elements make a redaction fail. docs/SHADOW.md has the same list for
+// users.
 var treatments = map[class]map[string]treatment{
 	find: {
 		"filter": (*redaction).filterOf, "projection": (*redaction).paths, "sort": (*redaction).names, "hint": (*redaction).names, "limit": keep, "skip": keep,
@@ -51,14 +53,14 @@ var treatments = map[class]map[string]treatment{
 	},
 }
 
-// ofAll are elements of any command.
+// ofAll are the treatments of elements that any command may have.
 var ofAll = map[string]treatment{
 	"$db": keep, "lsid": keep, "txnNumber": keep, "autocommit": keep, "startTransaction": keep, "$clusterTime": keep, "$readPreference": keep, "readConcern": keep,
 	"writeConcern": keep, "maxTimeMS": keep, "stmtId": keep, "stmtIds": keep, "apiVersion": keep, "apiStrict": keep, "apiDeprecationErrors": keep, "ordered": keep,
 	"bypassDocumentValidation": keep, "collation": keep,
 }
 
-// recordedRequest is a command with its values redacted, as it is recorded.
+// recordedRequest is a command with redacted values, as it is recorded.
 type recordedRequest struct {
 	body     []byte
 	sections []section
@@ -107,7 +109,7 @@ func (r *redaction) fail(v bsoncore.Value) bsoncore.Value {
 
 func keep(_ *redaction, v bsoncore.Value) bsoncore.Value { return v }
 
-// eachOf treats the elements of the documents of an array.
+// eachOf treats the elements of each document in an array.
 func eachOf(by map[string]treatment) treatment {
 	return func(r *redaction, v bsoncore.Value) bsoncore.Value {
 		return r.within(v, func(_ string, one bsoncore.Value) bsoncore.Value {
@@ -116,12 +118,12 @@ func eachOf(by map[string]treatment) treatment {
 	}
 }
 
-// within changes the elements of a document or an array; of anything else it fails.
+// within changes the elements of a document or an array; it fails for other values.
 func (r *redaction) within(v bsoncore.Value, change func(key string, v bsoncore.Value) bsoncore.Value) bsoncore.Value {
 	return r.some(v, func(key string, v bsoncore.Value) (bsoncore.Value, bool) { return change(key, v), true })
 }
 
-// some is within, without the elements that are not kept.
+// some is like within, but drops the elements that are not kept.
 func (r *redaction) some(v bsoncore.Value, change func(key string, v bsoncore.Value) (made bsoncore.Value, kept bool)) bsoncore.Value {
 	doc := wire.Document(v)
 	if doc == nil || r.depth > mostDepth {
@@ -133,11 +135,11 @@ func (r *redaction) some(v bsoncore.Value, change func(key string, v bsoncore.Va
 		if !r.failed {
 			made, kept = change(key, v)
 		}
-		return made, kept && !r.failed // what has failed is not worth its memory
+		return made, kept && !r.failed // after a failure the result is not needed
 	})}
 }
 
-// rebuild makes a document of another one's elements, but for those that are not kept.
+// rebuild returns a document made of another one's changed elements, without those that are not kept.
 func rebuild(doc []byte, change func(key string, v bsoncore.Value) (made bsoncore.Value, kept bool)) []byte {
 	out := make([]byte, 4, 64)
 	each(doc, func(key string, v bsoncore.Value) {
@@ -148,10 +150,11 @@ func rebuild(doc []byte, change func(key string, v bsoncore.Value) (made bsoncor
 	return wire.FinishDocument(out, 0)
 }
 
-// oldBinary is a subtype.
+// oldBinary is the subtype of the old form of binary values.
 const oldBinary = 2
 
-// value redacts a value, and all that is in it. What has nothing of users' in it stays: truths, nothings, ids that drivers made.
+// value redacts a value, and everything in it. Values without user data stay: booleans, nulls, ObjectIDs made
+// by drivers.
 func (r *redaction) value(v bsoncore.Value) bsoncore.Value {
 	out := bsoncore.Value{Type: v.Type}
 	switch v.Type {
@@ -169,7 +172,7 @@ func (r *redaction) value(v bsoncore.Value) bsoncore.Value {
 			return r.fail(v)
 		}
 		if v.Data[4] == oldBinary {
-			head = min(9, len(v.Data)) // it has its length twice
+			head = min(9, len(v.Data)) // it contains its length a second time
 		}
 		out.Data = r.key.Bytes(slices.Clone(v.Data[:head]), v.Data[head:])
 	case bsoncore.TypeRegex:
@@ -183,7 +186,8 @@ func (r *redaction) value(v bsoncore.Value) bsoncore.Value {
 	return out
 }
 
-// Bits of a date and of a decimal number that are redacted: dates stay in their 35 years, decimals keep sign and exponent.
+// Bits of a date and of a decimal number that are redacted: dates stay within a period of 35 years, decimals
+// keep sign and exponent.
 const (
 	dateBits    = 40
 	decimalBits = 48
@@ -207,7 +211,7 @@ func (r *redaction) number(v bsoncore.Value) bsoncore.Value {
 	return out
 }
 
-// operand is what is compared with: a value, but no pattern.
+// operand redacts an operand of a comparison: a value, but not a pattern.
 func (r *redaction) operand(v bsoncore.Value) bsoncore.Value {
 	if v.Type == bsoncore.TypeRegex || isOperators(v) {
 		return r.fail(v)
@@ -215,18 +219,18 @@ func (r *redaction) operand(v bsoncore.Value) bsoncore.Value {
 	return r.value(v)
 }
 
-// isOperators reports a document of operators.
+// isOperators reports whether v is a document of operators.
 func isOperators(v bsoncore.Value) bool {
 	e, ok := wire.First(wire.Document(v))
 	return ok && v.Type == bsoncore.TypeEmbeddedDocument && strings.HasPrefix(string(e.Key), "$")
 }
 
-// filters is an array of filters.
+// filters redacts an array of filters.
 func (r *redaction) filters(v bsoncore.Value) bsoncore.Value {
 	return r.within(v, func(_ string, v bsoncore.Value) bsoncore.Value { return r.filterOf(v) })
 }
 
-// filterOf redacts what documents are found by.
+// filterOf redacts a filter.
 func (r *redaction) filterOf(v bsoncore.Value) bsoncore.Value {
 	return r.within(v, func(key string, v bsoncore.Value) bsoncore.Value {
 		switch {
@@ -241,7 +245,7 @@ func (r *redaction) filterOf(v bsoncore.Value) bsoncore.Value {
 	})
 }
 
-// operators redacts what is demanded of a field.
+// operators redacts the conditions on a field.
 func (r *redaction) operators(v bsoncore.Value) bsoncore.Value {
 	return r.within(v, func(key string, v bsoncore.Value) bsoncore.Value {
 		switch key {
@@ -260,7 +264,7 @@ func (r *redaction) operators(v bsoncore.Value) bsoncore.Value {
 	})
 }
 
-// condition redacts what an element of an array is found by.
+// condition redacts the condition on elements of an array.
 func (r *redaction) condition(v bsoncore.Value) bsoncore.Value {
 	switch e, _ := wire.First(wire.Document(v)); {
 	case !isOperators(v), string(e.Key) == "$and", string(e.Key) == "$or", string(e.Key) == "$nor":
@@ -269,7 +273,7 @@ func (r *redaction) condition(v bsoncore.Value) bsoncore.Value {
 	return r.operators(v)
 }
 
-// update redacts what becomes of a document: operators or another document.
+// update redacts an update: operators or a whole document.
 func (r *redaction) update(v bsoncore.Value) bsoncore.Value {
 	if v.Type != bsoncore.TypeEmbeddedDocument {
 		return r.fail(v) // a pipeline
@@ -297,7 +301,7 @@ func (r *redaction) update(v bsoncore.Value) bsoncore.Value {
 	})
 }
 
-// pushed redacts what is put into an array.
+// pushed redacts a value that is added to an array.
 func (r *redaction) pushed(v bsoncore.Value) bsoncore.Value {
 	if !isOperators(v) {
 		return r.value(v)
@@ -315,7 +319,7 @@ func (r *redaction) pushed(v bsoncore.Value) bsoncore.Value {
 	})
 }
 
-// stages redacts a pipeline, of which only plain stages are known.
+// stages redacts a pipeline. It fails for all but simple stages.
 func (r *redaction) stages(v bsoncore.Value) bsoncore.Value {
 	return r.within(v, func(_ string, v bsoncore.Value) bsoncore.Value {
 		return r.within(v, func(key string, v bsoncore.Value) bsoncore.Value {
@@ -334,15 +338,15 @@ func (r *redaction) stages(v bsoncore.Value) bsoncore.Value {
 	})
 }
 
-// namers are operators whose operands are fields, or numbers that say nothing of documents.
+// namers are operators whose operands are fields, or numbers that reveal nothing about documents.
 var namers = []string{"$sum", "$avg", "$min", "$max", "$first", "$last", "$push", "$addToSet", "$count"}
 
-// names leaves what names fields, indexes and orders, and fails of anything else.
+// names keeps names of fields and indexes and sort orders, and fails for anything else.
 func (r *redaction) names(v bsoncore.Value) bsoncore.Value {
 	return r.plain(v, func(string) bool { return true })
 }
 
-// paths leaves what takes from documents what there is, and fails of what computes.
+// paths keeps references to fields, and fails for computations.
 func (r *redaction) paths(v bsoncore.Value) bsoncore.Value {
 	return r.plain(v, func(text string) bool { return strings.HasPrefix(text, "$") })
 }

@@ -10,13 +10,13 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// request is a command that is mirrored, while it has no answer yet. What belongs to production's session is taken out of
+// request is a mirrored command that has no answer yet. The fields of production's session are removed from
 // its body.
 type request struct {
 	class
 	name       string
 	db         string
-	collection string // "": the command is about none
+	collection string // "": none
 	at         time.Time
 	body       []byte
 	sections   []section
@@ -28,7 +28,7 @@ type request struct {
 	size          int64
 }
 
-// newRequest reads a command. Its bytes are its own.
+// newRequest parses a command. It copies its bytes.
 func newRequest(m message, name string, c class, at time.Time) *request {
 	m = m.own()
 	q := &request{class: c, name: name, at: at, sections: m.sections, size: int64(len(m.body))}
@@ -55,13 +55,13 @@ func newRequest(m message, name string, c class, at time.Time) *request {
 	return q
 }
 
-// ofSession are elements that belong to the session, the topology or the time limits of production's client.
+// ofSession are elements of the session, the topology or the time limits of production's client.
 var ofSession = []string{
 	"$clusterTime", "$readPreference", "readConcern", "stmtId", "stmtIds", "maxTimeMS", "$client", "$configTime", "$topologyTime",
 	"$configServerState", "$audit", "recoveryToken", "coordinator", "databaseVersion", "shardVersion", "clientOperationKey",
 }
 
-// note takes what an element says, and reports whether targets don't get it.
+// note records an element, and reports whether targets don't get it.
 func (q *request) note(key string, v bsoncore.Value) (ofProduction bool) {
 	switch key {
 	case "$db":
@@ -71,7 +71,7 @@ func (q *request) note(key string, v bsoncore.Value) (ofProduction bool) {
 		q.session = string(value(wire.Document(v), "id").Data)
 	case "txnNumber":
 		q.transaction, _ = integer(v)
-		q.transaction++ // drivers begin with 1, the protocol allows 0
+		q.transaction++ // so that 0 means none: drivers begin with 1, the protocol allows 0
 	case "autocommit":
 		on, ok := v.BooleanOK()
 		q.inTransaction = ok && !on
@@ -85,7 +85,7 @@ func (q *request) note(key string, v bsoncore.Value) (ofProduction bool) {
 	return true
 }
 
-// keepsConcern reports whether a target that may be a single server understands a write concern and answers.
+// keepsConcern reports whether a write concern works on a target that may be a single server.
 func keepsConcern(doc []byte) bool {
 	if !has(doc, "w") {
 		return true
@@ -94,7 +94,7 @@ func keepsConcern(doc []byte) bool {
 	return text(doc, "w") == "majority" || isNumber && n == 1
 }
 
-// namespace is the collection's full name.
+// namespace returns the collection's full name.
 func (q *request) namespace() string { return q.db + "." + q.collection }
 
 // ofServer reports whether the collection is the server's own, not users' data.
@@ -102,7 +102,7 @@ func (q *request) ofServer() bool {
 	return q.db == "local" || q.db == "config" || q.db == "admin" || strings.HasPrefix(q.collection, "system.") && q.collection != "system.js"
 }
 
-// documents returns those of a field, whether they stand in the body or in a section.
+// documents returns the documents of a field, from the body or from sections.
 func (q *request) documents(field string) (out [][]byte) {
 	for _, s := range q.sections {
 		if s.name == field {
@@ -117,14 +117,14 @@ func (q *request) documents(field string) (out [][]byte) {
 	return out
 }
 
-// replace puts others in the place of a field's documents.
+// replace replaces a field's documents.
 func (q *request) replace(field string, documents [][]byte) {
 	q.body = without(q.body, field)
 	q.sections = slices.DeleteFunc(slices.Clone(q.sections), func(s section) bool { return s.name == field })
 	q.sections = append(q.sections, section{field, slices.Concat(documents...)})
 }
 
-// filter is what a read or a findAndModify looks for.
+// filter returns the filter of a read or a findAndModify.
 func (q *request) filter() []byte {
 	switch q.class {
 	case find:
@@ -145,7 +145,7 @@ func (q *request) pipeline() (stages [][]byte) {
 	return stages
 }
 
-// stage is the name of a stage.
+// stage returns the name of a stage.
 func stage(doc []byte) string {
 	e, _ := wire.First(doc)
 	return string(e.Key)

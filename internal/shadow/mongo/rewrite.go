@@ -7,10 +7,10 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// What the server chose is sent as production chose it: which document a findAndModify found, and the _id of one that an
-// upsert made. An _id that production gives without telling is given here, the same for both targets.
+// Choices of the server are replaced by production's: which document a findAndModify found, and the _id that
+// an upsert created. An _id that production's answer does not tell is chosen here, the same for both targets.
 
-// settle rewrites a request by what production has answered.
+// settle rewrites a request according to production's answer.
 func (p *Protocol) settle(q *request, reply []byte) {
 	switch q.class {
 	case insert:
@@ -22,7 +22,7 @@ func (p *Protocol) settle(q *request, reply []byte) {
 	}
 }
 
-// giveIDs gives an _id to documents that have none.
+// giveIDs adds an _id to documents that have none.
 func (p *Protocol) giveIDs(q *request) {
 	documents := q.documents("documents")
 	given := false
@@ -40,8 +40,8 @@ func (p *Protocol) giveIDs(q *request) {
 	}
 }
 
-// chooseUpserted has updates that make a document give it the _id that production has given. Where production found one that
-// the targets don't have, the _id is given here.
+// chooseUpserted has upserts use the _id that production's did. If production found a document, which the
+// targets may not have, the _id is chosen here.
 func (q *request) chooseUpserted(reply []byte) {
 	given := map[int64]bsoncore.Value{}
 	each(document(reply, "upserted"), func(_ string, v bsoncore.Value) {
@@ -63,8 +63,8 @@ func (q *request) chooseUpserted(reply []byte) {
 	}
 }
 
-// upsertAs gives the document that an upsert may make an _id, by the fields that hold its filter and its update. given is of
-// type zero where production made none.
+// upsertAs sets the _id of the document that an upsert may create. filter and change name the upsert's
+// fields. given has type zero if production created none.
 func upsertAs(u []byte, filter, change string, given bsoncore.Value) []byte {
 	operators := value(u, change)
 	doc, ok := operators.DocumentOK()
@@ -81,13 +81,13 @@ func upsertAs(u []byte, filter, change string, given bsoncore.Value) []byte {
 	return with(without(u, filter), bsoncore.AppendDocumentElement(nil, filter, withID(document(u, filter), given)))
 }
 
-// onInsert returns operators that also set the _id of a document that they make.
+// onInsert returns operators that also set the _id of a document that they create.
 func onInsert(operators []byte, id bsoncore.Value) []byte {
 	set := document(operators, "$setOnInsert")
 	if set == nil {
 		set = []byte{5, 0, 0, 0, 0}
 	}
-	chosen := false // by the client
+	chosen := false // the client sets the _id
 	each(operators, func(_ string, v bsoncore.Value) { chosen = chosen || has(wire.Document(v), "_id") })
 	if chosen {
 		return operators
@@ -96,7 +96,7 @@ func onInsert(operators []byte, id bsoncore.Value) []byte {
 	return with(without(operators, "$setOnInsert"), bsoncore.AppendDocumentElement(nil, "$setOnInsert", set))
 }
 
-// choose has a findAndModify find the document that production's found or made.
+// choose has a findAndModify find the document that production's found or created.
 func (q *request) choose(reply []byte) {
 	filter := document(q.body, "query")
 	if filter == nil {
@@ -116,7 +116,7 @@ func (q *request) choose(reply []byte) {
 	}
 }
 
-// withID returns a filter that finds the document of that _id alone.
+// withID returns a filter that matches only the document with that _id.
 func withID(filter []byte, id bsoncore.Value) []byte {
 	return with(filter, bsoncore.AppendValueElement(nil, "_id", id))
 }

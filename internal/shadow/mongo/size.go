@@ -10,8 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow/usage"
 )
 
-// Size is what a target's databases take on its disk, by its own account, and the CPU that it has used. What it still has in memory is written
-// first, where its user may order that, since files have it then.
+// Size returns the size on disk that a target reports for its databases, and its CPU time. It first has the
+// target write its memory to files (fsync), if the user may do that.
 func (p *Protocol) Size(ctx context.Context, t *shadow.Target) (s usage.Size, err error) {
 	client, err := connect(ctx, t.Upstream)
 	if err != nil {

@@ -9,26 +9,27 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow"
 )
 
-// A transaction becomes one operation when production has ended it: statements may come over several connections, and a target that
-// had half of one would let others wait. At a target it begins when all that comes before it is done; its number is that of its end.
+// A transaction becomes one operation when production has ended it: its statements may use several
+// connections, and a target that had executed half of one would block others. At a target it begins when all
+// operations before it are done; its number is that of its end.
 
-// transaction is one that production has not ended.
+// transaction is a transaction that production has not ended.
 type transaction struct {
 	began time.Time
 	ops   []*shadow.Operation
 	size  int64
 }
 
-// transactions are those that are open, by session and number. They belong to the mirror's goroutine.
+// transactions holds the open transactions, by session and number. It is used by the mirror's goroutine only.
 type transactions struct {
 	open  map[string]*transaction
 	bytes int64
 
-	// Of retryable writes that were answered: the last number of each session.
+	// Last number of each session among the retryable writes that were answered.
 	written map[string]int64
 }
 
-// Bounds of what is kept.
+// Limits of the state that is kept.
 const (
 	mostTransactionBytes = 64 << 20
 	mostTransactions     = 10_000
@@ -44,7 +45,7 @@ func (q *request) transactionKey() string {
 	return q.session + " " + strconv.FormatInt(q.transaction, 10)
 }
 
-// forget drops an open transaction.
+// forget removes an open transaction and returns it, nil if there is none.
 func (t *transactions) forget(key string) *transaction {
 	tx := t.open[key]
 	if tx != nil {
@@ -54,7 +55,7 @@ func (t *transactions) forget(key string) *transaction {
 	return tx
 }
 
-// begin notes a transaction, and forgets those that were left open.
+// begin adds a transaction. If there are too many, it removes those that were left open.
 func (t *transactions) begin(key string, at time.Time) {
 	t.forget(key)
 	if len(t.open) >= mostTransactions {
@@ -67,7 +68,7 @@ func (t *transactions) begin(key string, at time.Time) {
 	t.open[key] = &transaction{began: at}
 }
 
-// retried reports a retryable write that was answered before, and notes this one.
+// retried reports whether a retryable write was answered before, and records it.
 func (t *transactions) retried(q *request) bool {
 	if q.transaction == 0 || q.inTransaction {
 		return false
@@ -82,10 +83,10 @@ func (t *transactions) retried(q *request) bool {
 	return false
 }
 
-// leftOut is an operation that is counted alone.
+// leftOut returns an operation that is only counted.
 func leftOut(why string) []*shadow.Operation { return []*shadow.Operation{{Left: why}} }
 
-// inTransaction takes a statement of a transaction and its answer.
+// inTransaction processes a statement of a transaction and its answer.
 func (p *Protocol) inTransaction(q *request, reply []byte, at time.Time) []*shadow.Operation {
 	key := q.transactionKey()
 	if q.starts {
@@ -95,11 +96,11 @@ func (p *Protocol) inTransaction(q *request, reply []byte, at time.Time) []*shad
 	failed := failure(reply) != "" || document(reply, "writeErrors") != nil
 	switch {
 	case tx == nil && (q.class == commit || q.class == abort):
-		return nil // ended before
+		return nil // it ended before
 	case tx == nil:
 		return leftOut("statements of transactions whose beginning was not seen")
 	case q.class == commit && failed && labelled(reply, "UnknownTransactionCommitResult"):
-		return nil // it comes again
+		return nil // the client will retry
 	case failed:
 		p.transactions.forget(key)
 		return leftOut("transactions that failed in production")
@@ -130,7 +131,7 @@ func (p *Protocol) add(tx *transaction, ops []*shadow.Operation, size int64) {
 	p.transactions.bytes += size
 }
 
-// whole is a transaction as one operation.
+// whole returns a transaction as one operation.
 func (p *Protocol) whole(tx *transaction, aborts bool, at time.Time) *shadow.Operation {
 	op := &shadow.Operation{Kind: shadow.Write, Name: "transaction"}
 	w := &work{transaction: !p.standalone, aborts: aborts}
@@ -157,7 +158,7 @@ func (p *Protocol) whole(tx *transaction, aborts bool, at time.Time) *shadow.Ope
 	return op
 }
 
-// moveTo has the statements refer to one memory, which holds them one behind the other.
+// moveTo lets the statements refer to one buffer, which holds their bytes in order.
 func (w *work) moveTo(memory []byte) {
 	for _, s := range w.statements {
 		n, m := len(s.body), len(s.body)+len(s.rest)
@@ -165,7 +166,7 @@ func (w *work) moveTo(memory []byte) {
 	}
 }
 
-// coarse names the collections instead of many documents.
+// coarse replaces many documents by their collections.
 func coarse(keys []string) []string {
 	if len(keys) <= mostIDs {
 		return keys
