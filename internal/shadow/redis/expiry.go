@@ -20,7 +20,7 @@ const (
 	forever life = -1
 )
 
-// apart limits the difference in a key's remaining life between targets: one of them got the key a little later.
+// apart limits the difference in a key's remaining life between the targets: one got the key a little later.
 const apart = life(2 * time.Second)
 
 // Excuse reports whether the answers may differ because a key has expired at one target a moment before the
