@@ -6,29 +6,29 @@ import (
 	"sync/atomic"
 )
 
-// Account is what one connection, or a call on one, holds of a budget in one direction. Its methods
-// may be called from any goroutine. A nil Account, and one that was not opened, has no bound and counts
-// nothing.
+// Account counts the bytes that one connection, or one call on a connection, holds of a budget in one
+// direction. Its methods may be called from any goroutine. A nil Account, and one that was not opened, has no
+// limit and counts nothing.
 type Account struct {
 	client *Client
-	leaves bool // the client, at the end
+	leaves bool // Close calls client.Leave
 	flow   Flow
 
-	awaits atomic.Int32 // for whom it waits: the peers, as bits
+	awaits atomic.Int32 // the peers that it waits for, as bits
 
 	// Guarded by the budget's mu.
-	shared   int64 // from what all share
-	extra    int64 // from the reserve, or beyond the budget
-	promised int64 // of the reserve
-	claim    int64 // for which it may go beyond the share
-	credit   int64 // of claim, not used yet
+	shared   int64 // taken from the part that all share
+	extra    int64 // taken from the reserve, or beyond the budget
+	promised int64 // by the reserve
+	claim    int64 // bytes that it may take beyond its share
+	credit   int64 // the part of claim that is not used yet
 	closed   bool
 	trial    trial
-	prev     *Account // holders
+	prev     *Account // in the list of holders
 	nextOne  *Account
 }
 
-// Account opens an account for a connection of a client at an address. It has to be closed.
+// Account opens an account for a connection from the address client. The caller must close it.
 func (s *Share) Account(client net.Addr, f Flow) *Account {
 	if s == nil {
 		return nil
@@ -36,16 +36,17 @@ func (s *Share) Account(client net.Addr, f Flow) *Account {
 	return &Account{client: s.Client(client), flow: f, leaves: true}
 }
 
-// Open makes a an account for something that a client's connection does. It has to be closed before
-// the client leaves.
+// Open opens a for a part of what a client's connection does, such as one call. The caller must close it
+// before the client leaves.
 func (a *Account) Open(c *Client, f Flow) { a.client, a.flow = c, f }
 
 func (a *Account) budget() *Budget { return a.client.of.budget }
 
-// unbounded reports that nothing is counted.
+// unbounded reports whether a has no limit and counts nothing.
 func (a *Account) unbounded() bool { return a == nil || a.client == nil }
 
-// TakeSpare is TryAcquire for what goes on without those bytes as well: nobody is hurried for them.
+// TakeSpare is TryAcquire for callers that can do without the bytes. Where it returns false, the peers of
+// other accounts are not checked for stalls.
 func (a *Account) TakeSpare(n int64) bool {
 	if a.unbounded() || n <= 0 {
 		return true
@@ -56,7 +57,7 @@ func (a *Account) TakeSpare(n int64) bool {
 	return a.take(n)
 }
 
-// TryAcquire takes n bytes if they are to be had at once.
+// TryAcquire takes n bytes if it need not wait for them, and reports whether it did.
 func (a *Account) TryAcquire(n int64) bool {
 	if a.unbounded() || n <= 0 {
 		return true
@@ -71,12 +72,12 @@ func (a *Account) TryAcquire(n int64) bool {
 	return false
 }
 
-// Acquire takes n bytes, and waits for them if it must. On an error, which is ctx's, it has
-// taken nothing. Free bytes are given even when ctx has ended.
+// Acquire takes n bytes, and waits for them if it must. On an error, which is ctx.Err(), it has taken
+// nothing. Free bytes are granted even when ctx has ended.
 func (a *Account) Acquire(ctx context.Context, n int64) error { return a.Grow(ctx, n, n) }
 
-// Grow takes n bytes now, of claim that the message at hand will need from now on, those
-// included. A connection asks for one message at a time in this way.
+// Grow takes n bytes, and waits for them if it must. claim says how many bytes the current message still
+// needs, n included. A connection asks for one message at a time.
 func (a *Account) Grow(ctx context.Context, n, claim int64) error {
 	if a.unbounded() || n <= 0 {
 		return nil
@@ -99,7 +100,7 @@ func (a *Account) Grow(ctx context.Context, n, claim int64) error {
 	}
 }
 
-// take takes n bytes that nobody has to wait for. b.mu is held.
+// take takes n bytes if the account need not wait for them. b.mu must be held.
 func (a *Account) take(n int64) bool {
 	switch {
 	case a.closed: // the session is over, and nothing will be given back
@@ -114,10 +115,10 @@ func (a *Account) take(n int64) bool {
 	return true
 }
 
-// room is what the account may add. b.mu is held.
+// room returns how many more bytes the account may take of its share. b.mu must be held.
 func (a *Account) room() int64 { return room(connectionParts, a.client.room(), a.shared) }
 
-// holds comes before more is held. b.mu is held.
+// holds adds the account to the list of holders if it holds nothing yet. b.mu must be held.
 func (a *Account) holds() {
 	if a.shared+a.extra == 0 {
 		a.trial = trial{}
@@ -143,7 +144,8 @@ func (a *Account) addExtra(n int64) {
 	b.used()
 }
 
-// beginTurn lets the account go beyond its share for a claim, or for more of it. b.mu is held.
+// beginTurn lets the account take claim bytes beyond its share, in addition to earlier claims. b.mu must be
+// held.
 func (a *Account) beginTurn(claim int64) {
 	if a.claim == 0 {
 		a.trial.turn = 0
@@ -152,8 +154,7 @@ func (a *Account) beginTurn(claim int64) {
 	a.credit += claim
 }
 
-// Release gives back n bytes. It panics when more comes back than was taken, which is a bug of the
-// caller.
+// Release gives back n bytes. It panics if that is more than the account holds, which is a bug of the caller.
 func (a *Account) Release(n int64) {
 	if a.unbounded() || n <= 0 {
 		return
@@ -171,7 +172,7 @@ func (a *Account) Release(n int64) {
 	b.serve()
 }
 
-// drop gives back n bytes, first what went beyond the share. b.mu is held.
+// drop gives back n bytes, those beyond the share first. b.mu must be held.
 func (a *Account) drop(n int64) {
 	b := a.budget()
 	extra := min(n, a.extra)
@@ -208,24 +209,23 @@ func (a *Account) Close() {
 	b.mu.Unlock()
 }
 
-// Await says that the connection waits from now on for a peer, to send bytes or to take some, until
-// Awaited. As long as it does, and holds something, the peer is judged. It may wait for both peers, in
-// two goroutines.
+// Await marks the connection as waiting for a peer to send or to take bytes, until Awaited. While it waits
+// and holds memory, the peer is checked for stalls. It may wait for both peers, in two goroutines.
 func (a *Account) Await(p Peer) {
 	if a != nil {
 		a.awaits.Or(int32(p))
 	}
 }
 
-// Awaited is the end of what Await began.
+// Awaited ends the wait that Await began.
 func (a *Account) Awaited(p Peer) {
 	if a != nil {
 		a.awaits.And(^int32(p))
 	}
 }
 
-// awaited returns the peer that is judged; 0 for none. Of both it is the client: a server that has sent nothing
-// more may wait for that, too.
+// awaited returns the peer to check for stalls; 0 for none. If the connection waits for both, it is the
+// client: a server that sends nothing more may be waiting for the client, too.
 func (a *Account) awaited() Peer {
 	waits := Peer(a.awaits.Load())
 	if waits&FromClient != 0 {
@@ -234,8 +234,8 @@ func (a *Account) awaited() Peer {
 	return waits
 }
 
-// HeldPieceBytes limits one write of bytes that are held from a budget, as only a write that has ended tells what it
-// moved.
+// HeldPieceBytes limits one write of bytes that count in a budget, because the bytes moved are known only
+// once a write has returned.
 const HeldPieceBytes = 64 << 10
 
 // Send writes b, for which the account holds memory, to a peer.

@@ -2,16 +2,16 @@ package gateway
 
 import "net"
 
-// Advertised is where clients reach a gateway, as the protocols tell it that name servers in
-// their replies.
+// Advertised is the address at which clients reach a gateway. Protocols that name servers in their replies
+// use it.
 type Advertised struct {
 	Host string // "": the host that the client dialled
 	Port string
 }
 
-// AdvertisedAs is what the configuration says of a gateway that listens on l, else the
-// listener's address, and where that means all interfaces the one that the client has
-// found. ok is false for a unix socket of which nothing is said.
+// AdvertisedAs parses the configured address, or takes that of the listener l if configured is empty. If the
+// address stands for all interfaces, Host stays empty. ok is false for a unix socket without a configured
+// address.
 func AdvertisedAs(configured string, l net.Addr) (a Advertised, ok bool) {
 	text := configured
 	if text == "" {
@@ -27,7 +27,7 @@ func AdvertisedAs(configured string, l net.Addr) (a Advertised, ok bool) {
 	return Advertised{host, port}, true
 }
 
-// HostFor is the host for a client whose connection ends at local.
+// HostFor returns the host for a client whose connection ends at local.
 func (a Advertised) HostFor(local net.Addr) string {
 	if a.Host != "" {
 		return a.Host
@@ -38,7 +38,7 @@ func (a Advertised) HostFor(local net.Addr) string {
 	return "localhost"
 }
 
-// SeenFrom is the address for a client whose connection ends at local.
+// SeenFrom returns the "host:port" for a client whose connection ends at local.
 func (a Advertised) SeenFrom(local net.Addr) string {
 	return net.JoinHostPort(a.HostFor(local), a.Port)
 }

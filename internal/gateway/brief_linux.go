@@ -7,12 +7,13 @@ import (
 	"unsafe"
 )
 
-// briefBytes is what a brief system call moves at most.
+// briefBytes limits the bytes that a brief system call moves.
 const briefBytes = 4 << 10
 
-// briefCall reads from a socket, or writes to it, and does not wait. Go's scheduler is not told of calls that move little: each time
-// that the process has been idle it would wake its monitor's thread for them, only to see that they have returned. The monitor
-// interrupts goroutines that work for long. One that does so has read or writes much, and so the monitor is awake then.
+// briefCall reads from a socket, or writes to it, and does not wait. Go's scheduler is not told of calls that
+// move few bytes: if the process has been idle, it would wake its monitor thread for them, only to see that
+// they have returned. The monitor is needed to interrupt goroutines that run for long. Such a goroutine reads
+// or writes much, so the monitor is awake then.
 func briefCall(writes bool, fd int, p []byte) (int, error) {
 	if len(p) == 0 || len(p) > briefBytes {
 		if writes {

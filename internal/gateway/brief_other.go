@@ -4,8 +4,8 @@ package gateway
 
 import "syscall"
 
-// briefCall reads from a socket, or writes to it, and does not wait. The race detector learns from these calls what has happened before
-// what.
+// briefCall reads from a socket, or writes to it, and does not wait. The race detector learns from these
+// calls which events happened before which.
 func briefCall(writes bool, fd int, p []byte) (int, error) {
 	if writes {
 		return syscall.Write(fd, p)

@@ -5,46 +5,45 @@ import (
 	"time"
 )
 
-// Budget bounds the bytes of values that a process holds in flight in one direction. It is
-// divided: each gateway has a [Share] of it, each client's address a part of that, each
-// connection an [Account]. Who asks for bytes may have them as long as something is left for
-// those who have less (see share.go); others wait.
+// Budget bounds the bytes of values that a process holds in flight in one direction. It is divided: each
+// gateway has a [Share] of it, each client's address a part of that, each connection an [Account]. A request
+// for bytes is granted as long as something is left for accounts that hold less (see share.go); otherwise it
+// waits.
 //
-// Memory is asked for as bytes arrive, so who holds some waits for more. Left alone, that is a
-// deadlock as soon as all holders wait. It cannot happen here:
+// Memory is requested as bytes arrive, so an account that holds some waits for more. Without further measures
+// that is a deadlock as soon as all holders wait. It cannot happen here:
 //
-//   - An eighth of the budget, the reserve, is kept for those who wait. A holder gets room in
-//     it for all that it still needs, its claim, or nothing. So it does not wait again, and gives
-//     everything back when its message is through.
-//   - A claim above an eighth of the reserve would use that up. One such holder at a time may
-//     go beyond the budget: it is oversize, and does not wait again either. A second one may, of
-//     another gateway: a gateway in front of another one of the process holds a message until that
-//     one has it too.
-//   - So whenever somebody waits there is a holder that does not: if there were none, the
-//     reserve and the place of the oversize one would be free, and whoever waits first had it.
-//   - A holder that does not wait for the budget waits for a peer. That ends: the judge cuts off
-//     peers that move less than a minimum while others wait (judge.go).
+//   - An eighth of the budget, the reserve, is kept for accounts that wait. A holder gets room in it for all
+//     bytes that it still needs, its claim, or for none. So it does not wait again, and gives everything back
+//     when its message is done.
+//   - A claim above an eighth of the reserve would use the reserve up. One such holder at a time may go
+//     beyond the budget: it is oversize, and does not wait again either. A second one is allowed if it
+//     belongs to another gateway, because a gateway in front of another gateway of the same process holds a
+//     message until the second one has it too.
+//   - So whenever an account waits, there is a holder that does not. If there were none, the reserve and the
+//     oversize place would be free, and the first waiter would have got them.
+//   - A holder that does not wait for the budget waits for a peer. That ends too: peers that move less than a
+//     minimum while others wait are disconnected (judge.go).
 //
-// What a holder claims may turn out to be too little, where the protocol does not say how long a message
-// is. The one that is oversize gets more at once. One with a claim on the reserve may have to wait again, for
-// the place of the oversize one; such waits are given up after a time, or the peer is judged in the meantime.
+// A claim may turn out too small where the protocol does not say how long a message is. An oversize holder
+// gets more at once. A holder with a claim on the reserve may have to wait again, for the oversize place; it
+// gives up after a time, and meanwhile its peer is checked for stalls.
 //
-// So the bytes in use are at most the size of the budget and one message beyond, or two where there
-// are several gateways. Requests and
-// replies have a budget each: a request may wait for its reply, a reply never waits for a
-// request.
+// So the bytes in use are at most the size of the budget and one message beyond it, or two where there are
+// several gateways. Requests and replies have a budget each, because a request may wait for its reply, but a
+// reply never waits for a request.
 //
-// A nil Budget, and one of size zero or less, has no bound and counts nothing.
+// A nil Budget, and one of size zero or less, has no limit and counts nothing.
 type Budget struct {
 	size int64
 
 	mu      sync.Mutex
 	shared  int64 // in use, and not from the reserve
 	extra   int64 // in use from the reserve, and beyond the budget
-	turns   turns // with that
+	turns   turns // holders of extra bytes
 	peak    int64
 	shares  []*Share
-	next    int // the share that is served first
+	next    int // index of the share that is served first
 	holders holders
 	judge   judge
 	waiting int
@@ -64,7 +63,7 @@ type BudgetUse struct {
 	GaveUp  uint64        // requests whose context ended while they waited
 }
 
-// NewBudget makes a budget of size bytes.
+// NewBudget returns a budget of size bytes.
 func NewBudget(size int64) *Budget {
 	size = max(size, 0)
 	b := &Budget{size: size, turns: turns{size: size, reserve: size / 8}}
@@ -72,8 +71,8 @@ func NewBudget(size int64) *Budget {
 	return b
 }
 
-// TryAcquire takes n bytes if they are free. It is for what belongs to no client: all of the
-// budget is there for it.
+// TryAcquire takes n bytes if they are free. It is for memory that belongs to no client: it may take the
+// whole budget, the reserve included.
 func (b *Budget) TryAcquire(n int64) bool {
 	if b == nil || b.size == 0 || n <= 0 {
 		return true
@@ -88,8 +87,8 @@ func (b *Budget) TryAcquire(n int64) bool {
 	return true
 }
 
-// Release gives back n bytes that TryAcquire has taken. It panics when more comes back than was
-// taken, which is a bug of the caller.
+// Release gives back n bytes that TryAcquire has taken. It panics if that is more than is in use, which is a
+// bug of the caller.
 func (b *Budget) Release(n int64) {
 	if b == nil || b.size == 0 || n <= 0 {
 		return
@@ -103,10 +102,10 @@ func (b *Budget) Release(n int64) {
 	b.serve()
 }
 
-// InUse is the number of bytes taken at the moment.
+// InUse returns the number of bytes in use.
 func (b *Budget) InUse() int64 { return b.Use().InUse }
 
-// Waiting is the number of requests that wait at the moment.
+// Waiting returns the number of requests that wait.
 func (b *Budget) Waiting() int { return b.Use().Waiting }
 
 // Use returns the budget's state and totals.
@@ -122,10 +121,10 @@ func (b *Budget) Use() BudgetUse {
 	}
 }
 
-// free is what nobody uses, without the reserve. b.mu is held.
+// free returns the unused bytes outside the reserve. b.mu must be held.
 func (b *Budget) free() int64 { return b.size - b.turns.reserve - b.shared }
 
-// used notes that more is in use. b.mu is held.
+// used records that more bytes are in use. b.mu must be held.
 func (b *Budget) used() {
 	b.peak = max(b.peak, b.shared+b.extra)
 	if b.isHalfUsed() {
@@ -133,10 +132,10 @@ func (b *Budget) used() {
 	}
 }
 
-// isHalfUsed reports that more than a half is in use. b.mu is held.
+// isHalfUsed reports whether more than half of the budget is in use. b.mu must be held.
 func (b *Budget) isHalfUsed() bool { return b.shared+b.extra > b.size/2 }
 
-// holders is the list of the accounts that hold something.
+// holders is the list of the accounts that hold bytes.
 type holders struct{ first *Account }
 
 func (h *holders) add(a *Account) {

@@ -14,8 +14,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// Compressor compresses values on their way into a store, within the budgets of a gateway, and counts what became of them. It is
-// safe for concurrent use.
+// Compressor compresses values on their way into a store, within the budgets of a gateway, and counts the
+// results. It is safe for concurrent use.
 type Compressor struct {
 	Sealer  *cinch.Sealer
 	Effort  *Effort // nil: no budgets
@@ -23,28 +23,29 @@ type Compressor struct {
 	Sampler Sampler // nil: none
 }
 
-// Sampler sees values on their way into the store, to make dictionaries of them.
+// Sampler collects values on their way into the store, to train dictionaries with them.
 type Sampler interface {
-	// Sample is told of each value that may be sealed by a rule whose dictionary is chosen automatically: stored is how many bytes
-	// it takes, sealed or not, and login who writes it, "" for the server's default user. It keeps neither key nor value, and is quick.
+	// Sample is called for each value that may be compressed by a rule with an automatic dictionary. stored
+	// is the number of bytes that the value takes in the store, and login the user that writes it ("": the
+	// server's default user). Sample must not keep key or value, and must return quickly.
 	Sample(rule *policy.Rule, login string, key, value []byte, stored int)
 }
 
-// LoginUnknown is in place of a login while the answer to it is awaited, and others' requests may be behind it already. No user has
-// such a name.
+// LoginUnknown replaces the user's name while the reply to a login is awaited: later requests may belong to
+// the old user or to the new one. No user has this name.
 const LoginUnknown = "\x00"
 
-// Compressed says what became of a value.
+// Compressed is the result of compressing a value.
 type Compressed struct {
 	cinch.Outcome
-	Setting codec.Setting // what the budgets left of the rule's
-	Took    time.Duration // that the value waited for
-	Spent   time.Duration // the same, and what was done while the value arrived
+	Setting codec.Setting // the rule's, lowered by the budgets
+	Took    time.Duration // time that the value had to wait
+	Spent   time.Duration // Took, and the time of the work done while the value arrived
 }
 
-// Compress appends the envelope of a value of type t that rule covers, or the value itself where that gains nothing, to dst. setting
-// is what the rule says for this value. dst is nil or a buffer of the pool, and goes back there if it has too little room; the result is
-// the caller's.
+// Compress appends the envelope of a value of type t that rule covers to dst, or the value itself if
+// compressing gains nothing. setting is the rule's setting for this value. dst is nil or a buffer of the
+// pool, and goes back there if it has too little room; the caller owns the result.
 func (c *Compressor) Compress(dst, value []byte, rule *policy.Rule, setting codec.Setting, t policy.Type) ([]byte, Compressed) {
 	setting, stint := c.Effort.BeginValue(setting, len(value))
 	dst = GrowBuffer(dst, cinch.MaxSealedLen(setting, len(value)))
@@ -55,7 +56,8 @@ func (c *Compressor) Compress(dst, value []byte, rule *policy.Rule, setting code
 	return out, Compressed{Outcome: did, Setting: setting, Took: took, Spent: took}
 }
 
-// Count counts what became of a value of raw bytes that a rule covers; it is stored as so many bytes.
+// Count counts the result for a value that a rule covers; raw and stored are its sizes in bytes, plain and in
+// the store.
 func (c *Compressor) Count(rule *policy.Rule, did *Compressed, raw, stored int) {
 	switch {
 	case did.Sealed:
@@ -72,16 +74,17 @@ func (c *Compressor) Count(rule *policy.Rule, did *Compressed, raw, stored int) 
 	}
 }
 
-// Sample shows a value, stored as so many bytes, to the sampler of an automatic rule. A value that a budget has denied the wanted
-// setting's dictionary says nothing about it.
+// Sample passes a value of an automatic rule, which takes stored bytes in the store, to the sampler. It
+// leaves out a value for which a budget denied the wanted setting's dictionary: its size says nothing about
+// that dictionary.
 func (c *Compressor) Sample(rule *policy.Rule, login string, key, value []byte, wanted, got codec.Setting, stored int) {
 	if c.Sampler != nil && login != LoginUnknown && (wanted.Dict == 0 || got == wanted) {
 		c.Sampler.Sample(rule, login, key, value, stored)
 	}
 }
 
-// Wrap appends value to dst as it is, in an envelope if it begins like one itself: else it would be taken for one when it is read.
-// dst is as for Compress.
+// Wrap appends value to dst uncompressed. A value that itself begins like an envelope is put into one:
+// otherwise it would be taken for an envelope when it is read. dst is as for Compress.
 func (c *Compressor) Wrap(dst, value []byte) []byte {
 	dst = GrowBuffer(dst, cinch.MaxHeaderLen+len(value))
 	if !cinch.IsSealed(value) {
@@ -93,20 +96,21 @@ func (c *Compressor) Wrap(dst, value []byte) []byte {
 	return out
 }
 
-// Effort has a gateway's sealing keep to what it may take of CPU time and latency: it gives values lower
-// settings than their rules say, and measures what that takes. What is sealed opens whatever its setting. A nil Effort has no limits.
+// Effort keeps a gateway's compression within its limits on CPU time and latency: it gives values lower
+// settings than their rules say, and measures the cost. Values can be read whatever setting they were written
+// with. A nil Effort has no limits.
 type Effort struct {
 	began time.Time
-	cpu   func() time.Duration // of the calling thread so far
+	cpu   func() time.Duration // CPU time of the calling thread so far
 
 	mu       sync.Mutex                      // guards changes of governor
 	governor atomic.Pointer[effort.Governor] // nil: there are no limits
 }
 
-// NewEffort has no limits yet.
+// NewEffort returns an Effort without limits.
 func NewEffort() *Effort { return &Effort{began: time.Now(), cpu: cputime.Thread} }
 
-// SetLimits replaces the limits; zero is none.
+// SetLimits replaces the limits; the zero value has none.
 func (e *Effort) SetLimits(l effort.Limits) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -120,7 +124,7 @@ func (e *Effort) SetLimits(l effort.Limits) {
 	}
 }
 
-// limits returns the governor of the limits there are, nil if there are none.
+// limits returns the governor; nil if there are no limits.
 func (e *Effort) limits() *effort.Governor {
 	if e == nil {
 		return nil
@@ -128,24 +132,24 @@ func (e *Effort) limits() *effort.Governor {
 	return e.governor.Load()
 }
 
-// Took is told how long sealing a value has taken. Of those that are not to be sealed it knows.
+// Took records how long compressing a value took. It is not needed for values that are left uncompressed.
 func (e *Effort) Took(d time.Duration) {
 	if g := e.limits(); g != nil {
 		g.Took(d)
 	}
 }
 
-// SteppedDown is why a value went as it is that a budget left no time for.
+// SteppedDown is the reason for values left uncompressed because a budget allowed no time for them.
 const SteppedDown = "stepped_down"
 
 const (
-	// Work on fewer bytes is measured once in measureOne times, and counts for all of these: looking at the
-	// clock costs about as much as lz4 does for 1 KB.
+	// Work on fewer bytes is measured once in measureOne times, and counts for all of these: reading the
+	// clock costs about as much as lz4 of 1 KB.
 	measuredBytes = 16 << 10
 	measureOne    = 8
 )
 
-// Stint is a piece of work on values whose CPU time counts. The goroutine keeps its thread from Begin to End.
+// Stint measures the CPU time of work on values. The goroutine is locked to its thread from Begin to End.
 type Stint struct {
 	governor *effort.Governor // nil: there are no limits
 	cpu      func() time.Duration
@@ -153,7 +157,7 @@ type Stint struct {
 	weight   time.Duration // 0: its CPU time is not measured
 }
 
-// Begin begins work on n bytes.
+// Begin begins measuring work on n bytes.
 func (e *Effort) Begin(n int) Stint {
 	g := e.limits()
 	if g == nil {
@@ -189,7 +193,7 @@ func (e *Effort) stint(g *effort.Governor, n int) Stint {
 	return s
 }
 
-// End counts the CPU time of the work.
+// End counts the CPU time since Begin.
 func (s Stint) End() {
 	if s.weight == 0 {
 		return
@@ -199,7 +203,7 @@ func (s Stint) End() {
 	s.governor.Spent(took * s.weight)
 }
 
-// EndOf is End for the work on a value that was to be compressed by a setting, and for which a client has waited so long.
+// EndOf is End for a value that setting st was used for. waited is the time that the client waited for it.
 func (s Stint) EndOf(st codec.Setting, waited time.Duration) {
 	if s.governor == nil {
 		return
@@ -210,7 +214,7 @@ func (s Stint) EndOf(st codec.Setting, waited time.Duration) {
 	}
 }
 
-// Lower is the setting that the next value gets, of n bytes, in place of its rule's.
+// Lower returns the setting that the next value, of n bytes, gets in place of its rule's.
 func (e *Effort) Lower(st codec.Setting, n int) codec.Setting {
 	g := e.limits()
 	if g == nil {
@@ -224,7 +228,8 @@ func (e *Effort) lower(g *effort.Governor, st codec.Setting, n int) codec.Settin
 	return gave(g, step, st, step.Of(st, n))
 }
 
-// LowerWithin is Lower for a message whose codec both ends have agreed on: it is that one, or none.
+// LowerWithin is Lower for a message whose codec both ends have agreed on: it returns a setting of that
+// codec, or none.
 func (e *Effort) LowerWithin(st codec.Setting) codec.Setting {
 	g := e.limits()
 	if g == nil {
@@ -234,7 +239,7 @@ func (e *Effort) LowerWithin(st codec.Setting) codec.Setting {
 	return gave(g, step, st, step.Within(st))
 }
 
-// gave counts what a step made of a rule's setting.
+// gave counts the setting that a step gave in place of the rule's, and returns it.
 func gave(g *effort.Governor, step effort.Step, st, lowered codec.Setting) codec.Setting {
 	if lowered == st {
 		step = effort.Full

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Idle peers that have gone away are found after about two minutes: 30 s of
-// silence, then probes. A gateway holds two connections for each client, so it
-// must not keep half of them for the hours that systems default to.
+// Peers of idle connections that have gone away are detected after about two minutes: 30 s of silence, then
+// three probes. A gateway holds two connections for each client, so it must not keep half of them for the
+// hours that are the systems' default.
 var keepAlive = net.KeepAliveConfig{
 	Enable:   true,
 	Idle:     30 * time.Second,
@@ -21,21 +21,20 @@ var keepAlive = net.KeepAliveConfig{
 	Count:    3,
 }
 
-// Conn is a connection whose bytes are counted as they move, TLS records
-// included. It is below TLS, never above. Its methods may be called as those of
-// any net.Conn.
+// Conn counts the bytes of a connection as they move, TLS records included. It is below TLS, never above. The
+// rules of net.Conn hold for calling its methods.
 type Conn struct {
 	net.Conn
 	traffic *traffic   // nil: not counted
-	first   *firstRead // of ReadFirst; belongs to the reading goroutine
-	noWait  bool       // of ReadReady; likewise
-	pace    *Pace      // likewise; nil: nobody asks
+	first   *firstRead // state of ReadFirst; belongs to the reading goroutine
+	noWait  bool       // set during ReadReady; likewise
+	pace    *Pace      // likewise; nil: not measured
 
 	activity
-	received, sent atomic.Int64 // of what the kernel doesn't tell more of: unix sockets
+	received, sent atomic.Int64 // for connections that the kernel keeps no counts of, such as unix sockets
 
-	remote, local net.Addr // as a PROXY header has them; nil: the connection's own
-	believed      bool     // the header is from somebody who is named as trusted
+	remote, local net.Addr // from a PROXY header; nil: those of the connection
+	believed      bool     // the header is from a balancer named as trusted, or came by a unix socket
 }
 
 // newConn wraps c. Go has set TCP_NODELAY on it already.
@@ -48,7 +47,7 @@ func newConn(c net.Conn, t *traffic) *Conn {
 	return wrapped
 }
 
-// countReceived and countSent take notice of bytes that have moved.
+// countReceived and countSent count bytes that have moved.
 func (c *Conn) countReceived(n int) {
 	if n <= 0 {
 		return
@@ -92,7 +91,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// RemoteAddr is the client's, behind the balancer that told of it.
+// RemoteAddr returns the client's address: behind a balancer the one in its PROXY header.
 func (c *Conn) RemoteAddr() net.Addr {
 	if c.remote != nil {
 		return c.remote
@@ -100,7 +99,7 @@ func (c *Conn) RemoteAddr() net.Addr {
 	return c.Conn.RemoteAddr()
 }
 
-// LocalAddr is where the client has connected to.
+// LocalAddr returns the address that the client connected to.
 func (c *Conn) LocalAddr() net.Addr {
 	if c.local != nil {
 		return c.local
@@ -108,7 +107,7 @@ func (c *Conn) LocalAddr() net.Addr {
 	return c.Conn.LocalAddr()
 }
 
-// CloseWrite ends our direction: the peer reads EOF and may go on writing.
+// CloseWrite closes the connection for writing: the peer reads EOF and may go on writing.
 func (c *Conn) CloseWrite() error { return CloseWrite(c.Conn) }
 
 // writeBuffers keeps the single system call that net.Buffers makes on a bare
@@ -119,9 +118,8 @@ func (c *Conn) writeBuffers(bufs *net.Buffers) (int64, error) {
 	return n, err
 }
 
-// CloseWrite ends one direction of c and leaves the other open. On TLS that is
-// a close_notify alert: the TCP connection below stays whole. It fails with
-// errors.ErrUnsupported where c knows no such thing.
+// CloseWrite ends one direction of c and leaves the other open. On TLS that is a close_notify alert: the TCP
+// connection below stays whole. It returns errors.ErrUnsupported if c can't be half-closed.
 func CloseWrite(c net.Conn) error {
 	if half, ok := c.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -138,17 +136,16 @@ func WriteBuffers(c net.Conn, bufs *net.Buffers) (int64, error) {
 	return bufs.WriteTo(c)
 }
 
-// relayBufferBytes is what one direction of a raw splice moves at a time.
+// relayBufferBytes is the buffer size of Relay.
 const relayBufferBytes = 32 << 10
 
-// Relay copies src to dst until EOF and then closes dst for writing, so that
-// the other direction can go on. It returns nil after an EOF. Two of them, one a
-// direction, make a raw splice, whose owner closes both connections at the end.
-// While it waits for bytes it holds no buffer (see ReadFirst).
+// Relay copies src to dst until EOF and then closes dst for writing, so that the other direction can go on.
+// It returns nil after an EOF. To splice two connections the caller runs one Relay for each direction, and
+// closes both connections at the end. While Relay waits for bytes it holds no buffer (see ReadFirst).
 func Relay(dst, src net.Conn) error { return RelayShown(dst, src, nil) }
 
-// RelayShown is Relay, and calls show with each piece before it is written; b is valid during the call. A nil show
-// is none.
+// RelayShown is Relay, and calls show with each piece before it is written; b is valid during the call. show
+// may be nil.
 func RelayShown(dst, src net.Conn, show func(b []byte)) error {
 	var buf []byte
 	for {
@@ -174,8 +171,8 @@ func RelayShown(dst, src net.Conn, show func(b []byte)) error {
 // A TLS connection half-closes as a plain one does.
 var _ interface{ CloseWrite() error } = (*tls.Conn)(nil)
 
-// Abort closes the connection below TLS, so that it does not wait for anything, as closing
-// the TLS connection would while a write is stuck.
+// Abort closes the connection below TLS. Unlike closing the TLS connection it does not wait for a write that
+// is stuck.
 func Abort(c net.Conn) error {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -183,9 +180,9 @@ func Abort(c net.Conn) error {
 	return c.Close()
 }
 
-// ResetWhenCut chooses what the peer of c sees when c is closed, by the end of the process
-// too: a reset, or an ordinary end. Who relays bytes whose end has a meaning lets it be a
-// reset until the end has come. Other connections than TCP only know an ordinary end.
+// ResetWhenCut chooses what the peer of c sees when c is closed, also by the end of the process: a reset or
+// an ordinary end. A relay of bytes whose end has a meaning sets reset until that end has come. Connections
+// other than TCP always end ordinarily.
 func ResetWhenCut(c net.Conn, reset bool) {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -204,7 +201,7 @@ func ResetWhenCut(c net.Conn, reset bool) {
 
 // activity records when a connection last moved a byte.
 type activity struct {
-	last atomic.Int64 // since processStart
+	last atomic.Int64 // time since processStart
 }
 
 var processStart = time.Now()
@@ -214,43 +211,42 @@ func (a *activity) note() { a.last.Store(int64(time.Since(processStart))) }
 // LastActive implements LimitedConn.
 func (a *activity) LastActive() time.Time { return processStart.Add(time.Duration(a.last.Load())) }
 
-// firstPeekBytes is the size of the buffer that a connection holds while it waits, in bytes, where no buffer can be taken only when bytes
-// have come: above TLS, which holds more than that itself.
+// firstPeekBytes is the size in bytes of the buffer that a connection holds while it waits, if it can't take
+// a buffer only when bytes have come. That is so above TLS, which holds more than that itself.
 const firstPeekBytes = 512
 
-// ReadFirst waits until c has bytes, and only then takes a buffer with room for size
-// bytes from the pool and reads into it. So a connection that waits holds no buffer. It
-// returns the buffer at its full length and the number of bytes read. The caller owns
-// the buffer and gives it back with PutBuffer; on an error there is none.
+// ReadFirst waits until c has bytes, and only then takes a buffer with room for size bytes from the pool and
+// reads into it. So a waiting connection holds no buffer. It returns the buffer at its full length and the
+// number of bytes read. The caller owns the buffer and gives it back with PutBuffer; on an error buf is nil.
 func ReadFirst(c net.Conn, size int) (buf []byte, n int, err error) {
 	return ReadNext(c, nil, size)
 }
 
-// ReadNext is ReadFirst for who still has a buffer: bytes that are there already are read into
-// that one, and only when there are none it goes back to the pool. spare belongs to ReadNext from
-// then on; it is nil or has room for size bytes.
+// ReadNext is ReadFirst for a caller that still has a buffer, spare. If bytes are there already, they are
+// read into spare; otherwise spare goes back to the pool. spare is nil or has room for size bytes; ReadNext
+// takes ownership of it.
 func ReadNext(c net.Conn, spare []byte, size int) (buf []byte, n int, err error) {
 	if wrapped, ok := c.(*Conn); ok && (wrapped.first != nil || wrapped.canWait()) {
 		wrapped.first.size, wrapped.first.buf = size, spare
-		return wrapped.taken(wrapped.first.raw.Read(wrapped.first.attempt)) // the runtime's poller does the waiting
+		return wrapped.taken(wrapped.first.raw.Read(wrapped.first.attempt)) // the runtime's poller waits
 	}
 	PutBuffer(spare)
 	return readThenGrow(c, size)
 }
 
-// firstRead is the state of a connection's ReadFirst. It is made once, since a closure and
-// its captures would be three allocations for every read.
+// firstRead is the state of a connection's ReadFirst. It is allocated once, since a closure and its captures
+// would be three allocations for every read.
 type firstRead struct {
 	raw     syscall.RawConn
 	attempt func(fd uintptr) bool
 	size    int
-	buf     []byte // nil but for what ReadNext was given, or returns
+	buf     []byte // nil except while it holds ReadNext's spare or its result
 	n       int
 	err     error
 }
 
-// read is called by the runtime's poller when a read may succeed. The buffer is taken
-// here and goes back when it does not.
+// read is called by the runtime's poller when a read may succeed. It takes the buffer, and gives it back if
+// there is nothing to read.
 func (f *firstRead) read(fd uintptr) bool {
 	if f.buf == nil {
 		f.buf = GetBuffer(f.size)
@@ -264,7 +260,7 @@ func (f *firstRead) read(fd uintptr) bool {
 	return false
 }
 
-// canWait makes c.first, if the runtime's poller can wait for c.
+// canWait reports whether the runtime's poller can wait for c. If so, it sets c.first.
 func (c *Conn) canWait() bool {
 	sc, ok := c.Conn.(syscall.Conn)
 	if !ok {
@@ -280,8 +276,9 @@ func (c *Conn) canWait() bool {
 	return true
 }
 
-// taken returns what first.attempt has read. Like any read it belongs to one goroutine at a time. It is no part of ReadNext, whose stack
-// lasts while a connection waits: a few bytes more would keep the runtime from shrinking it (TestMemoryOfManyConnections).
+// taken returns what first.attempt has read. Like any read it belongs to one goroutine at a time. It is
+// separate from ReadNext because the stack frame of ReadNext stays while a connection waits: a few bytes more
+// would keep the runtime from shrinking the stack (TestMemoryOfManyConnections).
 func (c *Conn) taken(err error) (buf []byte, n int, _ error) {
 	f := c.first
 	buf, n = f.buf[:cap(f.buf)], f.n
@@ -303,7 +300,7 @@ func (c *Conn) taken(err error) (buf []byte, n int, _ error) {
 func readOnce(fd int, p []byte) (int, error) {
 	for {
 		n, err := syscall.Read(fd, p)
-		if err != syscall.EINTR { // errors.Is would be felt
+		if err != syscall.EINTR { // errors.Is is too slow here
 			return max(n, 0), err
 		}
 	}
@@ -321,7 +318,7 @@ func readThenGrow(c net.Conn, size int) (buf []byte, n int, err error) {
 		return nil, 0, err
 	}
 	buf = append(GetBuffer(size), small[:n]...)
-	return buf[:cap(buf)], n, nil // an error that came with the bytes comes again
+	return buf[:cap(buf)], n, nil // the next read returns an error that came with the bytes
 }
 
 // PeerClosed reports whether c's peer has ended its side and all it sent has been read. It
@@ -351,11 +348,12 @@ func PeerClosed(c net.Conn) bool {
 	return closed
 }
 
-// ReadReady reads what is there already, until p is full, and does not wait. Like any read it belongs to one goroutine at
-// a time; deadlines stay as they are. What it returns an error with need not come again.
+// ReadReady reads the bytes that are there already, until p is full, and does not wait. Like any read it
+// belongs to one goroutine at a time; deadlines stay unchanged. An error that it returns need not be returned
+// again by the next read.
 func ReadReady(c net.Conn, p []byte) (n int, err error) {
 	below, records := c, false
-	if t, ok := c.(*tls.Conn); ok { // which gives a record at a time, and small ones at first
+	if t, ok := c.(*tls.Conn); ok { // TLS returns one record at a time, and small ones at first
 		below, records = t.NetConn(), true
 	}
 	wrapped, ok := below.(*Conn)
@@ -377,7 +375,8 @@ func ReadReady(c net.Conn, p []byte) (n int, err error) {
 	return n, err
 }
 
-// readNow reads once. Where there is nothing it says what TLS takes for no end of the connection.
+// readNow reads once. If nothing is there it returns os.ErrDeadlineExceeded, which TLS does not take for the
+// end of the connection.
 func (c *Conn) readNow(p []byte) (n int, err error) {
 	waitErr := c.first.raw.Read(func(fd uintptr) bool {
 		n, err = readOnce(int(fd), p)
@@ -396,7 +395,7 @@ func (c *Conn) readNow(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// socketOf returns c with its socket, nil above TLS or where there is none.
+// socketOf returns c and its socket; nil above TLS, and if c has no socket.
 func socketOf(c net.Conn) (*Conn, syscall.RawConn) {
 	wrapped, ok := c.(*Conn)
 	if !ok {
@@ -413,19 +412,20 @@ func socketOf(c net.Conn) (*Conn, syscall.RawConn) {
 	return wrapped, raw
 }
 
-// socketCall is a system call on a connection's socket, made again and again. It spares small ones what they cost beside the call, and
-// belongs to one goroutine at a time.
+// socketCall makes the same system call on a connection's socket repeatedly, and avoids the overhead beside
+// the call for small amounts. It belongs to one goroutine at a time.
 type socketCall struct {
 	conn    *Conn
 	raw     syscall.RawConn
-	writes  bool // and does not wait; else it reads
+	writes  bool // it writes without waiting; false: it reads
 	attempt func(fd uintptr) bool
 	p       []byte
 	n       int
 	err     error
 }
 
-// open reports whether c has a socket to be used at once: there is none above TLS.
+// open prepares calls on c. It reports whether c has a socket of its own, which connections above TLS have
+// not.
 func (s *socketCall) open(c net.Conn) bool {
 	s.conn, s.raw = socketOf(c)
 	s.attempt = s.try
@@ -446,10 +446,11 @@ func (s *socketCall) try(fd uintptr) bool {
 	return true
 }
 
-// NowWriter writes without waiting. It belongs to one goroutine at a time, which is the only one that writes then.
+// NowWriter writes without waiting. It belongs to one goroutine at a time, and no other goroutine may write
+// meanwhile.
 type NowWriter struct{ socketCall }
 
-// NewNowWriter returns nil where c can't write without waiting.
+// NewNowWriter returns nil if c can't write without waiting.
 func NewNowWriter(c net.Conn) *NowWriter {
 	w := &NowWriter{socketCall{writes: true}}
 	if !w.open(c) {
@@ -458,7 +459,8 @@ func NewNowWriter(c net.Conn) *NowWriter {
 	return w
 }
 
-// Write writes as much of p as the system takes at once, which is not always all of it. Deadlines of writes stay as they are.
+// Write writes as much of p as the system takes at once, which may be less than all of it. Write deadlines
+// stay unchanged.
 func (w *NowWriter) Write(p []byte) (n int, err error) {
 	w.p, w.n, w.err = p, 0, nil
 	err = w.raw.Write(w.attempt)
@@ -470,10 +472,10 @@ func (w *NowWriter) Write(p []byte) (n int, err error) {
 	return w.n, err
 }
 
-// BriefReader reads as the connection itself does.
+// BriefReader reads like the connection itself, with less overhead for small reads.
 type BriefReader struct{ socketCall }
 
-// NewBriefReader returns c where there is nothing to spare.
+// NewBriefReader returns c itself if it has no socket of its own.
 func NewBriefReader(c net.Conn) io.Reader {
 	r := &BriefReader{}
 	if !r.open(c) {

@@ -7,18 +7,20 @@ import (
 	"time"
 )
 
-// ConnLimit limits how many client connections one listener has at a time, and shares them between the addresses that
-// clients connect from. An address may hold all of them while no other address asks. At the limit, a connection from an
-// address that holds at least two fewer than the one that holds most displaces one of the latter's; any other is refused.
-// (With a difference of one, two addresses would displace each other's connections for ever.)
+// ConnLimit limits how many client connections one listener has at a time, and shares them between the
+// addresses that clients connect from. An address may hold all of them while no other address asks. At the
+// limit, a connection from an address that holds at least two fewer than the one that holds most displaces
+// one of the latter's; any other is refused. (With a difference of one, two addresses would displace each
+// other's connections for ever.)
 //
-// Displaced are first connections in a handshake, then connections whose client has not logged in, then the one that has
-// moved no byte for longest. A displaced connection no longer counts, and its Displace method closes it.
+// Connections in a handshake are displaced first, then connections whose client has not logged in, then the
+// one that has moved no byte for longest. A displaced connection no longer counts, and its Displace method
+// closes it.
 //
 // The same happens when the process runs short of file descriptors, with the connections of all ConnLimits together.
 //
-// Addresses are IP addresses; of IPv6 the /64. All connections to unix sockets have one address. The zero value has no
-// limit but that of descriptors.
+// Addresses are IP addresses; IPv6 addresses count by their /64. All connections to unix sockets have one
+// address. The zero value has no limit except that of file descriptors.
 //
 //	limit := &ConnLimit{Max: 100}
 //	slot := limit.Admit(c.RemoteAddr(), conn, false)
@@ -28,10 +30,11 @@ import (
 // Listener does this for a server that has no Server of this package, such as an http.Server.
 type ConnLimit struct {
 	Max int // 0: no limit
-	// DescriptorPart lowers Max to that part of the process's file descriptors (8: an eighth); 0: it doesn't.
+	// DescriptorPart limits Max to that part of the process's file descriptors (8: an eighth); 0: no such
+	// limit.
 	DescriptorPart uint64
-	// Renew lets an address that may displace no other address's connection displace its own one that has been quiet for
-	// longest. It is for servers whose clients connect again without losing anything.
+	// Renew lets an address that may not displace another address's connection displace its own connection
+	// that has been quiet for longest. It is for servers whose clients connect again without losing anything.
 	Renew bool
 
 	// Guarded by limitedConns.mu.
@@ -48,7 +51,7 @@ type LimitedConn interface {
 	Displace()
 }
 
-// ConnStage says how much a client loses with a connection.
+// ConnStage grades how much a client loses with a connection.
 type ConnStage int
 
 // Stages, in the order in which connections are displaced.
@@ -68,19 +71,19 @@ type peerConns struct {
 type ConnSlot struct {
 	limit *ConnLimit
 	conn  LimitedConn
-	peer  *peerConns // nil: it has left, or was displaced
+	peer  *peerConns // nil: left, or displaced
 	index int        // in peer.slots
 }
 
-// limitedConns has the limits that have connections. Its mutex guards all limits, since descriptors are short for all of
-// them at a time.
+// limitedConns holds the limits that have connections. One mutex guards all limits, since a shortage of
+// descriptors concerns all of them.
 var limitedConns = struct {
 	mu     sync.Mutex
 	limits map[*ConnLimit]struct{}
 }{limits: map[*ConnLimit]struct{}{}}
 
-// Admit counts the connection c from an address, and displaces another for it where that is needed: because the limit is
-// reached, or because the process is short of descriptors. It returns nil if c is refused.
+// Admit counts the connection c from an address. If the limit is reached, or short says that the process is
+// short of file descriptors, it displaces another connection. It returns nil if c is refused.
 func (l *ConnLimit) Admit(from net.Addr, c LimitedConn, short bool) *ConnSlot {
 	slot, victim := l.admit(AddressOf(from), c, short)
 	if victim != nil {
@@ -89,7 +92,7 @@ func (l *ConnLimit) Admit(from net.Addr, c LimitedConn, short bool) *ConnSlot {
 	return slot
 }
 
-// admit returns the connection that is to be displaced, too; nil: none.
+// admit is Admit, except that it returns the connection to displace; nil: none.
 func (l *ConnLimit) admit(address string, c LimitedConn, short bool) (slot, victim *ConnSlot) {
 	limitedConns.mu.Lock()
 	defer limitedConns.mu.Unlock()
@@ -119,7 +122,7 @@ func (l *ConnLimit) admit(address string, c LimitedConn, short bool) (slot, vict
 	return slot, victim
 }
 
-// max returns the limit as file descriptors allow it now.
+// max returns the limit that the current number of file descriptors allows.
 func (l *ConnLimit) max() int {
 	if l.DescriptorPart == 0 {
 		return l.Max
@@ -130,8 +133,8 @@ func (l *ConnLimit) max() int {
 	return l.Max
 }
 
-// displaceable returns the connection under limits that one from address may displace; nil: none. limitedConns.mu must be
-// held.
+// displaceable returns the connection under limits that a connection from address may displace; nil: none.
+// limitedConns.mu must be held.
 func displaceable(address string, limits ...*ConnLimit) *ConnSlot {
 	held := map[string]int{}
 	most := ""
@@ -149,7 +152,8 @@ func displaceable(address string, limits ...*ConnLimit) *ConnSlot {
 	return quietest(most, limits...)
 }
 
-// quietest returns the connection of an address that is displaced first; nil: it has none. limitedConns.mu must be held.
+// quietest returns the connection of an address to displace first; nil: it has none. limitedConns.mu must be
+// held.
 func quietest(address string, limits ...*ConnLimit) *ConnSlot {
 	var victim *ConnSlot
 	var stage ConnStage
@@ -169,7 +173,7 @@ func quietest(address string, limits ...*ConnLimit) *ConnSlot {
 	return victim
 }
 
-// Leave ends the count of a connection. It may be called again, and on a nil slot.
+// Leave stops counting the connection. It may be called again, and on a nil slot.
 func (s *ConnSlot) Leave() {
 	if s == nil {
 		return
@@ -216,8 +220,9 @@ func (s *ConnSlot) remove() {
 	}
 }
 
-// Listener returns a listener whose connections l admits; others it closes, and calls refused with them before (nil:
-// nothing). The file descriptors that Server leaves free are for such listeners, but for the last few.
+// Listener returns a listener that accepts the connections that l admits. It closes all others, and calls
+// refused (may be nil) with them first. Such listeners may use the file descriptors that Server leaves free,
+// except the last few.
 func (l *ConnLimit) Listener(inner net.Listener, refused func(net.Conn)) net.Listener {
 	return &limitedListener{inner, l, refused}
 }
@@ -272,7 +277,7 @@ func (c *listenedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// Stage implements LimitedConn: nothing is known of what a client of another server has reached.
+// Stage implements LimitedConn. The stage of a client of another server is unknown.
 func (c *listenedConn) Stage() ConnStage { return StageServed }
 
 // Displace implements LimitedConn.

@@ -7,19 +7,20 @@ import (
 	"syscall"
 )
 
-// ErrDescriptors is wrapped by errors of connections that could not be had, or were not kept,
-// because the process has hardly any file descriptors left.
+// ErrDescriptors is wrapped by the errors of connections that could not be made, or were not kept, because
+// the process has hardly any file descriptors left.
 var ErrDescriptors = errors.New("out of file descriptors")
 
-// reservedDescriptors are kept from clients and upstreams, so that the admin page, readiness,
-// dictionaries and reloads work when there are no more for connections.
+// reservedDescriptors are kept from clients and upstreams, so that the admin page, readiness, dictionaries
+// and reloads work when connections have used up the others.
 const (
 	reservedDescriptors = 24
-	lastDescriptors     = 8 // of these, that ConnLimit.Listener leaves free
+	lastDescriptors     = 8 // of these, left free by ConnLimit.Listener
 )
 
-// descriptorShortage returns nil, or an error that says that the process has no file descriptor to spare: err, of a dial
-// or an accept, says so, or c has got one of the last ones, which are reserved. Systems give the lowest number that is free.
+// descriptorShortage returns an error if the process is short of file descriptors, otherwise nil. It is short
+// if err, of a dial or an accept, says so, or if c has got one of the last descriptors, which are reserved:
+// systems assign the lowest free number.
 func descriptorShortage(c net.Conn, reserved uint64, err error) error {
 	limit := descriptorLimit()
 	if err == nil {
@@ -34,7 +35,7 @@ func descriptorShortage(c net.Conn, reserved uint64, err error) error {
 	return fmt.Errorf("%w: the limit is %d, and a client takes two: raise it (LimitNOFILE= of a systemd unit, ulimit -n)", ErrDescriptors, limit)
 }
 
-// descriptorOf is the number of c's file descriptor.
+// descriptorOf returns the number of c's file descriptor.
 func descriptorOf(c net.Conn) (number uint64, ok bool) {
 	conn, ok := c.(syscall.Conn)
 	if !ok {
@@ -48,7 +49,7 @@ func descriptorOf(c net.Conn) (number uint64, ok bool) {
 	return number, err == nil
 }
 
-// descriptorLimit is how many file descriptors the process may have; 0: not known.
+// descriptorLimit returns how many file descriptors the process may have; 0: unknown.
 func descriptorLimit() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

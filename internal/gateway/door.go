@@ -9,24 +9,23 @@ import (
 	"time"
 )
 
-// StrangerBytes is the longest message of a client that has not logged in, where the server asks
-// for that. What logging in takes is much shorter.
+// StrangerBytes limits the messages of a client that has not logged in, in bytes, if the server requires
+// logins. The messages of a login are much shorter.
 const StrangerBytes = 64 << 10
 
-// ErrStranger reports a longer one.
+// ErrStranger is returned for a longer message.
 var ErrStranger = errors.New("the client has not logged in")
 
-// Doorkeeper knows whether a server asks its clients to log in. It asks when that matters, and
-// again after a while, since the answer may change. Its zero value never asks, and takes it that
-// the server does not.
+// Doorkeeper finds out whether a server requires its clients to log in. It asks the server when that matters,
+// and again after askAgain, since the answer may change. The zero value never asks, and assumes that the
+// server does not.
 type Doorkeeper struct {
-	// Ask connects as a client who doesn't log in would, and reports whether that one can do
-	// anything with the server.
+	// Ask connects without logging in, and reports whether the server refuses such a client.
 	Ask func(context.Context) (closed bool, err error)
 
-	mu     sync.Mutex // held while it asks
+	mu     sync.Mutex // locked while it asks
 	closed bool
-	asked  time.Time // the zero time: never
+	asked  time.Time // zero: never
 }
 
 const (
@@ -34,8 +33,8 @@ const (
 	askAgain   = 10 * time.Second
 )
 
-// Closed reports whether the server asks clients to log in. Where it can't be found out it says
-// what it was before, and at first that it does not.
+// Closed reports whether the server requires logins. If the server can't be asked, Closed returns the last
+// answer, and false if there is none.
 func (k *Doorkeeper) Closed(ctx context.Context) bool {
 	if k == nil || k.Ask == nil {
 		return false
@@ -48,7 +47,7 @@ func (k *Doorkeeper) Closed(ctx context.Context) bool {
 		switch closed, err := k.Ask(within); {
 		case err == nil:
 			k.closed = closed
-		case ctx.Err() != nil: // the client has left, and says nothing of the server
+		case ctx.Err() != nil: // the client has left: this is no answer of the server
 			return k.closed
 		}
 		k.asked = time.Now()
@@ -56,20 +55,20 @@ func (k *Doorkeeper) Closed(ctx context.Context) bool {
 	return k.closed
 }
 
-// Door is what a client has to pass before its messages may be long. A nil Door is open.
+// Door limits the length of a client's messages until it has logged in. A nil Door has no limit.
 type Door struct {
 	Keeper *Doorkeeper
 	known  atomic.Bool
 }
 
-// Pass lets the client in: it has logged in, or the server has done for it what it does not do for
-// strangers.
+// Pass lifts the limit: the client has logged in, or the server has done something for it that requires a
+// login.
 func (d *Door) Pass() { d.known.Store(true) }
 
-// Shut takes it back.
+// Shut undoes Pass.
 func (d *Door) Shut() { d.known.Store(false) }
 
-// Passed reports whether the client is in.
+// Passed reports whether Pass was called last.
 func (d *Door) Passed() bool { return d.known.Load() }
 
 // Stranger reports whether the client must log in first.
@@ -77,8 +76,8 @@ func (d *Door) Stranger(ctx context.Context) bool {
 	return d != nil && !d.known.Load() && d.Keeper.Closed(ctx)
 }
 
-// Admit refuses a message of n bytes, in the longest of its forms, that begins to come from a client that must log in
-// first and has not.
+// Admit returns an error if the client must log in first and begins to send a message of more than
+// StrangerBytes. n is the number of bytes of the message in its longest form.
 func (d *Door) Admit(ctx context.Context, n int) error {
 	if n <= StrangerBytes || !d.Stranger(ctx) {
 		return nil

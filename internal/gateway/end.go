@@ -8,16 +8,17 @@ import (
 	"github.com/cinch-layer/cinch/internal/panics"
 )
 
-// Peer is one of the two that a session stands between, or none. It is a bit, so that an Account may wait for both.
+// Peer is one of the two ends that a session connects; 0 is none. It is a bit, so that an Account may wait
+// for both.
 type Peer int32
 
-// The two.
+// The two peers.
 const (
 	FromClient Peer = 1 << iota
 	FromUpstream
 )
 
-// String returns the name in messages and in the log.
+// String returns the name for messages and logs.
 func (p Peer) String() string {
 	switch p {
 	case FromClient:
@@ -28,8 +29,9 @@ func (p Peer) String() string {
 	return ""
 }
 
-// CatchPanic is [panics.Catch] for the goroutines of gateways: onPanic (nil: nothing) ends the call or the connection that the
-// panic belongs to. The server does this for Run and Drain; a session defers it in the goroutines that it starts.
+// CatchPanic is [panics.Catch] for the goroutines of gateways: onPanic (may be nil) ends the call or the
+// connection that panicked. The server defers it for Run and Drain; a session defers it in the goroutines
+// that it starts.
 func CatchPanic(log *slog.Logger, stats *Stats, onPanic func()) {
 	if p := recover(); p != nil {
 		panics.Report(log, stats, p)
@@ -39,16 +41,16 @@ func CatchPanic(log *slog.Logger, stats *Stats, onPanic func()) {
 	}
 }
 
-// ErrPanicked is the error of what a panic has ended. The log has the stack.
+// ErrPanicked is the error of calls and connections that a panic has ended. The log has the stack.
 var ErrPanicked = panics.Err
 
-// ErrorClasses names violations of a protocol, by the errors that report them.
+// ErrorClasses maps errors that report violations of a protocol to class names.
 type ErrorClasses []struct {
 	Err   error
 	Class string
 }
 
-// Of is the class of the first that err is; "" for none, as an ordinary end has.
+// Of returns the class of the first entry that err matches; "" for none, such as an ordinary end.
 func (c ErrorClasses) Of(err error) string {
 	for _, known := range c {
 		if errors.Is(err, known.Err) {
@@ -58,8 +60,8 @@ func (c ErrorClasses) Of(err error) string {
 	return ""
 }
 
-// LogEnd counts and logs that a conversation with a client was broken off because of what a peer
-// sent. class names the violation of the protocol; an ordinary end has none, and is no matter.
+// LogEnd counts and logs that a session was ended because the peer who sent something invalid. class names
+// the violation of the protocol; "" means an ordinary end, which is neither counted nor logged.
 func LogEnd(log *slog.Logger, stats *Stats, client net.Conn, who Peer, class string, err error) {
 	if class == "" {
 		return

@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// DefaultStall is how long a peer may move less than the minimum while others wait for the memory that
-// its message holds.
+// DefaultStall is the default time that a peer may move less than MinPace while others wait for the memory
+// that its message holds.
 const DefaultStall = 4 * time.Second
 
-// Stream is the way from one connection of a session to the other. It is the Flow of protocols
-// whose connections carry one thing at a time.
+// Stream is one direction of a session, from one connection to the other. It is the Flow of protocols whose
+// connections carry one message at a time.
 type Stream struct {
 	From, To net.Conn
-	Client   net.Conn      // one of the two
-	Limit    time.Duration // the patience with it
+	Client   net.Conn      // From or To
+	Limit    time.Duration // returned by Patience
 	Stats    *Stats
 	Log      *slog.Logger
 }
 
-// Progress is what one peer has sent and the other has taken.
+// Progress returns the bytes that one peer has sent plus those that the other has taken.
 func (s *Stream) Progress() int64 {
 	received, _ := moved(s.From)
 	_, taken := moved(s.To)
 	return received + taken
 }
 
-// Patience is s.Limit.
+// Patience returns s.Limit.
 func (s *Stream) Patience() time.Duration { return s.Limit }
 
 // Cut closes both connections.
@@ -39,7 +39,7 @@ func (s *Stream) Cut(v Verdict) {
 	_ = Abort(s.To)
 }
 
-// LogCut counts and logs that a peer was cut off, whose message holds memory that others wait for.
+// LogCut counts and logs that a peer was disconnected because its message holds memory that others wait for.
 func LogCut(log *slog.Logger, stats *Stats, client net.Addr, v Verdict) {
 	stats.Error("stalled")
 	why := "it moves too little while others wait for the memory that its message holds"
@@ -50,7 +50,7 @@ func LogCut(log *slog.Logger, stats *Stats, client net.Addr, v Verdict) {
 		"moved_bytes", v.Moved, "in", v.In.Round(time.Millisecond))
 }
 
-// moved is how many bytes have come from the other end of c, and how many it has taken.
+// moved returns how many bytes have come from the other end of c, and how many that end has acknowledged.
 func moved(c net.Conn) (received, taken int64) {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -59,7 +59,7 @@ func moved(c net.Conn) (received, taken int64) {
 	if !ok {
 		return 0, 0
 	}
-	if received, taken, ok = movedByKernel(wrapped.Conn); ok && received+taken > 0 { // there are kernels that don't count
+	if received, taken, ok = movedByKernel(wrapped.Conn); ok && received+taken > 0 { // some kernels don't count
 		return received, taken
 	}
 	return wrapped.received.Load(), wrapped.sent.Load()

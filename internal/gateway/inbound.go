@@ -10,52 +10,53 @@ import (
 )
 
 const (
-	// inboundBytes is what a busy connection holds in each direction; an idle one holds none.
+	// inboundBytes is the buffer size of a busy connection, for each direction; an idle connection holds
+	// none.
 	inboundBytes = 16 << 10
-	// FreeBytes of a message, in all its forms, are not taken from the budget.
+	// FreeBytes is the memory that a message may take, in all its forms, without counting in the budget.
 	FreeBytes = 48 << 10
-	// firstPiece of a message has room at once, and each further piece growth times as much as
-	// has come: so memory follows what comes, and of what has come a third is copied.
+	// firstPiece is the room for a message at first. The buffer then grows to growth times the bytes that
+	// have come, so that memory follows the bytes received, and a third of them is copied.
 	firstPiece = 64 << 10
 	growth     = 4
 )
 
-// Inbound is what comes in on a connection that is cut into messages: it holds a buffer while
-// bytes are there, and takes what long messages need from a budget as they come. How messages are
-// cut is its user's business. It belongs to one pump.
+// Inbound reads messages from a connection. It holds a buffer while bytes are there, and takes memory for
+// long messages from a budget as they come. The caller decides where messages begin and end. It belongs to
+// one pump.
 type Inbound struct {
 	Conn    net.Conn
 	Peer    Peer // at the other end
 	Ctx     context.Context
 	Account *Account     // nil: no bound
-	Door    *Door        // whom messages may not come from that are long; nil: anybody's
+	Door    *Door        // limits messages before login; nil: no limit
 	Idle    func() error // called before waiting for bytes; may be nil
 
-	// Waited is how long the message at hand had to wait for memory.
+	// Waited is the time that the current message waited for memory.
 	Waited time.Duration
 
 	buf     []byte // nil while nothing is there
-	at, end int    // what has been read and not handed out
-	size    int    // of what was handed out last, at the front
-	held    int64  // of the budget, for that
-	claim   int64  // what that will be when all has come; 0: the message at hand is free
+	at, end int    // bounds of the unread bytes
+	size    int    // of the bytes that Take returned, before the other unread ones
+	held    int64  // bytes of the budget that the current message holds
+	claim   int64  // held when the whole message has come; 0: not counted
 }
 
-// Unread is what has been read and not handed out, until the next Fill.
+// Unread returns the bytes read but not released. They are valid until the next Fill.
 func (r *Inbound) Unread() []byte { return r.buf[r.at:r.end] }
 
-// Take hands out the next n bytes, which have been read. They live until Release.
+// Take returns the next n bytes, which must have been read. They are valid until Release.
 func (r *Inbound) Take(n int) []byte {
 	r.size = n
 	return r.buf[r.at : r.at+n : r.at+n]
 }
 
-// Held reports whether the message that is read takes bytes of the budget.
+// Held reports whether the current message counts in the budget.
 func (r *Inbound) Held() bool { return r.claim > 0 }
 
-// Expect announces a message of length bytes, in the longest of its forms: what is short on the wire may declare that
-// it is long once it is decompressed. It takes cost bytes of memory when all of it has come, and nothing of the
-// budget before.
+// Expect announces the next message. length is its number of bytes in its longest form: a message that is
+// short on the wire may declare that it is long once decompressed. cost is the memory in bytes that it takes
+// when all of it has come. Expect itself takes nothing from the budget.
 func (r *Inbound) Expect(length, cost int) error {
 	if err := r.Door.Admit(r.Ctx, length); err != nil {
 		return err
@@ -67,8 +68,7 @@ func (r *Inbound) Expect(length, cost int) error {
 	return nil
 }
 
-// Whole reads the n bytes of the message that Expect was told of, and takes what else handling it
-// needs.
+// Whole reads all n bytes of the message announced to Expect, and takes the rest of its cost from the budget.
 func (r *Inbound) Whole(n int) error {
 	if err := r.Fill(n); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (r *Inbound) Whole(n int) error {
 	return r.take(r.claim)
 }
 
-// take brings what is held for the message at hand to n bytes.
+// take raises the bytes of the budget that the current message holds to n.
 func (r *Inbound) take(n int64) error {
 	if n <= r.held {
 		return nil
@@ -102,7 +102,7 @@ func (r *Inbound) goIdle() error {
 	return r.Idle()
 }
 
-// Release forgets the last message.
+// Release drops the current message and gives back its memory.
 func (r *Inbound) Release() {
 	r.at, r.size = r.at+r.size, 0
 	if r.claim > 0 {
@@ -115,14 +115,14 @@ func (r *Inbound) Release() {
 	}
 }
 
-// Free gives everything back.
+// Free gives back all memory.
 func (r *Inbound) Free() {
 	r.Release()
 	PutBuffer(r.buf)
 	r.buf, r.at, r.end = nil, 0, 0
 }
 
-// Fill reads until n bytes are there.
+// Fill reads until n bytes are unread.
 func (r *Inbound) Fill(n int) error {
 	if r.end-r.at >= n {
 		return nil
@@ -140,7 +140,7 @@ func (r *Inbound) Fill(n int) error {
 	return nil
 }
 
-// read reads once, when n bytes are wanted and are not there.
+// read reads once. It is called when fewer than n bytes, the number wanted, are there.
 func (r *Inbound) read(n int) (int, error) {
 	if r.buf == nil {
 		buf, k, err := ReadNext(r.Conn, nil, inboundBytes)
@@ -153,7 +153,7 @@ func (r *Inbound) read(n int) (int, error) {
 	}
 	limit := len(r.buf)
 	if n > inboundBytes {
-		limit = r.at + room // nothing of the next message in a large buffer
+		limit = r.at + room // a large buffer gets no bytes of the next message
 	}
 	if r.held > 0 {
 		r.Account.Await(r.Peer)
@@ -161,12 +161,12 @@ func (r *Inbound) read(n int) (int, error) {
 	}
 	k, err := r.Conn.Read(r.buf[r.end:limit])
 	if k > 0 {
-		return k, nil // the error comes again
+		return k, nil // the next read returns the error again
 	}
 	return 0, err
 }
 
-// piece is for how many of n bytes there is to be room now.
+// piece returns for how many of n bytes the buffer should have room now.
 func (r *Inbound) piece(n int) int {
 	have, room := r.end-r.at, len(r.buf)-r.at
 	switch {
@@ -186,7 +186,7 @@ func (r *Inbound) makeRoom(n int) error {
 	case n <= len(r.buf):
 		copy(r.buf, r.buf[r.at:r.end])
 	default:
-		if err := r.take(min(int64(n), r.claim)); err != nil { // of no claim nothing
+		if err := r.take(min(int64(n), r.claim)); err != nil { // takes nothing without a claim
 			return err
 		}
 		grown := GetBuffer(n)
@@ -199,7 +199,7 @@ func (r *Inbound) makeRoom(n int) error {
 	return nil
 }
 
-// goOn decides about a read that was interrupted. Within a message a drain waits.
+// goOn reports whether to go on after an interrupted read: a drain waits within a message.
 func (r *Inbound) goOn(err error) bool {
 	if r.end == r.at || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
@@ -207,7 +207,7 @@ func (r *Inbound) goOn(err error) bool {
 	return r.Conn.SetReadDeadline(time.Time{}) == nil
 }
 
-// cut tells an end within a message from one between two.
+// cut turns an EOF within a message into io.ErrUnexpectedEOF.
 func (r *Inbound) cut(err error) error {
 	if errors.Is(err, io.EOF) && r.end > r.at {
 		return io.ErrUnexpectedEOF

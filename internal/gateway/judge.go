@@ -4,58 +4,58 @@ import (
 	"time"
 )
 
-// While somebody wants more of a budget than there is, the peers of all who hold some are judged,
-// all of them at once: who has moved less than a minimum for some seconds is cut off, and so is who
-// has been let go beyond its share and takes much longer than a claim like its own should, in coming or
-// in going. Of such a turn only that time counts in which somebody waited for it: a client may read as
-// slowly as it likes, at more than the minimum, until then.
+// While an account wants more of a budget than is free, the peers of all holders are checked at the same
+// time. A peer that has moved less than a minimum for some seconds is disconnected. So is one whose message
+// was let beyond its share and takes much longer than its claim justifies, to come or to go. Of such a turn
+// only the time counts in which another account waited for it: until then a client may read as slowly as it
+// likes, above the minimum.
 //
-// What counts is what the other machine has sent, or has said that it has got, as the kernel knows
-// it (moved_linux.go), and the time in which it was waited for. So neither a byte now and then
-// nor a slow server, nor waiting in our own queues, makes a difference, and a reader that takes a
-// little at a time is seen to do so although the kernel lets us write only now and then.
+// Progress is the number of bytes that the other machine has sent or acknowledged, as counted by the kernel
+// (moved_linux.go), during the time in which the gateway waited for it. So a byte now and then does not help
+// a peer, and a slow server or waiting in the gateway's own queues does not harm one. A reader that takes a
+// little at a time is seen to do so although the kernel lets the gateway write only now and then.
 const (
-	// MinPace is what a peer has to move while others wait, in bytes a second.
+	// MinPace is the speed that a peer must keep while others wait, in bytes a second.
 	MinPace = 16 << 10
-	// turnPace and turnTime bound how long a message that is let beyond the share of its connection
-	// may have others wait for their turn: turnTime, and its claim at turnPace, in bytes a second.
+	// turnPace and turnTime limit how long a message beyond the share of its connection may keep others
+	// waiting for their turn: turnTime plus the time that its claim takes at turnPace, in bytes a second.
 	turnPace = 1 << 20
 	turnTime = 10 * time.Second
-	// judgePeriod is the time between two looks.
+	// judgePeriod is the time between two checks.
 	judgePeriod = 250 * time.Millisecond
 )
 
-// Flow is the way that the bytes of an account take.
+// Flow measures the progress of one account, and can disconnect it.
 type Flow interface {
-	// Progress is how many bytes the peers have sent and taken so far.
+	// Progress returns how many bytes the peers have sent and taken so far.
 	Progress() int64
-	// Patience is for how long less than the minimum may move.
+	// Patience returns how long a peer may move less than the minimum.
 	Patience() time.Duration
-	// Cut ends it. It is called once for each verdict, from another goroutine, and must not wait.
+	// Cut disconnects. It is called once for each verdict, from another goroutine, and must not wait.
 	Cut(Verdict)
 }
 
-// Verdict is why a connection is cut off.
+// Verdict explains why a connection is cut off.
 type Verdict struct {
-	Peer  Peer          // whom it waited for
+	Peer  Peer          // the peer waited for
 	Held  int64         // bytes of the budget
 	Moved int64         // bytes
-	In    time.Duration // time of waiting for the peer
-	Turn  bool          // it moved enough, but took others' turn for too long
+	In    time.Duration // time spent waiting for the peer
+	Turn  bool          // it moved enough, but kept others waiting for their turn for too long
 }
 
-// trial is what the judge has seen of an account: how long its peer was waited for, and what it
-// moved meanwhile. It is judged by stretches of waiting, each as long as the patience with it.
+// trial records how long an account has waited for its peer, and how much the peer moved meanwhile. The peer
+// is assessed by stretches of waiting, each as long as the flow's Patience.
 type trial struct {
 	begun  bool
 	base   int64         // progress when the stretch began
 	waited time.Duration // since then
-	slow   bool          // the stretch before was
-	turn   time.Duration // of waiting for the peer while others waited for the turn that the account has
+	slow   bool          // the previous stretch was too slow
+	turn   time.Duration // time waiting for the peer while others waited for this account's turn
 }
 
-// add takes notice of a look, after a time in which the peer was waited for. It reports whether the
-// peer has been too slow for a whole stretch, and still is.
+// add records a progress sample; waited is the time spent waiting for the peer since the last one. It reports
+// whether the peer has been too slow for a whole stretch, and still is.
 func (t *trial) add(progress int64, waited, patience time.Duration) (slow bool) {
 	if !t.begun {
 		t.begun, t.base = true, progress
@@ -75,10 +75,10 @@ func (t *trial) lingers(claim int64) bool {
 	return t.turn > turnTime+time.Duration(float64(claim)/turnPace*float64(time.Second))
 }
 
-// pressure is who wanted more of a budget than there was.
+// pressure records which accounts wanted more of a budget than was free.
 type pressure struct {
 	by   *Account
-	many bool // others too
+	many bool // other accounts too
 }
 
 func (p *pressure) add(a *Account) {
@@ -86,24 +86,25 @@ func (p *pressure) add(a *Account) {
 	p.by = a
 }
 
-// byOthersThan reports whether somebody else wanted more. Nobody is cut off for what its own connection
-// wants.
+// byOthersThan reports whether an account other than a wanted more. No account is cut off because of its own
+// demand.
 func (p *pressure) byOthersThan(a *Account) bool { return p.many || p.by != nil && p.by != a }
 
-// judge is who looks at the holders of a budget while there is a reason to. The budget's mu guards it.
+// judge is the stall detector of a budget: it checks the holders while an account waits or more than half is
+// in use. The budget's mu guards it.
 type judge struct {
 	of      *Budget
-	pressed pressure // since the last look
+	pressed pressure // since the last check
 	looking bool
 }
 
-// press notes that a wants more than there is. The mu is held.
+// press records that a wants more than is free. The budget's mu must be held.
 func (j *judge) press(a *Account) {
 	j.pressed.add(a)
 	j.begin()
 }
 
-// pressAgain notes who waits still. The mu is held.
+// pressAgain records the accounts that still wait. The budget's mu must be held.
 func (j *judge) pressAgain() {
 	for _, s := range j.of.shares {
 		for _, w := range s.waiters {
@@ -114,7 +115,7 @@ func (j *judge) pressAgain() {
 	}
 }
 
-// begin begins to look, until there is no reason to. The mu is held.
+// begin starts the checks, which end when there is no reason for them. The budget's mu must be held.
 func (j *judge) begin() {
 	if !j.looking {
 		j.looking = true
@@ -122,14 +123,15 @@ func (j *judge) begin() {
 	}
 }
 
-// run ends after a panic too, until an account waits for memory again.
+// run checks the holders every judgePeriod. After a panic it ends too, and starts again when an account waits
+// for memory.
 func (j *judge) run() {
-	defer CatchPanic(nil, nil, j.stop) // of all gateways; what is a gateway's recovers and counts by itself
+	defer CatchPanic(nil, nil, j.stop) // shared by all gateways; the code of each gateway recovers and counts by itself
 	tick := time.NewTicker(judgePeriod)
 	defer tick.Stop()
 	last := time.Now()
 	for now := range tick.C {
-		passed := min(now.Sub(last), 2*judgePeriod) // not what this process slept
+		passed := min(now.Sub(last), 2*judgePeriod) // without time in which the process was suspended
 		if last = now; !j.lookOnce(passed) {
 			return
 		}
@@ -142,18 +144,18 @@ func (j *judge) stop() {
 	j.looking = false
 }
 
-// look is one account at one moment.
+// look is a sample of one account.
 type look struct {
 	account  *Account
 	peer     Peer
 	progress int64
 }
 
-// lookOnce judges all holders after a time has passed. It reports whether to look again.
+// lookOnce checks all holders; passed is the time since the last check. It reports whether to check again.
 func (j *judge) lookOnce(passed time.Duration) bool {
 	looks := j.waitedFor()
 	for i := range looks {
-		looks[i].progress = looks[i].account.flow.Progress() // asks the kernel, so without the lock
+		looks[i].progress = looks[i].account.flow.Progress() // a system call, so without the lock
 	}
 	cut, again := j.decide(looks, passed)
 	for _, f := range cut {
@@ -162,7 +164,7 @@ func (j *judge) lookOnce(passed time.Duration) bool {
 	return again
 }
 
-// decide returns what cuts off the peers that are too slow, and whether to look again.
+// decide returns functions that cut off the peers that are too slow, and whether to check again.
 func (j *judge) decide(looks []look, passed time.Duration) (cut []func(), again bool) {
 	b := j.of
 	b.mu.Lock()
@@ -180,7 +182,7 @@ func (j *judge) decide(looks []look, passed time.Duration) (cut []func(), again 
 	return cut, j.looking
 }
 
-// waitedFor lists the holders that wait for a peer.
+// waitedFor returns the holders that wait for a peer.
 func (j *judge) waitedFor() (looks []look) {
 	j.of.mu.Lock()
 	defer j.of.mu.Unlock()
@@ -192,14 +194,14 @@ func (j *judge) waitedFor() (looks []look) {
 	return looks
 }
 
-// turnAwaited reports whether somebody waits for what a has beyond its share: a part of the reserve, or the place
-// of an oversize one. The mu is held.
+// turnAwaited reports whether an account waits for what a has beyond its share: a part of the reserve, or an
+// oversize place. The budget's mu must be held.
 func (j *judge) turnAwaited(a *Account) bool {
 	turns := &j.of.turns
 	oversize := turns.isOversize(a)
 	for _, s := range j.of.shares {
 		if oversize && s != a.client.of && turns.hasPlace() {
-			continue // it waits for another one of its own gateway
+			continue // its waiters wait for another holder of their own gateway
 		}
 		for _, w := range s.waiters {
 			if w.account != a && oversize == (turns.isLarge(w.claim) || w.account.promised > 0) {
@@ -210,10 +212,10 @@ func (j *judge) turnAwaited(a *Account) bool {
 	return false
 }
 
-// verdict says whether the peer is to be cut off. The budget's mu is held.
+// verdict reports whether to cut off the peer. The budget's mu must be held.
 func (l *look) verdict(passed time.Duration) (v Verdict, guilty bool) {
 	a := l.account
-	if a.closed || a.shared+a.extra == 0 || a.awaits.Load() == 0 { // in the meantime
+	if a.closed || a.shared+a.extra == 0 || a.awaits.Load() == 0 { // changed since the sample was taken
 		return v, false
 	}
 	v = Verdict{Peer: l.peer, Held: a.shared + a.extra, Moved: l.progress - a.trial.base, In: a.trial.waited + passed}

@@ -11,16 +11,15 @@ import (
 	"time"
 )
 
-// unixSocketMode lets owner and group connect, as the operator's umask may not.
+// unixSocketMode lets owner and group connect, which the operator's umask may forbid.
 const unixSocketMode = 0o660
 
-// ErrAddressInUse is returned by Listen for a unix socket that another process
-// serves.
+// ErrAddressInUse is wrapped by Listen's error for a unix socket that another process serves.
 var ErrAddressInUse = errors.New("address in use")
 
-// Listen listens on "host:port" or "unix:/path". A unix socket gets mode 0660
-// and is removed when the listener closes. One that a dead process left behind
-// is replaced; a live one, or anything that is no socket, is not.
+// Listen listens on "host:port" or "unix:/path". A unix socket gets mode 0660 and is removed when the
+// listener closes. A socket that a dead process left behind is replaced; a live one, or a file that is no
+// socket, is an error.
 func Listen(addr string) (net.Listener, error) {
 	path, ok := strings.CutPrefix(addr, "unix:")
 	if !ok {
@@ -34,8 +33,7 @@ func Listen(addr string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Until here the umask ruled, which grants others no write as a rule, and
-	// without write nobody connects.
+	// Until here the umask decides, which usually denies others write permission, and connecting needs that.
 	if err := os.Chmod(path, unixSocketMode); err != nil {
 		_ = l.Close()
 		return nil, err
@@ -43,8 +41,8 @@ func Listen(addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// removeStaleSocket removes path only if it is a socket that refuses to be
-// connected to: a socket whose listener lives, however busy, answers otherwise.
+// removeStaleSocket removes path only if it is a socket that refuses connections: a socket with a live
+// listener, however busy, does not.
 func removeStaleSocket(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

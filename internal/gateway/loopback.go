@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// LoopbackGuard refuses clients of other machines where the server asks no client for a login and is reached over
-// loopback or a unix socket. Such a server relies on that no other machine reaches it (Redis' protected mode, MongoDB's
-// default bindIp), and a gateway would take this protection away. A server that could not be asked counts as one that
-// does not ask for a login.
+// LoopbackGuard refuses clients on other machines if the server requires no login and is reached over
+// loopback or a unix socket. Such a server relies on being unreachable from other machines (Redis' protected
+// mode, MongoDB's default bindIp), and a gateway would remove this protection. A server that could not be
+// asked counts as one that requires no login.
 type LoopbackGuard struct {
 	Off    bool // the operator allows it, or clients need a certificate
 	Keeper *Doorkeeper
 }
 
-// ErrOpenListener reports a client that a LoopbackGuard refused.
+// ErrOpenListener is returned for a client that a LoopbackGuard refuses.
 var ErrOpenListener = errors.New("the server asks no client for a password and is reached from its own machine only, so clients of other machines " +
 	"are refused: have the server ask for a password, or set allow_open_listener: true")
 
@@ -32,7 +32,7 @@ func (g *LoopbackGuard) Check(ctx context.Context, client, upstream net.Conn) er
 	return ErrOpenListener
 }
 
-// peerAddr returns the address at the other end of the connection, whatever a PROXY header says.
+// peerAddr returns the address at the other end of the connection. It ignores PROXY headers.
 func peerAddr(c net.Conn) net.Addr {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -49,7 +49,7 @@ func (g *LoopbackGuard) Refused(log *slog.Logger, stats *Stats, client net.Conn)
 	log.Warn("client refused", "client", client.RemoteAddr().String(), "err", ErrOpenListener)
 }
 
-// isLoopback reports whether the other end at an address is on this machine for certain.
+// isLoopback reports whether the address is certainly on this machine.
 func isLoopback(a net.Addr) bool {
 	if a == nil {
 		return false
@@ -61,8 +61,8 @@ func isLoopback(a net.Addr) bool {
 	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
-// OnLoopback reports whether an address in a configuration, "host:port" or "unix:/path", is reached from this machine
-// only. It looks up no names.
+// OnLoopback reports whether an address in a configuration, "host:port" or "unix:/path", can be reached from
+// this machine only. It does not look up names.
 func OnLoopback(addr string) bool {
 	if strings.HasPrefix(addr, "unix:") {
 		return true
@@ -75,5 +75,5 @@ func OnLoopback(addr string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// OnLoopback reports whether the upstream is on this machine, as far as its address tells.
+// OnLoopback reports whether the upstream's address shows that it is on this machine.
 func (up Upstream) OnLoopback() bool { return up.Network == "unix" || OnLoopback(up.Address) }

@@ -12,18 +12,18 @@ import (
 	"github.com/cinch-layer/cinch/internal/effort"
 )
 
-// Metrics shows the counters of one process to Prometheus. It reads them when
-// asked and keeps nothing itself. Its fields are set before Register.
+// Metrics exports the counters of one process to Prometheus. It reads them at each scrape and stores nothing.
+// Its fields must be set before Register.
 type Metrics struct {
 	Gateways []*Stats
 	Requests *Budget                     // bytes of values on their way upstream; may be nil
-	Replies  *Budget                     // and to clients; may be nil
-	Codec    func() (inFlight, most int) // codec operations now and at most; may be nil
+	Replies  *Budget                     // the same on their way to clients; may be nil
+	Codec    func() (inFlight, most int) // codec operations running, and their limit; may be nil
 	Version  string
 	Revision string
 }
 
-// Register adds the metrics, with those of process and Go runtime, to reg.
+// Register adds the metrics, and those of the process and the Go runtime, to reg.
 func (m *Metrics) Register(reg prometheus.Registerer) error {
 	for _, c := range []prometheus.Collector{
 		m,
@@ -226,7 +226,7 @@ func (s *Stats) collectValues(out emitter) {
 	}
 }
 
-// emitter turns our counters into Prometheus's values.
+// emitter sends values to Prometheus.
 type emitter struct{ ch chan<- prometheus.Metric }
 
 func (e emitter) gauge(d *prometheus.Desc, v float64, labels ...string) {

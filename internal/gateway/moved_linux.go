@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// movedByKernel is what the kernel knows of a TCP connection: what came, read by us or not, and what
-// the other end has acknowledged. Its send buffer, of some megabytes, lets us write only when a
-// third of it is empty again, so a count of writes would take a slow reader for one that has stopped.
+// movedByKernel returns the kernel's counts for a TCP connection: the bytes received, read or not, and the
+// bytes that the other end has acknowledged. The send buffer of some megabytes becomes writable only when a
+// third of it is empty again, so a count of writes would make a slow reader look stopped.
 func movedByKernel(c net.Conn) (received, taken int64, ok bool) {
 	t, isTCP := c.(*net.TCPConn)
 	if !isTCP {

@@ -4,5 +4,5 @@ package gateway
 
 import "net"
 
-// movedByKernel is known on Linux only.
+// movedByKernel is implemented on Linux only.
 func movedByKernel(net.Conn) (received, taken int64, ok bool) { return 0, 0, false }

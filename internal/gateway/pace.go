@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Pace measures how fast the bytes of a message come in over the network: below TLS, whose records
-// of up to 16 KiB are handed out in one piece however slowly they came. It belongs to the
-// goroutine that reads the connection.
+// Pace measures how fast the bytes of a message come in over the network: below TLS, which returns records of
+// up to 16 KiB in one piece however slowly they came. It belongs to the goroutine that reads the connection.
 type Pace struct {
 	first, last time.Time
-	head, bytes int // of the first read, and of all
+	head, bytes int // bytes of the first read, and of all reads
 }
 
-// PaceOf returns what follows a connection from now on; nil if it is not one that Dial made.
+// PaceOf returns the Pace of a connection, which measures from now on; nil if the connection does not come
+// from Dial.
 func PaceOf(c net.Conn) *Pace {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -37,7 +37,8 @@ func (p *Pace) note(n int) {
 	p.last, p.bytes = now, p.bytes+n
 }
 
-// Rest returns how many bytes of a message came after the first read, and in how much time, and begins with the next message.
+// Rest returns how many bytes of a message came after the first read, and the time that they took. It resets
+// the Pace for the next message.
 func (p *Pace) Rest() (bytes int, took time.Duration) {
 	if p == nil {
 		return 0, 0

@@ -15,25 +15,26 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// A load balancer in front of a gateway may say in a PROXY header for whom it connects.
-// The header comes before anything else, TLS included, and is read exactly: the bytes
-// behind it stay in the connection, which sessions read by system calls of their own.
+// A load balancer in front of a gateway may name the client that it connects for in a PROXY header. The
+// header comes before anything else, TLS included. Not a byte more than the header is read: the bytes after
+// it stay in the connection, from which sessions read by their own system calls.
 //
 //	v1  "PROXY TCP4 192.0.2.7 198.51.100.1 49152 6379\r\n"   at most 107 bytes
 //	v2  0D 0A 0D 0A 00 0D 0A 51 55 49 54 0A | version, command | family | length, 2 bytes | length bytes
 
-// Proxied is a listener whose connections begin with a PROXY header. Server reads it, in
-// the connection's own goroutine.
+// Proxied is a listener whose connections begin with a PROXY header. Server reads the header in the
+// connection's own goroutine.
 type Proxied struct {
 	net.Listener
 
-	// Trusted are those who may send one; others are disconnected. Empty: all, whose headers are good
-	// for logs but not for shares of memory (see PayerOf). Whoever connects by a unix socket is trusted.
+	// Trusted lists the addresses that may send a header; others are disconnected. If it is empty, all may,
+	// but their headers count for logs only and not for shares of memory (see PayerOf). Connections by a unix
+	// socket are trusted.
 	Trusted []netip.Prefix
 	Timeout time.Duration // for the header; 0: 5 s
 }
 
-// Like returns a listener that expects what p does; p may be nil.
+// Like returns l with p's rules for headers; l itself if p is nil.
 func (p *Proxied) Like(l net.Listener) net.Listener {
 	if p == nil {
 		return l
@@ -56,7 +57,7 @@ func (p *Proxied) Accept() (net.Conn, error) {
 	return &proxiedConn{c, p}, nil
 }
 
-// Errors of PROXY headers.
+// Errors of reading PROXY headers.
 var (
 	errProxyUntrusted = errors.New("the address is not among those that may send a PROXY header")
 	errProxyHeader    = errors.New("no PROXY header of version 1 or 2 in front")
@@ -69,13 +70,13 @@ const (
 	proxySignature = "\r\n\r\n\x00\r\nQUIT\n"
 	proxyBegin     = len(proxySignature)
 	maxProxyLine   = 107     // version 1, by its specification
-	maxProxyBody   = 4 << 10 // version 2: addresses, and what balancers like to add
+	maxProxyBody   = 4 << 10 // version 2: addresses, and the extensions that balancers add
 
 	proxyV2Head = proxyBegin + 4 // with version, family and length
 )
 
-// greet reads the header of a connection that has one to come, and gives the connection the addresses
-// that it names. Those of a LOCAL one, of the balancer's own questions, stay.
+// greet reads the header and gives c the addresses that it names. A LOCAL header, which comes with the
+// balancer's own probes, leaves c's addresses unchanged.
 func (p *proxiedConn) greet(c *Conn) error {
 	if !p.by.trusts(p.Conn.RemoteAddr()) {
 		return errProxyUntrusted
@@ -98,9 +99,9 @@ func (p *proxiedConn) greet(c *Conn) error {
 	return p.Conn.SetReadDeadline(time.Time{})
 }
 
-// PayerOf is the address whose share of a budget a connection's messages take. A client that could choose it in a
-// PROXY header would have as many shares as it likes, so what a header says counts only from those who are
-// named as trusted.
+// PayerOf returns the address whose share of a budget a connection's messages take. A client that could
+// choose it in a PROXY header would have as many shares as it likes, so headers count only from trusted
+// balancers.
 func PayerOf(c net.Conn) net.Addr {
 	below := c
 	if t, ok := c.(*tls.Conn); ok {
@@ -126,7 +127,7 @@ func (p *Proxied) trusts(a net.Addr) bool {
 	return false
 }
 
-// readProxyHeader takes the header from r and not a byte more.
+// readProxyHeader reads the header from r and not a byte more.
 func readProxyHeader(r io.Reader) ([]byte, error) {
 	b := make([]byte, proxyBegin, maxProxyLine)
 	if _, err := io.ReadFull(r, b); err != nil {
@@ -157,7 +158,7 @@ func readProxyBody(r io.Reader, b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// readProxyLine reads byte by byte: nobody knows how long the line is.
+// readProxyLine reads byte by byte, because the length of the line is unknown.
 func readProxyLine(r io.Reader, b []byte) ([]byte, error) {
 	for b[len(b)-1] != '\n' {
 		if len(b) == maxProxyLine {
@@ -171,7 +172,7 @@ func readProxyLine(r io.Reader, b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// parseProxyHeader returns nil addresses for a header that names none.
+// parseProxyHeader returns the addresses in a header; nil if it names none.
 func parseProxyHeader(b []byte) (remote, local net.Addr, err error) {
 	h, err := proxyproto.Read(bufio.NewReaderSize(bytes.NewReader(b), len(b)))
 	if err != nil {

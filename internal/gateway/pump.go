@@ -15,37 +15,37 @@ import (
 	"github.com/cinch-layer/cinch/internal/panics"
 )
 
-// Life is the life of a session that has two pumps, one that carries requests and one that
-// carries replies, each in a goroutine of its own:
+// Life runs a session with two pumps, one that carries requests and one that carries replies, each in a
+// goroutine of its own:
 //
 //	Run ──> requests ── the client's end, an error, idle in a drain ──> PassEnd or Close ──┐
 //	 └────> replies  ── the server's end, an error ──> client closed, Dead ────────────────┴──> Close
 //
-// The end of the replies is the end of the session: all that the server has said has been carried, so
-// the client's connection is closed, which ends the request pump too. The end of the requests is not:
-// the server may have replies to send. What it means is for the protocol to say, at the end of its
-// request pump: after PassEnd the server hears that nothing more comes, and its replies are let
-// through until it closes; after Close nothing is. Run waits for the replies in both cases.
+// The end of the replies ends the session: all replies have been carried, so the client's connection is
+// closed, which ends the request pump too. The end of the requests does not, because the server may still
+// have replies to send. The protocol decides what happens at the end of its request pump: after PassEnd the
+// server reads an EOF and its replies are carried until it closes, after Close they are not. Run waits for
+// the reply pump in both cases.
 //
-// Drain asks the request pump to end at the next place between requests where no reply is
-// outstanding. The pump calls BeforeRequest before it waits for a request, Requested when one has
-// come, and lets GoesOn decide about a read that has failed. A client that has just come has a moment for its
-// login and a first request. Overdue says that a client that only waits, for what may never come, is not waited for any more.
+// Drain asks the request pump to end between two requests when no reply is outstanding. The pump calls
+// BeforeRequest before it waits for a request, Requested when one has come, and GoesOn after a failed read. A
+// new client gets LifeConfig.Begin for its login and a first request. Once Overdue reports true, the drain no
+// longer waits for clients that only wait themselves, perhaps for ever.
 //
-// Close cuts both connections, from any goroutine and at any time. It is also what follows a panic, in
-// either pump, and the end of the patience of a Server's Shutdown. The judge cuts them too, when a peer holds
-// memory that others wait for; each direction has an account with it.
+// Close cuts both connections, from any goroutine and at any time. It is also called after a panic in either
+// pump, and when the context of a Server's Shutdown ends. The stall detector (judge.go) cuts them too if a
+// peer holds memory that others wait for; each direction has an account.
 type Life struct {
 	Client, Upstream  net.Conn
-	Requests, Replies *Account // nil: no bound
+	Requests, Replies *Account // nil: no limit
 
-	// OnClose is called by the first Close, when it has cut the connections; nil: nothing. It is
-	// set before Run.
+	// OnClose is called by the first Close after it has cut the connections; may be nil. It must be set
+	// before Run.
 	OnClose func()
 
 	stall time.Duration
 	grace time.Duration
-	fresh time.Time // until when a drain waits for the first request
+	fresh time.Time // a drain waits until then for the first request
 	stats *Stats
 	log   *slog.Logger
 
@@ -54,24 +54,24 @@ type Life struct {
 	dead     chan struct{}
 	closing  sync.Once
 	draining atomic.Bool
-	overdue  atomic.Int64 // when, in Unix nanoseconds; 0: not draining
+	overdue  atomic.Int64 // end of the drain's grace, in Unix nanoseconds; 0: not draining
 	ended    atomic.Bool
-	looked   bool      // of the request pump: draining, and idle when a read last found nothing
-	lookAt   time.Time // likewise: draining, when a read is interrupted
+	looked   bool      // belongs to the request pump: draining, and idle when a read last found nothing
+	lookAt   time.Time // likewise: when to interrupt a read while draining
 }
 
-// LifeConfig is what a Life is made of.
+// LifeConfig configures a Life.
 type LifeConfig struct {
 	Client, Upstream  net.Conn
-	Requests, Replies *Share        // nil: no bound
-	Stall             time.Duration // the patience with a peer that others wait for
-	Grace             time.Duration // of a drain, for a client that only waits
-	Begin             time.Duration // for logging in and the first request, even in a drain; 0: BeginPatience
+	Requests, Replies *Share        // nil: no limit
+	Stall             time.Duration // how long a peer may move less than MinPace while others wait
+	Grace             time.Duration // how long a drain waits for a client that only waits
+	Begin             time.Duration // time for the login and the first request, even in a drain; 0: BeginPatience
 	Stats             *Stats
 	Log               *slog.Logger
 }
 
-// NewLife returns the life of a session that has not begun.
+// NewLife returns a Life that has not begun; Run starts it.
 func NewLife(c LifeConfig) *Life {
 	l := &Life{Client: c.Client, Upstream: c.Upstream, stall: c.Stall, grace: c.Grace, fresh: time.Now().Add(cmp.Or(c.Begin, BeginPatience)), stats: c.Stats, log: c.Log, dead: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -80,12 +80,12 @@ func NewLife(c LifeConfig) *Life {
 	return l
 }
 
-// account is for what is under way in one direction.
+// account returns the account for the messages of one direction.
 func (l *Life) account(of *Share, from, to net.Conn) *Account {
 	return of.Account(PayerOf(l.Client), &Stream{From: from, To: to, Client: l.Client, Limit: l.stall, Stats: l.stats, Log: l.log})
 }
 
-// Run runs both pumps until both have ended, and closes everything.
+// Run runs both pumps until both have ended, then closes the connections and the accounts.
 func (l *Life) Run(requests, replies func()) {
 	defer l.Requests.Close()
 	defer l.Replies.Close()
@@ -98,11 +98,11 @@ func (l *Life) Run(requests, replies func()) {
 func (l *Life) carryReplies(replies func()) {
 	defer close(l.dead)
 	defer l.Catch()
-	// A server whose replies nobody reads may stop reading too, in the middle of a request.
+	// Replies are no longer read, so the server may stop reading too, in the middle of a request.
 	defer func() { _ = l.Upstream.SetWriteDeadline(time.Now().Add(l.stall)) }()
 	defer l.Client.Close() // unblocks the request pump
 	replies()
-	if l.Ended() { // nobody else reads
+	if l.Ended() { // the request pump no longer reads
 		l.Part()
 	}
 }
@@ -128,45 +128,44 @@ func (l *Life) Close() error {
 	return nil
 }
 
-// Context ends with the session.
+// Context returns a context that ends with the session.
 func (l *Life) Context() context.Context { return l.ctx }
 
-// Cancel ends Context before the session, so that nobody waits for memory any more.
+// Cancel ends Context before the session, so that the pumps stop waiting for memory.
 func (l *Life) Cancel() { l.cancel() }
 
-// Dead is closed when the reply pump has ended.
+// Dead returns a channel that is closed when the reply pump has ended.
 func (l *Life) Dead() <-chan struct{} { return l.dead }
 
-// PassEnd tells the server that the client has ended its side.
+// PassEnd closes the upstream connection for writing: the client has ended its side.
 func (l *Life) PassEnd() {
 	l.End()
 	_ = CloseWrite(l.Upstream)
 }
 
-// End notes that the client has ended its side, or is about to: what the server closes from now
-// on was not lost.
+// End records that the client has ended its side, or is about to: if the server closes from now on, the
+// connection was not lost.
 func (l *Life) End() { l.ended.Store(true) }
 
 // Ended reports whether the client has ended its side.
 func (l *Life) Ended() bool { return l.ended.Load() }
 
-// DrainPoll is how often a draining session looks whether it is idle.
+// DrainPoll is the interval at which a draining session checks whether it is idle.
 const DrainPoll = 20 * time.Millisecond
 
-// Drain wakes the request pump, which ends at the next place between requests where no reply is
-// outstanding.
+// Drain wakes the request pump, which ends between two requests when no reply is outstanding.
 func (l *Life) Drain() {
 	l.BeginDrain()
 	_ = l.Client.SetReadDeadline(time.Now())
 }
 
-// BeginDrain is the part of Drain that wakes nobody.
+// BeginDrain is Drain without waking the request pump.
 func (l *Life) BeginDrain() {
 	l.overdue.Store(time.Now().Add(l.grace).UnixNano())
 	l.draining.Store(true)
 }
 
-// Overdue reports whether the session drains, and its grace is over.
+// Overdue reports whether the session drains and the drain's grace is over.
 func (l *Life) Overdue() bool {
 	return l.draining.Load() && time.Now().UnixNano() >= l.overdue.Load()
 }
@@ -179,17 +178,18 @@ func (l *Life) BeforeRequest() {
 	if !l.draining.Load() {
 		return
 	}
-	if now := time.Now(); !now.Before(l.lookAt) { // however many requests come in between
+	if now := time.Now(); !now.Before(l.lookAt) { // the poll stays regular however many requests come in between
 		l.lookAt = now.Add(DrainPoll)
 	}
 	_ = l.Client.SetReadDeadline(l.lookAt)
 }
 
-// partTime is how long a client that was busy has to take notice of its end.
+// partTime limits the time that Part waits for a client to read the end and close.
 const partTime = 200 * time.Millisecond
 
-// Part ends our side of the client's connection after the grace of a drain, and reads what the client may have sent in this
-// moment: a close would be a reset then, and could cost it the last reply. It belongs to whoever reads from the client.
+// Part closes the client's connection for writing after the grace of a drain, and reads what the client may
+// have sent at this moment: otherwise closing would reset the connection, and could cost the client the last
+// reply. It must be called by the goroutine that reads from the client.
 func (l *Life) Part() {
 	if !l.Overdue() || CloseWrite(l.Client) != nil {
 		return
@@ -198,12 +198,13 @@ func (l *Life) Part() {
 	_, _ = io.CopyN(io.Discard, l.Client, lingerBytes)
 }
 
-// Requested notes that a request has come.
+// Requested records that a request has come.
 func (l *Life) Requested() { l.looked = false }
 
-// GoesOn decides about a failed read of a request. Only a drain interrupts reads for nothing: it goes
-// on while the session is busy or has just begun, and once more when it is idle, since a read after its deadline does not
-// look whether bytes have come. After the grace one look is enough, or a client that is never idle for long would be cut at last.
+// GoesOn reports whether to go on after a failed read of a request. Only the interruption by a drain is no
+// end: the pump goes on while the session is busy or has just begun, and once more when it is idle, since a
+// read after its deadline does not check whether bytes have come. After the grace one idle check is enough;
+// otherwise a client that is never idle for long would be cut off in the end.
 func (l *Life) GoesOn(err error, idle bool) bool {
 	if !l.draining.Load() || !errors.Is(err, os.ErrDeadlineExceeded) || idle && (l.looked || l.Overdue()) && time.Now().After(l.fresh) {
 		return false
@@ -212,8 +213,7 @@ func (l *Life) GoesOn(err error, idle bool) bool {
 	return true
 }
 
-// LogEnd says once why the session was broken off, if not in the usual way. class names the
-// violation of the protocol; an ordinary end has none.
+// LogEnd logs why the session was ended, if not in the usual way; see the function LogEnd.
 func (l *Life) LogEnd(who Peer, class string, err error) {
 	LogEnd(l.log, l.stats, l.Client, who, class, err)
 }

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// reachPause is how long a server that comes and goes is not reported again.
+// reachPause is the shortest time between two reports of a server that comes and goes.
 const reachPause = 10 * time.Second
 
-// Reach remembers whether an upstream could be reached last, so that the log tells of changes
-// only: in a failover clients connect many times a second. Its zero value is ready.
+// Reach remembers whether the last dial of an upstream succeeded, so that only changes are logged: in a
+// failover clients connect many times a second. Its zero value is ready to use.
 type Reach struct {
-	Trouble string // what to call it; empty: upstream unreachable
+	Trouble string // text for the log; empty: upstream unreachable
 
 	mu      sync.Mutex
-	down    bool // and the log says so
+	down    bool // unreachable, and logged
 	said    time.Time
-	refused int // dials since the last line
+	refused int // failed dials since the last log line
 }
 
-// Failed counts and logs that a client is turned away because a dial failed with err. class
-// is what it counts as; empty: upstream_unreachable, or descriptors where those ran out.
+// Failed counts and logs that a client is turned away because a dial failed with err. class is the error
+// class that it counts as; empty: upstream_unreachable. If file descriptors ran out the class is descriptors.
 func (r *Reach) Failed(log *slog.Logger, stats *Stats, class, upstream string, err error) {
 	trouble := cmp.Or(r.Trouble, "upstream unreachable")
 	if errors.Is(err, ErrDescriptors) {
@@ -35,16 +35,15 @@ func (r *Reach) Failed(log *slog.Logger, stats *Stats, class, upstream string, e
 	}
 }
 
-// Answered takes note of a dial that succeeded, and logs that where the log has the upstream
-// for unreachable.
+// Answered records a dial that succeeded. It logs that if the upstream was last logged as unreachable.
 func (r *Reach) Answered(log *slog.Logger, upstream string) {
 	if n, again := r.answer(); again {
 		log.Info("upstream reachable again", "upstream", upstream, "refused", n)
 	}
 }
 
-// refuse counts a dial that failed. It says whether to log that, and how many there were
-// since the last line.
+// refuse counts a dial that failed. It returns whether to log that, and the number of failed dials since the
+// last log line.
 func (r *Reach) refuse(now time.Time) (refused int, say bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,8 +56,8 @@ func (r *Reach) refuse(now time.Time) (refused int, say bool) {
 	return refused, true
 }
 
-// answer takes note of a dial that succeeded. It says whether the log still has the upstream
-// for unreachable, and how many dials failed since that line.
+// answer records a dial that succeeded. It returns whether the upstream was last logged as unreachable, and
+// how many dials failed since that line.
 func (r *Reach) answer() (refused int, again bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,9 +10,9 @@ import (
 // tcpClose is the state of a TCP connection that was reset, in Linux's tcp_states.h.
 const tcpClose = 7
 
-// WasReset reports whether an end that was read from c is none: a reset is an error once
-// only, so that after a writer has got it a reader sees an end. It is for connections that
-// were not closed for writing, whose state is the same after an ordinary end.
+// WasReset reports whether c was reset, after a read from c returned EOF. The kernel reports a reset as an
+// error once only: if a writer got it, a reader sees EOF. Connections that were closed for writing must not
+// be asked: their state is the same after an ordinary end.
 func WasReset(c net.Conn) bool {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()

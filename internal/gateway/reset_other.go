@@ -4,5 +4,5 @@ package gateway
 
 import "net"
 
-// WasReset is known on Linux only.
+// WasReset is implemented on Linux only.
 func WasReset(net.Conn) bool { return false }

@@ -21,15 +21,15 @@ const (
 	maxAcceptPause = time.Second
 )
 
-// Session is one client's conversation.
+// Session serves one client's connection.
 //
-// Run blocks until both sides are done and closes both connections. Drain is
-// called at most once, from another goroutine, and must not wait: it asks Run to
-// finish what is in flight and to return. Drain may come before Run has begun.
+// Run blocks until both sides are done and closes both connections. Drain is called at most once, from
+// another goroutine, and must not wait: it asks Run to finish the requests in flight and to return. Drain may
+// come before Run has begun.
 //
-// A session that holds more than the client's connection should implement
-// io.Closer too. Close is called, from any goroutine and perhaps while Run is
-// still busy, when Run panicked or when Shutdown ran out of patience.
+// A session that holds more than the client's connection should implement io.Closer too. Close is called,
+// from any goroutine and perhaps while Run is still busy, when Run panicked or when Shutdown's context has
+// ended.
 type Session interface {
 	Run()
 	Drain()
@@ -46,34 +46,33 @@ type Authenticator interface {
 type Server struct {
 	Name string // for logs and errors
 
-	// NewSession makes the session of an accepted connection, whose concrete
-	// type is *Conn, or *tls.Conn after a completed handshake. It is called in
-	// the session's goroutine and may take its time. On nil the connection is
-	// closed, once the client has had time to read what it was sent.
+	// NewSession makes the session of an accepted connection, whose concrete type is *Conn, or *tls.Conn
+	// after a completed handshake. It is called in the session's goroutine and may take its time. If it
+	// returns nil, the connection is closed once the client has had time to read what it was sent.
 	NewSession func(net.Conn) Session
 
 	TLS              *tls.Config   // nil: plain
-	HandshakeTimeout time.Duration // of TLS; 0: 10 s
-	MaxConns         int           // connections at a time, shared by address (see ConnLimit); 0: no limit
+	HandshakeTimeout time.Duration // for TLS; 0: 10 s
+	MaxConns         int           // limit of simultaneous connections, shared by address (see ConnLimit); 0: no limit
 
-	// HandshakeFailed is called when TLS fails; nil: it is a line of the debug log.
+	// HandshakeFailed is called when a TLS handshake fails; nil: the failure is logged at debug level.
 	HandshakeFailed func(net.Conn, error)
 
-	// Refusal is sent, as far as it goes without waiting, on a plain connection
-	// above MaxConns before it is closed: an error in the client's protocol.
+	// Refusal is an error in the client's protocol. It is sent, as far as possible without waiting, on a
+	// plain connection above MaxConns before that is closed.
 	Refusal []byte
 
-	Log   *slog.Logger // nil: silence
+	Log   *slog.Logger // nil: nothing is logged
 	Stats *Stats       // nil: nothing is counted
 
-	limit    ConnLimit // of connections whose client's address is known
-	greeting ConnLimit // of connections whose PROXY header is awaited
+	limit    ConnLimit // for connections whose client's address is known
+	greeting ConnLimit // for connections whose PROXY header is awaited
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
 	active    map[*activeConn]struct{}
 	closing   chan struct{} // closed when Shutdown begins
-	done      chan struct{} // closed when, after that, no listener and no session is left
+	done      chan struct{} // closed when, after that, no listener and no connection is left
 	closed    bool          // Shutdown has begun
 	ended     sync.Once     // closes done
 }
@@ -83,15 +82,14 @@ type activeConn struct {
 	server  *Server
 	slot    *ConnSlot // belongs to the goroutine that serves it
 	conn    *Conn
-	proxied *proxiedConn // its PROXY header is to be read; nil: it has none
+	proxied *proxiedConn // with its PROXY header still unread; nil: no PROXY header
 	session Session      // nil until NewSession has returned; guarded by Server.mu
 	drained bool         // Drain was called or is about to be; guarded by Server.mu
 }
 
-// Serve accepts on l until Shutdown is called, and then returns nil. It waits
-// and tries again when the process is out of descriptors or memory; any other
-// error of Accept is returned, while sessions go on. It closes l in any case.
-// Several listeners may be served at a time.
+// Serve accepts connections on l until Shutdown is called, and then returns nil. If the process is out of
+// file descriptors or memory it waits and tries again; it returns any other error of Accept, while sessions
+// go on. It always closes l. Several listeners may be served at a time.
 func (s *Server) Serve(l net.Listener) error {
 	defer l.Close()
 	if !s.track(l) {
@@ -122,8 +120,8 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-// retryAccept tells shortages, and peers that left before we came, from a
-// listener that is broken.
+// retryAccept reports whether an error of Accept is temporary: a shortage, or a peer that left before it was
+// accepted. After other errors the listener is broken.
 func retryAccept(err error) bool {
 	for _, errno := range []syscall.Errno{
 		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,
@@ -137,7 +135,7 @@ func retryAccept(err error) bool {
 	return errors.As(err, &ne) && ne.Timeout()
 }
 
-// sleep pauses, but not beyond the beginning of Shutdown.
+// sleep pauses for d, or until Shutdown begins.
 func (s *Server) sleep(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -147,10 +145,10 @@ func (s *Server) sleep(d time.Duration) {
 	}
 }
 
-// maxGreeting limits the connections whose PROXY header is awaited, which don't count in MaxConns.
+// maxGreeting limits the connections whose PROXY header is awaited, which MaxConns does not count.
 const maxGreeting = 256
 
-// admit starts the goroutine of c, or closes c when there are too many.
+// admit starts the goroutine of c, or closes c if there are too many connections.
 func (s *Server) admit(c net.Conn) {
 	a := &activeConn{server: s}
 	limit := &s.limit
@@ -166,7 +164,7 @@ func (s *Server) admit(c net.Conn) {
 		return
 	}
 	s.mu.Lock()
-	s.active[a] = struct{}{} // Shutdown may have begun since c came: it waits for c too
+	s.active[a] = struct{}{} // if Shutdown has begun since c came, it waits for c too
 	s.mu.Unlock()
 	s.Stats.connOpened()
 	go s.serve(a)
@@ -197,7 +195,8 @@ func (a *activeConn) Displace() {
 	s.abort(a)
 }
 
-// refuse turns a client away: there are too many, or short says of what we have too little.
+// refuse counts, logs and reports to the client that there are too many connections or, if short is not nil,
+// too few file descriptors.
 func (s *Server) refuse(c *Conn, short error) {
 	s.Stats.connRejected()
 	if short != nil {
@@ -209,8 +208,7 @@ func (s *Server) refuse(c *Conn, short error) {
 	if s.TLS != nil || len(s.Refusal) == 0 {
 		return
 	}
-	// A fresh connection's send buffer takes this at once; the deadline is for
-	// the one that does not.
+	// A fresh connection's send buffer takes this at once; the deadline is for connections where it does not.
 	_ = c.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
 	_, _ = c.Write(s.Refusal)
 }
@@ -243,14 +241,14 @@ func (s *Server) serve(a *activeConn) {
 	linger(c)
 }
 
-// A client that got no session may go on sending for so long and so much.
+// Limits for a client that got no session and goes on sending.
 const (
 	lingerTime  = 2 * time.Second
 	lingerBytes = 64 << 10
 )
 
-// linger lets a client read what it was told instead of a session. Closing at once
-// would break the pipe under what it is sending, and it would report that instead.
+// linger gives a client without a session time to read the error that it was sent. Closing at once would
+// reset the connection while the client is sending, and it would report the reset instead of the error.
 func linger(c net.Conn) {
 	if CloseWrite(c) != nil {
 		return
@@ -259,7 +257,8 @@ func linger(c net.Conn) {
 	_, _ = io.CopyN(io.Discard, c, lingerBytes)
 }
 
-// greeted reads the PROXY header where there is to be one, and admits the client that it names.
+// greeted reads the PROXY header, if one is expected, and admits the client that it names. It reports whether
+// to go on.
 func (s *Server) greeted(a *activeConn) bool {
 	if a.proxied == nil {
 		return true
@@ -272,7 +271,7 @@ func (s *Server) greeted(a *activeConn) bool {
 			return false
 		}
 	}
-	if err != nil && !s.isClosing() && !errors.Is(err, io.EOF) { // balancers look whether a port is open
+	if err != nil && !s.isClosing() && !errors.Is(err, io.EOF) { // balancers probe whether a port is open
 		s.Stats.Error("proxy_header")
 		s.log().Debug("connection without a PROXY header that counts, closed", "remote", remote(a.conn), "err", err)
 	}
@@ -293,8 +292,8 @@ func (s *Server) handshake(c *Conn) (net.Conn, error) {
 	return tc, tc.HandshakeContext(ctx)
 }
 
-// begin makes the session known to Shutdown. The session of a connection that
-// Shutdown has overtaken is told to drain before it runs.
+// begin makes a's session and registers it for Shutdown. If Shutdown has begun meanwhile, the session is
+// drained before it runs.
 func (s *Server) begin(a *activeConn, c net.Conn) Session {
 	session := s.NewSession(c)
 	if session == nil {
@@ -311,8 +310,7 @@ func (s *Server) begin(a *activeConn, c net.Conn) Session {
 	return session
 }
 
-// abort closes what a's session holds. It does not say goodbye in TLS, which
-// could block on a peer that doesn't read.
+// abort closes a's connections. It sends no TLS close_notify, which could block on a peer that doesn't read.
 func (s *Server) abort(a *activeConn) {
 	s.mu.Lock()
 	session := a.session
@@ -325,23 +323,22 @@ func (s *Server) abort(a *activeConn) {
 
 func (s *Server) remove(a *activeConn) {
 	a.slot.Leave()
-	s.Stats.connClosed() // first, so that none is counted any more when Shutdown returns
+	s.Stats.connClosed() // first, so that no connection is counted as open when Shutdown returns
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.active, a)
 	s.noteEnd()
 }
 
-// noteEnd closes done when nothing is left that could begin or end. s.mu is held.
+// noteEnd closes done after Shutdown when no listener and no connection is left. s.mu must be held.
 func (s *Server) noteEnd() {
 	if s.closed && len(s.active) == 0 && len(s.listeners) == 0 {
 		s.ended.Do(func() { close(s.done) })
 	}
 }
 
-// Shutdown closes the listeners, drains all sessions and waits for them to end.
-// When ctx ends first it closes every connection and returns ctx's error
-// without waiting further. It may be called again, to wait for longer.
+// Shutdown closes the listeners, drains all sessions and waits for them to end. If ctx ends first, it closes
+// all connections and returns ctx.Err() without waiting further. It may be called again to wait longer.
 func (s *Server) Shutdown(ctx context.Context) error {
 	go s.drainAll(s.close())
 	select {
@@ -353,12 +350,13 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// BeginPatience is how long a client that came just before Shutdown has for its handshakes, and for its first request.
+// BeginPatience is the time that a client that connected just before Shutdown has for its handshakes, and for
+// its first request.
 const BeginPatience = 2 * time.Second
 
-// close ends accepting and returns the connections whose sessions to drain.
-// Those that have no session yet are in a handshake, with nothing in flight:
-// begin drains their sessions, and soon they are closed.
+// close stops accepting and returns the connections whose sessions to drain. Connections without a session
+// are in a handshake, with nothing in flight: begin drains their sessions, and after BeginPatience those
+// still without one are closed.
 func (s *Server) close() []*activeConn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -382,7 +380,7 @@ func (s *Server) close() []*activeConn {
 	return drain
 }
 
-// closeUnbegun closes connections that have no session, after Shutdown.
+// closeUnbegun closes the connections that have no session.
 func (s *Server) closeUnbegun() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -394,7 +392,7 @@ func (s *Server) closeUnbegun() {
 }
 
 func (s *Server) drainAll(conns []*activeConn) {
-	defer CatchPanic(s.log(), s.Stats, nil) // each drain recovers by itself
+	defer CatchPanic(s.log(), s.Stats, nil) // drain recovers panics of each session itself
 	for _, a := range conns {
 		s.drain(a)
 	}
@@ -417,7 +415,7 @@ func (s *Server) abortAll() {
 	}
 }
 
-// init makes the zero Server usable. s.mu is held.
+// init makes the zero Server usable. s.mu must be held.
 func (s *Server) init() {
 	if s.active != nil {
 		return

@@ -6,47 +6,47 @@ import (
 	"sync"
 )
 
-// How much of what is free somebody may hold: so many times as much as is still free then. So a
-// connection that is alone gets a half, the next one a half of the rest, and an address three
-// quarters: however much one takes, something is left for the next. Nobody has to know how many there
-// are. When it has become too little for what somebody needs, there is still the reserve.
+// A gateway, an address or a connection may hold so many times as much as is still free afterwards. So a
+// single connection gets half, the next one half of the rest, and an address three quarters: however much one
+// takes, something is left for the next, and their number need not be known. When a share has become too
+// small for a message, there is still the reserve.
 const (
-	gatewayParts    = 3 // a gateway, of the process' budget
-	clientParts     = 3 // the connections from one address, of what their gateway may have
-	connectionParts = 1 // a connection, of what its address may have
+	gatewayParts    = 3 // a gateway, of the process's budget
+	clientParts     = 3 // the connections from one address, of their gateway's share
+	connectionParts = 1 // a connection, of its address's part
 )
 
-// room is what somebody who holds used may add, when free is free.
+// room returns how many more bytes a holder of used bytes may take when free bytes are free.
 func room(parts, free, used int64) int64 { return (parts*free - used) / (parts + 1) }
 
-// Share is what one gateway has of a budget. A nil Share has no bound.
+// Share is one gateway's part of a budget. A nil Share has no limit.
 type Share struct {
 	budget  *Budget
 	gateway string
 
 	// Guarded by budget.mu.
-	used     int64     // from what all share
-	promised int64     // of the reserve
-	waiters  []*waiter // those whose turn is first in front
-	scan     uint64    // number of the last one of these
+	used     int64     // taken from the part that all share
+	promised int64     // by the reserve
+	waiters  []*waiter // ordered by their due time
+	scan     uint64    // number of the last scan of the waiters
 
 	mu      sync.Mutex
 	clients map[string]*Client
 }
 
-// Client is what the connections from one address have of a gateway's share. A nil Client has no
-// bound.
+// Client is the part of a gateway's share that the connections from one address have. A nil Client has no
+// limit.
 type Client struct {
 	of          *Share
 	name        string
 	used        int64 // guarded by budget.mu
-	promised    int64 // of the reserve, likewise
+	promised    int64 // by the reserve; likewise
 	scan        uint64
-	looks       [2]int // at its waiters in that scan: those with long claims, and those with short ones
+	looks       [2]int // number of its waiters seen in that scan, with large and with small claims
 	connections int    // guarded by of.mu
 }
 
-// Share returns the share of a gateway, the same for the same name.
+// Share returns the share of the named gateway, always the same for a name; nil if the budget has no limit.
 func (b *Budget) Share(gateway string) *Share {
 	if b == nil || b.size == 0 {
 		return nil
@@ -63,10 +63,11 @@ func (b *Budget) Share(gateway string) *Share {
 	return s
 }
 
-// alone reports whether there is no other gateway. b.mu is held.
+// alone reports whether there is no other gateway. budget.mu must be held.
 func (s *Share) alone() bool { return len(s.budget.shares) == 1 }
 
-// room is what the gateway may add. A gateway that is alone leaves nothing for others. b.mu is held.
+// room returns how many more bytes the gateway may take. A single gateway need not leave any for others.
+// budget.mu must be held.
 func (s *Share) room() int64 {
 	free := s.budget.free()
 	if s.alone() {
@@ -77,7 +78,8 @@ func (s *Share) room() int64 {
 
 func (c *Client) room() int64 { return room(clientParts, c.of.room(), c.used) }
 
-// Client finds the client at an address, for one more connection from there, which has to Leave.
+// Client returns the client at an address, for one more connection from there. The caller must call Leave
+// when the connection ends.
 func (s *Share) Client(addr net.Addr) *Client {
 	if s == nil {
 		return nil
@@ -94,7 +96,7 @@ func (s *Share) Client(addr net.Addr) *Client {
 	return c
 }
 
-// Leave is the end of a connection.
+// Leave ends the count of a connection.
 func (c *Client) Leave() {
 	if c == nil {
 		return
@@ -106,7 +108,8 @@ func (c *Client) Leave() {
 	}
 }
 
-// AddressOf names the machine at the other end: of IPv6 the /64, which is what one customer gets.
+// AddressOf returns a name for the machine at the other end: its IP address, or the /64 of an IPv6 address,
+// since that is what one customer gets.
 func AddressOf(addr net.Addr) string {
 	if addr == nil {
 		return ""

@@ -11,14 +11,13 @@ import (
 	"github.com/cinch-layer/cinch/internal/effort"
 )
 
-// Snapshot is what one gateway has counted since the process started, for the
-// admin page and its JSON. The field names are documented in docs/METRICS.md.
-// Counters are read one after the other, so sums may be off by what happened
-// meanwhile.
+// Snapshot holds the counters of one gateway since the process started, for the admin page and its JSON. The
+// field names are documented in docs/METRICS.md. Counters are read one after the other, so sums may be off by
+// the events in between.
 type Snapshot struct {
 	Name        string            `json:"name"`
 	Protocol    string            `json:"protocol"`
-	Trouble     string            `json:"trouble,omitempty"` // why clients are not served
+	Trouble     string            `json:"trouble,omitempty"` // why the gateway can't serve clients
 	Connections Connections       `json:"connections"`
 	Wire        Wire              `json:"wire"`
 	Total       Total             `json:"total"`
@@ -32,29 +31,30 @@ type Snapshot struct {
 	Effort *EffortTotal `json:"effort,omitempty"`
 }
 
-// Connections counts those of clients.
+// Connections counts client connections.
 type Connections struct {
 	Open     int64  `json:"open"`
 	Total    uint64 `json:"total"`
 	Rejected uint64 `json:"rejected"`
 }
 
-// Wire is the bytes on the wire of both sides.
+// Wire counts the bytes on the wire of both sides.
 type Wire struct {
 	Client   Traffic `json:"client"`
 	Upstream Traffic `json:"upstream"`
 }
 
-// Traffic is the bytes on the wire of one side, TLS included.
+// Traffic counts the bytes on the wire of one side, TLS included.
 type Traffic struct {
 	ReceivedBytes uint64 `json:"received_bytes"`
 	SentBytes     uint64 `json:"sent_bytes"`
 }
 
-// Total sums up a gateway's work. RawBytes are the values that passed between the gateway and its upstream at their full size,
-// StoredBytes the same values as they were sent, and SavedBytes the difference. Values that were left uncompressed count in both,
-// and so do values that were read back and decompressed where the upstream stores them compressed (see [StoresValues]).
-// The admin page, cinch top, cinch report, /metrics and the money beside them all use this definition of "saved".
+// Total sums up a gateway's work. RawBytes are the values that passed between the gateway and its upstream at
+// their full size, StoredBytes the same values as they were sent, and SavedBytes the difference. Values that
+// were left uncompressed count in both, and so do values that were read back and decompressed where the
+// upstream stores them compressed (see [StoresValues]). The admin page, cinch top, cinch report, /metrics and
+// the money beside them all use this definition of "saved".
 type Total struct {
 	Values         uint64  `json:"values"`
 	Sealed         uint64  `json:"sealed"`
@@ -67,7 +67,7 @@ type Total struct {
 	Opened         uint64  `json:"opened"`
 }
 
-// RuleTotal is what one rule did; its sizes include the values that it left.
+// RuleTotal counts the values of one rule; its sizes include the values left uncompressed.
 type RuleTotal struct {
 	Rule           string       `json:"rule"`
 	Sealed         uint64       `json:"sealed"`
@@ -78,11 +78,11 @@ type RuleTotal struct {
 	SealCPUSeconds float64      `json:"seal_cpu_seconds"`
 	Codecs         []CodecTotal `json:"codecs"`
 	LeftBy         []LeftTotal  `json:"left_by"`
-	// Observed is what a rule with mode observe would have done; nil: it has observed nothing.
+	// Observed counts what a rule with mode observe would have done; nil: it has observed nothing.
 	Observed *ObservedTotal `json:"observed,omitempty"`
 }
 
-// ObservedTotal counts values that were sealed and opened for the count alone.
+// ObservedTotal counts values that were compressed and decompressed for the statistics only.
 type ObservedTotal struct {
 	Values         uint64  `json:"values"`
 	RawBytes       uint64  `json:"raw_bytes"`
@@ -92,7 +92,7 @@ type ObservedTotal struct {
 	OpenCPUSeconds float64 `json:"open_cpu_seconds"`
 }
 
-// CodecTotal counts values that one codec sealed, or opened.
+// CodecTotal counts values that one codec compressed, or decompressed.
 type CodecTotal struct {
 	Codec       string  `json:"codec"`
 	Values      uint64  `json:"values"`
@@ -102,7 +102,7 @@ type CodecTotal struct {
 	CPUSeconds  float64 `json:"cpu_seconds"`
 }
 
-// LeftTotal counts values that went as they are, for one reason.
+// LeftTotal counts values that were left uncompressed for one reason.
 type LeftTotal struct {
 	Reason string `json:"reason"`
 	Values uint64 `json:"values"`
@@ -116,24 +116,24 @@ type GuardTotal struct {
 	Count   uint64 `json:"count"`
 }
 
-// LatencyTotal is what the gateway added; the quantiles are upper ends of
-// histogram buckets, so up to 2.5 times too high.
+// LatencyTotal sums up the latency that the gateway added; the quantiles are upper ends of histogram buckets,
+// so up to 2.5 times too high.
 type LatencyTotal struct {
 	Count  uint64  `json:"count"`
 	MeanUs float64 `json:"mean_us"`
 	P50Us  float64 `json:"p50_us"`
 	P99Us  float64 `json:"p99_us"`
-	// Buckets are those of the histogram that counted something, from short to long.
+	// Buckets are the non-empty buckets of the histogram, from short to long.
 	Buckets []LatencyBucket `json:"buckets"`
 }
 
 // LatencyBucket counts exchanges to which the gateway added at most UpToUs, and more than the bucket before holds.
 type LatencyBucket struct {
-	UpToUs float64 `json:"up_to_us,omitempty"` // without: longer than all others
+	UpToUs float64 `json:"up_to_us,omitempty"` // absent: longer than all others
 	Count  uint64  `json:"count"`
 }
 
-// Snapshot reads all counters. Rules, codecs and classes come sorted by name.
+// Snapshot reads all counters. Rules and codecs are sorted by name.
 func (s *Stats) Snapshot() Snapshot {
 	if s == nil {
 		return Snapshot{}
@@ -284,12 +284,12 @@ func bucketsOf(counts []uint64) (list []LatencyBucket) {
 	return list
 }
 
-// Latencies count, by bucket, how long the gateway has held up exchanges.
+// Latencies counts exchanges by the latency that the gateway added.
 type Latencies struct {
 	counts [len(latencyBounds) + 1]uint64
 }
 
-// Latencies returns the counts of now.
+// Latencies returns the current counts.
 func (s *Stats) Latencies() (l Latencies) {
 	if s != nil {
 		l.counts, _ = s.latency.read()
@@ -297,7 +297,8 @@ func (s *Stats) Latencies() (l Latencies) {
 	return l
 }
 
-// Quantile of what was counted since before; 0 where there was nothing. It is the upper end of a bucket.
+// Quantile returns the quantile q of the exchanges counted since before, as the upper end of a bucket; 0 if
+// there were none.
 func (l Latencies) Quantile(before Latencies, q float64) time.Duration {
 	total := uint64(0)
 	for i := range l.counts {
@@ -309,8 +310,9 @@ func (l Latencies) Quantile(before Latencies, q float64) time.Duration {
 
 func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// StoresValues reports whether a protocol's upstream keeps values compressed, so that reading one saves bytes as writing it does.
-// With the other protocols a message that is decompressed was counted by the gateway that compressed it.
+// StoresValues reports whether a protocol's upstream keeps values compressed, so that reading one saves bytes
+// as writing it does. With the other protocols a message that is decompressed was counted by the gateway that
+// compressed it.
 func StoresValues(protocol string) bool { return protocol == "redis" || protocol == "tarantool" }
 
 func sumUp(rules []RuleTotal, opened []CodecTotal, readsSave bool) Total {
@@ -342,11 +344,11 @@ func ratio(raw, stored uint64) float64 {
 	return float64(raw) / float64(stored)
 }
 
-// EffortTotal is how a gateway keeps to its limits.
+// EffortTotal is the state of a gateway's limits on the effort of compressing.
 type EffortTotal struct {
 	CPUBudgetCores       float64       `json:"cpu_budget_cores,omitempty"`
 	LatencyBudgetSeconds float64       `json:"latency_budget_seconds,omitempty"`
-	Cores                float64       `json:"cores"` // that sealing takes, lately
+	Cores                float64       `json:"cores"` // recently spent on compressing
 	CPUSeconds           float64       `json:"cpu_seconds"`
 	Late                 uint64        `json:"late"` // values that took longer than the latency budget
 	Step                 string        `json:"step"`
@@ -357,11 +359,11 @@ type EffortTotal struct {
 // EffortShare is one step: rule, fast, lz4 or raw.
 type EffortShare struct {
 	Step   string  `json:"step"`
-	Share  float64 `json:"share"` // of the values of the last seconds
+	Share  float64 `json:"share"` // of the values in the last seconds
 	Values uint64  `json:"values"`
 }
 
-// total is nil where there are no limits.
+// total returns nil if there are no limits.
 func (e *Effort) total() *EffortTotal {
 	s, ok := e.state()
 	if !ok {

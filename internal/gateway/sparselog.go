@@ -8,45 +8,45 @@ import (
 )
 
 const (
-	// Of warnings and errors that are alike this many are logged in a period. The rest is counted,
-	// and the last of them logged with the count when the period ends.
+	// sparseBurst warnings or errors of one kind are logged in a period. The rest is counted, and the last of
+	// them is logged with the count when the period ends.
 	sparseBurst  = 10
 	sparsePeriod = 10 * time.Second
 
-	// maxSparseKinds bounds the kinds that are told apart; it is a net under mistakes, since messages
-	// and classes are constants of our code.
+	// maxSparseKinds limits the kinds that are told apart, as a safeguard against mistakes: messages and
+	// classes are constants of the code.
 	maxSparseKinds = 1024
 )
 
-// SparseLog passes records on to next, but of many warnings or errors that are alike in a short time
-// only some: one client, or one broken value that is read again and again, must not fill a disk or
-// hide what else happens. Alike are records with the same message, gateway and class (attributes of
-// those names). None goes uncounted: the last line of such a period says how many it stands for.
+// SparseLog passes records on to next, but only some of many warnings or errors of the same kind in a short
+// time: one client, or one broken value that is read repeatedly, must not fill a disk or hide other messages.
+// Records with the same message, gateway and class (attributes of those names) are of one kind. All are
+// counted: the last line of a period says how many records it stands for.
 func SparseLog(next slog.Handler) slog.Handler {
 	return sparseHandler{next: next, kinds: &sparseKinds{open: map[sparseKind]*sparsePending{}}}
 }
 
 type sparseKind struct{ message, gateway, class string }
 
-// sparseHandler is a slog.Handler with the attributes that With has added.
+// sparseHandler implements SparseLog, with the attributes that With has added.
 type sparseHandler struct {
 	next    slog.Handler
 	kinds   *sparseKinds
 	gateway string
 }
 
-// sparseKinds are the kinds that were logged in the period that has begun with their first record.
+// sparseKinds holds the kinds with a running period. The first record of a kind begins its period.
 type sparseKinds struct {
 	mu   sync.Mutex
 	open map[sparseKind]*sparsePending
 }
 
-// sparsePending is what one kind's period has brought.
+// sparsePending counts the records of one kind in its period.
 type sparsePending struct {
 	said   int
 	unsaid int
-	last   slog.Record  // of those that were not said
-	to     slog.Handler // where last belongs
+	last   slog.Record  // the last of the unsaid records
+	to     slog.Handler // the handler for last
 }
 
 func (h sparseHandler) Enabled(ctx context.Context, level slog.Level) bool {
@@ -86,7 +86,7 @@ func (h sparseHandler) kindOf(r slog.Record) sparseKind {
 	return kind
 }
 
-// admit reports whether to log r at once; if not, it is counted.
+// admit reports whether to log r at once; if not, it counts r.
 func (s *sparseKinds) admit(kind sparseKind, r slog.Record, to slog.Handler) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,8 +108,8 @@ func (s *sparseKinds) admit(kind sparseKind, r slog.Record, to slog.Handler) boo
 	return false
 }
 
-// end closes a period, and begins another where it has left something unsaid: what goes on for
-// long is a line a period then.
+// end ends a period. If records were held back, it logs the last one and begins another period, without a
+// burst: a lasting problem is then logged once a period.
 func (s *sparseKinds) end(kind sparseKind) {
 	s.mu.Lock()
 	p := s.open[kind]

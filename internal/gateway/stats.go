@@ -17,8 +17,8 @@ const (
 
 var sideNames = [...]string{sideClient: "client", sideUpstream: "upstream"}
 
-// Bounds on labels. Rules come from the config and classes from our code, so
-// these are nets under mistakes; what exceeds them counts as "other".
+// Bounds on labels. Rules come from the configuration and classes from the code, so these limits are a
+// safeguard against mistakes; labels beyond them count as "other".
 const (
 	maxRuleSeries  = 4096
 	maxClassSeries = 256
@@ -26,12 +26,12 @@ const (
 	otherCodec     = codec.ID(255)
 )
 
-// codecIDs is the number of codecs that the format's nibble can name, and cinch-proto.
+// codecIDs is the number of codecs that the format's four bits can name, plus cinch-proto.
 const codecIDs = codec.Proto + 1
 
-// Stats counts what one gateway does. All methods may be called at any time from
-// any goroutine, on a nil Stats too, and allocate nothing once their labels have
-// been seen. The counters only ever grow while the process lives.
+// Stats holds the counters of one gateway. All methods may be called at any time from any goroutine, on a nil
+// Stats too, and allocate nothing once their labels have been seen. Counters never decrease while the process
+// lives.
 type Stats struct {
 	name     string
 	protocol string
@@ -69,7 +69,7 @@ type (
 	guardKey struct{ command, outcome string }
 )
 
-// codecName returns the label, since a codec that is none stands for all beyond the bound.
+// codecName returns the label of the codec; otherCodec stands for all labels beyond the limit.
 func (k sealKey) codecName() string {
 	if k.codec == otherCodec {
 		return otherLabel
@@ -77,7 +77,7 @@ func (k sealKey) codecName() string {
 	return k.codec.String()
 }
 
-// volume is a number of values with their sizes and what they cost.
+// volume counts values, their sizes and the time spent on them.
 type volume struct {
 	values, rawBytes, storedBytes atomic.Uint64
 	nanos                         atomic.Int64
@@ -90,14 +90,14 @@ func (v *volume) add(raw, stored int, d time.Duration) {
 	v.nanos.Add(int64(d))
 }
 
-// observation is what sealing would have done, and what opening cost.
+// observation counts what compressing would have done, and the time spent decompressing.
 type observation struct {
 	volume
 	openNanos atomic.Int64
 }
 
-// NewStats makes the counters of the gateway called name. The names of the
-// gateways of one process differ.
+// NewStats returns the counters of the gateway called name. The names of the gateways of one process must
+// differ.
 func NewStats(name, protocol string) *Stats {
 	return &Stats{
 		name: name, protocol: protocol,
@@ -110,8 +110,8 @@ func NewStats(name, protocol string) *Stats {
 	}
 }
 
-// SetCommands says which command names Guarded shows; all others are "other", so
-// that clients can't invent labels. Call it before the gateway serves.
+// SetCommands sets the command names that Guarded uses as labels; all others count as "other", so that
+// clients can't invent labels. It must be called before the gateway serves.
 func (s *Stats) SetCommands(names []string) {
 	if s == nil {
 		return
@@ -122,32 +122,32 @@ func (s *Stats) SetCommands(names []string) {
 	}
 }
 
-// Sealed counts a value that was sealed under rule: raw bytes became stored
-// bytes, envelope included, and sealing took d.
+// Sealed counts a value that was compressed under rule: raw bytes became stored bytes, envelope included, in
+// time d.
 func (s *Stats) Sealed(rule string, id codec.ID, raw, stored int, d time.Duration) {
 	if s != nil {
 		s.sealed.get(sealKey{rule, id}).add(raw, stored, d)
 	}
 }
 
-// SealTime counts the time of sealing whose outcome was left in the end, for
-// want of gain say. The value itself counts by Left.
+// SealTime counts the time of compressing a value that was then left uncompressed, because it gained nothing
+// for example. The value itself is counted by Left.
 func (s *Stats) SealTime(rule string, id codec.ID, d time.Duration) {
 	if s != nil {
 		s.sealed.get(sealKey{rule, id}).nanos.Add(int64(d))
 	}
 }
 
-// Left counts a value of raw bytes that a rule covers and that went as it is.
-// Reasons are constants of the caller: small, no_gain, number, budget ….
+// Left counts a value of raw bytes that a rule covers and that was left uncompressed. Reasons are constants
+// of the caller: small, no_gain, number, budget ….
 func (s *Stats) Left(rule, reason string, raw int) {
 	if s != nil {
 		s.left.get(leftKey{rule, reason}).add(raw, raw, 0)
 	}
 }
 
-// Observed counts a value that a rule sealed and opened for the count alone: raw bytes would have become
-// stored bytes (raw, without gain). The value itself counts by Left.
+// Observed counts a value that a rule compressed and decompressed for the statistics only: raw bytes would
+// have become stored bytes (stored equals raw if nothing is gained). The value itself is counted by Left.
 func (s *Stats) Observed(rule string, id codec.ID, raw, stored int, seal, open time.Duration) {
 	if s != nil {
 		o := s.observed.get(sealKey{rule, id})
@@ -156,8 +156,7 @@ func (s *Stats) Observed(rule string, id codec.ID, raw, stored int, seal, open t
 	}
 }
 
-// Opened counts a value that was opened: stored bytes, envelope included, became
-// raw bytes, and opening took d.
+// Opened counts a value that was decompressed: stored bytes, envelope included, became raw bytes, in time d.
 func (s *Stats) Opened(id codec.ID, stored, raw int, d time.Duration) {
 	if s != nil {
 		s.opened[id%codecIDs].add(raw, stored, d)
@@ -171,7 +170,7 @@ func (s *Stats) Error(class string) {
 	}
 }
 
-// SetTrouble says why clients would not be served now; nil: they would.
+// SetTrouble sets why the gateway can't serve clients; nil: it can.
 func (s *Stats) SetTrouble(err error) {
 	if s == nil {
 		return
@@ -184,8 +183,8 @@ func (s *Stats) SetTrouble(err error) {
 	s.trouble.Store(&text)
 }
 
-// Guarded counts a command that computes on values and so was guarded. See
-// SetCommands for command; outcomes are constants of the caller.
+// Guarded counts a command that was guarded because it computes on values. See SetCommands for command;
+// outcomes are constants of the caller.
 func (s *Stats) Guarded(command, outcome string) {
 	if s == nil {
 		return
@@ -197,16 +196,16 @@ func (s *Stats) Guarded(command, outcome string) {
 	s.guarded.get(guardKey{known, outcome}).Add(1)
 }
 
-// Inflated counts an envelope that was put back as its value in the store, for
-// a command that must see it. Reasons are constants of the caller.
+// Inflated counts an envelope that was replaced in the store by its plain value, for a command that needs
+// that. Reasons are constants of the caller.
 func (s *Stats) Inflated(reason string) {
 	if s != nil {
 		s.inflated.get(reason).Add(1)
 	}
 }
 
-// Latency counts what the gateway itself added to one exchange; for Redis, to one request by compressing its values, or to one reply by
-// decompressing them.
+// Latency counts the time that the gateway itself added to one exchange; for Redis, to one request by
+// compressing its values, or to one reply by decompressing them.
 func (s *Stats) Latency(d time.Duration) {
 	if s == nil {
 		return
@@ -219,7 +218,7 @@ func (s *Stats) Latency(d time.Duration) {
 	s.latency.nanos.Add(int64(max(d, 0)))
 }
 
-// ShowEffort has the budgets of the gateway shown with its counters.
+// ShowEffort adds the state of the gateway's budgets to its metrics.
 func (s *Stats) ShowEffort(e *Effort) {
 	if s != nil {
 		s.effort.Store(e)
@@ -252,9 +251,8 @@ func (s *Stats) connRejected() {
 	}
 }
 
-// family holds one counter for each label. Reading takes no lock: the map is
-// never changed, only replaced, which happens once a label. Beyond limit labels
-// all new ones share the counter of the label other.
+// family holds one counter for each label. Reading takes no lock: the map is never changed, only replaced,
+// once for each new label. Beyond limit labels all new ones share the counter of the label other.
 type family[K comparable, V any] struct {
 	limit int
 	other K
@@ -309,13 +307,13 @@ var latencyBounds = [...]time.Duration{
 	time.Second,
 }
 
-// histogram counts durations. The last bucket is for those above all bounds.
+// histogram counts durations. The last bucket is for durations above all bounds.
 type histogram struct {
 	buckets [len(latencyBounds) + 1]atomic.Uint64
 	nanos   atomic.Int64
 }
 
-// read returns the buckets' own counts (not cumulated) and their sum.
+// read returns the count of each bucket (not cumulated) and their sum.
 func (h *histogram) read() (counts [len(latencyBounds) + 1]uint64, total uint64) {
 	for i := range h.buckets {
 		counts[i] = h.buckets[i].Load()
@@ -324,9 +322,9 @@ func (h *histogram) read() (counts [len(latencyBounds) + 1]uint64, total uint64)
 	return counts, total
 }
 
-// quantile returns the bound below which the share q of all durations lies; it
-// is the upper end of a bucket, so up to 2.5 times too high. What lies above all
-// bounds reads as the highest. 0 means that there is nothing.
+// quantile returns the bound below which the share q of all durations lies; it is the upper end of a bucket,
+// so up to 2.5 times too high. For durations above all bounds it returns the highest bound, and without any
+// durations 0.
 func (h *histogram) quantile(q float64) time.Duration {
 	counts, total := h.read()
 	return quantileOf(counts, total, q)

@@ -12,23 +12,23 @@ import (
 	"time"
 )
 
-// certCheckInterval is how often, at most, handshakes look at the files.
+// certCheckInterval is the shortest time between two checks of the files by handshakes.
 const certCheckInterval = time.Second
 
-// TLSFiles says where certificates and keys lie, all as PEM. Certificates and
-// keys, and on a server the client CAs, are read again when their files have
-// changed; a change that can't be used is logged and the last good state kept.
+// TLSFiles names the files of certificates and keys, all PEM. Certificates and keys, and on a server the
+// client CAs, are read again when their files have changed. A change that can't be used is logged, and the
+// last good state kept.
 type TLSFiles struct {
-	Cert, Key  string // our certificate with its chain, and its key
+	Cert, Key  string // the gateway's certificate with its chain, and its key
 	ClientCA   string // server: require client certificates signed by these
-	CA         string // client: trust these and not the system's; read once
+	CA         string // client: trust these instead of the system's; read once
 	ServerName string // client: name to check instead of the host
 
-	// InsecureSkipVerify makes a client take any certificate, so that TLS
-	// protects against listeners only, not against whoever sits in between.
+	// InsecureSkipVerify makes a client accept any certificate, so that TLS protects against passive
+	// eavesdroppers only, not against a man in the middle.
 	InsecureSkipVerify bool
 
-	Log *slog.Logger // of failed reloads; nil: silence
+	Log *slog.Logger // for reloads; nil: they are not logged
 }
 
 // ServerConfig reads the files and returns the configuration of a server.
@@ -114,13 +114,13 @@ func loadPool(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// reloader keeps what was loaded from files and loads it again when one of them
-// has another size or time. The result is kept between changes also because a
-// tls.Config owns the keys of its session tickets.
+// reloader keeps a value loaded from files, and loads it again when the size or time of one of them has
+// changed. Between changes it returns the same value, also because a tls.Config owns the keys of its session
+// tickets.
 type reloader[T any] struct {
 	load  func() (*T, error)
 	files []string
-	every time.Duration // between two looks at the files
+	every time.Duration // between two checks of the files
 	log   *slog.Logger
 
 	mu      sync.Mutex
@@ -157,8 +157,8 @@ func (r *reloader[T]) first() (*T, error) {
 	return value, err
 }
 
-// current returns the last good state, after a look at the files when it is
-// time. Handshakes wait for it: reading small files takes less than they do.
+// current returns the last good state, after checking the files if that is due. Handshakes wait for it:
+// reading small files takes less time than a handshake.
 func (r *reloader[T]) current() *T {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,14 +166,13 @@ func (r *reloader[T]) current() *T {
 		return r.value
 	}
 	r.checked = time.Now()
-	stamps := r.look() // before loading: a change in between shows next time
+	stamps := r.look() // before loading: a change in between is found next time
 	if equalStamps(stamps, r.stamps) {
 		return r.value
 	}
 	value, err := r.load()
 	if err != nil {
-		// Files are often replaced one after the other. The stamps stay, so that
-		// the next look tries again.
+		// Files are often replaced one after the other. The stamps stay, so that the next check tries again.
 		r.log.Warn("tls files changed but can't be used, keeping the old ones", "err", err)
 		return r.value
 	}
@@ -201,8 +200,9 @@ func equalStamps(a, b []stamp) bool {
 	return true
 }
 
-// WithProtocols returns a configuration that offers protocols by ALPN, whichever configuration cfg
-// chooses for a client. Those are kept, because each owns the keys of its tickets. Of nil it is nil.
+// WithProtocols returns a copy of cfg that offers protocols by ALPN, also in the configurations that
+// cfg.GetConfigForClient chooses. The copy of the last one is kept, because it owns the keys of its tickets.
+// For a nil cfg it returns nil.
 func WithProtocols(cfg *tls.Config, protocols ...string) *tls.Config {
 	if cfg == nil {
 		return nil

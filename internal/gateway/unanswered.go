@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// unansweredTimeout is how long an upstream may leave bytes, or probes of a silent connection,
-// without an acknowledgement until the connection counts as lost: the network between has
-// gone, or the host. TCP alone goes on for a quarter of an hour. A server that is only slow
-// acknowledges, and may take as long as it likes.
+// unansweredTimeout limits the time that an upstream may leave bytes, or keep-alive probes of a silent
+// connection, unacknowledged before the connection counts as lost because the network or the host is down.
+// TCP by itself goes on for a quarter of an hour. A server that is only slow does acknowledge, and may take
+// as long as it likes.
 const unansweredTimeout = 30 * time.Second
 
-// ExpectAnswers makes reads and writes of a connection to a server fail when its peer has gone.
+// ExpectAnswers makes reads and writes of a connection to a server fail when the server can no longer be
+// reached.
 func ExpectAnswers(c net.Conn) { expectAnswers(c, unansweredTimeout) }
 
 // expectAnswers makes reads and writes of c fail when its peer has acknowledged nothing for

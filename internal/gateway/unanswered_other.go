@@ -7,6 +7,6 @@ import (
 	"time"
 )
 
-// setUserTimeout does nothing where there is no such option: probes find a silent peer all
-// the same, unacknowledged bytes are given up by the system's own rules.
+// setUserTimeout does nothing: this system has no such option. Keep-alive probes detect a silent peer all the
+// same; for unacknowledged bytes the system's own timeout applies.
 func setUserTimeout(*net.TCPConn, time.Duration) {}

@@ -6,12 +6,12 @@ import (
 	"github.com/cinch-layer/cinch"
 )
 
-// Unopened says of a sealed value that does not open how it is counted and logged, and what the
-// client hears of it, without what its protocol puts in front.
+// Unopened returns the error class, for counters and logs, of a value that can't be decoded, and the text of
+// the error for the client, without a prefix of the protocol.
 //
-// Clients hear the same of a dictionary that is missing, of a tag that is wrong and of any other
-// damage: one who plants envelopes must not learn from the answer which dictionaries there are,
-// or how near a guess came. What the header alone says, which they can read as well, they are told.
+// Clients get the same text for a missing dictionary, a wrong tag and any other damage: a client that writes
+// forged envelopes must not learn from it which dictionaries exist, or how close a guess was. Errors that the
+// header alone shows are told, since clients can read the header too.
 func Unopened(err error) (class, text string) {
 	const prefix = "sealed value does not open: "
 	switch class = unopenedClass(err); class {

@@ -18,31 +18,31 @@ const (
 	maxPort            = 65535
 )
 
-// Errors of Upstream.
+// Errors of ParseUpstream and Dial.
 var (
-	// ErrUpstreamURL is wrapped by what ParseUpstream returns.
+	// ErrUpstreamURL is wrapped by the errors of ParseUpstream.
 	ErrUpstreamURL = errors.New("bad upstream")
-	// ErrUnreachable is wrapped by what Dial returns: no connection, no TLS.
+	// ErrUnreachable is wrapped by the errors of Dial: no connection, or no TLS.
 	ErrUnreachable = errors.New("upstream unreachable")
 )
 
-// Upstream is a server behind a gateway. The exported fields may be changed
-// before the first Dial. It is a plain value: copies are independent.
+// Upstream is a server behind a gateway. The exported fields may be changed before the first Dial. Copies are
+// independent.
 type Upstream struct {
 	Network  string // "tcp" or "unix"
 	Address  string // "host:port" or a path
 	Host     string // without the port, as TLS checks it; empty for unix
-	User     string // decoded; the gateway's own, clients bring theirs
+	User     string // decoded; the gateway's own user, clients have theirs
 	Password string // decoded
 	Database string // path or ?db= of the URL, without the slash
 
 	TLS     *tls.Config   // nil: plain. An empty ServerName means Host
 	Timeout time.Duration // to connect, TLS included; 0: 5 s
-	Silence time.Duration // without any acknowledgement until the connection is lost; 0: 30 s
-	Stats   *Stats        // where the connections' bytes are counted; may be nil
+	Silence time.Duration // without any acknowledgement until the connection counts as lost; 0: 30 s
+	Stats   *Stats        // counts the connections' bytes; may be nil
 }
 
-// secureSchemes says which URL schemes there are, and which mean TLS.
+// secureSchemes lists the known URL schemes; true: with TLS.
 var secureSchemes = map[string]bool{
 	"tcp": false, "tls": true,
 	"redis": false, "rediss": true,
@@ -52,9 +52,9 @@ var secureSchemes = map[string]bool{
 	"unix": false,
 }
 
-// ParseUpstream reads "scheme://[user[:password]@]host[:port][/database]" with
-// the schemes redis, grpc, http, h2c and tarantool, rediss, grpcs, https and tarantools (TLS), tcp and tls, or "unix://[user:password@]/path",
-// or a bare "host:port". The database may also be given as ?db=. An IPv6 host
+// ParseUpstream parses "scheme://[user[:password]@]host[:port][/database]" with the schemes redis, grpc,
+// http, h2c and tarantool, rediss, grpcs, https and tarantools (TLS), tcp and tls, or
+// "unix://[user:password@]/path", or a bare "host:port". The database may also be given as ?db=. An IPv6 host
 // stands in brackets. Errors wrap ErrUpstreamURL and never show a password.
 func ParseUpstream(raw, defaultPort string) (Upstream, error) {
 	if !strings.Contains(raw, "://") {
@@ -86,7 +86,7 @@ func ParseUpstream(raw, defaultPort string) (Upstream, error) {
 	return up.withHost(u, defaultPort)
 }
 
-// withoutQuotes drops the text of parse errors that quote parts of the URL.
+// withoutQuotes cuts off quoted parts of the URL, and the text after them, in parse errors.
 func withoutQuotes(err error) error {
 	text, _, quoted := strings.Cut(err.Error(), `"`)
 	if !quoted {
@@ -135,7 +135,7 @@ func (up Upstream) withHost(u *url.URL, defaultPort string) (Upstream, error) {
 	return up, nil
 }
 
-// String is for logs and pages: it shows no credentials.
+// String returns the address for logs and pages, without credentials.
 func (up Upstream) String() string {
 	switch {
 	case up.Network == "unix":
@@ -147,9 +147,9 @@ func (up Upstream) String() string {
 	}
 }
 
-// Dial connects, and completes the TLS handshake where there is one. The result
-// is a *Conn, or a *tls.Conn over one; the caller closes it. Errors wrap
-// ErrUnreachable, and ErrDescriptors where this process has no more of those.
+// Dial connects, and completes the TLS handshake where there is one. The result is a *Conn, or a *tls.Conn
+// over one; the caller closes it. Errors wrap ErrUnreachable, and also ErrDescriptors if this process is out
+// of file descriptors.
 func (up Upstream) Dial(ctx context.Context) (net.Conn, error) {
 	timeout := up.Timeout
 	if timeout <= 0 {
@@ -157,7 +157,7 @@ func (up Upstream) Dial(ctx context.Context) (net.Conn, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	d := net.Dialer{KeepAlive: -1} // newConn sets it
+	d := net.Dialer{KeepAlive: -1} // newConn configures it
 	raw, err := d.DialContext(ctx, up.Network, up.Address)
 	if short := descriptorShortage(raw, reservedDescriptors, err); short != nil {
 		if err == nil {
@@ -181,15 +181,15 @@ func (up Upstream) Dial(ctx context.Context) (net.Conn, error) {
 	return tc, nil
 }
 
-// unreached is a shortage for which an upstream was not reached, which is no fault of the upstream's:
-// so it doesn't say that, though it is that for who asks.
+// unreached wraps a shortage of file descriptors that prevented a dial. Its text doesn't call the upstream
+// unreachable, since the upstream is not at fault, but errors.Is reports ErrUnreachable.
 type unreached struct{ error }
 
 func (u unreached) Is(target error) bool { return target == ErrUnreachable }
 
 func (u unreached) Unwrap() error { return u.error }
 
-// Ask has talk speak with a server on a connection of the gateway's own, made by dial, within ctx's time.
+// Ask calls talk with a connection made by dial, with ctx's deadline set, and closes the connection.
 func Ask(ctx context.Context, dial func(context.Context) (net.Conn, error), talk func(net.Conn) error) error {
 	c, err := dial(ctx)
 	if err != nil {
@@ -202,7 +202,7 @@ func Ask(ctx context.Context, dial func(context.Context) (net.Conn, error), talk
 	return talk(c)
 }
 
-// Ask is that of a server at an address. It counts as no client's traffic.
+// Ask is the function Ask with up.Dial. Its bytes are not counted as traffic.
 func (up Upstream) Ask(ctx context.Context, talk func(net.Conn) error) error {
 	up.Stats = nil
 	return Ask(ctx, up.Dial, talk)

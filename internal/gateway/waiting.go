@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// waiter is one blocked Acquire or Grow. It belongs to its share's list until ready is closed or
-// its owner has taken it out.
+// waiter is one blocked Acquire or Grow. It stays in its share's list until ready is closed or giveUp removes
+// it.
 type waiter struct {
 	account *Account
 	n       int64
@@ -16,13 +16,13 @@ type waiter struct {
 	ready   chan struct{}
 }
 
-// claimPace, in bytes a second, makes the order in which waiters are served: each is due as long
-// after it came as its claim takes at that pace. So who needs little does not wait for who needs
-// much, and who needs much is not overtaken for ever.
+// claimPace, in bytes a second, determines the order in which waiters are served: each is due as long after
+// it came as its claim takes at that pace. So small claims do not wait for large ones, and large ones are not
+// overtaken for ever.
 const claimPace = 1 << 20
 
-// servedAtOnce is how many of an address' waiters are looked at when bytes come free, and as many of
-// those that the reserve is for: what one can't have the next one can't either, as a rule.
+// servedAtOnce limits how many waiters of an address are tried when bytes become free, separately for large
+// and for small claims: if one can't be served, usually the next one can't either.
 const servedAtOnce = 64
 
 func (b *Budget) enqueue(a *Account, n, claim int64) *waiter {
@@ -36,7 +36,7 @@ func (b *Budget) enqueue(a *Account, n, claim int64) *waiter {
 		if x.due.After(w.due) {
 			return 1
 		}
-		return -1 // behind those that are due at the same time
+		return -1 // after those that are due at the same time
 	})
 	s.waiters = slices.Insert(s.waiters, at, w)
 	b.waiting++
@@ -45,7 +45,7 @@ func (b *Budget) enqueue(a *Account, n, claim int64) *waiter {
 	return w
 }
 
-// serve gives what is to be had to those who wait, the gateways one after the other. b.mu is held.
+// serve grants free bytes to waiters, to one gateway after the other. b.mu must be held.
 func (b *Budget) serve() {
 	for served := b.waiting > 0; served; {
 		served = false
@@ -53,7 +53,7 @@ func (b *Budget) serve() {
 			s := b.shares[b.next%len(b.shares)]
 			b.next = (b.next + 1) % len(b.shares)
 			if served = s.serveOne(); served {
-				break // the turn is the next one's
+				break // go on with the next gateway
 			}
 		}
 	}
@@ -74,8 +74,8 @@ func (s *Share) serveOne() bool {
 	return false
 }
 
-// looksAt reports whether w is among the first of its address' waiters in a scan. Whatever others
-// ask for keeps nobody from being among them.
+// looksAt reports whether w is among the first servedAtOnce waiters of its kind (large or small claim) of its
+// address in a scan. Other addresses don't count.
 func (c *Client) looksAt(w *waiter, scan uint64) bool {
 	if c.scan != scan {
 		c.scan, c.looks = scan, [2]int{}
@@ -88,7 +88,8 @@ func (c *Client) looksAt(w *waiter, scan uint64) bool {
 	return c.looks[kind] <= servedAtOnce
 }
 
-// giveUp takes w out of the queue. Bytes that came at the last moment are used.
+// giveUp removes w from the queue and returns cause. If the bytes were granted in the last moment, it returns
+// nil and they are kept.
 func (b *Budget) giveUp(w *waiter, cause error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

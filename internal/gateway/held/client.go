@@ -7,36 +7,37 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// Allowance is what a client's connection holds: its calls, whose messages have an account each,
-// and their metadata.
+// Allowance accounts for the memory of a client's connection: that of its calls, whose messages have an
+// account each, and of their metadata.
 type Allowance struct {
-	Addr              net.Addr // in logs
+	Addr              net.Addr // for logs
 	Requests, Replies *gateway.Client
 	Metadata          gateway.Account
 }
 
-// NewAllowance opens what a client's connection holds, until Close.
+// NewAllowance returns the allowance of a client's connection. The caller must close it.
 func NewAllowance(addr net.Addr, requests, replies *gateway.Client) *Allowance {
 	m := &Allowance{Addr: addr, Requests: requests, Replies: replies}
-	m.Metadata.Open(requests, nil) // never waited for, so never judged
+	m.Metadata.Open(requests, nil) // no peer is awaited, so no stall detection
 	return m
 }
 
-// Close gives everything back.
+// Close gives all memory back.
 func (m *Allowance) Close() {
 	m.Metadata.Close()
 	m.Requests.Leave()
 	m.Replies.Leave()
 }
 
-// What metadata is held: its bytes stand in HTTP/2's table, in the client's request and in ours.
+// Memory of metadata: its bytes are in HTTP/2's table, in the client's request and in the gateway's.
 const (
 	freeMetadata   = 4 << 10
 	metadataCopies = 2
-	metadataEntry  = 64 // bytes of bookkeeping for each
+	metadataEntry  = 64 // bytes of overhead for each entry
 )
 
-// TakeMetadata takes what a call's metadata takes as long as the call lasts. Little is free.
+// TakeMetadata takes memory for a call's metadata, which the caller must release when the call ends. It
+// returns the number of bytes taken, which is 0 for up to freeMetadata, and whether they were available.
 func (m *Allowance) TakeMetadata(r *http.Request) (n int64, fits bool) {
 	for name, values := range r.Header {
 		for _, v := range values {

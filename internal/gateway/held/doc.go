@@ -1,7 +1,7 @@
-// Package held is the memory that the calls of a client hold, for gateways whose calls share connections: bodies that
-// are read whole, or message by message, take it of the budget as their bytes come.
+// Package held accounts for the memory of a client's calls, for gateways whose calls share connections.
+// Bodies that are read whole, or message by message, take memory from the budget as their bytes come.
 //
-//	client.go   a client's connection
-//	grant.go    what a body holds
-//	gather.go   how it gets into memory
+//	client.go   memory of a client's connection
+//	grant.go    memory of a body
+//	gather.go   reading a body into memory
 package held

@@ -8,22 +8,22 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// ErrCut says that a body ended within a message.
+// ErrCut is wrapped by the error of a body that ended within a message.
 var ErrCut = errors.New("cut off")
 
-// Gatherer reads the messages of a body into memory. It asks for memory only as their bytes come:
-// a peer that announces much and sends nothing holds nothing.
+// Gatherer reads the messages of a body into memory. It takes memory only as their bytes come: a peer that
+// announces a long message and sends nothing holds no more than firstGather bytes.
 type Gatherer struct {
 	Src   io.Reader
-	From  gateway.Peer // that Src comes from
+	From  gateway.Peer // the peer that sends Src
 	Grant *Grant
 }
 
-// firstGather is how much of a message is asked memory for before any of it is there.
+// firstGather is the memory in bytes that is taken for a message before any of it has come.
 const firstGather = 64 << 10
 
-// Some reads a message of n bytes, of whom twice as many are taken of the budget. When there is no memory it returns the
-// beginning. What it returns is a pooled buffer.
+// Some reads a message of n bytes, and takes 2*n bytes from the budget for it. If the budget runs out it
+// returns the beginning of the message. The result is a pooled buffer.
 func (g *Gatherer) Some(n int) ([]byte, error) {
 	var in []byte
 	for len(in) < n {
@@ -39,8 +39,8 @@ func (g *Gatherer) Some(n int) ([]byte, error) {
 	return in, nil
 }
 
-// All reads a message of n bytes, and then takes what else is needed to open it: cost bytes in
-// all.
+// All reads a message of n bytes, then takes the rest of the cost bytes that decompressing it needs. It waits
+// for memory. The result is a pooled buffer.
 func (g *Gatherer) All(n int, cost int64) ([]byte, error) {
 	var in []byte
 	for len(in) < n {
@@ -61,8 +61,8 @@ func (g *Gatherer) All(n int, cost int64) ([]byte, error) {
 	return in, nil
 }
 
-// grow brings what is there of a message of n bytes to size, in a larger buffer. It takes over the
-// one in which it lies.
+// grow moves in, the beginning of a message of n bytes, to a larger buffer and reads on until size bytes are
+// there. It takes ownership of in.
 func (g *Gatherer) grow(in []byte, size, n int) ([]byte, error) {
 	grown := append(gateway.GetBuffer(size), in...)
 	gateway.PutBuffer(in)
@@ -75,7 +75,7 @@ func (g *Gatherer) grow(in []byte, size, n int) ([]byte, error) {
 	return grown[:size], nil
 }
 
-// fill reads a piece of a message that holds memory.
+// fill reads len(p) bytes of a message that holds memory.
 func (g *Gatherer) fill(p []byte) (n int, err error) {
 	g.Grant.Account.Await(g.From)
 	defer g.Grant.Account.Awaited(g.From)
@@ -91,7 +91,7 @@ func (g *Gatherer) fill(p []byte) (n int, err error) {
 	return n, err
 }
 
-// cutOff is the error of a body that ended within a message.
+// cutOff returns the error for a body that ended within a message.
 func cutOff(err error, got, n int) error {
 	if err == io.EOF {
 		return fmt.Errorf("%w after %d of %d bytes", ErrCut, got, n)

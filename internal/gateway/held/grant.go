@@ -8,27 +8,28 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// aheadAfter is how long a message that has to be opened waits for the budget alone.
+// aheadAfter is the time that a message that must be decompressed waits for the budget before it may go ahead
+// without.
 const aheadAfter = 250 * time.Millisecond
 
-// Grant is what the messages of one body hold of the budget. There is one of them at a time.
+// Grant accounts for the memory of the current message of a body.
 type Grant struct {
 	Ctx     context.Context // of the call
 	Account gateway.Account
-	Moved   atomic.Int64  // bytes of messages that hold memory
-	Ahead   chan struct{} // of the gateway, with room for one token: a message without budget puts it in
+	Moved   atomic.Int64  // bytes moved of messages that hold memory
+	Ahead   chan struct{} // shared by the gateway, capacity 1; a message that goes without budget holds the token in it
 
 	held    int64
-	isAhead bool // the token is ours
+	isAhead bool // this message holds the token
 }
 
-// Held is how many bytes the message at hand holds of the budget.
+// Held returns how many bytes of the budget the current message holds.
 func (g *Grant) Held() int64 { return g.held }
 
-// IsAhead reports whether the message at hand goes without budget.
+// IsAhead reports whether the current message goes without budget.
 func (g *Grant) IsAhead() bool { return g.isAhead }
 
-// Try takes n bytes more if they are there.
+// Try takes n more bytes if it need not wait for them, and reports whether it did.
 func (g *Grant) Try(n int64) bool {
 	if !g.Account.TryAcquire(n) {
 		return false
@@ -37,10 +38,10 @@ func (g *Grant) Try(n int64) bool {
 	return true
 }
 
-// Wait gets leave to hold n bytes more, of claim that the message at hand will need. Calls that
-// hold the budget may be waiting for this very message to go on: another gateway of the process, in
-// front of this one, gives back nothing before we read its messages. So after a while one message at a time
-// goes ahead without, and the others go on waiting in their turn.
+// Wait waits until the current message may hold n more bytes; claim is the number of bytes that it still
+// needs. Calls that hold the budget may be waiting for this very message: another gateway of the same
+// process, in front of this one, gives back nothing before this one reads its messages. So after aheadAfter
+// one message at a time goes ahead without budget, while the others keep waiting.
 func (g *Grant) Wait(n, claim int64) error {
 	if g.isAhead || g.Try(n) {
 		return nil
@@ -51,12 +52,12 @@ func (g *Grant) Wait(n, claim int64) error {
 	go func() {
 		err := gateway.ErrPanicked
 		defer func() { got <- err }()
-		defer gateway.CatchPanic(nil, nil, nil) // the budget is of all gateways
+		defer gateway.CatchPanic(nil, nil, nil) // all gateways share the budget
 		err = g.Account.Grow(ctx, n, claim)
 	}()
 	impatient := time.NewTimer(aheadAfter)
 	defer impatient.Stop()
-	var ahead chan struct{} // nobody goes ahead yet
+	var ahead chan struct{} // nil until aheadAfter has passed
 	for {
 		select {
 		case err := <-got:
@@ -77,9 +78,9 @@ func (g *Grant) Wait(n, claim int64) error {
 	}
 }
 
-// Exceed gets leave to hold n bytes more than was expected of the message at hand: when there is
-// budget for them, or when no other message has gone ahead without. One that has waits for no
-// budget, so the others get their turn.
+// Exceed waits until the current message may hold n bytes more than its announced size: until the budget has
+// them, or until no other message goes ahead without budget. A message that goes ahead waits for no budget,
+// so the others get their turn.
 func (g *Grant) Exceed(n int64) error {
 	if g.isAhead || g.Try(n) {
 		return nil
@@ -91,7 +92,7 @@ func (g *Grant) Exceed(n int64) error {
 		case g.Ahead <- struct{}{}:
 			g.isAhead = true
 			return nil
-		case <-again.C: // who is ahead may take long
+		case <-again.C: // the message ahead may take long
 			if g.Try(n) {
 				return nil
 			}
@@ -109,7 +110,7 @@ func (g *Grant) Shrink(n int64) {
 	}
 }
 
-// Release gives back what the message at hand has taken.
+// Release gives back the memory of the current message.
 func (g *Grant) Release() {
 	g.Account.Release(g.held)
 	g.held = 0

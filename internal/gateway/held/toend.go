@@ -6,8 +6,9 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// ToEnd reads a body whose length nobody has said, up to most bytes, twice of which are taken of the budget. It reports false where
-// the body is longer or there is no memory: then it has the beginning. What it returns is a pooled buffer.
+// ToEnd reads a body of unknown length, up to most bytes, and takes twice its size from the budget. If the
+// body reaches most bytes or the budget runs out, complete is false and in is the beginning. The result is a
+// pooled buffer.
 func (g *Gatherer) ToEnd(most int) (in []byte, complete bool, err error) {
 	for {
 		size := min(most, max(firstGather, 2*len(in)))

@@ -6,52 +6,53 @@ import (
 	"github.com/cinch-layer/cinch/internal/autodict"
 )
 
-// What is said of two gateways in estimates, as plan reads it: for any messages, and for Protocol Buffers by cinch-proto.
+// Settings in estimates for a pair of gateways, as package plan reads them: for any messages, and for
+// Protocol Buffers with cinch-proto.
 const (
 	PairPlain   = "pair zstd-3"
 	PairColumns = "pair cinch-proto"
 )
 
-// Ways are those in which a gateway could send messages.
+// Ways are the ways in which a gateway could send messages.
 type Ways struct {
 	Open      func(m Message) ([]byte, error)
 	Compress  func(dst, message []byte, setting string) ([]byte, error)
-	Each      []Way // by itself, with Compress
+	Each      []Way // compress each message by itself, with Compress
 	Sequences []Sequence
 }
 
-// Way is a setting that is tried on each message by itself.
+// Way is a setting to try on each message by itself.
 type Way struct {
 	Setting  string
 	Protobuf bool // for messages of Protocol Buffers only
 }
 
-// Sequence is a way in which messages are sent with what was before them.
+// Sequence is a way in which messages are compressed with the earlier ones as history.
 type Sequence struct {
 	Way
 	Begin func() (Writer, error)
 }
 
-// Writer sends the messages of a session in their order.
+// Writer compresses the messages of a session in their order.
 type Writer interface {
 	Append(dst, message []byte) ([]byte, error)
 	Close()
 }
 
-// opened is a message that could be opened.
+// opened is a message that could be decompressed.
 type opened struct {
 	message []byte
-	came    int // bytes, as it came
+	came    int // bytes received, before decompression
 }
 
-// Bounds of what is opened to be measured, in bytes: what that takes of memory and time follows.
+// Limits on the bytes decompressed for measuring, which bound its memory and time.
 const (
 	measuredOfKind = 16 << 20
-	measuredBytes  = 128 << 20 // of all kinds
+	measuredBytes  = 128 << 20 // for all kinds
 )
 
-// open opens the last messages that may be opened within so many bytes, of which it returns what is left. Those that don't open
-// are left out.
+// open decompresses the last messages, up to left bytes, and returns them and how many bytes are left. It
+// leaves out messages that can't be decompressed.
 func (c *copied) open(w *Ways, left int) ([]opened, int) {
 	var list []opened
 	most := min(measuredOfKind, left)
@@ -66,7 +67,8 @@ func (c *copied) open(w *Ways, left int) ([]opened, int) {
 	return list, max(left, 0)
 }
 
-// estimates are ratios of bytes as they came to those that would have gone. There are none without messages.
+// estimates returns the ratios of the bytes received to the bytes that each way would have sent; none without
+// messages.
 func estimates(w *Ways, list []opened, protobufs bool) []autodict.Estimate {
 	all := []autodict.Estimate{}
 	add := func(setting string, before, after int) {
@@ -89,7 +91,8 @@ func estimates(w *Ways, list []opened, protobufs bool) []autodict.Estimate {
 	return all
 }
 
-// alone sums up what messages had, and have when each is compressed by itself. One that grows goes as it came.
+// alone sums up the sizes of messages as received, and when each is compressed by itself. A message that
+// would grow counts with its received size.
 func (w *Ways) alone(list []opened, setting string) (before, after int) {
 	var out []byte
 	var err error
@@ -102,7 +105,8 @@ func (w *Ways) alone(list []opened, setting string) (before, after int) {
 	return before, after
 }
 
-// withHistory does so for a connection between two gateways. The first message has no history yet, and is not counted.
+// withHistory sums up the same for a connection between two gateways. The first message has no history yet,
+// and is not counted.
 func (s *Sequence) withHistory(list []opened) (before, after int) {
 	w, err := s.Begin()
 	if err != nil {

@@ -1,8 +1,9 @@
-// Package sampled keeps the last messages of each kind that came to a gateway, in memory and in their order, and tells what other
-// codings and a pair of gateways would make of them: numbers only. Bodies of HTTP's requests are messages, too.
+// Package sampled keeps the last messages of each kind that a gateway received, in memory and in their order,
+// and estimates how well other codings and a pair of gateways would compress them. It reports numbers only.
+// The bodies of HTTP requests are messages, too.
 //
-//	sampled.go   what is kept
-//	estimate.go  what is made of it
+//	sampled.go   the samples
+//	estimate.go  the estimates
 package sampled
 
 import (
@@ -15,49 +16,50 @@ import (
 	"github.com/cinch-layer/cinch/internal/autodict"
 )
 
-// Bounds. Kinds are named by clients, so there may be any number of them.
+// Limits. Clients choose the names of kinds, so there may be any number of them.
 const (
 	maxKinds   = 64
-	leastOnes  = 8        // messages that are kept of a kind, however long they are
-	lastOnes   = 64       // and of short ones
-	kindBytes  = 2 << 20  // from where on messages are not short
-	MaxMessage = 4 << 20  // bytes of one as it came; longer ones are only counted
-	maxBytes   = 64 << 20 // of all that are kept
+	leastOnes  = 8        // messages kept of a kind, however long they are
+	lastOnes   = 64       // messages kept of a kind if they are short
+	kindBytes  = 2 << 20  // limit of a kind beyond leastOnes
+	MaxMessage = 4 << 20  // bytes of a message as received; longer ones are only counted
+	maxBytes   = 64 << 20 // of all kept messages
 	sizeCount  = 33
 	maxMethod  = 512 // bytes of a name
 )
 
-// Others is what the kinds are called that are too many.
+// Others is the name that kinds beyond the limit are counted under.
 const Others = "(other paths)"
 
-// Name is what a kind is called.
+// Name names a kind of messages.
 type Name struct {
 	Method    string // "POST /path", "/package.Service/Method"
 	Direction string // request or reply
 }
 
-// Samples are those of one gateway. The zero value is ready; its methods may be called from any goroutine.
+// Samples holds the samples of one gateway. The zero value is ready to use; its methods may be called from
+// any goroutine.
 type Samples struct {
 	mu    sync.Mutex
 	kinds map[Name]*place
-	bytes int // kept
+	bytes int // of kept messages
 }
 
 type place struct {
 	sizes     [sizeCount]uint64 // by the number of bits of their length
 	bytes     uint64
-	last      []Message // the oldest first
-	kept      int       // bytes of those
+	last      []Message // oldest first
+	kept      int       // bytes of last
 	protobufs bool
 }
 
-// Message is one as it came.
+// Message is a message as received.
 type Message struct {
 	Bytes  []byte
 	Coding string // "" for none
 }
 
-// Saw takes notice of a message, and keeps a copy.
+// Saw counts a message, and keeps a copy.
 func (s *Samples) Saw(name Name, m Message, isProtobuf bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,14 +78,14 @@ func (s *Samples) Saw(name Name, m Message, isProtobuf bool) {
 	}
 }
 
-// Passed counts a message of n bytes that nobody looked into.
+// Passed counts a message of n bytes that was forwarded without being inspected.
 func (s *Samples) Passed(name Name, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.count(name, n)
 }
 
-// count is that of a name, with a message more. s.mu is held.
+// count counts a message of n bytes and returns its kind. s.mu must be held.
 func (s *Samples) count(name Name, n int) *place {
 	if s.kinds == nil {
 		s.kinds = map[Name]*place{}
@@ -103,20 +105,20 @@ func (s *Samples) count(name Name, n int) *place {
 	return k
 }
 
-// Bytes is what is kept.
+// Bytes returns the bytes of the kept messages.
 func (s *Samples) Bytes() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.bytes
 }
 
-// Measured is what is known of the messages of one kind.
+// Measured holds the counts and estimates for one kind.
 type Measured struct {
 	autodict.KindStatus
 	Estimates []autodict.Estimate
 }
 
-// Measure tries the ways on what was kept, at the caller's cost.
+// Measure tries the ways on the kept messages, in the caller's goroutine.
 func (s *Samples) Measure(w *Ways) []Measured {
 	kinds := s.copied()
 	slices.SortFunc(kinds, func(a, b copied) int {
@@ -133,7 +135,7 @@ func (s *Samples) Measure(w *Ways) []Measured {
 	return all
 }
 
-// copied is a kind as it is now: its messages don't change.
+// copied is a snapshot of a kind: its messages don't change.
 type copied struct {
 	Measured
 	last      []Message

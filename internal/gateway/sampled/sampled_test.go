@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 )
 
-// history is a session that compresses with what was before.
+// history compresses each message with the earlier ones as history.
 type history struct{ codec.StreamWriter }
 
 func ways(t testing.TB) *Ways {
@@ -52,7 +52,7 @@ func ratios(m Measured) map[string]float64 {
 	return all
 }
 
-// A history saves more than compression of each message, and both less than nothing.
+// A history saves more than compressing each message by itself.
 func TestMeasure(t *testing.T) {
 	var s Samples
 	for i := range 200 {
@@ -77,7 +77,8 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// What is paid now is what came: messages that came compressed save as much less.
+// Estimates compare with the bytes received, so messages that were received compressed save correspondingly
+// less.
 func TestMessagesThatCameCompressed(t *testing.T) {
 	var s Samples
 	w := ways(t)
@@ -99,7 +100,7 @@ func TestMessagesThatCameCompressed(t *testing.T) {
 	}
 }
 
-// However much messages open to, little of it is in memory at a time, and all of it is bounded.
+// However large messages are when decompressed, the bytes decompressed are limited, for each kind and in all.
 func TestMeasuringIsBounded(t *testing.T) {
 	var s Samples
 	for i := range 12 {
@@ -123,7 +124,7 @@ func TestMeasuringIsBounded(t *testing.T) {
 	}
 }
 
-// Clients can't make it keep more than is allowed, of kinds or of bytes.
+// Clients can't exceed the limits on kinds and on bytes.
 func TestBounds(t *testing.T) {
 	var s Samples
 	for i := range 10 * maxKinds {
