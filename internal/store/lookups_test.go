@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// shelf is a store of dictionaries that counts what it is asked.
+// shelf is a store of dictionaries that counts the questions.
 type shelf struct {
 	dicts         map[uint32]*codec.Dict
 	asked, listed int
@@ -46,8 +46,8 @@ func (s *shelf) put(t *testing.T, i int) uint32 {
 	return d.Number()
 }
 
-// A flood of numbers that nobody has costs the store a bounded number of questions a second; what it
-// has, and what it gets while the flood goes on, is found.
+// A flood of unknown numbers costs the store a limited number of questions a second. Dictionaries that it
+// has, or gets during the flood, are found.
 func TestFloodOfUnknownNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shelf{dicts: map[uint32]*codec.Dict{}}
@@ -95,7 +95,7 @@ func TestFoundOnesAreNotLimited(t *testing.T) {
 	}
 }
 
-// Without a list of numbers there is no limit: that is for tools, which somebody has started.
+// Without a list of numbers there is no limit: that is for tools that an operator runs.
 func TestFailuresRememberedAreBounded(t *testing.T) {
 	l := &Lookups{TTL: time.Hour}
 	s := &shelf{}
@@ -109,7 +109,7 @@ func TestFailuresRememberedAreBounded(t *testing.T) {
 	}
 }
 
-// A number that failed is not asked again before its time, another store's trouble not for any.
+// A missing number is not asked for again before its time. After an error of the store no number is.
 func TestFailuresAreRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shelf{}

@@ -19,7 +19,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// served runs a gateway on a listener of 127.0.0.1, or of what listen says, and returns where.
+// served runs a gateway on listen and returns its address.
 func served(t *testing.T, listen string, g interface {
 	Serve(net.Listener) error
 	Shutdown(context.Context) error
@@ -39,7 +39,8 @@ func served(t *testing.T, listen string, g interface {
 	return l.Addr().String()
 }
 
-// refuses expects that the store at the URL is not opened in any way, since it is a gateway, before that of the server.
+// refuses checks that every way to open the store at the URL fails since it is a gateway, and that the error
+// names behind.
 func refuses(t *testing.T, url, behind string) {
 	t.Helper()
 	for way, try := range map[string]func() error{
@@ -75,7 +76,7 @@ func refuses(t *testing.T, url, behind string) {
 	}
 }
 
-// errors that the server has counted.
+// errorsOf returns the number of errors that the server has counted.
 func errorsOf(t *testing.T, c *goredis.Client) int {
 	t.Helper()
 	info, err := c.Info(t.Context(), "stats").Result()
@@ -90,7 +91,8 @@ func errorsOf(t *testing.T, c *goredis.Client) int {
 	return n
 }
 
-// Gateways are recognised by TCP and by a unix socket, by who has logged in and by who has not, and by users without rights.
+// Gateways are recognised over TCP and a unix socket, by authenticated and unauthenticated clients, and by
+// users without rights.
 func TestGatewaysOfOneRedisServerAreRefused(t *testing.T) {
 	server := testenv.Redis(t)
 	direct := goredis.NewClient(&goredis.Options{Addr: server.Addr, Username: "default", Password: "secret"})
@@ -139,7 +141,7 @@ func TestGatewaysOfOneRedisServerAreRefused(t *testing.T) {
 	}
 }
 
-// A gateway to a cluster, and one to what Sentinels watch, are recognised too.
+// A gateway to a cluster, and one to servers under Sentinel, are recognised too.
 func TestGatewaysOfSeveralRedisServersAreRefused(t *testing.T) {
 	nodes := testenv.Cluster(t, 3, 0)
 	var seeds []gateway.Upstream
@@ -167,7 +169,7 @@ func TestGatewaysOfSeveralRedisServersAreRefused(t *testing.T) {
 		}
 		_ = c.Close()
 	}
-	// The nodes name the gateway as their address: what is learnt of it is asked likewise.
+	// The nodes announce the gateway's address as theirs: addresses found that way are checked too.
 	var announced error
 	testenv.Eventually(t, "a node names the gateway", func() bool {
 		s, err := Open(t.Context(), "redis+cluster://"+nodes[1].Addr, Options{})
@@ -175,11 +177,11 @@ func TestGatewaysOfSeveralRedisServersAreRefused(t *testing.T) {
 			_, announced = s.Targets()[0].Space.Keys(t.Context())
 			s.Close()
 		}
-		return errors.Is(announced, store.ErrGateway) // before that the nodes may not answer, as they lose each other
+		return errors.Is(announced, store.ErrGateway) // before that nodes may not answer
 	})
 }
 
-// What a gateway says is behind it can be given to Cinch's commands, and has no credentials.
+// Behind returns a URL that Cinch's commands accept, without credentials.
 func TestBehind(t *testing.T) {
 	for _, test := range []struct{ protocol, upstream, want string }{
 		{config.Redis, "127.0.0.1:6379", "redis://127.0.0.1:6379"},

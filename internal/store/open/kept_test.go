@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A gateway's own way to an operator's word takes the rights that turns take, and no more.
+// A gateway's access to the pause needs the rights that leases need, and no others.
 func TestKeptPause(t *testing.T) {
 	server := testenv.Redis(t)
 	c := goredis.NewClient(&goredis.Options{Addr: server.Addr})
@@ -25,7 +25,7 @@ func TestKeptPause(t *testing.T) {
 	storetest.Pause(t, p)
 }
 
-// In a cluster it is found from any node that answers.
+// In a cluster the pause is found from any node that answers.
 func TestKeptClusterPause(t *testing.T) {
 	nodes := testenv.Cluster(t, 3, 0)
 	for _, first := range []string{nodes[2].Addr, "127.0.0.1:1"} {

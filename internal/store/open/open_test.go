@@ -18,7 +18,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// opened is the fixture of the store at a URL, without the ways past it.
+// opened returns the fixture of the store at a URL, without Write and Read.
 func opened(t *testing.T, url string) storetest.Fixture {
 	t.Helper()
 	s, err := Open(t.Context(), url, Options{})
@@ -122,7 +122,7 @@ func TestTarantool(t *testing.T) {
 	storetest.Store(t, f)
 }
 
-// What a gateway keeps is store.Dicts and nothing else.
+// KeptDicts passes the part of the suite for store.Dicts.
 func TestKeptDicts(t *testing.T) {
 	server := testenv.Redis(t)
 	up, err := gateway.ParseUpstream("redis://"+server.Addr, config.RedisPort)
@@ -134,7 +134,7 @@ func TestKeptDicts(t *testing.T) {
 	storetest.Dicts(t, dicts)
 }
 
-// What Holds promises of a scheme, Open and Look keep.
+// Open and Look accept every scheme that Holds reports.
 func TestEverySchemeOpens(t *testing.T) {
 	for scheme := range schemes {
 		url := scheme + "://127.0.0.1:1"

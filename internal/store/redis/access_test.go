@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// A field is suggested where there are fields.
+// The hint suggests --field only for a hash.
 func TestValueOfAnotherType(t *testing.T) {
 	server := miniredis.RunT(t)
 	c := goredis.NewClient(&goredis.Options{Addr: server.Addr(), Protocol: 2, DisableIdentity: true})

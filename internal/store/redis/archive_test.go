@@ -82,7 +82,7 @@ func TestArchive(t *testing.T) {
 			mustHold(t, server.Addr, x)
 			mustRecheck(t, gateway)
 			wantReady(t, gateway, x, false)
-			wantState(t, operator, x, Archived) // not put back
+			wantState(t, operator, x, Archived) // not restored
 
 			must(t, operator.Restore(t.Context(), x))
 			wantState(t, operator, x, Live)
@@ -138,7 +138,7 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// plant puts an envelope somewhere.
+// plant stores an envelope in the given kind of place.
 func plant(t *testing.T, addr string, client *goredis.Client, where, envelope string) {
 	t.Helper()
 	ctx := t.Context()
@@ -178,7 +178,7 @@ func collect(t *testing.T, addr string, d *Dicts, wait time.Duration, dicts ...*
 	return got
 }
 
-// A gateway that is cut off may name a dictionary until its lease ends, and does.
+// A gateway that is cut off may name a dictionary until its lease ends, and here it does.
 func TestCollectWaitsForLeases(t *testing.T) {
 	const lease = 400 * time.Millisecond
 	server := testenv.Redis(t)
@@ -204,8 +204,7 @@ func TestCollectWaitsForLeases(t *testing.T) {
 	wantState(t, operator, x, Live)
 }
 
-// stumbling fails the next question for what is retired, as a server does that hangs for
-// a moment.
+// stumbling makes the next question for retired dictionaries fail with a timeout.
 type stumbling struct{ next atomic.Bool }
 
 func (s *stumbling) DialHook(next goredis.DialHook) goredis.DialHook { return next }
@@ -225,7 +224,8 @@ func (s *stumbling) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredi
 	return next
 }
 
-// Who could not ask what is retired must not take it for live because it is there.
+// If a gateway can't ask which dictionaries are retired, it must not treat one as live just because it is
+// stored.
 func TestRetiredIsNotNamedAfterTrouble(t *testing.T) {
 	for kind, server := range recordServers(t) {
 		t.Run(kind, func(t *testing.T) {
@@ -253,8 +253,8 @@ func TestRetiredIsNotNamedAfterTrouble(t *testing.T) {
 	}
 }
 
-// A mark that got lost while Collect waited (in a failover, or by FUNCTION FLUSH) was no
-// reason for gateways not to name the dictionary.
+// If a mark is lost while Collect waits (by a failover or FUNCTION FLUSH), gateways may have named the
+// dictionary meanwhile.
 func TestCollectSeesThatTheMarkWasLost(t *testing.T) {
 	for kind, server := range recordServers(t) {
 		t.Run(kind, func(t *testing.T) {
@@ -293,7 +293,7 @@ func TestCollectSeesThatTheMarkWasLost(t *testing.T) {
 	}
 }
 
-// What scans missed opens from the archive: here a value that comes back from a backup.
+// A value that the scans missed is opened from the archive: here one restored from a backup.
 func TestWhatAScanMissedOpens(t *testing.T) {
 	for kind, server := range recordServers(t) {
 		t.Run(kind, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// clusterToCollect are the primaries of a cluster, in order of their slots.
+// clusterToCollect starts a cluster and returns its primaries in order of their slots.
 func clusterToCollect(t *testing.T) (o CollectOptions, nodes []*testenv.RedisServer) {
 	nodes = testenv.Cluster(t, 3, 0)
 	for _, n := range nodes {
@@ -29,13 +29,13 @@ func clusterToCollect(t *testing.T) (o CollectOptions, nodes []*testenv.RedisSer
 	return o, nodes
 }
 
-// keyOn is a key whose slot the n-th of three nodes has.
+// keyOn returns a key in a slot of the n-th of three nodes.
 func keyOn(t *testing.T, n int) string {
 	return map[int]string{0: "b", 1: "c", 2: "a"}[n] // slots 3300, 7365, 15495
 }
 
-// A value in any node keeps a dictionary in all of them; what no node names is archived in
-// all, those that never had it too.
+// A value in any node keeps a dictionary live in all of them. One that no node's values name is archived in
+// all, also in those that never had it.
 func TestCollectCluster(t *testing.T) {
 	o, nodes := clusterToCollect(t)
 	idle := testDict(t, "idle")
@@ -69,7 +69,7 @@ func TestCollectCluster(t *testing.T) {
 	}
 }
 
-// What a slot carries from one node to another during a scan neither may have seen.
+// Both scans may miss the values of a slot that moves meanwhile.
 func TestCollectFailsWhenSlotsMove(t *testing.T) {
 	o, nodes := clusterToCollect(t)
 	x := testDict(t, "moved")
@@ -87,11 +87,12 @@ func TestCollectFailsWhenSlotsMove(t *testing.T) {
 		t.Errorf("%v: %+v", err, outcomes)
 	}
 	for _, node := range o.Nodes {
-		wantState(t, node.Dicts, x, Retired) // and opens
+		wantState(t, node.Dicts, x, Retired) // and still opens values
 	}
 }
 
-// What the node that was named has in a dictionary's place, or can't say, keeps nobody from finding it in others.
+// A node with something else under a dictionary's name, or without an answer, does not hide the dictionary of
+// another node.
 func TestDictionaryOfAnyNode(t *testing.T) {
 	_, nodes := clusterToCollect(t)
 	x, y := testDict(t, "anywhere"), testDict(t, "foreign")

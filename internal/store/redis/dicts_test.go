@@ -23,7 +23,7 @@ func TestPublishedIsFoundByOthers(t *testing.T) {
 			x := testDict(t, fmt.Sprint("published ", protocol))
 			wantReady(t, d, x, false)
 			mustPublish(t, d, x)
-			mustPublish(t, d, x) // a second time changes nothing
+			mustPublish(t, d, x) // again: no effect
 			mustHold(t, server.Addr, x)
 
 			text, err := client.FCallRO(t.Context(), libraryName(x.Number()), nil).Text()
@@ -193,7 +193,7 @@ func TestDeniedUser(t *testing.T) {
 	}
 }
 
-// TestLeastRights holds doc.go to its word.
+// TestLeastRights checks that the rights in doc.go suffice.
 func TestLeastRights(t *testing.T) {
 	for _, start := range []func(testing.TB, ...string) *testenv.RedisServer{testenv.Redis, withoutFunctions} {
 		server := start(t)

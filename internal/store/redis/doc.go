@@ -19,7 +19,7 @@
 //
 // The files, from high to low. Values:
 //
-//	walk.go, access.go, users.go, activity.go      access for other packages: to all values, or to single ones
+//	walk.go, access.go, users.go, activity.go      access to all values, or to single ones
 //	search.go, scan.go                             search indexes; finding and reading values
 //	lease.go, pause.go                             taking turns at packing, and pausing it
 //	replace_lua.go, replace.go                     replacing values

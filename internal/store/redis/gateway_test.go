@@ -16,11 +16,12 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// spoken are servers by address. Each answers HELLO and PING, and the question what it is in its own way; "": it hangs up.
+// spoken holds servers by address. Each answers HELLO and PING, and the gateway question as given; "": it
+// closes the connection.
 type spoken struct {
 	mu     sync.Mutex
 	what   map[string]string
-	hello  map[string]string // in place of an answer to HELLO
+	hello  map[string]string // replaces the answer to HELLO
 	asked  map[string]int
 	dialed map[string]int
 }
@@ -89,8 +90,9 @@ func readRequest(r *bufio.Reader) (words []string, err error) {
 	return words, nil
 }
 
-// Each address is asked once, before anything else is said there, on a connection of its own. What closes that one, as some
-// proxies do, may still be used; what may be a gateway that has no room or no server is asked again.
+// Each address is asked once, on a separate connection and before anything else is sent there. An address
+// that closes that connection, as some proxies do, may still be used. One that may be a gateway without room
+// or without a server is asked again.
 func TestAskGateways(t *testing.T) {
 	const unknown, cinch = "-ERR unknown command 'cinch.gateway'\r\n", "-ERR cinch: upstream is unreachable\r\n"
 	is := string(resp.AppendGateway(nil, "cache", "redis://db"))

@@ -99,7 +99,7 @@ func gatewayOn(t testing.TB, addr string, log *testenv.Log) (*Dicts, *goredis.Cl
 	return NewDicts(DictsOptions{Client: c, Log: log.Logger()}), c
 }
 
-// withoutFunctions starts a server that has no FUNCTION command, as those before 7.
+// withoutFunctions starts a server without the FUNCTION command, as before Redis 7.
 func withoutFunctions(t testing.TB, args ...string) *testenv.RedisServer {
 	t.Helper()
 	return testenv.Redis(t, append([]string{"--rename-command", "FUNCTION", ""}, args...)...)
@@ -129,7 +129,7 @@ func wantReady(t testing.TB, d *Dicts, x *codec.Dict, want bool) {
 	}
 }
 
-// mustHold checks that somebody who knows nothing finds the dictionary in the server.
+// mustHold checks that a new Dicts finds the dictionary in the server.
 func mustHold(t testing.TB, addr string, x *codec.Dict) {
 	t.Helper()
 	other, _ := gatewayOn(t, addr, &testenv.Log{})

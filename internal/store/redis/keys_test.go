@@ -99,8 +99,8 @@ func TestUnknownEvictionPolicyIsTolerated(t *testing.T) {
 	}
 }
 
-// TestUpgradedServer finds dictionaries that were stored as keys before the server had
-// functions, and moves them out of the keyspace.
+// TestUpgradedServer finds dictionaries stored as keys before the server had functions, and moves them out of
+// the keyspace.
 func TestUpgradedServer(t *testing.T) {
 	server := testenv.Redis(t)
 	d, client := gatewayOn(t, server.Addr, &testenv.Log{})

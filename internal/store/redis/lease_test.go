@@ -31,12 +31,12 @@ func TestLease(t *testing.T) {
 	if kept, err := b.Keep(ctx, time.Hour); kept || err != nil {
 		t.Errorf("b keeps a's turn: %v", err)
 	}
-	must(t, b.Finish(ctx, 0)) // is not b's to end
+	must(t, b.Finish(ctx, 0)) // not b's turn
 	take(b, time.Hour, false)
 	must(t, a.Finish(ctx, 0))
 	take(b, time.Hour, true)
 	must(t, b.Finish(ctx, 50*time.Millisecond))
-	take(b, time.Hour, false) // the pause is for all
+	take(b, time.Hour, false) // the pause applies to all
 	testenv.Eventually(t, "the pause ends", func() bool {
 		wait, err := a.Take(ctx, 30*time.Millisecond)
 		return err == nil && wait == 0

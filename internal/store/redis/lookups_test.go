@@ -81,8 +81,8 @@ func TestDeniedIsNotMissing(t *testing.T) {
 	}
 }
 
-// Clients that make up numbers don't get the server asked for each; what is published meanwhile is
-// found all the same.
+// The server is not asked for every number that clients make up. Dictionaries published meanwhile are still
+// found.
 func TestMadeUpNumbersAreNotAllAskedFor(t *testing.T) {
 	server := testenv.Redis(t)
 	client := connect(t, goredis.Options{Addr: server.Addr})

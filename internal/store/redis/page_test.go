@@ -12,7 +12,7 @@ import (
 )
 
 func TestShareOfCursor(t *testing.T) {
-	// What redis-server gave for a table of 8 buckets, in this order.
+	// As returned by redis-server for a table of 8 buckets.
 	last := -1.0
 	for i, cursor := range []string{"", "4", "2", "6", "1", "5", "3", "7"} {
 		if got := (&Space{}).Share(cursor); got != float64(i)/8 || got <= last {
@@ -21,8 +21,8 @@ func TestShareOfCursor(t *testing.T) {
 	}
 }
 
-// A restart between two steps of a scan is no error of the client, whose pool replaces the connections: a cursor that goes with the run
-// ID of the process that gave it is refused by the next one, and without one the step is taken.
+// A restart between two steps of a scan causes no error in the client, whose pool replaces the connections.
+// With the run ID of the earlier process the next step is refused; without one it is taken.
 func TestPageAfterRestart(t *testing.T) {
 	server := testenv.Redis(t, "--appendonly", "yes")
 	s, c := openSpace(t, server, "")

@@ -57,7 +57,7 @@ func readyAfterChecks(t *testing.T, d *Dicts, number uint32) {
 	})
 }
 
-// Many connections ask for few checks, and each is covered by one.
+// Many connections request few checks, and each connection is covered by one.
 func TestDialedHasChecksMade(t *testing.T) {
 	server := testenv.Redis(t)
 	d, client := gatewayOn(t, server.Addr, &testenv.Log{})
@@ -81,7 +81,7 @@ func TestDialedHasChecksMade(t *testing.T) {
 	}
 	cancel()
 	<-ended
-	most := 2*rounds + 2 + int(time.Since(began)/overlap) // connections that are dialed later than that need another one
+	most := 2*rounds + 2 + int(time.Since(began)/overlap) // one more check for each overlap
 	if n := loads.count("function list"); n < rounds || n > most {
 		t.Errorf("%d checks for %d connections, of at most %d", n, rounds*1000, most)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A reader finds what Dicts have put there, on servers with functions and on others, and sees when a dictionary is retired.
+// A reader finds what Dicts has stored, with and without functions, and sees when a dictionary is retired.
 func TestReader(t *testing.T) {
 	for name, addr := range map[string]string{"functions": testenv.Redis(t).Addr, "keys": miniredis.RunT(t).Addr()} {
 		t.Run(name, func(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// What new values may name, without a server: a check gives a lease, a doubt takes all of them away until a check that
-// began after it has ended, and what is retired is in none.
+// Readiness without a server: a check gives a lease, a doubt ends all leases until a check that began after
+// it has ended, and retired dictionaries are never ready.
 func TestReadiness(t *testing.T) {
 	r := newReadiness(time.Hour)
 	expect := func(when string, ready, retired bool) {
@@ -58,7 +58,7 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-// A trouble is news once, and again after another, or after it was over.
+// A trouble is news once, and again after another trouble or after it was settled.
 func TestTroubles(t *testing.T) {
 	l := newTroubles(slog.New(slog.DiscardHandler))
 	for i, step := range []struct {

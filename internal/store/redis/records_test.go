@@ -16,7 +16,7 @@ func recordServers(t *testing.T) map[string]*testenv.RedisServer {
 	return map[string]*testenv.RedisServer{"functions": testenv.Redis(t), "keys": withoutFunctions(t)}
 }
 
-// A server says what its values take, about.
+// Held returns approximately the size of the values.
 func TestHeld(t *testing.T) {
 	server := testenv.Redis(t)
 	d, client := gatewayOn(t, server.Addr, &testenv.Log{})
@@ -105,7 +105,7 @@ func wantRecord(t *testing.T, d *Dicts, text string, version uint64) {
 	}
 }
 
-// Of several that replace the same version only one succeeds, and its text is what stays.
+// Of several writers that replace the same version only one succeeds, and its text stays.
 func TestRecordsAreReplacedOnce(t *testing.T) {
 	for kind, server := range recordServers(t) {
 		t.Run(kind, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestRecordsAreReplacedOnce(t *testing.T) {
 	}
 }
 
-// Gateways of a cluster keep records in the primary that has slot 0, whatever its address, and look nowhere else.
+// Gateways of a cluster keep records in the primary with slot 0, whatever its address, and look nowhere else.
 func TestRecordsOfACluster(t *testing.T) {
 	nodes := []*testenv.RedisServer{testenv.ClusterNode(t), testenv.ClusterNode(t), testenv.ClusterNode(t)}
 	slices.SortFunc(nodes, func(a, b *testenv.RedisServer) int { return strings.Compare(b.Addr, a.Addr) })

@@ -16,7 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// openAs is openSpace as a user without some rights.
+// openAs is openSpace for a user with some rights removed.
 func openAs(t testing.TB, rights string, args ...string) (*Space, *goredis.Client) {
 	t.Helper()
 	server := testenv.Redis(t, args...)
@@ -28,7 +28,7 @@ func openAs(t testing.TB, rights string, args ...string) (*Space, *goredis.Clien
 	return openSpace(t, server, "u")
 }
 
-// openSpace returns database 0 of a server as user and a client to look with.
+// openSpace returns database 0 of a server as seen by user, and a client with all rights.
 func openSpace(t testing.TB, server *testenv.RedisServer, user string) (*Space, *goredis.Client) {
 	t.Helper()
 	o := goredis.Options{Addr: server.Addr, MaxRetries: -1, DialerRetries: 1}
@@ -56,7 +56,7 @@ func mustReplace(t testing.TB, s *Space, changes ...store.Change) []store.Outcom
 	return out
 }
 
-// each runs a test on a server where scripts run, and as a user who may not run any.
+// each runs a test for a user who may run scripts and for one who may not.
 func each(t *testing.T, test func(t *testing.T, s *Space, c *goredis.Client)) {
 	for _, rights := range []string{"", "-@scripting"} {
 		t.Run("rights "+rights, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestReplaceManyInOrder(t *testing.T) {
 		if i%3 == 0 {
 			v = str(fmt.Sprint("s", i), old)
 			must(t, c.Set(t.Context(), string(v.Key), old, 0).Err())
-		} else if i%5 != 0 { // others are not there
+		} else if i%5 != 0 { // the others don't exist
 			must(t, c.HSet(t.Context(), key, string(v.Field), old).Err())
 		}
 		changes = append(changes, store.Change{Value: v, New: fmt.Appendf(nil, "new %d", i)})
@@ -163,7 +163,7 @@ func TestReplaceManyInOrder(t *testing.T) {
 	}
 }
 
-// A server at its limit must take what makes values smaller, and refuse what lets them grow.
+// A server at its limit accepts smaller values and refuses larger ones.
 func TestReplaceOnFullServer(t *testing.T) {
 	s, c := openSpace(t, testenv.Redis(t, "--maxmemory-policy", "noeviction"), "")
 	long := strings.Repeat("long", 1000)
@@ -202,7 +202,7 @@ func TestReplaceDenied(t *testing.T) {
 	}
 }
 
-// Who promised to replace nothing can't, and has a replica opened.
+// A store opened with ReadOnly can't replace, and may be a replica.
 func TestReadOnly(t *testing.T) {
 	server := testenv.Redis(t)
 	_, c := openSpace(t, server, "")
@@ -300,7 +300,7 @@ func TestRebuild(t *testing.T) {
 	}
 }
 
-// A user who may delete and not write must not lose a hash to a rebuild; neither on a full server.
+// A rebuild must not lose a hash, neither for a user who may delete but not write nor on a full server.
 func TestRebuildLosesNothing(t *testing.T) {
 	for _, rights := range []string{"-hset", "-del", "-pexpireat", "-hset -pexpireat"} {
 		s, c := openAs(t, rights)

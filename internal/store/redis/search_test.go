@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// What a real module says of its indexes, in both protocols.
+// Answers of a real module about its indexes, in both protocols.
 func TestIndexesOfAServer(t *testing.T) {
 	server := testenv.RedisStack(t)
 	for _, protocol := range []int{2, 3} {
@@ -95,7 +95,7 @@ func TestIndexesCover(t *testing.T) {
 	}
 }
 
-// Replies that are no such lists are not taken for "no indexes".
+// Malformed replies do not count as "no indexes".
 func TestIndexesOfOddReplies(t *testing.T) {
 	for _, reply := range []any{nil, "text", int64(1), []any{"index_definition"}, []any{"index_definition", "x"}, map[any]any{}, map[any]any{"index_definition": nil}} {
 		var look IndexLook

@@ -8,8 +8,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Whose values a server holds: neither the store's own user nor a default user that is off counts, and who can't be
-// asked for has to be taken for several.
+// Writer ignores the store's own user, and a default user that is off. Users who can't be listed count as
+// several.
 func TestWriter(t *testing.T) {
 	server := testenv.Redis(t)
 	admin := goredis.NewClient(&goredis.Options{Addr: server.Addr, PoolSize: 1, DisableIdentity: true})
@@ -22,7 +22,7 @@ func TestWriter(t *testing.T) {
 	}{
 		{nil, "", "", true},
 		{[]any{"SETUSER", "cinch", "on", ">pw", "~*", "+@all"}, "cinch", "", true},
-		{nil, "", "", false}, // clients may log in as cinch, too
+		{nil, "", "", false}, // clients may log in as cinch too
 		{[]any{"SETUSER", "app", "on", ">pw", "~*", "+@all"}, "cinch", "", false},
 		{[]any{"SETUSER", "default", "off"}, "cinch", "app", true},
 		{[]any{"SETUSER", "cinch", "-acl|list"}, "cinch", "", false},

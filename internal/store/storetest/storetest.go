@@ -1,6 +1,5 @@
-// Package storetest is the conformance suite of internal/store: what everything that is opened as a
-// store promises, tried against real servers. A new store runs it from a test beside
-// internal/store/open's.
+// Package storetest is the conformance suite of internal/store, run against real servers. A new store runs it
+// from a test beside that of internal/store/open.
 package storetest
 
 import (
@@ -15,20 +14,21 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// Fixture is a store with nothing in it, and ways to it past ours.
+// Fixture is an empty store, with ways to its values past Cinch.
 type Fixture struct {
 	Store  store.Store
 	Access store.Access
-	// Write and Read are what a client does with the value of a number, past any gateway. Nil: it is gone.
+	// Write and Read write and read the value of a number as a client does, past any gateway. Nil: the value
+	// is gone.
 	Write func(t *testing.T, i int, value []byte)
 	Read  func(t *testing.T, i int) []byte
-	// Address of the value of a number.
+	// Address returns the address of a number's value.
 	Address func(i int) store.Address
 }
 
 const values = 300
 
-// value of a number, in a version.
+// value returns the value of a number in a version.
 func value(i, version int) []byte {
 	return fmt.Appendf(nil, "value %06d in version %d, which is long enough to be worth a name of its own", i, version)
 }
@@ -49,7 +49,7 @@ func Store(t *testing.T, f Fixture) {
 	t.Run("shelf", func(t *testing.T) { shelf(t, f) })
 }
 
-// found are all values of a store, by their content.
+// found returns all values of a store, by their content.
 func found(t *testing.T, s store.Store) (all map[string]*store.Value, at map[string]store.Space) {
 	t.Helper()
 	all, at = map[string]*store.Value{}, map[string]store.Space{}
@@ -115,7 +115,7 @@ func walk(t *testing.T, f Fixture) {
 	}
 }
 
-// limits: a value of more bytes than are wanted is not read, and says why.
+// limits checks that a value above the limit is skipped as TooLarge and not read.
 func limits(t *testing.T, f Fixture) {
 	longest := len(value(0, 1))
 	for most, skip := range map[int]store.Reason{longest: "", longest - 1: store.TooLarge} {
@@ -127,7 +127,7 @@ func limits(t *testing.T, f Fixture) {
 	}
 }
 
-// replace puts new values where a client has not been meanwhile.
+// replace replaces values, but not one that a client has changed meanwhile.
 func replace(t *testing.T, f Fixture) {
 	all, at := found(t, f.Store)
 	f.Write(t, 1, value(1, 7))
@@ -186,14 +186,14 @@ func lease(t *testing.T, s store.Store) {
 			t.Errorf("kept %v, %v", kept, err)
 		}
 	}
-	must(t, b.Finish(t.Context(), 0)) // is not b's to end
+	must(t, b.Finish(t.Context(), 0)) // not b's turn
 	take(b, false)
 	must(t, a.Finish(t.Context(), time.Hour))
-	take(b, false) // the pause is for all
+	take(b, false) // the pause applies to all
 	take(a, false)
 }
 
-// Pause tries an operator's word, which is not there yet.
+// Pause tests a store.Pause that is not set yet.
 func Pause(t *testing.T, p store.Pause) {
 	expect := func(since time.Time, want bool) {
 		t.Helper()
@@ -204,9 +204,9 @@ func Pause(t *testing.T, p store.Pause) {
 		}
 	}
 	first := time.Date(2026, 11, 24, 12, 30, 1, 0, time.UTC)
-	must(t, p.Clear(t.Context())) // of none
+	must(t, p.Clear(t.Context())) // none to clear
 	expect(time.Time{}, false)
-	for _, at := range []time.Time{first.Add(time.Millisecond), first.Add(time.Hour)} { // once more changes nothing
+	for _, at := range []time.Time{first.Add(time.Millisecond), first.Add(time.Hour)} { // the second has no effect
 		if since, err := p.Set(t.Context(), at); err != nil || !since.Equal(first) {
 			t.Errorf("since %v, %v", since, err)
 		}
@@ -226,14 +226,14 @@ func words(t *testing.T, s store.Store) {
 	}
 }
 
-// Dicts is the part of the suite about store.Dicts, for what is nothing else.
+// Dicts is the part of the suite for store.Dicts.
 func Dicts(t *testing.T, d store.Dicts) {
 	x := dictionary(t, "dictionaries")
 	if _, err := d.Dictionary(x.Number()); !errors.Is(err, cinch.ErrDictMissing) || d.Ready(x.Number()) {
 		t.Fatalf("before it is there: %v", err)
 	}
 	must(t, d.Publish(t.Context(), x))
-	must(t, d.Publish(t.Context(), x)) // changes nothing
+	must(t, d.Publish(t.Context(), x)) // no effect
 	got, err := d.Dictionary(x.Number())
 	if err != nil || got.Hash() != x.Hash() || !store.ReadyNow(t.Context(), d, x.Number(), time.Minute) || d.Retired(x.Number()) {
 		t.Fatalf("published: %v, ready %v", err, d.Ready(x.Number()))
@@ -252,7 +252,7 @@ func Dicts(t *testing.T, d store.Dicts) {
 	}
 }
 
-// shelf takes a dictionary from its first use to its end.
+// shelf takes a dictionary through all its states.
 func shelf(t *testing.T, f Fixture) {
 	s, x := f.Access.Shelf(), dictionary(t, "shelf")
 	state := func(want store.State) {
@@ -313,7 +313,7 @@ func shelf(t *testing.T, f Fixture) {
 	records(t, s)
 }
 
-// records of Dicts are on the shelf.
+// records checks that the records of Dicts are on the shelf.
 func records(t *testing.T, s store.Shelf) {
 	all, err := s.Records(t.Context())
 	must(t, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// sealedBy is an envelope that names the dictionary.
+// sealedBy returns an envelope that names the dictionary.
 func sealedBy(t *testing.T, d *Dicts, x *codec.Dict) string {
 	t.Helper()
 	s := cinch.NewSealer(cinch.SealerOptions{Dicts: d, Engine: codec.New(codec.Options{})})
@@ -46,7 +46,7 @@ func TestCollect(t *testing.T) {
 	}
 	told := 0
 	o := CollectOptions{Wait: time.Millisecond, Tell: func(string, ...any) {
-		if told++; told == 2 { // retired; a gateway that has not heard of it
+		if told++; told == 2 { // retired; a gateway that does not know it yet
 			insert("box.space.docs:replace{2, ...}", late)
 		}
 	}}

@@ -77,7 +77,7 @@ func TestDicts(t *testing.T) {
 	checkRestored(t, c, d, x)
 }
 
-// checkRestored: what the server has lost is put back, and what is wrong there is not believed.
+// checkRestored checks that a lost dictionary is restored, and that a damaged one is refused.
 func checkRestored(t *testing.T, c *Conn, d *Dicts, x *codec.Dict) {
 	t.Helper()
 	lua(t, c, `box.session.su('admin', function() box.space.cinch_dictionaries:truncate() end)`)
@@ -111,7 +111,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// Clients that make up numbers don't keep a dictionary from being found that comes meanwhile.
+// A flood of made-up numbers does not hide a dictionary that is published meanwhile.
 func TestFoundInAFloodOfNumbers(t *testing.T) {
 	server := testenv.Tarantool(t, "")
 	c := mustConnect(t, server.Addr, "", "")

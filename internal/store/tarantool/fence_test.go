@@ -7,8 +7,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// TestReplaceMeetsItsSchema: a field that has come under an index since the walk began is not
-// replaced any more; other changes of the schema do no harm.
+// TestReplaceMeetsItsSchema: a field that has come under an index since the walk began is no longer replaced.
+// Other changes of the schema do no harm.
 func TestReplaceMeetsItsSchema(t *testing.T) {
 	_, c, server := filled(t, `for i = 1, 3 do box.space.tree:replace{i, 'value ' .. i} end`)
 	s, err := Open(t.Context(), c, OpenOptions{Name: server.Addr, Wanted: func(s *Space, f Field) bool { return s.Name == "tree" && f.Name == "doc" }})

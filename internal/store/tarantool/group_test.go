@@ -19,12 +19,12 @@ import (
 
 var _ store.Dicts = (*Group)(nil)
 
-// shards are servers that a test calls a group.
+// shards are the servers of a test's group.
 type shards struct {
 	t    *testing.T
 	all  []*testenv.TarantoolServer
 	conn []*Conn
-	now  atomic.Pointer[[]int] // which of them are in the group
+	now  atomic.Pointer[[]int] // indexes of those in the group
 }
 
 func newShards(t *testing.T, n int) *shards {
@@ -40,7 +40,7 @@ func newShards(t *testing.T, n int) *shards {
 
 func (s *shards) set(numbers ...int) { s.now.Store(&numbers) }
 
-// group is that of a gateway to one of them. It is looked after by hand.
+// group returns the Group of a gateway to one of them. The test calls Recheck itself.
 func (s *shards) group(own int) *Group {
 	g := NewGroup(NewDicts(mustConnect(s.t, s.all[own].Addr, "", ""), nil), GroupOptions{
 		Find: func(context.Context) (found []Shard, err error) {
@@ -72,7 +72,7 @@ func (s *shards) has(n int, number uint32) bool {
 	return err == nil
 }
 
-// No value may name a dictionary that is not on every shard; a new one gets it before that.
+// Values may name a dictionary only once it is on every shard; a new shard gets it first.
 func TestGroupPublishesEverywhere(t *testing.T) {
 	s := newShards(t, 3)
 	g, ctx, x := s.group(0), t.Context(), testDict(t, "a")
@@ -100,7 +100,7 @@ func TestGroupPublishesEverywhere(t *testing.T) {
 	}
 }
 
-// A shard that is down has not lost what it held; but nothing new may be named until it is back.
+// A shard that is down has not lost its dictionaries, but no new ones may be named until it is back.
 func TestGroupWithAShardDown(t *testing.T) {
 	s := newShards(t, 2)
 	s.set(0, 1)
@@ -126,7 +126,7 @@ func TestGroupWithAShardDown(t *testing.T) {
 	}
 }
 
-// What only one shard holds is found from any, and is on all before that one may go.
+// A dictionary of one shard is found from any, and is copied to all before that shard may leave.
 func TestGroupFindsAndSpreads(t *testing.T) {
 	s := newShards(t, 3)
 	ctx, x, archived := t.Context(), testDict(t, "only one"), testDict(t, "archived")
@@ -138,7 +138,7 @@ func TestGroupFindsAndSpreads(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.set(0, 1)
-	g := s.group(0) // which has only just started, and has not looked for the others yet
+	g := s.group(0) // just started: it has not looked up the other shards yet
 	if got, err := g.Dictionary(x.Number()); err != nil || !bytes.Equal(got.Content(), x.Content()) {
 		t.Fatalf("from another shard: %v", err)
 	}
@@ -156,7 +156,7 @@ func TestGroupFindsAndSpreads(t *testing.T) {
 	if err := g.Recheck(ctx); err != nil {
 		t.Fatal(err)
 	}
-	s.set(0) // drained, and taken away
+	s.set(0) // drained and removed
 	if err := g.Recheck(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,8 @@ func TestGroupFindsAndSpreads(t *testing.T) {
 	}
 }
 
-// A gateway whose rules name a dictionary asks for it before it is there, and opens values with it as soon as it is.
+// A gateway whose rules name a dictionary asks for it before it exists, and opens values with it as soon as
+// it does.
 func TestGroupAdopts(t *testing.T) {
 	s := newShards(t, 2)
 	s.set(0, 1)
@@ -203,7 +204,7 @@ func TestGroupAdopts(t *testing.T) {
 	}
 }
 
-// Where the server's own record is not the dictionary of that number, no other shard's is taken for it.
+// If the server's own entry is not the dictionary of that number, another shard's is not used instead.
 func TestGroupAdoptsNothingForeign(t *testing.T) {
 	s, x := newShards(t, 2), testDict(t, "damaged in one shard")
 	s.set(0, 1)
@@ -222,8 +223,8 @@ func TestGroupAdoptsNothingForeign(t *testing.T) {
 	}
 }
 
-// Adopt waits for a shard that does not answer no longer than dictTimeout, and not at all for one that did not answer the last time. While it
-// looks for shards, others may look at what they hold.
+// Adopt waits at most dictTimeout for a shard that does not answer, and not at all for one that did not
+// answer last time. While it looks up shards, other goroutines may check what they hold.
 func TestGroupAdoptsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dials := map[string]int{}
@@ -275,7 +276,7 @@ func TestGroupKeepsOneRecord(t *testing.T) {
 	}
 }
 
-// A command that asks for a dictionary first of all finds it in any shard, too.
+// A command whose first question is for a dictionary finds it in any shard.
 func TestShelfFindsInAnyShard(t *testing.T) {
 	s, x := newShards(t, 2), testDict(t, "elsewhere")
 	s.set(0, 1)

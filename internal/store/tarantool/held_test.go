@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/codectest"
 )
 
-// What tuples take is summed over the shards; what is on disk nobody can weigh.
+// Held sums over the shards what tuples take. If some are on disk it is unknown.
 func TestHeld(t *testing.T) {
 	s := newShards(t, 2)
 	s.set(0, 1)
@@ -32,7 +32,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// A dictionary is counted as what it takes of the server's memory, or a little more.
+// DictCost returns what a dictionary takes of the server's memory, or slightly more.
 func TestDictCost(t *testing.T) {
 	s := newShards(t, 1)
 	s.set(0)

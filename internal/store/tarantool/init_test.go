@@ -40,7 +40,7 @@ func TestInstall(t *testing.T) {
 	checkRenewed(t, c, server.Addr)
 }
 
-// checkRights sees what ordinary users can do afterwards.
+// checkRights checks what ordinary users can do afterwards.
 func checkRights(t *testing.T, addr string) {
 	t.Helper()
 	reader := mustConnect(t, addr, "reader", "secret")
@@ -62,7 +62,7 @@ func checkRights(t *testing.T, addr string) {
 	}
 }
 
-// checkRenewed changes a function as an older release would have it.
+// checkRenewed replaces a function by an older release's, and checks that Install renews it.
 func checkRenewed(t *testing.T, c *Conn, addr string) {
 	t.Helper()
 	err := c.eval(t.Context(), `box.schema.func.drop('cinch_status')
@@ -98,8 +98,8 @@ func TestInstallUnknownUser(t *testing.T) {
 	}
 }
 
-// What somebody else has made by our names is theirs to change later, when others call it with
-// their own rights: so it does not stay.
+// A function that another user created under one of Cinch's names could be changed by that user later, while
+// others call it with their rights. So Install replaces it.
 func TestInstallOwner(t *testing.T) {
 	server := testenv.Tarantool(t, `
 		box.schema.user.create('mallory', {password = 'secret', if_not_exists = true})

@@ -39,12 +39,12 @@ func TestLease(t *testing.T) {
 	if kept, err := a.Keep(ctx, time.Hour); !kept || err != nil {
 		t.Errorf("a doesn't keep its turn: %v", err)
 	}
-	finish(b, 0) // is not b's to end
+	finish(b, 0) // not b's turn
 	take(b, time.Hour, false)
 	finish(a, 0)
 	take(b, time.Hour, true)
 	finish(b, time.Hour)
-	take(a, time.Hour, false) // the pause is for all
+	take(a, time.Hour, false) // the pause applies to all
 	if text, _, err := d.Record(ctx, turnsRecord); err != nil || !strings.Contains(text, `"x"`) || strings.Contains(text, `"holder":"a"`) {
 		t.Errorf("%s, %v", text, err)
 	}
@@ -60,7 +60,7 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// TestLeaseIsOnes lets many ask at once.
+// TestLeaseIsOnes: of many concurrent takers one gets the turn.
 func TestLeaseIsOnes(t *testing.T) {
 	server := testenv.Tarantool(t, "")
 	c := mustConnect(t, server.Addr, "", "")

@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// withModule is a server in which cinch.lua is the global cinch.
+// withModule starts a server in which cinch.lua is the global cinch.
 func withModule(t *testing.T) *Conn {
 	t.Helper()
 	server := testenv.Tarantool(t, "")
@@ -24,7 +24,7 @@ func withModule(t *testing.T) *Conn {
 	return c
 }
 
-// load loads the module anew, without the dictionaries that it knew.
+// load loads the module again, without the dictionaries that it had cached.
 func load(t *testing.T, c *Conn) {
 	t.Helper()
 	if err := c.eval(t.Context(), `rawset(_G, 'cinch', loadstring(...)())`, []any{Module}, nil); err != nil {
@@ -32,7 +32,7 @@ func load(t *testing.T, c *Conn) {
 	}
 }
 
-// opened is what the module makes of a stored value, or its error's text.
+// opened returns what the module decodes from a stored value, or its error's text.
 func opened(t *testing.T, c *Conn, stored []byte, limit int) (value []byte, problem string) {
 	t.Helper()
 	var answer []any
@@ -47,7 +47,7 @@ func opened(t *testing.T, c *Conn, stored []byte, limit int) (value []byte, prob
 	return []byte(result), ""
 }
 
-// TestModuleVectors opens all that docs/FORMAT.md's vectors hold, in the codecs that the module has.
+// TestModuleVectors opens all vectors of docs/FORMAT.md in the codecs that the module has.
 func TestModuleVectors(t *testing.T) {
 	c := withModule(t)
 	dir := filepath.Join("..", "..", "..", "testdata", "vectors")
@@ -105,7 +105,7 @@ func class(problem string) string {
 		return "is missing"
 	case "too large":
 		return "too large"
-	case "tag": // found before anything was decoded
+	case "tag": // checked before anything is decoded
 		return "damaged (tag)"
 	}
 	return "damaged"
@@ -120,7 +120,7 @@ func read(t *testing.T, parts ...string) []byte {
 	return b
 }
 
-// What the module seals opens everywhere.
+// Values that the module seals can be opened by Go.
 func TestModuleSeals(t *testing.T) {
 	c := withModule(t)
 	x := testDict(t, "sealing")
@@ -147,7 +147,7 @@ func TestModuleSeals(t *testing.T) {
 	}
 }
 
-// TestModuleTrigger is the storage layout: the server seals by itself.
+// TestModuleTrigger tests the storage layout: the server seals by itself.
 func TestModuleTrigger(t *testing.T) {
 	c := withModule(t)
 	s := cinch.NewSealer(cinch.SealerOptions{})
@@ -165,7 +165,7 @@ func TestModuleTrigger(t *testing.T) {
 	}
 }
 
-// Binaries keep their type. Lua can't tell them from strings.
+// Binaries keep their type, which Lua can't tell from a string.
 func TestModuleTriggerBinaries(t *testing.T) {
 	c := withModule(t)
 	lua(t, c, `local s = box.schema.space.create('stored', {format = {{'id', 'unsigned'},

@@ -23,7 +23,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// run is one pass of a packer, or an unpacker, with a connection of its own.
+// run makes one pass of a packer or an unpacker on a new connection.
 func run(ctx context.Context, c *Conn, unpack bool, change func(*pack.Options)) (pack.Report, error) {
 	s, err := Open(ctx, c, OpenOptions{Name: "server"})
 	if err != nil {
@@ -54,7 +54,7 @@ func run(ctx context.Context, c *Conn, unpack bool, change func(*pack.Options)) 
 	return pack.Run(ctx, o)
 }
 
-// step is what a client did with a tuple's field: "" reads.
+// step is a client's operation on a tuple's field: "" reads.
 type step struct {
 	key   int
 	write string
@@ -87,9 +87,9 @@ func document(n int) string {
 
 const raceKeys = 20
 
-// TestRace lets clients write past everything, while packers and an unpacker go round: what each
-// client reads must fit one order of all writes, so none was lost. The second field of each tuple changes
-// too, by an update that the packer's compare must not lose.
+// TestRace lets clients write directly to the server while packers and an unpacker run. The reads of each
+// client must fit one order of all writes, so none was lost. An update changes another field of each tuple
+// too, which the packer's compare must not lose.
 func TestRace(t *testing.T) {
 	for _, engine := range []string{"memtx", "vinyl"} {
 		t.Run(engine, func(t *testing.T) {
@@ -155,7 +155,7 @@ func goRound(ctx context.Context, t *testing.T, addr string) (*sync.WaitGroup, *
 	return &all, &counted
 }
 
-// clients write, read and update, and tell what they saw and how often each count was raised.
+// clients write, read and update. It returns the history, and how often each count was raised.
 func clients(t *testing.T, addr string) (history []porcupine.Operation, updates []int) {
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -194,7 +194,7 @@ func (s step) do(ctx context.Context, c *Conn, sealer *cinch.Sealer) (string, er
 	if s.write != "" {
 		for {
 			err := c.eval(ctx, `local i, d = ... return box.space.race:update(i, {{'=', 2, d}, {'=', 3, d}, {'+', 4, 1}})`, []any{s.key, s.write}, nil)
-			if err == nil || !isCode(err, 97) { // a conflict in vinyl is the client's to repeat
+			if err == nil || !isCode(err, 97) { // the client repeats conflicts in vinyl
 				return "", err
 			}
 		}
@@ -255,7 +255,7 @@ func TestReplica(t *testing.T) {
 	}
 }
 
-// startReplica starts a read-only replica of a master; testenv's servers are masters all.
+// startReplica starts a read-only replica of a master; testenv starts only masters.
 func startReplica(t *testing.T, master string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -284,8 +284,8 @@ func startReplica(t *testing.T, master string) string {
 	return addr
 }
 
-// TestKilledPacker: a run that is given up in the middle goes on from its position, in the same
-// process of the server or the next.
+// TestKilledPacker: an interrupted run continues from its position, in the same process of the server or the
+// next.
 func TestKilledPacker(t *testing.T) {
 	server := testenv.Tarantool(t, `local s = box.schema.space.create('docs', {if_not_exists = true, format = {{'id', 'unsigned'}, {'body', 'string'}}})
 		s:create_index('pk', {if_not_exists = true})

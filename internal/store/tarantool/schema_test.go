@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// connect is a connection to the test's server.
+// connect returns a connection to the test's server.
 func connect(t *testing.T, addr, user, password string) (*Conn, error) {
 	t.Helper()
 	c, err := Connect(t.Context(), Options{User: user, Password: password, Timeout: time.Minute, Dial: func(ctx context.Context) (net.Conn, error) {
@@ -119,7 +119,7 @@ func checkSpaces(t *testing.T, s *Schema) {
 	}
 }
 
-// Who may not read where constraints are can't know what they touch.
+// For a user who may not read the constraints, every field counts as touched.
 func TestSchemaOfUserWithoutRights(t *testing.T) {
 	server := testenv.Tarantool(t, schemaScript)
 	s, err := Load(t.Context(), mustConnect(t, server.Addr, "reader", "secret"))
@@ -147,7 +147,7 @@ func TestWrongPassword(t *testing.T) {
 	}
 }
 
-// A schema that changes has another version, after a restart too.
+// A changed schema has another version, also after a restart.
 func TestSchemaVersion(t *testing.T) {
 	server := testenv.Tarantool(t, schemaScript)
 	c := mustConnect(t, server.Addr, "", "")
@@ -173,7 +173,7 @@ func TestSchemaVersion(t *testing.T) {
 	testenv.Eventually(t, "the schema is read again", func() bool { _, err = Load(t.Context(), c); return err == nil })
 }
 
-// Frames may come in any pieces.
+// Frames may arrive in pieces of any size.
 func TestVersionInPieces(t *testing.T) {
 	frame := []byte{0xce, 0, 0, 0, 20, 0x83, 0, 0xce, 0, 0, 0, 0, 1, 0xcf, 0, 0, 0, 0, 0, 0, 0, 9, 5, 0xcd, 1}
 	frame = append(frame, 2) // version 0x0102; the frame is one byte longer than 20

@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// vshardLua is what a storage of vshard holds in memory, as far as is asked for.
+// vshardLua sets up the part of a vshard storage that cinch_shards reads.
 const vshardLua = `local function set(id, master, ...)
 		local replicas = {}
 		for _, uri in ipairs{...} do replicas[uri] = {uri = uri} end

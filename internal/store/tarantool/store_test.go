@@ -29,7 +29,7 @@ make('loose', {}, {{1, 'string'}, {2, 'number'}}, 'tree')
 make('bin', {format = {{'id', 'varbinary'}, {'doc', 'varbinary'}, {'x', 'double'}}}, {{1, 'varbinary'}, {3, 'double'}}, 'tree')
 `
 
-// filled is a server with so many tuples in a space, and the store over it.
+// filled returns a server after running fill, and the store over it.
 func filled(t *testing.T, fill string) (*Store, *Conn, *testenv.TarantoolServer) {
 	t.Helper()
 	server := testenv.Tarantool(t, storeScript)
@@ -70,7 +70,7 @@ func spaceOf(t *testing.T, s *Store, name string) *TupleSpace {
 	return nil
 }
 
-// walk takes all pages, and opens the store anew between them when anew is set.
+// walk reads all pages.
 func walk(t *testing.T, space *TupleSpace, step int) map[string]*store.Value {
 	t.Helper()
 	if _, err := space.Keys(t.Context()); err != nil {
@@ -126,7 +126,7 @@ func TestScanAndReplace(t *testing.T) {
 	}
 }
 
-// isKey: the field is a part of the primary key.
+// isKey reports whether the field is part of the primary key.
 func isKey(space string, v *store.Value) bool {
 	return v.Ref.(*ref).field == 0 && (space == "loose" || space == "bin")
 }
@@ -135,7 +135,7 @@ func isKey(space string, v *store.Value) bool {
 func replaceAll(t *testing.T, space *TupleSpace, all map[string]*store.Value) {
 	t.Helper()
 	var changes []store.Change
-	for _, name := range slices.Sorted(maps.Keys(all)) { // values of a tuple beside each other
+	for _, name := range slices.Sorted(maps.Keys(all)) { // values of a tuple next to each other
 		if v := all[name]; !isKey(space.DB(), v) {
 			changes = append(changes, store.Change{Value: v, New: append(append([]byte{}, v.Stored...), "!\xff"...)})
 		}
@@ -164,7 +164,7 @@ func stale(t *testing.T, space *TupleSpace, changes []store.Change) {
 	}
 }
 
-// A field of a type that Lua can't tell apart is replaced only if its type is the same too.
+// A field whose type Lua can't see is replaced only if the type is unchanged too.
 func TestReplaceSeesTypes(t *testing.T) {
 	s, c, _ := filled(t, `box.space.tree:replace{1, 'doc', 'same bytes'}`)
 	space := spaceOf(t, s, "tree")
@@ -187,7 +187,7 @@ func TestReplaceSeesTypes(t *testing.T) {
 	}
 }
 
-// One refusal leaves the other changes of a call alone.
+// A refused change does not affect the other changes of a call.
 func TestReplaceTooLarge(t *testing.T) {
 	for _, name := range []string{"tree", "vinyl"} {
 		s, _, _ := filled(t, fmt.Sprintf(`for i = 1, 3 do box.space.%s:replace{i, 'doc'} end`, name))
@@ -208,7 +208,7 @@ func TestReplaceTooLarge(t *testing.T) {
 	}
 }
 
-// TestReplaceRaces lets many replace the same values at once: each is replaced once.
+// TestReplaceRaces: of many concurrent replacements of the same values each succeeds once.
 func TestReplaceRaces(t *testing.T) {
 	for _, name := range []string{"tree", "vinyl"} {
 		s, _, _ := filled(t, fmt.Sprintf(`for i = 1, 200 do box.space.%s:replace{i, 'doc'} end`, name))
@@ -243,7 +243,7 @@ func TestReplaceRaces(t *testing.T) {
 	}
 }
 
-// A hash index is walked to its end though the tuples from which to go on are deleted.
+// A hash index is walked to its end although the tuples to continue from are deleted.
 func TestScanHashWithDeletes(t *testing.T) {
 	s, c, server := filled(t, `for i = 1, 1000 do box.space.hash:replace{i, 'doc'} end`)
 	space := spaceOf(t, s, "hash")

@@ -6,8 +6,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Whose values a server holds: neither the store's own user counts, nor guest as long as it was granted nothing, and
-// who can't be asked for has to be taken for several.
+// Writer ignores the store's own user, and guest as long as it was granted nothing. Users who can't be listed
+// count as several.
 func TestWriter(t *testing.T) {
 	server := testenv.Tarantool(t, storeScript)
 	guestConn := mustConnect(t, server.Addr, "", "")
