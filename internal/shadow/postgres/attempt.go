@@ -10,13 +10,13 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 )
 
-// attempt is a guided operation at a target.
+// attempt carries out a guided operation at a target.
 //
-//	in a transaction          SAVEPOINT, the client's bytes; RELEASE, or ROLLBACK TO and again
-//	that begins one           the client's bytes; or ROLLBACK and again
-//	a transaction of its own  BEGIN, the client's bytes; COMMIT, or ROLLBACK and again
+//	in a transaction          SAVEPOINT, the client's bytes; RELEASE, or ROLLBACK TO and retry
+//	that begins one           the client's bytes; or ROLLBACK and retry
+//	a transaction of its own  BEGIN, the client's bytes; COMMIT, or ROLLBACK and retry
 //
-// Its latency is that of the client's bytes, and of the COMMIT where the client had none of its own.
+// Its latency is that of the client's bytes, plus that of the COMMIT where the attempt added it.
 type attempt struct {
 	c        *conn
 	op       *shadow.Operation
@@ -24,16 +24,16 @@ type attempt struct {
 	ctx      context.Context
 	deadline time.Time
 
-	undo, keep string // "": nothing
-	held       string // locks that it had before, which no rollback gives back
+	undo, keep string // statements; "": none
+	held       string // advisory locks from before, which must be kept
 
-	last   rows // of the last try
+	last   rows // rows of the last try
 	code   string
 	eating sync.Mutex
 	eaters []*conn
-	eaten  uint64                     // the answer after which the last eater was asked
-	gone   map[*shadow.Operation]bool // rivals that went ahead
-	wait   time.Duration              // for production's answer to another one
+	eaten  uint64                     // digest of the answer before the last eater was added
+	gone   map[*shadow.Operation]bool // rivals that have been sent ahead
+	wait   time.Duration              // how long to wait for production's answer to a rival
 }
 
 // guided carries out a guided operation.
@@ -50,7 +50,7 @@ func (c *conn) guided(op *shadow.Operation, g *guide, deadline time.Time) (shado
 
 const savepoint = "cinch_guided"
 
-// prepare makes what is tried one that can be undone.
+// prepare makes the try undoable, by a savepoint or a transaction.
 func (a *attempt) prepare() (err error) {
 	switch {
 	case a.c.status == inside:
@@ -68,7 +68,7 @@ func (a *attempt) prepare() (err error) {
 	return err
 }
 
-// mostTries bounds how often something is undone. A rival that goes ahead may take as many tries as there are eaters.
+// mostTries limits the tries. A rival that is sent ahead may need as many tries as there are eaters.
 const mostTries = 500
 
 func (a *attempt) run() (shadow.Answer, error) {
@@ -93,7 +93,7 @@ func (a *attempt) run() (shadow.Answer, error) {
 	}
 }
 
-// try sends the client's bytes.
+// try sends the client's bytes and reads the answer.
 func (a *attempt) try() (answer shadow.Answer, err error) {
 	d := &digest{form: a.op.Form, alone: a.keep == "COMMIT", keeps: true, nature: a.op.Check == shadow.Success, shape: a.op.Own.(*beside).shape}
 	freed := time.AfterFunc(eaterTime, a.release)
@@ -103,15 +103,16 @@ func (a *attempt) try() (answer shadow.Answer, err error) {
 	return answer, err
 }
 
-// right reports whether the last try did what production did.
+// right reports whether the last try got production's rows and error.
 func (a *attempt) right() bool {
 	return a.code == a.op.Production.Error && a.last.without(a.g.rows) == 0 && a.last.count() == (&rows{a.g.rows}).count()
 }
 
-// hopeless reports whether nothing can be undone.
+// hopeless reports whether a try can't be undone.
 func (a *attempt) hopeless() bool { return a.undo == "" && !a.g.locks }
 
-// otherwise changes what others hold. It is false when nothing is left that could be changed.
+// otherwise changes what other connections hold, or sends a rival ahead. It returns false if there is nothing
+// left to change.
 func (a *attempt) otherwise(last shadow.Answer) bool {
 	tooMuch := a.last.without(a.g.rows)
 	if a.code == "" && a.op.Production.Error == "" && tooMuch > 0 && tooMuch == a.last.count() && last.Digest != a.eaten && !a.g.lacks(a.last.of, a.gone) && a.eat() {
@@ -152,7 +153,8 @@ func (a *attempt) back() error {
 	return a.c.sequences(besideOf(a.op).draws, (*sequences).again)
 }
 
-// end keeps the last try. One that failed where production's did not is undone, so that its transaction goes on as production's does.
+// end keeps the last try. One that failed, unlike production's, is undone, so that its transaction continues
+// as production's does.
 func (a *attempt) end(answer shadow.Answer) (shadow.Answer, error) {
 	if a.keep == "" {
 		return answer, nil
@@ -175,7 +177,8 @@ func (a *attempt) end(answer shadow.Answer) (shadow.Answer, error) {
 	return answer, err
 }
 
-// Session-level advisory locks of the own session, as a list of texts, and giving those back that are not among them.
+// Session-level advisory locks of the session, as a list of texts, and a query that releases those not in the
+// list.
 const (
 	lockText     = `mode || ' ' || classid || ' ' || objid || ' ' || objsubid`
 	ownLocks     = `SELECT coalesce(string_agg(` + lockText + `, ','), '') FROM pg_catalog.pg_locks WHERE locktype = 'advisory' AND pid = pg_catalog.pg_backend_pid()`
@@ -188,17 +191,18 @@ const (
 		AND ` + lockText + ` <> ALL (pg_catalog.string_to_array('$held', ','))) AS l`
 )
 
-// command runs one of the tool's own statements.
+// command runs a statement of the tool itself.
 func (c *conn) command(text string) error {
 	_, err := c.value(text)
 	return err
 }
 
-// value runs a statement of the tool's own, and returns the first value of its answer. It is prepared by a name, since a simple query would end
-// the client's unnamed statement.
+// value runs a statement of the tool itself and returns the first value of its result. It uses a named
+// prepared statement, because a simple query would drop the client's unnamed statement.
 func (c *conn) value(text string) (string, error) {
 	const name = "cinch_own\x00"
-	request := pg.Append(pg.Append(nil, pg.Close, []byte("S"+name)), pg.Close, []byte("P"+name)) // what an error has left
+	// An error may have left the statement and the portal.
+	request := pg.Append(pg.Append(nil, pg.Close, []byte("S"+name)), pg.Close, []byte("P"+name))
 	request = pg.Append(request, pg.Parse, []byte(name+text+"\x00\x00\x00"))
 	request = pg.Append(request, pg.Bind, []byte(name+name+"\x00\x00\x00\x00\x00\x00"))
 	request = pg.Append(request, pg.Execute, []byte(name+"\x00\x00\x00\x00"))
@@ -210,7 +214,7 @@ func (c *conn) value(text string) (string, error) {
 	return c.first(text)
 }
 
-// first reads an answer, and returns the first value in it.
+// first reads the response and returns its first value.
 func (c *conn) first(text string) (value string, err error) {
 	failed := ""
 	for {
@@ -240,7 +244,7 @@ func (c *conn) first(text string) (value string, err error) {
 	}
 }
 
-// ownFailed is the error of a statement of the tool's own.
+// ownFailed is the error of a statement of the tool itself.
 type ownFailed struct{ text, code string }
 
 func (e ownFailed) Error() string { return "error " + e.code + " to " + e.text }

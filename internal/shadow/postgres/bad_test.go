@@ -13,10 +13,11 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// onSmallDisk starts a server whose data are on a filesystem of a few megabytes.
+// onSmallDisk starts a server with its data on a filesystem of a few megabytes.
 func onSmallDisk(t *testing.T) *testenv.SQLServer {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "cinch-small-disk") // not t.TempDir: the server's user may not go through it
+	// Not t.TempDir: the server's user may not enter it.
+	dir, err := os.MkdirTemp("", "cinch-small-disk")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +34,8 @@ func onSmallDisk(t *testing.T) *testenv.SQLServer {
 	return testenv.Postgres(t, "max_wal_size=32MB", "min_wal_size=32MB")
 }
 
-// A target whose disk fills up: clients notice nothing, production has all that they wrote, and the run is void with a reason.
+// The disk of a target fills up: clients notice nothing, production has all that they wrote, and the run is
+// void with a reason.
 func TestTargetWithFullDisk(t *testing.T) {
 	b := &bench{production: ownDatabase(t, "production"), control: ownDatabase(t, "control")}
 	b.test = newDatabase(t, onSmallDisk(t), b.production.Database())
@@ -59,8 +61,9 @@ func TestTargetWithFullDisk(t *testing.T) {
 	}
 }
 
-// Production crashes and comes back at its address, in the middle of transactions: clients are cut off as they would be without us, connect
-// again and go on, and so does the mirror. What was not committed is nowhere.
+// Production crashes and returns at its address in the middle of transactions: clients are cut off as they
+// would be without the mirror, connect again and continue, and so does the mirror. No server has what was not
+// committed.
 func TestProductionComesBack(t *testing.T) {
 	t.Parallel()
 	crashes := testenv.Postgres(t)

@@ -21,14 +21,15 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// bench is production, two targets and a run between them.
+// bench holds production, two targets and a run between them.
 type bench struct {
 	production, control, test *testenv.SQLServer
 	run                       *shadow.Run
 	url                       string
 }
 
-// newBench makes a database with the same schema at each of the servers that tests share, and a mirror. The test runs beside others.
+// newBench makes a database with the same schema at each of the shared test servers, and a mirror. The test
+// runs in parallel with others.
 func newBench(t *testing.T, schema string, change func(*shadow.Config)) *bench {
 	t.Helper()
 	t.Parallel()
@@ -37,7 +38,7 @@ func newBench(t *testing.T, schema string, change func(*shadow.Config)) *bench {
 	return b
 }
 
-// newServers makes the databases alone.
+// newServers makes only the databases.
 func newServers(t *testing.T, schema string) *bench {
 	t.Helper()
 	b := &bench{production: ownDatabase(t, "production"), control: ownDatabase(t, "control"), test: ownDatabase(t, "test")}
@@ -45,13 +46,14 @@ func newServers(t *testing.T, schema string) *bench {
 	return b
 }
 
-// ownDatabase makes one of the test's own at a server that tests share.
+// ownDatabase makes a database for the test at a shared server.
 func ownDatabase(t *testing.T, server string) *testenv.SQLServer {
 	t.Helper()
 	return newDatabase(t, shared(t, server), strings.ToLower(t.Name()))
 }
 
-// newDatabase makes a database and returns the server with a URL that names it. It stays there until the server ends.
+// newDatabase makes a database and returns the server with a URL that names it. It stays until the server
+// ends.
 func newDatabase(t *testing.T, s *testenv.SQLServer, name string) *testenv.SQLServer {
 	t.Helper()
 	c, err := pgconn.Connect(t.Context(), s.With("postgres").URL()+"?sslmode=disable")
@@ -59,7 +61,8 @@ func newDatabase(t *testing.T, s *testenv.SQLServer, name string) *testenv.SQLSe
 		t.Fatal(err)
 	}
 	defer c.Close(context.Background())
-	for _, text := range []string{"DROP DATABASE IF EXISTS " + name + " WITH (FORCE)", "CREATE DATABASE " + name + " STRATEGY FILE_COPY"} { // it is there with -count=2
+	// With -count=2 it exists already.
+	for _, text := range []string{"DROP DATABASE IF EXISTS " + name + " WITH (FORCE)", "CREATE DATABASE " + name + " STRATEGY FILE_COPY"} {
 		if _, err := c.Exec(t.Context(), text).ReadAll(); err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
@@ -103,7 +106,8 @@ func (b *bench) begin(t *testing.T) {
 func (b *bench) serve(t *testing.T, change func(*shadow.Config)) {
 	t.Helper()
 	cfg := shadow.Config{Batch: 200 * time.Millisecond, Bound: time.Minute, Wait: 10 * time.Millisecond, Patience: time.Minute, SelfTestPairs: 1}
-	cfg.StorageCommands = map[string]string{"control": "echo 1 bytes", "test": "echo 1 bytes"} // all tests' databases are in the servers' directories
+	// The servers' directories hold the databases of all tests.
+	cfg.StorageCommands = map[string]string{"control": "echo 1 bytes", "test": "echo 1 bytes"}
 	for s, up := range map[*testenv.SQLServer]*gateway.Upstream{b.production: &cfg.Production, b.control: &cfg.Control, b.test: &cfg.Test} {
 		*up = upstream(t, s)
 	}
@@ -121,12 +125,12 @@ func (b *bench) serve(t *testing.T, change func(*shadow.Config)) {
 	b.url = b.at(addr)
 }
 
-// at is the database's URL at an address of the mirror.
+// at returns the database's URL at an address of the mirror.
 func (b *bench) at(addr string) string {
 	return "postgres://postgres@" + addr + "/" + b.production.Database() + "?sslmode=disable"
 }
 
-// elsewhere is b.url of another database.
+// elsewhere returns the URL of another database through the mirror.
 func (b *bench) elsewhere(database string) string {
 	return strings.Replace(b.url, "/"+b.production.Database()+"?", "/"+database+"?", 1)
 }
@@ -140,7 +144,7 @@ func upstream(t *testing.T, s *testenv.SQLServer) gateway.Upstream {
 	return up
 }
 
-// client is one connection through the mirror.
+// client returns a connection through the mirror.
 func (b *bench) client(t *testing.T) *pgx.Conn {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), b.url)
@@ -151,7 +155,7 @@ func (b *bench) client(t *testing.T) *pgx.Conn {
 	return c
 }
 
-// settle ends the mirror when all of what clients did has reached the targets, and checks that nothing differs.
+// settle ends the mirror when all work of clients has reached the targets, and checks that nothing differs.
 func (b *bench) settle(t *testing.T) *shadow.Report {
 	t.Helper()
 	r := shadowtest.Settle(t, b.run)
@@ -166,7 +170,7 @@ func (b *bench) finish(t *testing.T) *shadow.Report {
 	return shadowtest.Finish(t, b.run)
 }
 
-// exec runs statements on a server itself.
+// exec runs statements on a server directly.
 func exec(t testing.TB, s *testenv.SQLServer, text string) {
 	t.Helper()
 	c, err := pgx.Connect(context.Background(), s.URL())
@@ -180,7 +184,7 @@ func exec(t testing.TB, s *testenv.SQLServer, text string) {
 	}
 }
 
-// contents reads a query's rows from a server itself.
+// contents returns a query's rows from a server directly.
 func contents(t *testing.T, s *testenv.SQLServer, query string) string {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), s.URL())
@@ -202,7 +206,7 @@ func contents(t *testing.T, s *testenv.SQLServer, query string) string {
 	return out.String()
 }
 
-// same compares tables, which have a first column to order them by, on all servers.
+// same compares tables, sorted by their first column, on all servers.
 func (b *bench) same(t *testing.T, tables ...string) {
 	t.Helper()
 	for _, table := range tables {
@@ -219,7 +223,7 @@ func (b *bench) same(t *testing.T, tables ...string) {
 	}
 }
 
-// sorted puts lines in order, whichever columns they begin with.
+// sorted sorts lines, whichever columns they begin with.
 func sorted(text string) string {
 	lines := strings.SplitAfter(text, "\n")
 	slices.Sort(lines)

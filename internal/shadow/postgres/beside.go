@@ -2,15 +2,15 @@ package postgres
 
 import "github.com/cinch-layer/cinch/internal/shadow"
 
-// beside is what the package knows of an operation.
+// beside holds what this package adds to an operation.
 type beside struct {
-	shape *shape // nil: nothing is left out of what is compared
-	guide *guide // nil: it needs no lead
-	draws []draw // numbers that it takes from sequences
-	stirs stir   // what it may do to sequences beside that
+	shape *shape // nil: nothing is left out of the comparison
+	guide *guide // nil: not guided
+	draws []draw // numbers that production took from sequences
+	stirs stir   // what else it may do to sequences
 }
 
-// besideOf is an operation's; nil: there is nothing.
+// besideOf returns an operation's beside, or nil.
 func besideOf(op *shadow.Operation) *beside {
 	b, _ := op.Own.(*beside)
 	return b
@@ -24,7 +24,7 @@ func guideOf(op *shadow.Operation) *guide {
 	return nil
 }
 
-// stirred is what operations may have done to sequences.
+// stirred returns what operations may have done to sequences.
 func stirred(ops []*shadow.Operation) (how stir) {
 	for _, op := range ops {
 		if b := besideOf(op); b != nil {
@@ -34,5 +34,5 @@ func stirred(ops []*shadow.Operation) (how stir) {
 	return how
 }
 
-// alone reports whether an operation needs something before or behind it at a target.
+// alone reports whether a target needs further statements before or after the operation.
 func (b *beside) alone() bool { return b != nil && (b.guide != nil || len(b.draws) > 0) }

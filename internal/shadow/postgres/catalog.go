@@ -11,26 +11,26 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
 )
 
-// catalog is what is known of the columns of a database whose contents differ by nature: servers give them values, or statements do, that are
-// another at each. It is safe for concurrent use. Tables are named without their schema, as statements mostly name them: what is left
-// out of one table is left out of others of its name.
+// catalog records the nondeterministic columns of a database: servers or statements give them values that
+// differ between servers. It is safe for concurrent use. Tables are named without their schema, as most
+// statements name them: a column left out of one table is left out of all tables of that name.
 type catalog struct {
 	mu        sync.RWMutex
-	left      map[string]map[string]string // reason, by table and column
-	relations map[uint32]*relation         // production's, or the control's
-	names     map[string]bool              // theirs
-	own       bool                         // they are production's
+	left      map[string]map[string]string // reason why it is left out, by table and column
+	relations map[uint32]*relation         // as numbered by production, or else by the control
+	names     map[string]bool              // names of the relations
+	own       bool                         // the relations are production's
 	serials   []serial
-	ahead     map[serial]bool   // of which production may have taken numbers that targets have not
-	met       map[string]string // reasons of those that an answer had
+	ahead     map[serial]bool   // production may have taken numbers that targets have not
+	met       map[string]string // reasons, for columns that results contained
 	notes     map[string]bool
 }
 
 // serial is a column that takes its numbers from a sequence.
 type serial struct {
 	table, column string // "": none
-	sequence      string // as regclass reads it
-	increment     int64  // 0: not known
+	sequence      string // as regclass parses it
+	increment     int64  // 0: unknown
 }
 
 // relation is a table or a view.
@@ -39,14 +39,14 @@ type relation struct {
 	columns      map[uint16]string
 }
 
-// firstOwn is the first number that a server gives to users' types and tables: servers number theirs differently.
+// firstOwn is the first OID of users' types and tables. Servers number theirs differently.
 const firstOwn = 16384
 
 func newCatalog() *catalog {
 	return &catalog{left: map[string]map[string]string{}, relations: map[uint32]*relation{}, ahead: map[serial]bool{}, met: map[string]string{}, notes: map[string]bool{}}
 }
 
-// leave has a column left out of what is compared, of answers and of the data.
+// leave leaves a column out of the comparison of results and of data.
 func (c *catalog) leave(table, column, reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,14 +65,14 @@ func (c *catalog) leaves(table, column, reason string) {
 	}
 }
 
-// columnsOf are those that are left out of a table, with reasons.
+// columnsOf returns the columns that are left out of a table, with reasons.
 func (c *catalog) columnsOf(table string) map[string]string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return maps.Clone(c.left[table])
 }
 
-// follow learns from a statement that production has carried out.
+// follow records the columns to which a statement of production has given nondeterministic values.
 func (c *catalog) follow(s *sql.Statement) {
 	if s == nil || len(s.Sets) == 0 {
 		return
@@ -86,7 +86,7 @@ func (c *catalog) follow(s *sql.Statement) {
 	}
 }
 
-// named is the column of a Set, also if that has but its number.
+// named returns the column of a Set, which may have only its number.
 func (c *catalog) named(set sql.Set) string {
 	if set.Column != "" {
 		return set.Column
@@ -103,7 +103,7 @@ func (c *catalog) named(set sql.Set) string {
 	return ""
 }
 
-// knows reports whether the tables of an answer, and those that a statement names, are known.
+// knows reports whether the catalog has the tables of a result and those that the statement names.
 func (c *catalog) knows(s *sql.Statement, columns []pg.Column) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -115,7 +115,7 @@ func (c *catalog) knows(s *sql.Statement, columns []pg.Column) bool {
 	return !slices.ContainsFunc(s.Tables, func(name string) bool { return !c.names[name] })
 }
 
-// touched are the tables in a statement that have columns which are left out.
+// touched returns the tables in a statement that have columns to leave out.
 func (c *catalog) touched(s *sql.Statement) (tables []string) {
 	if s == nil || len(c.left) == 0 {
 		return nil
@@ -128,7 +128,7 @@ func (c *catalog) touched(s *sql.Statement) (tables []string) {
 	return tables
 }
 
-// positions are those of an answer's columns that are left out.
+// positions returns the indexes of the columns of a result that are left out.
 func (c *catalog) positions(columns []pg.Column, s *sql.Statement) (out []int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,7 +139,7 @@ func (c *catalog) positions(columns []pg.Column, s *sql.Statement) (out []int) {
 	expressions := c.listed(tables, s)
 	for i, column := range columns {
 		switch {
-		case column.Attribute == 0 && expressions: // of a row as a whole, too
+		case column.Attribute == 0 && expressions: // whole-row values included
 		case column.Attribute != 0 && c.isLeft(column, tables, s):
 		default:
 			continue
@@ -149,7 +149,7 @@ func (c *catalog) positions(columns []pg.Column, s *sql.Statement) (out []int) {
 	return out
 }
 
-// isLeft finds a column by the numbers of its table and its own, or by its name.
+// isLeft reports whether a column is left out. It looks it up by table and attribute number, or by name.
 func (c *catalog) isLeft(column pg.Column, tables []string, s *sql.Statement) bool {
 	if r := c.relations[column.Table]; r != nil {
 		name := r.columns[column.Attribute]
@@ -161,7 +161,7 @@ func (c *catalog) isLeft(column pg.Column, tables []string, s *sql.Statement) bo
 	return slices.ContainsFunc(tables, func(t string) bool { return c.meet(t, string(column.Name)) })
 }
 
-// meet notes a column that an answer has, and says whether it is left out.
+// meet reports whether a column is left out, and records that a result has it.
 func (c *catalog) meet(table, column string) bool {
 	reason := c.left[table][column]
 	if reason != "" {
@@ -170,14 +170,15 @@ func (c *catalog) meet(table, column string) bool {
 	return reason != ""
 }
 
-// listed reports whether what a statement returns may be computed from a column that is left out, or from a row of its table.
+// listed reports whether the statement may return values computed from a column that is left out, or from a
+// whole row of its table.
 func (c *catalog) listed(tables []string, s *sql.Statement) bool {
 	return slices.ContainsFunc(tables, func(t string) bool {
 		return c.stands(t, s, sql.Listed) || wholeRow(t, s)
 	})
 }
 
-// stands reports whether a column that is left out of a table has such a place in a statement.
+// stands reports whether a column that is left out of the table stands at such a place in the statement.
 func (c *catalog) stands(table string, s *sql.Statement, place sql.Place) (found bool) {
 	for column, reason := range c.left[table] {
 		if s.Words[column]&place != 0 {
@@ -200,14 +201,14 @@ func wholeRow(table string, s *sql.Statement) bool {
 	return false
 }
 
-// treatment is how the answer to a statement is compared.
+// treatment says how the result of a statement is compared.
 type treatment struct {
-	nature    bool // by success: other rows may be chosen
-	unordered bool // the order of rows differs
-	counts    bool // which rows come differs, how many does not
+	nature    bool // compare only success: other rows may be chosen
+	unordered bool // ignore the order of rows
+	counts    bool // compare only the number of rows
 }
 
-// treat says what columns that are left out do to an answer, beside those that it returns.
+// treat returns how columns that are left out affect a result, apart from being returned in it.
 func (c *catalog) treat(s *sql.Statement) (t treatment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -226,10 +227,10 @@ func (c *catalog) treat(s *sql.Statement) (t treatment) {
 	return t
 }
 
-// mostNotes in a report.
+// mostNotes limits the columns that a report names.
 const mostNotes = 50
 
-// lines are the columns that were left out of answers, and what else is to be known.
+// lines returns the columns that were left out of results, and the notes.
 func (c *catalog) lines() (out []string) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -242,7 +243,7 @@ func (c *catalog) lines() (out []string) {
 	return append(out, slices.Sorted(maps.Keys(c.notes))...)
 }
 
-// known are all columns that are left out, and what else is to be known.
+// known returns all columns that are left out, and the notes.
 func (c *catalog) known() (columns, notes []string) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

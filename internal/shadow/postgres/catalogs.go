@@ -12,10 +12,11 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
 )
 
-// catalogs are those of the databases that clients use. They are read from production, where its URL's user may log in, and from the control.
+// catalogs holds the catalogs of the databases that clients use. They are read from production, if its URL's
+// user may log in, and from the control.
 type catalogs struct {
 	control    gateway.Upstream
-	production *gateway.Upstream // nil: it does not let us ask
+	production *gateway.Upstream // nil: it refuses the login
 	functions  sql.Functions
 	ignored    []column // by the user
 	only       subset
@@ -25,10 +26,10 @@ type catalogs struct {
 	reading sync.WaitGroup
 }
 
-// ErrColumn is wrapped by what is no schema.table.column.
+// ErrColumn is wrapped by the error for a text that is not schema.table.column.
 var ErrColumn = errors.New("write schema.table.column")
 
-// parseColumns reads "schema.table.column"s.
+// parseColumns parses "schema.table.column" texts.
 func parseColumns(texts []string) (out []column, err error) {
 	for _, text := range texts {
 		parts := strings.Split(text, ".")
@@ -40,7 +41,7 @@ func parseColumns(texts []string) (out []column, err error) {
 	return out, nil
 }
 
-// of returns what is known of a database. The first time it is read, and what asks waits for production's answer.
+// of returns the catalog of a database. The first call for a database waits while it is read from production.
 func (cs *catalogs) of(database string) *followed {
 	cs.mu.Lock()
 	f := cs.all[database]
@@ -53,7 +54,7 @@ func (cs *catalogs) of(database string) *followed {
 	cs.mu.Unlock()
 	f.read()
 	if f.production != nil {
-		cs.reading.Go(f.readControl) // it may know later, while others go on
+		cs.reading.Go(f.readControl) // the control is read in the background
 	}
 	return f
 }
@@ -69,7 +70,7 @@ func (cs *catalogs) follow(database string) *followed {
 	return f
 }
 
-// close lets all connections go.
+// close closes all connections.
 func (cs *catalogs) close() {
 	cs.reading.Wait()
 	cs.mu.Lock()
@@ -79,7 +80,7 @@ func (cs *catalogs) close() {
 	}
 }
 
-// ask finds out whether production lets us read its catalogs.
+// ask finds out whether production accepts the login of its URL's user.
 func (cs *catalogs) ask(ctx context.Context, production gateway.Upstream) {
 	if production.Address == "" {
 		return
@@ -94,7 +95,7 @@ func (cs *catalogs) ask(ctx context.Context, production gateway.Upstream) {
 	cs.production = &production
 }
 
-// lines are for the report.
+// lines returns the lines for the report.
 func (cs *catalogs) lines() (out []string) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

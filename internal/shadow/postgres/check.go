@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow"
 )
 
-// check asks the servers, and says what a run would meet.
+// check examines the servers and returns what would affect a run.
 func check(ctx context.Context, cs *catalogs, targets ...*shadow.Target) (findings, error) {
 	var servers []*server
 	for _, t := range targets {
@@ -41,7 +41,6 @@ func check(ctx context.Context, cs *catalogs, targets ...*shadow.Target) (findin
 	return found, nil
 }
 
-// findings are collected.
 type findings []shadow.Finding
 
 func (f *findings) note(format string, args ...any) {
@@ -52,7 +51,7 @@ func (f *findings) problem(hint, format string, args ...any) {
 	*f = append(*f, shadow.Finding{Problem: true, Text: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-// subset has a check look at the databases that are mirrored alone, and says which of them are not there.
+// subset restricts a check to the mirrored databases, and reports those that a server lacks.
 func (f *findings) subset(only subset, servers []*server) {
 	for _, at := range servers {
 		for name := range only {
@@ -99,7 +98,7 @@ func (f *findings) all(production, control, test *server) {
 	}
 }
 
-// target is about one of the two, beside its data.
+// target checks one of the two targets, apart from its data.
 func (f *findings) target(production, t *server) {
 	if t.recovers {
 		f.problem("promote it: pg_ctl promote", "%s is a standby: it takes no writes", t.name)
@@ -138,7 +137,7 @@ func (f *findings) target(production, t *server) {
 	}
 }
 
-// databases compares what a target holds with what another server does.
+// databases compares the databases of a target with those of another server.
 func (f *findings) databases(of, t *server) {
 	for _, name := range slices.Sorted(maps.Keys(of.databases)) {
 		want, has := of.databases[name], t.databases[name]
@@ -153,7 +152,7 @@ func (f *findings) databases(of, t *server) {
 	}
 }
 
-// reach says what targets reach, and what may reach anything.
+// reach reports what connects targets to other servers, and what may.
 func (f *findings) reach(ctx context.Context, t *shadow.Target, only subset, allowed bool) error {
 	all, err := reaches(ctx, t, only)
 	if err != nil {
@@ -173,7 +172,7 @@ func (f *findings) reach(ctx context.Context, t *shadow.Target, only subset, all
 	return nil
 }
 
-// mostListed tables of a database are named.
+// mostListed limits how many tables of a database are named.
 const mostListed = 10
 
 func (f *findings) database(of, at, name string, want, has *database) {
@@ -228,12 +227,12 @@ func (f *findings) tables(hint string, names []string, format string, args ...an
 	f.problem(hint, "%s: %s", fmt.Sprintf(format, args...), list)
 }
 
-// apart reports numbers of rows that are further from each other than estimates and a restore's time make them.
+// apart reports whether two numbers of rows differ more than estimates and the time of a restore explain.
 func apart(a, b float64) bool {
 	return a >= 0 && b >= 0 && math.Abs(a-b) > max(a, b)/10+1000
 }
 
-// nature lists the columns that the run will leave out, and triggers that may write what differs by nature.
+// nature lists the columns that the run will leave out, and triggers that may write nondeterministic values.
 func (f *findings) nature(cs *catalogs, control *server) {
 	for _, name := range slices.Sorted(maps.Keys(control.databases)) {
 		if control.databases[name].closed != "" {
@@ -249,10 +248,10 @@ func (f *findings) nature(cs *catalogs, control *server) {
 	}
 }
 
-// leastFree is the share of a filesystem that a run should find free.
+// leastFree is the share of a filesystem below which the check finds a problem.
 const leastFree = 0.1
 
-// room looks how much of its disk a target has left, where it is on this machine.
+// room checks the free disk space of a target that runs on this machine.
 func (f *findings) room(ctx context.Context, t *shadow.Target) {
 	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": ownName})
 	if err != nil {
@@ -279,7 +278,7 @@ func (f *findings) room(ctx context.Context, t *shadow.Target) {
 	f.note("%s has %.0f %% of its disk left", t.Name, 100*free)
 }
 
-// pooled says what stands before a target.
+// pooled reports a connection pool in front of a target.
 func (f *findings) pooled(ctx context.Context, t *shadow.Target) {
 	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": ownName})
 	if err != nil {

@@ -22,7 +22,7 @@ func healthy(name string) *server {
 func TestFindings(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(production, control, test *server)
-		want   string // of a problem; "": there is none
+		want   string // text of a problem; "": none
 	}{
 		"all is well":           {func(_, _, _ *server) {}, ""},
 		"production as target":  {func(p, _, t *server) { t.process = p.process }, "test is production itself"},
@@ -67,7 +67,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// On real servers: what differs is said, and nothing is left behind.
+// On real servers: differences are reported, and nothing is left behind.
 func TestCheck(t *testing.T) {
 	b := newBench(t, storedSchema+"; CREATE TABLE gone (a int)", func(c *shadow.Config) { c.Batch, c.DataCheck = time.Hour, shadow.DataFull })
 	exec(t, b.test, "DROP TABLE gone")
@@ -84,7 +84,8 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%q is not in %s", want, all)
 		}
 	}
-	if !strings.Contains(all, "operations a second at both targets") && !strings.Contains(all, "the probe was too short") { // for a busy machine
+	// On a busy machine the probe may be too short.
+	if !strings.Contains(all, "operations a second at both targets") && !strings.Contains(all, "the probe was too short") {
 		t.Errorf("nothing of noise is in %s", all)
 	}
 	for _, s := range b.servers() {
@@ -94,7 +95,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A server is itself by another name. One that refuses us is not known to be any.
+// A server is the same by another name. One that refuses the login is not known to be the same as any.
 func TestSame(t *testing.T) {
 	t.Parallel()
 	one, other := shared(t, "control"), shared(t, "test")
@@ -118,7 +119,7 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// A target that refuses the login ends a check with a line that says so.
+// A target that refuses the login ends a check with a message that says so.
 func TestWrongCredentials(t *testing.T) {
 	t.Parallel()
 	server := shared(t, "control")

@@ -20,7 +20,7 @@ type conn struct {
 	target *shadow.Target
 	looker *looker
 	pid    atomic.Uint32
-	start  *shadow.Operation // nil before it
+	start  *shadow.Operation // the connect operation; nil before it
 	status byte              // of the transaction
 	in     []byte
 
@@ -29,7 +29,7 @@ type conn struct {
 	closed bool
 }
 
-// Close ends the connection, also while it is made.
+// Close ends the connection. It may be called while it is being made.
 func (c *conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,7 +43,8 @@ func (c *conn) Close() error {
 	return c.net.Close()
 }
 
-// Send sends operations in one piece. A latency is from the first byte sent to the last of the answer.
+// Send sends operations, in one write where possible. A latency is measured from the first byte sent to the
+// last byte of the answer.
 func (c *conn) Send(ops []*shadow.Operation, deadline time.Time, answered func(int, shadow.Answer)) error {
 	done := 0
 	if ops[0].Form == formStart || c.net == nil {
@@ -69,7 +70,7 @@ func (c *conn) Send(ops []*shadow.Operation, deadline time.Time, answered func(i
 	return nil
 }
 
-// alike is how many of the first operations may be sent in one piece: those that need nothing before or behind them.
+// alike returns how many of the first operations can be sent together: those that need no further statements.
 func alike(ops []*shadow.Operation) (n int) {
 	for n < len(ops) && !besideOf(ops[n]).alone() {
 		n++
@@ -77,7 +78,7 @@ func alike(ops []*shadow.Operation) (n int) {
 	return max(n, 1)
 }
 
-// prepared sends operations with what one of them needs before and behind it.
+// prepared sends operations with the further statements that one of them needs.
 func (c *conn) prepared(ops []*shadow.Operation, deadline time.Time, answered func(int, shadow.Answer)) error {
 	b := besideOf(ops[0])
 	if !b.alone() {
@@ -91,8 +92,9 @@ func (c *conn) prepared(ops []*shadow.Operation, deadline time.Time, answered fu
 	return nil
 }
 
-// stirring sends operations that may take numbers of sequences and don't tell which. Nothing is sure of these while they are under way, as they may wait
-// for another's lock, and when what waits for their answers goes on.
+// stirring sends operations that may take numbers from sequences and don't return them. The positions of
+// sequences are uncertain while such operations run, because they may wait for a lock, and when operations
+// that waited for their answers continue.
 func (c *conn) stirring(how stir, ops []*shadow.Operation, deadline time.Time, answered func(int, shadow.Answer)) error {
 	c.looker.sequences.stirred(how)
 	defer c.looker.sequences.stirred(how)
@@ -102,7 +104,8 @@ func (c *conn) stirring(how stir, ops []*shadow.Operation, deadline time.Time, a
 	})
 }
 
-// numbered carries out an operation between setting sequences to what it took in production, and setting those up again that had given more.
+// numbered carries out an operation. Before it, it sets sequences to the numbers that production took; after
+// it, it sets those forward again that had given more.
 func (c *conn) numbered(op *shadow.Operation, b *beside, deadline time.Time) (got shadow.Answer, err error) {
 	if err := c.net.SetDeadline(deadline); err != nil {
 		return got, err
@@ -124,7 +127,8 @@ func (c *conn) numbered(op *shadow.Operation, b *beside, deadline time.Time) (go
 	return got, c.sequences(b.draws, (*sequences).up)
 }
 
-// sequences does something for each sequence that numbers were taken from. In a transaction that has failed nothing can be done.
+// sequences calls do for each sequence that numbers were taken from. In a failed transaction nothing can be
+// done.
 func (c *conn) sequences(draws []draw, do func(*sequences, string, draw, session) error) error {
 	if len(draws) == 0 || c.status == inFailed {
 		return nil
@@ -142,7 +146,7 @@ func (c *conn) forEach(draws []draw, do func(*sequences, string, draw, session) 
 	return nil
 }
 
-// connect logs in as a client did.
+// connect logs in with the client's startup parameters.
 func (c *conn) connect(op *shadow.Operation, deadline time.Time) error {
 	var parameters map[string]string
 	if op.Form == formStart {
@@ -180,8 +184,9 @@ func (c *conn) connect(op *shadow.Operation, deadline time.Time) error {
 	return nil
 }
 
-// hijack takes the network connection from pgconn. When a write has taken longer than 15 ms, pgconn reads in the background, and may still do so
-// after the login; it would take the next answer, which would then be waited for until the deadline.
+// hijack takes the network connection from pgconn. After a write that took longer than 15 ms pgconn reads in
+// the background, and may still do so after the login. It would then take the next answer, for which the
+// mirror would wait until the deadline.
 func hijack(ctx context.Context, made *pgconn.PgConn) (*pgconn.HijackedConn, error) {
 	if err := made.SyncConn(ctx); err != nil {
 		return nil, errors.Join(err, made.Close(ctx))
@@ -189,7 +194,7 @@ func hijack(ctx context.Context, made *pgconn.PgConn) (*pgconn.HijackedConn, err
 	return made.Hijack()
 }
 
-// take gives c its connection, unless it was closed meanwhile.
+// take sets the network connection of c, unless c was closed meanwhile.
 func (c *conn) take(made net.Conn, deadline time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,7 +205,7 @@ func (c *conn) take(made net.Conn, deadline time.Time) error {
 	return made.SetDeadline(deadline)
 }
 
-// backend asks which process serves a connection.
+// backend returns the process at the server that serves the connection.
 func (c *conn) backend() (pid uint32, err error) {
 	if _, err := c.net.Write(pg.AppendQuery(nil, backendQuestion)); err != nil {
 		return 0, err
@@ -224,7 +229,7 @@ func (c *conn) backend() (pid uint32, err error) {
 	}
 }
 
-// exchange sends one operation, and digests the answer as d does.
+// exchange sends one operation and adds its answer to d.
 func (c *conn) exchange(op *shadow.Operation, d *digest, deadline time.Time, answered func(shadow.Answer)) error {
 	if err := c.net.SetDeadline(deadline); err != nil {
 		return err
@@ -253,7 +258,7 @@ func (c *conn) send(ops []*shadow.Operation, deadline time.Time, answered func(i
 	if size < inOneGo {
 		_, err := bufs.WriteTo(c.net)
 		written <- err
-	} else { // the server may not read on before its answers are read
+	} else { // the server may stop reading until its answers are read
 		go func() {
 			_, err := bufs.WriteTo(c.net)
 			written <- err
@@ -269,13 +274,13 @@ func (c *conn) send(ops []*shadow.Operation, deadline time.Time, answered func(i
 	return <-written
 }
 
-// inOneGo bytes fit into any socket's buffers.
+// inOneGo is a number of bytes that fits into any socket's buffers.
 const inOneGo = 64 << 10
 
-// answer reads what a target says to an operation.
+// answer reads a target's answer to an operation.
 func (c *conn) answer(op *shadow.Operation, began time.Time) (shadow.Answer, error) {
 	if op.Form == formEnd {
-		_, err := io.Copy(io.Discard, c.net) // the server closes when it has given up all locks
+		_, err := io.Copy(io.Discard, c.net) // the server closes after it has released all locks
 		return shadow.Answer{Took: time.Since(began)}, err
 	}
 	d := &digest{form: op.Form}
@@ -303,7 +308,7 @@ func (c *conn) read(op *shadow.Operation, d *digest, began time.Time) (shadow.An
 	return d.answer(time.Since(began)), nil
 }
 
-// message returns the next one, which is valid until the next call.
+// message returns the next message, which is valid until the next call.
 func (c *conn) message() (pg.Message, error) {
 	for {
 		m, ok, err := pg.Cut(c.in)

@@ -13,7 +13,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 )
 
-// slowWrite is a connection whose first write returns when pgconn, which then reads in the background, reads for the second time.
+// slowWrite is a connection whose first write returns only when pgconn, which then reads in the background,
+// reads for the second time.
 type slowWrite struct {
 	net.Conn
 	reads  atomic.Int32
@@ -36,7 +37,8 @@ func (c *slowWrite) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// The answer to the first query reaches who has taken over a connection, although pgconn was reading in the background at the login.
+// The answer to the first query reaches the new owner of a connection, although pgconn was reading in the
+// background at the login.
 func TestHijackAfterSlowLogin(t *testing.T) {
 	t.Parallel()
 	client, server := net.Pipe()

@@ -15,10 +15,10 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/postgres"
 )
 
-// connectTime is for a login that nothing else bounds: what listens there may speak something else.
+// connectTime limits a login without another limit: the server may speak another protocol.
 const connectTime = 20 * time.Second
 
-// connect logs in to a target as its own user, with a client's parameters; "database" among them is one.
+// connect logs in to a target as the target's user, with a client's startup parameters, "database" included.
 func connect(ctx context.Context, up gateway.Upstream, parameters map[string]string) (*pgconn.PgConn, error) {
 	c, err := pgconn.ParseConfig("host=localhost sslmode=disable")
 	if err != nil {
@@ -46,7 +46,7 @@ func connect(ctx context.Context, up gateway.Upstream, parameters map[string]str
 	return pgconn.ConnectConfig(ctx, c)
 }
 
-// named is a server's address as errors name it.
+// named returns a server's address as errors show it.
 func named(up gateway.Upstream) (host string, port uint16) {
 	at, number := up.Host, ""
 	if up.Network == "unix" {
@@ -58,7 +58,8 @@ func named(up gateway.Upstream) (host string, port uint16) {
 	return at, uint16(n)
 }
 
-// notPassed names what a startup has beside settings, and options of protocols that are not ours.
+// notPassed reports whether a startup parameter is not a setting, or is an option of a protocol that the
+// mirror does not speak.
 func notPassed(name string) bool {
 	switch name {
 	case "user", "database", "replication":

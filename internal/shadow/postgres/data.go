@@ -14,17 +14,19 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow"
 )
 
-// sampleBytes is the size up to which tables are compared as a whole.
+// sampleBytes is the size up to which tables are compared completely.
 const sampleBytes = 64 << 20
 
-// A sample is so many ranges of primary keys, and so many rows of each; the last range are the last rows.
+// A sample consists of sampleRanges ranges of primary keys with sampleRows rows each, and of the last
+// sampleRows rows.
 const (
 	sampleRanges = 20
 	sampleRows   = 1000
 )
 
-// checkData compares rows and checksums of all tables of the databases that clients used. A checksum is the sum of the rows' hashes, so
-// it does not depend on where a row is. Each server is read in one snapshot a database.
+// checkData compares rows and checksums of all tables of the databases that clients used. A checksum is the
+// sum of the rows' hashes, so the position of rows does not matter. Each database is read in one snapshot per
+// server.
 func (cs *catalogs) checkData(ctx context.Context, how shadow.DataCheck, servers []*shadow.Target) (out []shadow.TableState, err error) {
 	for _, database := range cs.names(servers[0].Upstream.Database) {
 		f := cs.of(database)
@@ -43,7 +45,8 @@ func (cs *catalogs) checkData(ctx context.Context, how shadow.DataCheck, servers
 	return out, nil
 }
 
-// names of the databases that were met; if there is none, those that are to be mirrored, or the given one.
+// names returns the databases that clients used. If there is none it returns those to be mirrored, or the
+// given one.
 func (cs *catalogs) names(other string) []string {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -53,24 +56,25 @@ func (cs *catalogs) names(other string) []string {
 	return slices.Sorted(maps.Keys(cs.all))
 }
 
-// dataCheck is about one database.
+// dataCheck compares one database.
 type dataCheck struct {
 	database string
 	how      shadow.DataCheck
-	small    int64 // bytes of a table that is compared as a whole in any case
+	small    int64 // tables up to this many bytes are always compared completely
 	catalog  *catalog
-	names    []string // of the servers
+	names    []string // names of the servers
 	conns    []*pgconn.PgConn
 	found    []shadow.TableState
 }
 
-// plainly has values written alike by all servers. Pools know few settings in a startup, so they are made behind it.
+// plainly makes all servers format values alike. The settings are made after the startup, because pools
+// support few settings in it.
 var plainly = []string{
 	"timezone = 'UTC'", "datestyle = 'ISO'", "intervalstyle = 'postgres'", "extra_float_digits = 1", "bytea_output = 'hex'", "xmloption = 'content'", "lc_monetary = 'C'",
 	"lock_timeout = '5s'", "statement_timeout = 0", "search_path = pg_catalog",
 }
 
-// open begins a snapshot of each server's.
+// open begins a snapshot at each server.
 func (d *dataCheck) open(ctx context.Context, servers []*shadow.Target) error {
 	for _, s := range servers {
 		c, err := connect(ctx, s.Upstream, map[string]string{"application_name": ownName, "database": d.database})
@@ -97,12 +101,12 @@ func (d *dataCheck) close() {
 // stored is a table whose rows are compared.
 type stored struct {
 	name    string // schema.table
-	quoted  string // as it stands behind FROM
+	quoted  string // as written after FROM
 	table   string
 	bytes   int64
 	columns []string // quoted
 	names   []string // not quoted
-	key     []string // of the primary key; not quoted
+	key     []string // columns of the primary key; not quoted
 }
 
 const storedQuery = `SELECT n.nspname, c.relname, format(CASE c.relkind WHEN 'p' THEN '%I.%I' ELSE 'ONLY %I.%I' END, n.nspname, c.relname),
@@ -114,7 +118,7 @@ const storedQuery = `SELECT n.nspname, c.relname, format(CASE c.relkind WHEN 'p'
 	AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast', 'cinch_shadow') AND a.attnum > 0 AND NOT a.attisdropped
 	ORDER BY c.oid, array_position(i.indkey::int2[], a.attnum), a.attnum`
 
-// tables of a server, by name.
+// tables returns the tables of a server, by name.
 func tables(ctx context.Context, c *pgconn.PgConn) (map[string]*stored, error) {
 	results, err := c.Exec(ctx, storedQuery).ReadAll()
 	if err != nil {
@@ -137,7 +141,7 @@ func tables(ctx context.Context, c *pgconn.PgConn) (map[string]*stored, error) {
 	return out, nil
 }
 
-// check goes through the tables, small ones first.
+// check compares the tables, small ones first.
 func (d *dataCheck) check(ctx context.Context) error {
 	all := make([]map[string]*stored, len(d.conns))
 	known := map[string]*stored{}
@@ -169,7 +173,7 @@ func (d *dataCheck) check(ctx context.Context) error {
 	return nil
 }
 
-// table compares one.
+// table compares one table.
 func (d *dataCheck) table(ctx context.Context, t *stored, all []map[string]*stored) error {
 	state := shadow.TableState{Name: d.database + "." + t.name}
 	defer func() {
@@ -218,7 +222,8 @@ func difference(control, test int64) string {
 	return fmt.Sprintf("%d rows at both, with other values", control)
 }
 
-// settle goes on behind a table that can't be read, unless it is the server that fails.
+// settle records a table that can't be read and begins new transactions. It returns an error if the server
+// itself fails.
 func (d *dataCheck) settle(ctx context.Context, state *shadow.TableState, errs []error) error {
 	var refused *pgconn.PgError
 	for i, err := range errs {
@@ -238,13 +243,13 @@ func (d *dataCheck) settle(ctx context.Context, state *shadow.TableState, errs [
 	return nil
 }
 
-// sum of a table's rows.
+// sum is the row count and checksum of a table.
 type sum struct {
 	rows int64
 	hash string
 }
 
-// ask all servers at once.
+// ask runs a query on all servers at once.
 func (d *dataCheck) ask(ctx context.Context, query string) ([]sum, []error) {
 	sums, errs := make([]sum, len(d.conns)), make([]error, len(d.conns))
 	var asking sync.WaitGroup
@@ -264,7 +269,7 @@ func (d *dataCheck) ask(ctx context.Context, query string) ([]sum, []error) {
 	return sums, errs
 }
 
-// query sums the rows of a table up, without the columns that are left out.
+// query returns the query that computes the sum of a table, without the columns that are left out.
 func (d *dataCheck) query(ctx context.Context, t *stored, state *shadow.TableState) (string, error) {
 	left := d.catalog.columnsOf(t.table)
 	var kept []string
@@ -288,7 +293,7 @@ func (d *dataCheck) query(ctx context.Context, t *stored, state *shadow.TableSta
 	return "SELECT count(*), coalesce(sum(h::numeric), 0) FROM (" + ranges + ") AS rows", nil
 }
 
-// sample selects ranges of the primary key. Where they begin is asked from the first server.
+// sample returns a query for ranges of the primary key. The first server chooses where they begin.
 func (d *dataCheck) sample(ctx context.Context, t *stored, hash string) (string, error) {
 	var key, literals, last []string
 	for i, name := range t.names {

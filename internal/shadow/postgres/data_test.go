@@ -13,7 +13,7 @@ const storedSchema = `CREATE TABLE t (id int PRIMARY KEY, v text, at timestamptz
 	CREATE TABLE parts (id int, v float8, PRIMARY KEY (id)) PARTITION BY RANGE (id); CREATE TABLE part PARTITION OF parts FOR VALUES FROM (0) TO (1000); INSERT INTO parts VALUES (1, 0.1);
 	CREATE TABLE nokey (v jsonb); INSERT INTO nokey VALUES ('{"a": 1}'), ('{"a": 1}')`
 
-// states of the tables of a report that are not equal, and what was left out.
+// states returns the states of the tables of a report that are not equal, and what was left out.
 func notEqual(all []shadow.TableState) string {
 	var b strings.Builder
 	for _, t := range all {
@@ -24,7 +24,7 @@ func notEqual(all []shadow.TableState) string {
 	return b.String()
 }
 
-// Data that is alike but for where rows are and for what differs by nature is equal, at production too.
+// Data that differs only in the position of rows and in nondeterministic columns is equal, at production too.
 func TestDataIsAlike(t *testing.T) {
 	b := newBench(t, storedSchema, func(c *shadow.Config) { c.DataCheck, c.DataProduction = shadow.DataFull, true })
 	exec(t, b.test, "UPDATE t SET v = v WHERE id % 3 = 0")
@@ -50,7 +50,8 @@ func TestDataIsAlike(t *testing.T) {
 	}
 }
 
-// A lost row, another value, a table that is missing, and a table that a target may not read are found and told apart. No answer shows them.
+// A lost row, another value, a missing table, and a table that a target may not read are found and told
+// apart. No answer shows them.
 func TestDataThatDiffer(t *testing.T) {
 	b := newBench(t, storedSchema+"; CREATE TABLE gone (a int); CREATE TABLE same (a int)", func(c *shadow.Config) { c.DataCheck = shadow.DataFull })
 	exec(t, b.test, `DELETE FROM t WHERE id = 77; UPDATE parts SET v = 0.2; INSERT INTO nokey SELECT * FROM nokey LIMIT 1; DROP TABLE gone; CREATE TABLE added (a int)`)
@@ -68,7 +69,7 @@ func TestDataThatDiffer(t *testing.T) {
 	}
 }
 
-// Of large tables a sample is compared, which has the last rows.
+// Large tables are compared by a sample, which has the last rows.
 func TestSampleOfData(t *testing.T) {
 	t.Parallel()
 	server := ownDatabase(t, "control")

@@ -10,10 +10,10 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
 )
 
-// described is what a server says of its tables.
+// described holds what a server's catalog says about its tables.
 type described struct {
 	relations map[uint32]*relation
-	defaults  []column // with the expression of a default, or of what generates it
+	defaults  []column // with a default or generation expression
 	triggers  []trigger
 	views     []dependency
 	serials   []serial
@@ -32,7 +32,7 @@ type trigger struct {
 type dependency struct {
 	view          uint32
 	table, column string
-	kind          uint32 // the column's type
+	kind          uint32 // type of the column
 	kinds         map[string]uint32
 }
 
@@ -98,7 +98,7 @@ func describe(ctx context.Context, c *pgconn.PgConn) (*described, error) {
 	return out, nil
 }
 
-// learn takes what a server says of its tables.
+// learn adds the nondeterministic columns in a server's description.
 func (c *catalog) learn(d *described, functions sql.Functions) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,7 +123,7 @@ func (c *catalog) learn(d *described, functions sql.Functions) {
 	}
 }
 
-// learnTrigger reads the source of a trigger's function, where there is one that we can read.
+// learnTrigger examines the source of a trigger's function, if it is readable.
 func (c *catalog) learnTrigger(t trigger, functions sql.Functions) {
 	why := "trigger " + t.name + " sets it"
 	if t.function == "moddatetime" {
@@ -139,7 +139,7 @@ func (c *catalog) learnTrigger(t trigger, functions sql.Functions) {
 	}
 }
 
-// learnGenerated leaves out what is generated from columns that are left out.
+// learnGenerated leaves out a column that is generated from columns that are left out.
 func (c *catalog) learnGenerated(one column, functions sql.Functions) {
 	words := sql.Look("SELECT "+one.expression, functions).Words
 	for of := range c.left[one.table] {
@@ -150,7 +150,8 @@ func (c *catalog) learnGenerated(one column, functions sql.Functions) {
 	}
 }
 
-// learnView leaves out the columns of a view that may be one that is left out: those of its name, or else of its type.
+// learnView leaves out the columns of a view that may be a column that is left out: the one with its name, or
+// else those of its type.
 func (c *catalog) learnView(v dependency, view *relation) (changed bool) {
 	if c.left[v.table][v.column] == "" || view == nil {
 		return false
@@ -174,7 +175,7 @@ func (c *catalog) learnView(v dependency, view *relation) (changed bool) {
 	return changed
 }
 
-// use takes the numbers of tables as a server gives them, and their sequences.
+// use sets the tables and sequences as a server numbers them.
 func (c *catalog) use(d *described, production bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

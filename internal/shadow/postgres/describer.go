@@ -10,22 +10,23 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// catalogTime is for reading a catalog.
+// catalogTime limits one read of a catalog.
 const catalogTime = 10 * time.Second
 
-// ownName is the tool's at servers.
+// ownName is the tool's application_name at servers.
 const ownName = "cinch shadow"
 
-// describer reads the catalog of a database over one connection, which it keeps from one time to the next. It is safe for concurrent use.
+// describer reads the catalog of a database over one connection, which it keeps between reads. It is safe for
+// concurrent use.
 type describer struct {
 	from     gateway.Upstream
 	database string
 
 	mu   sync.Mutex
-	conn *pgconn.PgConn // nil before the first time, after trouble, and when it was let go
+	conn *pgconn.PgConn // nil before the first read, after an error and after letGo
 }
 
-// read describes the database. A connection that was lost since the last time is made anew.
+// read returns the description of the database. It reconnects if the connection was lost since the last read.
 func (d *describer) read() (*described, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -41,7 +42,7 @@ func (d *describer) try() (out *described, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), catalogTime)
 	defer cancel()
 	if d.conn == nil {
-		// What a client changes at this moment may be locked for a long time.
+		// A client may hold a lock on what it is changing for a long time.
 		parameters := map[string]string{"database": d.database, "application_name": ownName, "lock_timeout": "1s"}
 		if d.conn, err = connect(ctx, d.from, parameters); err != nil {
 			d.conn = nil
@@ -54,7 +55,7 @@ func (d *describer) try() (out *described, err error) {
 	return out, err
 }
 
-// letGo closes the connection: a database that somebody is connected to can't be removed.
+// letGo closes the connection: a database with connections can't be dropped.
 func (d *describer) letGo() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

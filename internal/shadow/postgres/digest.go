@@ -11,40 +11,41 @@ import (
 
 // Forms of operations, and of their answers.
 const (
-	formRows    uint8 = 0         // rows without an order
+	formRows    uint8 = 0         // rows in any order
 	formOrdered uint8 = 1 << iota // rows in their order
-	formCounts                    // rows are counted and not compared
+	formCounts                    // rows are counted, not compared
 	formStart                     // the operation begins a connection
 	formEnd                       // it ends one
 )
 
-// States of a transaction, as ReadyForQuery has them.
+// Transaction states, as in ReadyForQuery.
 const (
 	idle     = 'I'
 	inside   = 'T'
 	inFailed = 'E'
 )
 
-// seed of the digests. They are compared within one process only.
+// seed of the digests. They are compared only within one process.
 var seed = maphash.MakeSeed()
 
-// digest is what is compared of an answer, message by message. Texts of errors and notices are not in it.
+// digest sums up what is compared of an answer, message by message. It leaves out the texts of errors and
+// notices.
 type digest struct {
 	form uint8
-	sum  uint64 // of the messages in their order
-	set  uint64 // of the rows since the last message that is none, without their order
+	sum  uint64 // over the messages in order
+	set  uint64 // over the rows since the last other message, in any order
 	n    int    // rows
-	code string // of the first error
+	code string // SQLSTATE of the first error
 
 	shape   *shape // nil: nothing is left out
-	results int    // that are complete
-	kept    []byte // of a row
+	results int    // completed results
+	kept    []byte // buffer for the compared part of a row
 
-	tells bool // something of the data: rows, or their number
+	tells bool // the answer shows data: rows, or their number
 
-	alone  bool // the transaction is the tool's own: the client has none
-	keeps  bool // the rows
-	nature bool // which differ by nature: their number
+	alone  bool // the tool added the transaction: the client has none
+	keeps  bool // store the rows
+	nature bool // rows differ by nature: store only their number
 	rows
 }
 
@@ -77,7 +78,7 @@ func (d *digest) add(m pg.Message) {
 	}
 }
 
-// hasNumber reports whether a tag has a number of rows.
+// hasNumber reports whether a command tag ends with a number of rows.
 func hasNumber(tag []byte) bool {
 	tag = bytes.TrimSuffix(tag, zero)
 	return len(tag) > 0 && tag[len(tag)-1] >= '0' && tag[len(tag)-1] <= '9'
@@ -106,7 +107,7 @@ func (d *digest) row(body []byte) {
 	}
 }
 
-// describe takes of columns what is the same at servers with the same schema.
+// describe adds those properties of columns that are the same at servers with the same schema.
 func (d *digest) describe(body []byte) {
 	columns, err := pg.Columns(body)
 	if err != nil {
@@ -122,19 +123,19 @@ func (d *digest) describe(body []byte) {
 	}
 }
 
-// mix takes a message in its place.
+// mix adds a message at its position.
 func (d *digest) mix(kind byte, body ...byte) {
 	d.sum = (d.sum^d.set)*0x9e3779b97f4a7c15 + maphash.Bytes(seed, body) + uint64(kind)
 	d.set = 0
 }
 
-// answer is the digest when all messages have come.
+// answer returns the answer after all messages have come.
 func (d *digest) answer(took time.Duration) shadow.Answer {
 	d.mix(pg.ReadyForQuery)
 	return shadow.Answer{Digest: d.sum, Error: d.code, Missing: d.n == 0, Bare: !d.tells, Took: took}
 }
 
-// rows are those of an answer, by what is compared of them.
+// rows counts the rows of an answer by the hash of what is compared.
 type rows struct{ of map[uint64]int }
 
 func (r *rows) add(sum uint64) {
@@ -144,7 +145,7 @@ func (r *rows) add(sum uint64) {
 	r.of[sum]++
 }
 
-// without counts the rows that others does not have.
+// without returns how many rows are not in others.
 func (r *rows) without(others map[uint64]int) (n int) {
 	for sum, times := range r.of {
 		n += max(0, times-others[sum])

@@ -6,7 +6,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 )
 
-// Only rows, and their number, tell something of the data: what ends a transaction or defines something is answered alike everywhere.
+// Only rows, and their number, show data: the end of a transaction, or a definition, is answered alike
+// everywhere.
 func TestBareAnswers(t *testing.T) {
 	row := pg.Append(nil, pg.DataRow, make([]byte, 2))
 	tag := func(text string) []byte { return pg.Append(nil, pg.CommandComplete, []byte(text+"\x00")) }

@@ -1,15 +1,20 @@
-// Package postgres mirrors PostgreSQL's protocol. An operation is what a client sends up to the ReadyForQuery that answers it: a simple
-// query, or messages of the extended protocol up to a Sync, with the data of a COPY. It has the number of its ReadyForQuery.
+// Package postgres mirrors PostgreSQL's protocol. An operation is what a client sends up to the ReadyForQuery
+// that answers it: a simple query, or messages of the extended protocol up to a Sync, with the data of a
+// COPY. It records how many ReadyForQuery messages answer it.
 //
-// What only reads (package sql says what does) waits for the writes before it, and may overlap other reads. Everything else touches
-// everything: it is sent to a target when all that came before is done there, but for what waits for a lock at the target. That
-// is looked up in the server (Look), so a slow statement is waited for, and a blocked one is not.
+// An operation that only reads (package sql decides) waits for the writes before it and may overlap other
+// reads. Every other operation may conflict with all: it is sent to a target when all earlier operations are
+// done there, except those that wait for a lock. Look asks the server for that, so slow statements are waited
+// for and blocked ones are not.
 //
-// Reading order: explain.go and size.go (targets when a run has ended), protocol.go (what the engine asks for), reader.go (bytes of a client's
-// connection to operations), instead.go (what production failed at for reasons of its own), guide.go (what has to be led to production's answer),
-// unit.go (an operation that is not complete), attempt.go (a guided operation at a target), eat.go, conn.go (a target's connection), look.go,
-// processes.go (which are the mirror's), sequences.go (what a target's sequences have given), check.go (what a run would meet), pool.go (what stands before a target), survey.go, reach.go (what gets beyond a target), beside.go,
-// digest.go (what is compared of an answer), shape.go (what is left out of it), draw.go (numbers of sequences in it); data.go (what servers hold),
-// catalogs.go, followed.go (when a catalog is read), describer.go, connect.go, describe.go (where columns that differ by nature are found), serial.go
-// (columns that take numbers of sequences), catalog.go, subset.go (databases that are mirrored); filter.go (what is recorded).
+// Reading order: explain.go and size.go (examine targets after a run), protocol.go (the engine's interface),
+// reader.go (bytes of a client's connection to operations), instead.go (operations that failed in production
+// only), guide.go (operations whose outcome depends on concurrent ones), unit.go (an incomplete operation),
+// attempt.go (a guided operation at a target), eat.go, conn.go (a target's connection), look.go, processes.go
+// (server processes of the mirror), sequences.go (positions of a target's sequences), check.go (checks before
+// a run), pool.go (pools in front of a target), survey.go, reach.go (targets that reach other servers),
+// beside.go, digest.go (what is compared of an answer), shape.go (what is left out of it), draw.go (numbers
+// from sequences in it); data.go (comparison of data), catalogs.go, followed.go (when a catalog is read),
+// describer.go, connect.go, describe.go (finds nondeterministic columns), serial.go (columns that take
+// numbers from sequences), catalog.go, subset.go (mirrored databases); filter.go (what is recorded).
 package postgres

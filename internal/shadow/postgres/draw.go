@@ -7,13 +7,13 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 )
 
-// draw is numbers that production took from a sequence for an operation, and told.
+// draw holds the numbers that production took from a sequence for an operation, as its answer shows.
 type draw struct {
 	serial
 	numbers []int64
 }
 
-// dense reports whether nobody else took numbers between them.
+// dense reports whether no other operation took numbers between them.
 func (d draw) dense() bool {
 	for i, n := range d.numbers[1:] {
 		if d.increment != 0 && n != d.numbers[i]+d.increment {
@@ -23,13 +23,13 @@ func (d draw) dense() bool {
 	return true
 }
 
-// drawn is what a unit's answer tells of sequences.
+// drawn holds what a unit's answer reveals about sequences.
 type drawn struct {
-	sources []source // in the rows that come
+	sources []source // columns of the current result
 	draws   []draw
 }
 
-// take notes the numbers of a row.
+// take records the numbers in a row.
 func (d *drawn) take(row []byte) {
 	if len(d.sources) == 0 {
 		return
@@ -72,11 +72,11 @@ func integer(value []byte, inBinary bool) (int64, bool) {
 	return 0, false
 }
 
-// stir is what an operation may do to sequences beside what production told.
+// stir says what an operation may do to sequences beyond the numbers in its answer.
 type stir uint8
 
 const (
 	stirsNothing stir = iota
 	stirsOn           // it may take the next numbers
-	stirsAll          // it may set them to anything
+	stirsAll          // it may set them to any value
 )

@@ -9,14 +9,15 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 )
 
-// mostEaters bounds the connections that hold what an attempt should not get. eaterTime is how long they do when the attempt waits for them.
+// mostEaters limits the connections that lock rows which an attempt should not get. eaterTime limits how long
+// they hold them while the attempt waits for its answer.
 const (
 	mostEaters = 16
 	eaterTime  = time.Second
 )
 
-// eat has another connection do the same in a transaction that is rolled back later: it gets the rows and locks that the attempt got, and should not
-// have got, and so the next try will not.
+// eat runs the operation on another connection, in a transaction that is rolled back later. It gets the rows
+// and locks that the attempt wrongly got, so the next try does not get them.
 func (a *attempt) eat() bool {
 	if len(a.eaters) >= mostEaters || a.c.start == nil {
 		return false
@@ -32,7 +33,7 @@ func (a *attempt) eat() bool {
 	return true
 }
 
-// feed begins an eater's transaction.
+// feed runs the operation in a new transaction of e.
 func (a *attempt) feed(e *conn) error {
 	if e.net == nil {
 		if err := e.connect(a.c.start, a.deadline); err != nil {
@@ -56,7 +57,7 @@ func (a *attempt) feed(e *conn) error {
 	return nil
 }
 
-// release lets go what eaters hold.
+// release rolls back the transactions of the eaters.
 func (a *attempt) release() {
 	a.eating.Lock()
 	defer a.eating.Unlock()
@@ -70,7 +71,7 @@ func (a *attempt) release() {
 	a.eaters = nil
 }
 
-// simple runs a statement as a simple query, which only connections of the tool's own may.
+// simple runs a simple query, which is allowed only on the tool's own connections.
 func (c *conn) simple(text string) error {
 	if _, err := c.net.Write(pg.AppendQuery(nil, text)); err != nil {
 		return err
@@ -79,14 +80,14 @@ func (c *conn) simple(text string) error {
 	return err
 }
 
-// spares are eaters that nobody uses. They have a lock of their own: an attempt must not wait for questions that others ask the target.
+// spares holds idle eaters. It has its own lock: an attempt must not wait for other queries to the target.
 type spares struct {
 	mu     sync.Mutex
 	idle   []*conn
 	closed bool
 }
 
-// like returns a connection like c, which may have to be connected yet.
+// like returns a connection with the startup of c, which may not be connected yet.
 func (s *spares) like(c *conn) *conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +100,7 @@ func (s *spares) like(c *conn) *conn {
 	return &conn{target: c.target, looker: c.looker, start: c.start}
 }
 
-// keep takes an eater back.
+// keep stores an idle eater for reuse.
 func (s *spares) keep(e *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

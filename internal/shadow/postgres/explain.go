@@ -14,14 +14,15 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
 )
 
-// explained is the name of a statement that is prepared for EXPLAIN.
+// explained is the name of the prepared statement for EXPLAIN.
 const explained = "cinch_explained"
 
-// explainSettings keep it from plans for values that are not known, from waiting, and functions that are called while a plan is made from
-// writing.
+// explainSettings makes EXPLAIN use a generic plan, limits waiting, and keeps functions that the planner
+// calls from writing.
 const explainSettings = "SET default_transaction_read_only = on; SET statement_timeout = '5s'; SET lock_timeout = '1s'; SET plan_cache_mode = force_generic_plan"
 
-// Explain asks a target how it would carry a statement out, for any values of its parameters. It is not carried out: EXPLAIN has no ANALYZE here.
+// Explain returns a target's plan of a statement for any values of its parameters. The statement is not
+// executed: EXPLAIN runs without ANALYZE.
 func (p *Protocol) Explain(ctx context.Context, t *shadow.Target, of any) plans.Plan {
 	steps, err := explain(ctx, t, of.(example))
 	if err == nil {
@@ -29,7 +30,7 @@ func (p *Protocol) Explain(ctx context.Context, t *shadow.Target, of any) plans.
 	}
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) {
-		return plans.Plan{Error: "error " + refused.Code} // its text may hold values
+		return plans.Plan{Error: "error " + refused.Code} // the error's text may contain values
 	}
 	return plans.Plan{Error: err.Error()}
 }
@@ -57,7 +58,7 @@ func explain(ctx context.Context, t *shadow.Target, of example) ([]plans.Step, e
 	}
 	values := ""
 	if n := len(prepared.ParamOIDs); n > 0 {
-		values = "(" + strings.Repeat("NULL, ", n-1) + "NULL)" // a generic plan does not look at them
+		values = "(" + strings.Repeat("NULL, ", n-1) + "NULL)" // a generic plan ignores them
 	}
 	row, err := one(ctx, c, "EXPLAIN (FORMAT JSON) EXECUTE "+explained+values)
 	if err != nil {
@@ -70,7 +71,7 @@ func explain(ctx context.Context, t *shadow.Target, of example) ([]plans.Step, e
 	return all[0].Plan.steps(nil, 0), nil
 }
 
-// node of a plan, as EXPLAIN (FORMAT JSON) has it.
+// node is a node of a plan in EXPLAIN (FORMAT JSON).
 type node struct {
 	Type      string  `json:"Node Type"`
 	Join      string  `json:"Join Type"`
@@ -93,10 +94,10 @@ type node struct {
 	GroupKey  []string `json:"Group Key"`
 }
 
-// mostSteps of a plan are kept. The rest of a plan of very many partitions is not compared.
+// mostSteps limits the compared steps. The rest of a plan of very many partitions is not compared.
 const mostSteps = 1000
 
-// steps appends a node, and those that work for it.
+// steps appends a node and its subplans.
 func (n node) steps(out []plans.Step, depth int) []plans.Step {
 	if len(out) >= mostSteps {
 		return out

@@ -10,7 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Plans that differ are shown for what is slower, with parameters and without, and hold no value. Nothing is carried out for them.
+// Plans that differ are shown for slower statements, with and without parameters, and contain no value.
+// Nothing is executed for them.
 func TestPlansDiffer(t *testing.T) {
 	b := newBench(t, "CREATE TABLE t (id int PRIMARY KEY, word text); INSERT INTO t SELECT i, 'word' || i FROM generate_series(1, 20000) i; CREATE INDEX t_word ON t (word); ANALYZE t; "+
 		"CREATE TABLE log (id serial, word text)", nil)

@@ -8,39 +8,39 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
 )
 
-// Filters decide what of PostgreSQL's traffic is recorded: all but logins, keys of cancellations, passwords in statements, and what
-// servers tell without being asked.
+// Filters selects what of PostgreSQL's traffic is recorded: all but logins, cancellation keys, passwords in
+// statements, and messages that servers send unasked.
 type Filters struct{ requests atomic.Uint64 }
 
-// NewFilters returns them.
+// NewFilters returns new Filters.
 func NewFilters() *Filters { return &Filters{} }
 
-// Filter returns one for a new connection.
+// Filter returns a filter for a new connection.
 func (f *Filters) Filter() shadow.Filter { return &filter{all: f} }
 
-// Requests is how many units clients sent.
+// Requests returns how many units clients have sent.
 func (f *Filters) Requests() uint64 { return f.requests.Load() }
 
-// Left is empty: no unit is left out as a whole.
+// Left returns nil: no unit is left out as a whole.
 func (f *Filters) Left() map[string]int { return nil }
 
-// filter is of one connection.
+// filter is the filter of one connection.
 type filter struct {
 	all      *Filters
 	in, out  []byte
 	started  bool
-	cancels  bool // the connection is a cancellation, of which nothing is recorded
+	cancels  bool // the connection is a cancellation: nothing is recorded
 	ready    bool // logged in
 	recorded []byte
 }
 
-// keptBytes of what was recorded are kept for the next call.
+// keptBytes is the largest output buffer that is kept for the next call.
 const keptBytes = 64 << 10
 
-// Held is the number of bytes that are kept.
+// Held returns the number of buffered bytes.
 func (f *filter) Held() int64 { return int64(cap(f.in) + cap(f.out) + cap(f.recorded)) }
 
-// begin gives the place for what is recorded of one call.
+// begin resets the output buffer.
 func (f *filter) begin() {
 	if cap(f.recorded) > keptBytes {
 		f.recorded = nil
@@ -48,7 +48,7 @@ func (f *filter) begin() {
 	f.recorded = f.recorded[:0]
 }
 
-// Request takes bytes of the client's, and returns the messages that they complete.
+// Request adds bytes from the client and returns the messages to record. They are valid until the next call.
 func (f *filter) Request(b []byte) ([]byte, error) {
 	f.begin()
 	if f.cancels {
@@ -62,7 +62,8 @@ func (f *filter) Request(b []byte) ([]byte, error) {
 	return f.recorded, err
 }
 
-// start takes the first packet, when it is there. It tells who and where; the proof comes behind it.
+// start handles the first packet once it is complete. It names the user and the database; the proof comes in
+// later messages.
 func (f *filter) start() error {
 	if f.started || len(f.in) < pg.StartupHeaderBytes {
 		return nil
@@ -80,7 +81,7 @@ func (f *filter) start() error {
 	return nil
 }
 
-// each calls take for the messages that b begins with, and cuts them off.
+// each calls take for the complete messages in b and removes them from b.
 func each(b *[]byte, take func(pg.Message) error) error {
 	for left := *b; ; {
 		m, ok, err := pg.Cut(left)
@@ -98,7 +99,7 @@ func each(b *[]byte, take func(pg.Message) error) error {
 	}
 }
 
-// ask takes a message of the client's.
+// ask handles a message from the client.
 func (f *filter) ask(m pg.Message) error {
 	switch m.Type {
 	case pg.Password:
@@ -128,7 +129,7 @@ func (f *filter) ask(m pg.Message) error {
 
 var zero = []byte{0}
 
-// Reply takes bytes of the server's, and returns the messages that they complete.
+// Reply adds bytes from the server and returns the messages to record. They are valid until the next call.
 func (f *filter) Reply(b []byte) ([]byte, error) {
 	f.begin()
 	if f.cancels {
@@ -139,7 +140,7 @@ func (f *filter) Reply(b []byte) ([]byte, error) {
 	return f.recorded, err
 }
 
-// hear takes a message of the server's.
+// hear handles a message from the server.
 func (f *filter) hear(m pg.Message) error {
 	switch m.Type {
 	case pg.NoticeResponse, pg.NotificationResponse, pg.ParameterStatus:

@@ -7,28 +7,29 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
 )
 
-// followed is a database's catalog, and how it comes to know what clients define: a definition marks it, and it is read again when an
-// answer comes that can't be judged without. So those who only define don't wait for it, nor production with them.
+// followed is a database's catalog that follows what clients define: a definition marks it, and it is read
+// again when an answer comes that can't be compared otherwise. So clients that only define things don't wait
+// for it, and neither does production.
 type followed struct {
 	*catalog
-	production *describer // nil: it does not let us ask
+	production *describer // nil: it refuses the login
 	control    *describer
 	functions  sql.Functions
 
-	lacks lack // the mirror's goroutine's
-	users int  // connections of clients; too
+	lacks lack // used only by the mirror's goroutine
+	users int  // connections of clients; used only by the mirror's goroutine
 }
 
-// lack is what a catalog may not know of.
+// lack says what a catalog may be missing.
 type lack uint8
 
 const (
 	lacksNothing lack = iota
-	lacksTables       // new ones
-	lacksChanges      // of those that it knows
+	lacksTables       // new tables
+	lacksChanges      // changes to known tables
 )
 
-// defines is what the command of a tag may define that a catalog has to know.
+// defines returns what a catalog may be missing after the command with this tag.
 func defines(tag []byte) lack {
 	for _, verb := range []string{"CREATE TABLE", "CREATE SCHEMA", "CREATE MATERIALIZED", "CREATE FOREIGN TABLE", "IMPORT"} {
 		if bytes.HasPrefix(tag, []byte(verb)) {
@@ -43,10 +44,11 @@ func defines(tag []byte) lack {
 	return lacksNothing
 }
 
-// mark has it be one that may not know what a client has defined.
+// mark records that the catalog may be missing what a client has defined.
 func (f *followed) mark(what lack) { f.lacks = max(f.lacks, what) }
 
-// catchUp reads the catalog again if an answer to a statement can't be judged without. It says whether it did.
+// catchUp reads the catalog again if the answer to a statement can't be compared otherwise. It reports
+// whether it did.
 func (f *followed) catchUp(s *sql.Statement, columns []pg.Column) bool {
 	if f.lacks == lacksNothing || s == nil || f.lacks == lacksTables && f.knows(s, columns) || f.lacks == lacksChanges && ofNoTable(s, columns) {
 		return false
@@ -56,7 +58,7 @@ func (f *followed) catchUp(s *sql.Statement, columns []pg.Column) bool {
 	return true
 }
 
-// ofNoTable reports whether an answer has nothing of a users' table.
+// ofNoTable reports whether neither the result nor the statement names a user's table.
 func ofNoTable(s *sql.Statement, columns []pg.Column) bool {
 	for _, c := range columns {
 		if c.Table >= firstOwn {
@@ -66,7 +68,7 @@ func ofNoTable(s *sql.Statement, columns []pg.Column) bool {
 	return len(s.Tables) == 0
 }
 
-// read asks production, and the control if that does not tell.
+// read reads the catalog from production or, if that fails, from the control.
 func (f *followed) read() {
 	if f.production != nil && f.readFrom(f.production, true) == nil {
 		return
@@ -74,7 +76,7 @@ func (f *followed) read() {
 	_ = f.readFrom(f.control, false)
 }
 
-// readBoth asks the control beside production.
+// readBoth reads the catalog from production and from the control.
 func (f *followed) readBoth() {
 	f.read()
 	if f.production != nil {
@@ -82,7 +84,7 @@ func (f *followed) readBoth() {
 	}
 }
 
-// readControl asks the control, and lets it go.
+// readControl reads the catalog from the control and closes the connection.
 func (f *followed) readControl() {
 	_ = f.readFrom(f.control, false)
 	f.control.letGo()
@@ -98,7 +100,7 @@ func (f *followed) readFrom(from *describer, production bool) error {
 	return nil
 }
 
-// enter and exit note that a client uses the database.
+// enter and exit count the client connections to the database. The last exit closes the tool's connections.
 func (f *followed) enter() { f.users++ }
 
 func (f *followed) exit() {

@@ -17,7 +17,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// counter passes connections on to a server, and counts them.
+// counter forwards connections to a server and counts them.
 type counter struct {
 	server string
 
@@ -55,7 +55,8 @@ func (c *counter) pass(client net.Conn) {
 	if _, err := io.ReadFull(client, head); err != nil {
 		return
 	}
-	if _, code, err := pg.StartupHead(head); err != nil || code == pg.CancelRequest { // a driver's, for a connection that is lost
+	// Drivers send a CancelRequest for a lost connection.
+	if _, code, err := pg.StartupHead(head); err != nil || code == pg.CancelRequest {
 		return
 	}
 	c.note(client, 1)
@@ -103,7 +104,7 @@ func (c *counter) counts() (made, open, top int) {
 	return c.made, c.open, c.top
 }
 
-// newCountedBench is a bench whose mirror asks production for its catalogs through a counter.
+// newCountedBench returns a bench whose mirror reads production's catalogs through a counter.
 func newCountedBench(t *testing.T, schema string) (b *bench, c *counter) {
 	t.Helper()
 	b = newBench(t, schema, func(cfg *shadow.Config) {
@@ -120,7 +121,8 @@ func newCountedBench(t *testing.T, schema string) (b *bench, c *counter) {
 	return b, c
 }
 
-// Clients that define much: production is asked over one connection, and only when an answer can't be judged without.
+// Clients that define much: production is asked over one connection, and only if an answer can't be compared
+// otherwise.
 func TestDefinitionsAreReadWhenNeeded(t *testing.T) {
 	b, counter := newCountedBench(t, "CREATE TABLE t (id int PRIMARY KEY)")
 	ctx := t.Context()
@@ -139,12 +141,12 @@ func TestDefinitionsAreReadWhenNeeded(t *testing.T) {
 		return nil
 	})
 	b.settle(t)
-	if made, open, top := counter.counts(); made != 2 || top > 1 { // the first asks whether it may
+	if made, open, top := counter.counts(); made != 2 || top > 1 { // the first tries the login
 		t.Errorf("%d connections to production, %d at a time, %d still open", made, top, open)
 	}
 }
 
-// A connection that is lost is made anew; the catalog is read when a table comes that is not known.
+// A lost connection is made again; the catalog is read when an unknown table comes.
 func TestLostConnectionToProduction(t *testing.T) {
 	b, counter := newCountedBench(t, "CREATE TABLE t (id int PRIMARY KEY); CREATE FUNCTION later(name text) RETURNS void LANGUAGE plpgsql AS "+
 		"$$ BEGIN EXECUTE 'CREATE TABLE ' || name || ' (id int, at timestamptz DEFAULT clock_timestamp())'; END $$")
@@ -173,8 +175,9 @@ func TestLostConnectionToProduction(t *testing.T) {
 	}
 }
 
-// A database that no client uses any more can be removed: no connection of the tool's is in it, at production and at targets. That production
-// has closed the client's connection is seen behind the answer to DROP DATABASE, as it may be on a machine that is busy.
+// A database without clients can be dropped: the tool has no connection to it, at production or at targets.
+// The mirror may notice only after the answer to DROP DATABASE that production has closed the client's
+// connection, as on a busy machine.
 func TestDatabaseIsRemoved(t *testing.T) {
 	release := make(chan struct{})
 	b := newBench(t, "CREATE TABLE t (id int PRIMARY KEY)", func(cfg *shadow.Config) {
@@ -216,7 +219,8 @@ func TestDatabaseIsRemoved(t *testing.T) {
 	}
 }
 
-// holdEnds passes connections on to a server, and returns its address. It keeps those that the server has closed open until release is closed.
+// holdEnds forwards connections to a server, and returns its address. It keeps connections open that the
+// server has closed until release is closed.
 func holdEnds(t *testing.T, server string, release <-chan struct{}) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

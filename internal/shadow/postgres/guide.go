@@ -9,30 +9,32 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
 )
 
-// guide is what leads a target to production's answer, for a statement whose answer depends on what others hold at that moment: SKIP LOCKED,
-// NOWAIT, and functions that try to get a lock. Production says what it got, not in which moment between the request and the answer. Likewise for one
-// that production refused for a key, while a statement that may have made that key was not answered yet.
+// guide leads a target to production's answer to a statement that depends on locks of other connections: SKIP
+// LOCKED, NOWAIT, and functions that try to get a lock. Production's answer shows what it got, not at which
+// moment between the request and the answer. A guide also leads a statement that production refused because
+// of a key, while a statement that may have made that key was not answered yet.
 //
-// What the answer depends on are operations that were done before the request, which are done at the target too, and some of those that were under way
-// with it: its rivals. So when a target answers otherwise, it is undone there and tried again, with rows and locks that it should not have got held by
-// somebody else (eat.go), or after a rival whose answer production gave later.
+// The answer depends on operations done before the request, which are done at the target too, and on some of
+// those running at the same time: its rivals. If a target answers differently, the operation is undone there
+// and tried again, with the rows and locks that it should not have got held by another connection (eat.go),
+// or after a rival that production answered later.
 type guide struct {
-	rows   map[uint64]int // that production returned, by what is compared of them
-	parses []byte         // the Parse messages that the unit needs and has not
+	rows   map[uint64]int // production's rows, by the hash of what is compared
+	parses []byte         // earlier Parse messages that the unit needs
 	begins bool           // the unit begins a transaction
-	locks  bool           // it may take locks that no rollback gives back
-	writes bool           // it writes, if it is no transaction's part it has to be made one
+	locks  bool           // it may take locks that a rollback does not release
+	writes bool           // it writes: outside of a transaction the attempt adds one
 
 	mu      sync.Mutex
-	rivals  int                 // that production has not answered
-	came    []*shadow.Operation // those that it has, in their order
-	changed chan struct{}       // closed when there is one more
+	rivals  int                 // those that production has not answered
+	came    []*shadow.Operation // those that it has answered, in order
+	changed chan struct{}       // closed when a rival is answered
 }
 
-// tries are functions that try to get a lock.
+// tries lists the functions that try to get a lock.
 var tries = []string{"pg_try_advisory_lock", "pg_try_advisory_lock_shared", "pg_try_advisory_xact_lock", "pg_try_advisory_xact_lock_shared"}
 
-// guidable reports whether a statement's answer depends on what others hold.
+// guidable reports whether a statement's answer depends on locks of other connections.
 func guidable(s *sql.Statement) bool {
 	if s == nil || s.Has("commit") || s.Has("rollback") {
 		return false
@@ -40,7 +42,7 @@ func guidable(s *sql.Statement) bool {
 	return s.Has("skip") && s.Has("locked") || s.Has("nowait") || s.Has(tries...)
 }
 
-// guided is the unit's statement that is guided; nil: it has none.
+// guided returns the unit's guided statement, or nil.
 func (u *unit) guided() *sql.Statement {
 	if s := u.single(); guidable(s) {
 		return s
@@ -48,7 +50,8 @@ func (u *unit) guided() *sql.Statement {
 	return nil
 }
 
-// single is the unit's statement: alone, or behind the BEGIN of its transaction. Of others nothing can be undone alone.
+// single returns the unit's only statement, apart from a BEGIN before it, or nil. With several statements one
+// alone can't be undone.
 func (u *unit) single() *sql.Statement {
 	of := u.executed
 	if len(of) == 2 && of[0] != nil && of[0].Has("begin") && of[0].Effect == sql.Session {
@@ -60,7 +63,8 @@ func (u *unit) single() *sql.Statement {
 	return of[0]
 }
 
-// outrun is the unit's statement if production refused it for a row that another statement has made, or removed: that one may be answered later.
+// outrun returns the unit's statement if production refused it because of a row that another statement has
+// made or removed, or nil. That other statement may be answered later.
 func (u *unit) outrun() *sql.Statement {
 	switch u.code {
 	case "23505", "23P01", "23503": // unique, exclusion and foreign keys
@@ -71,7 +75,7 @@ func (u *unit) outrun() *sql.Statement {
 	return nil
 }
 
-// guide is what leads targets through a unit that production has just answered; nil: they need no lead.
+// guide returns the guide for a unit that production has just answered; nil: it needs none.
 func (r *reader) guide(u *unit, before byte) *guide {
 	s, outrun := u.guided(), u.outrun()
 	if s == nil {
@@ -96,7 +100,7 @@ func (r *reader) guide(u *unit, before byte) *guide {
 	return g
 }
 
-// meet has a guide know of what the connection has under way, when production has answered that.
+// meet adds g to the connection's unanswered writes, which are rivals of g, and returns their number.
 func (r *reader) meet(g *guide) (n int) {
 	for _, u := range r.underWay() {
 		if u.effect() == sql.Writes {
@@ -107,7 +111,7 @@ func (r *reader) meet(g *guide) (n int) {
 	return n
 }
 
-// tell those that wait for the unit which operation it is; nil: none.
+// tell tells the guides that wait for the unit which operation it became; nil: none.
 func (u *unit) tell(op *shadow.Operation) {
 	for _, g := range u.guides {
 		g.mu.Lock()
@@ -122,11 +126,13 @@ func (u *unit) tell(op *shadow.Operation) {
 	u.guides = nil
 }
 
-// rivalTime bounds how long a target waits for production's answer to a rival. Many of them wait for what is guided themselves.
+// rivalTime limits how long a target waits for production's answer to a rival. Many rivals wait for the
+// guided statement themselves.
 const rivalTime = 200 * time.Millisecond
 
-// rival returns the next rival that has not gone ahead, or nil. Those that are guided themselves come last: they only take rows, which eaters
-// do as well, while others may make rows or free them. late reports that production did not answer all of them within wait.
+// rival returns the next rival that was not sent ahead, or nil. Guided rivals come last: they only take rows,
+// which eaters do as well, while others may make or free rows. late reports that production did not answer
+// all of them within wait.
 func (g *guide) rival(gone map[*shadow.Operation]bool, wait time.Duration) (op *shadow.Operation, late bool) {
 	over := time.After(wait)
 	for {
@@ -154,8 +160,9 @@ func (g *guide) rival(gone map[*shadow.Operation]bool, wait time.Duration) (op *
 	}
 }
 
-// lacks reports whether a target that got rows lacks what a rival has made or freed in production, rather than that these rows were another's
-// there: all rivals are answered, none of them got the rows, and not all that may have made some have gone ahead.
+// lacks reports whether a target that got rows lacks what a rival has made or freed in production, rather
+// than that a rival took these rows there: all rivals are answered, none of them got the rows, and some that
+// may have made rows were not sent ahead.
 func (g *guide) lacks(rows map[uint64]int, gone map[*shadow.Operation]bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -175,7 +182,7 @@ func (g *guide) lacks(rows map[uint64]int, gone map[*shadow.Operation]bool) bool
 	return makes && g.rivals == 0
 }
 
-// bind notes what a guided statement needs that an earlier unit has prepared.
+// bind records the Parse message of a guided statement that an earlier unit has prepared.
 func (u *unit) bind(s *statement) {
 	if s != nil && !slices.Contains(u.made, s) {
 		u.needs = append(u.needs, s.parse...)

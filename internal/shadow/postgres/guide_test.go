@@ -13,13 +13,14 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// queueSchema is that of a queue of jobs, and of a table of what is done.
+// queueSchema has a queue of jobs and a table of completed ones.
 func queueSchema(jobs, done string) string {
 	return fmt.Sprintf(`CREATE TABLE %[1]s (id int PRIMARY KEY, payload text, tries int DEFAULT 0); CREATE TABLE %[2]s (id int, client int, n int, PRIMARY KEY (client, n));
 		INSERT INTO %[1]s SELECT i, 'job ' || i FROM generate_series(1, 400) AS i`, jobs, done)
 }
 
-// skipLockedQueue is of jobs that workers take in transactions. Some are given back, and new ones are added.
+// skipLockedQueue is a queue of jobs that workers take in transactions. Some jobs are returned, and new ones
+// are added.
 func skipLockedQueue(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
 	for n := range rounds(40) {
 		if r.IntN(4) == 0 {
@@ -60,7 +61,7 @@ func takeJob(ctx context.Context, c *pgx.Conn, client, n int, r *rand.Rand) erro
 	return tx.Commit(ctx)
 }
 
-// skipLockedDelete is the same in one statement, which is a transaction of its own.
+// skipLockedDelete does the same in one statement, which is a transaction by itself.
 func skipLockedDelete(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
 	for n := range rounds(40) {
 		if r.IntN(2) == 0 {
@@ -85,7 +86,7 @@ func skipLockedDelete(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand
 
 const trySchema = "CREATE TABLE steps (section int, step int, who text, PRIMARY KEY (section, step)); CREATE TABLE missed (who text PRIMARY KEY)"
 
-// lockIsMissed has one client at least not get a lock.
+// lockIsMissed makes at least one client fail to get a lock.
 func lockIsMissed(t *testing.T, b *bench) {
 	t.Helper()
 	holder, ctx := b.client(t), t.Context()
@@ -99,7 +100,7 @@ func lockIsMissed(t *testing.T, b *bench) {
 	}
 }
 
-// tryLocks has clients leave sections out when they don't get the lock at once.
+// tryLocks has clients skip sections if they don't get the lock at once.
 func tryLocks(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
 	for n := range rounds(30) {
 		if err := tryStep(ctx, c, r.IntN(3), fmt.Sprintf("%d/%d", client, n)); err != nil {
@@ -125,12 +126,12 @@ func tryStep(ctx context.Context, c *pgx.Conn, section int, who string) error {
 	return err
 }
 
-// lateBench has statements whose answers production gives late, and targets that wait until all are given.
+// lateBench has statements that production answers late, and targets that wait until all answers have come.
 type lateBench struct {
 	*bench
-	direct *pgx.Conn // to production, with nothing between
+	direct *pgx.Conn // to production, without the mirror
 	late   []chan struct{}
-	seen   uint64 // operations
+	seen   uint64 // number of operations
 }
 
 func newLateBench(t *testing.T, schema string) *lateBench {
@@ -171,7 +172,7 @@ func (b *lateBench) through(t *testing.T, text string) string {
 	return run(t, b.client(t), text)
 }
 
-// answerLate has production carry a statement out, and answer it after all that come before answer.
+// answerLate has production execute a statement, and answer it after all answers that answer waits for.
 func (b *lateBench) answerLate(t *testing.T, text, done string) {
 	t.Helper()
 	b.seen += 2 // it connects, too
@@ -185,7 +186,7 @@ func (b *lateBench) answerLate(t *testing.T, text, done string) {
 	testenv.Eventually(t, text, func() bool { return run(t, b.direct, "SELECT EXISTS ("+done+")") == "t" })
 }
 
-// answer has the late answers come, in their order, and the targets go on.
+// answer lets the late answers come, in order, and the targets continue.
 func (b *lateBench) answer(t *testing.T) {
 	t.Helper()
 	for lock, answered := range b.late {
@@ -198,9 +199,9 @@ func (b *lateBench) answer(t *testing.T) {
 	}
 }
 
-// A statement that got in production what another one had inserted meanwhile gets it at the targets too, however many others were under way that
-// have nothing to do with it, and whatever else it finds there. What a target has done is production's answer then, also where the transaction
-// was the tool's own.
+// A statement that got rows in production which another one had inserted meanwhile gets them at the targets
+// too, however many unrelated statements were running, and whatever else it finds there. The target's result
+// is production's answer then, also if the tool added the transaction.
 func TestGuidedBehindManyRivals(t *testing.T) {
 	b := newLateBench(t, "CREATE TABLE tasks (id int PRIMARY KEY); INSERT INTO tasks SELECT 1000 + i FROM generate_series(1, 40) AS i; CREATE TABLE other (id int PRIMARY KEY)")
 	for i := range 7 {
@@ -217,7 +218,8 @@ func TestGuidedBehindManyRivals(t *testing.T) {
 	b.same(t, "tasks", "other")
 }
 
-// What production refused for a key that another statement had made or removed is refused at the targets, though that one's answer came later.
+// A statement that production refused because of a key that another statement had made or removed is refused
+// at the targets, although the other one was answered later.
 func TestRefusedBeforeTheCause(t *testing.T) {
 	b := newLateBench(t, `CREATE TABLE parents (id int PRIMARY KEY, who text UNIQUE); INSERT INTO parents VALUES (1, 'first'), (2, 'gone');
 		CREATE TABLE children (id int PRIMARY KEY, parent int REFERENCES parents)`)

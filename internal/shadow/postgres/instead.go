@@ -7,8 +7,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 )
 
-// ownReason reports whether production failed for a reason that is not the statement's, so that targets would not fail: a
-// cancellation or timeout, a deadlock, what a concurrent transaction did, a shutdown, a lack of resources.
+// ownReason reports whether production failed for a reason outside the statement, so that targets would not
+// fail: a cancellation or timeout, a deadlock, a concurrent transaction, a shutdown, or a lack of resources.
 func ownReason(code string) bool {
 	switch code {
 	case "40001", "40P01", "55P03", "25P03":
@@ -17,10 +17,10 @@ func ownReason(code string) bool {
 	return strings.HasPrefix(code, "57") || strings.HasPrefix(code, "53") || strings.HasPrefix(code, "58")
 }
 
-// failing fails within a transaction, and does nothing else.
+// failing is a statement that fails within a transaction and has no other effect.
 const failing = "ROLLBACK TO SAVEPOINT cinch_left_out"
 
-// leftOut is why targets don't get a unit; "": they do.
+// leftOut returns why targets don't get a unit; "": they get it.
 func leftOut(u *unit) string {
 	switch {
 	case u.code == "" && u.leaves():
@@ -31,7 +31,8 @@ func leftOut(u *unit) string {
 	return ""
 }
 
-// instead is what targets get for a unit that is left out: nothing but the state that it left, of the transaction and of prepared statements.
+// instead returns the operation that targets get in place of a unit that is left out. It restores only the
+// state of the transaction and of prepared statements.
 func instead(u *unit, why string, before, after byte) *shadow.Operation {
 	if len(u.parses) == 0 && before == after && after != inFailed {
 		return &shadow.Operation{Kind: shadow.State, Name: "left out", Left: why}

@@ -14,33 +14,33 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow"
 )
 
-// looker asks a target what its other connections do.
+// looker asks a target what its other connections are doing.
 type looker struct {
 	target *shadow.Target
 	pool   pool
 
 	mu   sync.Mutex
-	conn *pgconn.PgConn // nil before the first question, and after trouble
+	conn *pgconn.PgConn // nil before the first query and after an error
 
 	processes processes
 	spares    spares
 	sequences sequences
 }
 
-// lookTime is for an answer.
+// lookTime limits the wait for an answer.
 const lookTime = 5 * time.Second
 
-// question about a process. One that has been given its lock still says that it waits until it runs again, so the locks
-// themselves are asked.
+// question returns the state of a process. A process that has got its lock is shown as waiting until it runs
+// again, so the query checks the locks themselves.
 const question = `SELECT state = 'active', CASE WHEN wait_event_type IN ('Lock', 'IPC') THEN array_to_string(
 	CASE WHEN wait_event = 'SafeSnapshot' THEN pg_safe_snapshot_blocking_pids(pid) ELSE pg_blocking_pids(pid) END, ' ') ELSE '' END,
 	coalesce(wait_event_type = 'BufferPin', false), backend_xmin IS NOT NULL
 	FROM pg_stat_get_activity(`
 
-// look says what a connection does, by the number of its process, and whether it waits for the own one.
+// look returns what the process pid is doing, and whether it waits for the process own.
 func (l *looker) look(ctx context.Context, pid, own uint32) shadow.Progress {
 	if pid == 0 {
-		return shadow.Working // it connects
+		return shadow.Working // still connecting
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,9 +53,9 @@ func (l *looker) look(ctx context.Context, pid, own uint32) shadow.Progress {
 	}
 	switch {
 	case len(row) == 0:
-		return shadow.Working // it has given up its locks, and ends; the connection is not closed yet
+		return shadow.Working // the process has released its locks and ends; the connection is not closed yet
 	case row[0] == nil:
-		return shadow.Stopping // the user may not see it
+		return shadow.Stopping // the user may not see the process
 	}
 	blockers := strings.Fields(string(row[1]))
 	switch {
@@ -64,7 +64,7 @@ func (l *looker) look(ctx context.Context, pid, own uint32) shadow.Progress {
 	case slices.Contains(blockers, strconv.FormatUint(uint64(own), 10)):
 		return shadow.Yielding
 	case l.processes.others(blockers):
-		return shadow.Working // and so does who has the lock
+		return shadow.Working // the holder of the lock is not the mirror's and will release it
 	case len(blockers) > 0 || row[2][0] == 't':
 		return shadow.Stopping
 	case row[3][0] == 't':
@@ -73,7 +73,7 @@ func (l *looker) look(ctx context.Context, pid, own uint32) shadow.Progress {
 	return shadow.Working
 }
 
-// trouble is what a question that was not answered says: a server that refuses it is there, and works.
+// trouble returns the progress for a failed query: a server that refuses it is up and working.
 func trouble(err error) shadow.Progress {
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) {

@@ -11,7 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A parallel statement whose worker waits for a lock waits itself, though the server says that it waits for its worker.
+// A parallel statement whose worker waits for a lock is itself waiting, though the server says that it waits
+// for its worker.
 func TestLookAtAParallelStatement(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t, "control")
@@ -62,7 +63,8 @@ func TestLookAtAParallelStatement(t *testing.T) {
 	}
 }
 
-// A deferrable transaction waits for those that may make its snapshot unsafe, which is no lock to the server.
+// A deferrable transaction waits for those that may make its snapshot unsafe, although the server has no lock
+// for that.
 func TestLookAtADeferrableTransaction(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t, "control")
@@ -107,8 +109,8 @@ func TestLookAtADeferrableTransaction(t *testing.T) {
 	}
 }
 
-// A connection's process that the server has forgotten is about to close it, for however long a busy machine takes for that: nobody goes on without
-// it. One that the user may not see is taken for one that waits.
+// A connection whose process the server no longer lists is about to close, however long a busy machine takes
+// for that: operations keep waiting for it. A process that the user may not see counts as waiting.
 func TestLookAtAProcessThatEnds(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t, "control")
@@ -139,7 +141,7 @@ func TestLookAtAProcessThatEnds(t *testing.T) {
 	}
 }
 
-// A target that is stopped, or gone, does not look busy; one that refuses the question is there.
+// A target that is stopped or gone does not count as busy; one that refuses the query is up.
 func TestLookAtADeadTarget(t *testing.T) {
 	t.Parallel()
 	s := testenv.Postgres(t)

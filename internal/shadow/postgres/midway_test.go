@@ -10,8 +10,9 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Connections that are older than the run are mirrored from its begin on, with the settings and prepared statements that they had: one within a transaction
-// behind that, and one that has prepared a statement together with a write not at all.
+// Connections that are older than the run are mirrored from its start, with the settings and prepared
+// statements that they had. A connection within a transaction is mirrored after it, and one that has prepared
+// a statement together with a write not at all.
 func TestConnectionsOlderThanTheRun(t *testing.T) {
 	t.Parallel()
 	b := newServers(t, "CREATE TABLE t (who text, n int, PRIMARY KEY (who, n)); CREATE TABLE before (who text)")
@@ -62,7 +63,7 @@ func keys(m map[string]int) (out []string) {
 	return out
 }
 
-// prepareAndWrite prepares a named statement and executes it, in one piece.
+// prepareAndWrite prepares a named statement and executes it, in one write.
 func prepareAndWrite(t *testing.T, c *pgconn.PgConn) {
 	t.Helper()
 	p := c.StartPipeline(t.Context())

@@ -17,7 +17,7 @@ const naturalSchema = `
 	CREATE TRIGGER touch BEFORE INSERT OR UPDATE ON touching FOR EACH ROW EXECUTE FUNCTION touch();
 	CREATE TABLE odd (id int PRIMARY KEY, declared text);`
 
-// What differs by nature is left out of answers, however it is asked for, and the rest is compared.
+// Nondeterministic columns are left out of answers, however they are selected, and the rest is compared.
 func TestColumnsThatDifferByNature(t *testing.T) {
 	b := newBench(t, naturalSchema, nil)
 	c, ctx := b.client(t), t.Context()
@@ -67,7 +67,7 @@ func TestColumnsThatDifferByNature(t *testing.T) {
 	}
 }
 
-// prepared has a statement prepared and executed twice, as drivers do.
+// prepared prepares a statement and executes it twice, as drivers do.
 func prepared(t *testing.T, c *pgx.Conn, text string) {
 	t.Helper()
 	for range 2 {
@@ -82,7 +82,7 @@ func prepared(t *testing.T, c *pgx.Conn, text string) {
 	}
 }
 
-// Beside what is left out, wrong rows are found; what is declared is left out.
+// Wrong rows are found beside columns that are left out; declared columns are left out.
 func TestWhatIsBesideThem(t *testing.T) {
 	b := newBench(t, naturalSchema+"INSERT INTO odd VALUES (1, 'x')", nil)
 	c := b.client(t)
@@ -94,7 +94,8 @@ func TestWhatIsBesideThem(t *testing.T) {
 	testenv.Eventually(t, "the rows have come", func() bool { return contents(t, b.test, "SELECT count(*) FROM t") == "2|\n" })
 	exec(t, b.test, "UPDATE t SET name = 'wrong' WHERE id = 1")
 	prepared(t, c, "SELECT created_at, name FROM t WHERE id = 1")
-	if r := b.finish(t); r.Compared.Different < 2 { // those before may have come to the target after the fault
+	// The operations before may have reached the target after the fault.
+	if r := b.finish(t); r.Compared.Different < 2 {
 		t.Errorf("%+v %v", r.Compared, r.Differences)
 	}
 }

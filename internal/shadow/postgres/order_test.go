@@ -15,7 +15,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// crowdClients are as many as run at a time, and rounds as many as each does of n: few, but with make full.
+// crowdClients is the number of concurrent clients, and rounds the number of their rounds, of n: few, except
+// with make full.
 func crowdClients() int {
 	if testenv.IsFull() {
 		return 16
@@ -30,10 +31,10 @@ func rounds(n int) int {
 	return n / 8
 }
 
-// work is what one client of a crowd does.
+// work is the work of one client of a crowd.
 type work func(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error
 
-// clients are so many connections through the mirror.
+// clients returns n connections through the mirror.
 func (b *bench) clients(t *testing.T, n int) (all []*pgx.Conn) {
 	t.Helper()
 	for range n {
@@ -56,14 +57,15 @@ func crowd(t *testing.T, clients []*pgx.Conn, work work) {
 	all.Wait()
 }
 
-// crowds are clients whose work the targets have to carry out in production's order.
+// crowds lists work of clients that the targets have to carry out in production's order.
 var crowds = map[string]struct {
 	schema string
 	work   work
-	alike  []string // tables that the targets have as production does
+	alike  []string // tables that must be equal at production and targets
 }{
 	"bank transfers": {bankSchema, bankTransfers, []string{"accounts", "moves"}},
-	// Which of two upserts that were under way at once was the last in production can't be seen (docs/SHADOW.md, "What may come out otherwise").
+	// Which of two concurrent upserts was the last in production can't be seen (docs/SHADOW.md, "What may
+	// come out otherwise").
 	"hot keys":           {"CREATE TABLE hot (k int PRIMARY KEY, n int, last text)", hotKeys, []string{"(SELECT k, n FROM hot) AS t"}},
 	"advisory locks":     {"CREATE TABLE guarded (section int, step int, who text, PRIMARY KEY (section, step))", advisoryLocks, []string{"guarded"}},
 	"skip locked queue":  {queueSchema("jobs", "done"), skipLockedQueue, []string{"jobs", "done"}},
@@ -102,7 +104,7 @@ func TestCrowds(t *testing.T) {
 	}
 }
 
-// refused reports whether a statement failed for what others did at the same time.
+// refused reports whether a statement failed because of concurrent transactions.
 func refused(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && (e.Code == "40P01" || e.Code == "40001")
@@ -112,7 +114,8 @@ const bankSchema = `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET deadlock_t
 	INSERT INTO accounts SELECT i, 1000, '' FROM generate_series(1, 10) AS i;
 	CREATE TABLE moves (client int, n int, amount int, PRIMARY KEY (client, n))`
 
-// bankTransfers are between few accounts: rows are locked over statements, some transactions deadlock, some roll back.
+// bankTransfers are transfers between few accounts: rows stay locked over several statements, some
+// transactions deadlock, some roll back.
 func bankTransfers(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
 	for n := range rounds(20) {
 		if err := transfer(ctx, c, client, n, r); err != nil && !refused(err) {
@@ -149,7 +152,7 @@ func transfer(ctx context.Context, c *pgx.Conn, client, n int, r *rand.Rand) err
 	return tx.Commit(ctx)
 }
 
-// hotKeys are upserts, each a transaction of its own.
+// hotKeys are upserts, each in its own transaction.
 func hotKeys(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
 	for n := range rounds(100) {
 		_, err := c.Exec(ctx, "INSERT INTO hot VALUES ($1, 1, $2) ON CONFLICT (k) DO UPDATE SET n = hot.n + 1, last = excluded.last", r.IntN(5), fmt.Sprintf("%d/%d", client, n))
@@ -160,7 +163,7 @@ func hotKeys(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
 	return nil
 }
 
-// advisoryLocks guard sections.
+// advisoryLocks protect sections.
 func advisoryLocks(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
 	for n := range rounds(20) {
 		section := r.IntN(3)

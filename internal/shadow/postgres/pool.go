@@ -12,21 +12,23 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow"
 )
 
-// A pool before a target, as PgBouncer, gives its clients keys of its own: their number is of no process. What waits for what is known by
-// processes, so a connection asks for its own. That holds while a pool keeps a connection to the server for a client's whole session. One that
-// lends it for a transaction can't be used: nobody could tell what a statement waits for, and it would wait for ever.
+// A pool in front of a target, such as PgBouncer, gives its clients cancellation keys whose process number is
+// no server process. Waiting is looked up by process, so each connection asks for its own number. That number
+// stays valid if the pool assigns server connections for a whole client session. A pool that assigns them per
+// transaction can't be used: what a statement waits for would be unknown, and the mirror would wait forever.
 
-// errShared is a target behind such a pool.
+// errShared means a target behind a pool that assigns connections per transaction.
 var errShared = errors.New("it is behind a pool that lends connections for a transaction: give the target's own address, or a pool by sessions")
 
-// pool is what stands before a target.
+// pool checks for a pool in front of a target.
 type pool struct {
 	target *shadow.Target
 	once   sync.Once
 	err    error // errShared
 }
 
-// process is the number of a new connection's process at the server, by the number of its key, and by what asks for it.
+// process returns the server process of a new connection. key is the number in its cancellation key; ask
+// queries the server.
 func (p *pool) process(ctx context.Context, key uint32, ask func() (uint32, error)) (uint32, error) {
 	pid, err := ask()
 	if err != nil || pid == key {
@@ -36,7 +38,8 @@ func (p *pool) process(ctx context.Context, key uint32, ask func() (uint32, erro
 	return pid, p.err
 }
 
-// look finds out whether a connection's process is given to another one while it is idle, as what was used last is given first.
+// look checks whether an idle connection's process is given to another connection. Pools reuse the last used
+// process first.
 func (p *pool) look(ctx context.Context, pid uint32, ask func() (uint32, error)) error {
 	other, err := connect(ctx, p.target.Upstream, map[string]string{"application_name": ownName})
 	if err != nil {
@@ -57,7 +60,7 @@ func (p *pool) look(ctx context.Context, pid uint32, ask func() (uint32, error))
 
 const backendQuestion = "SELECT pg_catalog.pg_backend_pid()"
 
-// backend asks which process serves a connection.
+// backend returns the process at the server that serves the connection.
 func backend(ctx context.Context, c *pgconn.PgConn) (uint32, error) {
 	results, err := c.Exec(ctx, backendQuestion).ReadAll()
 	if err != nil {

@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// processes are those of a target that serve the mirror's connections. A lock that another one has, as the process of a connection that has ended may
-// for a while, or an autovacuum, is given back without anything that the mirror does.
+// processes counts the mirror's connections per server process of a target. A lock of any other process, such
+// as one whose connection has ended or an autovacuum, is released without help of the mirror.
 type processes struct {
 	mu  sync.Mutex
-	own map[string]int // connections: a pool gives a process to another one
+	own map[string]int // connections by process: a pool may give a process to another one
 }
 
 func (p *processes) add(pid uint32, n int) {
@@ -25,10 +25,10 @@ func (p *processes) add(pid uint32, n int) {
 	}
 }
 
-// preparedTransaction stands for transactions that were prepared, which the mirror ends as clients do.
+// preparedTransaction stands for prepared transactions, which the mirror ends as clients do.
 const preparedTransaction = "0"
 
-// others reports whether one of them is nobody's of the mirror.
+// others reports whether one of the processes is not the mirror's.
 func (p *processes) others(pids []string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,15 +19,15 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
 )
 
-// Protocol is PostgreSQL's for the engine. Make it with New, and close it.
+// Protocol implements PostgreSQL for the engine. Create it with New, and close it.
 type Protocol struct {
 	Door
 	functions sql.Functions
 	catalogs  *catalogs
 	only      subset
-	scratch   string                    // table
-	looked    map[string]*sql.Statement // the mirror's goroutine's
-	readers   map[*reader]bool          // the mirror's goroutine's: of connections that are logged in
+	scratch   string                    // name of the table
+	looked    map[string]*sql.Statement // used only by the mirror's goroutine
+	readers   map[*reader]bool          // connections that are logged in; used only by the mirror's goroutine
 
 	mu      sync.Mutex
 	lookers map[string]*looker // by target
@@ -35,15 +35,15 @@ type Protocol struct {
 	allowForeign bool
 }
 
-// Options are what a user can say.
+// Options holds the options of a run.
 type Options struct {
-	Ignore    []string // "schema.table.column": left out of what is compared
-	Databases []string // that are mirrored; none: all
+	Ignore    []string // "schema.table.column": left out of the comparison
+	Databases []string // databases to mirror; none: all
 
 	AllowForeign bool // targets may reach other servers
 }
 
-// New asks the control for its functions, and whether production tells of its tables.
+// New reads the functions from the control, and finds out whether production's catalogs can be read.
 func New(ctx context.Context, production, target gateway.Upstream, o Options) (*Protocol, error) {
 	ignored, err := parseColumns(o.Ignore)
 	if err != nil {
@@ -84,13 +84,13 @@ func learn(ctx context.Context, c *pgconn.PgConn) (sql.Functions, error) {
 	return out, nil
 }
 
-// mostLooked bounds the texts of which is kept what they are.
+// mostLooked and mostLookedBytes limit the cache of examined texts: their number and the size of each.
 const (
 	mostLooked      = 2000
 	mostLookedBytes = 16 << 10
 )
 
-// look says what a text is.
+// look examines a text.
 func (p *Protocol) look(text string) *sql.Statement {
 	if s := p.looked[text]; s != nil {
 		return s
@@ -106,18 +106,19 @@ func (p *Protocol) look(text string) *sql.Statement {
 	return s
 }
 
-// Reader returns what understands a new connection.
+// Reader returns a reader for a new connection.
 func (p *Protocol) Reader() shadow.Reader { return newReader(p) }
 
-// Door is how connections begin.
+// Door accepts clients and connects to production.
 type Door struct{}
 
-// Open answers what a client asks about TLS.
+// Open answers a client's requests for encryption.
 func (Door) Open(client net.Conn, config *tls.Config) (net.Conn, []byte, error) {
 	return postgres.Accept(client, config)
 }
 
-// Reach connects to production. A login that is bound to production's certificate passes where the client sees that one.
+// Reach connects to production. A login bound to production's certificate passes if the client sees that
+// certificate.
 func (Door) Reach(ctx context.Context, production gateway.Upstream, client net.Conn, config *tls.Config) (net.Conn, error) {
 	c, err := postgres.Dial(ctx, production)
 	if err != nil {
@@ -126,12 +127,12 @@ func (Door) Reach(ctx context.Context, production gateway.Upstream, client net.C
 	return postgres.Unbound(c, postgres.NewBinding(client, c, config)), nil
 }
 
-// Dial returns a connection that is made when it is used: the first operation says to which database.
+// Dial returns a connection that is made at its first use: the first operation names the database.
 func (p *Protocol) Dial(_ context.Context, t *shadow.Target) (shadow.Conn, error) {
 	return &conn{target: t, looker: p.looker(t)}, nil
 }
 
-// Look says what a target does with what was sent last.
+// Look returns what a target is doing with the last operation.
 func (p *Protocol) Look(ctx context.Context, on, own shadow.Conn) shadow.Progress {
 	c := on.(*conn)
 	var pid uint32
@@ -155,7 +156,7 @@ func (p *Protocol) looker(t *shadow.Target) *looker {
 	return l
 }
 
-// Notes say which columns were left out.
+// Notes lists the columns that were left out.
 func (p *Protocol) Notes() []string { return p.catalogs.lines() }
 
 // CheckData compares rows and checksums of all tables of the databases that clients used.
@@ -163,7 +164,8 @@ func (p *Protocol) CheckData(ctx context.Context, how shadow.DataCheck, servers 
 	return p.catalogs.checkData(ctx, how, servers)
 }
 
-// Check compares the servers: what they are, what they hold, and settings that make answers or data differ.
+// Check compares the servers: their versions, databases and data sizes, and settings that change answers or
+// data.
 func (p *Protocol) Check(ctx context.Context, production, control, test *shadow.Target) ([]shadow.Finding, error) {
 	found, err := check(ctx, p.catalogs, production, control, test)
 	for _, t := range []*shadow.Target{control, test} {
@@ -174,7 +176,7 @@ func (p *Protocol) Check(ctx context.Context, production, control, test *shadow.
 	return found, err
 }
 
-// Fit fails when a target gets beyond itself, and that is not allowed.
+// Fit returns an error if a target reaches other servers and that is not allowed.
 func (p *Protocol) Fit(ctx context.Context, _, control, test *shadow.Target) error {
 	if p.allowForeign {
 		return nil
@@ -193,7 +195,8 @@ func (p *Protocol) Fit(ctx context.Context, _, control, test *shadow.Target) err
 	return nil
 }
 
-// Same compares the moments at which servers started, if both let us ask. Copies of one share its system identifier.
+// Same reports whether a and b are one server, by their start times. It returns false if either refuses the
+// query. Copies of a server share its system identifier.
 func (p *Protocol) Same(ctx context.Context, a, b *shadow.Target) bool {
 	one, err := started(ctx, a)
 	if err != nil {
@@ -203,7 +206,7 @@ func (p *Protocol) Same(ctx context.Context, a, b *shadow.Target) bool {
 	return err == nil && one == other
 }
 
-// Close ends the connections that are beside the mirror.
+// Close closes the tool's own connections.
 func (p *Protocol) Close() {
 	p.catalogs.close()
 	p.mu.Lock()
@@ -213,18 +216,18 @@ func (p *Protocol) Close() {
 	}
 }
 
-// ScratchWrite stores the i-th content in a table of the tool's own.
+// ScratchWrite returns an operation that stores the i-th content in a table of the tool itself.
 func (p *Protocol) ScratchWrite(i int) *shadow.Operation {
 	return own(shadow.Write, "INSERT scratch", fmt.Sprintf(`CREATE SCHEMA IF NOT EXISTS cinch_shadow; CREATE TABLE IF NOT EXISTS %s (id int PRIMARY KEY, content text);
 		INSERT INTO %s VALUES (1, 'content %d') ON CONFLICT (id) DO UPDATE SET content = excluded.content`, p.scratch, p.scratch, i))
 }
 
-// ScratchRead reads it.
+// ScratchRead returns an operation that reads it.
 func (p *Protocol) ScratchRead() *shadow.Operation {
 	return own(shadow.Read, "SELECT scratch", "SELECT content FROM "+p.scratch+" WHERE id = 1")
 }
 
-// ScratchClean removes the table, and its schema if nothing else is in it.
+// ScratchClean returns an operation that drops the table, and its schema if nothing else is in it.
 func (p *Protocol) ScratchClean() *shadow.Operation {
 	op := own(shadow.Write, "DROP scratch", "DROP TABLE IF EXISTS "+p.scratch)
 	op.Request = pg.AppendQuery(op.Request, "DROP SCHEMA cinch_shadow")

@@ -12,21 +12,22 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow"
 )
 
-// A target that was restored from production's backup has its foreign servers, too, with the logins there: what clients write through
-// them is carried out at the far end by production, and by each target again.
+// A target that was restored from production's backup has production's foreign servers and their logins too.
+// Writes through them would be carried out at the far end by production and again by each target.
 
-// reach is where statements in a database of a target's get to beyond it.
+// reach lists how statements in a database of a target reach other servers.
 type reach struct {
 	database string
-	ways     []string // foreign servers, and extensions that connect by themselves
+	ways     []string // foreign servers, and extensions that connect themselves
 	unknown  []string // languages whose functions may do anything
 }
 
-// reachedQuery lists the databases that somebody may be in. Templates are left alone: a pool would keep the connection, and no database could be made.
+// reachedQuery lists the databases that clients may use. Templates are left out: a pool would keep the
+// connection, and then no database could be created from them.
 const reachedQuery = "SELECT datname FROM pg_catalog.pg_database WHERE datallowconn AND NOT datistemplate ORDER BY 1"
 
-// reachQuery leaves servers out that nobody has a login for, where the wrapper needs one, and files. The jobs of pg_cron and the requests of pg_net
-// are done by processes that their libraries start with the server.
+// reachQuery leaves out files, and servers without a user mapping where the wrapper needs one. The jobs of
+// pg_cron and the requests of pg_net are run by processes that their libraries start with the server.
 const reachQuery = `SELECT 'foreign server ' || s.srvname || ' (' || concat_ws(', ', w.fdwname, (SELECT string_agg(o, ', ') FROM unnest(s.srvoptions) AS o
 		WHERE split_part(o, '=', 1) IN ('host', 'hostaddr', 'port', 'dbname', 'service', 'servername', 'address'))) || ')'
 	FROM pg_catalog.pg_foreign_server AS s JOIN pg_catalog.pg_foreign_data_wrapper AS w ON w.oid = s.srvfdw LEFT JOIN pg_catalog.pg_proc AS h ON h.oid = w.fdwhandler
@@ -38,16 +39,16 @@ const reachQuery = `SELECT 'foreign server ' || s.srvname || ' (' || concat_ws('
 	ORDER BY 1;
 	SELECT lanname FROM pg_catalog.pg_language WHERE lanispl AND NOT lanpltrusted ORDER BY 1`
 
-// reachingExtensions connect to other servers without a foreign server.
+// reachingExtensions lists extensions that connect to other servers without a foreign server.
 const reachingExtensions = "dblink,http,plproxy,pg_curl,omni_httpc,amqp,aws_s3,aws_lambda,azure_storage,citus,pglogical,spock"
 
-// mayReach reports whether an extension is better missing at a target than there.
+// mayReach reports whether a target should rather lack an extension, because it reaches other servers.
 func mayReach(extension string) bool {
 	return strings.HasSuffix(extension, "_fdw") || strings.Contains(",pg_cron,pg_net,"+reachingExtensions+",", ","+extension+",")
 }
 
-// reaches asks a target for all databases in which something gets beyond it, of those that are mirrored. Where its user may not be, clients' statements
-// do not come.
+// reaches returns the mirrored databases of a target that reach other servers. Databases that refuse the
+// target's user are left out: clients' statements do not get there either.
 func reaches(ctx context.Context, t *shadow.Target, only subset) (out []reach, err error) {
 	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": ownName})
 	if err != nil {
@@ -73,7 +74,7 @@ func reaches(ctx context.Context, t *shadow.Target, only subset) (out []reach, e
 	return out, nil
 }
 
-// shortages are classes of errors that say nothing about rights.
+// shortages lists error classes that say nothing about permissions.
 var shortages = []string{"53", "57", "58"}
 
 func (r *reach) ask(ctx context.Context, t *shadow.Target) error {
@@ -98,7 +99,7 @@ func (r *reach) ask(ctx context.Context, t *shadow.Target) error {
 	return nil
 }
 
-// String says what is reached.
+// String describes what is reached.
 func (r *reach) String() string {
 	return fmt.Sprintf("database %s reaches other servers (%s), where each target would carry out again what is mirrored", r.database, strings.Join(r.ways, "; "))
 }

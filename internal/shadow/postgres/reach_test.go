@@ -10,14 +10,15 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// foreign is a schema with a table that is at another server, as a base backup brings it along.
+// foreign is a schema with a table on another server, as a base backup includes it.
 func foreign(remote *testenv.SQLServer) string {
 	return fmt.Sprintf(`CREATE EXTENSION postgres_fdw; CREATE SERVER archive FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '127.0.0.1', port '%s', dbname '%s');
 		CREATE USER MAPPING FOR PUBLIC SERVER archive OPTIONS (user 'postgres', password_required 'false');
 		CREATE FOREIGN TABLE far (id int) SERVER archive`, remote.Port, remote.Database())
 }
 
-// What targets would write to other servers is no run's: it is refused, in any database that clients may use, and check says so.
+// A run is refused if targets would write to other servers, in any database that clients may use, and check
+// reports it.
 func TestForeignServersAreRefused(t *testing.T) {
 	t.Parallel()
 	server, remote := testenv.Postgres(t), ownDatabase(t, "production")
@@ -53,7 +54,7 @@ func TestForeignServersAreRefused(t *testing.T) {
 			t.Errorf("%s: check says %q", what, said)
 		}
 	}
-	// ask calls reaches itself, which the check and the run both call.
+	// ask calls reaches, which both the check and the run call.
 	ask := func(what, ways string) {
 		t.Helper()
 		found, err := reaches(t.Context(), &shadow.Target{Name: "control", Upstream: upstream(t, server)}, nil)
@@ -78,7 +79,7 @@ func TestForeignServersAreRefused(t *testing.T) {
 	expect("a language", Options{}, false, "may reach other servers, since their language lets them: plpgsql")
 }
 
-// An extension that reaches out may be missing at a target: it was taken away before the run.
+// An extension that reaches other servers may be missing at a target: the operator removed it before the run.
 func TestForeignExtensionsMayBeMissing(t *testing.T) {
 	p, control, test := healthy("production"), healthy("control"), healthy("test")
 	p.databases["app"].extensions["dblink"] = "1.2"

@@ -11,25 +11,26 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
 )
 
-// reader understands one client's connection. What it holds has the engine's bound.
+// reader turns the bytes of one client's connection into operations. The engine limits its memory.
 type reader struct {
 	p       *Protocol
 	in, out []byte
-	held    int64 // bytes of units, and of what is known of prepared statements
+	held    int64 // bytes of units and of prepared statements
 
 	startup []byte // nil before it has come
 	catalog *catalog
-	follows *followed // nil: nobody asks for what clients define
-	defines lack      // what its transaction, which is not over, makes the catalog lack
+	follows *followed // nil: the catalog is not read from a server
+	defines lack      // what the open transaction makes the catalog lack
 	cancels bool      // the connection is a cancellation
 	ready   bool      // logged in
 	leaves  bool      // the client has sent Terminate
 	ended   bool      // End was called
 	status  byte      // of the transaction
 
-	redefines bool // what its transaction, which is not over, does to tables and functions; others meet it from the COMMIT on
+	// The open transaction redefines tables or functions. Other connections see that from its COMMIT on.
+	redefines bool
 
-	pending  []*unit // complete, in their order
+	pending  []*unit // complete, in order
 	building *unit   // nil: nothing has come since the last one
 	prepared map[string]*statement
 	portals  map[string]portal
@@ -39,10 +40,10 @@ func newReader(p *Protocol) *reader {
 	return &reader{p: p, status: idle, catalog: newCatalog(), prepared: map[string]*statement{}, portals: map[string]portal{}}
 }
 
-// Held is the number of bytes that are kept.
+// Held returns the number of bytes that are kept.
 func (r *reader) Held() int64 { return int64(cap(r.in)+cap(r.out)) + r.held }
 
-// Request takes bytes of the client's.
+// Request handles bytes from the client.
 func (r *reader) Request(b []byte, at time.Time) error {
 	if r.cancels || r.ended {
 		return nil
@@ -56,7 +57,7 @@ func (r *reader) Request(b []byte, at time.Time) error {
 	return each(&r.in, func(m pg.Message) error { return r.ask(m, at) })
 }
 
-// start takes the first packet, when it is there.
+// start handles the first packet once it is complete.
 func (r *reader) start() error {
 	if len(r.in) < pg.StartupHeaderBytes {
 		return nil
@@ -83,7 +84,7 @@ func (r *reader) start() error {
 	return r.p.only.admits(r.database())
 }
 
-// ask takes a message of the client's.
+// ask handles a message from the client.
 func (r *reader) ask(m pg.Message, at time.Time) error {
 	switch m.Type {
 	case pg.Password:
@@ -120,14 +121,15 @@ func (r *reader) ask(m pg.Message, at time.Time) error {
 	return nil
 }
 
-// count takes what a unit has grown by into account. What production's answer uses up of it stays counted until that is complete.
+// count adds the growth of a unit to what is held. What production's answer consumes of it stays counted
+// until the answer is complete.
 func (r *reader) count(u *unit) {
 	before := u.counted
 	u.counted = max(before, u.size())
 	r.held += u.counted - before
 }
 
-// note reads what a message says of a unit.
+// note records what a message adds to a unit.
 func (r *reader) note(u *unit, m pg.Message) error {
 	switch m.Type {
 	case pg.Query:
@@ -156,14 +158,15 @@ func (r *reader) note(u *unit, m pg.Message) error {
 	return nil
 }
 
-// mostPortals are known by name. Their transaction may have ended, so more are no sign of use.
+// mostPortals limits the named portals that are tracked. Their transaction may be over, so many names do not
+// mean many in use.
 const mostPortals = 1000
 
-// noteBind notes what a portal executes.
+// noteBind records which statement a portal executes.
 func (r *reader) noteBind(u *unit, m pg.Message) error {
 	name, statement, err := pg.TwoStrings(m.Body)
 	if len(r.portals) >= mostPortals {
-		clear(r.portals) // what is not known is taken for a write
+		clear(r.portals) // unknown portals count as writes
 	}
 	p := portal{of: r.prepared[statement]}
 	if p.of != nil && (p.of.Sequence != "" || p.of.Has("insert")) {
@@ -175,7 +178,8 @@ func (r *reader) noteBind(u *unit, m pg.Message) error {
 	return err
 }
 
-// noteClose forgets a prepared statement or a portal. If the server did not come so far, it is taken for one that is not known.
+// noteClose drops a prepared statement or a portal. If the server does not get as far as the Close, the name
+// counts as unknown.
 func (r *reader) noteClose(m pg.Message) error {
 	if len(m.Body) == 0 {
 		return pg.ErrProtocol
@@ -192,7 +196,7 @@ func (r *reader) noteClose(m pg.Message) error {
 	return err
 }
 
-// preparedBytes is what knowing a prepared statement counts. Its text is the Protocol's.
+// preparedBytes returns what a prepared statement counts. Its text belongs to the Protocol.
 func preparedBytes(name string, s *statement) int64 { return int64(len(name)+len(s.parse)) + 64 }
 
 func (r *reader) noteParse(u *unit, m pg.Message) error {
@@ -218,7 +222,7 @@ func (r *reader) noteParse(u *unit, m pg.Message) error {
 	return nil
 }
 
-// noteDescribe reads whether a prepared statement or a portal is meant.
+// noteDescribe records whether a prepared statement or a portal is described.
 func (r *reader) noteDescribe(u *unit, m pg.Message) error {
 	u.extended = true
 	if len(m.Body) == 0 {
@@ -233,7 +237,7 @@ func (r *reader) noteDescribe(u *unit, m pg.Message) error {
 	return err
 }
 
-// copying is the unit that production takes a COPY's data for, or nil.
+// copying returns the unit for which production reads COPY data, or nil.
 func (r *reader) copying() *unit {
 	if u := r.current(); u != nil && u.copies {
 		return u
@@ -241,7 +245,7 @@ func (r *reader) copying() *unit {
 	return nil
 }
 
-// current is the unit that production answers.
+// current returns the unit that production is answering.
 func (r *reader) current() *unit {
 	if len(r.pending) > 0 {
 		return r.pending[0]
@@ -249,7 +253,7 @@ func (r *reader) current() *unit {
 	return r.building
 }
 
-// underWay are the units that production has not answered.
+// underWay returns the units that production has not answered.
 func (r *reader) underWay() []*unit {
 	if r.building == nil {
 		return r.pending
@@ -257,8 +261,8 @@ func (r *reader) underWay() []*unit {
 	return append(slices.Clone(r.pending), r.building)
 }
 
-// copy takes data of a COPY. A client that does not wait for the server's consent sends it behind its last request; what comes after
-// a COPY has failed is ignored, by the server too.
+// copy handles COPY data. A client that does not wait for CopyInResponse sends it after its last request.
+// Data that comes after a COPY has failed is ignored, as the server does.
 func (r *reader) copy(m pg.Message) {
 	u := r.copying()
 	if u == nil && len(r.pending) > 0 {
@@ -279,7 +283,7 @@ func (r *reader) copy(m pg.Message) {
 
 var errUnasked = errors.New("an answer without a request")
 
-// Reply takes bytes of the server's.
+// Reply handles bytes from the server, and returns the operations that they complete.
 func (r *reader) Reply(b []byte, at time.Time) (done []*shadow.Operation, err error) {
 	if r.cancels || r.ended {
 		return nil, nil
@@ -295,7 +299,7 @@ func (r *reader) Reply(b []byte, at time.Time) (done []*shadow.Operation, err er
 	return append(done, r.Unanswered()...), err
 }
 
-// hear takes a message of the server's. It returns the operation that this completes.
+// hear handles a message from the server. It returns the operation that the message completes.
 func (r *reader) hear(m pg.Message, at time.Time) (*shadow.Operation, error) {
 	if !r.ready {
 		if m.Type != pg.ReadyForQuery {
@@ -356,13 +360,14 @@ func (r *reader) hear(m pg.Message, at time.Time) (*shadow.Operation, error) {
 // Midway reports whether a transaction is open.
 func (r *reader) Midway() bool { return r.status != idle }
 
-// begin is the operation that connects to a target as the client has connected to production.
+// begin returns the operation that connects to a target with the client's startup.
 func (r *reader) begin() *shadow.Operation {
 	return &shadow.Operation{Kind: shadow.State, Name: "connect", Check: shadow.Success, Request: r.startup, Form: formStart, Production: shadow.Answer{Lost: true}}
 }
 
-// Unanswered ends the connection when the client has sent Terminate and production has answered all before it. That the connection is closed is seen
-// later, perhaps after the answer to what production could do only then, such as DROP DATABASE, which waits 5 s for connections to end and then fails.
+// Unanswered ends the connection when the client has sent Terminate and production has answered all before
+// it. The closing of the connection itself may be noticed too late: only after the answer to an operation
+// that needed it, such as DROP DATABASE, which waits 5 s for connections to end and then fails.
 func (r *reader) Unanswered() []*shadow.Operation {
 	if !r.leaves || !r.ready || len(r.pending) > 0 {
 		return nil
@@ -370,7 +375,8 @@ func (r *reader) Unanswered() []*shadow.Operation {
 	return r.End()
 }
 
-// End ends the connection at the targets, with its transaction and its locks, unless that was done.
+// End returns the operation that ends the connection at the targets, with its transaction and its locks,
+// unless that was returned before.
 func (r *reader) End() []*shadow.Operation {
 	if r.ended {
 		return nil
@@ -393,7 +399,7 @@ func (r *reader) End() []*shadow.Operation {
 	}}
 }
 
-// answered is the operation that a unit is, now that production has answered.
+// answered returns the operation for a unit that production has answered.
 func (r *reader) answered(u *unit, before byte, at time.Time) *shadow.Operation {
 	if why := leftOut(u); why != "" {
 		r.catalog.skipped(u.executed)
@@ -431,14 +437,15 @@ func (r *reader) answered(u *unit, before byte, at time.Time) *shadow.Operation 
 	return op
 }
 
-// redefining reports whether reads that have begun may meet what a unit does, or what those before it in its transaction did.
+// redefining reports whether reads that have begun may see the effects of the unit, or of earlier units of
+// its transaction.
 func (r *reader) redefining(u *unit) bool {
 	redefines := r.redefines || u.redefines()
 	r.redefines = redefines && r.status != idle
 	return redefines
 }
 
-// database is the client's.
+// database returns the client's database.
 func (r *reader) database() string {
 	parameters, _ := pg.StartupParameters(r.startup)
 	if name := parameters["database"]; name != "" {
@@ -447,7 +454,7 @@ func (r *reader) database() string {
 	return parameters["user"]
 }
 
-// learn follows what a unit does to columns that differ by nature.
+// learn records the nondeterministic columns that a unit has made.
 func (r *reader) learn(u *unit) {
 	temporary := false
 	for _, s := range u.executed {
@@ -468,7 +475,7 @@ func (r *reader) learn(u *unit) {
 	}
 }
 
-// catchUp has the catalog know what it needs for judging a message. It says whether it knows more now.
+// catchUp updates the catalog if a message can't be compared otherwise. It reports whether it did.
 func (r *reader) catchUp(u *unit, m pg.Message) bool {
 	if r.follows == nil || r.follows.lacks == lacksNothing {
 		return false
@@ -476,7 +483,8 @@ func (r *reader) catchUp(u *unit, m pg.Message) bool {
 	return r.follows.catchUp(u.judges(m))
 }
 
-// untold leaves columns out of what is compared where production does not tell which numbers of a sequence its rows got, and the targets can't know.
+// untold leaves columns out of the comparison if production's answers do not show which numbers of a sequence
+// the rows got, so that the targets can't use the same.
 func (r *reader) untold(u *unit) {
 	for _, d := range u.draws {
 		if d.table != "" && !d.dense() {

@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// loggedIn is a reader behind a login.
+// loggedIn returns a reader after a login.
 func loggedIn(t testing.TB) *reader {
 	t.Helper()
 	r := newReader(&Protocol{looked: map[string]*sql.Statement{}, readers: map[*reader]bool{}})
@@ -36,7 +36,8 @@ func answer(t testing.TB, r *reader, b []byte) {
 	}
 }
 
-// A driver that gives each statement and each cursor a name of its own, and closes them, is not given up after a while.
+// A driver that names each statement and each cursor differently, and closes them, does not exceed the limit
+// after a while.
 func TestClosedStatementsAreForgotten(t *testing.T) {
 	r := loggedIn(t)
 	before := r.Held()
@@ -58,7 +59,7 @@ func TestClosedStatementsAreForgotten(t *testing.T) {
 	}
 }
 
-// A connection ends at the targets when its client has sent Terminate and all before that is answered, once.
+// A connection ends at the targets, once, when its client has sent Terminate and all before that is answered.
 func TestTerminate(t *testing.T) {
 	ready := pg.Append(nil, pg.ReadyForQuery, []byte{idle})
 	terminate := pg.Append(nil, pg.Terminate)
@@ -70,7 +71,7 @@ func TestTerminate(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name            string
-		ask             []byte // the client's, in one piece
+		ask             []byte // the client's bytes, in one piece
 		asked, answered []string
 	}{
 		{"at rest", terminate, []string{"disconnect"}, nil},
@@ -103,7 +104,7 @@ func TestTerminate(t *testing.T) {
 	}
 }
 
-// What changes tables under reads that have begun says so.
+// Operations that change tables under running reads are marked so.
 func TestRedefines(t *testing.T) {
 	for text, want := range map[string]bool{
 		"DROP TABLE t": true, "ALTER TABLE t ADD c int": true, "TRUNCATE t": true, "REFRESH MATERIALIZED VIEW v": true, "CREATE OR REPLACE VIEW v AS SELECT 1": true,
@@ -118,7 +119,8 @@ func TestRedefines(t *testing.T) {
 	}
 }
 
-// What a transaction has defined reads may meet when it ends: its end says so, too, and nothing behind that.
+// Running reads may see the definitions of a transaction when it ends: its end is marked too, and nothing
+// after that.
 func TestTransactionsRedefine(t *testing.T) {
 	r := loggedIn(t)
 	for _, c := range []struct {
@@ -154,8 +156,8 @@ func TestTransactionsRedefine(t *testing.T) {
 	}
 }
 
-// What a connection counts is at least what it takes: of a COPY whose data come in many messages, and behind large messages with the beginning of
-// the next one, from either side.
+// A connection counts at least the memory it uses: with a COPY whose data comes in many messages, and with
+// the beginning of a message after large ones, from either side.
 func TestHeldIsWhatIsTaken(t *testing.T) {
 	data := pg.Append(nil, pg.CopyData, make([]byte, 60<<10))
 	small := pg.Append(nil, pg.Parse, []byte("\x00SELECT 1\x00\x00\x00"))
@@ -179,7 +181,8 @@ func TestHeldIsWhatIsTaken(t *testing.T) {
 				ask(t, r, pg.Append(nil, pg.Sync))
 			}
 		},
-		"large messages": func(r *reader) { ask(t, r, large(pg.CopyData)) }, // for no COPY: nothing else is kept
+		// Without a COPY nothing else is kept.
+		"large messages": func(r *reader) { ask(t, r, large(pg.CopyData)) },
 		"large answers":  func(r *reader) { answer(t, r, large(pg.NoticeResponse)) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -200,7 +203,8 @@ func TestHeldIsWhatIsTaken(t *testing.T) {
 	}
 }
 
-// Whatever the two sides say, in whatever pieces, the reader doesn't fail but by an error, and what it counts is never negative.
+// Whatever bytes the two sides send, in whatever pieces, the reader fails only by returning an error, and
+// never counts below zero.
 func FuzzReader(f *testing.F) {
 	query := pg.AppendQuery(nil, "COPY t FROM STDIN")
 	copying := pg.Append(pg.Append(pg.Append(nil, pg.CopyData, []byte("1\n")), pg.CopyDone), pg.Sync)

@@ -18,8 +18,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// What was recorded leaves production's data at both targets, at any speed, and they answer as production did: simple and prepared
-// statements, pipelines, transactions, errors, COPY in and out. No password is in it.
+// A recording leaves production's data at both targets, at any speed, and they answer as production did:
+// simple and prepared statements, pipelines, transactions, errors, COPY in and out. It contains no password.
 func TestReplayHasProductionsData(t *testing.T) {
 	const schema = "CREATE TABLE t (id int PRIMARY KEY, name text UNIQUE, n int); CREATE TABLE accounts AS SELECT g AS id, 100 AS money FROM generate_series(1, 8) g"
 	t.Parallel()
@@ -37,7 +37,8 @@ func TestReplayHasProductionsData(t *testing.T) {
 	if all := tape.Bytes(t); size.Partial > 0 || bytes.Contains(all, []byte("s3cret")) || !bytes.Contains(all, []byte("ALTER ROLE")) {
 		t.Errorf("%+v, or a password is in the recording", size)
 	}
-	for i, speed := range codectest.Amount(nil, []float64{0}, []float64{0, 10}) { // as fast as possible, and ten times production's
+	// As fast as possible, and ten times production's speed.
+	for i, speed := range codectest.Amount(nil, []float64{0}, []float64{0, 10}) {
 		for _, target := range []*testenv.SQLServer{b.control, b.test} {
 			if i > 0 {
 				exec(t, target, "DROP TABLE t, accounts")
@@ -68,7 +69,7 @@ func parsed(t *testing.T, s *testenv.SQLServer) gateway.Upstream {
 	return up
 }
 
-// recordedWork is on rows of the client's own.
+// recordedWork works on the client's own rows.
 func recordedWork(t *testing.T, c *pgx.Conn, client int) {
 	ctx := t.Context()
 	for i := range 25 {
@@ -106,7 +107,7 @@ func recordedWork(t *testing.T, c *pgx.Conn, client int) {
 	}
 }
 
-// Of a login nothing is recorded but who connects to what; of a cancellation nothing at all.
+// Of a login only the user and the database are recorded; of a cancellation nothing.
 func TestLoginsAreNotRecorded(t *testing.T) {
 	f := NewFilters().Filter()
 	startup := pg.AppendStartup(nil, "user", "app", "database", "shop")

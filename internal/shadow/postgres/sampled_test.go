@@ -8,8 +8,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow"
 )
 
-// A piece that begins a transaction, or changes a setting, and reads is no plain read: without it what follows would be carried out
-// elsewhere, or be committed.
+// A unit that reads and also begins a transaction, or changes a setting, is no plain read: if it were
+// skipped, what follows would be executed in the wrong state or be committed.
 func TestReadsThatBeginSomethingAreSent(t *testing.T) {
 	b := newBench(t, "CREATE SCHEMA other; CREATE TABLE other.t (id int PRIMARY KEY); CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (0); INSERT INTO other.t VALUES (0)",
 		func(c *shadow.Config) { c.Reads = 1e-9 })

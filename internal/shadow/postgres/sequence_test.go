@@ -23,7 +23,8 @@ import (
 const familySchema = `CREATE TABLE parents (id serial PRIMARY KEY, who text UNIQUE);
 	CREATE TABLE children (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, parent int NOT NULL REFERENCES parents, note text)`
 
-// families are rows with numbers of serial and identity columns, and rows that refer to them. Some inserts fail, and some are rolled back.
+// families are rows with numbers of serial and identity columns, and rows that refer to them. Some inserts
+// fail, and some are rolled back.
 func families(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
 	for n := range rounds(40) {
 		if err := family(ctx, c, fmt.Sprintf("%d/%d", client, n), r); err != nil {
@@ -63,7 +64,7 @@ func family(ctx context.Context, c *pgx.Conn, who string, r *rand.Rand) error {
 
 const nextvalSchema = "CREATE SEQUENCE one; CREATE SEQUENCE ten INCREMENT 5 CACHE 10; CREATE TABLE tickets (n bigint, of text, who text, PRIMARY KEY (n, of))"
 
-// nextvals are numbers that sessions ask for, and write elsewhere; of one sequence sessions keep some.
+// nextvals are numbers that sessions request, and write elsewhere; of one sequence a session caches some.
 func nextvals(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
 	for n := range rounds(40) {
 		of := []string{"one", "ten"}[r.IntN(2)]
@@ -81,7 +82,7 @@ func nextvals(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error 
 	return nil
 }
 
-// Rows whose numbers no client is told: all else of them is production's, and the column is named.
+// Rows whose numbers no client gets: all their other columns equal production's, and the column is reported.
 func TestNumbersThatNobodyIsTold(t *testing.T) {
 	b := newBench(t, "CREATE TABLE events (id serial PRIMARY KEY, who text)", func(c *shadow.Config) { c.DataCheck, c.DataProduction = shadow.DataFull, true })
 	crowd(t, b.clients(t, crowdClients()), func(ctx context.Context, c *pgx.Conn, client int, _ *rand.Rand) error {
@@ -109,7 +110,7 @@ func TestNumbersThatNobodyIsTold(t *testing.T) {
 	}
 }
 
-// sequence is one of a server, which sessions ask about and take numbers from.
+// sequence simulates a server's sequence, which sessions query and take numbers from.
 type sequence struct {
 	t      *testing.T
 	last   int64
@@ -128,7 +129,7 @@ func (s *sequence) take() int64 {
 
 var setval = regexp.MustCompile(`setval\([^,]*, (\d+)( \+ seqincrement)?, false\)`)
 
-// value is for the statements in sequences.go.
+// value simulates the statements in sequences.go.
 func (s *sequenceSession) value(text string) (string, error) {
 	last := ""
 	if s.called {
@@ -149,8 +150,8 @@ func (s *sequenceSession) value(text string) (string, error) {
 	return fmt.Sprintf("1 1 %s %d", cmp.Or(last, "-"), n), nil
 }
 
-// A statement that waited for a lock, and ends while a later one is about to take its number, leaves the sequence to that one. What comes next is
-// higher than all numbers then, whichever of the two ends last.
+// A statement that waited for a lock, and ends while a later one is about to take its number, leaves the
+// sequence to that one. Then the next number is higher than all given ones, whichever of the two ends last.
 func TestSequenceOfTwoUnderWay(t *testing.T) {
 	for _, firstEndsFirst := range []bool{true, false} {
 		real, known := &sequence{t: t}, &sequences{}
@@ -169,7 +170,7 @@ func TestSequenceOfTwoUnderWay(t *testing.T) {
 			}
 		}
 		do((*sequences).down, first, 10)
-		take(10) // and waits for a lock
+		take(10) // then waits for a lock
 		do((*sequences).down, second, 9)
 		if firstEndsFirst {
 			do((*sequences).up, first, 10)
@@ -180,7 +181,7 @@ func TestSequenceOfTwoUnderWay(t *testing.T) {
 			do((*sequences).up, first, 10)
 		}
 		take(11)
-		do((*sequences).down, first, 7) // and fails, so that nothing can be asked
+		do((*sequences).down, first, 7) // then fails, so that nothing can be asked
 		do((*sequences).drop, first, 7)
 		if len(known.users) > 0 {
 			t.Errorf("in use: %v", known.users)
@@ -188,7 +189,8 @@ func TestSequenceOfTwoUnderWay(t *testing.T) {
 	}
 }
 
-// What may take numbers, and does not tell which, makes sequences unsure while it is under way, and before anything goes on behind it.
+// Operations that may take numbers and don't return them make positions uncertain while they run, and before
+// any later operation continues.
 func TestSequencesAreUnsure(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()
@@ -206,7 +208,7 @@ func TestSequencesAreUnsure(t *testing.T) {
 			t.Error(err)
 		}
 		unsure("while a statement is under way")
-		sure() // by what runs beside it
+		sure() // by a concurrent operation
 		_, _ = server.Write(pg.Append(pg.Append(nil, pg.CommandComplete, []byte("INSERT 0 1\x00")), pg.ReadyForQuery, []byte{idle}))
 	}()
 	sure()
@@ -221,7 +223,7 @@ func TestSequencesAreUnsure(t *testing.T) {
 	}
 }
 
-// An upsert that tells its numbers is no DO, which may set any sequence.
+// An upsert that returns its numbers is no DO statement, which may set any sequence.
 func TestStirs(t *testing.T) {
 	for text, want := range map[string]stir{
 		"INSERT INTO t (who) VALUES ('a') ON CONFLICT (who) DO UPDATE SET who = excluded.who RETURNING id": stirsNothing,

@@ -9,36 +9,38 @@ import (
 	"sync"
 )
 
-// sequences is what a target's sequences have given, as far as it is known. Before an operation that took numbers in production is sent to a target,
-// the sequence there is set to the first of them (down). Behind it, it is set so that what comes next is higher than all that was given (up). It
-// is safe for concurrent use.
+// sequences tracks the positions of a target's sequences. Before an operation that took numbers in production
+// is sent to a target, the sequence there is set to the first of them (down). After it, the sequence is set
+// so that the next number is higher than all that were given (up). It is safe for concurrent use.
 type sequences struct {
-	moving sync.Mutex           // held while sequences are set, but not while operations are under way
-	users  map[string][]session // that have an operation under way for which they have set one, the last one at the end; guarded by moving
+	moving sync.Mutex // held while sequences are set, not while operations run
+	// Sessions that are running an operation for which they have set the sequence, the latest last; guarded
+	// by moving.
+	users map[string][]session
 
 	mu    sync.Mutex
 	known map[string]position
 }
 
-// session asks a target about sequences.
+// session runs queries about sequences at a target.
 type session interface {
 	value(text string) (string, error)
 }
 
-// mostSequences bounds how many are known.
+// mostSequences limits the tracked sequences.
 const mostSequences = 10_000
 
-// position of a sequence.
+// position is the state of a sequence.
 type position struct {
-	greatest int64 // that was given
+	greatest int64 // greatest number given
 	next     int64
-	sure     bool // that next comes next
-	plain    bool // a session takes one number at a time
-	set      bool // it was set for the operation that is under way
-	away     bool // it can't be set by this user, or counts down
+	sure     bool // next is certain to be given next
+	plain    bool // sessions take one number at a time (CACHE 1)
+	set      bool // it was set for the running operation
+	away     bool // this user can't set it, or it counts down
 }
 
-// stirred notes what operations that tell nothing may have done.
+// stirred records what operations may have done that don't return their numbers.
 func (s *sequences) stirred(how stir) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +73,8 @@ func (s *sequences) note(name string, p position) {
 	s.known[name] = p
 }
 
-// settable are sequences that this user may read and set to $n, by the name $s. They are set without a call of nextval, so currval and lastval stay.
+// settable matches a sequence named $s that this user may read and set to $n. Setting it does not call
+// nextval, so currval and lastval stay.
 const settable = `FROM pg_catalog.pg_sequence WHERE seqrelid = pg_catalog.to_regclass('$s') AND seqincrement > 0 AND $n BETWEEN seqmin AND seqmax
 	AND pg_catalog.has_sequence_privilege(seqrelid, 'UPDATE') AND pg_catalog.has_sequence_privilege(seqrelid, 'USAGE, SELECT')`
 
@@ -88,7 +91,7 @@ func about(text, sequence string, n int64) string {
 	return strings.ReplaceAll(text, "$s", strings.ReplaceAll(sequence, "'", "''"))
 }
 
-// enter notes that a session sets a sequence for what it sends next.
+// enter records that a session sets a sequence for its next operation.
 func (s *sequences) enter(name string, c session) {
 	s.leave(name, c)
 	if s.users == nil {
@@ -97,7 +100,8 @@ func (s *sequences) enter(name string, c session) {
 	s.users[name] = append(s.users[name], c)
 }
 
-// leave undoes enter. It reports whether another session has set the sequence since, for what it has under way.
+// leave undoes enter. It reports whether another session has set the sequence since, for an operation that is
+// running.
 func (s *sequences) leave(name string, c session) (other bool) {
 	users := s.users[name]
 	i := slices.Index(users, c)
@@ -112,7 +116,7 @@ func (s *sequences) leave(name string, c session) (other bool) {
 	return i < len(users)
 }
 
-// drop is instead of up for an operation behind which nothing can be set.
+// drop replaces up for an operation after which nothing can be set.
 func (s *sequences) drop(name string, _ draw, c session) error {
 	s.moving.Lock()
 	defer s.moving.Unlock()
@@ -120,14 +124,15 @@ func (s *sequences) drop(name string, _ draw, c session) error {
 	return nil
 }
 
-// down sets a sequence to what production took for an operation that is sent next. The name is that under which it is known.
+// down sets a sequence to the first number that production took for the next operation. name is its key in
+// known.
 func (s *sequences) down(name string, d draw, c session) error {
 	s.moving.Lock()
 	defer s.moving.Unlock()
 	return s.set(name, d, c)
 }
 
-// set is down where moving is held.
+// set implements down. s.moving must be held.
 func (s *sequences) set(name string, d draw, c session) error {
 	s.enter(name, c)
 	p := s.of(name)
@@ -142,7 +147,7 @@ func (s *sequences) set(name string, d draw, c session) error {
 	var cache, start int64
 	var last string
 	if _, err := fmt.Sscan(said, &cache, &start, &last); err != nil {
-		p.away = true // no such row
+		p.away = true // no row
 		s.note(name, p)
 		return nil
 	}
@@ -157,7 +162,7 @@ func (s *sequences) set(name string, d draw, c session) error {
 	return nil
 }
 
-// again sets a sequence down once more, since what was undone has taken numbers.
+// again repeats down after a try that was undone, which has taken numbers.
 func (s *sequences) again(name string, d draw, c session) error {
 	s.moving.Lock()
 	defer s.moving.Unlock()
@@ -169,8 +174,9 @@ func (s *sequences) again(name string, d draw, c session) error {
 	return s.set(name, d, c)
 }
 
-// up notes what an operation took, and sets the sequence up again if it had given more, or if the operation took nothing after all. Where another
-// operation, which is under way, needs the sequence as it is, that one does so.
+// up records what an operation took. It sets the sequence forward if it had given higher numbers before, or
+// back if the operation took none. If another running operation needs the current position, that operation
+// does so instead.
 func (s *sequences) up(name string, d draw, c session) error {
 	s.moving.Lock()
 	defer s.moving.Unlock()
@@ -190,7 +196,8 @@ func (s *sequences) up(name string, d draw, c session) error {
 		if err != nil {
 			return err
 		}
-		if given, err = strconv.ParseInt(said, 10, 64); err != nil { // a row that was there, or that named its number
+		// No number was taken: the row existed, or named its number.
+		if given, err = strconv.ParseInt(said, 10, 64); err != nil {
 			p.set, p.sure = false, false
 			s.note(name, p)
 			_, err = c.value(about(setNext, d.sequence, p.next))

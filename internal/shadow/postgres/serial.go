@@ -5,14 +5,14 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
 )
 
-// source is a column of a result whose values are numbers of a sequence.
+// source is a column of a result whose values are numbers from a sequence.
 type source struct {
 	at       int
 	inBinary bool
 	serial
 }
 
-// sources are those of an answer to a statement.
+// sources returns the sources in the result of a statement.
 func (c *catalog) sources(columns []pg.Column, s *sql.Statement, inBinary func(int) bool) (out []source) {
 	if s == nil || s.Sequence == "" && !s.Has("insert") {
 		return nil
@@ -27,7 +27,7 @@ func (c *catalog) sources(columns []pg.Column, s *sql.Statement, inBinary func(i
 	return out
 }
 
-// serialOf is what a column of an answer takes its numbers from.
+// serialOf returns where a column of a result takes its numbers from.
 func (c *catalog) serialOf(column pg.Column, s *sql.Statement, columns int) serial {
 	if column.Table == 0 {
 		if s.Sequence != "" && (columns == 1 || string(column.Name) == "nextval") {
@@ -50,7 +50,7 @@ func (c *catalog) serialOf(column pg.Column, s *sql.Statement, columns int) seri
 	return serial{}
 }
 
-// inserts are the columns that statements may give numbers of a sequence to.
+// inserts returns the columns to which statements may give numbers from a sequence.
 func (c *catalog) inserts(executed []*sql.Statement) (out []serial) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -70,7 +70,7 @@ func (c *catalog) inserts(executed []*sql.Statement) (out []serial) {
 	return out
 }
 
-// skipped notes that targets don't get statements that may have taken numbers in production.
+// skipped records that targets don't get statements that may have taken numbers in production.
 func (c *catalog) skipped(executed []*sql.Statement) {
 	for _, one := range c.inserts(executed) {
 		c.mu.Lock()
@@ -79,7 +79,8 @@ func (c *catalog) skipped(executed []*sql.Statement) {
 	}
 }
 
-// pinned leaves out columns that get other numbers than in production, until an answer tells where it is.
+// pinned leaves out columns whose numbers differ from production's, until an answer shows the position of the
+// sequence.
 func (c *catalog) pinned(columns []serial, tells bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,13 +9,13 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
 )
 
-// shape says what is left out of an operation's results. It is decided once, by what production says of its columns, so that both
-// targets' answers are compared alike.
+// shape lists what is left out of an operation's results. It is decided once, from production's column
+// descriptions, so that both targets' answers are compared alike.
 type shape struct {
-	left map[int][]int // columns, by the number of the result
+	left map[int][]int // columns by the index of the result
 }
 
-// all stands for all columns of a result whose columns are not known.
+// all stands for all columns of a result with unknown columns.
 const all = -1
 
 func (s *shape) columns(result int) []int {
@@ -36,7 +36,7 @@ func (s *shape) leave(result int, columns []int) *shape {
 	return s
 }
 
-// appendKept appends the values of a row to dst, but for those that are left out.
+// appendKept appends the values of a row to dst, except for the columns in left.
 func appendKept(dst, row []byte, left []int) []byte {
 	if left[0] == all {
 		return dst
@@ -58,31 +58,33 @@ func appendKept(dst, row []byte, left []int) []byte {
 	return dst
 }
 
-// statement is a prepared one of a connection.
+// statement is a prepared statement of a connection.
 type statement struct {
 	*sql.Statement
 	columns   []pg.Column
 	described bool   // columns are known
-	parse     []byte // the message that made it, if it is guided
+	parse     []byte // its Parse message, if it is guidable
 }
 
-// portal is a statement that is about to be executed.
+// portal is a bound statement, ready to be executed.
 type portal struct {
-	of      *statement // nil: it is not known
-	formats []int16    // of its rows' columns, as Bind has them, where they matter
+	of      *statement // nil: unknown
+	formats []int16    // result formats of its Bind, where they matter
 }
 
-// step of a unit of the extended protocol that has an answer with columns: the place of its portal among the unit's, and in the last bit whether
-// that is executed, or described. Pipelines have very many of few portals.
+// step is a Describe or Execute within a unit of the extended protocol, whose answer has columns. It holds
+// the index of the portal in the unit's portals, and in the last bit whether it is executed. Pipelines have
+// very many steps of few portals.
 type step uint32
 
-// stepOf is the step of a kind, pg.Describe or pg.Execute, for a portal.
+// stepOf returns the step of a kind, pg.Describe or pg.Execute, for a portal.
 func (u *unit) stepOf(kind byte, p portal) step {
 	executes := step(0)
 	if kind == pg.Execute {
 		executes = 1
 	}
-	for i := len(u.portals) - 1; i >= max(0, len(u.portals)-2); i-- { // as it is described, and as it is executed
+	// Describe and Execute may have different portals.
+	for i := len(u.portals) - 1; i >= max(0, len(u.portals)-2); i-- {
 		if known := u.portals[i]; known.of == p.of && slices.Equal(known.formats, p.formats) {
 			return step(i)<<1 | executes
 		}
@@ -94,10 +96,10 @@ func (u *unit) stepOf(kind byte, p portal) step {
 // is reports whether a step is of a kind.
 func (s step) is(kind byte) bool { return s&1 == 1 == (kind == pg.Execute) }
 
-// portal is a step's.
+// portal returns the portal of a step.
 func (u *unit) portal(s step) portal { return u.portals[s>>1] }
 
-// execute notes that a portal is executed.
+// execute records that a portal is executed.
 func (u *unit) execute(p portal) {
 	u.steps = append(u.steps, u.stepOf(pg.Execute, p))
 	if p.of == nil {
@@ -107,14 +109,16 @@ func (u *unit) execute(p portal) {
 	u.runs(p.of.Statement)
 }
 
-// runs notes that a statement is executed. Whether that is once or oftener is all that matters.
+// runs records that a statement is executed. Of a run of the same statement two are kept: only once or more
+// often matters.
 func (u *unit) runs(s *sql.Statement) {
 	if n := len(u.executed); n < 2 || u.executed[n-1] != s || u.executed[n-2] != s {
 		u.executed = append(u.executed, s)
 	}
 }
 
-// hearStep follows production's answer through the steps, before the digest takes the message.
+// hearStep advances the steps with a message from production. It must be called before the digest adds the
+// message.
 func (u *unit) hearStep(c *catalog, m pg.Message) {
 	switch m.Type {
 	case pg.RowDescription:
@@ -150,7 +154,7 @@ func (u *unit) hearStep(c *catalog, m pg.Message) {
 	}
 }
 
-// text is the statement of a simple query.
+// text returns the statement of a simple query.
 func (u *unit) text() *sql.Statement {
 	if len(u.executed) == 0 {
 		return nil
@@ -158,7 +162,7 @@ func (u *unit) text() *sql.Statement {
 	return u.executed[0]
 }
 
-// advance goes behind the next step of a kind, and returns whose it is.
+// advance skips past the next step of a kind, and returns its statement.
 func (u *unit) advance(kind byte) *statement {
 	for i, s := range u.steps {
 		if s.is(kind) {
@@ -169,7 +173,7 @@ func (u *unit) advance(kind byte) *statement {
 	return nil
 }
 
-// next is the portal whose rows come.
+// next returns the portal whose rows come next.
 func (u *unit) next() portal {
 	for _, s := range u.steps {
 		if p := u.portal(s); s.is(pg.Execute) && p.of != nil {
@@ -179,7 +183,7 @@ func (u *unit) next() portal {
 	return portal{}
 }
 
-// leftOfNext are the columns that are left out of the rows that come.
+// leftOfNext returns the columns that are left out of the next rows.
 func (u *unit) leftOfNext(c *catalog) []int {
 	s := u.next().of
 	switch {
@@ -193,7 +197,7 @@ func (u *unit) leftOfNext(c *catalog) []int {
 	return nil
 }
 
-// sourcesOfNext are the columns of the rows that come which tell numbers of sequences.
+// sourcesOfNext returns the columns of the next rows that show numbers from sequences.
 func (u *unit) sourcesOfNext(c *catalog) []source {
 	p := u.next()
 	if p.of == nil || !p.of.described {
@@ -202,7 +206,8 @@ func (u *unit) sourcesOfNext(c *catalog) []source {
 	return c.sources(p.of.columns, p.of.Statement, func(i int) bool { return pg.FormatOf(p.formats, i) != 0 })
 }
 
-// judges returns the statement that a message answers, and the columns of its rows, when the message has what a catalog is needed for.
+// judges returns the statement that a message answers and the columns of its rows, if comparing the message
+// needs a catalog.
 func (u *unit) judges(m pg.Message) (s *sql.Statement, columns []pg.Column) {
 	rows := m.Type == pg.RowDescription || m.Type == pg.CopyOutResponse || m.Type == pg.DataRow && u.extended && u.shaped <= u.results
 	if !rows && (m.Type != pg.CommandComplete || !counts(m.Body)) {
@@ -220,7 +225,7 @@ func (u *unit) judges(m pg.Message) (s *sql.Statement, columns []pg.Column) {
 	return s, columns
 }
 
-// counts reports whether a tag has the number of rows that a condition has chosen.
+// counts reports whether a command tag has a number of rows that a condition has chosen.
 func counts(tag []byte) bool {
 	for _, verb := range []string{"UPDATE", "DELETE", "MERGE"} {
 		if bytes.HasPrefix(tag, []byte(verb)) {

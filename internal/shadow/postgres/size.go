@@ -16,14 +16,14 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow/usage"
 )
 
-// Questions of Size. The sum leaves out databases that the user may not enter.
+// Queries of Size. The sum leaves out databases that the user may not connect to.
 const (
 	sizeQuestion  = "SELECT sum(pg_database_size(oid)) FROM pg_database WHERE datallowconn AND has_database_privilege(oid, 'CONNECT')"
 	filesQuestion = `SELECT current_setting('data_directory'), floor(extract(epoch FROM pg_postmaster_start_time()))::bigint, current_setting('port')`
 )
 
-// Size asks a target for its databases' size, and looks for its files and processes on this machine. What it still has in memory
-// is written first, where its user may order that, since files have it then.
+// Size returns the size of a target's databases, and looks for its files and processes on this machine. If
+// its user may run CHECKPOINT, it does so first, so that the files hold what was in memory.
 func (p *Protocol) Size(ctx context.Context, t *shadow.Target) (s usage.Size, err error) {
 	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": "cinch shadow"})
 	if err != nil {
@@ -62,13 +62,13 @@ func (p *Protocol) Size(ctx context.Context, t *shadow.Target) (s usage.Size, er
 	return s, nil
 }
 
-// forbidden reports whether a server answered that its user lacks a right.
+// forbidden reports whether err is the server's refusal for lack of a privilege.
 func forbidden(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && e.Code == "42501"
 }
 
-// one is the only row of an answer.
+// one runs a query and returns its only row.
 func one(ctx context.Context, c *pgconn.PgConn, question string) ([]string, error) {
 	results, err := c.Exec(ctx, question).ReadAll()
 	if err != nil {
@@ -92,8 +92,8 @@ const (
 	pidLines  = 4
 )
 
-// here returns the main process of the server whose data a directory of this machine is. Two servers may have the same path on two
-// machines, so the file that a running server keeps there has to be of this one.
+// here returns the main process of the server whose data directory is on this machine. Two machines may have
+// the same path, so it checks the file that a running server keeps there.
 func here(directory, started, port string) (pid int, err error) {
 	f, err := os.Open(filepath.Join(directory, "postmaster.pid"))
 	if err != nil {
@@ -110,7 +110,7 @@ func here(directory, started, port string) (pid int, err error) {
 	return strconv.Atoi(lines[pidLine])
 }
 
-// near compares moments in seconds: the server notes its start twice.
+// near reports whether two times in seconds differ by at most one: the server records its start twice.
 func near(a, b string) bool {
 	x, err := strconv.ParseInt(a, 10, 64)
 	if err != nil {

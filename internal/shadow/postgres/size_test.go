@@ -9,10 +9,11 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A run says what both targets take: by their own account, and on disk here or by a command; and what they have used.
+// A run reports the storage of both targets: by their own queries, and on disk here or by a command; and the
+// resources that they used.
 func TestUsage(t *testing.T) {
 	b := newBench(t, "CREATE TABLE t AS SELECT i, repeat('x', 500) AS v FROM generate_series(1, 8000) i", func(c *shadow.Config) {
-		c.StorageCommands = map[string]string{"test": "echo 4096 bytes"} // and control's are looked at
+		c.StorageCommands = map[string]string{"test": "echo 4096 bytes"} // control's files are examined
 	})
 	c, ctx := b.client(t), t.Context()
 	for range 5 {
@@ -41,7 +42,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// Files of another server are not taken for the target's.
+// Files of another server do not count as the target's.
 func TestFilesOfAnotherServer(t *testing.T) {
 	t.Parallel()
 	one, other := shared(t, "control"), shared(t, "test")

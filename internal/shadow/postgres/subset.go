@@ -8,7 +8,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow"
 )
 
-// subset is the databases that are mirrored, as targets may not have all of them; nil: all. What clients of others do is production's alone.
+// subset is the set of mirrored databases, as targets may lack some; nil: all. Clients of other databases use
+// production only.
 type subset map[string]bool
 
 func newSubset(databases []string) subset {
@@ -22,7 +23,7 @@ func newSubset(databases []string) subset {
 	return s
 }
 
-// admits is nil for a database that is mirrored.
+// admits returns nil if the database is mirrored.
 func (s subset) admits(database string) error {
 	if s == nil || s[database] {
 		return nil
@@ -30,7 +31,7 @@ func (s subset) admits(database string) error {
 	return fmt.Errorf("%w: a client of database %.64q, which is not among those of --only-database", shadow.ErrUnmirrored, database)
 }
 
-// names of the databases; the given one if all are mirrored.
+// names returns the databases, or the given one if all are mirrored.
 func (s subset) names(other string) []string {
 	if s == nil {
 		return []string{other}

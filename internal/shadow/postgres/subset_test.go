@@ -11,7 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow/shadowtest"
 )
 
-// Targets that hold one of two databases: clients of the other one notice nothing, and are counted; a check does not miss what was left out.
+// Targets that hold one of two databases: clients of the other one notice nothing, and are counted; a check
+// does not report what was left out.
 func TestOnlyOneDatabase(t *testing.T) {
 	b := newBench(t, "CREATE TABLE t (id int PRIMARY KEY)", func(c *shadow.Config) { c.DataCheck = shadow.DataFull })
 	newDatabase(t, shared(t, "production"), "other")

@@ -14,36 +14,36 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow"
 )
 
-// server is what one says of itself before a run.
+// server holds what a server reports about itself before a run.
 type server struct {
 	name      string
-	known     bool // it let us ask: production may want a login that we don't have
+	known     bool // it accepted the login: production may need one that the tool does not have
 	why       string
-	process   string // tells it from its copies
+	process   string // start time, which its copies do not share
 	major     int
 	version   string
 	recovers  bool
-	prepared  int  // transactions
-	sees      bool // what other connections do
-	clients   int  // that are connected
+	prepared  int  // prepared transactions
+	sees      bool // its user may see what other connections do
+	clients   int  // connected clients
 	settings  map[string]string
 	databases map[string]*database
 }
 
-// database is one of a server's.
+// database is a database of a server.
 type database struct {
 	locale     string // encoding and collation
-	collation  string // version that its indexes were made with
-	actual     string // version that the machine has
+	collation  string // version with which its indexes were made
+	actual     string // version on the machine
 	extensions map[string]string
 	tables     map[string]*table
 	subscribed bool
-	closed     string // why it can't be looked into
+	closed     string // why it can't be examined
 }
 
-// table is one of a database's.
+// table is a table of a database.
 type table struct {
-	rows    float64 // estimated; -1: not known
+	rows    float64 // estimate; -1: unknown
 	columns string
 }
 
@@ -52,7 +52,7 @@ const startQuery = "SELECT pg_postmaster_start_time()::timestamptz AT TIME ZONE 
 const serverQuery = startQuery + `, current_setting('server_version_num')::int / 10000, current_setting('server_version'), pg_is_in_recovery(),
 	(SELECT count(*) FROM pg_prepared_xacts), pg_has_role('pg_read_all_stats', 'USAGE'), (SELECT count(*) FROM pg_stat_activity WHERE datname IS NOT NULL)`
 
-// Older servers keep no version of a database's collation.
+// Servers before 15 have no collation version of a database.
 const databasesQuery = `SELECT datname, concat_ws(', ', pg_encoding_to_char(encoding), datcollate, datctype), %s FROM pg_database WHERE datallowconn AND NOT datistemplate`
 
 const databaseQuery = `SELECT extname, extversion FROM pg_extension;
@@ -62,7 +62,7 @@ const databaseQuery = `SELECT extname, extversion FROM pg_extension;
 	WHERE c.relkind IN ('r', 'p') AND c.relpersistence <> 't' AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast', 'cinch_shadow');
 	SELECT count(*) FROM pg_stat_subscription WHERE pid IS NOT NULL`
 
-// started asks a server for the moment at which it started.
+// started returns the start time of a server.
 func started(ctx context.Context, t *shadow.Target) (string, error) {
 	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": ownName})
 	if err != nil {
@@ -76,7 +76,7 @@ func started(ctx context.Context, t *shadow.Target) (string, error) {
 	return string(results[0].Rows[0][0]), nil
 }
 
-// survey asks a server. One that refuses the login is not known.
+// survey examines a server. If it refuses the login, the result has known unset.
 func survey(ctx context.Context, t *shadow.Target) (*server, error) {
 	s := &server{name: t.Name, settings: map[string]string{}, databases: map[string]*database{}}
 	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": ownName})
@@ -148,13 +148,14 @@ func (d *database) ask(ctx context.Context, t *shadow.Target, name string) error
 	return nil
 }
 
-// number of a setting; 0 if it is none.
+// number returns a setting as a number, or 0 if it is none.
 func (s *server) number(setting string) int {
 	n, _ := strconv.Atoi(s.settings[setting])
 	return n
 }
 
-// differences of settings, in the order of their names, of those that ok holds for.
+// differences returns the settings that differ, in the order of their names, among those for which ok returns
+// true.
 func differences(a, b *server, ok func(string) bool) (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(a.settings)) {
 		here, there := a.settings[name], b.settings[name]
@@ -165,7 +166,7 @@ func differences(a, b *server, ok func(string) bool) (out []string) {
 	return out
 }
 
-// ofItself reports whether a setting is about a server itself, and means nothing for answers or latencies.
+// ofItself reports whether a setting describes the server itself and affects neither answers nor latencies.
 func ofItself(name string) bool {
 	for _, prefix := range []string{"log_", "ssl_", "transaction_", "recovery_", "primary_", "in_hot_", "unix_socket_", "krb_"} {
 		if strings.HasPrefix(name, prefix) {
@@ -180,7 +181,7 @@ func ofItself(name string) bool {
 	return false
 }
 
-// inAnswers reports whether a setting may change answers, where clients don't set it themselves.
+// inAnswers reports whether a setting may change answers unless clients set it themselves.
 func inAnswers(name string) bool {
 	switch strings.ToLower(name) {
 	case "timezone", "datestyle", "intervalstyle", "extra_float_digits", "bytea_output", "search_path", "standard_conforming_strings", "default_transaction_isolation",

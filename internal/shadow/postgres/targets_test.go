@@ -14,7 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Targets that are stopped, and then one that is gone: clients notice nothing, memory stays in its bound, and the run is void.
+// Targets that are stopped, and then one that is gone: clients notice nothing, memory stays within its limit,
+// and the run is void.
 func TestFrozenAndKilledTargets(t *testing.T) {
 	t.Parallel()
 	freezes, dies := testenv.Postgres(t), testenv.Postgres(t)
@@ -50,8 +51,8 @@ func TestFrozenAndKilledTargets(t *testing.T) {
 	}
 }
 
-// A wrong row at a target is found and not shown. A statement that is cancelled in production is left out, and its transaction
-// goes on as there.
+// A wrong row at a target is found and not shown. A statement that is cancelled in production is left out,
+// and its transaction continues as there.
 func TestWrongRowAndCancelledStatement(t *testing.T) {
 	b := newBench(t, "CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t VALUES (1, 'right')", nil)
 	c, ctx := b.client(t), t.Context()
@@ -93,11 +94,12 @@ func TestWrongRowAndCancelledStatement(t *testing.T) {
 	}
 }
 
-// What a statement writes to files, or hands to a program, is done by production alone: a target may stand on its machine, and would write the same files.
+// Only production executes statements that write files or pass rows to a program: a target may run on
+// production's machine, and would write the same files.
 func TestFilesOfTheMachine(t *testing.T) {
 	b := newBench(t, "CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)", nil)
 	dir := t.TempDir()
-	for _, at := range []string{dir, filepath.Dir(dir)} { // the servers have a user of their own
+	for _, at := range []string{dir, filepath.Dir(dir)} { // the servers run as another user
 		if err := os.Chmod(at, 0o777); err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +142,7 @@ func TestSelfTestFindsWhatItPlants(t *testing.T) {
 	}
 }
 
-// A self-test that is ended in its middle leaves nothing behind, either.
+// A self-test that is interrupted leaves nothing behind, either.
 func TestEndedSelfTestLeavesNothing(t *testing.T) {
 	b := newBench(t, "CREATE TABLE t (id int)", nil)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -10,27 +10,27 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
 )
 
-// unit is what a client sends up to a ReadyForQuery.
+// unit holds the messages of a client up to a ReadyForQuery.
 type unit struct {
 	bytes    []byte
 	at       time.Time
-	executed []*sql.Statement // nil: one that is not known; of a run of the same, two
-	prepared []*sql.Statement // of its Parse messages
-	parses   []byte           // those of them that have a name
-	changes  bool             // prepared statements or portals of its connection
+	executed []*sql.Statement // nil: unknown; at most two of a run of the same
+	prepared []*sql.Statement // statements of its Parse messages
+	parses   []byte           // its Parse messages with a name
+	changes  bool             // it changes prepared statements or portals of its connection
 	extended bool
-	complete bool // the client has sent all but what a COPY takes
-	copies   bool // production takes a COPY's data
-	copied   bool // the client has ended that
-	judged   int  // of executed, for the form
+	complete bool // the client has sent all but COPY data
+	copies   bool // production reads COPY data
+	copied   bool // the client has ended the COPY data
+	judged   int  // how many of executed are considered in the form
 	steps    []step
-	portals  []portal     // of the steps
-	shaped   int          // results whose columns are looked at
+	portals  []portal     // portals of the steps
+	shaped   int          // how many results have had their columns examined
 	defines  lack         // what it makes a catalog lack
-	made     []*statement // that it prepares
-	needs    []byte       // Parse messages of what is guided, which came before
-	guides   []*guide     // whose rival it is
-	counted  int64        // of what is held
+	made     []*statement // statements that it prepares
+	needs    []byte       // earlier Parse messages of its guidable statements
+	guides   []*guide     // guides whose rival it is
+	counted  int64        // its share of what is held
 	drawn
 	digest
 }
@@ -40,22 +40,22 @@ func newUnit(at time.Time) *unit { return &unit{at: at} }
 // add appends a message.
 func (u *unit) add(m pg.Message) { u.bytes = append(u.bytes, m.Raw...) }
 
-// What a unit takes beside its bytes: itself, and of each message what is known of it.
+// Memory of a unit beside its bytes: itself, and what is stored per message.
 const (
-	unitBytes      = int64(unsafe.Sizeof(unit{})) + 64 // with its place among those under way
+	unitBytes      = int64(unsafe.Sizeof(unit{})) + 64 // with its entry in pending
 	stepBytes      = int64(unsafe.Sizeof(step(0)))
 	portalBytes    = int64(unsafe.Sizeof(portal{}))
 	statementBytes = int64(unsafe.Sizeof(statement{}) + unsafe.Sizeof(&statement{}))
 	pointerBytes   = int64(unsafe.Sizeof(&sql.Statement{}))
 )
 
-// size is what a unit takes.
+// size returns the memory of a unit in bytes.
 func (u *unit) size() int64 {
 	return unitBytes + int64(cap(u.bytes)+cap(u.parses)+cap(u.needs)) + stepBytes*int64(cap(u.steps)) + portalBytes*int64(cap(u.portals)) +
 		statementBytes*int64(cap(u.made)) + pointerBytes*int64(cap(u.executed)+cap(u.prepared))
 }
 
-// effect is the strongest of what is executed.
+// effect returns the strongest effect of its statements.
 func (u *unit) effect() sql.Effect {
 	e := sql.Session
 	for _, s := range u.executed {
@@ -67,15 +67,17 @@ func (u *unit) effect() sql.Effect {
 	return e
 }
 
-// redefines reports whether statements that have begun may meet what it does: they look for tables, functions and rights by name after they have taken a
-// snapshot, and read a table's files as they are. Of what is not known it may be so.
+// redefines reports whether statements that have begun may see its effects: they look up tables, functions
+// and privileges by name after they have taken a snapshot, and read a table's current files. It returns true
+// for unknown statements.
 func (u *unit) redefines() bool {
 	return slices.ContainsFunc(u.executed, func(s *sql.Statement) bool {
 		return s == nil || s.Has("create", "drop", "alter", "truncate", "refresh", "grant", "revoke", "do", "call", "prepared")
 	})
 }
 
-// leaves reports whether all that it does is done to files and by programs of the server's machine. A target may stand on production's.
+// leaves reports whether it only writes files or runs programs on the server's machine. A target may run on
+// production's machine.
 func (u *unit) leaves() bool {
 	return len(u.executed) > 0 && !slices.ContainsFunc(u.executed, func(s *sql.Statement) bool { return s == nil || !s.Leaves })
 }
@@ -85,7 +87,8 @@ func (u *unit) keeps() bool {
 	return u.changes || slices.ContainsFunc(u.executed, func(s *sql.Statement) bool { return s != nil && s.Changes })
 }
 
-// form in which its answer is compared. Several statements are compared row by row only if none of them forbids it.
+// forms returns how its answer is compared, and whether it is nondeterministic. Several statements are
+// compared row by row only if none of them forbids it.
 func (u *unit) forms(c *catalog) (form uint8, nature bool) {
 	ordered := len(u.executed) > 0
 	for _, s := range u.executed {
@@ -105,13 +108,14 @@ func (u *unit) forms(c *catalog) (form uint8, nature bool) {
 	return form, nature
 }
 
-// example is a statement that can be explained: its text, without parameters' values, and the startup of its connection.
+// example is a statement that can be explained: its text, without values of parameters, and the startup of
+// its connection.
 type example struct {
 	text    string
 	startup []byte
 }
 
-// example returns what Explain is asked about; nil if that can't be explained, or was refused.
+// example returns the example for Explain, or nil if the unit can't be explained or was refused.
 func (u *unit) example(startup []byte) any {
 	if len(u.executed) != 1 || u.executed[0] == nil || u.executed[0].Text == "" || u.code != "" {
 		return nil
@@ -123,7 +127,7 @@ func (u *unit) example(startup []byte) any {
 	return nil
 }
 
-// name for reports.
+// name returns the name for reports.
 func (u *unit) name() string {
 	of, verb := u.executed, ""
 	if len(of) == 0 {
@@ -140,7 +144,8 @@ func (u *unit) name() string {
 	return verb + of[0].Name
 }
 
-// whole is what a target gets. A COPY that production refused in its middle is ended, as a target might take it.
+// whole returns the bytes for a target. If production refused a COPY in its middle it ends the COPY, as a
+// target might accept it.
 func (u *unit) whole() []byte {
 	if !u.copies || u.copied {
 		return u.bytes
@@ -152,12 +157,12 @@ func (u *unit) whole() []byte {
 	return out
 }
 
-// tells reports whether all that a unit inserts is returned.
+// tells reports whether all statements return what they insert.
 func (u *unit) tells() bool {
 	return !slices.ContainsFunc(u.executed, func(s *sql.Statement) bool { return s == nil || !s.Has("returning") })
 }
 
-// stirs is what a unit may do to sequences beside what it tells.
+// stirs returns what a unit may do to sequences beyond the numbers in its answer.
 func (u *unit) stirs() (how stir) {
 	for _, s := range u.executed {
 		switch {
