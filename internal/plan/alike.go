@@ -9,18 +9,17 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Places with many tokens are of two kinds: tenants whose values are alike, which should have one
-// rule and one dictionary, and kinds of data, which should have one each, however many
-// there are. Their values tell which it is.
+// Places with many tokens are of two kinds: tenants with similar values, which should share one rule and one
+// dictionary, and kinds of data, which should have one each, however many there are. Their values tell which
+// it is.
 const (
-	fewTokens  = 16 // words in a place that are kept apart whatever they hold
-	mostAlike  = 8  // at least so many tokens become one
-	rareNumber = 16 // names by a word with digits, below which it is an identifier
-	mostFirsts = 48 // kinds of data that others are compared with
+	fewTokens  = 16 // words in a place that are kept apart whatever their values
+	mostAlike  = 8  // minimum number of tokens to merge
+	rareNumber = 16 // names with a word with digits, below which the word is an identifier
+	mostFirsts = 48 // kinds of data to compare others with
 )
 
-// Settle makes one of what is alike among what a collector has found. It is for when all
-// names have been offered.
+// Settle merges groups with similar values. Call it when all names have been offered.
 func (c *Collector) Settle(e *codec.Engine) {
 	for _, t := range c.trees {
 		s := &settler{tree: t, engine: e, foreign: c.o.Foreign, known: make(map[*Group]*traits)}
@@ -32,7 +31,7 @@ func (c *Collector) Settle(e *codec.Engine) {
 type settler struct {
 	tree    *tree
 	engine  *codec.Engine
-	foreign bool // values are compared by what a library has compressed into them
+	foreign bool // compare values by the content that a library has compressed
 	known   map[*Group]*traits
 }
 
@@ -44,7 +43,7 @@ func (s *settler) settle(n *node) {
 	s.words(n)
 }
 
-// byWeight are the tokens of children, those with most bytes first.
+// byWeight returns the tokens of the children that match, those with most bytes first.
 func (n *node) byWeight(of func(tok string) bool) []string {
 	var all []string
 	weights := make(map[string]float64)
@@ -70,8 +69,8 @@ func (n *node) weight() (w float64) {
 	return w
 }
 
-// numbered makes identifiers of words with digits that few names have, and of those that hold
-// what others hold.
+// numbered turns words with digits into identifiers if few names have them, or if their values are like those
+// of others.
 func (s *settler) numbered(n *node) {
 	of := func(tok string) bool { return kindOfToken(tok) == numberedWord }
 	for _, tok := range n.byWeight(of) {
@@ -82,7 +81,7 @@ func (s *settler) numbered(n *node) {
 	s.join(n, n.byWeight(of), 2)
 }
 
-// words makes one of many that are alike.
+// words merges the largest set of similar words.
 func (s *settler) words(n *node) {
 	of := func(tok string) bool { return kindOfToken(tok) == word }
 	all := n.byWeight(of)
@@ -97,8 +96,8 @@ func (s *settler) words(n *node) {
 	s.join(n, n.byWeight(of), mostAlike)
 }
 
-// join makes one place of the largest number of tokens that are alike, when there are at least
-// so many. There can be only one: a pattern has no way to say more.
+// join merges the largest set of similar tokens into one variable place, if it has at least least tokens.
+// There can be only one: a pattern can't express more.
 func (s *settler) join(n *node, tokens []string, least int) {
 	var sets [][]string
 	for _, tok := range tokens {
@@ -122,8 +121,8 @@ func (s *settler) join(n *node, tokens []string, least int) {
 	}
 }
 
-// alike reports that what is at two places is the same kind of data: wherever both have values
-// of a type, they are, and that is somewhere.
+// alike reports whether two places hold the same kind of data: they have values of a type in common, and all
+// such values are similar.
 func (s *settler) alike(a, b *node) bool {
 	both, same := s.compare(a, b)
 	return same && both > 0
@@ -153,24 +152,24 @@ func (s *settler) compare(a, b *node) (both int, same bool) {
 	return both, true
 }
 
-// traits are what tells a group's values from others'.
+// traits describes the values of a group for comparison with others.
 type traits struct {
 	mean       float64
 	some       [][]byte
-	text       []byte // all of these
+	text       []byte // concatenation of some
 	compressed float64
 }
 
-// What traits are made of, and how far they may be apart.
+// Parameters of traits, and limits for similarity.
 const (
 	printValues = 8
-	printBytes  = 2 << 10 // of each
-	openedPrint = 1 << 20 // of what a library has compressed, at most
-	tried       = 3       // values that are compressed behind the other's
-	sizeApart   = 4.0     // times as long
+	printBytes  = 2 << 10 // per value
+	openedPrint = 1 << 20 // limit for content that a library has compressed
+	tried       = 3       // values to compress after the other group's
+	sizeApart   = 4.0     // factor between mean lengths
 	ratioApart  = 0.2
-	noGain      = 0.92 // of what does not compress
-	inCommon    = 0.65 // of what a value takes by itself, behind others of its kind
+	noGain      = 0.92 // of data that does not compress
+	inCommon    = 0.65 // size of a value after others of its kind, relative to its size alone
 )
 
 func (s *settler) traits(g *Group) *traits {
@@ -200,8 +199,8 @@ func (s *settler) compressed(text []byte) float64 {
 	return float64(min(len(out), len(text)))
 }
 
-// sameKind compares how long values are, how well they compress, and how much less a value takes
-// behind those of the other, which is little when they have a structure in common.
+// sameKind compares how long values are, how well they compress, and how much smaller a value gets after
+// those of the other group, which takes little space if they have a structure in common.
 func (s *settler) sameKind(a, b *Group) bool {
 	x, y := s.traits(a), s.traits(b)
 	if len(x.text) == 0 || len(y.text) == 0 {
@@ -217,7 +216,7 @@ func (s *settler) sameKind(a, b *Group) bool {
 	return math.Abs(xr-yr) <= ratioApart && s.behind(x, y) <= inCommon && s.behind(y, x) <= inCommon
 }
 
-// behind is the share of what values of y take by themselves that they take behind those of x.
+// behind returns the compressed size of values of y after those of x, relative to their size alone.
 func (s *settler) behind(x, y *traits) float64 {
 	var alone, more float64
 	for _, v := range y.some[:min(len(y.some), tried)] {
@@ -227,24 +226,25 @@ func (s *settler) behind(x, y *traits) float64 {
 	return more / max(alone, 1)
 }
 
-// A field is what stands between two of the same separator: NAME in npm:pkg:NAME:1 and in cache/NAME/1.json. It may have
-// other separators in it, as @scope/left-pad has. Where more than fewTokens fields follow a word they are names, not kinds
-// of data: a rule for each would miss the names that come tomorrow. They become one variable place, but for those that
-// hold much of the bytes and are unlike the rest.
+// A field is the text between two of the same separator: NAME in npm:pkg:NAME:1 and in cache/NAME/1.json. It
+// may contain other separators, as @scope/left-pad does. If more than fewTokens fields follow a word they are
+// names, not kinds of data: a rule for each would miss future names. They become one variable place, except
+// those that hold much of the bytes and are unlike the rest.
 
-// isFieldSeparator reports whether a token is a separator that identifiers usually don't have inside them.
+// isFieldSeparator reports whether a token is a separator that identifiers usually don't contain.
 func isFieldSeparator(tok string) bool { return tok == ":" || tok == "/" }
 
-// field is a way from a place to the separator that ends it.
+// field is a path from a place to the separator that ends it.
 type field struct {
 	parents []*node  // from the place on
 	tokens  []string // one for each parent
-	end     *node    // behind the separator
+	end     *node    // after the separator
 	name    string
 	weight  float64
 }
 
-// fields makes one place of names, here and below. in is the token before n; behindWord says whether a word comes before it.
+// fields merges fields that are names, at this place and below. in is the token before n; behindWord tells
+// whether a word precedes it.
 func (s *settler) fields(n *node, in string, behindWord bool) {
 	if behindWord && isFieldSeparator(in) {
 		s.joinFields(n, in)
@@ -266,7 +266,7 @@ func (s *settler) joinFields(n *node, separator string) {
 	}
 	large := slices.IndexFunc(all, func(f field) bool { return f.weight < total/fewTokens })
 	if large < 0 {
-		return // all of exactly the same weight
+		return // all have exactly the same weight
 	}
 	for _, f := range all[large:] {
 		f.moveTo(n, separator, s.tree)
@@ -279,7 +279,7 @@ func (s *settler) joinFields(n *node, separator string) {
 	}
 }
 
-// fieldsOf lists the fields that begin at a place and end with the separator.
+// fieldsOf returns the fields that begin at a place and end with the separator.
 func fieldsOf(n *node, separator string) (all []field) {
 	var walk func(at *node, parents []*node, tokens []string)
 	walk = func(at *node, parents []*node, tokens []string) {
@@ -295,7 +295,7 @@ func fieldsOf(n *node, separator string) (all []field) {
 	return all
 }
 
-// moveTo makes the field part of the variable one at n.
+// moveTo merges the field into the variable one at n.
 func (f field) moveTo(n *node, separator string, t *tree) {
 	if f.name == variable {
 		return

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Question puts a question for rates to somebody, and takes the answers, a line each.
+// Question asks the user for rates, and reads the answers, one per line.
 type Question struct {
 	Lines *bufio.Scanner
 	Ask   func(string)
 }
 
-// Rates asks for those of all of the source, and says why. Without an answer p keeps what it has.
+// Rates asks for the rates of the whole source, and says why. Without an answer p keeps its rates.
 func (q *Question) Rates(ctx context.Context, p *Options, why string) {
 	otherwise := "one write and ten reads a day for each value"
 	if p.Rates != (Rates{}) {
@@ -30,7 +30,7 @@ func (q *Question) Rates(ctx context.Context, p *Options, why string) {
 	}
 }
 
-// number reads one as people write them, 20000 or 20k, and asks again for what is none.
+// number reads a number such as 20000 or 20k, and asks again if it gets something else.
 func (q *Question) number(ctx context.Context, text string) (n float64, ok bool) {
 	for ctx.Err() == nil {
 		if q.Ask(text); !q.Lines.Scan() {

@@ -8,45 +8,45 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// What is not known of messages.
+// The unknown quantities of messages.
 const (
 	perReply  = "documents a reply"
 	perInsert = "documents an insert"
 )
 
-// between describes a group whose messages have a number of documents that is not known: messages with the fewest, with some
-// numbers in between, and with the most.
+// between describes a group whose messages have an unknown number of documents: messages with the fewest,
+// with some numbers in between, and with the most.
 type between struct {
 	what string  // perReply or perInsert
-	n    float64 // messages that there are
+	n    float64 // number of messages
 	all  []variant
 }
 
-// variant holds the messages of a group if each had so many documents.
+// variant holds the messages of a group if each had this many documents.
 type variant struct {
 	documents float64
 	messages  [][]byte
-	scale     float64 // of their bytes, where a message would have more documents than were sampled
+	scale     float64 // factor for their bytes, if a message would have more documents than were sampled
 }
 
-// Range says within which bounds a group is when its messages have a number of documents that is not known. The group's own
+// Range holds the bounds of a group whose messages have an unknown number of documents. The group's own
 // figures are in the middle, and its margins reach both ends.
 type Range struct {
-	Of        string  `json:"of"` // what is not known
+	Of        string  `json:"of"` // the unknown quantity
 	Low       Bound   `json:"low"`
 	High      Bound   `json:"high"`
-	SavesLow  float64 `json:"saves_low"` // share of the bytes, with the candidate that is recommended, or comes closest
+	SavesLow  float64 `json:"saves_low"` // share of the bytes, with the recommended candidate, or the closest one
 	SavesHigh float64 `json:"saves_high"`
 }
 
-// Bound is an end of a range.
+// Bound is one end of a range.
 type Bound struct {
 	Documents float64 `json:"documents"`
 	Now       int64   `json:"bytes_now"`
 	After     int64   `json:"bytes_after"`
 }
 
-// withDocuments is a group with so many documents a message, and what is measured of it.
+// withDocuments is a group with a given number of documents per message, and its measurements.
 type withDocuments struct {
 	documents float64
 	group     *GroupPlan
@@ -54,7 +54,7 @@ type withDocuments struct {
 	values    float64
 }
 
-// between adds a group whose messages are somewhere between two ends.
+// between adds a group whose messages lie between two ends.
 func (c *Collector) between(pattern, kind string, b *between) {
 	for _, m := range []*variant{&b.all[0], &b.all[len(b.all)-1]} {
 		for i, message := range m.messages {
@@ -64,11 +64,11 @@ func (c *Collector) between(pattern, kind string, b *between) {
 	c.named("", pattern, kind).between = b
 }
 
-// sideOf returns the half of the documents that a modelled message is made of: in turns.
+// sideOf returns the half of the documents that a modelled message is made of, alternating.
 func sideOf(i int) side { return []side{toLearn, toTest}[i%2] }
 
-// bounds returns what the group is with each number of documents, and sets the group's own figures, which are in the middle.
-// It returns nil for a group whose messages are known.
+// bounds returns the group with each number of documents, and sets the group's own figures, which are in the
+// middle. It returns nil for a group whose messages are known.
 func (p *planner) bounds(f found, g *GroupPlan, r *Report) (all []withDocuments) {
 	b := f.between
 	if b == nil {
@@ -92,7 +92,7 @@ func (p *planner) bounds(f found, g *GroupPlan, r *Report) (all []withDocuments)
 	return all
 }
 
-// bound measures a candidate with each number of documents, and makes it the option of the middle.
+// bound measures a candidate with each number of documents, and sets the option to the middle.
 func (p *planner) bound(ctx context.Context, w *measurement, g *GroupPlan, o *Option, r *Report) error {
 	for _, b := range g.bounds {
 		m, err := w.measure(ctx, b.test, b.values)
@@ -116,7 +116,7 @@ func middleBill(a, b price.Bill) price.Bill {
 	return price.Bill{Storage: sum.Storage / 2, Traffic: sum.Traffic / 2, CPU: sum.CPU / 2}
 }
 
-// losesAt says with how many documents a candidate does not pay off, "" when it does with any number.
+// losesAt returns with how many documents a candidate does not pay off, or "" if it always does.
 func (p *planner) losesAt(g *GroupPlan, o *Option) string {
 	for i := range o.bounds {
 		b, at := &g.bounds[i], &o.bounds[i]
@@ -146,7 +146,7 @@ func (g *GroupPlan) sayRange() {
 	}
 }
 
-// words say what is not known of a group, and what it makes of bytes and percents.
+// words returns what is unknown of a group, and the resulting range of bytes and percentages.
 func (x *Range) words(o *Option) string {
 	s := fmt.Sprintf("%s are not known, between %s and %s", x.Of, Count(x.Low.Documents), Count(x.High.Documents))
 	s += fmt.Sprintf(": %s to %s now", ui.Size(x.Low.Now), ui.Size(x.High.Now))
@@ -159,7 +159,7 @@ func (x *Range) words(o *Option) string {
 	return s + ". The profiler (level 2), or a gateway with sample: true, measures them"
 }
 
-// saves writes the percents of both ends.
+// saves formats the percentages of both ends.
 func (x *Range) saves() string {
 	return fmt.Sprintf("%.0f-%.0f%%", 100*x.SavesLow, 100*x.SavesHigh)
 }

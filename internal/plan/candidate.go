@@ -16,15 +16,15 @@ import (
 // A Candidate is a setting to measure.
 type Candidate struct {
 	Setting    codec.Setting // without a dictionary's number
-	Dictionary bool          // with one trained for the group
+	Dictionary bool          // with a dictionary trained for the group
 
-	way way // of exchanges of messages; "" for values
+	way way // for exchanges of messages; "" for values
 
-	// Brotli, unless it is 0, is a quality to compare with. Cinch can't store it.
+	// Brotli is a quality to compare with, unless it is 0. Cinch can't store it.
 	Brotli int
 }
 
-// String is the candidate as tables and --candidates have it: "zstd-3", "zstd-3+dict".
+// String returns the candidate as in tables and --candidates: "zstd-3", "zstd-3+dict".
 func (c Candidate) String() string {
 	switch {
 	case c.Brotli > 0:
@@ -41,10 +41,10 @@ func (c Candidate) String() string {
 
 const pairPrefix = "pair "
 
-// ErrCandidate: a text that is no candidate.
+// ErrCandidate reports text that is not a candidate.
 var ErrCandidate = errors.New("no candidate")
 
-// ParseCandidate reads what String prints.
+// ParseCandidate parses what String returns.
 func ParseCandidate(text string) (Candidate, error) {
 	var c Candidate
 	if n, ok := strings.CutPrefix(text, "brotli-"); ok {
@@ -64,7 +64,7 @@ func ParseCandidate(text string) (Candidate, error) {
 	return c, nil
 }
 
-// DefaultCandidates is what is measured unless somebody asks for others.
+// DefaultCandidates returns the candidates to measure if none are named.
 func DefaultCandidates() []Candidate {
 	var all []Candidate
 	for _, text := range []string{
@@ -80,8 +80,8 @@ func DefaultCandidates() []Candidate {
 	return all
 }
 
-// WireCandidates is what is measured on exchanges of MongoDB's: what the protocol has, and
-// two gateways.
+// WireCandidates returns the candidates for exchanges of MongoDB: those of the protocol, and those of two
+// gateways.
 func WireCandidates() []Candidate {
 	zstd := func(level int) codec.Setting { return codec.Setting{Codec: codec.Zstd, Level: level} }
 	return []Candidate{
@@ -94,26 +94,27 @@ func WireCandidates() []Candidate {
 	}
 }
 
-// trained are a group's dictionaries.
+// trained holds a group's dictionaries.
 type trained struct {
 	values *codec.Dict // or requests
 	reply  *codec.Dict
 }
 
-// sealer seals and opens values as a candidate has it.
+// sealer compresses and decompresses values with a candidate.
 type sealer interface {
 	seal(dst, value []byte, worth func(raw, sealed int) bool) []byte
 	open(dst, stored []byte) ([]byte, error)
 }
 
-// contentSealer seals what another library has compressed. open gives it in the library's format again.
+// contentSealer compresses the content of what another library has compressed. open returns it in the
+// library's format again.
 type contentSealer interface {
 	sealer
 	sealContent(dst []byte, v subject, content []byte, worth func(raw, sealed int) bool) (out []byte, ok bool)
 	openContent(dst, stored []byte) ([]byte, error)
 }
 
-// production is the very code that a gateway runs.
+// production is the code that gateways run.
 type production struct {
 	s  *cinch.Sealer
 	st codec.Setting
@@ -134,7 +135,7 @@ func (p production) openContent(dst, stored []byte) ([]byte, error) {
 	return p.s.OpenContent(dst, stored)
 }
 
-// onlyDict is the only dictionary there is.
+// onlyDict holds the only dictionary.
 type onlyDict struct{ d *codec.Dict }
 
 func (o onlyDict) Dictionary(number uint32) (*codec.Dict, error) {
@@ -144,7 +145,7 @@ func (o onlyDict) Dictionary(number uint32) (*codec.Dict, error) {
 	return o.d, nil
 }
 
-// sealer makes the candidate ready.
+// sealer returns the candidate's sealer.
 func (c Candidate) sealer(e *codec.Engine, d trained) sealer {
 	if !c.Dictionary {
 		d = trained{}
@@ -162,7 +163,7 @@ func (c Candidate) sealer(e *codec.Engine, d trained) sealer {
 	return production{cinch.NewSealer(cinch.SealerOptions{Engine: e, Dicts: onlyDict{d.values}}), st}
 }
 
-// compared is Brotli, with as many bytes before it as an envelope would have.
+// compared is Brotli, preceded by as many bytes as an envelope would have.
 type compared struct {
 	quality int
 	w       *brotli.Writer
@@ -171,7 +172,8 @@ type compared struct {
 
 const envelopeBytes = 11
 
-// First bytes that tell it from a value that was left as it was. An envelope of a library's content names the format, too.
+// First bytes that tell compressed values from those left unchanged. An envelope of a library's content names
+// the format, too.
 var (
 	comparedMark = bytes.Repeat([]byte{0xff}, envelopeBytes)
 	contentMark  = bytes.Repeat([]byte{0xfe}, envelopeBytes+4)
@@ -188,7 +190,7 @@ func (b *compared) sealContent(dst []byte, v subject, content []byte, worth func
 	return b.compress(dst, contentMark, content, len(v.held), worth)
 }
 
-// compress takes the place of a value of n bytes.
+// compress replaces a value of n bytes.
 func (b *compared) compress(dst, mark, value []byte, n int, worth func(raw, sealed int) bool) ([]byte, bool) {
 	out := bytes.NewBuffer(append(dst, mark...))
 	if b.w == nil {
@@ -222,5 +224,5 @@ func (b *compared) open(dst, stored []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// openContent is open: nobody has to get it in the library's format.
+// openContent is open: the library's format is not needed.
 func (b *compared) openContent(dst, stored []byte) ([]byte, error) { return b.open(dst, stored) }

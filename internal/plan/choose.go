@@ -10,20 +10,19 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// A recommendation has to be worth the trouble: this share of the bytes, and this share of
-// what is to be as small as possible.
+// A recommendation has to save at least this share of the bytes, and this share of the score to minimize.
 const (
 	leastSaving = 0.05
 	leastGain   = 0.01
 
-	leastShown = 0.005 // of the bytes, saved by what may be on the front
+	leastShown = 0.005 // share of the bytes that candidates on the front save at least
 )
 
-// tooLittle is why a candidate is ruled out that hardly saves.
+// tooLittle is the reason to rule out a candidate that hardly saves.
 const tooLittle = "saves less than 5%"
 
-// choose marks the front and picks the candidate on it that makes the objective smallest within
-// the limits, or none.
+// choose marks the Pareto front and picks the candidate on it with the smallest score within the limits, or
+// none.
 func (p *planner) choose(g *GroupPlan) {
 	for i := range g.Options {
 		o := &g.Options[i]
@@ -45,9 +44,10 @@ func (p *planner) choose(g *GroupPlan) {
 	}
 }
 
-// best is the candidate with the best score among some, -1 when there is none. For cost and latency, which are
-// measured, it is the one that takes the least CPU among those within half a percent of the best: they differ by less
-// than they were measured to. Balance weighs CPU by itself, and the fewest bytes are the fewest.
+// best returns the candidate with the best score among those allowed, or -1 if there are none. For cost and
+// latency, which are measured, it returns the one with the least CPU among those within half a percent of the
+// best: these differ by less than the precision of the measurement. Balance includes CPU itself, and bytes
+// are exact.
 func (p *planner) best(g *GroupPlan, may func(*Option) bool) int {
 	best, least := -1, math.Inf(1)
 	for i := range g.Options {
@@ -71,7 +71,7 @@ func (p *planner) best(g *GroupPlan, may func(*Option) bool) int {
 	return best
 }
 
-// score is what is to be small.
+// score returns the quantity to minimize.
 func (p *planner) score(g *GroupPlan, o *Option) float64 {
 	switch p.Minimize {
 	case MinBytes:
@@ -90,7 +90,7 @@ func (p *planner) score(g *GroupPlan, o *Option) float64 {
 	return p.balance(g, o)
 }
 
-// plain is the score of values as they are.
+// plain returns the score of uncompressed values.
 func (p *planner) plain(g *GroupPlan) float64 {
 	switch p.Minimize {
 	case MinBytes:
@@ -107,7 +107,7 @@ func (p *planner) plain(g *GroupPlan) float64 {
 	return g.BillNow.Total()
 }
 
-// gain is what a candidate takes off the score, as a share of it.
+// gain returns by how much a candidate lowers the score, as a share of it.
 func (p *planner) gain(g *GroupPlan, o *Option) float64 {
 	plain := p.plain(g)
 	if plain == 0 {
@@ -116,7 +116,7 @@ func (p *planner) gain(g *GroupPlan, o *Option) float64 {
 	return (plain - p.score(g, o)) / math.Abs(plain)
 }
 
-// work is CPU a value: a write and what reads come with it.
+// work returns the CPU per value: of a write and its share of reads.
 func (p *planner) work(o *Option) float64 {
 	if o.Cores > 0 {
 		return o.Cores
@@ -124,7 +124,7 @@ func (p *planner) work(o *Option) float64 {
 	return o.CompressMicros + o.OpenMicros
 }
 
-// ruledOut says why a candidate may not be chosen, "" when it may.
+// ruledOut returns why a candidate may not be chosen, or "" if it may.
 func (p *planner) ruledOut(g *GroupPlan, o *Option) string {
 	took := time.Duration((o.CompressMicros + o.OpenMicros) * 1e3)
 	switch {
@@ -148,7 +148,7 @@ func (p *planner) ruledOut(g *GroupPlan, o *Option) string {
 	return p.losesAt(g, o)
 }
 
-// whyNone says why no candidate is left.
+// whyNone returns why no candidate is left.
 func (p *planner) whyNone(g *GroupPlan) string {
 	limits := ""
 	for i := range g.Options {
@@ -171,7 +171,8 @@ func (p *planner) whyNone(g *GroupPlan) string {
 	return "compression saves less than 5%"
 }
 
-// onlyLoses reports whether a candidate is ruled out by a number of documents that messages may have, and by nothing else.
+// onlyLoses reports whether a candidate is ruled out only because it does not pay off with some possible
+// number of documents.
 func (p *planner) onlyLoses(g *GroupPlan, o *Option) bool {
 	return o.Ruled != "" && o.Ruled == p.losesAt(g, o)
 }
@@ -207,7 +208,7 @@ func (p *planner) why(g *GroupPlan, best int) string {
 
 const fewestBytes = "fewest bytes"
 
-// fewest says whether a candidate has the fewest bytes of all, or only of those that may be chosen.
+// fewest returns whether a candidate has the fewest bytes of all, or only of those that may be chosen.
 func fewest(g *GroupPlan, o *Option) string {
 	for i := range g.Options {
 		if x := &g.Options[i]; !x.Comparison && x.After < o.After {
@@ -217,7 +218,7 @@ func fewest(g *GroupPlan, o *Option) string {
 	return fewestBytes
 }
 
-// moreMoney says what bytes cost that were asked for whatever they cost.
+// moreMoney returns the extra cost of minimizing bytes.
 func moreMoney(more float64) string {
 	if more <= 0 {
 		return ""
@@ -225,9 +226,8 @@ func moreMoney(more float64) string {
 	return ", for " + ui.Dollars(more) + " a month more"
 }
 
-// front marks the candidates that no other one beats in bytes and in CPU, among those that may
-// be chosen or save too little. One that is there to compare with is marked likewise and beats
-// no other.
+// front marks the candidates that no other one beats in both bytes and CPU, among those that may be chosen or
+// save too little. A candidate for comparison is marked likewise but beats no other.
 func (p *planner) front(g *GroupPlan) {
 	counts := func(o *Option) bool { return o.Ruled == "" || o.Ruled == tooLittle || p.onlyLoses(g, o) }
 	for i := range g.Options {

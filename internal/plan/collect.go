@@ -8,22 +8,23 @@ import (
 	"strings"
 )
 
-// CollectOptions bound what a Collector holds. The zero value is the default.
+// CollectOptions limits what a Collector holds. The zero value is the default.
 type CollectOptions struct {
-	SampleBytes int // of sampled values, in all; 0: 48 MiB
-	GroupBytes  int // and of one group; 0: 8 MiB
-	ReadNames   int // names of a pattern that are all read; from then on ever fewer; 0: 2500
-	ReadBytes   int // likewise bytes of their values; 0: 256 MiB
+	SampleBytes int // of sampled values in total; 0: 48 MiB
+	GroupBytes  int // of sampled values of one group; 0: 8 MiB
+	ReadNames   int // names of a pattern that are all read, before the share falls; 0: 2500
+	ReadBytes   int // bytes of a pattern's values, likewise; 0: 256 MiB
 	Seed        uint64
 
-	Cost Cost // of values as they are; nil: their length
+	Cost Cost // of uncompressed values; nil: their length
 
-	// Foreign says that values may be those that client libraries have compressed: what these hold is compared and measured, too.
+	// Foreign says that client libraries may have compressed values: their content is compared and measured,
+	// too.
 	Foreign bool
 }
 
-// Cost says how many bytes a value of raw bytes takes where it is held, and one of stored
-// bytes in its place.
+// Cost returns how many bytes the store takes for a value of raw bytes, and for one of stored bytes in its
+// place.
 type Cost func(kind string, raw, stored int) (before, after int)
 
 func plainCost(_ string, raw, stored int) (before, after int) { return raw, stored }
@@ -38,28 +39,27 @@ func (o *CollectOptions) setDefaults() {
 	}
 }
 
-// Collector finds groups among what a source offers and samples them. It is not for
-// concurrent use.
+// Collector groups and samples what a source offers. It is not for concurrent use.
 type Collector struct {
 	o      CollectOptions
 	random *rand.Rand
 	trees  map[string]*tree // by space
 	fixed  map[address]*Group
-	scales map[string]float64 // of spaces that were not read to their ends
+	scales map[string]float64 // of spaces that were not read completely
 	bytes  int                // of samples
 
 	Names  int64 // offered
-	Values int64 // looked at
-	Bytes  int64 // of these
+	Values int64 // seen
+	Bytes  int64 // of the values seen
 }
 
-// address is what a group covers: a glob of names in a space, and a type.
+// address identifies a group: a glob of names in a space, and a type.
 type address struct{ space, pattern, kind string }
 
-// maxFixed bounds the groups that sources name themselves.
+// maxFixed limits the groups that sources name themselves.
 const maxFixed = 256
 
-// NewCollector returns an empty one.
+// NewCollector returns an empty Collector.
 func NewCollector(o CollectOptions) *Collector {
 	o.setDefaults()
 	return &Collector{
@@ -68,8 +68,8 @@ func NewCollector(o CollectOptions) *Collector {
 	}
 }
 
-// Ticket is what a name drew: whether its values are to be read, and for how many names
-// they then stand.
+// Ticket is the decision about a name: whether its values are to be read, and for how many names they then
+// stand.
 type Ticket struct {
 	Read   bool
 	chance float64
@@ -77,8 +77,8 @@ type Ticket struct {
 	side   side
 }
 
-// Offer counts a name and says whether to read its values. The more names of a pattern
-// there were, the fewer of the next are read.
+// Offer counts a name and decides whether to read its values. The more names of a pattern it has seen, the
+// fewer it reads.
 func (c *Collector) Offer(space string, name []byte) Ticket {
 	t := c.trees[space]
 	if t == nil {
@@ -99,7 +99,8 @@ func (c *Collector) Offer(space string, name []byte) Ticket {
 	return ticket
 }
 
-// readChance falls with the number of names, and sooner when their values are long.
+// readChance returns the probability of reading a name, which falls with the number of names, and sooner if
+// their values are long.
 func (c *Collector) readChance(l *leaf) float64 {
 	p := float64(c.o.ReadNames) / float64(l.seen)
 	var bytes, weight float64
@@ -113,14 +114,14 @@ func (c *Collector) readChance(l *leaf) float64 {
 	return min(p, 1)
 }
 
-// Value adds a value of a name that was to be read. Each draws anew, among those that would be
-// read: a name may have many, as a large hash, and a sample that shrinks must not lose all at once.
+// Value adds a value of a name that was to be read. Each value draws its own chance: a name, such as that of
+// a large hash, may have many values, and a shrinking sample must not lose all at once.
 func (c *Collector) Value(space string, name []byte, kind string, t Ticket, value []byte) {
 	t.chance = c.random.Float64() / t.weight
 	c.count(c.group(space, name, kind), kind, value, t)
 }
 
-// Left counts a name, or a value, that is not measured.
+// Left counts a name or a value that is not measured.
 func (c *Collector) Left(space string, name []byte, kind string, t Ticket, reason string) {
 	c.group(space, name, kind).left(reason, t.weight)
 }
@@ -141,23 +142,23 @@ func (c *Collector) group(space string, name []byte, kind string) *Group {
 	return g
 }
 
-// Add adds a value to a group that the source names itself, which stands for weight values.
+// Add adds a value that stands for weight values to a group that the source names itself.
 func (c *Collector) Add(pattern, kind string, value []byte, weight float64) {
 	c.count(c.named("", pattern, kind), kind, value, Ticket{chance: c.random.Float64(), weight: weight})
 }
 
-// AddTo is Add for a value that is only learned from, or only measured on.
+// AddTo is Add for a value that is used only for training, or only for measuring.
 func (c *Collector) AddTo(of side, pattern, kind string, value []byte, weight float64) {
 	c.count(c.named("", pattern, kind), kind, value, Ticket{chance: c.random.Float64(), weight: weight, side: of})
 }
 
-// Pass counts values of such a group that are not measured.
+// Pass counts values of a group that the source names itself and that are not measured.
 func (c *Collector) Pass(pattern, kind, reason string, weight float64) {
 	c.Without("", pattern, kind, reason, weight)
 }
 
-// Sampled adds a value of a group in a space of which such a share is looked at, in runs of
-// neighbours, which may be more alike than others.
+// Sampled adds a value of a group in a space of which the given share is sampled, in runs of neighbours,
+// which may be more alike than others.
 func (c *Collector) Sampled(space, pattern, kind string, value []byte, share float64, run int) {
 	g := c.named(space, pattern, kind)
 	g.sample.lower(share)
@@ -171,7 +172,7 @@ func (c *Collector) Without(space, pattern, kind, reason string, weight float64)
 	c.named(space, pattern, kind).left(reason, weight)
 }
 
-// scale says that there is more of a space than was seen.
+// scale records by how much a space is larger than what was seen.
 func (c *Collector) scale(space string, factor float64) {
 	if c.scales == nil {
 		c.scales = make(map[string]float64)
@@ -205,8 +206,7 @@ func (c *Collector) count(g *Group, kind string, value []byte, t Ticket) {
 	}
 }
 
-// shrink halves the largest sample. Samples also shrink when patterns are merged, so the
-// sum is made anew.
+// shrink halves the largest sample. Samples also shrink when patterns are merged, so it recomputes the sum.
 func (c *Collector) shrink() {
 	c.bytes = 0
 	var largest *Group
@@ -227,10 +227,10 @@ func (c *Collector) shrink() {
 type found struct {
 	address
 	*Group
-	scale float64 // of its weights, so that they add up to the names that were offered
+	scale float64 // factor that makes its weights add up to the names that were offered
 }
 
-// found lists all groups, those with most bytes first.
+// found returns all groups, those with most bytes first.
 func (c *Collector) found() []found {
 	var all []found
 	for space, t := range c.trees {
@@ -258,10 +258,10 @@ func (c *Collector) found() []found {
 	return all
 }
 
-// everythingElse is the group of what is too little, or too various, for groups of its own.
+// everythingElse is the group of values too few, or too various, for groups of their own.
 const everythingElse = "(everything else)"
 
-// Samples hands over all that was sampled, with a name for its group that is fit for a file.
+// Samples calls f for all sampled values, with a name for their group that is suitable for a file.
 func (c *Collector) Samples(f func(group string, i int, value []byte) error) error {
 	for n, found := range c.found() {
 		group := strings.Trim(unfit.ReplaceAllString(found.pattern+"-"+found.kind, "-"), "-.")

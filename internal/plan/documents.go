@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// stretchBytes is read in one piece of a file of lines that is not read whole.
+// stretchBytes is the size of one contiguous read of a file of lines that is not read whole.
 const stretchBytes = 1 << 20
 
-// lines takes a document a line. Of a long file, stretches spread evenly over it.
+// lines reads one document per line: all of a short file, evenly spread stretches of a long one.
 func (f *files) lines(h *os.File, s sized, want int64) error {
 	if want >= s.size {
 		n, err := f.stretch(io.LimitReader(h, s.size), s, 1)
@@ -24,7 +24,7 @@ func (f *files) lines(h *os.File, s sized, want int64) error {
 	stretches := max(want/stretchBytes, 1)
 	for i := range stretches {
 		at := i * (s.size / stretches)
-		// A stretch begins with the line after the place, so that long lines are no likelier.
+		// A stretch begins with the line after the offset, so that long lines are no likelier than others.
 		r := bufio.NewReaderSize(io.NewSectionReader(h, at, min(stretchBytes, s.size-at)), 64<<10)
 		if at > 0 {
 			if _, err := skipLine(r); err != nil {
@@ -41,7 +41,7 @@ func (f *files) lines(h *os.File, s sized, want int64) error {
 	return nil
 }
 
-// skipLine reads to the end of a line, however long, and keeps nothing.
+// skipLine reads to the end of a line of any length, and keeps nothing.
 func skipLine(r *bufio.Reader) (n int64, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
@@ -52,7 +52,7 @@ func skipLine(r *bufio.Reader) (n int64, err error) {
 	}
 }
 
-// stretch takes the lines of r, the last one only if it is whole or ends with the file.
+// stretch reads the lines of r. It uses the last one only if it is complete or ends with the file.
 func (f *files) stretch(from io.Reader, s sized, weight float64) (read int64, err error) {
 	r, ok := from.(*bufio.Reader)
 	if !ok {
@@ -81,8 +81,7 @@ func (f *files) stretch(from io.Reader, s sized, weight float64) (read int64, er
 	}
 }
 
-// readLine appends a line to buf. What is longer than most bytes is read and dropped; then
-// the line is empty.
+// readLine appends a line to buf. A line longer than most bytes is read and dropped, and returned empty.
 func readLine(r *bufio.Reader, buf []byte, most int) (line []byte, n int64, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
@@ -108,8 +107,7 @@ func (f *files) document(s sized, doc []byte, weight float64) {
 	f.c.Add(name, kindDocument, doc, weight)
 }
 
-// json takes the elements of the list that a file is, or each of the values that follow
-// each other in it.
+// json reads the elements of the list that a file is, or its consecutive values.
 func (f *files) json(h *os.File, s sized, want int64) error {
 	weight := 1.0
 	if want < s.size {
@@ -140,8 +138,8 @@ func (f *files) json(h *os.File, s sized, want int64) error {
 	return nil
 }
 
-// splitter finds the values in a stream of JSON: those in a list at the top, or those at
-// the top. It checks nothing but brackets and quotes, and holds one value at a time.
+// splitter finds the values in a stream of JSON: those in a top-level list, or those at the top level. It
+// checks only brackets and quotes, and holds one value at a time.
 //
 //	[ {"a":1} , {"a":2} ]     two
 //	{"a":1} {"a":2}           two
@@ -151,9 +149,9 @@ type splitter struct {
 	long func()
 
 	buf      []byte
-	depth    int // of brackets, without that of the list at the top
+	depth    int // of brackets, without that of the top-level list
 	list     bool
-	began    bool // something but space was there
+	began    bool // something other than space has been read
 	quoted   bool
 	escaped  bool
 	overlong bool
@@ -213,7 +211,7 @@ func (s *splitter) keep(c byte) {
 	s.buf = append(s.buf, c)
 }
 
-// end hands over the value that was gathered, if it is whole.
+// end emits the collected value, if it is complete.
 func (s *splitter) end() {
 	if s.overlong {
 		s.long()
@@ -223,16 +221,16 @@ func (s *splitter) end() {
 	s.buf, s.overlong = s.buf[:0], false
 }
 
-// finish is the end of the stream.
+// finish ends the stream.
 func (s *splitter) finish() {
 	s.cut = !s.overlong && len(s.buf) > 0 && (s.depth != 0 || s.quoted)
 	s.end()
 }
 
-// maxColumns bounds the groups of a file.
+// maxColumns limits the groups of a file.
 const maxColumns = 64
 
-// csv takes the values of each column. The first row names them.
+// csv reads the values of each column. The first row names the columns.
 func (f *files) csv(h *os.File, s sized, want int64) error {
 	weight := 1.0
 	if want < s.size {
@@ -278,8 +276,8 @@ func (f *files) csv(h *os.File, s sized, want int64) error {
 	}
 }
 
-// bounded ends a stream in which no row ends within most bytes: a quote that is never
-// closed would have the rest of the file in memory.
+// bounded ends a stream in which no row ends within most bytes: otherwise a quote that is never closed would
+// read the rest of the file into memory.
 type bounded struct {
 	r           io.Reader
 	most, since int

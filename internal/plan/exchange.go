@@ -10,31 +10,30 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// An exchange of MongoDB's is a value of a plan: a request with its reply behind it, each a
-// whole message that begins with its own length. What a candidate makes of it is the same
-// with compressed messages.
+// An exchange of MongoDB is a value of a plan: a request followed by its reply. Each is a complete message
+// that begins with its own length. A candidate turns it into the same with compressed messages.
 
-// The ways that messages take between a gateway and what is behind it.
+// way is the encoding of messages between a gateway and its upstream.
 type way string
 
 const (
-	wayProtocol way = "op"   // OP_COMPRESSED: a gateway and a server
-	wayPair     way = "pair" // the frames of two gateways
+	wayProtocol way = "op"   // OP_COMPRESSED: between a gateway and a server
+	wayPair     way = "pair" // frames between two gateways
 )
 
 // sessionID stands for the 16 random bytes of a session in modelled requests.
 var sessionID = [16]byte{0x9c, 0x1f, 0x5a, 0xe3, 0x77, 0x42, 0x4d, 0x18, 0xb6, 0x0d, 0xc9, 0x84, 0x2b, 0xf0, 0x61, 0xd5}
 
 const (
-	minAloneMessage = 96       // bytes from which the gateway tries a request by itself
+	minAloneMessage = 96       // bytes from which the gateway tries a request alone
 	maxDictMessage  = 64 << 10 // longer messages go without a dictionary
 	zstdMagic       = "\x28\xb5\x2f\xfd"
-	requestSnappy   = 2 // the level that the gateway takes for requests
+	requestSnappy   = 2 // the level that the gateway uses for requests
 )
 
 var errExchange = errors.New("no exchange of messages")
 
-// split cuts an exchange, as it is or as it was sealed.
+// splitExchange splits an exchange, compressed or not.
 func splitExchange(b []byte) (request, reply []byte, err error) {
 	if len(b) < wire.PairedLengthLen {
 		return nil, nil, errExchange
@@ -46,7 +45,7 @@ func splitExchange(b []byte) (request, reply []byte, err error) {
 	return b[:n], b[n:], nil
 }
 
-// exchanged seals exchanges by a gateway's rule.
+// exchanged compresses exchanges by a gateway's rule.
 type exchanged struct {
 	e       *codec.Engine
 	st      codec.Setting
@@ -67,8 +66,8 @@ func (x *exchanged) seal(dst, value []byte, worth func(raw, sealed int) bool) []
 		}
 		return dst
 	}
-	// The server answers in kind, so the two are compressed together or not at all; and mongod
-	// has its own levels.
+	// The server replies with the request's compressor, so both are compressed or neither; and mongod has its
+	// own levels.
 	start := len(dst)
 	own := x.st
 	if own.Codec == codec.Snappy && own.Level == 0 {
@@ -91,7 +90,7 @@ func (x *exchanged) seal(dst, value []byte, worth func(raw, sealed int) bool) []
 	return dst
 }
 
-// serverLevel is the level that mongod compresses replies with.
+// serverLevel returns the level at which mongod compresses replies.
 func serverLevel(id codec.ID) int {
 	switch id {
 	case codec.Zstd:
@@ -102,7 +101,7 @@ func serverLevel(id codec.ID) int {
 	return 0
 }
 
-// header reads that of a message, which has to be all of b.
+// header parses the header of a message, which has to be all of b.
 func header(b []byte) (wire.Header, error) {
 	if len(b) < wire.HeaderLen {
 		return wire.Header{}, errExchange
@@ -131,13 +130,13 @@ func (x *exchanged) compressed(dst, message []byte, st codec.Setting) ([]byte, e
 	return dst, err
 }
 
-// before are the numbers of the message before: those of neighbours in a conversation.
+// before returns the numbers of the preceding message: those of neighbours in a conversation.
 func before(h wire.Header) wire.Numbers {
 	return wire.Numbers{Request: h.RequestID - 2, Answer: max(h.ResponseTo-1, 0)}
 }
 
-// frame appends a message as a frame between gateways, compressed where that is worth it. The
-// session is that of the frame before, as in a connection that is in use.
+// frame appends a message as a frame between gateways, compressed if that is worth it. The session is that of
+// the preceding frame, as in a connection in use.
 func (x *exchanged) frame(dst, message []byte, d *codec.Dict, worth func(raw, sealed int) bool) []byte {
 	h, err := header(message)
 	if err != nil {
@@ -237,5 +236,5 @@ func (x *exchanged) openFrame(dst, frame []byte, request bool) ([]byte, error) {
 	return dst, nil
 }
 
-// sessionPlace is how a session without its identifier looks in a modelled request.
+// sessionPlace is a session in a modelled request with zeros for its identifier.
 var sessionPlace = append([]byte("\x05id\x00\x10\x00\x00\x00\x04"), make([]byte, len(sessionID))...)

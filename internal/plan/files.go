@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// FileOptions bound what is read of files.
+// FileOptions limits what is read of files.
 type FileOptions struct {
-	MaxBytes  int64 // read in all; 0: 1 GiB
-	MaxValue  int   // longer documents are passed over; 0: 32 MiB
-	BlockSize int   // of files that hold no documents; 0: 64 KiB
+	MaxBytes  int64 // read in total; 0: 1 GiB
+	MaxValue  int   // longer documents are skipped; 0: 32 MiB
+	BlockSize int   // for files without documents; 0: 64 KiB
 	Progress  func(done float64, what string)
 }
 
@@ -31,18 +31,18 @@ func (o *FileOptions) setDefaults() {
 	}
 }
 
-// wholeFile is the length in bytes up to which a file is a value by itself.
+// wholeFile is the length in bytes up to which a file is one value.
 const wholeFile = 1 << 20
 
-// Files collects what files and directories hold:
+// Files collects the values in files and directories:
 //
-//	.jsonl .ndjson       a document a line, grouped by their keys
-//	.json                a document, or those of the list that it is
+//	.jsonl .ndjson       a document per line, grouped by their keys
+//	.json                a document, or those in a list
 //	.csv .tsv            the values of each column
-//	others               the file, or blocks of it when it is longer than a megabyte
+//	others               the file, or blocks of it if it is longer than a megabyte
 //
-// Where there is more than MaxBytes, of every file the same share is read, spread over it
-// where its format allows that.
+// If there is more than MaxBytes, the same share of every file is read, spread over the file if its format
+// allows that.
 func Files(ctx context.Context, c *Collector, paths []string, o FileOptions) (SourceInfo, error) {
 	o.setDefaults()
 	f := &files{ctx: ctx, c: c, o: o}
@@ -74,7 +74,7 @@ type files struct {
 	read   int64
 	passed int64
 	unread int
-	single bool // of some file only the beginning was read
+	single bool // only the beginning of some file was read
 	shapes shapes
 }
 
@@ -83,7 +83,7 @@ type sized struct {
 	size        int64
 }
 
-// maxFiles bounds the list that is held.
+// maxFiles limits the list of files.
 const maxFiles = 1 << 20
 
 var errFiles = errors.New("too many files")
@@ -100,7 +100,7 @@ func (f *files) list(paths []string) error {
 		}
 		err = filepath.WalkDir(p, func(name string, e fs.DirEntry, err error) error {
 			if err != nil {
-				f.unread++ // of a directory: what is in it; go on beside it
+				f.unread++ // a directory's contents; continue with the others
 				return nil
 			}
 			if !e.Type().IsRegular() {
@@ -132,7 +132,7 @@ func (f *files) add(name, shown string, size int64) {
 	}
 }
 
-// share is the part of each file that is read.
+// share returns the share of each file to read.
 func (f *files) share() float64 { return min(1, float64(f.o.MaxBytes)/float64(max(f.total, 1))) }
 
 func (f *files) file(s sized) error {
@@ -170,11 +170,11 @@ func (f *files) content(h *os.File, s sized) error {
 	return f.blocks(h, s, want)
 }
 
-// small takes a file as one value. Which of them are read is up to the collector.
+// small adds a file as one value. The collector decides which of them are read.
 func (f *files) small(h *os.File, s sized) error {
 	t := f.c.Offer("", []byte(s.shown))
 	if !t.Read {
-		f.passed += s.size // others stand for it
+		f.passed += s.size // represented by others
 		return nil
 	}
 	b, err := io.ReadAll(io.LimitReader(h, wholeFile))
@@ -186,7 +186,7 @@ func (f *files) small(h *os.File, s sized) error {
 	return nil
 }
 
-// blocks takes blocks spread evenly over the file.
+// blocks adds blocks spread evenly over the file.
 func (f *files) blocks(h *os.File, s sized, want int64) error {
 	size := int64(f.o.BlockSize)
 	all := (s.size + size - 1) / size
@@ -210,7 +210,7 @@ func (f *files) blocks(h *os.File, s sized, want int64) error {
 	return nil
 }
 
-// nameOfFile is a file's name with what is variable in it as a star.
+// nameOfFile returns a file's name with stars for its variable parts.
 func nameOfFile(shown string) string {
 	tokens := cut([]byte(shown))
 	for i, tok := range tokens {

@@ -10,42 +10,43 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// Values that a client's library has compressed gain nothing as they are. Where most of a group's sample opens as a
-// library's values, the candidates are measured a second time, on what the values hold:
+// Values that a client's library has compressed gain nothing as they are. If most of a group's sample
+// decompresses in a library's format, the candidates are measured a second time, on the content:
 //
 //	library's value -> content -> envelope        a rule with its format, and a packer that may recode
-//	library's value -> as it is                   what the plan recommends: the bytes may be the application's own
+//	library's value -> unchanged                  the plan's recommendation: the bytes may be the application's own
 //
-// Bytes are those of the values as they are held, before and after: the content itself is stored nowhere.
+// Bytes are those of the stored values, before and after: the content itself is stored nowhere.
 //
-// What is shorter than any library compresses counts for neither side: a hash has many such fields.
-const fewOpen = 20 // one in so many of the others has to open, or the group is taken for none of a library's
+// Values too short for any library to compress count for neither side: a hash has many such fields.
+const fewOpen = 20 // at least one in so many of the others has to decompress, or the group counts as not a library's
 
-// Foreign is what a group holds that a client's library has compressed, and what sealing its content would save.
-// Nothing of it is in the figures of the group, or in what is written: that takes a person who knows the writer.
+// Foreign describes values of a group that a client's library has compressed, and what compressing their
+// content would save. It is not part of the group's figures, nor of the configuration that is written: for
+// that the user has to know which application writes the values.
 type Foreign struct {
-	Format       string         `json:"format"`         // of most, as in "glide-zstd"
-	Rule         string         `json:"rule_format"`    // what a rule's format has to be: a library's name, or that of the format
-	Samples      int            `json:"samples"`        // that were tried
-	Opened       int            `json:"opened"`         // of the rule's format
-	Formats      map[string]int `json:"formats"`        // all that opened, those of other formats too
-	Plain        int            `json:"plain"`          // look like no format
-	Unopened     int            `json:"unopened"`       // look like one and do not open
-	StoredBytes  int64          `json:"stored_bytes"`   // that those of the rule's format take, in the whole group
-	ContentBytes int64          `json:"content_bytes"`  // that their content would take plain
-	RatioNow     float64        `json:"ratio_now"`      // of the whole group: what it would take plain by what it takes
-	RatioAfter   float64        `json:"ratio_resealed"` // likewise when it is re-sealed; 0: not measured, or not worth it
-	Exact        int            `json:"exact"`          // of those compared, come back byte for byte
+	Format       string         `json:"format"`         // the most frequent one, as in "glide-zstd"
+	Rule         string         `json:"rule_format"`    // the value for a rule's format: a library's name, or that of the format
+	Samples      int            `json:"samples"`        // values tried
+	Opened       int            `json:"opened"`         // decompressed in the rule's format
+	Formats      map[string]int `json:"formats"`        // all that decompressed, in any format
+	Plain        int            `json:"plain"`          // recognised as no format
+	Unopened     int            `json:"unopened"`       // recognised but failed to decompress
+	StoredBytes  int64          `json:"stored_bytes"`   // stored size of those in the rule's format, in the whole group
+	ContentBytes int64          `json:"content_bytes"`  // size of their content
+	RatioNow     float64        `json:"ratio_now"`      // of the whole group: uncompressed size by stored size
+	RatioAfter   float64        `json:"ratio_resealed"` // the same after re-sealing; 0: not measured, or not worth it
+	Exact        int            `json:"exact"`          // of those compared, those restored byte for byte
 	Compared     int            `json:"compared"`
-	Saved        int64          `json:"bytes_saved"`   // by re-sealing, of what the group takes now; 0 likewise
-	Resealed     *GroupPlan     `json:"resealed"`      // candidates measured on the content; nil: too few values open
-	Why          string         `json:"why,omitempty"` // re-sealing is not suggested
+	Saved        int64          `json:"bytes_saved"`   // by re-sealing, of the group's bytes now; 0: as above
+	Resealed     *GroupPlan     `json:"resealed"`      // candidates measured on the content; nil: too few values decompress
+	Why          string         `json:"why,omitempty"` // why re-sealing is not suggested
 
-	short int // of Plain, those that GLIDE leaves alone
+	short int // of Plain, those below GLIDE's minimum
 }
 
-// libraries finds out whether a group of so many bytes holds values that a library has compressed. few says that hardly any
-// are, or so few that nothing more is to be measured.
+// libraries determines whether a group of now bytes holds values that a library has compressed. few reports
+// that there are hardly any, or too few to measure more.
 func (t *openedSample) libraries(cost Cost, kind string, now int64) (x *Foreign, few bool) {
 	if x = t.foreign(); x == nil {
 		return nil, true
@@ -60,7 +61,7 @@ func (t *openedSample) libraries(cost Cost, kind string, now int64) (x *Foreign,
 	return x, few
 }
 
-// explain says of a group that is left alone that it is so since a library has been there.
+// explain adds to a group that is left alone that a library has already compressed it.
 func (x *Foreign) explain(g *GroupPlan, few bool) {
 	switch {
 	case g.Choice >= 0:
@@ -71,7 +72,7 @@ func (x *Foreign) explain(g *GroupPlan, few bool) {
 	}
 }
 
-// judge suggests re-sealing where it leaves fewer bytes than what is recommended without.
+// judge suggests re-sealing if it leaves fewer bytes than the recommendation without it.
 func (x *Foreign) judge(g *GroupPlan) {
 	switch o := x.Resealed.Chosen(); {
 	case o == nil:
@@ -83,7 +84,7 @@ func (x *Foreign) judge(g *GroupPlan) {
 	}
 }
 
-// suggested is the candidate that a group's content should be sealed with; nil: none.
+// suggested returns the candidate for a group's content, or nil if there is none.
 func (x *Foreign) suggested() *Option {
 	if x == nil || x.Why != "" || x.Resealed == nil {
 		return nil
@@ -91,7 +92,8 @@ func (x *Foreign) suggested() *Option {
 	return x.Resealed.Chosen()
 }
 
-// foreign counts, and takes values of all formats but one rule's for what they are; nil where hardly any opens.
+// foreign counts the formats. It treats values of all formats except one rule's as not compressed. It returns
+// nil if hardly any decompress.
 func (t *openedSample) foreign() *Foreign {
 	x := &Foreign{Samples: len(t.values), Unopened: t.unopened, short: t.short, Formats: make(map[string]int)}
 	byRule := make(map[string]int)
@@ -120,7 +122,7 @@ func (t *openedSample) foreign() *Foreign {
 	return x
 }
 
-// mostOf is the most frequent name, of several the first.
+// mostOf returns the most frequent name, the first of several.
 func mostOf(counts map[string]int) (name string) {
 	for _, s := range slices.Sorted(maps.Keys(counts)) {
 		if name == "" || counts[s] > counts[name] {
@@ -130,7 +132,7 @@ func mostOf(counts map[string]int) (name string) {
 	return name
 }
 
-// ruleFormat is what a rule calls a format. GLIDE's clients read either of its own.
+// ruleFormat returns a rule's name for a format. GLIDE's clients read both of its formats.
 func ruleFormat(f foreign.Format) string {
 	switch f {
 	case foreign.GlideZstd, foreign.GlideLZ4:
@@ -139,10 +141,10 @@ func ruleFormat(f foreign.Format) string {
 	return f.String()
 }
 
-// sums are of bytes where values are held: of all, and of those that opened.
+// sums are stored bytes: of all values, and of those that decompressed.
 type sums struct{ all, opened float64 }
 
-// costs are what the sample takes, and what it would take plain.
+// costs returns the stored size of the sample, and its size without compression.
 func (t *openedSample) costs(cost Cost, kind string) (held, content sums) {
 	for _, v := range t.values {
 		before, _ := cost(kind, len(v.held), len(v.held))
@@ -155,7 +157,7 @@ func (t *openedSample) costs(cost Cost, kind string) (held, content sums) {
 	return held, content
 }
 
-// writers say who compresses like that, behind "compressed".
+// writers names the libraries that compress like that, to follow "compressed".
 var writers = map[foreign.Format]string{
 	foreign.GlideZstd:    "by Valkey GLIDE (zstd)",
 	foreign.GlideLZ4:     "by Valkey GLIDE (lz4)",
@@ -178,7 +180,7 @@ func (x *Foreign) writer() string {
 	return "as " + x.Format
 }
 
-// libraryWords say what a group holds and what could be done, behind its name.
+// libraryWords describes a group's content and what could be done, to follow its name.
 func (g *GroupPlan) libraryWords() string {
 	x := g.Foreign
 	o := x.suggested()
@@ -196,7 +198,7 @@ func (g *GroupPlan) libraryWords() string {
 		x.writer(), x.RatioNow, x.RatioAfter, o.Name, ui.Size(x.Saved), without, x.Rule, x.packing(), x.counts(), x.sameBytes())
 }
 
-// packing is what to run.
+// packing returns the command to run.
 func (x *Foreign) packing() string {
 	if x.Exact < x.Compared {
 		return "cinch pack --allow-recode"
@@ -204,7 +206,7 @@ func (x *Foreign) packing() string {
 	return "cinch pack"
 }
 
-// counts say how many of the sample are what.
+// counts formats the results for the sample.
 func (x *Foreign) counts() string {
 	s := []string{fmt.Sprintf("Of %s, %d open", plural(x.Samples, "value sampled", "values sampled"), x.Opened)}
 	if x.Opened == x.Samples {
@@ -225,7 +227,7 @@ func (x *Foreign) counts() string {
 	return strings.Join(s, ", ")
 }
 
-// sameBytes says how many come back as they are.
+// sameBytes formats how many values are restored byte for byte.
 func (x *Foreign) sameBytes() string {
 	of := fmt.Sprintf("%d of %d", x.Exact, x.Compared)
 	switch x.Exact {
@@ -237,11 +239,11 @@ func (x *Foreign) sameBytes() string {
 	return of + " tried come back byte for byte"
 }
 
-// mayBeTheirs is what to think of before a rule gets a format.
+// mayBeTheirs is the advice before giving a rule a format.
 const mayBeTheirs = "Bytes that look like a library's may be the application's own, so nothing of this is in the figures or the rules: give a rule its format only where you know who writes the values. " +
 	"Clients get them in the library's format again, with --allow-recode not in the same bytes."
 
-// resealing is what re-sealing would save beside what is recommended, and in how many groups.
+// resealing returns what re-sealing would save in addition to the recommendations, and in how many groups.
 func (r *Report) resealing() (bytes int64, groups int) {
 	for _, g := range r.Groups {
 		if o := g.Foreign.suggested(); o != nil {

@@ -7,20 +7,20 @@ import (
 	"slices"
 )
 
-// Group is what is known of the values of one pattern and type: how many there are, how
-// long they are, and a sample of them.
+// Group describes the values of one pattern and type: how many there are, how long they are, and a sample of
+// them.
 type Group struct {
 	sizes  sizes
-	skip   map[string]float64 // values, or names, that were not read or can't be measured, by reason
+	skip   map[string]float64 // values or names not read or not measurable, by reason
 	sample sample
 
-	between *between // of messages whose number of documents is not known; nil: they were measured
+	between *between // of messages with an unknown number of documents; nil: they were measured
 }
 
 func newGroup() *Group { return &Group{sample: sample{keep: 1}} }
 
-// add counts a value, which costs so many bytes where it is held, and of which there are
-// weight as far as anybody knows.
+// add counts a value with its stored cost in bytes. weight is the estimated number of values that it stands
+// for.
 func (g *Group) add(value []byte, of side, cost int, chance, weight float64) {
 	g.sizes.add(len(value), cost, weight)
 	g.sample.add(value, of, chance)
@@ -41,24 +41,24 @@ func (g *Group) merge(o *Group) {
 	g.sample.merge(&o.sample)
 }
 
-// sizes are sums over values, weighted by the inverse of the chance that a value had to be
-// looked at, so that they are fair whatever that chance was at the time.
+// sizes holds sums over values, weighted by the inverse of the probability that a value was read, so that
+// they are unbiased however that changed.
 type sizes struct {
-	seen    float64 // values looked at
-	values  float64 // that they stand for
+	seen    float64 // values read
+	values  float64 // values that these stand for
 	bytes   float64
-	cost    float64          // bytes that they take where they are held
-	squares float64          // of costs
+	cost    float64          // stored bytes
+	squares float64          // of the costs
 	buckets [buckets]float64 // values of up to 1, 2, 4 … bytes
 	runs    runs
 }
 
-// runs are sums over runs of neighbours. When those are alike, a sample of runs says less
-// than one of as many values from everywhere.
+// runs holds sums over runs of neighbours. If these are alike, a sample of runs says less than one of as many
+// values from everywhere.
 type runs struct {
 	id                       int // of the last one
 	cost, n                  float64
-	squares, products, count float64 // of the runs before: of costs, of costs by numbers, of numbers
+	squares, products, count float64 // over earlier runs: of costs squared, of costs times counts, of counts squared
 	seen                     int
 }
 
@@ -78,7 +78,7 @@ func (r *runs) close() {
 	r.cost, r.n = 0, 0
 }
 
-// error is the standard error of the mean, from how runs differ, 0 where there are none.
+// error returns the standard error of the mean, from the differences between runs; 0 without runs.
 func (r runs) error(mean, values float64) float64 {
 	if r.close(); r.seen < 2 || values == 0 {
 		return 0
@@ -106,7 +106,7 @@ func (s *sizes) merge(o *sizes) {
 	for i := range s.buckets {
 		s.buckets[i] += o.buckets[i]
 	}
-	// what has runs is never merged: sources that read such name their groups themselves
+	// groups with runs are never merged: sources that read runs name their groups themselves
 }
 
 func (s *sizes) mean() float64 {
@@ -116,7 +116,7 @@ func (s *sizes) mean() float64 {
 	return s.bytes / s.values
 }
 
-// quantile is an upper bound, a power of two, of the length of that share of the values.
+// quantile returns an upper bound, a power of two, of the length of that share of the values.
 func (s *sizes) quantile(q float64) int64 {
 	left := q * s.values
 	for i, n := range s.buckets {
@@ -127,7 +127,7 @@ func (s *sizes) quantile(q float64) int64 {
 	return 1 << (buckets - 1)
 }
 
-// error is the standard error of the mean cost, as a share of it.
+// error returns the standard error of the mean cost, relative to the mean.
 func (s *sizes) error() float64 {
 	if s.seen < 2 || s.cost == 0 {
 		return 0
@@ -139,9 +139,9 @@ func (s *sizes) error() float64 {
 	return max(single, s.runs.error(mean, s.values)) * math.Sqrt(unseen) / mean
 }
 
-// sample is a uniform sample: it holds those values whose chance, a random number of 0 to
-// 1 that each drew once, is below keep. When it gets too long keep is lowered, which drops
-// values without regard to what they are; so samples can be merged, too.
+// sample is a uniform sample: it holds the values whose chance, a random number between 0 and 1 drawn once
+// per value, is below keep. If it gets too long keep is lowered, which drops values independently of their
+// content; so samples can be merged, too.
 type sample struct {
 	keep   float64
 	values [][]byte
@@ -153,8 +153,8 @@ type sample struct {
 // side is the half that a value belongs to.
 type side byte
 
-// Sources that model values of few originals say which half each is of, so that no original is
-// both learned from and measured on.
+// Sources that model values from few originals tell which half each is of, so that no original is used for
+// both training and measuring.
 const (
 	eitherSide side = iota
 	toLearn
@@ -168,10 +168,10 @@ func (s *sample) add(value []byte, of side, chance float64) {
 	}
 }
 
-// sliceBytes is what a value takes beside its bytes.
+// sliceBytes is the overhead of a value beyond its bytes.
 const sliceBytes = 48
 
-// lower drops what is not below keep.
+// lower drops values whose chance is not below keep.
 func (s *sample) lower(keep float64) {
 	if keep >= s.keep {
 		return
@@ -190,12 +190,12 @@ func (s *sample) lower(keep float64) {
 	s.values, s.chance, s.sides = s.values[:n], s.chance[:n], s.sides[:n]
 }
 
-// shrink drops values until at most limit bytes are left. One value stays, however long it is.
+// shrink drops values until at most limit bytes are left. It keeps one value of any length.
 func (s *sample) shrink(limit int) {
 	for s.bytes > limit && len(s.values) > 1 {
 		keep := max(s.keep*0.75, math.Nextafter(slices.Min(s.chance), 1))
 		if keep >= s.keep {
-			return // all have drawn the same
+			return // all have the same chance
 		}
 		s.lower(keep)
 	}
@@ -208,7 +208,7 @@ func (s *sample) merge(o *sample) {
 	s.bytes += o.bytes
 }
 
-// Kinds of what files hold.
+// Kinds of values in files.
 const (
 	kindDocument = "document"
 	kindColumn   = "column"

@@ -14,17 +14,17 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// Limits of what a page shows at once, so that one of many groups is not many screens long. The rest is folded: a reader
-// opens it, and a printed page has all.
+// Limits of what a page shows at once, so that a page of many groups is not many screens long. The rest is
+// folded: a reader can open it, and a printed page shows all.
 const (
 	tableGroups = 10  // groups in the first table
 	barGroups   = 10  // groups with bars
-	openGroups  = 1   // groups with plots that are shown
+	openGroups  = 1   // groups with plots that are not folded
 	plotGroups  = 12  // groups with plots
 	nameOnPages = 160 // letters of a group's name
 )
 
-// HTML writes the report as a page of its own.
+// HTML writes the report as a self-contained page.
 func (r *Report) HTML(w io.Writer) error { return page.Write(w, r.page()) }
 
 func (r *Report) page() *page.Page {
@@ -76,7 +76,7 @@ func (r *Report) lead() string {
 	return s + r.resealingWords()
 }
 
-// resealingWords say what client libraries have compressed that could be sealed anew, "" where there is none.
+// resealingWords describes the gain of re-sealing what client libraries have compressed; "" if there is none.
 func (r *Report) resealingWords() string {
 	n, groups := r.resealing()
 	if groups == 0 {
@@ -119,7 +119,7 @@ func (r *Report) rates() string {
 func (r *Report) recommendations() []page.Section {
 	header := []page.Column{{Name: "Group"}, {Name: "Values"}, {Name: "Now"}, {Name: "After"}, {Name: "±"}, {Name: "Saves"}, {Name: "What to do", Text: true}}
 	shown := r.Groups
-	if len(shown) > tableGroups+1 { // one group more takes no more room than the row that stands for it
+	if len(shown) > tableGroups+1 { // one more group takes no more room than the row that replaces it
 		shown = shown[:tableGroups]
 	}
 	t := &page.Table{Header: header}
@@ -165,7 +165,7 @@ func (r *Report) recommendation(g *GroupPlan) page.Row {
 	return page.Row{Cells: row, Mark: mark}
 }
 
-// pageName is a group's name, cut to what a page has room for.
+// pageName returns a group's name, shortened for a page.
 func pageName(g *GroupPlan) string { return shorten(g.label(), nameOnPages) }
 
 func (r *Report) bytesByGroup() page.Section {
@@ -224,7 +224,7 @@ func bill(when string, b price.Bill) page.Bar {
 	}
 }
 
-// sectionsOf are a group's own, and that of what a library has compressed into its values.
+// sectionsOf returns a group's section, and that of the content that a library has compressed.
 func (r *Report) sectionsOf(g *GroupPlan) (all []page.Section) {
 	suggested := g.Foreign.suggested() != nil
 	if g.Choice >= 0 || !suggested {
@@ -254,7 +254,7 @@ func (r *Report) groupSection(g *GroupPlan) page.Section {
 	return s
 }
 
-// inWords is the recommendation as sentences.
+// inWords returns the recommendation as sentences.
 func (r *Report) inWords(g *GroupPlan) []string {
 	what := fmt.Sprintf("%s values of %s on average (median at most %s, p99 at most %s) take %s %s.",
 		Count(g.Values), ui.Size(int64(g.Mean)), ui.Size(g.Median), ui.Size(g.P99), ui.Size(g.Now), r.held())
@@ -333,7 +333,7 @@ func (r *Report) candidateTable(g *GroupPlan) *page.Table {
 	return t
 }
 
-// memory writes bytes where they are known.
+// memory formats bytes, or returns "" if they are unknown.
 func memory(n int64) string {
 	if n <= 0 {
 		return ""
@@ -351,7 +351,7 @@ func remark(o *Option, chosen bool) string {
 	return o.Ruled
 }
 
-// micro writes microseconds as pages do.
+// micro formats microseconds for pages.
 func micro(s string) string { return strings.ReplaceAll(s, " us", " µs") }
 
 func (r *Report) reliability() page.Section {

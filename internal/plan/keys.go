@@ -20,33 +20,32 @@ type Space interface {
 	Read(ctx context.Context, keys [][]byte, o store.ReadOptions, emit func(*store.Value) error) error
 }
 
-// KeysOptions bound what is asked of servers.
+// KeysOptions limits what is asked of servers.
 type KeysOptions struct {
 	Spaces   []Space
-	Match    string  // only keys that it covers; "" for all
+	Match    string  // only keys that match; "" for all
 	MaxBytes int64   // of values that are read; 0: 1 GiB
-	MaxValue int     // longer values are passed over; 0: 32 MiB
-	Share    float64 // of the server's time that may be taken; 0: 0.05
+	MaxValue int     // longer values are skipped; 0: 32 MiB
+	Share    float64 // maximum share of the server's time; 0: 0.05
 	Until    time.Time
 	Progress func(done float64, what string)
 
-	// Indexed reports that a hash is under a search index and so is never sealed; nil: none is.
+	// Indexed reports whether a hash is under a search index and so is never compressed; nil: none is.
 	Indexed func(key []byte) bool
 
-	// Activity and CPU are the servers' own account; nil: nobody knows, and all time waited
-	// for answers counts as theirs.
+	// Activity and CPU return the servers' own counters. If they are nil, the activity is unknown, and all
+	// time spent waiting for replies counts as the servers'.
 	Activity func(context.Context) (store.Activity, error)
 	CPU      func(context.Context) (seconds float64, err error)
 }
 
 const (
 	scanCount = 500 // keys in a step
-	readCount = 128 // and keys whose values are asked for at a time
+	readCount = 128 // keys whose values are requested at a time
 )
 
-// Keys collects what is in a store with keys, strings and hashes: all names, and of every
-// pattern the values of some. It changes nothing, and takes no more than its share of the
-// server's time.
+// Keys collects strings and hashes of a key-value store: all names, and the values of some names of every
+// pattern. It changes nothing, and takes no more than its share of the server's time.
 func Keys(ctx context.Context, c *Collector, o KeysOptions) (SourceInfo, error) {
 	w := &keysWalk{c: c, o: o, pace: pace{share: o.Share, cpu: o.CPU, began: time.Now()}}
 	info := SourceInfo{
@@ -91,7 +90,7 @@ func Keys(ctx context.Context, c *Collector, o KeysOptions) (SourceInfo, error) 
 // redisDictCost: Redis 7 holds a dictionary as a function library, in base64 and twice.
 const redisDictCost = 3
 
-// RedisCost is what Redis's allocator takes for a value.
+// RedisCost returns what Redis's allocator takes for a value.
 func RedisCost(kind string, raw, stored int) (before, after int) {
 	t := policy.String
 	switch kind {
@@ -150,7 +149,7 @@ func (w *keysWalk) show(s Space) {
 	}
 }
 
-// page reads the values of those keys that drew it.
+// page reads the values of the keys chosen by their tickets.
 func (w *keysWalk) page(ctx context.Context, s Space, keys [][]byte) error {
 	tickets := make(map[string]Ticket)
 	var chosen [][]byte
@@ -222,32 +221,31 @@ func (c *Collector) extend(total int64) {
 	}
 }
 
-// pace takes no more than a share of the server's time. The time waited for answers is more
-// than what the server works for them; how much more is found out by asking it for its CPU
-// time before and after some of the work. What it does for others meanwhile is in that too,
-// which errs on the slow side.
+// pace takes no more than a share of the server's time. The server works only for part of the time spent
+// waiting for replies. To find out which part, pace reads the server's CPU time before and after some steps.
+// That includes work for other clients meanwhile, which makes pace slower, not faster.
 type pace struct {
 	share float64
 	cpu   func(context.Context) (seconds float64, err error)
 
 	began time.Time
-	busy  time.Duration // waited for answers
+	busy  time.Duration // waiting for replies
 	steps int
 
-	from          float64       // CPU before the step that is being measured
-	asking        float64       // CPU that asking takes by itself
-	at            time.Duration // busy then
+	from          float64       // CPU time before the step being measured
+	asking        float64       // CPU time of reading the CPU time
+	at            time.Duration // busy at that moment
 	measuring     bool
-	worked, while float64 // CPU seconds, and the busy seconds in which they were spent
+	worked, while float64 // CPU seconds, and the busy seconds in which they were used
 }
 
-// The first steps are measured, and every nth later.
+// The first steps are measured, then every nth.
 const (
 	measuredFirst = 8
 	measuredEvery = 16
 )
 
-// begin is called before each step.
+// begin must be called before each step.
 func (p *pace) begin(ctx context.Context) error {
 	p.steps++
 	if p.measuring = p.cpu != nil && (p.steps <= measuredFirst || p.steps%measuredEvery == 0); p.measuring {
@@ -264,7 +262,7 @@ func (p *pace) begin(ctx context.Context) error {
 
 func (p *pace) waited(took time.Duration) { p.busy += took }
 
-// end is called after each step, and waits for as long as it takes to keep to the share.
+// end must be called after each step. It waits for as long as the share requires.
 func (p *pace) end(ctx context.Context) error {
 	if p.measuring {
 		now, err := p.cpu(ctx)

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// A Link is the way between application and store.
+// A Link is the network between application and store.
 type Link struct {
 	Name          string
 	BitsPerSecond float64
 	RTT           time.Duration
 }
 
-// ErrLink: a text that is no link.
+// ErrLink reports text that is not a link.
 var ErrLink = errors.New("no link")
 
 var bitUnits = []struct {
@@ -49,8 +49,8 @@ func ParseLink(text string) (Link, error) {
 	return l, nil
 }
 
-// seconds is how long it takes to send bytes and hear that they came. TCP's slow start is
-// not in it; it makes large values on new connections gain more.
+// seconds returns the time to send bytes and receive the acknowledgement. It ignores TCP's slow start, which
+// makes large values on new connections gain more.
 func (l Link) seconds(bytes float64) float64 {
 	return l.RTT.Seconds() + bytes*8/l.BitsPerSecond
 }

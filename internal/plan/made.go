@@ -7,11 +7,11 @@ import (
 	"github.com/cinch-layer/cinch/codec/dict"
 )
 
-// Made are the files that a run has made. Only these may be taken back: a dictionary that was
-// there before may be named by another configuration, whatever it holds.
+// Made tracks the files that a run has created. Only these may be removed: another configuration may name a
+// dictionary that existed before.
 type Made struct{ Names []string }
 
-// Create writes a file that must not exist, as CreatePrivate does.
+// Create creates a file like CreatePrivate.
 func (m *Made) Create(name string, content []byte) error {
 	if err := CreatePrivate(name, content); err != nil {
 		return err
@@ -20,7 +20,7 @@ func (m *Made) Create(name string, content []byte) error {
 	return nil
 }
 
-// Dictionary writes one, unless the file is there and holds it.
+// Dictionary writes a dictionary, unless the file exists with the same content.
 func (m *Made) Dictionary(name string, f DictionaryFile) error {
 	created, err := dict.Create(name, f.Dict)
 	if created {
@@ -29,7 +29,7 @@ func (m *Made) Dictionary(name string, f DictionaryFile) error {
 	return err
 }
 
-// Remove takes all of them back.
+// Remove removes all created files.
 func (m *Made) Remove() (err error) {
 	for _, name := range m.Names {
 		err = errors.Join(err, os.Remove(name))
@@ -38,8 +38,8 @@ func (m *Made) Remove() (err error) {
 	return err
 }
 
-// CreatePrivate writes a file that must not exist, for its owner only: an upstream's URL
-// may hold a password.
+// CreatePrivate creates a file readable by its owner only, since an upstream's URL may hold a password. The
+// file must not exist.
 func CreatePrivate(name string, content []byte) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -14,40 +14,40 @@ import (
 	"github.com/cinch-layer/cinch/internal/foreign"
 )
 
-// Bounds of what is measured of a group, in bytes and values.
+// Limits of what is measured of a group, in bytes and values.
 const (
-	measureBytes    = 2 << 20  // enough, when there are
-	measureAtLeast  = 64       // so many values,
-	measureMost     = 12 << 20 // and never more than this
+	measureBytes    = 2 << 20  // enough if there are
+	measureAtLeast  = 64       // this many values,
+	measureMost     = 12 << 20 // but never more than this
 	measureValues   = 2000
 	timedRounds     = 3
 	timedLongEnough = 60 * time.Millisecond
 )
 
-// ErrChanged: a value did not come back as it was. That would be a bug, and none of the
-// other figures could be trusted.
+// ErrChanged reports a value that was not restored. That would be a bug, and no other figure could be
+// trusted.
 var ErrChanged = errors.New("a value came back changed")
 
-// Measured is what a candidate made of a group's sample. Bytes are of those values.
+// Measured is the result of a candidate on a group's sample. Bytes are of those values.
 type Measured struct {
 	Candidate Candidate
 	Values    int
-	Sealed    int   // values that were made smaller; the others stay as they are
+	Sealed    int   // values that became smaller; the others stay unchanged
 	Raw       int64 // lengths before and after
 	Stored    int64
-	Before    int64 // what they take where they are held
+	Before    int64 // stored size
 	After     int64
 
-	CompressSeconds float64 // a value, on average: those that are left alone take time too
+	CompressSeconds float64 // per value on average, including values that are left alone
 	OpenSeconds     float64
 	Memory          Memory
 
-	ratioError float64 // standard error of After/Before, as a share of it
+	ratioError float64 // standard error of After/Before, relative to it
 	DictBytes  int
-	DictCost   int64 // bytes that the dictionary itself takes
+	DictCost   int64 // bytes of the dictionary itself
 }
 
-// ratio is what is left of the bytes.
+// ratio returns the share of the bytes that remains.
 func (m *Measured) ratio() float64 {
 	if m.Before == 0 {
 		return 1
@@ -55,7 +55,7 @@ func (m *Measured) ratio() float64 {
 	return float64(m.After) / float64(m.Before)
 }
 
-// rules is what decides about a value beside the codec.
+// rules holds what decides about a value apart from the codec.
 type rules struct {
 	kind    string
 	cost    Cost
@@ -69,14 +69,13 @@ func (r *rules) worth(raw, sealed int) bool {
 	return after < before && float64(before-after) >= r.minGain*float64(before)
 }
 
-// leaves reports that a value is not even tried.
+// leaves reports whether compressing a value is not even tried.
 func (r *rules) leaves(value []byte) bool {
 	return len(value) < r.minSize || cinch.IsSealed(value) || r.never != nil && r.never(value)
 }
 
-// halve deals values out in turns in the order of their lengths, so that both halves have
-// small and large ones alike: one to learn from, one to measure on. Those whose side is given
-// go there.
+// halve splits values, ordered by length, alternately, so that both halves have the same mix of sizes: one
+// for training, one for measuring. Values with a given side go there.
 func halve(values []subject, sides []side) (learn, test []subject) {
 	order := make([]int, len(values))
 	for i := range order {
@@ -84,7 +83,7 @@ func halve(values []subject, sides []side) (learn, test []subject) {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return len(values[a].content) - len(values[b].content) })
 	for i, at := range order {
-		// 0110 0110 …: in pairs, so that neither half has the longer of every two
+		// 0110 0110 …: in pairs, so that neither half gets the longer of every two
 		if of := sides[at]; of == toTest || of == eitherSide && (i%4 == 0 || i%4 == 3) {
 			test = append(test, values[at])
 		} else {
@@ -94,7 +93,7 @@ func halve(values []subject, sides []side) (learn, test []subject) {
 	return learn, test
 }
 
-// enough takes every nth of the values, which are in the order of their lengths.
+// enough returns every nth of the values, which are ordered by length.
 func enough(values []subject) []subject {
 	total := 0
 	for _, v := range values {
@@ -117,20 +116,20 @@ func enough(values []subject) []subject {
 	return picked
 }
 
-// A CostModel says what CPU a candidate takes for a value, in place of measuring it.
+// A CostModel returns the CPU time of a candidate for a value, instead of measuring it.
 type CostModel func(c Candidate, raw, stored int) (compress, open time.Duration)
 
-// measurement is one candidate on one group's values.
+// measurement applies one candidate to one group's values.
 type measurement struct {
 	sealer sealer
 	rules  *rules
 	model  func(raw, stored int) (compress, open time.Duration) // nil: CPU is measured
-	room   []byte                                               // for what is sealed; empty
-	opened []byte                                               // likewise for what another library has compressed
+	room   []byte                                               // buffer for compressed values; empty
+	opened []byte                                               // buffer for content that another library has compressed
 }
 
-// measure seals and opens the values by the candidate. population is how many values they
-// stand for.
+// measure compresses and decompresses the values with the candidate. population is the number of values that
+// they stand for.
 func (w *measurement) measure(ctx context.Context, values []subject, population float64) (Measured, error) {
 	m := Measured{Values: len(values)}
 	stored := make([][]byte, len(values))
@@ -138,7 +137,7 @@ func (w *measurement) measure(ctx context.Context, values []subject, population 
 	if err != nil {
 		return m, err
 	}
-	var squares, products, beforeSquares float64 // of after, of after with before
+	var squares, products, beforeSquares float64 // of after, of after times before, of before
 	for i, v := range values {
 		before, after := w.rules.cost(w.rules.kind, len(v.held), len(stored[i]))
 		m.count(len(v.held), len(stored[i]), before, after)
@@ -159,8 +158,8 @@ func (w *measurement) measure(ctx context.Context, values []subject, population 
 	return m, nil
 }
 
-// best is the least CPU time of some rounds: what else the machine does costs caches, too. Where a
-// model says it there is one round.
+// best returns the least CPU time of several rounds, since other work on the machine slows them down by its
+// use of caches. With a model there is one round.
 func (w *measurement) best(ctx context.Context, f func() error) (time.Duration, error) {
 	least := time.Duration(math.MaxInt64)
 	for range timedRounds {
@@ -216,7 +215,7 @@ func (w *measurement) sealAll(values []subject, stored [][]byte) {
 	}
 }
 
-// seal reports false for a value that is left as it is.
+// seal returns false for a value that is left unchanged.
 func (w *measurement) seal(dst []byte, v subject) (out []byte, ok bool) {
 	switch {
 	case w.rules.leaves(v.held):
@@ -227,8 +226,8 @@ func (w *measurement) seal(dst []byte, v subject) (out []byte, ok bool) {
 	return w.sealer.seal(dst, v.held, w.rules.worth), true
 }
 
-// sealForeign opens what another library has compressed, as a gateway has to, and seals it where the envelope is worth it
-// against the value as it is held.
+// sealForeign decompresses what another library has compressed, as a gateway has to, and compresses it if the
+// envelope is worth it compared with the stored value.
 func (w *measurement) sealForeign(dst []byte, v subject) (out []byte, ok bool) {
 	s, ok := w.sealer.(contentSealer)
 	if !ok {
@@ -242,7 +241,7 @@ func (w *measurement) sealForeign(dst []byte, v subject) (out []byte, ok bool) {
 	return s.sealContent(dst, v, content, w.rules.worth)
 }
 
-// roomFor is enough for all of the values sealed, and for what codecs ask for meanwhile.
+// roomFor returns a size sufficient for all values compressed, and for what codecs need meanwhile.
 func roomFor(values []subject) int {
 	total, longest := 0, 0
 	for _, v := range values {
@@ -251,7 +250,8 @@ func roomFor(values []subject) int {
 	return total + longest/2 + 64<<10
 }
 
-// openAll gives all values as clients get them: a library's in its format again, which need not be the same bytes.
+// openAll decompresses all values as clients get them: a library's in its format again, possibly with
+// different bytes.
 func (w *measurement) openAll(values []subject, stored [][]byte) (err error) {
 	var buf []byte
 	for i, v := range values {
@@ -265,7 +265,7 @@ func (w *measurement) openAll(values []subject, stored [][]byte) (err error) {
 	return nil
 }
 
-// openContents holds that what a library had compressed is there.
+// openContents checks that the content that a library had compressed is restored.
 func (w *measurement) openContents(values []subject, stored [][]byte) (err error) {
 	var buf []byte
 	for i, v := range values {
@@ -280,9 +280,8 @@ func (w *measurement) openContents(values []subject, stored [][]byte) (err error
 	return nil
 }
 
-// ratioError is the standard error of sum(after)/sum(before) as a share of it, from the
-// residuals of each value against that ratio. What was measured is known, so it shrinks
-// to nothing when all values were.
+// ratioError returns the standard error of sum(after)/sum(before) relative to it, from the residuals of each
+// value against that ratio. Measured values are known exactly, so it falls to zero when all were measured.
 func ratioError(n, population, before, ratio, squares, beforeSquares, products float64) float64 {
 	if n < 2 || before == 0 || ratio == 0 {
 		return 0
@@ -292,7 +291,7 @@ func ratioError(n, population, before, ratio, squares, beforeSquares, products f
 	return math.Sqrt(variance*unseen/n) / (before / n) / ratio
 }
 
-// margin is how many standard errors 95 % are: two, more with few values.
+// margin returns the number of standard errors of a 95 % interval: two, more with few values.
 func margin(n int) float64 {
 	if n < 3 {
 		return 12.7

@@ -12,13 +12,13 @@ import (
 	"github.com/cinch-layer/cinch/internal/price"
 )
 
-// ErrNotAmong: there are measured messages, but none of the telemetry that was asked for.
+// ErrNotAmong reports that messages were measured, but none of the requested telemetry.
 var ErrNotAmong = fmt.Errorf("%w of that kind", ErrNoMessages)
 
-// ErrNoMessages: the answer is not that of a gateway's /api/messages, or it has none.
+// ErrNoMessages reports an answer that is not from a gateway's /api/messages, or has no messages.
 var ErrNoMessages = errors.New("no measured messages")
 
-// gatewayMessages is what is needed of an element of /api/messages.
+// gatewayMessages has the fields used of an element of /api/messages.
 type gatewayMessages struct {
 	Gateway  string `json:"gateway"`
 	Messages []struct {
@@ -39,7 +39,7 @@ type gatewayMessages struct {
 	} `json:"messages"`
 }
 
-// enoughUptime is from where on, in seconds, rates are taken for those of a month.
+// enoughUptime is the uptime in seconds from which rates are assumed to hold for a month.
 const enoughUptime = 86400
 
 // Limits of an answer, in bytes and kinds.
@@ -48,9 +48,8 @@ const (
 	maxKinds         = 4096
 )
 
-// Messages makes a plan of what a running gateway has measured, as its /api/messages says,
-// in the time that it has been up. The gateway says what settings make of its sample; what
-// CPU they take it does not, so the plan has no CPU in it.
+// Messages returns a plan of what a running gateway has measured during uptime, in seconds, according to its
+// /api/messages. The gateway reports sizes for each setting, but not CPU, so the plan has no CPU in it.
 func Messages(answer io.Reader, uptime float64, o Options) (*Report, error) {
 	var list []gatewayMessages
 	if err := json.NewDecoder(io.LimitReader(answer, maxMessagesBytes)).Decode(&list); err != nil {
@@ -136,7 +135,7 @@ func (p *planner) kind(r *Report, gw *gatewayMessages, i int, uptime float64) {
 	r.add(g)
 }
 
-// estimated is the candidate that a gateway calls so: "pair" before it is of two gateways.
+// estimated returns the candidate for a gateway's name of a setting; a prefix "pair" means two gateways.
 func estimated(text, protocol string) (c Candidate, err error) {
 	setting, isPair := strings.CutPrefix(text, pairPrefix)
 	if setting == codec.Proto.String() {
@@ -153,7 +152,7 @@ func estimated(text, protocol string) (c Candidate, err error) {
 	return c, nil
 }
 
-// addressOf finds out what a gateway's kind of messages is of: "/service/method" of gRPC, "POST /path" of HTTP,
+// addressOf parses a gateway's name of a kind of messages: "/service/method" of gRPC, "POST /path" of HTTP,
 // "namespace command" of MongoDB.
 func addressOf(method, direction string) (pattern, kind, protocol string) {
 	space, command, two := strings.Cut(method, " ")
@@ -166,5 +165,5 @@ func addressOf(method, direction string) (pattern, kind, protocol string) {
 	return escapeGlob(space), command + " " + direction, config.Mongo
 }
 
-// sameZone is said first of what goes between services: what doesn't cross costs nothing.
+// sameZone is the first advice for traffic between services: within a zone it costs nothing.
 const sameZone = "first see whether both ends can be in one zone, where nothing is paid for traffic: Kubernetes has trafficDistribution: PreferSameZone"

@@ -20,31 +20,31 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// MongoOptions bound what is asked of a MongoDB deployment.
+// MongoOptions limits what is asked of a MongoDB deployment.
 type MongoOptions struct {
 	Server   *mongo.Server
-	Match    string  // only namespaces that it covers; "" for all
+	Match    string  // only namespaces that match; "" for all
 	MaxBytes int64   // of documents that are read; 0: 1 GiB
-	Share    float64 // of the server's time that may be taken; 0: 0.05
+	Share    float64 // maximum share of the server's time; 0: 0.05
 	Until    time.Time
-	Batch    int // documents a reply; 0: what the server has counted, or a range
+	Batch    int // documents per reply; 0: what the server has counted, or a range
 	Progress func(done float64, what string)
 }
 
-// Bounds of what is held of a collection while its messages are modelled.
+// Limits of what is held of a collection while its messages are modelled.
 const (
 	wantDocuments      = 2000
 	wantDocumentBytes  = 8 << 20
 	modelledExchanges  = 600
 	modelledBytes      = 8 << 20
-	modelledRequest    = 1000 // numbers of modelled messages
+	modelledRequest    = 1000 // request and reply numbers of modelled messages
 	modelledReply      = 5000
 	mostDocumentsReply = 100000
 )
 
-// Mongo models what crosses the wire to a MongoDB deployment: exchanges of a request and its
-// reply, by collection and command, made of a sample of the documents, and counted by what
-// the server, or its profiler, has counted. It changes nothing.
+// Mongo models the traffic to a MongoDB deployment: exchanges of a request and its reply, by collection and
+// command, made from a sample of the documents, and weighted by the counts of the server or its profiler. It
+// changes nothing.
 func Mongo(ctx context.Context, c *Collector, o MongoOptions) (SourceInfo, error) {
 	info := SourceInfo{Protocol: config.Mongo, Medium: price.OnWire, Whole: true}
 	if o.MaxBytes <= 0 {
@@ -76,7 +76,7 @@ type mongoWalk struct {
 	pace        pace
 	collections []mongo.Collection
 	activity    mongo.Activity
-	profile     map[string][]mongo.Operation // by namespace, where the profiler sees everything
+	profile     map[string][]mongo.Operation // by namespace, if the profiler records everything
 	bytes       int64
 	exchanges   float64 // that were counted
 	counted     bool
@@ -122,7 +122,7 @@ func (w *mongoWalk) prepare(ctx context.Context) error {
 	return nil
 }
 
-// collection reads documents of one, and models its exchanges of them.
+// collection reads documents of a collection, and models its exchanges from them.
 func (w *mongoWalk) collection(ctx context.Context, i int, c mongo.Collection) error {
 	left := int64(len(w.collections) - i)
 	limit := min(wantDocumentBytes, (w.o.MaxBytes-w.bytes)/left)
@@ -137,7 +137,7 @@ func (w *mongoWalk) collection(ctx context.Context, i int, c mongo.Collection) e
 	}
 	var documents []bson.Raw
 	var size int64
-	want := max(wantDocuments, 4*max(w.o.Batch, int(w.activity.Returned), int(w.activity.Inserted))) // a message has half of them at most
+	want := max(wantDocuments, 4*max(w.o.Batch, int(w.activity.Returned), int(w.activity.Inserted))) // a message has at most half of them
 	start := time.Now()
 	total, err := w.o.Server.Documents(ctx, c, want, func(doc []byte) bool {
 		documents = append(documents, bson.Raw(slices.Clone(doc)))
@@ -187,11 +187,11 @@ type modeller struct {
 	w         *mongoWalk
 	c         mongo.Collection
 	documents []bson.Raw
-	total     int64 // that the collection has
+	total     int64 // number in the collection
 	counts    mongo.Counts
 
-	side side            // of the exchange that is being made
-	next [toTest + 1]int // document of a side
+	side side            // of the exchange being made
+	next [toTest + 1]int // next document, by side
 }
 
 // sided is an exchange made of documents of one side.
@@ -200,15 +200,15 @@ type sided struct {
 	of       side
 }
 
-// begin says of which documents the next exchange is made: in turns of those to learn from, and of
-// those to measure on. An exchange of documents that were learned from would take nothing.
+// begin selects the documents for the next exchange: alternately those for training and those for measuring.
+// An exchange of documents that the dictionary was trained on would take almost no bytes.
 func (m *modeller) begin() {
 	if m.side = toTest; m.next[toLearn] <= m.next[toTest] {
 		m.side = toLearn
 	}
 }
 
-// half are the documents of the side.
+// half returns the documents of the side.
 func (m *modeller) half() []bson.Raw {
 	switch middle := len(m.documents) / 2; {
 	case middle == 0:
@@ -220,7 +220,7 @@ func (m *modeller) half() []bson.Raw {
 	}
 }
 
-// inserted are n documents that are not there yet: none twice.
+// inserted returns n documents as new ones: none twice.
 func (m *modeller) inserted(n int) (all []bson.Raw) {
 	for range min(n, len(m.half())) {
 		all = append(all, m.document())
@@ -228,8 +228,7 @@ func (m *modeller) inserted(n int) (all []bson.Raw) {
 	return all
 }
 
-// returned are n documents, or all that there are: a query returns none twice, but the next may
-// return the same.
+// returned returns n documents, or all: a query returns none twice, but the next one may return the same.
 func (m *modeller) returned(n int) []bson.Raw {
 	if n > len(m.half()) {
 		return m.documents[:min(n, len(m.documents))]
@@ -243,7 +242,7 @@ func (m *modeller) model() {
 		return
 	}
 	n := m.counts
-	if n.Reads+n.Writes > 0 { // which of both is all that is known
+	if n.Reads+n.Writes > 0 { // only the kind is known
 		n.Queries, n.Inserts = n.Reads, n.Writes
 		m.w.note("%s: of reads and writes only the numbers are known: writes count as inserts, and reads of earlier plans, some three each, as finds", m.c.Namespace())
 	}
@@ -256,7 +255,7 @@ func (m *modeller) model() {
 		m.repeat("find", n.Queries, func() (request, reply []byte) { return m.find(batch) })
 		m.repeat("getMore", n.GetMores, func() (request, reply []byte) { return m.getMore(batch) })
 	} else {
-		most := a.Returned * a.Replies // in all replies; 0: not known either
+		most := a.Returned * a.Replies // in all replies; 0: unknown
 		m.between("find", perReply, n.Queries, 0, m.mostDocuments(most, n.Queries, mostReplyBytes), m.find)
 		m.between("getMore", perReply, n.GetMores, 0, m.mostDocuments(most, n.GetMores, mostReplyBytes), m.getMore)
 	}
@@ -274,18 +273,19 @@ func (m *modeller) model() {
 	m.left("other commands", n.Commands)
 }
 
-// nearlyAll is the share of all replies of a server from which on their average is that of one collection.
+// nearlyAll is the share of all replies of a server from which their average is taken for that of one
+// collection.
 const nearlyAll = 0.99
 
-// Limits of the server's on a message.
+// The server's limits on a message.
 const (
 	mostReplyBytes  = 16 << 20
 	mostInsertBytes = 48_000_000
 )
 
-// knowsReplies reports whether the number of documents a reply is known: it was given, or the server's average is of one
-// command on this collection. An average over others says nothing about this one, and documents that aggregations return,
-// those of plans among them, are in it too.
+// knowsReplies reports whether the number of documents per reply is known: it was given, or the server's
+// average is of one command on this collection. An average over other collections says nothing about this
+// one, and it includes documents that aggregations return, such as plans.
 func (m *modeller) knowsReplies(n mongo.Counts) bool {
 	a := m.w.activity
 	if m.w.o.Batch > 0 {
@@ -294,8 +294,8 @@ func (m *modeller) knowsReplies(n mongo.Counts) bool {
 	return a.Replies > 0 && a.Aggregations == 0 && float64(max(n.Queries, n.GetMores)) >= nearlyAll*a.Replies
 }
 
-// mostDocuments bounds the documents of a message: by those of all n messages (0: not known), by what the collection has, and
-// by what a message may have.
+// mostDocuments returns an upper limit of the documents of a message: by those of all n messages (0:
+// unknown), by what the collection has, and by what a message may have.
 func (m *modeller) mostDocuments(all float64, n int64, bytes float64) float64 {
 	size := 0
 	for _, d := range m.documents {
@@ -311,13 +311,13 @@ func (m *modeller) mostDocuments(all float64, n int64, bytes float64) float64 {
 	return most
 }
 
-// Of each end of a range so many messages are modelled.
+// Limits of the messages modelled for each end of a range.
 const (
 	rangeMessages = 60
 	rangeBytes    = 1 << 20
 )
 
-// between adds commands whose number of documents is not known, as messages with the fewest and with the most.
+// between adds commands whose number of documents is unknown, as messages with the fewest and with the most.
 func (m *modeller) between(command, what string, n int64, fewest, most float64, exchange func(documents int) (request, reply []byte)) {
 	if n <= 0 {
 		return
@@ -325,7 +325,7 @@ func (m *modeller) between(command, what string, n int64, fewest, most float64, 
 	m.w.exchanges += float64(n)
 	most = max(most, fewest)
 	numbers := []float64{fewest}
-	for _, x := range []float64{1, math.Round(math.Sqrt(most))} { // what is saved may be less, or more, in between
+	for _, x := range []float64{1, math.Round(math.Sqrt(most))} { // the saving may be lower or higher in between
 		if x > numbers[len(numbers)-1] && x < most {
 			numbers = append(numbers, x)
 		}
@@ -354,7 +354,7 @@ func (m *modeller) left(what string, n int64) {
 	}
 }
 
-// perReply is how many documents a reply has where the profiler does not say.
+// perReply returns the number of documents per reply if the profiler does not tell.
 func (m *modeller) perReply() int {
 	switch {
 	case m.w.o.Batch > 0:
@@ -365,7 +365,7 @@ func (m *modeller) perReply() int {
 	return 1
 }
 
-// repeat adds as many exchanges as there is room for, which stand for n.
+// repeat adds as many exchanges as there is room for, which together stand for n.
 func (m *modeller) repeat(command string, n int64, exchange func() (request, reply []byte)) {
 	if n <= 0 {
 		return
@@ -384,15 +384,15 @@ func (m *modeller) repeat(command string, n int64, exchange func() (request, rep
 func (m *modeller) add(command string, all []sided, n float64) {
 	m.w.exchanges += n
 	for _, x := range all {
-		if len(all) < 2*trainAtLeast { // too few to learn from
+		if len(all) < 2*trainAtLeast { // too few to train on
 			x.of = eitherSide
 		}
 		m.w.c.AddTo(x.of, escapeGlob(m.c.Namespace()), command, x.exchange, n/float64(len(all)))
 	}
 }
 
-// fromProfile models each operation that the profiler has seen, and lets those of a command
-// stand for all that were counted.
+// fromProfile models each operation in the profile, and lets those of a command stand for all that were
+// counted.
 func (m *modeller) fromProfile(ops []mongo.Operation) {
 	seen := map[string][]sided{}
 	size := map[string]int{}
@@ -419,7 +419,7 @@ func (m *modeller) fromProfile(ops []mongo.Operation) {
 	}
 }
 
-// operation is an entry of the profiler as messages; no request where it says too little.
+// operation returns an entry of the profile as messages; no request if it has too little information.
 func (m *modeller) operation(op mongo.Operation) (command string, request, reply []byte) {
 	first, ok := wire.First(op.Command)
 	if !ok {
@@ -440,7 +440,7 @@ func (m *modeller) operation(op mongo.Operation) (command string, request, reply
 	return command, nil, nil
 }
 
-// withSession puts the session that all modelled requests have in the place of another.
+// withSession replaces the session by the one of all modelled requests.
 func withSession(command bson.Raw) {
 	if id, err := command.LookupErr("lsid", "id"); err == nil {
 		if _, b, ok := id.BinaryOK(); ok && len(b) == len(sessionID) {
@@ -449,13 +449,13 @@ func withSession(command bson.Raw) {
 	}
 }
 
-// upcoming is the document that comes next.
+// upcoming returns the next document without advancing.
 func (m *modeller) upcoming() bson.Raw {
 	half := m.half()
 	return half[m.next[m.side]%len(half)]
 }
 
-// document is one of the sample, in turns.
+// document returns the next document of the sample, cyclically.
 func (m *modeller) document() bson.Raw {
 	d := m.upcoming()
 	m.next[m.side]++
@@ -518,7 +518,7 @@ func (m *modeller) baseInsert() []byte {
 	return doc
 }
 
-// insert has the documents in a section of their own, as drivers send them.
+// insert returns an insert with the documents in a section of their own, as drivers send them.
 func (m *modeller) insert(command []byte, n int) (request, reply []byte) {
 	request = m.message(modelledRequest, command)
 	start := len(request) + 1
@@ -572,7 +572,7 @@ func (m *modeller) finish(doc []byte, at int32, write bool) []byte {
 	return doc
 }
 
-// message makes an OP_MSG of a document.
+// message returns an OP_MSG of a document.
 func (m *modeller) message(number int32, doc []byte) []byte {
 	h := wire.Header{RequestID: number, OpCode: wire.OpMsg}
 	if number == modelledReply {

@@ -10,15 +10,15 @@ import (
 	"github.com/cinch-layer/cinch/internal/foreign"
 )
 
-// A subject is a value as it is held, and what of it is sealed: the same bytes, or what another library has
+// A subject is a stored value with the content to compress: the same bytes, or what another library has
 // compressed into them.
 type subject struct {
 	held    []byte
 	content []byte
-	format  foreign.Format // of that library; 0: none
+	format  foreign.Format // of the library; 0: none
 }
 
-// asHeld takes values as they are.
+// asHeld returns subjects whose content is the values themselves.
 func asHeld(values [][]byte) []subject {
 	all := make([]subject, len(values))
 	for i, v := range values {
@@ -35,29 +35,29 @@ func contents(all []subject) [][]byte {
 	return values
 }
 
-// unchanged reports that a value is stored as it is: in its own memory.
+// unchanged reports whether a value is stored unchanged, in its own memory.
 func (v subject) unchanged(stored []byte) bool {
 	return len(v.held) == 0 || &stored[0] == &v.held[0]
 }
 
-// What is opened of a group.
+// Limits of what is decompressed of a group.
 const (
-	openedBytes = 32 << 20 // of content that is held of a group, about
-	mostAgain   = 100      // values that are compressed again,
-	againBytes  = 2 << 20  // and of their contents
-	glideLeaves = 64       // bytes below which GLIDE compresses nothing, unless it was told otherwise
+	openedBytes = 32 << 20 // approximate limit of the content held of a group
+	mostAgain   = 100      // values to compress again,
+	againBytes  = 2 << 20  // and bytes of their content
+	glideLeaves = 64       // below this GLIDE compresses nothing by default
 )
 
-// openedSample is a sample whose values were opened where they are a library's.
+// openedSample is a sample in which values of a library are decompressed.
 type openedSample struct {
 	values   []subject
 	sides    []side
 	formats  map[foreign.Format]int
 	unopened int
-	short    int // that look like no library's
+	short    int // values that look like no library's
 }
 
-// open opens values in the order in which they were drawn, until there is enough.
+// open decompresses values in the order of their chance, until there are enough.
 func (s *sample) open(ctx context.Context) *openedSample {
 	order := make([]int, len(s.values))
 	for i := range order {
@@ -85,7 +85,7 @@ func (s *sample) open(ctx context.Context) *openedSample {
 	return t
 }
 
-// openValue opens what is a library's and holds no more than so many bytes.
+// openValue decompresses a library's value with at most most bytes of content.
 func openValue(held []byte, most int) subject {
 	if f, ok := foreign.Recognise(held); ok {
 		if content, err := foreign.Open(nil, f, held, most); err == nil {
@@ -95,7 +95,8 @@ func openValue(held []byte, most int) subject {
 	return subject{held: held, content: held}
 }
 
-// again counts of some values those that clients would get back byte for byte, which a packer seals without being told.
+// again counts, for some values, those that would be restored byte for byte, which a packer compresses
+// without --allow-recode.
 func (t *openedSample) again(e *codec.Engine) (exact, of int) {
 	bytes := 0
 	for _, v := range t.values {
@@ -113,7 +114,7 @@ func (t *openedSample) again(e *codec.Engine) (exact, of int) {
 	return exact, of
 }
 
-// longer is how many times as long values are when they are opened.
+// longer returns the ratio of decompressed to stored length.
 func (t *openedSample) longer() float64 {
 	held, content := 0, 0
 	for _, v := range t.values {

@@ -4,26 +4,25 @@ import (
 	"strings"
 )
 
-// Names (keys, paths) are cut into tokens at separators, and a tree is made of the tokens:
+// Names (keys, paths) are split into tokens at separators, and the tokens form a tree:
 //
 //	user:1042:cart   ->  "user" ":" * ":" "cart"
 //	logs/2024-01.gz  ->  "logs" "/" * "." "gz"
 //
-// A token that begins with a digit is variable from the start, and so is what looks like a UUID or
-// a date. All others have places of their own, at first. A place that turns out to take too
-// many different tokens keeps those apart that names come by often, however many they are,
-// and makes one * of the rest, with what is below them merged (place.go). So the tree finds out by
-// itself which parts of a name are identifiers, and stays small whatever the names are. When all
-// names are there, places with many tokens whose values are alike become one, too (alike.go).
+// A token that begins with a digit is variable from the start, as is anything like a UUID or a date. All
+// others have places of their own at first. A place with too many different tokens keeps those apart that are
+// frequent, however many there are, and merges the rest into one *, with everything below them (place.go). So
+// the tree learns which parts of a name are identifiers, and stays small whatever the names are. When all
+// names are there, places with many tokens whose values are similar are merged, too (alike.go).
 const (
-	maxTokens = 12   // of a name; the rest is one *
-	maxToken  = 40   // bytes of a token; a longer one is variable
+	maxTokens = 12   // per name; the rest is one *
+	maxToken  = 40   // bytes; a longer token is variable
 	maxLeaves = 1024 // patterns in a tree
 )
 
 const variable = "*"
 
-// cut splits a name into tokens and the separators between them, which are tokens too.
+// cut splits a name into tokens, including the separators between them.
 func cut(name []byte) []string {
 	var tokens []string
 	for len(name) > 0 && len(tokens) < maxTokens {
@@ -43,8 +42,8 @@ func cut(name []byte) []string {
 	return tidy(tokens)
 }
 
-// tidy joins variable tokens with nothing but separators between them at the end, as in
-// UUIDs and dates: *-*-* is one *. Patterns match the same either way.
+// tidy merges variable tokens at the end with only separators between them, as in UUIDs and dates: *-*-*
+// becomes one *. Patterns match the same either way.
 func tidy(tokens []string) []string {
 	out := tokens[:0]
 	for _, t := range tokens {
@@ -57,7 +56,7 @@ func tidy(tokens []string) []string {
 	return out
 }
 
-// isJoint is a separator that identifiers have inside them.
+// isJoint reports whether a token is a separator that identifiers contain.
 func isJoint(t string) bool { return t == "-" || t == "_" || t == "." }
 
 func isSeparator(c byte) bool { return strings.IndexByte(":/.-_|#{}[],;=@ ", c) >= 0 }
@@ -81,14 +80,14 @@ func token(t []byte) string {
 	return string(t)
 }
 
-// maxNumbers is how many digits a word has: tenant12, sha256, v2.
+// maxNumbers is the maximum number of digits in a word: tenant12, sha256, v2.
 const maxNumbers = 4
 
-// hasDigits reports that a token is variable, or a word with digits, as tenant12.
+// hasDigits reports whether a token is variable, or a word with digits such as tenant12.
 func hasDigits(t string) bool { return t == variable || strings.ContainsAny(t, "0123456789") }
 
-// shrink makes one pattern of all that is below the place with the fewest names among the
-// lowest places that have more than one pattern at or below them.
+// shrink merges everything below one place into one pattern: the place with the fewest names among the lowest
+// places with more than one pattern at or below them.
 func (t *tree) shrink() {
 	var best *node
 	fewest := int64(-1)
@@ -112,7 +111,7 @@ func (t *tree) shrink() {
 	best.open = true
 }
 
-// flatten moves what is below a place into its own leaf.
+// flatten merges everything below a place into its own leaf.
 func (n *node) flatten(t *tree) {
 	for _, c := range n.children {
 		c.flatten(t)
@@ -140,7 +139,7 @@ func (n *node) patterns(prefix string, f func(glob string, l *leaf)) {
 	}
 }
 
-// escapeGlob writes text so that a glob matches it as it is.
+// escapeGlob returns a glob that matches text literally.
 func escapeGlob(text string) string {
 	var b strings.Builder
 	for i := range len(text) {

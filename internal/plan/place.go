@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// tokenKind is what a place keeps apart: separators and * always, words and words with digits as
-// far as there are few of them, or names come by them often.
+// tokenKind determines what a place keeps apart: separators and * always, words and words with digits only if
+// there are few of them, or if they are frequent.
 type tokenKind int
 
 const (
@@ -26,32 +26,32 @@ func kindOfToken(tok string) tokenKind {
 	return word
 }
 
-// How many tokens of a kind a place has at most, and how often names must come by one that is
-// kept apart when there are more: so many times, and one time in so many. No more than half of the
-// places can be kept by that, so that there is room for those that come later.
+// Limits by kind: how many tokens a place keeps, and how frequent a token must be to be kept apart when there
+// are more: so many names, and one name in so many. No more than half of the places are kept that way, so
+// that there is room for later ones.
 var apartness = [tokenKinds]struct {
 	most         int
 	names, oneIn int64
-	again        int64 // likewise of one that became * and comes again
+	again        int64 // likewise for a token that became * and returns
 }{
 	word:         {512, 8, 256, 64},
 	numberedWord: {128, 8, 64, 64},
 }
 
-// node is a place in the tree of names. A place where names end has a leaf.
+// node is a place in the tree of names. A place at which names end has a leaf.
 type node struct {
 	children map[string]*node
-	names    int64            // that came by
-	full     [tokenKinds]bool // tokens that have no place yet are variable here
-	late     *counts          // of those
-	open     bool             // names that go on end here too
+	names    int64            // that passed
+	full     [tokenKinds]bool // tokens without a place are variable here
+	late     *counts          // of those tokens
+	open     bool             // names that continue end here too
 	leaf     *leaf
 }
 
-// leaf is what is known of the names of one pattern.
+// leaf describes the names of one pattern.
 type leaf struct {
 	seen  int64             // names offered
-	read  float64           // names read, by the inverse of their chance
+	read  float64           // names read, weighted by the inverse of their chance
 	kinds map[string]*Group // by type of value
 }
 
@@ -64,7 +64,7 @@ type tree struct {
 // find returns the leaf of a name.
 func (t *tree) find(name []byte) *leaf { return t.pass(name, 0) }
 
-// pass is find for a name that comes so many times.
+// pass is find for a name that occurs times times.
 func (t *tree) pass(name []byte, times int64) *leaf {
 	n := &t.root
 	n.names += times
@@ -111,8 +111,7 @@ func (n *node) child(tok string, t *tree) *node {
 	return c
 }
 
-// returns counts a token that was taken for an identifier, and reports that it comes so often
-// that it is none.
+// returns counts a token that was taken for an identifier, and reports whether it is too frequent to be one.
 func (n *node) returns(tok string, kind tokenKind) bool {
 	if n.late == nil {
 		n.late = &counts{}
@@ -134,8 +133,7 @@ func (n *node) tokens(kind tokenKind) int {
 	return count
 }
 
-// keepOften keeps those children of a kind apart that names come by often, and makes one
-// variable place of the others.
+// keepOften keeps the frequent children of a kind apart, and merges the others into one variable place.
 func (n *node) keepOften(kind tokenKind, t *tree) {
 	var some []string
 	for tok := range n.children {
@@ -156,7 +154,7 @@ func (n *node) keepOften(kind tokenKind, t *tree) {
 	n.full[kind] = true
 }
 
-// toVariable makes a child part of the variable one.
+// toVariable merges a child into the variable one.
 func (n *node) toVariable(tok string, t *tree) {
 	c := n.children[tok]
 	delete(n.children, tok)
@@ -219,9 +217,8 @@ func (l *leaf) merge(o *leaf) {
 	}
 }
 
-// counts holds how often words came, of the most frequent ones, in bounded memory (Misra and
-// Gries, "Finding repeated elements", 1982): what it has is never too much, and too little by no
-// more than one in maxCounted of all.
+// counts counts the most frequent words in bounded memory (Misra and Gries, "Finding repeated elements",
+// 1982): a count is never too high, and too low by at most one in maxCounted of all.
 type counts struct{ of map[string]int64 }
 
 const maxCounted = 2048

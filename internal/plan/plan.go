@@ -67,7 +67,7 @@ func Make(ctx context.Context, c *Collector, o Options) (*Report, error) {
 	return r, nil
 }
 
-// empty says why there is nothing to measure.
+// empty returns an error that tells why there is nothing to measure.
 func (r *Report) empty() error {
 	if n := r.Left[sealedAlready]; n > 0 && len(r.Left) == 1 {
 		return fmt.Errorf("%w: %s", ErrSealed, Count(n))
@@ -79,7 +79,7 @@ func (r *Report) empty() error {
 	return err
 }
 
-// group measures all candidates on one group and chooses among them.
+// group measures all candidates on one group and chooses one of them.
 func (p *planner) group(ctx context.Context, f found, r *Report) (*GroupPlan, error) {
 	g := p.newGroup(f, r)
 	g.bounds = p.bounds(f, g, r)
@@ -98,7 +98,8 @@ func (p *planner) group(ctx context.Context, f found, r *Report) (*GroupPlan, er
 	return g, p.reseal(ctx, g, f, r)
 }
 
-// reseal measures all candidates once more on what a library has compressed into the group's values, where it has.
+// reseal measures all candidates again on the content that a library has compressed into the group's values,
+// if it has.
 func (p *planner) reseal(ctx context.Context, g *GroupPlan, f found, r *Report) error {
 	t := f.sample.open(ctx)
 	x, few := t.libraries(p.Source.Cost, f.kind, g.Now)
@@ -122,10 +123,10 @@ func (p *planner) reseal(ctx context.Context, g *GroupPlan, f found, r *Report) 
 type lot struct {
 	values []subject
 	sides  []side
-	bytes  float64 // of what the whole group would have to be compressed
+	bytes  float64 // bytes of the whole group to compress
 }
 
-// candidates measures all of them on a lot of the group.
+// candidates measures all candidates on a lot of the group.
 func (p *planner) candidates(ctx context.Context, g *GroupPlan, f found, l lot, r *Report) error {
 	learn, test := halve(l.values, l.sides)
 	if test = enough(test); len(test) == 0 {
@@ -171,8 +172,8 @@ func (p *planner) candidates(ctx context.Context, g *GroupPlan, f found, l lot, 
 	return nil
 }
 
-// dictionary trains what candidates take: one of values, or of requests and of replies. total is the bytes that the
-// group has.
+// dictionary trains the dictionaries for the candidates: one for values, or one for requests and one for
+// replies. total is the number of bytes of the group.
 func (p *planner) dictionary(ctx context.Context, learn [][]byte, total float64) (d trained) {
 	i := slices.IndexFunc(p.Candidates, func(c Candidate) bool { return c.Dictionary })
 	if i < 0 || p.NoDictionaries {
@@ -196,7 +197,7 @@ func (p *planner) dictionary(ctx context.Context, learn [][]byte, total float64)
 	return d
 }
 
-// bytes of the dictionaries.
+// bytes returns the size of the dictionaries.
 func (d trained) bytes() (n int) {
 	for _, x := range []*codec.Dict{d.values, d.reply} {
 		if x != nil {
@@ -240,7 +241,7 @@ func (p *planner) newGroup(f found, r *Report) *GroupPlan {
 	return g
 }
 
-// option extends what was measured to the whole group.
+// option extrapolates a measurement to the whole group.
 func (p *planner) option(g *GroupPlan, m *Measured, r *Report) Option {
 	after := float64(g.Now)*m.ratio() + float64(m.DictCost)
 	n := float64(max(m.Values, 1))
@@ -259,7 +260,7 @@ func (p *planner) option(g *GroupPlan, m *Measured, r *Report) Option {
 	}
 	load := r.load(g, after, o.StoredMean)
 	load.CompressSeconds, load.OpenSeconds = m.CompressSeconds, m.OpenSeconds
-	if p.Source.Medium == price.OnWire { // each message is sealed at one end and opened at the other
+	if p.Source.Medium == price.OnWire { // each message is compressed at one end and decompressed at the other
 		load.OpenSeconds += load.CompressSeconds
 	}
 	o.Cores, o.operations, o.wire = load.Cores(), load.ReadsPerSecond+load.WritesPerSecond, load.WireRate(p.Layout)

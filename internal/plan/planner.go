@@ -6,9 +6,9 @@ import (
 
 type planner struct {
 	Options
-	foreign  bool // values may be those that client libraries have compressed
+	foreign  bool // client libraries may have compressed values
 	memories map[memoryKey]Memory
-	room     []byte  // for what is sealed while it is measured
+	room     []byte  // buffer for compressed values while measuring
 	now      float64 // bytes of all groups
 }
 
@@ -18,7 +18,7 @@ func (p *planner) progress(done float64, what string) {
 	}
 }
 
-// rates are those that were given, or observed, or assumed.
+// rates returns the rates that were given, or else observed, or else assumed.
 func (p *planner) rates(values float64) Rates {
 	r := p.Rates
 	if r == (Rates{}) {
@@ -30,7 +30,7 @@ func (p *planner) rates(values float64) Rates {
 	return r
 }
 
-// What is assumed about values when nobody knows the rates, each a day.
+// Rates per value and day to assume if they are unknown.
 const (
 	assumedWrites = 1
 	assumedReads  = 10

@@ -9,18 +9,17 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// What a server has counted since it was started is what it serves only when it has served for a
-// while. One that was just loaded has written each value once and read none, and says
-// nothing about its days.
+// A server's counters since its start show its usual load only after some time. A server that was just loaded
+// has written each value once and read none, which says nothing about its days.
 const (
 	leastUptime  = time.Hour
-	loadedWrites = 3   // for each name, at most: so much is loading, and loading again
+	loadedWrites = 3   // for each name, at most: this much is initial loading, perhaps twice
 	loadedReads  = 0.1 // for each write, at most
 
-	usualLink = 25e9 // bits a second, where no link was named
+	usualLink = 25e9 // bits per second, if no link was given
 )
 
-// doubt says why what was counted is not what the server serves, "" when it may be.
+// doubt returns why the counters may not show the server's load, or "" if they may.
 func doubt(a store.Activity, names int64) string {
 	up := time.Duration(a.Uptime * float64(time.Second)).Round(time.Second)
 	switch {
@@ -35,7 +34,7 @@ func doubt(a store.Activity, names int64) string {
 	return ""
 }
 
-// observe takes over what a server has counted, unless there is reason for doubt.
+// observe takes over a server's counters, unless they are in doubt.
 func (s *SourceInfo) observe(a store.Activity, names int64) {
 	if a.Uptime <= 0 && a.Reads+a.Writes > 0 {
 		a.Uptime = 1 // servers count whole seconds
@@ -49,9 +48,8 @@ func (s *SourceInfo) observe(a store.Activity, names int64) {
 	}
 }
 
-// WeighRates compares the rates with what the link carries. Observed ones that can't be are not
-// used; given ones are, and the answer says so. The source's Doubt says why rates are to
-// be asked for.
+// WeighRates compares the rates with the capacity of the link. Observed rates beyond it are not used; given
+// ones are, with a warning. The source's Doubt then tells why to ask for rates.
 func (o *Options) WeighRates(c *Collector) (warning string) {
 	if o.Rates != (Rates{}) {
 		if s := o.tooMuch(c, o.Rates); s != "" {
@@ -61,7 +59,7 @@ func (o *Options) WeighRates(c *Collector) (warning string) {
 	}
 	switch s := o.tooMuch(c, o.Source.Rates); {
 	case s == "":
-	case o.Source.Medium == price.OnWire: // where rates are those of the messages that there were
+	case o.Source.Medium == price.OnWire: // its rates are those of existing messages
 		return s + ": --reads has the rate"
 	default:
 		o.Source.Doubt, o.Source.Rates = s, Rates{}
@@ -84,7 +82,7 @@ func (o *Options) tooMuch(c *Collector, r Rates) string {
 	return ""
 }
 
-// mean is the average length of a value.
+// mean returns the average length of a value.
 func (c *Collector) mean() float64 {
 	var bytes, values float64
 	for _, f := range c.found() {
@@ -93,7 +91,7 @@ func (c *Collector) mean() float64 {
 	return bytes / max(values, 1)
 }
 
-// assumedWords say what is taken for the rates, and why.
+// assumedWords describes the assumed rates, and why they are assumed.
 func (r *Report) assumedWords() string {
 	s := "Rates are not known"
 	if r.Doubt != "" {

@@ -8,8 +8,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/price"
 )
 
-// Report is a plan. Its JSON is a contract: fields are added, never renamed. Bytes are of
-// one copy, as the source's accounting has them; money is US dollars a month.
+// Report is a plan. Its JSON is a contract: fields are added, never renamed. Bytes are of one copy, in the
+// source's accounting; money is US dollars per month.
 type Report struct {
 	Source    string             `json:"source"`
 	Protocol  string             `json:"protocol,omitempty"`
@@ -19,48 +19,48 @@ type Report struct {
 	Rates     Rates              `json:"rates"`
 	Assumed   bool               `json:"rates_assumed"` // neither given nor observed
 	Observed  Rates              `json:"rates_observed"`
-	Doubt     string             `json:"rates_doubt,omitempty"` // why what was observed is not used
+	Doubt     string             `json:"rates_doubt,omitempty"` // why the observed rates are not used
 	Layout    LayoutInfo         `json:"layout"`
 	Links     []string           `json:"links,omitempty"`
 	Groups    []*GroupPlan       `json:"groups"`
 	Rest      Rest               `json:"everything_else"`
-	Left      map[string]float64 `json:"left,omitempty"` // values, or names, that were not measured, by reason
+	Left      map[string]float64 `json:"left,omitempty"` // values or names that were not measured, by reason
 	Now       int64              `json:"bytes_now"`
 	NowMargin int64              `json:"bytes_now_margin"` // 95 %
-	After     int64              `json:"bytes_after"`      // with what is recommended, dictionaries included
+	After     int64              `json:"bytes_after"`      // with the recommendations, dictionaries included
 	Margin    int64              `json:"bytes_after_margin"`
 	Cores     float64            `json:"cores"`
 	BillNow   price.Bill         `json:"month_now"`
 	BillAfter price.Bill         `json:"month_after"`
 	Notes     []string           `json:"notes,omitempty"`
-	GoOn      []string           `json:"not_measured,omitempty"` // groups of which nothing is known, and how to go on
+	GoOn      []string           `json:"not_measured,omitempty"` // groups that were not measured, and how to continue
 	Prices    price.Table        `json:"prices"`
-	Zstd      string             `json:"zstd"` // implementation that was measured
+	Zstd      string             `json:"zstd"` // the implementation that was measured
 	MadeAt    time.Time          `json:"made_at"`
 
 	ZonesAssumed bool `json:"zones_assumed,omitempty"` // the number of zones is the default
 
-	// Of telemetry that a gateway has sampled:
+	// For telemetry that a gateway has sampled:
 	Telemetry Telemetry  `json:"telemetry,omitempty"`
 	Crossings []Crossing `json:"between_zones,omitempty"`
 
 	layout   price.Layout
 	perValue Rates
-	mixed    bool // of messages of several protocols
+	mixed    bool // messages of several protocols
 }
 
-// LookedAt says how much was looked at.
+// LookedAt tells how much was read.
 type LookedAt struct {
 	Whole      bool    `json:"whole"`
 	Names      int64   `json:"names"`
-	Total      int64   `json:"total_names,omitempty"` // that there are; 0: unknown
+	Total      int64   `json:"total_names,omitempty"` // in the source; 0: unknown
 	TotalBytes int64   `json:"total_bytes,omitempty"` // of files; 0: unknown
 	Values     int64   `json:"values"`
 	Bytes      int64   `json:"bytes"`
 	Took       Seconds `json:"seconds"`
 }
 
-// Seconds is a time in JSON.
+// Seconds is a duration in JSON.
 type Seconds float64
 
 // LayoutInfo is price.Layout in JSON.
@@ -70,14 +70,14 @@ type LayoutInfo struct {
 	CrossZone float64 `json:"cross_zone"` // share of the traffic that crosses zones
 }
 
-// Rest is what is in no group of the plan.
+// Rest sums up what is in no group of the plan.
 type Rest struct {
 	Groups int     `json:"groups"`
 	Values float64 `json:"values"`
 	Bytes  int64   `json:"bytes"`
 }
 
-// GroupPlan is what is known of one group, and what to do about it.
+// GroupPlan holds the figures of one group, and the recommendation.
 type GroupPlan struct {
 	Space    string      `json:"space,omitempty"`
 	Pattern  string      `json:"pattern"`
@@ -91,18 +91,18 @@ type GroupPlan struct {
 	Measured int         `json:"measured_values"`
 	BillNow  price.Bill  `json:"month_now"`
 	Options  []Option    `json:"candidates"`
-	Choice   int         `json:"choice"` // place in candidates, -1: leave it alone, or not measured
-	Best     int         `json:"best"`   // likewise of the best one, chosen or not; -1: none
+	Choice   int         `json:"choice"` // index in candidates, -1: leave it alone, or not measured
+	Best     int         `json:"best"`   // index of the best candidate, chosen or not; -1: none
 	Why      string      `json:"why"`
-	Not      string      `json:"not_measured,omitempty"` // why; "": it was
+	Not      string      `json:"not_measured,omitempty"` // why it was not measured; "": it was
 	Sizes    []SizeCount `json:"sizes"`
 	Foreign  *Foreign    `json:"foreign,omitempty"` // values that a client's library has compressed
-	Range    *Range      `json:"range,omitempty"`   // of a group whose messages are not known; nil: they are
+	Range    *Range      `json:"range,omitempty"`   // if its messages are not known; nil: they are
 
-	Trained *codec.Dict `json:"-"` // for those candidates that have one
+	Trained *codec.Dict `json:"-"` // for the candidates with a dictionary
 
 	nowError float64
-	wire     float64         // bytes a second between application and store
+	wire     float64         // bytes per second between application and store
 	bounds   []withDocuments // of Range
 }
 
@@ -112,10 +112,10 @@ type SizeCount struct {
 	Values float64 `json:"values"`
 }
 
-// Option is what a candidate would mean for the whole group.
+// Option is the result of a candidate for the whole group.
 type Option struct {
 	Name            string      `json:"name"`
-	Comparison      bool        `json:"comparison,omitempty"` // Cinch can't store it, or it takes another protocol
+	Comparison      bool        `json:"comparison,omitempty"` // Cinch can't store it, or it needs another protocol
 	After           int64       `json:"bytes_after"`
 	Margin          int64       `json:"bytes_after_margin"`
 	Ratio           float64     `json:"ratio"`  // now by after
@@ -124,30 +124,30 @@ type Option struct {
 	CompressMicros  float64     `json:"compress_us"`
 	OpenMicros      float64     `json:"open_us"`
 	Cores           float64     `json:"cores"`
-	Memory          Memory      `json:"state_memory"` // of each state
+	Memory          Memory      `json:"state_memory"` // of each codec state
 	DictionaryBytes int         `json:"dictionary_bytes,omitempty"`
 	DictionaryCost  int64       `json:"dictionary_cost_bytes,omitempty"`
 	Latency         []LinkDelta `json:"latency,omitempty"`
 	Bill            price.Bill  `json:"month"`
-	Front           bool        `json:"front"`               // no other is better in bytes and CPU both
+	Front           bool        `json:"front"`               // no other is better in both bytes and CPU
 	Ruled           string      `json:"ruled_out,omitempty"` // why it may not be chosen
 
 	candidate  Candidate
-	wire       float64 // bytes a second between application and store
-	operations float64 // a second, that Cores is of
+	wire       float64 // bytes per second between application and store
+	operations float64 // per second, for Cores
 
-	bounds []Option // with each number of documents, of a group with a Range
+	bounds []Option // with each number of documents, for a group with a Range
 }
 
-// LinkDelta is by how much a value of average length gets faster (below 0) or slower.
+// LinkDelta tells by how much a value of average length gets faster (below 0) or slower.
 type LinkDelta struct {
 	Link        string  `json:"link"`
-	PlainMicros float64 `json:"plain_us"` // what it takes now
+	PlainMicros float64 `json:"plain_us"` // time without compression
 	ReadMicros  float64 `json:"read_us"`
 	WriteMicros float64 `json:"write_us"`
 }
 
-// load is what the group asks of the store when values take so much of it and of the wire.
+// load returns the group's load on the store, for the given stored bytes and bytes on the wire.
 func (r *Report) load(g *GroupPlan, stored, wire float64) price.Load {
 	return price.Load{
 		Stored: stored, Wire: wire,
@@ -157,16 +157,16 @@ func (r *Report) load(g *GroupPlan, stored, wire float64) price.Load {
 
 func (g *GroupPlan) leave(why string) { g.Choice, g.Why = -1, why }
 
-// notMeasured says why nothing is known of a group but its size.
+// notMeasured records why only the size of a group is known.
 func (g *GroupPlan) notMeasured(why string) {
 	g.leave(why)
 	g.Not = why
 }
 
-// timeWasUp is why a group is not measured whose turn did not come.
+// timeWasUp is the reason for a group that was not measured before the deadline.
 const timeWasUp = "the time was up"
 
-// Chosen is the recommended candidate, nil when the group is to be left alone.
+// Chosen returns the recommended candidate, or nil if the group is to be left alone.
 func (g *GroupPlan) Chosen() *Option {
 	if g.Choice < 0 {
 		return nil
@@ -174,7 +174,7 @@ func (g *GroupPlan) Chosen() *Option {
 	return &g.Options[g.Choice]
 }
 
-// After is the group's bytes with what is recommended.
+// After returns the group's bytes with the recommendation.
 func (g *GroupPlan) After() int64 {
 	if o := g.Chosen(); o != nil {
 		return o.After
@@ -199,7 +199,7 @@ func (r *Report) rest(f found) {
 	r.Rest.Bytes += int64(f.sizes.cost * f.scale)
 }
 
-// finish sums up. Errors of groups are independent, so their squares add up.
+// finish computes the totals. Errors of groups are independent, so their squares add up.
 func (r *Report) finish() {
 	r.Now, r.After = r.Rest.Bytes, r.Rest.Bytes
 	var now, after float64
@@ -219,15 +219,14 @@ func (r *Report) finish() {
 	r.NowMargin, r.Margin = int64(math.Sqrt(now)), int64(math.Sqrt(after))
 }
 
-// Memory is what a codec's states take, each. A gateway has as many of them at a time as it
-// has cores.
+// Memory is the size of a codec's states. A gateway uses at most one per core at a time.
 type Memory struct {
 	Compress int64  `json:"compress_bytes"`
 	Open     int64  `json:"open_bytes"`
-	From     string `json:"from"` // measured, or the library's figures
+	From     string `json:"from"` // "measured", or the library's figures
 }
 
-// label is what a group is called.
+// label returns a group's name for display.
 func (g *GroupPlan) label() string {
 	s := g.Pattern
 	if s == "" {
@@ -246,7 +245,7 @@ func (g *GroupPlan) label() string {
 
 const notMeasured = "not measured"
 
-// todo is what to do about a group, in two words.
+// todo returns what to do about a group, in two words.
 func (g *GroupPlan) todo() string {
 	switch {
 	case g.Not != "":
@@ -259,8 +258,8 @@ func (g *GroupPlan) todo() string {
 	return g.Options[g.Choice].Name
 }
 
-// best is the candidate to look at: the chosen one, what the content could be sealed with, or what comes closest; nil
-// when nothing was measured.
+// best returns the candidate to show: the chosen one, the one for the content, or the closest one; nil if
+// nothing was measured.
 func (g *GroupPlan) best() *Option {
 	if o := g.Foreign.suggested(); o != nil && g.Choice < 0 {
 		return o

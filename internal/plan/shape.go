@@ -9,8 +9,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/page"
 )
 
-// shapes tells JSON documents apart by the keys that they have. Documents whose keys are
-// mostly the same have one shape, as fields may be optional.
+// shapes groups JSON documents by their keys. Documents with mostly the same keys have one shape, as fields
+// may be optional.
 type shapes struct {
 	all []shape
 }
@@ -22,13 +22,13 @@ type shape struct {
 
 const (
 	maxShapes    = 24
-	maxKeys      = 64  // of a document that are looked at
-	alike        = 0.5 // of the keys of both together, that both have
+	maxKeys      = 64  // of a document to consider
+	alike        = 0.5 // share of the combined keys that both have
 	namedKeys    = 3
 	maxKeyLength = 24 // bytes of a key in a name
 )
 
-// of names the shape of a document: "{id,name,price…}", "[…]" or "" for what is no JSON.
+// of returns the name of the shape of a document: "{id,name,price…}", "[…]", or "" if it is not JSON.
 func (s *shapes) of(doc []byte) string {
 	keys, kind := topKeys(doc)
 	if kind != '{' {
@@ -85,7 +85,7 @@ func nameOf(keys []string) string {
 	return b.String()
 }
 
-// clip makes a short text fit for a table of what may be anything.
+// clip shortens arbitrary text for a table.
 func clip(text string, most int) string {
 	text = page.Clean(text)
 	if r := []rune(text); len(r) > most {
@@ -94,9 +94,8 @@ func clip(text string, most int) string {
 	return text
 }
 
-// topKeys returns the keys of an object, each once, and what the document begins with: '{',
-// '[', 'v' for another JSON value or 0 for what is none. It looks at the beginning only,
-// so that long documents cost no more than short ones.
+// topKeys returns the keys of an object, each once, and the kind of document: '{', '[', 'v' for another JSON
+// value, or 0 for none. It reads only the beginning, so that long documents cost no more than short ones.
 func topKeys(doc []byte) (keys []string, kind byte) {
 	d := json.NewDecoder(bytes.NewReader(doc[:min(len(doc), 64<<10)]))
 	first, err := d.Token()

@@ -11,24 +11,24 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// Telemetry is which messages of a gateway a plan is about; "" is all.
+// Telemetry selects the messages of a gateway that a plan covers; "" is all.
 type Telemetry string
 
-// What is told apart by its paths.
+// The kinds of telemetry, by their paths.
 const (
 	OTLP        Telemetry = "otlp"
 	RemoteWrite Telemetry = "remote-write"
 )
 
-// Where telemetry goes: the ends of HTTP's paths, and services of gRPC.
+// Destinations of telemetry: suffixes of HTTP paths, and gRPC services.
 var (
 	otlpPaths        = []string{"/v1/metrics", "/v1/traces", "/v1/logs", "/v1development/profiles"}
 	otlpServices     = "/opentelemetry.proto.collector."
 	remoteWritePaths = []string{"/api/v1/write", "/api/v1/push", "/api/v1/receive", "/api/prom/push", "/api/v1/prom/write", "/prom/remote/write"}
-	lokiPath         = "/loki/api/v1/push" // is none of these
+	lokiPath         = "/loki/api/v1/push" // not remote write
 )
 
-// covers reports whether a gateway's kind of messages, as /api/messages names it, is meant.
+// covers reports whether t includes a gateway's kind of messages, named as in /api/messages.
 func (t Telemetry) covers(method string) bool {
 	verb, path, isHTTP := strings.Cut(method, " ")
 	if !isHTTP {
@@ -45,16 +45,18 @@ func (t Telemetry) covers(method string) bool {
 	return true
 }
 
-// Crossing is a way in which all that a plan is about could go between two places, and what of it crosses zones in a month.
+// Crossing is a way to send all messages of a plan between two places, with its monthly traffic between
+// zones.
 type Crossing struct {
 	Name    string  `json:"name"`
-	Takes   string  `json:"takes"`         // what has to be there
+	Takes   string  `json:"takes"`         // requirements
 	Bytes   float64 `json:"bytes_a_month"` // between zones
 	Dollars float64 `json:"month"`
 	Saves   float64 `json:"saves"` // share of bytes
 }
 
-// crossings are the ways from what there is to what saves most. Messages that a way is nothing for go as they come.
+// crossings adds the ways, from the current one to the one that saves most. Messages that a way does not
+// apply to stay unchanged.
 func (r *Report) crossings(at price.Layout) {
 	if r.Telemetry == "" {
 		return
@@ -69,7 +71,7 @@ func (r *Report) crossings(at price.Layout) {
 	r.crossing("two gateways, with history", "a gateway at each end", at, func(c Candidate) bool { return c.way == wayPair })
 }
 
-// crossing adds a way, if some messages have it. may is which candidates it takes; nil: none.
+// crossing adds a way if it applies to some messages. may selects its candidates; nil: none.
 func (r *Report) crossing(name, takes string, at price.Layout, may func(Candidate) bool) {
 	c := Crossing{Name: name, Takes: takes}
 	var now float64
@@ -98,7 +100,7 @@ func (r *Report) crossing(name, takes string, at price.Layout, may func(Candidat
 	}
 }
 
-// firstWords say what costs nothing and saves all of it.
+// firstWords returns the advice that costs nothing and saves everything.
 func (t Telemetry) firstWords() string {
 	s := "F" + sameZone[1:] + ". Compression is for what has to cross: senders and receivers in different zones, copies in several"
 	if t == RemoteWrite {
@@ -107,7 +109,7 @@ func (t Telemetry) firstWords() string {
 	return s + ". A collector in each zone takes what its zone sends, and outside of Kubernetes clients that know their zone choose it"
 }
 
-// moneyWords say what a byte between zones costs, and what the figures leave out.
+// moneyWords returns the price of a byte between zones, and what the figures leave out.
 func (r *Report) moneyWords() string {
 	out, in := r.Prices[price.CrossZoneOut].Price, r.Prices[price.CrossZoneIn].Price
 	if out+in == 0 {
@@ -123,7 +125,7 @@ func (r *Report) moneyWords() string {
 	return fmt.Sprintf("Between zones a byte costs %s (--cloud, --prices); %s. CPU is not in it, and what goes on from the receiver to other zones neither.", who, r.crossingWords())
 }
 
-// betweenZones is the page's section of what telemetry costs between zones, and could.
+// betweenZones returns the page's section on the costs of telemetry between zones.
 func (r *Report) betweenZones() (page.Section, bool) {
 	s := page.Section{Title: "Between zones, a month", Words: []string{r.Telemetry.firstWords() + ".", r.moneyWords()}}
 	t := &page.Table{Header: []page.Column{{Name: "Way"}, {Name: "Bytes"}, {Name: "Saves"}, {Name: "A month"}, {Name: "Takes", Text: true}}}
@@ -142,7 +144,7 @@ func (r *Report) betweenZones() (page.Section, bool) {
 	return s, len(r.Crossings) > 0
 }
 
-// messages says what the messages of a protocol are called.
+// messages returns the word for messages of a protocol.
 func (t Telemetry) messages() string {
 	if t == "" {
 		return "values"

@@ -13,14 +13,14 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// TextOptions say how a report is printed.
+// TextOptions configures how a report is printed.
 type TextOptions struct {
 	Width   int  // columns of the terminal; 0: 80
 	Details bool // all candidates of all groups, not only the front of the largest ones
 }
 
-// wide is from where on there is room for money and CPU in the first table, and shownGroups
-// how many groups get a table of their own.
+// wide is the width from which the first table has columns for money and CPU. shownGroups is the number of
+// groups that get a table of their own.
 const (
 	wide        = 110
 	shownGroups = 4
@@ -28,7 +28,7 @@ const (
 	sealedColumn = 5 // of a group's table
 )
 
-// Text writes the report for people.
+// Text writes the report as text for a terminal.
 func (r *Report) Text(w io.Writer, o TextOptions) error {
 	o.Width = cmp.Or(o.Width, 80)
 	t := &text{w: w, r: r, o: o}
@@ -63,7 +63,7 @@ func (t *text) line(format string, args ...any) {
 	}
 }
 
-// prose breaks a line at the width.
+// prose wraps a paragraph at the width.
 func (t *text) prose(s string) {
 	line := ""
 	for _, word := range strings.Fields(s) {
@@ -94,7 +94,7 @@ func (t *text) lookedAt() {
 	t.line("")
 }
 
-// crossings says of telemetry what it costs between zones, and could.
+// crossings prints the costs of telemetry between zones.
 func (t *text) crossings() error {
 	r := t.r
 	if len(r.Crossings) == 0 {
@@ -127,7 +127,7 @@ func (t *text) groups() error {
 		cpu, money := "", ""
 		switch o := g.best(); {
 		case o == nil:
-		case g.Choice < 0: // what could be had, in brackets
+		case g.Choice < 0: // the possible gain, in brackets
 			row[5] = "(" + saves(g.Now, o.After) + ")"
 			if g.Range != nil {
 				row[5] = "(" + g.Range.saves() + ")"
@@ -161,7 +161,7 @@ func (t *text) groups() error {
 	return nil
 }
 
-// room is what the other columns leave for the names of groups, in columns of the terminal.
+// room returns the width left for the names of groups, in columns of the terminal.
 func (t *text) room(header []string, rows [][]string) int {
 	widths := make([]int, len(header))
 	for _, row := range append(rows, header) {
@@ -176,7 +176,7 @@ func (t *text) room(header []string, rows [][]string) int {
 	return max(room, 14)
 }
 
-// tableGap is between two columns of a table.
+// tableGap separates two columns of a table.
 const tableGap = 2
 
 func (t *text) totals() {
@@ -194,7 +194,7 @@ func (t *text) totals() {
 	t.line("")
 }
 
-// foreign says which groups client libraries have compressed.
+// foreign prints the groups that client libraries have compressed.
 func (t *text) foreign() {
 	found := false
 	for _, g := range t.r.Groups {
@@ -213,7 +213,7 @@ func (t *text) candidates() error {
 	for i, g := range t.r.Groups {
 		switch {
 		case g.Not != "":
-			continue // the notes have them
+			continue // the notes list them
 		case len(g.Options) == 0 || i >= shownGroups && !t.o.Details:
 			t.leftAlone(g)
 			continue
@@ -225,7 +225,8 @@ func (t *text) candidates() error {
 	return nil
 }
 
-// ownCandidates shows what was measured of a group: of its values, and of what a library has compressed into them.
+// ownCandidates prints what was measured of a group: of its values, and of the content that a library has
+// compressed.
 func (t *text) ownCandidates(g *GroupPlan) error {
 	if g.Choice >= 0 || g.Foreign.suggested() == nil {
 		t.prose(fmt.Sprintf("%s: %s on average, median at most %s, p99 at most %s; %s",
@@ -246,7 +247,7 @@ func (t *text) ownCandidates(g *GroupPlan) error {
 	return t.resealed(g)
 }
 
-// resealed shows what sealing the content of a group would do.
+// resealed prints the effect of compressing the content of a group.
 func (t *text) resealed(g *GroupPlan) error {
 	x := g.Foreign
 	o := x.suggested()
@@ -259,7 +260,7 @@ func (t *text) resealed(g *GroupPlan) error {
 	return nil
 }
 
-// leftAlone says why, of a group that has no table of its own.
+// leftAlone prints the reason for a group without a table of its own.
 func (t *text) leftAlone(g *GroupPlan) {
 	if g.Choice < 0 {
 		t.prose(fmt.Sprintf("%s is left alone: %s%s.", shorten(g.label(), 60), g.Why, g.couldBe()))
@@ -297,7 +298,7 @@ func (t *text) candidatesOf(g *GroupPlan) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	if len(t.r.Links) > 0 && t.o.Width < wide { // no room for what share of the values is sealed
+	if len(t.r.Links) > 0 && t.o.Width < wide { // no room for the share of compressed values
 		header = slices.Delete(header, sealedColumn, sealedColumn+1)
 		for i := range rows {
 			rows[i] = slices.Delete(rows[i], sealedColumn, sealedColumn+1)

@@ -8,17 +8,16 @@ import (
 )
 
 const (
-	trainAtLeast = 8         // values to learn from
-	fewValues    = 1000      // of which the dictionary that is written learns from all: half says too little
+	trainAtLeast = 8         // minimum number of training values
+	fewValues    = 1000      // with fewer, the dictionary to write is trained on all: half says too little
 	trainMean    = 128 << 10 // bytes of a value; gateways sample no longer ones
-	trainBytes   = 4 << 20   // of values to learn from
+	trainBytes   = 4 << 20   // bytes of training values
 )
 
-// train makes a dictionary of values, or none where they have too little in common. It
-// tries larger and larger ones until they stop helping, which is decided on a quarter of
-// the values that it does not learn from; so the caller's own test values stay unseen. The
-// dictionary that is returned has learned from all, in the best of these sizes. total is the
-// bytes that the group has, against which the dictionary's own cost counts.
+// train returns a dictionary for values, or nil if they have too little in common. It tries larger and larger
+// sizes until they stop helping, as measured on a quarter of the values that it does not train on; so the
+// caller's own test values stay unseen. The returned dictionary is trained on all values, in the best of
+// these sizes. total is the number of bytes of the group, which the dictionary's own cost is compared with.
 func (p *planner) train(ctx context.Context, values [][]byte, total float64) *codec.Dict {
 	values = upTo(values, trainBytes)
 	bytes := 0
@@ -59,7 +58,7 @@ func (p *planner) train(ctx context.Context, values [][]byte, total float64) *co
 	return p.again(values, bestSize, best)
 }
 
-// trainSize makes a dictionary of one size.
+// trainSize trains a dictionary of one size.
 func (p *planner) trainSize(values [][]byte, size int) (*codec.Dict, error) {
 	o := dict.TrainOptions{Size: size, Level: 3, Algorithm: dict.Cover, External: p.Train}
 	if p.Train != nil {
@@ -68,7 +67,7 @@ func (p *planner) trainSize(values [][]byte, size int) (*codec.Dict, error) {
 	return dict.Train(values, o)
 }
 
-// again learns from more values than d has, in the same size.
+// again trains on more values than d was, at the same size.
 func (p *planner) again(values [][]byte, size int, d *codec.Dict) *codec.Dict {
 	if d == nil {
 		return nil
@@ -79,8 +78,8 @@ func (p *planner) again(values [][]byte, size int, d *codec.Dict) *codec.Dict {
 	return d
 }
 
-// fromAll learns from the values by which d was judged too. What comes of it must not be worse on these than
-// what was judged, though it has seen them: learning has its luck.
+// fromAll trains on the test values too. The result must not be worse on these than d, although it has seen
+// them: training has some randomness.
 func (p *planner) fromAll(values, test [][]byte, d *codec.Dict, st codec.Setting) *codec.Dict {
 	more := p.again(values, len(d.Content()), d)
 	judged, err := dict.Evaluate(p.Engine, d, st, test)
@@ -93,7 +92,7 @@ func (p *planner) fromAll(values, test [][]byte, d *codec.Dict, st codec.Setting
 	return more
 }
 
-// upTo takes every nth value, so that they have no more than about limit bytes.
+// upTo returns every nth value, with at most about limit bytes in total.
 func upTo(values [][]byte, limit int) [][]byte {
 	total := 0
 	for _, v := range values {

@@ -15,32 +15,32 @@ import (
 	"github.com/cinch-layer/cinch/internal/store/tarantool"
 )
 
-// TuplesOptions bound what is asked of a Tarantool server.
+// TuplesOptions limits what is asked of a Tarantool server.
 type TuplesOptions struct {
 	Conn     *tarantool.Conn
-	Match    string  // only spaces that it covers; "" for all
-	MaxBytes int64   // of tuples that are read; 0: 1 GiB
-	MaxValue int     // longer values are passed over; 0: 32 MiB
-	Share    float64 // of the server's time that may be taken; 0: 0.05
+	Match    string  // only spaces that match; "" for all
+	MaxBytes int64   // of tuples read; 0: 1 GiB
+	MaxValue int     // longer values are skipped; 0: 32 MiB
+	Share    float64 // maximum share of the server's time; 0: 0.05
 	Until    time.Time
 	Progress func(done float64, what string)
 }
 
-// Of a space so many tuples are read, or so many bytes of them, and from then on ever fewer:
-// short runs of tuples, with more and more passed over in between.
+// The number of tuples, and of their bytes, that are read of a space before the share falls: from then on
+// short runs of tuples are read, with longer and longer gaps.
 const (
 	wantTuples  = 20000
 	wantBytes   = 64 << 20
 	wholeRun    = 128
 	shortRun    = 8
 	kindTuple   = "tuple"
-	maxSkipping = 1 << 20 // tuples that are passed over at a time
-	minSealSize = 64      // shorter values are not counted as left: nobody would seal them
+	maxSkipping = 1 << 20 // tuples skipped at a time
+	minSealSize = 64      // shorter values are not counted as left: no rule compresses them
 	pingTries   = 3
 )
 
-// Tuples collects what the spaces of a Tarantool server hold, by space and field. It changes
-// nothing; the right to read the spaces is enough.
+// Tuples collects the values in the spaces of a Tarantool server, by space and field. It changes nothing, and
+// needs only the right to read the spaces.
 func Tuples(ctx context.Context, c *Collector, o TuplesOptions) (SourceInfo, error) {
 	info := SourceInfo{Protocol: config.Tarantool, Medium: price.InMemory, Cost: TupleCost, Never: policy.NeverSeal, DictCost: 1, Whole: true}
 	if o.MaxBytes <= 0 {
@@ -65,7 +65,7 @@ func Tuples(ctx context.Context, c *Collector, o TuplesOptions) (SourceInfo, err
 	return info, nil
 }
 
-// TupleCost is what a string takes in a tuple: its bytes behind a header.
+// TupleCost returns the size of a string in a tuple: its bytes and a header.
 func TupleCost(_ string, raw, stored int) (before, after int) { return textSize(raw), textSize(stored) }
 
 func textSize(n int) int {
@@ -85,11 +85,11 @@ type tuplesWalk struct {
 	o      TuplesOptions
 	info   *SourceInfo
 	spaces []*tarantool.Space
-	counts []int64 // nil: nobody knows
+	counts []int64 // nil: unknown
 	pace   pace
-	ping   time.Duration // what an answer takes that costs the server nothing
-	bytes  int64         // of tuples that were read
-	runs   int           // of tuples that follow each other
+	ping   time.Duration // time of a reply that costs the server nothing
+	bytes  int64         // of tuples read
+	runs   int           // of consecutive tuples
 	hidden bool
 }
 
@@ -152,7 +152,7 @@ func (w *tuplesWalk) note(format string, args ...any) {
 	w.info.Notes = append(w.info.Notes, fmt.Sprintf(format, args...))
 }
 
-// walk samples one space, within its share of what is left of the budget.
+// walk samples one space, within its share of the remaining budget.
 func (w *tuplesWalk) walk(ctx context.Context, i int, s *tarantool.Space) error {
 	sample, err := tarantool.NewSample(w.o.Conn, s)
 	if errors.Is(err, tarantool.ErrKeyPath) {
@@ -184,7 +184,7 @@ func (w *tuplesWalk) walk(ctx context.Context, i int, s *tarantool.Space) error 
 		if len(tuples) == 0 && skip == 0 {
 			return nil
 		}
-		if len(tuples) == 0 { // fewer were left than were passed over
+		if len(tuples) == 0 { // fewer were left than were skipped
 			skip /= 2
 			continue
 		}
@@ -205,7 +205,7 @@ func (w *tuplesWalk) walk(ctx context.Context, i int, s *tarantool.Space) error 
 	}
 }
 
-// cut extends what was seen of a space to all of it.
+// cut extrapolates what was seen of a space to all of it.
 func (w *tuplesWalk) cut(i int, t *tupleSpace) error {
 	w.info.Whole = false
 	if w.counts == nil || t.seen == 0 {
@@ -240,12 +240,12 @@ func (w *tuplesWalk) conclude() {
 	w.note("figures are of strings and binaries; numbers, what is inside of arrays and maps, and indexes take what they take now")
 }
 
-// tupleSpace is a space that is being read.
+// tupleSpace is a space being read.
 type tupleSpace struct {
 	w      *tuplesWalk
 	space  *tarantool.Space
 	fields map[int]*tupleField
-	seen   int64 // passed over ones included
+	seen   int64 // including skipped ones
 	read   int64
 	bytes  int64
 }
@@ -264,7 +264,7 @@ func (t *tupleSpace) field(i int) *tupleField {
 	return f
 }
 
-// next says how many tuples to pass over, and how many to read then.
+// next returns how many tuples to skip, and how many to read after that.
 func (t *tupleSpace) next() (skip, run int) {
 	share := min(1, wantTuples/float64(t.seen))
 	if perTuple := float64(t.bytes) / float64(t.read); perTuple > 0 {

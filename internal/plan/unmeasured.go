@@ -6,7 +6,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// couldBe is what the best candidate would make of a group that is left alone, as the end of a
+// couldBe describes the result of the best candidate for a group that is left alone, as the end of a
 // sentence.
 func (g *GroupPlan) couldBe() string {
 	o := g.best()
@@ -20,7 +20,7 @@ func (g *GroupPlan) couldBe() string {
 	return s + ")"
 }
 
-// unmeasured says which groups nothing is known of, and how to go on.
+// unmeasured lists the groups that were not measured, and how to continue.
 func (r *Report) unmeasured() (lines []string) {
 	late, bytes := 0, int64(0)
 	for _, g := range r.Groups {

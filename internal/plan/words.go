@@ -7,7 +7,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// shorten cuts the middle out of a long text: both ends of a pattern tell it from others.
+// shorten removes the middle of a long text: both ends identify a pattern.
 func shorten(s string, most int) string {
 	s = clip(s, 1<<10)
 	r := []rune(s)
@@ -18,7 +18,7 @@ func shorten(s string, most int) string {
 	return string(r[:most-1-tail]) + "…" + string(r[len(r)-tail:])
 }
 
-// Count writes a number of things for people: 950, 12.3k, 1.20M.
+// Count formats a number of things for people: 950, 12.3k, 1.20M.
 func Count(n float64) string {
 	switch {
 	case n < 9999.5:
@@ -31,7 +31,7 @@ func Count(n float64) string {
 	return fmt.Sprintf("%.3gG", n/1e9)
 }
 
-// crossingWords say what of the traffic crosses zones.
+// crossingWords describes the share of the traffic that crosses zones.
 func (r *Report) crossingWords() string {
 	if r.ZonesAssumed {
 		return r.layout.Words("--zones, --cross-zone")
@@ -60,7 +60,7 @@ func micros(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-// delta is a time with its sign.
+// delta formats a time with its sign.
 func delta(v float64) string {
 	if math.Abs(v) >= 9995 {
 		return fmt.Sprintf("%+.1f ms", v/1000)
@@ -85,7 +85,7 @@ func plural(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// words say what the states take, as the end of a sentence.
+// words describes the size of the states, as the end of a sentence.
 func (m Memory) words() string {
 	if m.Compress+m.Open == 0 {
 		return ""

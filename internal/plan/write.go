@@ -14,29 +14,29 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// WriteOptions say what a configuration is for.
+// WriteOptions configures the configuration to write.
 type WriteOptions struct {
 	Listen   string // of the gateway
-	Upstream string // with credentials, if it takes some
-	Base     string // what files of dictionaries are called after
+	Upstream string // with credentials, if needed
+	Base     string // prefix of the names of dictionary files
 
-	Zstd string // implementation that the gateway has to have; auto: what there is
+	Zstd string // implementation for the gateway; auto: any
 
-	// Auto leaves dictionaries to the gateways, which train their own from what passes.
+	// Auto leaves dictionaries to the gateways, which train their own from their traffic.
 	Auto bool
 }
 
-// A DictionaryFile is written beside a configuration that names it.
+// A DictionaryFile is written next to a configuration that names it.
 type DictionaryFile struct {
 	Name string
 	Dict *codec.Dict
 }
 
-// ErrMixed: there is no one gateway for what was measured.
+// ErrMixed reports that no single gateway can serve what was measured.
 var ErrMixed = errors.New("messages of gRPC and of MongoDB were measured, which take a gateway each")
 
-// Config is a configuration that does what the report recommends, as text, and the
-// dictionaries that it takes. It was checked as 'cinch config check' does.
+// Config returns a configuration for the report's recommendations, as text, and the dictionaries that it
+// needs. It was checked like 'cinch config check' does.
 func (r *Report) Config(o WriteOptions) ([]byte, []DictionaryFile, error) {
 	if r.mixed {
 		return nil, nil, ErrMixed
@@ -55,13 +55,13 @@ type writer struct {
 	o      WriteOptions
 	names  map[string]bool
 	list   []string
-	active int // rules of the list that are no comments
+	active int // rules that are not comments
 	files  []DictionaryFile
 	extra  []DictionaryFile // of rules that are comments
 }
 
-// rules are in the order in which they have to be asked: those with more literal text
-// first, as their keys may be covered by others, too.
+// rules writes the rules in the order of evaluation: those with more literal text first, as others may match
+// their keys, too.
 func (w *writer) rules() {
 	groups := slices.Clone(w.r.Groups)
 	slices.SortStableFunc(groups, func(a, b *GroupPlan) int {
@@ -79,7 +79,7 @@ func (w *writer) rules() {
 	}
 }
 
-// covered reports that a later rule would seal the group, which is to be left alone.
+// covered reports whether a later rule would compress the group, which is to be left alone.
 func covered(g *GroupPlan, later []*GroupPlan) bool {
 	name := []byte(strings.ReplaceAll(g.Pattern, variable, "0"))
 	return slices.ContainsFunc(later, func(l *GroupPlan) bool {
@@ -109,7 +109,7 @@ func (w *writer) rule(g *GroupPlan, o *Option) {
 	w.list = append(w.list, about+w.lines(name, g, o.candidate.Setting.String(), d))
 }
 
-// suggest writes the rule that would seal what a group's values hold, as a comment: it comes before the group's own.
+// suggest writes the rule for the content of a group's values, as a comment before the group's own.
 func (w *writer) suggest(g *GroupPlan, o *Option) {
 	x := g.Foreign
 	name := w.name(g.Pattern + "-" + x.Rule)
@@ -121,13 +121,13 @@ func (w *writer) suggest(g *GroupPlan, o *Option) {
 	w.list = append(w.list, about+comment(rule))
 }
 
-// comment puts a # before lines, behind their common indentation.
+// comment puts a # before lines, after their common indentation.
 func comment(lines string) string {
 	const indent = "      "
 	return indent + "# " + strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(lines, indent), "\n"), "\n"+indent, "\n"+indent+"# ") + "\n"
 }
 
-// lines are a rule.
+// lines returns a rule as text.
 func (w *writer) lines(name string, g *GroupPlan, setting, dictionary string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "      - name: %s\n", name)
@@ -139,7 +139,7 @@ func (w *writer) lines(name string, g *GroupPlan, setting, dictionary string) st
 	return b.String()
 }
 
-// dictionary is what a rule says of it, "" for none, and its file if there is one.
+// dictionary returns a rule's dictionary, or "" for none, and its file if there is one.
 func (w *writer) dictionary(name string, g *GroupPlan, o *Option) (string, []DictionaryFile) {
 	switch {
 	case !o.candidate.Dictionary:
@@ -192,7 +192,7 @@ func (w *writer) spaces() int {
 	return len(seen)
 }
 
-// guessKey makes a pattern of keys of the name of a file: orders-*.jsonl is order data.
+// guessKey derives a key pattern from a file name: orders-*.jsonl is order data.
 func guessKey(pattern string) string {
 	stem, _, _ := strings.Cut(pattern, " ")
 	if i := strings.LastIndexByte(stem, '/'); i >= 0 {
@@ -210,7 +210,7 @@ func guessKey(pattern string) string {
 
 var unfit = regexp.MustCompile(`[^A-Za-z0-9_.]+`)
 
-// name makes a rule's name of a pattern.
+// name derives a rule's name from a pattern.
 func (w *writer) name(pattern string) string {
 	base := strings.Trim(unfit.ReplaceAllString(pattern, "-"), "-_.")
 	base = cmp.Or(strings.Trim(base[:min(len(base), 40)], "-_."), "values")
@@ -225,7 +225,7 @@ func (w *writer) name(pattern string) string {
 	return name
 }
 
-// schema is where editors find what keys a configuration has; docs/config.schema.json.
+// schema is the URL of the configuration's schema for editors; docs/config.schema.json.
 const schema = "https://raw.githubusercontent.com/cinch-layer/cinch/main/docs/config.schema.json"
 
 func (w *writer) text() string {
@@ -269,7 +269,7 @@ func (w *writer) text() string {
 	return b.String()
 }
 
-// pairHint says how the other one of two gateways is set up.
+// pairHint describes the setup of the other one of two gateways.
 func pairHint(protocol string) string {
 	switch protocol {
 	case config.HTTP:
@@ -280,7 +280,7 @@ func pairHint(protocol string) string {
 	return "# This is the gateway beside the application. The other one, beside the server, is the upstream here: it has\n# 'peers: true' and 'rules: [{setting: zstd-3, dictionary: auto}]' (docs/MONGODB.md, A gateway at each end).\n"
 }
 
-// dictionaries lists the files, those of rules that are comments as comments.
+// dictionaries lists the files; those of rules that are comments become comments.
 func (w *writer) dictionaries(b *strings.Builder) {
 	if len(w.files)+len(w.extra) == 0 {
 		return
@@ -299,5 +299,5 @@ func (w *writer) dictionaries(b *strings.Builder) {
 	}
 }
 
-// FileName is what the dictionary's file is called, beside the configuration.
+// FileName returns the name of the dictionary's file, next to the configuration.
 func (f DictionaryFile) FileName(base string) string { return base + "-" + f.Name + ".dict" }

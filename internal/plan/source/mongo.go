@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// collectMongo models what crosses the wire to a MongoDB deployment.
+// collectMongo models the traffic to a MongoDB deployment.
 func collectMongo(ctx context.Context, rawURL string, p *plan.Options, o Options) (*plan.Collector, error) {
 	switch {
 	case len(o.Databases) > 0:
@@ -38,7 +38,7 @@ func collectMongo(ctx context.Context, rawURL string, p *plan.Options, o Options
 	return c, nil
 }
 
-// explainMongo names the server in an error of it, and says what helps.
+// explainMongo adds the server's name and a hint to an error.
 func explainMongo(name string, err error) error {
 	if store.IsExplained(err) {
 		return err

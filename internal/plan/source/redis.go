@@ -34,7 +34,7 @@ func collectRedis(ctx context.Context, rawURL string, p *plan.Options, o Options
 	return c, nil
 }
 
-// noteStanding says of a server what makes it a wrong upstream for a gateway.
+// noteStanding notes if a server is unsuitable as a gateway's upstream.
 func noteStanding(ctx context.Context, n *storeredis.Node, info *plan.SourceInfo) error {
 	replica, clustered, err := n.Standing(ctx)
 	if replica {

@@ -1,7 +1,8 @@
-// Package source reads what a plan needs of a store, found by its URL: what is measured of each kind differs.
+// Package source reads a plan's data from a store, found by its URL. What is measured depends on the kind of
+// store.
 //
-//	source.go                        which kinds there are
-//	redis.go, tarantool.go, mongo.go what is asked of each, and what helps against its errors
+//	source.go                        the kinds of stores
+//	redis.go, tarantool.go, mongo.go reading each kind, and hints for its errors
 package source
 
 import (
@@ -12,28 +13,28 @@ import (
 	"github.com/cinch-layer/cinch/internal/store/open"
 )
 
-// Options say what is looked at, and how much may be asked for.
+// Options configures what is read, and how much.
 type Options struct {
 	Match     string // only keys, spaces or namespaces that match the pattern; "": all
-	Databases []int  // of Redis; nil: all, or that of the URL
+	Databases []int  // for Redis; nil: all, or that of the URL
 	MaxBytes  int64
 	Share     float64 // of the server's time
 	Until     time.Time
 	Seed      uint64
 
-	// Of MongoDB: there may be a gateway beside the server too; documents a reply, 0: as was counted.
+	// For MongoDB: there may be a gateway next to the server too; documents per reply, 0: as counted.
 	Pair  bool
 	Batch int
-	// Candidates reports that somebody has named what is to be measured.
+	// Candidates reports whether the user has named what to measure.
 	Candidates bool
 }
 
-// collectors read the kinds of stores that there are. They fill in what the plan has to know of its source.
+// collectors holds the collector for each kind of store. It fills in the properties of the plan's source.
 var collectors = map[string]func(ctx context.Context, rawURL string, p *plan.Options, o Options) (*plan.Collector, error){
 	open.Redis: collectRedis, open.Tarantool: collectTarantool, open.Mongo: collectMongo,
 }
 
-// Is reports that Collect takes the URL.
+// Is reports whether Collect supports the URL.
 func Is(rawURL string) bool { return collectors[open.Kind(rawURL)] != nil }
 
 // Collect samples the store at the URL. Its errors are explained.
