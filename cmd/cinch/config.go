@@ -56,7 +56,7 @@ Exit codes: 0 it is valid, 11 it is not.`,
 	return cmd
 }
 
-// checked holds what the check found, as --json prints it.
+// checked is the result of the check, as --json prints it.
 type checked struct {
 	File         string           `json:"file"`
 	OK           bool             `json:"ok"`
@@ -91,7 +91,7 @@ func runConfigCheck(file string, asJSON bool, out, errs io.Writer) error {
 	return err
 }
 
-// problemsOf lists what an error says of a configuration.
+// problemsOf returns the problems of a configuration that an error holds.
 func problemsOf(err error) []config.Problem {
 	var invalid *config.Error
 	switch {
@@ -150,7 +150,7 @@ func runConfigShow(o serveOptions, asJSON bool, out io.Writer) error {
 	return err
 }
 
-// loadConfig is config.Load with the exit code and hint that go with its errors.
+// loadConfig is config.Load with the exit code and hint for its errors.
 func loadConfig(file string, more []config.Gateway, overrides []config.Override) (*config.Config, error) {
 	cfg, err := config.Load(file, more, overrides...)
 	if os.IsNotExist(err) {

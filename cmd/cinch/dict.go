@@ -50,13 +50,13 @@ type dictInfo struct {
 	Bytes   int    `json:"bytes"`
 	Trained *bool  `json:"trained,omitempty"` // in zstd's format with its tables; false: raw content; nil: its content was not read
 	Place   string `json:"place,omitempty"`   // in a store: "function", "key" or "space"
-	Problem string `json:"problem,omitempty"` // what is under this number can't be used, and why
+	Problem string `json:"problem,omitempty"` // why what is stored under this number can't be used
 	Source  string `json:"source"`
 
-	// Of dictionaries in a store:
+	// For dictionaries in a store:
 	State   string       `json:"state,omitempty"`   // live, retired or archived
-	Managed *managedInfo `json:"managed,omitempty"` // nil: no gateway made it, or nobody knows
-	Values  *int         `json:"values,omitempty"`  // that name it, with --count
+	Managed *managedInfo `json:"managed,omitempty"` // nil: not made by a gateway, or unknown
+	Values  *int         `json:"values,omitempty"`  // number of values that name it, with --count
 }
 
 func describeDict(d *codec.Dict, source string) dictInfo {
@@ -114,11 +114,11 @@ func runDictShow(out io.Writer, file string, asJSON bool) error {
 	content := d.Content()
 	_, err = fmt.Fprintf(out, "number   %s\nsha256   %s\nsize     %d bytes\nkind     %s\nsetting  zstd-3@%s\nends     %s\n",
 		info.Number, info.SHA256, info.Bytes, info.kind(), info.Number,
-		inspect.Preview(content[max(0, len(content)-64):], 64)) // the end is the part used most
+		inspect.Preview(content[max(0, len(content)-64):], 64)) // the end is the most used part
 	return err
 }
 
-// loadDict reads a dictionary's file; errors name it.
+// loadDict reads a dictionary's file. Errors name it.
 func loadDict(file string) (*codec.Dict, error) {
 	d, err := dict.Load(file)
 	switch {
@@ -130,7 +130,7 @@ func loadDict(file string) (*codec.Dict, error) {
 	return d, nil
 }
 
-// loadDicts reads dictionaries' files into a set.
+// loadDicts reads files of dictionaries into a set.
 func loadDicts(into *dict.Set, files []string) error {
 	for _, file := range files {
 		d, err := loadDict(file)
@@ -208,7 +208,7 @@ func runDictList(ctx context.Context, o dictListOptions) error {
 	return ui.Table(o.out, columns, rows)
 }
 
-// names are the sources without credentials.
+// names returns the sources without credentials.
 func names(sources []string) []string {
 	all := make([]string, len(sources))
 	for i, s := range sources {
@@ -217,7 +217,7 @@ func names(sources []string) []string {
 	return all
 }
 
-// storeColumns are state, rule, age, gain and values.
+// storeColumns returns the columns state, rule, age, gain and values.
 func (i dictInfo) storeColumns(now time.Time) []string {
 	values := ""
 	if i.Values != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// A bundle is what sealed values need that leave their store by a way that no gateway sees: a
-// directory with a file of each of its dictionaries.
+// A bundle holds what compressed values need outside their store when they leave it by a way that no gateway
+// sees: a directory with a file for each of its dictionaries.
 
 func newDictExportCommand() *cobra.Command {
 	var all bool
@@ -50,7 +50,7 @@ From a cluster, or from shards, it takes the dictionaries of all nodes. Files th
 	return cmd
 }
 
-// runDictExportAll writes what it can, and fails if that was not all.
+// runDictExportAll writes what it can, and fails if that was not everything.
 func runDictExportAll(ctx context.Context, m *movedDicts, rawURL, dir string) error {
 	s, err := open.Look(ctx, rawURL)
 	if err != nil {
@@ -118,7 +118,7 @@ zstd-3@0a1b2c3d.`,
 	return cmd
 }
 
-// dictFiles puts the *.dict files of directories in their place.
+// dictFiles replaces directories by their *.dict files.
 func dictFiles(names []string) (files []string, err error) {
 	for _, name := range names {
 		if info, err := os.Stat(name); err != nil || !info.IsDir() {

@@ -70,12 +70,12 @@ renamed meanwhile, and sees no backups. Values that name an erased dictionary ca
 	return cmd
 }
 
-// defaultUnused is long enough for a gateway to be back from any trouble: it says once a
-// day that it has the rule.
+// defaultUnused is long enough for a gateway to recover from any failure: once a day a gateway records that
+// it has the rule.
 const defaultUnused = 30 * 24 * time.Hour
 
-// collected is what became of one dictionary, or of a rule's record. Its JSON is a contract:
-// fields are added, never renamed.
+// collected is the result for one dictionary, or for a rule's record. Its JSON is a contract: fields are
+// added, never renamed.
 type collected struct {
 	Number  string `json:"number,omitempty"`
 	Rule    string `json:"rule,omitempty"` // of a record
@@ -114,8 +114,8 @@ func runDictCollect(ctx context.Context, o dictCollectOptions) error {
 	return errors.Join(o.write(all), err)
 }
 
-// chosen are the dictionaries named, or those that gateways have made and replaced, or
-// left behind with a rule. The records of such rules are abandoned.
+// chosen returns the dictionaries named, or else those that gateways have made and then replaced, or
+// abandoned together with a rule. It returns the records of such rules as abandoned.
 func (o dictCollectOptions) chosen(ctx context.Context, s store.Shelf) (numbers []uint32, abandoned []storedRecord, err error) {
 	for _, text := range o.numbers {
 		n, err := parseNumber(text)
@@ -145,7 +145,7 @@ func (o dictCollectOptions) chosen(ctx context.Context, s store.Shelf) (numbers 
 	}
 	inRule, left := managed(kept), map[uint32]bool{}
 	for _, r := range abandoned {
-		for _, n := range r.Dictionaries() { // also what was to be stored when the last gateway died
+		for _, n := range r.Dictionaries() { // includes those not yet stored when the last gateway died
 			left[uint32(n)] = true
 		}
 	}
@@ -159,8 +159,8 @@ func (o dictCollectOptions) chosen(ctx context.Context, s store.Shelf) (numbers 
 	return slices.Compact(numbers), abandoned, nil
 }
 
-// removeRecords deletes those of the abandoned records whose dictionaries are all put away:
-// as long as one is not, the record says where it comes from.
+// removeRecords deletes those abandoned records whose dictionaries are all archived. Until then the record
+// tells where a dictionary comes from.
 func (o dictCollectOptions) removeRecords(ctx context.Context, s store.Shelf, abandoned []storedRecord) ([]collected, error) {
 	if len(abandoned) == 0 {
 		return nil, nil
@@ -226,7 +226,7 @@ func (o dictCollectOptions) collect(ctx context.Context, s store.Shelf, numbers 
 
 const forgetWarning = "erasing a dictionary can't be undone: values that still name it, in this store or in any backup, can never be read again"
 
-// forgetAll erases what is archived and what no value names, as far as a scan can see.
+// forgetAll erases archived dictionaries that, according to a scan, no value names.
 func (o dictCollectOptions) forgetAll(ctx context.Context, s store.Shelf, numbers []uint32) ([]collected, error) {
 	if len(numbers) == 0 {
 		return nil, wrongUsage(errors.New("--forget takes the numbers of archived dictionaries"))

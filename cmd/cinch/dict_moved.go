@@ -8,7 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// movedDict is a dictionary that a command has put somewhere. Its JSON is a contract: fields are added, never renamed.
+// movedDict is a dictionary that a command has written somewhere. Its JSON is a contract: fields are added,
+// never renamed.
 type movedDict struct {
 	Number string `json:"number"`
 	Bytes  int    `json:"bytes,omitempty"`
@@ -16,14 +17,14 @@ type movedDict struct {
 	To     string `json:"to"`             // a file, a store, or one node of it
 }
 
-// movedDicts tells of each as it comes, or of all as JSON at the end.
+// movedDicts reports each dictionary at once, or all as JSON at the end.
 type movedDicts struct {
 	out    io.Writer
 	asJSON bool
 	list   []movedDict
 }
 
-// jsonFlag lets the user choose.
+// jsonFlag adds the flag --json.
 func (m *movedDicts) jsonFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&m.asJSON, "json", false, "write JSON")
 }
@@ -39,14 +40,14 @@ func (m *movedDicts) add(d movedDict, did string) {
 	}
 }
 
-// none says why there is nothing to tell of.
+// none reports why there are no dictionaries.
 func (m *movedDicts) none(why string) {
 	if !m.asJSON {
 		fmt.Fprintln(m.out, why)
 	}
 }
 
-// end completes what is told after a command that has failed too.
+// end completes the output, also after a command that has failed.
 func (m *movedDicts) end(err error) error {
 	if !m.asJSON {
 		return err

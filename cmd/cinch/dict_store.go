@@ -16,17 +16,17 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// managedInfo says what a store's records tell of a dictionary that a gateway made. Its
-// JSON is a contract: fields are added, never renamed.
+// managedInfo is what a store's records say about a dictionary that a gateway made. Its JSON is a contract:
+// fields are added, never renamed.
 type managedInfo struct {
 	Rule     string    `json:"rule"`
-	Current  bool      `json:"current"` // false: another has taken its place
+	Current  bool      `json:"current"` // false: it was replaced
 	At       time.Time `json:"at"`      // when it was announced
 	By       string    `json:"by"`
-	Gain     float64   `json:"gain"`     // share of the values' memory that it saved when it was judged
-	Promised float64   `json:"promised"` // memory of the values sealed by what they take raw
-	Setting  string    `json:"setting"`  // that it was judged with
-	Seen     time.Time `json:"seen"`     // when a gateway last said that it has the rule
+	Gain     float64   `json:"gain"`     // share of the values' memory that it saved when it was evaluated
+	Promised float64   `json:"promised"` // memory of the values compressed by their memory raw
+	Setting  string    `json:"setting"`  // of the evaluation
+	Seen     time.Time `json:"seen"`     // when a gateway last recorded that it has the rule
 }
 
 func (m *managedInfo) row(now time.Time) []string {
@@ -41,13 +41,13 @@ func (m *managedInfo) row(now time.Time) []string {
 	if m.Gain != 0 {
 		gain = fmt.Sprintf("%.0f%%", 100*m.Gain)
 	}
-	if m.At.IsZero() { // so old that the record has its number only
+	if m.At.IsZero() { // an old record with only its number
 		return []string{rule, "", gain}
 	}
 	return []string{rule, age(now.Sub(m.At)), gain}
 }
 
-// age rounds for people.
+// age formats a rounded duration for people.
 func age(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -60,8 +60,8 @@ func age(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d/(24*time.Hour)))
 }
 
-// managed says which dictionary was made for which rule. One that several records name is
-// the current one of a rule if any of them says so.
+// managed returns the record of each dictionary. A dictionary that several records name counts as current if
+// any of them says so.
 func managed(records []storedRecord) map[uint32]*managedInfo {
 	all := map[uint32]*managedInfo{}
 	add := func(r storedRecord, v autodict.Version, current bool) {
@@ -85,18 +85,18 @@ func managed(records []storedRecord) map[uint32]*managedInfo {
 	return all
 }
 
-// storedRecord is what gateways have written about a rule.
+// storedRecord is a rule's record as written by gateways.
 type storedRecord struct {
 	autodict.Record
 	at store.Record
 }
 
-// recordsOf are those that can be read: others tell nothing.
+// recordsOf returns the records that can be read; others are ignored.
 func recordsOf(ctx context.Context, s store.Shelf) (all []storedRecord, err error) {
 	texts, err := s.Records(ctx)
 	for _, at := range texts {
 		if at.Name == agreed.PolicyRecord {
-			continue // of all rules
+			continue // not of one rule
 		}
 		if r, err := autodict.ParseRecord(at.Text); err == nil {
 			all = append(all, storedRecord{r, at})

@@ -17,10 +17,10 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// minTrainSamples: fewer say nothing about the values to come.
+// minTrainSamples is the minimum: fewer say nothing about future values.
 const minTrainSamples = 12
 
-// heldOutOf is what dict.Search does: one sample in so many is measured on.
+// heldOutOf matches dict.Search: one sample in so many is used for measuring.
 const heldOutOf = 4
 
 type dictTrainOptions struct {
@@ -61,11 +61,11 @@ It tries several algorithms, and several sizes unless you give one: bigger is of
 	return cmd
 }
 
-// dictTrial is one dictionary and what it does on the held-out samples. Sizes
-// are in bytes. Its JSON is a contract: fields are added, never renamed.
+// dictTrial is one dictionary with its results on the held-out samples. Sizes are in bytes. Its JSON is a
+// contract: fields are added, never renamed.
 type dictTrial struct {
 	Algorithm   string   `json:"algorithm"`
-	TargetBytes int      `json:"target_bytes"` // the size asked for
+	TargetBytes int      `json:"target_bytes"` // the requested size
 	Dictionary  dictInfo `json:"dictionary"`
 	StoredBytes int      `json:"stored_bytes"`
 	Ratio       float64  `json:"ratio"`
@@ -83,7 +83,7 @@ type dictTraining struct {
 	WithoutBytes int         `json:"without_bytes"` // stored without a dictionary
 	WithoutRatio float64     `json:"without_ratio"`
 	Trials       []dictTrial `json:"trials"`
-	File         string      `json:"file,omitempty"` // what was written
+	File         string      `json:"file,omitempty"` // the file written
 }
 
 func runDictTrain(o dictTrainOptions) error {
@@ -126,9 +126,9 @@ func runDictTrain(o dictTrainOptions) error {
 	return errors.Join(result.write(o), err)
 }
 
-// addTrials measures what was tried and reports whether the best is better than no dictionary.
+// addTrials measures the candidates and reports whether the best is better than no dictionary.
 func (r *dictTraining) addTrials(engine *codec.Engine, st codec.Setting, best dict.Candidate, tried []dict.Candidate, heldOut [][]byte) (gains bool) {
-	seen := map[uint32]bool{} // where samples are few, larger sizes give the same again
+	seen := map[uint32]bool{} // with few samples, larger sizes give the same dictionary again
 	for _, c := range tried {
 		if c.Err != nil || seen[c.Dict.Number()] {
 			continue
@@ -176,7 +176,7 @@ func (o dictTrainOptions) parse(e *codec.Engine) (st codec.Setting, candidates [
 	return st, oneSize(candidates, int(size)), nil
 }
 
-// oneSize keeps one candidate of each algorithm and gives it the size.
+// oneSize keeps one candidate per algorithm and sets its size.
 func oneSize(candidates []dict.TrainOptions, size int) []dict.TrainOptions {
 	var all []dict.TrainOptions
 	for _, c := range candidates {
@@ -188,7 +188,7 @@ func oneSize(candidates []dict.TrainOptions, size int) []dict.TrainOptions {
 	return all
 }
 
-// minDictSize in bytes: below, zstd's tables leave no room for content.
+// minDictSize in bytes: below it, zstd's tables leave no room for content.
 const minDictSize = 512
 
 func ratio(raw, stored int) float64 { return float64(raw) / float64(max(1, stored)) }

@@ -14,13 +14,12 @@ const (
 	exitSkipped     = 3   // finished, but some items were skipped
 	exitDifference  = 4   // verification found a difference, or damage
 	exitUnreachable = 10  // the upstream can't be reached
-	exitConfig      = 11  // the configuration is invalid, or what it calls a store is a gateway
+	exitConfig      = 11  // the configuration is invalid, or a configured store is a gateway
 	exitDictMissing = 12  // a dictionary is missing
 	exitInterrupted = 130 // a second signal stopped it
 )
 
-// exitError is an error that ends the process with a code of its own. Hints
-// are put around or into it with ui.WithHint.
+// exitError is an error with its own exit code. ui.WithHint may wrap it or be inside it.
 type exitError struct {
 	code int
 	err  error
@@ -37,12 +36,12 @@ func withCode(code int, err error) error {
 	return &exitError{code, err}
 }
 
-// toldError is an error whose text a command has printed in a form of its own, such as JSON.
+// toldError is an error that a command has already printed in another form, such as JSON.
 type toldError struct{ error }
 
 func (e toldError) Unwrap() error { return e.error }
 
-// told keeps the exit code of err and has its text not printed again. A nil error stays nil.
+// told keeps the exit code of err and prevents it from being printed again. A nil error stays nil.
 func told(err error) error {
 	if err == nil {
 		return nil
@@ -50,7 +49,7 @@ func told(err error) error {
 	return toldError{err}
 }
 
-// exitCode returns what the process ends with after err.
+// exitCode returns the process's exit code after err.
 func exitCode(err error) int {
 	var e *exitError
 	switch {

@@ -8,16 +8,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// helpWidth is how wide the help of flags may get.
+// helpWidth is the maximum width of the help for flags.
 const helpWidth = 120
 
-// flagGroups are the flags of a command that has too many for one list.
+// flagGroups groups the flags of a command that has too many for one list.
 type flagGroups struct {
 	cmd    *cobra.Command
 	groups []*pflag.FlagSet // in the order of the help; the name of each is its title
 }
 
-// group adds a part, under a title, to which the caller adds flags before the next call.
+// group adds a titled group. The caller adds its flags before the next call.
 func (g *flagGroups) group(title string) *pflag.FlagSet {
 	f := pflag.NewFlagSet(title, pflag.ContinueOnError)
 	f.SortFlags = false
@@ -25,7 +25,7 @@ func (g *flagGroups) group(title string) *pflag.FlagSet {
 	return f
 }
 
-// done gives the flags to the command, and groups them in its help.
+// done adds the flags to the command, and groups them in its help.
 func (g *flagGroups) done() {
 	var help strings.Builder
 	for _, f := range g.groups {
@@ -36,7 +36,7 @@ func (g *flagGroups) done() {
 	g.cmd.SetUsageTemplate(wide(strings.Replace(g.cmd.UsageTemplate(), all, strings.TrimSpace(help.String()), 1)))
 }
 
-// wide is a template of cobra's for the help, with flags as wide as they may get.
+// wide returns cobra's help template with flags up to helpWidth wide.
 func wide(template string) string {
 	return strings.ReplaceAll(template, ".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", helpWidth))
 }

@@ -12,17 +12,16 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// gatewayFlag is a flag, and a variable, with pairs LISTEN=UPSTREAM that ask for gateways of a
-// protocol.
+// gatewayFlag is a flag, with its variable, for pairs LISTEN=UPSTREAM that ask for gateways of a protocol.
 type gatewayFlag struct {
 	protocol, variable, help string
 	example                  string // of a pair
 	pairs                    func(*serveOptions) *[]string
-	rule                     func() config.Rule // for want of --rule; nil: the protocol has none
+	rule                     func() config.Rule // if there is no --rule; nil: the protocol has no rules
 	make                     func(name, listen, upstream string, rules []config.Rule) ([]config.Gateway, error)
 }
 
-// gatewayFlags are in the order in which their gateways start.
+// gatewayFlags lists the flags in the order in which their gateways start.
 var gatewayFlags = []gatewayFlag{
 	{
 		"redis", "CINCH_REDIS", "a gateway to a Redis server, `LISTEN=URL`",
@@ -66,7 +65,7 @@ var gatewayFlags = []gatewayFlag{
 	},
 }
 
-// one is for protocols where a pair is a gateway.
+// one adapts the constructor of a protocol with one gateway per pair.
 func one(made func(name, listen, upstream string, rules []config.Rule) config.Gateway) func(name, listen, upstream string, rules []config.Rule) ([]config.Gateway, error) {
 	return func(name, listen, upstream string, rules []config.Rule) ([]config.Gateway, error) {
 		return []config.Gateway{made(name, listen, upstream, rules)}, nil
@@ -85,7 +84,7 @@ func (o *serveOptions) addGatewayFlags(f *pflag.FlagSet) {
 	}
 }
 
-// of are the pairs of the flag, else of the environment.
+// of returns the pairs of the flag, or else of the environment.
 func (f *gatewayFlag) of(o *serveOptions, getenv func(string) string) []string {
 	if given := *f.pairs(o); len(given) > 0 {
 		return given
@@ -93,12 +92,12 @@ func (f *gatewayFlag) of(o *serveOptions, getenv func(string) string) []string {
 	return strings.Fields(getenv(f.variable))
 }
 
-// hasTargets reports that a flag or variable asks for a gateway.
+// hasTargets reports whether a flag or variable asks for a gateway.
 func (o *serveOptions) hasTargets(getenv func(string) string) bool {
 	return slices.ContainsFunc(gatewayFlags, func(f gatewayFlag) bool { return len(f.of(o, getenv)) > 0 })
 }
 
-// gateways are those that the flag or variable asks for: redis, redis-2 and so on.
+// gateways returns the gateways that the flag or variable asks for: redis, redis-2 and so on.
 func (f *gatewayFlag) gateways(o *serveOptions, getenv func(string) string) (list []config.Gateway, err error) {
 	rules, err := o.givenRules()
 	if len(rules) == 0 && f.rule != nil {
@@ -107,7 +106,7 @@ func (f *gatewayFlag) gateways(o *serveOptions, getenv func(string) string) (lis
 	for _, pair := range f.of(o, getenv) {
 		listen, upstream, ok := strings.Cut(pair, "=")
 		if !ok {
-			return nil, f.wrong(errors.New("there is no = in it")) // not shown: it may hold a password
+			return nil, f.wrong(errors.New("there is no = in it")) // the pair isn't shown: it may hold a password
 		}
 		name := f.protocol
 		if len(list) > 0 { // a URI of several hosts may have made several

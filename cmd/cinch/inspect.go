@@ -18,7 +18,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// maxInspectBytes bounds what is read and what is opened: it is Redis's own limit for a value.
+// maxInspectBytes limits what is read and decompressed: it is Redis's own limit for a value.
 const maxInspectBytes = 512 << 20
 
 type inspectOptions struct {
@@ -88,7 +88,8 @@ func runInspect(ctx context.Context, o inspectOptions) error {
 	return inspectFailure(r, open.Holds(o.target))
 }
 
-// read fetches the stored value, and says where the dictionary is that it may name. A store stays open until done.
+// read fetches the stored value, and returns the sources of a dictionary that it may name. A store stays open
+// until done is called.
 func (o inspectOptions) read(ctx context.Context, local *dict.Set) (stored []byte, dicts cinch.Dictionaries, done func(), err error) {
 	if open.Holds(o.target) {
 		stored, from, err := open.Value(ctx, o.target, store.Address{Space: o.space, Key: o.key, Field: o.field}, local)
@@ -141,7 +142,7 @@ func (o inspectOptions) write(r inspect.Report) error {
 	return r.WriteText(o.out)
 }
 
-// inspectFailure is the error that the command ends with after the report.
+// inspectFailure returns the command's error after the report.
 func inspectFailure(r inspect.Report, storeAsked bool) error {
 	switch r.Problem {
 	case "":

@@ -10,7 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/price"
 )
 
-// layoutFlags say what of the traffic crosses zones. Plans and reports have the same, with the same default.
+// layoutFlags are the flags for the share of traffic that crosses zones. Plans and reports share them, with
+// the same defaults.
 type layoutFlags struct {
 	zones     int
 	crossZone string

@@ -1,8 +1,8 @@
-// Command cinch is a compression layer for the data path: it sits in front of
-// a store, makes the values small, and leaves applications as they are.
+// Command cinch is a compression layer for the data path: it sits in front of a store and compresses the
+// values, without changes to applications.
 //
-// Each subcommand has a file of its own: an options struct, newXCommand, which
-// fills it from flags, and runX, which does the work.
+// Each subcommand has a file of its own: an options struct, newXCommand, which fills it from flags, and runX,
+// which does the work.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 )
 
 func main() {
-	logging.Disable() // what the Redis client would write to standard error, errors and our log say
+	logging.Disable() // what the Redis client would print is in errors and Cinch's log
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
@@ -66,7 +66,7 @@ interrupted.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 
-		DisableSuggestions: true, // explainUsage has its own
+		DisableSuggestions: true, // explainUsage makes its own
 	}
 	addPasswords(root)
 	root.PersistentFlags().BoolP(quietFlag, "q", false, "no progress and no notes: results, warnings and errors only")
@@ -103,7 +103,7 @@ interrupted.`,
 	return root
 }
 
-// flagValues lists the words that flags accept, for completion in a shell.
+// flagValues lists the values of flags, for completion in a shell.
 var flagValues = map[string][]string{
 	"cloud":      {"aws", "azure", "gcp"},
 	"log-format": {"text", "json"},

@@ -20,7 +20,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// storeOptions say which store pack, unpack and verify go to, and by which rules.
+// storeOptions selects the store of pack, unpack and verify, and the rules.
 type storeOptions struct {
 	configFile string
 	gateway    string
@@ -28,9 +28,9 @@ type storeOptions struct {
 	dbs        []int
 	dictFiles  []string
 	zstd       string
-	sealing    bool // it is about what rules cover, not about all that is stored
-	readOnly   bool // nothing is replaced, so a replica will do
-	everywhere bool // all shards are meant, not one only
+	sealing    bool // for what rules cover, not for everything stored
+	readOnly   bool // nothing is replaced, so a replica is sufficient
+	everywhere bool // all shards, not only one
 
 	at open.Location
 }
@@ -44,7 +44,7 @@ func (o *storeOptions) flags(cmd *cobra.Command) {
 	f.StringVar(&o.zstd, "zstd", "", zstdFlag)
 }
 
-// take reads URL and environment.
+// take reads the URL and the environment.
 func (o *storeOptions) take(args []string) error {
 	url := ""
 	if len(args) == 1 {
@@ -69,7 +69,7 @@ func (o *storeOptions) take(args []string) error {
 	return wrongUsage(err)
 }
 
-// openedStore is a store with what is known of how it is used.
+// openedStore is an open store with its configuration.
 type openedStore struct {
 	cfg     *config.Config
 	gateway config.Gateway
@@ -77,7 +77,7 @@ type openedStore struct {
 	engine  *codec.Engine
 
 	options open.Options // to open it again
-	local   dict.Set     // dictionaries of files, and what was found
+	local   dict.Set     // dictionaries from files, and those found
 	store   store.Store
 }
 
@@ -107,7 +107,7 @@ func (o *storeOptions) open(ctx context.Context) (*openedStore, error) {
 	return w, nil
 }
 
-// connect opens the store at all nodes that it has now.
+// connect opens the store at all of its current nodes.
 func (w *openedStore) connect(ctx context.Context) error {
 	s, err := open.Open(ctx, w.gateway.Upstream, w.options)
 	if err == nil {
@@ -116,8 +116,7 @@ func (w *openedStore) connect(ctx context.Context) error {
 	return err
 }
 
-// moved reports whether the store's values are with other nodes than when it was opened, and
-// connects to those.
+// moved reports whether the store's values have moved to other nodes, and connects to those.
 func (w *openedStore) moved(ctx context.Context) bool {
 	if !w.store.Moved(ctx) {
 		return false
@@ -126,7 +125,7 @@ func (w *openedStore) moved(ctx context.Context) bool {
 	return w.connect(ctx) == nil
 }
 
-// configure finds the gateway that stands for the store.
+// configure finds or makes the gateway configuration for the store.
 func (o *storeOptions) configure(w *openedStore) error {
 	var more []config.Gateway
 	if o.configFile == "" {
@@ -188,7 +187,7 @@ func (w *openedStore) loadDictionaries(more []string) error {
 	return loadDicts(&w.local, more)
 }
 
-// sealer opens what was sealed with any limit.
+// sealer returns a Sealer that opens values sealed with any limit.
 func (w *openedStore) sealer() *cinch.Sealer {
 	return cinch.NewSealer(cinch.SealerOptions{Engine: w.engine, Dicts: w.store.Dicts(), MaxRaw: int(w.gateway.MaxSeal), MaxOpen: maxInspectBytes})
 }

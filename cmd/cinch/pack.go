@@ -96,7 +96,7 @@ func runPack(ctx context.Context, o packOptions) error {
 	if err != nil {
 		return err
 	}
-	defer func() { w.store.Close() }() // another, if it has moved
+	defer func() { w.store.Close() }() // the store may be another one by then
 	if err := o.checkPolicy(w); err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func runPack(ctx context.Context, o packOptions) error {
 	return nil
 }
 
-// runOptions returns the options of a run over the nodes that there are now.
+// runOptions returns the options of a run over the current nodes.
 func (o *packOptions) runOptions(ctx context.Context, w *openedStore, to codec.Setting) (pack.Options, error) {
 	p := o.options(w)
 	if err := o.publish(ctx, w, to); err != nil {
@@ -145,7 +145,7 @@ func (o *packOptions) runOptions(ctx context.Context, w *openedStore, to codec.S
 	return p, err
 }
 
-// dictionaries returns the options by which rules with `dictionary: auto` get dictionaries.
+// dictionaries returns the options for making dictionaries for rules with `dictionary: auto`.
 func (o *packOptions) dictionaries(w *openedStore, walk pack.Options) ruledict.Options {
 	progress := ui.NewProgress(o.errs)
 	return ruledict.Options{
@@ -153,7 +153,7 @@ func (o *packOptions) dictionaries(w *openedStore, walk pack.Options) ruledict.O
 		Trainer: autodict.TrainerOptions{
 			NewEngine: func() *codec.Engine {
 				e, err := engineWith(w.cfg.Zstd)
-				if err != nil { // it was there when the store was opened
+				if err != nil { // can't fail: it worked when the store was opened
 					return w.engine
 				}
 				return e
@@ -215,7 +215,7 @@ func (o *packOptions) checkPolicy(w *openedStore) error {
 	return nil
 }
 
-// publish puts into the store all dictionaries that values are about to name.
+// publish puts all dictionaries that values are going to name into the store.
 func (o *packOptions) publish(ctx context.Context, w *openedStore, to codec.Setting) error {
 	numbers := w.policy.Dictionaries()
 	if o.to != "" {
@@ -253,7 +253,7 @@ func (o *packOptions) packState(w *openedStore) (*pack.State, error) {
 	return o.state(w, "pack", pack.Fingerprint(w.policy, more...))
 }
 
-// showReport writes the report, and for a dry run what it means for all keys.
+// showReport writes the report, and for a dry run an estimate for all keys.
 func (o *packOptions) showReport(r *pack.Report) error {
 	done := "packed"
 	if o.dryRun {

@@ -13,12 +13,12 @@ import (
 
 const passwordFlag = "password-file"
 
-// addPasswords has every command take passwords from elsewhere than its command line.
+// addPasswords adds the flag for passwords that are not on the command line to all commands.
 func addPasswords(root *cobra.Command) {
 	root.PersistentFlags().String(passwordFlag, "", "`FILE` with passwords for URLs that name a user and none: lines host:port:user:password, or one password; variables "+config.PasswordFileVariable+" and "+config.PasswordVariable)
 }
 
-// fillPasswords completes the URLs in arguments and flags. What the flag names holds for the
+// fillPasswords adds passwords to the URLs in arguments and flags. The flag's file applies to the
 // configuration too, which is read later.
 func fillPasswords(cmd *cobra.Command, args []string) error {
 	if f := cmd.Flags().Lookup(passwordFlag); f != nil && f.Changed {
@@ -31,7 +31,7 @@ func fillPasswords(cmd *cobra.Command, args []string) error {
 		return withCode(exitConfig, err)
 	}
 	cmd.SetContext(context.WithValue(cmd.Context(), passwordsKey{}, p))
-	for i := range args { // the command is given the same slice
+	for i := range args { // the command gets the same slice
 		args[i] = p.FillArgument(args[i])
 	}
 	var errs []error
@@ -45,7 +45,7 @@ func fillPasswords(cmd *cobra.Command, args []string) error {
 
 type passwordsKey struct{}
 
-// passwordsOf are those from which the command's URLs were completed; nil: none were.
+// passwordsOf returns the passwords that were added to the command's URLs; nil: none were.
 func passwordsOf(ctx context.Context) *config.Passwords {
 	p, _ := ctx.Value(passwordsKey{}).(*config.Passwords)
 	return p

@@ -24,9 +24,9 @@ import (
 
 type planOptions struct {
 	from      []string
-	passwords *config.Passwords // from which URLs were completed; nil: none were
+	passwords *config.Passwords // source of passwords in URLs; nil: none
 
-	// What is asked of the source.
+	// Limits for the source.
 	maxTime  time.Duration
 	maxBytes string
 	share    string
@@ -35,7 +35,7 @@ type planOptions struct {
 	keep     string
 	seed     uint64
 
-	// What is measured and wanted.
+	// What to measure, and the goals.
 	candidates   []string
 	zstd         string
 	dictionaries string
@@ -50,7 +50,7 @@ type planOptions struct {
 	copies       int
 	layout       layoutFlags
 
-	// What comes out.
+	// Output.
 	asJSON   bool
 	details  bool
 	html     string
@@ -61,10 +61,10 @@ type planOptions struct {
 	pair  bool
 	batch int
 
-	// Of what telemetry, sampled by a running gateway; its page is in from, too.
+	// The telemetry to plan for, sampled by a running gateway; its page is in from, too.
 	otlp, remoteWrite string
 
-	clear func() // the line of progress
+	clear func() // clears the line of progress
 
 	bill string
 	disk diskOptions
@@ -208,7 +208,7 @@ func runPlan(ctx context.Context, o planOptions) error {
 	report.LookedAt.Took = plan.Seconds(time.Since(start).Seconds())
 	progress.Clear()
 	var made plan.Made
-	if err := o.writeFiles(&made, report); err != nil { // half a plan would be in the way of the next try
+	if err := o.writeFiles(&made, report); err != nil { // half a plan would block the next attempt
 		return errors.Join(err, made.Remove())
 	}
 	return o.show(report, made.Names)
@@ -241,7 +241,7 @@ func isAdminURL(s string) bool {
 	return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")
 }
 
-// planLimits are what may be asked of the source.
+// planLimits limits the reading of the source.
 type planLimits struct {
 	bytes int64
 	share float64
@@ -340,7 +340,7 @@ func (o *planOptions) parseWishes(p *plan.Options) error {
 	return nil
 }
 
-// parseCPU reads --max-cpu, which is a time for a value or a number of cores.
+// parseCPU parses --max-cpu, a duration per value or a number of cores.
 func (o *planOptions) parseCPU(p *plan.Options) (err error) {
 	if o.maxCPU == "" {
 		return nil
@@ -395,7 +395,7 @@ func (o *planOptions) show(r *plan.Report, written []string) error {
 	return nil
 }
 
-// terminalWidth is that of the terminal, as COLUMNS says where it is none.
+// terminalWidth returns the terminal's width, or COLUMNS if that is set.
 func terminalWidth(w io.Writer) int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n >= 40 {
 		return n
@@ -403,7 +403,7 @@ func terminalWidth(w io.Writer) int {
 	return ui.Width(w)
 }
 
-// keepSamples writes the samples where --keep-samples says so.
+// keepSamples writes the samples if --keep-samples asks for it.
 func (o *planOptions) keepSamples(c *plan.Collector) error {
 	if o.keep == "" {
 		return nil

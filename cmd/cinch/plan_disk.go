@@ -93,7 +93,7 @@ func runDisk(ctx context.Context, o planOptions) error {
 	return r.Print(o.out)
 }
 
-// exactHint says what to do about what --exact lacks.
+// exactHint adds a hint on what --exact lacks.
 func exactHint(err error) error {
 	for what, hint := range map[error]string{
 		trial.ErrRoot:  "run it as root (in a container: with CAP_SYS_ADMIN), or leave out --exact: then it is computed",
@@ -126,7 +126,7 @@ func (o *planOptions) parseDisk() (runs []disk.Options, perDay config.Bytes, err
 	return runs, perDay, err
 }
 
-// runs are the settings, one run for each recordsize.
+// runs returns the settings, with one run per recordsize.
 func (o *diskOptions) runs() (list []disk.Options, err error) {
 	switch o.filesystem {
 	case "btrfs":
@@ -169,7 +169,7 @@ func orElse(list []string, more ...string) []string {
 	return more
 }
 
-// disks are of a RAIDZ; 0: none.
+// disks returns the parity and the number of disks of a RAIDZ; 0: none.
 func (o *diskOptions) disks() (parity, disks int, err error) {
 	if o.raidz == "" {
 		return 0, 0, nil
@@ -185,7 +185,7 @@ func (o *diskOptions) disks() (parity, disks int, err error) {
 	return parity, disks, nil
 }
 
-// perDay is the growth in bytes before compression; 0: not given.
+// perDay returns the growth in bytes before compression; 0: not given.
 func (o *diskOptions) perDay() (config.Bytes, error) {
 	var n config.Bytes
 	if o.growth == "" {

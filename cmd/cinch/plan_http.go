@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// takeTelemetry makes the page that --otlp or --remote-write names the source.
+// takeTelemetry uses the page given by --otlp or --remote-write as the source.
 func (o *planOptions) takeTelemetry() error {
 	if o.otlp == "" && o.remoteWrite == "" {
 		return nil
@@ -29,7 +29,7 @@ func (o *planOptions) takeTelemetry() error {
 	return nil
 }
 
-// telemetry is which messages of the page are meant.
+// telemetry returns which messages of the page to plan for.
 func (o *planOptions) telemetry() plan.Telemetry {
 	switch {
 	case o.otlp != "":

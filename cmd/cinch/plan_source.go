@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// wellKnown are the schemes of servers by the ports that they usually have.
+// wellKnown maps the usual ports of servers to URL schemes.
 var wellKnown = []struct {
 	first, last int
 	scheme      string
@@ -27,7 +27,7 @@ var wellKnown = []struct {
 	{9470, 9479, "http"},
 }
 
-// isAddress takes host:port of a server for what it is, unless there is a file of that name.
+// isAddress reports whether source is the host:port of a server, and not the name of an existing file.
 func isAddress(source string) (port int, ok bool) {
 	host, text, err := net.SplitHostPort(source)
 	if err != nil || host == "" && text == "" || strings.ContainsAny(source, "/\\ ") {
@@ -40,7 +40,7 @@ func isAddress(source string) (port int, ok bool) {
 	return port, err != nil
 }
 
-// schemeMissing says how to write the URL of a server that was named by its address only.
+// schemeMissing returns an error with the URL to write if a server is given by its address only.
 func schemeMissing(source string) error {
 	port, ok := isAddress(source)
 	if !ok {
@@ -59,8 +59,8 @@ func schemeMissing(source string) error {
 	return ui.WithHint(err, "for a server at that address write redis://%s, mongodb://%s or tarantool://%s", address, address, address)
 }
 
-// askRates asks who sits at the terminal for rates that what the server has counted does not
-// tell. Without a terminal the report says which flags do.
+// askRates asks the user for rates if the server's counters don't show them. Without a terminal the report
+// names the flags.
 func (o *planOptions) askRates(ctx context.Context, c *plan.Collector, p *plan.Options) {
 	warning := p.WeighRates(c)
 	if p.Source.Doubt != "" && p.Rates == (plan.Rates{}) {

@@ -17,7 +17,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// namesAreFree says before the work what would fail after it.
+// namesAreFree checks before the work that the output files don't exist.
 func (o *planOptions) namesAreFree() error {
 	return cmp.Or(nameIsFree("--write", o.write), nameIsFree("--html", o.html))
 }
@@ -39,8 +39,8 @@ func (o *planOptions) writeFiles(made *plan.Made, r *plan.Report) error {
 	return o.writePage(made, r.HTML)
 }
 
-// writeConfig writes the configuration and its dictionaries. The configuration comes first: its
-// name decides which of two plans at a time is the one that goes on.
+// writeConfig writes the configuration and its dictionaries. The configuration comes first: its name decides
+// which of two concurrent plans continues.
 func (o *planOptions) writeConfig(made *plan.Made, r *plan.Report) error {
 	if o.write == "" {
 		return nil
@@ -65,7 +65,7 @@ func (o *planOptions) writeConfig(made *plan.Made, r *plan.Report) error {
 	return nil
 }
 
-// planUpstream is what a gateway for the source has behind it.
+// planUpstream returns the upstream of a gateway for the source.
 func (o *planOptions) planUpstream() (string, error) {
 	from := o.passwords.Given(o.from[0])
 	switch {
@@ -79,7 +79,7 @@ func (o *planOptions) planUpstream() (string, error) {
 	return "redis://127.0.0.1:6379", nil
 }
 
-// writePage writes the report as a web page, if somebody asked for it.
+// writePage writes the report as a web page, if requested.
 func (o *planOptions) writePage(made *plan.Made, write func(io.Writer) error) error {
 	if o.html == "" {
 		return nil
@@ -94,7 +94,7 @@ func (o *planOptions) writePage(made *plan.Made, write func(io.Writer) error) er
 	return nil
 }
 
-// defaultListen is where a gateway of a protocol listens that was not told where.
+// defaultListen returns the default address of a protocol's gateway.
 func defaultListen(protocol string) string {
 	switch protocol {
 	case config.Tarantool:

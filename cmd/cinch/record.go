@@ -56,11 +56,11 @@ Exit codes: 0 ended, 1 failed, 2 the command line is wrong, 10 production can't 
 	return cmd
 }
 
-// shadowSignals are what ends a run, and what turns it off.
+// shadowSignals returns the signals that end a run or turn it off.
 func shadowSignals() (<-chan os.Signal, func()) {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1)
-	signal.Ignore(syscall.SIGPIPE) // clients do not depend on who reads what is said
+	signal.Ignore(syscall.SIGPIPE) // a closed output pipe must not affect clients
 	return signals, func() { signal.Stop(signals) }
 }
 

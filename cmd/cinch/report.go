@@ -114,7 +114,7 @@ func runReport(ctx context.Context, o reportOptions, now time.Time) error {
 	return r.Print(o.out)
 }
 
-// collect asks the pages, or Prometheus.
+// collect queries the pages, or Prometheus.
 func (o *reportOptions) collect(ctx context.Context, w report.Window) (*report.Counted, error) {
 	if o.prometheus != "" {
 		p, err := report.OpenPrometheus(o.prometheus, o.match, o.reach)
@@ -156,7 +156,7 @@ func (o *reportOptions) whyNothing() string {
 	return "without history.path in the configuration a gateway remembers what it has counted since it was started only"
 }
 
-// writePage writes the report as a web page, if somebody asked for it.
+// writePage writes the report as a web page, if requested.
 func (o *reportOptions) writePage(r *report.Report) error {
 	if o.html == "" {
 		return nil
@@ -168,7 +168,7 @@ func (o *reportOptions) writePage(r *report.Report) error {
 	return ui.WithHint(plan.CreatePrivate(o.html, b.Bytes()), "choose another name for --html, on a disk with room")
 }
 
-// read makes of flags what they mean.
+// read parses the flags.
 func (o *reportOptions) read(now time.Time) (w report.Window, r report.Options, err error) {
 	for _, t := range []struct {
 		flag, text string
@@ -182,7 +182,7 @@ func (o *reportOptions) read(now time.Time) (w report.Window, r report.Options, 
 		}
 	}
 	if w.To.After(now) {
-		w.To = now // rates are over time that has been
+		w.To = now // rates need a time in the past
 	}
 	switch {
 	case !w.To.After(w.From):
@@ -212,7 +212,7 @@ func (o *reportOptions) read(now time.Time) (w report.Window, r report.Options, 
 	return w, r, err
 }
 
-// amount is that of the bill, if it is one and no file.
+// amount returns the amount of the bill if --bill is one, and not a file.
 func (o *reportOptions) amount() (*float64, error) {
 	dollars, err := strconv.ParseFloat(o.bill, 64)
 	switch {
@@ -227,7 +227,7 @@ func (o *reportOptions) amount() (*float64, error) {
 	return nil, nil
 }
 
-// addBill sets the lines of a file beside the report.
+// addBill adds the lines of a bill's file to the report.
 func (o *reportOptions) addBill(ctx context.Context, r *report.Report) error {
 	if o.bill == "" || r.Bill != nil {
 		return nil

@@ -69,8 +69,9 @@ func newRolloutRunCommand() *cobra.Command {
 	return cmd
 }
 
-// inOrder is a context that the first signal ends, so that a switch-over is put back or finished; the second signal ends the process. A terminal that has gone, and
-// a pipe behind which nobody reads any more, end it in order, too: Ctrl-C kills the tee that the output goes to.
+// inOrder returns a context that the first signal ends, so that a switch-over is finished or undone. The
+// second signal ends the process. A closed terminal or output pipe ends it in order, too: Ctrl-C kills the
+// tee that the output goes to.
 func inOrder(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 4)
@@ -80,7 +81,7 @@ func inOrder(ctx context.Context) (context.Context, context.CancelFunc) {
 			if s == syscall.SIGPIPE {
 				continue
 			}
-			if cancel(); s != syscall.SIGHUP { // of which shell and kernel send one each
+			if cancel(); s != syscall.SIGHUP { // shell and kernel send one SIGHUP each
 				signal.Reset(syscall.SIGINT, syscall.SIGTERM)
 			}
 		}
@@ -130,7 +131,7 @@ func newRolloutStatusCommand() *cobra.Command {
 	return cmd
 }
 
-// endRollout prints the state as JSON where that is asked for, also of a roll-out that has failed: its last action says why.
+// endRollout prints the state as JSON if requested, even if the roll-out failed: its last action tells why.
 func endRollout(cmd *cobra.Command, c *rollout.Cell, asJSON bool, err error) error {
 	if asJSON {
 		if printed := c.PrintState(cmd.OutOrStdout()); err == nil {
@@ -158,14 +159,14 @@ func rolloutAction(name, short string, do func(context.Context, *rollout.Rollout
 	return cmd
 }
 
-// teller prints what happens, with the time.
+// teller returns a function that prints events with the time.
 func teller(cmd *cobra.Command) func(node, text string) {
 	return func(node, text string) {
 		ui.Note(cmd.ErrOrStderr(), "%s %-8s %s\n", time.Now().Format(time.TimeOnly), node, text)
 	}
 }
 
-// rolloutCode gives what a roll-out returns its exit code, and says what to do next.
+// rolloutCode adds the exit code and the next step to a roll-out's error.
 func rolloutCode(err error) error {
 	switch {
 	case errors.Is(err, rollout.ErrUnconfirmed):

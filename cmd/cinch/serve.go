@@ -30,14 +30,14 @@ type serveOptions struct {
 	postgres   []string // LISTEN=URL
 	tunnel     []string // LISTEN=PEER
 	tunnelExit []string // LISTEN=UPSTREAM
-	listen     string   // of the gateway to the embedded store
+	listen     string   // address of the gateway to the embedded store
 	rules      []string // KEY=VALUE,…
 	overrides  []config.Override
-	open       bool // gateways of flags may listen before a server without a password
+	open       bool // gateways of flags may listen in front of a server without a password
 	pprof      bool
 	testForce  bool
 
-	sockets  *handover.Sockets // that the process was started with; or nil
+	sockets  *handover.Sockets // inherited sockets; or nil
 	storeURL string            // of the embedded store, once it runs
 }
 
@@ -119,7 +119,7 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
 	return cmd
 }
 
-// overrideFlags are the flags that set one key of the configuration.
+// overrideFlags lists the flags that set one key of the configuration.
 var overrideFlags = []struct{ name, key, usage string }{
 	{"admin", "admin.listen", "`ADDR` of the admin page and /metrics, or off (default " + config.DefaultAdmin + ")"},
 	{"admin-token-file", "admin.token_file", "`FILE` of the token that the admin page asks for (not on loopback)"},
@@ -144,7 +144,7 @@ func flagOverrides(cmd *cobra.Command) []config.Override {
 	return list
 }
 
-// embedded reports whether to run the store to play with.
+// embedded reports whether to run the embedded store.
 func (o serveOptions) embedded(getenv func(string) string) bool {
 	return o.file(getenv) == "" && !o.hasTargets(getenv)
 }
@@ -156,7 +156,7 @@ func (o serveOptions) file(getenv func(string) string) string {
 	return getenv(configVariable)
 }
 
-// load puts file, environment and flags together.
+// load combines file, environment and flags.
 func (o serveOptions) load(getenv func(string) string) (*config.Config, error) {
 	rules, err := o.ruleList()
 	if err == nil {
@@ -183,7 +183,7 @@ func (o serveOptions) load(getenv func(string) string) (*config.Config, error) {
 	return loadConfig(o.file(getenv), more, overrides)
 }
 
-// checkUse refuses flags that would have no effect.
+// checkUse rejects flags that would have no effect.
 func (o serveOptions) checkUse(getenv func(string) string) error {
 	switch {
 	case o.listen != "" && !o.embedded(getenv):
@@ -194,7 +194,7 @@ func (o serveOptions) checkUse(getenv func(string) string) error {
 	return nil
 }
 
-// embeddedGateway also serves config show, which starts no store.
+// embeddedGateway returns the gateway to the embedded store. config show uses it without starting a store.
 func (o serveOptions) embeddedGateway(rules []config.Rule) config.Gateway {
 	listen, upstream := o.listen, o.storeURL
 	if listen == "" {
@@ -248,7 +248,7 @@ func runServe(o serveOptions, signals <-chan os.Signal, out, errs io.Writer) err
 	return err
 }
 
-// process says what serve runs, and config check checks.
+// process returns the options of the process that serve runs and config check checks.
 func (o serveOptions) process(log io.Writer) serve.Options {
 	b := readBuild()
 	return serve.Options{
@@ -259,7 +259,7 @@ func (o serveOptions) process(log io.Writer) serve.Options {
 	}
 }
 
-// serveFailure words what kept a process from starting, and gives it its exit code.
+// serveFailure adds the hint and the exit code to an error that kept a process from starting.
 func serveFailure(err error) error {
 	var occupied *serve.ListenError
 	if errors.As(err, &occupied) {
@@ -277,7 +277,7 @@ func serveFailure(err error) error {
 	return err
 }
 
-// sayWhatToTry prints the three lines that greet whoever runs serve alone.
+// sayWhatToTry prints the three lines shown when serve runs without arguments.
 func sayWhatToTry(out io.Writer, p *serve.Process) {
 	gateways, page := p.Addresses()
 	host, port, _ := net.SplitHostPort(gateways[0].String())

@@ -54,7 +54,7 @@ Exit codes: 0 PASS, 1 failed, 2 the command line is wrong, 3 INCONCLUSIVE or VOI
 	return cmd
 }
 
-// addShadowFlags adds those that check has too.
+// addShadowFlags adds the flags that check has too.
 func addShadowFlags(f *pflag.FlagSet, o *operate.Mirror) {
 	addListenerFlags(f, &o.Servers.Listeners, &o.TLS)
 	addTargetFlags(f, o)
@@ -65,7 +65,7 @@ func addShadowFlags(f *pflag.FlagSet, o *operate.Mirror) {
 	f.BoolVar(&o.Exit, "exit", false, "end when there is a verdict, instead of passing clients through on")
 }
 
-// addListenerFlags adds those that record has too.
+// addListenerFlags adds the flags that record has too.
 func addListenerFlags(f *pflag.FlagSet, l *operate.Listeners, tls *gateway.TLSFiles) {
 	f.StringVar(&l.Redis, "redis", "", "where clients connect and what production is, `LISTEN=URL`")
 	f.StringVar(&l.Mongo, "mongo", "", "where clients connect and what production is, `LISTEN=URI`: one server, which clients reach with directConnection=true")
@@ -74,7 +74,7 @@ func addListenerFlags(f *pflag.FlagSet, l *operate.Listeners, tls *gateway.TLSFi
 	f.StringVar(&tls.Key, "tls-key", "", "`FILE` with its key")
 }
 
-// addTargetFlags adds those that replay has too.
+// addTargetFlags adds the flags that replay has too.
 func addTargetFlags(f *pflag.FlagSet, o *operate.Mirror) {
 	f.StringVar(&o.Servers.Control, "control", "", "`URL` of the control target, with its own credentials")
 	f.StringVar(&o.Servers.Test, "test", "", "`URL` of the test target, or cinch=URL to judge a gateway in front of it")
@@ -128,7 +128,7 @@ Exit codes: 0 nothing stands in the way, 1 failed, 2 the command line is wrong, 
 	return cmd
 }
 
-// verdictCode is the exit code of what a watcher returns.
+// verdictCode adds the exit code to a watcher's error.
 func verdictCode(err error) error {
 	switch {
 	case errors.Is(err, operate.ErrFail):

@@ -95,10 +95,10 @@ func runTarantoolInit(ctx context.Context, o tarantoolInitOptions) error {
 	return o.tell(installed{Server: name, DryRun: o.dryRun, Steps: did})
 }
 
-// installed is what was done. Its JSON is a contract: fields are added, never renamed.
+// installed is the result as JSON, which is a contract: fields are added, never renamed.
 type installed struct {
 	Server string   `json:"server"`
-	DryRun bool     `json:"dry_run"` // it would have been
+	DryRun bool     `json:"dry_run"` // nothing was changed
 	Steps  []string `json:"steps"`
 }
 

@@ -63,7 +63,7 @@ func runUnpack(ctx context.Context, o unpackOptions) error {
 	if err != nil {
 		return err
 	}
-	defer func() { w.store.Close() }() // another, if it has moved
+	defer func() { w.store.Close() }() // the store may be another one by then
 	report, err := o.run(ctx, w, func() (pack.Options, error) { return o.runOptions(ctx, w) })
 	if report == nil {
 		return err
@@ -77,7 +77,7 @@ func runUnpack(ctx context.Context, o unpackOptions) error {
 	return nil
 }
 
-// runOptions returns the options of a run over the nodes that there are now.
+// runOptions returns the options of a run over the current nodes.
 func (o *unpackOptions) runOptions(ctx context.Context, w *openedStore) (pack.Options, error) {
 	p := o.options(w)
 	p.Task = &pack.Unpack{Sealer: w.sealer(), Match: matching(o.match), Policy: w.policy}

@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// wrongUsage marks an error of the command line itself. A code that it has already stays.
+// wrongUsage marks an error of the command line. An exit code that it already has stays.
 func wrongUsage(err error) error {
 	var e *exitError
 	if errors.As(err, &e) {
@@ -19,8 +19,7 @@ func wrongUsage(err error) error {
 	return withCode(exitUsage, err)
 }
 
-// explainUsage says what to do when cobra did not understand the command line. Other
-// errors stay as they are.
+// explainUsage adds hints to cobra's errors about the command line. Other errors are returned unchanged.
 func explainUsage(cmd *cobra.Command, err error) error {
 	var done *exitError
 	text := err.Error()
@@ -29,7 +28,7 @@ func explainUsage(cmd *cobra.Command, err error) error {
 		return err
 	case strings.HasPrefix(text, "unknown command") && cmd.HasSubCommands():
 		return unknownCommand(cmd, quoted(text))
-	case strings.HasPrefix(text, "unknown command"): // cobra's word for any argument where none is taken
+	case strings.HasPrefix(text, "unknown command"): // cobra's text for any unexpected argument
 		err = fmt.Errorf("%q: %s takes no arguments", quoted(text), cmd.CommandPath())
 	case strings.HasPrefix(text, "accepts "), strings.HasPrefix(text, "requires at"):
 		return wrongUsage(ui.WithHint(err, "write '%s'; see '%s --help'", strings.TrimSuffix(cmd.UseLine(), " [flags]"), cmd.CommandPath()))
@@ -40,7 +39,7 @@ func explainUsage(cmd *cobra.Command, err error) error {
 	return wrongUsage(ui.WithHint(err, "see '%s --help'", cmd.CommandPath()))
 }
 
-// quoted is the first part of text in quotes.
+// quoted returns the first quoted part of text.
 func quoted(text string) string {
 	_, rest, _ := strings.Cut(text, `"`)
 	word, _, _ := strings.Cut(rest, `"`)
@@ -63,17 +62,17 @@ func commandNames(cmd *cobra.Command) []string {
 	return names
 }
 
-// unknownFlag is what cobra calls for a flag that it can't read.
+// unknownFlag handles flags that cobra can't parse.
 func unknownFlag(cmd *cobra.Command, err error) error {
 	return wrongUsage(ui.WithHint(err, "see '%s --help'", cmd.CommandPath()))
 }
 
-// checkGroup refuses 'cinch dict foo', for which cobra prints the help of 'cinch dict' and
-// succeeds: it looks at arguments of commands that run only.
+// checkGroup rejects 'cinch dict foo', for which cobra prints the help of 'cinch dict' and succeeds: it
+// checks only the arguments of commands that run.
 func checkGroup(root *cobra.Command, args []string) error {
 	cmd, rest, err := root.Find(args)
 	if err != nil || cmd.Runnable() {
-		return nil // cobra says it
+		return nil // cobra reports it
 	}
 	for _, word := range rest {
 		if !strings.HasPrefix(word, "-") && word != "help" {
@@ -83,7 +82,7 @@ func checkGroup(root *cobra.Command, args []string) error {
 	return nil
 }
 
-// newHelpCommand replaces cobra's, which succeeds for topics that there are none of.
+// newHelpCommand replaces cobra's help command, which succeeds for unknown topics.
 func newHelpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]",

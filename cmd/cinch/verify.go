@@ -66,7 +66,7 @@ func runVerify(ctx context.Context, o verifyOptions) error {
 	if err != nil {
 		return err
 	}
-	defer func() { w.store.Close() }() // another, if it has moved
+	defer func() { w.store.Close() }() // the store may be another one by then
 	report, err := o.run(ctx, w, func() (pack.Options, error) {
 		p := o.options(w)
 		p.Task = &pack.Verify{Sealer: w.sealer(), Before: o.before, Match: matching(o.match)}
@@ -86,8 +86,8 @@ func runVerify(ctx context.Context, o verifyOptions) error {
 	return w.lacking(ctx, report)
 }
 
-// lacking is an error that lists the nodes without a dictionary that values of others name: readers that
-// ask a value's own node alone, or another cluster that the node is restored to, would not find it.
+// lacking returns an error that lists the nodes without a dictionary that values of other nodes name. Readers
+// that ask only a value's own node, or another cluster that the node is restored to, would not find it.
 func (w *openedStore) lacking(ctx context.Context, r *pack.Report) error {
 	lacks, err := w.store.Shelf().Lacking(ctx, r.Dictionaries())
 	if err != nil || len(lacks) == 0 {

@@ -43,7 +43,7 @@ func (b build) text() string {
 	return fmt.Sprintf("cinch %s\nrevision: %s\ngo: %s %s\nzstd: %s\n", b.Version, cmp.Or(b.Revision, "unknown"), b.Go, b.Platform, b.Zstd)
 }
 
-// newManCommand is for those who make packages.
+// newManCommand writes manual pages, for packaging.
 func newManCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "man DIR",

@@ -22,8 +22,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// walkOptions are what pack, unpack and verify have in common: how fast, how shared out,
-// how shown.
+// walkOptions are the options shared by pack, unpack and verify: speed, distribution of the work, output.
 type walkOptions struct {
 	verb string // "packing"
 
@@ -40,9 +39,9 @@ type walkOptions struct {
 	show      *show.Printer
 	signals   <-chan os.Signal
 
-	part, parts    int             // worker
-	bytesPerSecond float64         // bytes
-	stop           <-chan struct{} // of the run: closed by the first signal
+	part, parts    int             // from worker
+	bytesPerSecond float64         // from bytes
+	stop           <-chan struct{} // closed by the first signal
 }
 
 func (o *walkOptions) flags(cmd *cobra.Command, resumes bool) {
@@ -59,7 +58,7 @@ func (o *walkOptions) flags(cmd *cobra.Command, resumes bool) {
 	}
 }
 
-// listen takes the command's outputs and signals.
+// listen connects the command's outputs and signals.
 func (o *walkOptions) listen(cmd *cobra.Command) (stop func()) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
@@ -68,7 +67,7 @@ func (o *walkOptions) listen(cmd *cobra.Command) (stop func()) {
 	return func() { signal.Stop(signals) }
 }
 
-// check reads the flags, and refuses what would be taken for the default, or for no limit.
+// check parses the flags, and rejects values that would select the default, or no limit.
 func (o *walkOptions) check() error {
 	for flag, negative := range map[string]bool{
 		"parallel": o.parallel < 1, "keys-per-second": o.keysPerSec < 0, "max-latency": o.maxLatency < 0,
@@ -98,7 +97,7 @@ func (o *walkOptions) checkWorker() error {
 	return nil
 }
 
-// options are the run's, without what only one of the commands has.
+// options returns the options of a run that all three commands share.
 func (o *walkOptions) options(w *openedStore) pack.Options {
 	return pack.Options{
 		Targets: w.store.Targets(), Parallel: o.parallel, KeysPerSecond: o.keysPerSec, BytesPerSecond: o.bytesPerSecond,
@@ -107,7 +106,7 @@ func (o *walkOptions) options(w *openedStore) pack.Options {
 	}
 }
 
-// state opens the state file, if there is to be one.
+// state opens the state file, if requested.
 func (o *walkOptions) state(w *openedStore, verb, fingerprint string) (*pack.State, error) {
 	if o.stateFile == "" {
 		return nil, nil
@@ -122,7 +121,8 @@ func (o *walkOptions) state(w *openedStore, verb, fingerprint string) (*pack.Sta
 	return s, err
 }
 
-// run shows a run while it goes on, and returns its report, nil when it did not begin. See pack.RunAgain.
+// run runs until the end, shows the progress, and returns the report, or nil if it did not begin. See
+// pack.RunAgain.
 func (o *walkOptions) run(ctx context.Context, w *openedStore, make func() (pack.Options, error)) (*pack.Report, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -136,7 +136,7 @@ func (o *walkOptions) run(ctx context.Context, w *openedStore, make func() (pack
 	return all, w.runFailure(err, o.stateFile)
 }
 
-// stopOnSignal asks to stop at the first signal and cancels at the second.
+// stopOnSignal stops gently at the first signal and cancels at the second.
 func (o *walkOptions) stopOnSignal(cancel func()) <-chan struct{} {
 	stop := make(chan struct{})
 	go func() {
@@ -148,7 +148,7 @@ func (o *walkOptions) stopOnSignal(cancel func()) <-chan struct{} {
 	return stop
 }
 
-// runFailure gives what ended a run early its exit code and hint.
+// runFailure adds the exit code and a hint to an error that ended a run early.
 func (w *openedStore) runFailure(err error, stateFile string) error {
 	switch {
 	case err == nil:
@@ -173,13 +173,13 @@ func (w *openedStore) runFailure(err error, stateFile string) error {
 	if strings.Contains(err.Error(), "DB index is out of range") {
 		return ui.WithHint(w.store.Explain(err), "the server has fewer databases: see its 'databases' setting, and --db or the end of the URL")
 	}
-	if strings.Contains(err.Error(), "LFU maxmemory policy") { // which one it has, the server's error says
+	if strings.Contains(err.Error(), "LFU maxmemory policy") { // the server's error names its policy
 		return ui.WithHint(w.store.Explain(err), "--skip-idle-below is for servers that keep idle times, --skip-freq-above for those with an LFU policy")
 	}
 	return w.store.Explain(err)
 }
 
-// deniedHint adds what to do where the user lacked rights.
+// deniedHint adds a hint if the user lacked rights.
 func deniedHint(r *pack.Report, err error) error {
 	switch {
 	case r.Missing > 0:

@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// engineWith makes an engine with the implementation of zstd that the configuration names.
+// engineWith returns an engine with the configured implementation of zstd.
 func engineWith(zstd string) (*codec.Engine, error) {
 	if zstd == "go" {
 		return codec.New(codec.Options{}), nil
@@ -21,10 +21,10 @@ func engineWith(zstd string) (*codec.Engine, error) {
 	return newEngine(), nil
 }
 
-// zstdFlag is what --zstd means, wherever it is.
+// zstdFlag is the help of all --zstd flags.
 const zstdFlag = "`NAME` of the implementation: libzstd, go or auto (default auto)"
 
-// chosenZstd are the overrides of who was given the flag, which counts before the environment.
+// chosenZstd returns the overrides of the environment and of --zstd, which takes precedence.
 func chosenZstd(flag string) []config.Override {
 	overrides := config.FromEnvironment(os.Getenv)
 	if flag != "" {
@@ -33,7 +33,8 @@ func chosenZstd(flag string) []config.Override {
 	return overrides
 }
 
-// engineWithout makes one for a command that reads no configuration, and names what was chosen: auto, libzstd or go.
+// engineWithout returns an engine for a command without a configuration, and the chosen name: auto, libzstd
+// or go.
 func engineWithout(flag string) (e *codec.Engine, chosen string, err error) {
 	cfg, err := config.Process(chosenZstd(flag)...)
 	if err != nil {
@@ -43,10 +44,10 @@ func engineWithout(flag string) (e *codec.Engine, chosen string, err error) {
 	return e, cfg.Zstd, err
 }
 
-// newEngine makes one with the best there is.
+// newEngine returns an engine with the best available implementation.
 func newEngine() *codec.Engine { return codec.New(codec.Options{Zstd: nativeZstd()}) }
 
-// nativeZstd is libzstd, nil where cgo was not there to build it.
+// nativeZstd returns libzstd, or nil if it was built without cgo.
 func nativeZstd() codec.ZstdCoder {
 	if z, ok := libzstd.New(); ok {
 		return z
@@ -54,10 +55,10 @@ func nativeZstd() codec.ZstdCoder {
 	return nil
 }
 
-// nativeTrainer is libzstd's, likewise.
+// nativeTrainer returns libzstd's trainer, or nil if it was built without cgo.
 func nativeTrainer() dict.Trainer { return trainerOf(newEngine()) }
 
-// trainerOf is libzstd's for an engine that works with it.
+// trainerOf returns libzstd's trainer if the engine uses libzstd, or nil.
 func trainerOf(e *codec.Engine) dict.Trainer {
 	if e.ZstdName() == "libzstd" {
 		return libzstd.Train
@@ -65,5 +66,5 @@ func trainerOf(e *codec.Engine) dict.Trainer {
 	return nil
 }
 
-// defaultZstd is what --zstd=auto takes.
+// defaultZstd returns the implementation of --zstd=auto.
 func defaultZstd() string { return newEngine().ZstdName() }
