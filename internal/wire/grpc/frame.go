@@ -1,4 +1,4 @@
-// Package grpc cuts the body of a gRPC request or response into messages.
+// Package grpc splits the body of a gRPC request or response into messages.
 //
 //	+------------+---------------------------+----------------+
 //	| flag 1 B   | length 4 B, big-endian    | message        |   and so on to the end
@@ -7,8 +7,8 @@
 //	  1 compressed as the header grpc-encoding says
 //	  2, 3 the same, marked; between two gateways only
 //
-// It is pure: bytes in, bytes out. A length that a header announces is only read, and
-// nothing is allocated for it. See "Length-Prefixed-Message" in gRPC's PROTOCOL-HTTP2.md.
+// It does no I/O, and allocates nothing for the length that a header announces. See "Length-Prefixed-Message"
+// in gRPC's PROTOCOL-HTTP2.md.
 package grpc
 
 import (
@@ -18,24 +18,24 @@ import (
 	"math"
 )
 
-// HeaderLen is the size in bytes of what stands before a message.
+// HeaderLen is the size of a message's header in bytes.
 const HeaderLen = 5
 
 // Errors of headers and bodies.
 var (
-	// ErrFlag: the flag is neither 0 nor 1. What follows can't be understood.
+	// ErrFlag is returned for a flag other than 0 and 1. The rest of the body can't be parsed.
 	ErrFlag = errors.New("grpc: unknown flag of a message")
-	// ErrTruncated: the body ends within a message.
+	// ErrTruncated means that the body ends within a message.
 	ErrTruncated = errors.New("grpc: the body ends within a message")
 )
 
-// Header is what stands before a message.
+// Header is the header of a message.
 type Header struct {
 	Compressed bool
 	Len        uint32 // of the message, in bytes
 }
 
-// ParseHeader reads the header at the beginning of b, which holds HeaderLen bytes or more.
+// ParseHeader parses the header at the beginning of b, which must have at least HeaderLen bytes.
 func ParseHeader(b []byte) (Header, error) {
 	h := Header{Compressed: b[0] == 1, Len: binary.BigEndian.Uint32(b[1:HeaderLen])}
 	if b[0] > 1 {
@@ -44,10 +44,11 @@ func ParseHeader(b []byte) (Header, error) {
 	return h, nil
 }
 
-// mark is a bit of the flag that gateways use between each other.
+// mark is the bit of the flag that gateways use among each other.
 const mark = 2
 
-// ParseMarked is ParseHeader for what a gateway sent that marks messages.
+// ParseMarked is ParseHeader for a body from a gateway that marks messages. It reports whether this one is
+// marked.
 func ParseMarked(b []byte) (h Header, marked bool, err error) {
 	plain := [HeaderLen]byte(b)
 	plain[0] &^= mark
@@ -55,7 +56,7 @@ func ParseMarked(b []byte) (h Header, marked bool, err error) {
 	return h, b[0]&mark != 0, err
 }
 
-// Mark marks the header that b begins with.
+// Mark sets the mark in the header that b begins with.
 func Mark(b []byte) { b[0] |= mark }
 
 // AppendHeader appends the header of a message of n bytes.
@@ -70,16 +71,16 @@ func AppendHeader(dst []byte, compressed bool, n int) []byte {
 	return binary.BigEndian.AppendUint32(append(dst, flag), uint32(n))
 }
 
-// Scanner finds the messages of a body that passes in pieces of any size, and holds nothing of it but a
-// header that is cut in two. The zero value is at the beginning of a body.
+// Scanner finds the messages of a body that arrives in pieces of any size. It stores no more than the
+// beginning of a header. The zero value is ready for the beginning of a body.
 type Scanner struct {
 	header [HeaderLen]byte
 	have   int    // bytes of header
 	left   uint32 // bytes of the current message that are still to come
 }
 
-// Scan takes the next piece and calls each for every header that is complete with it. It
-// returns the error of ParseHeader, after which the scanner is of no more use.
+// Scan scans the next piece, and calls each for every header that it completes. It returns the error of
+// ParseHeader; after an error the scanner must not be used any more.
 func (s *Scanner) Scan(piece []byte, each func(Header)) error {
 	for len(piece) > 0 {
 		if n := min(uint64(s.left), uint64(len(piece))); n > 0 {

@@ -42,8 +42,8 @@ func TestScannerInPieces(t *testing.T) {
 	}
 }
 
-// What a scanner finds depends on the bytes and never on how they are cut, and headers
-// write back to the bytes they were read from.
+// FuzzScanner checks that the headers that a scanner finds do not depend on how the body is cut, and that
+// they marshal back to the bytes they were parsed from.
 func FuzzScanner(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 1, 'a', 1, 0, 0, 0, 0}, 3)
 	f.Add([]byte{1, 255, 255, 255, 255, 'a'}, 1)
