@@ -14,26 +14,26 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// A cache remembers what messages were compressed to, for so long, so much of it, and none
-// that are smaller: those cost less to compress than to look up.
+// Limits of a cache: the time and the bytes for which it keeps compressed messages, and the smallest message
+// that it looks up. Smaller ones cost less to compress than to look up.
 const (
 	cacheTime      = 5 * time.Second
 	cacheBytes     = 32 << 20
 	minCachedBytes = 4 << 10
 )
 
-// When fewer than one in rareHits lookups of a round finds something, only one message in
-// sparse is looked up until that changes: a hash costs as much as a fast compression. Which
-// ones is decided by their content, so that copies of a message are treated alike.
+// If fewer than one in rareHits lookups of a round finds something, only one message in sparse is looked up
+// until that changes, as a hash costs as much as fast compression. The selection depends on a message's
+// content, so that copies of a message are treated alike.
 const (
 	roundLookups = 512
 	rareHits     = 32
 	sparse       = 16
 )
 
-// Cache compresses messages, and a message that goes to several upstreams within seconds
-// only once: replicas of a write, say. Those that come while it is being compressed wait
-// for it. It is shared by the gateways of a process.
+// Cache compresses messages. A message that is sent to several upstreams within seconds, such as a write to
+// replicas, is compressed only once: copies that come meanwhile wait for it. It is shared by the gateways of
+// a process.
 type Cache struct {
 	codecs *grpccodec.Set
 	seed   maphash.Seed
@@ -43,14 +43,14 @@ type Cache struct {
 	order         []*cacheEntry // by age, the oldest first
 	bytes         int
 	sweeping      bool
-	thin          bool // only one in sparse is looked up
-	lookups, hits int  // of this round
+	thin          bool // look up only one message in sparse
+	lookups, hits int  // in the current round
 	totals        cacheTotals
 }
 
 type cacheTotals struct{ hits, joined, misses, skipped uint64 }
 
-// cacheKey names a message by all of its content: a collision would be wrong data.
+// cacheKey identifies a message by a cryptographic hash of its content: a collision would deliver wrong data.
 type cacheKey struct {
 	sum     [sha256.Size]byte
 	setting codec.Setting
@@ -59,13 +59,13 @@ type cacheKey struct {
 type cacheEntry struct {
 	key  cacheKey
 	at   time.Time
-	done chan struct{} // closed when out or err is there
-	out  []byte        // never changed, left to the collector
+	done chan struct{} // closed when out or err is set
+	out  []byte        // immutable, and not pooled
 	err  error
-	size int // of out as the cache counts it; guarded by Cache.mu
+	size int // of out; guarded by Cache.mu, 0 until done
 }
 
-// NewCache makes a cache that compresses with codecs.
+// NewCache returns a cache that compresses with codecs.
 func NewCache(codecs *grpccodec.Set) *Cache {
 	return &Cache{codecs: codecs, seed: maphash.MakeSeed(), entries: map[cacheKey]*cacheEntry{}}
 }
@@ -74,7 +74,7 @@ func NewCache(codecs *grpccodec.Set) *Cache {
 type packed struct {
 	bytes  []byte
 	pooled bool
-	sealed bool // in a lane, whose reader must get it
+	sealed bool // compressed in a lane: the reader of the lane must get it
 	headed bool // head goes before bytes
 	head   byte
 }
@@ -85,7 +85,7 @@ func (p packed) done() {
 	}
 }
 
-// compress returns what raw becomes by a setting.
+// compress returns raw compressed with a setting.
 func (c *Cache) compress(ctx context.Context, raw []byte, s codec.Setting) (packed, error) {
 	if !c.wanted(raw) {
 		return c.alone(raw, s)
@@ -106,18 +106,18 @@ func (c *Cache) compress(ctx context.Context, raw []byte, s codec.Setting) (pack
 	return packed{bytes: e.out}, nil
 }
 
-// alone compresses a message that is not looked up.
+// alone compresses a message without the cache.
 func (c *Cache) alone(raw []byte, s codec.Setting) (packed, error) {
 	buf := gateway.GetBuffer(min(codec.MaxEncodedLen(s.Codec, len(raw))+64, 2*len(raw)+64))
 	out, err := c.codecs.AppendSetting(buf, raw, s)
 	return packed{bytes: out, pooled: true}, err
 }
 
-// fill compresses for an entry that others may wait for already.
+// fill compresses a message for an entry that other calls may already wait for.
 func (c *Cache) fill(e *cacheEntry, raw []byte) (packed, error) {
 	p, err := c.alone(raw, e.key.setting)
 	if err == nil {
-		e.out = append([]byte(nil), p.bytes...) // exactly as long as it is
+		e.out = append([]byte(nil), p.bytes...) // a copy of the exact length
 	}
 	e.err = err
 	c.mu.Lock()
@@ -129,7 +129,7 @@ func (c *Cache) fill(e *cacheEntry, raw []byte) (packed, error) {
 	return p, err
 }
 
-// wanted tells whether a message is looked up at all.
+// wanted reports whether to look up a message.
 func (c *Cache) wanted(raw []byte) bool {
 	if len(raw) < minCachedBytes {
 		return false
@@ -143,7 +143,7 @@ func (c *Cache) wanted(raw []byte) bool {
 	return false
 }
 
-// sample hashes pieces of a message that is long enough to have them.
+// sample hashes three pieces of a message, which must not be shorter than one.
 func (c *Cache) sample(raw []byte) uint64 {
 	const piece = 64
 	h := uint64(len(raw))
@@ -153,7 +153,7 @@ func (c *Cache) sample(raw []byte) uint64 {
 	return h >> 7
 }
 
-// lookup returns the entry of a key, and whether it was there; if not its maker is the caller.
+// lookup returns the entry of a key, and whether it was found. If not, the caller must fill the new entry.
 func (c *Cache) lookup(key cacheKey) (e *cacheEntry, found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,7 +183,7 @@ func (e *cacheEntry) isDone() bool {
 	}
 }
 
-// count keeps the totals and decides about the next round. c.mu is held.
+// count updates the totals, and decides about the next round. c.mu must be held.
 func (c *Cache) count(e *cacheEntry, found bool) {
 	c.lookups++
 	switch {
@@ -202,8 +202,8 @@ func (c *Cache) count(e *cacheEntry, found bool) {
 	}
 }
 
-// trim forgets what is too old or too much, the oldest first. An entry that is being made
-// stays, and what came after it: there is no more of that than calls in flight. c.mu is held.
+// trim removes the oldest entries while they are too old or the cache is too large. Entries that are being
+// filled stay, and so do all after them: these are no more than there are running calls. c.mu must be held.
 func (c *Cache) trim(now time.Time) {
 	for len(c.order) > 0 {
 		e := c.order[0]
@@ -217,7 +217,7 @@ func (c *Cache) trim(now time.Time) {
 	}
 }
 
-// startSweep makes sure that memory is given back when messages stop to come. c.mu is held.
+// startSweep makes sure that memory is freed when no more messages come. c.mu must be held.
 func (c *Cache) startSweep() {
 	if c.sweeping {
 		return
@@ -226,7 +226,7 @@ func (c *Cache) startSweep() {
 	time.AfterFunc(cacheTime, c.sweep)
 }
 
-// sweep forgets what is too old, and comes again while there is something left.
+// sweep trims the cache, and schedules the next sweep unless the cache is empty.
 func (c *Cache) sweep() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

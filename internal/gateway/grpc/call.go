@@ -25,30 +25,31 @@ import (
 	"github.com/cinch-layer/cinch/internal/trace"
 )
 
-// So often a request is tried.
+// Limits of the attempts to send a request.
 const (
 	maxAttempts = 4
-	maxUnusable = 16 // when it is a connection that ends as we take it
+	maxUnusable = 16 // if connections end before anything is sent
 )
 
-// So much of a request is kept for another attempt: of one whose messages we change, and of any other.
+// Limits of the bytes that are recorded of a request for another attempt: if the gateway may change its
+// messages, and otherwise.
 const (
 	replayBytes      = 1 << 20
 	replayBytesPlain = 64 << 10
 )
 
-// shared holds what all calls of a gateway use.
+// shared holds the state that all calls of a gateway use.
 type shared struct {
-	h2.Faults  // where panics are reported, with the log and the counters of all else
+	h2.Faults  // the log and the counters, for panics and everything else
 	policy     *atomic.Pointer[policy.Messages]
 	dicts      *dictionaries
 	opener     *opener
 	compressor *compressor
-	replays    *replayMemory    // of what is kept of requests for another attempt
-	samples    *sampled.Samples // of all messages; nil: they are not measured
+	replays    *replayMemory    // recorded requests
+	samples    *sampled.Samples // samples of all messages; nil: they are not measured
 	lanes      *lanes.Shared    // nil: links have none
 	tracer     *trace.Tracer    // nil: no call is traced
-	name       string           // of the gateway
+	name       string           // of the gateway, for traces
 }
 
 // handler serves the calls of one client's connection.
@@ -56,17 +57,17 @@ type handler struct {
 	*shared
 	calls   *underway
 	memory  *held.Allowance
-	peer    *peer // the client as a gateway; nil: it is none
+	peer    *peer // the client as a gateway; nil: it is not one
 	pool    *pool
 	client  *h2.Client  // of pool
-	carried bool        // over a link
-	ends    *lanes.Ends // of that; nil: it has no lanes
+	carried bool        // the client's connection is a link
+	ends    *lanes.Ends // lanes of that link; nil: none
 
 	lastAccept atomic.Pointer[acceptEncoding] // of the last call
 }
 
-// call is one call, from its headers to its trailers. It belongs to the goroutine of its
-// handler; the transport reads the request's body in another.
+// call is one call, from its headers to its trailers. It belongs to the goroutine of its handler; the
+// transport reads the request's body in another one.
 type call struct {
 	*handler
 	w     h2.ResponseWriter
@@ -77,48 +78,49 @@ type call struct {
 	trace callTrace
 	body  heardBody // of the response
 
-	unlaned *unlanedBody // the client's request, of a call in lanes; nil: it is another
+	unlaned *unlanedBody // the client's request, if its messages come in lanes; else nil
 
-	trailers []string // that a request which is no gRPC call has announced
+	trailers []string // announced by a request that is not a gRPC call
 
 	headersSent bool
-	spent       time.Duration // by the gateway itself
-	attempts    int           // so far
+	spent       time.Duration // in the gateway itself
+	attempts    int           // started so far
 
-	ended    atomic.Pointer[error] // why the gateway has ended it; nil: it has not
-	moved    atomic.Uint64         // pieces, either way, since the response has begun
+	ended    atomic.Pointer[error] // why the gateway has ended the call; nil: it has not
+	moved    atomic.Uint64         // pieces in both directions since the response began
 	received atomic.Uint64         // pieces of the request
 
 	mu      sync.Mutex
 	over    bool     // w must not be used any more
-	attempt *attempt // that has not ended; nil: there is none
+	attempt *attempt // the current attempt, or nil
 
 	replay replayBuffer
 	first  attempt
 }
 
-// attempt is one delivery of the request.
+// attempt is one attempt to send the request to the upstream.
 type attempt struct {
 	hop    *hop
-	slot   h2.Slot // of hop
+	slot   h2.Slot // in hop
 	plan   plan
-	has    *fetched     // the dictionaries of replies that the request listed; nil: it could list none
-	told   bool         // the server knows that we are a gateway, so its answer says everything
-	scope  h2.Scope     // of all that it does
-	body   *requestBody // nil: there is none; changed under call.mu
+	has    *fetched     // dictionaries for replies that the request listed; nil: it could list none
+	told   bool         // the request carried gatewayToken, so the answer tells all that the server reads
+	scope  h2.Scope     // context of the attempt
+	body   *requestBody // nil: no body, or sent without one; changed under call.mu
 	reply  io.Closer
 	single *counter     // counts the request's messages; nil: the upstream is not asked
-	lanes  attemptLanes // of a hop that has some
+	lanes  attemptLanes // if the hop has lanes
 
-	trace attemptTrace // of a call that is traced
+	trace attemptTrace // if the call is traced
 
 	out      http.Request
 	url      url.URL
-	streamed requestBody // what body points to
+	streamed requestBody // storage for body
 }
 
-// ServeHTTP serves a call: it reads the headers, delivers the request, again if it must and may, and hands on the response. It cancels the attempt
-// at the end, so that the rest of a request that the server has not read is not waited for.
+// ServeHTTP serves a call: it reads the headers, sends the request, again if necessary and possible, and
+// forwards the response. At the end it cancels the attempt, so that it does not wait until the server has
+// read the rest of the request.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, pairPaths) {
 		h.peer.serve(w, r)
@@ -144,7 +146,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	} else {
-		c.trailers = slices.Collect(maps.Keys(r.Trailer)) // the values come with the end of the body
+		c.trailers = slices.Collect(maps.Keys(r.Trailer)) // their values arrive at the end of the body
 	}
 	limit := replayBytesPlain
 	if len(c.terms.requests) > 0 || c.terms.from != "" {
@@ -171,7 +173,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			c.fail(err)
 		} else {
-			if a.body != nil { // else nothing reads the buffer
+			if a.body != nil { // otherwise nothing reads the buffer
 				c.replay.stop()
 			}
 			c.answer(a, resp)
@@ -187,7 +189,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 var errMetadata = errors.New("no memory is free for the metadata of this call (memory.budget)")
 
-// refuse answers a call for whose metadata there is no memory.
+// refuse answers a call if there is no memory for its metadata.
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request) {
 	h.Stats.Error("metadata")
 	if !isGRPC(r.Header) {
@@ -197,8 +199,8 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request) {
 	ending{code: codeResourceExhausted, message: errMetadata.Error()}.fail(w, false)
 }
 
-// try sends the request and waits for the headers of the response. The attempt, which is nil
-// when there is no connection, is the caller's to end.
+// try sends the request and waits for the headers of the response. The caller must end the returned attempt,
+// which is nil if there was no connection.
 func (c *call) try() (*attempt, *http.Response, error) {
 	begin := time.Now()
 	a := &c.first
@@ -215,8 +217,8 @@ func (c *call) try() (*attempt, *http.Response, error) {
 	a.hop = h
 	c.setAttempt(a, nil)
 
-	// What becomes of the messages. Where that depends on what the server reads and nobody knows yet, the gateway finds out, and the call
-	// waits a moment for it: a stream that begins plain stays so.
+	// Plan the messages. If the plan depends on what the server reads, and that is unknown, the gateway asks
+	// the server, and the call waits a moment for the answer: a stream that begins uncompressed stays so.
 	dialer := c.pool.dialer
 	edits, untouched := c.trace.of != nil, true
 	if c.grpc {
@@ -234,7 +236,8 @@ func (c *call) try() (*attempt, *http.Response, error) {
 		edits = edits || dialer.links != nil || h.lanes != nil || !untouched || c.terms.edits || len(c.r.Header[heldHeader]) > 0
 	}
 
-	// The upstream gets the same path, authority and headers. These are the client's own where nothing in them may change.
+	// The upstream gets the same path, authority and headers. The client's header map itself is used where
+	// nothing in it may change.
 	a.out, a.url = *c.r.WithContext(&a.scope), url.URL{Scheme: dialer.scheme}
 	out := &a.out
 	out.URL, out.RemoteAddr, out.TLS, out.Body, out.ContentLength, out.Trailer = &a.url, "", nil, nil, -1, nil
@@ -269,7 +272,7 @@ func (c *call) try() (*attempt, *http.Response, error) {
 		resp, err = h.Conn.Send(&send)
 	}
 	if err != nil {
-		if unusable(err) { // it was not begun, so what was read ahead is still there
+		if unusable(err) { // nothing was sent, so the data read ahead is still there
 			send.Close()
 			c.pool.Retire(h)
 		}
@@ -285,7 +288,7 @@ func (c *call) try() (*attempt, *http.Response, error) {
 	return a, resp, nil
 }
 
-// stream lets an attempt send the request's body as it comes, or with its messages changed.
+// stream lets an attempt stream the request's body, unchanged or with its messages changed.
 func (c *call) stream(a *attempt) {
 	b := &a.streamed
 	b.call, b.replay = c, c.replay.reader()
@@ -305,7 +308,7 @@ func (c *call) stream(a *attempt) {
 	c.setAttempt(a, b)
 }
 
-// setAttempt sets the current attempt and the body that it sends.
+// setAttempt sets the current attempt and its body.
 func (c *call) setAttempt(a *attempt, body *requestBody) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -315,7 +318,8 @@ func (c *call) setAttempt(a *attempt, body *requestBody) {
 	}
 }
 
-// rewrite returns a reader of messages that become what a plan says, within the client's memory. cancel ends their attempt.
+// rewrite returns a reader that changes messages as planned, within the client's memory. cancel ends their
+// attempt.
 func (c *call) rewrite(ctx context.Context, src io.Reader, p plan, replies bool, cancel context.CancelFunc) *rewriter {
 	w := newRewriter(ctx, src, p, replies, c.opener, c.compressor)
 	client := c.memory.Requests
@@ -326,7 +330,7 @@ func (c *call) rewrite(ctx context.Context, src io.Reader, p plan, replies bool,
 	return w
 }
 
-// announce lets the trailers of the client's request follow the body.
+// announce adds the trailers of the client's request, whose values are set at the end of the body.
 func (c *call) announce(out *http.Request, body *requestBody) {
 	if len(c.trailers) == 0 {
 		return
@@ -342,15 +346,15 @@ func (c *call) announce(out *http.Request, body *requestBody) {
 	}
 }
 
-// requestBody gives the transport the request, its messages rewritten where the plan says so. The client's body below
-// stays open when the transport is done with it: the server would answer what still comes with an error, and the client
-// would lose the tail of its response.
+// requestBody is the request's body for the transport, with its messages changed if planned. The client's
+// body below stays open when the transport closes this one: otherwise the server would answer further data
+// with an error, and the client would lose the end of its response.
 type requestBody struct {
 	call     *call
 	src      io.Reader
 	replay   replayReader
-	messages guarded // is src where messages are changed; without a rewriter they are not
-	atEnd    func()  // before its end is told; nil: nothing
+	messages guarded // src, if messages are changed; else it has no rewriter
+	atEnd    func()  // called before EOF is returned; may be nil
 }
 
 func (b *requestBody) Read(p []byte) (int, error) {
@@ -367,7 +371,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Complete reports whether no read will wait, so that the transport sends the request in one piece.
+// Complete reports whether no read will wait, so that the transport can send the request in one piece.
 func (b *requestBody) Complete() bool {
 	r := b.replay.b
 	r.mu.Lock()
@@ -375,7 +379,8 @@ func (b *requestBody) Complete() bool {
 	return r.err != nil
 }
 
-// Close ends a Read and frees what a message holds. The transport calls it from anywhere, and so do we.
+// Close ends a Read and frees the memory of a message. The transport and the gateway call it from any
+// goroutine.
 func (b *requestBody) Close() error {
 	if b.messages.rewriter != nil {
 		b.messages.close()
@@ -388,8 +393,8 @@ func (b *requestBody) Close() error {
 	return nil
 }
 
-// learn notes what a response says of the server, and reports whether this could not read the request's encoding and
-// has not begun with the call.
+// learn records what a response tells about the server. It reports whether the server could not read the
+// request's encoding and has not begun the call.
 func (c *call) learn(a *attempt, resp *http.Response) (unread bool) {
 	if a.told && isGRPC(resp.Header) {
 		a.hop.knows.learn(resp.Header)
@@ -405,8 +410,8 @@ func (c *call) learn(a *attempt, resp *http.Response) (unread bool) {
 	return isTrailersOnly(resp) && c.refused(a, resp.Header)
 }
 
-// shouldRetry reports whether the request should be sent anew: the server has not seen it, or, without an error, could
-// not read it.
+// shouldRetry reports whether the request should be sent again: the server has not seen it, or, if err is
+// nil, could not read it.
 func (c *call) shouldRetry(a *attempt, err error) bool {
 	if a == nil || c.r.Context().Err() != nil || c.ended.Load() != nil {
 		return false
@@ -418,7 +423,8 @@ func (c *call) shouldRetry(a *attempt, err error) bool {
 	return c.attempts < most && (err == nil || h2.NotSeen(err))
 }
 
-// refused reports whether the server could not read the call's encoding, so that it has not begun, and remembers that.
+// refused reports whether the server could not read the call's encoding, and so has not begun the call. It
+// records that.
 func (c *call) refused(a *attempt, h http.Header) bool {
 	if !saysNotInstalled(h.Get("Grpc-Status"), unescapeMessage(h.Get("Grpc-Message")), a.plan.to) {
 		return false
@@ -433,8 +439,8 @@ func (c *call) refused(a *attempt, h http.Header) bool {
 	return canOpen(a.plan.to)
 }
 
-// pairRefused learns from a response that the next gateway could not take the private encoding,
-// and reports whether the call should be sent again without.
+// pairRefused records that the next gateway could not read the private encoding, if a response says so, and
+// reports whether the call should be sent again without it.
 func (c *call) pairRefused(a *attempt, resp *http.Response) bool {
 	if !isTrailersOnly(resp) {
 		return false
@@ -452,16 +458,16 @@ func (c *call) pairRefused(a *attempt, resp *http.Response) bool {
 	return false
 }
 
-// errClient is wrapped by errors of writing to the client, which needs no answer then.
+// errClient is wrapped by errors of writing to the client, which then gets no answer.
 var errClient = errors.New("the client is gone")
 
-// answer hands on a response as it comes.
+// answer forwards a response to the client.
 func (c *call) answer(a *attempt, resp *http.Response) {
 	c.body = heardBody{resp.Body, a.hop}
-	var body io.Reader = &c.body            // or a rewriter of it
-	framed := c.grpc && isGRPC(resp.Header) // a load balancer may answer in its own way
+	var body io.Reader = &c.body            // or a rewriter that reads it
+	framed := c.grpc && isGRPC(resp.Header) // a load balancer may answer without gRPC
 	alone := isTrailersOnly(resp)
-	sent := false // all of it
+	sent := false // the response was forwarded completely
 	if framed {
 		if offer := resp.Header.Get(offerHeader); offer != "" {
 			a.hop.knows.partner.offered(offer)
@@ -499,9 +505,9 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 	c.moved.Add(1)
 	c.w.WriteHeaders(resp.Header, resp.StatusCode)
 	var err error
-	if whole, ok := readWhole(body); ok { // all leaves in one piece, with the end
+	if whole, ok := readWhole(body); ok { // sent in one piece with the end
 		c.moved.Add(1)
-		if len(whole) > 0 { // some responses may have none
+		if len(whole) > 0 { // responses to HEAD, for example, must have none
 			if _, err = c.w.Write(whole); err != nil {
 				err = errors.Join(errClient, err)
 			}
@@ -522,7 +528,7 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 		a.lanes.toldOpened(resp.Trailer)
 	}
 	if c.terms.lanes.ends != nil {
-		delete(resp.Trailer, lanes.OpenedHeader) // it is not the upstream's to say
+		delete(resp.Trailer, lanes.OpenedHeader) // only this gateway may send it
 	}
 	if c.trace.of != nil {
 		status := resp.Trailer
@@ -558,7 +564,7 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 	}
 }
 
-// heardBody is a response's body whose connection notes what came of it.
+// heardBody is a response's body that counts its pieces for the connection.
 type heardBody struct {
 	src  io.Reader
 	from *hop
@@ -575,7 +581,8 @@ func (b *heardBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readWhole reads a response's body whose messages stay as they are, if all of it has come and it is short.
+// readWhole returns the whole body of a response whose messages stay unchanged, if it has arrived and is
+// short.
 func readWhole(body io.Reader) (whole []byte, ok bool) {
 	if b, unchanged := body.(*heardBody); unchanged {
 		if src, mayBeHere := b.src.(wholeReader); mayBeHere {
@@ -587,14 +594,14 @@ func readWhole(body io.Reader) (whole []byte, ok bool) {
 	return whole, ok
 }
 
-// isTrailersOnly reports whether there is nothing behind the headers, neither messages
-// nor trailers. Such a response has a status in them, and ours will be of the same form.
+// isTrailersOnly reports whether the response consists of headers only, without messages and trailers. Such a
+// response has its status in the headers, and the gateway forwards it in the same form.
 func isTrailersOnly(resp *http.Response) bool { return len(resp.Header["Grpc-Status"]) > 0 }
 
-// copy moves a body, of messages if it is framed, from the upstream to the client, and sends
-// on at once what is ready, unless the end will follow at once.
+// copy copies a body from the upstream to the client. With framed, it cuts it between messages. It flushes
+// what is ready at once, unless the end follows at once.
 func (c *call) copy(from io.Reader, framed bool) error {
-	var buf []byte // nil while nothing comes
+	var buf []byte // nil until bytes arrive
 	defer func() { gateway.PutBuffer(buf) }()
 	var messages wholes
 	have := 0 // bytes in buf
@@ -629,7 +636,7 @@ func (c *call) copy(from io.Reader, framed bool) error {
 	}
 }
 
-// fail tells the client how the call ended, unless it is the client that ended it.
+// fail ends the call towards the client with an error, unless the client has ended it.
 func (c *call) fail(err error) {
 	if why := c.ended.Load(); why != nil {
 		err = *why
@@ -639,7 +646,7 @@ func (c *call) fail(err error) {
 	}
 	if !c.grpc {
 		if c.headersSent {
-			panic(http.ErrAbortHandler) // the only way to say that the rest is missing
+			panic(http.ErrAbortHandler) // the only way to signal that the rest is missing
 		}
 		clear(c.w.Header())
 		http.Error(c.w, "cinch: "+err.Error(), http.StatusBadGateway)
@@ -647,14 +654,14 @@ func (c *call) fail(err error) {
 	}
 	e := endingOf(err)
 	if e.code == codeCancelled && timedOut(c.r.Header.Get("Grpc-Timeout"), time.Since(c.start)) {
-		e.code = codeDeadlineExceeded // servers reset what has run out of time
+		e.code = codeDeadlineExceeded // servers reset calls whose time has run out
 	}
 	c.Stats.Error(e.class())
 	c.trace.of.Fail(e.class())
 	e.fail(c.w, c.headersSent)
 }
 
-// end gives back what an attempt holds.
+// end ends an attempt and frees its resources.
 func (c *call) end(a *attempt) {
 	if a == nil {
 		return
@@ -663,7 +670,7 @@ func (c *call) end(a *attempt) {
 	c.attempt = nil
 	c.mu.Unlock()
 	if a.reply != nil {
-		_ = a.reply.Close() // what is not read takes of the connection's window until then
+		_ = a.reply.Close() // unread data uses up the connection's window until then
 	}
 	a.scope.End()
 	var compressing time.Duration
@@ -683,7 +690,7 @@ func (c *call) end(a *attempt) {
 	c.pool.Release(&a.slot)
 }
 
-// finish ends the use of what belongs to the client's connection.
+// finish stops the call's use of the client's connection.
 func (c *call) finish() {
 	c.mu.Lock()
 	c.over = true
@@ -695,7 +702,7 @@ func (c *call) finish() {
 	}
 }
 
-// interrupt ends what the call reads from the client and writes to it, from any goroutine.
+// interrupt ends the call's reads from the client and writes to it. It may be called from any goroutine.
 func (c *call) interrupt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -709,17 +716,17 @@ func (c *call) interrupt() {
 
 func (c *call) moves() uint64 { return c.moved.Load() }
 
-// expire ends the call, for which a drain does not wait any more.
+// expire ends the call, because a drain does not wait for it any longer.
 func (c *call) expire() { c.stop(errDraining) }
 
-// Yield ends the call, whose stream others wait for.
+// Yield ends the call, because other calls wait for its stream.
 func (c *call) Yield(why error) {
 	c.Stats.Error("yielded")
 	c.Log.Warn("a call has lost its stream to others", "client", c.memory.Addr.String(), "path", c.r.URL.Path, "why", why)
 	c.stop(why)
 }
 
-// stop ends the call, with a status that says why.
+// stop ends the call with the status of why.
 func (c *call) stop(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -727,13 +734,14 @@ func (c *call) stop(why error) {
 	c.attempt.stop()
 }
 
-// Silent reports whether nothing has come of the client's request but its headers, and no message of the response.
+// Silent reports whether only the headers of the client's request have arrived, and no message of the
+// response.
 func (c *call) Silent() bool {
 	body, ok := c.r.Body.(interface{ Begun() bool })
 	return ok && !body.Begun() && c.moved.Load() < 2 // the headers of the response count as one
 }
 
-// Moved counts the pieces of the request and the response.
+// Moved returns the number of pieces of the request and the response.
 func (c *call) Moved() uint64 { return c.received.Load() + c.moved.Load() }
 
 // cancelAttempt ends the current attempt.
@@ -743,29 +751,29 @@ func (c *call) cancelAttempt() {
 	c.attempt.stop()
 }
 
-// stop ends the attempt, if there is one, from any goroutine. The call's mu is held.
+// stop ends the attempt, which may be nil, from any goroutine. The call's mu must be held.
 func (a *attempt) stop() {
 	if a == nil {
 		return
 	}
 	a.scope.End()
-	if a.body != nil { // a transport that waits for the request doesn't see that
+	if a.body != nil { // a transport that waits for the request does not see the scope's end
 		_ = a.body.Close()
 	}
 }
 
-// flow is how the messages of a call move in one direction.
+// flow measures the progress of a call's messages in one direction, for the stall detector.
 type flow struct {
 	grant  *held.Grant
 	call   *call
-	cancel context.CancelFunc // of the attempt
+	cancel context.CancelFunc // ends the attempt
 }
 
 func (f *flow) Progress() int64 { return f.grant.Moved.Load() }
 
 func (f *flow) Patience() time.Duration { return gateway.DefaultStall }
 
-// Cut ends the call.
+// Cut ends the call, because it is too slow.
 func (f *flow) Cut(v gateway.Verdict) {
 	defer gateway.CatchPanic(f.call.Log, f.call.Stats, nil)
 	gateway.LogCut(f.call.Log, f.call.Stats, f.call.memory.Addr, v)

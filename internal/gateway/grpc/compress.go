@@ -13,20 +13,21 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
-// compressor compresses messages, for all calls of a gateway.
+// compressor compresses messages for all calls of a gateway.
 type compressor struct {
 	cache  *Cache
 	engine *codec.Engine // for messages with a dictionary
 	totals *pair.Totals
-	kinds  *autodict.Messages // of the messages that are compressed
-	effort *gateway.Effort    // what compressing may take; nil: no limits
+	kinds  *autodict.Messages // kinds of messages that are compressed
+	effort *gateway.Effort    // CPU budget; nil: no limits
 	most   int                // longer messages are not compressed
 }
 
-// errSteppedDown says that the gateway's budgets leave no time for a message.
+// errSteppedDown means that the gateway's budgets leave no time for compressing a message.
 var errSteppedDown = errors.New("no time is left for it")
 
-// setting is what a message is compressed with, raw if it is not to be.
+// setting returns the dictionary and the setting for a message. The codec is Raw if the budgets leave no time
+// for it. settled reports whether the result counts for future dictionaries.
 func (c *compressor) setting(in []byte, rule *policy.MessageRule, m *meter) (d *codec.Dict, s codec.Setting, settled bool) {
 	d, level, settled := m.dictFor(rule, len(in))
 	s = rule.Setting
@@ -40,10 +41,11 @@ func (c *compressor) setting(in []byte, rule *policy.MessageRule, m *meter) (d *
 		return d, s, settled
 	}
 	lowered := c.effort.LowerWithin(s)
-	return d, lowered, settled && (d == nil || lowered == s) // what is denied its dictionary says nothing about that
+	// A message that is denied its dictionary says nothing about the dictionary.
+	return d, lowered, settled && (d == nil || lowered == s)
 }
 
-// seal returns a message sealed in the lane of its call, or by a setting where that has none.
+// seal compresses a message in the lane of its call, or with a setting if the message finds no lane.
 func (c *compressor) seal(ctx context.Context, in []byte, s codec.Setting, lane *lanes.Out) (packed, error) {
 	out, sealed := lane.Append(gateway.GetBuffer(len(in)/8+64), in)
 	if sealed {
@@ -56,9 +58,9 @@ func (c *compressor) seal(ctx context.Context, in []byte, s codec.Setting, lane 
 	return p, err
 }
 
-// compress returns a message compressed as a rule wants it, with a dictionary and at a level of
-// the meter's choice if there is one, or in a lane, or as the gateway's budgets leave it. It also reports whether the result counts for
-// dictionaries to come.
+// compress compresses a message by a rule: with a dictionary and at a level that the meter chooses, or in a
+// lane, and as far as the gateway's budgets allow. settled reports whether the result counts for future
+// dictionaries.
 func (c *compressor) compress(ctx context.Context, in []byte, rule *policy.MessageRule, lane *lanes.Out, m *meter) (_ packed, settled bool, err error) {
 	d, s, settled := c.setting(in, rule, m)
 	stint := c.effort.Begin(len(in))

@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/trace"
 )
 
-// Defaults of what a Config leaves at zero.
+// Defaults of fields that are zero in a Config.
 const (
 	DefaultMaxStreams    = 1000
 	DefaultUpstreamConns = 8
@@ -21,41 +21,41 @@ const (
 	DefaultMaxHeader     = 64 << 10  // bytes
 )
 
-// replayBudget bounds what a gateway keeps of requests, in bytes. It is apart from the
-// budget of messages: a call that holds some of one never waits for the other.
+// replayBudget limits the bytes of recorded requests per gateway. It is separate from the budget of messages,
+// so that a call that holds bytes of one never waits for the other.
 const replayBudget = 32 << 20
 
-// Config is what a gateway is made of. It is not changed after NewGateway.
+// Config configures a gateway. It must not change after NewGateway.
 type Config struct {
 	Name     string
 	Upstream gateway.Upstream
-	TLS      *tls.Config // that clients meet; nil: plain
+	TLS      *tls.Config // for clients; nil: plaintext
 
-	MaxConns      int // clients at a time
-	MaxStreams    int // calls at a time on one client's connection
+	MaxConns      int // concurrent client connections
+	MaxStreams    int // concurrent calls per client connection
 	UpstreamConns int // connections to the upstream
-	Window        int // bytes that a stream's sender may be ahead of its reader, on either side
+	Window        int // of a stream in bytes, on either side
 	MaxHeader     int // bytes of a header list, as HTTP/2 counts them
-	MaxCompress   int // longer messages are not compressed
-	MaxOpen       int // nothing longer comes out of a compressed message
+	MaxCompress   int // longer messages are not compressed, in bytes
+	MaxOpen       int // limit of a decompressed message in bytes
 
 	Codecs            *grpccodec.Set
 	Engine            *codec.Engine      // for messages with a dictionary; nil: in pure Go
-	Cache             *Cache             // shared by the gateways of a process; nil: one of its own
-	Peers             bool               // clients are gateways, and may have dictionaries and links
-	Links             *link.Config       // of connections with other gateways: codec, memory and times; nil: there are none
-	Link              LinkMode           // with the upstream, should it turn out to be a gateway
-	Sample            bool               // all messages are measured
-	Kinds             *autodict.Messages // what is measured, and dictionaries for rules; nil: one that trains nothing
+	Cache             *Cache             // shared by the gateways of a process; nil: a new one
+	Peers             bool               // clients may be gateways, which may have dictionaries and links
+	Links             *link.Config       // links with other gateways: codec, memory and times; nil: no links
+	Link              LinkMode           // for the upstream, if it turns out to be a gateway
+	Sample            bool               // measure all messages
+	Kinds             *autodict.Messages // measures messages and trains dictionaries for rules; nil: no training
 	UpstreamReads     []string           // encodings that the upstream is known to read
-	Requests, Replies *gateway.Budget    // of the bytes of messages held
-	Grace             time.Duration      // how long a drain waits for streams that are quiet
-	Effort            *gateway.Effort    // what compressing messages may take; nil: no limits
-	Tracer            *trace.Tracer      // nil: no call is traced
+	Requests, Replies *gateway.Budget    // budgets for the bytes of messages in memory
+	Grace             time.Duration      // how long a drain waits for quiet streams
+	Effort            *gateway.Effort    // CPU budget for compressing; nil: no limits
+	Tracer            *trace.Tracer      // nil: no traces
 	Stats             *gateway.Stats
 	Log               *slog.Logger
 
-	// Of tests.
+	// For tests.
 	linker  linker // in place of an endpoint
 	noLanes bool   // links have no lanes, as those of older versions
 }

@@ -21,21 +21,21 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/pair"
 )
 
-// dialer makes connections to the upstream, and keeps what they have learnt for the next ones. The
-// pools of a gateway share one.
+// dialer opens connections to the upstream, and keeps what they have learnt for later ones. All pools of a
+// gateway share one.
 type dialer struct {
 	up       gateway.Upstream
 	open     func(context.Context) (net.Conn, error) // up.Dial
 	scheme   string                                  // of requests
 	speaks   h2.ClientConfig
-	links    linker // for connections to gateways; nil: they get none
+	links    linker // makes connections to gateways links; nil: no links
 	lanes    *lanes.Shared
 	reads    []string // encodings that all servers read
 	codecs   *grpccodec.Set
 	totals   *pair.Totals
 	log      *slog.Logger
 	pings    pings
-	patience time.Duration // of a call, when the gateway finds out what a server reads
+	patience time.Duration // how long a call waits for the gateway to find out what a server reads
 
 	presumes *presumption
 	notices  *notices
@@ -43,7 +43,7 @@ type dialer struct {
 	spoke    *atomic.Bool // see hop
 }
 
-// newDialer makes one whose connections are links where c wants them.
+// newDialer returns a dialer that makes links if c.Link says so.
 func newDialer(c *Config, links linker, totals *pair.Totals) *dialer {
 	d := &dialer{
 		up: c.Upstream, reads: c.UpstreamReads,
@@ -68,8 +68,8 @@ func newDialer(c *Config, links linker, totals *pair.Totals) *dialer {
 	return d
 }
 
-// connect makes a connection. What it does besides calls ends with alive. An error is logged
-// and counted, unless it is that end.
+// connect opens a connection, whose background work ends with alive. Errors are logged and counted, unless
+// alive has ended.
 func (d *dialer) connect(alive context.Context) (*hop, error) {
 	h, err := d.newHop(alive)
 	switch {
@@ -101,14 +101,14 @@ func (d *dialer) newHop(alive context.Context) (*hop, error) {
 	return h, nil
 }
 
-// watch ends with the connection, and what that remembers of messages with it.
+// watch watches a connection until it is closed, and then closes its lanes.
 func (d *dialer) watch(h *hop) {
 	defer gateway.CatchPanic(d.log, d.speaks.Stats, h.giveUp)
 	defer h.lanes.Close()
 	d.pings.watch(h)
 }
 
-// lanesOf returns those of a link that was just made.
+// lanesOf returns the lanes of a new link, or nil if it has none.
 func (d *dialer) lanesOf(c net.Conn) *lanes.Ends {
 	e := lanesOf(c, d.lanes)
 	if e == nil && d.lanes != nil {
@@ -125,10 +125,11 @@ func (d *dialer) newInquiry(alive context.Context, h *hop) *inquiry {
 	return &inquiry{ask: ask, knows: h.knows, codecs: d.codecs, alive: alive, patience: d.patience, tell: d.notices.mute, faults: d.speaks.Faults}
 }
 
-// errNoLink is why nobody was asked for a link.
+// errNoLink is the reason for a connection without a link if none was attempted.
 var errNoLink = errors.New("no links are taken, as far as is known")
 
-// dial connects, over a link where the upstream takes them. noLink is why it is none.
+// dial connects, over a link if the upstream is known to take them. noLink is the reason if the connection is
+// not a link.
 func (d *dialer) dial(ctx context.Context) (c net.Conn, noLink, err error) {
 	noLink = errNoLink
 	if d.links != nil && d.presumes.takesLinks() {
@@ -169,9 +170,9 @@ func (d *dialer) dialLink(ctx context.Context) (net.Conn, error) {
 	return c, err
 }
 
-// shouldBeLink reports whether a connection that has been answered could be a link. Where a link was
-// refused, that counts only now: a server that is away answers nothing else either, if a
-// balancer before it takes connections.
+// shouldBeLink reports whether a connection that has been answered should be replaced by a link. A refused
+// link counts only now: if the server is down while a balancer accepts connections, links fail as well as
+// calls.
 func (d *dialer) shouldBeLink(h *hop) bool {
 	if d.links == nil || h.carried {
 		return false
@@ -182,19 +183,19 @@ func (d *dialer) shouldBeLink(h *hop) bool {
 	return d.presumes.takesLinks()
 }
 
-// leastWindow is a stream's initial window in HTTP/2 (RFC 9113, section 6.9.2), in bytes. A client may send so much before our settings reach it,
-// so h2's server gives no smaller one.
+// leastWindow is the initial window of a stream in HTTP/2 (RFC 9113, section 6.9.2), in bytes. A client may
+// send that much before the gateway's settings reach it, so h2's server has no smaller window.
 const leastWindow = 65_535
 
-// connWindow is the window of a connection: as much as all its streams may use, so that a
-// stream that is not read never stops the others.
+// connWindow returns the window of a connection in bytes: as much as all its streams may use, so that an
+// unread stream never stops the others.
 func connWindow(window, streams int) int {
 	return int(min(int64(window)*int64(streams), math.MaxInt32))
 }
 
 var errNoHTTP2 = errors.New("the upstream does not speak HTTP/2 (no h2 in its TLS)")
 
-// checkHTTP2 looks whether a server agreed to HTTP/2, where TLS asks for it.
+// checkHTTP2 returns an error if a TLS server did not negotiate HTTP/2.
 func checkHTTP2(c net.Conn) error {
 	t, ok := c.(*tls.Conn)
 	if ok && t.ConnectionState().NegotiatedProtocol != http2.NextProtoTLS {
@@ -203,34 +204,35 @@ func checkHTTP2(c net.Conn) error {
 	return nil
 }
 
-// presumeTime limits how long the gateway opens new connections to an upstream as links after the upstream has said that it takes them.
+// presumeTime limits how long the gateway makes new connections links after the upstream has last announced
+// that it takes them.
 const presumeTime = 10 * time.Minute
 
-// refusalTime is how long a connection's refusal of an encoding counts, whatever it says
-// later: behind one connection there may be several servers, new and old. What takes no link is
-// asked again after so long at first.
+// refusalTime limits how long a connection's refusal of an encoding counts, even if the server later lists the
+// encoding: several servers, new and old, may be behind one connection. It is also the first pause before a
+// link is attempted again after a refusal.
 const refusalTime = time.Minute
 
-// presumption remembers whether the gateway at an upstream takes links. The next connection needs that, as it is a link from its
-// first byte or not at all.
+// presumption records whether the upstream takes links. A connection is a link from its first byte or not at
+// all, so this must be known in advance.
 type presumption struct {
 	mu       sync.Mutex
-	link     time.Time // when a gateway was last seen to take links
-	refused  time.Time // when one last did not
-	refusals int       // since one did
+	link     time.Time // when a gateway last announced that it takes links
+	refused  time.Time // when one last refused a link
+	refusals int       // since the last link that was made
 }
 
-// learnLink notes that the gateway at the upstream says it takes links.
+// learnLink records that the gateway at the upstream announces that it takes links.
 func (p *presumption) learnLink() {
 	p.mu.Lock()
 	p.link = time.Now()
 	p.mu.Unlock()
 }
 
-// maxRefusals limits how often refusalTime doubles before a gateway that refused a link is asked again: to about an hour.
+// maxRefusals limits how often refusalTime doubles before a link is attempted again: to about an hour.
 const maxRefusals = 6
 
-// refuseLink notes that a link was refused, and reports whether it is the first refusal.
+// refuseLink records a refused link, and reports whether it is the first refusal.
 func (p *presumption) refuseLink() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -242,14 +244,14 @@ func (p *presumption) refuseLink() bool {
 	return p.refusals == 1
 }
 
-// madeLink notes that a link was made, and forgets refusals.
+// madeLink records that a link was made, and clears refusals.
 func (p *presumption) madeLink() {
 	p.mu.Lock()
 	p.refusals = 0
 	p.mu.Unlock()
 }
 
-// waits reports whether a refusal still counts. p.mu is held.
+// waits reports whether the last refusal still counts. p.mu must be held.
 func (p *presumption) waits() bool {
 	return p.refusals > 0 && time.Since(p.refused) < refusalTime<<min(p.refusals-1, maxRefusals)
 }
@@ -261,7 +263,7 @@ func (p *presumption) takesLinks() bool {
 	return time.Since(p.link) < presumeTime && !p.waits()
 }
 
-// notices are what the log says of an upstream once, however many connections find it out.
+// notices logs facts about an upstream once, however many connections find them out.
 type notices struct {
 	log      *slog.Logger
 	upstream string
@@ -274,7 +276,7 @@ func newNotices(log *slog.Logger, upstream string) *notices {
 	return &notices{log: log, upstream: upstream, given: map[string]bool{}}
 }
 
-// first reports whether the log has nothing yet about a matter.
+// first reports whether a matter has not been logged yet, and records it.
 func (n *notices) first(matter string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -283,7 +285,7 @@ func (n *notices) first(matter string) bool {
 	return !given
 }
 
-// unread logs, once for each encoding, why nothing gets smaller, and reports whether it did.
+// unread logs, once for each encoding, why messages are not compressed. It reports whether it logged.
 func (n *notices) unread(encoding string) bool {
 	if !n.first("unread " + encoding) {
 		return false
@@ -293,21 +295,21 @@ func (n *notices) unread(encoding string) bool {
 	return true
 }
 
-// refused logs, once for each encoding, that messages are opened that clients have compressed.
+// refused logs, once for each encoding, that messages from clients have to be decompressed.
 func (n *notices) refused(encoding string) {
 	if n.first("refused " + encoding) {
 		n.log.Info("the upstream does not read what clients have compressed, so it is opened for it", "encoding", encoding, "upstream", n.upstream)
 	}
 }
 
-// noLanes logs once that the gateway behind a link is an older one.
+// noLanes logs once that the gateway behind a link is an older version.
 func (n *notices) noLanes() {
 	if n.first("lanes") {
 		n.log.Info("the gateway at the other end of the link knows no lanes, so each message of cinch-proto is taken apart by itself: it is an older version", "upstream", n.upstream)
 	}
 }
 
-// mute logs once that the upstream does not tell which encodings it reads.
+// mute logs once that it can't be found out which encodings the upstream reads.
 func (n *notices) mute() {
 	if n.first("mute") {
 		n.log.Info("the upstream does not say which encodings it reads and can't be asked, so messages go without: name those that it reads in upstream_encodings, or give it a health service",

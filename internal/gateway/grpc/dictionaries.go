@@ -11,14 +11,14 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
-// shelfLimits are of all connections of a gateway.
+// shelfLimits limits the dictionaries from all connections of a gateway.
 var shelfLimits = pair.Limits{Bytes: 64 << 20}
 
-// dictionaries are those of a gateway: the ones that it compresses with, and the ones that clients
-// which are gateways have given it.
+// dictionaries holds the dictionaries of a gateway: those that it compresses with, and those that clients
+// which are gateways have sent.
 type dictionaries struct {
 	policy *atomic.Pointer[policy.Messages]
-	kinds  *autodict.Messages // of the messages that we compress
+	kinds  *autodict.Messages // kinds of messages that the gateway compresses
 	shelf  *pair.Shelf        // of dictionaries from clients
 	totals *pair.Totals
 }
@@ -27,7 +27,7 @@ func newDictionaries(p *atomic.Pointer[policy.Messages], kinds *autodict.Message
 	return &dictionaries{policy: p, kinds: kinds, shelf: pair.NewShelf(shelfLimits), totals: totals}
 }
 
-// forRule returns the dictionary that a rule's messages should be compressed with, nil for none.
+// forRule returns the dictionary for compressing a rule's messages, or nil for none.
 func (d *dictionaries) forRule(r *policy.MessageRule, p *pairing) *codec.Dict {
 	switch {
 	case r.Dict != nil:
@@ -41,7 +41,7 @@ func (d *dictionaries) forRule(r *policy.MessageRule, p *pairing) *codec.Dict {
 	return nil
 }
 
-// forReplies returns the dictionary with a hash if replies are compressed with it.
+// forReplies returns the dictionary with the hash if replies are compressed with it, or nil.
 func (d *dictionaries) forReplies(hash [wire.HashLen]byte) *codec.Dict {
 	if p := d.policy.Load(); p != nil {
 		for _, r := range p.Rules() {
@@ -54,7 +54,7 @@ func (d *dictionaries) forReplies(hash [wire.HashLen]byte) *codec.Dict {
 	return dict
 }
 
-// shelved returns the dictionary of that content. It is dropped once.
+// shelved adds a dictionary with the given content to the shelf. The caller must drop it once.
 func (d *dictionaries) shelved(content []byte) (*codec.Dict, error) {
 	dict, err := codec.NewDict(content)
 	if err != nil {

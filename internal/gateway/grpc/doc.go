@@ -1,42 +1,42 @@
-// Package grpc is the gateway for gRPC: a proxy of HTTP/2 streams that compresses,
-// recompresses and opens the messages in them, as each side can read and policy wants.
+// Package grpc implements the gateway for gRPC: a proxy of HTTP/2 streams that compresses, recompresses and
+// decompresses their messages, as far as each side can read the result and the policy asks for it.
 //
 // In reading order:
 //
-//	gateway.go   what a gateway is made of, and the seam: Serve and Shutdown; config.go what it is told; metrics.go
-//	session.go   a client's connection: package h2's server, and which of its calls a drain ends
-//	call.go      one call from its headers to its trailers: ServeHTTP, try, answer and end are the way of all calls
-//	trace.go     its trace, for those that have one
+//	gateway.go   the gateway: NewGateway, Serve, Shutdown; config.go, its configuration; metrics.go
+//	session.go   a client's connection: package h2's server, and the calls that a drain ends
+//	call.go      one call from its headers to its trailers: every call runs ServeHTTP, try, answer and end
+//	trace.go     the trace of a call
 //
-// What is decided about a call, before a byte of its body moves:
+// Decisions about a call before any of its body is sent:
 //
-//	negotiate.go which encoding goes on which hop, and by which rules
+//	negotiate.go the encoding on each hop, and the rules that apply
 //	laned.go     calls over links whose ends remember messages, with package lanes
 //	peer.go      the far gateway's view of the near one
-//	status.go    statuses that the gateway itself answers with
+//	status.go    statuses of the gateway's own answers
 //
 // The upstream:
 //
-//	hop.go       a connection, how calls take one, and how a dead one is noticed; dial.go, how they are made, and what they
-//	             tell each other
-//	inquiry.go   how a server is asked what it reads, and how it says no; knowledge.go, what is known of it
+//	hop.go       a connection, its use by calls, and the detection of dead ones; dial.go, opening connections,
+//	             and what they learn for each other
+//	inquiry.go   asking a server what it reads, and detecting refusals; knowledge.go, what is known of a server
 //	partner.go   the near gateway's view of the far one
 //
 // Messages:
 //
-//	rewrite.go   a body whose messages are changed; open.go, compress.go, measure.go, what is done with one
-//	cache.go     what becomes of their copies
+//	rewrite.go   a body whose messages change; open.go, compress.go, measure.go, operations on a message
+//	cache.go     the cache of compressed messages
 //	dictionaries.go
-//	             those that the gateway has
+//	             the gateway's dictionaries
 //
-// Below all that:
+// Common parts:
 //
-//	replay.go    what was sent, to send it again, and how bodies are read
+//	replay.go    recording a request to send it again, and reading bodies
 //	link.go      connections of two gateways that are compressed as a whole
-//	agreed.go    the words between two gateways
+//	agreed.go    names and headers that gateways agree on
 //
-// HTTP/2 itself is package h2's, on both sides: header compression, flow control and the defences
-// against hostile peers. Bodies are pulled through, request and response each by one goroutine, or by
-// one for both where the request is here already, so that a slow reader stops its own sender and nobody
-// else, and what a stream holds is bounded by the windows that we advertise.
+// Package h2 implements HTTP/2 on both sides: header compression, flow control and the defences against
+// hostile peers. Bodies are pulled: one goroutine reads the request and another the response, or one reads
+// both if the request has arrived completely. So a slow reader stops only its own sender, and the memory of a
+// stream is bounded by the windows that the gateway advertises.
 package grpc

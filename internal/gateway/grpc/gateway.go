@@ -20,29 +20,29 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// Gateway serves clients of one upstream.
+// Gateway proxies clients to one upstream.
 type Gateway struct {
 	cfg    Config
 	server gateway.Server
 	pool   *pool
 
-	endpoint *link.Endpoint // nil: there are no links
-	links    linker         // that; nil likewise
+	endpoint *link.Endpoint // nil: no links
+	links    linker         // endpoint, or nil
 
 	requests, replies *gateway.Share
 
-	oldClient sync.Once // for the log: a client's link without lanes
+	oldClient sync.Once // logs the first client link without lanes
 
-	last     chan struct{} // closed when a drain has so little time left that calls are ended
+	last     chan struct{} // closed when a drain has so little time left that it ends calls
 	lastOnce sync.Once
 
-	shared shared             // by all calls
-	kinds  *autodict.Messages // of the messages that we compress
+	shared shared             // used by all calls
+	kinds  *autodict.Messages // kinds of messages that the gateway compresses
 	pairs  pair.Totals
 	policy atomic.Pointer[policy.Messages]
 }
 
-// NewGateway makes a gateway that passes everything through until SetPolicy.
+// NewGateway returns a gateway that passes everything through until SetPolicy.
 func NewGateway(c Config) *Gateway {
 	c.setDefaults()
 	g := &Gateway{cfg: c, kinds: c.Kinds, last: make(chan struct{})}
@@ -79,7 +79,7 @@ func NewGateway(c Config) *Gateway {
 	return g
 }
 
-// newEndpoint makes the endpoint of a gateway's links.
+// newEndpoint returns the endpoint of a gateway's links.
 func newEndpoint(c *Config) *link.Endpoint {
 	o := *c.Links
 	o.Name, o.Rule, o.Growth = c.Name, "link", link.SharedGrowth
@@ -90,7 +90,7 @@ func newEndpoint(c *Config) *link.Endpoint {
 	return link.NewEndpoint(o)
 }
 
-// lanesFor returns what lanes of links have in common; nil where links have none.
+// lanesFor returns the state that the lanes of all links share, or nil if links have no lanes.
 func lanesFor(c *Config) *lanes.Shared {
 	if c.noLanes {
 		return nil
@@ -98,10 +98,11 @@ func lanesFor(c *Config) *lanes.Shared {
 	return lanes.NewShared()
 }
 
-// Links is where the gateway's links end, for metrics; nil if it has none.
+// Links returns the endpoint of the gateway's links, for metrics, or nil if it has none.
 func (g *Gateway) Links() *link.Endpoint { return g.endpoint }
 
-// Measured is what is known of messages as they came, those with most bytes first; nothing where they are not measured.
+// Measured returns statistics of messages as received, those with the most bytes first. It returns nil unless
+// Config.Sample is set.
 func (g *Gateway) Measured() []sampled.Measured {
 	if g.shared.samples == nil {
 		return nil
@@ -109,7 +110,7 @@ func (g *Gateway) Measured() []sampled.Measured {
 	return g.shared.samples.Measure(waysOf(g.cfg.Codecs, g.cfg.Engine, g.cfg.MaxOpen))
 }
 
-// SampleBytes is what samples of messages as they came take.
+// SampleBytes returns the memory in bytes of the samples of messages as received.
 func (g *Gateway) SampleBytes() int {
 	if g.shared.samples == nil {
 		return 0
@@ -117,7 +118,7 @@ func (g *Gateway) SampleBytes() int {
 	return g.shared.samples.Bytes()
 }
 
-// SetPolicy puts rules into force for calls that begin from now on.
+// SetPolicy applies rules to calls that begin from now on.
 func (g *Gateway) SetPolicy(p *policy.Messages) {
 	if p != nil {
 		g.kinds.Keep(p.Rules())
@@ -125,7 +126,7 @@ func (g *Gateway) SetPolicy(p *policy.Messages) {
 	g.policy.Store(p)
 }
 
-// Serve accepts on l until Shutdown; see [gateway.Server].
+// Serve accepts connections on l until Shutdown; see [gateway.Server].
 func (g *Gateway) Serve(l net.Listener) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -135,8 +136,8 @@ func (g *Gateway) Serve(l net.Listener) error {
 
 func (g *Gateway) endCalls() { g.lastOnce.Do(func() { close(g.last) }) }
 
-// Shutdown tells clients to go elsewhere (GOAWAY), waits for calls in flight, and cuts off
-// what is left when ctx ends.
+// Shutdown sends GOAWAY to clients, waits for running calls, and cuts off what is left when ctx ends. If ctx
+// has a deadline more than twice goodbye away, calls are ended goodbye before it.
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	if at, ok := ctx.Deadline(); ok && time.Until(at) > 2*goodbye {
 		defer time.AfterFunc(time.Until(at)-goodbye, g.endCalls).Stop()

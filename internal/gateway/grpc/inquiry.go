@@ -20,63 +20,67 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
-// Most servers say what they read, in grpc-accept-encoding of every response that has a message. Of those that don't, as
-// grpc-go's, it is found out by calls of the gateway's own, which nobody could take for a client's, and never with a client's
-// call: servers answer an encoding that they don't know in many ways, and one (C++ 1.51) hands the application the
-// compressed bytes as if they were the message.
+// inquiry finds out which encodings a server reads. Most servers say it, in grpc-accept-encoding of every
+// response that has a message. For servers that don't, such as grpc-go's, the gateway finds it out by calls
+// of its own, which can't be mistaken for a client's. It never tests with a client's call: servers answer an
+// unknown encoding in many ways, and one (C++ 1.51) passes the compressed bytes to the application as if they
+// were the message.
 //
-//	greeting  health check, plain        a server with a list says it here, as a gateway does; one that answers without is silent
-//	control   health check, cinch-probe  does it look at the encoding first? Only then its next answers mean anything
-//	question  health check, zstd         refused as the control was: it does not read zstd; any other status: it does
+//	greeting  health check, plain        servers with a list send it here, also gateways; others are silent
+//	control   health check, cinch-probe  does it check the encoding first? Only then its next answers count
+//	question  health check, zstd         refused as the control was: it does not read zstd; otherwise it does
 //
-// grpc-go looks at a call's encoding only when it knows the method. Without a health service the control and the questions go
-// to a method of its own which clients call with one message. Their only message is cut off behind its first byte, so nothing is
-// ever there that could be executed: the server sees what it sees of a client that dies.
+// grpc-go checks a call's encoding only if it knows the method. For one without a health service, the control
+// and the questions go to one of its methods that clients call with one message. Their only message is cut
+// off after its first byte, so that there is nothing the server could execute: it looks like a client that
+// has died.
 //
-// What is found out holds for the connection. Another one may lead to another server.
+// The results apply to one connection. Another connection may lead to another server.
 type inquiry struct {
 	ask    func(ctx context.Context, c ownCall) (*ownAnswer, error)
 	knows  *knowledge
 	codecs *grpccodec.Set
 	alive  context.Context
-	tell   func() // that the server could not be asked
+	tell   func() // reports that the server can't be asked
 	faults h2.Faults
 
-	patience time.Duration // of a client's call that waits for what is found out
+	patience time.Duration // how long a client's call waits for a result
 
 	mu        sync.Mutex
-	wants     []string      // encodings that calls would be sent in
-	authority string        // of a client's call: balancers look at it
+	wants     []string      // encodings that calls would use
+	authority string        // of a client's call, for balancers that check it
 	single    string        // a method that clients call with one message; "": none is known
-	running   chan struct{} // closed at the end of what runs; nil: nothing does
+	running   chan struct{} // closed when the running calls end; nil: none run
 	began     time.Time
-	notBefore time.Time // something went wrong
+	notBefore time.Time // pause after a failure
 
 	greeted  bool
-	goServer bool // by its words it is grpc-go's, without a health service
-	// wantsSingle says that the method of a call with one message is asked for: it is goServer and there is no single.
+	goServer bool // its status looks like grpc-go's without a health service
+	// wantsSingle is set while the method of a call with one message is needed: goServer is set and single is
+	// empty.
 	wantsSingle atomic.Bool
-	without     int             // responses since, and no method to ask it by
-	control     map[string]bool // by method: does the server look at the encoding first?
+	without     int             // responses since goServer was set, without such a method
+	control     map[string]bool // by method: whether the server checks the encoding first
 }
 
 const (
 	healthPath   = "/grpc.health.v1.Health/Check"
-	controlName  = "cinch-probe" // nobody's encoding
+	controlName  = "cinch-probe" // an encoding that does not exist
 	askTimeout   = 3 * time.Second
-	askPause     = time.Minute // after something went wrong
+	askPause     = time.Minute // after a failure
 	patienceAsks = 250 * time.Millisecond
 	maxOwnAnswer = 4 << 10
-	manyWithout  = 20 // responses, and the log says that there is no way to ask
+	manyWithout  = 20 // responses until the log says that the server can't be asked
 )
 
-// healthRequest is a HealthCheckRequest for the server as a whole. Its field 15 is unknown to everybody, and there to be compressed.
+// healthRequest is a HealthCheckRequest for the whole server. Its field 15 is unknown to all servers, and
+// gives the message something to compress.
 var healthRequest = append([]byte{15<<3 | 2, 32}, "cinch asks, cinch asks, cinch ask"[:32]...)
 
-// cutOffMessage is the frame of a compressed message of 64 bytes, of which one is there.
+// cutOffMessage is the frame of a compressed message of 64 bytes, cut off after the first.
 var cutOffMessage = append(wire.AppendHeader(nil, true, 64), 0)
 
-// want takes notice that calls would be sent in these encodings, and begins to find out about them.
+// want adds encodings that calls would use, and starts to find out whether the server reads them.
 func (q *inquiry) want(encodings []string, authority string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -91,7 +95,8 @@ func (q *inquiry) want(encodings []string, authority string) {
 	q.begin()
 }
 
-// heard goes on if a response has told something new. single is the method of a call that consisted of one message, or "".
+// heard continues after a response, which may have brought something new. single is the method of a call that
+// consisted of one message, or "".
 func (q *inquiry) heard(single string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -107,8 +112,8 @@ func (q *inquiry) heard(single string) {
 	q.begin()
 }
 
-// await waits for what runs, but not for long, because a call of a client's is waiting; and not at all once the server has let
-// a call of ours wait in vain.
+// await waits for the running calls, for at most patience since they began, because a client's call is
+// waiting. It does not wait once one of the gateway's calls has failed.
 func (q *inquiry) await(ctx context.Context) {
 	q.mu.Lock()
 	running, left, hope := q.running, q.patience-time.Since(q.began), q.notBefore.IsZero()
@@ -125,7 +130,7 @@ func (q *inquiry) await(ctx context.Context) {
 	}
 }
 
-// begin starts to ask if there is something to ask. q.mu is held.
+// begin starts run if there is something to ask. q.mu must be held.
 func (q *inquiry) begin() {
 	if q.running != nil || q.next() == nil {
 		return
@@ -134,7 +139,7 @@ func (q *inquiry) begin() {
 	go q.run()
 }
 
-// run asks until there is nothing more to ask, or something went wrong.
+// run asks until there is nothing more to ask, or a call fails.
 func (q *inquiry) run() {
 	ctx, cancel := context.WithTimeout(q.alive, askTimeout)
 	defer cancel()
@@ -155,24 +160,24 @@ func (q *inquiry) run() {
 	}
 }
 
-// take makes a call without q.mu, which is held before and behind it.
+// take runs a step with q.mu released. q.mu must be held, and is held again on return.
 func (q *inquiry) take(ctx context.Context, s step) (conclude func(), err error) {
 	q.mu.Unlock()
 	defer q.mu.Lock()
 	return s(ctx)
 }
 
-// pause lets the server not be asked for a while, after a panic.
+// pause suspends questions for a while, after a panic.
 func (q *inquiry) pause() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.notBefore = time.Now().Add(askPause)
 }
 
-// step makes a call. What it concludes is called with q.mu held.
+// step makes a call. Its conclude must be called with q.mu held.
 type step func(ctx context.Context) (conclude func(), err error)
 
-// next returns what to ask now, nil for nothing. q.mu is held.
+// next returns the next step, or nil for none. q.mu must be held.
 func (q *inquiry) next() step {
 	if len(q.wants) == 0 || time.Now().Before(q.notBefore) {
 		return nil
@@ -181,7 +186,7 @@ func (q *inquiry) next() step {
 		return q.greet
 	}
 	if !q.knows.isSilent() {
-		return nil // it says itself what it reads, or has not said anything yet
+		return nil // it lists what it reads, or has not answered yet
 	}
 	path, known := q.path()
 	switch {
@@ -198,7 +203,7 @@ func (q *inquiry) next() step {
 	return nil
 }
 
-// path returns the method that questions go to, "" for none, and whether its control has run. q.mu is held.
+// path returns the method for questions, or "" for none, and whether its control has run. q.mu must be held.
 func (q *inquiry) path() (path string, known bool) {
 	path = healthPath
 	if q.goServer {
@@ -217,7 +222,7 @@ func (q *inquiry) call(path, encoding string, body []byte) ownCall {
 	return ownCall{authority: q.authority, path: path, encoding: encoding, body: body, most: maxOwnAnswer}
 }
 
-// greet makes a plain call, which a server that lists encodings answers with its list.
+// greet makes a plain call: a server that lists encodings answers it with its list.
 func (q *inquiry) greet(ctx context.Context) (func(), error) {
 	a, err := q.ask(ctx, q.call(healthPath, "", frameOf(false, healthRequest)))
 	if err != nil {
@@ -232,7 +237,7 @@ func (q *inquiry) greet(ctx context.Context) (func(), error) {
 	}, nil
 }
 
-// refuses makes a call and reports whether the server refused its encoding.
+// refuses makes a call, and reports whether the server refused its encoding.
 func (q *inquiry) refuses(ctx context.Context, path, encoding string, message []byte) (bool, error) {
 	body := cutOffMessage
 	if path == healthPath {
@@ -245,13 +250,13 @@ func (q *inquiry) refuses(ctx context.Context, path, encoding string, message []
 	q.knows.learn(a.header) // a refusal may come with a list
 	code, text := a.status()
 	switch code {
-	case "1", "4", "8", "14": // nobody has looked at it
+	case "1", "4", "8", "14": // the server may not have seen it
 		return false, errNoAnswer
 	}
 	return seemsToRefuse(code, text, encoding), nil
 }
 
-// tryControl finds out whether the server looks at the encoding of calls to path first.
+// tryControl finds out whether the server checks the encoding of calls to path first.
 func (q *inquiry) tryControl(ctx context.Context, path string) (func(), error) {
 	refused, err := q.refuses(ctx, path, controlName, healthRequest)
 	if err != nil {
@@ -281,15 +286,15 @@ func (q *inquiry) question(ctx context.Context, path, encoding string) (func(), 
 	return func() { q.knows.learnAnswer(encoding, !refused) }, nil
 }
 
-// ownCall is a call of the gateway's own: no client has asked for it, and none sees it.
+// ownCall is a call by the gateway itself. No client sees it.
 type ownCall struct {
 	scheme, authority, path string
 	encoding                string // "": none
-	body                    []byte // frames of messages
-	most                    int64  // bytes of an answer
+	body                    []byte // message frames
+	most                    int64  // limit for the answer in bytes
 }
 
-// ownAnswer holds the response to one of the gateway's own calls, whatever its status.
+// ownAnswer is the response to an ownCall, whatever its status.
 type ownAnswer struct {
 	header, trailer http.Header
 	body            []byte
@@ -297,7 +302,7 @@ type ownAnswer struct {
 
 var errNoAnswer = errors.New("the answer is not gRPC's")
 
-// do makes the call. An error means that there is no answer of gRPC's.
+// do makes the call. It returns an error if the answer is not a gRPC response.
 func (c ownCall) do(ctx context.Context, transport http.RoundTripper) (*ownAnswer, error) {
 	u := url.URL{Scheme: c.scheme, Host: c.authority, Path: c.path}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(c.body))
@@ -326,7 +331,8 @@ func (c ownCall) do(ctx context.Context, transport http.RoundTripper) (*ownAnswe
 	return &ownAnswer{header: resp.Header, trailer: resp.Trailer, body: body}, nil
 }
 
-// status returns the status of a call, which is in the trailers, or in the headers if there are no others.
+// status returns the status of a call, which is in the headers of a trailers-only response, and in the
+// trailers otherwise.
 func (a *ownAnswer) status() (code, message string) {
 	h := a.trailer
 	if len(a.header["Grpc-Status"]) > 0 {
@@ -335,7 +341,7 @@ func (a *ownAnswer) status() (code, message string) {
 	return h.Get("Grpc-Status"), unescapeMessage(h.Get("Grpc-Message"))
 }
 
-// unescapeMessage reads what escapeMessage writes, and leaves what is no escape as it is.
+// unescapeMessage is the inverse of escapeMessage. It returns messages with invalid escapes unchanged.
 func unescapeMessage(s string) string {
 	if !strings.Contains(s, "%") {
 		return s
@@ -346,15 +352,14 @@ func unescapeMessage(s string) string {
 	return s
 }
 
-// frameOf is a message as a body has it.
+// frameOf returns a message with its header.
 func frameOf(compressed bool, message []byte) []byte {
 	return append(wire.AppendHeader(nil, compressed, len(message)), message...)
 }
 
-// saysNotInstalled reports whether a response of nothing but a status means that the
-// server does not know the encoding. The call is sent again then, so an application's own
-// error that speaks of compression must not be taken for it: only the very words of
-// implementations count.
+// saysNotInstalled reports whether a trailers-only response means that the server does not know the encoding.
+// The call is then sent again, so an application's own error about compression must not match: only the exact
+// words of implementations do.
 func saysNotInstalled(code, message, encoding string) bool {
 	message = strings.TrimPrefix(strings.ToLower(message), "grpc: ")
 	says := func(beginnings ...string) bool {
@@ -382,8 +387,8 @@ func saysNotInstalled(code, message, encoding string) bool {
 	)
 }
 
-// seemsToRefuse reports whether the answer to one of the gateway's own calls refuses an encoding: it says so, or names the encoding in an error. No
-// server executes these calls, so an error is not about what they do.
+// seemsToRefuse reports whether the answer to an ownCall refuses an encoding: it says so, or names the
+// encoding in an error. Servers do not execute these calls, so that an error can't come from an application.
 func seemsToRefuse(code, message, encoding string) bool {
 	if saysNotInstalled(code, message, encoding) {
 		return true

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// support is whether a peer reads an encoding.
+// support says whether a server reads an encoding.
 type support int
 
 const (
@@ -16,27 +16,27 @@ const (
 	no
 )
 
-// knowledge is what is known of the server behind one connection. It lives as long as the
-// connection: another one may lead to another server, or to the same one upgraded. No client's
-// call is ever used to find something out.
+// knowledge is the state of the server behind one connection. It is dropped with the connection: another one
+// may lead to another server, or to the same one after an upgrade. Clients' calls are never used for tests.
 type knowledge struct {
-	given  []string     // by the configuration
-	others *presumption // shared by the connections to the upstream
+	given  []string     // encodings from the configuration
+	others *presumption // shared by all connections to the upstream
 
-	carried bool // over a link
-	laned   bool // which has lanes
+	carried bool // the connection is a link
+	laned   bool // it is a link with lanes
 
-	partner *partner // the server, if it is a gateway that takes dictionaries; never nil but in tests
+	partner *partner // the server as a gateway that takes dictionaries; nil only in tests
 
 	mu       sync.Mutex
-	listed   []string        // in its grpc-accept-encoding; nil: it never sent one
-	silent   bool            // it answered without one
-	answered map[string]bool // what it said to our questions, see inquiry
+	listed   []string        // its grpc-accept-encoding; nil: it has never sent one
+	silent   bool            // it has answered without one
+	answered map[string]bool // results of inquiry
 	refused  map[string]time.Time
 	gateway  bool // it is a gateway
 }
 
-// newKnowledge is what is known of a server that nobody has spoken to, except to make a link.
+// newKnowledge returns the state of a server that has not answered any call yet. With carried it is known to
+// be a gateway.
 func newKnowledge(given []string, carried bool, others *presumption, p *partner) *knowledge {
 	k := &knowledge{given: given, others: others, partner: p, carried: carried}
 	if carried {
@@ -45,7 +45,7 @@ func newKnowledge(given []string, carried bool, others *presumption, p *partner)
 	return k
 }
 
-// reads tells whether the server reads an encoding. Its own list counts for more than answers to questions.
+// reads returns whether the server reads an encoding. Its own list takes precedence over results of inquiry.
 func (k *knowledge) reads(encoding string) support {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -64,20 +64,20 @@ func (k *knowledge) reads(encoding string) support {
 	return unknown
 }
 
-// learn takes the headers of a response to a call that carried our token.
+// learn handles the headers of a response to a call with gatewayToken.
 func (k *knowledge) learn(h http.Header) {
 	if values := h["Grpc-Accept-Encoding"]; len(values) > 0 {
 		k.learnList(values)
 		return
 	}
-	if len(h["Grpc-Status"]) == 0 { // servers that list do not always do it beside a status alone
+	if len(h["Grpc-Status"]) == 0 { // some servers omit their list in trailers-only responses
 		k.mu.Lock()
 		k.silent = true
 		k.mu.Unlock()
 	}
 }
 
-// learnList takes the values of grpc-accept-encoding.
+// learnList handles the values of grpc-accept-encoding.
 func (k *knowledge) learnList(values []string) {
 	list := splitList(values)
 	isGateway := slices.Contains(list, gatewayToken)
@@ -94,7 +94,7 @@ func (k *knowledge) learnList(values []string) {
 	if slices.Equal(k.listed, list) {
 		return
 	}
-	for _, e := range k.listed { // another server behind the same connection said that it reads this
+	for _, e := range k.listed { // another server behind the same connection reads this
 		if !slices.Contains(list, e) {
 			k.refuse(e)
 		}
@@ -102,28 +102,29 @@ func (k *knowledge) learnList(values []string) {
 	k.listed = append([]string{}, list...)
 }
 
-// learnTrailers takes those of a response, where a server may say it too. A gateway hands on those of its upstream.
+// learnTrailers handles the trailers of a response, which may contain the list, too. A gateway forwards the
+// trailers of its upstream, so its trailers are ignored.
 func (k *knowledge) learnTrailers(h http.Header) {
 	if values := h["Grpc-Accept-Encoding"]; len(values) > 0 && !k.isGateway() {
 		k.learnList(values)
 	}
 }
 
-// isGateway reports whether the server has said that it is a gateway.
+// isGateway reports whether the server has announced that it is a gateway.
 func (k *knowledge) isGateway() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.gateway
 }
 
-// isSilent reports whether the server answers without saying what it reads.
+// isSilent reports whether the server answers without listing what it reads.
 func (k *knowledge) isSilent() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.silent && k.listed == nil
 }
 
-// learnAnswer takes the server's answer to our own question.
+// learnAnswer records the result of a question.
 func (k *knowledge) learnAnswer(encoding string, reads bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -133,15 +134,15 @@ func (k *knowledge) learnAnswer(encoding string, reads bool) {
 	k.answered[encoding] = reads
 }
 
-// learnRefusal says that the server could not read a call's messages.
+// learnRefusal records that the server could not read a call's messages.
 func (k *knowledge) learnRefusal(encoding string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.refuse(encoding)
-	delete(k.answered, encoding) // after a while it is asked again
+	delete(k.answered, encoding) // ask again once the refusal has expired
 }
 
-// refuse is learnRefusal where k.mu is held.
+// refuse is learnRefusal without answered. k.mu must be held.
 func (k *knowledge) refuse(encoding string) {
 	if k.refused == nil {
 		k.refused = map[string]time.Time{}

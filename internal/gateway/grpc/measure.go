@@ -10,19 +10,19 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
-// meter measures the messages of one body, for dictionaries to come, and tells which dictionary
-// is there already. A call has few rules, and mostly one: the meter remembers the kind of the last.
+// meter measures the messages of one body for future dictionaries, and finds the current dictionary. A call
+// has few rules, usually one, so the meter remembers the kind of the last message.
 type meter struct {
 	kinds *autodict.Messages
 	pair  *pairing // nil: nothing is measured, and there are no dictionaries
 
-	unlimited bool // messages are compressed whatever the budgets
+	unlimited bool // compress whatever the budgets
 
-	kind *autodict.Kind // of messages under rule
+	kind *autodict.Kind // kind of messages under rule
 	rule *policy.MessageRule
 }
 
-// kindOf returns the kind that messages under a rule belong to, nil if nobody counts them.
+// kindOf returns the kind of messages under a rule, or nil if they are not counted.
 func (m *meter) kindOf(rule *policy.MessageRule) *autodict.Kind {
 	p := m.pair
 	switch {
@@ -40,60 +40,60 @@ func (m *meter) kindOf(rule *policy.MessageRule) *autodict.Kind {
 	return m.kind
 }
 
-// saw tells that a message went as sent bytes.
+// saw records a message that was sent as sent bytes.
 func (m *meter) saw(rule *policy.MessageRule, message []byte, sent int) {
 	if k := m.kindOf(rule); k != nil {
 		k.Observe(message, sent)
 	}
 }
 
-// passed tells that a plain message of n bytes went as it was, and that nobody looked into it.
+// passed records a plain message of n bytes that was sent unchanged and unread.
 func (m *meter) passed(rule *policy.MessageRule, n int) {
 	if k := m.kindOf(rule); k != nil {
 		k.Passed(n)
 	}
 }
 
-// passedCompressed tells that a message went as it was, n compressed bytes.
+// passedCompressed records a message of n compressed bytes that was sent unchanged.
 func (m *meter) passedCompressed(n int) {
 	if k := m.kindOf(nil); k != nil {
 		k.PassedCompressed(n)
 	}
 }
 
-// wants reports whether a plain message of n bytes that no rule covers should be looked into.
+// wants reports whether to read a plain message of n bytes that no rule covers.
 func (m *meter) wants(n int) bool {
 	k := m.kindOf(nil)
 	return k != nil && k.Wants(n)
 }
 
-// watches reports whether a message of n bytes is to be read into memory for a sample of what comes.
+// watches reports whether to read a message of n bytes for the samples of received messages.
 func (m *meter) watches(n int) bool {
 	return m.pair != nil && m.pair.samples != nil && n <= sampled.MaxMessage
 }
 
-// came tells how a message came, and in which encoding.
+// came samples a received message in an encoding.
 func (m *meter) came(message []byte, encoding string) {
 	if m.pair != nil && m.pair.samples != nil {
 		m.pair.samples.Saw(m.pair.name(), sampled.Message{Bytes: message, Coding: encoding}, true)
 	}
 }
 
-// cameUnread tells that a message of n bytes came, and that nobody looked into it.
+// cameUnread counts a received message of n bytes that was not read.
 func (m *meter) cameUnread(n int) {
 	if m.pair != nil && m.pair.samples != nil {
 		m.pair.samples.Passed(m.pair.name(), n)
 	}
 }
 
-// name is what the messages are called in samples.
+// name returns the name of the messages in samples.
 func (p *pairing) name() sampled.Name {
 	return sampled.Name{Method: p.method, Direction: p.direction.String()}
 }
 
-// dictFor returns the dictionary to compress a message of n bytes with, which the receiver
-// has. It reports false when there will be one that the receiver has not got yet: what
-// messages take meanwhile says nothing about it.
+// dictFor returns the dictionary to compress a message of n bytes with, which the receiver has, or nil.
+// settled is false if there is a dictionary that the receiver does not have yet: sizes of messages meanwhile
+// say nothing about it.
 func (m *meter) dictFor(rule *policy.MessageRule, n int) (d *codec.Dict, level int, settled bool) {
 	p := m.pair
 	if p == nil || p.next == nil || !rule.HasDictionary() || n > autodict.MaxMessageSample {
@@ -112,16 +112,17 @@ func (m *meter) dictFor(rule *policy.MessageRule, n int) (d *codec.Dict, level i
 	return nil, 0, false
 }
 
-// What a link is measured with: its setting and its largest window, as they are unless somebody says otherwise.
+// Settings for measuring links: the defaults of a link's level and largest window.
 const (
 	linkLevel  = 3
 	linkWindow = 23
 
-	linkPiece       = 64 << 10 // bytes of what passes that are compressed together, at most
-	linkPieceHeader = 9        // bytes before them
+	linkPiece       = 64 << 10 // largest piece of a connection that is compressed at once, in bytes
+	linkPieceHeader = 9        // bytes before a piece
 )
 
-// waysOf are those in which messages may go on. Those that came compressed may open to so many bytes.
+// waysOf returns the ways to compress messages that are compared. Compressed messages may decompress to
+// maxOpen bytes.
 func waysOf(codecs *grpccodec.Set, engine *codec.Engine, maxOpen int) *sampled.Ways {
 	return &sampled.Ways{
 		Open: func(m sampled.Message) ([]byte, error) {
@@ -137,20 +138,20 @@ func waysOf(codecs *grpccodec.Set, engine *codec.Engine, maxOpen int) *sampled.W
 				return beginLink(engine, func(dst, message []byte) ([]byte, error) { return append(dst, message...), nil })
 			}},
 			{Way: sampled.Way{Setting: sampled.PairColumns, Protobuf: true}, Begin: func() (sampled.Writer, error) {
-				var w history.Writer // that of a lane, which all calls would go by, one after the other
+				var w history.Writer // as in one lane that all calls use in turn
 				return beginLink(engine, func(dst, message []byte) ([]byte, error) { return w.Append(dst, message), nil })
 			}},
 		},
 	}
 }
 
-// beginLink begins a connection that is compressed as a whole, on which messages are written so.
+// beginLink starts a simulated link, on which messages are written by write.
 func beginLink(e *codec.Engine, write func(dst, message []byte) ([]byte, error)) (sampled.Writer, error) {
 	stream, err := e.StreamWriter(linkLevel, linkWindow)
 	return &linkWriter{stream: stream, write: write}, err
 }
 
-// linkWriter compresses messages as a link does, without HTTP/2's headers.
+// linkWriter compresses messages as a link does, but without HTTP/2 headers.
 type linkWriter struct {
 	stream codec.StreamWriter
 	write  func(dst, message []byte) ([]byte, error)

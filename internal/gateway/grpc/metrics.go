@@ -7,7 +7,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/pair"
 )
 
-// Metrics shows to Prometheus what gateways do with dictionaries. It keeps nothing itself.
+// Metrics is a Prometheus collector for the dictionaries and lanes of gateways. It has no state of its own.
 type Metrics struct{ Gateways []*Gateway }
 
 var (

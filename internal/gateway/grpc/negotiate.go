@@ -16,45 +16,47 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
-// terms holds what a call's headers and the policy say about its encodings. It does not change during the call.
+// terms holds what a call's headers and the policy determine about its encodings. It does not change during
+// the call.
 type terms struct {
 	*acceptEncoding
 	path     string
-	from     string   // of the client's messages
-	accepts  []string // by the client
-	carried  bool     // over a link
-	original string   // what its client had compressed with, when it says so and marks messages
+	from     string   // encoding of the client's messages
+	accepts  []string // encodings that the client accepts
+	carried  bool     // the client's connection is a link
+	original string   // encoding of the client's own client, if the client marks messages
 	requests []*policy.MessageRule
 	replies  []*policy.MessageRule
 	force    bool // the rules compress even at a loss
-	edits    bool // the headers of a request may change even if its messages stay as they are
+	edits    bool // the headers of a request may change even if its messages do not
 
 	dicts   *dictionaries
-	peer    *peer            // what the client's connection has told us; nil: the client is no gateway
-	listed  bool             // the client is a gateway and lists the encoding with dictionaries
-	held    heldBy           // dictionaries that the client has, for replies
-	samples *sampled.Samples // of all messages; nil: they are not measured
-	lanes   laneTerms        // of the client's link
+	peer    *peer            // state of the client as a gateway; nil: it is not one
+	listed  bool             // the client is a gateway and accepts the encoding with dictionaries
+	held    heldBy           // dictionaries that the client has for replies
+	samples *sampled.Samples // samples of all messages; nil: they are not measured
+	lanes   laneTerms        // for the client's link
 }
 
-// noTerms are those of a request that is no gRPC call.
+// noTerms are the terms of a request that is not a gRPC call.
 var noTerms = &terms{acceptEncoding: noEncodings}
 
-// acceptEncoding holds what a client's grpc-accept-encoding says. It is never changed.
+// acceptEncoding is a parsed grpc-accept-encoding of a client. It is immutable.
 type acceptEncoding struct {
 	text        string
-	names       []string // of encodings that mean something to others than gateways
+	names       []string // encodings that are not private to gateways
 	fromGateway bool     // the client is a gateway
-	paired      bool     // which takes dictionaries
+	paired      bool     // it accepts messages with dictionaries
 }
 
-// noEncodings stands for a client that lists no encodings.
+// noEncodings is the value for a client that lists no encodings.
 var noEncodings = &acceptEncoding{}
 
-// rememberedList is how many bytes a list may have that is remembered.
+// rememberedList limits the bytes of a list that is remembered.
 const rememberedList = 512
 
-// parseAcceptEncoding reads grpc-accept-encoding, unless it is that of the connection's last call.
+// parseAcceptEncoding parses grpc-accept-encoding, or returns the connection's last result if the value is
+// the same.
 func parseAcceptEncoding(values []string, last *atomic.Pointer[acceptEncoding]) *acceptEncoding {
 	if len(values) == 0 {
 		return noEncodings
@@ -69,7 +71,7 @@ func parseAcceptEncoding(values []string, last *atomic.Pointer[acceptEncoding]) 
 			a.fromGateway = true
 		} else if name == pairEncoding {
 			a.paired = true
-		} else if name != identity && name != lanes.Encoding { // that is what links have, and nobody asks for
+		} else if name != identity && name != lanes.Encoding { // lanes are negotiated with the link, not here
 			a.names = append(a.names, name)
 		}
 	}
@@ -81,15 +83,15 @@ func parseAcceptEncoding(values []string, last *atomic.Pointer[acceptEncoding]) 
 	return a
 }
 
-// negotiate reads a request's headers, and finds the rules for the call. It reports false if the client uses an encoding that only
-// gateways may, or links with lanes.
+// negotiate reads a request's headers, and finds the rules for the call. It reports false if the client uses
+// an encoding that is reserved to gateways, or to links with lanes.
 func (h *handler) negotiate(r *http.Request) (t *terms, ok bool) {
 	t = &terms{
 		acceptEncoding: parseAcceptEncoding(r.Header["Grpc-Accept-Encoding"], &h.lastAccept), from: canonical(r.Header.Get("Grpc-Encoding")),
 		path: r.URL.Path, carried: h.carried, peer: h.peer, dicts: h.dicts, samples: h.samples,
 	}
 	t.accepts = t.names
-	if t.from != "" && t.from != pairEncoding { // servers answer as they are asked
+	if t.from != "" && t.from != pairEncoding { // servers answer in the encoding of the request
 		if from := unlaned(t.from); !slices.Contains(t.accepts, from) {
 			t.accepts = append(t.accepts, from)
 		}
@@ -122,15 +124,17 @@ func (h *handler) negotiate(r *http.Request) (t *terms, ok bool) {
 	return t, true
 }
 
-// requestPlan holds the result of planRequest.
+// requestPlan is the result of planRequest.
 type requestPlan struct {
 	plan
-	undecided []string // encodings that messages would have if the server were known to read them
-	unread    string   // the encoding of the first rule, if the server reads none that rules name; "": it reads one, or may
+	undecided []string // encodings to use if the server is found to read them
+	// unread is the encoding of the first rule if the server reads no rule's encoding, and "" if it reads or may
+	// read one.
+	unread string
 }
 
-// planRequest plans the client's messages for a server of which k is known: it takes only what the server is known to
-// read, or what the client has chosen.
+// planRequest plans the client's messages for a server of which k is known. It uses only encodings that the
+// server is known to read or that the client has chosen.
 func (t *terms) planRequest(k *knowledge) (p requestPlan) {
 	rules := t.requests
 	if k.carried {
@@ -142,7 +146,8 @@ func (t *terms) planRequest(k *knowledge) (p requestPlan) {
 		}
 	}
 	to, byRule, readsOne, readsNone := "", false, false, true
-	kept := t.from != "" && !canOpen(t.from) && (t.from != pairEncoding || t.peer == nil) // what can't be opened stays as it is
+	// Messages that can't be decompressed stay unchanged.
+	kept := t.from != "" && !canOpen(t.from) && (t.from != pairEncoding || t.peer == nil)
 	for _, r := range rules {
 		want := encodingOf(r.Setting)
 		reads := yes
@@ -162,14 +167,15 @@ func (t *terms) planRequest(k *knowledge) (p requestPlan) {
 			}
 		}
 		if readsOne = reads == yes; readsOne {
-			break // those behind it do not matter
+			break // later rules do not matter
 		}
 		ask(want)
 	}
 	if !readsNone {
 		p.unread = ""
 	}
-	// chosen reports whether it may be the gateway before us, and not its client, that has compressed with an encoding.
+	// chosen reports whether an encoding may have been chosen by the gateway before this one, and not by its
+	// client.
 	chosen := func(encoding string) bool { return t.fromGateway && encoding != t.original }
 	if !readsOne && t.from != "" && chosen(t.from) && k.reads(t.from) == unknown {
 		ask(t.from)
@@ -205,7 +211,7 @@ func (t *terms) planRequest(k *knowledge) (p requestPlan) {
 	return p
 }
 
-// toPartner returns the encoding that a rule wants, or a private one where the upstream is a gateway that takes it.
+// toPartner returns the encoding for a rule: a private one if the upstream is a gateway that accepts it.
 func toPartner(r *policy.MessageRule, k *knowledge) string {
 	if r.HasDictionary() && k.partner.ready() {
 		return pairEncoding
@@ -216,10 +222,10 @@ func toPartner(r *policy.MessageRule, k *knowledge) string {
 	return encodingOf(r.Setting)
 }
 
-// planReply plans the messages of a response whose encoding is from. has are the dictionaries that the request has
-// listed, nil where it could list none.
+// planReply plans the messages of a response in the encoding from. has holds the dictionaries that the
+// request listed, or is nil if it could list none.
 func (t *terms) planReply(from string, has *fetched) plan {
-	to := from // what can't be opened stays as it is
+	to := from // what can't be decompressed stays unchanged
 	if from == "" || canOpen(unlaned(from)) || has != nil && from == pairEncoding {
 		if !t.clientReads(from) {
 			to = ""
@@ -255,9 +261,9 @@ func (t *terms) clientReads(encoding string) bool {
 	return encoding == "" || slices.Contains(t.accepts, encoding)
 }
 
-// editRequestHeader edits a request's headers: the encoding of its messages, and what the upstream may
-// answer with. Where no rule covers the call they stay as they are. It reports whether the
-// upstream is told that we are a gateway, and so whether its answer says everything.
+// editRequestHeader edits a request's headers: the encoding of its messages, and the encodings that the
+// upstream may answer in. It leaves grpc-accept-encoding unchanged if no rule covers the call, unless always
+// is set. It reports whether it adds gatewayToken, so that the answer tells all that the upstream reads.
 func (t *terms) editRequestHeader(h http.Header, p *plan, always bool) (told bool) {
 	setEncoding(h, p)
 	if t.fromGateway {
@@ -281,8 +287,8 @@ func (t *terms) editRequestHeader(h http.Header, p *plan, always bool) (told boo
 	return true
 }
 
-// askPaired completes a request's headers where rules for replies have dictionaries, and returns what they
-// list. The private encoding is named to no server that has not named it.
+// askPaired completes a request's headers if rules for replies have dictionaries, and returns the
+// dictionaries that it lists. It names the private encoding only to servers that have named it.
 func (t *terms) askPaired(h http.Header, k *knowledge) *fetched {
 	if k.carried || !k.partner.ready() || !slices.ContainsFunc(t.replies, (*policy.MessageRule).HasDictionary) {
 		return nil
@@ -299,8 +305,9 @@ func (t *terms) askPaired(h http.Header, k *knowledge) *fetched {
 	return has
 }
 
-// editResponseHeader edits a response's headers: the encoding of its messages, and to another gateway
-// what it may send us, which is what we can open or the upstream can, and a dictionary that it has not got yet.
+// editResponseHeader edits a response's headers: the encoding of its messages and, for another gateway, the
+// encodings that it may send, which are those of this gateway and of the upstream, and a dictionary that it
+// does not have yet.
 func (t *terms) editResponseHeader(h http.Header, p *plan) {
 	setEncoding(h, p)
 	if listed := h["Grpc-Accept-Encoding"]; t.fromGateway || len(listed) > 0 {
@@ -316,7 +323,7 @@ func (t *terms) editResponseHeader(h http.Header, p *plan) {
 	}
 }
 
-// tellReads completes the upstream's list of what it reads, from which the client's is made.
+// tellReads turns the upstream's list of encodings into the one for the client.
 func (t *terms) tellReads(h http.Header, list []string) {
 	i := slices.Index(list, gatewayToken)
 	if i >= 0 {
@@ -336,7 +343,7 @@ func (t *terms) tellReads(h http.Header, list []string) {
 	}
 }
 
-// offer names the first dictionary that the client has not got yet.
+// offer offers the first dictionary that the client does not have yet.
 func (t *terms) offer(h http.Header, p *plan) {
 	for _, r := range p.rules {
 		d := t.dicts.forRule(r, p.pair)
@@ -347,7 +354,7 @@ func (t *terms) offer(h http.Header, p *plan) {
 	}
 }
 
-// setEncoding writes grpc-encoding where it changes.
+// setEncoding sets grpc-encoding if it changes.
 func setEncoding(h http.Header, p *plan) {
 	switch {
 	case p.from == p.to:
@@ -358,25 +365,25 @@ func setEncoding(h http.Header, p *plan) {
 	}
 }
 
-// plan is what becomes of the messages of one direction of a call.
+// plan says what to do with the messages of one direction of a call.
 type plan struct {
-	from, to string                // encodings; "" is none
-	private  bool                  // from means nothing on another connection
-	byRule   bool                  // a rule has chosen to
-	rules    []*policy.MessageRule // that compress with to, or say raw; in order
-	force    bool                  // they compress even at a loss
+	from, to string                // encodings; "": none
+	private  bool                  // from is specific to the connection
+	byRule   bool                  // a rule chose to
+	rules    []*policy.MessageRule // rules that compress with to or leave messages raw, in order
+	force    bool                  // the rules compress even at a loss
 
-	marked  bool                // messages that the client had compressed are marked
-	restore *policy.MessageRule // compresses those, and others stay plain; nil: rules decide
-	marks   string              // we mark those that had this encoding; "": we don't
+	marked  bool                // messages that the client's own client compressed are marked
+	restore *policy.MessageRule // compresses marked messages, and others stay plain; nil: rules decide
+	marks   string              // mark messages that had this encoding; "": none
 
-	pair *pairing // what is counted, and dictionaries; nil: neither
+	pair *pairing // measuring and dictionaries; nil: neither
 
-	in  *lanes.In  // opens messages of a call in lanes; nil: from is another encoding
-	out *lanes.Out // seals them; nil: to is another encoding
+	in  *lanes.In  // decompresses messages of a call in lanes; nil: from is another encoding
+	out *lanes.Out // compresses messages in lanes; nil: to is another encoding
 }
 
-// planFor keeps the rules that can be followed once the encoding is settled.
+// planFor returns a plan with the rules that apply to the chosen encoding.
 func planFor(from, to string, rules []*policy.MessageRule) plan {
 	p := plan{from: from, to: to, private: from == pairEncoding || from == lanes.Encoding}
 	if to == "" {
@@ -396,12 +403,12 @@ func planFor(from, to string, rules []*policy.MessageRule) plan {
 	return p
 }
 
-// untouched reports whether all messages go as they came.
+// untouched reports whether all messages pass unchanged.
 func (p *plan) untouched() bool {
 	return p.from == p.to && !p.private && len(p.rules) == 0 && !p.marked && p.marks == "" && p.pair == nil
 }
 
-// ruleFor returns the rule for a plain message, nil if it is to stay so.
+// ruleFor returns the rule for a plain message, or nil if it is to stay plain.
 func (p *plan) ruleFor(n int, marked bool) *policy.MessageRule {
 	if p.restore != nil {
 		if marked {
@@ -423,7 +430,7 @@ func (p *plan) ruleFor(n int, marked bool) *policy.MessageRule {
 	return nil
 }
 
-// canOpen reports whether compressed messages can be read.
+// canOpen reports whether compressed messages can be decompressed.
 func (p *plan) canOpen() bool {
 	switch p.from {
 	case pairEncoding:
@@ -434,33 +441,34 @@ func (p *plan) canOpen() bool {
 	return canOpen(p.from)
 }
 
-// pairing says which dictionaries one direction of a call may use. It does not change during the call.
+// pairing says how one direction of a call is measured, and which dictionaries it may use. It does not change
+// during the call.
 type pairing struct {
 	method    string
 	direction policy.Direction
-	next      holder             // which the receiver has; nil: none are used
-	prev      cinch.Dictionaries // which the sender may name; nil: none
-	watch     bool               // all messages are measured
-	samples   *sampled.Samples   // of them, as they come; nil: there are none
+	next      holder             // dictionaries of the receiver; nil: use none
+	prev      cinch.Dictionaries // dictionaries that the sender may name; nil: none
+	watch     bool               // measure all messages
+	samples   *sampled.Samples   // samples of received messages; nil: none
 }
 
 func (t *terms) pairing(d policy.Direction) *pairing {
 	return &pairing{method: t.path, direction: d, watch: t.samples != nil, samples: t.samples}
 }
 
-// holder tells which dictionaries a receiver has.
+// holder reports which dictionaries a receiver has.
 type holder interface{ has(d *codec.Dict) bool }
 
-// identity is how headers name the lack of an encoding; here it is "".
+// identity is the header value for no encoding, which this package represents as "".
 const identity = "identity"
 
-// ownNames are the encodings that we read and write.
+// ownNames lists the encodings that the gateway reads and writes.
 var ownNames = grpccodec.Names()
 
-// canOpen reports whether we can read messages of that encoding.
+// canOpen reports whether the gateway can decompress an encoding.
 func canOpen(encoding string) bool { return slices.Contains(ownNames, encoding) }
 
-// canonical turns the value of grpc-encoding into what we use.
+// canonical converts the value of grpc-encoding to this package's form.
 func canonical(encoding string) string {
 	if encoding == identity {
 		return ""
@@ -468,7 +476,7 @@ func canonical(encoding string) string {
 	return encoding
 }
 
-// splitList reads the values of grpc-accept-encoding.
+// splitList parses the values of grpc-accept-encoding.
 func splitList(values []string) []string {
 	var names []string
 	for _, v := range values {
@@ -481,7 +489,7 @@ func splitList(values []string) []string {
 	return names
 }
 
-// setList writes grpc-accept-encoding.
+// setList sets grpc-accept-encoding, or deletes it if list is empty.
 func setList(h http.Header, list []string) {
 	if len(list) == 0 {
 		delete(h, "Grpc-Accept-Encoding")
@@ -490,7 +498,7 @@ func setList(h http.Header, list []string) {
 	h["Grpc-Accept-Encoding"] = []string{strings.Join(list, ",")}
 }
 
-// encodingOf returns the encoding's name of a setting, "" for raw.
+// encodingOf returns the name of a setting's encoding, or "" for raw.
 func encodingOf(s codec.Setting) string {
 	if s.Codec == codec.Raw {
 		return ""
@@ -498,7 +506,8 @@ func encodingOf(s codec.Setting) string {
 	return s.Codec.String()
 }
 
-// isGRPC reports whether a body consists of gRPC's message frames. gRPC-Web's does not: it has trailers among them.
+// isGRPC reports whether a body consists of gRPC message frames. gRPC-Web is not included: it has trailers
+// among the frames.
 func isGRPC(h http.Header) bool {
 	rest, ok := strings.CutPrefix(h.Get("Content-Type"), "application/grpc")
 	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')

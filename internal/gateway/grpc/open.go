@@ -25,10 +25,10 @@ var (
 	errFormat   = errors.New("the messages can't be told apart")
 )
 
-// missingError says that a message names a dictionary that its sender never gave us.
+// missingError says that a message names a dictionary that its sender has not sent.
 type missingError struct {
 	number uint32
-	clean  bool // nothing of the call has been handed on
+	clean  bool // nothing of the call has been forwarded
 }
 
 func (e *missingError) Error() string {
@@ -42,22 +42,22 @@ func (e *missingError) header() string {
 	return wire.FormatNumber(e.number)
 }
 
-// opener opens compressed messages, for all calls of a gateway.
+// opener decompresses messages for all calls of a gateway.
 type opener struct {
 	codecs *grpccodec.Set
 	engine *codec.Engine // for messages with a dictionary
 	stats  *gateway.Stats
 	totals *pair.Totals
-	most   int // nothing longer comes out of a message
+	most   int // limit of a decompressed message in bytes
 	ratio  ratio
-	ahead  chan struct{} // see grant
+	ahead  chan struct{} // see held.Grant
 }
 
 func newOpener(most int, codecs *grpccodec.Set, engine *codec.Engine, stats *gateway.Stats, totals *pair.Totals) *opener {
 	return &opener{most: most, codecs: codecs, engine: engine, stats: stats, totals: totals, ahead: make(chan struct{}, 1)}
 }
 
-// limit is how long a message of n bytes is expected to become at most.
+// limit returns the expected maximum size of a message of n bytes when decompressed.
 func (o *opener) limit(n int, paired bool) int {
 	limit := o.ratio.limit(n)
 	if paired {
@@ -66,8 +66,8 @@ func (o *opener) limit(n int, paired bool) int {
 	return min(o.most, limit)
 }
 
-// open opens a message, with room for a header before it. It may become limit bytes, or
-// as many as are allowed at all if the grant can exceed that.
+// open decompresses a message. The result has room for a header at its beginning. It may have limit bytes, or
+// up to o.most if the grant can be exceeded.
 func (o *opener) open(in []byte, limit int, p *plan, g *held.Grant) ([]byte, error) {
 	start := time.Now()
 	dst := gateway.GetBuffer(wire.HeaderLen + min(limit, 4*len(in)))[:wire.HeaderLen]
@@ -78,14 +78,14 @@ func (o *opener) open(in []byte, limit int, p *plan, g *held.Grant) ([]byte, err
 	o.ratio.saw(len(in), len(out))
 	id, err := codec.ParseID(p.from)
 	if err != nil {
-		id = codec.Zstd // of gateways
+		id = codec.Zstd // from a gateway, with a dictionary
 	}
 	o.stats.Opened(id, len(in), len(out)-wire.HeaderLen, time.Since(start))
 	return out, nil
 }
 
-// explain counts what went wrong with a message, and says what it means. The end of the call and a
-// missing dictionary are not the message's fault.
+// explain counts the error of a message and returns the error to report. The end of the call and a missing
+// dictionary are not counted.
 func (o *opener) explain(ctx context.Context, err error) error {
 	var missing *missingError
 	switch {
@@ -109,7 +109,7 @@ func (o *opener) decompress(dst, in []byte, limit int, p *plan, g *held.Grant) (
 	return o.openPlain(dst, in, p.from, limit, g)
 }
 
-// openPlain opens a message without a dictionary behind dst.
+// openPlain appends a message that was compressed without a dictionary.
 func (o *opener) openPlain(dst, in []byte, encoding string, limit int, g *held.Grant) ([]byte, error) {
 	out, err := o.codecs.AppendDecompress(dst, in, encoding, limit)
 	if !errors.Is(err, grpccodec.ErrTooLarge) || limit >= o.most {
@@ -121,7 +121,8 @@ func (o *opener) openPlain(dst, in []byte, encoding string, limit int, g *held.G
 	return o.codecs.AppendDecompress(dst, in, encoding, o.most)
 }
 
-// openLaned opens a message of a call in lanes, with room for a header before it, within the grant.
+// openLaned decompresses a message of a call in lanes, within the grant. The result has room for a header at
+// its beginning.
 func (o *opener) openLaned(in []byte, p *plan, g *held.Grant) ([]byte, error) {
 	start := time.Now()
 	m, err := lanes.Parse(in)
@@ -141,7 +142,7 @@ func (o *opener) openLaned(in []byte, p *plan, g *held.Grant) ([]byte, error) {
 	return out, nil
 }
 
-// openAlone opens a message that came without a lane.
+// openAlone decompresses a message that was sent without a lane.
 func (o *opener) openAlone(m lanes.Laned, p *plan, g *held.Grant) ([]byte, error) {
 	limit := o.limit(len(m.Body), false)
 	if err := g.Wait(2*int64(limit), 2*int64(limit)); err != nil {
@@ -157,7 +158,7 @@ func (o *opener) openAlone(m lanes.Laned, p *plan, g *held.Grant) ([]byte, error
 	return out, nil
 }
 
-// openInLane opens a message that came in one.
+// openInLane decompresses a message that was sent in a lane.
 func (o *opener) openInLane(m lanes.Laned, p *plan, g *held.Grant) ([]byte, error) {
 	raw := m.RawLen()
 	if raw > o.most {
@@ -169,10 +170,10 @@ func (o *opener) openInLane(m lanes.Laned, p *plan, g *held.Grant) ([]byte, erro
 	return p.in.Open(gateway.GetBuffer(wire.HeaderLen + raw)[:wire.HeaderLen], m, raw)
 }
 
-// exceed gets leave to open a message to whatever is allowed, beyond limit.
+// exceed asks the grant for decompressing up to o.most bytes instead of limit.
 func (o *opener) exceed(limit int, g *held.Grant) error { return g.Exceed(2 * int64(o.most-limit)) }
 
-// openPaired opens a message of the private encoding behind dst.
+// openPaired appends a message of the private encoding, decompressed.
 func (o *opener) openPaired(dst, in []byte, limit int, dicts cinch.Dictionaries, g *held.Grant) ([]byte, error) {
 	m, err := wire.ParsePaired(in)
 	switch {
@@ -199,8 +200,8 @@ func (o *opener) openPaired(dst, in []byte, limit int, dicts cinch.Dictionaries,
 	return out, err
 }
 
-// ratio guesses how many times its size a message opens to: it follows large ones at once
-// and small ones slowly. What memory is asked for before a message is there hangs on it.
+// ratio estimates how many times its size a message decompresses to. It follows large ratios at once and
+// small ones slowly. The estimate determines how much memory is requested before a message has arrived.
 type ratio struct{ guess atomic.Int64 }
 
 const (
@@ -217,8 +218,8 @@ func (r *ratio) limit(n int) int {
 	return int(guess)*n/slowly + 512
 }
 
-// saw takes a message of n bytes that opened to raw bytes. That guesses get lost when two
-// come at a time does no harm.
+// saw updates the estimate with a message of n bytes that decompressed to raw bytes. Concurrent updates may
+// get lost, which does no harm.
 func (r *ratio) saw(n, raw int) {
 	fits := int64(raw) * slowly / int64(max(n, 1)) * 3 / 2
 	guess := r.guess.Load()

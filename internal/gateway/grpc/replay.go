@@ -11,16 +11,17 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
-// errReplaced is what the reader of an abandoned attempt gets.
+// errReplaced is returned to the reader of an abandoned attempt.
 var errReplaced = errors.New("the attempt was replaced by another")
 
-// replayBuffer records the body of a request, so that another attempt to deliver it can read it from the beginning: on
-// another connection or with another encoding. It records until stop, or until it is longer
-// than its limit, and then the current attempt goes on alone.
+// replayBuffer records the body of a request, so that another attempt can read it from the beginning: on
+// another connection or in another encoding. It records until stop is called or the body exceeds its limit;
+// then only the current attempt can go on.
 //
-// Where all of it is here already it is sent from the buffer (see whole). Else the client's bytes are read by a goroutine of the
-// buffer's own, a piece at a time and only when an attempt wants one: that must be able to give up waiting for them, or the transport
-// would not report that its connection broke, and what comes then is for the next attempt.
+// A body that has arrived completely is sent from the buffer (see whole). Otherwise the buffer's own
+// goroutine reads the client's bytes, one piece when an attempt asks for it. Attempts must be able to stop
+// waiting for them: otherwise the transport would not report that its connection broke. Bytes that arrive
+// later go to the next attempt.
 type replayBuffer struct {
 	src    io.Reader
 	memory *replayMemory
@@ -28,31 +29,31 @@ type replayBuffer struct {
 	faults h2.Faults
 
 	mu        sync.Mutex
-	changed   sync.Cond // anything below
+	changed   sync.Cond // signals changes of the fields below
 	recording bool
-	kept      []byte // from the body's beginning; nil when nobody needs it any more
-	held      int64  // of memory
-	fresh     []byte // what came last, when it is not in kept
-	piece     []byte // the buffer that fresh lies in
-	err       error  // of src, at its end
+	kept      []byte // the body from its beginning; nil when no longer needed
+	held      int64  // bytes taken of memory
+	fresh     []byte // the last bytes, if they are not in kept
+	piece     []byte // the buffer that contains fresh
+	err       error  // error or io.EOF of src
 	pumping   bool
-	wanted    bool // a reader waits for more
+	wanted    bool // a reader waits for bytes
 	attempt   int
 	closed    bool
 }
 
-// replayReader reads the buffer for one attempt.
+// replayReader reads the body for one attempt.
 type replayReader struct {
 	b       *replayBuffer
 	attempt int
-	at      int  // in kept
+	at      int  // offset in kept
 	stopped bool // guarded by b.mu
 }
 
-// replayMemory counts the bytes that a gateway keeps of requests.
+// replayMemory counts the bytes of recorded requests of a gateway.
 type replayMemory struct{ inUse atomic.Int64 }
 
-// take takes n bytes if they are free. inUse.Add gives them back.
+// take takes n bytes if they are available. Subtracting from inUse returns them.
 func (m *replayMemory) take(n int64) bool {
 	free := m.inUse.Add(n) <= replayBudget
 	if !free {
@@ -66,7 +67,8 @@ func (b *replayBuffer) begin(src io.Reader, limit int, memory *replayMemory) {
 	b.changed.L = &b.mu
 }
 
-// whole returns the body, which stays the buffer's, if all of it has come by now and is not longer than the limit.
+// whole returns the body if it has arrived completely and is not longer than the limit. The body still
+// belongs to the buffer.
 func (b *replayBuffer) whole() (body []byte, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -77,7 +79,7 @@ func (b *replayBuffer) whole() (body []byte, ok bool) {
 		}
 		return body, b.recording && b.err == io.EOF
 	}
-	// It is kept until the call ends, so there has to be memory for it first.
+	// The body is kept until the call ends, so memory must be available for it.
 	reserved := 2 * int64(b.limit)
 	if !b.memory.take(reserved) {
 		return nil, false
@@ -89,7 +91,7 @@ func (b *replayBuffer) whole() (body []byte, ok bool) {
 	return body, ok
 }
 
-// rewind starts another attempt. It reports false when what was read is gone.
+// rewind starts another attempt. It reports false if the beginning of the body is no longer available.
 func (b *replayBuffer) rewind() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -103,8 +105,8 @@ func (b *replayBuffer) rewind() bool {
 // reader returns a reader for the current attempt.
 func (b *replayBuffer) reader() replayReader { return replayReader{b: b, attempt: b.attempt} }
 
-// stop ends the recording: there will be no other attempt. A reader that waits drops what was
-// kept, as one that comes to its end does.
+// stop ends the recording, because there will be no other attempt. The recorded bytes are dropped when the
+// reader has read them.
 func (b *replayBuffer) stop() {
 	b.mu.Lock()
 	b.recording = false
@@ -112,7 +114,7 @@ func (b *replayBuffer) stop() {
 	b.mu.Unlock()
 }
 
-// close ends the attempt at work and frees what is kept.
+// close ends the current attempt and frees all buffers.
 func (b *replayBuffer) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -123,15 +125,15 @@ func (b *replayBuffer) close() {
 	b.changed.Broadcast()
 }
 
-// drop forgets what is kept. b.mu is held.
+// drop frees the recorded bytes. b.mu must be held.
 func (b *replayBuffer) drop() {
 	b.memory.inUse.Add(-b.held)
 	gateway.PutBuffer(b.kept)
 	b.kept, b.held = nil, 0
 }
 
-// pump reads the client's bytes, a piece whenever a reader wants one, until they end or the call does. Messages may be decoded below: a
-// panic is an error of the call.
+// pump reads the client's bytes, one piece whenever a reader asks, until the body or the call ends. Reading
+// may decompress messages, and a panic there becomes an error of the call.
 func (b *replayBuffer) pump() {
 	defer gateway.CatchPanic(b.faults.Log, b.faults.Stats, func() { b.add(nil, 0, gateway.ErrPanicked) })
 	for b.awaitReader() {
@@ -141,7 +143,7 @@ func (b *replayBuffer) pump() {
 	}
 }
 
-// awaitReader waits until a reader wants more. It reports false when there will be no more.
+// awaitReader waits until a reader asks for bytes. It reports false when no more will be read.
 func (b *replayBuffer) awaitReader() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -151,21 +153,22 @@ func (b *replayBuffer) awaitReader() bool {
 	return b.err == nil && !b.closed
 }
 
-// add takes a buffer with n of the client's bytes.
+// add handles a piece: n bytes of the client's in buf, which it takes over.
 func (b *replayBuffer) add(buf []byte, n int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.wanted, b.err = false, err
 	if b.closed || b.recording && b.keep(buf[:n]) {
 		gateway.PutBuffer(buf)
-	} else { // this attempt goes on alone
+	} else { // only the current attempt can go on
 		b.recording = false
 		b.piece, b.fresh = buf, buf[:n]
 	}
 	b.changed.Broadcast()
 }
 
-// keep appends to what is kept, unless that is too much for the limit or the budget. b.mu is held.
+// keep appends p to the recorded bytes. It reports false if that exceeds the limit or the budget. b.mu must
+// be held.
 func (b *replayBuffer) keep(p []byte) bool {
 	need := len(b.kept) + len(p)
 	if need > b.limit {
@@ -186,7 +189,8 @@ func (b *replayBuffer) keep(p []byte) bool {
 	return true
 }
 
-// Read reads what is kept, and behind that the client's bytes. Where there are none yet it asks for some, and waits.
+// Read returns recorded bytes first, and then bytes from the client. If none have arrived it asks for some
+// and waits.
 func (r *replayReader) Read(p []byte) (int, error) {
 	b := r.b
 	b.mu.Lock()
@@ -199,7 +203,7 @@ func (r *replayReader) Read(p []byte) (int, error) {
 			n := copy(p, b.kept[r.at:])
 			r.at += n
 			return n, nil
-		case len(b.fresh) > 0: // which no other attempt will read
+		case len(b.fresh) > 0: // no other attempt will read them
 			n := copy(p, b.fresh)
 			if b.fresh = b.fresh[n:]; len(b.fresh) == 0 {
 				gateway.PutBuffer(b.piece)
@@ -225,12 +229,12 @@ func (r *replayReader) Read(p []byte) (int, error) {
 	}
 }
 
-// copyBytes is what one direction of a call moves at a time.
+// copyBytes is the buffer size for one direction of a call.
 const copyBytes = 16 << 10
 
-// readFirst reads into buf behind have bytes. Where there is no buffer it waits for bytes
-// before it takes one: package h2's bodies do that when they are asked for none. With other readers
-// it only takes it earlier.
+// readFirst reads into buf after its first have bytes. If buf is nil it first waits for bytes, and then
+// allocates it: a Read of package h2's bodies waits even with an empty buffer. With other readers it just
+// allocates earlier.
 func readFirst(from io.Reader, buf *[]byte, have int) (int, error) {
 	if *buf == nil {
 		if _, err := from.Read(nil); err != nil {
@@ -241,19 +245,19 @@ func readFirst(from io.Reader, buf *[]byte, have int) (int, error) {
 	return from.Read((*buf)[have:])
 }
 
-// wholeReader is a body of package h2's.
+// wholeReader is implemented by package h2's bodies.
 type wholeReader interface {
 	ReadWhole(most int) (body []byte, ok bool)
 }
 
-// isComplete reports whether all of a body is here already: no read will wait.
+// isComplete reports whether all of a body has arrived, so that no read will wait.
 func isComplete(body io.Reader) bool {
 	b, ok := body.(interface{ Complete() bool })
 	return ok && b.Complete()
 }
 
-// fill reads until p is full. Unlike io.ReadFull it leaves errors as they are: the transport
-// says io.ErrUnexpectedEOF when a connection breaks.
+// fill reads until p is full. Unlike io.ReadFull it returns errors unchanged: the transport returns
+// io.ErrUnexpectedEOF when a connection breaks.
 func fill(src io.Reader, p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
 		var more int
@@ -266,21 +270,21 @@ func fill(src io.Reader, p []byte) (n int, err error) {
 	return n, err
 }
 
-// wholes tells which bytes of a body to hand on now. Messages that fit the buffer go when they
-// are whole: nobody can use less, and when the upstream's connection breaks within one, the
-// client should find a status and not a piece of a message, which it would take for an error
-// of its peer's. Longer ones go piece by piece.
+// wholes decides which bytes of a body to forward now. Messages that fit the buffer are forwarded when they
+// are complete: a reader can't use less, and if the upstream's connection breaks within a message, the client
+// should get a status and not part of a message, which it would take for an error of its peer. Longer
+// messages are forwarded in pieces.
 type wholes struct {
 	passing int // bytes of a long message that are still to come
 }
 
-// ready returns how much of b, which holds what was not handed on before and fits a buffer of
-// size bytes, goes now.
+// ready returns how many bytes of b to forward now. b holds the bytes that were not forwarded yet, and fits a
+// buffer of size bytes.
 func (w *wholes) ready(b []byte, size int) int {
 	at := min(w.passing, len(b))
 	w.passing -= at
 	for len(b)-at >= wire.HeaderLen {
-		h, _ := wire.ParseHeader(b[at:]) // a strange flag is the client's to judge
+		h, _ := wire.ParseHeader(b[at:]) // the client decides about an unknown flag
 		n := wire.HeaderLen + int(h.Len)
 		switch {
 		case n <= len(b)-at:
@@ -295,12 +299,12 @@ func (w *wholes) ready(b []byte, size int) int {
 	return at
 }
 
-// counter hands on a body of messages, and counts them.
+// counter passes a body of messages through, and counts them.
 type counter struct {
 	src   io.Reader
 	scan  wire.Scanner
 	begun int
-	ended atomic.Int64 // messages, once the body has ended; 0: it has not
+	ended atomic.Int64 // number of messages once the body has ended; 0 before
 }
 
 func (c *counter) Read(p []byte) (int, error) {
@@ -314,5 +318,5 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// one reports whether the body has ended after one message.
+// one reports whether the body has ended after exactly one message.
 func (c *counter) one() bool { return c.ended.Load() == 1 }

@@ -17,11 +17,10 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
-// rewriter reads the body of one direction and is read by the next hop: each message is
-// left alone, opened, compressed, or both. It holds one message at a time, within the
-// budget. It belongs to its reader.
+// rewriter reads the messages of one direction and returns each unchanged, decompressed, compressed or
+// recompressed. It holds one message at a time, within the budget. Only one goroutine may use it.
 type rewriter struct {
-	to         gateway.Peer // that reads us
+	to         gateway.Peer // reader of the messages
 	plan       plan
 	opener     *opener
 	compressor *compressor
@@ -31,18 +30,18 @@ type rewriter struct {
 	meter  meter
 
 	header  [wire.HeaderLen]byte
-	out     []byte // what is ready for the reader, a pooled buffer
-	at      int    // in out
-	marked  bool   // the client had compressed the message at hand
-	passing uint32 // bytes of the message at hand that go through as they come
-	given   bool   // something has been handed on
+	out     []byte // ready for the reader; pooled
+	at      int    // start of the unread part of out
+	marked  bool   // the client had compressed the current message
+	passing uint32 // bytes of the current message that still pass through unchanged
+	given   bool   // some bytes were returned
 	err     error
 
-	spent atomic.Int64 // nanoseconds, on compressing and opening
+	spent atomic.Int64 // nanoseconds, on compressing and decompressing
 }
 
-// newRewriter returns one that does what a plan says with the body src, of requests or replies. Its
-// grant has no account yet.
+// newRewriter returns a rewriter that changes the messages of src, requests or replies, as planned. Its grant
+// has no account yet.
 func newRewriter(ctx context.Context, src io.Reader, p plan, replies bool, o *opener, c *compressor) *rewriter {
 	w := &rewriter{plan: p, opener: o, compressor: c}
 	from := gateway.FromClient
@@ -56,7 +55,7 @@ func newRewriter(ctx context.Context, src io.Reader, p plan, replies bool, o *op
 	return w
 }
 
-// Read gives what goes to the next hop.
+// Read returns bytes for the next hop.
 func (w *rewriter) Read(p []byte) (int, error) {
 	for {
 		switch {
@@ -75,8 +74,8 @@ func (w *rewriter) Read(p []byte) (int, error) {
 	}
 }
 
-// give moves what is ready. A header goes with the first bytes of its message, lest each
-// travel in a frame of its own; nobody can use a header alone.
+// give returns bytes that are ready. A header is returned together with the first bytes of its message, so
+// that the two do not travel in separate frames.
 func (w *rewriter) give(p []byte) (int, error) {
 	n := copy(p, w.out[w.at:])
 	w.at += n
@@ -91,12 +90,12 @@ func (w *rewriter) give(p []byte) (int, error) {
 	return n + more, nil
 }
 
-// pass moves a piece of a message that stays as it is.
+// pass returns a piece of a message that passes through unchanged.
 func (w *rewriter) pass(p []byte) (int, error) {
 	n, err := w.gather.Src.Read(p[:min(len(p), int(w.passing))])
 	w.passing -= uint32(n)
 	if err != nil && (w.passing > 0 || !errors.Is(err, io.EOF)) {
-		w.passing, w.err = 0, err // a body that ends within a message ends so for the next hop too
+		w.passing, w.err = 0, err // the next hop sees that the body ends within a message, too
 	}
 	if n > 0 {
 		return n, nil
@@ -104,7 +103,7 @@ func (w *rewriter) pass(p []byte) (int, error) {
 	return 0, err
 }
 
-// next decides about the next message. It returns io.EOF at the end of the body.
+// next begins the next message. It returns io.EOF at the end of the body.
 func (w *rewriter) next() error {
 	n, err := fill(w.gather.Src, w.header[:])
 	if err == io.EOF && n > 0 {
@@ -132,7 +131,7 @@ func (w *rewriter) next() error {
 	return w.compress(rule, int(h.Len))
 }
 
-// parse reads the header of the message at hand.
+// parse parses the header of the current message.
 func (w *rewriter) parse() (h wire.Header, err error) {
 	if w.plan.marked {
 		h, w.marked, err = wire.ParseMarked(w.header[:])
@@ -143,14 +142,14 @@ func (w *rewriter) parse() (h wire.Header, err error) {
 	return h, err
 }
 
-// letPass sends the message at hand as it is.
+// letPass lets the current message pass through unchanged.
 func (w *rewriter) letPass(h wire.Header) error {
 	w.set(w.putHeader(gateway.GetBuffer(wire.HeaderLen), h.Compressed, int(h.Len)))
 	w.passing = h.Len
 	return nil
 }
 
-// passPlain sends a plain message that no rule covers as it is, but for a look into it.
+// passPlain sends a plain message that no rule covers unchanged. The meter may read it.
 func (w *rewriter) passPlain(h wire.Header) error {
 	n := int(h.Len)
 	if !w.meter.wants(n) {
@@ -168,7 +167,7 @@ func (w *rewriter) passPlain(h wire.Header) error {
 	return nil
 }
 
-// passAsItCame sends the message at hand as it is, and may look into it.
+// passAsItCame sends the current message unchanged. It is sampled if all messages are measured.
 func (w *rewriter) passAsItCame(h wire.Header) error {
 	if !w.meter.watches(int(h.Len)) {
 		w.meter.cameUnread(int(h.Len))
@@ -182,7 +181,7 @@ func (w *rewriter) passAsItCame(h wire.Header) error {
 	return nil
 }
 
-// sendAsItCame sends the message at hand, of which the beginning is in memory or all of it. It takes over that buffer.
+// sendAsItCame sends the current message, of which in is all or the beginning. It takes over in.
 func (w *rewriter) sendAsItCame(h wire.Header, in []byte) {
 	w.came(in, int(h.Len), h.Compressed)
 	w.send(in, h.Compressed)
@@ -192,7 +191,7 @@ func (w *rewriter) sendAsItCame(h wire.Header, in []byte) {
 	gateway.PutBuffer(in)
 }
 
-// came tells the meter of a message of n bytes as it came, the beginning of which is in memory or all of it.
+// came passes a message of n bytes to the meter as received. in is all of it or the beginning.
 func (w *rewriter) came(in []byte, n int, compressed bool) {
 	switch {
 	case len(in) < n:
@@ -204,8 +203,8 @@ func (w *rewriter) came(in []byte, n int, compressed bool) {
 	}
 }
 
-// compress reads a plain message and sends it compressed, if that is worth it and memory
-// is there; else it goes as it is.
+// compress reads a plain message and sends it compressed, if that saves enough and memory is available.
+// Otherwise the message is sent unchanged.
 func (w *rewriter) compress(rule *policy.MessageRule, n int) error {
 	if n > w.compressor.most {
 		w.opener.stats.Left(rule.Name, "large", n)
@@ -227,8 +226,7 @@ func (w *rewriter) compress(rule *policy.MessageRule, n int) error {
 	return nil
 }
 
-// pack sets what goes out for a plain message. It takes over the buffer that the message
-// lies in.
+// pack compresses a plain message and sets the output. It takes over buf, which contains the message.
 func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
 	defer gateway.PutBuffer(buf)
 	start := time.Now()
@@ -240,7 +238,7 @@ func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
 	}
 	raw := len(in)
 	switch {
-	case err != nil && errors.Is(err, w.grant.Ctx.Err()): // the call is over, and nobody reads this
+	case err != nil && errors.Is(err, w.grant.Ctx.Err()): // the call is over, and its output is not read
 	case errors.Is(err, errSteppedDown):
 		w.opener.stats.Left(rule.Name, gateway.SteppedDown, raw)
 	case err != nil:
@@ -265,8 +263,8 @@ func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
 	}
 }
 
-// open reads a compressed message of another encoding than the next hop's, and sends it
-// plain, or compressed anew.
+// open reads a compressed message in another encoding than the next hop's, and sends it plain or
+// recompressed.
 func (w *rewriter) open(n int) error {
 	if !w.plan.canOpen() {
 		return fmt.Errorf("%w: compressed, without an encoding", errFormat)
@@ -289,7 +287,7 @@ func (w *rewriter) open(n int) error {
 		return err
 	}
 	if w.plan.from == pairEncoding {
-		w.meter.cameUnread(n) // its dictionary may be gone by the time that somebody asks
+		w.meter.cameUnread(n) // its dictionary may be gone when the sample is used
 	} else {
 		w.meter.came(in, w.plan.from)
 	}
@@ -297,7 +295,7 @@ func (w *rewriter) open(n int) error {
 	return nil
 }
 
-// openLaned is open for a message of a call in lanes, which says itself how long it becomes.
+// openLaned is open for a message of a call in lanes, which declares its decompressed length.
 func (w *rewriter) openLaned(n int) error {
 	in, err := w.gather.All(n, int64(n))
 	if err = cutOff(err); err != nil {
@@ -315,7 +313,7 @@ func (w *rewriter) openLaned(n int) error {
 	return nil
 }
 
-// deliver sends a message that was opened, with room for a header before it, plain or compressed anew.
+// deliver sends a decompressed message, plain or compressed. out has room for a header at its beginning.
 func (w *rewriter) deliver(out []byte) {
 	raw := out[wire.HeaderLen:]
 	if rule := w.plan.ruleFor(len(raw), w.marked); rule != nil && len(raw) <= w.compressor.most {
@@ -327,7 +325,7 @@ func (w *rewriter) deliver(out []byte) {
 	w.hold(out)
 }
 
-// expand opens a message, with room for a header before it.
+// expand decompresses a message. The result has room for a header at its beginning.
 func (w *rewriter) expand(in []byte, limit int) ([]byte, error) {
 	start := time.Now()
 	defer func() { w.spent.Add(int64(time.Since(start))) }()
@@ -338,7 +336,7 @@ func (w *rewriter) expand(in []byte, limit int) ([]byte, error) {
 	return out, nil
 }
 
-// markClean notes in an error that a dictionary is missing whether the call can begin anew.
+// markClean records in the error for a missing dictionary whether the call can begin again.
 func (w *rewriter) markClean(err error) error {
 	var missing *missingError
 	if errors.As(err, &missing) {
@@ -347,13 +345,13 @@ func (w *rewriter) markClean(err error) error {
 	return err
 }
 
-// send copies a message behind its header.
+// send copies a message after its header.
 func (w *rewriter) send(m []byte, compressed bool) {
 	out := w.putHeader(gateway.GetBuffer(wire.HeaderLen+len(m)), compressed, len(m))
 	w.hold(append(out, m...))
 }
 
-// sendPacked copies a compressed message behind its header.
+// sendPacked copies a compressed message after its header.
 func (w *rewriter) sendPacked(p packed) {
 	if !p.headed {
 		w.send(p.bytes, true)
@@ -364,7 +362,7 @@ func (w *rewriter) sendPacked(p packed) {
 	w.hold(append(append(out, p.head), p.bytes...))
 }
 
-// putHeader appends the header of what becomes of the message at hand.
+// putHeader appends the header for the outgoing form of the current message.
 func (w *rewriter) putHeader(dst []byte, compressed bool, n int) []byte {
 	at := len(dst)
 	dst = wire.AppendHeader(dst, compressed, n)
@@ -374,13 +372,13 @@ func (w *rewriter) putHeader(dst []byte, compressed bool, n int) []byte {
 	return dst
 }
 
-// some reads a plain message, or its beginning.
+// some reads a plain message, or its beginning if the budget does not allow more.
 func (w *rewriter) some(n int) ([]byte, error) {
 	in, err := w.gather.Some(n)
 	return in, cutOff(err)
 }
 
-// cutOff is what it means that a body ended within a message.
+// cutOff turns the end of a body within a message into a format error.
 func cutOff(err error) error {
 	if errors.Is(err, held.ErrCut) {
 		return fmt.Errorf("%w: %w", errFormat, err)
@@ -396,8 +394,8 @@ func (w *rewriter) putLength(h wire.Header) {
 
 func (w *rewriter) set(out []byte) { w.out, w.at = out, 0 }
 
-// hold makes a message ready for the reader. It gives back the budget for what is no longer held;
-// if it still holds some, it is the reader that others wait for.
+// hold makes a message ready for the reader, and returns the budget of memory that is no longer needed. If
+// the message still holds budget, its reader becomes the one that others wait for.
 func (w *rewriter) hold(out []byte) {
 	w.set(out)
 	w.grant.Shrink(int64(cap(out)))
@@ -406,7 +404,7 @@ func (w *rewriter) hold(out []byte) {
 	}
 }
 
-// free gives back what the last message took.
+// free frees the memory and budget of the last message.
 func (w *rewriter) free() {
 	gateway.PutBuffer(w.out)
 	w.set(nil)
@@ -414,16 +412,16 @@ func (w *rewriter) free() {
 	w.grant.Release()
 }
 
-// close ends it, when nobody reads it any more.
+// close frees the rewriter's resources. It must not be read any more.
 func (w *rewriter) close() {
 	w.free()
 	w.grant.Account.Close()
 }
 
-// took returns what compressing and opening have taken so far.
+// took returns the time spent on compressing and decompressing so far.
 func (w *rewriter) took() time.Duration { return time.Duration(w.spent.Load()) }
 
-// guarded is a rewriter that may be closed while it is read.
+// guarded is a rewriter that may be closed while it is being read.
 type guarded struct {
 	rewriter *rewriter
 
@@ -432,7 +430,7 @@ type guarded struct {
 	closed  bool
 }
 
-// Read reads what goes to the next hop, unless it is closed.
+// Read reads from the rewriter, unless it is closed.
 func (g *guarded) Read(p []byte) (int, error) {
 	g.mu.Lock()
 	g.reading = !g.closed
@@ -444,7 +442,7 @@ func (g *guarded) Read(p []byte) (int, error) {
 	return g.rewriter.Read(p)
 }
 
-// end ends a read, and does what close has left to it.
+// end ends a read, and closes the rewriter if close was called meanwhile.
 func (g *guarded) end() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -454,7 +452,7 @@ func (g *guarded) end() {
 	}
 }
 
-// close frees what a message holds, at the end of a read if there is one.
+// close closes the rewriter, or lets a running read close it at its end.
 func (g *guarded) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

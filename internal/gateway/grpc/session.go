@@ -11,21 +11,21 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/held"
 )
 
-// session is a client's connection.
+// session serves a client's connection.
 type session struct {
 	server *h2.Server
 	pool   *pool           // connections to the upstream
-	own    bool            // no other session uses pool
-	client *h2.Client      // of pool
-	peer   *peer           // what the client says as a gateway; nil: it is none
-	ends   *lanes.Ends     // of the link that the client's connection is; nil: it has no lanes
-	memory *held.Allowance // the client's
+	own    bool            // pool belongs to this session alone
+	client *h2.Client      // in pool
+	peer   *peer           // state of the client as a gateway; nil: it is not one
+	ends   *lanes.Ends     // lanes of the client's link; nil: none
+	memory *held.Allowance // memory budgets of the client
 	faults h2.Faults
 	done   chan struct{} // closed when Run returns
 
 	calls underway
-	grace time.Duration   // of a drain, for streams that are quiet
-	last  <-chan struct{} // closed when calls are to end
+	grace time.Duration   // how long a drain waits for quiet streams
+	last  <-chan struct{} // closed when a drain ends all calls
 }
 
 func newSession(g *Gateway, client net.Conn) gateway.Session {
@@ -60,7 +60,7 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 	return s
 }
 
-// lanesOf returns the lanes of a client's link.
+// lanesOf returns the lanes of a client's link, or nil.
 func (g *Gateway) lanesOf(client net.Conn) *lanes.Ends {
 	e := lanesOf(client, g.shared.lanes)
 	if e == nil && g.shared.lanes != nil {
@@ -72,7 +72,7 @@ func (g *Gateway) lanesOf(client net.Conn) *lanes.Ends {
 	return e
 }
 
-// Run serves the connection's streams until one side closes it or Drain ends it.
+// Run serves the connection's streams until either side closes it or Drain ends it.
 func (s *session) Run() {
 	defer close(s.done)
 	defer s.memory.Close()
@@ -85,15 +85,15 @@ func (s *session) Run() {
 	_ = s.server.Serve()
 }
 
-// Drain says GOAWAY. The server ends the connection after the last stream.
+// Drain starts a graceful shutdown, and returns at once. The server closes the connection after the last
+// stream.
 func (s *session) Drain() { go s.drain(s.grace, s.last) }
 
-// drain says GOAWAY, ends streams that are quiet for as long as grace, and all calls when last is
-// closed.
+// drain sends GOAWAY, ends streams that are quiet for grace, and all calls when last is closed.
 func (s *session) drain(grace time.Duration, last <-chan struct{}) {
 	defer gateway.CatchPanic(s.faults.Log, s.faults.Stats, s.server.Close)
 	s.server.Drain()
-	s.calls.endQuiet() // the first look
+	s.calls.endQuiet() // records what has moved so far
 	look := time.NewTicker(max(grace, time.Millisecond))
 	defer look.Stop()
 	for {
@@ -109,19 +109,19 @@ func (s *session) drain(grace time.Duration, last <-chan struct{}) {
 	}
 }
 
-// goodbye is how long before connections are cut the calls on them are ended.
+// goodbye is the time between ending the calls of a drain and cutting their connections.
 const goodbye = time.Second
 
-// expiring is a call, as a drain sees it.
+// expiring is a call, as needed by a drain.
 type expiring interface {
 	moves() uint64 // pieces so far; 0: the response has not begun
-	expire()       // ends it, with a status that says so
+	expire()       // ends the call with a status that names the shutdown
 }
 
-// underway are the calls of a client's connection.
+// underway is the set of running calls of a client's connection.
 type underway struct {
 	mu    sync.Mutex
-	calls map[expiring]uint64 // with the pieces that each had moved when a drain last looked
+	calls map[expiring]uint64 // each with its moves when a drain last checked
 }
 
 func (u *underway) begin(c expiring) {
@@ -139,8 +139,8 @@ func (u *underway) end(c expiring) {
 	delete(u.calls, c)
 }
 
-// endQuiet ends the streams that have moved nothing since the last look. A call without the beginning of a response is none: its
-// server may be at work.
+// endQuiet ends the streams that have moved nothing since the last check. It spares calls whose response has
+// not begun, as their server may be working.
 func (u *underway) endQuiet() {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/h2"
 )
 
-// code is a gRPC status code. Those that a gateway answers with are listed.
+// code is a gRPC status code. Only those that gateways return are listed.
 type code int
 
 const (
@@ -35,15 +35,14 @@ var errDraining = errors.New("the gateway shuts down")
 
 var errSlow = errors.New("the call moved too little while others waited for the memory that its message holds")
 
-// ending is how a call ended when the gateway has to say so.
+// ending is the status of a call that the gateway ends itself.
 type ending struct {
 	code    code
 	message string
-	missing string // of missingHeader; "": no such header
+	missing string // value of missingHeader; "": no such header
 }
 
-// endingOf says what an error of the upstream's connection or stream means to the client,
-// as gRPC's HTTP/2 mapping has it.
+// endingOf maps an error of the upstream's connection or stream to a status, following gRPC's HTTP/2 mapping.
 func endingOf(err error) ending {
 	var reset http2.StreamError
 	var missing *missingError
@@ -67,7 +66,7 @@ func endingOf(err error) ending {
 	}
 }
 
-// codeOfReset is the status of a stream that was reset.
+// codeOfReset returns the status code for a stream reset.
 func codeOfReset(c http2.ErrCode) code {
 	switch c {
 	case http2.ErrCodeRefusedStream:
@@ -83,7 +82,7 @@ func codeOfReset(c http2.ErrCode) code {
 	}
 }
 
-// class names the ending in metrics.
+// class returns the metric label of the ending.
 func (s ending) class() string {
 	switch s.code {
 	case codeCancelled:
@@ -101,12 +100,12 @@ func (s ending) class() string {
 	}
 }
 
-// timeoutUnits are those of grpc-timeout.
+// timeoutUnits maps the units of grpc-timeout.
 var timeoutUnits = map[byte]time.Duration{
 	'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond,
 }
 
-// timedOut reports whether a call that took so long has exceeded its grpc-timeout.
+// timedOut reports whether a call has exceeded its grpc-timeout after the time took.
 func timedOut(timeout string, took time.Duration) bool {
 	if len(timeout) < 2 || len(timeout) > 9 {
 		return false
@@ -116,8 +115,8 @@ func timedOut(timeout string, took time.Duration) bool {
 	return known && err == nil && float64(took) >= float64(n)*float64(unit)
 }
 
-// fail ends a call. Before the headers have gone it is an answer of nothing else, which
-// gRPC calls trailers-only; behind them it is the trailers.
+// fail ends a call with the status. It sends a trailers-only response if the headers have not been sent, and
+// trailers otherwise.
 func (s ending) fail(w http.ResponseWriter, headersSent bool) {
 	prefix := http.TrailerPrefix
 	h := w.Header()
@@ -136,8 +135,7 @@ func (s ending) fail(w http.ResponseWriter, headersSent bool) {
 	}
 }
 
-// escapeMessage writes a message as grpc-message wants it: printable ASCII, and the rest,
-// % included, as %XX.
+// escapeMessage encodes a message for grpc-message: printable ASCII unchanged, and the rest and % as %XX.
 func escapeMessage(s string) string {
 	var b strings.Builder
 	for i := range len(s) {

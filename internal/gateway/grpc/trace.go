@@ -11,14 +11,14 @@ import (
 	"github.com/cinch-layer/cinch/internal/trace"
 )
 
-// callTrace is the trace of a call, without a request for most calls. No other calls look at the clock for it.
+// callTrace is the trace of a call. of is nil for most calls, for which it does not read the clock.
 type callTrace struct {
 	of *trace.Request
 }
 
-// traceCall begins one, if this call is to have one.
+// traceCall begins the trace of a call, if it is to be traced.
 func (h *handler) traceCall(r *http.Request, isGRPC bool) callTrace {
-	name := r.Method // of what is no gRPC: its paths may hold anything
+	name := r.Method // for other than gRPC, whose paths may contain anything
 	if isGRPC {
 		name = strings.TrimPrefix(r.URL.Path, "/")
 	}
@@ -40,7 +40,7 @@ func (t callTrace) now() (now time.Time) {
 	return now
 }
 
-// reply notes what the messages of the reply took, all together.
+// reply records the time spent on the messages of the reply, as one part.
 func (t callTrace) reply(since time.Time, took time.Duration, from, to string) {
 	if t.of != nil && took > 0 {
 		t.of.Part("codec reply", since, since.Add(took), attribute.String("cinch.encoding.from", encodingName(from)),
@@ -48,7 +48,7 @@ func (t callTrace) reply(since time.Time, took time.Duration, from, to string) {
 	}
 }
 
-// status notes how the call ended for the client.
+// status records the status that the client got.
 func (t callTrace) status(text string) {
 	code, err := strconv.Atoi(text)
 	if err != nil {
@@ -60,7 +60,8 @@ func (t callTrace) status(text string) {
 	}
 }
 
-// serverErrors are the status codes that are faults of who serves, by OpenTelemetry's conventions for gRPC.
+// serverErrors contains the status codes that are errors of the server by OpenTelemetry's conventions for
+// gRPC.
 var serverErrors = map[int]bool{2: true, 4: true, 12: true, 13: true, 14: true, 15: true}
 
 func encodingName(e string) string {
@@ -70,16 +71,16 @@ func encodingName(e string) string {
 	return e
 }
 
-// attemptTrace is that of one attempt.
+// attemptTrace is the trace of one attempt.
 type attemptTrace struct {
-	of       *trace.Request // nil for most
+	of       *trace.Request // nil for most calls
 	upstream *trace.Upstream
 	began    time.Time
-	failed   string // why it did
+	failed   string // why it failed; "": it did not
 }
 
-// attempt begins one, of which the upstream hears by the headers, behind what the call has waited for since then: a connection, and an answer
-// to what the upstream reads.
+// attempt begins the trace of an attempt, and tells the upstream by the headers. The time since then is
+// recorded as waiting: for a connection, and for the inquiry what the upstream reads.
 func (t callTrace) attempt(since time.Time, h http.Header, number int, upstream, encoding string) attemptTrace {
 	now := time.Now()
 	t.of.Part("wait", since, now)
@@ -87,7 +88,8 @@ func (t callTrace) attempt(since time.Time, h http.Header, number int, upstream,
 		attribute.String("server.address", upstream), attribute.String("cinch.encoding", encodingName(encoding)))}
 }
 
-// end ends it, with what compressing the request took: all messages together, from its beginning.
+// end ends the trace of the attempt. The time for compressing the request is recorded as one part from its
+// beginning.
 func (t *attemptTrace) end(compressing time.Duration) {
 	if compressing > 0 {
 		t.of.Part("codec request", t.began, t.began.Add(compressing))
