@@ -6,7 +6,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// fault is an error of a kind, which its text does not say.
+// fault is an error that matches a kind, which is not part of its text.
 type fault struct {
 	error
 	kind error
@@ -15,7 +15,7 @@ type fault struct {
 func (f fault) Is(target error) bool { return target == f.kind }
 func (f fault) Unwrap() error        { return f.error }
 
-// usage is an error of the command line: it is a store.ErrUsage.
+// usage returns an error of the command line: it matches store.ErrUsage.
 func usage(format string, args ...any) error {
 	return fault{fmt.Errorf(format, args...), store.ErrUsage}
 }

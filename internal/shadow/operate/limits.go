@@ -9,10 +9,10 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// leastMemory is what a mirror or a recording can do anything with.
+// leastMemory is the smallest memory bound that a mirror or a recording can work with.
 const leastMemory = shadow.MiB
 
-// readMemory reads --memory.
+// readMemory parses --memory.
 func readMemory(text string) (int64, error) {
 	var size config.Bytes
 	if err := size.UnmarshalText([]byte(text)); err != nil {
@@ -24,7 +24,7 @@ func readMemory(text string) (int64, error) {
 	return int64(size), nil
 }
 
-// readLimits reads shares, sizes and times.
+// readLimits checks shares, sizes and times, and fills in defaults.
 func (m *Mirror) readLimits(p Protocol) error {
 	if m.Config.Reads == 0 {
 		m.Config.Reads = p.Reads
@@ -37,10 +37,10 @@ func (m *Mirror) readLimits(p Protocol) error {
 	if err = cmp.Or(m.checkShares(), m.checkTimes(), m.checkCounts()); err != nil || m.Servers.Tape != "" {
 		return err
 	}
-	return checkBound(m.Config.Bound) // a replay holds nobody up
+	return checkBound(m.Config.Bound) // a replay delays no clients
 }
 
-// checkBound is for what holds production up. There is no bound that can't be reached, but a long one is as good.
+// checkBound checks --bound, the delay of production. It can't be off, but a long one has the same effect.
 func checkBound(bound time.Duration) error {
 	if bound <= 0 {
 		return ui.WithHint(usage("--bound: %v is no time that anything takes", bound), "leave it out for 1ms, or give a long one, as 1h, for what never turns itself off")
@@ -53,7 +53,7 @@ func (m *Mirror) checkShares() error {
 		flag string
 		of   float64
 	}{{"--reads", m.Config.Reads}, {"--margin-p50", m.Config.Margins.P50}, {"--margin-p99", m.Config.Margins.P99}} {
-		if !(share.of > 0 && share.of <= 1) { // which NaN isn't, either
+		if !(share.of > 0 && share.of <= 1) { // also false for NaN
 			return usage("%s: %v is no share between 0 and 1", share.flag, share.of)
 		}
 	}
@@ -73,7 +73,7 @@ func (m *Mirror) checkTimes() error {
 	return nil
 }
 
-// leastBatch is as short as a batch can be that has anything in it.
+// leastBatch is the shortest batch that can contain any operations.
 const leastBatch = time.Millisecond
 
 func (m *Mirror) checkCounts() error {
@@ -88,7 +88,7 @@ func (m *Mirror) checkCounts() error {
 	return nil
 }
 
-// checkUse refuses what this run has no use for: who gave it expects something else.
+// checkUse rejects flags without an effect in this run: their users expect one.
 func (m *Mirror) checkUse(p Protocol, gateway bool) error {
 	c := &m.Config
 	for _, one := range []struct {

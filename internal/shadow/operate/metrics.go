@@ -6,7 +6,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow"
 )
 
-// metrics are a run's, for Prometheus.
+// metrics collects a run's metrics for Prometheus.
 type metrics struct{ run *shadow.Run }
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -28,7 +28,7 @@ var (
 	descOutcome    = describe("outcome", "1 for what the run says so far: PASS, FAIL, INCONCLUSIVE or VOID.", "outcome")
 )
 
-// Describe is prometheus.Collector's.
+// Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descOn, descClients, descHeld, descOperations, descEqual, descShare, descDifferent, descLost, descDropped, descBatches, descRatio, descOutcome,
@@ -37,7 +37,7 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect is prometheus.Collector's.
+// Collect implements prometheus.Collector.
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	r := m.run.Report()
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {

@@ -21,11 +21,11 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// Mirror is a run, as the flags of shadow, shadow check and replay ask for it.
+// Mirror is a run, configured by the flags of shadow, shadow check and replay.
 type Mirror struct {
 	Servers  Servers
 	TLS      gateway.TLSFiles // for clients
-	Rules    []string         // of the gateway that is judged
+	Rules    []string         // of the gateway that is tested
 	Config   shadow.Config
 	Memory   string   // SIZE
 	Storage  []string // TARGET=COMMAND
@@ -37,10 +37,10 @@ type Mirror struct {
 	Page     Page
 }
 
-// shutdownTime is how long clients may take to end. Those that don't are cut off.
+// shutdownTime limits the time for clients to end. The rest is cut off.
 const shutdownTime = 10 * time.Second
 
-// Run mirrors until signals end it. It returns nil for PASS, ErrFail, or ErrNoVerdict.
+// Run mirrors until a signal ends it. It returns nil for PASS, ErrFail, or ErrNoVerdict.
 func (m *Mirror) Run(ctx context.Context, signals <-chan os.Signal, out, errs io.Writer) error {
 	page, err := createPage(m.HTML)
 	if err != nil {
@@ -63,7 +63,8 @@ func (m *Mirror) Run(ctx context.Context, signals <-chan os.Signal, out, errs io
 	return err
 }
 
-// run serves clients from now on, and mirrors them behind the self-test. The port is bound no earlier, so nobody waits for what comes before.
+// run serves clients, and mirrors them after the self-test. The port is bound only now, so that no client
+// waits for the preparation.
 func (m *Mirror) run(ctx context.Context, r *shadow.Run, listen string, w *Watcher) error {
 	defer heap.Follow(r.MemoryLimit)()
 	if !m.SelfTest {
@@ -96,14 +97,14 @@ func (m *Mirror) openPage(r *shadow.Run, errs io.Writer) (closing func(), err er
 	return closing, err
 }
 
-// Player is a recording, and how it is played.
+// Player names a recording, and how it is played.
 type Player struct {
 	File       string
 	Identities []string // files
 	Speed      string
 }
 
-// Replay drives the targets from a recording. It returns what Run does.
+// Replay drives the targets from a recording. It returns the same errors as Run.
 func (m *Mirror) Replay(ctx context.Context, p Player, signals <-chan os.Signal, out, errs io.Writer) error {
 	speed, err := parseSpeed(p.Speed)
 	if err != nil {
@@ -136,7 +137,7 @@ func (m *Mirror) Replay(ctx context.Context, p Player, signals <-chan os.Signal,
 	return w.Watch(nil)
 }
 
-// Check prints what a run would meet, and says how many of that stand in its way.
+// Check prints the problems that a run would have, and returns how many of them prevent it.
 func (m *Mirror) Check(ctx context.Context, probe time.Duration, out, errs io.Writer) (problems int, err error) {
 	if probe <= 0 {
 		return 0, ui.WithHint(usage("--probe: %v is no time to measure in", probe), "leave it out for 20s")
@@ -159,7 +160,7 @@ func (m *Mirror) Check(ctx context.Context, probe time.Duration, out, errs io.Wr
 	return printFindings(out, append(found, more...), m.JSON)
 }
 
-// configure checks the flags, and fills in what they say. The control target has answered then.
+// configure checks the flags, and fills in the configuration. It connects to the control target.
 func (m *Mirror) configure(ctx context.Context, errs io.Writer) (p Protocol, listen string, err error) {
 	p, listen, production, err := m.Servers.Protocol()
 	if err != nil {
@@ -195,7 +196,7 @@ func (m *Mirror) configure(ctx context.Context, errs io.Writer) (p Protocol, lis
 	return p, listen, nil
 }
 
-// storageCommands reads commands by the target that they are for.
+// storageCommands parses --storage-command, and returns the commands by target.
 func storageCommands(flags []string) (map[string]string, error) {
 	commands := map[string]string{}
 	for _, flag := range flags {
@@ -208,7 +209,7 @@ func storageCommands(flags []string) (map[string]string, error) {
 	return commands, nil
 }
 
-// judgeGateway has the run put a gateway of this program in front of the test target.
+// judgeGateway configures the run to put a gateway of this program in front of the test target.
 func (m *Mirror) judgeGateway(p Protocol, url string) error {
 	if p.Variable == "" {
 		return usage("--test cinch=URL: there is no gateway for %s to judge", strings.TrimPrefix(p.Flag, "--"))
@@ -223,8 +224,8 @@ func (m *Mirror) judgeGateway(p Protocol, url string) error {
 	return err
 }
 
-// selfTest is the self-test of a run, if it is asked for. It is ended by a signal, or by what turns the mirror off: then there is no error, and
-// the run that follows is over at once.
+// selfTest runs the self-test, if it is configured. A signal ends it with an error. Turning the mirror off
+// ends it without one, and the run that follows is over at once.
 func (m *Mirror) selfTest(ctx context.Context, r *shadow.Run, w *Watcher) error {
 	if !m.SelfTest {
 		return nil

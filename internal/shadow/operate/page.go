@@ -22,13 +22,14 @@ import (
 //go:embed page
 var pageFiles embed.FS
 
-// Page is what a run shows while it goes on, and the switch that turns its mirror off. Who may read and act is what package admin says.
+// Page configures the admin page of a run, with the switch that turns the mirror off. Package admin decides
+// about access.
 type Page struct {
-	Listen    string // ADDR; "" and "off": there is none
-	TokenFile string // of the token that the switch takes everywhere, and reading off loopback
+	Listen    string // ADDR; "" and "off": no page
+	TokenFile string // file of the token; the switch always requires it, reading requires it off loopback
 }
 
-// open serves the page until close is called.
+// open serves the page until closing is called.
 func (p Page) open(r *shadow.Run, log *slog.Logger) (address string, closing func(), err error) {
 	if p.Listen == "" || p.Listen == "off" {
 		return "", func() {}, nil
@@ -68,7 +69,7 @@ func serve(s *admin.Server, l net.Listener, log *slog.Logger) {
 	}
 }
 
-// routes are the page and what it is made of.
+// routes returns the handlers of the page and of its data.
 func routes(r *shadow.Run) map[string]http.Handler {
 	return map[string]http.Handler{
 		"GET /{$}":     file("page/index.html", "text/html; charset=utf-8"),
@@ -81,7 +82,7 @@ func routes(r *shadow.Run) map[string]http.Handler {
 	}
 }
 
-// document is what --html writes, so far. Its style is within it.
+// document serves the current report as --html writes it. Its styles are inline.
 func document(r *shadow.Run) http.Handler {
 	page := answer("text/html; charset=utf-8", func(w io.Writer) error { return r.Report().HTML(w) })
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -100,7 +101,7 @@ func file(name, kind string) http.Handler {
 	})
 }
 
-// answer writes what write does, when it is whole.
+// answer responds with the output of write, or with an error if write fails.
 func answer(kind string, write func(io.Writer) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		var whole bytes.Buffer

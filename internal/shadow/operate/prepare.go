@@ -15,14 +15,14 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// prepare makes a run whose flags, files and servers have been looked at. Clients are not served yet. A signal ends it; SIGUSR1 makes a run whose mirror
-// is off.
+// prepare returns a run whose flags, files and servers have been checked. Clients are not served yet. A
+// signal ends it; after SIGUSR1 the mirror of the returned run is off.
 func (m *Mirror) prepare(ctx context.Context, signals <-chan os.Signal, errs io.Writer) (*shadow.Run, string, error) {
 	type looked struct {
 		run    *shadow.Run
 		listen string
 	}
-	found := make(chan looked, 1) // not shared: a look that was interrupted goes on behind our back
+	found := make(chan looked, 1) // not shared: an interrupted look may continue after this returns
 	off, err := interruptible(ctx, signals, func(ctx context.Context) error {
 		r, listen, err := m.look(ctx, errs)
 		found <- looked{r, listen}
@@ -38,7 +38,7 @@ func (m *Mirror) prepare(ctx context.Context, signals <-chan os.Signal, errs io.
 	return f.run, f.listen, nil
 }
 
-// lookTimeout is for all questions to servers. A look that hangs keeps clients from a port that is not bound.
+// lookTimeout limits all requests to servers. While they hang, clients have no port to connect to.
 const lookTimeout = 2 * time.Minute
 
 func (m *Mirror) look(ctx context.Context, errs io.Writer) (*shadow.Run, string, error) {
@@ -62,7 +62,7 @@ func (m *Mirror) look(ctx context.Context, errs io.Writer) (*shadow.Run, string,
 	return r, listen, nil
 }
 
-// ask looks at the servers.
+// ask checks the servers.
 func ask(ctx context.Context, r *shadow.Run) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, lookTimeout, fmt.Errorf("servers have not answered what was asked of them within %v", lookTimeout))
 	defer cancel()
@@ -75,7 +75,8 @@ func ask(ctx context.Context, r *shadow.Run) error {
 	return nil
 }
 
-// tryCandidate starts the gateway that is to be judged, and ends it: else what is wrong with its rules would come out behind the A/A phase, hours later.
+// tryCandidate starts the gateway to be tested, and stops it. Otherwise an error in its rules would show only
+// after the A/A phase, hours later.
 func (m *Mirror) tryCandidate(ctx context.Context) error {
 	if m.Config.Candidate == nil {
 		return nil
@@ -88,10 +89,11 @@ func (m *Mirror) tryCandidate(ctx context.Context) error {
 	return nil
 }
 
-// meetTime is how long production may take to let us connect.
+// meetTime limits the time to connect to production.
 const meetTime = 5 * time.Second
 
-// meet says when production is not there. That is no reason not to begin: clients fare as they would without the mirror, and are served as soon as it is back.
+// meet warns if production can't be reached. The run begins anyway: clients get the same errors as without
+// the mirror, and are served as soon as production is back.
 func (p Protocol) meet(ctx context.Context, production gateway.Upstream, errs io.Writer) {
 	ctx, cancel := context.WithTimeout(ctx, meetTime)
 	defer cancel()
@@ -104,15 +106,17 @@ func (p Protocol) meet(ctx context.Context, production gateway.Upstream, errs io
 	_ = c.Close()
 }
 
-// hintListen is what to do when a port can't be bound.
+// hintListen is the hint for a port that can't be bound.
 const hintListen = "choose another address for clients, or end what uses this one"
 
 var errEnded = errors.New("before the run began")
 
-// afterSignal is how long work that a signal ends may take: a gateway that is being tried is a process, which has to be ended.
+// afterSignal limits how long interrupted work may take to end: a gateway that is being tried is a process to
+// be stopped.
 const afterSignal = 2 * time.Second
 
-// interruptible does work until a signal ends it, and hardly waits for the work then. SIGUSR1 does not end it, and is reported.
+// interruptible does work until it is done or a signal ends it. Then it waits for the work no longer than
+// afterSignal. SIGUSR1 does not end it, but sets off.
 func interruptible(ctx context.Context, signals <-chan os.Signal, work func(context.Context) error) (off bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -19,30 +19,32 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// Protocol is one that can be mirrored.
+// Protocol describes a protocol that can be mirrored.
 type Protocol struct {
-	Flag     string
-	Variable string        // of serve, that takes LISTEN=URL; none: serve has no gateway for it
-	Reads    float64       // the share that is mirrored unless another is asked for
+	Flag string
+	// Variable is the environment variable of serve that takes LISTEN=URL; "": serve has no gateway for the
+	// protocol.
+	Variable string
+	Reads    float64       // default share of mirrored reads
 	Wait     time.Duration // Config.Wait; 0: the default
 	Patience time.Duration // Config.Patience; 0: the default
-	listen   string        // port of examples, beside the server's own
-	url      string        // of production in examples
-	form     string        // of URLs
+	listen   string        // port for clients in examples
+	url      string        // of production, in examples
+	form     string        // form of URLs, for hints
 	Parse    func(url string) (gateway.Upstream, error)
-	dial     func(ctx context.Context, up gateway.Upstream) (net.Conn, error) // a connection that is good for nothing else than that it was made
-	upstream func(url string) string                                          // as serve takes it
+	dial     func(ctx context.Context, up gateway.Upstream) (net.Conn, error) // to test reachability only
+	upstream func(url string) string                                          // converts a URL for serve
 	Open     func(ctx context.Context, c *shadow.Config) (shadow.Protocol, error)
-	Opener   shadow.Opener // of recordings; nil: connections begin with what is passed through
+	Opener   shadow.Opener // of recordings; nil: all bytes are passed through
 	filters  func(ctx context.Context, production gateway.Upstream, redact []string) (shadow.Filters, error)
 }
 
-var protocols = []Protocol{Redis, Mongo, Postgres} // as Listeners has them
+var protocols = []Protocol{Redis, Mongo, Postgres} // in the order of Listeners
 
-// Name is the protocol's in recordings.
+// Name returns the protocol's name in recordings.
 func (p Protocol) Name() string { return strings.TrimPrefix(p.Flag, "--") }
 
-// protocolOf is the one of a recording.
+// protocolOf returns the protocol of a recording.
 func protocolOf(name string) (Protocol, error) {
 	for _, p := range protocols {
 		if p.Name() == name {
@@ -52,7 +54,7 @@ func protocolOf(name string) (Protocol, error) {
 	return Protocol{}, fmt.Errorf("the recording is of %q, which this program does not know", name)
 }
 
-// example is a command line's servers, with those of clients if there are any.
+// example returns the flags for an example's servers, with that for clients if clients is set.
 func (p Protocol) example(clients bool) string {
 	scheme, _, _ := strings.Cut(p.url, "://")
 	both := fmt.Sprintf("--control %s://a --test %s://b", scheme, scheme)
@@ -62,10 +64,10 @@ func (p Protocol) example(clients bool) string {
 	return fmt.Sprintf("%s 127.0.0.1:%s=%s %s", p.Flag, p.listen, p.url, both)
 }
 
-// plainly connects to a server whose connections begin with TLS, or with the protocol itself.
+// plainly dials a server whose connections begin with TLS, or with the protocol itself.
 func plainly(ctx context.Context, up gateway.Upstream) (net.Conn, error) { return up.Dial(ctx) }
 
-// redisSchemes are those of ParseUpstream that a Redis server may have.
+// redisSchemes are the schemes of ParseUpstream that are valid for a Redis server.
 var redisSchemes = []string{"redis", "rediss", "tcp", "tls", "unix"}
 
 func parseRedis(url string) (gateway.Upstream, error) {
@@ -109,7 +111,8 @@ var Mongo = Protocol{
 	},
 }
 
-// Postgres is mirrored by package shadow/postgres. A statement may wait for a checkpoint, or a lock, at a target alone.
+// Postgres is mirrored by package shadow/postgres. Patience is long, since a statement may wait for a
+// checkpoint or a lock at one target only.
 var Postgres = Protocol{
 	Flag: "--postgres", Reads: 0.01, Wait: 5 * time.Millisecond, Patience: time.Minute,
 	listen: "5433", url: "postgres://production", form: "postgres://[USER:PASSWORD@]HOST[:5432][/DATABASE], with ?sslmode=require for TLS",
@@ -128,7 +131,8 @@ var Postgres = Protocol{
 	},
 }
 
-// Gateway is a gateway of this program with the given rules, in front of the server at url, which is up.
+// Gateway returns a process that runs this program as a gateway with the given rules, in front of the server
+// at url; up is the same server.
 func (p Protocol) Gateway(up gateway.Upstream, url string, rules []string) (g shadow.Process, err error) {
 	if g.Program, err = os.Executable(); err != nil {
 		return g, err

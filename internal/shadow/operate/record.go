@@ -24,7 +24,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// Tape is what a recording is made of.
+// Tape configures a recording by flags.
 type Tape struct {
 	Listeners
 	TLS            gateway.TLSFiles // for clients
@@ -34,17 +34,18 @@ type Tape struct {
 	Plain          bool // not encrypted
 	Redact         []string
 	Limit          string // of the file
-	Memory         string // of what waits to be written
+	Memory         string // bound of the memory that waits to be written
 	Bound          time.Duration
-	Exit           bool // when the recording is over
+	Exit           bool // return when the recording is over
 
-	JSON io.Writer // gets how the recording stands when it is over; nil: nobody does
+	JSON io.Writer // gets the final state of the recording; nil: it is not written
 }
 
-// progressTime is between two lines.
+// progressTime is the interval between progress lines.
 const progressTime = 10 * time.Second
 
-// Record passes clients through and keeps what they do, until a signal. The next one ends the pass-through.
+// Record passes clients through and records their traffic, until a signal. The next signal ends the
+// pass-through.
 func (t Tape) Record(ctx context.Context, signals <-chan os.Signal, errs io.Writer) error {
 	p, listen, cfg, err := t.servers()
 	if err != nil {
@@ -96,7 +97,7 @@ func (t Tape) Record(ctx context.Context, signals <-chan os.Signal, errs io.Writ
 	return t.watch(ctx, r, l, signals, errs)
 }
 
-// servers reads where clients connect and what production is.
+// servers parses the flags for the clients' address and production.
 func (t Tape) servers() (p Protocol, listen string, cfg shadow.RecorderConfig, err error) {
 	p, both, err := t.pick()
 	if err != nil {
@@ -113,7 +114,7 @@ func (t Tape) servers() (p Protocol, listen string, cfg shadow.RecorderConfig, e
 	return p, listen, cfg, err
 }
 
-// recipients can decrypt the file: none, if that is what is asked for.
+// recipients returns the recipients that can decrypt the file: none for --no-encryption.
 func (t Tape) recipients() ([]age.Recipient, error) {
 	var all []age.Recipient
 	for _, name := range t.RecipientFiles {
@@ -150,7 +151,7 @@ func (t Tape) watch(ctx context.Context, r *shadow.Recorder, l net.Listener, sig
 	return errors.Join(err, r.Err())
 }
 
-// follow says how the recording goes, until it is over and the pass-through is to end.
+// follow prints the progress, until the recording is over and the pass-through must end.
 func (t Tape) follow(r *shadow.Recorder, served <-chan error, signals <-chan os.Signal, errs io.Writer) error {
 	over := r.Over()
 	progress := time.NewTicker(progressTime)
@@ -160,7 +161,7 @@ func (t Tape) follow(r *shadow.Recorder, served <-chan error, signals <-chan os.
 		case err := <-served:
 			return err
 		case sig := <-signals:
-			if over == nil && sig != syscall.SIGUSR1 { // that one never cuts clients off
+			if over == nil && sig != syscall.SIGUSR1 { // SIGUSR1 never cuts clients off
 				return nil
 			}
 			r.Finish(sig.String())
@@ -173,7 +174,7 @@ func (t Tape) follow(r *shadow.Recorder, served <-chan error, signals <-chan os.
 			state := r.State()
 			fmt.Fprintf(errs, "%v\nthe recording has ended: %s\n", state, state.Ended)
 			if t.JSON != nil {
-				_ = json.NewEncoder(t.JSON).Encode(state) // clients do not depend on who reads it
+				_ = json.NewEncoder(t.JSON).Encode(state) // an error here must not affect clients
 			}
 			if t.Exit {
 				return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// parseSpeed reads how fast a recording is played: a factor, or max, which is 0.
+// parseSpeed parses the speed of a replay: a factor, or max, which is 0.
 func parseSpeed(text string) (float64, error) {
 	if text == "max" {
 		return 0, nil
@@ -23,7 +23,7 @@ func parseSpeed(text string) (float64, error) {
 	return speed, nil
 }
 
-// openTape opens a recording at its beginning, when it has looked through all of it.
+// openTape opens a recording at its beginning, after reading all of it for the summary.
 func openTape(name string, identityFiles []string) (*recording.Opened, recording.Summary, error) {
 	var size recording.Summary
 	identities, err := readIdentities(identityFiles)

@@ -9,10 +9,10 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// Listeners are what flags say of where clients connect and what production is: LISTEN=URL, of one protocol.
+// Listeners are the flags that name the clients' address and production, as LISTEN=URL. One of them is set.
 type Listeners struct{ Redis, Mongo, Postgres string }
 
-// pick returns the one that is given; "": none is.
+// pick returns the flag that is set, and its protocol; "": none is.
 func (l Listeners) pick() (p Protocol, both string, err error) {
 	for i, given := range []string{l.Redis, l.Mongo, l.Postgres} {
 		switch {
@@ -26,15 +26,15 @@ func (l Listeners) pick() (p Protocol, both string, err error) {
 	return p, both, nil
 }
 
-// Servers are what flags say of them.
+// Servers are the flags that name the servers of a run.
 type Servers struct {
 	Listeners
-	Tape    string // the protocol of a recording, in place of clients and production
+	Tape    string // the protocol of a recording, instead of clients and production
 	Control string
 	Test    string // URL, or cinch=URL
 }
 
-// Protocol returns what is to be mirrored, where clients connect, and what production is.
+// Protocol returns the protocol, the address that clients connect to, and production's URL.
 func (s Servers) Protocol() (p Protocol, listen, production string, err error) {
 	if s.Tape != "" {
 		if p, err = protocolOf(s.Tape); err == nil {
@@ -67,7 +67,7 @@ func (s Servers) checkTargets(p Protocol) error {
 	return nil
 }
 
-// split reads LISTEN=URL. What is no such thing may hold a password, so it is not shown.
+// split parses LISTEN=URL. An invalid value is not shown in errors, since it may contain a password.
 func (p Protocol) split(both string) (listen, url string, err error) {
 	listen, url, _ = strings.Cut(both, "=")
 	if strings.Contains(listen, "://") && !strings.HasPrefix(listen, "unix:") {
@@ -84,7 +84,7 @@ func (p Protocol) split(both string) (listen, url string, err error) {
 	return listen, url, ui.WithHint(err, "write %s 127.0.0.1:%s=%s", p.Flag, p.listen, p.url)
 }
 
-// checkListen fails for what no client can connect to.
+// checkListen fails for addresses that clients can't connect to.
 func checkListen(flag, listen string) error {
 	if strings.HasPrefix(listen, "unix:") {
 		return nil
@@ -99,7 +99,7 @@ func checkListen(flag, listen string) error {
 	return nil
 }
 
-// Read puts the servers into a configuration. Through is the test target without what stands before its URL.
+// Read parses the servers' URLs into a configuration. through is the test target's URL without cinch=.
 func (s Servers) Read(cfg *shadow.Config, p Protocol, production, through string) (err error) {
 	cfg.ProtocolName = p.Name()
 	for _, one := range []struct {
@@ -116,7 +116,7 @@ func (s Servers) Read(cfg *shadow.Config, p Protocol, production, through string
 	return nil
 }
 
-// read reads the URL of a server.
+// read parses the URL of a server.
 func (p Protocol) read(flag, url string) (gateway.Upstream, error) {
 	up, err := p.Parse(url)
 	if err != nil {

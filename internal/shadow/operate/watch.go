@@ -14,32 +14,32 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// Outcomes of a run that has ended and did not pass.
+// Outcomes of a run that has ended without a PASS.
 var (
 	ErrFail      = errors.New("the verdict is FAIL")
 	ErrNoVerdict = errors.New("the verdict is")
 )
 
-// Watcher follows a run, says how it goes and obeys signals.
+// Watcher follows a run, prints its progress and handles signals.
 type Watcher struct {
 	Run       *shadow.Run
 	Signals   <-chan os.Signal
 	Out, Errs io.Writer
-	Page      *os.File // nil: none is asked for
+	Page      *os.File // nil: no page
 	JSON      bool
-	Exit      bool   // when the run is over
-	OffFile   string // turns the mirror off when it is there
+	Exit      bool   // return when the run is over
+	OffFile   string // if this file exists, the mirror is turned off
 	Every     time.Duration
 
 	reported bool
 	failed   error // of the report
-	ending   int   // signals that ask for it
+	ending   int   // number of signals that ask for the end
 }
 
-// lookTime is between two looks for the file that turns the mirror off.
+// lookTime is the interval of the checks for OffFile.
 const lookTime = 200 * time.Millisecond
 
-// mirrorOn is said when what clients do from then on reaches the targets.
+// mirrorOn is printed when traffic begins to reach the targets.
 const mirrorOn = "the mirror is on"
 
 // begin starts the run, and watches it.
@@ -51,8 +51,8 @@ func (w *Watcher) begin(ctx context.Context, served <-chan error) error {
 	return w.Watch(served)
 }
 
-// passOn is what becomes of a run that can't begin: clients are passed through until a signal, also those that are not connected just now. When
-// there was none yet, nobody depends on the run.
+// passOn handles a run that can't begin: clients, current and later ones, are passed through until a signal.
+// If no client has connected yet, it returns at once.
 func (w *Watcher) passOn(err error, served <-chan error) error {
 	w.Run.Off("the run did not begin")
 	if w.Exit || w.Run.Clients().Total == 0 {
@@ -72,7 +72,7 @@ func (w *Watcher) passOn(err error, served <-chan error) error {
 	}
 }
 
-// Watch returns the verdict, or what served brings before that.
+// Watch returns the verdict, or served's error if that comes first.
 func (w *Watcher) Watch(served <-chan error) error {
 	over := w.Run.Over()
 	progress := time.NewTicker(w.Every)
@@ -84,7 +84,7 @@ func (w *Watcher) Watch(served <-chan error) error {
 		case err := <-served:
 			return err
 		case sig := <-w.Signals:
-			if w.reported && sig != syscall.SIGUSR1 { // that one never cuts clients off
+			if w.reported && sig != syscall.SIGUSR1 { // SIGUSR1 never cuts clients off
 				return errors.Join(w.failed, w.verdict())
 			}
 			w.obey(sig)
@@ -100,7 +100,7 @@ func (w *Watcher) Watch(served <-chan error) error {
 			if w.failed = w.print(); w.Exit || w.ending > 1 {
 				return errors.Join(w.failed, w.verdict())
 			}
-			if w.failed != nil { // clients need us more than that
+			if w.failed != nil { // clients still need the pass-through
 				fmt.Fprintln(w.Errs, "the report:", w.failed)
 			}
 			fmt.Fprintln(w.Errs, "clients are passed through to production until the next SIGINT or SIGTERM")
@@ -147,7 +147,7 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// printFindings prints what a check found, and says how many stand in the way of a run.
+// printFindings prints the findings of a check, and returns how many prevent a run.
 func printFindings(w io.Writer, found []shadow.Finding, asJSON bool) (problems int, err error) {
 	for _, f := range found {
 		if f.Problem {
@@ -171,7 +171,8 @@ func (w *Watcher) verdict() error {
 	}
 }
 
-// createPage creates a report's page at the beginning, so that nothing keeps a long run's result from it. Without a name there is none.
+// createPage creates a report's file at the beginning, so that a long run does not fail to write it at the
+// end. Without a name it returns nil.
 func createPage(name string) (*os.File, error) {
 	if name == "" {
 		return nil, nil
@@ -183,12 +184,12 @@ func createPage(name string) (*os.File, error) {
 	return f, nil
 }
 
-// dropPage removes a page that nothing was written to, so that the next try finds its name free.
+// dropPage removes an empty page, so that the next run can use its name.
 func dropPage(page *os.File) {
 	if page == nil {
 		return
 	}
-	_ = page.Close() // it is closed already behind a report
+	_ = page.Close() // already closed after a report
 	if info, err := os.Stat(page.Name()); err == nil && info.Size() == 0 {
 		_ = os.Remove(page.Name())
 	}
