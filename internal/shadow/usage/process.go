@@ -10,13 +10,14 @@ import (
 	"time"
 )
 
-// work is what processes have used.
+// work is the resource use of processes.
 type work struct {
 	cpu           time.Duration
 	read, written int64 // bytes, from and to disks
 }
 
-// processes adds up over a process and its children, also those that have ended since. It fails where this process may not see them.
+// processes adds up a process and its children, including those that have ended. It fails if this process has
+// no access to them.
 func processes(pid int) (work, error) {
 	u, err := one(pid)
 	if err != nil {
@@ -28,7 +29,7 @@ func processes(pid int) (work, error) {
 	}
 	for _, child := range pids {
 		switch more, err := one(child); {
-		case errors.Is(err, fs.ErrNotExist): // its parent's account has it now, or soon
+		case errors.Is(err, fs.ErrNotExist): // its parent's figures include it now, or soon
 		case err != nil:
 			return u, err
 		default:
@@ -40,7 +41,7 @@ func processes(pid int) (work, error) {
 	return u, nil
 }
 
-// children are those of a process's first thread.
+// children returns the children of a process's first thread.
 func children(pid int) (pids []int, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	if err != nil {
@@ -56,18 +57,18 @@ func children(pid int) (pids []int, err error) {
 	return pids, nil
 }
 
-// tick is the unit of /proc/PID/stat: USER_HZ, which is 100 on all of Linux.
+// tick is the unit of /proc/PID/stat: USER_HZ, which is 100 on every Linux.
 const tick = 10 * time.Millisecond
 
-// Places in /proc/PID/stat, counted from the state behind the name: time in user and system mode, of the process and of those of its
-// children that it has waited for.
+// Fields of /proc/PID/stat, counted from the state, which follows the name: the parent; user and system time,
+// of the process and of the children that it has waited for.
 const (
 	parentAt = 1
 	timesAt  = 11
 	times    = 4
 )
 
-// one is what a process has used, with its children that have ended.
+// one returns the use of a process, including its ended children.
 func one(pid int) (u work, err error) {
 	fields, err := stat(pid)
 	if err != nil {
@@ -112,7 +113,7 @@ func stat(pid int) ([]string, error) {
 	return fields, nil
 }
 
-// Parent is the process that has started another.
+// Parent returns the parent of a process.
 func Parent(pid int) (int, error) {
 	fields, err := stat(pid)
 	if err != nil {

@@ -8,16 +8,16 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// Row is what both targets use of something.
+// Row compares one figure of both targets.
 type Row struct {
 	What          string
 	Control, Test float64
-	Disk          bool // it is bytes on disk
-	Last          bool // at the end of the run
+	Disk          bool // bytes on disk
+	Last          bool // measured at the end of the run
 	Show          func(float64) string
 }
 
-// Ratio of test to control, as a difference.
+// Ratio returns the difference of test to control in percent.
 func (r Row) Ratio() string {
 	if r.Control <= 0 {
 		return ""
@@ -31,7 +31,8 @@ func seconds(n float64) string {
 	return time.Duration(n * float64(time.Second)).Round(10 * time.Millisecond).String()
 }
 
-// Rows are storage at the beginning and the end, and what was used in between. Either may be missing.
+// Rows returns storage at the beginning and the end, and the use of CPU and disks in between. begin and end
+// may be nil.
 func Rows(begin, end *Both) (rows []Row) {
 	for _, m := range []struct {
 		when string
@@ -75,7 +76,7 @@ func diskBy(control, test string) string {
 	return control + ", " + test
 }
 
-// Notes say what could not be read, and what filesystems say beside.
+// Notes returns figures that could not be read, and remarks on filesystems.
 func Notes(begin, end *Both) (notes []string) {
 	for _, m := range []*Both{begin, end} {
 		if m != nil {

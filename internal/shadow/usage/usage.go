@@ -1,6 +1,6 @@
-// Package usage says what two targets of a mirror take on their disks, and what they have used.
+// Package usage measures the storage of a mirror's two targets, and their use of CPU and disks.
 //
-// Reading order: rows.go (what a report shows), usage.go, process.go (what the kernel knows).
+// Reading order: rows.go (rows of a report), usage.go, process.go (figures of the kernel).
 package usage
 
 import (
@@ -15,22 +15,22 @@ import (
 	"github.com/cinch-layer/cinch/internal/disk/used"
 )
 
-// Size is what a server says of itself.
+// Size holds what a server reports about itself.
 type Size struct {
 	Bytes   int64         // of its data
-	By      string        // whose figure that is, such as "pg_database_size"
-	Files   string        // the directory of its data, if that is on this machine
+	By      string        // source of Bytes, such as "pg_database_size"
+	Files   string        // its data directory, if that is on this machine
 	Process int           // its main process, if that is on this machine
-	CPU     time.Duration // that it has used; 0: it does not say
-	Why     []string      // it can't tell more
+	CPU     time.Duration // used so far; 0: not reported
+	Why     []string      // why figures are missing
 }
 
-// Usage is what a target uses. What could not be read is left out, and Missing says why.
+// Usage holds the figures of a target. Figures that could not be read are zero, and Missing says why.
 type Usage struct {
-	Server   int64    `json:"server_bytes,omitempty"` // of data, as the server counts them
+	Server   int64    `json:"server_bytes,omitempty"` // of data, as counted by the server
 	ServerBy string   `json:"server_by,omitempty"`
-	Disk     int64    `json:"disk_bytes,omitempty"` // that its files take
-	DiskBy   string   `json:"disk_by,omitempty"`    // whose figure that is: btrfs, ZFS, blocks (of stat) or the command
+	Disk     int64    `json:"disk_bytes,omitempty"` // size of its files
+	DiskBy   string   `json:"disk_by,omitempty"`    // its source: btrfs, ZFS, blocks (of stat) or the command
 	CPU      float64  `json:"cpu_s,omitempty"`      // since it was started
 	Read     int64    `json:"read_bytes,omitempty"` // from disks, since it was started
 	Written  int64    `json:"written_bytes,omitempty"`
@@ -38,14 +38,15 @@ type Usage struct {
 	Missing  []string `json:"missing,omitempty"`
 }
 
-// Both are the targets'.
+// Both holds the figures of both targets.
 type Both struct {
 	At      time.Time `json:"at"`
 	Control Usage     `json:"control"`
 	Test    Usage     `json:"test"`
 }
 
-// Of adds to what a server says what this machine knows of it. command prints the bytes on disk; "": they are looked up.
+// Of completes a server's report with figures of this machine. command prints the bytes on disk; "": the
+// files are measured.
 func Of(ctx context.Context, s Size, command string) (u Usage) {
 	u.Server, u.ServerBy, u.Missing = s.Bytes, s.By, s.Why
 	u.CPU = s.CPU.Seconds()
@@ -60,7 +61,7 @@ func Of(ctx context.Context, s Size, command string) (u Usage) {
 	return u
 }
 
-// disk fills in what a command prints, or what the files take.
+// disk sets the bytes on disk, from a command or from the files.
 func (u *Usage) disk(ctx context.Context, command, files string) {
 	switch {
 	case command != "":
@@ -83,12 +84,12 @@ func (u *Usage) disk(ctx context.Context, command, files string) {
 	}
 }
 
-// Misses notes what is not known.
+// Misses records why a figure is missing.
 func (u *Usage) Misses(format string, args ...any) {
 	u.Missing = append(u.Missing, fmt.Sprintf(format, args...))
 }
 
-// printed is the number that a command prints first.
+// printed runs a command, and returns the number that its output begins with.
 func printed(ctx context.Context, command string) (int64, error) {
 	text, err := exec.CommandContext(ctx, "sh", "-c", command).Output()
 	var exit *exec.ExitError
