@@ -2,11 +2,11 @@ package verdict
 
 import "math"
 
-// moments are a running mean, sum of squares and lag-1 sum of products.
+// moments holds a running mean, sum of squares and lag-1 sum of products.
 type moments struct {
 	n           int
 	mean        float64
-	squares     float64 // of the distances from the mean
+	squares     float64 // of the deviations from the mean
 	first, last float64
 	products    float64 // of neighbours
 }
@@ -24,17 +24,17 @@ func (m *moments) add(x float64) {
 	m.squares += d * (x - m.mean)
 }
 
-// series is the batches of a phase, and blocks of them.
+// series holds the batches of a phase, and blocks of them.
 type series struct {
 	moments
 	blocks [scales]block // of 2, 4, 8 and so on batches
 }
 
-// block is the means of blocks of one size.
+// block holds the means of blocks of one size.
 type block struct {
 	moments
-	sum    float64 // of the block that is not full
-	filled int     // batches in it
+	sum    float64 // of the incomplete block
+	filled int     // batches in the incomplete block
 }
 
 func (s *series) add(x float64) {
@@ -51,10 +51,10 @@ func (s *series) add(x float64) {
 	}
 }
 
-// scales of blocks: up to 4096 batches.
+// scales is the number of block sizes: up to 4096 batches.
 const scales = 12
 
-// lagged is the sum of the products of neighbours' distances from the mean.
+// lagged returns the sum of the products of neighbours' deviations from the mean.
 func (s *moments) lagged() float64 {
 	if s.n < 2 {
 		return 0
@@ -64,14 +64,14 @@ func (s *moments) lagged() float64 {
 	return s.products - s.mean*(2*total-s.last-s.first) + float64(s.n-1)*s.mean*s.mean
 }
 
-// leastBlocks of a size say something of their variance.
+// leastBlocks is the number of blocks of a size needed to estimate their variance.
 const leastBlocks = 10
 
 // mostCorrelated keeps the worth of a batch above zero.
 const mostCorrelated = 0.9999
 
-// autocorrelation of neighbouring batches, corrected for the bias that it has in short
-// series (Marriott and Pope, Biometrika 41, 1954); between 0 and mostCorrelated.
+// autocorrelation returns the lag-1 autocorrelation of batches, corrected for its bias in short series
+// (Marriott and Pope, Biometrika 41, 1954); between 0 and mostCorrelated.
 func (s *Sequence) autocorrelation() float64 {
 	n, squares := s.base.n+s.test.n, s.base.squares+s.test.squares
 	if n < 4 || squares == 0 {
@@ -82,9 +82,10 @@ func (s *Sequence) autocorrelation() float64 {
 	return min(max(r, 0), mostCorrelated)
 }
 
-// worth is how many independent batches a batch is worth, at most one: by neighbours, since the variance of the mean of a first-order autoregression is
-// (1+r)/(1-r) times that of independent batches; and by the variance of the means of blocks, which sees slower drifts under the noise of single batches.
-// The least counts. Both are estimates: so many of their standard errors are taken from what they say.
+// worth returns how many independent batches a batch is worth, at most one. It is the smaller of two
+// estimates: by neighbours, since the variance of the mean of a first-order autoregression is (1+r)/(1-r)
+// times that of independent batches; and by the variance of the means of blocks, which detects slower drifts
+// under the noise of single batches. Both are estimated cautiously, by so many of their standard errors.
 func (s *Sequence) worth(errors float64) float64 {
 	r := s.autocorrelation()
 	r = min(r+errors*math.Sqrt((1-r*r)/float64(max(s.base.n+s.test.n, 1))), mostCorrelated)
@@ -102,15 +103,16 @@ func (s *Sequence) worth(errors float64) float64 {
 	return worth
 }
 
-// Drifts reports whether many batches are worth too few independent ones to say anything, by so many standard errors.
+// Drifts reports whether many batches are worth too few independent ones for an interval, estimated
+// cautiously by so many standard errors.
 func (s *Sequence) Drifts(errors float64) bool {
 	return s.test.n >= leastDrifting && s.design(errors).free == 0
 }
 
-// leastDrifting batches say that there is a drift.
+// leastDrifting is the number of batches from which on a drift is reported.
 const leastDrifting = 60
 
-// between is the variance of the means of blocks of a size, and its degrees of freedom.
+// between returns the variance of the means of blocks of a size, and its degrees of freedom.
 func (s *Sequence) between(scale int) (variance, free float64) {
 	for _, phase := range []*series{&s.base, &s.test} {
 		if b := &phase.blocks[scale]; b.n > 1 {

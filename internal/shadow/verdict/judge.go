@@ -9,7 +9,7 @@ import (
 // Outcome of a run.
 type Outcome int
 
-// Outcomes, from the one that nothing outweighs to the least.
+// Outcomes. A later one takes precedence.
 const (
 	Inconclusive Outcome = iota // more batches are needed
 	Pass
@@ -17,18 +17,18 @@ const (
 	Void // the targets did not get the same work, or did not have the same data
 )
 
-// String is the word that reports use.
+// String returns the word that reports use.
 func (o Outcome) String() string {
 	return [...]string{"INCONCLUSIVE", "PASS", "FAIL", "VOID"}[o]
 }
 
-// Metric is one observation that a verdict rests on, such as the p99 of reads.
+// Metric is an observation that a verdict rests on, such as the p99 of reads.
 type Metric struct {
 	Name   string
-	Margin float64 // how much slower is still equal: 0.05 is 5 %
+	Margin float64 // how much slower still counts as equal: 0.05 is 5 %
 }
 
-// Judge holds a run's metrics. It is not safe for concurrent use.
+// Judge holds a run's metrics and decides on its outcome. It is not safe for concurrent use.
 type Judge struct {
 	alpha   float64
 	power   float64
@@ -47,11 +47,11 @@ type judged struct {
 // Settings of a Judge; zero fields take the defaults.
 type Settings struct {
 	Alpha   float64 // probability that a verdict is wrong; 0.05
-	Power   float64 // probability to pass equal targets with as many batches as Needed says; 0.9
+	Power   float64 // probability that equal targets pass within the batches given by Needed; 0.9
 	Planned int     // batches of the test phase for which intervals are narrowest; 120
 }
 
-// NewJudge returns a judge of a run's metrics.
+// NewJudge returns a Judge for a run's metrics.
 func NewJudge(s Settings, metrics ...Metric) *Judge {
 	j := &Judge{alpha: orElse(s.Alpha, 0.05), power: orElse(s.Power, 0.9)}
 	planned := int(orElse(float64(s.Planned), 120))
@@ -68,24 +68,25 @@ func orElse(v, otherwise float64) float64 {
 	return v
 }
 
-// Batch is the log-ratios ln(test/control) of a batch, in the order of the metrics. One that
-// the batch has too few operations for is NaN, and is left out.
+// Batch holds the log-ratios ln(test/control) of a batch, in the order of the metrics. A metric with too few
+// operations is NaN, and is ignored.
 type Batch []float64
 
-// Baseline adds a batch of the A/A phase, of which so much more than the margins is allowed: nil, nothing.
+// Baseline adds a batch of the A/A phase. allowed is how far its margins exceed those of the metrics, as
+// log-ratios; nil: not at all.
 func (j *Judge) Baseline(b, allowed Batch) {
 	j.base++
 	j.each(b, allowed, (*Sequence).BaselineAllowing)
 }
 
-// Add adds a batch of the test phase, and settles the outcome when it can be.
+// Add adds a batch of the test phase, and settles the outcome if possible. allowed is as for Baseline.
 func (j *Judge) Add(b, allowed Batch) {
 	j.added++
 	j.each(b, allowed, (*Sequence).AddAllowing)
 	j.look()
 }
 
-// look settles the outcome when it can be.
+// look settles the outcome if possible.
 func (j *Judge) look() Outcome {
 	if j.settled == Inconclusive {
 		j.settled = j.decide()
@@ -106,8 +107,8 @@ func (j *Judge) each(b, allowed Batch, add func(s *Sequence, x, more float64)) {
 	}
 }
 
-// decide passes when all metrics are inside their margins, so each may have all of alpha; it
-// fails when any lies outside, so they share it.
+// decide passes when all metrics are inside their margins, so each may use all of alpha; it fails when any
+// lies outside, so they share alpha.
 func (j *Judge) decide() Outcome {
 	inside, judged := 0, 0
 	for _, m := range j.metrics {
@@ -129,24 +130,26 @@ func (j *Judge) decide() Outcome {
 	return Inconclusive
 }
 
-// rareAfter batches a metric that fewer than one in rareShare of them had enough operations for is not waited for.
+// After rareAfter batches, a metric that fewer than one in rareShare of them had enough operations for is not
+// waited for.
 const (
 	rareAfter = 20
 	rareShare = 4
 )
 
-// rare reports whether so few of a phase's batches have a metric that it is not waited for.
+// rare reports whether a metric is in so few of a phase's batches that it is not waited for.
 func rare(had, of int) bool { return of >= rareAfter && had*rareShare < of }
 
-// counts reports whether a pass needs a metric: it does, unless the traffic has too little for it.
+// counts reports whether a pass needs a metric: it does, unless the traffic has too few operations for it.
 func (j *Judge) counts(m judged) bool {
 	return !rare(m.seq.test.n, j.added) && !rare(m.seq.base.n, j.base) && j.comparable(m)
 }
 
-// comparable is false for a metric that the A/A phase has nothing of, where there was one: it would judge the machines.
+// comparable is false for a metric without batches in an A/A phase that took place: it would measure the
+// machines.
 func (j *Judge) comparable(m judged) bool { return j.base == 0 || m.seq.base.n > 0 }
 
-// Void says why the run can't be judged. Nothing outweighs it.
+// Void records why the run can't be judged. It overrides every other outcome.
 func (j *Judge) Void(format string, args ...any) {
 	why := fmt.Sprintf(format, args...)
 	if !slices.Contains(j.void, why) {
@@ -154,17 +157,17 @@ func (j *Judge) Void(format string, args ...any) {
 	}
 }
 
-// Fail settles an outcome that is not settled yet, for evidence that is not among the metrics.
+// Fail settles an outcome that is not settled yet, because of evidence outside the metrics.
 func (j *Judge) Fail() {
 	if j.settled == Inconclusive {
 		j.settled = Fail
 	}
 }
 
-// Reasons why the run is void.
+// Reasons returns why the run is void.
 func (j *Judge) Reasons() []string { return slices.Clone(j.void) }
 
-// Outcome so far. A PASS or FAIL stays what it is, but can become VOID.
+// Outcome returns the current outcome. A PASS or FAIL never changes, except to VOID.
 func (j *Judge) Outcome() Outcome {
 	if len(j.void) > 0 {
 		return Void
@@ -172,21 +175,21 @@ func (j *Judge) Outcome() Outcome {
 	return j.settled
 }
 
-// State of a metric. Ratios are test over control, less the difference in the A/A phase.
+// State is the state of a metric. Ratios are test over control, relative to the A/A phase.
 type State struct {
 	Metric
 	Batches   int     // in the test phase
 	Baseline  int     // in the A/A phase
 	Machines  float64 // ratio in the A/A phase
 	Ratio     float64
-	Allowed   float64 // the margin with what batches were allowed beyond it on average
-	Low, High float64 // the interval at confidence 1-alpha; 0 and +Inf while nothing can be said
-	Needed    int     // batches of the test phase in which equal targets pass; 0: no number will do
-	Judged    bool    // it is part of the verdict: the batches have enough operations for it
-	Drifts    bool    // nothing can be said, since batches resemble those before: more of them are needed, or an A/A phase
+	Allowed   float64 // the margin plus the average allowance of batches beyond it
+	Low, High float64 // the interval at confidence 1-alpha; 0 and +Inf while too little is known
+	Needed    int     // batches of the test phase in which equal targets pass; 0: no number suffices
+	Judged    bool    // part of the verdict: batches have enough operations for it
+	Drifts    bool    // batches are too correlated: more of them are needed, or an A/A phase
 }
 
-// States of the metrics, in their order.
+// States returns the states of the metrics, in their order.
 func (j *Judge) States() []State {
 	out := make([]State, 0, len(j.metrics))
 	for _, m := range j.metrics {
@@ -200,7 +203,7 @@ func (j *Judge) States() []State {
 	return out
 }
 
-// needed spreads the probability of missing a pass over the metrics.
+// needed divides the probability of missing a pass among the metrics.
 func (j *Judge) needed(m judged) int {
 	power := 1 - (1-j.power)/float64(len(j.metrics))
 	noise := m.seq.Noise()
@@ -211,8 +214,8 @@ func (j *Judge) needed(m judged) int {
 	return n
 }
 
-// BaselineNeeded says how many batches the A/A phase needs, judged by those that it has had: the
-// most that any metric needs. ok is false when that can't be said yet, or no number will do.
+// BaselineNeeded returns how many batches the A/A phase needs, estimated from those so far: the maximum over
+// the metrics. ok is false if that is not known yet, or no number suffices.
 func (j *Judge) BaselineNeeded() (batches int, ok bool) {
 	power := 1 - (1-j.power)/float64(len(j.metrics))
 	had := j.BaselineBatches()
@@ -221,7 +224,7 @@ func (j *Judge) BaselineNeeded() (batches int, ok bool) {
 	}
 	for _, m := range j.metrics {
 		if m.seq.base.n == 0 || rare(m.seq.base.n, j.base) {
-			continue // the traffic has too little for it
+			continue // the traffic has too few operations for it
 		}
 		n, enough := Needed(m.seq.Noise(), m.margin(), j.alpha, power)
 		if !enough {
@@ -232,10 +235,11 @@ func (j *Judge) BaselineNeeded() (batches int, ok bool) {
 	return batches, true
 }
 
-// leastBaseline is the number of batches from which a deviation is more than a guess.
+// leastBaseline is the number of batches from which on a deviation is more than a guess.
 const leastBaseline = 20
 
-// BaselineBatches is the number of batches of the A/A phase: the least that any metric which is not rare has.
+// BaselineBatches returns the number of batches of the A/A phase: the minimum over the metrics that are not
+// rare.
 func (j *Judge) BaselineBatches() int {
 	return j.fewest(j.base, func(s *Sequence) int { return s.base.n })
 }

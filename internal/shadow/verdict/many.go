@@ -6,22 +6,23 @@ import (
 	"slices"
 )
 
-// Evidence collects what speaks against one of many groups, such as the fingerprints of a
-// program's queries.
+// Evidence collects evidence that one of many groups is slower, such as the fingerprints of a program's
+// queries.
 type Evidence struct {
 	Sequence *Sequence
-	p        float64 // smallest so far
+	p        float64 // smallest p-value so far
 }
 
-// cautious is how many standard errors of the estimated autocorrelation are taken against a group: among many, some look less correlated than they are.
+// cautious is the number of standard errors that are added to a group's estimated autocorrelation: among many
+// groups, some look less correlated than they are.
 const cautious = 2
 
-// Drifts is that of the group's batches.
+// Drifts reports whether the group's batches are too correlated, see Sequence.Drifts.
 func (e *Evidence) Drifts() bool { return e.Sequence.Drifts(cautious) }
 
-// Look takes the batches so far into account: call it after each.
-// The p-value is that of "the group is slower than margin by no more than chance", and holds at every look: when
-// the estimate lies above the margin, an interval that lies above it misses the truth too, if that is at most the margin.
+// Look evaluates the batches so far; call it after each. The p-value is for the null hypothesis that the
+// group is slower by margin at most, and it holds at every look: if the estimate and the whole interval lie
+// above the margin but the truth does not, the interval misses the truth.
 func (e *Evidence) Look(margin float64) {
 	if e.p == 0 {
 		e.p = 1
@@ -31,9 +32,8 @@ func (e *Evidence) Look(margin float64) {
 	}
 }
 
-// Slower returns the groups that are slower than the margin, so that all of them are with
-// probability 1-alpha, however many groups there are (Holm, Scandinavian Journal of
-// Statistics 6, 1979).
+// Slower returns groups that are slower than the margin. With probability 1-alpha all of them are, however
+// many groups there are (Holm, Scandinavian Journal of Statistics 6, 1979).
 func Slower(groups map[string]*Evidence, alpha float64) []string {
 	names := make([]string, 0, len(groups))
 	for name := range groups {

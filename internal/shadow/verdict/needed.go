@@ -5,19 +5,20 @@ import (
 	"sort"
 )
 
-// mostBatches bounds what Needed tries: a year of batches of 30 s.
+// mostBatches limits the search of Needed: a year of batches of 30 s.
 const mostBatches = 1 << 20
 
-// Noise is what the batches of one metric are like.
+// Noise describes the batches of one metric.
 type Noise struct {
 	Deviation       float64 // standard deviation of a batch's log-ratio
 	Autocorrelation float64 // of neighbouring batches, 0 to 1
 }
 
-// Noise of the batches so far.
+// Noise returns the noise of the batches so far.
 func (s *Sequence) Noise() Noise { return s.NoiseAbove(0) }
 
-// NoiseAbove is Noise with so many standard errors of its estimates: a few batches may have been quieter than those to come.
+// NoiseAbove returns the noise plus so many standard errors of its estimates, since a few batches may have
+// been quieter than those to come.
 func (s *Sequence) NoiseAbove(errors float64) Noise {
 	w := s.worth(errors)
 	free := max(s.base.n+s.test.n-1, 1)
@@ -25,19 +26,19 @@ func (s *Sequence) NoiseAbove(errors float64) Noise {
 	return Noise{Deviation: math.Sqrt(variance), Autocorrelation: (1 - w) / (1 + w)}
 }
 
-// Needed is the number of batches that the A/A phase and the test phase each need, so that
-// equal targets pass with probability power. ok is false when no sensible number does.
+// Needed returns the number of batches that the A/A phase and the test phase each need, so that equal targets
+// pass with probability power. ok is false if mostBatches are not enough.
 func Needed(n Noise, margin, alpha, power float64) (batches int, ok bool) {
 	return least(func(k int) bool { return n.reach(k, k, alpha, power) <= math.Log1p(margin) })
 }
 
-// NeededAfter is the number of batches that the test phase needs after an A/A phase that had
-// base of them. ok is false when none will do: the A/A phase was too short.
+// NeededAfter returns the number of batches that the test phase needs after an A/A phase of base batches. ok
+// is false if no number suffices: the A/A phase was too short.
 func NeededAfter(n Noise, base int, margin, alpha, power float64) (batches int, ok bool) {
 	return least(func(k int) bool { return n.reach(base, k, alpha, power) <= math.Log1p(margin) })
 }
 
-// least is the smallest number of batches that is enough; more always are too.
+// least returns the smallest number of batches that is enough. enough must be monotonic.
 func least(enough func(int) bool) (batches int, ok bool) {
 	high := 4
 	for !enough(high) {
@@ -48,14 +49,14 @@ func least(enough func(int) bool) (batches int, ok bool) {
 	return high/2 + sort.Search(high/2, func(i int) bool { return enough(high/2 + i) }), true
 }
 
-// Sees is the smallest true slowdown, as a fraction, that fails with probability power when each
-// phase has as many batches.
+// Sees returns the smallest true slowdown, as a fraction, that fails with probability power if each phase has
+// that many batches.
 func Sees(n Noise, batches int, margin, alpha, power float64) float64 {
 	return math.Expm1(math.Log1p(margin) + n.reach(batches, batches, alpha, power))
 }
 
-// reach is how far from a margin the truth must lie, so that an interval misses the margin
-// with probability power. base is 0 without an A/A phase.
+// reach returns the distance of the truth from a margin at which an interval misses the margin with
+// probability power. base is 0 without an A/A phase.
 func (n Noise) reach(base, test int, alpha, power float64) float64 {
 	worth := (1 - n.Autocorrelation) / (1 + n.Autocorrelation)
 	d := newDesign(base, test, worth, n.Deviation*n.Deviation)

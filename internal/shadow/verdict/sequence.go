@@ -2,9 +2,8 @@ package verdict
 
 import "math"
 
-// Sequence is the confidence sequence of one observation: how much its mean differs between
-// the A/A phase and the test phase. Without an A/A phase it is about the mean itself. The zero
-// value is not ready: NewSequence.
+// Sequence is the confidence sequence of one observation: the difference of its mean between the A/A phase
+// and the test phase. Without an A/A phase it covers the mean itself. Make it with NewSequence.
 //
 // It is the t-test with a Gaussian mixture over the effect, in units of the standard
 // deviation, and the right Haar measure over the nuisances, which holds at every look:
@@ -31,25 +30,27 @@ func (s *Sequence) Baseline(x float64) { s.base.add(x) }
 // Add adds a batch of the test phase.
 func (s *Sequence) Add(x float64) { s.test.add(x) }
 
-// AddAllowing adds one of which more is allowed than the margin: as a log-ratio, too.
+// AddAllowing adds a batch of the test phase whose margin exceeds the metric's by more, a log-ratio.
 func (s *Sequence) AddAllowing(x, more float64) {
 	s.allowed.test += more
 	s.Add(x - more)
 }
 
-// BaselineAllowing is Baseline. What is allowed counts for the forecast alone: the difference of the machines is what it is.
+// BaselineAllowing adds a batch of the A/A phase. more affects only the forecast, since the difference of the
+// machines does not depend on margins.
 func (s *Sequence) BaselineAllowing(x, more float64) {
 	s.allowed.base += more
 	s.Baseline(x)
 }
 
-// BaselineBatches is the number of batches of the A/A phase.
+// BaselineBatches returns the number of batches of the A/A phase.
 func (s *Sequence) BaselineBatches() int { return s.base.n }
 
-// Batches is the number of batches of the test phase.
+// Batches returns the number of batches of the test phase.
 func (s *Sequence) Batches() int { return s.test.n }
 
-// Estimate is the observed difference, as a log-ratio, less what was allowed beyond the margin; 0 before the first batch.
+// Estimate returns the observed difference, as a log-ratio, minus the allowance beyond the margin; 0 before
+// the first batch.
 func (s *Sequence) Estimate() float64 {
 	if s.test.n == 0 {
 		return 0
@@ -57,7 +58,8 @@ func (s *Sequence) Estimate() float64 {
 	return s.test.mean - s.base.mean
 }
 
-// Ratio is the observed one of test to control, less that of the A/A phase; 1 before the first batch.
+// Ratio returns the observed ratio of test to control, relative to that of the A/A phase; 1 before the first
+// batch.
 func (s *Sequence) Ratio() float64 {
 	if s.test.n == 0 {
 		return 1
@@ -65,8 +67,8 @@ func (s *Sequence) Ratio() float64 {
 	return math.Exp(s.Estimate() + s.Allowed())
 }
 
-// Interval is what holds the true log-ratio at every look with probability 1-alpha. It is
-// infinite while there is too little to say anything.
+// Interval returns bounds that contain the true log-ratio at all looks together with probability 1-alpha.
+// They are infinite while there are too few batches.
 func (s *Sequence) Interval(alpha float64) (lo, hi float64) {
 	h := s.halfWidth(alpha)
 	return s.Estimate() - h, s.Estimate() + h
@@ -75,14 +77,14 @@ func (s *Sequence) Interval(alpha float64) (lo, hi float64) {
 // halfWidth solves evidence = 1/alpha for the distance from the estimate.
 func (s *Sequence) halfWidth(alpha float64) float64 {
 	d := s.design(0)
-	if d.free < 1 || d.variance == 0 { // batches that are equal to the last digit say nothing of noise
+	if d.free < 1 || d.variance == 0 { // equal batches tell nothing about noise
 		return math.Inf(1)
 	}
 	return d.halfWidth(s.prior, alpha)
 }
 
-// evidence is the e-value against the null hypothesis that the difference is the log-ratio null:
-// its mean is at most 1 at any look when that is true.
+// evidence returns the e-value against the null hypothesis that the difference is the log-ratio null: its
+// mean is at most 1 at any look if that is true.
 func (s *Sequence) evidence(null float64) float64 { return s.evidenceOf(s.design(0), null) }
 
 func (s *Sequence) evidenceOf(d design, null float64) float64 {
@@ -97,18 +99,18 @@ func (s *Sequence) evidenceOf(d design, null float64) float64 {
 	return math.Exp((d.free+1)/2*(math.Log1p(u)-math.Log1p(u/r)) - math.Log(r)/2)
 }
 
-// design is what an interval is made of.
+// design holds the parameters of an interval.
 type design struct {
 	effective float64 // batches: the estimate's variance is variance/effective
 	free      float64 // degrees of freedom
 	variance  float64 // of a batch
 }
 
-// leastWorth is how many independent batches autocorrelated ones have to be worth before they say anything: a run that is not much longer
-// than what it drifts by sees the drift as a difference.
+// leastWorth is the minimum worth, in independent batches, of autocorrelated batches for an interval: a run
+// that is not much longer than its drifts shows a drift as a difference.
 const leastWorth = 8
 
-// design takes autocorrelated batches for as many independent ones as they are worth, at least, by so many standard errors.
+// design counts autocorrelated batches by their worth, estimated cautiously by so many standard errors.
 func (s *Sequence) design(errors float64) design {
 	return newDesign(s.base.n, s.test.n, s.worth(errors), s.variance())
 }
@@ -125,7 +127,7 @@ func newDesign(base, test int, worth, variance float64) design {
 	return d
 }
 
-// variance of a batch around the mean of its phase.
+// variance returns the variance of batches around the mean of their phase.
 func (s *Sequence) variance() float64 {
 	free := s.test.n - 1
 	if s.base.n > 0 {
@@ -137,9 +139,9 @@ func (s *Sequence) variance() float64 {
 	return (s.test.squares + s.base.squares) / float64(free)
 }
 
-// halfWidth is the distance from the estimate at which the e-value is 1/alpha. With u the
-// squared t-statistic over the degrees of freedom and r = 1 + effective*prior that is
-// (1+u)/(1+u/r) = g, g = (r/alpha²)^(1/(free+1)), so u = (g-1)/(1-g/r).
+// halfWidth returns the distance from the estimate at which the e-value is 1/alpha. With u the squared
+// t-statistic over the degrees of freedom and r = 1 + effective*prior, that is (1+u)/(1+u/r) = g, g =
+// (r/alpha²)^(1/(free+1)), so u = (g-1)/(1-g/r).
 func (d design) halfWidth(prior, alpha float64) float64 {
 	r := 1 + d.effective*prior
 	g := math.Exp(math.Log(r/(alpha*alpha)) / (d.free + 1))
