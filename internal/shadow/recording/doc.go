@@ -1,5 +1,5 @@
-// Package recording is the file in which traffic is kept: the pieces that went by between clients and a server, with
-// their times. It knows nothing of protocols.
+// Package recording reads and writes files of traffic: the pieces that passed between clients and a server,
+// with their times. It is independent of protocols.
 //
 // # Format
 //
@@ -16,16 +16,18 @@
 //	4       none: the connection went on, and is recorded no more from somewhere before this record on
 //	5       why the recording ended, in words; the last record of a file that is whole
 //
-// Connections are numbered as they came. time is nanoseconds since the record before, the first one's since start; records are in the
-// order of their arrival, and a time that would run back is 0. length is 1 MiB at most, and checked before anything is
-// allocated. Readers refuse versions and kinds that they don't know.
+// Connections are numbered in the order of their arrival. time is nanoseconds since the record before, the
+// first one's since start; records are in the order of their arrival, and a time that would run back is 0.
+// length is 1 MiB at most, and checked before anything is allocated. Readers refuse unknown versions and
+// kinds.
 //
 // A file that was cut off at any byte is read up to the last whole record, and then gives ErrTruncated.
 //
 // # At rest
 //
-// The bytes above are the content of a file that age can decrypt (https://age-encryption.org/v1), unless the recording
-// was made without encryption. age encrypts 64 KiB at a time: of a file that was cut off, what is in the chunk that was cut is lost.
+// The bytes above are the content of a file that age can decrypt (https://age-encryption.org/v1), unless the
+// recording was made without encryption. age encrypts 64 KiB at a time: in a file that was cut off, the
+// content of the incomplete chunk is lost.
 //
 // Reading order: file.go (files, with encryption), writer.go, reader.go, format.go.
 package recording

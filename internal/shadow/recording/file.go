@@ -14,20 +14,21 @@ import (
 // ErrFull is returned for a record that would make a file larger than its limit.
 var ErrFull = errors.New("the file has reached its limit")
 
-// File is a recording that is being made.
+// File is a recording that is being written.
 type File struct {
 	*Writer
 	file    *os.File
 	written int64
 	limit   int64
-	to      io.Closer // what encrypts
+	to      io.Closer // the age encryption, nil without
 	flush   *bufio.Writer
 }
 
-// reserve is what is kept free below the limit: for the last record, and what age adds and holds back.
+// reserve is kept free below the limit: for the last record, and for what age adds and buffers.
 const reserve = 2*64<<10 + 4<<10
 
-// Create begins a recording in a file that is not there yet, which only its owner may read. Without recipients it is not encrypted.
+// Create begins a recording in a new file, readable by its owner only. Without recipients it is not
+// encrypted.
 func Create(name string, h Header, limit int64, recipients ...age.Recipient) (*File, error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -44,7 +45,7 @@ func (f *File) begin(h Header, recipients []age.Recipient) error {
 	f.flush = bufio.NewWriterSize(counted{f}, 64<<10)
 	w := io.Writer(f.flush)
 	if len(recipients) > 0 {
-		sealed, err := age.Encrypt(counted{f}, recipients...) // it writes chunks of 64 KiB by itself
+		sealed, err := age.Encrypt(counted{f}, recipients...) // age itself writes chunks of 64 KiB
 		if err != nil {
 			return err
 		}
@@ -55,7 +56,7 @@ func (f *File) begin(h Header, recipients []age.Recipient) error {
 	return err
 }
 
-// counted counts what reaches the file.
+// counted counts the bytes written to the file.
 type counted struct{ f *File }
 
 func (c counted) Write(b []byte) (int, error) {
@@ -72,7 +73,7 @@ func (f *File) Write(r Record) error {
 	return f.Writer.Write(r)
 }
 
-// Size is the number of bytes in the file.
+// Size returns the number of bytes in the file.
 func (f *File) Size() int64 { return f.written }
 
 // Finish writes the last record, and closes the file.
@@ -94,7 +95,7 @@ type Opened struct {
 // Close closes the file.
 func (o *Opened) Close() error { return o.file.Close() }
 
-// ErrEncrypted is returned for a recording without an identity.
+// ErrEncrypted is returned for an encrypted recording when no identity is given.
 var ErrEncrypted = errors.New("the recording is encrypted")
 
 // Open opens a recording, decrypting it with one of the identities if it is encrypted.
@@ -131,7 +132,7 @@ func open(f io.Reader, identities []age.Identity) (*Reader, error) {
 
 const ageMagic = "age-encryption.org/"
 
-// ending notes that its file has ended.
+// ending records that its file has ended.
 type ending struct {
 	r     io.Reader
 	ended bool
@@ -143,7 +144,8 @@ func (e *ending) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// decrypted takes an error at the end of a file for an end: a chunk of which some is missing can't be authenticated.
+// decrypted turns an error at the end of a file into io.ErrUnexpectedEOF: an incomplete chunk can't be
+// authenticated.
 type decrypted struct {
 	src *ending
 	r   io.Reader

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// The bytes of the format; doc.go has its picture.
+// Constants of the format; doc.go has its picture.
 const (
 	magic   = "cinchrec"
 	version = 1
 
 	mostProtocol = 255
-	// MaxBytes of one record.
+	// MaxBytes is the maximum of bytes in one record.
 	MaxBytes = 1 << 20
 )
 
@@ -23,7 +23,7 @@ const (
 	FromClient Kind = iota + 1
 	FromServer
 	End     // of a connection
-	Partial // the connection is recorded no more
+	Partial // the connection is not recorded any more
 	Last    // of the file
 )
 
@@ -33,18 +33,18 @@ type Header struct {
 	Start    time.Time
 }
 
-// Record is something that happened on a connection.
+// Record is an event on a connection.
 type Record struct {
 	Kind Kind
 	Conn uint64
 	At   time.Time
-	// Bytes of a piece, or why the recording ended. Of a record that was read they are valid until the next one is.
+	// Bytes are those of a piece, or why the recording ended. They are valid until the next call of Next.
 	Bytes []byte
 }
 
 // Errors of reading.
 var (
-	// ErrFormat is wrapped by what is returned for bytes that are no recording.
+	// ErrFormat is wrapped by errors for bytes that are not a recording.
 	ErrFormat = errors.New("this is no recording")
 	// ErrTruncated ends a recording whose last record is missing.
 	ErrTruncated = errors.New("the recording was cut off, or is damaged at its end")

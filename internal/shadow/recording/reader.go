@@ -15,10 +15,10 @@ type Reader struct {
 	r    *bufio.Reader
 	last time.Time
 	buf  []byte
-	err  error // of all further calls
+	err  error // returned by all further calls
 }
 
-// NewReader reads the header.
+// NewReader reads the header and returns a Reader.
 func NewReader(r io.Reader) (*Reader, error) {
 	in := &Reader{r: bufio.NewReaderSize(r, 64<<10)}
 	var begin [len(magic) + 2]byte
@@ -41,7 +41,7 @@ func NewReader(r io.Reader) (*Reader, error) {
 	return in, nil
 }
 
-// Next returns the next record, the Last one of a whole recording included, and then io.EOF.
+// Next returns the next record and, after the Last one of a complete recording, io.EOF.
 func (in *Reader) Next() (Record, error) {
 	if in.err != nil {
 		return Record{}, in.err
@@ -88,10 +88,10 @@ func (in *Reader) next() (Record, error) {
 	return r, nil
 }
 
-// mostSince is the longest silence of a recording.
+// mostSince limits the time between records.
 const mostSince = 10 * 365 * 24 * time.Hour
 
-// cut is what an end in the middle is called.
+// cut turns an end in the middle into ErrTruncated.
 func cut(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return ErrTruncated
@@ -99,14 +99,14 @@ func cut(err error) error {
 	return err
 }
 
-// Summary is what is in a recording.
+// Summary describes the content of a recording.
 type Summary struct {
 	Header
 	Took        time.Duration
-	Bytes       int64 // of clients and servers
+	Bytes       int64 // from clients and servers
 	Connections int
-	Partial     int    // connections of which not all is recorded
-	Why         string // the recording ended
+	Partial     int    // connections not recorded completely
+	Why         string // why the recording ended
 	Truncated   bool
 }
 
@@ -136,7 +136,7 @@ func Summarize(in *Reader) (Summary, error) {
 	}
 }
 
-// String says what is in a recording.
+// String returns the summary in one line.
 func (s Summary) String() string {
 	line := fmt.Sprintf("recorded at %s for %v: %d connections, %d bytes", s.Start.Format(time.RFC3339), s.Took.Round(time.Millisecond), s.Connections, s.Bytes)
 	if s.Partial > 0 {

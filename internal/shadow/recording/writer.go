@@ -14,7 +14,7 @@ type Writer struct {
 	buf  []byte
 }
 
-// NewWriter writes the header.
+// NewWriter writes the header and returns a Writer.
 func NewWriter(w io.Writer, h Header) (*Writer, error) {
 	if len(h.Protocol) > mostProtocol {
 		return nil, fmt.Errorf("the protocol's name has %d bytes", len(h.Protocol))
@@ -26,7 +26,7 @@ func NewWriter(w io.Writer, h Header) (*Writer, error) {
 	return &Writer{w: w, last: h.Start}, err
 }
 
-// Write writes a record. Bytes above MaxBytes become several.
+// Write writes a record. Records with more than MaxBytes are split.
 func (w *Writer) Write(r Record) error {
 	for len(r.Bytes) > MaxBytes {
 		part := r
