@@ -1,5 +1,5 @@
-// Package shadowtest is what the tests of all protocols that are mirrored share: a run with clients, and its end; a
-// recording, and its replay.
+// Package shadowtest contains test helpers shared by all mirrored protocols: a run with clients and its end,
+// and a recording and its replay.
 package shadowtest
 
 import (
@@ -25,7 +25,7 @@ func Start(t *testing.T, cfg shadow.Config) (r *shadow.Run, addr string) {
 	return r, addr
 }
 
-// Serve is Start, of a run that does not begin.
+// Serve is like Start, but does not begin the run.
 func Serve(t *testing.T, cfg shadow.Config) (r *shadow.Run, addr string) {
 	t.Helper()
 	r = shadow.New(cfg)
@@ -44,10 +44,10 @@ func Serve(t *testing.T, cfg shadow.Config) (r *shadow.Run, addr string) {
 	return r, l.Addr().String()
 }
 
-// patience is for a mirror that ends; it fails only when that hangs.
+// patience limits the wait for a mirror to end; it is reached only when that hangs.
 const patience = 2 * time.Minute
 
-// Finish ends the mirror when all of what clients did has reached the targets.
+// Finish ends the mirror when the targets have got everything that clients did.
 func Finish(t *testing.T, r *shadow.Run) *shadow.Report {
 	t.Helper()
 	r.Finish("the test is over")
@@ -62,7 +62,7 @@ func Finish(t *testing.T, r *shadow.Run) *shadow.Report {
 	return report
 }
 
-// Settle is Finish, and fails when anything differs or was lost.
+// Settle is like Finish, and fails if anything differs or was lost.
 func Settle(t *testing.T, r *shadow.Run) *shadow.Report {
 	t.Helper()
 	report := Finish(t, r)
@@ -72,7 +72,8 @@ func Settle(t *testing.T, r *shadow.Run) *shadow.Report {
 	return report
 }
 
-// FindsOne is Finish of a run in which one answer to the operation of a name differs, by data that no report shows.
+// FindsOne is like Finish, for a run in which one answer to the named operation differs, in data that no
+// report may show.
 func FindsOne(t *testing.T, r *shadow.Run, name, data string) {
 	t.Helper()
 	report := Finish(t, r)
@@ -84,7 +85,8 @@ func FindsOne(t *testing.T, r *shadow.Run, name, data string) {
 	}
 }
 
-// Strangers connect, so many for each thing to say, say it, read what comes for a moment, and go without a word. wait returns when all have gone.
+// Strangers opens, for each entry of says, so many connections, each of which sends it, reads for a moment
+// and disconnects abruptly. wait returns when all have ended.
 func Strangers(t *testing.T, addr string, each int, says map[string][]byte) (wait func()) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -100,7 +102,7 @@ func Strangers(t *testing.T, addr string, each int, says map[string][]byte) (wai
 	return all.Wait
 }
 
-// Stranger is one of them.
+// Stranger is one such connection.
 func Stranger(addr string, says []byte) error {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -114,7 +116,8 @@ func Stranger(addr string, says []byte) error {
 	return nil
 }
 
-// Undisturbed is Finish of a run in which so many operations at least were compared, none of them different or lost.
+// Undisturbed is like Finish, for a run in which at least least operations were compared, none of them
+// different or lost.
 func Undisturbed(t *testing.T, r *shadow.Run, least uint64) {
 	t.Helper()
 	report := Finish(t, r)
@@ -123,7 +126,7 @@ func Undisturbed(t *testing.T, r *shadow.Run, least uint64) {
 	}
 }
 
-// AwaitOver has a client write until the mirror is off.
+// AwaitOver lets a client write until the mirror is off.
 func AwaitOver(t *testing.T, r *shadow.Run, write func()) {
 	t.Helper()
 	for end := time.After(patience); ; {

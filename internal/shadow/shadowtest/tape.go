@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow/recording"
 )
 
-// Tape is a recording of production behind Addr.
+// Tape is a recording of production, whose clients connect to Addr.
 type Tape struct {
 	Recorder *shadow.Recorder
 	Addr     string
@@ -23,7 +23,7 @@ type Tape struct {
 	key      *age.X25519Identity
 }
 
-// Record begins a recording, encrypted, which ends with the test.
+// Record begins an encrypted recording, which ends with the test.
 func Record(t *testing.T, protocol string, cfg shadow.RecorderConfig) *Tape {
 	t.Helper()
 	p := &Tape{file: filepath.Join(t.TempDir(), "recording")}
@@ -53,7 +53,7 @@ func Record(t *testing.T, protocol string, cfg shadow.RecorderConfig) *Tape {
 	return p
 }
 
-// Finish ends the recording, and says what is in it.
+// Finish ends the recording, and returns its summary.
 func (p *Tape) Finish(t *testing.T) recording.Summary {
 	t.Helper()
 	p.Recorder.Finish("the test is over")
@@ -79,7 +79,7 @@ func (p *Tape) open(t *testing.T) *recording.Opened {
 	return in
 }
 
-// Bytes are those of all that was recorded.
+// Bytes returns all recorded bytes.
 func (p *Tape) Bytes(t *testing.T) []byte {
 	t.Helper()
 	var all bytes.Buffer
@@ -93,7 +93,7 @@ func (p *Tape) Bytes(t *testing.T) []byte {
 	}
 }
 
-// Replay plays the tape to the servers of a configuration, and fails when they don't agree.
+// Replay plays the tape to the servers of a configuration, and fails if they don't agree.
 func (p *Tape) Replay(t *testing.T, speed float64, cfg shadow.Config) *shadow.Report {
 	t.Helper()
 	size := p.Finish(t)
