@@ -6,18 +6,18 @@ import (
 	"math/rand/v2"
 )
 
-// A value is a row of digits, each with a number of values of its own. It is permuted by a Feistel network: a half of the row is
-// added to by a keyed hash of the other half, in turns.
+// A value is a row of digits, each with its own radix. It is permuted by a Feistel network: in turns, a keyed
+// hash of one half is added to the other half.
 //
 //	left, right -> left + hash(1, right), right -> ..., right + hash(2, left) -> ...
 
-// digit is one, below radix.
+// digit is a digit, below its radix.
 type digit struct{ value, radix uint32 }
 
-// rounds of the network: four make a permutation that can't be told from one by chance.
+// rounds of the network: four make a permutation that can't be distinguished from a random one.
 const rounds = 4
 
-// permute changes a row of digits in place. What it makes of them depends on salt too.
+// permute changes a row of digits in place. The result also depends on salt.
 func (k *Key) permute(row []digit, salt []byte) {
 	if len(row) == 1 {
 		d := &row[0]
@@ -40,7 +40,7 @@ func (k *Key) mix(dst, src []digit, round byte, salt []byte) {
 	}
 }
 
-// stream is numbers that depend on the key, the round, salt and digits.
+// stream returns pseudo-random numbers that depend on the key, the round, salt and digits.
 func (k *Key) stream(round byte, salt []byte, of []digit) *rand.Rand {
 	text := make([]byte, 0, len(k.secret)+1+len(salt)+4*len(of))
 	text = append(append(append(text, k.secret[:]...), round), salt...)

@@ -1,5 +1,5 @@
-// Package mask makes values unreadable so that they stay what they were in kind and length: equal values stay equal, others stay
-// apart. It is a permutation by a key that is kept nowhere.
+// Package mask makes values unreadable but keeps their kind and length: equal values stay equal, different
+// ones stay different. It applies a permutation determined by a key that is kept only in memory.
 //
 // Reading order: mask.go (what can be masked), digits.go (how).
 package mask

@@ -8,17 +8,17 @@ import (
 	"unicode/utf8"
 )
 
-// Key says which permutation it is. Make it with New.
+// Key determines the permutation. Make it with New.
 type Key struct{ secret [32]byte }
 
-// New returns a key that nobody else has.
+// New returns a random key.
 func New() *Key {
 	k := &Key{}
 	_, _ = rand.Read(k.secret[:]) // never fails
 	return k
 }
 
-// Bytes appends as many bytes as a value has.
+// Bytes appends the masked bytes of a value, as many as it has.
 func (k *Key) Bytes(dst, value []byte) []byte {
 	for piece, after := range pieces(value, false) {
 		all := make([]digit, len(piece))
@@ -33,8 +33,8 @@ func (k *Key) Bytes(dst, value []byte) []byte {
 	return dst
 }
 
-// Text appends a text of as many bytes, whose characters take as many bytes each: printable ones for printable ones. Control characters
-// stay. What is no UTF-8 is taken as bytes.
+// Text appends the masked characters of a text. Each is replaced by one of as many bytes, printable ones by
+// printable ones. Control characters stay. A value that is not UTF-8 is masked as bytes.
 func (k *Key) Text(dst, value []byte) []byte {
 	if !utf8.Valid(value) {
 		return k.Bytes(dst, value)
@@ -54,10 +54,12 @@ func (k *Key) Text(dst, value []byte) []byte {
 	return dst
 }
 
-// pieceBytes bounds what is permuted at once, and so the memory that a long value takes. What of two values is equal up to there can be seen.
+// pieceBytes limits what is permuted at once, and so the memory for a long value. It can be seen whether two
+// values have equal pieces up to a point.
 const pieceBytes = 64 << 10
 
-// pieces of a value, each with a digest of those before it. Those of a text end where a character does.
+// pieces yields the pieces of a value, each with a digest of those before it. Pieces of a text end where a
+// character does.
 func pieces(value []byte, text bool) iter.Seq2[[]byte, []byte] {
 	return func(yield func(piece, after []byte) bool) {
 		var before []byte
@@ -75,14 +77,14 @@ func pieces(value []byte, text bool) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// width is characters that take equally many bytes.
+// width describes the characters that take equally many bytes.
 type width struct {
-	first, behind rune // those between
-	gap           rune // what comes from surrogates on is moved down by so many
+	first, behind rune // from first on, below behind
+	gap           rune // characters above the surrogates are moved down by so many
 	low           rune
 }
 
-// Surrogates are no characters.
+// Range of the surrogates, which are not characters.
 const (
 	surrogates = 0xd800
 	noLonger   = 0xe000
@@ -99,7 +101,7 @@ func widthOf(r rune) *width {
 	return nil
 }
 
-// appendRune appends a character's digits; none for those that stay.
+// appendRune appends a character's digits; none for one that stays.
 func appendRune(all []digit, r rune) []digit {
 	w := widthOf(r)
 	if w == nil {
@@ -116,7 +118,7 @@ func appendRune(all []digit, r rune) []digit {
 	return append(all, digit{uint32(at / w.low), uint32(n / w.low)}, digit{uint32(at % w.low), uint32(w.low)})
 }
 
-// takeRune makes the character of the next digits, in the place of r.
+// takeRune returns the character of the next digits, which replaces r.
 func takeRune(all []digit, r rune) (rune, []digit) {
 	w := widthOf(r)
 	if w == nil {
@@ -133,7 +135,7 @@ func takeRune(all []digit, r rune) (rune, []digit) {
 	return made, rest
 }
 
-// Bits permutes the lower bits of a number, which are a multiple of four. The upper ones stay.
+// Bits permutes the lower bits of a number; bits must be a multiple of four. The upper ones stay.
 func (k *Key) Bits(v uint64, bits int) uint64 {
 	const each = 4
 	all := make([]digit, bits/each)
@@ -148,7 +150,7 @@ func (k *Key) Bits(v uint64, bits int) uint64 {
 	return v
 }
 
-// Integer permutes those of 32 bits among themselves, and the others.
+// Integer permutes numbers that fit into 32 bits among themselves, and the others among themselves.
 func (k *Key) Integer(v int64) int64 {
 	if small(v) {
 		return int64(int32(k.Bits(uint64(uint32(v)), 32)))
@@ -162,10 +164,11 @@ func (k *Key) Integer(v int64) int64 {
 
 func small(v int64) bool { return v == int64(int32(v)) }
 
-// mantissa of a float64.
+// mantissa is the number of mantissa bits of a float64.
 const mantissa = 52
 
-// Float permutes whole numbers of 32 bits as Integer does, since servers take them for the same. Others keep sign and exponent.
+// Float permutes whole numbers that fit into 32 bits like Integer, since servers treat them as equal. Others
+// keep sign and exponent.
 func (k *Key) Float(v float64) float64 {
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):
