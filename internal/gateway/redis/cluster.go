@@ -10,24 +10,24 @@ import (
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
-// ClusterConfig is what a gateway to a Redis Cluster needs.
+// ClusterConfig configures a gateway to a Redis Cluster.
 type ClusterConfig struct {
-	// Config is that of the gateway of every node: each gets one, with Dial and Dicts of
-	// its own. Upstream's address is not used.
+	// Config is the configuration of every node's gateway, except Dial and Dicts, which each gets for itself.
+	// Upstream.Address is not used.
 	Config
-	Seeds     []gateway.Upstream       // where to begin; they have Upstream's credentials and TLS
+	Seeds     []gateway.Upstream       // first nodes to ask; they have Upstream's credentials and TLS
 	Dicts     *storeredis.ClusterDicts // nil: no dictionaries
-	Advertise string                   // host:port by which clients reach the first listener; "": its address
-	Nodes     int                      // most nodes with a listener; 0: cluster.DefaultNodes
-	Sentinel  *SentinelConfig          // nil: it is a cluster
+	Advertise string                   // host:port at which clients reach the first listener; "": its address
+	Nodes     int                      // maximum number of nodes with a listener; 0: cluster.DefaultNodes
+	Sentinel  *SentinelConfig          // nil: a cluster
 
-	Listen func(address string) (net.Listener, error) // on the ports of nodes; nil: gateway.Listen
+	Listen func(address string) (net.Listener, error) // listens on the ports of nodes; nil: gateway.Listen
 }
 
-// SentinelConfig is that of servers which Sentinels watch.
+// SentinelConfig configures servers that Sentinels watch.
 type SentinelConfig = cluster.SentinelConfig
 
-// NewCluster returns a gateway to all nodes of a cluster that serves nothing yet.
+// NewCluster returns a gateway to all nodes of a cluster that is not serving yet.
 func NewCluster(cfg ClusterConfig) *cluster.Cluster {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -47,7 +47,7 @@ func NewCluster(cfg ClusterConfig) *cluster.Cluster {
 	return cluster.New(c)
 }
 
-// newNode is the gateway of a node.
+// newNode returns the gateway of a node.
 func (cfg *ClusterConfig) newNode(site cluster.Site) cluster.Gateway {
 	own := cfg.Config
 	own.Upstream.Address, own.Dial, own.Policy, own.view = site.Address, site.Dial, site.Policy, site.View
@@ -57,7 +57,7 @@ func (cfg *ClusterConfig) newNode(site cluster.Site) cluster.Gateway {
 	return NewGateway(own)
 }
 
-// newAsked is the gateway for clients that ask Sentinels.
+// newAsked returns the gateway for clients that ask Sentinels.
 func (cfg *ClusterConfig) newAsked(site cluster.Site) cluster.Gateway {
 	own := cfg.Config
 	own.Name += " (sentinel)"
@@ -66,21 +66,22 @@ func (cfg *ClusterConfig) newAsked(site cluster.Site) cluster.Gateway {
 	return NewGateway(own)
 }
 
-// topology knows other servers, and where their gateways are; see cluster.View.
+// topology tracks other servers and their gateways; see cluster.View.
 type topology interface {
-	// InCluster says whether the servers are a cluster's, OfSentinels whether this one is a Sentinel.
+	// InCluster reports whether the servers form a cluster, OfSentinels whether this one is a Sentinel.
 	InCluster() bool
 	OfSentinels() bool
-	// Find is where clients reach the server that is called so, Look waits until the servers have been
-	// asked again.
+	// Find returns the address at which clients reach a server. Look waits until the servers have been asked
+	// again.
 	Find(host, port string) (gateway.Advertised, bool)
 	Look(context.Context)
-	// Renamer gives the addresses that a client must see, KnownRenamer those that are known for sure.
+	// Renamer maps node addresses to those that a client must see, KnownRenamer only addresses known for
+	// sure.
 	Renamer(local net.Addr) cluster.Renamer
 	KnownRenamer(local net.Addr) cluster.Renamer
 }
 
-// inCluster says whether the server is a node of a cluster, ofSentinels whether it is a Sentinel.
+// inCluster reports whether the server is a node of a cluster, ofSentinels whether it is a Sentinel.
 func inCluster(t topology) bool { return t != nil && t.InCluster() && !t.OfSentinels() }
 
 func ofSentinels(t topology) bool { return t != nil && t.OfSentinels() }

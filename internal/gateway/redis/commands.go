@@ -7,7 +7,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// strategy is how the gateway handles a command.
+// strategy says how the gateway handles a command.
 type strategy uint8
 
 const (

@@ -40,10 +40,10 @@ type Config struct {
 	// Requests and Replies limit the bytes of large values in flight. Each direction has its own budget, so
 	// that neither waits for the other; nil: no limit.
 	Requests, Replies *gateway.Budget
-	// Stall is how long a peer that holds bytes of a budget may move less than gateway.MinPace while others
-	// wait for them, before it is disconnected; 0: gateway.DefaultStall.
+	// Stall limits how long a peer that holds bytes of a budget may move less than gateway.MinPace while
+	// others wait for them, before it is disconnected; 0: gateway.DefaultStall.
 	Stall time.Duration
-	// Grace is how long a drain waits for clients that are in a transaction or blocked in a command.
+	// Grace limits how long a drain waits for clients that are in a transaction or blocked in a command.
 	Grace time.Duration
 
 	// NoCommandDocs answers COMMAND DOCS with an error. It is for an embedded store whose own answer makes
@@ -78,13 +78,13 @@ const (
 	growth     = 4
 )
 
-// patience is how long the request pump waits before it makes sure that the reply pump is not stuck.
+// patience limits how long the request pump waits before it makes sure that the reply pump is not stuck.
 const patience = 20 * time.Millisecond
 
-// reservePatience times Stall is how long a request that must be collected waits for memory.
+// reservePatience times Stall limits how long a request that must be collected waits for memory.
 const reservePatience = 5
 
-// sealPatience is how long a value that could also be forwarded unchanged waits for memory.
+// sealPatience limits how long a value that could also be forwarded unchanged waits for memory.
 const sealPatience = 200 * time.Millisecond
 
 // askTimeout limits each request on the second connection.

@@ -4,7 +4,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// control handles the commands that change the conversation itself. What they are about tells them apart.
+// control handles the commands that change the state of the connection, in one type for each subject.
 type control struct {
 	loginCommands
 	multiCommands
@@ -26,7 +26,7 @@ func (c *control) init(g *Gateway, talk *conversation, user *user, rest handing)
 	c.cfg = &g.cfg
 }
 
-// handlers are those of the commands that the table calls controls.
+// handlers are the methods for the commands with the strategy controls.
 var handlers = map[string]func(*control, *request) error{
 	"auth": (*control).auth, "hello": (*control).hello, "select": (*control).selectDB, "client": (*control).client,
 	"quit": (*control).quit, "reset": (*control).reset,
@@ -46,7 +46,7 @@ var handlers = map[string]func(*control, *request) error{
 
 func (c *control) handle(r *request) error { return handlers[r.cmd.name](c, r) }
 
-// client carries out CLIENT, which is about several of them.
+// client handles CLIENT, whose subcommands belong to two subjects.
 func (c *control) client(r *request) error {
 	if resp.IsWord(r.args[1], "capa") {
 		return c.capabilities(r)
@@ -61,8 +61,8 @@ func (c *control) command(r *request) error {
 	return c.scriptCommands.talk.forward(r, entry{})
 }
 
-// gateway tells Cinch's commands, which must go to the server itself, that this is a gateway. Where the server asks for a
-// login, only clients that have logged in are told what is behind it.
+// gateway answers the command by which Cinch's commands detect a gateway: they must connect to the server
+// itself. If the server requires a login, only clients that have logged in are told what is behind.
 func (c *control) gateway(r *request) error {
 	talk := c.scriptCommands.talk
 	if talk.tx.open || talk.subscribed() {
@@ -75,13 +75,13 @@ func (c *control) gateway(r *request) error {
 	return talk.answer(resp.AppendGateway(nil, c.cfg.Name, behind))
 }
 
-// loginCommands change as whom the client is logged in, and how it speaks: AUTH, HELLO, SELECT, CLIENT, QUIT, RESET.
+// loginCommands change the client's login, database and protocol: AUTH, HELLO, SELECT, CLIENT, QUIT, RESET.
 type loginCommands struct {
 	talk *conversation
 	user *user
 }
 
-// auth watches AUTH [user] password.
+// auth forwards AUTH [user] password and records the login.
 func (c *loginCommands) auth(r *request) error {
 	var who *credentials
 	switch len(r.args) {
@@ -102,7 +102,7 @@ func (c *loginCommands) auth(r *request) error {
 	}}})
 }
 
-// hello watches HELLO [version [AUTH user password] [SETNAME name]].
+// hello forwards HELLO [version [AUTH user password] [SETNAME name]] and records version and login.
 func (c *loginCommands) hello(r *request) error {
 	who := helloCredentials(r.args)
 	if who != nil {
@@ -121,15 +121,15 @@ func (c *loginCommands) hello(r *request) error {
 		if a.isError() {
 			return
 		}
-		c.talk.st.door.Pass() // strangers are refused, whatever else they ask for in it
+		c.talk.st.door.Pass() // the server refuses HELLO without a login, whatever its other options
 		if who != nil {
 			c.talk.st.who.Store(who)
 		}
 	}})
 }
 
-// helloCredentials are the last that HELLO names, as for the server; nil for none, or where the
-// server refuses it all.
+// helloCredentials returns the last credentials in HELLO, as the server uses them; nil if there are none or
+// the server refuses the options.
 func helloCredentials(args [][]byte) (who *credentials) {
 	for i := 2; i < len(args); i++ {
 		switch {
@@ -145,8 +145,8 @@ func helloCredentials(args [][]byte) (who *credentials) {
 	return who
 }
 
-// selectDB waits for the answer: where the next request's values go depends on it. Inside
-// MULTI it counts from EXEC on, and before for what is queued behind it.
+// selectDB waits for the answer, which decides where the next request's values go. Inside MULTI the new
+// database applies from EXEC on, and before that to the commands queued behind SELECT.
 func (c *loginCommands) selectDB(r *request) error {
 	space := string(r.args[1])
 	if n, ok := resp.ParseInt(r.args[1]); !ok || n < 0 {
@@ -158,7 +158,8 @@ func (c *loginCommands) selectDB(r *request) error {
 		}
 	}})
 	if c.talk.tx.open {
-		c.talk.tx.space, c.talk.tx.changes, c.talk.tx.brings = &space, true, true // the transaction goes on with other keys
+		// The commands queued next use other keys.
+		c.talk.tx.space, c.talk.tx.changes, c.talk.tx.brings = &space, true, true
 	}
 	return err
 }
@@ -168,7 +169,8 @@ func (c *loginCommands) client(r *request) error {
 	if len(r.args) > 2 && resp.IsWord(r.args[1], "tracking") {
 		c.user.tracking = resp.IsWord(r.args[2], "on")
 	}
-	if len(r.args) != 3 || !resp.IsWord(r.args[1], "reply") || c.talk.subscribed() { // to a subscriber the server refuses it
+	// To a subscriber the server refuses CLIENT REPLY.
+	if len(r.args) != 3 || !resp.IsWord(r.args[1], "reply") || c.talk.subscribed() {
 		return c.talk.forward(r, entry{})
 	}
 	if c.talk.tx.open {
@@ -193,10 +195,10 @@ func (c *loginCommands) quit(r *request) error {
 	return c.talk.forward(r, entry{})
 }
 
-// reset brings the connection back to its first state, unless the server refuses.
+// reset resets the state of the connection, unless the server refuses RESET.
 func (c *loginCommands) reset(r *request) error {
 	c.talk.tx.end()
-	c.talk.replies = muting{skip: c.talk.replies.skip} // RESET ends OFF, but a SKIP before it covers its answer
+	c.talk.replies = muting{skip: c.talk.replies.skip} // RESET ends OFF, but a SKIP before it applies to its answer
 	done := false
 	err := c.talk.forwardAndWait(r, &op{after: func(a answer) {
 		if a.isError() {
@@ -220,13 +222,13 @@ func (c *loginCommands) reset(r *request) error {
 	return nil
 }
 
-// feedCommands have the server speak by itself: subscriptions, MONITOR and replication.
+// feedCommands make the server send by itself: subscriptions, MONITOR and replication.
 type feedCommands struct {
 	talk *conversation
 	rest handing
 }
 
-// handing gives the rest of the connection to the server.
+// handing passes the rest of the connection to the server.
 type handing interface{ handOver() error }
 
 func (c *feedCommands) subscribe(r *request) error {
@@ -242,8 +244,8 @@ func (c *feedCommands) unsubscribe(r *request) error {
 	return c.talk.forward(r, entry{kind: kindUnsubscribe, op: &op{class: r.args[0][0] | 0x20}})
 }
 
-// monitor: from its answer on, lines come that nobody asked for. Once there are, the server
-// says nothing to another MONITOR.
+// monitor forwards MONITOR. After its answer the server sends lines that answer no request, and it does not
+// answer another MONITOR.
 func (c *feedCommands) monitor(r *request) error {
 	if c.talk.st.monitors && !c.talk.tx.open {
 		return nil
@@ -260,7 +262,7 @@ func (c *feedCommands) monitor(r *request) error {
 	return err
 }
 
-// replconf: to what replicas tell of their progress the server says nothing.
+// replconf forwards REPLCONF, except the forms that the server does not answer.
 func (c *feedCommands) replconf(r *request) error {
 	for i := 1; i < len(r.args) && len(r.args)%2 == 1; i += 2 {
 		switch {
@@ -274,14 +276,13 @@ func (c *feedCommands) replconf(r *request) error {
 	return c.talk.forward(r, entry{})
 }
 
-// replicate hands the connection over, unless the server refuses: a replica must see what
-// is stored.
+// replicate hands the connection over, unless the server refuses: a replica must see the stored bytes.
 func (c *feedCommands) replicate(r *request) error {
 	switch {
 	case c.talk.tx.open:
 		return c.talk.forward(r, entry{}) // refused
 	case c.talk.st.monitors:
-		return nil // by the server, too
+		return nil // the server does not answer either
 	}
 	o := &op{done: make(chan struct{})}
 	if err := c.talk.forward(r, entry{kind: kindRaw, op: o}); err != nil {

@@ -361,8 +361,8 @@ func (t *standing) where() string {
 	return *t.space.Load()
 }
 
-// login returns the user who writes the current request's values, "" for the server's default user.
-// Dictionaries are trained on, and used for, the values of one user.
+// login returns the name of the user that the current request's values belong to, "" for the server's default
+// user. Dictionaries are trained on, and used for, the values of one user.
 func (t *standing) login() string {
 	if t.loggingIn.Load() > 0 || t.tx.login {
 		return gateway.LoginUnknown

@@ -2,12 +2,12 @@
 // values that a policy selects on their way in and decompresses them on their way out, so that a client sees
 // what it would see without the gateway.
 //
-// To follow a common SET and GET, read these files in this order. go run ./internal/arrows/walk --path
-// redis-set prints every function that one request enters.
+// To follow a common SET and GET, read these files in this order. The command
+// go run ./internal/arrows/walk --path redis-set prints every function that one request enters.
 //
 //	config.go        the configuration of a gateway
 //	gateway.go       the parts of a gateway, and its interface: Serve and Shutdown
-//	session.go       one client: next reads a request, handle looks it up, compresses its values, or passes it to another part
+//	session.go       one client: next reads a request, handle looks it up and compresses its values
 //	rewrite.go       sealValue: chooses the setting for a value and compresses it
 //	conversation.go  sends requests to the server and queues the expected replies
 //	commands.go      the table: what each command does with values

@@ -20,8 +20,8 @@ type guard struct {
 	units  *units
 }
 
-// computed sends a read behind a script that hands envelopes out; the reply pump
-// computes on them. Nothing waits, so pipelines keep flowing.
+// computed sends a read in a script that returns envelopes; the reply pump computes on them. The request pump
+// does not wait, so pipelines keep flowing.
 func (g *guard) computed(r *request) error {
 	if excluded(g.vault.rules(), r.args[1:2]) {
 		return g.talk.forward(r, entry{})
@@ -52,7 +52,7 @@ func (g *guard) computed(r *request) error {
 	return g.talk.send(lua.CallPeek(verb, script, r.args[1], most, r.args))
 }
 
-// plainRead reads the whole value, for users without scripts.
+// plainRead returns a request for the whole value, for users who may not run scripts.
 func plainRead(r *request) [][]byte {
 	if r.cmd.name == "hstrlen" {
 		return [][]byte{[]byte("HGET"), r.args[1], r.args[2]}
@@ -73,14 +73,14 @@ func (g *guard) inflated(r *request) error {
 	case g.talk.tx.open:
 		return g.inTransaction(r, g.guardFor(r), keys)
 	case !r.cmd.writes && g.talk.st.version.Load() == 3 && !g.talk.tx.watch.on:
-		return g.units.run(r, keys) // a map that passes through Lua loses its order
+		return g.units.run(r, keys) // a map loses its order in Lua
 	}
 	return g.run(r, g.guardFor(r), keys)
 }
 
-// guardFor is the script for a command. Where the client speaks RESP3, replies that are
-// maps there must come to the script as such. While the client watches keys what a read puts back
-// stays so: to seal it again would abort the client's transaction, each time that it tries.
+// guardFor returns the script for a command. If the client speaks RESP3, the script must receive RESP3 maps
+// as maps. While the client watches keys, a value that a read decompresses in place stays so: storing the
+// envelope again would abort the client's transaction, each time that it retries.
 func (g *guard) guardFor(r *request) string {
 	script := lua.GuardRead
 	if r.cmd.writes || g.talk.tx.watch.on {
@@ -92,11 +92,11 @@ func (g *guard) guardFor(r *request) string {
 	return script
 }
 
-// maxGuardTries bounds the race against writers that seal the key again and again.
+// maxGuardTries limits the retries when writers store envelopes again and again.
 const maxGuardTries = 32
 
-// run sends the command in a script and, each time that it meets an envelope, again
-// with the value. The server runs script and command in one step, so no write is lost.
+// run sends the command in a script. Each time that the script meets an envelope, run repeats it with the
+// decompressed value. The server runs script and command in one step, so no write is lost.
 func (g *guard) run(r *request, script string, keys [][]byte) error {
 	var k []lua.Known
 	for range maxGuardTries {
@@ -134,7 +134,7 @@ func guardOutcome(k []lua.Known) string {
 	return "plain"
 }
 
-// distinct drops repeated keys: what a script does to a key it must do once.
+// distinct removes repeated keys: a script must treat each key once.
 func distinct(keys [][]byte) [][]byte {
 	if len(keys) < 2 {
 		return keys
@@ -150,11 +150,11 @@ func distinct(keys [][]byte) [][]byte {
 	return out
 }
 
-// handedOut are the envelopes in a script's answer, behind the marker.
+// handedOut returns the envelopes in a script's answer, behind the marker.
 func (a *answer) handedOut() [][]byte { return a.list[1:] }
 
-// float runs INCRBYFLOAT and HINCRBYFLOAT as they are. Numbers are never sealed
-// when they are short, but these commands also read long ones.
+// float runs INCRBYFLOAT and HINCRBYFLOAT unchanged. Short numbers are never compressed, but these commands
+// also read long ones.
 func (g *guard) float(r *request) error {
 	keys := r.args[1:2]
 	if excluded(g.vault.rules(), keys) || g.user.lua.denied {
@@ -174,8 +174,7 @@ func (g *guard) float(r *request) error {
 	return g.run(r, script, keys)
 }
 
-// cloneArgs copies the arguments of a read, but for its key, and says how many bytes that
-// takes.
+// cloneArgs copies the arguments of a read, except its key, and returns the bytes that they take.
 func cloneArgs(args [][]byte) (out [][]byte, size int) {
 	n := 0
 	for i, a := range args {
@@ -194,14 +193,14 @@ func cloneArgs(args [][]byte) (out [][]byte, size int) {
 	return out, n + 24*len(args)
 }
 
-// Commands that compare the stored value with one of their own, or its digest, and then set or delete
-// it: SET with IFEQ, IFNE, IFDEQ or IFDNE, DELEX, DELIFEQ. The server compares what is stored, so a
-// sealed value is put back for that, in one step with the command. Where the comparison fails
-// the value is still there afterwards, and the envelope takes its place again.
+// Commands that compare the stored value with an argument, or its digest, and then set or delete it: SET with
+// IFEQ, IFNE, IFDEQ or IFDNE, DELEX, DELIFEQ. The server compares the stored bytes, so a compressed value is
+// decompressed in place, in one step with the command. If the comparison fails and the value is still there,
+// its envelope replaces it again.
 
 func (g *guard) compared(r *request) error {
 	keys := r.args[1:2]
-	if excluded(g.vault.rules(), keys) || r.cmd.name == "delex" && len(r.args) == 2 { // deletes whatever it is
+	if excluded(g.vault.rules(), keys) || r.cmd.name == "delex" && len(r.args) == 2 { // it deletes any value
 		return g.talk.forward(r, entry{})
 	}
 	switch {
@@ -215,8 +214,8 @@ func (g *guard) compared(r *request) error {
 	return g.run(r, lua.Compare, keys)
 }
 
-// inTransaction queues a guarded command with every value that it may meet: those
-// stored now, read on a second connection, and those set in this transaction.
+// inTransaction queues a guarded command with every value that it may meet: those stored now, which it reads
+// on the second connection, and those set in this transaction.
 func (g *guard) inTransaction(r *request, script string, keys [][]byte) error {
 	found := g.prober.probe(keys)
 	if found.err != nil {
@@ -235,7 +234,7 @@ func (g *guard) inTransaction(r *request, script string, keys [][]byte) error {
 	return g.talk.send(lua.CallGuard(script, keys, k, r.args))
 }
 
-// script runs EVAL, EVALSHA, FCALL and their kin.
+// script runs EVAL, EVALSHA, FCALL and their variants.
 func (g *guard) script(r *request) error {
 	if evalFor(r.cmd.name) == strings.ToUpper(r.cmd.name) {
 		g.user.second.scripts.learn(r.args[1])
@@ -250,8 +249,8 @@ func (g *guard) script(r *request) error {
 	return g.units.run(r, distinct(keys))
 }
 
-// unknown runs a command that the table does not know as if it computed on the
-// values of its keys: they are put back first. What it writes stays plain.
+// unknown runs a command that the table does not know as if it computed on the values of its keys: they are
+// decompressed in place first. Values that it writes stay uncompressed.
 func (g *guard) unknown(r *request) error {
 	keys, err := g.user.second.keysOf(r.args)
 	if err != nil {
@@ -274,8 +273,8 @@ func (g *guard) unknown(r *request) error {
 	return g.units.run(&u, distinct(keys))
 }
 
-// storedCommands run what works on stored values themselves, sealed ones among them: the server must meet
-// the values as the client has written them. How each does it is in a file of its own.
+// storedCommands runs commands on stored values, which the server must see as the client wrote them. Each
+// kind is in a file of its own.
 type storedCommands struct {
 	prober prober
 	within within
@@ -294,20 +293,20 @@ func newStoredCommands(talk *conversation, user *user, stash *stash, inCluster b
 	return c
 }
 
-// run runs the request at hand. What its row does not tell how to run is run as what nobody knows.
+// run runs the current request. If its row does not say how, it is run like an unknown command.
 func (c *storedCommands) run(r *request) error {
 	return c.runAs(r, r.cmd.strategy, r)
 }
 
-// compare runs a SET that compares, with the arguments that take the place of its own.
+// compare runs a SET that compares, with args in place of its own arguments.
 func (c *storedCommands) compare(r *request, args [][]byte) error {
 	return c.runAs(r, compared, &request{cmd: comparedSet, args: args})
 }
 
-// unknown runs a request whose row does not know its form.
+// unknown runs a request whose form its row does not know.
 func (c *storedCommands) unknown(r *request) error { return c.runAs(r, unknown, r) }
 
-// runAs runs one in place of the request at hand.
+// runAs runs r in place of the current request hand.
 func (c *storedCommands) runAs(hand *request, how strategy, r *request) error {
 	c.prober.req = hand
 	return c.prober.stash.release(c.by(how, r))

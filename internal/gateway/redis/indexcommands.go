@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// indexCommands may change the server's search indexes, or remove dictionaries.
+// indexCommands handles commands that may change the server's search indexes, or remove dictionaries.
 type indexCommands struct {
 	talk    *conversation
 	user    *user
@@ -20,7 +20,7 @@ type indexCommands struct {
 	indexes *indexes
 }
 
-// flush watches the commands that may remove dictionaries or search indexes.
+// flush forwards commands that may remove dictionaries or search indexes, and then has both checked.
 func (c *indexCommands) flush(r *request) error {
 	return c.talk.forward(r, entry{kind: kindHook, op: &op{after: func(answer) {
 		c.indexes.kick()
@@ -30,10 +30,10 @@ func (c *indexCommands) flush(r *request) error {
 	}}})
 }
 
-// createIndex runs FT.CREATE: nothing is sealed under the index from now on, and what is sealed there
-// is put back first, so that the index finds it.
+// createIndex runs FT.CREATE. From now on nothing is compressed under the index. Values that are compressed
+// there are decompressed in place first, so that the index sees them.
 func (c *indexCommands) createIndex(r *request) error {
-	if !c.talk.settle() { // it may be logging in
+	if !c.talk.settle() { // a login may be outstanding
 		return errGone
 	}
 	if c.user.second.refusedAtOnce(r.args) {
@@ -51,13 +51,13 @@ func (c *indexCommands) createIndex(r *request) error {
 	return c.changeIndexes(r)
 }
 
-// changeIndexes runs a command after which the server's indexes may be others.
+// changeIndexes runs a command that may change the server's indexes.
 func (c *indexCommands) changeIndexes(r *request) error {
 	return c.talk.forward(r, entry{kind: kindHook, op: &op{after: func(answer) { c.indexes.kick() }}})
 }
 
-// clearFor has sealed fields put back under prefixes, as the gateway's own user or, where that lacks
-// a right, as the client. It returns why the index must not be created yet.
+// clearFor has compressed fields under prefixes decompressed in place, as the gateway's own user or, if that
+// lacks a right, as the client. It returns "" or why the index must not be created yet.
 func (c *indexCommands) clearFor(prefixes []string) (refusal string) {
 	deadline := time.Now().Add(indexPatience)
 	for _, p := range prefixes {
@@ -78,7 +78,7 @@ func (c *indexCommands) clearFor(prefixes []string) (refusal string) {
 	return ""
 }
 
-// awaitSweep waits for a sweep, which goes on when the client does not wait.
+// awaitSweep waits for a sweep, which continues if the client stops waiting.
 func (c *indexCommands) awaitSweep(w *sweep, deadline time.Time) error {
 	for {
 		select {
@@ -97,10 +97,10 @@ func (c *indexCommands) awaitSweep(w *sweep, deadline time.Time) error {
 	}
 }
 
-// indexPatience is how long FT.CREATE waits until what is sealed under the index has been put back.
+// indexPatience limits how long FT.CREATE waits for values under the index to be decompressed in place.
 const indexPatience = 30 * time.Second
 
-// clear begins a sweep of a prefix that has been announced, unless one has passed since then.
+// clear starts a sweep of an announced prefix, unless one has succeeded or is running.
 func (x *indexes) clear(prefix string, as *goredis.Client) *sweep {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -118,8 +118,8 @@ func (x *indexes) clear(prefix string, as *goredis.Client) *sweep {
 
 var errSweeping = fmt.Errorf("putting them back takes a while")
 
-// indexedPrefixes are what FT.CREATE is told of the keys of hashes; none where the index is over
-// something else, or the server will refuse it.
+// indexedPrefixes returns the key prefixes in FT.CREATE. It returns none if the index is not over hashes or
+// the server will refuse the request.
 func indexedPrefixes(args [][]byte) (prefixes []string) {
 	for i := 2; i < len(args) && !resp.IsWord(args[i], "schema"); i++ {
 		switch {
@@ -147,7 +147,7 @@ func indexedPrefixes(args [][]byte) (prefixes []string) {
 	return slices.Compact(prefixes)
 }
 
-// takesWord reports an option of FT.CREATE with one argument, which might read like another option.
+// takesWord reports whether an option of FT.CREATE has one argument, which might look like another option.
 func takesWord(option []byte) bool {
 	for _, w := range []string{"filter", "language", "language_field", "score", "score_field", "payload_field", "temporary", "indexall"} {
 		if resp.IsWord(option, w) {

@@ -15,24 +15,25 @@ import (
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
-// A search module indexes hashes by what is stored in them, and queries load their fields and compute
-// on them. So the hashes that an index covers are left plain. The server is asked for its indexes every
-// second, and after each command that may change them; sealed fields that are found under a new one
-// are put back. Before an index is created through this gateway that is done first (indexcommands.go).
+// A search module indexes the stored bytes of hashes, and queries load their fields and compute on them. So
+// hashes that an index covers are left uncompressed. The gateway asks the server for its indexes every
+// second, and after each command that may change them. Compressed fields found under a new index are
+// decompressed in place. For an index that is created through this gateway this is done first
+// (indexcommands.go).
 
 const (
 	indexPoll    = time.Second
-	freshLooks   = 10              // where there are many, each tenth look asks about all indexes anew
+	freshLooks   = 10              // if there are many indexes, every tenth look asks about all again
 	indexTimeout = 5 * time.Second // of one look
-	announceTime = time.Minute     // an index that is about to be created counts as one for so long
+	announceTime = time.Minute     // how long an index about to be created counts as existing
 )
 
-// indexes is what a gateway knows of its server's search indexes.
+// indexes tracks the server's search indexes.
 type indexes struct {
 	vault  *vault
 	dialer *dialer
-	share  *gateway.Share                     // for what is put back
-	client *goredis.Client                    // as the gateway's own user
+	share  *gateway.Share                     // for decompressing in place
+	client *goredis.Client                    // logged in as the gateway's own user
 	view   atomic.Pointer[storeredis.Indexes] // nil: none
 	kicked chan struct{}
 	ctx    context.Context
@@ -41,22 +42,22 @@ type indexes struct {
 
 	mu        sync.Mutex
 	found     storeredis.Indexes
-	announced map[string]time.Time // prefixes, until when
+	announced map[string]time.Time // prefixes, and until when they count
 	sweeps    map[string]*sweep
-	sweeping  sync.Mutex // held by those that nobody waits for
+	sweeping  sync.Mutex // held by gentle passes
 }
 
-// unasked is what is known before the first answer.
+// unasked is the state before the first answer.
 var unasked = storeredis.Indexes{Unknown: errors.New("not asked yet")}
 
-// newIndexes returns what knows nothing yet. With awaited that is said at once, for sessions that may begin
-// before it serves.
+// newIndexes returns indexes in the state unasked. With awaited, cover uses that at once, for sessions that
+// may begin before start.
 func newIndexes(vault *vault, dialer *dialer, share *gateway.Share, awaited bool) *indexes {
 	ctx, cancel := context.WithCancel(context.Background())
 	x := &indexes{
 		vault: vault, dialer: dialer, share: share, kicked: make(chan struct{}, 1), ctx: ctx, cancel: cancel, found: unasked,
 		announced: map[string]time.Time{}, sweeps: map[string]*sweep{},
-		client: dialer.self(firstSpace, false), // when it is needed
+		client: dialer.self(firstSpace, false), // connects on first use
 	}
 	if awaited {
 		x.view.Store(&unasked)
@@ -64,7 +65,7 @@ func newIndexes(vault *vault, dialer *dialer, share *gateway.Share, awaited bool
 	return x
 }
 
-// start begins to look, and waits for a moment for the first answer. After stop it does nothing.
+// start starts the polling, and waits a moment for the first answer. After stop it does nothing.
 func (x *indexes) start() {
 	x.view.Store(&unasked)
 	first := make(chan struct{})
@@ -83,7 +84,7 @@ func (x *indexes) start() {
 	}
 }
 
-// stop ends looking and sweeping.
+// stop ends polling and sweeps.
 func (x *indexes) stop() {
 	x.mu.Lock()
 	x.cancel()
@@ -92,10 +93,10 @@ func (x *indexes) stop() {
 	x.ends.Wait()
 }
 
-// cover reports whether a hash may be indexed; none is where the gateway does not serve.
+// cover reports whether a search index may cover a hash. It reports false if the gateway is not serving.
 func (x *indexes) cover(key []byte) bool { return x.view.Load().Cover(key) }
 
-// kick asks for a look now: a command may have changed the indexes.
+// kick requests a look now: a command may have changed the indexes.
 func (x *indexes) kick() {
 	select {
 	case x.kicked <- struct{}{}:
@@ -103,7 +104,7 @@ func (x *indexes) kick() {
 	}
 }
 
-// run looks until the gateway ends. It calls told behind the first look.
+// run polls until the gateway ends. It calls told after the first look.
 func (x *indexes) run(told func()) {
 	defer told()
 	var look storeredis.IndexLook
@@ -125,8 +126,8 @@ func (x *indexes) run(told func()) {
 	}
 }
 
-// look asks as the gateway's own user and, where that can't log in, as nobody: a server without a search
-// module says so to anyone.
+// look asks as the gateway's own user. If that cannot log in, it asks without a login: a server without a
+// search module tells that to any client.
 func (x *indexes) look(look *storeredis.IndexLook, fresh bool) storeredis.Indexes {
 	ctx, cancel := context.WithTimeout(x.ctx, indexTimeout)
 	defer cancel()
@@ -147,8 +148,8 @@ func asker(c *goredis.Client) storeredis.Asker {
 	return func(ctx context.Context, args ...any) (any, error) { return c.Do(ctx, args...).Result() }
 }
 
-// learn takes what a look found, and has what is sealed under new indexes put back. A look that failed
-// changes nothing of what is known, but that there is nothing known at first.
+// learn records the result of a look and has fields under new indexes decompressed in place. A failed look
+// changes nothing once indexes are known.
 func (x *indexes) learn(found storeredis.Indexes, atStart bool) {
 	if x.ctx.Err() != nil {
 		return
@@ -161,7 +162,7 @@ func (x *indexes) learn(found storeredis.Indexes, atStart bool) {
 	x.tell(found)
 	x.found = found
 	for _, p := range found.Prefixes {
-		delete(x.announced, p) // until it is dropped
+		delete(x.announced, p) // from now on it counts until it is dropped
 	}
 	x.publish()
 	for p := range x.sweeps {
@@ -179,7 +180,7 @@ func (x *indexes) learn(found storeredis.Indexes, atStart bool) {
 	}
 }
 
-// tell writes changes to the log. x.mu is held.
+// tell logs changes. x.mu must be held.
 func (x *indexes) tell(found storeredis.Indexes) {
 	log := x.vault.log
 	switch {
@@ -195,7 +196,7 @@ func (x *indexes) tell(found storeredis.Indexes) {
 	}
 }
 
-// publish makes what is known what cover says. x.mu is held.
+// publish makes the current state visible to cover. x.mu must be held.
 func (x *indexes) publish() {
 	view := x.found
 	view.Prefixes = slices.Clone(view.Prefixes)
@@ -209,7 +210,7 @@ func (x *indexes) publish() {
 	x.view.Store(&view)
 }
 
-// announce counts prefixes as indexed from now on, before the server knows them.
+// announce treats prefixes as indexed from now on, before the server knows them.
 func (x *indexes) announce(prefixes []string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -219,7 +220,7 @@ func (x *indexes) announce(prefixes []string) {
 	x.publish()
 }
 
-// known reports that the server has an index over all that begins with the prefix.
+// known reports whether the server has an index over all keys that begin with prefix.
 func (x *indexes) known(prefix string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

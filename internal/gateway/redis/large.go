@@ -22,41 +22,41 @@ type large struct {
 	desk   desk
 }
 
-// desk is what a session does with requests that large does not carry out itself.
+// desk is the part of a session that handles requests which large passes on.
 type desk interface {
-	handleCollected([][]byte) error // a request that is in memory as a whole
-	failWith(text string) error     // the end of the session, of whose request the server has the beginning
-	passProtocolError() error       // the server is to word it
+	handleCollected([][]byte) error // a request that is complete in memory
+	failWith(text string) error     // ends the session; the server has the beginning of the request
+	passProtocolError() error       // lets the server send the error
 }
 
-// Requests that do not fit the buffer come in three ways, by the row of their command:
+// Requests that do not fit the buffer are handled in one of three ways, by the row of their command:
 //
-//   - streamed: nothing in it concerns us, or it is a value above MaxSeal
+//   - streamed: it has nothing to compress, or a value longer than MaxSeal
 //   - value by value: MSET, HSET, XADD; one value is in memory at a time
 //   - collected: the whole request is needed before anything can be sent
 //
-// What is held is taken from the request budget first.
+// Memory is taken from the request budget before it is used.
 
-// maxCollected is how many bytes of one request are collected beyond the longest value
-// that is sealed.
+// maxCollected limits the bytes collected of one request, beyond the longest value that is compressed and its
+// envelope.
 const maxCollected = 32 << 20
 
-// largeRequest is the request at hand.
+// largeRequest is the current request.
 type largeRequest struct {
 	*large
 	cmd      *command
 	argc     int
 	args     [][]byte // complete arguments so far, in memory of their own
 	pending  int      // length of the argument whose header has been read; -1: none
-	held     int64    // of the request budget
-	encoder  int64    // of the request budget too, for what seals a value while it arrives
-	owed     int64    // held in small pieces that were not taken from the budget yet
-	arena    []byte   // rest of the memory that small arguments share
-	unsealed bool     // the value whose header is pending goes as it is
-	readPart []byte   // of that value what has been read: there was no memory for more
-	left     int      // bytes of an argument that could not be read on, with its line break
+	held     int64    // bytes of the request budget
+	encoder  int64    // bytes of the request budget for compressing a value while it arrives
+	owed     int64    // bytes of small arguments not taken from the budget yet
+	arena    []byte   // free memory for small arguments
+	unsealed bool     // the value whose header is pending is sent unchanged
+	readPart []byte   // the part of that value that was read before memory ran out
+	left     int      // bytes of an argument, with its line break, that were not read for lack of memory
 
-	asTheyAre bool // the server computes on the values, which are not sealed but for what must be
+	asTheyAre bool // the server computes on the values, so only those that begin with the magic are changed
 }
 
 // request handles the request whose beginning the parser has seen.
@@ -84,7 +84,7 @@ func (b *large) request() error {
 	return err
 }
 
-// takeHead copies what the parser has found so far out of the buffer.
+// takeHead copies the arguments parsed so far out of the buffer.
 func (l *largeRequest) takeHead() {
 	p := &l.intake.parser
 	buf := l.intake.in.Buffered()
@@ -99,7 +99,7 @@ func (l *largeRequest) takeHead() {
 
 func (l *largeRequest) run() error {
 	switch {
-	case l.talk.isStranger(): // the server has limits of its own for it
+	case l.talk.isStranger(): // the server has its own limits for these
 		return l.stream(entry{})
 	case len(l.args) == 0, !l.cmd.accepts(l.argc), l.cmd.strategy == verbatim,
 		l.talk.subscribed() && l.cmd.strategy != controls:
@@ -114,7 +114,7 @@ func (l *largeRequest) run() error {
 	return l.collect()
 }
 
-// header reads the length of the next argument.
+// header returns the length of the next argument, reading its header if necessary.
 func (l *largeRequest) header() (int, error) {
 	if n := l.pending; n >= 0 {
 		l.pending = -1
@@ -169,7 +169,8 @@ func (l *largeRequest) streamBody(n int) error {
 	return l.intake.in.CopyTo(int64(n)+2, l.talk.up.lend)
 }
 
-// streamRead sends a request that only reads as it arrives. Which of the values in its reply clients get the content of depends on the keys.
+// streamRead streams a request that only reads. Its keys decide which values of the reply are unwrapped to
+// bare content.
 func (l *largeRequest) streamRead() error {
 	if l.cmd.name == "mget" {
 		return l.streamKeys()
@@ -182,7 +183,7 @@ func (l *largeRequest) streamRead() error {
 	return l.stream(entry{shape: l.cmd.reply, op: l.seals.contents(l.cmd, l.args, l.cmd.reply)})
 }
 
-// streamKeys sends MGET. Its reply comes when all of its keys have been seen.
+// streamKeys sends MGET. Its reply is carried when all keys have been seen.
 func (l *largeRequest) streamKeys() error {
 	o := &op{size: sliceBytes * l.argc, seen: make(chan struct{})}
 	defer close(o.seen)
@@ -211,7 +212,7 @@ func (l *largeRequest) streamKeys() error {
 	return nil
 }
 
-// sendKey reads and sends the next argument, whatever its length, into a buffer that is the caller's.
+// sendKey reads and sends the next argument, whatever its length. The caller owns the returned buffer.
 func (l *largeRequest) sendKey() ([]byte, error) {
 	n, err := l.header()
 	if err != nil {
@@ -223,7 +224,7 @@ func (l *largeRequest) sendKey() ([]byte, error) {
 	} else if key, err = l.gather(n, nil, true); err == nil {
 		key = key[:n]
 	}
-	if errors.Is(err, errNoRoom) { // the server has the beginning of the request already
+	if errors.Is(err, errNoRoom) { // the server already has the beginning of the request
 		return nil, l.desk.failWith("ERR cinch: " + err.Error())
 	}
 	if err != nil {
@@ -232,7 +233,7 @@ func (l *largeRequest) sendKey() ([]byte, error) {
 	return key, l.talk.sendBulk(key)
 }
 
-// valueByValue seals values one at a time, each when it has arrived.
+// valueByValue compresses values one at a time, each when it has arrived.
 func (l *largeRequest) valueByValue() error {
 	at, is, err := l.locate(&l.cmd.args)
 	switch {
@@ -270,7 +271,7 @@ func (l *largeRequest) valueByValue() error {
 	return nil
 }
 
-// locate reads arguments until the places of the values are known.
+// locate reads arguments until the positions of the values are known.
 func (l *largeRequest) locate(spec *argValues) (at places, is placing, err error) {
 	for {
 		if at, is = spec.places(l.args, l.argc); is != cutOff {
@@ -282,7 +283,7 @@ func (l *largeRequest) locate(spec *argValues) (at places, is placing, err error
 	}
 }
 
-// sendHave sends an argument that is in memory.
+// sendHave sends an argument that is in memory, compressed if it is a value to compress.
 func (l *largeRequest) sendHave(arg []byte, isValue bool, key, before []byte) error {
 	if !isValue {
 		return l.talk.sendBulk(arg)
@@ -297,8 +298,7 @@ func (l *largeRequest) sendHave(arg []byte, isValue bool, key, before []byte) er
 	return l.talk.sendBulk(arg)
 }
 
-// sendNext reads and sends the next argument, and returns it unless it was a value or
-// too long to be looked at.
+// sendNext reads and sends the next argument. It returns it, unless it was a value or too long to keep.
 func (l *largeRequest) sendNext(isValue bool, key, before []byte) ([]byte, error) {
 	n, err := l.header()
 	if err != nil {
@@ -322,9 +322,9 @@ func (l *largeRequest) sendNext(isValue bool, key, before []byte) ([]byte, error
 	return arg, err
 }
 
-// mayHold decides whether the long value of n bytes at hand, whose header has been read, is
-// held for sealing, or to be observed: not if it is too long, or no rule covers its key. It must be when it begins
-// like an envelope.
+// mayHold decides whether a long value of n bytes, whose header has been read, is held to be compressed or
+// observed. It is not if it is too long or no rule covers its key. must is set if it begins with the magic,
+// so that it has to be held.
 func (l *largeRequest) mayHold(n int, key []byte) (hold, must bool, err error) {
 	if n > l.seals.vault.maxSeal {
 		return false, false, nil
@@ -333,13 +333,13 @@ func (l *largeRequest) mayHold(n int, key []byte) (hold, must bool, err error) {
 	if err != nil {
 		return false, false, err
 	}
-	if cinch.IsSealed(head) { // has to be wrapped
+	if cinch.IsSealed(head) { // must be wrapped
 		return true, true, nil
 	}
 	return !l.asTheyAre && l.seals.rules.MaySeal(l.talk.st.where(), key, true), false, nil
 }
 
-// sealOrStream seals a long value of n bytes, or sends it as it is.
+// sealOrStream compresses a long value of n bytes, or sends it unchanged.
 func (l *largeRequest) sealOrStream(n int, key, before []byte) error {
 	at := key
 	if l.cmd.args.kind == stringValues {
@@ -358,7 +358,7 @@ func (l *largeRequest) sealOrStream(n int, key, before []byte) error {
 	buf, err := l.gather(n, &addr, must)
 	defer func() { gateway.PutBuffer(buf) }()
 	switch {
-	case errors.Is(err, errNoRoom): // the server has the beginning of the request already
+	case errors.Is(err, errNoRoom): // the server already has the beginning of the request
 		return l.desk.failWith("ERR cinch: " + err.Error())
 	case err != nil:
 		return err
@@ -368,7 +368,7 @@ func (l *largeRequest) sealOrStream(n int, key, before []byte) error {
 	return l.sendHave(buf[:n], true, key, before)
 }
 
-// streamRest sends a value of n bytes unchanged, of which part has been read.
+// streamRest sends a value of n bytes unchanged, part of which has been read.
 func (l *largeRequest) streamRest(n int, part []byte) error {
 	if err := l.talk.up.write(resp.AppendBulkHeader(l.talk.head(), n)); err != nil {
 		return err
@@ -379,9 +379,9 @@ func (l *largeRequest) streamRest(n int, part []byte) error {
 	return l.intake.in.CopyTo(int64(n+len(crlf)-len(part)), l.talk.up.lend)
 }
 
-// streamUnsealed sends an argument that is not sealed. A value among those must not begin
-// with the magic: wrapping needs all of it. The server sees the length first, since it may
-// refuse that before any byte of the value comes.
+// streamUnsealed sends an argument without compressing it. A value must not begin with the magic then, since
+// wrapping needs all of it. The server gets the length first, because it may refuse that before any byte of
+// the value arrives.
 func (l *largeRequest) streamUnsealed(n int, isValue bool) error {
 	switch {
 	case isValue && l.readPart != nil:
@@ -413,7 +413,7 @@ func (l *largeRequest) read(n int) ([]byte, error) {
 	return buf[:n], nil
 }
 
-// reserve takes n bytes of the budget, and waits for them a limited time only.
+// reserve takes n bytes of the budget. It waits a limited time for them.
 func (l *largeRequest) reserve(n int64) error {
 	if l.tryReserve(n, n, reservePatience*l.stash.stall) {
 		return nil
@@ -422,7 +422,7 @@ func (l *largeRequest) reserve(n int64) error {
 	return errNoRoom
 }
 
-// tryReserve takes n bytes now, of claim that will be needed.
+// tryReserve takes n bytes now, of claim that will be needed, and reports whether it got them.
 func (l *largeRequest) tryReserve(n, claim int64, patience time.Duration) bool {
 	if !l.stash.acquire(n, claim, patience) {
 		return false
@@ -437,8 +437,8 @@ func (l *largeRequest) release() {
 	l.held, l.encoder = 0, 0
 }
 
-// collect reads the whole request and handles it as a small one. What is too long to be
-// collected is streamed where that is right, and refused where it is not.
+// collect reads the whole request and handles it like a small one. A value that is too long is streamed if
+// that is possible; the request is refused otherwise.
 func (l *largeRequest) collect() error {
 	for len(l.args) < l.argc {
 		if l.unsealed {
@@ -451,8 +451,8 @@ func (l *largeRequest) collect() error {
 	return l.desk.handleCollected(l.args)
 }
 
-// take reads the next argument into args. A long value of a command that only stores it
-// is left at its header when it can't be sealed.
+// take reads the next argument into args. It leaves a long value of a command that only stores it at its
+// header if the value can't be compressed.
 func (l *largeRequest) take() error {
 	n, err := l.header()
 	if err != nil {
@@ -490,7 +490,7 @@ func (l *largeRequest) take() error {
 	return nil
 }
 
-// takeSmall reads an argument into memory that it shares with others.
+// takeSmall reads an argument into memory shared with others.
 func (l *largeRequest) takeSmall(n int) error {
 	if l.owed += int64(n) + smallArgBytes; l.owed > freeBytes {
 		if err := l.reserve(l.owed); err != nil {
@@ -511,10 +511,10 @@ func (l *largeRequest) takeSmall(n int) error {
 const (
 	maxCollectedArgs = 64 << 10
 	arenaBytes       = 16 << 10
-	smallArgBytes    = 128 // of bookkeeping, with the copies that guards make of it
+	smallArgBytes    = 128 // overhead, including copies that guards make
 )
 
-// streamSingle sends SET and its kin with a value that is not sealed.
+// streamSingle sends SET or a similar command with a value that is not compressed.
 func (l *largeRequest) streamSingle() error {
 	if err := l.begin(entry{shape: l.cmd.reply, op: l.seals.contents(l.cmd, l.args, l.cmd.reply)}); err != nil {
 		return err
@@ -539,11 +539,11 @@ func (l *largeRequest) streamSingle() error {
 	return nil
 }
 
-// maxWordBytes is more than the longest option has.
+// maxWordBytes is longer than any option.
 const maxWordBytes = 32
 
-// sendOption sends an argument behind a value that was too long to be held. What compares the stored
-// value comes too late: it would have to be put back before.
+// sendOption sends an argument behind a value that was too long to hold. An option that compares the stored
+// value comes too late: that would have to be decompressed in place before.
 func (l *largeRequest) sendOption(n int) error {
 	word, err := l.read(n)
 	if err != nil {
@@ -556,10 +556,10 @@ func (l *largeRequest) sendOption(n int) error {
 	return l.talk.sendBulk(word)
 }
 
-// giveUp swallows the rest of a request that can't be collected and refuses it.
+// giveUp discards the rest of a request that can't be collected, and refuses the request.
 func (l *largeRequest) giveUp(cause error) error {
-	if errors.Is(cause, resp.ErrProtocol) { // the server sees what came so far, and the rest
-		_ = l.talk.up.write(resp.AppendArray(l.talk.head(), l.argc)) // a failure is told of at the end, too
+	if errors.Is(cause, resp.ErrProtocol) { // the server gets all of it and reports the error
+		_ = l.talk.up.write(resp.AppendArray(l.talk.head(), l.argc)) // an error is returned at the end, too
 		for _, a := range l.args {
 			_ = l.talk.sendBulk(a)
 		}
@@ -591,10 +591,10 @@ func (l *largeRequest) giveUp(cause error) error {
 	return l.talk.refuse("ERR cinch: " + l.cmd.name + ": " + cause.Error())
 }
 
-// gather reads a long argument of n bytes and the line break behind it, for which memory is taken as
-// it comes, with the last piece for its sealed form too. When there is none it returns the beginning,
-// or, where that is of no use, errNoRoom; the rest is still to be read then. A value is compressed
-// while it arrives, by the setting for at; other arguments have no such address.
+// gather reads a long argument of n bytes and its line break. It reserves memory as the argument arrives,
+// with the last piece also for its envelope. Without memory it returns the beginning, or, if must is set,
+// errNoRoom; the rest is still unread then. A value is compressed while it arrives, with the setting for
+// address at; at is nil for other arguments.
 func (l *largeRequest) gather(n int, at *policy.Address, must bool) (buf []byte, err error) {
 	total := n + len(crlf)
 	for have := 0; have < total; have = len(buf) {
@@ -624,7 +624,7 @@ func (l *largeRequest) gather(n int, at *policy.Address, must bool) (buf []byte,
 	return buf, nil
 }
 
-// roomFor takes budget for the piece of an argument of n bytes that ends at size.
+// roomFor reserves budget for the piece of an argument of n bytes that ends at size.
 func (l *largeRequest) roomFor(n, have, size int, must bool) bool {
 	want, claim := int64(size-have), int64(2*n-have)
 	if size > n {
@@ -637,8 +637,8 @@ func (l *largeRequest) roomFor(n, have, size int, must bool) bool {
 	return l.tryReserve(want, claim, patience)
 }
 
-// fillLast reads the rest of an argument, have bytes of which are there, and seals what has arrived of
-// it if it is a value for which that is worth it.
+// fillLast reads the rest of an argument after its first have bytes. If it is a value worth it, it is
+// compressed while it arrives.
 func (l *largeRequest) fillLast(buf []byte, have int, at *policy.Address) error {
 	const step = codec.FrameBlock
 	value := buf[:len(buf)-len(crlf)]
@@ -656,8 +656,8 @@ func (l *largeRequest) fillLast(buf []byte, have int, at *policy.Address) error 
 	return nil
 }
 
-// sealAhead begins to seal a value, have bytes of which have arrived, if it is to be sealed, does not
-// look incompressible, and there is budget for the encoder.
+// sealAhead starts compressing a value of which have bytes have arrived. It reports false if the value is not
+// to be compressed, looks incompressible, or there is no budget for the encoder.
 func (l *largeRequest) sealAhead(value []byte, have int, at *policy.Address) bool {
 	beginning := value[:codec.FrameBlock]
 	st, rule, left := l.seals.setting(at, beginning, l.seals.st.login())
@@ -682,7 +682,7 @@ func (l *largeRequest) sealAhead(value []byte, have int, at *policy.Address) boo
 	return true
 }
 
-// endAhead comes before the value's memory is given back.
+// endAhead must be called before the value's memory is released.
 func (l *largeRequest) endAhead() {
 	if l.seals.ahead != nil {
 		l.seals.ahead.Close()
@@ -690,28 +690,28 @@ func (l *largeRequest) endAhead() {
 	}
 }
 
-// A long value that is sealed by zstd is compressed while it arrives, block by block between
-// reads: the kernel takes in what comes meanwhile, so that after the last byte one block is left
-// to do, and not the whole value. It is done by the goroutine that reads: handing blocks to
-// another would save the time of copying them from the kernel, a tenth of what compressing takes.
+// A long value is compressed by zstd while it arrives, block by block between reads. The kernel receives more
+// bytes meanwhile, so that after the last byte only one block is left to compress, not the whole value. The
+// reading goroutine does it: handing blocks to another one would save the time of copying them from the
+// kernel, a tenth of what compressing takes.
 //
-// Nothing is sent ahead (the envelope's length comes first), and the value stays in memory: if
-// sealing it gains nothing, or its command turns out to be another case, it goes as it came.
+// Nothing is sent early, since the envelope's length comes first, and the value stays in memory: if
+// compressing it gains nothing, or its command turns out to need something else, it is sent unchanged.
 
-// ahead is the value at hand, of which some is compressed already.
+// ahead compresses the current value while it arrives.
 type ahead struct {
 	*cinch.Ahead
 	effort          *gateway.Effort
-	wanted, lowered codec.Setting // the rule's, and what it is sealed with
-	spent           time.Duration // compressing
+	wanted, lowered codec.Setting // the rule's setting, and the one used
+	spent           time.Duration // time spent compressing
 }
 
-// is reports whether value is the one, and its rule's setting that with which it was begun.
+// is reports whether value is the one being compressed and wanted is the setting that was given for it.
 func (a *ahead) is(value []byte, wanted codec.Setting) bool {
 	return a.wanted == wanted && a.Is(value, a.lowered)
 }
 
-// seal does what gateway.Compressor.Compress does for the value of n bytes, of which most is done.
+// seal is like gateway.Compressor.Compress for the value of n bytes, most of which is compressed already.
 func (a *ahead) seal(n int, rule *policy.Rule, t policy.Type) ([]byte, gateway.Compressed) {
 	began, stint := time.Now(), a.effort.Begin(n)
 	out, did := a.Seal(rule.WorthFunc(t))
@@ -727,13 +727,12 @@ func (a *ahead) arrived(n int) {
 	a.spent += time.Since(start)
 }
 
-// minStreamedBytes is from where a value that has not arrived as a whole is not waited for.
+// minStreamedBytes is the shortest value that is streamed before it has arrived completely.
 const minStreamedBytes = 4 << 10
 
-// streamsValue reports that the rest of the request at hand, of which the buffer holds the
-// beginning, can go upstream as it arrives: it is a long value at the end of a request that only
-// stores it, it is not to be sealed, and begins unlike an envelope. Waiting for all of it would
-// cost a copy, and hold up the beginning.
+// streamsValue reports whether the rest of the request, of which the buffer holds the beginning, can be sent
+// while it arrives: it is a long value at the end of a request that only stores it, is not to be compressed,
+// and does not begin with the magic. Collecting it would cost a copy and delay its beginning.
 func (b *large) streamsValue() bool {
 	p := &b.intake.parser
 	n, ok := p.Bulk()
@@ -750,7 +749,7 @@ func (b *large) streamsValue() bool {
 	return b.seals.rules.Lookup(at) == nil && !cinch.IsSealed(buf[p.Pos():])
 }
 
-// streamValue sends the request at hand, byte for byte.
+// streamValue sends the current request byte for byte.
 func (b *large) streamValue() error {
 	b.talk.begin()
 	b.intake.enter()

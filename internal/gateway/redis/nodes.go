@@ -9,14 +9,14 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// nodeCommands are about other servers: CLUSTER, SENTINEL, CLIENT CAPA, ASKING, READONLY.
+// nodeCommands handles commands about other servers: CLUSTER, SENTINEL, CLIENT CAPA, ASKING, READONLY.
 type nodeCommands struct {
 	talk *conversation
 	user *user
 	view topology
 }
 
-// clusterCommand rewrites the addresses in what CLUSTER answers.
+// clusterCommand has the addresses in replies to CLUSTER rewritten.
 func (c *nodeCommands) clusterCommand(r *request) error {
 	if !inCluster(c.view) {
 		return c.talk.forward(r, entry{})
@@ -29,9 +29,9 @@ func (c *nodeCommands) clusterCommand(r *request) error {
 	return c.talk.forward(r, entry{})
 }
 
-// capabilities passes CLIENT CAPA on. A client that can be redirected by a replica is not where no
-// gateway is known for the primary: it would go past the gateways, and read envelopes. The replica
-// serves it then as any other client.
+// capabilities forwards CLIENT CAPA. It removes "redirect" if no gateway is known for the primary: a replica
+// would redirect the client past the gateways, where it would read envelopes. Without it the replica serves
+// the client like any other.
 func (c *nodeCommands) capabilities(r *request) error {
 	if c.view != nil {
 		return c.talk.forward(r, entry{})
@@ -39,13 +39,13 @@ func (c *nodeCommands) capabilities(r *request) error {
 	args := append([][]byte(nil), r.args...)
 	for i := 2; i < len(args); i++ {
 		if resp.IsWord(args[i], "redirect") {
-			args[i] = []byte("none") // the server passes over what it does not know
+			args[i] = []byte("none") // the server ignores unknown capabilities
 		}
 	}
 	return c.talk.forward(&request{cmd: r.cmd, args: args}, entry{})
 }
 
-// sentinelCommand rewrites the addresses in what a Sentinel answers.
+// sentinelCommand has the addresses in a Sentinel's replies rewritten.
 func (c *nodeCommands) sentinelCommand(r *request) error {
 	if !ofSentinels(c.view) {
 		return c.talk.forward(r, entry{})
@@ -66,8 +66,8 @@ func (c *nodeCommands) asking(r *request) error {
 	return c.talk.forward(r, entry{})
 }
 
-// readOnly watches READONLY and READWRITE: a client may read from a replica, and so must the
-// second connection.
+// readOnly forwards READONLY and READWRITE. A client may then read from a replica, and the second connection
+// must do the same.
 func (c *nodeCommands) readOnly(r *request) error {
 	c.user.second.setReadOnly(resp.IsWord(r.args[0], "readonly"))
 	return c.talk.forward(r, entry{})
@@ -80,7 +80,7 @@ type nodeReplies struct {
 	redirects *redirects
 }
 
-// carry carries the answer to a subcommand of CLUSTER or SENTINEL.
+// carry carries the reply to a subcommand of CLUSTER or SENTINEL.
 func (n *nodeReplies) carry(subcommand string) error {
 	w := cluster.RewritingOf(subcommand)
 	line, h, err := n.frames.peek()
@@ -122,7 +122,7 @@ func (n *nodeReplies) carryRenamed(w cluster.Rewriting, to cluster.Renamer) erro
 	return n.frames.emit(out)
 }
 
-// message carries what nobody asked for: Sentinels publish addresses.
+// message carries a message that answers no request. Sentinels publish addresses in them.
 func (n *nodeReplies) message() error {
 	name, err := n.frames.firstWord()
 	if err != nil {
@@ -136,7 +136,7 @@ func (n *nodeReplies) message() error {
 	return n.carryRenamed(cluster.RewritingOfMessage(look), view.KnownRenamer(life.Client.LocalAddr()))
 }
 
-// gather takes the element at hand into memory.
+// gather reads the current element into memory.
 func (n *nodeReplies) gather() ([]byte, error) {
 	var b bytes.Buffer
 	n.frames.aside = &b
@@ -145,23 +145,20 @@ func (n *nodeReplies) gather() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// redirects sends clients to other nodes' gateways where servers send them to nodes.
+// redirects replaces nodes by their gateways in redirections that servers send to clients.
 type redirects struct {
 	frames *frames
 	life   *gateway.Life
 	view   topology // nil: no other nodes are known
 }
 
-// How a session to a node of a cluster treats what names other nodes; see
-// package cluster for what that is.
-
-// renamer gives the addresses of nodes as the client must see them.
+// renamer returns the mapping from node addresses to those that the client must see.
 func (d *redirects) renamer() cluster.Renamer {
 	return d.view.Renamer(d.life.Client.LocalAddr())
 }
 
-// emitErrorLine sends the error at hand. In a cluster it may send the client elsewhere, but not past
-// the gateways, where it would read envelopes.
+// emitErrorLine sends the current error. In a cluster it may redirect the client, but not past the gateways,
+// where it would read envelopes.
 func (d *redirects) emitErrorLine(line []byte) error {
 	view := d.view
 	_, host, port, _, ok := cluster.SplitRedirection(line)
@@ -181,9 +178,9 @@ func (d *redirects) emitErrorLine(line []byte) error {
 	return err
 }
 
-// noGateway is what a client hears that would have to go to a node without a gateway. Clients try again
-// after such an error: the node may have just joined.
+// noGateway is the error for a redirection to a node without a gateway. Clients retry after it, since the
+// node may have just joined.
 const noGateway = "CLUSTERDOWN cinch: no gateway stands for the node %s (yet); see its log, and nodes in its configuration"
 
-// noPrimary is the same to a client of a replica that was sent to the primary.
+// noPrimary is the same error for a client of a replica that was redirected to the primary.
 const noPrimary = "READONLY cinch: no gateway stands for the primary %s (yet); see its log"

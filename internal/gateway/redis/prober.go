@@ -14,15 +14,16 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
 
-// prober looks at what the keys of the request at hand hold, has what is sealed opened, and answers where a request can't be carried out for what was found.
+// prober reads what the keys of the current request hold and has it decompressed. It refuses requests that
+// cannot be carried out because of what was found.
 type prober struct {
 	second *second
 	stash  *stash
-	req    *request // the one at hand, as the client has sent it
+	req    *request // the current one, as the client sent it
 }
 
-// probe finds the sealed values of keys without touching the client's connection,
-// when all that the client has sent before has been carried out.
+// probe finds the compressed values of keys without using the client's connection, after all that the client
+// has sent before has been carried out.
 func (p *prober) probe(keys [][]byte) sealedParts {
 	if !p.second.talk.settle() {
 		return sealedParts{err: errGone}
@@ -35,7 +36,7 @@ func (p *prober) probe(keys [][]byte) sealedParts {
 	return q.found
 }
 
-// begin begins to look; end ends it.
+// begin starts a probe; the caller must call end.
 func (p *prober) begin() (q *probe, end func()) {
 	q = &probe{second: p.second, stash: p.stash, client: p.second.client()}
 	var cancel context.CancelFunc
@@ -48,7 +49,7 @@ func (p *prober) begin() (q *probe, end func()) {
 	}
 }
 
-// typesOf asks what kinds of keys they are; "none" are not there.
+// typesOf returns the types of keys; "none" for missing ones.
 func (p *prober) typesOf(keys [][]byte) (types []string, err error) {
 	if !p.second.talk.settle() {
 		return nil, errGone
@@ -66,9 +67,8 @@ func (p *prober) typesOf(keys [][]byte) (types []string, err error) {
 	return types, nil
 }
 
-// over refuses the request at hand for what was found at its keys. The gateway may have looked there
-// by its own rights, so a user who may not run the request there hears what the server says to that,
-// and not what the keys hold.
+// over refuses the current request because of what its keys hold. The gateway may have read that by its own
+// rights, so a user who may not run the request gets the server's error instead, which does not disclose it.
 func (p *prober) over(text string) error {
 	if said := p.second.forbidden(p.req.args); said != "" {
 		text = said
@@ -76,7 +76,7 @@ func (p *prober) over(text string) error {
 	return p.second.talk.refuse(text)
 }
 
-// broken answers for a sealed value that does not open.
+// broken refuses the request for a value that cannot be decompressed.
 func (p *prober) broken(err error) error {
 	pattern := ""
 	if args := p.req.args; len(args) > 1 {
@@ -85,8 +85,8 @@ func (p *prober) broken(err error) error {
 	return p.over(p.stash.vault.sayBroken(p.second.talk.life.Client.RemoteAddr(), err, pattern))
 }
 
-// probe is one look at some keys on the second connection. What the client may not ask the gateway asks for
-// itself, on a third: that a client may run a command on a key does not say that it may read it.
+// probe reads keys on the second connection. What the client has no right to ask, the gateway asks as its own
+// user on a third one: a client that may run a command on a key need not have the right to read it.
 type probe struct {
 	second      *second
 	stash       *stash
@@ -106,7 +106,7 @@ func (q *probe) ask(args ...any) (any, error) {
 	return q.second.ask(q.ctx, q.own, args...)
 }
 
-// look adds what is sealed of a key. A value that is not is never fetched.
+// look adds the compressed values of a key. It fetches no other values.
 func (q *probe) look(key []byte) {
 	head, err := q.ask("GETRANGE", key, 0, cinch.MaxHeaderLen-1)
 	switch {
@@ -121,7 +121,7 @@ func (q *probe) look(key []byte) {
 	}
 }
 
-// fetch adds a sealed string, of which head is the beginning, when there is budget for it.
+// fetch adds a compressed string that begins with head, if there is budget for it.
 func (q *probe) fetch(key, head []byte) {
 	h, err := cinch.ParseHeader(head)
 	if limit := q.stash.vault.maxOpen; err == nil && h.RawLen > limit {
@@ -158,7 +158,7 @@ func (q *probe) fetch(key, head []byte) {
 	}
 }
 
-// fields adds the sealed fields of a key that is no string.
+// fields adds the compressed fields of a key that is not a string.
 func (q *probe) fields(key []byte) {
 	list, err := q.ask("EVAL", lua.SealedFields, 1, key, cinch.Magic, 2*maxSealedFields)
 	if err != nil && !isWrongType(err.Error()) { // no scripts for this user
@@ -184,7 +184,7 @@ func (q *probe) fields(key []byte) {
 	}
 }
 
-// hidden notes that a key can't be looked at.
+// hidden records that a key can't be read.
 func (q *probe) hidden(err error) {
 	text := err.Error()
 	var answer goredis.Error
@@ -196,36 +196,36 @@ func (q *probe) hidden(err error) {
 	q.found.hidden(text, true)
 }
 
-// The fields of a hash may expire since Redis 7.4 and Valkey 9, and HSET, with which a value is put
-// back, ends that. So the gateway looks before it puts one back, and sets the time again in the same step:
+// The fields of a hash may expire since Redis 7.4 and Valkey 9, and HSET, which writes a decompressed value
+// in place, ends that. So the gateway reads the expiry before, and sets it again in the same step:
 //
 //	HPEXPIRETIME key FIELDS 1 field
 //	HSET key field value
-//	HPEXPIREAT key time FIELDS 1 field   where there was a time
+//	HPEXPIREAT key time FIELDS 1 field   if there was a time
 //
 // HSETEX … KEEPTTL, which only newer servers have, would do the same for a user with the right to it.
 
-// part is one sealed value of a key: a string, or one field of a hash.
+// part is one compressed value of a key: a string, or one field of a hash.
 type part struct {
 	key, field []byte // field is nil for a string
 	lua.Known
-	expires []byte // when the field does, in milliseconds; nil: it doesn't
+	expires []byte // expiry of the field in Unix milliseconds; nil: none
 }
 
 type sealedParts struct {
 	parts  []part
 	err    error
-	unseen string // why a key could not be looked at, as the server says it
+	unseen string // the server's error for a key that could not be read
 }
 
 type watchOutcome struct{ refusal string } // the server's error to WATCH
 
-// restored is the request that has the part's envelope take its place where its value is.
+// restored returns the request that replaces the part's value by its envelope, if the value is unchanged.
 func (p *part) restored() [][]byte {
 	return append(p.put(p.Sealed)[:3:3], []byte("IFEQ"), p.Value, []byte("KEEPTTL"))
 }
 
-// keep is the request that sets the part's time again after it has been put back, nil for none.
+// keep returns the request that sets the field's expiry again; nil for none.
 func (p *part) keep() [][]byte {
 	if p.expires == nil {
 		return nil
@@ -233,7 +233,7 @@ func (p *part) keep() [][]byte {
 	return [][]byte{[]byte("HPEXPIREAT"), p.key, p.expires, []byte("FIELDS"), []byte("1"), p.field}
 }
 
-// put is the request that puts b in the part's place.
+// put returns the request that stores b at the part's place.
 func (p *part) put(b []byte) [][]byte {
 	if p.field != nil {
 		return [][]byte{[]byte("HSET"), p.key, p.field, b}
@@ -241,14 +241,14 @@ func (p *part) put(b []byte) [][]byte {
 	return [][]byte{[]byte("SET"), p.key, b, []byte("XX"), []byte("KEEPTTL")}
 }
 
-// hidden notes that a key can't be looked at, if so it is.
+// hidden records the error text of a key that can't be read, if is is true.
 func (f *sealedParts) hidden(text string, is bool) {
 	if is && f.unseen == "" {
 		f.unseen = text
 	}
 }
 
-// add opens one envelope; anything else needs no putting back.
+// add decompresses stored if it is an envelope, and adds it as a part.
 func (f *sealedParts) add(s *stash, key, field, stored []byte) {
 	if !cinch.IsSealed(stored) || f.err != nil {
 		return
@@ -284,15 +284,15 @@ func beginsWithMagic(parts []part) bool {
 	return slices.ContainsFunc(parts, func(p part) bool { return cinch.IsSealed(p.Value) })
 }
 
-// maxSealedFields is how many sealed fields of a hash are put back for one command.
+// maxSealedFields limits the compressed fields of a hash that are decompressed in place for one command.
 const maxSealedFields = 10_000
 
 var errHashTooLarge = fmt.Errorf("%w: the hash holds more sealed fields than are put back at once", cinch.ErrTooLarge)
 
-// maxAskedFields is how many fields one request asks about.
+// maxAskedFields limits the fields in one request for expiries.
 const maxAskedFields = 1000
 
-// sameHash is how many of the parts, which are some, belong to the hash of the first.
+// sameHash returns how many parts from the first on belong to the same hash. parts must not be empty.
 func sameHash(parts []part) (n int) {
 	for n < len(parts) && n < maxAskedFields && string(parts[n].key) == string(parts[0].key) {
 		n++
@@ -308,10 +308,11 @@ func expiryQuestion(parts []part) [][]byte {
 	return words
 }
 
-// setExpiries takes the server's answer: for each field a time, or -1 for none and -2 for no such field.
+// setExpiries sets the parts' expiries from the server's answer: for each field a time, -1 for none or -2 for
+// no such field.
 func setExpiries(parts []part, times [][]byte) {
 	for i := range parts {
-		if i < len(times) && len(times[i]) > 0 && times[i][0] > '0' { // -1 begins before it
+		if i < len(times) && len(times[i]) > 0 && times[i][0] > '0' { // '-' sorts before '0'
 			parts[i].expires = times[i]
 		}
 	}

@@ -10,14 +10,14 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// scriptCommands are about the server's scripts: what clients load is remembered.
+// scriptCommands handles SCRIPT and remembers the scripts that clients load.
 type scriptCommands struct {
 	talk  *conversation
 	user  *user
 	vault *vault
 }
 
-// script watches SCRIPT LOAD, EXISTS and FLUSH. What another gateway's clients flush stays
+// script forwards SCRIPT and handles LOAD, EXISTS and FLUSH. Scripts flushed through another gateway stay
 // known here.
 func (c *scriptCommands) script(r *request) error {
 	var after func(answer)
@@ -42,8 +42,7 @@ func (c *scriptCommands) script(r *request) error {
 	return c.talk.forward(r, entry{kind: kindHook, op: &op{after: after, size: len(r.args[len(r.args)-1])}})
 }
 
-// loaded is what becomes of the answer to SCRIPT EXISTS: only scripts that are known here are said
-// to exist.
+// loaded returns the op for the reply to SCRIPT EXISTS: only scripts known here are reported to exist.
 func (c *scriptCommands) loaded(shas [][]byte) *op {
 	o := &op{mask: make([]bool, len(shas)), size: len(shas)}
 	for i, sha := range shas {
@@ -52,15 +51,14 @@ func (c *scriptCommands) loaded(shas [][]byte) *op {
 	return o
 }
 
-// bodies remembers the scripts that clients have loaded, by the name that EVALSHA uses. It is a
-// cache of what this gateway has seen and no more: another gateway, or this one after a restart, does
-// not have it, and the server names no script's text. So a client that asks SCRIPT EXISTS hears of
-// those alone that are here too (it loads the others again), and where a text is needed and missing
-// the answer is NOSCRIPT, as from a server that was restarted.
+// bodies caches the scripts that clients have loaded, by the name that EVALSHA uses. It holds only what this
+// gateway has seen: another gateway, or this one after a restart, does not have them, and the server does not
+// return a script's text. So SCRIPT EXISTS reports only scripts that are known here too (clients load the
+// others again), and if a text is needed and missing the answer is NOSCRIPT, as from a restarted server.
 type bodies struct {
 	mu    sync.Mutex
 	known map[string]*list.Element // of *body
-	used  list.List                // the one used last in front
+	used  list.List                // last used in front
 	bytes int
 }
 
@@ -69,8 +67,7 @@ type body struct {
 	text []byte
 }
 
-// maxBodyBytes bounds the memory of all scripts; beyond it those are forgotten that were not used
-// for longest.
+// maxBodyBytes limits the memory of all scripts; beyond it the least recently used ones are dropped.
 const maxBodyBytes = 8 << 20
 
 func (b *bodies) learn(text []byte) {
@@ -90,7 +87,7 @@ func (b *bodies) learn(text []byte) {
 	b.bytes += len(text)
 }
 
-// touch finds a script and counts it as used. b.mu is held.
+// touch finds a script and marks it as used. b.mu must be held.
 func (b *bodies) touch(sha string) *body {
 	e := b.known[sha]
 	if e == nil {
@@ -100,7 +97,7 @@ func (b *bodies) touch(sha string) *body {
 	return e.Value.(*body)
 }
 
-// drop forgets a script. b.mu is held.
+// drop removes a script. b.mu must be held.
 func (b *bodies) drop(e *list.Element) {
 	old := b.used.Remove(e).(*body)
 	delete(b.known, old.sha)

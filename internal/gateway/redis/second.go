@@ -19,9 +19,9 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
 
-// second is a session's second connection to the server, for questions that can't be asked on the first:
-// what a key holds while a transaction is being queued, and which arguments of a command are keys. It is
-// logged in as the client is.
+// second is a session's second connection to the server, for questions that can't be asked on the first: what
+// a key holds while a transaction is being queued, and which arguments of a command are keys. It uses the
+// client's login.
 type second struct {
 	dialer  *dialer
 	talk    *conversation
@@ -31,7 +31,7 @@ type second struct {
 	space string // the connection's database
 	reads bool   // READONLY is on
 
-	mu     sync.Mutex      // guards what follows: a session may be closed while its request pump asks
+	mu     sync.Mutex      // guards the fields below: a session may be closed while its request pump asks
 	conn   *goredis.Client // nil: none
 	closed bool
 }
@@ -40,7 +40,7 @@ func (x *second) init(dialer *dialer, talk *conversation, has *serverCommands, s
 	x.dialer, x.talk, x.has, x.scripts = dialer, talk, has, scripts
 }
 
-// context ends with the session.
+// context returns a context that ends with the session.
 func (x *second) context() context.Context { return x.talk.life.Context() }
 
 // client returns the second connection, in the client's database.
@@ -54,7 +54,7 @@ func (x *second) client() *goredis.Client {
 	x.drop()
 	who := x.talk.st.who.Load()
 	if who == nil {
-		who = &credentials{} // the server's default user, as the client
+		who = &credentials{} // the server's default user, like the client
 	}
 	x.conn, x.space = x.dialer.as(who, space, x.reads), space
 	if x.closed {
@@ -63,7 +63,7 @@ func (x *second) client() *goredis.Client {
 	return x.conn
 }
 
-// forget closes the connection: the next question is asked on another one.
+// forget closes the connection. The next question opens a new one.
 func (x *second) forget() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -78,7 +78,7 @@ func (x *second) close() {
 	x.drop()
 }
 
-// drop closes the connection. x.mu is held.
+// drop closes the connection. x.mu must be held.
 func (x *second) drop() {
 	if x.conn != nil {
 		_ = x.conn.Close()
@@ -86,7 +86,7 @@ func (x *second) drop() {
 	x.conn = nil
 }
 
-// ask asks on the second connection, behind ASKING where the client has sent that.
+// ask asks on the second connection, after ASKING if the client has sent that.
 func (x *second) ask(ctx context.Context, c *goredis.Client, args ...any) (any, error) {
 	if !x.talk.asks.on && !x.talk.tx.asking {
 		return c.Do(ctx, args...).Result()
@@ -94,11 +94,11 @@ func (x *second) ask(ctx context.Context, c *goredis.Client, args ...any) (any, 
 	p := c.Pipeline()
 	p.Do(ctx, "ASKING")
 	answer := p.Do(ctx, args...)
-	_, _ = p.Exec(ctx) // the answer has its error
+	_, _ = p.Exec(ctx) // the answer holds the error
 	return answer.Result()
 }
 
-// asStrings is a list of strings; what is none of them is empty.
+// asStrings returns the elements of a list; those that are not strings become "".
 func asStrings(list any) []string {
 	items, _ := list.([]any)
 	all := make([]string, len(items))
@@ -108,8 +108,8 @@ func asStrings(list any) []string {
 	return all
 }
 
-// keysOf asks the server which arguments of a request are keys; none when it has none,
-// or when the server would refuse the request anyway.
+// keysOf asks the server which arguments of a request are keys. It returns none if there are none, or if the
+// server would refuse the request anyway.
 func (x *second) keysOf(args [][]byte) ([][]byte, error) {
 	call := make([]any, 0, len(args)+2)
 	call = append(call, "COMMAND", "GETKEYS")
@@ -118,7 +118,7 @@ func (x *second) keysOf(args [][]byte) ([][]byte, error) {
 	}
 	ctx, cancel := context.WithTimeout(x.context(), askTimeout)
 	defer cancel()
-	if !x.talk.settle() { // it may be logging in
+	if !x.talk.settle() { // a login may be outstanding
 		return nil, errGone
 	}
 	names, err := x.client().Do(ctx, call...).StringSlice()
@@ -136,7 +136,7 @@ func (x *second) keysOf(args [][]byte) ([][]byte, error) {
 	return keys, nil
 }
 
-// body is the text of a script, where it is known or the server tells.
+// body returns the text of a script, if it is known here or the server returns it.
 func (x *second) body(sha []byte) ([]byte, bool) {
 	if text, ok := x.scripts.find(sha); ok {
 		return text, true
@@ -144,7 +144,7 @@ func (x *second) body(sha []byte) ([]byte, bool) {
 	return x.askBody(sha)
 }
 
-// askBody asks the server for a script, which Valkey 8 shows.
+// askBody asks the server for the text of a script, which Valkey 8 supports.
 func (x *second) askBody(sha []byte) ([]byte, bool) {
 	if x.has.noScriptShow.Load() || !x.talk.settle() {
 		return nil, false
@@ -162,13 +162,13 @@ func (x *second) askBody(sha []byte) ([]byte, bool) {
 	return nil, false
 }
 
-// knows asks the server, once in a while, whether it has the command of a row. Where that can't
-// be asked it has: the row is right about it if so.
+// knows reports whether the server has the command of a row, which it asks once a minute. If the server can't
+// be asked it reports true: the row's handling is right if the command exists.
 func (x *second) knows(c *command) bool {
 	if known, ok := x.has.find(c.name); ok {
 		return known
 	}
-	if !x.talk.settle() { // it may be logging in
+	if !x.talk.settle() { // a login may be outstanding
 		return true
 	}
 	ctx, cancel := context.WithTimeout(x.context(), askTimeout)
@@ -188,9 +188,9 @@ func (x *second) setReadOnly(on bool) {
 	x.reads = on
 }
 
-// forbidden is how the server refuses the request at hand to a user who may not run it on its keys, "" where
-// it does not. It is asked on the second connection, in a transaction that is discarded: there a
-// request is checked when it is queued, and never run.
+// forbidden returns the error by which the server refuses the current request to a user without the rights
+// for it, "" if it does not. It asks on the second connection, in a transaction that is discarded: the server
+// checks a request when it queues it, and never runs it.
 func (x *second) forbidden(args [][]byte) string {
 	if err := x.queued(args); err != nil && isNoRight(err.Error()) {
 		return err.Error()
@@ -198,11 +198,12 @@ func (x *second) forbidden(args [][]byte) string {
 	return ""
 }
 
-// refusedAtOnce reports that the server would not begin to carry out the request at hand: the client has
-// to log in first, may not run it, or there is no such command.
+// refusedAtOnce reports whether the server would refuse the request before carrying any of it out: the client
+// has to log in first or lacks a right, or there is no such command.
 func (x *second) refusedAtOnce(args [][]byte) bool {
 	err := x.queued(args)
-	if errors.Is(err, errNoMulti) { // a module checks arguments itself, behind the check of rights: the bare name is never run
+	// Modules check arguments themselves, after the check of rights, so the bare name is never run.
+	if errors.Is(err, errNoMulti) {
 		ctx, cancel := context.WithTimeout(x.context(), askTimeout)
 		defer cancel()
 		err = x.client().Do(ctx, args[0]).Err()
@@ -210,8 +211,8 @@ func (x *second) refusedAtOnce(args [][]byte) bool {
 	return err != nil && (isNoRight(err.Error()) || strings.HasPrefix(err.Error(), "NOAUTH") || strings.HasPrefix(err.Error(), "ERR unknown command"))
 }
 
-// queued is how the server answers to the request at hand in a transaction that is discarded. Where
-// that could not be found out it is nil, or another error than the server has for a request.
+// queued returns the server's error for queueing the request in a transaction that is discarded. If that
+// could not be found out, it is nil or an error other than a server's.
 func (x *second) queued(args [][]byte) error {
 	size, words := 0, make([]any, len(args))
 	for i, a := range args {
@@ -224,8 +225,8 @@ func (x *second) queued(args [][]byte) error {
 	defer cancel()
 	conn := x.client().Conn()
 	defer conn.Close()
-	if err := conn.Do(ctx, "MULTI").Err(); err != nil { // without MULTI it would be run
-		if isNoRight(err.Error()) { // of MULTI, and not of the request
+	if err := conn.Do(ctx, "MULTI").Err(); err != nil { // without MULTI the request would be run
+		if isNoRight(err.Error()) { // the right to MULTI is missing, not that to the request
 			return errNoMulti
 		}
 		return err
@@ -238,18 +239,18 @@ func (x *second) queued(args [][]byte) error {
 // errNoMulti reports that the client has no right to MULTI.
 var errNoMulti = errors.New("redis: the user may not begin a transaction")
 
-// maxCheck is up to how many bytes of arguments a request is sent to be checked.
+// maxCheck limits the bytes of arguments of a request that is sent to be checked.
 const maxCheck = 1 << 20
 
-// Some rows of the table are commands that not every server has. Where the server does not, the request
-// is treated like any that nobody knows, so that the server words its refusal.
+// Some rows of the table are commands that not every server has. If the server does not, the request is
+// handled like an unknown command, so that the server refuses it.
 
-// serverCommands remembers which commands the server has.
+// serverCommands caches which commands the server has.
 type serverCommands struct {
 	mu   sync.Mutex
 	seen map[string]knownCommand
 
-	noScriptShow atomic.Bool // SCRIPT SHOW is none of them
+	noScriptShow atomic.Bool // the server has no SCRIPT SHOW
 }
 
 type knownCommand struct {
@@ -257,7 +258,7 @@ type knownCommand struct {
 	until time.Time
 }
 
-// commandsFor is how long an answer counts: the server may be replaced by another version.
+// commandsFor limits the age of a cached answer: the server may be replaced by another version.
 const commandsFor = time.Minute
 
 func (c *serverCommands) find(name string) (known, ok bool) {
@@ -279,10 +280,10 @@ func (c *serverCommands) set(name string, known bool) {
 // dialer makes connections to the server.
 type dialer struct {
 	upstream gateway.Upstream                        // its credentials are the gateway's own
-	to       func(context.Context) (net.Conn, error) // where that is not always one address; nil: upstream's
+	to       func(context.Context) (net.Conn, error) // connects if that is not always one address; nil: upstream.Dial
 }
 
-// dial connects to the server for a client that has yet to log in.
+// dial connects to the server for a client that has not logged in.
 func (d *dialer) dial(ctx context.Context) (net.Conn, error) {
 	conn, err := d.own(ctx)
 	if err != nil || !showsCertificate(d.upstream.TLS) {
@@ -295,7 +296,7 @@ func (d *dialer) dial(ctx context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
-// own connects to the server, which may take the gateway's certificate for a login.
+// own connects to the server, which may accept the gateway's certificate as a login.
 func (d *dialer) own(ctx context.Context) (net.Conn, error) {
 	if d.to != nil {
 		return d.to(ctx)
@@ -303,13 +304,13 @@ func (d *dialer) own(ctx context.Context) (net.Conn, error) {
 	return d.upstream.Dial(ctx)
 }
 
-// as returns a client of the server with one connection, which it opens when it is
-// first used. With readOnly it reads from a replica in a cluster.
+// as returns a client of the server, logged in as who, with one connection that it opens on first use. With
+// readOnly it reads from replicas of a cluster.
 func (d *dialer) as(who *credentials, space string, readOnly bool) *goredis.Client {
 	return newClient(d.dial, who, space, readOnly)
 }
 
-// self is as for the gateway's own user.
+// self is like as for the gateway's own user.
 func (d *dialer) self(space string, readOnly bool) *goredis.Client {
 	return newClient(d.own, &credentials{d.upstream.User, d.upstream.Password}, space, readOnly)
 }
@@ -320,7 +321,7 @@ func newClient(dial func(context.Context) (net.Conn, error), who *credentials, s
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 		OnConnect: func(ctx context.Context, c *goredis.Conn) error {
 			if readOnly {
-				_ = c.ReadOnly(ctx).Err() // it may be no cluster
+				_ = c.ReadOnly(ctx).Err() // it may not be a cluster
 			}
 			return nil
 		},
@@ -330,13 +331,12 @@ func newClient(dial func(context.Context) (net.Conn, error), who *credentials, s
 	})
 }
 
-// AskClosed reports whether a server asks its clients for a login.
+// AskClosed reports whether a server requires a login.
 func AskClosed(ctx context.Context, up gateway.Upstream) (closed bool, err error) {
 	return (&dialer{upstream: up}).askClosed(ctx)
 }
 
-// askClosed asks the server, on a connection that doesn't log in, whether it is there: one that asks
-// for a login does not say.
+// askClosed sends PING on a connection without a login. A server that requires one refuses that.
 func (d *dialer) askClosed(ctx context.Context) (closed bool, err error) {
 	err = gateway.Ask(ctx, d.dial, func(c net.Conn) error {
 		if _, err := c.Write([]byte("*1\r\n$4\r\nPING\r\n")); err != nil {
@@ -349,20 +349,20 @@ func (d *dialer) askClosed(ctx context.Context) (closed bool, err error) {
 	return closed, err
 }
 
-// Since Redis 8.6 and Valkey 9.1 a server may take a client's certificate for its login
-// (tls-auth-clients-user). Then every connection that shows the gateway's certificate begins as the
-// gateway's own user. Its own connections may; those that serve clients must not, so they log out first:
-// RESET makes a connection that of somebody who has shown no certificate. No ACL can deny it to a user, but a
+// Since Redis 8.6 and Valkey 9.1 a server may accept a client's certificate as its login
+// (tls-auth-clients-user). Every connection that shows the gateway's certificate then starts as the gateway's
+// own user. That is right for the gateway's own connections only; those that serve clients log out first:
+// after RESET a connection is like one that has shown no certificate. No ACL can deny RESET to a user, but a
 // server's configuration may have renamed it.
 
-// maxLoginAnswer is the longest answer about a login that is looked at.
+// maxLoginAnswer limits the answers about a login, in bytes.
 const maxLoginAnswer = 512
 
-// errLent reports a server whose connections can't be had without the gateway's login.
+// errLent reports a server whose connections always have the gateway's login.
 var errLent = errors.New("the server takes the gateway's certificate for a login, which its clients must not have, and RESET is refused")
 
-// logOut makes a new connection nobody's. Where the server has no RESET the connection must be nobody's
-// already, which the server has to say.
+// logOut removes the login of a new connection. If the server has no RESET, it checks that the connection has
+// no login.
 func logOut(ctx context.Context, conn net.Conn) error {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -385,13 +385,13 @@ func logOut(ctx context.Context, conn net.Conn) error {
 	return conn.SetDeadline(time.Time{})
 }
 
-// mustBeNobody has the server say that a connection on which RESET was refused is nobody's.
+// mustBeNobody checks that a connection on which RESET was refused has no login.
 func mustBeNobody(conn net.Conn, in *bufio.Reader, reset string) error {
 	who, err := askLine(conn, in, "*2\r\n$3\r\nACL\r\n$6\r\nWHOAMI\r\n")
 	if err != nil || isNobody(who) {
 		return err
 	}
-	if isDefault(who) { // by a certificate of that name, or as everybody
+	if isDefault(who) { // by a certificate of that name, or because it needs no password
 		login, err := askLine(conn, in, anyPassword)
 		if err != nil || login == "+OK" {
 			return err
@@ -400,20 +400,21 @@ func mustBeNobody(conn net.Conn, in *bufio.Reader, reset string) error {
 	return fmt.Errorf("%w: %.100q; who is logged in: %.100q", errLent, reset, who)
 }
 
-// anyPassword logs in as the default user where that needs no password. It is none that anybody has.
+// anyPassword logs in as the default user if that needs no password. No user has this one.
 const anyPassword = "*3\r\n$4\r\nAUTH\r\n$7\r\ndefault\r\n$27\r\ncinch: no password is known\r\n"
 
-// isNobody takes the answer to ACL WHOAMI. Servers that don't know it have no users.
+// isNobody reports whether who, the answer to ACL WHOAMI, means no login. Servers without the command have no
+// users.
 func isNobody(who string) bool {
 	return strings.HasPrefix(who, "-NOAUTH") || strings.HasPrefix(who, "-") && isUnknownCommand(who)
 }
 
-// isDefault takes it too: the refusal names who may not ask. No other user's name has a space.
+// isDefault reports whether who means the default user: a refusal names the user. No other name has a space.
 func isDefault(who string) bool {
 	return who == "default" || strings.HasPrefix(who, "-NOPERM User default has no permissions")
 }
 
-// askLine sends a request, and returns the line that answers it or the string.
+// askLine sends a request and returns the line or the string that answers it.
 func askLine(conn net.Conn, in *bufio.Reader, request string) (line string, err error) {
 	if _, err = conn.Write([]byte(request)); err != nil {
 		return "", err
@@ -430,7 +431,7 @@ func askLine(conn net.Conn, in *bufio.Reader, request string) (line string, err 
 	return line, nil
 }
 
-// showsCertificate reports whether connections of that kind show one to the server.
+// showsCertificate reports whether connections with this configuration show a certificate to the server.
 func showsCertificate(config *tls.Config) bool {
 	return config != nil && (len(config.Certificates) > 0 || config.GetClientCertificate != nil)
 }

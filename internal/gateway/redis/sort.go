@@ -20,8 +20,8 @@ type sorter struct {
 	inCluster bool
 }
 
-// SORT reaches for keys that it builds from patterns: BY weights, which the server
-// compares, and GET values, which it returns or, with STORE, writes into a list.
+// SORT uses keys that it builds from patterns: BY weights, which the server compares, and GET values, which
+// it returns or, with STORE, writes into a list.
 
 func (s *sorter) sort(r *request) error {
 	o := compute.ParseSort(r.args)
@@ -40,10 +40,10 @@ func (s *sorter) sort(r *request) error {
 	return s.guarded(r, &o)
 }
 
-// storesValues reports that values which GET has fetched go into a list.
+// storesValues reports whether values that GET fetched are stored in a list.
 func storesValues(o *compute.Sort) bool { return o.Store != nil && o.Fetches() }
 
-// sortEntry is of the reply to SORT where nothing is in its way.
+// sortEntry returns the entry for the reply to an unchanged SORT.
 func sortEntry(o *compute.Sort) entry {
 	if !o.Fetches() || o.Store != nil {
 		return entry{}
@@ -51,7 +51,8 @@ func sortEntry(o *compute.Sort) entry {
 	return entry{shape: shapeSorted, op: &op{mask: o.Gets}}
 }
 
-// scriptEntry is of the reply to the script, which is done when done is closed; nil: nothing waits for it.
+// scriptEntry returns the entry for the reply to the script. done is closed when it has arrived; nil: nothing
+// waits for it.
 func scriptEntry(o *compute.Sort, known []lua.Known, done chan struct{}) entry {
 	e := sortEntry(o)
 	e.kind = kindAsk
@@ -60,7 +61,7 @@ func scriptEntry(o *compute.Sort, known []lua.Known, done chan struct{}) entry {
 	}
 	e.op.done = done
 	for _, kv := range known {
-		if cinch.IsSealed(kv.Value) { // a weight that GET fetches while it is put back
+		if cinch.IsSealed(kv.Value) { // a decompressed weight that GET may fetch
 			e.op.plainBytes = append(e.op.plainBytes, kv.Value)
 		}
 	}
@@ -75,8 +76,8 @@ func (s *sorter) call(r *request, o *compute.Sort, script string, known []lua.Kn
 	return lua.CallSort(script, s.keys(r.args[1], o.Store), o.By, store, o.Gets, known, o.Look, r.args)
 }
 
-// inTransaction queues the script with what it may meet: what is sealed now, and what the transaction
-// has sealed before.
+// inTransaction queues the script with the envelopes that it may meet: those stored now, and those that the
+// transaction has set before.
 func (s *sorter) inTransaction(r *request, o *compute.Sort) error {
 	sealed, err := s.look(r, o)
 	if err != nil && !goredis.HasErrorPrefix(err, "WRONGTYPE") { // the transaction may replace the key
@@ -96,8 +97,8 @@ func (s *sorter) inTransaction(r *request, o *compute.Sort) error {
 	return s.talk.send(s.call(r, o, lua.Sort, known))
 }
 
-// withoutScript is for users who may not run EVAL: the server sorts as long as nothing is sealed that
-// it would compare or store.
+// withoutScript is for users who may not run EVAL: the server sorts if nothing that it would compare or store
+// is compressed.
 func (s *sorter) withoutScript(r *request, o *compute.Sort) error {
 	sealed, err := s.look(r, o)
 	switch {
@@ -109,7 +110,7 @@ func (s *sorter) withoutScript(r *request, o *compute.Sort) error {
 	return s.prober.over("ERR cinch: SORT would compare or store sealed values, and opening them takes the right to run EVAL; exclude the keys of its patterns")
 }
 
-// cannotLook goes on where the values can't be looked at: where the server refuses that, it refuses the request too.
+// cannotLook handles values that can't be read: if the server refused the read, it refuses the request too.
 func (s *sorter) cannotLook(r *request, o *compute.Sort, err error) error {
 	var answer goredis.Error
 	if errors.As(err, &answer) {
@@ -118,8 +119,8 @@ func (s *sorter) cannotLook(r *request, o *compute.Sort, err error) error {
 	return s.talk.refuse("ERR cinch: can't look at the keys: " + err.Error())
 }
 
-// sortChunk limits how many elements of the sorted key are looked at in one step, and maxSortRounds how many
-// steps, or batches of unknown envelopes, a SORT may take.
+// sortChunk limits the elements of the sorted key that are examined in one step, and maxSortRounds the steps,
+// or batches of new envelopes, of one SORT.
 const (
 	sortChunk     = 1000
 	maxSortRounds = 100
@@ -127,8 +128,8 @@ const (
 
 var errLongSort = errors.New("SORT of more than 100000 elements")
 
-// look returns the sealed weights, and the sealed values that would be stored. The server finds them, on
-// the second connection, with the client's rights.
+// look returns the compressed weights, and the compressed values that would be stored. It asks the server for
+// them on the second connection, with the client's rights.
 func (s *sorter) look(r *request, o *compute.Sort) (sealed [][]byte, err error) {
 	if !s.prober.second.talk.settle() {
 		return nil, errGone
@@ -144,7 +145,7 @@ func (s *sorter) look(r *request, o *compute.Sort) (sealed [][]byte, err error) 
 			args = append(args, "GET", pattern)
 		}
 	}
-	each := (len(args) - 4) / 2 // of an element
+	each := (len(args) - 4) / 2 // values an element
 	for n := range maxSortRounds {
 		reply, err := q.second.ask(q.ctx, q.client, append(args[:len(args):len(args)], "LIMIT", n*sortChunk, sortChunk)...)
 		if err != nil {
@@ -189,8 +190,8 @@ func (s *sorter) guarded(r *request, o *compute.Sort) error {
 	return s.talk.refuse("ERR cinch: SORT over more sealed values than can be opened at once")
 }
 
-// keys are the keys that the script names. A node of a cluster has to see that the list which is
-// stored is of another slot; elsewhere to name it would ask for more rights than SORT does.
+// keys returns the keys that the script names. A cluster node must see the stored list's key, which may be in
+// another slot; elsewhere naming it would require more rights than SORT does.
 func (s *sorter) keys(key, store []byte) [][]byte {
 	if store == nil || !s.inCluster {
 		return [][]byte{key}

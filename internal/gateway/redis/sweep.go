@@ -15,27 +15,29 @@ import (
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
-// A sweep puts back what is sealed in the hashes whose keys begin with a prefix, because an index
-// covers them. It changes only fields that still hold what it has opened, and keeps when they expire.
+// A sweep decompresses in place the compressed fields of hashes whose keys begin with a prefix, because an
+// index covers them. It changes only fields that still hold the envelope that it decompressed, and keeps
+// their expiry.
 
 const (
-	sweepKeys  = 500     // of a step of SCAN
-	sweepBatch = 50      // hashes are looked at in one go
-	sweepParts = 16      // sealed fields of a hash are put back in one go
-	sweepBytes = 4 << 20 // of their values
+	sweepKeys  = 500     // keys in a step of SCAN
+	sweepBatch = 50      // hashes examined at once
+	sweepParts = 16      // compressed fields of a hash decompressed at once
+	sweepBytes = 4 << 20 // bytes of their values
 
-	// What was sealed before this gateway, or another one, heard of the index may be on its way still.
+	// Values compressed before this or another gateway knew the index may still be on their way to the
+	// server.
 	sweepAgain = 3 * time.Second
 	sweepRetry = 10 * time.Second
 )
 
-// sweep is one for a prefix, which is done when it has passed over all keys once.
+// sweep is the state of one sweep. It is done after one pass over all keys of its prefix.
 type sweep struct {
 	done  chan struct{}
-	err   error // when it is done
+	err   error // valid when done is closed
 	again bool  // it was for an index that did not exist yet
-	put   int   // fields
-	bad   int   // that don't open
+	put   int   // fields decompressed
+	bad   int   // fields that cannot be decompressed
 }
 
 func (w *sweep) ended() bool {
@@ -47,8 +49,8 @@ func (w *sweep) ended() bool {
 	}
 }
 
-// begin starts a sweep as the user of c, gently or as fast as it goes, and twice if there may be
-// stragglers. x.mu is held.
+// begin starts a sweep with c's connection, slowly if gentle, and a second pass if twice, for values that
+// arrive late. x.mu must be held.
 func (x *indexes) begin(prefix string, c *goredis.Client, gentle, twice bool) *sweep {
 	w := &sweep{done: make(chan struct{})}
 	x.sweeps[prefix] = w
@@ -75,13 +77,13 @@ func (x *indexes) sweep(w *sweep, c *goredis.Client, prefix string, gentle, twic
 	}
 }
 
-// tryPass makes an error of a panic: clients wait for the outcome.
+// tryPass is pass, but returns a panic as an error: clients wait for the outcome.
 func (x *indexes) tryPass(w *sweep, c *goredis.Client, prefix string, gentle bool) (err error) {
 	defer gateway.CatchPanic(x.vault.log, x.vault.Stats, func() { err = gateway.ErrPanicked })
 	return x.pass(w, c, prefix, gentle)
 }
 
-// forget has the next look begin a sweep that failed again.
+// forget makes the next look start the failed sweep again.
 func (x *indexes) forget(prefix string, w *sweep) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -115,9 +117,9 @@ func (x *indexes) report(w *sweep, prefix string) {
 
 var errReplica = errors.New("the server is a replica")
 
-// pass goes over all hashes of the prefix once.
+// pass processes all hashes of the prefix once.
 func (x *indexes) pass(w *sweep, c *goredis.Client, prefix string, gentle bool) error {
-	if gentle { // one at a time
+	if gentle { // only one at a time
 		x.sweeping.Lock()
 		defer x.sweeping.Unlock()
 	}
@@ -140,7 +142,7 @@ func (x *indexes) pass(w *sweep, c *goredis.Client, prefix string, gentle bool) 
 	}
 }
 
-// putBackAll puts back the sealed fields of some hashes.
+// putBackAll decompresses the compressed fields of some hashes in place.
 func (x *indexes) putBackAll(ctx context.Context, w *sweep, c *goredis.Client, keys []string) error {
 	pipe := c.Pipeline()
 	looks := make([]*goredis.Cmd, len(keys))
@@ -158,7 +160,7 @@ func (x *indexes) putBackAll(ctx context.Context, w *sweep, c *goredis.Client, k
 	return nil
 }
 
-// putBackHash puts back the sealed fields of one hash, given the first of them.
+// putBackHash decompresses the compressed fields of one hash in place. look holds the first of them.
 func (x *indexes) putBackHash(ctx context.Context, w *sweep, c *goredis.Client, key string, look *goredis.Cmd) error {
 	for most := sweepParts; ; look = askSealed(ctx, c, key, most) {
 		list, err := look.Result()
@@ -176,7 +178,7 @@ func (x *indexes) putBackHash(ctx context.Context, w *sweep, c *goredis.Client, 
 		case done == 0 && len(pairs) <= 2*most:
 			w.bad += bad
 			return nil
-		case done == 0: // what does not open hides the others
+		case done == 0: // fields that cannot be decompressed come before the others
 			most *= 8
 		}
 		w.put += done
@@ -190,8 +192,8 @@ func askSealed(ctx context.Context, c interface {
 	return c.Eval(ctx, lua.SealedFields, []string{key}, cinch.Magic, 2*most)
 }
 
-// putBack puts back some sealed fields of one hash; pairs are fields and envelopes. It says how many, and
-// how many of those that it tried don't open or have to stay wrapped.
+// putBack decompresses some fields of one hash in place; pairs are fields and envelopes. done is the number
+// of fields, bad the number of those that cannot be decompressed or have to stay wrapped.
 func (x *indexes) putBack(ctx context.Context, c *goredis.Client, key string, pairs []string) (done, bad int, err error) {
 	pairs, size := x.affordable(pairs)
 	account := x.share.Account(nil, nil)
@@ -214,7 +216,7 @@ func (x *indexes) putBack(ctx context.Context, c *goredis.Client, key string, pa
 	return len(args) / 2, bad, err
 }
 
-// affordable are the first of the pairs, one at least, whose values take little memory together.
+// affordable returns the first of the pairs, at least one, whose values together take at most sweepBytes.
 func (x *indexes) affordable(pairs []string) (first []string, size int64) {
 	for i := 1; i < len(pairs); i += 2 {
 		n := int64(len(pairs[i]))
@@ -229,7 +231,7 @@ func (x *indexes) affordable(pairs []string) (first []string, size int64) {
 	return pairs, size
 }
 
-// refusalOfSweep is an error as the log and clients read it.
+// refusalOfSweep returns the error for the log and for clients.
 func refusalOfSweep(err error) error {
 	if strings.Contains(err.Error(), "READONLY") {
 		return errReplica

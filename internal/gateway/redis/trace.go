@@ -13,38 +13,39 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// Commands are pipelined, those that are alike are one entry in the queue, and many replies are carried at a time. So an entry
-// has no place for a trace: of each client one command at a time is traced, whose reply is known by its number.
+// Commands are pipelined, equal ones share one entry in the queue, and many replies are carried at a time. So
+// an entry has no room for a trace: for each client one command at a time is traced, and its reply is found
+// by its number.
 
-// tracing makes the spans of one client's commands. A nil one makes none, and most have none at hand: nobody looks at the clock
-// then. What of it is whose is said below; what both pumps need is in the command that is traced.
+// tracing makes the spans of one client's commands. A nil tracing makes none. Most commands are not traced,
+// and then the clock is not read. Each field belongs to one pump, as noted; what both need is in traced.
 type tracing struct {
 	by              *trace.Tracer
 	gateway, server string
 	open            trace.Connection
-	current         atomic.Pointer[traced] // nil: the next one may be chosen
+	current         atomic.Pointer[traced] // nil: the next command may be chosen
 
-	hand *traced // of the request pump: the one at hand; nil: it is not traced
+	hand *traced // of the request pump: the current command; nil: it is not traced
 
-	opened time.Duration // of the reply pump: opening took, of the reply at hand
-	failed string        // the class of its error
+	opened time.Duration // of the reply pump: time spent decompressing the current reply
+	failed string        // error class of the current reply
 }
 
 // traced is a command that is traced.
 type traced struct {
 	*trace.Command
 	came  time.Time
-	since uint64 // requests before
+	since uint64 // number of requests before it
 
 	mu       sync.Mutex
-	asked    time.Time // when the span of the upstream began; zero: it has not
-	number   uint64    // of the reply that is the client's; 0: not known yet
+	asked    time.Time // start of the upstream span; zero: not started
+	number   uint64    // of the reply that the client gets; 0: not known yet
 	answered uint64    // replies so far
 	over     bool
 	reply    carried
 }
 
-// carried is what the reply pump has to say of a reply.
+// carried describes a reply that the reply pump has carried.
 type carried struct {
 	number uint64
 	came   time.Time
@@ -52,7 +53,7 @@ type carried struct {
 	failed string
 }
 
-// newTracing returns nil where no command is traced.
+// newTracing returns nil if no command is traced.
 func newTracing(cfg *Config, upstream net.Conn) *tracing {
 	if cfg.Tracer == nil {
 		return nil
@@ -60,10 +61,10 @@ func newTracing(cfg *Config, upstream net.Conn) *tracing {
 	return &tracing{by: cfg.Tracer, gateway: cfg.Name, server: upstream.RemoteAddr().String()}
 }
 
-// systemName is that of spans for which there is no better one, too.
+// systemName is also the name of spans for which there is no better one.
 const systemName = "redis"
 
-// begin begins the trace of the command at hand, if it is chosen and no other is under way.
+// begin starts tracing the current command, if it is chosen and no other is being traced.
 func (t *tracing) begin(cmd *command, before uint64) bool {
 	if t.current.Load() != nil || cmd.name == "sync" || cmd.name == "psync" { // a replica's reply has no end
 		return false
@@ -81,13 +82,13 @@ func (t *tracing) begin(cmd *command, before uint64) bool {
 	m := &traced{Command: c, came: time.Now(), since: before}
 	t.hand = m
 	t.current.Store(m)
-	if cmd.strategy != values { // whose values are sealed before
+	if cmd.strategy != values { // for values commands, sent starts it after compressing
 		m.asks()
 	}
 	return true
 }
 
-// asks begins the span of the upstream, once.
+// asks starts the upstream span, once.
 func (m *traced) asks() {
 	if m.asked.IsZero() {
 		m.Asks()
@@ -95,8 +96,8 @@ func (m *traced) asks() {
 	}
 }
 
-// sent notes that the current command has been handled, and what sealing its values took: the reply to the last request is the
-// client's. It does nothing if that command is not traced.
+// sent records that the current command has been handled and how long compressing its values took. The client
+// gets the reply to the last of requests. It does nothing if the command is not traced.
 func (t *tracing) sent(requests uint64, sealing time.Duration) {
 	m := t.hand
 	if m == nil {
@@ -108,12 +109,13 @@ func (t *tracing) sent(requests uint64, sealing time.Duration) {
 	defer m.mu.Unlock()
 	m.number = requests
 	m.asks()
-	if requests == m.since || m.answered >= requests { // it has none, or has had it
+	if requests == m.since || m.answered >= requests { // no reply, or it has arrived
 		t.finish(m)
 	}
 }
 
-// begins takes notice of a reply that begins with b, the number'th. It belongs to the reply pump, as ends does.
+// begins records the start of a reply with its first byte head. Like ends it must be called by the reply
+// pump.
 func (t *tracing) begins(number uint64, in *resp.Reader, head byte) {
 	m := t.current.Load()
 	if m == nil {
@@ -121,7 +123,7 @@ func (t *tracing) begins(number uint64, in *resp.Reader, head byte) {
 	}
 	t.opened, t.failed = 0, ""
 	if head == resp.Error {
-		line, _ := in.Line() // a longer one is not begun to be carried
+		line, _ := in.Line() // of a longer line nothing has been carried yet
 		t.failed = errorPrefix(line)
 	}
 	m.mu.Lock()
@@ -131,7 +133,7 @@ func (t *tracing) begins(number uint64, in *resp.Reader, head byte) {
 	}
 }
 
-// ends takes notice that so many replies are with the client.
+// ends records that the client has number replies.
 func (t *tracing) ends(number uint64) {
 	m := t.current.Load()
 	if m == nil {
@@ -147,7 +149,7 @@ func (t *tracing) ends(number uint64) {
 	}
 }
 
-// finish ends a command whose reply the client has. m.mu is held.
+// finish ends the trace of a command whose reply the client has. m.mu must be held.
 func (t *tracing) finish(m *traced) {
 	if m.over {
 		return
@@ -169,21 +171,22 @@ func (t *tracing) finish(m *traced) {
 	t.current.Store(nil)
 }
 
-// broken notes that a value of the reply at hand did not open.
+// broken records that a value of the current reply cannot be decompressed.
 func (t *tracing) broken() {
 	if t != nil {
 		t.failed = "not_opened"
 	}
 }
 
-// close ends what is under way when the connection has ended.
+// close ends the current spans when the connection has ended.
 func (t *tracing) close() {
 	if t != nil {
 		t.open.End()
 	}
 }
 
-// errorPrefix is the first word of an error, if servers have such a one: scripts word errors of their own.
+// errorPrefix returns the first word of an error if servers use it, otherError otherwise: scripts make up
+// errors.
 func errorPrefix(line []byte) string {
 	if len(line) == 0 {
 		return otherError

@@ -9,19 +9,18 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
 
-// A unit runs one command on keys whose sealed values are put back first, without Lua
-// and for any command: scripts, functions, and what the table does not know.
+// A unit runs one command on keys whose compressed values are decompressed in place first. It needs no Lua
+// and works for any command: scripts, functions, and commands that the table does not know.
 //
-//	WATCH keys                  nobody changes them unseen from here on
-//	GETRANGE key 0 2 …          which are sealed?
+//	WATCH keys                  EXEC fails if one of them changes from here on
+//	GETRANGE key 0 2 …          which are compressed?
 //	GET key …                   their envelopes
 //	MULTI
 //	SET key value XX KEEPTTL …
-//	the command                 its reply is the client's
-//	EXEC                        null: somebody changed a key, so start again
+//	the command                 its reply goes to the client
+//	EXEC                        null: a key was changed, so start again
 //
-// It needs the client's connection free of its own WATCH and MULTI; within is for the
-// other case.
+// The client must have no WATCH or MULTI of its own on the connection; within handles that case.
 
 // units runs commands as units.
 type units struct {
@@ -32,7 +31,7 @@ type units struct {
 	within *within
 }
 
-// maxUnitTries bounds the race against writers.
+// maxUnitTries limits the retries when writers change the keys.
 const maxUnitTries = 64
 
 // run runs a command as a unit, or beside the client's own transaction.
@@ -49,7 +48,7 @@ func (u *units) run(r *request, keys [][]byte) error {
 		case strings.HasPrefix(plain.refusal, "NOPERM"):
 			u.user.units.asked, u.user.units.denied = true, true
 			return u.within.run(r, keys)
-		case cluster.Elsewhere(plain.refusal): // the slot may come back before the command would
+		case cluster.Elsewhere(plain.refusal): // the slot may return before the command would run
 			return u.talk.refuse(plain.refusal)
 		case plain.refusal != "": // the command itself will be refused for the same reason
 			return u.talk.forward(r, u.talk.tx.echoing(r, nil))
@@ -57,7 +56,7 @@ func (u *units) run(r *request, keys [][]byte) error {
 		if sealed.err != nil || sealed.unseen != "" {
 			return u.unseen(&sealed)
 		}
-		if r.unguarded && beginsWithMagic(sealed.parts) { // and nothing would wrap it afterwards
+		if r.unguarded && beginsWithMagic(sealed.parts) { // nothing would wrap it afterwards
 			sealed.unseen = "ERR cinch: the value begins like an envelope; to change it takes the right to run EVAL on its key"
 			return u.unseen(&sealed)
 		}
@@ -69,7 +68,7 @@ func (u *units) run(r *request, keys [][]byte) error {
 	return u.talk.refuse("ERR cinch: other clients kept changing the keys; try again")
 }
 
-// unseen goes on where a value does not open, or can't be looked at: it may be sealed.
+// unseen ends a unit when a value cannot be decompressed, or cannot be read and so may be compressed.
 func (u *units) unseen(found *sealedParts) error {
 	if _, err := u.talk.askPlainly("UNWATCH"); err != nil {
 		return err
@@ -80,8 +79,8 @@ func (u *units) unseen(found *sealedParts) error {
 	return u.talk.refuse(found.unseen)
 }
 
-// begin sends MULTI. The first time it waits for the answer; ok is false when the user
-// may not open transactions, and then nothing is open.
+// begin sends MULTI. The first time it waits for the answer. ok is false if the user may not open
+// transactions; none is open then.
 func (u *units) begin() (ok bool, err error) {
 	o, err := u.talk.sendCapture([]byte("MULTI"))
 	if err != nil || u.user.units.asked {
@@ -94,9 +93,8 @@ func (u *units) begin() (ok bool, err error) {
 	return !u.user.units.denied, nil
 }
 
-// watchOutcome and sealedParts are what watchKeys finds.
-// watchKeys watches the keys and returns those of their values that are sealed. For a
-// client with tracking it reads them on the second connection, where no cache is kept.
+// watchKeys watches the keys and returns those of their values that are compressed. For a client with
+// tracking it reads them on the second connection, which has no client-side cache.
 func (u *units) watchKeys(keys [][]byte) (o watchOutcome, found sealedParts, err error) {
 	watch, err := u.talk.sendCapture(append([][]byte{[]byte("WATCH")}, keys...)...)
 	if err != nil {
@@ -135,10 +133,10 @@ func (u *units) watchKeys(keys [][]byte) (o watchOutcome, found sealedParts, err
 var (
 	getRange = []byte("GETRANGE")
 	zero     = []byte("0")
-	magicEnd = []byte("2") // last index of the magic
+	magicEnd = []byte("2") // index of the magic's last byte
 )
 
-// readSealed adds the sealed values of a watched key, given what GETRANGE said of it.
+// readSealed adds the compressed values of a watched key, given its reply to GETRANGE.
 func (u *units) readSealed(found *sealedParts, key []byte, probe *answer) error {
 	switch {
 	case cinch.IsSealed(probe.body):
@@ -159,7 +157,7 @@ func (u *units) readSealed(found *sealedParts, key []byte, probe *answer) error 
 	return nil
 }
 
-// readFields adds the sealed fields of a key that is no string.
+// readFields adds the compressed fields of a key that is not a string.
 func (u *units) readFields(found *sealedParts, key []byte) error {
 	o, err := u.talk.askBytes(u.sealedFields(key)...)
 	if err == nil && isNoLua(o.answer.text) {
@@ -172,14 +170,14 @@ func (u *units) readFields(found *sealedParts, key []byte) error {
 	if o.answer.cut || len(o.answer.list) > 2*maxSealedFields {
 		found.fail(errHashTooLarge)
 	}
-	found.hidden(o.answer.text, o.answer.isError() && !isWrongType(o.answer.text)) // a list, say
+	found.hidden(o.answer.text, o.answer.isError() && !isWrongType(o.answer.text)) // for example a list
 	found.addHash(u.prober.stash, key, o.answer.list)
 	u.talk.letGo(o)
 	return nil
 }
 
-// sealedFields asks for the sealed fields of a hash, or for all of them where the user may
-// run no scripts.
+// sealedFields returns a request for the compressed fields of a hash, or for all fields if the user may run
+// no scripts.
 func (u *units) sealedFields(key []byte) [][]byte {
 	if u.user.lua.denied {
 		return [][]byte{[]byte("HGETALL"), key}
@@ -187,7 +185,7 @@ func (u *units) sealedFields(key []byte) [][]byte {
 	return lua.CallSealedFields(key, maxSealedFields)
 }
 
-// exec runs the transaction; done is false when a key was changed meanwhile.
+// exec runs the transaction; done is false if a key was changed meanwhile.
 func (u *units) exec(r *request, keys [][]byte, parts []part) (done bool, err error) {
 	if ok, err := u.begin(); err != nil || !ok {
 		return true, u.denied(r, keys, err)
@@ -224,16 +222,16 @@ func (u *units) exec(r *request, keys [][]byte, parts []part) (done bool, err er
 	case o.given:
 		return true, nil
 	case len(parts) == 0 && strings.HasPrefix(cmd.answer.text, "OOM"):
-		// A full server queues nothing, not even reads, but may run it by itself. And who
-		// could seal a value now?
+		// A server out of memory queues nothing, not even reads, but may run the command by itself. No client
+		// can store an envelope meanwhile.
 		return true, u.talk.forward(r, u.talk.tx.echoing(r, nil))
-	case o.answer.isError(): // EXECABORT: one of these says why
+	case o.answer.isError(): // EXECABORT: one of the earlier errors is the reason
 		return true, u.talk.refuse(firstError(append(queued, cmd, o)))
 	}
 	return false, nil
 }
 
-// sendParts sends what puts the parts back.
+// sendParts sends the requests that decompress the parts in place.
 func (u *units) sendParts(parts []part) (queued []*op, err error) {
 	for i := range parts {
 		for _, args := range [][][]byte{parts[i].put(parts[i].Value), parts[i].keep()} {
@@ -259,7 +257,7 @@ func firstError(ops []*op) string {
 	return ""
 }
 
-// denied goes on where MULTI was refused: the keys are watched no longer.
+// denied continues after MULTI was refused. It ends WATCH.
 func (u *units) denied(r *request, keys [][]byte, err error) error {
 	if err == nil {
 		_, err = u.talk.askPlainly("UNWATCH")
@@ -270,10 +268,11 @@ func (u *units) denied(r *request, keys [][]byte, err error) error {
 	return u.within.run(r, keys)
 }
 
-// sendAfter sends what follows the command in its unit: a command that only reads leaves
-// values as they were, another must leave no plain value that begins with the magic.
+// sendAfter sends the requests that follow the command in its unit. After a command that only reads, they
+// restore the envelopes; after others they wrap plain values that begin with the magic.
 func (u *units) sendAfter(r *request, keys [][]byte, parts []part) error {
-	if r.cmd.strategy == compared { // envelopes take their places again where what was put back is still there; such a server knows IFEQ
+	// Envelopes replace the values that are still there. A server with these commands has IFEQ.
+	if r.cmd.strategy == compared {
 		for i := range parts {
 			if _, err := u.talk.sendCapture(parts[i].restored()...); err != nil {
 				return err
@@ -306,8 +305,8 @@ func unitOutcome(o *op, parts []part) string {
 	return "plain"
 }
 
-// learnExpiries finds out when the fields among the parts expire. They are watched, so that it stays
-// true until they have been put back.
+// learnExpiries finds out when the fields among the parts expire. The keys are watched, so this stays true
+// until the fields have been decompressed in place.
 func (u *units) learnExpiries(found *sealedParts) error {
 	for parts := found.parts; len(parts) > 0; {
 		n := sameHash(parts)
@@ -322,7 +321,7 @@ func (u *units) learnExpiries(found *sealedParts) error {
 }
 
 func (u *units) learnExpiriesOf(found *sealedParts, parts []part) error {
-	if u.user.tracking { // it would count as read
+	if u.user.tracking { // the client would count it as read
 		u.learnExpiriesBeside(found, parts)
 		return nil
 	}
@@ -343,7 +342,7 @@ func (u *units) learnExpiriesOf(found *sealedParts, parts []part) error {
 	return nil
 }
 
-// learnExpiriesBeside asks on the second connection, or by the gateway's own user.
+// learnExpiriesBeside asks on the second connection, or as the gateway's own user.
 func (u *units) learnExpiriesBeside(found *sealedParts, parts []part) {
 	p, end := u.prober.begin()
 	defer end()

@@ -6,23 +6,23 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
 
-// Scripts, and what else would run as a unit, while the client has a transaction open or
-// watches keys: WATCH and MULTI on its connection are taken then. What is sealed is read on
-// the second connection and put back by a script in front of the client's command. Another
-// client may seal a new value before that runs. So the client's script itself gets a
-// first line that looks at the keys and ends it at an envelope:
+// within runs scripts, and other commands that would run as a unit, while the client has a transaction open
+// or watches keys, so that WATCH and MULTI on its connection are in use. Compressed values are read on the
+// second connection and decompressed in place by a script in front of the client's command. Another client
+// may store a new envelope before that runs, so the client's script itself gets a first line that checks the
+// keys and stops at an envelope:
 //
 //	EVAL lua.Inflate keys …       its reply is hidden from the client
-//	EVAL prologue+body keys args …  its reply is the client's, or an error of ours
-//	EVAL lua.Escape keys            hidden, when it may be needed
+//	EVAL prologue+body keys args …  its reply is the client's, or an error of the gateway
+//	EVAL lua.Escape keys            hidden, if it may be needed
 //
-// Users who may not run WATCH and MULTI have their commands run this way too.
+// Commands of users who may not run WATCH and MULTI are run this way too.
 //
-// A body is known from EVAL, or from the SCRIPT LOAD or EVAL that this gateway has seen
-// before an EVALSHA; script.go says what happens where it has not. Where there is no body (functions, unknown commands), the request is
-// refused if the policy may seal its keys: it could meet an envelope.
+// A body is known from EVAL, or from a SCRIPT LOAD or EVAL that this gateway has seen before an EVALSHA;
+// script.go handles the case where it has not. If there is no body (functions, unknown commands), the request
+// is refused if the policy may compress its keys: it could meet an envelope.
 
-// within runs commands while the client has a transaction open, or watches keys.
+// within runs commands while the client has a transaction open or watches keys.
 type within struct {
 	talk   *conversation
 	user   *user
@@ -30,7 +30,7 @@ type within struct {
 	prober *prober
 }
 
-// run runs a request that would be a unit beside the client's transaction or WATCH.
+// run runs a request that would otherwise be a unit, beside the client's transaction or WATCH.
 func (w *within) run(r *request, keys [][]byte) error {
 	body, known := w.bodyOf(r)
 	if !known && (w.talk.tx.open || w.talk.tx.watch.on) && w.vault.mayBeSealed(w.talk.st.where(), keys) {
@@ -40,7 +40,7 @@ func (w *within) run(r *request, keys [][]byte) error {
 	switch {
 	case found.err != nil:
 		return w.prober.broken(found.err)
-	case found.unseen != "" && !known: // its own script would look
+	case found.unseen != "" && !known: // a script checks by itself
 		return w.talk.refuse(found.unseen)
 	}
 	if len(found.parts)+len(w.talk.tx.known) > 0 {
@@ -71,8 +71,8 @@ func (w *within) run(r *request, keys [][]byte) error {
 	return w.talk.sendHidden(w.talk.tx.escapeArgs(r, keys, found.parts))
 }
 
-// putBack has values put back before the client's command. Outside a transaction it waits: where the
-// server refuses that, the command must not run.
+// putBack has values decompressed in place before the client's command. Outside a transaction it waits for
+// the answer: if the server refuses, the command must not run.
 func (w *within) putBack(args [][]byte) (refusal string, err error) {
 	if w.talk.tx.open {
 		return "", w.talk.sendHidden(args)
@@ -84,7 +84,7 @@ func (w *within) putBack(args [][]byte) (refusal string, err error) {
 	return refusal, err
 }
 
-// unknownHere says why a request whose text is not known is refused.
+// unknownHere returns the error for a request whose script is not known.
 func unknownHere(r *request) string {
 	if strings.HasPrefix(r.cmd.name, "evalsha") {
 		return noScript
@@ -92,8 +92,9 @@ func unknownHere(r *request) string {
 	return "ERR cinch: inside MULTI or WATCH this command could meet a sealed value; keep it out of transactions, or exclude its keys"
 }
 
-// sendComposed sends the client's script behind the prologue. If all was found to be plain it need not see what the user
-// may not look at; if something had to be put back, or could not be seen from here either, it has to.
+// sendComposed sends the client's script behind the prologue. If all values were found to be uncompressed,
+// keys that the user may not read are not checked; if something was decompressed in place, or could not be
+// read from here either, they are.
 func (w *within) sendComposed(r *request, body []byte, keys [][]byte, found *sealedParts) error {
 	e := w.talk.tx.echoing(r, found.parts)
 	if e.op == nil {
@@ -109,7 +110,7 @@ func (w *within) sendComposed(r *request, body []byte, keys [][]byte, found *sea
 	return w.talk.send(lua.CallComposed(evalFor(r.cmd.name), text, r.args[2:], e.op.plainBytes, w.vault.mayHoldHash(w.talk.st.where(), keys), clear))
 }
 
-// inflateArgs makes the call that puts the parts, and what was set in the transaction, back.
+// inflateArgs returns the call that decompresses the parts, and the values set in the transaction, in place.
 func (w *within) inflateArgs(keys [][]byte, parts []part) [][]byte {
 	back := make([]lua.Known, 0, len(parts)+len(w.talk.tx.known))
 	for i := range parts {
@@ -124,7 +125,7 @@ func (w *within) inflateArgs(keys [][]byte, parts []part) [][]byte {
 	return lua.CallInflate(keys, hashes, append(back, w.talk.tx.known...))
 }
 
-// bodyOf is the text of the script that a request runs, where it is known or the server tells.
+// bodyOf returns the text of the script that a request runs, if it is known or the server returns it.
 func (w *within) bodyOf(r *request) ([]byte, bool) {
 	switch r.cmd.name {
 	case "eval", "eval_ro":
@@ -135,8 +136,8 @@ func (w *within) bodyOf(r *request) ([]byte, bool) {
 	return nil, false
 }
 
-// compare runs a comparison of a user who may not open transactions, for which what was found has
-// been put back.
+// compare runs a comparison for a user who may not open transactions. The values found have been decompressed
+// in place.
 func (w *within) compare(r *request, found *sealedParts) error {
 	if err := w.talk.forward(r, entry{}); err != nil {
 		return err
@@ -149,11 +150,11 @@ func (w *within) compare(r *request, found *sealedParts) error {
 	return nil
 }
 
-// inside runs a request that could meet a sealed value where the client's own WATCH or MULTI is in
-// the way of a unit: what is found at its keys now may be another value when the server carries it
-// out. It is sent where that makes no difference, and refused elsewhere.
+// inside runs a request that could meet an envelope while the client's own WATCH or MULTI prevents a unit:
+// the values of its keys may change before the server runs it. It is sent if that makes no difference, and
+// refused otherwise.
 func (w *within) inside(r *request, keys [][]byte) error {
-	if strings.HasPrefix(r.cmd.name, "evalsha") { // the client loads it again
+	if strings.HasPrefix(r.cmd.name, "evalsha") { // the client then sends EVAL or loads it
 		return w.talk.refuse(unknownHere(r))
 	}
 	types, err := w.prober.typesOf(keys)
@@ -170,14 +171,14 @@ func (w *within) inside(r *request, keys [][]byte) error {
 	case found.unseen != "":
 		return w.talk.refuse(found.unseen)
 	case len(found.parts) == 0 && w.talk.tx.open && !w.talk.tx.brings && w.talk.tx.watch.covers(w.talk.st.where(), keys):
-		return w.talk.forward(r, w.talk.tx.echoing(r, nil)) // EXEC is aborted when they change from here on
+		return w.talk.forward(r, w.talk.tx.echoing(r, nil)) // EXEC is aborted if they change from here on
 	case r.cmd.strategy == unknown && w.user.mayEval() && len(r.args) < lua.MaxArgs:
 		return w.wrap(r, keys)
 	}
 	return w.prober.over(unknownHere(r))
 }
 
-// wrap runs a command in a script, which looks at the keys in the same step.
+// wrap runs a command in a script that checks the keys in the same step.
 func (w *within) wrap(r *request, keys [][]byte) error {
 	body := "return redis.pcall(unpack(ARGV))"
 	if w.talk.st.version.Load() == 3 {
@@ -187,12 +188,12 @@ func (w *within) wrap(r *request, keys [][]byte) error {
 	return w.run(&request{cmd: wrapped, args: append(args, r.args...)}, keys)
 }
 
-// noScript is the answer to EVALSHA where its text is needed and not known here: what begins so makes
-// clients load the script again, or send EVAL.
+// noScript is the answer to EVALSHA if the script's text is needed and not known here. The prefix NOSCRIPT
+// makes clients load the script again, or send EVAL.
 const noScript = "NOSCRIPT No matching script at this gateway, which needs its text inside MULTI or WATCH, where the keys may be sealed. Please load it again or use EVAL, or exclude the keys."
 
-// ofModules reports that all keys have types of modules. What works on such a key complains of
-// the type of one that holds a value.
+// ofModules reports whether all keys have module types. A command on such a key reports a wrong type if the
+// key holds a plain Redis value.
 func ofModules(types []string) bool {
 	for _, t := range types {
 		switch t {

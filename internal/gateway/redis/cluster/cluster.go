@@ -17,27 +17,27 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// DefaultNodes is how many nodes of a cluster get a listener.
+// DefaultNodes is the default for the maximum number of nodes with a listener.
 const DefaultNodes = 32
 
-// Config is what a Cluster needs.
+// Config configures a Cluster.
 type Config struct {
 	Name     string
 	Upstream gateway.Upstream   // credentials and TLS; its address is not used
-	Seeds    []gateway.Upstream // where to begin; they have Upstream's credentials and TLS
+	Seeds    []gateway.Upstream // first nodes to ask; they have Upstream's credentials and TLS
 	TLS      *tls.Config        // for clients; nil: plain
 	Policy   *policy.Policy
 	MaxConns int
 	Refusal  []byte // for clients beyond MaxConns
 
-	Advertise string          // host:port by which clients reach the first listener; "": its address
-	Nodes     int             // most nodes with a listener; 0: DefaultNodes
-	Sentinel  *SentinelConfig // nil: it is a cluster
+	Advertise string          // host:port at which clients reach the first listener; "": its address
+	Nodes     int             // maximum number of nodes with a listener; 0: DefaultNodes
+	Sentinel  *SentinelConfig // nil: a cluster
 
-	Listen func(address string) (net.Listener, error) // on the ports of nodes; nil: gateway.Listen
+	Listen func(address string) (net.Listener, error) // listens on the ports of nodes; nil: gateway.Listen
 
 	New      func(Site) Gateway // makes the gateway of a node
-	Follower Follower           // is told of nodes; nil: nobody
+	Follower Follower           // notified of nodes; nil: none
 
 	Stats *gateway.Stats
 	Log   *slog.Logger
@@ -52,54 +52,54 @@ type Gateway interface {
 	Connect(ctx context.Context, client net.Conn) (Session, error)
 }
 
-// Session is a client's, which Close ends at once.
+// Session is a client's session. Close ends it at once.
 type Session interface {
 	gateway.Session
 	Close() error
 }
 
-// Follower keeps something for each node, dictionaries that is, and is told what becomes of nodes.
+// Follower keeps data for each node, in practice dictionaries, and is notified of changes of nodes.
 type Follower interface {
-	// Leave is told of a node that is no more.
+	// Leave is called when a node has left.
 	Leave(id string)
-	// Lead says which nodes are primaries, the one with slot 0 first.
+	// Lead is called with the ids of the primaries, the one with slot 0 first.
 	Lead(primaries []string)
 }
 
-// Site is a node as its gateway knows it.
+// Site describes a node to its gateway.
 type Site struct {
 	ID      string
 	Address string // when the gateway was made
 	Policy  *policy.Policy
 	Dial    func(context.Context) (net.Conn, error) // for clients
-	DialOwn func(context.Context) (net.Conn, error) // for what is not clients' traffic
+	DialOwn func(context.Context) (net.Conn, error) // for connections other than clients'
 	View    *View
 }
 
-// Cluster serves clients of a Redis Cluster: one listener where they begin, whose
-// connections lead to any node, and one for each node, primary or replica, on the ports
-// behind it. Nodes are found by asking them; those that join later get a listener too. In
-// what nodes say of each other clients see the listeners' addresses.
+// Cluster serves clients of a Redis Cluster. It has one listener as an entry, whose connections go to any
+// node, and one for each node, primary or replica, on the following ports. It discovers the nodes by asking
+// them; nodes that join later get a listener too. Replies in which nodes name each other show clients the
+// listeners' addresses.
 //
 //	LISTEN      any node
 //	LISTEN+1 …  the seeds, in their order, if there are several
 //	…           the others, by address; a node keeps its port as long as the process lives
 //
-// So gateways that are given the same seeds agree about these ports, whenever they were started.
+// So gateways with the same seeds agree on these ports, whenever they were started.
 //
-// Servers that Sentinels watch are served in the same way, but that LISTEN leads to the
-// primary alone (sentinel.go).
+// Servers that Sentinels watch are served in the same way, except that LISTEN leads to the primary only
+// (sentinel.go).
 type Cluster struct {
 	cfg    Config
 	log    *slog.Logger
 	entry  gateway.Server
-	ctx    context.Context // ends the looking around
+	ctx    context.Context // ends the polling
 	cancel context.CancelFunc
 	serves sync.WaitGroup // of the members' listeners
 
-	// table is what sessions look addresses up in. It is replaced as a whole.
+	// table maps addresses to members for sessions. It is replaced as a whole.
 	table atomic.Pointer[nodeTable]
-	turn  atomic.Uint32 // of the members to connect to
+	turn  atomic.Uint32 // counter for taking turns among members
 	round rounds
 	odd   unknownNodes
 	reach gateway.Reach // any of the nodes
@@ -108,11 +108,11 @@ type Cluster struct {
 	asked Gateway // for clients of Sentinels; nil: none
 	seeds seeds
 
-	mu      sync.Mutex // guards what follows; it is not held while anything is awaited
+	mu      sync.Mutex // guards the fields below; must not be held while waiting
 	ports   ports
 	members map[string]*member
 	policy  *policy.Policy
-	trouble string // that was logged
+	trouble string // last logged error
 	closed  bool
 }
 
@@ -122,20 +122,20 @@ type member struct {
 	gateway    Gateway
 	listener   net.Listener
 	advertised gateway.Advertised
-	distance   int // of its port from the entry's
+	distance   int // distance of its port from the entry's
 	node       atomic.Pointer[node]
-	seen       time.Time   // last in what a node knows; guarded by Cluster.mu
-	unheard    atomic.Bool // that was a while ago: the node was removed, perhaps
+	seen       time.Time   // when a node last knew it; guarded by Cluster.mu
+	unheard    atomic.Bool // not seen for a while: the node may have been removed
 }
 
 // nodeTable maps the addresses of nodes to members.
 type nodeTable struct {
 	byAddress map[string]*member
-	byPort    map[string]*member // nil for a port that several have
-	all       []*member          // primaries that work first
+	byPort    map[string]*member // nil for a port that several members have
+	all       []*member          // working primaries first
 }
 
-// New returns a gateway that serves nothing yet.
+// New returns a gateway that is not serving yet.
 func New(cfg Config) *Cluster {
 	if cfg.Nodes <= 0 {
 		cfg.Nodes = DefaultNodes
@@ -162,7 +162,7 @@ func New(cfg Config) *Cluster {
 	return c
 }
 
-// Serve accepts clients on l, and on the ports behind it, until Shutdown.
+// Serve accepts clients on l, and on the ports that follow its port, until Shutdown.
 func (c *Cluster) Serve(l net.Listener) error {
 	c.mu.Lock()
 	c.ports.begin(l)
@@ -197,7 +197,7 @@ func (c *Cluster) Shutdown(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// shutDown makes an error of a panic.
+// shutDown is server.Shutdown, but returns a panic as an error.
 func (c *Cluster) shutDown(ctx context.Context, server interface{ Shutdown(context.Context) error }) (err error) {
 	defer gateway.CatchPanic(c.log, c.cfg.Stats, func() { err = gateway.ErrPanicked })
 	return server.Shutdown(ctx)
@@ -213,7 +213,7 @@ func (c *Cluster) SetPolicy(p *policy.Policy) {
 	}
 }
 
-// connectTime bounds how long a client of the entry waits for a node that answers.
+// connectTime limits how long a client of the entry waits for a node that answers.
 const connectTime = 5 * time.Second
 
 // newSession connects a client of the entry to any node.
@@ -238,7 +238,7 @@ func (c *Cluster) newSession(client net.Conn) gateway.Session {
 	return nil
 }
 
-// pick returns the members in the order in which to try them: those that work take turns.
+// pick returns the members in the order in which to try them; working ones take turns.
 func (c *Cluster) pick() []*member {
 	all := slices.Clone(c.table.Load().all)
 	if c.cfg.Sentinel != nil {
@@ -255,8 +255,8 @@ func (c *Cluster) pick() []*member {
 	return all
 }
 
-// dial connects to the node at its present address; stats are nil for what is not clients'
-// traffic.
+// dial returns a function that connects to the node at its current address. stats are nil for connections
+// other than clients'.
 func (c *Cluster) dial(m *member, stats *gateway.Stats) func(context.Context) (net.Conn, error) {
 	return func(ctx context.Context) (net.Conn, error) {
 		n := m.node.Load()
@@ -267,7 +267,7 @@ func (c *Cluster) dial(m *member, stats *gateway.Stats) func(context.Context) (n
 	}
 }
 
-// join makes a gateway for a node. c.mu is held.
+// join creates the gateway of a node. c.mu must be held.
 func (c *Cluster) join(n *node) error {
 	m := &member{id: n.id}
 	m.node.Store(n)
@@ -285,7 +285,7 @@ func (c *Cluster) join(n *node) error {
 	return nil
 }
 
-// listen has a member listen at the port of its seed, or behind those of all seeds. c.mu is held.
+// listen opens a member's listener: at the port of its seed, or after those of all seeds. c.mu must be held.
 func (c *Cluster) listen(m *member, n *node) (err error) {
 	seed := c.seeds.of(n)
 	if m.listener, m.distance, err = c.ports.listen(seed); err != nil {
@@ -306,7 +306,7 @@ func (c *Cluster) serve(m *member) {
 	}
 }
 
-// leave ends the gateway of a node that is no more. c.mu is held.
+// leave ends the gateway of a node that has left. c.mu must be held.
 func (c *Cluster) leave(m *member) {
 	delete(c.members, m.id)
 	c.ports.free(m.distance)
@@ -322,7 +322,7 @@ func (c *Cluster) leave(m *member) {
 	}()
 }
 
-// entrySessions are those of clients that have connected to the entry.
+// entrySessions holds the sessions of clients that have connected to the entry.
 type entrySessions struct {
 	mu  sync.Mutex
 	all map[*entrySession]struct{}
@@ -345,7 +345,7 @@ func (e *entrySessions) add(m *member, s Session) *entrySession {
 	return x
 }
 
-// Run is that of the session.
+// Run runs the session and removes it from entrySessions afterwards.
 func (x *entrySession) Run() {
 	defer func() {
 		x.of.mu.Lock()
@@ -355,7 +355,7 @@ func (x *entrySession) Run() {
 	x.Session.Run()
 }
 
-// cut ends the sessions whose members are so.
+// cut ends the sessions whose member satisfies is.
 func (e *entrySessions) cut(is func(*member) bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

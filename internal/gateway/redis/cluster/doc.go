@@ -1,13 +1,13 @@
-// Package cluster knows where the servers of a Redis Cluster are, or those that Sentinels watch, and gives
-// each a gateway of its own.
+// Package cluster discovers the servers of a Redis Cluster, or those that Sentinels watch, and runs a gateway
+// for each.
 //
-//	cluster.go   Cluster: the listeners, a gateway for each node, where clients begin
-//	look.go      asking nodes about each other, again and again
+//	cluster.go   Cluster: the listeners, a gateway for each node, the entry for clients
+//	look.go      polling nodes about each other
 //	seeds.go     which port a node gets, so that several gateways agree
 //	sentinel.go  servers that Sentinels watch
-//	view.go      View: what the sessions at one gateway may ask: where is that node?
-//	rewrite.go   replies that name nodes, and what Sentinels say, with other addresses
+//	view.go      View: where the sessions at one gateway find the other nodes
+//	rewrite.go   replaces addresses in replies that name nodes, and in messages of Sentinels
 //	ready.go     whether clients would be served
 //
-// It imports nothing of the gateway whose copies it starts: that is given as a function.
+// It does not import the gateway that it runs for each node: Config.New makes one.
 package cluster

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	lookPeriod  = time.Second     // between looks at the cluster
-	lookTimeout = 2 * time.Second // of one
-	leaveAfter  = time.Minute     // since a node was last heard of
-	unheardFor  = 3 * time.Second // since then a client that has a choice is not led to it
+	lookPeriod  = time.Second     // between polls of the cluster
+	lookTimeout = 2 * time.Second // of one poll
+	leaveAfter  = time.Minute     // since the node was last seen
+	unheardFor  = 3 * time.Second // since then clients that have a choice are not led to it
 	leaveTime   = 10 * time.Second
 )
 
-// lookAround asks the nodes about each other until the cluster shuts down.
+// lookAround polls the nodes about each other until the cluster shuts down.
 func (c *Cluster) lookAround(context.Context) {
 	for {
 		c.report(c.lookOnce())
@@ -43,7 +43,7 @@ func (c *Cluster) lookOnce() error {
 	return c.look(began)
 }
 
-// report logs what is new about the looks.
+// report logs changes in the result of polls.
 func (c *Cluster) report(err error) {
 	text := ""
 	if err != nil {
@@ -62,14 +62,14 @@ func (c *Cluster) report(err error) {
 	}
 }
 
-// Why the answer of a member is not believed.
+// Reasons not to trust a member's answer.
 var (
 	errOtherNode = errors.New("another node answers at the address")
 	errStranger  = errors.New("the node knows none of the others, so it was removed, or is of another cluster")
 )
 
-// credible says whether a member still speaks for the cluster. One that was removed lives on by
-// itself, or in another cluster, and must not lead anybody there.
+// credible returns an error if a member does not speak for the cluster. A removed node lives on by itself, or
+// in another cluster, and clients must not be led there.
 func (c *Cluster) credible(m *member, nodes []node) error {
 	others := len(c.table.Load().all) > 1
 	itself := false
@@ -95,8 +95,7 @@ func (c *Cluster) knows(id string) bool {
 	return c.members[id] != nil
 }
 
-// look asks nodes, first the one that is given, until one has answered, and does what
-// follows from that.
+// look asks nodes, starting with first, until one has answered, and updates the members from its answer.
 func (c *Cluster) look(first *member) error {
 	if c.cfg.Sentinel != nil {
 		return c.lookBySentinel()
@@ -123,7 +122,7 @@ func seedDial(seed gateway.Upstream) func(context.Context) (net.Conn, error) {
 	return seed.Dial
 }
 
-// toAsk are the members to ask, in turns: one of them may not know yet what others do.
+// toAsk returns the members to ask, in turns: one may not know yet what others do.
 func (c *Cluster) toAsk(first *member) []*member {
 	all := slices.Clone(c.table.Load().all)
 	if n := len(all); n > 1 {
@@ -136,7 +135,7 @@ func (c *Cluster) toAsk(first *member) []*member {
 	return all
 }
 
-// ask asks one node.
+// ask asks one node for CLUSTER NODES.
 func (c *Cluster) ask(dial func(context.Context) (net.Conn, error)) ([]node, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, lookTimeout)
 	defer cancel()
@@ -157,7 +156,7 @@ func askOptions(dial func(context.Context) (net.Conn, error), user, password str
 	}
 }
 
-// update takes in what a node knows, which was reached at host.
+// update applies the answer of a node that was reached at host.
 func (c *Cluster) update(nodes []node, host string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,12 +169,12 @@ func (c *Cluster) update(nodes []node, host string) error {
 	for i := range nodes {
 		n := &nodes[i]
 		if n.dialHost() == "" || n.dialHost() == "?" {
-			n.ip = host // of a node that does not know its own
+			n.ip = host // the node does not know its own address
 		}
 		m := c.members[n.id]
 		if m == nil {
 			if n.failed && len(c.seeds.pending()) > 0 {
-				continue // it may be that seed
+				continue // it may be one of the pending seeds
 			}
 			if err := c.join(n); err != nil {
 				errs = append(errs, fmt.Errorf("node %s: %w", Address(n.dialHost(), n.port), err))
@@ -203,7 +202,7 @@ func sortNodes(nodes []node) {
 	})
 }
 
-// tabulate puts the members' addresses into force. c.mu is held.
+// tabulate rebuilds the table from the members. c.mu must be held.
 func (c *Cluster) tabulate() {
 	t := &nodeTable{byAddress: map[string]*member{}, byPort: map[string]*member{}}
 	for _, m := range c.members {
@@ -246,7 +245,7 @@ func (c *Cluster) tabulate() {
 	}
 }
 
-// primaries are the ids of the primaries that work, the one with slot 0 first.
+// primaries returns the ids of the working primaries, the one with slot 0 first.
 func (t *nodeTable) primaries() (ids []string) {
 	for _, m := range t.all {
 		switch n := m.node.Load(); {
@@ -260,7 +259,7 @@ func (t *nodeTable) primaries() (ids []string) {
 	return ids
 }
 
-// find looks an address up as near says it. Nodes may leave their host out, or not know it.
+// find looks up an address that the node near has sent. Nodes may omit their host or not know it.
 func (t *nodeTable) find(near *member, host, port string) *member {
 	if host != "" && host != "?" {
 		return t.byAddress[Address(host, port)]
@@ -276,13 +275,13 @@ func (t *nodeTable) find(near *member, host, port string) *member {
 	return t.byPort[port]
 }
 
-// rounds lets sessions wait for a look at the cluster that begins after they have asked.
+// rounds lets sessions wait for a poll that begins after they have asked.
 type rounds struct {
 	wanted chan struct{} // capacity 1
 
 	mu    sync.Mutex
-	near  *member // whom to ask
-	count uint64  // of looks begun
+	near  *member // the member to ask
+	count uint64  // polls begun
 	ended chan struct{}
 }
 
@@ -307,7 +306,7 @@ func (r *rounds) end() {
 	r.ended = make(chan struct{})
 }
 
-// await has a look made soon and returns after it, or when ctx ends.
+// await requests a poll and returns after one that began after the call, or when ctx ends.
 func (r *rounds) await(ctx context.Context, near *member) {
 	r.mu.Lock()
 	asked := r.count

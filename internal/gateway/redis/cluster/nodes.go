@@ -14,7 +14,7 @@ import (
 //	<id> <ip>:<port>@<bus port>[,<hostname>[,<more>]] <flags> <primary> <ping> <pong> <epoch> <link> <slots> …
 type node struct {
 	id       string
-	ip       string // "" where a node does not know its own
+	ip       string // "" if a node does not know its own
 	port     string
 	hostname string // "" for none
 	primary  bool
@@ -25,13 +25,12 @@ type node struct {
 
 const slotCount = 16384
 
-// slotRange is of slots that a primary has, both ends included.
+// slotRange is a range of slots, both ends included.
 type slotRange struct{ first, last int }
 
 var errNotNodes = errors.New("not CLUSTER NODES")
 
-// parseNodes reads the answer to CLUSTER NODES. Nodes that have no address, or are not
-// known yet to be of the cluster, are left out.
+// parseNodes parses the reply to CLUSTER NODES. It omits nodes without an address or still in the handshake.
 func parseNodes(text string) ([]node, error) {
 	var nodes []node
 	for line := range strings.Lines(text) {
@@ -60,7 +59,7 @@ func parseNodes(text string) ([]node, error) {
 	return nodes, nil
 }
 
-// parseSlots reads 0-5460 or 5461; slots that move ([5462->-id]) are named elsewhere too.
+// parseSlots parses 0-5460 or 5461. It ignores migrating slots ([5462->-id]), which are listed elsewhere too.
 func parseSlots(text string) (r slotRange, ok bool) {
 	first, last, ranged := strings.Cut(text, "-")
 	if !ranged {
@@ -72,7 +71,7 @@ func parseSlots(text string) (r slotRange, ok bool) {
 	return r, err == nil && err2 == nil && r.first >= 0 && r.first <= r.last && r.last < slotCount
 }
 
-// leads reports that the node has slot 0.
+// leads reports whether the node has slot 0.
 func (n *node) leads() bool {
 	return slices.ContainsFunc(n.slots, func(r slotRange) bool { return r.first == 0 })
 }
@@ -93,10 +92,10 @@ func (n *node) setFlags(flags string) (skip bool) {
 	return skip
 }
 
-// nodeAddress is the second field of a line.
+// nodeAddress is the second field of a line of CLUSTER NODES.
 type nodeAddress struct{ ip, port, bus, hostname, more string }
 
-// splitNodeAddress keeps all bytes.
+// splitNodeAddress splits the field; every byte but the first comma and separators is in one part.
 func splitNodeAddress(field string) (a nodeAddress) {
 	addr, names, named := strings.Cut(field, ",")
 	if named {
@@ -116,7 +115,7 @@ func splitNodeAddress(field string) (a nodeAddress) {
 	return a
 }
 
-// hosts are the names under which replies may speak of the node.
+// hosts returns the hosts by which replies may name the node.
 func (n *node) hosts() []string {
 	if n.hostname == "" {
 		return []string{n.ip}
@@ -124,7 +123,7 @@ func (n *node) hosts() []string {
 	return []string{n.ip, n.hostname}
 }
 
-// dialHost is where to connect, and certName what a certificate may say.
+// dialHost returns the host to connect to, certName the name expected in its certificate.
 func (n *node) dialHost() string {
 	if n.ip == "" || n.ip == "?" {
 		return n.hostname
@@ -139,7 +138,7 @@ func (n *node) certName() string {
 	return n.dialHost()
 }
 
-// Address is how a table of addresses knows a node.
+// Address returns the key of an address in nodeTable.byAddress.
 func Address(host, port string) string {
 	return net.JoinHostPort(strings.ToLower(host), port)
 }

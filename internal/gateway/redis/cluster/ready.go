@@ -13,29 +13,28 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// Whether clients would be served is asked of the servers as a client would: by connecting, and by
-// PING. A kernel takes connections for a server that is stopped, and a server that loads its data takes
-// them too.
+// Readiness is checked as a client would: by connecting and by PING. Connecting is not enough, since a kernel
+// accepts connections for a stopped server, and a server that is loading its data accepts them too.
 
 var (
 	errNoNodes  = errors.New("no node of the cluster has been seen yet")
 	errNoServer = errors.New("the Sentinels have named no primary yet")
 )
 
-// Ready says whether clients would be served: clients are served when the first listener leads to a node that
-// answers, with Sentinels to the primary. A part of the slots that nobody serves is a note: to send
-// clients elsewhere brings them no others, and takes from them those that work. notes are what is amiss all
-// the same.
+// Ready reports whether clients would be served: whether the first listener leads to a node that answers,
+// with Sentinels to the primary. notes lists problems that do not prevent that. Slots without a working
+// primary are only a note: sending clients elsewhere would not give them those slots, and would take the
+// working ones from them.
 func (c *Cluster) Ready(ctx context.Context) (notes []string, err error) {
 	if len(c.table.Load().all) == 0 {
-		c.round.await(ctx, nil) // we have just started, perhaps
+		c.round.await(ctx, nil) // the gateway may have just started
 	}
 	t, trouble := c.table.Load(), c.troubles()
 	if len(t.all) == 0 {
 		return nil, c.unseen(trouble)
 	}
 	served := false
-	var down []error // that clients of the first listener are led to
+	var down []error // nodes to which clients of the first listener are led
 	for i, err := range c.pingAll(ctx, t.all) {
 		n := t.all[i].node.Load()
 		leads := c.cfg.Sentinel == nil || n.primary
@@ -58,7 +57,7 @@ func (c *Cluster) Ready(ctx context.Context) (notes []string, err error) {
 	return nil, errors.Join(down...)
 }
 
-// unseen is why no server is known.
+// unseen returns the error for no known server.
 func (c *Cluster) unseen(trouble []string) error {
 	err := errNoNodes
 	if c.cfg.Sentinel != nil {
@@ -70,7 +69,7 @@ func (c *Cluster) unseen(trouble []string) error {
 	return err
 }
 
-// troubles is what the last look at the servers complained of.
+// troubles returns the errors of the last poll.
 func (c *Cluster) troubles() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,11 +92,11 @@ func (c *Cluster) pingAll(ctx context.Context, all []*member) []error {
 	return errs
 }
 
-// maxPong is the longest answer to PING that is looked at.
+// maxPong limits the answers to PING, in bytes.
 const maxPong = 512
 
-// Ping connects and asks. A server that wants a password, or to be asked later by others than a script
-// that runs, or takes no writes while it can't save, is there; one that says anything else serves nobody.
+// Ping connects and sends PING. It accepts the answers of servers that require a password, are busy with a
+// script, or refuse writes because they can't save. Any other error means that the server serves no clients.
 func Ping(ctx context.Context, dial func(context.Context) (net.Conn, error)) error {
 	conn, err := dial(ctx)
 	if err != nil {
@@ -121,7 +120,7 @@ func Ping(ctx context.Context, dial func(context.Context) (net.Conn, error)) err
 	return fmt.Errorf("answers PING with %.100q", strings.TrimSpace(string(line)))
 }
 
-// uncovered tells of a cluster's slots that have no primary that works.
+// uncovered returns a note about a cluster's slots without a working primary.
 func (t *nodeTable) uncovered(cluster bool) []string {
 	if !cluster {
 		return nil
@@ -159,4 +158,4 @@ func (t *nodeTable) uncovered(cluster bool) []string {
 	return []string{"no primary that works has the slots " + strings.Join(gaps, " ")}
 }
 
-const maxGaps = 20 // are named
+const maxGaps = 20 // in a note

@@ -11,18 +11,19 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// The replies in which a node of a cluster names others are rewritten: the addresses in them
-// are those of the gateways, everything else stays byte for byte. A Renamer says which; ok is
-// false for a node whose address stays.
+// Renamer returns the address that clients must see for a node; ok is false if the address stays. In these
+// replies, in which a node names others, the addresses are replaced by those of the gateways; all other bytes
+// stay unchanged:
 //
 //	MOVED, ASK, REDIRECT    error lines, anywhere; the last from Valkey's replicas
 //	CLUSTER SLOTS           [first last [host port id [more]] …] …
 //	CLUSTER SHARDS          [slots … nodes [{id … port … ip … endpoint … hostname …} …]] …
 //	CLUSTER NODES           lines in a string (see nodes.go)
-//	CLUSTER REPLICAS        such lines, a string each
+//	CLUSTER REPLICAS        the same lines, a string each
 type Renamer func(host, port string) (newHost, newPort string, ok bool)
 
-// AppendRedirection rewrites the line of an error, with its line break or without.
+// AppendRedirection appends an error line, with or without line break, its address replaced if it is a
+// redirection.
 func AppendRedirection(dst, line []byte, to Renamer) []byte {
 	head, host, port, end, ok := SplitRedirection(line)
 	if !ok {
@@ -37,8 +38,8 @@ func AppendRedirection(dst, line []byte, to Renamer) []byte {
 	return append(dst, end...)
 }
 
-// SplitRedirection splits "-MOVED 3999 127.0.0.1:6381\r\n" behind the last space and the
-// last colon: IPv6 addresses come without brackets.
+// SplitRedirection splits "-MOVED 3999 127.0.0.1:6381\r\n" at the last space and the last colon: IPv6
+// addresses have no brackets there.
 func SplitRedirection(line []byte) (head, host, port, end []byte, ok bool) {
 	if !IsRedirection(line) {
 		return nil, nil, nil, nil, false
@@ -52,14 +53,14 @@ func SplitRedirection(line []byte) (head, host, port, end []byte, ok bool) {
 	return text[:at], text[at:colon], text[colon+1:], end, true
 }
 
-// IsRedirection reports an error that sends a client to another node.
+// IsRedirection reports whether an error line redirects the client to another node.
 func IsRedirection(line []byte) bool {
 	return bytes.HasPrefix(line, []byte("-MOVED ")) || bytes.HasPrefix(line, []byte("-ASK ")) || bytes.HasPrefix(line, replicaHead)
 }
 
 var replicaHead = []byte("-REDIRECT ")
 
-// appendNodes rewrites the lines of CLUSTER NODES.
+// appendNodes appends the lines of CLUSTER NODES with other addresses.
 func appendNodes(dst []byte, text string, to Renamer) []byte {
 	for line := range strings.Lines(text) {
 		id, rest, ok := strings.Cut(line, " ")
@@ -86,20 +87,20 @@ func appendNodes(dst []byte, text string, to Renamer) []byte {
 	return dst
 }
 
-// tree is one element of a reply, with what is in it.
+// tree is one element of a reply with its children.
 type tree struct {
 	head resp.Head
-	line []byte // the first, with its line break
+	line []byte // the first line, with its line break
 	body []byte // of a string, with its line break
 	kids []tree
 }
 
-// maxTree bounds the depth of what is rewritten.
+// maxTree limits the nesting of replies that are rewritten.
 const maxTree = 8
 
 var errTree = errors.New("redis: reply is not what its command answers")
 
-// parseTree reads the element at the beginning of b.
+// parseTree parses the element at the beginning of b.
 func parseTree(b []byte, depth int) (t tree, rest []byte, err error) {
 	i := bytes.Index(b, []byte("\r\n"))
 	if i < 0 || depth > maxTree {
@@ -136,7 +137,7 @@ func (t *tree) append(dst []byte) []byte {
 	return dst
 }
 
-// text is a string's, a number's or a null's ("").
+// text returns the text of a string or a number, "" for others.
 func (t *tree) text() string {
 	switch {
 	case t.body != nil:
@@ -147,8 +148,8 @@ func (t *tree) text() string {
 	return ""
 }
 
-// set gives a string or a number another text. Nulls and empty strings stay: they mean the
-// host that the client has dialled.
+// set replaces the text of a string or a number. Nulls and empty strings stay: they mean the host that the
+// client has dialled.
 func (t *tree) set(text string) {
 	switch {
 	case t.head.Kind == resp.Integer:
@@ -159,7 +160,7 @@ func (t *tree) set(text string) {
 	}
 }
 
-// field finds what stands behind a key of a map, or of its pairs in RESP2.
+// field returns the value of a key in a map, or in RESP2's list of pairs; nil if there is none.
 func (t *tree) field(key string) *tree {
 	for i := 0; i+1 < len(t.kids); i += 2 {
 		if t.kids[i].text() == key {
@@ -242,18 +243,18 @@ func (t *tree) renameText(to Renamer) {
 	t.body = append(body, "\r\n"...)
 }
 
-// Rewriting is how the addresses of nodes are found in what a server answers. Its zero value finds none.
+// Rewriting replaces the addresses of nodes in a reply. The zero value replaces none.
 type Rewriting struct {
-	// Whole: the reply is one element; others are lists whose elements are rewritten one by one.
+	// Whole: the reply is one element; other replies are lists whose elements are rewritten one by one.
 	Whole bool
-	// Hidden: an empty list takes its place.
+	// Hidden: an empty list replaces the reply.
 	Hidden bool
 
 	rename func(*tree, Renamer)
 }
 
-// RewritingOf is that of the answer to a subcommand of CLUSTER, or of SENTINEL, whose "replicas" are
-// called "replicas of" here.
+// RewritingOf returns the Rewriting for the reply to a subcommand of CLUSTER or SENTINEL. The "replicas" of
+// SENTINEL are called "replicas of" here.
 func RewritingOf(subcommand string) Rewriting {
 	switch subcommand {
 	case "slots":
@@ -268,13 +269,13 @@ func RewritingOf(subcommand string) Rewriting {
 		return Rewriting{Whole: true, rename: (*tree).renameServer}
 	case "masters", "replicas of":
 		return Rewriting{rename: (*tree).renameServer}
-	case "sentinels": // which know nothing of the gateways
+	case "sentinels": // Sentinels do not know the gateways
 		return Rewriting{Hidden: true}
 	}
 	return Rewriting{}
 }
 
-// Append appends one element of a reply with other addresses.
+// Append appends one element of a reply with its addresses replaced.
 func (w Rewriting) Append(dst, b []byte, to Renamer) ([]byte, error) {
 	t, rest, err := parseTree(b, 0)
 	if err != nil || len(rest) > 0 {
@@ -286,8 +287,8 @@ func (w Rewriting) Append(dst, b []byte, to Renamer) ([]byte, error) {
 	return t.append(dst), nil
 }
 
-// Elsewhere reports an error that sends a client to another node, or has it wait: what was asked has
-// not been looked at.
+// Elsewhere reports whether an error redirects the client to another node or tells it to wait. The server has
+// not looked at the request then.
 func Elsewhere(text string) bool {
 	for _, prefix := range [...]string{"MOVED ", "ASK ", "REDIRECT ", "TRYAGAIN", "CLUSTERDOWN"} {
 		if len(text) >= len(prefix) && text[:len(prefix)] == prefix {
@@ -297,9 +298,9 @@ func Elsewhere(text string) bool {
 	return false
 }
 
-// What Sentinels say of servers, in answers and in messages.
+// Replies and messages of Sentinels.
 
-// renameServer rewrites what a Sentinel says of a server.
+// renameServer rewrites a Sentinel's description of a server.
 func (t *tree) renameServer(to Renamer) {
 	if host, port, ok := to(t.fieldText("ip"), t.fieldText("port")); ok {
 		if name := t.fieldText("name"); name == net.JoinHostPort(t.fieldText("ip"), t.fieldText("port")) {
@@ -328,8 +329,8 @@ func (t *tree) renamePair(to Renamer) {
 	}
 }
 
-// RewritingOfMessage is that of what Sentinels publish. At the news of another primary it calls switched
-// first: a client that hears of it connects at once.
+// RewritingOfMessage returns the Rewriting for messages that Sentinels publish. For a new primary it first
+// calls switched, since a client that receives the message connects at once.
 //
 //	+switch-master  mymaster 10.0.0.1 6379 10.0.0.2 6379
 //	+slave          slave 10.0.0.2:6379 10.0.0.2 6379 @ mymaster 10.0.0.1 6379

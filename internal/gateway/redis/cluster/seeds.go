@@ -14,16 +14,16 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// Several gateways behind one address have to agree which port leads to which node, whenever they were
-// started and whatever nodes have joined since: a client that one of them has sent to a port may find
-// another behind it. What they agree on is the order of their seeds. A seed's node is the one that
-// answers at its address (nodes may know themselves by others), or that has it.
+// Several gateways behind one address must agree which port leads to which node, whenever they were started
+// and whatever nodes have joined since: a client that one of them has sent to a port may reach another one
+// there. They agree by the order of their seeds. A seed's node is the one that answers at its address (nodes
+// may know themselves by other addresses), or that has this address.
 
-// identifyPeriod is between attempts to find out which nodes seeds are.
+// identifyPeriod is the time between attempts to find out which nodes the seeds are.
 const identifyPeriod = 5 * time.Second
 
-// lookBySeeds asks all seeds, and believes the one that knows of most slots: a seed may be no part of the
-// cluster, any more or yet. It also fails for the reasons given.
+// lookBySeeds asks all seeds and uses the answer with most slots: a seed may not be part of the cluster yet
+// or any more. If none answers, it returns errs and the seeds' errors.
 func (c *Cluster) lookBySeeds(errs []error) error {
 	var best []node
 	host, most := "", -1
@@ -52,7 +52,7 @@ func slotsOf(nodes []node) (n int) {
 	return n
 }
 
-// identify asks seeds who they are until all are known.
+// identify asks the seeds for their ids until all are known.
 func (c *Cluster) identify(context.Context) {
 	for {
 		select {
@@ -64,11 +64,11 @@ func (c *Cluster) identify(context.Context) {
 		if len(pending) == 0 {
 			return
 		}
-		_, _ = c.askSeeds(pending) // looks log what is wrong
+		_, _ = c.askSeeds(pending) // polls log errors
 	}
 }
 
-// askSeeds asks what they know, and who they are.
+// askSeeds asks seeds for CLUSTER NODES and records their ids.
 func (c *Cluster) askSeeds(seeds []gateway.Upstream) (answers [][]node, errs []error) {
 	answers, errs = make([][]node, len(seeds)), make([]error, len(seeds))
 	var all sync.WaitGroup
@@ -84,19 +84,19 @@ func (c *Cluster) askSeeds(seeds []gateway.Upstream) (answers [][]node, errs []e
 	return answers, errs
 }
 
-// seeds are several gateways' common idea of an order of nodes.
+// seeds is the order of nodes that several gateways share.
 type seeds struct {
 	at []gateway.Upstream
 
 	mu  sync.Mutex
-	ids []string // of their nodes; "": not known
+	ids []string // of their nodes; "": unknown
 }
 
 func newSeeds(at []gateway.Upstream) seeds { return seeds{at: at, ids: make([]string, len(at))} }
 
 func (s *seeds) count() int { return len(s.at) }
 
-// set learns from what a seed answers which node it is.
+// set records which node a seed is, from the seed's answer.
 func (s *seeds) set(address string, nodes []node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *seeds) set(address string, nodes []node) {
 	}
 }
 
-// pending are those whose nodes are not known.
+// pending returns the seeds whose nodes are unknown.
 func (s *seeds) pending() (seeds []gateway.Upstream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +120,7 @@ func (s *seeds) pending() (seeds []gateway.Upstream) {
 	return seeds
 }
 
-// of says which seed a node is, counted from one, 0 for none.
+// of returns which seed a node is, counted from one, 0 for none.
 func (s *seeds) of(n *node) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,26 +133,26 @@ func (s *seeds) of(n *node) int {
 	})
 }
 
-// ports are those behind the entry's: each is known by its distance from that.
+// ports assigns the ports that follow the entry's. Each is identified by its distance from that.
 type ports struct {
 	open      func(address string) (net.Listener, error)
-	advertise string           // host:port by which clients reach the entry; "": its address
-	entry     net.Addr         // nil until it serves
+	advertise string           // host:port at which clients reach the entry; "": its address
+	entry     net.Addr         // nil until it is serving
 	proxied   *gateway.Proxied // the entry's listener, if connections begin with PROXY headers
-	reserved  int              // the first of them are of seeds
+	reserved  int              // the first distances, reserved for seeds
 	most      int
 	taken     map[int]bool
 }
 
 var errNoPort = errors.New("no port is left for another node; set nodes higher")
 
-// begin learns where the entry is.
+// begin records the entry's listener.
 func (p *ports) begin(l net.Listener) {
 	p.entry = l.Addr()
 	p.proxied, _ = l.(*gateway.Proxied)
 }
 
-// listen takes the port of a seed, or the first behind those of seeds that is free.
+// listen opens the port of a seed, or the first free one after those of all seeds.
 func (p *ports) listen(seed int) (l net.Listener, distance int, err error) {
 	host, port, err := net.SplitHostPort(p.entry.String())
 	first, noNumber := strconv.Atoi(port)
@@ -169,7 +169,7 @@ func (p *ports) listen(seed int) (l net.Listener, distance int, err error) {
 	return nil, 0, err
 }
 
-// distances are those that a node may get, the best first: seed's, or one that is no seed's.
+// distances returns the free distances for a node, best first: its seed's, then those of no seed.
 func (p *ports) distances(seed int) (free []int) {
 	if seed > 0 && !p.taken[seed] {
 		free = append(free, seed)
@@ -184,18 +184,18 @@ func (p *ports) distances(seed int) (free []int) {
 
 func (p *ports) free(distance int) { delete(p.taken, distance) }
 
-// at is the port at a distance.
+// at returns the port at a distance.
 func (p *ports) at(distance int) int {
 	_, port, _ := net.SplitHostPort(p.entry.String())
 	first, _ := strconv.Atoi(port)
 	return first + distance
 }
 
-// advertisedAt is where clients reach the listener at a distance.
+// advertisedAt returns the address at which clients reach the listener at a distance.
 func (p *ports) advertisedAt(distance int) gateway.Advertised {
 	a, _ := gateway.AdvertisedAs(p.advertise, p.entry)
 	if p.proxied != nil && p.advertise == "" {
-		a.Host = "" // clients know the balancer's, which is in its headers
+		a.Host = "" // clients know the balancer's host, which is in its headers
 	}
 	if port, err := strconv.Atoi(a.Port); err == nil {
 		a.Port = strconv.Itoa(port + distance)

@@ -13,19 +13,18 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// SentinelConfig makes a Cluster of the servers that Sentinels watch: LISTEN leads to the
-// primary, whichever that is, the ports behind it to each server. Clients of the primary are
-// disconnected when another takes over; those that ask Sentinels ask at a listener that
-// answers with the gateways' addresses.
+// SentinelConfig makes a Cluster of the servers that Sentinels watch. LISTEN leads to the current primary,
+// the following ports to each server. Clients of the primary are disconnected when another server takes over.
+// Clients that ask Sentinels do so at a listener whose answers have the gateways' addresses.
 type SentinelConfig struct {
 	Sentinels      []gateway.Upstream // their credentials are not used
-	User, Password string             // of the Sentinels, for the gateway's own questions
-	Master         string             // as the Sentinels call the primary
-	Listener       net.Listener       // where clients ask; nil: nowhere. It is served by Serve
+	User, Password string             // for the Sentinels, for the gateway's own requests
+	Master         string             // the Sentinels' name of the primary
+	Listener       net.Listener       // where clients ask; nil: none. Cluster.Serve serves it
 	New            func(Site) Gateway // makes the gateway for clients that ask
 }
 
-// lookBySentinel asks the Sentinels, in order, until one has answered.
+// lookBySentinel asks the Sentinels, in order, until one answers.
 func (c *Cluster) lookBySentinel() error {
 	var errs []error
 	for _, up := range c.cfg.Sentinel.Sentinels {
@@ -69,7 +68,7 @@ func (c *Cluster) askSentinel(dial func(context.Context) (net.Conn, error)) ([]n
 	return nodes, nil
 }
 
-// serverNode is what a Sentinel says of a server. It has no other name than its address.
+// serverNode returns a node from a Sentinel's description. Its address is its id.
 func serverNode(fields map[string]string) node {
 	n := node{ip: fields["ip"], port: fields["port"]}
 	n.id = Address(n.ip, n.port)
@@ -80,8 +79,8 @@ func serverNode(fields map[string]string) node {
 
 var errNotPrimary = errors.New("what the Sentinels call the primary is none (yet)")
 
-// checkRole asks a server that is about to take over for its role: Sentinels may speak of an
-// older time. Where it can't be asked, clients will find out.
+// checkRole checks that a new primary has that role, since a Sentinel's information may be old. If it can't
+// be asked, checkRole accepts it.
 func (c *Cluster) checkRole(ctx context.Context, n node) error {
 	for _, m := range c.table.Load().all {
 		if m.id == n.id && m.node.Load().primary {
@@ -99,7 +98,7 @@ func (c *Cluster) checkRole(ctx context.Context, n node) error {
 	return nil
 }
 
-// hearSentinels has a look made as soon as a Sentinel tells of another primary.
+// hearSentinels requests a poll as soon as a Sentinel reports another primary.
 func (c *Cluster) hearSentinels(context.Context) {
 	for i := 0; c.ctx.Err() == nil; i++ {
 		s := c.cfg.Sentinel
@@ -127,7 +126,7 @@ func (c *Cluster) hear(client *goredis.Client) {
 	}
 }
 
-// placeOf is where clients find a member: the primary that Sentinels watch at the entry.
+// placeOf returns where clients find a member: with Sentinels the primary at the entry.
 func (c *Cluster) placeOf(m *member) gateway.Advertised {
 	if c.cfg.Sentinel != nil && m.node.Load().primary {
 		return c.ports.advertisedAt(0)
@@ -135,7 +134,7 @@ func (c *Cluster) placeOf(m *member) gateway.Advertised {
 	return m.advertised
 }
 
-// serveSentinel serves those that ask for the primary, unless Shutdown has begun.
+// serveSentinel serves clients that ask for the primary, unless Shutdown has begun.
 func (c *Cluster) serveSentinel() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,7 +149,7 @@ func (c *Cluster) serveSentinel() {
 	})
 }
 
-// DialPrimary connects to the primary that the Sentinels name; not for a client.
+// DialPrimary connects to the primary that the Sentinels name, not for a client.
 func (c *Cluster) DialPrimary(ctx context.Context) (net.Conn, error) {
 	for _, m := range c.pick() {
 		return c.dial(m, nil)(ctx)

@@ -10,27 +10,27 @@ import (
 )
 
 const (
-	// A reply that names a node which nobody knows waits for a look; then the node's
-	// address passes as it is for a while, without waiting.
+	// A reply that names an unknown node waits up to unknownWait for a poll. After that the address is
+	// treated as unknown for unknownFor, without waiting.
 	unknownWait = time.Second
 	unknownFor  = 10 * time.Second
-	maxUnknown  = 1000 // of them are remembered
+	maxUnknown  = 1000 // addresses remembered
 )
 
-// View is what the sessions at one gateway know of the other servers.
+// View tells the sessions at one gateway about the other servers.
 type View struct {
 	c    *Cluster
-	near *member // whose clients they are; nil: of Sentinels
+	near *member // the sessions' node; nil: Sentinels
 }
 
-// InCluster says whether the servers are a cluster's, and not watched by Sentinels.
+// InCluster reports whether the servers form a cluster, and are not watched by Sentinels.
 func (v *View) InCluster() bool { return v.c.cfg.Sentinel == nil }
 
-// OfSentinels says whether the sessions lead to Sentinels.
+// OfSentinels reports whether the sessions lead to Sentinels.
 func (v *View) OfSentinels() bool { return v.near == nil }
 
-// Find is where clients reach the node of which the server speaks so. It may wait for a look at the
-// cluster, where the server knows more than we do.
+// Find returns the address at which clients reach the node that the server names so. If the node is unknown
+// it may wait for a poll: the server may know more than the gateway.
 func (v *View) Find(host, port string) (gateway.Advertised, bool) {
 	c := v.c
 	if m := c.table.Load().find(v.near, host, port); m != nil {
@@ -50,33 +50,33 @@ func (v *View) Find(host, port string) (gateway.Advertised, bool) {
 	return gateway.Advertised{}, false
 }
 
-// Look waits for a look at the servers, for a moment.
+// Look waits at most unknownWait for a poll of the servers.
 func (v *View) Look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, unknownWait)
 	defer cancel()
 	v.c.round.await(ctx, v.near)
 }
 
-// Renamer gives the addresses of nodes as a client must see them that has connected to local. A node of
-// a cluster without a gateway has the entry's: a client that goes there is told so.
+// Renamer returns a Renamer for a client that has connected to local. A node of a cluster without a gateway
+// gets the entry's address; a client redirected to it gets an error.
 func (v *View) Renamer(local net.Addr) Renamer {
 	return func(host, port string) (string, string, bool) {
 		a, ok := v.Find(host, port)
 		switch {
 		case ok:
 		case v.OfSentinels():
-			return "", "", false // a server that is none of ours
+			return "", "", false // not one of the watched servers
 		default:
 			a = v.c.ports.advertisedAt(0)
 		}
-		if a.Host == "" && host == "" { // the host that the client has dialled
+		if a.Host == "" && host == "" { // "" means the host that the client has dialled
 			return "", a.Port, true
 		}
 		return a.HostFor(local), a.Port, true
 	}
 }
 
-// KnownRenamer is a Renamer of what is known now: Sentinels speak of much else.
+// KnownRenamer is like Renamer but never waits: Sentinels also name other servers.
 func (v *View) KnownRenamer(local net.Addr) Renamer {
 	return func(host, port string) (string, string, bool) {
 		m := v.c.table.Load().find(nil, host, port)
@@ -88,7 +88,7 @@ func (v *View) KnownRenamer(local net.Addr) Renamer {
 	}
 }
 
-// unknownNodes remembers the addresses that no gateway stands for.
+// unknownNodes remembers the addresses of nodes without a gateway.
 type unknownNodes struct {
 	mu    sync.Mutex
 	until map[string]time.Time
@@ -100,7 +100,7 @@ func (u *unknownNodes) recent(key string) bool {
 	return time.Now().Before(u.until[key])
 }
 
-// remember reports whether the address is news.
+// remember adds an address and reports whether it is new.
 func (u *unknownNodes) remember(key string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

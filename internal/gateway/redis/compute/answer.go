@@ -11,26 +11,24 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// The commands below read a part or a property of a value. On a sealed value the
-// server would answer about the envelope, so the gateway opens the value and answers
-// itself. What Redis 7.0 does is the specification, down to which of several wrong
-// arguments it reports and which it never looks at when the key is missing.
+// These commands read a part or a property of a value. For an envelope the server would answer about the
+// stored bytes, so the gateway decompresses the value and answers itself. The specification is what Redis 7.0
+// does, down to which of several wrong arguments it reports and which it ignores when the key is missing.
 
-// Error texts of Redis that more than one command shares.
+// Error texts that several commands of Redis share.
 const (
 	errNotInteger = "ERR value is not an integer or out of range"
 	errSyntax     = "ERR syntax error"
 	errBitOffset  = "ERR bit offset is not an integer or out of range"
 )
 
-// Answer appends to dst the RESP reply that Redis gives to the command args (args[0]
-// is the name, in any letter case) for a string value, or for a hash field's value;
-// exists is false when there is no such key or field. RESP2 and RESP3 have the same form
-// for all of them. It allocates only to grow dst and keeps nothing of its arguments.
+// Answer appends to dst the RESP reply of Redis to the command args (args[0] is the name, in any letter case)
+// for a string value, or for a hash field's value. exists is false if there is no such key or field. All
+// replies have the same form in RESP2 and RESP3. Answer allocates only to grow dst and keeps nothing of its
+// arguments.
 //
-// It knows STRLEN, HSTRLEN, GETRANGE, SUBSTR, GETBIT, BITCOUNT, BITPOS, BITFIELD_RO and DIGEST (of a
-// value that exists).
-// The limit on bit offsets is that of a server whose proto-max-bulk-len is the default.
+// It handles STRLEN, HSTRLEN, GETRANGE, SUBSTR, GETBIT, BITCOUNT, BITPOS, BITFIELD_RO and DIGEST (of a value
+// that exists). The limit on bit offsets is that of a server with the default proto-max-bulk-len.
 func Answer(dst []byte, args [][]byte, value []byte, exists bool) []byte {
 	if !exists {
 		value = nil
@@ -81,8 +79,8 @@ func Answer(dst []byte, args [][]byte, value []byte, exists bool) []byte {
 	return resp.AppendError(dst, "ERR cinch: the gateway can't answer this command")
 }
 
-// computeRange answers GETRANGE key start end: both ends are included, and a missing
-// key is an empty string only once both numbers have been found right.
+// computeRange answers GETRANGE key start end: both ends are included, and for a missing key it checks both
+// numbers before it returns an empty string.
 func computeRange(dst []byte, args [][]byte, value []byte) []byte {
 	start, ok := resp.ParseInt(args[2])
 	if !ok {
@@ -99,8 +97,8 @@ func computeRange(dst []byte, args [][]byte, value []byte) []byte {
 	return resp.AppendBulk(dst, value[start:end+1])
 }
 
-// clamp resolves negative positions, which count from the end, and cuts the range
-// [start, end] to n positions. It reports false for a range that holds none.
+// clamp resolves negative positions, which count from the end, and cuts the range [start, end] to n
+// positions. It reports false if the range is empty.
 func clamp(start, end, n int64) (int64, int64, bool) {
 	if start < 0 && end < 0 && start > end {
 		return 0, 0, false
@@ -109,7 +107,7 @@ func clamp(start, end, n int64) (int64, int64, bool) {
 	return start, end, start <= end
 }
 
-// resolve turns a position that counts from the end into one from the start.
+// resolve converts a position that counts from the end into one from the start.
 func resolve(i, n int64) int64 {
 	if i < 0 {
 		i += n
@@ -123,7 +121,7 @@ func appendArity(dst, name []byte) []byte {
 	return append(dst, "' command\r\n"...)
 }
 
-// lowerName returns name in lower case, in buf; a longer name than any here is empty.
+// lowerName returns name in lower case, in buf, or nil if it is longer than any command here.
 func lowerName(buf *[16]byte, name []byte) []byte {
 	if len(name) > len(buf) {
 		return nil
@@ -134,12 +132,12 @@ func lowerName(buf *[16]byte, name []byte) []byte {
 	return buf[:len(name)]
 }
 
-// IsLength reports a command that an envelope's header answers.
+// IsLength reports whether the command is answered from an envelope's header.
 func IsLength(args [][]byte) bool {
 	return resp.IsWord(args[0], "strlen") || resp.IsWord(args[0], "hstrlen")
 }
 
-// MayMakeMagic reports that a command could make a value that does not begin with the magic do so.
+// MayMakeMagic reports whether a command could make a value begin with the magic that did not before.
 func MayMakeMagic(args [][]byte) bool {
 	switch {
 	case resp.IsWord(args[0], "append"):
@@ -156,12 +154,12 @@ func MayMakeMagic(args [][]byte) bool {
 	return true
 }
 
-// CarriesMagic reports that one of the arguments holds the magic somewhere.
+// CarriesMagic reports whether one of the arguments contains the magic.
 func CarriesMagic(args [][]byte) bool {
 	return slices.ContainsFunc(args, func(a []byte) bool { return bytes.Contains(a, []byte(cinch.Magic)) })
 }
 
-// PartOfAny reports that b is a part of one of list.
+// PartOfAny reports whether b is a part of an element of list.
 func PartOfAny(list [][]byte, b []byte) bool {
 	return slices.ContainsFunc(list, func(x []byte) bool { return bytes.Contains(x, b) })
 }

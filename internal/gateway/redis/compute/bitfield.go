@@ -10,12 +10,12 @@ type fieldOp struct {
 	bits   int64
 	signed bool
 	writes bool
-	none   bool // OVERFLOW: changes how later operations write, answers nothing
+	none   bool // OVERFLOW: affects later writes, has no answer
 	next   int  // index of the argument after it
 }
 
-// computeBitField answers BITFIELD_RO. The server checks all operations before it answers
-// any, so the arguments are gone through twice.
+// computeBitField answers BITFIELD_RO. The server checks all operations before it answers any, so this parses
+// the arguments twice.
 func computeBitField(dst []byte, args [][]byte, value []byte) []byte {
 	gets, writes, errText := checkBitField(args)
 	switch {
@@ -35,7 +35,7 @@ func computeBitField(dst []byte, args [][]byte, value []byte) []byte {
 	return dst
 }
 
-// checkBitField finds the first argument that the server refuses.
+// checkBitField returns the error for the first argument that the server refuses, "" if there is none.
 func checkBitField(args [][]byte) (gets int, writes bool, errText string) {
 	for i := 2; i < len(args); {
 		op, errText := parseFieldOp(args, i)
@@ -52,8 +52,8 @@ func checkBitField(args [][]byte) (gets int, writes bool, errText string) {
 	return gets, writes, ""
 }
 
-// parseFieldOp reads the operation that starts at args[i]. A keyword with too few
-// arguments behind it is no keyword to the server.
+// parseFieldOp parses the operation that starts at args[i]. To the server a keyword with too few arguments
+// behind it is a syntax error.
 func parseFieldOp(args [][]byte, i int) (op fieldOp, errText string) {
 	left := len(args) - i - 1
 	switch name := args[i]; {
@@ -88,7 +88,7 @@ func checkOverflow(arg []byte) string {
 	return "ERR Invalid OVERFLOW type specified"
 }
 
-// parseFieldType reads "u1" to "u63" and "i1" to "i64".
+// parseFieldType parses "u1" to "u63" and "i1" to "i64".
 func parseFieldType(arg []byte) (signed bool, width int64, ok bool) {
 	arg = resp.CString(arg)
 	if len(arg) == 0 || arg[0] != 'i' && arg[0] != 'u' {
@@ -102,8 +102,8 @@ func parseFieldType(arg []byte) (signed bool, width int64, ok bool) {
 	return signed, width, true
 }
 
-// parseFieldOffset reads an offset in bits, or in fields of the given width after "#".
-// The product wraps around as the server's does.
+// parseFieldOffset parses an offset in bits, or in fields of the given width after "#". The product wraps
+// around like the server's.
 func parseFieldOffset(arg []byte, width int64) (int64, bool) {
 	scale := int64(1)
 	if len(arg) > 0 && arg[0] == '#' {
@@ -114,7 +114,7 @@ func parseFieldOffset(arg []byte, width int64) (int64, bool) {
 	return offset, ok && offset >= 0 && offset < maxBitOffset
 }
 
-// readField returns the field's bits as a number; what lies behind the value is zero.
+// readField returns the field's bits as a number. Bits after the value are zero.
 func readField(value []byte, op fieldOp) int64 {
 	var window [9]byte // 64 bits may touch nine bytes
 	if from := op.offset >> 3; from < int64(len(value)) {
@@ -131,8 +131,8 @@ func readField(value []byte, op fieldOp) int64 {
 	return int64(u)
 }
 
-// IsWide reports BITFIELD or BITFIELD_RO with fields above 53 bits: their values would be rounded on
-// their way through Lua, whose numbers are doubles.
+// IsWide reports whether the command is BITFIELD or BITFIELD_RO with a field of more than 53 bits: Lua would
+// round it, since its numbers are doubles.
 func IsWide(args [][]byte) bool {
 	if !resp.IsWord(args[0], "bitfield") && !resp.IsWord(args[0], "bitfield_ro") {
 		return false

@@ -30,8 +30,8 @@ func computeGetBit(dst []byte, args [][]byte, value []byte) []byte {
 	return resp.AppendInt(dst, int64(value[offset>>3]>>(7-offset&7)&1))
 }
 
-// computeBitCount answers BITCOUNT key [start end [BYTE|BIT]]. For a missing key the
-// arguments are not looked at, and the unit not when the range is plainly empty.
+// computeBitCount answers BITCOUNT key [start end [BYTE|BIT]]. It ignores the arguments for a missing key,
+// and the unit if both ends are negative and the range is empty.
 func computeBitCount(dst []byte, args [][]byte, value []byte, exists bool) []byte {
 	if !exists {
 		return resp.AppendInt(dst, 0)
@@ -66,8 +66,8 @@ func computeBitCount(dst []byte, args [][]byte, value []byte, exists bool) []byt
 	return resp.AppendInt(dst, countRange(value, first, last))
 }
 
-// computeBitPos answers BITPOS key bit [start [end [BYTE|BIT]]]. A missing key reads as
-// zeros without end, and so does what follows a value unless an end was given.
+// computeBitPos answers BITPOS key bit [start [end [BYTE|BIT]]]. A missing key reads as endless zeros, and so
+// do the bits after a value unless an end is given.
 func computeBitPos(dst []byte, args [][]byte, value []byte, exists bool) []byte {
 	bit, ok := resp.ParseInt(args[2])
 	if !ok {
@@ -93,8 +93,8 @@ func computeBitPos(dst []byte, args [][]byte, value []byte, exists bool) []byte 
 	return resp.AppendInt(dst, pos)
 }
 
-// bitPosRange returns the bits that BITPOS searches; first > last means none. Unlike
-// BITCOUNT it looks at the unit before the end.
+// bitPosRange returns the bits that BITPOS searches; first > last means none. Unlike BITCOUNT it checks the
+// unit before the end.
 func bitPosRange(args [][]byte, value []byte) (first, last int64, errText string) {
 	if len(args) > 6 {
 		return 0, 0, errSyntax
@@ -121,7 +121,7 @@ func bitPosRange(args [][]byte, value []byte) (first, last int64, errText string
 	return first, last, ""
 }
 
-// bitsInUnit reads the keyword that says what a range counts.
+// bitsInUnit parses the unit of a range.
 func bitsInUnit(arg []byte) (int64, bool) {
 	switch {
 	case resp.IsWord(arg, "bit"):
@@ -132,9 +132,8 @@ func bitsInUnit(arg []byte) (int64, bool) {
 	return 0, false
 }
 
-// bitRange turns a range of units of 1 or 8 bits into the bits of value that it covers,
-// or reports false when it covers none. The product can't overflow: the range has been
-// cut to the value by then.
+// bitRange converts a range of units of 1 or 8 bits into the bits of value that it covers. It reports false
+// if it covers none. The product can't overflow: the range has been cut to the value before.
 func bitRange(start, end, unit int64, value []byte) (first, last int64, ok bool) {
 	n := int64(len(value)) * 8 / unit
 	start, end = resolve(start, n), min(resolve(end, n), n-1)
@@ -165,7 +164,7 @@ func countBits(b []byte) int64 {
 
 // findBit returns the first of the bits first to last that equals bit, or -1.
 func findBit(value []byte, first, last int64, bit byte) int64 {
-	var flip byte // makes the search one for a one
+	var flip byte // turns the search into one for a one
 	if bit == 0 {
 		flip = 0xff
 	}

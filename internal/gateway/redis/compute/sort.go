@@ -7,22 +7,22 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// SORT reaches for keys that it builds from patterns: BY weights, which the server compares, and GET
-// values, which it returns or, with STORE, writes into a list.
+// SORT uses keys that it builds from patterns: BY weights, which the server compares, and GET values, which
+// it returns or, with STORE, writes into a list.
 
-// Sort is what matters of a SORT request.
+// Sort holds the parsed options of a SORT request.
 type Sort struct {
-	By, Store []byte   // nil: none, of BY also where it has no asterisk
-	Gets      []bool   // of each GET: it fetches a value (not "#")
-	Fetched   [][]byte // the patterns of those that do
+	By, Store []byte   // nil: none; By also if it has no asterisk
+	Gets      []bool   // for each GET: whether it fetches a value (not "#")
+	Fetched   [][]byte // the patterns of the GETs that fetch
 	Look      [][]byte // the request without STORE; with ALPHA also without LIMIT, whose choice depends on STORE
 	Broken    bool     // the server will refuse it
 
-	rest, limit [][]byte // the request without STORE and LIMIT; the latter
+	rest, limit [][]byte // the request without STORE and LIMIT, and LIMIT
 	alpha       bool
 }
 
-// ParseSort reads the options of SORT or SORT_RO.
+// ParseSort parses the options of SORT or SORT_RO.
 func ParseSort(args [][]byte) (o Sort) {
 	o.rest = append(o.rest, args[0], args[1])
 	readOnly := resp.IsWord(args[0], "sort_ro")
@@ -53,10 +53,10 @@ func ParseSort(args [][]byte) (o Sort) {
 	return o
 }
 
-// note takes one option and its arguments.
+// note records one option with its arguments.
 func (o *Sort) note(opt [][]byte) {
 	if resp.IsWord(opt[0], "limit") {
-		o.limit = opt // the last one counts
+		o.limit = opt // the last one applies
 		return
 	}
 	o.rest = append(o.rest, opt...)
@@ -76,7 +76,7 @@ func (o *Sort) note(opt [][]byte) {
 	}
 }
 
-// Fetches reports that a GET fetches a value.
+// Fetches reports whether a GET fetches a value.
 func (o *Sort) Fetches() bool {
 	return slices.Contains(o.Gets, true)
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/cinch-layer/cinch"
 )
 
-// Known is an envelope and the value it stands for.
+// Known is an envelope and its value.
 type Known struct{ Sealed, Value []byte }
 
-// Call makes a call of a script with the arguments a, b and then args.
+// Call returns a call of a script with the arguments a, b and then args.
 func Call(verb, script string, keys [][]byte, a, b []byte, args [][]byte) [][]byte {
 	call := make([][]byte, 0, 5+len(keys)+len(args))
 	call = append(call, []byte(verb), []byte(script), number(len(keys)))
@@ -22,21 +22,21 @@ func Call(verb, script string, keys [][]byte, a, b []byte, args [][]byte) [][]by
 	return append(call, args...)
 }
 
-// CallPeek makes a call of Peek or PeekField for a read, of which most are the bytes of an envelope
-// that are wanted; 0: all.
+// CallPeek returns a call of Peek or PeekField for the read args. most limits the bytes returned of an
+// envelope; 0: all.
 func CallPeek(verb, script string, key []byte, most int, args [][]byte) [][]byte {
 	return Call(verb, script, [][]byte{key}, []byte(cinch.Magic), number(most-1), args)
 }
 
-// CallGuard makes a call of Guard or one of its kin.
+// CallGuard returns a call of Guard or a similar script.
 func CallGuard(script string, keys [][]byte, known []Known, args [][]byte) [][]byte {
 	rest := appendKnown(make([][]byte, 0, 2*len(known)+len(args)), known)
 	return Call("EVAL", script, keys, []byte(cinch.Magic), number(len(known)), append(rest, args...))
 }
 
-// CallSort makes a call of Sort or SortWatched. by and store are nil where SORT has no such option;
-// fetches says of each GET whether it fetches a value, args are those of SORT, and look those of one
-// that fetches all that args may store; with store only.
+// CallSort returns a call of Sort or SortWatched. by and store are nil if SORT has no such option. fetches
+// says for each GET whether it fetches a value. args are the arguments of SORT. look, used with store only,
+// are those of a SORT that fetches all values that args may store.
 func CallSort(script string, keys [][]byte, by, store []byte, fetches []bool, known []Known, look, args [][]byte) [][]byte {
 	gets := make([]byte, len(fetches))
 	for i, fetches := range fetches {
@@ -53,8 +53,8 @@ func CallSort(script string, keys [][]byte, by, store []byte, fetches []bool, kn
 	return Call("EVAL", script, keys, []byte(cinch.Magic), by, slices.Concat(rest, look, args))
 }
 
-// CallEscape makes a call of Escape. plain are bytes that hold the magic and are no envelopes; without
-// any no hash is looked at.
+// CallEscape returns a call of Escape. plain are bytes that contain the magic and are not envelopes; if there
+// are none, no hash is checked.
 func CallEscape(keys, plain [][]byte) [][]byte {
 	all := append([][]byte(nil), keys...)
 	if len(plain) > 0 {
@@ -63,22 +63,21 @@ func CallEscape(keys, plain [][]byte) [][]byte {
 	return Call("EVAL", Escape, all, []byte(cinch.Magic), number(len(keys)), plain)
 }
 
-// CallInflate makes a call of Inflate. A key may be looked at as a string and as a hash; it is one of
-// them.
+// CallInflate returns a call of Inflate. A key may be in both strings and hashes if its type is unknown.
 func CallInflate(strings, hashes [][]byte, known []Known) [][]byte {
 	call := [][]byte{[]byte("EVAL"), []byte(Inflate), number(len(strings) + len(hashes))}
 	call = append(append(call, strings...), hashes...)
 	return appendKnown(append(call, number(len(strings))), known)
 }
 
-// CallSealedFields makes a call of SealedFields, which answers with little more than most fields.
+// CallSealedFields returns a call of SealedFields, whose answer has little more than most fields.
 func CallSealedFields(key []byte, most int) [][]byte {
 	return Call("EVAL", SealedFields, [][]byte{key}, []byte(cinch.Magic), number(2*most), nil)
 }
 
-// CallComposed makes a call of a client's script behind the prologue, which Compose has made. args are
-// those behind the script, plain are values that begin with the magic and may be met, hashes says
-// whether one among the keys may hold envelopes, and clear that what the user may not see is plain.
+// CallComposed returns a call of a client's script that Compose has extended. args are the arguments behind
+// the script. plain are values that begin with the magic and are not envelopes. hashes says whether one of
+// the keys may be a hash with envelopes, clear that values which the user may not read are uncompressed.
 func CallComposed(verb string, composed []byte, args, plain [][]byte, hashes, clear bool) [][]byte {
 	call := append([][]byte{[]byte(verb), composed}, args...)
 	call = append(call, []byte(cinch.Magic))
@@ -86,8 +85,8 @@ func CallComposed(verb string, composed []byte, args, plain [][]byte, hashes, cl
 	return append(call, number(len(plain)), flag(hashes), flag(clear))
 }
 
-// Compose puts the prologue in front of a script, on the same line so that line numbers in its errors
-// stay, and behind its shebang line if it has one.
+// Compose inserts the prologue before a script, on the same line so that line numbers in errors stay right,
+// and behind its shebang line if there is one.
 func Compose(body []byte) []byte {
 	at := 0
 	if bytes.HasPrefix(body, []byte("#!")) {
@@ -101,7 +100,7 @@ func Compose(body []byte) []byte {
 	return append(text, body[at:]...)
 }
 
-// Name is how Redis calls a script.
+// Name returns the name of a script in Redis: its SHA-1 in hex.
 func Name(script []byte) string {
 	sum := sha1.Sum(script)
 	return hex.EncodeToString(sum[:])

@@ -1,9 +1,9 @@
-// Package lua has the scripts that the gateway for Redis runs in the server: those that guard
-// commands, put values back, and wrap what begins like an envelope. They run under the client's
-// identity and see the keys that the client named. Those that meet envelopes which they can't do
-// with answer with an array of Marker and the envelopes: then nothing has been done.
+// Package lua contains the scripts that the Redis gateway runs in the server: they guard commands, decompress
+// values in place, and wrap values that begin with the magic. They run with the client's rights and access
+// the keys that the client named. A script that meets an envelope which it cannot handle has changed nothing,
+// and answers with an array of Marker and the envelopes.
 //
-// The files are written for readers; what is sent is compact, on one line.
+// The files are formatted for readers; the gateway sends a compact form on one line.
 package lua
 
 import (
@@ -14,45 +14,45 @@ import (
 	"github.com/cinch-layer/cinch"
 )
 
-// Marker begins the answers that hand out envelopes. No stored value of ours equals it, and it is
-// longer than the magic, so a value of a client's that does has been wrapped.
+// Marker begins the answers that return envelopes. No envelope equals it. It begins with the magic, so a
+// client's value that equals it has been wrapped.
 const Marker = cinch.Magic + "\x00cinch"
 
-// MaxArgs is how many arguments a guarded command may have: Lua's unpack is bounded.
+// MaxArgs limits the arguments of a guarded command, since Lua's unpack is limited.
 const MaxArgs = 7000
 
 //go:embed *.lua
 var files embed.FS
 
 var (
-	// Peek runs a read of a string, PeekField one of a field.
+	// Peek runs a read of a string, PeekField one of a hash field.
 	Peek, PeekField = script("peek.lua"), script("peekfield.lua")
 
-	// Guard puts known values back and runs a command in the same step. What begins with the magic
-	// afterwards is wrapped. GuardField does so for a field.
+	// Guard decompresses known values in place and runs a command in the same step. Values that begin with
+	// the magic afterwards are wrapped. GuardField does so for a hash field.
 	Guard, GuardField = script("guard.lua"), script("guardfield.lua")
-	// GuardRead is Guard for a command that only reads: the envelopes return to their place.
+	// GuardRead is Guard for a command that only reads: the envelopes are restored.
 	GuardRead = script("guardread.lua")
-	// Compare is Guard for a command that compares, CompareWatched that for a client that watches keys.
+	// Compare is Guard for a command that compares, CompareWatched the same for a client that watches keys.
 	Compare, CompareWatched = script("compare.lua"), script("comparewatched.lua")
 
-	// Sort runs SORT. In SortWatched, for a client that watches keys, weights that are put back stay so,
-	// or it would abort the client's transaction each time that it tries.
+	// Sort runs SORT. SortWatched is for a client that watches keys: weights decompressed in place stay so,
+	// since restoring them would abort the client's transaction each time that it retries.
 	Sort        = script("sort.lua")
 	SortWatched = strings.NewReplacer(" put(3)", "", " put(3,not failed and nlook>0 and store)", "").Replace(Sort)
 
-	// Escape wraps what begins with the magic, Inflate puts known values back, SealedFields lists the
-	// sealed fields of a hash.
+	// Escape wraps values that begin with the magic, Inflate decompresses known values in place, SealedFields
+	// lists the compressed fields of a hash.
 	Escape, Inflate, SealedFields = script("escape.lua"), script("inflate.lua"), script("sealedfields.lua")
 
 	prologue = script("prologue.lua") + " "
 )
 
-// script is the compact text of a file, with those that it includes in their places.
+// script returns the compact text of a file, with included files inserted.
 func script(name string) string {
 	text, err := files.ReadFile(name)
 	if err != nil {
-		panic(err) // a constant of ours
+		panic(err) // the names are constants
 	}
 	var out strings.Builder
 	for line := range strings.Lines(string(text)) {
@@ -70,7 +70,7 @@ func script(name string) string {
 	return out.String()
 }
 
-// compact drops the spaces of a line that Lua does not need, but for those in strings.
+// compact drops the spaces in a line that Lua does not need, except in strings.
 func compact(line string) string {
 	var out []byte
 	quote := byte(0)
