@@ -1,6 +1,6 @@
-// Package inspect tells what a stored value is: a plain value, an envelope
-// (and what its header says, and whether it opens), or a damaged one. It does
-// no I/O; where bytes and dictionaries come from is the caller's business.
+// Package inspect describes a stored value: whether it is plain, an envelope or a damaged one, and for an
+// envelope what its header says and whether it opens. It does no I/O; the caller provides bytes and
+// dictionaries.
 package inspect
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/foreign"
 )
 
-// Report is what can be said of one stored value. Its JSON is a contract:
-// fields are added, never renamed. Sizes are in bytes.
+// Report describes one stored value. Its JSON is a contract: fields are added, never renamed. Sizes are in
+// bytes.
 type Report struct {
 	Envelope    bool    `json:"envelope"` // begins with the magic
 	StoredBytes int     `json:"stored_bytes"`
@@ -23,10 +23,10 @@ type Report struct {
 	ValueStart  string  `json:"value_start,omitempty"` // the first bytes of the value, see Preview
 
 	Value []byte `json:"-"` // the value, if it opens
-	Err   error  `json:"-"` // why it doesn't
+	Err   error  `json:"-"` // why it doesn't open
 }
 
-// Header is the envelope's header and what follows from it.
+// Header is the envelope's header with values derived from it.
 type Header struct {
 	Magic          string  `json:"magic"` // hex
 	Version        uint8   `json:"version"`
@@ -37,15 +37,15 @@ type Header struct {
 	HeaderBytes    int     `json:"header_bytes"`
 	PayloadBytes   int     `json:"payload_bytes"`
 	Ratio          float64 `json:"ratio"`                     // raw to stored, 0 for an empty value
-	Checksum       string  `json:"checksum,omitempty"`        // where there is no dictionary
+	Checksum       string  `json:"checksum,omitempty"`        // if there is no dictionary
 	ChecksumResult string  `json:"checksum_result,omitempty"` // "ok", "differs", "not checked"
-	Tag            string  `json:"tag,omitempty"`             // where there is one
-	TagResult      string  `json:"tag_result,omitempty"`      // as of the checksum
-	Foreign        string  `json:"foreign,omitempty"`         // format of the value whose content is sealed, see docs/FORMAT.md, 11
+	Tag            string  `json:"tag,omitempty"`             // if there is a dictionary
+	TagResult      string  `json:"tag_result,omitempty"`      // same values as ChecksumResult
+	Foreign        string  `json:"foreign,omitempty"`         // format of the client's value, see docs/FORMAT.md, 11
 	ExtensionWords int     `json:"extension_words"`
 }
 
-// Problems, for Report.Problem: one for each thing that a caller does differently.
+// Values of Report.Problem, one for each case that callers treat differently.
 const (
 	Damaged           = "damaged"
 	DictionaryMissing = "dictionary missing"
@@ -54,10 +54,10 @@ const (
 	Other             = "other" // the dictionary could not be asked for
 )
 
-// previewBytes is how much of the value a report shows.
+// previewBytes limits how much of the value a report shows.
 const previewBytes = 64
 
-// Inspect looks at stored, opening it with s. The report's Value is a copy.
+// Inspect examines stored, and opens it with s. The report's Value is a copy.
 func Inspect(s *cinch.Sealer, stored []byte) Report {
 	r := Report{Envelope: cinch.IsSealed(stored), StoredBytes: len(stored)}
 	if h, err := cinch.ParseHeader(stored); err == nil {

@@ -58,8 +58,8 @@ func (h *Header) rows(row func(name, format string, args ...any), stored int) {
 	}
 }
 
-// Preview shows the first max bytes of b, quoted if they are text that prints
-// and in hex otherwise, with … behind them if there is more.
+// Preview returns the first limit bytes of b, quoted if they are printable text, otherwise the first limit/2
+// bytes in hex. It appends … if there is more.
 func Preview(b []byte, limit int) string {
 	head, more := b, ""
 	if len(b) > limit {
@@ -74,7 +74,7 @@ func Preview(b []byte, limit int) string {
 	return fmt.Sprintf("hex % x", b[:min(limit/2, len(b))]) + map[bool]string{true: "…"}[len(b) > limit/2]
 }
 
-// printable: UTF-8 without control characters other than white space.
+// printable reports whether b is UTF-8 without control characters other than white space.
 func printable(b []byte) bool {
 	return utf8.Valid(b) && strings.IndexFunc(string(b), func(r rune) bool {
 		return !unicode.IsPrint(r) && !unicode.IsSpace(r)
