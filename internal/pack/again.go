@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// maxRuns bounds the walks over a cluster whose slots keep moving.
+// maxRuns limits the walks over a cluster whose slots keep moving.
 const maxRuns = 20
 
-// RunAgain runs, and once more each time that slots of a cluster have moved meanwhile, for keys may have moved past the
-// walk. next makes the options anew, for the nodes that there are then; moved reports that values are with others, and
-// looks for those. The report is of all runs, nil when none began; its time includes what next took, which may train
+// RunAgain calls Run, and repeats it each time that slots of a cluster have moved meanwhile, since keys may
+// have moved past the walk. next returns the options for the current nodes. moved reports whether values have
+// moved. The report covers all runs and is nil if none began; its time includes that of next, which may train
 // dictionaries.
 func RunAgain(ctx context.Context, next func() (Options, error), moved func(context.Context) bool) (all *Report, err error) {
 	began := time.Now()

@@ -13,57 +13,56 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// Background packs a store pass after pass inside a gateway, as the operator's settings
-// and the policy in force have it, and never ends because of trouble:
+// Background packs a store pass after pass inside a gateway, by the operator's settings and the policy in
+// force. Errors never end it:
 //
 //	wanted? -> paused? -> our turn (Lease) -> one Run -> pause -> …
 //
-// Gateways of one store, with the same rules, take turns: one of them does a pass, and
-// all wait until the pause after it is over. A gateway that dies in a pass loses the turn within
-// leaseHold, and another one begins anew. That two of them work at a time, after a network
-// was cut, costs time and does no harm.
+// Gateways of one store with the same rules take turns: one of them makes a pass, and all wait until the
+// pause after it is over. A gateway that dies during a pass loses the turn within leaseHold, and another one
+// starts over. If two of them work at a time, after a network partition, that costs time but does no harm.
 //
-// An operator pauses all of them by an entry in the store (store.Pause), which each reads
-// once a second. A pass under way then waits, keeps its turn, and goes on where it was.
+// An operator pauses all of them by an entry in the store (store.Pause), which each reads once a second. A
+// running pass then waits, keeps its turn, and continues afterwards.
 type Background struct {
 	o         BackgroundOptions
-	lookEvery time.Duration // constants but for tests
+	lookEvery time.Duration // variables for tests
 	leaseHold time.Duration
 	paused    *paused
 
 	mu     sync.Mutex // guards what follows
-	now    Report     // of the pass under way
+	now    Report     // of the running pass
 	before Report     // of all passes before it
 	status BackgroundStatus
 }
 
-// BackgroundOptions configure a Background. Open and Current are needed.
+// BackgroundOptions configure a Background. Open and Current are required.
 type BackgroundOptions struct {
-	// Current is asked once a second what is wanted. A pass is given up when that changes.
+	// Current returns the job; it is called once a second. A pass is abandoned when the job changes.
 	Current func() Job
-	// Open connects to the store, for one pass. An error that wraps ErrNotYet means that
-	// there is only something to wait for.
+	// Open connects to the store for one pass. An error that wraps ErrNotYet means that something is not
+	// there yet but may come.
 	Open        func(context.Context, *policy.Policy) (Session, error)
-	Pause       store.Pause      // by an operator; nil: operators can't pause
+	Pause       store.Pause      // nil: operators can't pause
 	Unavailable func(error) bool // see Options
 	Log         *slog.Logger     // nil: nothing is logged
 }
 
-// Job says what a Background is to do.
+// Job configures what a Background does.
 type Job struct {
 	Policy   *policy.Policy // nil: nothing
-	Formats  bool           // what the store itself says of its fields asks for sealing as rules do
+	Formats  bool           // the store's own field formats may request compression as rules do
 	DryRun   bool
 	Every    time.Duration // pause after a pass
 	Parallel int
-	MaxBytes int // longer values are left
+	MaxBytes int // longer values are left alone
 
 	KeysPerSecond  float64
 	BytesPerSecond float64
 	MaxLatency     time.Duration
 	IdleBelow      time.Duration
 	FreqAbove      int
-	Exclude        string // what else tells the policy from others: patterns of excluded keys
+	Exclude        string // patterns of excluded keys, which distinguish policies with equal rules
 	StateFile      string // "": none
 }
 
@@ -88,10 +87,10 @@ func (j Job) is(k Job) bool {
 	return j == k
 }
 
-// name returns the name of the lease: gateways whose rules decide the same share one.
+// name returns the name of the lease. Gateways whose rules decide alike share one.
 func (j *Job) name() string { return Fingerprint(j.Policy, j.Exclude, strconv.FormatBool(j.DryRun)) }
 
-// Session is a store for one pass.
+// Session is a store opened for one pass.
 type Session struct {
 	Name    string // of the server
 	Targets []store.Target
@@ -100,22 +99,22 @@ type Session struct {
 	Close   func()
 }
 
-// BackgroundStatus describes what a Background does and has done.
+// BackgroundStatus describes what a Background is doing and has done.
 type BackgroundStatus struct {
 	Wanted  bool      // by settings and policy
-	Paused  bool      // by an operator, here or elsewhere, as far as is known
-	Since   time.Time // of the pause; zero: it is not paused, or the store did not say
-	Running bool      // a pass is under way here
+	Paused  bool      // by an operator, here or elsewhere, as last known
+	Since   time.Time // start of the pause; zero: not paused, or unknown
+	Running bool      // a pass is running here
 	DryRun  bool
-	Done    float64 // share of it
+	Done    float64 // share of the pass
 	Duty    float64 // see Progress
 	Passes  map[string]int64
-	Last    time.Time // end of the last whole pass; zero: none yet
-	Trouble string    // why the last pass was not whole; "": it was
-	Report  Report    // of all passes, the one under way included
+	Last    time.Time // end of the last complete pass; zero: none yet
+	Trouble string    // why the last pass was not complete; "": it was
+	Report  Report    // of all passes, the running one included
 }
 
-// How passes end, as BackgroundStatus.Passes counts them.
+// Ends of passes, as BackgroundStatus.Passes counts them.
 const (
 	PassDone        = "done"
 	PassFailed      = "failed"
@@ -125,11 +124,11 @@ const (
 const (
 	lookEvery  = time.Second
 	leaseHold  = time.Minute
-	retryAfter = time.Second // after trouble, doubling up to the pause between passes
+	retryAfter = time.Second // after an error, doubling up to the pause between passes
 	askTimeout = 5 * time.Second
 )
 
-// ErrNotYet: what rules name is not in the store, but may be soon.
+// ErrNotYet: the store lacks something that rules name, but may get it soon.
 var ErrNotYet = errors.New("packing has to wait")
 
 var errLost = errors.New("the turn was lost") // another gateway may have it now
@@ -142,9 +141,9 @@ func NewBackground(o BackgroundOptions) *Background {
 	return &Background{o: o, lookEvery: lookEvery, leaseHold: leaseHold, paused: newPaused(o.Pause), now: newReport(), before: newReport(), status: BackgroundStatus{Passes: map[string]int64{}}}
 }
 
-// Run packs until stop is closed, which lets pages under way finish, or ctx ends.
+// Run packs until stop is closed or ctx ends. After stop it finishes the pages in work.
 func (b *Background) Run(ctx context.Context, stop <-chan struct{}) {
-	asking, cancel := context.WithCancel(ctx) // ends with stop too: a store that is away holds up no drain
+	asking, cancel := context.WithCancel(ctx) // ends with stop too: an absent store must not delay a drain
 	defer cancel()
 	go cancelAfter(asking, stop, cancel)
 	failures := 0
@@ -166,7 +165,7 @@ func (b *Background) Run(ctx context.Context, stop <-chan struct{}) {
 		wait, err := b.turn(ctx, stop, job, err)
 		if err != nil {
 			wait = min(retryAfter<<min(failures, 16), job.Every)
-			if errors.Is(err, ErrMismatch) { // it would be so again
+			if errors.Is(err, ErrMismatch) { // a retry would meet it again
 				wait = job.Every
 			}
 			failures++
@@ -234,13 +233,14 @@ func (b *Background) await(ctx context.Context, job Job, d time.Duration) {
 		case <-time.After(min(left, b.lookEvery)):
 		}
 		if job.Policy != nil && left > b.lookEvery {
-			_, _ = b.look(ctx) // for Status; it is asked again before a pass
+			_, _ = b.look(ctx) // for Status; turns ask again
 		}
 	}
 }
 
-// turn does a pass if this gateway gets the turn, and returns how long to wait then. Whatever goes
-// wrong, panics included, is an error. unasked is why the store did not say whether packing is paused; nil: it is not.
+// turn makes a pass if this gateway gets the turn, and returns how long to wait afterwards. All failures,
+// panics included, are returned as errors. unasked is the error of asking whether packing is paused, nil if
+// it is known not to be.
 func (b *Background) turn(ctx context.Context, stop <-chan struct{}, job Job, unasked error) (wait time.Duration, err error) {
 	defer catch(func(bug error) { err = bug })
 	opened, err := b.o.Open(ctx, job.Policy)
@@ -252,7 +252,7 @@ func (b *Background) turn(ctx context.Context, stop <-chan struct{}, job Job, un
 		return 0, err
 	}
 	defer opened.Close()
-	if unasked != nil { // opening would have said more
+	if unasked != nil { // checked only now, since opening returns a better error
 		return 0, unasked
 	}
 	lease := opened.Lease(job.name())
@@ -280,7 +280,7 @@ func (b *Background) turn(ctx context.Context, stop <-chan struct{}, job Job, un
 	return wait, err
 }
 
-// pass goes over everything once.
+// pass walks over everything once.
 func (b *Background) pass(ctx context.Context, stop <-chan struct{}, job Job, opened Session, lease store.Lease) error {
 	o := Options{
 		Targets: opened.Targets, Task: opened.Seal(job.Policy), DryRun: job.DryRun, Parallel: job.Parallel,
@@ -312,8 +312,8 @@ func (b *Background) pass(ctx context.Context, stop <-chan struct{}, job Job, op
 	return err
 }
 
-// watch renews the lease until the pass ends. It closes giveUp when the job changes or stop is closed, and returns
-// errLost when the turn is lost. It reads whether packing is paused.
+// watch renews the lease until the pass ends, and checks whether packing is paused. It closes giveUp when the
+// job changes or stop is closed, and returns errLost when the turn is lost.
 func (b *Background) watch(ctx context.Context, stop <-chan struct{}, job Job, lease store.Lease, giveUp chan<- struct{}) error {
 	tick := time.NewTicker(b.lookEvery)
 	defer tick.Stop()
@@ -347,7 +347,7 @@ func (b *Background) watch(ctx context.Context, stop <-chan struct{}, job Job, l
 	}
 }
 
-// tell records the progress of a pass, and logs trouble with single values.
+// tell records the progress of a pass, and logs notices and problems with values.
 func (b *Background) tell(e Event) {
 	switch {
 	case e.Progress != nil:
@@ -398,11 +398,11 @@ func (b *Background) Status() BackgroundStatus {
 	return s
 }
 
-// backgroundRun names the run in the state's file of a Background.
+// backgroundRun names a Background's runs in the state file.
 const backgroundRun = "background"
 
-// openOwnState opens the state's file, and begins a new one where other rules wrote it. It returns an error for a file
-// that no Background wrote.
+// openOwnState opens the state file, and replaces it if other rules wrote it. It fails for a file that no
+// Background wrote.
 func openOwnState(file, fingerprint string) (*State, error) {
 	s, err := OpenState(file, backgroundRun, fingerprint)
 	if !errors.Is(err, errOtherRules) {

@@ -1,26 +1,25 @@
-// Package pack brings values that are already stored to the policy, or back to plain,
-// or reads them all to see whether they open. It only orchestrates: a store finds, reads
-// and replaces, a Task judges each value, and the walk in between sees to order, limits
-// and positions.
+// Package pack compresses stored values by the policy, decompresses them again, or verifies that they open.
+// It only coordinates: a store finds, reads and replaces values, a Task decides about each one, and the walk
+// handles order, limits and positions.
 //
-//	metrics.go, background.go, paused.go  pass after pass inside a gateway
-//	again.go     run after run, while slots of a cluster move
-//	forecast.go  whether there will be room
-//	pack.go      Run: how it begins and ends
-//	walk.go      one database from the scan to the write: pages to workers; read, judge, replace, again where a
-//	             client was faster; the position to resume from
+//	metrics.go, background.go, paused.go  repeated passes inside a gateway
+//	again.go     repeating runs while slots of a cluster move
+//	forecast.go  estimating whether there will be room
+//	pack.go      Run: its start and end
+//	walk.go      one database from the scan to the write: pages to workers; read, judge, replace, and retry
+//	             values that a client changed; the position to resume from
 //	task.go, task_seal.go, task_foreign.go, task_unpack.go, task_verify.go  judging a value
-//	pace.go      when to rest: rate limits of the run, a node that slows down, an operator who holds the run
+//	pace.go      when to rest: rate limits of the run, a node that slows down, a run that is held
 //	room.go      whether values that grow have room
-//	report.go    what was counted, and telling of it while the run goes on
+//	report.go    counts, and reporting progress
 //	state.go     positions in a file
-//	options.go   what a run is told, and what it tells
-//	errors.go    why it ended, and why values were left; panics as errors
-//	holder.go    what a process is called beside others
+//	options.go   options and events of a run
+//	errors.go    why a run ended, and why values were left; panics as errors
+//	holder.go    the name of a process among others
 //
-// Nothing is replaced that was not first found to open to what it replaces, and no
-// replacement goes over a newer write: the store compares and sets in one step.
+// No value is replaced before its replacement was verified against it. No replacement overwrites a newer
+// write: the store compares and sets in one step.
 //
-// Memory is bounded by Parallel pages a node: Step keys each, of which the store reads
-// about 4 MiB at a time (or one value), plus as much that waits to be replaced.
+// Memory is limited to Parallel pages for each node. A page is Step keys, of which the store reads about 4
+// MiB at a time (or one value), plus as much again waiting to be replaced.
 package pack

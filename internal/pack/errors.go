@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// Reasons of the tasks, beside the store's own.
+// Reasons of the tasks, besides the store's own.
 const (
 	NoRule        store.Reason = "no rule"
 	AlreadySealed store.Reason = "already sealed"
@@ -23,10 +23,10 @@ const (
 	OpensTooLong  store.Reason = "compressed by a library, opens to more than 32 times its length"
 )
 
-// ErrDenied: the user has no right to read or replace a value.
+// ErrDenied: the user lacks the right to read or replace a value.
 var ErrDenied = errors.New(string(store.Denied))
 
-// because makes an error of the reason for which a value was left.
+// because returns an error for the reason why a value was left unchanged.
 func because(why store.Reason) error {
 	if why == store.Denied {
 		return ErrDenied
@@ -34,31 +34,31 @@ func because(why store.Reason) error {
 	return errors.New(string(why))
 }
 
-// Why a run ended before everything was looked at.
+// Reasons why a run ended early.
 var (
 	ErrInterrupted = errors.New("interrupted")
-	// ErrMismatch: an envelope does not open to the value that it was made of.
+	// ErrMismatch: an envelope does not open to the value that it was made from.
 	ErrMismatch = errors.New("an envelope does not open to the value that it was to replace")
-	// ErrNoRoom: the server's memory limit is too near.
+	// ErrNoRoom: the server is too close to its memory limit.
 	ErrNoRoom = errors.New("not enough memory left on the server")
-	// ErrNoDictionary: a dictionary that values were to name is not in the server.
+	// ErrNoDictionary: the server lacks a dictionary that new values would name.
 	ErrNoDictionary = errors.New("the server does not hold the dictionary")
-	// ErrNotAsked: whether a value opens is not known.
+	// ErrNotAsked: it is unknown whether a value opens.
 	ErrNotAsked = store.ErrDictUnknown
 
 	errSampled = errors.New("the sample is complete")
 	errPanic   = errors.New("panic")
 )
 
-// catch, when deferred, calls fail with a panic as an error: a bug ends a run, and not the process, which may be a
-// gateway.
+// catch, when deferred, passes a panic to fail as an error: a bug ends the run, but not the process, which
+// may be a gateway.
 func catch(fail func(error)) {
 	if p := recover(); p != nil {
 		fail(fmt.Errorf("%w: %v\n%s", errPanic, p, debug.Stack()))
 	}
 }
 
-// start runs f in a goroutine of a group, and calls fail with its error, if there is one, or with that of a panic.
+// start runs f in a goroutine of the group, and passes its error or panic to fail.
 func start(group *sync.WaitGroup, fail func(error), f func() error) {
 	group.Go(func() {
 		defer catch(fail)
@@ -68,7 +68,7 @@ func start(group *sync.WaitGroup, fail func(error), f func() error) {
 	})
 }
 
-// Final reports whether an error is the run's own, after which nothing is tried again.
+// Final reports whether a retry is pointless after the error.
 func Final(err error) bool {
 	for _, e := range []error{ErrInterrupted, ErrMismatch, ErrNoRoom, ErrNoDictionary, store.ErrFull, store.ErrReadOnly} {
 		if errors.Is(err, e) {

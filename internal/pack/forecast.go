@@ -7,10 +7,10 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// forecastSample is about how many keys of a node are looked at.
+// forecastSample is the approximate number of keys examined on a node.
 const forecastSample = 20000
 
-// Shortage is an ErrNoRoom that was foreseen.
+// Shortage is an ErrNoRoom that Forecast predicts.
 type Shortage struct {
 	Node              string
 	Need, Used, Limit int64 // bytes
@@ -18,11 +18,11 @@ type Shortage struct {
 
 func (s *Shortage) Error() string { return fmt.Sprintf("%s: %v", s.Node, ErrNoRoom) }
 
-// Unwrap is ErrNoRoom.
+// Unwrap returns ErrNoRoom.
 func (s *Shortage) Unwrap() error { return ErrNoRoom }
 
-// Forecast estimates node by node whether there is room for what a run is going to write, of a sample of its keys. It
-// returns a Shortage where there is none.
+// Forecast estimates for each node, from a sample of its keys, whether there is room for what a run will
+// write. It returns a Shortage if there is none.
 func Forecast(ctx context.Context, o Options) error {
 	o.DryRun, o.Sample, o.NoBackoff, o.Tell = true, forecastSample, true, nil
 	byNode := make(map[store.Node][]store.Target)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Holder returns the name by which other processes know a gateway or a run of this one, as the holder of a lease or the
-// trainer of a dictionary: host/name/random.
+// Holder returns a unique name for a gateway or run of this process, as the holder of a lease or the trainer
+// of a dictionary: host/name/random.
 func Holder(name string) string {
 	host, _ := os.Hostname()
 	var random [4]byte

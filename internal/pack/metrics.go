@@ -2,8 +2,8 @@ package pack
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics shows to Prometheus what the packers in the background do. It keeps nothing itself. Its field is set before
-// it is registered.
+// Metrics exports the status of background packers to Prometheus. It stores nothing itself. Packers must be
+// set before it is registered.
 type Metrics struct {
 	Packers []NamedBackground
 }
@@ -14,7 +14,7 @@ type NamedBackground struct {
 	*Background
 }
 
-// docs/METRICS.md lists the same names: a test compares them.
+// docs/METRICS.md lists the same names; a test compares them.
 var (
 	descWanted   = desc("cinch_pack_wanted", "1 if settings and rules want packing in the background.", "gateway")
 	descRunning  = desc("cinch_pack_running", "1 while a pass is under way in this process.", "gateway")

@@ -6,50 +6,50 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// Options describe a run. Targets and Task are needed.
+// Options describe a run. Targets and Task are required.
 type Options struct {
 	Targets []store.Target
 	Task    Task
 	Read    store.ReadOptions
-	Match   string // pattern for the server to choose keys by; "": all
-	Kind    string // type for the server to choose keys by; "": all
+	Match   string // pattern by which the server chooses keys; "": all
+	Kind    string // type by which the server chooses keys; "": all
 
-	// This is one of several processes that share the keys out by hash: 1 to Workers.
+	// Worker, from 1 to Workers, is this process's number among those that share the keys by hash.
 	Worker, Workers int
 
-	Step     int // keys asked for at once; 0: 256
-	Parallel int // pages at once on each node; 0: 4
+	Step     int // keys requested at once; 0: 256
+	Parallel int // concurrent pages on each node; 0: 4
 
-	KeysPerSecond  float64       // looked at; 0: no limit
+	KeysPerSecond  float64       // examined; 0: no limit
 	BytesPerSecond float64       // of values read; 0: no limit
-	MaxLatency     time.Duration // of a PING, above which to slow down; 0: only by the baseline
+	MaxLatency     time.Duration // of a PING, above which to slow down; 0: relative to the best seen
 	NoBackoff      bool          // don't slow down with the server
 
-	DryRun    bool // judge, replace nothing
-	Sample    int  // stop after about so many keys; 0: never
+	DryRun    bool // decide but replace nothing
+	Sample    int  // stop after about that many keys; 0: never
 	CheckRoom bool // end with ErrNoRoom before values that grow fill the server
 
-	State    *State        // nil: nothing is remembered
+	State    *State        // nil: positions are not stored
 	Patience time.Duration // with a server that doesn't answer; 0: 30 s
-	// Unavailable recognizes errors after which trying again makes sense. Nil: none.
+	// Unavailable reports whether a retry makes sense after an error. Nil: never.
 	Unavailable func(error) bool
 
-	Stop <-chan struct{} // closed: finish what was begun, then return ErrInterrupted
-	// Held is called before each page and each batch of changes. If it returns a channel, the run begins nothing until
-	// that is closed. Nil: the run is never held.
+	Stop <-chan struct{} // when closed, Run finishes pages in work and returns ErrInterrupted
+	// Held is called before each page and each batch of changes. If it returns a channel, the run starts
+	// nothing until that is closed. Nil: the run is never held.
 	Held func() <-chan struct{}
-	// Tell is called with what operators should see, never concurrently. Nil: it is not shown.
+	// Tell is called with events for operators, never concurrently. Nil: none.
 	Tell func(Event)
 }
 
-// Event is progress, a problem or a notice of a run under way. Exactly one field is set.
+// Event is progress, a problem or a notice of a run. Exactly one field is set.
 type Event struct {
 	Progress *Progress
 	Problem  *Problem
 	Notice   string
 }
 
-// Problem is a value that a task could not deal with.
+// Problem is a value that a task could not handle.
 type Problem struct {
 	Space string
 	Value *store.Value

@@ -7,28 +7,29 @@ import (
 	"time"
 )
 
-// limits bound the keys and bytes a second of all nodes of a run together. Every page takes time on an imaginary clock,
-// as long as the limits want it to take; a worker that is ahead of the real clock waits.
+// limits enforces the limits on keys and bytes a second for all nodes of a run together. Every page advances
+// a virtual clock by the time that the limits require for it; a worker waits while that clock is ahead of the
+// real one.
 type limits struct {
 	keys, bytes float64 // a second; 0: no limit
 
 	mu   sync.Mutex
-	free time.Time // when they allow the next page
+	free time.Time // virtual clock: when the next page may begin
 }
 
-// pace keeps the work on one node out of the way of the node when that slows down.
+// pace reduces the work on a node that slows down.
 //
-// Its duty is the share of the time that workers work. After a page they rest so long that the page is that share of
-// work and rest together. It halves when the node answers more slowly than it did at best, and grows back in small
-// steps. Under limits a page of the node takes so much longer by a clock of its own: the node gets less of what the
-// limits allow, and others get no less.
+// duty is the share of the time that workers work: after a page they rest so long that the page is that share
+// of work and rest together. It halves when the node answers more slowly than at its best, and grows back in
+// small steps. With limits, each node also has a virtual clock that a page advances by the limits' time
+// divided by duty. So a slow node uses less of the limits, and the other nodes no less.
 type pace struct {
 	limits *limits
 
 	mu   sync.Mutex
-	free time.Time // when duty and limits allow the next page
+	free time.Time // virtual clock: when the next page may begin
 	duty float64
-	base time.Duration // latency when next to nothing was asked of the node
+	base time.Duration // best latency
 	last []time.Duration
 }
 
@@ -36,12 +37,12 @@ const (
 	minDuty   = 1.0 / 32
 	dutyStep  = 0.02 // regained with each good measurement
 	pingEvery = 50 * time.Millisecond
-	smallest  = time.Millisecond // what latencies differ by anyway
-	window    = 7                // measurements of which the median counts, as single ones are often far off
+	smallest  = time.Millisecond // normal variation of latencies
+	window    = 7                // measurements whose median is used, since single ones are often far off
 )
 
-// spend lets a page take its time on the clock of the limits. It returns how long that is, 0 without limits, and how
-// far the clock is ahead of now then.
+// spend advances the clock of the limits by the time for a page. It returns that time, 0 without limits, and
+// how far the clock is ahead of now then.
 func (l *limits) spend(now time.Time, keys int, bytes int64) (least, wait time.Duration) {
 	seconds := 0.0
 	if l.keys > 0 {
@@ -56,8 +57,8 @@ func (l *limits) spend(now time.Time, keys int, bytes int64) (least, wait time.D
 	return least, advance(&l.free, now, least)
 }
 
-// advance sets a clock ahead by d, from now at the earliest: a pause is not made up for. It returns how far the clock
-// is ahead of now.
+// advance sets a clock ahead by d, starting from now if the clock is behind: idle time can't be made up. It
+// returns how far the clock is ahead of now.
 func advance(free *time.Time, now time.Time, d time.Duration) time.Duration {
 	if free.Before(now) {
 		*free = now
@@ -68,7 +69,7 @@ func advance(free *time.Time, now time.Time, d time.Duration) time.Duration {
 
 func newPace(l *limits) *pace { return &pace{limits: l, duty: 1} }
 
-// after returns for how long to rest after a page that took so long.
+// after returns how long to rest after a page that took the given time.
 func (p *pace) after(keys int, bytes int64, took time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,7 +85,7 @@ func (p *pace) current() float64 {
 	return p.duty
 }
 
-// measured takes a latency into account. limit is what the operator allows, 0 for none.
+// measured records a latency. limit is the operator's limit, 0 for none.
 func (p *pace) measured(latency, limit time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,13 +109,13 @@ func (p *pace) measured(latency, limit time.Duration) {
 	case p.duty > minDuty:
 		p.duty = max(p.duty/2, minDuty)
 	default:
-		p.base = median // with next to no work for the packer: it is the node that has changed
+		p.base = median // hardly any packing is left, so the node itself has changed
 	}
-	p.last = p.last[:0] // judge the new rate by itself
+	p.last = p.last[:0] // measure the new rate separately
 }
 
-// watch measures the node's latency until ctx ends, except while the run is held. A node that doesn't answer is for the
-// walk to find out.
+// watch measures the node's latency until ctx ends, except while the run is held. It ignores a node that
+// doesn't answer; the walk will notice that.
 func (r *run) watch(ctx context.Context, n *node) error {
 	for ctx.Err() == nil {
 		if _, err := r.hold(ctx); err != nil {
@@ -129,8 +130,8 @@ func (r *run) watch(ctx context.Context, n *node) error {
 	return nil
 }
 
-// hold waits while the run is held, and returns for how long. It returns ErrInterrupted when the run is to stop
-// meanwhile.
+// hold waits while the run is held, and returns how long it waited. It returns ErrInterrupted if the run is
+// stopped meanwhile.
 func (r *run) hold(ctx context.Context) (waited time.Duration, err error) {
 	if r.Held == nil {
 		return 0, nil
@@ -151,7 +152,7 @@ func (r *run) hold(ctx context.Context) (waited time.Duration, err error) {
 	return waited, err
 }
 
-// sleep waits for d. It ends early with ErrInterrupted when stop is closed, and with the error of ctx when that ends.
+// sleep waits for d. It returns ErrInterrupted early if stop is closed, and the error of ctx if that ends.
 func sleep(ctx context.Context, stop <-chan struct{}, d time.Duration) error {
 	if d <= 0 {
 		return nil

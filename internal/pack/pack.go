@@ -17,14 +17,14 @@ const (
 	defaultPatience = 30 * time.Second
 	tellEvery       = 250 * time.Millisecond
 	saveEvery       = 5 * time.Second
-	maxRaces        = 4 // attempts at a value that others keep changing
+	maxRaces        = 4 // attempts at a value that clients keep changing
 )
 
-// run is a Run under way.
+// run is the state of one Run.
 type run struct {
 	Options
 	began  time.Time
-	from   float64 // share that was done before
+	from   float64 // share done by earlier runs
 	limits limits
 	nodes  map[string]*node
 	walks  []*walk
@@ -33,10 +33,10 @@ type run struct {
 	tellMu sync.Mutex
 	end    context.CancelCauseFunc
 
-	heldUntil atomic.Pointer[time.Time] // when it was last held; nil: it never was
+	heldUntil atomic.Pointer[time.Time] // when a hold last ended; nil: never held
 }
 
-// node is a server of a run, with the walks over its spaces, of which one is under way at a time.
+// node is a server of a run, with the walks over its spaces, which run one at a time.
 type node struct {
 	store.Node
 	pace  *pace
@@ -44,8 +44,8 @@ type node struct {
 	walks []*walk
 }
 
-// Run walks all targets: nodes at the same time, the spaces of a node one after another.
-// The report holds what was done also when there is an error.
+// Run walks all targets: nodes concurrently, the spaces of a node one after another. The report is valid also
+// with an error.
 func Run(ctx context.Context, o Options) (report Report, err error) {
 	r := &run{Options: o, began: time.Now(), nodes: make(map[string]*node)}
 	r.setDefaults()
@@ -63,7 +63,7 @@ func Run(ctx context.Context, o Options) (report Report, err error) {
 	for _, n := range r.nodes {
 		start(&nodes, r.end, func() error {
 			err := r.walkNode(ctx, n)
-			if errors.Is(err, ErrInterrupted) { // the others see it by themselves, and finish their pages
+			if errors.Is(err, ErrInterrupted) { // other nodes see Stop themselves and finish their pages
 				interrupted.Store(true)
 				return nil
 			}
@@ -95,7 +95,7 @@ func (r *run) setDefaults() {
 	r.report = newReport()
 }
 
-// prepare finds out how much there is and where to go on.
+// prepare gets the numbers of keys, the positions to resume from and the memory in use.
 func (r *run) prepare(ctx context.Context) error {
 	if r.State != nil {
 		r.State.keep(r.Targets)
@@ -120,7 +120,7 @@ func (r *run) prepare(ctx context.Context) error {
 	}
 	r.from = r.progress().Done
 	r.shareSample()
-	inMemory := true // nothing is on disk alone
+	inMemory := true // nothing is on disk only
 	err := r.account(ctx, func(m store.Memory) {
 		r.report.UsedBefore += m.Used
 		r.report.TuplesBefore += m.Tuples
@@ -132,7 +132,7 @@ func (r *run) prepare(ctx context.Context) error {
 	return err
 }
 
-// shareSample lets every space give its part of a sample.
+// shareSample divides the sample among the spaces in proportion to their keys.
 func (r *run) shareSample() {
 	total := int64(0)
 	for _, w := range r.walks {
@@ -145,7 +145,7 @@ func (r *run) shareSample() {
 	}
 }
 
-// account asks each node once for its memory.
+// account calls add with the memory of each node.
 func (r *run) account(ctx context.Context, add func(store.Memory)) error {
 	for _, n := range r.nodes {
 		m, err := n.Memory(ctx)

@@ -8,20 +8,20 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// paused caches the pause that an operator has set in the store. All gateways of the store read it there, and each can
+// paused caches the operator's pause from the store. All gateways of the store read it there, and each can
 // set it.
 type paused struct {
-	store  store.Pause   // nil: there is none
-	asking chan struct{} // capacity 1: full during a call to the store, so that no old answer comes after a newer one
+	store  store.Pause   // nil: operators can't pause
+	asking chan struct{} // capacity 1: serializes calls, so that no old answer overwrites a newer one
 
 	mu      sync.Mutex // guards what follows
 	since   time.Time
-	resumed chan struct{} // closed by the end of the pause; nil: it is not paused
+	resumed chan struct{} // closed at the end of the pause; nil: not paused
 }
 
 func newPaused(s store.Pause) *paused { return &paused{store: s, asking: make(chan struct{}, 1)} }
 
-// ask runs do when no other call to the store is under way.
+// ask runs do while no other call to the store is under way.
 func (p *paused) ask(ctx context.Context, do func() error) error {
 	select {
 	case p.asking <- struct{}{}:
@@ -32,7 +32,7 @@ func (p *paused) ask(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// look asks the store, and reports whether it is paused. An error leaves the state unchanged.
+// look asks the store and reports whether packing is paused. An error leaves the cached state unchanged.
 func (p *paused) look(ctx context.Context) (is bool, err error) {
 	if p.store == nil {
 		return false, nil
@@ -48,7 +48,7 @@ func (p *paused) look(ctx context.Context) (is bool, err error) {
 	return is, err
 }
 
-// set sets the pause in the store, and then here. It returns since when it is paused.
+// set sets the pause in the store, and then here. It returns the start of the pause.
 func (p *paused) set(ctx context.Context, now time.Time) (since time.Time, err error) {
 	err = p.ask(ctx, func() (err error) {
 		if since, err = p.store.Set(ctx, now); err == nil {
@@ -88,7 +88,8 @@ func (p *paused) state() (is bool, since time.Time) {
 	return p.resumed != nil, p.since
 }
 
-// held returns a channel that the end of the pause closes; nil without a pause. It is Options.Held.
+// held returns a channel that is closed at the end of the pause; nil if there is none. It serves as
+// Options.Held.
 func (p *paused) held() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -18,48 +18,48 @@ import (
 
 // Report counts what a run did.
 type Report struct {
-	Keys, Total int64 // looked at; in the databases when it began
+	Keys, Total int64 // examined; in the databases at the start
 	Values      int64 // read
 	BytesRead   int64
 
 	Replaced                  int64
-	Recoded                   int64 // of these: compressed by a library, and stand for other bytes with the same content
-	StoredBefore, StoredAfter int64 // lengths of what was replaced, and of what replaced it
-	CostBefore, CostAfter     int64 // what the server allocates for these
+	Recoded                   int64 // of these: clients get other bytes with the same content
+	StoredBefore, StoredAfter int64 // lengths of the old values and of the new ones
+	CostBefore, CostAfter     int64 // what the server allocates for them, computed
 
-	Left    map[store.Reason]int64 // values, or keys that were not read
-	Opens   map[string]int64       // sealed values that open, by setting
-	Raced   int64                  // times that a writer was faster
+	Left    map[store.Reason]int64 // by reason: values left unchanged, or keys not read
+	Opens   map[string]int64       // compressed values that open, by setting
+	Raced   int64                  // values that a client changed first
 	Rebuilt int64                  // hashes that are listpacks again
 
-	Problems, Damaged, Missing int64 // all; those that are damaged; those without their dictionary
+	Problems, Damaged, Missing int64 // all; damaged ones; those whose dictionary is missing
 
-	// MEMORY USAGE of Probed keys before and after values of each were replaced.
+	// MEMORY USAGE of Probed keys before and after their values were replaced, in bytes.
 	Probed                  int64
 	ProbeBefore, ProbeAfter int64
 
-	UsedBefore, UsedAfter int64 // used_memory of all nodes, with everything else that went on
-	// What the tuples of a Tarantool server take, in the spaces that were walked.
+	UsedBefore, UsedAfter int64 // used_memory of all nodes, which other activity changes too
+	// Bytes of the tuples in the walked spaces of a Tarantool server.
 	TuplesBefore, TuplesAfter int64
 	Took                      time.Duration
 
-	squares float64         // of what each key saves, for the error of an estimate
+	squares float64         // sum of squares of savings by key, for the error of an estimate
 	parts   map[string]part // by database
-	used    int64           // bytes that a server holds which holds nothing on disk alone; 0: unknown
+	used    int64           // bytes that a server without data on disk holds; 0: unknown
 }
 
 // part counts what a run has seen of one database.
 type part struct {
-	keys, total int64 // looked at; in the database
+	keys, total int64 // examined; in the database
 	saved       int64
-	squares     float64 // of what each key saves
+	squares     float64 // of the savings by key
 }
 
 func newReport() Report {
 	return Report{Left: make(map[store.Reason]int64), Opens: make(map[string]int64), parts: make(map[string]part)}
 }
 
-// replaced counts a change, and returns by how many bytes the server's allocation shrinks.
+// replaced counts a change, and returns the bytes that the server's allocation shrinks by.
 func (r *Report) replaced(c *store.Change) (saved int) {
 	before, after := policy.Cost(c.Value.Type, len(c.Value.Stored), len(c.New))
 	r.Replaced++
@@ -83,7 +83,7 @@ func (r *Report) problem(err error) {
 	}
 }
 
-// Join adds a later run over the same stores, of which there may have to be several.
+// Join adds a later run over the same stores.
 func (r *Report) Join(later *Report) {
 	r.add(later)
 	r.Total, r.UsedAfter, r.TuplesAfter, r.used = later.Total, later.UsedAfter, later.TuplesAfter, later.used
@@ -94,7 +94,7 @@ func (r *Report) Join(later *Report) {
 	}
 }
 
-// add adds the counts of o; what a run finds out at its beginning and end is left alone.
+// add adds the counts of o, but not what a run measures at its start and end.
 func (r *Report) add(o *Report) {
 	for _, x := range []struct{ to, from *int64 }{
 		{&r.Keys, &o.Keys},
@@ -125,10 +125,10 @@ func (r *Report) add(o *Report) {
 	}
 }
 
-// Saved returns by how much the server's allocations shrink; negative when they grow.
+// Saved returns the bytes by which the server's allocations shrink; negative if they grow.
 func (r *Report) Saved() int64 { return r.CostBefore - r.CostAfter }
 
-// Dictionaries lists the dictionaries that values were found to name.
+// Dictionaries lists the dictionaries that opened values name.
 func (r *Report) Dictionaries() (numbers []uint32) {
 	for _, setting := range slices.Sorted(maps.Keys(r.Opens)) {
 		_, text, named := strings.Cut(setting, "@")
@@ -139,9 +139,9 @@ func (r *Report) Dictionaries() (numbers []uint32) {
 	return numbers
 }
 
-// Estimate extends what a sample saved to all keys, each database by itself, since they may hold very different values:
-// about so many bytes, give or take the margin (two standard errors, which hold for values that are not of a few
-// extreme sizes only). It is never more than the server holds.
+// Estimate extrapolates a sample's savings to all keys, in bytes. It does so for each database separately,
+// since they may hold very different values. margin is two standard errors, which does not hold if a few
+// values of extreme size dominate. saved is never more than the server holds.
 func (r *Report) Estimate() (saved, margin int64) {
 	sum, variance := 0.0, 0.0
 	for _, p := range r.parts {
@@ -150,7 +150,7 @@ func (r *Report) Estimate() (saved, margin int64) {
 		}
 		n, total := float64(p.keys), float64(max(p.total, p.keys))
 		mean := float64(p.saved) / n
-		left := max(1-n/total, 0) // what was looked at is known
+		left := max(1-n/total, 0) // the part examined is exact
 		sum += mean * total
 		variance += total * total * max(p.squares/n-mean*mean, 0) / n * left
 	}
@@ -160,13 +160,13 @@ func (r *Report) Estimate() (saved, margin int64) {
 	return saved, int64(2 * math.Sqrt(variance))
 }
 
-// Progress describes a run while it goes on.
+// Progress describes a running run.
 type Progress struct {
 	Report
 	Done      float64       // share of everything, 0 to 1
 	PerSecond float64       // keys, since the beginning
 	Remaining time.Duration // 0: unknown
-	Duty      float64       // share of the time that it works, less when the server is slow; of several nodes the least
+	Duty      float64       // share of time working, less if the server is slow; minimum over nodes
 }
 
 func (r *run) progress() Progress {

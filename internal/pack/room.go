@@ -10,8 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// room watches a node's memory while values grow. The server is asked once a second; in between everything that was
-// claimed counts.
+// room checks a node's memory while values grow. It asks the server once a second, and in between counts what
+// was claimed.
 type room struct {
 	node  store.Node
 	mu    sync.Mutex
@@ -23,7 +23,7 @@ type room struct {
 // reserved is the share of the limit that stays free for replies, replication and clients.
 const reserved = 0.05
 
-// claim returns ErrNoRoom when the node has no room for bytes more.
+// claim returns ErrNoRoom if the node has no room for that many more bytes.
 func (r *room) claim(ctx context.Context, bytes int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,7 +44,7 @@ func (r *room) claim(ctx context.Context, bytes int64) error {
 	return nil
 }
 
-// limitOf returns up to where a server may grow, in bytes: its own limit, or the machine's memory. 0 when neither is
+// limitOf returns how many bytes a server may use: its own limit, or the machine's memory. 0: neither is
 // known.
 func limitOf(m store.Memory) int64 {
 	if m.Limit > 0 {
@@ -53,7 +53,7 @@ func limitOf(m store.Memory) int64 {
 	return m.System
 }
 
-// growth returns by how many bytes the server's allocations for values grow.
+// growth returns by how many bytes the server's allocations for the values grow, at least 0.
 func growth(changes []store.Change) int64 {
 	sum := int64(0)
 	for i := range changes {

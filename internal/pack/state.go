@@ -18,16 +18,16 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// ErrOtherState: the positions in the file belong to a run of another kind.
+// ErrOtherState: the file holds positions of a run of another kind.
 var ErrOtherState = errors.New("the state is of another run")
 
-// ErrState: the file can't be written.
+// ErrState: the file can't be read or written.
 var ErrState = errors.New("the position can't be saved")
 
 var errOtherRules = fmt.Errorf("%w: the rules are others now", ErrOtherState)
 
-// State keeps the positions of a run in a file, so that it can go on after it was ended in
-// any way. It is written whole beside the file, synced, and renamed into place.
+// State keeps the positions of a run in a file, so that the run can continue after any kind of end. Each time
+// the whole file is written under another name, synced, and renamed.
 //
 //	{"version": 1, "run": "pack redis://… worker 1/1", "fingerprint": "<hex>",
 //	 "spaces": {"127.0.0.1:6379/0": {"run_id": "…", "cursor": "123", "done": false}}}
@@ -44,15 +44,14 @@ type stateBody struct {
 	Spaces      map[string]Position `json:"spaces"`
 }
 
-// Position says how far a space is done.
+// Position tells how far a space is done.
 type Position struct {
-	RunID  string `json:"run_id"` // of the server process that the cursor means something to
+	RunID  string `json:"run_id"` // of the server process for which the cursor is valid
 	Cursor Cursor `json:"cursor"` // "": the beginning
 	Done   bool   `json:"done"`
 }
 
-// Cursor is a place in a scan, as only its store understands it. Files of earlier releases
-// hold a number.
+// Cursor is a place in a scan, opaque except to its store. Files of earlier releases hold a number.
 type Cursor string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -69,10 +68,10 @@ func (c *Cursor) UnmarshalJSON(text []byte) error {
 
 const stateVersion = 1
 
-// OpenState reads the file if there is one. run says what is done where, fingerprint by
-// which rules; if either is another in the file, the error wraps ErrOtherState. A run
-// that was completed counts as none. A file that can't be written is found out here,
-// not when there is a position to lose.
+// OpenState reads the file if there is one. run names the kind of run and its target, fingerprint the rules;
+// if either differs from the file's, the error wraps ErrOtherState. The file of a completed run counts as
+// empty. OpenState also writes the file, so that an unwritable one fails here and not when there is a
+// position to lose.
 func OpenState(file, run, fingerprint string) (*State, error) {
 	s := &State{file: file, body: stateBody{stateVersion, run, fingerprint, map[string]Position{}}}
 	text, err := os.ReadFile(file)
@@ -109,7 +108,7 @@ func (b *stateBody) complete() bool {
 	return true
 }
 
-// Resumes reports whether there is something to go on from.
+// Resumes reports whether there are positions to continue from.
 func (s *State) Resumes() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +122,7 @@ func (s *State) position(space string) (Position, bool) {
 	return p, ok
 }
 
-// keep forgets all spaces but these: what has gone would never be done.
+// keep removes all spaces but these: those that no longer exist would never be done.
 func (s *State) keep(targets []store.Target) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +155,7 @@ func (s *State) write() error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // fails when it was renamed, as it should be
+	defer os.Remove(f.Name()) // fails after the rename, as it should
 	_, err = f.Write(append(text, '\n'))
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err != nil {
@@ -165,7 +164,7 @@ func (s *State) write() error {
 	return os.Rename(f.Name(), s.file)
 }
 
-// Fingerprint tells policies apart that decide differently, and whatever else is given.
+// Fingerprint returns a hash of whatever makes policies decide differently, and of more.
 func Fingerprint(p *policy.Policy, more ...string) string {
 	h := sha256.New()
 	if p != nil {

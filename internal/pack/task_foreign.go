@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// foreign has the content of a value sealed that is in a format of its rule. It changes nothing for other values. left
-// says why the value must stay as it is.
+// foreign prepares to compress the content of a value that is in one of the rule's formats. It changes
+// nothing for other values. left is the reason why the value must stay as it is.
 func (t *Seal) foreign(s *subject, rule *policy.Rule) (left store.Reason) {
 	content, f, err := t.contentOf(s, rule.Formats, rule.ToPlain)
 	switch {
@@ -38,8 +38,8 @@ func (t *Seal) foreign(s *subject, rule *policy.Rule) (left store.Reason) {
 	return ""
 }
 
-// contentOf returns what a library has compressed into a value. What is sealed unchanged under a rule to plain is the
-// client's own.
+// contentOf returns the content that a library has compressed into a value. Under a rule to plain, an
+// envelope of a value as such is the client's own and has none.
 func (t *Seal) contentOf(s *subject, formats []foreign.Format, toPlain bool) (content []byte, f foreign.Format, err error) {
 	switch {
 	case s.old.IsForeign():
@@ -51,13 +51,13 @@ func (t *Seal) contentOf(s *subject, formats []foreign.Format, toPlain bool) (co
 	return t.openForeign(formats, s.raw)
 }
 
-// openForeign opens a value that is in one of the formats, as far as a gateway would.
+// openForeign decompresses a value in one of the formats, within a gateway's limits.
 func (t *Seal) openForeign(formats []foreign.Format, value []byte) (content []byte, f foreign.Format, err error) {
 	return foreign.Take(nil, formats, value, foreign.Room(len(value), t.Sealer.MaxRaw()))
 }
 
-// uncovered judges a value for which no rule is, say for its size: it may be one of a library's still, whose content
-// clients get.
+// uncovered decides about a value that no rule covers, for example because of its size. It may still be one
+// of a library's whose content clients get.
 func (t *Seal) uncovered(db string, s *subject) Verdict {
 	formats := t.Policy.ToPlain(db, s.value.Key, s.value.Type)
 	if formats == nil {
@@ -75,8 +75,9 @@ func (t *Seal) uncovered(db string, s *subject) Verdict {
 	return Verdict{Replace: true, Recoded: true, New: bare(t.Sealer, content, formats)}
 }
 
-// bare returns the form of a value that is worth no compression, under a rule to plain for the formats. One that looks
-// like a library's itself, a cached .gz file say, is wrapped: gateways would open it once more, and the next run too.
+// bare returns the uncompressed form of a value that is not worth compressing. formats are those of a rule to
+// plain. A value that looks like a library's itself, such as a cached .gz file, is wrapped; otherwise
+// gateways, and the next run, would decompress it once more.
 func bare(s *cinch.Sealer, value []byte, formats []foreign.Format) []byte {
 	if cinch.IsSealed(value) || looksForeign(s, value, formats) {
 		return s.Escape(nil, value)
@@ -84,12 +85,12 @@ func bare(s *cinch.Sealer, value []byte, formats []foreign.Format) []byte {
 	return value
 }
 
-// looksForeign reports that gateways may take a value for a library's.
+// looksForeign reports whether gateways may take a value for a library's.
 func looksForeign(s *cinch.Sealer, value []byte, formats []foreign.Format) bool {
 	return foreign.MayTake(formats, value, foreign.Room(len(value), s.MaxRaw()))
 }
 
-// toPlain returns the formats of values that clients get the content of, under the rule.
+// toPlain returns the formats of values whose content clients get under the rule.
 func toPlain(rule *policy.Rule) []foreign.Format {
 	if rule.ToPlain {
 		return rule.Formats
@@ -97,8 +98,8 @@ func toPlain(rule *policy.Rule) []foreign.Format {
 	return nil
 }
 
-// verifyForeign opens an envelope as a client gets it: as it was, or, if it is another encoding, one that its library
-// opens.
+// verifyForeign opens an envelope as a client gets it. The result must equal the old value or, if recoded, be
+// a value that its library opens to the same content.
 func (t *Seal) verifyForeign(sealed []byte, s *subject) error {
 	value, err := t.Sealer.Open(nil, sealed)
 	if err != nil {

@@ -11,37 +11,38 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// Seal seals plain values as the policy says.
+// Seal compresses plain values by the policy.
 type Seal struct {
 	Policy *policy.Policy
 	Sealer *cinch.Sealer
-	// Rule, if it is not nil, finds the rule for a value of a size, in Policy's place.
+	// Rule, if not nil, finds the rule for a value of a size, instead of Policy.
 	Rule func(db string, v *store.Value, size int) *policy.Rule
-	// Indexed, if it is not nil, reports that a hash has to stay plain, since a search index reads it.
+	// Indexed, if not nil, reports whether a hash must stay uncompressed because a search index reads it.
 	Indexed func(key []byte) bool
-	// Ready reports that the server holds a dictionary. It may ask the server.
+	// Ready reports whether the server holds a dictionary. It may ask the server.
 	Ready func(number uint32) bool
 
-	// To, if it is not zero, takes the place of all rules' settings, and values that are
-	// sealed already are sealed anew with it where that frees what their rule asks for.
+	// To, if not zero, replaces the settings of all rules. Values that are compressed already are compressed
+	// again with it if that saves as much as their rule requires.
 	To codec.Setting
-	// Always seals anew whatever has another codec or dictionary, also when it grows, and
-	// puts back what is worth nothing against the plain value: to get rid of a dictionary.
+	// Always compresses again every value with another codec or dictionary, even if it grows, and
+	// decompresses one that is not worth compressing. It serves to get rid of a dictionary.
 	Always bool
-	// AllowRecode has values sealed too that another library has compressed, in the format of their rule, and that come
-	// out in other bytes with the same content; or with the content alone, where the rule says to plain.
+	// AllowRecode also covers values that another library has compressed, in their rule's format, and that
+	// can only be restored to other bytes with the same content. Under a rule to plain clients then get the
+	// content alone.
 	AllowRecode bool
 
-	scratch sync.Pool // *[]byte, for opening
+	scratch sync.Pool // *[]byte, for verify
 }
 
-// Wants is true for keys that a rule may cover.
+// Wants reports whether a rule may cover the key.
 func (t *Seal) Wants(db string, key []byte) bool {
 	return t.Rule != nil || t.Policy.MaySeal(db, key, false)
 }
 
-// Judge seals a plain value by its rule, and opens the envelope to see that it holds that value. Values that are sealed
-// already, or that a library has compressed, branch off.
+// Judge compresses a plain value by its rule, and opens the envelope to verify that it holds the value.
+// Values that are compressed already, or by a library, are handled separately.
 func (t *Seal) Judge(db string, v *store.Value) Verdict {
 	if v.Type == store.Hash && t.Indexed != nil && t.Indexed(v.Key) {
 		return Verdict{Left: Indexed}
@@ -85,7 +86,8 @@ func (t *Seal) Judge(db string, v *store.Value) Verdict {
 	return Verdict{Replace: true, New: sealed, Recoded: s.recoded}
 }
 
-// open opens the envelope of a value that may be sealed anew. Otherwise the value is decided: d says how.
+// open opens the envelope of a value that may be compressed again. If it may not, decided is true and d is
+// the verdict.
 func (t *Seal) open(db string, s *subject) (d Verdict, decided bool) {
 	var err error
 	s.old, err = cinch.ParseHeader(s.value.Stored)
@@ -102,7 +104,7 @@ func (t *Seal) open(db string, s *subject) (d Verdict, decided bool) {
 	return Verdict{}, false
 }
 
-// ruleFor returns the rule for a value of a size; nil: there is none.
+// ruleFor returns the rule for a value of a size, nil if there is none.
 func (t *Seal) ruleFor(db string, v *store.Value, size int) *policy.Rule {
 	if t.Rule != nil {
 		return t.Rule(db, v, size)
@@ -110,23 +112,23 @@ func (t *Seal) ruleFor(db string, v *store.Value, size int) *policy.Rule {
 	return t.Policy.Lookup(policy.Address{Space: db, Key: v.Key, Field: v.Field, Type: v.Type, Size: size})
 }
 
-// subject is a value that is to be sealed.
+// subject is a value to be compressed.
 type subject struct {
 	value   *store.Value
 	raw     []byte        // as clients get it
-	content []byte        // what is sealed: raw, or what a library had compressed into it
-	as      cinch.Foreign // that library's format, if clients go on to get it so
+	content []byte        // what is compressed: raw, or its content if a library has compressed it
+	as      cinch.Foreign // the library's format, if clients continue to get it
 	recoded bool          // clients will get other bytes than raw, with the same content
-	old     cinch.Header  // of the envelope that holds it already
+	old     cinch.Header  // of the value's current envelope
 }
 
-// unsealed judges a value that is worth no compression.
+// unsealed decides about a value that is not worth compressing.
 func (t *Seal) unsealed(s *subject, st codec.Setting, rule *policy.Rule) Verdict {
 	d := Verdict{Replace: true, Recoded: s.recoded}
 	switch {
 	case s.recoded && s.as.Format == 0:
 		d.New = bare(t.Sealer, s.content, toPlain(rule))
-	case s.old.Len > 0 && t.Always && another(st, s.old): // a small value is worth sealing with its old dictionary only
+	case s.old.Len > 0 && t.Always && another(st, s.old): // worth it only with the old dictionary, perhaps
 		d.New, d.Recoded = bare(t.Sealer, s.raw, toPlain(rule)), false
 	default:
 		return Verdict{Left: NoGain}
@@ -137,8 +139,9 @@ func (t *Seal) unsealed(s *subject, st codec.Setting, rule *policy.Rule) Verdict
 	return d
 }
 
-// better reports whether a new envelope should take the place of the old one. It was made by a setting, with that codec
-// or, where that gained nothing, with Raw. Levels are not in an envelope, so that only the size can tell.
+// better reports whether a new envelope should replace the old one. made is the codec that was used: that of
+// st, or Raw if st gained nothing. Envelopes don't record levels, so for the same codec and dictionary only
+// the size decides.
 func (t *Seal) better(s *subject, sealed []byte, made codec.ID, st codec.Setting, rule *policy.Rule) bool {
 	if bytes.Equal(sealed, s.value.Stored) {
 		return false
@@ -154,7 +157,7 @@ func another(st codec.Setting, old cinch.Header) bool {
 	return st.Codec != old.Codec || st.Dict != old.Dict
 }
 
-// verify opens an envelope that is about to replace a value.
+// verify checks that an envelope opens to the value that it is about to replace.
 func (t *Seal) verify(sealed []byte, s *subject) error {
 	buf, _ := t.scratch.Get().(*[]byte)
 	if buf == nil {
@@ -179,7 +182,7 @@ func (t *Seal) verify(sealed []byte, s *subject) error {
 	return nil
 }
 
-// Skipped lists what was to be sealed and could not be.
+// Skipped reports values that should have been compressed and could not be.
 func (t *Seal) Skipped(_ *store.Value, why store.Reason) error {
 	if why == KeptChanging || why == store.Denied {
 		return fmt.Errorf("not sealed: %w", because(why))
@@ -187,16 +190,17 @@ func (t *Seal) Skipped(_ *store.Value, why store.Reason) error {
 	return nil
 }
 
-// Shrinks returns true.
+// Shrinks implements Task.
 func (t *Seal) Shrinks() bool { return true }
 
-// Sampling shows the plain values that Seal would look at, and replaces none.
+// Sampling passes plain values that Seal would consider to See, and replaces none.
 type Sampling struct {
 	*Seal
 	See func(rule *policy.Rule, v *store.Value)
 }
 
-// Judge shows a value that a rule covers, of one that a library has compressed in the rule's format its content.
+// Judge passes on a value that a rule covers. If a library has compressed it in the rule's format, it passes
+// on the content.
 func (t *Sampling) Judge(db string, v *store.Value) Verdict {
 	if cinch.IsSealed(v.Stored) {
 		return Verdict{Left: AlreadySealed}

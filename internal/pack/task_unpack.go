@@ -9,29 +9,29 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// Why a sealed value can't be put back.
+// Reasons why a compressed value can't be decompressed in place.
 var (
 	// ErrMustStay: the value itself begins with the magic.
 	ErrMustStay = errors.New("the value begins like an envelope, so it must stay wrapped")
-	// ErrLooksForeign: clients would get something else.
+	// ErrLooksForeign: gateways would decompress the plain value for clients.
 	ErrLooksForeign = errors.New("the value looks like one that a library has compressed, and a rule says to: plain: take format and to out of the rule first")
-	// ErrImmutable: the value is in a stream's entry.
+	// ErrImmutable: the value is in a stream entry.
 	ErrImmutable = errors.New("entries of streams can't be changed")
-	// ErrNotReplaced: the value could be neither read nor replaced.
+	// ErrNotReplaced: the value could not be read or replaced.
 	ErrNotReplaced = errors.New("not put back")
 )
 
-// Unpack puts sealed values back.
+// Unpack decompresses values in place.
 type Unpack struct {
 	Sealer *cinch.Sealer
 	Match  func(db string, key []byte) bool // nil: all keys
-	Policy *policy.Policy                   // that gateways have; nil: one without rules to plain
+	Policy *policy.Policy                   // of the gateways; nil: one without rules to plain
 }
 
-// Wants is true for all keys, or those that match.
+// Wants reports whether the key matches.
 func (t *Unpack) Wants(db string, key []byte) bool { return t.Match == nil || t.Match(db, key) }
 
-// Judge opens sealed values. Opening checks the value against its checksum.
+// Judge opens compressed values. Opening checks the value against its checksum or tag.
 func (t *Unpack) Judge(db string, v *store.Value) Verdict {
 	if !cinch.IsSealed(v.Stored) {
 		return Verdict{Left: Plain}
@@ -51,7 +51,7 @@ func (t *Unpack) Judge(db string, v *store.Value) Verdict {
 	return Verdict{Replace: true, New: plain}
 }
 
-// isPeeled reports that clients would get the content of a plain value, which they get as it is now.
+// isPeeled reports whether gateways would decompress the plain value for clients, which now get it as it is.
 func (t *Unpack) isPeeled(db string, v *store.Value, plain []byte) bool {
 	formats := t.Policy.ToPlain(db, v.Key, v.Type)
 	if formats == nil {
@@ -61,7 +61,7 @@ func (t *Unpack) isPeeled(db string, v *store.Value, plain []byte) bool {
 	return err == nil && !h.IsForeign() && looksForeign(t.Sealer, plain, formats)
 }
 
-// Skipped lists what may be sealed still.
+// Skipped reports values that may still be compressed.
 func (t *Unpack) Skipped(_ *store.Value, why store.Reason) error {
 	switch why {
 	case store.Gone, store.OtherType:
@@ -70,5 +70,5 @@ func (t *Unpack) Skipped(_ *store.Value, why store.Reason) error {
 	return fmt.Errorf("%w: %w", ErrNotReplaced, because(why))
 }
 
-// Shrinks is false.
+// Shrinks implements Task.
 func (t *Unpack) Shrinks() bool { return false }

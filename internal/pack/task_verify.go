@@ -13,27 +13,27 @@ import (
 var (
 	// ErrMagic: a value begins with the magic before Cinch was ever used.
 	ErrMagic = errors.New("begins like an envelope")
-	// ErrCut: something on the server has worked on the bytes of an envelope.
+	// ErrCut: another writer on the server has changed the bytes of an envelope.
 	ErrCut = fmt.Errorf("%w (its beginning was overwritten)", cinch.ErrDamaged)
-	// ErrBehind: an envelope is whole but for its place. Something put bytes before it, or the application keeps envelopes
-	// so.
+	// ErrBehind: a complete envelope follows other bytes. A client prepended them, or the application stores
+	// envelopes that way.
 	ErrBehind = fmt.Errorf("%w (a whole envelope behind other bytes)", cinch.ErrDamaged)
-	// ErrNotRead: the value could not be looked at.
+	// ErrNotRead: the value could not be read.
 	ErrNotRead = errors.New("not read")
 )
 
-// Verify opens every sealed value and replaces none.
+// Verify opens every compressed value and replaces none.
 type Verify struct {
 	Sealer *cinch.Sealer
-	Before bool // no value should begin with the magic yet
+	Before bool // Cinch was not used yet, so no value should begin with the magic
 	Match  func(db string, key []byte) bool
 }
 
-// Wants is true for all keys, or those that match.
+// Wants reports whether the key matches.
 func (t *Verify) Wants(db string, key []byte) bool { return t.Match == nil || t.Match(db, key) }
 
-// Judge opens the value. One that begins with the magic and does not open is damaged, or was written past Cinch: it is
-// never counted as plain.
+// Judge opens the value. One that begins with the magic and does not open is damaged, or was not written by
+// Cinch. It is never counted as plain.
 func (t *Verify) Judge(_ string, v *store.Value) Verdict {
 	if !cinch.IsSealed(v.Stored) {
 		if t.Before {
@@ -57,12 +57,12 @@ func (t *Verify) Judge(_ string, v *store.Value) Verdict {
 // maxHeadBytes limits how far into a value judgeHeadless looks for an envelope.
 const maxHeadBytes = 256
 
-// judgeHeadless finds out whether a value without the magic at its beginning holds an envelope but for the magic,
-// perhaps behind other bytes, up to the value's end: a splice or SETRANGE overwrote its beginning. Length and checksum
-// (or tag) must be right, so no other bytes are taken for one. What has lost more than the magic can't be told from a
-// plain value.
+// judgeHeadless looks for an envelope that lacks only its magic, perhaps after other bytes, and reaches to
+// the value's end: a splice or SETRANGE may have overwritten its beginning. Length and checksum (or tag) must
+// match, so other bytes are not mistaken for one. An envelope that has lost more than the magic can't be told
+// from a plain value.
 func (t *Verify) judgeHeadless(stored []byte) Verdict {
-	var sealed []byte // behind room for the magic, a copy of the value
+	var sealed []byte // a copy of the value after room for the magic
 	for at := range min(len(stored)-1, maxHeadBytes) {
 		if stored[at]>>4 != cinch.Version || !codec.ID(stored[at]&15).Known() {
 			continue
@@ -71,7 +71,7 @@ func (t *Verify) judgeHeadless(stored []byte) Verdict {
 			sealed = append([]byte(cinch.Magic), stored...)
 		}
 		envelope := sealed[at:]
-		copy(envelope, cinch.Magic) // over bytes that have been looked at
+		copy(envelope, cinch.Magic) // over bytes that were checked already
 		h, err := cinch.ParseHeader(envelope)
 		if err != nil || h.RawLen == 0 || h.RawLen > cinch.DefaultMaxRaw || len(h.Ext) > 0 { // no writer adds words
 			continue
@@ -86,7 +86,7 @@ func (t *Verify) judgeHeadless(stored []byte) Verdict {
 	return Verdict{Left: Plain}
 }
 
-// Skipped lists what could not be looked at.
+// Skipped reports values that could not be read.
 func (t *Verify) Skipped(_ *store.Value, why store.Reason) error {
 	switch why {
 	case store.Denied, store.TooLarge:
@@ -95,5 +95,5 @@ func (t *Verify) Skipped(_ *store.Value, why store.Reason) error {
 	return nil
 }
 
-// Shrinks is false.
+// Shrinks implements Task.
 func (t *Verify) Shrinks() bool { return false }

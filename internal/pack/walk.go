@@ -16,7 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// walk goes over one space.
+// walk walks over one space.
 type walk struct {
 	run   *run
 	node  *node
@@ -24,10 +24,10 @@ type walk struct {
 	db    string // its name in rules
 	keys  int64  // in the space when the run began
 	seen  part   // guarded by run.mu
-	runID string // of the node that the position belongs to
+	runID string // of the node process for which the position is valid
 
-	quota  int64 // keys to look at in a sample; 0: all
-	looked int64 // keys that the scan gave
+	quota  int64 // keys to examine for a sample; 0: all
+	looked int64 // keys returned by the scan
 
 	batches atomic.Int64 // of changes, by all workers
 
@@ -36,8 +36,8 @@ type walk struct {
 	fraction atomic.Uint64 // float64 bits: share of the space that is done
 }
 
-// resume takes the position from the state. A cursor means something only to the server process that gave it: hashes
-// are seeded anew at every start.
+// resume takes the position from the state. A cursor is valid only for the server process that returned it,
+// since hash seeds change at every start.
 func (w *walk) resume() {
 	if w.run.State == nil {
 		return
@@ -54,7 +54,7 @@ func (w *walk) resume() {
 	}
 }
 
-// setPosition sets from where to resume, here and in the run's state.
+// setPosition sets where to resume, here and in the run's state.
 func (w *walk) setPosition(position string, ended bool) {
 	w.position, w.ended = position, ended
 	f := w.space.Share(position)
@@ -67,8 +67,8 @@ func (w *walk) setPosition(position string, ended bool) {
 	}
 }
 
-// walkWithRetries walks until the end, over interruptions by a server that is away for a while. When nothing was
-// finished for as long as the run's patience lasts, it gives up.
+// walkWithRetries walks until the end, and retries while the server is unavailable. It gives up when nothing
+// was finished for as long as the run's Patience.
 func (w *walk) walkWithRetries(ctx context.Context) error {
 	reached, since := w.position, time.Now()
 	for !w.ended {
@@ -82,7 +82,7 @@ func (w *walk) walkWithRetries(ctx context.Context) error {
 			return err
 		}
 		if held := w.run.heldUntil.Load(); held != nil && held.After(since) {
-			since = *held // the server was not asked before
+			since = *held // the server was not asked while held
 		}
 		if w.position != reached {
 			reached, since = w.position, time.Now()
@@ -97,7 +97,7 @@ func (w *walk) walkWithRetries(ctx context.Context) error {
 	return nil
 }
 
-// await waits until the node answers again, and starts over where it was started anew.
+// await waits until the node answers again, and resets the position if it was restarted.
 func (w *walk) await(ctx context.Context, deadline time.Time, cause error) error {
 	for time.Now().Before(deadline) {
 		switch err := sleep(ctx, w.run.Stop, 200*time.Millisecond); {
@@ -126,7 +126,8 @@ type job struct {
 	page  *ordered
 }
 
-// walkOnce walks from the position until the end or an error; the position is right afterwards in either case.
+// walkOnce walks from the position until the end or an error. The position is correct afterwards in both
+// cases.
 func (w *walk) walkOnce(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -153,9 +154,9 @@ func (w *walk) walkOnce(ctx context.Context) error {
 	return err
 }
 
-// scan hands out pages until the end.
+// scan reads pages and passes them to workers until the end.
 func (w *walk) scan(ctx context.Context, o *order, jobs chan<- job) (err error) {
-	defer catch(func(bug error) { err = bug }) // here, since the workers wait for the end
+	defer catch(func(bug error) { err = bug }) // caught here, since the workers wait for jobs to be closed
 	options := store.ScanOptions{Count: w.run.Step, Match: w.run.Match, Kind: w.run.Kind, RunID: w.runID, Read: w.run.Read}
 	for cursor := w.position; ; {
 		if _, err := w.run.hold(ctx); err != nil {
@@ -190,7 +191,7 @@ func (w *walk) scan(ctx context.Context, o *order, jobs chan<- job) (err error) 
 	}
 }
 
-// mine leaves out the keys of other processes.
+// mine removes the keys of other processes.
 func (r *run) mine(found store.Page) store.Page {
 	others := func(key []byte) bool { return int(crc16(key))%r.Workers != r.Worker-1 }
 	found.Keys = slices.DeleteFunc(found.Keys, others)
@@ -198,7 +199,7 @@ func (r *run) mine(found store.Page) store.Page {
 	return found
 }
 
-// work does one page, and then rests for as long as the limits ask for.
+// work processes one page, and then rests as long as the limits require.
 func (w *walk) work(ctx context.Context, found store.Page) error {
 	if _, err := w.run.hold(ctx); err != nil {
 		return err
@@ -216,18 +217,18 @@ func (w *walk) work(ctx context.Context, found store.Page) error {
 		return err
 	}
 	rest := w.node.pace.after(len(found.Keys), p.report.BytesRead, time.Since(began)-p.held)
-	_ = sleep(ctx, w.run.Stop, rest) // the page is done, however that ends
+	_ = sleep(ctx, w.run.Stop, rest) // the page is done even if interrupted
 	return nil
 }
 
 const (
-	maxPending      = 128     // changes that wait for one round trip; the store makes scripts of them that are shorter
-	maxPendingBytes = 4 << 20 // old and new bytes of them
-	usageEvery      = 16      // of so many batches of a walk one key is asked for MEMORY USAGE
-	maxListpack     = 64      // bytes of a field or value: a first guess, the store knows the server's own limit
+	maxPending      = 128     // changes in one round trip, which the store divides into shorter scripts
+	maxPendingBytes = 4 << 20 // of old and new values in one round trip
+	usageEvery      = 16      // MEMORY USAGE is asked for one key in this many batches of a walk
+	maxListpack     = 64      // bytes of a field or value: a guess, only the store knows the limit
 )
 
-// page does the work on one page of keys, and counts for itself.
+// page processes one page of keys, and counts separately.
 type page struct {
 	walk    *walk
 	run     *run // of the walk
@@ -235,8 +236,8 @@ type page struct {
 	report  Report // of this page
 	pending []store.Change
 	bytes   int           // old and new bytes of pending
-	held    time.Duration // of the time that the page took
-	hashes  []hash        // that were read, if the task may make them smaller
+	held    time.Duration // part of the page's time
+	hashes  []hash        // hashes read, if the task may shrink them
 }
 
 // hash records, while the fields of a Redis hash are read, whether it may fit into a listpack.
@@ -246,7 +247,7 @@ type hash struct {
 	long   bool // one of its fields or values is too long for a listpack
 }
 
-// do reads the values of the page's keys, has the task judge each, and carries out what it decides.
+// do reads the values of the page's keys, and makes the changes that the task decides on.
 func (p *page) do(found store.Page) error {
 	p.report.Keys = int64(len(found.Keys))
 	if found.Values == nil {
@@ -257,7 +258,7 @@ func (p *page) do(found store.Page) error {
 		}
 	}
 	wanted := false
-	for i, v := range found.Values { // of a store whose scan gives values, those of a key one after another
+	for i, v := range found.Values { // if the scan returned values; those of a key are adjacent
 		if i == 0 || !bytes.Equal(v.Key, found.Values[i-1].Key) {
 			wanted = p.wants(v.Key)
 		}
@@ -284,7 +285,7 @@ func (p *page) do(found store.Page) error {
 	return err
 }
 
-// wants reports whether the task wants the values of a key, and counts the key if not.
+// wants reports whether the task wants the values of a key. If not it counts the key.
 func (p *page) wants(key []byte) bool {
 	wants := p.run.Task.Wants(p.walk.db, key)
 	if !wants {
@@ -293,9 +294,8 @@ func (p *page) wants(key []byte) bool {
 	return wants
 }
 
-// judge has the task judge one value, and puts what it decides into the batch, which is carried out when it is full.
-// again is for values of a batch that was carried out already, and which clients had changed before that: they were
-// counted.
+// judge lets the task decide about one value and adds its change to the batch, which is flushed when full.
+// again is true for values that were counted before and that clients changed before their batch was flushed.
 func (p *page) judge(v *store.Value, again bool) error {
 	if v.Skip != "" {
 		p.leave(v, v.Skip)
@@ -304,7 +304,7 @@ func (p *page) judge(v *store.Value, again bool) error {
 	if !again {
 		p.report.Values++
 		p.report.BytesRead += int64(len(v.Stored))
-		if p.report.Values%maxPending == 0 { // of a large hash that needs nothing, say
+		if p.report.Values%maxPending == 0 { // as in a large hash without changes
 			held, err := p.run.hold(p.ctx)
 			if p.held += held; err != nil {
 				return err
@@ -328,7 +328,7 @@ func (p *page) judge(v *store.Value, again bool) error {
 			p.report.Opens[d.Setting]++
 		}
 	}
-	if v.Type == policy.Hash && p.run.Task.Shrinks() { // it may have become small enough for a listpack
+	if v.Type == policy.Hash && p.run.Task.Shrinks() { // it may fit a listpack now
 		if n := len(p.hashes); n == 0 || !bytes.Equal(p.hashes[n-1].key, v.Key) {
 			p.hashes = append(p.hashes, hash{key: v.Key})
 		}
@@ -342,8 +342,8 @@ func (p *page) judge(v *store.Value, again bool) error {
 	return nil
 }
 
-// flush replaces what is pending. Values that clients changed meanwhile are read and judged again, up to maxRaces
-// times.
+// flush makes the pending changes. It reads and judges values anew that clients changed meanwhile, up to
+// maxRaces times.
 func (p *page) flush() error {
 	for try := 1; len(p.pending) > 0; try++ {
 		changes := p.pending
@@ -361,7 +361,7 @@ func (p *page) flush() error {
 				return err
 			}
 		}
-		probe, before := -1, int64(0) // change whose key is asked for MEMORY USAGE before and after; -1: none
+		probe, before := -1, int64(0) // change whose key is asked for MEMORY USAGE; -1: none
 		if p.walk.batches.Add(1)%usageEvery == 1 {
 			probe = completeKey(changes)
 		}
@@ -375,7 +375,7 @@ func (p *page) flush() error {
 			return err
 		}
 		var raced []*store.Value
-		var refused error // by which the server would refuse every other value, too
+		var refused error // an error that every other value would get too
 		for i, o := range outcomes {
 			c := &changes[i]
 			switch {
@@ -429,7 +429,7 @@ func (p *page) flush() error {
 	return nil
 }
 
-// usage returns what MEMORY USAGE says of a key; 0: nothing.
+// usage returns MEMORY USAGE of a key, in bytes; 0 if unknown.
 func (p *page) usage(key []byte) (int64, error) {
 	usage, err := p.walk.space.Usage(p.ctx, [][]byte{key})
 	if err != nil {
@@ -450,8 +450,8 @@ func (p *page) problem(v *store.Value, err error) {
 	p.run.tell(Event{Problem: &Problem{Space: p.walk.space.Name(), Value: v, Err: err}})
 }
 
-// count reports changes as made without making them, for a dry run. What a key's values save together goes into the
-// estimate's error, since keys are what is sampled.
+// count counts changes as made without making them, for a dry run. The estimate's error is computed from
+// savings by key, since keys are what is sampled.
 func (p *page) count(changes []store.Change) {
 	saved := 0.0
 	for i := range changes {
@@ -464,8 +464,8 @@ func (p *page) count(changes []store.Change) {
 	p.report.squares += saved * saved
 }
 
-// completeKey returns the index of a change of a key all of whose changes are among these, or -1: of a large hash,
-// which takes many batches, usage before and after one of them says nothing.
+// completeKey returns the index of a change whose key has all its changes in this batch, or -1. For a large
+// hash, whose changes take many batches, usage before and after one batch says nothing.
 func completeKey(changes []store.Change) int {
 	last := changes[len(changes)-1].Value.Key
 	for i := range changes {
@@ -480,7 +480,7 @@ func completeKey(changes []store.Change) int {
 	return -1
 }
 
-// Where names a value: its key, field and entry, quoted.
+// Where returns a value's key, entry and field for messages, quoted.
 func Where(v *store.Value) string {
 	s := fmt.Sprintf("key %q", v.Key)
 	if v.ID != "" {
@@ -492,22 +492,22 @@ func Where(v *store.Value) string {
 	return s
 }
 
-// order keeps the position from where to resume while several pages are in work: everything before it is done. Pages
-// end in any order, the position moves over those at the front.
+// order keeps the position to resume from while several pages are in work: everything before it is done.
+// Pages finish in any order, and the position moves past finished pages at the front.
 //
 //	position  [ page: next 12, done ] [ page: next 3, in work ] [ page: next 9, done ]
 //	                                ^ moves to here
 type order struct {
 	mu       sync.Mutex
 	position string
-	ended    bool // the last page is behind the position
+	ended    bool // the position is past the last page
 	pages    []*ordered
 
-	setPosition func(position string, ended bool) // called while mu is locked
+	setPosition func(position string, ended bool) // called with mu locked
 }
 
 type ordered struct {
-	next string // cursor after the page; "": it is the last
+	next string // cursor after the page; "": last page
 	done bool
 }
 
@@ -530,8 +530,8 @@ func (o *order) finish(p *ordered) {
 	o.setPosition(o.position, o.ended)
 }
 
-// crc16 is CRC-16/XMODEM, which Redis Cluster uses for slots, of the whole key: a tag in
-// braces would put everything of one customer on one worker.
+// crc16 returns the CRC-16/XMODEM of the whole key. Redis Cluster hashes only a tag in braces, if there is
+// one, but that would put all keys of one customer on one worker.
 func crc16(key []byte) uint16 {
 	crc := uint16(0)
 	for _, b := range key {

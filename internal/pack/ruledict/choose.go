@@ -13,36 +13,36 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// Options say what is walked, and how dictionaries are trained.
+// Options configure the walk and the training of dictionaries.
 type Options struct {
 	Store   store.Store
-	Policy  *policy.Policy // without dictionaries for the rules that are Auto
+	Policy  *policy.Policy // without dictionaries for Auto rules
 	Sealer  *cinch.Sealer
 	Timeout time.Duration // of each question whether the store has a dictionary
-	// DryRun puts nothing into the store, also not what should be there: new dictionaries go into Local.
+	// DryRun stores nothing, not even dictionaries that the store should have: new ones go into Local.
 	DryRun bool
 	Local  *dict.Set
 
-	Walk      pack.Options // without a Task: how fast to go over the store
+	Walk      pack.Options // without a Task: limits for walks
 	Trainer   autodict.TrainerOptions
-	NoSample  map[string][]string // patterns of keys not to be learnt from, by rule
+	NoSample  map[string][]string // key patterns excluded from training, by rule
 	MaxSample int                 // see autodict.Options
-	MinSaving float64             // likewise
+	MinSaving float64             // see autodict.Options
 
-	Tell     func(Outcome)    // nil: nobody is told
-	Learning func(going bool) // told when it begins to walk for samples, and when that has ended; nil: nobody is
+	Tell     func(Outcome)    // nil: none
+	Learning func(going bool) // called before and after a walk for samples; nil: not called
 }
 
-// Outcome is what a rule gets that gateways have made no dictionary for.
+// Outcome is the result for a rule for which gateways have made no dictionary.
 type Outcome struct {
 	Rule    string
-	Trained *codec.Dict // nil: it goes without
-	Several bool        // because values may be of several users, of whom none may see pieces of another's
+	Trained *codec.Dict // nil: the rule goes without
+	Several bool        // not trained: users must not see pieces of each other's values
 }
 
-// Choose is the policy with dictionaries for the rules that are Auto, as far as the store allows new values to name
-// them. A rule for which nothing is worth it seals without, and so does one whose dictionaries are
-// of one login each where several users may have written.
+// Choose returns the policy with dictionaries for its Auto rules, as far as the store allows new values to
+// name them. A rule for which no dictionary pays off gets none. Neither does a rule with separate
+// dictionaries by login if several users may have written the values.
 func Choose(ctx context.Context, o Options) (*policy.Policy, error) {
 	c := chooser{Options: o, chosen: map[string]policy.Choice{}}
 	c.login, c.one = o.Store.Writer(ctx)
@@ -57,12 +57,12 @@ func Choose(ctx context.Context, o Options) (*policy.Policy, error) {
 
 type chooser struct {
 	Options
-	login  string // of the user whom all values are of
-	one    bool   // there is one
+	login  string // of the user who wrote all values, if one
+	one    bool   // there is only one such user
 	chosen map[string]policy.Choice
 }
 
-// missing are the rules that a dictionary has to be trained for.
+// missing returns the rules that need a new dictionary.
 func (c *chooser) missing() (some []*policy.Rule) {
 	for _, r := range c.Policy.Rules() {
 		_, has := c.chosen[r.Name]
@@ -77,8 +77,8 @@ func (c *chooser) missing() (some []*policy.Rule) {
 	return some
 }
 
-// mayName reports that values under a rule may share a dictionary: it shows pieces of what it was made of, and
-// nobody knows who wrote what is stored.
+// mayName reports whether values under a rule may share a dictionary. A dictionary contains pieces of the
+// values it was trained on, and the writer of a stored value is unknown.
 func (c *chooser) mayName(r *policy.Rule) bool { return c.one || r.Shared }
 
 func (c *chooser) tell(o Outcome) {

@@ -1,7 +1,7 @@
-// Package ruledict finds the dictionaries that one walk over a store seals with under rules with
-// `dictionary: auto`: those that gateways have made for what the store holds, or new ones of what lies there.
+// Package ruledict finds dictionaries for one walk over a store that compresses under rules with `dictionary:
+// auto`: those that gateways have made, or new ones trained on the stored values.
 //
-//	choose.go    which rules get which
-//	recorded.go  what gateways have recorded
-//	train.go     a walk of its own, for samples to train of
+//	choose.go    choosing a dictionary for each rule
+//	recorded.go  dictionaries that gateways have recorded
+//	train.go     a separate walk for samples, and training
 package ruledict

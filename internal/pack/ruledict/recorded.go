@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// takeRecorded chooses what gateways have made.
+// takeRecorded chooses the dictionaries that gateways have made.
 func (c *chooser) takeRecorded(ctx context.Context) {
 	for _, r := range c.Policy.Rules() {
 		if !r.Auto || !c.mayName(r) {
@@ -20,7 +20,7 @@ func (c *chooser) takeRecorded(ctx context.Context) {
 	}
 }
 
-// recorded is the dictionary in force for a rule, by its fingerprint; 0 if there is none that may be named.
+// recorded returns the dictionary in force for a rule, by its fingerprint; 0 if none may be named.
 func (c *chooser) recorded(ctx context.Context, fingerprint string) uint32 {
 	d := c.Store.Dicts()
 	text, _, err := d.Record(ctx, fingerprint)

@@ -11,11 +11,11 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// trainKeys is about how many keys are looked at for the samples of dictionaries.
+// trainKeys is the approximate number of keys sampled for training.
 const trainKeys = 20000
 
-// train chooses dictionaries for rules for which no gateway has made one: the values to learn from are at hand. They are
-// announced to gateways like those that these train; a dry run keeps them to itself.
+// train trains dictionaries for rules for which no gateway has made one. It records them for gateways like
+// their own; a dry run does not.
 func (c *chooser) train(ctx context.Context, rules []*policy.Rule) error {
 	m := c.newManager()
 	whole, err := c.learn(ctx, rules, m)
@@ -37,7 +37,7 @@ func (c *chooser) train(ctx context.Context, rules []*policy.Rule) error {
 	return nil
 }
 
-// newManager makes what trains, for this one run.
+// newManager returns a Manager that trains, for this run only.
 func (c *chooser) newManager() *autodict.Manager {
 	dicts := c.Store.Dicts()
 	if c.DryRun {
@@ -51,7 +51,7 @@ func (c *chooser) newManager() *autodict.Manager {
 	return m
 }
 
-// learn shows values of the rules to what trains, and says how many times as many keys there are.
+// learn passes sampled values of the rules to m. whole is the ratio of all keys to those sampled.
 func (c *chooser) learn(ctx context.Context, rules []*policy.Rule, m *autodict.Manager) (whole float64, err error) {
 	wanted := map[string]bool{}
 	for _, r := range rules {

@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// Printer writes what a run tells for people, or as JSON.
+// Printer prints the events of a run for people or as JSON.
 type Printer struct {
 	verb   string // "packing"
 	asJSON bool
@@ -24,23 +24,23 @@ type Printer struct {
 	missing []missing // dictionaries, in the order in which values named them
 }
 
-// missing is a dictionary that values name and nobody has.
+// missing is a dictionary that values name but that can't be found.
 type missing struct {
-	what   string // with its number
+	what   string // the error, with its number
 	first  string // a value
 	values int
 }
 
-// New returns a Printer of a run that does what verb says. Its progress goes to errs.
+// New returns a Printer; verb says what the run does. Progress is written to errs.
 func New(verb string, asJSON bool, out, errs io.Writer) *Printer {
 	return &Printer{verb: verb, asJSON: asJSON, out: out, bar: ui.NewProgress(errs)}
 }
 
-// maxDenied is how many values are listed for people that the user has no right to: with
-// the wrong user these are all there are.
+// maxDenied limits how many values without permission are listed for people: with the wrong user that would
+// be all values.
 const maxDenied = 10
 
-// Tell shows an event of the run.
+// Tell prints an event.
 func (s *Printer) Tell(e pack.Event) {
 	switch {
 	case e.Problem != nil && s.asJSON:
@@ -65,7 +65,8 @@ func (s *Printer) Tell(e pack.Event) {
 	}
 }
 
-// noteMissing counts the values of each dictionary that is missing: a line for each would be the whole store.
+// noteMissing counts the values of each missing dictionary. A line for each value could be one for every
+// value in the store.
 func (s *Printer) noteMissing(p *pack.Problem) {
 	what := p.Err.Error()
 	at := slices.IndexFunc(s.missing, func(m missing) bool { return m.what == what })
@@ -111,7 +112,7 @@ func (s *Printer) line(p *pack.Progress) string {
 	return text
 }
 
-// End clears the progress, and is the last event of a run that ended with a report and an error.
+// End clears the progress bar, and prints the missing dictionaries and, as JSON, the last event.
 func (s *Printer) End(r *pack.Report, err error) {
 	s.bar.Clear()
 	for _, m := range s.missing {

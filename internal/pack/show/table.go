@@ -11,7 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// Table writes the report for people. done is what happened to values, "packed", if anything could.
+// Table prints the report for people. done is a participle for what happened to values, such as "packed"; ""
+// if nothing could.
 func (s *Printer) Table(r *pack.Report, done string) error {
 	if s.asJSON {
 		return nil
