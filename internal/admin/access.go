@@ -19,19 +19,20 @@ import (
 	"time"
 )
 
-// Access says who may read the pages. Its zero value is that of a listener on loopback: everybody
-// on the machine may, by a name that means this machine. On any other address it takes a token or a
-// client certificate. What probes ask is answered to everybody, in a word.
+// Access controls reading of the pages. Its zero value is for a listener on loopback: every user of the
+// machine may read, by a host name that means this machine. On any other address reading takes a token or a
+// client certificate. Probes are always answered, with a single word.
 type Access struct {
 	Open  bool   // the listener is on loopback or a unix socket: reading takes no credentials
-	Local bool   // it is a unix socket: browsers don't get there, and the host means nothing
-	Token *Token // nil: there is none
-	// Credentials: there are some to bring, a token or a certificate that the listener's CA has signed.
+	Local bool   // it is a unix socket: browsers can't reach it, and the host is ignored
+	Token *Token // nil: none
+	// Credentials reports whether clients can authenticate, with a token or with a certificate signed by the
+	// listener's CA.
 	Credentials bool
-	Hosts       []string // names of the listener besides localhost, as a proxy in front passes them on
+	Hosts       []string // the listener's names besides localhost, as a proxy in front passes them on
 }
 
-// AccessOn is the access to a listener at an address.
+// AccessOn returns the access to a listener at an address.
 func AccessOn(l net.Addr, token *Token, hosts []string) Access {
 	a := Access{Token: token, Credentials: token != nil, Hosts: hosts, Local: l.Network() == "unix"}
 	tcp, ok := l.(*net.TCPAddr)
@@ -39,14 +40,14 @@ func AccessOn(l net.Addr, token *Token, hosts []string) Access {
 	return a
 }
 
-// verdict is what a request may.
+// verdict is the access of a request.
 type verdict int
 
 const (
-	refused verdict = iota // nothing but probes
-	misled                 // likewise, for its host is not ours
+	refused verdict = iota // only probes
+	misled                 // only probes: its host does not mean this machine
 	reads
-	proven // it brings credentials
+	proven // it has credentials
 )
 
 func (a *Access) judge(r *http.Request) verdict {
@@ -61,8 +62,8 @@ func (a *Access) judge(r *http.Request) verdict {
 	return reads
 }
 
-// proven reports whether a request comes with a client certificate that the listener has verified,
-// or with the token: as a bearer's, or as the password of anybody, for which browsers ask.
+// proven reports whether a request has a client certificate that the listener has verified, or the token: as
+// a bearer token, or as the password of any user, which browsers ask for.
 func (a *Access) proven(r *http.Request) bool {
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		return true
@@ -74,8 +75,8 @@ func (a *Access) proven(r *http.Request) bool {
 	return strings.EqualFold(scheme, "bearer") && a.Token.is(strings.TrimSpace(token))
 }
 
-// ours reports whether a host means this machine. A name that
-// somebody else has chosen, and leads here, could be that of a page that wants to read ours.
+// ours reports whether a host means this machine. Any other name that leads here could belong to a page of
+// another site that wants to read this one.
 func (a *Access) ours(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -84,7 +85,7 @@ func (a *Access) ours(host string) bool {
 	return net.ParseIP(host) != nil || host == "localhost" || strings.HasSuffix(host, ".localhost") || slices.Contains(a.Hosts, host)
 }
 
-// sameOrigin reports that no other page's script has made a browser send the request.
+// sameOrigin reports whether no other page's script has made a browser send the request.
 func sameOrigin(r *http.Request) bool {
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
 		return false
@@ -94,12 +95,13 @@ func sameOrigin(r *http.Request) bool {
 	return origin == "" || host == r.Host
 }
 
-// followed reports that somebody has followed a link to our page, which no script of another page can look into.
+// followed reports whether a user has followed a link to this page, which no script of another page can read.
 func followed(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
-// guard lets requests pass that may read, and that no page of another site has made. Probes get their short answer otherwise.
+// guard passes requests that may read and that no page of another site has made. Other probes get their short
+// answer.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		may := s.opts.Access.judge(r)
@@ -107,7 +109,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		case may >= reads && (sameOrigin(r) || followed(r)):
 			next.ServeHTTP(w, r)
 		case s.probe(w, r):
-		case may >= reads: // browsers keep answers from it, but not streams and profiles from being asked for
+		case may >= reads: // browsers hide answers from such a page, but still request streams and profiles
 			s.opts.Log.Warn("refused: asked for by another site's page", "client", r.RemoteAddr, "path", r.URL.Path, "origin", r.Header.Get("Origin"))
 			http.Error(w, "not from this page", http.StatusForbidden)
 		case may == misled:
@@ -123,8 +125,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// probe answers /healthz and /readyz to clients that may not read: nothing tells them what is
-// amiss, or where upstreams are.
+// probe answers /healthz and /readyz to clients that may not read. The answer contains neither reasons nor
+// addresses.
 func (s *Server) probe(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
@@ -152,25 +154,24 @@ func (s *Server) probeReady(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Action is something that a page may ask for by POST /api/actions/NAME. It takes credentials on
-// every address.
+// Action is an action that a page requests by POST /api/actions/NAME. It takes credentials on every address.
 type Action struct {
 	Name string
 	Run  func() error
-	// Do, in place of Run, takes what was posted and answers with JSON. Its context ends when nobody waits for the answer any more.
-	// Errors that are JSON themselves are sent as they are.
+	// Do replaces Run. It gets the posted body and returns a value that is sent as JSON. Its context ends
+	// when the client stops waiting. Errors that are JSON themselves are sent unchanged.
 	Do func(ctx context.Context, posted []byte) (any, error)
 }
 
 type clientKey struct{}
 
-// Client says who asks for an action, for the log, in the context of its Do.
+// Client returns the client that requests an action, for the log, from the context of Do.
 func Client(ctx context.Context) string {
 	client, _ := ctx.Value(clientKey{}).(string)
 	return client
 }
 
-// clientOf is a client's address, with the name in its certificate if it has brought one.
+// clientOf returns a client's address, with the name in its certificate if it has one.
 func clientOf(r *http.Request) string {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return r.RemoteAddr
@@ -183,7 +184,7 @@ const (
 	actionTime = 15 * time.Minute // for an answer
 )
 
-// serveDo answers an action that takes its time.
+// serveDo answers an action that takes some time.
 func (s *Server) serveDo(w http.ResponseWriter, r *http.Request, a Action) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(actionTime))
 	posted, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPosted))
@@ -206,7 +207,7 @@ func (s *Server) serveDo(w http.ResponseWriter, r *http.Request, a Action) {
 
 func (s *Server) serveAction(a Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if s.opts.Access.judge(r) != proven { // guard has seen whose page asks
+		if s.opts.Access.judge(r) != proven { // guard has checked the origin
 			w.Header().Set("WWW-Authenticate", `Basic realm="cinch", charset="UTF-8"`)
 			http.Error(w, "actions need the token of admin.token_file, or a client certificate, on every address", http.StatusUnauthorized)
 			return
@@ -225,7 +226,7 @@ func (s *Server) serveAction(a Action) http.HandlerFunc {
 	}
 }
 
-// Token is a secret that stands in a file, which is read again when it has changed.
+// Token is a secret from a file, which is read again when it changes.
 type Token struct {
 	file string
 	log  *slog.Logger
@@ -239,10 +240,10 @@ type Token struct {
 const (
 	minToken   = 16 // bytes
 	maxToken   = 4 << 10
-	tokenFresh = time.Second // how long nobody looks at the file
+	tokenFresh = time.Second // interval between checks of the file
 )
 
-// ReadToken reads the file now. It may end with a line break.
+// ReadToken reads the file. It may end with a line break.
 func ReadToken(file string, log *slog.Logger) (*Token, error) {
 	t := &Token{file: file, log: log}
 	if err := t.read(); err != nil {
@@ -252,7 +253,7 @@ func ReadToken(file string, log *slog.Logger) (*Token, error) {
 	return t, nil
 }
 
-// errShortToken is returned for what could be guessed.
+// errShortToken is returned for tokens of a bad length.
 var errShortToken = errors.New("a token has 16 to 4096 bytes: make one with openssl rand -hex 32")
 
 func (t *Token) read() error {
@@ -275,7 +276,7 @@ func (t *Token) read() error {
 	return nil
 }
 
-// is compares without telling by time how much is right. No token is never right.
+// is compares in constant time. A nil Token matches nothing.
 func (t *Token) is(text string) bool {
 	if t == nil {
 		return false

@@ -29,21 +29,21 @@ const (
 	profileTimeout = 2 * time.Minute
 
 	maxHeaderBytes = 16 << 10
-	// Scrapes are cheap, but not so cheap that a stuck client may pile them up.
+	// Scrapes are cheap, but a stuck client must not accumulate them.
 	maxScrapes = 4
 )
 
-// Options says what a Server shows. Metrics or Routes are needed, the rest is not.
+// Options configures a Server. Metrics or Routes are required.
 type Options struct {
 	Metrics   *gateway.Metrics
-	Routes    map[string]http.Handler // by method and path: in place of the gateways' page, for a process of another kind
-	Gatherer  prometheus.Gatherer     // behind /metrics; nil: there is no /metrics
+	Routes    map[string]http.Handler // by method and path: replaces the gateways' page in other kinds of processes
+	Gatherer  prometheus.Gatherer     // for /metrics; nil: no /metrics
 	Describe  func() Description      // called for each answer, from any goroutine
-	Ready     Readiness               // nil: always ready; likewise
-	Messages  func() []GatewayKinds   // behind /api/messages, one call at a time; nil: there is none
-	Memory    func() int64            // resident bytes of the process; nil: not told
-	History   *history.History        // behind /api/history; nil: there is none
-	Ledger    *Ledger                 // of the last hour, for money a month
+	Ready     Readiness               // nil: always ready; called like Describe
+	Messages  func() []GatewayKinds   // for /api/messages, one call at a time; nil: none
+	Memory    func() int64            // resident bytes of the process; nil: unknown
+	History   *history.History        // for /api/history; nil: none
+	Ledger    *Ledger                 // of the last hour, for money per month
 	PProf     bool                    // serve /debug/pprof/
 	Access    Access
 	Actions   []Action
@@ -51,17 +51,17 @@ type Options struct {
 	Log       *slog.Logger
 }
 
-// Readiness says whether clients are served (nil), and what is amiss all the same. ErrNoGateway and ErrNoPolicy say that
-// the question makes no sense.
+// Readiness returns nil if clients are served, and notes on other problems. ErrNoGateway and ErrNoPolicy
+// report invalid questions.
 type Readiness func(Question) (notes []string, err error)
 
-// Question is what a probe asks. The zero value asks about the process, by the policy of its configuration.
+// Question selects what a probe asks about. The zero value asks about the process, by the configured policy.
 type Question struct {
-	Gateway string // about this one alone; "": all
-	Policy  string // how many of all have to be ready: "all" or "any"; "": as configured
+	Gateway string // only this gateway; "": all
+	Policy  string // how many gateways have to be ready: "all" or "any"; "": as configured
 }
 
-// What is wrong with a Question.
+// Errors of a Question.
 var (
 	ErrNoGateway = errors.New("there is no gateway of that name")
 	ErrNoPolicy  = errors.New("policy is all or any")
@@ -74,13 +74,13 @@ type Server struct {
 	http    http.Server
 	events  *events
 
-	asking    sync.Mutex // one question about the past at a time
+	asking    sync.Mutex // one query of the past at a time
 	measuring sync.Mutex
 	measured  []byte // the last answer of /api/messages
 	at        time.Time
 }
 
-// New makes a server whose uptime begins now.
+// New returns a server whose uptime begins now.
 func New(opts Options) *Server {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -95,7 +95,7 @@ func New(opts Options) *Server {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 
-		DisableGeneralOptionsHandler: true, // OPTIONS * is judged as all else
+		DisableGeneralOptionsHandler: true, // OPTIONS * needs the same access as everything else
 		ErrorLog:                     slog.NewLogLogger(opts.Log.Handler(), slog.LevelDebug),
 	}
 	s.http.RegisterOnShutdown(sync.OnceFunc(s.events.end))
@@ -105,16 +105,16 @@ func New(opts Options) *Server {
 	return s
 }
 
-// Most connections at a time: maxConns, or the descriptorPart-th part of the process's file descriptors if that is less, so that
-// gateways have the others. A reader has a few, which it keeps.
+// Limits of concurrent connections: maxConns, or the process's file descriptors divided by descriptorPart if
+// that is less, so that enough remain for gateways. A reader keeps a few connections.
 const (
 	maxConns       = 256
 	descriptorPart = 8
 )
 
-// Limit bounds the connections that are accepted on l, which may be given to Serve then, below TLS or not. They are shared by
-// address: at the bound the next one takes the place of the one that has been quiet for longest, of the address that has most.
-// So probes are answered however many connections a client opens.
+// Limit limits the connections accepted on l, which may then be given to Serve, directly or below TLS.
+// Connections are shared out by address: at the limit a new one replaces the one that has been idle for
+// longest, of the address with the most. So probes are answered however many connections a client opens.
 func Limit(l net.Listener) net.Listener {
 	limit := &gateway.ConnLimit{Max: maxConns, DescriptorPart: descriptorPart, Renew: true}
 	return limit.Listener(l, nil)
@@ -128,7 +128,7 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Shutdown lets requests finish, and cuts them off when ctx ends.
+// Shutdown lets requests finish, and closes connections when ctx ends.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	if err != nil {
@@ -137,7 +137,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// Handler returns all pages. Every route is for GET and HEAD only, but those of actions.
+// Handler returns the handler for all pages. All routes except those of actions are for GET and HEAD only.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for route, h := range s.opts.Routes {
@@ -169,7 +169,7 @@ func (s *Server) Handler() http.Handler {
 			ErrorLog:            slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelWarn),
 		}))
 	}
-	if s.opts.PProf { // but for the command line, in which there may be passwords
+	if s.opts.PProf { // except the command line, which may contain passwords
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
@@ -184,8 +184,8 @@ func (s *Server) Handler() http.Handler {
 	return hardened(s.guard(s.caught(mux)))
 }
 
-// caught has the log tell of a panic: net/http would, in words that are left out at the log's usual level, and a page that
-// gets no answer looks like a process that is gone. The connection ends, as it would.
+// caught logs a panic: net/http does so only below the log's usual level, and to a page without an answer the
+// process seems gone. The connection ends, as with net/http.
 func (s *Server) caught(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -202,8 +202,8 @@ func (s *Server) caught(next http.Handler) http.Handler {
 	})
 }
 
-// hardened tells browsers that our pages load nothing from elsewhere, are part
-// of no other page, and are not to be kept.
+// hardened tells browsers that these pages load nothing from other sites, must not be framed by other pages,
+// and must not be stored.
 func hardened(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -236,7 +236,7 @@ func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(append(doc, '\n'))
 }
 
-// Document is an answer in JSON that readers may ask for by GET /api/NAME.
+// Document is a JSON document that readers get by GET /api/NAME.
 type Document struct {
 	Name string
 	Get  func() any // from any goroutine
@@ -257,8 +257,8 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(append(doc, '\n'))
 }
 
-// measureInterval is how long an answer about messages counts. It costs some compressing,
-// and clients that ask often shall not make it cost more.
+// measureInterval is the maximum age of an answer about messages. Making one takes some compressing, which
+// frequent requests must not multiply.
 const measureInterval = 5 * time.Second
 
 func (s *Server) serveMessages(w http.ResponseWriter, _ *http.Request) {
@@ -293,7 +293,7 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// questionOf reads /readyz/NAME?policy=POLICY, or /readyz?gateway=NAME.
+// questionOf parses /readyz/NAME?policy=POLICY, or /readyz?gateway=NAME.
 func questionOf(r *http.Request) Question {
 	asked := r.URL.Query()
 	q := Question{Gateway: asked.Get("gateway"), Policy: asked.Get("policy")}

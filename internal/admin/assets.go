@@ -14,10 +14,10 @@ var pageFiles embed.FS
 
 var pageTemplate = template.Must(template.ParseFS(pageFiles, "page/index.html"))
 
-// assetTypes are the kinds of files that the page loads.
+// assetTypes holds the content types of the page's files.
 var assetTypes = map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 
-// assets are what the page loads, by their paths below it.
+// assets returns the page's files, by their paths below it.
 func assets() (names []string) {
 	err := fs.WalkDir(pageFiles, "page", func(file string, _ fs.DirEntry, err error) error {
 		if assetTypes[path.Ext(file)] != "" {
@@ -26,7 +26,7 @@ func assets() (names []string) {
 		return err
 	})
 	if err != nil {
-		panic(err) // embedded: a mistake of the build
+		panic(err) // embedded: can only fail by a mistake in the build
 	}
 	return names
 }
@@ -34,7 +34,7 @@ func assets() (names []string) {
 func serveAsset(name string) http.HandlerFunc {
 	content, err := pageFiles.ReadFile("page/" + name)
 	if err != nil {
-		panic(err) // embedded: a mistake of the build
+		panic(err) // embedded: can only fail by a mistake in the build
 	}
 	contentType := assetTypes[path.Ext(name)]
 	return func(w http.ResponseWriter, _ *http.Request) {

@@ -1,4 +1,4 @@
-// Package admin serves what operators look at: a page, its JSON, Prometheus
-// metrics, health and, when asked for, profiles. It only reads. Its listener is
-// apart from the gateways', so that a flood of clients does not hide it.
+// Package admin serves the pages for operators: a page, its JSON, Prometheus metrics, health and, if
+// configured, profiles. Apart from actions it only reads. Its listener is separate from the gateways', so
+// that a flood of clients does not make it unreachable.
 package admin

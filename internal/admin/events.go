@@ -10,11 +10,11 @@ import (
 
 const (
 	eventInterval = 2 * time.Second
-	eventTimeout  = 10 * time.Second // for the client to take one
+	eventTimeout  = 10 * time.Second // for the client to receive one
 	maxListeners  = 32
 )
 
-// events sends the status to pages that listen, as server-sent events (WHATWG HTML, 9.2).
+// events sends the status to connected pages, as server-sent events (WHATWG HTML, 9.2).
 type events struct {
 	status   func(time.Time) Status
 	interval time.Duration
@@ -22,7 +22,7 @@ type events struct {
 
 	mu        sync.Mutex
 	listeners int
-	latest    []byte // an event, shared by all who listen; not changed once it is made
+	latest    []byte // an event, shared by all clients; immutable once made
 	at        time.Time
 }
 
@@ -30,7 +30,8 @@ func newEvents(status func(time.Time) Status) *events {
 	return &events{status: status, interval: eventInterval, ending: make(chan struct{})}
 }
 
-// ServeHTTP sends an event at once, and then one an interval, until the client goes or the server ends.
+// ServeHTTP sends an event at once, and then one per interval, until the client disconnects or the server
+// ends.
 func (e *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !e.enter() {
 		w.Header().Set("Retry-After", "30")
@@ -40,7 +41,7 @@ func (e *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer e.leave()
 	w.Header().Set("Content-Type", "text/event-stream")
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Time{}) // nothing more is to come, so that this is no stall
+	_ = control.SetReadDeadline(time.Time{}) // the client sends nothing more, so that silence is no stall
 	tick := time.NewTicker(e.interval)
 	defer tick.Stop()
 	for {
@@ -78,7 +79,7 @@ func (e *events) leave() {
 	e.listeners--
 }
 
-// event is made once for all who listen: the more there are, the older it may be, by half an interval at most.
+// event returns an event shared by all clients. It may be up to half an interval old.
 func (e *events) event(now time.Time) ([]byte, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -93,5 +94,5 @@ func (e *events) event(now time.Time) ([]byte, error) {
 	return e.latest, nil
 }
 
-// end has all who listen leave.
+// end disconnects all clients.
 func (e *events) end() { close(e.ending) }

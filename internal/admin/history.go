@@ -21,19 +21,19 @@ type Past struct {
 	From        time.Time    `json:"from"`
 	To          time.Time    `json:"to"`
 	StepSeconds float64      `json:"step_seconds"`
-	Oldest      *time.Time   `json:"oldest,omitempty"` // the first sample that there is
+	Oldest      *time.Time   `json:"oldest,omitempty"` // the first available sample
 	Path        string       `json:"path,omitempty"`   // "": in memory
 	Series      []PastSeries `json:"series"`
 }
 
-// PastSeries has a value for each step, nil where no sample was taken.
+// PastSeries has a value for each step, nil for steps without a sample.
 type PastSeries struct {
 	history.Series
 	Kind   string     `json:"kind"`
 	Values []*float64 `json:"values"`
 }
 
-// serveHistory answers one question at a time: it may read many files.
+// serveHistory answers one query at a time, since it may read many files.
 func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request) {
 	q, err := pastQuestion(r.URL.Query(), time.Now())
 	if err != nil {
@@ -81,7 +81,7 @@ func pastOf(a *history.Answer, st history.State) Past {
 	return p
 }
 
-// pastQuestion reads ?series=a,b&gateway=g&rule=r&from=24h&to=…&step=1h.
+// pastQuestion parses ?series=a,b&gateway=g&rule=r&from=24h&to=…&step=1h.
 func pastQuestion(asked url.Values, now time.Time) (q history.Question, err error) {
 	q.From, q.To = now.Add(-time.Hour), now
 	for name, into := range map[string]*time.Time{"from": &q.From, "to": &q.To} {

@@ -8,10 +8,11 @@ import (
 	"github.com/cinch-layer/cinch/internal/price"
 )
 
-// Money is what compression has saved in US dollars: traffic less CPU time, at the prices of now. Negative: it costs more than it saves.
+// Money is the saving by compression in US dollars: traffic less CPU time, at current prices. It is negative
+// if compression costs more than it saves.
 type Money struct {
 	SoFar        float64 `json:"so_far"` // since the process began
-	Month        float64 `json:"month"`  // at the rate of OverSeconds
+	Month        float64 `json:"month"`  // extrapolated from OverSeconds
 	OverSeconds  float64 `json:"over_seconds"`
 	TrafficSoFar float64 `json:"traffic_so_far"` // saved
 	CPUSoFar     float64 `json:"cpu_so_far"`     // spent
@@ -20,24 +21,24 @@ type Money struct {
 
 	Zones   int            `json:"zones"`
 	Cross   float64        `json:"cross_zone"` // share of the traffic that crosses zones
-	Words   string         `json:"crossing"`   // the same in words
+	Words   string         `json:"crossing"`   // the same as text
 	Cloud   string         `json:"cloud"`
-	Assumed bool           `json:"assumed"` // the configuration says neither
+	Assumed bool           `json:"assumed"` // neither is configured
 	Prices  []price.Priced `json:"prices"`
 }
 
-// GatewayMoney is a gateway's part of it.
+// GatewayMoney is a gateway's share.
 type GatewayMoney struct {
 	SoFar float64 `json:"so_far"`
 	Month float64 `json:"month"`
 }
 
-// doneBy is what a gateway has done since the process began.
+// doneBy returns what a gateway has done since the process began.
 func doneBy(snap *gateway.Snapshot) price.Done {
 	return price.Done{SavedBytes: float64(snap.Total.SavedBytes), CPUSeconds: snap.Total.SealCPUSeconds + snap.Total.OpenCPUSeconds}
 }
 
-// addMoney prices what the gateways of a status have done.
+// addMoney prices the work of a status's gateways.
 func (st *Status) addMoney(r price.Rates, before mark, now time.Time) {
 	seconds := now.Sub(before.at).Seconds()
 	var soFar, lately price.Done
@@ -56,7 +57,7 @@ func (st *Status) addMoney(r price.Rates, before mark, now time.Time) {
 	}
 }
 
-// assumedBy names the keys that change an assumption.
+// assumedBy returns the configuration keys that replace an assumption.
 func assumedBy(assumed bool) string {
 	if assumed {
 		return "prices: {zones: …, cross_zone: …} in the configuration"
@@ -64,22 +65,22 @@ func assumedBy(assumed bool) string {
 	return ""
 }
 
-// Ledger remembers for an hour what gateways had done. A nil one knows the start of the process only.
+// Ledger keeps what gateways have done for an hour. A nil Ledger knows only the start of the process.
 type Ledger struct {
 	mu    sync.Mutex
 	marks []mark // by time
 }
 
-// mark is what gateways had done at a time, by name.
+// mark is what gateways had done up to a time, by name.
 type mark struct {
 	at   time.Time
 	done map[string]price.Done
 }
 
-// reach is how far back it is asked.
+// reach is the period over which the current rate is computed.
 const reach = time.Hour
 
-// Note remembers what gateways have done up to now. It is called every few seconds, in the order of time.
+// Note records what gateways have done up to now. It is called every few seconds, in the order of time.
 func (l *Ledger) Note(now time.Time, gateways []gateway.Snapshot) {
 	m := mark{now, make(map[string]price.Done, len(gateways))}
 	for i := range gateways {
@@ -97,7 +98,7 @@ func (l *Ledger) Note(now time.Time, gateways []gateway.Snapshot) {
 	l.marks = append(kept, m)
 }
 
-// before is the first mark of the hour before now. Until an hour has gone by it is the start.
+// before returns the first mark of the hour before now, or the start during the first hour.
 func (l *Ledger) before(now, started time.Time) mark {
 	if now.Sub(started) <= reach || l == nil {
 		return mark{at: started}

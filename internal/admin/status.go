@@ -8,13 +8,12 @@ import (
 	"github.com/cinch-layer/cinch/internal/price"
 )
 
-// Description is what the counters don't know: what is configured right now. It
-// may change with a reload.
+// Description is the configuration, to complement the counters. It may change with a reload.
 type Description struct {
 	Gateways     []GatewayInfo
 	Dictionaries []Dictionary
 	Learning     []Learning
-	Prices       *price.Rates // nil: nothing is priced
+	Prices       *price.Rates // nil: no prices
 }
 
 // GatewayInfo describes one gateway; Name is that of its gateway.Stats.
@@ -22,23 +21,22 @@ type GatewayInfo struct {
 	Name     string
 	Listen   string
 	Upstream string // without credentials
-	Enabled  bool   // false: seals nothing, opens everything
+	Enabled  bool   // false: compresses nothing, decompresses everything
 	Rules    []RuleInfo
-	Pack     *Packing // nil: it is not told to pack in the background
-	Messages []Kind   // of gRPC, where they are measured
-	Report   *Report  // of whoever replaces the servers behind it
+	Pack     *Packing // nil: not configured to pack in the background
+	Messages []Kind   // for gRPC, if they are measured
+	Report   *Report  // published by a roll-out of the servers behind the gateway
 }
 
-// Report is a table that somebody had the page show.
+// Report is a table that a client of the API has published on the page.
 type Report struct {
 	Title  string     `json:"title"`
 	Header []string   `json:"header"`
 	Rows   [][]string `json:"rows"`
-	Latest string     `json:"latest,omitempty"` // what was done last
+	Latest string     `json:"latest,omitempty"` // the last action
 }
 
-// Kind is what is known of the messages of one method and direction: numbers, and nothing
-// of what is in them.
+// Kind describes the messages of one method and direction: numbers only, no contents.
 type Kind struct {
 	autodict.KindStatus
 	Dictionary      string  `json:"dictionary,omitempty"` // in use, 8 hex digits
@@ -53,26 +51,27 @@ type GatewayKinds struct {
 	Messages []MeasuredKind `json:"messages"`
 }
 
-// MeasuredKind is a Kind with what settings would make of the messages that were sampled.
+// MeasuredKind is a Kind with estimates for other settings on the sampled messages.
 type MeasuredKind struct {
 	Kind
 	Estimates []autodict.Estimate `json:"estimates"`
 }
 
-// Packing is what a gateway does about what its upstream holds already. Counts are since
-// the process began.
+// Packing describes background packing of what the upstream already holds. Counts are since the process
+// began.
 type Packing struct {
 	Wanted   bool       `json:"wanted"`  // the gateway is enabled and has rules
-	Running  bool       `json:"running"` // a pass is under way, here
+	Running  bool       `json:"running"` // a pass is in progress, here
 	Paused   bool       `json:"paused"`  // by an operator, here or at another gateway of the store
 	PausedAt *time.Time `json:"paused_at,omitempty"`
 	Estimate bool       `json:"estimate"` // nothing is replaced
-	Done     float64    `json:"done"`     // share of the pass
-	Duty     float64    `json:"duty"`     // share of the time that it works
+	Done     float64    `json:"done"`     // of the pass
+	Duty     float64    `json:"duty"`     // share of the time spent working
 	Passes   int64      `json:"passes"`
 	LastPass *time.Time `json:"last_pass,omitempty"`
-	Trouble  string     `json:"trouble,omitempty"` // why the last one was not whole
-	// WithoutDictionary: rules with dictionary: auto go without, as values may be of several users.
+	Trouble  string     `json:"trouble,omitempty"` // why the last pass was not complete
+	// WithoutDictionary reports that rules with dictionary: auto use none, as values may belong to several
+	// users.
 	WithoutDictionary bool  `json:"without_dictionary,omitempty"`
 	Keys              int64 `json:"keys"`
 	Values            int64 `json:"values"`
@@ -81,46 +80,46 @@ type Packing struct {
 	Problems          int64 `json:"problems"`
 }
 
-// RuleInfo describes one rule; the order is the policy's.
+// RuleInfo describes one rule, in the policy's order.
 type RuleInfo struct {
 	Name    string
-	Match   string // what it covers, as a person would read it: `menu:* · string`
+	Match   string // readable summary of what it covers: `menu:* · string`
 	Setting string // codec, level and dictionary
-	Instead string // what the configuration says; "": the same
+	Instead string // the configured setting; "": the same
 }
 
 // Dictionary describes one dictionary that this process holds.
 type Dictionary struct {
-	Name   string `json:"name"`   // of the config; empty when it came from a store
+	Name   string `json:"name"`   // from the configuration; empty if it came from a store
 	Number string `json:"number"` // 8 hex digits
 	Bytes  int    `json:"bytes"`
 
-	// Of one that is in use for a rule whose dictionary is managed:
+	// For a managed dictionary in use:
 	Gateway  string  `json:"gateway,omitempty"`
 	Rule     string  `json:"rule,omitempty"`
 	Promised float64 `json:"promised,omitempty"` // raw by stored bytes
-	Observed float64 `json:"observed,omitempty"` // the same, of the last values
-	// AnnouncedAt is when it was, by the clock of the gateway that trained it.
+	Observed float64 `json:"observed,omitempty"` // the same, for the last values
+	// AnnouncedAt is by the clock of the gateway that trained it.
 	AnnouncedAt *time.Time `json:"announced_at,omitempty"`
 
-	// Of one for messages:
+	// For a dictionary for messages:
 	Method    string `json:"method,omitempty"`
 	Direction string `json:"direction,omitempty"`
 }
 
-// Learning is a rule with dictionary: auto that has none yet, or for which one is trained now.
+// Learning is a rule with dictionary: auto that has none yet, or whose training is in progress.
 type Learning struct {
 	Gateway string `json:"gateway"`
 	Rule    string `json:"rule"`
 	Samples int    `json:"samples"` // values, or messages
-	Wanted  int    `json:"wanted"`  // before a training begins
+	Wanted  int    `json:"wanted"`  // before training begins
 	Step    int    `json:"step,omitempty"`
-	Steps   int    `json:"steps,omitempty"`   // some are left out
+	Steps   int    `json:"steps,omitempty"`   // some are skipped
 	Trying  string `json:"trying,omitempty"`  // in this step
-	Waiting bool   `json:"waiting,omitempty"` // for another training of the process to end
-	Refused bool   `json:"refused,omitempty"` // the last training gave none that is worth it
+	Waiting bool   `json:"waiting,omitempty"` // another training of the process has to end first
+	Refused bool   `json:"refused,omitempty"` // the last training found none that is worth it
 
-	// Of messages, each kind of which has a dictionary of its own:
+	// For messages, each kind of which has a dictionary of its own:
 	Method    string `json:"method,omitempty"`
 	Direction string `json:"direction,omitempty"`
 }
@@ -133,24 +132,24 @@ type Status struct {
 	UptimeSeconds float64      `json:"uptime_seconds"`
 	Ready         bool         `json:"ready"`
 	NotReady      string       `json:"not_ready,omitempty"` // the reason
-	Degraded      []string     `json:"degraded"`            // what is amiss, ready or not
+	Degraded      []string     `json:"degraded"`            // problems, ready or not
 	Gateways      []Gateway    `json:"gateways"`
 	Budget        Budgets      `json:"budget"`
 	Codec         *CodecPool   `json:"codec,omitempty"`
 	MemoryBytes   int64        `json:"memory_bytes,omitempty"` // resident, of the process
 	Dictionaries  []Dictionary `json:"dictionaries"`
 	Learning      []Learning   `json:"learning"`
-	Actions       []string     `json:"actions"` // that a reader with credentials may ask for
+	Actions       []string     `json:"actions"` // those that readers with credentials may request
 	Money         *Money       `json:"money,omitempty"`
 }
 
-// Gateway is one gateway: its counters and what is configured.
+// Gateway is one gateway: its counters and its configuration.
 type Gateway struct {
 	gateway.Snapshot
 	Listen   string `json:"listen"`
 	Upstream string `json:"upstream"`
 	Enabled  bool   `json:"enabled"`
-	Rules    []Rule `json:"rules"` // instead of Snapshot's
+	Rules    []Rule `json:"rules"` // replaces Snapshot's
 
 	Pack     *Packing      `json:"pack,omitempty"`
 	Messages []Kind        `json:"messages,omitempty"`
@@ -158,12 +157,12 @@ type Gateway struct {
 	Money    *GatewayMoney `json:"money,omitempty"`
 }
 
-// Rule is one rule: its counters and what is configured.
+// Rule is one rule: its counters and its configuration.
 type Rule struct {
 	gateway.RuleTotal
 	Match   string `json:"match"`
 	Setting string `json:"setting"`
-	Instead string `json:"instead_of,omitempty"` // what the configuration says, where something else was applied until the next reload
+	Instead string `json:"instead_of,omitempty"` // the configured setting, if another one applies until the next reload
 	Active  bool   `json:"active"`               // false: a reload has removed it
 }
 
@@ -175,7 +174,7 @@ type Budgets struct {
 
 // Budget is the state of one byte budget.
 type Budget struct {
-	SizeBytes   int64   `json:"size_bytes"` // 0: no bound
+	SizeBytes   int64   `json:"size_bytes"` // 0: no limit
 	InUseBytes  int64   `json:"in_use_bytes"`
 	PeakBytes   int64   `json:"peak_bytes"`
 	Waiting     int     `json:"waiting"`
@@ -184,13 +183,13 @@ type Budget struct {
 	GaveUp      uint64  `json:"gave_up"`
 }
 
-// CodecPool is the state of the codecs' pool.
+// CodecPool is the state of the pool of codecs.
 type CodecPool struct {
 	InFlight int `json:"in_flight"`
 	Limit    int `json:"limit"`
 }
 
-// status puts together what is counted and what is configured.
+// status combines the counters with the configuration.
 func (s *Server) status(now time.Time) Status {
 	d := s.describe()
 	m := s.opts.Metrics
@@ -231,7 +230,7 @@ func (s *Server) status(now time.Time) Status {
 	return st
 }
 
-// actions are none where there are no credentials to bring.
+// actions returns the names of actions, or none if clients can't authenticate.
 func (s *Server) actions() []string {
 	names := []string{}
 	for _, a := range s.opts.Actions {
@@ -250,8 +249,8 @@ func gatewayOf(snap gateway.Snapshot, info GatewayInfo) Gateway {
 	}
 }
 
-// mergeRules lists the rules of the policy in its order, those without counters
-// too, and then what was counted for rules that are gone.
+// mergeRules lists the policy's rules in its order, including those without counters, and then the counters
+// of rules that are gone.
 func mergeRules(infos []RuleInfo, totals []gateway.RuleTotal) []Rule {
 	byName := map[string]gateway.RuleTotal{}
 	for _, t := range totals {

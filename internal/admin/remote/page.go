@@ -1,4 +1,4 @@
-// Package remote asks the admin pages of running gateways.
+// Package remote queries the admin pages of running gateways.
 package remote
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/ask"
 )
 
-// What can be wrong with an answer.
+// Errors of an answer.
 var (
 	ErrNotFound = errors.New("the page has no such answer")
 	ErrToken    = errors.New("the page wants a token")
@@ -24,13 +24,13 @@ var (
 // TokenVariable names the file with the token of an admin page.
 const TokenVariable = "CINCH_ADMIN_TOKEN_FILE"
 
-// Options say how pages are reached. Without a TokenFile it is that of TokenVariable.
+// Options configures the access to pages. The default of TokenFile is that of TokenVariable.
 type Options = ask.Options
 
-// Page is the admin page of one process. It may be used from several goroutines.
+// Page is the admin page of one process. It is safe for concurrent use.
 type Page struct{ *ask.Server }
 
-// Open makes a Page of its address, as ask.Open has it.
+// Open returns the Page at an address in the form of ask.Open.
 func Open(address string, o Options) (*Page, error) {
 	o.TokenFile = cmp.Or(o.TokenFile, os.Getenv(TokenVariable))
 	s, err := ask.Open(address, o)
@@ -40,12 +40,12 @@ func Open(address string, o Options) (*Page, error) {
 	return &Page{s}, nil
 }
 
-// Status is the document of /api/status.
+// Status returns the document of /api/status.
 func (p *Page) Status(ctx context.Context) (s admin.Status, err error) {
 	return s, p.Get(ctx, "/api/status", func(body io.Reader) error { return json.NewDecoder(body).Decode(&s) })
 }
 
-// Get has read take an answer, of which it gets 64 MiB at most. Errors hold no credentials.
+// Get passes the body of an answer, up to 64 MiB, to read. Errors contain no credentials.
 func (p *Page) Get(ctx context.Context, path string, read func(io.Reader) error) error {
 	return p.Do(ctx, ask.Question{Method: http.MethodGet, Path: path}, func(answer *http.Response, body io.Reader) error {
 		switch answer.StatusCode {
