@@ -1,4 +1,4 @@
-// Package arrows is about what uses what. Its tests hold the table of which package may import
-// which, and the house rules of what a package may be like inside; docs/ARCHITECTURE.md says why.
-// Measure counts what those rules are about, and the command in cmd prints it.
+// Package arrows checks the dependencies between packages. Its tests hold the table of allowed imports, and
+// the house rules for the inside of a package; docs/ARCHITECTURE.md explains them. Measure computes the
+// figures of these rules, and the command in cmd prints them.
 package arrows

@@ -22,18 +22,18 @@ import (
 
 const module = "github.com/cinch-layer/cinch"
 
-// Product names the packages of the product, seen from the repository's root: what is neither
-// a test, a benchmark nor an example.
+// Product is the patterns of the product's packages, relative to the repository's root: everything except
+// tests, benchmarks and examples.
 var Product = []string{".", "./cmd/...", "./internal/...", "./codec/..."}
 
-// Package is what the house rules ask of one package.
+// Package holds the figures of one package for the house rules.
 type Package struct {
-	Path             string // below the module, "." for its root
+	Path             string // relative to the module, "." for its root
 	Lines, TestLines int
 	Funcs            []int    // lines of each function, shortest first
 	Types            []Type   // by number of methods, most first
-	Order            []string // files as they are read
-	Arrows, Back     []Arrow  // between files; Back are those of Arrows that run back up
+	Order            []string // files in reading order
+	Arrows, Back     []Arrow  // between files; Back are the Arrows that run back up
 }
 
 // Type is a named type of a package.
@@ -45,24 +45,23 @@ type Type struct {
 	Dicts   bool     // an interface whose methods take or return dictionaries
 }
 
-// Arrow says that one file of a package uses what another one declares.
+// Arrow reports that one file of a package uses a declaration of another.
 type Arrow struct{ From, To string }
 
-// built is what we need of `go list -json -export`.
+// built has the used fields of `go list -json -export`.
 type built struct {
 	ImportPath, Dir, Export            string
 	DepOnly                            bool
 	GoFiles, TestGoFiles, XTestGoFiles []string
 }
 
-// Measure looks at the packages that patterns name in the module in dir, in the order of
-// their paths.
+// Measure returns the figures of the packages that match patterns in the module in dir, ordered by path.
 //
-// There is an arrow from a file to another of its package if it uses what the other declares:
-// a type (the receiver of a method counts), function, method, field, variable or constant of
-// the package; one arrow however many uses. It runs back up if it goes to a file that is read
-// earlier. Files are read in the order in which the package's comment names them; those that
-// it does not name stand where they leave the fewest arrows back.
+// There is an arrow from a file to another of its package if it uses a declaration of the other: a type
+// (including the receiver of a method), function, method, field, variable or constant of the package. Any
+// number of uses is one arrow. It runs back up if the other file is read earlier. Files are read in the order
+// in which the package's comment names them; files that it does not name are placed where they leave the
+// fewest arrows back.
 func Measure(dir string, patterns ...string) ([]Package, error) {
 	listed, err := list(dir, patterns)
 	if err != nil {
@@ -89,7 +88,7 @@ func Measure(dir string, patterns ...string) ([]Package, error) {
 	return all, nil
 }
 
-// list lists packages and what they import, compiled.
+// list lists packages and their dependencies, compiled.
 func list(dir string, patterns []string) ([]built, error) {
 	command := exec.Command("go", append([]string{
 		"list", "-deps", "-export",
@@ -146,7 +145,7 @@ func (p built) measure(fset *token.FileSet, imports types.Importer) (Package, er
 	return m, nil
 }
 
-// lengths returns how many lines each function has.
+// lengths returns the number of lines of each function.
 func lengths(fset *token.FileSet, files []*ast.File) []int {
 	var lines []int
 	for _, f := range files {
@@ -195,7 +194,7 @@ func declared(fset *token.FileSet, p *types.Package) []Type {
 	return all
 }
 
-// between finds the arrows between files of a package.
+// between returns the arrows between the files of a package.
 func between(fset *token.FileSet, info *types.Info, p *types.Package) []Arrow {
 	seen := map[Arrow]bool{}
 	for id, object := range info.Uses {
@@ -215,7 +214,7 @@ func between(fset *token.FileSet, info *types.Info, p *types.Package) []Arrow {
 	return all
 }
 
-// lasting reports whether an object is more than local to a function.
+// lasting reports whether an object is not local to a function.
 func lasting(object types.Object, p *types.Package) bool {
 	switch o := object.(type) {
 	case *types.Var:
@@ -230,7 +229,7 @@ func base(fset *token.FileSet, at token.Pos) string { return filepath.Base(fset.
 
 var fileName = regexp.MustCompile(`\b[a-z0-9_]+\.go\b`)
 
-// named returns the files that a package's comment names, in the order in which it does.
+// named returns the files that a package's comment names, in that order.
 func named(files []*ast.File, names []string) []string {
 	var order []string
 	for _, f := range files {
@@ -243,8 +242,8 @@ func named(files []*ast.File, names []string) []string {
 	return order
 }
 
-// order puts names between the listed ones, which keep their order, each where it leaves
-// the fewest arrows back, until moving one more gains nothing.
+// order inserts names between the listed ones, which keep their order, each where it leaves the fewest arrows
+// back, until moving another one gains nothing.
 func order(names, listed []string, arrows []Arrow) []string {
 	all := slices.Clone(listed)
 	for gained := true; gained; {
@@ -269,7 +268,7 @@ func order(names, listed []string, arrows []Arrow) []string {
 	return all
 }
 
-// back returns the arrows that go against an order. Files that it lacks count as neither.
+// back returns the arrows that run against an order. It ignores files that the order lacks.
 func back(order []string, arrows []Arrow) []Arrow {
 	at := map[string]int{}
 	for i, name := range order {
@@ -286,7 +285,7 @@ func back(order []string, arrows []Arrow) []Arrow {
 	return up
 }
 
-// relative returns an import path below the module, "." for the module's root.
+// relative returns an import path relative to the module, "." for its root.
 func relative(importPath string) string {
 	if importPath == module {
 		return "."
@@ -294,12 +293,11 @@ func relative(importPath string) string {
 	return strings.TrimPrefix(importPath, module+"/")
 }
 
-// vocabulary has the names that mean the same in every gateway, though what is behind them
-// differs with the protocol.
+// vocabulary lists the names that mean the same in every gateway, although the types differ by protocol.
 var vocabulary = []string{"Config", "Gateway", "session", "request"}
 
-// Homonyms returns the names that types of several gateways share without sharing a field or
-// a method, each with where it stands.
+// Homonyms returns the names that types of several gateways share without sharing a field or a method, each
+// with its places.
 func Homonyms(all []Package) []string {
 	where := map[string][]string{}
 	members := map[string][][]string{}
@@ -322,7 +320,7 @@ func Homonyms(all []Package) []string {
 	return names
 }
 
-// apart reports whether any two of some types have no member in common.
+// apart reports whether two of the types have no member in common.
 func apart(members [][]string) bool {
 	for i, one := range members {
 		for _, other := range members[i+1:] {

@@ -1,12 +1,12 @@
-// Command cmd prints what the house rules measure, of the packages of this module and of codec:
+// Command cmd prints the figures of the house rules for the packages of this module and of codec:
 //
 //	go run ./internal/arrows/cmd [-C MODULE] [-back] [PACKAGE...]
 //
-// For each package the lines of its code and its tests, how many lines its functions have (median,
-// 90th percentile, longest), the arrows between its files and how many of them run back up, and the
-// type with the most methods and over how many files they are spread. Below, what is large, names
-// that mean several things in gateways, and interfaces for dictionaries. What an arrow is stands at
-// arrows.Measure; -back lists those that run back up, with the order in which files are read.
+// For each package it prints the lines of code and tests, the lengths of functions (median, 90th percentile,
+// longest), the number of arrows between its files, how many of these run back up, and the type with the most
+// methods with the number of files that hold them. Below it lists what is large, names with several meanings
+// in gateways, and interfaces for dictionaries. arrows.Measure defines arrows; -back lists those that run
+// back up, with the order in which files are read.
 package main
 
 import (

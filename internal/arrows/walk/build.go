@@ -26,15 +26,16 @@ const hookPath = module + "/codec/walkhook"
 // function is a function of Cinch that an instrumented binary reports.
 type function struct{ pkg, file, name string }
 
-// isWalked reports whether the functions of a package are counted: those of internal/, of the envelope (the module's root) and of
-// the module codec.
+// isWalked reports whether the functions of a package are counted: those of internal/, of the envelope (the
+// module's root) and of the module codec.
 func isWalked(importPath string) bool {
 	rest, ours := strings.CutPrefix(importPath, module)
 	return ours && (rest == "" || strings.HasPrefix(rest, "/internal/") || strings.HasPrefix(rest, "/codec"))
 }
 
-// build compiles cmd/cinch with every function of Cinch reporting that it is entered. Rewritten files lie in dir and are given to
-// the compiler as an overlay, so the tree stays as it is. It returns the binary and the functions by their numbers.
+// build compiles cmd/cinch so that every function of Cinch reports when it is entered. The rewritten files
+// are in dir and are passed to the compiler as an overlay, so the tree does not change. It returns the binary
+// and the functions by number.
 func build(dir string) (binary string, functions []function, err error) {
 	list := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,CgoFiles", "./cmd/cinch")
 	list.Stderr = os.Stderr
@@ -101,8 +102,8 @@ func build(dir string) (binary string, functions []function, err error) {
 	return binary, functions, nil
 }
 
-// instrument has each declared function of a file report its number, from first on, and returns their names. Lines stay where
-// they are. Function literals belong to the function that they stand in.
+// instrument makes each declared function of a file report its number, from first on, and returns the
+// functions' names. Line numbers do not change. Function literals belong to the function around them.
 func instrument(source []byte, first int) (rewritten []byte, names []string, err error) {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, "", source, parser.SkipObjectResolution)
@@ -127,7 +128,7 @@ func instrument(source []byte, first int) (rewritten []byte, names []string, err
 	return append(rewritten, source[done:]...), names, nil
 }
 
-// receiver returns the type of a method with a dot behind it.
+// receiver returns the type of a method followed by a dot.
 func receiver(fn *ast.FuncDecl) string {
 	if fn.Recv == nil || len(fn.Recv.List) == 0 {
 		return ""

@@ -1,12 +1,14 @@
-// Command walk counts what one request touches: it builds cinch with every function of internal/, of the envelope and of codec
-// reporting that it is entered, sends one warm request through it to the real server, and prints how many calls, functions, files
-// and packages carried it, and how often the path leaves a file for one that it had left before. Compilers may inline a function;
-// it counts all the same, since a reader has to follow it.
+// Command walk counts the code that one request touches: it builds cinch with every function of internal/, of
+// the envelope and of codec reporting that it is entered, sends one warm request through it to the real
+// server, and prints the number of calls, functions, files and packages, and how often the path returns to a
+// file that it had left before. Functions that the compiler may inline count too, since a reader has to
+// follow them.
 //
-//	go run ./internal/arrows/walk redis-set redis-get mongo-find tarantool-replace http-post grpc-unary grpc-unary-rule pack
+//	go run ./internal/arrows/walk redis-set redis-get mongo-find tarantool-replace http-post
+//	go run ./internal/arrows/walk grpc-unary grpc-unary-rule pack
 //	go run ./internal/arrows/walk --path redis-set
 //
-// With --check, which .ci/run has, it fails where a path is longer than its limit.
+// With --check, which .ci/run uses, it fails if a path exceeds its limit.
 package main
 
 import (
@@ -17,15 +19,15 @@ import (
 	"strings"
 )
 
-// path names a request, bounds the files and functions that may carry it, and sends it.
+// path is a request with its limits of files and functions.
 type path struct {
 	name             string
-	files, functions int // at most
+	files, functions int // maximum
 	walk             func(w *walker) ([]uint32, error)
 }
 
-// The limits are what the paths touch today, with room for a few functions, as what a process does beside a request may
-// fall into its recording: a change that makes a path longer says why. The aims were lower for four of them
+// The limits are the present figures, plus a few functions, since other work of the process may be recorded
+// too: a change that makes a path longer has to explain why. The goals were lower for four of them
 // (docs/ARCHITECTURE.md).
 var paths = []path{
 	{"redis-set", 25, 93, (*walker).redisSet},
@@ -99,7 +101,7 @@ func run(names []string, check, show bool) error {
 	return nil
 }
 
-// counts holds how much one request touched.
+// counts holds the figures of one request.
 type counts struct{ calls, functions, files, packages, moves, back int }
 
 func (w *walker) count(entered []uint32) counts {
@@ -141,7 +143,7 @@ type walker struct {
 	started   []interface{ Stop() }
 }
 
-// stop ends what a path has started.
+// stop stops the servers that a path has started.
 func (w *walker) stop() {
 	for _, p := range w.started {
 		p.Stop()

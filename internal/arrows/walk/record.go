@@ -15,7 +15,7 @@ import (
 // recorder is a connection to the hook in an instrumented cinch.
 type recorder struct{ conn net.Conn }
 
-// record has the cinch that is about to be started listen for a recorder, which dial connects to.
+// record makes the cinch that is started next listen for a recorder, which dial connects to.
 func (w *walker) record() (dial func() (*recorder, error), err error) {
 	at := filepath.Join(w.dir, "hook")
 	_ = os.Remove(at)
@@ -31,7 +31,7 @@ func (w *walker) record() (dial func() (*recorder, error), err error) {
 	}, nil
 }
 
-// next begins a recording and returns the one before.
+// next starts a recording and returns the previous one.
 func (r *recorder) next() ([]uint32, error) {
 	if _, err := io.WriteString(r.conn, "\n"); err != nil {
 		return nil, err
@@ -44,8 +44,9 @@ func (r *recorder) next() ([]uint32, error) {
 	return entered, binary.Read(r.conn, binary.BigEndian, entered)
 }
 
-// How often a request is sent before one is recorded, how often it is recorded, and how long a recording goes on behind the reply,
-// in which what follows it is done. The shortest recording has the least of what a process does beside requests.
+// The number of requests before recording, the number of recorded requests, and how long a recording
+// continues after the reply to include the work that follows it. The shortest recording has the least other
+// work of the process.
 const (
 	warm     = 300
 	times    = 15
@@ -79,7 +80,8 @@ func (r *recorder) shortest(request func() error) (least []uint32, err error) {
 	return least, nil
 }
 
-// serve runs the instrumented cinch with one gateway and returns its address. settings are lines of its configuration.
+// serve runs the instrumented cinch with one gateway and returns its address. settings are lines of its
+// configuration.
 func (w *walker) serve(protocol, upstream, settings string) (addr string, r *recorder, err error) {
 	dial, err := w.record()
 	if err != nil {

@@ -73,7 +73,8 @@ func (w *walker) redisGet() ([]uint32, error) {
 	})
 }
 
-// mongoFind finds a document of a kilobyte; the client asks for zstd, and the server is near, so that messages to it are plain.
+// mongoFind finds a document of a kilobyte. The client asks for zstd, and the server is near, so that
+// messages to it are uncompressed.
 func (w *walker) mongoFind() ([]uint32, error) {
 	addr, err := rig.FreeAddr()
 	if err != nil {
@@ -173,7 +174,7 @@ func (w *walker) httpPost() ([]uint32, error) {
 // grpcUnary calls a server of grpc-go through one gateway without rules: its messages pass unchanged.
 func (w *walker) grpcUnary() ([]uint32, error) { return w.grpcCall("upstream_encodings: [gzip]") }
 
-// grpcUnaryRule has a rule compress a message that the client sends plain.
+// grpcUnaryRule makes a rule compress a message that the client sends uncompressed.
 func (w *walker) grpcUnaryRule() ([]uint32, error) {
 	if err := grpccodec.Register("zstd"); err != nil {
 		return nil, err
@@ -186,7 +187,7 @@ func (w *walker) grpcUnaryRule() ([]uint32, error) {
 	return entered, err
 }
 
-// compressedMessages counts the messages that a server of grpc-go gets compressed.
+// compressedMessages counts the compressed messages that a grpc-go server receives.
 type compressedMessages struct{ atomic.Int64 }
 
 func (*compressedMessages) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
@@ -205,7 +206,7 @@ func (*compressedMessages) TagConn(ctx context.Context, _ *stats.ConnTagInfo) co
 
 func (*compressedMessages) HandleConn(context.Context, stats.ConnStats) {}
 
-// grpcCall calls a server of grpc-go, which answers with the request, through one gateway.
+// grpcCall calls an echo server of grpc-go through one gateway.
 func (w *walker) grpcCall(config string, o ...grpc.ServerOption) ([]uint32, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -236,7 +237,7 @@ func (w *walker) grpcCall(config string, o ...grpc.ServerOption) ([]uint32, erro
 	})
 }
 
-// pack compresses a store's values; what is recorded is the middle half of the run.
+// pack compresses a store's values. It records the middle half of the run.
 func (w *walker) pack() ([]uint32, error) {
 	server, err := rig.Redis(w.dir)
 	if err != nil {
