@@ -1,5 +1,5 @@
-// Package ask asks HTTP servers that operators have: admin pages of gateways, and Prometheus. Addresses are as people write them, tokens
-// are in files, and no error holds a credential.
+// Package ask is an HTTP client for admin pages of gateways and for Prometheus. Addresses may be abbreviated,
+// tokens are in files, and errors contain no credentials.
 package ask
 
 import (
@@ -19,30 +19,31 @@ import (
 	"time"
 )
 
-// ErrAddress: what is given is no address.
+// ErrAddress reports an invalid address.
 var ErrAddress = errors.New("no address of a server")
 
 const (
-	timeout        = time.Minute // of an answer; estimating messages takes some
+	timeout        = time.Minute // of an answer; estimating messages takes some time
 	maxAnswerBytes = 64 << 20
 )
 
-// Options say how a server is reached.
+// Options configures the access to a server.
 type Options struct {
-	TokenFile string // read before each question; "": none
-	CA        string // a PEM file with who may sign the server's certificate; "": the system's
-	// Patient is for questions that have the server work: answers are waited for as long as the context lasts. Each has a connection of
-	// its own, which no server that was restarted meanwhile has closed.
+	TokenFile string // read before each request; "": none
+	CA        string // PEM file with the CA certificates for the server; "": the system's
+	// Patient is for requests with long work on the server: only the context limits the time. Each request
+	// has a connection of its own, which a server restarted meanwhile can't have closed.
 	Patient bool
 }
 
-// Server is one that is asked. It may be used from several goroutines.
+// Server is a server to query. It is safe for concurrent use.
 type Server struct {
 	name, base, token string
 	client            *http.Client
 }
 
-// Open makes a Server of its address: 9470, host:9470, unix:/path, http://host:9470 or https://…. It connects to nobody.
+// Open returns a Server for an address: 9470, host:9470, unix:/path, http://host:9470 or https://…. It does
+// not connect.
 func Open(address string, o Options) (*Server, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	s := &Server{token: o.TokenFile, client: &http.Client{Transport: transport, Timeout: timeout}}
@@ -99,7 +100,7 @@ func parse(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// redact leaves credentials out of what does not parse.
+// redact removes credentials from an address that does not parse.
 func redact(address string) string {
 	if at := strings.LastIndexByte(address, '@'); at >= 0 {
 		return "…" + address[at:]
@@ -107,17 +108,17 @@ func redact(address string) string {
 	return address
 }
 
-// Name is the address without scheme and credentials.
+// Name returns the address without scheme and credentials.
 func (s *Server) Name() string { return s.name }
 
-// Question is what a server is asked. The zero value of Type is that of JSON.
+// Question is a request. The default of Type is JSON.
 type Question struct {
 	Method, Path string // Path begins with /, and may have a query
 	Type         string
 	Body         []byte
 }
 
-// Do has read take the answer, of which it gets 64 MiB at most, whatever its status is.
+// Do sends a request and passes the answer with any status, and its body up to 64 MiB, to read.
 func (s *Server) Do(ctx context.Context, q Question, read func(answer *http.Response, body io.Reader) error) error {
 	r, err := http.NewRequestWithContext(ctx, q.Method, s.base+q.Path, bytes.NewReader(q.Body))
 	if err != nil {
@@ -137,7 +138,7 @@ func (s *Server) Do(ctx context.Context, q Question, read func(answer *http.Resp
 	if err != nil {
 		var wrapped *url.Error
 		if errors.As(err, &wrapped) {
-			err = wrapped.Err // the outer one repeats the URL, which may hold a password
+			err = wrapped.Err // the outer error contains the URL, which may hold a password
 		}
 		return err
 	}
