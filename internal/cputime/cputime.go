@@ -1,5 +1,5 @@
-// Package cputime says what CPU time a piece of work takes, in Go and through cgo alike. The
-// time on the clock is no measure for that: on a busy machine most of it belongs to others.
+// Package cputime measures the CPU time of a piece of work, in Go and through cgo alike. Wall-clock time is
+// no measure for that: on a busy machine most of it belongs to other processes.
 package cputime
 
 import (
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Of runs f on a thread of its own and returns the CPU time that the thread has used. What f
-// leaves to other goroutines is not in it.
+// Of runs f on a locked thread and returns the CPU time that the thread has used. Work that f leaves to other
+// goroutines is not included.
 func Of(f func()) time.Duration {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -17,6 +17,6 @@ func Of(f func()) time.Duration {
 	return thread() - start
 }
 
-// Thread is the CPU time of the calling thread so far. The difference of two is that of the work between them if
-// runtime.LockOSThread has kept the goroutine on its thread meanwhile.
+// Thread returns the CPU time of the calling thread so far. The difference of two calls is the CPU time of
+// the work between them if runtime.LockOSThread has kept the goroutine on its thread meanwhile.
 func Thread() time.Duration { return thread() }

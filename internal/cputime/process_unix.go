@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is the CPU time that this process has used, its system calls included.
+// Process returns the CPU time of this process, including system calls.
 func Process() time.Duration {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// thread is the CPU time of the calling thread: what getrusage(RUSAGE_THREAD) has, in
-// nanoseconds instead of microseconds.
+// thread returns the CPU time of the calling thread, as getrusage(RUSAGE_THREAD) does, but in nanoseconds
+// instead of microseconds.
 func thread() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {

@@ -4,5 +4,5 @@ package cputime
 
 import "time"
 
-// thread is the time on the clock, where threads have no account of their own.
+// thread returns wall-clock time, as threads have no CPU clock here.
 func thread() time.Duration { return time.Duration(time.Now().UnixNano()) }
