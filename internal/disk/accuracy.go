@@ -2,18 +2,18 @@ package disk
 
 import "math"
 
-// accuracy is how near figures come to what a filesystem stores. bench/results/disk.md has
-// on what it was measured.
+// accuracy describes how close estimates come to what a filesystem stores. bench/results/disk.md describes
+// the measurements.
 type accuracy struct {
-	factor float64 // a length of ours times this is the filesystem's, on average
-	spread float64 // and is off by up to such a share for most records
-	most   float64 // figures of whole directories are off by no more than such a share
+	factor float64 // average ratio of the filesystem's length to the estimated one
+	spread float64 // relative error of most records
+	most   float64 // maximum relative error of whole directories
 }
 
-// exact is a codec that is computed to the byte.
+// exact is for codecs that are computed to the byte.
 var exact = accuracy{factor: 1}
 
-// length is what ours stands for.
+// length returns the filesystem's length for an estimated one.
 func (a accuracy) length(n int) int {
 	if a.factor == 1 {
 		return n
@@ -21,8 +21,8 @@ func (a accuracy) length(n int) int {
 	return int(math.Round(float64(n) * a.factor))
 }
 
-// roundUp is how much an estimated length takes in whole blocks on average. Where all records
-// come out just below a whole block or just above it, plain rounding would add up.
+// roundUp returns the average size in whole blocks of an estimated length. If all records were just below or
+// just above a whole block, the errors of plain rounding would add up.
 func (a accuracy) roundUp(n, block int) int {
 	if a.spread == 0 {
 		return roundUp(n, block)
@@ -32,14 +32,14 @@ func (a accuracy) roundUp(n, block int) int {
 	return int(math.Round(float64(block) * (ceilings(high) - ceilings(low)) / (high - low)))
 }
 
-// ceilings is the integral of the next whole number, from 0 on.
+// ceilings returns the integral of the ceiling function from 0 to x.
 func ceilings(x float64) float64 {
 	whole := math.Floor(x)
 	return whole*(whole+1)/2 + (x-whole)*(whole+1)
 }
 
-// btrfsAccuracy: without force one unit that gains too little keeps a whole file from being
-// compressed, which an estimate may get wrong.
+// btrfsAccuracy returns the accuracy for btrfs. Without force one unit that gains too little keeps a whole
+// file uncompressed, which an estimate may get wrong.
 func btrfsAccuracy(alg string, force bool) accuracy {
 	switch alg {
 	case "lzo":
@@ -58,11 +58,11 @@ func zfsAccuracy(alg string) accuracy {
 	switch alg {
 	case "gzip":
 		return accuracy{factor: 1, most: 0.005}
-	case "zstd": // ZFS has an older one than ours
+	case "zstd": // ZFS has an older zstd than Cinch
 		return accuracy{factor: 1, most: 0.02}
 	}
 	return exact
 }
 
-// goZstdError is of Go's zstd in place of libzstd: 10 % at level 15, 7 % at 9, 4 % below.
+// goZstdError is for Go's zstd in place of libzstd: 10 % at level 15, 7 % at 9, 4 % below.
 const goZstdError = 0.12

@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Btrfs is how a filesystem is mounted.
+// Btrfs holds the mount options of a filesystem.
 type Btrfs struct {
 	Compression string // "off", "zstd", "zstd:3", "zlib:3", "lzo"
 	Force       bool   // compress-force
@@ -18,7 +18,7 @@ type Btrfs struct {
 	accuracy accuracy
 }
 
-// Prepare checks the settings. It has to be called once.
+// Prepare checks the settings. It must be called once.
 func (b *Btrfs) Prepare() error {
 	name, number, found := strings.Cut(b.Compression, ":")
 	level := 3
@@ -36,20 +36,20 @@ func (b *Btrfs) Prepare() error {
 	return nil
 }
 
-// btrfsFile is the state of an inode: it may be marked as not worth the trouble. Beside
-// that, without force, the beginning of what is written out at once decides about all of it.
+// btrfsFile is the state of an inode, which may be marked as not worth compressing. In addition, without
+// force, the beginning of each range that is written at once decides about all of the range.
 type btrfsFile struct {
 	size    int64
 	marked  bool
-	written int64 // the range that is written out at once, by its number, from 1 on
+	written int64 // number, from 1, of the range that is written at once
 	refused bool  // by the heuristic, for that range
 }
 
-// btrfsRange is the most that is written out at once.
+// btrfsRange is the maximum that is written at once.
 const btrfsRange = 128 << 20
 
-// chunk computes one chunk of up to 512 KiB of a file at a place. data is what is written;
-// its length on disk is whole blocks.
+// chunk computes one chunk of up to 512 KiB of a file at an offset. It returns the size on disk of data, in
+// whole blocks.
 func (b *Btrfs) chunk(c *compressor, f *btrfsFile, at int64, data []byte) (physical int) {
 	if b.alg == "off" || b.alg == "none" {
 		return b.raw(f, data)
@@ -74,7 +74,7 @@ func (b *Btrfs) chunk(c *compressor, f *btrfsFile, at int64, data []byte) (physi
 	return physical
 }
 
-// zstdMagic is in what the kernel writes, and not in our payloads.
+// zstdMagic is the length of the magic that the kernel writes and Cinch's payloads lack.
 const zstdMagic = 4
 
 func (b *Btrfs) compress(c *compressor, unit []byte) (int, bool) {

@@ -1,16 +1,16 @@
 package disk
 
-// The lengths of zlib streams, by RFC 1951: repetitions are found as its section 4 tells it, by
-// chains of places that begin with the same three bytes, and each block (huffman.go) takes the
-// bits that section 3.2 gives it. Nothing is written, only counted.
+// This file computes the lengths of zlib streams, by RFC 1951. Repetitions are found as in its section 4, by
+// chains of places that begin with the same three bytes. The size of a block (huffman.go) follows section
+// 3.2. Nothing is written, only counted.
 
-// effort is how long to look. RFC 1951 has a word on each, zlib the numbers.
+// effort limits the search. RFC 1951 describes each limit, zlib has the numbers.
 type effort struct {
-	greedy bool // takes the first match, and does not look for a longer one a byte on
-	good   int  // a match of so many bytes: a quarter of the tries for a longer one
-	lazy   int  // so many: no try for a longer one. Greedy: no places are remembered within a longer match
-	nice   int  // so many are enough
-	tries  int  // places looked at
+	greedy bool // take the first match, without looking for a longer one at the next byte
+	good   int  // from this match length on, a quarter of the tries for a longer one
+	lazy   int  // from this match length on, no try for a longer one. Greedy: no places are recorded within a longer match
+	nice   int  // a match of this length is sufficient
+	tries  int  // places to try
 }
 
 var efforts = [10]effort{
@@ -28,8 +28,8 @@ var efforts = [10]effort{
 const (
 	window       = 32 << 10
 	farthest     = window - longest - shortest - 1
-	shortNear    = 4096       // the shortest matches aren't worth it farther back
-	blockSymbols = 16<<10 - 1 // most in a block
+	shortNear    = 4096       // farther back the shortest matches aren't worth it
+	blockSymbols = 16<<10 - 1 // maximum per block
 	chainBits    = 15
 
 	// The zlib format around deflate, in bytes.
@@ -41,12 +41,12 @@ const (
 	lastBlock = 3 + 7
 )
 
-// deflater counts streams. It is not for concurrent use.
+// deflater computes lengths of streams. It is not for concurrent use.
 type deflater struct {
 	effort
 	data  []byte
-	last  [1 << chainBits]int32 // place of these three bytes, and 1
-	chain [window]int32         // the one before each place
+	last  [1 << chainBits]int32 // last place with a hash of three bytes, plus 1
+	chain [window]int32         // the previous one for each place
 	block block
 	bits  int
 }
@@ -56,7 +56,7 @@ func (d *deflater) start(data []byte, level int) {
 	clear(d.last[:])
 }
 
-// whole is the length of one stream in one call, as ZFS has it.
+// whole returns the length of one stream made by one call, as ZFS does.
 func (d *deflater) whole(data []byte, level int) int {
 	d.start(data, level)
 	d.feed(0, len(data))
@@ -64,10 +64,10 @@ func (d *deflater) whole(data []byte, level int) int {
 	return zlibHeader + roundUp(d.bits, 8)/8 + zlibTrailer
 }
 
-// pages is the length of one stream as btrfs makes it: a page at a time, and a flush behind
-// each, so that a page is a block of its own, a marker follows it, and no match goes over its
-// end. Each step gives at most what fills a page; when it does, the marker is left out, and
-// the next step takes no input if it fills one, too.
+// pages returns the length of one stream as btrfs makes it: one page at a time with a flush after each, so
+// that each page is a block of its own followed by a marker, and no match crosses its end. Each step outputs
+// at most a page; if it fills the page, the marker is omitted, and the next step takes no input if it fills a
+// page, too.
 func (d *deflater) pages(unit []byte, level int) (n int, ok bool) {
 	d.start(unit, level)
 	d.bits = 8 * zlibHeader
@@ -89,7 +89,7 @@ func (d *deflater) pages(unit []byte, level int) (n int, ok bool) {
 	return roundUp(d.bits+lastBlock, 8)/8 + zlibTrailer, true
 }
 
-// give moves whole bytes to the page that is being written.
+// give moves whole bytes to the current output page.
 func (d *deflater) give(given *int) (filled bool) {
 	room := btrfsBlock - *given%btrfsBlock
 	n := min(d.bits/8-*given, room)
@@ -121,9 +121,9 @@ func (d *deflater) takeFirst(at, end int) {
 	}
 }
 
-// takeLonger holds a match back until the next place has been tried.
+// takeLonger defers a match until the next place has been tried.
 func (d *deflater) takeLonger(at, end int) {
-	held, open := match{length: shortest - 1}, false // of the place before; whether it still has to be written
+	held, open := match{length: shortest - 1}, false // of the previous place; whether it still has to be written
 	for ; at < end; at++ {
 		m := match{}
 		if held.length < d.lazy {
@@ -151,7 +151,7 @@ func (d *deflater) takeLonger(at, end int) {
 	}
 }
 
-// longer is the best match of more than least bytes at a place, which it remembers.
+// longer returns the best match of more than least bytes at a place, and records the place.
 func (d *deflater) longer(at, end, least int) (best match) {
 	earlier := d.swap(at, end)
 	tries, most := d.tries, min(longest, end-at)
@@ -177,14 +177,14 @@ func (d *deflater) longer(at, end, least int) (best match) {
 	return best
 }
 
-// remember keeps the places from one to another.
+// remember records the places of a range.
 func (d *deflater) remember(from, to, end int) {
 	for at := from; at < to; at++ {
 		d.swap(at, end)
 	}
 }
 
-// swap remembers a place, and returns the one before in its chain, or a negative number.
+// swap records a place, and returns the previous one in its chain, or a negative number.
 func (d *deflater) swap(at, end int) (earlier int) {
 	if at+shortest > end {
 		return -1

@@ -7,9 +7,9 @@ import (
 	"math/rand/v2"
 )
 
-// Compute walks over the files below a path, or over one file. What can't be read or changes
-// meanwhile is counted and left out; so are symbolic links, and other filesystems mounted
-// below. A file with several names counts once.
+// Compute estimates the files below a path, or one file. It counts and leaves out what can't be read or
+// changes meanwhile, symbolic links, and other filesystems mounted below. A file with several names counts
+// once.
 func Compute(ctx context.Context, path string, o Options) (*Result, error) {
 	w, err := newWalk(ctx, path, o)
 	if err != nil {
@@ -34,7 +34,7 @@ func Compute(ctx context.Context, path string, o Options) (*Result, error) {
 	if err := w.pass(w.file); err != nil {
 		return nil, err
 	}
-	w.r.Changed += max(counted.Files-w.r.Files-w.r.Unread+counted.Unread, 0) // gone since
+	w.r.Changed += max(counted.Files-w.r.Files-w.r.Unread+counted.Unread, 0) // removed since
 	if w.r.Computed == 0 && w.r.Fixed == 0 {
 		return nil, fmt.Errorf("%s: %w", path, ErrUnread)
 	}
@@ -62,7 +62,8 @@ func (w *walk) finish() {
 	}
 }
 
-// error is what is told of a codec. Go's zstd is no libzstd, which all filesystems have.
+// error returns the error to report for a codec. It is larger for Go's zstd, since all filesystems use
+// libzstd.
 func (w *walk) error(alg string, a accuracy) float64 {
 	if alg == "zstd" && w.o.Engine.ZstdName() != "libzstd" {
 		return goZstdError
@@ -90,7 +91,7 @@ func (w *walk) finishBtrfs(e *Estimate, b *Btrfs) {
 	e.ratio()
 }
 
-// recordsize is written as zfs does.
+// recordsize formats a size as zfs does.
 func recordsize(n int) string {
 	switch {
 	case n >= 1<<20:

@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Files that btrfs never compresses, whatever it is mounted with: with nodatacow (chattr +C),
-// and those that fallocate was once used on. The second is seen by root only, as it is in
-// the inode and nowhere else.
+// Files that btrfs never compresses, whatever the mount options: those with nodatacow (chattr +C), and those
+// on which fallocate was ever used. Only root sees the second property, since it is only in the inode.
 const (
 	fsNoCOW            = 0x00800000 // FS_NOCOW_FL
 	btrfsTreeSearch    = 0xd0009411 // BTRFS_IOC_TREE_SEARCH
@@ -18,13 +17,13 @@ const (
 	btrfsInodePrealloc = 1 << 4     // in an inode's flags
 )
 
-// onBtrfs says which filesystem a path is on.
+// onBtrfs reports whether a path is on btrfs.
 func onBtrfs(path string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(path, &st) == nil && uint32(st.Type) == unix.BTRFS_SUPER_MAGIC
 }
 
-// fixed returns how much a file takes that is never compressed.
+// fixed returns the size of a file that is never compressed.
 func fixed(f *os.File) (bytes int64, ok bool) {
 	var st unix.Stat_t
 	if unix.Fstat(int(f.Fd()), &st) != nil {
@@ -37,7 +36,7 @@ func fixed(f *os.File) (bytes int64, ok bool) {
 	return 0, false
 }
 
-// btrfsSearch is struct btrfs_ioctl_search_args, and what is found of one item in it.
+// btrfsSearch is struct btrfs_ioctl_search_args, with the result for one item.
 type btrfsSearch struct {
 	treeID, minObject, maxObject, minOffset, maxOffset, minTrans, maxTrans uint64
 	minType, maxType, items, _                                             uint32
@@ -49,10 +48,10 @@ type btrfsSearch struct {
 	}
 }
 
-// inodeFlagsAt is where struct btrfs_inode_item has its flags.
+// inodeFlagsAt is the offset of the flags in struct btrfs_inode_item.
 const inodeFlagsAt = 64
 
-// inodeFlags are those that the filesystem keeps; none where they can't be read.
+// inodeFlags returns the flags of an inode; 0 if they can't be read.
 func inodeFlags(f *os.File, inode uint64) uint64 {
 	s := btrfsSearch{
 		minObject: inode, maxObject: inode, maxOffset: ^uint64(0), maxTrans: ^uint64(0),

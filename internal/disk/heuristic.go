@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// The kernel's heuristic looks at 16 bytes of every 256.
+// The kernel's heuristic samples 16 bytes of every 256.
 const (
 	probeEvery = 256
 	probeBytes = 16
 
-	setSmall    = 64 // different bytes: fewer compress
-	coreLow     = 64 // bytes that make up 90 %: so many or fewer compress
+	setSmall    = 64 // different bytes: fewer are compressible
+	coreLow     = 64 // bytes that make up 90 %: this many or fewer are compressible
 	coreHigh    = 200
-	entropyGood = 65 // of 100
+	entropyGood = 65 // in percent
 	entropyBad  = 80
 )
 
@@ -51,7 +51,7 @@ func compressible(data []byte) bool {
 	return entropy(sorted, len(probe)) < entropyBad
 }
 
-// coreSet is how many different bytes make up 90 %.
+// coreSet returns how many different bytes make up 90 %.
 func coreSet(sorted []int, total int) int {
 	most, sum := total*90/100, 0
 	for i, n := range sorted {
@@ -66,7 +66,7 @@ func coreSet(sorted []int, total int) int {
 	return len(sorted)
 }
 
-// entropy is Shannon's in percent of the most, in the kernel's integers.
+// entropy returns Shannon's entropy in percent of the maximum, in the kernel's integer arithmetic.
 func entropy(sorted []int, total int) int {
 	base, sum := log4(total), 0
 	for _, n := range sorted {
@@ -77,7 +77,7 @@ func entropy(sorted []int, total int) int {
 	return sum / total * 100 / (8 * log4(2))
 }
 
-// log4 is four times the logarithm to the base 2, rounded down.
+// log4 returns four times the base-2 logarithm, rounded down.
 func log4(n int) int {
 	v := uint64(n)
 	return bits.Len64(v*v*v*v) - 1

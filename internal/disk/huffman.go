@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// block counts the symbols of one block, as RFC 1951 has them in section 3.2.5.
+// block counts the symbols of one block, as in section 3.2.5 of RFC 1951.
 type block struct {
-	literals  [286]int // 256: its end; from 257 on: lengths of matches
+	literals  [286]int // 256: end of block; from 257 on: match lengths
 	distances [30]int
 	symbols   int
-	bytes     int // that it stands for
-	extra     int // bits behind symbols
+	bytes     int // of input
+	extra     int // extra bits after symbols
 }
 
 const endOfBlock = 256
@@ -40,8 +40,8 @@ func (b *block) repeat(m match) {
 	b.bytes += m.length
 }
 
-// lengthSymbol is the symbol of a length and its bits behind it: four symbols for each
-// doubling from 8 on, and one for the longest.
+// lengthSymbol returns the symbol of a length and the number of its extra bits: four symbols per doubling
+// from 8 on, and one for the longest.
 func lengthSymbol(n int) (symbol, extra int) {
 	n -= shortest
 	switch {
@@ -54,7 +54,7 @@ func lengthSymbol(n int) (symbol, extra int) {
 	return 257 + 4*extra + n>>extra, extra
 }
 
-// distanceSymbol: two for each doubling.
+// distanceSymbol does the same for a distance, with two symbols per doubling.
 func distanceSymbol(n int) (symbol, extra int) {
 	if n--; n < 4 {
 		return n, 0
@@ -63,8 +63,8 @@ func distanceSymbol(n int) (symbol, extra int) {
 	return 2*extra + n>>extra, extra
 }
 
-// end is how many bits the block takes behind so many, in the least of the three forms, and
-// begins another.
+// end returns the number of bits of the block, in the smallest of its three forms, if it follows behind bits.
+// It starts another block.
 func (b *block) end(behind int) int {
 	b.literals[endOfBlock]++
 	least := 3 + b.extra + min(b.fixed(), b.dynamic())
@@ -75,7 +75,7 @@ func (b *block) end(behind int) int {
 	return least
 }
 
-// fixed is with the codes of section 3.2.6.
+// fixed returns the size with the codes of section 3.2.6.
 func (b *block) fixed() (sum int) {
 	for symbol, n := range b.literals {
 		switch {
@@ -93,7 +93,7 @@ func (b *block) fixed() (sum int) {
 	return sum
 }
 
-// dynamic is with codes of its own, and what describes them (section 3.2.7).
+// dynamic returns the size with codes of its own, including their description (section 3.2.7).
 func (b *block) dynamic() int {
 	literals, distances := codeLengths(b.literals[:], 15), codeLengths(b.distances[:], 15)
 	var runs [19]int
@@ -106,7 +106,7 @@ func (b *block) dynamic() int {
 	return 14 + 3*sent + extra + product(runs[:], codes) + product(b.literals[:], literals) + product(b.distances[:], distances)
 }
 
-// order is in which the lengths of the codes for lengths come.
+// order is the order in which the lengths of code length codes are sent.
 var order = [19]int{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
 
 func used(lengths []int) []int {
@@ -124,8 +124,8 @@ func product(counts, lengths []int) (sum int) {
 	return sum
 }
 
-// countRuns counts the symbols that describe lengths: 16 repeats the one before, 17 and 18 are
-// zeros. It returns the bits behind them.
+// countRuns counts the symbols that describe lengths: 16 repeats the previous one, 17 and 18 are zeros. It
+// returns the number of their extra bits.
 func countRuns(counts *[19]int, lengths []int) (extra int) {
 	for at := 0; at < len(lengths); {
 		n := 1
@@ -161,7 +161,8 @@ func countRuns(counts *[19]int, lengths []int) (extra int) {
 	return extra
 }
 
-// codeLengths are Huffman's. Where a code gets too long, counts are made more alike.
+// codeLengths returns the lengths of Huffman codes. If a code gets too long, it makes the counts more
+// similar.
 func codeLengths(counts []int, most int) []int {
 	for flat := 0; ; flat++ {
 		if lengths := huffman(counts, flat); slices.Max(lengths) <= most {
@@ -170,10 +171,10 @@ func codeLengths(counts []int, most int) []int {
 	}
 }
 
-// node is of a tree: a symbol, or two nodes.
+// node is a node of a tree: a symbol, or two nodes.
 type node struct{ count, left, right int }
 
-// leaves are of the symbols that there are, and of two in any case.
+// leaves returns the leaves of the used symbols, and at least two.
 func leaves(counts []int, flat int) (list []node) {
 	for symbol, n := range counts {
 		if n > 0 {
@@ -189,8 +190,8 @@ func leaves(counts []int, flat int) (list []node) {
 	return list
 }
 
-// huffman joins the two nodes with the smallest counts until there is one. Both the leaves and
-// the nodes that are made come in order.
+// huffman joins the two nodes with the smallest counts until one is left. Both the leaves and the new nodes
+// are in ascending order.
 func huffman(counts []int, flat int) (lengths []int) {
 	nodes := leaves(counts, flat)
 	n := len(nodes)

@@ -1,21 +1,20 @@
 package disk
 
-// LZ4 as ZFS has it since 2012. Its search is in match.go; what is counted here is LZ4's block
-// format:
+// LZ4 as in ZFS since 2012. Its search is in match.go; this file computes sizes in LZ4's block format:
 //
 //	token           literals<<4 | length-4, each at most 15
-//	[255 …] rest    of the literals, where they are 15 or more
+//	[255 …] rest    of the literals, if they are 15 or more
 //	literals
 //	distance        2 bytes
-//	[255 …] rest    of the length-4, where that is 15 or more
+//	[255 …] rest    of the length-4, if that is 15 or more
 //
-// The last sequence ends with its literals, of which there are 5 or more, and the last match
-// begins 12 bytes before the end or earlier.
+// The last sequence ends with its literals, of which there are at least 5, and the last match begins at least
+// 12 bytes before the end.
 
-// lz4Header is ZFS's own: the length of the block.
+// lz4Header is ZFS's header: the length of the block.
 const lz4Header = 4
 
-// lz4Small: a record that is shorter has twice as many places in its table, of 16 bits each.
+// lz4Small is the size below which a record's table has twice as many entries, of 16 bits each.
 const lz4Small = 64<<10 + 11
 
 func lz4Rules(size int) matchRules {
@@ -26,7 +25,7 @@ func lz4Rules(size int) matchRules {
 	return r
 }
 
-// lz4Record is the length of a record, if it is at most that.
+// lz4Record returns the compressed length of a record, if it is at most most.
 func lz4Record(m *matcher, data []byte, most int) (n int, ok bool) {
 	n = lz4Header
 	m.run(data, lz4Rules(len(data)), func(s sequence) bool {
@@ -39,7 +38,7 @@ func lz4Record(m *matcher, data []byte, most int) (n int, ok bool) {
 	return n, n <= most
 }
 
-// lz4More is how many bytes a number takes beside its token.
+// lz4More returns the number of bytes for a number in addition to its token.
 func lz4More(n int) int {
 	if n < 15 {
 		return 0

@@ -1,6 +1,6 @@
 package disk
 
-// LZO as btrfs has it is estimated: with the search in match.go, in the format LZO1X.
+// LZO as in btrfs is estimated: with the search in match.go, and the sizes of the format LZO1X.
 
 // lzoRules were fitted to what btrfs stores.
 var lzoRules = matchRules{tableBits: 13, farthest: 48<<10 - 1, first: 5, patience: 5, unmatched: 20, literals: 15}

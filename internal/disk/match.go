@@ -5,18 +5,18 @@ import (
 	"math/bits"
 )
 
-// LZ4 and LZO find repetitions greedily: at each place they look at one earlier place, the
-// last one with the same hash of four bytes, and take what matches there.
+// LZ4 and LZO find repetitions greedily: at each place they try one earlier place, the last one with the same
+// hash of four bytes, and take the match there.
 
-// matchRules are what differs between them.
+// matchRules holds the differences between them.
 type matchRules struct {
-	tableBits int  // log2 of how many places are remembered
-	farthest  int  // most bytes that a match is back
-	first     int  // the first place that is looked at
-	back      bool // matches begin as early as they can
+	tableBits int  // log2 of the number of table entries
+	farthest  int  // maximum distance of a match in bytes
+	first     int  // the first place to try
+	back      bool // matches are extended backwards
 	patience  int  // after 1<<patience places without a match the next ones are two bytes apart, and so on
-	unmatched int  // so many last bytes begin no match
-	literals  int  // and so many are in no match of more than 4 bytes
+	unmatched int  // number of last bytes at which no match begins
+	literals  int  // number of last bytes that no match of more than 4 bytes covers
 }
 
 const (
@@ -25,17 +25,17 @@ const (
 	golden     = 2654435761 // 2^32 by the golden ratio: multiplicative hashing as in Knuth's book
 )
 
-// matcher remembers places by their hash. It is not for concurrent use.
+// matcher records places by their hash. It is not for concurrent use.
 type matcher struct {
 	data  []byte
 	rules matchRules
 	table [1 << tableBits]int32
 }
 
-// sequence is literal bytes and a copy of earlier ones, which the last one has not.
+// sequence is a number of literal bytes and a copy of earlier ones. The last sequence has no copy.
 type sequence struct{ literals, length, distance int }
 
-// run cuts data into sequences, until take wants no more.
+// run splits data into sequences, until take returns false.
 func (m *matcher) run(data []byte, r matchRules, take func(sequence) (more bool)) {
 	m.data, m.rules = data, r
 	clear(m.table[:1<<r.tableBits])
@@ -60,9 +60,9 @@ func (m *matcher) run(data []byte, r matchRules, take func(sequence) (more bool)
 	take(sequence{literals: len(data) - begin})
 }
 
-// search looks for a place from at on that has a match.
+// search returns the next place from at on that has a match.
 func (m *matcher) search(at, last int) (from, earlier int, ok bool) {
-	const first = 3 // of the places are free
+	const first = 3 // of the tries don't count
 	for tried := 1<<m.rules.patience + first; ; tried++ {
 		next := at + tried>>m.rules.patience
 		if next > last {
@@ -75,7 +75,7 @@ func (m *matcher) search(at, last int) (from, earlier int, ok bool) {
 	}
 }
 
-// next looks right behind a match.
+// next tries the place right after a match.
 func (m *matcher) next(at, last int) (earlier int, ok bool) {
 	if at > last {
 		return 0, false
@@ -86,7 +86,7 @@ func (m *matcher) next(at, last int) (earlier int, ok bool) {
 	return m.swap(at)
 }
 
-// swap remembers a place, and returns the one that it drives out, if the two match.
+// swap records a place, and returns the one that it replaces, with whether the two match.
 func (m *matcher) swap(at int) (earlier int, ok bool) {
 	here := m.load(at)
 	slot := &m.table[here*golden>>(32-m.rules.tableBits)]
@@ -96,7 +96,7 @@ func (m *matcher) swap(at int) (earlier int, ok bool) {
 
 func (m *matcher) load(at int) uint32 { return binary.LittleEndian.Uint32(m.data[at:]) }
 
-// alike is how many bytes are the same at the beginning of both, of which b is the longer.
+// alike returns the length of the common prefix. b must be at least as long as a.
 func alike(a, b []byte) int {
 	n := 0
 	for ; n+8 <= len(a); n += 8 {

@@ -7,8 +7,7 @@ import (
 	"syscall"
 )
 
-// measure has the sample stored with each setting of btrfs, and puts what that took in place of
-// what was computed.
+// measure stores the sample with each setting of btrfs, and replaces the computed figures by the result.
 func (w *walk) measure() error {
 	r := w.r
 	for i := range w.o.Btrfs {
@@ -27,12 +26,12 @@ func (w *walk) measure() error {
 	return nil
 }
 
-// volumeError is of the volume, and not of the file that is read.
+// volumeError is an error of the volume, not of the file that is read.
 type volumeError struct{ error }
 
 func (e volumeError) Unwrap() error { return e.error }
 
-// store is what the files would take by what the sample takes.
+// store returns the size of the files, extrapolated from that of the sample.
 func (w *walk) store(b *Btrfs, r *Result) (n int64, err error) {
 	most := min(r.Bytes-r.FixedSize, r.Computed*btrfsChunk)
 	v, err := w.o.Mount(w.ctx, *b, most)

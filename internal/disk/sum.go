@@ -2,11 +2,11 @@ package disk
 
 import "math"
 
-// sum is of one setting. The error of a systematic sample is estimated from the
-// differences between neighbours, as files go over into each other.
+// sum holds the sums of one setting. The error of a systematic sample is estimated from the differences
+// between neighbours, as adjacent data is similar.
 type sum struct {
 	logical, physical, raid float64
-	pairs                   [][2]float32 // of each computed record, when it is a sample
+	pairs                   [][2]float32 // of each computed record, if it is a sample
 }
 
 func (s *sum) add(logical, physical int, step float64) {
@@ -17,7 +17,7 @@ func (s *sum) add(logical, physical int, step float64) {
 	}
 }
 
-// scale makes up for a sample that is a record larger or smaller than it should be.
+// scale corrects for a sample with a record more or less than intended.
 func (s *sum) scale(records int64, stands float64) {
 	if stands > 0 {
 		f := float64(records) / stands
@@ -25,7 +25,7 @@ func (s *sum) scale(records int64, stands float64) {
 	}
 }
 
-// error is the standard error of physical/logical as a share of it.
+// error returns the standard error of physical/logical relative to it.
 func (s *sum) error(step float64) float64 {
 	n := len(s.pairs)
 	if n < 3 || s.physical == 0 {

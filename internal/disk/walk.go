@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// walk goes over the files twice: it counts records, and then computes those of the sample.
+// walk passes over the files twice: it counts records, and then computes those of the sample.
 type walk struct {
 	o     Options
 	ctx   context.Context
@@ -21,13 +21,13 @@ type walk struct {
 	btrfs bool // the files are on btrfs, and computed for btrfs
 	c     *compressor
 	r     Result
-	total int64 // bytes of all files, as counted
+	total int64 // of all files, as counted
 	names map[uint64]struct{}
 
-	step, first, next float64 // every so many records one is computed
+	step, first, next float64 // one in step records is computed
 	seen              float64
-	passes            int   // over the files, with this one
-	done              int64 // bytes, in this pass
+	passes            int   // over the files, including the current one
+	done              int64 // bytes, in the current pass
 	buf               []byte
 	begin             [btrfsUnit]byte
 	sums              []sum
@@ -44,7 +44,7 @@ func newWalk(ctx context.Context, path string, o Options) (*walk, error) {
 			return nil, err
 		}
 	}
-	real, err := filepath.EvalSymlinks(path) // a data directory often is a link
+	real, err := filepath.EvalSymlinks(path) // data directories often are links
 	if err != nil {
 		return nil, err
 	}
@@ -54,14 +54,14 @@ func newWalk(ctx context.Context, path string, o Options) (*walk, error) {
 	}, nil
 }
 
-// pass goes over the files once more, from the beginning of the sample.
+// pass passes over the files again, from the beginning of the sample.
 func (w *walk) pass(do func(f *os.File, st *syscall.Stat_t) error) error {
 	w.r, w.next, w.seen, w.done = Result{}, w.first, 0, 0
 	w.passes++
 	return w.each(do)
 }
 
-// each opens all regular files with something in them, and reports what it leaves out.
+// each opens all regular files that are not empty, and counts what it leaves out.
 func (w *walk) each(do func(f *os.File, st *syscall.Stat_t) error) error {
 	var device uint64
 	w.names = map[uint64]struct{}{}
@@ -108,7 +108,7 @@ func skipped(e fs.DirEntry) error {
 func (w *walk) directory(name string, e fs.DirEntry, device *uint64) error {
 	info, err := e.Info()
 	if err != nil {
-		return nil // gone
+		return nil // removed meanwhile
 	}
 	here := uint64(info.Sys().(*syscall.Stat_t).Dev)
 	if name == w.path {
@@ -121,8 +121,8 @@ func (w *walk) directory(name string, e fs.DirEntry, device *uint64) error {
 	return nil
 }
 
-// open opens a file, which may have become something else: not to wait for a pipe's writer,
-// and not to follow a link.
+// open opens a file, which may have been replaced by something else: it neither waits for a pipe's writer nor
+// follows a link.
 func (w *walk) open(name string, do func(f *os.File, st *syscall.Stat_t) error) error {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -146,7 +146,7 @@ func (w *walk) open(name string, do func(f *os.File, st *syscall.Stat_t) error) 
 	}
 	err = do(f, st)
 	var failed *fs.PathError
-	if errors.As(err, &failed) && !errors.As(err, new(volumeError)) { // while reading: the rest is as good as ever
+	if errors.As(err, &failed) && !errors.As(err, new(volumeError)) { // while reading: the other files are unaffected
 		w.r.Unread++
 		return nil
 	}
@@ -164,8 +164,7 @@ func (w *walk) count(f *os.File, st *syscall.Stat_t) error {
 	})
 }
 
-// known counts a file, and says that no record of it has to be computed: it is never
-// compressed.
+// known counts a file, and reports whether no record of it has to be computed because it is never compressed.
 func (w *walk) known(f *os.File, st *syscall.Stat_t) bool {
 	w.r.Files++
 	w.r.Bytes += st.Size
@@ -181,7 +180,7 @@ func (w *walk) known(f *os.File, st *syscall.Stat_t) bool {
 	return ok
 }
 
-// unit is how many bytes of a file are computed together.
+// unit returns how many bytes of a file are computed together.
 func (w *walk) unit(size int64) int64 {
 	if len(w.o.ZFS) > 0 {
 		return int64(w.o.ZFS[0].fileRecord(size))
@@ -189,8 +188,7 @@ func (w *walk) unit(size int64) int64 {
 	return btrfsChunk
 }
 
-// records calls do with the place of each record that has data in it: a file may have holes
-// by the terabyte.
+// records calls do with the offset of each record that has data in it: a file may have terabytes of holes.
 func (w *walk) records(f *os.File, st *syscall.Stat_t, do func(at int64) error) error {
 	unit := w.unit(st.Size)
 	sparse := st.Blocks*512 < st.Size
@@ -206,7 +204,7 @@ func (w *walk) records(f *os.File, st *syscall.Stat_t, do func(at int64) error) 
 			case err == nil:
 				at = data - data%unit
 			default:
-				sparse = false // the filesystem knows of no holes
+				sparse = false // the filesystem does not report holes
 			}
 		}
 		if err := do(at); err != nil {
@@ -225,7 +223,7 @@ func (w *walk) file(f *os.File, st *syscall.Stat_t) error {
 	return w.sample(f, st, func(at int64, full, data []byte) error { return w.record(f, at, full, data, states) })
 }
 
-// sample reads the records of a file that are in the sample. full is data, and zeros behind it.
+// sample reads the records of a file that are in the sample. full is data padded with zeros.
 func (w *walk) sample(f *os.File, st *syscall.Stat_t, do func(at int64, full, data []byte) error) error {
 	w.done += st.Size
 	if w.known(f, st) {
@@ -272,14 +270,14 @@ func (w *walk) read(f *os.File, at, unit int64) (full []byte, err error) {
 		w.buf = make([]byte, unit)
 	}
 	full = w.buf[:unit]
-	clear(full) // what was cut off while we look is zeros
+	clear(full) // zeros replace what is truncated meanwhile
 	if _, err := f.ReadAt(full, at); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	return full, nil
 }
 
-// record computes all settings on one record.
+// record computes all settings for one record.
 func (w *walk) record(f *os.File, at int64, full, data []byte, states []btrfsFile) error {
 	for i := range w.o.ZFS {
 		z := &w.o.ZFS[i]
@@ -310,7 +308,7 @@ func (w *walk) record(f *os.File, at int64, full, data []byte, states []btrfsFil
 	return nil
 }
 
-// refused keeps what the heuristic says of the beginning of the range that a place is in.
+// refused sets the heuristic's result for the beginning of the range that contains an offset.
 func (w *walk) refused(f *os.File, at int64, states []btrfsFile) error {
 	written := at/btrfsRange + 1
 	if states[0].written == written {
@@ -326,7 +324,7 @@ func (w *walk) refused(f *os.File, at int64, states []btrfsFile) error {
 	return nil
 }
 
-// dataOf lists what of a stretch of a file is no hole, from its beginning.
+// dataOf returns the parts of a stretch of a file that are not holes, relative to its beginning.
 func dataOf(f *os.File, at, n int64) (list [][2]int64) {
 	fd := int(f.Fd())
 	for from := at; from < at+n; {
@@ -335,7 +333,7 @@ func dataOf(f *os.File, at, n int64) (list [][2]int64) {
 			return list
 		}
 		if err != nil {
-			return [][2]int64{{0, n}} // the filesystem knows of no holes
+			return [][2]int64{{0, n}} // the filesystem does not report holes
 		}
 		hole, err := unix.Seek(fd, data, unix.SEEK_HOLE)
 		if err != nil {

@@ -8,19 +8,19 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// ZFS is how a dataset is set up. Its sizes are in bytes.
+// ZFS holds the properties of a dataset. Sizes are in bytes.
 type ZFS struct {
 	Recordsize  int
 	Ashift      int    // 9 or 12: sectors of 512 or 4096 bytes
-	Compression string // "off", "lz4", "zle" is not known; "zstd-3", "zstd-fast-5", "gzip-6"
+	Compression string // "off", "lz4", "zstd-3", "zstd-fast-5", "gzip-6"; "zle" is not supported
 
-	// Disks and Parity are of a RAIDZ; 0: none.
+	// Disks and Parity describe a RAIDZ; 0: none.
 	Disks, Parity int
 
 	// NoEarlyAbort is for ZFS before 2.2, which runs zstd on everything.
 	NoEarlyAbort bool
-	// CapToSector is for ZFS 2.3 and newer, which rounds the most that a compressed record may
-	// take down to whole sectors.
+	// CapToSector is for ZFS 2.3 and newer, which rounds the maximum size of a compressed record down to
+	// whole sectors.
 	CapToSector bool
 
 	alg      string
@@ -28,19 +28,19 @@ type ZFS struct {
 	accuracy accuracy
 }
 
-// Early abort: records of this size and more, at these levels and higher.
+// Early abort applies to records of at least this size, at this level and above.
 const (
 	abortBytes = 128 << 10
 	abortLevel = 3
 )
 
-// embeddedMost is what fits into a block pointer.
+// embeddedMost is the maximum size of data embedded in a block pointer.
 const embeddedMost = 112
 
-// zstdHeader is ZFS's own, before the frame: its length, level and version.
+// zstdHeader is the size of ZFS's own header before the frame: its length, level and version.
 const zstdHeader = 8
 
-// Prepare checks the settings. It has to be called once.
+// Prepare checks the settings. It must be called once.
 func (z *ZFS) Prepare() error {
 	if z.Recordsize < 512 || z.Recordsize > 16<<20 || z.Recordsize&(z.Recordsize-1) != 0 {
 		return fmt.Errorf("%w: a recordsize of %d", ErrLayout, z.Recordsize)
@@ -77,10 +77,10 @@ func (z *ZFS) Prepare() error {
 	return nil
 }
 
-// Sector is the smallest thing that is written, in bytes.
+// Sector returns the smallest unit of writing, in bytes.
 func (z *ZFS) Sector() int { return 1 << z.Ashift }
 
-// Block says what a record of ZFS takes. For a hole both are 0.
+// Block is the size of a record of ZFS. Both sizes are 0 for a hole.
 type Block struct{ Logical, Physical int }
 
 // record computes one record, whose length is the logical one.
@@ -106,7 +106,7 @@ func (z *ZFS) record(c *compressor, data []byte) Block {
 	return Block{size, min(roundUp(n, z.Sector()), size)}
 }
 
-// compress returns the length of the compressed record, if it is at most that.
+// compress returns the length of the compressed record, if it is at most most.
 func (z *ZFS) compress(c *compressor, data []byte, most int) (int, bool) {
 	switch z.alg {
 	case "lz4":
@@ -124,8 +124,8 @@ func (z *ZFS) compress(c *compressor, data []byte, most int) (int, bool) {
 	return c.length(data, codec.Setting{Codec: codec.Zstd, Level: z.level}, zstdBytes(len(data)))
 }
 
-// zstdBytes is what ZFS's frames have and ours don't, less the content size, which they
-// don't have: they say their window in one byte.
+// zstdBytes returns how much longer ZFS's frames are than Cinch's. They have no content size, but a byte for
+// the window.
 func zstdBytes(size int) int {
 	switch {
 	case size < 256:
@@ -136,8 +136,8 @@ func zstdBytes(size int) int {
 	return zstdHeader - 3
 }
 
-// Raidz is how many bytes a block takes on disks of which parity are redundant: parity for
-// each row, and a multiple of parity+1 sectors, so that no hole is too small to be used.
+// Raidz returns the size of a block on disks of which parity are redundant: parity sectors for each row,
+// rounded up to a multiple of parity+1 sectors, so that no gap is too small to be used.
 func Raidz(physical, sector, disks, parity int) int {
 	if physical == 0 {
 		return 0
@@ -147,8 +147,8 @@ func Raidz(physical, sector, disks, parity int) int {
 	return roundUp(s+parity*rows, parity+1) * sector
 }
 
-// fileRecords is how a file is cut: one record of its own size, rounded up to 512 bytes, or
-// full records, the last one with zeros behind it.
+// fileRecord returns the record size of a file: its own size rounded up to 512 bytes if it is one record, or
+// else the full recordsize, where the last record is padded with zeros.
 func (z *ZFS) fileRecord(size int64) int {
 	if size <= int64(z.Recordsize) {
 		return roundUp(int(size), 512)
@@ -156,7 +156,7 @@ func (z *ZFS) fileRecord(size int64) int {
 	return z.Recordsize
 }
 
-// metadata estimates the bytes of indirect blocks and dnodes, which count in both figures.
+// metadata estimates the bytes of indirect blocks and dnodes, which count as both logical and physical.
 func (z *ZFS) metadata(files, blocks int64) int64 {
 	indirect := int64(0)
 	if blocks > 1 {

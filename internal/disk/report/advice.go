@@ -11,15 +11,15 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// Given is what was asked for, as far as advice depends on it.
+// Given holds the options that advice depends on.
 type Given struct {
-	Recordsizes []string // of ZFS, as they were written
+	Recordsizes []string // for ZFS, as given
 	Ashift      int
-	Force       bool // compress-force of btrfs
+	Force       bool // compress-force for btrfs
 	GoZstd      bool // computed without libzstd
 }
 
-// Advise adds what experience says about the directory's database on the filesystem.
+// Advise adds advice from experience for the directory's database on the filesystem.
 func (r *Report) Advise(g Given) {
 	postgres, first := postgresVersion(r.Path), r.Results[0]
 	list := g.zfs()
@@ -69,7 +69,7 @@ func btrfsAdvice(postgres int) []string {
 	return list
 }
 
-// postgresVersion is of a data directory; 0: it is none.
+// postgresVersion returns the version of a PostgreSQL data directory, or 0 for any other directory.
 func postgresVersion(path string) int {
 	text, err := os.ReadFile(filepath.Join(path, "PG_VERSION"))
 	if err != nil {

@@ -1,3 +1,3 @@
-// Package report shows what filesystems would store of a directory, as internal/disk computed it:
-// as a table, as JSON and as a web page, with what experience adds.
+// Package report shows what filesystems would store for a directory, as computed by internal/disk: as a
+// table, as JSON and as a web page, with advice.
 package report

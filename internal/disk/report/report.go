@@ -10,24 +10,24 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// Report is what filesystems would store of a directory. Its JSON is a contract: fields are added, never renamed.
+// Report is the estimate for a directory. Its JSON is a contract: fields are added, never renamed.
 type Report struct {
 	Path       string             `json:"path"`
 	Filesystem string             `json:"filesystem"`
-	Results    []*disk.Result     `json:"results"` // one for each recordsize
+	Results    []*disk.Result     `json:"results"` // one per recordsize
 	Space      *Space             `json:"space,omitempty"`
 	Advice     []string           `json:"advice"`
-	OnBtrfs    bool               `json:"on_btrfs,omitempty"`              // now: then what it takes is known to compsize only
-	Days       map[string]float64 `json:"days_until_80_percent,omitempty"` // by setting; "now": uncompressed, as it is
+	OnBtrfs    bool               `json:"on_btrfs,omitempty"`              // it is on btrfs now: only compsize can tell its present size
+	Days       map[string]float64 `json:"days_until_80_percent,omitempty"` // by setting; "now": uncompressed
 }
 
-// Space is the filesystem that the directory is on now, in bytes.
+// Space is the space of the filesystem that holds the directory now, in bytes.
 type Space struct {
 	Total int64 `json:"total_bytes"`
 	Used  int64 `json:"used_bytes"`
 }
 
-// New is a report on a directory, without results yet.
+// New returns a report on a directory, without results.
 func New(path, filesystem string) *Report {
 	r := &Report{Path: path, Filesystem: filesystem}
 	r.Space, r.OnBtrfs = spaceOf(path)
@@ -36,8 +36,8 @@ func New(path, filesystem string) *Report {
 
 const btrfsMagic = 0x9123683e
 
-// spaceOf is the filesystem that a path is on. btrfs tells of files how long they are, never
-// what they take, so nothing can be said of how much would be in use without them.
+// spaceOf returns the space of the filesystem that holds a path. It returns none for btrfs, which reports
+// only the lengths of files, not their size on disk, so that the usage without them is unknown.
 func spaceOf(path string) (space *Space, onBtrfs bool) {
 	var st unix.Statfs_t
 	if unix.Statfs(path, &st) != nil || st.Blocks == 0 {
@@ -50,16 +50,16 @@ func spaceOf(path string) (space *Space, onBtrfs bool) {
 	return &Space{Total: total, Used: total - int64(st.Bfree)*int64(st.Bsize)}, false
 }
 
-// used is how much would be in use if the files took so much in place of what they take now.
+// used returns the bytes in use if the files took takes bytes instead of their present size.
 func (s *Space) used(r *disk.Result, takes int64) int64 {
 	return max(s.Used-r.Allocated+takes, 0)
 }
 
-// fullShare is from where on copy-on-write filesystems get slow.
+// fullShare is the share in use from which copy-on-write filesystems get slow.
 const fullShare = 0.80
 
-// Grow computes when the data, which grows by so much a day, fills 80 % of a filesystem of
-// the size of the present one, if nothing else does.
+// Grow computes when the data, growing by perDay bytes per day, fills 80 % of a filesystem of the present
+// size, if nothing else grows.
 func (r *Report) Grow(perDay int64) {
 	if perDay == 0 || r.Space == nil {
 		return
@@ -75,7 +75,7 @@ func (r *Report) Grow(perDay int64) {
 	}
 }
 
-// Print writes the report for a terminal.
+// Print writes the report as text for a terminal.
 func (r *Report) Print(out io.Writer) error {
 	first := r.Results[0]
 	fmt.Fprintf(out, "%s: %s, %s\n\n", r.Path, count(first.Files, "file", "files"), ui.Size(first.Bytes))
@@ -106,7 +106,7 @@ func (r *Report) Print(out io.Writer) error {
 	return nil
 }
 
-// errorWords explain the column.
+// errorWords explains the error column.
 func (r *Report) errorWords() string {
 	if r.Results[0].Estimates[0].Measured {
 		return "Measured: a btrfs in a loop device stored what was sampled."
@@ -150,7 +150,7 @@ func (r *Report) rows() (rows [][]string) {
 	return rows
 }
 
-// within is how far off such figures were where the filesystem itself stored the files, too.
+// within formats the maximum error of such estimates, compared with real filesystems.
 func within(e *disk.Estimate) string {
 	switch {
 	case e.Measured:
@@ -161,7 +161,7 @@ func within(e *disk.Estimate) string {
 	return fmt.Sprintf("±%.2g%%", 100*e.Error)
 }
 
-// leftOut says what the figures don't hold, or not as one may think.
+// leftOut describes what the figures exclude, or include in an unexpected way.
 func leftOut(r *disk.Result) (lines []string) {
 	for _, l := range []struct {
 		n              int64

@@ -1,10 +1,10 @@
-// Package trial stores files on a btrfs of its own, to see what they take there.
+// Package trial stores files on a temporary btrfs, to measure their size there.
 //
 //	volume_linux.go   the filesystem: made, mounted, written to
-//	loop_linux.go     its image, and the loop device that it is on
-//	errors.go         what can be missing
+//	loop_linux.go     its image, and the loop device of it
+//	errors.go         requirements that may be missing
 //
-// Nothing of it can be left behind, even by a process that is killed: the image has no name
-// any more when it is filled, the loop device goes with its last user, and the mount is at no
-// place in the tree, so it goes with the process, too.
+// It leaves nothing behind, even if the process is killed: the image has been unlinked when it is filled, the
+// loop device is released with its last user, and the mount has no place in the directory tree, so it ends
+// with the process, too.
 package trial

@@ -2,7 +2,7 @@ package trial
 
 import "errors"
 
-// What can be missing.
+// Requirements that may be missing.
 var (
 	ErrRoot  = errors.New("only root can mount a filesystem")
 	ErrBtrfs = errors.New("this kernel has no btrfs, or is older than Linux 5.8")

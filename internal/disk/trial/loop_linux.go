@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// imageBytes is how large the filesystem is, of which only what is written takes space. On a
-	// small one the kernel writes early, and cuts files elsewhere.
+	// imageBytes is the size of the filesystem; only what is written takes space. On a small one the kernel
+	// writes early, and splits files differently.
 	imageBytes = 64 << 30
-	// spare is for the filesystem's own, beside files.
+	// spare is for the filesystem's own data.
 	spare = 256 << 20
 )
 
-// newImage is a file without a name, where there is room for so many bytes.
+// newImage returns an unlinked file, if there is space for bytes bytes.
 func newImage(bytes int64) (*os.File, error) {
 	var st unix.Statfs_t
 	dir := os.TempDir()
@@ -41,7 +41,7 @@ func newImage(bytes int64) (*os.File, error) {
 	return f, nil
 }
 
-// attach puts the image on a loop device, which is free again when nothing uses it any more.
+// attach attaches the image to a loop device, which is released when nothing uses it any more.
 func attach(image *os.File) (*os.File, error) {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
@@ -50,7 +50,7 @@ func attach(image *os.File) (*os.File, error) {
 	defer control.Close()
 	config := unix.LoopConfig{Fd: uint32(image.Fd()), Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR}}
 	copy(config.Info.File_name[:], "cinch plan --exact")
-	for range 32 { // another program may be faster
+	for range 32 { // another program may take the device first
 		var device *os.File
 		if device, err = nextDevice(control); err != nil {
 			break

@@ -16,14 +16,14 @@ import (
 
 const mkfs = "mkfs.btrfs"
 
-// Volume is a filesystem that only this process has.
+// Volume is a filesystem that only this process sees.
 type Volume struct {
 	root   *os.File
-	file   *os.File // the one that is written to
-	number int64    // its
+	file   *os.File // the current one
+	number int64    // of the current file
 }
 
-// Check says what is missing for Mount.
+// Check returns which requirement of Mount is missing.
 func Check() error {
 	if os.Geteuid() != 0 {
 		return ErrRoot
@@ -42,7 +42,7 @@ func Check() error {
 	return nil
 }
 
-// open opens the kernel's btrfs.
+// open opens a context for the kernel's btrfs.
 func open() (int, error) {
 	fs, err := unix.Fsopen("btrfs", unix.FSOPEN_CLOEXEC)
 	switch {
@@ -54,7 +54,7 @@ func open() (int, error) {
 	return fs, nil
 }
 
-// Mount makes a filesystem for so many bytes of files. It is gone with Close.
+// Mount makes a filesystem for bytes bytes of files. Close removes it.
 func Mount(ctx context.Context, b disk.Btrfs, bytes int64) (disk.Volume, error) {
 	if err := Check(); err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func Mount(ctx context.Context, b disk.Btrfs, bytes int64) (disk.Volume, error) 
 	return &Volume{root: root}, nil
 }
 
-// mount mounts a device at no place.
+// mount mounts a device without a place in the directory tree.
 func mount(device string, b disk.Btrfs) (*os.File, error) {
 	fs, err := open()
 	if err != nil {
@@ -104,7 +104,7 @@ func mount(device string, b disk.Btrfs) (*os.File, error) {
 		return nil, os.NewSyscallError("fsmount", err)
 	}
 	defer unix.Close(tree)
-	// The tree goes with the last that is open in it.
+	// The tree is released with the last file open in it.
 	root, err := unix.Openat(tree, ".", unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("openat", err)
@@ -112,7 +112,8 @@ func mount(device string, b disk.Btrfs) (*os.File, error) {
 	return os.NewFile(uintptr(root), "btrfs"), nil
 }
 
-// Write writes a piece of a file of a size. Files have numbers, and come one after the other.
+// Write writes data at an offset of a file of a given size. Files have numbers, and are written one after the
+// other.
 func (v *Volume) Write(number, size, at int64, data []byte) error {
 	if v.file == nil || v.number != number {
 		if err := v.closeFile(); err != nil {
@@ -143,7 +144,7 @@ func (v *Volume) closeFile() error {
 	return err
 }
 
-// Stored is what the files take.
+// Stored returns the size of the files on disk.
 func (v *Volume) Stored() (int64, error) {
 	if err := v.closeFile(); err != nil {
 		return 0, err
@@ -155,5 +156,5 @@ func (v *Volume) Stored() (int64, error) {
 	return n, err
 }
 
-// Close unmounts the filesystem, which was all of it.
+// Close unmounts and thereby removes the filesystem.
 func (v *Volume) Close() error { return errors.Join(v.closeFile(), v.root.Close()) }

@@ -8,8 +8,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/disk"
 )
 
-// Check says what is missing.
+// Check returns which requirement of Mount is missing.
 func Check() error { return ErrBtrfs }
 
-// Mount is of Linux.
+// Mount works on Linux only.
 func Mount(context.Context, disk.Btrfs, int64) (disk.Volume, error) { return nil, ErrBtrfs }

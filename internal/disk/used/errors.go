@@ -2,5 +2,5 @@ package used
 
 import "errors"
 
-// ErrRoot says that a filesystem shows to root only what files take.
+// ErrRoot reports that only root can query the size of files.
 var ErrRoot = errors.New("btrfs says to root only what files take")

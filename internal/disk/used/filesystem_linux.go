@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// zfsMagic is what statfs(2) says of ZFS.
+// zfsMagic is the type of ZFS in statfs(2).
 const zfsMagic = 0x2fc12fc1
 
-// filesystem says by whose count a file's size on disk is known.
+// filesystem returns the source of a file's size on disk.
 func filesystem(name string) string {
 	var st unix.Statfs_t
 	if unix.Statfs(name, &st) == nil {
@@ -23,5 +23,5 @@ func filesystem(name string) string {
 	return "blocks"
 }
 
-// settle waits until all of a filesystem is on disk: btrfs and ZFS compress then.
+// settle waits until a filesystem has written everything, since btrfs and ZFS compress then.
 func settle(dir *os.File) error { return os.NewSyscallError("syncfs", unix.Syncfs(int(dir.Fd()))) }

@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the kernel's headers have on BTRFS_IOC_TREE_SEARCH_V2 and on extents of files.
+// From the kernel's headers, on BTRFS_IOC_TREE_SEARCH_V2 and on extents of files.
 const (
 	treeSearch   = 0xc0709411
 	firstInode   = 256
 	itemHeader   = 32
 	extentData   = 108 // the type of its keys
-	extentTypeAt = 20  // in an item: 0 is data in the item itself
-	extentInline = 21  // where that begins
-	extentAddrAt = 21  // else: where the extent is on the disk, 0: a hole
-	extentSizeAt = 29  // and how much it takes there
+	extentTypeAt = 20  // offset in an item; 0 means data in the item itself
+	extentInline = 21  // offset of that data
+	extentAddrAt = 21  // otherwise: offset of the extent's address on disk, 0 for a hole
+	extentSizeAt = 29  // offset of its size on disk
 	extentLeast  = 37
 )
 
@@ -37,7 +37,8 @@ type item struct {
 	data           []byte
 }
 
-// Filesystem is what the files of a directory's btrfs take, each extent once, when all is written.
+// Filesystem writes all data to disk and returns the size of the files of a directory's btrfs, with each
+// extent counted once.
 func Filesystem(dir *os.File) (int64, error) {
 	if err := unix.Syncfs(int(dir.Fd())); err != nil {
 		return 0, fmt.Errorf("syncfs: %w", err)
@@ -47,14 +48,14 @@ func Filesystem(dir *os.File) (int64, error) {
 	return e.bytes, err
 }
 
-// file adds what a file of a btrfs takes.
+// file adds the size of a file on btrfs.
 func (e *extents) file(f *os.File, inode uint64) error {
 	return e.add(f, &search{
 		minObject: inode, maxObject: inode, maxOffset: ^uint64(0), maxTrans: ^uint64(0), minType: extentData, maxType: extentData,
 	})
 }
 
-// add goes through what a search finds.
+// add adds all results of a search.
 func (e *extents) add(in *os.File, s *search) error {
 	for {
 		list, err := s.next(in)
@@ -70,13 +71,13 @@ func (e *extents) add(in *os.File, s *search) error {
 	}
 }
 
-// extents are those that were counted, a bit for each place of 4 KiB where one can begin.
+// extents records the extents that were counted, with a bit for each 4 KiB at which one can begin.
 type extents struct {
 	bytes int64
 	seen  map[uint64]*[512]uint64
 }
 
-// first reports whether an extent has not been counted, and notes it.
+// first reports whether an extent has not been counted, and records it.
 func (e *extents) first(address uint64) bool {
 	if e.seen == nil {
 		e.seen = map[uint64]*[512]uint64{}
@@ -93,7 +94,7 @@ func (e *extents) first(address uint64) bool {
 	return !known
 }
 
-// next is what comes from a key on, and moves the key behind it.
+// next returns the items from the key on, and moves the key past them.
 func (s *search) next(dir *os.File) (list []item, err error) {
 	s.items, s.size = ^uint32(0), uint64(len(s.found))
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, dir.Fd(), treeSearch, uintptr(unsafe.Pointer(s))); errno != 0 {

@@ -9,15 +9,16 @@ import (
 	"syscall"
 )
 
-// Space is what the files below a directory take.
+// Space is the size on disk of the files below a directory.
 type Space struct {
 	Bytes int64
-	By    string // whose figure it is: "btrfs", "ZFS" or "blocks"
-	Note  string // what the filesystem says beside it
+	By    string // source of the figure: "btrfs", "ZFS" or "blocks"
+	Note  string // further information from the filesystem
 }
 
-// Directory writes all to disk that is not there yet, and adds up what the files below a directory take. Links to directories are
-// followed, as databases have them to other volumes. Files that come or go meanwhile do no harm.
+// Directory writes all unwritten data to disk, and sums up the size of the files below a directory. It
+// follows links to directories, which databases use for other volumes. Files that appear or disappear
+// meanwhile do no harm.
 func Directory(ctx context.Context, name string) (Space, error) {
 	root, err := os.Open(name)
 	if err != nil {
@@ -42,14 +43,14 @@ func Directory(ctx context.Context, name string) (Space, error) {
 	return s, nil
 }
 
-// node is a file, whatever names it has.
+// node identifies a file with any number of names.
 type node struct{ device, inode uint64 }
 
 type count struct {
 	ctx    context.Context
 	seen   map[node]bool
 	btrfs  map[uint64]*extents // by device
-	blocks int64               // of files elsewhere
+	blocks int64               // of files on other filesystems
 }
 
 func (c *count) directory(name string) error {
@@ -94,7 +95,7 @@ func (c *count) entry(name string, onBtrfs bool) error {
 	return nil
 }
 
-// file adds what a file on btrfs takes.
+// file adds the size of a file on btrfs.
 func (c *count) file(name string) error {
 	f, err := os.Open(name)
 	if err != nil {
@@ -114,7 +115,7 @@ func (c *count) file(name string) error {
 	return e.file(f, is.Ino)
 }
 
-// first reports whether a file is met for the first time.
+// first reports whether a file is seen for the first time.
 func (c *count) first(st fs.FileInfo) bool {
 	is := st.Sys().(*syscall.Stat_t)
 	n := node{uint64(is.Dev), is.Ino}
@@ -123,7 +124,7 @@ func (c *count) first(st fs.FileInfo) bool {
 	return !known
 }
 
-// gone takes what has been removed for nothing.
+// gone ignores the error of a removed file.
 func gone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// dataset is what ZFS says of the dataset that a directory is in; nothing, if there is no zfs(8).
+// dataset returns what ZFS reports on the dataset of a directory, or "" without zfs(8).
 func dataset(ctx context.Context, name string) string {
 	source, err := exec.CommandContext(ctx, "df", "--output=source", name).Output()
 	lines := strings.Fields(string(source))
