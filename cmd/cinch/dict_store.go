@@ -16,7 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// managedInfo is what a store's records say about a dictionary that a gateway made. Its JSON is a contract:
+// managedInfo holds what the store records about a dictionary that a gateway made. Its JSON is a contract:
 // fields are added, never renamed.
 type managedInfo struct {
 	Rule     string    `json:"rule"`

@@ -159,7 +159,8 @@ func (k *packer) prepared(rules *policy.Policy) error {
 	return k.has(rules)
 }
 
-// looked returns an error until the manager knows the dictionaries of automatic rules.
+// looked returns an error while rules are not the policy in force, or while the manager does not know its
+// dictionaries yet.
 func (k *packer) looked(rules *policy.Policy) error {
 	if auto := k.of.auto; !auto.Looked() || auto.Policy() != rules {
 		return fmt.Errorf("%w: which dictionaries rules with dictionary: auto have is not known yet", pack.ErrNotYet)
