@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// still is a flow whose progress a test decides, and that remembers its verdict.
+// still is a Flow whose progress the test sets. It records its verdict.
 type still struct {
 	progress int64
 	verdict  *Verdict
@@ -25,7 +25,7 @@ func (s *still) Cut(v Verdict)           { s.verdict = &v }
 
 func addrOf(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 1} }
 
-// accountOf opens an account at a gateway for a client.
+// accountOf opens an account at a gateway for the client at ip.
 func accountOf(t *testing.T, b *Budget, gateway, ip string) *Account {
 	t.Helper()
 	a := b.Share(gateway).Account(addrOf(ip), &still{})
@@ -33,7 +33,7 @@ func accountOf(t *testing.T, b *Budget, gateway, ip string) *Account {
 	return a
 }
 
-// mostOf takes as much as a has at once, down to a byte.
+// mostOf takes as many bytes as a can get without waiting, and returns their number.
 func mostOf(a *Account) (n int64) {
 	for step := int64(1 << 40); step > 0; step /= 2 {
 		for a.TryAcquire(step) {
@@ -105,8 +105,8 @@ func TestNoBudget(t *testing.T) {
 	}
 }
 
-// However many there are and however much they take and want, the next one gets what a message of
-// 100 KB needs, and so does a larger one of another address or at another gateway.
+// However many connections there are and however much they hold and want, the next one gets memory for a
+// message of 100 KB. So does a longer message of another address or at another gateway.
 func TestSomethingIsLeftForOthers(t *testing.T) {
 	const size = 128 << 20
 	for _, n := range []int{1, 2, 4, 20, 300} {
@@ -133,8 +133,8 @@ func TestSomethingIsLeftForOthers(t *testing.T) {
 	}
 }
 
-// Who waits for more gets it from the reserve, or as the one that is oversize, though all others
-// hold what they have.
+// An account that waits for more gets it from the reserve or as the oversize one, although all others keep
+// theirs.
 func TestHoldersThatWaitGoOn(t *testing.T) {
 	const size = 1 << 20
 	b := NewBudget(size)
@@ -170,8 +170,8 @@ func TestHoldersThatWaitGoOn(t *testing.T) {
 	}
 }
 
-// A short message finds its place in the reserve, however many longer ones wait in front of it, of the
-// same address and of others.
+// A short message gets its place in the reserve, however many longer ones of the same address and of others
+// wait before it.
 func TestShortMessagesPassLongOnes(t *testing.T) {
 	const size = 1 << 20
 	b := NewBudget(size)
@@ -180,7 +180,7 @@ func TestShortMessagesPassLongOnes(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if err := accountOf(t, b, "g", "192.0.2.1").Grow(ctx, 1, 2*size); err != nil { // is oversize
+	if err := accountOf(t, b, "g", "192.0.2.1").Grow(ctx, 1, 2*size); err != nil { // becomes oversize
 		t.Fatal(err)
 	}
 	const n = 3 * servedAtOnce
@@ -199,7 +199,7 @@ func TestShortMessagesPassLongOnes(t *testing.T) {
 	}
 }
 
-// ago has all who wait do so for longer.
+// ago makes all waiters appear to have waited longer, by d.
 func ago(b *Budget, d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -210,7 +210,7 @@ func ago(b *Budget, d time.Duration) {
 	}
 }
 
-// The places of those that are oversize go from gateway to gateway.
+// The oversize places are granted to one gateway after the other.
 func TestGatewaysTakeTurns(t *testing.T) {
 	const size = 1 << 20
 	b := NewBudget(size)
@@ -297,8 +297,8 @@ func TestAddressOf(t *testing.T) {
 	}
 }
 
-// A model of holders that grow: in any order of events, whenever one waits there is another that
-// does not, no more is in use than the budget and two messages beyond, and all come to their end.
+// A model of holders that grow, in any order of events: whenever one waits, another does not. No more is in
+// use than the budget and two messages beyond it, and all messages finish.
 func TestGrowingHoldersNeverDeadlock(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 7))
@@ -312,7 +312,7 @@ func TestGrowingHoldersNeverDeadlock(t *testing.T) {
 	}
 }
 
-// model drives accounts without goroutines: those who wait are just not moved.
+// model drives accounts without goroutines: it does not step the holders that wait.
 type model struct {
 	t       *testing.T
 	rng     *rand.Rand
@@ -330,7 +330,7 @@ type holder struct {
 
 func newModel(t *testing.T, rng *rand.Rand) *model {
 	m := &model{t: t, rng: rng, b: NewBudget(1000 + rng.Int64N(5000))}
-	m.b.judge.looking = true // there is none
+	m.b.judge.looking = true // no goroutine checks for stalls
 	for i := range 2 + rng.IntN(30) {
 		h := &holder{a: m.b.Share(string(rune('a'+rng.IntN(3)))).Account(addrOf("192.0.2."+string(rune('1'+i%4))), &still{})}
 		h.want = 1 + rng.Int64N(100)
@@ -358,7 +358,7 @@ func (m *model) step() {
 		m.t.Fatalf("%d bytes in use, the largest message has %d: %+v", use.InUse, m.largest, use)
 	}
 	i := free[m.rng.IntN(len(free))]
-	if h := m.busy[i]; h.have == h.want || m.rng.IntN(50) == 0 { // some leave early
+	if h := m.busy[i]; h.have == h.want || m.rng.IntN(50) == 0 { // some end early
 		h.a.Close()
 		m.busy = append(m.busy[:i], m.busy[i+1:]...)
 	} else {
@@ -392,7 +392,7 @@ func (h *holder) served() bool {
 	}
 }
 
-// The same with goroutines, some of which give up.
+// Accounts in goroutines, some of which give up waiting.
 func TestBudgetUnderLoad(t *testing.T) {
 	const size, workers, rounds = 1000, 16, 200
 	b := NewBudget(size)
@@ -441,7 +441,8 @@ func TestAccountAllocatesNothingWithoutWaiting(t *testing.T) {
 	}
 }
 
-// Who has become oversize with a claim that was too little goes on, and those behind it after that.
+// An account that became oversize with too small a claim gets more, and the waiters behind it are served
+// afterwards.
 func TestOversizeThatNeedsMore(t *testing.T) {
 	const size = 1 << 20
 	b := NewBudget(size)

@@ -27,8 +27,7 @@ func TestBufferClasses(t *testing.T) {
 	}
 }
 
-// Whatever is put, what comes out has the room that was asked for, and two
-// owners never share memory.
+// Whatever buffers are put, GetBuffer returns the room that was asked for, and two owners never share memory.
 func TestBuffersOfAnySizeCanBePut(t *testing.T) {
 	for _, size := range []int{0, 1, 511, 512, 513, 1000, 1023, 1024, 1025, 5000, 1<<20 - 1, 1 << 20, 1<<20 + 1} {
 		PutBuffer(make([]byte, size))

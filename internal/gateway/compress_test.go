@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// A long value is sealed into one buffer, and many short ones into buffers of the pool.
+// A long value is compressed into one buffer, and many short ones into buffers of the pool.
 func TestCompressAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("pools forget at random")

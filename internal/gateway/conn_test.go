@@ -78,7 +78,7 @@ func TestConnOptions(t *testing.T) {
 	}
 }
 
-// serveRelay splices each accepted connection with one of the upstream.
+// relaySession splices an accepted connection with one of the upstream.
 type relaySession struct {
 	client, upstream net.Conn
 }

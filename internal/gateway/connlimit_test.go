@@ -54,7 +54,7 @@ func (l *limitTest) expect(want ...string) {
 	}
 }
 
-// An address that is alone takes all there is, and others take from it until all have the same.
+// A single address takes all connections, and others take from it until all have the same number.
 func TestConnLimitShares(t *testing.T) {
 	l := newLimitTest(t, 6)
 	for range 6 {
@@ -116,7 +116,7 @@ func TestConnLimitOfIPv6(t *testing.T) {
 	l.expect("2001:db8:0:1::1 at 1001")
 }
 
-// Without a limit, and between listeners, descriptors are what is shared.
+// Without a limit, and between listeners, addresses share the file descriptors.
 func TestConnLimitWhenDescriptorsAreShort(t *testing.T) {
 	testenv.Eventually(t, "the end of the connections of other tests, which share descriptors with these", func() bool {
 		limitedConns.mu.Lock()
@@ -165,14 +165,14 @@ func (h *harness) dialFrom(t *testing.T, ip string) *testClient {
 	return newTestClient(t, c)
 }
 
-// sent waits until n bytes to clients are counted, and with them the times of their connections: a client can have a reply
-// before its connection counts as one that has just moved a byte.
+// sent waits until n bytes to clients are counted, and with them the times of their connections: a client can
+// have a reply before its connection is recorded as active.
 func (h *harness) sent(t *testing.T, n int) {
 	t.Helper()
 	testenv.Eventually(t, "replies that are counted", func() bool { return h.Stats.Snapshot().Wire.Client.SentBytes == uint64(n) })
 }
 
-// One address holds all connections, and others are served nevertheless.
+// Other addresses are served although one address holds all connections.
 func TestMaxConnsIsSharedByAddress(t *testing.T) {
 	h := startServer(t, &Server{MaxConns: 4, Refusal: []byte("-too many\n")})
 	var greedy []*testClient
@@ -198,7 +198,7 @@ func TestMaxConnsIsSharedByAddress(t *testing.T) {
 	}
 }
 
-// A client that begins TLS handshakes and does not go on with them keeps no other client out.
+// A client that begins TLS handshakes and does not finish them can't keep other clients out.
 func TestHalfOpenHandshakesAreDisplaced(t *testing.T) {
 	h := startServer(t, &Server{MaxConns: 3, TLS: newTestCA(t).serverConfig(t), HandshakeTimeout: time.Hour})
 	var half []*testClient
@@ -212,7 +212,7 @@ func TestHalfOpenHandshakesAreDisplaced(t *testing.T) {
 	half[0].expectEnd()
 }
 
-// Behind a balancer the shares are those of the clients that it names.
+// Behind a balancer the connections are shared between the clients that it names.
 func TestMaxConnsIsSharedByAddressInProxyHeader(t *testing.T) {
 	l, err := Listen("127.0.0.1:0")
 	if err != nil {
@@ -238,7 +238,7 @@ func TestMaxConnsIsSharedByAddressInProxyHeader(t *testing.T) {
 	two.echo("d")
 }
 
-// A listener of another kind of server shares by address too.
+// ConnLimit.Listener shares connections by address too.
 func TestConnLimitListener(t *testing.T) {
 	inner, err := Listen("127.0.0.1:0")
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A client that goes away while the server is asked must not decide for those who come next.
+// A client that disconnects while the server is asked must not decide the answer for later clients.
 func TestDoorkeeperAsksAgainAfterAClientLeft(t *testing.T) {
 	k := &Doorkeeper{Ask: func(ctx context.Context) (bool, error) { return true, ctx.Err() }}
 	gone, leave := context.WithCancel(t.Context())

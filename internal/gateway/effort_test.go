@@ -20,7 +20,7 @@ func spin(n int) {
 	}
 }
 
-// Measuring one piece of short work in eight comes to what all of them take, and long work is always measured.
+// Measuring one short stint in eight adds up to the time of all of them. Long stints are always measured.
 func TestStintsCountCPU(t *testing.T) {
 	var clock time.Duration
 	e := NewEffort()
@@ -30,9 +30,9 @@ func TestStintsCountCPU(t *testing.T) {
 		stint := e.Begin(100)
 		clock += time.Millisecond
 		stint.End()
-		clock += time.Hour // is no work
+		clock += time.Hour // between stints
 	}
-	if got := e.total().CPUSeconds; got < 2.8 || got > 5.2 { // seven standard deviations each way
+	if got := e.total().CPUSeconds; got < 2.8 || got > 5.2 { // within seven standard deviations
 		t.Errorf("%.3f s were counted of 4", got)
 	}
 	before := e.total().CPUSeconds
@@ -44,7 +44,7 @@ func TestStintsCountCPU(t *testing.T) {
 	}
 }
 
-// CPU time is counted, and waiting takes none.
+// CPU time is counted, waiting is not.
 func TestStintsDoNotCountWaiting(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("threads have no account of their own")
@@ -64,7 +64,7 @@ func TestStintsDoNotCountWaiting(t *testing.T) {
 	})
 }
 
-// Without limits nothing is measured, lowered or shown; a nil Effort may be asked anything.
+// Without limits nothing is measured, lowered or exported. All methods work on a nil Effort.
 func TestEffortWithoutLimits(t *testing.T) {
 	zstd := codec.Setting{Codec: codec.Zstd, Level: 3}
 	for _, e := range []*Effort{nil, NewEffort()} {
@@ -81,7 +81,7 @@ func TestEffortWithoutLimits(t *testing.T) {
 	}
 }
 
-// What has been used up shows in settings, in the status and in the metrics, until a reload takes the limit away.
+// A used-up budget shows in settings, status and metrics, until a reload removes the limit.
 func TestEffortUsedUp(t *testing.T) {
 	zstd := codec.Setting{Codec: codec.Zstd, Level: 3}
 	stats := NewStats("a", "redis")

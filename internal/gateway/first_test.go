@@ -36,7 +36,7 @@ func TestReadFirst(t *testing.T) {
 	}
 }
 
-// readAllFirst reads to EOF, by ReadFirst alone.
+// readAllFirst reads to EOF, with ReadFirst only.
 func readAllFirst(t *testing.T, c net.Conn) []byte {
 	t.Helper()
 	var all []byte
@@ -53,7 +53,7 @@ func readAllFirst(t *testing.T, c net.Conn) []byte {
 	}
 }
 
-// A buffer that is given is used for bytes that are there, and goes back when there are none.
+// ReadNext uses the spare buffer for bytes that are there, and puts it back when there are none.
 func TestReadNext(t *testing.T) {
 	a, b := tcpPair(t)
 	c := newConn(b, nil)
@@ -123,7 +123,7 @@ func TestReadFirstEndsAtDeadlineAndClose(t *testing.T) {
 	}
 }
 
-// A TLS connection has bytes of its own, so what arrives may be in memory already.
+// A TLS connection buffers bytes, so they may be in memory already.
 func TestReadFirstOverTLS(t *testing.T) {
 	ca := newTestCA(t)
 	h := startServer(t, &Server{TLS: ca.serverConfig(t)})

@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A message takes of the budget what has come of it, not what it declares.
+// A message takes memory for the bytes that have come, not for the length that it declares.
 func TestInboundHoldsWhatCame(t *testing.T) {
 	const length = 40 << 20
 	near, far := connected(t, "tcp")

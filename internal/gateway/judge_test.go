@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// judged is an account that holds something and waits for its client.
+// judged returns an account that holds n bytes and waits for its client.
 func judged(t *testing.T, b *Budget, n int64) (*Account, *still) {
 	t.Helper()
 	f := &still{}
@@ -22,7 +22,7 @@ func judged(t *testing.T, b *Budget, n int64) (*Account, *still) {
 	return a, f
 }
 
-// pass looks at b as often as it would in a time, after each of which move is called.
+// pass runs the checks of b that fall into the time d, and calls move after each.
 func pass(b *Budget, d time.Duration, move func(i int)) {
 	for i := range int(d / judgePeriod) {
 		b.judge.lookOnce(judgePeriod)
@@ -40,7 +40,7 @@ func TestJudge(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		moves func(i int) int64 // bytes behind look i
+		moves func(i int) int64 // bytes moved for check i
 		cut   bool
 	}{
 		"nothing":                   {every(0, judgePeriod), true},
@@ -53,7 +53,7 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := NewBudget(1 << 20)
-			b.judge.looking = true // we are
+			b.judge.looking = true // the test runs the checks itself
 			_, f := judged(t, b, 100<<10)
 			pass(b, 30*time.Second, func(i int) {
 				b.judge.pressed.by = &Account{}
@@ -74,7 +74,7 @@ func TestNobodyIsJudgedUnlessMemoryIsWanted(t *testing.T) {
 	if f.verdict != nil {
 		t.Fatalf("cut off: %+v", f.verdict)
 	}
-	b.judge.pressed.by = &Account{} // but then at once, since it is known by now
+	b.judge.pressed.by = &Account{} // then at once, since it is known to be slow by now
 	b.judge.lookOnce(judgePeriod)
 	b.judge.pressed.by = &Account{}
 	b.judge.lookOnce(judgePeriod)
@@ -83,7 +83,7 @@ func TestNobodyIsJudgedUnlessMemoryIsWanted(t *testing.T) {
 	}
 }
 
-// All that do not move are cut off at the same time, and nobody who waits for something else.
+// All accounts that do not move are cut off at the same time, and none that waits for something else.
 func TestAllAreJudgedAtOnce(t *testing.T) {
 	b := NewBudget(64 << 20)
 	b.judge.looking = true
@@ -115,15 +115,15 @@ func TestAllAreJudgedAtOnce(t *testing.T) {
 	}
 }
 
-// A message that was let beyond its share must not make others wait for ever, however steadily it moves. It
-// may as long as nobody waits for its turn.
+// A message beyond its share must not keep others waiting for ever, however steadily it moves. While no
+// account waits for its turn it may take its time.
 func TestTurnsEnd(t *testing.T) {
 	const long, short = 2 << 20, 8 << 10
 	for name, c := range map[string]struct {
-		rest    int64 // of the message that is still to come
-		pace    int64 // bytes a look
+		rest    int64 // bytes of the message that are still to come
+		pace    int64 // bytes moved between two checks
 		alone   time.Duration
-		waiting int64 // what another client wants then; 0: there is none that waits
+		waiting int64 // bytes that another client then waits for; 0: none waits
 		at      string
 		awaited time.Duration
 		cut     bool
@@ -155,7 +155,7 @@ func TestTurnsEnd(t *testing.T) {
 			}
 			a.Await(FromClient)
 			slowly := func(int) {
-				b.judge.pressed = pressure{by: &Account{}} // somebody wants memory, and need not wait for it
+				b.judge.pressed = pressure{by: &Account{}} // an account wants memory, but none is in the queue
 				f.progress += c.pace
 			}
 			pass(b, c.alone, slowly)
@@ -170,8 +170,8 @@ func TestTurnsEnd(t *testing.T) {
 	}
 }
 
-// What the other end of a TCP connection has taken is known while a long write is stuck, and on a
-// unix socket behind each piece.
+// The bytes that the other end has taken are known on TCP even while a long write is stuck, on a unix socket
+// after each piece.
 func TestMoved(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {

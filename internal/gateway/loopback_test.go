@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// endsAt is a connection whose other end has an address.
+// endsAt is a connection with a given address at the other end.
 type endsAt struct {
 	net.Conn
 	remote net.Addr
@@ -31,7 +31,7 @@ func TestLoopbackGuard(t *testing.T) {
 	for _, c := range []struct {
 		client, upstream string
 		closed           bool
-		err              error // of asking
+		err              error // of asking the server
 		off, refused     bool
 	}{
 		{"192.0.2.1:5", "127.0.0.1:6379", false, nil, false, true},
@@ -53,7 +53,7 @@ func TestLoopbackGuard(t *testing.T) {
 	}
 }
 
-// A PROXY header makes no client a local one.
+// A PROXY header can't make a client count as local.
 func TestLoopbackGuardIgnoresProxyHeaders(t *testing.T) {
 	guard := LoopbackGuard{Keeper: &Doorkeeper{Ask: func(context.Context) (bool, error) { return false, nil }}}
 	local, remote := at(t, "127.0.0.1:5"), at(t, "192.0.2.1:5")

@@ -19,7 +19,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// v2 is a header from 192.0.2.7:1234 to 198.51.100.1:6379, with more bytes at the end of it.
+// v2 returns a header from 192.0.2.7:1234 to 198.51.100.1:6379 that ends with an extension of more bytes.
 func v2(t testing.TB, command proxyproto.ProtocolVersionAndCommand, more int) []byte {
 	t.Helper()
 	h := proxyproto.Header{
@@ -40,7 +40,7 @@ func v2(t testing.TB, command proxyproto.ProtocolVersionAndCommand, more int) []
 
 const v1 = "PROXY TCP4 192.0.2.7 198.51.100.1 1234 6379\r\n"
 
-// addresses answers every connection with its addresses and what it sends, and ends it.
+// addresses sends each connection its addresses and the bytes received from it, and closes it.
 type addresses struct{ c net.Conn }
 
 func (a addresses) Run() {
@@ -129,8 +129,8 @@ func TestProxiedByOthers(t *testing.T) {
 	}
 }
 
-// Whose share of the memory a connection takes is what a header says only if it comes from somebody who
-// is named as trusted: else each connection could name an address of its own.
+// A header decides whose share of the memory a connection takes only if a trusted balancer sent it: otherwise
+// each connection could name an address of its own.
 func TestProxiedShares(t *testing.T) {
 	for name, c := range map[string]struct {
 		trusted []netip.Prefix
@@ -170,7 +170,7 @@ func TestProxiedShares(t *testing.T) {
 	}
 }
 
-// Who sends nothing, or goes on for ever, is disconnected.
+// A client that sends no header, or an unfinished one, is disconnected.
 func TestProxiedTimeout(t *testing.T) {
 	for _, begun := range [][]byte{nil, v2(t, proxyproto.PROXY, 0)[:5], []byte(v1[:20])} {
 		synctest.Test(t, func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestProxiedTLS(t *testing.T) {
 	}
 }
 
-// Whatever comes, not a byte behind the header is taken, and not more than the longest one read.
+// For any input, no byte after the header is read, and no more than the longest header.
 func FuzzProxyHeader(f *testing.F) {
 	f.Add([]byte(v1 + "more"))
 	f.Add(append(v2(f, proxyproto.PROXY, 10), "more"...))

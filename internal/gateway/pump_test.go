@@ -15,12 +15,12 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// linePumps is a session that carries lines, and expects one in return for each of the client's.
+// linePumps is a session that carries lines, and expects one line in reply to each of the client's.
 type linePumps struct {
 	*Life
 	outstanding atomic.Int32
-	waits       bool // for outstanding replies at the client's end, and closes otherwise
-	panics      bool // at a reply
+	waits       bool // when the client ends, wait for outstanding replies; false: close
+	panics      bool // panic at a reply
 	log         testenv.Log
 	stats       *Stats
 	ran         chan struct{} // closed when Run has returned
@@ -101,7 +101,7 @@ func say(t *testing.T, c net.Conn, line string) {
 	}
 }
 
-// hear expects a line, or the end for "".
+// hear expects the line want, or EOF if want is "".
 func hear(t *testing.T, in *bufio.Reader, want string) {
 	t.Helper()
 	if want != "" {
@@ -113,7 +113,7 @@ func hear(t *testing.T, in *bufio.Reader, want string) {
 	}
 }
 
-// over waits until Run has returned, and looks at what that leaves.
+// over waits until Run has returned, and checks that nothing is left open.
 func (p *linePumps) over(t *testing.T) {
 	t.Helper()
 	select {
@@ -136,7 +136,7 @@ func (p *linePumps) over(t *testing.T) {
 	}
 }
 
-// A drain that finds nothing outstanding ends the session.
+// A drain ends the session if no reply is outstanding.
 func TestPumpsDrainIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := startPumps(t, func(*linePumps) {})
@@ -152,7 +152,7 @@ func TestPumpsDrainIdle(t *testing.T) {
 	})
 }
 
-// A drain waits for replies, and takes the requests that come meanwhile.
+// A drain waits for replies, and carries the requests that come meanwhile.
 func TestPumpsDrainBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := startPumps(t, func(p *linePumps) { p.waits = true })
@@ -172,7 +172,8 @@ func TestPumpsDrainBusy(t *testing.T) {
 	})
 }
 
-// A drain looks once more when it is idle: a read after its deadline does not see what has come.
+// A drain checks once more when the session is idle: a read after its deadline does not see bytes that have
+// come.
 func TestPumpsDrainLooksTwice(t *testing.T) {
 	near, _ := tcpPair(t)
 	l := NewLife(LifeConfig{Client: near, Upstream: near, Grace: time.Hour, Log: slog.New(slog.DiscardHandler)})
@@ -203,7 +204,7 @@ func TestPumpsDrainLooksTwice(t *testing.T) {
 	}
 }
 
-// A client that has just come, and has said no more than its login, is left to a drain's next looks.
+// A drain keeps waiting for a new client that has only logged in.
 func TestPumpsDrainAfterALogin(t *testing.T) {
 	near, _ := tcpPair(t)
 	l := NewLife(LifeConfig{Client: near, Upstream: near, Log: slog.New(slog.DiscardHandler)})
@@ -222,7 +223,8 @@ func TestPumpsDrainAfterALogin(t *testing.T) {
 	}
 }
 
-// After its grace a drain looks once: a client that always has another request soon would keep it for ever.
+// After its grace a drain checks only once: otherwise a client that soon sends another request would delay it
+// for ever.
 func TestPumpsOverdueDrainLooksOnce(t *testing.T) {
 	near, _ := tcpPair(t)
 	l := NewLife(LifeConfig{Client: near, Upstream: near, Log: slog.New(slog.DiscardHandler)})
@@ -253,14 +255,14 @@ func TestPumpsDrainBeforeRun(t *testing.T) {
 	})
 }
 
-// The replies that are outstanding at the client's end come through.
+// Replies that are outstanding when the client ends are delivered.
 func TestPumpsClientEndsFirst(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		p := startPumps(t, func(p *linePumps) { p.waits = waits })
 		say(t, p.client, "one")
 		hear(t, p.said, "one")
 		_ = CloseWrite(p.client)
-		hear(t, p.said, "") // it is passed on at once
+		hear(t, p.said, "") // the end is passed on at once
 		say(t, p.server, "1")
 		hear(t, p.answered, "1")
 		if !p.Ended() {
@@ -271,7 +273,7 @@ func TestPumpsClientEndsFirst(t *testing.T) {
 	}
 }
 
-// A client that waits for nothing ends the session by its own end.
+// If no reply is outstanding, the client's end ends the session.
 func TestPumpsClientEndsIdle(t *testing.T) {
 	p := startPumps(t, func(p *linePumps) { p.waits = true })
 	_ = CloseWrite(p.client)
@@ -282,7 +284,7 @@ func TestPumpsClientEndsIdle(t *testing.T) {
 	hear(t, p.said, "")
 }
 
-// What the server has said before its end comes through, and then the client's connection ends.
+// Replies that the server sent before its end are delivered, then the client's connection is closed.
 func TestPumpsServerEndsFirst(t *testing.T) {
 	p := startPumps(t, func(*linePumps) {})
 	say(t, p.client, "one")
@@ -298,7 +300,7 @@ func TestPumpsServerEndsFirst(t *testing.T) {
 	<-p.Dead()
 }
 
-// A panic of the reply pump ends its session, and is counted and logged.
+// A panic of the reply pump ends the session, and is counted and logged.
 func TestPumpsPanicInReplies(t *testing.T) {
 	p := startPumps(t, func(p *linePumps) { p.panics = true })
 	say(t, p.client, "one")
@@ -327,7 +329,7 @@ func TestPumpsPanicInRequests(t *testing.T) {
 	_, _ = far.Close(), server.Close()
 }
 
-// Close may come several times, from several goroutines, and runs OnClose once.
+// Close may be called several times, from several goroutines, and runs OnClose once.
 func TestPumpsCloseTwice(t *testing.T) {
 	var closed atomic.Int32
 	p := startPumps(t, func(*linePumps) {})

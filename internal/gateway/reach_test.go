@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A server that comes and goes costs a line for each pause at most, and none is lost count of.
+// A server that comes and goes is logged at most once for each pause, and all failed dials are counted.
 func TestReachIsBounded(t *testing.T) {
 	var r Reach
 	now := time.Now()

@@ -18,7 +18,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// patience bounds waits for what must happen; nothing is asserted about it.
+// patience limits the wait for events that must happen; no test asserts it.
 const patience = 2 * time.Minute
 
 // lineSession answers each line with the same line. "hold" is answered when
@@ -73,7 +73,7 @@ func (s *lineSession) answer(line string) {
 	_, _ = io.WriteString(s.conn, line+"\n")
 }
 
-// setBusy reports whether the session may go on.
+// setBusy sets whether the session is busy, and reports whether it may go on.
 func (s *lineSession) setBusy(busy bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +81,7 @@ func (s *lineSession) setBusy(busy bool) bool {
 	return s.drained == 0
 }
 
-// Drain interrupts an idle session; a busy one sees it after its answer.
+// Drain interrupts an idle session; a busy one ends after its answer.
 func (s *lineSession) Drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,7 +238,7 @@ func TestShutdownLetsTheBusyFinishAndEndsTheIdle(t *testing.T) {
 	}
 }
 
-// countHolding counts the sessions that are sure to be busy: one that has answered may still look like it.
+// countHolding counts the sessions that are certainly busy: one that has just answered may still look busy.
 func (h *harness) countHolding() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -348,7 +348,7 @@ func TestPanicEndsOnlyItsSession(t *testing.T) {
 			victim.expectEnd()
 			bystander.echo("b")
 			h.dial(t).echo("c")
-			// The session closes the connection on its way up to who counts.
+			// The connection is closed before the panic is counted.
 			testenv.Eventually(t, "one panic is counted", func() bool { return h.Stats.Snapshot().Errors["panic"] == 1 })
 			if err := h.Shutdown(shutdownContext(t)); err != nil {
 				t.Fatal(err)
@@ -360,7 +360,7 @@ func TestPanicEndsOnlyItsSession(t *testing.T) {
 	}
 }
 
-// failingListener fails as often as it has errors before it accepts.
+// failingListener returns each of its errors before it accepts.
 type failingListener struct {
 	net.Listener
 	errs []error
@@ -405,7 +405,7 @@ func TestShutdownInterruptsAcceptPause(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	errs := make([]error, 1000) // more than Serve would get through in the test
+	errs := make([]error, 1000) // more than Serve could use up in the test
 	for i := range errs {
 		errs[i] = syscall.EMFILE
 	}
@@ -419,7 +419,7 @@ func TestShutdownInterruptsAcceptPause(t *testing.T) {
 	}
 }
 
-// A client that is still sending when it is turned away reads why.
+// A client that is still sending when it is turned away can read the reason.
 func TestNilSessionIsHeard(t *testing.T) {
 	h := startServer(t, &Server{NewSession: func(c net.Conn) Session {
 		_, _ = io.WriteString(c, "go away\n")
@@ -429,7 +429,7 @@ func TestNilSessionIsHeard(t *testing.T) {
 	if got, err := c.lines.ReadString('\n'); err != nil || got != "go away\n" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if got, err := c.lines.ReadString('\n'); err != io.EOF { // it knows that nothing will come
+	if got, err := c.lines.ReadString('\n'); err != io.EOF { // nothing more will come
 		t.Errorf("%q, %v", got, err)
 	}
 	for range 3 { // the first write to a closed socket may pass

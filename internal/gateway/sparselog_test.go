@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A storm of equal warnings is a few lines that say how many there were, and hides no others.
+// A storm of equal warnings is logged in a few lines with their count, and hides no others.
 func TestSparseLogInAStorm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out testenv.Log
@@ -40,7 +40,7 @@ func TestSparseLogInAStorm(t *testing.T) {
 	})
 }
 
-// What goes on for long is a line a period, and what was said nothing of is counted.
+// A lasting problem is logged once a period, with the count of the records left out.
 func TestSparseLogGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out testenv.Log

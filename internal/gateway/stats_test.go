@@ -17,7 +17,7 @@ import (
 	"github.com/cinch-layer/cinch/test/metricstest"
 )
 
-// busyStats has one of everything.
+// busyStats returns Stats with one event of each kind.
 func busyStats() *Stats {
 	s := NewStats("cache", "redis")
 	s.SetCommands([]string{"append"})
@@ -126,7 +126,7 @@ func TestMetricsRegisterAndLint(t *testing.T) {
 	}
 }
 
-// docs/METRICS.md names exactly the metrics that there are.
+// docs/METRICS.md lists exactly the existing metrics.
 func TestMetricsAreDocumented(t *testing.T) {
 	metricstest.Documented(t, "", &Metrics{})
 }
@@ -170,7 +170,7 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-// Quantiles of the time between two looks, whatever was before.
+// Quantiles cover the time between two calls of Latencies, whatever was counted before.
 func TestLatenciesBetween(t *testing.T) {
 	s := NewStats("cache", "redis")
 	for range 1000 {

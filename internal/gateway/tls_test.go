@@ -52,8 +52,8 @@ func mustConfig(t *testing.T) func(*tls.Config, error) *tls.Config {
 
 func newTLSListener(l net.Listener, cfg *tls.Config) net.Listener { return tls.NewListener(l, cfg) }
 
-// dialTLS connects and says one line, so that a server that refuses the client's
-// certificate, which TLS 1.3 tells only after the handshake, is noticed.
+// dialTLS connects and exchanges one line, to detect a server that refuses the client's certificate: TLS 1.3
+// reports that only after the handshake.
 func dialTLS(t *testing.T, addr string, cfg *tls.Config) (*tls.ConnectionState, error) {
 	t.Helper()
 	c, err := Upstream{Network: "tcp", Address: addr, Host: "127.0.0.1", TLS: cfg}.Dial(t.Context())

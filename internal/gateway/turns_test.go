@@ -2,7 +2,7 @@ package gateway
 
 import "testing"
 
-// The reserve takes short claims, as many as have room, and each gateway has one long one at a time.
+// The reserve takes as many small claims as it has room for, and each gateway has one large claim at a time.
 func TestTurns(t *testing.T) {
 	const size = 64 << 10
 	b := NewBudget(size)
@@ -15,7 +15,7 @@ func TestTurns(t *testing.T) {
 	if turns.begin(small, 1) && !turns.isOversize(small) {
 		t.Error("a second claim on the reserve")
 	}
-	for n := int64(0); n < size/16; n += size / 64 { // half of the reserve is all that an address gets
+	for n := int64(0); n < size/16; n += size / 64 { // an address gets at most half of the reserve
 		if !turns.begin(of("g", "192.0.2.2"), size/64) {
 			t.Errorf("the reserve is used up at %d of %d", turns.promised, turns.reserve)
 		}
@@ -43,7 +43,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// The list of holders loses each that is removed, wherever it is, and nothing by one that is not on it.
+// remove takes an account off the list wherever it is, and does nothing for one that is not on it.
 func TestHolders(t *testing.T) {
 	var h holders
 	accounts := make([]Account, 4)

@@ -82,14 +82,14 @@ func TestUpstreamVanishes(t *testing.T) {
 	}
 }
 
-// host is another machine, as far as the network goes: a network namespace with a cable to it.
+// host stands for another machine: a network namespace, connected by a veth pair.
 type host struct {
 	name, near string
 	listener   net.Listener
 }
 
-// newHost skips the test where network namespaces can't be made. Its names and addresses are of
-// this process, since tests of other packages run beside it.
+// newHost skips the test if network namespaces can't be made. Its names and addresses are unique to this
+// process, since tests of other packages run at the same time.
 func newHost(t *testing.T) *host {
 	t.Helper()
 	testenv.NeedsPrograms(t)
@@ -118,13 +118,14 @@ func (h *host) ip(t *testing.T, args ...string) {
 	}
 }
 
-// vanish drops all that the host would send; its peers get nothing any more.
+// vanish drops all packets that the host sends.
 func (h *host) vanish(t *testing.T) {
 	t.Helper()
 	h.ip(t, "-n", h.name, "route", "add", "blackhole", h.near)
 }
 
-// listen opens a socket on the host, from a thread that has moved there and ends with it.
+// listen opens a socket on the host. It does so on a thread that moves to the host's namespace and ends with
+// the goroutine.
 func (h *host) listen(t *testing.T, address string) net.Listener {
 	t.Helper()
 	type result struct {
@@ -133,7 +134,7 @@ func (h *host) listen(t *testing.T, address string) net.Listener {
 	}
 	done := make(chan result)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread belongs to the other network
+		runtime.LockOSThread() // never unlocked: the thread belongs to the other network
 		ns, err := os.Open("/run/netns/" + h.name)
 		if err != nil {
 			done <- result{nil, err}

@@ -74,7 +74,7 @@ func TestDialErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	silent := l.Addr().String() // accepts by the backlog, never speaks
+	silent := l.Addr().String() // the backlog accepts connections, nothing is ever sent
 	defer l.Close()
 	closed, err := Listen("127.0.0.1:0")
 	if err != nil {
@@ -107,7 +107,7 @@ func TestDialErrors(t *testing.T) {
 	}
 }
 
-// A question of the gateway's own ends with its time and leaves no connection.
+// Ask ends at ctx's deadline and closes its connection.
 func TestAsk(t *testing.T) {
 	near, far := tcpPair(t)
 	dial := func(context.Context) (net.Conn, error) { return near, nil }
@@ -130,7 +130,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// Such a question counts as nobody's traffic.
+// The bytes of Ask are not counted as traffic.
 func TestAskIsNotCounted(t *testing.T) {
 	l, err := Listen("127.0.0.1:0")
 	if err != nil {
@@ -152,7 +152,7 @@ func lineOf(c net.Conn, text string) error {
 	return err
 }
 
-// Of several classes the first that fits counts.
+// The first class that matches counts.
 func TestErrorClasses(t *testing.T) {
 	a, b := errors.New("a"), errors.New("b")
 	classes := ErrorClasses{{a, "first"}, {b, "second"}}
