@@ -43,14 +43,14 @@ func xnetClient(t *testing.T, addr string) http.RoundTripper {
 	return tr
 }
 
-// exchange is a request, and what a server does about it.
+// exchange is a request and the handler that answers it.
 type exchange struct {
 	name    string
 	request func(*http.Request)
 	method  string
 	body    func() io.Reader
 	handler http.HandlerFunc
-	breaks  bool // a rule: how the error is called differs
+	breaks  bool // the exchange breaks a rule: the names of errors differ
 }
 
 // silent keeps x/net's server from adding headers.
@@ -60,7 +60,7 @@ func silent(w http.ResponseWriter) {
 	}
 }
 
-// tell answers with all that is known of a request.
+// tell answers with all that the server knows of a request.
 func tell(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	fmt.Fprintf(w, "%s %s %s %d %v\n", r.Method, r.RequestURI, r.Host, r.ContentLength, err)
@@ -72,7 +72,7 @@ func tell(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%d %x\n", len(body), body[:min(len(body), 100)])
 }
 
-// chunks is a body whose length nobody knows.
+// chunks returns a body of unknown length.
 func chunks(n int) func() io.Reader {
 	return func() io.Reader {
 		return io.MultiReader(strings.NewReader(strings.Repeat("a", n)), strings.NewReader(strings.Repeat("b", n)))
@@ -180,7 +180,7 @@ var exchanges = []exchange{
 	}},
 }
 
-// outcome is what a client sees of an exchange.
+// outcome returns what a client sees of an exchange.
 func outcome(t *testing.T, rt http.RoundTripper, x exchange) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(within(t))
@@ -225,7 +225,7 @@ func errorClass(err error) string {
 	return "other"
 }
 
-// Clients and servers, ours and x/net's, agree on every exchange.
+// TestAgreesWithXNet checks that this package's clients and servers and x/net's agree on every exchange.
 func TestAgreesWithXNet(t *testing.T) {
 	byPath := map[string]http.HandlerFunc{}
 	for _, x := range exchanges {

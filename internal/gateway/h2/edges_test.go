@@ -16,7 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A client that goes away within a body has not ended it: the handler must not take what came for all.
+// If a client goes away within a body, the handler gets an error and not the end of the body.
 func TestClientGoesWithinABody(t *testing.T) {
 	got := make(chan error, 1)
 	addr := serveWith(t, false, func(w http.ResponseWriter, r *http.Request) {
@@ -26,7 +26,7 @@ func TestClientGoesWithinABody(t *testing.T) {
 	r := rawClient(t, addr)
 	r.headers(1, false, with("content-type", "application/grpc")...)
 	_ = r.WriteData(1, false, []byte("half"))
-	_ = r.net.(*net.TCPConn).CloseWrite() // a process that dies does so
+	_ = r.net.(*net.TCPConn).CloseWrite() // like a process that dies
 	select {
 	case err := <-got:
 		if err == nil {
@@ -37,7 +37,7 @@ func TestClientGoesWithinABody(t *testing.T) {
 	}
 }
 
-// Requests that wait for their turn hear of the connection's end, though no stream does.
+// Requests that wait for their turn fail when the connection ends, although no stream does.
 func TestTurnThatNeverComes(t *testing.T) {
 	for name, end := range map[string]func(c *ClientConn, server *raw){
 		"the server": func(_ *ClientConn, server *raw) { _ = server.net.Close() },
@@ -70,7 +70,7 @@ func TestTurnThatNeverComes(t *testing.T) {
 	}
 }
 
-// scripted is a server that do plays on the first connection, once it has the client's preface.
+// scripted starts a server that runs do on its first connection, once it has the client's preface.
 func scripted(t *testing.T, do func(r *raw)) string {
 	l := listen(t)
 	go func() {
@@ -85,7 +85,7 @@ func scripted(t *testing.T, do func(r *raw)) string {
 	return l.Addr().String()
 }
 
-// A server that names no limit in its settings has none that requests would have to wait for.
+// A server whose settings have no limit does not make requests wait.
 func TestNoLimitAfterAll(t *testing.T) {
 	settle, all := make(chan struct{}), make(chan struct{})
 	c := dialWith(t, scripted(t, func(r *raw) {
@@ -120,7 +120,7 @@ func TestNoLimitAfterAll(t *testing.T) {
 	}
 }
 
-// Nobody waits for a turn on a connection that has no more numbers of streams.
+// Requests do not wait for a turn on a connection whose stream numbers are used up.
 func TestNoNumbersLeft(t *testing.T) {
 	c := dialWith(t, scripted(t, func(r *raw) {
 		_ = r.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 1})
@@ -157,7 +157,7 @@ func TestNoNumbersLeft(t *testing.T) {
 	}
 }
 
-// What still comes of a request that was refused is no reason to end the connection, nor to answer it.
+// Further frames of a refused request neither end the connection nor cause an answer.
 func TestRestOfARefusedRequest(t *testing.T) {
 	stop := make(chan struct{})
 	defer close(stop)
@@ -184,7 +184,7 @@ func TestRestOfARefusedRequest(t *testing.T) {
 	}
 }
 
-// However many requests a drain leaves out, what follows of them is no reason to end those that count.
+// However many requests a drain leaves out, further frames of them do not end the accepted ones.
 func TestManyBeyondTheLast(t *testing.T) {
 	servers := make(chan *Server, 1)
 	addr := serveWith(t, false, func(w http.ResponseWriter, r *http.Request) {
@@ -214,7 +214,8 @@ func TestManyBeyondTheLast(t *testing.T) {
 	}
 }
 
-// unread is a client that has begun, over a connection that holds nothing: what it does not read is not written.
+// unread returns a client that has begun, on a connection without a buffer: what it does not read is not
+// written.
 func unread(t *testing.T, cfg ServerConfig) *raw {
 	client, server := net.Pipe()
 	cfg.MaxStreams, cfg.Window, cfg.ConnWindow = testStreams, testWindow, testWindow*testStreams
@@ -234,7 +235,7 @@ func unread(t *testing.T, cfg ServerConfig) *raw {
 	return r
 }
 
-// A long header block that waits for a slow client is not what the client made us say.
+// A long header block that waits for a slow client does not count as control output.
 func TestPingBehindALongBlock(t *testing.T) {
 	queued := make(chan struct{})
 	r := unread(t, ServerConfig{MaxHeader: 1 << 20, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -259,7 +260,7 @@ func TestPingBehindALongBlock(t *testing.T) {
 	}
 }
 
-// Requests that get no handler cost no more than others, however many come of a client that reads nothing.
+// Requests without a handler cost no more than others, however many a client sends that reads nothing.
 func TestRefusalsThatNobodyReads(t *testing.T) {
 	r := unread(t, ServerConfig{Handler: http.HandlerFunc(echo), MaxHeader: 4 << 10})
 	_ = r.net.SetDeadline(time.Now().Add(20 * time.Second))
@@ -277,11 +278,11 @@ func TestRefusalsThatNobodyReads(t *testing.T) {
 	t.Error("all were answered, into memory")
 }
 
-// A field that is longer than the limit is trouble of one request only.
+// A field that is longer than the limit fails only its own request.
 func TestLongField(t *testing.T) {
 	addr := serveWith(t, false, echo, nil)
 	r := rawClient(t, addr)
-	value := strings.Repeat("~", testHeader+100) // which Huffman's code makes no shorter
+	value := strings.Repeat("~", testHeader+100) // the Huffman code does not shorten it
 	_ = r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: r.fields(get...), EndStream: true})
 	block := r.fields("x", value)
 	for len(block) > 16<<10 {
@@ -294,10 +295,12 @@ func TestLongField(t *testing.T) {
 	}
 }
 
-// tail is what TestDrainLeavesNothingBehind's last response is: more than the client's system takes before it is read.
+// tail is the length of the last response of TestDrainLeavesNothingBehind: more than the client's system
+// accepts before the client reads.
 const tail = 2 << 20
 
-// A drain closes the connection behind the last response, and what is still on its way arrives, whatever the client says meanwhile.
+// A drain closes the connection after the last response, which arrives completely whatever the client sends
+// meanwhile.
 func TestDrainLeavesNothingBehind(t *testing.T) {
 	l := listen(t)
 	proceed, served := make(chan struct{}), make(chan struct{})
@@ -334,7 +337,7 @@ func TestDrainLeavesNothingBehind(t *testing.T) {
 	r.headers(1, true, get...)
 	s := <-servers
 	s.Drain()
-	for answered := false; !answered; { // the client has heard of the end
+	for answered := false; !answered; { // until the client has read the first GOAWAY
 		if p, ok := r.read().(*http2.PingFrame); ok && !p.IsAck() {
 			_ = r.WritePing(true, p.Data)
 			answered = true
@@ -364,7 +367,7 @@ func TestDrainLeavesNothingBehind(t *testing.T) {
 	<-s.done
 }
 
-// Behind the headers of a response it is too late to let a client go on: 100 would be taken for trailers.
+// After the headers of a response, 100 (Continue) must not be sent: it would be taken for trailers.
 func TestNoContinueBehindTheResponse(t *testing.T) {
 	addr := serveWith(t, false, func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).Flush()

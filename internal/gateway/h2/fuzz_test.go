@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// script is what a peer says, as frames.
+// script returns the frames that do writes.
 func script(do func(r *raw)) []byte {
 	var out bytes.Buffer
 	r := &raw{Framer: http2.NewFramer(&out, nil)}
@@ -50,10 +50,10 @@ func seeds(f *testing.F, status ...string) {
 	}))
 }
 
-// swallow takes what a peer says, so that it never waits for that.
+// swallow reads and discards a peer's output, so that the peer never blocks.
 func swallow(n net.Conn) { _, _ = io.Copy(io.Discard, n) }
 
-// FuzzServer feeds a server anything: it ends when the connection does, and so do its handlers.
+// FuzzServer sends arbitrary bytes to a server: it and its handlers end when the connection does.
 func FuzzServer(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, said []byte) {
@@ -77,7 +77,7 @@ func FuzzServer(f *testing.F) {
 	})
 }
 
-// FuzzClient feeds a client anything: each request ends.
+// FuzzClient sends arbitrary bytes to a client: each request ends.
 func FuzzClient(f *testing.F) {
 	seeds(f, ":status", "200")
 	f.Fuzz(func(t *testing.T, said []byte) {

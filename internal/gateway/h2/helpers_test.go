@@ -19,15 +19,17 @@ const (
 	testHeader  = 32 << 10
 )
 
-// bare hides that a connection is a socket, so that its writes wait and a goroutine does them, as with TLS.
+// bare hides that a connection is a socket, so that its writes block and a writer goroutine does them, as
+// with TLS.
 type bare struct{ net.Conn }
 
-// session serves a connection for gateway.Server, whose connections can be written to without waiting.
+// session serves a connection for gateway.Server, whose connections support non-blocking writes.
 type session struct{ *Server }
 
 func (s session) Run() { _ = s.Serve() }
 
-// serveWith serves connections with a Server each, and returns the address. change may change what they are told.
+// serveWith serves each connection with a Server, and returns the address. change may change the
+// configuration.
 func serveWith(t testing.TB, hidden bool, handler http.HandlerFunc, change func(*ServerConfig)) string {
 	t.Helper()
 	cfg := ServerConfig{Handler: handler, MaxStreams: testStreams, Window: testWindow, ConnWindow: testWindow * testStreams, MaxHeader: testHeader}
@@ -81,7 +83,7 @@ func dialWith(t testing.TB, addr string, hidden bool) *ClientConn {
 	return c
 }
 
-// pair is a ClientConn on a Server.
+// pair returns a ClientConn that is connected to a Server.
 func pair(t testing.TB, handler http.HandlerFunc, change func(*ServerConfig)) *ClientConn {
 	return dialWith(t, serveWith(t, false, handler, change), false)
 }
@@ -101,7 +103,7 @@ func request(ctx context.Context, t testing.TB, method, path string, body io.Rea
 	return r
 }
 
-// echo answers with what it got, as it comes.
+// echo answers with the request's body as it arrives.
 func echo(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Path", r.URL.Path)
 	buf := make([]byte, 4<<10)
@@ -120,7 +122,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// mustEcho sends n bytes to echo and compares what comes back.
+// mustEcho sends n bytes to echo and compares the answer.
 func mustEcho(t testing.TB, rt http.RoundTripper, n int) {
 	t.Helper()
 	body := strings.Repeat("0123456789abcdef", n/16+1)[:n]

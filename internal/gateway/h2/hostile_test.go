@@ -20,7 +20,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// raw speaks HTTP/2 by the frame.
+// raw sends and reads single frames.
 type raw struct {
 	*http2.Framer
 	t   testing.TB
@@ -38,7 +38,7 @@ func newRaw(t testing.TB, n net.Conn) *raw {
 	return r
 }
 
-// rawClient connects to a server, and has said all that a client begins with.
+// rawClient connects to a server and sends a client's preface and settings.
 func rawClient(t testing.TB, addr string) *raw {
 	n, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -60,7 +60,7 @@ func (r *raw) read() http2.Frame {
 	return f
 }
 
-// fields is a block; names and values take turns.
+// fields encodes a block; names and values alternate.
 func (r *raw) fields(kv ...string) []byte {
 	r.buf.Reset()
 	for i := 0; i < len(kv); i += 2 {
@@ -77,7 +77,8 @@ var get = []string{":method", "GET", ":scheme", "http", ":path", "/", ":authorit
 
 func with(kv ...string) []string { return append(append([]string(nil), get...), kv...) }
 
-// verdict is how a peer took what it got: "RST 1 CODE", "GOAWAY CODE", "closed", or "ok" when it answered a ping first.
+// verdict returns the peer's reaction: "RST 1 CODE", "GOAWAY CODE", "closed", or "ok" if it answered a ping
+// first.
 func (r *raw) verdict() string {
 	_ = r.WritePing(false, [8]byte{42})
 	for {
@@ -104,7 +105,8 @@ func (r *raw) verdict() string {
 	}
 }
 
-// What clients must not do, and what becomes of the stream or the connection then. Sections are RFC 9113's.
+// TestHostileClients checks what happens to the stream or the connection of a client that breaks a rule.
+// Sections are those of RFC 9113.
 func TestHostileClients(t *testing.T) {
 	stop := make(chan struct{})
 	defer close(stop)
@@ -133,7 +135,7 @@ func TestHostileClients(t *testing.T) {
 			_ = r.WriteRSTStream(1, http2.ErrCodeCancel)
 			r.headers(1, true, get...)
 		}},
-		{"5.1: DATA behind a reset of ours", "RST 1 PROTOCOL_ERROR", func(r *raw) { // and no second one
+		{"5.1: DATA behind a reset of ours", "RST 1 PROTOCOL_ERROR", func(r *raw) { // but no second reset
 			r.headers(1, false, with("connection", "x")...)
 		}},
 		{"5.1.2: too many streams", "RST 21 REFUSED_STREAM", func(r *raw) {
@@ -144,7 +146,7 @@ func TestHostileClients(t *testing.T) {
 		{"6.1: more than the stream's window", "RST 1 FLOW_CONTROL_ERROR", func(r *raw) {
 			r.headers(1, false, with(":nothing", "")[:8]...)
 			for range 5 {
-				_ = r.WriteData(1, false, make([]byte, 16<<10)) // the handler reads, but not so fast: see below
+				_ = r.WriteData(1, false, make([]byte, 16<<10)) // the handler reads, but more slowly: see below
 			}
 		}},
 		{"6.1: padding longer than the frame", "GOAWAY PROTOCOL_ERROR", func(r *raw) {
@@ -275,7 +277,8 @@ func TestHostileClients(t *testing.T) {
 			r := rawClient(t, addr)
 			test.do(r)
 			if test.name == "6.1: more than the stream's window" {
-				// The window comes back as the handler reads: too much is what no window ever allowed at once.
+				// The window is given back as the handler reads: only what exceeds the window at any time is
+				// too much.
 				if got := r.verdict(); got != "ok" && got != test.want {
 					t.Errorf("%s, want %s", got, test.want)
 				}
@@ -288,7 +291,7 @@ func TestHostileClients(t *testing.T) {
 	}
 }
 
-// Connections that do not begin as they should.
+// Connections that begin in a wrong way.
 func TestHostileBeginnings(t *testing.T) {
 	addr := serveWith(t, false, echo, nil)
 	for name, begin := range map[string]string{
@@ -312,8 +315,8 @@ func TestHostileBeginnings(t *testing.T) {
 	}
 }
 
-// A client that resets what it has just asked for gets no more handlers than others, and in the end no connection
-// (CVE-2023-44487).
+// A client that resets its requests at once gets no more handlers than others, and finally loses its
+// connection (CVE-2023-44487).
 func TestRapidReset(t *testing.T) {
 	const most = 10
 	var running, peak, all atomic.Int64
@@ -323,7 +326,7 @@ func TestRapidReset(t *testing.T) {
 		if n := running.Add(1); n > peak.Load() {
 			peak.Store(n)
 		}
-		<-stop // it takes no notice of the reset
+		<-stop // it ignores the reset
 		running.Add(-1)
 	}, func(c *ServerConfig) { c.MaxStreams = most })
 	r := rawClient(t, addr)
@@ -351,7 +354,7 @@ func TestRapidReset(t *testing.T) {
 	}
 }
 
-// Clients that make a server speak and read nothing lose their connection, and cost little until then.
+// Clients that cause replies and read nothing lose their connection, and cost little until then.
 func TestPeersThatReadNothing(t *testing.T) {
 	for name, ask := range map[string]func(r *raw, id uint32){
 		"pings":    func(r *raw, _ uint32) { _ = r.WritePing(false, [8]byte{}) },
@@ -434,12 +437,12 @@ func TestHeaderBomb(t *testing.T) {
 	}
 }
 
-// What servers must not do, and what their clients make of it.
+// TestHostileServers checks what happens to the requests to a server that breaks a rule.
 func TestHostileServers(t *testing.T) {
 	ok := []string{":status", "200"}
 	for _, test := range []struct {
 		name string
-		want string // of the error, "" for none
+		want string // of the error; "": none
 		do   func(r *raw, id uint32)
 	}{
 		{"a response", "", func(r *raw, id uint32) { r.headers(id, true, ok...) }},

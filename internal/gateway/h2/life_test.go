@@ -20,7 +20,7 @@ import (
 
 func aSecondAgo() time.Time { return time.Now().Add(-time.Second) }
 
-// quiet is a body from which nothing comes until it is closed.
+// quiet is a body without any bytes until it is closed.
 type quiet struct {
 	once sync.Once
 	done chan struct{}
@@ -53,7 +53,7 @@ func TestEchoes(t *testing.T) {
 	}
 }
 
-// Each piece of a stream arrives without the next, both ways.
+// Each piece of a stream arrives before the next one is sent, in both directions.
 func TestConversation(t *testing.T) {
 	c := pair(t, echo, nil)
 	in, out := io.Pipe()
@@ -82,7 +82,7 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// A request that is cancelled ends at once on both sides, whatever state it is in.
+// A cancelled request ends at once on both sides, in any state.
 func TestCancel(t *testing.T) {
 	began, ended := make(chan struct{}), make(chan error)
 	c := pair(t, func(w http.ResponseWriter, r *http.Request) {
@@ -109,7 +109,7 @@ func TestCancel(t *testing.T) {
 			failed <- err
 		}()
 		<-began
-		time.Sleep(5 * time.Millisecond) // the headers, if any, arrive
+		time.Sleep(5 * time.Millisecond) // time for the headers, if any, to arrive
 		cancel()
 		if err := <-failed; !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: the client gets %v", path, err)
@@ -122,7 +122,7 @@ func TestCancel(t *testing.T) {
 	mustEcho(t, c, 100)
 }
 
-// A stream that nobody reads holds its window, and others go on.
+// A stream that is not read holds its own window only, and others go on.
 func TestSlowReader(t *testing.T) {
 	var written atomic.Int64
 	c := pair(t, func(w http.ResponseWriter, r *http.Request) {
@@ -157,7 +157,7 @@ func TestSlowReader(t *testing.T) {
 	mustEcho(t, c, 1<<20)
 }
 
-// More requests than the server takes wait for their turn, and some of them give up.
+// Requests beyond the server's limit wait for their turn, and some of them give up.
 func TestTurns(t *testing.T) {
 	const most = 7
 	var now, peak atomic.Int64
@@ -196,7 +196,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// Drain lets requests end, and takes no more.
+// Drain lets requests end, and accepts no more.
 func TestDrain(t *testing.T) {
 	var server atomic.Pointer[Server]
 	began, proceed := make(chan struct{}, 1), make(chan struct{})
@@ -236,7 +236,8 @@ func TestDrain(t *testing.T) {
 	<-c.Done()
 }
 
-// What a client has sent before it heard which request was the last is left out, and costs those that count nothing.
+// Requests that a client sent before it learnt which was the last are left out, and cost the accepted ones
+// nothing.
 func TestBeyondTheLast(t *testing.T) {
 	servers := make(chan *Server, 1)
 	addr := serveWith(t, false, func(w http.ResponseWriter, r *http.Request) {
@@ -270,7 +271,7 @@ func TestBeyondTheLast(t *testing.T) {
 	}
 }
 
-// A connection that is not to be used again ends with its last request, and Shutdown waits for that.
+// A connection that is not to be reused ends with its last request, and Shutdown waits for that.
 func TestUsedUp(t *testing.T) {
 	c := pair(t, echo, nil)
 	in, out := io.Pipe()
@@ -297,7 +298,7 @@ func TestUsedUp(t *testing.T) {
 	}
 }
 
-// Pings are answered, also to nobody.
+// Pings are answered, including those that no caller waits for.
 func TestPing(t *testing.T) {
 	c := pair(t, echo, nil)
 	for range 10 {
@@ -317,7 +318,8 @@ func TestPing(t *testing.T) {
 	}
 }
 
-// Everything at once: bodies of all sizes, cancelled at any time, on connections that come and go. Nothing is left.
+// TestEverythingAtOnce runs bodies of all sizes, cancelled at any time, on connections that come and go. No
+// goroutines are left.
 func TestEverythingAtOnce(t *testing.T) {
 	before := runtime.NumGoroutine()
 	t.Run("load", func(t *testing.T) {
@@ -368,7 +370,7 @@ func disturb(t *testing.T, c *ClientConn, cancelled bool) {
 	}
 }
 
-// introduced has a handler tell which Server serves a request for /server.
+// introduced wraps a handler so that a request for /server sends the Server that serves it on the channel.
 func introduced(handler http.HandlerFunc) (http.HandlerFunc, <-chan *Server) {
 	servers := make(chan *Server, 1)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -380,7 +382,7 @@ func introduced(handler http.HandlerFunc) (http.HandlerFunc, <-chan *Server) {
 	}, servers
 }
 
-// serverOf returns the other end of a connection, which knows the server's settings then.
+// serverOf returns the server end of a connection. The client has the server's settings when it returns.
 func serverOf(t *testing.T, c *ClientConn, servers <-chan *Server) *Server {
 	t.Helper()
 	resp, err := c.RoundTrip(request(within(t), t, "GET", "/server", nil))
@@ -391,9 +393,10 @@ func serverOf(t *testing.T, c *ClientConn, servers <-chan *Server) *Server {
 	return <-servers
 }
 
-// awaitHandlers waits until the server has heard of all that a client has reset, and no handler runs or waits. One of a stream that was reset
-// counts until it ends, and the server ends a connection with more than twice MaxStreams of them. So a client may reset MaxStreams streams from
-// one call to the next, beside as many that are open.
+// awaitHandlers waits until the server has processed all resets of a client, and no handler runs or waits.
+// Handlers of streams that were reset count until they return, and the server ends a connection with more
+// than twice MaxStreams of them. So a client may reset MaxStreams streams between two calls, beside as many
+// open ones.
 func awaitHandlers(t *testing.T, c *ClientConn, s *Server) {
 	t.Helper()
 	if err := c.Ping(within(t)); err != nil {

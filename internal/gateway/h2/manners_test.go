@@ -25,7 +25,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A handler that says "Connection: close", as it would to a client of HTTP/1, ends the connection behind the response.
+// A handler that sets "Connection: close", as it would for HTTP/1, ends the connection after the response.
 func TestConnectionClose(t *testing.T) {
 	c := pair(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
@@ -35,7 +35,7 @@ func TestConnectionClose(t *testing.T) {
 	<-c.Done()
 }
 
-// A connection without requests is told to go, whatever else its client says; one that has some is not.
+// A connection without requests gets GOAWAY, whatever else its client sends; one with requests does not.
 func TestIdleTimeout(t *testing.T) {
 	proceed := make(chan struct{})
 	c := pair(t, func(w http.ResponseWriter, r *http.Request) {
@@ -54,7 +54,8 @@ func TestIdleTimeout(t *testing.T) {
 	<-unused.Done()
 }
 
-// Serve returns behind the last handler: what that holds is given back before the client is taken for gone.
+// Serve returns after the last handler, so that the handler's memory is released before the client counts as
+// gone.
 func TestServeAwaitsHandlers(t *testing.T) {
 	client, server := net.Pipe()
 	begun, served, over := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -83,7 +84,7 @@ func TestServeAwaitsHandlers(t *testing.T) {
 	<-over
 }
 
-// A date is added where that is wanted and the handler has not spoken of one.
+// A date is added if configured, unless the handler sets one.
 func TestDate(t *testing.T) {
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -112,7 +113,7 @@ func TestDate(t *testing.T) {
 	}
 }
 
-// A client that waits for 100 hears it once, from the handler or when that reads.
+// A client that waits for 100 (Continue) gets it once, from the handler or when the handler reads.
 func TestContinueOnce(t *testing.T) {
 	addr := serveWith(t, false, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusContinue)
@@ -136,7 +137,8 @@ func TestContinueOnce(t *testing.T) {
 	}
 }
 
-// What some streams don't read doesn't stop the others while the connection's window has room, even if that is little.
+// Streams that are not read do not stop others while the connection's window has room, even if that is
+// little.
 func TestMostOfTheWindowHeld(t *testing.T) {
 	const window = 100 << 10
 	held := make(chan struct{}, 3)
@@ -162,7 +164,8 @@ func TestMostOfTheWindowHeld(t *testing.T) {
 	mustEcho(t, c, 1<<20)
 }
 
-// What one stream has read is told when another one, which is not read, takes the rest of the connection's window.
+// Bytes read on one stream are announced when another stream, which is not read, takes the rest of the
+// connection's window.
 func TestRestOfTheWindowTaken(t *testing.T) {
 	const window, first = 100 << 10, 16 << 10
 	read := make(chan struct{})
@@ -192,7 +195,7 @@ func TestRestOfTheWindowTaken(t *testing.T) {
 	}
 }
 
-// Serve says which rule the client broke, if it did.
+// Serve returns the rule that the client broke, if it broke one.
 func TestServeTells(t *testing.T) {
 	for what, say := range map[string]func(r *raw){
 		"PROTOCOL_ERROR": func(r *raw) { r.headers(2, true, get...) },
@@ -214,7 +217,8 @@ func TestServeTells(t *testing.T) {
 	}
 }
 
-// Responses before the last one are told to whoever traces the request, however many he takes, before RoundTrip returns.
+// Informational responses are passed to the request's trace, however many there are if it accepts them,
+// before RoundTrip returns.
 func TestInformational(t *testing.T) {
 	const many = 3 * maxInformational
 	told := make(chan struct{}, 1)
@@ -247,7 +251,7 @@ func TestInformational(t *testing.T) {
 	}
 }
 
-// readBody is a body that notes when somebody reads it.
+// readBody is a body that records whether it was read.
 type readBody struct {
 	io.Reader
 	read atomic.Bool
@@ -258,7 +262,8 @@ func (b *readBody) Read(p []byte) (int, error) {
 	return b.Reader.Read(p)
 }
 
-// A body whose request expects 100 waits for that, for so long and no longer, and is not read if the server refuses before.
+// A body whose request expects 100 (Continue) waits for it, but no longer than the timeout, and is not read
+// if the server refuses first.
 func TestExpectContinue(t *testing.T) {
 	const patience = 100 * time.Millisecond
 	addr := serveWith(t, false, func(w http.ResponseWriter, r *http.Request) {
@@ -285,7 +290,7 @@ func TestExpectContinue(t *testing.T) {
 			t.Fatal(path, err)
 		}
 		got, err := io.ReadAll(resp.Body)
-		time.Sleep(10 * time.Millisecond) // for who might read the request's body after all
+		time.Sleep(10 * time.Millisecond) // time for a wrong read of the request's body
 		if refused := path == "/refuse"; refused == body.read.Load() || refused != (resp.StatusCode == http.StatusExpectationFailed) || !refused && string(got) != "hello" {
 			t.Errorf("%s: %s, %q, %v, read: %v", path, resp.Status, got, err, body.read.Load())
 		}
@@ -294,7 +299,7 @@ func TestExpectContinue(t *testing.T) {
 	}
 }
 
-// Trailers come behind a body of nothing too.
+// Trailers are also sent after an empty body.
 func TestTrailersOfNothing(t *testing.T) {
 	c := pair(t, tell, nil)
 	for _, body := range []io.Reader{nil, http.NoBody, strings.NewReader("")} {
@@ -311,7 +316,7 @@ func TestTrailersOfNothing(t *testing.T) {
 	}
 }
 
-// What a connection has not begun with goes over another one, with its body.
+// A request that a connection has not begun to send is sent on another one, with its body.
 func TestSendAgain(t *testing.T) {
 	addr := serveWith(t, false, echo, nil)
 	used, c := dialWith(t, addr, false), dialWith(t, addr, false)
@@ -337,7 +342,7 @@ func TestSendAgain(t *testing.T) {
 	}
 }
 
-// A server's request goes to the next server with the path that came, and one that is not valid goes nowhere.
+// A server's request is forwarded with its original path, and one with an invalid path is refused.
 func TestSendRequestURI(t *testing.T) {
 	c := dialWith(t, serveWith(t, false, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.RequestURI) }), nil), false)
 	for target, valid := range map[string]bool{"/": true, "//a/b": true, "/a|b?%zz": true, "a": false, "http://x/a": false, "/a\nb": false} {
@@ -356,13 +361,13 @@ func TestSendRequestURI(t *testing.T) {
 	}
 }
 
-// complete is a body that is here.
+// complete is a body that has arrived completely.
 type complete struct{ io.Reader }
 
 func (complete) Close() error   { return nil }
 func (complete) Complete() bool { return true }
 
-// A body that is here already is read whole or not at all, and its window is given back.
+// A body that has arrived completely is read whole or not at all, and its window is given back.
 func TestWholeBodies(t *testing.T) {
 	type whole interface {
 		io.Reader
@@ -437,7 +442,8 @@ func TestWholeBodies(t *testing.T) {
 	}
 }
 
-// A body that was lent to a request is the caller's again when the headers of the response are here, even if most of it has yet to be sent.
+// A body that was lent to a request belongs to the caller again when the headers of the response have
+// arrived, even if most of it has yet to be sent.
 func TestLentBodyIsCopied(t *testing.T) {
 	goOn, got := make(chan struct{}), make(chan []byte, 1)
 	c := pair(t, func(w http.ResponseWriter, r *http.Request) {
@@ -465,7 +471,7 @@ func TestLentBodyIsCopied(t *testing.T) {
 	}
 }
 
-// hookedSocket calls a function once before it writes, when the connection's lock is free.
+// hookedSocket calls a function once before it writes, while the connection's lock is free.
 type hookedSocket struct {
 	*net.TCPConn
 	before atomic.Pointer[func()]
@@ -488,7 +494,8 @@ func (c hookedCalls) Write(f func(fd uintptr) bool) error {
 	return c.RawConn.Write(f)
 }
 
-// A body that is read whole is the reader's, also if another goroutine closes it while its window is given back.
+// A body that was read whole belongs to the reader, even if another goroutine closes it while its window is
+// given back.
 func TestWholeBodyIsClosedMeanwhile(t *testing.T) {
 	want := strings.Repeat("x", 40_000) // more than half a window
 	up := gateway.Upstream{Network: "tcp", Address: serveWith(t, false, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, want) }, nil)}
@@ -522,8 +529,8 @@ func TestWholeBodyIsClosedMeanwhile(t *testing.T) {
 	}
 }
 
-// Fields that could be read as several are left out of a response and of trailers, and what is left of these still ends
-// the stream.
+// Fields that could be read as several are left out of responses and trailers, and the remaining trailers
+// still end the stream.
 func TestFieldsThatAreNotValid(t *testing.T) {
 	bad := http.Header{"X-Split": {"a\r\nset-cookie: b"}, "X y": {"1"}, "X-Ünicode": {"1"}, ":status": {"500"}}
 	var got []string

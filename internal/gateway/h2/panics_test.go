@@ -31,7 +31,7 @@ func watched(t *testing.T) (f Faults, once func()) {
 	}
 }
 
-// clientOn connects a ClientConn that reports panics.
+// clientOn connects a ClientConn that reports panics to f.
 func clientOn(t *testing.T, addr string, f Faults, wrap func(net.Conn) net.Conn) *ClientConn {
 	t.Helper()
 	n, err := net.Dial("tcp", addr)
@@ -46,7 +46,7 @@ func clientOn(t *testing.T, addr string, f Faults, wrap func(net.Conn) net.Conn)
 	return c
 }
 
-// faultyConn panics once it is armed: in the call that arming names.
+// faultyConn panics in the call for which it is armed.
 type faultyConn struct {
 	net.Conn
 	read, write, close atomic.Bool
@@ -81,7 +81,8 @@ var panickyPlaces = map[string]func(*faultyConn){
 	"close": func(c *faultyConn) { c.close.Store(true); _ = c.Conn.Close() },
 }
 
-// A panic in the connection below, which may be a link that codes what it carries, ends that connection and what is on it.
+// A panic in the underlying connection, which may be a link that compresses what it carries, ends that
+// connection and its requests.
 func TestPanicsBelowAClient(t *testing.T) {
 	addr := serveWith(t, false, echo, nil)
 	for place, arm := range panickyPlaces {
@@ -164,7 +165,8 @@ func (p panicking) Close() error {
 	return nil
 }
 
-// A body is read by a worker, where its messages are decoded and coded. A panic ends its request, and not the connection.
+// A worker reads a request's body, which may recode its messages. A panic there ends its request, and not the
+// connection.
 func TestPanicInABody(t *testing.T) {
 	addr := serveWith(t, false, echo, nil)
 	f, once := watched(t)
@@ -182,7 +184,7 @@ func TestPanicInABody(t *testing.T) {
 	once()
 }
 
-// What else a worker does belongs to the connection, which ends.
+// A panic elsewhere in a worker ends the connection.
 func TestPanicOfAWorker(t *testing.T) {
 	addr := serveWith(t, false, echo, nil)
 	f, once := watched(t)
@@ -249,9 +251,10 @@ func (r *panickyRole) streamRemoved(s *stream) { r.panics("streamRemoved"); r.ro
 func (r *panickyRole) failed()                 { r.panics("failed"); r.role.failed() }
 func (r *panickyRole) why(e error) error       { r.panics("why"); return r.role.why(e) }
 
-// A panic anywhere in a connection's own code ends it, with its lock free and nothing waiting for ever, and no other.
+// A panic anywhere in a connection's own code ends that connection only. Its lock is free then and nothing
+// waits for ever.
 func TestPanicsOfAConnection(t *testing.T) {
-	for _, hidden := range []bool{false, true} { // whether another goroutine writes
+	for _, hidden := range []bool{false, true} { // whether a goroutine does the writes
 		addr := serveWith(t, hidden, echo, nil)
 		for _, at := range []string{"headers", "admit", "beforeRead", "streamRemoved", "failed", "why"} {
 			t.Run(at, func(t *testing.T) {
@@ -287,7 +290,7 @@ func TestPanicsOfAConnection(t *testing.T) {
 	}
 }
 
-// Requests that wait for a connection hear of a panic, and the next one has another try.
+// Requests that wait for a connection fail after a panic, and the next request tries again.
 func TestPanicInDialing(t *testing.T) {
 	f, once := watched(t)
 	first := true
@@ -317,7 +320,7 @@ func TestPanicInDialing(t *testing.T) {
 	once()
 }
 
-// A timer's panic ends the connection whose timer it is.
+// A panic in a timer ends the timer's connection.
 func TestPanicOfATimer(t *testing.T) {
 	f, once := watched(t)
 	c := clientOn(t, serveWith(t, false, echo, nil), f, nil)

@@ -14,10 +14,10 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// testHop is a connection of a pool of these tests.
+// testHop is a connection of a test's pool.
 type testHop struct{ Pooled }
 
-// testPool connects to addr, and counts.
+// testPool returns a pool of connections to addr, and counts the connections.
 func testPool(t *testing.T, addr string, change func(*PoolConfig[*testHop])) (p *Pool[*testHop], dials *atomic.Int32) {
 	dials = &atomic.Int32{}
 	cfg := PoolConfig[*testHop]{Most: 10, Linger: time.Second, Connect: func(alive context.Context) (*testHop, error) {
@@ -36,7 +36,7 @@ func testPool(t *testing.T, addr string, change func(*PoolConfig[*testHop])) (p 
 	return p, dials
 }
 
-// onlyOne lets a pool connect once; then the server is away, in the way that away says.
+// onlyOne lets a pool connect once. Later connections are opened by away.
 func onlyOne(away func(alive context.Context) error) func(*PoolConfig[*testHop]) {
 	return func(c *PoolConfig[*testHop]) {
 		connect := c.Connect
@@ -79,7 +79,7 @@ func use(t *testing.T, p *Pool[*testHop], path string) error {
 	return err
 }
 
-// A connection without requests is closed after a while, one with some is not.
+// A connection without requests is closed after a while; one with requests is not.
 func TestPoolIdle(t *testing.T) {
 	const idle = 50 * time.Millisecond
 	proceed := make(chan struct{})
@@ -108,8 +108,8 @@ func TestPoolIdle(t *testing.T) {
 	}
 }
 
-// Requests that a server does not take on one connection go over another one, though the first have no end; all that come together
-// wait for one connection.
+// Requests beyond a server's limit for one connection use another one, although the first requests have no
+// end. All requests that come together wait for one connection.
 func TestPoolBeyondTheServersLimit(t *testing.T) {
 	const most = 3
 	began := make(chan struct{}, 100)
@@ -126,13 +126,13 @@ func TestPoolBeyondTheServersLimit(t *testing.T) {
 			var s Slot
 			h, err := p.Take(ctx, &s)
 			if err != nil {
-				return // it has waited for a connection to the end
+				return // the test ended while it waited
 			}
 			defer p.Release(&s)
 			_, _ = h.Conn.RoundTrip(request(ctx, t, "GET", "/", nil))
 		})
 	}
-	for range 2 * most { // the second connection's limit may be known too late for those behind
+	for range 2 * most { // the second connection's limit may become known too late for the others
 		<-began
 	}
 	cancel()
@@ -142,7 +142,7 @@ func TestPoolBeyondTheServersLimit(t *testing.T) {
 	}
 }
 
-// While another connection is being opened, for as long as that takes, requests that wait for it go over those that others have left.
+// While another connection is being opened, waiting requests use the streams that others have left.
 func TestPoolWhileAnotherHangs(t *testing.T) {
 	addr := serveWith(t, false, echo, func(c *ServerConfig) { c.MaxStreams = 2 })
 	p, _ := testPool(t, addr, onlyOne(func(alive context.Context) error {
@@ -170,7 +170,8 @@ func TestPoolWhileAnotherHangs(t *testing.T) {
 	wg.Wait()
 }
 
-// A server that ends connections at once is not dialed over and over for one request, which hears of the end itself.
+// A server that ends connections at once is not dialed repeatedly for one request, which gets the error
+// itself.
 func TestPoolWhereConnectionsEnd(t *testing.T) {
 	addr := serveWith(t, false, echo, nil)
 	p, dials := testPool(t, addr, func(c *PoolConfig[*testHop]) {
@@ -199,7 +200,7 @@ func TestPoolWhereConnectionsEnd(t *testing.T) {
 	}
 }
 
-// Where no other connection comes about, requests wait for those before them.
+// If no other connection can be opened, requests wait for earlier ones to end.
 func TestPoolWithoutAnother(t *testing.T) {
 	addr := serveWith(t, false, echo, func(c *ServerConfig) { c.MaxStreams = 1 })
 	down := errors.New("down")

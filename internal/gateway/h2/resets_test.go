@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// cancelled begins n requests of a client on a connection and ends them, at once.
+// cancelled begins n requests of a client on a connection and cancels them at once.
 func cancelled(t *testing.T, c *ClientConn, by *Client, n int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -30,7 +30,8 @@ func cancelled(t *testing.T, c *ClientConn, by *Client, n int) {
 	all.Wait()
 }
 
-// pacedConn returns a connection that paces its resets, to a server that answers nothing, and how many of its streams were reset.
+// pacedConn returns a connection that paces its resets, to a server that answers nothing, and the number of
+// streams that were reset.
 func pacedConn(streams uint32) (*ClientConn, *atomic.Int64) {
 	resets := new(atomic.Int64)
 	near, far := net.Pipe()
@@ -41,8 +42,8 @@ func pacedConn(streams uint32) (*ClientConn, *atomic.Int64) {
 	return c, resets
 }
 
-// A connection that clients share resets a few streams at once, and the others one after the other; those that wait for it are among those that
-// the server takes.
+// A shared connection resets a few streams at once, and the others one after the other. Streams that wait to
+// be reset count towards the server's limit.
 func TestResetsArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const streams, n = 400, 100
@@ -66,7 +67,7 @@ func TestResetsArePaced(t *testing.T) {
 	})
 }
 
-// No more than a quarter of the streams that a server takes waits to be reset.
+// At most a quarter of the streams that a server accepts waits to be reset.
 func TestPacedResetsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const streams, n = 200, 150
@@ -80,7 +81,7 @@ func TestPacedResetsAreBounded(t *testing.T) {
 	})
 }
 
-// A server that takes fewer streams than the quarter that may wait is of: one may.
+// If a quarter of the server's limit is less than one stream, one may wait.
 func TestFewStreamsArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, resets := pacedConn(pacedPart - 1)
@@ -100,8 +101,8 @@ func TestFewStreamsArePaced(t *testing.T) {
 	})
 }
 
-// Streams that clients began before they were known to reset much, and all reset together, do not end a connection that others use: it takes no
-// new requests and resets no more streams in a time than before.
+// Streams that clients began before they were known to reset much, and then reset together, do not end a
+// connection that others use: it accepts no new requests, and resets no more streams a second than before.
 func TestManyStreamsResetTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const streams, n = 400, 300
@@ -123,8 +124,8 @@ func TestManyStreamsResetTogether(t *testing.T) {
 	})
 }
 
-// A client that resets much gets connections that others don't have, until it hasn't for a while; one that doesn't stays where it is, at the same
-// address, too.
+// A client that resets much gets connections apart from others until it has not reset for a while. Another
+// client at the same address that does not reset stays where it is.
 func TestClientsThatResetMuchAreApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var apart []string
@@ -155,7 +156,7 @@ func TestClientsThatResetMuchAreApart(t *testing.T) {
 		if len(apart) != 1 || apart[0] != "10.0.0.1" {
 			t.Errorf("set apart: %v", apart)
 		}
-		other := newUser(t, p, 2).is // another address has others
+		other := newUser(t, p, 2).is // another address gets others
 		cancelled(t, shared.Conn, other, clientBurst+1)
 		if h := hopOf(other); h == own || h == shared {
 			t.Error("two addresses share what is for clients that reset much, and there is room")
@@ -187,8 +188,9 @@ func TestClientsThatResetMuchAreApart(t *testing.T) {
 	})
 }
 
-// A client that connects anew before a connection has reset much is found by its address: its next connections are apart from the start. Those
-// of that address that reset nothing, and those of other addresses, stay where they are.
+// A client that reconnects before a connection has reset much is detected by its address: its next
+// connections are apart from the start. Connections of that address that reset nothing, and those of other
+// addresses, stay where they are.
 func TestResetsOfConnectionsThatComeAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := quietPool(t, 1000, nil)
@@ -217,7 +219,7 @@ func TestResetsOfConnectionsThatComeAnew(t *testing.T) {
 		if hopOf(bad) == shared || hopOf(good) != shared || hopOf(other) != shared {
 			t.Error("which connections who has")
 		}
-		cancelled(t, hopOf(bad).Conn, bad, 10*addressBurst) // these harm only those that are apart
+		cancelled(t, hopOf(bad).Conn, bad, 10*addressBurst) // these harm only connections that are apart
 		p.Leave(bad)
 		cancelled(t, shared.Conn, good, 1)
 		if hopOf(good) == shared {
@@ -233,7 +235,7 @@ func TestResetsOfConnectionsThatComeAnew(t *testing.T) {
 		p.Leave(other)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if n := len(p.addresses); n != 1 { // the requests that are no client's
+		if n := len(p.addresses); n != 1 { // that of requests without a client
 			t.Errorf("%d addresses are left", n)
 		}
 	})

@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A scope is a context like those of package context, whoever is around it and in it.
+// A scope behaves like the contexts of package context, whatever its parent and its children are.
 func TestScopes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var outer, inner, other Scope
@@ -74,7 +74,7 @@ func TestScopeInOtherContext(t *testing.T) {
 	})
 }
 
-// A server's context does not remember requests that came to nothing, however they did.
+// A server's context keeps no reference to requests that failed, in whatever way.
 func TestScopesOfRequests(t *testing.T) {
 	var outer Scope
 	addr := serveWith(t, false, echo, func(c *ServerConfig) { c.Context = &outer })

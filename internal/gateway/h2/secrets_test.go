@@ -38,8 +38,8 @@ func marks(dec *hpack.Decoder, f *http2.HeadersFrame) string {
 	return fmt.Sprint(names)
 }
 
-// What came as never indexed is sent so, on both connections and in both directions; of what comes from HTTP/1, which can't say so,
-// what proves an identity.
+// Fields that arrive as never indexed are sent so, on both connections and in both directions. So are
+// credentials from HTTP/1, which can't mark them.
 func TestNeverIndexed(t *testing.T) {
 	atServer := make(chan string, 10)
 	upstream := dialWith(t, scripted(t, func(r *raw) {

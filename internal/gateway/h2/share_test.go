@@ -14,7 +14,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// quietServer takes so many streams at a time and answers nothing; reset is told of those that are reset.
+// quietServer accepts the given number of concurrent streams and answers nothing. It calls reset for each
+// stream that is reset.
 func quietServer(c net.Conn, streams uint32, reset func(id uint32)) {
 	defer c.Close()
 	_, _ = io.ReadFull(c, make([]byte, len(http2.ClientPreface)))
@@ -40,7 +41,7 @@ func quietServer(c net.Conn, streams uint32, reset func(id uint32)) {
 	}
 }
 
-// quietPool is a pool of connections to quiet servers, that has one connection already. change may be nil.
+// quietPool returns a pool that has one connection to a quiet server already. change may be nil.
 func quietPool(t *testing.T, streams uint32, change func(*PoolConfig[*testHop])) *Pool[*testHop] {
 	cfg := PoolConfig[*testHop]{Most: 1, Linger: time.Second, Connect: func(context.Context) (*testHop, error) {
 		near, far := net.Pipe()
@@ -60,7 +61,7 @@ func quietPool(t *testing.T, streams uint32, change func(*PoolConfig[*testHop]))
 	return p
 }
 
-// user is a client's connection of a test.
+// user is a client's connection in a test.
 type user struct {
 	t    *testing.T
 	pool *Pool[*testHop]
@@ -76,7 +77,7 @@ type held struct {
 	user   *user
 	slot   Slot
 	silent atomic.Bool
-	asked  atomic.Int64 // how often the pool has asked whether it is silent
+	asked  atomic.Int64 // number of calls of Silent
 	moved  atomic.Uint64
 	got    atomic.Bool // it has a connection
 	why    atomic.Pointer[error]
@@ -116,7 +117,7 @@ func (u *user) begin(n int, silent bool) (all []*held) {
 	return all
 }
 
-// count counts the requests that have a connection, and those of them that had to yield for a reason.
+// count returns how many requests have a connection, and how many of those had to yield for the reason why.
 func count(all []*held, why error) (got, yielded int) {
 	for _, u := range all {
 		switch w := u.why.Load(); {
@@ -150,8 +151,8 @@ func TestShareAlone(t *testing.T) {
 	})
 }
 
-// Calls that send nothing lose their streams after a second in which others wait, and an eighth stays for those others; once they have
-// gone for ten seconds it is used, too.
+// Calls that send nothing lose their streams after a second in which others wait, and an eighth of the
+// streams stays free for those others. Ten seconds after they have gone it is used, too.
 func TestShareSilent(t *testing.T) {
 	for name, address := range map[string]byte{"another address": 2, "the same address": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -175,14 +176,14 @@ func TestShareSilent(t *testing.T) {
 	}
 }
 
-// Streams that become free go to who has the fewest.
+// Free streams go to the address and the connection with the fewest.
 func TestShareFewestFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := quietPool(t, 20, nil)
 		defer p.Close()
 		many := newUser(t, p, 1).begin(40, false)
 		few := newUser(t, p, 2).begin(4, false)
-		same := newUser(t, p, 1).begin(2, false) // of the address that has many, but not of the connection
+		same := newUser(t, p, 1).begin(2, false) // the address has many, but not the connection
 		for i := range 3 {
 			many[i].end()
 			expect(t, "few", few, nil, i+1, 0)
@@ -198,7 +199,8 @@ func TestShareFewestFirst(t *testing.T) {
 	})
 }
 
-// A client above its share loses the stream that has been quiet for the longest time, when one below it has waited for four seconds.
+// A client above its share loses the stream that has been quiet for the longest time, when one below it has
+// waited for four seconds.
 func TestShareMostIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := quietPool(t, 10, nil)
@@ -266,8 +268,8 @@ func TestShareGivenUp(t *testing.T) {
 	})
 }
 
-// However many calls of a client wait, a stream that is taken and given back takes little work: all that wait are looked at a few times a second
-// only, and then those of which more has come than headers are put in front.
+// However many calls of a client wait, taking and releasing a stream takes little work. All waiting calls are
+// checked only a few times a second, and then those of which more than headers has arrived are put in front.
 func TestShareLooksAtFewThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := quietPool(t, 20, nil)
@@ -275,7 +277,7 @@ func TestShareLooksAtFewThatWait(t *testing.T) {
 		bad := newUser(t, p, 1).begin(1000, true)
 		good := newUser(t, p, 2)
 		expect(t, "at first", good.begin(1, false), nil, 0, 0)
-		time.Sleep(silentTime + 2*sharePeriod + time.Millisecond) // not at the moment of a look
+		time.Sleep(silentTime + 2*sharePeriod + time.Millisecond) // not at the moment of a check
 		asked := func() (n int64) {
 			for _, u := range bad {
 				n += u.asked.Load()
@@ -303,7 +305,8 @@ func TestShareLooksAtFewThatWait(t *testing.T) {
 	})
 }
 
-// The same holds for calls that wait on as many connections. One that begins to wait is looked at whatever waits before it.
+// The same holds for calls that wait on as many connections. One that begins to wait is considered whatever
+// waits before it.
 func TestShareLooksAtFewConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := quietPool(t, 20, nil)
@@ -314,7 +317,7 @@ func TestShareLooksAtFewConnections(t *testing.T) {
 		}
 		good := newUser(t, p, 2)
 		expect(t, "at first", good.begin(1, false), nil, 0, 0)
-		time.Sleep(silentTime + 2*sharePeriod + time.Millisecond) // not at the moment of a look
+		time.Sleep(silentTime + 2*sharePeriod + time.Millisecond) // not at the moment of a check
 		asked := func() (n int64) {
 			for _, u := range bad {
 				n += u.asked.Load()

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// slowClient is a client's end of a connection in a bubble, whose server runs no handlers.
+// slowClient is a client's end of a connection in a synctest bubble. Its server runs no handlers.
 type slowClient struct {
 	t *testing.T
 	net.Conn
@@ -31,7 +31,7 @@ func startSlow(t *testing.T, greet bool) *slowClient {
 		Handler: http.HandlerFunc(echo), MaxStreams: 10, Window: testWindow, ConnWindow: testWindow, MaxHeader: testHeader,
 	})
 	c.server = s
-	s.running = s.cfg.MaxStreams // so no handler begins: workers outlive a bubble
+	s.running = s.cfg.MaxStreams // so that no handler begins: workers outlive a bubble
 	go func() { c.served <- s.Serve() }()
 	go func() {
 		defer close(c.ended)
@@ -62,7 +62,7 @@ func (c *slowClient) write(b []byte) {
 	}
 }
 
-// isOpen reports whether the server has the connection still open.
+// isOpen reports whether the server still has the connection open.
 func (c *slowClient) isOpen() bool {
 	synctest.Wait()
 	select {
@@ -73,7 +73,7 @@ func (c *slowClient) isOpen() bool {
 	}
 }
 
-// head is the HEADERS frame of a POST, without its end if more frames are to follow.
+// head returns the HEADERS frame of a POST. END_HEADERS is set if it is whole.
 func head(whole bool) []byte {
 	block := []byte{0x83, 0x86, 0x84, 0x41, 0x01, 'x'} // POST, http, /, :authority x
 	frame := []byte{0, 0, byte(len(block)), byte(http2.FrameHeaders), 0, 0, 0, 0, 1}
@@ -83,7 +83,7 @@ func head(whole bool) []byte {
 	return append(frame, block...)
 }
 
-// A header block must come to its end within ten seconds of its first byte, however it is cut.
+// A header block must be complete within ten seconds of its first byte, however it is cut.
 func TestSlowHeadersEndTheConnection(t *testing.T) {
 	for name, pieces := range map[string][][]byte{
 		"half a header of a frame": {head(true)[:5]},
@@ -125,7 +125,7 @@ func TestSlowHeadersEndTheConnection(t *testing.T) {
 	}
 }
 
-// Preface and SETTINGS have the same limit.
+// The preface and SETTINGS have the same limit.
 func TestSlowPrefaceEndsTheConnection(t *testing.T) {
 	for _, sent := range []string{"", http2.ClientPreface[:9], http2.ClientPreface, http2.ClientPreface + "\x00\x00\x06\x04"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -146,8 +146,8 @@ func TestSlowPrefaceEndsTheConnection(t *testing.T) {
 	}
 }
 
-// What is not of a header block may take its time: a body, in the middle of a DATA frame too, and the next request. A block
-// that came in time leaves no limit behind.
+// There is no limit for anything outside a header block: a body, even within a DATA frame, and the next
+// request. A block that was complete in time leaves no limit behind.
 func TestSlowBodiesGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startSlow(t, true)
@@ -161,7 +161,7 @@ func TestSlowBodiesGoOn(t *testing.T) {
 			t.Fatal("closed in a body")
 		}
 		c.write([]byte("dy"))
-		c.write([]byte{0, 0, 4, byte(http2.FrameData)}) // the frame's header is no body, and ends in time
+		c.write([]byte{0, 0, 4, byte(http2.FrameData)}) // the header of the frame, in time
 		time.Sleep(headerTime - time.Second)
 		c.write([]byte{0, 0, 0, 0, 1, 'b', 'o'})
 		time.Sleep(time.Hour)
@@ -181,7 +181,7 @@ func TestSlowBodiesGoOn(t *testing.T) {
 	})
 }
 
-// A read deadline is for what the peer has to send: it does not pass while unread bytes lie there.
+// A read deadline limits the peer: it does not expire while there are unread bytes.
 func TestReadDeadlineIsForThePeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startSlow(t, true)
@@ -192,7 +192,7 @@ func TestReadDeadlineIsForThePeer(t *testing.T) {
 		body := c.server.streams[1].user.(*served)
 		c.server.mu.Unlock()
 		body.expireReads(time.Now().Add(time.Minute))
-		time.Sleep(time.Hour) // for which the upstream takes nothing
+		time.Sleep(time.Hour) // while the upstream accepts nothing
 		b := make([]byte, 4)
 		read := func() error {
 			body.expireReads(time.Now().Add(time.Minute))
@@ -209,7 +209,7 @@ func TestReadDeadlineIsForThePeer(t *testing.T) {
 		c.write([]byte{0, 0, 4, byte(http2.FrameData), 0, 0, 0, 0, 1, 'l', 'a', 's', 't'})
 		synctest.Wait()
 		time.Sleep(time.Hour)
-		if _, err := io.ReadFull(body, b); err != nil { // no other time is set
+		if _, err := io.ReadFull(body, b); err != nil { // no other deadline is set
 			t.Error(err)
 		}
 		if n, err := body.Read(b); !errors.Is(err, os.ErrDeadlineExceeded) {
