@@ -19,8 +19,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// deafened forwards connections to a server until it is told to keep them open and forward
-// nothing any more, as a network does that lost a machine.
+// deafened forwards connections to a server until deaf is set. Then it keeps them open and forwards nothing
+// more, like a network that has lost a machine.
 func deafened(t *testing.T, server string) (addr string, deaf *atomic.Bool) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -52,7 +52,7 @@ func deafened(t *testing.T, server string) (addr string, deaf *atomic.Bool) {
 				_ = c.Close()
 				continue
 			}
-			born := deaf.Load() // those that come after it work
+			born := deaf.Load() // later connections work
 			old := func() bool { return !born && deaf.Load() }
 			go forward(up, c, old)
 			go forward(c, up, old)
@@ -62,8 +62,7 @@ func deafened(t *testing.T, server string) (addr string, deaf *atomic.Bool) {
 	return l.Addr().String(), deaf
 }
 
-// A server that is gone without a word is noticed by the calls that wait for it, which get
-// UNAVAILABLE, and new calls go over a new connection.
+// Calls that wait for a server that has vanished end with UNAVAILABLE, and new calls use a new connection.
 func TestSilentDeathIsNoticed(t *testing.T) {
 	t.Parallel()
 	addr, deaf := deafened(t, startServer(t, echo))
@@ -84,8 +83,7 @@ func TestSilentDeathIsNoticed(t *testing.T) {
 	mustEcho(t, c, payload(100))
 }
 
-// Quiet streams are not taken for dead, and the pings on them are few enough for a server
-// with grpc-go's own rules about them.
+// Quiet streams are not taken for dead, and the pings on them are few enough for grpc-go's default rules.
 func TestQuietStreamsLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(func(_ any, s grpc.ServerStream) error {

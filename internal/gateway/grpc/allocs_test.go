@@ -15,18 +15,18 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// unaryAllocs limits what a unary call allocates, with all that its two connections do for it.
+// unaryAllocs limits the allocations of a unary call, including those of its two connections.
 const unaryAllocs = 26
 
-// rawPeer is one end of an HTTP/2 connection that allocates nothing for a message.
+// rawPeer is one end of an HTTP/2 connection. It does not allocate memory for a message.
 type rawPeer struct {
 	net.Conn
-	out []byte // HEADERS, DATA and perhaps trailers, whose stream each send sets
-	ids []int  // where the stream's number stands in out
+	out []byte // HEADERS, DATA and perhaps trailers; send sets their stream
+	ids []int  // offsets of the stream's number in out
 	in  [32 << 10]byte
 }
 
-// newRawPeer begins with settings behind preface, and will send messages with these header fields and trailers.
+// newRawPeer sends preface and settings. The peer sends messages with the given header fields and trailers.
 func newRawPeer(t *testing.T, c net.Conn, preface string, message []byte, header, trailer []string) *rawPeer {
 	p := &rawPeer{Conn: c}
 	var b, block bytes.Buffer
@@ -38,7 +38,7 @@ func newRawPeer(t *testing.T, c net.Conn, preface string, message []byte, header
 		t.Fatal(err)
 	}
 	enc := hpack.NewEncoder(&block)
-	enc.SetMaxDynamicTableSize(0) // so that a block is good for each stream
+	enc.SetMaxDynamicTableSize(0) // so that a block can be used for each stream
 	encode := func(fields []string) []byte {
 		block.Reset()
 		for i := 0; i < len(fields); i += 2 {
@@ -77,7 +77,7 @@ func (p *rawPeer) send(stream uint32) error {
 	return err
 }
 
-// next reads until a stream has ended, and returns it.
+// next reads until a stream has ended, and returns its number.
 func (p *rawPeer) next() (uint32, error) {
 	for {
 		if _, err := io.ReadFull(p, p.in[:9]); err != nil {
@@ -99,7 +99,7 @@ func (p *rawPeer) next() (uint32, error) {
 	}
 }
 
-// A unary call whose request and reply come in one piece each allocates little.
+// A unary call whose request and reply arrive in one piece each allocates little.
 func TestAllocationsOfAUnaryCall(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates, too")
@@ -157,12 +157,13 @@ func TestAllocationsOfAUnaryCall(t *testing.T) {
 	}
 }
 
-// What was read ahead of a body for a connection that turns out to take no more requests goes back to the pool.
+// Data read ahead of a body for a connection that turns out to accept no more requests goes back to the
+// buffer pool.
 func TestBuffersOfUnusableConnections(t *testing.T) {
 	if raceEnabled {
 		t.Skip("under the race detector sync.Pool drops at random")
 	}
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // which have pools of their own
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // each processor has its own pools
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	synctest.Test(t, func(t *testing.T) {
 		g := newGateway(t, "http://server:1", nil)

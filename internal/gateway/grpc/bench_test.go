@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// ways are how the benchmarks reach a server: directly, through a gateway that touches
+// ways returns the addresses of a server for the benchmarks: directly, through a gateway that changes
 // nothing, and through two with zstd-1 between them.
 func ways(b *testing.B) (addrs map[string]string, order []string) {
 	server := startServer(b, echo)
@@ -23,7 +23,7 @@ func ways(b *testing.B) (addrs map[string]string, order []string) {
 	return map[string]string{"direct": server, "plain": plain.addr, "two": near.addr}, []string{"direct", "plain", "two"}
 }
 
-// What a hop costs calls that come one after the other.
+// BenchmarkUnary measures the cost of a hop for sequential calls.
 func BenchmarkUnary(b *testing.B) {
 	addrs, order := ways(b)
 	for _, way := range order {
@@ -44,7 +44,7 @@ func BenchmarkUnary(b *testing.B) {
 	}
 }
 
-// And what it costs when 32 at a time come.
+// BenchmarkUnaryParallel measures it for 32 concurrent calls.
 func BenchmarkUnaryParallel(b *testing.B) {
 	addrs, order := ways(b)
 	for _, way := range order {
@@ -68,8 +68,8 @@ func BenchmarkUnaryParallel(b *testing.B) {
 	}
 }
 
-// cpuTime is what the process took, client, server and gateways: on a busy machine it says
-// more than the clock.
+// cpuTime returns the CPU time of the process: client, server and gateways. On a busy machine it is more
+// reliable than the clock.
 func cpuTime() int64 {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)

@@ -14,8 +14,8 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
-// breaking answers each call with headers and the beginning of a message, and then breaks the
-// connection.
+// breaking starts a server that answers each call with headers and the beginning of a message, and then
+// breaks the connection.
 func breaking(t *testing.T, encoding string, message []byte, part int) string {
 	addr, _ := refusing(t, func(fr *http2.Framer, id uint32, _ int64) bool {
 		var b bytes.Buffer
@@ -35,8 +35,8 @@ func breaking(t *testing.T, encoding string, message []byte, part int) string {
 	return addr
 }
 
-// A connection that breaks within a message is UNAVAILABLE, as without a gateway, whatever
-// becomes of the message.
+// A connection that breaks within a message is UNAVAILABLE, as without a gateway, whatever the gateway does
+// with the message.
 func TestUpstreamBreaksWithinAMessage(t *testing.T) {
 	plain := payload(10_000)
 	for _, encoding := range []string{"", "zstd"} {
@@ -64,7 +64,7 @@ func TestUpstreamBreaksWithinAMessage(t *testing.T) {
 	}
 }
 
-// Pieces of any size make the same body, and a message that fits goes in one.
+// Pieces of any size make the same body, and a message that fits is forwarded in one piece.
 func TestWholes(t *testing.T) {
 	const size = 100
 	var body []byte

@@ -9,8 +9,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// A message that must be opened gets through although all of the budget is held, by others
-// that may wait for this very one: one at a time goes ahead without.
+// A message that must be decompressed gets through although other messages, which may wait for it, hold the
+// whole budget: one at a time goes ahead without budget.
 func TestBudgetIsNoDeadEnd(t *testing.T) {
 	requests, replies := gateway.NewBudget(1<<20), gateway.NewBudget(1<<20)
 	server := startServer(t, echo)
@@ -37,8 +37,7 @@ func TestBudgetIsNoDeadEnd(t *testing.T) {
 	}
 }
 
-// Two gateways of one process that share a small budget, one behind the other, don't stop
-// each other.
+// Two gateways of one process that share a small budget, one in front of the other, do not block each other.
 func TestSharedBudget(t *testing.T) {
 	requests, replies := gateway.NewBudget(600<<10), gateway.NewBudget(600<<10)
 	share := func(c *Config) { c.Requests, c.Replies, c.UpstreamReads = requests, replies, []string{"minlz"} }

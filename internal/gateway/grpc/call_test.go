@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// All kinds of calls give through a gateway, and through two, what they give directly.
+// eachWay runs do with a server directly, through one gateway and through two. The results must be the same.
 func eachWay(t *testing.T, do func(t *testing.T, c *grpc.ClientConn)) {
 	server := startServer(t, echo)
 	one := startGateway(t, "grpc://"+server, nil)
@@ -39,7 +39,7 @@ func TestUnary(t *testing.T) {
 func TestStreams(t *testing.T) {
 	eachWay(t, func(t *testing.T, c *grpc.ClientConn) {
 		s := stream(within(t), t, c, "Both")
-		for i := range 50 { // ping-pong: nothing may wait for more
+		for i := range 50 { // ping-pong: a message must not wait for the next
 			in := payload(i * 1000)
 			if err := s.SendMsg(&in); err != nil {
 				t.Fatal(err)

@@ -12,8 +12,9 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
-// A budget that one message has used up for long leaves the next ones plain within their call, with a dictionary too;
-// those that the client had compressed are compressed again all the same. Without the budget all are compressed again.
+// If one message uses up the CPU budget, the next ones of its call are sent plain, even with a dictionary.
+// Messages that the client had compressed are recompressed all the same. Without a budget all are
+// recompressed.
 func TestBudgetUsedUp(t *testing.T) {
 	p := newParts(t, 1<<28)
 	stats, limits := gateway.NewStats("a", "grpc"), gateway.NewEffort()
@@ -39,7 +40,8 @@ func TestBudgetUsedUp(t *testing.T) {
 			t.Errorf("%s: %d bytes of %d, %v", what, len(out), len(message), err)
 		}
 	}
-	compressed("the first", frame(false, b.Bytes()), alone, true) // takes far more than the millisecond that has been saved up
+	// This takes far more than the millisecond that was saved up.
+	compressed("the first", frame(false, b.Bytes()), alone, true)
 	compressed("the second", frame(false, payload(5000)), alone, false)
 	compressed("with a dictionary", frame(false, payload(300)), paired, false)
 	if left := stats.Snapshot().Rules[0].LeftBy; len(left) != 1 || left[0].Reason != gateway.SteppedDown || left[0].Values != 2 {

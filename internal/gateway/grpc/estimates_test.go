@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// Messages are counted and kept as they came, long ones and compressed ones too, whatever a rule makes of them; what a pair is said
-// to save is more than a message by itself does.
+// Messages are counted and sampled as received, long and compressed ones too, whatever a rule does with them.
+// The estimated saving of a pair exceeds that of a message by itself.
 func TestMessagesAreMeasuredAsTheyCame(t *testing.T) {
 	server := startServer(t, echo)
 	for name, rules := range map[string][]policy.MessageRule{
@@ -63,7 +63,8 @@ func TestMessagesAreMeasuredAsTheyCame(t *testing.T) {
 	}
 }
 
-// What could be said of a pair is what a link makes of messages: the two differ by HTTP/2's headers and its smaller first windows.
+// The estimate for a pair equals what a link makes of messages, except for HTTP/2's headers and its smaller
+// first windows.
 func TestEstimateOfALink(t *testing.T) {
 	w := waysOf(grpccodec.NewSet(grpccodec.Options{}), codec.New(codec.Options{}), 1<<20)
 	for _, s := range w.Sequences {

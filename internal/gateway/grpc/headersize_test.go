@@ -10,14 +10,15 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Metadata that is longer than the server takes fails for good, as it does without a gateway: clients repeat calls that end with
-// UNAVAILABLE.
+// Metadata longer than the server's limit fails permanently, as without a gateway, and not with UNAVAILABLE,
+// for which clients retry.
 func TestMetadataLongerThanTheServerTakes(t *testing.T) {
 	server := startServer(t, echo, grpc.MaxHeaderListSize(16<<10))
 	g := startGateway(t, "grpc://"+server, nil)
 	for name, addr := range map[string]string{"direct": server, "gateway": g.addr} {
 		c := connect(t, addr)
-		if _, err := unary(within(t), c, "Unary", []byte("first")); err != nil { // now the server's settings are known
+		// This call learns the server's settings.
+		if _, err := unary(within(t), c, "Unary", []byte("first")); err != nil {
 			t.Fatal(name, err)
 		}
 		ctx := metadata.AppendToOutgoingContext(within(t), "x-long", strings.Repeat("m", 20<<10))

@@ -18,7 +18,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// echo is a server that does what the method's name says.
+// echo is a server whose methods do what their names say.
 func echo(_ any, s grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(s)
 	md, _ := metadata.FromIncomingContext(s.Context())
@@ -78,7 +78,7 @@ func collect(s grpc.ServerStream) error {
 	}
 }
 
-// startServer starts grpc-go's server and returns its address.
+// startServer starts a grpc-go server and returns its address.
 func startServer(t testing.TB, handler grpc.StreamHandler, options ...grpc.ServerOption) string {
 	t.Helper()
 	return serveGRPC(t, newServer(handler, options...))
@@ -126,7 +126,7 @@ func startGateway(t testing.TB, upstream string, change func(*Config)) rig {
 	return g
 }
 
-// newGateway makes a gateway that doesn't listen.
+// newGateway returns a gateway that does not listen.
 func newGateway(t testing.TB, upstream string, change func(*Config)) rig {
 	t.Helper()
 	up, err := gateway.ParseUpstream(upstream, "")
@@ -144,7 +144,7 @@ func newGateway(t testing.TB, upstream string, change func(*Config)) rig {
 		change(&c)
 	}
 	g := NewGateway(c)
-	g.pool.dialer.patience = 10 * time.Second // however slow this machine is
+	g.pool.dialer.patience = 10 * time.Second // also enough for slow machines
 	return rig{Gateway: g, stats: stats}
 }
 
@@ -184,7 +184,7 @@ func stream(ctx context.Context, t testing.TB, c *grpc.ClientConn, method string
 	return s
 }
 
-// payload is text that compresses well, n bytes of it.
+// payload returns n bytes of text that compresses well.
 func payload(n int) []byte {
 	var b []byte
 	for i := 0; len(b) < n; i++ {

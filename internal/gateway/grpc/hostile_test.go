@@ -31,7 +31,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// rawClient sends bodies that no gRPC library would.
+// rawClient returns an HTTP/2 client for bodies that no gRPC library would send.
 func rawClient(t testing.TB, addr string) *http.Client {
 	tr := &http2.Transport{
 		AllowHTTP: true, DisableCompression: true,
@@ -43,7 +43,7 @@ func rawClient(t testing.TB, addr string) *http.Client {
 	return &http.Client{Transport: tr}
 }
 
-// post returns the status of a call and the body of its response.
+// post makes a call and returns its status and the body of its response.
 func post(t testing.TB, c *http.Client, method string, body io.Reader, headers ...string) (status, message string, out []byte) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(within(t), http.MethodPost, "http://test/test.Echo/"+method, body)
@@ -84,13 +84,13 @@ func pack(t testing.TB, encoding string, raw []byte) []byte {
 	return out
 }
 
-// hugeWindow is a zstd frame that asks for a window of 512 MB.
+// hugeWindow returns a zstd frame with a window of 512 MB.
 func hugeWindow() []byte {
 	f := []byte{0x28, 0xb5, 0x2f, 0xfd, 0x00, 19 << 3}
 	return append(f, 0x01, 0x00, 0x00)
 }
 
-// Bodies that lie get the status that says so, and cost no memory to speak of.
+// Malformed bodies get the right status, and cost little memory.
 func TestHostileBodies(t *testing.T) {
 	server := startServer(t, echo)
 	const limit = 1 << 20
@@ -141,7 +141,7 @@ func allocated() uint64 {
 	return m.TotalAlloc
 }
 
-// What we don't understand reaches the server as it is, and its answer the client.
+// Bodies in unknown encodings reach the server unchanged, and its answer the client.
 func TestUnknownEncodingsPass(t *testing.T) {
 	var got []byte
 	server := startRaw(t, func(w http.ResponseWriter, r *http.Request) {
@@ -161,7 +161,7 @@ func TestUnknownEncodingsPass(t *testing.T) {
 	}
 }
 
-// startRaw starts an HTTP/2 server that is no gRPC library.
+// startRaw starts an HTTP/2 server without a gRPC library.
 func startRaw(t testing.TB, handler http.HandlerFunc) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -176,8 +176,8 @@ func startRaw(t testing.TB, handler http.HandlerFunc) string {
 	return l.Addr().String()
 }
 
-// Trailing metadata under names that HTTP forbids there is lost, and counted. Everything else,
-// and the same names in headers and in responses of nothing but a status, passes.
+// Trailers whose names HTTP forbids in trailers are dropped, and counted. The same names pass in headers and
+// in trailers-only responses, as do all other names.
 func TestForbiddenTrailers(t *testing.T) {
 	names := []string{"www-authenticate", "cache-control", "range", "if-match", "realm"}
 	server := startServer(t, func(_ any, s grpc.ServerStream) error {
@@ -210,7 +210,7 @@ func TestForbiddenTrailers(t *testing.T) {
 	}
 }
 
-// A response that says its length is recoded all the same.
+// A response with a content-length is recoded, too.
 func TestContentLengthOfReplies(t *testing.T) {
 	body := frame(true, pack(t, "gzip", payload(5000)))
 	server := startRaw(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -234,14 +234,14 @@ func TestContentLengthOfReplies(t *testing.T) {
 	}
 }
 
-// A thousand calls whose readers have stopped hold their windows, and no more; others go on.
+// A thousand calls whose readers have stopped hold their windows only, and others go on.
 func TestSlowReadersAreBounded(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, func(_ any, s grpc.ServerStream) error {
 		if m, _ := grpc.MethodFromServerStream(s); m == "/test.Echo/Unary" {
 			return echoAll(s)
 		}
-		m := make([]byte, 16<<10) // noise: what is compressed would fit the client's windows for long
+		m := make([]byte, 16<<10) // noise: compressed data would fit the client's windows for long
 		_, _ = rand.Read(m)
 		for {
 			if err := s.SendMsg(&m); err != nil {
@@ -264,7 +264,7 @@ func TestSlowReadersAreBounded(t *testing.T) {
 		_ = s.CloseSend()
 	}
 	last := uint64(0)
-	for range 100 { // until nothing moves any more
+	for range 100 { // until no more bytes move
 		time.Sleep(50 * time.Millisecond)
 		now := g.stats.Snapshot().Wire.Upstream.ReceivedBytes
 		if now == last && now > 0 {
@@ -272,7 +272,7 @@ func TestSlowReadersAreBounded(t *testing.T) {
 		}
 		last = now
 	}
-	// Each stream: our window, what its message takes while it is held, and the client's.
+	// Each stream: the gateway's window, the memory of its message, and the client's window.
 	if most := uint64(streams * (3*window + 64<<10 + 16<<10)); last == 0 || last > most {
 		t.Errorf("%d bytes came for %d streams, %d are bounded", last, streams, most)
 	}
@@ -312,8 +312,8 @@ func TestNothingLeaks(t *testing.T) {
 	}
 }
 
-// FuzzBody feeds bodies to the rewriter: it gives what the codecs give, or an error, and
-// never more memory than allowed.
+// FuzzBody feeds bodies to the rewriter: it returns the same as the codecs, or an error, and never uses more
+// memory than allowed.
 func FuzzBody(f *testing.F) {
 	f.Add(frame(true, []byte("x")), "zstd", "")
 	f.Add(append(frame(true, pack(f, "s2", payload(300))), frame(false, payload(100))...), "s2", "zstd")
@@ -348,7 +348,7 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
-// messages joins the messages of a body, each with its length before it.
+// messages joins the messages of a body, each preceded by its length.
 func messages(t *testing.T, body []byte, encoding string) (all []byte, whole bool) {
 	codecs := grpccodec.NewSet(grpccodec.Options{})
 	for len(body) >= wire.HeaderLen {
@@ -369,7 +369,7 @@ func messages(t *testing.T, body []byte, encoding string) (all []byte, whole boo
 	return all, len(body) == 0
 }
 
-// Where memory runs out in the middle of a message, the message goes plain and whole.
+// If memory runs out within a message, the message is sent plain and whole.
 func TestNoMemory(t *testing.T) {
 	server := startServer(t, echo)
 	for _, size := range []int64{1, 100 << 10, 300 << 10, 1 << 20} {

@@ -11,9 +11,9 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// idleStreamBytes is what a stream that has exchanged a message and waits may hold: heap and
-// stacks of the gateway, and of a client and a server more than without it. 16 KiB of them
-// are the transport's buffer of an open request, 4 KiB the server's of a response.
+// idleStreamBytes limits the memory of an idle stream that has exchanged a message: heap and stacks of the
+// gateway, and what a client and a server hold more than without it. Of this, 16 KiB are the transport's
+// buffer of an open request, and 4 KiB the server's of a response.
 const idleStreamBytes = 56 << 10
 
 func TestIdleStreamsHoldLittle(t *testing.T) {

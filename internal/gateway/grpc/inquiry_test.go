@@ -20,7 +20,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// answers is how a server answers the gateway's own calls: "LIST|CODE|MESSAGE", and "" behind a message.
+// answers returns a server's answer to a call of the gateway: "LIST|CODE|MESSAGE", or "" for a message with
+// status 0.
 type answers func(path, encoding string) string
 
 func lookingFirst(encodings ...string) answers {
@@ -35,7 +36,7 @@ func lookingFirst(encodings ...string) answers {
 	}
 }
 
-// bareGo is grpc-go's server without a health service: it looks at the method first.
+// bareGo answers like grpc-go's server without a health service: it checks the method first.
 func bareGo(encodings ...string) answers {
 	return func(path, encoding string) string {
 		if path == healthPath {
@@ -49,8 +50,8 @@ func always(answer string) answers { return func(string, string) string { return
 
 type question struct{ path, encoding string }
 
-// inquire makes an inquiry about zstd and lz4, after an answer of a client's call that says nothing and has a message, and returns
-// what is known then, and what was asked.
+// inquire runs an inquiry about zstd and lz4, after a client's call was answered with a message and without a
+// list. It returns what is known then, and the questions.
 func inquire(t *testing.T, server answers, single string) (k *knowledge, asked []question, told bool) {
 	t.Helper()
 	k = &knowledge{others: &presumption{}}
@@ -118,7 +119,7 @@ func TestInquiry(t *testing.T) {
 	}
 }
 
-// tonic answers like Rust's: the list comes with a refusal only.
+// tonic answers like Rust's server: it sends the list only with a refusal.
 func tonic(_, encoding string) string {
 	if encoding == controlName {
 		return "gzip,zstd|12|Content is compressed with `cinch-probe` which isn't supported"
@@ -126,7 +127,8 @@ func tonic(_, encoding string) string {
 	return ""
 }
 
-// What a server says itself counts for more than answers, and where lists differ, as behind a balancer, what all say.
+// A server's own list takes precedence over answers. If lists differ, as behind a balancer, only encodings in
+// all of them count.
 func TestListsDiffer(t *testing.T) {
 	k := &knowledge{others: &presumption{}}
 	k.learnAnswer("zstd", true)
@@ -144,7 +146,7 @@ func TestListsDiffer(t *testing.T) {
 	}
 }
 
-// startBareGo starts grpc-go's server with a service of its own and nothing else.
+// startBareGo starts a grpc-go server with a service of its own and nothing else.
 func startBareGo(t *testing.T, seen *recorder, ran *atomic.Int64) string {
 	unary := func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 		var in []byte
@@ -167,8 +169,8 @@ func startBareGo(t *testing.T, seen *recorder, ran *atomic.Int64) string {
 	return serveGRPC(t, s)
 }
 
-// A server of grpc-go that has nothing but its own service is asked by calls that it can't execute. Methods whose calls have
-// several messages, or none, are never used for that.
+// A grpc-go server with only its own service is asked by calls that it can't execute. Methods whose calls
+// have several messages, or none, are never used for that.
 func TestBareGoServer(t *testing.T) {
 	for encoding, reads := range map[string]bool{"zstd": true, "lz4": false} {
 		seen, ran := &recorder{}, &atomic.Int64{}
@@ -182,7 +184,7 @@ func TestBareGoServer(t *testing.T) {
 			_ = s.CloseSend()
 			_ = s.RecvMsg(new([]byte))
 		}
-		if n := seen.ownCalls(); n != 1 { // greeted
+		if n := seen.ownCalls(); n != 1 { // the greeting
 			t.Errorf("%d own calls before there is a method for them: %s", n, seen)
 		}
 		const calls = 5
@@ -199,7 +201,7 @@ func TestBareGoServer(t *testing.T) {
 	}
 }
 
-// A server that never answers the gateway's calls costs clients' calls a moment once, and not again every minute.
+// A server that never answers the gateway's calls delays a client's call once, and not again every minute.
 func TestSilentQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := make(chan struct{}, 10)

@@ -17,7 +17,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// headersOf is a block of fields, whose names and values take turns, from an encoder that keeps nothing.
+// headersOf encodes a block, without the dynamic table; names and values alternate.
 func headersOf(kv ...string) []byte {
 	var b bytes.Buffer
 	enc := hpack.NewEncoder(&b)
@@ -28,8 +28,8 @@ func headersOf(kv ...string) []byte {
 	return b.Bytes()
 }
 
-// flood answers each request with as much as its window takes, and says so when that has come. It waits for the connection's
-// window to allow it, and sends on cut when a request has been reset.
+// flood answers each request with as much data as the stream's window allows, and sends on here when that was
+// sent. It waits for the connection's window, and sends on cut when a request has been reset.
 func flood(l net.Listener, size int, here, cut chan<- struct{}) {
 	n, err := l.Accept()
 	if err != nil {
@@ -75,7 +75,8 @@ func flood(l net.Listener, size int, here, cut chan<- struct{}) {
 	}
 }
 
-// What is left unread of responses whose clients have gone is given back to the connection, which other calls need.
+// Unread data of responses whose clients have gone is given back to the connection's window, which other
+// calls need.
 func TestUnreadResponsesAreGivenBack(t *testing.T) {
 	const window = 64 << 10
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -94,7 +95,7 @@ func TestUnreadResponsesAreGivenBack(t *testing.T) {
 	_ = n.SetDeadline(time.Now().Add(time.Minute))
 	fr := http2.NewFramer(n, n)
 	_, _ = io.WriteString(n, http2.ClientPreface)
-	_ = fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}) // it takes no data
+	_ = fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}) // it accepts no data
 	go func() { _, _ = io.Copy(io.Discard, n) }()
 	for i := range 10 {
 		id := uint32(2*i + 1)
@@ -126,7 +127,7 @@ func postHTTP2(t *testing.T, addr string) *http.Response {
 	return resp
 }
 
-// A response that breaks off, which the client learns by a reset, leaves no call behind on the upstream's connection.
+// A response that breaks off, which resets the client's stream, leaves no call on the upstream's connection.
 func TestBrokenResponsesAreCounted(t *testing.T) {
 	server, _ := refusing(t, func(fr *http2.Framer, id uint32, _ int64) bool {
 		_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: headersOf(":status", "200"), EndHeaders: true})
@@ -143,7 +144,8 @@ func TestBrokenResponsesAreCounted(t *testing.T) {
 	testenv.Eventually(t, "the call ends", func() bool { return h.Active() == 0 })
 }
 
-// A server that answers a ping by its end has answered: nobody asks again, without a pause, until it counts as silent.
+// If the connection ends while a ping waits, the ping is over: it is not repeated without pause until the
+// server counts as silent.
 func TestPingEndsWithTheConnection(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -188,7 +190,7 @@ func TestPingEndsWithTheConnection(t *testing.T) {
 	}
 }
 
-// Trailers of a request that is no call come behind a body of nothing too.
+// Trailers of a request that is not a gRPC call are also sent after an empty body.
 func TestTrailersOfNothing(t *testing.T) {
 	got := make(chan http.Header, 1)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

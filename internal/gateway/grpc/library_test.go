@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/h2"
 )
 
-// What the transport says when a server has not begun with a call is known for that.
+// Errors of the transport for calls that a server has not begun are recognized.
 func TestTransportsErrorsAreKnown(t *testing.T) {
 	request := func(h *hop) error {
 		resp, err := h.Conn.RoundTrip(newRequest(within(t), t))

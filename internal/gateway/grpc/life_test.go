@@ -27,7 +27,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A drain lets calls in flight end, and sends new ones elsewhere.
+// A drain lets running calls end, and refuses new ones.
 func TestDrain(t *testing.T) {
 	server := startServer(t, echo)
 	g := startGateway(t, "grpc://"+server, func(c *Config) { c.Grace = time.Hour })
@@ -62,7 +62,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// A stream that moves nothing for the grace of a drain is ended with a status, and no sooner than it is quiet.
+// A stream that moves nothing for the grace of a drain is ended with a status, but not before.
 func TestDrainEndsQuietStreams(t *testing.T) {
 	server := startServer(t, echo)
 	g := startGateway(t, "grpc://"+server, func(c *Config) { c.Grace = 300 * time.Millisecond })
@@ -80,7 +80,7 @@ func TestDrainEndsQuietStreams(t *testing.T) {
 	}
 }
 
-// Calls that a drain has waited for to the end of its time are ended with a status.
+// Calls that still run shortly before the end of a drain are ended with a status.
 func TestDrainEndsCallsAtLast(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, echo)
@@ -101,7 +101,7 @@ func TestDrainEndsCallsAtLast(t *testing.T) {
 	}
 }
 
-// What does not end in time is cut off.
+// Calls that do not end in time are cut off.
 func TestDrainRunsOutOfTime(t *testing.T) {
 	server := startServer(t, echo)
 	g := startGateway(t, "grpc://"+server, func(c *Config) { c.Grace = time.Hour })
@@ -129,8 +129,8 @@ func exchange(t *testing.T, s grpc.ClientStream) {
 	}
 }
 
-// An upstream that ends its connections again and again, as servers with a maximal age do,
-// costs no call.
+// An upstream that ends its connections again and again, like servers with a maximum connection age, fails no
+// calls.
 func TestUpstreamGoesAway(t *testing.T) {
 	t.Parallel()
 	seen := &recorder{}
@@ -145,8 +145,8 @@ func TestUpstreamGoesAway(t *testing.T) {
 	}
 }
 
-// refusing is a server that answers the first streams of each connection with a reset, or
-// with a GOAWAY that says it has not seen them.
+// refusing starts a server that answers the first streams of each connection with a reset, or with a GOAWAY
+// that leaves them out.
 func refusing(t *testing.T, answer func(fr *http2.Framer, id uint32, n int64) bool) (addr string, streams *atomic.Int64) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -174,7 +174,7 @@ func refuseOn(c net.Conn, streams *atomic.Int64, answer func(*http2.Framer, uint
 	_ = fr.WriteSettings()
 	defer out.WriteTo(c)
 	for {
-		_, _ = out.WriteTo(c) // what belongs together comes together
+		_, _ = out.WriteTo(c) // frames of one answer are sent together
 		f, err := fr.ReadFrame()
 		if err != nil {
 			return
@@ -212,7 +212,7 @@ func answerOK(fr *http2.Framer, id uint32) {
 	_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: b.Bytes(), EndHeaders: true, EndStream: true})
 }
 
-// What the server has not begun is sent again, with its whole body.
+// A request that the server has not begun is sent again, with its whole body.
 func TestRefusedStreamsAreRetried(t *testing.T) {
 	for name, refuse := range map[string]func(*http2.Framer, uint32) bool{
 		"REFUSED_STREAM": func(fr *http2.Framer, id uint32) bool {
@@ -242,14 +242,14 @@ func TestRefusedStreamsAreRetried(t *testing.T) {
 	}
 }
 
-// A reset that is no refusal is the client's to judge, by the status that gRPC gives it.
+// A reset that is not a refusal reaches the client as the status that gRPC defines for it.
 func TestResetsBecomeStatuses(t *testing.T) {
 	for reset, want := range map[http2.ErrCode]codes.Code{
 		http2.ErrCodeCancel:             codes.Canceled,
 		http2.ErrCodeInternal:           codes.Internal,
 		http2.ErrCodeEnhanceYourCalm:    codes.ResourceExhausted,
 		http2.ErrCodeInadequateSecurity: codes.PermissionDenied,
-		http2.ErrCodeRefusedStream:      codes.Unavailable, // each time
+		http2.ErrCodeRefusedStream:      codes.Unavailable, // refused at each attempt
 	} {
 		addr, streams := refusing(t, func(fr *http2.Framer, id uint32, _ int64) bool {
 			return fr.WriteRSTStream(id, reset) == nil
@@ -265,8 +265,7 @@ func TestResetsBecomeStatuses(t *testing.T) {
 	}
 }
 
-// Connections to the upstream are shared, more are opened when there are many calls, and
-// there is a bound on them.
+// Connections to the upstream are shared, and more are opened for many calls, up to a limit.
 func TestPoolGrowsAndIsBounded(t *testing.T) {
 	server := startServer(t, echo)
 	g := startGateway(t, "grpc://"+server, func(c *Config) { c.UpstreamConns = 3 })
@@ -285,7 +284,7 @@ func TestPoolGrowsAndIsBounded(t *testing.T) {
 	}
 }
 
-// TLS with client certificates on both sides, the gateway's by files as in the product.
+// TLS with client certificates on both sides; the gateway's certificates come from files, as in production.
 func TestMutualTLS(t *testing.T) {
 	ca := testenv.NewAuthority(t)
 	own := ca.Issue(t, "server")
@@ -313,7 +312,7 @@ func TestMutualTLS(t *testing.T) {
 		t.Errorf("without a certificate: %v", err)
 	}
 
-	// Unknown to the gateway's client configuration: an upstream that speaks TLS but not HTTP/2.
+	// An upstream that speaks TLS but not HTTP/2.
 	l, err := tls.Listen("tcp", "127.0.0.1:0", serverTLS)
 	if err != nil {
 		t.Fatal(err)
@@ -334,7 +333,7 @@ func TestMutualTLS(t *testing.T) {
 	}
 }
 
-// Sockets do instead of addresses, on both sides.
+// Unix sockets work in place of addresses, on both sides.
 func TestUnixSockets(t *testing.T) {
 	dir := t.TempDir()
 	l, err := net.Listen("unix", filepath.Join(dir, "up"))
@@ -383,7 +382,7 @@ func TestKeepalive(t *testing.T) {
 	}
 }
 
-// An upstream that dies ends the calls that wait for it, though their clients say nothing.
+// An upstream that dies ends the calls that wait for it, even if their clients send nothing.
 func TestUpstreamDies(t *testing.T) {
 	s := grpc.NewServer(grpc.UnknownServiceHandler(echo), grpc.ForceServerCodecV2(rawgrpc.Codec{}))
 	l, err := net.Listen("tcp", "127.0.0.1:0")

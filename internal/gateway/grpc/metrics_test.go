@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/test/metricstest"
 )
 
-// docs/METRICS.md names exactly the metrics that there are.
+// docs/METRICS.md names exactly the existing metrics.
 func TestMetricsAreDocumented(t *testing.T) {
 	c := NewCache(grpccodec.NewSet(grpccodec.Options{}))
 	m := &Metrics{Gateways: []*Gateway{startGateway(t, "grpc://127.0.0.1:1", nil).Gateway}}

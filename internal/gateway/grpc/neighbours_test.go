@@ -16,16 +16,16 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// wireClient is a client's connection that sends what a test wants.
+// wireClient is a client's connection that sends arbitrary frames.
 type wireClient struct {
 	t  testing.TB
 	fr *http2.Framer
 
-	mu       sync.Mutex // of writes
+	mu       sync.Mutex // for writes
 	next     uint32
 	encoder  *hpack.Encoder
 	block    bytes.Buffer
-	statuses chan string // of grpc-status, as calls end
+	statuses chan string // grpc-status of calls that end
 }
 
 func newWireClient(t testing.TB, addr string) *wireClient {
@@ -66,7 +66,7 @@ func (w *wireClient) read() {
 	}
 }
 
-// begin sends the headers of a call, and a message and its end if body is not nil.
+// begin sends the headers of a call. If body is not nil it also sends a message and the end.
 func (w *wireClient) begin(method string, body []byte) (stream uint32) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,8 +96,8 @@ func (w *wireClient) reset(stream uint32) {
 	_ = w.fr.WriteRSTStream(stream, http2.ErrCodeCancel)
 }
 
-// One client's calls that send nothing but their headers take all streams to the upstream; another client's calls go on, and
-// those that are in the way end with a status that says why.
+// One client's calls that send only headers take all streams to the upstream. Another client's calls go on,
+// and those in the way end with a status that names the reason.
 func TestHeaderOnlyCallsLoseTheirStreams(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, echo, grpc.MaxConcurrentStreams(10))
@@ -124,7 +124,7 @@ func TestHeaderOnlyCallsLoseTheirStreams(t *testing.T) {
 	}
 }
 
-// A stream that is quiet stays while other clients wait, if its client has no more than its share.
+// A quiet stream stays while other clients wait, if its client has no more than its share.
 func TestQuietStreamsStay(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, echo, grpc.MaxConcurrentStreams(10))
@@ -142,11 +142,12 @@ func TestQuietStreamsStay(t *testing.T) {
 	exchange(t, quiet)
 }
 
-// punishing is a server that ends connections on which too many streams are reset, as nghttp2 does (and so Node), but sooner: more than
-// 100 (there 1,000), and then 33 a second. It answers calls of the method Unary, 20 ms later.
+// punishing is a server that ends connections on which too many streams are reset, like nghttp2 (and so
+// Node), but sooner: after more than 100 (there 1,000), then 33 a second. It answers calls of the method
+// Unary after 20 ms.
 type punishing struct {
 	addr  string
-	ended atomic.Int64 // connections that it has ended for that
+	ended atomic.Int64 // connections that it has ended
 	waits atomic.Int64 // calls of the method Wait, which it does not answer
 }
 
@@ -172,11 +173,11 @@ func startPunishing(t *testing.T) *punishing {
 func (p *punishing) serve(c net.Conn) {
 	defer c.Close()
 	_, _ = io.ReadFull(c, make([]byte, len(http2.ClientPreface)))
-	var mu sync.Mutex // of what is written
+	var mu sync.Mutex // for writes
 	out := &bytes.Buffer{}
 	fr := http2.NewFramer(out, c)
 	fr.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	requests := map[uint32][]byte{} // those that are to be answered
+	requests := map[uint32][]byte{} // requests to answer
 	block := &bytes.Buffer{}
 	enc := hpack.NewEncoder(block)
 	headers := func(id uint32, end bool, fields ...string) {
@@ -244,10 +245,11 @@ func (p *punishing) serve(c net.Conn) {
 	}
 }
 
-// Clients that cancel batch after batch of calls get the connections to the server ended on which they do; another client's calls go on.
+// Clients that cancel batches of calls lose the upstream connections on which they do; another client's calls
+// go on.
 func TestCancelledCallsBreakNoOthers(t *testing.T) {
 	t.Parallel()
-	const bad, batches = 4, 15 // or more, until the gateway has set a connection apart
+	const bad, batches = 4, 15 // or more, until the gateway has moved a connection apart
 	p := startPunishing(t)
 	g := startGateway(t, "grpc://"+p.addr, nil)
 	good := connect(t, g.addr, grpc.WithDisableRetry())
@@ -262,9 +264,9 @@ func TestCancelledCallsBreakNoOthers(t *testing.T) {
 		attack.Go(func() {
 			for n := 0; n < batches || apart() == 0 && guard.Err() == nil; n++ {
 				var streams []uint32
-				enough := p.waits.Load() + 20 // as a call that is reset at once isn't passed on
+				enough := p.waits.Load() + 20 // a call that is reset at once isn't forwarded
 				if n == 0 {
-					enough = bad * 100 // the first are all on connections that others share, and are cancelled together
+					enough = bad * 100 // the first are on shared connections, and end together
 				}
 				for range 100 {
 					streams = append(streams, w.begin("Wait", []byte("x")))

@@ -18,7 +18,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A call that ends while its message waits for the same one of another call is no failure of compression.
+// A call that ends while its message waits for another call to compress the same one is no compression error.
 func TestCancelledWhileACopyIsMade(t *testing.T) {
 	near := startGateway(t, "grpc://"+startServer(t, echo), func(c *Config) { c.UpstreamReads = []string{"zstd"} })
 	rule := policy.MessageRule{Setting: set(t, "zstd"), MinSize: 64}
@@ -48,7 +48,7 @@ func (g *Gateway) callsAtWork() (n int) {
 	return n
 }
 
-// Over a link somebody has answered already, so nobody is told that there may be no gRPC server.
+// A link shows that the upstream is a gateway, so its error does not suggest TLS.
 func TestLostLinkIsNoStranger(t *testing.T) {
 	h := &hop{carried: true, spoke: &atomic.Bool{}}
 	if err := h.explain(io.ErrUnexpectedEOF); strings.Contains(err.Error(), "grpcs") {
@@ -56,7 +56,7 @@ func TestLostLinkIsNoStranger(t *testing.T) {
 	}
 }
 
-// An error of the client's body says nothing about the server, which has not answered yet.
+// An error of the client's body proves nothing about the server, which has not answered yet.
 func TestClientsErrorIsNotTheServers(t *testing.T) {
 	n, server := net.Pipe()
 	defer server.Close()

@@ -24,7 +24,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// watched returns where panics are reported, and a check that exactly one was counted and logged with its stack.
+// watched returns Faults, and a check that exactly one panic was counted and logged with its stack.
 func watched(t *testing.T) (f h2.Faults, once func()) {
 	log := &testenv.Log{}
 	f = h2.Faults{Log: slog.New(slog.NewTextHandler(log, nil)), Stats: gateway.NewStats("test", "grpc")}
@@ -37,7 +37,7 @@ func watched(t *testing.T) (f h2.Faults, once func()) {
 	}
 }
 
-// panickyBody panics in the read that is to bring bytes.
+// panickyBody panics in the first read that has room for bytes.
 type panickyBody struct{}
 
 func (panickyBody) Read(p []byte) (int, error) {
@@ -65,7 +65,8 @@ func TestPanicBelowAReplayBuffer(t *testing.T) {
 	once()
 }
 
-// A question that panics ends like one that failed: calls that wait for it go on, and it is asked again after a pause.
+// A question that panics is treated like one that failed: calls that wait for it go on, and it is repeated
+// after a pause.
 func TestPanicOfAnInquiry(t *testing.T) {
 	f, once := watched(t)
 	q := &inquiry{
@@ -100,13 +101,14 @@ func TestPanicOfAnExchange(t *testing.T) {
 	}
 }
 
-// What watches a connection to the upstream closes it when it panics: nothing would notice a dead server any more.
+// A panic of the goroutine that watches an upstream connection closes the connection, as a dead server would
+// no longer be noticed.
 func TestPanicOfPings(t *testing.T) {
 	f, once := watched(t)
 	near, far := net.Pipe()
 	defer far.Close()
 	go func() { _, _ = io.Copy(io.Discard, far) }()
-	d := &dialer{log: f.Log, speaks: h2.ClientConfig{Faults: f}} // whose ticker panics
+	d := &dialer{log: f.Log, speaks: h2.ClientConfig{Faults: f}} // its ticker panics
 	h := &hop{Pooled: h2.Pooled{Conn: h2.NewClientConn(near, h2.ClientConfig{Window: 64 << 10, ConnWindow: 64 << 10, MaxHeader: 4096})}}
 	d.watch(h)
 	<-h.Conn.Done()
@@ -118,7 +120,7 @@ type panickyCall struct{}
 func (panickyCall) moves() uint64 { panic("while draining") }
 func (panickyCall) expire()       {}
 
-// A drain that panics ends the connection that it could not drain.
+// A panic in a drain closes the connection.
 func TestPanicOfADrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, once := watched(t)
@@ -138,8 +140,8 @@ func TestPanicOfADrain(t *testing.T) {
 	})
 }
 
-// A panic where a call's messages are compressed ends that call, with a status that is not retried, and gives back what it
-// held. Calls of the same connection and of other clients go on.
+// A panic in compressing a call's messages ends that call, with a status that is not retried, and frees its
+// memory. Calls of the same connection and of other clients go on.
 func TestPanicWhileCompressing(t *testing.T) {
 	f, once := watched(t)
 	g := startGateway(t, "grpc://"+startServer(t, echo), func(c *Config) {

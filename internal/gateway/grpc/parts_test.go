@@ -24,7 +24,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
-// partsOf are the parts of a gateway that change messages, without a gateway.
+// partsOf holds the parts of a gateway that change messages, without the gateway.
 type partsOf struct {
 	t      *testing.T
 	totals pair.Totals
@@ -44,14 +44,14 @@ func newParts(t *testing.T, memory int64) *partsOf {
 	return p
 }
 
-// patient is a call that is not cut off.
+// patient is a flow that is not cut off.
 type patient struct{}
 
 func (patient) Progress() int64         { return 0 }
 func (patient) Patience() time.Duration { return time.Hour }
 func (patient) Cut(gateway.Verdict)     {}
 
-// rewriter returns one of a call of its own.
+// rewriter returns a rewriter for a call of its own.
 func (p *partsOf) rewriter(ctx context.Context, body []byte, plan plan) *rewriter {
 	w := newRewriter(ctx, bytes.NewReader(body), plan, false, p.open, p.comp)
 	w.grant.Account.Open(p.budget.Share("test").Client(nil), patient{})
@@ -66,8 +66,8 @@ func (p *partsOf) idle() {
 	}
 }
 
-// A message is opened for a next hop that reads no compression, and compressed again with what it
-// reads.
+// A message is decompressed for a next hop that reads no compression, and recompressed with an encoding that
+// it reads.
 func TestRewriterRecodes(t *testing.T) {
 	p := newParts(t, 1<<20)
 	message := payload(5000)
@@ -87,7 +87,7 @@ func TestRewriterRecodes(t *testing.T) {
 	p.idle()
 }
 
-// A message that opens to more than its budget goes ahead, one at a time.
+// A message that decompresses to more than its budget goes ahead, one at a time.
 func TestOneMessageGoesAhead(t *testing.T) {
 	p := newParts(t, 32<<10)
 	packed := frame(true, pack(t, "zstd", make([]byte, 500_000)))
@@ -112,8 +112,8 @@ func TestOneMessageGoesAhead(t *testing.T) {
 	p.idle()
 }
 
-// A dictionary that a message names and that is not here: the call may begin anew as long as
-// nothing of it has been handed on.
+// If a message names a missing dictionary, the call may begin again as long as nothing of it has been
+// forwarded.
 func TestMissingDictionary(t *testing.T) {
 	p := newParts(t, 1<<20)
 	d := someDict(t, 1)
@@ -140,8 +140,8 @@ type has struct{ *codec.Dict }
 
 func (h has) has(d *codec.Dict) bool { return h.Dict == d }
 
-// The meter names a rule's dictionary when the receiver has it. What is compressed without while it
-// is on its way does not count.
+// The meter returns a rule's dictionary when the receiver has it. Messages that are compressed without it
+// meanwhile do not count.
 func TestMeterAndDictionaries(t *testing.T) {
 	d, other := someDict(t, 1), someDict(t, 2)
 	rule := &policy.MessageRule{Name: "r", Setting: set(t, "zstd-3"), Dict: d}
@@ -172,7 +172,7 @@ func TestMeterAndDictionaries(t *testing.T) {
 	}
 }
 
-// A compressor uses the dictionary that the meter names, and counts it.
+// A compressor uses the dictionary that the meter returns, and counts it.
 func TestCompressorWithDictionary(t *testing.T) {
 	p := newParts(t, 1<<20)
 	d := someDict(t, 1)
@@ -189,7 +189,7 @@ func TestCompressorWithDictionary(t *testing.T) {
 	p.idle()
 }
 
-// callFrom is a call's request with some headers.
+// callFrom returns a call's request with the given headers.
 func callFrom(headers ...string) *http.Request {
 	r := httptest.NewRequest(http.MethodPost, "/service/Method", nil)
 	for i := 0; i < len(headers); i += 2 {
@@ -198,8 +198,8 @@ func callFrom(headers ...string) *http.Request {
 	return r
 }
 
-// Which encoding messages get towards a server, by what the client sends, what a rule wants and what the
-// server has said of itself.
+// TestNegotiatedRequests checks which encoding messages to a server get, by what the client sends, what a
+// rule wants and what the server has announced.
 func TestNegotiatedRequests(t *testing.T) {
 	silent := func() *knowledge { return newKnowledge(nil, false, &presumption{}, nil) }
 	says := func(list string) *knowledge {
@@ -238,7 +238,7 @@ func TestNegotiatedRequests(t *testing.T) {
 	}
 }
 
-// inForce returns what calls share when these rules are in force.
+// inForce returns the state of calls under the given rules.
 func inForce(rules *policy.Messages) *shared {
 	s := &shared{policy: &atomic.Pointer[policy.Messages]{}}
 	s.policy.Store(rules)
@@ -250,8 +250,7 @@ func knows(p *peer, d *codec.Dict) bool {
 	return err == nil
 }
 
-// Only a client that is a gateway may use the private encoding, and only one that lists it is
-// answered with it.
+// Only a client that is a gateway may use the private encoding, and only one that lists it is answered in it.
 func TestNegotiatedDictionaries(t *testing.T) {
 	d := someDict(t, 1)
 	rules := rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-3"), Dict: d})
@@ -290,8 +289,8 @@ func TestNegotiatedDictionaries(t *testing.T) {
 	}
 }
 
-// What a peer gives is found by number until its connection ends, and the connection's memory is what
-// it may take.
+// A peer's dictionaries are found by number until its connection ends. They are limited by the connection's
+// memory.
 func TestPeerWithoutServer(t *testing.T) {
 	var total pair.Totals
 	var none atomic.Pointer[policy.Messages]
@@ -325,7 +324,7 @@ func TestPeerWithoutServer(t *testing.T) {
 	}
 }
 
-// What several connections find out is logged once.
+// Facts that several connections find out are logged once.
 func TestNotices(t *testing.T) {
 	var b strings.Builder
 	n := newNotices(slog.New(slog.NewTextHandler(&b, nil)), "there")
@@ -340,8 +339,7 @@ func TestNotices(t *testing.T) {
 	}
 }
 
-// A connection that has been
-// given up says why its calls failed, and notes what came until then.
+// A connection that was given up explains why its calls failed, and counts what arrived until then.
 func TestGivenUpHop(t *testing.T) {
 	h := &hop{}
 	if err := h.explain(io.EOF); err != io.EOF {

@@ -15,7 +15,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Each connection finds out for itself, and the calls that it was opened for wait for that: streams stay as they begin.
+// The gateway asks on each connection separately, and the calls for which a connection was opened wait for
+// the answer: streams stay as they begin.
 func TestNewConnectionsAsk(t *testing.T) {
 	seen := &recorder{}
 	server := startServer(t, echo, grpc.StatsHandler(seen))
@@ -35,8 +36,7 @@ func TestNewConnectionsAsk(t *testing.T) {
 	}
 }
 
-// alternating accepts connections for several servers in turn, as a name with several
-// addresses does.
+// alternating accepts connections for several servers in turn, like a name with several addresses.
 func alternating(t *testing.T, servers ...string) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -62,7 +62,8 @@ func alternating(t *testing.T, servers ...string) string {
 	return l.Addr().String()
 }
 
-// startOld starts an echo that resets streams of clients that use zstd, as servers of C do, and counts them.
+// startOld starts an echo server that resets streams of clients that use zstd, as C servers do, and counts
+// them.
 func startOld(t *testing.T) (addr string, reset *atomic.Int64) {
 	reset = new(atomic.Int64)
 	return startRaw(t, func(w http.ResponseWriter, r *http.Request) {
@@ -78,7 +79,7 @@ func startOld(t *testing.T) (addr string, reset *atomic.Int64) {
 	}), reset
 }
 
-// waitForConns waits until the gateway has so many connections to the upstream.
+// waitForConns waits until the gateway has n connections to the upstream.
 func waitForConns(t *testing.T, g rig, n int) {
 	t.Helper()
 	testenv.Eventually(t, fmt.Sprint(n, " connections"), func() bool {
@@ -86,8 +87,8 @@ func waitForConns(t *testing.T, g rig, n int) {
 	})
 }
 
-// Behind one name there may be servers that read an encoding and others that don't: what the first ones say is not
-// tried on the others.
+// One name may lead to servers that read an encoding and to others that don't: what the first ones announce
+// is not assumed of the others.
 func TestServersDiffer(t *testing.T) {
 	seen := &recorder{}
 	reads := startServer(t, echo, grpc.StatsHandler(seen))

@@ -18,7 +18,7 @@ func field(b []byte, number byte, content []byte) []byte {
 	return append(binary.AppendUvarint(append(b, number<<3|2), uint64(len(content))), content...)
 }
 
-// protobuf is a message of n series with labels and a sample, as monitoring sends them.
+// protobuf returns a message of n series with labels and a sample, as in monitoring.
 func protobuf(n int) []byte {
 	var all []byte
 	for i := range n {
@@ -51,8 +51,8 @@ func wireBytes(r rig) int {
 	return int(w.ReceivedBytes + w.SentBytes)
 }
 
-// Two gateways take protobuf apart, for a client and a server that know nothing of it, and less
-// goes between them than with zstd.
+// Two gateways compress protobuf with their own encoding, for a client and a server that do not know it. Less
+// data passes between them than with zstd.
 func TestProtoBetweenGateways(t *testing.T) {
 	const calls = 10
 	messages := [][]byte{protobuf(1), protobuf(20), protobuf(2000), payload(50_000), protobuf(500)[:10_000], make([]byte, 70_000)}
@@ -82,7 +82,7 @@ func TestProtoBetweenGateways(t *testing.T) {
 	}
 }
 
-// wantOpened: the gateway opened messages of the encoding.
+// wantOpened checks that the gateway has decompressed messages of the encoding.
 func wantOpened(t *testing.T, r rig, name string) {
 	t.Helper()
 	for _, c := range r.stats.Snapshot().Opened {
@@ -93,7 +93,7 @@ func wantOpened(t *testing.T, r rig, name string) {
 	t.Errorf("nothing was opened from %s: %+v", name, r.stats.Snapshot().Opened)
 }
 
-// Streams too, in both directions, with a client that compresses by itself.
+// Streams work, too, in both directions, with a client that compresses by itself.
 func TestProtoStreams(t *testing.T) {
 	_, _, c := betweenGateways(t, protoRule, protoRule)
 	s := stream(within(t), t, c, "Both", grpc.UseCompressor("s2"))
@@ -108,7 +108,7 @@ func TestProtoStreams(t *testing.T) {
 	}
 }
 
-// A server, or a gateway, that does not know it gets the next rule's encoding.
+// A server, or a gateway, that does not know the encoding gets the next rule's.
 func TestProtoFallsBack(t *testing.T) {
 	seen := &recorder{}
 	server := startServer(t, echo, grpc.StatsHandler(seen))
@@ -123,7 +123,7 @@ func TestProtoFallsBack(t *testing.T) {
 	}
 }
 
-// A message that would open to more than max_open ends its call.
+// A message that would decompress to more than max_open ends its call.
 func TestProtoTooLarge(t *testing.T) {
 	server := startServer(t, echo)
 	far := startGateway(t, "grpc://"+server, func(c *Config) { c.MaxOpen = 100_000 })
@@ -131,7 +131,7 @@ func TestProtoTooLarge(t *testing.T) {
 	near := startGateway(t, "grpc://"+far.addr, func(c *Config) { c.Requests = gateway.NewBudget(64 << 20) })
 	near.SetPolicy(rulesOf(t, protoRule))
 	c := connect(t, near.addr)
-	for range 3 { // the first goes plain when the far one is not known yet
+	for range 3 { // the first is sent plain, while the far gateway is not known yet
 		mustEcho(t, c, protobuf(100))
 	}
 	if _, err := unary(within(t), c, "Unary", protobuf(2000)); err == nil {

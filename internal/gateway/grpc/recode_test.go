@@ -23,24 +23,24 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// grpc-go's registry belongs to the process, so clients and servers here read zstd, s2 and
-// gzip, and nobody reads lz4.
+// init registers zstd, s2 and gzip with grpc-go, for all clients and servers of the process. None of them
+// reads lz4.
 func init() {
 	if err := grpccodec.Register("zstd", "s2", "gzip"); err != nil {
 		panic(err)
 	}
 }
 
-// recorder notes what a server's peers send it.
+// recorder records what a server's peers send.
 type recorder struct {
 	mu        sync.Mutex
 	encodings map[string]int // of clients' calls
-	own       map[string]int // of the gateway's
-	wire      int            // bytes of messages as they came
+	own       map[string]int // of the gateway's calls
+	wire      int            // bytes of messages as received
 	conns     atomic.Int64
 }
 
-// isOwn reports whether a call that a server got is a gateway's own.
+// isOwn reports whether a call was made by a gateway itself.
 func isOwn(ctx context.Context) bool {
 	md, _ := metadata.FromIncomingContext(ctx)
 	return slices.Equal(md["user-agent"], []string{"cinch"})
@@ -85,7 +85,7 @@ func (r *recorder) of(encoding string) int {
 	return r.encodings[encoding]
 }
 
-// ownCalls counts the gateway's own, greetings included.
+// ownCalls counts the gateway's own calls, greetings included.
 func (r *recorder) ownCalls() (sum int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +121,8 @@ func mustEcho(t testing.TB, c *grpc.ClientConn, in []byte, options ...grpc.CallO
 	}
 }
 
-// A server that never says what it reads, as grpc-go's, is asked by the gateway itself: nobody's call is tried on it.
+// The gateway itself asks a server that never says what it reads, such as grpc-go's. No client's call is used
+// for that.
 func TestSilentServerIsAsked(t *testing.T) {
 	seen := &recorder{}
 	server := startServer(t, echo, grpc.StatsHandler(seen))
@@ -131,7 +132,7 @@ func TestSilentServerIsAsked(t *testing.T) {
 	for range 5 {
 		mustEcho(t, c, payload(100_000))
 	}
-	if seen.of("zstd") != 4 || seen.of("") != 1 { // the first answer shows that it is silent
+	if seen.of("zstd") != 4 || seen.of("") != 1 { // the first one shows that the server sends no list
 		t.Errorf("the server got %s", seen)
 	}
 	if g.stats.Snapshot().Total.Sealed != 4 {
@@ -139,7 +140,8 @@ func TestSilentServerIsAsked(t *testing.T) {
 	}
 }
 
-// A server that does not read what a rule says gets what it does read, and no call is sent twice to find that out.
+// A server that does not read the encoding of one rule gets that of the next, and no call is sent twice to
+// find that out.
 func TestOtherRulesFollow(t *testing.T) {
 	seen := &recorder{}
 	server := startServer(t, echo, grpc.StatsHandler(seen))
@@ -171,11 +173,11 @@ func TestOtherRulesFollow(t *testing.T) {
 	}
 }
 
-// Between two gateways messages are compressed, whatever both ends are able to.
+// Between two gateways messages are compressed, whatever both ends support.
 func TestTwoGateways(t *testing.T) {
 	seen := &recorder{}
 	server := startServer(t, echo, grpc.StatsHandler(seen))
-	rule := policy.MessageRule{Setting: set(t, "minlz"), MinSize: 64} // nobody else reads it
+	rule := policy.MessageRule{Setting: set(t, "minlz"), MinSize: 64} // only gateways read it
 	far := startGateway(t, "grpc://"+server, nil)
 	far.SetPolicy(rulesOf(t, policy.MessageRule{Setting: rule.Setting, MinSize: 64, Direction: policy.Reply}))
 	near := startGateway(t, "grpc://"+far.addr, nil)
@@ -215,7 +217,7 @@ func TestTwoGateways(t *testing.T) {
 	}
 }
 
-// A rule that says raw sends plain messages, and one that is off touches nothing.
+// A raw rule sends plain messages, and a disabled one changes nothing.
 func TestRawAndOff(t *testing.T) {
 	seen := &recorder{}
 	server := startServer(t, echo, grpc.StatsHandler(seen))
@@ -238,7 +240,7 @@ func TestRawAndOff(t *testing.T) {
 	}
 }
 
-// What does not become smaller goes plain, in a stream that has an encoding.
+// Messages that do not become smaller are sent plain, in a stream that has an encoding.
 func TestNoGain(t *testing.T) {
 	server := startServer(t, echo)
 	g := startGateway(t, "grpc://"+server, func(c *Config) { c.UpstreamReads = []string{"zstd"} })
@@ -280,8 +282,8 @@ func TestCopiesAreCompressedOnce(t *testing.T) {
 	}
 }
 
-// A server behind two gateways gets each message as its client sent it, where no rule of the
-// far gateway says otherwise.
+// A server behind two gateways gets each message as its client sent it, unless a rule of the far gateway says
+// otherwise.
 func TestMessagesAreRestored(t *testing.T) {
 	type seen struct {
 		encoding, token string
@@ -320,7 +322,7 @@ func TestMessagesAreRestored(t *testing.T) {
 		if status != "0" || s.token != "" {
 			t.Errorf("%s %s, %+v", status, message, s)
 		}
-		if i > 0 && (s.encoding != "gzip" || !bytes.Equal(s.flags, []byte{1, 0, 1, 0})) { // the first finds out
+		if i > 0 && (s.encoding != "gzip" || !bytes.Equal(s.flags, []byte{1, 0, 1, 0})) { // the first call learns it
 			t.Errorf("the server got %+v", s)
 		}
 	}

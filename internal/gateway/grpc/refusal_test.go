@@ -46,8 +46,8 @@ func TestSaysNotInstalled(t *testing.T) {
 	}
 }
 
-// Calls may change something: an error of the application's own, which happens to speak of
-// compression, is no reason to run one again.
+// An error of the application that happens to mention compression does not cause a retry: calls may have side
+// effects.
 func TestApplicationErrorsAreFinal(t *testing.T) {
 	for _, want := range []*status.Status{
 		status.New(codes.Internal, "could not decompress the stored chunk"),
@@ -78,8 +78,9 @@ func TestApplicationErrorsAreFinal(t *testing.T) {
 	}
 }
 
-// A server that was known to read an encoding refuses it, before it has begun with the call: in the words of implementations the call
-// goes again without, and those behind it at once. A reset stream may have been executed.
+// A server that was known to read an encoding refuses it, before it has begun the call. If it uses the words
+// of an implementation, this call and later ones are sent in another encoding. A reset stream may have been
+// executed, and is not sent again.
 func TestRefusalAfterAll(t *testing.T) {
 	for words, again := range map[string]bool{
 		`12 grpc: Decompressor is not installed for grpc-encoding "zstd"`: true,

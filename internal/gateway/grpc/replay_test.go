@@ -10,8 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// What an abandoned attempt is stuck in reading reaches its successor, also when that has
-// been accepted meanwhile and nothing is recorded any more.
+// Bytes that an abandoned attempt is waiting for reach the next attempt, even if that has been accepted
+// meanwhile and nothing is recorded any more.
 func TestReplayLosesNothing(t *testing.T) {
 	for _, stopped := range []bool{false, true} {
 		src, client := io.Pipe()
@@ -81,7 +81,7 @@ func TestReplayHasALimit(t *testing.T) {
 	replay.close()
 }
 
-// An empty body that an attempt has waited for is there for the next one.
+// An empty body that one attempt has waited for is available to the next one.
 func TestReplayOfAnEmptyBody(t *testing.T) {
 	var replay replayBuffer
 	replay.begin(&hereBody{}, 1000, &replayMemory{})
@@ -95,10 +95,10 @@ func TestReplayOfAnEmptyBody(t *testing.T) {
 	replay.close()
 }
 
-// hereBody is a body of package h2's that is here.
+// hereBody is a body like package h2's that has arrived completely.
 type hereBody struct {
 	bytes.Reader
-	taken func() // before it is read whole; may be nil
+	taken func() // called before it is read whole; may be nil
 }
 
 func (b *hereBody) ReadWhole(int) ([]byte, bool) {
@@ -111,7 +111,8 @@ func (b *hereBody) ReadWhole(int) ([]byte, bool) {
 
 func (b *hereBody) Close() error { return nil }
 
-// A body that is here is kept for another attempt only if there is memory for it, and else left where it is.
+// A body that has arrived is kept for another attempt only if memory is available; otherwise it is left
+// unread.
 func TestWholeBodiesTakeMemory(t *testing.T) {
 	const limit = 1000
 	for _, want := range []string{"", "hello"} {

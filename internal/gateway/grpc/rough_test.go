@@ -13,7 +13,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// rough is a relay that passes pieces of any size, and cuts connections at any moment, in any way, until it is to rest.
+// rough is a relay that passes pieces of any size, and cuts connections at random moments in various ways,
+// until rest.
 type rough struct {
 	addr string
 	to   string
@@ -25,13 +26,13 @@ type rough struct {
 
 	mu   sync.Mutex
 	r    *rand.Rand
-	done sync.WaitGroup // of cuts that are to come
+	done sync.WaitGroup // of future cuts
 }
 
 type roughConn struct {
 	rough *rough
 	ends  [2]net.Conn
-	stop  [2]chan struct{} // closed when a direction passes nothing any more
+	stop  [2]chan struct{} // closed when a direction passes nothing more
 	once  sync.Once
 }
 
@@ -56,7 +57,7 @@ func newRough(t *testing.T, to string, longest int, seed uint64) *rough {
 
 func (g *rough) quiet() time.Duration { return time.Since(epoch) - time.Duration(g.last.Load()) }
 
-// rest ends the cuts: what is doomed is cut now, everything else is left alone.
+// rest ends the cuts: connections that are due are cut now, all others are left alone.
 func (g *rough) rest() {
 	g.mu.Lock()
 	close(g.calm)
@@ -91,12 +92,13 @@ func (g *rough) carry(in net.Conn) {
 	}
 }
 
-// cutLater makes an end of a connection: at once, or with a direction, or both, that passes nothing first.
+// cutLater cuts a connection some time later: immediately, or after one or both directions have stopped
+// passing data.
 func (c *roughConn) cutLater(after time.Duration, how int, stalls time.Duration) {
 	g := c.rough
 	defer g.done.Done()
 	if !c.wait(after) {
-		return // it is left as it is
+		return // it is left alone
 	}
 	g.cuts.Add(1)
 	switch how {
@@ -105,7 +107,7 @@ func (c *roughConn) cutLater(after time.Duration, how int, stalls time.Duration)
 		close(c.stop[how-1])
 		_ = gateway.CloseWrite(c.ends[2-how])
 		c.wait(stalls)
-	case 3: // one side is not heard any more
+	case 3: // one side's data is no longer passed
 		close(c.stop[int(after/time.Millisecond)%2])
 		c.wait(stalls)
 	default:
@@ -116,7 +118,7 @@ func (c *roughConn) cutLater(after time.Duration, how int, stalls time.Duration)
 	c.reset()
 }
 
-// wait reports false when the cuts end meanwhile.
+// wait waits for d, and reports false if the cuts end meanwhile.
 func (c *roughConn) wait(d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -135,11 +137,11 @@ func (c *roughConn) reset() {
 	})
 }
 
-// pump passes what one side says, in pieces.
+// pump passes one side's data, in pieces.
 func (c *roughConn) pump(from int, r *rand.Rand) {
 	src, dst := c.ends[from], c.ends[1-from]
 	buf := make([]byte, 32<<10)
-	ones := 0 // pieces of a byte that are to come
+	ones := 0 // one-byte pieces still to send
 	for {
 		select {
 		case <-c.stop[from]:
@@ -178,5 +180,5 @@ func (c *roughConn) pump(from int, r *rand.Rand) {
 	}
 }
 
-// epoch is what times count from.
+// epoch is the origin of stored times.
 var epoch = time.Now()

@@ -20,7 +20,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// What a load balancer answers in the server's place is handed on, whatever the rules.
+// A load balancer's answer in place of the server's is forwarded, whatever the rules.
 func TestAnswersThatAreNoGRPC(t *testing.T) {
 	const page = "<html>no backend</html>"
 	server := startRaw(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -36,7 +36,7 @@ func TestAnswersThatAreNoGRPC(t *testing.T) {
 	}
 }
 
-// A server that does not speak HTTP/2 in clear: the client is told what may be wrong.
+// If a server does not speak HTTP/2 in clear, the client gets an error that suggests the cause.
 func TestUpstreamIsNoHTTP2(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -49,7 +49,7 @@ func TestUpstreamIsNoHTTP2(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_, _ = c.Read(make([]byte, 1)) // with the rest unread, this is a reset
+			_, _ = c.Read(make([]byte, 1)) // with unread data, this causes a reset
 			_ = c.Close()
 		}
 	}()
@@ -60,7 +60,8 @@ func TestUpstreamIsNoHTTP2(t *testing.T) {
 	}
 }
 
-// startDying starts a server that speaks HTTP/2 and dies of its first call; or one that answers on its first connection only.
+// startDying starts a server that speaks HTTP/2 and dies during its first call, or one that answers on its
+// first connection only.
 func startDying(t *testing.T, answers bool) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -88,10 +89,10 @@ func startDying(t *testing.T, answers bool) string {
 func answerOnce(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/grpc")
 	w.Header().Set("Grpc-Status", "0")
-	w.Header().Set("Connection", "close") // GOAWAY behind the response
+	w.Header().Set("Connection", "close") // GOAWAY after the response
 }
 
-// dieOfCall closes a connection when the client has shown that it knows our settings, and has made a call.
+// dieOfCall closes a connection when the client has acknowledged the settings and made a call.
 func dieOfCall(c net.Conn) {
 	defer c.Close()
 	_, _ = io.ReadFull(c, make([]byte, len(http2.ClientPreface)))
@@ -111,7 +112,8 @@ func dieOfCall(c net.Conn) {
 	}
 }
 
-// A server that has spoken HTTP/2 in clear, and dies, gets nobody to look for TLS. Nor does a balancer that takes its place.
+// The error of a server that has spoken HTTP/2 in clear and dies does not suggest TLS. Nor does that of a
+// balancer in its place.
 func TestDeadServerNeedsNoTLS(t *testing.T) {
 	for _, answers := range []bool{false, true} {
 		g := startGateway(t, "grpc://"+startDying(t, answers), nil)
@@ -130,7 +132,7 @@ func TestDeadServerNeedsNoTLS(t *testing.T) {
 	}
 }
 
-// The log and the counters say when an upstream can't be reached.
+// The log and the counters report that an upstream can't be reached.
 func TestUpstreamIsAway(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -152,7 +154,8 @@ func TestUpstreamIsAway(t *testing.T) {
 	}
 }
 
-// What a client has compressed and the server does not read is opened for it, and the log does not blame a rule: there is none.
+// Messages that a client has compressed and the server does not read are decompressed, and the log does not
+// blame a rule if there is none.
 func TestRefusalWithoutRules(t *testing.T) {
 	var ran atomic.Int64
 	server := startRaw(t, func(w http.ResponseWriter, r *http.Request) {
@@ -179,7 +182,7 @@ func TestRefusalWithoutRules(t *testing.T) {
 	}
 }
 
-// What is no gRPC reaches the server as if there were no gateway.
+// Requests other than gRPC reach the server as if there were no gateway.
 func TestPlainHTTPPasses(t *testing.T) {
 	server := startRaw(t, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)

@@ -19,7 +19,8 @@ import (
 
 const clientsParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// tracedRig is a gateway whose calls are traced where clients want it, and what it has to end for its spans to come.
+// tracedRig returns a gateway that traces the calls whose clients ask for it, and a function that ends it so
+// that all spans arrive.
 func tracedRig(t *testing.T, upstream string, change func(*Config)) (g rig, c *tracetest.Collector, end func()) {
 	c = tracetest.Start(t)
 	tracer, err := trace.New(t.Context(), trace.Options{Endpoint: c.URL, Service: "cinch", MaxPerSecond: 1000, Log: slog.New(slog.DiscardHandler)})
@@ -40,7 +41,8 @@ func tracedRig(t *testing.T, upstream string, change func(*Config)) (g rig, c *t
 	}
 }
 
-// The spans of a call whose messages are compressed: waiting, the upstream, the codec; and the upstream is told its parent.
+// The spans of a call whose messages are compressed: waiting, the upstream, the codec. The upstream gets its
+// parent span.
 func TestTraceOfACall(t *testing.T) {
 	var told []string
 	server := startServer(t, func(srv any, s grpc.ServerStream) error {
@@ -55,7 +57,7 @@ func TestTraceOfACall(t *testing.T) {
 	if _, err := unary(metadata.AppendToOutgoingContext(within(t), "traceparent", clientsParent), c, "Unary", in); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := unary(within(t), c, "Unary", in); err != nil { // nobody wants that one
+	if _, err := unary(within(t), c, "Unary", in); err != nil { // without a trace
 		t.Fatal(err)
 	}
 	if len(told) != 0 {
@@ -78,7 +80,7 @@ func TestTraceOfACall(t *testing.T) {
 	}
 }
 
-// The upstream hears of the gateway's span, and of what the client's context holds beside it.
+// The upstream gets the gateway's span, and the rest of the client's trace context.
 func TestTraceIsPassedOn(t *testing.T) {
 	told := make(chan http.Header, 1)
 	server := startRaw(t, func(w http.ResponseWriter, r *http.Request) {
@@ -95,7 +97,7 @@ func TestTraceIsPassedOn(t *testing.T) {
 	}
 }
 
-// A call that fails is an error where the server is at fault, with its status and nothing else.
+// A call that fails is an error if the server is at fault, with its status and nothing else.
 func TestTraceOfFailures(t *testing.T) {
 	server := startServer(t, func(any, grpc.ServerStream) error { return status.Error(codes.Internal, "customer 17 is broke") })
 	g, collector, end := tracedRig(t, "grpc://"+server, nil)

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// A client that has not heard yet of a small window sends as much as HTTP/2 lets it at first, 65,535 bytes, as a gateway
-// in front of this one does on a new connection. None of that may be held against it.
+// A client that does not know of a small window yet sends as much as HTTP/2's initial window allows, 65,535
+// bytes; so does a gateway in front of this one on a new connection. This must not count as an error.
 func TestWindowThatIsNotKnownYet(t *testing.T) {
 	g := startGateway(t, "grpc://"+startServer(t, echo), func(c *Config) { c.Window = 16 << 10 })
 	c, err := net.Dial("tcp", g.addr)
