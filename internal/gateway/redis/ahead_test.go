@@ -23,10 +23,10 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// aheadBytes is a length at which the pure Go encoder pays too.
+// aheadBytes is a length for which compressing early pays with the pure Go encoder too.
 const aheadBytes = 12 * codec.FrameBlock
 
-// aheadValues are values of n bytes whose beginning says more or less of the rest.
+// aheadValues returns values of n bytes whose beginning is more or less typical of the rest.
 func aheadValues(n int) map[string]string {
 	noise := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(noise)
@@ -37,8 +37,8 @@ func aheadValues(n int) map[string]string {
 	}
 }
 
-// writeSlowly writes request so that the gateway meets single bytes around the borders of the
-// blocks of the value, which begins at off.
+// writeSlowly writes request so that the gateway receives single bytes around the borders of the value's
+// blocks. The value begins at off.
 func writeSlowly(t *testing.T, c net.Conn, request string, off int) {
 	t.Helper()
 	for at := 0; at < len(request); {
@@ -54,8 +54,8 @@ func writeSlowly(t *testing.T, c net.Conn, request string, off int) {
 	}
 }
 
-// Whatever arrives in whatever pieces comes back as it was, is sealed where Seal seals it, and what
-// is pipelined behind it keeps its place.
+// A value is read back unchanged however it is cut into pieces. It is compressed if Seal would compress it,
+// and pipelined requests behind it keep their order.
 func TestAhead(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -65,7 +65,7 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// zstds are both implementations, where there are two.
+// zstds returns both implementations, if both are available.
 func zstds() []codec.ZstdCoder {
 	all := []codec.ZstdCoder{codec.NewGoZstd()}
 	if z, ok := libzstd.New(); ok {
@@ -109,7 +109,7 @@ func expectLine(t *testing.T, r *bufio.Reader, want string) {
 	}
 }
 
-// Every command that stores a long value, in transactions and with replies off.
+// Every command that stores a long value is tested, in transactions and with replies off.
 func TestAheadByCommand(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -165,7 +165,7 @@ func TestAheadByCommand(t *testing.T) {
 	}
 }
 
-// A value as long as is sealed at most is not too long to be collected, whatever that is.
+// A value of the maximum length is not too long to be collected, whatever the maximum is.
 func TestLongestSealed(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -181,7 +181,8 @@ func TestLongestSealed(t *testing.T) {
 	}
 }
 
-// halfway sends all of a SET but its last bytes, and waits until the gateway has begun to seal it.
+// halfway sends a SET without its last 1000 bytes, and waits until the gateway has begun to compress the
+// value.
 func halfway(t *testing.T, g *Gateway, front, key, value string) (c net.Conn, rest string) {
 	t.Helper()
 	request := string(resp.AppendCommand(nil, "SET", key, value))
@@ -194,7 +195,7 @@ func halfway(t *testing.T, g *Gateway, front, key, value string) (c net.Conn, re
 	return c, request[len(request)-1000:]
 }
 
-// What compresses is taken from the budget, and given back when the client has gone.
+// The encoder's memory is taken from the budget, and given back when the client has gone.
 func TestAheadOfNothing(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -215,7 +216,7 @@ func TestAheadOfNothing(t *testing.T) {
 	}
 }
 
-// Rules that come in the middle of a value hold for the next request.
+// A policy that is set while a value arrives applies from the next request on.
 func TestAheadOfOtherRules(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -273,8 +274,8 @@ func TestAheadOfDrain(t *testing.T) {
 	}
 }
 
-// Many at once take no more than the budget, and lose nothing: who finds none for an encoder seals
-// as a whole, and who finds none for the value passes it.
+// Many clients at once take no more than the budget and lose nothing: without budget for an encoder a value
+// is compressed when it has arrived, and without budget for the value it is passed unchanged.
 func TestAheadOfABudget(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)

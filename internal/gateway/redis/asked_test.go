@@ -10,8 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// The log names the client and the kind of key of a value that does not open. So many requests
-// behind it that the key is forgotten name no other.
+// The log names the client and the key pattern of a value that cannot be decompressed. If more requests
+// follow than keys are remembered, it names no other key.
 func TestLogNamesWhatIsBroken(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -49,7 +49,7 @@ func TestLogNamesWhatIsBroken(t *testing.T) {
 	}
 }
 
-// damage changes the last byte of what is stored.
+// damage changes the last byte of two stored values.
 func damage(t *testing.T, sock string) {
 	t.Helper()
 	direct := clientOf(t, sock)
@@ -60,7 +60,7 @@ v=redis.call('HGET','cart:9','item') redis.call('HSET','cart:9','item',string.su
 	}
 }
 
-// SET with GET asks for a value, too, when what it stores is sealed.
+// SET with GET asks for a value, too, even if the value that it stores is compressed.
 func TestLogNamesWhatSetGot(t *testing.T) {
 	v := newSeals(t, codec.Setting{Codec: codec.LZ4})
 	value := strings.Repeat("words and words, ", 20)
@@ -86,7 +86,7 @@ func TestLogNamesWhatSetGot(t *testing.T) {
 	}
 }
 
-// The key is that of the request, where ASKING is sent again in front of it.
+// The remembered key is that of the request, also when ASKING is sent again in front of it.
 func TestAskedBehindAsking(t *testing.T) {
 	p := newParts(t)
 	p.talk.asks = asks{on: true, sent: true}

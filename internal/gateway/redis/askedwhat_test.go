@@ -12,7 +12,7 @@ const behindTest = "redis://10.0.0.1:6379"
 
 func withBehind(c *Config) { c.Behind = behindTest }
 
-// The gateway says what it is in its turn, whatever is under way, and to the server the command is unknown.
+// The gateway answers the command in its turn, whatever is pending. A server does not know the command.
 func TestGatewaySaysWhatItIs(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -37,8 +37,8 @@ func TestGatewaySaysWhatItIs(t *testing.T) {
 	readExactly(t, c, unknown)
 }
 
-// Before a server that asks for logins, what is behind the gateway is told to clients that have logged in alone. A login is
-// enough: the user may have no right at all.
+// If the server requires a login, only clients that have logged in are told what is behind the gateway. The
+// user needs no rights for it.
 func TestGatewayTellsStrangersNoAddress(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t, "--requirepass", "secret")

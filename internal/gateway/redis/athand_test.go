@@ -16,7 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// That one request ran without a guard says nothing of the next: what its script leaves is wrapped.
+// A request that ran without a guard does not affect the next one: values that its script stores are wrapped.
 func TestRequestsAreGuardedAfterOneThatWasNot(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -24,7 +24,7 @@ func TestRequestsAreGuardedAfterOneThatWasNot(t *testing.T) {
 	path, _ := startGateway(t, sock)
 	conn := clientOf(t, path, as("app", "pw")).Conn()
 	defer conn.Close()
-	expect(t, conn, "APPEND w b", "2") // in which no script may look at w
+	expect(t, conn, "APPEND w b", "2") // here no script may read w
 	value := cinch.Magic + strings.Repeat("x", 20)
 	if err := conn.Eval(ctx, "return redis.call('SET',KEYS[1],ARGV[1])", []string{"free"}, value).Err(); err != nil {
 		t.Fatal(err)
@@ -34,8 +34,8 @@ func TestRequestsAreGuardedAfterOneThatWasNot(t *testing.T) {
 	}
 }
 
-// A user who may not run a request on its key hears that, and not what the key holds, however long the
-// request is, and however it is written.
+// A user who may not run a request on its key gets that error, which does not disclose what the key holds,
+// however long the request is and however it is encoded.
 func TestRefusalsAreOfTheRequestAtHand(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -64,7 +64,7 @@ func TestRefusalsAreOfTheRequestAtHand(t *testing.T) {
 	}
 }
 
-// A session that was closed opens no second connection, though its request pump may be about to ask.
+// A closed session opens no second connection, even if its request pump is about to use one.
 func TestClosedSessionAsksNothing(t *testing.T) {
 	t.Parallel()
 	client, far := socketPair(t)
@@ -79,7 +79,7 @@ func TestClosedSessionAsksNothing(t *testing.T) {
 	var pump sync.WaitGroup
 	pump.Go(func() {
 		for range 100 {
-			_ = s.user.second.client().Ping // from here on the race detector watches
+			_ = s.user.second.client().Ping // the race detector watches this
 			s.user.second.forget()
 		}
 	})

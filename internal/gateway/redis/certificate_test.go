@@ -17,14 +17,14 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// certified is a gateway that shows a certificate to a Redis server which takes that for a login.
+// certified is a gateway that shows a certificate to a Redis server, which accepts it as a login.
 type certified struct {
 	front   string // the gateway's socket
 	gateway *Gateway
 }
 
-// startCertified has a server with the users "gateway", who may do anything, and "alice", and what else
-// its configuration says. The gateway's certificate bears a name.
+// startCertified starts a server with the users "gateway", who may do anything, and "alice", and additional
+// configuration. name is the name in the gateway's certificate.
 func startCertified(t *testing.T, name string, config ...string) certified {
 	t.Helper()
 	ca := testenv.NewAuthority(t)
@@ -47,7 +47,7 @@ func startCertified(t *testing.T, name string, config ...string) certified {
 	return c
 }
 
-// lines are the first lines of the answers to inline commands on one connection.
+// lines returns the first lines of the answers to inline commands on one connection.
 func (c certified) lines(t *testing.T, commands ...string) (lines []string) {
 	t.Helper()
 	conn, err := net.Dial("unix", c.front)
@@ -71,12 +71,12 @@ func (c certified) lines(t *testing.T, commands ...string) (lines []string) {
 	return lines
 }
 
-// A server that takes the gateway's certificate for a login must not take its clients for the gateway:
-// they are nobody until they log in, and again after RESET.
+// A server that accepts the gateway's certificate as a login must not treat its clients as the gateway: they
+// have no login before AUTH, and again after RESET.
 func TestCertificateIsNoLoginForClients(t *testing.T) {
 	for what, c := range map[string]struct {
 		config string
-		nobody string // what the server says to one who has not logged in and asks who it is
+		nobody string // the server's answer to ACL WHOAMI without a login
 	}{
 		"password":  {"requirepass sesame", "-NOAUTH Authentication required."},
 		"few keys":  {"user default on nopass resetkeys ~open:* &* +@all", "default"},
@@ -97,7 +97,7 @@ func TestCertificateIsNoLoginForClients(t *testing.T) {
 	}
 }
 
-// checkOthers looks at the connections that the gateway makes beside its clients'.
+// checkOthers checks the other connections that the gateway makes.
 func (c certified) checkOthers(t *testing.T, nobody string) {
 	t.Helper()
 	whoami := func(client *goredis.Client) string {
@@ -127,7 +127,8 @@ func (c certified) checkOthers(t *testing.T, nobody string) {
 	}
 }
 
-// Where the server has no RESET the gateway looks as whom it is connected, and serves nobody as itself.
+// If the server has no RESET the gateway checks the login of its connection, and serves no client with its
+// own.
 func TestCertificateThatNothingLogsOut(t *testing.T) {
 	const without = `rename-command RESET ""`
 	got := startCertified(t, "gateway", without).lines(t, "GET a:1")
@@ -136,9 +137,9 @@ func TestCertificateThatNothingLogsOut(t *testing.T) {
 	}
 	for name, config := range map[string]string{
 		"unknown": "",                                   // the server has no such user
-		"other":   "requirepass sesame",                 // nor here, and asks for a login
-		"nobody":  "user default on nopass -@all +ping", // who may not ask who he is
-		"default": "user default on nopass ~* &* +@all", // as whom everybody is logged in
+		"other":   "requirepass sesame",                 // no such user here either; a login is required
+		"nobody":  "user default on nopass -@all +ping", // may not ask for its name
+		"default": "user default on nopass ~* &* +@all", // the user of every connection
 	} {
 		got := startCertified(t, name, without, config).lines(t, "PING")
 		if len(got) == 0 || got[0] != "+PONG" && !strings.HasPrefix(got[0], "-NOAUTH") && !strings.HasPrefix(got[0], "-NOPERM User default") {
@@ -147,7 +148,7 @@ func TestCertificateThatNothingLogsOut(t *testing.T) {
 	}
 }
 
-// A certificate that bears the name of the default user lets nobody past that user's password.
+// A certificate with the name of the default user does not replace that user's password.
 func TestCertificateOfTheDefaultUser(t *testing.T) {
 	got := startCertified(t, "default", "requirepass sesame").lines(t, "GET a:1", "AUTH sesame", "GET a:1")
 	if want := []string{"-NOAUTH Authentication required.", "+OK", "$-1"}; !slices.Equal(got, want) {
@@ -159,7 +160,7 @@ func TestCertificateOfTheDefaultUser(t *testing.T) {
 	}
 }
 
-// RESET needs no right: a user that lacks it is logged out all the same.
+// RESET needs no right: a user that lacks it is logged out nevertheless.
 func TestCertificateOfAUserWithoutReset(t *testing.T) {
 	s := startCertified(t, "limited", "requirepass sesame", "user limited on nopass ~* &* +@all -reset")
 	if got := s.lines(t, "GET a:1", "AUTH alice pw", "GET a:1"); !slices.Equal(got, []string{"-NOAUTH Authentication required.", "+OK", "$-1"}) {

@@ -12,8 +12,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Every command that a line of servers has is a row of the table, with its arity, and where the
-// table says where keys are it agrees with the server.
+// Every command of each server version has a row in the table with its arity, and key positions that the
+// table gives agree with the server's.
 func TestTableAgreesWithServer(t *testing.T) {
 	testenv.EachRedis(t, func(t *testing.T, l testenv.RedisLine) {
 		c := clientOf(t, l.Start(t).Addr, func(o *goredis.Options) { o.Network = "tcp" })
@@ -48,14 +48,14 @@ func tableAgrees(t *testing.T, commands map[string]*goredis.CommandInfo) {
 	}
 }
 
-// valuesAgree checks what is taken for granted of a row with values: session.handle and seals.reply take the first
-// argument for the first key, and seals.reply what begins with h for a command on hashes.
+// valuesAgree checks assumptions about rows with values: session.handle and seals.reply take the first
+// argument as the first key, and seals.reply treats commands beginning with h as hash commands.
 func valuesAgree(t *testing.T, row *command, info *goredis.CommandInfo) {
 	t.Helper()
 	switch {
 	case row.strategy != values, row.reply == shapeAny, row.args.kind == stringValues:
 		return
-	case row.name == "xread", row.name == "xreadgroup", row.name == "xinfo": // seals.reply knows them
+	case row.name == "xread", row.name == "xreadgroup", row.name == "xinfo": // seals.reply handles them
 		return
 	}
 	if info.FirstKeyPos != 1 {
@@ -66,7 +66,7 @@ func valuesAgree(t *testing.T, row *command, info *goredis.CommandInfo) {
 	}
 }
 
-// What the table seals, a store counts as written.
+// Commands whose values are compressed count as writes in the store.
 func TestWritersAreCounted(t *testing.T) {
 	for name, row := range newTable() {
 		switch row.args.kind {

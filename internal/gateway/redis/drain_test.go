@@ -16,8 +16,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A drain lets a client that reads slowly have all of a long reply: the server drops what it has yet to
-// send when the gateway ends its side.
+// A drain lets a client that reads slowly have all of a long reply. The server would drop the rest if the
+// gateway ended its side.
 func TestDrainInALongReply(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -48,8 +48,9 @@ func TestDrainInALongReply(t *testing.T) {
 	}
 }
 
-// A drain ends clients that wait for what may never come, or have a transaction open, after its grace, as a server does that
-// shuts down: nothing is answered, and nothing was taken for them. What came in the grace they get.
+// After its grace a drain ends clients that wait for something that may never come, or have a transaction
+// open, like a server that shuts down: nothing is answered, and nothing was popped for them. What arrived
+// during the grace they get.
 func TestDrainEndsClientsThatWait(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -98,7 +99,7 @@ func TestDrainEndsClientsThatWait(t *testing.T) {
 	}
 }
 
-// A client that came just before a drain has its first request answered.
+// A client that connects just before a drain gets an answer to its first request.
 func TestDrainAnswersTheFirstRequest(t *testing.T) {
 	t.Parallel()
 	front, g := startGateway(t, startServer(t), func(c *Config) {})

@@ -12,8 +12,9 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// A budget that one value has used up for long leaves the next ones plain, long ones that would be sealed while they
-// arrive too. What is sealed still opens, what begins as an envelope is still wrapped, and without the budget values are sealed again.
+// When one value has used up the budget for long, the next ones are left uncompressed, including long ones
+// that would be compressed while they arrive. Compressed values are still readable, lookalikes are still
+// wrapped, and without the budget values are compressed again.
 func TestBudgetUsedUp(t *testing.T) {
 	t.Parallel()
 	p, err := policy.New(policy.Options{Rules: []policy.Rule{
@@ -47,7 +48,7 @@ func TestBudgetUsedUp(t *testing.T) {
 		}
 	}
 	limits.SetLimits(effort.Limits{Cores: 0.001})
-	set("first", large, true) // takes far more CPU time than the millisecond that has been saved up
+	set("first", large, true) // takes far more CPU time than the millisecond saved up
 	for _, key := range []string{"a", "w:a"} {
 		set(key, small, false)
 		set(key+":large", large, false)

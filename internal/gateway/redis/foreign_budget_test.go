@@ -17,7 +17,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// toPlainGateway has a rule to plain for values of a library under pl:, and a reply budget of 32 MiB.
+// toPlainGateway returns a gateway with a rule to plain for library values under pl:, and a reply budget of
+// 32 MiB.
 func toPlainGateway(t *testing.T, sock, library string) (path string, replies *gateway.Budget) {
 	t.Helper()
 	formats, err := foreign.Named(library)
@@ -31,7 +32,7 @@ func toPlainGateway(t *testing.T, sock, library string) (path string, replies *g
 	return path, replies
 }
 
-// Many clients read long values under a rule to plain at once, of which each opens to as much as the reply budget has.
+// Many clients at once read long values under a rule to plain. Each needs as much as the reply budget has.
 func TestForeignRepliesShareTheBudget(t *testing.T) { // alone: its clients wait for a budget with a time limit
 	clients, each := 24, codectest.Amount(1, 1, 2)
 	for name, value := range map[string][]byte{
@@ -68,7 +69,8 @@ func TestForeignRepliesShareTheBudget(t *testing.T) { // alone: its clients wait
 	}
 }
 
-// A client that takes nothing while another one waits is cut off, and one that has gone meanwhile gives back what it gets after that.
+// A client that reads nothing while another one waits is disconnected. A client that has gone meanwhile gives
+// back the memory that it gets after that.
 func TestForeignReplyOfNobody(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -82,7 +84,7 @@ func TestForeignReplyOfNobody(t *testing.T) {
 		must(t, err)
 		return c
 	}
-	ask() // and reads nothing
+	ask() // reads nothing
 	testenv.Eventually(t, "the place is taken", func() bool { return replies.InUse() > 32<<20 })
 	next := ask()
 	testenv.Eventually(t, "the next one waits", func() bool { return replies.Waiting() == 1 })

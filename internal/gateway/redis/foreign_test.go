@@ -16,7 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// foreignRules: keys under app: are compressed by GLIDE, those under bare: are too, but clients get them plain.
+// foreignRules compresses values of GLIDE under app: and bare:; clients get those under bare: plain.
 func foreignRules(t *testing.T) func(*Config) {
 	t.Helper()
 	glide, err := foreign.Named("glide")
@@ -35,7 +35,7 @@ func foreignRules(t *testing.T) func(*Config) {
 	return func(cfg *Config) { cfg.Policy = rules }
 }
 
-// menu is JSON of some kilobytes, of which level 19 makes clearly less than level 1.
+// menu returns JSON of some kilobytes that level 19 compresses clearly better than level 1.
 func menu(i int) []byte {
 	var b bytes.Buffer
 	r := rand.New(rand.NewPCG(uint64(i), 0))
@@ -46,7 +46,7 @@ func menu(i int) []byte {
 	return b.Bytes()
 }
 
-// byGlide is what GLIDE stores for a value: with LZ4, which seals to less.
+// byGlide returns what GLIDE stores for a value. The gateway compresses LZ4 values further.
 func byGlide(t *testing.T, content []byte, f foreign.Format) []byte {
 	t.Helper()
 	out, err := foreign.Append(nil, f, 1, content, codec.New(codec.Options{}))
@@ -94,7 +94,7 @@ func TestForeignValues(t *testing.T) {
 	}
 }
 
-// checkConsistent: what computes on a value agrees with what GET gives.
+// checkConsistent checks that commands which compute on a value agree with GET.
 func checkConsistent(t *testing.T, c *goredis.Client, key string, got []byte) {
 	t.Helper()
 	if n := c.StrLen(ctx, key).Val(); n != int64(len(got)) {
@@ -125,7 +125,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// What is in no format of the rule is the client's own, and sealed like any value.
+// A value in none of the rule's formats is compressed like any other.
 func TestForeignRulesOnOtherValues(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -134,7 +134,7 @@ func TestForeignRulesOnOtherValues(t *testing.T) {
 	damaged := byGlide(t, menu(1), foreign.GlideZstd)
 	damaged[len(damaged)/2] ^= 0xff
 	bomb := byGlide(t, make([]byte, 8<<20), foreign.GlideLZ4)
-	bomb = append(bomb[:len(bomb):len(bomb)], 0) // one byte behind it
+	bomb = append(bomb[:len(bomb):len(bomb)], 0) // one byte too many
 	claim := binary.LittleEndian.AppendUint32([]byte{0, 1, 2, 0, 2}, 1<<31)
 	for name, value := range sorted(map[string][]byte{
 		"plain": menu(2), "short": []byte("x"), "empty": {}, "damaged": damaged, "bomb": bomb, "claim": append(claim, menu(1)...),
@@ -151,8 +151,8 @@ func TestForeignRulesOnOtherValues(t *testing.T) {
 	}
 }
 
-// Under a rule to plain, clients get the content of what a library stores past the gateway, of what it stores through it, and
-// nothing else is touched.
+// Under a rule to plain, clients get the content of values that a library stores directly or through the
+// gateway. Other values are not changed.
 func TestForeignToPlain(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -192,7 +192,7 @@ func TestForeignToPlain(t *testing.T) {
 	}
 }
 
-// Values that are sealed already open to the content, once the rule says so.
+// Values compressed before are read as content once the rule says to plain.
 func TestForeignEnvelopeToPlain(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -206,7 +206,8 @@ func TestForeignEnvelopeToPlain(t *testing.T) {
 	}
 }
 
-// What works on a stored value is refused under a rule to plain, whatever the value is stored as: nothing is half one and half the other.
+// A command that works on a stored value is refused under a rule to plain, whatever form the value is stored
+// in, so that no value mixes two forms.
 func TestForeignToPlainRefuses(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -235,7 +236,7 @@ func TestForeignToPlainRefuses(t *testing.T) {
 	}
 }
 
-// Requests and replies that are streamed, transactions, and values of streams.
+// Streamed requests and replies, transactions, and values in streams.
 func TestForeignToPlainElsewhere(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -272,7 +273,7 @@ func TestForeignToPlainElsewhere(t *testing.T) {
 	pipe := through.TxPipeline()
 	must(t, pipe.Set(ctx, "bare:z", value, 0).Err())
 	first := pipe.Get(ctx, "bare:z")
-	for range 20_000 { // their entries are one
+	for range 20_000 { // merged into one entry
 		pipe.Get(ctx, "bare:none")
 	}
 	_, err := pipe.Exec(ctx)
@@ -281,7 +282,7 @@ func TestForeignToPlainElsewhere(t *testing.T) {
 	}
 }
 
-// The first rule for a key decides, as everywhere.
+// The first rule for a key decides, as for other values.
 func TestForeignToPlainBehindOtherRules(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -308,7 +309,8 @@ func TestForeignToPlainBehindOtherRules(t *testing.T) {
 	}
 }
 
-// Rules that cover some values of a key, by size or field, change nothing of that: what is past the gateway reads like what went through.
+// Rules that cover some values of a key, by size or field, do not change that: values stored directly read
+// like those stored through the gateway.
 func TestForeignToPlainBesideSizes(t *testing.T) {
 	t.Parallel()
 	glide, err := foreign.Named("glide")
@@ -349,7 +351,7 @@ func TestForeignToPlainBesideSizes(t *testing.T) {
 	}
 }
 
-// Requests that read may have as many arguments as the server takes, of keys under a rule to plain and of others.
+// Reads may have as many arguments as the server accepts, with keys under a rule to plain and others.
 func TestForeignToPlainOfManyKeys(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)

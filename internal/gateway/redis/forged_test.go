@@ -20,9 +20,9 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// tenants is a server of two users: owner, whose values under b: are sealed with a dictionary that
-// holds a card number, and thief, who has ~a:* and no right to functions. Under c: the rules seal with
-// that dictionary what the thief writes, too.
+// tenants is a server with two users. The values of owner under b: are compressed with a dictionary that
+// contains a card number. thief has ~a:* and no right to functions; under c: the rules compress the thief's
+// values with that dictionary, too.
 type tenants struct {
 	t            *testing.T
 	direct       *goredis.Client // to the server itself
@@ -67,12 +67,12 @@ func newTenants(t *testing.T) *tenants {
 	x.owner, x.thief = clientOf(t, path, as("owner", "pw")), clientOf(t, path, as("thief", "pw"))
 	expect(t, x.owner, "PING", "PONG")
 	expect(t, x.thief, "PING", "PONG")
-	must(t, dicts.Recheck(ctx)) // values may name what a check finds after their connection was made
+	must(t, dicts.Recheck(ctx)) // only dictionaries checked after the connection was made are used
 	return x
 }
 
-// copying is a frame that copies n bytes from a place of a dictionary of that length, whatever it
-// holds there: made with another dictionary of the length, which the thief has made up.
+// copying returns a frame that copies n bytes from a place of any dictionary of that length. It is made with
+// another dictionary of that length, which the thief made up.
 func copying(t *testing.T, length, at, n int) []byte {
 	t.Helper()
 	own := bytes.Repeat([]byte{'.'}, length)
@@ -89,8 +89,8 @@ func copying(t *testing.T, length, at, n int) []byte {
 	return frame
 }
 
-// forged are the envelopes that a thief might try to have a guess judged by: with a checksum of
-// the guess in four bytes, and with eight bytes where the tag is.
+// forged returns the envelopes by which a thief might try to verify a guess: with a checksum of the guess in
+// four bytes, and with eight bytes in place of the tag.
 func (x *tenants) forged(guess string) [][]byte {
 	at := bytes.Index(x.dict.Content(), []byte(secretNumber))
 	frame := copying(x.t, len(x.dict.Content()), at, len(guess))
@@ -110,7 +110,7 @@ func (x *tenants) forged(guess string) [][]byte {
 	return all
 }
 
-// plant stores bytes under a key of the thief, in one of the ways that the thief has.
+// plant stores bytes under a key of the thief, in one of the ways available to the thief.
 func (x *tenants) plant(way, key string, stored []byte) {
 	x.t.Helper()
 	err := x.thief.Del(ctx, key).Err()
@@ -135,7 +135,7 @@ func (x *tenants) plant(way, key string, stored []byte) {
 	}
 }
 
-// lookingAt are commands whose answers may tell something of what a:x holds.
+// lookingAt are commands whose answers may disclose something about the value of a:x.
 var lookingAt = []string{
 	"GET a:x", "GETEX a:x", "GETRANGE a:x 5 5", "SUBSTR a:x 5 5", "BITCOUNT a:x", "BITPOS a:x 1", "GETBIT a:x 7", "BITFIELD_RO a:x GET u8 0",
 	"LCS a:x a:known", "LCS a:x a:known LEN", "APPEND a:x !", "SETRANGE a:x 0 4", "SETBIT a:x 1 1", "BITFIELD a:x SET u8 0 1", "BITOP NOT a:out a:x",
@@ -145,8 +145,8 @@ var lookingAt = []string{
 
 const oneText = "error: ERR cinch: sealed value does not open: it is damaged or its dictionary is missing, the gateway's log says which"
 
-// A user with a right to some keys gets nothing out of a dictionary that is not theirs by planting
-// envelopes which name it: nothing is decoded, and every guess gets the same answer.
+// A user with a right to some keys learns nothing about a dictionary of others by planting envelopes that
+// name it: nothing is decoded, and every guess gets the same answer.
 func TestPlantedEnvelopesTellNothing(t *testing.T) {
 	t.Parallel()
 	x := newTenants(t)
@@ -187,13 +187,13 @@ func TestPlantedEnvelopesTellNothing(t *testing.T) {
 	}
 }
 
-// harmless are answers that the server gives without the gateway looking into the envelope.
+// harmless reports whether the server gave this answer without the gateway reading the envelope.
 func harmless(command, got string) bool {
 	return command == "PFCOUNT a:x" && strings.HasPrefix(got, "error: WRONGTYPE")
 }
 
-// A tag that was seen under one envelope opens no other: neither bytes that are SET, which are a value
-// like any, nor what is RESTOREd with the tag in it.
+// A tag seen under one envelope authenticates no other: neither bytes that are SET, which are an ordinary
+// value, nor bytes that are RESTOREd with the tag in them.
 func TestLiftedTagsOpenNothingElse(t *testing.T) {
 	t.Parallel()
 	x := newTenants(t)
@@ -201,7 +201,7 @@ func TestLiftedTagsOpenNothingElse(t *testing.T) {
 	if err := x.thief.Set(ctx, "c:own", own, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	lifted, err := x.direct.Get(ctx, "c:own").Bytes() // DUMP tells as much
+	lifted, err := x.direct.Get(ctx, "c:own").Bytes() // DUMP discloses as much
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestLiftedTagsOpenNothingElse(t *testing.T) {
 	}
 }
 
-// onOthers are commands that touch, or would, a key of the owner, which the thief has no right to.
+// onOthers are commands that use, or would use, a key of the owner, to which the thief has no right.
 var onOthers = []string{
 	"GET b:1", "GETEX b:1", "STRLEN b:1", "GETRANGE b:1 0 3", "SUBSTR b:1 0 3", "BITCOUNT b:1", "BITPOS b:1 1", "GETBIT b:1 7", "BITFIELD_RO b:1 GET u8 0",
 	"MGET a:known b:1", "MGET b:1 a:known", "LCS a:known b:1", "LCS b:1 a:known LEN", "LCS b:1 b:1", "APPEND b:1 !", "SETRANGE b:1 0 4", "SETBIT b:1 1 1", "BITFIELD b:1 SET u8 0 1",
@@ -263,9 +263,9 @@ var onOthers = []string{
 	"HGET b:h f", "HSTRLEN b:h f", "HGETALL b:h", "HINCRBYFLOAT b:h f 1", "HRANDFIELD b:h 1 WITHVALUES", "HSET b:h f x", "EVAL return(redis.call('HGET',KEYS[1],'f')) 1 b:h",
 }
 
-// The gateway, which may read everything, answers nothing that the server would not: to a user without
-// a right to a key it says what the server says, whatever the key holds, in and out of transactions, and
-// whichever other rights the user lacks so that the gateway has to look for itself.
+// The gateway, which may read everything, answers nothing that the server would not. A user without a right
+// to a key gets the server's answer, whatever the key holds, in and out of transactions, and whichever other
+// rights the user lacks so that the gateway has to read with its own.
 func TestOthersKeysAnswerNothing(t *testing.T) {
 	t.Parallel()
 	x := newTenants(t)
@@ -297,7 +297,7 @@ func TestOthersKeysAnswerNothing(t *testing.T) {
 		for _, inside := range []string{"", "WATCH a:w", "MULTI"} {
 			word, _, _ := strings.Cut(strings.ToLower(inside), " ")
 			if rights != "" && !strings.Contains(rights, word) && !testenv.IsFull() {
-				continue // the other pairs of both
+				continue // the other combinations
 			}
 			for _, command := range onOthers {
 				answers := map[string]string{}
@@ -325,7 +325,7 @@ func TestOthersKeysAnswerNothing(t *testing.T) {
 				}
 				for state, got := range answers {
 					if rights == "-multi" && state == "damaged" {
-						continue // without MULTI nobody can ask what the server would say
+						continue // without MULTI the server's answer can't be asked for
 					}
 					if got != answers["missing"] {
 						t.Errorf("%q, %s %s: %s answers %.150q, missing %.150q", rights, inside, command, state, got, answers["missing"])

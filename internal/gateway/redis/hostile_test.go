@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// A MULTI that is refused late does not end the next one, and one that was refused is no reason to
-// take the next for one inside it.
+// A MULTI that is refused late does not end the next one, and after a refused one the next MULTI does not
+// count as nested.
 func TestLateRefusalOfAnEarlierMulti(t *testing.T) {
 	t.Parallel()
 	sealed := cinch.NewSealer(cinch.SealerOptions{}).Seal(nil, []byte(long), codec.Setting{Codec: codec.Zstd, Level: 3}, nil)
@@ -34,7 +34,7 @@ func TestLateRefusalOfAnEarlierMulti(t *testing.T) {
 			server.next()
 		}
 		answer("-NOAUTH Authentication required.\r\n")
-		if second == "PING" { // the next MULTI waits for what the first one was
+		if second == "PING" { // the next MULTI waits for the answer to the first
 			answer("-NOAUTH Authentication required.\r\n+OK\r\n")
 		}
 		server.next()
@@ -51,7 +51,7 @@ func TestLateRefusalOfAnEarlierMulti(t *testing.T) {
 	}
 }
 
-// Lines that are longer than a buffer pass in every state.
+// Lines longer than a buffer pass in every state.
 func TestLongLines(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -83,7 +83,8 @@ func TestLongLines(t *testing.T) {
 	}
 }
 
-// A read that puts values back does not abort the client's own transaction each time that it tries.
+// A read that decompresses values in place does not abort the client's own transaction each time that it
+// retries.
 func TestReadsUnderWatch(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -111,8 +112,7 @@ func TestReadsUnderWatch(t *testing.T) {
 	}
 }
 
-// Once a transaction has logged the client in as somebody else, the second connection is logged in so
-// too.
+// Once a transaction has changed the client's login, the second connection uses that login too.
 func TestLoginInTransaction(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)

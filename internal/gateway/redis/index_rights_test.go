@@ -8,8 +8,9 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// Whose FT.CREATE the server refuses at once, since they are strangers, or it has no such command,
-// doesn't have hashes put back or left plain; whether they may use MULTI or not.
+// An FT.CREATE that the server refuses at once, because the client has not logged in or the command does not
+// exist, neither decompresses hashes in place nor leaves new ones uncompressed, whether the user may use
+// MULTI or not.
 func TestRefusedIndexesChangeNothing(t *testing.T) {
 	t.Parallel()
 	const create = "FT.CREATE i ON HASH PREFIX 1 h: SCHEMA a TEXT"
@@ -28,10 +29,11 @@ func TestRefusedIndexesChangeNothing(t *testing.T) {
 	}
 }
 
-// FT.CREATE that comes right behind the login is of a client that has logged in.
+// FT.CREATE right behind a login counts as sent by a client that has logged in.
 func TestIndexBehindLogin(t *testing.T) {
 	t.Parallel()
-	sock := startServer(t, "--requirepass", "secret", "--rename-command", "DEL", "FT.CREATE") // which takes any arguments
+	// The renamed DEL takes any arguments.
+	sock := startServer(t, "--requirepass", "secret", "--rename-command", "DEL", "FT.CREATE")
 	front, g := startGateway(t, sock, func(c *Config) { c.Upstream.Password = "secret" })
 	c := dialRaw(t, front)
 	create := strings.Fields("FT.CREATE i ON HASH PREFIX 1 h: SCHEMA a TEXT")

@@ -13,8 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// What stands in front of a stored value or behind it is taken from the budget too, however short
-// the value is.
+// Arguments in front of a stored value or behind it take budget too, however short the value is.
 func TestLongOptionsTakeBudget(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -43,7 +42,7 @@ func TestLongOptionsTakeBudget(t *testing.T) {
 
 const usedUp = 64 << 20
 
-// useUp takes what there is of the request budget, and the place of the one that may go beyond.
+// useUp takes the whole request budget, and the turn of the one account that may exceed it.
 func useUp(t *testing.T, g *Gateway) (giveBack func()) {
 	t.Helper()
 	a := g.requests.Account(nil, nil)
@@ -53,7 +52,7 @@ func useUp(t *testing.T, g *Gateway) (giveBack func()) {
 	return a.Close
 }
 
-// What is no request any more in the middle gets the server's answer to all of it.
+// A request that breaks the protocol in the middle gets the server's answer to all of it.
 func TestProtocolErrorBeforeValues(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -73,8 +72,7 @@ func answerTo(t *testing.T, sock string, request []byte) (string, error) {
 	return bufio.NewReader(c).ReadString('\n')
 }
 
-// A request that is refused while its end is still to come holds nothing meanwhile, though some of
-// it was compressed already.
+// A refused request holds no memory while its end arrives, even if part of it was compressed already.
 func TestRefusedRequestHoldsNothing(t *testing.T) { // alone: it measures the memory of the process
 	sock := startServer(t)
 	front, g := startGateway(t, sock)
@@ -98,14 +96,14 @@ func TestRefusedRequestHoldsNothing(t *testing.T) { // alone: it measures the me
 
 func heapBytes() uint64 {
 	runtime.GC()
-	runtime.GC() // pools keep what they had for one more
+	runtime.GC() // pools keep their buffers for one more collection
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }
 
-// Values that are put back for a command take budget, and one that is not sealed is not fetched to see
-// that.
+// Values that are decompressed in place for a command take budget. Finding out that a value is not compressed
+// does not fetch it.
 func TestPutBackTakesBudget(t *testing.T) { // alone: it measures the memory of the process
 	sock := startServer(t)
 	const n = 3 << 20

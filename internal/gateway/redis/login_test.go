@@ -10,8 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// A client that doesn't wait for the answer to its login, as some don't, is no stranger in what
-// comes behind it.
+// A client that does not wait for the answer to its login counts as logged in for the requests behind it.
 func TestLongRequestsBehindALogin(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t, "--requirepass", "secret")

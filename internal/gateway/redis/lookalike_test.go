@@ -11,11 +11,10 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// call is a command; several make a value.
+// call is a command; a value may take several.
 type call = []any
 
-// lookalikes are the ways in which a client may make the value of key k env, which is an envelope
-// by itself.
+// lookalikes returns the ways in which a client may give key k the value env, which is itself an envelope.
 func lookalikes(k, env string) map[string][]call {
 	set := "redis.call('SET',KEYS[1],ARGV[1])"
 	cut := "redis.call('SET',KEYS[1],string.sub(ARGV[1],4))"
@@ -41,23 +40,23 @@ func lookalikes(k, env string) map[string][]call {
 	}
 }
 
-// excluding gives a gateway a rule for all keys but those that begin with ex:.
+// excluding sets a rule for all keys except those that begin with ex:.
 func excluding(c *Config) {
 	rules := []policy.Rule{{Name: "all", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}}}
 	c.Policy, _ = policy.New(policy.Options{Exclude: []string{"ex:*"}, Rules: rules})
 }
 
-// anEnvelope is one as a client that knows the format might store it.
+// anEnvelope returns an envelope that a client which knows the format might store.
 func anEnvelope() string {
 	return string(cinch.NewSealer(cinch.SealerOptions{}).Seal(nil, []byte(long), codec.Setting{Codec: codec.Zstd, Level: 3}, nil))
 }
 
-// Whatever a client makes of a value, it reads as it wrote it: bytes that are an envelope by
-// themselves are not opened. In keys that are excluded that holds of what begins like one, too.
+// A client reads a value as it wrote it, however it wrote it: bytes that are themselves an envelope are not
+// decompressed. In excluded keys the same holds for bytes that begin like one.
 func TestValuesThatAreEnvelopes(t *testing.T) {
 	t.Parallel()
 	env := anEnvelope()
-	broken := cinch.Magic + "\x15\x00" + long // with a header that is right
+	broken := cinch.Magic + "\x15\x00" + long // with a valid header
 	noise := cinch.Magic + "\xff and so on"
 	for _, test := range []struct{ key, value string }{{"k", env}, {"k", broken}, {"k", noise}, {"ex:k", broken}, {"ex:k", noise}} {
 		sock := startServer(t)
@@ -83,8 +82,8 @@ func TestValuesThatAreEnvelopes(t *testing.T) {
 	}
 }
 
-// In excluded keys, of which nothing is guarded, all commands agree about a value that begins like an
-// envelope by chance, and GET is right about one that is an envelope.
+// In excluded keys, where nothing is guarded, all commands agree about a value that begins like an envelope
+// by chance, and GET returns a value that is an envelope unchanged.
 func TestLookalikesInExcludedKeys(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -123,10 +122,11 @@ func TestLookalikesInExcludedKeys(t *testing.T) {
 	if err := c.Set(ctx, "ex:e", anEnvelope(), 0).Err(); err != nil || c.Get(ctx, "ex:e").Val() != anEnvelope() {
 		t.Errorf("an envelope: %.60q %v", c.Get(ctx, "ex:e").Val(), err)
 	}
-	expect(t, c, "SET k {long}", "OK", "RENAME k ex:r", "OK", "GET ex:r", "{long}") // what comes there sealed still opens
+	// A compressed value moved there is still decompressed.
+	expect(t, c, "SET k {long}", "OK", "RENAME k ex:r", "OK", "GET ex:r", "{long}")
 }
 
-// What scripts are given, as it is or as a part of something, they may store in fields and return.
+// Scripts may store their arguments, or parts of them, in fields and return them.
 func TestScriptsGivenEnvelopes(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// A rule that observes counts what it would save, and every byte in the store is as it came.
+// A rule that observes counts what it would save, and leaves every byte in the store unchanged.
 func TestObserve(t *testing.T) {
 	t.Parallel()
 	p, err := policy.New(policy.Options{Rules: []policy.Rule{
@@ -26,7 +26,7 @@ func TestObserve(t *testing.T) {
 	path, _ := startGateway(t, sock, func(c *Config) { c.Policy, c.Stats = p, stats })
 	client := clientOf(t, path)
 	value := strings.Repeat("the same words again and again, ", 40)
-	large := strings.Repeat(value, 800) // 1 MB: read in pieces, and sealed while it arrives
+	large := strings.Repeat(value, 800) // 1 MB: read in pieces, and compressed while it arrives
 	noise := "\x8f" + strings.Repeat("\x00\x01\xfe", 1)
 	like := cinch.Magic + "text that begins like an envelope"
 	for key, v := range sorted(map[string]string{"w:1": value, "w:large": large, "w:noise": noise, "w:like": like, "other": value}) {
@@ -61,7 +61,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// What is only observed is no reason to guard a command.
+// A rule that only observes does not cause commands to be guarded.
 func TestObserveGuardsNothing(t *testing.T) {
 	p, err := policy.New(policy.Options{Rules: []policy.Rule{{Key: "w:*", Observe: true, Setting: codec.Setting{Codec: codec.LZ4}}}})
 	if err != nil {
@@ -72,8 +72,8 @@ func TestObserveGuardsNothing(t *testing.T) {
 	}
 }
 
-// With no rule but one that observes, long values, which are read in pieces, are observed too. That takes memory
-// for a third copy of each.
+// If the only rule observes, long values, which are read in pieces, are observed too. That takes memory for a
+// third copy of each.
 func TestObserveAlone(t *testing.T) {
 	t.Parallel()
 	p, err := policy.New(policy.Options{Rules: []policy.Rule{{Name: "watched", Key: "w:*", Observe: true, Setting: codec.Setting{Codec: codec.Zstd, Level: 3}}}})

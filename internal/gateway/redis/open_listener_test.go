@@ -15,8 +15,8 @@ type fromElsewhere struct{ net.Conn }
 
 func (fromElsewhere) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 5} }
 
-// A client of another machine is refused, as Redis' protected mode would, once it is known that the server on loopback
-// asks for no password; at the start it may have been away.
+// A client from another machine is refused, like in Redis' protected mode, once it is known that the server
+// on loopback requires no password. At the start the server may have been unreachable.
 func TestClientsOfOtherMachinesAreRefused(t *testing.T) {
 	for answer, want := range map[string]string{
 		"+PONG\r\n":             "-DENIED cinch: the server asks no client for a password",

@@ -19,7 +19,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// partsOf has the parts of a session without a session: no server runs, and replies are made up.
+// partsOf holds the parts of a session without a server: the test makes up the replies.
 type partsOf struct {
 	t      *testing.T
 	life   *gateway.Life
@@ -29,12 +29,12 @@ type partsOf struct {
 	user   user
 	stored *storedCommands
 
-	answering sync.Mutex // one answer after the other
-	client    net.Conn   // what it writes here the client has said
-	upstream  net.Conn   // what is said to the server comes out here
+	answering sync.Mutex // one sequence of answers at a time
+	client    net.Conn   // bytes written here come from the client
+	upstream  net.Conn   // requests to the server arrive here
 }
 
-// resting is a reply pump that has nothing to do.
+// resting is a reply pump with nothing to do.
 type resting struct{}
 
 func (resting) unstick()       {}
@@ -63,7 +63,7 @@ func newParts(t *testing.T) *partsOf {
 	return p
 }
 
-// answer has the entries that are queued answered one after the other.
+// answer answers the next queued entries one after the other.
 func (p *partsOf) answer(how ...func(*op)) {
 	go func() {
 		p.answering.Lock()
@@ -84,7 +84,7 @@ func (p *partsOf) answer(how ...func(*op)) {
 	}()
 }
 
-// said are n requests that have been sent, the scripts among them by their names.
+// said returns n requests that have been sent, with scripts replaced by their names.
 func (p *partsOf) said(n int) (all []string) {
 	for _, words := range p.words(n) {
 		all = append(all, strings.Join(words, " "))
@@ -262,7 +262,7 @@ func TestTransactionEnds(t *testing.T) {
 	if p.talk.st.where() != "3" || !p.talk.tx.watch.covers("0", [][]byte{[]byte("k")}) || p.talk.tx.watch.covers("3", [][]byte{[]byte("k")}) {
 		t.Error("the transaction's database or keys are not known")
 	}
-	p.talk.tx.open = false // refused: WATCH goes on
+	p.talk.tx.open = false // refused, so WATCH stays
 	p.talk.tx.end()
 	if p.talk.st.where() != firstSpace || len(p.talk.tx.known)+p.talk.tx.bytes > 0 || !p.talk.tx.watch.on {
 		t.Errorf("left: %+v", p.talk.tx)
@@ -355,7 +355,8 @@ func TestGuardOfAUserWithoutScriptsIsAUnit(t *testing.T) {
 	p.expect("WATCH k", "GETRANGE k 0 2", "MULTI", "APPEND k x", "EXEC")
 }
 
-// A unit puts sealed values back around its command, and begins again when somebody was faster.
+// A unit decompresses values in place around its command, and starts again if another client changed them
+// first.
 func TestUnitPutsBack(t *testing.T) {
 	p := newParts(t)
 	env := p.sealed(lengthy)
@@ -374,8 +375,8 @@ func TestUnitPutsBack(t *testing.T) {
 	)
 }
 
-// carrying has the parts of a reply pump, with a server's bytes on one side and what the client gets on
-// the other.
+// carrying returns a reply pump that reads the bytes server, and a function that returns what the client
+// gets.
 func carrying(t *testing.T, server string) (*replyPump, func() string) {
 	p := newParts(t)
 	up, from := socketPair(t)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Whatever the arguments are: values are arguments behind the key, and a request of which the
-// arguments come one by one has its values where it has them as a whole.
+// Values are arguments behind the key, whatever the arguments are, and the positions found while arguments
+// arrive one by one are those of the whole request.
 func FuzzPlaces(f *testing.F) {
 	for _, line := range []string{
 		"xadd s keepref idmp p i maxlen ~ 5 limit 3 * f v", "xadd s idmpauto p 1-1 f v g w", "hsetex h ex 5 fields 2 f v g w keepttl",

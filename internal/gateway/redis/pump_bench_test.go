@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// feed is a connection that has the same bytes ready for a number of reads, and takes anything.
+// feed is a connection that yields the same bytes for a number of reads, and accepts all writes.
 type feed struct {
 	net.Conn
 	bytes []byte
@@ -40,7 +40,7 @@ func (f *feed) Close() error                { return nil }
 func (f *feed) LocalAddr() net.Addr         { return &net.TCPAddr{} }
 func (f *feed) RemoteAddr() net.Addr        { return &net.TCPAddr{} }
 
-// BenchmarkPumps is what a command of a pipeline costs beside system calls.
+// BenchmarkPumps measures a pipelined command without system calls.
 func BenchmarkPumps(b *testing.B) {
 	const depth = 10
 	for _, test := range []struct {
@@ -65,7 +65,7 @@ func BenchmarkPumps(b *testing.B) {
 	}
 }
 
-// BenchmarkNewSession is what an idle client costs beside its connections and goroutines.
+// BenchmarkNewSession measures an idle client without its connections and goroutines.
 func BenchmarkNewSession(b *testing.B) {
 	g := NewGateway(Config{})
 	client, upstream := socketPair(b)
@@ -75,7 +75,7 @@ func BenchmarkNewSession(b *testing.B) {
 	}
 }
 
-// There may be tens of thousands of clients that do nothing: what is rare is made when it is needed.
+// There may be tens of thousands of idle clients, so a session creates rarely used parts on demand.
 func TestSessionIsSmall(t *testing.T) {
 	if n := unsafe.Sizeof(session{}); n > 2048 { // the next class of the allocator has 2304
 		t.Errorf("a session has %d bytes", n)
@@ -105,8 +105,8 @@ func BenchmarkManyValues(b *testing.B) {
 	s.out.run()
 }
 
-// However many arguments its requests have had, and however deep a reply was, a session that waits for its client keeps little, and
-// nothing of the buffer that its requests came in.
+// However many arguments its requests had, and however deep a reply was nested, a session that waits for its
+// client keeps little memory, and no reference to the buffer of its requests.
 func TestIdleSessionKeepsLittle(t *testing.T) {
 	many := []string{"MSET"}
 	for i := range 800 {
@@ -149,7 +149,7 @@ func TestIdleSessionKeepsLittle(t *testing.T) {
 	}
 }
 
-// A request whose values are compressed allocates nothing: all of its buffers are the pool's or the session's.
+// A request whose values are compressed allocates nothing: all its buffers come from the pool or the session.
 func TestCompressingAllocatesNothing(t *testing.T) {
 	v := newSeals(t, codec.Setting{Codec: codec.LZ4})
 	value := strings.Repeat("words and words, ", 20)

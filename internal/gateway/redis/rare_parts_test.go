@@ -19,7 +19,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// beside is a server for second connections, which answers a command as made up and knows no others.
+// beside is a server for second connections that has an answer for some commands and knows no others.
 type beside struct {
 	answers map[string]string
 
@@ -28,7 +28,7 @@ type beside struct {
 	heard []string
 }
 
-// besides has the user's second connections lead to one.
+// besides makes the user's second connections go to a beside server.
 func (p *partsOf) besides(answers map[string]string) *beside {
 	b := &beside{answers: answers}
 	p.user.second.dialer.to = func(context.Context) (net.Conn, error) {
@@ -93,20 +93,20 @@ func (b *beside) was(t *testing.T, want ...string) {
 
 func bulk(s string) string { return string(resp.AppendBulk(nil, s)) }
 
-// holdingSealed is what a server says of a key that holds an envelope.
+// holdingSealed returns a server's answers for a key that holds an envelope.
 func holdingSealed(env string) map[string]string {
 	return map[string]string{"GETRANGE": bulk(env[:min(len(env), cinch.MaxHeaderLen)]), "STRLEN": fmt.Sprintf(":%d\r\n", len(env)), "GET": bulk(env)}
 }
 
-// queued is the entry of the next reply, which is taken for carried.
+// queued returns the entry of the next reply and marks it as carried.
 func (p *partsOf) queued() entry {
-	_ = p.talk.up.Flush() // and what was only counted
+	_ = p.talk.up.Flush() // including entries that were only counted
 	e, _ := p.talk.queue.pop()
 	p.talk.queue.carried()
 	return e
 }
 
-// inTransaction has the client's MULTI be answered.
+// inTransaction opens a transaction of the client.
 func (p *partsOf) inTransaction() {
 	p.talk.tx.open, p.talk.tx.multi = true, new(multiAnswer)
 }
@@ -147,7 +147,7 @@ func TestWithinRefusesWhatMayMeetASealedValue(t *testing.T) {
 	}
 }
 
-// What is watched since before it was looked at can't become sealed unseen.
+// A key that was watched before it was examined can't become compressed unnoticed.
 func TestWithinTrustsWatchedKeys(t *testing.T) {
 	p := newParts(t)
 	p.besides(map[string]string{"TYPE": "+string\r\n", "GETRANGE": "$5\r\nplain\r\n"})
@@ -212,7 +212,7 @@ func TestSecondFollowsTheDatabase(t *testing.T) {
 	}
 }
 
-// What a user may do is asked where nothing is run: in a transaction that is discarded.
+// Rights are asked for without running the command, in a transaction that is discarded.
 func TestSecondAsksWithoutRunning(t *testing.T) {
 	p := newParts(t)
 	const refusal = "NOPERM no permissions to run the 'append' command"
@@ -244,7 +244,7 @@ func TestSecondRemembersCommands(t *testing.T) {
 	b.was(t, "COMMAND INFO newer")
 }
 
-// controlled is what handles the commands that change the conversation.
+// controlled returns the handler of commands that change the connection's state.
 func (p *partsOf) controlled() *control {
 	c := new(control)
 	c.init(&Gateway{vault: p.vault}, &p.talk, &p.user, nil)
@@ -307,7 +307,7 @@ func TestControlMutes(t *testing.T) {
 			t.Errorf("%s: %+v", test.request, p.talk.replies)
 		}
 	}
-	p.expect("CLIENT REPLY ON") // the server has heard of no other
+	p.expect("CLIENT REPLY ON") // the server gets no other
 	p.inTransaction()
 	if err := c.handle(requestOf("CLIENT", "REPLY", "OFF")); err != nil || p.talk.replies.off {
 		t.Errorf("within a transaction: %v", err)
@@ -315,14 +315,14 @@ func TestControlMutes(t *testing.T) {
 	p.expect("ECHO")
 }
 
-// desks takes down what a session is asked for.
+// desks records the calls of a large.
 type desks struct{ collected [][]byte }
 
 func (d *desks) handleCollected(args [][]byte) error { d.collected = args; return nil }
 func (*desks) failWith(text string) error            { return errors.New(text) }
 func (*desks) passProtocolError() error              { return resp.ErrProtocol }
 
-// largely has a request handled whose beginning fills the buffer.
+// largely has large handle a request whose beginning fills the buffer.
 func (p *partsOf) largely(words ...string) *desks {
 	p.t.Helper()
 	go func() { _, _ = p.client.Write(resp.AppendCommand(nil, words...)) }()
@@ -351,7 +351,7 @@ func TestLargeRequestsByTheirRows(t *testing.T) {
 	for name, test := range map[string]struct {
 		words     []string
 		collected bool
-		sealed    []int // of the arguments that are sent
+		sealed    []int // arguments that are compressed
 	}{
 		"nothing of ours":  {words: []string{"ECHO", long}},
 		"value by value":   {words: []string{"MSET", "k1", long, "other", long, "k2", long}, sealed: []int{2, 6}},
@@ -387,7 +387,7 @@ func TestLargeRequestsByTheirRows(t *testing.T) {
 	}
 }
 
-// What a large request has taken of the budget is given back with it.
+// The budget that a large request has taken is released with it.
 func TestLargeRequestsHoldNothing(t *testing.T) {
 	p := newParts(t)
 	p.largely("APPEND", "k1", strings.Repeat("x", 200<<10))

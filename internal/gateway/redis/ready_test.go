@@ -9,8 +9,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A server that can't save its data refuses writes, and PING by the way. It serves reads, and tells
-// writers why, which nobody hears where no gateway gets clients.
+// A server that can't save its data refuses writes, and also PING. It counts as ready: it serves reads, and
+// its error tells writers the reason, which they would not see if the gateway got no clients.
 func TestReadyWithoutSaving(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)

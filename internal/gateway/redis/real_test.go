@@ -30,7 +30,8 @@ import (
 
 var ctx = context.Background()
 
-// startServer starts a redis-server on a unix socket, or what plays its transcript, and returns the socket's path.
+// startServer starts a redis-server on a unix socket, or a replay of its transcript, and returns the socket's
+// path.
 func startServer(t *testing.T, args ...string) string {
 	t.Helper()
 	return transcript.Server(t, "unix", func() string { return startRealServer(t, args...) })
@@ -67,7 +68,7 @@ func as(user, password string) func(*goredis.Options) {
 	return func(o *goredis.Options) { o.Username, o.Password = user, password }
 }
 
-// startGateway serves a gateway to the server at sock, and returns its own socket.
+// startGateway serves a gateway to the server at sock, and returns its socket's path.
 func startGateway(t *testing.T, sock string, change ...func(*Config)) (string, *Gateway) {
 	t.Helper()
 	rules, err := policy.New(policy.Options{Rules: []policy.Rule{{Name: "all", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}}}})
@@ -98,7 +99,7 @@ func startGateway(t *testing.T, sock string, change ...func(*Config)) (string, *
 	return path, g
 }
 
-// long is a value that every rule here seals.
+// long is a value that every rule here compresses.
 var long = strings.Repeat("hello, sealed world; ", 50)
 
 // do runs a command given as words; {long} stands for the long value.
@@ -117,7 +118,7 @@ func do(c interface {
 	return fmt.Sprint(v)
 }
 
-// expect runs pairs of a command and what its answer must begin with.
+// expect runs pairs of a command and the expected beginning of its answer.
 func expect(t *testing.T, c interface {
 	Do(context.Context, ...any) *goredis.Cmd
 }, pairs ...string,
@@ -131,7 +132,7 @@ func expect(t *testing.T, c interface {
 	}
 }
 
-// sorted yields a map by its keys, so that tests say the same to the server each time.
+// sorted yields a map in the order of its keys, so that tests send the same to the server each time.
 func sorted[V any](m map[string]V) iter.Seq2[string, V] {
 	return func(yield func(string, V) bool) {
 		for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -151,7 +152,7 @@ func isSealed(t *testing.T, direct *goredis.Client, key string) bool {
 	return cinch.IsSealed(b)
 }
 
-// reads are answered for a sealed value as for a plain one; {long} has 1050 bytes.
+// reads are answered for a compressed value like for a plain one; {long} has 1050 bytes.
 var reads = []string{
 	"STRLEN k", "1050",
 	"GETRANGE k 7 12", "sealed",
@@ -219,7 +220,7 @@ func TestReplica(t *testing.T) {
 	}
 }
 
-// The second connection logs in as the client does.
+// The second connection uses the client's login.
 func TestTransactionsUnderPassword(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t, "--requirepass", "secret")
@@ -235,7 +236,7 @@ func TestTransactionsUnderPassword(t *testing.T) {
 	expect(t, nobody, "GET k", "error: NOAUTH", "STRLEN k", "error: NOAUTH", "APPEND k x", "error: NOAUTH", "EVAL return(1) 1 k", "error: NOAUTH")
 }
 
-// Where the server has no RESET the connection stays as it was.
+// If the server has no RESET the connection stays unchanged.
 func TestRefusedReset(t *testing.T) {
 	t.Parallel()
 	path, _ := startGateway(t, startServer(t, "--rename-command", "RESET", ""))
@@ -261,7 +262,7 @@ func TestWatchSurvives(t *testing.T) {
 	expect(t, a, "WATCH other", "OK", "EVAL return(redis.call('STRLEN',KEYS[1])) 1 k", "1050", "MULTI", "OK", "PING", "QUEUED", "EXEC", "[PONG]")
 }
 
-// Numbers above 2^53 don't pass through Lua.
+// Numbers above 2^53 must not pass through Lua.
 func TestWideBitfields(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -290,7 +291,7 @@ func TestWideBitfields(t *testing.T) {
 	expect(t, c, "BITFIELD k SET u8 0 193 SET u8 8 221 SET u8 16 220 SET i64 24 1", "[97 98 99", "GETRANGE k 0 2", cinch.Magic)
 }
 
-// A script in a transaction never runs on a value that was sealed after it was queued.
+// A script in a transaction never runs on a value that was compressed after the script was queued.
 func TestScriptInTransactionMeetsNewEnvelope(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -316,7 +317,7 @@ func TestScriptInTransactionMeetsNewEnvelope(t *testing.T) {
 	expect(t, a, "WATCH unrelated", "OK", "EVAL "+wrong+" 1 p", want, "UNWATCH", "OK")
 }
 
-// What a client has sent before in the same pipeline is done before its keys are looked at.
+// Earlier commands of the same pipeline are done before the gateway examines the keys.
 func TestTransactionInOnePipeline(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -342,7 +343,7 @@ func TestTransactionInOnePipeline(t *testing.T) {
 	}
 }
 
-// CLIENT REPLY SKIP silences the next request and no other, however large that is.
+// CLIENT REPLY SKIP silences exactly the next request, however large that is.
 func TestReplySkip(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -387,7 +388,7 @@ func TestReplySkip(t *testing.T) {
 	}
 }
 
-// Names in XINFO are no values, whatever they look like.
+// Names in XINFO are not values, even if they begin with the magic.
 func TestStreamInfo(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -412,7 +413,7 @@ func TestStreamInfo(t *testing.T) {
 	}
 }
 
-// LCS leaves values sealed, and its map keeps the server's order in RESP3.
+// LCS leaves values compressed, and its map keeps the server's order in RESP3.
 func TestLongestCommonSubsequence(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -475,7 +476,7 @@ func TestSortOverSealedValues(t *testing.T) {
 	expect(t, c, "SORT_RO l STORE x", "error: ERR syntax error", "SORT l BY w:* STORE", "error: ERR syntax error", "GET w:c", magic)
 }
 
-// A transaction may make the key that it sorts out of one of another type.
+// A transaction may replace the key that it sorts, which may have had another type.
 func TestSortOfKeyThatTheTransactionReplaces(t *testing.T) {
 	t.Parallel()
 	path, _ := startGateway(t, startServer(t))
@@ -497,7 +498,7 @@ func TestSortOfKeyThatTheTransactionReplaces(t *testing.T) {
 	expect(t, c, "LRANGE out 0 -1", "[]")
 }
 
-// A command that the table lacks sees plain values.
+// A command that is not in the table sees plain values.
 func TestUnknownCommand(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -525,7 +526,7 @@ func TestCommandsUnderTracking(t *testing.T) {
 	expect(t, c, "SET k {long}", "OK", "CLIENT TRACKING ON", "OK", "APPEND k x", "1051", "EVAL return(redis.call('STRLEN',KEYS[1])) 1 k", "1051", "GET k", long+"x")
 }
 
-// A value that begins with the magic stays what it is through commands that compute on it.
+// A value that begins with the magic stays correct through commands that compute on it.
 func TestMagicSurvivesCommands(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -579,7 +580,7 @@ func TestDictionaryOfARule(t *testing.T) {
 	value := string(samples[350])
 	through := clientOf(t, path)
 	expect(t, through, "PING", "PONG")
-	must(t, writer.Recheck(ctx)) // values may name what a check finds after their connection was made
+	must(t, writer.Recheck(ctx)) // only dictionaries checked after the connection was made are used
 	must(t, through.Set(ctx, "o", value, 0).Err())
 	stored, _ := direct.Get(ctx, "o").Bytes()
 	if h, err := cinch.ParseHeader(stored); err != nil || h.Dict != d.Number() || len(stored)*5 > len(value)*3 {

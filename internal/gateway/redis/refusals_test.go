@@ -19,7 +19,7 @@ var (
 	listed  = regexp.MustCompile("(?m)^\\| `([A-Z]+ cinch: [^`]*)` \\|")
 )
 
-// refusals are the errors that the code of the gateway has for clients, with … for what differs.
+// refusals returns the errors that the gateway's code has for clients, with … for variable parts.
 func refusals(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -54,7 +54,7 @@ func refusals(t *testing.T) map[string]string {
 	return found
 }
 
-// docs/REDIS.md lists the errors that are the gateway's own: all of them, and no others.
+// docs/REDIS.md lists all errors of the gateway, and no others.
 func TestRefusalsAreListed(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/REDIS.md")
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// sealedNoise is the sealed form of a value of n bytes that does not become much shorter.
+// sealedNoise returns a value of n bytes that compresses little, and its envelope.
 func sealedNoise(n int) (sealed, value string) {
 	var b strings.Builder
 	for i := uint64(1); b.Len() < n; i++ {
@@ -31,8 +31,8 @@ func sealedNoise(n int) (sealed, value string) {
 	return sealed, value
 }
 
-// declaring returns the beginning of replies that declare a long sealed value, by what the gateway
-// does with it.
+// declaring returns beginnings of replies that declare a long compressed value, with the requests, by how the
+// gateway handles them.
 func declaring(sealed string) map[string][2]string {
 	bulk := fmt.Sprintf("$%d\r\n%s", len(sealed), sealed[:100])
 	return map[string][2]string{
@@ -42,8 +42,8 @@ func declaring(sealed string) map[string][2]string {
 	}
 }
 
-// A server that declares long sealed values and goes on byte by byte gets no memory for what has
-// not come, which others have meanwhile.
+// A server that declares long compressed values and sends them byte by byte gets no memory for bytes that
+// have not arrived. Others can use it meanwhile.
 func TestRepliesHoldWhatCame(t *testing.T) {
 	t.Parallel()
 	sealed, value := sealedNoise(3 << 20)
@@ -73,8 +73,8 @@ func TestRepliesHoldWhatCame(t *testing.T) {
 	}
 }
 
-// A server that stops within a reply is cut off when others wait for the memory that this holds, and not
-// before.
+// A server that stops in the middle of a reply is disconnected when others wait for the memory that the reply
+// holds, and not before.
 func TestServerThatStopsInAReply(t *testing.T) {
 	t.Parallel()
 	sealed, _ := sealedNoise(3 << 20)

@@ -35,8 +35,8 @@ func socketPair(t testing.TB) (a, b net.Conn) {
 	return conns[0], conns[1]
 }
 
-// fakeServer answers every request with something plausible and records the requests as
-// they arrived. It is no Redis: it only keeps the conversation going.
+// fakeServer answers every request with something plausible and records the requests as they arrived. It is
+// not a Redis server: it only keeps the session going.
 type fakeServer struct {
 	conn     net.Conn
 	requests [][]string
@@ -112,7 +112,7 @@ func (f *fakeServer) answer(name string) string {
 	return ":1\r\n"
 }
 
-// oddReplies are commands that do not have one reply each.
+// oddReplies reports whether the input has commands that do not have exactly one reply.
 func oddReplies(input []byte) bool {
 	low := bytes.ToLower(input)
 	for _, word := range []string{"subscribe", "reply", "monitor", "sync", "quit", "hello", "exec", "multi"} {
@@ -123,9 +123,8 @@ func oddReplies(input []byte) bool {
 	return false
 }
 
-// Whatever a client sends: the session ends, what reaches the server is well formed up to
-// where the client's own bytes are not, every request has one reply, and the values in
-// what was sealed open to what the client sent.
+// Whatever a client sends: the session ends, the bytes that reach the server are well formed up to where the
+// client's are not, every request has one reply, and compressed values decompress to what the client sent.
 func FuzzSession(f *testing.F) {
 	for _, s := range []string{
 		"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nhello\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n",
@@ -244,7 +243,7 @@ func countReplies(b []byte) (n int) {
 	return n
 }
 
-// checkSealed looks for each SET and MSET of the client among what the server got.
+// checkSealed looks for each SETNX and MSET of the client among the requests that the server got.
 func checkSealed(t *testing.T, g *Gateway, sent, got [][]string) {
 	for _, args := range sent {
 		if name := strings.ToLower(args[0]); name != "setnx" && name != "mset" || len(args) < 3 || len(args)%2 == 0 {

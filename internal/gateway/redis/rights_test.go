@@ -7,8 +7,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// Users who may not run what the gateway looks at values with never compute on what is stored in
-// place of a value, and never damage it: they get the right answer, or an error.
+// Users who may not run the commands by which the gateway reads values never compute on an envelope, and
+// never damage one: they get the right answer, or an error.
 func TestUsersWhoMayNotLook(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -64,7 +64,7 @@ func TestUsersWhoMayNotLook(t *testing.T) {
 	}
 }
 
-// Where a key holds another type, commands complain of what they look at first.
+// For a key of another type, commands report the error that they check first.
 func TestErrorsOfOtherTypes(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -78,7 +78,7 @@ func TestErrorsOfOtherTypes(t *testing.T) {
 	}
 }
 
-// run runs a command behind WATCH or inside MULTI and returns its answer.
+// run runs a command after WATCH or inside MULTI and returns its answer.
 func run(conn *goredis.Conn, inside, command string) string {
 	if inside == "" {
 		return do(conn, command)
@@ -93,7 +93,8 @@ func run(conn *goredis.Conn, inside, command string) string {
 	return got
 }
 
-// Where the gateway sees by its own user that nothing is sealed, scripts run for users who could not have looked.
+// If the gateway finds as its own user that nothing is compressed, scripts run for users who could not have
+// checked.
 func TestScriptsOfUsersWhoMayNotLook(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)

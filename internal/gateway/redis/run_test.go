@@ -18,14 +18,14 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// quick carries one element that is complete and no envelope, and an envelope where the whole reply is a value.
+// quick carries one complete element that is not an envelope, and an envelope if the whole reply is a value.
 func TestQuickReplies(t *testing.T) {
 	const lookalike = cinch.Magic + "lookalike"
 	sealer := cinch.NewSealer(cinch.SealerOptions{})
 	sealed := string(resp.AppendBulk(nil, sealer.Seal(nil, []byte(lookalike), codec.Setting{}, nil)))
 	damaged := string(resp.AppendBulk(nil, []byte(cinch.Magic+"lookalike")))
 	g := NewGateway(Config{})
-	// quick returns what of b is carried, and what the client gets.
+	// quick returns how many bytes of b were carried, and what the client gets.
 	quick := func(b string, sh shape) (carried int, got string) {
 		s := newSession(g, &feed{}, &feed{bytes: []byte(b), reads: 1}, time.Now())
 		if err := s.out.frames.in.Fill(); err != nil {
@@ -39,7 +39,7 @@ func TestQuickReplies(t *testing.T) {
 	for _, test := range []struct {
 		reply string
 		shape shape
-		want  string // "": it is left alone
+		want  string // "": left alone
 	}{
 		{"+OK\r\n", shapeNone, "+OK\r\n"},
 		{"+OKAY\r\n", shapeNone, "+OKAY\r\n"},
@@ -76,8 +76,8 @@ func TestQuickReplies(t *testing.T) {
 	}
 }
 
-// Pipelines in which runs of equal requests change with others answer as the server does, and
-// leave there what they left there, wherever the stream is cut.
+// Pipelines with runs of equal requests between others are answered as by the server, and leave the same data
+// there, wherever the stream is cut.
 func TestPipelinesOfRuns(t *testing.T) {
 	t.Parallel()
 	pipelines := func(seed uint64) (all []byte, n int) {
@@ -108,7 +108,7 @@ func TestPipelinesOfRuns(t *testing.T) {
 	}
 }
 
-// randomCommand returns what makes requests whose replies are of one kind.
+// randomCommand returns a generator of requests whose replies have one form.
 func randomCommand(r *rand.Rand) func() []string {
 	key := func() string { return "k" + strconv.Itoa(r.IntN(4)) }
 	value := strings.Repeat(`{"name": "a value that is sealed"} `, 1+r.IntN(30))
@@ -131,7 +131,7 @@ func randomCommand(r *rand.Rand) func() []string {
 	return func() []string { return []string{"STRLEN", key()} }
 }
 
-// converse sends all in pieces and returns what comes back, up to the answer to ECHO.
+// converse sends all in pieces and returns the answers up to that to ECHO.
 func converse(t *testing.T, c net.Conn, all []byte, piece int) (got []byte) {
 	t.Helper()
 	go func() {
@@ -165,7 +165,7 @@ func firstDifference(got, want []byte) string {
 	return "at " + strconv.Itoa(i) + " " + around(got) + ", want " + around(want)
 }
 
-// Entries that are counted reach the queue with the next one, and what one carried is let go of.
+// Counted entries reach the queue with the next entry, and the session keeps no reference to an entry's op.
 func TestCountedEntries(t *testing.T) {
 	t.Parallel()
 	client, upstream := socketPair(t)
@@ -205,7 +205,7 @@ func TestCountedEntries(t *testing.T) {
 	}
 }
 
-// A session is not settled while the server has sent a part of a reply: a drain waits for the rest.
+// A session is not settled while the server has sent only part of a reply: a drain waits for the rest.
 func TestUnsettledWithinAReply(t *testing.T) {
 	for command, reply := range map[string]string{"GET": "$15\r\na plain content\r\n", "MGET": "*1\r\n$15\r\na plain content\r\n"} {
 		t.Run(command, func(t *testing.T) {
@@ -248,7 +248,7 @@ func TestUnsettledWithinAReply(t *testing.T) {
 	}
 }
 
-// midway is a reply pump that is within a reply.
+// midway is a reply pump in the middle of a reply.
 type midway struct{ resting }
 
 func (midway) midReply() bool { return true }

@@ -12,8 +12,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// What a gateway says of scripts that it has not seen: SCRIPT EXISTS does not know them, and where
-// their text would be needed the answer makes clients load them.
+// For scripts that a gateway has not seen, SCRIPT EXISTS reports 0, and if their text is needed, the answer
+// makes clients load them.
 func TestScriptsLoadedElsewhere(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -31,7 +31,7 @@ func TestScriptsLoadedElsewhere(t *testing.T) {
 	exists := "SCRIPT EXISTS " + there + " " + here + " " + none
 	expect(t, c,
 		exists, "[0 1 0]", "SCRIPT EXISTS", "error: ERR wrong number",
-		"EVALSHA "+there+" 1 k", "1050", // alone nobody needs its text
+		"EVALSHA "+there+" 1 k", "1050", // outside a transaction the text is not needed
 		exists, "[0 1 0]",
 		"MULTI", "OK", exists, "QUEUED", "EVALSHA "+there+" 1 k", "error: NOSCRIPT", "EXEC", "error: EXECABORT",
 		"WATCH x", "OK", "EVALSHA "+there+" 1 k", "error: NOSCRIPT", "UNWATCH", "OK",
@@ -43,7 +43,7 @@ func TestScriptsLoadedElsewhere(t *testing.T) {
 	)
 }
 
-// A gateway that seals nothing needs no texts, and hides nothing.
+// A gateway that compresses nothing needs no texts, and hides no scripts.
 func TestScriptsWithoutRules(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -85,7 +85,7 @@ func TestBodiesForgetWhatIsNotUsed(t *testing.T) {
 	}
 }
 
-// Valkey tells the text of a script that was loaded elsewhere.
+// Valkey returns the text of a script that was loaded elsewhere.
 func TestScriptsThatTheServerShows(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisOf(t, "valkey-8.1")

@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// Some requests are answered by nothing at all. What follows keeps its own replies.
+// Some requests have no reply. The following ones keep their own.
 func TestSilentCommands(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -58,7 +58,7 @@ func TestMonitorTwice(t *testing.T) {
 	readExactly(t, in, string(resp.AppendBulk(nil, long)))
 }
 
-// Only the words behind AUTH are credentials.
+// Only the words after AUTH are credentials.
 func TestHelloNames(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t, "--requirepass", "secret")
@@ -69,7 +69,7 @@ func TestHelloNames(t *testing.T) {
 		"MULTI", "OK", "APPEND k x", "QUEUED", "EXEC", "[1051]")
 }
 
-// To a subscriber of RESP2 the server refuses CLIENT REPLY, and goes on answering.
+// The server refuses CLIENT REPLY to a RESP2 subscriber, and continues to answer.
 func TestSubscriberAsksForSilence(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// slowly returns a client of a session whose server the test plays itself.
+// slowly returns a client of a session and its server, which the test plays.
 func slowly(t *testing.T, change func(*Config)) (client net.Conn, server *scriptedServer) {
 	t.Helper()
 	cfg := Config{}
@@ -26,7 +26,7 @@ func slowly(t *testing.T, change func(*Config)) (client net.Conn, server *script
 	return slowlyAt(t, NewGateway(cfg))
 }
 
-// slowlyAt is slowly at a gateway that others use too.
+// slowlyAt is slowly for a gateway that is shared with others.
 func slowlyAt(t *testing.T, g *Gateway) (client net.Conn, server *scriptedServer) {
 	t.Helper()
 	client, side := socketPair(t)
@@ -44,7 +44,7 @@ func slowlyAt(t *testing.T, g *Gateway) (client net.Conn, server *scriptedServer
 	return client, &scriptedServer{t: t, conn: down, in: bufio.NewReader(down)}
 }
 
-// scriptedServer answers as the test says, piece by piece.
+// scriptedServer sends what the test tells it to, piece by piece.
 type scriptedServer struct {
 	t    *testing.T
 	conn net.Conn
@@ -86,8 +86,8 @@ func (s *scriptedServer) say(pieces ...string) {
 	}
 }
 
-// Where the database that EXEC selects decides what a rule says of the next value, the value
-// waits for the whole reply of EXEC, however it comes.
+// If a rule for the next value depends on the database that EXEC selects, the value waits for the whole reply
+// of EXEC, however it arrives.
 func TestSelectedBySlowExec(t *testing.T) {
 	t.Parallel()
 	rules, err := policy.New(policy.Options{Rules: []policy.Rule{{Space: "1", Setting: codec.Setting{Codec: codec.Zstd, Level: 1}}}})
@@ -111,7 +111,7 @@ func TestSelectedBySlowExec(t *testing.T) {
 	}
 }
 
-// Whether a client has subscriptions is known when the whole acknowledgement has come.
+// Whether a client has subscriptions is known when the whole acknowledgement has arrived.
 func TestSubscribedSlowly(t *testing.T) {
 	t.Parallel()
 	client, server := slowly(t, func(*Config) {})
@@ -128,7 +128,8 @@ func TestSubscribedSlowly(t *testing.T) {
 	}
 }
 
-// A server that sends what is no reply ends the session, and the log says once what was wrong and with whose.
+// A server that sends bytes which are not a reply ends the session. The log names the reason and the client
+// once.
 func TestNoReplyIsLogged(t *testing.T) {
 	t.Parallel()
 	var log testenv.Log

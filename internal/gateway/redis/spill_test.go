@@ -12,9 +12,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// A client that writes all of a pipeline before it reads anything gets its replies, as it
-// does from the server: though a command in the middle has to wait for its answer while
-// the replies before it fill every buffer.
+// A client that writes a whole pipeline before it reads gets its replies, as from the server, even if a
+// command in the middle has to wait for its answer while earlier replies fill every buffer.
 func TestPipelineWrittenBeforeReading(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -86,7 +85,7 @@ func readBulk(t *testing.T, r *bufio.Reader) string {
 	return string(b[:h.N])
 }
 
-// A client that takes nothing while others wait for its budget is disconnected.
+// A client that reads nothing while others wait for its budget is disconnected.
 func TestStalledClient(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -149,12 +148,12 @@ func TestQueueIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// bursting is a connection that panics when it is written to.
+// bursting is a connection that panics on writes.
 type bursting struct{ net.Conn }
 
 func (bursting) Write([]byte) (int, error) { panic("write") }
 
-// A panic while a spill sends ends the session, for which nobody may wait for the spill any more.
+// A panic while a spill sends ends the session, and no goroutine waits for the spill after that.
 func TestSpillEndsAfterPanic(t *testing.T) {
 	p := newParts(t)
 	p.life.Client = bursting{p.life.Client}

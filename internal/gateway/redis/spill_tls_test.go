@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A TLS client that reads nothing is cut off when others wait for the memory that its replies hold, though
+// A TLS client that reads nothing is disconnected when others wait for the memory of its replies, even though
 // the gateway has waited for the server in the meantime.
 func TestStalledClientOverTLS(t *testing.T) {
 	t.Parallel()

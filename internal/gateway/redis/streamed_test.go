@@ -16,8 +16,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// A long value that is not sealed goes on as it arrives: the server has the beginning before
-// the client has sent the end, and what follows keeps its place.
+// A long value that is not compressed is sent while it arrives: the server has the beginning before the
+// client has sent the end. Requests behind it keep their order.
 func TestLongValuesStream(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -74,7 +74,7 @@ func TestLookalikesAreNotStreamed(t *testing.T) {
 	}
 }
 
-// What the client ends in the middle of leaves nothing behind.
+// A request that the client cuts off in the middle stores nothing.
 func TestStreamedValueCutOff(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -92,8 +92,8 @@ func TestStreamedValueCutOff(t *testing.T) {
 	}
 }
 
-// In steady state a command that passes costs no allocation, and one that is sealed or opened
-// at most two, however it is pipelined.
+// In steady state a command that passes unchanged allocates nothing, and one with a compressed value at most
+// twice, however it is pipelined.
 func TestAllocations(t *testing.T) { // alone: it measures the memory of the process
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -126,7 +126,7 @@ func TestAllocations(t *testing.T) { // alone: it measures the memory of the pro
 		front, _ := startGateway(t, sock, test.change)
 		c := dialRaw(t, front)
 		n := allocsPerCommand(t, c, test.depth, test.args...)
-		for tries := 0; n > test.most+0.1 && tries < 4; tries++ { // what else the process does allocates, too
+		for tries := 0; n > test.most+0.1 && tries < 4; tries++ { // other parts of the process allocate, too
 			n = min(n, allocsPerCommand(t, c, test.depth, test.args...))
 		}
 		if n > test.most+0.1 {
@@ -135,8 +135,8 @@ func TestAllocations(t *testing.T) { // alone: it measures the memory of the pro
 	}
 }
 
-// allocsPerCommand sends the command in pipelines and counts what the process allocates. The
-// collector is off, since it empties pools.
+// allocsPerCommand sends the command in pipelines and returns the allocations of the process per command. The
+// garbage collector is off, since it empties pools.
 func allocsPerCommand(t *testing.T, c net.Conn, depth int, args ...string) float64 {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	const rounds = 400
@@ -187,7 +187,7 @@ func allocsPerCommand(t *testing.T, c net.Conn, depth int, args ...string) float
 	return float64(after.Mallocs-before.Mallocs) / float64(rounds*depth)
 }
 
-// replyBytes is how long the bulk string is that begins b.
+// replyBytes returns the length of the bulk string at the beginning of b.
 func replyBytes(b []byte) int {
 	line, _, _ := bytes.Cut(b[1:], []byte("\r\n"))
 	n, _ := strconv.Atoi(string(line))

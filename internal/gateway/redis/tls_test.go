@@ -12,9 +12,9 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A TLS client gets what others get, though a TLS connection does not survive an
-// interrupted write: commands that the server answers late, large replies that it reads
-// slowly, pipelines written before anything is read.
+// A TLS client gets the same replies as others, although a TLS connection does not survive an interrupted
+// write: to commands that the server answers late, large replies read slowly, and pipelines written before
+// anything is read.
 func TestClientsOverTLS(t *testing.T) {
 	t.Parallel()
 	ca := testenv.NewAuthority(t)

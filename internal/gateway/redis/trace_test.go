@@ -20,7 +20,8 @@ func traceAll(by *tracetest.Commands) func(*Config) {
 	return func(c *Config) { c.Tracer = by.Tracer }
 }
 
-// Commands have spans for their parts; failures are errors by the server's first word; and what a client has sent is in none.
+// Commands have spans for their parts. Failures are recorded by the first word of the error. No span contains
+// bytes that a client sent.
 func TestTraceOfCommands(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -57,10 +58,11 @@ func TestTraceOfCommands(t *testing.T) {
 			t.Errorf("%s: %+v", name, list)
 		}
 	}
-	c.One(t, "MULTI") // the first of what is pipelined
+	c.One(t, "MULTI") // the first command of a pipeline
 }
 
-// Of several clients' pipelines some commands are traced, whatever carries their replies, and all of those end.
+// Some commands of several clients' pipelines are traced, however their replies are carried, and all those
+// traces end.
 func TestTraceOfPipelines(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -102,7 +104,7 @@ func TestTraceOfPipelines(t *testing.T) {
 	t.Logf("%d of %d commands are traced", n, clients*rounds*20*6)
 }
 
-// What waits for the server ends with its connection, and a value that does not open is an error.
+// A trace of a blocked command ends with the connection, and a value that cannot be decompressed is an error.
 func TestTraceOfEnds(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -135,7 +137,8 @@ func TestTraceOfEnds(t *testing.T) {
 	}
 }
 
-// A command is over once, whichever of both pumps is later: the one that knows which reply is its own, or the one that has it.
+// A trace ends once, whichever pump is later: the one that learns the number of its reply, or the one that
+// has the reply.
 func TestTraceOfEarlyReplies(t *testing.T) {
 	c := tracetest.StartCommands(t)
 	by := newTracing(&Config{Name: "test", Tracer: c.Tracer}, &feed{})
@@ -161,11 +164,11 @@ func TestTraceOfEarlyReplies(t *testing.T) {
 	by.begin(get, requests)
 	by.ends(requests)
 	requests += 2
-	by.sent(requests, 0) // it was not that reply
+	by.sent(requests, 0) // the earlier reply was another's
 	by.begins(requests, nil, resp.Integer)
 	by.ends(requests + 3) // it came with others
 	by.begin(get, requests)
-	by.sent(requests, 0) // which has no reply
+	by.sent(requests, 0) // this command has no reply
 	if by.current.Load() != nil {
 		t.Error("it goes on")
 	}
@@ -176,7 +179,7 @@ func TestTraceOfEarlyReplies(t *testing.T) {
 	}
 }
 
-// A command that is not traced allocates nothing for it, whether others are or not.
+// A command that is not traced allocates nothing for tracing, whether others are traced or not.
 func TestUntracedCommandsAllocateNothing(t *testing.T) {
 	others, err := trace.New(t.Context(), trace.Options{Endpoint: "http://127.0.0.1:1/v1/traces", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// What a transaction queues here for the replies of EXEC takes the budget until those have come, or it is
-// given up; without memory its commands are refused.
+// Entries that a transaction queues for the replies of EXEC take budget until those have arrived, or the
+// transaction is discarded. Without memory its commands are refused.
 func TestQueuedCommandsTakeBudget(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -66,8 +66,8 @@ func TestQueuedCommandsTakeBudget(t *testing.T) {
 	}
 }
 
-// Whatever a transaction queues here takes the budget: replies of two shapes in turn, which can't be counted
-// together, and commands that the gateway carries out itself.
+// Everything that a transaction queues takes budget: replies of alternating shapes, which can't be counted
+// together, and commands that the gateway handles itself.
 func TestWhatTransactionsQueueIsBounded(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -95,8 +95,8 @@ func TestWhatTransactionsQueueIsBounded(t *testing.T) {
 	}
 }
 
-// A client that stops within a value that is not sealed, and has a transaction open that holds memory
-// which others wait for, is cut off.
+// A client that stops in the middle of a value that is not compressed, with a transaction open that holds
+// memory others wait for, is disconnected.
 func TestTransactionThatStopsInAValue(t *testing.T) {
 	t.Parallel()
 	rules, err := policy.New(policy.Options{Rules: []policy.Rule{{Key: "k*", Setting: codec.Setting{Codec: codec.Zstd, Level: 1}}}})
@@ -131,8 +131,8 @@ func TestTransactionThatStopsInAValue(t *testing.T) {
 	}
 }
 
-// A client that waits for the replies of EXEC is not cut off because the server takes its time, as one is
-// that lets its transaction wait for itself.
+// A client that waits for the replies of EXEC is not disconnected because the server is slow. A client that
+// keeps its transaction waiting is.
 func TestSlowExecIsNotItsClientsFault(t *testing.T) {
 	t.Parallel()
 	g := NewGateway(Config{Requests: gateway.NewBudget(8 << 20), Stall: time.Millisecond, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")})
@@ -176,8 +176,8 @@ func TestSlowExecIsNotItsClientsFault(t *testing.T) {
 	}
 }
 
-// A client that waits for +QUEUED is not cut off because the server takes its time. Once the answer has come
-// it is for the client to go on.
+// A client that waits for +QUEUED is not disconnected because the server is slow. Once the answer has arrived
+// the client must continue.
 func TestSlowQueuedIsNotItsClientsFault(t *testing.T) {
 	t.Parallel()
 	g := NewGateway(Config{Requests: gateway.NewBudget(8 << 20), Stall: time.Millisecond, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")})
@@ -196,7 +196,7 @@ func TestSlowQueuedIsNotItsClientsFault(t *testing.T) {
 	}
 	server.next()
 	readExactly(t, client, "+OK\r\n"+strings.Repeat("+QUEUED\r\n", commands-1))
-	lazy, other := slowlyAt(t, g) // who is cut off shows that there was time to judge
+	lazy, other := slowlyAt(t, g) // its disconnect shows that the stall detector has had time
 	go func() { _, _ = lazy.Write(all) }()
 	for i := range commands + 1 {
 		other.next()

@@ -6,8 +6,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// unknownTo is a gateway whose table lacks some commands, with a client that writes through it, one
-// connection of a user, and another client.
+// unknownTo returns clients of a gateway whose table lacks the commands names: one that writes through it, a
+// connection of a user with rights, and one of the server.
 func unknownTo(t *testing.T, rights string, names ...string) (c *goredis.Client, conn *goredis.Conn, direct *goredis.Client) {
 	t.Helper()
 	sock := startServer(t)
@@ -25,7 +25,7 @@ func unknownTo(t *testing.T, rights string, names ...string) (c *goredis.Client,
 	return clientOf(t, path), conn, direct
 }
 
-// What the table does not know runs inside MULTI, and under WATCH, in a script that looks at its keys.
+// Commands that are not in the table run inside MULTI, and under WATCH, in a script that checks their keys.
 func TestUnknownInsideTransactions(t *testing.T) {
 	c, conn, _ := unknownTo(t, "", "append", "hstrlen", "hgetall", "strlen")
 	expect(t, c, "SET k {long}", "OK", "HSET h f {long}", "1")
@@ -45,7 +45,8 @@ func TestUnknownInsideTransactions(t *testing.T) {
 	expect(t, c, "GET k", "{long}")
 }
 
-// Where no script can look, the client's own WATCH says that nothing has changed since the gateway looked.
+// If no script can check, the client's own WATCH ensures that nothing has changed since the gateway read the
+// keys.
 func TestUnknownUnderWatch(t *testing.T) {
 	const refused = "error: ERR cinch: inside MULTI or WATCH"
 	c, conn, _ := unknownTo(t, "-eval -eval_ro -evalsha -evalsha_ro", "append")

@@ -16,7 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// newSeals returns what decides about the values of one client, by a rule for all keys.
+// newSeals returns seals with one rule for all keys.
 func newSeals(tb testing.TB, st codec.Setting) *seals {
 	rules, err := policy.New(policy.Options{Rules: []policy.Rule{{Name: "all", Setting: st, MinGain: policy.AnyGain}}})
 	if err != nil {
@@ -28,8 +28,8 @@ func newSeals(tb testing.TB, st codec.Setting) *seals {
 	return &seals{vault: v, rules: v.rules(), st: standing}
 }
 
-// A pattern whose values are inflated again and again is paused, and no other. When the pause has ended, values are decided about
-// as before it: without the lock that all clients share.
+// A key pattern whose values are decompressed in place again and again is paused, and no other. After the
+// pause, values are handled as before it: without the lock that all clients share.
 func TestEndOfPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newSeals(t, codec.Setting{Codec: codec.LZ4})
@@ -71,7 +71,8 @@ func TestEndOfPause(t *testing.T) {
 	})
 }
 
-// What the gateway adds is counted once for a request, and once for a reply, however many values are in it, and not where there is none.
+// Added latency is counted once a request, and once a reply, however many values they have, and not if they
+// have none.
 func TestLatencyCountsExchanges(t *testing.T) {
 	v := newSeals(t, codec.Setting{Codec: codec.LZ4})
 	value := strings.Repeat("words and words, ", 60)
@@ -113,7 +114,7 @@ func TestLatencyCountsExchanges(t *testing.T) {
 	}
 }
 
-// recording is a server that keeps what it is sent.
+// recording is a server that keeps the bytes that it receives.
 type recording struct {
 	feed
 	sent []byte
@@ -124,8 +125,8 @@ func (r *recording) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A value that begins like an envelope is wrapped, but not in keys that are promised to hold none; whether the server computes on it
-// (IDMPAUTO) or not. Other values that it computes on stay as they are.
+// A value that begins like an envelope is wrapped, except in keys that are promised to hold none, whether the
+// server computes on it (IDMPAUTO) or not. Other values that it computes on stay unchanged.
 func TestLookalikesOfComputedValues(t *testing.T) {
 	rules, err := policy.New(policy.Options{
 		Rules:   []policy.Rule{{Name: "all", Setting: codec.Setting{Codec: codec.LZ4}, MinGain: policy.AnyGain, Types: policy.Stream}},

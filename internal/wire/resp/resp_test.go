@@ -26,8 +26,7 @@ func TestParseInt(t *testing.T) {
 	}
 }
 
-// parseAll cuts input that arrives in pieces of step bytes and returns the requests as
-// lists of arguments.
+// parseAll parses input that arrives in pieces of step bytes and returns the requests as lists of arguments.
 func parseAll(input string, step int) (requests [][]string, rest string, err error) {
 	var p Parser
 	begin, have := 0, 0
@@ -75,8 +74,8 @@ func TestParserSplitsAnywhere(t *testing.T) {
 	}
 }
 
-// What the server answers with a protocol error must be one here, or the two disagree
-// about where requests end.
+// Bytes that the server answers with a protocol error must be one here, too, or the two disagree about where
+// requests end.
 func TestParserRefuses(t *testing.T) {
 	for _, s := range []string{
 		"*x\r\n", "*2147483648\r\n", "*9223372036854775807\r\n", "*1\r\nPING\r\n", "*1\r\n+3\r\nGET\r\n", "*1\r\n$-1\r\n", "*1\r\n$x\r\n",
@@ -123,7 +122,7 @@ func TestSplitInline(t *testing.T) {
 	}
 }
 
-// trickle gives n bytes a read.
+// trickle returns n bytes a read.
 type trickle struct {
 	data []byte
 	n    int
@@ -144,7 +143,7 @@ func (s *trickle) ReadNext(_ []byte, size int) ([]byte, int, error) {
 	return buf, n, err
 }
 
-// nothing is lent.
+// nothing is a Flusher for a Reader that lends no bytes.
 type nothing struct{}
 
 func (nothing) Flush() error { return nil }
@@ -204,9 +203,7 @@ func TestParseHead(t *testing.T) {
 	}
 }
 
-// However a request is cut, the parser finds the same end and the same arguments, and
-// writing those again gives a request that parses to them.
-// Cut takes whole requests only, and finds in them what Parser does.
+// Cut takes whole requests only, and finds the same arguments as Parser.
 func TestCut(t *testing.T) {
 	for _, args := range [][]string{
 		{"PING"},
@@ -259,6 +256,8 @@ func FuzzCut(f *testing.F) {
 	})
 }
 
+// However a request is cut, the parser finds the same end and the same arguments, and writing those again gives
+// a request that parses to them.
 func FuzzParser(f *testing.F) {
 	f.Add("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", 3)
 	f.Add("SET a \"b c\"\r\n*0\r\n", 1)

@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// toGateway stands for node h, on any port but 1.
+// toGateway maps every node to host gw and port 7…, except nodes on port 1.
 func toGateway(host, port string) (string, string, bool) {
 	return "gw", "7" + port, port != "1"
 }
@@ -89,7 +89,7 @@ func TestRenamedReplies(t *testing.T) {
 	}
 }
 
-// Whatever a server says of its cluster, what is not renamed stays as it was.
+// Bytes in replies about a cluster that are not renamed stay unchanged.
 func FuzzClusterReplies(f *testing.F) {
 	f.Add([]byte("*3\r\n:0\r\n:5\r\n*3\r\n$3\r\nabc\r\n:6379\r\n$2\r\naa\r\n"))
 	f.Add([]byte("%1\r\n$5\r\nnodes\r\n*1\r\n%1\r\n$4\r\nport\r\n:9\r\n"))

@@ -7,7 +7,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// viewOf is the view of the first of some nodes, each of which has a gateway at its port + 1000.
+// viewOf returns the view of the first of some nodes, each with a gateway on its port with a 1 in front.
 func viewOf(nodes ...node) *View {
 	c := &Cluster{members: map[string]*member{}}
 	t := &nodeTable{byAddress: map[string]*member{}, byPort: map[string]*member{}}

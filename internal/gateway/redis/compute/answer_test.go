@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// computeOn runs compute on a command line split at blanks.
+// computeOn runs Answer on a command line split at blanks.
 func computeOn(line, value string, exists bool) string {
 	var args [][]byte
 	for _, a := range strings.Fields(line) {

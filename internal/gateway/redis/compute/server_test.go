@@ -13,8 +13,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// TestComputeAgainstServer sends random commands to a real server and compares its
-// replies byte by byte with what compute makes of the same value.
+// TestComputeAgainstServer sends random commands to a real server and compares its replies byte by byte with
+// those of Answer for the same value.
 func TestComputeAgainstServer(t *testing.T) {
 	server := testenv.Redis(t)
 	seed := testenv.Seed(t)
@@ -66,7 +66,7 @@ func words(w ...string) [][]byte {
 	return args
 }
 
-// computeGen makes commands in which right and wrong arguments mix.
+// computeGen generates commands with valid and invalid arguments.
 type computeGen struct{ *rand.Rand }
 
 func (g computeGen) pick(from ...string) string { return from[g.IntN(len(from))] }
@@ -96,7 +96,7 @@ func (g computeGen) value() []byte {
 	return b
 }
 
-// number gives positions around the boundaries of n bytes, in bytes and in bits.
+// number returns positions around the boundaries of n bytes, in bytes and in bits.
 func (g computeGen) number(n int) string {
 	switch g.IntN(12) {
 	case 0:
