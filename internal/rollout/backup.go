@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// preparation makes a new node and looks whether it may take a place.
+// preparation makes a new node and checks whether it may replace the old one.
 type preparation struct{ *task }
 
-// marker is a file beside a directory of a new node. It says that what is in the directory was put there by a roll-out that was not done with it,
-// and may be removed. It begins with the roll-out's ID.
+// marker returns the file beside a directory of a new node that says that an unfinished roll-out has put the
+// directory's content there, so that it may be removed. The file begins with the roll-out's ID.
 func marker(directory string) string { return strings.TrimRight(directory, "/") + ".cinch-rollout" }
 
 func (n *Node) marker() string { return marker(n.Directory) }
@@ -38,10 +38,11 @@ func (p preparation) provision(ctx context.Context) error {
 	return nil
 }
 
-// sign is what a marker of this roll-out says.
+// sign returns the content of this roll-out's markers.
 func (p preparation) sign() string { return p.id + " " + whoami() + " " + p.cell.State }
 
-// ours reports whether a directory was made by this roll-out, and not by another one of the same cell that somebody has begun elsewhere.
+// ours reports whether a directory was made by this roll-out. It returns an error if another roll-out of the
+// same cell, begun elsewhere, has made it.
 func (p preparation) ours(ctx context.Context, directory string) (bool, error) {
 	out, err := p.made.look(ctx, "sh", "-c", `if [ -e "$1" ]; then echo "there $(cat "$1")"; fi`, "sh", marker(directory))
 	says := strings.Fields(out)
@@ -75,11 +76,13 @@ func (p preparation) empty(ctx context.Context) error {
 	return nil
 }
 
-// errAtWork says that the base backup of an earlier try goes on: a tool that is killed leaves it behind.
+// errAtWork means that the base backup of an earlier try is still running: a tool that is killed leaves it
+// behind.
 var errAtWork = errors.New("the base backup of an earlier try still writes there: wait for its end, or end pg_basebackup on that machine, and run again")
 
-// alone runs a command that writes into a new node's directory while no other one does, from this process or an earlier one. The lock is the
-// command's own, and ends when that does. atWork is the exit code when somebody else has it.
+// alone runs a command that writes into a new node's directory while no other such command does, from this
+// process or an earlier one. The command itself holds the lock until it ends. atWork is the exit code if
+// another command holds the lock.
 func (n *Node) alone(ctx context.Context, name string, args ...string) error {
 	const script = `lock=$1; shift; command -v flock >/dev/null || exec "$@"; exec flock -n -E 75 "$lock" "$@"`
 	const atWork = 75
@@ -91,13 +94,14 @@ func (n *Node) alone(ctx context.Context, name string, args ...string) error {
 	return err
 }
 
-// backup fills it from the primary.
+// backup fills the directories from the primary.
 func (p preparation) backup(ctx context.Context) error {
 	made, from := p.made, p.primary
 	if err := p.empty(ctx); err != nil {
 		return err
 	}
-	if err := from.dropSlot(ctx, made.slot()); err != nil { // of an earlier try: it keeps more than is needed, or has lost it
+	// The slot of an earlier try keeps more than is needed, or has lost it.
+	if err := from.dropSlot(ctx, made.slot()); err != nil {
 		return err
 	}
 	if err := from.makeSlot(ctx, made); err != nil {
@@ -107,7 +111,8 @@ func (p preparation) backup(ctx context.Context) error {
 	if err := p.copy(ctx); err != nil {
 		dropping, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*answerTime)
 		defer cancel()
-		return errors.Join(err, from.dropSlot(dropping, made.slot())) // it would keep WAL until the primary's disk is full
+		// The slot would keep WAL until the primary's disk is full.
+		return errors.Join(err, from.dropSlot(dropping, made.slot()))
 	}
 	p.progress.BackupTook = time.Since(began)
 	p.weigh(ctx)
@@ -132,10 +137,10 @@ func (c *Cell) backupArguments(made, from *Node) []string {
 	return args
 }
 
-// mapped is a directory as --tablespace-mapping takes it.
+// mapped escapes a directory for --tablespace-mapping.
 func mapped(directory string) string { return strings.ReplaceAll(directory, "=", `\=`) }
 
-// configure has a new node follow the primary when it is started, with its own port and settings.
+// configure writes the settings with which a new node follows the primary, with its own port and options.
 func (c *Cell) configure(ctx context.Context, made, from *Node) error {
 	settings := map[string]string{}
 	for name, v := range made.Options {
@@ -165,7 +170,8 @@ func (p preparation) start(ctx context.Context) error {
 		if err != nil || !signal {
 			return errors.Join(err, fmt.Errorf("%s is not there: the node would become a primary", made.signalFile()))
 		}
-		if err := p.cell.configure(ctx, made, p.primary); err != nil { // somebody may have mended the options since the copy
+		// The operator may have corrected the options since the copy.
+		if err := p.cell.configure(ctx, made, p.primary); err != nil {
 			return err
 		}
 		if err := made.start(ctx); err != nil {
@@ -175,7 +181,8 @@ func (p preparation) start(ctx context.Context) error {
 	return p.isStandby(ctx)
 }
 
-// isStandby fails unless the new node is a standby of this cell: a hook may have restored another one's backup.
+// isStandby returns an error unless the new node is a standby of this cell: a hook may have restored another
+// cell's backup.
 func (p preparation) isStandby(ctx context.Context) error {
 	made := p.made
 	standby, err := made.inRecovery(ctx)
@@ -196,7 +203,8 @@ func (p preparation) isStandby(ctx context.Context) error {
 	return errors.Join(err, made.serves(ctx))
 }
 
-// notPromoted fails when somebody has made a primary of the new node, which then is nobody's to stop or empty. A base backup has its backup_label until it is started.
+// notPromoted returns an error if the new node was made a primary by other means: then the roll-out must
+// neither stop nor empty it. A base backup has a backup_label until it is started.
 func (p preparation) notPromoted(ctx context.Context) error {
 	made := p.made
 	const script = `if [ -e "$1/global/pg_control" ] && [ ! -e "$1/standby.signal" ] && [ ! -e "$1/backup_label" ]; then echo yes; else echo no; fi`
@@ -208,7 +216,8 @@ func (p preparation) notPromoted(ctx context.Context) error {
 	return err
 }
 
-// remove stops a new node that will not be used, and drops its slot. Its directory stays. Before the directory has been made, whatever is there is somebody else's.
+// remove stops a new node that will not be used, and drops its slot. Its directory stays. Before the roll-out
+// has made the directory, its content is not the roll-out's and is left alone.
 func (p preparation) remove(ctx context.Context) error {
 	made := p.made
 	if p.progress.Made == "" {
@@ -232,7 +241,7 @@ func (p preparation) remove(ctx context.Context) error {
 	return errors.Join(p.primary.dropSlot(ctx, made.slot()), p.reclaim(ctx))
 }
 
-// reclaim marks the directories as ours again, so that the next try may empty them.
+// reclaim writes the markers again, so that the next try may empty the directories.
 func (p preparation) reclaim(ctx context.Context) error {
 	if p.progress.Made == "" {
 		return nil

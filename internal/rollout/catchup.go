@@ -11,13 +11,13 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// smallLags is how often in a row the lag has to be small.
+// smallLags is the number of consecutive small lags that count as caught up.
 const smallLags = 4
 
-// errRole is wrapped by what is found when somebody else has made a server a primary, or a standby.
+// errRole is wrapped by the error for a server that was made a primary, or a standby, by other means.
 var errRole = errors.New("somebody has changed the primary")
 
-// lag is how much WAL of the primary's the new node has not replayed, in bytes.
+// lag returns how much of the primary's WAL the new node has not replayed, in bytes.
 func (t *task) lag(ctx context.Context) (int64, error) {
 	primary, made := &kept{node: t.primary}, &kept{node: t.made}
 	defer primary.close(ctx)
@@ -25,7 +25,7 @@ func (t *task) lag(ctx context.Context) (int64, error) {
 	return lag(ctx, primary, made)
 }
 
-// lag asks by connections that are kept.
+// lag does the same with connections that are kept.
 func lag(ctx context.Context, primary, made *kept) (int64, error) {
 	written, err := primary.number(ctx, "SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0') END::bigint")
 	if err == nil && written < 0 {
@@ -41,7 +41,8 @@ func lag(ctx context.Context, primary, made *kept) (int64, error) {
 	return written - replayed, err
 }
 
-// slotGone fails when the WAL that a new node needs is not kept any more. Patroni has slots of its own.
+// slotGone returns an error if the primary no longer keeps the WAL that a new node needs. Patroni manages its
+// own slots.
 func (t *task) slotGone(ctx context.Context) error {
 	if t.cell.Patroni != nil {
 		return nil
@@ -54,7 +55,8 @@ func (t *task) slotGone(ctx context.Context) error {
 		ErrGate, t.made.slot(), t.primary.Name, status, t.made.Name)
 }
 
-// catchUp waits until a new node is near the primary. It fails when that does not come nearer.
+// catchUp waits until a new node is close to the primary. It returns an error if the lag does not shrink for
+// the time limit.
 func (t *task) catchUp(ctx context.Context) error {
 	primary, made := &kept{node: t.primary}, &kept{node: t.made}
 	defer primary.close(ctx)
@@ -97,7 +99,7 @@ func (t *task) catchUp(ctx context.Context) error {
 	}
 }
 
-// waitReplayed waits until a node has replayed the WAL up to a position and what stands there.
+// waitReplayed waits until a node has replayed more WAL than up to the position beyond.
 func waitReplayed(ctx context.Context, n *Node, beyond int64) error {
 	return n.ask(ctx, func(c *pgx.Conn) error {
 		for {

@@ -17,86 +17,94 @@ import (
 	"github.com/cinch-layer/cinch/internal/rollout/patroni"
 )
 
-// Cell is what a file says of a primary and its standbys, and of the nodes that are to replace them.
+// Cell is the content of a cell's file: a primary and its standbys, and the nodes that are to replace them.
 type Cell struct {
 	Name  string `yaml:"cell"`
-	State string `yaml:"state"` // file; its own name with .state.json if it is not given
+	State string `yaml:"state"` // file; default: the cell's file with .state.json added
 	Nodes []Node `yaml:"nodes"`
 
-	Gateway     Gateway `yaml:"gateway"`     // that clients go through
-	Replication string  `yaml:"replication"` // connection parameters that standbys add: user, passfile, sslmode
+	Gateway     Gateway `yaml:"gateway"`     // that clients connect through
+	Replication string  `yaml:"replication"` // connection parameters for standbys: user, passfile, sslmode
 	Gates       Gates   `yaml:"gates"`
 	Hooks       Hooks   `yaml:"hooks"`
 
-	// LeftBehind are standbys and slots that are no nodes, and that somebody else looks after: by application_name, or by the slot's name.
+	// LeftBehind names standbys and slots that are not nodes of the cell and that the operator looks after:
+	// by application_name, or by the slot's name.
 	LeftBehind []string `yaml:"left_behind"`
 
-	Patroni *patroni.Access `yaml:"patroni"` // Patroni manages the cell, and its REST API is asked in this way
+	Patroni *patroni.Access `yaml:"patroni"` // set if Patroni manages the cell: access to its REST API
 }
 
 // Gateway is a running cinch serve --postgres.
 type Gateway struct {
-	Admin     string          `yaml:"admin"`      // its admin page: host:port, unix:/path or a URL
-	TokenFile string          `yaml:"token_file"` // its admin.token_file
-	Name      string          `yaml:"name"`       // postgres
-	Upstream  string          `yaml:"upstream"`   // host:port by which it knows the primary, if not by the URL here
-	Unmovable string          `yaml:"unmovable"`  // what becomes of sessions that can't be moved: abort (the roll-out stops) or end
-	Patience  config.Duration `yaml:"patience"`   // for those to become such that can
+	Admin     string `yaml:"admin"`      // its admin page: host:port, unix:/path or a URL
+	TokenFile string `yaml:"token_file"` // its admin.token_file
+	Name      string `yaml:"name"`       // postgres
+	Upstream  string `yaml:"upstream"`   // its host:port for the primary, if not that of url
+	// Policy for sessions that can't be moved: abort (the roll-out stops) or end.
+	Unmovable string          `yaml:"unmovable"`
+	Patience  config.Duration `yaml:"patience"` // how long to wait until they can be moved
 }
 
-// Node is a server of a cell: one that is there, or one that is to be made.
+// Node is a server of a cell: an existing one, or one to be made.
 type Node struct {
-	Name        string            `yaml:"name"`
-	URL         string            `yaml:"url"`         // postgres://…, of a superuser
-	Directory   string            `yaml:"directory"`   // of its data
-	Run         []string          `yaml:"run"`         // what commands on its machine begin with, such as [ssh, db1]; none: this machine
-	Root        []string          `yaml:"root"`        // the same for the only one that takes root: compsize, on btrfs; none: as run
-	Bin         string            `yaml:"bin"`         // directory of PostgreSQL's programs; none: they are found
-	Cinch       string            `yaml:"cinch"`       // this program there, which predicts what the data will take; none: cinch
+	Name      string `yaml:"name"`
+	URL       string `yaml:"url"`       // postgres://…, of a superuser
+	Directory string `yaml:"directory"` // data directory
+	// Prefix for commands on its machine, such as [ssh, db1]; none: this machine.
+	Run []string `yaml:"run"`
+	// The same for compsize, on btrfs, which needs root; none: as run.
+	Root []string `yaml:"root"`
+	Bin  string   `yaml:"bin"` // of PostgreSQL's programs; none: found by PATH
+	// This program there, which predicts the size on disk; none: cinch.
+	Cinch       string            `yaml:"cinch"`
 	Start       []string          `yaml:"start"`       // commands in place of pg_ctl's
-	Stop        []string          `yaml:"stop"`        // it must be a clean shutdown
+	Stop        []string          `yaml:"stop"`        // must shut down cleanly
 	Tablespaces map[string]string `yaml:"tablespaces"` // old directory: new directory
-	Options     map[string]string `yaml:"options"`     // settings that the new node has otherwise
+	Options     map[string]string `yaml:"options"`     // settings in which the new node differs
 
-	Patroni *Agent `yaml:"patroni"` // whose name for the node is the one given here
+	Patroni *Agent `yaml:"patroni"` // the member must have the node's name
 
 	Replacement *Node `yaml:"replacement"`
 }
 
-// Agent is the Patroni of a node, which start and stop start and stop.
+// Agent is the Patroni of a node. The node's start and stop commands start and stop it.
 type Agent struct {
-	API    string `yaml:"api"`    // its REST API: http://host:8008
-	Config string `yaml:"config"` // its configuration, on the node's machine. A replacement's is made from that of the node if it is not there
+	API string `yaml:"api"` // its REST API: http://host:8008
+	// Its configuration, on the node's machine. If a replacement's is missing it is made from that of the old
+	// node.
+	Config string `yaml:"config"`
 }
 
-// Gates are what a new node must show before it takes a place.
+// Gates are the conditions for a new node to replace the old one.
 type Gates struct {
 	Lag      config.Bytes    `yaml:"lag"`      // WAL that it may be behind; 1 MiB
-	CatchUp  config.Duration `yaml:"catch_up"` // for which it may not come nearer; 10 min
-	Sample   config.Bytes    `yaml:"sample"`   // of each table, that is compared row by row; 16 MiB
+	CatchUp  config.Duration `yaml:"catch_up"` // how long the lag may stop shrinking; 10 min
+	Sample   config.Bytes    `yaml:"sample"`   // bytes of each table that are compared row by row; 16 MiB
 	Amcheck  *bool           `yaml:"amcheck"`  // check indexes where the extension is installed; true
-	Hold     config.Duration `yaml:"hold"`     // for which transactions may go on when new ones wait; 10 s
-	Shutdown config.Duration `yaml:"shutdown"` // for which the old primary may shut down; 60 s
+	Hold     config.Duration `yaml:"hold"`     // how long open transactions may take once new ones wait; 10 s
+	Shutdown config.Duration `yaml:"shutdown"` // how long the old primary may take to shut down; 60 s
 	Shadow   Shadow          `yaml:"shadow"`   // a mirror's verdict on the new configuration; none
 }
 
-// Hooks are commands of a fleet's own. They get CINCH_CELL, CINCH_NODE, CINCH_NEW_NODE, CINCH_NEW_URL and CINCH_NEW_DIRECTORY in their environment, and run on this machine.
+// Hooks are commands of the operator. They run on this machine, with CINCH_CELL, CINCH_NODE, CINCH_NEW_NODE,
+// CINCH_NEW_URL and CINCH_NEW_DIRECTORY in their environment.
 type Hooks struct {
 	Provision []string `yaml:"provision"` // makes the machine and the directory
 	Restore   []string `yaml:"restore"`   // in place of pg_basebackup
 	Join      []string `yaml:"join"`      // a standby that passed its gates may get reads
-	Hold      []string `yaml:"hold"`      // without a gateway: clients wait
-	Move      []string `yaml:"move"`      // they go to the new primary
-	Release   []string `yaml:"release"`   // they go on
-	Fence     []string `yaml:"fence"`     // the old primary can take no writes, whatever its state
-	Gate      []string `yaml:"gate"`      // one more gate
+	Hold      []string `yaml:"hold"`      // without a gateway: make clients wait
+	Move      []string `yaml:"move"`      // direct clients to the new primary
+	Release   []string `yaml:"release"`   // let clients continue
+	Fence     []string `yaml:"fence"`     // make sure that the old primary takes no writes, whatever its state
+	Gate      []string `yaml:"gate"`      // an additional gate
 	Destroy   []string `yaml:"destroy"`   // in place of the removal of the directory
 }
 
-// ErrCell is wrapped by what is wrong with a cell's file.
+// ErrCell is wrapped by errors in a cell's file.
 var ErrCell = errors.New("the file of the cell")
 
-// ReadCell reads a file, and fills in what it leaves open.
+// ReadCell reads a cell's file, and sets the defaults.
 func ReadCell(name string) (*Cell, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -177,7 +185,8 @@ func (c *Cell) validate() error {
 	return c.validateDirectories()
 }
 
-// validateDirectories refuses new directories that lie within others of the same machine, or around them: what is removed of one would be removed of the other.
+// validateDirectories refuses new directories that lie within others of the same machine, or contain them:
+// removing one would remove the other.
 func (c *Cell) validateDirectories() error {
 	type place struct {
 		node      *Node
@@ -207,7 +216,7 @@ func (c *Cell) validateDirectories() error {
 	return nil
 }
 
-// within reports whether a directory is another one or lies in it, by their names.
+// within reports whether the directory one equals other or lies in it, by name.
 func within(one, other string) bool {
 	return strings.HasPrefix(path.Clean(one)+"/", strings.TrimSuffix(path.Clean(other), "/")+"/")
 }
@@ -226,7 +235,7 @@ func (n *Node) validate() error {
 	return nil
 }
 
-// validateAgent looks at what is said of Patroni, which is said of all nodes or of none.
+// validateAgent checks the patroni section, which all nodes must have or none.
 func (n *Node) validateAgent(managed bool) error {
 	switch {
 	case !managed && n.Patroni != nil:
@@ -254,7 +263,7 @@ func (c *Cell) catchUpTime() time.Duration  { return time.Duration(c.Gates.Catch
 func (c *Cell) holdTime() time.Duration     { return time.Duration(c.Gates.Hold) }
 func (c *Cell) shutdownTime() time.Duration { return time.Duration(c.Gates.Shutdown) }
 
-// directories are all that a node's data are in.
+// directories returns the data directory and the tablespaces of a node.
 func (n *Node) directories() []string { return append([]string{n.Directory}, values(n.Tablespaces)...) }
 
 func values(m map[string]string) (list []string) {

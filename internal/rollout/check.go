@@ -15,15 +15,15 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// Finding is something to know before a node is replaced.
+// Finding is a fact or a problem that the check of a node has found.
 type Finding struct {
 	Node    string `json:"node"`
-	Problem bool   `json:"problem"` // the roll-out does not begin
+	Problem bool   `json:"problem"` // the roll-out can't begin
 	Text    string `json:"text"`
 	Hint    string `json:"hint,omitempty"`
 }
 
-// refuse tells what was found, and fails when something stands in the way.
+// refuse reports the findings, and returns an error if there are problems.
 func (p preparation) refuse(found []Finding, err error) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrCheck, err)
@@ -42,8 +42,8 @@ func (p preparation) refuse(found []Finding, err error) error {
 	return nil
 }
 
-// settle has the servers write what their files lack, so that what is predicted of them holds: a base backup begins with that, too. What keeps them
-// from it will be found.
+// settle runs CHECKPOINT, so that the size predicted from the files is right: a base backup begins with a
+// checkpoint, too. Errors are ignored because find meets them again.
 func (t *task) settle(ctx context.Context) {
 	_ = t.primary.exec(ctx, "CHECKPOINT")
 	if t.old != t.primary {
@@ -51,7 +51,7 @@ func (t *task) settle(ctx context.Context) {
 	}
 }
 
-// findings of one node.
+// findings collects the findings of one node.
 type findings struct {
 	node string
 	list []Finding
@@ -88,7 +88,7 @@ func (t *task) find(ctx context.Context) ([]Finding, error) {
 	return f.list, t.findMachine(ctx, f)
 }
 
-// findPrimary looks at settings and contents of the primary, from which the copy is made.
+// findPrimary checks settings and contents of the primary, from which the copy is made.
 func findPrimary(ctx context.Context, c *pgx.Conn, f *findings, made *Node) error {
 	settings := map[string]string{}
 	rows, err := c.Query(ctx, "SELECT name, setting FROM pg_settings")
@@ -121,8 +121,9 @@ func findPrimary(ctx context.Context, c *pgx.Conn, f *findings, made *Node) erro
 	return findContents(ctx, c, f, made)
 }
 
-// findEnds looks for settings that a primary does not read, and that would have a standby end its recovery by itself: a restore to a point in time leaves them
-// behind. The old primary, and the copies of it, would become primaries when somebody starts them.
+// findEnds looks for settings that a primary ignores but that make a standby end its recovery by itself: a
+// restore to a point in time leaves them behind. The old primary, and the copies of it, would become
+// primaries when they are started.
 func findEnds(ctx context.Context, c *pgx.Conn, f *findings) error {
 	var names string
 	err := c.QueryRow(ctx, `SELECT coalesce(string_agg(DISTINCT name, ', ' ORDER BY name), '') FROM
@@ -162,7 +163,7 @@ func findContents(ctx context.Context, c *pgx.Conn, f *findings, made *Node) err
 	return err
 }
 
-// findSlots looks at what follows the primary.
+// findSlots checks the replication slots and senders of the primary.
 func findSlots(ctx context.Context, c *pgx.Conn, f *findings) error {
 	var logical string
 	var free, senders int
@@ -184,7 +185,8 @@ func findSlots(ctx context.Context, c *pgx.Conn, f *findings) error {
 	return nil
 }
 
-// findStrangers names who follows and is no node, which stands in the way unless the cell's file names it, too.
+// findStrangers reports followers that are not nodes. They are problems unless the cell's file names them,
+// too.
 func findStrangers(ctx context.Context, f *findings, n neighbours) error {
 	for _, server := range n.servers() {
 		list, err := n.strangersOf(ctx, server)
@@ -212,7 +214,7 @@ func (c neighbours) findStranger(f *findings, server *Node, one stranger) {
 	}
 }
 
-// findStandby looks whether a standby is in order before it is replaced.
+// findStandby checks a standby before it is replaced.
 func (t *task) findStandby(ctx context.Context, f *findings) error {
 	receives, err := t.old.receives(ctx)
 	if err != nil {
@@ -230,7 +232,7 @@ func (t *task) findStandby(ctx context.Context, f *findings) error {
 	return nil
 }
 
-// findMachine looks at the directories and programs of the node and of its replacement.
+// findMachine checks the directories and programs of the node and of its replacement.
 func (t *task) findMachine(ctx context.Context, f *findings) error {
 	n, made := t.old, t.made
 	here, err := n.control(ctx)
@@ -270,7 +272,8 @@ func (t *task) findMachine(ctx context.Context, f *findings) error {
 	return t.findRoom(ctx, f)
 }
 
-// findRoom says what the old directory takes and what the new one will, and compares that with the room there is.
+// findRoom reports the sizes of the old directory and, as predicted, of the new one, and compares them with
+// the free space.
 func (t *task) findRoom(ctx context.Context, f *findings) error {
 	n, made := t.old, t.made
 	takes, err := n.diskUse(ctx, sortedKeys(made.Tablespaces)...)
@@ -299,10 +302,11 @@ func (t *task) findRoom(ctx context.Context, f *findings) error {
 	return nil
 }
 
-// smallest is how many times smaller a directory may hopefully become, when nothing is predicted.
+// smallest divides a directory's size to give the smallest size hoped for, if nothing is predicted.
 const smallest = 10
 
-// findGateway looks whether the gateway takes orders, and stands before this cell: it would move other people's clients.
+// findGateway checks whether the gateway accepts commands, and serves this cell: another one would move
+// another cell's clients.
 func findGateway(ctx context.Context, t through, f *findings, primary *Node) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -332,7 +336,7 @@ func findGateway(ctx context.Context, t through, f *findings, primary *Node) {
 	}
 }
 
-// address is that of a URL that the gateway tells.
+// address returns the host:port of an upstream as the gateway reports it.
 func address(upstream string) string {
 	if _, after, ok := strings.Cut(upstream, "://"); ok {
 		return after
@@ -340,7 +344,7 @@ func address(upstream string) string {
 	return upstream
 }
 
-// sameHost reports whether two host:port may lead to the same server: names are looked up here.
+// sameHost reports whether two host:port may lead to the same server. It looks the names up on this machine.
 func sameHost(ctx context.Context, one, other string) bool {
 	host, port, err := net.SplitHostPort(one)
 	otherHost, otherPort, otherErr := net.SplitHostPort(other)

@@ -12,17 +12,18 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// Clients are held while the primary changes. Each call may be made again.
+// Clients holds and moves the clients while the primary changes. Each call may be repeated.
 type Clients interface {
-	// Reach fails unless clients could be moved to a server that is a standby still. When they are held already, it takes as little time as it can.
-	// lost names those that would be ended, as the cell's file has it, since they could not connect there again.
+	// Reach returns an error unless clients could be moved to a server that is still a standby. While clients
+	// are held it takes as little time as possible. lost names the clients that would be ended, as the cell's
+	// file allows, because they could not log in there.
 	Reach(ctx context.Context, to *Node) (lost string, err error)
-	// Hold has new transactions wait, and returns when those under way have ended. If they don't within the bound, nobody waits any more, and it
-	// fails.
+	// Hold makes new transactions wait, and returns when the open ones have ended. If they don't within the
+	// bound, it lets all continue and returns an error.
 	Hold(ctx context.Context, bound time.Duration) error
-	// Move has clients go on at another server, when they are released.
+	// Move directs clients to another server; they use it once they are released.
 	Move(ctx context.Context, to *Node) error
-	// Release lets transactions go on.
+	// Release lets transactions continue.
 	Release(ctx context.Context) error
 }
 
@@ -33,21 +34,22 @@ func (c *Cell) clients() Clients {
 	return hooked{c}
 }
 
-// through holds them in a gateway.
+// through holds clients in a gateway.
 type through struct {
 	gateway *control.Client
 	cell    *Cell
 }
 
-// holder is who holds, as the gateway says it.
+// holder returns the name by which the gateway knows the holder.
 func (t through) holder() string { return "cinch rollout of " + t.cell.Name }
 
-// lease is how long a hold lasts that nobody renews. The longest step within it is a shutdown, or a promotion.
+// lease returns how long a hold lasts without renewal. The longest step within it is a shutdown or a
+// promotion.
 func (t through) lease() control.Seconds {
 	return control.Seconds((t.cell.shutdownTime() + promoteTime).Seconds())
 }
 
-// holds reports whether clients are held by this roll-out. Its hold may have ended since.
+// holds reports whether clients are held by this roll-out. Its hold may have ended meanwhile.
 func (t through) holds(ctx context.Context) (bool, error) {
 	s, err := t.gateway.State(ctx)
 	return err == nil && s.Phase == control.Held && s.By == t.holder(), err
@@ -65,12 +67,13 @@ func (t through) Hold(ctx context.Context, bound time.Duration) error {
 	return naming(err)
 }
 
-// Reach has the gateway itself connect, since its way to the new node is another one than the roll-out's. Those that this roll-out holds have logged in there
-// before; of a hold that has ended, nobody counts: others have come, and what the new node asks of them may be different by now.
+// Reach makes the gateway itself connect, because its network path to the new node is not the roll-out's.
+// Clients held by this roll-out have logged in there before. After a hold that has ended logins are tested
+// again: there may be other clients, and the new node's rules may have changed.
 func (t through) Reach(ctx context.Context, to *Node) (lost string, err error) {
 	waiting, err := t.holds(ctx)
 	if err == nil && waiting {
-		err = t.Hold(ctx, t.cell.holdTime()) // so that it does not end meanwhile
+		err = t.Hold(ctx, t.cell.holdTime()) // so that the hold does not end meanwhile
 	}
 	if err != nil {
 		return "", err
@@ -96,7 +99,8 @@ func (t through) Reach(ctx context.Context, to *Node) (lost string, err error) {
 	return named(s.Refused), t.reached(parent, to, err)
 }
 
-// reached says what an answer means. What the gateway refuses is told with what to do; a gateway that can't be asked says nothing of the new node.
+// reached turns the gateway's answer into an error. A refusal gets a hint; a gateway that can't be asked says
+// nothing about the new node.
 func (t through) reached(ctx context.Context, to *Node, err error) error {
 	var no *control.Refusal
 	switch {
@@ -111,10 +115,10 @@ func (t through) reached(ctx context.Context, to *Node, err error) error {
 		"%s must let the gateway's machine and its clients' users in (firewall, listen_addresses, pg_hba.conf), by the host, port and sslmode of its url; run looks again", to.Name)
 }
 
-// ownParameters of a URL are the roll-out's own, and of no use to a gateway.
+// ownParameters lists parameters of a URL that only the roll-out uses, not a gateway.
 var ownParameters = []string{"user", "password", "dbname", "database", "passfile", "sslpassword", "service", "servicefile"}
 
-// target is where a gateway moves its clients to.
+// target returns the URL to which a gateway moves its clients.
 func target(n *Node) (string, error) {
 	u, err := url.Parse(n.URL)
 	if err != nil {
@@ -132,10 +136,10 @@ func target(n *Node) (string, error) {
 	return u.String(), nil
 }
 
-// namedAtMost bounds the sessions that an error names.
+// namedAtMost limits the sessions that an error names.
 const namedAtMost = 5
 
-// naming has an error name the sessions that are the reason.
+// naming adds the sessions that caused an error.
 func naming(err error) error {
 	var no *control.Refusal
 	if !errors.As(err, &no) || len(no.Sessions) == 0 {
@@ -144,7 +148,7 @@ func naming(err error) error {
 	return fmt.Errorf("%w: %s", err, named(no.Sessions))
 }
 
-// named are sessions, a few by name.
+// named returns a text with the first sessions.
 func named(sessions []control.ClientSession) string {
 	var list []string
 	for _, s := range sessions[:min(len(sessions), namedAtMost)] {
@@ -156,7 +160,7 @@ func named(sessions []control.ClientSession) string {
 	return strings.Join(list, "; ")
 }
 
-// Move holds clients first, if a hold has ended since somebody who held them was killed.
+// Move first renews the hold, or holds clients again if the hold has ended because its holder was killed.
 func (t through) Move(ctx context.Context, to *Node) error {
 	if err := t.Hold(ctx, t.cell.holdTime()); err != nil {
 		return err
@@ -169,7 +173,7 @@ func (t through) Move(ctx context.Context, to *Node) error {
 	return naming(err)
 }
 
-// Release leaves a hold of somebody else's alone.
+// Release leaves a hold of another holder alone.
 func (t through) Release(ctx context.Context) error {
 	held, err := t.holds(ctx)
 	if err != nil || !held {
@@ -179,10 +183,10 @@ func (t through) Release(ctx context.Context) error {
 	return err
 }
 
-// hooked leaves it to a fleet's own commands.
+// hooked holds and moves clients by hooks.
 type hooked struct{ cell *Cell }
 
-// Reach is up to the hooks.
+// Reach does nothing: the hooks are responsible.
 func (h hooked) Reach(context.Context, *Node) (string, error) { return "", nil }
 
 func (h hooked) Hold(ctx context.Context, bound time.Duration) error {
@@ -199,7 +203,7 @@ func (h hooked) Release(ctx context.Context) error {
 	return h.cell.hook(ctx, h.cell.Hooks.Release, nil)
 }
 
-// hook runs a command of the fleet's own, about a new node. No command is a success.
+// hook runs a hook for the new node about. An empty command succeeds.
 func (c *Cell) hook(ctx context.Context, command []string, about *Node) error {
 	if len(command) == 0 {
 		return nil

@@ -9,9 +9,10 @@ import (
 	"strings"
 )
 
-// The fence: how it is known that the old primary takes no writes, and that the new node has all that it wrote. docs/ROLLOUT.md has the argument.
+// The fence makes sure that the old primary takes no writes, and that the new node has all that it wrote.
+// docs/ROLLOUT.md has the argument.
 
-// fence ends the old primary, so that it takes no writes, and waits until the new node has all that it wrote.
+// fence shuts the old primary down for good, and waits until the new node has all that it wrote.
 func (s switchover) fence(ctx context.Context) error {
 	if err := s.reachAndHold(ctx); err != nil {
 		return err
@@ -41,8 +42,9 @@ func (s switchover) fence(ctx context.Context) error {
 	return s.cell.hook(ctx, s.cell.Hooks.Fence, s.made)
 }
 
-// connected fails when the old primary runs and what it writes does not reach the new node: the end of it would not either. It returns a position that
-// the old primary has written, and its process; 0 and "" where it does not run.
+// connected returns an error if the old primary runs and its WAL does not reach the new node: then its last
+// records would not either. It returns a position that the old primary has written, and its process; 0 and ""
+// if it does not run.
 func (s switchover) connected(ctx context.Context) (written int64, process string, err error) {
 	running, err := s.old.running(ctx)
 	if err != nil || !running {
@@ -67,7 +69,7 @@ func (s switchover) connected(ctx context.Context) (written int64, process strin
 	if !same {
 		return 0, "", fmt.Errorf("%w: it is not on its timeline %d", follows, line)
 	}
-	// Whether the network between the two still carries is seen by nothing but a message.
+	// Only a message shows whether the network between the two still works.
 	ctx, cancel := context.WithTimeout(ctx, s.cell.holdTime())
 	defer cancel()
 	if written, err = value[int64](ctx, s.old, "SELECT pg_wal_lsn_diff(pg_logical_emit_message(true, 'cinch rollout', ''), '0/0')::bigint"); err == nil {
@@ -80,11 +82,12 @@ func (s switchover) connected(ctx context.Context) (written int64, process strin
 	return written, process, err
 }
 
-// marks is what all marks begin with; the roll-out's ID follows.
+// marks begins all marks; the roll-out's ID follows.
 const marks = "cinch-rollout-"
 
-// shutDown ends a primary for good: when it is started again, it is a standby. The mark is another one each time, and on the disk before it is made: a
-// command to remove an earlier one, which a slow network delivers late, finds nothing of its own. process is the one that serves there, if one does.
+// shutDown shuts a primary down so that it starts as a standby. Each time the mark is a new one, and saved
+// before it is made: a command to remove an earlier mark that a slow network delivers late does not remove
+// this one. process is the server process that is meant, or "".
 func (s switchover) shutDown(ctx context.Context, process string) error {
 	was, ours := s.progress.Mark, marks+s.id
 	s.progress.Mark = ours + "-" + rand.Text()
@@ -93,7 +96,8 @@ func (s switchover) shutDown(ctx context.Context, process string) error {
 		return err
 	}
 	if err := s.old.markStandby(ctx, s.progress.Mark, ours, process); err != nil {
-		if errors.Is(err, errAnotherServer) { // whose file is not ours to remove
+		// The file is another server's, not this roll-out's to remove.
+		if errors.Is(err, errAnotherServer) {
 			s.progress.Mark = was
 		}
 		return err
@@ -105,7 +109,8 @@ func (s switchover) shutDown(ctx context.Context, process string) error {
 	return err
 }
 
-// end is where the last record of a primary that was shut down begins: a checkpoint, behind which there is nothing.
+// end returns where the last record of a primary that was shut down begins: a checkpoint with no record after
+// it.
 func (s switchover) end(ctx context.Context) (last int64, err error) {
 	control, err := s.old.control(ctx)
 	if err != nil {
@@ -118,11 +123,12 @@ func (s switchover) end(ctx context.Context) (last int64, err error) {
 	return parseLSN(s.progress.LastWAL)
 }
 
-// silent fails when the URL of the old primary leads to a primary of this cell, though the server in its directory is down.
+// silent returns an error if the URL of the old primary leads to a primary of this cell, although the server
+// in its directory is down.
 func (s switchover) silent(ctx context.Context) error {
 	control, err := s.old.control(ctx)
 	if err != nil {
-		return nil // a machine that can't be asked is what others look at
+		return nil // the callers check for an unreachable machine
 	}
 	takes, err := value[bool](ctx, s.old, "SELECT NOT pg_is_in_recovery() AND system_identifier::text = $1 FROM pg_control_system()", control[controlSystem])
 	if err == nil && takes {
@@ -131,8 +137,9 @@ func (s switchover) silent(ctx context.Context) error {
 	return nil
 }
 
-// staysDown fails unless the old primary is as the fence left it: down, or started as a standby by somebody who does not know, with nothing written since. A
-// roll-out that was killed between fence and promote does not know what has happened. A machine that can't be asked needs the fleet's own fence.
+// staysDown returns an error unless the old primary is as the fence left it: down, or started as a standby,
+// with nothing written since. A roll-out that was killed between fence and promote does not know what has
+// happened. If the machine can't be asked the fence hook is needed.
 func (s switchover) staysDown(ctx context.Context) error {
 	if err := s.silent(ctx); err != nil {
 		return fmt.Errorf("%w: abort", err)
@@ -155,7 +162,7 @@ func (s switchover) staysDown(ctx context.Context) error {
 	return err
 }
 
-// parseLSN reads a position in the WAL, such as 16/B374D848.
+// parseLSN parses a position in the WAL, such as 16/B374D848.
 func parseLSN(text string) (int64, error) {
 	high, low, ok := strings.Cut(text, "/")
 	h, err := strconv.ParseUint(high, 16, 31)

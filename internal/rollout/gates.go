@@ -10,10 +10,10 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// gates looks whether a new node is as good as the one that it is to replace.
+// gates checks whether a new node is as good as the one that it is to replace.
 func (p preparation) gates(ctx context.Context) error {
 	made := p.made
-	if p.cell.Patroni == nil { // Patroni has said so itself
+	if p.cell.Patroni == nil { // Patroni has reported it
 		if err := p.waitStreaming(ctx, p.primary, made); err != nil {
 			return fmt.Errorf("%w: %w", ErrGate, err)
 		}
@@ -43,7 +43,8 @@ func (p preparation) gates(ctx context.Context) error {
 	if err := p.cell.hook(ctx, p.cell.Hooks.Gate, made); err != nil {
 		return fmt.Errorf("%w: %w", ErrGate, err)
 	}
-	for _, directory := range made.directories() { // from now on they are not ours to empty
+	// From now on the roll-out must not empty them.
+	for _, directory := range made.directories() {
 		if _, err := made.command(ctx, "rm", "-f", marker(directory)); err != nil {
 			return err
 		}
@@ -51,7 +52,7 @@ func (p preparation) gates(ctx context.Context) error {
 	return nil
 }
 
-// gatesOf are those that look into a database.
+// gatesOf runs the gates for a database.
 func (p preparation) gatesOf(ctx context.Context, database string) error {
 	standby, err := p.made.connect(ctx, database)
 	if err != nil {
@@ -84,7 +85,8 @@ func (p preparation) gatesOf(ctx context.Context, database string) error {
 	return err
 }
 
-// collations fails when texts were sorted by another version of the machine's collations: that of the database, or one of a column, an index, a partition's key or a range.
+// collations returns an error if texts were sorted with another version of a collation than the machine's:
+// that of the database, or one of a column, an index, a partition key or a range.
 func collations(ctx context.Context, c *pgx.Conn) error {
 	rows, _ := c.Query(ctx, `WITH used (oid) AS (
 			SELECT unnest(indcollation) FROM pg_index UNION SELECT unnest(partcollation) FROM pg_partitioned_table UNION SELECT rngcollation FROM pg_range
@@ -101,7 +103,7 @@ func collations(ctx context.Context, c *pgx.Conn) error {
 	return err
 }
 
-// amcheck checks the B-trees of a database where the extension is installed, without locks that others would wait for.
+// amcheck checks the B-trees of a database if the extension is installed, without locks that block others.
 func amcheck(ctx context.Context, c *pgx.Conn) (checked int, err error) {
 	var there bool
 	if err := c.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'amcheck')").Scan(&there); err != nil || !there {

@@ -13,29 +13,30 @@ import (
 	"time"
 )
 
-// ErrCommand is wrapped by the failure of a command.
+// ErrCommand is wrapped by the error of a failed command.
 var ErrCommand = errors.New("the command failed")
 
-// outputShown bounds what an error shows of a command's output.
+// outputShown limits how much of a command's output an error shows, in bytes.
 const outputShown = 2 << 10
 
-// command runs a program on a node's machine, and returns what it printed.
+// command runs a program on a node's machine, and returns its standard output.
 func (n *Node) command(ctx context.Context, name string, args ...string) (string, error) {
 	return execute(ctx, nil, on(n.Run, append([]string{name}, args...)...))
 }
 
-// answerTime is for a command or a question that takes no time: longer than that, and the network has gone.
+// answerTime limits a quick command or query: if it takes longer the network is down.
 const answerTime = 30 * time.Second
 
-// look runs a command that takes no time.
+// look runs a quick command.
 func (n *Node) look(ctx context.Context, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTime, fmt.Errorf("node %s: no answer within %v", n.Name, answerTime))
 	defer cancel()
 	return n.command(ctx, name, args...)
 }
 
-// replaceFile gives a file on a node's machine another content, and keeps its owner and mode. Nobody reads the old name with half of it. The content is no
-// argument of a command, where others on the machine would see it.
+// replaceFile replaces the content of a file on a node's machine, and keeps its owner and mode. Readers see
+// the old content or the new one. The content is passed on standard input, because others on the machine can
+// see a command's arguments.
 func (n *Node) replaceFile(ctx context.Context, name string, content []byte) error {
 	script := `umask 077 && cat > "$1.new" && if [ -e "$1" ]; then chmod --reference="$1" "$1.new"; chown --reference="$1" "$1.new" || true; fi &&
 		sync "$1.new" && mv "$1.new" "$1" && sync "$(dirname "$1")"`
@@ -43,7 +44,7 @@ func (n *Node) replaceFile(ctx context.Context, name string, content []byte) err
 	return err
 }
 
-// program is one of PostgreSQL's.
+// program returns the path of a PostgreSQL program.
 func (n *Node) program(name string) string {
 	if n.Bin == "" {
 		return name
@@ -51,10 +52,10 @@ func (n *Node) program(name string) string {
 	return path.Join(n.Bin, name)
 }
 
-// killTime is how long a command that was ended may take for that.
+// killTime limits how long a command may take to end after SIGTERM.
 const killTime = 10 * time.Second
 
-// execute runs a command. It is ended, with those that it started, when the context is.
+// execute runs a command, and ends it, with its process group, when ctx ends.
 func execute(ctx context.Context, env, command []string) (string, error) {
 	return executeWith(ctx, nil, env, command)
 }
@@ -72,7 +73,7 @@ func executeWith(ctx context.Context, input []byte, env, command []string) (stri
 	}
 	err := cmd.Run()
 	if errors.Is(err, exec.ErrWaitDelay) {
-		err = nil // it ended well, and left a server behind that has its output
+		err = nil // it succeeded, and left a server running that has inherited its output
 	}
 	if err != nil {
 		said := strings.TrimSpace(out.String() + errs.String())
@@ -84,7 +85,7 @@ func executeWith(ctx context.Context, input []byte, env, command []string) (stri
 	return out.String(), nil
 }
 
-// start starts the server of a node and waits until it takes connections.
+// start starts the server of a node and waits until it accepts connections.
 func (n *Node) start(ctx context.Context) error {
 	if len(n.Start) > 0 {
 		_, err := n.command(ctx, n.Start[0], n.Start[1:]...)
@@ -94,7 +95,7 @@ func (n *Node) start(ctx context.Context) error {
 	return err
 }
 
-// stop shuts the server of a node down, cleanly.
+// stop shuts the server of a node down cleanly.
 func (n *Node) stop(ctx context.Context, patience time.Duration) error {
 	if len(n.Stop) > 0 {
 		_, err := n.command(ctx, n.Stop[0], n.Stop[1:]...)
@@ -104,7 +105,8 @@ func (n *Node) stop(ctx context.Context, patience time.Duration) error {
 	return err
 }
 
-// stopAnyhow shuts the server down, at last without a checkpoint: started again it reads its WAL.
+// stopAnyhow shuts the server down, if necessary without a checkpoint: then it replays its WAL when it is
+// started again.
 func (n *Node) stopAnyhow(ctx context.Context, patience time.Duration) error {
 	err := n.stop(ctx, patience)
 	if err == nil || len(n.Stop) > 0 {
@@ -120,7 +122,7 @@ func (n *Node) stopAnyhow(ctx context.Context, patience time.Duration) error {
 	return errors.Join(err, again)
 }
 
-// control is what pg_controldata says of a node's directory.
+// control returns the output of pg_controldata for a node's directory.
 func (n *Node) control(ctx context.Context) (map[string]string, error) {
 	out, err := n.look(ctx, "env", "LC_ALL=C", n.program("pg_controldata"), "-D", n.Directory)
 	if err != nil {
@@ -135,7 +137,7 @@ func (n *Node) control(ctx context.Context) (map[string]string, error) {
 	return values, nil
 }
 
-// Names of values of pg_controldata.
+// Names of values in pg_controldata.
 const (
 	controlState      = "Database cluster state"
 	controlCheckpoint = "Latest checkpoint location"
@@ -148,7 +150,7 @@ const (
 	shutDownAsStandby = "shut down in recovery"
 )
 
-// running reports whether a node's directory has a server. pg_ctl asks its pid file and the process.
+// running reports whether a server runs in a node's directory. pg_ctl checks its pid file and the process.
 func (n *Node) running(ctx context.Context) (bool, error) {
 	_, err := n.look(ctx, n.program("pg_ctl"), "status", "-D", n.Directory)
 	var exit *exec.ExitError
@@ -158,13 +160,13 @@ func (n *Node) running(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// Exit codes of pg_ctl status: a directory without a server, and something that is no data directory.
+// Exit codes of pg_ctl status: no server runs in the directory, and it is no data directory.
 const (
 	notRunning  = 3
 	noDirectory = 4
 )
 
-// mustNotRun fails when a node's directory has a server.
+// mustNotRun returns an error if a server runs in a node's directory.
 func (n *Node) mustNotRun(ctx context.Context) error {
 	running, err := n.running(ctx)
 	if err == nil && running {
@@ -173,28 +175,29 @@ func (n *Node) mustNotRun(ctx context.Context) error {
 	return err
 }
 
-// exists reports whether a file is on a node's machine. An unreachable machine is an error.
+// exists reports whether a file exists on a node's machine. An unreachable machine is an error.
 func (n *Node) exists(ctx context.Context, file string) (bool, error) {
 	out, err := n.look(ctx, "sh", "-c", `if [ -e "$1" ]; then echo yes; else echo no; fi`, "sh", file)
 	return strings.TrimSpace(out) == "yes", err
 }
 
-// signalFile makes a server a standby, whenever it is started.
+// signalFile returns the path of the file that makes the server start as a standby.
 func (n *Node) signalFile() string { return path.Join(n.Directory, "standby.signal") }
 
-// errMark says that a server is marked as a standby, and not by this roll-out.
+// errMark means that a server is marked as a standby, but not by this roll-out.
 var errMark = errors.New("standby.signal")
 
-// errAnotherServer says that a node's url and directory are those of two servers.
+// errAnotherServer means that a node's url and directory belong to two servers.
 var errAnotherServer = errors.New("run leads to another machine than url")
 
 func anotherServer(n *Node) error {
 	return fmt.Errorf("node %s: the server at its url is not the one in %s there: %w", n.Name, n.Directory, errAnotherServer)
 }
 
-// markStandby has the node start as a standby, and as nothing else, from now on. It is on the disk when this returns, or nothing is: a full disk leaves no
-// empty file behind. PostgreSQL does not read the mark that is in the file. ours is what those of this roll-out begin with. process is that of the server
-// that is meant, which may be one on another machine; "": none runs.
+// markStandby makes the node start as a standby from now on. When it returns, the file is on the disk, or
+// there is none: a full disk leaves no empty file. PostgreSQL ignores the mark in the file. ours begins the
+// marks of this roll-out. process is the server process that is meant, as the machine may have another one;
+// "": none runs.
 func (n *Node) markStandby(ctx context.Context, mark, ours, process string) error {
 	script := `if [ -n "$6" ] && [ "$(head -n 3 "$3/postmaster.pid")" != "$6" ]; then echo another; exit; fi
 		if [ -e "$1" ]; then case $(cat "$1") in "$4"*) ;; "$5"*) echo other; exit;; esac; fi
@@ -209,7 +212,7 @@ func (n *Node) markStandby(ctx context.Context, mark, ours, process string) erro
 	return err
 }
 
-// unmarkStandby takes that back, if the mark is this one or there is none.
+// unmarkStandby removes the file if it has this mark. It succeeds if there is no file.
 func (n *Node) unmarkStandby(ctx context.Context, mark string) error {
 	script := `if [ ! -e "$1" ]; then echo none; elif [ "$(cat "$1")" = "$2" ]; then rm -f "$1" && sync "$3" && echo done; else echo other; fi`
 	out, err := n.look(ctx, "sh", "-c", script, "sh", n.signalFile(), mark, n.Directory)
@@ -219,7 +222,7 @@ func (n *Node) unmarkStandby(ctx context.Context, mark string) error {
 	return err
 }
 
-// markedStandby reports whether the mark is there.
+// markedStandby reports whether the file exists with this mark.
 func (n *Node) markedStandby(ctx context.Context, mark string) (bool, error) {
 	out, err := n.look(ctx, "sh", "-c", `if [ -e "$1" ] && [ "$(cat "$1")" = "$2" ]; then echo yes; else echo no; fi`, "sh", n.signalFile(), mark)
 	return strings.TrimSpace(out) == "yes", err

@@ -14,15 +14,16 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 )
 
-// The gate of latency: what a mirror of the same traffic (cinch shadow) says of the new configuration.
+// The latency gate: the verdict of a mirror of the same traffic (cinch shadow) on the new configuration.
 
-// Shadow is a mirror whose verdict is a gate.
+// Shadow configures a mirror whose verdict is a gate.
 type Shadow struct {
-	Report string          `yaml:"report"` // what cinch shadow --json has printed: a file, or the mirror's admin page (http://host:port)
+	// Output of cinch shadow --json: a file, or the mirror's admin page (http://host:port).
+	Report string          `yaml:"report"`
 	Test   string          `yaml:"test"`   // host:port of its test target, which has the configuration of the new nodes
-	Margin float64         `yaml:"margin"` // the widest one that the verdict may rest on; 0.1
-	Age    config.Duration `yaml:"age"`    // that its last batch may have; 24 h
-	Wait   config.Duration `yaml:"wait"`   // for a verdict; 1 h
+	Margin float64         `yaml:"margin"` // widest allowed margin of a judged metric; 0.1
+	Age    config.Duration `yaml:"age"`    // highest allowed age of its last batch; 24 h
+	Wait   config.Duration `yaml:"wait"`   // how long to wait for a verdict; 1 h
 }
 
 func (s *Shadow) fill() {
@@ -44,7 +45,7 @@ func (s *Shadow) validate() error {
 	return nil
 }
 
-// verdict is what is read of a report, whose form is docs/SHADOW.md's.
+// verdict holds the parts of a report that the gate reads; docs/SHADOW.md has the format.
 type verdict struct {
 	Outcome string    `json:"outcome"`
 	Reasons []string  `json:"reasons"`
@@ -60,7 +61,7 @@ type verdict struct {
 	} `json:"metrics"`
 }
 
-// latency waits for a verdict. It is closed by any but PASS.
+// latency waits for a verdict. Any verdict but PASS closes the gate.
 func (p preparation) latency(ctx context.Context) error {
 	s := p.cell.Gates.Shadow
 	if s.Report == "" {
@@ -94,7 +95,7 @@ func (p preparation) latency(ctx context.Context) error {
 	}
 }
 
-// fits fails when a report is about something else, is too old, or rests on a wider margin.
+// fits returns an error if a report is for another target, is too old, or has a wider margin.
 func (s *Shadow) fits(v *verdict) error {
 	if v.Test != s.Test {
 		return fmt.Errorf("its test target is %q, and should be %s", v.Test, s.Test)
@@ -118,10 +119,10 @@ func (s *Shadow) fits(v *verdict) error {
 	return nil
 }
 
-// clocksDiffer is by how much the clocks of two machines may.
+// clocksDiffer is the allowed difference between the clocks of two machines.
 const clocksDiffer = 5 * time.Minute
 
-// last is the end of the last batch.
+// last returns the end of the last batch.
 func (v *verdict) last() time.Time {
 	if n := len(v.Series); n > 0 {
 		return v.Series[n-1].At
@@ -129,7 +130,7 @@ func (v *verdict) last() time.Time {
 	return v.Began
 }
 
-// maxReportBytes is more than a long run's report has.
+// maxReportBytes limits a report; that of a long run is smaller.
 const maxReportBytes = 64 << 20
 
 func (s *Shadow) read(ctx context.Context) (*verdict, error) {

@@ -14,19 +14,22 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// What a base backup does not copy: libraries and extensions, which packages put on each machine. A server that lacks one starts, follows and serves most
-// queries, and fails at the first one that needs it; so it is looked for before the copy, and tried before the new node takes a place.
+// A base backup does not copy libraries and extensions, which packages install on each machine. A server that
+// lacks one starts, follows and serves most queries, and fails at the first one that needs it. So the check
+// looks for the files before the copy, and a gate loads them before the new node takes over.
 
-// firstMade is the least number of what initdb has not made. Libraries of the rest come with PostgreSQL.
+// firstMade is the lowest OID that initdb has not assigned. Libraries of functions below it come with
+// PostgreSQL.
 const firstMade uint32 = 16384
 
-// preloads are the settings that name libraries.
+// preloads lists the settings that name libraries.
 var preloads = []string{"shared_preload_libraries", "session_preload_libraries", "local_preload_libraries", "archive_library"}
 
-// librariesHint is what to do about what is missing.
+// librariesHint is the hint for missing libraries and extensions.
 const librariesHint = "install the packages of extensions there that %s has"
 
-// missingFiles are those that the new machine lacks and the old one has, as far as that is known before the copy: where there is no pg_config the gate finds it out.
+// missingFiles returns the files that the new machine lacks and the old one has. Without pg_config they are
+// unknown before the copy, and the gate finds them.
 func (t *task) missingFiles(ctx context.Context) ([]string, error) {
 	files, err := t.files(ctx)
 	if err != nil || len(files) == 0 {
@@ -43,7 +46,7 @@ func (t *task) missingFiles(ctx context.Context) ([]string, error) {
 	return slices.DeleteFunc(there, func(file string) bool { return slices.Contains(here, file) }), nil
 }
 
-// files are those of libraries and extensions that the primary's databases and settings name.
+// files returns the files of libraries and extensions that the primary's databases and settings name.
 func (t *task) files(ctx context.Context) (files []string, err error) {
 	databases, err := databases(ctx, t.primary)
 	if err != nil {
@@ -79,7 +82,7 @@ func (t *task) files(ctx context.Context) (files []string, err error) {
 	return slices.DeleteFunc(slices.Compact(files), func(file string) bool { return file == "" }), nil
 }
 
-// libraryFile is that of a library in PostgreSQL's own directory; "": it is elsewhere.
+// libraryFile returns the file of a library in PostgreSQL's library directory, or "" if it is elsewhere.
 func libraryFile(name string) string {
 	name = strings.TrimPrefix(name, "$libdir/")
 	if strings.Contains(name, "/") {
@@ -88,7 +91,7 @@ func libraryFile(name string) string {
 	return strings.TrimSuffix(name, ".so") + ".so"
 }
 
-// uses are the libraries of functions of a database, and its extensions.
+// uses returns the libraries of the functions of a database, and its extensions.
 func uses(ctx context.Context, c *pgx.Conn) (libraries, extensions []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -97,7 +100,7 @@ func uses(ctx context.Context, c *pgx.Conn) (libraries, extensions []string, err
 	return libraries, extensions, err
 }
 
-// preloaded are the libraries that each of preloads names.
+// preloaded returns the libraries that each of preloads names.
 func preloaded(ctx context.Context, n *Node) (map[string][]string, error) {
 	values, err := value[[]string](ctx, n, "SELECT array_agg(coalesce(current_setting(name, true), '') ORDER BY place) FROM unnest($1::text[]) WITH ORDINALITY AS s (name, place)", preloads)
 	if err != nil {
@@ -114,7 +117,8 @@ func preloaded(ctx context.Context, n *Node) (map[string][]string, error) {
 	return lists, nil
 }
 
-// lacks are the files that a node's machine does not have, where its pg_config says that they would be. One of another version of PostgreSQL's says nothing.
+// lacks returns the files that a node's machine does not have in the directories of its pg_config. A
+// pg_config of another version of PostgreSQL is an error.
 func lacks(ctx context.Context, n *Node, files []string) ([]string, error) {
 	script := `is=$("$1" --version) && of=$("$2" --version) && [ "${is#PostgreSQL }" = "${of#postgres (PostgreSQL) }" ] || exit 1
 		lib=$("$1" --pkglibdir) && share=$("$1" --sharedir) || exit 1; shift 2
@@ -123,7 +127,8 @@ func lacks(ctx context.Context, n *Node, files []string) ([]string, error) {
 	return strings.Fields(out), err
 }
 
-// samePreloads fails when the new node does not load what the primary does, unless its options say so.
+// samePreloads returns an error if the new node does not load what the primary does, unless its options set
+// it.
 func (p preparation) samePreloads(ctx context.Context) error {
 	was, err := preloaded(ctx, p.primary)
 	if err != nil {
@@ -142,10 +147,11 @@ func (p preparation) samePreloads(ctx context.Context) error {
 				"set it there; if it is meant, say so in options: of %s", p.made.Name)
 		}
 	}
-	return p.loads(ctx, "", is["archive_library"]) // a standby does not load it
+	return p.loads(ctx, "", is["archive_library"]) // a standby does not load it by itself
 }
 
-// findsLibraries is the gate of a database: the new node can load what its functions are in, and has the files of its extensions.
+// findsLibraries is the gate of a database: the new node can load the libraries of its functions, and has the
+// files of its extensions.
 func (p preparation) findsLibraries(ctx context.Context, database string, standby *pgx.Conn) error {
 	names, _, err := uses(ctx, standby)
 	if err == nil {
@@ -171,7 +177,7 @@ func (p preparation) findsLibraries(ctx context.Context, database string, standb
 	return err
 }
 
-// loads fails when the new node can't load a library. One that the primary can't load by itself either is no fault of the new node's.
+// loads returns an error if the new node can't load a library that the primary can load.
 func (p preparation) loads(ctx context.Context, database string, names []string) error {
 	failed, err := load(ctx, p.made, database, names)
 	if err != nil || len(failed) == 0 {
@@ -189,7 +195,8 @@ func (p preparation) loads(ctx context.Context, database string, names []string)
 	return nil
 }
 
-// load has a server load libraries, in a session of their own, and returns what it said of those that it can't. A library may end the session; the others get another one.
+// load makes a server load libraries in a separate session, and returns the errors of those that it can't
+// load. A library may end the session; the next ones get another one.
 func load(ctx context.Context, n *Node, database string, names []string) (map[string]error, error) {
 	failed := map[string]error{}
 	for len(names) > 0 {
@@ -200,7 +207,7 @@ func load(ctx context.Context, n *Node, database string, names []string) (map[st
 		for len(names) > 0 && !c.IsClosed() {
 			if err := loadOne(ctx, c, names[0]); refusesLibrary(err) {
 				failed[names[0]] = err
-			} else if err != nil { // the server ends, or the network has gone
+			} else if err != nil { // the server is shutting down, or the network is down
 				_ = c.Close(context.WithoutCancel(ctx))
 				return nil, fmt.Errorf("node %s: LOAD %s: %w", n.Name, names[0], err)
 			}
@@ -218,7 +225,8 @@ func loadOne(ctx context.Context, c *pgx.Conn, name string) error {
 	return err
 }
 
-// refusesLibrary reports whether a server has said that it can't load one, and not that it ends (57P), as when another process of its has crashed.
+// refusesLibrary reports whether a server can't load a library, rather than being about to end (57P), as when
+// another of its processes has crashed.
 func refusesLibrary(err error) bool {
 	var said *pgconn.PgError
 	return errors.As(err, &said) && !strings.HasPrefix(said.Code, "57P")
@@ -228,7 +236,8 @@ func sortedNames(failed map[string]error) []string {
 	return slices.Sorted(maps.Keys(failed))
 }
 
-// missingExtensions are those that a database has and whose files the machine does not have: they work, and can't be dumped, restored or updated.
+// missingExtensions returns the extensions of a database whose files the machine lacks: they work, but can't
+// be dumped, restored or updated.
 func missingExtensions(ctx context.Context, c *pgx.Conn) (names []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()

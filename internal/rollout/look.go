@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// ReadState is for those who look: nil where no roll-out has begun.
+// ReadState reads the state without locking it. It returns nil if no roll-out has begun.
 func (c *Cell) ReadState() (*State, error) {
 	s, err := readState(c.State)
 	if err != nil || s == nil {
@@ -25,7 +25,7 @@ func (c *Cell) ReadState() (*State, error) {
 	return s, nil
 }
 
-// PrintState writes the state as JSON, as far as there is one.
+// PrintState writes the state as JSON, if there is one.
 func (c *Cell) PrintState(w io.Writer) error {
 	s, err := c.ReadState()
 	if err != nil || s == nil {
@@ -34,11 +34,11 @@ func (c *Cell) PrintState(w io.Writer) error {
 	return json.NewEncoder(w).Encode(s)
 }
 
-// lookAtMost is how long the nodes of a cell may take to say how they are.
+// lookAtMost limits how long the nodes of a cell may take to answer.
 const lookAtMost = 20 * time.Second
 
-// Look asks the nodes of a cell what they are now, and what new ones take. Those that do not answer in time keep the size that is known of them. It
-// changes the state in memory only.
+// Look updates the state, in memory only, with what the nodes are now and what new ones take on disk. Nodes
+// that do not answer in time keep their known size.
 func (s *State) Look(ctx context.Context, c *Cell) {
 	ctx, cancel := context.WithTimeout(ctx, lookAtMost)
 	defer cancel()
@@ -55,7 +55,7 @@ func (s *State) Look(ctx context.Context, c *Cell) {
 	looks.Wait()
 }
 
-// look is at a node, or at its replacement where that is in its place.
+// look examines a node, or its replacement if that has taken over.
 func (s *State) look(ctx context.Context, at int, n *Node) (serves string, now Size) {
 	p, one := s.Nodes[n.Name], n
 	if p.Replaced {
@@ -71,12 +71,12 @@ func (s *State) look(ctx context.Context, at int, n *Node) (serves string, now S
 		serves = one.Name + ", primary"
 	}
 	if made := n.Replacement; p.Backup.Data > 0 && (at < s.At || s.Done || !s.Aborted) {
-		now, _ = made.diskUse(ctx, values(made.Tablespaces)...) // 0 where it is not known
+		now, _ = made.diskUse(ctx, values(made.Tablespaces)...) // 0 if unknown
 	}
 	return serves, now
 }
 
-// Text prints how far a roll-out has come.
+// Text prints the progress of a roll-out.
 func (s *State) Text(w io.Writer) error {
 	if err := ui.Table(w, s.Header(), s.Rows()); err != nil {
 		return err
@@ -87,12 +87,12 @@ func (s *State) Text(w io.Writer) error {
 	return nil
 }
 
-// Header names the columns of Rows.
+// Header returns the column names for Rows.
 func (s *State) Header() []string {
 	return []string{"node", "state", "serves", "paused", "was", "predicted", "after the backup", "now"}
 }
 
-// Rows are the nodes as a table.
+// Rows returns one row per node.
 func (s *State) Rows() [][]string {
 	rows := make([][]string, 0, len(s.Order))
 	for at, name := range s.Order {
@@ -101,7 +101,7 @@ func (s *State) Rows() [][]string {
 	return rows
 }
 
-// Latest is what was done last.
+// Latest returns the last action.
 func (s *State) Latest() string {
 	last := s.Actions[len(s.Actions)-1]
 	return fmt.Sprintf("%s by %s: %s", last.At.Format(time.RFC3339), last.By, last.Text)
@@ -136,7 +136,7 @@ func size(n int64) string {
 	return ui.Size(n)
 }
 
-// beside is a size, and how much it differs from another one.
+// beside returns a size and its difference from another one.
 func beside(n, other int64, format string) string {
 	if n == 0 || other == 0 {
 		return size(n)
@@ -144,10 +144,11 @@ func beside(n, other int64, format string) string {
 	return size(n) + " (" + fmt.Sprintf(format, 100*(share(n, other)-1)) + ")"
 }
 
-// showAtMost is how long a gateway may take to keep a report.
+// showAtMost limits how long a gateway may take to store a report.
 const showAtMost = time.Second
 
-// show has the gateway's admin page show how far the roll-out is. Nobody waits for that while clients are held, and it is no fault if the gateway is away.
+// show puts the progress on the gateway's admin page. It is skipped while clients are held, and its errors
+// are ignored.
 func (r *Rollout) show() {
 	t, ok := r.clients.(through)
 	if !ok || slices.Contains([]Step{StepFence, StepPromote, StepMove}, r.state.Step) {
@@ -158,7 +159,7 @@ func (r *Rollout) show() {
 	_ = t.gateway.Report(ctx, r.state.report())
 }
 
-// report is the table without what only Look knows.
+// report returns the table without the column that only Look can fill.
 func (s *State) report() control.Report {
 	const serves = 2
 	report := control.Report{Title: "Roll-out of " + s.Cell, Header: slices.Delete(s.Header(), serves, serves+1), Latest: s.Latest()}

@@ -10,13 +10,14 @@ import (
 	"github.com/cinch-layer/cinch/internal/rollout/patroni"
 )
 
-// managed is the manner of a cell of Patroni's. Patroni makes the copies, promotes, demotes and has standbys follow; the roll-out starts and stops it
-// on the nodes, tells it who may become the leader, orders the switch-over, and has clients wait for that.
+// managed implements manner for a cell that Patroni manages. Patroni makes the copies, promotes, demotes and
+// makes standbys follow; the roll-out starts and stops Patroni on the nodes, sets which nodes may become the
+// leader, orders the switch-over, and makes clients wait for it.
 type managed struct {
 	plain
 	*task
 	api   *patroni.Client
-	nodes []*Node // that stand for the cell now, and the one that is made
+	nodes []*Node // the nodes in service, and the one that is being made
 }
 
 func (m managed) steps() map[Step]func(context.Context) error {
@@ -38,7 +39,7 @@ func (m managed) steps() map[Step]func(context.Context) error {
 	return steps
 }
 
-// cluster is what Patroni's store has.
+// cluster returns the cluster as Patroni's store has it.
 func (m managed) cluster(ctx context.Context) (patroni.Cluster, error) {
 	apis := make([]string, 0, len(m.nodes)+1)
 	for _, n := range append(m.nodes, m.old) {
@@ -47,16 +48,16 @@ func (m managed) cluster(ctx context.Context) (patroni.Cluster, error) {
 	return m.api.AnyCluster(ctx, apis)
 }
 
-// errOtherLeader is wrapped by what a step finds when Patroni has made a leader of its own choice.
+// errOtherLeader is wrapped by the error of a step that finds another leader, chosen by Patroni itself.
 var errOtherLeader = errors.New("the leader was changed by Patroni itself")
 
-// errPaused says that Patroni would not do what is ordered, nor what it does by itself.
+// errPaused means that Patroni is paused: it obeys no orders and does nothing by itself.
 var errPaused = fmt.Errorf("%w: Patroni is in maintenance mode (pause): patronictl resume, then run again", ErrGate)
 
-// errNoLeader says that Patroni has not found a new leader yet.
+// errNoLeader means that Patroni has not found a new leader yet.
 var errNoLeader = errors.New("the cluster has no leader")
 
-// leader is the name of the member that Patroni has made one.
+// leader returns the name of the leader.
 func (m managed) leader(ctx context.Context) (string, error) {
 	c, err := m.cluster(ctx)
 	if err != nil {
@@ -68,7 +69,8 @@ func (m managed) leader(ctx context.Context) (string, error) {
 	return "", errNoLeader
 }
 
-// sameLeader fails when the leader is another one than the roll-out counts on. Nobody may be, for a time.
+// sameLeader returns an error if the leader is not the primary of this roll-out. For some time there may be
+// no leader.
 func (m managed) sameLeader(ctx context.Context) error {
 	if leader, err := m.leader(ctx); err == nil && leader != m.primary.Name {
 		return fmt.Errorf("%w: it is %s", errOtherLeader, leader)
@@ -76,7 +78,7 @@ func (m managed) sameLeader(ctx context.Context) error {
 	return nil
 }
 
-// waitFor looks at the cluster until it is as it should be. done says what is missing.
+// waitFor polls the cluster until done returns "". done returns what is missing.
 func (m managed) waitFor(ctx context.Context, done func(patroni.Cluster) (missing string)) error {
 	ctx, cancel := context.WithTimeout(ctx, m.cell.catchUpTime())
 	defer cancel()
@@ -97,7 +99,7 @@ func (m managed) waitFor(ctx context.Context, done func(patroni.Cluster) (missin
 	}
 }
 
-// find looks for what somebody should know, at the servers as of any cell and at Patroni.
+// find runs the checks for any cell and those for Patroni.
 func (m managed) find(ctx context.Context) ([]Finding, error) {
 	found, err := m.plain.find(ctx)
 	if err != nil {
@@ -123,7 +125,7 @@ func (m managed) find(ctx context.Context) ([]Finding, error) {
 	return f.list, m.findConfigs(ctx, f)
 }
 
-// findCluster looks at what all members share.
+// findCluster checks what all members share.
 func (m managed) findCluster(f *findings, c patroni.Cluster) {
 	if c.Pause {
 		f.problem("patronictl resume", "Patroni is in maintenance mode (pause), and would not do what is ordered")
@@ -146,7 +148,8 @@ func (m managed) findCluster(f *findings, c patroni.Cluster) {
 	}
 }
 
-// findFollowers names who follows the leader and is no member, and does not follow another one by itself.
+// findFollowers reports followers of the leader that are not members: they do not find a new leader by
+// themselves.
 func (m managed) findFollowers(ctx context.Context, f *findings, c patroni.Cluster) error {
 	list, err := followersOf(ctx, m.primary)
 	for _, one := range list {
@@ -173,7 +176,8 @@ func (m managed) findSettings(ctx context.Context, f *findings) error {
 	return nil
 }
 
-// findConfigs looks whether the configuration of the node can be read, and whether the replacement's is its own.
+// findConfigs checks whether the configuration of the node can be read, and whether the replacement's belongs
+// to it.
 func (m managed) findConfigs(ctx context.Context, f *findings) error {
 	text, err := m.read(ctx, m.old)
 	if err == nil {
@@ -196,7 +200,7 @@ func (m managed) findConfigs(ctx context.Context, f *findings) error {
 	return nil
 }
 
-// replaces is the node that a replacement of this name is for.
+// replaces returns the node whose replacement has this name, or nil.
 func (c *Cell) replaces(name string) *Node {
 	for i := range c.Nodes {
 		if c.Nodes[i].Replacement.Name == name {
@@ -206,13 +210,13 @@ func (c *Cell) replaces(name string) *Node {
 	return nil
 }
 
-// read reads the configuration of a node's Patroni.
+// read returns the configuration of a node's Patroni.
 func (m managed) read(ctx context.Context, n *Node) ([]byte, error) {
 	text, err := n.command(ctx, "cat", n.Patroni.Config)
 	return []byte(text), err
 }
 
-// derived is the configuration of the new node, by that of the old one.
+// derived returns the configuration of the new node, made from that of the old one.
 func (m managed) derived(old []byte) ([]byte, error) {
 	n := m.made
 	address, err := hostPort(n.URL, "5432")
@@ -226,7 +230,7 @@ func (m managed) derived(old []byte) ([]byte, error) {
 	return patroni.Derive(old, patroni.NewMember{Name: n.Name, Address: address, API: api, Data: n.Directory, Bin: n.Bin, Parameters: n.Options})
 }
 
-// hostPort is the address of a URL.
+// hostPort returns the host:port of a URL; otherwise is the default port.
 func hostPort(text, otherwise string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil {

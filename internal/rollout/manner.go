@@ -5,24 +5,24 @@ import (
 	"errors"
 )
 
-// manner is how the nodes of a cell are made, change places and end.
+// manner implements the steps for a cell: how its nodes are made, take over and end.
 type manner interface {
-	// steps are what is done. Each can be taken again when it has been done, or half done.
+	// steps returns the steps. Each can be repeated when it was done, or half done.
 	steps() map[Step]func(context.Context) error
-	// find looks for what somebody should know before a node is replaced.
+	// find returns what the operator should know before a node is replaced.
 	find(ctx context.Context) ([]Finding, error)
 
-	// What takes steps back.
-	unwind(ctx context.Context) error    // hold and fence: the old primary is one, and clients go on there
-	unpromote(ctx context.Context) error // promote, which may have come to be
-	unretire(ctx context.Context) error  // a standby that was retired
-	remove(ctx context.Context) error    // a new node that will not be used
+	// These undo steps.
+	unwind(ctx context.Context) error    // hold and fence: clients continue at the old primary
+	unpromote(ctx context.Context) error // promote, which may have been done
+	unretire(ctx context.Context) error  // retire of a standby
+	remove(ctx context.Context) error    // the new node, which will not be used
 }
 
-// errNotPromoted is wrapped by a promotion that has not come to be, and will not.
+// errNotPromoted is wrapped by the error of a promotion that did not happen and will not.
 var errNotPromoted = errors.New("the primary has not changed")
 
-// plain is the manner of a cell that nobody else manages: PostgreSQL's own programs do everything.
+// plain implements manner for a cell without a cluster manager, with PostgreSQL's own programs.
 type plain struct {
 	preparation
 	switchover
@@ -49,7 +49,8 @@ func (p plain) steps() map[Step]func(context.Context) error {
 	}
 }
 
-// startAndHold is of a new node whose machine may have been started anew since it passed its gates.
+// startAndHold starts the new node if necessary, because its machine may have been restarted since the gates,
+// and holds clients.
 func (p plain) startAndHold(ctx context.Context) error {
 	if err := p.start(ctx); err != nil {
 		return err
@@ -57,14 +58,14 @@ func (p plain) startAndHold(ctx context.Context) error {
 	return p.hold(ctx)
 }
 
-// find is of the task that the three are about, and of who holds the clients.
+// find runs the checks of the node, of followers, and of the gateway.
 func (p plain) find(ctx context.Context) ([]Finding, error) {
 	found, err := p.preparation.find(ctx)
 	if err != nil {
 		return nil, err
 	}
 	f := &findings{node: p.preparation.old.Name, list: found}
-	if p.preparation.cell.Patroni == nil { // which has its members follow by itself
+	if p.preparation.cell.Patroni == nil { // Patroni makes its members follow
 		t := p.switchover
 		if err := findStrangers(ctx, f, neighbours{t.cell, t.primary, t.old, t.others, t.oldSlots}); err != nil {
 			return nil, err

@@ -11,13 +11,14 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// What becomes of one member of Patroni's: it is made, is kept from becoming the leader or may become it, and is stopped.
+// One member of a Patroni cluster: making it, keeping it from becoming the leader or allowing it, and
+// stopping it.
 
-// apart are the tags of a member that gets no reads, is not waited for by commits and never becomes the leader: a new one before its gates, and an old one
-// whose place has been taken.
+// apart holds the tags of a member that gets no reads, is not waited for by commits and never becomes the
+// leader: a new member before its gates, and an old one that was replaced.
 var apart = map[string]any{"nofailover": true, "noloadbalance": true, "nosync": true}
 
-// provision makes the directory and the configuration of a new member, which is apart.
+// provision makes the directory and the configuration of a new member, with the tags in apart.
 func (m managed) provision(ctx context.Context) error {
 	if err := m.preparation.provision(ctx); err != nil {
 		return err
@@ -30,7 +31,7 @@ func (m managed) provision(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if m.progress.Tags == nil { // another time it may be apart itself
+	if m.progress.Tags == nil { // after a retry the old member may be apart itself
 		m.progress.Tags = was
 		if err := m.save(); err != nil {
 			return err
@@ -51,7 +52,7 @@ func (m managed) provision(ctx context.Context) error {
 	return m.tag(ctx, m.made, apart)
 }
 
-// tag gives a member tags, and returns when its Patroni knows them, if it runs.
+// tag sets tags of a member, and returns when its Patroni, if it runs, has read them.
 func (m managed) tag(ctx context.Context, n *Node, tags map[string]any) error {
 	text, err := m.read(ctx, n)
 	if err != nil {
@@ -84,7 +85,7 @@ func (m managed) tag(ctx context.Context, n *Node, tags map[string]any) error {
 	}
 }
 
-// tagged reports whether a member has tags. It does not tell those that are false.
+// tagged reports whether a member has tags. Patroni does not show those that are false.
 func tagged(have, want map[string]any) bool {
 	for name, v := range want {
 		if yes, _ := v.(bool); yes != (have[name] == true) {
@@ -94,7 +95,7 @@ func tagged(have, want map[string]any) bool {
 	return true
 }
 
-// backup has nothing to copy, unless a hook does: Patroni makes the copy when it is started.
+// backup only runs the restore hook, if any: Patroni makes the copy when it is started.
 func (m managed) backup(ctx context.Context) error {
 	if err := m.halt(ctx, m.made); err != nil {
 		return err
@@ -123,7 +124,8 @@ func (m managed) start(ctx context.Context) error {
 	return m.isStandby(ctx)
 }
 
-// copied waits until the new member follows. It fails when its directory has not grown for a time: Patroni itself tries again for ever.
+// copied waits until the new member follows. It returns an error if its directory has not grown for the time
+// limit: Patroni itself retries forever.
 func (m managed) copied(ctx context.Context) error {
 	most, state, since := int64(-1), "", time.Now()
 	for {
@@ -155,7 +157,7 @@ func (m managed) copied(ctx context.Context) error {
 	}
 }
 
-// halt stops Patroni and the server of a node. Both may be down.
+// halt stops Patroni and the server of a node. Both may be down already.
 func (m managed) halt(ctx context.Context, n *Node) error {
 	ctx, cancel := context.WithTimeout(ctx, m.cell.shutdownTime())
 	defer cancel()
@@ -173,10 +175,10 @@ func (m managed) halt(ctx context.Context, n *Node) error {
 			if err := n.stop(ctx, m.cell.shutdownTime()); err != nil {
 				return err
 			}
-		case err != nil: // Patroni has ended and left its server to itself, as it does in maintenance mode
+		case err != nil: // Patroni has ended and left its server running, as it does in maintenance mode
 			server := *n
 			server.Stop = nil
-			_ = server.stop(ctx, m.cell.shutdownTime()) // which may have ended by now
+			_ = server.stop(ctx, m.cell.shutdownTime()) // it may have ended by now
 		}
 		if err := pause(ctx); err != nil {
 			return fmt.Errorf("of %s Patroni or the server still runs: %w", n.Name, err)
@@ -184,7 +186,7 @@ func (m managed) halt(ctx context.Context, n *Node) error {
 	}
 }
 
-// join lets a standby that passed its gates be what the old one was.
+// join gives a standby that passed its gates the tags of the old one.
 func (m managed) join(ctx context.Context) error {
 	if err := m.tag(ctx, m.made, m.progress.Tags); err != nil {
 		return err
@@ -192,7 +194,8 @@ func (m managed) join(ctx context.Context) error {
 	return m.retirement.join(ctx)
 }
 
-// retire stops a node whose place has been taken. Whoever starts its Patroni again gets a standby that never becomes the leader.
+// retire stops a node that was replaced. If its Patroni is started again it is a standby that never becomes
+// the leader.
 func (m managed) retire(ctx context.Context) error {
 	if err := m.mustNotLead(ctx, m.old); err != nil {
 		return err
@@ -207,7 +210,7 @@ func (m managed) retire(ctx context.Context) error {
 	return nil
 }
 
-// mustNotLead fails when a node is the leader, or nobody can tell.
+// mustNotLead returns an error if a node is the leader, or if the leader is unknown.
 func (m managed) mustNotLead(ctx context.Context, n *Node) error {
 	leader, err := m.leader(ctx)
 	if err == nil && leader == n.Name {

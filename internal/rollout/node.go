@@ -16,10 +16,10 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// connectTime is for a connection to a server that may be away.
+// connectTime limits connecting to a server, which may be down.
 const connectTime = 5 * time.Second
 
-// connect logs in to a node's server.
+// connect connects to a node's server.
 func (n *Node) connect(ctx context.Context, database string) (*pgx.Conn, error) {
 	c, err := pgx.ParseConfig(n.URL)
 	if err != nil {
@@ -34,7 +34,7 @@ func (n *Node) connect(ctx context.Context, database string) (*pgx.Conn, error) 
 	return pgx.ConnectConfig(ctx, c)
 }
 
-// dial makes a connection that ends when the network has gone, however long an answer may take.
+// dial makes a connection that fails when the network is down, however long an answer may take.
 func dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	c, err := new(net.Dialer).DialContext(ctx, network, addr)
 	if err == nil {
@@ -43,7 +43,7 @@ func dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	return c, err
 }
 
-// ask does something with a connection to a node's server.
+// ask calls f with a connection to a node's server.
 func (n *Node) ask(ctx context.Context, f func(*pgx.Conn) error) error {
 	c, err := n.connect(ctx, "")
 	if err == nil {
@@ -58,7 +58,7 @@ func (n *Node) ask(ctx context.Context, f func(*pgx.Conn) error) error {
 	return nil
 }
 
-// value asks a node's server for one value.
+// value returns the one value of a query.
 func value[T any](ctx context.Context, n *Node, query string, args ...any) (v T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -66,13 +66,13 @@ func value[T any](ctx context.Context, n *Node, query string, args ...any) (v T,
 	return v, err
 }
 
-// kept is a connection to a node's server for questions that are asked again and again. After an error the next question makes another one.
+// kept is a connection for repeated queries. After an error the next query connects again.
 type kept struct {
 	node *Node
 	c    *pgx.Conn
 }
 
-// number asks for one number.
+// number returns the one number of a query.
 func (k *kept) number(ctx context.Context, query string) (v int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -89,7 +89,7 @@ func (k *kept) number(ctx context.Context, query string) (v int64, err error) {
 	return v, nil
 }
 
-// close ends the connection if there is one.
+// close closes the connection if there is one.
 func (k *kept) close(ctx context.Context) {
 	if k.c == nil {
 		return
@@ -100,7 +100,7 @@ func (k *kept) close(ctx context.Context) {
 	k.c = nil
 }
 
-// exec has a node's server do something that takes no time.
+// exec runs a quick statement.
 func (n *Node) exec(ctx context.Context, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -115,7 +115,8 @@ func (n *Node) inRecovery(ctx context.Context) (bool, error) {
 	return value[bool](ctx, n, "SELECT pg_is_in_recovery()")
 }
 
-// serves fails when the server at a node's URL is another one than that of its directory, or of a directory of that name on another machine.
+// serves returns an error if the server at a node's URL is not the one in its directory: it has another
+// directory, or one of the same name on another machine.
 func (n *Node) serves(ctx context.Context) error {
 	var directory, process string
 	asking, cancel := context.WithTimeout(ctx, answerTime)
@@ -140,39 +141,40 @@ func (n *Node) serves(ctx context.Context) error {
 	return err
 }
 
-// processText is the number, directory and start of a server's process, as the first three lines of its postmaster.pid have them.
+// processText selects the process ID, directory and start time of a server: the first three lines of its
+// postmaster.pid.
 const processText = `array_to_string((string_to_array(pg_read_file('postmaster.pid'), E'\n'))[1:3], E'\n')`
 
-// processOf asks for a server's process.
+// processOf returns a server's process, as processText selects it.
 func processOf(ctx context.Context, n *Node) (string, error) {
 	return value[string](ctx, n, "SELECT "+processText)
 }
 
-// systemOf is the identifier that all servers of a cell have, and no others.
+// systemOf returns the system identifier, which only servers of the same cell share.
 func systemOf(ctx context.Context, n *Node) (string, error) {
 	return value[string](ctx, n, "SELECT system_identifier::text FROM pg_control_system()")
 }
 
-// receives reports whether a standby gets WAL from somebody.
+// receives reports whether a standby receives WAL.
 func (n *Node) receives(ctx context.Context) (bool, error) {
 	return value[bool](ctx, n, "SELECT EXISTS (SELECT FROM pg_stat_wal_receiver WHERE status = 'streaming')")
 }
 
-// slotName is what a name of a replication slot looks like.
+// slotName matches valid names of replication slots.
 var slotName = regexp.MustCompile("^[a-z0-9_]{1,63}$")
 
-// slot keeps the WAL that a new node needs at the server that it follows.
+// slot returns the name of the slot that keeps WAL for the node at the server that it follows.
 func (n *Node) slot() string { return "cinch_" + strings.ReplaceAll(strings.ToLower(n.Name), "-", "_") }
 
-// makeSlot makes the slot for a node at the server that it will follow. It may be there.
+// makeSlot makes the slot for a follower of this node, unless it exists.
 func (n *Node) makeSlot(ctx context.Context, follower *Node) error {
 	return n.exec(ctx, "SELECT pg_create_physical_replication_slot('"+follower.slot()+"', true) WHERE NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = '"+follower.slot()+"')")
 }
 
-// errSlotUsed says that somebody still follows by a slot.
+// errSlotUsed means that a follower still uses a slot.
 var errSlotUsed = errors.New("the slot is in use")
 
-// dropSlot drops a slot. A server that has just been stopped counts as its user for a moment.
+// dropSlot drops a slot, if it exists. A server that has just been stopped counts as its user for a moment.
 func (n *Node) dropSlot(ctx context.Context, name string) error {
 	if !slotName.MatchString(name) {
 		return fmt.Errorf("node %s: slot %q", n.Name, name)
@@ -196,7 +198,7 @@ func (n *Node) dropSlot(ctx context.Context, name string) error {
 	})
 }
 
-// conninfo is how a standby connects to this node.
+// conninfo returns the primary_conninfo with which follower connects to this node.
 func (n *Node) conninfo(follower *Node, more string) string {
 	u, err := url.Parse(n.URL)
 	if err != nil {
@@ -209,7 +211,7 @@ func (n *Node) conninfo(follower *Node, more string) string {
 	return strings.Join(append(parts, more), " ")
 }
 
-// server is where a node's URL leads.
+// server returns the address of a node's URL, without user and database.
 func (n *Node) server() string {
 	u, err := url.Parse(n.URL)
 	if err != nil {
@@ -228,12 +230,12 @@ func port(u *url.URL) string {
 	return "5432"
 }
 
-// conninfoValue quotes a value as libpq reads it.
+// conninfoValue quotes a value for libpq.
 func conninfoValue(v string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(v) + "'"
 }
 
-// confLiteral quotes a text for postgresql.conf, where a backslash is not itself.
+// confLiteral quotes a text for postgresql.conf, where a backslash is an escape.
 func confLiteral(v string) string { return literal(strings.ReplaceAll(v, `\`, `\\`)) }
 
 // literal quotes a text for SQL.

@@ -9,9 +9,10 @@ import (
 	"github.com/cinch-layer/cinch/internal/rollout/patroni"
 )
 
-// The change of the leader: Patroni takes the old one down and promotes the new one, when it is ordered to. Clients wait meanwhile.
+// The change of the leader: when ordered, Patroni demotes the old one and promotes the new one. Clients wait
+// meanwhile.
 
-// hold lets the new member become the leader, and has new transactions wait when it is near.
+// hold lets the new member become the leader, and makes new transactions wait when its lag is small.
 func (m managed) hold(ctx context.Context) error {
 	if err := m.ready(ctx); err != nil {
 		return err
@@ -19,7 +20,8 @@ func (m managed) hold(ctx context.Context) error {
 	if err := m.admit(ctx); err != nil {
 		return err
 	}
-	if err := m.old.exec(ctx, "CHECKPOINT"); err != nil { // clients would wait for what the shutdown has to write
+	// Clients would wait while the shutdown writes all that.
+	if err := m.old.exec(ctx, "CHECKPOINT"); err != nil {
 		return err
 	}
 	if err := m.catchUp(ctx); err != nil {
@@ -35,8 +37,9 @@ func (m managed) hold(ctx context.Context) error {
 	return m.clients.Hold(ctx, m.cell.holdTime())
 }
 
-// admit lets the new member become the leader, and returns when Patroni knows. From then on a failover may choose it, as it may any standby, and loses what
-// has not been streamed unless synchronous_mode is on. So the old leader must answer: Patroni's store names one that has died until its lock ends.
+// admit lets the new member become the leader, and returns when Patroni knows. From then on a failover may
+// choose it, as any standby, and loses what has not been streamed unless synchronous_mode is on. So the old
+// leader must answer: Patroni's store names a leader that has died until its lock expires.
 func (m managed) admit(ctx context.Context) error {
 	settings, err := m.api.Settings(ctx, m.old.Patroni.API)
 	if err == nil {
@@ -66,7 +69,7 @@ func (m managed) admit(ctx context.Context) error {
 	return nil
 }
 
-// ready fails when Patroni would not do what is ordered.
+// ready returns an error if Patroni would not obey an order.
 func (m managed) ready(ctx context.Context) error {
 	c, err := m.cluster(ctx)
 	if err != nil {
@@ -85,7 +88,8 @@ func (m managed) ready(ctx context.Context) error {
 	return nil
 }
 
-// fence makes sure that the new member has all that clients were told of. They wait, so nothing is added until Patroni has taken the old leader down, which is the fence.
+// fence makes sure that the new member has all commits that clients were told of. Clients are held, so no
+// more come until Patroni has demoted the old leader, which is the actual fence.
 func (m managed) fence(ctx context.Context) error {
 	if err := m.ready(ctx); err != nil {
 		return err
@@ -95,7 +99,7 @@ func (m managed) fence(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.cell.shutdownTime())
 	defer cancel()
-	// A message of its own, since it is behind all other commits and is flushed.
+	// A new message comes after all other commits and is flushed.
 	written, err := value[int64](ctx, m.old, "SELECT pg_wal_lsn_diff(pg_logical_emit_message(true, 'cinch rollout', ''), '0/0')::bigint")
 	if err != nil {
 		return err
@@ -110,7 +114,7 @@ func (m managed) fence(ctx context.Context) error {
 	return nil
 }
 
-// promote orders the switch-over. Whether it has come to be already is asked of Patroni, not of the state.
+// promote orders the switch-over. It asks Patroni, not the state, whether that has happened already.
 func (m managed) promote(ctx context.Context) error {
 	leader, err := m.leader(ctx)
 	switch {
@@ -139,8 +143,8 @@ func (m managed) promote(ctx context.Context) error {
 	}
 }
 
-// order has Patroni change the leader. The check of the step before is made again: a roll-out that was killed between them does not know what has
-// been written since.
+// order makes Patroni change the leader. It repeats the check of the fence: a roll-out that was killed
+// between the two does not know what has been written since.
 func (m managed) order(ctx context.Context) error {
 	if err := m.fence(ctx); err != nil {
 		return errors.Join(errNotPromoted, err)
@@ -163,7 +167,8 @@ func (m managed) order(ctx context.Context) error {
 	return fmt.Errorf("%w: it is %s", errOtherLeader, leader)
 }
 
-// revoke has an order that was refused not come to be later. The leader drops one whose candidate must not become the leader, in its next loop.
+// revoke keeps an order that was refused from being carried out later. In its next loop the leader drops an
+// order whose candidate must not become the leader.
 func (m managed) revoke(ctx context.Context, refused error) error {
 	var no *patroni.Refusal
 	if errors.As(refused, &no) && no.Definite() {
@@ -184,7 +189,8 @@ func (m managed) revoke(ctx context.Context, refused error) error {
 	}
 }
 
-// awaitLeader returns who is the leader, when somebody is. Patroni needs the time to live of the leader's lock to find out that one has died.
+// awaitLeader waits until there is a leader and returns its name. Patroni needs the ttl of the leader's lock
+// to find out that a leader has died.
 func (m managed) awaitLeader(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, leaderTime)
 	defer cancel()
@@ -199,13 +205,14 @@ func (m managed) awaitLeader(ctx context.Context) (string, error) {
 	}
 }
 
-// leaderTime is for Patroni to find another leader; its ttl is 30 s unless somebody sets it.
+// leaderTime limits the wait for another leader; Patroni's ttl is 30 s by default.
 const leaderTime = 2 * time.Minute
 
-// unwind lets clients go on at the leader, which nothing was done to.
+// unwind lets clients continue at the leader, which was not changed.
 func (m managed) unwind(ctx context.Context) error { return m.clients.Release(ctx) }
 
-// unpromote takes an order back that may not have come to be, and makes sure that it does not come to be later.
+// unpromote revokes an order that may not have been carried out, and makes sure that it is not carried out
+// later.
 func (m managed) unpromote(ctx context.Context) error {
 	leader, err := m.awaitLeader(ctx)
 	if err == nil && leader == m.old.Name {
@@ -222,8 +229,9 @@ func (m managed) unpromote(ctx context.Context) error {
 	return m.unwind(ctx)
 }
 
-// follow waits until the other members follow the new leader, which they do by themselves, and stops the old one. That one comes back as a standby too, and then
-// leaves the cluster in order; if it does not it is stopped as it is.
+// follow waits until the other members follow the new leader, which they do by themselves, and stops the old
+// one. The old one returns as a standby first, and then leaves the cluster properly; if it does not return it
+// is stopped as it is.
 func (m managed) follow(ctx context.Context) error {
 	if err := m.waitFor(ctx, m.follows(m.others)); err != nil {
 		return err
@@ -236,7 +244,7 @@ func (m managed) follow(ctx context.Context) error {
 	return m.retire(ctx)
 }
 
-// follows looks whether members follow the new leader.
+// follows returns a condition for waitFor: members follow the new leader.
 func (m managed) follows(members []*Node) func(patroni.Cluster) string {
 	return func(c patroni.Cluster) string {
 		for _, n := range members {

@@ -11,14 +11,14 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// CellPlan is what Run would do.
+// CellPlan describes what Run would do.
 type CellPlan struct {
 	Cell     string     `json:"cell"`
-	Problems int        `json:"problems"` // that stand in the way
-	Nodes    []NodePlan `json:"nodes"`    // in their order, from the one that is replaced now; none: nothing is left to do
+	Problems int        `json:"problems"` // problems that prevent it
+	Nodes    []NodePlan `json:"nodes"`    // in order, the current one first; none: the roll-out is done
 }
 
-// NodePlan is what would be done to replace a node.
+// NodePlan describes how a node would be replaced.
 type NodePlan struct {
 	Node        string     `json:"node"`
 	Replacement string     `json:"replacement"`
@@ -28,13 +28,13 @@ type NodePlan struct {
 	Steps       []StepPlan `json:"steps"`
 }
 
-// StepPlan is what a step would do.
+// StepPlan describes what a step would do.
 type StepPlan struct {
 	Step string   `json:"step"`
 	Text []string `json:"text"` // lines
 }
 
-// Plan prints what Run would do, and changes nothing. It returns how many problems stand in the way.
+// Plan prints what Run would do, and changes nothing. It returns how many problems prevent it.
 func (r *Rollout) Plan(ctx context.Context, w io.Writer) (problems int, err error) {
 	nodes := 0
 	err = r.eachPlan(ctx, func(p NodePlan) {
@@ -47,7 +47,7 @@ func (r *Rollout) Plan(ctx context.Context, w io.Writer) (problems int, err erro
 	return problems, err
 }
 
-// PlanJSON is the same for programs: a CellPlan.
+// PlanJSON writes the same as JSON: a CellPlan.
 func (r *Rollout) PlanJSON(ctx context.Context, w io.Writer) (problems int, err error) {
 	c := CellPlan{Cell: r.Cell.Name, Nodes: []NodePlan{}}
 	err = r.eachPlan(ctx, func(p NodePlan) {
@@ -64,7 +64,7 @@ func (r *Rollout) PlanJSON(ctx context.Context, w io.Writer) (problems int, err 
 	return c.Problems, err
 }
 
-// eachPlan plans node by node, as looking at one takes its time.
+// eachPlan calls do with the plan of each node. Planning a node takes time, so each is passed on at once.
 func (r *Rollout) eachPlan(ctx context.Context, do func(NodePlan)) (err error) {
 	if err := r.open(); err != nil {
 		return err
@@ -112,10 +112,10 @@ func (p NodePlan) print(w io.Writer) (problems int) {
 	return problems
 }
 
-// nameWidth is that of a step's name before what it does.
+// nameWidth is the width of the column with the name of a step.
 const nameWidth = 11
 
-// stepPlans are lines of a plan by their steps. A line without a name goes with the one before.
+// stepPlans groups the lines of a plan by step. A line without a name belongs to the step before it.
 func stepPlans(lines []string) (list []StepPlan) {
 	for _, line := range lines {
 		if name := strings.TrimSpace(line[:nameWidth]); name != "" {
@@ -142,7 +142,7 @@ func printFindings(w io.Writer, found []Finding) (problems int) {
 	return problems
 }
 
-// planned are the commands for a node, in their order.
+// planned returns the lines of the plan for a node, in order.
 func (r *Rollout) planned(n *Node) []string {
 	made, from, c := n.Replacement, r.primary(), r.Cell
 	lines := []string{
@@ -174,7 +174,7 @@ func (r *Rollout) planned(n *Node) []string {
 	return append(lines, "destroy    -, the data of "+n.Name+" stay in "+n.Directory)
 }
 
-// plannedByPatroni has Patroni's part in the place of what the plain manner does.
+// plannedByPatroni replaces the lines for steps that Patroni does differently.
 func plannedByPatroni(m managed, lines []string) []string {
 	old, made, c := m.old, m.made, m.cell
 	const tags = "nofailover, noloadbalance and nosync"
@@ -210,10 +210,11 @@ func andHook(command []string) string {
 	return ""
 }
 
-// backupRate is what a base backup is said to copy in a second, before one has been made.
+// backupRate is the assumed speed of a base backup, in bytes per second, until one has been made.
 const backupRate = 100 << 20
 
-// backupTime says how long a base backup may take, by an earlier one of the roll-out if there was one.
+// backupTime returns how long a base backup may take, at the speed of an earlier one of the roll-out if there
+// was one.
 func (r *Rollout) backupTime(n *Node) string {
 	data, rate, by := r.state.Nodes[n.Name].Old.Data, float64(backupRate), "at 100 MiB/s"
 	for _, name := range r.state.Order {
@@ -225,7 +226,7 @@ func (r *Rollout) backupTime(n *Node) string {
 	return fmt.Sprintf("%s are copied: about %v %s", ui.Size(data), max(took, time.Second), by)
 }
 
-// shown is a command as somebody would type it.
+// shown returns a command as an operator would type it.
 func (n *Node) shown(name string, args ...string) string {
 	return strings.Join(on(n.Run, append([]string{name}, args...)...), " ")
 }

@@ -7,10 +7,11 @@ import (
 	"slices"
 )
 
-// Patroni may make another node the primary at any time: because the old one has died, or because somebody ordered it. A roll-out notices
-// before each step and while it takes one, moves clients there, and goes on with what is left to do for the node that it is at.
+// Patroni may make another node the primary at any time: because the old one has died, or because an operator
+// ordered it. A roll-out checks for that before each step and while it takes one, moves clients there, and
+// continues with what is left to do for the current node.
 
-// observe follows what Patroni has decided, if it manages the cell.
+// observe adapts the roll-out to Patroni's current leader, if Patroni manages the cell.
 func (r *Rollout) observe(ctx context.Context) error {
 	m, ok := r.manner().(managed)
 	if !ok {
@@ -25,15 +26,16 @@ func (r *Rollout) observe(ctx context.Context) error {
 	}
 	s, n := r.state, r.stands(leader)
 	switch {
-	case leader == m.old.Name && m.progress.Replaced && (s.Step == StepMove || s.Step == StepFollow): // the new one died, and the old one is back
+	// The new one died, and the old one leads again.
+	case leader == m.old.Name && m.progress.Replaced && (s.Step == StepMove || s.Step == StepFollow):
 		n, s.Step, m.progress.Replaced = m.old, StepCatchUp, false
 	case leader != m.made.Name:
-	case s.Step == StepHold || s.Step == StepFence: // it has not been seen to have all that clients were told of
+	case s.Step == StepHold || s.Step == StepFence: // it may lack commits that clients were told of
 		s.Step = StepPromote
 		return r.record(fmt.Sprintf("Patroni has made %s the leader by itself: commits of the last moment may be missing, unless synchronous_mode is on", leader))
-	case s.Step == StepPromote: // which finds out
+	case s.Step == StepPromote: // StepPromote handles it
 		return s.write(r.Cell.State)
-	case s.Step == StepJoin || s.Step == StepRetire: // a standby that has passed its gates, and is the primary before its turn
+	case s.Step == StepJoin || s.Step == StepRetire: // passed its gates, and leads too early
 		n, s.Step, m.progress.Replaced = m.old, StepFollow, true
 	}
 	if n == nil {
@@ -45,7 +47,8 @@ func (r *Rollout) observe(ctx context.Context) error {
 	return errors.Join(r.clients.Move(ctx, r.current(n)), r.clients.Release(ctx))
 }
 
-// elsewhere reports whether a step failed since Patroni has made another leader, or is about to: the one that was does not answer. The roll-out then goes on there.
+// elsewhere reports whether a step failed because Patroni has changed the leader, or is about to: the old one
+// does not answer. Then the roll-out continues at the new one.
 func (r *Rollout) elsewhere(ctx context.Context, failed error) bool {
 	m, ok := r.manner().(managed)
 	if !ok || ctx.Err() != nil {
@@ -67,7 +70,7 @@ func (r *Rollout) elsewhere(ctx context.Context, failed error) bool {
 	}
 }
 
-// stands is the node that a member of this name stands for now.
+// stands returns the node for which the member of this name stands now, or nil.
 func (r *Rollout) stands(name string) *Node {
 	for i := range r.Cell.Nodes {
 		if n := &r.Cell.Nodes[i]; r.current(n).Name == name {
@@ -77,7 +80,7 @@ func (r *Rollout) stands(name string) *Node {
 	return nil
 }
 
-// replan goes on with another primary.
+// replan continues with another primary.
 func (r *Rollout) replan(primary *Node) error {
 	s := r.state
 	was := s.primaryTurn()
@@ -91,7 +94,7 @@ func (r *Rollout) replan(primary *Node) error {
 	case is && !was && (s.Step == StepJoin || s.Step == StepRetire):
 		s.Step = StepHold
 	case !is && was && (s.Step == StepHold || s.Step == StepFence || s.Step == StepPromote):
-		s.Step = StepCatchUp // it passed its gates, with another primary
+		s.Step = StepCatchUp // it passed its gates with another primary
 	case !is && was && (s.Step == StepMove || s.Step == StepFollow):
 		s.Step = StepRetire
 	}

@@ -8,18 +8,18 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// retirement is what becomes of the node that was replaced.
+// retirement handles the node that was replaced.
 type retirement struct {
 	*task
 	yes, destroyOld bool
 }
 
-// join tells the fleet of a standby that may take reads.
+// join runs the join hook: the new standby may get reads.
 func (e retirement) join(ctx context.Context) error {
 	return e.cell.hook(ctx, e.cell.Hooks.Join, e.made)
 }
 
-// retire stops a standby whose place has been taken.
+// retire stops a standby that was replaced.
 func (e retirement) retire(ctx context.Context) error {
 	running, err := e.old.running(ctx)
 	if err != nil {
@@ -40,7 +40,8 @@ func (e retirement) retire(ctx context.Context) error {
 	return nil
 }
 
-// replaceable fails when the old standby would be missed, or is not the server that would be stopped: days may have gone by since the new one passed its gates.
+// replaceable returns an error if the old standby is still needed, or is not the server that would be
+// stopped: days may have passed since the new one's gates.
 func (e retirement) replaceable(ctx context.Context) error {
 	if err := e.old.serves(ctx); err != nil {
 		return err
@@ -52,7 +53,8 @@ func (e retirement) replaceable(ctx context.Context) error {
 	return err
 }
 
-// remember saves how a standby follows, before it is stopped. The commits that wait for it must be confirmed by its replacement.
+// remember saves how a standby follows, before it is stopped. Commits that wait for it must be confirmed by
+// its replacement.
 func (e retirement) remember(ctx context.Context) error {
 	standby, err := e.old.inRecovery(ctx)
 	if err == nil && !standby {
@@ -78,7 +80,7 @@ func (e retirement) remember(ctx context.Context) error {
 	return errors.Join(err, e.save())
 }
 
-// unretire starts a standby again, which then has to follow as it did.
+// unretire starts a standby again, and waits until it follows as before.
 func (e retirement) unretire(ctx context.Context) error {
 	running, err := e.old.running(ctx)
 	if err == nil && !running {
@@ -93,7 +95,7 @@ func (e retirement) unretire(ctx context.Context) error {
 	return err
 }
 
-// follows waits until the old standby streams again. What it lacks may be gone.
+// follows waits until the old standby streams again. The WAL that it needs may be gone.
 func (e retirement) follows(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, e.cell.catchUpTime())
 	defer cancel()
@@ -108,7 +110,7 @@ func (e retirement) follows(ctx context.Context) error {
 	}
 }
 
-// keep waits for somebody to confirm that the old node is not needed any more.
+// keep returns ErrUnconfirmed until an operator confirms that the old node is no longer needed.
 func (e retirement) keep(ctx context.Context) error {
 	p := e.progress
 	if now, err := e.made.diskUse(ctx); err == nil && !p.Confirmed {
@@ -127,10 +129,10 @@ func (e retirement) keep(ctx context.Context) error {
 	return nil
 }
 
-// destroy removes what a node that was confirmed to be replaced has left: its slot, and, if that is asked for, its data.
+// destroy drops the slot of a node whose replacement was confirmed and, if requested, removes its data.
 func (e retirement) destroy(ctx context.Context) error {
 	p := e.progress
-	if p.OldSlot != "" { // it would keep WAL for ever
+	if p.OldSlot != "" { // it would keep WAL forever
 		switch err := e.primary.dropSlot(ctx, p.OldSlot); {
 		case errors.Is(err, errSlotUsed):
 			e.tell("%v", err)
@@ -150,7 +152,7 @@ func (e retirement) destroy(ctx context.Context) error {
 	return err
 }
 
-// inPlace fails unless the new node serves, whoever has confirmed it, and whenever: the old one's data may be the last.
+// inPlace returns an error unless the new node is in service now: the old node's data may be the last copy.
 func (e retirement) inPlace(ctx context.Context) error {
 	standby, err := e.made.inRecovery(ctx)
 	switch {
@@ -170,7 +172,8 @@ func (e retirement) inPlace(ctx context.Context) error {
 	return err
 }
 
-// ofCell fails when the directory is not one of this cell's. What was half erased does not say any more, so that it is erased is saved before.
+// ofCell returns an error if the directory does not belong to this cell. A half erased directory can't tell,
+// so the state records the erasure before it begins.
 func (e retirement) ofCell(ctx context.Context) error {
 	if e.progress.Erased == e.old.where() {
 		return nil
@@ -190,7 +193,8 @@ func (e retirement) ofCell(ctx context.Context) error {
 	return e.save()
 }
 
-// erase removes the old node's data. In a tablespace's directory they are in one of the cell's version, beside which there may be others.
+// erase removes the old node's data. In a tablespace's directory it removes only the subdirectory of the
+// server's version; other servers may have data beside it.
 func (e retirement) erase(ctx context.Context) error {
 	if e.cell.Hooks.Destroy != nil {
 		return e.cell.hook(ctx, e.cell.Hooks.Destroy, e.made)

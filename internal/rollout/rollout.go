@@ -11,22 +11,22 @@ import (
 	"github.com/cinch-layer/cinch/internal/rollout/patroni"
 )
 
-// Rollout replaces the nodes of a cell. One process at a time does.
+// Rollout replaces the nodes of a cell. Only one process at a time may do so for a cell.
 type Rollout struct {
 	Cell       *Cell
-	Yes        bool // nodes count as confirmed
-	DestroyOld bool // remove what was replaced, when it is confirmed
-	// Tell is called with what happens, for people.
+	Yes        bool // confirm replaced nodes automatically
+	DestroyOld bool // remove the data of replaced nodes once they are confirmed
+	// Tell is called with messages for the operator.
 	Tell func(node, text string)
 
 	clients Clients
-	api     *patroni.Client // of a cell that Patroni manages
+	api     *patroni.Client // nil unless Patroni manages the cell
 	state   *State
 	unlock  func()
-	dies    func(step Step, done bool) bool // in tests: the process is killed here
+	dies    func(step Step, done bool) bool // for tests: whether the process dies here
 }
 
-// open locks the cell and reads how far it has come.
+// open locks the cell and reads its state.
 func (r *Rollout) open() (err error) {
 	if r.unlock, err = lock(r.Cell.State); err != nil {
 		return err
@@ -46,7 +46,7 @@ func (r *Rollout) open() (err error) {
 	return err
 }
 
-// Run goes on from where the roll-out is, to its end or to what needs somebody.
+// Run continues the roll-out from its current step, to the end or until an operator is needed.
 func (r *Rollout) Run(ctx context.Context) error {
 	if err := r.open(); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (r *Rollout) Run(ctx context.Context) error {
 	case r.state.Aborted:
 		r.state.again()
 	case slices.Contains([]Step{StepCatchUp, StepGates, StepJoin}, r.state.Step):
-		r.state.Step = StepStart // the new node's machine may have been started anew
+		r.state.Step = StepStart // the new node's machine may have been restarted
 	}
 	if r.state.Done {
 		r.tell("the roll-out is done, nothing is left to do")
@@ -85,7 +85,7 @@ func (r *Rollout) Run(ctx context.Context) error {
 	return nil
 }
 
-// begin makes the state.
+// begin creates the state.
 func (r *Rollout) begin(ctx context.Context) (err error) {
 	if r.state, err = r.order(ctx); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (r *Rollout) begin(ctx context.Context) (err error) {
 	return r.record("the roll-out begins")
 }
 
-// order finds out who is the primary, which goes last.
+// order finds the primary, which is replaced last, and returns a new state.
 func (r *Rollout) order(ctx context.Context) (*State, error) {
 	s := &State{Version: stateVersion, ID: rand.Text(), Cell: r.Cell.Name, Step: StepCheck, Nodes: map[string]*Progress{}}
 	primary := ""
@@ -119,10 +119,11 @@ func (r *Rollout) order(ctx context.Context) (*State, error) {
 	return s, nil
 }
 
-// take takes the step that the state is at. The state says so on the disk before.
+// take takes the current step. It writes the state to the disk first.
 func (r *Rollout) take(ctx context.Context) error {
 	switch err := r.record(string(r.state.Step)); {
-	case err != nil && r.state.Step == StepMove: // clients wait, and there is a primary for them: the state on the disk leads there too
+	// Clients wait, and there is a primary for them: the state on the disk leads there too.
+	case err != nil && r.state.Step == StepMove:
 		r.tell("%v", err)
 	case err != nil && (r.state.Step == StepFence || r.state.Step == StepPromote):
 		return r.putBack(ctx, err)
@@ -147,7 +148,8 @@ func (r *Rollout) take(ctx context.Context) error {
 	return errors.Join(err, r.record("failed: "+err.Error()))
 }
 
-// uninterrupted is for steps in which clients wait and nothing can be put back: who ends the roll-out then has it end when they go on.
+// uninterrupted returns a context that a signal does not end during steps in which clients wait and nothing
+// can be undone. The roll-out then ends after such a step.
 func (r *Rollout) uninterrupted(ctx context.Context) context.Context {
 	if r.state.Step == StepPromote || r.state.Step == StepMove {
 		return context.WithoutCancel(ctx)
@@ -155,7 +157,7 @@ func (r *Rollout) uninterrupted(ctx context.Context) context.Context {
 	return ctx
 }
 
-// putBack has clients go on at the old primary, when the switchover has failed.
+// putBack makes clients continue at the old primary after a failed switchover.
 func (r *Rollout) putBack(ctx context.Context, failed error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
@@ -168,10 +170,10 @@ func (r *Rollout) putBack(ctx context.Context, failed error) error {
 
 func (r *Rollout) killed(done bool) bool { return r.dies != nil && r.dies(r.state.Step, done) }
 
-// undoTime is for putting things back, when the roll-out itself has been ended.
+// undoTime limits undoing steps after the roll-out itself has been ended.
 const undoTime = 2 * time.Minute
 
-// manner is how the nodes of this cell are replaced.
+// manner returns the manner of this cell for the current node.
 func (r *Rollout) manner() manner {
 	t := r.task()
 	p := plain{preparation{t}, r.switchover(t), retirement{t, r.Yes, r.DestroyOld}}
@@ -190,7 +192,7 @@ func (r *Rollout) managed(p plain, t *task) managed {
 	return m
 }
 
-// task is what the current step is about.
+// task returns the data for the current step.
 func (r *Rollout) task() *task {
 	n := r.node()
 	return &task{
@@ -214,7 +216,7 @@ func (r *Rollout) switchover(t *task) switchover {
 	return s
 }
 
-// next goes to the step behind the one that was taken. It is written when it is taken.
+// next moves the state to the following step. take writes it.
 func (r *Rollout) next() error {
 	s := r.state
 	steps := s.steps()
@@ -231,7 +233,7 @@ func (r *Rollout) next() error {
 	return nil
 }
 
-// record puts an action into the state, on the disk, and tells it.
+// record adds an action to the state, writes the state to the disk, and tells the action.
 func (r *Rollout) record(text string) error {
 	name := ""
 	if len(r.state.Order) > 0 {
@@ -250,10 +252,10 @@ func (r *Rollout) tell(format string, args ...any) {
 	}
 }
 
-// node is the one that is replaced now.
+// node returns the node that is being replaced.
 func (r *Rollout) node() *Node { return r.Cell.node(r.state.Order[r.state.At]) }
 
-// current is the node that stands for n now: itself, or its replacement.
+// current returns the node in service for n: n itself or its replacement.
 func (r *Rollout) current(n *Node) *Node {
 	if r.state.Nodes[n.Name].Replaced {
 		return n.Replacement
@@ -261,10 +263,10 @@ func (r *Rollout) current(n *Node) *Node {
 	return n
 }
 
-// primary is the node that others follow.
+// primary returns the node that the others follow.
 func (r *Rollout) primary() *Node { return r.current(r.Cell.node(r.state.Primary)) }
 
-// Confirm says that the node that was replaced last will not be needed any more.
+// Confirm records that the last replaced node is no longer needed.
 func (r *Rollout) Confirm() error {
 	if err := r.open(); err != nil {
 		return err
@@ -277,7 +279,7 @@ func (r *Rollout) Confirm() error {
 	return r.record("confirmed")
 }
 
-// Abort leaves the cell as it was before the node that is being replaced. Nodes that have been replaced stay so.
+// Abort restores the cell to what it was before the current node. Nodes that have been replaced stay so.
 func (r *Rollout) Abort(ctx context.Context) error {
 	if err := r.open(); err != nil {
 		return err
@@ -299,7 +301,7 @@ func (r *Rollout) Abort(ctx context.Context) error {
 	return r.record("aborted")
 }
 
-// undo takes back what was done for a node, from the last thing to the first.
+// undo undoes the steps of the current node, the last one first.
 func (r *Rollout) undo(ctx context.Context) error {
 	m := r.manner()
 	var err error

@@ -11,32 +11,33 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A standby has the same versions of rows in the same places as its primary. So rows are compared by place (ctid) and by the
-// transaction that wrote them (xmin) while writes go on: what both servers have under the same place and transaction has to be equal, and what the primary
-// had before a position in the WAL, and has still, the standby must have when it has replayed up to there.
+// A standby has the same versions of rows in the same places as its primary. So rows are compared by place
+// (ctid) and by the transaction that wrote them (xmin) while writes continue: a version that both servers
+// have must be equal. A version that the primary had before a position in the WAL, and still has, must be on
+// the standby once it has replayed up to there.
 
-// sampler compares rows of a database's tables.
+// sampler compares rows of the tables of a database.
 type sampler struct {
 	primary, standby *pgx.Conn
-	bytes            int64         // of each table
-	patience         time.Duration // for what was committed to be replayed
+	bytes            int64         // to compare of each table
+	patience         time.Duration // how long commits may take to be replayed
 
 	rows, tables int
 }
 
-// table is one that has rows of its own.
+// table is a table or materialized view with rows.
 type table struct {
 	Name   string
 	Blocks int64
 }
 
-// version is a row as a transaction wrote it.
+// version identifies a row version: its place and the transaction that wrote it.
 type version struct{ Place, Transaction string }
 
-// rangeBlocks are read in one piece.
+// rangeBlocks blocks are read at a time.
 const rangeBlocks = 32
 
-// blockBytes is PostgreSQL's own size of a block, which few builds change.
+// blockBytes is PostgreSQL's default block size, which few builds change.
 const blockBytes = 8 << 10
 
 func (s *sampler) run(ctx context.Context) error {
@@ -61,7 +62,7 @@ func (s *sampler) run(ctx context.Context) error {
 	return nil
 }
 
-// table compares pieces of a table, spread over it.
+// table compares pieces of a table that are spread over it.
 func (s *sampler) table(ctx context.Context, t table) error {
 	pieces := max(1, min(s.bytes/blockBytes, t.Blocks)/rangeBlocks)
 	each := float64(max(t.Blocks, 1)) / float64(pieces)
@@ -74,11 +75,11 @@ func (s *sampler) table(ctx context.Context, t table) error {
 	return nil
 }
 
-// looks is how often the standby may lack a row that the primary has. A standby sees a commit a moment before the primary shows it, and so that a
-// version of a row is gone.
+// looks limits the comparisons of a piece while the standby lacks a row. A standby sees a commit, and so that
+// a row version is dead, a moment before the primary shows it.
 const looks = 5
 
-// piece compares some blocks.
+// piece compares rangeBlocks blocks, from block at on.
 func (s *sampler) piece(ctx context.Context, name string, at int64) error {
 	for look := 1; ; look++ {
 		missing, same, err := s.compare(ctx, name, at)
@@ -98,14 +99,15 @@ func (s *sampler) piece(ctx context.Context, name string, at int64) error {
 	}
 }
 
-// compare returns a version that the primary had before the standby was read, and has still, if the standby does not have it.
+// compare returns a version that the standby lacks, although the primary had it before the standby was read
+// and still has it.
 func (s *sampler) compare(ctx context.Context, name string, at int64) (missing *version, same int, err error) {
 	there, err := versions(ctx, s.primary, name, at)
 	if err != nil {
 		return nil, 0, err
 	}
 	var written int64
-	// A message of its own, since the position of WAL that nobody has flushed may never be replayed.
+	// A new message, because WAL that is not flushed may never be replayed.
 	if err := s.primary.QueryRow(ctx, "SELECT pg_wal_lsn_diff(pg_logical_emit_message(true, 'cinch rollout', ''), '0/0')::bigint").Scan(&written); err != nil {
 		return nil, 0, err
 	}
@@ -122,7 +124,8 @@ func (s *sampler) compare(ctx context.Context, name string, at int64) (missing *
 	}
 	for v, sum := range there {
 		other, ok := here[v]
-		if ok && other != sum && again[v] == sum { // a rewrite of the table puts others of the same transaction there
+		// A rewrite of the table may put another row of the same transaction there.
+		if ok && other != sum && again[v] == sum {
 			return nil, 0, fmt.Errorf("%w: the row at %s, written by transaction %s, differs on the new node", ErrGate, v.Place, v.Transaction)
 		}
 		if other == sum && ok {
@@ -134,11 +137,12 @@ func (s *sampler) compare(ctx context.Context, name string, at int64) (missing *
 	return missing, same, nil
 }
 
-// replayed waits for the standby.
+// replayed waits until the standby has replayed up to written.
 func (s *sampler) replayed(ctx context.Context, written int64) error {
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
-	for wait := lookTime / 100; ; wait = min(2*wait, lookTime) { // it mostly is there at once, and there are many pieces
+	// It is mostly replayed at once, and there are many pieces.
+	for wait := lookTime / 100; ; wait = min(2*wait, lookTime) {
 		var at int64
 		err := s.standby.QueryRow(ctx, "SELECT pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint").Scan(&at)
 		if err != nil || at >= written {
@@ -150,10 +154,10 @@ func (s *sampler) replayed(ctx context.Context, written int64) error {
 	}
 }
 
-// conflicts is how often a query on a standby may be ended by what the primary does, before that is an error.
+// conflicts limits how often a query may be cancelled by a recovery conflict before that is an error.
 const conflicts = 10
 
-// versions are the rows of some blocks, with a digest of each.
+// versions returns the row versions of rangeBlocks blocks, with a digest of each row.
 func versions(ctx context.Context, c *pgx.Conn, name string, at int64) (map[version]string, error) {
 	for try := 1; ; try++ {
 		found, err := versionsOnce(ctx, c, name, at)

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// on is a command as it is run on a machine: behind what commands there begin with. ssh joins its arguments by blanks, and a shell there reads that,
-// so for ssh they are quoted; sudo, setpriv, `kubectl exec --` and others hand them on as they are.
+// on returns the command line that runs a command on a machine, with the prefix run. ssh joins its arguments
+// with spaces for a remote shell, so they are quoted for ssh; sudo, setpriv, `kubectl exec --` and others
+// pass them on unchanged.
 func on(run []string, command ...string) []string {
 	run = run[:len(run):len(run)]
 	if len(run) > 0 && path.Base(run[0]) == "ssh" {
@@ -16,7 +17,7 @@ func on(run []string, command ...string) []string {
 	return append(run, command...)
 }
 
-// quoted is a command as a POSIX shell reads it.
+// quoted quotes a command for a POSIX shell.
 func quoted(words []string) string {
 	all := make([]string, len(words))
 	for i, w := range words {
@@ -27,5 +28,5 @@ func quoted(words []string) string {
 	return strings.Join(all, " ")
 }
 
-// harmless is what no shell reads otherwise.
+// harmless matches words without a special meaning in shells.
 var harmless = regexp.MustCompile(`^[A-Za-z0-9_%+:,./@-]+$`)

@@ -12,11 +12,11 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// Size is what a node's directory takes on the disk.
+// Size is the size of a node's directory on the disk.
 type Size struct {
 	Data int64     `json:"data_bytes"` // without WAL; tablespaces included
 	WAL  int64     `json:"wal_bytes"`
-	By   string    `json:"by"` // who has counted: compsize; du; or filesystem, which counts all that is on it
+	By   string    `json:"by"` // compsize; du; or filesystem, which counts everything on it
 	At   time.Time `json:"at,omitzero"`
 }
 
@@ -27,15 +27,16 @@ func (s Size) String() string {
 	return fmt.Sprintf("%s and %s of WAL", ui.Size(s.Data), ui.Size(s.WAL))
 }
 
-// Who can count.
+// Values of Size.By.
 const (
 	byCompsize   = "compsize"
 	byDu         = "du"
-	byFilesystem = "filesystem" // of btrfs, where compsize is not installed or not allowed: it takes root
+	byFilesystem = "filesystem" // btrfs, if compsize is not installed or not allowed: it needs root
 )
 
-// sizeScript counts one or more directories without their pg_wal, and pg_wal. Files come and go meanwhile: so programs may fail, and what they printed
-// counts. du would say of btrfs what files take before compression.
+// sizeScript counts one or more directories without their pg_wal, and pg_wal. Files come and go meanwhile, so
+// it ignores failures of the programs and uses what they print. On btrfs du would show sizes before
+// compression.
 const sizeScript = `
 count() {
 	case $by in
@@ -56,7 +57,7 @@ for d in "$@"; do
 done
 echo $by $(count "$@") $(count "$wal/.")`
 
-// diskUse is what a node's directory and its tablespaces take.
+// diskUse returns the size of a node's directory and its tablespaces.
 func (n *Node) diskUse(ctx context.Context, tablespaces ...string) (s Size, err error) {
 	as := n.Run
 	if n.Root != nil {
@@ -73,11 +74,11 @@ func (n *Node) diskUse(ctx context.Context, tablespaces ...string) (s Size, err 
 	return s, nil
 }
 
-// place is where a new node's directory will be.
+// place describes where a new node's directory will be.
 type place struct {
 	free       int64
 	filesystem string
-	options    string // how it is mounted; of ZFS recordsize, compression and ashift
+	options    string // mount options; for ZFS recordsize, compression and ashift
 }
 
 func (p place) String() string {
@@ -87,7 +88,7 @@ func (p place) String() string {
 	return p.filesystem
 }
 
-// placeScript looks at the filesystem of a directory that need not be there.
+// placeScript examines the filesystem of a directory that need not exist.
 const placeScript = `d=$1; while [ ! -e "$d" ]; do d=$(dirname "$d"); done
 df -B1 --output=avail,fstype,source,target "$d" | tail -n 1 | {
 	read -r avail type source target
@@ -113,7 +114,7 @@ func (n *Node) place(ctx context.Context) (p place, err error) {
 	return p, nil
 }
 
-// setting is how a filesystem compresses, and how cinch plan is asked about that.
+// setting describes a filesystem's compression, with the arguments for cinch plan.
 type setting struct {
 	name string
 	args []string
@@ -149,17 +150,17 @@ func btrfsSetting(options string) setting {
 	return setting{name: "no compression", args: []string{"--compression", "off"}}
 }
 
-// Prediction is what cinch plan --disk says.
+// Prediction is the result of cinch plan --disk.
 type Prediction struct {
 	Setting string  `json:"setting"`
 	Bytes   int64   `json:"bytes"` // without WAL
 	Margin  float64 `json:"margin,omitempty"`
 }
 
-// leftOut is what a base backup leaves out, and WAL.
+// leftOut lists what a base backup leaves out, and WAL.
 const leftOut = "pg_wal,pg_replslot,pg_dynshmem,pg_notify,pg_serial,pg_snapshots,pg_stat_tmp,pg_subtrans"
 
-// predict computes what the old node's files will take in the new place. It reads a sample of them, on the machine where they are.
+// predict predicts the size of the old node's files in the new place. It samples them on their machine.
 func (t *task) predict(ctx context.Context, at place) (p Prediction, err error) {
 	s, ok := at.setting()
 	switch {
@@ -192,7 +193,7 @@ func (n *Node) planning(filesystem string, s setting, directory string) []string
 	return append([]string{"plan", "--disk", filesystem, directory, "--skip", leftOut, "--json"}, s.args...)
 }
 
-// add takes what cinch plan says of a directory.
+// add adds cinch plan's result for a directory.
 func (p *Prediction) add(out []byte) error {
 	var r struct {
 		Results []struct {
@@ -216,7 +217,7 @@ func (p *Prediction) add(out []byte) error {
 	return nil
 }
 
-// weigh compares what a base backup takes with what was predicted.
+// weigh compares the size of a base backup with the prediction.
 func (p preparation) weigh(ctx context.Context) {
 	now, err := p.made.diskUse(ctx, values(p.made.Tablespaces)...)
 	if err != nil {

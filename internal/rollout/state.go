@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Step of the replacement of a node.
+// Step is a step in the replacement of a node.
 type Step string
 
 // Steps.
@@ -40,15 +40,15 @@ var (
 	primarySteps = []Step{StepCheck, StepProvision, StepBackup, StepStart, StepCatchUp, StepGates, StepHold, StepFence, StepPromote, StepMove, StepFollow, StepKeep, StepDestroy}
 )
 
-// State is how far a roll-out has come, as its file has it.
+// State is the progress of a roll-out, as stored in its file.
 type State struct {
 	Version int      `json:"version"`
-	ID      string   `json:"id,omitempty"` // tells what this roll-out has made from what another one has
+	ID      string   `json:"id,omitempty"` // distinguishes this roll-out's files from another's
 	Cell    string   `json:"cell"`
-	Order   []string `json:"order"`   // of the nodes that are replaced; the primary goes last
-	Primary string   `json:"primary"` // the node of Order that is the primary, by itself or by its replacement
-	At      int      `json:"at"`      // in Order
-	Step    Step     `json:"step"`    // that is to be taken, or was being taken
+	Order   []string `json:"order"`   // names of the nodes; the primary goes last
+	Primary string   `json:"primary"` // the node of Order that is the primary, itself or by its replacement
+	At      int      `json:"at"`      // index in Order
+	Step    Step     `json:"step"`    // the next step, or the one being taken
 	Done    bool     `json:"done"`
 	Aborted bool     `json:"aborted"`
 
@@ -56,28 +56,30 @@ type State struct {
 	Actions []Action             `json:"actions"`
 }
 
-// Progress is what is known of a node that is replaced.
+// Progress is the state of one node's replacement.
 type Progress struct {
-	Made      string         `json:"made,omitempty"` // the new node, and where its directory has been made
-	Replaced  bool           `json:"replaced"`
-	Confirmed bool           `json:"confirmed"`
-	Erased    string         `json:"erased,omitempty"` // the old node, and the directory that is being removed
-	Destroyed bool           `json:"destroyed"`
-	OldSlot   string         `json:"old_slot,omitempty"`   // that the old node used at its primary
-	OldStream bool           `json:"old_stream,omitempty"` // the old node streamed from there
-	Mark      string         `json:"mark,omitempty"`       // in standby.signal of the old primary
-	LastWAL   string         `json:"last_wal,omitempty"`   // where the last record of the old primary begins, which was shut down
-	Tags      map[string]any `json:"tags,omitempty"`       // Patroni's, of the old node, while it was in its place
-	Written   int64          `json:"written,omitempty"`    // position in the WAL behind all that clients wrote before they were held
-	HeldAt    time.Time      `json:"held_at,omitzero"`     // when new transactions began to wait
-	Pause     time.Duration  `json:"pause_ns,omitempty"`   // for which they did
+	Made      string `json:"made,omitempty"` // the new node and its directory, once made
+	Replaced  bool   `json:"replaced"`
+	Confirmed bool   `json:"confirmed"`
+	Erased    string `json:"erased,omitempty"` // the old node and its directory, being removed
+	Destroyed bool   `json:"destroyed"`
+	OldSlot   string `json:"old_slot,omitempty"`   // slot that the old node used at its primary
+	OldStream bool   `json:"old_stream,omitempty"` // the old node streamed from there
+	Mark      string `json:"mark,omitempty"`       // content of the old primary's standby.signal
+	// Where the last record of the old primary begins, after its shutdown.
+	LastWAL string         `json:"last_wal,omitempty"`
+	Tags    map[string]any `json:"tags,omitempty"` // the old node's Patroni tags while in service
+	// WAL position after all that clients wrote before the hold.
+	Written int64         `json:"written,omitempty"`
+	HeldAt  time.Time     `json:"held_at,omitzero"`   // when new transactions began to wait
+	Pause   time.Duration `json:"pause_ns,omitempty"` // how long they waited
 
-	Old        Size          `json:"old,omitzero"`       // what the node took when it was looked at first
-	Predicted  Prediction    `json:"predicted,omitzero"` // of the new one
-	Backup     Size          `json:"backup,omitzero"`    // what the new one took just after the base backup
+	Old        Size          `json:"old,omitzero"`       // of the old node, at the first check
+	Predicted  Prediction    `json:"predicted,omitzero"` // of the new node
+	Backup     Size          `json:"backup,omitzero"`    // of the new node, just after the base backup
 	BackupTook time.Duration `json:"backup_ns,omitempty"`
-	Now        Size          `json:"now,omitzero"`     // what it took when it was looked at last
-	Serves     string        `json:"serves,omitempty"` // which node, and as what: what Look has found
+	Now        Size          `json:"now,omitzero"`     // of the new node, at the last check
+	Serves     string        `json:"serves,omitempty"` // the node in service and its role, as found by Look
 }
 
 // Action is something that was done.
@@ -90,10 +92,10 @@ type Action struct {
 
 const stateVersion = 1
 
-// ErrState is wrapped by what is wrong with a state file.
+// ErrState is wrapped by errors about a state file.
 var ErrState = errors.New("the state file")
 
-// readState reads a file. One that is not there is nil.
+// readState reads a state file. It returns nil if there is none.
 func readState(name string) (*State, error) {
 	b, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -112,7 +114,8 @@ func readState(name string) (*State, error) {
 	return &s, nil
 }
 
-// validate fails when a state is damaged, or is not that of a cell as its file is now: a roll-out that went on would not know what it does.
+// validate returns an error if a state is damaged, or does not fit the cell's file as it is now: continuing
+// would do unknown things.
 func (s *State) validate(c *Cell) error {
 	if s.Cell != c.Name {
 		return fmt.Errorf("is that of the cell %s", s.Cell)
@@ -137,10 +140,10 @@ func (s *State) validate(c *Cell) error {
 	return nil
 }
 
-// where is a node as a state names it.
+// where returns the text for a node in a state.
 func (n *Node) where() string { return n.Name + " in " + n.Directory }
 
-// write replaces a file. Its content is on the disk when this returns.
+// write replaces a file. Its content is on the disk when write returns.
 func (s *State) write(name string) error {
 	b, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -165,10 +168,11 @@ func (s *State) write(name string) error {
 	return dir.Sync()
 }
 
-// lockTime is for a process that was killed to let go of a lock: a command that it was about to start has it for another moment.
+// lockTime limits the wait for the lock of a process that was killed: a command that it was starting keeps
+// the lock for a moment.
 const lockTime = 3 * time.Second
 
-// lock keeps others from rolling out the same cell at the same time. The lock ends with the process.
+// lock prevents concurrent roll-outs of the same cell. The lock ends with the process.
 func lock(name string) (unlock func(), err error) {
 	f, err := os.OpenFile(name+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -185,7 +189,7 @@ func lock(name string) (unlock func(), err error) {
 	}
 }
 
-// whoami is who an action is by.
+// whoami returns the user and host for an action.
 func whoami() string {
 	name, host := "?", "?"
 	if u, err := user.Current(); err == nil {
@@ -200,7 +204,7 @@ func whoami() string {
 	return name + "@" + host
 }
 
-// steps of the node that is replaced.
+// steps returns the steps for the current node.
 func (s *State) steps() []Step {
 	if s.primaryTurn() {
 		return primarySteps
@@ -208,12 +212,12 @@ func (s *State) steps() []Step {
 	return standbySteps
 }
 
-// again begins with a node anew that was given up. Nothing of the earlier try counts: no confirmation of a new node that is gone, and no directory, which may be another
-// one now.
+// again restarts a node that was aborted. Nothing of the earlier try counts: neither the confirmation of a
+// new node that is gone, nor its directory, which may be another one now.
 func (s *State) again() {
 	s.Aborted, s.Step = false, StepCheck
 	*s.Nodes[s.Order[s.At]] = Progress{}
 }
 
-// primaryTurn reports whether the node that is replaced now is, or was, the primary.
+// primaryTurn reports whether the current node is, or was, the primary.
 func (s *State) primaryTurn() bool { return s.Order[s.At] == s.Primary }

@@ -12,18 +12,18 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// Strangers are standbys that follow a server, and slots that keep WAL there, and that are no nodes of the cell: nobody tells them of a new primary, so they
-// would go on following the old one, or have nothing to follow any more.
+// Strangers are standbys that follow a server, and slots that keep WAL there, that are not nodes of the cell.
+// They are not told of a new primary, so they would keep following the old one, or have nothing to follow.
 
-// stranger is a connection that gets WAL, or a slot that nobody uses.
+// stranger is a connection that receives WAL, or an unused slot.
 type stranger struct {
-	name, host string // application_name and address; "": nobody is connected
-	slot       string // "": there is none, or one that ends with the connection
+	name, host string // application_name and address; "": not connected
+	slot       string // "": none, or a temporary one
 	logical    bool
-	kept       int64 // bytes of WAL, by a slot that nobody uses
+	kept       int64 // bytes of WAL that an unused slot keeps
 
-	perhaps string // the standby of the cell that it may be, which does not answer
-	ours    bool   // it is a standby of the cell, and follows another one
+	perhaps string // name of a standby that does not answer, which it may be
+	ours    bool   // a standby of the cell that follows another standby
 }
 
 func (s stranger) String() string {
@@ -38,7 +38,7 @@ func (s stranger) String() string {
 	return fmt.Sprintf("%s (%s)", s.name, s.from())
 }
 
-// idle is a slot that nobody uses.
+// idle reports whether it is an unused slot.
 func (s stranger) idle() bool { return s.name == "" && s.host == "" }
 
 func (s stranger) from() string {
@@ -48,7 +48,7 @@ func (s stranger) from() string {
 	return s.host
 }
 
-// called is how somebody names it who knows it.
+// called returns a name for it that the operator knows.
 func (s stranger) called() string {
 	if s.slot != "" {
 		return s.slot
@@ -56,15 +56,15 @@ func (s stranger) called() string {
 	return s.name
 }
 
-// neighbours are the nodes of a cell as they stand while one of them is replaced.
+// neighbours holds the nodes of a cell while one of them is replaced.
 type neighbours struct {
 	cell         *Cell
 	primary, old *Node
-	others       []*Node  // beside the old one
+	others       []*Node  // nodes other than old
 	oldSlots     []string // of nodes that have been replaced
 }
 
-// servers are the primary, and the node that is replaced if that is a standby, which others may follow.
+// servers returns the servers whose followers are checked: the primary and, if it is a standby, the old node.
 func (c neighbours) servers() []*Node {
 	if c.old == c.primary {
 		return []*Node{c.primary}
@@ -72,12 +72,12 @@ func (c neighbours) servers() []*Node {
 	return []*Node{c.primary, c.old}
 }
 
-// leavesBehind reports whether the cell's file says that a stranger may stay.
+// leavesBehind reports whether the cell's file allows a stranger to stay.
 func (c *Cell) leavesBehind(one stranger) bool {
 	return slices.Contains(c.LeftBehind, one.name) || slices.Contains(c.LeftBehind, one.slot)
 }
 
-// strangersOf returns those of a server. Logical slots of the primary are found elsewhere.
+// strangersOf returns the strangers of a server. findSlots reports the primary's logical slots.
 func (c neighbours) strangersOf(ctx context.Context, server *Node) (list []stranger, err error) {
 	all, err := followersOf(ctx, server)
 	if err == nil {
@@ -98,7 +98,8 @@ func (c neighbours) strangersOf(ctx context.Context, server *Node) (list []stran
 	return except(all, c.standbys(ctx, server)), nil
 }
 
-// cascading are those of a standby: whoever follows it, nodes too, and idle slots that are no nodes'.
+// cascading returns the strangers of a standby: all its followers, nodes included, and idle slots that do not
+// belong to nodes.
 func cascading(all []stranger, standbys []knownStandby, named func(stranger) bool) (list []stranger) {
 	var idle []stranger
 	for _, one := range all {
@@ -113,14 +114,14 @@ func cascading(all []stranger, standbys []knownStandby, named func(stranger) boo
 	return append(list, except(idle, standbys)...)
 }
 
-// followersOf are those that a server sends WAL to. A base backup ends by itself.
+// followersOf returns the receivers of a server's WAL. Base backups are left out: they end by themselves.
 func followersOf(ctx context.Context, server *Node) ([]stranger, error) {
 	return strangers(ctx, server, `SELECT r.application_name, coalesce(host(r.client_addr), ''), CASE WHEN s.temporary THEN '' ELSE coalesce(s.slot_name, '') END, false, 0::bigint
 		FROM pg_stat_replication r LEFT JOIN pg_replication_slots s ON s.active_pid = r.pid
 		WHERE r.state IN ('catchup', 'streaming') AND r.application_name <> 'pg_basebackup' AND coalesce(s.slot_type, 'physical') = 'physical' ORDER BY 1, 2, 3`)
 }
 
-// idleSlots are those that nobody uses, and logical ones.
+// idleSlots returns the unused slots and the logical ones.
 func idleSlots(ctx context.Context, server *Node) ([]stranger, error) {
 	return strangers(ctx, server, `SELECT '', '', slot_name, slot_type = 'logical',
 		coalesce(pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, restart_lsn), 0)::bigint
@@ -143,7 +144,7 @@ func strangers(ctx context.Context, server *Node, query string) (list []stranger
 	return list, err
 }
 
-// ours reports whether something has a name that this roll-out gives.
+// ours reports whether it has a name that this roll-out gives.
 func (c neighbours) ours(one stranger) bool {
 	for i := range c.cell.Nodes {
 		n := &c.cell.Nodes[i]
@@ -156,14 +157,14 @@ func (c neighbours) ours(one stranger) bool {
 	return slices.Contains(c.oldSlots, one.slot)
 }
 
-// knownStandby is how a node of the cell follows, that this roll-out has not made.
+// knownStandby describes how a standby of the cell, not made by this roll-out, follows.
 type knownStandby struct {
 	name, slot string
 	addresses  []string
-	silent     bool // it does not answer, so the rest is not known
+	silent     bool // it does not answer, so the rest is unknown
 }
 
-// standbys asks those that there are, but for a server that they may follow.
+// standbys queries the cell's standbys, except for server.
 func (c neighbours) standbys(ctx context.Context, server *Node) (list []knownStandby) {
 	for _, n := range append([]*Node{c.old}, c.others...) {
 		if n == c.primary || n == server || c.cell.node(n.Name) == nil {
@@ -185,7 +186,8 @@ func (c neighbours) standbys(ctx context.Context, server *Node) (list []knownSta
 	return list
 }
 
-// is says how sure it is that a stranger is a standby of the cell: 0 is for not at all. Several standbys may have one name.
+// is returns how certain it is that a stranger is this standby, from 0 (not at all) to 4. Several standbys
+// may have one name.
 func (s knownStandby) is(one stranger) int {
 	here := slices.Contains(s.addresses, one.host)
 	switch {
@@ -203,8 +205,8 @@ func (s knownStandby) is(one stranger) int {
 	return 2
 }
 
-// except leaves out who is a standby of the cell: each is one of them at most, the surest first. Of one that does not answer the slot is not known, so one that
-// nobody uses may be its.
+// except leaves out the standbys of the cell. Each matches one stranger at most, the most certain match
+// first. The slot of a standby that does not answer is unknown, so an unused slot may be its.
 func except(list []stranger, standbys []knownStandby) []stranger {
 	for sure := 4; sure > 0; sure-- {
 		for at := 0; at < len(standbys); {

@@ -11,15 +11,16 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
 )
 
-// switchover is the change of the primary.
+// switchover changes the primary.
 type switchover struct {
 	*task
 	clients  Clients
-	others   []*Node  // the cell's other standbys
+	others   []*Node  // the other standbys of the cell
 	oldSlots []string // of nodes that have been replaced
 }
 
-// hold has new transactions wait, when the new node is near. The other standbys' WAL is kept by the new primary from before it is one.
+// hold makes new transactions wait, once the new node's lag is small. It first makes slots at the new node,
+// so that WAL for the other standbys is kept from before the promotion.
 func (s switchover) hold(ctx context.Context) error {
 	if err := s.waitStreaming(ctx, s.old, s.made); err != nil {
 		return err
@@ -27,7 +28,8 @@ func (s switchover) hold(ctx context.Context) error {
 	if err := s.othersFollow(ctx); err != nil {
 		return err
 	}
-	if err := s.old.exec(ctx, "CHECKPOINT"); err != nil { // clients would wait for what the shutdown has to write
+	// Clients would wait while the shutdown writes all that.
+	if err := s.old.exec(ctx, "CHECKPOINT"); err != nil {
 		return err
 	}
 	if err := s.catchUp(ctx); err != nil {
@@ -48,7 +50,7 @@ func (s switchover) hold(ctx context.Context) error {
 	return s.clients.Hold(ctx, s.cell.holdTime())
 }
 
-// reach fails unless clients could be moved to the new node.
+// reach returns an error unless clients could be moved to the new node.
 func (s switchover) reach(ctx context.Context) error {
 	lost, err := s.clients.Reach(ctx, s.made)
 	if err == nil && lost != "" {
@@ -57,7 +59,7 @@ func (s switchover) reach(ctx context.Context) error {
 	return asGate(err)
 }
 
-// asGate has what the gateway refuses close a gate.
+// asGate turns a refusal of the gateway into an ErrGate.
 func asGate(err error) error {
 	var no *control.Refusal
 	if errors.As(err, &no) {
@@ -66,8 +68,8 @@ func asGate(err error) error {
 	return err
 }
 
-// reachAndHold has clients wait. A resumed roll-out may find them released, so they are tried again before. The lease begins behind that, as it is as long as what
-// follows may take.
+// reachAndHold makes clients wait. A resumed roll-out may find them released, so it tests the new node again
+// first. The lease begins after that: it is only as long as the following steps may take.
 func (s switchover) reachAndHold(ctx context.Context) error {
 	if err := s.reach(ctx); err != nil {
 		return err
@@ -75,7 +77,8 @@ func (s switchover) reachAndHold(ctx context.Context) error {
 	return s.clients.Hold(ctx, s.cell.holdTime())
 }
 
-// othersFollow fails when another standby would not follow the new primary: then there would be no way back any more.
+// othersFollow returns an error if another standby would not follow the new primary: after the promotion it
+// would be too late.
 func (s switchover) othersFollow(ctx context.Context) error {
 	for _, other := range s.others {
 		standby, err := other.inRecovery(ctx)
@@ -89,10 +92,10 @@ func (s switchover) othersFollow(ctx context.Context) error {
 	return nil
 }
 
-// promoteTime is how long a promotion may take.
+// promoteTime limits a promotion.
 const promoteTime = time.Minute
 
-// promote makes the new node the primary. Whether it is one already is asked of it, not of the state.
+// promote makes the new node the primary. It asks the node, not the state, whether it is one already.
 func (s switchover) promote(ctx context.Context) error {
 	standby, err := s.made.inRecovery(ctx)
 	if err != nil {
@@ -113,17 +116,19 @@ func (s switchover) promote(ctx context.Context) error {
 	return nil
 }
 
-// lastRecordBytes is more than a checkpoint takes, which is the last record of a server that was shut down.
+// lastRecordBytes is more than the size of a checkpoint, the last record of a server that was shut down.
 const lastRecordBytes = 256
 
-// promoteAtEnd promotes the new node if it stands right behind the old primary's last record. One statement looks and promotes, so that one that comes late,
-// from a process or a network that was asleep, promotes no node that follows a primary again.
+// promoteAtEnd promotes the new node if it has replayed exactly up to the old primary's last record. One
+// statement checks and promotes, so that one that arrives late, from a process or a network that was
+// suspended, does not promote a node that follows a primary again.
 func (s switchover) promoteAtEnd(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, promoteTime+answerTime)
 	defer cancel()
 	last, err := parseLSN(s.progress.LastWAL)
 	if err == nil {
-		err = waitReplayed(ctx, s.made, last) // it may have been killed, and read its WAL again
+		// After a crash the node replays its WAL again.
+		err = waitReplayed(ctx, s.made, last)
 	}
 	if err != nil {
 		return err
@@ -139,7 +144,7 @@ func (s switchover) promoteAtEnd(ctx context.Context) error {
 	})
 }
 
-// move has clients go on at the new primary.
+// move makes clients continue at the new primary.
 func (s switchover) move(ctx context.Context) error {
 	if err := s.clients.Move(ctx, s.made); err != nil {
 		return err
@@ -148,13 +153,13 @@ func (s switchover) move(ctx context.Context) error {
 		return err
 	}
 	if p := s.progress; p.Pause == 0 && !p.HeldAt.IsZero() {
-		p.Pause = max(time.Since(p.HeldAt), 0) // clocks may be set back between two runs
+		p.Pause = max(time.Since(p.HeldAt), 0) // the clock may have been set back between two runs
 		s.tell("new transactions waited for %v", p.Pause.Round(time.Millisecond))
 	}
 	return nil
 }
 
-// follow has the other standbys follow the new primary.
+// follow makes the other standbys follow the new primary.
 func (s switchover) follow(ctx context.Context) error {
 	for _, other := range s.others {
 		if err := s.made.makeSlot(ctx, other); err != nil {

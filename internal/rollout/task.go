@@ -9,40 +9,41 @@ import (
 
 // Errors that tell callers what to do next.
 var (
-	// ErrUnconfirmed says that a node has been replaced, and waits for somebody to confirm that.
+	// ErrUnconfirmed means that a node has been replaced, and an operator must confirm that.
 	ErrUnconfirmed = errors.New("the node waits to be confirmed")
-	// ErrGate is wrapped by what keeps a new node from its place.
+	// ErrGate is wrapped by errors that keep a new node from replacing the old one.
 	ErrGate = errors.New("a gate is closed")
-	// ErrCheck is wrapped by what stands in the way of a roll-out.
+	// ErrCheck is wrapped by errors that prevent a roll-out.
 	ErrCheck = errors.New("the check")
 )
 
-// task is a node that is replaced, and what a step needs beside it.
+// task holds a node that is being replaced, and the data for its steps.
 type task struct {
 	id        string // of the roll-out
 	cell      *Cell
 	old, made *Node
-	primary   *Node // that the others follow, as the step begins
+	primary   *Node // the node that others follow, when the step begins
 	progress  *Progress
 
-	changed func(context.Context) error // fails when somebody else has changed the primary; nil where nobody does
+	// Returns an error if Patroni has changed the primary; nil without Patroni.
+	changed func(context.Context) error
 
-	save   func() error            // the progress
-	record func(text string) error // an action
+	save   func() error            // saves the progress
+	record func(text string) error // records an action
 	tell   func(format string, args ...any)
 }
 
-// ErrNoWayBack is wrapped by an abort behind the promotion.
+// ErrNoWayBack is wrapped by the error of an abort after the promotion.
 var ErrNoWayBack = errors.New("there is no way back")
 
 func (t *task) noWayBack() error {
 	return fmt.Errorf("%w: %s has been promoted; go on with run", ErrNoWayBack, t.made.Name)
 }
 
-// lookTime is between two looks at something that is waited for.
+// lookTime is the pause between two polls.
 const lookTime = 500 * time.Millisecond
 
-// pause is between two looks.
+// pause waits for lookTime, or returns an error when ctx ends.
 func pause(ctx context.Context) error { return pauseFor(ctx, lookTime) }
 
 func pauseFor(ctx context.Context, d time.Duration) error {

@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// The way back, from before the promotion.
+// Restoring the old primary, before the promotion.
 
 const (
-	releaseTime = 30 * time.Second // for clients to go on, whatever time the rest has taken
-	givenTime   = 10 * time.Second // for a shutdown in order, when clients wait for the primary to be one again
-	restarts    = 5                // of a server that others start and stop too
+	releaseTime = 30 * time.Second // limits releasing clients, whatever time the rest has taken
+	givenTime   = 10 * time.Second // limits a clean shutdown while clients wait for the old primary
+	restarts    = 5                // of a server that a supervisor starts and stops too
 )
 
-// unwind makes the old primary one again, and lets clients go on there. The new node has not been promoted.
+// unwind makes the old node the primary again, and lets clients continue there. The new node has not been
+// promoted.
 func (s switchover) unwind(ctx context.Context) error {
 	err := s.primaryAgain(ctx)
 	if err != nil {
@@ -26,7 +27,8 @@ func (s switchover) unwind(ctx context.Context) error {
 	return errors.Join(err, s.clients.Release(ctx))
 }
 
-// primaryAgain has the old primary run as one. A supervisor may start it as the standby that it was marked as, at any moment.
+// primaryAgain makes the old node run as the primary. At any moment a supervisor may start it as the standby
+// that it was marked as.
 func (s switchover) primaryAgain(ctx context.Context) (err error) {
 	for range restarts {
 		var running, standby bool
@@ -45,7 +47,8 @@ func (s switchover) primaryAgain(ctx context.Context) (err error) {
 	return errors.Join(err, errors.New("somebody else starts and stops it"))
 }
 
-// startAgain starts it as a primary. If it runs it shuts down, or is a standby; what it has written is on its disk, and it comes back with that.
+// startAgain starts it as a primary. If it is running, it is shutting down or a standby, and is stopped
+// first; what it has written is on its disk and is kept.
 func (s switchover) startAgain(ctx context.Context, running bool) error {
 	if standby, err := s.made.inRecovery(ctx); err == nil && !standby {
 		return fmt.Errorf("%w: %s is a primary, and this roll-out has not promoted it", ErrNoWayBack, s.made.Name)
@@ -61,7 +64,7 @@ func (s switchover) startAgain(ctx context.Context, running bool) error {
 	return s.old.start(ctx)
 }
 
-// unmark has the old primary start as one again.
+// unmark makes the old node start as a primary again.
 func (s switchover) unmark(ctx context.Context) error {
 	if s.progress.Mark == "" {
 		return nil
@@ -73,7 +76,7 @@ func (s switchover) unmark(ctx context.Context) error {
 	return s.save()
 }
 
-// unpromote takes a promotion back that has not come to be. It makes sure that it does not come to be later.
+// unpromote undoes a promotion that has not happened, and makes sure that it does not happen later.
 func (s switchover) unpromote(ctx context.Context) error {
 	if err := s.stopMade(ctx); err != nil {
 		return fmt.Errorf("it can't be told whether %s has been promoted, and there must not be two primaries: %w", s.made.Name, err)
@@ -92,8 +95,8 @@ func (s switchover) unpromote(ctx context.Context) error {
 	return s.unwind(ctx)
 }
 
-// stopMade shuts the new node down. One that has crashed, as its machine may have, does not say whether it was promoted: with its standby.signal it was not,
-// and says so when it has been started and shut down in order.
+// stopMade shuts the new node down. A crashed node does not show whether it was promoted. If it has its
+// standby.signal it was not: it is started and shut down cleanly, so that its control file says so.
 func (s switchover) stopMade(ctx context.Context) error {
 	running, err := s.made.running(ctx)
 	if err != nil {

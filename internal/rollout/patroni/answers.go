@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Cluster is what GET /cluster answers, which Patroni reads from its store for each request.
+// Cluster is the response of GET /cluster, which Patroni reads from its store for each request.
 type Cluster struct {
 	Scope     string          `json:"scope"`
 	Members   []Member        `json:"members"`
@@ -38,7 +38,7 @@ const (
 	Creating  = "creating replica"
 )
 
-// Leader is the member that holds the leader's lock; nil when nobody does.
+// Leader returns the member that holds the leader lock, or nil if there is none.
 func (c Cluster) Leader() *Member {
 	at := slices.IndexFunc(c.Members, func(m Member) bool { return m.Role == Leader || m.Role == StandbyLeader })
 	if at < 0 {
@@ -47,7 +47,7 @@ func (c Cluster) Leader() *Member {
 	return &c.Members[at]
 }
 
-// Member finds one by its name; nil when it is not there.
+// Member returns the member of this name, or nil.
 func (c Cluster) Member(name string) *Member {
 	at := slices.IndexFunc(c.Members, func(m Member) bool { return m.Name == name })
 	if at < 0 {
@@ -59,7 +59,7 @@ func (c Cluster) Member(name string) *Member {
 // Up reports whether a standby follows.
 func (m *Member) Up() bool { return m != nil && (m.State == Streaming || m.State == Running) }
 
-// Status is what a member says of itself (GET /patroni).
+// Status is a member's response about itself (GET /patroni).
 type Status struct {
 	State   string         `json:"state"`
 	Role    string         `json:"role"`
@@ -72,14 +72,14 @@ type Status struct {
 	} `json:"patroni"`
 }
 
-// Settings are those of the whole cluster that a roll-out has to know.
+// Settings are the settings of the whole cluster that a roll-out needs.
 type Settings struct {
 	LoopWait        int             `json:"loop_wait"`
 	SynchronousMode any             `json:"synchronous_mode"` // a bool, or "quorum"
 	StandbyCluster  json.RawMessage `json:"standby_cluster"`
 }
 
-// OnlySynchronous reports whether nobody but a synchronous standby may become the leader by a switchover.
+// OnlySynchronous reports whether only a synchronous standby may become the leader by a switchover.
 func (s Settings) OnlySynchronous() bool {
 	switch v := s.SynchronousMode.(type) {
 	case bool:

@@ -15,32 +15,33 @@ import (
 	"time"
 )
 
-// Access is how the REST API lets somebody in.
+// Access holds the credentials for the REST API.
 type Access struct {
 	User               string `yaml:"user"`          // restapi.authentication.username
-	PasswordFile       string `yaml:"password_file"` // with its password
-	CA                 string `yaml:"ca"`            // file that signs the certificates of members; none: the machine's
-	Cert               string `yaml:"cert"`          // of the client, where restapi.verify_client asks for one
+	PasswordFile       string `yaml:"password_file"` // contains its password
+	CA                 string `yaml:"ca"`            // CA certificates for members; none: system roots
+	Cert               string `yaml:"cert"`          // client certificate, for restapi.verify_client
 	Key                string `yaml:"key"`
 	InsecureSkipVerify bool   `yaml:"insecure_skip_verify"`
 }
 
-// Client asks members of one cluster.
+// Client sends requests to the members of one cluster.
 type Client struct {
 	http           *http.Client
 	user, password string
 }
 
-// Times for an answer. A switchover is answered when it has come to be, or not: Patroni itself waits for 20 s, or twice its loop_wait.
+// Time limits for responses. A switchover is answered when it has happened or failed: Patroni itself waits
+// for 20 s, or twice its loop_wait.
 const (
 	answerTime     = 5 * time.Second
 	switchoverTime = 3 * time.Minute
 )
 
-// maxAnswerBytes bounds an answer.
+// maxAnswerBytes limits a response.
 const maxAnswerBytes = 8 << 20
 
-// NewClient reads the files that an access names.
+// NewClient returns a Client. It reads the files named in a.
 func NewClient(a Access) (*Client, error) {
 	c := &Client{user: a.User}
 	if a.PasswordFile != "" {
@@ -72,20 +73,21 @@ func NewClient(a Access) (*Client, error) {
 	return c, nil
 }
 
-// Refusal is an answer that says no.
+// Refusal is a response with an error status.
 type Refusal struct {
-	Code int // of HTTP
+	Code int // HTTP status
 	Text string
 }
 
 func (r *Refusal) Error() string { return fmt.Sprintf("Patroni answers %d: %s", r.Code, r.Text) }
 
-// Definite reports whether a switchover that was refused so will not come to be: the request has not been written into Patroni's store.
+// Definite reports whether a switchover refused in this way will not happen: the request was not written into
+// Patroni's store.
 func (r *Refusal) Definite() bool {
 	return r.Code == http.StatusPreconditionFailed || r.Code == http.StatusBadRequest || r.Code == http.StatusUnauthorized || r.Code == http.StatusForbidden
 }
 
-// Cluster asks a member for its cluster.
+// Cluster returns the cluster of a member.
 func (c *Client) Cluster(ctx context.Context, api string) (cluster Cluster, err error) {
 	return cluster, c.get(ctx, api, "/cluster", &cluster)
 }
@@ -103,29 +105,30 @@ func (c *Client) AnyCluster(ctx context.Context, apis []string) (Cluster, error)
 	return Cluster{}, fmt.Errorf("no member of the cluster answers: %w", errors.Join(failed...))
 }
 
-// Status asks a member for itself.
+// Status returns the status of a member.
 func (c *Client) Status(ctx context.Context, api string) (s Status, err error) {
 	return s, c.get(ctx, api, "/patroni", &s)
 }
 
-// Settings asks a member for those of its cluster.
+// Settings returns the settings of a member's cluster.
 func (c *Client) Settings(ctx context.Context, api string) (s Settings, err error) {
 	return s, c.get(ctx, api, "/config", &s)
 }
 
-// MayOrder fails when a member would take no orders from this client. It asks to take back a scheduled switch-over, and must be asked when there is none.
+// MayOrder returns an error if a member would refuse orders from this client. It requests to delete a
+// scheduled switch-over, so it must be called only when there is none.
 func (c *Client) MayOrder(ctx context.Context, api string) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	_, err := c.do(ctx, http.MethodDelete, api+"/switchover", nil)
 	var no *Refusal
 	if errors.As(err, &no) && no.Code != http.StatusUnauthorized && no.Code != http.StatusForbidden {
-		return nil // there is none
+		return nil // no switch-over is scheduled
 	}
 	return err
 }
 
-// Reload has a member read its configuration anew. It does so a moment after it has answered.
+// Reload makes a member read its configuration again, shortly after it has answered.
 func (c *Client) Reload(ctx context.Context, api string) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -133,8 +136,8 @@ func (c *Client) Reload(ctx context.Context, api string) error {
 	return err
 }
 
-// Switchover orders that a candidate becomes the leader, and returns when it has. After an error that is no definite Refusal it may still come to
-// be.
+// Switchover makes a candidate the leader, and returns when it is. After an error that is not a definite
+// Refusal the switchover may still happen.
 func (c *Client) Switchover(ctx context.Context, api, leader, candidate string) error {
 	ctx, cancel := context.WithTimeout(ctx, switchoverTime)
 	defer cancel()

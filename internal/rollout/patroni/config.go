@@ -11,21 +11,22 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A member's configuration is edited as a document, so that comments, order and what is not known here stay.
+// A member's configuration is edited as a YAML document, so that comments, order and unknown keys stay.
 
-// ErrConfig is wrapped by a configuration that can't be read or edited.
+// ErrConfig is wrapped by errors about a configuration that can't be read or edited.
 var ErrConfig = errors.New("the configuration of Patroni")
 
-// NewMember is what differs in the configuration of a new member from that of the one that it is to replace.
+// NewMember holds the values in which the configuration of a new member differs from that of the member it
+// replaces.
 type NewMember struct {
 	Name       string
 	Address    string            // host:port of PostgreSQL
 	API        string            // host:port of the REST API
-	Data, Bin  string            // directories; no Bin: as it is
+	Data, Bin  string            // directories; empty Bin: unchanged
 	Parameters map[string]string // of PostgreSQL
 }
 
-// Derive makes the configuration of a new member.
+// Derive returns the configuration of a new member, made from that of the old one.
 func Derive(text []byte, m NewMember) ([]byte, error) {
 	document, root, err := parse(text)
 	if err != nil {
@@ -41,7 +42,8 @@ func Derive(text []byte, m NewMember) ([]byte, error) {
 	if m.Bin != "" {
 		set(server, "bin_dir", m.Bin)
 	}
-	if file := scalar(server, "pgpass"); file != "" { // members on one machine would overwrite each other's
+	// Members on one machine would overwrite each other's file.
+	if file := scalar(server, "pgpass"); file != "" {
 		set(server, "pgpass", file+"."+m.Name)
 	}
 	if scalar(server, "config_dir") != "" {
@@ -55,7 +57,7 @@ func Derive(text []byte, m NewMember) ([]byte, error) {
 	return render(document)
 }
 
-// listen keeps an address that means all of a machine's, and takes the new one's port.
+// listen returns the address of now, except that a host in was that means all addresses is kept.
 func listen(was, now string) string {
 	host, _, err := net.SplitHostPort(was)
 	_, port, nowErr := net.SplitHostPort(now)
@@ -65,7 +67,7 @@ func listen(was, now string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// SetTags sets tags, drops those that are nil, and returns what they were.
+// SetTags sets tags, drops those that are nil, and returns their old values.
 func SetTags(text []byte, tags map[string]any) (edited []byte, was map[string]any, err error) {
 	document, root, err := parse(text)
 	if err != nil {
@@ -97,7 +99,7 @@ func SetTags(text []byte, tags map[string]any) (edited []byte, was map[string]an
 	return edited, was, err
 }
 
-// MemberName is the name that a configuration gives its member.
+// MemberName returns the name of the member in a configuration.
 func MemberName(text []byte) (string, error) {
 	_, root, err := parse(text)
 	if err != nil {
@@ -127,7 +129,7 @@ func render(document *yaml.Node) ([]byte, error) {
 	return []byte(out.String()), nil
 }
 
-// child is the value of a key of a mapping; nil when it is not there.
+// child returns the value of a key of a mapping, or nil.
 func child(mapping *yaml.Node, key string) *yaml.Node {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		if mapping.Content[i].Value == key {
@@ -144,14 +146,14 @@ func scalar(mapping *yaml.Node, key string) string {
 	return ""
 }
 
-// section is a mapping below another, which is made if it is not there.
+// section returns the mapping at a key of another one, and makes it if it is missing.
 func section(mapping *yaml.Node, key string) *yaml.Node {
 	n := child(mapping, key)
 	switch {
 	case n == nil:
 		n = &yaml.Node{Kind: yaml.MappingNode}
 		mapping.Content = append(mapping.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, n)
-	case n.Kind == yaml.AliasNode: // an edit there would be one of the anchor's
+	case n.Kind == yaml.AliasNode: // editing the alias would change the anchor
 		copied := *n.Alias
 		copied.Anchor = ""
 		copied.Content = slices.Clone(copied.Content)

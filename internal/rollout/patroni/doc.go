@@ -1,3 +1,3 @@
-// Package patroni is what a roll-out has to do with Patroni: its REST API (client.go, with the answers in answers.go), and the configuration of
-// a member (config.go). It decides nothing; package rollout does.
+// Package patroni is a client for Patroni's REST API (client.go, with the responses in answers.go) and edits
+// the configuration of a member (config.go). Package rollout decides what to do.
 package patroni
