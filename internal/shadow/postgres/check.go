@@ -41,6 +41,7 @@ func check(ctx context.Context, cs *catalogs, targets ...*shadow.Target) (findin
 	return found, nil
 }
 
+// findings collects what a check finds.
 type findings []shadow.Finding
 
 func (f *findings) note(format string, args ...any) {
