@@ -15,7 +15,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// nowhere is an address that a replica finds no primary at, so it keeps its data and refuses writes.
+// nowhere makes a server a replica of an address without a primary, so that it keeps its data and refuses
+// writes.
 var nowhere = []any{"replicaof", "127.0.0.1", "1"}
 
 func tell(t *testing.T, s *testenv.RedisServer, args ...any) {
@@ -27,7 +28,8 @@ func tell(t *testing.T, s *testenv.RedisServer, args ...any) {
 	}
 }
 
-// What production refuses for a reason of its own is carried out nowhere: the rights and the memory of clients are not those of the mirror at the targets.
+// Requests that production refuses because of its own state are not sent to targets: the mirror has other
+// rights and memory there than clients have in production.
 func TestRefusedByProduction(t *testing.T) {
 	for name, c := range map[string]struct {
 		refuse, allow []any // by production
@@ -49,7 +51,7 @@ func TestRefusedByProduction(t *testing.T) {
 				p.Set(ctx, "k", "refused", 0)
 				return nil
 			})
-			if c.code != "OOM" { // which takes nothing
+			if c.code != "OOM" { // it uses no memory
 				_ = client.FlushAll(ctx).Err()
 			}
 			tell(t, b.production, c.allow...)
@@ -67,7 +69,7 @@ func TestRefusedByProduction(t *testing.T) {
 	}
 }
 
-// Somebody who has not logged in reaches the targets no more than production.
+// A client that has not logged in reaches neither production nor the targets.
 func TestClientWithoutLogin(t *testing.T) {
 	b := &bench{production: testenv.Redis(t, "--requirepass", "secret"), control: testenv.Redis(t), test: testenv.Redis(t)}
 	b.start(t, nil)
@@ -90,7 +92,8 @@ func TestClientWithoutLogin(t *testing.T) {
 	}
 }
 
-// A replica takes production's place, at the same address: clients are cut off as they would be without us, and go on with it.
+// A replica replaces production at the same address: clients are disconnected as they would be without the
+// mirror, and continue with the replica.
 func TestProductionFailsOver(t *testing.T) {
 	b := &bench{production: testenv.Redis(t), control: testenv.Redis(t), test: testenv.Redis(t)}
 	next := testenv.Redis(t, "--replicaof", fmt.Sprint("127.0.0.1 ", b.production.Port), "--repl-diskless-sync-delay", "0")
@@ -153,7 +156,8 @@ func loads(t *testing.T, s *testenv.RedisServer) (done func()) {
 	}
 }
 
-// Production loads its data anew, as behind a restart: what it refuses meanwhile is carried out nowhere.
+// Production loads its data again, as after a restart: commands that it refuses meanwhile are not sent to
+// targets.
 func TestProductionLoads(t *testing.T) {
 	b := &bench{production: testenv.Redis(t, "--enable-debug-command", "yes"), control: testenv.Redis(t), test: testenv.Redis(t)}
 	b.start(t, nil)
@@ -175,7 +179,7 @@ func TestProductionLoads(t *testing.T) {
 	}
 }
 
-// A target that gets into trouble during a run voids it with a reason, and clients notice nothing.
+// A target that fails during a run voids it with a reason, and clients are not affected.
 func TestTargetTurnsBad(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(t *testing.T, s *testenv.RedisServer)
@@ -218,7 +222,7 @@ func TestTargetTurnsBad(t *testing.T) {
 	}
 }
 
-// writeUntil appends to a key, has a target spoiled, connects anew, and goes on until the mirror has ended.
+// writeUntil appends to a key, has a target spoiled, reconnects, and continues until the mirror has ended.
 func (b *bench) writeUntil(t *testing.T, spoil func()) (written int) {
 	t.Helper()
 	c := b.client(t)
@@ -242,7 +246,7 @@ func (b *bench) writeUntil(t *testing.T, spoil func()) (written int) {
 	return written
 }
 
-// What can't be mirrored, or be a target, is said before a run.
+// Servers that can't be mirrored, or be targets, are reported before a run.
 func TestFit(t *testing.T) {
 	ctx := t.Context()
 	single := testenv.Redis(t)
@@ -266,7 +270,7 @@ func TestFit(t *testing.T) {
 	for _, c := range []struct{ production, test, want string }{
 		{"single", "single", ""},
 		{"single", "silent", ""},
-		{"login", "single", ""}, // clients have their own
+		{"login", "single", ""}, // clients have their own logins
 		{"replica", "single", ""},
 		{"cluster", "single", "production (tcp://" + servers["cluster"].Addr + "): it is a node of a cluster"},
 		{"single", "cluster", "it is a node of a cluster"},
@@ -281,7 +285,8 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// A user who may not ask for the commands is told so; production, which record asks, is not called a target.
+// A user without the right to run COMMAND gets an error that says so. Production, which record asks, is not
+// called a target.
 func TestCommandsAreRefused(t *testing.T) {
 	server := testenv.Redis(t)
 	c := goredis.NewClient(&goredis.Options{Addr: server.Addr})

@@ -16,7 +16,7 @@ func healthy(name, run string) server {
 func TestFindings(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(production, control, test *server)
-		want   string // of a problem; "": there is none
+		want   string // of a problem; "": none
 	}{
 		"all is well":          {func(_, _, _ *server) {}, ""},
 		"a replica":            {func(_, _, t *server) { t.info["role"] = "slave" }, "test is a replica"},
@@ -50,7 +50,7 @@ func TestDifferencesOfSettings(t *testing.T) {
 	}
 }
 
-// On real servers: nothing is left behind, and the time that a verdict needs is said.
+// On real servers, nothing is left behind, and the time needed for a verdict is reported.
 func TestCheck(t *testing.T) {
 	b := newBench(t, func(c *shadow.Config) { c.Batch = time.Hour })
 	found, err := b.run.Check(t.Context(), 500*time.Millisecond)

@@ -20,18 +20,18 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// limiter is a rate limiter as applications have it: it counts, and tells how long its window lasts.
+// limiter is a rate limiter as in applications: it counts, and returns how long its window lasts.
 const limiter = `local n = redis.call("INCR", KEYS[1])
 if n == 1 then redis.call("PEXPIRE", KEYS[1], ARGV[1]) end
 return {n, redis.call("PTTL", KEYS[1])}`
 
-// unlock is what gives a lock back.
+// unlock is a script that releases a lock.
 const unlock = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`
 
 // churns returns how many commands of churn a client sends.
 func churns() int { return codectest.Amount(150, 150, 500) }
 
-// churn is commands of so many kinds on few keys that live from 50 ms to 2 s.
+// churn sends commands of so many kinds on few keys that live from 50 ms to 2 s.
 func churn(ctx context.Context, c *goredis.Client, seed uint64, kinds int) {
 	r := rand.New(rand.NewPCG(seed, 2))
 	me := fmt.Sprint("client ", seed)
@@ -85,14 +85,15 @@ func churn(ctx context.Context, c *goredis.Client, seed uint64, kinds int) {
 	}
 }
 
-// Keys that live shortly, and are written and read all the time by many: equal targets answer alike, and a write that one of them has lost
-// is found.
+// Short-lived keys that many clients write and read all the time: equal targets answer alike, and a write
+// lost by one of them is found.
 func TestChurn(t *testing.T) {
 	testenv.EachRedis(t, func(t *testing.T, l testenv.RedisLine) {
 		b := &bench{production: l.Start(t), control: l.Start(t), test: l.Start(t)}
 		b.start(t, nil)
 		b.churn(t, allKinds)
-		if r := b.settle(t); r.Outcome == "VOID" || r.Compared.Equal < 2*uint64(churns()) { // VOID, too, where more has expired than a slow machine explains
+		// The outcome is VOID, too, if more has expired than a slow machine explains.
+		if r := b.settle(t); r.Outcome == "VOID" || r.Compared.Equal < 2*uint64(churns()) {
 			t.Errorf("%s %v, %+v", r.Outcome, r.Reasons, r.Compared)
 		}
 		same(t, b.control, b.test)
@@ -100,7 +101,7 @@ func TestChurn(t *testing.T) {
 	})
 }
 
-// allKinds of churn. The last one reads all keys.
+// allKinds is the number of kinds of churn. The last one reads all keys.
 const allKinds = 14
 
 func (b *bench) churn(t *testing.T, kinds int) {
@@ -129,7 +130,8 @@ func churnLosing(t *testing.T, l testenv.RedisLine) {
 	}
 }
 
-// startLoser is a way to a server on which the first write to a key goes to another of the same length.
+// startLoser starts a proxy to a server that changes the key of the first write to key into other, of the
+// same length.
 func startLoser(t *testing.T, server, key, other string) (addr string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -155,13 +157,13 @@ func startLoser(t *testing.T, server, key, other string) (addr string) {
 	return l.Addr().String()
 }
 
-// awaitEnd waits until production has ended a key, as its clients see it.
+// awaitEnd waits until a key has expired in production, as seen by a client.
 func awaitEnd(t *testing.T, c *goredis.Client, key string) {
 	t.Helper()
 	testenv.Eventually(t, "the key has ended", func() bool { return c.Exists(t.Context(), key).Val() == 0 })
 }
 
-// endings are clients that go on with what production has ended, one at a time, and run a script.
+// endings has the clients use keys that have just expired in production, one at a time, and run a script.
 func endings(t *testing.T, some []*goredis.Client, script func(c *goredis.Client)) {
 	t.Helper()
 	ctx := t.Context()
@@ -189,21 +191,22 @@ func endings(t *testing.T, some []*goredis.Client, script func(c *goredis.Client
 	}
 }
 
-// What has ended in production has ended at the targets, and what was written since is there.
+// Keys that have expired in production have expired at the targets, and later writes are kept.
 func TestTargetsEndKeysAsProductionDoes(t *testing.T) {
 	b := newBench(t, nil)
 	endings(t, []*goredis.Client{b.client(t), b.client(t)}, func(c *goredis.Client) {
 		c.Eval(t.Context(), limiter, []string{"limit"}, 500)
 		c.Eval(t.Context(), limiter, []string{"limit"}, 500)
 	})
-	if r := b.settle(t); r.Compared.Diverged > 40 || r.Compared.Expired > 0 { // scripts tell times to live, and this machine may be slow
+	// Scripts return times to live, and this machine may be slow.
+	if r := b.settle(t); r.Compared.Diverged > 40 || r.Compared.Expired > 0 {
 		t.Errorf("%+v", r.Compared)
 	}
 	same(t, b.production, b.control)
 	same(t, b.production, b.test)
 }
 
-// A recording has its own time, at whatever speed it is played.
+// A replay uses the recording's time, whatever its speed.
 func TestReplayEndsKeysByTheRecordingsTime(t *testing.T) {
 	p := newTape(t, nil)
 	endings(t, []*goredis.Client{p.client(t), p.client(t)}, func(*goredis.Client) {})
@@ -216,7 +219,7 @@ func TestReplayEndsKeysByTheRecordingsTime(t *testing.T) {
 	}
 }
 
-// Fields of hashes end as keys do.
+// Fields of hashes expire like keys.
 func TestTargetsEndFieldsAsProductionDoes(t *testing.T) {
 	for _, line := range []string{"redis-7.4", "redis-8.6", "valkey-9.1"} {
 		t.Run(line, func(t *testing.T) {

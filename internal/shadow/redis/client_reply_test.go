@@ -10,7 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// CLIENT REPLY ends the mirroring of its connection: replies can't be told from then on. Servers from 7.0 on list it as a command of its own.
+// CLIENT REPLY ends the mirroring of its connection, since replies can't be matched afterwards. Servers from
+// 7.0 on list it as a subcommand.
 func TestClientReplyEndsTheMirroring(t *testing.T) {
 	p, err := New(t.Context(), upstream(t, testenv.Redis(t)))
 	if err != nil {

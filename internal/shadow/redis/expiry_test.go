@@ -13,7 +13,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A value that was there before the run, has expired at one target and soon will at the other, is no difference.
+// A value that existed before the run, and has expired at one target a moment before the other, is no
+// difference.
 func TestExpiryIsNoDifference(t *testing.T) {
 	b := newBench(t, nil)
 	c := b.client(t)
@@ -33,7 +34,7 @@ func TestExpiryIsNoDifference(t *testing.T) {
 	}
 }
 
-// A write that a target has lost is no expiry, though its key has a time to live.
+// A write lost by a target is not excused by expiry, even if its key has a time to live.
 func TestLostWriteIsNoExpiry(t *testing.T) {
 	b := newBench(t, nil)
 	c := b.client(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// fuzzed is what a real server says of its commands.
+// fuzzed returns a Protocol with the commands of a real server.
 func fuzzed(f *testing.F) *Protocol {
 	up, err := gateway.ParseUpstream(testenv.Redis(f).URL(), "6379")
 	if err != nil {
@@ -28,7 +28,7 @@ func fuzzed(f *testing.F) *Protocol {
 	return p
 }
 
-// dialogues are requests and replies to begin with.
+// dialogues are the seed corpus: requests and replies.
 var dialogues = [][2]string{
 	{"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", "+OK\r\n$1\r\nv\r\n"},
 	{"MULTI\r\nINCR n\r\nSELECT 1\r\nEXEC\r\n", "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n:1\r\n+OK\r\n"},
@@ -38,7 +38,8 @@ var dialogues = [][2]string{
 	{"SORT l BY nosort LIMIT 0 1\r\nAUTH x\r\nWATCH a\r\nMULTI\r\nDISCARD\r\n", "*0\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n"},
 }
 
-// FuzzReader gives bytes to a reader in pieces of any size: it takes them alike, and holds no more than it counts.
+// FuzzReader passes bytes to a reader in pieces of different sizes: the results are the same, and it holds no
+// more than it counts.
 func FuzzReader(f *testing.F) {
 	p := fuzzed(f)
 	for i, d := range dialogues {
@@ -80,8 +81,8 @@ func describeOp(op *shadow.Operation) string {
 	return fmt.Sprintf("%s %v %q %q %d %d %v %+v", op.Name, op.Kind, op.Keys, op.Request, op.Replies, op.Form, op.Check, op.Production.Error)
 }
 
-// FuzzFilter gives commands to a filter that redacts: whatever they are, a value of a key that matches is not recorded, and what is recorded is
-// as many whole requests and replies.
+// FuzzFilter passes commands to a filter that redacts: no value of a matching key is recorded, and the
+// recorded bytes are as many whole requests as replies.
 func FuzzFilter(f *testing.F) {
 	p := fuzzed(f)
 	const key, secret = "user:1", "s3cret-of-somebody"

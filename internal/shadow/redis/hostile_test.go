@@ -17,7 +17,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// hostile is what strangers may send, and the server may cut off.
+// hostile are requests for which the server may disconnect the client.
 var hostile = map[string][]byte{
 	"no protocol":              []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
 	"bytes":                    bytes.Repeat([]byte{0, 255, 13, 10, '*', '$', '-'}, 20_000),
@@ -33,9 +33,10 @@ var hostile = map[string][]byte{
 	"nothing":                  nil,
 }
 
-// Strangers who send anything, and go when they like: other clients are served and mirrored, and memory stays in its bound.
+// Clients that send garbage and disconnect at any time: other clients are served and mirrored, and memory
+// stays within its bound.
 func TestHostileClients(t *testing.T) {
-	const memory = 128 * shadow.MiB // what they say waits, and others are not dropped for it
+	const memory = 128 * shadow.MiB // their bytes wait, and others are not dropped for them
 	b := newBench(t, func(c *shadow.Config) { c.Memory = memory })
 	haveGone := shadowtest.Strangers(t, b.addr, 20, hostile)
 	c := b.client(t)
@@ -51,18 +52,18 @@ func TestHostileClients(t *testing.T) {
 	b.undisturbed(t, 500)
 }
 
-// undisturbed ends a run in which so many operations at least were compared, none of them different or lost.
+// undisturbed ends a run in which at least least operations were compared, none of them different or lost.
 func (b *bench) undisturbed(t *testing.T, least uint64) {
 	t.Helper()
 	shadowtest.Undisturbed(t, b.run, least)
 	same(t, b.production, b.control)
 	same(t, b.production, b.test)
-	if held := b.run.Held(); held > 64<<10 { // what clients that are still there have said of their connections
+	if held := b.run.Held(); held > 64<<10 { // the state of connections that are still open
 		t.Errorf("%d bytes are held at the end", held)
 	}
 }
 
-// Clients that ask for much and read nothing hold no more than their share, and others go on.
+// Clients that request much and read nothing hold no more than their share, and others continue.
 func TestSlowReaders(t *testing.T) {
 	const memory = 16 * shadow.MiB
 	b := newBench(t, func(c *shadow.Config) { c.Memory = memory })
@@ -84,7 +85,8 @@ func TestSlowReaders(t *testing.T) {
 		if err := c.Incr(t.Context(), fmt.Sprint("n", i%10)).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if held := b.run.Held(); held > memory*6/5 { // a piece that does not fit is there until its connection is given up
+		// A piece that does not fit is kept until its connection is given up.
+		if held := b.run.Held(); held > memory*6/5 {
 			t.Fatalf("%d bytes are held", held)
 		}
 	}
@@ -94,7 +96,8 @@ func TestSlowReaders(t *testing.T) {
 	}
 }
 
-// Many clients at once, five hundred with make full, and a storm of connections that are used once, beside clients that leave in the middle of what they do.
+// Many concurrent clients (five hundred with make full), a storm of connections that are used once, and
+// clients that disconnect in the middle of a request.
 func TestManyConnections(t *testing.T) {
 	b := newBench(t, nil)
 	const each = 4
@@ -131,7 +134,7 @@ func TestManyConnections(t *testing.T) {
 	}
 }
 
-// Every line of servers as production and as targets.
+// Every line of servers, as production and as targets.
 func TestEachLine(t *testing.T) {
 	testenv.EachRedis(t, func(t *testing.T, l testenv.RedisLine) {
 		b := &bench{production: l.Start(t), control: l.Start(t), test: l.Start(t)}

@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// dialogue is requests and what production answers, for a reader that knows a real server's commands.
+// dialogue feeds requests and production's answers to a reader with a real server's commands.
 type dialogue struct {
 	t *testing.T
 	r *reader
@@ -29,7 +29,7 @@ func newDialogue(t *testing.T) *dialogue {
 	return &dialogue{t, p.Reader().(*reader)}
 }
 
-// says sends a request, "SET k v", and returns what production's answer completes.
+// says sends a request such as "SET k v", and returns the operations that production's reply completes.
 func (d *dialogue) says(request, reply string) []*shadow.Operation {
 	d.t.Helper()
 	now := time.Now()
@@ -43,7 +43,7 @@ func (d *dialogue) says(request, reply string) []*shadow.Operation {
 	return done
 }
 
-// one is says for a request that is one operation.
+// one is like says, for a request that is one operation.
 func (d *dialogue) one(request, reply string) *shadow.Operation {
 	d.t.Helper()
 	done := d.says(request, reply)
@@ -53,7 +53,7 @@ func (d *dialogue) one(request, reply string) *shadow.Operation {
 	return done[0]
 }
 
-// What reads or changes more than the keys that it names is ordered with everything.
+// Commands that touch more than the keys they name are ordered with everything.
 func TestWholeOperations(t *testing.T) {
 	d := newDialogue(t)
 	for request, whole := range map[string]bool{
@@ -67,7 +67,7 @@ func TestWholeOperations(t *testing.T) {
 	}
 }
 
-// A transaction is done before others change what it has watched: at a target it would be aborted.
+// A transaction is ordered before later changes of its watched keys, which would abort it at a target.
 func TestTransactionTouchesWhatItWatches(t *testing.T) {
 	d := newDialogue(t)
 	d.one("WATCH a b", "+OK\r\n")
@@ -90,7 +90,7 @@ func TestTransactionTouchesWhatItWatches(t *testing.T) {
 	}
 }
 
-// SELECT within a transaction is for what follows it, within and behind.
+// SELECT within a transaction applies to later commands, both inside and after it.
 func TestSelectInTransaction(t *testing.T) {
 	d := newDialogue(t)
 	d.says("MULTI", "+OK\r\n")
@@ -115,7 +115,7 @@ func TestSelectInTransaction(t *testing.T) {
 	}
 }
 
-// Keys are any bytes. None of them stands for a part of another key.
+// Keys may contain any bytes, and never look like a part of another key.
 func TestKeysOfAnyBytes(t *testing.T) {
 	d := newDialogue(t)
 	for _, key := range []string{"a\x00b", "\x00", "\x01", "a\x01\x02\x00\x01", "plain"} {
@@ -129,7 +129,7 @@ func TestKeysOfAnyBytes(t *testing.T) {
 	}
 }
 
-// Names are short and of letters, whatever a client sends.
+// Names of operations are short and consist of letters, whatever a client sends.
 func TestNamesAreShort(t *testing.T) {
 	d := newDialogue(t)
 	for request, want := range map[string]string{
@@ -172,7 +172,7 @@ func TestSmallRequestsCountWhatTheyHold(t *testing.T) {
 	runtime.KeepAlive(d)
 }
 
-// A connection that had one large answer does not keep its buffer.
+// A connection that had one large answer releases its buffer.
 func TestLargeAnswersAreForgotten(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()

@@ -72,7 +72,7 @@ func (p *tape) client(t *testing.T) *goredis.Client {
 	return c
 }
 
-// finish ends the recording, and says what is in it.
+// finish ends the recording, and returns its summary.
 func (p *tape) finish(t *testing.T) recording.Summary {
 	t.Helper()
 	p.recorder.Finish("the test is over")
@@ -125,7 +125,7 @@ func (p *tape) replay(t *testing.T, speed float64, change func(*bench, *shadow.C
 	return b, r
 }
 
-// load is four clients with keys of their own, and three that take turns.
+// load runs four clients with their own keys, and three that take turns.
 func (p *tape) load(t *testing.T) {
 	t.Helper()
 	var clients sync.WaitGroup
@@ -140,7 +140,7 @@ func (p *tape) load(t *testing.T) {
 	}
 }
 
-// What was recorded leaves production's data at both targets, at any speed, and they answer as production did.
+// A replay leaves production's data at both targets, at any speed, and their answers equal production's.
 func TestReplayHasProductionsData(t *testing.T) {
 	p := newTape(t, nil)
 	p.load(t)
@@ -177,7 +177,7 @@ func TestReplayWithCandidate(t *testing.T) {
 	same(t, p.production, b.test)
 }
 
-// Little memory makes a replay slower, and drops nothing.
+// A small memory bound makes a replay slower, but drops nothing.
 func TestReplayInLittleMemory(t *testing.T) {
 	p := newTape(t, nil)
 	c := p.client(t)
@@ -188,7 +188,7 @@ func TestReplayInLittleMemory(t *testing.T) {
 	same(t, p.production, b.test)
 }
 
-// recorded is the content of the file.
+// recorded returns the bytes in the file.
 func (p *tape) recorded(t *testing.T) []byte {
 	t.Helper()
 	var all bytes.Buffer
@@ -202,7 +202,7 @@ func (p *tape) recorded(t *testing.T) []byte {
 	}
 }
 
-// Of keys that match, no value is recorded: by no command, pipeline or transaction, in no reply and no error.
+// No value of a matching key is recorded: in no command, pipeline or transaction, reply or error.
 func TestRedaction(t *testing.T) {
 	const secret = "s3cret-of-somebody"
 	p := newTape(t, nil, "user:*")
@@ -287,14 +287,14 @@ func TestLoginsAndSubscriptionsAreNotRecorded(t *testing.T) {
 	}
 }
 
-// full is a recording that nothing can be written to.
+// full is a Recording whose writes block.
 type full struct{ wait chan struct{} }
 
 func (f *full) Write(recording.Record) error  { <-f.wait; return nil }
 func (f *full) Finish(recording.Record) error { return nil }
 func (f *full) Size() int64                   { return 0 }
 
-// A disk that does not write holds nobody up; what does not fit is dropped, and the connection marked.
+// A blocked disk delays no client; pieces that do not fit are dropped, and the connection is marked.
 func TestRecorderNeverWaits(t *testing.T) {
 	s := testenv.Redis(t)
 	to := &full{make(chan struct{})}
@@ -317,7 +317,7 @@ func TestRecorderNeverWaits(t *testing.T) {
 	_ = r.Shutdown(t.Context())
 }
 
-// Values of one length are told apart after redaction as before.
+// Different values of one length stay different after redaction.
 func TestRedactedValuesStayApart(t *testing.T) {
 	f := &Filters{key: [32]byte{7}}
 	for _, length := range []int{0, 1, 2, 3, 100} {

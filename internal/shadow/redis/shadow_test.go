@@ -20,7 +20,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// bench is production, two targets and a run between them.
+// bench is production, two targets and a run.
 type bench struct {
 	production, control, test *testenv.RedisServer
 	run                       *shadow.Run
@@ -62,7 +62,7 @@ func (b *bench) start(t *testing.T, change func(*shadow.Config)) {
 	b.run, b.addr = shadowtest.Start(t, cfg)
 }
 
-// client is one connection through the mirror.
+// client returns a client with one connection through the mirror.
 func (b *bench) client(t *testing.T) *goredis.Client {
 	t.Helper()
 	c := goredis.NewClient(&goredis.Options{Addr: b.addr, PoolSize: 1, MaxRetries: -1, ReadTimeout: time.Minute})
@@ -70,13 +70,13 @@ func (b *bench) client(t *testing.T) *goredis.Client {
 	return c
 }
 
-// settle ends the mirror when all of what clients did has reached the targets.
+// settle ends the mirror when the targets have got everything that clients did.
 func (b *bench) settle(t *testing.T) *shadow.Report {
 	t.Helper()
 	return shadowtest.Settle(t, b.run)
 }
 
-// contents reads a database as command by key.
+// contents returns a server's keys, each with its content.
 func contents(t *testing.T, s *testenv.RedisServer) map[string]string {
 	t.Helper()
 	c := goredis.NewClient(&goredis.Options{Addr: s.Addr})
@@ -117,8 +117,7 @@ func same(t *testing.T, a, b *testenv.RedisServer) {
 	}
 }
 
-// Clients that work on the same keys, with all kinds of commands: the targets answer alike and end with the
-// same data.
+// Clients use the same keys, with all kinds of commands: the targets answer alike and end with the same data.
 func TestTargetsAgree(t *testing.T) {
 	b := newBench(t, nil)
 	var clients sync.WaitGroup
@@ -133,7 +132,7 @@ func TestTargetsAgree(t *testing.T) {
 	same(t, b.control, b.test)
 }
 
-// Clients that use keys of their own, or the same ones in turns, leave production's data at the targets.
+// Clients with their own keys, or that take turns, leave production's data at the targets.
 func TestTargetsHaveProductionsData(t *testing.T) {
 	b := newBench(t, nil)
 	var clients sync.WaitGroup
@@ -157,8 +156,8 @@ func TestTargetsHaveProductionsData(t *testing.T) {
 // steps returns how many commands of work a client sends.
 func steps() int { return codectest.Amount(150, 150, 400) }
 
-// work is commands of many kinds on few keys. What is not determined by the order of commands is left out,
-// but SPOP and XADD, which are sent as production decided.
+// work sends commands of many kinds on few keys. Commands with nondeterministic results are left out, except
+// SPOP and XADD, which are sent with production's results.
 func work(ctx context.Context, c *goredis.Client, own string, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	key := func(kind string) string { return fmt.Sprintf("%s%s:%d", own, kind, r.IntN(5)) }
@@ -206,7 +205,7 @@ func work(ctx context.Context, c *goredis.Client, own string, seed uint64) {
 	}
 }
 
-// A connection that watches aborts where production aborts.
+// A transaction with WATCH aborts at the targets if it aborts in production.
 func TestWatch(t *testing.T) {
 	b := newBench(t, nil)
 	a, other := b.client(t), b.client(t)
@@ -244,8 +243,8 @@ func TestSelfTestFindsWhatItPlants(t *testing.T) {
 	}
 }
 
-// Targets that are stopped: clients notice nothing, memory stays in its bound, and what does not fit is
-// counted.
+// With stopped targets, clients are not affected, memory stays within its bound, and pieces that do not fit
+// are counted.
 func TestFrozenTargets(t *testing.T) {
 	b := newBench(t, func(c *shadow.Config) { c.Memory, c.OffTime = 2*shadow.MiB, time.Second })
 	for _, s := range []*testenv.RedisServer{b.control, b.test} {
@@ -279,7 +278,7 @@ func freeze(t *testing.T, s *testenv.RedisServer) {
 	t.Cleanup(func() { _ = syscall.Kill(s.Pid(), syscall.SIGCONT) })
 }
 
-// A target that is gone voids the run and turns the mirror off. Production goes on.
+// A killed target voids the run and turns the mirror off. Production continues.
 func TestKilledTarget(t *testing.T) {
 	b := newBench(t, nil)
 	c := b.client(t)
@@ -304,7 +303,7 @@ func TestKilledTarget(t *testing.T) {
 	}
 }
 
-// A wrong value at a target is found, and named without being shown.
+// A wrong value at a target is found, and its key's pattern is named without showing the value.
 func TestDifferentData(t *testing.T) {
 	b := newBench(t, nil)
 	c := b.client(t)
@@ -317,7 +316,8 @@ func TestDifferentData(t *testing.T) {
 	shadowtest.FindsOne(t, b.run, "GET user:*", "secret")
 }
 
-// Clients are served before the run begins, and mirrored from its begin on with what they have said of their connection.
+// Clients are served before the run begins, and mirrored from its beginning with the state of their
+// connections.
 func TestClientsBeforeTheRun(t *testing.T) {
 	b := &bench{production: testenv.Redis(t), control: testenv.Redis(t), test: testenv.Redis(t)}
 	cfg := shadow.Config{Production: upstream(t, b.production), Control: upstream(t, b.control), Test: upstream(t, b.test), Bound: time.Minute}
@@ -331,7 +331,7 @@ func TestClientsBeforeTheRun(t *testing.T) {
 	if err := c.Set(t.Context(), "before", 1, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Ping(t.Context()).Err(); err != nil { // its reply comes when the mirror is done with that of SET
+	if err := c.Ping(t.Context()).Err(); err != nil { // by then the reply to SET is processed
 		t.Fatal(err)
 	}
 	if err := b.run.Start(context.WithoutCancel(t.Context())); err != nil {
@@ -348,7 +348,7 @@ func TestClientsBeforeTheRun(t *testing.T) {
 	}
 }
 
-// What can't be mirrored ends the mirroring of its connection, not the connection.
+// Commands that can't be mirrored end the mirroring of their connection, not the connection.
 func TestUnmirrored(t *testing.T) {
 	b := newBench(t, nil)
 	c := b.client(t)

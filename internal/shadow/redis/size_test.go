@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A run says what both targets take by their own account, at the beginning and at the end, and the CPU that they have used in between.
+// A run reports the memory that both targets use by their own figures, at the beginning and at the end, and
+// the CPU time in between.
 func TestUsage(t *testing.T) {
 	b := newBench(t, nil)
 	c, value := b.client(t), strings.Repeat("x", 100<<10)
