@@ -22,8 +22,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Production gives up its role in the middle of writes, or crashes, and comes back at its address: what clients had acknowledged, and got in when they
-// tried again, is at both targets.
+// Production steps down in the middle of writes, or crashes, and comes back at its address: acknowledged
+// writes, and those that succeeded after retries, are at both targets.
 func TestProductionFailsOver(t *testing.T) {
 	for name, fail := range map[string]func(t *testing.T, s *mongotest.Server){
 		"it steps down": func(t *testing.T, s *mongotest.Server) {
@@ -82,7 +82,7 @@ func TestProductionFailsOver(t *testing.T) {
 	}
 }
 
-// insist inserts a document until it is there.
+// insist retries the insert of a document until it succeeds.
 func insist(t *testing.T, into *mongo.Collection, id int) {
 	testenv.Eventually(t, "the document is written", func() bool {
 		_, err := into.InsertOne(t.Context(), m{"_id": id})
@@ -90,7 +90,7 @@ func insist(t *testing.T, into *mongo.Collection, id int) {
 	})
 }
 
-// administrator is a connection with all rights, where logins are wanted.
+// administrator returns a connection with all rights to a server that requires logins.
 func administrator(t *testing.T, s *mongotest.Server) *mongo.Database {
 	t.Helper()
 	c, err := mongo.Connect(options.Client().ApplyURI(s.URI()).SetAuth(options.Credential{Username: "root", Password: "r"}))
@@ -101,7 +101,7 @@ func administrator(t *testing.T, s *mongotest.Server) *mongo.Database {
 	return c.Database("admin")
 }
 
-// A target that gets into trouble during a run voids it with a reason, and clients notice nothing.
+// A target that fails during a run voids it with a reason, and clients are not affected.
 func TestTargetTurnsBad(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(t *testing.T, s *mongotest.Server)
@@ -156,7 +156,7 @@ func mustRun(t *testing.T, db *mongo.Database, command bson.D) {
 	}
 }
 
-// writtenTo is what countUntil has written.
+// writtenTo returns the count that countUntil has written.
 func writtenTo(t *testing.T, c *mongo.Collection) int {
 	var doc struct{ N int }
 	if err := c.FindOne(t.Context(), m{"_id": 1}).Decode(&doc); err != nil && err != mongo.ErrNoDocuments {
@@ -165,7 +165,8 @@ func writtenTo(t *testing.T, c *mongo.Collection) int {
 	return doc.N
 }
 
-// countUntil counts in a document, has a target spoiled, connects anew, and goes on until the mirror has ended.
+// countUntil increments a document, has a target spoiled, reconnects, and continues until the mirror has
+// ended.
 func (b *bench) countUntil(t *testing.T, at func() *mongo.Collection, spoil func()) (written int) {
 	t.Helper()
 	c := b.client(t).Database("shop").Collection("c")
@@ -187,7 +188,8 @@ func (b *bench) countUntil(t *testing.T, at func() *mongo.Collection, spoil func
 	return written
 }
 
-// A target whose disk fills up: clients notice nothing, production has all that they wrote, and the run is void with a reason.
+// If a target's disk fills up, clients are not affected, production has all their writes, and the run is void
+// with a reason.
 func TestTargetWithFullDisk(t *testing.T) {
 	testenv.Full(t)
 	dir := t.TempDir()
@@ -228,7 +230,7 @@ func TestTargetWithFullDisk(t *testing.T) {
 	}
 }
 
-// noise is what doesn't compress.
+// noise returns incompressible bytes.
 func noise(seed int) []byte {
 	out := make([]byte, 100_000)
 	x := uint64(seed)*2654435761 + 88172645463325252
@@ -241,7 +243,7 @@ func noise(seed int) []byte {
 	return out
 }
 
-// fill leaves no more than a megabyte of a filesystem, to which a server may be writing meanwhile.
+// fill leaves at most a megabyte of a filesystem, to which a server may be writing meanwhile.
 func fill(t *testing.T, file string) {
 	t.Helper()
 	f, err := os.Create(file)

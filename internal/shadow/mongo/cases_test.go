@@ -24,7 +24,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Transfers between accounts, some of them aborted, by sessions that share a pool: money is where production has it.
+// Transfers between accounts, some of them aborted, in sessions that share a pool: the targets' balances
+// equal production's.
 func TestTransactions(t *testing.T) {
 	b := newBench(t, "rs0", nil)
 	setUp := b.client(t).Database("shop").Collection("accounts")
@@ -73,7 +74,7 @@ func transfer(ctx context.Context, c *mongo.Client, from, to int, abort bool) {
 	})
 }
 
-// A target that is no replica set gets the statements of a transaction without it.
+// A target that is not in a replica set gets the statements of a transaction without the transaction.
 func TestTransactionsAtStandaloneTargets(t *testing.T) {
 	b := &bench{production: server1(t, "rs0", "production"), control: server1(t, "", "control"), test: server1(t, "", "test")}
 	b.start(t, nil)
@@ -93,7 +94,7 @@ func TestTransactionsAtStandaloneTargets(t *testing.T) {
 	same(t, b.production, b.test)
 }
 
-// Cursors that are read over another connection than the one that opened them, or are given up.
+// Cursors are read over another connection than the one that opened them, or abandoned.
 func TestCursors(t *testing.T) {
 	b := newBench(t, "", nil)
 	one := options.Client().SetMaxPoolSize(1)
@@ -128,7 +129,7 @@ func TestCursors(t *testing.T) {
 	}
 }
 
-// connection is one without a session, in which the test decides what goes over which connection.
+// connection returns a connection without a session, so that the test decides which connection sends what.
 func connection(t *testing.T, addr string) *conn {
 	t.Helper()
 	raw, err := net.Dial("tcp", addr)
@@ -158,7 +159,7 @@ func openCursor(t *testing.T, addr string) int64 {
 	return cursorOf(reply)
 }
 
-// readOver reads three batches of a cursor over a connection of its own, and ends it.
+// readOver reads three batches of a cursor over a connection of its own, and kills the cursor.
 func readOver(t *testing.T, addr string, cursor int64) {
 	t.Helper()
 	c := connection(t, addr)
@@ -168,7 +169,7 @@ func readOver(t *testing.T, addr string, cursor int64) {
 	c.mustAsk(t, bson.D{{Key: "killCursors", Value: "c"}, {Key: "cursors", Value: bson.A{cursor}}})
 }
 
-// When reads are sampled, a cursor's batches are sent where its query was.
+// When reads are sampled, a cursor's batches are sent if its query was.
 func TestSampledCursors(t *testing.T) {
 	b := newBench(t, "", func(c *shadow.Config) { c.Reads = 0.5 })
 	c := b.client(t).Database("shop").Collection("c")
@@ -183,7 +184,7 @@ func TestSampledCursors(t *testing.T) {
 	}
 }
 
-// Writes that are not answered, compressed messages, documents in sections, and ids that the server gives.
+// Unacknowledged writes, compressed messages, documents in sections, and ids chosen by the server.
 func TestWaysToWrite(t *testing.T) {
 	b := newBench(t, "", nil)
 	for _, compressor := range []string{"zlib", "snappy", "zstd"} {
@@ -220,8 +221,8 @@ func TestWaysToWrite(t *testing.T) {
 	}
 }
 
-// An index is unique: what frees a value and what takes it are different documents, and keep their order. Collections, indexes and views
-// come and go.
+// With a unique index, freeing a value and taking it concern different documents, but keep their order.
+// Collections, indexes and views are created and dropped.
 func TestUniqueIndexesAndViews(t *testing.T) {
 	b := newBench(t, "", nil)
 	ctx := t.Context()
@@ -245,7 +246,7 @@ func TestUniqueIndexesAndViews(t *testing.T) {
 	same(t, b.production, b.test)
 }
 
-// A retried write that production had carried out is not carried out twice.
+// A retried write that production had executed is not executed twice.
 func TestRetriedWrite(t *testing.T) {
 	b := newBench(t, "rs0", nil)
 	c := b.client(t)
@@ -270,7 +271,8 @@ func TestRetriedWrite(t *testing.T) {
 	same(t, b.production, b.test)
 }
 
-// What can't be mirrored is counted; what differs by nature is named and compared by success.
+// Operations that can't be mirrored are counted; those that differ by nature are named and compared by
+// success.
 func TestLeftOut(t *testing.T) {
 	b := newBench(t, "rs0", nil)
 	ctx := t.Context()
@@ -312,7 +314,8 @@ func TestSelfTestFindsWhatItPlants(t *testing.T) {
 	}
 }
 
-// Targets that are stopped: clients notice nothing, memory stays in its bound, and what does not fit is counted.
+// With stopped targets, clients are not affected, memory stays within its bound, and pieces that do not fit
+// are counted.
 func TestFrozenTargets(t *testing.T) {
 	b := newBench(t, "", func(c *shadow.Config) { c.Memory, c.OffTime = 4*shadow.MiB, time.Second })
 	for _, s := range []*mongotest.Server{b.control, b.test} {
@@ -340,7 +343,7 @@ func TestFrozenTargets(t *testing.T) {
 	}
 }
 
-// A target that is gone voids the run and turns the mirror off. Production goes on.
+// A killed target voids the run and turns the mirror off. Production continues.
 func TestKilledTarget(t *testing.T) {
 	b := servers(t, "")
 	b.test = mongotest.Start(t, mongotest.Config{})
@@ -368,7 +371,7 @@ func TestKilledTarget(t *testing.T) {
 	}
 }
 
-// A document that is another one at a target is found, and named without being shown.
+// A document that differs at a target is found, and its collection is named without showing data.
 func TestDifferentData(t *testing.T) {
 	b := newBench(t, "", nil)
 	c := b.client(t).Database("shop").Collection("users")
@@ -383,14 +386,14 @@ func TestDifferentData(t *testing.T) {
 	shadowtest.FindsOne(t, b.run, "find shop.users {_id}", "secret")
 }
 
-// Clients log in to production; targets are logged in with their own users, by either mechanism.
+// Clients log in to production; the mirror logs in to targets with their own users, by either mechanism.
 func TestLogins(t *testing.T) {
 	for mechanism, password := range map[string]string{"SCRAM-SHA-256": "t:ü", "SCRAM-SHA-1": "t"} {
 		t.Run(mechanism, func(t *testing.T) { logins(t, mechanism, password) })
 	}
 }
 
-// logins has the test server alone want logins: production takes those that there are.
+// logins runs with a test server that requires logins; production accepts them without requiring any.
 func logins(t *testing.T, mechanism, password string) {
 	b := &bench{production: server1(t, "", "production"), control: server1(t, "", "control"), test: locked(t)}
 	admin := b.production.Client(t).Database("admin")

@@ -29,7 +29,7 @@ func TestFindings(t *testing.T) {
 	all := []right{{Actions: needed}}
 	for name, c := range map[string]struct {
 		change func(production, control, test *server)
-		want   string // of a problem; "": there is none
+		want   string // of a problem; "": none
 	}{
 		"all is well":          {func(_, _, _ *server) {}, ""},
 		"a secondary":          {func(_, _, t *server) { t.Writable = false }, "test is a secondary"},
@@ -66,7 +66,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// On real servers: what differs is found, in words for people, and nothing is left behind.
+// On real servers, differences are found and described for people, and nothing is left behind.
 func TestCheck(t *testing.T) {
 	b := &bench{production: server1(t, "rs0", "production"), control: server1(t, "", "control"), test: server1(t, "", "test")}
 	ctx := t.Context()
@@ -104,7 +104,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A target that is production by another name is told.
+// A target that is production by another name is detected.
 func TestProductionAsTarget(t *testing.T) {
 	s, other := server1(t, "", "production"), server1(t, "", "control")
 	up := upstream(t, strings.Replace(s.URI(), "127.0.0.1", "localhost", 1))

@@ -20,7 +20,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// frame is a message whose header says what it likes.
+// frame returns a message with any header.
 func frame(length int32, opCode int32, body ...byte) []byte {
 	out := binary.LittleEndian.AppendUint32(nil, uint32(length))
 	out = append(out, 1, 0, 0, 0, 0, 0, 0, 0)
@@ -31,7 +31,7 @@ const (
 	opMsg, opCompressed, opQuery = 2013, 2012, 2004
 )
 
-// hostile is what strangers may send, and the server may cut off.
+// hostile are requests for which the server may disconnect the client.
 var hostile = map[string][]byte{
 	"no protocol":                         []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
 	"bytes":                               bytes.Repeat([]byte{0, 255, 13, 10, 221, 7}, 20_000),
@@ -48,7 +48,8 @@ var hostile = map[string][]byte{
 	"nothing":                             nil,
 }
 
-// Strangers who send anything, and go when they like: other clients are served and mirrored, and memory stays in its bound.
+// Clients that send garbage and disconnect at any time: other clients are served and mirrored, and memory
+// stays within its bound.
 func TestHostileClients(t *testing.T) {
 	const memory = 32 * shadow.MiB
 	b := newBench(t, "", func(c *shadow.Config) { c.Memory = memory })
@@ -66,7 +67,7 @@ func TestHostileClients(t *testing.T) {
 	b.undisturbed(t, 200)
 }
 
-// undisturbed ends a run in which so many operations at least were compared, none of them different or lost.
+// undisturbed ends a run in which at least least operations were compared, none of them different or lost.
 func (b *bench) undisturbed(t *testing.T, least uint64) {
 	t.Helper()
 	shadowtest.Undisturbed(t, b.run, least)
@@ -74,8 +75,8 @@ func (b *bench) undisturbed(t *testing.T, least uint64) {
 	same(t, b.production, b.test)
 }
 
-// Clients that ask for much and read nothing, and others that leave in the middle of a transaction: the rest go on, and targets get nothing of what
-// was not committed.
+// Some clients request much and read nothing, others disconnect in the middle of a transaction: the rest
+// continue, and targets get no uncommitted data.
 func TestClientsThatLeave(t *testing.T) {
 	const memory = 32 * shadow.MiB
 	b := newBench(t, "rs0", func(c *shadow.Config) { c.Memory = memory })
@@ -118,7 +119,7 @@ func TestClientsThatLeave(t *testing.T) {
 	}
 }
 
-// leave begins a transaction, writes in it, and goes.
+// leave begins a transaction, writes in it, and disconnects.
 func leave(t *testing.T, addr string, id int) {
 	t.Helper()
 	c, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + addr + "/?directConnection=true").SetServerSelectionTimeout(time.Minute))
@@ -141,7 +142,7 @@ func leave(t *testing.T, addr string, id int) {
 	_ = c.Disconnect(gone)
 }
 
-// Two hundred clients at once, and a storm of connections that are used once.
+// Two hundred concurrent clients, and a storm of connections that are used once.
 func TestManyConnections(t *testing.T) {
 	testenv.Full(t)
 	b := newBench(t, "", nil)

@@ -51,7 +51,7 @@ func (p *tape) client(t *testing.T, more ...*options.ClientOptions) *mongo.Clien
 	return (&bench{addr: p.Addr}).client(t, more...)
 }
 
-// replay plays the tape to two servers without data.
+// replay plays the tape to two empty servers.
 func (p *tape) replay(t *testing.T, speed float64) (*bench, *shadow.Report) {
 	t.Helper()
 	b := &bench{control: server1(t, p.set, "control"), test: server1(t, p.set, "test")}
@@ -65,8 +65,8 @@ func (p *tape) replay(t *testing.T, speed float64) (*bench, *shadow.Report) {
 	return b, p.Replay(t, speed, c)
 }
 
-// What was recorded leaves production's data at both targets, at any speed, and they answer as production did: transactions, retried
-// writes, cursors, compressed messages and sections among it.
+// A replay leaves production's data at both targets, at any speed, and their answers equal production's,
+// including transactions, retried writes, cursors, compressed messages and sections.
 func TestReplayHasProductionsData(t *testing.T) {
 	p := newTape(t, "rs0")
 	var clients sync.WaitGroup
@@ -86,7 +86,8 @@ func TestReplayHasProductionsData(t *testing.T) {
 	for i := range 10 {
 		transfer(t.Context(), c, i%2, (i+1)%2, i%4 == 3)
 	}
-	for _, speed := range codectest.Amount(nil, []float64{0}, []float64{0, 10}) { // as fast as possible, and ten times production's
+	// As fast as possible, and ten times production's pace.
+	for _, speed := range codectest.Amount(nil, []float64{0}, []float64{0, 10}) {
 		b, r := p.replay(t, speed)
 		if r.Compared.Equal < 2*uint64(steps()) || r.Compared.Diverged > 0 || r.Ended != "the recording is over" {
 			t.Errorf("speed %g: %+v, %s", speed, r.Compared, r.Ended)
@@ -96,15 +97,15 @@ func TestReplayHasProductionsData(t *testing.T) {
 	}
 }
 
-// Of collections that match, no value is recorded: by no command, in no reply and no error, and not by a view. Equal values stay equal, and what
-// does not match stays what it is.
+// No value of a matching collection is recorded: in no command, reply or error, and not through a view. Equal
+// values stay equal, and other collections are unchanged.
 func TestRedaction(t *testing.T) {
 	p := newTape(t, "rs0", "shop.users")
 	direct := p.production.Client(t).Database("shop")
 	if err := direct.CreateView(t.Context(), "old", "users", bson.A{}); err != nil {
 		t.Fatal(err)
 	}
-	p.record(t, "shop.users") // as it is now, with the view
+	p.record(t, "shop.users") // again, now with the view
 	ctx := t.Context()
 	db := p.client(t, options.Client().SetMonitor(nil)).Database("shop")
 	writeSecrets(t, db)
@@ -145,7 +146,7 @@ func TestRedaction(t *testing.T) {
 
 const secret = "s3cret-of-somebody"
 
-// writeSecrets fills a collection, and another one, reads it, and changes it in all ways that have values.
+// writeSecrets fills a collection and another one, reads it, and changes it in all ways that contain values.
 func writeSecrets(t *testing.T, db *mongo.Database) {
 	t.Helper()
 	ctx, users := t.Context(), db.Collection("users")
@@ -169,7 +170,7 @@ func writeSecrets(t *testing.T, db *mongo.Database) {
 	_, _ = users.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: m{"n": 1}})
 }
 
-// readSecrets asks for the collection's documents by their values.
+// readSecrets reads the collection's documents by their values.
 func readSecrets(t *testing.T, db *mongo.Database) {
 	t.Helper()
 	ctx, users := t.Context(), db.Collection("users")
@@ -185,7 +186,7 @@ func readSecrets(t *testing.T, db *mongo.Database) {
 	reads(m{"$expr": m{"$eq": bson.A{"$name", secret}}})
 }
 
-// readSecretsOtherwise asks by a view, by pipelines, and by commands that are refused.
+// readSecretsOtherwise reads through a view, by pipelines, and by commands that are refused.
 func readSecretsOtherwise(t *testing.T, db *mongo.Database) {
 	t.Helper()
 	ctx, users := t.Context(), db.Collection("users")
@@ -210,7 +211,7 @@ func readSecretsOtherwise(t *testing.T, db *mongo.Database) {
 	_ = db.Collection("plain").FindOne(ctx, m{"_id": 1})
 }
 
-// Logins are never recorded, nor what the server keeps for itself, with its cursors.
+// Logins are never recorded, nor reads of the server's own collections, with their cursors.
 func TestLoginsAreNotRecorded(t *testing.T) {
 	p := &tape{production: locked(t)}
 	addUser(t, administrator(t, p.production), "app", "s3cret", "SCRAM-SHA-256")
@@ -242,7 +243,7 @@ func TestLoginsAreNotRecorded(t *testing.T) {
 	}
 }
 
-// Documents within documents, deeper than any server takes, cost no more than their bytes.
+// Documents nested deeper than any server accepts cost no more than their bytes.
 func TestDeepDocuments(t *testing.T) {
 	const depth = 1 << 20
 	var deep []byte

@@ -20,7 +20,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// bench is production, two targets and a run between them.
+// bench is production, two targets and a run.
 type bench struct {
 	production, control, test *mongotest.Server
 	run                       *shadow.Run
@@ -36,15 +36,16 @@ func newBench(t *testing.T, set string, change func(*shadow.Config)) *bench {
 	return b
 }
 
-// servers returns the production, control and test servers that the tests of this package share, one test after the other:
-// standalone, or each the only member of a replica set of that name. The database shop is dropped when the test ends. A test
-// that stops a server has another one in its place.
+// servers returns the production, control and test servers that the tests of this package share, one test
+// after the other: standalone, or each the only member of a replica set of that name. The database shop is
+// dropped when the test ends. A test that stops a server must use one of its own instead.
 func servers(t *testing.T, set string) *bench {
 	t.Helper()
 	return &bench{production: server1(t, set, "production"), control: server1(t, set, "control"), test: server1(t, set, "test")}
 }
 
-// server1 returns one of them. The standalone test server compresses blocks by zstd, as a target does whose settings differ.
+// server1 returns one of them. The standalone test server compresses blocks with zstd, like a target with
+// other settings.
 func server1(t *testing.T, set, role string) *mongotest.Server {
 	t.Helper()
 	s := testenv.Shared(t, role+" "+set, func(t testing.TB) *mongotest.Server {
@@ -59,7 +60,8 @@ func server1(t *testing.T, set, role string) *mongotest.Server {
 	return s
 }
 
-// dropShop drops the database of the tests. Transactions that clients have left open would hold that up for a minute.
+// dropShop drops the database of the tests. It first kills sessions, since open transactions of clients would
+// delay that for a minute.
 func dropShop(t *testing.T, c *mongo.Client) {
 	t.Helper()
 	if err := c.Database("admin").RunCommand(context.Background(), bson.D{{Key: "killAllSessions", Value: bson.A{}}}).Err(); err != nil {
@@ -70,7 +72,7 @@ func dropShop(t *testing.T, c *mongo.Client) {
 	}
 }
 
-// locked returns a server that wants logins, which the tests share as they do others. Its administrator is root.
+// locked returns a shared server that requires logins. Its administrator is root.
 func locked(t *testing.T) *mongotest.Server {
 	t.Helper()
 	s := testenv.Shared(t, "locked", func(t testing.TB) *mongotest.Server {
@@ -82,7 +84,8 @@ func locked(t *testing.T) *mongotest.Server {
 		admin := administrator(t, s)
 		dropShop(t, admin.Client())
 		for _, name := range []string{"app", "mirror"} {
-			_ = admin.RunCommand(context.Background(), bson.D{{Key: "dropUser", Value: name}}).Err() // it may not be there
+			// The user may not exist.
+			_ = admin.RunCommand(context.Background(), bson.D{{Key: "dropUser", Value: name}}).Err()
 		}
 	})
 	return s
@@ -128,7 +131,7 @@ func (b *bench) start(t *testing.T, change func(*shadow.Config)) {
 	b.run, b.addr = shadowtest.Start(t, cfg)
 }
 
-// client goes through the mirror.
+// client returns a client that connects through the mirror.
 func (b *bench) client(t *testing.T, more ...*options.ClientOptions) *mongo.Client {
 	t.Helper()
 	o := options.Client().ApplyURI("mongodb://" + b.addr + "/?directConnection=true").SetServerSelectionTimeout(time.Minute)
@@ -140,13 +143,13 @@ func (b *bench) client(t *testing.T, more ...*options.ClientOptions) *mongo.Clie
 	return c
 }
 
-// settle ends the mirror when all of what clients did has reached the targets.
+// settle ends the mirror when the targets have got everything that clients did.
 func (b *bench) settle(t *testing.T) *shadow.Report {
 	t.Helper()
 	return shadowtest.Settle(t, b.run)
 }
 
-// hashes are the digests of a database's collections.
+// hashes returns the digests of a database's collections.
 func hashes(t *testing.T, s *mongotest.Server, db string) map[string]string {
 	t.Helper()
 	var r struct{ Collections map[string]string }
@@ -186,7 +189,8 @@ func contents(t *testing.T, s *mongotest.Server, collection string) string {
 
 type m = bson.M
 
-// Clients that work on the same documents, with all kinds of commands: the targets answer alike and end with the same data.
+// Clients use the same documents, with all kinds of commands: the targets answer alike and end with the same
+// data.
 func TestTargetsAgree(t *testing.T) {
 	b := newBench(t, "", nil)
 	var clients sync.WaitGroup
@@ -201,7 +205,7 @@ func TestTargetsAgree(t *testing.T) {
 	same(t, b.control, b.test)
 }
 
-// Clients that use documents of their own leave production's data at the targets.
+// Clients with their own documents leave production's data at the targets.
 func TestTargetsHaveProductionsData(t *testing.T) {
 	b := newBench(t, "rs0", nil)
 	var clients sync.WaitGroup
@@ -220,7 +224,7 @@ func TestTargetsHaveProductionsData(t *testing.T) {
 // steps returns how many commands of work1 a client sends.
 func steps() int { return codectest.Amount(80, 80, 200) }
 
-// work1 is commands of many kinds on few documents.
+// work1 sends commands of many kinds on few documents.
 func work1(t *testing.T, c *mongo.Client, own string, seed uint64) {
 	ctx := t.Context()
 	r := rand.New(rand.NewPCG(seed, 1))

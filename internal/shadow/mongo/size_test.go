@@ -8,7 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A run says what both targets' databases take, with what was written last, and the CPU that they have used in between.
+// A run reports the size of both targets' databases, including the last writes, and the CPU time in between.
 func TestUsage(t *testing.T) {
 	b := newBench(t, "", nil)
 	orders, r := b.client(t).Database("shop").Collection("orders"), rand.New(rand.NewPCG(1, 2))
