@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Reads of 60 µs that are 10 µs slower pass with a margin of 20 µs, and fail with the share alone: all of them, and their fingerprint. So they do when the
-// run goes on from a state.
+// Reads of 60 µs that are 10 µs slower pass with an absolute margin of 20 µs, and fail with the share alone,
+// both all reads together and their fingerprint. The same holds for a run that continues from a state.
 func TestAbsoluteMarginOfFastReads(t *testing.T) {
 	for margin, want := range map[time.Duration]string{20 * time.Microsecond: "PASS", 0: "FAIL"} {
 		cfg := Config{Margins: Margins{Absolute: margin}}

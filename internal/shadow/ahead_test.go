@@ -37,7 +37,7 @@ func (c *undoingConn) Send(ops []*Operation, _ time.Time, answered func(int, Ans
 	return nil
 }
 
-// What is called goes before what it waits for, whether it has come by then or not.
+// An operation that Ahead calls goes before those that it waits for, whether it has arrived by then or not.
 func TestAhead(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		u := &undoing{second: &Operation{Kind: Write, Whole: true}}

@@ -11,7 +11,8 @@ import (
 // candidateAddress tells a process of this test where to listen.
 const candidateAddress = "CINCH_TEST_CANDIDATE"
 
-// The address that a candidate listens at is chosen when it starts: between two starts somebody else may have taken the first one's.
+// The address of a candidate is chosen at each start: since the last one, another process may have taken its
+// port.
 func TestCandidateListensWhereNobodyDoes(t *testing.T) {
 	if address := os.Getenv(candidateAddress); address != "" {
 		listenUntilTerm(t, address)

@@ -21,7 +21,7 @@ func (c checked) CheckData(ctx context.Context, _ DataCheck, _ ...*Target) ([]Ta
 
 var errNoServer = errors.New("no server")
 
-// A PASS says that the data are alike, so it does not stand when not all that was to be compared was.
+// A PASS says that the data are alike, so it is withheld if the data check is incomplete.
 func TestPassNeedsTheData(t *testing.T) {
 	var r *Run
 	finish := func() { r.Finish("the traffic is over") }
@@ -64,7 +64,7 @@ func TestPassNeedsTheData(t *testing.T) {
 		}
 		r.mu.Lock()
 		settle(t, r, 0)
-		r.ended = "" // who ends it comes
+		r.ended = "" // the test case ends it
 		r.mu.Unlock()
 		c.end()
 		<-r.Over()

@@ -9,15 +9,16 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow/verdict"
 )
 
-// stream is the log-ratio of two targets' medians, by pieces of time as long as a probe's batch: what resembles the piece before, and what does not.
+// stream is the log-ratio of two targets' medians, in pieces as long as a probe's batch. A part of it
+// resembles the piece before, the rest is independent.
 type stream struct {
 	rnd    *rand.Rand
-	memory float64 // of a piece of the one before
+	memory float64 // autocorrelation of a piece with the one before
 	sigma  float64
 	drift  float64
 }
 
-// batch is the mean of so many pieces.
+// batch returns the mean of so many pieces.
 func (s *stream) batch(pieces int) (mean float64) {
 	for range pieces {
 		s.drift = s.memory*s.drift + math.Sqrt(1-s.memory*s.memory)*s.rnd.NormFloat64()
@@ -26,7 +27,8 @@ func (s *stream) batch(pieces int) (mean float64) {
 	return mean
 }
 
-// forecastRun is a check, and a run with as many batches as that has forecast. The test target becomes slower between its phases.
+// forecastRun runs a check, and then a run with the forecast number of batches. The test target becomes
+// slower between the phases.
 func forecastRun(seed uint64, memory, slower float64) (o verdict.Outcome, needed int) {
 	const probe = 20 * time.Second / probes
 	r := New(Config{Margins: Margins{P50: 0.05, P99: 0.1}, Batch: 30 * time.Second})
@@ -49,8 +51,8 @@ func forecastRun(seed uint64, memory, slower float64) (o verdict.Outcome, needed
 	return r.judge.Outcome(), needed
 }
 
-// The number of batches that a check forecasts leads to a verdict in at least 80 % of the runs: equal targets pass, and ones that are as much slower as
-// the margin away from it fail.
+// The number of batches that a check forecasts leads to a verdict in at least 80 % of the runs: equal targets
+// pass, and targets that are slower by twice the margin fail.
 func TestForecastLeadsToAVerdict(t *testing.T) {
 	const runs = 50
 	for _, memory := range []float64{0, 0.5} {

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// kv is a Protocol of servers that keep texts by key. Requests and answers are lines: "set KEY TEXT", "get KEY" and "del KEY".
+// kv is a Protocol of servers that store texts by key. Requests and answers are lines: "set KEY TEXT", "get
+// KEY" and "del KEY".
 type kv struct {
 	servers [targets]*kvServer
 }
@@ -41,7 +42,7 @@ func (p *kv) ScratchClean() *Operation {
 	return &Operation{Kind: Write, Name: "del", Request: []byte("del scratch")}
 }
 
-// CheckData compares all that the servers have, as a table.
+// CheckData compares all texts of the servers as one table.
 func (p *kv) CheckData(context.Context, DataCheck, ...*Target) ([]TableState, error) {
 	state := TableState{Name: "texts", State: TableEqual}
 	if !maps.Equal(p.servers[control].texts, p.servers[test].texts) {
@@ -50,23 +51,23 @@ func (p *kv) CheckData(context.Context, DataCheck, ...*Target) ([]TableState, er
 	return []TableState{state}, nil
 }
 
-// kvServer may have a fault: what it does with its n-th request of one kind, from 1 on.
+// kvServer may have a fault at its n-th request of one kind, counted from 1.
 type kvServer struct {
 	mu    sync.Mutex
 	texts map[string]string
 	count map[string]int // of requests, by kind
 
-	wrong int                  // get whose answer is another one
-	loses int                  // set that is answered and not done
-	dies  int                  // set at which the server ends
-	took  func() time.Duration // nil: a microsecond each time
+	wrong int                  // get that is answered wrongly
+	loses int                  // set that is answered but not executed
+	dies  int                  // set at which the server dies
+	took  func() time.Duration // latency of a request; nil: a microsecond
 }
 
 func newKVServer() *kvServer { return &kvServer{texts: map[string]string{}, count: map[string]int{}} }
 
 var errDead = errors.New("connection reset by peer")
 
-// do carries a request out.
+// do executes a request.
 func (s *kvServer) do(request string) (answer string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +94,7 @@ func (s *kvServer) do(request string) (answer string, err error) {
 	return "done", nil
 }
 
-// Send is a Conn's.
+// Send implements Conn.
 func (s *kvServer) Send(ops []*Operation, _ time.Time, answered func(int, Answer)) error {
 	for i, op := range ops {
 		answer, err := s.do(string(op.Request))
@@ -109,7 +110,7 @@ func (s *kvServer) Send(ops []*Operation, _ time.Time, answered func(int, Answer
 	return nil
 }
 
-// Close is a Conn's.
+// Close implements Conn.
 func (s *kvServer) Close() error { return nil }
 
 func kvAnswer(line string) Answer {
@@ -118,7 +119,7 @@ func kvAnswer(line string) Answer {
 	return Answer{Digest: h.Sum64(), Missing: line == "", Took: time.Microsecond}
 }
 
-// kvReader takes whole lines, one at a time.
+// kvReader expects whole lines, one at a time.
 type kvReader struct{ asked []string }
 
 var errNoLine = errors.New("neither set nor get")

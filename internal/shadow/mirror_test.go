@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// willing is a Protocol whose targets answer all that they are sent, at once. Its Readers understand one request.
+// willing is a Protocol whose targets answer all operations at once. Its Readers are mute.
 type willing struct{}
 
 func (willing) Reader() Reader                              { return &mute{} }
@@ -26,7 +26,7 @@ func (willing) Send(ops []*Operation, _ time.Time, answered func(int, Answer)) e
 	return nil
 }
 
-// mute gives up when it is told to.
+// mute is a Reader without operations that fails when the client sends quit.
 type mute struct{}
 
 func (*mute) Request(b []byte, _ time.Time) error {
@@ -49,7 +49,7 @@ func newWillingMirror(t *testing.T) *mirror {
 	return m
 }
 
-// What is done at both targets is not kept by the order, but for a share of the limit.
+// The order keeps operations that are done at both targets only up to a share of the limit.
 func TestOrderKeepsAShareOfTheLimit(t *testing.T) {
 	m := newWillingMirror(t)
 	submit := func(key string) *Operation {
@@ -60,7 +60,7 @@ func TestOrderKeepsAShareOfTheLimit(t *testing.T) {
 	for i := range 499 {
 		submit(fmt.Sprint(i))
 	}
-	for before := submit("499"); !before.over(); { // what is done afterwards is only dropped when another comes
+	for before := submit("499"); !before.over(); { // later ends are noticed with the next one
 		time.Sleep(time.Millisecond)
 	}
 	last := submit("500")
@@ -75,7 +75,7 @@ func TestOrderKeepsAShareOfTheLimit(t *testing.T) {
 	}
 }
 
-// Answers of targets are held while they are read, so they count.
+// Answers of targets are in memory while they are read, so they count.
 func TestAnswersCount(t *testing.T) {
 	op := &Operation{Expected: MiB}
 	if n := op.answerSize(); n < targets*MiB {
@@ -83,7 +83,7 @@ func TestAnswersCount(t *testing.T) {
 	}
 }
 
-// hoard is a Reader that keeps all that it is given.
+// hoard is a Reader that buffers all its bytes.
 type hoard struct {
 	mute
 	held int64
@@ -96,14 +96,14 @@ type hoarding struct{ willing }
 
 func (hoarding) Reader() Reader { return &hoard{} }
 
-// A mirror that is off before the run began, as when its self-test has failed, keeps nothing: neither what is queued nor what Readers have of clients
-// that are still there.
+// A mirror that is off before the run began, as after a failed self-test, holds no memory: neither for queued
+// pieces nor for Readers of clients that are still connected.
 func TestAMirrorThatIsOffKeepsNothing(t *testing.T) {
 	r := New(Config{Protocol: hoarding{}})
 	read, queued := &tapped{number: 1}, &tapped{number: 2}
 	r.follow()
 	r.tap.put(read, gateway.FromClient, make([]byte, 1024))
-	for range 2 { // behind the second one the piece has been read
+	for range 2 { // after the second call the piece has been read
 		r.mirror.do(t.Context(), func() {})
 	}
 	if r.Held() <= 1024 {
@@ -125,7 +125,7 @@ func TestAMirrorThatIsOffKeepsNothing(t *testing.T) {
 	}
 }
 
-// A connection beyond those that there are files for is not followed; one that ends makes room.
+// A connection beyond the limit of file descriptors is not followed; one that ends makes room.
 func TestConnectionsBeyondTheFiles(t *testing.T) {
 	m := newWillingMirror(t)
 	m.most = 1
@@ -141,7 +141,7 @@ func TestConnectionsBeyondTheFiles(t *testing.T) {
 	}
 }
 
-// What a connection waited with is sent with its state, before it is given up.
+// An operation that a connection held back is sent, with its state, before the connection is given up.
 func TestGivenConnectionsWakeFirst(t *testing.T) {
 	m := newWillingMirror(t)
 	conn := &tapped{number: 7}
@@ -153,7 +153,7 @@ func TestGivenConnectionsWakeFirst(t *testing.T) {
 	}
 }
 
-// hanging is a Protocol of which one target answers at once and the other never.
+// hanging is a Protocol whose control answers at once and whose test target never does.
 type hanging struct {
 	willing
 	closed context.Context // nil: it answers
@@ -183,7 +183,7 @@ func (h hanging) Close() error {
 	return nil
 }
 
-// What is under way when the mirror is turned off counts at neither target: the run is not void.
+// Operations under way when the mirror is turned off count at neither target: the run is not void.
 func TestOffIsNoDifference(t *testing.T) {
 	r := New(Config{Protocol: hanging{}})
 	if err := r.Start(t.Context()); err != nil {
@@ -201,7 +201,7 @@ func TestOffIsNoDifference(t *testing.T) {
 	}
 }
 
-// A tap that turns itself off ends the run, which says why.
+// A tap that turns itself off ends the run, which reports why.
 func TestSlowTapEndsTheRun(t *testing.T) {
 	r := New(Config{Protocol: willing{}, Bound: time.Nanosecond})
 	if err := r.Start(t.Context()); err != nil {
@@ -225,7 +225,7 @@ func TestSlowTapEndsTheRun(t *testing.T) {
 	}
 }
 
-// Targets that refuse what production does are alike, and no use.
+// Targets that both refuse what production does are alike, but useless.
 func TestTargetsThatRefuse(t *testing.T) {
 	r := New(Config{Protocol: willing{}})
 	for i := range 1000 {
@@ -241,7 +241,7 @@ func TestTargetsThatRefuse(t *testing.T) {
 	}
 }
 
-// ended counts Readers that were not told that their connection has ended.
+// ended counts Readers whose End was not called.
 type ended struct {
 	willing
 	left *int
@@ -256,7 +256,7 @@ type ending struct {
 
 func (e *ending) End() []*Operation { *e.left--; return nil }
 
-// A Reader is told that its connection has ended, also if that was given up, or ended before the run began.
+// A Reader's End is called, even if its connection was given up, or ended before the run began.
 func TestReadersAreToldTheEnd(t *testing.T) {
 	left := 0
 	m := newMirror(Config{Protocol: ended{left: &left}}.withDefaults(), newBudget(128*MiB), func(_ *Target, err error) { t.Error(err) })
@@ -274,7 +274,8 @@ func TestReadersAreToldTheEnd(t *testing.T) {
 	}
 }
 
-// What is left of connections that have ended is in the bound while a target keeps it from its end, and counts as a connection to it.
+// Lanes of connections that have ended are in the bound until their target lets them end, and count as
+// connections to it.
 func TestLanesOfGoneConnections(t *testing.T) {
 	m := newMirror(Config{Protocol: hanging{}}.withDefaults(), newBudget(128*MiB), func(*Target, error) {})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// An operation that comes often is judged by itself, however many others were seen once before it.
+// A frequent operation is judged by itself, however many names were seen once before it.
 func TestOperationBehindManyNames(t *testing.T) {
 	r := New(Config{})
 	r.phase = Testing

@@ -12,7 +12,7 @@ func op(conn uint64, kind Kind, keys ...string) *Operation {
 	return o
 }
 
-// waits says which of the earlier operations each one waits for, by their places.
+// waits returns the indexes of the earlier operations that each one waits for.
 func waits(o *order, ops ...*Operation) [][]int {
 	var out [][]int
 	for i, op := range ops {
@@ -75,7 +75,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// What is done at both targets is waited for no more, and forgotten.
+// Operations that are done at both targets are not waited for any more, and removed.
 func TestOrderForgetsWhatIsOver(t *testing.T) {
 	o := newOrder()
 	first, second := op(1, Write, "a"), op(2, Read, "b")
@@ -95,7 +95,8 @@ func TestOrderForgetsWhatIsOver(t *testing.T) {
 	}
 }
 
-// What follows an operation that the rate leaves out is left out too, and what follows one that is mirrored is mirrored.
+// Operations that follow one left out by sampling are left out, too, and those that follow a mirrored one are
+// mirrored.
 func TestFollowersShareTheChoice(t *testing.T) {
 	m := newMirror(Config{Reads: 1e-9}.withDefaults(), newBudget(MiB), nil)
 	first := op(1, Read, "a")
@@ -111,7 +112,7 @@ func TestFollowersShareTheChoice(t *testing.T) {
 	}
 }
 
-// A key has few parts, whatever a client writes into it: each is a map.
+// The parts of a key are limited, whatever a client sends: each is a map.
 func TestPartsAreFew(t *testing.T) {
 	o := newOrder()
 	deep := strings.Repeat(Part, 1_000_000)

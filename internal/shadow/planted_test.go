@@ -13,14 +13,14 @@ import (
 
 var plantedRuns = flag.Int("planted.runs", 20, "runs with each planted fault")
 
-// Traffic of a run: pairs of a write and a read of what it wrote, by a few clients.
+// Traffic of a run: pairs of a write and a read of the written key, by a few clients.
 const (
 	plantedClients = 4
 	plantedKeys    = 12
 	plantedPairs   = 60
 )
 
-// planted is a run in which something goes wrong at one of the targets.
+// planted is a run with a fault at one of the targets.
 type planted struct {
 	rnd        *rand.Rand
 	place      int // of the target
@@ -31,8 +31,8 @@ type planted struct {
 	production *kvServer
 
 	plant  *Plant // in the path to the target
-	unread bool   // no client reads
-	middle func() // is called in the middle of the traffic
+	unread bool   // no written key is read
+	middle func() // called in the middle of the traffic
 }
 
 func newPlanted(seed uint64) *planted {
@@ -45,13 +45,13 @@ func newPlanted(seed uint64) *planted {
 	return p
 }
 
-// server is the one that the fault is planted in.
+// server returns the server with the fault.
 func (p *planted) server() *kvServer { return p.kv.servers[p.place] }
 
-// nth draws a write, or a read.
+// nth returns a random write, or read.
 func (p *planted) nth() int { return 1 + p.rnd.IntN(plantedPairs) }
 
-// play carries the traffic out, and returns what the run says of it.
+// play runs the traffic, and returns the run's report.
 func (p *planted) play(t *testing.T) *Report {
 	t.Helper()
 	p.run = New(p.cfg)
@@ -65,7 +65,7 @@ func (p *planted) play(t *testing.T) *Report {
 		}
 		key := p.rnd.IntN(plantedKeys)
 		if p.unread {
-			key = i // nothing is written again
+			key = i // no key is written twice
 		}
 		p.do(fmt.Sprintf("set key%d text%d", key, i))
 		if !p.unread {
@@ -77,7 +77,7 @@ func (p *planted) play(t *testing.T) *Report {
 	return p.run.Report()
 }
 
-// do has some client ask production.
+// do sends a request of a random client to production.
 func (p *planted) do(request string) {
 	c := &p.clients[p.rnd.IntN(plantedClients)]
 	answer, _ := p.production.do(request)
@@ -85,11 +85,11 @@ func (p *planted) do(request string) {
 	p.run.tap.put(c, gateway.FromUpstream, []byte(answer))
 }
 
-// Whatever goes wrong at one target voids the run, each time, and the run says what it was.
+// Every fault at one target voids the run each time, and the run reports it.
 func TestPlantedFaultsVoid(t *testing.T) {
 	for name, c := range map[string]struct {
 		plant func(*planted)
-		why   string // TARGET stands for the one that has the fault
+		why   string // TARGET stands for the target with the fault
 	}{
 		"a wrong answer":     {func(p *planted) { p.server().wrong = p.nth() }, "answers differ, first that of get (operation "},
 		"a lost write":       {func(p *planted) { p.server().loses = p.nth() }, "answers differ, first that of get (operation "},
@@ -116,7 +116,8 @@ func TestPlantedFaultsVoid(t *testing.T) {
 	}
 }
 
-// What goes wrong nowhere, or at both targets alike, does not: so a connection that could not be followed is counted, and no more.
+// No fault, or one that is not at a single target, does not void a run: a connection that could not be
+// followed is only counted.
 func TestEqualTargetsAreNotVoid(t *testing.T) {
 	for name, c := range map[string]struct {
 		plant   func(*planted)

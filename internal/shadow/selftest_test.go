@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The self-test finds what it plants between targets that are alike. It fails where they are not, where one does not answer, and where the slowdown
-// can't be told from noise. What it has written is removed.
+// The self-test finds the planted faults between equal targets. It fails if the targets differ, if one does
+// not answer, and if the slowdown can't be told from noise. It removes what it has written.
 func TestSelfTest(t *testing.T) {
 	steady := func(seed uint64) func() time.Duration {
 		random := rand.New(rand.NewPCG(seed, 2))

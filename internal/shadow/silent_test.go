@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// deaf is a Protocol whose test target neither answers nor says what it does.
+// deaf is a Protocol whose test target neither answers nor tells what it does.
 type deaf struct{ hanging }
 
 func (deaf) Look(context.Context, Conn, Conn) Progress { return Silent }
 
-// A target that does not say what it does is given up by what waits behind, however long the operation had taken in production.
+// A target that does not tell what it does is given up by waiting operations, however long the first one took
+// in production.
 func TestTargetThatIsSilent(t *testing.T) {
 	r := New(Config{Protocol: deaf{}, Wait: time.Millisecond, Patience: 20 * time.Millisecond})
 	if err := r.Start(t.Context()); err != nil {
@@ -28,7 +29,8 @@ func TestTargetThatIsSilent(t *testing.T) {
 	}
 }
 
-// What took long in production may take long at a target. Operations that were answered in one piece were under way together.
+// Operations that took long in production may take long at a target. Those answered in one piece ran
+// concurrently.
 func TestPatienceHasProductionsTime(t *testing.T) {
 	target := newTarget("test", test, Config{}.Test, Config{}.withDefaults(), nil)
 	for _, c := range []struct{ first, second, want time.Duration }{

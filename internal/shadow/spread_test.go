@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The interval of a quantile holds its ratio; one that batches have too few operations for has none.
+// The interval of a quantile contains its ratio; quantiles with too few operations in the batches have none.
 func TestSpread(t *testing.T) {
 	s, r, all := newSpread(40), rand.New(rand.NewPCG(1, 2)), &pair{digits: 3}
 	for range 40 {

@@ -20,7 +20,7 @@ func observation(x float64) observed {
 	return observed{Metrics: []*float64{&x, nil, &x, nil}, Names: map[string]float64{"GET user:*": x}, Reads: reads}
 }
 
-// What one run has observed another goes on from.
+// A run continues from the observations of another.
 func TestStateGoesOn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state.json")
 	first := New(Config{State: file})
@@ -57,7 +57,7 @@ func TestStateGoesOn(t *testing.T) {
 	}
 }
 
-// Where a state can't be kept is found out at the start, and nothing is left there.
+// A state that can't be written is reported at the start, and no file is left behind.
 func TestStateThatCannotBeWritten(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
@@ -107,7 +107,7 @@ func TestStateThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// at is a run's configuration with targets at these addresses.
+// at returns a configuration with targets at these addresses.
 func at(control, test string) Config {
 	return Config{
 		ProtocolName: "redis", Control: gateway.Upstream{Network: "tcp", Address: control}, Test: gateway.Upstream{Network: "tcp", Address: test}, Reads: 0.5,
@@ -122,7 +122,8 @@ func with(c Config, change func(*Config)) Config {
 
 func noCandidate(context.Context) (gateway.Upstream, func(), error) { panic("it is not begun") }
 
-// A run goes on from what was observed at its own targets, with its own settings. Only the test target may have another address behind an A/A phase.
+// A run only continues from observations of its own targets with its own settings. Only the test target may
+// have another address after an A/A phase.
 func TestStateOfAnotherRun(t *testing.T) {
 	candidate := func(c *Config) { c.Candidate, c.Rules = noCandidate, []string{"* zstd"} }
 	baseline := with(at("a", "b"), func(c *Config) { c.BaselineOnly = true })
@@ -130,7 +131,7 @@ func TestStateOfAnotherRun(t *testing.T) {
 		was   Config
 		phase Phase
 		is    Config
-		hint  string // "": it goes on
+		hint  string // "": it continues
 	}{
 		"the same":                          {at("a", "b"), Testing, at("a", "b"), ""},
 		"another control":                   {at("a", "b"), Testing, at("c", "b"), "--state"},
@@ -159,7 +160,8 @@ func TestStateOfAnotherRun(t *testing.T) {
 	}
 }
 
-// expectRefusal wants a state to be refused with a hint that has these words; none: it is taken.
+// expectRefusal expects a state to be refused with a hint that contains the words, or to be accepted if hint
+// is "".
 func expectRefusal(t *testing.T, name string, err error, hint string) {
 	t.Helper()
 	if hint == "" {
@@ -174,7 +176,7 @@ func expectRefusal(t *testing.T, name string, err error, hint string) {
 	}
 }
 
-// settle has a run observe batches whose ratio is x until there is a verdict.
+// settle makes a run observe batches with ratio x until there is a verdict.
 func settle(t *testing.T, r *Run, x float64) {
 	t.Helper()
 	r.phase = Testing
@@ -190,7 +192,8 @@ func settle(t *testing.T, r *Run, x float64) {
 	t.Fatal("there is no verdict")
 }
 
-// A verdict is not passed on to another run, be it written down or, in older files, to be found again.
+// A verdict is not passed on to another run, whether it is in the file or, with older files, must be derived
+// again.
 func TestStateWithAVerdict(t *testing.T) {
 	for want, x := range map[string]float64{"PASS": 0, "FAIL": 0.5} {
 		cfg := with(at("a", "b"), func(c *Config) { c.State = filepath.Join(t.TempDir(), "state.json") })
@@ -207,7 +210,7 @@ func TestStateWithAVerdict(t *testing.T) {
 	}
 }
 
-// A file of an older version, which does not say what it is of, is gone on from.
+// A run continues from a file of an older version, which does not name its targets.
 func TestOlderState(t *testing.T) {
 	cfg := with(at("a", "b"), func(c *Config) { c.State = filepath.Join(t.TempDir(), "state.json") })
 	content := `{"version":1,"margins":{"p50":0.05,"p99":0.1},"batch":"30s","baseline":[],"test":[{"metrics":[0.01,null,0.01,null]}]}`
@@ -220,7 +223,7 @@ func TestOlderState(t *testing.T) {
 	}
 }
 
-// A check beside a live run does not get in the way of its state, and nothing else is left beside it.
+// A check beside a live run does not disturb its state file, and leaves no other file.
 func TestACheckBesideALiveRun(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "state.json")
@@ -254,7 +257,8 @@ func TestACheckBesideALiveRun(t *testing.T) {
 	}
 }
 
-// A run whose targets have come apart is not gone on from, though it has observed nothing, or was ended before its batch was.
+// A run does not continue from a void run, even if that observed nothing, or ended before its first batch
+// did.
 func TestStateOfAVoidRun(t *testing.T) {
 	for name, middle := range map[string]func(*Run){
 		"a target failed": func(r *Run) { r.trouble(r.mirror.targets[test], errDead) },
@@ -279,7 +283,7 @@ func TestStateOfAVoidRun(t *testing.T) {
 	}
 }
 
-// What JSON has no number for is left out.
+// Values without a number in JSON are left out.
 func TestObservedWithoutNumbers(t *testing.T) {
 	b := newBatch(time.Time{})
 	if o := b.observed(Margins{}); len(o.Metrics) != 4 || o.Metrics[0] != nil || !math.IsNaN(o.batch()[0]) {

@@ -9,8 +9,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// What does not fit is dropped and counted, with all that follows on its connection; other connections and what is
-// queued stay.
+// Pieces that do not fit are dropped and counted, with all later ones of their connection. Other connections
+// and queued pieces are not affected.
 func TestTapDropsAndNeverWaits(t *testing.T) {
 	tap := newTap(newBudget(48<<10), 0)
 	a, b := &tapped{number: 1}, &tapped{number: 2}
@@ -47,11 +47,13 @@ func TestTapIsOff(t *testing.T) {
 	}
 }
 
-// More than one late piece in a hundred of a second is too slow, when the second is over; one in a hundred is not, nor are two of two.
+// More than one late piece in a hundred within a second is too slow, once the second is over; one in a
+// hundred is not, nor are two of two.
 func TestSlowness(t *testing.T) {
 	s := slowness{bound: time.Millisecond}
 	second := time.Unix(1000, 0)
-	// in has pieces come in the next second, the first of them late, and reports what is said of those before.
+	// in counts pieces in the next second, the first of them late, and reports whether earlier ones were too
+	// slow.
 	in := func(pieces, late int) (before bool) {
 		second = second.Add(time.Second)
 		for i := range pieces {
@@ -78,7 +80,7 @@ func TestSlowness(t *testing.T) {
 			t.Errorf("%s: too slow is %v", c.name, got)
 		}
 	}
-	for range 3 { // one piece a second, each held up
+	for range 3 { // one piece a second, each late
 		in(1, 1)
 	}
 	if !in(10, 0) {
@@ -86,8 +88,8 @@ func TestSlowness(t *testing.T) {
 	}
 }
 
-// Connections that come and go while nobody takes anything are in the bound, with their ends: those that fit are told of to their end, the others are
-// counted, and nothing is kept of them.
+// Connections that come and go while no piece is read are in the bound, with their ends: the ends of those
+// that fit are reported, the others are counted, and use no memory.
 func TestEndsAreInTheBound(t *testing.T) {
 	const bound, all = MiB, 100_000
 	tap := newTap(newBudget(bound), 0)

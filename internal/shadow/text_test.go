@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A mirror that is over has no traffic to wait for, so the first line says why it ended.
+// A mirror that is over waits for no more traffic, so the first line says why it ended.
 func TestMeaningWithoutAVerdict(t *testing.T) {
 	needs := []MetricState{{Judged: true, Needed: 12, Batches: 2}}
 	for want, r := range map[string]Report{
@@ -23,7 +23,8 @@ func TestMeaningWithoutAVerdict(t *testing.T) {
 	}
 }
 
-// The first line says how many answers the verdict rests on, never more than there are, and warns where that is little.
+// The first line says how many answers the verdict rests on, never more than there are, and warns if they are
+// few.
 func TestTheFirstLineSaysTheShare(t *testing.T) {
 	for want, c := range map[string]Compared{
 		"and answers alike\n":                                               {},
@@ -48,7 +49,7 @@ func TestTheFirstLineSaysTheShare(t *testing.T) {
 	}
 }
 
-// The logins of clients that come for one question each are no answers that were not compared.
+// Logins of clients that connect for one request each do not lower the share of compared answers.
 func TestSetupIsNoAnswer(t *testing.T) {
 	c := newCompare(willing{})
 	for range 3 {
@@ -61,7 +62,7 @@ func TestSetupIsNoAnswer(t *testing.T) {
 	}
 }
 
-// What a COMMIT answers is alike wherever there is one: a run of nothing else has compared nothing.
+// The answers to COMMIT are always alike: a run with nothing else has compared nothing.
 func TestCommitIsNoAnswer(t *testing.T) {
 	r := New(Config{Protocol: willing{}})
 	defer r.stop()
@@ -76,7 +77,7 @@ func TestCommitIsNoAnswer(t *testing.T) {
 	}
 }
 
-// A run that has compared next to nothing does not say that the targets answer alike.
+// A run that has compared almost no answers does not claim that the targets answer alike.
 func TestPassNeedsAnswers(t *testing.T) {
 	for timed, want := range map[int]string{900: "PASS", 1100: "INCONCLUSIVE"} {
 		r := New(Config{Protocol: willing{}})
@@ -97,7 +98,7 @@ func TestPassNeedsAnswers(t *testing.T) {
 	}
 }
 
-// Who finds a void run reads what was asked, who answered what, and what to do.
+// The report of a void run says what was asked, the answers of each server, and what to do.
 func TestAVoidRunSaysWhatToDo(t *testing.T) {
 	cfg := Config{Protocol: willing{}}
 	cfg.Control.Network, cfg.Control.Address = "tcp", "a:1"

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// That nothing moves takes looks, not only time: a machine that is too busy to look has not seen it. What moves begins it anew.
+// A standstill needs a number of looks, not only time, since a busy machine may not have looked. Any movement
+// starts the count again.
 func TestStoppedTakesLooks(t *testing.T) {
 	w := &wait{lane: &lane{t: &Target{bound: time.Nanosecond}}}
 	for range 2 {
@@ -23,12 +24,13 @@ func TestStoppedTakesLooks(t *testing.T) {
 	}
 }
 
-// seeing is a target that says of everybody that it works, and has its snapshot.
+// seeing is a Looker that reports of every operation that it works, and has its snapshot.
 type seeing struct{}
 
 func (seeing) Look(context.Context, Conn, Conn) Progress { return Seeing }
 
-// A read that has its snapshot is not waited for, but by what changes tables under it: it may not have found them yet.
+// A read that has its snapshot is not waited for, except by statements that redefine tables: it may not have
+// opened them yet.
 func TestSnapshotsAreNotWaitedFor(t *testing.T) {
 	for name, c := range map[string]struct{ read, redefines, goes bool }{
 		"an update behind a read":      {read: true, goes: true},
@@ -51,7 +53,8 @@ func TestSnapshotsAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// A read that a write has passed may have been planned still, and have seen the write at one target: answers that differ say nothing then.
+// A read that a write has overtaken may have taken its snapshot later at one target: answers that differ say
+// nothing then.
 func TestPassedReadsDontDiffer(t *testing.T) {
 	for passed, want := range map[bool]Compared{
 		true:  {Equal: 1, EqualData: 1, Unordered: 1},
@@ -70,7 +73,7 @@ func TestPassedReadsDontDiffer(t *testing.T) {
 	}
 }
 
-// What is behind others that wait is not forced with them.
+// Operations behind others that wait are not forced together with them.
 func TestStoppedBehindOthers(t *testing.T) {
 	first, second := &wait{lane: &lane{t: &Target{}}}, &wait{lane: &lane{t: &Target{}}}
 	for range stoppedLooks {
@@ -82,7 +85,7 @@ func TestStoppedBehindOthers(t *testing.T) {
 	}
 }
 
-// Of what both targets went on with before all others had arrived, reads alone may have seen something else.
+// If both targets went on before all earlier operations had arrived, only reads may have seen different data.
 func TestInOrder(t *testing.T) {
 	for _, c := range []struct {
 		op          *Operation
