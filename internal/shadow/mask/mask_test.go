@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Values of a kind and a length are told apart as before, and nothing of them is left.
+// Different values of one kind and length stay different, and nothing of them is left.
 func TestBytesStayApart(t *testing.T) {
 	k := New()
 	for _, length := range []int{0, 1, 2, 3, 100} {
@@ -27,7 +27,7 @@ func TestBytesStayApart(t *testing.T) {
 	}
 }
 
-// Each character of a text becomes one of as many bytes: all of a width, once.
+// Each character of a text is replaced by one of as many bytes, and no two by the same.
 func TestCharactersArePermuted(t *testing.T) {
 	k := New()
 	seen := map[rune]rune{}
@@ -66,7 +66,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// Numbers that servers take for equal stay equal, whatever their type.
+// Numbers that servers treat as equal stay equal, whatever their type.
 func TestNumbers(t *testing.T) {
 	k := New()
 	seen := map[int64]int64{}
@@ -97,7 +97,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// Long values take little memory, and what comes behind a difference differs.
+// Long values take little memory, and everything after a difference differs.
 func TestLongValues(t *testing.T) {
 	k := New()
 	value := []byte(strings.Repeat("zażółć gęślą jaźń ", 20_000))

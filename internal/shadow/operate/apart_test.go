@@ -12,7 +12,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Control and test that are one server, by whatever names, would be equal in everything, and get each write twice: the run does not begin.
+// If control and test are one server, under whatever names, they would be equal in everything and get each
+// write twice: the run does not begin.
 func TestTargetsAreTwoServers(t *testing.T) {
 	t.Parallel()
 	redis, otherRedis := testenv.Redis(t).URL(), testenv.Redis(t).URL()

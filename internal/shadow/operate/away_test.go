@@ -11,7 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A target that is away is named, by what it is and where it was looked for. It is not said to lack rights, nor to be another server.
+// The error for an unreachable target contains its role and address. It does not say that rights are missing,
+// or that it is another server.
 func TestTargetsThatAreAwayAreNamed(t *testing.T) {
 	t.Parallel()
 	mongo := mongotest.Start(t, mongotest.Config{}).URI()

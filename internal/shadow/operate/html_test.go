@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A run that can't begin leaves no page, so that the next try finds its name free. A page that was there stays.
+// A run that can't begin leaves no page, so that the next one can use the name. An existing page stays.
 func TestShadowLeavesNoEmptyPage(t *testing.T) {
 	production := testenv.Redis(t)
 	name := filepath.Join(t.TempDir(), "page.html")

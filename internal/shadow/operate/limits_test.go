@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// limited is a run of flags' defaults.
+// limited returns a run with the flags' defaults.
 func limited() *Mirror {
 	m := &Mirror{Memory: "1MiB"}
 	m.Config.Margins = shadow.Margins{P50: 0.05, P99: 0.1}
@@ -23,7 +23,7 @@ func limited() *Mirror {
 	return m
 }
 
-// Values that a run can't keep to are refused before clients are served, with the flag's name.
+// Values out of range are refused before clients are served, with the flag's name.
 func TestShadowLimits(t *testing.T) {
 	for flag, changes := range map[string][]func(*Mirror){
 		"": {func(*Mirror) {}, func(m *Mirror) { m.Config.DataCheck, m.Config.DataTime = shadow.DataOff, 0 }, func(m *Mirror) { m.Config.Bound, m.Servers.Tape = 0, "redis" }},
@@ -50,7 +50,7 @@ func TestShadowLimits(t *testing.T) {
 	}
 }
 
-// The same of a recording.
+// The same for a recording.
 func TestRecordLimits(t *testing.T) {
 	for flag, tape := range map[string]Tape{
 		"--memory": {Memory: "0", Bound: time.Millisecond},

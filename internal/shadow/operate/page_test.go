@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// The page shows a run, and its switch turns the mirror off: for those with the token alone, and from no other site's page.
+// The page shows a run, and its switch turns the mirror off: only with the token, and not from another site's
+// page.
 func TestPageTurnsTheMirrorOff(t *testing.T) {
 	w, _, _ := newWatcher(t)
 	const token = "0123456789abcdef0123"

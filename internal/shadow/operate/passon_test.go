@@ -19,7 +19,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// unable is a Protocol whose targets are not there, once it is asked to fail.
+// unable is a Protocol whose targets become unreachable when fail is closed.
 type unable struct{ fail chan struct{} }
 
 var errGone = errors.New("nobody is there")
@@ -44,7 +44,7 @@ func (quiet) Request([]byte, time.Time) error                      { return nil 
 func (quiet) Reply([]byte, time.Time) ([]*shadow.Operation, error) { return nil, nil }
 func (quiet) Held() int64                                          { return 0 }
 
-// said is a buffer for one who reads while another writes.
+// said is a buffer that is safe for concurrent use.
 type said struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -56,7 +56,7 @@ func (s *said) Write(b []byte) (int, error) {
 	return s.b.Write(b)
 }
 
-// behind is the word that comes after a text; "": there is none.
+// behind returns the word after a text; "": there is none.
 func (s *said) behind(text string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *said) has(text string) bool {
 	return strings.Contains(s.b.String(), text)
 }
 
-// echo is production: it answers what it is told.
+// echo starts production: a server that echoes its input.
 func echo(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -93,7 +93,7 @@ func echo(t *testing.T) net.Listener {
 	return l
 }
 
-// passing is a run whose self-test has failed when a client had connected.
+// passing is a run whose self-test fails after a client has connected.
 type passing struct {
 	run     *shadow.Run
 	address string
@@ -134,14 +134,14 @@ func (p *passing) connect(t *testing.T) {
 	}
 }
 
-// leave is when the client has gone, and nobody is connected.
+// leave disconnects the client, and waits until there is none.
 func (p *passing) leave(t *testing.T) {
 	t.Helper()
 	_ = p.client.Close()
 	testenv.Eventually(t, "the client has gone", func() bool { return p.run.Clients().Open == 0 })
 }
 
-// talk has the client ask production.
+// talk sends a request to production and checks the answer.
 func (p *passing) talk(t *testing.T, text string) {
 	t.Helper()
 	if _, err := p.client.Write([]byte(text)); err != nil {
@@ -160,8 +160,8 @@ func (p *passing) check(t *testing.T, err error) {
 	}
 }
 
-// Clients of a run whose self-test fails are passed through until a signal: turning the mirror off once more changes nothing, nor does it that
-// nobody is connected for a while.
+// Clients of a run whose self-test fails are passed through until a signal. Turning the mirror off again
+// changes nothing, and neither does a time without clients.
 func TestClientsOfAFailedSelfTest(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
 		p := newPassing(t, leaves)
@@ -214,7 +214,7 @@ func TestNobodyConnectedAfterAFailedSelfTest(t *testing.T) {
 	})
 }
 
-// A signal that ends the process does not wait for them.
+// A signal that ends the process does not wait for clients.
 func TestSignalAfterAFailedSelfTest(t *testing.T) {
 	p := newPassing(t, false)
 	p.signals <- syscall.SIGTERM

@@ -16,7 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// silent is a server that takes connections, of which it tells, and never answers.
+// silent starts a server that accepts connections, passes them to came, and never answers.
 func silent(t *testing.T) (url string, came <-chan net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -37,7 +37,7 @@ func silent(t *testing.T) (url string, came <-chan net.Conn) {
 	return "redis://" + l.Addr().String(), all
 }
 
-// While servers are looked at, the port is not bound: clients would connect and hang. A signal ends the look.
+// The port is not bound while servers are checked: clients would connect and hang. A signal ends the check.
 func TestThePortIsBoundLast(t *testing.T) {
 	test, came := silent(t)
 	listen := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
@@ -57,7 +57,7 @@ func TestThePortIsBoundLast(t *testing.T) {
 	}
 }
 
-// What turns the mirror off while servers are looked at leaves a pass-through.
+// Turning the mirror off while servers are checked leaves a pass-through.
 func TestTurnedOffBeforeItBegins(t *testing.T) {
 	m := limited()
 	m.SelfTest = true
@@ -72,7 +72,7 @@ func TestTurnedOffBeforeItBegins(t *testing.T) {
 	}
 }
 
-// A production that is away is named at once, with what to look at; the run begins all the same.
+// An unreachable production is reported at once, with a hint; the run begins all the same.
 func TestProductionThatIsAway(t *testing.T) {
 	gone := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
 	for _, c := range []struct {
@@ -98,7 +98,7 @@ func TestProductionThatIsAway(t *testing.T) {
 	}
 }
 
-// A port that is in use is said so, with what to do.
+// A port in use is reported, with a hint.
 func TestThePortIsInUse(t *testing.T) {
 	m := limited()
 	m.Servers = Servers{Listeners: Listeners{Redis: echo(t).Addr().String() + "=" + testenv.Redis(t).URL()}, Control: testenv.Redis(t).URL(), Test: testenv.Redis(t).URL()}
@@ -107,7 +107,7 @@ func TestThePortIsInUse(t *testing.T) {
 	}
 }
 
-// A state that can't be kept is noticed before anybody is served, and by the check.
+// A state that can't be written is reported before any client is served, and by the check.
 func TestStateThatCanNotBeKept(t *testing.T) {
 	m := limited()
 	m.Config.State = filepath.Join(t.TempDir(), "missing", "state.json")

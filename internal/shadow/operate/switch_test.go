@@ -13,7 +13,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// SIGUSR1 turns the mirror off, and does no more than that however often it comes, and when the mirror has ended by itself.
+// SIGUSR1 turns the mirror off, and does nothing else, however often it is sent, and even if the mirror has
+// ended by itself.
 func TestShadowSwitchNeverCutsClientsOff(t *testing.T) {
 	for name, first := range map[string]func(*Watcher, chan os.Signal){
 		"by SIGUSR1": func(_ *Watcher, signals chan os.Signal) { signals <- syscall.SIGUSR1 },
@@ -36,7 +37,7 @@ func TestShadowSwitchNeverCutsClientsOff(t *testing.T) {
 	}
 }
 
-// stillThere sends SIGUSR1 more often than signals are kept: each was obeyed but the last ones.
+// stillThere sends SIGUSR1 more often than the channel buffers: all but the last ones were handled.
 func stillThere(t *testing.T, ended <-chan error, signals chan os.Signal) {
 	t.Helper()
 	for range 3 * cap(signals) {
@@ -50,7 +51,7 @@ func stillThere(t *testing.T, ended <-chan error, signals chan os.Signal) {
 	}
 }
 
-// The same of a recording that has ended.
+// The same for a recording that has ended.
 func TestRecordSwitchNeverCutsClientsOff(t *testing.T) {
 	file, err := recording.Create(filepath.Join(t.TempDir(), "tape"), recording.Header{Protocol: "redis", Start: time.Now()}, 1<<20)
 	if err != nil {

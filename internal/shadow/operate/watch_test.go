@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow"
 )
 
-// newWatcher is one of a run without traffic.
+// newWatcher returns a Watcher of a run without traffic.
 func newWatcher(t *testing.T) (w *Watcher, signals chan os.Signal, out *bytes.Buffer) {
 	t.Helper()
 	r := shadow.New(shadow.Config{})
@@ -25,7 +25,7 @@ func newWatcher(t *testing.T) (w *Watcher, signals chan os.Signal, out *bytes.Bu
 	return &Watcher{Every: time.Hour, Run: r, Signals: signals, Out: out, Errs: &bytes.Buffer{}}, signals, out
 }
 
-// A page that can't be written leaves clients connected and the report printed.
+// If the page can't be written, clients stay connected and the report is still printed.
 func TestShadowPageOnAFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, signals, out := newWatcher(t)
@@ -33,7 +33,7 @@ func TestShadowPageOnAFullDisk(t *testing.T) {
 		if err := os.WriteFile(name, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		w.Page, _ = os.Open(name) // which can't be written
+		w.Page, _ = os.Open(name) // read-only
 		served, ended := make(chan error), make(chan error, 1)
 		go func() { ended <- w.Watch(served) }()
 		signals <- syscall.SIGTERM

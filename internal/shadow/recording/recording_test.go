@@ -71,7 +71,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// A file that was cut off at any byte is read up to its last whole record.
+// A file that was cut off at any byte is read up to its last complete record.
 func TestCutOffAnywhere(t *testing.T) {
 	whole := written(t, sample())
 	before := 0
@@ -125,7 +125,8 @@ func TestWhatIsNoRecording(t *testing.T) {
 	}
 }
 
-// What parses marshals to records that parse alike; nothing makes the reader panic, or allocate what is not there.
+// Parsed bytes marshal to records that parse to the same; no input makes the reader panic, or allocate more
+// than there is.
 func FuzzReader(f *testing.F) {
 	f.Add(written(f, sample()))
 	f.Add(written(f, nil))
@@ -155,7 +156,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// encrypted makes a file of some megabytes for an identity.
+// encrypted creates an encrypted recording of some megabytes, and returns its identity.
 func encrypted(t *testing.T) (name string, id *age.X25519Identity) {
 	t.Helper()
 	id, err := age.GenerateX25519Identity()
@@ -209,7 +210,7 @@ func TestEncryptedFile(t *testing.T) {
 	}
 }
 
-// Of an encrypted file that was cut off, whole chunks are read.
+// Of an encrypted file that was cut off, complete chunks are read.
 func TestEncryptedFileCutOff(t *testing.T) {
 	name, id := encrypted(t)
 	whole, err := os.ReadFile(name)

@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// What a child has used counts while it runs and when it has ended.
+// The use of a child counts while it runs and after it has ended.
 func TestProcesses(t *testing.T) {
 	testenv.NeedsPrograms(t)
 	if runtime.GOOS != "linux" {

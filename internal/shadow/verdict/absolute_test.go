@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// fast is a test target whose latencies are those of a control with a median of 50 µs, so many microseconds longer, and then some percent slower or
-// faster since the machine is.
+// fast is a test target whose latencies are those of a control with a median of 50 µs plus some microseconds,
+// all slower or faster by some percent because of the machine.
 type fast struct {
 	longer   float64 // µs, at the control's speed
 	absolute float64 // the margin, µs
@@ -14,7 +14,7 @@ type fast struct {
 
 const medianMicros = 50
 
-// run is an A/A phase as long as it asks for, and a test phase as long, with a look after every batch.
+// run simulates an A/A phase as long as requested, and a test phase as long, with a look after every batch.
 func (f fast) run(seed uint64) (Outcome, int) {
 	w := newWorld(seed, 0.3)
 	w.sigma = 0.05
@@ -35,10 +35,10 @@ func (f fast) run(seed uint64) (Outcome, int) {
 	return j.look(), asked
 }
 
-// batch is one, and what it is allowed beyond the shares.
+// batch returns a batch, and its allowance beyond the shares.
 func (f fast) batch(w *world, control, test *machine, longer float64) (b, allowed Batch) {
 	a, t := w.operate(control, test)
-	longer *= math.Exp(test.slow - control.slow) // on that machine
+	longer *= math.Exp(test.slow - control.slow) // at the speed of that machine
 	for i, share := range []float64{0.05, 0.10} {
 		at := []int{operations / 2, operations * 95 / 100}[i]
 		b = append(b, math.Log(math.Exp(t[at])+longer)-a[at])
@@ -47,8 +47,9 @@ func (f fast) batch(w *world, control, test *machine, longer float64) (b, allowe
 	return b, allowed
 }
 
-// Reads of 50 µs and a margin of 10 µs, which is a fifth of the median and less than the tenth of the p95. A difference that is inside it passes or goes on,
-// whatever share it is; one beyond both margins fails. At the margins themselves no more than alpha are wrong, however often somebody looks.
+// Reads of 50 µs and a margin of 10 µs, which is a fifth of the median and less than a tenth of the p95. A
+// difference inside it passes or stays open, whatever its share; one beyond both margins fails. At the
+// margins themselves at most alpha of the verdicts are wrong, with a look after every batch.
 func TestAbsoluteMargin(t *testing.T) {
 	if underRace {
 		t.Skip("only computes: runs without the race detector")
@@ -82,7 +83,8 @@ func TestAbsoluteMargin(t *testing.T) {
 	}
 }
 
-// A margin of a time that is less than the share changes nothing; what is shown is the ratio that was seen, and the margin that it was held against.
+// An absolute margin below the share changes nothing. States show the observed ratio, and the margin that was
+// applied.
 func TestAllowed(t *testing.T) {
 	with, without := NewJudge(Settings{}, Metric{"p50", 0.05}), NewJudge(Settings{}, Metric{"p50", 0.05})
 	for i := range 20 {

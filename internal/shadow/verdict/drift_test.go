@@ -7,9 +7,10 @@ import (
 	"testing"
 )
 
-// Of fifty fingerprints of identical targets, without an A/A phase, one is called slower in no more than 2 % of the runs, however often somebody looks:
-// whatever the autocorrelation of their batches, and with drifts of some batches under as much noise. (A drift over hours under noise is a difference for
-// a run of hours: only an A/A phase tells.)
+// With fifty fingerprints of identical targets and no A/A phase, at most 2 % of the runs call one slower, at
+// any number of looks: for any autocorrelation of the batches, and for drifts over some batches under as much
+// noise. (A drift over hours under noise looks like a difference in a run of hours: only an A/A phase can
+// tell.)
 func TestFingerprintsThatDrift(t *testing.T) {
 	if underRace {
 		t.Skip("only computes: runs without the race detector")
@@ -33,7 +34,8 @@ func TestFingerprintsThatDrift(t *testing.T) {
 	}
 }
 
-// drifts reports whether any of fifty equal fingerprints is called slower at any look at 480 batches, four hours.
+// drifts reports whether any of fifty equal fingerprints is called slower at any look at 480 batches, four
+// hours.
 func drifts(seed uint64, memory, white, deviation float64) bool {
 	r := rand.New(rand.NewPCG(seed, 13))
 	groups, at := map[string]*Evidence{}, [50]float64{}
@@ -50,5 +52,5 @@ func drifts(seed uint64, memory, white, deviation float64) bool {
 			e.Look(0.05)
 		}
 	}
-	return len(Slower(groups, 0.02)) > 0 // evidence stays
+	return len(Slower(groups, 0.02)) > 0 // evidence accumulates
 }

@@ -2,5 +2,5 @@
 
 package verdict
 
-// underRace: the detector slows training, which is arithmetic, down by tenfold and more.
+// underRace reports whether the race detector is on, which slows arithmetic down tenfold and more.
 const underRace = true

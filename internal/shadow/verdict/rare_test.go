@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Traffic that begins after the A/A phase is not judged: it would be the machines that are.
+// Traffic that begins after the A/A phase is not judged: that would compare the machines.
 func TestTrafficWithoutBaseline(t *testing.T) {
 	j := NewJudge(Settings{}, Metric{"reads", 0.05}, Metric{"writes", 0.05})
 	r := rand.New(rand.NewPCG(5, 5))
@@ -22,7 +22,7 @@ func TestTrafficWithoutBaseline(t *testing.T) {
 	}
 }
 
-// A metric that one batch of many has is not waited for: not by the A/A phase, nor by a pass.
+// A metric that only one of many batches has is not waited for, neither by the A/A phase nor by a pass.
 func TestRareMetrics(t *testing.T) {
 	j := NewJudge(Settings{}, Metric{"reads", 0.05}, Metric{"writes", 0.05})
 	r := rand.New(rand.NewPCG(5, 5))
@@ -47,7 +47,7 @@ func TestRareMetrics(t *testing.T) {
 	}
 }
 
-// Two batches with the same ratio are no certainty.
+// Two batches with the same ratio give no certainty.
 func TestEqualBatchesSayNothing(t *testing.T) {
 	j := NewJudge(Settings{}, Metric{"p50", 0.05})
 	for range 2 {

@@ -11,28 +11,29 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// runs are few but with make full. Their seeds are fixed, so that a judge has the same runs each time: of 25 no wrong one is allowed where 2 %
-// are, and one where 5 % are. A judge that were wrong in one of ten would pass 25 without a wrong one with a probability of 7 %.
+// runs is small except with make full. Seeds are fixed, so the same judge has the same results each time. Of
+// 25 runs none may be wrong where 2 % are allowed, and one where 5 % are. A judge that is wrong in one of ten
+// would pass 25 runs without a wrong one with a probability of 7 %.
 var runs = flag.Int("verdict.runs", map[bool]int{false: 25, true: 200}[testenv.IsFull()], "simulated runs of each kind")
 
-// machine is a simulated target: the logarithm of its latencies drifts as a first-order
-// autoregression over operations, as in real ones, whose neighbours in time are alike.
+// machine is a simulated target: as on real ones, the logarithm of its latencies drifts as a first-order
+// autoregression over operations.
 type machine struct {
 	slow  float64 // log of the factor on every latency
 	drift float64
 }
 
-// world is a load on two machines. An operation's own cost and the load's drift are shared.
+// world is a load on two machines. The cost of an operation and the drift of the load are shared.
 type world struct {
 	rnd    *rand.Rand
 	load   float64
-	memory float64 // of the drifts from one operation to the next
+	memory float64 // of the drifts, from one operation to the next
 	sigma  float64 // of the drifts
 }
 
 const operations = 100 // a batch
 
-// newWorld returns one whose drifts have a time constant of that many batches.
+// newWorld returns a world whose drifts have a time constant of that many batches.
 func newWorld(seed uint64, constant float64) *world {
 	return &world{rnd: rand.New(rand.NewPCG(seed, 1)), memory: math.Exp(-1 / (constant * operations)), sigma: 0.1}
 }
@@ -41,13 +42,13 @@ func (w *world) wander(x float64) float64 {
 	return w.memory*x + w.sigma*math.Sqrt(1-w.memory*w.memory)*w.rnd.NormFloat64()
 }
 
-// batch is the log-ratios of p50 and p95 between two machines.
+// batch returns the log-ratios of p50 and p95 between two machines.
 func (w *world) batch(control, test *machine) Batch {
 	a, b := w.operate(control, test)
 	return Batch{b[operations/2] - a[operations/2], b[operations*95/100] - a[operations*95/100]}
 }
 
-// operate has two machines do the same operations. It returns the logarithms of their latencies, in order.
+// operate runs the same operations on two machines, and returns the sorted logarithms of their latencies.
 func (w *world) operate(control, test *machine) (a, b [operations]float64) {
 	for i := range operations {
 		w.load = w.wander(w.load)
@@ -64,8 +65,8 @@ func (w *world) latency(m *machine, cost float64) float64 {
 	return cost + m.slow + m.drift + 0.2*w.rnd.NormFloat64()
 }
 
-// run is what a user would see: an A/A phase as long as it asks for, then looks after every
-// batch, or only at the end.
+// run simulates a user's run: an A/A phase as long as requested, then looks after every batch, or only at the
+// end.
 func run(seed uint64, constant, slower float64, looks bool) (Outcome, int) {
 	w := newWorld(seed, constant)
 	control, test := &machine{}, &machine{slow: 0.3 * w.rnd.NormFloat64()}
@@ -87,7 +88,7 @@ func run(seed uint64, constant, slower float64, looks bool) (Outcome, int) {
 	return j.look(), asked
 }
 
-// outcomes counts what becomes of many runs.
+// outcomes counts the outcomes of many runs.
 func outcomes(t *testing.T, constant, slower float64, looks bool) (count [4]int) {
 	t.Helper()
 	asked := 0
@@ -101,7 +102,8 @@ func outcomes(t *testing.T, constant, slower float64, looks bool) (count [4]int)
 	return count
 }
 
-// Drifts that are shorter than a batch, and with CINCH_FULL=1 a single look, and drifts that make batches resemble the one before.
+// Drifts shorter than a batch (with CINCH_FULL=1 also with a single look), and drifts that correlate
+// neighbouring batches.
 func TestSimulatedVerdicts(t *testing.T) {
 	if underRace {
 		t.Skip("only computes: runs without the race detector")
@@ -122,7 +124,7 @@ func TestSimulatedVerdicts(t *testing.T) {
 	}
 }
 
-// At the margin itself, the worst case, no more than alpha are wrong.
+// At the margin itself, the worst case, at most alpha of the verdicts are wrong.
 func TestAtTheMargin(t *testing.T) {
 	t.Parallel()
 	if got := outcomes(t, 0.3, 0.05, true); got[Pass] > *runs*5/100 || got[Fail] > *runs*5/100 {

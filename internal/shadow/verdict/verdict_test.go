@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// The interval holds the truth at every look in all but alpha of the runs, with and without an
-// A/A phase, for Gaussian batches and for ones with the heavy tails of Student's t with 5
-// degrees of freedom.
+// The interval contains the truth at all looks in all but alpha of the runs, with and without an A/A phase,
+// for Gaussian batches and for those with the heavy tails of Student's t with 5 degrees of freedom.
 func TestIntervalHoldsTruthAtEveryLook(t *testing.T) {
 	const looks, truth, alpha = 300, 0.1, 0.05
 	gauss := func(r *rand.Rand) float64 { return r.NormFloat64() }
@@ -47,7 +46,7 @@ func TestIntervalHoldsTruthAtEveryLook(t *testing.T) {
 	}
 }
 
-// The bounds are where the evidence is 1/alpha.
+// At the bounds of an interval the evidence is 1/alpha.
 func TestBoundsAreWhereEvidenceIs(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	s := NewSequence(0.05, 40)
@@ -117,8 +116,8 @@ func TestHolm(t *testing.T) {
 	}
 }
 
-// Of fifty equal fingerprints none is called slower but in alpha of the runs; one that is
-// twice as slow is found.
+// None of fifty equal fingerprints is called slower except in alpha of the runs; one that is twice as slow is
+// found.
 func TestManyFingerprints(t *testing.T) {
 	wrong, missed := 0, 0
 	for seed := range *runs {
@@ -169,7 +168,7 @@ func TestVoidOutweighs(t *testing.T) {
 	}
 }
 
-// Needed is the least number that is enough, and an A/A phase that was too short is said.
+// Needed returns the least number that is enough, and an A/A phase that was too short is reported.
 func TestNeeded(t *testing.T) {
 	n := Noise{Deviation: 0.1}
 	got, ok := Needed(n, 0.05, 0.05, 0.9)
