@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// cancelled is a transport whose first request ends for another one's sake.
+// cancelled is a transport whose first request fails because another one was cancelled.
 type cancelled struct{ requests int }
 
 func (c *cancelled) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -20,7 +20,8 @@ func (c *cancelled) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader(nil)), Request: r}, nil
 }
 
-// A body that goes on unchanged is known to be here when all of it is, so that HTTP/2 sends it in one piece.
+// A body that is passed on unchanged is reported as complete when all of it has arrived, so that HTTP/2 sends
+// it in one piece.
 func TestBodyIsKnownToBeComplete(t *testing.T) {
 	g := start(t, "127.0.0.1:1", nil)
 	complete := make(chan bool, 1)
@@ -46,7 +47,7 @@ func TestBodyIsKnownToBeComplete(t *testing.T) {
 	}
 }
 
-// Who breaks off a request costs others none that may come twice.
+// A cancelled request makes no other request fail that may be sent twice.
 func TestCancelledByOthers(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -67,7 +68,7 @@ func TestCancelledByOthers(t *testing.T) {
 	}
 }
 
-// An upstream that doesn't like a request itself has not refused its coding.
+// An upstream that refuses a request with any coding has not refused its coding.
 func TestRefusedForOtherReasons(t *testing.T) {
 	handler, got := recorder(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Content-Type") == "text/bad" {

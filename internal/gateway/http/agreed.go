@@ -7,30 +7,30 @@ import (
 	"strings"
 )
 
-// What two gateways agree on stands here; docs/HTTP.md has the whole exchange.
+// Names and values that two gateways exchange; docs/HTTP.md describes the whole exchange.
 const (
-	pairHeader    = "Cinch-Pair"             // in replies of a gateway with peers; in upgrades with the window
-	pairVersion   = "1"                      // what it says
-	pairProtocol  = "cinch-pair/1"           // that a connection is upgraded to
-	carriedCoding = "cinch-history"          // of bodies there
-	codingHeader  = "Cinch-Content-Encoding" // the coding that such a body had before
-	openedMark    = "opened "                // stands there before a coding if the body was opened, and is to get it again
-	foreignMark   = "foreign"                // stands there if Content-Encoding is not ours, whatever it says
+	pairHeader    = "Cinch-Pair"             // in replies of a gateway with peers, and with the window in upgrades
+	pairVersion   = "1"                      // value of pairHeader
+	pairProtocol  = "cinch-pair/1"           // protocol to which a connection is upgraded
+	carriedCoding = "cinch-history"          // content coding of bodies on such a connection
+	codingHeader  = "Cinch-Content-Encoding" // the coding that such a body had before it was compressed
+	openedMark    = "opened "                // before a coding in codingHeader: the far gateway has to restore it
+	foreignMark   = "foreign"                // in codingHeader: Content-Encoding is not by a gateway
 )
 
-// isOurs reports whether codings that a client or an upstream has named are words of gateways.
+// isOurs reports whether the codings named by a client or an upstream are values that gateways exchange.
 func isOurs(codings []string) bool {
 	named := strings.Join(codings, ", ")
 	return strings.HasPrefix(named, carriedCoding) || strings.HasPrefix(named, openedMark) || named == foreignMark
 }
 
-// Bounds of histories, as log2 of bytes.
+// Limits of the window of a history, as log2 of bytes.
 const (
 	leastWindow = 17
 	mostWindow  = 23
 )
 
-// formatTerms and parseTerms are about the Cinch-Pair field of an upgrade: "1; window=23".
+// formatTerms returns the Cinch-Pair field of an upgrade: "1; window=23". parseTerms is its inverse.
 func formatTerms(window int) string { return fmt.Sprintf("%s; window=%d", pairVersion, window) }
 
 func parseTerms(h http.Header) (window int, ok bool) {
@@ -40,7 +40,7 @@ func parseTerms(h http.Header) (window int, ok bool) {
 	return window, strings.TrimSpace(version) == pairVersion && isWindow && err == nil && window >= leastWindow && window <= mostWindow
 }
 
-// setCoding says which coding a body has; "" is none.
+// setCoding sets the Content-Encoding field; "" removes it.
 func setCoding(h http.Header, coding string) {
 	if coding == "" {
 		delete(h, "Content-Encoding")

@@ -14,8 +14,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// choose finds what a rule makes of the body of a request or a reply with that header: n bytes, -1 if their number is
-// not known, whose receiver reads some codings.
+// choose decides how a rule recodes the body of a request or a reply with the header h. n is the body's
+// length in bytes, -1 if unknown, and can the codings that the receiver reads.
 func (x *trip) choose(rule *policy.MessageRule, h http.Header, n int64, can codings) (recoding, bool) {
 	if rule == nil || mustStay(h) {
 		return recoding{}, false
@@ -40,8 +40,9 @@ func (x *trip) choose(rule *policy.MessageRule, h http.Header, n int64, can codi
 	return recoding{}, false
 }
 
-// lookup returns the first rule that covers the body of the request, or of the reply, with that header, nil if that says raw. Of
-// unknown length, n < 0, it is the first one whatever the sizes.
+// lookup returns the first rule that covers the body of the request, or of the reply, with the header h. It
+// returns nil if that rule says raw. If the length is unknown, n < 0, the first rule counts whatever its
+// sizes.
 func (x *trip) lookup(d policy.Direction, h http.Header, n int64) *policy.MessageRule {
 	a := policy.MessageAddress{
 		Space: []byte(x.in.URL.Path), Command: []byte(x.in.Method), Host: []byte(hostOf(x.in)),
@@ -56,14 +57,15 @@ func (x *trip) lookup(d policy.Direction, h http.Header, n int64) *policy.Messag
 	return nil
 }
 
-// countLeft counts a body that is not changed as its rule (nil: none) wants.
+// countLeft counts a body that is not changed although rule covers it. A nil rule is ignored.
 func (e *common) countLeft(rule *policy.MessageRule, reason string, n int64) {
 	if rule != nil {
 		e.cfg.Stats.Left(rule.Name, reason, int(max(n, 0)))
 	}
 }
 
-// settingFor returns what a rule compresses with for a receiver of some codings, and its name; "" if it is not among those.
+// settingFor returns the setting and the coding with which a rule compresses for a receiver that reads the
+// codings can. The coding is "" if the receiver does not read it.
 func settingFor(rule *policy.MessageRule, can codings) (codec.Setting, string) {
 	if rule.Auto {
 		name := can.best()
@@ -87,7 +89,7 @@ func hostOf(in *http.Request) string {
 	return in.Host
 }
 
-// mediaType is a content type without its parameters.
+// mediaType returns a content type without its parameters.
 func mediaType(field string) string {
 	if t, _, err := mime.ParseMediaType(field); err == nil || t != "" {
 		return t
@@ -95,11 +97,11 @@ func mediaType(field string) string {
 	return ""
 }
 
-// names are content codings that we read and write, in the order in which we like them; "snappy" is its block format, as
-// Prometheus' remote write has it.
+// names holds the content codings that the gateway reads and writes, in order of preference. "snappy" is its
+// block format, as in Prometheus' remote write.
 var names = [...]string{"zstd", "gzip", "snappy"}
 
-// codings is a set of names: bits by their place there.
+// codings is a set of names: one bit for each, by its index.
 type codings uint8
 
 func bitOf(name string) codings {
@@ -116,7 +118,7 @@ func bitOf(name string) codings {
 
 func (c codings) has(name string) bool { return c&bitOf(name) != 0 }
 
-// best is the one that we like most among them; "" if there is none.
+// best returns the preferred coding of the set, or "" if it is empty.
 func (c codings) best() string {
 	for i, n := range names {
 		if c&(1<<i) != 0 {
@@ -126,7 +128,7 @@ func (c codings) best() string {
 	return ""
 }
 
-// accepted are those that an Accept-Encoding field names with a weight above 0. "*" names none.
+// accepted returns the codings that the Accept-Encoding fields name with a weight above 0. "*" adds none.
 func accepted(h http.Header) (c codings) {
 	for _, field := range h["Accept-Encoding"] {
 		for item := range strings.SplitSeq(field, ",") {
@@ -140,7 +142,7 @@ func accepted(h http.Header) (c codings) {
 	return c
 }
 
-// isZero reports whether a weight, "q=0.5", forbids what it stands behind.
+// isZero reports whether a weight, such as "q=0.5", forbids the coding before it.
 func isZero(weight string) bool {
 	key, value, _ := strings.Cut(strings.TrimSpace(weight), "=")
 	if !strings.EqualFold(strings.TrimSpace(key), "q") {
@@ -150,7 +152,8 @@ func isZero(weight string) bool {
 	return err != nil || q <= 0
 }
 
-// codingOf is the content coding of a body: "" without one. What has several, or one that we don't read, is not ok.
+// codingOf returns the content coding of a body, "" without one. ok is false for several codings, and for one
+// that the gateway does not read.
 func codingOf(h http.Header) (name string, ok bool) {
 	fields := h["Content-Encoding"]
 	if len(fields) == 0 {
@@ -168,14 +171,14 @@ func codingOf(h http.Header) (name string, ok bool) {
 	return name, bitOf(name) != 0
 }
 
-// signed are the fields of bodies that are signed, or hashed as they are sent: another coding would break that.
+// signed holds the fields that sign or hash a body as it is sent. Another coding would break the signature.
 var signed = [...]string{"Content-Digest", "Repr-Digest", "Digest", "Content-Md5", "Signature", "Signature-Input", "X-Amz-Content-Sha256", "X-Goog-Content-Sha256", "X-Hub-Signature", "X-Hub-Signature-256"}
 
-// signingSchemes begin the values of Authorization that cover the body, in lower case.
+// signingSchemes holds prefixes, in lower case, of Authorization values that cover the body.
 var signingSchemes = [...]string{"aws4-", "signature ", "oauth ", "hawk ", "sharedkey"}
 
-// mustStay reports whether the body that h is about may not be changed: it is signed, is a part or a stream of something, or its
-// sender forbids it.
+// mustStay reports whether the body with the header h must not be changed: it is signed, is a part of
+// something or a stream, or its sender forbids it.
 func mustStay(h http.Header) bool {
 	for _, name := range signed {
 		if len(h[name]) > 0 {
@@ -185,7 +188,7 @@ func mustStay(h http.Header) bool {
 	return len(h["Content-Range"]) > 0 || forbidsTransforms(h) || isSigned(h.Get("Authorization")) || isStream(h.Get("Content-Type"))
 }
 
-// announces reports whether trailers will hold a digest or a signature of the body.
+// announces reports whether the trailers include a digest or a signature of the body.
 func announces(trailer http.Header) bool {
 	for _, name := range signed {
 		if _, there := trailer[name]; there {
@@ -217,14 +220,15 @@ func forbidsTransforms(h http.Header) bool {
 	return false
 }
 
-// isStream reports whether a content type is a stream of events, or another protocol's frames: each has to be sent at once.
+// isStream reports whether a content type is a stream of events, or of another protocol's frames, each of
+// which has to be sent at once.
 func isStream(contentType string) bool {
 	t := strings.ToLower(contentType)
 	return strings.HasPrefix(t, "text/event-stream") || strings.HasPrefix(t, "application/grpc") || strings.HasPrefix(t, "multipart/x-mixed-replace")
 }
 
-// replyMustStay reports whether a reply may not be changed, beyond what mustStay says. A strong entity tag stands for the
-// bytes as they are.
+// replyMustStay reports whether a reply must not be changed, for mustStay's reasons and others. A strong
+// entity tag stands for the exact bytes.
 func replyMustStay(in *http.Request, resp *http.Response) bool {
 	h := resp.Header
 	return resp.StatusCode != http.StatusOK || in.Method == http.MethodHead || len(in.Header["Range"]) > 0 ||
@@ -233,8 +237,9 @@ func replyMustStay(in *http.Request, resp *http.Response) bool {
 
 func isStrong(etag string) bool { return etag != "" && !strings.HasPrefix(etag, "W/") }
 
-// knowledge holds the codings that the upstream reads in bodies of requests: those that the operator configured and those that
-// replies name for one path (RFC 7694), without those that it has refused since.
+// knowledge holds the codings that the upstream reads in bodies of requests: those that the operator
+// configured, and those that replies name for a path (RFC 7694), except those that the upstream has refused
+// since.
 type knowledge struct {
 	always codings
 
@@ -248,13 +253,15 @@ type reads struct {
 	at            time.Time // of the last refusal
 }
 
-// What is remembered: so many paths, and of each so many bytes. Longer ones that begin alike are one.
+// Limits of the memory: the number of paths, and the bytes of each that are remembered. Longer paths with the
+// same beginning count as one.
 const (
 	knownPaths = 4096
 	knownBytes = 512
 )
 
-// refusalTime is the time after which a refused coding is tried again, by a body that can be sent once more.
+// refusalTime is the time after which a refused coding is tried again, with a body that can be sent a second
+// time.
 const refusalTime = time.Minute
 
 func pathKey(path string) string { return path[:min(len(path), knownBytes)] }
@@ -267,8 +274,8 @@ func newKnowledge(always []string) *knowledge {
 	return k
 }
 
-// accepts returns the codings that a request to a path may have. Whether the upstream still refuses one is tried only with a body
-// that can be sent once more.
+// accepts returns the codings that a request to a path may have. A refused coding is tried again only with a
+// body that can be sent a second time (again).
 func (k *knowledge) accepts(path string, again bool) codings {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -279,7 +286,8 @@ func (k *knowledge) accepts(path string, again bool) codings {
 	return (k.always | r.said) &^ r.refused
 }
 
-// learn takes what a reply about a path says. A coding that it named before was refused all the same.
+// learn records the codings that a reply names for a path. A refused coding stays refused if an earlier reply
+// named it already: it was refused in spite of that.
 func (k *knowledge) learn(path string, said codings) {
 	k.change(path, func(r *reads) {
 		r.refused &^= said &^ r.said
@@ -296,7 +304,7 @@ func (k *knowledge) refuse(path, coding string) (isNew bool) {
 	return isNew
 }
 
-// took records that a coding was not refused.
+// took records that a coding was accepted.
 func (k *knowledge) took(path, coding string) {
 	k.change(path, func(r *reads) { r.refused &^= bitOf(coding) })
 }
@@ -316,7 +324,7 @@ func (k *knowledge) change(path string, f func(*reads)) {
 	k.paths[path] = r
 }
 
-// forget drops half of the paths, whichever. k.mu is held.
+// forget drops half of the paths, in no particular order. k.mu must be held.
 func (k *knowledge) forget() {
 	keep := 0
 	maps.DeleteFunc(k.paths, func(string, reads) bool {

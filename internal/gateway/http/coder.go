@@ -15,33 +15,33 @@ import (
 
 var errNoMemory = errors.New("no memory is free to open it (memory.budget)")
 
-// recoding is what a rule makes of a body.
+// recoding is a change of a body's content coding that a rule asks for.
 type recoding struct {
 	rule    *policy.MessageRule
 	setting codec.Setting
-	from    string // the coding that it has; "" is none
+	from    string // current coding; "": none
 	to      string
 }
 
-// Reasons why a body that a rule covers goes as it came, in metrics.
+// Reasons for leaving a body unchanged that a rule covers, as labels of metrics.
 const (
 	leftUnread   = "unread"  // the receiver is not known to read that coding
-	leftSame     = "encoded" // it has the coding already
-	leftForeign  = "unknown" // it has one that we don't read
-	leftCorrupt  = "corrupt" // or it is none of that
+	leftSame     = "encoded" // the body has the coding already
+	leftForeign  = "unknown" // the body has a coding that the gateway does not read
+	leftCorrupt  = "corrupt" // the body is not valid in its coding
 	leftNoGain   = "no_gain"
 	leftLarge    = "large"
 	leftBudget   = "budget"
-	leftTooLarge = "too_large" // it opens to more than max_open
+	leftTooLarge = "too_large" // the body decompresses to more than max_open
 	steppedDown  = gateway.SteppedDown
 )
 
 // coder changes the content coding of bodies that are in memory.
 type coder struct{ cfg *Config }
 
-// recode opens a body, if it has a coding, and compresses it as a recoding says. What it returns is shorter than the body by
-// as much as the rule asks for; else the reason is why not, and the body is to go as it came. The grant pays for all that is
-// made.
+// recode decompresses a body, if it has a coding, and compresses it as ch says. out is shorter than the body
+// by at least what the rule asks for. Otherwise out is nil, reason says why, and the body has to be sent
+// unchanged. The grant pays for the memory of all results.
 func (c coder) recode(in []byte, ch recoding, g *held.Grant) (out []byte, reason string) {
 	start := time.Now()
 	plain, err := c.open(in, ch.from, g)
@@ -88,7 +88,7 @@ func (c coder) compress(plain []byte, ch recoding) ([]byte, error) {
 	return c.cfg.Codecs.AppendSetting(nil, plain, ch.setting)
 }
 
-// open returns what a body holds, the body itself if it has no coding.
+// open returns the decompressed body, or the body itself if it has no coding.
 func (c coder) open(in []byte, from string, g *held.Grant) ([]byte, error) {
 	switch from {
 	case "":
@@ -114,10 +114,11 @@ func (c coder) open(in []byte, from string, g *held.Grant) ([]byte, error) {
 	}
 }
 
-// snappyRatio is how many bytes one byte of a snappy block holds, at most: a copy of 64 takes three.
+// snappyRatio is the most bytes that one byte of a snappy block can decompress to: a copy of 64 bytes takes
+// three.
 const snappyRatio = 22
 
-// openSnappy opens the block format, which begins with the length of what it holds.
+// openSnappy decompresses the block format, which begins with the decompressed length.
 func (c coder) openSnappy(in []byte, g *held.Grant) ([]byte, error) {
 	n, size := binary.Uvarint(in)
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/held"
 )
 
-// What a snappy body says of its length costs memory only where it may be true.
+// The length that a snappy body declares takes memory only if it is possible for the body.
 func TestSnappyLength(t *testing.T) {
 	g := start(t, "127.0.0.1:1", nil)
 	most := make([]byte, 1<<20)

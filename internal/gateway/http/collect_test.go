@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// chunked hides how long a body is.
+// chunked hides the length of a body.
 type chunked struct{ io.Reader }
 
 func sendChunked(t *testing.T, c *http.Client, to, kind string, body io.Reader) (*http.Response, []byte, error) {
@@ -30,8 +30,8 @@ func sendChunked(t *testing.T, c *http.Client, to, kind string, body io.Reader) 
 	return resp, got, err
 }
 
-// A message of Protocol Buffers goes with history also if nobody says how long it is; other bodies, which somebody may read as they
-// come, and those that are too long, go on as they come.
+// A message of Protocol Buffers goes with history even if its length is not declared. Other bodies, which the
+// receiver may process while they arrive, and bodies that are too long, are passed on while they are read.
 func TestMessagesWithoutLength(t *testing.T) {
 	var lengths []int64
 	near, _ := startPair(t, startUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -68,7 +68,7 @@ func TestMessagesWithoutLength(t *testing.T) {
 	}
 }
 
-// A client that breaks off within a message has sent none.
+// A message that the client breaks off is not forwarded as a complete one.
 func TestMessageWithoutLengthIsCut(t *testing.T) {
 	near, _ := startPair(t, startUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if b, err := io.ReadAll(r.Body); err == nil && strings.Contains(string(b), "half of") {
@@ -86,7 +86,7 @@ func TestMessageWithoutLengthIsCut(t *testing.T) {
 	}
 }
 
-// Where there is no memory for a message it goes on as it comes, what was read of it first.
+// If there is no memory for a message it is passed on while it is read, beginning with what was read already.
 func TestMessageWithoutLengthOrMemory(t *testing.T) {
 	near, _ := startPair(t, startUpstream(t, http.HandlerFunc(echo)), func(near, _ *Config) {
 		near.Requests = gateway.NewBudget(256 << 10)

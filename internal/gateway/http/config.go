@@ -10,58 +10,58 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// Defaults of what a Config leaves at zero.
+// Defaults of fields that a Config leaves at zero.
 const (
 	DefaultMaxStreams = 1000
 	DefaultMaxHeader  = 64 << 10 // bytes
 )
 
 const (
-	headerTimeout = 10 * time.Second // from the first byte of a connection or request to the end of its headers
+	headerTimeout = 10 * time.Second // from the start of a connection or request to the end of its headers
 	idleTimeout   = 3 * time.Minute  // of a client's connection between requests
 	bodyTimeout   = 3 * time.Minute  // without a byte of a request's body, until the reply begins; up to a quarter more
 )
 
-// Config is what a gateway is made of. It is not changed after NewGateway.
+// Config configures a gateway. It must not be changed after NewGateway.
 type Config struct {
 	Name     string
 	Upstream gateway.Upstream
 	H2C      bool        // the upstream speaks HTTP/2 without TLS
-	OwnHost  bool        // the upstream is told its own name as Host, not what the client wrote
-	TLS      *tls.Config // that clients meet; nil: plain
+	OwnHost  bool        // Host is the upstream's own address, not what the client wrote
+	TLS      *tls.Config // for clients; nil: plain
 
 	MaxConns    int // clients at a time
 	MaxStreams  int // exchanges at a time on one client's HTTP/2 connection
 	MaxHeader   int // bytes of the headers of a request or reply
-	MaxCompress int // bodies that are longer, and say so, stay as they are
-	MaxOpen     int // nothing longer comes out of a compressed body
+	MaxCompress int // bytes; bodies with a larger Content-Length stay unchanged
+	MaxOpen     int // bytes; limit on a decompressed body
 
-	Grace time.Duration // after the beginning of a drain, for connections between two requests
+	Grace time.Duration // time from the beginning of a drain to the end of idle connections
 
-	Peers      bool    // clients are gateways, which may have histories
-	Link       Sharing // with the upstream, should it turn out to be a gateway
-	LinkLevel  int     // of zstd, for what we send; 0: 3
-	LinkWindow int     // log2 of what a history remembers at most, in bytes; 0: 8 MiB
-	LinkMemory int64   // bytes, for all histories; 0: 256 MiB
+	Peers      bool    // clients may be gateways, with histories
+	Link       Sharing // histories for an upstream that turns out to be a gateway
+	LinkLevel  int     // zstd level of bodies sent with history; 0: 3
+	LinkWindow int     // log2 of the largest history in bytes; 0: 8 MiB
+	LinkMemory int64   // bytes; limit for all histories; 0: 256 MiB
 
-	Sample            bool     // the bodies of requests are measured
-	UpstreamReads     []string // content codings that the upstream is known to read in requests
+	Sample            bool     // sample the bodies of requests to measure them
+	UpstreamReads     []string // content codings that the upstream reads in requests
 	Codecs            *grpccodec.Set
-	Engine            *codec.Engine   // nil: in pure Go
-	Requests, Replies *gateway.Budget // of the bytes of bodies held
-	Effort            *gateway.Effort // what compressing may take; nil: no limits
+	Engine            *codec.Engine   // nil: pure Go
+	Requests, Replies *gateway.Budget // limit the bytes of bodies in memory
+	Effort            *gateway.Effort // limits the effort of compression; nil: no limits
 	Stats             *gateway.Stats
 	Log               *slog.Logger
 }
 
-// Sharing says whose bodies share a history: see docs/HTTP.md.
+// Sharing selects the clients whose bodies share a history: see docs/HTTP.md.
 type Sharing uint8
 
-// What a Sharing may be.
+// Values of Sharing.
 const (
 	NoHistory Sharing = iota
 	PerClient         // each client's connection has histories of its own
-	Shared            // clients have them together
+	Shared            // all clients share histories
 )
 
 const (

@@ -1,35 +1,35 @@
-// Package http is the gateway for HTTP/1.1 and HTTP/2: a reverse proxy that gives the bodies of requests another content
-// coding, as policy wants and the upstream can read, and those of replies one that the client accepts. What it must not touch
-// passes as it came; docs/HTTP.md says what that is.
+// Package http is the gateway for HTTP/1.1 and HTTP/2: a reverse proxy that changes the content coding of the
+// bodies of requests, as the policy asks for and the upstream can read, and of replies, to one that the client
+// accepts. Everything that it must not change passes unchanged; docs/HTTP.md lists that.
 //
-// Read it in this order. The way of a request and its reply:
+// Read the files in this order. The path of a request and its reply:
 //
-//	gateway.go    what a gateway is made of, and the seam: Serve and Shutdown
-//	session.go    a client's connection: net/http's server for HTTP/1.1, h2's for HTTP/2, and which of them it speaks
-//	handler.go    ServeHTTP serves one exchange by httputil's reverse proxy: what is refused, and what the server would make of replies
-//	rewrite.go    rewrite makes the request that goes to the upstream, RoundTrip sends it, once more if the upstream does not take its coding
-//	choose.go     which rule, to which coding: what the upstream reads, what a client accepts, what must stay as it is
-//	coder.go      from one coding to another
+//	gateway.go    the gateway: NewGateway, Serve and Shutdown
+//	session.go    a client's connection: net/http's server for HTTP/1.1, h2's for HTTP/2, and detecting the version
+//	handler.go    ServeHTTP serves one exchange with httputil's reverse proxy: refusals, and replies kept unchanged
+//	rewrite.go    rewrite builds the request for the upstream; RoundTrip sends it, again if its coding is refused
+//	choose.go     which rule, which coding: what the upstream reads, what a client accepts, what must not change
+//	coder.go      changing a body from one coding to another
 //	replies.go    reply gives the body of a reply the coding that the client accepts
-//	trip.go       what an exchange holds, what all have in common, and how one fails
+//	trip.go       the state of an exchange, the state that all share, and how an exchange fails
 //
 // Bodies:
 //
-//	whole.go      in memory; stream.go, compressed as they come
-//	heads.go      what net/http's server does not tell of headers
+//	whole.go      in memory; stream.go, compressed while they are read
+//	heads.go      header fields that net/http's server does not report
 //
 // Two gateways:
 //
-//	near.go       what the near one sends, and receives
-//	far.go        what the far one does with it
-//	farside.go    the connections that the near one has, and what both ends of one remember
-//	agreed.go     the words between two gateways
+//	near.go       sending requests and receiving replies at the near gateway
+//	far.go        the same exchanges at the far gateway
+//	farside.go    the near gateway's connections, and the histories that both ends of one keep
+//	agreed.go     names and values that two gateways exchange
 //
 // Connections to the upstream:
 //
 //	transport.go  HTTP/1.1 or HTTP/2; pool.go, those of HTTP/2
-//	config.go     what a gateway is told
+//	config.go     the configuration of a gateway
 //
-// HTTP itself is not in here: HTTP/1.1 is net/http's, on both sides, HTTP/2 is h2's, and the rules of proxies are
-// httputil.ReverseProxy's.
+// HTTP itself is implemented elsewhere: HTTP/1.1 by net/http, on both sides, HTTP/2 by h2, and the rules of
+// proxies by httputil.ReverseProxy.
 package http

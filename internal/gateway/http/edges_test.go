@@ -14,14 +14,15 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// A session that is told to drain before it has begun ends at once, as when Shutdown overtakes a handshake.
+// A session that has to drain before it has begun ends at once, for example when Shutdown overtakes a
+// handshake.
 func TestDrainBeforeRun(t *testing.T) {
 	g := start(t, "127.0.0.1:1", nil)
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
 		s := newSession(g.Gateway, here)
 		s.Drain()
-		synctest.Wait() // it drains in a goroutine of its own
+		synctest.Wait() // it drains in its own goroutine
 		ended := false
 		go func() {
 			s.Run()
@@ -35,7 +36,7 @@ func TestDrainBeforeRun(t *testing.T) {
 	})
 }
 
-// The refusal of a connection too many is as long as it says.
+// The refusal of a connection above the limit has a correct Content-Length.
 func TestRefusal(t *testing.T) {
 	g := start(t, "127.0.0.1:1", nil)
 	resp, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(g.server.Refusal)), nil)
@@ -48,7 +49,7 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// A Content-Length is seen wherever reads break it, and however it is spelt.
+// A Content-Length is detected wherever reads split it, and whatever its case.
 func TestHeads(t *testing.T) {
 	here, there := net.Pipe()
 	defer here.Close()
@@ -69,7 +70,8 @@ func TestHeads(t *testing.T) {
 	}
 }
 
-// A chunked request that comes together with another one which names its length has named none itself, and does not end the connection.
+// A chunked request that arrives together with another one with a Content-Length counts as one without, and
+// does not end the connection.
 func TestChunkedBeforeAnother(t *testing.T) {
 	handler, _ := recorder(nil)
 	g := start(t, startUpstream(t, handler), nil)
@@ -97,8 +99,8 @@ const (
 	chunkedAndAnother = chunkedHead + "5\r\nhello\r\n0\r\n\r\nPOST / HTTP/1.1|Host: x|Content-Length: 5||hello"
 )
 
-// Wherever reads break a chunked request and another one, what is read ends with the head of the first, and nothing is lost or
-// counted twice.
+// Wherever reads split a chunked request and another one, a Read ends at the end of the first one's head, and
+// nothing is lost or counted twice.
 func TestReadsEndWithChunkedHeads(t *testing.T) {
 	for _, line := range []string{"\r\n", "\n"} {
 		all, end := strings.ReplaceAll(chunkedAndAnother, "|", line), len(strings.ReplaceAll(chunkedHead, "|", line))
@@ -127,8 +129,8 @@ func TestReadsEndWithChunkedHeads(t *testing.T) {
 	}
 }
 
-// A peer is waited for until all readers of a body are closed, and not only the first of them, which may be slow to do so when
-// the body is sent once more.
+// The account waits for a peer until all readers of a body are closed, not only the first, which may be slow
+// to close when the body is sent again.
 func TestBodySentOnceMoreIsAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		budget := gateway.NewBudget(1 << 20)

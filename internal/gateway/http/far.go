@@ -13,12 +13,12 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// wantsPair reports whether a client asks for a connection with history.
+// wantsPair reports whether a client requests an upgrade to a connection with history.
 func (h *handler) wantsPair(r *http.Request) bool {
 	return h.histories != nil && h.cfg.Peers && h.carried == nil && r.ProtoMajor == 1 && r.Body == http.NoBody && r.Header.Get("Upgrade") == pairProtocol
 }
 
-// enter upgrades a connection, and serves what comes over it until it ends.
+// enter upgrades a connection, and serves its requests until it ends.
 func (h *handler) enter(w http.ResponseWriter, r *http.Request) {
 	window, ok := parseTerms(r.Header)
 	if !ok {
@@ -48,7 +48,8 @@ func (h *handler) newHistory(window int) (*history, error) {
 	return h.histories.open(window, cost)
 }
 
-// takeOver takes a connection from its server, and says that it speaks the protocol of pairs now.
+// takeOver takes a connection from its server, and tells the near gateway that it uses pairProtocol from now
+// on.
 func takeOver(w http.ResponseWriter, window int) (net.Conn, error) {
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -68,8 +69,8 @@ func takeOver(w http.ResponseWriter, window int) (net.Conn, error) {
 	return conn, nil
 }
 
-// uncarry opens the body of a request that came with history, and gives it the coding that a rule wants for the upstream, or
-// that it had.
+// uncarry decompresses the body of a request that was sent with history, and gives it the coding that a rule
+// asks for, or the one that it had.
 func (x *trip) uncarry(out *http.Request) {
 	b := x.holdRequest(out)
 	start := time.Now()
@@ -94,8 +95,8 @@ func (x *trip) uncarry(out *http.Request) {
 	x.restore(out, plain, had)
 }
 
-// restore sends a body that the near gateway has opened: in the coding that a rule of ours wants, or else in the one that it
-// had.
+// restore sends a body that the near gateway has decompressed: in the coding that a rule of this gateway asks
+// for, or else in the one that it had.
 func (x *trip) restore(out *http.Request, plain []byte, had string) {
 	before := out.Header["Content-Encoding"]
 	coded, err := x.recoded(plain, had)
@@ -118,7 +119,7 @@ func (x *trip) restore(out *http.Request, plain []byte, had string) {
 	x.setBody(out, coded)
 }
 
-// recoded gives a body the coding that it had.
+// recoded compresses a body with the coding that it had.
 func (x *trip) recoded(plain []byte, had string) ([]byte, error) {
 	id, err := codec.ParseID(had)
 	if err != nil || bitOf(had) == 0 {
@@ -127,8 +128,8 @@ func (x *trip) recoded(plain []byte, had string) ([]byte, error) {
 	return x.coder.compress(plain, recoding{setting: codec.Setting{Codec: id}})
 }
 
-// carryReply compresses a reply with the history of the connection where a rule wants replies compressed. The near gateway
-// gives the client what we got.
+// carryReply compresses a reply with the history of the connection if a rule covers it. The near gateway
+// gives the client the original reply.
 func (x *trip) carryReply(resp *http.Response) {
 	n := resp.ContentLength
 	if isOurs(resp.Header["Content-Encoding"]) {

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	mostCarriers = 8               // of one client, or of all that share them
+	mostCarriers = 8               // limit for one client, or for all that share them
 	carrierIdle  = 5 * time.Minute // longer than the time between two scrapes
 	askAgain     = 10 * time.Second
 )
@@ -30,10 +30,10 @@ type farSide struct {
 	histories *histories
 
 	mu      sync.Mutex
-	seen    bool      // the last replies came from a gateway
+	seen    bool      // the last reply came from a gateway
 	nextAsk time.Time // after a refusal
-	muted   bool      // the log has said that there is none
-	paired  bool      // it has said that there is one
+	muted   bool      // it was logged that there is no gateway
+	paired  bool      // it was logged that there is one
 }
 
 func newFarSide(c *Config, h *histories) *farSide {
@@ -48,7 +48,7 @@ func newFarSide(c *Config, h *histories) *farSide {
 	return p
 }
 
-// saw takes note of what a reply says of who sent it.
+// saw records whether a reply came from a gateway.
 func (p *farSide) saw(isGateway bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,14 +59,14 @@ func (p *farSide) saw(isGateway bool) {
 	}
 }
 
-// mayAsk reports whether a connection may be asked to become a carrier.
+// mayAsk reports whether the upstream may be asked to upgrade a connection.
 func (p *farSide) mayAsk() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.seen && time.Now().After(p.nextAsk)
 }
 
-// connected tells once, and again after a refusal, that there is a pair.
+// connected logs once, and again after a refusal, that the upstream is a gateway with peers.
 func (p *farSide) connected(window int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +83,7 @@ func (p *farSide) refused(err error) {
 	p.cfg.Log.Warn("no connection with history to the far gateway, bodies go without", "upstream", p.up.String(), "err", err)
 }
 
-// carriers holds the carriers of a client, or of all.
+// carriers holds the carriers of one client, or of all clients.
 type carriers struct {
 	farSide *farSide
 	alive   context.Context
@@ -92,8 +92,8 @@ type carriers struct {
 	mu    sync.Mutex
 	idle  []*carrier
 	all   map[*carrier]struct{}
-	asks  int // for more of them
-	spare int // so many exchanges go without, and none is made for them
+	asks  int // carriers that are being connected
+	spare int // number of further exchanges that go without a carrier, and for which none is connected
 }
 
 func newCarriers(p *farSide) *carriers {
@@ -105,8 +105,8 @@ func newCarriers(p *farSide) *carriers {
 	return c
 }
 
-// take returns a carrier that is free, which its taker gives back with put or drop. When there is none it returns nil, and
-// has another one made for those who come later.
+// take returns a free carrier. The caller has to give it back with put or drop. If there is none take returns
+// nil, and begins to connect another one for later exchanges.
 func (p *carriers) take() *carrier {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,7 +121,7 @@ func (p *carriers) take() *carrier {
 	return c
 }
 
-// ready reports whether a carrier is free, and has another one made when there is none.
+// ready reports whether a carrier is free. If none is it begins to connect another one.
 func (p *carriers) ready() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,13 +132,13 @@ func (p *carriers) ready() bool {
 	return true
 }
 
-// ask has another one made if there may be more. p.mu is held.
+// ask begins to connect another carrier if there may be more. p.mu must be held.
 func (p *carriers) ask() {
 	if p.spare > 0 {
 		p.spare--
 		return
 	}
-	if len(p.all) == 0 && p.asks > 0 { // it may refuse: nobody asks twice before that is known
+	if len(p.all) == 0 && p.asks > 0 { // the upstream may refuse: ask no second time before its answer is known
 		return
 	}
 	if p.alive.Err() == nil && len(p.all)+p.asks < mostCarriers && p.farSide.mayAsk() {
@@ -165,7 +165,7 @@ func (p *carriers) add() {
 	}
 }
 
-// dial makes an error of a panic.
+// dial connects a carrier and turns a panic into an error.
 func (p *carriers) dial() (c *carrier, err error) {
 	defer gateway.CatchPanic(p.farSide.cfg.Log, p.farSide.cfg.Stats, func() { err = gateway.ErrPanicked })
 	return p.farSide.dialCarrier(p.alive)
@@ -185,7 +185,7 @@ func (p *carriers) put(c *carrier) {
 	}
 }
 
-// expire drops a carrier if nobody has taken it meanwhile.
+// expire drops a carrier if it is still idle.
 func (p *carriers) expire(c *carrier) {
 	defer gateway.CatchPanic(p.farSide.cfg.Log, p.farSide.cfg.Stats, nil)
 	p.mu.Lock()
@@ -202,7 +202,7 @@ func (p *carriers) expire(c *carrier) {
 	}
 }
 
-// drop ends a carrier.
+// drop closes a carrier.
 func (p *carriers) drop(c *carrier) {
 	p.mu.Lock()
 	delete(p.all, c)
@@ -210,7 +210,7 @@ func (p *carriers) drop(c *carrier) {
 	c.close()
 }
 
-// close ends those that are free; others end when they are given back.
+// close closes the idle carriers; the others are closed when they are given back.
 func (p *carriers) close() {
 	if p == nil {
 		return
@@ -226,26 +226,26 @@ func (p *carriers) close() {
 	}
 }
 
-// upgradeTimeout bounds how long the far gateway may take to answer an upgrade.
+// upgradeTimeout limits the time for connecting a carrier and for its upgrade.
 const upgradeTimeout = 5 * time.Second
 
-// errOver says that a carrier's connection is over, and that nothing of the exchange has reached the far gateway, or nothing
-// that could do harm if it came again: net/http asked for another connection.
+// errOver is returned when the connection of a carrier has ended, and nothing of the exchange has reached the
+// far gateway, or nothing that is harmful if it is sent again: net/http requested another connection.
 var errOver = errors.New("the connection between the gateways is over")
 
 var errNoPair = errors.New("the upstream does not upgrade to " + pairProtocol)
 
-// carrier is a connection to the far gateway, for one exchange at a time, with histories of its own.
+// carrier is a connection to the far gateway with its own histories, for one exchange at a time.
 type carrier struct {
 	*history
 	transport *http.Transport
 	conn      net.Conn
 	idle      *time.Timer
-	given     atomic.Bool // the transport has the connection
+	given     atomic.Bool // the transport has got the connection
 	closing   sync.Once
 }
 
-// dialCarrier connects, and upgrades the connection.
+// dialCarrier connects to the far gateway and upgrades the connection.
 func (p *farSide) dialCarrier(ctx context.Context) (*carrier, error) {
 	ctx, cancel := context.WithTimeout(ctx, upgradeTimeout)
 	defer cancel()
@@ -271,7 +271,8 @@ func (p *farSide) dialCarrier(ctx context.Context) (*carrier, error) {
 	return c, nil
 }
 
-// upgraded connects to the far gateway, which may want a smaller window.
+// upgraded connects to the far gateway and upgrades the connection. It returns the window, which the far
+// gateway may have reduced.
 func (p *farSide) upgraded(ctx context.Context, window int) (net.Conn, int, error) {
 	conn, err := p.up.Dial(ctx)
 	if err != nil {
@@ -289,7 +290,7 @@ func (p *farSide) upgraded(ctx context.Context, window int) (net.Conn, int, erro
 	return conn, got, nil
 }
 
-// upgrade asks for the protocol of pairs on a new connection.
+// upgrade requests pairProtocol on a new connection, and returns the window that the far gateway grants.
 func upgrade(conn net.Conn, window int) (int, error) {
 	r, _ := http.NewRequest(http.MethodGet, "http://cinch.invalid/", nil)
 	r.Header = http.Header{
@@ -313,8 +314,8 @@ func upgrade(conn net.Conn, window int) (int, error) {
 	return got, nil
 }
 
-// give is the transport's dial function. It returns the connection once, and fails if the far gateway has closed it meanwhile;
-// later the transport notices that by itself.
+// give is the transport's dial function. It returns the connection once, and fails if the far gateway has
+// closed it meanwhile. Later the transport detects that by itself.
 func (c *carrier) give(context.Context, string, string) (net.Conn, error) {
 	if c.given.Swap(true) {
 		return nil, errOver
@@ -335,7 +336,7 @@ func (c *carrier) close() {
 
 var errNoHistory = errors.New("no memory is free for a history (link.memory)")
 
-// histories makes the histories of connections between gateways, within link.memory.
+// histories creates the histories of connections between gateways, within link.memory.
 type histories struct {
 	coders bodies.Coders
 	memory *gateway.Budget
@@ -351,7 +352,8 @@ func newHistories(c *Config) *histories {
 	}
 }
 
-// history holds the histories that both ends of such a connection keep: of bodies that are sent, and of those that are received.
+// history holds the two histories of a connection between gateways, which both ends keep: of the bodies sent,
+// and of those received.
 type history struct {
 	writer *bodies.Writer
 	reader *bodies.Reader
@@ -361,12 +363,12 @@ type history struct {
 	limit  int64 // of memory
 	mu     sync.Mutex
 	cost   int64 // bytes of memory
-	fixed  int64 // of them, those of the streams
-	full   bool  // there was no memory for what the reader remembers: no more is to come
+	fixed  int64 // part of cost that the streams take
+	full   bool  // there was no memory for the reader: the connection has to end
 }
 
-// settle has memory follow what sessions of cinch-proto remember. Where there is none the writer's forgets, and the connection
-// is to end if the reader's is too large.
+// settle adjusts cost to the memory that the sessions of cinch-proto use. If there is not enough the writer
+// forgets its session. If the reader's is still too large the connection has to end.
 func (h *history) settle() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -379,7 +381,8 @@ func (h *history) settle() {
 	}
 }
 
-// grow takes what is remembered now, or gives back what is no longer. h.mu is held.
+// grow takes memory for what is remembered now, or releases what is no longer remembered. It reports false if
+// there is not enough. h.mu must be held.
 func (h *history) grow() bool {
 	more := h.fixed + int64(h.writer.Columns()+h.reader.Columns()) - h.cost
 	switch {
@@ -392,19 +395,19 @@ func (h *history) grow() bool {
 	return true
 }
 
-// room returns how many more bytes cinch-proto may remember: a connection has at most as much for it as it leaves free for others.
-// h.mu is held.
+// room returns how many more bytes cinch-proto may remember: a connection may use at most as many for it as
+// it leaves free for others. h.mu must be held.
 func (h *history) room() int64 { return (h.limit - h.memory.InUse() - (h.cost - h.fixed)) / 2 }
 
-// isFull reports whether the connection is to end.
+// isFull reports whether the connection has to end for lack of memory.
 func (h *history) isFull() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.full
 }
 
-// take gets memory for histories, of the wanted window or the largest smaller one that there is memory for. It returns how
-// much it takes.
+// take acquires memory for histories with the given window, or the largest smaller one that there is memory
+// for. It returns that window and the bytes acquired.
 func (h *histories) take(window int) (int, int64, error) {
 	for window = min(window, h.window); window >= leastWindow; window-- {
 		cost := h.coders.Bytes(h.level, window)
@@ -415,7 +418,7 @@ func (h *histories) take(window int) (int, int64, error) {
 	return 0, 0, errNoHistory
 }
 
-// open begins histories for which memory was taken, and gives that back when it can't.
+// open creates histories whose memory of cost bytes take has acquired. On an error it releases that memory.
 func (h *histories) open(window int, cost int64) (*history, error) {
 	w, err := h.coders.NewWriter(h.level, window)
 	if err != nil {

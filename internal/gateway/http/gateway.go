@@ -22,7 +22,7 @@ type Gateway struct {
 	common            common
 }
 
-// NewGateway makes a gateway that passes everything through until SetPolicy.
+// NewGateway returns a gateway that passes everything through until SetPolicy.
 func NewGateway(c Config) *Gateway {
 	c.setDefaults()
 	g := &Gateway{cfg: c}
@@ -40,13 +40,14 @@ func NewGateway(c Config) *Gateway {
 	return g
 }
 
-// SetPolicy puts rules into force for exchanges that begin from now on.
+// SetPolicy sets the rules for exchanges that begin from now on.
 func (g *Gateway) SetPolicy(p *policy.Messages) { g.policy.Store(p) }
 
 // Serve accepts on l until Shutdown; see [gateway.Server].
 func (g *Gateway) Serve(l net.Listener) error { return g.server.Serve(l) }
 
-// Measured is what is known of the bodies of requests, those with most bytes first; nothing where they are not measured.
+// Measured returns measurements of the bodies of requests, those with most bytes first; nil if they are not
+// measured.
 func (g *Gateway) Measured() []sampled.Measured {
 	if g.common.samples == nil {
 		return nil
@@ -57,7 +58,7 @@ func (g *Gateway) Measured() []sampled.Measured {
 	}))
 }
 
-// SampleBytes is what samples of bodies take.
+// SampleBytes returns the memory of the samples of bodies, in bytes.
 func (g *Gateway) SampleBytes() int {
 	if g.common.samples == nil {
 		return 0
@@ -73,13 +74,13 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// Defaults of a pair, by which samples are measured.
+// Settings of a pair of gateways with which samples are measured, equal to the defaults.
 const (
 	pairLevel  = 3
 	pairWindow = 23
 )
 
-// waysOf are those in which bodies may go on.
+// waysOf returns the ways of compression that are measured.
 func waysOf(c bodies.Coders, open func(m sampled.Message) ([]byte, error)) *sampled.Ways {
 	pair := func(columns bool) func() (sampled.Writer, error) {
 		return func() (sampled.Writer, error) {
@@ -98,7 +99,7 @@ func waysOf(c bodies.Coders, open func(m sampled.Message) ([]byte, error)) *samp
 	}
 }
 
-// pairWriter is a history between two gateways, all bodies as columns or none.
+// pairWriter writes to a history between two gateways, with all bodies as columns or none.
 type pairWriter struct {
 	*bodies.Writer
 	columns bool

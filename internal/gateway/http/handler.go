@@ -17,7 +17,7 @@ import (
 
 func newCommon(c *Config, p *atomic.Pointer[policy.Messages]) common {
 	e := common{cfg: c, policy: p, coder: coder{c}, knows: newKnowledge(c.UpstreamReads), transport: newTransport(c), ahead: make(chan struct{}, 1)}
-	e.errorLog = slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug) // what clients and upstreams do wrong
+	e.errorLog = slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug) // errors of clients and upstreams
 	if c.Sample {
 		e.samples = &sampled.Samples{}
 	}
@@ -35,7 +35,7 @@ func newCommon(c *Config, p *atomic.Pointer[policy.Messages]) common {
 		e.upstream.Scheme = "https"
 	}
 	if c.Upstream.Network == "unix" {
-		e.upstream.Host = "localhost" // a name that nobody looks up
+		e.upstream.Host = "localhost" // the name is never resolved
 	}
 	e.proxy = &httputil.ReverseProxy{
 		Rewrite:        func(pr *httputil.ProxyRequest) { tripOf(pr.In).rewrite(pr) },
@@ -48,7 +48,7 @@ func newCommon(c *Config, p *atomic.Pointer[policy.Messages]) common {
 	return e
 }
 
-// buffers are those of copying.
+// buffers provides buffers for copying bodies.
 type buffers struct{}
 
 func (buffers) Get() []byte  { return gateway.GetBuffer(copyBytes)[:copyBytes] }
@@ -58,7 +58,7 @@ func (buffers) Put(b []byte) { gateway.PutBuffer(b) }
 type handler struct {
 	*common
 	session *session
-	carried *history // of the connection, if that is of a pair
+	carried *history // histories of the client's connection, if the client is a gateway
 }
 
 // ServeHTTP serves one exchange.
@@ -73,19 +73,19 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !fits {
 		h.cfg.Stats.Error("metadata")
 		if h.carried != nil {
-			w.Header().Set("Connection", "close") // the body will not be opened, and the histories differ from then on
+			w.Header().Set("Connection", "close") // the body is not decompressed, so the histories differ from now on
 		}
 		http.Error(w, "cinch: no memory is free for the headers of this request (memory.budget)", http.StatusServiceUnavailable)
 		return
 	}
 	defer h.session.held.Metadata.Release(metadata)
 	if r.Method == http.MethodConnect {
-		w.Header().Set("Connection", "close") // what follows was meant for a tunnel, and is no request
+		w.Header().Set("Connection", "close") // the following bytes were meant for a tunnel, and are no request
 		http.Error(w, "cinch: CONNECT is for forward proxies, and this gateway has one upstream", http.StatusNotImplemented)
 		return
 	}
 	if h.session.heads.unexplained(r) {
-		w.Header().Set("Connection", "close") // RFC 9112, 6.1: length and chunks may be an attempt to smuggle what follows
+		w.Header().Set("Connection", "close") // RFC 9112, 6.1: a length with chunks may be an attempt to smuggle a request
 	}
 	x := &trip{common: h.common, rules: h.policy.Load(), held: h.session.held, client: h.session.sharing, carried: h.carried, carriers: h.session.carriers, control: http.NewResponseController(w)}
 	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), tripKey{}, x))
@@ -93,16 +93,17 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.in, x.cancel = r.WithContext(ctx), cancel
 	defer x.close()
 	if h.session.isDrained() && len(r.Header["Upgrade"]) == 0 {
-		w.Header()["Connection"] = []string{"close"} // HTTP/2's server says GOAWAY for it
+		w.Header()["Connection"] = []string{"close"} // HTTP/2's server sends GOAWAY for it
 	}
 	if h.cfg.Peers {
 		w.Header()[pairHeader] = []string{pairVersion}
 	}
-	_ = x.control.EnableFullDuplex() // else the server would take what is left of the body when a reply begins
+	_ = x.control.EnableFullDuplex() // else the server would read the rest of the body when a reply begins
 	h.proxy.ServeHTTP(newReplyWriter(w, x), x.in)
 }
 
-// caught logs a fault of ours, which ends the connection. net/http's own panic is how an exchange is broken off, and no fault.
+// caught logs a panic and ends the connection. http.ErrAbortHandler only aborts an exchange, and is not
+// logged.
 func (h *handler) caught() {
 	p := recover()
 	if p == nil {
@@ -114,21 +115,23 @@ func (h *handler) caught() {
 	panic(http.ErrAbortHandler)
 }
 
-// ended lets the session go when the connection was taken over, as by WebSocket: the server says no more of it.
+// ended ends the session when the connection was taken over, as by WebSocket: the server does not report its
+// end.
 func (h *handler) ended() {
 	if h.carried == nil && h.session.taken.Load() {
 		h.session.end()
 	}
 }
 
-// replyWriter writes replies to a client as the upstream gave them.
+// replyWriter writes replies to a client as the upstream sent them.
 type replyWriter struct {
 	http.ResponseWriter
 	x   *trip
-	own http.Header // what the gateway adds to the last reply
+	own http.Header // fields that the gateway adds to the final reply
 }
 
-// newReplyWriter keeps what is in w's header for the last reply: the reverse proxy empties it behind each one before that.
+// newReplyWriter keeps the fields in w's header for the final reply. The reverse proxy clears the header
+// after each interim reply.
 func newReplyWriter(w http.ResponseWriter, x *trip) *replyWriter {
 	h := w.Header()
 	own := maps.Clone(h)
@@ -136,7 +139,7 @@ func newReplyWriter(w http.ResponseWriter, x *trip) *replyWriter {
 	return &replyWriter{w, x, own}
 }
 
-// WriteHeader begins a reply, or is one that comes before the last.
+// WriteHeader begins the final reply, or writes an interim one.
 func (w *replyWriter) WriteHeader(status int) {
 	in, h := w.x.in, w.Header()
 	switch {
@@ -146,24 +149,24 @@ func (w *replyWriter) WriteHeader(status int) {
 		}
 		return
 	case in.ProtoMajor == 1 && !w.x.bodyEnded():
-		h["Connection"] = []string{"close"} // what still comes of the body must not be taken for a request
+		h["Connection"] = []string{"close"} // the rest of the body must not be mistaken for a request
 	}
 	if w.x.carried != nil && w.x.carried.isFull() {
 		h["Connection"] = []string{"close"}
 	}
 	maps.Copy(h, w.own)
 	if len(h["Content-Type"]) == 0 {
-		h["Content-Type"] = nil // where the upstream names none the server would guess
+		h["Content-Type"] = nil // else the server would guess one that the upstream does not name
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// unknown reports whether the client wouldn't know what to do with a reply before the last one: it is of HTTP/1.0, or has been
+// unknown reports whether the client would not understand an interim reply: it speaks HTTP/1.0, or has been
 // told to continue.
 func (w *replyWriter) unknown(status int) bool {
 	in := w.x.in
 	return !in.ProtoAtLeast(1, 1) || status == http.StatusContinue && len(in.Header["Expect"]) > 0 && w.x.bodyEnded()
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap lets http.ResponseController find the underlying writer.
 func (w *replyWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

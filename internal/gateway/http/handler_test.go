@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A fault of ours ends a connection, is counted, and ends nothing else.
+// A panic ends its connection, is counted, and ends nothing else.
 func TestPanic(t *testing.T) {
 	handler, _ := recorder(nil)
 	g := start(t, startUpstream(t, handler), nil)
@@ -33,7 +33,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// What is remembered of paths is bounded, in number and in bytes.
+// The memory for paths is limited, in number and in bytes.
 func TestKnowledgeIsBounded(t *testing.T) {
 	k := newKnowledge(nil)
 	for i := range 3 * knownPaths {

@@ -6,24 +6,26 @@ import (
 	"net/http"
 )
 
-// headFill is how much the server reads at a time where headers may be; what it reads in larger pieces is of a body.
+// headFill is the most bytes that the server reads at a time where headers may be. Larger reads are of
+// bodies.
 const headFill = 4 << 10
 
 var lengthField, chunkedField = []byte("content-length:"), []byte("transfer-encoding:")
 
-// heads counts how often a client's connection of HTTP/1 has named a Content-Length. The server takes it out of requests that
-// also have chunks, so that nothing else tells of it. What bodies say of it is counted too, which does no harm. What follows a
-// head with Transfer-Encoding is held back until the next Read, so that it is not counted for that head.
+// heads counts how often a client has named a Content-Length on an HTTP/1 connection. net/http's server
+// removes the field from requests with chunks, so there is no other trace of it. Occurrences in bodies are
+// counted too, which does no harm. Bytes behind a head with Transfer-Encoding are held back until the next
+// Read, so that they are not counted for that head.
 type heads struct {
 	net.Conn
-	ahead     []byte // was read already
-	last      []byte // the end of what was read, in lower case, that may be the beginning of a field's name or the end of a head
-	chunked   bool   // a Transfer-Encoding was named since the last head has ended
+	ahead     []byte // bytes to be returned by the next Read
+	last      []byte // end of the bytes read, in lower case: part of a field's name or of the end of a head
+	chunked   bool   // a Transfer-Encoding was named since the end of the last head
 	named     int
-	explained int // by headers of requests
+	explained int // Content-Length fields found in the headers of requests
 }
 
-// Read looks at what is read on the way.
+// Read reads from the connection, and examines the bytes.
 func (c *heads) Read(p []byte) (int, error) {
 	n, err := c.read(p)
 	if len(p) > headFill {
@@ -42,7 +44,7 @@ func (c *heads) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// headEnd returns where the first blank line ends that does so behind the first bytes; 0 if there is none.
+// headEnd returns the end of the first blank line that ends behind b[:first], or 0 if there is none.
 func headEnd(b []byte, first int) int {
 	for i := max(0, first-2); i+1 < len(b); i++ {
 		if b[i] != '\n' {
@@ -64,7 +66,7 @@ func (c *heads) read(p []byte) (int, error) {
 	return n, nil
 }
 
-// CloseWrite is for connections that were taken over.
+// CloseWrite closes the connection for writing. It is used by those that have taken over the connection.
 func (c *heads) CloseWrite() error {
 	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return w.CloseWrite()

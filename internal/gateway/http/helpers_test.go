@@ -21,7 +21,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// rig is a gateway before a server of ours.
+// rig is a gateway in front of a test server.
 type rig struct {
 	*Gateway
 	t               *testing.T
@@ -39,7 +39,7 @@ func setting(t *testing.T, text string) codec.Setting {
 	return s
 }
 
-// requestsTo is the rule for the bodies of requests, replies the one for those of replies.
+// requestsTo returns a rule for the bodies of requests, repliesTo one for those of replies.
 func requestsTo(t *testing.T, s string) policy.MessageRule {
 	return policy.MessageRule{Name: "requests", Setting: setting(t, s), MinSize: 64, Direction: policy.Request}
 }
@@ -48,7 +48,7 @@ func repliesTo(t *testing.T, s string) policy.MessageRule {
 	return policy.MessageRule{Name: "replies", Setting: setting(t, s), MinSize: 64, Direction: policy.Reply}
 }
 
-// startUpstream serves handler on a server of the standard library.
+// startUpstream starts a server of the standard library for handler, and returns its address.
 func startUpstream(t *testing.T, handler http.Handler) string {
 	t.Helper()
 	s := httptest.NewServer(handler)
@@ -56,7 +56,7 @@ func startUpstream(t *testing.T, handler http.Handler) string {
 	return s.Listener.Addr().String()
 }
 
-// start serves before an upstream; change may be nil.
+// start starts a gateway in front of an upstream; change may be nil.
 func start(t *testing.T, upstream string, change func(*Config), rules ...policy.MessageRule) *rig {
 	t.Helper()
 	up, err := gateway.ParseUpstream("http://"+upstream, "80")
@@ -110,13 +110,13 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// seen is a request as it reached a server.
+// seen is a request as a server received it.
 type seen struct {
 	*http.Request
 	body []byte // with its coding
 }
 
-// plain is the body without its coding.
+// plain returns the body without its coding.
 func (s seen) plain(t *testing.T) []byte {
 	t.Helper()
 	return decoded(t, s.Header.Get("Content-Encoding"), s.body)
@@ -148,7 +148,7 @@ func decoded(t *testing.T, coding string, b []byte) []byte {
 	return out
 }
 
-// recorder answers with a handler, and tells what it saw.
+// recorder returns a handler that calls answer and sends the requests that it receives to the channel.
 func recorder(answer http.HandlerFunc) (http.Handler, <-chan seen) {
 	got := make(chan seen, 100)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -6,7 +6,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// However much cinch-proto would remember on some connections, something is left for it on the next.
+// However much cinch-proto would remember on some connections, there is memory left for it on the next.
 func TestConnectionsShareLinkMemory(t *testing.T) {
 	const limit, step = 256 << 20, 1 << 20
 	memory := gateway.NewBudget(limit)

@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// hostileFar says that it is a gateway, and answers upgrades in its own way.
+// hostileFar starts a server that claims to be a gateway, and answers upgrades with upgrade.
 func hostileFar(t *testing.T, upgrade func(conn net.Conn)) (addr string, upgrades chan struct{}) {
 	t.Helper()
 	upgrades = make(chan struct{}, 100)
@@ -33,7 +33,7 @@ func hostileFar(t *testing.T, upgrade func(conn net.Conn)) (addr string, upgrade
 	})), upgrades
 }
 
-// A far gateway that lies to an upgrade costs nothing but history.
+// With a far gateway that answers upgrades wrongly exchanges work, without history.
 func TestHostileFar(t *testing.T) {
 	for name, upgrade := range map[string]func(net.Conn){
 		"closes":    func(net.Conn) {},

@@ -24,7 +24,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// upgradedTo is a connection to a far gateway that speaks the protocol of pairs.
+// upgradedTo returns a connection to a far gateway that was upgraded to pairProtocol.
 func upgradedTo(t *testing.T, far *rig) net.Conn {
 	t.Helper()
 	p := newFarSide(&far.cfg, far.common.histories)
@@ -37,8 +37,8 @@ func upgradedTo(t *testing.T, far *rig) net.Conn {
 	return conn
 }
 
-// A connection between gateways has one exchange at a time, whatever a hostile near gateway would rather have: HTTP/2 on it
-// would use one history from many goroutines.
+// A connection between gateways has one exchange at a time, even if a hostile near gateway tries HTTP/2, with
+// which several goroutines would use one history.
 func TestCarriedIsHTTP1(t *testing.T) {
 	far := start(t, startUpstream(t, http.HandlerFunc(echo)), func(c *Config) { c.Peers = true }, repliesTo(t, "zstd"))
 	conn := upgradedTo(t, far)
@@ -48,7 +48,7 @@ func TestCarriedIsHTTP1(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 20 {
 		if i == 1 {
-			wg.Wait() // all others use its connection
+			wg.Wait() // all others use the connection of the first
 		}
 		wg.Go(func() {
 			r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x/", bytes.NewReader(text))
@@ -62,7 +62,7 @@ func TestCarriedIsHTTP1(t *testing.T) {
 	wg.Wait()
 }
 
-// A connection between gateways may wait for its first exchange as long as for any other.
+// A connection between gateways may wait as long for its first exchange as for any other.
 func TestCarriedWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := testenv.Pipe()
@@ -96,7 +96,8 @@ func TestCarriedWaits(t *testing.T) {
 	})
 }
 
-// Where a far gateway has no memory for headers it has not read the body with them, and the histories would differ.
+// A far gateway without memory for a request's headers does not read its body, so the connection has to end:
+// the histories would differ.
 func TestNoMemoryForHeadersOfCarried(t *testing.T) {
 	near, _ := startPair(t, startUpstream(t, http.HandlerFunc(echo)), func(_, far *Config) {
 		far.Requests = gateway.NewBudget(16 << 10)
@@ -114,7 +115,7 @@ func TestNoMemoryForHeadersOfCarried(t *testing.T) {
 	}
 }
 
-// Who holds memory that others wait for, and doesn't move, is cut off, in coming and in going.
+// A client that holds memory that others wait for, and makes no progress, is cut off, in both directions.
 func TestStalledClients(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes as long as patience with clients")
@@ -138,7 +139,7 @@ func TestStalledClients(t *testing.T) {
 	}
 }
 
-// stalls begins an exchange that goes no further, and waits until it is cut off.
+// stalls begins an exchange that makes no further progress, and waits until it is cut off.
 func stalls(t *testing.T, upstream, begin string) {
 	t.Helper()
 	budget := gateway.NewBudget(24 << 20)
@@ -161,7 +162,8 @@ func stalls(t *testing.T, upstream, begin string) {
 	testenv.Eventually(t, "it holds nothing", func() bool { return budget.InUse() == 0 })
 }
 
-// inFrames is the beginning of a connection of HTTP/2, and a request whose body, if there is one, is not at its end.
+// inFrames returns the beginning of an HTTP/2 connection, with a request whose body, if there is one, does
+// not end.
 func inFrames(body []byte, fields ...string) string {
 	var out, block bytes.Buffer
 	enc := hpack.NewEncoder(&block)

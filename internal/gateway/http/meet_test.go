@@ -24,7 +24,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// twoClient speaks HTTP/2 from the beginning.
+// twoClient returns a transport that uses HTTP/2 from the beginning.
 func twoClient(t *testing.T) *http.Transport {
 	tr := &http.Transport{DisableCompression: true, Protocols: &http.Protocols{}}
 	tr.Protocols.SetUnencryptedHTTP2(true)
@@ -32,7 +32,7 @@ func twoClient(t *testing.T) *http.Transport {
 	return tr
 }
 
-// slowConn says what it is to say byte by byte.
+// slowConn writes byte by byte.
 type slowConn struct{ net.Conn }
 
 func (c slowConn) Write(p []byte) (int, error) {
@@ -47,7 +47,7 @@ func (c slowConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// It is known which HTTP a client speaks however its first words arrive.
+// The client's HTTP version is detected however its first bytes are split.
 func TestFirstWordsInPieces(t *testing.T) {
 	g := start(t, startUpstream(t, http.HandlerFunc(echo)), nil)
 	for _, method := range []string{"PRI", "P", "POST", "PROPFIND", "GET"} {
@@ -73,7 +73,7 @@ func TestFirstWordsInPieces(t *testing.T) {
 	}
 }
 
-// A drain says GOAWAY to clients of HTTP/2 behind the next reply, and after its grace where there is none.
+// A drain sends GOAWAY to HTTP/2 clients after the next reply, or after the grace period if there is none.
 func TestDrainOfHTTP2(t *testing.T) {
 	for _, c := range []struct {
 		grace time.Duration
@@ -91,7 +91,7 @@ func TestDrainOfHTTP2(t *testing.T) {
 			conn.get(3)
 			conn.until(t, xhttp2.FrameHeaders)
 		}
-		for next := uint32(5); c.asks; next += 2 { // the drain may not have come to this connection before
+		for next := uint32(5); c.asks; next += 2 { // the drain may reach this connection later
 			conn.get(next)
 			if conn.until(t, xhttp2.FrameHeaders, xhttp2.FrameGoAway) == xhttp2.FrameGoAway {
 				break
@@ -107,7 +107,7 @@ func TestDrainOfHTTP2(t *testing.T) {
 	}
 }
 
-// A client that has said nothing yet does not keep the gateway from ending.
+// A client that has sent nothing yet does not prevent the gateway from ending.
 func TestDrainOfSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := testenv.Pipe()
@@ -133,7 +133,7 @@ func (r *rig) isOpen(addr string) bool {
 	return err == nil
 }
 
-// framed is a client that speaks HTTP/2 by the frame.
+// framed is a client that sends and receives single HTTP/2 frames.
 type framed struct {
 	*xhttp2.Framer
 	net.Conn
@@ -171,7 +171,7 @@ func (f framed) until(t *testing.T, kinds ...xhttp2.FrameType) xhttp2.FrameType 
 	}
 }
 
-// Replies come to clients of HTTP/2 as the upstream gave them, with a date.
+// HTTP/2 clients get replies as the upstream sent them, with a date.
 func TestRepliesOfHTTP2(t *testing.T) {
 	g := start(t, startUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -220,7 +220,7 @@ func TestRepliesOfHTTP2(t *testing.T) {
 	}
 }
 
-// A request whose Content-Length is 0 is answered before its stream ends, which the client may never let it do.
+// A request whose Content-Length is 0 is answered before its stream ends: the client may never end it.
 func TestEmptyBodyIsNotWaitedFor(t *testing.T) {
 	handler, got := recorder(nil)
 	g := start(t, startUpstream(t, handler), nil, requestsTo(t, "zstd"))
@@ -244,7 +244,8 @@ func TestEmptyBodyIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// A client that breaks off has left when its requests have: until then they count for it.
+// The session of a client that breaks off ends only when its requests have ended: until then they count for
+// the client.
 func TestClientLeavesBehindItsRequests(t *testing.T) {
 	for _, begin := range []string{inFrames(nil, ":method", "GET"), "GET / HTTP/1.1\r\nHost: x\r\n\r\n"} {
 		g := NewGateway(Config{Name: "test", Stats: gateway.NewStats("test", "http")})
@@ -275,7 +276,7 @@ func TestClientLeavesBehindItsRequests(t *testing.T) {
 	}
 }
 
-// Trailers reach the upstream, also behind a body of nothing that says so.
+// Trailers reach the upstream, also behind an empty body with a Content-Length.
 func TestTrailersOfHTTP2(t *testing.T) {
 	handler, got := recorder(nil)
 	all := requestsTo(t, "zstd")

@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// carry has a request go to the far gateway with history, if a connection for that is free once its body has come: a
-// client that sends slowly, or breaks off, keeps none from others.
+// carry sends a request to the far gateway with history, if a carrier is free once the body has been read. So
+// a client that sends slowly, or breaks off, blocks no carrier.
 func (x *trip) carry(out *http.Request, rule *policy.MessageRule) {
 	if !x.gatherRequest(out, rule) {
 		return
@@ -25,7 +25,8 @@ func (x *trip) carry(out *http.Request, rule *policy.MessageRule) {
 	x.carryBody(out, rule)
 }
 
-// mayBeCarried reports whether a request is one that connections with history are for: one after the other, of known length.
+// mayBeCarried reports whether a request may use a connection with history: its length is known, it has no
+// trailers and no upgrade, and it expects no stream.
 func (x *trip) mayBeCarried(out *http.Request) bool {
 	h, n := out.Header, out.ContentLength
 	return x.carriers != nil && n >= 0 && n <= int64(x.cfg.MaxCompress) && len(out.Trailer)+len(h["Upgrade"]) == 0 &&
@@ -42,7 +43,7 @@ func (x *trip) steppedDown() bool {
 func (x *trip) carryBody(out *http.Request, rule *policy.MessageRule) {
 	b := x.requestBody
 	x.originalBody = &original{body: b.received, encoding: out.Header["Content-Encoding"]}
-	delete(out.Header, codingHeader) // is ours, between gateways
+	delete(out.Header, codingHeader) // this field is only for gateways
 	plain, coding := x.openForCarrier(out)
 	start := time.Now()
 	stint := x.cfg.Effort.Begin(len(plain))
@@ -64,8 +65,8 @@ func (x *trip) carryBody(out *http.Request, rule *policy.MessageRule) {
 	}
 }
 
-// openForCarrier opens a body whose coding we know, unless it is signed as it is, and returns the coding that the far gateway
-// has to restore.
+// openForCarrier decompresses a body whose coding the gateway reads, unless it is signed. It returns the
+// coding that the far gateway has to restore.
 func (x *trip) openForCarrier(out *http.Request) (plain []byte, coding string) {
 	b := x.requestBody
 	coding = strings.Join(out.Header["Content-Encoding"], ", ")
@@ -78,16 +79,18 @@ func (x *trip) openForCarrier(out *http.Request) (plain []byte, coding string) {
 	return b.received, coding
 }
 
-// asColumns reports whether a body is taken apart as a message of Protocol Buffers. Others would only come out as they are.
+// asColumns reports whether a body is split into columns as a message of Protocol Buffers. Other bodies would
+// come out unchanged.
 func asColumns(rule *policy.MessageRule, h http.Header) bool {
 	return rule.Setting.Codec != codec.Raw && rule.Setting.IsProto() || rule.Auto && strings.Contains(h.Get("Content-Type"), "protobuf")
 }
 
-// sendCarried sends a request over its carrier. One whose connection turns out to be over goes the plain way instead.
+// sendCarried sends a request over its carrier. If the carrier's connection has ended it sends the original
+// request without history instead.
 func (x *trip) sendCarried(s resender, out *http.Request) (*http.Response, error) {
 	c := x.carrier
 	target := *out.URL
-	target.Scheme = "http" // the connection is encrypted already, where it is to be
+	target.Scheme = "http" // the connection is encrypted already, if it has to be
 	carried := out.WithContext(out.Context())
 	carried.URL = &target
 	resp, err := c.transport.RoundTrip(carried)
@@ -101,7 +104,8 @@ func (x *trip) sendCarried(s resender, out *http.Request) (*http.Response, error
 	return x.received(resp)
 }
 
-// received opens the body of a reply that came over a carrier, and gives the carrier back when it is free.
+// received decompresses the body of a reply that came over a carrier, and gives the carrier back when it is
+// free.
 func (x *trip) received(resp *http.Response) (*http.Response, error) {
 	delete(resp.Header, pairHeader)
 	foreign := resp.Header.Get(codingHeader) == foreignMark

@@ -17,7 +17,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A connection between gateways that ends before its first exchange costs no request.
+// A connection between gateways that ends before its first exchange makes no request fail.
 func TestUnusedCarrierEnds(t *testing.T) {
 	upstream := startUpstream(t, http.HandlerFunc(echo))
 	rules := policy.MessageRule{Name: "requests", Auto: true}
@@ -31,7 +31,7 @@ func TestUnusedCarrierEnds(t *testing.T) {
 		defer p.mu.Unlock()
 		return slices.Clone(p.idle)
 	}
-	for range 2 { // the first reply says that there is a gateway, and the second request has a connection made
+	for range 2 { // the first reply reveals the gateway, and the second request starts a connection
 		send(t, c, http.MethodPost, near.url, text)
 	}
 	testenv.Eventually(t, "a connection is made", func() bool { return len(idle()) > 0 })
@@ -43,7 +43,7 @@ func TestUnusedCarrierEnds(t *testing.T) {
 	}
 }
 
-// reflect answers with the body and the coding that it was sent, or with the beginning of the body.
+// reflect answers with the body and the coding that it received, or with the beginning of the body.
 func reflect(w http.ResponseWriter, r *http.Request) {
 	b, _ := io.ReadAll(r.Body)
 	if r.URL.Path == "/short" {
@@ -55,7 +55,7 @@ func reflect(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(b)
 }
 
-// What clients and upstreams write into the fields that gateways speak with is theirs, and arrives.
+// Values that clients and upstreams write into the fields of the gateways' protocol arrive unchanged.
 func TestWordsOfPairsFromOutside(t *testing.T) {
 	for _, coding := range []string{carriedCoding, "opened gzip", "opened nonsense", foreignMark} {
 		near, _ := startPair(t, startUpstream(t, http.HandlerFunc(reflect)), nil)
@@ -82,7 +82,7 @@ func TestWordsOfPairsFromOutside(t *testing.T) {
 	}
 }
 
-// A client can't make itself a near gateway through one.
+// A client can't act as a near gateway through a near gateway.
 func TestClientAsNearGateway(t *testing.T) {
 	near, far := startPair(t, startUpstream(t, http.HandlerFunc(echo)), nil)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(near.url, "http://"))

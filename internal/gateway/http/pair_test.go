@@ -20,7 +20,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// startPair starts a far gateway before an upstream, and a near one before that.
+// startPair starts a far gateway in front of an upstream, and a near one in front of that.
 func startPair(t *testing.T, upstream string, change func(near, far *Config)) (near, far *rig) {
 	t.Helper()
 	replies := policy.MessageRule{Name: "replies", Setting: setting(t, "zstd"), Direction: policy.Reply, MinSize: 64}
@@ -39,7 +39,7 @@ func startPair(t *testing.T, upstream string, change func(near, far *Config)) (n
 	return near, far
 }
 
-// client keeps its connection.
+// client returns a client that uses a single connection.
 func client(t *testing.T) *http.Client {
 	t.Helper()
 	transport := &http.Transport{DisableCompression: true, MaxConnsPerHost: 1}
@@ -68,16 +68,16 @@ func send(t *testing.T, c *http.Client, method, to string, body []byte, headers 
 	return resp, got
 }
 
-// untilCarried sends requests until one has gone with history.
+// untilCarried sends requests until one was sent with history.
 func (r *rig) untilCarried(c *http.Client) {
 	r.t.Helper()
-	testenv.Eventually(r.t, "something goes with history", func() bool { // its connection is being made
+	testenv.Eventually(r.t, "something goes with history", func() bool { // the connection for it is being made
 		send(r.t, c, http.MethodPost, r.url+"/warm", text)
 		return r.stats.Snapshot().Total.Sealed > 0
 	})
 }
 
-// echo answers with what it was sent, and says in which coding that came.
+// echo answers with the body and the header fields of the request, the latter with the prefix X-Got-.
 func echo(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	for name, values := range r.Header {
@@ -88,7 +88,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// Bodies go between two gateways with history, both ways, and arrive as they were sent.
+// Bodies are sent between two gateways with history, both ways, and arrive unchanged.
 func TestPair(t *testing.T) {
 	near, far := startPair(t, startUpstream(t, http.HandlerFunc(echo)), nil)
 	c := client(t)
@@ -139,7 +139,7 @@ func TestPair(t *testing.T) {
 	}
 }
 
-// Many clients at a time get what is theirs.
+// Many clients at a time get their own replies.
 func TestPairConcurrently(t *testing.T) {
 	near, _ := startPair(t, startUpstream(t, http.HandlerFunc(echo)), func(near, _ *Config) { near.Link = Shared })
 	near.untilCarried(client(t))
@@ -158,7 +158,8 @@ func TestPairConcurrently(t *testing.T) {
 	wg.Wait()
 }
 
-// An upstream that is no gateway is asked for nothing, and a far gateway that has no memory costs nothing but a line.
+// An upstream that is no gateway gets no upgrade requests, and a far gateway without memory costs only a log
+// line.
 func TestNoPair(t *testing.T) {
 	handler, got := recorder(nil)
 	near := start(t, startUpstream(t, handler), func(c *Config) { c.Link = PerClient }, policy.MessageRule{Auto: true})
@@ -181,7 +182,7 @@ func TestNoPair(t *testing.T) {
 	}
 }
 
-// Whoever speaks the protocol of pairs and lies gets an error, and its connection ends.
+// A peer that sends invalid bodies in pairProtocol gets an error, and its connection ends.
 func TestHostilePeer(t *testing.T) {
 	handler, got := recorder(nil)
 	far := start(t, startUpstream(t, handler), func(c *Config) { c.Peers = true }, policy.MessageRule{Auto: true})
@@ -220,7 +221,7 @@ func TestHostilePeer(t *testing.T) {
 	}
 }
 
-// balancer forwards connections to whoever is behind it now.
+// balancer forwards connections to its current target.
 type balancer struct {
 	net.Listener
 	to atomic.Value // string
@@ -261,11 +262,11 @@ func (b *balancer) forward(c net.Conn) {
 	_, _ = io.Copy(c, up)
 }
 
-// A far gateway that is replaced under load costs no request: it says in its replies that connections end.
+// Replacing a far gateway under load makes no request fail: it announces in its replies that connections end.
 func TestFarIsReplaced(t *testing.T) {
 	upstream := startUpstream(t, http.HandlerFunc(echo))
 	rules := policy.MessageRule{Name: "requests", Auto: true}
-	peers := func(c *Config) { c.Peers, c.UpstreamReads, c.Grace = true, nil, 3*time.Second } // no request begins later than that after a reply
+	peers := func(c *Config) { c.Peers, c.UpstreamReads, c.Grace = true, nil, 3*time.Second } // no request begins later than 3 s after a reply
 	far, next := start(t, upstream, peers, rules), start(t, upstream, peers, rules)
 	b := startBalancer(t, strings.TrimPrefix(far.url, "http://"))
 	near := start(t, b.Addr().String(), func(c *Config) { c.Link, c.UpstreamReads = PerClient, nil }, rules)
@@ -292,8 +293,8 @@ func TestFarIsReplaced(t *testing.T) {
 	}
 }
 
-// A message that is told by a record, while its parts make more records than are kept (docs/PROTO.md, 8.8), comes back as any other, and
-// other clients' connections go on.
+// A message that is encoded by reference to a record, while its parts make more records than are kept
+// (docs/PROTO.md, 8.8), arrives like any other, and the connections of other clients go on.
 func TestPairForgetsRecords(t *testing.T) {
 	near, far := startPair(t, startUpstream(t, http.HandlerFunc(echo)), nil)
 	c, other := client(t), client(t)

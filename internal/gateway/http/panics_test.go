@@ -18,8 +18,8 @@ func (*faultyWriter) Append([]byte, []byte) ([]byte, error) { panic("while compr
 func (*faultyWriter) End([]byte) ([]byte, error)            { panic("while compressing") }
 func (w *faultyWriter) Close()                              { w.closed = true }
 
-// A body of unknown length is compressed in a goroutine of net/http's transport, which does not recover: a panic is an error of
-// the body, and what it holds is given back.
+// A body of unknown length is compressed in a goroutine of net/http's transport, which does not recover. A
+// panic there becomes an error of the body, and the body's memory is released.
 func TestPanicInAStream(t *testing.T) {
 	log, w, freed := &testenv.Log{}, &faultyWriter{}, 0
 	s := &streamBody{

@@ -13,38 +13,40 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/h2"
 )
 
-// Connections to the upstream that nobody has used for so long are closed: servers close idle ones too (Node after 5 s), and
-// what is sent at that moment is lost.
+// upstreamIdle is the time after which unused connections to the upstream are closed. Servers close idle ones
+// too (Node after 5 s), and a request sent at that moment is lost.
 const upstreamIdle = 4 * time.Second
 
-// expectTimeout is how long a request that expects "100 Continue" waits for it, as curl's does.
+// expectTimeout limits how long a request that expects "100 Continue" waits for it: as long as in curl.
 const expectTimeout = time.Second
 
 const (
-	// upstreamWindow is how far the upstream may be ahead of the client in the body of a reply over HTTP/2, in bytes.
+	// upstreamWindow limits how far the upstream may be ahead of the client in the body of a reply over
+	// HTTP/2, in bytes.
 	upstreamWindow = 4 << 20
-	// upstreamConnWindow is that for all replies of a connection: none waits for another.
+	// upstreamConnWindow is the same limit for all replies of a connection. It is so large that no reply
+	// waits for another.
 	upstreamConnWindow = 1 << 30
-	// mostConns is more connections than anybody has needed.
+	// mostConns limits the connections. No use needs as many.
 	mostConns = 1024
-	// closeTime is how long a connection of HTTP/2 may take to end.
+	// closeTime limits how long a connection of HTTP/2 may take to end.
 	closeTime = time.Second
 
-	// maxTries is how often a request is sent that the upstream has not seen, and firstPause how long the third try waits; each
-	// after it waits for twice as long.
+	// maxTries limits how often a request is sent that the upstream has not seen. firstPause is the wait
+	// before the third try; it doubles with each further one.
 	maxTries   = 6
 	firstPause = 100 * time.Millisecond
 )
 
 type dialFunc func(context.Context) (net.Conn, error)
 
-// errHTTP1 is why there is no connection of HTTP/2.
+// errHTTP1 is returned in place of a connection of HTTP/2 if the upstream has chosen HTTP/1.1.
 var errHTTP1 = errors.New("the upstream has chosen HTTP/1.1")
 
-// hop is a connection to the upstream of HTTP/2.
+// hop is an HTTP/2 connection to the upstream.
 type hop struct{ h2.Pooled }
 
-// pool holds those.
+// pool holds the HTTP/2 connections to the upstream.
 type pool struct{ *h2.Pool[*hop] }
 
 func newPool(c *Config, dial dialFunc) *pool {
@@ -65,7 +67,8 @@ func newPool(c *Config, dial dialFunc) *pool {
 	})}
 }
 
-// roundTrip sends a request over a connection of the pool. After errHTTP1 nothing has happened to it.
+// roundTrip sends a request over a connection of the pool. If it returns errHTTP1 it has left the request
+// untouched.
 func (p *pool) roundTrip(r *http.Request) (*http.Response, error) {
 	x := &exchange{pool: p}
 	if t, ok := r.Context().Value(tripKey{}).(*trip); ok {
@@ -87,7 +90,8 @@ func (p *pool) roundTrip(r *http.Request) (*http.Response, error) {
 	return x.send(h, r, out)
 }
 
-// exchange is a request on a connection of the pool, and the body of the reply, which gives the connection back.
+// exchange is a request on a connection of the pool. It is the body of the reply too, whose Close gives the
+// connection back.
 type exchange struct {
 	io.ReadCloser
 	pool *pool
@@ -95,7 +99,7 @@ type exchange struct {
 	once sync.Once
 }
 
-// Close ends the exchange.
+// Close closes the body and gives the connection back.
 func (x *exchange) Close() error {
 	err := x.ReadCloser.Close()
 	x.once.Do(func() { x.pool.Release(&x.slot) })
@@ -108,7 +112,8 @@ func closeBody(r *http.Request) {
 	}
 }
 
-// send sends what is ready, again over other connections while the upstream has not seen it.
+// send sends a request. It tries again over other connections as long as the upstream has not seen the
+// request.
 func (x *exchange) send(h *hop, r *http.Request, out h2.Sending) (*http.Response, error) {
 	for try := 1; ; try++ {
 		out.Client = x.slot.Client
@@ -135,7 +140,7 @@ func (x *exchange) send(h *hop, r *http.Request, out h2.Sending) (*http.Response
 	}
 }
 
-// answered gives a connection back behind the reply.
+// answered arranges that the connection is given back after the reply.
 func (x *exchange) answered(resp *http.Response) *http.Response {
 	if resp.Body == http.NoBody {
 		x.pool.Release(&x.slot)
@@ -145,7 +150,7 @@ func (x *exchange) answered(resp *http.Response) *http.Response {
 	return resp
 }
 
-// until is a reply's body that tells once whether it was read to its end.
+// until is the body of a reply. Close calls done once, and tells whether the body was read to its end.
 type until struct {
 	io.ReadCloser
 	done  func(complete bool)
@@ -165,7 +170,7 @@ func (u *until) Close() error {
 	return err
 }
 
-// renew makes a request ready once more, if its body can be had again.
+// renew prepares a request to be sent again. It reports false if its body can't be read again.
 func renew(out *h2.Sending, r *http.Request) bool {
 	again := r
 	if r.Body != nil && r.Body != http.NoBody {

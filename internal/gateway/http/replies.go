@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// reply gives the body of a reply a coding that the client accepts, where a rule wants that.
+// reply gives the body of a reply a coding that the client accepts, if a rule asks for it.
 func (x *trip) reply(resp *http.Response) {
 	x.answered()
 	if x.carried != nil {
@@ -32,7 +32,7 @@ func (x *trip) reply(resp *http.Response) {
 		}
 		return
 	}
-	if !x.gatherReply(resp, rule) { // one that ends early does so for the client too
+	if !x.gatherReply(resp, rule) { // a body that ends early ends early for the client too
 		return
 	}
 	b := x.replyBody
@@ -46,8 +46,8 @@ func (x *trip) reply(resp *http.Response) {
 	encoded(resp.Header, ch.to)
 }
 
-// gatherReply reads a reply's body into memory, as a rule wants it. Where it can't it reports false, and the body goes as it
-// comes, or ends as it does.
+// gatherReply reads a reply's body into memory for a rule. It reports false if it can't: without memory the
+// body is passed on while it is read, and a read error is passed to the reader of the body.
 func (x *trip) gatherReply(resp *http.Response, rule *policy.MessageRule) bool {
 	b, n := x.holdReply(resp), resp.ContentLength
 	complete, err := b.read(int(n))
@@ -61,17 +61,17 @@ func (x *trip) gatherReply(resp *http.Response, rule *policy.MessageRule) bool {
 	return complete && err == nil
 }
 
-// setReply sends bytes in memory.
+// setReply makes b the body of a reply.
 func (x *trip) setReply(resp *http.Response, b []byte) {
 	resp.Body = readCloser{x.replyBody.give(b, nil, gateway.FromClient), resp.Body}
 	resp.ContentLength = int64(len(b))
 	resp.Header["Content-Length"] = []string{strconv.Itoa(len(b))}
 }
 
-// encoded says in a reply's header what its body has become.
+// encoded updates the header of a reply whose body got a coding.
 func encoded(h http.Header, coding string) {
 	h["Content-Encoding"] = []string{coding}
-	delete(h, "Accept-Ranges") // of the body as it was
+	delete(h, "Accept-Ranges") // it was about ranges of the original body
 	varies := func(field string) bool {
 		return field == "*" || strings.Contains(strings.ToLower(field), "accept-encoding")
 	}

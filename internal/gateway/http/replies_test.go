@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// Replies are compressed where a rule says so, for clients that accept it.
+// Replies are compressed if a rule says so, for clients that accept the coding.
 func TestReplies(t *testing.T) {
 	upstream := startUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/long" {
@@ -42,7 +42,8 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// Rules that change during an exchange hold from the next one on, for its reply too.
+// Rules that change during an exchange apply from the next exchange on. The current one keeps its rules, for
+// the reply too.
 func TestRulesHoldForAnExchange(t *testing.T) {
 	var g *rig
 	none, err := policy.NewMessages(nil)
@@ -64,7 +65,7 @@ func TestRulesHoldForAnExchange(t *testing.T) {
 	}
 }
 
-// Replies that stand for their bytes as they are stay so.
+// Replies whose exact bytes matter are not changed.
 func TestRepliesThatStay(t *testing.T) {
 	var header, value string
 	status := 200

@@ -19,13 +19,14 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// rewrite makes the request that goes to the upstream. Its body is read through up to five layers, the outermost first:
+// rewrite builds the request that goes to the upstream. Its body is read through up to five layers, the
+// outermost first:
 //
 //	withEnd                  completes the trailers at the end
-//	streamBody or bytesBody  compresses what comes, or has it in memory (readCloser closes what bytesBody was made of)
-//	clientBody               limits the client's time, and tells its errors from the upstream's
-//	noopCloseReader          the reverse proxy's: reads fail once the exchange is over
-//	trip.in.Body             net/http's or h2's
+//	streamBody or bytesBody  compresses while reading, or reads from memory (readCloser closes bytesBody's source)
+//	clientBody               limits the client's time, and marks its errors as the client's
+//	noopCloseReader          the reverse proxy's: reads fail once the exchange has ended
+//	trip.in.Body             the body of net/http or h2
 func (x *trip) rewrite(pr *httputil.ProxyRequest) {
 	in, out := pr.In, pr.Out
 	out.URL.Scheme, out.URL.Host = x.upstream.Scheme, x.upstream.Host
@@ -34,20 +35,20 @@ func (x *trip) rewrite(pr *httputil.ProxyRequest) {
 		out.Host = x.cfg.Upstream.Address
 	}
 	keepTarget(out, in.RequestURI)
-	out.RequestURI = "" // package h2 would send it in place of out.URL
+	out.RequestURI = "" // else package h2 would send it in place of out.URL
 	for _, name := range forwarded {
 		if values := in.Header[name]; len(values) > 0 {
 			out.Header[name] = values
 		}
 	}
 	if x.farSide != nil && out.Header.Get("Upgrade") == pairProtocol {
-		out.Header["Connection"], out.Header["Upgrade"] = nil, nil // the far gateway knows us, and not our clients
+		out.Header["Connection"], out.Header["Upgrade"] = nil, nil // the far gateway pairs with this one, not with its clients
 	}
 	if _, given := in.Header["User-Agent"]; !given {
-		out.Header["User-Agent"] = nil // the transport would write its own
+		out.Header["User-Agent"] = nil // else the transport would write its own
 	}
 	if out.Body == nil && len(in.Trailer) > 0 {
-		out.Body = in.Body // of no bytes: the reverse proxy has dropped it, and with it the trailers
+		out.Body = in.Body // the body is empty: the reverse proxy has dropped it, and its trailers
 	}
 	if out.Body == nil || out.Body == http.NoBody {
 		if x.mayBeCarried(out) {
@@ -70,10 +71,10 @@ func (x *trip) rewrite(pr *httputil.ProxyRequest) {
 	x.keepTrailers(out)
 }
 
-// forwarded are the fields that the reverse proxy takes for its own.
+// forwarded holds the fields that the reverse proxy removes.
 var forwarded = [...]string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
 
-// keepTarget has the request's target written as the client wrote it, where the library would spell it otherwise.
+// keepTarget keeps the request's target as the client wrote it, if net/url would spell it otherwise.
 func keepTarget(out *http.Request, target string) {
 	if out.URL.RequestURI() == target || !strings.HasPrefix(target, "/") || strings.HasPrefix(target, "//") {
 		return
@@ -81,7 +82,7 @@ func keepTarget(out *http.Request, target string) {
 	out.URL.Opaque, _, _ = strings.Cut(target, "?")
 }
 
-// changeBody has the body go with history, or gives it another coding, where a rule wants that, or has it measured.
+// changeBody sends the body with history, or gives it another coding, if a rule asks for it, and samples it.
 func (x *trip) changeBody(out *http.Request) {
 	n := out.ContentLength
 	rule := x.lookup(policy.Request, out.Header, n)
@@ -110,10 +111,10 @@ func (x *trip) changeBody(out *http.Request) {
 	}
 }
 
-// pathOf returns the host and path by which it is known what the upstream reads.
+// pathOf returns the host and path, the key by which knowledge stores the codings that the upstream reads.
 func pathOf(in *http.Request) string { return in.Host + in.URL.Path }
 
-// sendRecoded sends what a choice makes of a body in memory, or the body.
+// sendRecoded sends a body in memory in another coding, or unchanged if that gains nothing.
 func (x *trip) sendRecoded(out *http.Request, body []byte, ch recoding) {
 	packed, reason := x.coder.recode(body, ch, &x.requestBody.grant)
 	if packed == nil {
@@ -126,7 +127,7 @@ func (x *trip) sendRecoded(out *http.Request, body []byte, ch recoding) {
 	setCoding(out.Header, ch.to)
 }
 
-// sendOpened sends a body in memory that is as the client sent it, unless its rule wants another coding.
+// sendOpened sends a body in memory, unchanged unless its rule asks for another coding.
 func (x *trip) sendOpened(out *http.Request, body []byte, rule *policy.MessageRule) {
 	if ch, ok := x.chooseFor(out, rule, int64(len(body))); ok {
 		x.sendRecoded(out, body, ch)
@@ -135,13 +136,14 @@ func (x *trip) sendOpened(out *http.Request, body []byte, rule *policy.MessageRu
 	x.setBody(out, body)
 }
 
-// chooseFor finds what its rule makes of the body of a request.
+// chooseFor decides how a rule recodes the body of a request.
 func (x *trip) chooseFor(out *http.Request, rule *policy.MessageRule, n int64) (recoding, bool) {
 	return x.choose(rule, out.Header, n, x.knows.accepts(pathOf(x.in), n >= 0))
 }
 
-// gatherRequest reads the request's body into memory, as a rule wants it (nil: none does). Where it can't it reports false, and
-// the body goes as it comes, or the request not at all.
+// gatherRequest reads the request's body into memory for a rule, or for none (nil). It reports false if it
+// can't: without memory the body is passed on while it is read, and after a read error the request is not
+// sent.
 func (x *trip) gatherRequest(out *http.Request, rule *policy.MessageRule) bool {
 	if x.requestBody != nil && x.requestBody.collected {
 		return true
@@ -158,7 +160,7 @@ func (x *trip) gatherRequest(out *http.Request, rule *policy.MessageRule) bool {
 	return complete && err == nil
 }
 
-// sample has a body that is in memory as it came measured.
+// sample records the original body, which is in memory, for measurements.
 func (x *trip) sample(out *http.Request) {
 	if x.samples == nil {
 		return
@@ -171,23 +173,25 @@ func (x *trip) sample(out *http.Request) {
 	}
 }
 
-// setBody sends bytes in memory, from the beginning again if a connection turns out to be dead.
+// setBody makes b the body of a request. It can be sent again from the beginning if a connection turns out to
+// be dead.
 func (x *trip) setBody(out *http.Request, b []byte) {
 	open := func() (io.ReadCloser, error) { return x.requestBody.give(b, nil, gateway.FromUpstream), nil }
 	out.Body, _ = open()
 	out.GetBody = open
-	if len(b) == 0 { // or it would be of unknown length
+	if len(b) == 0 { // else net/http would regard the length as unknown
 		out.Body, out.GetBody = http.NoBody, nil
 	}
 	out.ContentLength = int64(len(b))
 	out.Header["Content-Length"] = []string{strconv.Itoa(len(b))}
 }
 
-// keepTrailers lets the client's trailers follow the body, but for those that are no trailers' business (RFC 9110, 6.5.1).
+// keepTrailers forwards the client's trailers behind the body, except fields that are not allowed there (RFC
+// 9110, 6.5.1).
 func (x *trip) keepTrailers(out *http.Request) {
 	in := x.in
 	out.Trailer = make(http.Header, len(in.Trailer))
-	for name, values := range in.Trailer { // there are values if the body is in memory
+	for name, values := range in.Trailer { // the values are known if the body is in memory
 		if httpguts.ValidTrailerHeader(name) {
 			out.Trailer[name] = values
 		}
@@ -196,7 +200,7 @@ func (x *trip) keepTrailers(out *http.Request) {
 		return
 	}
 	out.ContentLength = -1  // trailers need chunks
-	if out.GetBody != nil { // the body is in memory: who sends it may still be at it when the trailers are read to send it again
+	if out.GetBody != nil { // a body in memory may be sent again while its first sender still reads the trailers
 		return
 	}
 	out.Body = &withEnd{ReadCloser: out.Body, end: func() {
@@ -206,8 +210,8 @@ func (x *trip) keepTrailers(out *http.Request) {
 	}}
 }
 
-// clientBody notes the end of a client's body, and tells its errors from those of the upstream. A client that sends nothing
-// for bodyTimeout, and has no reply yet, gets 408.
+// clientBody records the end of a client's body, and distinguishes the client's errors from those of the
+// upstream. A client that sends nothing for bodyTimeout, and has no reply yet, gets 408.
 type clientBody struct {
 	io.ReadCloser
 	trip    *trip
@@ -230,17 +234,18 @@ func (b *clientBody) Read(p []byte) (int, error) {
 	default:
 		err = fmt.Errorf("%w: %w", errRequest, err)
 	}
-	b.trip.limitBody(time.Time{}) // HTTP/1's server goes on reading, to see whether the client leaves
+	b.trip.limitBody(time.Time{}) // HTTP/1's server continues to read, to detect that the client leaves
 	return n, err
 }
 
-// Complete reports whether all of the body is here; see h2. The reverse proxy has wrapped ReadCloser in what can't say so.
+// Complete reports whether all of the body has arrived; see h2. ReadCloser can't tell: it is wrapped by the
+// reverse proxy.
 func (b *clientBody) Complete() bool {
 	c, ok := b.trip.in.Body.(interface{ Complete() bool })
 	return ok && c.Complete()
 }
 
-// withEnd calls end before it tells of the end of a body.
+// withEnd calls end before it reports the end of a body.
 type withEnd struct {
 	io.ReadCloser
 	end func()
@@ -254,12 +259,14 @@ func (b *withEnd) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// collectBytes limits a message of unknown length that is read to its end first: exporters of telemetry send less.
+// collectBytes limits the size of messages of unknown length that are read to their end before they are sent.
+// Exporters of telemetry send less.
 const collectBytes = 4 << 20
 
-// collect reads a body without a length into memory, if it is a message of Protocol Buffers, which its reader can't use before it
-// is whole: OpenTelemetry's SDK for Node sends all of its own so. It reports true if it has all of it: then the body has a length, and
-// may go over a connection with history. What is longer, or finds no memory, goes on as it comes.
+// collect reads a body without a length into memory, if it is a message of Protocol Buffers. Its receiver
+// can't use such a message before it is complete, and OpenTelemetry's SDK for Node sends all its messages so.
+// collect reports true if it has the whole body. Then the body has a length, and may go over a connection
+// with history. A body that is longer, or for which there is no memory, is passed on while it is read.
 func (x *trip) collect(out *http.Request) (body []byte, ok bool) {
 	if out.ContentLength >= 0 || x.carriers == nil && x.samples == nil || len(x.in.Trailer) > 0 || !isMessage(out.Header) {
 		return nil, false
@@ -284,8 +291,9 @@ func isMessage(h http.Header) bool {
 	return kind == "application/x-protobuf" || kind == "application/protobuf"
 }
 
-// resender sends requests to the upstream. What is answered with 415 (Unsupported Media Type) because of the coding that we
-// gave it is sent once more as it came: the upstream has done nothing with it.
+// resender sends requests to the upstream. If the upstream answers 415 (Unsupported Media Type) to a coding
+// that the gateway has chosen, it sends the original request once more: the upstream has done nothing with
+// the first.
 type resender struct{ transport http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -312,12 +320,12 @@ func (s resender) RoundTrip(out *http.Request) (*http.Response, error) {
 		return resp, nil
 	}
 	coding := x.sentCoding
-	if x.originalBody != nil { // else the body is gone
+	if x.originalBody != nil { // else the body can't be sent again
 		_, _ = io.CopyN(io.Discard, resp.Body, copyBytes)
 		_ = resp.Body.Close()
 		resp, err = s.plain(x, x.asItCame(out))
 		if err != nil || resp.StatusCode == http.StatusUnsupportedMediaType {
-			return resp, err // it was not for the coding
+			return resp, err // the coding was not the reason
 		}
 	}
 	x.cfg.Stats.Error("coding_refused")
@@ -327,7 +335,7 @@ func (s resender) RoundTrip(out *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// plain sends a request over a connection without history, and finds out who answers it.
+// plain sends a request over a connection without history, and records whether a gateway answers it.
 func (s resender) plain(x *trip, out *http.Request) (*http.Response, error) {
 	resp, err := s.transport.RoundTrip(out)
 	if errors.Is(err, context.Canceled) && out.Context().Err() == nil && mayComeTwice(out) {
@@ -340,8 +348,9 @@ func (s resender) plain(x *trip, out *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// mayComeTwice reports whether the upstream may get a request again. net/http gives a connection to the next request before it
-// has told the last one of its reply; if that is cancelled at this moment the next one ends with its error.
+// mayComeTwice reports whether a request may be sent twice. net/http gives a connection to the next request
+// before it has told the last one of its reply. If the last one is cancelled at that moment the next one
+// fails with its error.
 func mayComeTwice(out *http.Request) bool {
 	switch out.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
@@ -350,12 +359,12 @@ func mayComeTwice(out *http.Request) bool {
 	return false
 }
 
-// asItCame is the request with its body as the client sent it.
+// asItCame returns the request with its body as the client sent it.
 func (x *trip) asItCame(out *http.Request) *http.Request {
 	again := out.Clone(out.Context())
 	delete(again.Header, codingHeader)
 	if x.originalBody == nil {
-		return again // there is no body
+		return again // the request has no body
 	}
 	if x.originalBody.encoding == nil {
 		delete(again.Header, "Content-Encoding")

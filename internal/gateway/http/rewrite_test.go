@@ -17,7 +17,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// Bodies reach the upstream in the coding that a rule wants, whichever they came in.
+// Bodies reach the upstream in the coding that a rule asks for, whatever the client's coding.
 func TestRequestsGetTheirCoding(t *testing.T) {
 	handler, got := recorder(nil)
 	g := start(t, startUpstream(t, handler), func(c *Config) { c.UpstreamReads = []string{"zstd", "gzip", "snappy"} }, policy.MessageRule{
@@ -35,7 +35,7 @@ func TestRequestsGetTheirCoding(t *testing.T) {
 		{"/", "identity", text, "zstd"},
 		{"/", "br", text, "br"},
 		{"/", "gzip, zstd", text, "gzip, zstd"},
-		{"/", "gzip", text, "gzip"}, // it is none
+		{"/", "gzip", text, "gzip"}, // the body is not gzip
 		{"/", "", text[:63], ""},
 		{"/to/gzip", "", text, "gzip"},
 		{"/to/gzip", "snappy", snappy.Encode(nil, text), "gzip"},
@@ -62,7 +62,8 @@ func TestRequestsGetTheirCoding(t *testing.T) {
 	}
 }
 
-// A body of unknown length goes on as it comes: what is sent before a pause is there before the pause is over.
+// A body of unknown length is passed on while it is read: bytes sent before a pause arrive before the end of
+// the pause.
 func TestStreamsFlow(t *testing.T) {
 	first, second := make(chan struct{}), make(chan []byte, 1)
 	upstream := startUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -94,7 +95,7 @@ func TestStreamsFlow(t *testing.T) {
 	}
 }
 
-// What must stay as it is does.
+// Bodies that must not be changed are not changed.
 func TestUntouched(t *testing.T) {
 	handler, got := recorder(nil)
 	g := start(t, startUpstream(t, handler), nil, policy.MessageRule{Space: "/raw", Setting: setting(t, "raw")}, requestsTo(t, "zstd-3"))
@@ -122,7 +123,7 @@ func TestUntouched(t *testing.T) {
 	}
 }
 
-// Nothing is sent in a coding that the upstream has not said it reads, and nothing again that it has refused.
+// Requests use only codings that the upstream has named, and not again those that it has refused.
 func TestKnowledge(t *testing.T) {
 	says, refuses := "", false
 	handler, got := recorder(func(w http.ResponseWriter, r *http.Request) {
@@ -161,7 +162,7 @@ func TestKnowledge(t *testing.T) {
 	if s := <-got; !bytes.Equal(s.body, text) || s.Header.Get("Content-Encoding") != "" {
 		t.Error("the second try is not what the client sent")
 	}
-	for range 2 { // the upstream says again what it has said before
+	for range 2 { // the upstream names the same codings as before
 		if c := codingTo("/a"); c != "" {
 			t.Errorf("%q again", c)
 		}
@@ -175,7 +176,8 @@ func TestKnowledge(t *testing.T) {
 	}
 }
 
-// A refusal counts for a minute where the body can be sent once more, and otherwise until the upstream has taken the coding.
+// A refusal counts for a minute if the body can be sent again, and otherwise until the upstream has accepted
+// the coding.
 func TestRefusalsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKnowledge([]string{"zstd"})
@@ -217,7 +219,8 @@ func TestRefusalsExpire(t *testing.T) {
 	})
 }
 
-// The upstream sees the request that the client sent: target, host, forwarded fields, no user agent of ours.
+// The upstream gets the request that the client sent: target, host, forwarded fields, and no user agent added
+// by the gateway.
 func TestRequestsStay(t *testing.T) {
 	handler, got := recorder(nil)
 	g := start(t, startUpstream(t, handler), nil)
@@ -259,7 +262,7 @@ func TestTrailers(t *testing.T) {
 	}
 }
 
-// A body that ends early does not reach the upstream as a whole one.
+// A body that ends early does not reach the upstream as a complete one.
 func TestCutRequest(t *testing.T) {
 	handler, got := recorder(nil)
 	g := start(t, startUpstream(t, handler), nil, requestsTo(t, "zstd-3"))

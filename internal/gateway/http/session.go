@@ -16,29 +16,29 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/held"
 )
 
-// session is a client's connection. It has a server of its own, which can be drained alone.
+// session is a client's connection. It has its own server, which can be drained separately.
 type session struct {
 	client  net.Conn
-	heads   *heads // of HTTP/1.1
+	heads   *heads // for HTTP/1.1
 	held    *held.Allowance
-	sharing *h2.Client // of connections of HTTP/2 to the upstream; nil: there are none
+	sharing *h2.Client // for HTTP/2 connections to the upstream; nil: there are none
 	handler *handler
 	server  *http.Server  // for HTTP/1.1
 	grace   time.Duration // see Config
 
 	taken    atomic.Bool // the connection was taken over from the server
 	carriers *carriers   // to a far gateway; nil: there is none
-	shared   bool        // they are of all clients
+	shared   bool        // carriers is shared by all clients
 
 	mu      sync.Mutex
-	two     *h2.Server   // for HTTP/2; nil: the client speaks HTTP/1.1, or has not said
-	meeting bool         // it has not said
-	inner   *http.Server // of what comes over the connection, if that was upgraded to a pair's
+	two     *h2.Server   // for HTTP/2; nil: the client speaks HTTP/1.1, or has not begun yet
+	meeting bool         // meet is waiting for the client's first bytes
+	inner   *http.Server // for requests over a connection that was upgraded to pairProtocol
 	drained bool
-	over    bool // no more servers begin
+	over    bool // no more servers may begin
 
 	ending sync.Once
-	done   chan struct{} // closed when the server has closed the connection, or who took it over has
+	done   chan struct{} // closed when the server, or the code that took over the connection, has closed it
 }
 
 func newSession(g *Gateway, client net.Conn) gateway.Session {
@@ -53,21 +53,21 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 	s.carriers, s.shared = g.common.carriers, true
 	if g.cfg.Link == PerClient {
 		s.carriers, s.shared = newCarriers(g.common.farSide), false
-		s.carriers.spare = 1 // many clients have one request a connection
+		s.carriers.spare = 1 // many clients send one request on a connection
 	}
 	s.handler = &handler{common: &g.common, session: s}
 	s.server = newServer(s.handler, s.changed)
 	return s
 }
 
-// newServer makes what speaks HTTP/1.1 with a client.
+// newServer returns a server for HTTP/1.1 with a client.
 func newServer(h *handler, changed func(net.Conn, http.ConnState)) *http.Server {
 	c := h.cfg
 	return &http.Server{
 		Handler: h, ConnState: changed,
 		MaxHeaderBytes: c.MaxHeader, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
 		Protocols:                    onlyHTTP1(),
-		DisableGeneralOptionsHandler: true, // OPTIONS * is the upstream's
+		DisableGeneralOptionsHandler: true, // OPTIONS * goes to the upstream
 		ErrorLog:                     h.errorLog,
 	}
 }
@@ -95,12 +95,12 @@ func (s *session) serveHTTP1() {
 	l := newOneConn(s.heads, s.done)
 	_ = s.server.Serve(l)
 	if l.conn != nil {
-		return // Drain came before the server has begun
+		return // Drain was called before the server had begun
 	}
 	<-s.done
 }
 
-// meet finds out what the client speaks: TLS says it, or how the client begins. What was read of that is returned.
+// meet detects the client's protocol, from TLS or from its first bytes. ahead holds the bytes that were read.
 func (s *session) meet() (v version, ahead []byte) {
 	if secure, ok := s.client.(*tls.Conn); ok {
 		if secure.ConnectionState().NegotiatedProtocol == xhttp2.NextProtoTLS {
@@ -119,7 +119,7 @@ func (s *session) meet() (v version, ahead []byte) {
 	return v, ahead
 }
 
-// beginMeeting gives the client some time to say a word. It reports false if there is none left.
+// beginMeeting sets the deadline for the client's first bytes. It reports false if the session is ending.
 func (s *session) beginMeeting() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,8 +134,9 @@ func (s *session) serveHTTP2(ahead []byte) {
 	two := h2.NewServer(s.client, h2.ServerConfig{
 		Handler: s.handler, MaxStreams: c.MaxStreams, MaxHeader: c.MaxHeader + usualFields,
 		Window: clientWindow, ConnWindow: clientWindow, IdleTimeout: idleTimeout, Date: true, Ahead: ahead,
-		Faults:  h2.Faults{Log: c.Log, Stats: c.Stats},
-		Context: context.WithValue(context.Background(), http.ServerContextKey, s.server), // or the reverse proxy would end a reply that was cut off as if it were whole
+		Faults: h2.Faults{Log: c.Log, Stats: c.Stats},
+		// Without the server the reverse proxy would end a truncated reply as if it were complete.
+		Context: context.WithValue(context.Background(), http.ServerContextKey, s.server),
 	})
 	s.mu.Lock()
 	s.two = two
@@ -149,8 +150,8 @@ func (s *session) serveHTTP2(ahead []byte) {
 	}
 }
 
-// Drain ends the connection after the next reply, which says so. When there is none for a while the server ends it as well,
-// after what is in flight.
+// Drain ends the connection after the next reply, which announces that. If there is none within the grace
+// period the server ends the connection too, after the exchanges in flight.
 func (s *session) Drain() {
 	s.mu.Lock()
 	s.drained = true
@@ -176,7 +177,7 @@ func (s *session) shutDown() {
 	}
 }
 
-// noMore keeps servers from beginning, and returns those that have begun.
+// noMore prevents servers from beginning, and returns those that have begun.
 func (s *session) noMore() (inner *http.Server, two *h2.Server) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,8 +193,8 @@ func (s *session) shutDownServer(server *http.Server) {
 	_ = server.Shutdown(context.Background())
 }
 
-// serveCarried serves what comes over the connection, once that has been upgraded to a pair's, until it ends: one exchange after
-// the other, because HTTP/2 would use the histories from many goroutines.
+// serveCarried serves the requests on a connection that was upgraded to pairProtocol, until it ends. It
+// serves one exchange after the other: with HTTP/2 several goroutines would use the histories.
 func (s *session) serveCarried(conn net.Conn, h *handler) {
 	done := make(chan struct{})
 	var once sync.Once
@@ -202,8 +203,8 @@ func (s *session) serveCarried(conn net.Conn, h *handler) {
 			once.Do(func() { close(done) })
 		}
 	})
-	server.IdleTimeout = carrierIdle + time.Minute // the near gateway ends it
-	server.ReadHeaderTimeout = server.IdleTimeout  // counts from now on for the first exchange, however late that comes
+	server.IdleTimeout = carrierIdle + time.Minute // the near gateway ends the connection first
+	server.ReadHeaderTimeout = server.IdleTimeout  // for the first exchange it starts now, however late that begins
 	s.mu.Lock()
 	s.inner = server
 	over := s.over
@@ -226,9 +227,9 @@ func (s *session) changed(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// oneConn is a listener to which one connection comes.
+// oneConn is a listener that accepts one connection.
 type oneConn struct {
-	conn    net.Conn // nil: it has been accepted
+	conn    net.Conn // nil once it has been accepted
 	done    <-chan struct{}
 	closing sync.Once
 	closed  chan struct{}
@@ -238,7 +239,7 @@ func newOneConn(c net.Conn, done <-chan struct{}) *oneConn {
 	return &oneConn{conn: c, done: done, closed: make(chan struct{})}
 }
 
-// Accept returns the connection, and then nothing until that is done with.
+// Accept returns the connection. Further calls block until the connection is done or the listener is closed.
 func (l *oneConn) Accept() (net.Conn, error) {
 	if c := l.conn; c != nil {
 		l.conn = nil
@@ -259,9 +260,11 @@ func (l *oneConn) Close() error {
 func (l *oneConn) Addr() net.Addr { return &net.TCPAddr{} }
 
 const (
-	// clientWindow limits the bytes of bodies that a client may send on a connection of HTTP/2 before the gateway has read them.
+	// clientWindow limits the bytes of bodies that a client may send on a connection of HTTP/2 before the
+	// gateway has read them.
 	clientWindow = 1 << 20
-	// usualFields is the size that HTTP/2 counts for ten fields beside their names and values, in bytes (RFC 9113, section 6.5.2).
+	// usualFields is the size that HTTP/2 counts for ten fields beside their names and values, in bytes (RFC
+	// 9113, section 6.5.2).
 	usualFields = 10 * 32
 )
 
@@ -274,7 +277,8 @@ const (
 	http2
 )
 
-// readVersion reads no more than it takes to know whether a client begins with the preface of HTTP/2.
+// readVersion reads only as many bytes as it needs to know whether a client begins with the preface of
+// HTTP/2.
 func readVersion(c net.Conn) (version, []byte) {
 	preface := make([]byte, len(xhttp2.ClientPreface))
 	for n := 0; n < len(preface); {

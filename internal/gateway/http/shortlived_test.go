@@ -9,7 +9,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// A client that has one request a connection costs no connections between the gateways, which nobody would use.
+// A client that sends one request on a connection makes the gateways open no connections between them, since
+// they would not be used.
 func TestOneRequestAConnection(t *testing.T) {
 	var upgrades atomic.Int32
 	far := startUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -15,7 +15,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/held"
 )
 
-// A client that stops in the middle of a body gets an error after a while; one that goes on, however slowly, does not.
+// A client that stops in the middle of a body gets an error after a while. One that continues, however
+// slowly, does not.
 func TestSlowBodies(t *testing.T) {
 	for _, c := range []struct {
 		name, kind string

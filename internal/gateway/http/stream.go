@@ -10,11 +10,12 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// streamPiece is how much of a body of unknown length is compressed at a time, in bytes: what is there of it, at most.
+// streamPiece is the most bytes of a body of unknown length that are compressed at a time. Fewer are if fewer
+// have arrived.
 const streamPiece = 32 << 10
 
-// streamBody compresses a body as it comes: what one Read of its source has given can be read at the other end before more
-// comes.
+// streamBody compresses a body while it is read. The receiver can decompress the bytes of each Read of the
+// source without waiting for more.
 type streamBody struct {
 	src    io.ReadCloser
 	to     codec.ContentWriter
@@ -22,10 +23,10 @@ type streamBody struct {
 	log    *slog.Logger
 	stats  *gateway.Stats
 	effort *gateway.Effort
-	free   func() // gives its memory back
+	free   func() // releases its memory
 
 	piece, out []byte
-	at         int // in out
+	at         int // position in out
 	raw, sent  int
 	took       time.Duration
 	err        error
@@ -34,7 +35,7 @@ type streamBody struct {
 	reading, closed bool
 }
 
-// newStream returns one, nil if there is no memory for it.
+// newStream returns a streamBody, or nil if there is no memory for it.
 func newStream(c *Config, src io.ReadCloser, ch recoding, account *gateway.Account) *streamBody {
 	cost := int64(c.Engine.ContentBytes(ch.setting)) + 2*streamPiece
 	if !account.TakeSpare(cost) {
@@ -73,7 +74,7 @@ func (s *streamBody) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// begin begins a Read, unless there was a Close.
+// begin begins a Read. It reports false after a Close.
 func (s *streamBody) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +82,7 @@ func (s *streamBody) begin() bool {
 	return s.reading
 }
 
-// finish ends a Read, and does what a Close meanwhile has left to it.
+// finish ends a Read, and releases the memory if Close was called during the Read.
 func (s *streamBody) finish() {
 	s.mu.Lock()
 	s.reading = false
@@ -92,7 +93,7 @@ func (s *streamBody) finish() {
 	}
 }
 
-// next compresses what comes next. The end of the source is the end of the content.
+// next reads and compresses the next piece. At the end of the source it ends the compressed content.
 func (s *streamBody) next() {
 	n, err := s.src.Read(s.piece)
 	s.raw += n
@@ -116,7 +117,7 @@ func (s *streamBody) next() {
 	s.err = err
 }
 
-// Close ends it, and its source. It may come during a Read.
+// Close closes the body and its source. It may be called during a Read.
 func (s *streamBody) Close() error {
 	s.mu.Lock()
 	first, reading := !s.closed, s.reading
@@ -128,7 +129,7 @@ func (s *streamBody) Close() error {
 	return s.src.Close()
 }
 
-// release counts the body, and gives back what it holds.
+// release counts the body in the statistics, and releases its memory.
 func (s *streamBody) release() {
 	s.stats.Sealed(s.ch.rule.Name, s.ch.setting.Codec, s.raw, s.sent, s.took)
 	s.stats.Latency(s.took)

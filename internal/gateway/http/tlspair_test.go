@@ -12,7 +12,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Connections with history go by TLS as well, also those that have waited for their first exchange, and end unnoticed.
+// Connections with history work over TLS too, including those that have waited for their first exchange, and
+// their end is not noticed by clients.
 func TestPairByTLS(t *testing.T) {
 	lent := httptest.NewTLSServer(nil)
 	defer lent.Close()

@@ -13,19 +13,19 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// transport is what speaks with the upstream: HTTP/1.1 by net/http, HTTP/2 by h2. With TLS the upstream chooses between them on
-// every new connection, which is used in any case, and what it has chosen is remembered.
+// transport sends requests to the upstream: HTTP/1.1 by net/http, HTTP/2 by h2. With TLS the upstream chooses
+// between them on every new connection. That connection is used in any case, and the choice is remembered.
 type transport struct {
 	one *http.Transport
-	two *pool // nil: it never speaks HTTP/2
+	two *pool // nil: the upstream never speaks HTTP/2
 
 	dial       dialFunc    // offers both, with TLS
 	dialOne    dialFunc    // only HTTP/1.1; nil: there is no TLS
-	choseHTTP1 atomic.Bool // the last time
+	choseHTTP1 atomic.Bool // on the last connection
 	spare      chan net.Conn
 }
 
-// newTransport makes what speaks with the upstream.
+// newTransport returns a transport for the upstream of c.
 func newTransport(c *Config) *transport {
 	reach := &gateway.Reach{}
 	t := &transport{one: newHTTP1(c), spare: make(chan net.Conn, 1)}
@@ -70,7 +70,8 @@ func secureFor(cfg *tls.Config, protocols ...string) *tls.Config {
 	return out
 }
 
-// dialer connects, and says in the log when the upstream is away and when it is back.
+// dialer returns a function that connects to the upstream, and logs when it can't be reached and when it can
+// again.
 func dialer(c *Config, up gateway.Upstream, reach *gateway.Reach) dialFunc {
 	return func(ctx context.Context) (net.Conn, error) {
 		conn, err := up.Dial(ctx)
@@ -96,7 +97,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// connectHTTP2 makes a connection for the pool. One that turns out to be for HTTP/1.1 is kept for who asks for that next.
+// connectHTTP2 connects for the pool. A connection that turns out to be for HTTP/1.1 is kept for the next
+// HTTP/1.1 request.
 func (t *transport) connectHTTP2(alive context.Context) (net.Conn, error) {
 	conn, err := t.dial(alive)
 	if err != nil {
@@ -135,8 +137,8 @@ func (t *transport) dropSpare() {
 	}
 }
 
-// dialSecureHTTP1 connects for HTTP/1.1, and sees whether the upstream still chooses that when it may. If not, it does from the next
-// request on.
+// dialSecureHTTP1 connects for HTTP/1.1. It offers both versions if the upstream has chosen HTTP/1.1 before.
+// If the upstream now chooses HTTP/2, requests use that from the next one on.
 func (t *transport) dialSecureHTTP1(ctx context.Context) (net.Conn, error) {
 	if conn := t.takeSpare(); conn != nil {
 		return conn, nil

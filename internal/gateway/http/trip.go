@@ -21,7 +21,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// common is what all exchanges of a gateway share.
+// common holds the state that all exchanges of a gateway share.
 type common struct {
 	cfg       *Config
 	policy    *atomic.Pointer[policy.Messages]
@@ -30,39 +30,39 @@ type common struct {
 	transport *transport
 	upstream  url.URL // scheme and host
 	proxy     *httputil.ReverseProxy
-	errorLog  *log.Logger   // net/http's
+	errorLog  *log.Logger   // for net/http
 	ahead     chan struct{} // see held.Grant
 
 	samples   *sampled.Samples // nil: nothing is measured
-	histories *histories       // of connections with other gateways; nil: there are none
-	farSide   *farSide         // the upstream as a gateway; nil: it is none
-	carriers  *carriers        // to it, of all clients; nil: they have their own, or none
+	histories *histories       // for connections with other gateways; nil: there are none
+	farSide   *farSide         // the upstream as a gateway; nil: without Link
+	carriers  *carriers        // shared by all clients; nil: each client has its own, or there are none
 }
 
 // trip is one request and its reply.
 type trip struct {
 	*common
-	rules  *policy.Messages // in force when it began; nil: there are none yet
+	rules  *policy.Messages // rules when the exchange began; nil: there are none yet
 	held   *held.Allowance  // the client's
-	client *h2.Client       // that one, for upstreams of HTTP/2; nil: the upstream is none
+	client *h2.Client       // the client, for upstreams of HTTP/2; nil: the upstream has no HTTP/2
 	in     *http.Request
 
-	control *http.ResponseController // of the client's request
+	control *http.ResponseController // controls the client's request
 	cutting sync.Mutex
-	over    bool // control is not to be used any more
-	noLimit bool // of time, for the body, is set any more
+	over    bool // control must not be used any more
+	noLimit bool // no more time limits are set for the body
 	cancel  context.CancelCauseFunc
 
 	ended                  atomic.Bool // the client's body has been read to its end
 	requestBody, replyBody *wholeBody  // nil: not in memory
-	openedReply            *wholeBody  // what replyBody was made of, if that is changed once more
-	sentCoding             string      // that the request's body was given; "": none
-	originalBody           *original   // as the client sent it, if it is in memory and was sent otherwise
-	broken                 error       // rewrite can't return one: RoundTrip returns it, and sends nothing
+	openedReply            *wholeBody  // the body that replyBody was made from, if it is changed once more
+	sentCoding             string      // coding that the gateway gave the request's body; "": none
+	originalBody           *original   // the body as the client sent it, if it is in memory and was recoded
+	broken                 error       // rewrite failed; RoundTrip returns this error, and sends nothing
 
-	carried  *history  // of the client's connection, if the client is a gateway
-	carriers *carriers // to the far gateway; nil: there is none
-	carrier  *carrier  // that the exchange uses; nil: none
+	carried  *history  // histories of the client's connection, if the client is a gateway
+	carriers *carriers // carriers to the far gateway; nil: there are none
+	carrier  *carrier  // the carrier that the exchange uses; nil: none
 	accounts []*gateway.Account
 }
 
@@ -70,7 +70,7 @@ type tripKey struct{}
 
 func tripOf(r *http.Request) *trip { return r.Context().Value(tripKey{}).(*trip) }
 
-// close gives back what is held.
+// close releases what the exchange holds.
 func (x *trip) close() {
 	x.giveBack(false)
 	x.cutting.Lock()
@@ -86,17 +86,18 @@ func (x *trip) close() {
 	}
 }
 
-// errCarried says that a body does not fit the history; what follows on the connection would not either.
+// errCarried is returned for a body that does not fit the history. Further bodies on the connection would not
+// fit either.
 var errCarried = errors.New("the body of the near gateway can't be opened")
 
-// bodyEnded reports whether all of the request has come.
+// bodyEnded reports whether the request's body has been read to its end.
 func (x *trip) bodyEnded() bool { return x.in.Body == http.NoBody || x.ended.Load() }
 
 // errBodySlow reports a client that has stopped sending its request's body.
 var errBodySlow = errors.New("the rest of the request's body did not come")
 
-// limitBody sets when reading the request's body fails; the zero time: never. Calls of gRPC have no such limit: a client may have
-// nothing to say for long.
+// limitBody sets the time when reading the request's body fails; the zero time: never. Calls of gRPC have no
+// such limit: a client may have nothing to send for a long time.
 func (x *trip) limitBody(at time.Time) {
 	x.cutting.Lock()
 	defer x.cutting.Unlock()
@@ -109,7 +110,8 @@ func (x *trip) limitBodyLocked(at time.Time) {
 	}
 }
 
-// answered ends the limit of the body: a client may talk with the upstream both ways for as long as they like.
+// answered removes the time limit of the body when the reply begins: from then on client and upstream may
+// exchange data for any time.
 func (x *trip) answered() {
 	x.cutting.Lock()
 	defer x.cutting.Unlock()
@@ -117,10 +119,10 @@ func (x *trip) answered() {
 	x.noLimit = true
 }
 
-// errRequest says that a client's body didn't come as it had said.
+// errRequest is returned when reading a client's body fails.
 var errRequest = errors.New("the body of the request did not come as it should")
 
-// giveBack ends the use of a carrier. Only after a complete exchange others may use it.
+// giveBack ends the use of a carrier. Other exchanges may use it only after a complete exchange.
 func (x *trip) giveBack(complete bool) {
 	c := x.carrier
 	x.carrier = nil
@@ -135,21 +137,23 @@ func (x *trip) giveBack(complete bool) {
 
 func (x *trip) dropCarrier() { x.giveBack(false) }
 
-// holdRequest is the request's body in memory, holdReply the reply's, as soon as it has been read.
+// holdRequest sets and returns requestBody, into which the request's body can be read. holdReply does the
+// same for replyBody and the reply's body.
 func (x *trip) holdRequest(out *http.Request) *wholeBody {
 	x.requestBody = newWholeBody(x.in.Context(), out.Body, gateway.FromClient, x.held.Requests, x.ahead, x.cut)
 	return x.requestBody
 }
 
 func (x *trip) holdReply(resp *http.Response) *wholeBody {
-	if x.replyBody != nil { // a far gateway's, which was opened
+	if x.replyBody != nil { // the body of a far gateway, which was decompressed
 		x.openedReply, x.replyBody = x.replyBody, nil
 	}
 	x.replyBody = newWholeBody(x.in.Context(), resp.Body, gateway.FromUpstream, x.held.Replies, x.ahead, x.cut)
 	return x.replyBody
 }
 
-// stream compresses a body of unknown length as it comes, for one of the client's accounts; nil if there is no memory.
+// stream returns a body that compresses src, of unknown length, while it is read. An account of the client
+// pays for its memory. It returns nil if there is no memory.
 func (x *trip) stream(src io.ReadCloser, ch recoding, of *gateway.Client) *streamBody {
 	account := &gateway.Account{}
 	account.Open(of, nil)
@@ -161,12 +165,12 @@ func (x *trip) stream(src io.ReadCloser, ch recoding, of *gateway.Client) *strea
 	return s
 }
 
-// lastWords is how long an exchange that is cut off may take to tell its client.
+// lastWords limits the time that an exchange that is cut off has to send its client an error.
 const lastWords = time.Second
 
 var errSlow = errors.New("it moved too little while others waited for the memory that its body holds")
 
-// cut ends the exchange: what it reads from its client at once, what it writes to it when there was time to say why.
+// cut ends the exchange. It stops reading from the client at once, and writing to it after lastWords.
 func (x *trip) cut(v gateway.Verdict) {
 	defer gateway.CatchPanic(x.cfg.Log, x.cfg.Stats, nil)
 	x.cutting.Lock()
@@ -181,11 +185,12 @@ func (x *trip) cut(v gateway.Verdict) {
 	_ = x.control.SetWriteDeadline(time.Now().Add(lastWords))
 }
 
-// fail answers in place of the upstream.
+// fail sends the client an error in place of a reply.
 func (x *trip) fail(w http.ResponseWriter, err error) {
 	slow := errors.Is(context.Cause(x.in.Context()), errSlow)
 	if x.in.Context().Err() != nil && !slow {
-		panic(http.ErrAbortHandler) // the client has gone; one that only has closed its side must not take silence for a reply
+		// The client has gone. One that has only closed its side must not mistake an empty reply for a complete one.
+		panic(http.ErrAbortHandler)
 	}
 	status, class := http.StatusBadGateway, "upstream_reply"
 	var refused *net.OpError

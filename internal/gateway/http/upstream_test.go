@@ -33,7 +33,7 @@ type upstream struct {
 	conns atomic.Int32
 }
 
-// newUpstream serves HTTP/2 by prior knowledge, or by TLS what protocols say.
+// newUpstream starts a server of HTTP/2 by prior knowledge, or, with protocols, of those over TLS.
 func newUpstream(t *testing.T, h http.Handler, protocols ...string) *upstream {
 	u := &upstream{Server: httptest.NewUnstartedServer(h)}
 	u.Config.ConnState = func(_ net.Conn, s http.ConnState) {
@@ -56,7 +56,7 @@ func newUpstream(t *testing.T, h http.Handler, protocols ...string) *upstream {
 
 func (u *upstream) addr() string { return u.Listener.Addr().String() }
 
-// before serves before it.
+// before starts a gateway in front of the upstream.
 func (u *upstream) before(t *testing.T) *rig {
 	return start(t, u.addr(), func(c *Config) {
 		if c.H2C = u.TLS == nil; !c.H2C {
@@ -76,8 +76,8 @@ func tellProto(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// Requests over HTTP/2 share a connection, whatever becomes of their bodies, and reach an upstream that has TLS by what it chooses,
-// without a second connection to find out.
+// Requests over HTTP/2 share a connection, whatever becomes of their bodies. They reach an upstream with TLS
+// by the protocol that it chooses, without a second connection to find that out.
 func TestUpstreamProtocols(t *testing.T) {
 	for _, c := range []struct {
 		protocols []string
@@ -108,7 +108,7 @@ func TestUpstreamProtocols(t *testing.T) {
 	}
 }
 
-// Many first requests at once agree on what a TLS upstream speaks.
+// Many concurrent first requests all use the protocol that a TLS upstream speaks.
 func TestUpstreamProtocolAtOnce(t *testing.T) {
 	for _, protocol := range []string{"h2", "http/1.1"} {
 		u := newUpstream(t, http.HandlerFunc(tellProto), protocol)
@@ -129,7 +129,7 @@ func TestUpstreamProtocolAtOnce(t *testing.T) {
 	}
 }
 
-// An upstream that comes back with another protocol is served by that.
+// After a restart with another protocol an upstream is used with that one.
 func TestUpstreamChangesItsMind(t *testing.T) {
 	var two atomic.Bool
 	cert := httptest.NewUnstartedServer(nil)
@@ -158,7 +158,7 @@ func TestUpstreamChangesItsMind(t *testing.T) {
 			testenv.Eventually(t, "the last connection is gone", func() bool {
 				return !slices.ContainsFunc(g.common.transport.two.Hops(), func(h *hop) bool { return !h.Conn.Ended() })
 			})
-			if want == "HTTP/2.0" { // it is noticed by the next connection, and used from the one after it on
+			if want == "HTTP/2.0" { // the next connection detects it, and later ones use it
 				_ = post(t, g.url, nil).Body.Close()
 			}
 		}
@@ -168,7 +168,7 @@ func TestUpstreamChangesItsMind(t *testing.T) {
 	}
 }
 
-// What HTTP/2 cannot do goes over HTTP/1.1, where the upstream speaks both.
+// Requests that HTTP/2 does not support use HTTP/1.1 if the upstream speaks both.
 func TestUpgradeBesideHTTP2(t *testing.T) {
 	u := newUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Proto", r.Proto)
@@ -195,7 +195,7 @@ func TestUpgradeBesideHTTP2(t *testing.T) {
 	}
 }
 
-// Connections of HTTP/2 that nobody uses are closed, as those of HTTP/1.1.
+// Unused HTTP/2 connections are closed, like those of HTTP/1.1.
 func TestIdleUpstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var open atomic.Int32
@@ -237,7 +237,8 @@ func TestIdleUpstream(t *testing.T) {
 	})
 }
 
-// frames is an upstream by the frame: answer is told of each request's stream, and how many there were before, on all connections.
+// frames starts an upstream that works on single frames. answer gets the stream of each request, and the
+// number of requests before it on all connections.
 func frames(t *testing.T, answer func(f *xhttp2.Framer, id uint32, before int32) bool) (addr string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -276,7 +277,8 @@ func answerYes(f *xhttp2.Framer, id uint32) bool {
 	return f.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: []byte{0x88}, EndHeaders: true, EndStream: true}) == nil
 }
 
-// What the upstream has not seen, and says so, is sent again, if its body can be had again; what it may have seen is not.
+// A request that the upstream says it has not seen is sent again, if its body can be read again. One that it
+// may have seen is not.
 func TestNotSeenByUpstream(t *testing.T) {
 	refuse := func(f *xhttp2.Framer, id uint32) bool {
 		return f.WriteRSTStream(id, xhttp2.ErrCodeRefusedStream) == nil
@@ -322,7 +324,8 @@ func TestNotSeenByUpstream(t *testing.T) {
 	}
 }
 
-// A field that a client marks as never indexed is sent so to an upstream of HTTP/2, and the reply's to the client.
+// A field that a client marks as never indexed keeps the mark on the way to an HTTP/2 upstream, and so does a
+// field of the reply.
 func TestNeverIndexedFields(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -394,7 +397,7 @@ func TestNeverIndexedFields(t *testing.T) {
 	}
 }
 
-// An upstream that refuses everything is asked a few times only.
+// A request is sent only a few times to an upstream that refuses everything.
 func TestRefusesEverything(t *testing.T) {
 	var n atomic.Int32
 	addr := frames(t, func(f *xhttp2.Framer, id uint32, _ int32) bool {
@@ -407,13 +410,14 @@ func TestRefusesEverything(t *testing.T) {
 	}
 }
 
-// here is a body that is here already.
+// here is a body that has arrived completely.
 type here struct{ io.Reader }
 
 func (here) Close() error   { return nil }
 func (here) Complete() bool { return true }
 
-// A request whose connection ends as it is taken goes over another one with its body, a stream's too.
+// A request whose connection ends at the moment that it is taken uses another one, with its body, even if the
+// body is a stream.
 func TestConnectionEndsAsItIsTaken(t *testing.T) {
 	u := newUpstream(t, http.HandlerFunc(tellProto))
 	up, err := gateway.ParseUpstream("http://"+u.addr(), "80")
@@ -459,7 +463,8 @@ func TestConnectionEndsAsItIsTaken(t *testing.T) {
 	}
 }
 
-// An upstream of HTTP/2 that refuses a request by its headers is heard before the body was sent, and one that wants it is asked first.
+// An HTTP/2 upstream is asked before the body is sent: the client gets its refusal by the headers, or is told
+// to continue.
 func TestExpectBeforeHTTP2(t *testing.T) {
 	u := newUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/refused" {
@@ -484,8 +489,8 @@ func TestExpectBeforeHTTP2(t *testing.T) {
 	}
 }
 
-// A request that is sent once more has trailers that nobody writes any more: it may be so while the one that was refused still
-// reads its body.
+// A request that is sent again has its own trailers, which no other goroutine writes: the first, refused
+// attempt may still read its body.
 func TestTrailersOnceMore(t *testing.T) {
 	var last uint32
 	addr := frames(t, func(f *xhttp2.Framer, id uint32, _ int32) bool {
@@ -518,7 +523,8 @@ func TestTrailersOnceMore(t *testing.T) {
 	}
 }
 
-// Headers that are longer than the upstream takes are answered as it would answer them: a server that is away is something else.
+// Headers that are longer than the upstream accepts get the reply that the upstream would send, not the one
+// for an unreachable upstream.
 func TestHeadersLongerThanTheUpstreamTakes(t *testing.T) {
 	u := &upstream{Server: httptest.NewUnstartedServer(http.HandlerFunc(tellProto))}
 	u.Config.Protocols = &http.Protocols{}

@@ -13,20 +13,20 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/http/bodies"
 )
 
-// wholeBody is a body in memory, of requests or replies, and who pays for it.
+// wholeBody is the body of a request or reply in memory, with the grant that pays for the memory.
 type wholeBody struct {
 	grant     held.Grant
 	gather    held.Gatherer
 	received  []byte
-	collected bool // all of it came, and its length was not declared
+	collected bool // all of it was read, and its length was not declared
 
 	readers []*bytesBody
 	mu      sync.Mutex // guards the readers
 	open    int        // readers that are not closed
 }
 
-// newWholeBody opens one in an account of a client's, for a body from a peer. Whoever moves too little of it while others
-// wait for memory is cut off.
+// newWholeBody returns a wholeBody with an account of a client, for a body from a peer. A peer that moves too
+// little of it while others wait for memory is cut off.
 func newWholeBody(ctx context.Context, src io.Reader, from gateway.Peer, of *gateway.Client, ahead chan struct{}, cut func(gateway.Verdict)) *wholeBody {
 	b := &wholeBody{}
 	b.grant.Ctx, b.grant.Ahead = ctx, ahead
@@ -35,7 +35,8 @@ func newWholeBody(ctx context.Context, src io.Reader, from gateway.Peer, of *gat
 	return b
 }
 
-// read gets n bytes into memory. It reports false if there is no memory for all of them: then it has the beginning.
+// read reads n bytes into memory. It reports false if there is no memory for all of them; then received has
+// the beginning.
 func (b *wholeBody) read(n int) (complete bool, err error) {
 	if b.received, err = b.gather.Some(n); err != nil || len(b.received) < n {
 		return false, err
@@ -43,14 +44,15 @@ func (b *wholeBody) read(n int) (complete bool, err error) {
 	return true, noMore(b.gather.Src)
 }
 
-// readToEnd gets all there is into memory, if that is so many bytes at most. It reports false if it isn't, or there is no memory: then
-// it has the beginning.
+// readToEnd reads the whole body into memory, if it has at most so many bytes. It reports false if it is
+// longer, or there is no memory; then received has the beginning.
 func (b *wholeBody) readToEnd(most int) (complete bool, err error) {
 	b.received, b.collected, err = b.gather.ToEnd(most)
 	return b.collected, err
 }
 
-// noMore waits for the end of a body of which all has come: HTTP/2 has that in a frame of its own, with the trailers.
+// noMore waits for the end of a body after its last byte. HTTP/2 sends that in a separate frame, with the
+// trailers.
 func noMore(src io.Reader) error {
 	switch _, err := io.ReadFull(src, make([]byte, 1)); err {
 	case io.EOF:
@@ -62,7 +64,8 @@ func noMore(src io.Reader) error {
 	}
 }
 
-// uncarry reads a body of n bytes that came with history, however long it waits for memory, and opens it.
+// uncarry reads a body of n bytes that was sent with history, waiting for memory as long as necessary, and
+// decompresses it.
 func (b *wholeBody) uncarry(r *bodies.Reader, n int64, most int) ([]byte, error) {
 	if n <= 0 || n > int64(most) {
 		return nil, fmt.Errorf("%w: a body of %d bytes", bodies.ErrTooLarge, n)
@@ -74,7 +77,7 @@ func (b *wholeBody) uncarry(r *bodies.Reader, n int64, most int) ([]byte, error)
 	return r.Open(b.received, most, b.grant.Exceed)
 }
 
-// give returns what gives bytes of the body to a peer, and then what else there is.
+// give returns a reader for a peer that reads p, bytes of the body, and then rest.
 func (b *wholeBody) give(p []byte, rest io.Reader, to gateway.Peer) *bytesBody {
 	r := &bytesBody{of: b, b: p, rest: rest, to: to}
 	b.mu.Lock()
@@ -85,7 +88,7 @@ func (b *wholeBody) give(p []byte, rest io.Reader, to gateway.Peer) *bytesBody {
 	return r
 }
 
-// close gives the memory back. Who still reads the body gets no more of it.
+// close releases the memory. Pending reads of the body return an error.
 func (b *wholeBody) close() {
 	for _, r := range b.readers {
 		_ = r.Close()
@@ -96,7 +99,7 @@ func (b *wholeBody) close() {
 	b.grant.Account.Close()
 }
 
-// flow is how a body that holds memory moves.
+// flow reports the progress of a body that holds memory.
 type flow struct {
 	grant *held.Grant
 	cut   func(gateway.Verdict)
@@ -108,11 +111,12 @@ func (f *flow) Cut(v gateway.Verdict)   { f.cut(v) }
 
 var errClosed = errors.New("the body is closed")
 
-// bytesBody gives bytes of a body that may be taken away from it: a request's body may be read after all is over.
+// bytesBody reads bytes of a wholeBody, which may be released meanwhile: net/http may read the body of a
+// request after the end of the exchange.
 type bytesBody struct {
 	of   *wholeBody
 	b    []byte
-	rest io.Reader // what follows the bytes; nil: nothing
+	rest io.Reader // read after the bytes; nil: nothing
 	to   gateway.Peer
 	gone bool
 }
@@ -138,11 +142,11 @@ func (r *bytesBody) Read(p []byte) (int, error) {
 	return rest.Read(p)
 }
 
-// Complete reports whether nothing follows the bytes; see h2.
+// Complete reports whether all of the body is in memory; see h2.
 func (r *bytesBody) Complete() bool { return r.rest == nil }
 
-// Close lets go of the bytes. The peer is waited for until the last reader of the body is closed: another one may have begun because
-// the body is sent once more.
+// Close releases the bytes. The account waits for the peer until the last reader of the body is closed: there
+// may be a second one if the body is sent again.
 func (r *bytesBody) Close() error {
 	r.of.mu.Lock()
 	defer r.of.mu.Unlock()
@@ -156,21 +160,21 @@ func (r *bytesBody) Close() error {
 	return nil
 }
 
-// copyBytes is how much of a body is copied at a time.
+// copyBytes is the number of bytes of a body that are copied at a time.
 const copyBytes = 32 << 10
 
-// readCloser reads one thing and closes another.
+// readCloser combines a Reader with a Closer.
 type readCloser struct {
 	io.Reader
 	io.Closer
 }
 
-// failing gives an error in place of a body.
+// failing returns an error in place of a body.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// original is a body as the client sent it, for another try.
+// original is a body as the client sent it, for sending it again.
 type original struct {
 	body     []byte
 	encoding []string // the Content-Encoding field

@@ -1,8 +1,8 @@
-// Package bodies compresses the bodies of HTTP that go one after the other over a connection between two gateways, each with
-// the history of those before it. docs/HTTP.md has the format:
+// Package bodies compresses HTTP bodies that are sent one after the other over a connection between two
+// gateways, each with the history of those before it. docs/HTTP.md has the format:
 //
-//	| flags | length of what the blocks hold | CRC-32C of the body, LE | zstd blocks of a stream that goes on |
-//	  1       varint                           4
+//	| flags | decompressed length | CRC-32C of the body, LE | zstd blocks of a continuing stream |
+//	  1       varint                4
 package bodies
 
 import (
@@ -16,24 +16,25 @@ import (
 	"github.com/cinch-layer/cinch/codec/proto/history"
 )
 
-// columns is the flag of a body that is the next message of a session of cinch-proto, version 2.
+// columns flags a body that is the next message of a session of cinch-proto, version 2.
 const columns = 1
 
-// roomFor is how long what the blocks hold may be for a body of so many bytes.
+// roomFor returns the largest decompressed length of the blocks for a body of so many bytes.
 func roomFor(body int) uint64 { return uint64(body) + uint64(body)/4 + 1024 }
 
-// ErrCorrupt is wrapped by what a Reader returns for bytes that no Writer has made. The histories differ from then on.
+// ErrCorrupt is wrapped by the errors of a Reader for bytes that no Writer has written. The histories differ
+// from then on.
 var ErrCorrupt = errors.New("bodies: corrupt")
 
-// ErrTooLarge says that a body is longer than is allowed.
+// ErrTooLarge is returned for a body that is longer than allowed.
 var ErrTooLarge = errors.New("bodies: a body is longer than max_open")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Coders are what Writers and Readers compress with.
+// Coders holds the codecs of Writers and Readers.
 type Coders struct {
 	Engine *codec.Engine
-	Codecs *grpccodec.Set // of bodies by themselves, which are nobody's business here
+	Codecs *grpccodec.Set // codecs of single bodies; not used by this package
 }
 
 // Writer compresses bodies in their order. It is not safe for concurrent use; after an error it can only be closed.
@@ -42,13 +43,13 @@ type Writer struct {
 	columns history.Writer
 }
 
-// NewWriter begins a history of 1<<window bytes.
+// NewWriter returns a Writer with an empty history of up to 1<<window bytes. The caller must close it.
 func (c Coders) NewWriter(level, window int) (*Writer, error) {
 	s, err := c.Engine.StreamWriter(level, window)
 	return &Writer{stream: s}, err
 }
 
-// Append appends a body, compressed, to dst. asColumns says that it is a message of Protocol Buffers.
+// Append appends a body, compressed, to dst. asColumns means that it is a message of Protocol Buffers.
 func (w *Writer) Append(dst, body []byte, asColumns bool) ([]byte, error) {
 	inner, flags := body, byte(0)
 	if asColumns {
@@ -63,35 +64,37 @@ func (w *Writer) Append(dst, body []byte, asColumns bool) ([]byte, error) {
 	return w.stream.Append(dst, inner)
 }
 
-// Columns is how many bytes the session of cinch-proto remembers, at most; the Reader's remembers as much.
+// Columns returns the most bytes that the session of cinch-proto remembers. The Reader's session remembers as
+// many.
 func (w *Writer) Columns() int { return w.columns.Bytes() }
 
-// Forget begins a new session of cinch-proto, here and, with the next body of its kind, at the other end.
+// Forget begins a new session of cinch-proto, here at once, and in the Reader with the next body of this
+// kind.
 func (w *Writer) Forget() { w.columns = history.Writer{} }
 
 // Close frees the history.
 func (w *Writer) Close() { w.stream.Close() }
 
-// Reader opens what a Writer of the same window has made, in the same order. It is not safe for concurrent use; after an error
-// it can only be closed.
+// Reader decompresses the bodies of a Writer with the same window, in the same order. It is not safe for
+// concurrent use; after an error it can only be closed.
 type Reader struct {
 	stream  codec.StreamReader
 	columns history.Reader
 }
 
-// NewReader begins a history of 1<<window bytes.
+// NewReader returns a Reader with an empty history of up to 1<<window bytes. The caller must close it.
 func (c Coders) NewReader(window int) (*Reader, error) {
 	s, err := c.Engine.StreamReader(window)
 	return &Reader{stream: s}, err
 }
 
-// Bytes estimates from above what the streams of a Writer and a Reader keep alive.
+// Bytes returns an upper estimate of the memory of the streams of a Writer and a Reader, in bytes.
 func (c Coders) Bytes(level, window int) int64 {
 	w, r := c.Engine.StreamBytes(level, window)
 	return int64(w + r)
 }
 
-// header is what stands before the blocks.
+// header holds the fields before the blocks, and the blocks.
 type header struct {
 	flags  byte
 	n      uint64
@@ -114,8 +117,8 @@ func parse(b []byte) (h header, err error) {
 	return h, nil
 }
 
-// Open returns the body in b, of at most so many bytes. It is the caller's. Before memory is taken for what b holds, take is
-// asked for so many bytes; its error is returned.
+// Open returns the body in b, which may have at most most bytes. The caller owns it. Before Open allocates n
+// bytes it calls take(n), and returns its error.
 func (r *Reader) Open(b []byte, most int, take func(n int64) error) ([]byte, error) {
 	h, err := parse(b)
 	switch {
@@ -139,7 +142,7 @@ func (r *Reader) Open(b []byte, most int, take func(n int64) error) ([]byte, err
 	return r.check(h, inner, most, take)
 }
 
-// check makes the body of what the blocks held.
+// check converts the decompressed blocks to the body, and verifies its checksum.
 func (r *Reader) check(h header, inner []byte, most int, take func(n int64) error) ([]byte, error) {
 	body := inner
 	if h.flags&columns != 0 {
@@ -164,7 +167,7 @@ func (r *Reader) check(h header, inner []byte, most int, take func(n int64) erro
 	return body, nil
 }
 
-// Columns is how many bytes the session of cinch-proto remembers, at most.
+// Columns returns the most bytes that the session of cinch-proto remembers.
 func (r *Reader) Columns() int { return r.columns.Bytes() }
 
 // Close frees the history.

@@ -36,10 +36,10 @@ func newPair(t testing.TB) (*Writer, *Reader) {
 	return w, r
 }
 
-// free is memory that nobody counts.
+// free grants any amount of memory.
 func free(int64) error { return nil }
 
-// message is like one of remote write: series with labels, and a value each.
+// message returns a message like those of remote write: series with labels and one value each.
 func message(round int) (b []byte) {
 	for i := range 200 {
 		series := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), fmt.Appendf(nil, "pod-%d-of-some-deployment", i))
@@ -49,7 +49,7 @@ func message(round int) (b []byte) {
 	return b
 }
 
-// Bodies of all kinds come back, and what was there before makes later ones smaller.
+// Bodies of all kinds are restored, and earlier ones make later ones smaller.
 func TestBodiesRoundTrip(t *testing.T) {
 	w, r := newPair(t)
 	noise := make([]byte, 10_000)
@@ -114,7 +114,7 @@ func TestBodiesRefuse(t *testing.T) {
 	_ = b
 }
 
-// What a body takes is asked for before it is taken.
+// Memory for a body is requested before it is allocated.
 func TestBodiesAsk(t *testing.T) {
 	w, r := newPair(t)
 	body := message(0)
