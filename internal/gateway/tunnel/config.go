@@ -9,26 +9,26 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// Config is what a gateway needs. Everything but Upstream and Engine may be left zero.
+// Config configures a gateway. Everything but Upstream and Engine may be left zero.
 type Config struct {
 	Name     string
-	Upstream gateway.Upstream // of an entry the exit, of an exit the server
+	Upstream gateway.Upstream // the exit of an entry, the server of an exit
 	Exit     bool
-	TLS      *tls.Config // for clients, of an exit for entries; nil: plain
+	TLS      *tls.Config // for clients of an entry, or entries of an exit; nil: plain
 	MaxConns int
 
-	Setting codec.Setting // of what we send
-	Auto    bool          // choose it from link and CPU instead
-	Window  int           // log2 of the largest history's bytes; 0: 8 MiB
-	History int64         // bound in bytes on what all streams remember; 0: 256 MiB
-	Links   int           // that an entry makes in advance; 0: none
+	Setting codec.Setting // compression of sent data
+	Auto    bool          // choose the setting by link and CPU instead
+	Window  int           // log2 of the largest history in bytes; 0: 8 MiB
+	History int64         // bytes; limit on the histories of all streams; 0: 256 MiB
+	Links   int           // links that an entry connects in advance; 0: none
 
 	HelloTimeout time.Duration // 0: 10 s
-	OpenTimeout  time.Duration // for a link to be used; 0: 2 min
-	IdleTimeout  time.Duration // after which a history is forgotten; 0: 1 min
+	OpenTimeout  time.Duration // limits the time until a link is used; 0: 2 min
+	IdleTimeout  time.Duration // after it a history is forgotten; 0: 1 min
 
 	Engine            *codec.Engine
-	Requests, Replies *gateway.Budget // of the bytes under way
+	Requests, Replies *gateway.Budget // limit the bytes in flight
 	Stats             *gateway.Stats
 	Log               *slog.Logger
 }

@@ -15,7 +15,8 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
 )
 
-// seen is how a connection ends for a client that sends nothing. Connecting may fail already.
+// seen returns the error with which a connection ends for a client that sends nothing. Even connecting may
+// fail.
 func seen(addr string) error {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -68,7 +69,7 @@ func (r *relay) cut(reset bool) {
 	r.all = nil
 }
 
-// An ordinary end is never what a client or a server sees of a link that was lost.
+// Clients and servers never see a lost link as an ordinary end.
 func TestLostLink(t *testing.T) {
 	for name, reset := range map[string]bool{"reset": true, "end": false} {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +102,7 @@ func TestLostLink(t *testing.T) {
 func TestHalfClose(t *testing.T) {
 	entry, _ := pair(t, server(t, func(c *net.TCPConn) {
 		defer c.Close()
-		got, err := io.ReadAll(c) // the client's end comes before anything is answered
+		got, err := io.ReadAll(c) // the client's end arrives before anything is answered
 		if err == nil {
 			_, _ = c.Write(bytes.ToUpper(got))
 		}
@@ -150,7 +151,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// Whatever an exit hears instead of a hello, it refuses, says so once and counts.
+// An exit refuses anything that is not a hello, counts it, and logs it once.
 func TestHostileHello(t *testing.T) {
 	exit := serve(t, server(t, echo), true, nil)
 	good := hello(17).Append(nil)
@@ -193,7 +194,7 @@ func TestHostileHello(t *testing.T) {
 		t.Errorf("%d lines about strangers", n)
 	}
 	before := len(exit.log.String())
-	_ = dial(t, exit.addr).Close() // somebody looked whether the port is open
+	_ = dial(t, exit.addr).Close() // a port probe
 	waitFor(t, func() bool { return exit.stats.Snapshot().Connections.Open == 0 })
 	if text := exit.log.String()[before:]; text != "" {
 		t.Errorf("a look at the port is logged: %s", text)
@@ -227,7 +228,7 @@ func TestHostileFrames(t *testing.T) {
 		t.Run("exit/"+name, func(t *testing.T) {
 			over := make(chan struct{})
 			defer close(over)
-			stays := func(c *net.TCPConn) { // or it may all be over before what follows a FIN was read
+			stays := func(c *net.TCPConn) { // else all may have ended before the bytes behind a FIN were read
 				defer c.Close()
 				_, _ = io.Copy(c, c)
 				<-over
@@ -253,7 +254,7 @@ func TestHostileFrames(t *testing.T) {
 			entry := serve(t, fake, false, nil)
 			client, err := net.Dial("tcp", entry.addr)
 			if err == nil {
-				defer client.Close() // not before, or it may all be over here as well
+				defer client.Close() // not earlier, or all may have ended here too
 				_, err = io.Copy(io.Discard, client)
 			}
 			if ended := strings.Contains(name, "fin"); !ended && !errors.Is(err, syscall.ECONNRESET) {

@@ -13,16 +13,17 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// lateConn is a link in a bubble whose peer has seen a FIN, and acted, before the write of it returns.
+// lateConn is the connection of a link in a synctest bubble. Its peer has read a FIN, and reacted, before the
+// write of the FIN returns.
 type lateConn struct {
 	net.Conn
-	left    int           // bytes to be read
+	left    int           // bytes still to be read
 	handled chan struct{} // closed when these have been handled
 }
 
 func (c *lateConn) CloseWrite() error { return gateway.CloseWrite(c.Conn) }
 
-// Read is called when all that was read before has been handled.
+// Read is called when all bytes that were read before have been handled.
 func (c *lateConn) Read(b []byte) (int, error) {
 	if c.left == 0 {
 		close(c.handled)
@@ -35,7 +36,7 @@ func (c *lateConn) Read(b []byte) (int, error) {
 func (c *lateConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	if len(b) == 1 && wire.Kind(b[0]) == wire.Fin {
-		time.Sleep(time.Second) // which is over when all others wait
+		time.Sleep(time.Second) // which ends when all other goroutines wait
 	}
 	return n, err
 }
@@ -50,8 +51,9 @@ func tcpPair(t *testing.T) (a, b *net.TCPConn) {
 	return a, b
 }
 
-// A peer that has both ends closes the link at once. That is no lost link, even if it is seen
-// before the own end is known to be sent: what the local side hasn't read yet still arrives.
+// A peer that has seen both ends closes the link at once. That is no lost link, even if the close is detected
+// before the session knows that its own FIN was sent. Data that the local side has not read yet still
+// arrives.
 func TestPeerClosesAfterFin(t *testing.T) {
 	client, local := tcpPair(t)
 	_ = client.SetReadBuffer(4 << 10)
@@ -61,7 +63,7 @@ func TestPeerClosesAfterFin(t *testing.T) {
 		conn, peer := testenv.Pipe()
 		g := NewGateway(Config{Name: "exit", Exit: true, Engine: codec.New(codec.Options{}), Stats: gateway.NewStats("exit", "tunnel")})
 		defer g.links.Close()
-		const blocks, block = 60, 2 << 10 // the link's speed isn't told of frames as small as that
+		const blocks, block = 60, 2 << 10 // frames as small as that are not used to measure the link's speed
 		open, send := append(hello(0).Append(nil), byte(wire.Open)), append(wire.AppendRaw(nil, block), make([]byte, block)...)
 		_, _ = peer.Write(open)
 		late := &lateConn{Conn: conn, left: len(open) + blocks*len(send) + 1, handled: make(chan struct{})}

@@ -27,7 +27,7 @@ type Gateway struct {
 	cancel context.CancelFunc
 }
 
-// NewGateway returns a gateway that serves nothing yet.
+// NewGateway returns a gateway. It serves no clients until Serve is called.
 func NewGateway(cfg Config) *Gateway {
 	cfg.setDefaults()
 	g := &Gateway{cfg: cfg, spares: spares{most: cfg.Links}, requests: cfg.Requests.Share(cfg.Name), replies: cfg.Replies.Share(cfg.Name)}
@@ -51,15 +51,16 @@ func NewGateway(cfg Config) *Gateway {
 	return g
 }
 
-// Links is where the gateway's links end, for metrics.
+// Links returns the endpoint of the gateway's links, for metrics.
 func (g *Gateway) Links() *link.Endpoint { return g.links }
 
 // Serve accepts connections on l until Shutdown.
 func (g *Gateway) Serve(l net.Listener) error { return g.server.Serve(l) }
 
-// Shutdown stops accepting and waits for the connections to end by themselves: nobody can
-// tell where a protocol that we don't know may be interrupted. When ctx ends they are reset. Those that came just before
-// it get their links yet. Links that are still being made in advance end with it.
+// Shutdown stops accepting and waits for the connections to end by themselves, since the gateway does not
+// know where an unknown protocol may be interrupted. When ctx ends they are reset. Connections that were
+// accepted just before Shutdown still get their links. Links that are being made in advance end with
+// Shutdown.
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	begun := time.AfterFunc(gateway.BeginPatience, g.endLinks)
 	defer func() {
@@ -76,7 +77,7 @@ func (g *Gateway) endLinks() {
 	g.spares.close()
 }
 
-// newEntrySession finds a link for a client. A client for whom there is none is reset.
+// newEntrySession returns a session with a link for a client. It resets a client for which it gets no link.
 func (g *Gateway) newEntrySession(client net.Conn) gateway.Session {
 	gateway.ResetWhenCut(client, true)
 	l, err := g.link()
@@ -89,7 +90,7 @@ func (g *Gateway) newEntrySession(client net.Conn) gateway.Session {
 	return newSession(g, client, l)
 }
 
-// newExitSession answers an entry's hello and connects upstream when the link is opened.
+// newExitSession answers an entry's hello, and connects to the server when the link is opened.
 func (g *Gateway) newExitSession(c net.Conn) gateway.Session {
 	l, err := g.links.Answer(c, nil, g.cfg.OpenTimeout)
 	if err != nil {
@@ -110,12 +111,12 @@ func (g *Gateway) newExitSession(c net.Conn) gateway.Session {
 
 func (g *Gateway) sayBadTLS(c net.Conn, err error) {
 	if errors.Is(err, io.EOF) {
-		return // a look at the port
+		return // the client only probed the port
 	}
 	g.links.Disconnected("no entry that we trust, disconnected", c, err)
 }
 
-// link returns an open link, made in advance if there is one.
+// link opens and returns a link, one made in advance if there is one.
 func (g *Gateway) link() (*link.Link, error) {
 	for {
 		l := g.spares.take()
@@ -138,7 +139,7 @@ func (g *Gateway) link() (*link.Link, error) {
 	}
 }
 
-// connect makes a link to the exit, unless the links end meanwhile.
+// connect makes a link to the exit. It fails if the gateway ends meanwhile.
 func (g *Gateway) connect() (*link.Link, error) {
 	c, err := g.cfg.Upstream.Dial(g.ctx)
 	if err != nil {
@@ -154,8 +155,8 @@ func (g *Gateway) connect() (*link.Link, error) {
 	return l, nil
 }
 
-// refill makes links in advance, as many as are missing, without waiting for them. A failure
-// is left to the next client to find out.
+// refill starts to make as many links in advance as are missing, and does not wait for them. It ignores
+// errors, since the next client meets them too.
 func (g *Gateway) refill() {
 	for g.spares.wants() {
 		go g.makeSpare()

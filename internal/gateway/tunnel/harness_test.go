@@ -22,7 +22,7 @@ type end struct {
 	log   *testenv.Log
 }
 
-// serve starts one end to upstream, with what change does to its configuration.
+// serve starts one end in front of upstream. change may change its configuration.
 func serve(t testing.TB, upstream string, exit bool, change func(*Config)) *end {
 	t.Helper()
 	up, err := gateway.ParseUpstream(upstream, "")
@@ -69,7 +69,7 @@ func serve(t testing.TB, upstream string, exit bool, change func(*Config)) *end 
 	return e
 }
 
-// pair starts both ends in front of a server; change works on both.
+// pair starts both ends in front of a server. change may change both configurations.
 func pair(t testing.TB, server string, change func(*Config)) (entry, exit *end) {
 	t.Helper()
 	exit = serve(t, server, true, change)
@@ -87,7 +87,7 @@ func server(t testing.TB, handle func(*net.TCPConn)) string {
 	return l.Addr().String()
 }
 
-// echo sends back what comes, and its end.
+// echo sends back what it reads, and then ends.
 func echo(c *net.TCPConn) {
 	defer c.Close()
 	_, _ = io.Copy(c, c)
@@ -105,7 +105,7 @@ func dial(t testing.TB, addr string) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-// opened says hello to an exit, as an entry that opens everything, and opens the link.
+// opened sends a hello to an exit, as an entry that can decompress everything, and opens the link.
 func opened(t testing.TB, addr string) net.Conn {
 	t.Helper()
 	c := dial(t, addr)
@@ -118,12 +118,12 @@ func opened(t testing.TB, addr string) net.Conn {
 	return c
 }
 
-// hello is that of a peer which opens everything and keeps so much.
+// hello returns the hello of a peer that can decompress everything, with a window of 1<<window bytes.
 func hello(window byte) wire.Hello {
 	return wire.Hello{Lowest: wire.Version, Highest: wire.Version, Codecs: 0xffff, Window: window}
 }
 
-// readHello reads one without extensions.
+// readHello reads a hello without extensions.
 func readHello(c io.Reader) (wire.Hello, error) {
 	b := make([]byte, wire.HelloLen)
 	if _, err := io.ReadFull(c, b); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Hellos of other versions, with extensions, in pieces.
+// Hellos of other versions, with extensions, and in pieces.
 func TestStrangeHellos(t *testing.T) {
 	patient := serve(t, server(t, echo), true, func(c *Config) { c.HelloTimeout = time.Minute })
 	hasty := serve(t, server(t, echo), true, func(c *Config) { c.HelloTimeout = 300 * time.Millisecond })
@@ -67,8 +67,8 @@ func TestStrangeHellos(t *testing.T) {
 	}
 }
 
-// alone runs a session of an entry in a bubble, whose client and exit are the far ends of connections in memory. The exit
-// has said hello, and the link is open. ran is closed when the session is over.
+// alone runs a session of an entry in a synctest bubble. Its client and exit are the far ends of connections
+// in memory. The exit has sent its hello, and the link is open. ran is closed when the session has ended.
 func alone(t *testing.T) (client, exit net.Conn, ran <-chan struct{}) {
 	t.Helper()
 	local, client := testenv.Pipe()
@@ -95,7 +95,7 @@ func alone(t *testing.T) (client, exit net.Conn, ran <-chan struct{}) {
 	return client, exit, over
 }
 
-// writeUntilStuck writes until the other end takes no more.
+// writeUntilStuck writes until the other end reads no more.
 func writeUntilStuck(c net.Conn, b []byte) {
 	for err := error(nil); err == nil; {
 		_ = c.SetWriteDeadline(time.Now().Add(time.Second))
@@ -104,29 +104,30 @@ func writeUntilStuck(c net.Conn, b []byte) {
 	_ = c.SetWriteDeadline(time.Time{})
 }
 
-// A client that is gone is let go of, though the exit does not take what it had said.
+// The session of a client that is gone ends, though the exit does not read what the client had sent.
 func TestGoneBeforeStuckLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, exit, ran := alone(t)
 		writeUntilStuck(client, make([]byte, 1<<20))
 		_ = client.Close()
-		_, _ = exit.Write(append(wire.AppendRaw(nil, 5), "hello"...)) // by which the entry finds out
+		_, _ = exit.Write(append(wire.AppendRaw(nil, 5), "hello"...)) // from this the entry detects it
 		<-ran
 	})
 }
 
-// A client that takes nothing is let go of when its link is lost: it may be waiting for us to take something.
+// The session of a client that reads nothing ends when its link is lost: the client may be waiting for the
+// gateway to read first.
 func TestLostBehindStuckClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, exit, ran := alone(t)
 		writeUntilStuck(exit, append(wire.AppendRaw(nil, wire.MaxRaw), make([]byte, wire.MaxRaw)...))
 		_ = exit.Close()
-		_, _ = client.Write([]byte("hello")) // by which the entry finds out
+		_, _ = client.Write([]byte("hello")) // from this the entry detects it
 		<-ran
 	})
 }
 
-// Whatever ends connections, nothing of them stays.
+// However connections end, no goroutine of them is left.
 func TestNothingStays(t *testing.T) {
 	before := runtime.NumGoroutine()
 	t.Run("ends", func(t *testing.T) {

@@ -10,10 +10,9 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Many connections that have carried something and now carry nothing: their histories
-// are bounded while they last, and gone when they were idle for a while. What is left is the
-// cost of six sockets and eight goroutines for each, those of the test's own client and server
-// among them.
+// Many connections that have carried data and are now idle: their histories are limited at first, and freed
+// after the idle timeout. What is left for each is the cost of six sockets and eight goroutines, including
+// those of the test's own client and server.
 func TestMemoryOfManyConnections(t *testing.T) {
 	const limit, most = 64 << 20, 40 << 10
 	connections := 1000
@@ -44,7 +43,7 @@ func TestMemoryOfManyConnections(t *testing.T) {
 	}
 	each := (testenv.InUse() - before) / int64(connections)
 	t.Logf("%d bytes for each idle connection, client and server of the test included", each)
-	if !raceEnabled && each > most { // the detector keeps memory of its own
+	if !raceEnabled && each > most { // the race detector uses memory itself
 		t.Errorf("an idle connection costs %d bytes, more than %d", each, most)
 	}
 	for _, c := range all { // and they all still work
@@ -52,10 +51,10 @@ func TestMemoryOfManyConnections(t *testing.T) {
 	}
 }
 
-// What a peer was granted, and never makes use of because its own memory is short, it gives back.
+// A peer gives back a grant that it does not use because its own memory is short.
 func TestUnusedGrantsAreGivenBack(t *testing.T) {
 	_, first := codec.New(codec.Options{}).StreamBytes(1, 17)
-	exit := serve(t, server(t, echo), true, func(c *Config) { c.History = int64(2 * first) }) // which promises nothing
+	exit := serve(t, server(t, echo), true, func(c *Config) { c.History = int64(2 * first) }) // so that it promises nothing
 	entry := serve(t, exit.addr, false, func(c *Config) { c.History, c.IdleTimeout = 1, 50*time.Millisecond })
 	c := dial(t, entry.addr)
 	exchange(t, c, bytes.Repeat([]byte("something that is said "), 300))

@@ -24,8 +24,7 @@ import (
 
 var steps = flag.Int("tunnel.steps", 0, "reads and writes of the property test; 0: few, but with make full")
 
-// speech is an endless stream of bytes that both sides can make: text that repeats, noise,
-// and what was said before.
+// speech is an endless stream of bytes that both sides can generate: repeated text, noise, and earlier bytes.
 type speech struct {
 	rng *rand.Rand
 	old []byte
@@ -59,11 +58,11 @@ func (s *speech) next(n int) []byte {
 	return out
 }
 
-// plan is what one connection does. Both sides know it from its seed.
+// plan describes what one connection does. Both sides derive it from its seed.
 type plan struct {
 	seed    uint64
-	lengths [2]int // bytes that client and server say
-	resets  [2]int // after how many of them they reset; -1: never
+	lengths [2]int // bytes that client and server send
+	resets  [2]int // number of them after which each resets; -1: never
 }
 
 func newPlan(seed uint64) plan {
@@ -82,7 +81,7 @@ func newPlan(seed uint64) plan {
 
 func (p plan) resetting() bool { return p.resets[0] >= 0 || p.resets[1] >= 0 }
 
-// halfConn is a connection by TCP, or by TLS over it.
+// halfConn is a connection over TCP or TLS.
 type halfConn interface {
 	net.Conn
 	CloseWrite() error
@@ -104,7 +103,7 @@ func (s *side) play() error {
 	wg.Wait()
 	_ = s.c.Close()
 	if s.plan.resetting() {
-		if said != nil { // the kernel reports a reset once: who writes gets it, who reads an end
+		if said != nil { // the kernel reports a reset once: if the writer gets it, the reader gets an end
 			return nil
 		}
 		return heard
@@ -137,8 +136,8 @@ func (s *side) say() error {
 	return s.c.CloseWrite()
 }
 
-// hear checks every byte. Without a reset all of them have to come, and then the end; with
-// one there may be fewer, but then no ordinary end.
+// hear checks every byte. Without a reset all of them have to arrive, and then the end. With a reset there
+// may be fewer, but then no ordinary end.
 func (s *side) hear() error {
 	rng := rand.New(rand.NewPCG(s.plan.seed, uint64(5+s.who)))
 	words := newSpeech(s.plan.seed + uint64(1-s.who))
@@ -173,14 +172,14 @@ func TestEverythingArrives(t *testing.T) {
 	ca := testenv.NewAuthority(t)
 	secret := ca.Issue(t, "all").TLS(t)
 	settings := map[string]func(*Config){
-		"none":  nil, // what the kernel does by itself
+		"none":  nil, // kernel defaults
 		"zstd":  func(c *Config) { c.Links = 2 },
 		"auto":  func(c *Config) { c.Auto = true },
 		"lz4":   func(c *Config) { c.Setting = codec.Setting{Codec: codec.LZ4} },
 		"s2":    func(c *Config) { c.Setting = codec.Setting{Codec: codec.S2} },
 		"raw":   func(c *Config) { c.Setting = codec.Setting{} },
 		"short": func(c *Config) { c.History, c.IdleTimeout = 3<<20, time.Millisecond },
-		"tls": func(c *Config) { // everywhere
+		"tls": func(c *Config) { // on all connections
 			c.TLS, c.Upstream.TLS, c.Links = secret, &tls.Config{RootCAs: ca.Pool, ServerName: "127.0.0.1"}, 2
 		},
 	}

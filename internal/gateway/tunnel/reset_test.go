@@ -15,7 +15,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
 )
 
-// What only an exit can say counts for nothing when an entry says it.
+// Reset reasons that only an exit may send are malformed when an entry sends them.
 func TestResetReasons(t *testing.T) {
 	exit := serve(t, server(t, echo), true, nil)
 	for _, reason := range []wire.Reason{wire.ReasonUnreachable, wire.ReasonRefused, 0, 255} {
@@ -32,8 +32,8 @@ func TestResetReasons(t *testing.T) {
 	}
 }
 
-// A server that has enough says so and closes, while the client still sends: what it said arrives, as it would
-// without a tunnel.
+// A server that wants no more says so and closes, while the client still sends. What it said arrives, as it
+// would without a tunnel.
 func TestLastWordsBeforeReset(t *testing.T) {
 	const words = "FATAL: enough"
 	entry, _ := pair(t, server(t, func(c *net.TCPConn) {
@@ -57,8 +57,8 @@ func TestLastWordsBeforeReset(t *testing.T) {
 	}
 }
 
-// A reset by a server is no end, also if it is the end that we say to the server in TLS that finds it, while what the
-// server had said waits to be sent.
+// A reset by a server is not passed on as an end, even if it is detected by the close_notify that the session
+// sends to the server, while data of the server waits to be sent.
 func TestResetFoundBySayingAnEnd(t *testing.T) {
 	ca := testenv.NewAuthority(t)
 	running, isReset := make(chan *end, 1), make(chan struct{})
@@ -76,7 +76,7 @@ func TestResetFoundBySayingAnEnd(t *testing.T) {
 	if _, err := entry.Write([]byte{byte(wire.Fin)}); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, func() bool { return exit.log.Count("reset by its own side") > 0 }) // it has passed that on
+	waitFor(t, func() bool { return exit.log.Count("reset by its own side") > 0 }) // the exit has passed the reset on
 	said, _ := io.ReadAll(entry)
 	for len(said) > 0 {
 		f, n, err := wire.Parse(said)
@@ -90,7 +90,7 @@ func TestResetFoundBySayingAnEnd(t *testing.T) {
 	}
 }
 
-// sayUntilStuck writes until an exit takes no more, and once more: whole records.
+// sayUntilStuck writes whole records until an exit reads no more, and then one more.
 func sayUntilStuck(c net.Conn, exit *end) {
 	noise := make([]byte, 16<<10)
 	for sent := uint64(0); ; sent += uint64(len(noise)) {
@@ -107,7 +107,7 @@ func sayUntilStuck(c net.Conn, exit *end) {
 	}
 }
 
-// passed is how many bytes pieces have held.
+// passed returns the number of bytes carried, before compression.
 func (e *end) passed() (n uint64) {
 	for _, r := range e.stats.Snapshot().Rules {
 		n += r.RawBytes

@@ -13,18 +13,18 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
 )
 
-// session is one client connection: its local side (of an entry the client, of an exit the
-// server) and its link.
+// session is one client connection: its local side (the client at an entry, the server at an exit) and its
+// link.
 type session struct {
 	g     *Gateway
 	local net.Conn
 	link  *link.Link
-	conn  net.Conn // below the link
+	conn  net.Conn // connection of the link
 
-	sent, received *gateway.Account // nil: no bound
+	sent, received *gateway.Account // nil: no limit
 
 	gotFin     atomic.Bool
-	localEnded atomic.Bool // we close the local side for writing, or have done so
+	localEnded atomic.Bool // the session closes or has closed the local side for writing
 	outBroken  atomic.Bool // pumpOut can't write to the link
 	inBroken   atomic.Bool // pumpIn can't write to the local side
 	resetSent  atomic.Bool
@@ -46,17 +46,17 @@ func newSession(g *Gateway, local net.Conn, l *link.Link) *session {
 	return s
 }
 
-// account is for what is under way in one direction.
+// account returns the account for the bytes in flight in one direction.
 func (s *session) account(of *gateway.Share, from, to, client net.Conn) *gateway.Account {
 	return of.Account(gateway.PayerOf(client), &gateway.Stream{
 		From: from, To: to, Client: client, Limit: gateway.DefaultStall, Stats: s.g.cfg.Stats, Log: s.g.cfg.Log,
 	})
 }
 
-// goodbye is how long a peer has to take a last frame.
+// goodbye limits the time that a peer has to read a last frame.
 const goodbye = 5 * time.Second
 
-// Run pumps until both directions have ended, or the whole connection has.
+// Run carries data until both directions have ended, or the whole connection.
 func (s *session) Run() {
 	defer s.sent.Close()
 	defer s.received.Close()
@@ -70,7 +70,7 @@ func (s *session) Run() {
 	s.awaitPeer()
 }
 
-// awaitPeer waits, after a reset, until the peer closes the link or its time is over.
+// awaitPeer waits, after a reset, until the peer closes the link or the read deadline passes.
 func (s *session) awaitPeer() {
 	if s.resetSent.Load() {
 		_, _ = io.Copy(io.Discard, s.conn)
@@ -84,11 +84,11 @@ func (s *session) runIn(done chan<- struct{}) {
 	s.pumpIn()
 }
 
-// Drain does nothing: the connection ends when its peers end it, or is reset when Shutdown's
-// time is over.
+// Drain does nothing: the connection ends when its peers end it, or is reset when the context of Shutdown
+// ends.
 func (s *session) Drain() {}
 
-// Close cuts both connections. Before both directions have ended that is a reset.
+// Close aborts both connections. Before both directions have ended that is a reset.
 func (s *session) Close() error {
 	s.closing.Do(func() {
 		_ = gateway.Abort(s.local)
@@ -100,7 +100,7 @@ func (s *session) Close() error {
 
 func (s *session) abort() { _ = s.Close() }
 
-// pumpOut carries pieces from the local side to the link, until its end.
+// pumpOut carries data from the local side to the link, until the local side ends.
 func (s *session) pumpOut() {
 	for {
 		if s.inBroken.Load() {
@@ -126,9 +126,9 @@ func (s *session) pumpOut() {
 	}
 }
 
-// linkBroke is called when a write to the link failed. What the peer said before may still lie here: a server
-// that has enough says so and closes. pumpIn passes it on, and ends when it finds the link's end, or when the client does not
-// take it: a client may wait for us to read first.
+// linkBroke is called when a write to the link failed. Data that the peer sent before may still be unread: a
+// server that wants no more says so and closes. pumpIn passes that data on. It ends at the link's end, or
+// when the client does not read the data in time: a client may wait for this side to read first.
 func (s *session) linkBroke(err error) {
 	s.link.Debug("link lost", err)
 	s.outBroken.Store(true)
@@ -141,8 +141,8 @@ func (s *session) linkBroke(err error) {
 	_ = s.local.SetWriteDeadline(soon)
 }
 
-// localBroke is called when a write to the local side failed. For the same reason it is left to
-// pumpOut, while that runs, to find the local side's end and to pass the reset on.
+// localBroke is called when a write to the local side failed. For the same reason as in linkBroke pumpOut,
+// while it runs, has to find the local side's end and pass the reset on.
 func (s *session) localBroke(err error) {
 	s.link.Debug("reset by its own side", err)
 	s.inBroken.Store(true)
@@ -156,16 +156,16 @@ func (s *session) localBroke(err error) {
 	}
 }
 
-// hurry bounds the time that the next piece of a local side which is gone may take.
+// hurry limits the time for the next data from a local side that can't be written to any more.
 func (s *session) hurry() {
 	soon := time.Now().Add(goodbye)
 	_ = s.local.SetReadDeadline(soon)
 	_ = s.conn.SetWriteDeadline(soon)
 }
 
-// wasReset tells an end from a reset that a write to the local side got to know first. The
-// state is read before the flag: if that isn't set, the state was not ours yet. An end that we
-// have said in TLS leaves the state alone.
+// wasReset reports whether an end of the local side is a reset that an earlier write has detected. It reads
+// the state of the connection before the flag: if the flag isn't set, this side had not closed the connection
+// when the state was read. Closing for writing in TLS does not change the state.
 func (s *session) wasReset() bool {
 	reset := gateway.WasReset(s.local)
 	return reset && (!s.localEnded.Load() || !isPlain(s.local))
@@ -176,8 +176,8 @@ func isPlain(c net.Conn) bool {
 	return ok
 }
 
-// sendFin passes an end on. The side that sees both ends first closes the link for writing:
-// everything was said.
+// sendFin passes the end of the local side on. The side that sees both ends first closes the link for
+// writing, since no data follows.
 func (s *session) sendFin() {
 	if err := s.link.Finish(); err != nil {
 		s.linkBroke(err)
@@ -186,9 +186,9 @@ func (s *session) sendFin() {
 	s.endLink()
 }
 
-// endLink is called after either end. When both have come, nothing follows but notes, until
-// the peer has passed everything on to its local side. That takes as long as it takes: closing
-// before would answer a late note with a reset, and what is still under way would be lost.
+// endLink is called after the end of either direction. After both, only notes follow, until the peer has
+// passed everything on to its local side. There is no time limit for that: closing earlier would answer a
+// late note with a reset, and data in flight would be lost.
 func (s *session) endLink() {
 	if !s.link.Finished() || !s.gotFin.Load() {
 		return
@@ -198,9 +198,9 @@ func (s *session) endLink() {
 	_ = gateway.CloseWrite(s.conn)
 }
 
-// reset passes a reset of the local side on. It does not close the link: with something unread that would be a
-// reset of the link, which overtakes what is under way. The peer closes it when it has read ours, and Run waits
-// for that.
+// reset passes a reset of the local side on. It does not close the link: with unread data that would reset
+// the link, and the reset would overtake data in flight. The peer closes the link when it has read the Reset
+// frame, and Run waits for that.
 func (s *session) reset() {
 	s.resetting.Do(func() {
 		s.resetSent.Store(true)
@@ -249,9 +249,9 @@ func (s *session) receiveFin(out *link.Gathered) error {
 	return nil
 }
 
-// endIn ends what is left to end after the pump from the link has stopped.
+// endIn ends the rest of the session after pumpIn has stopped with err.
 func (s *session) endIn(err error) {
-	if s.link.Finished() && s.gotFin.Load() || s.resetSent.Load() { // whatever it was, all had been said
+	if s.link.Finished() && s.gotFin.Load() || s.resetSent.Load() { // the error does not matter: nothing was left to carry
 		return
 	}
 	var local link.LocalError
@@ -263,7 +263,8 @@ func (s *session) endIn(err error) {
 	s.abort()
 }
 
-// logEnd counts why a link ended too early, and logs it where that is somebody's mistake.
+// logEnd counts why a link ended too early. At an entry it warns, at most occasionally, if the exit does not
+// reach its upstream. Link.LogEnd handles all else.
 func (s *session) logEnd(err error) {
 	var reset link.ResetError
 	if !errors.As(err, &reset) || reset.Reason == wire.ReasonReset || s.g.cfg.Exit {

@@ -8,16 +8,16 @@ import (
 	"github.com/cinch-layer/cinch/internal/link"
 )
 
-// spares are links that wait for a client. They save it the handshakes.
+// spares holds links made in advance, which save clients the handshakes.
 type spares struct {
 	most int
 
 	mu     sync.Mutex
 	links  []spare // oldest first
-	coming int     // being made
+	coming int     // links being made
 	closed bool
 
-	making sync.WaitGroup // as many as are coming
+	making sync.WaitGroup // counts the links being made
 }
 
 type spare struct {
@@ -25,10 +25,10 @@ type spare struct {
 	made time.Time
 }
 
-// maxSpareAge is well below the time after which an exit closes what isn't used.
+// maxSpareAge is well below the time after which an exit closes unused links.
 const maxSpareAge = time.Minute
 
-// wants reports whether one more is to be made, which put has to follow.
+// wants reports whether one more link has to be made. If so the caller must call put afterwards.
 func (p *spares) wants() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -40,7 +40,7 @@ func (p *spares) wants() bool {
 	return true
 }
 
-// put takes what became of a wanted link, nil if nothing.
+// put adds a link that wants has asked for, or nil if it could not be made.
 func (p *spares) put(l *link.Link) {
 	defer p.making.Done()
 	p.mu.Lock()
@@ -56,7 +56,7 @@ func (p *spares) put(l *link.Link) {
 	}
 }
 
-// take returns the newest link that is good, or nil.
+// take returns the newest usable link, or nil.
 func (p *spares) take() *link.Link {
 	p.mu.Lock()
 	defer p.mu.Unlock()

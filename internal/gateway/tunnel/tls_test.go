@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A link over TLS that is lost, within a record too, is nobody's mistake.
+// A link over TLS that is lost, even within a record, is not logged as a peer's error.
 func TestLostTLSLink(t *testing.T) {
 	ca := testenv.NewAuthority(t)
 	exit := serve(t, server(t, echo), true, func(c *Config) { c.TLS = ca.Issue(t, "exit").TLS(t) })

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// exchange sends a message and wants it back before anything else is sent.
+// exchange sends a message and requires it back before anything else is sent.
 func exchange(t *testing.T, c io.ReadWriter, message []byte) {
 	t.Helper()
 	if _, err := c.Write(message); err != nil {
