@@ -37,7 +37,7 @@ type mirror struct {
 	most   int              // limit for open
 
 	lost       atomic.Uint64 // connections whose bytes were not understood
-	unmirrored atomic.Uint64 // connections that did what can't be mirrored
+	unmirrored atomic.Uint64 // connections that used something that can't be mirrored
 	reasons    counts        // why connections are mirrored no more
 	skipped    atomic.Uint64 // reads left out by sampling
 	left       counts        // operations not sent, by reason

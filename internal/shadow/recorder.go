@@ -92,7 +92,8 @@ func NewRecorder(c RecorderConfig, to Recording) *Recorder {
 	return r
 }
 
-// Serve passes clients of l through to production until Shutdown, and records what they do until the recording ends.
+// Serve passes clients of l through to production until Shutdown, and records their traffic until the
+// recording ends.
 func (r *Recorder) Serve(l net.Listener) error {
 	go r.record()
 	return r.server.Serve(l)

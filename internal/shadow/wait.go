@@ -7,11 +7,11 @@ import (
 
 // wait has an operation wait at a target for those before it, which may in turn wait for locks.
 //
-// If one of them waits for a lock that is held by the operation's own connection, the operation goes on, and
-// leaves behind all that wait behind that one: in production the lock was released before the other's answer,
-// but the releasing operation's answer was seen later. Other lanes do not go on, so the order stays the same.
-// A lock that is not released for long shows that locks are held differently at the targets than in
-// production; then all lanes go on.
+// If one of them waits for a lock that is held by the operation's own connection, the operation goes on
+// without waiting for that one, or for those that wait behind it: in production the lock was released before
+// the other's answer, but the releasing operation's answer was seen later. Other lanes do not go on, so the
+// order stays the same. A lock that is not released for long shows that locks are held differently at the
+// targets than in production; then all lanes go on.
 type wait struct {
 	lane   *lane
 	looker Looker

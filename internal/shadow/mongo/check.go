@@ -70,7 +70,7 @@ func (h hello) isMongos() bool { return h.Msg == "isdbgrid" }
 type server struct {
 	hello
 	name        string
-	known       bool // it answered: production may want a login that we don't have
+	known       bool // it answered: production may require a login that the mirror does not have
 	version     string
 	numbers     []int // of the version
 	compatible  string

@@ -40,7 +40,7 @@ func (p *Protocol) Same(ctx context.Context, a, b *shadow.Target) bool {
 // server holds what a server reports about itself.
 type server struct {
 	name   string
-	known  bool // INFO was allowed: production may want a login that we don't have
+	known  bool // INFO was allowed: production may require a login that the mirror does not have
 	info   map[string]string
 	config map[string]string
 	keys   int64
