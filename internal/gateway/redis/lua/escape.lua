@@ -1,7 +1,6 @@
--- What begins with the magic is wrapped.
--- KEYS; ARGV: the magic, how many of the keys are looked at as strings (the rest as hashes), plain
--- bytes with the magic in them: in a hash, which may hold envelopes, only what is a part of those
--- is wrapped.
+-- Wraps values that begin with the magic. KEYS; ARGV: the magic, how many of the keys are checked as strings
+-- (the rest as hashes), plain bytes that contain the magic. In a hash, which may hold envelopes, only values
+-- that are part of those bytes are wrapped.
 -- include putfield.lua
 local m = ARGV[1]
 local function plain(v)

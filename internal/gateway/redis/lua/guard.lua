@@ -1,5 +1,5 @@
 -- include guardhead.lua
--- A plain value that begins with the magic now is wrapped.
+-- Wrap plain values that begin with the magic now.
 for _,k in ipairs(KEYS) do
   if look(k) then
     local v = redis.call('GET', k)

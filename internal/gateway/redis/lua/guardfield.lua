@@ -1,5 +1,5 @@
--- guard.lua for a field of a hash: KEYS[1]; ARGV: the magic, the number of known values, envelope
--- and value of each, the command with the key and the field behind its name.
+-- guard.lua for a field of a hash. KEYS[1]; ARGV: the magic, the number of known values, envelope and value
+-- of each, the command, which has the key and the field behind its name.
 -- include putfield.lua
 local m, n = ARGV[1], tonumber(ARGV[2])
 local k, f = KEYS[1], ARGV[5+2*n]

@@ -1,7 +1,6 @@
--- Known values are put back where their envelopes are, and the command is run. Envelopes that are
--- not known are handed out instead, and then nothing has been done.
--- ARGV: the magic, the number of known values, envelope and value of each, the command.
--- Afterwards r is the reply, found the values of the keys, was the envelopes.
+-- Decompresses known values in place and runs the command. If there are unknown envelopes, it changes nothing
+-- and returns those. ARGV: the magic, the number of known values, envelope and value of each, the command.
+-- Afterwards r is the reply, found the values of the keys, was their envelopes.
 local m, n = ARGV[1], tonumber(ARGV[2])
 local known, unknown, found, was = {}, {m..'\0cinch'}, {}, {}
 -- include look.lua

@@ -1,5 +1,5 @@
--- Known values are put back.
--- KEYS; ARGV: how many of the keys are strings (the rest are hashes), envelope and value of each.
+-- Decompresses known values in place. KEYS; ARGV: how many of the keys are strings (the rest are hashes),
+-- envelope and value of each known value.
 -- include putfield.lua
 local n, known = tonumber(ARGV[1]), {}
 local function sealed(v) return type(v) == 'string' and known[v] end

@@ -1,6 +1,6 @@
--- look says whether the string of a key begins with m. Users may lack the right to one of the
--- commands that tell, or to both: what they may not see may be sealed, so the second result is an
--- error then. The third says that the key is no string.
+-- look returns whether the string of a key begins with m. A user may lack the right to one of the commands
+-- for this, or to both. A value that the user may not read may be compressed, so the second result is the
+-- error then. The third result says that the key is not a string.
 local function look(k)
   local v = redis.pcall('GETRANGE', k, 0, #m-1)
   if type(v) == 'table' and string.sub(v.err, 1, 9) ~= 'WRONGTYPE' then v = redis.pcall('GET', k) end

@@ -1,5 +1,5 @@
--- A read on a plain value; an envelope is handed out.
--- KEYS[1]; ARGV: the magic, the last byte of an envelope that is wanted, the command.
+-- Runs a read on a plain value; returns an envelope instead. KEYS[1]; ARGV: the magic, the index of the last
+-- requested byte of an envelope, the command.
 local m, k = ARGV[1], KEYS[1]
 -- include headof.lua
 local h = redis.pcall('GETRANGE', k, 0, #m-1)

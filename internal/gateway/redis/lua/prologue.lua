@@ -1,6 +1,6 @@
--- This stands in front of a client's script, and ends it at an envelope. It takes its own arguments
--- off the end of ARGV: the magic, plain values that begin with it, their number, whether hashes may
--- hold envelopes, and whether what the user may not look at is known to be plain.
+-- Precedes a client's script and ends it at an envelope. It removes its own arguments from the end of ARGV:
+-- the magic, plain values that begin with it, their number, whether hashes may hold envelopes, and whether
+-- values that the user may not read are known to be plain.
 do
   local A = ARGV
   local function pop() local v = A[#A] A[#A] = nil return v end

@@ -1,5 +1,5 @@
--- putfield sets a field of a hash and keeps its time. It returns an error, and has changed nothing,
--- where the user may not ask for the time, or may not set it.
+-- putfield sets a field of a hash and keeps its expiry. If the user may not read or set the expiry, it
+-- returns an error and has changed nothing.
 local function putfield(k, f, v)
   local t = redis.pcall('HPEXPIRETIME', k, 'FIELDS', 1, f)
   local at = -1
@@ -9,7 +9,7 @@ local function putfield(k, f, v)
     else at = t[1] end
   end
   if at < 0 then redis.call('HSET', k, f, v) return end
-  -- Lua's numbers would round such a time. A server that takes it (Valkey) has HSETEX.
+  -- Lua's numbers would round this expiry. Servers that accept it (Valkey) have HSETEX.
   if at >= 9007199254740992 then
     local r = redis.pcall('HSETEX', k, 'KEEPTTL', 'FIELDS', 1, f, v)
     if type(r) == 'table' and r.err then return r end

@@ -1,10 +1,10 @@
--- This runs SORT once nothing sealed is in its way. It answers with envelopes when weights or values
--- to be stored are sealed and not known, and has changed nothing then. Weights are put back while SORT
--- compares them. Values are opened in the list that SORT has stored: the server orders by bytes where it
--- stores, and by its locale elsewhere, so the list is its own.
--- KEYS[1] is the sorted key; ARGV: the magic, the BY pattern or "", "k" and the STORE key or "", for
--- each GET 1 or for "#" 0, the number of known values, envelope and value of each, the number of
--- arguments of a SORT that fetches all that may be stored, these, and the command.
+-- Runs SORT once no unknown envelope affects it. If weights, or values to be stored, are unknown envelopes,
+-- it changes nothing and returns those. Weights are decompressed in place while SORT compares them. Values
+-- are decompressed in the list that SORT has stored: the server orders by bytes when it stores, and by its
+-- locale otherwise, so the list must be the one that it made. KEYS[1] is the sorted key; ARGV: the magic, the
+-- BY pattern or "", "k" and the STORE key or "", for each GET 1 or for "#" 0, the number of known values,
+-- envelope and value of each, the number of arguments of a SORT that fetches all that may be stored, these,
+-- and the command.
 -- include putfield.lua
 local m, by, store, gets, n = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local known, unknown, weights, plain, field = {}, {m..'\0cinch'}, {}, {}, nil
@@ -39,7 +39,7 @@ if by ~= '' then
       v, hidden = look(k)
       if v then v = redis.call('GET', k) end
     end
-    -- Of another type there is no weight; of another node SORT says itself what it thinks.
+    -- A key of another type has no weight; for a key of another node SORT itself returns the error.
     if hidden and string.sub(hidden.err, 1, 9) ~= 'WRONGTYPE' and not string.find(hidden.err, 'non local key', 1, true)
       and not string.find(hidden.err, 'same slot', 1, true) then return hidden end
     local w = check(v)
@@ -51,7 +51,8 @@ if by ~= '' then
 end
 if #unknown > 100 then return {unpack(unknown, 1, 100)} end
 if #unknown > 1 then return unknown end
--- put(2) puts weights back and put(3) their envelopes, but for one whose key has the stored list now.
+-- put(2) decompresses weights in place and put(3) restores their envelopes, except for the key that now has
+-- the stored list.
 local function put(i, but)
   for _,w in ipairs(weights) do
     if w[1] == but then

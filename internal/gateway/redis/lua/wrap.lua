@@ -1,5 +1,4 @@
--- This turns the plain value v into an envelope with codec raw, whose header has a CRC-32 of it
--- (docs/FORMAT.md).
+-- Turns the plain value v into an envelope with codec raw, whose header has a CRC-32 of it (docs/FORMAT.md).
 local T = {}
 for i = 0,255 do
   local c = i
