@@ -42,7 +42,7 @@ type ClientConn struct {
 	// Guarded by mu.
 	most    int  // the server's limit of concurrent streams
 	spoke   bool // the server's settings have arrived
-	used    bool // SetDoNotReuse was called: no more requests
+	used    bool // retired: no more requests begin
 	away    *GoAwayError
 	queue   []chan struct{} // waiting requests; each channel is closed when its turn has come
 	granted int             // turns that were given and not taken yet
@@ -258,7 +258,7 @@ func (c *ClientConn) await(ctx context.Context) error {
 	if !c.usable() {
 		return ErrUnusable
 	}
-	c.granted-- // this request took its turn, or passes it on
+	c.granted-- // this request takes its turn, or passes it on
 	if err := ctx.Err(); err != nil {
 		c.admit()
 		return err

@@ -66,7 +66,7 @@ type conn struct {
 
 	// Used by the reading goroutine.
 	in          *input
-	fr          *http2.Framer // writes into out, guarded by mu
+	fr          *http2.Framer // writes into output, guarded by mu
 	dec         *hpack.Decoder
 	block       block
 	began       bool          // the peer's first frame has come

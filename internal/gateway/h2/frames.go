@@ -22,7 +22,8 @@ const (
 	leastContinuations = 128
 )
 
-// readFrame returns the next frame with its header. An http2.StreamError ends a stream; the rest ends the connection.
+// readFrame returns the next frame with its header. An http2.StreamError ends a stream; other errors end the
+// connection.
 func (c *conn) readFrame() (http2.FrameHeader, http2.Frame, error) {
 	h, err := c.fr.ReadFrameHeader()
 	var f http2.Frame
@@ -191,7 +192,8 @@ func (c *conn) begin() {
 	}
 }
 
-// expectRest limits the time for the rest of a frame to headerTime. The first frame has a limit of its own.
+// expectRest limits the time for the rest of a frame or header block to headerTime. The first frame has a
+// limit of its own.
 func (c *conn) expectRest() {
 	if c.hurry == 0 || c.hurried || !c.began {
 		return

@@ -30,7 +30,7 @@ func (s *Scope) Begin(in context.Context) {
 	s.around = in
 	if leave := afterEnd(in, s); leave != nil {
 		s.mu.Lock()
-		s.leave = leave // If the scope has ended meanwhile, leave is not needed.
+		s.leave = leave // not needed if the scope has ended meanwhile
 		s.mu.Unlock()
 	}
 }

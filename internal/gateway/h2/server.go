@@ -148,7 +148,7 @@ func (s *Server) headers(id uint32, end bool, b *block) error {
 			return err
 		}
 	}
-	if s.cfg.Context != nil { // which keeps a reference to the scope until the scope ends with its stream
+	if s.cfg.Context != nil { // it keeps a reference to the scope until the stream ends
 		call.scope.Begin(s.cfg.Context)
 	}
 	st := &call.stream

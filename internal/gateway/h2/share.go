@@ -104,7 +104,7 @@ type member struct {
 // sharing is the state with which a group shares its streams. The pool's mu guards it.
 type sharing struct {
 	origins map[string]*origin
-	present []*member // members with requests, and some that have had none since the last updateContended
+	present []*member // members with requests, and others until updateContended removes them
 	origin  int       // number of origins with a present member
 	waiting []*member // members with waiting requests
 
