@@ -598,8 +598,8 @@ func readWhole(body io.Reader) (whole []byte, ok bool) {
 // response has its status in the headers, and the gateway forwards it in the same form.
 func isTrailersOnly(resp *http.Response) bool { return len(resp.Header["Grpc-Status"]) > 0 }
 
-// copy copies a body from the upstream to the client. With framed, it cuts it between messages. It flushes
-// what is ready at once, unless the end follows at once.
+// copy copies a body from the upstream to the client. If framed, it forwards messages whole if they fit the
+// buffer. It flushes what is ready at once, unless the end follows at once.
 func (c *call) copy(from io.Reader, framed bool) error {
 	var buf []byte // nil until bytes arrive
 	defer func() { gateway.PutBuffer(buf) }()

@@ -20,7 +20,7 @@ type hop struct {
 	knows   *knowledge
 	inquiry *inquiry
 
-	spoke  *atomic.Bool // an upstream of this pool has answered in HTTP/2 without TLS; nil: TLS is used
+	spoke  *atomic.Bool // a server behind this pool has answered in HTTP/2 without TLS; nil: TLS is used
 	heard  atomic.Int64 // headers and pieces of messages that calls received
 	silent atomic.Bool  // given up because the server does not answer pings
 
@@ -101,9 +101,9 @@ func (p *pool) replace(h *hop) {
 // pings configures when a silent server is pinged. The system detects a dead peer only after a quarter of an
 // hour, and only if data is on the way to it.
 //
-// Servers punish pings: grpc-go accepts two between one header or message that it sends and the next, then
-// one in five minutes; it ends the connection at the next one. It accepts none without calls, and nothing
-// waits for the server then.
+// Servers punish pings: grpc-go accepts two between one header or message that it sends and the next, and
+// then one in five minutes; one more ends the connection. It accepts none without calls, and nothing waits
+// for the server then.
 type pings struct {
 	every  time.Duration // between two checks of a connection
 	silent time.Duration // silence after which the server is pinged

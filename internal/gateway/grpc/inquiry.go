@@ -21,8 +21,8 @@ import (
 )
 
 // inquiry finds out which encodings a server reads. Most servers say it, in grpc-accept-encoding of every
-// response that has a message. For servers that don't, such as grpc-go's, the gateway finds it out by calls
-// of its own, which can't be mistaken for a client's. It never tests with a client's call: servers answer an
+// response that has a message. For servers that don't, such as grpc-go's, the gateway finds out by calls of
+// its own, which can't be mistaken for a client's. It never tests with a client's call: servers answer an
 // unknown encoding in many ways, and one (C++ 1.51) passes the compressed bytes to the application as if they
 // were the message.
 //

@@ -17,7 +17,7 @@ const (
 )
 
 // knowledge is the state of the server behind one connection. It is dropped with the connection: another one
-// may lead to another server, or to the same one after an upgrade. Clients' calls are never used for tests.
+// may lead to another server, or to the same one after an upgrade. No client's call is ever used to test it.
 type knowledge struct {
 	given  []string     // encodings from the configuration
 	others *presumption // shared by all connections to the upstream
@@ -142,7 +142,7 @@ func (k *knowledge) learnRefusal(encoding string) {
 	delete(k.answered, encoding) // ask again once the refusal has expired
 }
 
-// refuse is learnRefusal without answered. k.mu must be held.
+// refuse records that the server could not read an encoding. k.mu must be held.
 func (k *knowledge) refuse(encoding string) {
 	if k.refused == nil {
 		k.refused = map[string]time.Time{}

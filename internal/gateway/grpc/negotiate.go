@@ -262,8 +262,9 @@ func (t *terms) clientReads(encoding string) bool {
 }
 
 // editRequestHeader edits a request's headers: the encoding of its messages, and the encodings that the
-// upstream may answer in. It leaves grpc-accept-encoding unchanged if no rule covers the call, unless always
-// is set. It reports whether it adds gatewayToken, so that the answer tells all that the upstream reads.
+// upstream may answer in. It leaves grpc-accept-encoding unchanged unless a rule covers the call, the client
+// is a gateway or always is set. It reports whether it adds gatewayToken, so that the answer tells all that
+// the upstream reads.
 func (t *terms) editRequestHeader(h http.Header, p *plan, always bool) (told bool) {
 	setEncoding(h, p)
 	if t.fromGateway {

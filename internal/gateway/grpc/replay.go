@@ -309,7 +309,8 @@ type counter struct {
 
 func (c *counter) Read(p []byte) (int, error) {
 	n, err := c.src.Read(p)
-	if c.scan.Scan(p[:n], func(wire.Header) { c.begun++ }) != nil { // a strange flag is the server's to judge, and what follows is not known
+	// The server decides about an unknown flag. What follows it can't be parsed.
+	if c.scan.Scan(p[:n], func(wire.Header) { c.begun++ }) != nil {
 		c.begun = 2
 	}
 	if err == io.EOF {

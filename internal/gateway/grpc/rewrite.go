@@ -18,7 +18,8 @@ import (
 )
 
 // rewriter reads the messages of one direction and returns each unchanged, decompressed, compressed or
-// recompressed. It holds one message at a time, within the budget. Only one goroutine may use it.
+// recompressed. It holds one message at a time, within the budget. Only its reader may use it, except for
+// took.
 type rewriter struct {
 	to         gateway.Peer // reader of the messages
 	plan       plan
