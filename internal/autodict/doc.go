@@ -1,6 +1,5 @@
-// Package autodict gives the rules with "dictionary: auto" their dictionaries: it
-// samples the values that pass, trains in the background, rolls out what saves enough,
-// and notices when a dictionary no longer fits.
+// Package autodict manages the dictionaries of rules with "dictionary: auto": it samples values that pass,
+// trains in the background, rolls out dictionaries that save enough, and detects when one no longer fits.
 //
 //	metrics.go    what can be seen of all this
 //	wire.go       for messages on a wire: what is known of them
@@ -21,7 +20,7 @@
 //	sampler.go    what the data path calls: one counter, and rarely a copy
 //	reservoir.go  a uniform sample of a stream within a number of bytes
 //
-// A rollout takes steps, each of which leaves a store that every reader understands:
+// A rollout takes steps. After each, the store is readable for every reader:
 //
 //	lease       the record says who trains, so that mostly one gateway does
 //	name        the record names the dictionary to come, so that it is never forgotten
@@ -29,5 +28,5 @@
 //	announce    the record names it as the current one
 //	use         the policy names it; values do as soon as the store says it is ready
 //
-// Nothing is undone when a step fails: the lease runs out, the dictionary stays.
+// Nothing is undone when a step fails: the lease expires, and the dictionary stays.
 package autodict

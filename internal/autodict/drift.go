@@ -2,17 +2,18 @@ package autodict
 
 import "time"
 
-// watch looks at what a sampler counts: whether values still fit the dictionary, when the next is
-// due, and on how many bytes that would save (see weigh.go). It does no I/O and is not for concurrent use.
+// watch evaluates a sampler's counts: whether values still fit the dictionary, when the next training is due,
+// and on how many bytes a new dictionary would save (see weigh.go). It does no I/O and is not safe for
+// concurrent use.
 type watch struct {
 	sampler  *sampler
 	schedule schedule
-	counted  seen      // up to where schedule has observed
-	begun    time.Time // of the counting for the volume
+	counted  seen      // counts that schedule has observed already
+	begun    time.Time // start of the count for the volume
 	begunAt  seen
-	whole    float64 // values that there are for each that was seen, where that is known; 0: it is not
+	whole    float64 // ratio of all values to those seen, if known; 0: unknown
 	against  float64 // raw bytes that the last dictionary was weighed against; 0: none was
-	askAt    float64 // raw bytes that have passed when it is asked whether more are stored by now
+	askAt    float64 // raw bytes seen at which to check whether more are stored
 }
 
 func newWatch(o *Options, s *sampler) watch {
@@ -22,8 +23,8 @@ func newWatch(o *Options, s *sampler) watch {
 	}
 }
 
-// observe takes in what was stored since the last time, and reports whether the dictionary turns
-// out not to fit any more.
+// observe passes the counts since the last call to the schedule. It reports whether the dictionary has just
+// been found not to fit any more.
 func (w *watch) observe() (began bool) {
 	now := w.sampler.seen()
 	delta := now.minus(w.counted)
@@ -31,10 +32,10 @@ func (w *watch) observe() (began bool) {
 	return w.schedule.observe(delta)
 }
 
-// skip leaves out of what is observed what was stored until now.
+// skip excludes the counts up to now from the next observe.
 func (w *watch) skip() { w.counted = w.sampler.seen() }
 
-// due says why training is due, "" if it is not.
+// due returns why training is due, "" if it is not.
 func (w *watch) due(now time.Time) string {
 	samples, _ := w.sampler.size()
 	full := w.sampler.isFull()
@@ -44,7 +45,7 @@ func (w *watch) due(now time.Time) string {
 	return reasonGrowth
 }
 
-// restart begins a new sample, and counts the volume from now on.
+// restart begins a new sample and a new count for the volume.
 func (w *watch) restart(now time.Time) {
 	w.sampler.reset()
 	w.begun, w.begunAt = now, w.sampler.seen()

@@ -10,27 +10,27 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// Rules are what a Manager works on.
+// Rules are the rules that a Manager works on.
 type Rules struct {
-	Policy     *policy.Policy      // without dictionaries for the rules that are Auto
-	NoSample   map[string][]string // patterns of keys not to be sampled, by rule
-	RuleMemory int                 // bytes of the sample of one rule; 0: 8 MiB
+	Policy     *policy.Policy      // without dictionaries for Auto rules
+	NoSample   map[string][]string // key patterns excluded from sampling, by rule
+	RuleMemory int                 // bytes for the sample of one rule; 0: 8 MiB
 }
 
 const defaultRuleMemory = 8 << 20
 
-// inForce says which policy is in force: the rules given last, with the dictionaries that were
-// chosen meanwhile. It asks no store. Its methods may be called from any goroutine.
+// inForce determines the policy in force: the last rules, with the dictionaries chosen since. It never asks
+// the store. Its methods may be called from any goroutine.
 type inForce struct {
 	o        *Options
-	samplers atomic.Pointer[map[ruleLogin]*sampler] // never changed, only replaced; nil: none for them
-	joined   chan struct{}                          // capacity 1: somebody joined
+	samplers atomic.Pointer[map[ruleLogin]*sampler] // replaced as a whole; a nil sampler: none for this login
+	joined   chan struct{}                          // capacity 1: a login joined
 
 	mu      sync.Mutex // guards what follows
 	rules   Rules
 	applied *policy.Policy
 	managed map[string]*managed // by fingerprint
-	tallies map[string]*tally   // by rule, of rules that are gone too
+	tallies map[string]*tally   // by rule, including removed rules
 }
 
 func newInForce(o *Options) *inForce {
@@ -39,9 +39,9 @@ func newInForce(o *Options) *inForce {
 	return f
 }
 
-// Sample tells that a value that rule covers, which is Auto, went to key as stored bytes, envelope
-// included, written by a login, "" for the server's default user. It keeps neither key nor value,
-// allocates only when it samples or meets a login for the first time, and may be called from any goroutine.
+// Sample counts a value that was written to key by a login, "" for the server's default user. rule must be
+// Auto; stored is the size as stored, envelope included. Sample keeps neither key nor value. It allocates
+// only when it samples or sees a login for the first time, and may be called from any goroutine.
 func (f *inForce) Sample(rule *policy.Rule, login string, key, value []byte, stored int) {
 	if rule.Shared {
 		login = ""
@@ -55,8 +55,7 @@ func (f *inForce) Sample(rule *policy.Rule, login string, key, value []byte, sto
 	}
 }
 
-// SetRules puts rules into force, with the dictionaries that rules which cover the same
-// have got already.
+// SetRules puts rules into force. A rule that covers the same as a former one keeps its dictionaries.
 func (f *inForce) SetRules(rules Rules) {
 	if rules.RuleMemory <= 0 {
 		rules.RuleMemory = defaultRuleMemory
@@ -68,7 +67,7 @@ func (f *inForce) SetRules(rules Rules) {
 	f.managed = map[string]*managed{}
 	samplers := map[ruleLogin]*sampler{}
 	for _, rule := range rules.Policy.Rules() {
-		if !rule.Auto || f.managed[Fingerprint(rule)] != nil { // the second of two can't be reached
+		if !rule.Auto || f.managed[Fingerprint(rule)] != nil { // a second such rule is never reached
 			continue
 		}
 		for _, login := range loginsOf(before, rule) {
@@ -82,14 +81,15 @@ func (f *inForce) SetRules(rules Rules) {
 	f.apply()
 }
 
-// given is the policy of the rules given last; nil before there were any.
+// given returns the policy of the last rules, nil before there are any.
 func (f *inForce) given() *policy.Policy {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.rules.Policy
 }
 
-// managedFor keeps what is known of a rule, unless less of it may be sampled now.
+// managedFor returns what is known of a rule. It discards the sample if the rule now excludes other keys from
+// sampling.
 func (f *inForce) managedFor(known map[string]*managed, rule *policy.Rule, login string) *managed {
 	fingerprint := fingerprintOf(rule, login)
 	r, noSample := known[fingerprint], f.rules.NoSample[rule.Name]
@@ -118,7 +118,7 @@ func (f *inForce) tallyOf(rule, login string) *tally {
 	return t
 }
 
-// apply puts the policy into force that the rules and the dictionaries give. f.mu is held.
+// apply puts the policy into force that results from the rules and dictionaries. f.mu must be held.
 func (f *inForce) apply() {
 	choose := map[string]policy.Choice{}
 	for _, rule := range f.rules.Policy.Rules() {
@@ -130,22 +130,22 @@ func (f *inForce) apply() {
 	f.o.Apply(f.applied)
 }
 
-// again puts the policy into force anew, after somebody has joined: what is for nobody in
-// particular may be another.
+// again applies the policy again after a login has joined, which may change the dictionary for values of
+// unknown logins.
 func (f *inForce) again() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.apply()
 }
 
-// Policy returns what is in force; nil before SetRules.
+// Policy returns the policy in force, nil before SetRules.
 func (f *inForce) Policy() *policy.Policy {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.applied
 }
 
-// all is what is managed, in the order of the rules.
+// all returns the managed rules, in the order of the rules.
 func (f *inForce) all() []*managed {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -156,7 +156,7 @@ func (f *inForce) all() []*managed {
 	return all
 }
 
-// of is what is managed for a rule. f.mu is held.
+// of returns what is managed for a rule, sorted by login. f.mu must be held.
 func (f *inForce) of(rule *policy.Rule) (all []*managed) {
 	for _, r := range f.managed {
 		if r.rule() == rule {
@@ -178,7 +178,7 @@ func (f *inForce) use(r *managed, c choice) {
 	}
 }
 
-// enoughLooks is how many times a record that can't be read is waited for.
+// enoughLooks is the number of failed reads of a record after which Looked no longer waits for it.
 const enoughLooks = 4
 
 func (f *inForce) looked(r *managed, times int) {
@@ -187,8 +187,8 @@ func (f *inForce) looked(r *managed, times int) {
 	r.looks = min(r.looks+times, enoughLooks)
 }
 
-// Looked reports whether Policy has what others have announced before, as far as that can
-// be had. A job that seals a whole store with it should wait until then.
+// Looked reports whether Policy contains the dictionaries announced earlier by other gateways, as far as they
+// could be read. A job that compresses a whole store with it should wait until then.
 func (f *inForce) Looked() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -7,19 +7,20 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// A dictionary shows pieces of the values that it was made of to every login whose values are sealed with it,
-// so each login that writes under a rule has samples and a dictionary of its own, unless the rule
-// says that they may be shared. There is one managed for each: the first is that of the server's
-// default user, or of all, whose login is "". Others join when they first write.
+// A dictionary contains pieces of the values that it was trained on, and shows them to every login whose
+// values are compressed with it. So each login that writes under a rule has its own samples and dictionary,
+// unless the rule allows sharing. There is one managed for each login. The first has login "" and stands for
+// the server's default user, or for all users. Other logins join when they first write.
 
 // ruleLogin is a login under a rule.
 type ruleLogin struct{ rule, login string }
 
-// maxLogins have dictionaries of their own under one rule, so that neither memory nor training nor
-// labels of metrics grow with the number of users. Values of others are sealed without.
+// maxLogins limits the logins with their own dictionaries under one rule, so that memory, training and metric
+// labels don't grow with the number of users. Values of other logins are compressed without.
 const maxLogins = 8
 
-// maxStrangers are remembered as such, and cost a look at a map; others wait for a lock.
+// maxStrangers limits the known logins without a dictionary. A value of one costs a map lookup, of any
+// further login a lock.
 const maxStrangers = 1024
 
 // labelOf names a login under a rule in logs and metrics.
@@ -30,7 +31,7 @@ func labelOf(rule, login string) string {
 	return rule + "@" + login
 }
 
-// loginsOf are those that have joined a rule before.
+// loginsOf returns the logins that joined a rule before, and "".
 func loginsOf(known map[string]*managed, rule *policy.Rule) []string {
 	logins := []string{""}
 	for fingerprint, r := range known {
@@ -42,8 +43,8 @@ func loginsOf(known map[string]*managed, rule *policy.Rule) []string {
 	return logins
 }
 
-// join makes place for a login that writes under a rule for the first time. It returns nil where
-// there is none any more, or the rule is gone.
+// join adds a login that writes under a rule for the first time. It returns nil if there are too many logins,
+// or if the rule was removed.
 func (f *inForce) join(rule *policy.Rule, login string) *sampler {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,7 +76,8 @@ func (f *inForce) join(rule *policy.Rule, login string) *sampler {
 	return s
 }
 
-// Join has a login's values sampled, and finds what was announced for them, as if it had written under every rule.
+// Join adds a login to every rule, as if it had written there: its values are sampled, and dictionaries
+// announced for them are found.
 func (f *inForce) Join(login string) {
 	for _, rule := range f.Policy().Rules() {
 		if rule.Auto && !rule.Shared {
@@ -84,7 +86,7 @@ func (f *inForce) Join(login string) {
 	}
 }
 
-// ours is a managed rule as it was given: without dictionaries. f.mu is held.
+// ours returns a managed rule as it was given, without dictionaries. f.mu must be held.
 func (f *inForce) ours(name string) *policy.Rule {
 	for _, r := range f.managed {
 		if r.rule().Name == name {
@@ -94,7 +96,7 @@ func (f *inForce) ours(name string) *policy.Rule {
 	return nil
 }
 
-// divideMemory has a rule's logins share what the rule may take. f.mu is held.
+// divideMemory divides a rule's sample memory among its logins. f.mu must be held.
 func (f *inForce) divideMemory(rule *policy.Rule) {
 	all := f.of(rule)
 	for _, r := range all {
@@ -102,9 +104,9 @@ func (f *inForce) divideMemory(rule *policy.Rule) {
 	}
 }
 
-// choiceFor is what a rule seals with. Values whose login is not known, as the packer finds them,
-// get the default user's dictionary as long as no other login has written there. Whether others
-// have before this gateway began is for the packer to find out. f.mu is held.
+// choiceFor returns the dictionaries for a rule. Values of an unknown login, as the packer finds them, get
+// the default user's dictionary while no other login has written under the rule. Whether others wrote before
+// this gateway started is for the packer to check. f.mu must be held.
 func (f *inForce) choiceFor(rule *policy.Rule) (c policy.Choice, ok bool) {
 	all := f.of(rule)
 	if len(all) == 0 {
@@ -116,7 +118,7 @@ func (f *inForce) choiceFor(rule *policy.Rule) (c policy.Choice, ok bool) {
 			logins[r.login] = r.current.policy()
 		}
 	}
-	if len(all) == 1 { // the default user is always there
+	if len(all) == 1 { // the default user's is always there
 		c = logins[""]
 	}
 	if !rule.Shared {

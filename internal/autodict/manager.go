@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Manager looks after the dictionaries of one gateway. It decides which policy is in
-// force: the rules given last, with the dictionaries that were chosen meanwhile.
+// Manager manages the dictionaries of one gateway. It determines the policy in force: the last rules, with
+// the dictionaries chosen since.
 type Manager struct {
 	o *Options
 	*inForce
@@ -20,7 +20,7 @@ func New(o Options) *Manager {
 	return &Manager{&o, newInForce(&o), publisher{o: &o}}
 }
 
-// Run trains, rolls out and adopts until ctx ends.
+// Run trains, rolls out and adopts dictionaries until ctx ends.
 func (m *Manager) Run(ctx context.Context) {
 	for {
 		m.publisher.step(ctx, m.given())
@@ -33,10 +33,10 @@ func (m *Manager) Run(ctx context.Context) {
 	}
 }
 
-// await returns when it is time to look at the records again, or before if something is due. It reports false when
-// ctx has ended.
+// await waits until the records should be read again, or until something is due. It reports false if ctx has
+// ended.
 func (m *Manager) await(ctx context.Context) bool {
-	jitter := 0.8 + 0.4*rand.Float64() // gateways that start together shall not stay so
+	jitter := 0.8 + 0.4*rand.Float64() // gateways that start together must not poll together
 	poll := time.After(time.Duration(float64(m.o.Poll) * jitter))
 	look := time.NewTicker(min(lookEvery, m.o.Poll))
 	defer look.Stop()
@@ -57,11 +57,11 @@ func (m *Manager) await(ctx context.Context) bool {
 	}
 }
 
-// lookEvery is between looks at what is counted here, which cost nothing.
+// lookEvery is the interval between checks of local counts, which cost nothing.
 const lookEvery = time.Second
 
-// turnsDue reports that something is due that was not at the last look. Who may not train then, because another
-// gateway does, or the store does not answer, asks again at the next poll.
+// turnsDue reports whether some training has become due since the last check. One that can't start, since
+// another gateway trains or the store does not answer, is retried at the next poll.
 func (m *Manager) turnsDue() (turns bool) {
 	now := m.o.now()
 	for _, r := range m.all() {
@@ -73,7 +73,7 @@ func (m *Manager) turnsDue() (turns bool) {
 	return turns
 }
 
-// step does for one rule what is to be done now.
+// step does what is due for one rule.
 func (m *Manager) step(ctx context.Context, r *managed) {
 	m.observe(r)
 	if ctx.Err() != nil || !r.announcer.read(ctx) || !r.announcer.refresh(ctx) {
@@ -90,10 +90,10 @@ func (m *Manager) step(ctx context.Context, r *managed) {
 	}
 }
 
-// observe looks at what was stored since the last time, with the dictionary in force.
+// observe evaluates what was stored since the last call with the dictionary in force.
 func (m *Manager) observe(r *managed) {
 	if r.current.dict != nil && !m.o.Store.Ready(r.current.dict.Number()) {
-		r.watch.skip() // sealed without, until the store has it
+		r.watch.skip() // values have no dictionary until the store has it
 		return
 	}
 	began, schedule := r.watch.observe(), &r.watch.schedule
@@ -106,7 +106,7 @@ func (m *Manager) observe(r *managed) {
 	}
 }
 
-// dropRetired stops using a dictionary that someone wants to collect.
+// dropRetired stops using a dictionary that was retired.
 func (m *Manager) dropRetired(r *managed) {
 	if r.current.dict == nil || !m.o.Store.Retired(r.current.dict.Number()) {
 		return

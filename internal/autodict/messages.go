@@ -16,14 +16,14 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// MessagesOptions configure a Messages. Without a Trainer nothing is trained. What is zero
-// has the default of [Options].
+// MessagesOptions configure a Messages. Without a Trainer nothing is trained. Zero fields have the defaults
+// of [Options].
 type MessagesOptions struct {
 	Trainer *Trainer
 	Log     *slog.Logger
 
-	Memory     int // bytes of all samples; 0: 8 MiB
-	MaxDict    int // bytes of a dictionary, each of which goes over many connections; 0: no limit
+	Memory     int // bytes for all samples; 0: 8 MiB
+	MaxDict    int // bytes of a dictionary, since each is sent on many connections; 0: no limit
 	MinSamples int
 	MinSaving  float64
 	Drift      float64
@@ -31,21 +31,21 @@ type MessagesOptions struct {
 	Poll       time.Duration
 }
 
-// Bounds. Methods are named by clients, so there may be any number of them.
+// Limits. They are needed because clients choose the names of methods.
 const (
 	MaxMessageSample = 16 << 10 // bytes; longer messages gain nothing from a dictionary
-	maxKindMemory    = 1 << 20  // bytes of the sample of one kind
+	maxKindMemory    = 1 << 20  // bytes for the sample of one kind
 	maxKinds         = 64
-	maxMessageDicts  = 16  // kinds that have a dictionary
+	maxMessageDicts  = 16  // kinds with a dictionary
 	maxMethod        = 512 // bytes of a method's name
 	kindIdle         = time.Minute
 )
 
-// Messages looks after the dictionaries of the messages that one gateway sends, as Manager
-// does for the values in a store: but nothing is durable and no other gateway is asked. It
-// also measures messages where no dictionary is wanted.
+// Messages manages dictionaries for the messages that one gateway sends, as Manager does for stored values.
+// But nothing is durable, and no other gateway is asked. It also counts messages for which no dictionary is
+// trained.
 type Messages struct {
-	o       Options // of these, what MessagesOptions has
+	o       Options // only the fields in MessagesOptions are used
 	maxDict int
 
 	mu     sync.Mutex
@@ -53,33 +53,33 @@ type Messages struct {
 	kinds  map[KindName]*Kind
 }
 
-// KindName tells the kinds of messages apart that get dictionaries of their own.
+// KindName identifies a kind of messages, which has its own dictionary.
 type KindName struct {
 	Method    string // "/package.Service/Method"
 	Direction policy.Direction
-	Rule      string // whose dictionary is trained; "": messages are only measured
+	Rule      string // the rule whose dictionary is trained; "": messages are only counted
 }
 
-// Kind is the messages of one method and direction. Its methods may be called from any
-// goroutine.
+// Kind holds the counts, the sample and the dictionary for the messages of one method and direction. Its
+// methods may be called from any goroutine.
 type Kind struct {
 	name    KindName
-	rule    *policy.MessageRule // as last asked for; guarded by Messages.mu
+	rule    *policy.MessageRule // from the last call of Messages.Kind; guarded by Messages.mu
 	sampler *sampler
 	sizes   sizes
 	current atomic.Pointer[choice]
 
-	compressed, compressedBytes atomic.Uint64 // passed so
+	compressed, compressedBytes atomic.Uint64 // messages that arrived compressed
 
-	used atomic.Int64 // unix seconds
+	used atomic.Int64 // last use, Unix time in seconds
 
-	// Run's goroutine alone uses it:
+	// Used only by Run's goroutine:
 	watch watch
 
 	ratios  atomic.Pointer[ratios]
 	train   atomic.Uint64
-	doing   atomic.Pointer[Step] // of the training that is under way; nil: none
-	refused atomic.Bool          // the last one gave none that is worth it
+	doing   atomic.Pointer[Step] // current step of training; nil: none
+	refused atomic.Bool          // the last training found no dictionary worth using
 }
 
 // sizes counts messages by the number of bits of their length.
@@ -93,10 +93,10 @@ func (s *sizes) add(n int) {
 	s.buckets[min(bits.Len(uint(n)), len(s.buckets)-1)].Add(1)
 }
 
-// ratios are promised and observed as others may read them.
+// ratios is a copy of promised and observed for other goroutines.
 type ratios struct{ promised, observed float64 }
 
-// NewMessages returns a Messages that has seen nothing.
+// NewMessages returns an empty Messages.
 func NewMessages(o MessagesOptions) *Messages {
 	m := &Messages{kinds: map[KindName]*Kind{}, memory: cmp.Or(o.Memory, defaultRuleMemory), maxDict: o.MaxDict}
 	m.o = Options{
@@ -107,10 +107,10 @@ func NewMessages(o MessagesOptions) *Messages {
 	return m
 }
 
-// most is how many kinds there may be at a time. m.mu is held.
+// most returns the largest number of kinds. m.mu must be held.
 func (m *Messages) most() int { return min(max(m.memory/maxKindMemory, 4), maxKinds) }
 
-// Resize changes the memory of all samples.
+// Resize changes the memory for all samples, in bytes.
 func (m *Messages) Resize(memory int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -120,7 +120,7 @@ func (m *Messages) Resize(memory int) {
 	}
 }
 
-// Keep forgets the kinds of rules that are not among these.
+// Keep removes the kinds of rules that are not among these.
 func (m *Messages) Keep(rules []*policy.MessageRule) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -131,9 +131,8 @@ func (m *Messages) Keep(rules []*policy.MessageRule) {
 	}
 }
 
-// Kind returns the kind of messages of a method and direction. rule is one whose
-// dictionary is trained, or nil to measure only. The result is nil when there are too many
-// kinds in use.
+// Kind returns the kind for a method and direction, and creates it if necessary. rule is a rule whose
+// dictionary is trained, or nil to only count. The result is nil if too many kinds are in use.
 func (m *Messages) Kind(rule *policy.MessageRule, method string, d policy.Direction) *Kind {
 	name := KindName{Method: method, Direction: d}
 	if rule != nil {
@@ -147,7 +146,7 @@ func (m *Messages) Kind(rule *policy.MessageRule, method string, d policy.Direct
 		if len(method) > maxMethod || len(m.kinds) >= m.most() && !m.dropIdle(now) {
 			return nil
 		}
-		name.Method = string(bytes.Clone([]byte(name.Method))) // not a part of a request
+		name.Method = string(bytes.Clone([]byte(name.Method))) // a copy, not part of a request
 		k = m.newKind(name)
 		m.kinds[name] = k
 	}
@@ -165,8 +164,7 @@ func (m *Messages) newKind(name KindName) *Kind {
 	return k
 }
 
-// dropIdle forgets the kind that was not used for longest, if that is long enough. m.mu is
-// held.
+// dropIdle removes the least recently used kind if it has been idle long enough. m.mu must be held.
 func (m *Messages) dropIdle(now time.Time) bool {
 	var oldest *Kind
 	for _, k := range m.kinds {
@@ -181,11 +179,11 @@ func (m *Messages) dropIdle(now time.Time) bool {
 	return true
 }
 
-// Wants reports whether a message of n bytes is to be sampled, if it is not too long. Who
-// is told so calls Observe with it.
+// Wants reports whether a message of n bytes should be sampled. If so, the caller must pass it to Observe.
 func (k *Kind) Wants(n int) bool { return n <= k.sampler.maxSample && k.sampler.skip.Load() <= 0 }
 
-// Observe sees a message that went as sent bytes. It keeps nothing of it but a copy, rarely.
+// Observe counts a message that was sent as sent bytes. Rarely it keeps a copy of it, and never the message
+// itself.
 func (k *Kind) Observe(message []byte, sent int) {
 	k.sizes.add(len(message))
 	s := k.sampler
@@ -200,7 +198,7 @@ func (k *Kind) Observe(message []byte, sent int) {
 	}
 }
 
-// Passed counts a message of n bytes that nobody looked into.
+// Passed counts a message of n bytes that was sent uncompressed and unseen.
 func (k *Kind) Passed(n int) {
 	k.sizes.add(n)
 	if n <= k.sampler.maxSample {
@@ -208,14 +206,13 @@ func (k *Kind) Passed(n int) {
 	}
 }
 
-// PassedCompressed counts a message that went as it came, in sent bytes.
+// PassedCompressed counts a message that arrived compressed and was sent unchanged, in sent bytes.
 func (k *Kind) PassedCompressed(sent int) {
 	k.compressed.Add(1)
 	k.compressedBytes.Add(uint64(sent))
 }
 
-// Dictionary is what messages of this kind should be compressed with, nil if there is
-// none, and the level to use it with.
+// Dictionary returns the dictionary and level for messages of this kind, nil if there is none.
 func (k *Kind) Dictionary() (*codec.Dict, int) {
 	if c := k.current.Load(); c != nil {
 		return c.dict, c.level
@@ -223,7 +220,7 @@ func (k *Kind) Dictionary() (*codec.Dict, int) {
 	return nil, 0
 }
 
-// ByHash returns the dictionary in use for a direction that has the hash.
+// ByHash returns the dictionary with the hash that is in use for a direction.
 func (m *Messages) ByHash(hash [32]byte, d policy.Direction) (*codec.Dict, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -244,13 +241,13 @@ func (m *Messages) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(min(lookEvery, m.o.Poll)): // nobody is asked
+		case <-time.After(min(lookEvery, m.o.Poll)): // cheap: local counts only
 		}
 	}
 }
 
-// trained returns the kinds that may get a dictionary: those that have one, and as many
-// more as there is room for, those with the most bytes first.
+// trained returns the kinds that may get a dictionary: those that have one, and as many others as there is
+// room for, those with the most bytes first.
 func (m *Messages) trained() []*Kind {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -271,7 +268,7 @@ func (m *Messages) trained() []*Kind {
 	return append(has, wants[:min(len(wants), max(maxMessageDicts-len(has), 0))]...)
 }
 
-// step does for one kind what is to be done now.
+// step does what is due for one kind.
 func (m *Messages) step(ctx context.Context, k *Kind) {
 	schedule := &k.watch.schedule
 	if k.watch.observe() {
@@ -307,7 +304,7 @@ func (m *Messages) task(k *Kind) task {
 	rule := *k.rule
 	m.mu.Unlock()
 	if rule.Auto {
-		rule.Setting = codec.Setting{Codec: codec.Zstd} // what the gateway chooses, if it compresses at all
+		rule.Setting = codec.Setting{Codec: codec.Zstd} // the gateway's choice, if it compresses at all
 	}
 	rule.Setting.Level = cmp.Or(rule.Setting.Level, defaultWireLevel)
 	t := task{
@@ -321,7 +318,7 @@ func (m *Messages) task(k *Kind) task {
 	return t
 }
 
-// defaultWireLevel is meant by "zstd" without a level.
+// defaultWireLevel is the level of "zstd" without a level.
 const defaultWireLevel = 3
 
 // finish puts a dictionary into use if one was found, and sets the schedule.

@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics shows to Prometheus what the managers of a process do. It keeps nothing itself.
-// Its fields are set before it is registered.
+// Metrics exports the state of a process's managers to Prometheus. It stores nothing itself. Its fields must
+// be set before it is registered.
 type Metrics struct {
 	Trainer  *Trainer
 	Managers []NamedManager
@@ -19,7 +19,7 @@ type NamedManager struct {
 	*Manager
 }
 
-// docs/METRICS.md lists the same names: a test compares them.
+// docs/METRICS.md lists the same names; a test compares them.
 var (
 	descTrainings = desc("cinch_dictionary_trainings_total", "Trainings begun.", "gateway", "rule", "reason")
 	descSeconds   = prometheus.NewDesc("cinch_dictionary_training_cpu_seconds_total", "Time spent on training and judging.", nil, nil)
@@ -85,8 +85,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Ratio turns stored by raw bytes into raw by stored, which is what people are shown; 0
-// stays 0.
+// Ratio converts stored/raw to raw/stored, which is shown to people. 0 stays 0.
 func Ratio(share float64) float64 {
 	if share == 0 {
 		return 0

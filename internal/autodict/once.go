@@ -6,14 +6,13 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// leastOnce is how many values a dictionary is trained of by a job that sees no more.
+// leastOnce is the smallest number of values from which Once trains a dictionary.
 const leastOnce = minValuesInSample / 2
 
-// Once trains dictionaries for rules that have none of what was sampled so far, rolls them out, and
-// returns the policy that is in force then. It is for a job that goes over a store once and so
-// has the values at hand that gateways wait for. whole is how many times as many values
-// there are as were sampled. A rule for which nobody can be asked, or nothing is worth
-// it, goes without.
+// Once trains dictionaries from the current samples for rules that have none, rolls them out, and returns the
+// policy in force afterwards. It is for jobs that walk a store once and so have all values at once. whole is
+// the ratio of all values to those sampled. A rule gets no dictionary if the store can't be asked, or if none
+// is worth it.
 func (m *Manager) Once(ctx context.Context, whole float64) *policy.Policy {
 	for _, r := range m.all() {
 		r.watch.whole = max(whole, 1)

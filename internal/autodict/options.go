@@ -11,26 +11,27 @@ import (
 
 // Options configure a Manager. Store, Trainer and Apply are required.
 type Options struct {
-	By      string // names this gateway to the others: unique while the process lives
+	By      string // this gateway's name among others, unique while the process lives
 	Store   store.Dicts
 	Trainer *Trainer
-	Apply   func(*policy.Policy) // puts a policy into force; called one at a time
+	Apply   func(*policy.Policy) // puts a policy into force; calls are serialized
 	Log     *slog.Logger         // nil: nothing is logged
-	Hint    string               // in the log where the store refuses: what it takes to keep dictionaries there; "": nothing
+	Hint    string               // logged if the store refuses: what it needs; "": nothing
 
-	// Unavailable reports whether err means that the store can't be reached now: then Hint would mislead, and is left out.
+	// Unavailable reports whether err means that the store can't be reached now. Then Hint would mislead and
+	// is left out.
 	Unavailable func(err error) bool // nil: never
 
-	MaxSample  int           // bytes of the longest value that is sampled; 0: 128 KiB
+	MaxSample  int           // largest value sampled, in bytes; 0: 128 KiB
 	MinSamples int           // values; 0: 1000
-	MinSaving  float64       // share of what is stored now that a rollout has to save; 0: 0.1
+	MinSaving  float64       // share of what is stored now that a rollout must save; 0: 0.1
 	Drift      float64       // 0: 0.15
 	Interval   time.Duration // between trainings for a rule; 0: 10 min
-	Poll       time.Duration // between looks at the records; 0: 15 s
-	Lease      time.Duration // of a training, renewed while it goes on; 0: 5 min
-	Timeout    time.Duration // for one question to the store; 0: 10 s
+	Poll       time.Duration // between reads of the records; 0: 15 s
+	Lease      time.Duration // of a training, renewed while it runs; 0: 5 min
+	Timeout    time.Duration // for a question to the store; 0: 10 s
 
-	told *troubles // with the store as a whole; set by setDefaults
+	told *troubles // troubles with the store as a whole; set by setDefaults
 
 	// For tests.
 	now   func() time.Time                   // nil: time.Now
@@ -58,7 +59,7 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// hint returns the attributes that explain what to do about an error of the store.
+// hint returns log attributes with Hint for an error of the store.
 func (o *Options) hint(err error) []any {
 	if o.Hint == "" || o.Unavailable != nil && o.Unavailable(err) {
 		return nil

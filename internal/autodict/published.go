@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// publish makes a document of a policy, without the dictionaries that were chosen meanwhile.
+// publish returns the document for a policy, without the dictionaries chosen since.
 func publish(p *policy.Policy) agreed.Document {
 	doc := agreed.Document{Format: agreed.Format, Off: p.Off, Exclude: p.Exclude(), Rules: []agreed.Rule{}}
 	for _, r := range p.Rules() {
@@ -35,24 +35,24 @@ func publish(p *policy.Policy) agreed.Document {
 	return doc
 }
 
-// saysOf is what counts when two documents are compared.
+// saysOf returns the part of a document that matters for comparisons, as text.
 func saysOf(d agreed.Document) string {
 	d.At, d.By = time.Time{}, ""
 	text, err := json.Marshal(d)
 	if err != nil {
-		panic(err) // of our own types: a mistake of ours
+		panic(err) // a bug: these types marshal
 	}
 	return string(text)
 }
 
-// publisher keeps the record.
+// publisher maintains the policy record.
 type publisher struct {
 	o    *Options
-	done string // what was published last; another gateway may have replaced it since
+	done string // last published text; another gateway may have replaced it since
 }
 
-// step publishes a policy that was not yet, and puts it back where the store has lost it. Only a policy with a managed
-// dictionary is published, for others nothing is kept in the store; but where we have published one, what comes after it is, too.
+// step publishes the policy if it is new, or if the store has lost it. A policy without managed dictionaries
+// is published only if this gateway published one before, since nothing else of it is kept in the store.
 func (p *publisher) step(ctx context.Context, rules *policy.Policy) {
 	if rules == nil {
 		return
@@ -68,7 +68,7 @@ func (p *publisher) step(ctx context.Context, rules *policy.Policy) {
 	text, version, err := p.o.Store.Record(ctx, agreed.PolicyRecord)
 	switch {
 	case err != nil, text != "" && p.done == says, text == "" && !managed:
-		return // what is wrong with the store is told where it matters more
+		return // errors of the store are reported elsewhere
 	case text != "" && saidBy(text) == says:
 		p.done = says
 		return
@@ -76,14 +76,14 @@ func (p *publisher) step(ctx context.Context, rules *policy.Policy) {
 	doc.At, doc.By = p.o.now().UTC().Truncate(time.Second), p.o.By
 	whole, err := json.Marshal(doc)
 	if err != nil {
-		panic(err) // of our own types: a mistake of ours
+		panic(err) // a bug: these types marshal
 	}
 	if version, err = p.o.Store.ReplaceRecord(ctx, agreed.PolicyRecord, version, string(whole)); err == nil && version != 0 {
 		p.done = says
 	}
 }
 
-// saidBy is what a record says; "" of one that can't be read.
+// saidBy returns the comparable text of a record; "" if it can't be read.
 func saidBy(text string) string {
 	var d agreed.Document
 	if json.Unmarshal([]byte(text), &d) != nil {

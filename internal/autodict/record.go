@@ -11,26 +11,25 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// Record is what the gateways in front of one store tell each other about a rule. It is
-// kept in the store as JSON, under the rule's fingerprint, and replaced as a whole by a
-// gateway that has seen the last version. Fields are added, never renamed; unknown ones are
-// lost when an older version of Cinch replaces it.
+// Record is the information about a rule that the gateways of one store share. It is stored as JSON under the
+// rule's fingerprint. A gateway that has seen the last version may replace it as a whole. Fields are added,
+// never renamed; an older version of Cinch drops those it does not know.
 type Record struct {
-	Rule    string    `json:"rule"`            // its name where it was trained
-	Login   string    `json:"login,omitempty"` // whose values it is about; "": the default user's, or everybody's
+	Rule    string    `json:"rule"`            // its name at the gateway that trained
+	Login   string    `json:"login,omitempty"` // whose values; "": the default user's, or all users'
 	Current *Version  `json:"current,omitempty"`
 	Former  []Version `json:"former,omitempty"` // latest first; values may still name them
-	Older   []Number  `json:"older,omitempty"`  // those before, for their collection
+	Older   []Number  `json:"older,omitempty"`  // before Former, to be collected
 	Lease   *Lease    `json:"lease,omitempty"`
-	Seen    time.Time `json:"seen,omitzero"` // when a gateway that has the rule last wrote it: once a day at least
+	Seen    time.Time `json:"seen,omitzero"` // last write by a gateway that has the rule, at least daily
 }
 
-// Abandoned reports that no gateway has had the rule for so long.
+// Abandoned reports whether no gateway has had the rule for longer than after.
 func (r Record) Abandoned(now time.Time, after time.Duration) bool {
 	return now.Sub(r.LastSeen()) > after
 }
 
-// LastSeen is when a gateway last had the rule.
+// LastSeen returns when a gateway last had the rule.
 func (r Record) LastSeen() time.Time {
 	last := r.Seen
 	if r.Current != nil && r.Current.At.After(last) {
@@ -42,7 +41,7 @@ func (r Record) LastSeen() time.Time {
 	return last
 }
 
-// Dictionaries are all that the record names.
+// Dictionaries returns all dictionaries that the record names.
 func (r Record) Dictionaries() []Number {
 	var all []Number
 	if r.Current != nil {
@@ -58,22 +57,22 @@ func (r Record) Dictionaries() []Number {
 	return all
 }
 
-// Version says where a dictionary came from.
+// Version describes the origin of a dictionary.
 type Version struct {
 	Dict      Number    `json:"dict"`
 	At        time.Time `json:"at"` // when it was announced, by the gateway's clock
 	By        string    `json:"by"`
 	Bytes     int       `json:"bytes"`            // of the dictionary
-	Algorithm string    `json:"algorithm"`        // that made it
-	Setting   string    `json:"setting"`          // that it was judged with, without its number
-	Level     int       `json:"level,omitempty"`  // to seal with where the rule's own is higher; 0: the rule's own
-	Before    float64   `json:"before"`           // bytes stored by bytes raw, before
-	Promised  float64   `json:"promised"`         // and with it, on values it was not trained on
-	Values    int       `json:"values"`           // how many these were
+	Algorithm string    `json:"algorithm"`        // by which it was made
+	Setting   string    `json:"setting"`          // with which it was judged, without its number
+	Level     int       `json:"level,omitempty"`  // to use if the rule's own is higher; 0: the rule's own
+	Before    float64   `json:"before"`           // stored/raw bytes without it
+	Promised  float64   `json:"promised"`         // stored/raw bytes with it, on values it was not trained on
+	Values    int       `json:"values"`           // number of those values
 	Stored    float64   `json:"stored,omitempty"` // raw bytes that it was weighed against
 }
 
-// Gain is the share of the stored bytes that the dictionary saves.
+// Gain returns the share of the stored bytes that the dictionary saves.
 func (v Version) Gain() float64 {
 	if v.Before == 0 {
 		return 0
@@ -81,8 +80,8 @@ func (v Version) Gain() float64 {
 	return 1 - v.Promised/v.Before
 }
 
-// Lease says who trains right now. It is a courtesy: two that train at a time waste work
-// and nothing else, so clocks need not agree.
+// Lease names the gateway that trains now. It is advisory: two gateways that train at a time only waste work,
+// so clocks need not agree.
 type Lease struct {
 	By    string    `json:"by"`
 	Until time.Time `json:"until"`
@@ -105,13 +104,13 @@ func (n *Number) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Bounds of a record. What falls out is stored still, and `cinch dict ls` shows it.
+// Limits of a record. Dictionaries beyond them stay stored, and `cinch dict ls` shows them.
 const (
 	maxFormer = 16
 	maxOlder  = 1024
 )
 
-// ParseRecord reads a record's text. No text is a record without anything.
+// ParseRecord parses a record's text. "" is an empty record.
 func ParseRecord(text string) (Record, error) {
 	var r Record
 	if text == "" {
@@ -124,13 +123,13 @@ func ParseRecord(text string) (Record, error) {
 func (r Record) text() string {
 	b, err := json.Marshal(r)
 	if err != nil {
-		panic(err) // of our own types: a mistake of ours
+		panic(err) // a bug: these types marshal
 	}
 	return string(b)
 }
 
-// leasedTo is the record with a lease. A lease that is taken over leaves the dictionary
-// that its holder was about to store among the former: perhaps it did.
+// leasedTo returns the record with a new lease. If the former holder was about to store a dictionary, that is
+// added to Former, since it may have been stored.
 func (r Record) leasedTo(by string, until time.Time) Record {
 	if r.Lease != nil && r.Lease.Dict != 0 && !r.knows(r.Lease.Dict) {
 		r = r.withFormer(Version{Dict: r.Lease.Dict, By: r.Lease.By, At: r.Lease.Until})
@@ -139,13 +138,13 @@ func (r Record) leasedTo(by string, until time.Time) Record {
 	return r
 }
 
-// naming is the record with the dictionary that the lease's holder is about to store.
+// naming returns the record with the dictionary that the lease's holder is about to store.
 func (r Record) naming(number Number, until time.Time) Record {
 	r.Lease = &Lease{By: r.Lease.By, Until: until, Dict: number}
 	return r
 }
 
-// announcing is the record with a new current dictionary, and without a lease.
+// announcing returns the record with a new current dictionary, and without a lease.
 func (r Record) announcing(v Version) Record {
 	if r.Current != nil && r.Current.Dict != v.Dict {
 		r = r.withFormer(*r.Current)
@@ -156,7 +155,7 @@ func (r Record) announcing(v Version) Record {
 	return r
 }
 
-// released is the record without a lease.
+// released returns the record without a lease.
 func (r Record) released() Record {
 	r.Lease = nil
 	return r
@@ -177,14 +176,14 @@ func (r Record) withFormer(v Version) Record {
 	return r
 }
 
-// leasedByAnother reports whether it is better not to train now. A lease that ends much
-// later than one of ours would is by a clock that is wrong, and nothing to wait for.
+// leasedByAnother reports whether another gateway's lease advises against training now. A lease that ends
+// much later than this gateway's would is from a wrong clock, and is ignored.
 func (r Record) leasedByAnother(by string, now time.Time, lease time.Duration) bool {
 	return r.Lease != nil && r.Lease.By != by && now.Before(r.Lease.Until) && r.Lease.Until.Sub(now) <= 2*lease
 }
 
-// fingerprintOf is that of a rule for the values of one login. The server's default user has the
-// rule's own: it is the only one where there are no logins.
+// fingerprintOf returns the fingerprint of a rule for the values of one login. The server's default user has
+// the rule's own, which is the only one where there are no logins.
 func fingerprintOf(r *policy.Rule, login string) string {
 	if login == "" {
 		return Fingerprint(r)
@@ -192,7 +191,8 @@ func fingerprintOf(r *policy.Rule, login string) string {
 	return agreed.RecordOfLogin(Fingerprint(r), login)
 }
 
-// FingerprintFor is that of what the values of one login, "" for the server's default user, are recorded under.
+// FingerprintFor returns the record name of a rule for the values of one login, "" for the server's default
+// user.
 func FingerprintFor(r *policy.Rule, login string) string {
 	if r.Shared {
 		login = ""
@@ -200,11 +200,11 @@ func FingerprintFor(r *policy.Rule, login string) string {
 	return fingerprintOf(r, login)
 }
 
-// Fingerprint names what a rule covers, the same in all gateways: 16 hexadecimal digits.
-// Its name and its codec's level are no part of it.
+// Fingerprint identifies what a rule covers, the same in all gateways: 16 hexadecimal digits. The rule's name
+// and its codec's level are not part of it.
 func Fingerprint(r *policy.Rule) string {
 	covered := fmt.Sprintf("%q %q %q %d %d %d", r.Key, r.Field, r.Space, r.Types, r.MinSize, r.MaxSize)
-	if r.Shared { // what was made of the values of all is no more for one when that ends
+	if r.Shared { // a dictionary of all users' values must not be used for one when sharing ends
 		covered += " shared"
 	}
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(covered)))[:16]

@@ -9,8 +9,8 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// adopt takes what another gateway has announced if it does as well on the values here,
-// and reports whether it did.
+// adopt uses the dictionary that another gateway has announced if it does as well on the values here. It
+// reports whether it did.
 func (m *Manager) adopt(ctx context.Context, r *managed) bool {
 	v := r.announcer.record.Current
 	if v == nil || v.Dict == r.rejected || m.o.Store.Retired(uint32(v.Dict)) || r.current.is(uint32(v.Dict)) {
@@ -38,11 +38,11 @@ func (m *Manager) adopt(ctx context.Context, r *managed) bool {
 	return true
 }
 
-// asGood is how much worse another's dictionary may be: to agree is worth something.
+// asGood is the factor by which another gateway's dictionary may be worse, since a common one has advantages.
 const asGood = 1.02
 
-// suits reports whether what was announced as v does as well on the values here, and what it
-// promises. Without values to judge by its word is taken.
+// suits reports whether the announced dictionary does as well on the values here, and returns the ratio that
+// it promises. If there are too few values to judge by, it accepts the announced ratio.
 func (m *Manager) suits(ctx context.Context, r *managed, announced choice, v *Version) (promised float64, ok bool) {
 	if samples, _ := r.sampler.size(); samples < minValuesInSample {
 		return v.Promised, true
@@ -60,8 +60,8 @@ func (m *Manager) suits(ctx context.Context, r *managed, announced choice, v *Ve
 	return with, true
 }
 
-// renew trains a dictionary for the rule and rolls it out, unless what another gateway
-// has announced meanwhile will do.
+// renew trains a dictionary for the rule and rolls it out, unless one that another gateway has announced
+// meanwhile suits.
 func (m *Manager) renew(ctx context.Context, r *managed, reason string) {
 	if r.announcer.leasedByAnother() {
 		return
@@ -73,7 +73,7 @@ func (m *Manager) renew(ctx context.Context, r *managed, reason string) {
 	if reason == reasonGrowth && !r.watch.grown(k.volume) {
 		return
 	}
-	once := r.watch.whole > 0 // it leaves no record where no dictionary is worth it
+	once := r.watch.whole > 0 // leaves no record if no dictionary is worth it
 	if !once && !m.leased(ctx, r) {
 		return
 	}
@@ -93,7 +93,7 @@ func (m *Manager) renew(ctx context.Context, r *managed, reason string) {
 	m.finish(ctx, r, result)
 }
 
-// progress shows how far a training is, in the log every few seconds, and keeps its lease.
+// progress returns a callback that records and logs a training's progress, and renews its lease.
 func (m *Manager) progress(ctx context.Context, r *managed) func(Step) {
 	tell := tellProgress(r.tally().log, m.o.now)
 	return func(at Step) {
@@ -103,10 +103,10 @@ func (m *Manager) progress(ctx context.Context, r *managed) func(Step) {
 	}
 }
 
-// progressEvery is between lines in the log about a training that goes on.
+// progressEvery is the interval between log lines about a running training.
 const progressEvery = 5 * time.Second
 
-// tellProgress says in the log every few seconds how far a training is.
+// tellProgress returns a callback that logs a training's progress every progressEvery.
 func tellProgress(log *slog.Logger, now func() time.Time) func(Step) {
 	told := now()
 	return func(at Step) {
@@ -117,7 +117,7 @@ func tellProgress(log *slog.Logger, now func() time.Time) func(Step) {
 	}
 }
 
-// leased takes the lease of a training. Where that can't be had, the training is over.
+// leased takes the lease for a training. If it can't, it ends the training.
 func (m *Manager) leased(ctx context.Context, r *managed) bool {
 	refused := r.announcer.lease(ctx)
 	if refused != "" {
@@ -126,7 +126,7 @@ func (m *Manager) leased(ctx context.Context, r *managed) bool {
 	return refused == ""
 }
 
-// task is what a training for the rule has to know.
+// task returns the inputs of a training for the rule.
 func (m *Manager) task(ctx context.Context, r *managed) task {
 	k := task{
 		rule: r.rule(), current: r.current, samples: r.sampler.values(),
@@ -138,7 +138,7 @@ func (m *Manager) task(ctx context.Context, r *managed) task {
 	return k
 }
 
-// rollOut announces what was trained and puts it into force, and returns why it could not.
+// rollOut announces a trained dictionary and puts it into force, or returns why it could not.
 func (m *Manager) rollOut(ctx context.Context, r *managed, got result) (refused string) {
 	rule := r.rule()
 	setting := rule.Setting
@@ -155,7 +155,7 @@ func (m *Manager) rollOut(ctx context.Context, r *managed, got result) (refused 
 	return ""
 }
 
-// finish sets the schedule for the next training, and gives back the lease.
+// finish sets the schedule for the next training, and releases the lease.
 func (m *Manager) finish(ctx context.Context, r *managed, got result) {
 	now, schedule := m.o.now(), &r.watch.schedule
 	log := r.tally().log.With("before", forLog(got.before), "promised", forLog(got.promised), "values", got.values)
@@ -166,7 +166,7 @@ func (m *Manager) finish(ctx context.Context, r *managed, got result) {
 	case refusedSaving, refusedSamples:
 		log.Info("no dictionary that is worth it", "reason", got.refused, "weighed_against_raw_bytes", int64(got.volume))
 		schedule.refused(now)
-	case refusedStore: // the log has said why
+	case refusedStore: // already logged
 		schedule.failed(now)
 	default:
 		log.Info("training came to nothing", "reason", got.refused)

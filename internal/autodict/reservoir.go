@@ -13,10 +13,9 @@ import (
 //	threshold  1 at first. When the sample outgrows its bounds the value with the highest
 //	           key leaves, and its key is the threshold from then on
 //
-// So every value of the stream is in the sample with the same probability, whatever its
-// size and place. Keys above the threshold need not be drawn: how many values pass until
-// the next below it has a geometric distribution (gap), as in Li's algorithm L, so that
-// most values cost their caller one decrement.
+// So every value of the stream is in the sample with the same probability, whatever its size and position.
+// Keys above the threshold need not be drawn: the number of values until the next below it has a geometric
+// distribution (gap), as in Li's algorithm L. So most values cost their caller one decrement.
 type reservoir struct {
 	mostBytes int
 	random    *rand.Rand
@@ -25,13 +24,13 @@ type reservoir struct {
 	bytes     int
 }
 
-// itemOverhead is what an item takes beside its value, in bytes.
+// itemOverhead is the memory of an item besides its value, in bytes.
 const itemOverhead = 72
 
 type item struct {
 	key   float64
 	value []byte // never changed
-	as    uint64 // tells apart what is stored: a hash of the value and where it went; 0: not known
+	as    uint64 // identifies a stored value: hash of the value and its key; 0: unknown
 }
 
 // items is a heap with the highest key on top.
@@ -53,7 +52,7 @@ func newReservoir(mostBytes int, random *rand.Rand) reservoir {
 	return reservoir{mostBytes: mostBytes, random: random, threshold: 1}
 }
 
-// gap is how many values pass before the next that is to be taken.
+// gap returns how many values to skip before the next is taken.
 func (r *reservoir) gap() int64 {
 	if r.threshold >= 1 {
 		return 0
@@ -63,7 +62,7 @@ func (r *reservoir) gap() int64 {
 	return int64(min(g, math.MaxInt64/4))
 }
 
-// take puts a value into the sample that the last gap has led to. It keeps value.
+// take adds the value that the last gap has led to. It keeps value.
 func (r *reservoir) take(value []byte, as uint64) {
 	heap.Push(&r.items, item{r.random.Float64() * r.threshold, value, as})
 	r.bytes += len(value) + itemOverhead
@@ -78,19 +77,19 @@ func (r *reservoir) shrink() {
 	}
 }
 
-// resize changes the bound.
+// resize changes the limit in bytes.
 func (r *reservoir) resize(mostBytes int) {
 	r.mostBytes = mostBytes
 	r.shrink()
 }
 
-// reset forgets all values, so that the sample is of what comes from now on.
+// reset removes all values, and begins a new sample with the next value.
 func (r *reservoir) reset() {
 	r.items, r.bytes, r.threshold = nil, 0, 1
 }
 
-// repeats counts the bytes of the sample: of values that it has once, of those that it has more often, each counted once, and
-// of all.
+// repeats returns bytes of the sample: of values that occur once, of values that occur more often, each
+// counted once, and of all values.
 func (r *reservoir) repeats() (single, again, all int) {
 	times := map[uint64]int{}
 	for _, i := range r.items {
@@ -109,7 +108,7 @@ func (r *reservoir) repeats() (single, again, all int) {
 	return single, again, all
 }
 
-// values returns the sample, in no order. The caller must not change the values.
+// values returns the sample in no particular order. The caller must not change the values.
 func (r *reservoir) values() [][]byte {
 	all := make([][]byte, len(r.items))
 	for i := range r.items {

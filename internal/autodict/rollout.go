@@ -7,18 +7,18 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// announcer tells the other gateways of a store about the dictionaries of one rule, and hears what
-// they tell. It knows the rule's record as it was read or written last, and is not for concurrent use.
+// announcer shares a rule's dictionaries with the other gateways of a store by means of the rule's record. It
+// holds the record as last read or written. It is not safe for concurrent use.
 type announcer struct {
 	o     *Options
 	name  string        // of the record
 	tally func() *tally // where trouble is logged
 
 	record  Record
-	version uint64 // of it
+	version uint64 // of record
 }
 
-// read reads the record, and reports whether that could be had.
+// read reads the record and reports whether it succeeded.
 func (a *announcer) read(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, a.o.Timeout)
 	defer cancel()
@@ -35,7 +35,7 @@ func (a *announcer) read(ctx context.Context) bool {
 	}
 	a.tally().told.settled(troubleRecord)
 	if version == 0 && a.record.Current != nil {
-		// The store lost it, by FUNCTION FLUSH say. Dictionaries are put back by Store.
+		// The store lost it, for example by FUNCTION FLUSH. Store restores the dictionaries.
 		record = a.record.released()
 		record.Seen = a.o.now().UTC().Truncate(time.Second)
 		if version, err = a.o.Store.ReplaceRecord(ctx, a.name, 0, record.text()); version == 0 || err != nil {
@@ -46,11 +46,11 @@ func (a *announcer) read(ctx context.Context) bool {
 	return true
 }
 
-// refreshed is how old a record's Seen may get.
+// refreshed is the largest age of a record's Seen.
 const refreshed = 24 * time.Hour
 
-// refresh tells the collection of dictionaries that the rule is there still. It reports
-// false when the record is another one by now.
+// refresh updates Seen if it is too old, so that the collection of dictionaries knows that the rule exists.
+// It reports false if the record has changed meanwhile.
 func (a *announcer) refresh(ctx context.Context) bool {
 	if a.version == 0 || a.o.now().Sub(a.record.Seen) < refreshed {
 		return true
@@ -58,34 +58,34 @@ func (a *announcer) refresh(ctx context.Context) bool {
 	return a.replace(ctx, a.record) == ""
 }
 
-// leasedByAnother reports whether it is better not to train now.
+// leasedByAnother reports whether another gateway's lease advises against training now.
 func (a *announcer) leasedByAnother() bool {
 	return a.record.leasedByAnother(a.o.By, a.o.now(), a.o.Lease)
 }
 
-// lease tells the others that a training begins. It returns why that is better not done: one of them was faster, or
-// what it brings could not be kept.
+// lease announces a training to the other gateways. It returns why the training should not begin: another
+// gateway was faster, or the store can't keep records.
 func (a *announcer) lease(ctx context.Context) (refused string) {
 	return a.replace(ctx, a.record.leasedTo(a.o.By, a.o.now().Add(a.o.Lease)))
 }
 
-// keepLease makes others wait while a training goes on, however slow the machine is. Should
-// another gateway have taken over, the rollout will find out.
+// keepLease renews the lease while a training runs, however slow the machine is. If another gateway has taken
+// over, rollOut will notice.
 func (a *announcer) keepLease(ctx context.Context) {
 	if now := a.o.now(); a.record.Lease != nil && a.record.Lease.Until.Sub(now) < a.o.Lease/2 {
 		a.replace(ctx, a.record.leasedTo(a.o.By, now.Add(a.o.Lease)))
 	}
 }
 
-// release gives back a lease under which nothing was stored.
+// release ends a lease under which nothing was stored.
 func (a *announcer) release(ctx context.Context) {
 	if l := a.record.Lease; l != nil && l.By == a.o.By && ctx.Err() == nil && l.Dict == 0 {
 		a.replace(ctx, a.record.released())
 	}
 }
 
-// rollOut makes d the rule's, step by step, as v, whose time it sets. rule and login are what the
-// record is to name. It returns why it could not.
+// rollOut makes d the rule's current dictionary, step by step, as v, whose At it sets. rule and login are
+// written to the record. It returns why it failed, "" if it did not.
 func (a *announcer) rollOut(ctx context.Context, d *codec.Dict, v *Version, rule, login string) (refused string) {
 	if refused = a.replace(ctx, a.record.naming(v.Dict, a.o.now().Add(a.o.Lease))); refused != "" {
 		return refused
@@ -104,12 +104,12 @@ func (a *announcer) rollOut(ctx context.Context, d *codec.Dict, v *Version, rule
 	return a.replace(ctx, next)
 }
 
-// fetch gets what another gateway has announced, so that new values may name it; nil if that can't
-// be had, or is retired.
+// fetch returns an announced dictionary in a state that new values may name it, or nil if it can't be read or
+// is retired.
 func (a *announcer) fetch(ctx context.Context, v *Version) *codec.Dict {
 	d, err := a.o.Store.Dictionary(uint32(v.Dict))
 	if err == nil {
-		err = a.publish(ctx, d) // it is there; now it is ready, too
+		err = a.publish(ctx, d) // it is stored already; this makes it ready
 	}
 	if err != nil {
 		a.tally().told.meet(a.tally().log, troubleFetch, err)
@@ -128,8 +128,9 @@ func (a *announcer) publish(ctx context.Context, d *codec.Dict) error {
 	return a.o.Store.Publish(ctx, d)
 }
 
-// replace puts a record in place of the one that was read last. It returns why it did not: another gateway was
-// faster, or the store refuses or does not answer; then nobody knows, and the next reading will tell.
+// replace replaces the record that was read last. It returns why it failed: another gateway was faster, or
+// the store refused or did not answer. In the last case the record may have been written; the next read will
+// show.
 func (a *announcer) replace(ctx context.Context, next Record) (refused string) {
 	ctx, cancel := context.WithTimeout(ctx, a.o.Timeout)
 	defer cancel()

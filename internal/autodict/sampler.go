@@ -11,30 +11,31 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// sampler watches the values of one rule. observe may be called from any goroutine.
+// sampler counts and samples the values of one rule. observe may be called from any goroutine.
 type sampler struct {
 	maxSample int // bytes; longer values are neither sampled nor counted
 	noSample  []policy.Pattern
 
-	skip   atomic.Int64 // values that pass before one is taken
+	skip   atomic.Int64 // values to skip before one is taken
 	counts counts
 
 	mu     sync.Mutex // guards sample
 	sample reservoir
 }
 
-// counts are of all values that were not too long. They only grow. Bytes are what the
-// server allocates, since that is what a dictionary is to save.
+// counts are totals of all values that were not too long. They only grow. Bytes are those that the server
+// allocates, since a dictionary is to save those.
 type counts struct{ values, rawBytes, storedBytes atomic.Uint64 }
 
-// seen is a reading of counts.
+// seen is a snapshot of counts.
 type seen struct{ values, rawBytes, storedBytes uint64 }
 
 func (s seen) minus(t seen) seen {
 	return seen{s.values - t.values, s.rawBytes - t.rawBytes, s.storedBytes - t.storedBytes}
 }
 
-// Bounds on a value's share of the sample: one that takes all of it teaches nothing.
+// minValuesInSample limits a value's share of the sample's memory: a single value is not enough to learn
+// from.
 const minValuesInSample = 64
 
 func newSampler(memory, maxSample int, noSample []string) *sampler {
@@ -46,8 +47,8 @@ func newSampler(memory, maxSample int, noSample []string) *sampler {
 	return s
 }
 
-// observe sees a value of kind t that was stored under key as stored bytes, envelope
-// included. It keeps neither key nor value.
+// observe counts a value of type t that was stored under key as stored bytes, envelope included. It keeps
+// neither key nor value.
 func (s *sampler) observe(t policy.Type, key, value []byte, stored int) {
 	if len(value) > s.maxSample {
 		return
@@ -61,9 +62,9 @@ func (s *sampler) observe(t policy.Type, key, value []byte, stored int) {
 	}
 }
 
-// take adds a value to the sample, unless another goroutine has just done so in this
-// one's place. A value that may not be sampled uses up its place: as each is chosen
-// independently of the others, what remains is a uniform sample of the rest.
+// take adds a value to the sample, unless another goroutine has just taken one in its place. A value that
+// must not be sampled uses up its place: each value is chosen independently of the others, so the sample of
+// the rest stays uniform.
 func (s *sampler) take(key, value []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +77,8 @@ func (s *sampler) take(key, value []byte) {
 	s.skip.Store(s.sample.gap())
 }
 
-// identity is the same for a value that is written again under its key; 0 where there is none.
+// identity returns a hash of value and key, the same when a value is written again under its key; 0 without a
+// key.
 func identity(key, value []byte) uint64 {
 	if key == nil {
 		return 0
@@ -107,14 +109,14 @@ func (s *sampler) resize(memory int) {
 	s.sample.resize(memory)
 }
 
-// repeats is the reservoir's.
+// repeats is reservoir.repeats.
 func (s *sampler) repeats() (single, again, all int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sample.repeats()
 }
 
-// size says how many values the sample has, and the bytes they take in memory.
+// size returns the number of values in the sample, and the bytes that they take in memory.
 func (s *sampler) size() (values, memory int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +133,7 @@ func (s *sampler) seen() seen {
 	return seen{s.counts.values.Load(), s.counts.rawBytes.Load(), s.counts.storedBytes.Load()}
 }
 
-// isFull reports that the sample has had to let values go.
+// isFull reports whether the sample has had to drop values.
 func (s *sampler) isFull() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

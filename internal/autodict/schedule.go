@@ -5,47 +5,48 @@ import (
 	"time"
 )
 
-// schedule decides when a rule's dictionary is trained: first when there are samples enough,
-// then when values are stored in more bytes than the dictionary promised. That may be soon after
-// the last time, once; values that change their shape again and again get a dictionary no more
-// often than once an interval, for each is kept for good. Training that did not pay is
-// tried again after twice the time. It knows no clock and does no I/O.
+// schedule decides when a rule's dictionary is trained: first when there are enough samples, later when
+// values take more bytes than the dictionary promised. The second training may follow soon after the first.
+// If values keep changing their shape, dictionaries are trained no more than once an interval, since each one
+// is kept for good. A training without result is repeated after twice the time. schedule reads no clock and
+// does no I/O.
 type schedule struct {
 	interval   time.Duration
 	drift      float64 // 0.15: observed ratio 15 % above the promised one
 	minSamples int
 
-	promised float64 // stored by raw bytes; 0: there is no dictionary
-	observed float64 // the same, of values lately; 0: nothing yet
-	weight   float64 // values that observed rests on, up to memoryValues
+	promised float64 // stored/raw bytes; 0: there is no dictionary
+	observed float64 // the same for recent values; 0: none yet
+	weight   float64 // values behind observed, up to memoryValues
 	drifted  bool
-	last     time.Time // of the last training, by whomever
+	last     time.Time // last training or adoption
 	wait     time.Duration
 }
 
 const (
-	// memoryValues is how many values observed reaches back, about.
+	// memoryValues is the approximate number of values that observed averages over.
 	memoryValues = 1000
-	// minObserved is how many values have to be seen before a ratio means anything.
+	// minObserved is the number of values needed for a meaningful ratio.
 	minObserved = 200
-	// soonest is the share of the interval after which values may drift away from a dictionary.
+	// soonest is the minimum wait after a rollout, as a share of the interval.
 	soonest = 0.1
-	// lasting is how many intervals a dictionary has to last for the next to be replaced soon.
+	// lasting is the number of intervals that a dictionary must last for its successor to get the minimum
+	// wait.
 	lasting = 4
-	// maxBackoff is how much longer than the interval the wait may get.
+	// maxBackoff limits the wait, in intervals.
 	maxBackoff = 64
 )
 
-// Why a dictionary is trained.
+// Reasons for training a dictionary.
 const (
 	reasonFirst = "first"
 	reasonDrift = "drift"
-	// reasonGrowth: much more is stored than when the last one was weighed.
+	// reasonGrowth: much more is stored than when the last dictionary was weighed.
 	reasonGrowth = "growth"
 )
 
-// observe takes in what was stored since the last call, and reports whether the
-// dictionary turns out not to fit any more: the sample must then begin anew.
+// observe adds counts since the last call, and reports whether the dictionary has just been found not to fit
+// any more: then the caller must begin a new sample.
 func (p *schedule) observe(s seen) (began bool) {
 	if s.rawBytes == 0 {
 		return false
@@ -64,8 +65,8 @@ func (p *schedule) observe(s seen) (began bool) {
 	return p.drifted
 }
 
-// due says why training is due, "" if it is not. full means that the sample has as many
-// bytes as it may have, so that waiting would bring no more values.
+// due returns why training is due, "" if it is not. full means that the sample has reached its limit in
+// bytes, so that waiting would not add values.
 func (p *schedule) due(now time.Time, samples int, full bool) string {
 	if !p.enough(samples, full) || !p.last.IsZero() && now.Sub(p.last) < p.wait {
 		return ""
@@ -83,14 +84,14 @@ func (p *schedule) enough(samples int, full bool) bool {
 	return samples >= p.minSamples || full && samples >= minValuesInSample/2
 }
 
-// ready reports that a training may begin soon after the last one.
+// ready reports whether training may begin at the minimum wait after the last one.
 func (p *schedule) ready(now time.Time, samples int, full bool) bool {
 	return p.enough(samples, full) && now.Sub(p.last) >= p.soon()
 }
 
 func (p *schedule) soon() time.Duration { return time.Duration(soonest * float64(p.interval)) }
 
-// stored is what values take in the store by what they are raw, lately.
+// stored returns the recent ratio of stored to raw bytes.
 func (p *schedule) stored() float64 {
 	if p.observed == 0 {
 		return 1
@@ -98,8 +99,8 @@ func (p *schedule) stored() float64 {
 	return p.observed
 }
 
-// rolledOut begins again with a dictionary that promises a ratio. One that did not last is a sign
-// that the next won't either.
+// rolledOut starts over with a dictionary that promises a ratio. If the former one did not last, the wait is
+// doubled, since this one may not last either.
 func (p *schedule) rolledOut(now time.Time, promised float64) {
 	wait := p.soon()
 	if p.drifted && now.Sub(p.last) < lasting*p.interval {
@@ -109,7 +110,7 @@ func (p *schedule) rolledOut(now time.Time, promised float64) {
 	p.promised, p.observed, p.weight, p.drifted = promised, 0, 0, false
 }
 
-// refused accepts what is observed: nothing better is to be had for a while.
+// refused accepts the observed ratio as the promised one, since nothing better was found.
 func (p *schedule) refused(now time.Time) {
 	p.last, p.wait = now, min(2*max(p.wait, p.interval), maxBackoff*p.interval)
 	if p.promised > 0 {
@@ -118,10 +119,10 @@ func (p *schedule) refused(now time.Time) {
 	p.observed, p.weight, p.drifted = 0, 0, false
 }
 
-// failed leaves everything as it is and waits for the next turn.
+// failed changes nothing but the wait: the next training is due after an interval.
 func (p *schedule) failed(now time.Time) { p.last, p.wait = now, p.interval }
 
-// lost means that there is no dictionary any more.
+// lost records that there is no dictionary any more.
 func (p *schedule) lost() {
 	p.promised, p.observed, p.weight, p.drifted = 0, 0, 0, false
 	p.wait = max(p.wait, p.interval)

@@ -7,39 +7,37 @@ import (
 	"sync"
 )
 
-// tally is what is counted and logged of one rule. It outlives the rule, and may be used from any
-// goroutine.
+// tally holds counts and troubles of one rule. It outlives the rule, and may be used from any goroutine.
 type tally struct {
 	log  *slog.Logger
-	told troubles // with what is about this rule alone
+	told troubles // troubles of this rule only
 
 	mu     sync.Mutex // guards status
 	status Status
 }
 
-// Status says how the dictionary of one rule does. Ratios are of bytes stored to raw
-// bytes.
+// Status is the state of one rule's dictionary. Ratios are stored to raw bytes.
 type Status struct {
 	Rule    string
 	Active  bool    // false: a reload has removed the rule
 	Number  uint32  // of the dictionary in force, 0 for none
-	Version Version // where it came from
+	Version Version // its origin
 
 	Promised float64 // 0: there is no dictionary
-	Observed float64 // lately; 0: nothing yet
+	Observed float64 // for recent values; 0: none yet
 
-	SampleValues, SampleBytes int // bytes of memory
-	WantedValues              int // that a training needs, unless fewer fill the memory
+	SampleValues, SampleBytes int // memory in bytes
+	WantedValues              int // needed for a training, unless fewer fill the memory
 	Step                      Step
 
-	Trainings map[string]uint64 // by reason: first, drift
+	Trainings map[string]uint64 // by reason: first, drift, growth
 	Rollouts  uint64
-	Adopted   uint64            // announced by another gateway, and taken
-	Rejected  uint64            // and not taken
+	Adopted   uint64            // adopted from other gateways
+	Rejected  uint64            // announced by other gateways and not adopted
 	Refused   map[string]uint64 // trainings without a rollout, by reason
 }
 
-// NotWorth reports that a training has ended without a dictionary that is worth it.
+// NotWorth reports whether a training has ended without a dictionary worth using.
 func (s *Status) NotWorth() bool {
 	return s.Refused[refusedSaving]+s.Refused[refusedSamples] > 0
 }
@@ -54,7 +52,7 @@ func (t *tally) update(f func(*Status)) {
 	f(&t.status)
 }
 
-// read returns what was counted so far.
+// read returns a copy of the status.
 func (t *tally) read() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -63,7 +61,7 @@ func (t *tally) read() Status {
 	return s
 }
 
-// What may go wrong with a store.
+// Troubles with a store.
 const (
 	troubleRead   = "dictionaries can't be looked for in the server, so values are sealed without"
 	troubleWrite  = "dictionaries can't be kept in the server, so values are sealed without new ones"
@@ -73,21 +71,21 @@ const (
 	troubleFetch  = "an announced dictionary can't be had"
 )
 
-// troubles are those that were logged and are not over, so that each is logged once. The zero value is ready for
-// use from any goroutine.
+// troubles holds the troubles that were logged and are not over, so that each is logged once. The zero value
+// is ready for use from any goroutine.
 type troubles struct {
 	mu   sync.Mutex
 	told map[string]bool
 }
 
-// meet logs what goes wrong, once until it is settled.
+// meet logs a trouble as a warning, once until it is settled.
 func (t *troubles) meet(log *slog.Logger, text string, err error, more ...any) {
 	if t.first(text) {
 		log.Warn(text, append([]any{"err", err}, more...)...)
 	}
 }
 
-// note is meet for what needs nobody.
+// note is meet at level info, for troubles that need no action.
 func (t *troubles) note(log *slog.Logger, text string, err error) {
 	if t.first(text) {
 		log.Info(text, "err", err)
@@ -107,7 +105,7 @@ func (t *troubles) first(text string) bool {
 	return true
 }
 
-// settled tells that a trouble is over.
+// settled marks a trouble as over.
 func (t *troubles) settled(text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -20,28 +20,27 @@ import (
 
 // TrainerOptions configure a Trainer. NewEngine is required.
 type TrainerOptions struct {
-	// NewEngine makes the engine of one training, which is thrown away with everything
-	// that it prepared for dictionaries that were not chosen.
+	// NewEngine makes an engine for one training. It is discarded afterwards, with all that it prepared for
+	// dictionaries that were not chosen.
 	NewEngine func() *codec.Engine
 	External  dict.Trainer // such as libzstd's; nil: none
-	Share     float64      // of one core that training may take; 0: 0.5
+	Share     float64      // share of one core for training; 0: 0.5
 }
 
-// Trainer makes dictionaries, one at a time. The gateways of a process share one. What comes
-// out depends on the samples only: a training is bounded by the bytes that it learns from and
-// judges by, never by time, so that a busy machine gets the same dictionary later. It works in
-// steps of at most some seconds of CPU, each followed by a rest, so that it takes no more than its
-// share of a core. (Threads with a lower priority would be worse: one that waits for
-// the processor holds up the garbage collector of the whole process.)
+// Trainer trains dictionaries, one at a time. The gateways of a process share one. The result depends only on
+// the samples: the bytes used for training and judging are limited, not the time, so a busy machine gets the
+// same dictionary later. Training takes steps of at most some seconds of CPU, each followed by a rest, so
+// that it uses no more than its share of a core. (Threads with a lower priority would be worse: one that
+// waits for the processor holds up the garbage collector of the whole process.)
 type Trainer struct {
 	o    TrainerOptions
-	turn chan struct{} // holds a token while someone works
+	turn chan struct{} // holds a token while a training runs
 
-	worked   atomic.Int64 // nanoseconds
-	inMemory atomic.Int64 // bytes of the samples in use
+	worked   atomic.Int64 // CPU time, nanoseconds
+	inMemory atomic.Int64 // bytes of samples in use
 }
 
-// NewTrainer returns a Trainer at rest.
+// NewTrainer returns an idle Trainer.
 func NewTrainer(o TrainerOptions) *Trainer {
 	if o.Share <= 0 || o.Share > 1 {
 		o.Share = 0.5
@@ -49,22 +48,22 @@ func NewTrainer(o TrainerOptions) *Trainer {
 	return &Trainer{o: o, turn: make(chan struct{}, 1)}
 }
 
-// Worked is the CPU time spent, on one core.
+// Worked returns the CPU time spent, on one core.
 func (t *Trainer) Worked() time.Duration { return time.Duration(t.worked.Load()) }
 
-// InMemory is the bytes of the samples that are being worked on, 0 at rest.
+// InMemory returns the bytes of the samples of the running training, 0 if there is none.
 func (t *Trainer) InMemory() int64 { return t.inMemory.Load() }
 
-// What a dictionary costs the store, about, measured on Redis 7.0 to 8.6 (docs/DICTIONARIES.md): a function library takes 2.9
-// to 3.8 times its size, as base64, in the library's source, in Lua and beside them; library and record have something for
-// themselves.
+// The approximate cost of a dictionary in the store, measured on Redis 7.0 to 8.6 (docs/DICTIONARIES.md): a
+// function library takes 2.9 to 3.8 times its size, in base64, in the library's source, in Lua and beside
+// them. Library and record add a fixed size.
 const (
 	dictCost  = 3.5      // by bytes of the dictionary
 	dictFixed = 10 << 10 // bytes
 )
 
-// Bounds on the values of one training. More make dictionaries hardly better. There are
-// at most 23 steps: three ways to make each of five sizes, six levels, what is in use, and the best of all values.
+// Limits on the values of one training; more hardly improve dictionaries. There are at most 29 steps: three
+// algorithms for each of seven sizes, six levels, the current choice, and a last training on all values.
 const (
 	maxLearn      = 6000
 	maxLearnBytes = 4 << 20
@@ -72,15 +71,15 @@ const (
 	maxJudgeBytes = 2 << 20
 )
 
-// choice is what a rule seals with.
+// choice is the dictionary and level for a rule.
 type choice struct {
 	dict  *codec.Dict // nil: none
-	level int         // below the rule's own, that does as well with dict; 0: the rule's own
+	level int         // lower than the rule's and as good with dict; 0: the rule's
 }
 
 func (c choice) is(number uint32) bool { return c.dict != nil && c.dict.Number() == number }
 
-// policy is the choice in the policy's terms.
+// policy converts the choice to a policy.Choice.
 func (c choice) policy() policy.Choice {
 	if c.dict == nil {
 		return policy.Choice{}
@@ -88,52 +87,52 @@ func (c choice) policy() policy.Choice {
 	return policy.Choice{Dict: c.dict.Number(), Level: c.level}
 }
 
-// task is one training.
+// task holds the inputs of one training.
 type task struct {
-	rule    *policy.Rule // as it was given, without a dictionary
+	rule    *policy.Rule // as given, without a dictionary
 	current choice       // in use
 	samples [][]byte
-	volume  float64                    // raw bytes that will be stored with the dictionary, to set its cost against
-	saving  float64                    // least share of what is stored now that has to be saved
-	worth   func(raw, sealed int) bool // of a message on a wire; nil: it is about values in a store
-	price   func(bytes int) float64    // of a dictionary in the store; nil: as Redis has it
+	volume  float64                    // raw bytes to weigh the dictionary's cost against
+	saving  float64                    // smallest share of what is stored now that must be saved
+	worth   func(raw, sealed int) bool // for messages on a wire; nil: for stored values
+	price   func(bytes int) float64    // cost of a dictionary in the store, in bytes; nil: that of Redis
 	maxDict int                        // bytes of the dictionary; 0: no limit
 	going   func(Step)                 // called before each step, if not nil
 }
 
-// result is the best that was found. Ratios are of stored to raw values in the bytes that
-// the server allocates for them, envelopes included and values without gain as they are,
-// on samples that nothing learned from.
+// result is the best dictionary found. Ratios are stored to raw bytes as the server allocates them, with
+// envelopes, and with values that gain nothing uncompressed. They are measured on samples not used for
+// training.
 type result struct {
 	dict      *codec.Dict // nil: nothing
-	level     int         // to use it with, 0 for the rule's own
+	level     int         // to use with dict, 0: the rule's own
 	algorithm string
-	before    float64 // with the current setting
-	promised  float64 // with dict
-	values    int     // that were judged
-	refused   string  // why dict is not worth it, "" if it is
-	volume    float64 // of the task
+	before    float64 // ratio with the current setting
+	promised  float64 // ratio with dict
+	values    int     // number of values judged
+	refused   string  // why dict is not used, "" if it is
+	volume    float64 // from the task
 }
 
-// Step is what a training does now. The zero value is none.
+// Step is the current step of a training. The zero value means none.
 type Step struct {
-	Number, Of int    // some are left out
-	Trying     string // as a person would read it: `cover of 16 KiB`
+	Number, Of int    // some numbers are left out
+	Trying     string // description for people: `cover of 16 KiB`
 }
 
 func (r result) levelOf(rule *policy.Rule) int { return cmp.Or(r.level, rule.Setting.Level) }
 
-// Why a dictionary is not rolled out.
+// Reasons why a dictionary is not rolled out.
 const (
-	refusedSamples = "samples"    // unfit to learn from
-	refusedSaving  = "saving"     // too little gained
+	refusedSamples = "samples"    // not enough to learn from, or no dictionary could be made
+	refusedSaving  = "saving"     // too little saved
 	refusedStore   = "store"      // the store could not be asked, or refused
 	refusedRace    = "overtaken"  // another gateway was faster
-	refusedStopped = "stopped"    // the process ends
-	refusedUnready = "not_usable" // the store may not hold it: a replica, say
+	refusedStopped = "stopped"    // the process is ending
+	refusedUnready = "not_usable" // new values may not name it yet, as on a replica
 )
 
-// train looks for a better dictionary. It waits for its turn, and for rests in between.
+// train looks for a better dictionary. It waits for its turn, and rests between steps.
 func (t *Trainer) train(ctx context.Context, k task) result {
 	if !t.enter(ctx) {
 		return result{refused: refusedStopped}
@@ -147,7 +146,7 @@ func (t *Trainer) train(ctx context.Context, k task) result {
 	return s.run()
 }
 
-// compare returns what values take by the rule's own setting, and with another dictionary.
+// compare returns the ratios of the values with the current choice and with another one.
 func (t *Trainer) compare(ctx context.Context, k task, other choice) (current, with float64, ok bool) {
 	if !t.enter(ctx) {
 		return 0, 0, false
@@ -170,16 +169,16 @@ func (t *Trainer) enter(ctx context.Context) bool {
 	}
 }
 
-// judgedOf: one sample in so many is judged by, and one in two where there are fewer than
-// fewSamples: a handful says nothing.
+// One in judgedOf samples is used for judging. With fewer than fewSamples it is one in two, since a handful
+// is not enough.
 const (
 	judgedOf   = 4
 	fewSamples = 256
 )
 
-// divide parts samples by a hash of their content, so that values which occur twice are on
-// one side only: to have seen them would not be learning. Among what is learned from each
-// counts once, or the strings of a value that is written all the time would look common.
+// divide splits samples by a hash of their content, so that equal values are on the same side: judging by
+// values seen in training would prove nothing. In the training part each value counts once; otherwise strings
+// of a value that is written all the time would look common.
 func divide(samples [][]byte) (learn, judge [][]byte, inMemory int64) {
 	of := uint64(judgedOf)
 	if len(samples) < fewSamples {
@@ -199,7 +198,7 @@ func divide(samples [][]byte) (learn, judge [][]byte, inMemory int64) {
 	return bounded(learn, maxLearn, maxLearnBytes), bounded(judge, maxJudge, maxJudgeBytes), inMemory
 }
 
-// bounded returns as many of the samples, which are in no order, as are allowed and bytes hold.
+// bounded returns the longest prefix of the samples, which are in no order, within the limits.
 func bounded(samples [][]byte, most, bytes int) [][]byte {
 	for i, s := range samples {
 		if bytes -= len(s); bytes < 0 || i == most {
@@ -209,7 +208,7 @@ func bounded(samples [][]byte, most, bytes int) [][]byte {
 	return samples
 }
 
-// search is one training at work.
+// search is the state of one training.
 type search struct {
 	trainer      *Trainer
 	task         task
@@ -217,10 +216,10 @@ type search struct {
 	engine       *codec.Engine
 	learn, judge [][]byte
 	step         Step
-	made         dict.TrainOptions // by which the best was made
+	made         dict.TrainOptions // options that made the best dictionary
 }
 
-// work runs f, the next step, and rests, so that both together take the trainer's share of a core.
+// work runs f as the next step, and then rests, so that both together use the trainer's share of a core.
 func (s *search) work(trying string, f func()) {
 	s.step.Number, s.step.Trying = s.step.Number+1, trying
 	if s.task.going != nil {
@@ -242,8 +241,8 @@ func (s *search) run() result {
 	s.step.Of = 1 + len(sizes)*len(s.candidates(0)) + len(lower) + 1
 	best := result{values: len(s.judge), refused: refusedSamples}
 	s.work("what is in use", func() { best.before = s.ratio(s.task.current) })
-	worse := 0                          // sizes in a row that brought nothing: larger ones won't either
-	behind := map[dict.Algorithm]bool{} // of which larger ones won't be best either
+	worse := 0                          // consecutive sizes without improvement; two end the search
+	behind := map[dict.Algorithm]bool{} // algorithms too far behind for larger sizes
 	for _, size := range sizes {
 		if s.task.maxDict > 0 && size > s.task.maxDict {
 			break
@@ -275,19 +274,19 @@ func (s *search) run() result {
 	return s.decide(best)
 }
 
-// farBehind is how much more than the best a way to make dictionaries may store at one size, to be tried at the next.
+// farBehind is the factor by which an algorithm's cost may exceed the best at one size and still be tried at
+// the next.
 const farBehind = 1.05
 
-// levels are tried below a rule's own. With a dictionary a higher level is often no better:
-// what is left of a value are short matches, for which the strategies of some levels don't
-// look.
+// levels are tried if below the rule's own. With a dictionary a higher level is often no better: what the
+// dictionary leaves of a value are short matches, which the strategies of some levels don't look for.
 var levels = []int{15, 12, 9, 6, 3, 1}
 
-// asGoodLevel is how much more a lower level may store, since it costs less of the CPU.
+// asGoodLevel is the factor by which a lower level may store more, since it needs less CPU.
 const asGoodLevel = 1.002
 
-// tryLevels looks for a level below the rule's own that does as well with the best
-// dictionary. It never takes a higher one: what sealing may cost is the user's to say.
+// tryLevels looks for a level below the rule's that does as well with the best dictionary. It never tries a
+// higher one: the user decides how much CPU compression may cost.
 func (s *search) tryLevels(best *result, lower []int) {
 	if best.dict == nil {
 		return
@@ -305,8 +304,9 @@ func (s *search) tryLevels(best *result, lower []int) {
 	}
 }
 
-// useAll makes the best dictionary again, of the values too that it was judged by, as long as a training may have so many: of
-// few documents a quarter more teaches something. What it promises stays what it did on values that it had not seen.
+// useAll trains the best dictionary again, including the values for judging, if that stays within a
+// training's limits: with few documents another quarter helps. The promised ratio stays the one measured on
+// values not used for training.
 func (s *search) useAll(best *result) {
 	all := append(slices.Clip(s.learn), unique(s.judge)...)
 	if best.dict == nil || s.ctx.Err() != nil || len(bounded(all, maxLearn, maxLearnBytes)) < len(all) {
@@ -320,7 +320,7 @@ func (s *search) useAll(best *result) {
 	})
 }
 
-// unique leaves out what occurs again.
+// unique removes duplicates.
 func unique(values [][]byte) (some [][]byte) {
 	seen := map[uint64]struct{}{}
 	for _, v := range values {
@@ -342,7 +342,7 @@ func (s *search) lowerLevels() (lower []int) {
 	return lower
 }
 
-// candidates are the ways to make a dictionary of one size.
+// candidates returns the training options for one size.
 func (s *search) candidates(size int) []dict.TrainOptions {
 	all := dict.Candidates(s.task.rule.Setting.Level, s.trainer.o.External)
 	all = slices.DeleteFunc(all, func(o dict.TrainOptions) bool { return o.Size != dict.Sizes[0] })
@@ -352,7 +352,8 @@ func (s *search) candidates(size int) []dict.TrainOptions {
 	return all
 }
 
-// smallVolume is up to which volume, in bytes, dictionaries of 1 and 2 KiB are tried: what larger ones cost counts there.
+// smallVolume is the volume, in bytes, up to which dictionaries of 1 and 2 KiB are tried too, since the cost
+// of larger ones matters there.
 const smallVolume = 2 << 20
 
 func (s *search) sizes() []int {
@@ -362,11 +363,11 @@ func (s *search) sizes() []int {
 	return append([]int{1 << 10, 2 << 10}, dict.Sizes...)
 }
 
-// try makes a dictionary, which is the best if it costs least, and returns what it costs.
+// try trains a dictionary, makes it the best if it costs least, and returns its cost.
 func (s *search) try(o dict.TrainOptions, best *result) (cost float64) {
 	d, err := dict.Train(s.learn, o)
 	if err != nil {
-		return 0 // larger ones may do
+		return 0 // larger sizes may succeed
 	}
 	r := *best
 	r.dict, r.algorithm, r.promised = d, algorithmName(o.Algorithm), s.ratio(choice{dict: d})
@@ -383,7 +384,7 @@ func algorithmName(a dict.Algorithm) string {
 	return a.String()
 }
 
-// cost is what the store will hold with r's dictionary, in bytes: values and dictionary.
+// cost returns what the store will hold with r's dictionary, in bytes: values and dictionary.
 func (s *search) cost(r result) float64 {
 	if r.dict == nil {
 		return r.before * s.task.volume
@@ -391,7 +392,7 @@ func (s *search) cost(r result) float64 {
 	return r.promised*s.task.volume + s.task.dictCost(len(r.dict.Content()))
 }
 
-// dictCost is what a dictionary of so many bytes costs. On a wire it goes over many connections.
+// dictCost returns the cost of a dictionary of so many bytes. On a wire it is sent on many connections.
 func (k *task) dictCost(bytes int) float64 {
 	switch {
 	case k.worth != nil:
@@ -415,8 +416,8 @@ func (s *search) decide(r result) result {
 	return r
 }
 
-// ratio seals the part to judge by as the gateway would, and opens it again: a dictionary
-// that doesn't give back a value is worth nothing.
+// ratio compresses the values for judging as the gateway would, and decompresses them again. A dictionary
+// that fails to restore a value gets the ratio hopeless.
 func (s *search) ratio(c choice) float64 {
 	if s.task.worth != nil {
 		return s.wireRatio(c)
@@ -445,11 +446,11 @@ func (s *search) ratio(c choice) float64 {
 	return float64(stored) / float64(max(raw, 1))
 }
 
-// pairedOverhead is what stands before the frame of a message, in bytes: zstd's magic, or
-// the dictionary's number.
+// pairedOverhead is the size of what precedes a message's frame, in bytes: zstd's magic, or the dictionary's
+// number.
 const pairedOverhead = 4
 
-// wireRatio compresses the messages to judge by as a gateway would, and opens them again.
+// wireRatio compresses the messages for judging as a gateway would, and decompresses them again.
 func (s *search) wireRatio(c choice) float64 {
 	st := s.task.rule.Setting
 	st.Dict = 0
@@ -480,11 +481,11 @@ func (s *search) wireRatio(c choice) float64 {
 	return float64(sent) / float64(max(raw, 1))
 }
 
-// hopeless is a ratio that no setting has.
+// hopeless is worse than the ratio of any setting.
 const hopeless = 1e6
 
-// valueType is what to account values as: which of the rule's types a sample came from
-// is not known.
+// valueType returns the type by which to calculate the cost of a rule's values. It is a guess, since a
+// sample's actual type is not recorded.
 func valueType(r *policy.Rule) policy.Type {
 	for _, t := range []policy.Type{policy.String, policy.Hash, policy.Tuple, policy.Argument} {
 		if r.Types&t != 0 {
@@ -494,7 +495,7 @@ func valueType(r *policy.Rule) policy.Type {
 	return policy.Stream
 }
 
-// onlyDict is the one dictionary there is.
+// onlyDict provides a single dictionary.
 type onlyDict struct{ d *codec.Dict }
 
 var errOther = errors.New("another dictionary")

@@ -5,33 +5,35 @@ import (
 	"time"
 )
 
-// A dictionary costs the store some times its size, once, and saves on each value that is stored: so it is weighed
-// against what the store holds, not against what passes. A store that has grown since is weighed again, as a larger
-// dictionary may pay by then, or the first one.
+// A dictionary costs the store a multiple of its size, once, and saves on each stored value. So it is weighed
+// against what the store holds, not against what passes. When the store has grown, dictionaries are weighed
+// again, since a larger one, or a first one, may pay off by then.
 
-// holder is a Store that can say what it holds.
+// holder is a Store that reports how much it holds.
 type holder interface {
-	// Held is what all values take, of whatever rule, in how many servers that each need a copy of a dictionary.
+	// Held returns the bytes of all values, under any rule, and the number of servers that each need a copy
+	// of a dictionary.
 	Held(ctx context.Context) (bytes int64, servers int, err error)
 }
 
-// pricer is a Store that says what a dictionary costs it, in bytes. Others are taken for Redis.
+// pricer is a Store that reports the cost of a dictionary, in bytes. For others Redis's cost is used.
 type pricer interface{ DictCost(bytes int) float64 }
 
 const (
-	// horizon is how far ahead a dictionary's cost is set against what it saves, where nobody knows what the store holds.
+	// horizon is the period over which savings are weighed against a dictionary's cost if it is unknown what
+	// the store holds.
 	horizon = time.Hour
-	// growth is how many times as much has to be stored for a dictionary to be weighed again.
+	// growth is the factor by which the volume must grow for a dictionary to be weighed again.
 	growth = 8
-	// enoughStored, in raw bytes, is what no dictionary costs much beside.
+	// enoughStored is the volume, in raw bytes, beside which any dictionary's cost is small.
 	enoughStored = 32 << 20
 )
 
-// raw is how many raw bytes were seen since the counting began.
+// raw returns the raw bytes seen since the count began.
 func (w *watch) raw() float64 { return float64(w.sampler.seen().minus(w.begunAt).rawBytes) }
 
-// volume is how many raw bytes a new dictionary will save on, as far as what passes tells: as many as were seen since
-// the counting began, or will be within the horizon.
+// volume estimates from the traffic how many raw bytes a new dictionary will save on: as many as were seen
+// since the count began, or as will be within the horizon, whichever is more.
 func (w *watch) volume(now time.Time) float64 {
 	raw := w.raw()
 	if w.whole > 0 {
@@ -41,7 +43,8 @@ func (w *watch) volume(now time.Time) float64 {
 	return max(raw, raw*float64(horizon)/float64(elapsed))
 }
 
-// weigh is volume, and no more than a server holds: what passes may be the same few values again and again.
+// weigh returns the volume, limited to what a server holds: the traffic may be the same few values again and
+// again.
 func (m *Manager) weigh(ctx context.Context, r *managed) float64 {
 	volume := r.watch.volume(m.o.now())
 	h, ok := m.o.Store.(holder)
@@ -59,8 +62,9 @@ func (m *Manager) weigh(ctx context.Context, r *managed) float64 {
 	return min(volume, float64(bytes)/r.watch.schedule.stored()) / float64(servers)
 }
 
-// fresh is what of a volume is not the same values once more under the same keys, as far as the sample shows it. Values
-// that repeat count once, those that came once in proportion. It is for servers that can't be asked.
+// fresh returns the part of a volume that is not the same values under the same keys again, as far as the
+// sample shows. Values that repeat count once, those that occur once in proportion. It is for servers that
+// can't be asked.
 func (w *watch) fresh(volume float64) float64 {
 	single, again, all := w.sampler.repeats()
 	if single == all {
@@ -68,21 +72,23 @@ func (w *watch) fresh(volume float64) float64 {
 	}
 	values, _ := w.sampler.size()
 	seen := w.sampler.seen()
-	sampled := float64(values) * float64(seen.rawBytes) / float64(max(seen.values, 1)) // as the server allocates them
+	sampled := float64(values) * float64(seen.rawBytes) / float64(max(seen.values, 1)) // as allocated
 	return min(volume, (float64(single)*volume+float64(again)*sampled)/float64(all))
 }
 
-// weighed tells what a dictionary was weighed against that is, or is not, worth it.
+// weighed records the volume that a dictionary was weighed against, whether it was worth it or not.
 func (w *watch) weighed(volume float64) {
 	w.against, w.askAt = volume, growth*volume
 }
 
-// mayHaveGrown reports that so much has passed since the store was weighed that it may hold some times as much by now.
+// mayHaveGrown reports whether enough traffic has passed since the last weighing that the store may have
+// grown by the factor growth.
 func (w *watch) mayHaveGrown() bool {
 	return w.against > 0 && w.against < enoughStored && w.raw() >= w.askAt
 }
 
-// grown reports that it does. If not, it is asked again when as much has passed once more.
+// grown reports whether the volume has grown by the factor growth. If not, the next check comes after twice
+// the traffic.
 func (w *watch) grown(volume float64) bool {
 	if volume >= growth*w.against {
 		return true

@@ -8,40 +8,39 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// SizeBucket is how many messages were at most so long, and longer than those of the
-// bucket before.
+// SizeBucket is the number of messages of at most UpTo bytes that are longer than those of the previous
+// bucket.
 type SizeBucket struct {
 	UpTo     uint64 `json:"up_to_bytes"`
 	Messages uint64 `json:"messages"`
 }
 
-// KindStatus is what is known of the messages of one method and direction, and nothing of
-// what is in them.
+// KindStatus holds statistics of the messages of one method and direction, and nothing of their content.
 type KindStatus struct {
 	Method    string       `json:"method"`
 	Direction string       `json:"direction"`
-	Rule      string       `json:"rule,omitempty"` // that trains a dictionary of them
+	Rule      string       `json:"rule,omitempty"` // that trains a dictionary from them
 	Messages  uint64       `json:"messages"`
-	Bytes     uint64       `json:"bytes"` // not compressed
+	Bytes     uint64       `json:"bytes"` // uncompressed
 	Sizes     []SizeBucket `json:"sizes"`
 
-	Compressed      uint64 `json:"compressed_messages"` // beside these; nobody looked into them
+	Compressed      uint64 `json:"compressed_messages"` // not included in the above; content not examined
 	CompressedBytes uint64 `json:"compressed_bytes"`
 
 	SampleMessages int `json:"sample_messages"`
-	SampleBytes    int `json:"sample_bytes"` // of memory
+	SampleBytes    int `json:"sample_bytes"` // memory
 
 	Dict     *codec.Dict `json:"-"` // in use; nil: none
-	Promised float64     `json:"-"` // sent by raw bytes; 0: there is no dictionary
+	Promised float64     `json:"-"` // sent/raw bytes; 0: there is no dictionary
 	Observed float64     `json:"-"`
 	Trained  uint64      `json:"trainings"`
 
-	Wanted  int  `json:"-"` // messages in the sample that a training needs
-	Step    Step `json:"-"` // of the training that is under way
-	Refused bool `json:"-"` // the last one gave none that is worth it
+	Wanted  int  `json:"-"` // messages needed in the sample for a training
+	Step    Step `json:"-"` // of the running training
+	Refused bool `json:"-"` // the last training found no dictionary worth using
 }
 
-// Status returns the state of every kind, those with most bytes first.
+// Status returns the state of every kind, those with the most bytes first.
 func (m *Messages) Status() []KindStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -80,17 +79,17 @@ func (k *Kind) status() KindStatus {
 	return s
 }
 
-// Estimate is what a setting would make of the messages that were sampled.
+// Estimate is the expected effect of a setting on the sampled messages.
 type Estimate struct {
 	Setting string  `json:"setting"`
-	Ratio   float64 `json:"ratio"` // of bytes before to bytes after; what grows counts as it is
+	Ratio   float64 `json:"ratio"` // bytes before/after; messages that would grow count unchanged
 }
 
-// estimateBytes is how much of a sample is compressed for an estimate.
+// estimateBytes limits the part of a sample that is compressed for an estimate.
 const estimateBytes = 128 << 10
 
-// Estimates compresses a part of the samples of a kind by each setting, at the caller's
-// cost. There are none without samples.
+// Estimates compresses a part of a kind's samples with each setting, on the caller's goroutine. It returns
+// none without samples.
 func (m *Messages) Estimates(s KindStatus, settings []string, compress func(dst, src []byte, setting string) ([]byte, error)) []Estimate {
 	var samples [][]byte
 	m.mu.Lock()
