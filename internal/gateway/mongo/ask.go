@@ -14,17 +14,17 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// The gateway's own questions to servers. Each goes over a connection of its own that doesn't
-// log in: the gateway has no credentials, and needs none for what servers tell everybody.
+// Requests of the gateway itself to servers. Each uses its own connection that doesn't log in: the gateway
+// has no credentials, and these requests need none.
 
-// How long to wait before a server is asked again that has not answered.
+// Wait before a server that has not answered is asked again; it doubles from firstAsk to lastAsk.
 const (
 	firstAsk   = time.Second
 	lastAsk    = 30 * time.Second
-	askTimeout = 5 * time.Second // for one question
+	askTimeout = 5 * time.Second // for one request
 )
 
-// askUntil asks until there is an answer, and reports false when ctx ended first.
+// askUntil calls ask until it succeeds. It returns false if ctx ends first.
 func askUntil(ctx context.Context, ask func() error) bool {
 	for wait := firstAsk; ; wait = min(2*wait, lastAsk) {
 		if ask() == nil {
@@ -38,7 +38,7 @@ func askUntil(ctx context.Context, ask func() error) bool {
 	}
 }
 
-// ask sends a server a request, and returns the reply.
+// ask sends a request to a server on a new connection, and returns the reply.
 func ask(ctx context.Context, up gateway.Upstream, request []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -56,7 +56,7 @@ func ask(ctx context.Context, up gateway.Upstream, request []byte) ([]byte, erro
 	return reply, err
 }
 
-// askWho asks a server by which name its replica set knows it, and whether it is primary.
+// askWho asks a server for its name in its replica set, and whether it is primary.
 func askWho(ctx context.Context, up gateway.Upstream) (d described, err error) {
 	doc, err := askHello(ctx, up)
 	if err != nil {
@@ -70,7 +70,7 @@ func askWho(ctx context.Context, up gateway.Upstream) (d described, err error) {
 
 var errNoHello = errors.New("the server does not say who it is")
 
-// askHello returns the document of a server's answer to hello.
+// askHello returns the document of a server's reply to hello.
 func askHello(ctx context.Context, up gateway.Upstream) (doc []byte, err error) {
 	reply, err := ask(ctx, up, helloRequest())
 	if err != nil {
@@ -83,8 +83,8 @@ func askHello(ctx context.Context, up gateway.Upstream) (doc []byte, err error) 
 	return at.Of(reply), err
 }
 
-// helloRequest is an isMaster in the form that every server understands. It offers what
-// gateways agree on: a gateway tells another one the member's own name.
+// helloRequest returns an isMaster in the form that every server understands. It offers the compressor of
+// gateways, because a gateway tells another gateway the member's own name.
 func helloRequest() []byte {
 	b := wire.AppendHeader(nil, wire.Header{RequestID: 1, OpCode: wire.OpQuery})
 	b = append(b, 0, 0, 0, 0)
@@ -100,11 +100,11 @@ func helloRequest() []byte {
 	return b
 }
 
-// codeUnauthorized is what a server answers that asks for a login first.
+// codeUnauthorized is the error code of a server that requires a login first.
 const codeUnauthorized = 13
 
-// AskClosed reports whether the first of some servers that answers asks its clients for a login. It
-// is asked for something that it tells every client otherwise.
+// AskClosed reports whether the first of the servers that answers requires a login. It asks for the list of
+// databases, which a server without logins sends to every client.
 func AskClosed(ctx context.Context, ups []gateway.Upstream) (closed bool, err error) {
 	for _, up := range ups {
 		var reply []byte
@@ -134,7 +134,7 @@ func saysUnauthorized(reply []byte) (is bool, err error) {
 
 func listDatabases() []byte {
 	b := wire.AppendHeader(nil, wire.Header{RequestID: 1, OpCode: wire.OpMsg})
-	b = append(b, 0, 0, 0, 0, 0) // flags, and the kind of the section
+	b = append(b, 0, 0, 0, 0, 0) // flags, and the section kind
 	start := len(b)
 	b = append(b, 0, 0, 0, 0)
 	b = bsoncore.AppendInt32Element(b, "listDatabases", 1)

@@ -13,9 +13,9 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// balancer finds the primary of a replica set for clients that connect with
-// loadBalanced=true: they take the gateway for a load balancer, keep a pool for each service
-// id that it shows, and pin cursors and transactions to connections.
+// balancer finds the primary of a replica set for clients that connect with loadBalanced=true. They treat the
+// gateway as a load balancer: they keep a pool for each service ID that it reports, and pin cursors and
+// transactions to connections.
 type balancer struct {
 	members   []gateway.Upstream
 	ctx       context.Context // ends with the gateway
@@ -24,9 +24,9 @@ type balancer struct {
 	followers followers
 
 	mu      sync.Mutex
-	primary int       // index of the member that was primary when we asked last
-	asked   time.Time // when that was; zero: it is no more
-	failed  time.Time // when none was found last
+	primary int       // index of the member that was primary when the members were last asked
+	asked   time.Time // when that was; zero: it is no longer primary
+	failed  time.Time // when last no primary was found
 	elected string    // the election that made it primary
 }
 
@@ -38,13 +38,13 @@ var (
 )
 
 const (
-	primaryFresh = 250 * time.Millisecond // how long members are not asked again who is primary
-	primaryPause = 100 * time.Millisecond // between questions while there is none
-	primaryAsk   = 2 * time.Second        // for the answers: of a host that has died there is none
-	primaryWait  = 8 * time.Second        // elections take a while; drivers wait 10 s for a connection
+	primaryFresh = 250 * time.Millisecond // members are not asked again within this time
+	primaryPause = 100 * time.Millisecond // between attempts while there is none
+	primaryAsk   = 2 * time.Second        // timeout for the replies: a dead host sends none
+	primaryWait  = 8 * time.Second        // for an election to end; drivers wait 10 s for a connection
 )
 
-// dial connects to the primary. A session belongs to the member that it was opened to.
+// dial connects to the primary. It returns the connection and the member's index.
 func (b *balancer) dial() (c net.Conn, member int, err error) {
 	ctx, cancel := context.WithTimeout(b.ctx, primaryWait)
 	defer cancel()
@@ -63,14 +63,15 @@ func (b *balancer) dial() (c net.Conn, member int, err error) {
 	}
 }
 
-// findPrimary asks all members at a time, unless that was done a moment ago.
+// findPrimary returns the index of the primary. It asks all members at the same time, unless that was done
+// within primaryFresh.
 func (b *balancer) findPrimary() (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if time.Since(b.asked) < primaryFresh {
 		return b.primary, nil
 	}
-	if time.Since(b.failed) < primaryPause { // another session asked while this one waited to
+	if time.Since(b.failed) < primaryPause { // another session asked while this one waited for mu
 		return 0, errPrimaryUnknown
 	}
 	claim, ok := b.askAll(b.elected)
@@ -83,14 +84,14 @@ func (b *balancer) findPrimary() (int, error) {
 	return claim.member, nil
 }
 
-// claim is a member that says it is primary, and by which election.
+// claim is a member's reply that it is primary, and by which election.
 type claim struct {
-	member   int // -1: it does not say so
+	member   int // -1: it is not primary
 	election string
 }
 
-// askAll asks all members who is primary. One that was elected before the last that we know of
-// may not have heard of that yet: it counts when no other member says so.
+// askAll asks all members whether they are primary. A primary of an election before latest may not know of
+// its successor yet: it counts only if no other member claims to be primary.
 func (b *balancer) askAll(latest string) (older claim, ok bool) {
 	answers := make(chan claim, len(b.members))
 	for i, up := range b.members {
@@ -120,7 +121,7 @@ func (b *balancer) askAll(latest string) (older claim, ok bool) {
 	return older, ok
 }
 
-// lost forgets a primary, unless another has been found since.
+// lost forgets that member is primary, unless another primary has been found since.
 func (b *balancer) lost(member int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -129,15 +130,16 @@ func (b *balancer) lost(member int) {
 	}
 }
 
-// serviceID is what the clients of a load balancer see of the server behind it: the same
-// bytes from every gateway.
+// serviceID returns the ID by which clients of a load balancer tell the servers behind it apart. It is the
+// same from every gateway.
 func (b *balancer) serviceID(member int) (id [12]byte) {
 	sum := sha256.Sum256([]byte(b.members[member].Address))
 	copy(id[:], sum[:])
 	return id
 }
 
-// checkHello ends a session whose server is primary no more: its client connects again.
+// checkHello returns an error, which ends the session, if the server is no longer primary: the client then
+// connects again.
 func (b *balancer) checkHello(f *follower, d described) error {
 	if d.ok && !d.primary {
 		b.left(f)
@@ -146,9 +148,9 @@ func (b *balancer) checkHello(f *follower, d described) error {
 	return nil
 }
 
-// checkReply reports whether the document of a reply shows that the server is primary no more.
-// deliver says whether the client gets it all the same: not when its driver tries again, as it
-// does with reads that are retried and with some writes.
+// checkReply reports in lost whether the document of a reply shows that the server is no longer primary, and
+// in deliver whether the client gets the reply all the same. It does not if its driver tries again, as
+// drivers do with retried reads and with some writes.
 func (b *balancer) checkReply(f *follower, retried bool, reply []byte) (lost, deliver bool) {
 	v := judge(reply)
 	if !v.lost {
@@ -158,8 +160,8 @@ func (b *balancer) checkReply(f *follower, retried bool, reply []byte) (lost, de
 	return true, !v.retryable && !retried
 }
 
-// left records that a session has seen that its member is primary no more, and ends the
-// others that lead there.
+// left records that a session has seen that its member is no longer primary, and ends the other sessions to
+// that member.
 func (b *balancer) left(f *follower) {
 	b.lost(f.member)
 	b.followers.leave(f.member, f)

@@ -11,37 +11,37 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// traits say what the gateway has to know about a command.
+// traits are the properties of a command that matter to the gateway.
 type traits uint16
 
 const (
-	// neverCompressed: the protocol forbids it, for secrets travel in it, or they may
-	// (setParameter), and so they must not get into dictionaries.
+	// neverCompressed: the protocol forbids compressing it because it contains secrets, or it may contain
+	// some (setParameter), which must not get into dictionaries.
 	neverCompressed traits = 1 << iota
-	// isHello: the handshake, whose reply says where the servers are.
+	// isHello: the handshake, whose reply contains the addresses of the servers.
 	isHello
-	// largeReply: before anything is known about them, its replies count as worth compressing.
+	// largeReply: its replies count as worth compressing until some have been measured.
 	largeReply
-	// namesCollection: the value of the first element is a collection.
+	// namesCollection: the value of the first element names the collection.
 	namesCollection
-	// readsDocuments: servers answer it with ok only to clients that may read that collection.
+	// readsDocuments: it succeeds only for clients that may read the collection.
 	readsDocuments
-	// pipelineReads: the same, if its pipeline begins with documents.
+	// pipelineReads: the same, if its pipeline begins with documents of the collection.
 	pipelineReads
-	// logsIn: it begins a login by the mechanism that it names.
+	// logsIn: it begins a login with the mechanism that it names.
 	logsIn
-	// retriedRead: drivers send it again when the connection ends.
+	// retriedRead: drivers send it again if the connection is lost.
 	retriedRead
-	// endsLogin: its reply may say that the client is logged in.
+	// endsLogin: its reply may complete a login.
 	endsLogin
-	// continues: a cursor's next documents; the collection is an element of its own.
+	// continues: it asks for a cursor's next documents; a separate element names the collection.
 	continues
 	// asksGateway: Cinch's commands ask whether this is a gateway.
 	asksGateway
 )
 
-// commands is the table, by name in lower case. What is not in it is compressed by size and
-// by what its replies turn out to be.
+// commands maps names in lower case to traits. For other commands, compression depends on their size and on
+// their measured replies.
 var commands = map[string]traits{
 	"hello":            isHello | neverCompressed,
 	"ismaster":         isHello | neverCompressed,
@@ -89,7 +89,7 @@ var commands = map[string]traits{
 // maxCommandName is the length in bytes of the longest name that the table can hold.
 const maxCommandName = 24
 
-// traitsOf looks a command up; case does not matter. It does not allocate.
+// traitsOf returns the traits of a command. It ignores case and does not allocate.
 func traitsOf(name []byte) traits {
 	if len(name) > maxCommandName {
 		return 0
@@ -104,24 +104,24 @@ func traitsOf(name []byte) traits {
 	return commands[string(lower[:len(name)])]
 }
 
-// request is one request of the client. Its bytes live until it has been handled.
+// request is one request of the client. Its bytes are valid until it has been handled.
 type request struct {
 	received []byte            // as the client sent it
-	plain    []byte            // the same without compression: received itself if it came plain
+	plain    []byte            // the same decompressed; received itself if it was not compressed
 	header   wire.Header       // of plain
-	came     wire.CompressorID // how it came
+	came     wire.CompressorID // its compressor as received; plain: none
 
 	msg      wire.Msg  // of an OP_MSG
 	document wire.Span // of the command
-	outer    wire.Span // of what is around it in old queries; empty: nothing
+	outer    wire.Span // of the document around it in old queries; empty: none
 	name     []byte    // of the command; nil for legacy operations
 	traits   traits
 	space    []byte // "database.collection"; its memory is kept for the next request
 	shape    uint64 // requests of the same shape have similar replies
 	answered bool   // a reply will come
-	reads    bool   // and shows, if it says ok, that the client may read the collection
-	writes   bool   // its pipeline does
-	awaits   bool   // it says how long the server may wait for a cursor's next documents
+	reads    bool   // if the reply says ok, the client may read the collection
+	writes   bool   // its pipeline ends in a write
+	awaits   bool   // it lets the server wait for a cursor's next documents
 }
 
 var (
@@ -129,7 +129,7 @@ var (
 	errNoCommand       = fmt.Errorf("%w: no command in it", wire.ErrMalformed)
 )
 
-// release drops the request's bytes: their memory is given back to the budget before the next one is read.
+// release drops the request's bytes, whose memory goes back to the budget before the next request is read.
 func (r *request) release() { r.received, r.plain, r.name = nil, nil, nil }
 
 // parse reads r.plain, whose header is r.header.
@@ -163,7 +163,7 @@ func (r *request) query() error {
 	r.document = q.Document
 	doc := r.document.Of(r.plain)
 	if first, ok := wire.First(doc); ok && (string(first.Key) == "$query" || string(first.Key) == "query") {
-		if inner := wire.Document(first.Value); inner != nil { // read preferences are around it
+		if inner := wire.Document(first.Value); inner != nil { // the outer document has the read preference
 			doc, r.outer = inner, r.document
 			r.document = wire.Span{Off: r.outer.Off + first.End() - len(inner), Len: len(inner)}
 		}
@@ -176,8 +176,8 @@ func (r *request) query() error {
 	return nil
 }
 
-// command reads the document of a command: its name is the first key. Requests of one shape have the same name, fields and
-// namespace and ask for as many documents; other values do not count.
+// command parses the document of a command, whose name is its first key. Requests of one shape have the same
+// name, fields and namespace and ask for the same number of documents; other values do not matter.
 func (r *request) command(doc []byte) error {
 	var first wire.Element
 	var database, collection []byte
@@ -192,7 +192,7 @@ func (r *request) command(doc []byte) error {
 		case "lsid", "txnNumber", "autocommit", "startTransaction", "comment", "readConcern", "writeConcern":
 			return true
 		case "$db":
-			twice = database != nil // servers may take either
+			twice = database != nil // a server may use either of the two
 			database = wire.Text(e.Value)
 		case "collection":
 			if r.traits&continues != 0 {
@@ -235,7 +235,7 @@ func (r *request) command(doc []byte) error {
 	return nil
 }
 
-// replaced returns the request with another document, in a buffer of the pool's.
+// replaced returns the request with another document, in a buffer of the pool.
 func (r *request) replaced(doc []byte) []byte {
 	hasChecksum := r.header.OpCode == wire.OpMsg && r.msg.Flags&wire.ChecksumPresent != 0
 	out := wire.Replace(gateway.GetBuffer(len(r.plain)-r.document.Len+len(doc)), r.plain, r.document, doc, hasChecksum)
@@ -245,7 +245,7 @@ func (r *request) replaced(doc []byte) []byte {
 	return out
 }
 
-// hash makes a number of a request's shape, by FNV-1a.
+// hash is the FNV-1a hash of a request's shape.
 type hash uint64
 
 const emptyHash hash = 14695981039346656037
@@ -257,7 +257,7 @@ func (h *hash) bytes(b []byte) {
 	*h = (*h ^ 0xff) * 1099511628211
 }
 
-// maxShapeElements bounds how much of a filter or pipeline counts.
+// maxShapeElements limits the elements of a filter or pipeline that are hashed.
 const maxShapeElements = 32
 
 // keys adds the keys of a document, or of the documents in an array.
@@ -279,30 +279,29 @@ func (h *hash) keys(doc []byte, array bool) {
 	})
 }
 
-// Dictionaries of replies hold pieces of documents. So another gateway gets the dictionary of
-// a namespace over a connection on which the server has let a client read that namespace: it
-// knows about privileges, and we don't. A connection has one user, and another gateway opens one
-// for each of its clients'.
+// Dictionaries for replies contain pieces of documents. So another gateway gets the dictionary of a namespace
+// only over a connection on which the server has let a client read that namespace: only the server knows the
+// privileges. A connection has one user, since the other gateway opens one for each of its clients.
 
-// noCollection stands for the collection where a command names none.
+// noCollection replaces the collection for commands without one.
 const noCollection = "$cmd"
 
-// readingStages may begin a pipeline that only clients that may read the collection's documents may
-// run. For $collStats, $indexStats and the like servers ask for other privileges.
+// readingStages are first stages of pipelines that require the privilege to read the collection's documents.
+// $collStats, $indexStats and the like require other privileges.
 var readingStages = map[string]bool{
 	"$addFields": true, "$changeStream": true, "$count": true, "$geoNear": true, "$group": true, "$limit": true,
 	"$lookup": true, "$match": true, "$project": true, "$sample": true, "$set": true, "$skip": true,
 	"$sort": true, "$unset": true, "$unwind": true,
 }
 
-// beginsWithDocuments reports whether the first stage of a pipeline sees documents.
+// beginsWithDocuments reports whether the first stage of a pipeline reads the collection's documents.
 func beginsWithDocuments(pipeline bsoncore.Value) bool {
 	list := wire.Document(pipeline)
 	if list == nil {
 		return false
 	}
 	stage, ok := wire.First(list)
-	if !ok { // an empty one passes them all
+	if !ok { // an empty pipeline returns all documents
 		return len(list) == emptyDocument
 	}
 	doc := wire.Document(stage.Value)
@@ -313,7 +312,7 @@ func beginsWithDocuments(pipeline bsoncore.Value) bool {
 	return ok && readingStages[string(first.Key)]
 }
 
-// endsInWrite reports whether a pipeline writes what it finds.
+// endsInWrite reports whether a pipeline writes its results.
 func endsInWrite(pipeline bsoncore.Value) bool {
 	var last wire.Element
 	_ = wire.Elements(wire.Document(pipeline), func(e wire.Element) bool {

@@ -10,12 +10,13 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// compression opens and compresses the messages of all sessions of a gateway, and learns from them what pays.
+// compression decompresses and compresses the messages of all sessions of a gateway, and measures what
+// compressing gains.
 type compression struct {
 	policy    atomic.Pointer[policy.Messages] // nil: compresses nothing
 	engine    *codec.Engine
 	stats     *gateway.Stats
-	effort    *gateway.Effort // what compressing may take; nil: no limits
+	effort    *gateway.Effort // limits on the cost of compressing; nil: none
 	link      link
 	forecasts forecasts
 	topics    topics
@@ -30,7 +31,8 @@ func newCompression(cfg *Config) *compression {
 	return c
 }
 
-// chooseCompressor picks a compressor that the server took, or says why there is none.
+// chooseCompressor returns one of the compressors in taken, which the server accepts. If it returns plain,
+// reason says why.
 func (c *compression) chooseCompressor(est *estimate, taken compressorSet) (id wire.CompressorID, level int, reason string) {
 	if taken == 0 {
 		return plain, 0, "not_negotiated"
@@ -58,7 +60,7 @@ func (c *compression) setPolicy(p *policy.Messages) {
 	}
 }
 
-// offer returns what servers are offered because of the rules.
+// offer returns the compressors to offer to servers, according to the rules.
 func (c *compression) offer() []wire.CompressorID {
 	offer := []wire.CompressorID{wire.Zstd, wire.Snappy}
 	p := c.policy.Load()
@@ -67,7 +69,7 @@ func (c *compression) offer() []wire.CompressorID {
 	}
 	for _, rule := range p.Rules() {
 		switch {
-		case rule.Setting.Codec == codec.Zlib && !slices.Contains(offer, wire.Zlib): // servers have had holes there: only on request
+		case rule.Setting.Codec == codec.Zlib && !slices.Contains(offer, wire.Zlib): // only on request: servers have had vulnerabilities in it
 			offer = append(offer, wire.Zlib)
 		case (rule.Setting.Codec == codec.Zstd || rule.Auto) && offer[0] != wire.BetweenGateways:
 			offer = slices.Insert(offer, 0, wire.BetweenGateways)

@@ -13,54 +13,54 @@ import (
 	"github.com/cinch-layer/cinch/internal/trace"
 )
 
-// Config is what a gateway needs. Everything but Upstream and Engine may be left zero.
+// Config configures a gateway. All fields except Upstream and Engine may be zero.
 type Config struct {
 	Name     string
 	Upstream gateway.Upstream
-	Behind   string // URL of the server or servers without credentials, for Cinch's commands; "": not told
-	// Members are those of a replica set for whose primary the gateway is a load balancer,
-	// in place of Upstream; none: it is not.
+	Behind   string // URL of the server or servers without credentials, told to Cinch's commands; "": not told
+	// Members are the members of a replica set. If there are any, the gateway is a load balancer for their
+	// primary, and Upstream is not used.
 	Members  []gateway.Upstream
 	TLS      *tls.Config      // for clients; nil: plain
-	Policy   *policy.Messages // nil: compresses nothing, opens everything
+	Policy   *policy.Messages // nil: compresses nothing, decompresses everything
 	Engine   *codec.Engine
 	MaxConns int
 
-	// GuardLoopback refuses clients of other machines as gateway.LoopbackGuard says.
+	// GuardLoopback enables gateway.LoopbackGuard, which refuses clients on other machines.
 	GuardLoopback bool
 
-	// Advertise is the host:port by which clients reach the gateway, where that is not the
-	// listener's own address.
+	// Advertise is the host:port by which clients reach the gateway, if that is not the listener's address.
 	Advertise string
-	// Standby makes the gateway one that only tells drivers of the others of its process, as an
-	// arbiter would, and has those name standbys of other processes: these addresses. Members are
-	// asked for what it tells. See standby.go.
+	// Standby are the addresses of standbys of other processes. If there are any, this gateway is a standby:
+	// it only tells drivers the addresses of the other gateways of its process, as an arbiter would, and
+	// makes those name the addresses in Standby. It asks Members for the replica set's description. See
+	// standby.go.
 	Standby  []string
-	Topology *Topology // shared by the gateways of a process; nil: one of its own
+	Topology *Topology // shared by the gateways of a process; nil: not shared
 
-	Peers  bool               // clients may be gateways, and then get and give dictionaries
-	Sample bool               // all messages are measured
-	Kinds  *autodict.Messages // what is measured, and dictionaries for rules; nil: one that trains nothing
+	Peers  bool               // clients may be gateways, with which dictionaries are exchanged
+	Sample bool               // measure all messages
+	Kinds  *autodict.Messages // holds the measurements, and dictionaries for rules; nil: trains nothing
 
-	// Requests and Replies bound the bytes of large messages in flight, one budget a
-	// direction so that neither waits for the other; nil: no bound.
+	// Requests and Replies limit the bytes of large messages in flight. Each direction has its own budget so
+	// that neither waits for the other; nil: no limit.
 	Requests, Replies *gateway.Budget
-	// Stall is how long a peer may hold bytes of a budget that others wait for and move less
-	// than gateway.MinPace, before it is disconnected; 0: gateway.DefaultStall.
+	// Stall limits the time that a peer may move less than gateway.MinPace while it holds bytes of a budget
+	// that others wait for. Then it is disconnected. 0: gateway.DefaultStall.
 	Stall time.Duration
-	// Grace is how long a drain waits for clients that only wait themselves.
+	// Grace limits the time that a drain waits for clients that only wait themselves.
 	Grace time.Duration
-	// Begin is how long a client that has just come has for its first request in a drain; 0: gateway.BeginPatience.
+	// Begin is the time that a new client has for its first request in a drain; 0: gateway.BeginPatience.
 	Begin time.Duration
 
-	Effort *gateway.Effort // what compressing may take; nil: no limits
+	Effort *gateway.Effort // limits on the cost of compressing; nil: none
 	Tracer *trace.Tracer   // nil: no command is traced
 
 	Stats *gateway.Stats
 	Log   *slog.Logger
 }
 
-// complete sets what may be left zero.
+// complete sets the defaults of zero fields.
 func (c *Config) complete() {
 	if c.Stall <= 0 {
 		c.Stall = gateway.DefaultStall
@@ -76,10 +76,10 @@ func (c *Config) complete() {
 	}
 }
 
-// isStandby reports that the gateway answers as an arbiter, and names those of others.
+// isStandby reports whether the gateway is a standby, which answers as an arbiter.
 func (c *Config) isStandby() bool { return len(c.Standby) > 0 }
 
-// upstreams are what the gateway leads to.
+// upstreams returns the servers that the gateway connects to.
 func (c *Config) upstreams() []gateway.Upstream {
 	if len(c.Members) > 0 {
 		return c.Members
@@ -87,7 +87,7 @@ func (c *Config) upstreams() []gateway.Upstream {
 	return []gateway.Upstream{c.Upstream}
 }
 
-// leadsTo names them, for the log.
+// leadsTo returns the upstreams as text, for the log.
 func (c *Config) leadsTo() string {
 	var names []string
 	for _, up := range c.upstreams() {

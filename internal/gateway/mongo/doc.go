@@ -1,51 +1,49 @@
-// Package mongo is the gateway for MongoDB: it stands between drivers and one server and
-// compresses what crosses the link between itself and the server, message by message,
-// whatever the driver can do.
+// Package mongo implements the gateway for MongoDB. It stands between drivers and one server and compresses
+// messages on the link between itself and the server, one by one, whatever the driver supports.
 //
-// Read it in this order. The way of a request and its reply:
+// In reading order. The path of a request and its reply:
 //
-//	gateway.go      what a gateway is made of, and the seam: Serve and Shutdown
-//	session.go      one client: handleRequest carries a request from the client to the server
-//	rewrite.go      in which form it goes there, decided together with that of its reply
+//	gateway.go      Gateway: Serve and Shutdown
+//	session.go      one client's session: handleRequest carries a request from the client to the server
+//	rewrite.go      chooses the form of the request, together with that of its reply
 //	replies.go      handleReply carries a reply from the server to the client
-//	message.go      messages cut out of a connection; OP_COMPRESSED opened and made
-//	commands.go     what a request is about: command, namespace, shape; the table of commands
-//	pending.go      the requests that wait for replies
-//	estimate.go     what compressing would save: link, codecs and replies to each kind of request, measured
-//	compression.go  what the sessions of a gateway share for that: the policy in force, codecs, measurements
-//	topics.go       what messages are about, for dictionaries and for measuring
-//	hello.go        handshakes: compression and addresses in them are rewritten, both ways
-//	login.go        which logins pass: those that are the client's own
-//	pair.go         frames between two gateways: who decides what, and when they need a dictionary
-//	trace.go        spans of requests that are traced
-//	errors.go       what errors are called, and replies of the gateway's own
-//	config.go       what a gateway is told
-//	metrics.go      the gateways of a process, for Prometheus
+//	message.go      reads messages from a connection, decompresses and compresses OP_COMPRESSED
+//	commands.go     parses requests: command, namespace, shape; the table of commands
+//	pending.go      requests that wait for replies
+//	estimate.go     estimates savings from measurements: link, codecs and replies to each kind of request
+//	compression.go  shared by the sessions of a gateway: current policy, codecs, measurements
+//	topics.go       namespaces and commands of messages, for dictionaries and for measuring
+//	hello.go        rewrites compression and addresses in handshakes, in both directions
+//	login.go        lets only logins pass that prove the client's own identity
+//	pair.go         frames between two gateways, and their dictionaries
+//	trace.go        spans of traced requests
+//	errors.go       error classes, and replies made by the gateway
+//	config.go       configuration
+//	metrics.go      metrics of all gateways of a process, for Prometheus
 //
-// Replica sets, and questions of the gateway's own:
+// Replica sets, and requests sent by the gateway itself:
 //
 //	balance.go      the gateway as a load balancer for a replica set's primary
-//	stepdown.go     what ends the balancer's sessions to a primary that is one no more
-//	standby.go      several gateways to one replica set: who is named when one dies
-//	watcher.go      a driver that watches a standby
-//	topology.go     which gateway stands for which member of a replica set, and at which address
-//	ask.go          questions to servers: who they are, whether they ask for a login
+//	stepdown.go     ends the balancer's sessions to a former primary
+//	standby.go      several gateways to one replica set: failover when one dies
+//	watcher.go      session of a driver that watches a standby
+//	topology.go     maps members of a replica set to gateways and their addresses
+//	ask.go          requests to servers: their names and roles, whether they require a login
 //
-// # The mirror
+// # Replies mirror requests
 //
-// A server answers a compressed request with the same compressor and a plain one plainly,
-// whatever the sizes. So whether a reply is worth compressing is decided when its request is
-// sent, by what replies to such requests were like: a small find may be wrapped at a loss
-// because of what it brings back, and a ping never is.
+// A server replies to a compressed request with the same compressor and to a plain one uncompressed, whatever
+// the sizes. So whether a reply is worth compressing is decided when its request is sent, from earlier
+// replies to such requests: a small find may be compressed at a loss for the sake of its reply, a ping never
+// is.
 //
-// # Two sides
+// # Client and server negotiate separately
 //
-// Client and server side negotiate independently. Upstream the handshake offers what the
-// policy uses, and only what the server took is used. A client sees what it offered as far
-// as we have it, and nothing when it offered nothing; what it sends compressed is answered
-// compressed, as the server itself would.
+// Upstream, the handshake offers the compressors that the policy uses, and only those that the server
+// accepted are used. A client is told the compressors that it offered and the gateway supports. A compressed
+// request of the client gets a compressed reply, as from the server itself.
 //
-//	client -> handleRequest: open, parse, rewrite: plain, or compressed by policy -> server
-//	              |    pending: by request id    |
-//	client <- handleReply: form: as the request came <- open <--------------------- server
+//	client -> handleRequest: decompress, parse, rewrite: plain or compressed --------> server
+//	              |    pending: by request ID    |
+//	client <- handleReply: form: compressed as the request was <- decompress <------ server
 package mongo

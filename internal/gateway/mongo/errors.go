@@ -10,7 +10,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// errorClasses are the violations of the protocol.
+// errorClasses names the violations of the protocol.
 var errorClasses = gateway.ErrorClasses{
 	{gateway.ErrStranger, "stranger"},
 	{wire.ErrNested, "nested"},
@@ -24,7 +24,7 @@ var errorClasses = gateway.ErrorClasses{
 	{io.ErrUnexpectedEOF, "truncated"},
 }
 
-// failed is the document of a reply to a request that failed.
+// failed returns the document of an error reply.
 func failed(code int32, name, text string) []byte {
 	b := []byte{0, 0, 0, 0}
 	b = bsoncore.AppendDoubleElement(b, "ok", 0)
@@ -34,8 +34,8 @@ func failed(code int32, name, text string) []byte {
 	return wire.FinishDocument(b, 0)
 }
 
-// interrupted is what a server that shuts down answers clients that wait for a cursor's next documents. The label has drivers open a change
-// stream again where it was; in other replies it means nothing.
+// interrupted returns the error document that a server sends when it shuts down to clients that wait for a
+// cursor's next documents. The label makes drivers resume a change stream; in other replies it has no effect.
 func interrupted() []byte {
 	doc := failed(11600, "InterruptedAtShutdown", "cinch: interrupted, the gateway shuts down")
 	doc = doc[:len(doc)-1]
@@ -45,7 +45,7 @@ func interrupted() []byte {
 	return wire.FinishDocument(doc, 0)
 }
 
-// ofGateway is the document of the answer to wire.GatewayCommand.
+// ofGateway returns the document of the reply to wire.GatewayCommand.
 func ofGateway(name, behind string) []byte {
 	b := []byte{0, 0, 0, 0}
 	b = bsoncore.AppendStringElement(b, wire.GatewayCommand, name)
@@ -54,10 +54,10 @@ func ofGateway(name, behind string) []byte {
 	return wire.FinishDocument(b, 0)
 }
 
-// replyTo is the reply to a request, in the form of that.
+// replyTo returns a reply with document doc to the request with header h, in the same message format.
 func replyTo(h wire.Header, doc []byte) []byte {
 	out := wire.Header{RequestID: h.RequestID, ResponseTo: h.RequestID, OpCode: wire.OpMsg}
-	prefix := []byte{0, 0, 0, 0, 0} // flags, and the kind of the section
+	prefix := []byte{0, 0, 0, 0, 0} // flags, and the section kind
 	if h.OpCode == wire.OpQuery {
 		out.OpCode = wire.OpReply
 		prefix = make([]byte, 20) // flags, cursor, from, number

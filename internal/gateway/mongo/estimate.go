@@ -8,41 +8,41 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// link is what has been measured of the way to the server and of the codecs, for rules that
-// leave the choice to the gateway: a message is compressed when that gets it there sooner.
+// link holds the measured speeds of the link to the server and of the codecs, for rules that leave the choice
+// to the gateway: a message is compressed if it then arrives sooner.
 //
 //	plain:       bytes * link
 //	compressed:  compressed bytes * link + bytes * codec
 //
-// All speeds are in nanoseconds a byte, which add up and average where bytes a second would
-// not. The link's is what large messages took to come in after their first bytes were there:
-// its bandwidth, shared with its other users, windows and congestion included.
+// All speeds are in nanoseconds a byte, which can be added and averaged, unlike bytes a second. The link's
+// speed is the time that large messages took to come in after their first bytes. So it is the link's
+// bandwidth, shared with its other users, windows and congestion included.
 type link struct {
 	mu         sync.Mutex
 	perByte    float64 // of the link
 	samples    int
 	rtt        rttWindow
-	compresses [compressors]float64 // of codecs; 0: not measured
+	compresses [compressors]float64 // speeds of codecs; 0: not measured
 	opens      [compressors]float64
-	turn       uint // counts choices, to try the other way now and then
+	turn       uint // number of choices, to try an alternative now and then
 	choices    map[choice]uint64
 }
 
-// choice is counted for metrics.
+// choice is the key of the counters for metrics.
 type choice struct{ compressor, reason string }
 
 const (
-	// A message that came in fewer bytes after its first says nothing about the link.
+	// Shorter messages are not used to measure the link and the codecs.
 	sampleBytes = 4 << 10
-	linkNewest  = 0.1 // weight of the latest sample in averages
-	enough      = 8   // samples, before which a link counts as scarce
-	exploreTurn = 64  // one of so many large replies comes plain, to see the link
-	// Other costs of compressing than time in the codec: cold caches, copies, the server's
-	// own bookkeeping. Measured beside a real server (docs/MONGODB.md).
+	linkNewest  = 0.1 // weight of a new sample in averages
+	enough      = 8   // samples; with fewer a link counts as scarce
+	exploreTurn = 64  // one of so many large replies comes plain, to measure the link
+	// codecFactor accounts for costs of compressing beside the codec's time: cold caches, copies, the
+	// server's overhead. Measured with a real server (docs/MONGODB.md).
 	codecFactor = 2
 )
 
-// typicalCodec is what codecs take on documents before they are measured, in nanoseconds a
+// typicalCodec holds the assumed speeds of codecs that have not been measured, on documents, in nanoseconds a
 // byte: to compress and to decompress.
 var typicalCodec = [compressors][2]float64{
 	wire.Snappy: {1.4, 0.7},
@@ -52,8 +52,8 @@ var typicalCodec = [compressors][2]float64{
 	wire.BetweenGateways: {3.8, 1.8},
 }
 
-// replied records how a reply came in: so many bytes, rest of them in the time took after the first ones, which came
-// a round trip after the request was sent; 0: that was not measured.
+// replied records how fast a reply came in. Of its bytes, rest came in the time took after the first ones.
+// roundTrip is the time from the request to the first ones; 0: not measured.
 func (l *link) replied(bytes, rest int, took, roundTrip time.Duration) {
 	if bytes < sampleBytes && roundTrip <= 0 {
 		return
@@ -66,7 +66,7 @@ func (l *link) replied(bytes, rest int, took, roundTrip time.Duration) {
 	if bytes < sampleBytes {
 		return
 	}
-	sample := 0.0 // all of it was there at once
+	sample := 0.0 // all bytes came at once
 	if rest > 0 {
 		sample = float64(took) / float64(rest)
 	}
@@ -76,7 +76,8 @@ func (l *link) replied(bytes, rest int, took, roundTrip time.Duration) {
 	l.perByte += linkNewest * (sample - l.perByte)
 }
 
-// measure records the speed of a codec, one of l.compresses or l.opens. Small messages measure the call.
+// measure records the speed of a codec in speeds, which is l.compresses or l.opens. It ignores small
+// messages, which would measure the overhead of the call.
 func (l *link) measure(speeds *[compressors]float64, id wire.CompressorID, bytes int, took time.Duration) {
 	if int(id) >= compressors || bytes < sampleBytes {
 		return
@@ -87,8 +88,8 @@ func (l *link) measure(speeds *[compressors]float64, id wire.CompressorID, bytes
 	average(&speeds[id], sample, linkNewest)
 }
 
-// fastest picks what gets a request and its reply there soonest, in bytes that the shape
-// expects. Before the link has been measured it counts as scarce.
+// fastest returns the compressor with which a request and its expected reply arrive soonest; plain, with a
+// reason, if that is without one. Before the link has been measured it counts as scarce.
 func (l *link) fastest(est *estimate, taken compressorSet) (id wire.CompressorID, level int, reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,8 +105,8 @@ func (l *link) fastest(est *estimate, taken compressorSet) (id wire.CompressorID
 	return id, 0, ""
 }
 
-// explore goes another way now and then: plain, to see the link, or by the other compressor,
-// to see what that makes of such messages.
+// explore replaces the choice now and then: by plain, to measure the link, or by the other compressor, to
+// measure its ratio for such messages.
 func (l *link) explore(est *estimate, taken compressorSet, id wire.CompressorID, reason string) (wire.CompressorID, string) {
 	other := wire.Snappy + wire.Zstd - id
 	switch {
@@ -141,13 +142,13 @@ func (l *link) best(est *estimate, taken compressorSet) (wire.CompressorID, stri
 	return best, reason
 }
 
-// What the choice is from.
+// The compressors to choose from.
 var (
 	standard = []wire.CompressorID{wire.Snappy, wire.Zstd}
 	paired   = []wire.CompressorID{wire.BetweenGateways}
 )
 
-// savesNothing reports messages that no codec makes smaller.
+// savesNothing reports whether no codec would make the messages smaller.
 func (l *link) savesNothing(est *estimate, ids []wire.CompressorID) bool {
 	for _, id := range ids {
 		if typicalSaving(float64(est.size), id) > 0 || est.replySaving(id) > 0 {
@@ -157,7 +158,7 @@ func (l *link) savesNothing(est *estimate, ids []wire.CompressorID) bool {
 	return true
 }
 
-// gain is how many nanoseconds earlier it all arrives with a compressor.
+// gain returns how many nanoseconds earlier request and reply arrive with a compressor.
 func (l *link) gain(est *estimate, id wire.CompressorID) float64 {
 	slowness := l.slowness()
 	compress, open := l.compresses[id], l.opens[id]
@@ -178,8 +179,8 @@ func (l *link) gain(est *estimate, id wire.CompressorID) float64 {
 	return saved*l.perByte - bytes*(compress+open)*codecFactor
 }
 
-// slowness is what this machine takes by what is typical, of what has been measured: a guess
-// for what has not.
+// slowness returns the ratio of measured to typical speeds on this machine, as an estimate for codecs that
+// have not been measured.
 func (l *link) slowness() float64 {
 	sum, n := 0.0, 0.0
 	for id := range typicalCodec {
@@ -195,7 +196,7 @@ func (l *link) slowness() float64 {
 	return sum / n
 }
 
-// maxChoices bounds what is counted separately.
+// maxChoices limits the choices that are counted.
 const maxChoices = 64
 
 func (l *link) count(id wire.CompressorID, reason string) {
@@ -211,8 +212,8 @@ func (l *link) count(id wire.CompressorID, reason string) {
 	}
 }
 
-// rttWindow is the shortest of the latest times. Two windows follow each other, so that an
-// old minimum is forgotten after one to two of them.
+// rttWindow holds the shortest of the recent round-trip times. It uses two consecutive windows of
+// rttWindowTime, so that an old minimum is forgotten after one to two of them.
 type rttWindow struct {
 	since            time.Time
 	current, earlier time.Duration // 0: none
@@ -236,7 +237,7 @@ func (w *rttWindow) least() time.Duration {
 	return w.current
 }
 
-// estimate says what compressing a request and its reply would save.
+// estimate is the input for estimating what compressing a request and its reply would save.
 type estimate struct {
 	own, reply *policy.MessageRule // rules that cover them; nil: none
 	size       int                 // of the request
@@ -244,7 +245,7 @@ type estimate struct {
 	answered   bool
 }
 
-// lead is the rule of the larger message: there can be one compressor only.
+// lead returns the rule of the larger message, because request and reply have the same compressor.
 func (est *estimate) lead() *policy.MessageRule {
 	if est.own == nil || est.reply != nil && est.expected.bytes > float64(est.size) {
 		return est.reply
@@ -252,8 +253,8 @@ func (est *estimate) lead() *policy.MessageRule {
 	return est.own
 }
 
-// replySaving is how many bytes the reply will save. One that no rule covers is compressed
-// along with its request: that may cost, but is not what the rules want.
+// replySaving returns the bytes that compressing the reply saves. A reply that no rule covers is compressed
+// because its request is: that may cost bytes, but counts no saving.
 func (est *estimate) replySaving(id wire.CompressorID) float64 {
 	switch saving := est.expected.saving(id); {
 	case !est.answered:
@@ -265,7 +266,7 @@ func (est *estimate) replySaving(id wire.CompressorID) float64 {
 	}
 }
 
-// worth is how many bytes have to be saved.
+// worth returns the number of bytes that compressing must save.
 func (est *estimate) worth() float64 {
 	total := 0.0
 	if est.own != nil {
@@ -277,35 +278,36 @@ func (est *estimate) worth() float64 {
 	return est.lead().MinGain * total
 }
 
-// forecasts remember what replies to requests of each shape were like, to say what the next
-// one will be. They are shared by all sessions of a gateway.
+// forecasts records the sizes and ratios of replies to requests of each shape, to predict the next one. All
+// sessions of a gateway share it.
 type forecasts struct {
 	mu sync.Mutex
 	m  map[uint64]*forecast
 }
 
-// maxShapes bounds the memory; beyond it arbitrary ones are forgotten.
+// maxShapes limits the number of shapes; beyond it arbitrary ones are forgotten.
 const maxShapes = 8192
 
-// forecast is what is known about the replies to requests of one shape.
+// forecast holds averages for the requests of one shape and their replies.
 type forecast struct {
 	bytes float64              // of a reply, moving average
-	ratio [compressors]float64 // compressed by plain, moving average; 0: not known
-	own   [compressors]float64 // the same of the requests themselves, those that are compressed here
-	idle  int                  // plain replies since ratio was last confirmed
+	ratio [compressors]float64 // compressed size divided by plain size, moving average; 0: unknown
+	own   [compressors]float64 // the same for the requests themselves, if this gateway compresses them
+	idle  int                  // plain replies since ratio was last updated
 }
 
 const (
-	// newest is the weight of the latest reply in the averages.
+	// newest is the weight of a new reply in the averages.
 	newest = 0.25
-	// forgetAfter so many plain replies it is tried again whether they compress.
+	// forgetAfter is the number of plain replies after which ratios are forgotten, so that compressing is
+	// tried again.
 	forgetAfter = 512
-	// What a reply is taken for before the first one has come, in bytes.
+	// Assumed size of a reply before the first one has come, in bytes.
 	unknownLarge = 4096
 	unknownSmall = 60
 )
 
-// expect returns what the next reply will be like.
+// expect returns the forecast for the next reply.
 func (t *forecasts) expect(key uint64, tr traits) forecast {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -318,7 +320,7 @@ func (t *forecasts) expect(key uint64, tr traits) forecast {
 	return forecast{bytes: unknownSmall}
 }
 
-// learn records a reply of raw bytes that came in so many bytes, compressed by id.
+// learn records a reply of raw bytes that was received as came bytes, compressed by id.
 func (t *forecasts) learn(key uint64, raw, came int, id wire.CompressorID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -335,7 +337,7 @@ func (t *forecasts) learn(key uint64, raw, came int, id wire.CompressorID) {
 	}
 }
 
-// learnOwn records what a compressor made of a request.
+// learnOwn records the size of a request compressed by id.
 func (t *forecasts) learnOwn(key uint64, raw, compressed int, id wire.CompressorID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -344,7 +346,8 @@ func (t *forecasts) learnOwn(key uint64, raw, compressed int, id wire.Compressor
 	}
 }
 
-// average moves an average, which is 0 before the first sample, towards a sample of that weight.
+// average updates the moving average of, which is 0 before the first sample, with a sample of the given
+// weight.
 func average(of *float64, sample, weight float64) {
 	if *of == 0 {
 		*of = sample
@@ -368,7 +371,7 @@ func (t *forecasts) add(key uint64, raw int) *forecast {
 	return s
 }
 
-// saving is how many bytes compressing a reply with id will save, negative at a loss.
+// saving returns how many bytes compressing a reply with id saves; negative: it costs bytes.
 func (s *forecast) saving(id wire.CompressorID) float64 {
 	if r := s.ratio[id]; r != 0 {
 		return s.bytes * (1 - r)
@@ -376,7 +379,7 @@ func (s *forecast) saving(id wire.CompressorID) float64 {
 	return typicalSaving(s.bytes, id)
 }
 
-// ownSaving is the same for a request of so many bytes.
+// ownSaving is saving for a request of so many bytes.
 func (s *forecast) ownSaving(bytes int, id wire.CompressorID) float64 {
 	if r := s.own[id]; r != 0 {
 		return float64(bytes) * (1 - r)
@@ -384,8 +387,8 @@ func (s *forecast) ownSaving(bytes int, id wire.CompressorID) float64 {
 	return typicalSaving(float64(bytes), id)
 }
 
-// typicalSaving is for documents of some hundred bytes, as measured with a real server
-// (docs/MONGODB.md): next to nothing for one of them, and then most of every further byte.
+// typicalSaving returns the typical saving for documents of some hundred bytes, as measured with a real
+// server (docs/MONGODB.md): next to nothing for one document, and most of every further byte.
 func typicalSaving(bytes float64, id wire.CompressorID) float64 {
 	const overhead = 15
 	if id == wire.BetweenGateways {
@@ -397,7 +400,7 @@ func typicalSaving(bytes float64, id wire.CompressorID) float64 {
 	return max(bytes-350, 0)*0.72 - overhead
 }
 
-// makeRoom deletes entries, whichever come first, until m has fewer than most.
+// makeRoom deletes arbitrary entries until m has fewer than most.
 func makeRoom[K comparable, V any](m map[K]V, most int) {
 	for key := range m {
 		if len(m) < most {

@@ -25,21 +25,21 @@ type Gateway struct {
 	pairs *pairs
 
 	addresses *addresses
-	balancer  *balancer // nil: there is one upstream, and nothing to balance
+	balancer  *balancer // nil: there is only one upstream
 	standby   *standby
 
-	met    chan struct{}   // closed when the server has said who it is
-	asked  func()          // tells the topology that the server was asked, or won't be
+	met    chan struct{}   // closed when the server has replied to meet
+	asked  func()          // tells the topology that the server has been asked, or will not be
 	ctx    context.Context // ends with Shutdown
 	cancel context.CancelFunc
 }
 
-// NewGateway returns a gateway that serves nothing yet.
+// NewGateway returns a gateway; Serve starts it.
 func NewGateway(cfg Config) *Gateway {
 	cfg.complete()
 	g := &Gateway{
 		cfg: cfg, met: make(chan struct{}), requests: cfg.Requests.Share(cfg.Name), replies: cfg.Replies.Share(cfg.Name),
-		logins:      newLogins(cfg.upstreams()[0], cfg.Stats, cfg.Log), // several differ in their addresses only
+		logins:      newLogins(cfg.upstreams()[0], cfg.Stats, cfg.Log), // several upstreams differ only in their addresses
 		compression: newCompression(&cfg),
 		addresses:   &addresses{Topology: cfg.Topology, log: cfg.Log},
 	}
@@ -83,8 +83,8 @@ func (g *Gateway) Serve(l net.Listener) error {
 	return g.server.Serve(l)
 }
 
-// meet asks the server by which name its replica set knows it, so that clients of other
-// members' gateways hear of this one before it has a client of its own.
+// meet asks the server for its name in its replica set, so that clients of other members' gateways are told
+// of this gateway before it has a client itself.
 func (g *Gateway) meet(context.Context) {
 	answered := askUntil(g.ctx, func() error {
 		d, err := askWho(g.ctx, g.cfg.Upstream)
@@ -106,12 +106,12 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	return g.server.Shutdown(ctx)
 }
 
-// SetPolicy replaces the rules for every request from now on. What is offered to servers
-// holds for the hellos that come from now on.
+// SetPolicy replaces the rules for all later requests. The compressors offered to servers change for later
+// hellos.
 func (g *Gateway) SetPolicy(p *policy.Messages) { g.setPolicy(p) }
 
-// newSession connects upstream. A client whose upstream cannot be reached is disconnected,
-// as it would be by a server that is down.
+// newSession connects to the upstream. If that fails it returns nil, and the client is disconnected, as by a
+// server that is down.
 func (g *Gateway) newSession(client net.Conn) gateway.Session {
 	up, member, err := g.dial()
 	if err != nil {
@@ -131,7 +131,7 @@ func (g *Gateway) newSession(client net.Conn) gateway.Session {
 	return s
 }
 
-// dial connects to the upstream, or to that of them that is primary.
+// dial connects to the upstream, or to the primary if there are several.
 func (g *Gateway) dial() (c net.Conn, member int, err error) {
 	if g.balancer != nil {
 		return g.balancer.dial()
@@ -140,14 +140,14 @@ func (g *Gateway) dial() (c net.Conn, member int, err error) {
 	return c, 0, err
 }
 
-// newWatcher serves a driver that watches a standby.
+// newWatcher returns the session of a driver that watches a standby.
 func (g *Gateway) newWatcher(client net.Conn) gateway.Session {
 	stream := &gateway.Stream{From: client, To: client, Client: client, Limit: g.cfg.Stall, Stats: g.cfg.Stats, Log: g.cfg.Log}
 	return newWatcher(g.standby, client, g.requests.Account(gateway.PayerOf(client), stream), g.cfg.Stats)
 }
 
-// URI is how drivers connect to the gateway alone, once it serves on a listener of that
-// address.
+// URI returns the URI with which drivers connect to this gateway only, if it serves on a listener with
+// address l.
 func (g *Gateway) URI(l net.Addr) string {
 	if len(g.cfg.Members) > 0 && !g.cfg.isStandby() {
 		a, _ := gateway.AdvertisedAs(g.cfg.Advertise, l)

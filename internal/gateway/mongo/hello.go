@@ -13,9 +13,9 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// helloForServer returns what goes upstream for a client's hello, with our offer, in a buffer of the
-// pool's. The offer goes into the first one in any case; later ones keep their form, since
-// servers remember it.
+// helloForServer returns a client's hello with the gateway's offer of compressors, for the server, in a
+// buffer of the pool. The first hello always gets the offer. Later ones get it only if they have a list of
+// compressors, since servers remember the first offer.
 func (s *session) helloForServer(r *request) (out []byte, waits *handshake, err error) {
 	doc := r.document.Of(r.plain)
 	edit := helloEdit{offer: s.offer(), inject: !s.greeted, balancer: s.g.balancer != nil, peers: s.g.cfg.Peers, logins: s.g.logins}
@@ -41,7 +41,7 @@ func (s *session) helloForServer(r *request) (out []byte, waits *handshake, err 
 	return r.replaced(edited), waits, nil
 }
 
-// helloForClient returns what the client is told in reply to its hello, in a buffer of the pool's.
+// helloForClient returns the server's reply to a hello, rewritten for the client, in a buffer of the pool.
 func (s *session) helloForClient(waits *handshake, r *reply) (out []byte, err error) {
 	if r.noDoc != nil {
 		return nil, r.noDoc
@@ -76,9 +76,10 @@ func (s *session) helloForClient(waits *handshake, r *reply) (out []byte, err er
 	return r.replaced(edited), nil
 }
 
-// renamer gives the addresses of members as the client must see them. A hello tells what the
-// server calls itself: that name is this gateway's from now on. Another gateway sees the members'
-// own names, and puts its addresses in their place: it knows of all members, and we often of one.
+// renamer returns a function that replaces members' addresses by those that the client must see. The reply to
+// a hello contains the server's own name, which this gateway stands for from now on. A client that is a
+// gateway gets the members' own names, and replaces them itself: it knows all members, while this gateway
+// often knows only one.
 func (s *session) renamer(d described, waits *handshake) func([]byte) (string, bool) {
 	asItIs := func([]byte) (string, bool) { return "", false }
 	if s.g.balancer != nil {
@@ -102,27 +103,27 @@ func (s *session) renamer(d described, waits *handshake) func([]byte) (string, b
 	}
 }
 
-// greeting is what a client's hello says.
+// greeting holds the relevant fields of a client's hello.
 type greeting struct {
-	offers  bool                // there is a list of compressors
-	offered []wire.CompressorID // those of it that we have, in the client's order
+	offers  bool                // it has a list of compressors
+	offered []wire.CompressorID // the supported ones of that list, in the client's order
 	told    []hashPrefix        // dictionaries that the client says it has
 
-	balanced bool   // the client wants a load balancer
-	refused  string // the mechanism of a login that was taken out; "": none was
+	balanced bool   // the client asks for a load balancer
+	refused  string // the mechanism of a login that was removed; "": none
 }
 
-// helloEdit is what becomes of a hello.
+// helloEdit lists the changes to make to a hello.
 type helloEdit struct {
-	offer    []wire.CompressorID // in place of the client's
-	held     []*codec.Dict       // that a gateway behind us is told of
-	inject   bool                // the offer is made even when the client makes none
-	balancer bool                // the question for one is taken out: servers refuse it
+	offer    []wire.CompressorID // replaces the client's list
+	held     []*codec.Dict       // dictionaries to announce to a gateway behind this one
+	inject   bool                // make the offer even if the client makes none
+	balancer bool                // remove loadBalanced, which servers refuse
 	peers    bool                // clients may be gateways
-	logins   *logins             // that may begin in it
+	logins   *logins             // decides which logins may begin in it
 }
 
-// rewriteHello appends the document of a hello, edited. Everything else stays as it is.
+// rewriteHello appends the document of a hello with edit applied. Everything else stays unchanged.
 func rewriteHello(dst, doc []byte, edit helloEdit) ([]byte, greeting, error) {
 	var g greeting
 	start := len(dst)
@@ -163,37 +164,37 @@ func rewriteHello(dst, doc []byte, edit helloEdit) ([]byte, greeting, error) {
 	return wire.FinishDocument(dst, start), g, err
 }
 
-// handshake is a hello that waits for its reply.
+// handshake is the state of a hello that waits for its reply.
 type handshake struct {
-	shown []wire.CompressorID // what the client offered and we have
-	offer []wire.CompressorID // for the server
-	asked bool                // the request that went upstream carried it
+	shown []wire.CompressorID // offered by the client and supported
+	offer []wire.CompressorID // made to the server
+	asked bool                // the hello sent to the server contained the offer
 	told  []hashPrefix        // dictionaries that the client has, if it is a gateway
-	tell  []byte              // hashes of those that we have, for a client that is one
+	tell  []byte              // hashes of the gateway's own dictionaries, for a client that is a gateway
 
-	logins *logins // that the client hears of
+	logins *logins // decides which mechanisms the client is told
 
-	standbys []string // of other gateways, for clients that are none
+	standbys []string // of other gateways, for clients that are no gateways
 
-	balanced bool     // the client takes us for a load balancer
-	service  [12]byte // and sees this id
+	balanced bool     // the client asked for a load balancer
+	service  [12]byte // and is told this ID
 }
 
-// described is what a server's reply to a hello says.
+// described holds the relevant fields of a server's reply to a hello.
 type described struct {
 	ok    bool
 	taken compressorSet
-	me    string // by which name the replica set knows the server; "" outside of one
-	set   string // the replica set's
+	me    string // the server's name in its replica set; "" outside of one
+	set   string // name of the replica set
 
-	loggedIn bool   // the login that the hello began has ended, and the client is who it says
-	primary  bool   // it takes writes
-	election string // that made it primary; later ones are greater
+	loggedIn bool   // the login that the hello began has succeeded
+	primary  bool   // it accepts writes
+	election string // ID of the election that made it primary; later ones are greater
 	told     []hashPrefix
 }
 
-// rewriteDescription appends the document of a reply to a hello, which has been described: the
-// client sees shown for compressors, nothing when that is empty, and addresses as rename gives them.
+// rewriteDescription appends the document of a reply to a hello, of which d is the description. The client
+// gets h.shown as compressors, no list if that is empty, and the addresses that rename returns.
 func rewriteDescription(dst, doc []byte, d described, h *handshake, rename func([]byte) (string, bool)) ([]byte, error) {
 	start, done := len(dst), !d.ok || len(h.shown) == 0
 	standbys := h.standbys
@@ -232,7 +233,7 @@ func rewriteDescription(dst, doc []byte, d described, h *handshake, rename func(
 	return wire.FinishDocument(dst, start), err
 }
 
-// describe reads the document of a reply to a hello.
+// describe parses the document of a reply to a hello.
 func describe(doc []byte) (d described, err error) {
 	err = wire.Elements(doc, func(e wire.Element) bool {
 		switch string(e.Key) {
@@ -272,7 +273,7 @@ func appendRenamed(dst, doc []byte, e wire.Element, rename func([]byte) (string,
 	return append(dst, e.Of(doc)...)
 }
 
-// appendAllRenamed appends a list of members with other names, and more behind them.
+// appendAllRenamed appends a list of members with their names replaced, and more after them.
 func appendAllRenamed(dst, doc []byte, e wire.Element, rename func([]byte) (string, bool), more ...string) []byte {
 	list := wire.Document(e.Value)
 	if list == nil {
@@ -292,7 +293,7 @@ func appendAllRenamed(dst, doc []byte, e wire.Element, rename func([]byte) (stri
 	return dst
 }
 
-// appendStandbys appends arbiters to a description that has none.
+// appendStandbys appends a list of arbiters to a description that has none.
 func appendStandbys(dst []byte, standbys []string) []byte {
 	if len(standbys) == 0 {
 		return dst
@@ -305,8 +306,8 @@ func appendStandbys(dst []byte, standbys []string) []byte {
 	return dst
 }
 
-// compressorsIn reads a list of names, each one once, and leaves out what we don't know, and
-// what gateways agree on unless the other end may be one.
+// compressorsIn parses a list of compressor names. It leaves out duplicates and unknown names, and the
+// compressor of gateways unless gateway says that the other end may be one.
 func compressorsIn(v bsoncore.Value, gateway bool) []wire.CompressorID {
 	var list []wire.CompressorID
 	_ = wire.Elements(wire.Document(v), func(e wire.Element) bool {
@@ -340,25 +341,25 @@ func appendCompression(dst []byte, list []wire.CompressorID, held []*codec.Dict)
 	return dst
 }
 
-// arrayKey is the key of an array's n-th element.
+// arrayKey returns the key of an array's n-th element.
 func arrayKey(n int) string { return strconv.Itoa(n) }
 
-// Gateways tell each other in the handshake which dictionaries they have, so that those need
-// not be sent: the one that asks among the names of its compressors, the other in a field.
+// Gateways announce in the handshake which dictionaries they have, so that those need not be sent: in the
+// hello among the names of the compressors, in the reply in a separate field.
 
-// hashPrefix is how dictionaries are announced: the first bytes of the SHA-256.
+// hashPrefix announces a dictionary: the first bytes of its SHA-256.
 type hashPrefix [8]byte
 
 const maxAnnounced = 16 // dictionaries
 
-// heldName begins the names in a list of compressors that stand for dictionaries: servers and
-// gateways ignore names that they don't know.
+// heldName begins the names in a list of compressors that announce dictionaries: servers and gateways ignore
+// unknown names.
 const heldName = pairName + "-"
 
-// toldKey is where a gateway tells another one which dictionaries it has.
+// toldKey is the field in which a gateway announces its dictionaries in the reply to a hello.
 const toldKey = "cinchDictionaries"
 
-// heldIn reads the dictionaries that a gateway has from the names in its list.
+// heldIn returns the dictionaries announced in a gateway's list of compressors.
 func heldIn(v bsoncore.Value) (told []hashPrefix) {
 	_ = wire.Elements(wire.Document(v), func(e wire.Element) bool {
 		var p hashPrefix

@@ -11,23 +11,24 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// A login must be the client's own. What proves it has to be in the messages: a mechanism
-// that rests on the connection would log the client in as the gateway, whose connection the
-// server sees. So only mechanisms that are known to bring their own proof pass.
+// A login must prove the client's own identity, and the proof must be in the messages: a mechanism that
+// relies on the connection would log the client in as the gateway, whose connection the server sees. So only
+// mechanisms that are known to carry their own proof pass.
 
-// proof says what a mechanism sends to prove who the client is.
+// proof is the kind of proof of identity that a mechanism sends.
 type proof uint8
 
 const (
-	// ownProof: the answer to a challenge, or a ticket, that is of no use to a listener.
+	// ownProof: the response to a challenge, or a ticket, which is of no use to an eavesdropper.
 	ownProof proof = iota + 1
-	// openSecret: the password or token itself, which must not go on over a connection that can
-	// be listened to. A client that has TLS as far as here does not know what is behind.
+	// openSecret: the password or token itself, which must not be sent over a connection that can be
+	// eavesdropped on. A client that has TLS to the gateway does not know whether the gateway has TLS to the
+	// server.
 	openSecret
 )
 
-// mechanisms are those that pass, as servers spell them. MONGODB-X509 is the certificate of
-// the connection.
+// mechanisms lists those that may pass, as servers spell them. MONGODB-X509 is missing because it relies on
+// the certificate of the connection.
 var mechanisms = map[string]proof{
 	"SCRAM-SHA-256": ownProof,
 	"SCRAM-SHA-1":   ownProof,
@@ -40,14 +41,14 @@ var mechanisms = map[string]proof{
 
 const mechanismX509 = "MONGODB-X509"
 
-// logins decides which mechanisms pass a gateway.
+// logins decides which login mechanisms may pass a gateway.
 type logins struct {
-	private bool // the way to the server is safe from listeners
+	private bool // the connection to the server is safe from eavesdroppers
 	stats   *gateway.Stats
 	log     *slog.Logger
 }
 
-// newLogins returns the logins that may go to an upstream.
+// newLogins returns the logins for connections to an upstream.
 func newLogins(up gateway.Upstream, stats *gateway.Stats, log *slog.Logger) *logins {
 	return &logins{private: up.TLS != nil || up.Network == "unix", stats: stats, log: log}
 }
@@ -62,16 +63,16 @@ func (l *logins) allow(mechanism []byte) bool {
 	return false
 }
 
-// Where a login stands in commands.
+// Fields of commands that concern logins.
 const (
 	mechanismKey   = "mechanism"
 	speculativeKey = "speculativeAuthenticate"
 	supportedKey   = "saslSupportedMechs"
 )
 
-// refused returns the mechanism for which the document of saslStart or authenticate is
-// refused. Every field of that name has to be right: servers may take any of them. Where there
-// is none, servers refuse, or mean MONGODB-CR.
+// refused returns the mechanism for which the document of saslStart or authenticate is refused; "": it may
+// pass. Every field named mechanism must be allowed, since servers may use any of them. If there is none,
+// servers refuse the login, or use MONGODB-CR.
 func (l *logins) refused(doc []byte) (mechanism string, err error) {
 	err = wire.Elements(doc, func(e wire.Element) bool {
 		if string(e.Key) == mechanismKey && !l.allow(wire.Text(e.Value)) {
@@ -82,8 +83,8 @@ func (l *logins) refused(doc []byte) (mechanism string, err error) {
 	return mechanism, err
 }
 
-// refusedFirst returns the mechanism for which a hello's first step of a login is refused:
-// clients hear nothing of it then, and log in by a command of its own.
+// refusedFirst returns the mechanism for which the first step of a login in a hello is refused; "": it may
+// pass. The step is removed, and clients then log in by a separate command.
 func (l *logins) refusedFirst(v bsoncore.Value) string {
 	doc := wire.Document(v)
 	if doc == nil || v.Type != bsoncore.TypeEmbeddedDocument {
@@ -98,10 +99,10 @@ func (l *logins) refusedFirst(v bsoncore.Value) string {
 
 const (
 	unknownMechanism = "unknown"
-	maxMechanismName = 32 // bytes of it in logs and replies
+	maxMechanismName = 32 // bytes of a name in logs and replies
 )
 
-// mechanismName is what a mechanism is called in logs and replies.
+// mechanismName returns the name of a mechanism for logs and replies.
 func mechanismName(v bsoncore.Value) string {
 	name := wire.Text(v)
 	if len(name) == 0 || len(name) > maxMechanismName {
@@ -115,8 +116,8 @@ func mechanismName(v bsoncore.Value) string {
 	return string(name)
 }
 
-// appendSupported appends the mechanisms by which a user may log in, without those that we
-// would refuse: drivers choose from the list.
+// appendSupported appends the list of mechanisms by which a user may log in, from which drivers choose,
+// without those that the gateway refuses.
 func (l *logins) appendSupported(dst, doc []byte, e wire.Element) []byte {
 	list := wire.Document(e.Value)
 	if list == nil {
@@ -135,7 +136,8 @@ func (l *logins) appendSupported(dst, doc []byte, e wire.Element) []byte {
 	return dst
 }
 
-// why tells the user what to do instead. It is the text of the error that drivers show.
+// why returns the error text for a refused mechanism, which drivers show. Where possible it tells the user
+// what to do instead.
 func (l *logins) why(mechanism string) string {
 	switch {
 	case mechanism == mechanismX509:
@@ -146,8 +148,8 @@ func (l *logins) why(mechanism string) string {
 	return "mechanism " + mechanism + " does not pass this gateway: it is not known to bring a proof of its own"
 }
 
-// hiddenLogin reports a message in which a login stands in a section of documents, where no
-// driver puts one: servers differ in whether they would find it there.
+// hiddenLogin reports whether a message contains a login in a document sequence, where no driver puts one:
+// some servers would accept it there.
 func hiddenLogin(r *request) bool {
 	if r.header.OpCode != wire.OpMsg {
 		return false
@@ -161,7 +163,8 @@ func hiddenLogin(r *request) bool {
 	return false
 }
 
-// refusedMechanism returns the mechanism for which a hello or the begin of a login is refused; "": it may pass.
+// refusedMechanism returns the mechanism for which a hello or the beginning of a login is refused; "": it may
+// pass.
 func (l *logins) refusedMechanism(r *request) (mechanism string, err error) {
 	switch {
 	case hiddenLogin(r):
@@ -180,7 +183,7 @@ func (l *logins) note(client net.Conn, mechanism string) {
 
 const codeAuthenticationFailed = 18
 
-// refusal is the reply to a login that was refused.
+// refusal returns the reply to a login that was refused.
 func (l *logins) refusal(h wire.Header, mechanism string) []byte {
 	return replyTo(h, failed(codeAuthenticationFailed, "AuthenticationFailed", l.why(mechanism)))
 }

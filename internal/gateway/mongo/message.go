@@ -11,50 +11,50 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// plain says that a message is not compressed; it is no number of the protocol's.
+// plain means that a message is not compressed. It is not a compressor ID of the protocol.
 const plain wire.CompressorID = 255
 
-// minCompressed is the length in bytes from which a message may gain by itself.
+// minCompressed is the length in bytes from which compressing a message by itself may gain.
 const minCompressed = 96
 
-// pairName is what gateways offer each other in handshakes.
+// pairName is the compressor name that gateways offer each other in handshakes.
 const pairName = "cinch"
 
-// zstdMagic begins a zstd frame. Package codec keeps frames without it.
+// zstdMagic begins a zstd frame. Package codec reads and writes frames without it.
 const zstdMagic = "\x28\xb5\x2f\xfd"
 
 var errCompressor = errors.New("compressor that was not agreed on")
 
-// message is one message as its sender has sent it. Its bytes live until the next one is read.
+// message is one message as received. Its bytes are valid until the next one is read.
 type message struct {
 	received []byte
-	header   wire.Header       // of the message without compression
-	came     wire.CompressorID // plain, or how it is compressed
-	held     *gateway.Account  // holds the memory that the bytes take of a budget; nil: they take none
-	paired   wire.Paired       // of a frame between gateways
+	header   wire.Header       // of the decompressed message
+	came     wire.CompressorID // compressor, or plain
+	held     *gateway.Account  // holds the memory of the bytes; nil: they don't count in a budget
+	paired   wire.Paired       // header of a frame between gateways
 
-	waited  time.Duration // for memory, while it came in
-	rest    int           // how many bytes came after its first ones; 0 where the pace is not measured
-	took    time.Duration // for rest, without waited
-	opening time.Duration // how long decompressing it took
+	waited  time.Duration // for memory, while the message came in
+	rest    int           // number of bytes that came after the first ones; 0: not measured
+	took    time.Duration // time in which rest came, without waited
+	opening time.Duration // time that decompressing took
 }
 
-// reader cuts one connection into messages. It belongs to one pump.
+// reader reads messages from one connection. It belongs to one pump.
 type reader struct {
 	gateway.Inbound
-	pair    *frameReader   // nil, or not on: no frames between gateways come
+	pair    *frameReader   // nil, or not on: no frames between gateways
 	offered *atomic.Uint32 // the compressorSet that the peer may use; nil: any
 	pace    *gateway.Pace  // nil: not measured
 }
 
-// next reads one message, for which memory is taken as it comes. The message before must not be used any more. An error
-// between two messages is io.EOF or os.ErrDeadlineExceeded; both leave the reader as it was.
+// next reads one message, and takes memory for it as it comes. The previous message must not be used any
+// more. An error between two messages is io.EOF or os.ErrDeadlineExceeded; both leave the reader unchanged.
 func (r *reader) next() (m message, err error) {
 	r.Release()
 	if err = r.Fill(wire.PairedLengthLen); err != nil {
 		return m, err
 	}
-	var length, cost int // of the message on the wire; of memory, to handle it
+	var length, cost int // bytes of the message on the wire; memory in bytes to handle it
 	if r.pair != nil && r.pair.on.Load() && wire.IsPaired(r.Unread()) {
 		if length, err = r.pairedHead(&m); err != nil {
 			return m, err
@@ -91,14 +91,15 @@ func (r *reader) next() (m message, err error) {
 	}
 	m.received, m.waited = r.Take(length), r.Waited
 	m.rest, m.took = r.pace.Rest()
-	m.took = max(m.took-m.waited, 0) // the bytes may have been there meanwhile
+	m.took = max(m.took-m.waited, 0) // the bytes may have come while it waited
 	if r.Held() {
 		m.held = r.Account
 	}
 	return m, nil
 }
 
-// pairedHead reads the head of a frame between gateways, whose length has been read, and returns that.
+// pairedHead reads the head of a frame between gateways, of which PairedLengthLen bytes have been read, and
+// returns the length of the frame.
 func (r *reader) pairedHead(m *message) (length int, err error) {
 	if length, err = wire.PairedLength(r.Unread()); err != nil {
 		return 0, err
@@ -111,8 +112,8 @@ func (r *reader) pairedHead(m *message) (length int, err error) {
 	return length, err
 }
 
-// open decompresses a message that from has received, into a buffer of the pool's. Its size is exactly the declared one, or
-// there is an error.
+// open decompresses a message into a buffer of the pool. from decodes frames between gateways. If the size is
+// not exactly the declared one, it returns an error.
 func (c *compression) open(m *message, from *frameReader) ([]byte, error) {
 	if m.came == wire.BetweenGateways {
 		return from.open(m)
@@ -141,8 +142,8 @@ func (c *compression) open(m *message, from *frameReader) ([]byte, error) {
 	return out, nil
 }
 
-// lower is what the gateway's budgets leave of a compressor and its level for n bytes, among those that the other end
-// takes; plain where there is no time for it.
+// lower returns the compressor and level to use for n bytes within the gateway's budgets: of the same
+// compressor, or of another one in taken, which the other end accepts; plain if a budget allows no time.
 func (c *compression) lower(id wire.CompressorID, level, n int, taken compressorSet) (wire.CompressorID, int) {
 	a, ok := algorithmOf(id)
 	if !ok || a.codec == codec.Raw {
@@ -153,14 +154,13 @@ func (c *compression) lower(id wire.CompressorID, level, n int, taken compressor
 		return plain, 0
 	case st.Codec == a.codec:
 		return id, st.Level
-	case taken.has(wire.Snappy): // which costs about what lz4 does
+	case taken.has(wire.Snappy): // costs about as much as lz4
 		return wire.Snappy, 1
 	}
 	return id, 1
 }
 
-// compress returns message as an OP_COMPRESSED, in a buffer of the pool's, or nil when it
-// cannot be made.
+// compress returns message as an OP_COMPRESSED in a buffer of the pool, or nil on an error, which it counts.
 func (c *compression) compress(message []byte, h wire.Header, id wire.CompressorID, level int) []byte {
 	a, _ := algorithmOf(id)
 	body := message[wire.HeaderLen:]
@@ -179,7 +179,7 @@ func (c *compression) compress(message []byte, h wire.Header, id wire.Compressor
 	return out
 }
 
-// encode appends the body compressed, and counts what that takes for the budgets.
+// encode appends the compressed body to dst, and counts the time for the budgets.
 func (c *compression) encode(dst, body []byte, st codec.Setting, d *codec.Dict) ([]byte, error) {
 	began, stint := time.Now(), c.effort.Begin(len(body))
 	out, err := c.engine.Compress(dst, body, st, d)
@@ -188,14 +188,14 @@ func (c *compression) encode(dst, body []byte, st codec.Setting, d *codec.Dict) 
 	return out, err
 }
 
-// algorithm is what a compressor is called here and in handshakes.
+// algorithm maps a compressor's ID to its name in handshakes and to the codec.
 type algorithm struct {
 	id    wire.CompressorID
 	name  string
 	codec codec.ID
 }
 
-// algorithms are those that we read and write, in the order in which we like them.
+// algorithms lists the supported compressors in order of preference.
 var algorithms = [...]algorithm{
 	{wire.Zstd, "zstd", codec.Zstd},
 	{wire.Snappy, "snappy", codec.Snappy},
@@ -232,7 +232,7 @@ func compressorNamed(name []byte) wire.CompressorID {
 	return plain
 }
 
-// nameOf is what a compressor is called in handshakes.
+// nameOf returns the name of a compressor in handshakes.
 func nameOf(id wire.CompressorID) string {
 	if id == wire.BetweenGateways {
 		return pairName
@@ -241,7 +241,7 @@ func nameOf(id wire.CompressorID) string {
 	return a.name
 }
 
-// codecOf is the codec in which messages came.
+// codecOf returns the codec of messages compressed by id.
 func codecOf(id wire.CompressorID) codec.ID {
 	if id == wire.BetweenGateways {
 		return codec.Zstd
@@ -250,7 +250,7 @@ func codecOf(id wire.CompressorID) codec.ID {
 	return a.codec
 }
 
-// compressors is the number of algorithms that are remembered separately.
+// compressors is the length of arrays indexed by compressor ID.
 const compressors = int(wire.BetweenGateways) + 1
 
 // compressorSet is a set of compressors, one bit each.
@@ -259,5 +259,5 @@ type compressorSet uint32
 func (s compressorSet) has(id wire.CompressorID) bool { return id <= 31 && s&(1<<id) != 0 }
 func (s *compressorSet) add(id wire.CompressorID)     { *s |= 1 << id }
 
-// only is the set of what gateways agree on.
+// only is the set with just the compressor of gateways.
 const only compressorSet = 1 << wire.BetweenGateways

@@ -6,8 +6,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/pair"
 )
 
-// Metrics shows what the gateways of a process have measured and chosen. It reads when
-// asked and keeps nothing itself.
+// Metrics exports the measurements and choices of the gateways of a process. It reads them at each scrape and
+// stores nothing.
 type Metrics struct{ Gateways []*Gateway }
 
 var (
@@ -95,6 +95,6 @@ func (g *Gateway) collectPairs(ch chan<- prometheus.Metric) {
 	gauge(descSamples, samples)
 }
 
-// fastestPerByte is the most that is claimed of a link, 80 Gbit/s: what was there at once
-// took no time that could be measured.
+// fastestPerByte limits the speed that is reported for a link, in nanoseconds a byte: 80 Gbit/s. Bytes that
+// came at once took no measurable time.
 const fastestPerByte = 0.1

@@ -12,45 +12,46 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// exchange is a request that waits for its reply, and what was decided about that.
+// exchange is a request that waits for its reply, with the decisions about the reply.
 type exchange struct {
-	id      int32             // the request's, or that of the reply before in an exhaust stream
-	client  wire.CompressorID // how the client wants its reply
-	shape   uint64            // 0: nothing is learnt from the reply
-	topic   *topic            // nil: of something else than commands
-	hello   *handshake        // nil for anything else
-	reads   bool              // ok in the reply shows that the client may read the topic's collection
-	retried bool              // drivers try it again when its connection ends
-	logsIn  bool              // its reply may say that the client has logged in
+	id      int32             // ID of the request, or of the previous reply in an exhaust stream
+	client  wire.CompressorID // compressor of the reply to the client; plain: none
+	shape   uint64            // 0: don't record the reply
+	topic   *topic            // nil: no command, or not needed
+	hello   *handshake        // nil: no handshake
+	reads   bool              // if the reply says ok, the client may read the topic's collection
+	retried bool              // drivers send it again if its connection is lost
+	logsIn  bool              // its reply may complete a login
 	awaits  bool              // the server may wait for documents that never come
 
-	rule   *policy.MessageRule // that covers the reply; nil: none
-	reason string              // why the request went plain, and so the reply comes plain
+	rule   *policy.MessageRule // covers the reply; nil: none
+	reason string              // why request, and so reply, are not compressed
 
 	sent  time.Time     // zero for a stream's next reply, for which no request was sent
-	spent time.Duration // by the gateway on the request, before that
+	spent time.Duration // time spent by the gateway on the request before sent
 
 	trace *trace.Command // nil: none
 }
 
-// maxPending is how many replies may be outstanding. Drivers wait for each; a client that
-// sends more without reading waits, as it would on a full socket.
+// maxPending limits the outstanding replies. Drivers wait for each; a client that sends more requests without
+// reading replies is blocked, as by a full socket.
 const maxPending = 1024
 
-// pending is handed requests by one pump and finds them for the other.
+// pending holds the requests that the request pump has sent, until the reply pump looks them up.
 type pending struct {
 	mu      sync.Mutex
 	notFull sync.Cond
-	list    []exchange // in the order of sending
+	list    []exchange // in the order sent
 	closed  bool
 
-	replyInFlight atomic.Bool // the reply that was looked up last is not sent yet
+	replyInFlight atomic.Bool // the reply looked up last is not sent yet
 }
 
 func (p *pending) init() { p.notFull.L = &p.mu }
 
-// push adds an exchange whose request is about to be sent. It reports false when the reply pump has ended. A client that takes no
-// replies waits here for room: room hears of that, since the request may hold memory that others want.
+// push adds an exchange whose request is about to be sent. It returns false if the reply pump has ended.
+// While there are maxPending exchanges it blocks, and calls room.Await and room.Awaited: the request may hold
+// memory that others wait for, so a client that reads no replies must be checked for stalls.
 func (p *pending) push(x *exchange, room waiter) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,15 +68,15 @@ func (p *pending) push(x *exchange, room waiter) bool {
 	return !p.closed
 }
 
-// waiter is a gateway.Account.
+// waiter is implemented by gateway.Account.
 type waiter interface {
 	Await(p gateway.Peer)
 	Awaited(p gateway.Peer)
 }
 
-// take finds the exchange that a reply answers. The first one is meant when a client gives
-// several the same number: servers answer in order. When more replies follow this one they
-// will answer the number next. The caller calls replySent when the reply has been sent.
+// take removes and returns the exchange that a reply belongs to. If several have the same ID it is the first,
+// since servers reply in order. If more is true, further replies follow that will refer to the ID next, and
+// the exchange stays. The caller must call replySent when the reply has been sent.
 func (p *pending) take(responseTo int32, more bool, next int32) (x exchange, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,14 +101,14 @@ func (p *pending) take(responseTo int32, more bool, next int32) (x exchange, ok 
 	return x, false
 }
 
-// maxIdlePending is the capacity that a session without requests keeps.
+// maxIdlePending limits the capacity of list that a session without requests keeps.
 const maxIdlePending = 16
 
-// replySent records that the client has the reply for which take was called last.
+// replySent records that the reply for which take was called last has been sent.
 func (p *pending) replySent() { p.replyInFlight.Store(false) }
 
-// busy reports whether a reply is outstanding, or on its way to the client, that this one would miss.
-// Servers hold the replies to handshakes back on purpose.
+// busy reports whether a reply is outstanding or being sent to the client. It ignores handshakes, whose
+// replies servers hold back on purpose.
 func (p *pending) busy() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +123,8 @@ func (p *pending) busy() bool {
 	return false
 }
 
-// awaiting are the requests that wait for documents which may never come; nil when another reply is outstanding or on its way.
+// awaiting returns the IDs of requests that wait for documents which may never come; nil if another reply is
+// outstanding or being sent.
 func (p *pending) awaiting() (ids []int32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,7 +142,7 @@ func (p *pending) awaiting() (ids []int32) {
 	return ids
 }
 
-// close makes pushes fail, now and later.
+// close makes blocked and later pushes return false.
 func (p *pending) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

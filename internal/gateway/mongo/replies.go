@@ -10,20 +10,20 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// reply is one message of the server's. Its bytes live until it has been handled.
+// reply is one message of the server. Its bytes are valid until it has been handled.
 type reply struct {
-	message           // as the server sent it
-	plain    []byte   // the same without compression
+	message           // as received from the server
+	plain    []byte   // the same decompressed
 	msg      wire.Msg // of an OP_MSG
 	document wire.Span
-	doc      []byte // body's at document; empty: there is none
+	doc      []byte // bytes of plain at document; empty: none
 	noDoc    error  // why an OP_REPLY has no document
-	more     bool   // others follow without a request
+	more     bool   // more replies follow without a request
 }
 
 var errNoReply = fmt.Errorf("%w: no reply, but opcode", wire.ErrMalformed)
 
-// release drops the reply's bytes: their memory is given back to the budget before the next one is read.
+// release drops the reply's bytes, whose memory goes back to the budget before the next reply is read.
 func (r *reply) release() { r.message, r.plain, r.doc = message{}, nil, nil }
 
 // parse reads r.plain.
@@ -44,13 +44,13 @@ func (r *reply) parse() error {
 	return nil
 }
 
-// replaced returns the reply with another document, in a buffer of the pool's.
+// replaced returns the reply with another document, in a buffer of the pool.
 func (r *reply) replaced(doc []byte) []byte {
 	hasChecksum := r.header.OpCode == wire.OpMsg && r.msg.Flags&wire.ChecksumPresent != 0
 	return wire.Replace(gateway.GetBuffer(len(r.plain)-r.document.Len+len(doc)), r.plain, r.document, doc, hasChecksum)
 }
 
-// pumpReplies carries replies until the server ends or an error.
+// pumpReplies carries replies until the server ends or an error occurs.
 func (s *session) pumpReplies() error {
 	defer s.fromServer.Free()
 	for {
@@ -65,7 +65,7 @@ func (s *session) pumpReplies() error {
 	}
 }
 
-// handleReply carries one message of the server to the client.
+// handleReply carries one message from the server to the client.
 func (s *session) handleReply(m message) (err error) {
 	if m.paired.Dictionary {
 		return s.peerFrames.serverIn.take(m.received, &m.paired)
@@ -82,12 +82,12 @@ func (s *session) handleReply(m message) (err error) {
 		return err
 	}
 	x, ok := s.pending.take(r.header.ResponseTo, r.more, r.header.RequestID)
-	var forming time.Time // only for a trace
+	var forming time.Time // only used for a trace
 	if x.trace != nil {
 		forming = arrived(x.trace, &r.message, began)
 	}
 	switch {
-	case !ok: // no request waits for it
+	case !ok: // no request waits for this reply
 		x.client = plain
 	case x.hello != nil:
 		err := s.answerHello(x.hello)
@@ -110,7 +110,7 @@ func (s *session) handleReply(m message) (err error) {
 		}
 	}
 
-	// What it was like says what the next one will be.
+	// Measure the reply, to predict later ones.
 	roundTrip := time.Duration(0) // 0 for a stream's next reply
 	if !x.sent.IsZero() {
 		roundTrip = began.Sub(x.sent) - r.took
@@ -153,8 +153,8 @@ func (s *session) handleReply(m message) (err error) {
 	return err
 }
 
-// form gives a reply the form of its request: compressed by what that came in, where the reply gets smaller, and plain otherwise.
-// What came in that form already passes unchanged. pooled goes back to the pool afterwards.
+// form returns the reply compressed like its request if that makes it smaller, and plain otherwise. A reply
+// that already has this form is not changed. The caller gives pooled back to the pool.
 func (s *session) form(x *exchange, r *reply, began time.Time) (out, pooled []byte) {
 	switch {
 	case x.client == wire.BetweenGateways:
@@ -178,7 +178,7 @@ func (s *session) form(x *exchange, r *reply, began time.Time) (out, pooled []by
 	return compressed, compressed
 }
 
-// frameReply returns a reply in a frame for the gateway that asked for one, or plain when the rules want that.
+// frameReply returns a reply in a frame for a gateway that asked for one, or plain if no rule covers it.
 func (s *session) frameReply(x *exchange, r *reply, began time.Time) (out, pooled []byte) {
 	if x.topic == nil {
 		return r.plain, nil
@@ -192,7 +192,7 @@ func (s *session) frameReply(x *exchange, r *reply, began time.Time) (out, poole
 	if o.open = x.reads && r.header.OpCode == wire.OpMsg && saysOK(r.doc); o.open {
 		s.reads = true
 	}
-	if s.reads { // what strangers are answered is no sample, and what they name gets no room
+	if s.reads { // replies to unauthenticated clients must not be samples or create kinds
 		o.kind = s.topics.trainedKind(x.topic, rule, policy.Reply, began)
 	}
 	now := time.Now()
@@ -205,7 +205,7 @@ func (s *session) frameReply(x *exchange, r *reply, began time.Time) (out, poole
 	return out, out
 }
 
-// answerHello sends a client the reply to its hello. It is never compressed.
+// answerHello sends a client the reply to its hello, which is never compressed.
 func (s *session) answerHello(h *handshake) error {
 	if s.reply.noDoc == nil && s.reply.document.Len == 0 {
 		return s.toClient.send(s.reply.plain, s.reply.held)
@@ -231,8 +231,8 @@ func saysOK(doc []byte) bool {
 // loggedIn reports whether the document of a reply says that a login has succeeded.
 func loggedIn(doc []byte) bool { return loginEnded(doc) && saysOK(doc) }
 
-// loginEnded reports whether the answer to a step of a login says that no other step follows. Servers leave out what
-// does not succeed within hello.
+// loginEnded reports whether the reply to a step of a login says that no other step follows. Within a hello,
+// servers leave out steps that fail.
 func loginEnded(doc []byte) bool {
 	done := true // authenticate has one step
 	err := wire.Elements(doc, func(e wire.Element) bool {

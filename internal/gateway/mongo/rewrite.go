@@ -10,12 +10,13 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// requestSnappy is the level of snappy that drivers in Go use for requests: what level 1 makes
-// of inserts of many documents is a tenth larger.
+// requestSnappy is the level of snappy for requests, the one that Go drivers use. With level 1 inserts of
+// many documents are a tenth larger.
 const requestSnappy = 2
 
-// rewrite returns the form in which a request goes to the server, by what compressing saves on it and on its reply,
-// and records in x what that means for the reply. pooled goes back to the pool when it has been sent.
+// rewrite returns the request as it goes to the server, compressed if that saves enough on it and its reply,
+// and records in x the decisions about the reply. The caller gives pooled back to the pool when out has been
+// sent.
 func (s *session) rewrite(r *request, x *exchange) (out, pooled []byte) {
 	if r.name == nil || r.traits&neverCompressed != 0 {
 		return r.plain, nil
@@ -25,7 +26,7 @@ func (s *session) rewrite(r *request, x *exchange) (out, pooled []byte) {
 		x.topic = s.topics.of(r.space, r.name)
 	}
 	if fromGateway {
-		return r.plain, nil // its rules hold on the way to this gateway, and the server is near
+		return r.plain, nil // the other gateway's rules decide, and the server is near
 	}
 	p := s.policy.Load()
 	est := estimate{size: len(r.plain), answered: r.answered}
@@ -39,7 +40,7 @@ func (s *session) rewrite(r *request, x *exchange) (out, pooled []byte) {
 	switch {
 	case lead == nil:
 		return r.plain, nil
-	case toGateway && (lead.Auto || lead.Setting.Codec == codec.Zstd): // what rules say that name another compressor holds
+	case toGateway && (lead.Auto || lead.Setting.Codec == codec.Zstd): // rules with another compressor are followed
 		return s.frameRequest(r, x, &est, p.Force)
 	}
 	out, pooled, x.reason = s.compressRequest(r, &est, p.Force)
@@ -49,7 +50,7 @@ func (s *session) rewrite(r *request, x *exchange) (out, pooled []byte) {
 	return out, pooled
 }
 
-// compressRequest returns a request compressed if that pays; otherwise plain, and reason says why.
+// compressRequest returns a request compressed if that saves enough; otherwise plain, and reason says why.
 func (s *session) compressRequest(r *request, est *estimate, forced bool) (out, pooled []byte, reason string) {
 	taken := s.peerFrames.ofServer()
 	id, level, reason := s.chooseCompressor(est, taken)
@@ -85,7 +86,7 @@ func (s *session) compressRequest(r *request, est *estimate, forced bool) (out, 
 	spent := time.Since(began)
 	a, _ := algorithmOf(id)
 	rule := est.lead().Name
-	if est.own != nil { // it is the request that gets smaller here, whichever rule chose how
+	if est.own != nil { // the request gets smaller here, whichever rule chose the compressor
 		rule = est.own.Name
 	}
 	if gain := float64(len(r.plain)-len(compressed)) + saving; (gain <= 0 || gain < est.worth()) && !forced {
@@ -99,10 +100,11 @@ func (s *session) compressRequest(r *request, est *estimate, forced bool) (out, 
 	return compressed, pooled, ""
 }
 
-// frameRequest returns a request in a frame for another gateway, which says whether its reply may come compressed.
+// frameRequest returns a request for another gateway, in a frame that says whether the reply may come
+// compressed, or plain.
 func (s *session) frameRequest(r *request, x *exchange, est *estimate, forced bool) (out, pooled []byte) {
 	o := outgoing{message: r.plain, header: r.header, rule: est.own, wants: est.answered && est.reply != nil, open: true, force: forced}
-	reason := "" // why the request is not compressed; x.reason says it of the reply
+	reason := "" // why the request is not compressed; x.reason is that for the reply
 	if est.own != nil && est.own.Auto {
 		if _, _, reason = s.link.fastest(&estimate{own: est.own, size: est.size, expected: est.expected}, only); reason != "" {
 			o.rule = nil

@@ -12,27 +12,27 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// session is one client and its upstream connection. One pump carries requests and one replies; the reply pump never waits for
-// the other.
+// session serves one client on its own upstream connection. One pump carries requests and one replies; the
+// reply pump never waits for the request pump.
 type session struct {
 	*gateway.Life
 	*compression // the gateway's
 	g            *Gateway
 
-	door       gateway.Door // that the client passes by logging in
+	door       gateway.Door // limits messages until the client has logged in
 	pending    pending
 	peerFrames *peerFrames
 	follower   follower
 	tracing    tracing
 
-	// Of the request pump.
+	// Used by the request pump.
 	fromClient reader
 	toServer   sender
 	req        request             // the current one
 	greeted    bool                // a handshake was sent
-	shown      []wire.CompressorID // what the client may see in the replies to handshakes
+	shown      []wire.CompressorID // compressors that replies to handshakes may show the client
 
-	// Of the reply pump.
+	// Used by the reply pump.
 	fromServer reader
 	toClient   sender
 	reply      reply // the current one
@@ -56,7 +56,7 @@ func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
 	return s
 }
 
-// Run pumps until both sides are done.
+// Run runs both pumps until they have ended.
 func (s *session) Run() {
 	defer s.free()
 	if s.g.balancer != nil {
@@ -65,15 +65,17 @@ func (s *session) Run() {
 	s.Life.Run(s.carryRequests, s.carryReplies)
 }
 
-// free gives back what both ends have of other gateways, when both pumps have ended, and ends what waited for replies.
+// free waits for the reply pump to end, gives back the dictionaries of other gateways, and ends the traces of
+// requests that got no reply.
 func (s *session) free() {
 	<-s.Dead()
 	s.peerFrames.free()
 	s.tracing.open.End()
 }
 
-// carryRequests ends the session when the client ends and waits for nothing; otherwise its replies
-// are let through. Clients that wait for documents that may never come are told when a drain does not wait for them any more.
+// carryRequests carries requests. When the client ends and no reply is outstanding it ends the session;
+// otherwise the outstanding replies are still carried. A client that waits for documents that may never come
+// gets an error when a drain no longer waits for it.
 func (s *session) carryRequests() {
 	s.pumpRequests()
 	waiting := s.waiting()
@@ -89,10 +91,10 @@ func (s *session) carryRequests() {
 	_ = s.Close()
 }
 
-// goodbye is how long a client has to take a last reply.
+// goodbye is the timeout for sending a client its last reply.
 const goodbye = time.Second
 
-// waiting returns the client's requests whose replies a drain does not wait for any more.
+// waiting returns the IDs of the requests whose replies a drain no longer waits for.
 func (s *session) waiting() []int32 {
 	if !s.Overdue() {
 		return nil
@@ -100,7 +102,7 @@ func (s *session) waiting() []int32 {
 	return s.pending.awaiting()
 }
 
-// idle reports that a drain may end the session.
+// idle reports whether a drain may end the session.
 func (s *session) idle() bool { return !s.pending.busy() || len(s.waiting()) > 0 }
 
 func (s *session) carryReplies() {
@@ -108,7 +110,7 @@ func (s *session) carryReplies() {
 	s.logEnd(gateway.FromUpstream, s.pumpReplies())
 }
 
-// pumpRequests carries requests until the client ends or an error.
+// pumpRequests carries requests until the client ends or an error occurs.
 func (s *session) pumpRequests() {
 	defer s.fromClient.Free()
 	for {
@@ -126,7 +128,7 @@ func (s *session) pumpRequests() {
 	}
 }
 
-// handleRequest carries one message of the client to the server.
+// handleRequest carries one message from the client to the server.
 func (s *session) handleRequest(m message) (err error) {
 	if m.paired.Dictionary {
 		return s.peerFrames.clientIn.take(m.received, &m.paired)
@@ -144,7 +146,7 @@ func (s *session) handleRequest(m message) (err error) {
 		}()
 	}
 
-	// What the request is.
+	// Decompress and parse the request.
 	r.received, r.plain, r.header, r.came = m.received, m.received, m.header, m.came
 	if m.came != plain {
 		if r.plain, err = s.open(&m, &s.peerFrames.clientIn); err != nil {
@@ -155,7 +157,7 @@ func (s *session) handleRequest(m message) (err error) {
 	if err := r.parse(); err != nil {
 		return err
 	}
-	var deciding time.Time // only for a trace
+	var deciding time.Time // only used for a trace
 	if c != nil {
 		deciding = parsed(c, r, began, m.opening)
 	}
@@ -175,7 +177,7 @@ func (s *session) handleRequest(m message) (err error) {
 		return s.answerGateway(c)
 	}
 
-	// In which form it goes to the server, and its reply to the client.
+	// Choose the form in which the request goes to the server, and its reply to the client.
 	x := exchange{
 		id: r.header.RequestID, client: r.came, shape: r.shape, reads: r.reads, awaits: r.awaits,
 		logsIn: r.traits&endsLogin != 0, retried: r.traits&retriedRead != 0 && !r.writes,
@@ -207,7 +209,7 @@ func (s *session) handleRequest(m message) (err error) {
 	return s.toServer.send(out, m.held)
 }
 
-// refuseLogin answers a login that may not pass.
+// refuseLogin sends the client an error for a login by a mechanism that may not pass.
 func (s *session) refuseLogin(mechanism string, c *trace.Command) error {
 	c.End("login_refused")
 	s.g.logins.note(s.Client, mechanism)
@@ -217,8 +219,8 @@ func (s *session) refuseLogin(mechanism string, c *trace.Command) error {
 	return s.toClient.send(s.g.logins.refusal(s.req.header, mechanism), nil)
 }
 
-// answerGateway tells Cinch's commands that this is a gateway. Where the server asks for a login, only clients that have
-// logged in are told what is behind it.
+// answerGateway replies to Cinch's commands that this is a gateway. If the server requires a login, only
+// clients that have logged in are told the server's address.
 func (s *session) answerGateway(c *trace.Command) error {
 	c.End("")
 	behind := s.g.cfg.Behind
@@ -244,7 +246,7 @@ func (s *session) sendHello(held *gateway.Account, c *trace.Command) error {
 	return s.toServer.send(out, held)
 }
 
-// logEnd logs once why the session was broken off, if not in the usual way.
+// logEnd counts and logs why the session ended, if not in the usual way.
 func (s *session) logEnd(who gateway.Peer, err error) {
 	if errors.Is(err, errNotPrimary) {
 		s.stats.Error("not_primary")
@@ -261,12 +263,13 @@ type sender struct {
 	conn net.Conn
 	peer gateway.Peer
 
-	// A client gets refusals from the request pump, and the rest from the reply pump. The server's sender takes it too, though
-	// the request pump alone uses that.
+	// mu is needed for the client, which gets errors from the request pump and replies from the reply pump.
+	// Only the request pump sends to the server.
 	mu sync.Mutex
 }
 
-// send writes a message. The peer is judged when the message holds memory that others want, of the account held.
+// send writes a message. held is the account of the message's memory, or nil; while others wait for that
+// memory, the peer is checked for stalls.
 func (s *sender) send(b []byte, held *gateway.Account) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

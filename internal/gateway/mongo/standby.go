@@ -12,20 +12,20 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// Several gateways in front of one replica set. A driver keeps to the members that the primary
-// names, and a primary that stands behind two gateways is two primaries to it, of which one must
-// go: so each gateway names its own addresses only, and a driver forgets the others. What it may be
-// told of besides are arbiters. Drivers watch those, log in to none and send them nothing, and when
-// no primary is left they take an arbiter's word for who the members are.
+// Several gateways in front of one replica set. A driver uses only the members that the primary names. If it
+// knew the primary by the addresses of two gateways, it would see two primaries and drop one. So each gateway
+// names only its own addresses, and a driver forgets the others. But a gateway can name arbiters besides.
+// Drivers monitor arbiters without logging in or sending them operations, and when no primary is left they
+// accept an arbiter's list of members.
 //
-// So each gateway has a listener that answers as an arbiter would, its standby, and names the
-// standbys of the others. When a gateway dies its clients hear from another's standby of that
-// one's addresses.
+// So each gateway has a standby, a listener that answers as an arbiter would, and names the standbys of the
+// other gateways. When a gateway dies, its clients get the addresses of another gateway from that one's
+// standby.
 //
 //	driver ── hello ──> gateway A: hosts A1 A2 A3, arbiters: standby of B
 //	       ── hello ──> standby of B: hosts B1 B2 B3, arbiters: standby of A
 
-// standby answers hellos for a gateway process. It runs no operations.
+// standby answers the hellos of drivers for a gateway process. It runs no operations.
 type standby struct {
 	members   []gateway.Upstream
 	others    []string // standbys of other processes
@@ -33,16 +33,16 @@ type standby struct {
 	ctx       context.Context // ends with the gateway
 
 	mu    sync.Mutex
-	doc   []byte    // what a member has answered; nil: none did
-	set   string    // the replica set's name, in that
-	asked time.Time // when that was
+	doc   []byte    // reply of a member to hello; nil: none
+	set   string    // name of the replica set in doc
+	asked time.Time // when members were last asked
 }
 
-const standbyFresh = 500 * time.Millisecond // how long members are not asked again
+const standbyFresh = 500 * time.Millisecond // members are not asked again within this time
 
 var errNoMember = errors.New("no member of a replica set answers")
 
-// description returns what a member says of the replica set, and that one's name.
+// description returns a member's reply to hello, and the name of its replica set.
 func (s *standby) description() (doc []byte, set string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ func (s *standby) description() (doc []byte, set string, err error) {
 	return nil, "", errNoMember
 }
 
-// announce has the gateways of the process name the others' standbys, once the replica set's
+// announce makes the gateways of the process name the standbys of other processes, once the replica set's
 // name is known.
 func (s *standby) announce(context.Context) {
 	askUntil(s.ctx, func() error {
@@ -99,16 +99,16 @@ func (s *standby) announce(context.Context) {
 	})
 }
 
-// ofStandby are the fields of a member's hello that a standby repeats: what the replica set is,
-// and what messages may be like.
+// ofStandby lists the fields of a member's reply to hello that a standby repeats: the description of the
+// replica set, and the limits on messages.
 var ofStandby = map[string]bool{
 	"setName": true, "setVersion": true, "hosts": true, "passives": true, "arbiters": true,
 	"maxBsonObjectSize": true, "maxMessageSizeBytes": true, "maxWriteBatchSize": true,
 	"minWireVersion": true, "maxWireVersion": true, "helloOk": true,
 }
 
-// appendArbiter appends what a standby at me answers, from a member's description. Without a
-// topologyVersion drivers ask again when they look for a primary, and don't wait for a change.
+// appendArbiter appends the reply to hello of a standby with address me, made from a member's reply. It has
+// no topologyVersion, so that drivers ask again when they look for a primary instead of waiting for a change.
 func appendArbiter(dst, doc []byte, me string, standbys []string, rename func([]byte) (string, bool)) ([]byte, error) {
 	start := len(dst)
 	dst = append(dst, 0, 0, 0, 0)

@@ -7,15 +7,15 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// Clients of a load balancer do not watch servers, so they keep their connections to a member
-// that is primary no more, and get errors on each of them for as long as it lives. The first
-// such error ends all sessions that lead there: clients connect again, and find the next one.
+// Clients of a load balancer do not monitor servers, so they keep their connections to a member that is no
+// longer primary, and get errors on each of them. The first such error ends all sessions to that member:
+// clients connect again, and get to the next primary.
 //
-// An error that a driver answers by trying again ends the session in place of the reply. Drivers
-// try once, on another connection of their pool; the end of a connection makes them empty the pool,
-// so that the second try waits for the next primary. Any other error reaches the client first.
+// If a driver retries after the error, the session ends without delivering the reply. Drivers retry once, on
+// another connection of their pool; the end of a connection makes them empty the pool, so that the retry
+// waits for the next primary. Any other error is delivered first.
 
-// notPrimaryCodes are those by which a server says that it is primary no more, or ends.
+// notPrimaryCodes are the error codes of a server that is no longer primary, or shuts down.
 var notPrimaryCodes = map[int64]bool{
 	91:    true, // ShutdownInProgress
 	189:   true, // PrimarySteppedDown
@@ -27,10 +27,10 @@ var notPrimaryCodes = map[int64]bool{
 	13436: true, // NotPrimaryOrSecondary
 }
 
-// verdict is what a reply says about the member that sent it.
+// verdict tells whether a reply shows that its member is no longer primary.
 type verdict struct {
-	lost      bool // it is primary no more
-	retryable bool // and a driver that writes tries again
+	lost      bool // it is no longer primary
+	retryable bool // drivers retry writes after this error
 }
 
 func judge(reply []byte) (v verdict) {
@@ -57,20 +57,20 @@ func contains(list []byte, text string) (found bool) {
 	return found
 }
 
-// follower is a session, as the member sees it that it leads to.
+// follower is a session to a member that may stop being primary.
 type follower struct {
 	member  int
 	session interface{ Drain() }
-	stale   atomic.Bool // the member is primary no more
+	stale   atomic.Bool // the member is no longer primary
 }
 
-// retire ends the session at the next place where no reply is outstanding.
+// retire ends the session as soon as no reply is outstanding.
 func (f *follower) retire() {
 	f.stale.Store(true)
 	f.session.Drain()
 }
 
-// followers are the sessions of a balancer, by the member that they lead to.
+// followers holds the sessions of a balancer, by member.
 type followers struct {
 	mu sync.Mutex
 	of map[int]map[*follower]bool
@@ -94,7 +94,7 @@ func (f *followers) remove(one *follower) {
 	delete(f.of[one.member], one)
 }
 
-// leave ends the sessions that lead to a member, but for one, each when nothing is outstanding.
+// leave ends the sessions to a member except one, each as soon as no reply is outstanding.
 func (f *followers) leave(member int, but *follower) {
 	f.mu.Lock()
 	list := f.of[member]
@@ -107,7 +107,7 @@ func (f *followers) leave(member int, but *follower) {
 	}
 }
 
-// only ends the sessions that lead to other members than the primary.
+// only ends the sessions to all members except the primary.
 func (f *followers) only(primary int) {
 	f.mu.Lock()
 	var others []int

@@ -10,42 +10,42 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// topic is what messages are about, a namespace and a command. Requests hand it on to their
-// replies, and it remembers what counts such messages.
+// topic is the namespace and command of messages. An exchange passes it from a request to its replies. It
+// caches the kinds that count such messages.
 type topic struct {
 	space, command []byte
 	measured       [2]atomic.Pointer[knownKind] // by direction
 	trained        [2]atomic.Pointer[knownKind]
 }
 
-// knownKind is what autodict said lately.
+// knownKind is a recent result of autodict.
 type knownKind struct {
 	rule *policy.MessageRule
-	kind *autodict.Kind // nil: there are too many
+	kind *autodict.Kind // nil: too many kinds
 	at   time.Time
 }
 
-// kindFresh is how long autodict is not asked again. It forgets what it is not asked for.
+// kindFresh is the time after which autodict is asked again. It forgets kinds that are not asked for.
 const kindFresh = 10 * time.Second
 
-// topics are those of a gateway.
+// topics holds the topics of a gateway.
 type topics struct {
 	kinds  *autodict.Messages
-	sample bool // all messages are measured
+	sample bool // measure all messages
 
 	mu  sync.Mutex
 	m   map[string]*topic
-	key []byte // of the one that is looked for
+	key []byte // buffer for the key to look up
 }
 
-// What is remembered: beyond it arbitrary topics are forgotten, and nothing is known of those
-// whose names together are longer.
+// Limits. Beyond maxTopics arbitrary topics are forgotten. Commands whose namespace and name together are
+// longer than maxTopicName have no topic.
 const (
 	maxTopics    = 4096
 	maxTopicName = 512 // bytes
 )
 
-// of returns the topic of a command, nil if it has none to remember.
+// of returns the topic of a command; nil if its names are too long.
 func (t *topics) of(space, command []byte) *topic {
 	if len(space)+len(command) > maxTopicName {
 		return nil
@@ -66,10 +66,10 @@ func (t *topics) of(space, command []byte) *topic {
 	return made
 }
 
-// trainedKind returns what trains the dictionary for a message under a rule; nil: it gets none.
-// There is one for each namespace and direction: documents are alike there, and what
-// commands add has room in it too. Replies about no collection get none: nothing tells who
-// may see what is in them.
+// trainedKind returns the kind that trains the dictionary for a message under a rule; nil: none. There is one
+// for each namespace and direction, whose documents are similar; a dictionary also has room for the fields of
+// commands. Replies without a collection get none, because it is unknown which clients may see their
+// contents.
 func (t *topics) trainedKind(about *topic, r *policy.MessageRule, d policy.Direction, now time.Time) *autodict.Kind {
 	if about == nil || r == nil || !r.AutoDict || d == policy.Reply && bytes.HasSuffix(about.space, []byte("."+noCollection)) {
 		return nil
@@ -83,7 +83,8 @@ func (t *topics) trainedKind(about *topic, r *policy.MessageRule, d policy.Direc
 	return kind
 }
 
-// measure counts a message, which took so many bytes on the link, if its topic is remembered. Sample must be set.
+// measure records a message that took sent bytes on the link; without a topic it does nothing. t.sample must
+// be set.
 func (t *topics) measure(about *topic, d policy.Direction, message []byte, sent int, now time.Time) {
 	if about == nil {
 		return

@@ -11,25 +11,25 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// Topology says which gateway stands for which member of a replica set. The gateways of a
-// process share one: a client that asks one of them hears of all of them, and not of the
-// servers behind, to which it would connect directly.
+// Topology maps the members of a replica set to gateways. The gateways of a process share one, so that a
+// client that asks one of them gets the addresses of all of them. It must not get those of the servers, to
+// which it would connect directly.
 type Topology struct {
 	mu      sync.RWMutex
 	members map[string]gateway.Advertised // by the member's name in the replica set's configuration
 
 	standbys map[string][]string // of other gateways, by the replica set's name; see standby.go
 
-	strangers int           // gateways that have not asked their server yet who it is
-	settled   chan struct{} // closed when there are none left
+	strangers int           // gateways that have not yet asked their server for its name
+	settled   chan struct{} // closed when strangers is 0 again
 }
 
-// longestMeeting is how long clients wait at most for a gateway that begins.
+// longestMeeting limits the time that clients wait for a gateway that starts.
 const longestMeeting = 5 * time.Second
 
-// expect says that a gateway is about to learn which member stands behind it. Until met is
-// called, for longestMeeting at most, clients that would hear of a member by its own name wait:
-// a driver that hears of it once goes there directly, for as long as it lives.
+// expect records that a gateway is about to learn which member it stands for. Until met is called, for
+// longestMeeting at most, clients wait that would be told a member's own name: a driver that gets that name
+// once would connect to it directly for the rest of its life.
 func (t *Topology) expect() (met func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -42,7 +42,7 @@ func (t *Topology) expect() (met func()) {
 	return func() { late.Stop(); once() }
 }
 
-// meetOne takes one off the gateways that are expected.
+// meetOne records that one of the expected gateways has met its server.
 func (t *Topology) meetOne() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -51,7 +51,7 @@ func (t *Topology) meetOne() {
 	}
 }
 
-// settle waits for the gateways that are expected, and reports false when there were none.
+// settle waits for the expected gateways, and reports whether there were any.
 func (t *Topology) settle() bool {
 	t.mu.RLock()
 	settled, waits := t.settled, t.strangers > 0
@@ -62,7 +62,7 @@ func (t *Topology) settle() bool {
 	return waits
 }
 
-// maxMembers bounds the names that servers may give. A replica set has 50 members at most.
+// maxMembers limits the names of members that are kept. A replica set has 50 members at most.
 const maxMembers = 1024
 
 func (t *Topology) learn(member string, a gateway.Advertised) (isNew bool) {
@@ -90,7 +90,7 @@ func (t *Topology) find(member []byte) (gateway.Advertised, bool) {
 	return a, ok
 }
 
-// nameStandbys notes the standbys of other gateways to a replica set.
+// nameStandbys sets the standbys of other gateways to a replica set.
 func (t *Topology) nameStandbys(set string, addrs []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,25 +106,25 @@ func (t *Topology) standbysOf(set string) []string {
 	return t.standbys[set]
 }
 
-// addresses are those by which the clients of a gateway find the members of a replica set: its
-// own for the member behind it, and for others what Topology knows.
+// addresses provides the addresses at which the clients of one gateway find the members of a replica set: the
+// gateway's own for the member behind it, and those in Topology for others.
 type addresses struct {
 	*Topology
-	own atomic.Pointer[gateway.Advertised] // set when it serves; nil: clients can't be told of it
+	own atomic.Pointer[gateway.Advertised] // set when it serves; nil: no address to tell clients
 	log *slog.Logger
 
-	direct  sync.Map     // members without a gateway that the log named
-	directs atomic.Int64 // how many those are
+	direct  sync.Map     // members without a gateway that have been logged
+	directs atomic.Int64 // their number
 }
 
-// learnMember takes the name that the server goes by for this gateway's.
+// learnMember records that this gateway stands for the member with this name.
 func (a *addresses) learnMember(name string) {
 	if own := a.own.Load(); own != nil && a.learn(name, *own) {
 		a.log.Info("clients find the member of the replica set at the gateway", "member", name, "gateway", net.JoinHostPort(own.Host, own.Port))
 	}
 }
 
-// noteMember records what the server behind the gateway says of itself.
+// noteMember records the name of the server behind the gateway, and logs the URI for drivers.
 func (a *addresses) noteMember(d described) {
 	if d.me == "" {
 		return
@@ -140,8 +140,8 @@ func (a *addresses) noteMember(d described) {
 	}
 }
 
-// at gives the address of a member as a client must see it that is connected to local; false:
-// none but the member's own. It waits for gateways that begin.
+// at returns the address of a member for a client whose connection ends at local; false if no gateway stands
+// for the member. It waits for gateways that start.
 func (a *addresses) at(member []byte, local net.Addr) (string, bool) {
 	found, ok := a.find(member)
 	if !ok && a.settle() {
@@ -153,7 +153,7 @@ func (a *addresses) at(member []byte, local net.Addr) (string, bool) {
 	return found.SeenFrom(local), true
 }
 
-// warnDirect tells once for each member that clients will go to it directly.
+// warnDirect logs once for each member that clients will connect to it directly.
 func (a *addresses) warnDirect(member []byte) {
 	if len(member) == 0 || a.directs.Load() >= maxMembers {
 		return

@@ -12,15 +12,16 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// tracing makes the spans of one session's commands. A command that is not traced is nil, and none of the functions here are called
-// for it. Of what a client has sent a span has the command's name, if it is a known one.
+// tracing makes the spans of one session's commands. For a command that is not traced, which is nil, no
+// function of this file may be called, except begin. The only text of the client in a span is the name of a
+// known command.
 type tracing struct {
 	by              *trace.Tracer // nil: no command is traced
 	gateway, server string
 	open            trace.Connection
 }
 
-// begin begins the trace of a message that has come now, after such a wait for memory; nil: it is not traced.
+// begin begins the trace of a message that has been received after waiting for memory; nil: it is not traced.
 func (t *tracing) begin(now time.Time, waited time.Duration) *trace.Command {
 	c := t.by.Command(&t.open, systemName, now, waited)
 	if c != nil {
@@ -29,10 +30,12 @@ func (t *tracing) begin(now time.Time, waited time.Duration) *trace.Command {
 	return c
 }
 
-// systemName is MongoDB's in the conventions, and that of a span for which they have no better one.
+// systemName is MongoDB's name in OpenTelemetry's conventions, which also give it to spans without a better
+// name.
 const systemName = "mongodb"
 
-// parsed records what a message is: opening it took so long since it came, and reading it the rest. It returns the time.
+// parsed records the name of a command and the times of decompressing (opening, from came on) and parsing
+// (the rest). It returns the current time.
 func parsed(c *trace.Command, r *request, came time.Time, opening time.Duration) (now time.Time) {
 	now = time.Now()
 	if name := operationName(r.name); name != "" {
@@ -43,7 +46,8 @@ func parsed(c *trace.Command, r *request, came time.Time, opening time.Duration)
 	return now
 }
 
-// sends records that a request is about to go to the server as out, which took so long to make since then; 0: it was not compressed.
+// sends records that a request is about to be sent to the server as out. Compressing it began at since and
+// took took; 0: it was not compressed.
 func (t *tracing) sends(c *trace.Command, out []byte, since time.Time, took time.Duration) {
 	encoding := attribute.String("cinch.encoding", encodingOf(out))
 	c.Part("codec request", since, took, encoding)
@@ -51,7 +55,7 @@ func (t *tracing) sends(c *trace.Command, out []byte, since time.Time, took time
 	c.Asks()
 }
 
-// unanswered ends a command that gets no reply: the client wanted none, or there was an error.
+// unanswered ends a command without a reply: the client wanted none, or err says why.
 func unanswered(c *trace.Command, err error) {
 	if err != nil {
 		broken(c, err)
@@ -60,8 +64,8 @@ func unanswered(c *trace.Command, err error) {
 	c.End("")
 }
 
-// arrived records that the reply was there at a time, and how long waiting for memory and opening it took. It returns
-// the time.
+// arrived records that the reply was there at the time at, and how long it took to wait for memory and to
+// decompress it. It returns the current time.
 func arrived(c *trace.Command, m *message, at time.Time) (now time.Time) {
 	c.Answered("", at)
 	c.Part("wait reply", at.Add(-m.waited), m.waited)
@@ -69,12 +73,12 @@ func arrived(c *trace.Command, m *message, at time.Time) (now time.Time) {
 	return time.Now()
 }
 
-// formed records that a reply was compressed for the client since then.
+// formed records that compressing a reply for the client, begun at since, has ended.
 func formed(c *trace.Command, out []byte, since time.Time) {
 	c.Part("codec reply", since, time.Since(since), attribute.String("cinch.encoding", encodingOf(out)))
 }
 
-// ended ends a command whose reply the client has, or would have had but for an error.
+// ended ends a command whose reply has been sent, or could not be because of err.
 func ended(c *trace.Command, doc []byte, err error) {
 	if err != nil {
 		broken(c, err)
@@ -86,7 +90,7 @@ func ended(c *trace.Command, doc []byte, err error) {
 	c.End("")
 }
 
-// broken ends a command that got no reply.
+// broken ends a command that got no reply because of err.
 func broken(c *trace.Command, err error) {
 	class := errorClasses.Of(err)
 	switch {
@@ -98,7 +102,7 @@ func broken(c *trace.Command, err error) {
 	c.End(class)
 }
 
-// failureOf is the code in a reply that says that a command has failed; "": it does not.
+// failureOf returns the error code in a reply; "": the command succeeded.
 func failureOf(doc []byte) (code string) {
 	if len(doc) == 0 || saysOK(doc) {
 		return ""
@@ -112,7 +116,7 @@ func failureOf(doc []byte) (code string) {
 	return code
 }
 
-// encodingOf is how a message is compressed.
+// encodingOf returns the name of a message's compression.
 func encodingOf(b []byte) string {
 	if wire.IsPaired(b) {
 		return pairName
@@ -135,10 +139,11 @@ func encodingName(id wire.CompressorID) string {
 	return nameOf(id)
 }
 
-// operationName is the name of a command; "" if no command is called that.
+// operationName returns the name of a known command; "" for others.
 func operationName(name []byte) string { return operations[string(name)] }
 
-// operations are the commands of MongoDB's documentation. In servers too each has one spelling, but for isMaster.
+// operations lists the commands in MongoDB's documentation. Servers too accept one spelling of each, except
+// of isMaster.
 var operations = operationNames(`
 	abortReshardCollection abortTransaction abortUnshardCollection addShard addShardToZone aggregate analyzeShardKey appendOplogNote
 	applyOps authenticate autoSplitVector balancerCollectionStatus balancerStart balancerStatus balancerStop buildInfo bulkWrite checkShardingIndex

@@ -11,7 +11,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// watcher is a driver that watches a standby.
+// watcher is the session of a driver that watches a standby.
 type watcher struct {
 	standby *standby
 	client  net.Conn
@@ -20,10 +20,10 @@ type watcher struct {
 	req     request
 }
 
-// watchersDoor keeps the messages of drivers short that only watch.
+// watchersDoor keeps messages to gateway.StrangerBytes: watching drivers never log in.
 var watchersDoor = gateway.Doorkeeper{Ask: func(context.Context) (closed bool, err error) { return true, nil }}
 
-// newWatcher returns the session of a driver, whose messages are counted on room.
+// newWatcher returns the session of a driver. room is the account for its messages.
 func newWatcher(s *standby, client net.Conn, room *gateway.Account, stats *gateway.Stats) *watcher {
 	in := gateway.Inbound{
 		Conn: client, Peer: gateway.FromClient, Ctx: s.ctx, Account: room,
@@ -32,7 +32,7 @@ func newWatcher(s *standby, client net.Conn, room *gateway.Account, stats *gatew
 	return &watcher{standby: s, client: client, stats: stats, in: reader{Inbound: in, offered: new(atomic.Uint32)}}
 }
 
-// Run answers until the driver ends.
+// Run replies to requests until the driver ends.
 func (w *watcher) Run() {
 	defer w.in.Account.Close()
 	defer w.client.Close()
@@ -49,7 +49,7 @@ func (w *watcher) Run() {
 	}
 }
 
-// Drain ends the connection: a driver has nothing here that could be lost.
+// Drain closes the connection: no request is lost.
 func (w *watcher) Drain() { _ = w.client.Close() }
 
 // Close implements io.Closer.
@@ -85,7 +85,7 @@ func (w *watcher) reply() ([]byte, error) {
 	return failed(codeNotPrimaryOrSecondary, "NotPrimaryOrSecondary", "this is the standby of a gateway, which takes no operations"), nil
 }
 
-// me is the address by which the driver has found us.
+// me returns the address at which the driver has found the gateway.
 func (w *watcher) me() string {
 	if a := w.standby.addresses.own.Load(); a != nil {
 		return a.SeenFrom(w.client.LocalAddr())
