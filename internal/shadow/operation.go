@@ -135,8 +135,8 @@ func (a Answer) same(b Answer, c Check) bool {
 }
 
 // inOrder reports whether both targets carried out the same operations before this one, as far as its answer
-// depends on them. Both targets went on without an operation that waited for a lock in the same way, and
-// State concerns only its own connection.
+// depends on them. One that both sent without waiting is in order, too, if it releases a lock that another
+// waits for, since it does so at both, or if it is State, which concerns only its own connection.
 func (op *Operation) inOrder() bool {
 	here, there := op.forced[control].Load(), op.forced[test].Load()
 	return here == there && (!here || op.Locks || op.Kind == State)
