@@ -8,7 +8,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// The base backup of a tool that was killed goes on by itself. Nobody else touches the directory until it has ended.
+// The base backup of a tool that was killed continues by itself. No other command touches the directory until
+// it has ended.
 func TestBackupOfEarlierTry(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()
@@ -33,7 +34,7 @@ func TestBackupOfEarlierTry(t *testing.T) {
 	if err := r.Run(t.Context()); !errors.Is(err, errAtWork) {
 		t.Errorf("beside it: %v", err)
 	}
-	_ = orphan.Process.Kill() // flock; the lock is its child's, too
+	_ = orphan.Process.Kill() // flock; its child has the lock, too
 	_ = orphan.Wait()
 	if err := r.Run(t.Context()); !errors.Is(err, errAtWork) {
 		t.Errorf("behind its parent's end: %v", err)

@@ -14,12 +14,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// reconnecting is a client that keeps its connection, and looks up the address when it has to connect again, as with DNS.
+// reconnecting is a client that keeps its connection, and looks the address up when it has to connect again,
+// as with DNS.
 type reconnecting struct {
 	number     int
 	address    string // file
-	committed  []int  // of what the server said so
-	unknown    []int  // the connection broke before it did
+	committed  []int  // numbers whose commit the server has confirmed
+	unknown    []int  // numbers whose connection broke before that
 	reconnects int
 }
 
@@ -40,19 +41,20 @@ func (r *reconnecting) work(ctx context.Context, t *testing.T) {
 		switch {
 		case err == nil:
 			r.committed = append(r.committed, number)
-		case c.IsClosed(), errors.As(err, &failed) && strings.HasPrefix(failed.Code, "57P"): // the server says that it ends
+		// The server may also be shutting down.
+		case c.IsClosed(), errors.As(err, &failed) && strings.HasPrefix(failed.Code, "57P"):
 			_ = c.Close(context.Background())
 			r.unknown = append(r.unknown, number)
 		default:
 			t.Errorf("client %d: %v", r.number, err)
 			return
 		}
-		_ = pauseFor(ctx, lookTime/10) // others have the machine, too
+		_ = pauseFor(ctx, lookTime/10) // leave CPU time to others
 	}
 	_ = c.Close(context.Background())
 }
 
-// connect tries the address of the moment until a server takes writes there.
+// connect tries the current address until a server takes writes there.
 func (r *reconnecting) connect(ctx context.Context) *pgx.Conn {
 	for ctx.Err() == nil {
 		url, _ := os.ReadFile(r.address)
@@ -65,12 +67,14 @@ func (r *reconnecting) connect(ctx context.Context) *pgx.Conn {
 	return nil
 }
 
-// Without a gateway, hooks send clients to the new primary. They have to connect again, once each; what they had been told of is there, and nothing twice.
+// Without a gateway, hooks direct clients to the new primary. Each has to connect again once; all confirmed
+// commits are there, and nothing twice.
 func TestWithoutGateway(t *testing.T) {
 	t.Parallel()
 	c := newCell(t)
 	a := &c.Nodes[0]
-	mustExec(t, a, accounts+"; CREATE TABLE entry (client int, number int)") // which would take the same one twice
+	// Table entry accepts the same number twice.
+	mustExec(t, a, accounts+"; CREATE TABLE entry (client int, number int)")
 	address := filepath.Join(t.TempDir(), "address")
 	if err := os.WriteFile(address, []byte(a.URL), 0o600); err != nil {
 		t.Fatal(err)
@@ -111,7 +115,7 @@ func TestWithoutGateway(t *testing.T) {
 	}
 }
 
-// entries says how often each transaction of each client is there.
+// entries returns how often each transaction of each client is stored.
 func entries(t *testing.T, n *Node) map[[2]int]int {
 	t.Helper()
 	times := map[[2]int]int{}

@@ -21,16 +21,16 @@ import (
 
 var cuts = flag.Bool("rollout.cuts", false, "cut links for a minute each, at each step, with the times that a cell has by default")
 
-// aCut is a link that is cut when a step begins, and healed when the tool has given up or is done with it.
+// aCut is a link that is cut when a step begins, and healed when the tool has given up or has ended.
 type aCut struct {
 	step  Step
 	link  link
-	abort bool // not gone on with, where there is a way back
+	abort bool // aborted afterwards, if still possible
 }
 
 var links = []link{{onTool, onGateway}, {onTool, onOld}, {onTool, onNew}, {onGateway, onOld}, {onGateway, onNew}, {onOld, onNew}}
 
-// triedCuts are those of each link at each step.
+// triedCuts returns a cut of each link at each step.
 func triedCuts() (list []aCut) {
 	for i, step := range primarySteps {
 		for j, l := range links {
@@ -40,7 +40,8 @@ func triedCuts() (list []aCut) {
 	return list
 }
 
-// A link that is cut at any step costs another try, or the roll-out is aborted. There are never two primaries, and nothing is lost or there twice.
+// A link that is cut at any step costs another try, or the roll-out is aborted. There are never two
+// primaries, and nothing is lost or stored twice.
 func TestCuts(t *testing.T) {
 	testenv.Full(t)
 	var mu sync.Mutex
@@ -90,14 +91,14 @@ func (c aCut) run(t *testing.T, w *world) (row string) {
 	return fmt.Sprintf("%-26s %9d %9d %5d %6d", how, primaries, committed, lost, twice)
 }
 
-// world is a cell on hosts of its own, with clients that go through a gateway on another one.
+// world is a cell on separate hosts, with clients that go through a gateway on another one.
 type world struct {
 	t    *testing.T
 	net  *network
-	file string // of the cell
+	file string // the cell's file
 	dir  string
 
-	old, made Node // as nobody's network keeps from them
+	old, made Node // with URLs that no cut network affects
 }
 
 func newWorld(t *testing.T) *world {
@@ -114,7 +115,7 @@ func newWorld(t *testing.T) *world {
 	made["options"] = map[string]string{"unix_socket_directories": w.made.Directory + "-socket"}
 	old["replacement"] = made
 	cell["nodes"] = []any{old}
-	text, err := json.Marshal(cell) // which is YAML
+	text, err := json.Marshal(cell) // JSON is YAML
 	if err == nil {
 		err = os.WriteFile(w.file, text, 0o600)
 	}
@@ -126,7 +127,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// times are those of a cell by default when links are cut for a minute, and else ones that are over soon.
+// times returns a cell's defaults if links are cut for a minute, and otherwise short times.
 func (w *world) times() map[string]any {
 	if *cuts {
 		return map[string]any{}
@@ -142,7 +143,8 @@ func (w *world) token() string {
 	return name
 }
 
-// node is one, for the test, which reaches it by a socket in the file system, and for the tool, which has the network only.
+// node makes a node, for the test, which reaches it by a socket in the file system, and for the tool, which
+// has only the network.
 func (w *world) node(n *Node, name string, host int, as []string, bin string) map[string]any {
 	t := w.t
 	*n = Node{Name: name, Directory: filepath.Join(w.dir, name), Run: as, Bin: bin}
@@ -164,7 +166,7 @@ func (w *world) node(n *Node, name string, host int, as []string, bin string) ma
 	}
 }
 
-// shell starts what runs commands on a host, and returns what they begin with elsewhere.
+// shell starts a command server on a host, and returns the prefix for commands from other hosts.
 func (w *world) shell(host int, as []string) (run []string) {
 	t := w.t
 	exe, err := os.Executable()
@@ -243,12 +245,12 @@ func (w *world) tool(t *testing.T) *tool {
 	return startTool(t, w.net.command(onTool, exe, "tool", w.file))
 }
 
-// cutAndGoOn runs the tool, with the link cut from the step on. How is empty where the tool has given up.
+// cutAndGoOn runs the tool, and cuts the link when the step begins. how is empty if the tool has given up.
 func (w *world) cutAndGoOn(c aCut) (how string) {
 	healed := make(chan struct{})
 	cut := false
 	var u *tool
-	for try := 0; !cut; try++ { // a machine that is too busy fails a step before
+	for try := 0; !cut; try++ { // on a busy machine an earlier step may fail
 		if try == 5 {
 			w.t.Fatalf("it has not come to %s: %s", c.step, u.said.String())
 		}
@@ -282,7 +284,7 @@ func (u *tool) lastError() string {
 	return said[strings.LastIndex(said, "ERROR")+len("ERROR"):]
 }
 
-// abort goes back, or says that it is too late for that.
+// abort aborts the roll-out, and accepts that it is too late for that.
 func (w *world) abort() string {
 	exe := testenv.Cinch(w.t)
 	out, err := w.net.command(onTool, exe, "rollout", "abort", w.file).CombinedOutput()
@@ -295,7 +297,7 @@ func (w *world) abort() string {
 	return ""
 }
 
-// primary is the one.
+// primary returns the node that takes writes.
 func (w *world) primary(t *testing.T) *Node {
 	t.Helper()
 	for _, n := range []*Node{&w.made, &w.old} {
@@ -307,7 +309,8 @@ func (w *world) primary(t *testing.T) *Node {
 	return nil
 }
 
-// watch looks at both servers all the time. What it returns ends that, and says how many primaries there were at most at a time.
+// watch polls both servers. The function that it returns ends that, and returns the highest number of
+// simultaneous primaries.
 func (w *world) watch() (stop func() int) {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	over := make(chan int)
@@ -320,7 +323,7 @@ func (w *world) watch() (stop func() int) {
 		for ctx.Err() == nil {
 			now := 0
 			switch old, made := takes(&w.old), takes(&w.made); {
-			case old && made && takes(&w.old): // still, after the other one was seen to be one
+			case old && made && takes(&w.old): // still, after the new one was a primary
 				now = 2
 			case old || made:
 				now = 1
@@ -336,13 +339,13 @@ func (w *world) watch() (stop func() int) {
 	}
 }
 
-// clients move money through the gateway. Each number is tried once, so none may be there twice.
+// clients moves money through the gateway. Each number is tried once, so none may be stored twice.
 type clients struct {
 	cancel context.CancelFunc
 	all    sync.WaitGroup
 
 	mu    sync.Mutex
-	acked []string // client and number that the server has said to have committed
+	acked []string // client and number of confirmed commits
 	broke int      // connections that ended before their client did
 }
 
@@ -409,7 +412,7 @@ func (cs *clients) goesOn(t *testing.T) {
 	cs.all.Wait()
 }
 
-// judge compares what was committed with what is there.
+// judge compares the confirmed commits with what is stored.
 func (cs *clients) judge(t *testing.T, primary *Node) (committed, lost, twice int) {
 	t.Helper()
 	there := map[string]int{}

@@ -15,16 +15,16 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// hostile is what somebody does to the servers when a roll-out takes a step.
+// hostile is something harmful that is done to the servers when a roll-out takes a step.
 type hostile struct {
 	name string
 	at   Step
 	does func(t *testing.T, c *Cell)
 	says string // the error of the first run; "": none
-	then string // the primary behind it
-	ends string // the primary when it has been run again
+	then string // the primary after it
+	ends string // the primary after another run
 
-	short bool // it runs without CINCH_FULL=1, too
+	short bool // run without CINCH_FULL=1, too
 }
 
 var hostilities = []hostile{
@@ -103,7 +103,8 @@ var hostilities = []hostile{
 	},
 }
 
-// Whatever is done to the servers, there are never two primaries by the roll-out's doing, nothing is lost, and it says what is wrong.
+// Whatever is done to the servers, the roll-out never makes two primaries, nothing is lost, and its error
+// says what is wrong.
 func TestHostile(t *testing.T) {
 	for _, h := range hostilities {
 		t.Run(strings.ReplaceAll(h.name, " ", "_"), func(t *testing.T) {
@@ -119,7 +120,7 @@ func TestHostile(t *testing.T) {
 func (h hostile) run(t *testing.T) {
 	c := newCell(t)
 	c.Gates.Shutdown = config.Duration(5 * time.Second)
-	a := c.Nodes[0] // as it is before anything is done to it
+	a := c.Nodes[0] // before anything is done to it
 	mustExec(t, &a, accounts)
 	g := &gate{url: a.URL}
 	stop := g.transfers(t, 2, true)
@@ -152,7 +153,7 @@ func (h hostile) run(t *testing.T) {
 	}
 }
 
-// primary fails unless this one takes writes, and no other one; "": none does.
+// primary fails unless this node, and no other, takes writes; "": none may.
 func (h hostile) primary(t *testing.T, c *Cell, a *Node, want string) {
 	t.Helper()
 	var found []string
@@ -192,7 +193,7 @@ func mustRemove(t *testing.T, n *Node, file string) {
 	}
 }
 
-// signalTo sends a signal to a process of a server, by what the server calls it.
+// signalTo sends a signal to a process of a server, by the server's name for the process.
 func signalTo(t *testing.T, n *Node, kind string, sig syscall.Signal) {
 	t.Helper()
 	pid, err := value[int](t.Context(), n, "SELECT pid FROM pg_stat_activity WHERE backend_type = $1", kind)
@@ -204,7 +205,8 @@ func signalTo(t *testing.T, n *Node, kind string, sig syscall.Signal) {
 	}
 }
 
-// A supervisor that starts the old primary whenever it is down has the roll-out fail, and the old primary is one again.
+// A supervisor that starts the old primary whenever it is down makes the roll-out fail, and the old node is
+// the primary again.
 func TestSupervisor(t *testing.T) {
 	testenv.Full(t)
 	c := newCell(t)
@@ -243,7 +245,7 @@ func supervise(ctx context.Context, n *Node, over chan<- struct{}) {
 	}
 }
 
-// Settings that are left over from a restore would make a primary of the old one, as soon as it is started.
+// Settings that are left over from a restore would make the old node a primary as soon as it is started.
 func TestLeftOver(t *testing.T) {
 	t.Parallel()
 	c := newCell(t)
@@ -256,7 +258,7 @@ func TestLeftOver(t *testing.T) {
 	}
 }
 
-// A mark is removed by those who have put it there, so a late command removes none but its own.
+// A mark is removed only by the try that made it, so a late command removes only its own.
 func TestMarks(t *testing.T) {
 	dir, as := testenv.PostgresDir(t)
 	n := &Node{Name: "a", Directory: dir, Run: as}

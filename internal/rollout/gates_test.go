@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A collation of one column, of an index or of the database is found to be of another version; one that nothing uses is not. That this
-// closes the gate is TestCollations's to say.
+// A collation of a column, an index or the database is found to have another version; an unused one is not.
+// TestCollations checks that this closes the gate.
 func TestCollationsInUse(t *testing.T) {
 	t.Parallel()
 	a := &newCell(t).Nodes[0]
@@ -38,7 +38,8 @@ func TestCollationsInUse(t *testing.T) {
 	}
 }
 
-// Texts that were sorted by another version of a collation close the gate, be it that of the database or of one column; a collation that nothing uses does not.
+// Texts sorted with another version of a collation close the gate, whether it is the collation of the
+// database or of a column; an unused collation does not.
 func TestCollations(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()
@@ -46,7 +47,7 @@ func TestCollations(t *testing.T) {
 	a := &c.Nodes[0]
 	mustExec(t, a, `CREATE TABLE word (t text COLLATE "und-x-icu" PRIMARY KEY); CREATE TABLE page (t text COLLATE "en-x-icu"); CREATE INDEX ON page (t COLLATE "de-x-icu");
 		UPDATE pg_collation SET collversion = '1' WHERE collname = 'fr-x-icu'`)
-	c.Hooks.Gate = []string{"false"} // the last one, so that it is known that the others have opened
+	c.Hooks.Gate = []string{"false"} // the last gate: it shows that the others have opened
 	run := func(says string, not ...string) {
 		t.Helper()
 		err := (&Rollout{Cell: c, Yes: true}).Run(t.Context())

@@ -16,7 +16,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow"
 )
 
-// The mirror's verdict opens the gate if it is PASS, of the right target, new enough, and by a margin that is narrow enough.
+// The mirror's verdict opens the gate if it is PASS, for the right target, recent enough, and with a margin
+// that is narrow enough.
 func TestLatency(t *testing.T) {
 	good := func() *shadow.Report {
 		return &shadow.Report{

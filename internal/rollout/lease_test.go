@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// behind puts a gateway before a cell, and clients before it.
+// behind puts a gateway in front of a cell, and clients in front of the gateway.
 func behind(t *testing.T, c *Cell) (*testenv.GatewayServer, *clients) {
 	t.Helper()
 	a, dir := &c.Nodes[0], t.TempDir()
@@ -33,10 +33,12 @@ func behind(t *testing.T, c *Cell) (*testenv.GatewayServer, *clients) {
 	return g, startClients(t, cfg, 2)
 }
 
-// Every line of PostgreSQL that people run moves, a standby and then the primary, and clients of the gateway keep what they were told of.
+// Every supported major version of PostgreSQL moves, a standby and then the primary, and confirmed commits of
+// the gateway's clients are kept.
 func TestLines(t *testing.T) {
 	testenv.Full(t)
-	for _, line := range slices.Concat(testenv.PostgresLines[1:], testenv.MorePostgresLines) { // the first is what all other tests have
+	// All other tests use the first line.
+	for _, line := range slices.Concat(testenv.PostgresLines[1:], testenv.MorePostgresLines) {
 		t.Run(line.Name, func(t *testing.T) {
 			t.Parallel()
 			c := newCellOf(t, line.Programs(t), "b")
@@ -57,7 +59,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// A gateway that is killed and started again when clients are held, or whose lease ends, costs connections and no transaction.
+// A gateway that is killed and restarted while clients are held, or whose lease ends, costs connections and
+// no transaction.
 func TestGatewayGoes(t *testing.T) {
 	testenv.Full(t)
 	cases := []struct {

@@ -12,8 +12,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A library that functions of the cell are in and that the new node can't load closes the gate; so does one that the primary preloads and the new node does not.
-// With them it opens.
+// A library of the cell's functions that the new node can't load closes the gate; so does one that the
+// primary preloads and the new node does not. With both libraries the gate opens.
 func TestLibraries(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()
@@ -49,13 +49,14 @@ func TestLibraries(t *testing.T) {
 	if got := onePrimary(t, c); got != "a" {
 		t.Errorf("the primary is %s", got)
 	}
-	made.Options["session_preload_libraries"] = "" // it is meant
+	made.Options["session_preload_libraries"] = "" // the operator wants it so
 	if err := (&Rollout{Cell: c, Yes: true}).Run(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
 
-// A library that ends the session which loads it has failed as one that is not there has; a server that ends has not said anything of a library.
+// A library that ends the session which loads it counts as failed, like a missing one. A server that shuts
+// down says nothing about a library.
 func TestLoadEndsSession(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -83,7 +84,7 @@ func TestLoadEndsSession(t *testing.T) {
 	}
 }
 
-// loads stands for a server's session.
+// loads simulates a server's session.
 func loads(c net.Conn) {
 	defer c.Close()
 	b := pgproto3.NewBackend(c, c)
@@ -117,7 +118,7 @@ func loads(c net.Conn) {
 	}
 }
 
-// What the new machine lacks is said before the copy, where its pg_config tells.
+// Missing files on the new machine are reported before the copy, if its pg_config shows them.
 func TestMissingFiles(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()

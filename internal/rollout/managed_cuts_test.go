@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// managedCuts are those of a cell of Patroni's: from the copy on, since Patroni has nothing to do before.
+// managedCuts returns the cuts for a Patroni cell: from the copy on, since Patroni does nothing before.
 func managedCuts() (list []aCut) {
 	for i, step := range []Step{StepStart, StepHold, StepFence, StepPromote, StepMove, StepFollow} {
 		for j, l := range links {
@@ -24,8 +24,8 @@ func managedCuts() (list []aCut) {
 	return list
 }
 
-// With Patroni a cut of a link may have it choose another leader by itself, or take the old one down. There are never two primaries, and nothing is lost or there twice.
-// Patroni's store is on the host of the gateway.
+// With Patroni a cut link may make it choose another leader by itself, or demote the old one. There are never
+// two primaries, and nothing is lost or stored twice. Patroni's store is on the gateway's host.
 func TestPatroniCuts(t *testing.T) {
 	if !*cuts {
 		t.Skip("with -rollout.cuts")
@@ -49,7 +49,7 @@ func TestPatroniCuts(t *testing.T) {
 	}
 }
 
-// newManagedWorld is a leader of Patroni's on a host of its own.
+// newManagedWorld returns a world with a Patroni leader on a separate host.
 func newManagedWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, net: newNetwork(t)}
@@ -75,7 +75,7 @@ func newManagedWorld(t *testing.T) *world {
 	return w
 }
 
-// member is one on a host, as the cell's file has it. The old one is started.
+// member makes a member on a host, as the cell's file describes it. The old one is started.
 func (w *world) member(p *testenv.Patroni, n *Node, name string, host int, port string) map[string]any {
 	t := w.t
 	m := p.MemberAt(t, name, net.JoinHostPort(addr(host), port), addr(host)+":8008")

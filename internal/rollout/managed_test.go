@@ -25,7 +25,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// patroniCell is a cell of Patroni's: a leader "a" and standbys, with replacements that are not there yet.
+// patroniCell makes a Patroni cell: a leader "a" and standbys, with replacements that do not exist yet.
 type patroniCell struct {
 	*Cell
 	*testenv.Patroni
@@ -85,7 +85,8 @@ func telling(t *testing.T) func(node, text string) {
 	return func(node, text string) { t.Log(time.Now().Format("05.000"), node, text) }
 }
 
-// mustHold fails unless all that was committed is there once. killed: a client's last transfer may be there and not known to it.
+// mustHold fails unless all committed transfers are stored once. killed: a client's last transfer may be
+// stored without its knowing.
 func mustHold(t *testing.T, n *Node, committed, unknown int) {
 	t.Helper()
 	var now, total int
@@ -94,7 +95,8 @@ func mustHold(t *testing.T, n *Node, committed, unknown int) {
 	}
 }
 
-// A cell of Patroni's is replaced while clients write. Patroni makes the copies and changes the leader; nothing is lost or there twice.
+// A Patroni cell is replaced while clients write. Patroni makes the copies and changes the leader; nothing is
+// lost or stored twice.
 func TestPatroni(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()
@@ -123,7 +125,7 @@ func replaced(t *testing.T, mode string) {
 	}
 	var now []string
 	for _, m := range c.Members {
-		if m.State == patroni.Stopped { // shown for as long as the leader's lock lives
+		if m.State == patroni.Stopped { // shown until the leader lock expires
 			continue
 		}
 		now = append(now, m.Name+" "+strings.TrimPrefix(strings.TrimPrefix(m.Role, "sync_"), "quorum_"))
@@ -136,7 +138,8 @@ func replaced(t *testing.T, mode string) {
 	}
 }
 
-// pgbench and a client that counts go through cinch serve --postgres, keep their connections, and see no error when Patroni changes the leader.
+// pgbench and a counting client go through cinch serve --postgres, keep their connections, and see no error
+// when Patroni changes the leader.
 func TestPatroniThroughGateway(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()
@@ -176,7 +179,7 @@ func TestPatroniThroughGateway(t *testing.T) {
 	}
 }
 
-// through starts a gateway before a node, and has the cell's clients go through it.
+// through starts a gateway in front of a node, and makes the cell's clients go through it.
 func (p *patroniCell) through(t *testing.T, n *Node) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -191,7 +194,8 @@ func (p *patroniCell) through(t *testing.T, n *Node) string {
 	return gateway.Addr
 }
 
-// counted is a client that writes one row after the other until it is ended, and returns how many were committed.
+// counted starts a client that writes one row after the other until it is stopped; stopping it returns how
+// many were committed.
 func counted(t *testing.T, gateway string) (stop func() int) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), "postgres://postgres@"+gateway+"/postgres?sslmode=disable")
@@ -217,7 +221,7 @@ func counted(t *testing.T, gateway string) (stop func() int) {
 	}
 }
 
-// A roll-out that was killed at any step of the leader is gone on with, or aborted where that is possible.
+// A roll-out that was killed at any step of the leader is resumed, or aborted where that is possible.
 func TestPatroniKilled(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()
@@ -232,7 +236,7 @@ func TestPatroniKilled(t *testing.T) {
 	}
 }
 
-// When Patroni changes the leader in the middle of a roll-out, clients follow it, and the roll-out goes on.
+// When Patroni changes the leader in the middle of a roll-out, clients follow it, and the roll-out continues.
 func TestPatroniFailsOver(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()
@@ -271,7 +275,7 @@ func TestPatroniRefuses(t *testing.T) {
 	r := &Rollout{Cell: p.Cell, clients: g, Yes: true, Tell: telling(t)}
 	once := false
 	r.dies = func(s Step, done bool) bool {
-		if s == StepPromote && !done && !once { // somebody else keeps the new member from becoming the leader
+		if s == StepPromote && !done && !once { // an operator forbids the new member to become the leader
 			once = true
 			if err := r.manner().(managed).tag(context.Background(), r.node().Replacement, apart); err != nil {
 				t.Error(err)
@@ -296,7 +300,8 @@ func TestPatroniRefuses(t *testing.T) {
 	mustHold(t, p.Nodes[0].Replacement, committed, 0)
 }
 
-// A server that is killed together with its Patroni at a step of the leader, and started again, costs no more than another try.
+// A server that is killed together with its Patroni at a step of the leader, and restarted, costs no more
+// than another try.
 func TestPatroniServersKilled(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()
@@ -309,7 +314,8 @@ func TestPatroniServersKilled(t *testing.T) {
 
 func memberKilled(t *testing.T, step Step, old bool) {
 	mode := ""
-	if step == StepFence && old { // clients were held a moment ago: of what they wrote then only a synchronous standby has all for sure
+	// Clients were held a moment ago: only a synchronous standby is sure to have all that they wrote then.
+	if step == StepFence && old {
 		mode = "synchronous_mode: true"
 	}
 	p := newPatroniCell(t, mode)
@@ -337,7 +343,7 @@ func memberKilled(t *testing.T, step Step, old bool) {
 		}
 		tries = append(tries, err.Error())
 		if running, _ := victim.running(t.Context()); !running && once {
-			_ = victim.start(t.Context()) // as a supervisor does, which knows nothing
+			_ = victim.start(t.Context()) // as an uninformed supervisor does
 		}
 	}
 	t.Logf("%d tries failed: %q", len(tries), tries)
@@ -348,7 +354,8 @@ func memberKilled(t *testing.T, step Step, old bool) {
 	mustHold(t, p.Nodes[0].Replacement, committed, 2)
 }
 
-// A leader that has died, which Patroni's store does not know yet, is not replaced by a new member that lacks a commit: that one still must not become the leader.
+// A leader that has died, which Patroni's store does not know yet, is not replaced by a new member that lacks
+// a commit: the new one still must not become the leader.
 func TestPatroniLeaderDead(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()
@@ -384,7 +391,8 @@ func TestPatroniLeaderDead(t *testing.T) {
 	mustHold(t, a.Replacement, 1, 0)
 }
 
-// Patroni's store names a leader that has died until its lock ends, so the new member is let in only when the old leader answers by itself.
+// Patroni's store names a leader that has died until its lock expires, so the new member is admitted only if
+// the old leader itself answers.
 func TestPatroniLeaderAnswersItself(t *testing.T) {
 	var asked []string
 	store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -400,7 +408,7 @@ func TestPatroniLeaderAnswersItself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = l.Close() // the leader's server is gone
+	_ = l.Close() // the leader's server is down
 	agent := &Agent{API: store.URL, Config: filepath.Join(t.TempDir(), "none")}
 	a := &Node{Name: "a", URL: "postgres://postgres@" + l.Addr().String() + "/postgres?sslmode=disable", Patroni: agent}
 	m := managed{task: &task{cell: &Cell{}, old: a, made: &Node{Name: "a2", Patroni: agent}, progress: &Progress{}}, api: api}

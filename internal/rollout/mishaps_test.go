@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// at has something done when a step is about to be taken, or has been.
+// at calls a function when a step is about to be taken, or has been.
 func at(step Step, behind bool, do func()) func(Step, bool) bool {
 	done := false
 	return func(s Step, is bool) bool {
@@ -26,7 +26,7 @@ func at(step Step, behind bool, do func()) func(Step, bool) bool {
 	}
 }
 
-// mustSay fails unless an error is of a kind and says something.
+// mustSay fails unless an error is of a kind and contains a text.
 func mustSay(t *testing.T, err, kind error, says string) {
 	t.Helper()
 	if err == nil || kind != nil && !errors.Is(err, kind) || !strings.Contains(err.Error(), says) {
@@ -43,7 +43,8 @@ func slots(t *testing.T, n *Node) string {
 	return names
 }
 
-// Tablespaces are copied, what an earlier try has left of them is removed before the next, and of an old node that is destroyed nothing stays but what others have there.
+// Tablespaces are copied, leftovers of an earlier try are removed before the next, and of an old node that is
+// destroyed nothing stays except other servers' files.
 func TestTablespaces(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()
@@ -61,7 +62,8 @@ func TestTablespaces(t *testing.T) {
 	killedAt(t, c, &gate{}, StepBackup, true)
 	other := *c
 	other.State += "-2"
-	mustSay(t, (&Rollout{Cell: &other, Yes: true}).Run(t.Context()), nil, "is of another roll-out ("+r.state.ID) // which somebody else has begun on another machine
+	// The other roll-out was begun on another machine.
+	mustSay(t, (&Rollout{Cell: &other, Yes: true}).Run(t.Context()), nil, "is of another roll-out ("+r.state.ID)
 	if err := r.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +97,8 @@ func TestSynchronousStandby(t *testing.T) {
 	mustExec(t, a.Replacement, "CREATE TABLE t (i int)") // waits for b2
 }
 
-// A full disk in the middle of the base backup fails that step, and leaves no slot behind that would fill the primary's disk, too. When there is room, it goes on.
+// A full disk in the middle of the base backup fails that step, and leaves no slot that would fill the
+// primary's disk, too. Once there is room the roll-out continues.
 func TestFullDisk(t *testing.T) {
 	testenv.Full(t)
 	if os.Getuid() != 0 {
@@ -132,7 +135,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A new node whose slot the primary has given up never catches up. That is said at once, and another try makes another copy.
+// A new node whose slot the primary has invalidated never catches up. That is reported at once, and the next
+// try makes another copy.
 func TestLostSlot(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()
@@ -162,7 +166,7 @@ func TestLostSlot(t *testing.T) {
 	}
 }
 
-// A server that somebody else promotes ends the roll-out before anybody is held.
+// A server that is promoted by other means ends the roll-out before clients are held.
 func TestPromotedByOthers(t *testing.T) {
 	testenv.Full(t)
 	for name, one := range map[string]struct {
@@ -193,7 +197,8 @@ func TestPromotedByOthers(t *testing.T) {
 	}
 }
 
-// Machines that were started anew, so that no server runs, cost no more than another run; and an abort before the promotion finds its way back.
+// Machines that were restarted, so that no server runs, cost no more than another run; and an abort before
+// the promotion restores the old primary.
 func TestReboot(t *testing.T) {
 	testenv.Full(t)
 	for _, one := range []struct {
@@ -210,7 +215,7 @@ func TestReboot(t *testing.T) {
 			killedAt(t, c, g, one.step, false)
 			kill9(t, a)
 			kill9(t, made)
-			if one.step == StepGates { // that of the old primary has a supervisor
+			if one.step == StepGates { // the old primary's machine has a supervisor
 				mustStart(t, a)
 			}
 			r := &Rollout{Cell: c, clients: g, Yes: true}
@@ -230,7 +235,8 @@ func TestReboot(t *testing.T) {
 	}
 }
 
-// A state that can't be written ends a switchover before the promotion, with the old primary as one; clients who wait for the new one are not kept waiting for that.
+// A state that can't be written ends a switchover before the promotion, and the old node is the primary.
+// Clients that already wait for the new primary are not kept waiting for that.
 func TestNoPlaceForState(t *testing.T) {
 	testenv.Full(t)
 	for _, one := range []struct {
@@ -261,7 +267,7 @@ func TestNoPlaceForState(t *testing.T) {
 			if err := os.Rename(place+"-away", place); err != nil {
 				t.Fatal(err)
 			}
-			for range 3 { // the new node may not have found the old primary again, which was started anew
+			for range 3 { // the new node may not have found the restarted old primary again
 				if err := (&Rollout{Cell: c, clients: g, Yes: true}).Run(t.Context()); err == nil {
 					break
 				}
@@ -275,7 +281,8 @@ func TestNoPlaceForState(t *testing.T) {
 	}
 }
 
-// A standby's replacement that was killed at any step is gone on with, or aborted: the old standby then follows as it did.
+// A standby's roll-out that was killed at any step is resumed, or aborted: then the old standby follows as
+// before.
 func TestStandbyKilled(t *testing.T) {
 	testenv.Full(t)
 	for _, step := range standbySteps {

@@ -22,20 +22,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hosts with a network between them, of which links can be cut: what goes through them is dropped and nobody is told, as when a switch has died.
+// Hosts with a network between them whose links can be cut: packets are dropped without notice, as when a
+// switch has died.
 //
 //	tool ── 10.0.0.2 ─┐
-//	gateway 10.0.1.2 ─┤ router: drops what goes from and to two hosts whose link is cut
+//	gateway 10.0.1.2 ─┤ router: drops packets between two hosts whose link is cut
 //	old ─── 10.0.2.2 ─┤
 //	new ─── 10.0.3.2 ─┘
 
-// network is a router and hosts, each a network namespace.
+// network has a router and hosts, each a network namespace.
 type network struct {
 	t      *testing.T
 	prefix string
 }
 
-// Hosts of a network, by their numbers.
+// Numbers of the hosts of a network.
 const (
 	onTool = iota
 	onGateway
@@ -72,7 +73,7 @@ func newNetwork(t *testing.T) *network {
 	return n
 }
 
-// without skips a test, or fails it where all has to be there.
+// without skips a test, or fails it where all programs are required.
 func without(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
@@ -103,12 +104,12 @@ func (n *network) must(args ...string) {
 	}
 }
 
-// link is two hosts.
+// link is a pair of hosts.
 type link [2]int
 
 func (l link) String() string { return hostNames[l[0]] + "-" + hostNames[l[1]] }
 
-// cut has the router drop what goes from one to the other; heal ends that.
+// cut makes the router drop packets between the two hosts; heal ends that.
 func (n *network) cut(l link)  { n.rules("add", l) }
 func (n *network) heal(l link) { n.rules("del", l) }
 
@@ -119,13 +120,13 @@ func (n *network) rules(do string, l link) {
 	}
 }
 
-// command is one that runs on a host, and ends with the test.
+// command returns a command that runs on a host, and ends with the test.
 func (n *network) command(host int, args ...string) *exec.Cmd {
 	args = append([]string{"netns", "exec", n.prefix + hostNames[host]}, args...)
 	return exec.CommandContext(n.t.Context(), "ip", args...)
 }
 
-// dialer connects from a host.
+// dialer returns a function that connects from a host.
 func (n *network) dialer(host int) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (c net.Conn, err error) {
 		runtime.LockOSThread()
@@ -145,7 +146,7 @@ func (n *network) dialer(host int) func(ctx context.Context, network, address st
 		}
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if back := unix.Setns(int(here.Fd()), unix.CLONE_NEWNET); back != nil {
-			panic(back) // this thread is no one's any more
+			panic(back) // this thread can't be used any more
 		}
 		if err != nil {
 			return nil, err
@@ -154,7 +155,7 @@ func (n *network) dialer(host int) func(ctx context.Context, network, address st
 	}
 }
 
-// connect connects a socket, which stays in the network that it was made in.
+// connect connects a socket, which stays in the namespace where it was made.
 func connect(ctx context.Context, fd int, address string) (net.Conn, error) {
 	file := os.NewFile(uintptr(fd), address)
 	defer file.Close()
@@ -162,7 +163,7 @@ func connect(ctx context.Context, fd int, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if end, ok := ctx.Deadline(); ok { // counts for connect, too
+	if end, ok := ctx.Deadline(); ok { // limits connect, too
 		_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: int64(time.Until(end).Seconds()) + 1})
 	}
 	if err := unix.Connect(fd, &unix.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()}); err != nil {
@@ -171,7 +172,8 @@ func connect(ctx context.Context, fd int, address string) (net.Conn, error) {
 	return net.FileConn(file)
 }
 
-// A shell on another host, as ssh is: a command goes on when the connection has gone, and the client gives up when nobody answers.
+// A shell on another host, like ssh: a command continues when its connection is lost, and the client gives up
+// when the server does not answer.
 
 // order is a command for another host.
 type order struct {
@@ -179,13 +181,13 @@ type order struct {
 	Input []byte
 }
 
-// outcome is what has become of it.
+// outcome is the result of an order.
 type outcome struct {
 	Out, Errs string
 	Code      int
 }
 
-// serveShell runs what it is asked to.
+// serveShell runs the orders that it receives.
 func serveShell(address string) error {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -216,10 +218,10 @@ func (o order) run() outcome {
 	return outcome{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
 
-// goneAfter is when a client has lost its server, in milliseconds.
+// goneAfter is the time without an answer after which a client gives up, in milliseconds.
 const goneAfter = 5000
 
-// runShell is the client. It exits as the command has.
+// runShell runs a command on another host and returns its exit code.
 func runShell(address string, args []string) int {
 	d := net.Dialer{
 		Timeout:         goneAfter * time.Millisecond,
@@ -246,9 +248,9 @@ func runShell(address string, args []string) int {
 	return o.Code
 }
 
-// A tool is a roll-out in a process of its own. It says at which step it is, and waits until it may go on.
+// A tool is a roll-out in a separate process. It reports each step, and waits for permission to continue.
 
-// stop is where a tool waits.
+// stop is a step at which a tool waits.
 type stop struct {
 	Step Step
 	Done bool
@@ -274,7 +276,7 @@ func runTool(file string) int {
 	return 0
 }
 
-// TestMain makes this program what runs on the hosts, too.
+// TestMain lets this program also serve as the programs on the hosts.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 {
 		switch os.Args[1] {
@@ -294,7 +296,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// tool is one that runs.
+// tool is a running tool.
 type tool struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
@@ -322,7 +324,7 @@ func startTool(t *testing.T, cmd *exec.Cmd) *tool {
 	return u
 }
 
-// next is where it waits now. It is not ok when it has ended.
+// next returns the next stop. ok is false when the tool has ended.
 func (u *tool) next() (s stop, ok bool) {
 	if err := u.out.Decode(&s); err != nil {
 		u.err, u.ended = u.cmd.Wait(), true

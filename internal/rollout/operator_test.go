@@ -15,9 +15,9 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// What people do who mistype, are impatient, or have forgotten what they did last week.
+// Operators who mistype, are impatient, or have forgotten what they did last week.
 
-// A confirmation is of one new node. When that was given up, neither it nor another one counts for the next.
+// A confirmation is for one new node. If that node is given up, the confirmation does not count for the next.
 func TestConfirmedOnce(t *testing.T) {
 	c := &Cell{Name: "orders", State: filepath.Join(t.TempDir(), "state.json"), Nodes: []Node{notThere("a"), notThere("b")}}
 	text := strings.NewReplacer(`"fence"`, `"keep", "aborted": true`, `"mark": "m"`, `"confirmed": true`).Replace(goodState)
@@ -31,7 +31,8 @@ func TestConfirmedOnce(t *testing.T) {
 	}
 }
 
-// A server that happens to be where the new node should be, and a new node that somebody has made the primary, are not stopped by an abort.
+// An abort does not stop another server in the place of the new node, nor a new node that was made the
+// primary by hand.
 func TestAbortOfOthers(t *testing.T) {
 	t.Parallel()
 	c := newCell(t)
@@ -61,7 +62,7 @@ func TestAbortOfOthers(t *testing.T) {
 	}
 }
 
-// mustInit makes a cluster that has nothing to do with others in a node's directory.
+// mustInit makes an unrelated cluster in a node's directory.
 func mustInit(t *testing.T, n *Node) {
 	t.Helper()
 	mustRun(t, n, "initdb", "-D", n.Directory, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale", "C")
@@ -71,7 +72,7 @@ func mustInit(t *testing.T, n *Node) {
 	}
 }
 
-// The backup of another cell, which a hook has restored, takes no place.
+// A backup of another cell, which a hook has restored, is rejected.
 func TestRestoreOfAnotherCell(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()
@@ -84,7 +85,7 @@ func TestRestoreOfAnotherCell(t *testing.T) {
 	onePrimaryAtMost(t, c)
 }
 
-// The old data are removed when the new node serves, and not with what others have put there.
+// The old data are removed when the new node is in service, and other files there are kept.
 func TestDestroyOld(t *testing.T) {
 	t.Parallel()
 	c := newCell(t)
@@ -119,7 +120,7 @@ func TestDestroyOld(t *testing.T) {
 	}
 }
 
-// A standby is not stopped when its replacement has died since its gates.
+// A standby is not stopped if its replacement has died since its gates.
 func TestReplacementDied(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()
@@ -139,7 +140,8 @@ func TestReplacementDied(t *testing.T) {
 	}
 }
 
-// Options are mended behind the copy; a new node that is down is started before clients are held; who ends the roll-out in the middle of a promotion has clients go on.
+// Options can be corrected after the copy; a new node that is down is started before clients are held; when
+// the operator ends the roll-out in the middle of a promotion, clients continue.
 func TestImpatience(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()
@@ -163,7 +165,8 @@ func TestImpatience(t *testing.T) {
 	}
 }
 
-// A gateway that is another cell's, could not move its clients, or takes no orders is found at the check. One that somebody else holds stays so.
+// A gateway that is another cell's, could not move its clients, or refuses commands is found by the check. A
+// hold by another holder stays.
 func TestGatewayIsFound(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()
@@ -209,7 +212,7 @@ func TestGatewayIsFound(t *testing.T) {
 	}
 }
 
-// Ctrl-C, when the program that the output goes to has ended by it already, puts the old primary back.
+// Ctrl-C restores the old primary even if it has ended the program that reads the output.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	c := newCell(t)
@@ -232,7 +235,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// hookedFile is what another process reads of a cell without a gateway.
+// hookedFile is the cell's file for another process, without a gateway.
 func hookedFile(t *testing.T, c *Cell) string {
 	t.Helper()
 	node := func(n *Node) map[string]any {

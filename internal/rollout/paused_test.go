@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// maintain has Patroni's maintenance mode begin or end, as patronictl pause and resume do.
+// maintain begins or ends Patroni's maintenance mode, as patronictl pause and resume do.
 func (p *patroniCell) maintain(t *testing.T, on bool) {
 	t.Helper()
 	body := `{"pause": null}`
@@ -38,7 +38,8 @@ func (p *patroniCell) maintain(t *testing.T, on bool) {
 	})
 }
 
-// Maintenance mode, whenever it begins, stops the roll-out: it says so, clients go on where the primary is, and when it has ended the roll-out goes on.
+// Maintenance mode, whenever it begins, stops the roll-out: it says so, clients continue at the primary, and
+// after it the roll-out continues.
 func TestPatroniPaused(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()
@@ -89,7 +90,8 @@ func TestPatroniPaused(t *testing.T) {
 	}
 }
 
-// A REST API with TLS that asks for a client's certificate and a password; a wrong one of each is found before anything is made.
+// A REST API with TLS that requires a client certificate and a password; a wrong one of each is found before
+// anything is made.
 func TestPatroniSecure(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()
@@ -103,7 +105,8 @@ func TestPatroniSecure(t *testing.T) {
 		return name
 	}
 	pair, ca := "\n  certfile: "+file(cert.Cert)+"\n  keyfile: "+file(cert.Key), file(authority.File)
-	of.API = pair + "\n  cafile: " + ca + "\n  verify_client: required\nctl:" + pair + "\n  cacert: " + ca // members ask each other, too
+	// Members ask each other, too.
+	of.API = pair + "\n  cafile: " + ca + "\n  verify_client: required\nctl:" + pair + "\n  cacert: " + ca
 	good := patroni.Access{User: "patroni", PasswordFile: passwordFile(t, "secret"), CA: authority.File, Cert: cert.Cert, Key: cert.Key}
 	p := patroniCellOf(t, of, good, "")
 	for says, access := range map[string]patroni.Access{

@@ -15,7 +15,8 @@ import (
 
 const everybody = "host all all all trust\nhost replication all all trust\n"
 
-// A new node that the roll-out reaches, and that does not let the gateway's clients in, is found before anybody is held.
+// A new node that the roll-out reaches, but that rejects the gateway's clients, is found before clients are
+// held.
 func TestOutOfReach(t *testing.T) {
 	t.Parallel()
 	c := newCell(t)
@@ -62,8 +63,8 @@ func TestOutOfReach(t *testing.T) {
 	}
 }
 
-// refusedAfterLease has a roll-out die before the fence and the hold end by itself. When it is gone on with, the new node lets clients in no more: it is found while
-// the old primary serves.
+// refusedAfterLease makes a roll-out die before the fence, and its hold end by itself. When it is resumed,
+// the new node rejects clients: that is found while the old primary serves.
 func refusedAfterLease(t *testing.T, c *Cell, g *testenv.GatewayServer, hba func(string)) {
 	t.Helper()
 	a, made := &c.Nodes[0], c.Nodes[0].Replacement
@@ -93,7 +94,7 @@ func refusedAfterLease(t *testing.T, c *Cell, g *testenv.GatewayServer, hba func
 	}
 }
 
-// cutOff stands for a gateway whose way to the new node goes while clients wait.
+// cutOff simulates a gateway that loses its connection to the new node while clients wait.
 type cutOff struct{ *gate }
 
 var errCutOff = errors.New("cut off")
@@ -105,7 +106,8 @@ func (c cutOff) Reach(context.Context, *Node) (string, error) {
 	return "", nil
 }
 
-// When that way goes after clients were held, they go on at the old primary, which has not been stopped.
+// If that connection is lost after clients were held, they continue at the old primary, which has not been
+// stopped.
 func TestCutOff(t *testing.T) {
 	t.Parallel()
 	c := newCell(t)

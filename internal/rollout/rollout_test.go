@@ -25,13 +25,13 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// newCell makes a primary "a" and standbys, with replacements that are not there yet.
+// newCell makes a primary "a" and standbys, with replacements that do not exist yet.
 func newCell(t *testing.T, standbys ...string) *Cell {
 	t.Helper()
 	return newCellOf(t, testenv.PostgresBin(t), standbys...)
 }
 
-// newCellOf makes one of the programs in a directory.
+// newCellOf makes a cell with the programs in a directory.
 func newCellOf(t *testing.T, bin string, standbys ...string) *Cell {
 	t.Helper()
 	dir, as := testenv.PostgresDir(t)
@@ -41,7 +41,8 @@ func newCellOf(t *testing.T, bin string, standbys ...string) *Cell {
 		n.Replacement = &made
 		c.Nodes = append(c.Nodes, n)
 	}
-	c.Gates.CatchUp = config.Duration(20 * time.Second) // which is how long a test waits for a server that it has killed
+	// A test waits that long for a server that it has killed.
+	c.Gates.CatchUp = config.Duration(20 * time.Second)
 	c.Gates.fill()
 	if err := c.validate(); err != nil {
 		t.Fatal(err)
@@ -108,9 +109,9 @@ func mustRun(t *testing.T, n *Node, program string, args ...string) {
 	}
 }
 
-// gate stands for a gateway: clients take the address from it, one transaction at a time each.
+// gate simulates a gateway: each client takes the address from it for one transaction at a time.
 type gate struct {
-	mu   sync.RWMutex // held for reading by a transaction
+	mu   sync.RWMutex // held for reading during a transaction
 	held bool
 	url  string
 }
@@ -138,8 +139,8 @@ func (g *gate) Release(context.Context) error {
 	return nil
 }
 
-// transfers moves money between accounts until it is ended, and returns how many transfers were committed. Where servers are not killed any error is one of
-// the test's.
+// transfers moves money between accounts until it is stopped; stopping it returns how many transfers were
+// committed. If servers are not killed any error fails the test.
 func (g *gate) transfers(t *testing.T, n int, killed bool) (stop func() int) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
@@ -150,15 +151,17 @@ func (g *gate) transfers(t *testing.T, n int, killed bool) (stop func() int) {
 				err := g.transfer(i, done[i])
 				var failed *pgconn.PgError
 				switch {
-				case err == nil, killed && errors.As(err, &failed) && failed.Code == "23505": // it had been committed when the connection broke
+				// A unique violation: it had been committed when the connection broke.
+				case err == nil, killed && errors.As(err, &failed) && failed.Code == "23505":
 					done[i]++
-				case errors.As(err, &failed) && failed.Code == "40P01": // a deadlock of these clients' own making
+				case errors.As(err, &failed) && failed.Code == "40P01": // the clients deadlock
 				case killed:
 				default:
 					t.Errorf("client %d: %v", i, err)
 					return
 				}
-				_ = pauseFor(ctx, lookTime) // a connection for each takes the machine from the roll-out
+				// Connecting for each transfer takes CPU time from the roll-out.
+				_ = pauseFor(ctx, lookTime)
 			}
 		})
 	}
@@ -173,7 +176,8 @@ func (g *gate) transfers(t *testing.T, n int, killed bool) (stop func() int) {
 	}
 }
 
-// transfer is one transaction, whose outcome is not known if the connection breaks: so what stop returns may be one too few a client.
+// transfer is one transaction. Its outcome is unknown if the connection breaks, so the count that stop
+// returns may be one too low for each client.
 func (g *gate) transfer(client, number int) error {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
@@ -202,8 +206,8 @@ func mustExec(t *testing.T, n *Node, text string) {
 	}
 }
 
-// A primary and a standby are replaced while clients write. Nothing that was committed is lost or there twice, and the old nodes are kept.
-// The example in examples/rollout has two standbys.
+// A primary and a standby are replaced while clients write. No commit is lost or stored twice, and the old
+// nodes are kept. The example in examples/rollout has two standbys.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	c := newCell(t, "b")
@@ -262,7 +266,7 @@ func tried() []Step {
 
 var errKilled = errors.New("killed")
 
-// killed is a roll-out that dies when it has recorded that it takes a step, and when it has taken it.
+// killed is a roll-out that dies when it has recorded a step, and when it has taken it.
 func killedAt(t *testing.T, c *Cell, g *gate, step Step, behind bool) {
 	t.Helper()
 	r := &Rollout{Cell: c, clients: g, Yes: true}
@@ -279,7 +283,7 @@ func killedAt(t *testing.T, c *Cell, g *gate, step Step, behind bool) {
 	}
 }
 
-// onePrimary fails when a cell has more or less than one server that takes writes.
+// onePrimary fails unless exactly one server of a cell takes writes.
 func onePrimary(t *testing.T, c *Cell) string {
 	t.Helper()
 	primaries := primaries(t, c)
@@ -313,7 +317,8 @@ func primaries(t *testing.T, c *Cell) []string {
 	return primaries
 }
 
-// A roll-out that was killed at any step of the primary is gone on with, or aborted where that is possible. There are never two primaries, and nothing is lost.
+// A roll-out that was killed at any step of the primary is resumed, or aborted where that is possible. There
+// are never two primaries, and nothing is lost.
 func TestKilled(t *testing.T) {
 	for _, behind := range []bool{false, true} {
 		for _, step := range tried() {
@@ -350,7 +355,8 @@ func killedAndResumed(t *testing.T, c *Cell, step Step, behind, abort bool) {
 	}
 	if !abort || ahead {
 		if err := (&Rollout{Cell: c, clients: g, Yes: true}).Run(t.Context()); err != nil {
-			t.Fatal(err) // clients may be held, so they are not waited for
+			// Clients may be held, so the test does not wait for them.
+			t.Fatal(err)
 		}
 	}
 	committed := stop()
@@ -366,8 +372,8 @@ func killedAndResumed(t *testing.T, c *Cell, step Step, behind, abort bool) {
 	}
 }
 
-// A server that is killed at any step of the primary, and started again by its supervisor as it is, costs no more than another try: there are never two primaries, and
-// nothing is lost.
+// A server that is killed at any step of the primary, and restarted unchanged by its supervisor, costs no
+// more than another try: there are never two primaries, and nothing is lost.
 func TestServersKilled(t *testing.T) {
 	testenv.Full(t)
 	for _, step := range tried() {
@@ -402,7 +408,7 @@ func serverKilled(t *testing.T, step Step, old bool) {
 		err := r.Run(t.Context())
 		onePrimaryAtMost(t, c)
 		if running, _ := victim.running(t.Context()); !running && once {
-			_ = victim.start(t.Context()) // as a supervisor does, which knows nothing
+			_ = victim.start(t.Context()) // as an uninformed supervisor does
 		}
 		onePrimaryAtMost(t, c)
 		if err == nil {
@@ -477,7 +483,7 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// A standby that does not come nearer closes the gate.
+// A standby whose lag does not shrink closes the gate.
 func TestLag(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()
@@ -497,7 +503,7 @@ func TestLag(t *testing.T) {
 	}
 }
 
-// What stands in the way is said before anything is made.
+// Problems are reported before anything is made.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	c := newCell(t)

@@ -12,7 +12,7 @@ import (
 
 var words = []string{"printf", "%s|", "plain", "two words", "it's", `"$HOME" \ $(id)`, "a;b&c", "*", "", "~", "ümläut", "line\nline", "-e", "x=y"}
 
-// What ssh runs on the other side is read by a shell there.
+// A shell on the other side parses what ssh runs.
 func TestQuoted(t *testing.T) {
 	testenv.NeedsPrograms(t)
 	out, err := exec.Command("sh", "-c", quoted(words)).Output()
@@ -21,7 +21,7 @@ func TestQuoted(t *testing.T) {
 	}
 }
 
-// Words are quoted only where a shell reads them.
+// Only words that a shell would change are quoted.
 func TestCommandsElsewhere(t *testing.T) {
 	if got := on([]string{"sudo", "-u", "postgres"}, words...); !slices.Equal(got[3:], words) {
 		t.Errorf("%q", got)
@@ -31,7 +31,8 @@ func TestCommandsElsewhere(t *testing.T) {
 	}
 }
 
-// A primary moves when its machines are reached by ssh, as most people's are, and directories have names that a shell would read otherwise.
+// A primary moves when its machines are reached by ssh, as is usual, and directory names have characters that
+// a shell would interpret.
 func TestOverSSH(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()
@@ -39,7 +40,8 @@ func TestOverSSH(t *testing.T) {
 	c := newCell(t)
 	a, made := &c.Nodes[0], c.Nodes[0].Replacement
 	a.Run, made.Run = ssh, ssh
-	made.Directory = filepath.Join(filepath.Dir(made.Directory), "it's a new place") // no $: pg_ctl itself has a shell read it
+	// No $: pg_ctl itself passes it to a shell.
+	made.Directory = filepath.Join(filepath.Dir(made.Directory), "it's a new place")
 	out, err := a.command(t.Context(), words[0], words[1:]...)
 	if want := strings.Join(words[2:], "|") + "|"; err != nil || out != want {
 		t.Fatalf("%v\n%q\n%q", err, out, want)

@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A new node on btrfs takes what cinch plan --disk has predicted of it. What it takes later is told beside that.
+// A new node on btrfs has the size that cinch plan --disk has predicted. Its later size is shown beside that.
 func TestPrediction(t *testing.T) {
 	testenv.Full(t)
 	c := newCell(t)
@@ -64,7 +64,8 @@ func TestPrediction(t *testing.T) {
 	t.Logf("\n%s", &out)
 }
 
-// onBtrfs has the replacements on a btrfs of their own, and predicted by this tree's program, which the server's user can run.
+// onBtrfs puts the replacements on a separate btrfs, predicted by this tree's program, which the server's
+// user can run.
 func onBtrfs(t *testing.T, c *Cell, dir string) {
 	t.Helper()
 	if os.Geteuid() != 0 {

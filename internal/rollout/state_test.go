@@ -11,7 +11,8 @@ import (
 const goodState = `{"version": 1, "id": "ONE", "cell": "orders", "order": ["b", "a"], "primary": "a", "at": 1, "step": "fence",
 	"nodes": {"a": {"made": "a2 in /a2", "mark": "m"}, "b": {"made": "b2 in /b2", "replaced": true}}}`
 
-// A state that is damaged, edited, of another cell or of another version is refused by whatever reads it, and says why.
+// A state that is damaged, edited, of another cell or of another version is refused by every reader, with the
+// reason.
 func TestDamagedState(t *testing.T) {
 	replaced := func(old, by string) string { return strings.Replace(goodState, old, by, 1) }
 	for name, one := range map[string]struct{ text, says string }{
@@ -55,7 +56,7 @@ func notThere(name string) Node {
 	return Node{Name: name, URL: "postgres://localhost:2/" + name, Directory: "/" + name, Replacement: &made}
 }
 
-// A good one is read, and one that was aborted may go on with another replacement.
+// A valid state is read, and an aborted one may continue with another replacement.
 func TestState(t *testing.T) {
 	c := &Cell{Name: "orders", State: filepath.Join(t.TempDir(), "state.json"), Nodes: []Node{notThere("a"), notThere("b")}}
 	for _, text := range []string{goodState, strings.Replace(strings.Replace(goodState, "a2 in", "a3 in", 1), `"at": 1`, `"at": 1, "aborted": true`, 1)} {

@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Of many that have the same name, those that are nodes are told from the others as far as slots and addresses tell it.
+// Among followers with the same name, nodes are told from others as far as slots and addresses show it.
 func TestExcept(t *testing.T) {
 	follower := func(name, host, slot string) stranger { return stranger{name: name, host: host, slot: slot} }
 	node := func(name, slot string, addresses ...string) knownStandby {
@@ -23,7 +23,8 @@ func TestExcept(t *testing.T) {
 		left  string
 	}{
 		{[]stranger{follower(wr, "10.0.0.3", ""), follower(wr, "10.0.0.1", ""), follower(wr, "10.0.0.2", "")}, []knownStandby{node(wr, "", "10.0.0.1"), node(wr, "", "10.0.0.2")}, "[walreceiver (10.0.0.3)]"},
-		{[]stranger{follower(wr, "10.1.0.1", ""), follower(wr, "10.0.0.2", "")}, []knownStandby{node(wr, "", "10.0.0.1"), node(wr, "", "10.0.0.2")}, "[]"}, // by another of its addresses
+		// The first follows by another of its addresses.
+		{[]stranger{follower(wr, "10.1.0.1", ""), follower(wr, "10.0.0.2", "")}, []knownStandby{node(wr, "", "10.0.0.1"), node(wr, "", "10.0.0.2")}, "[]"},
 		{[]stranger{follower(wr, "10.0.0.1", "x"), follower(wr, "10.0.0.2", "y")}, []knownStandby{node(wr, "y", "10.0.0.1")}, "[walreceiver (10.0.0.1), by the slot x]"},
 		{[]stranger{{slot: "y", kept: 1 << 20}, {slot: "z"}, {slot: "y", logical: true}}, []knownStandby{node(wr, "y")}, "[the slot z, which keeps 0 B of WAL for somebody who is not connected the logical slot y]"},
 		{[]stranger{follower(wr, "10.0.0.1", "x"), follower(wr, "10.0.0.4", "")}, []knownStandby{{name: "b", addresses: []string{"10.0.0.1"}, silent: true}}, "[walreceiver (10.0.0.4)]"},
@@ -35,7 +36,7 @@ func TestExcept(t *testing.T) {
 	}
 }
 
-// A slot that nobody uses may be that of a node that does not answer: nobody is told to drop it.
+// An unused slot may belong to a node that does not answer: the operator is not told to drop it.
 func TestSlotOfSilentNode(t *testing.T) {
 	nodes := []knownStandby{{name: "b", slot: "b_slot"}, {name: "c", silent: true}}
 	list := except([]stranger{{slot: "sub", logical: true}, {slot: "b_slot"}, {slot: "c_slot"}, {slot: "z"}}, nodes)
@@ -48,7 +49,8 @@ func TestSlotOfSilentNode(t *testing.T) {
 	}
 }
 
-// Whoever follows a standby that is replaced would follow nobody, nodes too. A node's slot there that nobody uses does no harm.
+// Followers of a standby that is replaced would follow no server, and nodes may be among them. A node's
+// unused slot there does no harm.
 func TestCascading(t *testing.T) {
 	named := func(one stranger) bool { return one.name == "cinch_c" || one.slot == "cinch_c" }
 	list := cascading([]stranger{
@@ -79,8 +81,9 @@ func TestCascading(t *testing.T) {
 	}
 }
 
-// Who follows the primary or a standby, and a slot that waits for somebody, are named before anything is made, unless the cell's file says that they may stay. Standbys that
-// are nodes are known, whatever name and slot they have.
+// Unknown followers of the primary or of a standby, and slots that are waiting for a client, are reported
+// before anything is made, unless the cell's file allows them to stay. Standbys that are nodes are known,
+// whatever name and slot they have.
 func TestStrangers(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()

@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
 )
 
-// What the roll-out logs in with stays with it, wherever the URL has it.
+// The roll-out's own credentials are not passed on, wherever the URL has them.
 func TestTarget(t *testing.T) {
 	for from, want := range map[string]string{
 		"postgres://postgres:secret@db2:5433/app?sslmode=require":                               "postgres://db2:5433?sslmode=require",
@@ -21,7 +21,7 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// Only what the gateway refuses is a gate: not an answer of somebody else's, nor the end of the roll-out itself.
+// Only a refusal by the gateway is a gate: not another server's response, nor the end of the roll-out itself.
 func TestReached(t *testing.T) {
 	x := through{&control.Client{Admin: "gw:9470"}, &Cell{}}
 	to := &Node{Name: "a2"}

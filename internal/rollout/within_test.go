@@ -12,7 +12,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A tool that is killed at any moment of any step, again and again, and a gateway that is, too, come to the end, with one primary and nothing lost.
+// A tool that is killed at any moment of any step, again and again, and a gateway that is killed too, reach
+// the end, with one primary and nothing lost.
 func TestKilledWithin(t *testing.T) {
 	testenv.Full(t)
 	const rounds, lives = 10, 12
@@ -40,7 +41,8 @@ func killedWithin(t *testing.T, random *rand.Rand, lives int) {
 		for s, ok := u.next(); ok; s, ok = u.next() {
 			u.goOn()
 			if life < lives && s == (stop{Step: victim}) {
-				time.Sleep(time.Duration(random.IntN(800)) * time.Millisecond) // the moment is what the seed is for
+				// The seed determines the moment.
+				time.Sleep(time.Duration(random.IntN(800)) * time.Millisecond)
 				_ = u.cmd.Process.Kill()
 				t.Logf("killed within %s", victim)
 				if random.IntN(3) == 0 {
@@ -67,7 +69,7 @@ func killedWithin(t *testing.T, random *rand.Rand, lives int) {
 	}
 }
 
-// cellFile writes what a tool of another process reads.
+// cellFile writes the cell's file for another process.
 func cellFile(t *testing.T, c *Cell) string {
 	t.Helper()
 	node := func(n *Node) map[string]any {

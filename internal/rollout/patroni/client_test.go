@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// What Patroni 4.1 answers is read, who asks for a change shows a password, and a refusal is told from what may still come to be.
+// Responses of Patroni 4.1 are decoded, requests for changes have the password, and a definite refusal
+// differs from a switchover that may still happen.
 func TestClient(t *testing.T) {
 	code, said := http.StatusPreconditionFailed, ""
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

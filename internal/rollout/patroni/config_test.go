@@ -24,7 +24,8 @@ tags:
   clonefrom: true
 `
 
-// A new member has its own name, addresses and directory; what is not known here, comments and passwords stay as they were.
+// A new member has its own name, addresses and directory; unknown keys, comments and passwords stay as they
+// were.
 func TestDerive(t *testing.T) {
 	got, err := Derive([]byte(configuration), NewMember{
 		Name: "a2", Address: "10.0.0.11:5433", API: "10.0.0.11:8009", Data: "/srv/a2", Parameters: map[string]string{"port": "5433", "full_page_writes": "off"},
@@ -59,7 +60,7 @@ tags:
 	}
 }
 
-// Tags are set and set back.
+// Tags are set and restored.
 func TestSetTags(t *testing.T) {
 	edited, was, err := SetTags([]byte(configuration), map[string]any{"nofailover": true, "failover_priority": nil, "nosync": true})
 	if err != nil {
