@@ -66,7 +66,7 @@ func (g *Gateway) SampleBytes() int {
 	return g.common.samples.Bytes()
 }
 
-// Shutdown lets exchanges in flight end, and cuts off what is left when ctx ends.
+// Shutdown lets exchanges in flight end, and cuts off the rest when ctx ends.
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	err := g.server.Shutdown(ctx)
 	g.common.carriers.close()

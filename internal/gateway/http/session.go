@@ -27,7 +27,7 @@ type session struct {
 	grace   time.Duration // see Config
 
 	taken    atomic.Bool // the connection was taken over from the server
-	carriers *carriers   // to a far gateway; nil: there is none
+	carriers *carriers   // to the far gateway; nil: there are none
 	shared   bool        // carriers is shared by all clients
 
 	mu      sync.Mutex
@@ -260,7 +260,7 @@ func (l *oneConn) Close() error {
 func (l *oneConn) Addr() net.Addr { return &net.TCPAddr{} }
 
 const (
-	// clientWindow limits the bytes of bodies that a client may send on a connection of HTTP/2 before the
+	// clientWindow limits the bytes of bodies that a client may send on an HTTP/2 connection before the
 	// gateway has read them.
 	clientWindow = 1 << 20
 	// usualFields is the size that HTTP/2 counts for ten fields beside their names and values, in bytes (RFC
