@@ -151,7 +151,7 @@ func (b *bed) wake() { b.t.Helper(); b.direct().must(wire.Eval, 0x27, "awake = t
 type testLog struct{ t *testing.T }
 
 func (l testLog) Write(b []byte) (int, error) {
-	defer func() { _ = recover() }() // after the test has ended
+	defer func() { _ = recover() }() // t.Log panics after the test has ended
 	l.t.Log(strings.TrimSpace(string(b)))
 	return len(b), nil
 }

@@ -19,7 +19,7 @@ import (
 type lane struct {
 	stamp     uint64 // stamp that requests carry while refusable > 0
 	refusable int    // unanswered requests with a stamp that the server has not accepted yet
-	retrying  bool   // the client's next requests wait: a goroutine sends what is parked
+	retrying  bool   // the client's next requests wait while a goroutine sends the parked ones
 	probeSent bool   // a probe has been sent and is not answered yet
 	parked    []parked
 }
@@ -130,7 +130,7 @@ func (l *lane) firstParked() *exchange {
 	return &first.exchange
 }
 
-// takeParked takes what is parked, in its order.
+// takeParked removes and returns the parked requests, in their order.
 func (l *lane) takeParked() []parked {
 	list := l.parked
 	l.parked = nil

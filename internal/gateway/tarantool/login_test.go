@@ -33,7 +33,7 @@ func (w *writers) take() (seen []string) {
 	return seen
 }
 
-// authBody is the body of an AUTH by password.
+// authBody returns the body of an AUTH by password.
 func authBody(salt []byte, user, password string) keyed {
 	hash := func(parts ...[]byte) []byte { h := sha1.Sum(slices.Concat(parts...)); return h[:] }
 	first := hash([]byte(password))

@@ -54,7 +54,7 @@ type splice struct {
 	stamp         uint64 // of the current step
 	began         time.Time
 	trace         *trace.Command // nil: none
-	missing       *refusal       // the answer where the stored function is not there
+	missing       *refusal       // the error if the stored function does not exist
 	answers       chan stepAnswer
 }
 

@@ -632,7 +632,7 @@ func TestOpenWithinBudget(t *testing.T) {
 	if s.releaseOpened(); s.openedBytes != 0 {
 		t.Error("release holds on")
 	}
-	other := p.replies.Account(nil, nil) // whose message is all that may be beyond the budget
+	other := p.replies.Account(nil, nil) // its message uses up all that may be beyond the budget
 	defer other.Close()
 	if err := other.Acquire(t.Context(), 2<<20); err != nil {
 		t.Fatal(err)

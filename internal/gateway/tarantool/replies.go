@@ -20,7 +20,7 @@ type reply struct {
 	kind   wire.Type // of the request
 }
 
-// pumpReplies carries the greeting and then replies, until the server ends or an error.
+// pumpReplies carries the greeting and then replies, until the server ends or an error occurs.
 func (s *session) pumpReplies() error {
 	defer s.fromServer.Free()
 	defer func() { _ = s.toClient.flush() }()

@@ -65,7 +65,7 @@ func (s *session) sendParked(stream uint64) {
 				for ; i < len(list); i++ {
 					s.outstanding.originals.drop(&list[i].exchange)
 				}
-				_ = s.Close() // which ends the wait in unpark too
+				_ = s.Close() // this also ends the wait in unpark
 				break
 			}
 			if !done {

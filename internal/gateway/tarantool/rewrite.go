@@ -55,8 +55,8 @@ type rewritten struct {
 	steps  stepPlan // if it has a space the request is carried out in steps, and bytes is nil
 }
 
-// schemaStamp is the version of the schema that the gateway puts into a request. A server with another version refuses
-// the request.
+// schemaStamp is the version of the schema that the gateway puts into a request. A server with another
+// version refuses the request.
 type schemaStamp struct {
 	version  uint64 // 0: none
 	required bool   // the request carries it even if no value in it is compressed
@@ -201,7 +201,7 @@ func (c *collector) tuple(at wire.Span) *refusal {
 	for n := range count {
 		end, err := wire.Skip(c.b, next)
 		if err != nil {
-			return nil // can't be: the body was walked through
+			return nil // can't happen: the body has been walked through
 		}
 		if refused := c.value(n, wire.Span{At: next, Len: end - next}); refused != nil {
 			return refused

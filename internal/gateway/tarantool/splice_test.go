@@ -228,7 +228,7 @@ func TestNoSpliceIsLost(t *testing.T) {
 	}
 }
 
-// A short request with many splices of one long value takes no memory for each of them.
+// A short request with many splices of one long value does not take that value's memory for each of them.
 func TestManySplicesOfOneField(t *testing.T) {
 	for _, p := range testenv.TarantoolPrograms(t) {
 		t.Run(p.Name, func(t *testing.T) { manySplices(t, p.Path) })

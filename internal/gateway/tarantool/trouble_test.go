@@ -60,7 +60,7 @@ func TestSplicesWhileTheSchemaChanges(t *testing.T) {
 		defer close(done)
 		direct := b.direct()
 		for range 25 {
-			// However slow the machine is, clients get on between changes.
+			// However slow the machine is, clients make progress between changes.
 			for before := answered.Load(); answered.Load() == before && !t.Failed(); {
 				time.Sleep(time.Millisecond)
 			}
