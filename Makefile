@@ -1,9 +1,11 @@
 # Modules: the product, its codecs, libzstd through cgo, the hook for go-redis, and benchmarks of it and of other people's compressors.
 MODULES = . codec codec/libzstd cinchredis bench/grpc bench/library examples/otel
 
-.PHONY: build short test race lint fuzz ci full
+.PHONY: build run short test race lint fuzz ci full
 
 build: ; go build -o cinch ./cmd/cinch
+# Cinch on its embedded store, with a small load. Ctrl-C ends it.
+run: build ; go run ./examples/first --cinch ./cinch
 # Tests come in rings: see test/doc.go.
 short: ; test/steady $(MODULES) -short -- ./...
 # Without the commit in it the program is the same, and so are results that are kept, until its code changes.

@@ -4,7 +4,7 @@
 //     belong here, beside the code that they test.
 //   - Ring 2, make test: also the same thing direct and through, on the real server. A package has one server for its tests
 //     (testenv.Main, testenv.Shared); each test has a database or a prefix of its own and runs in parallel.
-//   - Ring 3, .ci/run (make ci): ring 2, lint, the race detector, every fuzz target for a moment, five minutes of ring 4.
+//   - Ring 3, .ci/run (make ci): ring 2, lint, the race detector, every fuzz target for a moment, four minutes of ring 4.
 //   - Ring 4, make full: what takes minutes or is not ours, a line of test/full.txt each. A test that calls testenv.Full runs in
 //     ring 4 only; a line has to match it. Results are committed in test/full.csv.
 //
