@@ -128,7 +128,6 @@ func (p *pair) allowed(q, share float64, m Margins) float64 {
 	return verdict.MoreThan(share, float64(m.Absolute), float64(p.quantile(control, q)))
 }
 
-// merge adds the latencies of other.
 func (p *pair) merge(other *pair) {
 	if p.example == nil {
 		p.example = other.example

@@ -94,7 +94,6 @@ func (b *budget) takeLater(a account, n int64, over <-chan struct{}) bool {
 	return true
 }
 
-// free returns n to the budget.
 func (b *budget) free(a account, n int64) { b.move(a, -n) }
 
 func (b *budget) add(a account, n int64) {

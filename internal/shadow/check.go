@@ -20,13 +20,13 @@ type Finding struct {
 	Hint    string `json:"hint,omitempty"` // what to do
 }
 
-// Checker is implemented by Protocols that can inspect servers before a run, for versions, settings that
-// differ, and anything else that would make a run void. It changes nothing.
+// Checker is a Protocol that can inspect servers before a run, for versions, settings that differ, and
+// anything else that would make a run void. It changes nothing.
 type Checker interface {
 	Check(ctx context.Context, production, control, test *Target) ([]Finding, error)
 }
 
-// Identifier is implemented by Protocols that can tell whether two addresses belong to one server.
+// Identifier is a Protocol that can tell whether two addresses belong to one server.
 type Identifier interface {
 	// Same returns false if that is not known.
 	Same(ctx context.Context, a, b *Target) bool
@@ -61,8 +61,8 @@ func same(ctx context.Context, p Protocol, a, b *Target) bool {
 // HintReach is the hint for a server that can't be reached for a check.
 const HintReach = "see whether it runs and takes connections from here, and whether its URL has the right address, user and password"
 
-// Fitter is implemented by Protocols that can reject servers that can't be mirrored, or can't be targets. It
-// changes nothing.
+// Fitter is a Protocol that can reject servers that can't be mirrored, or can't be targets. It changes
+// nothing.
 type Fitter interface {
 	// Fit fails if a server is known to be unsuited for its role. production has no address when a recording
 	// is replayed.

@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// DataChecker is implemented by Protocols that can compare the servers' data while it is not written to.
+// DataChecker is a Protocol that can compare the servers' data while it is not written to.
 type DataChecker interface {
 	// CheckData compares the data of all servers with that of the first.
 	CheckData(ctx context.Context, how DataCheck, servers ...*Target) ([]TableState, error)

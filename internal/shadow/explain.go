@@ -17,7 +17,6 @@ type plansOf struct {
 	all []plans.Pair
 }
 
-// sample is the name and the Example of an operation.
 type sample struct {
 	name string
 	of   any

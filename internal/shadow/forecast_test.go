@@ -18,7 +18,6 @@ type stream struct {
 	drift  float64
 }
 
-// batch returns the mean of so many pieces.
 func (s *stream) batch(pieces int) (mean float64) {
 	for range pieces {
 		s.drift = s.memory*s.drift + math.Sqrt(1-s.memory*s.memory)*s.rnd.NormFloat64()

@@ -67,7 +67,6 @@ func newKVServer() *kvServer { return &kvServer{texts: map[string]string{}, coun
 
 var errDead = errors.New("connection reset by peer")
 
-// do executes a request.
 func (s *kvServer) do(request string) (answer string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +93,6 @@ func (s *kvServer) do(request string) (answer string, err error) {
 	return "done", nil
 }
 
-// Send implements Conn.
 func (s *kvServer) Send(ops []*Operation, _ time.Time, answered func(int, Answer)) error {
 	for i, op := range ops {
 		answer, err := s.do(string(op.Request))
@@ -110,7 +108,6 @@ func (s *kvServer) Send(ops []*Operation, _ time.Time, answered func(int, Answer
 	return nil
 }
 
-// Close implements Conn.
 func (s *kvServer) Close() error { return nil }
 
 func kvAnswer(line string) Answer {

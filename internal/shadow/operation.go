@@ -202,33 +202,33 @@ type Reader interface {
 	Held() int64
 }
 
-// Unanswered is implemented by Readers of protocols with requests that servers don't answer.
+// Unanswered is a Reader of a protocol with requests that servers don't answer.
 type Unanswered interface {
 	// Unanswered returns those operations of the last Request.
 	Unanswered() []*Operation
 }
 
-// Midway is implemented by Readers that can tell whether their connection is in the middle of something, such
-// as a transaction, whose rest makes no sense alone. A connection that is older than the run is mirrored only
+// Midway is a Reader that can tell whether its connection is in the middle of something, such as a
+// transaction, whose rest makes no sense alone. A connection that is older than the run is mirrored only
 // after it.
 type Midway interface {
 	Midway() bool
 }
 
-// Ender is implemented by Readers that may have operations left when their connection has ended in
-// production. Those of a connection that is given up, or was never mirrored, are not sent.
+// Ender is a Reader that may have operations left when its connection has ended in production. Those of a
+// connection that is given up, or was never mirrored, are not sent.
 type Ender interface {
 	End() []*Operation
 }
 
-// Excuser is implemented by Protocols that can find out whether answers differ for an unavoidable reason,
-// such as a value that expired at one target a moment before the other.
+// Excuser is a Protocol that can find out whether answers differ for an unavoidable reason, such as a value
+// that expired at one target a moment before the other.
 type Excuser interface {
 	Excuse(ctx context.Context, op *Operation, control, test *Target) bool
 }
 
-// Timekeeper is implemented by Protocols whose servers would expire data by their own clocks. It removes
-// expired data on both targets at the same place among the operations.
+// Timekeeper is a Protocol whose servers would expire data by their own clocks. It removes expired data on
+// both targets at the same place among the operations.
 type Timekeeper interface {
 	// Due returns some of the operations that remove data which production has expired by now, none when
 	// there are no more. It is called repeatedly, with the time of the next piece. The operations are sent on
@@ -236,27 +236,26 @@ type Timekeeper interface {
 	Due(now time.Time) []*Operation
 }
 
-// Noter is implemented by Protocols that detect differences between servers that exist by nature.
+// Noter is a Protocol that detects differences between servers that exist by nature.
 type Noter interface {
 	// Notes returns lines for the report. It may be called at any time.
 	Notes() []string
 }
 
-// Sizer is implemented by Protocols that can measure how much space a target's data takes.
+// Sizer is a Protocol that can measure how much space a target's data takes.
 type Sizer interface {
 	// Size asks a target. Fields that the target does not report stay empty.
 	Size(ctx context.Context, t *Target) (usage.Size, error)
 }
 
-// Explainer is implemented by Protocols that can ask a target for the plan of an operation, without executing
-// it.
+// Explainer is a Protocol that can ask a target for the plan of an operation, without executing it.
 type Explainer interface {
 	// Explain returns the plan for an Operation's Example.
 	Explain(ctx context.Context, t *Target, example any) plans.Plan
 }
 
-// Opener is implemented by Protocols whose connections begin with something that is not passed through, such
-// as the negotiation of TLS.
+// Opener is a Protocol whose connections begin with something that is not passed through, such as the
+// negotiation of TLS.
 type Opener interface {
 	// Open serves a client until its bytes may be passed through, within TLS if the client asks for that and
 	// there is a configuration. It returns the connection to go on with, and the first bytes for production.
@@ -265,7 +264,7 @@ type Opener interface {
 	Reach(ctx context.Context, production gateway.Upstream, client net.Conn, config *tls.Config) (net.Conn, error)
 }
 
-// Looker is implemented by Protocols that can find out what a target is doing with an unanswered operation.
+// Looker is a Protocol that can find out what a target is doing with an unanswered operation.
 type Looker interface {
 	// Look reports on the operation sent last on a connection. own is the connection of the operation that
 	// waits for it; nil: it has none yet.

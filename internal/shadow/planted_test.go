@@ -45,7 +45,6 @@ func newPlanted(seed uint64) *planted {
 	return p
 }
 
-// server returns the server with the fault.
 func (p *planted) server() *kvServer { return p.kv.servers[p.place] }
 
 // nth returns a random write, or read.

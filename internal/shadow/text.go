@@ -166,7 +166,6 @@ func (r *Report) names(w io.Writer) {
 // fewBatches is the number of batches below which nothing is said about an operation.
 const fewBatches = 8
 
-// difference returns the difference of the medians.
 func (n NameState) difference() string {
 	if n.Batches < fewBatches {
 		return "too few"

@@ -113,7 +113,6 @@ func (c *catalog) created(namespace string, options []byte) {
 	})
 }
 
-// indexed records the description of an index.
 func (c *catalog) indexed(namespace string, index []byte) {
 	c.note(namespace, func(a *about) {
 		a.unique = a.unique || truth(index, "unique")

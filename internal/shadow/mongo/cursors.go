@@ -26,7 +26,6 @@ func (c *cursor) at(t *shadow.Target) int64 {
 	return c.ids[t]
 }
 
-// set stores the ID at a target.
 func (c *cursor) set(t *shadow.Target, id int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -59,7 +59,6 @@ func each(doc []byte, yield func(key string, v bsoncore.Value)) {
 	})
 }
 
-// has reports whether a document has an element.
 func has(doc []byte, key string) bool { return value(doc, key).Type != 0 }
 
 // with returns a document with additional encoded elements.

@@ -87,7 +87,6 @@ type plan struct {
 	repeat bool // there may be several replies
 }
 
-// filter is the Filter of one connection.
 type filter struct {
 	all      *Filters
 	requests frames
@@ -133,7 +132,6 @@ func (f *filter) bounded(err error) ([]byte, error) {
 	return f.recorded, err
 }
 
-// ask processes a request.
 func (f *filter) ask(h wire.Header, raw []byte) error {
 	m, name, err := command(h, raw)
 	if err != nil {

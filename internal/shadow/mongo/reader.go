@@ -59,7 +59,6 @@ func (r *reader) check() error {
 	return nil
 }
 
-// ask processes a request.
 func (r *reader) ask(h wire.Header, raw []byte) error {
 	m, name, err := command(h, raw)
 	if err != nil {

@@ -117,7 +117,6 @@ func (q *request) documents(field string) (out [][]byte) {
 	return out
 }
 
-// replace replaces a field's documents.
 func (q *request) replace(field string, documents [][]byte) {
 	q.body = without(q.body, field)
 	q.sections = slices.DeleteFunc(slices.Clone(q.sections), func(s section) bool { return s.name == field })
@@ -145,7 +144,6 @@ func (q *request) pipeline() (stages [][]byte) {
 	return stages
 }
 
-// stage returns the name of a stage.
 func stage(doc []byte) string {
 	e, _ := wire.First(doc)
 	return string(e.Key)

@@ -159,7 +159,6 @@ func hashes(t *testing.T, s *mongotest.Server, db string) map[string]string {
 	return r.Collections
 }
 
-// same compares the data of two servers.
 func same(t *testing.T, a, b *mongotest.Server) {
 	t.Helper()
 	want, got := hashes(t, a, "shop"), hashes(t, b, "shop")

@@ -116,7 +116,6 @@ func (s Servers) Read(cfg *shadow.Config, p Protocol, production, through string
 	return nil
 }
 
-// read parses the URL of a server.
 func (p Protocol) read(flag, url string) (gateway.Upstream, error) {
 	up, err := p.Parse(url)
 	if err != nil {

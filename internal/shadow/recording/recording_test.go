@@ -43,7 +43,6 @@ func written(t testing.TB, records []Record) []byte {
 	return b.Bytes()
 }
 
-// all reads records until an error.
 func all(in *Reader) (out []Record, err error) {
 	for {
 		r, err := in.Next()

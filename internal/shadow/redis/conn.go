@@ -13,7 +13,6 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// conn is a connection to a target.
 type conn struct {
 	net.Conn
 	in    []byte

@@ -76,7 +76,6 @@ func (d *deadlines) set(n deadline) {
 	heap.Push(&d.next, &n)
 }
 
-// get returns the deadline of a subject.
 func (d *deadlines) get(s subject) (deadline, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -105,7 +104,6 @@ func (d *deadlines) doubted(s subject) bool {
 	return d.allDoubtful || d.doubtful[s]
 }
 
-// drop removes a subject.
 func (d *deadlines) drop(s subject) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -83,7 +83,6 @@ type plan struct {
 	byKey         bool   // the reply is redacted by key, too
 }
 
-// filter is the Filter of one connection.
 type filter struct {
 	all *Filters
 	in

@@ -52,7 +52,6 @@ func (r *reader) Request(b []byte, at time.Time) error {
 	return nil
 }
 
-// ask queues a request.
 func (r *reader) ask(q request) error {
 	if err := r.p.describe(&q); err != nil {
 		return err

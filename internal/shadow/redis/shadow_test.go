@@ -103,7 +103,6 @@ func contents(t *testing.T, s *testenv.RedisServer) map[string]string {
 	return out
 }
 
-// same compares the data of two servers.
 func same(t *testing.T, a, b *testenv.RedisServer) {
 	t.Helper()
 	want, got := contents(t, a), contents(t, b)
