@@ -10,16 +10,16 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 )
 
-// variable names the sockets that a process gets from the one that it replaces, as JSON. systemd's own variables would not do: they
-// name the process that they are for, whose number is not known before it is there.
+// variable holds, as JSON, the sockets that a process inherits from the one that it replaces. systemd's own
+// variables would not do: they name the process that they are for, whose number is unknown before it exists.
 const variable = "CINCH_HANDOVER"
 
-// firstDescriptor is that of what a process is given beside standard input, output and errors: the pipe on which to
-// say that it serves, and then the sockets.
+// firstDescriptor is the first descriptor that a successor inherits besides standard input, output and error:
+// the pipe for its report that it serves, followed by the sockets.
 const firstDescriptor = 3
 
-// Inherit returns the sockets that this process was started with, by its predecessor or by systemd. It is called once,
-// and removes the variables that say so.
+// Inherit returns the sockets that this process was started with, by its predecessor or by systemd. It must
+// be called once, and removes the variables that describe the sockets.
 func Inherit() (*Sockets, error) {
 	text := os.Getenv(variable)
 	_ = os.Unsetenv(variable)
@@ -61,15 +61,15 @@ func fromSystemd() (*Sockets, error) {
 	return s, nil
 }
 
-// adopt makes a listener of a descriptor, and closes that. The file of a unix socket isn't ours before we serve: a process that fails before
-// leaves it to the one that goes on.
+// adopt makes a listener of a descriptor, and closes the descriptor. The file of a unix socket does not
+// belong to this process before it serves: a process that fails earlier leaves it to its predecessor.
 func (k *socket) adopt(f *os.File) (err error) {
 	defer f.Close()
 	k.listener, err = net.FileListener(f)
 	return err
 }
 
-// Serving tells the process before us, if there is one, that we serve.
+// Serving tells the predecessor, if there is one, that this process serves.
 func (s *Sockets) Serving() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +82,7 @@ func (s *Sockets) Serving() {
 	}
 }
 
-// Given is how many sockets nobody has asked for yet.
+// Given returns the number of inherited sockets that have not been requested.
 func (s *Sockets) Given() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,31 +8,32 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// What systemd is told of the process, if it is systemd that has started it (Type=notify). Each brings a status for people, as
-// `systemctl status` shows it.
+// Notifications for systemd, if it has started the process (Type=notify). Each has a readable status, which
+// `systemctl status` shows.
 
-// SayReady says that the process serves: after its start, and after a reload.
+// SayReady reports that the process serves: after its start, and after a reload.
 func SayReady(status string) { say(daemon.SdNotifyReady, "STATUS="+status) }
 
-// SayReloading says that the configuration is read again. SayReady follows.
+// SayReloading reports that the configuration is read again. SayReady must follow.
 func SayReloading() {
 	say(daemon.SdNotifyReloading, daemon.SdNotifyMonotonicUsec(), "STATUS=reading the configuration again")
 }
 
-// SayStopping says that the process ends, and within what time.
+// SayStopping reports that the process will end within the given time.
 func SayStopping(within time.Duration, status string) {
 	say(daemon.SdNotifyStopping, fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", within.Microseconds()), "STATUS="+status)
 }
 
-// SayReplaced says that another process is the service now, and has a whole WatchdogInterval to say that it is alive.
+// SayReplaced reports that another process is the service now. Its first WatchdogInterval starts anew.
 func SayReplaced(pid int, status string) {
 	say(fmt.Sprintf("MAINPID=%d", pid), "STATUS="+status, daemon.SdNotifyWatchdog)
 }
 
-// SayAlive is said again and again, before each WatchdogInterval is over.
+// SayAlive must be called before each WatchdogInterval ends.
 func SayAlive() { say(daemon.SdNotifyWatchdog) }
 
-// WatchdogInterval is how long systemd waits for SayAlive before it takes the process for dead; 0: it does not.
+// WatchdogInterval returns how long systemd waits for SayAlive before it considers the process dead; 0: it
+// does not watch.
 func WatchdogInterval() time.Duration {
 	interval, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
@@ -41,10 +42,10 @@ func WatchdogInterval() time.Duration {
 	return interval
 }
 
-// Managed reports whether anybody listens to what is said.
+// Managed reports whether a service manager receives notifications.
 func Managed() bool { return os.Getenv("NOTIFY_SOCKET") != "" }
 
-// say sends a message as a whole. Errors are nobody's to mend: the process serves all the same.
+// say sends a message as a whole. Errors are ignored: the process serves all the same.
 func say(lines ...string) {
 	text := ""
 	for _, l := range lines {

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// served is what a successor writes when it serves.
+// served is the text that a successor writes when it serves.
 const served = "serving"
 
 var (
@@ -24,8 +24,8 @@ var (
 	errSucceeded = errors.New("this process has been replaced already")
 )
 
-// program is what a successor is started from: the path that we were, as a new version may lie there. It is found when we begin, since a
-// relative one depends on the directory.
+// program is the executable to start a successor from: this process's path, at which a new version may lie.
+// It is determined at the start, since a relative path depends on the working directory.
 var program, programErr = ownProgram()
 
 func ownProgram() (string, error) {
@@ -36,9 +36,9 @@ func ownProgram() (string, error) {
 	return filepath.Abs(path)
 }
 
-// Replace starts our program anew, with our arguments, environment and sockets, and waits until it serves. From then on the sockets are
-// the successor's as well as ours: to close them refuses nobody. When it fails, or ctx ends, everything is as before. ended is told how the
-// successor has ended, if that is before us.
+// Replace starts the program again, with the same arguments and environment and with all sockets, and waits
+// until it serves. From then on both processes own the sockets, so that closing them here refuses no client.
+// If it fails, or ctx ends, nothing has changed. ended is called if the successor ends before this process.
 func (s *Sockets) Replace(ctx context.Context, ended func(how string)) (pid int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,14 +70,14 @@ func (s *Sockets) Replace(ctx context.Context, ended func(how string)) (pid int,
 	return s.successor, nil
 }
 
-// successor is a process that was started and does not serve yet.
+// successor is a process that was started but does not serve yet.
 type successor struct {
 	process *os.Process
 	says    *os.File
 }
 
-// start starts a process that has sockets. Descriptors are passed as numbers: a File that is passed becomes
-// blocking, and with it the socket that we still accept on.
+// start starts a process with sockets. Descriptors are passed as numbers: passing a File would make it
+// blocking, and with it the socket that this process still accepts on.
 func start(passed []*socket) (*successor, error) {
 	text, err := json.Marshal(passed)
 	if err != nil {
@@ -113,7 +113,7 @@ func start(passed []*socket) (*successor, error) {
 	return &successor{process, says}, err
 }
 
-// environment is ours without what systemd said about this very process.
+// environment returns this process's environment without systemd's variables for this very process.
 func environment() (list []string) {
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")
@@ -137,7 +137,7 @@ func duplicate(c syscall.Conn) (fd uintptr, err error) {
 	return fd, errors.Join(err, controlErr)
 }
 
-// await waits until the successor serves. One that fails or takes too long is ended.
+// await waits until the successor serves. It kills one that fails or takes too long.
 func (n *successor) await(ctx context.Context) error {
 	defer n.says.Close()
 	defer context.AfterFunc(ctx, func() { _ = n.says.SetReadDeadline(time.Unix(1, 0)) })()

@@ -10,26 +10,26 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// Sockets are the listeners of a process. The zero value has been given none. Its methods may be called from any goroutine.
+// Sockets holds the listeners of a process. The zero value has inherited none. It is safe for concurrent use.
 type Sockets struct {
 	mu    sync.Mutex
-	given []*socket // nobody has asked for them yet
-	taken []*socket // closed ones too, until others are
-	ready func()    // tells the process before us that we serve; nil: there is none, or it knows
+	given []*socket // inherited, not requested yet
+	taken []*socket // including closed ones, until others are taken
+	ready func()    // tells the predecessor that this process serves; nil: there is none, or it has been told
 
-	successor int // its process; 0: there is none
+	successor int // process id; 0: none
 }
 
-// socket is a listener with what it is known by.
+// socket is a listener with its identification.
 type socket struct {
-	Name    string // as Listen has it, or as systemd was told
-	Address string // as Listen has it; "": nobody has listened on it before
-	Kept    bool   // systemd's: a file of it stays when we close it
+	Name    string // as passed to Listen, or as configured in systemd
+	Address string // as passed to Listen; "": not requested before
+	Kept    bool   // systemd's: closing it keeps the file of a unix socket
 
 	listener net.Listener
 }
 
-// Listen returns the listener that the process was given for an address or a name, or makes one.
+// Listen returns the inherited listener for an address or a name, or a new one.
 func (s *Sockets) Listen(address, name string) (net.Listener, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +45,8 @@ func (s *Sockets) Listen(address, name string) (net.Listener, error) {
 	return l, err
 }
 
-// take takes a given socket: one that served the address before, one of that name, or one that happens to be at the address.
+// take takes an inherited socket: one that served the address before, one of that name, or one that happens
+// to have the address.
 func (s *Sockets) take(address, name string) *socket {
 	for _, fits := range []func(k *socket) bool{
 		func(k *socket) bool { return k.Address == address },
@@ -62,7 +63,7 @@ func (s *Sockets) take(address, name string) *socket {
 	return nil
 }
 
-// open are those taken that are not closed.
+// open returns the taken sockets that are not closed.
 func (s *Sockets) open() (list []*socket) {
 	for _, k := range s.taken {
 		if raw, err := k.listener.(syscall.Conn).SyscallConn(); err == nil && raw.Control(func(uintptr) {}) == nil {
@@ -72,7 +73,7 @@ func (s *Sockets) open() (list []*socket) {
 	return list
 }
 
-// isAt reports whether a listener is at an address as configurations have it.
+// isAt reports whether a listener has an address in the form of configurations.
 func isAt(at net.Addr, address string) bool {
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		return at.Network() == "unix" && at.String() == strings.TrimPrefix(path, "//")
@@ -89,13 +90,14 @@ func isAt(at net.Addr, address string) bool {
 	return want.IP.Equal(have.IP) || everywhere(want.IP) && everywhere(have.IP)
 }
 
-// CloseUnused closes what the process was given and has not asked for, and says so. Clients who connect there would wait for nothing. What a
-// gateway to a cluster may ask for yet, when it has learnt of its nodes, is closed at last only.
+// CloseUnused closes the inherited sockets that were not requested, and logs them. Clients that connect to
+// them would wait in vain. Unless last is true, it keeps those that a gateway to a cluster may still request
+// when it has discovered its nodes.
 func (s *Sockets) CloseUnused(log *slog.Logger, last bool) {
 	s.mu.Lock()
 	var unused, left []*socket
 	for _, k := range s.given {
-		if !last && (k.Name == "" || k.Address == "") { // a node's, or one of systemd that nobody has listened on
+		if !last && (k.Name == "" || k.Address == "") { // a node's, or one of systemd not requested yet
 			left = append(left, k)
 		} else {
 			unused = append(unused, k)
@@ -110,7 +112,7 @@ func (s *Sockets) CloseUnused(log *slog.Logger, last bool) {
 	}
 }
 
-// keepFile says whether closing a unix socket leaves its file. Those of systemd are never removed.
+// keepFile sets whether closing a unix socket leaves its file. Those of systemd are never removed.
 func (k *socket) keepFile(keep bool) {
 	if l, ok := k.listener.(*net.UnixListener); ok {
 		l.SetUnlinkOnClose(!keep && !k.Kept)
