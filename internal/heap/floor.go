@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// heapFloor is the heap at which the collector begins, or at twice what is live if that is
-// more. Go's own rule is the latter alone, from 4 MiB on: a gateway holds next to nothing,
-// so under load it would collect dozens of times a second, for memory that nobody misses.
-// While nothing happens there is no need for garbage: then it goes back to the system.
+// heapFloor is the minimum heap size at which the collector starts; above it starts at twice the live heap.
+// Go's default minimum is 4 MiB: a gateway's live heap is tiny, so under load the collector would run dozens
+// of times a second to save memory that is not scarce. When idle, the process returns the garbage to the
+// system.
 const (
 	heapFloor = 64 << 20
-	quiet     = 1 << 20 // allocated within quietTick at most
+	quiet     = 1 << 20 // maximum allocated within quietTick
 	quietTick = time.Second
 	quietFor  = 2 // ticks
 	worth     = heapFloor / 4
 )
 
-// GOGC is relative to what is live, so it has to follow it.
+// GOGC is relative to the live heap, so it has to follow it.
 const (
-	leastGOGC = 100                         // the default: twice what is live
-	mostGOGC  = heapFloor / (4 << 20) * 100 // the runtime takes 4 MiB x GOGC/100 for the least heap
+	leastGOGC = 100                         // the default: twice the live heap
+	mostGOGC  = heapFloor / (4 << 20) * 100 // the runtime uses 4 MiB x GOGC/100 as the minimum heap
 )
 
-// floor is a tuner of GOGC. The collector itself drives it, by the finalizer of an object
-// that is dead at once and made anew each time: so it follows each collection.
+// floor tunes GOGC after each collection. The collector itself drives it, by the finalizer of an object that
+// is garbage at once and replaced each time.
 type floor struct {
 	mu      sync.Mutex
 	stopped bool
@@ -35,8 +35,7 @@ type floor struct {
 	samples []metrics.Sample
 }
 
-// raiseFloor begins to tune GOGC, unless the operator has set it, until the returned function
-// is called.
+// raiseFloor starts to tune GOGC, unless the operator has set it. The returned function stops that.
 func raiseFloor() (stop func()) {
 	if given(gogc) {
 		return func() {}
@@ -57,8 +56,8 @@ func raiseFloor() (stop func()) {
 	}
 }
 
-// garbage is what the collector finds dead. It has a pointer, because small objects without
-// one share memory with others, and may outlive a collection.
+// garbage is the object with the finalizer. It has a pointer, because small objects without one share memory
+// blocks with others, and may survive a collection.
 type garbage struct{ floor *floor }
 
 func (f *floor) await() {
@@ -76,19 +75,19 @@ func (f *floor) next() {
 	f.await()
 }
 
-// tune sets GOGC by what is live now. f.mu is held.
+// tune sets GOGC according to the live heap. f.mu must be held.
 func (f *floor) tune() {
 	metrics.Read(f.samples)
 	live, stacks, globals := f.samples[0].Value.Uint64(), f.samples[1].Value.Uint64(), f.samples[2].Value.Uint64()
 	want := percentFor(live, stacks+globals)
 	if diff := want - f.set; diff > f.set/16 || -diff > f.set/16 {
-		debug.SetGCPercent(want) // stops the world for some microseconds: not for nothing
+		debug.SetGCPercent(want) // stops the world for some microseconds, so only if needed
 		f.set = want
 	}
 }
 
-// percentFor is the GOGC with which the next collection begins at heapFloor, when live bytes
-// have survived this one, and so many other bytes count as well.
+// percentFor returns the GOGC with which the next collection begins at heapFloor, if live bytes have survived
+// this one, and others is the size of stacks and globals.
 func percentFor(live, others uint64) int {
 	if live >= heapFloor/2 {
 		return leastGOGC
@@ -97,9 +96,8 @@ func percentFor(live, others uint64) int {
 	return int(min(max(percent, leastGOGC), mostGOGC))
 }
 
-// collectWhenQuiet gives the garbage of busier times back to the system. A heap beyond the
-// floor is left to the collector: it has less garbage than live bytes, and many of these to
-// go through.
+// collectWhenQuiet returns the garbage of busier times to the system. A heap beyond the floor is left to the
+// collector: it has less garbage than live bytes, and marking these takes long.
 func collectWhenQuiet(done <-chan struct{}) {
 	samples := []metrics.Sample{
 		{Name: "/gc/heap/allocs:bytes"},

@@ -1,18 +1,18 @@
-// Package heap tunes the garbage collector, for the whole process. Nothing else does: not the
-// heap at which it begins (GOGC), not its limit (GOMEMLIMIT), not what goes back to the system.
-// What the environment has set stays as it is.
+// Package heap tunes the garbage collector for the whole process. Nothing else sets the heap at which it
+// starts (GOGC), its limit (GOMEMLIMIT), or what is returned to the system. Settings from the environment are
+// kept.
 package heap
 
 import "os"
 
-// The environment's own settings.
+// Variables that set the collector.
 const (
 	gogc       = "GOGC"
 	goMemLimit = "GOMEMLIMIT"
 )
 
-// Follow tunes a process that serves: few bytes live while it is quiet, many under load. limit
-// says how many it allows itself to hold, and is asked each second. It ends with stop.
+// Follow tunes a process that serves: its live heap is small while it is idle, and large under load. limit
+// returns how many bytes the process may hold; it is called each second. stop ends the tuning.
 func Follow(limit func() int64) (stop func()) {
 	lower := followLimit(limit)
 	settle := raiseFloor()
