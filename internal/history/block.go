@@ -5,14 +5,15 @@ import (
 	"fmt"
 )
 
-// Series says what is counted: a name, and the gateway and rule that it is of; both are empty where it is of the process.
+// Series identifies what is counted: a name, and the gateway and rule that it belongs to. Both are empty if
+// it belongs to the process.
 type Series struct {
 	Name    string `json:"name"`
 	Gateway string `json:"gateway,omitempty"`
 	Rule    string `json:"rule,omitempty"`
 }
 
-// Kind is how a series is read.
+// Kind tells how to interpret the values of a series.
 type Kind uint8
 
 // A Counter begins at 0 with its process and only grows; a Gauge goes up and down.
@@ -31,34 +32,34 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// Sample is the value of a series at a moment.
+// Sample is the value of a series at a time.
 type Sample struct {
 	Series
 	Kind  Kind
 	Value int64
 }
 
-// writerID tells processes apart.
+// writerID identifies a process.
 type writerID [16]byte
 
-// defined is a series in a block.
+// defined is a series defined in a block.
 type defined struct {
 	Series
 	kind Kind
 }
 
-// block is what one process has written into one segment, as far as it has been read or written.
+// block is the state of what one process has written into one segment, as far as it has been read or written.
 type block struct {
 	writer writerID
 	series []defined
 	values []int64 // by series
 	index  uint64  // of the last point
-	time   int64   // likewise, in milliseconds
+	time   int64   // of the last point, in milliseconds
 	first  uint64  // index of the first point
 	points int
 }
 
-// appendRun appends the frame that begins b, and makes b empty.
+// appendRun appends the frame that begins a block, and resets b to an empty block.
 func (b *block) appendRun(dst []byte, writer writerID, start int64, index uint64) []byte {
 	*b = block{writer: writer, time: start, index: index, series: b.series[:0], values: b.values[:0]}
 	return appendFrame(dst, func(d []byte) []byte {
@@ -67,7 +68,7 @@ func (b *block) appendRun(dst []byte, writer writerID, start int64, index uint64
 	})
 }
 
-// appendSeries appends the definition of a series, whose number is the next.
+// appendSeries appends the definition of a series, which gets the next number.
 func (b *block) appendSeries(dst []byte, s Series, k Kind) []byte {
 	b.define(s, k)
 	return appendFrame(dst, func(d []byte) []byte {
@@ -80,7 +81,7 @@ func (b *block) define(s Series, k Kind) {
 	b.values = append(b.values, 0)
 }
 
-// appendPoint appends a point: values are by number, and as many as there are series.
+// appendPoint appends a point. values are in the order of the series' numbers, one for each series.
 func (b *block) appendPoint(dst []byte, index uint64, time int64, values []int64) []byte {
 	dst = appendFrame(dst, func(d []byte) []byte {
 		d = binary.AppendVarint(binary.AppendUvarint(append(d, bodyPoint), index-b.index), time-b.time)
@@ -108,10 +109,11 @@ func (b *block) pointed(index uint64, time int64) {
 	b.points++
 }
 
-// visitor is told of the blocks and points of a segment. The block is valid during the call.
+// visitor is called for each point of a segment. The block is valid during the call.
 type visitor func(b *block)
 
-// readFrames reads frames until they end or one is not whole, calls point for each point, and returns how many bytes made sense.
+// readFrames reads frames until they end or one is incomplete, and calls point for each point. It returns the
+// number of valid bytes.
 func readFrames(src []byte, point visitor) (good int) {
 	var b *block
 	for rest := src; len(rest) > 0; {
@@ -131,7 +133,7 @@ func readFrames(src []byte, point visitor) (good int) {
 	return good
 }
 
-// read takes a body in; b is nil before the first block.
+// read parses a body; b is nil before the first block.
 func (b *block) read(body []byte) (*block, error) {
 	f := &fields{src: body[1:]}
 	switch kind := body[0]; {

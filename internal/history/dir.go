@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// asideSuffix ends the names of files that could not be read. So many are kept for somebody to look at.
+	// asideSuffix ends the names of files that could not be read. maxAside of them are kept for inspection.
 	asideSuffix = ".unreadable"
 	maxAside    = 4
 )
 
-// find takes in the files of other processes, and of those before: all that are new, or may have grown.
+// find adds the files of other and earlier processes: all that are new, or may have grown.
 func (r *ring) find(log *slog.Logger) {
 	if r.dir == "" {
 		return
@@ -47,7 +47,7 @@ func (r *ring) find(log *slog.Logger) {
 	r.segments = all
 }
 
-// open reads what a file holds. One that can't be read is set aside.
+// open reads a file. One that can't be read is set aside.
 func (r *ring) open(name string, log *slog.Logger) *segment {
 	digits := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(name), r.name+"-"), suffix)
 	number, err := strconv.ParseUint(digits, 16, 32)
@@ -56,7 +56,7 @@ func (r *ring) open(name string, log *slog.Logger) *segment {
 	}
 	s := &segment{number: number, file: name}
 	if s.alien, s.size, err = look(name); err != nil {
-		return nil // it is gone, or not ours
+		return nil // removed, or not a history file
 	}
 	all, err := s.load(r.engine)
 	if err == nil {
@@ -82,7 +82,7 @@ func look(name string) (alien bool, size int64, err error) {
 	if err != nil {
 		return false, 0, err
 	}
-	// One that is empty may have been made this moment, and be locked the next.
+	// An empty file may have just been created, and be locked in a moment.
 	young := info.Size() == 0 && time.Since(info.ModTime()).Abs() < time.Minute
 	return young || locked(f), info.Size(), nil
 }
@@ -101,8 +101,8 @@ func (r *ring) setAside(name string, log *slog.Logger, why error) {
 	}
 }
 
-// tidy merges what crashes and restarts have left: neighbours that are small become one file, compressed. It is done at the start,
-// before anything is written here.
+// tidy merges the leftovers of crashes and restarts: small neighbouring segments become one compressed file.
+// It runs at the start, before this process writes anything.
 func (r *ring) tidy(log *slog.Logger) {
 	var kept, group []*segment
 	points, raw := 0, int64(0)
@@ -125,7 +125,7 @@ func (r *ring) tidy(log *slog.Logger) {
 	r.segments = kept
 }
 
-// merge puts segments into the last of them, and removes the others. If it fails they stay as they are.
+// merge merges segments into the last of them, and removes the others. If it fails they stay unchanged.
 func (r *ring) merge(group []*segment, log *slog.Logger) []*segment {
 	if len(group) == 0 || len(group) == 1 && group[0].packed {
 		return group
@@ -163,13 +163,14 @@ func (r *ring) merge(group []*segment, log *slog.Logger) []*segment {
 	return []*segment{last}
 }
 
-// errNotDirectory is returned for a path that is something else.
+// errNotDirectory reports a path that is not a directory.
 var errNotDirectory = errors.New("not a directory")
 
-// leftAfter is how old a file is that nobody is writing any more. A younger one may be that of a process which this one replaces.
+// leftAfter is the age from which a file counts as abandoned. A younger one may belong to a process which
+// this one replaces.
 const leftAfter = time.Minute
 
-// prepare makes the directory, and tries whether files can be made there.
+// prepare makes the directory, and checks whether files can be created there.
 func prepare(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err

@@ -7,10 +7,10 @@ import (
 )
 
 const (
-	headerBytes = 8 // of a frame
+	headerBytes = 8 // per frame
 	maxBody     = 64 << 10
 	maxText     = 256 // bytes of a name
-	// maxSeries is how many series a process may have.
+	// maxSeries limits the series of a process.
 	maxSeries = 1024
 
 	bodyRun    = 'R'
@@ -20,10 +20,10 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// errTorn says that bytes end, or begin to make no sense, where a frame should be.
+// errTorn reports bytes that end within a frame, or are not a frame.
 var errTorn = errors.New("a frame that is not whole")
 
-// appendFrame appends a frame whose body make appends.
+// appendFrame appends a frame with the body that body appends.
 func appendFrame(dst []byte, body func([]byte) []byte) []byte {
 	at := len(dst)
 	dst = body(append(dst, make([]byte, headerBytes)...))
@@ -33,7 +33,7 @@ func appendFrame(dst []byte, body func([]byte) []byte) []byte {
 	return dst
 }
 
-// nextFrame returns the body of the first frame, and what follows. Both point into src.
+// nextFrame returns the body of the first frame, and the bytes after the frame. Both point into src.
 func nextFrame(src []byte) (body, rest []byte, err error) {
 	if len(src) < headerBytes {
 		return nil, src, errTorn
@@ -49,7 +49,7 @@ func nextFrame(src []byte) (body, rest []byte, err error) {
 	return body, src[headerBytes+n:], nil
 }
 
-// fields reads the parts of a body. After the first that is not there all are zero, and ok is false.
+// fields reads the parts of a body. After the first missing part all values are zero, and ok returns false.
 type fields struct {
 	src []byte
 	bad bool

@@ -13,34 +13,36 @@ const (
 	// Interval is the time between samples.
 	Interval = 10 * time.Second
 
-	// coarse points are every so many samples: 5 min. The first is after a minute, so that a process that fails again and again, soon after
-	// its start, doesn't drop what 90 days have left.
+	// coarse is the number of samples per coarse point: 5 min. The first is taken after a minute, so that a
+	// process that fails soon after each start doesn't displace what 90 days have left.
 	coarse      = 30
 	firstCoarse = 6
 
 	finePoints   = int(24 * time.Hour / Interval)
 	coarsePoints = int(90 * 24 * time.Hour / (coarse * Interval))
 
-	// syncEvery is how many samples may be lost with the power.
+	// syncEvery is the maximum number of samples that a power failure may lose.
 	syncEvery = 6
 
-	// DefaultMaxBytes bounds the files, MaxMemoryBytes what is held in memory without them. Fine points have a half at most.
+	// DefaultMaxBytes limits the files, MaxMemoryBytes what is held in memory without them. Fine points get
+	// at most half.
 	DefaultMaxBytes = 64 << 20
 	MaxMemoryBytes  = 8 << 20
-	// MinMaxBytes is the least bound that makes sense.
+	// MinMaxBytes is the smallest useful limit.
 	MinMaxBytes = 1 << 20
 )
 
-// Options say where a history is kept.
+// Options configures a history.
 type Options struct {
-	Path     string // directory of its files, made if it is missing; "": in memory
+	Path     string // directory of its files, created if missing; "": in memory
 	MaxBytes int64  // 0: DefaultMaxBytes; in memory it is at most MaxMemoryBytes
 	Engine   *codec.Engine
 	Log      *slog.Logger
-	Now      func() time.Time // nil: time.Now; the time of the start
+	Now      func() time.Time // nil: time.Now; used for the time of the start
 }
 
-// History is what a process has counted over time. Its methods may be called from any goroutine, on a nil History too.
+// History records the counters of a process over time. It is safe for concurrent use. All methods work on a
+// nil History.
 type History struct {
 	path   string // "": in memory
 	log    *slog.Logger
@@ -52,16 +54,16 @@ type History struct {
 	fine   *ring
 	coarse *ring
 	failed bool // the last point could not be written
-	// maxBytes is the bound of all.
+	// maxBytes limits both rings together.
 	maxBytes int64
-	// last is the last sample.
 	last     []Sample
 	lastTime int64
 
-	unsynced bool // for tests that take a day: the disk is not waited for
+	unsynced bool // for tests that take a day: don't wait for the disk
 }
 
-// Open finds what there is. It never fails: where the path can't be used it says so in the log, and history is held in memory.
+// Open opens or creates a history. It never fails: if the path can't be used it logs that, and holds the
+// history in memory.
 func Open(o Options) *History {
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = DefaultMaxBytes
@@ -82,7 +84,7 @@ func Open(o Options) *History {
 		o.MaxBytes = min(o.MaxBytes, MaxMemoryBytes)
 	}
 	h := &History{path: o.Path, log: o.Log, engine: o.Engine, maxBytes: o.MaxBytes}
-	_, _ = rand.Read(h.writer[:]) // it never fails
+	_, _ = rand.Read(h.writer[:]) // never fails
 	h.fine = newRing(o, "10s", 1, finePoints/12, finePoints)
 	h.coarse = newRing(o, "5m", coarse, coarsePoints/90, coarsePoints)
 	for _, r := range h.rings() {
@@ -94,7 +96,7 @@ func Open(o Options) *History {
 	return h
 }
 
-// apportion gives coarse points the room that fine ones, which have a half, don't take.
+// apportion gives coarse points the space that fine ones, which may use half, leave free.
 func (h *History) apportion() {
 	room := h.fine.maxBytes - h.fine.bytes() - h.fine.fullAt()
 	h.coarse.maxBytes = h.fine.maxBytes + max(room, 0)
@@ -110,7 +112,8 @@ func newRing(o Options, name string, every uint64, perSegment, maxPoints int) *r
 
 func (h *History) rings() []*ring { return []*ring{h.coarse, h.fine} }
 
-// Add keeps samples as the values at a time. It is called every Interval; the first time at the start of the process, or soon after.
+// Add records samples at a time. It must be called every Interval, the first time at the start of the
+// process, or soon after.
 func (h *History) Add(now time.Time, samples []Sample) {
 	if h == nil {
 		return
@@ -136,7 +139,7 @@ func (h *History) Add(now time.Time, samples []Sample) {
 	}
 }
 
-// Sync has the disk hold what was added. A crash of the machine loses what was added since.
+// Sync writes what was added to disk. A crash of the machine loses samples added since the last Sync.
 func (h *History) Sync() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -147,7 +150,7 @@ func (h *History) Sync() {
 	}
 }
 
-// Close writes what is left. Nothing is added after it.
+// Close writes what is left. Nothing may be added after it.
 func (h *History) Close() {
 	if h == nil {
 		return
@@ -166,14 +169,14 @@ func (h *History) Close() {
 	}
 }
 
-// State is what a history holds.
+// State describes what a history holds.
 type State struct {
-	Path   string    `json:"path,omitempty"` // missing: in memory
+	Path   string    `json:"path,omitempty"` // empty: in memory
 	Bytes  int64     `json:"bytes"`
-	Oldest time.Time `json:"oldest"` // the first point, zero without one
+	Oldest time.Time `json:"oldest"` // time of the first point, zero without one
 }
 
-// State says what is held.
+// State returns what is held.
 func (h *History) State() (st State) {
 	if h == nil {
 		return st
@@ -196,7 +199,7 @@ func (h *History) State() (st State) {
 	return st
 }
 
-// InMemory is how many bytes are held in memory.
+// InMemory returns how many bytes are held in memory.
 func (h *History) InMemory() int64 {
 	if st := h.State(); h != nil && st.Path == "" {
 		return st.Bytes

@@ -6,5 +6,5 @@ import "os"
 
 func lock(*os.File) {}
 
-// locked can't be known here, where processes are not replaced by others either.
+// locked returns false: locks are not supported here, and processes are not replaced by others either.
 func locked(*os.File) bool { return false }

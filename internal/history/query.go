@@ -12,40 +12,41 @@ import (
 )
 
 const (
-	// MaxSteps and MaxValues bound an answer.
+	// MaxSteps and MaxValues limit an answer.
 	MaxSteps  = 3000
 	MaxValues = 400_000
 	minStep   = time.Second
-	// MaxSpan is less than what a Duration can say: the difference of two times ends there, whatever the times are.
+	// MaxSpan is below the maximum of a Duration, at which the difference of any two times ends.
 	MaxSpan = 200 * 365 * 24 * time.Hour
 )
 
-// ErrQuestion says that a question can't be answered as it is.
+// ErrQuestion reports an invalid query.
 var ErrQuestion = errors.New("history")
 
-// Question asks for series between two times.
+// Question queries series between two times.
 type Question struct {
 	From, To time.Time
 	Step     time.Duration     // 0: one step
 	Want     func(Series) bool // nil: all
 }
 
-// Answer has a value for each step. Step i is [From + i*Step, From + (i+1)*Step), the last one ends at To.
+// Answer has a value for each step. Step i is [From + i*Step, From + (i+1)*Step); the last one ends at To.
 type Answer struct {
 	From, To time.Time
 	Step     time.Duration
-	Covered  []bool // some process took samples in the step
+	Covered  []bool // a process took samples in the step
 	Lines    []Line
 }
 
-// Line is a series: of a counter by how much it grew in a step, over all processes; of a gauge the highest value, NaN where there is none.
+// Line is a series. The value of a counter is its growth in a step, summed over all processes. That of a
+// gauge is the maximum, NaN if there is none.
 type Line struct {
 	Series
 	Kind   Kind
 	Values []float64
 }
 
-// Sum adds the values up.
+// Sum returns the sum of the values.
 func (l *Line) Sum() (sum float64) {
 	for _, v := range l.Values {
 		sum += v
@@ -72,7 +73,7 @@ func (q *Question) steps() (int, error) {
 	return 0, fmt.Errorf("%w: that is more than %d steps: ask for longer ones", ErrQuestion, MaxSteps)
 }
 
-// Query answers. It reads files, and may take some 100 ms of CPU for the whole history.
+// Query answers a question. It reads files, and may take about 100 ms of CPU for the whole history.
 func (h *History) Query(ctx context.Context, q Question) (*Answer, error) {
 	n, err := q.steps()
 	if err != nil {
@@ -102,13 +103,14 @@ func (c *collector) read(ctx context.Context, h *History) error {
 	return nil
 }
 
-// part is the segments of a resolution that may matter.
+// part holds the segments of a resolution that may be relevant.
 type part struct {
 	every    uint64
 	segments []segment // copies
 }
 
-// parts lists segments, coarse ones first, and notes where the fine ones of each process begin.
+// parts returns the relevant segments, coarse ones first, and records where the fine ones of each process
+// begin.
 func (h *History) parts(c *collector) (parts []part) {
 	if h == nil {
 		return nil
@@ -140,7 +142,7 @@ func (h *History) parts(c *collector) (parts []part) {
 	return parts
 }
 
-// collector adds up what points say.
+// collector adds up points.
 type collector struct {
 	question       Question
 	from, to, step int64 // milliseconds
@@ -149,27 +151,28 @@ type collector struct {
 	coarse         bool
 	covered        []bool
 	lines          map[Series]*Line
-	refused        map[Series]bool // series that nobody wants: each is asked about once, not for each process
+	refused        map[Series]bool // series not wanted: Want is called once for each, not for every process
 	writers        map[writerID]*progress
 	fine           map[writerID]uint64 // index of the first fine point
-	left           map[writerID]int    // runs that are still to be read
+	left           map[writerID]int    // runs not read yet
 
-	last     *block // whose series slots are
+	last     *block // block that slots belong to
 	slots    []*slot
 	values   int
 	overfull bool
 }
 
-// progress is how far a process was followed.
+// progress is the state of reading the points of a process.
 type progress struct {
 	index uint64
 	time  int64
 	seen  bool
-	done  bool // there are no more of it
+	done  bool // no more points follow
 	slots map[Series]*slot
 }
 
-// forget lets go of what was remembered of processes that a segment is the last of. There may be thousands, which were short.
+// forget drops the state of processes whose last segment this was. There may be thousands of short-lived
+// ones.
 func (c *collector) forget(s segment) {
 	for _, run := range s.runs {
 		if c.left[run.writer]--; c.left[run.writer] > 0 {
@@ -181,7 +184,7 @@ func (c *collector) forget(s segment) {
 	}
 }
 
-// slot is a series of a process.
+// slot is the state of a series of a process.
 type slot struct {
 	line  *Line // nil: not wanted
 	last  int64
@@ -194,7 +197,7 @@ func (c *collector) segment(ctx context.Context, h *History, s segment) error {
 	}
 	all, err := s.load(h.engine)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errUnreadable) {
-		return nil // dropped meanwhile, or damaged: what is left is the answer
+		return nil // dropped meanwhile, or damaged: answer with the rest
 	}
 	if err != nil {
 		return err
@@ -207,7 +210,7 @@ func (c *collector) segment(ctx context.Context, h *History, s segment) error {
 	return nil
 }
 
-// point takes the last point of a block in.
+// point processes the last point of a block.
 func (c *collector) point(b *block) {
 	p := c.writers[b.writer]
 	if p == nil {
@@ -230,9 +233,9 @@ func (c *collector) point(b *block) {
 	p.index, p.time, p.seen = b.index, b.time, true
 }
 
-// began is when the time began that a point stands for. Where the clock says nonsense it is what the index says.
+// began returns the beginning of the time that a point covers. If the clock is implausible it uses the index.
 func (c *collector) began(b *block, p *progress) int64 {
-	since := max(min(b.index, c.every)-1, 1) // the first sample is of the start
+	since := max(min(b.index, c.every)-1, 1) // the first sample is taken at the start
 	if p.seen {
 		since = b.index - p.index
 	}
@@ -293,7 +296,7 @@ func (c *collector) value(s *slot, b *block, i int, p *progress, began int64) {
 	}
 	from := s.last
 	if !s.known && !p.seen && b.index > c.every {
-		from = v // the points before are dropped
+		from = v // the previous points are dropped
 	}
 	s.last, s.known = v, true
 	if v < from {
@@ -311,7 +314,7 @@ func (c *collector) place(time int64) (int, bool) {
 	return int((time - c.from) / c.step), true
 }
 
-// spread divides an amount among the steps that lie between two times, by how much of these they are.
+// spread distributes an amount over the steps between two times, in proportion to their overlap.
 func (c *collector) spread(l *Line, from, to int64, amount float64) {
 	share := amount / float64(to-from)
 	for at := max(from, c.from); at < min(to, c.to); {

@@ -11,10 +11,11 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// ring holds the segments of one resolution, in the order of their numbers. The last one is written, if active is not nil.
+// ring holds the segments of one resolution, ordered by number. The last one is being written if active is
+// not nil.
 type ring struct {
 	name       string // of its files
-	every      uint64 // samples a point
+	every      uint64 // samples per point
 	perSegment int    // points
 	maxPoints  int
 	maxBytes   int64
@@ -40,7 +41,7 @@ func (r *ring) path(number uint64) string {
 	return filepath.Join(r.dir, fmt.Sprintf("%s-%08x%s", r.name, number, suffix))
 }
 
-// add appends a point. What could not be written is given up: the next point begins another segment.
+// add appends a point. After a failed write the segment is abandoned, and the next point begins another one.
 func (r *ring) add(writer writerID, index uint64, time int64, samples []Sample) error {
 	var out []byte
 	if r.active == nil {
@@ -63,7 +64,7 @@ func (r *ring) add(writer writerID, index uint64, time int64, samples []Sample) 
 	return nil
 }
 
-// fullAt is at how many bytes a segment is full.
+// fullAt returns the size in bytes at which a segment is full.
 func (r *ring) fullAt() int64 { return min(r.maxBytes/8, maxSegment) }
 
 func (r *ring) bytes() (n int64) {
@@ -73,7 +74,7 @@ func (r *ring) bytes() (n int64) {
 	return n
 }
 
-// create makes the file of the next segment. Another process may take numbers too.
+// create creates the file of the next segment. Another process may use the same numbers.
 func (r *ring) create() (*writing, error) {
 	number := uint64(1)
 	if n := len(r.segments); n > 0 {
@@ -97,7 +98,7 @@ func (r *ring) create() (*writing, error) {
 	}
 }
 
-// encode appends the frames of a point, with definitions of series that are new. Series beyond the bound are left out.
+// encode appends the frames of a point, with definitions of new series. Series beyond the limit are left out.
 func (w *writing) encode(dst []byte, index uint64, time int64, samples []Sample) []byte {
 	for _, s := range samples {
 		i, known := w.numbers[s.Series]
@@ -125,7 +126,7 @@ func (w *writing) write(b []byte) error {
 	return nil
 }
 
-// abandon ends a segment that could not be written to; what was whole stays.
+// abandon ends a segment after a failed write; complete frames stay.
 func (r *ring) abandon() {
 	w := r.active
 	r.active = nil
@@ -137,7 +138,7 @@ func (r *ring) abandon() {
 	}
 }
 
-// finish closes the segment that is being written, compressed, and drops old ones.
+// finish closes the segment being written, compressed, and drops old ones.
 func (r *ring) finish() error {
 	w := r.active
 	if w == nil {
@@ -145,7 +146,7 @@ func (r *ring) finish() error {
 	}
 	r.active = nil
 	if w.handle != nil {
-		defer w.handle.Close() // and its lock, when it is compressed
+		defer w.handle.Close() // the lock lasts until the segment is compressed
 	}
 	all, err := w.load(r.engine)
 	if err == nil {
@@ -155,7 +156,7 @@ func (r *ring) finish() error {
 	return err
 }
 
-// put gives a segment its frames, compressed. A file is replaced as a whole.
+// put replaces the content of a segment by frames, compressed. A file is replaced atomically.
 func (r *ring) put(s *segment, all []byte) error {
 	data := packed(r.engine, all)
 	if r.dir == "" {
@@ -185,7 +186,8 @@ func replaceFile(name string, data []byte) error {
 	return err
 }
 
-// trim drops the oldest segments while the others are enough, or too much. One that another process writes stays.
+// trim drops the oldest segments while the rest is sufficient, or exceeds the limit. It keeps segments that
+// another process writes.
 func (r *ring) trim() {
 	points, size := 0, int64(0)
 	for _, s := range r.segments {
@@ -207,7 +209,7 @@ func (r *ring) trim() {
 	r.segments = kept
 }
 
-// sync has the disk hold what was written.
+// sync writes buffered data to disk.
 func (r *ring) sync() error {
 	if r.active == nil || r.active.handle == nil {
 		return nil

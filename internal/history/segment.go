@@ -19,33 +19,33 @@ const (
 
 	startBytes  = len(magic) + 2
 	packedBytes = startBytes + 8
-	// maxFrames bounds what a segment holds when it is opened: a hostile one shall not take all memory.
+	// maxFrames limits the decompressed size of a segment: a hostile one must not use up all memory.
 	maxFrames = 16 << 20
-	// maxSegment is at which size a segment is full, whatever the bound of all.
+	// maxSegment is the maximum size of a full segment, whatever the total limit.
 	maxSegment = 4 << 20
 )
 
-// errUnreadable says that a file is no segment of ours, or a damaged one.
+// errUnreadable reports a file that is not a segment, or a damaged one.
 var errUnreadable = errors.New("not a segment that can be read")
 
 var packing = codec.Setting{Codec: codec.Zstd, Level: 3}
 
-// segment is a piece of a resolution, in a file or in memory.
+// segment is a part of a resolution, in a file or in memory.
 type segment struct {
 	number uint64
 	file   string // "": in memory
-	data   []byte // in memory, all of it
+	data   []byte // the whole segment, if in memory
 	size   int64  // bytes
-	raw    int64  // bytes of its frames, when it was scanned
+	raw    int64  // bytes of its frames, when last scanned
 	points int
 	runs   []run
 	oldest int64 // milliseconds
 	newest int64
-	alien  bool // another process writes it
+	alien  bool // another process is writing it
 	packed bool // compressed already
 }
 
-// run is what a segment holds of one process.
+// run is the part of a segment that one process has written.
 type run struct {
 	writer writerID
 	first  uint64 // index of the first point
@@ -85,7 +85,7 @@ func unpacked(engine *codec.Engine, data []byte) ([]byte, error) {
 	return out, nil
 }
 
-// packed is a segment with these frames, compressed if that helps.
+// packed returns a segment with these frames, compressed if that makes it smaller.
 func packed(engine *codec.Engine, all []byte) []byte {
 	out := binary.LittleEndian.AppendUint32(startOf(formPacked), uint32(len(all)))
 	out = binary.LittleEndian.AppendUint32(out, crc32.Checksum(all, castagnoli))
@@ -96,7 +96,7 @@ func packed(engine *codec.Engine, all []byte) []byte {
 	return out
 }
 
-// load returns the frames of a segment that is whole, and as much as there is of one that is being written.
+// load returns all frames of a finished segment, and the available ones of one being written.
 func (s *segment) load(engine *codec.Engine) ([]byte, error) {
 	data := s.data
 	if s.file != "" {
@@ -115,7 +115,7 @@ func (s *segment) load(engine *codec.Engine) ([]byte, error) {
 	return frames(engine, data)
 }
 
-// scan fills in what the segment's frames say, and returns how many bytes of them made sense.
+// scan sets the fields derived from the frames, and returns the number of valid bytes.
 func (s *segment) scan(all []byte) (good int) {
 	s.points, s.runs = 0, nil
 	good = readFrames(all, s.note)

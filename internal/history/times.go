@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ParseTime reads a time as people write it: RFC 3339, a date (its beginning, UTC), seconds since 1970, or an age before now.
+// ParseTime parses a time: RFC 3339, a date (its beginning, UTC), seconds since 1970, or an age before now.
 func ParseTime(text string, now time.Time) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04", time.DateOnly} {
 		if t, err := time.Parse(layout, text); err == nil {
@@ -24,7 +24,7 @@ func ParseTime(text string, now time.Time) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%.40q is no time: write 2026-11-01, 2026-11-01T12:00:00Z, or an age as 24h or 30d", text)
 }
 
-// ParseAge reads a duration, which may be days.
+// ParseAge parses a duration, which may be in days.
 func ParseAge(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseFloat(days, 64)
