@@ -5,14 +5,15 @@ import (
 	"strconv"
 )
 
-// Across plots differences, with the interval of each, beside a line at none.
+// Across plots differences and their intervals, with a line at zero.
 type Across struct {
 	Title string
 	Unit  string
 	Rows  []Span
 }
 
-// Span is a difference, in the plot's unit, and its interval. Margin is how much is still equal; 0: there is none.
+// Span is a difference, in the plot's unit, and its interval. Margin is the difference that still counts as
+// equal; 0: none.
 type Span struct {
 	Name          string
 	At, Low, High float64
@@ -20,16 +21,16 @@ type Span struct {
 	Label         string
 }
 
-// Places of a plot across, in percent. Labels are behind it.
+// Positions of a plot, in percent of the width. Labels are to the right of it.
 const (
 	acrossLeft, acrossRight = 2.0, 75.0
 	acrossEnd               = 78.0
 )
 
-// mostAcross bounds the scale: an interval that goes further is cut at the edge.
+// mostAcross limits the scale: an interval that goes further is cut at the edge.
 const mostAcross = 100.0
 
-// DrawnAcross is a plot with everything in its place.
+// DrawnAcross is a plot with the positions of everything.
 type DrawnAcross struct {
 	Zero  float64
 	Rows  []DrawnSpan
@@ -41,11 +42,11 @@ type DrawnSpan struct {
 	Name, Label, Tip      string
 	At, Low, High         float64
 	Margin                float64
-	HasMargin, Less, More bool // Less, More: the interval goes on beyond the edge
+	HasMargin, Less, More bool // Less, More: the interval continues beyond the edge
 	End                   float64
 }
 
-// Drawn places the rows, all on one scale.
+// Drawn returns the plot, with all rows on one scale.
 func (a *Across) Drawn() DrawnAcross {
 	low, high := a.reach()
 	x := func(v float64) float64 {
@@ -65,7 +66,7 @@ func (a *Across) Drawn() DrawnAcross {
 	return d
 }
 
-// reach is the scale: none is in it, and some room on both sides of that.
+// reach returns the ends of the scale, which includes zero with some space on both sides.
 func (a *Across) reach() (low, high float64) {
 	for _, s := range a.Rows {
 		low, high = min(low, s.Low, s.At), max(high, s.High, s.At, 1.3*s.Margin)
@@ -74,7 +75,7 @@ func (a *Across) reach() (low, high float64) {
 	return max(min(low, -room), -mostAcross), min(max(high, room), mostAcross)
 }
 
-// signed has one decimal, where that is not 0.
+// signed formats with a sign and at most one decimal.
 func signed(v float64) string {
 	v = math.Round(10*v)/10 + 0 // + 0: no -0
 	text := strconv.FormatFloat(v, 'f', -1, 64)

@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// Lines plots series over a common linear axis. The axis up is logarithmic where Log is set,
-// and begins at 0 where it isn't.
+// Lines plots series over a common linear x axis. The y axis is logarithmic if Log is set, and otherwise
+// begins at 0.
 type Lines struct {
 	Title, Across, Up string
 	Log               bool
-	Begin             time.Time // X is hours since then, and the axis has dates; zero: X is a number
+	Begin             time.Time // X is in hours since then, and the axis has dates; zero: X is a number
 	Series            []Series
 	Areas             []Area
 	Moment            *Moment
 }
 
-// Area is filled between two lines over the same places.
+// Area is the filled area between two lines with the same X values.
 type Area struct {
 	Class        string
 	Upper, Lower []At
 }
 
-// Moment is a place across that is marked.
+// Moment is a marked position on the x axis.
 type Moment struct {
 	X    float64
 	Name string
@@ -38,7 +38,7 @@ type Series struct {
 	Points []At
 }
 
-// At is a place of a series. Y has to be above 0 on a logarithmic axis.
+// At is a point of a series. Y has to be above 0 on a logarithmic axis.
 type At struct {
 	X, Y float64
 	Tip  string
@@ -51,26 +51,26 @@ type DrawnSeries struct {
 	Points []DrawnPoint
 }
 
-// Chart is a plot of lines with everything in its place.
+// Chart is a plot of lines with the positions of everything.
 type Chart struct {
 	Plot
 	Series []DrawnSeries
 	Areas  []DrawnArea
 	Moment *DrawnMoment
-	Radius float64 // of points: small where there are many
+	Radius float64 // of points: smaller if there are many
 }
 
-// DrawnArea is a polygon whose places across are in percent.
+// DrawnArea is a polygon with X in percent.
 type DrawnArea struct{ Class, Points string }
 
-// DrawnMoment is a line up, whose name is on the side that has more room.
+// DrawnMoment is a vertical line. Its name is on the side with more space.
 type DrawnMoment struct {
 	X            float64
 	Name, Anchor string
 	DX           float64
 }
 
-// Drawn places series and axes.
+// Drawn returns the chart.
 func (l *Lines) Drawn() Chart {
 	c := Chart{Plot: axes(), Radius: l.radius()}
 	most, lowest, highest := 0.0, math.Inf(1), 0.0
@@ -107,7 +107,7 @@ func (l *Lines) Drawn() Chart {
 	return c
 }
 
-// ticks are numbers, or dates.
+// ticks returns numbers, or dates.
 func (l *Lines) ticks(most float64, x func(float64) float64) (ticks []Tick) {
 	if l.Begin.IsZero() {
 		for _, v := range nice(0, most, 5) {
@@ -138,7 +138,8 @@ func (l *Lines) ticks(most float64, x func(float64) float64) (ticks []Tick) {
 	}
 }
 
-// mostDates have room beside each other on a phone; hours between two of them.
+// mostDates is the number of dates that fit beside each other on a phone. dateSteps are the possible hours
+// between two.
 const mostDates = 5.0
 
 var dateSteps = []float64{1. / 12, 1. / 4, 1, 3, 6, 12, 24, 48, 120, 168, 336, 720, 2160}
@@ -190,7 +191,7 @@ func logarithmic(low, high float64) (up func(float64) float64, ticks []Tick) {
 	return up, ticks
 }
 
-// manyPoints of a line would hide it.
+// manyPoints is the number from which points would hide the line.
 const manyPoints = 60
 
 func (l *Lines) radius() float64 {

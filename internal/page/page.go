@@ -1,10 +1,9 @@
-// Package page writes reports as web pages: one file each, which loads nothing from
-// anywhere, with plots drawn as inline SVG. It is readable on a laptop and on a phone, in
-// light and dark, and printed. What it is given is text, never markup: names in a report
-// may be hostile.
+// Package page writes reports as web pages: self-contained files, with plots as inline SVG, that load
+// nothing. They are readable on a laptop and on a phone, in light and dark mode, and printed. All input is
+// text, never markup: names in a report may be hostile.
 //
-// Plots have places across in percent and heights in pixels, so letters keep their size
-// whatever the width of the screen is.
+// Plots use percent of the width for X and pixels for Y, so letters keep their size at any width of the
+// screen.
 package page
 
 import (
@@ -19,20 +18,20 @@ import (
 // Page is a report. Empty parts are left out.
 type Page struct {
 	Title    string
-	Subject  string // what it is about
-	Lead     string // the answer, in a sentence or two
+	Subject  string // what the report covers
+	Lead     string // the result, in a sentence or two
 	Tiles    []Tile
 	Sections []Section
 	Footer   string
 }
 
-// Tile is a figure that stands out.
+// Tile is a highlighted figure.
 type Tile struct{ Name, Value, Note string }
 
-// Section is a heading with words, plots and a table below it, in this order.
+// Section is a heading followed by paragraphs, plots and a table.
 type Section struct {
 	Title    string
-	Folded   bool     // only the title shows until a reader opens it; printed pages have all
+	Folded   bool     // only the title shows until a reader opens it; printed pages show everything
 	Words    []string // paragraphs
 	Legend   []Key
 	Bars     *Bars
@@ -45,13 +44,13 @@ type Section struct {
 	List     []string
 }
 
-// Text is lines that keep their spaces. Those that stand beside each other on wide screens are below each other on narrow ones.
+// Text is preformatted lines. Texts beside each other on wide screens are below each other on narrow ones.
 type Text struct {
 	Title string
 	Lines []string
 }
 
-// Key says what a colour means.
+// Key is the meaning of a colour.
 type Key struct{ Class, Name string }
 
 // Table is a table whose first column names the rows.
@@ -60,15 +59,15 @@ type Table struct {
 	Rows   []Row
 }
 
-// Column is the heading of a column. Text is aligned to the left, numbers to the right;
-// minor columns are left out where not all fit.
+// Column is the heading of a column. Text is aligned left, numbers right; minor columns are omitted if not
+// all fit.
 type Column struct {
 	Name  string
 	Text  bool
 	Minor bool
 }
 
-// Classes are the column's in HTML.
+// Classes returns the column's classes in HTML.
 func (c Column) Classes() string {
 	switch {
 	case c.Text && c.Minor:
@@ -81,7 +80,7 @@ func (c Column) Classes() string {
 	return ""
 }
 
-// Row is a row, with a mark before its name that tells it from others.
+// Row is a row, optionally with a mark before its name.
 type Row struct {
 	Cells []string
 	Mark  string
@@ -99,8 +98,8 @@ var templates = template.Must(template.New("page").Funcs(template.FuncMap{
 	"clean": Clean,
 }).Parse(source))
 
-// Write writes the page as HTML. It is made in memory first, so a page is whole or, where
-// w fails, an error.
+// Write writes the page as HTML. It renders into memory first, so that w never gets a part of a page because
+// of an error in rendering.
 func Write(w io.Writer, p *Page) error {
 	var b bytes.Buffer
 	if err := templates.Execute(&b, p); err != nil {
@@ -110,7 +109,7 @@ func Write(w io.Writer, p *Page) error {
 	return err
 }
 
-// Clean replaces what would not show, or would turn the direction of the text around it.
+// Clean replaces characters that would be invisible, or change the direction of the surrounding text.
 func Clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\uFFFD' || unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bars compares amounts by row: each row has a name and bars below each other.
+// Bars compares amounts by row: each row has a name, and bars one below the other.
 type Bars struct {
 	Rows []BarRow
 }
@@ -20,7 +20,7 @@ type BarRow struct {
 	Bars []Bar
 }
 
-// Bar is a bar of one or more parts, with the interval in which its end is.
+// Bar is a bar of one or more parts, with the interval of its end.
 type Bar struct {
 	Parts     []Part
 	Label     string
@@ -34,10 +34,10 @@ type Part struct {
 	Tip   string
 }
 
-// Bars leave this share of the width to labels.
+// barsWidth is the width of bars in percent. The rest is for labels.
 const barsWidth = 72.0
 
-// BarHeight and BarGap are those of a bar, in pixels.
+// BarHeight and BarGap are the size and distance of bars, in pixels.
 const (
 	BarHeight = 14
 	BarGap    = 3
@@ -50,7 +50,7 @@ type DrawnRow struct {
 	Bars   []DrawnBar
 }
 
-// DrawnBar has places across in percent, and down in pixels.
+// DrawnBar has X in percent and Y in pixels.
 type DrawnBar struct {
 	Y, TextY, Middle int
 	Parts            []DrawnPart
@@ -66,7 +66,7 @@ type DrawnPart struct {
 	X, Width   float64
 }
 
-// Drawn places the bars, all on one scale.
+// Drawn returns the rows, with all bars on one scale.
 func (b *Bars) Drawn() []DrawnRow {
 	most := 0.0
 	for _, r := range b.Rows {
@@ -98,7 +98,7 @@ func (b Bar) sum() (total float64) {
 func (b Bar) drawn(y int, scale float64) DrawnBar {
 	d := DrawnBar{Y: y, TextY: y + BarHeight - 3, Middle: y + BarHeight/2, Label: b.Label}
 	for _, p := range b.Parts {
-		// what is there shows, however little it is
+		// a nonzero part is always visible
 		width := max(p.Value*scale, 0)
 		if p.Value > 0 {
 			width = max(width, 0.3)
@@ -129,7 +129,7 @@ type Bin struct {
 	Value float64
 }
 
-// Places of a histogram and of a scatter plot.
+// Positions in histograms and scatter plots.
 const (
 	left, right = 12.0, 97.0 // percent
 	top, bottom = 18.0, 192.0
@@ -143,7 +143,7 @@ type DrawnBin struct {
 	Ticked           bool
 }
 
-// Drawn places the columns.
+// Drawn returns the columns with their positions.
 func (c *Columns) Drawn() []DrawnBin {
 	most, total := 0.0, 0.0
 	for _, b := range c.Bins {
@@ -169,7 +169,7 @@ func (c *Columns) Drawn() []DrawnBin {
 	return all
 }
 
-// Ticks are the shares that lines are drawn for.
+// Ticks returns the shares that get lines.
 func (c *Columns) Ticks() []Tick {
 	most, total := 0.0, 0.0
 	for _, b := range c.Bins {
@@ -192,28 +192,28 @@ func percent(share float64) string {
 	return fmt.Sprintf("%.0f%%", share*100)
 }
 
-// Tick is a place on an axis.
+// Tick is a labelled position on an axis.
 type Tick struct {
 	At   float64
 	Name string
 }
 
-// Scatter plots points on a logarithmic axis across and a linear one up.
+// Scatter plots points on a logarithmic x axis and a linear y axis.
 type Scatter struct {
 	Title, Across, Up string
 	Points            []Point
 }
 
-// Point is one of them. X has to be above 0.
+// Point is a point of a Scatter. X has to be above 0.
 type Point struct {
 	Name, Tip string
 	X, Y      float64
 	Front     bool
 	Chosen    bool
-	Pale      bool // beside the point, for comparison
+	Pale      bool // only for comparison
 }
 
-// DrawnPoint is a point as the template draws it. A label that has no room is left out.
+// DrawnPoint is a point as the template draws it. Labels without space are omitted.
 type DrawnPoint struct {
 	X, Y              float64
 	Class, Tip, Label string
@@ -227,7 +227,7 @@ type DrawnPoint struct {
 // Line joins two points of the front.
 type Line struct{ X1, Y1, X2, Y2 float64 }
 
-// Plot is a scatter plot with everything in its place.
+// Plot is a scatter plot with the positions of everything.
 type Plot struct {
 	Points          []DrawnPoint
 	Front           []Line
@@ -236,10 +236,10 @@ type Plot struct {
 	LeftX, RightX   float64
 	TopY, LabelY    float64
 	AcrossY, UpperY float64
-	MomentY         float64 // of the name of a moment
+	MomentY         float64 // Y of a moment's name
 }
 
-// Drawn places points, labels and axes.
+// Drawn returns the plot.
 func (s *Scatter) Drawn() Plot {
 	p := axes()
 	if len(s.Points) == 0 {
@@ -250,7 +250,7 @@ func (s *Scatter) Drawn() Plot {
 		low, high, tallest = min(low, pt.X), max(high, pt.X), max(tallest, pt.Y)
 	}
 	low, high = low/1.3, high*1.3
-	for high/low < 8 { // at least most of a decade, so that two points alike look alike
+	for high/low < 8 { // at least most of a decade, so that two similar points look similar
 		low, high = low/1.2, high*1.2
 	}
 	tallest = 1 + max(tallest-1, 0.2)*1.08
@@ -297,21 +297,20 @@ func (s *Scatter) front(x, y func(float64) float64) (lines []Line) {
 	return lines
 }
 
-// nominal is the width in pixels for which labels are placed: that of a phone. On wider
-// screens they have more room.
+// nominal is the width in pixels that labels are placed for: that of a phone. Wider screens have more space.
 const (
 	nominal     = 330.0
 	letter      = 6.1 // pixels of a letter, on average
 	labelHeight = 11.0
-	reach       = 6.0 // of a point
+	reach       = 6.0 // radius of a point
 )
 
 type box struct{ x1, y1, x2, y2 float64 }
 
 func (b box) meets(o box) bool { return b.x1 < o.x2 && o.x1 < b.x2 && b.y1 < o.y2 && o.y1 < b.y2 }
 
-// label puts each point's name beside it where it covers no point and no other name; those
-// that matter first.
+// label puts each point's name next to it where it covers no point and no other name, starting with the
+// important points.
 func (p *Plot) label() {
 	var taken []box
 	for _, d := range p.Points {
@@ -341,7 +340,7 @@ func (p *Plot) label() {
 	}
 }
 
-// boxOf is the box of a text whose baseline is at y.
+// boxOf returns the box of a text with its baseline at y.
 func boxOf(x, y, width float64, anchor string) box {
 	switch anchor {
 	case "end":
@@ -352,7 +351,7 @@ func boxOf(x, y, width float64, anchor string) box {
 	return box{x, y - labelHeight + 1, x + width, y + 2}
 }
 
-// decades are 1, 2 and 5 times powers of ten, or fewer where that would be too many.
+// decades returns 1, 2 and 5 times powers of ten, or fewer if that would be too many.
 func decades(low, high float64) (ticks []float64) {
 	steps := []float64{1, 2, 5}
 	if high/low > 200 {
@@ -368,7 +367,7 @@ func decades(low, high float64) (ticks []float64) {
 	return ticks
 }
 
-// nice are about n round numbers from low to high.
+// nice returns about n round numbers from low to high.
 func nice(low, high float64, n int) (ticks []float64) {
 	if !(high > low) || math.IsInf(high, 0) {
 		return nil
@@ -382,7 +381,7 @@ func nice(low, high float64, n int) (ticks []float64) {
 		}
 	}
 	for i := math.Ceil(low/step - 1e-9); i*step <= high+1e-9; i++ {
-		ticks = append(ticks, math.Round(i*step*1e6)/1e6+0) // + 0: no -0
+		ticks = append(ticks, math.Round(i*step*1e6)/1e6+0) // + 0 avoids -0
 	}
 	return ticks
 }
