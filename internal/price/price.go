@@ -1,6 +1,6 @@
-// Package price says what bytes, memory and CPU cost a month. The prices are a small table
-// with a source and a date each, embedded and overridable; the arithmetic is here. It does
-// no I/O but reading the table that it is given.
+// Package price computes the monthly cost of bytes, memory and CPU. The prices are in a small embedded table
+// with a source and a date for each, and can be overridden. Its only I/O is reading the table that it is
+// given.
 package price
 
 import (
@@ -15,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Names of the prices, and so of the keys in the table.
+// Names of the prices, which are the keys of the table.
 const (
 	CrossZoneOut = "cross_zone_out_gb"
 	CrossZoneIn  = "cross_zone_in_gb"
@@ -33,15 +33,15 @@ var ErrTable = errors.New("prices")
 //go:embed prices.yaml
 var embedded []byte
 
-// What other clouds charge otherwise.
+// What other clouds charge differently.
 //
 //go:embed clouds/*.yaml
 var clouds embed.FS
 
-// Clouds are the names that For knows.
+// Clouds lists the names that For accepts.
 var Clouds = []string{"aws", "azure", "gcp"}
 
-// Entry is one price. Source and date let people check it.
+// Entry is one price. Source and date allow to check it.
 type Entry struct {
 	Price  float64 `yaml:"price" json:"price"` // in US dollars
 	Unit   string  `yaml:"unit" json:"unit"`
@@ -49,13 +49,13 @@ type Entry struct {
 	Date   string  `yaml:"date" json:"date"`
 }
 
-// Table holds all prices by name. It is not changed once it is made.
+// Table holds all prices by name. It must not be changed.
 type Table map[string]Entry
 
 // Default returns the embedded table.
 func Default() (Table, error) { return parse(embedded) }
 
-// For returns the embedded table with what a cloud charges between zones; all else stays AWS's.
+// For returns the embedded table with a cloud's prices of traffic between zones; everything else stays AWS's.
 func For(cloud string) (Table, error) {
 	t, err := Default()
 	if err != nil || cloud == "aws" {
@@ -71,8 +71,8 @@ func For(cloud string) (Table, error) {
 	return t.With(text)
 }
 
-// With returns the table with the entries of a YAML text of the same shape in place of
-// its own. A name that is not in the table is an error, so that typing mistakes show.
+// With returns the table with entries replaced by those of a YAML text of the same shape. Unknown names are
+// an error, so that typing mistakes show.
 func (t Table) With(text []byte) (Table, error) {
 	more, err := parse(text)
 	if err != nil {

@@ -1,43 +1,43 @@
 package price
 
-// Done is what compression has done in some time.
+// Done is the work of compression in some period.
 type Done struct {
-	SavedBytes float64 // that did not go over a network; negative: more went out than came in
-	CPUSeconds float64 // that compressing and opening took
+	SavedBytes float64 // not sent over a network; negative: more bytes went out than came in
+	CPUSeconds float64 // for compressing and decompressing
 }
 
-// Add is the sum of both.
+// Add returns the sum of both.
 func (d Done) Add(o Done) Done { return Done{d.SavedBytes + o.SavedBytes, d.CPUSeconds + o.CPUSeconds} }
 
-// Since is what was done after an earlier count.
+// Since returns what was done after an earlier count.
 func (d Done) Since(o Done) Done {
 	return Done{d.SavedBytes - o.SavedBytes, d.CPUSeconds - o.CPUSeconds}
 }
 
-// Rates say what savings are priced at.
+// Rates holds the prices for savings.
 type Rates struct {
 	Table   Table
-	Cloud   string // whose prices these are
-	Zones   int    // that traffic is spread over
-	Assumed bool   // nobody has said so
+	Cloud   string // source of the prices
+	Zones   int    // number of zones
+	Assumed bool   // neither is configured
 
 	CrossZone float64 // as in Layout
 }
 
-// Layout says what of the traffic crosses zones.
+// Layout returns the distribution over zones.
 func (r Rates) Layout() Layout { return Layout{Zones: r.Zones, CrossZone: r.CrossZone} }
 
-// Saving is dollars in some time.
+// Saving is dollars in some period.
 type Saving struct {
 	Traffic float64 // saved
 	CPU     float64 // spent
 }
 
-// Net is what is left; negative: compressing costs more than it saves.
+// Net returns the net saving; negative: compressing costs more than it saves.
 func (s Saving) Net() float64 { return s.Traffic - s.CPU }
 
-// Saving prices what was done: traffic between zones for the share of bytes that crosses zones,
-// less the CPU time.
+// Saving prices what was done: the traffic between zones for the share of bytes that crosses zones, and the
+// CPU time.
 func (r Rates) Saving(d Done) Saving {
 	return Saving{
 		Traffic: d.SavedBytes / gb * r.Table.CrossZone() * r.Layout().Crossing(),
@@ -45,7 +45,7 @@ func (r Rates) Saving(d Done) Saving {
 	}
 }
 
-// Month prices a month at the rate of what was done in so many seconds; without time it is nothing.
+// Month extrapolates what was done in a number of seconds to a month; it returns zero without time.
 func (r Rates) Month(d Done, seconds float64) Saving {
 	if seconds <= 0 {
 		return Saving{}
@@ -54,13 +54,13 @@ func (r Rates) Month(d Done, seconds float64) Saving {
 	return Saving{s.Traffic / months, s.CPU / months}
 }
 
-// Priced is a price by its name.
+// Priced is a price with its name.
 type Priced struct {
 	Name string `json:"name"`
 	Entry
 }
 
-// Used lists the prices that Saving takes.
+// Used returns the prices that Saving uses.
 func (r Rates) Used() (list []Priced) {
 	for _, name := range []string{CrossZoneOut, CrossZoneIn, VCPU} {
 		list = append(list, Priced{name, r.Table[name]})

@@ -1,6 +1,6 @@
-// Package bill reads cloud cost and usage exports and ranks what of them compression can
-// cut. It knows AWS cost and usage reports (1 and 2), as CSV, gzipped CSV and Parquet. It
-// reads rows one at a time and holds sums only.
+// Package bill reads cloud cost and usage exports and ranks the costs that compression can cut. It supports
+// AWS cost and usage reports (1 and 2), as CSV, gzipped CSV and Parquet. It reads one row at a time and holds
+// only sums.
 package bill
 
 import (
@@ -14,23 +14,23 @@ import (
 
 // Errors about files.
 var (
-	// ErrFormat: the file is no cost and usage report.
+	// ErrFormat reports a file that is not a cost and usage report.
 	ErrFormat = errors.New("not an AWS cost and usage report")
-	// ErrEmpty: it has no line with a cost.
+	// ErrEmpty reports a file without any line that has a cost.
 	ErrEmpty = errors.New("no line with a cost")
 )
 
-// Line is what is needed of a line item.
+// Line holds the used fields of a line item.
 type Line struct {
 	Product   string // line_item_product_code
 	UsageType string
 	Kind      string // line_item_line_item_type
 	Amount    float64
 	Cost      float64   // unblended
-	From, To  time.Time // when it was used; zero: the file doesn't say
+	From, To  time.Time // time of use; zero: not in the file
 }
 
-// share is how much of the line lies in a time; all of it where either has no bounds.
+// share returns the share of the line that lies in a period; 1 if either has no bounds.
 func (l *Line) share(from, to time.Time) float64 {
 	switch {
 	case from.IsZero() || l.From.IsZero():
@@ -59,21 +59,21 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// Report is a ranked bill. Its JSON is a contract: fields are added, never renamed. Money
-// is in the bill's own currency.
+// Report is a ranked bill. Its JSON is a contract: fields are added, never renamed. Money is in the bill's
+// own currency.
 type Report struct {
 	Lines     int64      `json:"lines"`
 	Total     float64    `json:"total"`     // usage, without taxes, credits and refunds
 	Reducible float64    `json:"reducible"` // of the total
 	Rows      []Category `json:"categories"`
-	From      *time.Time `json:"from,omitempty"` // when the first line was used, in the time that was asked for; missing: no line has a date
-	To        *time.Time `json:"to,omitempty"`   // when the last one ends there
+	From      *time.Time `json:"from,omitempty"` // beginning of the first line, within the requested period; missing: no line has a date
+	To        *time.Time `json:"to,omitempty"`   // end of the last line, within the requested period
 }
 
 // BetweenZones is the category of traffic between zones.
 const BetweenZones = "traffic between zones"
 
-// Of is a category; one without a cost where the bill has none of it.
+// Of returns a category, with no cost if the bill does not have it.
 func (r *Report) Of(category string) Category {
 	for _, c := range r.Rows {
 		if c.Name == category {
@@ -83,12 +83,12 @@ func (r *Report) Of(category string) Category {
 	return Category{Name: category}
 }
 
-// Category is a kind of usage that compression can cut.
+// Category is a kind of usage that compression can reduce.
 type Category struct {
 	Name  string  `json:"name"`
 	Cost  float64 `json:"cost"`
 	Share float64 `json:"share"` // of the total
-	Next  string  `json:"next"`  // what to plan
+	Next  string  `json:"next"`  // advice on what to plan
 	Types []Type  `json:"usage_types"`
 }
 
@@ -99,8 +99,7 @@ type Type struct {
 	Amount float64 `json:"amount"`
 }
 
-// kinds are asked in order; the first that matches a usage type, and a product where one is
-// named, decides.
+// kinds are tried in order; the first that matches a usage type, and the product if it has one, applies.
 var kinds = []struct {
 	name    string
 	product *regexp.Regexp
@@ -153,16 +152,16 @@ var kinds = []struct {
 	},
 }
 
-// maxTypes bounds the usage types that are held.
+// maxTypes limits the usage types that are held.
 const maxTypes = 20000
 
-// adder sums up lines.
+// adder adds up lines.
 type adder struct {
 	report Report
 	types  []map[string]*Type // by place in kinds
 	held   int
 
-	from, to time.Time // what is used in it counts; zero: all
+	from, to time.Time // period to count; zero: all
 }
 
 func newAdder() *adder { return &adder{types: make([]map[string]*Type, len(kinds))} }
@@ -206,7 +205,7 @@ func (a *adder) add(l Line) error {
 	return nil
 }
 
-// cover notes what time the lines are of.
+// cover extends the period of the lines.
 func (a *adder) cover(l *Line) {
 	if l.From.IsZero() {
 		return
@@ -231,7 +230,7 @@ func kindOf(l Line) int {
 	return -1
 }
 
-// finish ranks what was summed up.
+// finish ranks the sums.
 func (a *adder) finish() (*Report, error) {
 	r := &a.report
 	if r.Lines == 0 || r.Total == 0 {

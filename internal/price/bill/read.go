@@ -31,15 +31,16 @@ const (
 
 var columns = []string{colProduct, colUsage, colKind, colAmount, colCost, colFrom, colTo}
 
-// maxRow bounds what a row of a CSV file may take in memory, in bytes.
+// maxRow limits the memory for a row of a CSV file, in bytes.
 const maxRow = 4 << 20
 
-// Read reads the report in a file, whose beginning says what it is.
+// Read reads the report in a file. It detects the format by the file's beginning.
 func Read(ctx context.Context, name string) (*Report, error) {
 	return ReadBetween(ctx, name, time.Time{}, time.Time{})
 }
 
-// ReadBetween reads what was used in a time. A line that is partly within counts in part; one without dates counts whole.
+// ReadBetween reads the usage of a period. A line that is partly within counts in proportion; one without
+// dates counts whole.
 func ReadBetween(ctx context.Context, name string, from, to time.Time) (*Report, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -100,7 +101,7 @@ func snake(name string) string {
 	return b.String()
 }
 
-// places finds the columns in a header.
+// places returns the indexes of the columns in a header.
 func places(header []string) (map[string]int, error) {
 	at := make(map[string]int)
 	for i, name := range header {
@@ -171,8 +172,8 @@ func lineOf(field func(name string) string) (l Line, err error) {
 	return l, err
 }
 
-// moment reads 2026-11-01T00:00:00Z, and what Parquet has: 2026-11-01 00:00:00, or milli-, micro- or nanoseconds since 1970. Nothing is no
-// time.
+// moment parses 2026-11-01T00:00:00Z, and the forms of Parquet: 2026-11-01 00:00:00, or milli-, micro- or
+// nanoseconds since 1970. An empty text gives the zero time.
 func moment(text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -204,7 +205,7 @@ func number(text string) (float64, error) {
 	return v, nil
 }
 
-// rowLimit ends a stream in which a row does not end.
+// rowLimit ends a stream in which a row is too long.
 type rowLimit struct {
 	r     io.Reader
 	since int
@@ -219,8 +220,8 @@ func (l *rowLimit) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readParquet reads the few columns that are needed. The library panics on some damaged
-// files; the caller gets an error for that as for others.
+// readParquet reads the columns that are needed. The library panics on some damaged files, which the caller
+// gets as an error.
 func readParquet(ctx context.Context, f *os.File, size int64, a *adder) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -10,13 +10,13 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// shownTypes is how many usage types of a kind the table has.
+// shownTypes is the number of usage types per kind in the table.
 const (
 	shownTypes = 3
-	pageTypes  = 20 // likewise on a page
+	pageTypes  = 20 // the same on a page
 )
 
-// Page is the report as a web page, on the bill in the file.
+// Page returns the report as a web page, for the bill in the file.
 func (r *Report) Page(file string) *page.Page {
 	p := &page.Page{
 		Title: "Where compression could cut the bill", Subject: filepath.Base(file),
@@ -52,7 +52,7 @@ func (r *Report) Page(file string) *page.Page {
 	return p
 }
 
-// Print writes the report for a terminal.
+// Print writes the report as text for a terminal.
 func (r *Report) Print(out io.Writer) error {
 	fmt.Fprintf(out, "%d lines, %s in all; compression can work on %s of it (%.0f%%).\n\n", r.Lines, money(r.Total), money(r.Reducible), 100*r.Reducible/r.Total)
 	var rows [][]string
