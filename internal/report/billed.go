@@ -9,28 +9,29 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// ErrBill: the bill has nothing that could stand beside the report.
+// ErrBill reports a bill without anything to compare the report with.
 var ErrBill = errors.New("the bill has no traffic between zones in that time")
 
-// Billed is what the cloud says, beside what was saved.
+// Billed compares the cloud's bill with what was saved.
 type Billed struct {
 	Amount  float64     `json:"amount"`  // billed
-	Without float64     `json:"without"` // about what it would have been
+	Without float64     `json:"without"` // estimated bill without compression
 	Saved   float64     `json:"saved"`
 	Source  string      `json:"source,omitempty"` // a file; missing: an amount was given
-	From    *time.Time  `json:"from,omitempty"`   // what the lines of the file cover of the report's time; missing: they have no dates
+	From    *time.Time  `json:"from,omitempty"`   // period of the file's lines within the report's period; missing: they have no dates
 	To      *time.Time  `json:"to,omitempty"`
-	Lines   []bill.Type `json:"lines,omitempty"` // of traffic between zones
+	Lines   []bill.Type `json:"lines,omitempty"` // for traffic between zones
 }
 
-// addAmount is for a bill of this traffic and no other: it would have been more by as much as the bytes would have been.
+// addAmount adds a bill for this traffic only: without compression it would have been higher in proportion to
+// the bytes.
 func (r *Report) addAmount(dollars float64) {
 	without := dollars / max(1-r.Total.Saving.Value, 1e-6)
 	r.Bill = &Billed{Amount: dollars, Without: without, Saved: without - dollars}
 }
 
-// AddBill sets lines of a cloud's bill beside the report. They may have other traffic too, so what was saved is the report's own sum, for
-// as much of the time as the bill covers.
+// AddBill adds the lines of a cloud's bill to the report. They may include other traffic, so the saving is
+// the report's own sum, for the part of the period that the bill covers.
 func (r *Report) AddBill(source string, b *bill.Report) error {
 	zones := b.Of(bill.BetweenZones)
 	if zones.Cost <= 0 {

@@ -16,11 +16,11 @@ import (
 
 // Errors about sources.
 var (
-	// ErrNobody: a server does not answer.
+	// ErrNobody reports a server that does not answer.
 	ErrNobody = errors.New("no answer")
-	// ErrNothing: nothing was counted in that time.
+	// ErrNothing reports a period in which nothing was counted.
 	ErrNothing = errors.New("nothing was counted in that time")
-	// ErrAccess: a token or a password is wrong, or is missing.
+	// ErrAccess reports a wrong or missing token or password.
 	ErrAccess = errors.New("it wants a token or a password")
 )
 
@@ -31,28 +31,28 @@ type Page interface {
 	Get(ctx context.Context, path string, read func(io.Reader) error) error
 }
 
-// Source is where figures come from.
+// Source is a source of figures.
 type Source struct {
 	Name   string     `json:"name"`
-	Oldest *time.Time `json:"oldest,omitempty"` // the first sample that it has
-	Path   string     `json:"path,omitempty"`   // missing: in memory
+	Oldest *time.Time `json:"oldest,omitempty"` // the first available sample
+	Path   string     `json:"path,omitempty"`   // empty: in memory
 }
 
-// reads is the name of the row of values that are read back, whose rule is not counted.
+// reads is the name of the row of values that are read, which are not counted by rule.
 const reads = "(reads)"
 
-// key names a row.
+// key identifies a row.
 type key struct{ gateway, rule string }
 
-// usage is what a row counted, by step.
+// usage holds the counts of a row, by step.
 type usage struct {
 	raw, stored, cpu, sealed []float64
 }
 
-// wire is what crossed the two sides of gateways, by step.
+// wire holds the bytes on the two sides of gateways, by step.
 type wire struct{ in, out []float64 }
 
-// Window is what is asked for.
+// Window is the requested period.
 type Window struct {
 	From, To time.Time
 	Step     time.Duration
@@ -60,7 +60,7 @@ type Window struct {
 
 func (w Window) steps() int { return int((w.To.Sub(w.From)-1)/w.Step) + 1 }
 
-// at is when a step begins.
+// at returns the beginning of a step.
 func (w Window) at(step int) time.Time {
 	at := w.From.Add(time.Duration(step) * w.Step).UTC()
 	if at.After(w.To) {
@@ -69,10 +69,11 @@ func (w Window) at(step int) time.Time {
 	return at
 }
 
-// wanted steps of a window: enough to tell how much the saving varies, few enough to be quick.
+// wantedSteps limits the steps of a window: enough to show how much the saving varies, few enough to be
+// quick.
 const wantedSteps = 720
 
-// NewWindow divides a time into steps: whole minutes, hours or days where it is long enough.
+// NewWindow divides a period into steps: whole minutes, hours or days if it is long enough.
 func NewWindow(from, to time.Time) Window {
 	w := Window{From: from, To: to}
 	for _, w.Step = range []time.Duration{10 * time.Second, time.Minute, 5 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour} {
@@ -84,7 +85,7 @@ func NewWindow(from, to time.Time) Window {
 	return w
 }
 
-// Counted is what all sources have counted.
+// Counted holds the counts of all sources.
 type Counted struct {
 	Window  Window
 	Sources []Source
@@ -92,7 +93,7 @@ type Counted struct {
 	wires   map[string]*wire // by gateway
 }
 
-// NewCounted is empty.
+// NewCounted returns a Counted without counts.
 func NewCounted(w Window) *Counted {
 	return &Counted{Window: w, rows: map[key]*usage{}, wires: map[string]*wire{}}
 }
@@ -116,7 +117,8 @@ func (c *Counted) row(gateway, rule string) *usage {
 const wantedSeries = "raw_bytes,stored_bytes,seal_cpu_us,sealed_values,opened_raw_bytes,opened_stored_bytes,open_cpu_us," +
 	"client_received_bytes,client_sent_bytes,upstream_received_bytes,upstream_sent_bytes"
 
-// Collect asks pages. Gateways of one name on several pages are one: they stand beside each other.
+// Collect queries pages. Gateways with the same name on several pages count as one: they serve the same
+// purpose side by side.
 func Collect(ctx context.Context, pages []Page, w Window) (*Counted, error) {
 	c := NewCounted(w)
 	for _, p := range pages {

@@ -11,18 +11,19 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// What Prometheus has are counters at times. They are asked for as they are, at the ends of steps, and growth is what lies between two
-// of them. increase() would extrapolate to the edges of its range, and leave out what a counter had when it was first seen, which
-// with few samples in a step, and with rules that are seldom used, is more than one per cent. Where a process was started within a step, which process_start_time_seconds
-// says, the samples of that step are asked for one by one: what counted up to the last scrape of one process and since the start of
-// the next is added up. What a process counts after its last scrape is lost.
+// Prometheus has the values of counters at certain times. They are queried unchanged, at the ends of steps,
+// and growth is the difference of two of them. increase() would extrapolate to the edges of its range, and
+// omit the value of a counter when it was first seen, which is more than one per cent if a step has few
+// samples or a rule is seldom used. If process_start_time_seconds shows that a process was started within a
+// step, the samples of that step are queried one by one: the counts up to the last scrape of one process and
+// since the start of the next are added up. What a process counts after its last scrape is lost.
 
 const (
 	startMetric = "process_start_time_seconds"
 	infoMetric  = "cinch_gateway_info"
 )
 
-// counters are the metrics that are asked for, and where their growth goes.
+// counters maps the queried metrics to the destinations of their growth.
 var counters = map[string]func(c *Counted, labels map[string]string, readsSave bool) [][]float64{
 	"cinch_value_raw_bytes_total": func(c *Counted, l map[string]string, _ bool) [][]float64 {
 		return [][]float64{c.row(l["gateway"], l["rule"]).raw}
@@ -66,13 +67,13 @@ func onWire(c *Counted, l map[string]string, _ bool) [][]float64 {
 	return [][]float64{c.wire(l["gateway"]).out}
 }
 
-// line is a series at the ends of steps: at From, then after each step. NaN: there is no sample.
+// line is a series at the ends of steps: at From, then after each step. NaN means no sample.
 type line struct {
 	labels map[string]string
 	values []float64
 }
 
-// asked is what Prometheus answers.
+// asked holds the answers of Prometheus.
 type asked struct {
 	*Counted
 	from      *Prometheus
@@ -81,7 +82,7 @@ type asked struct {
 	protocols map[string]string
 }
 
-// CollectPrometheus asks a Prometheus. Instances are added up.
+// CollectPrometheus queries a Prometheus. Instances are added up.
 func CollectPrometheus(ctx context.Context, p *Prometheus, w Window) (*Counted, error) {
 	a := &asked{Counted: NewCounted(w), from: p, lines: map[string]*line{}, starts: map[string]*line{}, protocols: map[string]string{}}
 	for _, metric := range append(slices.Sorted(maps.Keys(counters)), startMetric, infoMetric) {
@@ -128,7 +129,7 @@ func (a *asked) hold(metric string, list []found) {
 	}
 }
 
-// seen is what is known of a target: when its processes were started, and from which step on it has samples.
+// seen describes a target: the start times of its processes, and the first step with samples.
 type seen struct {
 	target target
 	starts []float64
@@ -160,7 +161,7 @@ func (a *asked) targets() map[string]*seen {
 
 func isNumber(v float64) bool { return !math.IsNaN(v) }
 
-// count adds growth up.
+// count adds up the growth of all counters.
 func (a *asked) count(ctx context.Context) error {
 	targets, first := a.targets(), a.Window.steps()
 	for _, t := range targets {
@@ -178,8 +179,8 @@ func (a *asked) count(ctx context.Context) error {
 }
 
 func (a *asked) countTarget(ctx context.Context, t *seen) error {
-	base := map[string]float64{} // by series: its last value
-	before := -1.0               // when the process was started, as seen last
+	base := map[string]float64{} // by series: its previous value
+	before := -1.0               // start of the process last seen
 	for k := t.first; k <= a.Window.steps(); k++ {
 		start := t.start(k)
 		closer := k > 0 && (k == t.first || start > 0 && before > 0 && start != before)
@@ -206,7 +207,7 @@ func (a *asked) countTarget(ctx context.Context, t *seen) error {
 	return nil
 }
 
-// start is when the process was started that a target was at the end of a step; 0: it is not known.
+// start returns the start time of the target's process at the end of a step; 0: unknown.
 func (t *seen) start(k int) float64 {
 	if t.starts == nil || !isNumber(t.starts[k]) {
 		return 0
@@ -214,7 +215,7 @@ func (t *seen) start(k int) float64 {
 	return t.starts[k]
 }
 
-// growth of a counter. One that is less than it was began at 0 again, and so did one that was not there.
+// growth returns the growth of a counter. A counter that has decreased, or is new, has started at 0.
 func growth(base, v float64) float64 {
 	if v < base {
 		return v
@@ -222,14 +223,14 @@ func growth(base, v float64) float64 {
 	return v - base
 }
 
-// countClosely is for a step in which the process was started, or the target was seen first.
+// countClosely counts a step in which the process was started, or the target was first seen.
 func (a *asked) countClosely(ctx context.Context, t *seen, k int, base map[string]float64) error {
 	began := a.Window.at(k - 1)
 	list, err := a.from.raw(ctx, append(slices.Sorted(maps.Keys(counters)), startMetric), t.target, began, a.Window.at(k))
 	if err != nil {
 		return err
 	}
-	starts := map[float64]float64{} // by the time of a scrape: when the process was started that was scraped
+	starts := map[float64]float64{} // by the time of a scrape: start of the process scraped
 	for _, f := range list {
 		if f.Metric["__name__"] == startMetric {
 			for _, s := range f.Values {
@@ -237,7 +238,7 @@ func (a *asked) countClosely(ctx context.Context, t *seen, k int, base map[strin
 			}
 		}
 	}
-	// A process that is older than the step, and was not seen before, has counted what nobody asks for.
+	// A process that is older than the step but was not seen before has counted outside the period.
 	counted := k == t.first && t.start(k) < float64(began.Add(-lookback(a.Window)).Unix())
 	for _, f := range list {
 		key := target(f.Metric).matchers()
@@ -248,12 +249,12 @@ func (a *asked) countClosely(ctx context.Context, t *seen, k int, base map[strin
 		if counted && len(f.Values) > 0 {
 			base[key] = f.Values[0].value
 		}
-		scraped := t.start(k - 1) // when the process of the sample before was started
+		scraped := t.start(k - 1) // start of the process of the previous sample
 		for _, s := range f.Values {
 			by := growth(base[key], s.value)
 			if start := starts[s.at]; start != 0 && start != scraped {
 				if scraped != 0 {
-					by = s.value // another process, which may have counted more than the one before
+					by = s.value // another process, which may have a higher count than the previous one
 				}
 				scraped = start
 			}
@@ -264,7 +265,7 @@ func (a *asked) countClosely(ctx context.Context, t *seen, k int, base map[strin
 	return nil
 }
 
-// grow adds what a counter grew by in the step before k.
+// grow adds the growth of a counter in the step before k.
 func (a *asked) grow(l *line, k int, by float64) {
 	readsSave := gateway.StoresValues(a.protocols[l.labels["gateway"]])
 	for _, to := range counters[l.labels["__name__"]](a.Counted, l.labels, readsSave) {

@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// HTML writes the report as a page of its own, for the person who pays.
+// HTML writes the report as a self-contained page, for the person who pays.
 func (r *Report) HTML(w io.Writer) error { return page.Write(w, r.page()) }
 
 func (r *Report) page() *page.Page {
@@ -47,7 +47,7 @@ func (r *Report) lead() string {
 
 func plain(share float64) string { return fmt.Sprintf("%.1f%%", 100*share) }
 
-// interval is the part of text behind the value, for where it stands by itself.
+// interval formats the interval alone.
 func (s Share) interval() string {
 	if s.Low == nil {
 		return "too short for an interval"
@@ -67,7 +67,7 @@ func (r *Report) tiles() []page.Tile {
 
 func (s Share) short() string { return plain(s.Value) }
 
-const perBytes = 100 // graphs and tables say how many bytes were sent for each 100
+const perBytes = 100 // graphs and tables show bytes sent per 100
 
 func (r *Report) mainGraph() page.Section {
 	// A step in which more was sent than without compression has its line above 100.
@@ -89,7 +89,7 @@ func (r *Report) mainGraph() page.Section {
 	return s
 }
 
-// phasesTable compares times before and after.
+// phasesTable compares the periods before and after.
 func phasesTable(list []Compared) *page.Table {
 	t := &page.Table{Header: []page.Column{{Name: "On since", Text: true}, {Name: "Sent for 100 in, before"}, {Name: "After"}, {Name: "Saved"}, {Name: "Interval, 95%"}, {Name: "Traffic"}}}
 	for _, c := range list {
@@ -157,7 +157,7 @@ func (r *Report) rawGraph() page.Section {
 	return s
 }
 
-// graph is two lines over time, and what the upper one is over which.
+// graph is two lines over time, and the filled area between them.
 type graph struct {
 	page.Lines
 	upper, lower [][]page.At // pieces without a gap
@@ -165,7 +165,7 @@ type graph struct {
 
 func (r *Report) graph(up string, of func(Point) (would, did float64)) *graph {
 	g := &graph{Lines: page.Lines{Title: "", Across: "UTC", Up: up}}
-	whole := true // the piece has ended
+	whole := true // the current piece has ended
 	for _, p := range r.Points {
 		if p.InBytes <= 0 {
 			whole = true
@@ -179,7 +179,7 @@ func (r *Report) graph(up string, of func(Point) (would, did float64)) *graph {
 		}
 		last := len(g.upper) - 1
 		would, did := of(p)
-		for _, at := range []time.Time{p.From, p.To} { // the average of the time between them
+		for _, at := range []time.Time{p.From, p.To} { // the average over that period
 			x := at.Sub(g.Begin).Hours()
 			g.upper[last] = append(g.upper[last], page.At{X: x, Y: would, Tip: fmt.Sprintf("%s: %.4g", day(p.From), would)})
 			g.lower[last] = append(g.lower[last], page.At{X: x, Y: did, Tip: fmt.Sprintf("%s: %.4g", day(p.From), did)})
@@ -194,14 +194,14 @@ func (r *Report) graph(up string, of func(Point) (would, did float64)) *graph {
 	return g
 }
 
-// fill fills what is between the lines.
+// fill fills the area between the lines.
 func (g *graph) fill() {
 	for i := range g.upper {
 		g.Areas = append(g.Areas, page.Area{Class: "after", Upper: g.upper[i], Lower: g.lower[i]})
 	}
 }
 
-// shownRules have bars. The table has them all.
+// shownRules limits the rules with bars. The table has all.
 const shownRules = 12
 
 func (r *Report) rules() page.Section {
@@ -241,7 +241,7 @@ func (r *Row) bars() page.BarRow {
 	return page.BarRow{Name: r.name(), Bars: []page.Bar{{Parts: []page.Part{{Class: "now", Value: r.RawBytes, Tip: "without compression: " + size(r.RawBytes)}}, Label: size(r.RawBytes)}, sent}}
 }
 
-// shownLines of a bill.
+// shownLines limits the lines of a bill.
 const shownLines = 10
 
 func (r *Report) billed() page.Section {
@@ -268,7 +268,7 @@ func (r *Report) billed() page.Section {
 	return s
 }
 
-// prices are those that were used, and who says so.
+// prices returns the prices used, with their sources.
 func (r *Report) prices() page.Section {
 	s := page.Section{Title: "Prices", Words: []string{"In US dollars, as listed. With a discount the money is less in proportion."}, Table: &page.Table{Header: []page.Column{{Name: "What", Text: true}, {Name: "Price"}, {Name: "As of"}, {Name: "Source", Text: true}}}}
 	for _, p := range r.Prices {

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Share is a part of the bytes that came in, with the interval in which it lies at 95 %. Low and High are missing where there are too
-// few steps to tell.
+// Share is a share of the bytes received, with its 95 % interval. Low and High are nil if there are too few
+// steps for an interval.
 type Share struct {
 	Value float64  `json:"value"`
 	Low   *float64 `json:"low,omitempty"`
 	High  *float64 `json:"high,omitempty"`
 }
 
-// less is what is saved where s is sent: 1 - s.
+// less returns the saving if s is sent: 1 - s.
 func (s Share) less() Share {
 	out := Share{Value: 1 - s.Value}
 	if s.Low != nil {
@@ -24,14 +24,15 @@ func (s Share) less() Share {
 	return out
 }
 
-// blocks: neighbouring steps are alike, so they are taken together before it is asked how much they differ.
+// Limits of the number of blocks: neighbouring steps are similar, so they are combined before their variation
+// is computed.
 const (
 	mostBlocks  = 30
 	leastBlocks = 5
 )
 
-// shareOf is the sum of out by the sum of in, over steps. Its interval is that of a ratio estimator over blocks of steps: how much blocks
-// differ from the ratio of all, by how many there are.
+// shareOf returns the sum of out by the sum of in, over steps. Its interval is that of a ratio estimator over
+// blocks of steps, from the deviation of the blocks from the overall ratio, and their number.
 func shareOf(in, out []float64) Share {
 	size := (len(in) + mostBlocks - 1) / mostBlocks
 	var ins, outs []float64
@@ -60,7 +61,7 @@ func shareOf(in, out []float64) Share {
 	return s
 }
 
-// student is about the 97.5th percentile of Student's t: 2.78 for 4, 2.05 for 29, 1.96 in the end.
+// student approximates the 97.5th percentile of Student's t: 2.78 for 4, 2.05 for 29, 1.96 in the limit.
 func student(freedom int) float64 {
 	f := float64(freedom)
 	const z = 1.959964
@@ -74,8 +75,8 @@ func sum(list []float64) (all float64) {
 	return all
 }
 
-// turnedOn is the first step in which something was sealed, if there was traffic before; 0 otherwise. An empty name: by any gateway.
-// A step that was on for less than half of it is one before.
+// turnedOn returns the first step in which something was compressed if there was traffic before, or else 0.
+// An empty name means any gateway. A step with compression for less than half of it counts as before.
 func (c *Counted) turnedOn(gateway string) int {
 	sealed := make([]float64, c.Window.steps())
 	for k, u := range c.rows {
@@ -93,7 +94,7 @@ func (c *Counted) turnedOn(gateway string) int {
 	return on
 }
 
-// traffic is that of a gateway; an empty name: of all.
+// traffic returns the traffic of a gateway; an empty name means all.
 func (c *Counted) traffic(gateway string) *wire {
 	w := &wire{make([]float64, c.Window.steps()), make([]float64, c.Window.steps())}
 	for name, one := range c.wires {
@@ -111,12 +112,12 @@ func addTo(to, from []float64) {
 	}
 }
 
-// phase is what crossed wires from a step to another.
+// phase returns the traffic between two steps.
 func (c *Counted) phase(t *wire, from, to int) Phase {
 	w := c.Window
 	p := Phase{From: w.at(from), To: w.at(to)}
 	if began := c.began(); began.After(p.From) && began.Before(p.To) {
-		p.From = began.UTC() // a rate is over the time that was counted
+		p.From = began.UTC() // a rate is over the period that was counted
 	}
 	in, out := t.in[from:to], t.out[from:to]
 	p.InBytes, p.OutBytes, p.OutPerIn = sum(in), sum(out), shareOf(in, out)
@@ -126,7 +127,7 @@ func (c *Counted) phase(t *wire, from, to int) Phase {
 	return p
 }
 
-// began is when the first of the sources had counted something; zero: it is not known.
+// began returns the time of the first sample of any source; zero: unknown.
 func (c *Counted) began() (at time.Time) {
 	for _, s := range c.Sources {
 		if s.Oldest == nil {
@@ -139,7 +140,7 @@ func (c *Counted) began() (at time.Time) {
 	return at
 }
 
-// compared is a gateway before and after, or all of them. on is the step in which compression was turned on.
+// compared compares a gateway, or all, before and after step on, in which compression was turned on.
 func (c *Counted) compared(gateway string, on int) Compared {
 	t, n := c.traffic(gateway), c.Window.steps()
 	g := Compared{Gateway: gateway, After: c.phase(t, on, n)}
@@ -150,7 +151,8 @@ func (c *Counted) compared(gateway string, on int) Compared {
 	return g
 }
 
-// against is the saving of a share against an earlier one: independent errors of both add up as squares.
+// against returns the saving of a share compared with an earlier one: independent errors of both add up as
+// squares.
 func against(before, after Share) *Share {
 	if before.Value <= 0 {
 		return nil
@@ -166,14 +168,14 @@ func against(before, after Share) *Share {
 	return &saved
 }
 
-// mostPoints of a graph, and from how many days on it has a point for each.
+// mostPoints limits the points of a graph. From leastDays days on it has a point per day.
 const (
 	mostPoints = 120
 	leastDays  = 7
 )
 
-// points are steps taken together, so that a graph has few: days, where these are many enough. None is across the step in which
-// compression was turned on.
+// points combines steps so that a graph has few points: days, if there are enough. None contains the step in
+// which compression was turned on.
 func (c *Counted) points(on int) []Point {
 	n := c.Window.steps()
 	t, saved := c.traffic(""), make([]float64, n)

@@ -18,7 +18,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/ask"
 )
 
-// ErrAnswer: what answers is no Prometheus, or it can't answer this.
+// ErrAnswer reports an answer that is not from Prometheus, or an error of it.
 var ErrAnswer = errors.New("no answer as Prometheus gives them")
 
 // Prometheus is a server that has scraped gateways.
@@ -27,8 +27,8 @@ type Prometheus struct {
 	match  string
 }
 
-// OpenPrometheus makes one of its address. Match are more label matchers for what is asked, as job="cinch"; "": none. It connects to
-// nobody.
+// OpenPrometheus returns the Prometheus at an address. match adds label matchers to queries, as job="cinch";
+// "": none. It does not connect.
 func OpenPrometheus(address, match string, o ask.Options) (*Prometheus, error) {
 	s, err := ask.Open(address, o)
 	if err != nil {
@@ -37,7 +37,7 @@ func OpenPrometheus(address, match string, o ask.Options) (*Prometheus, error) {
 	return &Prometheus{s, strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(match), "{"), "}")}, nil
 }
 
-// Name is the address without scheme and credentials.
+// Name returns the address without scheme and credentials.
 func (p *Prometheus) Name() string { return p.server.Name() }
 
 // found is a series of an answer.
@@ -46,10 +46,10 @@ type found struct {
 	Values []sample          `json:"values"`
 }
 
-// sample is a value at a time, in seconds since 1970.
+// sample is a value with its time, in seconds since 1970.
 type sample struct{ at, value float64 }
 
-// UnmarshalJSON reads [1435781430.781, "1"].
+// UnmarshalJSON parses [1435781430.781, "1"].
 func (s *sample) UnmarshalJSON(text []byte) error {
 	at, value, ok := strings.Cut(strings.Trim(string(text), "[] \n"), ",")
 	if !ok {
@@ -65,7 +65,7 @@ func (s *sample) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// series asks for the last samples of a metric before each step of a window, and before its end.
+// series returns the last samples of a metric before each step of a window, and before its end.
 func (p *Prometheus) series(ctx context.Context, metric string, w Window) ([]found, error) {
 	query := fmt.Sprintf("last_over_time(%s{%s}[%ds])", metric, p.match, int(lookback(w).Seconds()))
 	n := int(w.To.Sub(w.From) / w.Step)
@@ -81,7 +81,7 @@ func (p *Prometheus) between(ctx context.Context, query string, from, to time.Ti
 	return p.ask(ctx, "/api/v1/query_range", url.Values{"query": {query}, "start": {seconds(from)}, "end": {seconds(to)}, "step": {strconv.FormatFloat(step.Seconds(), 'f', -1, 64)}})
 }
 
-// raw asks for the samples of several metrics, of one target, between two times.
+// raw returns the samples of several metrics of one target, between two times.
 func (p *Prometheus) raw(ctx context.Context, metrics []string, of target, from, to time.Time) ([]found, error) {
 	query := fmt.Sprintf(`{__name__=~%q%s}[%dms]`, strings.Join(metrics, "|"), of.matchers(), to.Sub(from).Milliseconds())
 	return p.ask(ctx, "/api/v1/query", url.Values{"query": {query}, "time": {seconds(to)}})
@@ -116,10 +116,10 @@ func (p *Prometheus) ask(ctx context.Context, path string, form url.Values) (lis
 	return list, nil
 }
 
-// ownLabels are those that the gateway gives a metric. The others say which target it is of.
+// ownLabels lists the labels that the gateway sets. All others identify the target.
 var ownLabels = []string{"__name__", "gateway", "rule", "codec", "reason", "side", "protocol"}
 
-// target is what was scraped, by its labels.
+// target is the set of labels of a scraped target.
 type target map[string]string
 
 func targetOf(labels map[string]string) target {
@@ -130,7 +130,7 @@ func targetOf(labels map[string]string) target {
 	return t
 }
 
-// matchers are the labels as a selector has them, each with a comma before it.
+// matchers returns the labels as selectors, each preceded by a comma.
 func (t target) matchers() string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(t)) {
@@ -139,5 +139,6 @@ func (t target) matchers() string {
 	return b.String()
 }
 
-// lookback is how old a sample may be: scrapes are seldom further apart, and the last one of a step is in it.
+// lookback returns the maximum age of a sample: longer than most scrape intervals, and covering the last one
+// of a step.
 func lookback(w Window) time.Duration { return max(w.Step, 5*time.Minute) }

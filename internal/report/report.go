@@ -10,25 +10,25 @@ import (
 	"github.com/cinch-layer/cinch/internal/price"
 )
 
-// Options say what bytes cost.
+// Options configures the prices and the period.
 type Options struct {
 	Prices  price.Table
 	Layout  price.Layout
 	Assumed bool      // the layout is the default
-	Since   time.Time // when compression was turned on; zero: when something was sealed for the first time
-	Bill    *float64  // dollars that the cloud has billed for this traffic, in the time since
+	Since   time.Time // when compression was turned on; zero: when something was first compressed
+	Bill    *float64  // dollars that the cloud has billed for this traffic, since then
 }
 
-// Report is what was saved. Its JSON is a contract: fields are added, never renamed. Money is in US dollars.
+// Report is the saving. Its JSON is a contract: fields are added, never renamed. Money is in US dollars.
 type Report struct {
 	From        time.Time      `json:"from"`
 	To          time.Time      `json:"to"`
 	StepSeconds float64        `json:"step_seconds"`
 	Sources     []Source       `json:"sources"`
-	Before      *Phase         `json:"before,omitempty"` // missing: compression was on all the time
+	Before      *Phase         `json:"before,omitempty"` // missing: compression was always on
 	After       Phase          `json:"after"`
-	WireSaving  *Share         `json:"wire_saving,omitempty"` // of bytes for each byte that came in, after against before
-	Gateways    []Compared     `json:"gateways"`              // the same by gateway, each with its own moment
+	WireSaving  *Share         `json:"wire_saving,omitempty"` // change of the bytes sent per byte received, after compared with before
+	Gateways    []Compared     `json:"gateways"`              // the same by gateway, each with its own time of change
 	Points      []Point        `json:"points"`
 	Total       Row            `json:"total"`
 	Rows        []Row          `json:"rows"`
@@ -39,7 +39,7 @@ type Report struct {
 	Method      []string       `json:"method"`
 }
 
-// Phase is a part of the time. In and out are the wires of clients and of upstreams.
+// Phase is a part of the period. In and out are the sides of clients and upstreams.
 type Phase struct {
 	From      time.Time `json:"from"`
 	To        time.Time `json:"to"`
@@ -58,7 +58,7 @@ type Compared struct {
 	WireSaving *Share `json:"wire_saving,omitempty"`
 }
 
-// Point is a step of the time, or several.
+// Point is one step, or several combined.
 type Point struct {
 	From     time.Time `json:"from"`
 	To       time.Time `json:"to"`
@@ -67,7 +67,7 @@ type Point struct {
 	Saved    float64   `json:"saved_bytes"` // as counted, value by value
 }
 
-// Row is what a rule of a gateway has done since compression was turned on.
+// Row is the result of a gateway's rule since compression was turned on.
 type Row struct {
 	Gateway     string  `json:"gateway,omitempty"`
 	Rule        string  `json:"rule,omitempty"`
@@ -82,7 +82,7 @@ type Row struct {
 	NetMonth    float64 `json:"net_month"` // at this rate
 }
 
-// New makes the report.
+// New returns the report.
 func New(c *Counted, o Options) (*Report, error) {
 	w := c.Window
 	on := func(gateway string) int {

@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// Print writes the report for a terminal.
+// Print writes the report as text for a terminal.
 func (r *Report) Print(out io.Writer) error {
 	t := &r.Total
 	fmt.Fprintf(out, "%s saved of %s since %s: %s, and %s net (%s a month at this rate).\n\n",
