@@ -1,6 +1,5 @@
-// Package samples reads example values from files, for training dictionaries.
-// A directory gives every regular file below it, a .jsonl or .ndjson file
-// every line that isn't empty, any other file itself.
+// Package samples reads example values from files, for training dictionaries. A directory yields every
+// regular file below it, a .jsonl or .ndjson file every line that isn't empty, any other file itself.
 package samples
 
 import (
@@ -110,15 +109,15 @@ func (l *loader) add(sample []byte) error {
 	return nil
 }
 
-// Shuffle reorders samples, the same way for the same number of them, so that
-// results repeat. A trainer that holds out every nth one would otherwise be
-// misled by samples that come in turns, or by neighbours that are alike.
+// Shuffle reorders samples, in the same way for the same number of them, so that results are reproducible.
+// Without it, a trainer that holds out every nth sample would be misled by samples that alternate, or by
+// similar neighbours.
 func Shuffle(samples [][]byte) {
 	r := rand.New(rand.NewPCG(0x63696e63, uint64(len(samples))))
 	r.Shuffle(len(samples), func(i, j int) { samples[i], samples[j] = samples[j], samples[i] })
 }
 
-// Bytes is the samples' total length.
+// Bytes returns the samples' total length.
 func Bytes(samples [][]byte) int {
 	n := 0
 	for _, s := range samples {

@@ -7,12 +7,12 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// Stored is what the values take when sealed with a setting and a dictionary, or as they are where that is less.
-// Without a dictionary d is nil.
+// Stored returns the size of the values compressed with a setting and a dictionary, or uncompressed where
+// that is smaller. Without a dictionary d is nil.
 func Stored(engine *codec.Engine, st codec.Setting, d *codec.Dict, values [][]byte) int {
 	var local dict.Set
 	if d != nil {
-		_ = local.Add(d) // the only one has nobody to collide with
+		_ = local.Add(d) // a single dictionary can't collide
 		st.Dict = d.Number()
 	}
 	s, n := cinch.NewSealer(cinch.SealerOptions{Engine: engine, Dicts: store.Held(&local)}), 0
