@@ -1,4 +1,5 @@
-// Package top shows what gateways do now, at a terminal: cinch top.
+// Package top shows the current state of gateways on a terminal: cinch top.
 //
-// rates.go compares what pages say at two times, screen.go lays it out as text, model.go redraws it and takes keys.
+// rates.go compares two states of pages, screen.go formats them as text, model.go redraws the screen and
+// handles keys.
 package top

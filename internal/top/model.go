@@ -10,23 +10,24 @@ import (
 	"github.com/cinch-layer/cinch/internal/admin"
 )
 
-// A Page is asked for its status.
+// A Page is the source of a status.
 type Page interface {
 	Name() string
 	Status(ctx context.Context) (admin.Status, error)
 }
 
-// Watch looks at pages together.
+// Watch polls several pages.
 type Watch struct {
 	pages []Page
 	last  []Look
 	ever  bool
 }
 
-// NewWatch watches pages.
+// NewWatch returns a Watch of pages.
 func NewWatch(pages []Page) *Watch { return &Watch{pages: pages, last: make([]Look, len(pages))} }
 
-// Next looks at all pages at a time, and says what has changed since the call before. The first one has averages since each process began.
+// Next polls all pages and returns the changes since the previous call. The first call returns averages since
+// each process began.
 func (w *Watch) Next(ctx context.Context) (list []Gateway, first bool) {
 	looks := make([]Look, len(w.pages))
 	var all sync.WaitGroup
@@ -43,7 +44,7 @@ func (w *Watch) Next(ctx context.Context) (list []Gateway, first bool) {
 	all.Wait()
 	for i := range looks {
 		list = append(list, Gateways(w.last[i], looks[i])...)
-		if looks[i].Status != nil { // a page that misses a look is compared with the one before
+		if looks[i].Status != nil { // after a missed poll a page is compared with its previous status
 			w.last[i] = looks[i]
 		}
 	}
@@ -51,23 +52,23 @@ func (w *Watch) Next(ctx context.Context) (list []Gateway, first bool) {
 	return list, first
 }
 
-// within is Next, for as long as it makes sense to wait: one page that is away does not hold up the others for long.
+// within is Next with a timeout, so that an unreachable page does not delay the others for long.
 func (w *Watch) within(ctx context.Context, every time.Duration) ([]Gateway, bool) {
 	ctx, cancel := context.WithTimeout(ctx, max(5*time.Second, every))
 	defer cancel()
 	return w.Next(ctx)
 }
 
-// Model redraws a screen.
+// model redraws the screen.
 type model struct {
 	screen
 	ctx    context.Context
 	watch  *Watch
 	asking bool
-	round  int // ticks of an earlier one don't count: the clock was stopped since
+	round  int // ticks of earlier rounds are ignored: the clock was stopped since
 }
 
-// Run shows what pages say until the user leaves or ctx ends.
+// Run shows the pages until the user quits or ctx ends.
 func Run(ctx context.Context, pages []Page, every time.Duration, colours bool) error {
 	m := &model{ctx: ctx, watch: NewWatch(pages), screen: screen{every: every, pages: len(pages), at: time.Now(), colours: colours}}
 	_, err := tea.NewProgram(m, tea.WithContext(ctx)).Run()
@@ -78,7 +79,7 @@ func Run(ctx context.Context, pages []Page, every time.Duration, colours bool) e
 }
 
 type (
-	// looked brings news of all pages.
+	// looked holds new states of all pages.
 	looked struct {
 		list  []Gateway
 		first bool
@@ -89,7 +90,7 @@ type (
 
 func (m *model) Init() tea.Cmd { return m.look() }
 
-// look asks once at a time: the watch is not for two.
+// look polls unless a poll is running: Watch is not for concurrent use.
 func (m *model) look() tea.Cmd {
 	if m.asking {
 		return nil
@@ -120,7 +121,7 @@ func (m *model) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 		}
 		pause := m.every
 		if message.first {
-			pause = min(pause, time.Second) // averages since the start are no rates
+			pause = min(pause, time.Second) // averages since the start are not rates
 		}
 		round := m.round
 		return m, tea.Tick(pause, func(time.Time) tea.Msg { return tick(round) })

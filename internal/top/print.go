@@ -9,18 +9,19 @@ import (
 	"time"
 )
 
-// ErrNobody: no page answers.
+// ErrNobody reports that no page answers.
 var ErrNobody = errors.New("no admin page answers")
 
-// Printing says what Print does.
+// Printing configures Print.
 type Printing struct {
 	Every time.Duration
-	Count int // looks; 0: until the context ends
+	Count int // number of polls; 0: until the context ends
 	JSON  bool
-	Width int // of lines; 0: as they come
+	Width int // of lines; 0: unlimited
 }
 
-// Print writes rates of each interval, for people or as a JSON document a line. It waits an interval before the first, as rates take two looks.
+// Print writes the rates of each interval, as text or as one JSON document per line. The first output takes
+// an interval, since rates need two polls.
 func Print(ctx context.Context, w io.Writer, pages []Page, o Printing) error {
 	watch := NewWatch(pages)
 	list, _ := watch.within(ctx, o.Every)
@@ -55,7 +56,7 @@ func nobody(list []Gateway, pages []Page) error {
 		all = append(all, fmt.Errorf("%s: %s", g.Page, g.Trouble))
 	}
 	if len(all) < len(pages) {
-		return nil // one answers that has no gateways
+		return nil // a page without gateways answers
 	}
 	return fmt.Errorf("%w: %w", ErrNobody, errors.Join(all...))
 }

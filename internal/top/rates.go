@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// Look is what one page said, or why it did not.
+// Look is the status of one page at a time, or the error.
 type Look struct {
 	Page   string
 	At     time.Time
@@ -20,57 +20,57 @@ type Look struct {
 	Err    error
 }
 
-// Gateway is what one gateway does now. Rates are a second, over the time between two looks.
+// Gateway is the current state of one gateway. Rates are per second, over the time between two polls.
 type Gateway struct {
 	Page     string `json:"page"`
 	Name     string `json:"gateway"`
 	Protocol string `json:"protocol"`
-	Route    string `json:"route"`             // where it listens, and for whom
+	Route    string `json:"route"`             // listening address and upstream
 	Trouble  string `json:"trouble,omitempty"` // why clients are not served; "": they are
 	Off      bool   `json:"off,omitempty"`     // it compresses nothing
 
 	Connections int64    `json:"connections"`
 	Exchanges   float64  `json:"exchanges"`
-	Before      float64  `json:"before_bytes"` // of values, those left alone included
+	Before      float64  `json:"before_bytes"` // of values, including those left alone
 	After       float64  `json:"after_bytes"`
 	CPU         float64  `json:"cpu_cores"`
-	P99         *float64 `json:"added_p99_us"` // nil: there was no exchange
+	P99         *float64 `json:"added_p99_us"` // nil: no exchanges
 	Errors      float64  `json:"errors"`
 
-	Money *admin.GatewayMoney `json:"money,omitempty"` // dollars since it began, and a month at the rate of the last hour
+	Money *admin.GatewayMoney `json:"money,omitempty"` // dollars since the start, and per month at the rate of the last hour
 
 	Rules    []Rule     `json:"rules"`
 	ErrorsBy []Errors   `json:"errors_by_class"`
-	Learning []string   `json:"learning,omitempty"` // rules that wait for a dictionary, in words
-	Effort   string     `json:"effort,omitempty"`   // how it keeps to its budgets, in words
+	Learning []string   `json:"learning,omitempty"` // rules that wait for a dictionary, as text
+	Effort   string     `json:"effort,omitempty"`   // state of its budgets, as text
 	Packing  *PackState `json:"packing,omitempty"`
 }
 
-// PackState is how far packing in the background is.
+// PackState is the progress of background packing.
 type PackState struct {
 	Running bool    `json:"running"`
 	Done    float64 `json:"done"` // share of the pass
 	Trouble string  `json:"trouble,omitempty"`
 }
 
-// Rule is what one rule does now.
+// Rule is the current state of one rule.
 type Rule struct {
 	Name    string  `json:"rule"`
 	Setting string  `json:"setting"`
 	Values  float64 `json:"values"`
 	Before  float64 `json:"before_bytes"`
 	After   float64 `json:"after_bytes"`
-	Left    float64 `json:"left"` // values that go as they are
+	Left    float64 `json:"left"` // values left alone
 	CPU     float64 `json:"compress_cpu_cores"`
 }
 
-// Errors are those of one class, a second.
+// Errors is the rate of errors of one class, per second.
 type Errors struct {
 	Class string  `json:"class"`
 	Rate  float64 `json:"rate"`
 }
 
-// Ratio is bytes before by bytes after; 0: there were none.
+// Ratio returns bytes before by bytes after; 0: none.
 func Ratio(before, after float64) float64 {
 	if after <= 0 {
 		return 0
@@ -78,8 +78,8 @@ func Ratio(before, after float64) float64 {
 	return before / after
 }
 
-// Gateways compares two looks at the same page. Without an earlier one, or when the process is another one now, rates
-// are the average since it started.
+// Gateways compares two polls of the same page. Without an earlier one, or if the process was restarted,
+// rates are the average since it started.
 func Gateways(before, now Look) []Gateway {
 	if now.Status == nil {
 		return []Gateway{{Page: now.Page, Trouble: fmt.Sprint(now.Err)}}
@@ -112,7 +112,7 @@ func Gateways(before, now Look) []Gateway {
 	return list
 }
 
-// rate makes two counts a rate.
+// rate converts two counts to a rate.
 type rate func(was, is float64) float64
 
 func gatewayRates(was, is admin.Gateway, over rate) Gateway {
@@ -156,8 +156,8 @@ func gatewayRates(was, is admin.Gateway, over rate) Gateway {
 	return row
 }
 
-// quantile is the upper end of the bucket that has it among what came between two looks; the last bucket has no end,
-// and gives its lower one.
+// quantile returns the upper end of the bucket with the quantile of what was counted between two polls. For
+// the last bucket, which has no upper end, it returns the lower one.
 func quantile(was, is []gateway.LatencyBucket, q float64) *float64 {
 	earlier := map[float64]uint64{}
 	for _, b := range was {
@@ -178,7 +178,7 @@ func quantile(was, is []gateway.LatencyBucket, q float64) *float64 {
 	return nil
 }
 
-// effortOf says how a gateway keeps to its budgets.
+// effortOf describes the state of a gateway's budgets.
 func effortOf(e *gateway.EffortTotal) string {
 	text := "budget:"
 	if e.CPUBudgetCores > 0 {
@@ -219,10 +219,10 @@ type Total struct {
 	CPU         float64 `json:"cpu_cores"`
 	Errors      float64 `json:"errors"`
 
-	Money *admin.GatewayMoney `json:"money,omitempty"` // of those whose pages have it
+	Money *admin.GatewayMoney `json:"money,omitempty"` // of the pages that report it
 }
 
-// Sum adds up what can be added.
+// Sum adds up the figures of gateways.
 func Sum(list []Gateway) Total {
 	t := Total{Gateways: len(list)}
 	for _, g := range list {

@@ -22,7 +22,7 @@ const (
 
 var orderNames = [orders]string{"name", "saving", "CPU", "clients"}
 
-// screen is what is on the terminal.
+// screen is the content of the terminal.
 type screen struct {
 	gateways []Gateway
 	at       time.Time
@@ -31,7 +31,7 @@ type screen struct {
 	order    int
 	selected int
 	paused   bool
-	first    bool // rates are since each process began
+	first    bool // rates are averages since each process began
 	help     bool
 	width    int
 	height   int
@@ -54,7 +54,7 @@ func (s *screen) style(style, text string) string {
 	return "\x1b[" + style + "m" + text + "\x1b[0m"
 }
 
-// text draws everything, in no more lines and columns than there are.
+// text returns the whole screen, within its lines and columns.
 func (s *screen) text() string {
 	var lines []string
 	add := func(style, text string) { lines = append(lines, s.style(style, fit(text, s.width))) }
@@ -76,7 +76,8 @@ func (s *screen) text() string {
 	return strings.Join(lines, "\n")
 }
 
-// drawPart draws as much of the list as there are lines, around what is chosen, and of that all that has room: a half of it at least.
+// drawPart draws the part of the list around the selected gateway that fits, and the gateway's details, which
+// get up to half of the space.
 func (s *screen) drawPart(add func(style, text string), room int) {
 	type drawn struct{ style, text string }
 	var details []drawn
@@ -85,7 +86,7 @@ func (s *screen) drawPart(add func(style, text string), room int) {
 		s.drawDetails(func(style, text string) { details = append(details, drawn{style, text}) }, s.gateways[s.selected])
 	}
 	rows := len(s.gateways)
-	if room--; s.height > 0 { // a line is the list's head
+	if room--; s.height > 0 { // one line is the list's header
 		rows = min(rows, max(room-min(len(details), room/2), 1))
 	}
 	from := min(max(s.selected-rows/2, 0), len(s.gateways)-rows)
@@ -95,7 +96,7 @@ func (s *screen) drawPart(add func(style, text string), room int) {
 	}
 }
 
-// report is the same without what answers to keys: all gateways with all their rules.
+// report returns the same without interactive parts: all gateways with all their rules.
 func (s *screen) report() string {
 	var b strings.Builder
 	add := func(_, text string) { b.WriteString(fit(text, s.width) + "\n") }
@@ -159,7 +160,7 @@ func (s *screen) totals() string {
 	return text
 }
 
-// A column gives way to those before it where the terminal is narrow.
+// column is a column of the list. The last columns are omitted on a narrow terminal.
 type column struct {
 	title string
 	width int
@@ -268,7 +269,7 @@ func (s *screen) drawDetails(add func(style, text string), g Gateway) {
 	}
 }
 
-// arrange sorts, and keeps the chosen gateway chosen.
+// arrange sorts the list, and keeps the selected gateway selected.
 func (s *screen) arrange(list []Gateway) {
 	var chosen string
 	if s.selected < len(s.gateways) {
@@ -332,7 +333,7 @@ func micros(us *float64) string {
 	return fmt.Sprintf("%.1f ms", *us/1000)
 }
 
-// fit cuts a line to a width; 0: it stays as long as it is. Names are from others' pages.
+// fit truncates text to a width; 0: unlimited. Names come from other processes' pages.
 func fit(text string, width int) string {
 	text = ui.Plain(text)
 	if width <= 0 || utf8.RuneCountInString(text) <= width {
