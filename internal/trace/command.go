@@ -8,25 +8,26 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 )
 
-// Command is a traced request of a protocol that carries no context, and whose reply another goroutine may carry. Its methods
-// may be called by both at a time, and on a nil one, which is a request that is not traced. What comes after End is left out.
+// Command is a traced request of a protocol that carries no trace context, and whose reply another goroutine
+// may handle. Its methods are safe for concurrent use. All methods work on a nil Command, which is not
+// traced. Calls after End are ignored.
 type Command struct {
 	mu       sync.Mutex
 	r        *Request
 	upstream *Upstream
-	about    []attribute.KeyValue // the upstream's
+	about    []attribute.KeyValue // attributes of the upstream's span
 	ended    bool
 	of       *Connection
 }
 
-// Connection has the commands of one connection that have not ended: what waits in a queue when the connection ends needs not be
-// looked for. The zero value has none.
+// Connection tracks the commands of one connection that have not ended, so that they can be ended together
+// with it. The zero value has none.
 type Connection struct {
 	mu   sync.Mutex
 	open map[*Command]struct{}
 }
 
-// End ends those that are left.
+// End ends the remaining commands.
 func (o *Connection) End() {
 	o.mu.Lock()
 	left := o.open
@@ -52,11 +53,11 @@ func (o *Connection) remove(c *Command) {
 	delete(o.open, c)
 }
 
-// ConnectionEnded is the class of requests whose connection ended before their reply had come.
+// ConnectionEnded is the class of requests whose connection ended before their reply arrived.
 const ConnectionEnded = "connection_ended"
 
-// Command begins the trace of a request that has come now on a connection, zero: at this moment; nil if it is not traced. Waited is for how long it
-// could not come because there was no memory for it.
+// Command begins the trace of a request that arrived on a connection at now; zero means the current time. It
+// returns nil if the request is not traced. waited is how long the request was delayed for lack of memory.
 func (t *Tracer) Command(of *Connection, name string, now time.Time, waited time.Duration) *Command {
 	if t == nil || !t.drawn() {
 		return nil
@@ -76,7 +77,7 @@ func (t *Tracer) Command(of *Connection, name string, now time.Time, waited time
 	return c
 }
 
-// Is names the request as soon as it is known what it is.
+// Is sets the name of the request when it is known.
 func (c *Command) Is(name string, attributes ...attribute.KeyValue) {
 	c.do(func() {
 		c.r.span.SetName(name)
@@ -87,7 +88,7 @@ func (c *Command) Is(name string, attributes ...attribute.KeyValue) {
 // Set adds attributes.
 func (c *Command) Set(attributes ...attribute.KeyValue) { c.do(func() { c.r.Set(attributes...) }) }
 
-// Now is the time; zero where nobody asks.
+// Now returns the time, or zero if the request is not traced.
 func (c *Command) Now() (now time.Time) {
 	if c != nil {
 		now = time.Now()
@@ -95,24 +96,24 @@ func (c *Command) Now() (now time.Time) {
 	return now
 }
 
-// Part adds a span of something that took so long from a time on, if it took any.
+// Part adds a span that started at from and took took, if that is not zero.
 func (c *Command) Part(name string, from time.Time, took time.Duration, attributes ...attribute.KeyValue) {
 	if c != nil && took > 0 {
 		c.do(func() { c.r.Part(name, from, from.Add(took), attributes...) })
 	}
 }
 
-// Waited adds a span of a wait since then.
+// Waited adds a span for a wait since then.
 func (c *Command) Waited(since time.Time) {
 	if c != nil {
 		c.Part("wait", since, time.Since(since))
 	}
 }
 
-// Goes says what the span of the upstream has to say.
+// Goes sets the attributes of the upstream's span.
 func (c *Command) Goes(attributes ...attribute.KeyValue) { c.do(func() { c.about = attributes }) }
 
-// Asks begins the span of the upstream, and ends the one before: that was asked in vain.
+// Asks begins the span of the upstream. It ends a previous one, whose request was in vain.
 func (c *Command) Asks() {
 	c.do(func() {
 		c.upstream.End("asked_again")
@@ -120,7 +121,8 @@ func (c *Command) Asks() {
 	})
 }
 
-// Answered ends it at the time when the reply was there, with a class where that is none for the client.
+// Answered ends the upstream's span at the time of its reply, with an error class if the reply does not reach
+// the client.
 func (c *Command) Answered(class string, at time.Time) {
 	c.do(func() {
 		c.upstream.EndAt(class, at)
@@ -128,7 +130,7 @@ func (c *Command) Answered(class string, at time.Time) {
 	})
 }
 
-// Fails notes what went wrong, as Request.Fail does.
+// Fails records an error, as Request.Fail does.
 func (c *Command) Fails(class string, attributes ...attribute.KeyValue) {
 	c.do(func() {
 		c.r.Fail(class)
@@ -136,7 +138,7 @@ func (c *Command) Fails(class string, attributes ...attribute.KeyValue) {
 	})
 }
 
-// End ends the request, with an error's class where it failed.
+// End ends the request, with an error class if it failed.
 func (c *Command) End(class string) {
 	c.do(func() {
 		c.ended = true

@@ -12,15 +12,15 @@ type counts struct {
 	begun, ended, sent, failed atomic.Uint64
 }
 
-// Counts are totals since the start.
+// Counts holds totals since the start.
 type Counts struct {
 	Requests uint64 // traced
-	Sent     uint64 // spans that the collector has taken
-	Failed   uint64 // spans that it has not, or that nobody heard in time
-	Waiting  uint64 // spans that wait, or were dropped because too many did
+	Sent     uint64 // spans accepted by the collector
+	Failed   uint64 // spans that the collector rejected, or did not accept in time
+	Waiting  uint64 // spans that wait, or were dropped because the queue was full
 }
 
-// Counts returns how many spans there were.
+// Counts returns the totals.
 func (t *Tracer) Counts() (c Counts) {
 	if t == nil {
 		return c
@@ -30,14 +30,15 @@ func (t *Tracer) Counts() (c Counts) {
 	return c
 }
 
-// exporter counts what an exporter does, and tells the log what it could not.
+// exporter counts the results of an exporter, and logs its errors.
 type exporter struct {
 	sdk.SpanExporter
 	counts *counts
 	log    *slog.Logger
 }
 
-// ExportSpans implements sdk.SpanExporter. Errors end here: the log has them, and the library would write them elsewhere.
+// ExportSpans implements sdk.SpanExporter. It logs errors and does not return them, since the library would
+// write them elsewhere.
 func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	if err := e.SpanExporter.ExportSpans(ctx, spans); err != nil {
 		e.counts.failed.Add(uint64(len(spans)))

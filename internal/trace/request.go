@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Request is one that is traced. It belongs to who serves the request.
+// Request is a traced request. It is used by the goroutine that serves the request.
 type Request struct {
 	Start time.Time
 
@@ -20,7 +20,7 @@ type Request struct {
 	span trace.Span
 }
 
-// Part adds a span of something that is over.
+// Part adds a span that has ended.
 func (r *Request) Part(name string, from, to time.Time, attributes ...attribute.KeyValue) {
 	if r == nil {
 		return
@@ -29,7 +29,8 @@ func (r *Request) Part(name string, from, to time.Time, attributes ...attribute.
 	r.t.end(s, to)
 }
 
-// Upstream begins the span of what an upstream is asked for. The upstream hears of it by the headers, where there are some.
+// Upstream begins the span of a request to an upstream. It adds the trace context to the headers, unless they
+// are nil.
 func (r *Request) Upstream(h http.Header, attributes ...attribute.KeyValue) *Upstream {
 	if r == nil {
 		return nil
@@ -48,7 +49,7 @@ func (r *Request) Set(attributes ...attribute.KeyValue) {
 	}
 }
 
-// Fail notes what went wrong: a class of errors, never a text that may hold what a user has written.
+// Fail records an error class, never a text that may contain what a user has written.
 func (r *Request) Fail(class string) {
 	if r != nil {
 		r.span.SetStatus(codes.Error, class)
@@ -63,20 +64,20 @@ func (r *Request) End() {
 	}
 }
 
-// Upstream is a request to an upstream; a nil one is not traced.
+// Upstream is a request to an upstream; a nil Upstream is not traced.
 type Upstream struct {
 	t    *Tracer
 	span trace.Span
 }
 
-// End ends it, with an error's class where it failed.
+// End ends the span, with an error class if the request failed.
 func (u *Upstream) End(class string) {
 	if u != nil {
 		u.EndAt(class, time.Now())
 	}
 }
 
-// EndAt ends it at a time.
+// EndAt is End at a given time.
 func (u *Upstream) EndAt(class string, at time.Time) {
 	if u == nil {
 		return

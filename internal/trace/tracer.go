@@ -17,20 +17,20 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Bounds of what waits to be sent. What comes beyond it is dropped, and counted.
+// Limits of the queue of unsent spans. Spans beyond are dropped, and counted.
 const (
 	queueSpans    = 4096
 	batchSpans    = 512
 	exportTimeout = 10 * time.Second
 )
 
-// DefaultMaxPerSecond is how many requests are traced in a second at most.
+// DefaultMaxPerSecond is the default limit of traced requests per second.
 const DefaultMaxPerSecond = 100
 
-// Options say what is traced and who gets it.
+// Options configures what is traced and where spans are sent.
 type Options struct {
 	Endpoint     string  // URL of a collector's OTLP/HTTP receiver, with its path: http://host:4318/v1/traces
-	Ratio        float64 // of requests whose client says nothing about it, 0 to 1
+	Ratio        float64 // share of requests traced without the client's decision, 0 to 1
 	MaxPerSecond int     // requests; 0: the default
 	Service      string  // service.name
 	Version      string  // service.version
@@ -46,7 +46,7 @@ type Tracer struct {
 	bound    bound
 }
 
-// New returns a Tracer. Nothing is sent yet, so that a collector may be started later.
+// New returns a Tracer. It sends nothing yet, so that the collector may be started later.
 func New(ctx context.Context, o Options) (*Tracer, error) {
 	out, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(o.Endpoint), otlptracehttp.WithTimeout(exportTimeout),
 		otlptracehttp.WithCompression(otlptracehttp.GzipCompression))
@@ -66,7 +66,7 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 	return t, nil
 }
 
-// Close sends what is waiting, until ctx ends.
+// Close sends the remaining spans, until ctx ends.
 func (t *Tracer) Close(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -96,7 +96,7 @@ func (t *Tracer) Call(h http.Header, name string, attributes ...attribute.KeyVal
 	return t.begin(ctx, now, name, attributes)
 }
 
-// chosen takes a share of the requests by chance, as far as the bound goes.
+// chosen selects a random share of the requests, up to the limit.
 func (t *Tracer) chosen(now time.Time) bool { return t.drawn() && t.bound.allows(now) }
 
 func (t *Tracer) drawn() bool { return t.ratio > 0 && rand.Float64() < t.ratio }
@@ -107,9 +107,10 @@ func (t *Tracer) begin(ctx context.Context, now time.Time, name string, attribut
 	return &Request{t: t, ctx: ctx, span: span, Start: now}
 }
 
-// sampled reports that the flags of a traceparent header have the sampled bit. Whether the rest of it is valid is asked later.
+// sampled reports whether the sampled bit is set in the flags of a traceparent header. The rest is validated
+// later.
 func sampled(parent string) bool {
-	const flags = 53 // version, trace id, parent id, each with a dash
+	const flags = 53 // after version, trace id and parent id, each with a dash
 	if len(parent) < flags+2 {
 		return false
 	}
@@ -125,7 +126,7 @@ func sampled(parent string) bool {
 	return c&1 == 1
 }
 
-// bound allows so many a second; what a second has not used the next one may not either.
+// bound limits traces per second. Unused traces of a second do not carry over.
 type bound struct {
 	mu   sync.Mutex
 	most float64
@@ -139,7 +140,7 @@ func (b *bound) allows(now time.Time) bool {
 	if b.at.IsZero() {
 		b.at = now
 	}
-	if since := now.Sub(b.at); since > 0 { // who has looked at the clock earlier may come later
+	if since := now.Sub(b.at); since > 0 { // calls may arrive out of order
 		b.left, b.at = min(b.most, b.left+b.most*since.Seconds()), now
 	}
 	if b.left < 1 {

@@ -1,4 +1,4 @@
-// Package tracetest has a collector of spans, for tests.
+// Package tracetest provides a collector of spans, for tests.
 package tracetest
 
 import (
@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Span is what a collector has got.
+// Span is a span that a collector has received.
 type Span struct {
 	Name, Trace, ID, Parent string
 	Kind                    string
@@ -25,7 +25,7 @@ type Span struct {
 	Service                 string
 }
 
-// Collector takes spans by OTLP over HTTP.
+// Collector receives spans by OTLP over HTTP.
 type Collector struct {
 	URL string
 
@@ -101,14 +101,14 @@ func (c *Collector) add(request *collector.ExportTraceServiceRequest) {
 	}
 }
 
-// Spans are those that have come so far.
+// Spans returns the spans received so far.
 func (c *Collector) Spans() []Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]Span(nil), c.spans...)
 }
 
-// Named are those of a name.
+// Named returns the spans with a name.
 func (c *Collector) Named(name string) (list []Span) {
 	for _, s := range c.Spans() {
 		if s.Name == name {

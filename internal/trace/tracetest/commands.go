@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/trace"
 )
 
-// Commands is a collector with a tracer of all requests.
+// Commands is a collector with a tracer that traces all requests.
 type Commands struct {
 	*Collector
 	Tracer *trace.Tracer
@@ -27,8 +27,8 @@ func StartCommands(t testing.TB) *Commands {
 	return &Commands{c, tracer}
 }
 
-// End has the spans come, after shutdown, and looks at what holds for all: each request that was traced has one, which is a
-// root and about that system, and holds its others.
+// End shuts down, waits for the spans, and checks what holds for all: each traced request has one root span
+// for that system, which contains its others.
 func (c *Commands) End(t testing.TB, system string, shutdown func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -61,7 +61,7 @@ func (c *Commands) End(t testing.TB, system string, shutdown func(context.Contex
 	}
 }
 
-// SilentAbout checks that no span tells of something.
+// SilentAbout checks that no span contains any of the texts.
 func (c *Commands) SilentAbout(t testing.TB, texts ...string) {
 	t.Helper()
 	for _, s := range c.Spans() {
@@ -77,7 +77,7 @@ func (c *Commands) SilentAbout(t testing.TB, texts ...string) {
 	}
 }
 
-// Parts are the spans in another, by name, the last of each.
+// Parts returns the spans in another one, by name, the last of each.
 func (c *Commands) Parts(of Span) map[string]Span {
 	m := map[string]Span{}
 	for _, s := range c.Spans() {
@@ -88,7 +88,7 @@ func (c *Commands) Parts(of Span) map[string]Span {
 	return m
 }
 
-// One is the only span of a name.
+// One returns the only span with a name.
 func (c *Commands) One(t testing.TB, name string) Span {
 	t.Helper()
 	list := c.Named(name)
