@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Numbers for people have three digits and one family of units: KiB, MiB, GiB (powers of 1024). Documents for programs have bytes,
-// seconds and dollars in full.
+// Numbers for people have three digits and binary units: KiB, MiB, GiB (powers of 1024). Documents for
+// programs have bytes, seconds and dollars in full.
 
 // Size formats bytes: "17 B", "1.25 KiB", "-343 GiB".
 func Size(n int64) string {
@@ -18,7 +18,8 @@ func Size(n int64) string {
 	return threeDigits(float64(n)/v) + " " + unit
 }
 
-// SizeUnit returns the unit in which Size writes that many bytes, and the bytes in one of it. Axes of plots share one unit.
+// SizeUnit returns the unit in which Size formats that many bytes, and its size in bytes. Axes of plots share
+// one unit.
 func SizeUnit(bytes float64) (scale float64, unit string) {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	i := 0
@@ -51,7 +52,7 @@ func Dollars(d float64) string {
 	return sign + "$" + strings.Join(append([]string{digits}, groups...), ",")
 }
 
-// Cores formats CPU seconds a second: "0.012", "3.25"; below a thousandth it is "<0.001".
+// Cores formats CPU seconds per second: "0.012", "3.25"; below a thousandth it is "<0.001".
 func Cores(c float64) string {
 	switch {
 	case c == 0:
@@ -67,7 +68,7 @@ func Cores(c float64) string {
 // Ratio formats bytes before by bytes after: "3.25x", "41.7x", "128x".
 func Ratio(r float64) string { return threeDigits(r) + "x" }
 
-// threeDigits formats what is below a thousand.
+// threeDigits formats a number below a thousand.
 func threeDigits(v float64) string {
 	switch a := math.Abs(v); {
 	case a < 9.995:

@@ -9,13 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// Progress shows what a long command is doing: one line that is drawn again and again on
-// a terminal, a line every few seconds elsewhere. Its methods are not for concurrent use.
+// Progress shows the progress of a long command: one line that is redrawn on a terminal, or a line every few
+// seconds elsewhere. Its methods are not for concurrent use.
 type Progress struct {
 	w        io.Writer
 	terminal bool
-	quiet    bool // no progress; lines that stay are printed
-	drawn    int  // runes of the line that is on the terminal
+	quiet    bool // no progress; permanent lines are printed
+	drawn    int  // runes of the line on the terminal
 	next     time.Time
 }
 
@@ -24,7 +24,7 @@ const (
 	barWidth   = 24 // on a terminal
 )
 
-// NewProgress shows progress on w.
+// NewProgress returns a Progress that writes to w.
 func NewProgress(w io.Writer) *Progress {
 	return &Progress{w: w, terminal: isTerminal(w), quiet: isQuiet(w), next: time.Now().Add(plainEvery)}
 }
@@ -38,7 +38,7 @@ func isTerminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
 }
 
-// Show replaces the line. done is the share that is done, 0 to 1.
+// Show replaces the line. done is the completed share, 0 to 1.
 func (p *Progress) Show(done float64, text string) {
 	if p.quiet {
 		return
@@ -57,13 +57,13 @@ func (p *Progress) Show(done float64, text string) {
 	}
 }
 
-// Print writes a line that stays.
+// Print writes a permanent line.
 func (p *Progress) Print(text string) {
 	p.Clear()
 	fmt.Fprintln(p.w, text)
 }
 
-// Clear takes the line off a terminal.
+// Clear removes the line from a terminal.
 func (p *Progress) Clear() {
 	if p.drawn > 0 {
 		fmt.Fprintf(p.w, "\r%s\r", strings.Repeat(" ", p.drawn))

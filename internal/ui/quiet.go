@@ -5,10 +5,10 @@ import (
 	"io"
 )
 
-// quiet is a writer that warnings and errors are written to, and no progress and no notes.
+// quiet is a writer for warnings and errors that gets neither progress nor notes.
 type quiet struct{ io.Writer }
 
-// Quiet makes a writer one that neither Progress nor Note writes to.
+// Quiet returns a writer that Progress and Note do not write to.
 func Quiet(w io.Writer) io.Writer { return quiet{w} }
 
 func isQuiet(w io.Writer) bool {
@@ -16,7 +16,7 @@ func isQuiet(w io.Writer) bool {
 	return is
 }
 
-// Note writes what nobody has to know.
+// Note writes information that is not essential.
 func Note(w io.Writer, format string, args ...any) {
 	if !isQuiet(w) {
 		fmt.Fprintf(w, format, args...)

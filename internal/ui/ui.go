@@ -1,6 +1,5 @@
-// Package ui prints what people read on a terminal: errors with a hint, and
-// tables. Results go to standard output and everything else to standard error;
-// the callers choose.
+// Package ui prints text on a terminal: errors with a hint, and tables. Results go to standard output and
+// everything else to standard error; the callers choose.
 package ui
 
 import (
@@ -12,9 +11,8 @@ import (
 	"unicode"
 )
 
-// hinted adds what to do about an error. Packages below the command line do
-// not give hints; they return errors that callers can tell apart. Stores explain
-// theirs, see internal/store: what helps there is theirs to know.
+// hinted adds advice to an error. Packages below the command line do not give hints; they return errors that
+// callers can tell apart. Stores are the exception, see internal/store: only they know what helps.
 type hinted struct {
 	error
 	hint string
@@ -22,11 +20,11 @@ type hinted struct {
 
 func (h *hinted) Unwrap() error { return h.error }
 
-// Hint makes h usable by [PrintError].
+// Hint returns the hint for [PrintError].
 func (h *hinted) Hint() string { return h.hint }
 
-// WithHint returns err with a line that says what to do about it. The hint is
-// lower case and without a full stop. A nil error stays nil.
+// WithHint returns err with a line of advice. The hint is lower case and without a full stop. A nil error
+// stays nil.
 func WithHint(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
@@ -34,8 +32,8 @@ func WithHint(err error, format string, args ...any) error {
 	return &hinted{err, fmt.Sprintf(format, args...)}
 }
 
-// PrintError writes "cinch: …", one line for each line of the error, and the
-// outermost hint that is in the error's chain. Servers may have written a part of it.
+// PrintError writes "cinch: …", one line for each line of the error, and the outermost hint in the error's
+// chain. Servers may have written a part of it.
 func PrintError(w io.Writer, err error) {
 	for line := range strings.SplitSeq(strings.TrimRight(err.Error(), "\n"), "\n") {
 		fmt.Fprintf(w, "cinch: %s\n", Plain(line))
@@ -45,7 +43,7 @@ func PrintError(w io.Writer, err error) {
 	}
 }
 
-// Hint is the outermost one in an error's chain; "": there is none.
+// Hint returns the outermost hint in an error's chain, or "".
 func Hint(err error) string {
 	var h interface{ Hint() string }
 	if errors.As(err, &h) {
@@ -70,8 +68,8 @@ func Table(w io.Writer, header []string, rows [][]string) error {
 	return t.Flush()
 }
 
-// Plain keeps from a terminal what is not to be read: control characters, which move the cursor and worse, and those that turn the direction
-// of writing. Names and errors of others may have any.
+// Plain replaces characters that a terminal must not get: control characters, which move the cursor and
+// worse, and those that change the direction of text. Names and errors from other systems may contain any.
 func Plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029' {
@@ -81,8 +79,7 @@ func Plain(text string) string {
 	}, text)
 }
 
-// Nearest returns the candidate that a typing mistake could have turned into
-// word, or "" when none is close.
+// Nearest returns the candidate that word may be a typing mistake of, or "" if none is close.
 func Nearest(word string, candidates []string) string {
 	best, distance := "", max(1, len(word)/3)+1
 	for _, c := range candidates {

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultWidth is that of what is no terminal.
+// DefaultWidth is the width of anything but a terminal.
 const DefaultWidth = 80
 
-// Width is how many columns a terminal has.
+// Width returns the number of columns of a terminal.
 func Width(w io.Writer) int {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -23,7 +23,7 @@ func Width(w io.Writer) int {
 	return int(size.Col)
 }
 
-// IsTerminal reports that somebody may sit at the other end of a file.
+// IsTerminal reports whether a file is a terminal.
 func IsTerminal(f any) bool {
 	file, ok := f.(*os.File)
 	if !ok {
