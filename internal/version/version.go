@@ -1,4 +1,4 @@
-// Package version says what this program was built from.
+// Package version reports what this program was built from.
 package version
 
 import (
@@ -7,19 +7,20 @@ import (
 	"runtime/debug"
 )
 
-// number and revision are what releases are linked with (packaging/goreleaser.yaml). The go command knows of neither in a
-// build from an archive, of a tag only where git has one.
+// number and revision are set by the linker in releases (packaging/goreleaser.yaml). The go command knows
+// neither in a build from an archive, and the tag only if git has one.
 var number, revision string
 
-// Build is what was built.
+// Build describes the build.
 type Build struct {
 	Version  string `json:"version"`
-	Revision string `json:"revision"` // of the source; empty: not known
+	Revision string `json:"revision"` // of the source; empty: unknown
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
 
-// Read asks the linker's variables, then the go command, which fills in version and revision; "go run" knows no revision.
+// Read uses the linker's variables, and otherwise the go command's version and revision; "go run" has no
+// revision.
 func Read() Build {
 	b := Build{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {
