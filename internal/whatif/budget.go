@@ -6,16 +6,16 @@ import (
 )
 
 const (
-	// DefaultCores is what measuring may take: a hundredth of one core, for all gateways of a process.
+	// DefaultCores limits measuring: a hundredth of one core, for all gateways of a process.
 	DefaultCores = 0.01
-	// burst is what may be spent at once, after a time in which nothing was: so that the first answers come soon.
+	// burst may be spent at once after a period without spending, so that the first answers come soon.
 	burst = 300 * time.Millisecond
 	// spread is the time over which a burst is spent.
 	spread = 5 * time.Second
 )
 
-// Budget is the CPU time that measuring may take, of all gateways of a process. In any time t it is at most the cores
-// times t, and once the burst, and once more what a batch takes.
+// Budget is the CPU time for measuring, of all gateways of a process. In any period t it is at most the cores
+// times t, plus the burst, plus the cost of one batch.
 type Budget struct {
 	cores float64
 
@@ -25,10 +25,10 @@ type Budget struct {
 	users int
 }
 
-// NewBudget allows so many CPU seconds a second.
+// NewBudget returns a Budget of cores CPU seconds per second.
 func NewBudget(cores float64) *Budget { return &Budget{cores: cores, level: burst} }
 
-// SetCores changes that.
+// SetCores changes the limit.
 func (b *Budget) SetCores(cores float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -41,7 +41,7 @@ func (b *Budget) join(n int) {
 	b.users += n
 }
 
-// spend takes CPU time that was spent until now, and returns for how long nothing may be.
+// spend deducts CPU time spent until now, and returns how long to wait before spending more.
 func (b *Budget) spend(cpu time.Duration, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -52,7 +52,7 @@ func (b *Budget) spend(cpu time.Duration, now time.Time) time.Duration {
 	return time.Duration(float64(-b.level) / b.cores)
 }
 
-// share is how many CPU seconds a second each of the gateways that measure may spend now.
+// share returns how many CPU seconds per second each of the measuring gateways may spend now.
 func (b *Budget) share(now time.Time) float64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,16 +11,16 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// Choice is what a setting would make of a rule's values. docs/METRICS.md documents the fields.
+// Choice is the estimate of a setting for a rule's values. docs/METRICS.md documents the fields.
 type Choice struct {
 	Setting    string `json:"setting"` // for people
 	Codec      string `json:"codec"`
 	Level      int    `json:"level"`
-	Dictionary string `json:"dictionary"` // as the configuration names it; "": none
+	Dictionary string `json:"dictionary"` // as in the configuration; "": none
 	MinSize    int    `json:"min_size"`   // bytes
 	YAML       string `json:"yaml"`
 
-	Ratio               float64 `json:"ratio"` // raw by stored bytes, of the values that it covers; 0: none came
+	Ratio               float64 `json:"ratio"` // raw by stored bytes, of the values that it covers; 0: no values
 	StoredBytes         int64   `json:"stored_bytes"`
 	SavedBytesPerSecond float64 `json:"saved_bytes_per_second"`
 	CompressUs          float64 `json:"compress_us"`
@@ -33,7 +33,7 @@ type Choice struct {
 	Replacement policy.Replacement `json:"-"`
 }
 
-// Rule is what is known of one rule.
+// Rule is the estimate for one rule.
 type Rule struct {
 	Rule         string   `json:"rule"`
 	Setting      string   `json:"setting"` // in force
@@ -44,15 +44,15 @@ type Rule struct {
 	Choices      []Choice `json:"choices"`
 }
 
-// Question is what Rules takes to know beside the samples.
+// Question has what Rules needs in addition to the samples.
 type Question struct {
-	// Opens is how many values are opened for each that is sealed.
+	// Opens is the number of decompressed values per compressed value.
 	Opens float64
-	// Dictionary is how the configuration names that of a rule; "": none.
+	// Dictionary returns the configured name of a rule's dictionary; "": none.
 	Dictionary func(rule string) string
 }
 
-// Rules tells of all rules of a gateway.
+// Rules returns the estimates for all rules of a gateway.
 func (w *Watch) Rules(q Question) []Rule {
 	rules := w.rules.Load()
 	if rules == nil {
@@ -83,12 +83,12 @@ func (w *Watch) Rules(q Question) []Rule {
 	return all
 }
 
-// teller makes choices of the sums of one rule.
+// teller derives choices from the sums of one rule.
 type teller struct {
 	inForce, base *policy.Rule
 	applied       *policy.Replacement // nil: none
 	sums          *ruleSums
-	rate          float64 // a second, of each of the sums
+	rate          float64 // per second, for each of the sums
 	question      *Question
 	dictionary    string
 }
@@ -122,7 +122,7 @@ func (t *teller) tell() Rule {
 	return r
 }
 
-// usualSize is the least size that goes without saying.
+// usualSize returns the minimum size that need not be mentioned.
 func (t *teller) usualSize() int {
 	if t.base.Raw() {
 		return max(t.base.MinSize, policy.DefaultMinSize)
@@ -130,7 +130,7 @@ func (t *teller) usualSize() int {
 	return t.base.MinSize
 }
 
-// candidates are what a rule may be told to do.
+// candidates returns the settings to choose from.
 func (t *teller) candidates() []candidate {
 	all := candidates(t.base)
 	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(t.order(a), t.order(b)) })
@@ -146,7 +146,7 @@ func (t *teller) order(c candidate) int {
 	return order
 }
 
-// plainly is a candidate in words of the configuration.
+// plainly returns a candidate with an explicit setting.
 func (t *teller) plainly(c candidate) candidate {
 	if c.asIs {
 		return asCandidate(t.base)
@@ -154,7 +154,8 @@ func (t *teller) plainly(c candidate) candidate {
 	return c
 }
 
-// pivot is the candidate that is told with other least sizes, too: the one in force, or that which saves most.
+// pivot returns the candidate that is also listed with other minimum sizes: the one in force, or the one that
+// saves most.
 func (t *teller) pivot(choices []Choice) *candidate {
 	all := t.candidates()
 	most, at := math.Inf(-1), -1
@@ -180,7 +181,7 @@ func (t *teller) leave() Choice {
 	}
 }
 
-// choice is a candidate with a least size.
+// choice returns a candidate with a minimum size as a Choice.
 func (t *teller) choice(c candidate, minSize int) Choice {
 	is := t.plainly(c)
 	covered, tallies := t.sums.since(t.sums.plain, minSize), t.sums.of(c)
@@ -221,7 +222,7 @@ func (t *teller) isCurrent(c candidate, minSize int) bool {
 	return c == asCandidate(t.base)
 }
 
-// words are "zstd level 3, dictionary".
+// words returns a description such as "zstd level 3, dictionary".
 func (t *teller) words(c candidate, minSize int) string {
 	parts := []string{c.setting.Codec.String()}
 	if c.setting.Level != 0 {

@@ -12,10 +12,10 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// tried are the settings that are measured, each with the dictionary of the rule, too, where that has one.
+// tried lists the settings to measure, each also with the dictionary of the rule if it has one.
 var tried = []codec.Setting{{Codec: codec.LZ4}, {Codec: codec.Zstd, Level: 1}, {Codec: codec.Zstd, Level: 3}, {Codec: codec.Zstd, Level: 9}}
 
-// candidates are what is measured for a rule.
+// candidates returns what is measured for a rule.
 func candidates(r *policy.Rule) []candidate {
 	var all []candidate
 	if !r.Raw() {
@@ -34,18 +34,18 @@ func candidates(r *policy.Rule) []candidate {
 	return all
 }
 
-// asCandidate is what the rule says itself.
+// asCandidate returns the rule's own setting.
 func asCandidate(r *policy.Rule) candidate {
 	st := r.Setting
 	st.Dict = 0
 	return candidate{setting: st, dict: r.Auto || r.HasDictionary()}
 }
 
-// measure seals and opens copies of values. One goroutine uses it.
+// measure compresses and decompresses copies of values. It is used by one goroutine.
 type measure struct {
 	of      *Watch
 	sealer  *cinch.Sealer
-	looking time.Duration // what looking at the clock of a thread takes
+	looking time.Duration // time to read a thread's clock
 	sealed  []byte
 	opened  []byte
 }
@@ -56,7 +56,7 @@ func newMeasure(w *Watch) *measure {
 	return m
 }
 
-// atHand has only those dictionaries that take no asking.
+// atHand returns only dictionaries that are available without a request.
 type atHand struct {
 	get func(uint32) (*codec.Dict, bool)
 }
@@ -70,10 +70,11 @@ func (a atHand) Dictionary(number uint32) (*codec.Dict, error) {
 	return nil, fmt.Errorf("%w: %08x", cinch.ErrDictMissing, number)
 }
 
-// clocks is how often the clock is looked at to learn what that takes.
+// clocks is the number of readings of the clock to measure the cost of one.
 const clocks = 16
 
-// calibrate learns what looking at the clock takes: for short values that is as much as sealing them.
+// calibrate measures the cost of reading the clock: for short values it is as much as that of compressing
+// them.
 func (m *measure) calibrate() {
 	least := time.Second
 	for range clocks {
@@ -83,7 +84,7 @@ func (m *measure) calibrate() {
 	m.looking = least
 }
 
-// measureAll measures a batch and wipes it. It returns the CPU time that took.
+// measureAll measures a batch and wipes it. It returns the CPU time used.
 func (s *Sampling) measureAll(batch []*taken) time.Duration {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -102,7 +103,7 @@ func (s *Sampling) measureAll(batch []*taken) time.Duration {
 			}
 			s.measureFor(base[i], t)
 			if t.at.Size >= r.MinSize {
-				break // no later rule sees it
+				break // no later rule applies to it
 			}
 		}
 		s.done(t)
@@ -119,11 +120,11 @@ func (s *Sampling) count(t *taken) {
 	s.sums.all.raw += t.weight * float64(t.at.Size)
 }
 
-// measureFor has all candidates of a rule seal a value.
+// measureFor compresses a value with all candidates of a rule.
 func (s *Sampling) measureFor(r *policy.Rule, t *taken) {
 	all := candidates(r)
 	found := make([]tally, len(all))
-	first := rand.IntN(len(all)) // the first one pays for what is in no cache yet
+	first := rand.IntN(len(all)) // the first one pays for cold caches
 	for n := range all {
 		i := (first + n) % len(all)
 		found[i] = s.measure.one(r, all[i], t)
@@ -144,7 +145,7 @@ func (s *Sampling) measureFor(r *policy.Rule, t *taken) {
 	}
 }
 
-// settingFor is what a candidate means for a login's values.
+// settingFor returns a candidate's setting for a login's values.
 func (c candidate) settingFor(r *policy.Rule, login string) codec.Setting {
 	if c.asIs {
 		return r.SettingFor(login)

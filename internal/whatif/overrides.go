@@ -8,20 +8,20 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// Applied is a setting that has taken the place of a rule's.
+// Applied is a setting that replaces that of a rule.
 type Applied struct {
 	Replacement policy.Replacement
 	Setting     string // for people
 	At          time.Time
-	Forecast    float64 // ratio; 0: nothing was known
-	Before      Counted // what the rule had counted until then
+	Forecast    float64 // ratio; 0: unknown
+	Before      Counted // what the rule had counted before
 }
 
-// Counted is what a gateway has counted of a rule: facts, not samples.
+// Counted holds the counters of a gateway's rule: facts, not samples.
 type Counted struct{ Values, Raw, Stored uint64 }
 
-// Overrides are the rules of one gateway that have another setting until the next reload. Their methods may be called from
-// any goroutine.
+// Overrides holds the settings of one gateway's rules that are replaced until the next reload. It is safe for
+// concurrent use.
 type Overrides struct {
 	watch *Watch
 	apply func(*policy.Policy)
@@ -31,12 +31,13 @@ type Overrides struct {
 	applied map[string]Applied
 }
 
-// NewOverrides has nothing replaced. apply puts policies into force, watch is told of them.
+// NewOverrides returns an Overrides without replacements. apply is called to put policies into force, and
+// watch is notified.
 func NewOverrides(watch *Watch, apply func(*policy.Policy)) *Overrides {
 	return &Overrides{watch: watch, apply: apply, applied: map[string]Applied{}}
 }
 
-// SetBase takes the policy as it is without overrides, and puts into force what it is with them.
+// SetBase sets the policy without overrides, and puts it into force with them.
 func (o *Overrides) SetBase(p *policy.Policy) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -44,7 +45,8 @@ func (o *Overrides) SetBase(p *policy.Policy) {
 	o.putInForce()
 }
 
-// Policies are what is in force, and what that would be without overrides, of the same moment; nil before SetBase.
+// Policies returns the policy in force, and the same without overrides, consistent with each other; nil
+// before SetBase.
 func (o *Overrides) Policies() (inForce, base *policy.Policy) {
 	if r := o.watch.rules.Load(); r != nil {
 		return r.inForce, r.base
@@ -52,7 +54,7 @@ func (o *Overrides) Policies() (inForce, base *policy.Policy) {
 	return nil, nil
 }
 
-// Replace has a rule seal otherwise.
+// Replace replaces the setting of a rule.
 func (o *Overrides) Replace(rule string, a Applied) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -60,7 +62,7 @@ func (o *Overrides) Replace(rule string, a Applied) {
 	o.putInForce()
 }
 
-// Undo has a rule seal as the configuration says. It reports whether it did otherwise.
+// Undo restores the configured setting of a rule. It reports whether it was replaced.
 func (o *Overrides) Undo(rule string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -72,7 +74,7 @@ func (o *Overrides) Undo(rule string) bool {
 	return true
 }
 
-// Clear is Undo for all, and says how many there were.
+// Clear is Undo for all rules. It returns their number.
 func (o *Overrides) Clear() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -84,14 +86,14 @@ func (o *Overrides) Clear() int {
 	return n
 }
 
-// Applied lists the overrides by rule.
+// Applied returns the overrides by rule.
 func (o *Overrides) Applied() map[string]Applied {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return maps.Clone(o.applied)
 }
 
-// putInForce is called with mu held.
+// putInForce applies base with the overrides. o.mu must be held.
 func (o *Overrides) putInForce() {
 	p := o.base
 	if p == nil {

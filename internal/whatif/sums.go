@@ -12,24 +12,25 @@ import (
 )
 
 const (
-	// Sums lose weight with time, so that they tell of what passes now: a value from memory ago counts for a third.
+	// Sums decay with time, so that they reflect current values: a value from memory ago counts for about a
+	// third.
 	memory  = 2 * time.Minute
 	ageEach = 5 * time.Second
 
-	maxRules = 128 // of a gateway; others are not told about
+	maxRules = 128 // of a gateway; others have no estimates
 )
 
-// minSizes are the least sizes that are told about, in bytes, beside those in use.
+// minSizes lists the minimum sizes to estimate, in bytes, besides those in use.
 var minSizes = []int{1, 32, 64, 128, 256, 512, 1 << 10, 2 << 10, 4 << 10}
 
-// candidate is a way of sealing that is measured.
+// candidate is a setting to measure.
 type candidate struct {
 	setting codec.Setting // without a dictionary
-	dict    bool          // with that of the rule
-	asIs    bool          // as the rule says, whatever that is for whom
+	dict    bool          // with the rule's dictionary
+	asIs    bool          // the rule's own setting, which may depend on the login
 }
 
-// tally sums up values, each times its weight.
+// tally sums up values, each multiplied by its weight.
 type tally struct{ values, raw, stored, opened, sealNanos, openNanos float64 }
 
 func (t *tally) scale(by float64) {
@@ -50,7 +51,7 @@ func (t *tally) add(u *tally) {
 	t.openNanos += u.openNanos
 }
 
-// ratio is raw by stored bytes; 0: there are none.
+// ratio returns raw by stored bytes; 0: none.
 func (t *tally) ratio() float64 {
 	if t.stored == 0 {
 		return 0
@@ -58,10 +59,10 @@ func (t *tally) ratio() float64 {
 	return t.raw / t.stored
 }
 
-// ruleSums are of the values that a rule covers whatever their size.
+// ruleSums holds the sums of the values that a rule covers at any size.
 type ruleSums struct {
-	values, bytes uint64 // sampled, each once
-	from          []int  // least lengths of the sizes that are told apart, ascending; the first is 0
+	values, bytes uint64 // sampled, each counted once
+	from          []int  // lower bounds of the size classes, ascending; the first is 0
 	plain         []tally
 	by            map[candidate][]tally
 }
@@ -73,7 +74,7 @@ func newRuleSums(r *policy.Rule) *ruleSums {
 	return &ruleSums{from: from, plain: make([]tally, len(from)), by: map[candidate][]tally{}}
 }
 
-// place is where a value of n bytes is counted.
+// place returns the size class of a value of n bytes.
 func (r *ruleSums) place(n int) int {
 	i, found := slices.BinarySearch(r.from, n)
 	if !found {
@@ -91,7 +92,7 @@ func (r *ruleSums) of(c candidate) []tally {
 	return t
 }
 
-// since sums up values of at least so many bytes.
+// since sums up values of at least minSize bytes.
 func (r *ruleSums) since(tallies []tally, minSize int) (sum tally) {
 	for i := range tallies {
 		if r.from[i] >= minSize {
@@ -101,13 +102,13 @@ func (r *ruleSums) since(tallies []tally, minSize int) (sum tally) {
 	return sum
 }
 
-// sums are those of one sampling.
+// sums holds the sums of one sampling.
 type sums struct {
 	mu    sync.Mutex
 	rules map[string]*ruleSums
-	all   tally // of all values that were measured, whether a rule covers them or not
+	all   tally // of all measured values, whether a rule covers them or not
 
-	// What has passed, and in which time: both lose weight as the sums do.
+	// The bytes that have passed, and the time: both decay as the sums do.
 	passed, seconds float64
 	seen            int64
 	at, aged        time.Time
@@ -118,14 +119,14 @@ func newSums(now time.Time) *sums {
 	return &sums{rules: map[string]*ruleSums{}, at: now, aged: now, begun: now}
 }
 
-// keep forgets all rules but some.
+// keep drops the sums of all rules except those named.
 func (s *sums) keep(names map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.rules, func(name string, _ *ruleSums) bool { return !names[name] })
 }
 
-// rule returns the sums of a rule, nil for one too many. mu is held.
+// rule returns the sums of a rule, or nil beyond the limit. s.mu must be held.
 func (s *sums) rule(r *policy.Rule) *ruleSums {
 	sum := s.rules[r.Name]
 	if sum == nil && len(s.rules) < maxRules {
@@ -135,7 +136,7 @@ func (s *sums) rule(r *policy.Rule) *ruleSums {
 	return sum
 }
 
-// look takes notice of how many bytes have passed until now. mu is held.
+// look records how many bytes have passed until now. s.mu must be held.
 func (s *sums) look(now time.Time, seen int64) {
 	s.passed += float64(seen - s.seen)
 	s.seconds += max(now.Sub(s.at).Seconds(), 0)
@@ -162,7 +163,7 @@ func (s *sums) age(by float64) {
 	}
 }
 
-// perSecond is what the sums have to be multiplied by for what passes in a second. mu is held.
+// perSecond returns the factor that converts sums to values per second. s.mu must be held.
 func (s *sums) perSecond() float64 {
 	if s.all.raw == 0 || s.seconds == 0 {
 		return 0

@@ -14,43 +14,43 @@ import (
 
 const (
 	maxQueued      = 256     // values
-	maxQueuedBytes = 4 << 20 // when a value is taken: one more may come on top
-	maxTaken       = 1 << 20 // bytes of a value; what comes behind counts as if it were alike
+	maxQueuedBytes = 4 << 20 // checked before adding: one more value may exceed it
+	maxTaken       = 1 << 20 // bytes of a value; the rest is assumed to be alike
 	maxName        = 4 << 10 // bytes of a key or a field; values with longer ones are not sampled
-	valueUnits     = 64      // what a value counts for beside its bytes, since each has a cost of its own
+	valueUnits     = 64      // weight of a value in addition to its bytes, since each has a fixed cost
 
 	maxBatch      = 32        // values
-	maxBatchBytes = 128 << 10 // when a value is added
+	maxBatchBytes = 128 << 10 // checked before adding a value
 
-	// idleLook is how long nothing may come before somebody looks whether anybody still asks.
+	// idleLook is the idle time after which it is checked whether an operator still asks.
 	idleLook = time.Second
 )
 
-// Sampling is one time of sampling: from a question until there has been none for long.
+// Sampling is one period of sampling: from a request until there has been none for long.
 type Sampling struct {
 	of      *Watch
 	measure *measure
 	sums    *sums
 	queue   chan *taken
 	queued  atomic.Int64 // bytes
-	ended   atomic.Bool  // nobody takes from the queue any more
+	ended   atomic.Bool  // the queue is no longer read
 
-	passed atomic.Int64 // bytes that have passed, and
-	units  atomic.Int64 // the same with valueUnits a value
+	passed atomic.Int64 // bytes that have passed
+	units  atomic.Int64 // the same plus valueUnits per value
 
-	skip     atomic.Int64 // units that pass before a value is taken
+	skip     atomic.Int64 // units that pass before the next value is taken
 	mu       sync.Mutex   // guards interval, and writes to skip below zero
-	interval float64      // mean of skip; 0: each value is taken
+	interval float64      // mean of skip; 0: every value is taken
 
 	cost pace // of measuring
 }
 
-// taken is the copy of a value that is to be measured.
+// taken is the copy of a value to be measured.
 type taken struct {
-	at     policy.Address // its own copy; Size is of the whole value
+	at     policy.Address // its own copy; Size is that of the whole value
 	login  string
 	value  []byte  // its beginning
-	weight float64 // values that it stands for
+	weight float64 // number of values that it stands for
 	locked bool
 }
 
@@ -60,8 +60,9 @@ func newSampling(w *Watch) *Sampling {
 	return s
 }
 
-// Saw takes a look at a value on its way into the store, with where it goes, before it is known what becomes of it; login
-// writes it. locked: it is left alone whatever the rules say. Saw keeps nothing of its arguments, and may be called from any goroutine.
+// Saw may sample a value on its way into the store, with its address, before the value's treatment is
+// decided; login writes it. locked means that it is left alone whatever the rules say. Saw keeps nothing of
+// its arguments, and is safe for concurrent use.
 func (s *Sampling) Saw(a policy.Address, login string, value []byte, locked bool) {
 	n := int64(len(value)) + valueUnits
 	s.passed.Add(int64(len(value)))
@@ -85,15 +86,15 @@ func (s *Sampling) Saw(a policy.Address, login string, value []byte, locked bool
 		s.done(t)
 		s.of.counts.dropped.Add(1)
 	}
-	if s.ended.Load() { // meanwhile: this one may have come behind the wipe
+	if s.ended.Load() { // this one may have been queued after the wipe
 		s.wipe()
 	}
 }
 
-// beginning is what is taken of a value.
+// beginning returns the part of a value that is sampled.
 func beginning(value []byte) []byte { return value[:min(len(value), maxTaken)] }
 
-// reserve takes room in the queue for a value before it is copied: clients that send at the same time don't get more than there is.
+// reserve reserves space in the queue before a value is copied, so that concurrent clients don't exceed it.
 func (s *Sampling) reserve(value []byte) bool {
 	n := int64(len(beginning(value)))
 	if s.queued.Add(n)-n < maxQueuedBytes {
@@ -103,8 +104,8 @@ func (s *Sampling) reserve(value []byte) bool {
 	return false
 }
 
-// draw says how many values one of n units stands for that is taken, and how many units pass until the next. It is 0 if
-// another goroutine has just taken one in its place.
+// draw returns how many values a sampled one of n units stands for, and sets how many units pass until the
+// next. It returns 0 if another goroutine has just sampled one instead.
 func (s *Sampling) draw(n int64) (weight float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +128,7 @@ func (s *Sampling) done(t *taken) {
 	clear(t.at.Field)
 }
 
-// run measures until nobody asks, or ctx ends.
+// run measures until no operator asks any more, or ctx ends.
 func (s *Sampling) run(ctx context.Context) {
 	s.of.o.Budget.join(1)
 	defer s.of.o.Budget.join(-1)
@@ -151,13 +152,13 @@ func (s *Sampling) run(ctx context.Context) {
 	}
 }
 
-// end wipes what is queued, and has what comes late be wiped at once.
+// end wipes the queue. Values queued later are wiped at once.
 func (s *Sampling) end() {
 	s.ended.Store(true)
 	s.wipe()
 }
 
-// wipe lets go of what is queued still.
+// wipe wipes the values that are still queued.
 func (s *Sampling) wipe() {
 	for {
 		select {
@@ -169,7 +170,7 @@ func (s *Sampling) wipe() {
 	}
 }
 
-// next waits for a value, and takes those that are there. It returns none after a while, or when ctx ends.
+// next waits for a value, and returns all that are queued. It returns none after a timeout, or when ctx ends.
 func (s *Sampling) next(ctx context.Context) (batch []*taken) {
 	look := time.NewTimer(idleLook)
 	defer look.Stop()
@@ -193,7 +194,8 @@ func (s *Sampling) next(ctx context.Context) (batch []*taken) {
 	return batch
 }
 
-// pay takes what a batch has cost, has values taken as often as they can be measured, and waits until more may be spent.
+// pay deducts the cost of a batch, adjusts the sampling rate to what can be measured, and waits until more
+// may be spent.
 func (s *Sampling) pay(ctx context.Context, cpu time.Duration) {
 	s.of.counts.spent.Add(int64(cpu))
 	now := s.of.o.now()
@@ -211,20 +213,20 @@ func (s *Sampling) pay(ctx context.Context, cpu time.Duration) {
 	}
 }
 
-// pace is what a unit costs, and how many pass a second, lately. One goroutine uses it.
+// pace is the recent cost per unit, and the recent rate of units. It is used by one goroutine.
 type pace struct {
 	nanos, units, values float64 // measured
 	at                   time.Time
 	seen                 int64
-	rate                 float64 // units a second
+	rate                 float64 // units per second
 }
 
 func (p *pace) add(cpu time.Duration, units, values float64) {
-	const keep = 0.9 // of what was before, for each batch
+	const keep = 0.9 // weight of the past, for each batch
 	p.nanos, p.units, p.values = p.nanos*keep+float64(cpu), p.units*keep+units, p.values*keep+values
 }
 
-// look takes how many units have passed until now.
+// look records how many units have passed until now.
 func (p *pace) look(now time.Time, seen int64) {
 	const shortest = 50 * time.Millisecond
 	since := now.Sub(p.at)
@@ -243,15 +245,15 @@ func (p *pace) look(now time.Time, seen int64) {
 	p.at, p.seen = now, seen
 }
 
-// interval is how many units have to pass, on average, between two that are taken, if measuring may take so much of a core.
+// interval returns the mean number of units between two sampled values, if measuring may use that many cores.
 func (p *pace) interval(cores float64) float64 {
 	if p.units == 0 {
 		return 0
 	}
-	cost := p.nanos / p.units / 1e9 // seconds a unit
+	cost := p.nanos / p.units / 1e9 // seconds per unit
 	affordable := cores / max(cost, 1e-12)
 	if p.rate <= affordable {
 		return 0
 	}
-	return p.rate / affordable * p.units / p.values // those taken are long ones more often, and so are those measured
+	return p.rate / affordable * p.units / p.values // sampled values, and so measured ones, are longer than average
 }

@@ -11,24 +11,26 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// Asked is for how long values are sampled after somebody has asked.
+// Asked is the duration of sampling after a request.
 const Asked = 5 * time.Minute
 
-// Options are what a Watch needs. Budget may be nil.
+// Options configures a Watch. Budget may be nil.
 type Options struct {
-	// NewEngine makes what values are measured with: clients don't wait for its turns.
+	// NewEngine returns an engine for measuring, so that clients don't wait for it.
 	NewEngine func() *codec.Engine
-	Dict      func(number uint32) (*codec.Dict, bool) // those at hand
-	MaxSeal   int                                     // bytes, as the gateway has it
+	Dict      func(number uint32) (*codec.Dict, bool) // those available without a request
+	MaxSeal   int                                     // bytes, as in the gateway
 	Budget    *Budget                                 // nil: one of its own
 
 	// For tests.
 	now func() time.Time // nil: time.Now
 }
 
-// Watch samples the values of one gateway for a while after an operator has asked. The zero Watch, which may not be asked, never does.
+// Watch samples the values of one gateway for a while after an operator's request. The zero Watch never
+// samples; Ask must not be called on it.
 type Watch struct {
-	// Active is the sampling under way, which has to see each value on its way into the store; nil: no operator has asked lately.
+	// Active is the current sampling, which has to see each value on its way into the store; nil: no recent
+	// request.
 	Active atomic.Pointer[Sampling]
 
 	o      Options
@@ -42,25 +44,25 @@ type Watch struct {
 	ended sync.WaitGroup
 }
 
-// rules are the policy in force and what it is without overrides, rule by rule.
+// rules holds the policy in force, the same without overrides, and the overrides by rule.
 type rules struct {
 	inForce, base *policy.Policy
 	replaced      map[string]policy.Replacement
 }
 
-// counts are since the process began.
+// counts holds totals since the process began.
 type counts struct {
 	measured, dropped atomic.Uint64 // values
 	spent             atomic.Int64  // nanoseconds of CPU time
 }
 
-// Counts say what sampling has done since the process began.
+// Counts holds the totals of sampling since the process began.
 type Counts struct {
 	Measured, Dropped uint64 // values
 	Spent             time.Duration
 }
 
-// New returns a Watch that sleeps. Close ends it.
+// New returns a Watch that is not sampling. Close ends it.
 func New(o Options) *Watch {
 	if o.now == nil {
 		o.now = time.Now
@@ -87,7 +89,7 @@ func (w *Watch) Close() {
 	w.ended.Wait()
 }
 
-// Ask has values sampled for a while.
+// Ask samples values for a while.
 func (w *Watch) Ask() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,12 +101,12 @@ func (w *Watch) Ask() {
 	}
 }
 
-// Counts tells what was done so far.
+// Counts returns the totals.
 func (w *Watch) Counts() Counts {
 	return Counts{w.counts.measured.Load(), w.counts.dropped.Load(), time.Duration(w.counts.spent.Load())}
 }
 
-// isOver ends a sampling that nobody has asked for lately. Otherwise it says for how long it goes on.
+// isOver ends a sampling without recent requests. Otherwise it returns for how long it continues.
 func (w *Watch) isOver(s *Sampling) (over bool, left time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -115,8 +117,8 @@ func (w *Watch) isOver(s *Sampling) (over bool, left time.Duration) {
 	return true, 0
 }
 
-// setRules takes the policy that is in force, and what it is without overrides. What was measured of rules that have
-// other dictionaries now, or cover something else, is forgotten.
+// setRules sets the policy in force. It drops measurements of rules whose dictionaries or addresses have
+// changed.
 func (w *Watch) setRules(now *rules) {
 	old := w.rules.Swap(now)
 	if s := w.Active.Load(); s != nil && old != nil && old.base != now.base {
@@ -124,7 +126,7 @@ func (w *Watch) setRules(now *rules) {
 	}
 }
 
-// unchanged names the rules of which what was measured says something still.
+// unchanged returns the names of the rules whose measurements are still valid.
 func unchanged(old, now *policy.Policy) map[string]bool {
 	said := map[string]policy.Rule{}
 	for _, r := range old.Rules() {
