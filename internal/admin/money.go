@@ -71,7 +71,7 @@ type Ledger struct {
 	marks []mark // by time
 }
 
-// mark is what gateways had done up to a time, by name.
+// mark holds what gateways had done up to a time, by name.
 type mark struct {
 	at   time.Time
 	done map[string]price.Done
