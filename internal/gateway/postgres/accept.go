@@ -57,7 +57,7 @@ func Accept(client net.Conn, config *tls.Config) (net.Conn, []byte, error) {
 	return nil, nil, ErrFirstPacket
 }
 
-// readFirst reads the rest of a packet without a type byte, and nothing behind it.
+// readFirst reads the rest of a packet without a type byte, and nothing after it.
 func readFirst(c net.Conn, head []byte) (packet []byte, code uint32, err error) {
 	n, code, err := pg.StartupHead(head)
 	if err != nil {

@@ -96,8 +96,9 @@ func (g *Gateway) Check(ctx context.Context) (control.State, error) {
 	return g.State(), nil
 }
 
-// Hold returns when no transaction is open and none can begin. After an error nothing is held, but sessions
-// that r allowed to end may have ended. The error is a *control.Refusal if sessions prevented the hold.
+// Hold returns when no transaction is open and none can begin. After an error everything is as before, except
+// that sessions that r allowed to end may have ended. The error is a *control.Refusal if sessions prevented
+// the hold.
 func (g *Gateway) Hold(ctx context.Context, r control.HoldRequest) (control.State, error) {
 	if err := errors.Join(policy("stuck", r.Stuck), policy("unmovable", r.Unmovable)); err != nil {
 		return control.State{}, err

@@ -43,7 +43,7 @@ func (t *talk) read() (m pg.Message, err error) {
 	return m, err
 }
 
-// rest returns what has been read behind the last message.
+// rest returns the bytes read after the last message.
 func (t *talk) rest() []byte {
 	b, _ := t.in.Peek(t.in.Buffered())
 	return bytes.Clone(b)

@@ -91,8 +91,8 @@ func (s *session) Run() {
 // oldestVersion is protocol 3.0, the only one that servers support since PostgreSQL 14.
 const oldestVersion = 3 << 16
 
-// begin reads the client's first packet and performs its login. It returns what the client has sent behind
-// the login.
+// begin reads the client's first packet and performs its login. It returns what the client has sent after the
+// login.
 func (s *session) begin() (asked []byte, err error) {
 	client, packet, err := Accept(s.raw, s.g.cfg.TLS)
 	if err != nil {
@@ -255,9 +255,9 @@ func (s *session) admit(p pg.Piece, wait bool) bool {
 	return true
 }
 
-// mustWait reports whether a message would begin a transaction in a session that is held. While a reply is
-// outstanding that is unknown, so every message that may begin one waits. An idle session may have no server:
-// every message but Terminate waits.
+// mustWait reports whether a message would begin a transaction in a session that is held. While the server
+// owes a reply that can't be known, so every message that may begin one waits. An idle session may have no
+// server: every message but Terminate waits.
 func (s *session) mustWait(kind byte) bool {
 	t := &s.tracker
 	switch {
@@ -278,7 +278,7 @@ func (s *session) awaitTurn(kind byte) {
 	s.waitsSince = time.Time{}
 }
 
-// read stores what the server can't be asked for later.
+// read stores what can't be queried from the server later.
 func (s *session) read(p pg.Piece) {
 	switch p.Type {
 	case pg.Query:

@@ -14,7 +14,7 @@ const idle = 'I'
 // function call.
 //
 // COPY from the client complicates this: the server ignores a Sync while it reads data. A client may send a
-// Sync before the data (libpq and others send one behind Execute), and may send the data before the server's
+// Sync before the data (libpq and others send one after Execute), and may send the data before the server's
 // CopyInResponse.
 type tracker struct {
 	status byte // of the last ReadyForQuery

@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// What a program does through a driver reaches the targets, and is answered alike.
+// Statements that a program sends through a driver reach the targets, and are answered alike.
 func TestTargetsHaveProductionsData(t *testing.T) {
 	b := newBench(t, "CREATE TABLE t (id serial PRIMARY KEY, name text UNIQUE, n int)", nil)
 	c, ctx := b.client(t), t.Context()

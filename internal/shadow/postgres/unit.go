@@ -40,7 +40,7 @@ func newUnit(at time.Time) *unit { return &unit{at: at} }
 // add appends a message.
 func (u *unit) add(m pg.Message) { u.bytes = append(u.bytes, m.Raw...) }
 
-// Memory of a unit beside its bytes: itself, and what is stored per message.
+// Memory of a unit besides its bytes: itself, and what is stored per message.
 const (
 	unitBytes      = int64(unsafe.Sizeof(unit{})) + 64 // with its entry in pending
 	stepBytes      = int64(unsafe.Sizeof(step(0)))

@@ -35,8 +35,9 @@ func (c *Client) Reach(ctx context.Context, r ReachRequest) (s State, err error)
 	return s, c.act(ctx, "reach", r, &s)
 }
 
-// Hold lets no transaction begin, and returns when none is in progress. After an error nothing is held, but
-// sessions that r allowed to end may have ended. The error is a *Refusal if sessions prevented the hold.
+// Hold lets no transaction begin, and returns when none is in progress. After an error everything is as
+// before, except that sessions that r allowed to end may have ended. The error is a *Refusal if sessions
+// prevented the hold.
 func (c *Client) Hold(ctx context.Context, r HoldRequest) (s State, err error) {
 	return s, c.act(ctx, "hold", r, &s)
 }

@@ -71,8 +71,8 @@ func (s *Statement) alias(tokens []token, i int, place Place) {
 // beforeTables lists the words that stand before the name of a table.
 var beforeTables = map[string]bool{"from": true, "join": true, "update": true, "into": true, "only": true, "table": true, "copy": true, "using": true}
 
-// table records a word that may name a table: one behind such a word, or in the list of a FROM, that is no
-// function call.
+// table records a word that may name a table: one after a word in beforeTables, or in the list of a FROM,
+// that is no function call.
 func (s *Statement) table(tokens []token, i int, place Place) {
 	if tokens[i].kind == word && isKeyWord(tokens[i].text) || i+1 < len(tokens) && tokens[i+1].mark('(') && !behind(tokens, i).is("into") {
 		return

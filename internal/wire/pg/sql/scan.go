@@ -90,7 +90,7 @@ func wordOf(s string) (token, int) {
 	return token{word, text}, n
 }
 
-// quotedEnd returns the index behind the quote that closes the one at s[at].
+// quotedEnd returns the index after the quote that closes the one at s[at].
 func quotedEnd(s string, at int, escapes bool) int {
 	quote := s[at]
 	for i := at + 1; i < len(s); i++ {
@@ -143,7 +143,7 @@ func comment(s string) int {
 	return len(s)
 }
 
-// through returns the index behind the first end at or after index from.
+// through returns the index after the first occurrence of end at or after index from.
 func through(s, end string, from int) int {
 	if i := strings.Index(s[from:], end); i >= 0 {
 		return from + i + len(end)

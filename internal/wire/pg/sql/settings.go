@@ -58,7 +58,7 @@ func raw(text string) (out []rawToken) {
 	return out
 }
 
-// settingName returns the name behind SET.
+// settingName returns the name after SET.
 func settingName(words []rawToken) (name string) {
 	for len(words) > 0 && (words[0].is("session") || words[0].is("local")) {
 		words = words[1:]
