@@ -55,7 +55,7 @@ type Node struct {
 	Run []string `yaml:"run"`
 	// The same for compsize, on btrfs, which needs root; none: as run.
 	Root []string `yaml:"root"`
-	Bin  string   `yaml:"bin"` // of PostgreSQL's programs; none: found by PATH
+	Bin  string   `yaml:"bin"` // directory of PostgreSQL's programs; none: PATH
 	// This program there, which predicts the size on disk; none: cinch.
 	Cinch       string            `yaml:"cinch"`
 	Start       []string          `yaml:"start"`       // commands in place of pg_ctl's

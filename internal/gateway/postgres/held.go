@@ -62,8 +62,8 @@ func (s *session) stop() {
 	s.held, s.longest, s.trouble = true, 0, ""
 }
 
-// letGo ends the hold of the session. If forget is true it drops the session's keeps, which may be large and
-// are needed only while a hold continues.
+// letGo ends the hold of the session. If forget is true it drops the known session state, which may be large
+// and is needed only for a coming hold.
 func (s *session) letGo(forget bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +127,7 @@ func (s *session) reasons(ctx context.Context) []string {
 	return s.keeps.reasons
 }
 
-// known returns the keeps of a session that is held, or nil.
+// known returns the state of a session that is held, or nil if it is not known.
 func (s *session) known() *keeps {
 	s.mu.Lock()
 	defer s.mu.Unlock()

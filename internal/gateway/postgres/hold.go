@@ -13,11 +13,11 @@ import (
 )
 
 // A hold lets no transaction begin: clients that start one wait, and so do new clients before they are
-// connected to a server. It is established when no transaction is open and the keeps of each session are
+// connected to a server. It is established when no transaction is open and the state of each session is
 // known. It ends by Release, by an error, or when its lease runs out.
 //
-//	open ── Hold ──> holding ── all idle, all movable ──> held ── Move ──> moving ──> held ── Release ──> open
-//	  ^─────────────────┘ otherwise                          └────────── the lease is over ──────────────^
+//	open -- Hold --> holding -- all idle and movable --> held -- Move --> moving --> held -- Release --> open
+//	  ^-----------------+ otherwise                       +--------------- lease runs out ----------------^
 
 // hold is the state of a gateway's hold; g.mu guards it.
 type hold struct {
@@ -36,7 +36,7 @@ var ErrBusy = errors.New("not now")
 const (
 	defaultWithin = 5 * time.Second
 	defaultLease  = time.Minute
-	askTime       = 10 * time.Second // to ask for one session's keeps
+	askTime       = 10 * time.Second // to query the state of one session
 	lookAtOnce    = 64               // sessions
 )
 
@@ -268,7 +268,7 @@ func (g *Gateway) open() {
 	g.hold = hold{phase: control.Open, longest: max(g.hold.longest, longest)}
 }
 
-// settle waits until all sessions are idle and their keeps known, and ends those that it may end.
+// settle waits until all sessions are idle and their state is known, and ends those that it may end.
 func (g *Gateway) settle(ctx context.Context, r control.HoldRequest) error {
 	within, cancel := context.WithTimeout(ctx, r.Within.Or(defaultWithin))
 	defer cancel()

@@ -113,7 +113,7 @@ func (s *session) ask(ctx context.Context, text string) ([]byte, error) {
 // errLost means that the session has no server to ask.
 var errLost = errors.New("its server has closed the connection")
 
-// look returns the keeps of the session, and queries them if they are not known.
+// look returns the state of the session, and queries it if it is not known.
 func (s *session) look(ctx context.Context) (*keeps, error) {
 	s.mu.Lock()
 	known, made := s.keeps, s.made.clone()

@@ -57,7 +57,7 @@ type session struct {
 	held       bool          // no transaction may begin
 	waitsSince time.Time     // when the client began to wait for one; zero: it does not wait
 	longest    time.Duration // longest wait in this hold
-	keeps      *keeps        // nil: not known
+	keeps      *keeps        // session state; nil: not known
 	made       madeUp        // settings with names that the client made up
 	trouble    string        // why the last move failed
 	unnamed    []byte        // the last Parse of the unnamed statement; empty: none

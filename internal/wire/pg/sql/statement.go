@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Effect is what a statement may change for other connections.
+// Effect says what a statement may change for other connections.
 type Effect uint8
 
 // Effects.
