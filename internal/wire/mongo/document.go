@@ -6,15 +6,15 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 )
 
-// Element is an element of a document, with the value's own encoding.
+// Element is an element of a document; Value is encoded as in the document.
 type Element struct {
 	Span  // of the whole element within the document
 	Key   []byte
 	Value bsoncore.Value
 }
 
-// Elements calls yield for the elements of a document, in order, until it returns false. An
-// element that can't be read ends it with an error. Embedded documents are not looked into.
+// Elements calls yield for the elements of a document, in order, until it returns false. It returns an error
+// at an element that can't be parsed. It does not parse embedded documents.
 func Elements(doc []byte, yield func(Element) bool) error {
 	if len(doc) < minDocument {
 		return malformed("document of %d bytes", len(doc))
@@ -35,7 +35,7 @@ func Elements(doc []byte, yield func(Element) bool) error {
 	return nil
 }
 
-// Find returns the first element of that key.
+// Find returns the first element with the given key.
 func Find(doc []byte, key string) (found Element, ok bool, err error) {
 	err = Elements(doc, func(e Element) bool {
 		if string(e.Key) == key {
@@ -46,7 +46,7 @@ func Find(doc []byte, key string) (found Element, ok bool, err error) {
 	return found, ok, err
 }
 
-// First returns the first element, whose key is the name of a command.
+// First returns the first element. In a command its key is the command's name.
 func First(doc []byte) (first Element, ok bool) {
 	err := Elements(doc, func(e Element) bool {
 		first, ok = e, true
@@ -55,7 +55,7 @@ func First(doc []byte) (first Element, ok bool) {
 	return first, ok && err == nil
 }
 
-// Document returns the bytes of an embedded document or array, nil for anything else.
+// Document returns the bytes of an embedded document or array; nil for other types.
 func Document(v bsoncore.Value) []byte {
 	if v.Type != bsoncore.TypeEmbeddedDocument && v.Type != bsoncore.TypeArray {
 		return nil
@@ -67,7 +67,7 @@ func Document(v bsoncore.Value) []byte {
 	return v.Data
 }
 
-// Text returns the bytes of a string, nil for anything else.
+// Text returns the bytes of a string; nil for other types.
 func Text(v bsoncore.Value) []byte {
 	if v.Type != bsoncore.TypeString || len(v.Data) < 5 {
 		return nil
@@ -75,8 +75,8 @@ func Text(v bsoncore.Value) []byte {
 	return v.Data[4 : len(v.Data)-1]
 }
 
-// Replace appends message to dst with another document in the place of the one at span. The
-// length of the message and its checksum, if it has one, are made right.
+// Replace appends message to dst with doc in place of the document at span. It updates the length of the
+// message, and its checksum if hasChecksum.
 func Replace(dst, message []byte, span Span, doc []byte, hasChecksum bool) []byte {
 	start := len(dst)
 	dst = append(dst, message[:span.Off]...)
@@ -89,8 +89,8 @@ func Replace(dst, message []byte, span Span, doc []byte, hasChecksum bool) []byt
 	return dst
 }
 
-// FinishDocument appends the end of the document that begins at dst[start:] and stores its
-// length there.
+// FinishDocument appends the end of the document that begins at dst[start:], and stores its length in its
+// first four bytes.
 func FinishDocument(dst []byte, start int) []byte {
 	dst = append(dst, 0)
 	binary.LittleEndian.PutUint32(dst[start:], uint32(len(dst)-start))

@@ -11,14 +11,14 @@ import (
 // Sizes in bytes.
 const (
 	HeaderLen = 16
-	// MaxMessage is mongod's limit of a message with its header, compressed or not.
+	// MaxMessage is mongod's limit for a message, compressed or not, including its header.
 	MaxMessage = 48_000_000
 )
 
-// OpCode says what kind of message it is.
+// OpCode is the kind of a message.
 type OpCode = wiremessage.OpCode
 
-// The messages that there are. The legacy ones are those of servers before 5.1.
+// The kinds of messages. Servers before 5.1 use the legacy ones.
 const (
 	OpReply       = wiremessage.OpReply
 	OpUpdate      = wiremessage.OpUpdate
@@ -31,17 +31,17 @@ const (
 	OpMsg         = wiremessage.OpMsg
 )
 
-// Errors that callers tell apart. All others of this package wrap ErrMalformed.
+// Errors for which callers may check. All other errors of this package wrap ErrMalformed.
 var (
-	// ErrMalformed: bytes that are no message. Nothing behind them can be trusted.
+	// ErrMalformed reports bytes that are no valid message. The bytes after them can't be parsed.
 	ErrMalformed = errors.New("malformed message")
-	// ErrTooLarge: a message that declares more than MaxMessage.
+	// ErrTooLarge reports a message with a declared length above MaxMessage.
 	ErrTooLarge = fmt.Errorf("%w: too large", ErrMalformed)
-	// ErrOpCode: a message of a kind that does not exist.
+	// ErrOpCode reports an unknown kind of message.
 	ErrOpCode = fmt.Errorf("%w: unknown opcode", ErrMalformed)
-	// ErrNested: a compressed message within another.
+	// ErrNested reports a compressed message within another.
 	ErrNested = fmt.Errorf("%w: compressed twice", ErrMalformed)
-	// ErrChecksum: the message was damaged on its way.
+	// ErrChecksum reports a message damaged in transit.
 	ErrChecksum = fmt.Errorf("%w: wrong checksum", ErrMalformed)
 )
 
@@ -49,7 +49,7 @@ func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
 }
 
-// Header is what every message begins with.
+// Header is the header of every message.
 type Header struct {
 	Length     int // of the whole message
 	RequestID  int32
@@ -57,8 +57,8 @@ type Header struct {
 	OpCode     OpCode
 }
 
-// ParseHeader reads the header at the beginning of b, which holds HeaderLen bytes or more,
-// and checks the declared length and the opcode.
+// ParseHeader parses the header at the beginning of b, which must have at least HeaderLen bytes, and checks
+// the declared length and the opcode.
 func ParseHeader(b []byte) (Header, error) {
 	h := Header{
 		Length:     int(int32At(b, 0)),
@@ -97,20 +97,20 @@ func PutLength(message []byte) {
 	binary.LittleEndian.PutUint32(message, uint32(len(message)))
 }
 
-// int32At needs the four bytes to be there.
+// int32At returns the number at b[at:], which must have at least four bytes.
 func int32At(b []byte, at int) int32 { return int32(binary.LittleEndian.Uint32(b[at:])) }
 
 // Span is a range of a message's bytes.
 type Span struct{ Off, Len int }
 
-// Of returns the bytes that the span covers in message.
+// Of returns the bytes of message in the span.
 func (s Span) Of(message []byte) []byte { return message[s.Off : s.Off+s.Len : s.Off+s.Len] }
 
-// End is the offset of the first byte behind the span.
+// End returns the offset of the first byte after the span.
 func (s Span) End() int { return s.Off + s.Len }
 
-// documentAt returns the span of the document that begins at off and must end by end. It
-// looks at the document's length and its last byte only.
+// documentAt returns the span of the document that begins at off and must not extend beyond end. It checks
+// only the document's length and its last byte.
 func documentAt(message []byte, off, end int) (Span, error) {
 	if end-off < minDocument {
 		return Span{}, malformed("%d bytes where a document should be", end-off)
@@ -125,33 +125,33 @@ func documentAt(message []byte, off, end int) (Span, error) {
 	return Span{off, n}, nil
 }
 
-// minDocument is the length of an empty document: its own length and a zero.
+// minDocument is the length of an empty document: its length field and a zero.
 const minDocument = 5
 
-// CompressorID names the algorithm of an OP_COMPRESSED.
+// CompressorID is the algorithm of an OP_COMPRESSED.
 type CompressorID uint8
 
-// The algorithms of the protocol. 255 is reserved by it.
+// The algorithms of the protocol. It reserves 255.
 const (
 	Noop   CompressorID = 0
 	Snappy CompressorID = 1 // a raw block
 	Zlib   CompressorID = 2 // RFC 1950
 	Zstd   CompressorID = 3 // one frame
-	// BetweenGateways is for frames between gateways. No OP_COMPRESSED has this number.
+	// BetweenGateways stands for frames between gateways. It is not used in an OP_COMPRESSED.
 	BetweenGateways CompressorID = 4
 )
 
-// CompressedHeaderLen is where the compressed bytes begin in an OP_COMPRESSED.
+// CompressedHeaderLen is the offset of the compressed bytes in an OP_COMPRESSED.
 const CompressedHeaderLen = HeaderLen + 9
 
 // Compressed is the head of an OP_COMPRESSED.
 type Compressed struct {
-	Header     // of the message that it holds, with that one's length and opcode
+	Header     // of the message inside, with its uncompressed length and its opcode
 	Compressor CompressorID
 }
 
-// ParseCompressed reads the first CompressedHeaderLen bytes of an OP_COMPRESSED whose header
-// is h. The length that it returns is checked against MaxMessage.
+// ParseCompressed parses the first CompressedHeaderLen bytes of an OP_COMPRESSED with header h. It checks the
+// uncompressed length against MaxMessage.
 func ParseCompressed(h Header, b []byte) (Compressed, error) {
 	size := int(int32At(b, HeaderLen+4))
 	c := Compressed{Header: h, Compressor: CompressorID(b[HeaderLen+8])}
@@ -170,8 +170,8 @@ func ParseCompressed(h Header, b []byte) (Compressed, error) {
 	return c, nil
 }
 
-// AppendCompressed appends the head of an OP_COMPRESSED that holds the message of header h.
-// The compressed bytes follow, and then PutLength.
+// AppendCompressed appends the head of an OP_COMPRESSED for the message with header h. The caller then
+// appends the compressed bytes and calls PutLength.
 func AppendCompressed(dst []byte, h Header, id CompressorID) []byte {
 	dst = AppendHeader(dst, Header{RequestID: h.RequestID, ResponseTo: h.ResponseTo, OpCode: OpCompressed})
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(h.OpCode))

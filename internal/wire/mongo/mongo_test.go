@@ -19,7 +19,7 @@ func document(t testing.TB, d bson.D) []byte {
 	return b
 }
 
-// build makes an OP_MSG of sections that follow their kind.
+// build returns an OP_MSG with sections, each of which begins with its kind.
 func build(flags uint32, sections ...[]byte) []byte {
 	b := AppendHeader(nil, Header{RequestID: 3, ResponseTo: 4, OpCode: OpMsg})
 	b = binary.LittleEndian.AppendUint32(b, flags)
@@ -223,7 +223,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// checkMsg puts what was parsed together again.
+// checkMsg checks that the spans cover the message, and that replacing the body by itself changes nothing.
 func checkMsg(t *testing.T, m *Msg, b []byte) {
 	t.Helper()
 	covered := HeaderLen + 4 + 1 + m.Body.Len

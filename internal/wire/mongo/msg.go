@@ -8,7 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/wiremessage"
 )
 
-// Flags of OP_MSG. The lower half must be understood, the upper half may be ignored.
+// Flags of OP_MSG. A receiver must know those in the lower 16 bits, and may ignore others.
 const (
 	ChecksumPresent = wiremessage.ChecksumPresent
 	MoreToCome      = wiremessage.MoreToCome
@@ -19,26 +19,26 @@ const (
 
 const checksumLen = 4
 
-// maxSequences is how many sections of documents a message may have. Commands have one or two,
-// and each takes more memory here than the few bytes that it can have on the wire.
+// maxSequences limits the document sequences of a message. Commands have one or two, and a Sequence takes
+// more memory than the few bytes that one can have on the wire.
 const maxSequences = 64
 
-// Sequence is a section of kind 1: documents that belong to a field of the command.
+// Sequence is a section of kind 1: the documents of a field of the command.
 type Sequence struct {
 	Identifier Span
-	Documents  Span // one behind the other
+	Documents  Span // one after the other
 }
 
 // Msg is a parsed OP_MSG. Its spans are offsets into the message, header included.
 type Msg struct {
 	Flags     wiremessage.MsgFlag
-	Body      Span // the document of kind 0
+	Body      Span // the document of the section of kind 0
 	Sequences []Sequence
 }
 
-// Parse reads an OP_MSG: message is whole, with its header. It checks that sections fill
-// the message exactly, and the checksum where there is one. The elements of documents are
-// not looked at. m may be used again and keeps its memory.
+// Parse parses an OP_MSG. message must be complete, with its header. Parse checks that the sections fill the
+// message exactly, and the checksum if there is one. It does not parse the elements of documents. m may be
+// reused, which saves allocations.
 func (m *Msg) Parse(message []byte) error {
 	m.Sequences, m.Body = m.Sequences[:0], Span{}
 	end := len(message)
@@ -117,15 +117,14 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// PutChecksum recomputes the checksum at the end of an OP_MSG that has one. Its length must
-// be right before.
+// PutChecksum recomputes the checksum at the end of an OP_MSG that has one. Its length must have been set.
 func PutChecksum(message []byte) {
 	end := len(message) - checksumLen
 	binary.LittleEndian.PutUint32(message[end:], checksum(message[:end]))
 }
 
-// GatewayCommand asks whether a Cinch gateway answers. The gateway answers it itself, with its name under that key and the URL
-// of what is behind it under GatewayUpstream; servers have no such command.
+// GatewayCommand is a command that only Cinch gateways know. The gateway itself replies, with its name in the
+// field GatewayCommand and the URL of its upstream in the field GatewayUpstream.
 const (
 	GatewayCommand  = "cinchGateway"
 	GatewayUpstream = "upstream"

@@ -2,13 +2,13 @@ package mongo
 
 import "bytes"
 
-// Query is a parsed OP_QUERY, in which drivers still say hello.
+// Query is a parsed OP_QUERY, which drivers still use for the first hello.
 type Query struct {
 	Collection Span
 	Document   Span
 }
 
-// ParseQuery reads an OP_QUERY: message is whole, with its header.
+// ParseQuery parses an OP_QUERY. message must be complete, with its header.
 func ParseQuery(message []byte) (q Query, err error) {
 	const nameAt = HeaderLen + 4
 	if len(message) < nameAt {
@@ -37,12 +37,12 @@ func ParseQuery(message []byte) (q Query, err error) {
 	return q, err
 }
 
-// IsCommand reports that the query runs a command, which is sent to a collection "$cmd".
+// IsCommand reports whether the query runs a command: its collection is "$cmd".
 func (q Query) IsCommand(message []byte) bool {
 	return bytes.HasSuffix(q.Collection.Of(message), []byte(".$cmd"))
 }
 
-// ParseReply returns the span of the first document of an OP_REPLY, empty when it has none.
+// ParseReply returns the span of the first document of an OP_REPLY; empty if it has none.
 func ParseReply(message []byte) (first Span, err error) {
 	const documentsAt = HeaderLen + 20
 	if len(message) < documentsAt {
