@@ -8,26 +8,26 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Activity is what the server has counted since it was started. What the user may not know
-// is zero, and Denied says what that would take.
+// Activity holds the server's counters since its start. Those that the user may not read are zero, and Denied
+// lists the commands that were refused.
 type Activity struct {
 	Uptime       time.Duration
-	Returned     float64 // documents a reply of a query, on average over the server; 0: unknown
-	Inserted     float64 // documents an insert, likewise
-	Replies      float64 // that Returned is the average of
-	Aggregations float64 // among Replies
-	Inserts      float64 // that Inserted is the average of
+	Returned     float64 // average number of documents in a reply to a query, over the whole server; 0: unknown
+	Inserted     float64 // average number of documents in an insert; likewise
+	Replies      float64 // number of replies that Returned averages
+	Aggregations float64 // number of aggregations among Replies
+	Inserts      float64 // number of inserts that Inserted averages
 	Counts       map[string]Counts
 	Denied       []string // commands that were refused
 }
 
-// Counts are operations on one collection.
+// Counts holds the numbers of operations on one collection.
 type Counts struct {
 	Queries, GetMores, Inserts, Updates, Deletes, Commands int64
-	Reads, Writes                                          int64 // where the others are unknown
+	Reads, Writes                                          int64 // if the others are unknown
 }
 
-// Activity asks top and serverStatus, and $collStats of collections where top is refused.
+// Activity runs serverStatus and top, and $collStats for the collections if top is refused.
 func (s *Server) Activity(ctx context.Context, collections []Collection) (Activity, error) {
 	a := Activity{Counts: make(map[string]Counts)}
 	if err := s.status(ctx, &a); err != nil && !a.denied("serverStatus", err) {
@@ -53,7 +53,8 @@ func (s *Server) Activity(ctx context.Context, collections []Collection) (Activi
 	return a, nil
 }
 
-// denied notes that an answer was a refusal: of a right, or of a command that the server lacks.
+// denied records that the server refused a command: the user lacks a right, or the server does not have the
+// command. It returns false for other errors.
 func (a *Activity) denied(what string, err error) bool {
 	if errors.Is(err, ErrUnreachable) || errors.Is(err, context.Canceled) {
 		return false
@@ -117,7 +118,7 @@ func (s *Server) top(ctx context.Context, a *Activity) error {
 	return nil
 }
 
-// latencies are the operations of a collection by $collStats, which the role read allows.
+// latencies returns the operations of a collection by $collStats, which the role read allows.
 func (s *Server) latencies(ctx context.Context, c Collection) (n Counts, err error) {
 	stage := bson.D{{Key: "$collStats", Value: bson.D{{Key: "latencyStats", Value: bson.D{}}}}}
 	cursor, err := s.client.Database(c.Database).Collection(c.Name).Aggregate(ctx, bson.A{stage})

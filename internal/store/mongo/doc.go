@@ -1,8 +1,8 @@
-// Package mongo looks at a MongoDB deployment for plans: which collections there are, a
-// sample of their documents, and what the server has counted of operations. It asks with the
-// driver, changes nothing, and is not on the data path.
+// Package mongo reads from a MongoDB deployment what a plan needs: the collections, a sample of their
+// documents, and the server's counters of operations. It uses the driver, changes nothing, and is not on the
+// data path.
 //
 //	server.go      the connection, collections and documents
-//	activity.go    what the server has counted, as far as the user may know
-//	profile.go     what the profiler has seen, where it is on
+//	activity.go    the server's counters, as far as the user may read them
+//	profile.go     the profiler's entries, where it is on
 package mongo

@@ -8,7 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Operation is what the profiler wrote down of one.
+// Operation is the profiler's entry for one operation.
 type Operation struct {
 	Space    string    `bson:"ns"`
 	Op       string    `bson:"op"` // query, getmore, insert, update, remove, command
@@ -19,12 +19,12 @@ type Operation struct {
 	At       time.Time `bson:"ts"`
 }
 
-// profileMost bounds what is read of the profiler's newest entries.
+// profileMost limits the number of profiler entries that are read, the newest first.
 const profileMost = 5000
 
-// Profile reads what the profiler of a database has seen last. full says that it writes down
-// every operation; then the entries are a sample of all that happens. Nothing is no error:
-// it is off, or the user may not know.
+// Profile returns the newest entries of the profiler of a database. full reports whether the profiler records
+// every operation; then the entries are a sample of all operations. An empty list without an error means that
+// the profiler is off, or that the user may not read it.
 func (s *Server) Profile(ctx context.Context, database string) (list []Operation, full bool, err error) {
 	db := s.client.Database(database)
 	var setting struct {

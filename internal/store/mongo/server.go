@@ -18,27 +18,27 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// Errors that callers decide on.
+// Errors for which callers may check.
 var (
-	// ErrURL: the URL is no connection string.
+	// ErrURL reports a URL that is no connection string.
 	ErrURL = errors.New("no MongoDB connection string")
-	// ErrUnreachable: no server answers.
+	// ErrUnreachable reports that no server answers.
 	ErrUnreachable = errors.New("MongoDB can't be reached")
-	// ErrLogin: the server refuses user or password.
+	// ErrLogin reports that the server refuses the user or the password.
 	ErrLogin = errors.New("the server refuses the user or the password")
-	// ErrDenied: the user lacks a right.
+	// ErrDenied reports that the user lacks a right.
 	ErrDenied = errors.New("the user lacks a right")
 )
 
-// Server is a deployment that a plan looks at.
+// Server is a connection to the deployment that a plan examines.
 type Server struct {
 	client   *mongo.Client
 	name     string // without credentials
-	database string // that the URL names; "": all
-	logical  bool   // its messages carry a cluster's time: a replica set or mongos
+	database string // named in the URL; "": all
+	logical  bool   // its messages contain a cluster time: it is a replica set or mongos
 }
 
-// Connect connects and logs in. Timeout bounds each answer.
+// Connect connects and logs in. timeout limits the wait for each reply.
 func Connect(ctx context.Context, uri string, timeout time.Duration) (*Server, error) {
 	o := options.Client().ApplyURI(uri)
 	if err := o.Validate(); err != nil {
@@ -69,8 +69,8 @@ func Connect(ctx context.Context, uri string, timeout time.Duration) (*Server, e
 	return s, nil
 }
 
-// refuseGateway returns an error when a gateway answers: the plan would be one for a gateway before it. A server has no such
-// command.
+// refuseGateway returns an error if a Cinch gateway answers: the plan would be for a second gateway in front
+// of it. Servers don't know the command.
 func (s *Server) refuseGateway(ctx context.Context) error {
 	var answer bson.Raw
 	err := s.client.Database("admin").RunCommand(ctx, bson.D{{Key: wire.GatewayCommand, Value: 1}}).Decode(&answer)
@@ -89,7 +89,7 @@ func (s *Server) refuseGateway(ctx context.Context) error {
 	return store.Gateway{Name: name, Upstream: upstream}.Refusal(s.name)
 }
 
-// withoutURL keeps the reason of an error that may repeat the URL, with its password.
+// withoutURL returns the reason of an error without the URL, which contains the password.
 func withoutURL(err error) error {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
@@ -98,7 +98,7 @@ func withoutURL(err error) error {
 	return err
 }
 
-// redact leaves out user, password and options.
+// redact removes user, password and options from a URL.
 func redact(uri string) string {
 	scheme, rest, _ := strings.Cut(uri, "://")
 	rest, _, _ = strings.Cut(rest, "?")
@@ -108,20 +108,20 @@ func redact(uri string) string {
 	return scheme + "://" + rest
 }
 
-// Close ends the connections.
+// Close closes the connections.
 func (s *Server) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = s.client.Disconnect(ctx)
 }
 
-// Name is the URL without credentials.
+// Name returns the URL without credentials.
 func (s *Server) Name() string { return s.name }
 
-// Clustered reports that messages carry a cluster's time.
+// Clustered reports whether messages contain a cluster time.
 func (s *Server) Clustered() bool { return s.logical }
 
-// Codes of the server's errors.
+// Error codes of servers.
 const (
 	codeUnauthorized   = 13
 	codeAuthentication = 18
@@ -145,7 +145,7 @@ func classify(err error) error {
 	return fmt.Errorf("%w: %w", ErrUnreachable, reason(err))
 }
 
-// reason is what kept the driver from each server, without the rest of what it knows about them.
+// reason returns the errors that kept the driver from each server, without its descriptions of them.
 func reason(err error) error {
 	var selection topology.ServerSelectionError
 	if !errors.As(err, &selection) {
@@ -163,14 +163,14 @@ func reason(err error) error {
 	return errors.Join(all...)
 }
 
-// Collection is one that the user may see.
+// Collection is a collection that the user may see.
 type Collection struct{ Database, Name string }
 
-// Namespace is "database.collection".
+// Namespace returns "database.collection".
 func (c Collection) Namespace() string { return c.Database + "." + c.Name }
 
-// Collections lists those that hold documents of users, in order: no views, and nothing of
-// the server's own.
+// Collections returns the collections with documents of users, sorted by name in each database. It leaves out
+// views and the server's own collections.
 func (s *Server) Collections(ctx context.Context) ([]Collection, error) {
 	databases := []string{s.database}
 	if s.database == "" {
@@ -197,9 +197,9 @@ func (s *Server) Collections(ctx context.Context) ([]Collection, error) {
 	return list, nil
 }
 
-// Documents passes on a sample of a collection, as BSON, until emit says false, and returns
-// how many there are. It takes the right to find: $sample where that goes by random places
-// in the storage, and otherwise, of few documents, all.
+// Documents passes a sample of want documents of a collection, as BSON, to emit until that returns false. It
+// returns the number of documents in the collection. The user needs the right to find. The sample comes from
+// $sample if the server then picks random places in the storage; otherwise it is the first documents.
 func (s *Server) Documents(ctx context.Context, c Collection, want int, emit func(doc []byte) bool) (total int64, err error) {
 	collection := s.client.Database(c.Database).Collection(c.Name)
 	if total, err = collection.EstimatedDocumentCount(ctx); err != nil {
@@ -209,8 +209,8 @@ func (s *Server) Documents(ctx context.Context, c Collection, want int, emit fun
 	if int64(want)*20 <= total { // above 5 % the server would sort all documents
 		cursor, err = collection.Aggregate(ctx, bson.A{bson.D{{Key: "$sample", Value: bson.D{{Key: "size", Value: want}}}}}, options.Aggregate().SetBatchSize(int32(want)))
 	} else {
-		// By aggregate, and mostly in one reply: the server does not count that among finds and getMores, so a later plan
-		// does not take it for the application's.
+		// By aggregate, and mostly in one reply: the server does not count that as find or getMore, so a
+		// later plan does not mistake it for the application's.
 		cursor, err = collection.Aggregate(ctx, bson.A{bson.D{{Key: "$limit", Value: want}}}, options.Aggregate().SetBatchSize(int32(want)))
 	}
 	if err != nil {
