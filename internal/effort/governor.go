@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// Limits are what sealing may take. Zero is no limit.
+// Limits bounds the cost of compressing. Zero means no limit.
 type Limits struct {
 	Cores float64       // CPU seconds a second
-	Added time.Duration // that sealing adds to 99 of 100 values
+	Added time.Duration // latency that compressing may add to 99 of 100 values
 }
 
-// Governor keeps sealing within limits. Its methods may be called at any time from any goroutine; times are since any fixed moment, and
-// those that go back count as none.
+// Governor keeps compressing within limits. Its methods may be called at any time from any goroutine. Times
+// are relative to some fixed moment; a time before an earlier one counts as no time passed.
 type Governor struct {
 	limits atomic.Pointer[Limits]
 
 	cpu    bucket       // nanoseconds of CPU time
-	filled atomic.Int64 // until when, in nanoseconds
+	filled atomic.Int64 // time of the last fill of cpu, in nanoseconds
 	calm   bucket       // thousandths of a value that may be late
 
 	values [Steps]atomic.Uint64
@@ -31,27 +31,28 @@ type Governor struct {
 }
 
 const (
-	minFill = int64(time.Millisecond) // between fillings, of which each is a write that all share
+	minFill = int64(time.Millisecond) // between fills, each of which writes to shared memory
 
-	// A full bucket holds this much of the limit: the less it is the sooner values get the best step again.
+	// A full bucket holds the limit for this many seconds: the fewer, the sooner values get the best step
+	// again.
 	fullSeconds = 1.0
 
-	// Latency: eight values in a thousand may be late, as one in a hundred is what is promised.
+	// Latency: eight values in a thousand may be late, to stay within the promised one in a hundred.
 	calmPerValue = 8
 	calmPerLate  = 1000
 	fullCalm     = 12 * calmPerLate
-	// A thousand values that were late at once, as the machine stood still, are not held against those to come.
+	// Limits the debt if thousands of values were late at once because the machine stood still.
 	leastCalm = -4 * calmPerLate
 )
 
-// New returns a governor with limits from a time on.
+// New returns a governor with limits from the time now on.
 func New(l Limits, now time.Duration) *Governor {
 	g := new(Governor)
 	g.SetLimits(l, now)
 	return g
 }
 
-// SetLimits replaces the limits, at a time. Those that stay as they were change nothing.
+// SetLimits replaces the limits at the time now, and starts with full buckets. Equal limits change nothing.
 func (g *Governor) SetLimits(l Limits, now time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -65,13 +66,14 @@ func (g *Governor) SetLimits(l Limits, now time.Duration) {
 	g.limits.Store(&l)
 }
 
-// full is what the bucket for CPU time holds, in nanoseconds.
+// full returns the capacity of the bucket for CPU time, in nanoseconds.
 func full(l *Limits) int64 { return int64(math.Ceil(l.Cores * fullSeconds * 1e9)) }
 
-// CountsCPU reports whether there is a limit on CPU time, so that it has to be measured.
+// CountsCPU reports whether there is a limit on CPU time, so that callers must measure it.
 func (g *Governor) CountsCPU() bool { return g.limits.Load().Cores > 0 }
 
-// Step is what the next value is to get; Gave says what that came to. chance is a number between 0 and 1.
+// Step returns the step for the next value. The caller reports the resulting step to Gave. chance is a random
+// number between 0 and 1.
 func (g *Governor) Step(now time.Duration, chance float64) Step {
 	l := g.limits.Load()
 	g.fill(l, now)
@@ -83,10 +85,10 @@ func (g *Governor) Step(now time.Duration, chance float64) Step {
 	return step
 }
 
-// Gave counts a value by its step: Full too where a lower one makes nothing else of its rule's setting.
+// Gave counts a value by its step. That is Full too if a lower step does not change the rule's setting.
 func (g *Governor) Gave(step Step) { g.values[step].Add(1) }
 
-// fill adds what has flowed into the bucket of CPU time since the last call.
+// fill adds the inflow since the last call to the bucket of CPU time.
 func (g *Governor) fill(l *Limits, now time.Duration) {
 	last := g.filled.Load()
 	if since := int64(now) - last; l.Cores > 0 && since >= minFill && g.filled.CompareAndSwap(last, int64(now)) {
@@ -94,7 +96,7 @@ func (g *Governor) fill(l *Limits, now time.Duration) {
 	}
 }
 
-// height is that of the bucket which stands lower.
+// height returns the height of the lower of the two buckets.
 func (g *Governor) height(l *Limits) float64 {
 	height := topHeight
 	if l.Cores > 0 {
@@ -106,7 +108,7 @@ func (g *Governor) height(l *Limits) float64 {
 	return height
 }
 
-// Spent takes CPU time that sealing took.
+// Spent records CPU time spent on compressing.
 func (g *Governor) Spent(cpu time.Duration) {
 	if g.CountsCPU() && cpu > 0 {
 		g.spent.Add(int64(cpu))
@@ -114,7 +116,7 @@ func (g *Governor) Spent(cpu time.Duration) {
 	}
 }
 
-// Took is told how long one value took to seal; 0 where it was not tried.
+// Took records how long compressing one value took; 0 if it was not tried.
 func (g *Governor) Took(added time.Duration) {
 	l := g.limits.Load()
 	if l.Added <= 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Limits of zero bound nothing, and nothing is counted for them.
+// Limits of zero limit nothing, and nothing is counted for them.
 func TestNoLimits(t *testing.T) {
 	g := New(Limits{}, time.Second)
 	for range 10 {
@@ -23,7 +23,7 @@ func TestNoLimits(t *testing.T) {
 	}
 }
 
-// A reload that changes nothing forgives no debt, and one that does begins anew.
+// Setting equal limits keeps the debt, setting others starts with full buckets.
 func TestSetLimits(t *testing.T) {
 	g := New(Limits{Cores: 0.1}, 0)
 	g.Spent(time.Second)
@@ -41,7 +41,8 @@ func TestSetLimits(t *testing.T) {
 	}
 }
 
-// A night without a value fills the bucket and no more, and time that goes back does no harm.
+// A long time without values does not fill the bucket beyond its capacity, and a time that goes back does no
+// harm.
 func TestLongTimes(t *testing.T) {
 	g := New(Limits{Cores: 4}, 0)
 	g.Step(1000*time.Hour, 0)
@@ -113,7 +114,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// Anything may be called at any time; all that was spent is there in the end.
+// All methods may be called concurrently, and nothing spent is lost.
 func TestConcurrently(t *testing.T) {
 	g := New(Limits{Cores: 0.1, Added: time.Millisecond}, 0)
 	var all sync.WaitGroup

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// review is what people are told: how it went in the last seconds.
+// review holds the statistics of the last seconds, for metrics and the admin page.
 type review struct {
 	at      time.Duration
-	values  [Steps]uint64 // until then
+	values  [Steps]uint64 // counts at that time
 	spent   int64
 	shares  [Steps]float64 // of values, by step
 	cores   float64
@@ -18,18 +18,19 @@ type review struct {
 
 const (
 	lookEvery = 250 * time.Millisecond
-	// memory is the time in which what has been weighs a third of what it did.
+	// memory is the time after which old values weigh about a third (1/e).
 	memory = 3 * time.Second
-	// turn is how much more of the values another step must have than the one that is told, before it is told.
+	// turn is the lead in the share of values that another step must have over the reported one to be
+	// reported instead.
 	turn = 0.3
 )
 
 // State holds a governor's limits, its current step and its counts.
 type State struct {
 	Limits Limits
-	Step   Step           // that most values get
-	Shares [Steps]float64 // of the values of the last seconds; where there were none, what they would get
-	Cores  float64        // CPU seconds a second, lately
+	Step   Step           // the step that most values get
+	Shares [Steps]float64 // of the values in the last seconds; if there were none, those that they would get
+	Cores  float64        // CPU seconds a second, recently
 
 	Changes uint64        // of Step
 	Values  [Steps]uint64 // by step
@@ -37,7 +38,7 @@ type State struct {
 	Late    uint64        // values that took longer than the limit
 }
 
-// State returns what the governor does at a time.
+// State returns the state at the time now.
 func (g *Governor) State(now time.Duration) (s State) {
 	l := g.limits.Load()
 	g.fill(l, now)
@@ -52,7 +53,7 @@ func (g *Governor) State(now time.Duration) (s State) {
 	return s
 }
 
-// look takes note of how it goes, from time to time. Where another goroutine does so it need not.
+// look updates the statistics every lookEvery. It does nothing if another goroutine is doing so.
 func (g *Governor) look(now time.Duration, l *Limits) {
 	if !g.mu.TryLock() {
 		return
@@ -83,7 +84,8 @@ func (g *Governor) look(now time.Duration, l *Limits) {
 	}
 }
 
-// sharesSince are those of the values since the last look; without any, what they would get.
+// sharesSince returns the shares of the steps among the values since the last look; without any values, those
+// that they would get.
 func (g *Governor) sharesSince(r *review, l *Limits) (shares [Steps]float64) {
 	var total uint64
 	for i := range r.values {

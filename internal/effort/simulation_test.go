@@ -7,25 +7,25 @@ import (
 	"time"
 )
 
-// load is a simulated one: values come at a rate, and each costs CPU time by its step.
+// load is a simulated load: values come at a rate, and each costs CPU time by its step.
 type load struct {
 	rate  func(at time.Duration) float64 // values a second
 	costs [Steps]time.Duration           // of a value of size 1
 	size  func() float64                 // nil: 1
 	slow  float64                        // added latency for each unit of CPU time; 0: 1
-	one   int                            // of so many short values is measured, and counts for all; 0: each
+	one   int                            // one of so many short values is measured, and counts for all; 0: each is
 }
 
-// json is in proportion to what values of JSON cost, but more: so that there are fewer to simulate.
+// json is proportional to the cost of values of JSON, but larger, so that fewer values need to be simulated.
 var json = [Steps]time.Duration{Full: 300 * time.Microsecond, Fast: 200 * time.Microsecond, Light: 80 * time.Microsecond}
 
-// simulation runs a governor under loads, one after the other, and keeps what it did in each second.
+// simulation runs a governor under loads, one after the other, and records the results of each second.
 type simulation struct {
 	t      testing.TB
 	g      *Governor
 	chance *rand.Rand
 	now    time.Duration
-	part   float64 // of the next value that has come
+	part   float64 // fraction of the next value that has come
 	used   []time.Duration
 	steps  [][Steps]int
 	late   []int
@@ -49,7 +49,7 @@ func (s *simulation) run(l load, long time.Duration) {
 			s.value(&l, second)
 		}
 		if s.now%time.Second == 0 {
-			s.g.State(s.now) // as a page that is left open does
+			s.g.State(s.now) // as an open admin page does
 		}
 	}
 }
@@ -80,7 +80,7 @@ func (s *simulation) value(l *load, second int) {
 	s.g.Took(added)
 }
 
-// cores is what was used between two seconds.
+// cores returns the cores used between two seconds.
 func (s *simulation) cores(from, to int) float64 {
 	var sum time.Duration
 	for _, d := range s.used[from:to] {
@@ -89,7 +89,7 @@ func (s *simulation) cores(from, to int) float64 {
 	return sum.Seconds() / float64(to-from)
 }
 
-// shares are those of the values between two seconds, by step.
+// shares returns the shares of the values between two seconds, by step.
 func (s *simulation) shares(from, to int) (shares [Steps]float64) {
 	total := 0.0
 	for _, steps := range s.steps[from:to] {
@@ -104,7 +104,8 @@ func (s *simulation) shares(from, to int) (shares [Steps]float64) {
 	return shares
 }
 
-// holds fails where some ten seconds in a row used more than a tenth above the limit, or, with whole, less than a tenth below.
+// holds fails if ten consecutive seconds used over a tenth more than the limit, or, with whole, over a tenth
+// less.
 func (s *simulation) holds(limit float64, from, to int, whole bool) {
 	s.t.Helper()
 	const window = 10
@@ -117,7 +118,7 @@ func (s *simulation) holds(limit float64, from, to int, whole bool) {
 	}
 }
 
-// best fails where the values did not get the best mix that the limit buys.
+// best fails if the values did not get the best mix of steps that the limit allows.
 func (s *simulation) best(l load, rate, limit float64, from, to int) {
 	s.t.Helper()
 	var want [Steps]float64
@@ -141,7 +142,7 @@ func (s *simulation) best(l load, rate, limit float64, from, to int) {
 	}
 }
 
-// changes fails where the step that is told changes too often.
+// changes fails if the reported step changed too often.
 func (s *simulation) changes(most uint64) {
 	s.t.Helper()
 	if st := s.g.State(s.now); st.Changes > most {
@@ -149,7 +150,7 @@ func (s *simulation) changes(most uint64) {
 	}
 }
 
-// backWithin fails where not all values get the best step again after so many seconds under a load.
+// backWithin fails unless all values get the best step again after so many seconds under a load.
 func (s *simulation) backWithin(l load, seconds int) {
 	s.t.Helper()
 	s.run(l, time.Duration(seconds)*time.Second)
@@ -167,14 +168,15 @@ func steady(rate float64) func(time.Duration) float64 {
 	return func(time.Duration) float64 { return rate }
 }
 
-// times is a steady load that takes so many times the limit at the full step.
+// times returns a steady load that takes n times the limit at the full step.
 func times(n, cores float64) load {
 	return load{rate: steady(n * cores / json[Full].Seconds()), costs: json}
 }
 
 const fifth = 0.2
 
-// Whatever the overload the limit is held, used up, and buys the best that there is; then all is well again within ten seconds.
+// Under any overload the limit is kept, used up, and gives the best possible mix of steps. Afterwards all
+// values get the best step again within ten seconds.
 func TestSteadyOverload(t *testing.T) {
 	for _, n := range []float64{1.05, 1.5, 2, 3, 3.75, 5, 20} {
 		s := simulate(t, Limits{Cores: fifth})
@@ -190,7 +192,7 @@ func TestSteadyOverload(t *testing.T) {
 	}
 }
 
-// What is within the limit is sealed as rules say, all of it.
+// Under a load within the limit all values are compressed by their rules.
 func TestWithinLimits(t *testing.T) {
 	for _, n := range []float64{0, 0.01, 0.5, 0.9, 0.97} {
 		s := simulate(t, Limits{Cores: fifth, Added: time.Millisecond})
@@ -204,7 +206,7 @@ func TestWithinLimits(t *testing.T) {
 	}
 }
 
-// A load that takes at some step just what may be taken: the step that is told stays.
+// The reported step is stable under a load that takes exactly the limit at some step.
 func TestAtTheBorder(t *testing.T) {
 	for _, step := range []Step{Full, Fast, Light} {
 		s := simulate(t, Limits{Cores: fifth})
@@ -219,7 +221,7 @@ func TestAtTheBorder(t *testing.T) {
 	}
 }
 
-// Bursts use what has gathered in quiet moments, which is what flows in within a second and no more.
+// Bursts use the budget saved in quiet times, which is at most the inflow of one second.
 func TestBursts(t *testing.T) {
 	for _, long := range []time.Duration{50 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second} {
 		s := simulate(t, Limits{Cores: fifth})
@@ -239,7 +241,7 @@ func TestBursts(t *testing.T) {
 	}
 }
 
-// The load grows and falls slowly: each step is told once on the way down and once on the way up.
+// If the load grows and falls slowly, each step is reported once on the way down and once on the way up.
 func TestDrift(t *testing.T) {
 	s := simulate(t, Limits{Cores: fifth})
 	const half = 2 * time.Minute
@@ -265,7 +267,7 @@ func TestUnevenValues(t *testing.T) {
 	s.changes(4)
 }
 
-// A step that costs no less than the one above it is passed over.
+// A step that costs no less than the one above it is skipped.
 func TestStepsThatSaveNothing(t *testing.T) {
 	s := simulate(t, Limits{Cores: fifth})
 	l := load{rate: steady(3 * fifth / 300e-6), costs: [Steps]time.Duration{300 * time.Microsecond, 300 * time.Microsecond, 80 * time.Microsecond}}
@@ -276,7 +278,7 @@ func TestStepsThatSaveNothing(t *testing.T) {
 	}
 }
 
-// Small limits, and values each of which costs many times what a full bucket holds.
+// Small limits, and values that each cost many times the content of a full bucket.
 func TestLargeValues(t *testing.T) {
 	s := simulate(t, Limits{Cores: 0.02})
 	l := load{rate: steady(3), costs: [Steps]time.Duration{200 * time.Millisecond, 150 * time.Millisecond, 50 * time.Millisecond}}
@@ -286,7 +288,7 @@ func TestLargeValues(t *testing.T) {
 	}
 }
 
-// Ninety-nine values of a hundred are within the latency, at the best step that is.
+// Ninety-nine of a hundred values are within the latency limit, at the best possible step.
 func TestLatency(t *testing.T) {
 	for _, c := range []struct {
 		limit time.Duration
@@ -306,12 +308,13 @@ func TestLatency(t *testing.T) {
 			t.Errorf("limit %v: values get %.3f", c.limit, got)
 		}
 		s.changes(3)
-		l.costs = [Steps]time.Duration{} // the values have become small
+		l.costs = [Steps]time.Duration{} // the values become small
 		s.backWithin(l, 10)
 	}
 }
 
-// A busy machine makes a tenth of all values late, whatever their step: fewer are tried, and it holds.
+// If a busy machine makes a tenth of all values late, whatever their step, fewer are compressed and the limit
+// is kept.
 func TestLatencyOfABusyMachine(t *testing.T) {
 	s := simulate(t, Limits{Added: time.Millisecond})
 	l := load{rate: steady(2000), costs: json}
@@ -333,7 +336,8 @@ func TestLatencyOfABusyMachine(t *testing.T) {
 	s.backWithin(l, 10)
 }
 
-// A machine that stood still for a moment makes thousands of values late: all is well again soon after.
+// If a machine that stood still for a moment makes thousands of values late, all values get the best step
+// again soon after.
 func TestLatencyAfterAStandstill(t *testing.T) {
 	s := simulate(t, Limits{Added: time.Millisecond})
 	l := load{rate: steady(500), costs: json}
@@ -350,7 +354,7 @@ func TestLatencyAfterAStandstill(t *testing.T) {
 // Both limits hold together.
 func TestBothLimits(t *testing.T) {
 	s := simulate(t, Limits{Cores: fifth, Added: 250 * time.Microsecond})
-	s.run(times(1.2, fifth), 30*time.Second) // CPU time would do for some at the full step
+	s.run(times(1.2, fifth), 30*time.Second) // the CPU limit alone would allow some at the full step
 	if got := s.shares(10, 30); got[Fast] < 0.98 {
 		t.Errorf("values get %.3f", got)
 	}
