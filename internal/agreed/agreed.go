@@ -1,6 +1,7 @@
-// Package agreed is the policy as gateways publish it in a store, for programs that seal values themselves. It does no I/O.
+// Package agreed decodes the policy document that gateways publish in a store for programs that compress
+// values themselves. It does no I/O.
 //
-// The record is JSON as docs/LIBRARIES.md has it. [Document.Policy] makes a policy of it.
+// The record is JSON, described in docs/LIBRARIES.md. [Document.Policy] turns it into a policy.
 package agreed
 
 import (
@@ -14,24 +15,24 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// PolicyRecord is the name of the record by which programs that seal values themselves learn the policy of the gateways in
-// front of a store. The gateway that was started or reloaded last says what holds.
+// PolicyRecord is the name of the record with the policy of the gateways in front of a store. The gateway
+// that was started or reloaded last writes it.
 const PolicyRecord = "policy"
 
-// Format is the version of the record. Readers of another one seal nothing.
+// Format is the version of the record. Readers that find another version compress nothing.
 const Format = 1
 
-// Document is a policy as the record has it.
+// Document is the policy in the record.
 type Document struct {
 	Format  int       `json:"format"`
-	At      time.Time `json:"at"` // by the gateway's clock
+	At      time.Time `json:"at"` // time of publication, by the gateway's clock
 	By      string    `json:"by"`
 	Off     bool      `json:"off,omitempty"`
 	Exclude []string  `json:"exclude,omitempty"`
 	Rules   []Rule    `json:"rules"`
 }
 
-// Rule is one of its rules. What is missing means any.
+// Rule is a rule of a Document. A missing field means any.
 type Rule struct {
 	Name       string   `json:"name"`
 	Key        string   `json:"key,omitempty"`
@@ -44,16 +45,18 @@ type Rule struct {
 	Observe    bool     `json:"observe,omitempty"`
 	Codec      string   `json:"codec"`
 	Level      int      `json:"level,omitempty"`
-	Dictionary string   `json:"dictionary,omitempty"` // that the rule names, 8 hex digits
-	Record     string   `json:"record,omitempty"`     // that says which dictionary is in force, for the server's default user
-	Shared     bool     `json:"shared,omitempty"`     // other users have the same record
+	Dictionary string   `json:"dictionary,omitempty"` // dictionary that the rule names, 8 hex digits
+	Record     string   `json:"record,omitempty"`     // name of the record with the current dictionary, for the server's default user
+	Shared     bool     `json:"shared,omitempty"`     // all users have the same record
 }
 
-// NothingGains is the MinGain of a rule under which libraries seal nothing, and yet refuse what computes on values: gateways seal there,
-// in ways that are theirs alone. Versions that do not know it try, and find that nothing gains as much.
+// NothingGains is the MinGain of a rule under which libraries must not compress, but must refuse commands
+// that compute on values, since gateways compress there in ways that only they support. Library versions that
+// do not know this number try to compress, and find that no value gains that much.
 const NothingGains = 0.999999999
 
-// Parse reads the record's text. No text is a document that seals nothing, as is one of another format.
+// Parse parses the record's text. For an empty text, and for another format, it returns a document that
+// compresses nothing.
 func Parse(text string) (Document, error) {
 	nothing := Document{Format: Format, Off: true}
 	if text == "" {
@@ -73,8 +76,8 @@ func Parse(text string) (Document, error) {
 	return doc, nil
 }
 
-// RecordFor is the name of the record that says which dictionary of the rule is in force for values that a login writes, "" for
-// the server's default user; "" where there is none.
+// RecordFor returns the name of the record with the rule's current dictionary for values that the user login
+// writes ("": the server's default user). It returns "" if there is none.
 func (r *Rule) RecordFor(login string) string {
 	if r.Record == "" || r.Shared || login == "" {
 		return r.Record
@@ -82,7 +85,7 @@ func (r *Rule) RecordFor(login string) string {
 	return RecordOfLogin(r.Record, login)
 }
 
-// Fixed is the dictionary that the rule names itself; none, if it names none.
+// Fixed returns the dictionary that the rule names; the zero Choice if it names none.
 func (r *Rule) Fixed() (policy.Choice, error) {
 	if r.Dictionary == "" {
 		return policy.Choice{}, nil
@@ -91,12 +94,14 @@ func (r *Rule) Fixed() (policy.Choice, error) {
 	return policy.Choice{Dict: uint32(number)}, err
 }
 
-// RecordOfLogin is the name of a rule's record for the values of a login that is not the server's default user.
+// RecordOfLogin returns the name of a rule's record for the values of a user other than the server's default
+// user.
 func RecordOfLogin(record, login string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(record+" "+login)))[:16]
 }
 
-// Current reads the dictionary in force out of a rule's record; none, if it says so or is empty.
+// Current returns the current dictionary in a rule's record; the zero Choice if the record is empty or names
+// none.
 func Current(text string) (policy.Choice, error) {
 	var r struct {
 		Current *struct {
@@ -114,17 +119,18 @@ func Current(text string) (policy.Choice, error) {
 	return policy.Choice{Dict: uint32(number), Level: r.Current.Level}, err
 }
 
-// defaultLevel is that of zstd where a rule names none, or another codec.
+// defaultLevel is the level of zstd for rules without a level or with another codec.
 const defaultLevel = 3
 
-// Policy makes a policy of the document, with the dictionaries that choose names. Values are sealed with zstd, whatever codec a rule has.
+// Policy returns the document's policy, with the dictionaries that choose returns. Values are compressed with
+// zstd, whatever the codec of a rule, except raw.
 func (d Document) Policy(choose func(*Rule) policy.Choice) (*policy.Policy, error) {
 	o := policy.Options{Exclude: d.Exclude, Off: d.Off}
 	for i := range d.Rules {
 		r := &d.Rules[i]
 		types := typesOf(r.Types)
 		if types == 0 {
-			continue // of a kind that came later: it covers nothing here
+			continue // only types of a later version: the rule covers nothing here
 		}
 		o.Rules = append(o.Rules, policy.Rule{
 			Name: r.Name, Key: r.Key, Field: r.Field, Space: r.Space, Types: types,

@@ -49,7 +49,8 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// What can't be read seals nothing: no record, one of a later format whatever its fields are, one that is damaged.
+// Nothing is compressed without a record, with one of a later format whatever its fields are, and with a
+// damaged one.
 func TestNoPolicy(t *testing.T) {
 	for text, fails := range map[string]bool{"": false, `{"format":2,"rules":{"other":true}}`: false, "{": true, `{"format":1,"rules":3}`: true} {
 		doc, err := Parse(text)
@@ -59,7 +60,7 @@ func TestNoPolicy(t *testing.T) {
 	}
 }
 
-// A login has records of its own, unless the rule is shared; python/cinch/policy.py takes the same names.
+// A user has separate records unless the rule is shared. python/cinch/policy.py uses the same names.
 func TestRecordFor(t *testing.T) {
 	r := Rule{Record: "0123456789abcdef"}
 	if r.RecordFor("") != r.Record || r.RecordFor("ann") != "7ab647c605de23dd" {

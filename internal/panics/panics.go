@@ -1,5 +1,6 @@
-// Package panics keeps a panic in one goroutine from ending the process. Every goroutine that handles input, or what a
-// server or a peer has said, defers [Catch], or runs below [KeepRunning]; internal/arrows has a test that finds those that don't.
+// Package panics keeps a panic in one goroutine from ending the process. Every goroutine that handles input
+// from clients, servers or peers defers [Catch], or runs below [KeepRunning]; a test in internal/arrows finds
+// those that don't.
 package panics
 
 import (
@@ -10,15 +11,16 @@ import (
 	"time"
 )
 
-// Err is the error of what a panic has ended.
+// Err is the error of tasks that a panic has ended.
 var Err = errors.New("a fault of Cinch, see its log")
 
 // Counter counts errors by class. A gateway's Stats implements it.
 type Counter interface{ Error(class string) }
 
-// Catch, when deferred, ends a panic: it logs the panic with its stack, counts it as class "panic" and calls onPanic (nil:
-// nothing), which has to discard what the panic may have left half done. Without a log the default one is used, and without a
-// counter nothing is counted. It has to be deferred itself: a deferred function that calls it would not recover.
+// Catch, when deferred, recovers from a panic: it logs the panic with its stack, counts it as class "panic"
+// and calls onPanic (may be nil), which must discard everything that the panic may have left inconsistent. If
+// log is nil the default logger is used, and if count is nil the panic is not counted. Catch must be deferred
+// directly: called by a deferred function it would not recover.
 func Catch(log *slog.Logger, count Counter, onPanic func()) {
 	if p := recover(); p != nil {
 		Report(log, count, p)
@@ -28,7 +30,8 @@ func Catch(log *slog.Logger, count Counter, onPanic func()) {
 	}
 }
 
-// Report logs and counts what a deferred function has recovered. It is for those that have more to decide than Catch.
+// Report logs and counts the value p that a deferred function has recovered. It is for functions that can't
+// use Catch.
 func Report(log *slog.Logger, count Counter, p any) {
 	if count != nil {
 		count.Error("panic")
@@ -39,10 +42,11 @@ func Report(log *slog.Logger, count Counter, p any) {
 	log.Error("panic: a fault of Cinch has ended one task", "panic", p, "stack", string(debug.Stack()))
 }
 
-// restartPause sets how long KeepRunning waits after a panic.
+// restartPause is the time that KeepRunning waits after a panic.
 const restartPause = 5 * time.Second
 
-// KeepRunning calls run until ctx ends or run returns. After a panic, which is logged and counted, it begins again after a pause.
+// KeepRunning calls run until ctx ends or run returns. It logs and counts a panic, and calls run again after
+// restartPause.
 func KeepRunning(ctx context.Context, log *slog.Logger, count Counter, run func(context.Context)) {
 	for panicked(ctx, log, count, run) {
 		select {

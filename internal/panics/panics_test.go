@@ -38,7 +38,7 @@ func TestCatch(t *testing.T) {
 	}
 }
 
-// What panics begins again after a pause, until it returns or its context ends.
+// A function that panics is called again after a pause, until it returns or its context ends.
 func TestKeepRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &counter{}
