@@ -27,8 +27,8 @@ import (
 
 // Limits of the attempts to send a request.
 const (
-	maxAttempts = 4
-	maxUnusable = 16 // if connections end before anything is sent
+	maxAttempts = 4  // that the server may have seen
+	maxUnusable = 16 // on connections that end before anything is sent
 )
 
 // Limits of the bytes that are recorded of a request for another attempt: if the gateway may change its
@@ -85,6 +85,7 @@ type call struct {
 	headersSent bool
 	spent       time.Duration // in the gateway itself
 	attempts    int           // started so far
+	unusable    int           // of these, on connections that ended before anything was sent
 
 	ended    atomic.Pointer[error] // why the gateway has ended the call; nil: it has not
 	moved    atomic.Uint64         // pieces in both directions since the response began
@@ -416,11 +417,11 @@ func (c *call) shouldRetry(a *attempt, err error) bool {
 	if a == nil || c.r.Context().Err() != nil || c.ended.Load() != nil {
 		return false
 	}
-	most := maxAttempts
 	if unusable(err) {
-		most = maxUnusable
+		c.unusable++
+		return c.unusable < maxUnusable
 	}
-	return c.attempts < most && (err == nil || h2.NotSeen(err))
+	return c.attempts-c.unusable < maxAttempts && (err == nil || h2.NotSeen(err))
 }
 
 // refused reports whether the server could not read the call's encoding, and so has not begun the call. It

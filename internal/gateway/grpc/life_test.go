@@ -6,6 +6,8 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -239,6 +241,30 @@ func TestRefusedStreamsAreRetried(t *testing.T) {
 				t.Errorf("%d streams", n)
 			}
 		})
+	}
+}
+
+// Connections that end before anything is sent take none of the attempts that the server sees.
+func TestUnusableConnectionsAreNoAttempts(t *testing.T) {
+	c := &call{r: httptest.NewRequest(http.MethodPost, "/s/m", nil)}
+	tries := func(err error) (n int) {
+		for again := true; again; n++ {
+			c.attempts++
+			again = c.shouldRetry(&attempt{}, err)
+		}
+		return n
+	}
+	for range maxUnusable - 1 {
+		c.attempts++
+		if !c.shouldRetry(&attempt{}, h2.ErrUnusable) {
+			t.Fatalf("given up after %d attempts", c.attempts)
+		}
+	}
+	if n := tries(h2.ErrGoAway); n != maxAttempts {
+		t.Errorf("%d attempts on connections that go away", n)
+	}
+	if n := tries(h2.ErrUnusable); n != 1 {
+		t.Errorf("%d more attempts on unusable connections", n)
 	}
 }
 

@@ -163,6 +163,8 @@ func (w *rewriter) passPlain(h wire.Header) error {
 	}
 	if len(in) == n {
 		w.meter.saw(nil, in, n)
+	} else {
+		w.meter.passed(nil, n)
 	}
 	w.sendAsItCame(h, in)
 	return nil
@@ -219,6 +221,7 @@ func (w *rewriter) compress(rule *policy.MessageRule, n int) error {
 	}
 	if len(in) < n {
 		w.opener.stats.Left(rule.Name, "budget", n)
+		w.meter.passed(rule, n)
 		w.sendAsItCame(wire.Header{Len: uint32(n)}, in)
 		return nil
 	}

@@ -139,7 +139,7 @@ func (b *assigner) field(s *store.Space, n int) field {
 		b.complain("rule %s names field %s of space %s: %s", r.Name, name, s.Name, touched)
 	}
 	// If it is unknown what touches the field, it may have been compressed when that was known.
-	return field{rules: found, touched: touched, guarded: touched == "" || len(s.Hidden) > 0}
+	return field{rules: found, touched: touched, guarded: len(s.Hidden) > 0}
 }
 
 // named reports whether a pattern matches a single name only.

@@ -68,7 +68,7 @@ func (s *session) carryOut(p *parked, r *request, plan stepPlan) (done bool, err
 		if a.moved {
 			return false, nil
 		}
-		if i > patientSteps {
+		if i >= patientSteps-1 {
 			pause(s.Context(), rand.N(longestPause))
 		}
 	}

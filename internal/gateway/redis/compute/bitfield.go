@@ -138,6 +138,7 @@ func IsWide(args [][]byte) bool {
 		return false
 	}
 	for _, a := range args[2:] {
+		a = resp.CString(a)
 		if len(a) == 3 && (a[0]|0x20 == 'i' || a[0]|0x20 == 'u') && (a[1] == '5' && a[2] > '3' || a[1] >= '6') {
 			return true
 		}

@@ -33,6 +33,7 @@ func TestIsWide(t *testing.T) {
 	for line, want := range map[string]bool{
 		"BITFIELD k GET u53 0": false, "BITFIELD k GET u54 0": true, "bitfield_ro k get i64 0": true,
 		"BITFIELD k GET u8 0": false, "GETRANGE k u63 0": false,
+		"BITFIELD k INCRBY i64\x00 0 1": true, // the server reads a type up to its first zero byte
 	} {
 		if got := IsWide(bytes.Fields([]byte(line))); got != want {
 			t.Errorf("%s: %v", line, got)
