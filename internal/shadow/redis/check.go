@@ -30,11 +30,11 @@ func (p *Protocol) Check(ctx context.Context, production, control, test *shadow.
 // Same compares the servers' run IDs, if both allow INFO.
 func (p *Protocol) Same(ctx context.Context, a, b *shadow.Target) bool {
 	one, err := ask(ctx, a)
-	if err != nil || one.info["run_id"] == "" {
+	if err != nil {
 		return false
 	}
 	other, err := ask(ctx, b)
-	return err == nil && one.info["run_id"] == other.info["run_id"]
+	return err == nil && one.is(other)
 }
 
 // server holds what a server reports about itself.
@@ -120,20 +120,25 @@ func findings(production, control, test server) []shadow.Finding {
 	}
 	for _, s := range []server{control, test} {
 		s.alone(problem)
-		if production.known && s.info["run_id"] == production.info["run_id"] {
+		if production.known && s.is(production) {
 			problem("give a target a server of its own", "%s is production itself", s.name)
 		}
 		if production.known && different(s.keys, production.keys) {
 			problem("restore production's data to both targets shortly before the run", "%s has %d keys, production %d", s.name, s.keys, production.keys)
 		}
 	}
-	if control.info["run_id"] == test.info["run_id"] {
+	if control.is(test) {
 		problem("give each target a server of its own", "control and test are the same server")
 	}
 	for _, line := range differences(control.config, test.config) {
 		note("the targets' settings differ: %s", line)
 	}
 	return found
+}
+
+// is reports whether two answers come from one server, as far as the servers show their run IDs.
+func (s server) is(other server) bool {
+	return s.info["run_id"] != "" && s.info["run_id"] == other.info["run_id"]
 }
 
 // alone reports problems of a single target.

@@ -27,6 +27,11 @@ func TestFindings(t *testing.T) {
 		"data that came since": {func(p, _, _ *server) { p.keys = 1050 }, ""},
 		"production as target": {func(p, c, _ *server) { c.info["run_id"] = p.info["run_id"] }, "control is production itself"},
 		"one server":           {func(_, c, t *server) { t.info["run_id"] = c.info["run_id"] }, "control and test are the same server"},
+		"run IDs are hidden": {func(p, c, t *server) {
+			for _, s := range []*server{p, c, t} {
+				delete(s.info, "run_id")
+			}
+		}, ""},
 		"a login is missing":   {func(p, _, _ *server) { p.known, p.info = false, nil }, ""},
 	} {
 		p, con, test := healthy("production", "p"), healthy("control", "c"), healthy("test", "t")
