@@ -1,23 +1,23 @@
 // Package autodict manages the dictionaries of rules with "dictionary: auto": it samples values that pass,
 // trains in the background, rolls out dictionaries that save enough, and detects when one no longer fits.
 //
-//	metrics.go    what can be seen of all this
-//	wire.go       for messages on a wire: what is known of them
-//	messages.go   dictionaries for these, with nothing durable
-//	once.go       for a job that goes over a store once
-//	manager.go    one gateway: looks at records, trains, rolls out, adopts
-//	renew.go      a training and what becomes of it
-//	inforce.go    which policy is in force; asks no store
+//	metrics.go    Prometheus metrics
+//	wire.go       statistics of messages on a wire
+//	messages.go   dictionaries for such messages, with nothing durable
+//	once.go       training for a job that walks a store once
+//	manager.go    one gateway: reads records, trains, rolls out, adopts
+//	renew.go      a training and its rollout
+//	inforce.go    the policy in force; asks no store
 //	logins.go     samples and dictionaries of each login of a rule
 //	managed.go    one rule, for one login: its parts
-//	rollout.go    the steps of a rollout, see below, and what other gateways announce
-//	tally.go      what a rule's dictionaries have come to, for people
-//	trainer.go    what to roll out: trains, judges, chooses; one at a time in a process
-//	options.go    what all of these are told
-//	record.go     what the gateways of a store tell each other about a rule
+//	rollout.go    the steps of a rollout, see below, and the record shared with other gateways
+//	tally.go      status of a rule's dictionaries, for people
+//	trainer.go    trains, judges and chooses dictionaries; one training at a time in a process
+//	options.go    options of all of these
+//	record.go     the record of a rule that the gateways of a store share
 //	drift.go      whether values still fit, and how many there are
 //	schedule.go   when to train; pure
-//	sampler.go    what the data path calls: one counter, and rarely a copy
+//	sampler.go    called on the data path: one counter, and rarely a copy
 //	reservoir.go  a uniform sample of a stream within a number of bytes
 //
 // A rollout takes steps. After each, the store is readable for every reader:
