@@ -6,9 +6,9 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Ahead seals one value while its bytes still arrive, so that little is left to do when the last
-// one is there. It comes to what Seal does, though maybe not byte for byte: a frame of zstd may
-// be divided otherwise. It is not safe for concurrent use.
+// Ahead seals one value while its bytes still arrive, so that little is left to do when the last byte is
+// there. The result is that of Seal, though maybe not byte for byte: a zstd frame may be divided otherwise.
+// It is not safe for concurrent use.
 //
 //	a := s.Ahead(nil, value, setting) // value has its length already
 //	for … { a.Arrived(n) }            // the first n bytes of it are there
@@ -18,20 +18,20 @@ type Ahead struct {
 	s      *Sealer
 	st     codec.Setting
 	value  []byte
-	frame  codec.FrameWriter // nil after an error: then Seal begins again
+	frame  codec.FrameWriter // nil after an error: then Seal starts over
 	header Header
-	out    []byte // room for the header, and what there is of the payload
-	done   int    // bytes of value
+	out    []byte // room for the header, and the payload so far
+	done   int    // bytes of value compressed so far
 }
 
-// MinAhead is the length in bytes of the shortest value for which Ahead pays.
+// MinAhead is the length in bytes of the shortest value for which Ahead pays off.
 const MinAhead = 512 << 10
 
-// Ahead begins to seal value, whose bytes have yet to arrive, into buf, which may be nil. It is nil
-// where that can't be done ahead, or would not pay: see AheadBytes.
+// Ahead begins to seal value, whose bytes have yet to arrive, into buf, which may be nil. It returns nil if
+// that can't be done ahead, or would not pay off: see AheadBytes.
 //
-// Until Close the value's memory must stay as it is but for the bytes that arrive. The caller
-// has seen its beginning; where codec.Incompressible is true of that it should not come here.
+// Until Close only the bytes that arrive may change in value's memory. The caller should look at the
+// beginning of the value first, and not call Ahead if codec.Incompressible reports true for it.
 func (s *Sealer) Ahead(buf, value []byte, st codec.Setting) *Ahead {
 	if s.AheadBytes(len(value), st) == 0 {
 		return nil
@@ -46,10 +46,10 @@ func (s *Sealer) Ahead(buf, value []byte, st codec.Setting) *Ahead {
 	return a
 }
 
-// AheadBytes estimates from above what sealing a value of rawLen bytes ahead keeps alive, beside
-// the value and its sealed form. It is 0 where that is not done: by codecs that have no pieces, with
-// dictionaries, and where the encoder would take more than twice the value, which is then so slow
-// that the time in which a value arrives is nothing beside it.
+// AheadBytes returns an upper estimate of the memory that sealing a value of rawLen bytes ahead takes besides
+// the value and its sealed form, in bytes. It returns 0 if that is not supported: for codecs other than zstd,
+// with dictionaries, for lengths below MinAhead or above MaxRaw, and if the encoder would take more than
+// twice the value. Compression is then so slow that the time in which a value arrives does not matter.
 func (s *Sealer) AheadBytes(rawLen int, st codec.Setting) int {
 	if st.Codec != codec.Zstd || st.Dict != 0 || rawLen < MinAhead || rawLen > s.maxRaw {
 		return 0
@@ -61,8 +61,8 @@ func (s *Sealer) AheadBytes(rawLen int, st codec.Setting) int {
 	return n
 }
 
-// Arrived says that the first n bytes of the value are there. It compresses what of them makes
-// whole blocks.
+// Arrived says that the first n bytes of the value are there. It compresses them as far as they fill whole
+// blocks.
 func (a *Ahead) Arrived(n int) {
 	if a.frame == nil {
 		return
@@ -77,13 +77,14 @@ func (a *Ahead) Arrived(n int) {
 	a.out = out
 }
 
-// Is reports whether value, as long as it arrived, and setting are those that it was begun with.
+// Is reports whether value and setting are those that a was made with. value must have arrived completely. a
+// may be nil.
 func (a *Ahead) Is(value []byte, st codec.Setting) bool {
 	return a != nil && len(value) == len(a.value) && &value[0] == &a.value[0] && st == a.st
 }
 
-// Seal returns what SealOutcome appends to nothing, when all of the value has arrived. The memory is the
-// caller's.
+// Seal returns the sealed value, as SealOutcome with an empty dst does. All of the value must have arrived.
+// The caller owns the returned memory.
 func (a *Ahead) Seal(worth func(raw, sealed int) bool) ([]byte, Outcome) {
 	a.Arrived(len(a.value))
 	out := a.out
@@ -100,7 +101,7 @@ func (a *Ahead) Seal(worth func(raw, sealed int) bool) ([]byte, Outcome) {
 	return a.s.plain(out[:0], a.value, a.st, worth)
 }
 
-// Close ends it, also in the middle.
+// Close releases the encoder. It may be called at any time, and on nil.
 func (a *Ahead) Close() {
 	if a != nil && a.frame != nil {
 		a.frame.Close()

@@ -1,15 +1,13 @@
-// Package cinch seals values into envelopes and opens them again. An envelope
-// is a header of 10 to 22 bytes and the compressed value; docs/FORMAT.md
-// describes it, header.go has its picture.
+// Package cinch seals values into envelopes and opens them again. An envelope is a header of 10 to 22 bytes,
+// more with extension words, and the compressed value; docs/FORMAT.md describes it, and header.go has a
+// picture.
 //
-// Sealing can't fail: a value that gains nothing, or that anything goes wrong
-// with, comes out as it went in. Opening gives back exactly the value or an
-// error, and passes bytes that don't begin with the magic unchanged. So that
-// both hold together, a value that itself begins with the magic is always wrapped.
+// Sealing can't fail: a value that gains nothing, or that can't be compressed, is returned unchanged. Opening
+// returns exactly the value or an error, and returns bytes that don't begin with the magic unchanged. So that
+// both hold, a value that itself begins with the magic is always wrapped.
 //
-// A Sealer is safe for concurrent use. Buffers belong to the caller: dst is
-// appended to and must not overlap the input, and nothing of the input is
-// kept after a call returns.
+// A Sealer is safe for concurrent use. The caller owns all buffers: results are appended to dst, which must
+// not overlap the input, and no reference to the input is kept after a call returns.
 package cinch
 
 import (
@@ -19,13 +17,12 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// DefaultMaxRaw is the longest value, in bytes, that is compressed, and the
-// longest that a compressed envelope may declare at least, unless SealerOptions
-// says otherwise.
+// DefaultMaxRaw is the default of SealerOptions.MaxRaw and the smallest default of SealerOptions.MaxOpen, in
+// bytes.
 const DefaultMaxRaw = 32 << 20
 
-// What can be wrong with an envelope. Everything that wraps ErrDamaged means
-// that the bytes can't be what any version of Cinch wrote, or one far newer.
+// Errors of damaged envelopes. All wrap ErrDamaged. The bytes were not written by any current version of
+// Cinch; they are damaged or from a much newer one.
 var (
 	ErrDamaged   = errors.New("damaged envelope")
 	ErrTruncated = fmt.Errorf("%w: header is cut off", ErrDamaged)
@@ -34,16 +31,15 @@ var (
 	ErrHeader    = fmt.Errorf("%w: header is not canonical", ErrDamaged)
 	ErrPayload   = fmt.Errorf("%w: payload does not decode", ErrDamaged)
 	ErrChecksum  = fmt.Errorf("%w: checksum does not match", ErrDamaged)
-	// ErrTag: the envelope names a dictionary, and was damaged or made without it. Nothing
-	// was decoded.
+	// ErrTag: the envelope names a dictionary, and was damaged or made without it. Nothing was decoded.
 	ErrTag = fmt.Errorf("%w: tag does not match", ErrDamaged)
 )
 
-// What else Open can answer.
+// Other errors of Open and ParseHeader.
 var (
-	// ErrUnknownCodec: sealed by a newer version with a codec that this one lacks.
+	// ErrUnknownCodec: the envelope was made by a newer version, with a codec that this one lacks.
 	ErrUnknownCodec = codec.ErrUnknownCodec
-	// ErrDictMissing: the dictionary that the envelope names can't be found.
+	// ErrDictMissing: the dictionary that the envelope names was not found.
 	ErrDictMissing = errors.New("dictionary is missing")
 	// ErrTooLarge: the envelope declares more bytes than MaxOpen. Nothing was allocated.
 	ErrTooLarge = errors.New("declared length is over the limit")
@@ -51,30 +47,27 @@ var (
 	ErrNotSealed = errors.New("not an envelope")
 )
 
-// Dictionaries finds dictionaries by number. It is called by Seal and Open
-// without locks held and may do I/O; it must be safe for concurrent use. A
-// dictionary that does not exist gives an error that wraps ErrDictMissing;
-// other errors reach the caller of Open as they are.
+// Dictionaries finds dictionaries by number. Seal and Open call it without holding locks, so it may do I/O.
+// It must be safe for concurrent use. For a dictionary that does not exist it must return an error that wraps
+// ErrDictMissing; Open returns other errors wrapped.
 type Dictionaries interface {
 	Dictionary(number uint32) (*codec.Dict, error)
 }
 
 // SealerOptions configure a Sealer. The zero value is ready for use.
 type SealerOptions struct {
-	Engine *codec.Engine // nil: an engine of its own with default options
-	Dicts  Dictionaries  // nil: there are none
+	Engine *codec.Engine // nil: a new engine with default options
+	Dicts  Dictionaries  // nil: no dictionaries
 
-	// MaxRaw bounds what is sealed, in bytes: longer values are not compressed.
-	// 0: DefaultMaxRaw.
+	// MaxRaw limits the values that are compressed, in bytes; longer ones are not. 0: DefaultMaxRaw.
 	MaxRaw int
-	// MaxOpen bounds what is opened, in bytes: compressed envelopes that declare
-	// more are refused. 0: the larger of MaxRaw and DefaultMaxRaw, so that a
-	// process that lowers MaxRaw still opens what was sealed before. If it is below MaxRaw,
-	// values that are longer than it are not compressed either.
+	// MaxOpen limits the values that are decompressed, in bytes: for an envelope that declares more, Open
+	// returns ErrTooLarge. 0: the larger of MaxRaw and DefaultMaxRaw, so that a process that lowers MaxRaw
+	// still opens older envelopes. If it is below MaxRaw, it also limits what is compressed.
 	MaxOpen int
 }
 
-// Sealer seals and opens. It holds no state but its options.
+// Sealer seals and opens values. It has no state other than its options.
 type Sealer struct {
 	engine  *codec.Engine
 	dicts   Dictionaries
@@ -98,14 +91,14 @@ func NewSealer(o SealerOptions) *Sealer {
 	return s
 }
 
-// Engine is the one that it was made with.
+// Engine returns the engine from the options, or the one that was made in its place.
 func (s *Sealer) Engine() *codec.Engine { return s.engine }
 
-// MaxRaw is the length in bytes of the longest value that this Sealer compresses.
+// MaxRaw returns the length in bytes of the longest value that this Sealer compresses.
 func (s *Sealer) MaxRaw() int { return s.maxRaw }
 
-// MaxOpen is the length in bytes of the longest value that this Sealer
-// decompresses. What codec Raw holds it opens at any length.
+// MaxOpen returns the length in bytes of the longest value that this Sealer decompresses. It opens envelopes
+// with codec Raw at any length.
 func (s *Sealer) MaxOpen() int { return s.maxOpen }
 
 func (s *Sealer) dictionary(number uint32) (*codec.Dict, error) {

@@ -7,18 +7,18 @@ import (
 	"github.com/cinch-layer/cinch/internal/foreign"
 )
 
-// Foreign says how another library had compressed a value whose content an envelope holds: such a value opens
-// to the content as that library would store it, for clients that still open it themselves. The zero value is a value
-// that is sealed as it is. docs/FORMAT.md lists the numbers.
+// Foreign describes how another library had compressed a value whose content an envelope holds. Such an
+// envelope opens to the value as that library would store it, for clients that still decompress it
+// themselves. The zero value means a value that was sealed as it is. docs/FORMAT.md lists the numbers.
 type Foreign struct {
 	Format uint8 // 0: none
-	Level  uint8 // of the format's algorithm; 0, or one that no writer of ours chooses: whatever the reader finds good
+	Level  uint8 // of the format's algorithm; 0, or a level that no writer of Cinch uses: the reader chooses
 }
 
-// word is the extension word that says so.
+// word returns the extension word for f.
 func (f Foreign) word() []byte { return []byte{wordForeign, f.Format, f.Level, 0} }
 
-// MaxValueLen is the length in bytes of the longest value that the envelope may open to.
+// MaxValueLen returns the length in bytes of the longest value that the envelope may open to.
 func (h Header) MaxValueLen() int {
 	if h.IsForeign() {
 		return foreign.MaxLen(foreign.Format(h.Foreign.Format), h.RawLen)
@@ -28,7 +28,7 @@ func (h Header) MaxValueLen() int {
 
 var contents = sync.Pool{New: func() any { return new([]byte) }}
 
-// mostPooled is the longest content, in bytes, whose memory is kept for the next one.
+// mostPooled is the largest buffer for contents that is reused, in bytes.
 const mostPooled = 1 << 20
 
 func (s *Sealer) openForeign(dst, stored []byte, h Header) ([]byte, error) {
@@ -46,7 +46,7 @@ func (s *Sealer) openForeign(dst, stored []byte, h Header) ([]byte, error) {
 	return s.appendForeign(dst, content, h.Foreign)
 }
 
-// appendForeign appends content to dst as the library of a format would store it.
+// appendForeign appends content to dst in the form in which the library would store it.
 func (s *Sealer) appendForeign(dst, content []byte, of Foreign) ([]byte, error) {
 	f := foreign.Format(of.Format)
 	if !f.Known() {

@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// An envelope, as docs/FORMAT.md describes it:
+// An envelope, as described in docs/FORMAT.md:
 //
 //	offset  0    1    2    3         4
 //	      +----+----+----+---------+-------+----------+----------------+----------------+-----------+- - - - -+
@@ -17,19 +17,18 @@ import (
 //	      +----+----+----+---------+-------+----------+----------------+----------------+-----------+- - - - -+
 //	bytes        3            1        1      1 to 5       4 or 8           0 or 4      4 x (0..15)  to the end
 const (
-	// Magic is what every envelope begins with. Its first byte is never
-	// valid in UTF-8 and unused in MessagePack; docs/FORMAT.md has the rest.
+	// Magic begins every envelope. Its first byte is never valid in UTF-8 and unused in MessagePack;
+	// docs/FORMAT.md has the reasons.
 	Magic = "\xC1\xDD\xDC"
 
-	// Version is the only version there is.
+	// Version is the only version so far.
 	Version = 1
 
-	// MaxHeaderLen is the length in bytes of the longest header: so many
-	// bytes from the start of a stored value are enough for ParseHeader.
+	// MaxHeaderLen is the length in bytes of the longest header. ParseHeader never needs more bytes from the
+	// start of a stored value.
 	MaxHeaderLen = fixedLen + maxUvarintLen + TagLen + dictLen + maxExtWords*extWordLen
 
-	// TagLen is the length in bytes of the tag, which stands in place of the
-	// checksum where there is a dictionary.
+	// TagLen is the length in bytes of the tag, which replaces the checksum if there is a dictionary.
 	TagLen = codec.TagLen
 
 	// MaxHeaderRawLen is the largest raw length, in bytes, that a header can declare.
@@ -49,33 +48,34 @@ const (
 	flagReserved = 0x30
 	maskExtWords = 0x0F
 
-	wordForeign = 1 // type of the extension word that goes with flagForeign
+	wordForeign = 1 // type of the extension word for flagForeign
 )
 
-// Header is what an envelope says of itself before the payload.
+// Header is an envelope's header, which precedes the payload.
 type Header struct {
 	Version  uint8
-	Codec    codec.ID // may be one that this version doesn't know (8 to 15)
+	Codec    codec.ID // may be unknown to this version (8 to 15)
 	HasDict  bool
 	Dict     uint32       // number of the dictionary, 0 if there is none
-	RawLen   int          // bytes of the value; of a foreign one, of its content
-	Checksum uint32       // CRC-32 (IEEE) of the same, and of Foreign's word behind it, if there is no dictionary
-	Tag      [TagLen]byte // of header and payload, if there is one: codec.Dict.Tag
-	Foreign  Foreign      // how another library had compressed the value, zero if none had
-	Ext      []byte       // the other extension words, 4 bytes each, at most 15 with that of Foreign; ParseHeader lets it alias its input; nil if there are none
-	Len      int          // bytes of the header itself; set by ParseHeader, ignored by Append
+	RawLen   int          // length of the value or, for a foreign one, of its content, in bytes
+	Checksum uint32       // CRC-32 (IEEE) of these bytes and Foreign's word, if there is no dictionary
+	Tag      [TagLen]byte // of header and payload, if there is a dictionary: codec.Dict.Tag
+	Foreign  Foreign      // how another library had compressed the value; zero: not
+	Ext      []byte       // other extension words, 4 bytes each, at most 15 with Foreign's; aliases the input
+	Len      int          // length of the header, in bytes; set by ParseHeader, ignored by Append
 }
 
-// IsSealed reports whether b begins with the magic: then it is an envelope or
-// a damaged one, otherwise it is a plain value.
+// IsSealed reports whether b begins with the magic. Then it is an envelope, perhaps a damaged one; otherwise
+// it is a plain value.
 func IsSealed(b []byte) bool {
 	return len(b) >= len(Magic) && string(b[:len(Magic)]) == Magic
 }
 
-// IsForeign reports that the envelope holds the content of a value that another library had compressed.
+// IsForeign reports whether the envelope holds the content of a value that another library had compressed.
 func (h Header) IsForeign() bool { return h.Foreign.Format != 0 }
 
-// checksum returns the checksum for what is sealed. That of a content can't pass for that of a value, or the reverse.
+// checksum returns the checksum of a value or content. The two can't be confused, since that of a content
+// includes its extension word.
 func checksum(raw []byte, of Foreign) uint32 {
 	sum := crc32.ChecksumIEEE(raw)
 	if of.Format != 0 {
@@ -84,11 +84,10 @@ func checksum(raw []byte, of Foreign) uint32 {
 	return sum
 }
 
-// ParseHeader reads the header at the start of b, which needs to hold no more
-// than the first MaxHeaderLen bytes of the envelope. It does not look at the
-// payload and does not allocate. Bytes without the magic give ErrNotSealed;
-// all other errors wrap ErrDamaged: ErrTruncated, ErrVersion, ErrReserved, ErrHeader.
-// On 32 bits a raw length above 2^31-1 is ErrHeader too.
+// ParseHeader parses the header at the start of b, which needs to hold no more than the first MaxHeaderLen
+// bytes of the envelope. It does not look at the payload and does not allocate; Ext aliases b. Without the
+// magic it returns ErrNotSealed. All other errors wrap ErrDamaged: ErrTruncated, ErrVersion, ErrReserved,
+// ErrHeader. On 32-bit platforms a raw length above 2^31-1 is ErrHeader too.
 func ParseHeader(b []byte) (Header, error) {
 	if !IsSealed(b) {
 		return Header{}, ErrNotSealed
@@ -136,7 +135,7 @@ func ParseHeader(b []byte) (Header, error) {
 		if h.Dict == 0 {
 			return Header{}, ErrHeader
 		}
-		if h.Codec != codec.Zstd && h.Codec.Known() { // of the codecs we know only zstd has dictionaries in version 1
+		if h.Codec != codec.Zstd && h.Codec.Known() { // of the known codecs only zstd supports them
 			return Header{}, ErrReserved
 		}
 	} else {
@@ -160,7 +159,7 @@ func ParseHeader(b []byte) (Header, error) {
 	return h, nil
 }
 
-// takeForeign moves the word that says what the value is made of out of the extension words, whose first it has to be.
+// takeForeign moves the word of flagForeign, which must be the first extension word, from Ext to Foreign.
 func (h Header) takeForeign() (Header, error) {
 	if len(h.Ext) < extWordLen || h.Ext[0] != wordForeign || h.Ext[1] == 0 || h.Ext[3] != 0 {
 		return Header{}, ErrReserved
@@ -172,10 +171,8 @@ func (h Header) takeForeign() (Header, error) {
 	return h, nil
 }
 
-// Append appends the header's bytes to dst. Version, codec, dictionary, raw
-// length, checksum or tag, and extension words are written as they are, so that
-// tests and tools can make headers that ParseHeader refuses. Whatever it accepts
-// appends as the bytes that it was parsed from.
+// Append appends the header's bytes to dst. It does not check the fields, so that tests and tools can make
+// headers that ParseHeader refuses. A header from ParseHeader appends as the bytes that it was parsed from.
 func (h Header) Append(dst []byte) []byte {
 	isForeign := h.Foreign.Format != 0
 	extWords := len(h.Ext) / extWordLen

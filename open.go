@@ -7,16 +7,15 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Open appends the value that stored stands for to dst: of an envelope what
-// was sealed, of bytes that don't begin with the magic those bytes. On an
-// error dst comes back as it was.
+// Open appends the value of stored to dst: for an envelope the value that was sealed, for bytes that don't
+// begin with the magic those bytes. On an error it returns dst unchanged.
 //
-// Errors: ErrDamaged and those that wrap it, ErrUnknownCodec, ErrDictMissing,
-// ErrTooLarge, and whatever Dictionaries answered.
+// Errors are ErrDamaged and those that wrap it, ErrUnknownCodec, ErrDictMissing, ErrTooLarge, and errors of
+// Dictionaries.
 //
-// No more is allocated than the length that the header declares (and only
-// after that was found to be within MaxOpen), plus what decoders hold in their pools; of a value that another
-// library had compressed, that and the value.
+// Open allocates no more than the length that the header declares, after checking it against MaxOpen, plus
+// what decoders hold in their pools. For a value that another library had compressed it allocates the content
+// and the value.
 func (s *Sealer) Open(dst, stored []byte) ([]byte, error) {
 	if !IsSealed(stored) {
 		return append(dst, stored...), nil
@@ -36,7 +35,7 @@ func (s *Sealer) OpenParsed(dst, stored []byte, h Header) ([]byte, error) {
 	return s.OpenContentParsed(dst, stored, h)
 }
 
-// OpenContent is Open but for values that another library had compressed: of them it appends the content.
+// OpenContent is Open, except that for a value that another library had compressed it appends the content.
 func (s *Sealer) OpenContent(dst, stored []byte) ([]byte, error) {
 	h, err := ParseHeader(stored)
 	if err != nil || !h.IsForeign() {
@@ -45,14 +44,14 @@ func (s *Sealer) OpenContent(dst, stored []byte) ([]byte, error) {
 	return s.OpenContentParsed(dst, stored, h)
 }
 
-// OpenContentParsed is OpenContent for a caller that has parsed the envelope's header. It appends what is sealed, exactly h.RawLen
-// bytes: the value, or the content of a foreign one.
+// OpenContentParsed is OpenContent for a caller that has parsed the envelope's header. It appends exactly
+// h.RawLen bytes: the value, or the content of a foreign one.
 func (s *Sealer) OpenContentParsed(dst, stored []byte, h Header) (out []byte, err error) {
 	payload := stored[h.Len:]
 	switch {
 	case !h.Codec.Known():
 		return dst, fmt.Errorf("%w: %d", ErrUnknownCodec, uint8(h.Codec))
-	case h.Codec == codec.Raw: // bounded by what was received, so MaxOpen is no matter here
+	case h.Codec == codec.Raw: // no larger than the input, so MaxOpen does not apply
 		out = append(dst, payload...)
 	case h.RawLen > s.maxOpen:
 		return dst, fmt.Errorf("%w: %d bytes, at most %d are opened", ErrTooLarge, h.RawLen, s.maxOpen)
@@ -62,7 +61,7 @@ func (s *Sealer) OpenContentParsed(dst, stored []byte, h Header) (out []byte, er
 			if d, err = s.dictionary(h.Dict); err != nil {
 				return dst, err
 			}
-			if err = h.checkTag(d, stored); err != nil { // its writer had the dictionary: nothing is decoded before that is known
+			if err = h.checkTag(d, stored); err != nil { // nothing is decoded before this check
 				return dst, err
 			}
 		}

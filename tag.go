@@ -6,16 +6,16 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// An envelope that names a dictionary is made only with the dictionary at hand. Otherwise a client
-// without a right to it could plant one whose payload copies pieces of the dictionary, and have
-// a reader that has the right hand them out. So the tag is compared before anything is decoded.
+// The tag of an envelope that names a dictionary proves that its writer had the dictionary. Otherwise a
+// client without a right to the dictionary could plant an envelope whose payload copies pieces of it, and a
+// reader that has the right would reveal them. So the tag is compared before anything is decoded.
 
-// tag is what the tag of a sealed envelope, whose header is h, has to be.
+// tag returns the correct tag of a sealed envelope with header h.
 func (h Header) tag(d *codec.Dict, sealed []byte) [TagLen]byte {
 	return d.Tag(sealed[:h.tagAt()], sealed[h.tagAt()+TagLen:])
 }
 
-// tagAt is where in the envelope the tag begins.
+// tagAt returns the offset of the tag in the envelope.
 func (h Header) tagAt() int {
 	at := h.Len - len(h.Ext) - dictLen - TagLen
 	if h.IsForeign() {
@@ -24,7 +24,7 @@ func (h Header) tagAt() int {
 	return at
 }
 
-// checkTag refuses an envelope whose tag is not that of its dictionary.
+// checkTag returns ErrTag unless the envelope's tag is correct for the dictionary.
 func (h Header) checkTag(d *codec.Dict, sealed []byte) error {
 	want := h.tag(d, sealed)
 	if subtle.ConstantTimeCompare(want[:], h.Tag[:]) != 1 {
