@@ -2,8 +2,8 @@ package cinchredis
 
 import "unsafe"
 
-// bytesOf are the bytes of a string, which must not be changed.
+// bytesOf returns the bytes of a string without copying. They must not be changed.
 func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
-// stringOf is a string of bytes that don't change while it is in use.
+// stringOf returns bytes as a string without copying. They must not change while it is in use.
 func stringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -12,13 +12,14 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// A place says where among a command's arguments a value is, and its key and field; field is 0 where there is none.
+// A place holds the indexes of a value, its key and its field among a command's arguments; field is 0 if
+// there is none.
 type place struct {
 	at, key, field int
 	kind           policy.Type
 }
 
-// writes has the commands that write values, by their names in lower case, and where the values are.
+// writes maps commands that write values, in lower case, to functions that find the values.
 var writes = map[string]func(to []place, args []any) []place{
 	"set": stringAt(2), "setnx": stringAt(2), "getset": stringAt(2), "setex": stringAt(3), "psetex": stringAt(3),
 	"mset": pairs, "msetnx": pairs, "msetex": countedPairs,
@@ -37,7 +38,7 @@ func stringAt(at int) func(to []place, args []any) []place {
 
 func pairs(to []place, args []any) []place { return stringsFrom(to, 1, len(args)) }
 
-// countedPairs: MSETEX numkeys key value ...
+// countedPairs finds the values of MSETEX numkeys key value ...
 func countedPairs(to []place, args []any) []place {
 	if len(args) < 2 {
 		return to
@@ -58,7 +59,7 @@ func stringsFrom(to []place, from, end int) []place {
 
 func fields(to []place, args []any) []place { return fieldsFrom(to, args, 2, policy.Hash) }
 
-// fieldsAfter: HSETEX key [options] FIELDS n field value ...
+// fieldsAfter finds the values of HSETEX key [options] FIELDS n field value ...
 func fieldsAfter(to []place, args []any) []place {
 	for at := 2; at < len(args); at++ {
 		if strings.EqualFold(word(args[at]), "FIELDS") {
@@ -75,10 +76,10 @@ func fieldsFrom(to []place, args []any, from int, kind policy.Type) []place {
 	return to
 }
 
-// entryOptions are the options before an entry's ID, with the arguments that each takes.
+// entryOptions maps options before an entry's ID to the number of arguments that each takes, itself included.
 var entryOptions = map[string]int{"NOMKSTREAM": 1, "KEEPREF": 1, "DELREF": 1, "ACKED": 1, "IDMPAUTO": 2, "LIMIT": 2, "IDMP": 3, "MAXLEN": 2, "MINID": 2}
 
-// entry: XADD key [options] [MAXLEN|MINID [=|~] n [LIMIT n]] id field value ...
+// entry finds the values of XADD key [options] [MAXLEN|MINID [=|~] n [LIMIT n]] id field value ...
 func entry(to []place, args []any) []place {
 	at := 2
 	for at < len(args) {
@@ -97,7 +98,8 @@ func entry(to []place, args []any) []place {
 	return fieldsFrom(to, args, at+1, policy.Stream)
 }
 
-// A computation is a command that reads or changes the bytes of values in the server: where their keys begin and end (0: with the arguments).
+// A computation is a command that reads or changes the bytes of values in the server. Its keys are the
+// arguments from first to before end (0: all).
 type computation struct {
 	kind       policy.Type
 	first, end int
@@ -111,7 +113,7 @@ var computations = map[string]computation{
 	"lcs": {policy.String, 1, 3}, "bitop": {policy.String, 2, 0}, "hstrlen": {policy.Hash, 1, 2},
 }
 
-// computesOn returns the key of a value that may be sealed and that a command would compute on.
+// computesOn returns the key of a value that may be sealed and on which a command would compute.
 func computesOn(p *policy.Policy, space string, cmd redis.Cmder) (key string, does bool) {
 	name, args := cmd.Name(), cmd.Args()
 	switch name {
@@ -145,7 +147,7 @@ func firstSealed(p *policy.Policy, space string, c computation, args []any) (key
 	return "", false
 }
 
-// maySeal reports whether a value may be stored sealed, now or from when the policy was not off.
+// maySeal reports whether a value may be stored sealed, now or from a time when the policy was not off.
 func maySeal(p *policy.Policy, space, key string, field []byte, kind policy.Type) bool {
 	for _, r := range p.Covering(nil, kind, [][]byte{[]byte(key)}, [][]byte{field}) {
 		if r.Seals() && (r.Space == "" || r.Space == space) {
@@ -164,7 +166,7 @@ func sealsAny(p *policy.Policy, space string) bool {
 	return false
 }
 
-// compares: SET with IFEQ and its kin, whose server compares what is stored.
+// compares reports whether SET has an option such as IFEQ, for which the server compares stored values.
 func compares(options []any) bool {
 	for _, o := range options {
 		switch strings.ToUpper(word(o)) {
@@ -175,7 +177,7 @@ func compares(options []any) bool {
 	return false
 }
 
-// looksElsewhere: SORT by, or of, the values of other keys, whose names are patterns.
+// looksElsewhere reports whether SORT reads values of other keys, named by patterns in BY or GET.
 func looksElsewhere(args []any) bool {
 	for i := 2; i+1 < len(args); i++ {
 		switch strings.ToUpper(word(args[i])) {
@@ -188,7 +190,7 @@ func looksElsewhere(args []any) bool {
 	return false
 }
 
-// word is a key, a field or an option as text. What is none of the types that they have is "".
+// word returns a key, a field or an option as text, "" for an argument of another type.
 func word(arg any) string {
 	switch v := arg.(type) {
 	case string:
@@ -202,7 +204,8 @@ func word(arg any) string {
 	return string(b)
 }
 
-// payload is the bytes of an argument that may be sealed: numbers and times never are. It may alias the argument.
+// payload returns the bytes of an argument that may be sealed. Numbers and times are never sealed. The result
+// may alias the argument.
 func payload(arg any) (value []byte, ok bool) {
 	switch v := arg.(type) {
 	case string:
@@ -220,10 +223,10 @@ func payload(arg any) (value []byte, ok bool) {
 		return nil, false
 	case encoding.BinaryMarshaler:
 		b, err := v.MarshalBinary()
-		return b, err == nil // go-redis meets the error again, and tells
+		return b, err == nil // go-redis will meet the error again and report it
 	}
 	return nil, false
 }
 
-// isTime is what time.Time has beside its MarshalBinary, which go-redis does not use for it.
+// isTime matches time.Time, for which go-redis does not use MarshalBinary.
 type isTime interface{ UnixNano() int64 }

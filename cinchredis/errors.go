@@ -9,21 +9,22 @@ import (
 	"github.com/cinch-layer/cinch"
 )
 
-// What a command's error may be, by errors.Is.
+// Errors of commands and of Attach, for errors.Is.
 var (
-	// ErrRefused: the command would compute on bytes that may be compressed, or can't carry values. Nothing was sent.
+	// ErrRefused: the command would compute on bytes that may be compressed, or its type can't carry values.
+	// Nothing was sent.
 	ErrRefused = errors.New("refused by cinchredis")
 	// ErrDamaged: a reply holds an envelope that is damaged.
 	ErrDamaged = cinch.ErrDamaged
-	// ErrDictionaryMissing: the server has no dictionary of the number that an envelope names.
+	// ErrDictionaryMissing: the server lacks the dictionary that an envelope names.
 	ErrDictionaryMissing = cinch.ErrDictMissing
-	// ErrDictionaryUnavailable: the server could not be asked for it.
+	// ErrDictionaryUnavailable: the server could not be asked for the dictionary.
 	ErrDictionaryUnavailable = errors.New("dictionary is unavailable")
 	// ErrTooLarge: an envelope declares more bytes than Options.MaxValue.
 	ErrTooLarge = cinch.ErrTooLarge
-	// ErrUnknownCodec: an envelope of a newer version.
+	// ErrUnknownCodec: an envelope was made by a newer version.
 	ErrUnknownCodec = cinch.ErrUnknownCodec
-	// ErrUnsupported: Attach was given a client that it can't serve.
+	// ErrUnsupported: Attach does not support the client.
 	ErrUnsupported = errors.New("cinchredis does not support the client")
 )
 

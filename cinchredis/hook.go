@@ -12,22 +12,24 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Options of Attach. The zero value is what most need.
+// Options configure Attach. The zero value suits most clients.
 type Options struct {
-	// MaxValue bounds what is opened, and what is sealed, in bytes. 0: cinch.DefaultMaxRaw, 32 MiB.
+	// MaxValue limits the values that are compressed or decompressed, in bytes. 0: cinch.DefaultMaxRaw.
 	MaxValue int
-	// Refresh is how often the policy is asked for. 0: 30 seconds.
+	// Refresh is the interval between reads of the policy. 0: 30 seconds.
 	Refresh time.Duration
-	// Engine compresses. Nil: one in pure Go.
+	// Engine compresses and decompresses. Nil: an engine in pure Go.
 	Engine *codec.Engine
 	Log    *slog.Logger // nil: slog.Default()
 }
 
-// Attach has a client seal and open values from now on, by the policy that gateways have published in its store. It reads that
-// before it returns, for five seconds at most: a server that can't be asked is no error, but told in the log, and asked again.
+// Attach makes a client seal and open values from now on, by the policy that gateways have published in its
+// store. It reads the policy before it returns, within five seconds. A server that can't be asked is no
+// error: that is logged, and the server is asked again later.
 //
-// The client is a *redis.Client, also one of NewFailoverClient, or a *redis.ClusterClient; for a Ring attach to the clients of its servers, which
-// RingOptions.NewClient makes. Attach once, before other goroutines use the client.
+// The client must be a *redis.Client, which may be from NewFailoverClient, or a *redis.ClusterClient. For a
+// Ring attach to the clients of its servers, which RingOptions.NewClient makes. Attach once, before other
+// goroutines use the client.
 func Attach(ctx context.Context, rdb redis.UniversalClient, o Options) error {
 	h, err := newHook(rdb, o)
 	if err != nil {
@@ -53,7 +55,7 @@ func newHook(rdb redis.UniversalClient, o Options) (*hook, error) {
 	return &hook{k, cinch.NewSealer(cinch.SealerOptions{Engine: o.Engine, Dicts: k, MaxRaw: o.MaxValue, MaxOpen: o.MaxValue})}, nil
 }
 
-// DialHook implements redis.Hook: connections stay as they are.
+// DialHook implements redis.Hook. It does not change connections.
 func (h *hook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 // ProcessHook implements redis.Hook.
@@ -76,7 +78,7 @@ func (h *hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// ProcessPipelineHook implements redis.Hook. Where one command is refused none is sent.
+// ProcessPipelineHook implements redis.Hook. If one command is refused, none is sent.
 func (h *hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		sent, all, err := h.sealAll(cmds)
@@ -94,7 +96,8 @@ func (h *hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	}
 }
 
-// sealAll returns the commands to send, and for those of them that are not the client's what they are.
+// sealAll returns the commands to send. For those that replace the client's commands, all has their sealed
+// copies.
 func (h *hook) sealAll(cmds []redis.Cmder) (sent []redis.Cmder, all []*sealed, err error) {
 	sent = cmds
 	for i, cmd := range cmds {
@@ -113,7 +116,7 @@ func (h *hook) sealAll(cmds []redis.Cmder) (sent []redis.Cmder, all []*sealed, e
 	return sent, all, nil
 }
 
-// openAll opens the replies of a pipeline, whose error is that of the first command that failed.
+// openAll opens the replies of a pipeline. It returns err, or the first error of opening if err is nil.
 func (h *hook) openAll(cmds []redis.Cmder, err error) error {
 	for _, cmd := range cmds {
 		if cmd.Err() != nil {

@@ -21,10 +21,11 @@ import (
 const (
 	refreshEvery = 30 * time.Second
 	askTimeout   = 5 * time.Second
-	missTTL      = 2 * time.Second // for which a dictionary that is missing is not asked for again
+	missTTL      = 2 * time.Second // time for which a missing dictionary is not asked for again
 )
 
-// A keeper knows what gateways have agreed on in a store: the policy, and the dictionaries. All its methods may be called concurrently.
+// A keeper caches the policy and the dictionaries that gateways have published in a store. All its methods
+// may be called concurrently.
 type keeper struct {
 	servers servers
 	space   string // the number of the client's database
@@ -33,13 +34,13 @@ type keeper struct {
 	now     func() time.Time
 
 	known   atomic.Pointer[agreement]
-	next    atomic.Int64 // when to ask again, in nanoseconds
+	next    atomic.Int64 // when to ask again, Unix time in nanoseconds
 	asking  sync.Mutex
 	dicts   dict.Set
 	lookups store.Lookups
 }
 
-// An agreement is what was found when the store was asked last.
+// An agreement is the policy from the last successful read.
 type agreement struct {
 	policy *policy.Policy
 	at     time.Time
@@ -58,16 +59,17 @@ func newKeeper(s servers, space string, o Options) *keeper {
 	return k
 }
 
-// nothing is the policy as long as none could be read: it seals nothing.
+// nothing returns the policy used until one could be read: it seals nothing.
 func nothing() *policy.Policy {
 	p, err := policy.New(policy.Options{Off: true})
 	if err != nil {
-		panic(err) // of no rules: a mistake of ours
+		panic(err) // a bug: no rules can't fail
 	}
 	return p
 }
 
-// current is the policy that holds, and whether its dictionaries may be named in new values. It has somebody ask again when it is time to.
+// current returns the current policy, and whether new values may name its dictionaries. It starts a read in
+// the background when one is due.
 func (k *keeper) current() (p *policy.Policy, mayName bool) {
 	now := k.now()
 	if now.UnixNano() >= k.next.Load() && k.asking.TryLock() {
@@ -81,7 +83,7 @@ func (k *keeper) current() (p *policy.Policy, mayName bool) {
 	return known.policy, now.Sub(known.at) < store.DefaultLease
 }
 
-// begin asks for the first time.
+// begin reads the policy for the first time.
 func (k *keeper) begin(ctx context.Context) {
 	k.asking.Lock()
 	defer k.asking.Unlock()
@@ -89,7 +91,7 @@ func (k *keeper) begin(ctx context.Context) {
 	k.ask(ctx)
 }
 
-// ask replaces what is known, unless the store can't be asked.
+// ask reads the policy. If the store can't be asked, the last one stays.
 func (k *keeper) ask(ctx context.Context) {
 	at := k.now() // before the first question
 	var p *policy.Policy
@@ -104,7 +106,7 @@ func (k *keeper) ask(ctx context.Context) {
 	k.known.Store(&agreement{p, at})
 }
 
-// over asks over connections of its own, for askTimeout at most.
+// over calls ask with connections to the servers, for askTimeout at most.
 func (k *keeper) over(ctx context.Context, ask func(context.Context, connected) error) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -161,7 +163,7 @@ func inForce(ctx context.Context, all connected, r *agreed.Rule, login string) (
 	return agreed.Current(text)
 }
 
-// usable reports that a dictionary is in all servers, not retired, and here.
+// usable reports whether a dictionary is in all servers, is not retired, and could be fetched.
 func (k *keeper) usable(ctx context.Context, all connected, number uint32) bool {
 	live, err := all.live(ctx, number)
 	if err == nil && live {
@@ -184,7 +186,7 @@ func (k *keeper) fetch(ctx context.Context, all connected, number uint32) (*code
 	return d, k.dicts.Add(d)
 }
 
-// Dictionary implements cinch.Dictionaries: what is not here is asked for.
+// Dictionary implements cinch.Dictionaries, from memory or from the store.
 func (k *keeper) Dictionary(number uint32) (*codec.Dict, error) {
 	if d, ok := k.dicts.Get(number); ok {
 		return d, nil
@@ -202,13 +204,13 @@ func (k *keeper) Dictionary(number uint32) (*codec.Dict, error) {
 	return d, err
 }
 
-// holds reports that a dictionary is here.
+// holds reports whether a dictionary is in memory.
 func (k *keeper) holds(number uint32) bool {
 	_, ok := k.dicts.Get(number)
 	return ok
 }
 
-// numbers are those of all dictionaries in the store.
+// numbers returns the numbers of all dictionaries in the store.
 func (k *keeper) numbers() (map[uint32]struct{}, error) {
 	found := map[uint32]struct{}{}
 	err := k.over(context.Background(), func(ctx context.Context, all connected) error {

@@ -8,8 +8,8 @@ import (
 	"github.com/cinch-layer/cinch"
 )
 
-// open opens the values of a command's reply. Where one can't be opened the command has an error and no reply, so that nobody
-// takes an envelope for a value. Replies of other types than these hold no values.
+// open opens the values of a command's reply. If one can't be opened, the command gets an error and no reply,
+// so that no caller mistakes an envelope for a value. Replies of other types than these hold no values.
 func (h *hook) open(cmd redis.Cmder) error {
 	switch c := cmd.(type) {
 	case *redis.IntCmd, *redis.BoolCmd, *redis.FloatCmd:
@@ -89,7 +89,7 @@ func (o *opening) entries(cmd redis.Cmder) {
 	}
 }
 
-// keep sets a reply that was opened, or none where that failed.
+// keep sets the opened reply if it changed, or an empty one if opening failed.
 func keep[T any](o *opening, reply T, open func(T) T, set func(T)) {
 	if reply = open(reply); o.err == nil && !o.changed {
 		return
@@ -101,7 +101,7 @@ func keep[T any](o *opening, reply T, open func(T) T, set func(T)) {
 	set(reply)
 }
 
-// each opens the elements of a slice.
+// each returns a function that opens the elements of a slice.
 func each[T any](open func(T) T) func([]T) []T {
 	return func(all []T) []T {
 		for i := range all {
@@ -111,7 +111,7 @@ func each[T any](open func(T) T) func([]T) []T {
 	}
 }
 
-// An opening goes through a reply and opens what is sealed, in place where that can be. The first error stays.
+// An opening opens sealed values in a reply, in place where possible. It keeps the first error.
 type opening struct {
 	sealer  *cinch.Sealer
 	changed bool
@@ -151,7 +151,7 @@ func (o *opening) object(m map[string]any) map[string]any {
 	return m
 }
 
-// any opens an element of a reply whose type only the server knows.
+// any opens an element of a reply whose type depends on the server.
 func (o *opening) any(v any) any {
 	switch x := v.(type) {
 	case string:
@@ -216,7 +216,7 @@ func (o *opening) aggregate(r *redis.FTAggregateResult) *redis.FTAggregateResult
 	return r
 }
 
-// buffer opens what was read into the caller's memory, where it fits.
+// buffer opens a value in the caller's buffer. It fails if the value does not fit.
 func (o *opening) buffer(c *redis.ZeroCopyStringCmd) {
 	stored := c.Bytes()
 	if !cinch.IsSealed(stored) {

@@ -12,23 +12,24 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// sealed is a copy of a command with its values sealed, to be sent in its place: the caller's own, which it may send again or share, stays
-// as it is. What is sealed lies in buffers that are used again after answer.
+// sealed is a copy of a command with sealed values, to be sent instead. The caller's command, which may be
+// sent again or shared, stays unchanged. The sealed values are in buffers that are reused after answer.
 type sealed struct {
 	cmd    redis.Cmder
 	places []place
-	texts  []string // what was sealed, by place: go-redis takes pointers to strings
+	texts  []string // sealed values, by place; go-redis accepts pointers to strings
 	buf    []byte
 }
 
 const (
-	maxKept  = 1 << 20 // bytes of a buffer that is used again
-	overhead = 512     // bytes that sealing may need beside the value's own
+	maxKept  = 1 << 20 // largest buffer that is reused, in bytes
+	overhead = 512     // bytes that sealing may need in addition to the value's
 )
 
 var spare = sync.Pool{New: func() any { return new(sealed) }}
 
-// seal returns a copy of the command with its values sealed, nil if that would change nothing, or why it is refused.
+// seal returns a copy of the command with sealed values, nil if that would change nothing, or an error if the
+// command is refused.
 func (h *hook) seal(cmd redis.Cmder) (*sealed, error) {
 	p, mayName := h.keeper.current()
 	if isRaw(cmd) {
@@ -58,7 +59,7 @@ func (h *hook) seal(cmd redis.Cmder) (*sealed, error) {
 	return s, nil
 }
 
-// sealAt seals one value, if it is to be.
+// sealAt seals one value if the policy says so.
 func (h *hook) sealAt(s *sealed, i int, at place, cmd redis.Cmder, p *policy.Policy, mayName bool) {
 	args := cmd.Args()
 	value, ok := payload(args[at.at])
@@ -82,7 +83,7 @@ func (h *hook) sealAt(s *sealed, i int, at place, cmd redis.Cmder, p *policy.Pol
 	s.cmd.Args()[at.at] = &s.texts[i]
 }
 
-// sealValue appends a value as it is to be stored, or nothing if that is as it is.
+// sealValue appends the stored form of a value, or nothing if that is the value itself.
 func (h *hook) sealValue(to, value []byte, p *policy.Policy, a policy.Address, mayName bool) []byte {
 	if p.Excluded(a.Key) {
 		return to
@@ -106,7 +107,7 @@ func (h *hook) setting(r *policy.Rule, mayName bool) codec.Setting {
 	return st
 }
 
-// answer gives the reply to the caller's command, and ends the use of s.
+// answer copies the reply to the caller's command, and releases s.
 func (s *sealed) answer(cmd redis.Cmder) {
 	switch c := cmd.(type) {
 	case *redis.StatusCmd:
@@ -123,7 +124,8 @@ func (s *sealed) answer(cmd redis.Cmder) {
 	s.release()
 }
 
-// carries reports whether answer knows the command's type: all that go-redis has for commands that write values.
+// carries reports whether answer supports the command's type. It supports all types that go-redis uses for
+// commands that write values.
 func carries(cmd redis.Cmder) bool {
 	switch cmd.(type) {
 	case *redis.StatusCmd, *redis.StringCmd, *redis.IntCmd, *redis.BoolCmd, *redis.Cmd:
@@ -132,7 +134,7 @@ func carries(cmd redis.Cmder) bool {
 	return false
 }
 
-// isRaw: commands whose replies go-redis does not read.
+// isRaw reports whether go-redis does not parse the command's reply.
 func isRaw(cmd redis.Cmder) bool {
 	switch cmd.(type) {
 	case *redis.RawCmd, *redis.RawWriteToCmd:

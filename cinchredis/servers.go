@@ -15,16 +15,16 @@ import (
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
-// servers are those that hold a client's values: one, or the primaries of a cluster.
+// servers connects to the servers that hold a client's values: one, or the primaries of a cluster.
 type servers interface {
 	connect(ctx context.Context) (connected, error)
 }
 
-// connected are servers that can be asked: as long as it is not closed.
+// connected holds connections to servers, until it is closed.
 type connected struct {
 	readers []storeredis.Reader
 	clients []*redis.Client
-	name    string // of the client's user, if the server does not say
+	name    string // of the client's user, if the server does not report it
 	close   func()
 }
 
@@ -34,7 +34,7 @@ func newServers(rdb redis.UniversalClient) (s servers, space string, err error) 
 	case *redis.Client:
 		return single{c}, strconv.Itoa(c.Options().DB), nil
 	case *redis.ClusterClient:
-		if o := c.Options(); o.ClusterSlots != nil && o.OnConnect != nil { // how NewFailoverClusterClient selects a database
+		if o := c.Options(); o.ClusterSlots != nil && o.OnConnect != nil { // of NewFailoverClusterClient
 			return nil, "", fmt.Errorf("%w: a NewFailoverClusterClient with a DB, or with OnConnect, does not say which database its values are in: use NewFailoverClient", ErrUnsupported)
 		}
 		return cluster{c}, "0", nil
@@ -46,7 +46,8 @@ func newServers(rdb redis.UniversalClient) (s servers, space string, err error) 
 
 type single struct{ rdb *redis.Client }
 
-// connect makes a connection of our own: those of the client may be in another database, and all in use by commands that wait for us.
+// connect opens a separate connection: the client's may be in another database, or all be in use by commands
+// that wait for this one.
 func (s single) connect(context.Context) (connected, error) {
 	o := *s.rdb.Options()
 	o.DB, o.PoolSize, o.MinIdleConns, o.MaxActiveConns = 0, 1, 0, 0
@@ -57,7 +58,7 @@ func (s single) connect(context.Context) (connected, error) {
 
 type cluster struct{ rdb *redis.ClusterClient }
 
-// connect takes the connections of the nodes, on which commands don't wait for us.
+// connect uses the nodes' connections, since no commands on them wait for this package.
 func (c cluster) connect(ctx context.Context) (connected, error) {
 	var mu sync.Mutex
 	var nodes []*redis.Client
@@ -78,7 +79,7 @@ func connectedTo(name string, end func(), clients ...*redis.Client) connected {
 	return all
 }
 
-// record is the latest version of a record that any server has.
+// record returns the latest version of a record in any server.
 func (c connected) record(ctx context.Context, name string) (text string, err error) {
 	last := uint64(0)
 	for _, r := range c.readers {
@@ -93,7 +94,7 @@ func (c connected) record(ctx context.Context, name string) (text string, err er
 	return text, nil
 }
 
-// live reports that all servers have a dictionary: values move between them.
+// live reports whether all servers have a dictionary that is not retired, since values move between them.
 func (c connected) live(ctx context.Context, number uint32) (bool, error) {
 	for _, r := range c.readers {
 		if live, err := r.Live(ctx, number); !live || err != nil {
@@ -103,7 +104,7 @@ func (c connected) live(ctx context.Context, number uint32) (bool, error) {
 	return len(c.readers) > 0, nil
 }
 
-// dictionary is that of any server.
+// dictionary returns the dictionary from any server that has it.
 func (c connected) dictionary(ctx context.Context, number uint32) (*codec.Dict, error) {
 	missing := cinch.ErrDictMissing
 	for _, r := range c.readers {
@@ -118,7 +119,7 @@ func (c connected) dictionary(ctx context.Context, number uint32) (*codec.Dict, 
 	return nil, missing
 }
 
-// login is the client's user, "" for the server's default one.
+// login returns the client's user, "" for the server's default one.
 func (c connected) login(ctx context.Context) string {
 	name := c.name
 	for _, client := range c.clients[:min(1, len(c.clients))] {
