@@ -6,10 +6,11 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Append appends a value of format f that the format's own library opens to content, the same bytes
-// for the same content, level and engine. Level 0 is a fast default, others are those of the format's
-// algorithm; one above the highest means the highest. Content that doesn't get shorter becomes a value
-// too. On an error dst is returned as it was; the error wraps [ErrFormat], [ErrTooLarge] or [ErrContent].
+// Append appends content to dst as a value of format f, which the format's own library opens to content. The
+// bytes are the same for the same content, level and engine. Level 0 is a fast default, others are levels of
+// the format's algorithm; one above the highest means the highest. Content that doesn't get shorter is made
+// into a value too. On an error it returns dst unchanged; the error wraps [ErrFormat], [ErrTooLarge] or
+// [ErrContent].
 func Append(dst []byte, f Format, level int, content []byte, e *codec.Engine) ([]byte, error) {
 	out, err := appendTo(dst, f, max(level, 0), content, e)
 	if err != nil {
@@ -48,8 +49,8 @@ func appendTo(dst []byte, f Format, level int, content []byte, e *codec.Engine) 
 	return nil, ErrFormat
 }
 
-// MaxLen is a length that no value of format f with n bytes of content exceeds, of those that [Append]
-// makes. It is 0 for formats that there are not.
+// MaxLen returns an upper limit on the length of values of format f that [Append] makes of n bytes of
+// content. It returns 0 for unknown formats.
 func MaxLen(f Format, n int) int {
 	switch f {
 	case GlideZstd:
@@ -64,7 +65,7 @@ func MaxLen(f Format, n int) int {
 		return phpHeader + codec.MaxEncodedLen(codec.LZ4, n)
 	case LZ4:
 		return lz4MaxHeader + lz4SizeBytes + n + lz4SizeBytes*(n/lz4LargestBlock+1)
-	case Zlib, Deflate, Rails70, Rails71: // of these a part of content is not compressed
+	case Zlib, Deflate, Rails70, Rails71: // of Rails's content the header is not compressed
 		return codec.MaxEncodedLen(codec.Zlib, n)
 	case XZ:
 		return xzBound(n)

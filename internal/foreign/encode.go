@@ -6,7 +6,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// appendBy appends what package codec makes of content.
+// appendBy appends content compressed by package codec.
 func appendBy(dst []byte, id codec.ID, level int, content []byte, e *codec.Engine) ([]byte, error) {
 	out, err := e.Compress(dst, content, codec.Setting{Codec: id, Level: min(level, id.MaxLevel())}, nil)
 	if errors.Is(err, codec.ErrTooLarge) {
@@ -15,7 +15,7 @@ func appendBy(dst []byte, id codec.ID, level int, content []byte, e *codec.Engin
 	return out, err
 }
 
-// What RFC 1950 puts around deflate, in bytes.
+// Header and trailer of RFC 1950 around deflate, in bytes.
 const (
 	zlibHeader  = 2
 	zlibTrailer = 4

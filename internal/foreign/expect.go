@@ -8,12 +8,13 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// HeadBytes are enough of a value's beginning for [Expect].
+// HeadBytes is the number of a value's first bytes that [Expect] needs.
 const HeadBytes = 32
 
-// Expect says of a value of n bytes, whose first ones are head, whether it may be in one of the formats, and how long its content
-// is then at most: as long as its header declares, and limit where it declares nothing. What declares more than limit opens in
-// none of them. So a reader knows what memory [Take] needs before it has the value.
+// Expect reports whether a value of n bytes that begins with head may be in one of the formats, and the
+// largest length of its content then: as its header declares, or limit if it declares nothing. Formats whose
+// header declares more than limit don't count. So a reader knows how much memory [Take] needs before the
+// value is complete.
 func Expect(formats []Format, head []byte, n, limit int) (most int, may bool) {
 	for _, f := range formats {
 		if !f.mayBegin(head, n) {
@@ -30,7 +31,8 @@ func Expect(formats []Format, head []byte, n, limit int) (most int, may bool) {
 	return most, may
 }
 
-// mayBegin is heads for the beginning of a value, and for formats without a header whether they can begin so at all.
+// mayBegin is heads for the beginning of a value. For formats without a header it reports whether they can
+// begin that way.
 func (f Format) mayBegin(head []byte, n int) bool {
 	switch f {
 	case XZ:
@@ -52,7 +54,8 @@ func (f Format) mayBegin(head []byte, n int) bool {
 	return f.heads(head)
 }
 
-// beginsLZ4 and beginsSnappy know that a block begins with bytes of its own: nothing is there yet that could be copied.
+// beginsLZ4 and beginsSnappy report whether a block begins with literal bytes, as it must, since there is
+// nothing to copy yet.
 func beginsLZ4(block []byte) bool { return block[0] == 0 || block[0]>>4 > 0 }
 
 func beginsSnappy(block []byte) bool {
@@ -60,7 +63,7 @@ func beginsSnappy(block []byte) bool {
 	return n > 0 && (n >= len(block) || block[n]&3 == 0)
 }
 
-// declares is the length of the content as a value's header has it, -1 where there is none.
+// declares returns the length of the content in a value's header, -1 if there is none.
 func (f Format) declares(head []byte) int64 {
 	switch {
 	case f == GlideLZ4 && len(head) >= glideHeader+lz4SizeBytes:

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// families are what a library's values can be of, by the name that rules have for it.
+// families maps a library's name in rules to the formats of its values.
 var families = map[string][]Format{
 	"glide":    {GlideZstd, GlideLZ4},
 	"phpredis": {PHPRedisLZ4, Zstd, LZF},
@@ -17,15 +17,14 @@ var families = map[string][]Format{
 	"symfony":  {Deflate},
 }
 
-// Names are all that [Named] takes, in order.
+// Names returns all names that [Named] accepts, sorted.
 func Names() []string {
 	all := slices.AppendSeq(slices.Clone(names[1:]), maps.Keys(families))
 	slices.Sort(all)
 	return all
 }
 
-// Named are the formats that a rule's name means: a format's own name, or that of a library which
-// writes several.
+// Named returns the formats for a name in a rule: the format of that name, or all formats of a library.
 func Named(name string) ([]Format, error) {
 	if formats, ok := families[name]; ok {
 		return slices.Clone(formats), nil
@@ -37,8 +36,8 @@ func Named(name string) ([]Format, error) {
 	return []Format{f}, nil
 }
 
-// MayTake reports that somebody, with whatever limit, may take a value for one of the formats: by its header, or because it opens.
-// maxRaw is where that trial ends.
+// MayTake reports whether a reader, with any limit, may take a value for one of the formats: by its header
+// or, for formats without one, because it opens. Opening is attempted up to maxRaw bytes.
 func MayTake(formats []Format, stored []byte, maxRaw int) bool {
 	return slices.ContainsFunc(formats, func(f Format) bool {
 		if f.HasHeader() || len(stored) == 0 {
@@ -49,13 +48,14 @@ func MayTake(formats []Format, stored []byte, maxRaw int) bool {
 	})
 }
 
-// Room is how long a content of a value of n bytes may be for a gateway or packer to open it: 32 times as long, at least 32 KiB.
+// Room returns the length up to which a gateway or packer opens the content of a value of n bytes: 32*n, at
+// least 32 KiB, and at most most.
 func Room(n, most int) int { return min(max(32<<10, 32*n), most) }
 
-// Take opens stored by that of the formats which its header names, and appends its content to dst. Formats
-// without a header are asked last, and have to open all of it. It fails with [ErrNone] where stored is of none
-// of the formats, and with the errors of [Open] where a header names one and the rest is not of it, or one without would open to
-// more than maxRaw; then content is dst as it was.
+// Take opens stored by the format that its header names, and appends the content to dst. It tries formats
+// without a header last; such a format must open all of stored. If stored is in none of the formats, it
+// returns [ErrNone]. If a header names a format and the rest is not of it, or if LZF or deflate would open to
+// more than maxRaw, it returns an error of [Open]. On an error content is dst unchanged.
 func Take(dst []byte, formats []Format, stored []byte, maxRaw int) (content []byte, f Format, err error) {
 	failed := ErrNone
 	for _, f := range formats {
@@ -77,7 +77,7 @@ func Take(dst []byte, formats []Format, stored []byte, maxRaw int) (content []by
 			return content, f, nil
 		}
 		if (f == LZF || f == Deflate) && errors.Is(err, ErrTooLarge) && errors.Is(failed, ErrNone) {
-			failed = err // others only claim a length, as any bytes may
+			failed = err // the others only claim a length, as any bytes may
 		}
 	}
 	return dst, 0, failed

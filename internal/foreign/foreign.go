@@ -14,12 +14,12 @@ var (
 	ErrNone     = errors.New("a value of none of these foreign formats")
 )
 
-// Format is how a library lays out a compressed value. The zero value is none.
+// Format is the layout of a library's compressed values. The zero value is none.
 type Format uint8
 
-// The formats. Their numbers are part of the file format: envelopes hold them, so new ones are added
-// at the end and none is ever given to another. LZF, RedissonLZ4, Snappy and Deflate have no header, so
-// that only somebody who knows the writer can name them.
+// The formats. Their numbers are part of the file format, since envelopes hold them: new ones are added at
+// the end, and none is ever reused. LZF, RedissonLZ4, Snappy and Deflate have no header, so the operator must
+// name them.
 const (
 	GlideZstd Format = iota + 1
 	GlideLZ4
@@ -45,7 +45,7 @@ var names = [...]string{
 	Rails70: "rails-7.0", Rails71: "rails-7.1", Deflate: "deflate", XZ: "xz",
 }
 
-// String is a name that [Parse] takes.
+// String returns a name that [Parse] accepts.
 func (f Format) String() string {
 	if f == 0 || int(f) >= len(names) {
 		return fmt.Sprintf("foreign format %d", uint8(f))
@@ -53,7 +53,7 @@ func (f Format) String() string {
 	return names[f]
 }
 
-// Known reports that this version reads and writes the format.
+// Known reports whether this version reads and writes the format.
 func (f Format) Known() bool { return f > 0 && int(f) < len(names) }
 
 // Parse finds a format by its name.

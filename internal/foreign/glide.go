@@ -6,8 +6,8 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// GLIDE's header is 3 bytes of magic, 1 of version, of which there is 0 only, and 1 of the backend
-// (glide-core/src/compression.rs). Behind it are a zstd frame, or a raw length and an LZ4 block.
+// GLIDE's header is 3 bytes of magic, 1 of version, of which only 0 exists, and 1 of the backend
+// (glide-core/src/compression.rs). A zstd frame follows, or a raw length and an LZ4 block.
 const (
 	glideHeader = 5
 	backendZstd = 1

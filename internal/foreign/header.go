@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// recognised are the formats that have a header, those first that say most.
+// recognised lists the formats that have a header, the longest headers first.
 var recognised = [...]Format{GlideZstd, GlideLZ4, XZ, Zstd, LZ4, RedissonZstd, Rails71, Gzip, Rails70, Zlib, PHPRedisLZ4}
 
-// Recognise names the format that a value's header is of. The bytes may still be the client's own
-// by chance: only [Open] tells, and where it matters a person does.
+// Recognise returns the format whose header a value has. Other bytes may have it by chance: only [Open] can
+// tell and, where it matters, a person.
 func Recognise(stored []byte) (Format, bool) {
 	for _, f := range recognised {
 		if f.heads(stored) {
@@ -19,12 +19,13 @@ func Recognise(stored []byte) (Format, bool) {
 	return 0, false
 }
 
-// HasHeader reports whether values of the format can be told from others by how they begin. Without one, other
-// values open by chance: of a million integers none; of 600,000 pieces of text and JSON one as Snappy, and as LZF 120
-// that begin with a control character; of 300,000 of noise, up to 30 bytes long, 1139 as LZF, 64 as deflate, 41 as Snappy.
+// HasHeader reports whether values of the format can be recognised by their beginning. In formats without a
+// header, other values open by chance. Of a million integers none did; of 600,000 pieces of text and JSON one
+// as Snappy, and as LZF 120 that begin with a control character; of 300,000 of noise, up to 30 bytes long,
+// 1139 as LZF, 64 as deflate, 41 as Snappy.
 func (f Format) HasHeader() bool { return slices.Contains(recognised[:], f) }
 
-// heads reports whether a value begins as those of the format do.
+// heads reports whether a value begins with the format's header.
 func (f Format) heads(stored []byte) bool {
 	switch f {
 	case GlideZstd:

@@ -7,8 +7,8 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// tries are the levels that [LevelOf] tries, the libraries' defaults first. Of algorithms whose
-// libraries make other bytes than ours, only those that we made are worth a try.
+// tries lists the levels that [LevelOf] tries, the libraries' defaults first. For algorithms whose libraries
+// make other bytes than Cinch, only values made by Cinch can match.
 var tries = [...][]int{
 	GlideZstd: {zstdDefault, 0, 1, 5, 6, 9}, Zstd: {zstdDefault, 1, 2, 5, 6, 9},
 	RedissonZstd: {zstdDefault, 0, 1, 5, 6, 9},
@@ -23,8 +23,8 @@ const (
 	triesOfLong = 2
 )
 
-// LevelOf finds a level at which [Append] makes exactly stored of content; level 0, and exact false, where
-// that is none of the few that it tries. It costs as many calls of Append, six at most.
+// LevelOf finds a level at which [Append] makes exactly stored from content. If none of the few levels that
+// it tries does, it returns 0 and false. It calls Append for each try, at most six times.
 func LevelOf(f Format, stored, content []byte, e *codec.Engine) (level int, exact bool) {
 	if f == 0 || int(f) >= len(tries) {
 		return 0, false
@@ -47,8 +47,8 @@ func LevelOf(f Format, stored, content []byte, e *codec.Engine) (level int, exac
 	return 0, false
 }
 
-// WriterLevel is level if [LevelOf] may have found it, and else 0. Somebody who plants an envelope can name any: what a reader spends
-// on it is what a writer has spent.
+// WriterLevel returns level if [LevelOf] may have returned it, else 0. A planted envelope may name any level,
+// but a reader should spend no more on it than a writer would have.
 func WriterLevel(f Format, level int) int {
 	if f.Known() && slices.Contains(tries[f], level) {
 		return level
@@ -56,10 +56,10 @@ func WriterLevel(f Format, level int) int {
 	return 0
 }
 
-// streamHeaders are what stands before the zstd magic in formats whose libraries stream, in bytes.
+// streamHeaders holds the bytes before the zstd magic in formats whose libraries stream.
 var streamHeaders = map[Format]int{GlideZstd: glideHeader, RedissonZstd: redissonHeader}
 
-// plausible spares those tries whose header would be another one.
+// plausible reports whether a try could match; it rules out those with another frame header.
 func plausible(f Format, level int, stored []byte, e *codec.Engine) bool {
 	header, streams := streamHeaders[f]
 	if !streams {

@@ -11,14 +11,14 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// An LZ4 frame (lz4_Frame_format.md), of which we write independent blocks and no checksums but the header's:
+// An LZ4 frame (lz4_Frame_format.md). Cinch writes independent blocks, and no checksum but the header's:
 //
 //	magic(4) 68 block size(1) raw length(8) xxh32 of these 10 bytes, its second byte(1)
 //	block: length(4), with the top bit set where it is stored as it is, and its bytes
 //	end: 00 00 00 00
 //
-// The block size is 4 to 7 in the upper half of its byte: 64 KiB, 256 KiB, 1 MiB, 4 MiB. Readers take
-// that much memory, whatever comes, and matches reach 64 KiB, so that larger ones are worth little.
+// The block size is 4 to 7 in the upper half of its byte: 64 KiB, 256 KiB, 1 MiB, 4 MiB. Readers allocate
+// that much in any case, and matches reach back only 64 KiB, so larger blocks help little.
 const (
 	lz4Descriptor   = 0x68 // version 1, independent blocks, raw length
 	lz4MaxHeader    = 4 + 2 + 8 + 1
@@ -28,14 +28,14 @@ const (
 
 var lz4Magic = []byte{0x04, 0x22, 0x4d, 0x18}
 
-// Of blocks, in bytes.
+// Sizes of blocks, in bytes.
 const (
-	lz4SizeBytes = 4          // of a length before them
-	lz4MostRatio = 255        // that one byte can stand for
-	maxLZ4Raw    = 0x7e000000 // what liblz4 takes at most
+	lz4SizeBytes = 4          // of the length before a block
+	lz4MostRatio = 255        // largest number of raw bytes for one byte
+	maxLZ4Raw    = 0x7e000000 // limit of liblz4
 )
 
-// appendLZ4 takes the smallest block size that content fits into.
+// appendLZ4 uses the smallest block size that content fits into.
 func appendLZ4(dst []byte, level int, content []byte, e *codec.Engine) ([]byte, error) {
 	id, size := byte(4), 64<<10
 	for size < len(content) && size < lz4LargestBlock {
@@ -80,7 +80,7 @@ const (
 	xxPrime5 = 0x165667b1
 )
 
-// xxh32 is XXH32 with seed 0 of fewer than 16 bytes.
+// xxh32 computes XXH32 with seed 0 of fewer than 16 bytes.
 func xxh32(b []byte) uint32 {
 	h := uint32(xxPrime5) + uint32(len(b))
 	for ; len(b) >= 4; b = b[4:] {
@@ -94,16 +94,16 @@ func xxh32(b []byte) uint32 {
 	return h ^ h>>16
 }
 
-// Of the descriptor, as others write it.
+// Flags in a frame's descriptor, which other writers use.
 const (
 	lz4HasContentSize = 1 << 3
 	lz4HasDictionary  = 1 << 0
 )
 
-// withSmallBlocks is the frame with blocks declared no longer than they can be in so short a frame, for readers take memory
-// for what is declared. A frame whose descriptor is damaged stays as it is.
+// withSmallBlocks lowers the declared block size to the largest that is possible in a frame of this length,
+// since readers allocate what is declared. It returns a frame with a damaged descriptor unchanged.
 func withSmallBlocks(stored []byte) []byte {
-	const at = 4 // of the descriptor
+	const at = 4 // offset of the descriptor
 	if len(stored) < at+3 {
 		return stored
 	}
@@ -130,7 +130,7 @@ func withSmallBlocks(stored []byte) []byte {
 	return smaller
 }
 
-// openBlock opens an LZ4 block behind its raw length.
+// openBlock opens an LZ4 block that follows its raw length.
 func openBlock(dst, stored []byte, maxRaw int) ([]byte, error) {
 	if len(stored) < lz4SizeBytes {
 		return nil, ErrCorrupt
@@ -155,7 +155,7 @@ func openLZ4Block(dst, block []byte, raw int64, maxRaw int) ([]byte, error) {
 
 func canHold(block []byte, raw int64) bool { return raw <= lz4MostRatio*int64(len(block)) }
 
-// appendBlock appends an LZ4 block behind its raw length.
+// appendBlock appends the raw length and an LZ4 block.
 func appendBlock(dst []byte, level int, content []byte, e *codec.Engine) ([]byte, error) {
 	if len(content) > maxLZ4Raw {
 		return nil, ErrTooLarge
@@ -164,7 +164,8 @@ func appendBlock(dst []byte, level int, content []byte, e *codec.Engine) ([]byte
 	return appendLZ4Block(dst, level, content, e)
 }
 
-// appendLZ4Block knows that a block of nothing is one token, of which the library makes none.
+// appendLZ4Block appends an LZ4 block. For empty content that is one token, which the library does not
+// produce.
 func appendLZ4Block(dst []byte, level int, content []byte, e *codec.Engine) ([]byte, error) {
 	if len(content) == 0 {
 		return append(dst, 0), nil

@@ -2,7 +2,7 @@ package foreign
 
 import "slices"
 
-// LibLZF's stream is a row of these, and no length stands anywhere:
+// A LibLZF stream is a sequence of these instructions. It has no length:
 //
 //	000LLLLL                     L+1 bytes follow as they are
 //	LLLooooo oooooooo            L+2 bytes are copied from o+1 bytes back, L of 1 to 6
@@ -45,7 +45,7 @@ func lzfSize(src []byte) (size int) {
 	return size
 }
 
-// appendAgain copies n bytes from back bytes before the end, which may be fewer: then they are repeated.
+// appendAgain appends n bytes from back bytes before the end, which may be fewer: then they are repeated.
 func appendAgain(dst []byte, n, back int) []byte {
 	for from := len(dst) - back; n > 0; {
 		piece := min(n, len(dst)-from)
@@ -55,8 +55,8 @@ func appendAgain(dst []byte, n, back int) []byte {
 	return dst
 }
 
-// lzfStep reads one instruction: how many bytes it makes, from how far back, 0 for those that it holds
-// itself, and how long it is, 0 where src ends too early.
+// lzfStep decodes one instruction. It returns how many bytes it makes, from how far back (0 for literals),
+// and its length (0 if src ends too early).
 func lzfStep(src []byte) (n, back, used int) {
 	c := int(src[0])
 	if c < lzfLiterals {
@@ -78,14 +78,14 @@ func lzfStep(src []byte) (n, back, used int) {
 	return n + 2, (c&0x1f)<<8 + int(src[used-1]) + 1, used
 }
 
-// What a back reference can say.
+// Limits of back references.
 const (
 	lzfShortest = 3
 	lzfLongest  = 264
 	lzfFarthest = 1 << 13
 )
 
-// lzfTable holds for a hash of three bytes where they last began, plus one.
+// lzfTable maps hashes of three bytes to the position of their last occurrence, plus one.
 type lzfTable [1 << 12]int32
 
 func (t *lzfTable) swap(src []byte, at int) (before int) {
@@ -95,10 +95,10 @@ func (t *lzfTable) swap(src []byte, at int) (before int) {
 	return before
 }
 
-// appendLZF takes the first match that it sees.
+// appendLZF uses the first match that it finds.
 func appendLZF(dst, src []byte) []byte {
 	var table lzfTable
-	at, pending := 0, 0 // bytes of src from pending to at have yet to be written
+	at, pending := 0, 0 // src[pending:at] is not written yet
 	for at+lzfShortest <= len(src) {
 		before := table.swap(src, at)
 		n := lzfMatch(src, before, at)
@@ -117,7 +117,7 @@ func appendLZF(dst, src []byte) []byte {
 	return appendLiterals(dst, src[pending:])
 }
 
-// lzfMatch is how many bytes at src[at] are those at src[before], 0 where that can't be said.
+// lzfMatch returns how many bytes at src[at] equal those at src[before], 0 if before is out of reach.
 func lzfMatch(src []byte, before, at int) (n int) {
 	if before < 0 || at-before > lzfFarthest {
 		return 0

@@ -5,8 +5,9 @@ import (
 	"math"
 )
 
-// Open appends what a value of that format holds to dst. Values that open to more than maxRaw bytes are refused
-// before that is allocated. On an error dst is returned as it was; the error wraps [ErrCorrupt], [ErrTooLarge] or [ErrFormat].
+// Open appends the content of a value of format f to dst. It refuses values that open to more than maxRaw
+// bytes before it allocates that much. On an error it returns dst unchanged; the error wraps [ErrCorrupt],
+// [ErrTooLarge] or [ErrFormat].
 func Open(dst []byte, f Format, stored []byte, maxRaw int) (out []byte, err error) {
 	defer func() { // hostile bytes must not end the process
 		if r := recover(); r != nil {
@@ -37,7 +38,7 @@ func open(dst []byte, f Format, stored []byte, maxRaw int) ([]byte, error) {
 		return openZstd(dst, stored, maxRaw)
 	case XZ:
 		return openXZ(dst, stored, maxRaw)
-	case Zlib, Gzip, LZ4: // libraries take nothing at all for an empty stream
+	case Zlib, Gzip, LZ4: // libraries accept empty input as an empty stream
 		if !f.heads(stored) {
 			return nil, ErrCorrupt
 		}

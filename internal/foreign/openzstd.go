@@ -8,19 +8,20 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// zstdMaxWindow is libzstd's own limit, in bytes. It costs nothing here: what a window refers to is in the output.
+// zstdMaxWindow is libzstd's own limit, in bytes. A large window costs nothing here, since it lies in the
+// output.
 const zstdMaxWindow = 128 << 20
 
-// zstdGuess is how many times its length a frame that declares no size is taken to hold at first.
+// zstdGuess is the ratio first assumed for a frame that declares no size.
 const zstdGuess = 16
 
-// zstdDecoder decodes whole frames into the room that it gets, as many at once as there are processors.
+// zstdDecoder decodes whole frames within the capacity of dst, as many concurrently as there are processors.
 var zstdDecoder = sync.OnceValues(func() (*zstd.Decoder, error) {
 	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(zstdMaxWindow))
 })
 
-// openZstd opens one frame. Frames that declare their size get that as room, others more where the first
-// guess was too little. The decoder doesn't tell that from damage.
+// openZstd opens one frame. A frame that declares its size gets that capacity; others get more after a guess
+// was too small, which the decoder's error does not distinguish from damage.
 func openZstd(dst, stored []byte, maxRaw int) ([]byte, error) {
 	most, declared, err := zstdSize(stored)
 	if err != nil {
@@ -53,8 +54,9 @@ func openZstd(dst, stored []byte, maxRaw int) ([]byte, error) {
 	}
 }
 
-// zstdSize walks the blocks of what has to be one frame: it holds most bytes at most, or exactly where it
-// declares its size. A declared size that the blocks can't hold is damage, and takes no memory.
+// zstdSize walks the blocks of stored, which must be one frame. It returns the largest size of the content,
+// or the exact one if declared. A declared size that the blocks can't hold is damage, and is found without
+// allocating.
 func zstdSize(stored []byte) (most int, declared bool, err error) {
 	var h zstd.Header
 	if err := h.Decode(stored); err != nil || h.Skippable || h.DictionaryID != 0 {
@@ -83,8 +85,8 @@ func zstdSize(stored []byte) (most int, declared bool, err error) {
 	return most, false, nil
 }
 
-// zstdBlockOf says how many bytes the block that b begins with holds at most, and how long it is with
-// its header: 0 where b ends before.
+// zstdBlockOf returns how many bytes the block at the start of b holds at most, and its length including the
+// header, 0 if b is too short.
 func zstdBlockOf(b []byte) (holds, length int, last bool) {
 	if len(b) < zstdBlockBytes {
 		return 0, 0, false

@@ -6,11 +6,12 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// phpHeader is a CRC-8 of the raw length, and that, little endian. An LZ4 block follows.
+// phpHeader is the length of the header: a CRC-8 of the raw length, and the raw length, little endian. An LZ4
+// block follows.
 const phpHeader = 1 + lz4SizeBytes
 
-// isPHPRedisLZ4 asks for a length that is plausible too: eight bits of checksum say little. The library stores
-// what is empty as it is, and takes no length of 0.
+// isPHPRedisLZ4 also requires a plausible length, since a checksum of eight bits says little. The library
+// stores an empty value as it is, and does not accept a length of 0.
 func isPHPRedisLZ4(stored []byte) bool {
 	if len(stored) <= phpHeader || stored[0] != crc8(stored[1:phpHeader]) {
 		return false
@@ -38,7 +39,7 @@ func appendPHPRedisLZ4(dst []byte, level int, content []byte, e *codec.Engine) (
 	return dst, err
 }
 
-// crc8 has the polynomial x^8+x^5+x^4+1 and begins with all bits set.
+// crc8 computes a CRC-8 with polynomial x^8+x^5+x^4+1 and initial value 0xff.
 func crc8(b []byte) byte {
 	crc := byte(0xff)
 	for _, c := range b {

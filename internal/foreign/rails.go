@@ -8,21 +8,21 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Entries of ActiveSupport::Cache, as RedisCacheStore keeps them. By config.active_support.cache_format_version:
+// Entries of ActiveSupport::Cache in RedisCacheStore, by config.active_support.cache_format_version:
 //
 //	7.0  01 zlib of what Marshal made of the entry             compressed
 //	     00 what Marshal made of the entry                     not
 //	7.1  00 11 type(1) expires at(8, a double, little endian)
 //	     version's length(4, little endian, -1 for none) version payload
 //
-// The type of 7.1 has its top bit set where the payload is zlib's; what the payload is, Marshal's bytes or a
-// string, the other bits say. Content is the entry as it would be without compression, which Rails reads
-// too: so nothing of a header is lost, and it is made again from that.
+// The type of 7.1 has its top bit set if the payload is compressed by zlib; its other bits say whether the
+// payload is Marshal's or a string. The content is the entry in its uncompressed form, which Rails reads too.
+// So no header is lost, and it is restored from the content.
 const (
 	rails70Plain    = 0
 	rails70Deflated = 1
 
-	rails71Type     = 2 // where it stands
+	rails71Type     = 2 // offset
 	rails71Version  = 11
 	rails71Fixed    = 15
 	rails71Deflated = 0x80
@@ -34,7 +34,7 @@ var (
 	marshalMagic = []byte{4, 8}
 )
 
-// rails71Header is the length of an entry's header, 0 where it has none.
+// rails71Header returns the length of an entry's header, 0 if it has none.
 func rails71Header(entry []byte) int {
 	if len(entry) < rails71Fixed || !bytes.HasPrefix(entry, rails71Magic) {
 		return 0

@@ -10,13 +10,13 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Redisson's codecs put the raw length before a block or frame, as Java does by itself:
+// Redisson's codecs write the raw length before a block or frame, in Java's byte order:
 //
 //	LZ4Codec, LZ4CodecV2  raw length(4, big endian) LZ4 block
 //	ZStdCodec             raw length(4, big endian) zstd frame
 //	SnappyCodecV2         Snappy block, which begins with its raw length
 //
-// What they hold is the inner codec's: that of Kryo 5 unless the application says otherwise.
+// The content is that of the inner codec, Kryo 5 unless the application chooses another.
 const redissonHeader = 4
 
 func openRedisson(dst []byte, f Format, stored []byte, maxRaw int) ([]byte, error) {
@@ -48,10 +48,10 @@ func appendRedisson(dst []byte, f Format, level int, content []byte, e *codec.En
 	return appendZstdOf(dst, f, level, content, e)
 }
 
-// snappyMostRatio is more than bytes that one byte of a block can stand for: three bytes copy 64.
+// snappyMostRatio is above the number of raw bytes for one byte of a block: three bytes copy 64.
 const snappyMostRatio = 22
 
-// openSnappy knows that the library takes what is left over for damage.
+// openSnappy relies on the library to treat trailing bytes as damage.
 func openSnappy(dst, stored []byte, maxRaw int) ([]byte, error) {
 	raw, err := snappy.DecodedLen(stored)
 	switch {

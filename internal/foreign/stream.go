@@ -16,9 +16,9 @@ import (
 
 var gzipMagic = []byte{0x1f, 0x8b, 8}
 
-const streamRoom = 4 << 10 // to begin with, of what doesn't tell its length
+const streamRoom = 4 << 10 // initial room for formats that declare no length
 
-// streams are readers that lie idle, by format. The collector takes them away.
+// streams pools idle readers by format.
 var streams [len(names)]sync.Pool
 
 // stream reads compressed bytes to their end.
@@ -27,7 +27,7 @@ type stream struct {
 	zip io.Reader
 }
 
-// openStream reads a compressed stream to its end, which must be the value's.
+// openStream reads a compressed stream, whose end must be the value's.
 func openStream(dst []byte, f Format, stored []byte, maxRaw int) ([]byte, error) {
 	s, ok := streams[f].Get().(*stream)
 	if !ok {
@@ -53,7 +53,7 @@ func openStream(dst []byte, f Format, stored []byte, maxRaw int) ([]byte, error)
 	return out, nil
 }
 
-// letGo gives back what a reader holds that has not come to its end.
+// letGo resets a reader that has not reached its end, to release what it holds.
 func (s *stream) letGo() {
 	s.src.Reset(nil)
 	if zip, ok := s.zip.(*lz4.Reader); ok {
@@ -65,7 +65,7 @@ func (s *stream) reset(f Format) (err error) {
 	switch zip := s.zip.(type) {
 	case *gzip.Reader:
 		return zip.Reset(&s.src)
-	case zlib.Resetter: // flate's too
+	case zlib.Resetter: // flate's reader too
 		return zip.Reset(&s.src, nil)
 	case *lz4.Reader:
 		zip.Reset(&s.src)
@@ -84,7 +84,7 @@ func (s *stream) reset(f Format) (err error) {
 	return err
 }
 
-// readUpTo doubles its room as bytes arrive, up to one more than there may be.
+// readUpTo reads into dst, and doubles its room as bytes arrive, up to maxRaw+1 bytes.
 func readUpTo(dst []byte, r io.Reader, maxRaw int) ([]byte, error) {
 	n := len(dst)
 	for {
@@ -104,7 +104,7 @@ func readUpTo(dst []byte, r io.Reader, maxRaw int) ([]byte, error) {
 	}
 }
 
-// isZlib knows the header of deflate with a window of 32 KiB and no preset dictionary.
+// isZlib reports whether stored begins with a zlib header with a window of 32 KiB and no preset dictionary.
 func isZlib(stored []byte) bool {
 	return len(stored) > 2 && stored[0] == 0x78 && stored[1]&0x20 == 0 && binary.BigEndian.Uint16(stored)%31 == 0
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// An xz stream (xz-file-format.txt) as Python's lzma.compress makes it: one block, with LZMA2 alone, and a CRC-64.
+// An xz stream (xz-file-format.txt) as Python's lzma.compress makes it: one block, only LZMA2, and a CRC-64.
 //
 //	stream header  fd 37 7a 58 5a 00 | 00 04 | CRC-32 of the two(4)
 //	block header   02 00 | 21 01 dictionary(1) | 00 00 00 | CRC-32 of these 8(4)
@@ -20,22 +20,22 @@ import (
 //	index          00 01 | length of the block but for the zeros(v) raw length(v) | zeros up to 4 | CRC-32(4)
 //	footer         CRC-32 of the next 6(4) | length of the index/4-1(4) | 00 04 | 59 5a
 //
-// Nothing in that is left to a writer but three numbers, and all is compared with what they make. A reader
-// takes the memory that the dictionary's byte declares, up to 4 GiB; but no match reaches back farther than
-// the raw length, which is known from the index: the dictionary is never larger.
+// All of that is determined by three numbers, so a stream is compared with what these give. A reader
+// allocates the size in the dictionary's byte, up to 4 GiB. But no match reaches back farther than the raw
+// length, which the index has, so the dictionary is never made larger.
 const (
 	xzStreamHeader = 12
 	xzBlockHeader  = 12
 	xzHeaders      = xzStreamHeader + xzBlockHeader
-	xzDictionary   = xzStreamHeader + 4 // where its byte is
+	xzDictionary   = xzStreamHeader + 4 // offset of its byte
 	xzFooter       = 12
-	xzIndexBytes   = 4    // in the footer, where the length of the index is
-	xzMostRatio    = 8192 // bytes that one byte can stand for; LZMA comes near 7100
+	xzIndexBytes   = 4    // offset in the footer of the index's length
+	xzMostRatio    = 8192 // largest number of raw bytes for one byte; LZMA comes near 7100
 	xzChunk        = 64 << 10
-	xzMaxDict      = 4 << 20 // of what we write, as in django-redis' preset
+	xzMaxDict      = 4 << 20 // when writing, as in django-redis's preset
 
 	xzMostByDefault = 256 << 10
-	xzLeastGain     = 32 // one part in this many
+	xzLeastGain     = 32 // content is compressed if LZ4 saves one part in this many
 )
 
 var (
@@ -61,7 +61,7 @@ func appendXZTail(dst []byte, block, raw uint64) []byte {
 	return append(append(dst, footer...), 'Y', 'Z')
 }
 
-// appendCRC32 appends some bytes and their checksum.
+// appendCRC32 appends b and its checksum.
 func appendCRC32(dst []byte, b ...byte) []byte {
 	return binary.LittleEndian.AppendUint32(append(dst, b...), crc32.ChecksumIEEE(b))
 }
@@ -107,7 +107,7 @@ func openXZ(dst, stored []byte, maxRaw int) ([]byte, error) {
 	return out, nil
 }
 
-// xzBlock takes a stream apart: LZMA2's chunks, the checksum and the raw length.
+// xzBlock splits a stream into LZMA2's chunks, the checksum and the raw length.
 func xzBlock(stored []byte) (chunks []byte, sum, raw uint64, err error) {
 	index := 4 * (uint64(binary.LittleEndian.Uint32(stored[len(stored)-xzFooter+xzIndexBytes:])) + 1)
 	if index > uint64(len(stored)-xzHeaders-xzFooter) {
@@ -128,8 +128,8 @@ func xzBlock(stored []byte) (chunks []byte, sum, raw uint64, err error) {
 	return chunks, binary.LittleEndian.Uint64(end), raw, nil
 }
 
-// appendXZ compresses at all levels alike. At some hundred KiB a second that is slow: by default long content, and
-// what LZ4 makes nothing of, is stored.
+// appendXZ compresses in the same way at all levels. At some hundred KiB a second that is slow: at level 0,
+// long content and content that LZ4 can't compress is stored.
 func appendXZ(dst []byte, level int, content []byte, e *codec.Engine) ([]byte, error) {
 	store := level == 0 && len(content) > xzMostByDefault
 	if level == 0 && !store {
@@ -152,7 +152,7 @@ func appendXZ(dst []byte, level int, content []byte, e *codec.Engine) ([]byte, e
 	return appendXZTail(dst, uint64(block), uint64(len(content))), nil
 }
 
-// appendLZMA2 takes memory by the dictionary, which is no larger than content.
+// appendLZMA2 needs memory for the dictionary, which is no larger than necessary for content.
 func appendLZMA2(dst, content []byte, dict int) ([]byte, error) {
 	out := bytes.NewBuffer(dst)
 	w, err := lzma.Writer2Config{DictCap: dict}.NewWriter2(out)
@@ -166,8 +166,8 @@ func appendLZMA2(dst, content []byte, dict int) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// appendStored makes chunks of LZMA2 that hold their bytes as they are: 01 for the first, 02 for others, their
-// length less one (2, big endian). 00 ends them.
+// appendStored appends uncompressed LZMA2 chunks: control byte 01 for the first, 02 for others, length less
+// one (2, big endian), bytes. 00 ends them.
 func appendStored(dst, content []byte) []byte {
 	for control := byte(1); len(content) > 0; control = 2 {
 		chunk := content[:min(len(content), xzChunk)]
@@ -177,5 +177,5 @@ func appendStored(dst, content []byte) []byte {
 	return append(dst, 0)
 }
 
-// xzBound is of chunks that are stored as they are, and what is around them.
+// xzBound returns an upper limit on the length, that of uncompressed chunks with headers, index and footer.
 func xzBound(n int) int { return n + n>>12 + 128 }

@@ -2,17 +2,17 @@ package foreign
 
 import "github.com/cinch-layer/cinch/codec"
 
-// GLIDE and Redisson feed their zstd as a stream, which is told no length before: so frames declare a window,
-// the level's, and no content size, and the level's parameters are those for content of any length. The last
-// block is marked, or where that was full an empty one follows; Redisson flushes first, so that it always
-// does. Others compress in one call, and their frames declare the content size.
+// GLIDE and Redisson write zstd as a stream, without declaring its length. So a frame declares the level's
+// window and no content size, and the level's parameters are those for content of any length. The last block
+// is marked, or, if it was full, followed by an empty one; Redisson flushes first, so there is always an
+// empty one. Other libraries compress in one call, and their frames declare the content size.
 //
 //	whole     magic(4) descriptor(1) content size(1|2|4) blocks…             up to the level's window
 //	whole     magic(4) descriptor(1) window(1) content size(2|4) blocks…     above
 //	streamed  magic(4) 00 window(1) blocks…
 const (
-	zstdSingle     = 1 << 5 // in a descriptor: no window is declared, it is the content
-	zstdMinWindow  = 10     // log2 of what 0 means in a window's byte
+	zstdSingle     = 1 << 5 // in a descriptor: no window is declared, it is as large as the content
+	zstdMinWindow  = 10     // log2 of the window for 0 in a window's byte
 	zstdBlock      = 128 << 10
 	zstdBlockBytes = 3 // of a block's header
 	zstdRLE        = 1 // types of blocks
@@ -23,7 +23,7 @@ const (
 
 var zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 
-// zstdWindows are libzstd's by level, log2 of bytes.
+// zstdWindows holds libzstd's windows by level, log2 of bytes.
 var zstdWindows = [...]byte{
 	1: 19, 2: 20, 3: 21, 4: 21, 5: 21, 6: 21, 7: 21, 8: 21, 9: 22, 10: 22, 11: 22, 12: 22,
 	13: 22, 14: 22, 15: 22, 16: 22, 17: 23, 18: 23, 19: 23, 20: 25, 21: 26, 22: 27,
@@ -31,7 +31,7 @@ var zstdWindows = [...]byte{
 
 const (
 	zstdDefault = 3
-	libzstd     = "libzstd" // the name that an engine has for it
+	libzstd     = "libzstd" // the engine's name for it
 )
 
 func zstdWindow(level int) int {
@@ -41,7 +41,8 @@ func zstdWindow(level int) int {
 	return int(zstdWindows[min(level, len(zstdWindows)-1)])
 }
 
-// zstdBound is of the blocks: a stream's hold 128 KiB each, and may end with an empty one.
+// zstdBound returns an upper limit on the length of the blocks. A stream's blocks hold 128 KiB each, and it
+// may end with an empty one.
 func zstdBound(n int) int {
 	return max(codec.MaxEncodedLen(codec.Zstd, n), n+zstdBlockBytes*(n/zstdBlock+2))
 }
@@ -59,8 +60,8 @@ func appendZstd(dst []byte, level int, content []byte, e *codec.Engine) ([]byte,
 	return dst, nil
 }
 
-// declareWindow gives the frame whose descriptor is at dst[at] back the window that the library
-// declared and package codec left out. A reader then need not hold all of the content.
+// declareWindow inserts the window that the library declares and package codec omits into the frame whose
+// descriptor is at dst[at]. With it a reader need not hold all of the content.
 func declareWindow(dst []byte, at, window int) []byte {
 	if dst[at]&zstdSingle == 0 {
 		return dst
@@ -72,9 +73,9 @@ func declareWindow(dst []byte, at, window int) []byte {
 	return dst
 }
 
-// appendZstdOf is what f has behind its header. Libraries that stream are matched where the engine is the
-// library that they have. A stream's state costs more than small content does, so that the default level
-// makes a whole frame, which they open likewise.
+// appendZstdOf appends the zstd part of a value of format f. It writes the same bytes as a library that
+// streams if the engine uses the same libzstd. A stream's state costs more than small content does, so level
+// 0 makes a whole frame, which those libraries open too.
 func appendZstdOf(dst []byte, f Format, level int, content []byte, e *codec.Engine) ([]byte, error) {
 	if level == 0 || level > codec.MaxStreamLevel || e.ZstdName() != libzstd {
 		return appendZstd(dst, level, content, e)
