@@ -200,12 +200,21 @@ func (m *mover) connectOne(ctx context.Context, s *session) (*backend, error) {
 	if err != nil {
 		return nil, err
 	}
+	restored := false
+	defer func() {
+		if !restored { // after a panic, too
+			_ = gateway.Abort(n.b.conn)
+		}
+	}()
 	if err := n.restore(k); err != nil {
-		_ = gateway.Abort(n.b.conn)
 		return nil, err
 	}
 	n.b.rest, n.b.statuses = n.talk.rest(), n.statuses
-	return n.b, n.b.conn.SetDeadline(time.Time{})
+	if err := n.b.conn.SetDeadline(time.Time{}); err != nil {
+		return nil, err
+	}
+	restored = true
+	return n.b, nil
 }
 
 // logIn logs a session in at the new server, until ctx ends.

@@ -27,7 +27,12 @@ func (g *Gateway) remember(to string) error {
 	if err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(g.cfg.StateFile), filepath.Base(g.cfg.StateFile)+".*")
+	dir, err := os.Open(filepath.Dir(g.cfg.StateFile))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	tmp, err := os.CreateTemp(dir.Name(), filepath.Base(g.cfg.StateFile)+".*")
 	if err != nil {
 		return err
 	}
@@ -36,7 +41,10 @@ func (g *Gateway) remember(to string) error {
 	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
 		return err
 	}
-	return os.Rename(tmp.Name(), g.cfg.StateFile)
+	if err := os.Rename(tmp.Name(), g.cfg.StateFile); err != nil {
+		return err
+	}
+	return dir.Sync() // or a loss of power could bring the old name back
 }
 
 // Remembered returns the server in the state file, or "" if the file does not exist.

@@ -32,7 +32,7 @@ func TestFindings(t *testing.T) {
 				delete(s.info, "run_id")
 			}
 		}, ""},
-		"a login is missing":   {func(p, _, _ *server) { p.known, p.info = false, nil }, ""},
+		"a login is missing": {func(p, _, _ *server) { p.known, p.info = false, nil }, ""},
 	} {
 		p, con, test := healthy("production", "p"), healthy("control", "c"), healthy("test", "t")
 		c.change(&p, &con, &test)
