@@ -9,13 +9,13 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// The gateway says what it is, and the server is not asked. To a server the command is unknown. What is behind the gateway
-// is told to clients that have logged in, where the server asks for that.
+// The gateway itself replies to cinchGateway, which servers don't know. If the server requires a login, only
+// clients that have logged in are told its URL.
 func TestGatewaySaysWhatItIs(t *testing.T) {
 	const behind = "mongodb://10.0.0.1:27017"
 	server := closed(t)
 	s := serve(t, server.Addr, withZstd, func(c *Config) { c.Behind = behind })
-	s.keeper.Ask = func(ctx context.Context) (bool, error) { return AskClosed(ctx, s.cfg.upstreams()) } // which serve takes away
+	s.keeper.Ask = func(ctx context.Context) (bool, error) { return AskClosed(ctx, s.cfg.upstreams()) } // removed by serve
 	says := func(doc bson.Raw, behind string) bool {
 		name, _ := doc.Lookup("cinchGateway").StringValueOK()
 		upstream, is := doc.Lookup("upstream").StringValueOK()

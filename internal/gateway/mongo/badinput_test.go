@@ -14,17 +14,17 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// badInput is what no driver sends, and the class of error that it counts as.
+// badInput is input that no driver sends, with the error class that it counts as.
 type badInput struct {
 	name, class string
 	bytes       []byte
 }
 
-// None of it may reach the server or harm others. The connection is closed though the client
+// Bad input must not reach the server or harm other clients. The connection is closed although the client
 // still waits.
 func TestBadInput(t *testing.T) {
 	tap := taped(t)
-	c := dialRaw(t, tap.addr) // for its codecs
+	c := dialRaw(t, tap.addr) // used for its codecs
 	for _, bad := range changedMessages(c) {
 		t.Run(bad.name, func(t *testing.T) { refused(t, tap, bad, false) })
 	}
@@ -32,7 +32,7 @@ func TestBadInput(t *testing.T) {
 	t.Run("truncated", func(t *testing.T) { refused(t, tap, badInput{"", "truncated", zstd[:len(zstd)-1]}, true) })
 }
 
-// The same where a client that ended its side might be to blame.
+// The same for input where the client ends its side after sending.
 func TestMoreBadInput(t *testing.T) {
 	tap := taped(t)
 	c := dialRaw(t, tap.addr)
@@ -59,19 +59,19 @@ func refused(t *testing.T, server *tap, bad badInput, ends bool) {
 	}
 }
 
-// badFind is the good message that bad ones are made of.
+// badFind returns the valid message that bad ones are made from.
 func badFind() []byte {
 	return opMsg(7, 0, command("find", "users", bson.E{Key: "comment", Value: strings.Repeat("abc", 500)}))
 }
 
-// change returns a copy with other bytes somewhere.
+// change returns a copy of b with other bytes at an offset.
 func change(b []byte, at int, with ...byte) []byte {
 	b = bytes.Clone(b)
 	copy(b[at:], with)
 	return b
 }
 
-// joined returns the parts as one message, whose length it corrects.
+// joined joins the parts to one message, and corrects its length.
 func joined(parts ...[]byte) []byte {
 	m := bytes.Join(parts, nil)
 	wire.PutLength(m)
@@ -146,7 +146,7 @@ func badCompression(c *rawClient) []badInput {
 	}
 }
 
-// strangeProtocols are those of old drivers, damaged, and others.
+// strangeProtocols returns damaged messages of old drivers, and messages of other protocols.
 func strangeProtocols() []badInput {
 	query := wire.AppendHeader(nil, wire.Header{RequestID: 1, OpCode: wire.OpQuery})
 	return []badInput{
@@ -158,8 +158,8 @@ func strangeProtocols() []badInput {
 	}
 }
 
-// What a gateway that is none may send: each ends the connection with a count and a line,
-// and nothing reaches the server.
+// Each bad frame of a client that claims to be a gateway ends the connection, is counted and logged once, and
+// does not reach the server.
 func TestPairBadInput(t *testing.T) {
 	atServer := taped(t)
 	far := serve(t, atServer.addr, withDicts, peers)
@@ -189,7 +189,7 @@ func TestPairBadInput(t *testing.T) {
 			}
 		})
 	}
-	// Frames before anybody agreed on them are no messages.
+	// Frames are not accepted before both ends have agreed on them.
 	raw := dialRaw(t, far.addr)
 	raw.write(good)
 	if a, err := raw.tryReceive(); err == nil {
@@ -197,7 +197,7 @@ func TestPairBadInput(t *testing.T) {
 	}
 }
 
-// badFrames are a good frame and what is made of it.
+// badFrames returns a valid frame, and bad ones.
 func badFrames(t *testing.T, far *served) (good []byte, bad []badInput) {
 	t.Helper()
 	ping := opMsg(5, 0, command("ping", 1))

@@ -14,8 +14,8 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// A member whose host has died accepts no connection, or accepts it and stays silent. While the others elect a primary, each search for it
-// waits primaryAsk for that member.
+// A member whose host has died accepts no connection, or accepts it and stays silent. While the others elect
+// a primary, each search for it waits primaryAsk for that member.
 func TestElectionBesideASilentMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		elected := false
@@ -79,5 +79,5 @@ func answerAsPrimary(c net.Conn) {
 	b = append(b, body...)
 	wire.PutLength(b)
 	_, _ = c.Write(b)
-	_, _ = r.next() // until the other end is done
+	_, _ = r.next() // until the other end closes
 }

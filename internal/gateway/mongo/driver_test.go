@@ -16,7 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// user is a document of about 345 bytes, like those of the published table.
+// user returns a document of about 345 bytes, like those of the published table.
 func user(i int) bson.D {
 	return bson.D{
 		{Key: "_id", Value: i},
@@ -39,7 +39,7 @@ func users(from, n int) []any {
 	return docs
 }
 
-// exercise runs one of everything that matters on the wire, and checks the answers.
+// exercise runs one operation of each kind that differs on the wire, and checks the results.
 func exercise(t *testing.T, c *mongo.Client) {
 	t.Helper()
 	ctx := t.Context()

@@ -13,8 +13,8 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// A budget that is used up leaves messages plain: requests to servers, replies to clients that compress, and what
-// another gateway gets in frames, which that reads. Without the budget all are compressed again.
+// With a used-up budget messages are sent plain: requests to servers, replies to clients that compress, and
+// messages in frames to another gateway, which can read them. Without the budget all are compressed again.
 func TestBudgetUsedUp(t *testing.T) {
 	p, far := newParts(t, withZstd), newPeerFrames(pairsOf(t, nil))
 	limits := gateway.NewEffort()
@@ -27,7 +27,7 @@ func TestBudgetUsedUp(t *testing.T) {
 	}
 	large := opMsg(1, 0, command("insert", "users", bson.E{Key: "text", Value: text.String()}))
 	var first exchange
-	_, pooled := p.rewrite(requestOf(t, large), &first) // takes far more than the millisecond that has been saved up
+	_, pooled := p.rewrite(requestOf(t, large), &first) // takes far more than the millisecond in the bucket
 	if first.reason != "" {
 		t.Errorf("the first: %q", first.reason)
 	}
@@ -65,7 +65,7 @@ func TestBudgetUsedUp(t *testing.T) {
 	decide("")
 }
 
-// Values that go plain count as in time, so that the latency budget leaves room for others again.
+// Messages sent plain count as in time, so that the latency budget later allows compressing again.
 func TestLatencyRecovers(t *testing.T) {
 	c := compressionBy(t, withZstd)
 	c.effort = gateway.NewEffort()
@@ -79,14 +79,14 @@ func TestLatencyRecovers(t *testing.T) {
 			t.Logf("after %d messages", i)
 			return
 		}
-		if id != plain { // as compressing it would
+		if id != plain { // as if it had been compressed
 			c.effort.Took(time.Microsecond)
 		}
 	}
 	t.Error("no message is compressed again")
 }
 
-// The steps down keep to what the server takes.
+// The lower steps use only compressors that the server accepts.
 func TestLowered(t *testing.T) {
 	c := compressionBy(t, withZstd)
 	for taken, want := range map[compressorSet][]wire.CompressorID{

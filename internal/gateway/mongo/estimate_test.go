@@ -9,8 +9,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// TestAutoFollowsTheLink gives the chooser links of known speed: fast ones stay plain, slow
-// ones get the codec that pays there, and small messages nothing.
+// TestAutoFollowsTheLink gives the chooser links of known speed: messages stay plain on fast ones, and get
+// the best codec on slow ones; small messages are never compressed.
 func TestAutoFollowsTheLink(t *testing.T) {
 	var both compressorSet
 	both.add(wire.Snappy)
@@ -52,7 +52,7 @@ func TestAutoFollowsTheLink(t *testing.T) {
 	}
 }
 
-// What replies were like is learnt by shape, and forgotten when it may have changed.
+// Sizes and ratios of replies are recorded by shape, and forgotten when they may have changed.
 func TestForecasts(t *testing.T) {
 	var s forecasts
 	if e := s.expect(1, largeReply); e.saving(wire.Zstd) <= 0 {
@@ -81,7 +81,7 @@ func TestForecasts(t *testing.T) {
 	}
 }
 
-// Between gateways requests and replies are decided apart, and single documents count.
+// Between gateways requests and replies are decided separately, and single documents are compressed too.
 func TestAutoBetweenGateways(t *testing.T) {
 	rule := &policy.MessageRule{Auto: true}
 	request := estimate{own: rule, size: 450}

@@ -10,7 +10,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// FuzzHello rewrites hellos and replies: everything but our fields stays byte for byte.
+// FuzzHello rewrites hellos and replies: all fields except the gateway's stay byte for byte.
 func FuzzHello(f *testing.F) {
 	for _, d := range []bson.D{
 		hello("zstd", "snappy"),
@@ -54,7 +54,7 @@ func FuzzHello(f *testing.F) {
 	})
 }
 
-// others joins the elements of other keys.
+// others joins the elements whose keys are not in ours.
 func others(t *testing.T, doc []byte, ours []string) (all []byte) {
 	t.Helper()
 	err := wire.Elements(doc, func(e wire.Element) bool {
@@ -69,8 +69,8 @@ func others(t *testing.T, doc []byte, ours []string) (all []byte) {
 	return all
 }
 
-// FuzzOpen takes anything for a compressed message: what opens has the declared size, and
-// survives being compressed and opened by every compressor.
+// FuzzOpen decompresses arbitrary messages: the result has the declared size, and is the same after
+// compressing and decompressing it with every compressor.
 func FuzzOpen(f *testing.F) {
 	c := compressionBy(f, nil)
 	ping := opMsg(1, 0, command("ping", 1))

@@ -20,14 +20,14 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// tap forwards to a server and keeps the messages that went by: what a gateway really sends.
+// tap forwards to a server and records the messages, to see what a gateway really sends.
 type tap struct {
 	addr string
 
 	mu       sync.Mutex
 	server   string
 	conns    []net.Conn
-	requests []frame // what the server was sent
+	requests []frame // sent to the server
 	replies  []frame
 }
 
@@ -92,7 +92,7 @@ func (p *tap) copy(into *[]frame, dst, src net.Conn) {
 	}
 }
 
-// lead cuts all connections, and leads new ones to another server.
+// lead closes all connections, and forwards new ones to another server.
 func (p *tap) lead(server string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,7 +102,7 @@ func (p *tap) lead(server string) {
 	p.server, p.conns = server, nil
 }
 
-// take returns what was seen since the last call.
+// take returns the messages since the last call.
 func (p *tap) take() (requests, replies []frame) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,20 +111,21 @@ func (p *tap) take() (requests, replies []frame) {
 	return requests, replies
 }
 
-// hasSeen says whether a request holds a text, since take was called.
+// hasSeen reports whether a request since the last take contains a text.
 func (p *tap) hasSeen(text string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.ContainsFunc(p.requests, func(f frame) bool { return bytes.Contains(f.bytes, []byte(text)) })
 }
 
-// standalone returns a server that the tests share, one after the other. Its database shop is dropped when the test ends.
+// standalone returns a server that the tests share, one test at a time. Its database shop is dropped when the
+// test ends.
 func standalone(t testing.TB) *mongotest.Server {
 	t.Helper()
 	return shared(t, "")
 }
 
-// replicaSet returns one that is the only member of the replica set rs0.
+// replicaSet returns a server that is the only member of the replica set rs0.
 func replicaSet(t testing.TB) *mongotest.Server {
 	t.Helper()
 	return shared(t, "rs0")
@@ -153,7 +154,7 @@ func listen(t testing.TB) net.Listener {
 	return l
 }
 
-// served is a gateway at work.
+// served is a running gateway.
 type served struct {
 	*Gateway
 	addr  string
@@ -174,16 +175,16 @@ func serve(t testing.TB, upstream string, rules []policy.MessageRule, change ...
 		Name: "test", Policy: p, Engine: codec.New(codec.Options{}), Stats: s.stats,
 		Upstream: gateway.Upstream{Network: "tcp", Address: upstream, Host: "127.0.0.1", Stats: s.stats},
 		Log:      s.log.Logger(),
-		Begin:    gateway.DrainPoll, // a drain that waits longer for newcomers is tested in internal/gateway
+		Begin:    gateway.DrainPoll, // longer waits of a drain for new clients are tested in internal/gateway
 		Requests: gateway.NewBudget(128 << 20), Replies: gateway.NewBudget(128 << 20),
 	}
 	for _, f := range change {
 		f(&cfg)
 	}
 	s.Gateway = NewGateway(cfg)
-	s.keeper.Ask = nil // taps would see it; doors are tested with servers in test/limits
+	s.keeper.Ask = nil // taps would see it; limits before login are tested with servers in test/limits
 	go func() { _ = s.Serve(l) }()
-	if len(cfg.Members) == 0 { // its own question shall not be taken for a client's, where somebody answers it
+	if len(cfg.Members) == 0 { // wait for the gateway's own hello, or tests would mistake it for a client's
 		if _, err := askWho(t.Context(), cfg.Upstream); err == nil {
 			<-s.met
 		}

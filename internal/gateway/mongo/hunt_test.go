@@ -54,13 +54,13 @@ func mutate(r *rand.Rand, b []byte) []byte {
 			b = append(b, b[at:]...)
 		}
 	}
-	if len(b) >= 4 && r.IntN(3) > 0 { // so that not only the header is looked at
+	if len(b) >= 4 && r.IntN(3) > 0 { // so that parsing goes beyond the header
 		wire.PutLength(b)
 	}
 	return b
 }
 
-// whole are messages to begin with.
+// whole returns valid messages to start from.
 func whole(c *rawClient) [][]byte {
 	find := opMsg(7, 0, command("find", "users", bson.E{Key: "comment", Value: strings.Repeat("abc", 300)}, bson.E{Key: "limit", Value: 3}))
 	insert := opMsg(8, 0, command("insert", "copies"))
@@ -82,7 +82,7 @@ func whole(c *rawClient) [][]byte {
 	return all
 }
 
-// exhausted reads until the other end closes; one that does not is an error.
+// exhausted reads until the other end closes. It returns an error if that does not happen.
 func exhausted(c net.Conn) (n int64, err error) {
 	_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 	n, err = io.Copy(io.Discard, c)
@@ -92,8 +92,8 @@ func exhausted(c net.Conn) (n int64, err error) {
 	return n, nil // closed, or reset
 }
 
-// TestHunt sends damaged messages to both sides of a gateway. Every connection ends, what
-// reaches the server is whole messages, nothing is left of the memory, and others are served.
+// TestHunt sends damaged messages to both sides of a gateway. Every connection ends, only complete messages
+// reach the server, all memory is given back, and other clients are served.
 func TestHunt(t *testing.T) {
 	t.Run("clients", huntClients)
 	t.Run("servers", huntServers)
@@ -136,13 +136,13 @@ func huntClients(t *testing.T) {
 	settled(t, before+20)
 }
 
-// settled waits for goroutines of connections that are gone.
+// settled waits for the goroutines of closed connections to end.
 func settled(t *testing.T, most int) {
 	t.Helper()
 	testenv.Eventually(t, fmt.Sprint(most, " goroutines at most"), func() bool { return runtime.NumGoroutine() <= most })
 }
 
-// liar is a server whose next reply is given beforehand.
+// liar is a server that replies with bytes set in advance.
 type liar struct {
 	addr string
 	mu   sync.Mutex
@@ -175,7 +175,7 @@ func (s *liar) answer(c net.Conn) {
 	next := s.next
 	s.mu.Unlock()
 	_, _ = c.Write(next)
-	// Closed with requests that nobody read, TCP would take back of the reply what is under way.
+	// If requests were unread at Close, TCP would reset the connection and drop the rest of the reply.
 	_ = gateway.CloseWrite(c)
 	_, _ = io.Copy(io.Discard, c)
 }
@@ -219,13 +219,13 @@ func huntServers(t *testing.T) {
 // recorded is one connection between two gateways, frame by frame.
 type recorded struct{ up, down [][]byte }
 
-// record runs some of everything over one connection of a pair that has dictionaries.
+// record runs several kinds of operations over one connection of a pair with dictionaries.
 func record(t *testing.T) (p twins, c recorded) {
 	t.Helper()
 	server := standalone(t)
 	p.far = serve(t, server.Addr, withDict(dictOf(t, 1)), peers)
 	p.between = startTap(t, p.far.addr)
-	p.near = serve(t, p.between.addr, withDict(dictOf(t, 2))) // none is trained, which takes long on busy machines
+	p.near = serve(t, p.between.addr, withDict(dictOf(t, 2))) // training a dictionary would take long on busy machines
 	p.between.take()
 	raw := dialRaw(t, p.near.addr)
 	raw.run(plain, hello())
@@ -248,7 +248,7 @@ func record(t *testing.T) (p twins, c recorded) {
 	return p, c
 }
 
-// damaged is a connection's bytes up to a frame that was damaged, and what followed it.
+// damaged returns the bytes of all frames, one of them damaged.
 func damaged(r *rand.Rand, frames [][]byte) (all []byte) {
 	k := r.IntN(len(frames))
 	for i, f := range frames {
@@ -260,7 +260,7 @@ func damaged(r *rand.Rand, frames [][]byte) (all []byte) {
 	return all
 }
 
-// replay sends a handshake, and the rest when that was answered.
+// replay sends a handshake, and the rest after its reply.
 func replay(t *testing.T, addr string, hello, rest []byte) (n int64, err error) {
 	t.Helper()
 	raw := dialRaw(t, addr)
@@ -276,7 +276,7 @@ func replay(t *testing.T, addr string, hello, rest []byte) (n int64, err error) 
 	return exhausted(raw.conn)
 }
 
-// mutatePaired damages a frame between gateways, whose length says that it is one.
+// mutatePaired damages a frame between gateways, but mostly keeps a length that marks it as one.
 func mutatePaired(r *rand.Rand, b []byte) []byte {
 	out := mutate(r, b)
 	if len(out) >= 5 && r.IntN(3) > 0 {
@@ -285,9 +285,8 @@ func mutatePaired(r *rand.Rand, b []byte) []byte {
 	return out
 }
 
-// TestHuntPair plays a conversation of two gateways to each of them again, with one frame
-// damaged. Each connection ends, the server's documents are as they were or of whole requests,
-// and no memory is left.
+// TestHuntPair replays a recorded connection of two gateways to each of them, with one frame damaged. Each
+// connection ends, all dictionaries beyond the limit are dropped, and other clients are served.
 func TestHuntPair(t *testing.T) {
 	p, c := record(t)
 	if len(c.up) < 100 || len(c.down) < 100 || len(c.up[len(c.up)-1]) > 200 {
@@ -309,7 +308,7 @@ func TestHuntPair(t *testing.T) {
 	t.Run("near", func(t *testing.T) {
 		server := startLiar(t)
 		near := serve(t, server.addr, withDicts)
-		for _, d := range p.near.pairs.shelf.Latest(maxAnnounced) { // which the recording names by their hashes
+		for _, d := range p.near.pairs.shelf.Latest(maxAnnounced) { // the recording names them by their hashes
 			if near.pairs.shelf.Add(d) == nil {
 				t.Fatal("no room")
 			}
@@ -321,9 +320,9 @@ func TestHuntPair(t *testing.T) {
 			}
 			server.mu.Unlock()
 			raw := dialRaw(t, near.addr)
-			raw.send(plain, 0, hello()) // as in the recording: its number is the first
+			raw.send(plain, 0, hello()) // has the first request ID, as in the recording
 			go func() {
-				for range 40 { // what comes back is for these
+				for range 40 { // the replies refer to these
 					for _, m := range [][]byte{opMsg(2, 0, command("find", "people")), opMsg(3, 0, command("ping", 1))} {
 						if _, err := raw.conn.Write(m); err != nil {
 							return
@@ -334,7 +333,7 @@ func TestHuntPair(t *testing.T) {
 			if _, err := exhausted(raw.conn); err != nil {
 				t.Errorf("round %d: %v", i, err)
 			}
-			// Not what came: a close with requests that nobody read takes some of it back.
+			// Bytes sent, not received: closing with unread requests drops some of them.
 			if n := near.stats.Snapshot().Wire.Client.SentBytes; i == 0 && n < 20_000 {
 				t.Errorf("the conversation as it was brings %d bytes", n)
 			}

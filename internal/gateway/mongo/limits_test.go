@@ -17,8 +17,9 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A client that declares a large message and sends none of it takes no memory. One that has sent some of it, and sends no more, loses
-// it when others want it; that it is not before is tested in package gateway.
+// A client that declares a large message and sends only its header and little more takes no memory. One that
+// has sent a part of it and stalls is disconnected when others want its memory; package gateway tests that it
+// is not disconnected before.
 func TestStalledClient(t *testing.T) {
 	_, tap := between(t)
 	s := serve(t, tap.addr, withZstd, func(c *Config) {
@@ -46,8 +47,7 @@ func TestStalledClient(t *testing.T) {
 	expectClosed(t, s, hostile, "stalled")
 }
 
-// A client that takes no reply holds memory that others want no longer than that, and what
-// declares much more than it is takes no memory before it is found out.
+// A client that reads no replies is disconnected when others want the memory of its replies.
 func TestStalledReader(t *testing.T) {
 	_, tap := between(t)
 	s := serve(t, tap.addr, withSnappy, func(c *Config) {
@@ -72,7 +72,7 @@ func TestStalledReader(t *testing.T) {
 	testenv.Eventually(t, "it is cut off", func() bool { return s.stats.Snapshot().Errors["stalled"] == 1 })
 }
 
-// A drain lets a client that reads slowly have all of a long reply.
+// A drain lets a client that reads slowly get all of a long reply.
 func TestDrainInALongReply(t *testing.T) {
 	server := standalone(t)
 	direct := dialRaw(t, server.Addr)
@@ -100,7 +100,8 @@ func TestDrainInALongReply(t *testing.T) {
 	}
 }
 
-// A drain lets a request in flight finish, and ends connections that wait for news only.
+// A drain lets a request in flight finish, and ends connections that only wait for the reply to an awaitable
+// hello.
 func TestDrainAwaitsReplies(t *testing.T) {
 	tap := taped(t)
 	s := serve(t, tap.addr, nil)
@@ -125,7 +126,8 @@ func TestDrainAwaitsReplies(t *testing.T) {
 	}
 }
 
-// Who waits for documents that may never come is told that the server shuts down, when the grace of a drain is over.
+// When the grace of a drain is over, a client that waits for documents that may never come gets the error
+// InterruptedAtShutdown.
 func TestDrainInterruptsAwaitingCursors(t *testing.T) {
 	tap := taped(t)
 	s := serve(t, tap.addr, nil, func(c *Config) { c.Grace = 10 * gateway.DrainPoll })
@@ -152,7 +154,8 @@ func TestDrainInterruptsAwaitingCursors(t *testing.T) {
 	}
 }
 
-// Memory for a small bomb is taken by what it declares: one such may be beyond the budget.
+// A small message that declares a huge uncompressed size takes memory for that size. One such message may
+// exceed the budget.
 func TestBomb(t *testing.T) {
 	_, tap := between(t)
 	s := serve(t, tap.addr, withZstd, func(c *Config) {
@@ -174,8 +177,7 @@ func TestBomb(t *testing.T) {
 	expectClosed(t, s, raw, "corrupt")
 }
 
-// A client that sends and sends and takes no reply is held back, and does not keep memory
-// that others want.
+// A client that keeps sending without reading replies is blocked, and does not keep memory that others want.
 func TestEndlessPipeline(t *testing.T) {
 	_, tap := between(t)
 	s := serve(t, tap.addr, nil, func(c *Config) {
@@ -199,7 +201,7 @@ func TestEndlessPipeline(t *testing.T) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	if use := s.cfg.Requests.Use(); use.Peak > 3<<20 { // one message of 1.8 MB may be beyond the budget
+	if use := s.cfg.Requests.Use(); use.Peak > 3<<20 { // one message of 1.8 MB may exceed the budget
 		t.Errorf("%+v", use)
 	}
 }

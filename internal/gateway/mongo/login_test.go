@@ -18,8 +18,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// cluster is a server whose members know each other by certificates, and a certificate that it
-// takes for a member's.
+// cluster is a server whose cluster authenticates members by certificates, with a certificate that it accepts
+// as a member's.
 type cluster struct {
 	server *mongotest.Server
 	ca     *testenv.Authority
@@ -42,7 +42,7 @@ func startCluster(t *testing.T) cluster {
 	})
 }
 
-// asMember is how a gateway with the member's certificate reaches the server.
+// asMember returns an upstream with the member's certificate.
 func (c cluster) asMember(t *testing.T) gateway.Upstream {
 	t.Helper()
 	cfg := c.member.TLS(t)
@@ -50,7 +50,7 @@ func (c cluster) asMember(t *testing.T) gateway.Upstream {
 	return gateway.Upstream{Network: "tcp", Address: c.server.Addr, Host: "127.0.0.1", TLS: cfg}
 }
 
-// byCertificate is the login that a member of a cluster begins with, under each command.
+// byCertificate returns the login of a cluster member by its certificate, with the given command.
 func byCertificate(command string) bson.D {
 	d := bson.D{{Key: command, Value: 1}, {Key: "mechanism", Value: "MONGODB-X509"}, {Key: "$db", Value: "$external"}}
 	if command == "saslStart" {
@@ -59,7 +59,7 @@ func byCertificate(command string) bson.D {
 	return d
 }
 
-// asFirst is the same as a first step in hello, which has its database in another field.
+// asFirst returns the same login as a first step in hello, which has the database in another field.
 func asFirst(command string) bson.D {
 	d := byCertificate(command)
 	d[2].Key = "db"
@@ -70,7 +70,7 @@ func helloWith(first any) bson.D {
 	return append(hello(), bson.E{Key: "speculativeAuthenticate", Value: first})
 }
 
-// behindSection puts documents first into a message's second section.
+// behindSection returns a message with a document sequence before its body.
 func behindSection(id int32, section string, doc bson.D, documents ...bson.D) []byte {
 	b := wire.AppendHeader(nil, wire.Header{RequestID: id, OpCode: wire.OpMsg})
 	b = append(b, 0, 0, 0, 0, 1)
@@ -88,8 +88,7 @@ func behindSection(id int32, section string, doc bson.D, documents ...bson.D) []
 	return b
 }
 
-// x509Logins are all forms of a login by the connection's certificate. Each returns the messages
-// that a client sends.
+// x509Logins lists all forms of a login by the connection's certificate. sends returns the client's messages.
 var x509Logins = []struct {
 	name  string
 	sends func(c *rawClient) [][]byte
@@ -154,8 +153,8 @@ var x509Logins = []struct {
 	}},
 }
 
-// whoAmI returns as whom the server takes the client, and whether it may read everybody's
-// secrets.
+// whoAmI returns the users that the server takes the client for, and whether the client may read the secrets
+// of all users.
 func (c *rawClient) whoAmI() (users []string, secrets bool) {
 	c.t.Helper()
 	var status struct {
@@ -173,8 +172,7 @@ func (c *rawClient) whoAmI() (users []string, secrets bool) {
 	return users, c.run(plain, bson.D{{Key: "find", Value: "system.users"}, {Key: "$db", Value: "admin"}}).ok()
 }
 
-// try sends a login, waits for its replies and returns
-// the errors in them.
+// try sends a login, waits for the replies and returns the errors in them.
 func (c *rawClient) try(messages [][]byte) (failures []mongo.CommandError) {
 	c.t.Helper()
 	for _, m := range messages {
@@ -204,8 +202,8 @@ func (c *rawClient) try(messages [][]byte) (failures []mongo.CommandError) {
 	return failures
 }
 
-// TestNobodyLogsInAsTheGateway: a client without TLS or password never becomes what the
-// gateway's certificate stands for, in whatever form it asks, on every topology.
+// TestNobodyLogsInAsTheGateway checks that a client without TLS or password never gets the identity of the
+// gateway's certificate, with any form of login and on every topology.
 func TestNobodyLogsInAsTheGateway(t *testing.T) {
 	c := startCluster(t)
 	direct := c.asMember(t)
@@ -260,7 +258,7 @@ func TestNobodyLogsInAsTheGateway(t *testing.T) {
 	}
 }
 
-// What mongod answers to the first step of a login within hello: whether that was the last one.
+// mongod's replies to the first step of a login within hello show whether it was the last step.
 func TestFirstStepsWithinHello(t *testing.T) {
 	member := startCluster(t).asMember(t)
 	conn, err := member.Dial(t.Context())
@@ -287,7 +285,7 @@ func TestFirstStepsWithinHello(t *testing.T) {
 	}
 }
 
-// A driver that is configured for X.509 hears at once what is wrong, and SCRAM goes on.
+// A driver configured for X.509 gets an explaining error at once, and SCRAM still works.
 func TestDriverHearsWhyX509IsRefused(t *testing.T) {
 	c := startCluster(t)
 	serverTLS, err := gateway.TLSFiles{Cert: c.member.Cert, Key: c.member.Key}.ServerConfig()
@@ -312,7 +310,7 @@ func TestDriverHearsWhyX509IsRefused(t *testing.T) {
 	}
 }
 
-// Which mechanisms pass, and that drivers hear of no other.
+// Only some mechanisms pass, and drivers are told no others.
 func TestMechanisms(t *testing.T) {
 	open, private := &logins{}, &logins{private: true}
 	for _, c := range []struct {
@@ -354,7 +352,7 @@ func TestMechanisms(t *testing.T) {
 	}
 }
 
-// PLAIN's password is not sent on where somebody may listen.
+// A password by PLAIN is not sent over a connection that can be eavesdropped on.
 func TestPlainNeedsTLS(t *testing.T) {
 	server := withLess(t, "zlib")
 	tap := startTap(t, server.Addr)

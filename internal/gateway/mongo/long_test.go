@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// A long message passes two gateways of one process, which hold it both.
+// A long message passes two gateways of one process, both of which hold it.
 func TestLongMessagesThroughTwoGateways(t *testing.T) {
 	server := standalone(t)
 	requests, replies := gateway.NewBudget(64<<20), gateway.NewBudget(64<<20)

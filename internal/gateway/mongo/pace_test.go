@@ -18,8 +18,8 @@ func TestMain(m *testing.M) {
 	testenv.Main(m)
 }
 
-// A link's speed is that of the network, also where TLS hands out 16 KiB at once: auto must
-// compress on a link of 50 Mbit/s. A machine that is busy makes the link look slower, never faster.
+// The measured speed of a link is that of the network, also with TLS, which returns 16 KiB at once: auto must
+// compress on a link of 50 Mbit/s. A busy machine makes the link look slower, never faster.
 func TestLinkSpeedBelowTLS(t *testing.T) {
 	const bytesPerSecond = 50e6 / 8
 	file, pool := testenv.Certificate(t)
@@ -33,9 +33,9 @@ func TestLinkSpeedBelowTLS(t *testing.T) {
 			defer links.Stop()
 			s := serve(t, links.Addrs[0], withAuto, func(c *Config) { c.Upstream.TLS = secure })
 			raw := dialRaw(t, s.addr)
-			text := strings.Repeat("the quick brown fox ", 700) // 14 KB: less than a record of TLS
+			text := strings.Repeat("the quick brown fox ", 700) // 14 KB: less than a TLS record
 			raw.run(plain, command("insert", "texts", bson.E{Key: "documents", Value: bson.A{bson.D{{Key: "text", Value: text}}}}))
-			for range 30 { // nothing is negotiated, so they come plain
+			for range 30 { // no compression is negotiated, so they come plain
 				if a := raw.run(plain, command("find", "texts", bson.E{Key: "limit", Value: 1})); !a.ok() {
 					t.Fatal(a.doc)
 				}
@@ -57,7 +57,7 @@ func TestLinkSpeedBelowTLS(t *testing.T) {
 	}
 }
 
-// choices is what rules that leave the choice to the gateway came to.
+// choices returns the counts of automatic choices as text.
 func choices(g *Gateway) string {
 	g.link.mu.Lock()
 	defer g.link.mu.Unlock()

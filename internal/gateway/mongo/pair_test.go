@@ -20,11 +20,11 @@ import (
 
 var withDicts = []policy.MessageRule{{Name: "all", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, MinGain: 0.05, AutoDict: true}}
 
-// training makes a gateway train dictionaries soon.
+// training makes a gateway train dictionaries with few samples.
 func training(c *Config) { trainingWith(c, 300) }
 
-// trainingAsServed waits for as many samples as cinch serve does: strings that fewer than three have
-// are in no dictionary, so few samples make poor ones.
+// trainingAsServed waits for as many samples as cinch serve does: strings in fewer than three samples get
+// into no dictionary, so few samples make poor ones.
 func trainingAsServed(c *Config) { trainingWith(c, 2000) }
 
 func trainingWith(c *Config, samples int) {
@@ -34,7 +34,7 @@ func trainingWith(c *Config, samples int) {
 
 func peers(c *Config) { c.Peers = true }
 
-// pair is two gateways with a tap between them.
+// twins is a pair of gateways with a tap between them.
 type twins struct {
 	near, far *served
 	between   *tap
@@ -48,23 +48,23 @@ func servePair(t testing.TB, server string, change ...func(*Config)) twins {
 	return p
 }
 
-// traffic is what operations take on a link: bytes a message.
+// traffic holds the sizes of messages on a link, in bytes.
 type traffic struct{ insert, ack, one, hundred float64 }
 
-// mix is a load of which replies of 100 documents are nine tenths of the plain bytes, and
-// inserts of one document with their acknowledgements a tenth, by what it is when plain.
+// mix returns the ratio of compressed to plain bytes for a load of which nine tenths, when plain, are replies
+// of 100 documents, and one tenth is inserts of one document with their acknowledgements.
 func (t traffic) mix(plain traffic) float64 {
 	inserts := plain.hundred / 9 / (plain.insert + plain.ack)
 	return (t.hundred + inserts*(t.insert+t.ack)) / (plain.hundred + inserts*(plain.insert+plain.ack))
 }
 
-// measureTraffic runs operations on documents that were not there before.
+// measureTraffic measures operations on new documents.
 func measureTraffic(t *testing.T, link *tap, uri string, seed uint64, compressors ...string) (sizes traffic) {
 	const rounds = 50
 	r := rand.New(rand.NewPCG(seed, 77))
 	coll := connect(t, uri, compressors...).Database("shop").Collection("people")
 	measure := func(op func(i int)) (up, down float64) {
-		op(0) // connects
+		op(0) // opens the connection
 		link.take()
 		for i := range rounds {
 			op(i)
@@ -88,8 +88,8 @@ func measureTraffic(t *testing.T, link *tap, uri string, seed uint64, compressor
 	return sizes
 }
 
-// warm sends documents until both gateways have made a dictionary of them and hold the other's,
-// and leaves none.
+// warm sends documents until both gateways have trained a dictionary with them and got that of the other. It
+// then drops the documents.
 func (p twins) warm(t *testing.T, server *mongotest.Server, seed uint64) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 78))
@@ -113,15 +113,15 @@ func (p twins) warm(t *testing.T, server *mongotest.Server, seed uint64) {
 			}
 			return
 		}
-		if round == 5000 { // on a busy machine training takes its time
+		if round == 5000 { // on a busy machine training takes long
 			t.Fatal("no dictionaries")
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 }
 
-// TestPairSizes compares bytes on the link with those of a driver alone, headers and all, on
-// documents that no dictionary was made of.
+// TestPairSizes compares the bytes on the link, headers included, with those of a driver without gateways, on
+// documents that no dictionary was trained with.
 func TestPairSizes(t *testing.T) {
 	testenv.Full(t)
 	if underRace {
@@ -156,7 +156,7 @@ func TestPairSizes(t *testing.T) {
 	}
 }
 
-// exchanged says whether each gateway has been sent a dictionary.
+// exchanged reports whether each gateway has received a dictionary.
 func (p twins) exchanged() bool {
 	return p.near.pairs.Dicts.Received.Load() > 0 && p.far.pairs.Dicts.Received.Load() > 0
 }
@@ -184,7 +184,7 @@ func find(t testing.TB, coll *mongo.Collection, n, from int) {
 	}
 }
 
-// Messages of 100 KB gain from a dictionary as small ones do, if less.
+// Messages of 100 KB gain from a dictionary too, though less than small ones.
 func TestPairDictionaryForLongMessages(t *testing.T) {
 	if underRace {
 		t.Skip("too slow, and it is about sizes only")

@@ -21,7 +21,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// dictOf makes a dictionary of some people.
+// dictOf returns a dictionary trained with documents of people.
 func dictOf(t testing.TB, seed uint64) *codec.Dict {
 	t.Helper()
 	var content []byte
@@ -44,7 +44,7 @@ func withDict(d *codec.Dict) []policy.MessageRule {
 	return []policy.MessageRule{{Name: "all", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Dict: d}}
 }
 
-// came are the compressors of frames, but for dictionaries.
+// came returns the compressors of all frames except those with dictionaries.
 func came(frames []frame) (list []wire.CompressorID) {
 	for _, f := range frames {
 		if f.came != wire.BetweenGateways || f.bytes[3]&0x40 == 0 {
@@ -103,8 +103,7 @@ func TestPairNegotiation(t *testing.T) {
 	}
 }
 
-// What a client sends reaches the server byte for byte through a pair, and the replies come
-// back so, whatever the kind of message.
+// Requests of all kinds pass a pair to the server byte for byte, and so do the replies.
 func TestPairIsExact(t *testing.T) {
 	server, atServer := between(t)
 	_ = server
@@ -192,7 +191,7 @@ func TestPairDriver(t *testing.T) {
 	}
 }
 
-// The far gateway as a load balancer, and the near one.
+// The far gateway, the near one, or both are load balancers.
 func TestPairBalanced(t *testing.T) {
 	server := replicaSet(t)
 	members := func(addr string) func(*Config) {
@@ -233,8 +232,8 @@ func TestPairTLS(t *testing.T) {
 	}
 }
 
-// Either gateway is restarted, and the far one replaced by the server itself: drivers go on
-// after a new connection, and dictionaries are there again.
+// After a restart of either gateway, and with the server in place of the far one, drivers go on with a new
+// connection, and dictionaries are available again.
 func TestPairRestarts(t *testing.T) {
 	server := standalone(t)
 	one, two := dictOf(t, 1), dictOf(t, 2)
@@ -273,7 +272,7 @@ func TestPairRestarts(t *testing.T) {
 	step("with another near gateway", serve(t, link.addr, withDict(two)), true)
 }
 
-// A dictionary takes the place of another while connections stay.
+// A dictionary replaces another while connections stay open.
 func TestPairRollsOver(t *testing.T) {
 	server := standalone(t)
 	far := serve(t, server.Addr, withDict(dictOf(t, 1)), peers)
@@ -281,7 +280,7 @@ func TestPairRollsOver(t *testing.T) {
 	near := serve(t, link.addr, withDict(dictOf(t, 1)))
 	coll := connect(t, near.uri()).Database("shop").Collection("people")
 	r := rand.New(rand.NewPCG(9, 9))
-	for seed := range uint64(20) { // more than there are slots
+	for seed := range uint64(20) { // more than the slots
 		for _, g := range []*served{near, far} {
 			p, err := policy.NewMessages(withDict(dictOf(t, seed)))
 			if err != nil {
@@ -323,7 +322,7 @@ func TestPairRules(t *testing.T) {
 	for _, c := range []struct {
 		name                string
 		nearRules, farRules []policy.MessageRule
-		request, reply      bool // compressed
+		request, reply      bool // whether they are compressed
 	}{
 		{"nothing raw", withDict(d), withDict(d), true, true},
 		{"requests raw near", []policy.MessageRule{rule(policy.Request, true), rule(policy.Reply, false)}, withDict(d), false, true},
@@ -355,7 +354,7 @@ func TestPairRules(t *testing.T) {
 
 func compressed(f frame) bool { return f.came == wire.BetweenGateways && f.bytes[4]&0x10 == 0 }
 
-// Samples count what crosses the link, by namespace, command and direction.
+// Samples count the bytes on the link, by namespace, command and direction.
 func TestSample(t *testing.T) {
 	server, _ := between(t)
 	kinds := autodict.NewMessages(autodict.MessagesOptions{})
@@ -384,7 +383,7 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// FuzzPairedMessages sends messages from one end to the other, with and without dictionary.
+// FuzzPairedMessages sends messages from one end to the other, with and without a dictionary.
 func FuzzPairedMessages(f *testing.F) {
 	shared := pairsOf(f, withDict(dictOf(f, 1)))
 	rule := shared.policy.Load().Rules()[0]
@@ -435,8 +434,8 @@ func FuzzPairedMessages(f *testing.F) {
 
 func errorCount(s *served, class string) uint64 { return s.stats.Snapshot().Errors[class] }
 
-// Streams of hellos stay plain between gateways, and each batch of an exhaust cursor comes in
-// a frame, since its one request allowed that.
+// Streams of hellos stay plain between gateways. Each batch of an exhaust cursor comes in a frame, since the
+// request for all of them allowed that.
 func TestPairStreams(t *testing.T) {
 	_, atServer := between(t)
 	far := serve(t, atServer.addr, withDicts, peers)

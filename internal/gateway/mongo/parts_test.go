@@ -21,7 +21,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// compressionBy is what a gateway with these rules compresses by, without the gateway.
+// compressionBy returns the compression of a gateway with these rules, without the gateway.
 func compressionBy(t testing.TB, rules []policy.MessageRule) *compression {
 	t.Helper()
 	p, err := policy.NewMessages(rules)
@@ -38,7 +38,7 @@ func pairsOf(t testing.TB, rules []policy.MessageRule) *pairs {
 	return newPairs(compressionBy(t, rules))
 }
 
-// silent is a connection that takes anything and says nothing.
+// silent is a connection that accepts all writes and has nothing to read.
 type silent struct {
 	net.Conn
 	told bytes.Buffer
@@ -55,7 +55,7 @@ type drains int
 
 func (d *drains) Drain() { *d++ }
 
-// partsOf is a session that does not run: there is no server, and replies are made up.
+// partsOf is a session that does not run. It has no server; the test makes up the replies.
 type partsOf struct {
 	*session
 	client *silent
@@ -85,7 +85,7 @@ func newParts(t *testing.T, rules []policy.MessageRule, members ...gateway.Upstr
 	return p
 }
 
-// requestOf is a request that has been read.
+// requestOf returns a parsed request.
 func requestOf(t testing.TB, b []byte) *request {
 	t.Helper()
 	r := &request{received: b, plain: b, came: plain}
@@ -96,7 +96,7 @@ func requestOf(t testing.TB, b []byte) *request {
 	return r
 }
 
-// answers makes a message of the server's that answers request 1.
+// answers returns a message of the server in reply to request 1.
 func answers(doc bson.D) message {
 	b := opMsg(9, 0, doc)
 	h, _ := wire.ParseHeader(b)
@@ -105,7 +105,7 @@ func answers(doc bson.D) message {
 	return message{received: b, header: h, came: plain}
 }
 
-// replyOf is a reply that has been read.
+// replyOf returns a parsed reply.
 func replyOf(t testing.TB, doc bson.D) *reply {
 	t.Helper()
 	r := &reply{message: answers(doc)}
@@ -156,7 +156,7 @@ func TestSidesAgree(t *testing.T) {
 	if s.ofServer() != zstd || s.serverIn.on.Load() {
 		t.Errorf("taken %b, a pair: %v", s.ofServer(), s.serverIn.on.Load())
 	}
-	for range 2 { // hellos come again
+	for range 2 { // hellos may be repeated
 		s.withServer(described{taken: all, told: []hashPrefix{{1}}}, []wire.CompressorID{wire.BetweenGateways, wire.Zstd})
 	}
 	if s.ofServer() != zstd || !s.serverIn.on.Load() || len(*s.serverOut.told.Load()) != 1 {
@@ -175,7 +175,7 @@ func TestSidesAgree(t *testing.T) {
 	}
 }
 
-// The offer goes into the first hello in any case, and later only where the client has its own.
+// The first hello always gets the offer, later ones only if the client makes one.
 func TestHellosOfferOnce(t *testing.T) {
 	p := newParts(t, withZstd)
 	for i, want := range []string{pairName + " zstd snappy", "", pairName + " zstd snappy"} {
@@ -229,7 +229,7 @@ func TestHellosAnswer(t *testing.T) {
 	}
 }
 
-// What a server took of an offer holds, whatever the rules are when it says so.
+// The compressors that a server accepts of an offer are used even if the rules have changed since.
 func TestOffersOutliveRules(t *testing.T) {
 	p := newParts(t, withZlib)
 	_, waits, err := p.helloForServer(requestOf(t, opMsg(1, 0, hello())))
@@ -246,7 +246,7 @@ func TestOffersOutliveRules(t *testing.T) {
 	}
 }
 
-// A balancer's client sees members by their own names, and an id of the service.
+// A balancer's client gets the members' own names, and a service ID.
 func TestHellosOfABalancer(t *testing.T) {
 	p := newParts(t, withZstd, gateway.Upstream{Address: "db0:1"}, gateway.Upstream{Address: "db1:1"})
 	_, waits, err := p.helloForServer(requestOf(t, opMsg(1, 0, append(hello(), bson.E{Key: "loadBalanced", Value: true}))))
@@ -299,7 +299,8 @@ func TestRewriterDecides(t *testing.T) {
 	}
 }
 
-// A request counts for the rule that covers it, also where a larger reply is expected, whose rule chooses the compressor.
+// A request counts for the rule that covers it, even if a larger reply is expected, whose rule then chooses
+// the compressor.
 func TestRequestsCountForTheirRule(t *testing.T) {
 	zstd := codec.Setting{Codec: codec.Zstd}
 	p := newParts(t, []policy.MessageRule{
@@ -321,7 +322,7 @@ func TestRequestsCountForTheirRule(t *testing.T) {
 	}
 }
 
-// To another gateway a request goes in a frame, which says whether its reply may be one.
+// A request to another gateway goes in a frame, which says whether the reply may come in one.
 func TestRewriterFrames(t *testing.T) {
 	p, far := newParts(t, withZstd), newPeerFrames(pairsOf(t, nil))
 	p.peerFrames.serverIn.on.Store(true)
@@ -374,7 +375,7 @@ func TestRecoderLearns(t *testing.T) {
 	}
 }
 
-// What the gateway takes for a request is no part of the round trip to the server.
+// The gateway's own time for a request is not part of the round trip to the server.
 func TestRoundTripsBeginWhenRequestsAreSent(t *testing.T) {
 	p := newParts(t, withZstd)
 	p.peerFrames.taken.Store(1 << wire.Zstd)
@@ -389,7 +390,7 @@ func TestRoundTripsBeginWhenRequestsAreSent(t *testing.T) {
 	}
 }
 
-// The pump finds requests by what replies answer, and lets in the client whose login succeeded.
+// The reply pump looks up the requests of replies, and lifts the limit on messages after a successful login.
 func TestReplyPumpFindsRequests(t *testing.T) {
 	p := newParts(t, withZstd)
 	p.door.Keeper = &gateway.Doorkeeper{Ask: func(context.Context) (bool, error) { return true, nil }}
@@ -412,7 +413,7 @@ func TestReplyPumpFindsRequests(t *testing.T) {
 			t.Errorf("%s: a stranger %v, busy %v", c.name, got, p.pending.busy())
 		}
 	}
-	if err := p.handleReply(answers(bson.D{{Key: "ok", Value: 1}})); err != nil { // that nobody waits for
+	if err := p.handleReply(answers(bson.D{{Key: "ok", Value: 1}})); err != nil { // no request waits for it
 		t.Error(err)
 	}
 	if err := p.handleReply(message{header: wire.Header{OpCode: wire.OpUpdate}, came: plain}); !errors.Is(err, errNoReply) {
@@ -420,16 +421,17 @@ func TestReplyPumpFindsRequests(t *testing.T) {
 	}
 }
 
-// A login may end in the reply to the hello that has begun it: of OIDC, by a ticket that is still good, and of X.509.
+// A login may end in the reply to the hello that began it: by OIDC with a token that is still valid, and by
+// X.509.
 func TestLoginsEndWithinHello(t *testing.T) {
-	// What mongod 6.0.5 answers to X.509.
+	// Reply of mongod 6.0.5 to X.509.
 	user := bson.D{{Key: "dbname", Value: "$external"}, {Key: "user", Value: "CN=u"}}
 	step := func(done any) bson.D {
 		return bson.D{{Key: "conversationId", Value: 1}, {Key: "done", Value: done}, {Key: "payload", Value: []byte("r=1,s=2,i=3")}}
 	}
 	for _, c := range []struct {
 		name     string
-		first    any // nil: the server does not answer it
+		first    any // nil: the server's reply has no such field
 		ok       int
 		stranger bool
 	}{
@@ -457,7 +459,8 @@ func TestLoginsEndWithinHello(t *testing.T) {
 	}
 }
 
-// An error of a member that is primary no more ends the session, before or after the client has it.
+// An error of a member that is no longer primary ends the session, before or after it is delivered to the
+// client.
 func TestReplyPumpEndsAtALostPrimary(t *testing.T) {
 	lost := bson.D{{Key: "code", Value: 10107}, {Key: "ok", Value: 0}}
 	for _, retried := range []bool{false, true} {
@@ -523,13 +526,13 @@ func TestPendingExchanges(t *testing.T) {
 	}
 }
 
-// room is closed when a push waits for room.
+// room is closed when a push blocks.
 type room chan struct{}
 
 func (r room) Await(gateway.Peer) { close(r) }
 func (room) Awaited(gateway.Peer) {}
 
-// A client that sends without reading waits, until there is room or the server has ended.
+// A client that sends without reading is blocked until there is room or the server has ended.
 func TestPendingIsBounded(t *testing.T) {
 	var p pending
 	p.init()
@@ -627,7 +630,7 @@ func TestTopicsAreRemembered(t *testing.T) {
 	}
 }
 
-// A dictionary goes out when the messages that could use it are as long as it is.
+// A dictionary is sent when the messages that could have used it are as long as the dictionary.
 func TestSpeakerSendsADictionaryThatPays(t *testing.T) {
 	p := pairsOf(t, withDict(dictOf(t, 1)))
 	rule := p.policy.Load().Rules()[0]

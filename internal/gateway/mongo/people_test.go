@@ -21,8 +21,8 @@ var (
 	words      = strings.Fields("asked about invoice delivery late second attempt card expired wants refund upgraded yearly discount called support again prefers email contract renewed moved office new contact person training booked export broken report missing total import done")
 )
 
-// person makes a document of about 340 bytes as applications have them: names and words
-// that repeat, and numbers that don't.
+// person returns a document of about 340 bytes like those of applications: with repeated names and words, and
+// random numbers.
 func person(r *rand.Rand) bson.D {
 	pick := func(list []string) string { return list[r.IntN(len(list))] }
 	first, last := pick(firstNames), pick(lastNames)
@@ -34,7 +34,7 @@ func person(r *rand.Rand) bson.D {
 	for i := range id {
 		id[i] = byte(r.Uint32())
 	}
-	copy(id[:], "\x65\x8a\x11") // of a few days
+	copy(id[:], "\x65\x8a\x11") // timestamps within a few days
 	return bson.D{
 		{Key: "_id", Value: id},
 		{Key: "name", Value: first + " " + last},
@@ -60,7 +60,7 @@ func people(r *rand.Rand, n int) []any {
 	return list
 }
 
-// phrases are what texts of documents are made of.
+// phrases returns the phrases that texts of documents are made of.
 func phrases() []string {
 	r := rand.New(rand.NewPCG(99, 1))
 	list := make([]string, 400)
@@ -74,7 +74,7 @@ func phrases() []string {
 	return list
 }
 
-// page makes a document of about 10 KB: a text of phrases, and numbers.
+// page returns a document of about 10 KB: a text of phrases, and numbers.
 func page(r *rand.Rand, phrases []string) bson.D {
 	var b strings.Builder
 	for b.Len() < 9500 {

@@ -2,5 +2,5 @@
 
 package mongo
 
-// underRace: the detector slows codecs and training, which are arithmetic, down by tenfold and more.
+// underRace is set because the race detector makes codecs and training ten times slower or more.
 const underRace = true

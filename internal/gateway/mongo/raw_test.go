@@ -20,7 +20,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// rawClient speaks the protocol message by message.
+// rawClient is a client that sends and receives single messages.
 type rawClient struct {
 	t    testing.TB
 	conn net.Conn
@@ -40,7 +40,7 @@ func dialRaw(t testing.TB, addr string) *rawClient {
 	return &rawClient{t: t, conn: c, in: reader{Inbound: gateway.Inbound{Conn: c, Ctx: context.Background()}}, compression: compressionBy(t, nil)}
 }
 
-// opMsg builds an OP_MSG with a body and nothing else.
+// opMsg returns an OP_MSG with only a body.
 func opMsg(id int32, flags uint32, doc bson.D) []byte {
 	b := wire.AppendHeader(nil, wire.Header{RequestID: id, OpCode: wire.OpMsg})
 	b = binary.LittleEndian.AppendUint32(b, flags)
@@ -76,7 +76,7 @@ func (c *rawClient) write(b []byte) {
 	}
 }
 
-// send sends a command, compressed by id, and returns its number.
+// send sends a command, compressed by id, and returns its request ID.
 func (c *rawClient) send(id wire.CompressorID, flags uint32, doc bson.D) int32 {
 	c.t.Helper()
 	c.last++
@@ -98,7 +98,7 @@ func (c *rawClient) compress(id wire.CompressorID, b []byte) []byte {
 	return c.compression.compress(b, h, id, 0)
 }
 
-// answer is a reply as a driver would see it.
+// answer is a reply as a driver receives it.
 type answer struct {
 	came   wire.CompressorID
 	header wire.Header
@@ -171,8 +171,8 @@ func (a answer) compression() []string {
 
 func (a answer) ok() bool { n, _ := a.doc.Lookup("ok").AsFloat64OK(); return n == 1 }
 
-// taped starts a tap in front of a mongod that has documents in shop.users, or with -short of what one has answered: the test
-// must send what was recorded and can't look into the server.
+// taped starts a tap in front of a mongod with documents in shop.users. With -short the server is a recording
+// of one: the test may send only recorded requests and can't use the server directly.
 func taped(t *testing.T) *tap {
 	t.Helper()
 	if testing.Short() {
@@ -202,7 +202,8 @@ func betweenAnd(t *testing.T, server *mongotest.Server) *tap {
 	return startTap(t, server.Addr)
 }
 
-// withLess returns a server, shared, that compresses with one method only, or is "disabled", and takes passwords by PLAIN.
+// withLess returns a shared server that supports only the compressor has, or none if has is "disabled", and
+// logins by PLAIN.
 func withLess(t testing.TB, has string) *mongotest.Server {
 	t.Helper()
 	return testenv.Shared(t, "mongod "+has, func(t testing.TB) *mongotest.Server {
@@ -258,7 +259,7 @@ func TestNegotiation(t *testing.T) {
 			if bytes.Contains(requests[0].bytes, []byte("zlib")) {
 				t.Error("zlib was offered, which no rule names")
 			}
-			// What was negotiated is in force, and a later handshake changes nothing of it.
+			// A later handshake does not change the negotiated compressors.
 			raw.last = 100
 			raw.run(plain, hello())
 			a = raw.run(plain, command("find", "users"))
@@ -296,7 +297,7 @@ func TestServerWithLess(t *testing.T) {
 	}
 }
 
-// Nothing is compressed before the server has agreed to it.
+// Nothing is compressed before the server has agreed.
 func TestNothingBeforeHello(t *testing.T) {
 	tap := taped(t)
 	s := serve(t, tap.addr, withZstd)
@@ -323,7 +324,7 @@ func TestNeverCompressed(t *testing.T) {
 			t.Errorf("%s went out as %d, came back as %d and %d", name, requests[0].came, replies[0].came, a.came)
 		}
 	}
-	// The name may stand behind a section of documents.
+	// The command may come after a document sequence.
 	raw.last++
 	doc, _ := bson.Marshal(command("saslStart", 1))
 	b := wire.AppendHeader(nil, wire.Header{RequestID: raw.last, OpCode: wire.OpMsg})
@@ -358,7 +359,7 @@ func TestMirror(t *testing.T) {
 	if _, reply, a = last(many, wire.Snappy); reply.came != wire.Zstd || a.came != wire.Snappy {
 		t.Errorf("a large find, the client's compressed: %d %d", reply.came, a.came)
 	}
-	for range 3 { // until it is learnt that its replies are small
+	for range 3 { // until the gateway knows that the replies are small
 		request, reply, a = last(one, wire.Snappy)
 	}
 	if request.came != plain || reply.came != plain || a.came != plain {
@@ -385,7 +386,7 @@ func TestMirror(t *testing.T) {
 	}
 }
 
-// codecNoise makes bytes that nothing compresses.
+// codecNoise fills b with incompressible bytes.
 func codecNoise(b []byte) []byte {
 	state := uint64(88172645463325252)
 	for i := range b {
@@ -420,7 +421,7 @@ func TestChecksum(t *testing.T) {
 	expectClosed(t, s, raw, "checksum")
 }
 
-// Requests that want no reply, and several at a time.
+// Requests without replies, and several requests at a time.
 func TestPipeline(t *testing.T) {
 	tap := taped(t)
 	s := serve(t, tap.addr, withZstd)
@@ -444,8 +445,8 @@ func TestPipeline(t *testing.T) {
 	}
 }
 
-// A reply that the server holds back does not keep requests of its connection from going on,
-// and a stream of replies goes on without requests.
+// Streams of replies to one request, hellos and batches of a cursor, pass with one compressor, without
+// further requests.
 func TestExhaust(t *testing.T) {
 	server, tap := between(t)
 	s := serve(t, tap.addr, withZstd)
@@ -484,7 +485,7 @@ func TestExhaust(t *testing.T) {
 		t.Errorf("%d documents came", got)
 	}
 	requests, replies := tap.take()
-	compressed := 0 // the stream of hellos goes on, and is not
+	compressed := 0 // the stream of hellos goes on, uncompressed
 	for _, r := range replies {
 		if r.came == wire.Zstd {
 			compressed++
@@ -498,7 +499,7 @@ func TestExhaust(t *testing.T) {
 	}
 }
 
-// The handshake's other fields arrive as they were sent.
+// The handshake's other fields arrive unchanged.
 func TestHelloKeepsTheRest(t *testing.T) {
 	tap := taped(t)
 	s := serve(t, tap.addr, withZstd)
@@ -532,7 +533,7 @@ func TestHelloKeepsTheRest(t *testing.T) {
 	}
 }
 
-// expectClosed checks that the gateway ended the connection and said so once.
+// expectClosed checks that the gateway closed the connection and logged that once.
 func expectClosed(t *testing.T, s *served, c *rawClient, class string) {
 	t.Helper()
 	if a, err := c.tryReceive(); err == nil {
@@ -549,7 +550,7 @@ func expectClosed(t *testing.T, s *served, c *rawClient, class string) {
 	}
 }
 
-// A server that sends nonsense, or replies in what we did not ask for.
+// A server sends nonsense, or compresses replies to plain requests.
 func TestBadServer(t *testing.T) {
 	l := listen(t)
 	answers := make(chan []byte, 1)
@@ -563,7 +564,7 @@ func TestBadServer(t *testing.T) {
 				defer c.Close()
 				buf := make([]byte, 4096)
 				if n, _ := c.Read(buf); n == 0 || bytes.Contains(buf[:n], []byte("isMaster")) {
-					return // the gateway's own question
+					return // the gateway's own hello
 				}
 				_, _ = c.Write(<-answers)
 				_, _ = c.Read(buf)
@@ -597,7 +598,7 @@ func TestBadServer(t *testing.T) {
 	})
 }
 
-// One message of the largest size passes in both directions, and memory is given back.
+// A message of the largest size passes in both directions, and its memory is given back.
 func TestLargestMessage(t *testing.T) {
 	_, tap := between(t)
 	s := serve(t, tap.addr, withSnappy)

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// A failover refuses every dial of every driver's pool: one line says so, and one that it is
-// over.
+// In a failover every dial of every driver's pool is refused: that is logged once, and its end too.
 func TestUnreachableIsLoggedOnce(t *testing.T) {
 	l := listen(t)
 	_ = l.Close()
@@ -50,8 +49,7 @@ func TestUnreachableIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// accepted waits until a client's bytes are there: the gateway's own questions are answered
-// by hanging up.
+// accepted reads the gateway's own hello from a connection, and closes that without a reply.
 func accepted(t *testing.T, l net.Listener) {
 	t.Helper()
 	c, err := l.Accept()

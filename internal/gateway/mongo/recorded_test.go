@@ -20,18 +20,18 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Without a server, tests of what goes by on the wire meet its answers of another day: those that a mongod gave to the same
-// requests, decompressed. To record them anew, for all tests together:
+// Without a server, tests of the messages on the wire use recorded replies: those that a mongod gave to the
+// same requests, decompressed. To record them again, for all tests together:
 //
 //	go test ./internal/gateway/mongo -record
 var recordAnew = flag.Bool("record", false, "record what mongod answers, in "+recordingFile)
 
 const recordingFile = "testdata/mongod-6.0.5.txt"
 
-// maxRecorded bounds a message of the recording. Tests with longer ones need the server.
+// maxRecorded limits the messages of the recording, in bytes. Tests with longer ones need the server.
 const maxRecorded = 32 << 10
 
-// recording has the reply to each request, or "" where there is none. Numbers of messages are zero in both.
+// recording holds the reply to each request; "" if there is none. The message IDs are zero in both.
 type recording struct {
 	mu      sync.Mutex
 	replies map[string]string
@@ -42,7 +42,7 @@ func newRecording(t testing.TB) *recording {
 	return &recording{replies: map[string]string{}, codecs: compressionBy(t, nil)}
 }
 
-// withoutNumbers returns the message that a frame holds.
+// withoutNumbers returns a message decompressed and with its IDs set to zero.
 func (r *recording) withoutNumbers(m message) (string, error) {
 	b := m.received
 	if m.came != plain {
@@ -68,12 +68,12 @@ func numbered(message string, id, to int32) []byte {
 	return b
 }
 
-// hasChecksum reports whether a whole message has one, right or not.
+// hasChecksum reports whether a complete message has a checksum, valid or not.
 func hasChecksum(b []byte, h wire.Header) bool {
 	return h.OpCode == wire.OpMsg && binary.LittleEndian.Uint32(b[wire.HeaderLen:])&uint32(wire.ChecksumPresent) != 0
 }
 
-// startRecorded listens as the server that was recorded.
+// startRecorded starts a server that replies from the recording.
 func startRecorded(t *testing.T) (addr string) {
 	t.Helper()
 	text, err := os.ReadFile(recordingFile)
@@ -122,7 +122,7 @@ func startRecorded(t *testing.T) (addr string) {
 	})
 }
 
-// startRecorder forwards to a server, and adds what goes by to the recording.
+// startRecorder starts a proxy for a server that adds the messages to the recording.
 func startRecorder(t *testing.T, server string) (addr string) {
 	t.Helper()
 	r := testenv.Shared(t, "recording", func(t testing.TB) *recording {
@@ -137,7 +137,7 @@ func startRecorder(t *testing.T, server string) (addr string) {
 		}
 		defer up.Close()
 		var mu sync.Mutex
-		sent := map[int32]string{} // by number
+		sent := map[int32]string{} // by request ID
 		go func() {
 			defer c.Close()
 			r.carry(c, up, func(m message) {
@@ -174,7 +174,7 @@ func (r *recording) carry(to, from net.Conn, each func(message)) {
 	}
 }
 
-// add notes a request, or its reply: the first one that the server gave.
+// add records a request with the server's first reply to it.
 func (r *recording) add(request string, reply message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// repeated is a connection from which the same message comes again and again, and that takes anything.
+// repeated is a connection that returns the same message repeatedly, and accepts all writes.
 type repeated struct {
 	net.Conn
 	message []byte
@@ -80,7 +80,7 @@ func roundTrips(t testing.TB) []roundTrip {
 	return list
 }
 
-// carrier returns a function that carries it once.
+// carrier returns a function that carries request and reply once.
 func (r *roundTrip) carrier(t testing.TB) func() error {
 	p, err := policy.NewMessages(withZstd)
 	if err != nil {
@@ -105,7 +105,7 @@ func (r *roundTrip) carrier(t testing.TB) func() error {
 	}
 }
 
-// BenchmarkRoundTrip is what a request and its reply cost beside system calls.
+// BenchmarkRoundTrip measures the cost of a request and its reply without system calls.
 func BenchmarkRoundTrip(b *testing.B) {
 	for _, test := range roundTrips(b) {
 		b.Run(test.name, func(b *testing.B) {

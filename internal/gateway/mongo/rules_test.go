@@ -11,11 +11,10 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// This file has what MongoDB's protocol asks of whoever stands in between, and what raw_test
-// does not look at.
+// This file tests rules of MongoDB's protocol for proxies that raw_test.go does not cover.
 
-// A client that offered nothing never hears of compression: not when it polls, and not in the
-// stream of replies to an awaitable hello.
+// A client that offered nothing is never told of compression, neither when it polls nor in the stream of
+// replies to an awaitable hello.
 func TestNothingShownInPollsAndStreams(t *testing.T) {
 	_, tap := between(t)
 	s := serve(t, tap.addr, withZstd)
@@ -45,21 +44,21 @@ func TestNothingShownInPollsAndStreams(t *testing.T) {
 	}
 }
 
-// A hello that was changed has a checksum that is right again, and so has its reply.
+// A rewritten hello has a correct checksum, and so has its reply.
 func TestChecksumOfHello(t *testing.T) {
 	tap := taped(t)
 	s := serve(t, tap.addr, withZstd)
 	raw := dialRaw(t, s.addr)
 	raw.last++
 	raw.write(opMsg(raw.last, uint32(wire.ChecksumPresent), hello("zlib")))
-	a := raw.receive() // which checks the checksum
+	a := raw.receive() // checks the checksum
 	if !a.ok() || a.flags&uint32(wire.ChecksumPresent) == 0 || strings.Join(a.compression(), " ") != "zlib" {
 		t.Errorf("flags %x, %v", a.flags, a.doc)
 	}
 }
 
-// What the gateway compresses is one zstd frame that says its size, with nothing behind it:
-// PyMongo refuses anything else.
+// The gateway compresses to one zstd frame that contains its size, with nothing after it: PyMongo refuses
+// anything else.
 func TestOneFrameWithItsSize(t *testing.T) {
 	tap := taped(t)
 	s := serve(t, tap.addr, withSnappy) // so that replies are compressed again
@@ -85,7 +84,8 @@ func TestOneFrameWithItsSize(t *testing.T) {
 	}
 }
 
-// frameOf compresses the body of a message by means that drivers have and we don't.
+// frameOf returns a message as an OP_COMPRESSED with a payload made by the test, in forms that drivers use
+// and the gateway doesn't.
 func frameOf(message []byte, payload []byte, id wire.CompressorID) []byte {
 	h, err := wire.ParseHeader(message)
 	if err != nil {
@@ -105,8 +105,8 @@ func zstdOf(t *testing.T, body []byte, o ...zstd.EOption) []byte {
 	return e.EncodeAll(body, nil)
 }
 
-// Whatever form of zstd a client sends is answered, or ends the connection: and what reaches
-// the server is a message of the declared size.
+// Any form of zstd that a client sends gets a reply or ends the connection, and only messages of the declared
+// size reach the server.
 func TestFormsOfZstd(t *testing.T) {
 	tap := taped(t)
 	request := opMsg(7, 0, command("find", "users", bson.E{Key: "comment", Value: strings.Repeat("abc", 500)}))
@@ -159,7 +159,7 @@ func TestFormsOfZstd(t *testing.T) {
 	}
 }
 
-// Compressor 0 is one that does nothing: it is understood, and answered plainly.
+// Compressor 0 does not compress. Its messages are accepted, and the replies are plain.
 func TestNoop(t *testing.T) {
 	tap := taped(t)
 	s := serve(t, tap.addr, nil)
@@ -172,8 +172,8 @@ func TestNoop(t *testing.T) {
 	}
 }
 
-// Documents of users arrive as they were sent, byte by byte: also those that look like a
-// handshake, repeat keys, or hold every type that there is.
+// Documents of users arrive unchanged, byte by byte, even if they look like a handshake, repeat keys, or
+// contain all types.
 func TestDocumentsAreNotTouched(t *testing.T) {
 	_, tap := between(t)
 	s := serve(t, tap.addr, withZstd)
@@ -234,7 +234,7 @@ func TestDocumentsAreNotTouched(t *testing.T) {
 	}
 }
 
-// opened is a frame's message without compression.
+// opened returns the decompressed message of a frame.
 func opened(t *testing.T, raw *rawClient, f frame) []byte {
 	t.Helper()
 	if f.came == plain {
@@ -252,7 +252,7 @@ func opened(t *testing.T, raw *rawClient, f frame) []byte {
 	return body
 }
 
-// Drivers number their requests as they like: two in flight may have the same number.
+// Drivers choose request IDs freely: two requests in flight may have the same one.
 func TestSameNumberTwice(t *testing.T) {
 	tap := taped(t)
 	s := serve(t, tap.addr, withZstd)
@@ -267,7 +267,7 @@ func TestSameNumberTwice(t *testing.T) {
 	}
 }
 
-// Many requests that want no reply, each compressed, leave the connection in step.
+// Many compressed requests without replies don't get the connection out of step.
 func TestSilentStorm(t *testing.T) {
 	_, tap := between(t)
 	s := serve(t, tap.addr, withZstd)

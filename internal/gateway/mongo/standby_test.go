@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// saidHello is what the reply to a hello says.
+// saidHello holds fields of the reply to a hello.
 type saidHello struct {
 	SetName, Me                  string
 	Hosts, Arbiters              []string
@@ -23,8 +23,8 @@ type saidHello struct {
 	LogicalSessionTimeoutMinutes any
 }
 
-// A standby answers as an arbiter does that drivers find at its address: it names the gateways of
-// its process and the standbys of others, and takes no operations.
+// A standby answers as an arbiter at its address: it names the gateways of its process and the standbys of
+// others, and refuses operations.
 func TestStandby(t *testing.T) {
 	server := replicaSet(t)
 	shared := &Topology{}

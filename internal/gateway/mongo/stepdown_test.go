@@ -78,7 +78,7 @@ func (m *fakeMember) serve(c net.Conn) {
 	}
 }
 
-// dialBalanced is a client that takes the gateway for a load balancer.
+// dialBalanced returns a client that connects with loadBalanced=true.
 func dialBalanced(t *testing.T, addr string) *rawClient {
 	t.Helper()
 	raw := dialRaw(t, addr)
@@ -88,7 +88,7 @@ func dialBalanced(t *testing.T, addr string) *rawClient {
 	return raw
 }
 
-// ended waits for the end of a client's connection.
+// ended waits until the gateway closes the client's connection.
 func (c *rawClient) ended() {
 	c.t.Helper()
 	if _, err := c.tryReceive(); !errors.Is(err, io.EOF) {
@@ -96,8 +96,8 @@ func (c *rawClient) ended() {
 	}
 }
 
-// A server that is primary no more says so on one connection: the reply is delivered, all
-// connections to that member end, and who connects again finds the next one.
+// If a reply shows that a server is no longer primary, all connections to that member end, and clients that
+// connect again get to the next primary. The reply is delivered unless the driver retries.
 func TestSessionsOfALostPrimaryEnd(t *testing.T) {
 	failed := func(code int, more ...bson.E) bson.D {
 		return append(bson.D{{Key: "ok", Value: 0}, {Key: "code", Value: code}, {Key: "errmsg", Value: "not primary"}}, more...)
@@ -119,7 +119,7 @@ func TestSessionsOfALostPrimaryEnd(t *testing.T) {
 		{"a cursor", failed(11602), command("getMore", int64(1), bson.E{Key: "collection", Value: "users"}), true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel() // sessions that have just begun have two seconds
+			t.Parallel() // a drain gives new sessions two seconds
 			first, second := startMember(t, true, 1), startMember(t, false, 2)
 			s := serve(t, "", withZstd, func(cfg *Config) { cfg.Members = []gateway.Upstream{first.upstream(), second.upstream()} })
 			client, sibling := dialBalanced(t, s.addr), dialBalanced(t, s.addr)
@@ -144,7 +144,7 @@ func TestSessionsOfALostPrimaryEnd(t *testing.T) {
 	}
 }
 
-// Errors that say nothing about the member end nothing.
+// Other errors end no session.
 func TestOtherErrorsEndNothing(t *testing.T) {
 	member := startMember(t, true, 1)
 	s := serve(t, "", withZstd, func(cfg *Config) { cfg.Members = []gateway.Upstream{member.upstream()} })
@@ -164,10 +164,10 @@ func TestOtherErrorsEndNothing(t *testing.T) {
 	}
 }
 
-// A primary that has not heard of the next election is not the one to go to, and sessions to it
-// end when the other is found.
+// A primary that does not know of a later election is not used, and sessions to it end when the newer primary
+// is found.
 func TestTheLatestElectionCounts(t *testing.T) {
-	t.Parallel() // sessions that have just begun have two seconds
+	t.Parallel() // a drain gives new sessions two seconds
 	older, newer := startMember(t, true, 1), startMember(t, false, 2)
 	s := serve(t, "", withZstd, func(cfg *Config) { cfg.Members = []gateway.Upstream{older.upstream(), newer.upstream()} })
 	client := dialBalanced(t, s.addr)

@@ -15,10 +15,10 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// closedServer requires a login and allows TLS. Its users are named after the mechanism that they log in by.
+// closedServer requires a login and allows TLS. Each user is named after its login mechanism.
 type closedServer struct {
 	*mongotest.Server
-	file string // its certificate and key
+	file string // PEM file with its certificate and key
 	pool *x509.CertPool
 }
 
@@ -31,7 +31,7 @@ func closed(t testing.TB) closedServer {
 		s.Server = mongotest.Start(t, mongotest.Config{Args: []string{"--tlsMode", "allowTLS", "--tlsCertificateKeyFile", s.file, "--tlsAllowInvalidCertificates", "--tlsAllowConnectionsWithoutCertificates", "--auth", "--tlsCAFile", s.file}})
 		for _, user := range []string{"SCRAM-SHA-256", "SCRAM-SHA-1"} {
 			c := s.Client(t)
-			if user == "SCRAM-SHA-1" { // localhost's exception is for the first user
+			if user == "SCRAM-SHA-1" { // the localhost exception allows creating the first user only
 				c = connectAs(t, s.URI(), nil, "SCRAM-SHA-256", "secret")
 			}
 			create := bson.D{{Key: "createUser", Value: user}, {Key: "pwd", Value: "secret"}, {Key: "roles", Value: bson.A{"root"}}, {Key: "mechanisms", Value: bson.A{user}}}
@@ -43,8 +43,8 @@ func closed(t testing.TB) closedServer {
 	})
 }
 
-// TLS on both sides and SCRAM through it: a user who logs in by either mechanism reads what
-// was written, and a wrong password is refused by the server.
+// TLS on both sides, and SCRAM logins through the gateway: a user of either mechanism can write and read, and
+// the server refuses a wrong password.
 func TestTLSAndSCRAM(t *testing.T) {
 	server := closed(t)
 	serverTLS, err := gateway.TLSFiles{Cert: server.file, Key: server.file}.ServerConfig()

@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// A server that calls itself something else each time takes no more memory for that.
+// A server that reports another name each time does not take more and more memory.
 func TestMembersAreBounded(t *testing.T) {
 	s := serve(t, "127.0.0.1:1", nil)
 	var here gateway.Advertised
@@ -29,8 +29,8 @@ func TestMembersAreBounded(t *testing.T) {
 	}
 }
 
-// A client that comes while a process begins hears of no member by its own name because that
-// member's gateway has not asked yet: its driver would go there directly from then on.
+// A client that connects while a process starts must not be told a member's own name only because the
+// member's gateway has not asked the server yet: its driver would connect there directly from then on.
 func TestClientsWaitForGatewaysThatBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := &Topology{}
@@ -43,7 +43,7 @@ func TestClientsWaitForGatewaysThatBegin(t *testing.T) {
 		}()
 		shared.learn("db0:27017", gateway.Advertised{Host: "proxy", Port: "1"})
 		first()
-		first() // again counts once
+		first() // calling it again has no effect
 		synctest.Wait()
 		select {
 		case at := <-heard:
@@ -61,7 +61,7 @@ func TestClientsWaitForGatewaysThatBegin(t *testing.T) {
 	})
 }
 
-// Whatever becomes of a gateway, clients of others wait for it no longer.
+// Clients of other gateways don't wait for a gateway that has ended.
 func TestNobodyWaitsForAGatewayThatEnded(t *testing.T) {
 	shared := &Topology{}
 	g := NewGateway(Config{Name: "mongo", Upstream: gateway.Upstream{Network: "tcp", Address: "127.0.0.1:1"}, Topology: shared})

@@ -18,7 +18,8 @@ func traceAll(by *tracetest.Commands) func(*Config) {
 	return func(c *Config) { c.Tracer = by.Tracer }
 }
 
-// Commands have spans for their parts; failures are errors by their codes; and what a client has sent is in none.
+// Commands have spans for their parts, failures have the error's code, and no span contains data sent by a
+// client.
 func TestTraceOfCommands(t *testing.T) {
 	server, _ := between(t)
 	c := tracetest.StartCommands(t)
@@ -26,13 +27,13 @@ func TestTraceOfCommands(t *testing.T) {
 	raw := dialRaw(t, s.addr)
 	raw.run(plain, hello("snappy"))
 	raw.run(wire.Snappy, command("insert", "people", manyDocuments))
-	for range 2 { // until it is known that the replies are large
+	for range 2 { // until the gateway knows that the replies are large
 		raw.run(plain, command("find", "people"))
 	}
 	raw.run(plain, command("count", "people", bson.E{Key: "query", Value: bson.D{{Key: "$secret", Value: 1}}}))
 	raw.run(plain, command("mySecret", 1))
 	raw.send(plain, uint32(wire.MoreToCome), command("delete", "people", bson.E{Key: "deletes", Value: bson.A{bson.D{{Key: "q", Value: bson.D{{Key: "secret", Value: 1}}}, {Key: "limit", Value: 0}}}}))
-	raw.run(plain, command("ping", 1)) // behind it
+	raw.run(plain, command("ping", 1)) // waits for the delete
 	c.End(t, systemName, s.Shutdown)
 	c.SilentAbout(t, "ecret", "people", "shop", "errmsg")
 
@@ -63,7 +64,7 @@ func TestTraceOfCommands(t *testing.T) {
 	c.One(t, "hello")
 }
 
-// Drivers work as ever while everything is traced, over both halves of a pair.
+// Drivers work unchanged while everything is traced, through both gateways of a pair.
 func TestTraceOfDrivers(t *testing.T) {
 	server := standalone(t)
 	c, near := tracetest.StartCommands(t), tracetest.StartCommands(t)
@@ -99,9 +100,9 @@ func TestTraceOfDrivers(t *testing.T) {
 	}
 }
 
-// What ends with its connection is over, and so is what is no message.
+// Traces end when their connection ends, and at an invalid message.
 func TestTraceOfEnds(t *testing.T) {
-	t.Parallel() // the client that leaves waits for two seconds
+	t.Parallel() // the subtest with the client's end takes two seconds
 	l := listen(t)
 	go func() {
 		for {
@@ -141,7 +142,7 @@ func TestTraceOfEnds(t *testing.T) {
 		_ = raw.conn.Close()
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		_ = s.Shutdown(ctx) // the server does not end it
+		_ = s.Shutdown(ctx) // the server does not end the session
 		c.End(t, systemName, s.Shutdown)
 		if find := c.One(t, "find"); find.Error != "STATUS_CODE_ERROR connection_ended" {
 			t.Errorf("%+v", find)
@@ -152,7 +153,7 @@ func TestTraceOfEnds(t *testing.T) {
 		s := serve(t, l.Addr().String(), nil, traceAll(c))
 		raw := dialRaw(t, s.addr)
 		bad := opMsg(1, 0, command("find", "stays"))
-		bad[wire.HeaderLen+4] = 77 // the kind of a section
+		bad[wire.HeaderLen+4] = 77 // the section kind
 		raw.write(bad)
 		expectClosed(t, s, raw, "malformed")
 		c.End(t, systemName, s.Shutdown)
@@ -172,7 +173,8 @@ func TestTraceOfEnds(t *testing.T) {
 	})
 }
 
-// A reply that others follow ends its request's trace, and the others have none; who waits for room has that noted.
+// The first of several replies ends the trace of its request, and the others have none. The wait of a blocked
+// push is recorded.
 func TestTraceOfQueues(t *testing.T) {
 	c := tracetest.StartCommands(t)
 	by := tracing{by: c.Tracer, gateway: "test", server: "there"}
@@ -209,7 +211,7 @@ func TestTraceOfQueues(t *testing.T) {
 	}
 }
 
-// Only known names are told.
+// Only known names are used.
 func TestOperationNames(t *testing.T) {
 	lower := map[string]bool{}
 	for name := range operations {

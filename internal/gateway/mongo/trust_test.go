@@ -17,11 +17,11 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// stranger is a client of a far gateway that says it is a gateway, and has not logged in.
+// stranger is a client that claims to be a gateway and has not logged in.
 type stranger struct {
 	*rawClient
 	to    frameWriter
-	dicts int // that it was sent
+	dicts int // number of dictionaries that it was sent
 }
 
 func meetStranger(t *testing.T, far *served) *stranger {
@@ -34,7 +34,7 @@ func meetStranger(t *testing.T, far *served) *stranger {
 	return s
 }
 
-// ask sends a command whose reply may be a frame, and notes what comes.
+// ask sends a command whose reply may be a frame, and counts the dictionaries that come.
 func (s *stranger) ask(doc bson.D) {
 	s.t.Helper()
 	s.last++
@@ -55,7 +55,8 @@ func (s *stranger) ask(doc bson.D) {
 	}
 }
 
-// Dictionaries hold pieces of documents: who may not read a namespace gets none of it.
+// Dictionaries contain pieces of documents: a client that may not read a namespace gets none of its
+// dictionaries.
 func TestStrangersGetNoDictionary(t *testing.T) {
 	server := closed(t)
 	p := servePair(t, server.Addr, training)
@@ -99,7 +100,7 @@ func TestStrangersGetNoDictionary(t *testing.T) {
 
 func (s *served) dictionaries() int { return twins{s, s, nil}.dictionaries() / 2 }
 
-// A dictionary may be as large as files of them are.
+// A dictionary may be as large as codec.MaxDictLen.
 func TestPairLargestDictionary(t *testing.T) {
 	content := make([]byte, codec.MaxDictLen)
 	_, _ = rand.Read(content)
@@ -123,7 +124,7 @@ func TestPairLargestDictionary(t *testing.T) {
 	}
 }
 
-// A server that answers with something else than a reply is cut off.
+// A server that sends a message other than a reply is disconnected.
 func TestServerSendsNoReply(t *testing.T) {
 	server := startLiar(t)
 	s := serve(t, server.addr, withZstd)
@@ -144,7 +145,7 @@ func TestServerSendsNoReply(t *testing.T) {
 	}
 }
 
-// What vouches for a client: ok from a server that has asked for the right to read documents.
+// A client may read a collection if the server said ok to a command that requires that right.
 func TestReads(t *testing.T) {
 	stages := func(names ...string) bson.E {
 		list := bson.A{}
@@ -185,7 +186,7 @@ type guarded struct {
 	*partsOf
 	*rawClient
 	budget  *gateway.Budget // for requests
-	lengths chan int        // of each message that the server has received, without compression
+	lengths chan int        // length of each message that the server has received, decompressed
 }
 
 func newGuarded(t *testing.T) *guarded {
@@ -218,10 +219,10 @@ func newGuarded(t *testing.T) *guarded {
 	return p
 }
 
-// silentKey is a field of hellos: guarded's server does not answer those where it is true.
+// silentKey is a field of hellos. guarded's server does not reply to hellos in which it is true.
 const silentKey = "unanswered"
 
-// serve answers everything with what ends a login, and is a hello's answer too.
+// serve replies to all messages with a document that ends a login, and that is a valid reply to a hello.
 func (p *guarded) serve(c net.Conn) {
 	defer close(p.lengths)
 	in := reader{Inbound: gateway.Inbound{Conn: c, Ctx: context.Background()}}
@@ -248,7 +249,7 @@ func sized(n int) []byte {
 	return opMsg(1, 0, command("insert", "x", bson.E{Key: "v", Value: strings.Repeat("x", n-len(b))}))
 }
 
-// Before the login messages may have 64 KiB, whatever that is compressed, and only compressors are taken that were
+// Before the login messages may have at most 64 KiB decompressed, and only compressors are accepted that were
 // offered.
 func TestStrangersMayNotInflate(t *testing.T) {
 	const most = gateway.StrangerBytes
@@ -269,11 +270,11 @@ func TestStrangersMayNotInflate(t *testing.T) {
 	asPlain := func(_ *guarded, b []byte) []byte { return b }
 	for _, c := range []struct {
 		name   string
-		offers []string // nil: there is no hello
+		offers []string // nil: no hello is sent
 		logsIn bool
 		length int
 		form   func(*guarded, []byte) []byte
-		class  string // "": it gets to the server
+		class  string // "": it reaches the server
 	}{
 		{"plain", []string{}, false, most, asPlain, ""},
 		{"plain and longer", []string{}, false, most + 1, asPlain, "stranger"},
