@@ -54,7 +54,7 @@ type Budget struct {
 
 // BudgetUse is the state of a Budget at one moment.
 type BudgetUse struct {
-	Size    int64         // bytes; 0: no bound
+	Size    int64         // bytes; 0: no limit
 	InUse   int64         // bytes
 	Peak    int64         // most bytes in use since the start
 	Waiting int           // blocked requests

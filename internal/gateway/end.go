@@ -60,8 +60,8 @@ func (c ErrorClasses) Of(err error) string {
 	return ""
 }
 
-// LogEnd counts and logs that a session was ended because the peer who sent something invalid. class names
-// the violation of the protocol; "" means an ordinary end, which is neither counted nor logged.
+// LogEnd counts and logs that a session ended because of invalid input; who is the peer that sent it. class
+// names the violation of the protocol; "" means an ordinary end, which is neither counted nor logged.
 func LogEnd(log *slog.Logger, stats *Stats, client net.Conn, who Peer, class string, err error) {
 	if class == "" {
 		return

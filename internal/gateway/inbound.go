@@ -28,7 +28,7 @@ type Inbound struct {
 	Conn    net.Conn
 	Peer    Peer // at the other end
 	Ctx     context.Context
-	Account *Account     // nil: no bound
+	Account *Account     // nil: no limit
 	Door    *Door        // limits messages before login; nil: no limit
 	Idle    func() error // called before waiting for bytes; may be nil
 

@@ -127,7 +127,8 @@ type LatencyTotal struct {
 	Buckets []LatencyBucket `json:"buckets"`
 }
 
-// LatencyBucket counts exchanges to which the gateway added at most UpToUs, and more than the bucket before holds.
+// LatencyBucket counts exchanges to which the gateway added at most UpToUs, and more than the bound of the
+// previous bucket.
 type LatencyBucket struct {
 	UpToUs float64 `json:"up_to_us,omitempty"` // absent: longer than all others
 	Count  uint64  `json:"count"`
