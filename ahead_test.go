@@ -9,7 +9,7 @@ import (
 
 var zstd3 = codec.Setting{Codec: codec.Zstd, Level: 3}
 
-// arrive gives a value to Ahead in steps, in memory that holds something else before.
+// arrive passes a value to Ahead in steps, in memory that holds other bytes first.
 func arrive(t *testing.T, s *Sealer, value []byte, worth func(raw, sealed int) bool, steps ...int) []byte {
 	t.Helper()
 	memory := bytes.Repeat([]byte{0xAA}, len(value))
@@ -18,7 +18,7 @@ func arrive(t *testing.T, s *Sealer, value []byte, worth func(raw, sealed int) b
 		t.Fatalf("a value of %d bytes is not sealed ahead", len(value))
 	}
 	defer a.Close()
-	for _, n := range append(steps, len(value)-1, len(value), len(value)) { // Seal says it once more
+	for _, n := range append(steps, len(value)-1, len(value), len(value)) { // Seal says it again
 		copy(memory[:n], value)
 		a.Arrived(n)
 	}
@@ -32,7 +32,7 @@ func arrive(t *testing.T, s *Sealer, value []byte, worth func(raw, sealed int) b
 	return out
 }
 
-// Ahead comes to what Seal comes to: sealed or not, wrapped or not, and in hardly more bytes.
+// Ahead gives the same results as Seal: sealed or not, wrapped or not, and at most slightly longer.
 func TestAheadIsSeal(t *testing.T) {
 	s := NewSealer(SealerOptions{})
 	const n = 2<<20 + 3*codec.FrameBlock + 5
@@ -82,7 +82,7 @@ func TestAheadOnlyWhereItPays(t *testing.T) {
 	}
 }
 
-// An encoder that fails in the middle costs nothing but time.
+// After an encoder's error in the middle, Seal starts over and succeeds.
 func TestAheadAfterFailure(t *testing.T) {
 	s := NewSealer(SealerOptions{Engine: codec.New(codec.Options{Zstd: brokenFramer{codec.NewGoZstd()}})})
 	value := orders(MinAhead + 100)
@@ -112,7 +112,7 @@ func (b *brokenFrame) Append(dst []byte, _ int) ([]byte, error) {
 
 func (*brokenFrame) Close() {}
 
-// What an encoder gets wrong in plain sight is never handed out.
+// Ahead does not return a frame that CheckFrame finds wrong.
 func TestAheadChecksFrames(t *testing.T) {
 	s := NewSealer(SealerOptions{Engine: codec.New(codec.Options{Zstd: wordyFramer{codec.NewGoZstd()}})})
 	value := orders(MinAhead + 100)
@@ -122,7 +122,7 @@ func TestAheadChecksFrames(t *testing.T) {
 	}
 }
 
-// wordyFramer says something behind the end.
+// wordyFramer appends bytes after the end of the frame.
 type wordyFramer struct{ *codec.GoZstd }
 
 func (wordyFramer) FrameBytes(_, _ int) int { return 1 }

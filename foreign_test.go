@@ -27,7 +27,7 @@ func sealForeign(t testing.TB, s *Sealer, dict uint32, of Foreign, content []byt
 	return all
 }
 
-// contentOf is something that the format can hold: Rails' has a header in front.
+// contentOf returns content that the format can hold: for Rails it begins with a header.
 func contentOf(t testing.TB, f foreign.Format, usual []byte) []byte {
 	t.Helper()
 	if f != foreign.Rails70 && f != foreign.Rails71 {
@@ -67,8 +67,8 @@ func TestForeignOpens(t *testing.T) {
 	}
 }
 
-// Any other bit gives an error or the right content, never other bytes. Of the level alone, which only says how fast
-// or small the value is made, a tag or checksum knows too.
+// A flipped bit gives an error or the right content, never other bytes. A bit of the level, which only says
+// how fast or small the value is made, is also covered by the tag or checksum.
 func TestForeignBitFlips(t *testing.T) {
 	s, dict := testSealer(t)
 	content := orders(500)
@@ -105,7 +105,7 @@ func TestForeignRefusals(t *testing.T) {
 	} {
 		changed := bytes.Clone(sealed)
 		copy(changed[h.Len-extWordLen:], c.word)
-		if c.want == ErrUnknownCodec { // of a writer that knows it
+		if c.want == ErrUnknownCodec { // as by a writer that knows it
 			h := h
 			h.Foreign.Format = 0xff
 			h.Checksum = checksum(orders(500), h.Foreign)
@@ -124,7 +124,7 @@ func TestForeignRefusals(t *testing.T) {
 	}
 }
 
-// foreignVector is a line of testdata/vectors/foreign.json.
+// foreignVector is an entry of testdata/vectors/foreign.json.
 type foreignVector struct {
 	Name       string `json:"name"`
 	Stored     string `json:"stored"`
@@ -176,7 +176,7 @@ func TestForeignVectors(t *testing.T) {
 	}
 }
 
-// writeForeignVectors adds what is missing.
+// writeForeignVectors adds missing vectors.
 func writeForeignVectors(t *testing.T) {
 	t.Helper()
 	var lines []string
@@ -212,13 +212,13 @@ func writeForeignVectors(t *testing.T) {
 	}
 }
 
-// A level that no writer of ours chooses, in an envelope that somebody has planted, costs a reader no more than the default.
+// A level that no writer of Cinch uses, in a planted envelope, costs a reader no more than the default.
 func TestForeignLevelIsBounded(t *testing.T) {
 	content := bytes.Repeat([]byte("a value of some length, "), 400)
 	s := NewSealer(SealerOptions{})
 	for f := foreign.GlideZstd; f.Known(); f++ {
 		if f == foreign.Rails70 || f == foreign.Rails71 {
-			continue // of which not any content is
+			continue // they can't hold this content
 		}
 		byDefault := openedAt(t, s, f, 0, content)
 		for level := range 256 {

@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// longest is the largest raw length that fits a header and, on 32 bits, an int.
+// longest is the largest raw length that fits into a header and, on 32-bit platforms, into an int.
 const longest = int(MaxHeaderRawLen & uint64(math.MaxInt))
 
 func TestHeaderLengths(t *testing.T) {
@@ -40,8 +40,8 @@ func TestHeaderLengths(t *testing.T) {
 	}
 }
 
-// Every combination of fields parses to what was appended, from the header
-// alone and with a payload behind it; every proper prefix is ErrTruncated.
+// Every combination of fields parses to what was appended, from the header alone and with a payload after it.
+// Every proper prefix is ErrTruncated.
 func TestHeaderRoundTrip(t *testing.T) {
 	for _, rawLen := range []int{0, 1, 127, 128, 16383, 16384, 1<<21 - 1, 1 << 21, 1<<28 - 1, 1 << 28, longest} {
 		for id := codec.ID(0); id < 16; id++ {
@@ -129,7 +129,7 @@ func TestParseHeaderRefuses(t *testing.T) {
 	}
 }
 
-// What parses marshals back to the same bytes: there is one header for given fields.
+// A parsed header marshals to the same bytes: fields have only one encoding.
 func FuzzHeader(f *testing.F) {
 	f.Add([]byte(Magic + "\x10\x00\x00\x00\x00\x00\x00"))
 	f.Add(Header{Version: Version, Codec: codec.Zstd, HasDict: true, Dict: 5, RawLen: 1 << 30, Ext: noise(60)}.Append(nil))

@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// dictSet is a Dictionaries over a map.
+// dictSet implements Dictionaries by a map.
 type dictSet map[uint32]*codec.Dict
 
 func (s dictSet) Dictionary(number uint32) (*codec.Dict, error) {
@@ -33,7 +33,7 @@ func newDictSet(t testing.TB, contents ...[]byte) dictSet {
 	return set
 }
 
-// order is a JSON document as shops store them: small, and much like the next one.
+// order returns a JSON document as shops store them: small, and similar to the next one.
 func order(i int) []byte {
 	r := rand.New(rand.NewPCG(7, uint64(i)))
 	return fmt.Appendf(nil, `{"id":%d,"customer":{"id":%d,"tier":"%s"},"currency":"EUR","status":"%s","lines":[{"sku":"SKU-%06d","quantity":%d,"price_cents":%d}],"shipping":{"method":"standard","country":"%s"}}`,
@@ -41,7 +41,7 @@ func order(i int) []byte {
 		r.IntN(1e6), 1+r.IntN(5), r.IntN(50000), []string{"DE", "FR", "ES", "PT"}[r.IntN(4)])
 }
 
-// orders is about n bytes of order documents: compressible by every codec.
+// orders returns n bytes of order documents, compressible by every codec.
 func orders(n int) []byte {
 	var b bytes.Buffer
 	for i := 0; b.Len() < n; i++ {
@@ -51,7 +51,7 @@ func orders(n int) []byte {
 	return b.Bytes()[:n]
 }
 
-// noise is n bytes that nothing compresses.
+// noise returns n incompressible bytes.
 func noise(n int) []byte {
 	r := rand.NewChaCha8([32]byte{1})
 	b := make([]byte, n)
@@ -59,7 +59,7 @@ func noise(n int) []byte {
 	return b
 }
 
-// settings has every codec, and zstd with a dictionary too.
+// settings returns every codec, and zstd with a dictionary.
 func settings(dict uint32) []codec.Setting {
 	var all []codec.Setting
 	for id := codec.Raw; id.Known(); id++ {
@@ -71,7 +71,7 @@ func settings(dict uint32) []codec.Setting {
 	return all
 }
 
-// testSealer is a Sealer with one dictionary, whose number it returns too.
+// testSealer returns a Sealer with one dictionary, and its number.
 func testSealer(t testing.TB) (*Sealer, uint32) {
 	t.Helper()
 	set := newDictSet(t, orders(4<<10))
@@ -83,7 +83,7 @@ func testSealer(t testing.TB) (*Sealer, uint32) {
 
 func always(int, int) bool { return true }
 
-// class names the error as testdata/vectors does.
+// class returns the name of the error in testdata/vectors.
 func class(err error) string {
 	for _, c := range []struct {
 		name string
@@ -107,7 +107,7 @@ func class(err error) string {
 	return fmt.Sprint(err)
 }
 
-// putTag gives an envelope that is otherwise complete its tag, if it has a dictionary.
+// putTag sets the tag of an otherwise complete envelope, if it has a dictionary.
 func putTag(d *codec.Dict, sealed []byte) {
 	if h, err := ParseHeader(sealed); err == nil && h.HasDict {
 		tag := h.tag(d, sealed)

@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// openable are envelopes of one value with every codec, each with and without extension words.
+// openable returns envelopes of one value with every codec, with and without extension words.
 func openable(t testing.TB, s *Sealer, dict uint32, value []byte) [][]byte {
 	t.Helper()
 	var all [][]byte
@@ -30,8 +30,8 @@ func openable(t testing.TB, s *Sealer, dict uint32, value []byte) [][]byte {
 	return all
 }
 
-// Damage anywhere but in the magic gives an error or the right value, never
-// other bytes. (Damage in the magic makes a plain value of it, docs/FORMAT.md, 8.)
+// Damage anywhere but in the magic gives an error or the right value, never other bytes. (Damage in the magic
+// makes it a plain value, docs/FORMAT.md, 8.)
 func TestOpenBitFlips(t *testing.T) {
 	s, dict := testSealer(t)
 	for _, value := range [][]byte{orders(700), []byte("short"), {}} {
@@ -68,7 +68,7 @@ func checkFlips(t *testing.T, s *Sealer, stored, value []byte) {
 	}
 }
 
-// Cut off or with something behind it, no envelope opens.
+// An envelope that is cut off, or followed by bytes, does not open.
 func TestOpenTruncatedAndExtended(t *testing.T) {
 	goSealer, dict := testSealer(t)
 	for _, stored := range openable(t, goSealer, dict, orders(700)) {
@@ -116,8 +116,8 @@ type failing struct{ err error }
 
 func (f failing) Dictionary(uint32) (*codec.Dict, error) { return nil, f.err }
 
-// Twenty hostile bytes get no memory: neither over the limit nor, with a lie
-// about a short payload, anything near what they declare more than once.
+// Twenty hostile bytes cause no large allocation: nothing over the limit and, with a false length of a short
+// payload, the declared length at most once.
 func TestOpenAllocatesWithinTheLimit(t *testing.T) {
 	const limit = 1 << 20
 	for name, engine := range engines() {
@@ -132,7 +132,7 @@ func checkAllocations(t *testing.T, s *Sealer, limit int) {
 		for _, declared := range []int{limit, limit + 1, 1 << 30, longest} {
 			h := Header{Version: Version, Codec: id, RawLen: declared}
 			stored := append(h.Append(nil), "\x00\x80\x80\x80\x80\x7f"...)
-			_, _ = s.Open(nil, stored) // pools fill
+			_, _ = s.Open(nil, stored) // fills the pools
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			const runs = 8
@@ -149,8 +149,9 @@ func checkAllocations(t *testing.T, s *Sealer, limit int) {
 	}
 }
 
-// FuzzOpen: never a panic, never more than was declared, and both zstds agree on what opens. With
-// tagged, what names the dictionary gets the right tag, so that decoders meet damage there too.
+// FuzzOpen checks that Open never panics, never returns more than was declared, and that both zstds agree on
+// what opens. With tagged, envelopes that name the dictionary get the right tag, so that decoders see damage
+// there too.
 func FuzzOpen(f *testing.F) {
 	s, dict := testSealer(f)
 	for _, stored := range openable(f, s, dict, orders(300)) {

@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// checkBijection seals and opens, behind bytes that must stay as they are.
+// checkBijection seals and opens, after bytes that must not change.
 func checkBijection(t *testing.T, s *Sealer, value []byte, st codec.Setting, worth func(int, int) bool) []byte {
 	t.Helper()
 	before := bytes.Clone(value)
@@ -124,7 +124,7 @@ func TestSealRespectsMaxRaw(t *testing.T) {
 				t.Errorf("%s: %d of at most %d bytes: sealed is %v", st, n, limit, got)
 			}
 			magic := append([]byte(Magic), orders(n)...)
-			checkBijection(t, s, magic, st, nil) // escaped when too long, and that opens
+			checkBijection(t, s, magic, st, nil) // escaped if too long, which opens
 		}
 	}
 }
@@ -148,7 +148,7 @@ func TestLimitsFollowFromEachOther(t *testing.T) {
 		{2 * DefaultMaxRaw, 0, 2 * DefaultMaxRaw, 2 * DefaultMaxRaw},
 		{1000, 2000, 1000, 2000},
 		{0, 2 * DefaultMaxRaw, DefaultMaxRaw, 2 * DefaultMaxRaw},
-		{0, 1000, 1000, 1000}, // nothing is sealed that would not open
+		{0, 1000, 1000, 1000}, // nothing is sealed that could not be opened
 		{2000, 1000, 1000, 1000},
 	} {
 		s := NewSealer(SealerOptions{MaxRaw: c.maxRaw, MaxOpen: c.maxOpen})
@@ -158,7 +158,7 @@ func TestLimitsFollowFromEachOther(t *testing.T) {
 	}
 }
 
-// Who lowers MaxRaw still opens what was sealed before.
+// After MaxRaw was lowered, older envelopes still open.
 func TestLowerMaxRawStillOpens(t *testing.T) {
 	before, after := NewSealer(SealerOptions{}), NewSealer(SealerOptions{MaxRaw: 1 << 20})
 	value := bytes.Repeat(orders(1000), DefaultMaxRaw/1000)
@@ -186,7 +186,7 @@ func TestSealAndOpenDoNotAllocate(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			run() // pools fill
+			run() // fills the pools
 			if n := testing.AllocsPerRun(200, run); n >= 1 && !raceEnabled {
 				t.Errorf("%s, %s: %v allocations", st, name, n)
 			}
@@ -194,7 +194,7 @@ func TestSealAndOpenDoNotAllocate(t *testing.T) {
 	}
 }
 
-// FuzzSealOpen: whatever is sealed with whatever setting opens as itself.
+// FuzzSealOpen: a value sealed with any setting opens as itself.
 func FuzzSealOpen(f *testing.F) {
 	s, dict := testSealer(f)
 	all := settings(dict)
@@ -223,12 +223,13 @@ func ExampleSealer() {
 	// stored before Cinch came <nil>
 }
 
-// With MaxSealedLen bytes of room behind what is there already, a destination stays where it is, whatever the value and its length.
+// With MaxSealedLen bytes of room after its content, dst is never reallocated, whatever the value and its
+// length.
 func TestMaxSealedLen(t *testing.T) {
 	s, dict := testSealer(t)
 	for _, st := range settings(dict) {
 		for _, n := range []int{0, 1, 95, 96, 4096, 100_000, 2_000_000} {
-			halves := append(orders(n)[:n/2:n/2], noise(n-n/2)...) // half of it makes the sealed form no shorter
+			halves := append(orders(n)[:n/2:n/2], noise(n-n/2)...) // half of it does not get shorter
 			for name, value := range map[string][]byte{"orders": orders(n)[:n], "noise": noise(n), "halves": halves, "magic": append([]byte(Magic), halves...)} {
 				for _, worth := range []func(int, int) bool{nil, always} {
 					dst := append(make([]byte, 0, 3+MaxSealedLen(st, len(value))), "abc"...)

@@ -11,14 +11,14 @@ import (
 	"github.com/cinch-layer/cinch/codec/codectest"
 )
 
-// countingSealer has the dictionaries, and tells how often its decoder was called.
+// countingSealer returns a Sealer with the dictionaries, and a count of its decoder's calls.
 func countingSealer(dicts Dictionaries) (s *Sealer, decoded *atomic.Int64) {
 	zstd := &codectest.CountingZstd{ZstdCoder: codec.NewGoZstd()}
 	return NewSealer(SealerOptions{Engine: codec.New(codec.Options{Zstd: zstd}), Dicts: dicts}), &zstd.Decoded
 }
 
-// Whatever is changed in an envelope that names a dictionary, and whatever tag it is given without
-// that dictionary, the decoder never sees it.
+// Whatever is changed in an envelope that names a dictionary, and whatever tag it gets without that
+// dictionary, the decoder is never called.
 func TestForgedIsNeverDecoded(t *testing.T) {
 	set := newDictSet(t, orders(4<<10), orders(9 << 10)[5<<10:])
 	s, decoded := countingSealer(set)
@@ -59,7 +59,7 @@ func TestForgedIsNeverDecoded(t *testing.T) {
 	}
 }
 
-// What a planted envelope would have copied out of the dictionary: the attack that the tag is for.
+// The attack that the tag prevents: a planted envelope that would copy pieces of the dictionary.
 func TestCopyingFromADictionaryTakesItsTag(t *testing.T) {
 	secret := []byte("card 4111 1111 1111 1111, and nobody else knows")
 	set := newDictSet(t, secret)
@@ -99,8 +99,8 @@ func TestTagsAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// FuzzTag: an envelope that names a dictionary opens only with the tag that its bytes ask for, and
-// what opens is decoded exactly once; whatever else there is, is not.
+// FuzzTag: an envelope that names a dictionary opens only with the correct tag, and is then decoded exactly
+// once. Any other is never decoded.
 func FuzzTag(f *testing.F) {
 	set := newDictSet(f, orders(4<<10))
 	s, decoded := countingSealer(set)

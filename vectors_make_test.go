@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/libzstd"
 )
 
-// recipe is a vector and how its stored bytes were made.
+// recipe is a vector and the function that makes its stored bytes.
 type recipe struct {
 	vector
 	make func(t *testing.T) []byte
@@ -59,7 +59,7 @@ func (k *kitchen) dictionaries() {
 	k.addDict("dictionaries/raw.dict", orders(4<<10))
 }
 
-// addDict prefers the file that is there to the content made now.
+// addDict uses the existing file, if there is one, instead of content.
 func (k *kitchen) addDict(file string, content []byte) {
 	if existing := existingVectorFile(file); existing != nil {
 		content = existing
@@ -70,7 +70,7 @@ func (k *kitchen) addDict(file string, content []byte) {
 	}
 }
 
-// opens adds a vector that opens to value, which is kept in a file of that name.
+// opens adds a vector that opens to value, which is stored in a file of that name.
 func (k *kitchen) opens(name, valueFile string, value []byte, dictFile string, make func() []byte) {
 	file := "values/" + valueFile
 	writeNew(k.t, file, value)
@@ -87,7 +87,7 @@ func (k *kitchen) refuses(name, class string, stored []byte, change func(*vector
 	k.recipes = append(k.recipes, recipe{v, func(*testing.T) []byte { return stored }})
 }
 
-// envelope makes one without asking whether it is worth it.
+// envelope makes an envelope, worth it or not.
 func (k *kitchen) envelope(h Header, engine string, st codec.Setting, value []byte, d *codec.Dict) []byte {
 	h.Version, h.Codec, h.RawLen = Version, st.Codec, len(value)
 	if d != nil {
@@ -120,7 +120,7 @@ func (k *kitchen) escaped() {
 	}
 }
 
-// engineSettings: every codec at several levels, zstd with both implementations.
+// engineSettings returns every codec at several levels, zstd with both implementations.
 func engineSettings() map[string]codec.Setting {
 	all := map[string]codec.Setting{}
 	for id, levels := range map[codec.ID][]int{
@@ -167,8 +167,8 @@ func engineName(key string, st codec.Setting) (engine, name string) {
 	return engine, name
 }
 
-// windowed: zstd frames whose header gives a window in place of the content's
-// size. Our encoders don't write them, others may.
+// windowed adds zstd frames whose header has a window instead of the content's size. Cinch's encoders don't
+// write them, but others may.
 func (k *kitchen) windowed() {
 	for _, n := range []int{5000, 200_000} {
 		value := bytes.Repeat(orders(5000), n/5000)
@@ -185,7 +185,7 @@ func (k *kitchen) windowed() {
 	}
 }
 
-// lengths around each step of the varint.
+// lengths adds lengths around each step of the varint.
 func (k *kitchen) lengths() {
 	for _, n := range []int{127, 128, 129, 16383, 16384, 16385} {
 		file, value := fmt.Sprintf("orders-%d", n), orders(n)
@@ -213,7 +213,7 @@ func (k *kitchen) withDictionaries() {
 	}
 }
 
-// extended: a reader skips extension words, whatever they hold.
+// extended adds envelopes with extension words, which a reader skips whatever they hold.
 func (k *kitchen) extended() {
 	d := k.dicts["dictionaries/trained.dict"]
 	for _, words := range []int{1, 2, 15} {
@@ -308,7 +308,8 @@ func (k *kitchen) refusedPayloads() {
 	k.refuses("minlz-snappy-fallback", "payload", snappy, nil)
 }
 
-// forged: what names a dictionary has the tag that only the dictionary gives, over all of the envelope.
+// forged adds envelopes that name a dictionary but lack the tag that only the dictionary gives, over all of
+// the envelope.
 func (k *kitchen) forged() {
 	const file, otherFile = "dictionaries/trained.dict", "dictionaries/raw.dict"
 	d, other := k.dicts[file], k.dicts[otherFile]
@@ -349,7 +350,7 @@ func (k *kitchen) forged() {
 	k.refuses("checksum-for-tag", "dictionary missing", withChecksum(h, good[h.Len:]), func(v *vector) { v.Dictionary = file })
 }
 
-// hmacTag is a tag by a key that is not the dictionary's.
+// hmacTag returns a tag by a key that is not the dictionary's.
 func hmacTag(key []byte, parts ...[]byte) (tag [TagLen]byte) {
 	mac := hmac.New(sha256.New, key)
 	for _, p := range parts {
@@ -368,7 +369,7 @@ func mustParse(t *testing.T, stored []byte) Header {
 	return h
 }
 
-// withChecksum is an envelope with a checksum where a tag belongs: what follows is taken for something else.
+// withChecksum returns an envelope with a checksum in place of a tag, so that what follows is misread.
 func withChecksum(h Header, payload []byte) []byte {
 	b := append([]byte(Magic), h.Version<<4|byte(h.Codec), flagDict)
 	b = binary.AppendUvarint(b, uint64(h.RawLen))

@@ -22,14 +22,13 @@ var update = flag.Bool("update", false, "write missing files of testdata/vectors
 
 const vectorDir = "testdata/vectors"
 
-// vector is one line of testdata/vectors/index.json: a stored value, and the
-// value it opens to or the class of error that it must give. Files are
-// relative to the index.
+// vector is an entry of testdata/vectors/index.json: a stored value, and the value that it opens to or the
+// class of its error. Files are relative to the index.
 type vector struct {
 	Name       string `json:"name"`
 	Stored     string `json:"stored"`
 	Value      string `json:"value,omitempty"`
-	Dictionary string `json:"dictionary,omitempty"` // the only one that is known when it is opened
+	Dictionary string `json:"dictionary,omitempty"` // the only one available when it is opened
 	MaxRaw     int    `json:"max_raw,omitempty"`    // 0: the default
 	Error      string `json:"error,omitempty"`
 }
@@ -64,7 +63,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// engines by the name of their zstd: pure Go, and libzstd where cgo is on.
+// engines returns engines by the name of their zstd: pure Go, and libzstd with cgo.
 var engines = sync.OnceValue(func() map[string]*codec.Engine {
 	all := map[string]*codec.Engine{"go": codec.New(codec.Options{})}
 	if native, ok := libzstd.New(); ok {
@@ -102,7 +101,7 @@ func checkVector(t *testing.T, v vector, engine *codec.Engine) {
 	}
 }
 
-// No file lies in the directory that the index doesn't name.
+// Every file in the directory is named by the index.
 func TestVectorsAreAllListed(t *testing.T) {
 	named := map[string]bool{"index.json": true, "foreign.json": true, "README.md": true}
 	for _, v := range readForeignIndex(t) {
@@ -141,8 +140,8 @@ func readIndex(t *testing.T) []vector {
 	return all
 }
 
-// writeVectors adds what is missing. What exists is neither overwritten nor
-// made again: encoders may change from version to version, vectors may not.
+// writeVectors adds missing vectors. It neither overwrites nor remakes existing ones: encoders may change
+// between versions, vectors may not.
 func writeVectors(t *testing.T) {
 	t.Helper()
 	var index []vector
@@ -176,7 +175,7 @@ func writeVectors(t *testing.T) {
 	}
 }
 
-// writeNew writes a file, or checks that it is there already with the same content.
+// writeNew writes a file, or checks that it exists with the same content.
 func writeNew(t *testing.T, name string, b []byte) {
 	t.Helper()
 	path := filepath.Join(vectorDir, name)
@@ -199,7 +198,7 @@ func writeNew(t *testing.T, name string, b []byte) {
 	}
 }
 
-// existingVectorFile is the file's content, nil if it isn't there.
+// existingVectorFile returns the file's content, nil if it doesn't exist.
 func existingVectorFile(name string) []byte {
 	b, err := os.ReadFile(filepath.Join(vectorDir, name))
 	if err != nil {
