@@ -16,7 +16,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// A fakeConn answers at once, without allocating: an error to what begins a connection, OK to SET, a value to GET.
+// A fakeConn answers immediately and without allocating: an error to the handshake, OK to SET, a value to
+// GET.
 type fakeConn struct {
 	net.Conn
 	value   []byte
@@ -49,7 +50,7 @@ func (f *fakeConn) SetDeadline(time.Time) error      { return nil }
 func (f *fakeConn) SetReadDeadline(time.Time) error  { return nil }
 func (f *fakeConn) SetWriteDeadline(time.Time) error { return nil }
 
-// offline is a client of such connections, whose GET answers a value.
+// offline returns a client of such connections, whose GET returns value.
 func offline(t *testing.T, value []byte) *redis.Client {
 	bulk := fmt.Appendf(nil, "$%d\r\n%s\r\n", len(value), value)
 	return newClient(t, &redis.Options{
@@ -58,7 +59,7 @@ func offline(t *testing.T, value []byte) *redis.Client {
 	})
 }
 
-// The hook allocates two objects an operation beyond go-redis' own, with a dictionary and without.
+// The hook allocates two objects for each operation in addition to go-redis's, with a dictionary and without.
 func TestAllocations(t *testing.T) {
 	value := bytes.Repeat([]byte(menu), 75)
 	sealer := cinch.NewSealer(cinch.SealerOptions{})

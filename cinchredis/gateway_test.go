@@ -25,8 +25,8 @@ gateways:
   - {name: g, protocol: redis, listen: "unix:%s", upstream: "redis://%s", rules: [{name: docs, key: "doc:*", setting: zstd-3, dictionary: auto}]}
 `
 
-// TestGateway has a gateway and the library write and read at once on one server, while a dictionary is trained; with make full it is
-// replaced, too.
+// TestGateway lets a gateway and the library write and read on one server concurrently, while a dictionary is
+// trained. With make full the dictionary is also replaced.
 func TestGateway(t *testing.T) {
 	s := startRedis(t)
 	socket := startGateway(t, s)
@@ -61,7 +61,7 @@ func startGateway(t *testing.T, s *server) string {
 	return socket
 }
 
-// A stream is what one client writes: the values follow from their numbers.
+// A stream is the data that one client writes. The values are computed from their numbers.
 type stream struct {
 	name    string // the keys begin with it
 	by      *redis.Client
@@ -69,7 +69,7 @@ type stream struct {
 	written atomic.Int64
 }
 
-const mostWritten = 200_000 // of a stream, if no dictionary comes
+const mostWritten = 200_000 // largest number for a stream, if no dictionary comes
 
 func (w *stream) key(i int64) string { return fmt.Sprintf("%s:%d", w.name, i) }
 
@@ -87,7 +87,7 @@ func (w *stream) write(ended context.Context) error {
 	return nil
 }
 
-// read asks for values that have been written, by their numbers.
+// read reads values that have been written, by their numbers.
 func (w *stream) read(ctx context.Context, rdb *redis.Client, numbers []int64) error {
 	keys := make([]string, len(numbers))
 	for at, i := range numbers {
@@ -118,7 +118,7 @@ func (w *stream) readAll(ctx context.Context, rdb *redis.Client) error {
 	return nil
 }
 
-// readSome reads some values of random streams again and again.
+// readSome reads values of random streams until ended.
 func readSome(ended context.Context, rdb *redis.Client, all []*stream) error {
 	for ended.Err() == nil {
 		w := all[rand.IntN(len(all))]
@@ -137,7 +137,8 @@ func readSome(ended context.Context, rdb *redis.Client, all []*stream) error {
 	return nil
 }
 
-// writeUntil has all of writers write, and their clients read all there is, until each has named a dictionary that will do. It returns that of the first.
+// writeUntil makes all writers write, and their clients read all streams, until each writer has named a
+// dictionary for which willDo reports true. It returns the first writer's.
 func (s *server) writeUntil(t *testing.T, writers, all []*stream, willDo func(uint32) bool) uint32 {
 	t.Helper()
 	ended, end := context.WithCancel(t.Context())
@@ -173,7 +174,7 @@ func (s *server) writeUntil(t *testing.T, writers, all []*stream, willDo func(ui
 	return s.dictionaryOf(t, writers[0])
 }
 
-// dictionaryOf is the dictionary that a stream's last value names, 0 for none.
+// dictionaryOf returns the dictionary that a stream's last value names, 0 if none.
 func (s *server) dictionaryOf(t *testing.T, w *stream) uint32 {
 	t.Helper()
 	n := w.written.Load()

@@ -56,7 +56,8 @@ func isStored(t testing.TB, stored string, number uint32) {
 	}
 }
 
-// Every way to write a value seals it, and every way to read it opens it, as single commands, in pipelines and in transactions.
+// Every command that writes a value seals it, and every command that reads it opens it, as single commands,
+// in pipelines and in transactions.
 func TestCommands(t *testing.T) {
 	s, d := withPolicy(t)
 	for _, protocol := range []int{2, 3} {
@@ -176,7 +177,7 @@ func tryReplies(t *testing.T, with func(func(redis.Cmdable))) {
 	}
 }
 
-// What begins as an envelope does comes back as it was written, whatever the policy.
+// A value that begins like an envelope is read back as it was written, whatever the policy.
 func TestMagic(t *testing.T) {
 	s, _ := withPolicy(t)
 	c := s.attached(t, Options{})
@@ -194,7 +195,7 @@ func TestMagic(t *testing.T) {
 	}
 }
 
-// Commands that would compute on sealed bytes are refused, and nothing of a pipeline with one of them is sent.
+// Commands that would compute on sealed bytes are refused. A pipeline with one of them is not sent at all.
 func TestRefusals(t *testing.T) {
 	s, _ := withPolicy(t)
 	c, ctx := s.attached(t, Options{}), t.Context()
@@ -227,7 +228,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Under a rule to plain gateways seal and libraries don't; what computes could meet an envelope.
+// Under a rule to plain gateways seal values and libraries don't. Commands that compute are refused, since a
+// value may be an envelope.
 func TestRuleToPlain(t *testing.T) {
 	s, _ := withPolicy(t)
 	c, ctx := s.attached(t, Options{}), t.Context()
@@ -255,7 +257,7 @@ func redisProcess(ctx context.Context, c *redis.Client, cmd redis.Cmder) redis.C
 	return cmd
 }
 
-// spying counts what comes by.
+// spying counts commands.
 type spying struct{ n int }
 
 func (s *spying) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -268,7 +270,8 @@ func (s *spying) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	return func(ctx context.Context, cmds []redis.Cmder) error { s.n += len(cmds); return next(ctx, cmds) }
 }
 
-// Goroutines may share a command's arguments, and send a command again: what they see stays what they wrote.
+// Goroutines may share a command's arguments, and send a command again: the hook does not change what they
+// see.
 func TestSharedArguments(t *testing.T) {
 	s, d := withPolicy(t)
 	c, ctx := s.attached(t, Options{}), t.Context()
@@ -294,7 +297,7 @@ func TestSharedArguments(t *testing.T) {
 	}
 }
 
-// A connection that breaks in the middle has the client send the command again, sealed once.
+// If a connection breaks in the middle, the client sends the command again, sealed once.
 func TestRetries(t *testing.T) {
 	s, d := withPolicy(t)
 	var dials, broken int
@@ -312,7 +315,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// breaking breaks the first time that a value of ours is sent.
+// breaking breaks the connection at the first envelope that is sent.
 type breaking struct {
 	net.Conn
 	broken *int
@@ -327,7 +330,7 @@ func (b *breaking) Write(p []byte) (int, error) {
 	return b.Conn.Write(p)
 }
 
-// A cluster's values are sealed wherever they lie, and dictionaries are named that all primaries have.
+// In a cluster values are sealed on every node, and name only dictionaries that all primaries have.
 func TestCluster(t *testing.T) {
 	nodes, addrs := startCluster(t)
 	for _, n := range nodes {

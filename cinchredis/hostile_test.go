@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch"
 )
 
-// A vector is a line of the index of the frozen envelopes.
+// A vector is an entry of the index of frozen envelopes.
 type vector struct {
 	Name, Stored, Value, Dictionary, Error string
 	MaxRaw                                 int `json:"max_raw"`
@@ -39,10 +39,10 @@ func vectors(t testing.TB) (all []vector) {
 	return all
 }
 
-// errorsOf has the error of each class of the index that is not damage.
+// errorsOf maps classes of errors in the index, except damage, to errors.
 var errorsOf = map[string]error{"unknown codec": ErrUnknownCodec, "dictionary missing": ErrDictionaryMissing, "too large": ErrTooLarge}
 
-// Every frozen envelope comes through the hook as its value or its error, by every kind of reply.
+// Every frozen envelope is read through the hook as its value or its error, by every kind of reply.
 func TestVectors(t *testing.T) {
 	s := startRedis(t)
 	type known struct {
@@ -66,7 +66,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// sortedByDictionary begins with the vectors that need none, as the server then has none.
+// sortedByDictionary puts vectors without a dictionary first, while the server has none.
 func sortedByDictionary(all []vector) (sorted []vector) {
 	byDictionary, order := map[string][]vector{}, []string{""}
 	for _, v := range all {
@@ -115,7 +115,7 @@ func tryVector(t *testing.T, s *server, c *redis.Client, v vector) {
 	}
 }
 
-// Every prefix of an envelope is an error, and never data. The connection is as it was.
+// Every prefix of an envelope is read as an error, never as data. The connection stays usable.
 func TestTruncated(t *testing.T) {
 	s, _ := withPolicy(t)
 	c, ctx := s.attached(t, Options{}), t.Context()
@@ -130,8 +130,8 @@ func TestTruncated(t *testing.T) {
 	must(t, c.Ping(ctx).Err())
 }
 
-// An envelope that declares more than may be opened is refused before anything is allocated for it, as is one whose payload
-// decompresses to more than it declares.
+// An envelope that declares more than the limit is refused without an allocation for it. So is one whose
+// payload decompresses to more than it declares.
 func TestBombs(t *testing.T) {
 	s := startRedis(t)
 	c, ctx := s.attached(t, Options{MaxValue: 1 << 20}), t.Context()
@@ -156,13 +156,13 @@ func TestBombs(t *testing.T) {
 			}
 		}
 		runtime.ReadMemStats(&after)
-		if grown := after.TotalAlloc - before.TotalAlloc; grown > 20<<20 { // a decoder's window may be made once
+		if grown := after.TotalAlloc - before.TotalAlloc; grown > 20<<20 { // the decoder's window
 			t.Errorf("%s: %d bytes were allocated", name, grown)
 		}
 	}
 }
 
-// A number that nobody can have costs the server few questions.
+// Unknown dictionaries cost the server few questions.
 func TestUnknownDictionaries(t *testing.T) {
 	s := startRedis(t)
 	c, ctx := s.attached(t, Options{}), t.Context()

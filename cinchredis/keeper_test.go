@@ -35,7 +35,7 @@ func countOf(info, name string) (n int) {
 	return n
 }
 
-// A clock that stands until it is set, and a store that can be cut off.
+// A world is a clock that stands until it is set, and a store that can be cut off.
 type world struct {
 	servers
 	now atomic.Int64
@@ -53,7 +53,7 @@ func (w *world) connect(ctx context.Context) (connected, error) {
 
 func (w *world) pass(d time.Duration) { w.now.Add(int64(d)) }
 
-// inWorld attaches a client in a world of the test's own.
+// inWorld attaches a client in a new world.
 func inWorld(t *testing.T, s *server) (*redis.Client, *hook, *world) {
 	t.Helper()
 	c := newClient(t, &redis.Options{Addr: s.addr})
@@ -67,7 +67,7 @@ func inWorld(t *testing.T, s *server) (*redis.Client, *hook, *world) {
 	return c, h, w
 }
 
-// settle waits until a question that is under way has its answer.
+// settle waits until a read of the policy that is under way has ended.
 func (h *hook) settle() {
 	h.keeper.asking.Lock()
 	defer h.keeper.asking.Unlock()
@@ -82,13 +82,14 @@ func dictionaryOf(t *testing.T, s *server, key string) uint32 {
 	return h.Dict
 }
 
-// write writes a value for which a dictionary does nothing special, so that it is sealed with and without.
+// write writes a value that is compressible without a dictionary, so that it is sealed with and without.
 func write(t *testing.T, c *redis.Client, key string) {
 	t.Helper()
 	must(t, c.Set(t.Context(), key, strings.Repeat(menu, 5), 0).Err())
 }
 
-// A dictionary is named for two minutes after the store was seen to have it; then values are sealed without, until the store answers.
+// A dictionary is named for two minutes after the store was seen to have it. Then values are sealed without,
+// until the store answers.
 func TestExpiry(t *testing.T) {
 	s, d := withPolicy(t)
 	c, h, w := inWorld(t, s)
@@ -109,7 +110,7 @@ func TestExpiry(t *testing.T) {
 	}
 	w.cut.Store(false)
 	w.pass(refreshEvery)
-	write(t, c, "menu:1") // has somebody ask
+	write(t, c, "menu:1") // starts a read of the policy
 	h.settle()
 	write(t, c, "menu:1")
 	if got := dictionaryOf(t, s, "menu:1"); got != d.Number() {
@@ -117,7 +118,8 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// What is published is in use half a minute later: another dictionary, that one is retired, another policy.
+// Changes are in use half a minute after they were published: another dictionary, its retirement, another
+// policy.
 func TestRefresh(t *testing.T) {
 	s, first := withPolicy(t)
 	c, h, w := inWorld(t, s)
@@ -155,7 +157,7 @@ func (s *server) retire(t *testing.T, d *codec.Dict) {
 	must(t, s.plain.FunctionLoad(t.Context(), "#!lua name="+name+"\nredis.register_function('"+name+"', function() return 1 end)\n").Err())
 }
 
-// Without a policy, and while the store can't be asked for one, nothing is sealed, and what is there opens.
+// Without a policy, and while it can't be read, nothing is sealed, and stored envelopes are opened.
 func TestNoPolicy(t *testing.T) {
 	s, _ := withPolicy(t)
 	write(t, s.attached(t, Options{}), "menu:1")
@@ -178,7 +180,7 @@ func TestNoPolicy(t *testing.T) {
 	eventually(t, "the dictionary is asked for again", func() bool { return c.Get(t.Context(), "menu:1").Val() == strings.Repeat(menu, 5) })
 }
 
-// Each login has dictionaries of its own, on a server whose users they are.
+// Each login has its own dictionaries, on a server with users.
 func TestLogins(t *testing.T) {
 	s, d := withPolicy(t)
 	must(t, s.plain.ACLSetUser(t.Context(), "ann", "on", ">secret", "~*", "+@all").Err())

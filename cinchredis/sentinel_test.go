@@ -19,7 +19,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-const watched = "m" // the name that a Sentinel knows a primary by
+const watched = "m" // the Sentinel's name of the primary
 
 // startSentinel starts one Sentinel that watches a primary and its replica, and returns its address.
 func startSentinel(t *testing.T, primary *server) string {
@@ -57,7 +57,8 @@ func failover(t *testing.T, o *redis.FailoverOptions) *redis.Client {
 	return c
 }
 
-// While clients write and read the primary ends, and a replica takes its place: nobody gets an envelope, and values are sealed on.
+// The primary ends while clients write and read, and a replica takes over: no client gets an envelope, and
+// values continue to be sealed.
 func TestFailover(t *testing.T) {
 	primary, replica, number, sentinel := startWatched(t)
 	c := failover(t, &redis.FailoverOptions{MasterName: watched, SentinelAddrs: []string{sentinel}})
@@ -89,7 +90,7 @@ func TestFailover(t *testing.T) {
 	})
 }
 
-// setsAndGets until the end. Servers may be away, but a value that is there comes back as it was.
+// setsAndGets writes and reads until ended. Servers may be away, but a value that is read must be correct.
 func setsAndGets(t *testing.T, c *redis.Client, key string, ended context.Context) {
 	for ended.Err() == nil {
 		_ = c.Set(ended, key, menu, 0).Err()
@@ -105,7 +106,8 @@ func setsAndGets(t *testing.T, c *redis.Client, key string, ended context.Contex
 	}
 }
 
-// The database of a client of Sentinels decides its rules, as any other's. A client of all servers does not say which it is in.
+// Rules apply to the database of a client of Sentinels, as to any other's. For a client of all servers the
+// database is unknown.
 func TestSentinelDatabases(t *testing.T) {
 	primary, _, number, sentinel := startWatched(t)
 	inTwo := maps.Clone(rules[len(rules)-1]) // menus
@@ -128,7 +130,7 @@ func TestSentinelDatabases(t *testing.T) {
 	}
 }
 
-// A client that reads from replicas too opens what they have.
+// A client that also reads from replicas opens their values.
 func TestFailoverCluster(t *testing.T) {
 	primary, replica, number, sentinel := startWatched(t)
 	c := redis.NewFailoverClusterClient(&redis.FailoverOptions{MasterName: watched, SentinelAddrs: []string{sentinel}, RouteRandomly: true})

@@ -20,10 +20,10 @@ import (
 	"github.com/cinch-layer/cinch/test/transcript"
 )
 
-// A server is a redis-server of a test's own, or what plays its transcript.
+// A server is a redis-server for one test, or a replayed transcript of one.
 type server struct {
 	addr  string
-	plain *redis.Client // sees what is stored
+	plain *redis.Client // sees the stored bytes
 	dicts *storeredis.Dicts
 }
 
@@ -73,7 +73,7 @@ func newClient(t testing.TB, o *redis.Options) *redis.Client {
 	return c
 }
 
-// answers waits until a server does.
+// answers waits until a server answers.
 func answers(t testing.TB, c redis.UniversalClient) {
 	t.Helper()
 	eventually(t, "the server answers", func() bool { return c.Ping(t.Context()).Err() == nil })
@@ -90,7 +90,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	t.Fatal("never:", what)
 }
 
-// attached is a client with Cinch.
+// attached returns a client with Cinch.
 func (s *server) attached(t testing.TB, o Options) *redis.Client {
 	t.Helper()
 	c := newClient(t, &redis.Options{Addr: s.addr})
