@@ -15,7 +15,7 @@ import (
 
 const lastFormat = XZ
 
-// engines by the name of their zstd: pure Go, and libzstd where cgo is on.
+// engines returns engines by the name of their zstd: pure Go, and libzstd with cgo.
 func engines() map[string]*codec.Engine {
 	all := map[string]*codec.Engine{"go": codec.New(codec.Options{})}
 	if z, ok := native.New(); ok {
@@ -24,7 +24,7 @@ func engines() map[string]*codec.Engine {
 	return all
 }
 
-// enginesOf returns the engines that make a difference to a format: those with zstd alone.
+// enginesOf returns the engines that matter for a format: libzstd only for those with zstd.
 func enginesOf(f Format) map[string]*codec.Engine {
 	all := engines()
 	if f != Zstd && f != GlideZstd && f != RedissonZstd {
@@ -33,7 +33,7 @@ func enginesOf(f Format) map[string]*codec.Engine {
 	return all
 }
 
-// contents are at and around what formats count in.
+// contents returns contents of lengths at and around the formats' boundaries.
 func contents(t testing.TB) map[string][]byte {
 	all := map[string][]byte{"value.json": read(t, "value.json"), "text": []byte("héllo"), "zeros": make([]byte, 1<<20)}
 	for _, n := range []int{0, 1, 2, 3, 4, 13, 32, 33, 255, 256, 300, 64<<10 - 1, 64 << 10, 64<<10 + 1, 128 << 10, 128<<10 + 1, 1 << 20} {
@@ -44,7 +44,8 @@ func contents(t testing.TB) map[string][]byte {
 	return all
 }
 
-// contentOf is content as the format holds it: Rails has entries, here of a string of bytes.
+// contentOf returns content in a form that the format can hold: for Rails an entry, here of a string of
+// bytes.
 func contentOf(f Format, content []byte) []byte {
 	switch f {
 	case Rails70:
@@ -56,7 +57,8 @@ func contentOf(f Format, content []byte) []byte {
 	return content
 }
 
-// marshalled is what Ruby's Marshal puts before the n bytes of a string in an array, behind the entry's mark.
+// marshalled returns what Ruby's Marshal writes before the n bytes of a string in an array, after the entry's
+// mark.
 func marshalled(n int) []byte {
 	head := []byte("\x00\x04\x08[\x06\"")
 	switch {
@@ -119,7 +121,7 @@ func TestAppendLargerThanAnyWindow(t *testing.T) {
 	for f := GlideZstd; f <= lastFormat; f++ {
 		level := 1
 		if f == XZ {
-			level = 0 // others take their time
+			level = 0 // higher levels take long
 		}
 		for zstd, e := range enginesOf(f) {
 			t.Run(zstd+"/"+f.String(), func(t *testing.T) { testAppend(t, f, level, content, e) })
@@ -140,7 +142,7 @@ func TestAppendRefuses(t *testing.T) {
 	}
 }
 
-// What our encoders made is made again, and what libzstd made by libzstd.
+// Values of Cinch's encoders are reproduced by them, and values of libzstd by libzstd.
 func TestLevelOf(t *testing.T) {
 	for zstd, e := range engines() {
 		for name, v := range vectors(t) {
@@ -159,7 +161,7 @@ func TestLevelOf(t *testing.T) {
 	}
 }
 
-// Appending into room that is there takes no more memory than the encoders' pools do.
+// Append to a buffer with enough room allocates no more than the encoders' pools do.
 func TestAppendAllocates(t *testing.T) {
 	content := codectest.JSON(3000, 1)
 	for zstd, e := range engines() {
@@ -195,7 +197,7 @@ func FuzzAppend(f *testing.F) {
 	})
 }
 
-// TestWriteForLibraries leaves values for testdata/read, which has the libraries open them.
+// TestWriteForLibraries writes values for testdata/read, which opens them with the libraries.
 func TestWriteForLibraries(t *testing.T) {
 	dir := os.Getenv("FOREIGN_OUT")
 	if dir == "" {

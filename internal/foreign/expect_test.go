@@ -7,7 +7,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// What Take opens is expected, with room for all of its content.
+// Expect accepts what Take opens, with enough room for all of its content.
 func TestExpect(t *testing.T) {
 	e := codec.New(codec.Options{})
 	for name, v := range vectors(t) {
@@ -33,11 +33,11 @@ func TestExpect(t *testing.T) {
 	}
 }
 
-// Values that applications store as they are need no room, in any library's formats.
+// Expect does not accept values that applications store uncompressed, in any library's formats.
 func TestExpectNothing(t *testing.T) {
 	for _, stored := range []string{"", `{"id":1,"name":"a longer piece of JSON than the header has"}`, "some text, never compressed by anyone", "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x02"} {
 		for family, formats := range families {
-			if family == "symfony" { // of deflate any byte may be the first, but for every fourth
+			if family == "symfony" { // three of four bytes may begin a deflate stream
 				continue
 			}
 			if most, may := Expect(formats, []byte(stored), len(stored), 1<<20); may {

@@ -51,7 +51,8 @@ func TestTakeLeavesOthersAlone(t *testing.T) {
 	}
 }
 
-// A value whose header names a format and whose rest is not of it is an error of its own, unless another opens it.
+// A value whose header names a format but whose rest is not of it gives a separate error, unless another
+// format opens it.
 func TestTakeSaysWhatIsDamaged(t *testing.T) {
 	stored := read(t, "glide-zstd.bin")
 	if _, _, err := Take(nil, families["glide"], stored[:len(stored)-1], 1<<20); !errors.Is(err, ErrCorrupt) {

@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// files are value.json as libraries wrote it: testdata/README.md says which.
+// files maps files with value.json, as libraries wrote it, to formats; see testdata/README.md.
 var files = map[string]Format{
 	"glide-zstd": GlideZstd, "glide-lz4": GlideLZ4, "zlib": Zlib, "gzip": Gzip, "zstd": Zstd, "lz4": LZ4,
 	"phpredis-lz4": PHPRedisLZ4, "phpredis-zstd": Zstd, "lzf": LZF,
@@ -22,7 +22,7 @@ var files = map[string]Format{
 	"lettuce-gzip": Gzip, "lettuce-zlib": Zlib, "deflate": Deflate, "xz": XZ,
 }
 
-// folders hold other content, in the file of that name, and what libraries made of it in files named by format.
+// folders have a file content, and files named by format in which libraries stored it.
 var folders = []string{"igbinary", "kryo5", "rails-7.0", "rails-7.0-object", "rails-7.1", "rails-7.1-object"}
 
 type vector struct {
@@ -76,7 +76,7 @@ func TestVectorsOpen(t *testing.T) {
 	}
 }
 
-// The header of phpredis-lz4 has a checksum of the length: the samples' lengths are their names.
+// phpredis-lz4's header has a checksum of the length. The samples are named by their lengths.
 func TestPHPRedisLZ4OfManyLengths(t *testing.T) {
 	value := read(t, "value.json")
 	in, err := os.ReadDir("testdata/phpredis-lz4")
@@ -113,7 +113,8 @@ func TestVectorsAreRecognised(t *testing.T) {
 	}
 }
 
-// What is cut off anywhere, or has bytes behind it, is no value. LZF's has no end of its own, so only its length tells.
+// A value that is cut off anywhere, or followed by bytes, does not open. LZF has no end of its own, so only
+// the length shows it.
 func TestDamagedVectors(t *testing.T) {
 	for name, v := range vectors(t) {
 		for n := range v.stored {
@@ -128,7 +129,7 @@ func TestDamagedVectors(t *testing.T) {
 	}
 }
 
-// bombs are short and open to a lot.
+// bombs are short values that open to a lot.
 func bombs(t *testing.T) map[string]bomb {
 	all := map[string]bomb{
 		"a claim": {GlideLZ4, append(binary.LittleEndian.AppendUint32([]byte{0, 1, 2, 0, 2}, 1<<31), 0)},
@@ -157,7 +158,7 @@ type bomb struct {
 	stored []byte
 }
 
-// A reader of LZ4 frames takes two of their blocks, which are of 4 MiB at most. Nothing else takes as much.
+// A reader of LZ4 frames allocates two of their blocks, of 4 MiB at most. No other reader allocates as much.
 func TestBombsAreRefused(t *testing.T) {
 	for name, c := range bombs(t) {
 		took := allocated(func() {
@@ -171,7 +172,7 @@ func TestBombsAreRefused(t *testing.T) {
 	}
 }
 
-// Envelopes hold the numbers.
+// Envelopes contain these numbers.
 func TestNumbersAreFrozen(t *testing.T) {
 	want := []string{
 		1: "glide-zstd", 2: "glide-lz4", 3: "zlib", 4: "gzip", 5: "zstd", 6: "lz4", 7: "phpredis-lz4", 8: "lzf",
@@ -200,7 +201,7 @@ func TestNamesParse(t *testing.T) {
 	}
 }
 
-// What opens can be made again: a gateway that took a value has to give one back.
+// What opens can be made again: a gateway that took a value has to return one.
 func FuzzOpen(f *testing.F) {
 	for _, v := range vectors(f) {
 		f.Add(uint8(v.f), v.stored)
@@ -228,7 +229,7 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// A short frame that declares blocks of 4 MiB, as most tools do, takes no such memory, and opens.
+// A short frame that declares blocks of 4 MiB, as most tools do, opens without allocating that much.
 func TestLZ4FramesTakeLittle(t *testing.T) {
 	want := []byte("a short value, a short value, a short value")
 	var b bytes.Buffer

@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/codectest"
 )
 
-// A header may want a dictionary of 4 GiB for a value of some bytes.
+// A header may declare a dictionary of 4 GiB for a value of a few bytes.
 func TestXZTakesNoDictionaryThatIsDeclared(t *testing.T) {
 	stored, want := read(t, "xz.bin"), read(t, "value.json")
 	copy(stored, appendXZHead(nil, 40))
@@ -33,7 +33,7 @@ func allocated(do func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// Streams that a writer of xz may make and Python's lzma.compress doesn't are refused before anything is decoded.
+// Streams that xz writers may make but Python's lzma.compress doesn't are refused before anything is decoded.
 func TestXZIsOneBlock(t *testing.T) {
 	stored := read(t, "xz.bin")
 	tail := stored[len(stored)-20:]
@@ -51,7 +51,7 @@ func TestXZIsOneBlock(t *testing.T) {
 	}
 }
 
-// replaced has other n bytes at a place, and the right CRC-32 behind them.
+// replaced returns stored with other bytes at a position, followed by the right CRC-32.
 func replaced(stored []byte, at, n int, by []byte) []byte {
 	out := bytes.Clone(stored)
 	copy(out[at:], by)
@@ -60,7 +60,7 @@ func replaced(stored []byte, at, n int, by []byte) []byte {
 	return out
 }
 
-// The encoder is slow, so that by default it gets only what is worth it.
+// The encoder is slow, so by default it compresses only content that is worth it.
 func TestXZIsStoredWhereThatTakesTooLong(t *testing.T) {
 	e := codec.New(codec.Options{})
 	for name, c := range map[string]struct {
