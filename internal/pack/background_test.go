@@ -16,8 +16,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// endless is a store whose scan never ends, of one key that stays plain. It calls bug, unless that is nil, with the name of each method
-// that is called.
+// endless is a store whose scan never ends, of one key that is never compressed. It calls bug, unless nil,
+// with the name of each called method.
 type endless struct {
 	read func() error
 	bug  func(method string)
@@ -64,7 +64,7 @@ func (endless) Replace(context.Context, []store.Change) ([]store.Outcome, error)
 func (endless) Rebuild(context.Context, [][]byte) (int, error)                   { return 0, nil }
 func (endless) Usage(context.Context, [][]byte) ([]int64, error)                 { return nil, nil }
 
-// turns is a lease: others have it for as long as wait says, and it is lost when gone.
+// turns is a lease: while wait is set others hold it; while gone is set it is lost.
 type turns struct {
 	bug             func(method string) // see endless
 	wait, gone      atomic.Bool
@@ -91,13 +91,13 @@ func (l *turns) Finish(context.Context, time.Duration) error {
 	return nil
 }
 
-// background runs one over an endless store until the test ends.
+// background runs a Background over an endless store until the test ends.
 func background(t *testing.T, lease *turns, read func() error) (*Background, *atomic.Pointer[policy.Policy]) {
 	t.Helper()
 	return pausable(t, lease, nil, read)
 }
 
-// pausable is one that heeds an operator's word.
+// pausable is background with a store.Pause.
 func pausable(t *testing.T, lease *turns, pause store.Pause, read func() error) (*Background, *atomic.Pointer[policy.Policy]) {
 	t.Helper()
 	var rules atomic.Pointer[policy.Policy]
@@ -176,7 +176,7 @@ func TestBackgroundFollowsThePolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, rules := background(t, &turns{}, fine)
 		until(t, "it runs", func() bool { return b.Status().Running })
-		rules.Store(rulesFor(t, "key")) // reloaded, and decides the same
+		rules.Store(rulesFor(t, "key")) // reloaded, with the same effect
 		keys := b.Status().Report.Keys
 		until(t, "it goes on", func() bool { return b.Status().Report.Keys > keys+10 })
 		if n := b.Status().Passes[PassInterrupted]; n != 0 {
@@ -196,7 +196,7 @@ func TestBackgroundFollowsThePolicy(t *testing.T) {
 	})
 }
 
-// buggy panics once it is called for a method, as long as that is set.
+// buggy panics when the set method is called.
 type buggy struct{ method atomic.Value }
 
 func (b *buggy) called(method string) {
@@ -205,7 +205,7 @@ func (b *buggy) called(method string) {
 	}
 }
 
-// Get is a store.Pause's.
+// Get implements store.Pause.
 func (b *buggy) Get(context.Context) (time.Time, bool, error) {
 	b.called("Get")
 	return time.Time{}, false, nil
@@ -214,7 +214,7 @@ func (b *buggy) Get(context.Context) (time.Time, bool, error) {
 func (*buggy) Set(context.Context, time.Time) (time.Time, error) { return time.Time{}, nil }
 func (*buggy) Clear(context.Context) error                       { return nil }
 
-// A bug in whatever goroutine of a pass ends that pass, and the next one works.
+// A bug in any goroutine of a pass ends that pass, and the next one works.
 func TestBackgroundSurvivesBugs(t *testing.T) {
 	for _, method := range []string{"Page", "Ping", "Keys", "Keep", "Get"} {
 		t.Run(method, func(t *testing.T) {
@@ -223,7 +223,7 @@ func TestBackgroundSurvivesBugs(t *testing.T) {
 				b, _ := pausable(t, &turns{bug: bug.called}, bug, fine)
 				until(t, "it runs", func() bool { return b.Status().Report.Keys > 10 })
 				bug.method.Store(method)
-				if method == "Keys" || method == "Get" { // which a pass calls before it runs; of the others Get changes nothing
+				if method == "Keys" || method == "Get" { // called before a pass; in a pass Get is harmless
 					bug.method.Store("Page")
 					until(t, "the pass ends", func() bool { return b.Status().Passes[PassFailed] > 0 })
 					bug.method.Store(method)
@@ -241,7 +241,7 @@ func TestBackgroundSurvivesBugs(t *testing.T) {
 	}
 }
 
-// TestBackgroundSurvives errors and bugs.
+// TestBackgroundSurvives checks that a Background continues after errors and bugs.
 func TestBackgroundSurvives(t *testing.T) {
 	for name, trouble := range map[string]func() error{
 		"an error": func() error { return fmt.Errorf("the store: %w", errors.New("on fire")) },

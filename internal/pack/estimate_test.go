@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// database is a database of keys whose values value gives by their number, on a server that uses so many bytes.
+// database is a database whose values are computed by value, on a server that uses used bytes.
 type database struct {
 	endless
 	name  string
@@ -51,7 +51,7 @@ func (d *database) Read(_ context.Context, keys [][]byte, _ store.ReadOptions, e
 	return nil
 }
 
-// dryRun is a report of so many keys of databases of one server; 0: all.
+// dryRun returns the report of a dry run over the databases of one server. sample limits the keys; 0: all.
 func dryRun(t *testing.T, sample int, databases ...*database) *Report {
 	t.Helper()
 	o := Options{Task: newSeal(t, policy.Options{Rules: []policy.Rule{{Key: "*", Setting: zstd(1)}}}), DryRun: true, Sample: sample, NoBackoff: true}
@@ -65,7 +65,8 @@ func dryRun(t *testing.T, sample int, databases ...*database) *Report {
 	return r
 }
 
-// Each database is estimated by its own sample: a few large values in one say nothing of many small ones in another.
+// Each database is estimated by its own sample: a few large values in one say nothing about many small ones
+// in another.
 func TestEstimateByDatabase(t *testing.T) {
 	large := []byte(strings.Repeat("the same again and again ", 2000))
 	noise := make([]byte, 300)
@@ -89,7 +90,7 @@ func TestEstimateByDatabase(t *testing.T) {
 	}
 }
 
-// What a server uses is the most that packing can save there, whatever the sample was like.
+// An estimate is never more than what the server uses, whatever the sample.
 func TestEstimateIsNoMoreThanThereIs(t *testing.T) {
 	large := []byte(strings.Repeat("the same again and again ", 2000))
 	d := &database{name: "0", keys: 20_000, used: 50 << 20, value: func(i int) []byte { return large[:max(60, len(large)-i*100)] }}
@@ -98,7 +99,7 @@ func TestEstimateIsNoMoreThanThereIs(t *testing.T) {
 	}
 }
 
-// What a run took includes what came before it began: training dictionaries may take much longer than the rest.
+// The time of a run includes that of next: training dictionaries may take much longer than the rest.
 func TestTimeOfARunCountsTraining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &database{name: "0", keys: 10, value: func(int) []byte { return nil }}

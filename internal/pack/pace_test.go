@@ -11,14 +11,14 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// distant is a server with one database of 40,000 keys. Reading ten of them takes 10 ms, which four workers do at a time, and PING takes
-// ping, or later from becomesSlow on.
+// distant is a server with one database of 40,000 keys. Reading ten of them takes 10 ms, on four workers
+// concurrently. PING takes ping, or later from becomesSlow on.
 type distant struct {
 	database
 	ping, later time.Duration
 
 	mu    sync.Mutex
-	ended time.Duration // when values were read last, after the beginning
+	ended time.Duration // last read of values, since the beginning
 }
 
 const becomesSlow = time.Second // after the beginning of a test
@@ -40,7 +40,7 @@ func (d *distant) Read(ctx context.Context, keys [][]byte, o store.ReadOptions, 
 	return d.database.Read(ctx, keys, o, emit)
 }
 
-// walked runs over the nodes by pages of ten keys, and returns the least duty that was reported.
+// walked runs over the nodes in pages of ten keys, and returns the least duty reported.
 func walked(t *testing.T, o Options, nodes ...*distant) (least float64) {
 	t.Helper()
 	least = 1
@@ -65,7 +65,7 @@ func newDistant(name string, ping, later time.Duration) *distant {
 	return &distant{database: database{name: name, keys: 40_000, value: func(int) []byte { return []byte("plain") }}, ping: ping, later: later}
 }
 
-// A node that always answers later than another one, being further away, is no slower than it was.
+// A node that always answers later than another one, being further away, does not count as slow.
 func TestPaceOfDistantNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near := newDistant("near", 200*time.Microsecond, 200*time.Microsecond)
@@ -89,7 +89,7 @@ func TestPaceOfSlowNode(t *testing.T) {
 	})
 }
 
-// All nodes share the limits. What a slow one does not take is left to others.
+// All nodes share the limits. What a slow one does not use is left to others.
 func TestPaceLimitsAreShared(t *testing.T) {
 	for later, most := range map[time.Duration]time.Duration{time.Millisecond: 40100 * time.Millisecond, 50 * time.Millisecond: 24 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -119,7 +119,7 @@ func paceLimits(t *testing.T) {
 	if d := rest(100, 500_000); d != 500*time.Millisecond {
 		t.Errorf("500 kB: %v", d)
 	}
-	time.Sleep(time.Minute) // a pause is not made up for
+	time.Sleep(time.Minute) // idle time is not made up for
 	total := time.Duration(0)
 	for range 50 {
 		total += rest(200, 0)
@@ -146,7 +146,7 @@ func TestPaceBacksOff(t *testing.T) {
 		t.Errorf("duty %v on a calm server", p.current())
 	}
 	measure(20, 900*time.Microsecond) // above twice the baseline, by less than a millisecond
-	measure(3, 50*time.Millisecond)   // now and then
+	measure(3, 50*time.Millisecond)   // single ones
 	if p.current() != 1 {
 		t.Errorf("duty %v after nothing much", p.current())
 	}
@@ -169,7 +169,7 @@ func TestPaceBacksOff(t *testing.T) {
 	if p.current() != 1 {
 		t.Errorf("duty %v: it should recover", p.current())
 	}
-	measure(20*window, 20*time.Millisecond) // also while nothing is done: that is how it is now
+	measure(20*window, 20*time.Millisecond) // even with hardly any work: the node itself is slower now
 	if p.current() < 0.5 {
 		t.Errorf("duty %v on a server that is always slow", p.current())
 	}

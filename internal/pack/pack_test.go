@@ -44,7 +44,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// place is a cursor behind so many of n pages: "" at both ends.
+// place returns the cursor after so many of n pages: "" at both ends.
 func place(behind, n int) string {
 	if behind%n == 0 {
 		return ""
@@ -147,7 +147,7 @@ func TestSealJudges(t *testing.T) {
 		left       store.Reason
 	}{
 		{"k", text, ""},
-		{"k", "short", NoRule}, // below the least size
+		{"k", "short", NoRule}, // below the minimum size
 		{"k", "1234567890123456789", Computed},
 		{"k", "HYLL" + text, Computed},
 		{"k", envelope, AlreadySealed},
@@ -210,7 +210,7 @@ func TestSealAnew(t *testing.T) {
 	if d := judge(lz4); d.Left != AlreadySealed {
 		t.Errorf("a second time: %+v", d)
 	}
-	small := make([]byte, 100) // which lz4 can't make any smaller
+	small := make([]byte, 100) // incompressible
 	for i := range small {
 		small[i] = byte(i*i*i*7919>>3) ^ byte(i*31)
 	}
@@ -260,7 +260,8 @@ func TestUnpackAndVerifyJudge(t *testing.T) {
 	}
 }
 
-// TestVerifyFindsCutEnvelopes damages envelopes as commands do that work on parts of values. None of them is plain.
+// TestVerifyFindsCutEnvelopes damages envelopes as commands on parts of values do. None of the results counts
+// as plain.
 func TestVerifyFindsCutEnvelopes(t *testing.T) {
 	sealer := cinch.NewSealer(cinch.SealerOptions{Engine: codec.New(codec.Options{})})
 	v := &Verify{Sealer: sealer}
@@ -315,7 +316,7 @@ func TestVerifyFindsCutEnvelopes(t *testing.T) {
 	}
 }
 
-// Numbers of two bytes look like many beginnings of envelopes. The value is not copied for each.
+// Numbers of two bytes can look like the beginnings of many envelopes. The value is not copied for each.
 func TestVerifyCopiesAValueOnce(t *testing.T) {
 	v := &Verify{Sealer: cinch.NewSealer(cinch.SealerOptions{Engine: codec.New(codec.Options{})})}
 	numbers := &store.Value{Key: []byte("k"), Type: policy.String, Stored: bytes.Repeat([]byte{0x12, 0}, 1<<19)}

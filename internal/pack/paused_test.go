@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// word is a store.Pause in memory, which two gateways share.
+// word is a store.Pause in memory, shared by two gateways.
 type word struct {
 	mu    sync.Mutex
 	since time.Time
@@ -47,7 +47,7 @@ func (w *word) goAway(err error) {
 	w.away = err
 }
 
-// looks lets a Background look at its store a few times.
+// looks makes a Background look at its store a few times.
 func looks(t *testing.T, b *Background) {
 	t.Helper()
 	for range 5 {
@@ -57,7 +57,7 @@ func looks(t *testing.T, b *Background) {
 	}
 }
 
-// A pass is held where it is, by a word that another gateway has left, and goes on from there.
+// A pause set by another gateway holds a pass where it is. Afterwards the pass continues there.
 func TestBackgroundIsPaused(t *testing.T) {
 	w, lease := &word{}, &turns{}
 	var reads atomic.Int64
@@ -68,7 +68,7 @@ func TestBackgroundIsPaused(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "it hears of it", func() bool { s := b.Status(); return s.Paused && s.Since.Equal(at) })
-	before := reads.Load() + defaultParallel // what was begun
+	before := reads.Load() + defaultParallel // pages in work
 	looks(t, b)
 	if now := reads.Load(); now > before {
 		t.Errorf("%d pages, then %d", before, now)
@@ -92,7 +92,7 @@ func TestBackgroundIsPaused(t *testing.T) {
 	}
 }
 
-// What is paused takes no turn, whatever it is asked to do instead, and ends when it is to.
+// A paused Background takes no turn, even if its job changes, and ends when stopped.
 func TestBackgroundStaysPaused(t *testing.T) {
 	w, lease := &word{}, &turns{}
 	if _, err := w.Set(t.Context(), time.Now()); err != nil {
@@ -118,12 +118,12 @@ func TestBackgroundStaysPaused(t *testing.T) {
 	}
 	until(t, "it runs", func() bool { return b.Status().Running })
 	rules.Store(rulesFor(t, "key"))
-	if _, err := b.Pause(t.Context()); err != nil { // and with the pass held, or about to begin, the test ends it
+	if _, err := b.Pause(t.Context()); err != nil { // the test ends with the pass held, or about to begin
 		t.Fatal(err)
 	}
 }
 
-// A pass that is held ends when something else is wanted, and nothing begins before it is resumed.
+// A held pass ends when the job changes, and nothing begins before packing is resumed.
 func TestBackgroundIsPausedAndReloaded(t *testing.T) {
 	w, lease := &word{}, &turns{}
 	b, rules := pausable(t, lease, w, fine)
@@ -139,7 +139,7 @@ func TestBackgroundIsPausedAndReloaded(t *testing.T) {
 	}
 }
 
-// A store that does not say whether it is paused is not packed.
+// If the store does not say whether packing is paused, nothing is packed.
 func TestBackgroundAsksBeforeItBegins(t *testing.T) {
 	w, lease := &word{away: errors.New("no right to ask")}, &turns{}
 	b, _ := pausable(t, lease, w, fine)

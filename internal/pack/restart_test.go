@@ -12,8 +12,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// restarting is a server that is started anew once, between two pages, and no call fails of it. Its cursors count keys from the front
-// before that, and from the back afterwards.
+// restarting is a server that restarts once, between two pages, without a failing call. Its cursors count
+// keys from the front before that, and from the back afterwards.
 type restarting struct {
 	endless
 	mu    sync.Mutex
@@ -21,7 +21,7 @@ type restarting struct {
 	seen  map[string]bool // keys whose values were read
 }
 
-// The server has databases of so many keys, and is started anew behind so many pages.
+// The number of keys in a database, and of pages before the restart.
 const (
 	restartingKeys   = 100
 	pagesBeforeStart = 3
@@ -81,8 +81,8 @@ func (d restartingDB) Read(_ context.Context, keys [][]byte, _ store.ReadOptions
 	return nil
 }
 
-// No key is missed when the server is started anew between two pages and the client's new connections hide it: neither in the database
-// that is walked, nor in one that comes after it, whose position in the state's file is that of the earlier process.
+// No key is missed if the server restarts between two pages and the client's new connections hide it: neither
+// in the current database, nor in a later one whose position in the state file is from the earlier process.
 func TestHiddenRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &restarting{seen: map[string]bool{}}

@@ -14,12 +14,12 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// oneDict is a store of one dictionary.
+// oneDict provides one dictionary.
 type oneDict struct{ *codec.Dict }
 
 func (d oneDict) Dictionary(uint32) (*codec.Dict, error) { return d.Dict, nil }
 
-// foreignTask seals what is in the format, by a rule with a dictionary.
+// foreignTask returns a Seal for values in the format, by a rule with a dictionary.
 func foreignTask(t *testing.T, format string, toPlain bool) *Seal {
 	t.Helper()
 	formats, err := foreign.Named(format)
@@ -38,7 +38,7 @@ func foreignTask(t *testing.T, format string, toPlain bool) *Seal {
 	return &Seal{Policy: p, Sealer: cinch.NewSealer(cinch.SealerOptions{Dicts: oneDict{d}}), Ready: func(uint32) bool { return true }}
 }
 
-// foreignContent is JSON of some kilobytes.
+// foreignContent returns some kilobytes of JSON.
 func foreignContent(i int) []byte {
 	var b bytes.Buffer
 	r := rand.New(rand.NewPCG(uint64(i), 0))
@@ -49,7 +49,7 @@ func foreignContent(i int) []byte {
 	return b.Bytes()
 }
 
-// stored is content as a library has stored it.
+// stored returns content as a library stores it.
 func stored(t *testing.T, f foreign.Format, level int) *store.Value {
 	t.Helper()
 	out, err := foreign.Append(nil, f, level, foreignContent(1), codec.New(codec.Options{}))
@@ -59,7 +59,7 @@ func stored(t *testing.T, f foreign.Format, level int) *store.Value {
 	return &store.Value{Key: []byte("k"), Type: store.String, Stored: out}
 }
 
-// judged replaces v as the task says, and expects that it does.
+// judged returns v as replaced by the task, and fails if it is not replaced.
 func judged(t *testing.T, task Task, v *store.Value, recoded bool) *store.Value {
 	t.Helper()
 	d := task.Judge("0", v)
@@ -71,7 +71,7 @@ func judged(t *testing.T, task Task, v *store.Value, recoded bool) *store.Value 
 	return &next
 }
 
-// Unpacking gives back the very bytes, whatever level they were made with.
+// Unpacking restores the same bytes, at whatever level they were made.
 func TestForeignIsPutBack(t *testing.T) {
 	for _, level := range []int{1, 3} {
 		task, v := foreignTask(t, "glide", false), stored(t, foreign.GlideZstd, level)
@@ -88,7 +88,7 @@ func TestForeignIsPutBack(t *testing.T) {
 	}
 }
 
-// othersLevel is a stream that our encoder makes at no level: a header that names another one is as good.
+// othersLevel returns a stream that Cinch's encoder makes at no level, since its header names another one.
 func othersLevel(t *testing.T) *store.Value {
 	t.Helper()
 	v := stored(t, foreign.Zlib, 6)
@@ -108,7 +108,7 @@ func TestForeignRecodes(t *testing.T) {
 	}
 }
 
-// To plain is another encoding too, of stored and of sealed values.
+// To plain is another encoding too, for plain and for compressed values.
 func TestForeignToPlain(t *testing.T) {
 	task, v := foreignTask(t, "glide", true), stored(t, foreign.GlideLZ4, 1)
 	if d := task.Judge("0", v); d.Replace || d.Left != OtherBytes {
@@ -124,7 +124,7 @@ func TestForeignToPlain(t *testing.T) {
 	}
 }
 
-// Sealing anew keeps the format, and values that are in none are sealed as they are.
+// Sealing again keeps the format. Values in no format are sealed as they are.
 func TestForeignSealedAnew(t *testing.T) {
 	task := foreignTask(t, "glide", false)
 	task.To = codec.Setting{Codec: codec.Zlib, Level: 9}
@@ -146,7 +146,7 @@ func TestForeignSealedAnew(t *testing.T) {
 	}
 }
 
-// To plain reaches all values of a library's, those too that are too small to be sealed.
+// To plain covers all values of a library, also those too small to be sealed.
 func TestForeignToPlainIsWhole(t *testing.T) {
 	task := foreignTask(t, "glide", true)
 	v := &store.Value{Key: []byte("k"), Type: store.String}

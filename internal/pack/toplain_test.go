@@ -15,7 +15,7 @@ import (
 
 var zstd3 = codec.Setting{Codec: codec.Zstd, Level: 3}
 
-// toPlainTask has a rule to plain for keys under web:, with sizes, and others behind it.
+// toPlainTask returns a task with a rule to plain for keys under web:, with sizes, followed by another rule.
 func toPlainTask(t *testing.T, library string, minSize, maxSize int) (*Seal, []foreign.Format) {
 	t.Helper()
 	formats, err := foreign.Named(library)
@@ -45,7 +45,7 @@ func asLibrary(t *testing.T, f foreign.Format, content []byte) []byte {
 	return out
 }
 
-// clientGets is what a gateway answers for stored bytes under the rule.
+// clientGets returns a gateway's answer for stored bytes under the rule.
 func clientGets(t *testing.T, task *Seal, formats []foreign.Format, stored []byte) []byte {
 	t.Helper()
 	if cinch.IsSealed(stored) {
@@ -61,8 +61,8 @@ func clientGets(t *testing.T, task *Seal, formats []foreign.Format, stored []byt
 	return stored
 }
 
-// Content that looks like a library's value itself, a cached .gz file, is not opened once more: not by clients, by a second run, or
-// by unpacking.
+// Content that looks like a library's value itself, such as a cached .gz file, is not opened once more: not
+// for clients, by a second run, or by unpacking.
 func TestToPlainPeelsOnce(t *testing.T) {
 	task, formats := toPlainTask(t, "django", 0, 0)
 	file := asLibrary(t, foreign.Gzip, foreignContent(1))
@@ -88,7 +88,7 @@ func TestToPlainPeelsOnce(t *testing.T) {
 	}
 }
 
-// Noise opens as a library's value by chance, in formats without a header.
+// In formats without a header, noise may open as a library's value by chance.
 func TestToPlainOfNoise(t *testing.T) {
 	task, formats := toPlainTask(t, "phpredis", 0, 0)
 	r, replaced := rand.New(rand.NewPCG(1, 2)), 0
@@ -111,7 +111,8 @@ func TestToPlainOfNoise(t *testing.T) {
 	}
 }
 
-// The library's envelopes, and its values, are made plain whatever sizes the rule has, and no later rule seals them as they are.
+// A library's envelopes and values are made plain whatever the rule's sizes, and no later rule seals them as
+// they are.
 func TestToPlainWhateverTheSize(t *testing.T) {
 	content := foreignContent(1)
 	lib := asLibrary(t, foreign.GlideLZ4, content)
@@ -139,8 +140,8 @@ func TestToPlainWhateverTheSize(t *testing.T) {
 	}
 }
 
-// What opens to more than gateways open it to stays as it is, and the report says so: without format and to in the rule clients
-// would get the library's bytes.
+// A value that opens to more than gateways open stays as it is, and the report says so. If the rule lost
+// format and to, clients would get the library's bytes.
 func TestToPlainOfTooMuch(t *testing.T) {
 	rows := bytes.Repeat([]byte(`{"a":"row of a table, all alike"},`), 6000)
 	for _, minSize := range []int{0, 1 << 20} {

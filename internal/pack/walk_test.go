@@ -15,8 +15,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// writable is a database of values that are worth sealing. replace gives the outcome of each change by its place in the batch; nil: all
-// are replaced.
+// writable is a database of values that are worth sealing. replace returns the outcome of each change by its
+// index in the batch; nil: all are replaced.
 type writable struct {
 	database
 	usages  atomic.Int64 // calls of Usage
@@ -52,7 +52,7 @@ func (w *writable) Replace(_ context.Context, changes []store.Change) ([]store.O
 	return outcomes, nil
 }
 
-// packed is a run over the database, in pages of ten keys.
+// packed runs over the database, in pages of ten keys.
 func (w *writable) packed(t *testing.T) (Report, error) {
 	t.Helper()
 	return Run(t.Context(), Options{
@@ -61,7 +61,7 @@ func (w *writable) packed(t *testing.T) (Report, error) {
 	})
 }
 
-// A bug ends the run, in whatever goroutine it shows. None of them goes on.
+// A bug in any goroutine ends the run and all its goroutines.
 func TestBugEndsTheRun(t *testing.T) {
 	for _, method := range []string{"Page", "Ping", "Keys", "RunID", "Read", "Held", "Tell"} {
 		t.Run(method, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestBugEndsTheRun(t *testing.T) {
 				bug.method.Store(method)
 				away := errors.New("away")
 				e := endless{func() error { bug.called("Read"); return nil }, bug.called}
-				if method == "RunID" { // which is asked again when the server was away
+				if method == "RunID" { // called again after the server was away
 					asked := 0
 					e = endless{func() error { return away }, func(method string) {
 						if method == "RunID" {
@@ -95,8 +95,8 @@ func TestBugEndsTheRun(t *testing.T) {
 	}
 }
 
-// MEMORY USAGE is asked before and after one batch of usageEvery, over all pages: two round trips more for each batch would slow a run
-// down by half.
+// MEMORY USAGE is asked before and after one in usageEvery batches, over all pages: two more round trips for
+// each batch would slow a run down by half.
 func TestMemoryUsageOfFewBatches(t *testing.T) {
 	const batches = 4 * usageEvery
 	w := newWritable(10 * batches)
@@ -112,8 +112,8 @@ func TestMemoryUsageOfFewBatches(t *testing.T) {
 	}
 }
 
-// The values of a batch that a full server refused, or one that has become a replica, end the run. Those of the same batch that were
-// replaced count, wherever they stand in it.
+// A batch that a full server, or a new replica, refuses in part ends the run. Values of that batch that were
+// replaced count, wherever they are in it.
 func TestRefusedBatchCountsWhatWasReplaced(t *testing.T) {
 	for _, refusal := range []error{store.ErrFull, store.ErrReadOnly} {
 		w := newWritable(10)
@@ -138,7 +138,7 @@ func TestRefusedBatchCountsWhatWasReplaced(t *testing.T) {
 	}
 }
 
-// A key is looked at before and after only when all that is changed of it is changed between.
+// MEMORY USAGE is asked only for a key whose changes are all in the batch.
 func TestCompleteKey(t *testing.T) {
 	for text, want := range map[string]int{
 		"s1": 0, "h1 h1 h1": -1, "h1 s1": 1, "h1 h1 h2 h2": -1, "h1 h2 h3": 1, "h1 h1 h2 h2 h3": 2, "s1 h1 h1": 0, "x1 x1 x2 h1": 2,
@@ -154,7 +154,7 @@ func TestCompleteKey(t *testing.T) {
 	}
 }
 
-// tuples is a database whose scan gives two values of each key.
+// tuples is a database whose scan returns two values of each key.
 type tuples struct{ database }
 
 func (d *tuples) Page(ctx context.Context, cursor string, o store.ScanOptions) (store.Page, error) {
@@ -167,7 +167,7 @@ func (d *tuples) Page(ctx context.Context, cursor string, o store.ScanOptions) (
 	return p, err
 }
 
-// counting is a task that counts the keys that it was asked for.
+// counting is a task that counts calls of Wants.
 type counting struct {
 	Task
 	asked atomic.Int64
@@ -178,7 +178,7 @@ func (c *counting) Wants(db string, key []byte) bool {
 	return c.Task.Wants(db, key)
 }
 
-// A task is asked once for each key, of whatever store, and gets the values of those that it wants.
+// A task is asked once for each key, on any store, and gets the values of the keys that it wants.
 func TestTaskIsAskedOnceForAKey(t *testing.T) {
 	d := &database{name: "0", keys: 100, value: func(int) []byte { return []byte("plain") }}
 	for space, values := range map[store.Space]int64{d: 19, &tuples{*d}: 2 * 19} { // of the keys 1, 10 to 19, 21, 31 … 91

@@ -12,8 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// With the wrong user every value of a store is a problem: they are not all listed, as
-// others are.
+// With the wrong user every value of a store is denied. Not all of those are listed; other problems are.
 func TestDeniedAreCounted(t *testing.T) {
 	var out bytes.Buffer
 	p := New("packing", false, &out, &out)
@@ -32,7 +31,7 @@ func TestDeniedAreCounted(t *testing.T) {
 	}
 }
 
-// Where one value names it, nothing is left to list.
+// A missing dictionary that one value names takes one line.
 func TestMissingDictionaryOfOneValue(t *testing.T) {
 	var out bytes.Buffer
 	p := New("packing", false, &out, &out)
@@ -43,7 +42,7 @@ func TestMissingDictionaryOfOneValue(t *testing.T) {
 	}
 }
 
-// A dictionary that is missing is a line with a count, however many values name it.
+// A missing dictionary takes one line with a count, however many values name it.
 func TestMissingDictionariesAreCounted(t *testing.T) {
 	var out bytes.Buffer
 	p := New("packing", false, &out, &out)
