@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// watchForTest is a watch over a sampler, and what lets that see values of 1000 bytes.
+// watchForTest returns a watch over a sampler, and a function that makes it observe values of 1000 bytes.
 func watchForTest(now time.Time) (*watch, func(values, stored int)) {
 	s := newSampler(1<<20, 2000, nil)
 	w := newWatch(optionsForTest(Options{MinSamples: 100, now: func() time.Time { return now }}), s)
@@ -19,7 +19,7 @@ func watchForTest(now time.Time) (*watch, func(values, stored int)) {
 	}
 }
 
-// Values that are stored worse than was promised ask for a new dictionary, of new samples.
+// Values that take more bytes than promised cause a new training, from new samples.
 func TestWatchSeesDrift(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	w, see := watchForTest(now)
@@ -49,8 +49,8 @@ func TestWatchSeesDrift(t *testing.T) {
 	}
 }
 
-// What a dictionary will save on is what came since the counting began, or comes within an hour at
-// that rate, or what a job knows of the whole.
+// The volume for a dictionary is what came since the count began, or comes within an hour at that rate, or
+// what a job knows of the whole.
 func TestVolume(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	w, see := watchForTest(now)

@@ -21,27 +21,27 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// fault is how a gateway is cut off from its store.
+// fault is the way in which a gateway is cut off from its store.
 type fault string
 
 const (
 	fails    fault = "fails"           // nothing is done
-	hangs    fault = "hangs"           // likewise, and nothing is answered
-	loses    fault = "loses an answer" // it is done, and nobody is told
+	hangs    fault = "hangs"           // nothing is done, and there is no answer
+	loses    fault = "loses an answer" // it is done, and there is no answer
 	noFaults       = 1 << 30
 )
 
-// faulty is a store that is cut off from one question on, for good.
+// faulty is a store that is cut off for good after a number of questions.
 type faulty struct {
 	store.Dicts
 	how   fault
-	after int64 // questions that are answered
+	after int64 // questions answered before that
 	asked atomic.Int64
 }
 
 var errCut = errors.New("cut off")
 
-// meet carries out do unless the store is cut off.
+// meet calls do unless the store is cut off.
 func (f *faulty) meet(ctx context.Context, do func() error) error {
 	n := f.asked.Add(1)
 	switch {
@@ -65,8 +65,7 @@ func (f *faulty) Dictionary(number uint32) (d *codec.Dict, err error) {
 	return d, err
 }
 
-// Publish that is cut off still leaves the dictionary in the gateway's memory, so that it
-// could be named.
+// Publish, when cut off, still leaves the dictionary in the gateway's memory, so that values could name it.
 func (f *faulty) Publish(ctx context.Context, dicts ...*codec.Dict) error {
 	err := f.meet(ctx, func() error { return f.Dicts.Publish(ctx, dicts...) })
 	if errors.Is(err, errCut) {
@@ -96,7 +95,7 @@ func (f *faulty) ReplaceRecord(ctx context.Context, name string, version uint64,
 	return next, nil
 }
 
-// gatewayInTest is a manager with a store of its own, and writes as a gateway would.
+// gatewayInTest is a manager with a separate faulty store, and writes values like a gateway.
 type gatewayInTest struct {
 	*Manager
 	store  *faulty
@@ -141,7 +140,7 @@ func (f *faultTest) gateway(t *testing.T, i int, rules *policy.Policy, how fault
 	return g
 }
 
-// write seals a value as the gateway does now, and reports the dictionary's number.
+// write seals a value with the gateway's current policy, and returns the dictionary's number.
 func (g *gatewayInTest) write(value []byte) uint32 {
 	st := g.policy.Load().Rules()[0].Setting
 	if st.Dict != 0 && !g.store.Ready(st.Dict) {
@@ -154,7 +153,7 @@ func (g *gatewayInTest) write(value []byte) uint32 {
 	return h.Dict
 }
 
-// resolve looks for a dictionary as a reader does that has just started.
+// resolve looks up a dictionary as a newly started reader does.
 func (f *faultTest) resolve(t *testing.T, number uint32) {
 	client := goredis.NewClient(&goredis.Options{Addr: f.addr, DisableIdentity: true})
 	defer client.Close()
@@ -164,8 +163,8 @@ func (f *faultTest) resolve(t *testing.T, number uint32) {
 	}
 }
 
-// Three gateways train at once, and one is cut off from the store at each step in turn, in
-// each way. No value names what a reader can't find, and the others agree.
+// Three gateways train concurrently, and one is cut off from the store, at each step in turn and in each way.
+// No value names a dictionary that a reader can't find, and the others agree.
 func TestCutOffAtEachStep(t *testing.T) {
 	f := newFaultTest(t)
 	round := 0
@@ -215,7 +214,7 @@ func (f *faultTest) run(t *testing.T, round int, how fault, after int64) {
 	})
 }
 
-// Where nothing goes wrong one gateway trains, and the others adopt.
+// Without faults one gateway trains, and the others adopt.
 func TestGatewaysConverge(t *testing.T) {
 	f := newFaultTest(t)
 	rules := autoPolicy(t)
@@ -229,7 +228,7 @@ func TestGatewaysConverge(t *testing.T) {
 	var gateways []*gatewayInTest
 	for i := range 3 {
 		g := f.gateway(t, i, rules, fails, noFaults)
-		g.o.Lease, g.o.Timeout = time.Minute, 10*time.Second // a busy machine is no fault
+		g.o.Lease, g.o.Timeout = time.Minute, 10*time.Second // a slow machine must not count as a fault
 		gateways = append(gateways, g)
 		all.Go(func() { g.Run(ctx) })
 	}
@@ -247,7 +246,7 @@ func TestGatewaysConverge(t *testing.T) {
 		if st := g.Policy().Rules()[0].Setting; st.Level != 2 || s.Version.Setting != "zstd-2" {
 			t.Errorf("sealed by %s, announced as %s", st, s.Version.Setting)
 		}
-		fast := *rules.Rules()[0] // by now someone wants no more than level 1 here
+		fast := *rules.Rules()[0] // the rule now allows no more than level 1 here
 		fast.Setting.Level = 1
 		p, err := policy.New(policy.Options{Rules: []policy.Rule{fast}})
 		if err != nil {

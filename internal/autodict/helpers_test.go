@@ -23,7 +23,7 @@ func autoPolicy(t testing.TB) *policy.Policy {
 
 func newEngine() *codec.Engine { return codec.New(codec.Options{}) }
 
-// document is small and like the others of its shape.
+// document returns a small document, similar to others of its shape.
 func document(r *rand.Rand, shape int) []byte {
 	if shape == 0 {
 		return fmt.Appendf(nil, `{"order_id":"%08x","customer":{"id":%d,"tier":"gold"},"status":"shipped","total":%d.%02d,"created_at":"2026-%02d-%02dT10:00:00Z"}`,
@@ -46,7 +46,7 @@ func dictForTest() (*codec.Dict, error) {
 	return codec.NewDict(document(rand.New(rand.NewPCG(1, 1)), 0))
 }
 
-// optionsForTest completes options for a part of a manager. What it puts into force is dropped.
+// optionsForTest completes options for a part of a manager. Policies put into force are dropped.
 func optionsForTest(o Options) *Options {
 	if o.Apply == nil {
 		o.Apply = func(*policy.Policy) {}

@@ -10,8 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// What was chosen for a rule stays in force through a reload, whatever the rule is called then; it
-// ends with the rule, and a choice for a rule that is gone changes nothing.
+// The choice for a rule stays in force through a reload, even if the rule is renamed. It ends with the rule,
+// and a choice for a removed rule changes nothing.
 func TestChoicesSurviveReloads(t *testing.T) {
 	var applied []*policy.Policy
 	f := newInForce(optionsForTest(Options{Apply: func(p *policy.Policy) { applied = append(applied, p) }}))

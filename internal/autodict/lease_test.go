@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// A training that takes long, since the machine is busy, is not begun by others meanwhile.
+// While a training takes long, since the machine is slow, other gateways don't start one.
 func TestLeaseIsKeptWhileTraining(t *testing.T) {
 	const lease = 5 * time.Minute
 	now, records, steps := time.Unix(1e9, 0), newShared(), 0

@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// withLogins is what is in force by one rule, which nothing is trained for.
+// withLogins returns an inForce with one rule, for which nothing is trained.
 func withLogins(t *testing.T, shared bool) (*inForce, *policy.Rule) {
 	t.Helper()
 	p, err := policy.New(policy.Options{Rules: []policy.Rule{
@@ -68,7 +68,7 @@ func TestLoginsAreBounded(t *testing.T) {
 	}
 }
 
-// Each login seals with its own dictionary, and nobody else does.
+// Each login uses its own dictionary, and other logins use none.
 func TestChoicesOfLogins(t *testing.T) {
 	d, err := dictForTest()
 	if err != nil {
@@ -88,7 +88,7 @@ func TestChoicesOfLogins(t *testing.T) {
 	if in("alice") != with || in("bob") != without || m.Policy().Rules()[0].Setting != without {
 		t.Errorf("two write: alice %v, bob %v, anybody %v", in("alice"), in("bob"), m.Policy().Rules()[0].Setting)
 	}
-	// A reload keeps the logins that have joined, and forgets them where samples are shared.
+	// A reload keeps the logins that have joined, and removes them if samples are shared.
 	m.SetRules(m.rules)
 	if n := len(m.all()); n != 3 || in("alice") != with {
 		t.Errorf("after a reload %d, alice %v", n, in("alice"))

@@ -16,7 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// calls is a Messages whose clock stands, and whose trainings are real.
+// calls returns a Messages whose clock stands and that really trains.
 func calls(t *testing.T, memory int) (*Messages, *time.Time) {
 	t.Helper()
 	now := time.Unix(1e9, 0)
@@ -50,7 +50,7 @@ func (m *Messages) stepAll(t *testing.T) {
 	}
 }
 
-// A rule that leaves the choice to the gateway means zstd.
+// A rule with an automatic setting means zstd.
 func TestMessagesOfAutoRules(t *testing.T) {
 	if underRace {
 		t.Skip("too slow, and it is all one goroutine")
@@ -104,7 +104,7 @@ func TestMessagesGetADictionary(t *testing.T) {
 		t.Error("found for the other direction")
 	}
 
-	// Other messages come, for which the dictionary is no good.
+	// Then come other messages, for which the dictionary is no good.
 	for range 5 {
 		for range 400 {
 			k.Observe(fmt.Appendf(nil, "%x other content, as long as the one before it was %x, and more", r.Uint64(), r.Uint64()), 75)
@@ -126,8 +126,8 @@ func TestMessagesGetADictionary(t *testing.T) {
 	}
 }
 
-// Methods are named by clients: any number of them takes bounded memory, and does not keep
-// out for ever those that come later.
+// Clients name the methods: any number of them takes limited memory, and later ones are not kept out for
+// ever.
 func TestKindsAreBounded(t *testing.T) {
 	m, now := calls(t, 8<<20)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -174,7 +174,7 @@ func TestKindsAreBounded(t *testing.T) {
 	}
 }
 
-// Only so many kinds have a dictionary, those with the most bytes.
+// The number of kinds with a dictionary is limited; those with the most bytes get one.
 func TestFewKindsHaveDictionaries(t *testing.T) {
 	m, _ := calls(t, 64<<20)
 	trained := 0
@@ -206,7 +206,7 @@ func TestFewKindsHaveDictionaries(t *testing.T) {
 	}
 }
 
-// Counting and sampling go on in many goroutines while others look and train.
+// Many goroutines count and sample while others read the status and train.
 func TestMessagesAtOnce(t *testing.T) {
 	m, _ := calls(t, 1<<20)
 	rule := wireRule("a")
@@ -241,7 +241,8 @@ func TestMessagesAtOnce(t *testing.T) {
 	}
 }
 
-// Who waits for a dictionary sees how far it is: messages collected, then the training's steps, then why there is none.
+// Status shows the progress towards a dictionary: messages collected, then the training's steps, then why
+// there is none.
 func TestMessagesTellHowFarTheyAre(t *testing.T) {
 	m, now := calls(t, 8<<20)
 	var logged bytes.Buffer

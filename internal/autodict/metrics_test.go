@@ -53,7 +53,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// docs/METRICS.md names exactly the metrics that there are.
+// docs/METRICS.md names exactly the existing metrics.
 func TestMetricsAreDocumented(t *testing.T) {
 	metricstest.Documented(t, "cinch_dictionary_", &Metrics{})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// policyOf has a rule with a managed dictionary, and one before it.
+// policyOf returns a policy with the given rule and a rule with a managed dictionary.
 func policyOf(t *testing.T, first policy.Rule) *policy.Policy {
 	t.Helper()
 	p, err := policy.New(policy.Options{Exclude: []string{"lock:*"}, Rules: []policy.Rule{
@@ -43,8 +43,8 @@ func TestPolicyIsPublished(t *testing.T) {
 	}
 }
 
-// Under a rule to plain gateways seal as libraries can't: these seal nothing, versions included that do not know why, and none
-// of them computes on what may be an envelope.
+// Under a rule to plain gateways seal in a way that libraries can't. So libraries seal nothing under it, even
+// versions that don't know why, and don't compute on values that may be envelopes.
 func TestRuleToPlainIsPublished(t *testing.T) {
 	rules := policyOf(t, policy.Rule{
 		Name: "web", Key: "web:*", Setting: codec.Setting{Codec: codec.Zstd, Level: 9}, Formats: []foreign.Format{foreign.Zlib}, ToPlain: true,
@@ -61,7 +61,7 @@ func TestRuleToPlainIsPublished(t *testing.T) {
 	}
 }
 
-// The gateway that was given rules last says what holds; nobody quarrels about it.
+// The policy of the gateway that was configured last holds; others don't overwrite it.
 func TestLastPolicyHolds(t *testing.T) {
 	store := newShared()
 	one, two := policyOf(t, policy.Rule{Name: "one"}), policyOf(t, policy.Rule{Name: "two"})
@@ -77,8 +77,8 @@ func TestLastPolicyHolds(t *testing.T) {
 		{&b, two, two, 1}, // b starts
 		{&a, one, two, 0},
 		{&b, two, two, 0},
-		{&a, two, two, 0}, // a is reloaded, with what holds already
-		{&a, one, one, 1}, // and with something else
+		{&a, two, two, 0}, // a is reloaded with the policy that holds already
+		{&a, one, one, 1}, // and with another one
 		{&b, two, one, 0},
 	} {
 		before := store.publishedVersion
@@ -87,14 +87,15 @@ func TestLastPolicyHolds(t *testing.T) {
 			t.Fatalf("step %d: version %d after %d: %s", i, store.publishedVersion, before, store.published)
 		}
 	}
-	store.published, store.publishedVersion = "", 0 // as by FUNCTION FLUSH
+	store.published, store.publishedVersion = "", 0 // as after FUNCTION FLUSH
 	b.step(t.Context(), two)
 	if saidBy(store.published) != saysOf(publish(two)) {
 		t.Error("not put back:", store.published)
 	}
 }
 
-// Who has published a policy takes it back when a reload leaves no rule with a managed dictionary: libraries would go by the old rules for ever.
+// A gateway that has published a policy replaces it when a reload leaves no rule with a managed dictionary.
+// Otherwise libraries would use the old rules for ever.
 func TestPolicyIsTakenBack(t *testing.T) {
 	store := newShared()
 	auto := policyOf(t, policy.Rule{Name: "one"})
@@ -117,7 +118,7 @@ func TestPolicyIsTakenBack(t *testing.T) {
 	}
 }
 
-// Where no dictionary is managed nothing is kept in the store, and trouble with it is no reason to stop.
+// Without managed dictionaries nothing is kept in the store, and its errors don't matter.
 func TestPolicyThatIsNotPublished(t *testing.T) {
 	store := newShared()
 	plain, err := policy.New(policy.Options{Rules: []policy.Rule{{Name: "all", Setting: codec.Setting{Codec: codec.LZ4}}}})

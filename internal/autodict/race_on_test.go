@@ -2,5 +2,6 @@
 
 package autodict
 
-// underRace: the detector slows training, which is arithmetic, down by tenfold and more.
+// underRace is true with the race detector, which slows training, all arithmetic, by a factor of ten and
+// more.
 const underRace = true

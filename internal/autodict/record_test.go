@@ -24,7 +24,7 @@ func TestRecord(t *testing.T) {
 	if r.leasedByAnother("b", now.Add(-time.Hour), lease) {
 		t.Error("a clock that is an hour ahead keeps everybody from training")
 	}
-	// The holder vanishes when it may have stored a dictionary.
+	// The holder disappears when it may have stored a dictionary.
 	r = r.naming(0xaa, now.Add(time.Minute)).leasedTo("b", now.Add(2*time.Minute))
 	if !r.knows(0xaa) || r.Lease.By != "b" || r.Lease.Dict != 0 {
 		t.Errorf("%+v", r)
@@ -105,7 +105,7 @@ func TestRecordIsAbandoned(t *testing.T) {
 	}
 }
 
-// A gateway that has nothing to do says once a day that it has the rule.
+// An idle gateway confirms once a day that it has the rule.
 func TestRecordIsRefreshed(t *testing.T) {
 	f := newFaultTest(t)
 	now := time.Unix(1_790_000_000, 0)

@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// managerForTest is a manager over a store in memory that has seen values and finds d in a training.
+// managerForTest returns a manager over a store in memory whose trainings return got.
 func managerForTest(t *testing.T, s *shared, by string, got result) *Manager {
 	t.Helper()
 	m := New(Options{
@@ -68,8 +68,8 @@ func TestManagersOverAStoreInMemory(t *testing.T) {
 	}
 }
 
-// A training begins with the sample that makes it due, not at the next look at the store; but a store that does not
-// answer then is not asked for more than its share.
+// A training begins with the sample that makes it due, not at the next poll. But while the store does not
+// answer it is not asked more often.
 func TestDueAtOnce(t *testing.T) {
 	s := newShared()
 	s.refused["Record"] = true
@@ -93,13 +93,13 @@ func TestDueAtOnce(t *testing.T) {
 	}
 }
 
-// Values of a new shape have their dictionary two minutes after the thousandth of them at most, where a training takes
-// twenty seconds: by a clock that stands still while somebody works.
+// Values of a new shape have a dictionary at most two minutes after the thousandth of them, if a training
+// takes twenty seconds. The clock stands still during work.
 func TestNewShapeHasItsDictionarySoon(t *testing.T) {
 	const training, most = 20 * time.Second, 2 * time.Minute
 	for _, c := range []struct {
 		perSecond int
-		stays     time.Duration // the first shape, since its dictionary
+		stays     time.Duration // how long the first shape stays after its dictionary
 	}{{10, time.Hour}, {100, 0}, {100, 5 * time.Minute}, {1000, 0}, {1000, codectest.Amount(10*time.Minute, 10*time.Minute, time.Hour)}} {
 		synctest.Test(t, func(t *testing.T) {
 			var dicts [2]*codec.Dict
@@ -149,7 +149,7 @@ func TestNewShapeHasItsDictionarySoon(t *testing.T) {
 	}
 }
 
-// The first dictionary is trained of a thousand values.
+// The first dictionary is trained from a thousand values.
 func TestDefaultSamples(t *testing.T) {
 	if o := optionsForTest(Options{}); o.MinSamples != 1000 || lookEvery > time.Second {
 		t.Errorf("%d samples, looked at every %v", o.MinSamples, lookEvery)

@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// chiSquare compares counts with what is expected of all alike.
+// chiSquare compares counts with a uniform distribution.
 func chiSquare(counts []int) float64 {
 	total := 0
 	for _, n := range counts {
@@ -24,8 +24,7 @@ func chiSquare(counts []int) float64 {
 	return sum
 }
 
-// Where in the stream a value stands, and how long it is, does not decide whether it is in
-// the sample.
+// A value's position in the stream and its length don't affect whether it is in the sample.
 func TestReservoirIsUnbiased(t *testing.T) {
 	const stream, rounds, groups = 1000, 2000, 20
 	random := rand.New(rand.NewPCG(1, 2))
@@ -99,7 +98,7 @@ func TestSampler(t *testing.T) {
 	}
 	value := []byte("a value")
 	s.observe(policy.String, []byte("k"), value, 5)
-	value[0] = 'X' // it belongs to the caller
+	value[0] = 'X' // the caller owns it
 	s.observe(policy.String, []byte("secret:1"), []byte("password"), 8)
 	if got := s.values(); len(got) != 1 || string(got[0]) != "a value" {
 		t.Errorf("%q", got)
@@ -109,7 +108,7 @@ func TestSampler(t *testing.T) {
 	}
 }
 
-// Many writers: the bound holds, and hardly a value costs an allocation.
+// With many writers the limit holds, and few values cost an allocation.
 func TestSamplerConcurrently(t *testing.T) {
 	const memory = 64 << 10
 	s := newSampler(memory, 1000, nil)

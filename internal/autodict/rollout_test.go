@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// announcerOf is what a gateway tells others over a store, and what it logs.
+// announcerOf returns a gateway's announcer over a store, and its log.
 func announcerOf(s *shared, by string, now *time.Time) (*announcer, *bytes.Buffer) {
 	var logged bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&logged, nil))
@@ -19,8 +19,7 @@ func announcerOf(s *shared, by string, now *time.Time) (*announcer, *bytes.Buffe
 	return &announcer{o: o, name: "rule", tally: func() *tally { return t }}, &logged
 }
 
-// What one gateway rolls out another one can use, and a record that is older than what is in the
-// store changes nothing there.
+// Another gateway can use what one gateway rolls out. A record older than the store's changes nothing there.
 func TestAnnouncersAgree(t *testing.T) {
 	s, now := newShared(), time.Unix(1e9, 0)
 	a, _ := announcerOf(s, "a", &now)
@@ -56,8 +55,8 @@ func TestAnnouncersAgree(t *testing.T) {
 	}
 }
 
-// A rollout that can't go on says at which step. It leaves the lease with the dictionary's name as
-// soon as that may be stored, and never announces what is not there.
+// A failed rollout says at which step. It leaves the lease with the dictionary's name once that may be
+// stored, and never announces a dictionary that is not there.
 func TestRolloutStopsAtEachStep(t *testing.T) {
 	d, err := dictForTest()
 	if err != nil {
@@ -90,7 +89,7 @@ func TestRolloutStopsAtEachStep(t *testing.T) {
 		if err != nil || r.Current != nil || r.Lease == nil || (r.Lease.Dict == v.Dict) != named {
 			t.Errorf("%s: the record is %s, %v", step, s.text, err)
 		}
-		a.release(t.Context()) // only a lease under which nothing was stored may go
+		a.release(t.Context()) // releases only a lease under which nothing was stored
 		r, err = ParseRecord(s.text)
 		if err != nil || r.Lease == nil {
 			t.Errorf("%s: released: %s, %v", step, s.text, err)
@@ -98,7 +97,7 @@ func TestRolloutStopsAtEachStep(t *testing.T) {
 	}
 }
 
-// A record that the store has lost is put back, without the lease; trouble is logged once.
+// A record that the store has lost is restored, without the lease. Trouble is logged once.
 func TestAnnouncerPutsBackWhatWasLost(t *testing.T) {
 	s, now := newShared(), time.Unix(1e9, 0)
 	a, logged := announcerOf(s, "a", &now)
@@ -129,7 +128,7 @@ func TestAnnouncerPutsBackWhatWasLost(t *testing.T) {
 	}
 }
 
-// A gateway that has nothing to do says once a day that it has the rule.
+// An idle gateway confirms once a day that it has the rule.
 func TestAnnouncerRefreshes(t *testing.T) {
 	s, now := newShared(), time.Unix(1e9, 0)
 	a, _ := announcerOf(s, "a", &now)
@@ -152,7 +151,7 @@ func TestAnnouncerRefreshes(t *testing.T) {
 	}
 }
 
-// The log advises on rights where the store refuses, and not where it can't be reached.
+// The log gives the hint on rights if the store refuses, not if it can't be reached.
 func TestHintIsNotGivenWhileTheStoreIsDown(t *testing.T) {
 	down := errors.New("connection refused")
 	o := Options{Hint: "name a user", Unavailable: func(err error) bool { return errors.Is(err, down) }}

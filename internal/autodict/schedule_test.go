@@ -47,13 +47,13 @@ func TestSchedule(t *testing.T) {
 		stored(100, 0.34, false)
 	}
 	stored(100, 0.9, true)
-	stored(100, 0.9, false) // it is said once
+	stored(100, 0.9, false) // reported once
 	due(1999, false, "")
 	due(2000, false, "") // the floor
 	now = now.Add(p.interval / 10)
 	due(2000, false, reasonDrift)
 
-	// Nothing better is to be had: what is observed becomes the measure.
+	// No better dictionary is found: the observed ratio becomes the promised one.
 	for range 50 {
 		stored(1000, 0.6, false)
 	}
@@ -72,7 +72,7 @@ func TestSchedule(t *testing.T) {
 	due(2000, false, reasonFirst)
 }
 
-// A few odd values among many are no drift; half of them odd is.
+// A few odd values among many are no drift; half of them odd are.
 func TestDriftForgetsSlowly(t *testing.T) {
 	p := schedule{drift: 0.15}
 	p.rolledOut(time.Unix(1, 0), 0.3)
@@ -89,8 +89,8 @@ func TestDriftForgetsSlowly(t *testing.T) {
 	}
 }
 
-// drifts plays values that change their shape at some seconds, at so many a second, before a manager
-// that looks every quarter of a minute, and returns when dictionaries were rolled out.
+// drifts simulates values that change their shape at the given seconds, perSecond values a second, and a
+// manager that looks every 15 seconds. It returns when dictionaries were rolled out.
 func drifts(perSecond, seconds int, changes ...int) (rollouts []int) {
 	const look = 15
 	p := schedule{interval: 10 * time.Minute, drift: 0.15, minSamples: 2000}
@@ -116,9 +116,8 @@ func drifts(perSecond, seconds int, changes ...int) (rollouts []int) {
 	return rollouts
 }
 
-// Values that change their shape get a new dictionary as soon as there are samples enough of
-// them, also soon after the first one; but those that never stay the same do not fill the
-// store with dictionaries.
+// Values that change their shape get a new dictionary as soon as there are enough samples of them, even soon
+// after the first one. But values that keep changing do not fill the store with dictionaries.
 func TestDriftIsAnsweredSoon(t *testing.T) {
 	for _, c := range []struct{ perSecond, change, most int }{{100, 60, 60 + 90}, {100, 3000, 3000 + 60}, {1000, 300, 300 + 45}, {10, 3000, 3000 + 240}} {
 		got := drifts(c.perSecond, 6000, c.change)

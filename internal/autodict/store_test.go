@@ -24,9 +24,9 @@ type shared struct {
 	published        string // the record of the policy
 	publishedVersion uint64
 
-	refused map[string]bool // what the store answers with errCut, by method
+	refused map[string]bool // methods that fail with errCut
 	unready bool
-	held    int64 // 0: it does not say
+	held    int64 // 0: not reported
 	servers int
 }
 

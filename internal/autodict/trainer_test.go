@@ -33,13 +33,13 @@ func TestTrainer(t *testing.T) {
 		t.Error("what it took is not said")
 	}
 
-	// It must beat the dictionary in use, not only none.
+	// A new dictionary must be better than the current one, not only than none.
 	k := taskFor(t, documents(501, 0))
 	k.current.dict = got.dict
 	if again := trainer.train(t.Context(), k); again.refused != refusedSaving || again.before > got.promised*1.1 {
 		t.Errorf("%+v", again)
 	}
-	// The dictionary's own size counts: for few bytes it is not worth having.
+	// The dictionary's size counts: for few bytes it is not worth it.
 	k = taskFor(t, documents(400, 0))
 	k.volume = 10_000
 	if small := trainer.train(t.Context(), k); small.refused != refusedSaving {
@@ -52,8 +52,8 @@ func TestTrainer(t *testing.T) {
 	}
 }
 
-// What is promised, and compared, is the server's memory: a value that gets smaller but
-// takes no less of it saves nothing.
+// Promised and compared ratios are of the server's memory: a value that gets shorter but takes the same
+// memory saves nothing.
 func TestTrainerCountsWhatIsAllocated(t *testing.T) {
 	k := taskFor(t, nil)
 	s := search{trainer: NewTrainer(TrainerOptions{}), task: k, ctx: t.Context(), engine: newEngine()}
@@ -82,7 +82,7 @@ func TestTrainerRefuses(t *testing.T) {
 			noise[i][j] = byte(r.Uint32())
 		}
 	}
-	same := make([][]byte, 500) // all in one half, so that there is nothing to judge by, or to learn
+	same := make([][]byte, 500) // all on one side, so that there is nothing to judge by, or to learn from
 	for i := range same {
 		same[i] = []byte("always the very same value, sixty-four bytes of it and some more")
 	}
@@ -140,8 +140,8 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// With a dictionary a higher level is often no better: then the lower one is rolled out,
-// and never a higher one than the rule's.
+// With a dictionary a higher level is often no better. Then the lower one is rolled out, and never one above
+// the rule's.
 func TestTrainerTriesLowerLevels(t *testing.T) {
 	if underRace {
 		t.Skip("too slow, and it is all one goroutine")
@@ -168,8 +168,8 @@ func TestTrainerTriesLowerLevels(t *testing.T) {
 	}
 }
 
-// What comes out depends on the samples only: a trainer that rests half of the time and waits on
-// a busy machine makes the same dictionary.
+// The result depends only on the samples: a trainer that rests a part of the time on a busy machine makes the
+// same dictionary.
 func TestTrainingDependsOnSamplesOnly(t *testing.T) {
 	if underRace {
 		t.Skip("too slow, and it is all one goroutine")
@@ -188,7 +188,7 @@ func TestTrainingDependsOnSamplesOnly(t *testing.T) {
 	}
 }
 
-// Rests are for the CPU time that a step took, not for the time that it waited.
+// Rests are proportional to a step's CPU time, not to its waiting.
 func TestRestsAreForCPU(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("threads have no account of their own")
@@ -206,12 +206,12 @@ func TestRestsAreForCPU(t *testing.T) {
 	})
 }
 
-// What was judged by teaches too in the end, unless a training would have more values than it may.
+// The values for judging are used for the final training too, unless there would be more values than allowed.
 func TestTheBestIsMadeOfAllValues(t *testing.T) {
 	if underRace {
 		t.Skip("too slow, and it is all one goroutine")
 	}
-	tooShort := slices.Repeat([][]byte{[]byte("short")}, maxLearn-100) // to be learned from
+	tooShort := slices.Repeat([][]byte{[]byte("short")}, maxLearn-100) // for learning
 	for _, c := range []struct {
 		learn [][]byte
 		want  bool

@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// What is written again and again is stored once: a dictionary is weighed against what the server holds.
+// A value that is written repeatedly is stored once: a dictionary is weighed against what the server holds.
 func TestWeighsWhatIsStored(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -46,7 +46,7 @@ func TestWeighsWhatIsStored(t *testing.T) {
 	}
 }
 
-// A store that is too small for a dictionary is weighed again when it has grown, and not before.
+// A store that was too small for a dictionary is weighed again when it has grown, and not before.
 func TestWeighedAgainWhenGrown(t *testing.T) {
 	s, now, trainings := newShared(), time.Unix(1e9, 0), []float64{}
 	s.held = 50_000
@@ -85,8 +85,8 @@ func TestWeighedAgainWhenGrown(t *testing.T) {
 	}
 }
 
-// A server that does not tell what it holds: the same values under the same keys, again and again, are stored once. That is
-// said in one line.
+// For a server that does not report what it holds, repeated values under the same keys count once. That is
+// logged once.
 func TestWeighsRepeatsOnce(t *testing.T) {
 	var logged bytes.Buffer
 	s := newShared()
@@ -110,13 +110,13 @@ func TestWeighsRepeatsOnce(t *testing.T) {
 		t.Errorf("the log says:\n%s", logged.String())
 	}
 
-	// As many values that come once each are so many more.
+	// As many values that occur once each add as much volume.
 	m.sampleForTest(documents(1000, 0))
 	all := r.watch.volume(m.o.now())
 	if got := m.weigh(t.Context(), r); got < 0.45*all || got > 0.6*all {
 		t.Errorf("with half of them new, %.0f of %.0f", got, all)
 	}
-	// Values of which nobody knows where they went may all be different ones.
+	// Values with unknown keys may all be different.
 	for range 2000 {
 		m.Sample(r.rule(), "", nil, values[0], len(values[0]))
 	}
@@ -126,12 +126,12 @@ func TestWeighsRepeatsOnce(t *testing.T) {
 	}
 }
 
-// priced is a store that says what dictionaries cost it.
+// priced is a store that reports the cost of dictionaries.
 type priced struct{ *shared }
 
 func (priced) DictCost(bytes int) float64 { return 2 * float64(bytes) }
 
-// What a dictionary costs, its store says; on a wire nothing is stored.
+// The store reports the cost of a dictionary; on a wire nothing is stored.
 func TestDictionariesArePricedByTheirStore(t *testing.T) {
 	m := managerForTest(t, newShared(), "a", result{})
 	k := m.task(t.Context(), m.all()[0])
@@ -149,8 +149,8 @@ func TestDictionariesArePricedByTheirStore(t *testing.T) {
 	}
 }
 
-// The log says how much was seen when a training begins, and what a dictionary was weighed against where none is worth it:
-// an hour's worth may be thousands of times as much as was ever written.
+// The log says how much was seen when a training begins, and what volume no dictionary was worth it for: an
+// hour's volume may be thousands of times what was ever written.
 func TestTrainingSaysWhatWasSeen(t *testing.T) {
 	var logged bytes.Buffer
 	now := time.Unix(1e9, 0)
