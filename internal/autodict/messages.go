@@ -198,7 +198,7 @@ func (k *Kind) Observe(message []byte, sent int) {
 	}
 }
 
-// Passed counts a message of n bytes that was sent uncompressed and unseen.
+// Passed counts a plain message of n bytes that was sent unchanged and unread.
 func (k *Kind) Passed(n int) {
 	k.sizes.add(n)
 	if n <= k.sampler.maxSample {

@@ -149,7 +149,7 @@ func (d *Dicts) all() []*codec.Dict {
 	return all
 }
 
-// Kick says that the server may have lost dictionaries, since a client's FLUSHALL or FUNCTION command was
+// Kick records that the server may have lost dictionaries, since a client's FLUSHALL or FUNCTION command was
 // answered. Ready is false for all of them until a check, which Run makes soon, has found them. Kick does not
 // block.
 func (d *Dicts) Kick() {

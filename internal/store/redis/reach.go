@@ -33,14 +33,14 @@ func (r *readiness) ReadyOn(number uint32, dialed time.Time) bool {
 	return at <= found+overlap && (at < lost || lost <= found)
 }
 
-// Lost says that the server has closed a connection: it may restart with fewer dictionaries. New connections
-// wait for a check; existing ones are not affected. It does not block.
+// Lost records that the server has closed a connection: it may restart with fewer dictionaries. New
+// connections wait for a check; existing ones are not affected. It does not block.
 func (d *Dicts) Lost() {
 	d.lost.Store(int64(d.now()))
 	d.lookNow()
 }
 
-// Dialed says that a connection for values was opened, and requests a check unless there was one a moment
+// Dialed records that a connection for values was opened, and requests a check unless there was one a moment
 // ago. It does not block.
 func (d *Dicts) Dialed() {
 	if d.isOld() {
