@@ -87,8 +87,8 @@ func keeperOptions(up gateway.Upstream, dial func(context.Context) (net.Conn, er
 	}
 }
 
-// Intervals between questions whether a gateway's upstream is a gateway itself, and how many questions may have
-// an inconclusive answer: a proxy in between may close the connection at each.
+// Intervals between questions whether a gateway's upstream is a gateway itself, and how many of them may
+// have an inconclusive answer: a proxy in between may close the connection at each.
 const (
 	firstChainAsk = time.Second
 	lastChainAsk  = time.Minute
