@@ -6,24 +6,24 @@ import (
 	"math"
 )
 
-// errColumns: the columns are not what an encoder writes.
+// errColumns reports columns that no encoder writes.
 var errColumns = errors.New("the columns don't fit together")
 
-// restore is the decoder's model with the columns that are left.
+// restore is the decoder's model with the remaining columns.
 type restore struct {
 	model
 	out  []byte
-	most int // how long out may become
+	most int // maximum length of out
 	defs []byte
 	in   []byte // the columns
 	cols [][columns]column
 }
 
-// column is the part of the columns that is not read yet.
+// column is the unread part of a column.
 type column struct{ at, end uint32 }
 
-// slackBytes is how much longer than it will be the message is at most while its parts are put together: each
-// message in it has room for a length, which may turn out to need less.
+// slackBytes limits by how much out may exceed the message's final length while it is assembled: the reserved
+// length field of each nested message may turn out to be too long.
 const slackBytes = 4 * maxDepth
 
 // run appends the message of raw bytes that the columns hold.
@@ -85,7 +85,7 @@ func (d *restore) cut(in []byte) error {
 	return nil
 }
 
-// share gives each node its columns; cut has checked the lengths.
+// share assigns the columns to the nodes; cut has checked the lengths.
 func (d *restore) share(lengths []byte, nodes int) {
 	if cap(d.cols) < nodes {
 		d.cols = make([][columns]column, nodes)
@@ -107,7 +107,7 @@ func (d *restore) share(lengths []byte, nodes int) {
 	})
 }
 
-// each goes through the lengths of columns.
+// each calls f for each length in a list of columns' lengths.
 func each(lengths []byte, nodes int, f func(node, col, n int)) {
 	for node := range nodes {
 		mask := lengths[0]
@@ -132,7 +132,7 @@ func take(b *[]byte) (uint64, bool) {
 	return v, n > 0
 }
 
-// get reads a varint of a column.
+// get reads a varint from a column.
 func (d *restore) get(n uint16, col int) (uint64, error) {
 	c := &d.cols[n][col]
 	if c.at < c.end && d.in[c.at] < 0x80 {
@@ -151,7 +151,7 @@ func (d *restore) getLong(c *column) (uint64, error) {
 	return v, nil
 }
 
-// bytes takes the next n bytes of a column.
+// bytes returns the next n bytes of a column.
 func (d *restore) bytes(c *column, n uint64) ([]byte, error) {
 	if n > uint64(c.end-c.at) {
 		return nil, errColumns
@@ -180,8 +180,8 @@ func (d *restore) usedUp() bool {
 	return true
 }
 
-// message appends a message of node n, whose shape is v, and returns the value that it begins
-// with. If known is not 0 it is that.
+// message appends a message of node n, whose shape is v, and returns its first value as a key. If known is
+// not 0, it is that value.
 func (d *restore) message(n uint16, v uint64, depth int, known uint32) (key uint32, err error) {
 	if depth >= maxDepth {
 		return 0, errColumns
@@ -329,7 +329,8 @@ func (d *restore) valuesOf(n uint16, count, depth int, last, known uint32) (firs
 	return first, last, nil
 }
 
-// operation reads what comes next for a node: guesses that are right, and then an operation if one is to come.
+// operation reads the next operation of a node: a number of right guesses, and then an operation unless the
+// column ends.
 func (d *restore) operation(n uint16) error {
 	x := &d.nodes[n]
 	if c := &d.cols[n][colOps]; c.at == c.end {
@@ -344,13 +345,13 @@ func (d *restore) operation(n uint16) error {
 	return nil
 }
 
-// allLeft is more than any message has values.
+// allLeft exceeds the number of values of any message.
 const allLeft = 1 << 31
 
-// block is what is copied at once: most values are shorter.
+// block is the size in bytes of one copy step: most values are shorter.
 const block = 64
 
-// copy appends a field whose value was there before in this node.
+// copy appends a field with an earlier value of this node.
 func (d *restore) copy(n uint16, id uint32) {
 	s := d.spans[id]
 	head := uint32(d.nodes[n].tagSize) + 1
@@ -369,7 +370,7 @@ func (d *restore) copy(n uint16, id uint32) {
 	d.out = append(d.out, d.out[from:from+size]...)
 }
 
-// value appends a field whose value was not guessed, and returns it if it may be named from now on.
+// value appends a field whose value was not guessed, and returns the value if it may be named from now on.
 func (d *restore) value(n uint16, depth int, guess uint32) (id uint32, err error) {
 	x := &d.nodes[n]
 	x.pending = false
@@ -395,7 +396,7 @@ func (d *restore) value(n uint16, depth int, guess uint32) (id uint32, err error
 	return d.keep(n, whole.off, len(d.out)-whole.off, whole.key), nil
 }
 
-// named appends a value from a list of the node's.
+// named appends a value from one of the node's lists.
 func (d *restore) named(n uint16, list []uint32) (uint32, error) {
 	at, err := d.get(n, colRefs)
 	if err != nil || at >= uint64(len(list)) || d.spans[list[at]].node != n {
@@ -424,7 +425,7 @@ func (d *restore) namedOtherwise(n uint16) (uint32, error) {
 	return d.named(n, d.listOf(n, keys[r]))
 }
 
-// across appends a value that has the bytes of another node's.
+// across appends a value with the bytes of another node's value.
 func (d *restore) across(n uint16, r uint64) (uint32, error) {
 	back, err := d.get(n, colRefs)
 	if err != nil || back == 0 {
@@ -453,7 +454,7 @@ func (d *restore) across(n uint16, r uint64) (uint32, error) {
 	return d.keep(n, len(d.out)-int(s.len), int(s.len), 0), nil
 }
 
-// content is where a value given in full begins, and its key.
+// content is the offset of a value given in full, and its key.
 type content struct {
 	off int
 	key uint32
@@ -483,8 +484,8 @@ func (d *restore) inFull(n uint16, depth int, known uint32) (c content, err erro
 	return c, nil
 }
 
-// nested appends a message with its length, for which it leaves as much room as the last one
-// here took.
+// nested appends a message with its length. It reserves as many bytes for the length as the previous one here
+// took.
 func (d *restore) nested(n uint16, v uint64, depth int, known uint32) (c content, err error) {
 	size := int(d.nodes[n].size)
 	at := len(d.out)
@@ -506,7 +507,7 @@ func (d *restore) nested(n uint16, v uint64, depth int, known uint32) (c content
 	return c, nil
 }
 
-// sizeOf is how long a varint is.
+// sizeOf returns the length of a varint.
 func sizeOf(n int) int {
 	size := 1
 	for ; n >= 0x80; n >>= 7 {
@@ -515,7 +516,7 @@ func sizeOf(n int) int {
 	return size
 }
 
-// move shifts what was appended since a place, and the values in it.
+// move shifts what was appended from an offset on, and the values in it.
 func (d *restore) move(from, by, values int) {
 	end := len(d.out)
 	for range by {
@@ -558,7 +559,7 @@ func (d *restore) number(n uint16) error {
 	return nil
 }
 
-// parts puts together what the columns have of a number.
+// parts assembles a number from the columns.
 func (d *restore) parts(n uint16, decimal, wide bool) (u uint64, kind byte, err error) {
 	c := &d.cols[n]
 	if wide || decimal {
@@ -590,7 +591,7 @@ func (d *restore) parts(n uint16, decimal, wide bool) (u uint64, kind byte, err 
 	return u, kind & (1<<kindBits - 1), nil
 }
 
-// meant returns the number that a way gives as u.
+// meant returns the number that is coded as u in a way.
 func (d *restore) meant(x *node, way int, u uint64, kind byte) (uint64, error) {
 	switch {
 	case way == wayDecimal:

@@ -8,24 +8,23 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Decoder opens one message after another. It is not safe for concurrent use, and keeps nothing of
-// a message but room.
+// Decoder decodes one message after another. It is not safe for concurrent use, and keeps only buffers
+// between messages.
 type Decoder struct {
 	restore
 	engine  *codec.Engine
 	columns []byte
 }
 
-// NewDecoder returns a decoder. Of the options only the engine matters.
+// NewDecoder returns a decoder. It uses only the engine of the options.
 func NewDecoder(o Options) *Decoder {
 	o.setDefaults()
 	return &Decoder{engine: o.Engine}
 }
 
-// Append appends the message that src holds to dst, which must not overlap src. It may become
-// maxSize bytes long and not one more. What lies behind it in dst's capacity may be overwritten. On
-// an error dst is returned as it was; the error wraps
-// [ErrCorrupt], [ErrTooLarge] or [ErrStream].
+// Append appends the message that src holds to dst, which must not overlap src. The message may be at most
+// maxSize bytes long. dst's capacity beyond the message may be overwritten. On an error dst is returned
+// unchanged; the error wraps [ErrCorrupt], [ErrTooLarge] or [ErrStream].
 func (d *Decoder) Append(dst, src []byte, maxSize int) ([]byte, error) {
 	h, rest, err := parseHeader(src, maxSize)
 	if err != nil {
@@ -58,7 +57,7 @@ func (d *Decoder) shrink(n int) {
 	}
 }
 
-// slack is how much more room than for what comes out a codec takes.
+// slack returns the additional capacity that a codec needs beyond its output.
 func slack(id codec.ID) int {
 	if id == codec.Zstd {
 		return codec.DecompressSlack
@@ -66,7 +65,7 @@ func slack(id codec.ID) int {
 	return 0
 }
 
-// unpack puts the sections together in d.columns.
+// unpack decompresses the sections into d.columns.
 func (d *Decoder) unpack(h header, rest []byte) error {
 	d.columns = d.columns[:0]
 	for len(d.columns) < h.columns {
@@ -83,7 +82,8 @@ func (d *Decoder) unpack(h header, rest []byte) error {
 		if !ok || size > uint64(len(rest)) {
 			return fmt.Errorf("%w: section", ErrCorrupt)
 		}
-		// The engine takes no more room than it needs, so that each of many sections would copy all before it.
+		// The engine grows the buffer by no more than needed, so that each of many sections would copy all
+		// previous ones.
 		d.columns = slices.Grow(d.columns, int(n)+slack(id))
 		var err error
 		if d.columns, err = d.engine.Decompress(d.columns, rest[:size], id, int(n), nil); err != nil {

@@ -6,23 +6,22 @@ import (
 	"math/bits"
 )
 
-// transform is the encoder's model with what it needs to find values again, and the columns
-// that it fills.
+// transform is the encoder's model with an index of values, and the columns that it fills.
 type transform struct {
 	model
 	src      []byte
 	fields   []field  // a stack
 	counts   []uint32 // of the fields in each run, a stack
-	runsHere []run    // of the message that is scanned
+	runsHere []run    // of the message being scanned
 	found    []uint32 // upper half of the hash, and number, of values
 	mask     uint32
 	named    int // values
-	new      int // values, but for those of node 0's fields
+	new      int // values, except those of node 0's fields
 	defs     []byte
 	cols     [][columns][]byte
 }
 
-// run takes a message apart. It reports false if the message is no protobuf that it can do.
+// run splits a message into columns. It returns false if the message is not protobuf, or not supported.
 func (e *transform) run(src []byte) bool {
 	e.reset(len(src))
 	e.src, e.fields, e.counts, e.defs = src, e.fields[:0], e.counts[:0], e.defs[:0]
@@ -36,8 +35,8 @@ func (e *transform) run(src []byte) bool {
 	return ok
 }
 
-// emptyColumns keeps the room of the last message's, unless many messages have each made another
-// column long.
+// emptyColumns keeps the buffers of the last message's columns, unless different messages have made too many
+// columns long.
 func (e *transform) emptyColumns() {
 	room := 0
 	for i := range e.cols {
@@ -51,7 +50,7 @@ func (e *transform) emptyColumns() {
 	}
 }
 
-// addColumns makes columns for all nodes.
+// addColumns adds columns for all nodes.
 func (e *transform) addColumns() {
 	for len(e.cols) < len(e.nodes) {
 		e.cols = append(e.cols, [columns][]byte{})
@@ -67,9 +66,8 @@ func (e *transform) put(n uint16, col int, v uint64) {
 	*c = binary.AppendUvarint(*c, v)
 }
 
-// message codes the content of a message of node n, and returns the value that it begins with.
-// If known is not 0 the decoder knows that value already. Unless it returns true nothing has
-// been coded.
+// message codes the content of a message of node n, and returns its first value as a key. If known is not 0
+// the decoder knows that value already. Unless it returns true nothing has been coded.
 func (e *transform) message(n uint16, from, to, depth int, known uint32) (key uint32, ok bool) {
 	if depth >= maxDepth {
 		return 0, false
@@ -86,7 +84,7 @@ func (e *transform) message(n uint16, from, to, depth int, known uint32) (key ui
 	return key, true
 }
 
-// beginShape codes the shape of what follows.
+// beginShape codes the shape of the following fields.
 func (e *transform) beginShape(n uint16, number int, isNew bool) {
 	if !isNew {
 		e.put(n, colShapes, uint64(number+1)<<1)
@@ -109,7 +107,7 @@ func (e *transform) define(s shape) {
 	}
 }
 
-// runsOf codes the fields of a message, which lie on the stack from at on, and their counts.
+// runsOf codes the fields of a message, which are on the stack from at on, and their counts.
 func (e *transform) runsOf(s shape, at, counts, depth int, known uint32) (key uint32) {
 	var last uint32
 	for i := range s.to - s.from {
@@ -133,7 +131,7 @@ func (e *transform) runsOf(s shape, at, counts, depth int, known uint32) (key ui
 	return key
 }
 
-// valuesOf codes a run of values of node n, of which the first one may be known. It returns the first one, and the
+// valuesOf codes a run of values of node n, whose first one may be known. It returns the first one, and the
 // last one that was kept in this message.
 func (e *transform) valuesOf(n uint16, at, to, depth int, last, known uint32) (first, _ uint32) {
 	a, b := e.nodes[n].first, last
@@ -154,7 +152,7 @@ func (e *transform) valuesOf(n uint16, at, to, depth int, last, known uint32) (f
 		if v != 0 && uint32(s.len) == f.to()-f.from() && string(e.src[s.off:s.off+uint32(s.len)]) == string(e.src[f.from():f.to()]) {
 			x.hits++
 			x.credit += metCredit
-			e.spans[v].off = f.from() // where it will be sooner found in the cache
+			e.spans[v].off = f.from() // a recent position, more likely in the CPU's cache
 		} else {
 			v = e.value(n, f, depth, v)
 			e.learn(n, slot, v, a, b, at == from)
@@ -177,7 +175,7 @@ func (e *transform) valuesOf(n uint16, at, to, depth int, last, known uint32) (f
 	return first, last
 }
 
-// value codes a value that was not guessed, and returns it if it may be named from now on.
+// value codes a value that was not guessed, and returns the value if it may be named from now on.
 func (e *transform) value(n uint16, f field, depth int, guess uint32) (id uint32) {
 	src := e.src[f.from():f.to()]
 	x := &e.nodes[n]
@@ -201,7 +199,7 @@ func (e *transform) value(n uint16, f field, depth int, guess uint32) (id uint32
 	return e.note(n, f, key, hash, entry)
 }
 
-// name codes a value that is known, and returns the one that it is from now on.
+// name codes a value that is known, and returns the value that represents it from now on.
 func (e *transform) name(n uint16, f field, id, guess uint32, hits uint64, hash uint32, entry *uint32) uint32 {
 	known := &e.bonds[id]
 	switch m := e.spans[id].node; {
@@ -235,7 +233,7 @@ func (e *transform) nameAcross(n, m uint16, id uint32) {
 	e.crossed(n, m)
 }
 
-// fresh codes a value in full that is not known, and returns its key.
+// fresh codes an unknown value in full, and returns its key.
 func (e *transform) fresh(n uint16, f field, depth int, guess uint32, hits uint64) uint32 {
 	known := uint32(e.bonds[guess].key)
 	if known != 0 && e.beginsWith(f, known) {
@@ -247,7 +245,7 @@ func (e *transform) fresh(n uint16, f field, depth int, guess uint32, hits uint6
 	return e.inFull(n, f, depth, known)
 }
 
-// beginsWith tells whether a value's first field is the key.
+// beginsWith reports whether a value's first field is the key.
 func (e *transform) beginsWith(f field, key uint32) bool {
 	s := e.spans[key]
 	src := e.src[f.from():f.to()]
@@ -279,7 +277,7 @@ func (e *transform) inFull(n uint16, f field, depth int, known uint32) (key uint
 	return 0
 }
 
-// maybeMessage sorts out text: tags and lengths of messages are mostly control characters.
+// maybeMessage rules out text: tags and lengths of messages are mostly control characters.
 func maybeMessage(b []byte) bool {
 	if len(b) < 2 {
 		return false
@@ -292,14 +290,14 @@ func maybeMessage(b []byte) bool {
 	return false
 }
 
-// note keeps a value, and lets it be found: entry is where it was not.
+// note keeps a value, and indexes it: entry is the empty entry found for it.
 func (e *transform) note(n uint16, f field, key, hash uint32, entry *uint32) uint32 {
 	src := e.src[f.from():f.to()]
 	id := e.keep(n, int(f.from()), len(src), key)
 	if id == 0 {
 		return 0
 	}
-	if entry != nil && *entry != 0 { // taken meanwhile, by a value within, or of another node's value
+	if entry != nil && *entry != 0 { // taken meanwhile by a nested value, or by another node's value
 		_, entry = e.find(hash, src)
 	}
 	if entry != nil {
@@ -308,10 +306,10 @@ func (e *transform) note(n uint16, f field, key, hash uint32, entry *uint32) uin
 	return id
 }
 
-// probes bounds how far a value is looked for.
+// probes limits the search for a value.
 const probes = 16
 
-// find returns the value that has these bytes, or 0, and the entry for it, nil if there is no room.
+// find returns the value with these bytes, or 0, and the index entry for it, nil if there is no room.
 func (e *transform) find(hash uint32, b []byte) (id uint32, entry *uint32) {
 	for i := range uint32(probes) {
 		entry = &e.found[(hash+i)&e.mask]
@@ -330,7 +328,7 @@ func (e *transform) is(id uint32, b []byte) bool {
 	return string(e.src[s.off:s.off+uint32(s.len)]) == string(b)
 }
 
-// hashOf takes all of a short value, and of a longer one 32 bytes from four places.
+// hashOf hashes all of a short value, and 32 bytes from four places of a longer one.
 func hashOf(b []byte) uint32 {
 	n := len(b)
 	h := uint64(n) * 0x9E3779B97F4A7C15

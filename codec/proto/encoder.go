@@ -8,16 +8,17 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Options say what compresses. The zero value is the default.
+// Options configures encoders and decoders. The zero value is the default.
 type Options struct {
-	// Setting is the general codec: zstd (also for raw), s2, minlz, lz4 or snappy. The level, 0 for
-	// what is best for a message of its length, is for messages that stay whole; columns are compressed
+	// Setting is the general codec: zstd (also for raw), s2, minlz, lz4 or snappy. Its level is for messages
+	// that are not split into columns; 0 means the best one for the message's length. Columns are compressed
 	// at level 1.
 	Setting codec.Setting
-	// Stored leaves out the general codec: for a caller that compresses all messages together, with a
-	// history, which would learn nothing from what is compressed already.
+	// Stored leaves columns uncompressed: for a caller that compresses all messages together, with a history,
+	// which could not use data that is compressed already.
 	Stored bool
-	// Engine carries settings out. nil: one in pure Go of its own; share one between many.
+	// Engine executes settings. nil: a pure Go engine of its own; many encoders and decoders should share
+	// one.
 	Engine *codec.Engine
 }
 
@@ -39,8 +40,8 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// Encoder compresses one message after another. It is not safe for concurrent use. It keeps
-// nothing of a message but room, and whether it was right not to try all.
+// Encoder compresses one message after another. It is not safe for concurrent use. Between messages it keeps
+// only buffers, and whether skipping the comparison with the general codec was right.
 type Encoder struct {
 	transform
 	options  Options
@@ -50,17 +51,17 @@ type Encoder struct {
 	trust    trust
 }
 
-// NewEncoder returns an encoder. Its memory is some hundred KiB and about as much as the columns
-// of the messages take; after long messages it is given back.
+// NewEncoder returns an encoder. Its memory is some hundred KiB and about the size of the messages' columns;
+// after long messages it is released.
 func NewEncoder(o Options) *Encoder {
 	o.setDefaults()
 	return &Encoder{options: o}
 }
 
-// Bounds of when columns are tried.
+// Limits of the use of columns.
 const (
 	minColumnsBytes = 256
-	keptBytes       = 4 << 20 // of a message, after which room is kept
+	keptBytes       = 4 << 20 // length of a message up to which buffers are kept
 )
 
 // Append appends src compressed to dst, which must not overlap src. It cannot fail.
@@ -82,7 +83,7 @@ func (e *Encoder) Append(dst, src []byte) []byte {
 	return append(out[:len(dst)], e.whole...)
 }
 
-// appendColumns reports false if columns are out of the question.
+// appendColumns returns false if the message can't be split into columns.
 func (e *Encoder) appendColumns(dst, src []byte) ([]byte, bool) {
 	if !e.run(src) {
 		return dst, false
@@ -110,7 +111,7 @@ func (e *Encoder) shrink(n int) {
 	}
 }
 
-// appendPlain compresses a message as it is.
+// appendPlain compresses a message without splitting it.
 func (e *Encoder) appendPlain(dst, src []byte) []byte {
 	h := header{form: formPlain, codec: e.options.Setting.Codec, raw: len(src)}
 	start := len(dst)
@@ -123,15 +124,15 @@ func (e *Encoder) appendPlain(dst, src []byte) []byte {
 	return append(h.append(out[:start]), src...)
 }
 
-// Levels of zstd where none is asked for, as package grpccodec has them for messages.
+// Default levels of zstd, as in package grpccodec for messages.
 const (
 	longMessage = 128 << 10
 	smallLevel  = 1
 	longLevel   = 3
-	libLevel    = 2 // of libzstd
+	libLevel    = 2 // for libzstd
 )
 
-// level is for a message of n bytes that stays whole.
+// level returns the level for a message of n bytes that is not split.
 func (e *Encoder) level(n int) int {
 	s := e.options.Setting
 	switch {
@@ -159,7 +160,7 @@ func (e *Encoder) appendStream(dst, src []byte) []byte {
 	return out
 }
 
-// zstdRaw appends a zstd frame without its magic number that holds src as it is.
+// zstdRaw appends a zstd frame without its magic number that holds src uncompressed.
 func zstdRaw(dst, src []byte) []byte {
 	const windowLog, maxBlock = 17, 128 << 10
 	dst = append(dst, 0, (windowLog-10)<<3)
@@ -181,13 +182,14 @@ func zstdRaw(dst, src []byte) []byte {
 func (e *Encoder) appendSection(dst, part []byte) []byte {
 	start := len(dst)
 	s := codec.Setting{Codec: e.options.Setting.Codec, Level: 1}
-	// The engine takes just this much, so that each of many sections would copy all before it.
+	// The engine grows the buffer by no more than needed, so that each of many sections would copy all
+	// previous ones.
 	dst = slices.Grow(dst, codec.MaxEncodedLen(s.Codec, len(part))+2*binary.MaxVarintLen64)
 	if s.Codec.MaxLevel() == 0 {
 		s.Level = 0
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(part))<<1|1)
-	// The length of what is packed is known afterwards. It has as many bytes as that of the part.
+	// The packed length is known only afterwards. Its field is as long as that of the part's length.
 	at := len(dst)
 	room := sizeOf(len(part))
 	out, err := e.options.Engine.Compress(append(dst, make([]byte, room)...), part, s, nil)
@@ -202,23 +204,23 @@ func (e *Encoder) appendSection(dst, part []byte) []byte {
 	return out
 }
 
-// appendStored appends a section that nothing has compressed.
+// appendStored appends an uncompressed section.
 func appendStored(dst, part []byte) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(part))<<1), part...)
 }
 
-// Sections are cut between columns of different kinds, and around long columns: both are longer in long messages, as
-// each section takes time.
+// Sections end between columns of different kinds, and around long columns. Both limits grow with the
+// message, as each section takes time.
 const (
 	shortSection = 256
 	longColumn   = 1024
-	perSection   = 100 // a section is at least one of so many parts of all
+	perSection   = 100 // a section is at least this fraction of all columns
 )
 
-// kindOf tells which columns have bytes of one kind.
+// kindOf groups columns with the same kind of bytes.
 func kindOf(col int) int { return max(col, colKinds) }
 
-// assemble puts e.columns together and returns where their sections end.
+// assemble concatenates e.columns and returns the ends of their sections.
 func (e *Encoder) assemble() (sections []int) {
 	e.sections = e.sections[:0]
 	e.sortText()
@@ -250,7 +252,7 @@ func (e *Encoder) assemble() (sections []int) {
 	return e.sections
 }
 
-// columnBytes is the length of all columns.
+// columnBytes returns the length of all columns.
 func (e *Encoder) columnBytes() (n int) {
 	for i := range e.nodes {
 		for _, c := range e.cols[i] {
@@ -277,7 +279,7 @@ func (e *Encoder) appendLengths(out []byte) []byte {
 	return out
 }
 
-// sortText puts text that no entropy coder makes shorter apart from other text.
+// sortText separates text that no entropy coder makes shorter from other text.
 func (e *Encoder) sortText() {
 	for i := range e.nodes {
 		if c := &e.cols[i]; e.nodes[i].wire == wireBytes && isNoise(c[colText]) {
@@ -286,7 +288,7 @@ func (e *Encoder) sortText() {
 	}
 }
 
-// isNoise tells whether all bytes are about as frequent, as far as a part shows.
+// isNoise reports whether all bytes are about equally frequent, judging by a sample.
 func isNoise(b []byte) bool {
 	const sample, least = 2048, 64
 	if len(b) < least {

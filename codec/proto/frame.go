@@ -13,28 +13,29 @@ import (
 const (
 	formPlain   = 0x10
 	formColumns = 0x11
-	// FormStream begins a message whose rest is a zstd frame with its magic number: how one is sent
-	// that is longer than MaxBytes. A [Decoder] leaves it to its user.
+	// FormStream begins a message whose rest is a zstd frame with its magic number: the form of messages
+	// longer than MaxBytes. A [Decoder] does not read it; its caller has to.
 	FormStream = 0x12
 )
 
-// MaxBytes is how long a message of the other forms is at most.
+// MaxBytes is the maximum length of a message in the other forms.
 const MaxBytes = 16 << 20
 
 const zstdMagic = "\x28\xb5\x2f\xfd"
 
 var (
-	// ErrCorrupt: the message is not what an encoder writes.
+	// ErrCorrupt reports a message that no encoder writes.
 	ErrCorrupt = errors.New("corrupt cinch-proto message")
-	// ErrTooLarge: the message would be longer than the limit.
+	// ErrTooLarge reports a message beyond the limit.
 	ErrTooLarge = errors.New("cinch-proto message too large")
-	// ErrStream: the message is a zstd frame behind its first byte; the caller can read that in pieces.
+	// ErrStream reports a message that is a zstd frame after its first byte; the caller can read it in
+	// pieces.
 	ErrStream = errors.New("cinch-proto message is a stream")
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// header is what a message begins with.
+// header is the beginning of a message.
 type header struct {
 	form    byte
 	codec   codec.ID
@@ -53,7 +54,7 @@ func (h *header) append(dst []byte) []byte {
 	return dst
 }
 
-// parseHeader returns what is behind the header too. maxSize is a limit for the message.
+// parseHeader parses the header, and returns the bytes after it too. maxSize limits the message.
 func parseHeader(src []byte, maxSize int) (h header, rest []byte, err error) {
 	if len(src) > 0 && src[0] == FormStream {
 		return h, nil, ErrStream

@@ -2,19 +2,19 @@ package proto
 
 import "math/bits"
 
-// Bounds of the model, which are part of the format.
+// Limits of the model, which are part of the format.
 const (
 	maxDepth      = 24
 	maxNodes      = 1024
 	maxChildren   = 64
 	maxFieldNo    = 1<<20 - 1
 	maxShapes     = 4096
-	maxRuns       = 1 << 15 // of all shapes
+	maxRuns       = 1 << 15 // in all shapes
 	maxValues     = 1 << 16 // so that their numbers have 16 bits
 	maxValueBytes = 1024
-	trialCredit   = 4096            // values of a node that may be new before it stops
-	otherLength   = 32              // what one that is not as long as the one before counts for
-	metCredit     = 7 * otherLength // more for each that was met again
+	trialCredit   = 4096            // new values of a node before lookups stop
+	otherLength   = 32              // cost of a new value with another length than the previous one
+	metCredit     = 7 * otherLength // credit for each value found again
 )
 
 // Wire types.
@@ -47,7 +47,7 @@ const (
 	opBits = 2
 )
 
-// What the references of opNamedOtherwise begin with.
+// The references of opNamedOtherwise begin with one of these.
 const (
 	refOwn = iota
 	refAny
@@ -61,29 +61,29 @@ type node struct {
 	wire     uint8
 	tagSize  uint8
 	off      bool   // values are no longer looked for
-	other    uint16 // whose value was last named from here
+	other    uint16 // node whose value was last named from here
 	children []uint16
-	shapes   []uint16 // by their number in the model
+	shapes   []uint16 // by number in the model
 
-	first  uint32 // value of the last run
+	first  uint32 // first value of the last run
 	list   uint32
-	credit uint32 // values that may be new before it is off
-	length int    // of the last one that was
+	credit uint32 // new values that are allowed before it is off
+	length int    // of the last new value
 
 	prev  uint64 // number
 	costs [ways]uint32
 
-	// The encoder's.
+	// For the encoder.
 	many           bool // it has been repeated
 	parsed, opaque uint32
-	unpacked       uint8  // values in a row that are no numbers
-	hits           uint32 // guesses that were right since the last operation
+	unpacked       uint8  // consecutive values that are not numbers
+	hits           uint32 // right guesses since the last operation
 
-	// The decoder's.
+	// For the decoder.
 	tag     uint64
-	left    uint32 // guesses that are right before op
+	left    uint32 // right guesses before op
 	op      uint8
-	pending bool  // op is to come
+	pending bool  // op is still to be applied
 	size    uint8 // bytes of the length of the last message here
 }
 
@@ -93,28 +93,28 @@ type run struct {
 	many bool
 }
 
-// shape is a stretch of runs.
+// shape is a range of runs.
 type shape struct{ from, to, hash uint32 }
 
-// span is where the bytes of a value are: in the message, on both sides.
+// span is the position of a value's bytes: in the message, on both sides.
 type span struct {
 	off  uint32
 	len  uint16
 	node uint16
 }
 
-// bond is what is known of a value beside its bytes.
+// bond is the state of a value apart from its bytes.
 type bond struct {
-	list  uint32 // of what has this as key; 0: none
+	list  uint32 // of values that have this one as key; 0: none
 	key   uint16
-	at    uint16 // place in the list that it belongs to
-	next  uint16 // what followed it last
-	head  uint16 // what the next run began with when it was the first of one, last
-	after uint16 // what last followed a value that has this as key
+	at    uint16 // index in its list
+	next  uint16 // what last followed it
+	head  uint16 // what the next run began with when it was last the first of one
+	after uint16 // what last followed a value that has this one as key
 }
 
-// model is what encoder and decoder both know of a message while they go through it, and change
-// in the same way. Values, nodes and lists are named by their number; value 0 and list 0 are none.
+// model holds what encoder and decoder both know while they go through a message, and update in the same way.
+// Values, nodes and lists are identified by number; value 0 and list 0 mean none.
 type model struct {
 	nodes  []node
 	shapes []shape
@@ -122,17 +122,17 @@ type model struct {
 	spans  []span
 	bonds  []bond
 	lists  [][]uint32
-	room   int      // of all lists, those that lie idle too
+	room   int      // of all lists, including idle ones
 	table  []uint16 // what followed last
 	shift  uint
-	last   [wire32 + 1]uint64 // number of a wire type
+	last   [wire32 + 1]uint64 // last number by wire type
 }
 
-// keptRoom bounds the lists that are kept for the next message, in values: messages that each have
-// another one long would otherwise make all of them long.
+// keptRoom limits the lists that are kept for the next message, in values: otherwise messages with different
+// long lists would make all of them long.
 const keptRoom = 1 << 18
 
-// keptShapes bounds the room for shapes that each node keeps, for the same reason.
+// keptShapes limits the buffer for shapes that each node keeps, for the same reason.
 const keptShapes = 2 * maxNodeShapes
 
 // reset begins a message of raw bytes.
@@ -147,7 +147,7 @@ func (m *model) reset(raw int) {
 	log := min(max(bits.Len(uint(raw)/16), 6), 14)
 	m.table = cleared(m.table, 1<<log)
 	m.shift = 32 - uint(log)
-	m.addNode(0, wireBytes) // whose list is the one that is none: the message itself is no value
+	m.addNode(0, wireBytes) // its list is list 0: the message itself is not a value
 }
 
 // cleared returns n zeros.
@@ -191,7 +191,7 @@ func (m *model) addNode(field uint32, wire uint8) uint16 {
 	return uint16(n)
 }
 
-// child returns a node's child, and makes it if it may.
+// child returns a node's child, and adds it if that is allowed.
 func (m *model) child(n uint16, field uint64, wire uint8, most int) (uint16, bool) {
 	for _, c := range m.nodes[n].children {
 		if x := &m.nodes[c]; uint64(x.field) == field && x.wire == wire {
@@ -207,13 +207,13 @@ func (m *model) child(n uint16, field uint64, wire uint8, most int) (uint16, boo
 	return c, true
 }
 
-// addShape takes the runs from the given one on as a shape of a node.
+// addShape adds the runs from the given one on as a shape of a node.
 func (m *model) addShape(n uint16, from int, hash uint32) {
 	m.nodes[n].shapes = append(m.nodes[n].shapes, uint16(len(m.shapes)))
 	m.shapes = append(m.shapes, shape{uint32(from), uint32(len(m.runs)), hash})
 }
 
-// slot is where the table has what followed a when b was the last surprise.
+// slot returns the table index of what followed a when b was the last value not guessed.
 func (m *model) slot(n uint16, a, b uint32) uint32 {
 	h := a*0x9E3779B1 ^ (b*0x85EBCA77 + uint32(n)*0xC2B2AE3D)
 	h ^= h >> 15
@@ -221,8 +221,8 @@ func (m *model) slot(n uint16, a, b uint32) uint32 {
 	return h >> m.shift
 }
 
-// guess returns what a value of node n is likely to be when the table has no idea, 0 without one. first says that
-// it is the first of its run.
+// guess returns a likely value of node n if the table has none, or 0. first reports whether it is the first
+// of its run.
 func (m *model) guess(n uint16, a, b uint32, first bool) uint32 {
 	known := &m.bonds[a]
 	if first {
@@ -246,7 +246,7 @@ func (m *model) guess(n uint16, a, b uint32, first bool) uint32 {
 	return 0
 }
 
-// learn takes the value v that was not guessed.
+// learn records the value v that was not guessed.
 func (m *model) learn(n uint16, slot, v, a, b uint32, first bool) {
 	if v == 0 {
 		return
@@ -269,7 +269,7 @@ func (m *model) learn(n uint16, slot, v, a, b uint32, first bool) {
 	}
 }
 
-// keep makes a value nameable, and returns 0 if it may not be.
+// keep makes a value nameable. It returns 0 if that is not possible.
 func (m *model) keep(n uint16, off, length int, key uint32) uint32 {
 	id := uint32(len(m.spans))
 	if id >= maxValues || length > maxValueBytes {
@@ -293,7 +293,7 @@ func (m *model) keep(n uint16, off, length int, key uint32) uint32 {
 	return id
 }
 
-// listOf is where values with a key are, or without one.
+// listOf returns the list of values with a key, or without one if key is 0.
 func (m *model) listOf(n uint16, key uint32) []uint32 {
 	if key == 0 {
 		return m.lists[m.nodes[n].list]
@@ -301,13 +301,13 @@ func (m *model) listOf(n uint16, key uint32) []uint32 {
 	return m.lists[m.bonds[key].list]
 }
 
-// crossed learns that node n named a value of node m, which is worth to be kept then.
+// crossed records that node n named a value of another node, whose values are therefore worth keeping.
 func (m *model) crossed(n, other uint16) {
 	m.nodes[n].other = other
 	m.nodes[other].credit += metCredit
 }
 
-// missed counts a value of some length that was new.
+// missed counts a new value of the given length.
 func (x *node) missed(length int) {
 	if length != x.length {
 		x.credit -= min(x.credit, otherLength-1)

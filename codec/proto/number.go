@@ -9,7 +9,7 @@ import (
 const (
 	wayOwn     = iota // difference to the node's last one
 	wayLast           // difference to the last one of the wire type
-	wayPlain          // as it is
+	wayPlain          // unchanged
 	wayDecimal        // a double without its point
 	ways
 )
@@ -19,11 +19,11 @@ const (
 	costNoDecimal = 63
 	costNever     = 1 << 20
 	costNoLast    = 40
-	// costWide is that of a way whose numbers have 12 bits; from it on they are given in two parts.
+	// costWide is the cost of a way whose numbers have 12 bits; from there on they are coded in two parts.
 	costWide = 12 << 7
 )
 
-// way returns the way that the node's next number is coded in, and whether in two parts.
+// way returns how the node's next number is coded, and whether in two parts.
 func (x *node) way() (best int, wide bool) {
 	for i := 1; i < ways; i++ {
 		if x.costs[i] < x.costs[best] {
@@ -33,12 +33,12 @@ func (x *node) way() (best int, wide bool) {
 	return best, x.costs[best] >= costWide
 }
 
-// lowBytes is how many bytes of a number are given apart from its highest one.
+// lowBytes returns how many bytes of a number are coded separately from its highest one.
 func lowBytes(u uint64) int { return max(bits.Len64(u)-1, 0) >> 3 }
 
 func (x *node) cost(way, bits int) { x.costs[way] += uint32(bits)<<4 - x.costs[way]>>3 }
 
-// count takes a number, which both sides know now, and the bits that it has as a decimal, for wire type 1.
+// count records a number, which both sides know now, and its number of bits as a decimal, for wire type 1.
 func (m *model) count(x *node, v uint64, decimal int) {
 	switch x.wire {
 	case wire32:
@@ -57,7 +57,7 @@ func (m *model) count(x *node, v uint64, decimal int) {
 	x.prev, m.last[x.wire] = v, v
 }
 
-// decimalBits is the cost of what decimal returns.
+// decimalBits returns the cost of a result of decimal.
 func decimalBits(digits int, u uint64) int {
 	if digits == notDecimal {
 		return costNoDecimal
@@ -70,28 +70,28 @@ func unzigzag(u uint64) uint64   { return u>>1 ^ -(u & 1) }
 func zigzag32(d uint32) uint32   { return d<<1 ^ uint32(int32(d)>>31) }
 func unzigzag32(u uint32) uint32 { return u>>1 ^ -(u & 1) }
 
-// notDecimal is the kind of doubles that are coded as they are.
+// notDecimal is the kind of doubles that are coded unchanged.
 const notDecimal = 7
 
-// kindBits are those that the digits of a kind have; the number of low bytes is above.
+// kindBits is the number of bits of a kind for its digits; the number of low bytes is above them.
 const kindBits = 3
 
-// maxDecimal bounds what is taken for decimal: below, whole numbers are exact.
+// maxDecimal limits decimals: whole numbers below it are exact.
 const maxDecimal = 1e15
 
 var tens = [...]float64{1, 10, 100, 1000, 0, 0, 1e6}
 
 var decimalKinds = [...]int{0, 1, 2, 3, 6}
 
-// mayBeDecimal sorts out most doubles that are not: what has fewer digits has six too, if they are not too many.
+// mayBeDecimal rules out most doubles that are not decimals: one with fewer digits has six as well, unless it
+// is too large.
 func mayBeDecimal(f float64) bool {
 	const most = 1e6
 	scaled := f * most
 	return math.Abs(scaled) > maxDecimal || math.RoundToEven(scaled)/most == f
 }
 
-// decimal returns how many digits a double has behind its point, and the number without the
-// point, in zigzag.
+// decimal returns how many digits a double has after its point, and the number without the point, in zigzag.
 func decimal(v uint64) (digits int, u uint64) {
 	f := math.Float64frombits(v)
 	if !mayBeDecimal(f) {
@@ -112,7 +112,7 @@ func decimal(v uint64) (digits int, u uint64) {
 
 const negativeZero = 1 << 63
 
-// fromDecimal is the way back; it reports false for a kind that there is not.
+// fromDecimal is the inverse of decimal. It returns false for an unknown kind.
 func fromDecimal(digits int, u uint64) (uint64, bool) {
 	if digits >= len(tens) || tens[digits] == 0 {
 		return 0, false

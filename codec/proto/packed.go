@@ -5,10 +5,10 @@ import (
 	"math/bits"
 )
 
-// Packed fields: values of wire type 2 that hold nothing but numbers of one wire type. They have a shape of
-// one run with the field number 0, whose numbers have no tags.
+// Packed fields: values of wire type 2 that consist of numbers of one wire type. They have a shape of one run
+// with the field number 0, whose numbers have no tags.
 
-// packedTrials bounds the values of a node that are looked at in vain.
+// packedTrials limits the values of a node that are tried in vain.
 const packedTrials = 32
 
 // packed codes the content of a value of node n as numbers. Unless it returns true nothing has been coded.
@@ -35,7 +35,7 @@ func (e *transform) packed(n uint16, f field, depth int) bool {
 	}
 	e.beginShape(n, number, isNew)
 	e.put(c, colCounts, uint64(count))
-	for at := 0; at < len(src); { // not by way of e.fields: it may be millions
+	for at := 0; at < len(src); { // without e.fields: there may be millions
 		var v field
 		v, at = readField(src, at, wire)
 		e.number(c, uint64(v))
@@ -44,7 +44,8 @@ func (e *transform) packed(n uint16, f field, depth int) bool {
 	return true
 }
 
-// packedAs tells what numbers of one wire type bytes are, and how many, if they are better given as those.
+// packedAs returns the wire type of the numbers that bytes consist of, and how many there are, if coding them
+// as numbers is better.
 func packedAs(b []byte) (wire uint8, count int, ok bool) {
 	switch {
 	case len(b)%8 == 0 && len(b) >= 16 && fixedPay(b, 8):
@@ -56,11 +57,11 @@ func packedAs(b []byte) (wire uint8, count int, ok bool) {
 	return wireVarint, count, ok
 }
 
-// fixedPay tells whether numbers of some size are mostly small, decimal, or alike in their upper parts.
+// fixedPay reports whether numbers of a size are mostly small, decimal, or alike in their upper parts.
 func fixedPay(b []byte, size int) bool {
 	last, worth, all := uint64(0), 0, len(b)/size
 	for i := 0; i < len(b); i += size {
-		if i >= 64 && worth*4 < i/size*3 { // it has been tried enough
+		if i >= 64 && worth*4 < i/size*3 { // enough of them have been tried
 			return false
 		}
 		var v uint64
@@ -83,9 +84,9 @@ func isDecimal(v uint64) bool {
 	return digits != notDecimal
 }
 
-// varintsPay tells whether bytes are varints that are shorter by their own or as differences, in bits.
+// varintsPay reports whether bytes are varints that are shorter as plain numbers or as differences, in bits.
 func varintsPay(b []byte) (count int, ok bool) {
-	const least, extra = 8, 3 // bytes, bits of a number beside its own
+	const least, extra = 8, 3 // bytes, and additional bits per number
 	if len(b) < least {
 		return 0, false
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// field is the number in a field, or where its content begins and ends.
+// field is the number in a field, or the beginning and end of its content.
 type field uint64
 
 func contentAt(from, to int) field { return field(from)<<32 | field(to) }
@@ -13,16 +13,16 @@ func contentAt(from, to int) field { return field(from)<<32 | field(to) }
 func (f field) from() uint32 { return uint32(f >> 32) }
 func (f field) to() uint32   { return uint32(f) }
 
-// maxFields bounds the fields that an encoder has cut and not coded yet, of all levels.
+// maxFields limits the fields that an encoder has cut but not coded yet, over all levels.
 const maxFields = 1 << 17
 
-// maxNodeShapes bounds the shapes that are searched; messages of more are given as bytes.
+// maxNodeShapes limits the shapes that are searched; messages with more shapes are given as bytes.
 const maxNodeShapes = 64
 
-// scan cuts the content of a message of node n into fields, which it puts behind e.fields, and
-// behind e.counts how many there are in each run. It finds their shape: its number in the node, and
-// whether it is new. It reports false, and leaves everything as it was, if these are no fields in
-// the shortest form, or too many.
+// scan splits the content of a message of node n into fields. It appends them to e.fields, and the number of
+// fields in each run to e.counts. It returns their shape's number in the node, and whether the shape is new.
+// It returns false, without any effect, if the content does not consist of fields in the shortest form, or of
+// too many.
 func (e *transform) scan(n uint16, from, to int) (shape int, isNew, ok bool) {
 	fields, counts := len(e.fields), len(e.counts)
 	nodes, lists, children := len(e.nodes), len(e.lists), len(e.nodes[n].children)
@@ -58,8 +58,8 @@ func (e *transform) cut(n uint16, from, to int) bool {
 	return true
 }
 
-// cutRun takes the fields with the tag that is at a place, whose size is given, and returns where the next
-// one is, or -1.
+// cutRun cuts the fields with the tag at an offset, whose size is given, and returns the offset of the next
+// one, or -1.
 func (e *transform) cutRun(src []byte, at int, tag uint64, size int) int {
 	fields := e.fields
 	for {
@@ -87,7 +87,7 @@ func (e *transform) cutRun(src []byte, at int, tag uint64, size int) int {
 	return at
 }
 
-// more is the high bit of the first byte of a varint of some size.
+// more returns the high bit of the first byte of a varint of a given size.
 func more(size int) byte {
 	if size > 1 {
 		return 0x80
@@ -95,7 +95,7 @@ func more(size int) byte {
 	return 0
 }
 
-// readField takes what is at a place and returns where the next field is, or -1.
+// readField reads the field content at an offset and returns the offset of the next field, or -1.
 func readField(src []byte, at int, wire uint8) (f field, next int) {
 	var v uint64
 	size := 0

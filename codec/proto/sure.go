@@ -2,12 +2,12 @@ package proto
 
 import "github.com/cinch-layer/cinch/codec"
 
-// Most messages of many alike records are shorter as columns than the general codec alone makes them, and to try both
-// takes half as long again. So it is tried where that is in doubt: where the model has found little, where a part of the
-// message says otherwise, and now and then, since a part does not show all.
+// Most messages with many similar records are shorter as columns than by the general codec alone, and trying
+// both takes half as long again. So both are tried only in doubt: if the model has found little, if a part of
+// the message contradicts, and now and then, since a part does not show everything.
 
-// isShorter tells whether columns, which have become so many bytes, are shorter than what the general codec makes of the
-// message alone. If they are not, e.whole has that.
+// isShorter reports whether columns, packed to that many bytes, are shorter than the message by the general
+// codec alone. If not, e.whole has the latter.
 func (e *Encoder) isShorter(src []byte, packed int) bool {
 	sure := e.modelIsSure() && e.partIsLonger(src, packed)
 	if sure && e.trust.spend() {
@@ -21,17 +21,18 @@ func (e *Encoder) isShorter(src []byte, packed int) bool {
 	return shorter
 }
 
-// What columns lose against the general codec alone, in bytes: frames, the length of a column, and of so many bytes of
-// text one.
+// Costs of columns compared with the general codec alone, in bytes: frames, the length of a column, and one
+// for this many bytes of text.
 const (
 	lostOnce   = 60
 	lostColumn = 2
 	lostOfText = 32
 )
 
-// modelIsSure tells whether columns are shorter by what the model has counted. What is new within a message makes the general
-// codec spell the tags and lengths around it, unless it is nearly what was there before, and what is named is often not where it goes
-// on: that is two bytes and half a one. Without much that is new it may find anything at once, numbers always.
+// modelIsSure reports whether columns are shorter according to the model's counts. For a new value in a
+// message the general codec has to code the tags and lengths around it, unless it is nearly the same as
+// before: that is two bytes. A named value is often not where a match continues: half a byte. With little
+// that is new the general codec may match anything at once, numbers always.
 func (e *Encoder) modelIsSure() bool {
 	won := 2*e.new + min(e.named, 2*e.new)/2
 	lost := lostOnce + len(e.defs)
@@ -52,8 +53,8 @@ func (e *Encoder) modelIsSure() bool {
 	return won > lost
 }
 
-// The part that is compressed is one of so many of the message, within bounds. By itself it becomes longer than its share of the
-// whole message would, by how much is not known.
+// The compressed part is this fraction of the message, within limits. Compressed alone, a part is longer than
+// its share of the whole message, by an unknown factor.
 const (
 	partOf     = 32
 	leastPart  = 4 << 10
@@ -61,8 +62,9 @@ const (
 	partMargin = 1.3
 )
 
-// partIsLonger tells whether the general codec makes more of a part of the message than its share of the columns, which have
-// become so many bytes. For short messages it says no: they are as quickly tried whole.
+// partIsLonger reports whether the general codec makes a part of the message longer than its share of the
+// columns, packed to that many bytes. It returns false for short messages: these can as quickly be tried
+// whole.
 func (e *Encoder) partIsLonger(src []byte, packed int) bool {
 	n := min(max(len(src)/partOf, leastPart), mostPart)
 	if len(src) < 4*n {
@@ -76,14 +78,15 @@ func (e *Encoder) partIsLonger(src []byte, packed int) bool {
 	return err == nil && float64(len(out)) > partMargin*share
 }
 
-// Of the messages that are surely shorter one in tryEvery is tried nevertheless. After one that was not shorter all are, until
-// tryAfter were.
+// Of the messages that are surely shorter, one in tryEvery is tried nevertheless. After one that was not
+// shorter all are tried, until tryAfter were shorter.
 const (
 	tryEvery = 32
 	tryAfter = 256
 )
 
-// trust is how many messages that are surely shorter need not be tried, or 0 and less: how many more have to be.
+// trust is the number of messages that are surely shorter and need not be tried. If it is 0 or less, it is
+// minus the number of messages that still have to be tried.
 type trust int
 
 // spend reports whether the next message need not be tried.
@@ -95,7 +98,7 @@ func (t *trust) spend() bool {
 	return true
 }
 
-// learn takes whether one that was tried was shorter.
+// learn records whether a message that was tried was shorter.
 func (t *trust) learn(shorter bool) {
 	switch {
 	case !shorter:

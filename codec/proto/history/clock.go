@@ -1,23 +1,23 @@
 package history
 
-// What may be named is forgotten by a clock: a hand goes round, and takes the first that has not been used since it came by
-// last.
+// Nameable values, lists and records are forgotten by the clock algorithm: a hand goes round, and evicts the
+// first one that has not been used since the last round.
 
-// clock gives out numbers from 1 on, again those that are free, the last one first.
+// clock assigns numbers from 1 on. It reuses free numbers, the last one freed first.
 type clock struct {
 	free []uint32
 	hand uint32
 }
 
-// kept is of what a clock forgets. What is pinned is being coded, and is not forgotten meanwhile.
+// kept is the eviction state of an entry. A pinned entry is being coded, and is not evicted.
 type kept struct{ used, live, pinned bool }
 
 func (k *kept) state() *kept { return k }
 
-// isFull tells whether something has to be forgotten before there may be another one.
+// isFull reports whether an entry has to be evicted before another one can be added.
 func (c *clock) isFull(all, most int) bool { return len(c.free) == 0 && all >= most }
 
-// take returns a free number, that of a new one at the end if there is none.
+// take returns a free number, or that of a new entry at the end.
 func take[T any](c *clock, all *[]T) uint32 {
 	if k := len(c.free); k > 0 {
 		id := c.free[k-1]
@@ -28,7 +28,7 @@ func take[T any](c *clock, all *[]T) uint32 {
 	return uint32(len(*all) - 1)
 }
 
-// forget frees the number of the first that has not been used and is not pinned, and returns it.
+// forget frees the number of the first entry that has not been used and is not pinned, and returns it.
 func forget[T any, P interface {
 	*T
 	state() *kept

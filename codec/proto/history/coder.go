@@ -1,8 +1,8 @@
 package history
 
-// A range coder of bits, as LZMA has it, with probabilities of 16 bits that move faster at first.
+// A range coder for bits as in LZMA, with probabilities of 16 bits that adapt faster at first.
 
-// prob is how likely a bit is 0, of 65,536, and how many have been seen.
+// prob is the probability of a bit to be 0, in units of 1/65,536, and the number of bits seen.
 type prob struct{ p, n uint16 }
 
 const (
@@ -11,7 +11,8 @@ const (
 	topValue = 1 << 24
 )
 
-// rates are how far a probability moves, of 65,536, after so many bits: 1/1.5, 1/2.5 and so on.
+// rates holds the adaptation rate of a probability, in units of 1/65,536, by the number of bits seen: 1/1.5,
+// 1/2.5 and so on.
 var rates = func() (r [32]uint32) {
 	for i := range r {
 		r[i] = uint32(65536 * 2 / (2*i + 3))
@@ -27,15 +28,15 @@ func even(all ...[]prob) {
 	}
 }
 
-// coder goes both ways: what is coded is given to it when it writes, and comes from it when it reads. So both sides go
-// through the same steps, mostly of the same functions.
+// coder works in both directions: a writer passes it what to code, a reader gets that from it. So both sides
+// run through the same steps, mostly of the same functions.
 type coder struct {
 	reads bool
 	rng   uint32
 
 	low     uint64 // of a writer
 	cache   byte
-	pending int // bytes that a carry may still change, of which all but the first are 0xff
+	pending int // bytes that a carry may still change, all 0xff but the first
 	out     []byte
 
 	code uint32 // of a reader
@@ -52,7 +53,7 @@ func (c *coder) beginRead(in []byte) {
 	}
 }
 
-// next returns the next byte, zeros behind the last one.
+// next returns the next byte, or zeros after the last one.
 func (c *coder) next() uint32 {
 	c.at++
 	if c.at <= len(c.in) {
@@ -61,7 +62,7 @@ func (c *coder) next() uint32 {
 	return 0
 }
 
-// bit codes a bit. A reader's b is ignored.
+// bit codes a bit. For a reader, b is ignored.
 func (c *coder) bit(p *prob, b uint32) uint32 {
 	bound := (c.rng >> 16) * uint32(p.p)
 	if c.reads {
@@ -100,13 +101,13 @@ func (c *coder) flag(p *prob, b bool) bool {
 	return c.bit(p, v) != 0
 }
 
-// plain codes n bits, at most 16, that are as likely 0 as 1.
+// plain codes n bits, at most 16, with equal probabilities.
 func (c *coder) plain(v uint32, n uint) uint32 { return c.uniform(v, 1<<n, c.rng>>n) }
 
-// below codes a number below n, which is less than 1<<20; all are as likely.
+// below codes a number below n, which is less than 1<<20, with equal probabilities.
 func (c *coder) below(v, n uint32) uint32 { return c.uniform(v, n, c.rng/n) }
 
-// uniform codes a number below n, each of which has as much of the range.
+// uniform codes a number below n. Each number has an equal part of the range.
 func (c *coder) uniform(v, n, each uint32) uint32 {
 	c.rng = each
 	if c.reads {
@@ -119,8 +120,8 @@ func (c *coder) uniform(v, n, each uint32) uint32 {
 	return v
 }
 
-// tree codes a symbol of n bits, the highest first, each in the context of those before. It returns 1<<n | symbol. Its bits are less
-// often what a processor expects than flags are, so that it takes no branches by them.
+// tree codes a symbol of n bits, the highest first, each in the context of the previous ones. It returns 1<<n
+// | symbol. Its bits are less predictable for a CPU than flags are, so it avoids branches on them.
 func (c *coder) tree(p []prob, v uint32, n uint) uint32 {
 	if c.reads {
 		return c.readTree(p, n)
@@ -128,7 +129,7 @@ func (c *coder) tree(p []prob, v uint32, n uint) uint32 {
 	at, rng, low := uint32(1), c.rng, c.low
 	for n > 0 {
 		n--
-		ones := -(v >> n & 1) // all of them if the bit is 1
+		ones := -(v >> n & 1) // all ones if the bit is 1
 		x := &p[at]
 		bound := (rng >> 16) * uint32(x.p)
 		low += uint64(bound & ones)
@@ -165,7 +166,7 @@ func (c *coder) readTree(p []prob, n uint) uint32 {
 	return at
 }
 
-// move is what a bit does to a probability: ones is ^0 if it was 1, and 0 if it was 0.
+// move updates a probability after a bit: ones is ^0 if the bit was 1, and 0 if it was 0.
 func (x *prob) move(ones uint32) {
 	p := uint32(x.p)
 	far := p&ones | (65536-p)&^ones
@@ -201,7 +202,8 @@ func (c *coder) shift() {
 	c.low = uint64(uint32(c.low) << 8)
 }
 
-// end returns what has been written: no more bytes than tell it, for a reader that takes zeros for more.
+// end returns the output, without trailing bytes that a reader, which reads zeros after the end, does not
+// need.
 func (c *coder) end() []byte {
 	for k := 32; k > 0; k -= 8 {
 		low := uint64(1)<<k - 1
@@ -213,7 +215,7 @@ func (c *coder) end() []byte {
 	for range 5 {
 		c.shift()
 	}
-	out := c.out[1:] // the first one is always 0
+	out := c.out[1:] // the first byte is always 0
 	for len(out) > 0 && out[len(out)-1] == 0 {
 		out = out[:len(out)-1]
 	}

@@ -4,7 +4,7 @@ import "math"
 
 const (
 	notDecimal   = 7
-	maxDecimal   = 1e15 // below, whole numbers are exact
+	maxDecimal   = 1e15 // whole numbers below are exact
 	negativeZero = 1 << 63
 )
 
@@ -13,7 +13,7 @@ var (
 	decimalKinds = [...]int{0, 1, 2, 3, 6}
 )
 
-// decimal returns how many digits a double has behind its point, and the number without the point.
+// decimal returns how many digits a double has after its point, and the number without the point.
 func decimal(v uint64) (digits int, whole uint64) {
 	f := math.Float64frombits(v)
 	if !mayBeDecimal(f) {
@@ -32,19 +32,20 @@ func decimal(v uint64) (digits int, whole uint64) {
 	return notDecimal, v
 }
 
-// mayBeDecimal sorts out most doubles that are not: what has fewer digits has six too, if they are not too many.
+// mayBeDecimal rules out most doubles that are not decimals: one with fewer digits has six as well, unless it
+// is too large.
 func mayBeDecimal(f float64) bool {
 	const most = 1e6
 	scaled := f * most
 	return math.Abs(scaled) > maxDecimal || math.RoundToEven(scaled)/most == f
 }
 
-// fromDecimal is the way back.
+// fromDecimal is the inverse of decimal.
 func fromDecimal(digits int, whole int64) uint64 {
 	return math.Float64bits(float64(whole) / tens[digits])
 }
 
-// scaled is a double without its point, as far as it has no more digits; 0 for one that is too large.
+// scaled returns a double without its point, rounded to the given digits; 0 for one that is too large.
 func scaled(v uint64, digits int) uint64 {
 	f := math.Float64frombits(v) * tens[digits]
 	if !(math.Abs(f) <= maxDecimal) {

@@ -8,18 +8,18 @@ import (
 
 var errCoded = errors.New("what is coded makes no message")
 
-// decoder is the reader's model with the message that it makes.
+// decoder is the reader's model with the message being made.
 type decoder struct {
 	model
 	out     []byte
-	most    int // how long out may become
+	most    int // maximum length of out
 	text    []byte
-	parts   []int // of the messages that are being read: where their runs end
+	parts   []int // for the messages being read: the ends of their runs
 	scratch []byte
 }
 
-// slackBytes is how much longer than it will be a message is at most while it is made: each message in it has room for a
-// length, which may turn out to need less. A record may have more of them in it.
+// slackBytes limits by how much out may exceed the message's final length while it is made: the reserved
+// length field of each nested message may turn out to be too long. A record may contain more of them.
 const slackBytes = 4 * maxDepth * (maxRecordDepth + 1)
 
 // message appends the message of raw bytes that is coded.
@@ -38,10 +38,10 @@ func (d *decoder) message(dst, coded, text []byte, raw int) ([]byte, error) {
 	return d.out, nil
 }
 
-// full tells whether more has been made than there may be.
+// full reports whether out is longer than allowed.
 func (d *decoder) full() bool { return len(d.out) > d.most+slackBytes || d.bad }
 
-// shape reads the shape of what follows.
+// shape reads the shape of the following fields.
 func (d *decoder) shape(n uint16) (s shape, err error) {
 	number, shapes := d.codeShape(n, 0), d.nodes[n].shapes
 	if number == len(shapes) {
@@ -98,7 +98,7 @@ func (d *decoder) content(n uint16, depth int, h here, known *prefix) (key uint3
 	return key, pure && p, nil
 }
 
-// namedRuns appends those runs whose values may be named, and returns which they are.
+// namedRuns appends the runs whose values may be named, and returns which ones these are.
 func (d *decoder) namedRuns(runs []run, depth int, h *here, known *prefix) (named uint64, key uint32, pure bool, err error) {
 	pure = true
 	last := uint32(0)
@@ -120,7 +120,7 @@ func (d *decoder) namedRuns(runs []run, depth int, h *here, known *prefix) (name
 	return named, key, pure, nil
 }
 
-// otherRuns appends the others.
+// otherRuns appends the other runs.
 func (d *decoder) otherRuns(runs []run, named uint64, depth int, h *here) (pure bool, err error) {
 	pure = true
 	for i, r := range runs {
@@ -137,13 +137,13 @@ func (d *decoder) otherRuns(runs []run, named uint64, depth int, h *here) (pure 
 	return pure, nil
 }
 
-// of tells whether a prefix is a field of a node.
+// of reports whether a prefix is a field of a node.
 func (p *prefix) of(x *node) bool {
 	tag, _ := uvarint(p.field)
 	return x.tag == tag
 }
 
-// sort puts the runs of a message, of which those that are named come first, in their order.
+// sort restores the order of a message's runs, of which the named ones come first.
 func (d *decoder) sort(start int, named uint64, ends []int) {
 	if named&(named+1) == 0 {
 		return
@@ -205,7 +205,7 @@ func (d *decoder) numbers(n uint16, series uint32, count int) error {
 		if d.full() {
 			return errCoded
 		}
-		if tag >= 8 { // not of a packed field
+		if tag >= 8 { // not in a packed field
 			d.out = appendUvarint(d.out, tag)
 		}
 		v := d.codeNumber(n, seriesAt(series, i), 0)
@@ -221,7 +221,7 @@ func (d *decoder) copy(n uint16, data []byte) {
 	d.out = append(d.out, data...)
 }
 
-// valuesOf appends a run of values that may be named, of which the first one may be known.
+// valuesOf appends a run of values that may be named, whose first one may be known.
 func (d *decoder) valuesOf(r run, depth int, last uint32, h *here, known *prefix) (key, _ uint32, pure bool, err error) {
 	if r.many && known == nil {
 		if l := d.codeList(r.node, h.hash, nil); l != 0 {
@@ -252,7 +252,7 @@ func (d *decoder) valuesOf(r run, depth int, last uint32, h *here, known *prefix
 	return c.key, c.last, pure && c.left == 0, nil
 }
 
-// list appends the values of one that was guessed.
+// list appends the values of a guessed list.
 func (d *decoder) list(l uint32, n uint16, h *here) (key, last uint32, pure bool, err error) {
 	for _, id := range d.lists[l].members {
 		d.copy(n, d.values[id].data)
@@ -264,7 +264,7 @@ func (d *decoder) list(l uint32, n uint16, h *here) (key, last uint32, pure bool
 	return key, last, true, nil
 }
 
-// chained appends the values of a run, as long as they are looked for.
+// chained appends the values of a run, as long as they are looked up.
 func (d *decoder) chained(c *chain, count, depth int) (pure bool, err error) {
 	pure = true
 	for x := d.nodes[c.n].forms; c.count < count && x.credit > 0; {
@@ -289,7 +289,7 @@ func (d *decoder) chained(c *chain, count, depth int) (pure bool, err error) {
 	return pure, nil
 }
 
-// value appends one that was not guessed.
+// value appends a value that was not guessed.
 func (d *decoder) value(s *spot, depth int, h here) (id uint32, pure bool, err error) {
 	x, g := d.nodes[s.n].forms, s.guess
 	op := d.codeOp(x, 0, g)
@@ -319,7 +319,7 @@ func (d *decoder) value(s *spot, depth int, h here) (id uint32, pure bool, err e
 	return d.keep(s.n, data, hashOf(data), key), pure, nil
 }
 
-// named returns a value that is known.
+// named returns a known value.
 func (d *decoder) named(s *spot, x *forms, op int, g uint32) (uint32, error) {
 	if op == opAcross {
 		return d.namedAcross(s, x)
@@ -338,7 +338,7 @@ func (d *decoder) oneOf(b *block) (uint32, error) {
 	return d.placed(b, uint64(d.below(0, uint32(len(b.members)))))
 }
 
-// namedAcross returns a value of another node, as it is kept for this one.
+// namedAcross returns a value of another node, as kept for this one.
 func (d *decoder) namedAcross(s *spot, x *forms) (uint32, error) {
 	other := d.codeOther(x, 0)
 	if other >= uint64(len(d.nodes)) || other == uint64(s.n) || d.nodes[other].forms == nil {
@@ -356,7 +356,7 @@ func (d *decoder) namedAcross(s *spot, x *forms) (uint32, error) {
 	return d.across(s.n, id), nil
 }
 
-// blockOfNode reads which block of a node it is.
+// blockOfNode reads the number of one of a node's blocks.
 func (d *decoder) blockOfNode(x *forms, of uint16, context int) (*block, error) {
 	at, blocks := d.number(sizesOf(&x.blockPlaces), context, 0), d.nodes[of].blocks
 	if at >= uint64(len(blocks)) {
@@ -365,7 +365,7 @@ func (d *decoder) blockOfNode(x *forms, of uint16, context int) (*block, error) 
 	return &d.blocks[blocks[at]], nil
 }
 
-// placed returns the value at a place of a block.
+// placed returns the value at a position in a block.
 func (d *decoder) placed(b *block, at uint64) (uint32, error) {
 	if at >= uint64(len(b.members)) || b.members[at] == 0 {
 		return 0, errCoded
@@ -395,7 +395,8 @@ func (d *decoder) inFull(n uint16, depth int, h here, known *prefix) (key uint32
 	return d.nested(n, x, depth+1, h, known)
 }
 
-// nested appends a message with its length, for which it leaves as much room as the last one here took.
+// nested appends a message with its length. It reserves as many bytes for the length as the previous one here
+// took.
 func (d *decoder) nested(n uint16, x *forms, depth int, h here, known *prefix) (key uint32, pure bool, err error) {
 	if depth >= maxDepth {
 		return 0, false, errCoded
@@ -408,7 +409,7 @@ func (d *decoder) nested(n uint16, x *forms, depth int, h here, known *prefix) (
 	return key, pure, nil
 }
 
-// move shifts what was appended since a place.
+// move shifts what was appended from an offset on.
 func (d *decoder) move(from, by int) {
 	end := len(d.out)
 	for range by {

@@ -2,7 +2,7 @@ package history
 
 import "encoding/binary"
 
-// element appends one of a run.
+// element appends an element of a run.
 func (d *decoder) element(r run, depth int, h here) (pure bool, err error) {
 	if !mayBeRecord(r, depth) {
 		_, pure, err = d.inFull(r.node, depth, h, nil)
@@ -22,14 +22,14 @@ func (d *decoder) element(r run, depth int, h here) (pure bool, err error) {
 	return pure, nil
 }
 
-// contentAt is the content of the field at a place of what was made.
+// contentAt returns the content of the field at an offset of out.
 func (d *decoder) contentAt(at int) []byte {
 	_, tag := uvarint(d.out[at:])
 	_, size := uvarint(d.out[at+tag:])
 	return d.out[at+tag+size:]
 }
 
-// byRecord appends a message that a record gives. It reports false if it is none.
+// byRecord appends a message given by a record. It returns false if it is not given by one.
 func (d *decoder) byRecord(n uint16, base uint32, depth int) (bool, error) {
 	a := &d.nodes[n].again
 	if !a.made {
@@ -54,8 +54,8 @@ func (d *decoder) byRecord(n uint16, base uint32, depth int) (bool, error) {
 	return true, d.fill(g, depth)
 }
 
-// room is where a length goes that isn't known yet, with as many bytes as it had the last time. Nothing below a node changes
-// the node's own.
+// room is the place of a length that isn't known yet, with as many bytes as it had the last time. Nothing
+// nested in a node changes the node's own length.
 type room struct {
 	at   int
 	size *uint8
@@ -78,8 +78,8 @@ func (d *decoder) setLength(r room) {
 	binary.PutUvarint(d.out[r.at:], uint64(length))
 }
 
-// fill appends a record's length and its content. The record is pinned meanwhile: its runs may make other records. It stays so after
-// an error, after which the reader is of no use.
+// fill appends a record's length and its content. The record is pinned meanwhile: its runs may make other
+// records. It stays pinned after an error, after which the reader is unusable.
 func (d *decoder) fill(id uint32, depth int) error {
 	r := d.recs.pin(id)
 	steps, slots, literals := r.steps, r.slots, r.literals
@@ -114,7 +114,7 @@ func (d *decoder) fill(id uint32, depth int) error {
 	return nil
 }
 
-// appendShort appends what is mostly a few bytes.
+// appendShort appends b, which mostly has a few bytes.
 func appendShort(out, b []byte) []byte {
 	n, at := len(b), len(out)
 	if n > 8 || cap(b) < 8 || cap(out)-at < 8 {

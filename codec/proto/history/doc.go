@@ -1,38 +1,39 @@
-// Package history is version 2 of the encoding cinch-proto: messages of Protocol Buffers that go over one link after another,
-// taken apart with what both ends remember of those before. docs/PROTO.md has the format, and its words are the ones used here.
+// Package history is version 2 of the encoding cinch-proto: messages of Protocol Buffers that are sent one
+// after another over a link, split using what both ends remember of the previous ones. docs/PROTO.md
+// specifies the format and defines the terms used here.
 //
 //	var w history.Writer                  // one end of a link
 //	sent := w.Append(nil, message)        // cannot fail
 //	var r history.Reader                  // the other end, which gets all that is sent, in order
 //	message, err := r.Append(nil, sent, maxSize)
 //
-// What is sent is for a link that compresses with a history of its own: text is left to that.
+// The output is for a link that compresses with a history of its own: text is left to that.
 //
 // In reading order:
 //
-//	memory.go     what ends of a session hold
-//	writer.go     what is sent for a message, and reader.go the way back
+//	memory.go     memory use of both ends of a session
+//	writer.go     the output for a message; reader.go is the inverse
 //	frame.go      forms, limits and errors
-//	encode.go     runs of values that may be named, which tell a message from others, then the rest
+//	encode.go     runs of values that may be named, which distinguish messages, then the rest
 //	encode_records.go
-//	              messages that come again with other numbers
+//	              messages that recur with other numbers
 //	packed.go     values that are numbers
-//	decode.go     the way back, and decode_records.go
-//	scan.go       fields of one level, and the shape that they make
+//	decode.go     the inverse, with decode_records.go
+//	scan.go       fields of one level, and their shape
 //
-// What both sides do and learn alike:
+// What both sides do and learn in the same way:
 //
-//	walk.go       what they share on their way through a message
-//	operation.go  how a value is given that was not guessed
-//	guess.go      how values and lists are guessed
-//	records.go    messages that come again, and steps.go what they are made of
-//	series.go     numbers, and decimal.go those that people write
+//	walk.go       common parts of going through a message
+//	operation.go  how a value that was not guessed is given
+//	guess.go      guessing values and lists
+//	records.go    messages that recur; steps.go: their parts
+//	series.go     numbers; decimal.go: numbers with few decimal digits
 //	values.go     values and lists that may be named
-//	clock.go      how those and records are forgotten
+//	clock.go      forgetting values, lists and records
 //	model.go      nodes and shapes
-//	sizes.go      how long numbers are
+//	sizes.go      the lengths of numbers
 //	coder.go      bits
-//	memo.go       what is known by hashes
+//	memo.go       lookup by hash
 //
 // A change there changes the format. Nothing here is safe for concurrent use.
 package history

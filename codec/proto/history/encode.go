@@ -2,17 +2,17 @@ package history
 
 import "bytes"
 
-// encoder is the writer's model with what it needs to find values again.
+// encoder is the writer's model with an index of values.
 type encoder struct {
 	model
 	src          []byte
 	text         []byte
 	fields       []field  // a stack
 	counts       []uint32 // of the fields in each run, a stack
-	runsHere     []run    // of the message that is scanned
+	runsHere     []run    // of the message being scanned
 	found        memo[uint32]
 	foundRecords memo[uint32]
-	open         []uint64 // what is open in records, a stack
+	open         []uint64 // open parts of records, a stack
 }
 
 func (e *encoder) begin() {
@@ -21,7 +21,7 @@ func (e *encoder) begin() {
 	e.foundRecords = newMemo[uint32](e.limits.values / 2)
 }
 
-// message codes src. It reports false, and nothing has happened, if that is no message.
+// message codes src. It returns false, without any effect, if that is not a message.
 func (e *encoder) message(src []byte) bool {
 	e.src, e.text = src, e.text[:0]
 	e.fields, e.counts, e.bases, e.open = e.fields[:0], e.counts[:0], e.bases[:0], e.open[:0]
@@ -36,7 +36,7 @@ func (e *encoder) message(src []byte) bool {
 	return true
 }
 
-// shape codes the shape of what follows.
+// shape codes the shape of the following fields.
 func (e *encoder) shape(n uint16, number int, isNew bool) {
 	e.codeShape(n, number)
 	if !isNew {
@@ -54,9 +54,9 @@ func (e *encoder) shape(n uint16, number int, isNew bool) {
 	}
 }
 
-// content codes the fields of a message, which lie on the stacks from fields and counts on: first the runs of values that
-// may be named, which tell the message from others, then the others. It returns the value that it begins with as a key, and whether
-// there are no numbers in it that are new.
+// content codes the fields of a message, which are on the stacks from fields and counts on: first the runs of
+// values that may be named, which distinguish messages, then the others. It returns the message's first value
+// as a key, and whether it contains no new numbers.
 func (e *encoder) content(n uint16, number int, isNew bool, fields, counts, depth int, h here, known *prefix) (key uint32, pure bool) {
 	e.shape(n, number, isNew)
 	s := e.shapes[e.nodes[n].shapes[number]]
@@ -72,7 +72,7 @@ func (e *encoder) content(n uint16, number int, isNew bool, fields, counts, dept
 	return key, pure
 }
 
-// namedRuns codes the runs whose values may be named, and returns which they are.
+// namedRuns codes the runs whose values may be named, and returns which ones these are.
 func (e *encoder) namedRuns(s shape, at, counts, depth int, h *here, known *prefix) (named uint64, key uint32, pure bool) {
 	pure = true
 	last := uint32(0)
@@ -130,7 +130,8 @@ func (e *encoder) isList(id uint32, at, to int) bool {
 	return true
 }
 
-// valuesOf codes a run of values that may be named, of which the first one may be known. It returns the first one as a key, and the last one.
+// valuesOf codes a run of values that may be named, whose first one may be known. It returns the first one as
+// a key, and the last one.
 func (e *encoder) valuesOf(r run, at, to, depth int, last uint32, h *here, known *prefix) (key, _ uint32, pure bool) {
 	n := r.node
 	if r.many && known == nil {
@@ -157,7 +158,7 @@ func (e *encoder) valuesOf(r run, at, to, depth int, last uint32, h *here, known
 	return c.key, c.last, pure && c.left == 0
 }
 
-// chained codes the values of a run, as long as they are looked for.
+// chained codes the values of a run, as long as they are looked up.
 func (e *encoder) chained(c *chain, at, to, depth int) (pure bool) {
 	pure = true
 	for x := e.nodes[c.n].forms; c.count < to-at && x.credit > 0; {
@@ -176,7 +177,7 @@ func (e *encoder) chained(c *chain, at, to, depth int) (pure bool) {
 	return pure
 }
 
-// value codes one that was not guessed. It reports false if it is new and has numbers.
+// value codes a value that was not guessed. It returns false if the value is new and contains numbers.
 func (e *encoder) value(s *spot, f field, depth int, h here) (id uint32, pure bool) {
 	src, x := e.src[f.from():f.to()], e.nodes[s.n].forms
 	var hash uint32
@@ -204,7 +205,7 @@ func (e *encoder) value(s *spot, f field, depth int, h here) (id uint32, pure bo
 	return id, pure
 }
 
-// find returns the value that has these bytes, of this node if there is one, or 0.
+// find returns a value with these bytes, preferably of this node, or 0.
 func (e *encoder) find(n uint16, hash uint32, b []byte) (id uint32) {
 	bucket := &e.found.buckets[hash&uint32(len(e.found.buckets)-1)]
 	for i, h := range &bucket.hashes {
@@ -220,7 +221,7 @@ func (e *encoder) find(n uint16, hash uint32, b []byte) (id uint32) {
 	return id
 }
 
-// name codes a value that is known, and returns the one that it is from now on.
+// name codes a known value, and returns the value that represents it from now on.
 func (e *encoder) name(s *spot, id uint32) uint32 {
 	x, v := e.nodes[s.n].forms, &e.values[id]
 	v.used = true
@@ -245,7 +246,8 @@ func (e *encoder) name(s *spot, id uint32) uint32 {
 	return id
 }
 
-// inFull codes the content of a value. It returns the value in it that it begins with as a key, and whether there are no numbers in it that are new.
+// inFull codes the content of a value. It returns the content's first value as a key, and whether it contains
+// no new numbers.
 func (e *encoder) inFull(n uint16, f field, depth int, h here, known *prefix) (key uint32, pure bool) {
 	src, x := e.src[f.from():f.to()], e.nodes[n].forms
 	if known != nil || x.parsed*4 >= x.opaque && maybeMessage(src) {
@@ -264,7 +266,7 @@ func (e *encoder) inFull(n uint16, f field, depth int, h here, known *prefix) (k
 	return 0, true
 }
 
-// nested codes the content of a message in another one. It reports false, and nothing has happened, if it is none.
+// nested codes the content of a nested message. It returns false, without any effect, if it is not a message.
 func (e *encoder) nested(n uint16, f field, depth int, h here, known *prefix) (key uint32, pure, ok bool) {
 	if depth >= maxDepth {
 		return 0, false, false
@@ -280,7 +282,8 @@ func (e *encoder) nested(n uint16, f field, depth int, h here, known *prefix) (k
 	return key, pure, true
 }
 
-// packed codes the content of a value as numbers. It reports false, and nothing has happened, if they are none.
+// packed codes the content of a value as numbers. It returns false, without any effect, if it does not
+// consist of numbers.
 func (e *encoder) packed(n uint16, src []byte, depth int, h here) bool {
 	x := e.nodes[n].forms
 	if depth >= maxDepth || x.unpacked >= packedTrials {

@@ -2,7 +2,7 @@ package history
 
 import "encoding/binary"
 
-// element codes one of a run: by a record if there is one, or in full.
+// element codes an element of a run: by a record if there is one, or in full.
 func (e *encoder) element(r run, f field, depth int, h here) (pure bool) {
 	if !mayBeRecord(r, depth) {
 		_, pure = e.inFull(r.node, f, depth, h, nil)
@@ -25,8 +25,8 @@ func (e *encoder) element(r run, f field, depth int, h here) (pure bool) {
 	return pure
 }
 
-// byRecord codes a message by a record of its node. It reports false if there is none, with what startOf returns if that was
-// asked.
+// byRecord codes a message by a record of its node. It returns false if there is none, together with the
+// result of startOf if that was computed.
 func (e *encoder) byRecord(n uint16, base uint32, f field, depth int) (done bool, start uint32) {
 	a := &e.nodes[n].again
 	if !a.made {
@@ -52,12 +52,12 @@ func (e *encoder) byRecord(n uint16, base uint32, f field, depth int) (done bool
 	return true, 0
 }
 
-// startOf is a hash of how a message begins, by which its record is found again.
+// startOf returns a hash of a message's beginning, by which its record is looked up.
 func (e *encoder) startOf(f field, base uint32) uint32 {
 	return join(firstRun(e.src[f.from():f.to()]), base)
 }
 
-// findRecord returns a record of a node that fits, other than the one that was guessed, or 0.
+// findRecord returns a record of a node that fits, other than the guessed one, or 0.
 func (e *encoder) findRecord(n uint16, base uint32, f field, start, guess uint32, depth int) uint32 {
 	p := e.foundRecords.at(start)
 	if p == nil || *p == guess || !e.recs.isOf(*p, n, base) || !e.fits(*p, f, depth) {
@@ -66,8 +66,8 @@ func (e *encoder) findRecord(n uint16, base uint32, f field, start, guess uint32
 	return *p
 }
 
-// opened codes what a record leaves open, which lies on the stack from a place on. The record is pinned meanwhile: its runs may make
-// other records.
+// opened codes the open parts of a record, which are on the stack from open on. The record is pinned
+// meanwhile: its runs may make other records.
 func (e *encoder) opened(id uint32, open, depth int) {
 	r := e.recs.pin(id)
 	steps, slots := r.steps, r.slots
@@ -94,8 +94,8 @@ func (e *encoder) openedRun(s *step, count *seen, open, depth int) int {
 	return open + n
 }
 
-// fits tells whether a message is one that a record gives, which may not be deeper than any other. If so what is open in it lies on the
-// stack: numbers, and how many fields there are in a run, with the fields.
+// fits reports whether a record gives a message, which must not be nested too deeply. If so the open parts
+// are on the stack: numbers, and the number of fields in each run, with the fields.
 func (e *encoder) fits(id uint32, f field, depth int) bool {
 	if depth >= maxDepth {
 		return false
@@ -108,14 +108,14 @@ func (e *encoder) fits(id uint32, f field, depth int) bool {
 	return true
 }
 
-// matcher holds a message against a record.
+// matcher compares a message with a record.
 type matcher struct {
 	src   []byte
 	open  []uint64
 	nodes []node
 }
 
-// record reports whether the message that begins at a place is one of a record's.
+// record reports whether the message that begins at an offset matches a record.
 func (m *matcher) record(r *record, at int) bool {
 	literals, src := r.literals, m.src
 	var ends [maxRecordDepth + 1]int
@@ -156,7 +156,8 @@ func isNext(src, b []byte) bool {
 	return len(src) >= n && string(src[:n]) == string(b)
 }
 
-// number takes the number at a place. It returns where that ends, as others do: -1 if there is none.
+// number reads the number at an offset. Like the other methods it returns the offset of its end, or -1 if
+// there is none.
 func (m *matcher) number(at int, wire uint8) int {
 	if wire == wire64 && len(m.src)-at >= 8 {
 		m.open = append(m.open, binary.LittleEndian.Uint64(m.src[at:]))
@@ -167,7 +168,7 @@ func (m *matcher) number(at int, wire uint8) int {
 	return end
 }
 
-// end is where the message ends whose length is at a place, and where it begins.
+// end returns the end of the message whose length is at an offset, and its beginning.
 func (m *matcher) end(at int) (end, next int) {
 	n, size := uvarint(m.src[at:])
 	if size == 0 || n > uint64(len(m.src)-at-size) {
@@ -176,7 +177,7 @@ func (m *matcher) end(at int) (end, next int) {
 	return at + size + int(n), at + size
 }
 
-// run takes the fields of a run, none too.
+// run reads the fields of a run, which may be empty.
 func (m *matcher) run(at int, tag uint64) int {
 	count := len(m.open)
 	m.open = append(m.open, 0)
@@ -195,7 +196,7 @@ func (m *matcher) run(at int, tag uint64) int {
 	return at
 }
 
-// field takes what is behind a tag.
+// field reads the content after a tag.
 func (m *matcher) field(at int) int {
 	if at < len(m.src) && m.src[at] < 0x80 {
 		f := contentAt(at+1, at+1+int(m.src[at]))
@@ -210,7 +211,8 @@ func (m *matcher) field(at int) int {
 	return end
 }
 
-// firstRun is a hash of the first run of wire type 2 in a message, or of its beginning; 0 if there is none.
+// firstRun returns a hash of the first run of wire type 2 in a message, or of the run's beginning; 0 if there
+// is none.
 func firstRun(src []byte) uint32 {
 	for at := 0; at < len(src); {
 		tag, size := uvarint(src[at:])

@@ -9,12 +9,12 @@ const (
 	formNext  = 0x22
 )
 
-// MaxBytes is how long a message is at most that is taken apart. Longer ones stay plain.
+// MaxBytes is the maximum length of a message that is split. Longer ones stay plain.
 const MaxBytes = 16 << 20
 
 var (
-	// ErrCorrupt: the message is not what a writer writes next. A reader that has met one is of no use any more.
+	// ErrCorrupt reports a message that no writer would write next. After it a reader is unusable.
 	ErrCorrupt = errors.New("corrupt cinch-proto message")
-	// ErrTooLarge: the message would be longer than the limit.
+	// ErrTooLarge reports a message beyond the limit.
 	ErrTooLarge = errors.New("cinch-proto message too large")
 )

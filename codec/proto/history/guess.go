@@ -2,15 +2,15 @@ package history
 
 import "slices"
 
-// Values are guessed by what came before them; lists of them by that, or by where they are. Which of the two comes first is the one that has
-// lately been right when the other was not.
+// Values are guessed from the previous ones; lists of values from the previous ones or from their place. The
+// guess that was recently right when the other one was not comes first.
 
-// hits is how often guesses of lists are right.
+// hits holds how often guesses of lists are right.
 type hits struct {
-	p      [2][2]prob // by the guess, and whether the last value was guessed
+	p      [2][2]prob // by the kind of guess, and whether the last value was guessed
 	was    uint8
-	prefer int8 // below 0: what came before
-	worth  int  // of keeping more of them
+	prefer int8 // below 0: the previous values
+	worth  int  // worth of keeping more of them
 }
 
 const (
@@ -31,7 +31,7 @@ func (h *hits) order() (first, second int) {
 	return byPlace, byOrder
 }
 
-// learn takes the guess that was right, if the first one was not.
+// learn records the guess that was right, if the first one was not.
 func (h *hits) learn(second int, right bool) {
 	if !right {
 		return
@@ -49,7 +49,8 @@ const (
 	saltSame  = 0xCC9E2D51
 )
 
-// spot is where a value is guessed: in a run of node n, behind the value a, with b the last one that was not guessed.
+// spot is the context of a guess: a run of node n, after the value a, with b as the last value that was not
+// guessed.
 type spot struct {
 	n     uint16
 	first bool // of its run
@@ -60,7 +61,7 @@ type spot struct {
 
 func (m *model) hashOf(s *spot) uint32 { return join(join(s.a, s.b), uint32(s.n)^saltOrder) }
 
-// guess returns what a value is likely to be, 0 if nobody knows.
+// guess returns a likely value, or 0 if there is none.
 func (m *model) guess(s *spot) uint32 {
 	a := &m.values[s.a]
 	if !s.first && a.firm && m.isOf(a.next, s.n) {
@@ -82,7 +83,7 @@ func (m *model) guess(s *spot) uint32 {
 	return 0
 }
 
-// codeGuess reports whether a value is s.guess. A writer says by right whether it is.
+// codeGuess reports whether a value is s.guess. For a writer, right reports that.
 func (m *model) codeGuess(s *spot, right func(uint32) bool) bool {
 	x := m.nodes[s.n].forms
 	if x.worth <= 0 {
@@ -109,10 +110,10 @@ func (m *model) codeGuess(s *spot, right func(uint32) bool) bool {
 	return true
 }
 
-// followed takes what was guessed behind a value: whether nothing else is looked up the next time.
+// followed records a guess after a value: it is firm if no other lookup is needed the next time.
 func (v *value) followed(right bool, guess uint32) { v.firm = right && guess == v.next }
 
-// learn takes a value that was not guessed.
+// learn records a value that was not guessed.
 func (m *model) learn(s *spot, v uint32) {
 	if v == 0 || !s.tried {
 		return
@@ -132,7 +133,7 @@ func (m *model) learn(s *spot, v uint32) {
 	}
 }
 
-// codeList returns the list that was guessed for a run, 0 if none was.
+// codeList returns the guessed list of a run, 0 if there is none.
 func (m *model) codeList(n uint16, here uint32, right func(uint32) bool) uint32 {
 	x := m.nodes[n].forms
 	h := &x.lists
@@ -193,7 +194,7 @@ func (m *model) teachList(n uint16, here uint32, by int, v uint32) {
 	}
 }
 
-// learnList takes the members of a run that was not guessed.
+// learnList records the members of a run that was not guessed.
 func (m *model) learnList(n uint16, here uint32, members []uint32, hash uint32) {
 	h := &m.nodes[n].lists
 	if h.worth <= 0 {
@@ -211,7 +212,7 @@ func (m *model) learnList(n uint16, here uint32, members []uint32, hash uint32) 
 	m.nodes[n].lastList = v
 }
 
-// sameList returns the list that has just these members, 0 if there is none.
+// sameList returns the list that has exactly these members, or 0.
 func (m *model) sameList(hash uint32, n uint16, members []uint32) uint32 {
 	p := m.listed.at(hash)
 	if p == nil || !m.isListOf(*p, n) || !slices.Equal(m.lists[*p].members, members) {

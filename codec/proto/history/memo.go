@@ -1,7 +1,7 @@
 package history
 
-// memo is what is known by hashes: buckets of four, in which what is new takes the place of what has been there for
-// longest. It doubles, up to a bound, when half as many have come as it has room for.
+// memo is a lookup table by hash. It has buckets of four, in which new entries replace the oldest ones. It
+// doubles, up to a limit, when the number of added entries reaches half its capacity.
 type memo[T any] struct {
 	buckets []bucket[T]
 	most    int // buckets
@@ -16,14 +16,14 @@ type bucket[T any] struct {
 const (
 	bucketSize   = 4
 	leastBuckets = 64
-	taken        = 1 << 31 // in all hashes of buckets
+	taken        = 1 << 31 // set in all hashes of used entries
 )
 
 func newMemo[T any](most int) memo[T] {
 	return memo[T]{buckets: make([]bucket[T], leastBuckets), most: most}
 }
 
-// at returns what there is for a hash, nil without.
+// at returns the entry of a hash, or nil.
 func (m *memo[T]) at(hash uint32) *T {
 	b := &m.buckets[hash&uint32(len(m.buckets)-1)]
 	hash |= taken
@@ -35,7 +35,7 @@ func (m *memo[T]) at(hash uint32) *T {
 	return nil
 }
 
-// put sets what there is for a hash.
+// put sets the entry of a hash.
 func (m *memo[T]) put(hash uint32, v T) {
 	if p := m.at(hash); p != nil {
 		*p = v
@@ -44,7 +44,7 @@ func (m *memo[T]) put(hash uint32, v T) {
 	m.add(hash, v)
 }
 
-// add puts one more for a hash.
+// add adds another entry for a hash.
 func (m *memo[T]) add(hash uint32, v T) {
 	m.added++
 	if m.added > len(m.buckets)*bucketSize/2 && len(m.buckets) < m.most {
@@ -59,7 +59,7 @@ func (b *bucket[T]) push(hash uint32, v T) {
 	b.hashes[0], b.what[0] = hash, v
 }
 
-// grow doubles it. added becomes what it holds.
+// grow doubles the table. added becomes the number of its entries.
 func (m *memo[T]) grow() {
 	old := m.buckets
 	m.buckets, m.added = make([]bucket[T], 2*len(old)), 0
@@ -73,7 +73,7 @@ func (m *memo[T]) grow() {
 	}
 }
 
-// join makes one hash of two numbers.
+// join combines two numbers into one hash.
 func join(a, b uint32) uint32 {
 	h := a*0x9E3779B1 ^ b*0x85EBCA77
 	h ^= h >> 15

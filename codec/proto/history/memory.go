@@ -2,15 +2,17 @@ package history
 
 import "unsafe"
 
-// Bytes estimates what a writer keeps alive between messages, for a caller that bounds what all sessions keep.
+// Bytes estimates the memory that a writer holds between messages, for a caller that limits that of all
+// sessions.
 func (w *Writer) Bytes() int {
 	return w.keeps() + w.found.keeps() + w.foundRecords.keeps() + 8*cap(w.open) + cap(w.coder.out) + cap(w.text) + 8*cap(w.fields) + 4*cap(w.counts)
 }
 
-// Bytes estimates what a reader keeps alive between messages.
+// Bytes estimates the memory that a reader holds between messages.
 func (r *Reader) Bytes() int { return r.keeps() + cap(r.scratch) + 8*cap(r.parts) }
 
-// maxSessionBytes is about what either keeps at most: its tables, when they are as long as they may be, and room for a message.
+// maxSessionBytes is about the maximum for either end: its tables at their maximum size, and buffers for a
+// message.
 const maxSessionBytes = 72 << 20
 
 func (m *memo[T]) keeps() int { return len(m.buckets) * int(unsafe.Sizeof(bucket[T]{})) }
@@ -43,7 +45,8 @@ func (x *node) keeps() (n int) {
 	return n
 }
 
-// keeps counts values as twice as long as they are, as they may have so much room, and blocks as if all their values were live.
+// keeps counts values at twice their length, as their buffers may be that large, and blocks as if all their
+// values were live.
 func (s *store) keeps() int {
 	const perKey = 40 // of a map
 	n := cap(s.values)*int(unsafe.Sizeof(value{})) + 2*s.bytes + 4*cap(s.ofValues.free) + 8*len(s.values)

@@ -2,7 +2,7 @@ package history
 
 import "math/bits"
 
-// Bounds of the model, which are part of the format.
+// Limits of the model, which are part of the format.
 const (
 	maxDepth      = 24
 	maxChildren   = 64
@@ -10,8 +10,8 @@ const (
 	maxNodeShapes = 64
 )
 
-// limits bound the tables of a model. They are part of the format too: both ends must have the same ones. Tests take smaller
-// ones, so that short messages fill the tables.
+// limits limits the tables of a model. They are part of the format too: both ends must use the same ones.
+// Tests use smaller ones, so that short messages fill the tables.
 type limits struct {
 	nodes, shapes, runs         int // runs of all shapes
 	values, valueBytes          int // bytes of all values
@@ -36,8 +36,8 @@ const (
 	wire32     = 5
 )
 
-// Credit is for how many more values of a node that are new others are looked for. What is spent comes back a little with each
-// message.
+// Credit is the number of further new values of a node for which a lookup is tried. Each message restores a
+// little of it.
 const (
 	firstCredit    = 4096
 	mostCredit     = 1 << 20
@@ -46,14 +46,15 @@ const (
 	newNumbersCost = 192
 )
 
-// Worth is for how many more values or numbers of a node, that are not guessed, guesses are looked for.
+// Worth is the number of further values or numbers of a node that are not guessed for which guessing is
+// tried.
 const (
 	firstWorth       = 512
 	firstSeriesWorth = 1 << 12
 	firstListWorth   = 1 << 12
 	mostWorth        = 1 << 16
 	hitWorth         = 16
-	trialWorth       = 2 // at least, with each message
+	trialWorth       = 2 // minimum, with each message
 )
 
 // node is a place in the structure.
@@ -61,21 +62,21 @@ type node struct {
 	field    uint32
 	wire     uint8
 	children []uint16
-	shapes   []uint16 // by their number in the model
+	shapes   []uint16 // by number in the model
 	tag      uint64
-	many     bool // the encoder's: it has been repeated
+	many     bool // for the encoder: it has been repeated
 
-	numbers *numbers // of a node of numbers
-	*forms           // of a node of values
+	numbers *numbers // for a node of numbers
+	*forms           // for a node of values
 	counts  *sizes   // of fields in a run
 
 	lastCount uint64
 }
 
-// forms are what is known of a node's values.
+// forms is the state of a node's values.
 type forms struct {
 	lastShape uint8
-	after     [maxNodeShapes]uint8 // the shape that followed one
+	after     [maxNodeShapes]uint8 // the shape that followed each shape
 	sameShape [2]prob
 	shapeTree [128]prob
 	isText    [3]prob
@@ -83,8 +84,8 @@ type forms struct {
 
 	credit int
 	worth  int
-	first  uint32     // value of the last run
-	hits   [2][2]prob // by whether it is not the first of its run, and whether the one before was guessed
+	first  uint32     // first value of the last run
+	hits   [2][2]prob // by whether it is not the first of its run, and whether the previous one was guessed
 	was    uint8
 	op     [5]prob
 
@@ -93,16 +94,16 @@ type forms struct {
 	again    again
 
 	blocks []uint32
-	bare   uint32 // 1 + the block of those without a key
-	other  uint16 // whose value was named from here
+	bare   uint32 // 1 + the block of values without a key
+	other  uint16 // node whose value was last named from here
 
 	lengths, places, blockPlaces *sizes
 
-	// The encoder's.
+	// For the encoder.
 	parsed, opaque uint32
-	unpacked       uint8 // values in a row that are no numbers
+	unpacked       uint8 // consecutive values that are not numbers
 
-	lengthSize uint8 // the decoder's: bytes of the length of the last message here
+	lengthSize uint8 // for the decoder: bytes of the length of the last message here
 }
 
 // run is a part of a shape.
@@ -111,15 +112,15 @@ type run struct {
 	many bool
 }
 
-// shape is a stretch of runs.
+// shape is a range of runs.
 type shape struct{ from, to, hash uint32 }
 
-// model is what both sides know, and change in the same way.
+// model holds what both sides know, and update in the same way.
 type model struct {
 	coder
 	store
 	recs    records
-	bases   []runBase // of the runs that are given in full, a stack
+	bases   []runBase // of the runs given in full, a stack
 	nodes   []node
 	shapes  []shape
 	runs    []run
@@ -127,12 +128,12 @@ type model struct {
 	guessed memo[uint32]
 	listed  memo[uint32]
 	series  memo[seen]
-	last    [wire32 + 1]uint64 // number of a wire type
-	chain   []uint32           // values of the runs that are being coded
-	bad     bool               // a reader has met what no writer writes
+	last    [wire32 + 1]uint64 // last number by wire type
+	chain   []uint32           // values of the runs being coded
+	bad     bool               // a reader has found something that no writer writes
 }
 
-// reset begins with nothing. The limits stay.
+// reset clears the model, except for the limits.
 func (m *model) reset() {
 	l := m.limits
 	if l == nil {
@@ -181,7 +182,7 @@ func newForms() *forms {
 	return f
 }
 
-// childOf returns a node's child, if it has it.
+// childOf returns a node's child, if it exists.
 func childOf(nodes []node, n uint16, field uint64, wire uint8) (uint16, bool) {
 	for _, c := range nodes[n].children {
 		if x := &nodes[c]; uint64(x.field) == field && x.wire == wire {
@@ -191,7 +192,7 @@ func childOf(nodes []node, n uint16, field uint64, wire uint8) (uint16, bool) {
 	return 0, false
 }
 
-// child returns a node's child, and makes it if it may.
+// child returns a node's child, and adds it if that is allowed.
 func (m *model) child(n uint16, field uint64, wire uint8) (uint16, bool) {
 	if c, ok := childOf(m.nodes, n, field, wire); ok {
 		return c, true
@@ -205,18 +206,18 @@ func (m *model) child(n uint16, field uint64, wire uint8) (uint16, bool) {
 	return c, true
 }
 
-// addShape takes the runs from the given one on as a shape of a node.
+// addShape adds the runs from the given one on as a shape of a node.
 func (m *model) addShape(n uint16, from int, hash uint32) {
 	m.nodes[n].shapes = append(m.nodes[n].shapes, uint16(len(m.shapes)))
 	m.shapes = append(m.shapes, shape{uint32(from), uint32(len(m.runs)), hash})
 }
 
-// isFull tells whether there is no more room for another structure.
+// isFull reports whether there is no room for more structure.
 func (m *model) isFull() bool {
 	return len(m.nodes) == m.limits.nodes || len(m.shapes) == m.limits.shapes || len(m.runs) > m.limits.runs-maxChildren
 }
 
-// codeShape codes the number of a shape. The number of the node's shapes stands for a new one.
+// codeShape codes the number of a shape. A new shape is coded as the number of the node's shapes.
 func (m *model) codeShape(n uint16, number int) int {
 	x := m.nodes[n].forms
 	guess, same := x.after[x.lastShape], 0
@@ -236,7 +237,7 @@ func (m *model) codeShape(n uint16, number int) int {
 	return number
 }
 
-// met and missed count values that were known, and new.
+// met and missed count known and new values.
 func (x *forms) met() { x.credit = min(x.credit+metCredit, mostCredit) }
 
 func (x *forms) missed(pure bool) {
@@ -247,8 +248,8 @@ func (x *forms) missed(pure bool) {
 	x.credit = max(x.credit-cost, 0)
 }
 
-// here is what tells a message from others of its node, as far as it has been coded: the one that it is in, and its
-// place in the run, or instead of that the values in it.
+// here identifies a message among those of its node, as far as it has been coded: by its parent and its place
+// in the run, or instead by its values.
 type here struct {
 	base, hash uint32
 	named      bool

@@ -3,9 +3,9 @@ package history
 // Operations of values that were not guessed.
 const (
 	opNew            = iota
-	opNewKeyKnown    // it begins as the guess does
+	opNewKeyKnown    // it begins like the guess
 	opNamed          // in the guess's block
-	opNamedElsewhere // in another one of the node's
+	opNamedElsewhere // in another block of the node
 	opAcross         // it has the bytes of another node's value
 )
 
@@ -25,13 +25,13 @@ func (m *model) codeOp(x *forms, op int, guess uint32) int {
 	return opNamedElsewhere
 }
 
-// prefix is a value's first field, and what is in it.
+// prefix is a value's first field, and its content.
 type prefix struct {
 	field, content []byte
 	id             uint32 // of the content, if it is known
 }
 
-// prefixOf returns what a value with a key begins with.
+// prefixOf returns the beginning of a value with a key.
 func (m *store) prefixOf(id uint32) prefix {
 	data := m.values[id].data
 	_, tag := uvarint(data)

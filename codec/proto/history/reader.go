@@ -6,17 +6,17 @@ import (
 	"hash/crc32"
 )
 
-// Reader puts messages together that a [Writer] has taken apart: all of them, in their order. The zero value is ready for use. It
-// is not safe for concurrent use.
+// Reader restores the messages that a [Writer] has split: all of them, in the same order. The zero value is
+// ready for use. It is not safe for concurrent use.
 type Reader struct {
 	decoder
 	begun bool
 	err   error
 }
 
-// Append appends the message that src holds to dst, which must not overlap src. It may become maxSize bytes long and not one
-// more. What lies behind it in dst's capacity may be overwritten. On an error dst is returned as it was, and all later calls
-// fail alike; the error wraps [ErrCorrupt] or [ErrTooLarge].
+// Append appends the message that src holds to dst, which must not overlap src. The message may be at most
+// maxSize bytes long. dst's capacity beyond the message may be overwritten. On an error dst is returned
+// unchanged, and all later calls fail with the same error, which wraps [ErrCorrupt] or [ErrTooLarge].
 func (r *Reader) Append(dst, src []byte, maxSize int) ([]byte, error) {
 	if r.err != nil {
 		return dst, r.err
@@ -62,11 +62,11 @@ func (r *Reader) append(dst, src []byte, maxSize int) ([]byte, error) {
 	return out, nil
 }
 
-// Trim gives back the room that is kept for the next message, which it then takes anew. Without it a reader keeps no more than its
-// writer does.
+// Trim releases the buffers kept for the next message, which then allocates them again. Without it a reader
+// keeps no more than its writer does.
 func (r *Reader) Trim() { r.scratch, r.parts, r.bases, r.chain = nil, nil, nil, nil }
 
-// RawLen is how long the message becomes that src holds, as it says itself; 0 if it says nothing.
+// RawLen returns the length of the message that src claims to hold, or 0 if it does not state one.
 func RawLen(src []byte) int {
 	if len(src) == 0 {
 		return 0
@@ -78,7 +78,7 @@ func RawLen(src []byte) int {
 	return int(min(raw, MaxBytes))
 }
 
-// head is what a message has in front of what is coded, and the parts that follow.
+// head is the header of a message, with the parts that follow.
 type head struct {
 	raw         int
 	sum         uint32

@@ -1,60 +1,60 @@
 package history
 
-// Messages that come again with other numbers in them are records of their node: what is between the numbers is kept, and the
-// numbers that were last there. Runs of records in a record are left open.
+// Messages that recur with other numbers are records of their node: the bytes between the numbers are kept,
+// and the last numbers. Runs of records in a record are left open.
 
 const (
-	maxRecordBytes = 2048 // between the numbers of one
+	maxRecordBytes = 2048 // between the numbers of one record
 	maxSteps       = 512
 	maxRecordRuns  = 8
 	maxRecordDepth = 8
 )
 
-// What counts as bytes beside those between numbers.
+// What counts as bytes in addition to those between numbers.
 const (
 	perRecord = 128
 	perStep   = 12
 	perSlot   = 24
 )
 
-// Credit is for how many more records of a node are made. What is tried takes one, what is made of no use takes more, and one that
-// comes again gives some.
+// Credit is the number of further records that a node may make. A trial takes one, a useless record takes
+// more, and one that recurs gives some back.
 const (
 	firstRecordCredit = 1 << 14
 	mostRecordCredit  = 1 << 15
 	againCredit       = 4
 	uselessCost       = 15
-	trialRecordCredit = 1 // at least, with each message
+	trialRecordCredit = 1 // minimum, with each message
 )
 
-// namesValues is the credit of a node's values above which they are taken as they are, numbers and all.
+// namesValues is the credit of a node's values above which its values are kept whole, including numbers.
 const namesValues = 1024
 
-// What is behind the bytes of a step.
+// What follows the bytes of a step.
 const (
 	stepEnd = iota
 	stepNumber
 	stepOpen // the length of a message, or of packed numbers
 	stepClose
-	stepRun // of records of another node, or none
+	stepRun // of records of another node, possibly empty
 )
 
-// step is a part of a record: bytes that are always there, and what is behind them.
+// step is a part of a record: constant bytes, and what follows them.
 type step struct {
 	literal uint16 // bytes
-	node    uint16 // of a number, or of a run
+	node    uint16 // for a number, or a run
 	kind    uint8
-	wire    uint8  // of a number
-	size    uint8  // the decoder's: bytes of the length, the last time
-	base    uint32 // of the run, as a message has it
+	wire    uint8  // for a number
+	size    uint8  // for the decoder: bytes of the length, the last time
+	base    uint32 // of the run, as in a message
 }
 
-// record is one. Number 0 is none.
+// record is a message that recurs. Number 0 means none.
 type record struct {
 	literals []byte
 	steps    []step
-	slots    []seen // of numbers, and of how many fields runs have
-	base     uint32 // of the message that it was in
+	slots    []seen // of numbers, and of the number of fields in runs
+	base     uint32 // of the message around it
 	next     uint32 // the record of its node that followed
 	node     uint16
 	kept
@@ -64,13 +64,13 @@ func (r *record) bytes() int {
 	return perRecord + len(r.literals) + perStep*len(r.steps) + perSlot*len(r.slots)
 }
 
-// again is what is known of a node's records.
+// again is the state of a node's records.
 type again struct {
-	made   bool // there has been one
+	made   bool // a record has been made
 	credit int
 	last   uint32
-	guess  uint32 // what comes next
-	was    uint8  // 1: the last one was guessed
+	guess  uint32 // the likely next record
+	was    uint8  // 1 if the last one was guessed
 	hits   [2]prob
 	named  [2]prob
 	places *sizes
@@ -81,17 +81,17 @@ func (a *again) begin() {
 	even(a.hits[:], a.named[:])
 }
 
-// pays tells whether a node's messages are mostly records.
+// pays reports whether a node's messages are mostly records.
 func (a *again) pays() bool { return a.made && a.credit >= firstRecordCredit/2 }
 
-// records are all that there are. They are forgotten as values are.
+// records holds all records. They are forgotten in the same way as values.
 type records struct {
 	limits *limits
 	all    []record
 	clock
 	bytes  int
-	starts memo[uint32] // the first of its base
-	making record       // its slices are used again
+	starts memo[uint32] // the first record by base
+	making record       // buffers for making a record
 }
 
 func newRecords(l *limits) records {
@@ -109,7 +109,7 @@ func (s *records) keep(made *record) uint32 {
 	return id
 }
 
-// copy makes r a record as another one, whose slices it does not share.
+// copy makes r a copy of another record, without sharing its slices.
 func (r *record) copy(made *record) {
 	literals, steps, slots := fitting(r.literals, made.literals), fitting(r.steps, made.steps), fitting(r.slots, made.slots)
 	*r = *made
@@ -117,7 +117,7 @@ func (r *record) copy(made *record) {
 	r.kept = kept{used: true, live: true}
 }
 
-// fitting returns a buffer for what is to be copied: b, unless that is much too long.
+// fitting returns a buffer for a copy: b, unless that is much too long.
 func fitting[T any](b, what []T) []T {
 	if n := len(what); cap(b) < n || cap(b) > 2*n {
 		return make([]T, 0, n)
@@ -125,7 +125,7 @@ func fitting[T any](b, what []T) []T {
 	return b[:0]
 }
 
-// forget makes room for a record. Only the one that was forgotten last keeps its buffers.
+// forget makes room for a record. Only the record forgotten last keeps its buffers.
 func (s *records) forget() {
 	if k := len(s.free); k > 0 {
 		s.all[s.free[k-1]] = record{}
@@ -135,8 +135,8 @@ func (s *records) forget() {
 	*r = record{literals: r.literals, steps: r.steps, slots: r.slots}
 }
 
-// pin keeps a record from being forgotten while what is open in it is coded. At most maxDepth records are pinned at a time, one inside
-// the other, so there are always others that can be forgotten.
+// pin prevents a record from being forgotten while its open parts are coded. At most maxDepth records are
+// pinned at a time, nested in each other, so there are always others that can be forgotten.
 func (s *records) pin(id uint32) *record {
 	r := &s.all[id]
 	r.pinned = true
@@ -145,7 +145,7 @@ func (s *records) pin(id uint32) *record {
 
 func (s *records) unpin(id uint32) { s.all[id].pinned = false }
 
-// isOf tells whether a number is that of a record of a node, in messages of some base.
+// isOf reports whether a number is that of a record of a node, in messages of some base.
 func (s *records) isOf(id uint32, n uint16, base uint32) bool {
 	if id == 0 || int(id) >= len(s.all) {
 		return false
@@ -154,7 +154,7 @@ func (s *records) isOf(id uint32, n uint16, base uint32) bool {
 	return r.live && r.node == n && r.base == base
 }
 
-// guess returns what record of a node is likely to come, 0 if nobody knows.
+// guess returns the likely next record of a node, or 0.
 func (s *records) guess(a *again, n uint16, base uint32) uint32 {
 	if s.isOf(a.guess, n, base) {
 		return a.guess
@@ -165,7 +165,7 @@ func (s *records) guess(a *again, n uint16, base uint32) uint32 {
 	return 0
 }
 
-// cameAgain goes on behind a record.
+// cameAgain updates the state after a record was used.
 func (s *records) cameAgain(a *again, id uint32, guessed bool) {
 	a.was = 0
 	if guessed {
@@ -178,7 +178,7 @@ func (s *records) cameAgain(a *again, id uint32, guessed bool) {
 	r.used = true
 }
 
-// follows takes a record as the last one.
+// follows sets a record as the last one.
 func (s *records) follows(a *again, id uint32, r *record) {
 	last := &s.all[a.last]
 	if last.base != r.base {
@@ -190,7 +190,7 @@ func (s *records) follows(a *again, id uint32, r *record) {
 	a.last = id
 }
 
-// runBase is the base of a run that is being given in full.
+// runBase is the base of a run given in full.
 type runBase struct {
 	base uint32
 	node uint16

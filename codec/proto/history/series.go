@@ -5,35 +5,35 @@ import (
 	"math/bits"
 )
 
-// Numbers are guessed from the same number of the series before, that is, from a message of the same node with the same values
-// in it, from the number before of the same node, or of the wire type. If the guess that is most often exactly right
-// is not, the difference to another one is given, that is mostly the nearest.
+// Numbers are guessed from the previous number of their series, which are messages of the same node with the
+// same values, from the previous number of the node, or from that of the wire type. If the guess that is
+// right most often is wrong, the difference to the guess that is usually closest is coded.
 
 // The guesses.
 const (
 	wayOwn     = iota // the node's last number
 	wayLast           // the last one of the wire type
-	waySeen           // that of the series
-	wayLine           // that, and what it had grown by
-	wayOwnLine        // the node's last one, and what that had grown by
+	waySeen           // the last one of the series
+	wayLine           // the same, extrapolated
+	wayOwnLine        // the node's last one, extrapolated
 	wayPlain          // 0
 	ways
 )
 
-// seen is what is known of a number of a series.
+// seen is the state of a number of a series.
 type seen struct {
 	prev, prev2 uint64
 	size        uint8
 }
 
-// numbers is what is known of a node's.
+// numbers is the state of a node's numbers.
 type numbers struct {
 	seen
-	worth   int      // of looking for series
-	doubles int8     // above 0: they are
-	best    [2]uint8 // the guess that is most often right, without and with a series
+	worth   int      // of looking up series
+	doubles int8     // above 0: they are doubles
+	best    [2]uint8 // the guess that is right most often, without and with a series
 	hits    [2][ways]uint16
-	costs   [2][2][ways]uint32 // also by whether it is a decimal
+	costs   [2][2][ways]uint32 // by the same, and by whether it is a decimal
 	exact   [2][contexts]prob
 	sizes   [2]*sizes
 	kinds   [8][8]prob
@@ -49,7 +49,7 @@ func newNumbers() *numbers {
 	return x
 }
 
-// guess is what a way says.
+// guessNumber returns the guess of a way.
 func (m *model) guessNumber(way int, x *numbers, wire uint8, s *seen) (g uint64) {
 	switch way {
 	case wayOwn:
@@ -86,7 +86,7 @@ func (m *model) codeNumber(n uint16, series uint32, v uint64) uint64 {
 	return v
 }
 
-// codeKnown codes a number of node n of which others are known.
+// codeKnown codes a number of node n with known predecessors.
 func (m *model) codeKnown(n uint16, s *seen, v uint64) uint64 {
 	v, size := m.codeOne(n, m.nodes[n].numbers, 1, s, v)
 	*s = seen{v, s.prev, size}
@@ -106,7 +106,7 @@ func (m *model) codeOne(n uint16, x *numbers, known int, old *seen, v uint64) (_
 	return v, size
 }
 
-// codeMissed codes a number that is not exactly what was guessed.
+// codeMissed codes a number that was not guessed exactly.
 func (m *model) codeMissed(x *numbers, known int, size, wire uint8, v uint64, old *seen) (_ uint64, next uint8) {
 	var guesses [ways]uint64
 	for way := range ways {
@@ -145,7 +145,7 @@ func (m *model) codeMissed(x *numbers, known int, size, wire uint8, v uint64, ol
 	return v, sizeContext(bits.Len64(u))
 }
 
-// codeKind codes how many digits a double has behind its point, and returns the number without the point too.
+// codeKind codes how many digits a double has after its point, and returns the number without the point too.
 func (m *model) codeKind(x *numbers, v uint64) (digits int, whole uint64) {
 	if !m.reads {
 		digits, whole = decimal(v)
@@ -167,7 +167,7 @@ func scaledGuesses(guesses [ways]uint64, digits int, x *numbers, old *seen) (nea
 	return near
 }
 
-// cheapest returns the way whose numbers have been shortest of late, the first of equals.
+// cheapest returns the way whose numbers have recently been shortest, the first of equals.
 func cheapest(costs *[ways]uint32, known int) int {
 	best := wayOwn
 	for way := 1; way < ways; way++ {
@@ -178,7 +178,7 @@ func cheapest(costs *[ways]uint32, known int) int {
 	return best
 }
 
-// learn finds out which guess is most often right.
+// learn updates which guess is right most often.
 func (x *numbers) learn(known int, guesses [ways]uint64, v uint64) {
 	h, best := &x.hits[known], 0
 	for way := range ways {
@@ -193,7 +193,7 @@ func (x *numbers) learn(known int, guesses [ways]uint64, v uint64) {
 	x.best[known] = uint8(best)
 }
 
-// learnDouble looks whether a number looks like a double that people use.
+// learnDouble updates whether numbers look like doubles in common use.
 func (x *numbers) learnDouble(v uint64) {
 	const least, most = 990, 1087 // of 1023: about 1e-10 and 1e19
 	if e := v >> 52 & 0x7ff; e >= least && e <= most {
@@ -203,7 +203,7 @@ func (x *numbers) learnDouble(v uint64) {
 	}
 }
 
-// difference is what a way gives of a number.
+// difference returns the difference of a number to a guess.
 func difference(v, guess uint64, wire uint8) uint64 {
 	if wire == wire32 {
 		return zigzag(uint64(int64(int32(uint32(v) - uint32(guess)))))

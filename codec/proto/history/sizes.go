@@ -2,14 +2,15 @@ package history
 
 import "math/bits"
 
-// Numbers are given by how many bits they have, the two bits behind the highest one, and the others as they are.
+// A number is coded as its number of bits, the two bits after the highest one with probabilities, and the
+// others as plain bits.
 
 const (
 	contexts = 4
 	topBits  = 2
 )
 
-// sizes is what is known of numbers of one kind.
+// sizes is the statistics of numbers of one kind.
 type sizes struct {
 	zero [contexts]prob
 	len  [contexts][64]prob
@@ -28,7 +29,7 @@ func newSizes() *sizes {
 	return s
 }
 
-// sizesOf makes them when they are first needed.
+// sizesOf allocates the statistics when they are first needed.
 func sizesOf(s **sizes) *sizes {
 	if *s == nil {
 		*s = newSizes()
@@ -55,7 +56,7 @@ func (c *coder) number(s *sizes, context int, u uint64) uint64 {
 	return v
 }
 
-// fieldCount codes how many fields a run in a record has, of which s has the last number.
+// fieldCount codes the number of fields of a run in a record. s holds the last number.
 func (c *coder) fieldCount(counts *sizes, s *seen, n int) uint64 {
 	if !c.flag(&counts.zero[2], uint64(n) == s.prev) {
 		s.prev = c.number(counts, 3, uint64(n))
@@ -63,7 +64,7 @@ func (c *coder) fieldCount(counts *sizes, s *seen, n int) uint64 {
 	return s.prev
 }
 
-// sizeContext is what numbers of n bits mean for the next one.
+// sizeContext returns the context for the number after one of n bits.
 func sizeContext(n int) uint8 {
 	switch {
 	case n == 0:

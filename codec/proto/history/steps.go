@@ -1,17 +1,18 @@
 package history
 
-// How steps of a record are made of a message, by what is known of its node. Both sides do it when the message is complete.
+// Making the steps of a record from a message, using the state of its node. Both sides do it when the message
+// is complete.
 
 // stepMaker makes the steps of a record.
 type stepMaker struct {
 	nodes []node
 	*record
-	bases []runBase // of the runs in the message, in the order in which they were coded
+	bases []runBase // of the runs in the message, in coding order
 	runs  int       // so far
 }
 
-// makeRecord makes one of a message that was given in full, if it has numbers. The bases of the runs in it lie on the stack from
-// bases on. It returns 0 if it makes none.
+// makeRecord makes a record of a message that was given in full, if it has numbers. The bases of its runs are
+// on the stack from bases on. It returns 0 if it makes none.
 func makeRecord(m *model, n uint16, data []byte, base uint32, bases int) uint32 {
 	a := &m.nodes[n].again
 	a.was = 0
@@ -33,7 +34,8 @@ func makeRecord(m *model, n uint16, data []byte, base uint32, bases int) uint32 
 	return id
 }
 
-// message makes steps of a message's content. It reports false if that has what the node has not had, or too much.
+// message makes steps of a message's content. It returns false if that has fields that are new to the node,
+// or too many.
 func (k *stepMaker) message(n uint16, data []byte, depth int) bool {
 	from := 0
 	for at := 0; at < len(data); {
@@ -53,8 +55,8 @@ func (k *stepMaker) message(n uint16, data []byte, depth int) bool {
 	return k.add(data[from:], step{kind: stepEnd})
 }
 
-// field makes steps of the field at a place of data, with what is before it. It returns where the field ends, or its run, and
-// whether all has been taken so far.
+// field makes steps of the field at an offset of data, including the bytes before it. It returns the end of
+// the field, or of its run, and whether everything has been consumed so far.
 func (k *stepMaker) field(n uint16, data []byte, at, tagSize, depth int) (end int, taken, ok bool) {
 	x, content := &k.nodes[n], at+tagSize
 	f, end := readField(data, content, x.wire)
@@ -72,8 +74,8 @@ func (k *stepMaker) field(n uint16, data []byte, at, tagSize, depth int) (end in
 	return end, k.inside(n, data[:content], data[f.from():end], depth), true
 }
 
-// inside makes steps of a message in a message, or of packed numbers. It reports false, and nothing has happened, if the content
-// is taken as it is.
+// inside makes steps of a nested message, or of packed numbers. It returns false, without any effect, if the
+// content is to be kept whole.
 func (k *stepMaker) inside(n uint16, before, content []byte, depth int) bool {
 	x := &k.nodes[n]
 	if depth >= maxRecordDepth || len(x.children) == 0 || x.credit > namesValues {
@@ -135,7 +137,7 @@ func (k *stepMaker) number(literal []byte, n uint16, v uint64) bool {
 	return k.add(literal, step{kind: stepNumber, node: n, wire: x.wire})
 }
 
-// baseOf takes the base of the next run of a node, 0 if there is none.
+// baseOf returns and removes the base of the next run of a node, 0 if there is none.
 func (k *stepMaker) baseOf(n uint16) uint32 {
 	for i := range k.bases {
 		if b := &k.bases[i]; b.node == n {
@@ -146,7 +148,7 @@ func (k *stepMaker) baseOf(n uint16) uint32 {
 	return 0
 }
 
-// pastRun is where the run ends that begins at a place with a tag.
+// pastRun returns the end of the run with a tag that begins at an offset.
 func pastRun(data []byte, at int, tag uint64) int {
 	for at < len(data) {
 		next, size := uvarint(data[at:])

@@ -6,39 +6,39 @@ import "hash/crc32"
 
 const (
 	maxValueBytes = 2048
-	maxMembers    = 64 // of a list
+	maxMembers    = 64 // per list
 )
 
-// value is one. Number 0 is none.
+// value is a nameable value. Number 0 means none.
 type value struct {
 	data  []byte
 	hash  uint32
 	block uint32
-	at    uint32 // in the block
+	at    uint32 // index in the block
 	next  uint32 // what followed it in a run
-	head  uint32 // what the next run began with when this was the first of one
+	head  uint32 // what the next run began with when this value was the first of one
 	node  uint16
 	kept
-	firm bool // next was right, the last time
+	firm bool // next was right the last time
 }
 
-// block has the values of a node that begin with the same value, their key, or those that have no key. Those that are forgotten
-// leave a 0, until there are too many.
+// block holds the values of a node that begin with the same value, their key, or those without a key.
+// Forgotten values leave a 0, until there are too many.
 type block struct {
 	members []uint32
 	key     uint32 // hash
-	keyID   uint32 // the value that last was it
-	at      uint32 // in the node's blocks
+	keyID   uint32 // the value that was last used as the key
+	at      uint32 // index in the node's blocks
 	after   uint32 // what last followed a member in a run
 	gone    int
 	node    uint16
 }
 
-// list is a run of values that may be named at once. Number 0 is none.
+// list is a run of values that may be named together. Number 0 means none.
 type list struct {
 	members []uint32
 	hash    uint32
-	next    uint32 // the run of its node that followed
+	next    uint32 // the next run of its node
 	node    uint16
 	kept
 }
@@ -72,7 +72,7 @@ func (m *model) keep(n uint16, data []byte, hash, keyID uint32) uint32 {
 	for m.bytes+len(data) > m.limits.valueBytes || m.ofValues.isFull(len(m.values), m.limits.values) {
 		m.forgetValue()
 	}
-	key := m.values[keyID].hash // even if it was forgotten just now, and the number is given out again
+	key := m.values[keyID].hash // even if it was just forgotten, and its number is reused
 	id := take(&m.ofValues, &m.values)
 	v := &m.values[id]
 	*v = value{data: append(roomFor(v.data, len(data)), data...), hash: hash, node: n, kept: kept{used: true, live: true}}
@@ -81,7 +81,8 @@ func (m *model) keep(n uint16, data []byte, hash, keyID uint32) uint32 {
 	return id
 }
 
-// roomFor returns a buffer for n bytes: b, unless that is much too long, so that what is kept bounds what is used.
+// roomFor returns a buffer for n bytes: b, unless that is much too long, so that the limit of kept bytes also
+// limits the memory.
 func roomFor(b []byte, n int) []byte {
 	if cap(b) > 2*n+32 {
 		return nil
@@ -89,7 +90,7 @@ func roomFor(b []byte, n int) []byte {
 	return b[:0]
 }
 
-// enter puts a value into the block of a key, which has that hash.
+// enter adds a value to the block of a key with the given hash.
 func (m *model) enter(id uint32, n uint16, keyID, key uint32) {
 	b := m.blockOf(n, key)
 	x := &m.blocks[b]
@@ -143,7 +144,7 @@ func (m *model) forgetValue() {
 	}
 }
 
-// close lets a block's values move up to where others are gone. They get other room if that is much too long for them.
+// close removes the gaps among a block's values. It reallocates them if the buffer is much too long.
 func (m *store) close(b *block) {
 	out := b.members[:0]
 	if left := len(b.members) - b.gone; cap(out) > 4*left+64 {
@@ -158,7 +159,7 @@ func (m *store) close(b *block) {
 	b.members, b.gone = out, 0
 }
 
-// dropBlock forgets an empty one. The last one of the node takes its place there.
+// dropBlock removes an empty block. The node's last block takes its place.
 func (m *model) dropBlock(i uint32) {
 	b := &m.blocks[i]
 	x := &m.nodes[b.node]
@@ -175,7 +176,7 @@ func (m *model) dropBlock(i uint32) {
 	m.freeBlocks = append(m.freeBlocks, i)
 }
 
-// roomForIDs keeps no long room for blocks that are gone.
+// roomForIDs drops long buffers of removed blocks.
 func roomForIDs(ids []uint32) []uint32 {
 	const kept = 64
 	if cap(ids) > kept {
@@ -184,10 +185,10 @@ func roomForIDs(ids []uint32) []uint32 {
 	return ids[:0]
 }
 
-// keyOf is what a value's block has as key.
+// keyOf returns the key of a value's block.
 func (m *store) keyOf(id uint32) uint32 { return m.blocks[m.values[id].block].key }
 
-// asKey is what a value is as a key: nothing if it has one itself.
+// asKey returns a value for use as a key: 0 if it has a key itself.
 func (m *store) asKey(id uint32) uint32 {
 	if !m.values[id].live || m.keyOf(id) != 0 {
 		return 0
@@ -195,7 +196,7 @@ func (m *store) asKey(id uint32) uint32 {
 	return id
 }
 
-// isOf tells whether a number is that of a value of a node.
+// isOf reports whether a number is that of a value of a node.
 func (m *store) isOf(id uint32, n uint16) bool {
 	return id != 0 && m.values[id].live && m.values[id].node == n
 }
@@ -219,7 +220,7 @@ func (m *store) forgetList() {
 	l.members = l.members[:0]
 }
 
-// isListOf tells whether a number is that of a list of a node.
+// isListOf reports whether a number is that of a list of a node.
 func (m *store) isListOf(id uint32, n uint16) bool {
 	return id != 0 && m.lists[id].node == n && m.lists[id].live
 }

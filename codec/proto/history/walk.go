@@ -1,17 +1,17 @@
 package history
 
-// What both sides do on their way through a message.
+// What both sides do while going through a message.
 
-// maxNamedRuns is how many runs of a message are looked at for values that may be named.
+// maxNamedRuns limits the runs of a message in which nameable values are looked up.
 const maxNamedRuns = 64
 
-// mayBeNamed tells whether the values of a run, the one with the number i, are looked for among those that are known.
+// mayBeNamed reports whether the values of the run with index i are looked up among the known ones.
 func (m *model) mayBeNamed(r run, i int, known *prefix) bool {
 	x := &m.nodes[r.node]
 	return i < maxNamedRuns && x.wire == wireBytes && (x.credit > 0 || known != nil)
 }
 
-// mayBeRecord tells whether records are made of a run's messages.
+// mayBeRecord reports whether records are made of a run's messages.
 func mayBeRecord(r run, depth int) bool { return r.many || depth == 0 }
 
 // codeText codes whether a value is text.
@@ -35,7 +35,7 @@ func (m *model) codeCount(n uint16, count int) uint64 {
 	return x.lastCount
 }
 
-// codeOther codes whose value is named across.
+// codeOther codes the node whose value is named across.
 func (m *model) codeOther(x *forms, other uint16) uint64 {
 	if m.flag(&x.op[4], other == x.other) {
 		return uint64(x.other)
@@ -61,13 +61,13 @@ type chain struct {
 	n       uint16
 	here    uint32
 	a, b    uint32
-	key     uint32 // the first one as a key
+	key     uint32 // the first value as a key
 	last    uint32
 	hash    uint32
 	count   int
-	members int  // where they begin on the stack
+	members int  // start of the members on the stack
 	broken  bool // not all may be named
-	left    int  // that were not looked for
+	left    int  // number of values not looked up
 }
 
 func (m *model) beginChain(n uint16, here uint32, count int, last uint32) chain {
@@ -78,13 +78,13 @@ func (c *chain) spot() spot {
 	return spot{n: c.n, first: c.count == 0, a: c.a, b: c.b}
 }
 
-// known takes a first value that has been given already.
+// known adds a first value that has been given already.
 func (c *chain) known(p *prefix) {
 	c.add(c.m.known(c.n, p), true)
 	c.broken = true
 }
 
-// known returns the value of a node that is its key, if that is still there.
+// known returns the value of a node that is its key, if it still exists.
 func (m *model) known(n uint16, p *prefix) uint32 {
 	if m.isOf(p.id, n) && string(m.values[p.id].data) == string(p.content) {
 		return p.id
@@ -111,7 +111,7 @@ func (c *chain) add(v uint32, guessed bool) {
 	c.m.chain = append(c.m.chain, v)
 }
 
-// endChain lets a run be named by which its message is told from others.
+// endChain makes a run nameable that identifies its message.
 func (m *model) endChain(c *chain, r run, h *here, pure bool) {
 	if c.left == 0 && !c.broken {
 		if r.many && c.count <= maxMembers {
@@ -124,7 +124,7 @@ func (m *model) endChain(c *chain, r run, h *here, pure bool) {
 	m.chain = m.chain[:c.members]
 }
 
-// takeList goes on behind a list that was guessed.
+// takeList continues after a guessed list.
 func (m *model) takeList(l uint32, h *here) (key, last uint32) {
 	members := m.lists[l].members
 	h.add(m.lists[l].hash)

@@ -5,21 +5,21 @@ import (
 	"hash/crc32"
 )
 
-// Writer takes one message after another apart, with what it remembers of those before. A [Reader] must get all of them, in
-// their order. The zero value is ready for use. It is not safe for concurrent use.
+// Writer splits one message after another, using what it remembers of the previous ones. A [Reader] must get
+// all of them, in the same order. The zero value is ready for use. It is not safe for concurrent use.
 type Writer struct {
 	encoder
 	begun    bool
-	messages int // since it began
+	messages int // since begin
 }
 
 const (
-	minApart     = 16      // bytes of a message that is taken apart
-	keptBytes    = 4 << 20 // of a message, after which room is kept
-	restartAfter = 1 << 12 // messages at least, where the model is full
+	minApart     = 16      // minimum length in bytes of a message to split
+	keptBytes    = 4 << 20 // length of a message up to which buffers are kept
+	restartAfter = 1 << 12 // minimum number of messages before a full model is reset
 )
 
-// Append appends src taken apart to dst, which must not overlap src. It cannot fail.
+// Append appends src in split form to dst, which must not overlap src. It cannot fail.
 func (w *Writer) Append(dst, src []byte) []byte {
 	form := byte(formNext)
 	if !w.begun {
@@ -44,7 +44,7 @@ func (w *Writer) appendMessage(dst, src []byte) []byte {
 	return append(dst, w.text...)
 }
 
-// rest gives back the room of a long message, and begins anew if the model has been full for long.
+// rest releases the buffers of a long message, and resets the model if it has been full for long.
 func (w *Writer) rest(size int) {
 	if size > keptBytes {
 		w.coder.out, w.text, w.fields, w.counts, w.open, w.bases, w.chain = nil, nil, nil, nil, nil, nil, nil
