@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/grpccodec/internal/frame"
 )
 
-// tail appends what is written to a slice.
+// tail appends writes to a slice.
 type tail struct{ b []byte }
 
 func (t *tail) Write(p []byte) (int, error) {
@@ -18,9 +18,9 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// AppendCompress appends src compressed as name says, "zstd" or "zstd-1", to
-// dst, which must not overlap src. The result may be longer than src. On an
-// error dst is returned as it was; the error wraps [ErrUnknownName].
+// AppendCompress appends src compressed by the named encoding, "zstd" or "zstd-1", to dst, which must not
+// overlap src. The result may be longer than src. On an error dst is returned unchanged; the error wraps
+// [ErrUnknownName].
 func (s *Set) AppendCompress(dst, src []byte, name string) ([]byte, error) {
 	setting, err := parse(name)
 	if err != nil {
@@ -29,8 +29,7 @@ func (s *Set) AppendCompress(dst, src []byte, name string) ([]byte, error) {
 	return s.appendBy(setting, dst, src)
 }
 
-// AppendSetting is [Set.AppendCompress] for a caller that has the setting which
-// a name stands for, so that it is not printed and read again.
+// AppendSetting is [Set.AppendCompress] with a setting instead of a name, to save formatting and parsing it.
 func (s *Set) AppendSetting(dst, src []byte, setting codec.Setting) ([]byte, error) {
 	if err := check(setting); err != nil {
 		return dst, fmt.Errorf("%w %q: %w", ErrUnknownName, setting, err)
@@ -58,10 +57,9 @@ func (s *Set) appendBy(setting codec.Setting, dst, src []byte) ([]byte, error) {
 	return out.b, nil
 }
 
-// AppendDecompress appends what src holds to dst, which must not overlap src.
-// The message may become maxSize bytes long and not one more; no more than
-// about twice what there is of it is allocated. On an error dst is returned as
-// it was; the error wraps [ErrUnknownName], [ErrCorrupt] or [ErrTooLarge].
+// AppendDecompress appends what src holds to dst, which must not overlap src. The message may be at most
+// maxSize bytes long; at most about twice its actual size is allocated. On an error dst is returned
+// unchanged; the error wraps [ErrUnknownName], [ErrCorrupt] or [ErrTooLarge].
 func (s *Set) AppendDecompress(dst, src []byte, name string, maxSize int) ([]byte, error) {
 	r, err := s.NewReader(name)
 	if err != nil {
@@ -108,15 +106,14 @@ func (r *Reader) appendAll(dst, src []byte, maxSize int) ([]byte, error) {
 	return out, nil
 }
 
-// roomFor returns b with room at its end, growing it as a message of n
-// compressed bytes is likely to need.
+// roomFor returns b with free capacity, grown as a message of n compressed bytes is likely to need.
 func roomFor(b []byte, start, maxSize, n int) []byte {
 	if len(b) < cap(b) {
 		return b
 	}
 	have := len(b) - start
 	want := max(512, 4*n, 2*have)
-	if maxSize < math.MaxInt { // one byte more, to find out that there is more
+	if maxSize < math.MaxInt { // one byte more, to detect a longer message
 		want = min(want, maxSize+1)
 	}
 	grown := make([]byte, len(b), start+max(want, have+1))

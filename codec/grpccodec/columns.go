@@ -9,8 +9,8 @@ import (
 	"github.com/cinch-layer/cinch/codec/proto"
 )
 
-// newEngine returns the engine that compresses columns. It bounds nothing itself: a
-// caller has one of the set's turns already.
+// newEngine returns the engine that compresses columns. It has no limit of its own: callers already hold one
+// of the set's turns.
 func newEngine(zstd codec.ZstdCoder, n int) *codec.Engine {
 	if zstd == nil {
 		return proto.NewEngine(n)
@@ -41,7 +41,7 @@ func (s *Set) appendProto(dst, src []byte, k kind) (out []byte, err error) {
 	turn := s.encoding.take()
 	defer s.encoding.give(turn)
 	defer func() {
-		if v := recover(); v != nil { // the state is not used again
+		if v := recover(); v != nil { // the state is dropped
 			out, err = dst, fmt.Errorf("grpccodec: %s: panic: %v", codec.Proto, v)
 		}
 	}()
@@ -54,7 +54,7 @@ func (s *Set) appendProto(dst, src []byte, k kind) (out []byte, err error) {
 	return out, nil
 }
 
-// appendUnproto opens a whole message.
+// appendUnproto decompresses a whole message.
 func (s *Set) appendUnproto(dst, src []byte, maxSize int, pool *idle[frame.Decoder]) ([]byte, error) {
 	out, err := s.openColumns(dst, src, maxSize, pool)
 	switch {

@@ -20,8 +20,8 @@ type compressor struct {
 	decoders *idle[frame.Decoder]
 }
 
-// New returns a compressor with states of its own that is registered nowhere:
-// use [Set.Compressor] for several that share their bound.
+// New returns a compressor with states of its own, without registering it. Use [Set.Compressor] for several
+// that share their limit.
 func New(name string, o Options) (encoding.Compressor, error) {
 	c, err := NewSet(o).compressor(name)
 	if err != nil {
@@ -33,8 +33,8 @@ func New(name string, o Options) (encoding.Compressor, error) {
 	return c, nil
 }
 
-// Compressor returns a compressor for an encoding, with a level or without:
-// "zstd" or "zstd-1". Its name is the encoding's either way.
+// Compressor returns a compressor for an encoding, with or without a level: "zstd" or "zstd-1". In both cases
+// its name is the encoding's.
 func (s *Set) Compressor(name string) (encoding.Compressor, error) {
 	c, err := s.compressor(name)
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *Set) limit() int64 {
 	return math.MaxInt64
 }
 
-// NewWriter returns a writer, which needs a Reset before it is used.
+// NewWriter returns a writer. It needs a Reset before it is used.
 func (s *Set) NewWriter(name string) (*Writer, error) {
 	setting, err := parse(name)
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *Set) NewWriter(name string) (*Writer, error) {
 	return &Writer{set: s, kinds: s.kindsOf(setting), setting: setting, err: ErrClosed}, nil
 }
 
-// NewReader returns a reader, which needs a Reset before it is used.
+// NewReader returns a reader. It needs a Reset before it is used.
 func (s *Set) NewReader(name string) (*Reader, error) {
 	setting, err := parse(name)
 	if err != nil {
@@ -92,14 +92,13 @@ func (s *Set) NewReader(name string) (*Reader, error) {
 	return &Reader{set: s, pool: s.decodersOf(setting.Codec), id: setting.Codec, left: s.limit()}, nil
 }
 
-// Register registers compressors with grpc-go, which then uses them in place
-// of others of the same name. A name may carry a level: "zstd-3" writes zstd at
-// level 3 under the name "zstd". All share one bound on their states. Like
-// grpc-go's own registration it must be called from an init function, or
-// before any call is made or served. On an error nothing is registered.
+// Register registers compressors with grpc-go, which then uses them instead of others of the same name. A
+// name may have a level: "zstd-3" writes zstd at level 3 under the name "zstd". All share one limit of their
+// states. Like grpc-go's own registration it must be called from an init function, or before any call is made
+// or served. On an error nothing is registered.
 func Register(names ...string) error { return NewSet(Options{}).Register(names...) }
 
-// Register is like the function, with the set's options and states.
+// Register is like the function Register, with the set's options and states.
 func (s *Set) Register(names ...string) error {
 	compressors := make(map[string]*compressor, len(names))
 	for _, name := range names {

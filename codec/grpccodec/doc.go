@@ -3,23 +3,21 @@
 //
 //	import _ "github.com/cinch-layer/cinch/codec/grpccodec/all"
 //
-// registers snappy, s2, minlz, lz4, zstd and a faster gzip under the names
-// that others use, and reads what they write: go-grpc-compression, dskit,
-// Mimir, grpc-java and Envoy. [Register] takes only those asked for, [New] and
-// [Set] need no registration and no globals.
+// registers snappy, s2, minlz, lz4, zstd and a faster gzip under the names that other implementations use,
+// and reads what they write: go-grpc-compression, dskit, Mimir, grpc-java and Envoy. [Register] registers
+// only those named, [New] and [Set] need no registration and no globals.
 //
-// In a program that registers the same names itself the import may do nothing:
-// the last registration wins, and packages are initialised in the order of
-// their import paths. There, call [Register] at the beginning of main.
+// In a program that registers the same names itself the import may have no effect: the last registration
+// wins, and packages are initialised in the order of their import paths. There, call [Register] at the
+// beginning of main.
 //
-// On whole messages, by the name in grpc-encoding or with a level behind it:
+// On whole messages, by the name in grpc-encoding, optionally with a level:
 //
 //	set := grpccodec.NewSet(grpccodec.Options{})
 //	out, err := set.AppendCompress(dst, src, "zstd-1")
 //	raw, err := set.AppendDecompress(dst, src, "zstd", maxSize)
 //
-// A message holds an encoder or a decoder from its first byte to its end, and
-// a [Set] bounds how many are in use, in place of whatever a pool would let
-// grow. States are single-threaded, have small windows, and are dropped when
+// A message holds an encoder or a decoder from its first byte to its end. A [Set] limits how many are in use,
+// whereas a pool would let them grow. States are single-threaded, have small windows, and are dropped when
 // they were not needed for a while.
 package grpccodec

@@ -5,21 +5,20 @@ import (
 	"time"
 )
 
-// idle keeps states that are not in use, the one used last on top. Those that
-// were not needed for a while are dropped, so that a burst leaves nothing
-// behind. How many there are is bounded by the turns: a state is only put back
-// by a caller that holds a turn.
+// idle keeps states that are not in use, with the one used last on top. Those not needed for a while are
+// dropped, so that a burst leaves nothing behind. The turns limit their number: only a caller that holds a
+// turn puts a state back.
 type idle[S any] struct {
 	max   int
-	every time.Duration // between two looks at what was needed
+	every time.Duration // interval of look
 
 	mu     sync.Mutex
 	states []S
-	least  int  // fewest states that lay here since the last look: no one needed those
-	armed  bool // a look is due
+	least  int  // fewest states here since the last look: these were not needed
+	armed  bool // look is scheduled
 }
 
-// idleTime is how long a state may lie unused, and at most twice that.
+// idleTime is the time after which an unused state is dropped, at most twice that.
 const idleTime = 15 * time.Second
 
 func newIdle[S any](most int) *idle[S] { return &idle[S]{max: most, every: idleTime} }
@@ -52,7 +51,7 @@ func (p *idle[S]) put(state S) {
 	}
 }
 
-// look drops what nobody needed since the last look, the oldest first.
+// look drops the states that were not needed since the last look, the oldest first.
 func (p *idle[S]) look() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

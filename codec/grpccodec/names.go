@@ -9,19 +9,18 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Names are the encodings that this package knows, as grpc-encoding and
-// grpc-accept-encoding spell them. The order is the one in which a sender with
-// no other wish should prefer them: small and cheap first. The last one is
-// nobody else's.
+// names lists the encodings of this package, as grpc-encoding and grpc-accept-encoding spell them, in the
+// order in which a sender without other preferences should prefer them: small and cheap first. Only Cinch has
+// the last one.
 var names = [...]string{"zstd", "minlz", "s2", "lz4", "snappy", "gzip", "cinch-proto"}
 
 // Names returns the encodings, best first, as grpc-encoding spells them.
 func Names() []string { return append([]string(nil), names[:]...) }
 
-// ErrUnknownName: a name that this package does not know.
+// ErrUnknownName reports a name that this package does not know.
 var ErrUnknownName = errors.New("grpccodec: unknown encoding")
 
-// parse reads an encoding's name, with a level or without: "zstd", "zstd-1".
+// parse parses an encoding's name, with or without a level: "zstd", "zstd-1".
 func parse(name string) (codec.Setting, error) {
 	s, err := codec.ParseMessageSetting(name)
 	if err == nil {
@@ -33,7 +32,7 @@ func parse(name string) (codec.Setting, error) {
 	return s, nil
 }
 
-// check refuses a setting that no name stands for.
+// check returns an error for a setting without a name.
 func check(s codec.Setting) error {
 	if !slices.Contains(names[:], s.Codec.String()) || s.Dict != 0 {
 		return errors.New("not an encoding of gRPC messages")
@@ -41,8 +40,8 @@ func check(s codec.Setting) error {
 	return nil
 }
 
-// WireName returns the encoding that peers are told for a name: "zstd" for
-// "zstd-1". The error wraps [ErrUnknownName].
+// WireName returns the encoding that peers see for a name: "zstd" for "zstd-1". The error wraps
+// [ErrUnknownName].
 func WireName(name string) (string, error) {
 	s, err := parse(name)
 	if err != nil {

@@ -12,15 +12,14 @@ import (
 
 // Errors of decompression that callers tell apart.
 var (
-	// ErrCorrupt: the message is not what the encoding's writers write.
+	// ErrCorrupt reports a message that the encoding's writers do not write.
 	ErrCorrupt = errors.New("grpccodec: corrupt message")
-	// ErrTooLarge: the message would be longer than the limit.
+	// ErrTooLarge reports a message beyond the limit.
 	ErrTooLarge = errors.New("grpccodec: message too large")
 )
 
-// Reader decompresses one message at a time. It takes a decoder at the first
-// Read and hands it back at the end of the message, at an error, or at Close,
-// whatever comes first. It is not safe for concurrent use.
+// Reader decompresses one message at a time. It takes a decoder at the first Read and returns it at the end
+// of the message, at an error, or at Close, whichever comes first. It is not safe for concurrent use.
 type Reader struct {
 	set     *Set
 	pool    *idle[frame.Decoder]
@@ -28,11 +27,11 @@ type Reader struct {
 	r       io.Reader
 	decoder frame.Decoder // nil: not yet, or no longer
 	turn    *turn
-	left    int64 // how much the message may still become
-	err     error // what Read goes on to return; nil before the end
+	left    int64 // how long the rest of the message may be
+	err     error // what Read returns from now on; nil before the end
 }
 
-// Read reads what was compressed. After Close it reports the end.
+// Read reads decompressed bytes. After Close it returns io.EOF.
 func (r *Reader) Read(p []byte) (n int, err error) {
 	if r.err != nil {
 		return 0, r.err
@@ -55,7 +54,7 @@ func (r *Reader) Read(p []byte) (n int, err error) {
 	return n, r.end(err)
 }
 
-// end hands the decoder back and returns what Read reports from now on.
+// end returns the decoder and sets the error of further Reads.
 func (r *Reader) end(err error) error {
 	switch {
 	case err == io.EOF || errors.Is(err, ErrTooLarge):
@@ -68,8 +67,7 @@ func (r *Reader) end(err error) error {
 	return err
 }
 
-// Close hands the decoder back wherever the message was left. Calling it again
-// does nothing.
+// Close returns the decoder at any point of the message. Further calls have no effect.
 func (r *Reader) Close() error {
 	if r.err == nil {
 		r.release(io.EOF)
@@ -77,8 +75,7 @@ func (r *Reader) Close() error {
 	return nil
 }
 
-// Reset makes the reader ready for another message, as connect-go's pools want
-// it. It reads nothing yet.
+// Reset prepares the reader for another message, as connect-go's pools require. It reads nothing yet.
 func (r *Reader) Reset(from io.Reader) error {
 	r.release(nil)
 	r.r = from
@@ -103,15 +100,15 @@ func (r *Reader) begin() error {
 	return r.start()
 }
 
-// start lets the decoder see the message. Some read its header at once.
+// start passes the message to the decoder. Some decoders read its header at once.
 func (r *Reader) start() (err error) {
 	defer r.caught(&err)
 	r.decoder.Start(r.r)
 	return nil
 }
 
-// release gives up whatever is held. Decoders start afresh with each message,
-// whatever the last one did to them.
+// release releases the decoder and the turn. Decoders start afresh with each message, whatever the last one
+// contained.
 func (r *Reader) release(err error) {
 	if r.decoder != nil {
 		r.decoder.Stop()

@@ -9,33 +9,29 @@ import (
 	"github.com/cinch-layer/cinch/codec/grpccodec/internal/frame"
 )
 
-// Options configure a [Set] or a compressor. The zero value is the default.
+// Options configures a [Set] or a compressor. The zero value is the default.
 type Options struct {
-	// Name is what peers are told in place of the encoding's own name, such as
-	// "zstd-9" to have two levels in one process. Peers must know it too.
-	// It is for [New] alone.
+	// Name replaces the encoding's own name towards peers, such as "zstd-9" to have two levels in one
+	// process. Peers must know it too. It is for [New] only.
 	Name string
-	// MaxInFlight is how many encoders may be in use at one time, and how many
-	// decoders: others wait. 0: GOMAXPROCS.
+	// MaxInFlight limits the encoders in use at one time, and the decoders: further calls wait. 0:
+	// GOMAXPROCS.
 	MaxInFlight int
-	// MaxDecodedBytes is how long a message may become in a [Reader]. 0: no
-	// limit here. grpc-go has its own, which it reports with the status that
-	// clients expect; set one where no one else does.
+	// MaxDecodedBytes limits the length of a message in a [Reader]. 0: no limit here. grpc-go has its own
+	// limit, which it reports with the status that clients expect; set this one where nothing else limits
+	// messages.
 	MaxDecodedBytes int64
-	// MaxWindowBytes is the largest window that a zstd frame may ask for.
-	// 0: 8 MiB, which every implementation must support.
+	// MaxWindowBytes limits the window of a zstd frame. 0: 8 MiB, which every implementation must support.
 	MaxWindowBytes int
-	// Zstd is an implementation for whole messages, such as libzstd. It is
-	// used by AppendCompress and, where a frame tells its length, by
-	// AppendDecompress, and for cinch-proto; other readers and writers are
-	// pure Go. nil: pure Go.
+	// Zstd is an implementation for whole messages, such as libzstd. It is used by AppendCompress, by
+	// AppendDecompress if a frame states its length, and for cinch-proto; other readers and writers are pure
+	// Go. nil: pure Go.
 	Zstd codec.ZstdCoder
 }
 
 const defaultMaxWindowBytes = 8 << 20
 
-// Set holds the states that compressors share, and the bound on them. It is
-// safe for concurrent use.
+// Set holds the states that compressors share, and limits them. It is safe for concurrent use.
 type Set struct {
 	options   Options
 	encoding  *turns
@@ -67,22 +63,22 @@ func NewSet(o Options) *Set {
 	}
 }
 
-// InFlight says how many encoders and decoders are in use right now.
+// InFlight returns the number of encoders and decoders in use.
 func (s *Set) InFlight() (encoders, decoders int) {
 	return s.encoding.inUse(), s.decoding.inUse()
 }
 
-// kind is one sort of encoder, and those of it that lie idle.
+// kind is one kind of encoder, with its idle states.
 type kind struct {
 	setting codec.Setting
 	pool    *idle[frame.Encoder]
 }
 
-// kinds are the encoders of a setting, for small messages and for large ones.
+// kinds holds the encoders of a setting, for small messages and for large ones.
 type kinds struct{ small, large kind }
 
-// largeBytes is how long the first piece of a large message is. It is the
-// whole message in grpc-go.
+// largeBytes is the minimum length of the first piece of a large message. In grpc-go that is the whole
+// message.
 const largeBytes = 128 << 10
 
 func (k *kinds) of(n int) *kind {
@@ -92,10 +88,9 @@ func (k *kinds) of(n int) *kind {
 	return &k.small
 }
 
-// kindsOf returns the encoders of a setting. They are the same for all sizes,
-// but for zstd without a level: there the third level makes large messages
-// smaller than the first at a little more CPU, while small ones would pay for
-// its larger tables and gain nothing.
+// kindsOf returns the encoders of a setting. They are the same for all sizes, except for zstd without a
+// level: there level 3 makes large messages smaller than level 1 at a little more CPU, while small ones would
+// pay for its larger tables without a gain.
 func (s *Set) kindsOf(setting codec.Setting) kinds {
 	small, large := setting, setting
 	if setting == (codec.Setting{Codec: codec.Zstd}) {

@@ -7,30 +7,27 @@ import (
 	"weak"
 )
 
-// turns bounds the states of one kind in use. Encoders and decoders have
-// turns of their own, so that a goroutine which holds an encoder may wait for
-// a decoder.
+// turns limits the states of one kind in use. Encoders and decoders have separate turns, so that a goroutine
+// that holds an encoder may wait for a decoder.
 //
-// A turn can get lost: grpc-go before 1.82 closed no reader, and a program may
-// drop one. A lost turn is replaced when the garbage collector finds it, at no
-// cost for those that come back. And goroutines may wait for each other while
-// all turns are out: when none has come back for a while, one waiter after the
-// other goes ahead without, and the collector looks for lost ones.
+// A turn can get lost: grpc-go before 1.82 closed no reader, and a program may drop one. A lost turn is
+// replaced when the garbage collector finds it, at no cost for those that are returned. And goroutines may
+// wait for each other while all turns are taken: if none is returned for a while, one waiter after the other
+// continues without a turn, and the collector looks for lost ones.
 type turns struct {
 	free    chan *turn
 	moves   atomic.Uint64 // turns given back, and calls let through without one
 	patient time.Duration
 }
 
-// turn is the right to use one state. It belongs to one handle at a time. Its
-// pointer is weak, or turns that lie here and have finalizers would keep alive
-// what they belong to.
+// turn is the right to use one state. It belongs to one handle at a time. Its pointer is weak: otherwise the
+// idle turns here, which have finalizers, would keep alive the object that they belong to.
 type turn struct {
 	of weak.Pointer[turns]
 }
 
-// patience is how long no turn has to come back before a call goes ahead
-// without: much longer than any one message takes.
+// patience is the time without a returned turn after which a call continues without one: much longer than any
+// message takes.
 const patience = 2 * time.Second
 
 func newTurns(n int) *turns {
@@ -41,15 +38,15 @@ func newTurns(n int) *turns {
 	return t
 }
 
-// add returns a turn whose loss is noticed.
+// add returns a turn whose loss is detected.
 func (t *turns) add() *turn {
 	turn := &turn{of: weak.Make(t)}
 	runtime.SetFinalizer(turn, lost)
 	return turn
 }
 
-// lost runs when a turn that was not given back is garbage. The turn itself
-// goes back: a finalizer may bring its object to life again.
+// lost is the finalizer of a turn that was not returned. It puts the turn itself back: a finalizer may
+// resurrect its object.
 func lost(t *turn) {
 	of := t.of.Value()
 	if of == nil {
@@ -59,7 +56,7 @@ func lost(t *turn) {
 	of.give(t)
 }
 
-// take waits for a turn; nil means that the caller goes ahead without.
+// take waits for a turn; nil means that the caller continues without one.
 func (t *turns) take() *turn {
 	select {
 	case turn := <-t.free:
@@ -79,7 +76,7 @@ func (t *turns) wait() *turn {
 			return turn
 		case <-timer.C:
 			if t.moves.CompareAndSwap(seen, seen+1) {
-				go runtime.GC() // it finds lost turns, and runs by itself only where much is allocated
+				go runtime.GC() // finds lost turns; it runs by itself only if much is allocated
 				return nil
 			}
 			timer.Reset(t.patient)
@@ -87,14 +84,14 @@ func (t *turns) wait() *turn {
 	}
 }
 
-// give returns a turn, which may be nil.
+// give returns a turn to the set. It may be nil.
 func (t *turns) give(turn *turn) {
 	if turn == nil {
 		return
 	}
 	t.moves.Add(1)
-	t.free <- turn // has room for all there are
+	t.free <- turn // has room for all of them
 }
 
-// inUse says how many are out.
+// inUse returns the number of turns taken.
 func (t *turns) inUse() int { return cap(t.free) - len(t.free) }

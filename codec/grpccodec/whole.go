@@ -10,12 +10,12 @@ import (
 
 // Whole messages through Options.Zstd.
 
-// wireZstdLevel is zstd's level where none is asked for. Level 1 takes as long, and a
-// window that is too small for messages of 1 MB (bench/results/grpc.md).
+// wireZstdLevel is the default zstd level. Level 1 takes as long, and has a window that is too small for
+// messages of 1 MB (bench/results/grpc.md).
 const wireZstdLevel = 2
 
-// appendZstd compresses into a buffer of the set's, since an implementation
-// wants room for the worst case and dst shall grow by what there is.
+// appendZstd compresses into a buffer of the set, since an implementation needs room for the worst case,
+// while dst should grow only by the result.
 func (s *Set) appendZstd(dst, src []byte, setting codec.Setting) ([]byte, error) {
 	turn := s.encoding.take()
 	defer s.encoding.give(turn)
@@ -29,8 +29,8 @@ func (s *Set) appendZstd(dst, src []byte, setting codec.Setting) ([]byte, error)
 	return dst, nil
 }
 
-// appendUnzstd decodes a single frame that tells its length. For all others,
-// and for damaged ones, it reports false: the reader then finds out.
+// appendUnzstd decompresses a single frame that states its length. For all others, and for damaged ones, it
+// returns false: the reader then handles them.
 func (s *Set) appendUnzstd(dst, src []byte, n int) ([]byte, bool) {
 	turn := s.decoding.take()
 	defer s.decoding.give(turn)

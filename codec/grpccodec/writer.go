@@ -12,9 +12,8 @@ import (
 // ErrClosed is the error of writing after Close.
 var ErrClosed = errors.New("grpccodec: writer is closed")
 
-// Writer compresses one message at a time. It takes an encoder at the first
-// Write and hands it back at Close, or at the first error. It is not safe for
-// concurrent use.
+// Writer compresses one message at a time. It takes an encoder at the first Write and returns it at Close, or
+// at the first error. It is not safe for concurrent use.
 type Writer struct {
 	set     *Set
 	kinds   kinds
@@ -23,11 +22,10 @@ type Writer struct {
 	w       io.Writer
 	encoder frame.Encoder // nil: not yet, or no longer
 	turn    *turn
-	err     error // why nothing can be written; nil before the end
+	err     error // why nothing can be written any more; nil before the end
 }
 
-// Write compresses p. What it passes on to the underlying writer is never
-// more than a few blocks behind.
+// Write compresses p. The data written to the underlying writer is never more than a few blocks behind.
 func (w *Writer) Write(p []byte) (n int, err error) {
 	if w.err != nil {
 		return 0, w.err
@@ -42,7 +40,7 @@ func (w *Writer) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// Close writes the end of the message. Calling it again does nothing.
+// Close writes the end of the message. Further calls have no effect.
 func (w *Writer) Close() (err error) {
 	switch {
 	case errors.Is(w.err, ErrClosed):
@@ -63,8 +61,8 @@ func (w *Writer) Close() (err error) {
 	return nil
 }
 
-// Reset makes the writer ready for another message, as connect-go's pools
-// want it. A message that was not closed is dropped, and its encoder too.
+// Reset prepares the writer for another message, as connect-go's pools require. A message that was not closed
+// is dropped together with its encoder.
 func (w *Writer) Reset(to io.Writer) {
 	w.release(nil)
 	w.w = to
@@ -92,17 +90,17 @@ func (w *Writer) begin(n int) error {
 	return nil
 }
 
-// fail ends the message. The encoder is not used again.
+// fail ends the message. The encoder is dropped.
 func (w *Writer) fail(err error) { w.release(err) }
 
-// release gives up whatever is held.
+// release releases the encoder and the turn.
 func (w *Writer) release(err error) {
 	w.set.encoding.give(w.turn)
 	w.encoder, w.turn, w.w, w.err = nil, nil, nil, err
 }
 
-// caught turns a panic in a library, or in the underlying writer, into an
-// error: one message must not end the process, nor keep its turn.
+// caught turns a panic in a library, or in the underlying writer, into an error: one message must not end the
+// process, nor keep its turn.
 func (w *Writer) caught(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("grpccodec: %s: panic: %v", w.setting, r)

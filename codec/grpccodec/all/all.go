@@ -3,14 +3,14 @@
 //
 //	import _ "github.com/cinch-layer/cinch/codec/grpccodec/all"
 //
-// Another package that registers a name later, in its own init, replaces the one of this;
-// see grpccodec.Register.
+// A package that registers the same name in its own init later replaces the compressor of this one; see
+// grpccodec.Register.
 package all
 
 import "github.com/cinch-layer/cinch/codec/grpccodec"
 
 func init() {
 	if err := grpccodec.Register(grpccodec.Names()...); err != nil {
-		panic(err) // the package doesn't know its own names
+		panic(err) // can't happen: these are the package's own names
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// blockBytes is what s2 and minlz compress at a time: a typical large message
-// in one block, as Mimir's compressor does.
+// blockBytes is the block size of s2 and minlz: a typical large message is one block, as in Mimir's
+// compressor.
 const blockBytes = 1 << 20
 
 func newMinLZEncoder(s codec.Setting) Encoder {
@@ -23,7 +23,7 @@ func newMinLZEncoder(s codec.Setting) Encoder {
 	return &minLZEncoder{newEncoder(lib), lib}
 }
 
-// minLZEncoder compresses large pieces where they lie.
+// minLZEncoder compresses large pieces in place, without copying them.
 type minLZEncoder struct {
 	*encoder
 	direct *minlz.Writer
@@ -39,7 +39,7 @@ func (e *minLZEncoder) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// newLZ4Encoder writes blocks of 1 MiB, which know nothing of each other.
+// newLZ4Encoder returns an encoder that writes independent blocks of 1 MiB.
 func newLZ4Encoder(s codec.Setting) (Encoder, error) {
 	level := lz4.Fast
 	if s.Level > 1 {
@@ -50,7 +50,7 @@ func newLZ4Encoder(s codec.Setting) (Encoder, error) {
 	return newEncoder(w), err
 }
 
-// blockDecoder reads snappy, s2 and minlz, whose libraries' readers are alike.
+// blockDecoder reads snappy, s2 and minlz, whose libraries have similar readers.
 type blockDecoder struct {
 	lib interface {
 		io.Reader
@@ -59,15 +59,14 @@ type blockDecoder struct {
 	src source
 }
 
-// newS2Decoder reads snappy too, whatever its name: a peer may well send s2
-// under snappy's.
+// newS2Decoder returns a decoder for s2 that also reads snappy: a peer may send s2 under snappy's name.
 func newS2Decoder() Decoder {
 	return &blockDecoder{lib: s2.NewReader(nil, s2.ReaderAllocBlock(64<<10))}
 }
 
-// newMinLZDecoder returns a reader that has read a whole block: the library's
-// drops its buffer at each stream's header unless it is as large as the header
-// says that blocks may be, and would allocate a megabyte for every message.
+// newMinLZDecoder returns a reader that has read a whole block. The library's reader drops its buffer at each
+// stream's header unless the buffer has the maximum block size of that header, and would allocate a megabyte
+// for every message.
 func newMinLZDecoder(maxBlock int) (Decoder, error) {
 	lib := minlz.NewReader(nil, minlz.ReaderMaxBlockSize(min(maxBlock, minlz.MaxBlockSize)))
 	stream := fullBlock()
@@ -80,7 +79,7 @@ func newMinLZDecoder(maxBlock int) (Decoder, error) {
 	return &blockDecoder{lib: lib}, nil
 }
 
-// fullBlock is a stream of one block of zeros.
+// fullBlock returns a stream of one block of zeros.
 var fullBlock = sync.OnceValue(func() []byte {
 	var b bytes.Buffer
 	w := minlz.NewWriter(&b, minlz.WriterConcurrency(1), minlz.WriterBlockSize(blockBytes))
@@ -102,9 +101,8 @@ func (d *blockDecoder) Read(p []byte) (int, error) { return d.lib.Read(p) }
 
 func (d *blockDecoder) Stop() { d.src.r = nil }
 
-// lz4Decoder takes a new reader for each stream: the library's keeps the last
-// 64 KiB through Reset, and a frame of linked blocks could read them, which
-// are another caller's.
+// lz4Decoder uses a new reader for each stream: the library's reader keeps the last 64 KiB through Reset, and
+// a frame of linked blocks could read these, which belong to another caller.
 type lz4Decoder struct{ lib *lz4.Reader }
 
 func (d *lz4Decoder) Start(r io.Reader) { d.lib = lz4.NewReader(r) }
@@ -112,6 +110,6 @@ func (d *lz4Decoder) Start(r io.Reader) { d.lib = lz4.NewReader(r) }
 func (d *lz4Decoder) Read(p []byte) (int, error) { return d.lib.Read(p) }
 
 func (d *lz4Decoder) Stop() {
-	d.lib.Reset(nil) // gives its buffers back
+	d.lib.Reset(nil) // returns its buffers
 	d.lib = nil
 }

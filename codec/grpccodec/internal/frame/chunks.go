@@ -9,15 +9,13 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// The framing format of snappy, which s2 shares but for its name and its
-// larger blocks:
+// The framing format of snappy, which s2 shares except for its identifier and its larger blocks:
 //
 //	stream: identifier chunk…
 //	chunk:  type(1) length(3, little endian) checksum(4, little endian) block
 //
-// The length counts checksum and block; the checksum is a masked CRC-32C of
-// what the block holds. The library's writer would allocate for every block,
-// and a megabyte up front for the smallest message.
+// The length includes checksum and block; the checksum is a masked CRC-32C of the uncompressed block. The
+// library's writer would allocate for every block, and a megabyte in advance even for the smallest message.
 const (
 	snappyIdentifier = "\xff\x06\x00\x00sNaPpY"
 	s2Identifier     = "\xff\x06\x00\x00S2sTwO"
@@ -29,8 +27,8 @@ const (
 
 const (
 	snappyBlockBytes = 64 << 10 // the format's maximum
-	// A Write of so many bytes is compressed where it lies, its last block too.
-	// Smaller ones are collected first, so that they share a block.
+	// A Write of at least directBytes is compressed without copying, including its last block. Smaller ones
+	// are collected first, so that they share a block.
 	directBytes = 128 << 10
 )
 
@@ -45,7 +43,7 @@ type chunkEncoder struct {
 	out     sink
 	begun   bool
 	pending []byte // less than a block
-	chunk   []byte // in which chunks are made
+	chunk   []byte // buffer for making chunks
 }
 
 func newChunkEncoder(s codec.Setting) *chunkEncoder {
@@ -104,8 +102,8 @@ func (e *chunkEncoder) begin() {
 	}
 }
 
-// writeBlock writes a chunk. A block that does not shrink goes as it is. The
-// sink keeps the first error.
+// writeBlock writes a chunk. A block that does not shrink is stored uncompressed. The sink keeps the first
+// error.
 func (e *chunkEncoder) writeBlock(block []byte) {
 	e.begin()
 	room := s2.MaxEncodedLen(len(block))

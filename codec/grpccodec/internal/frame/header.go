@@ -5,8 +5,8 @@ import "github.com/klauspost/compress/zstd"
 // ZstdMagic begins a zstd frame.
 const ZstdMagic = "\x28\xb5\x2f\xfd"
 
-// ZstdLength returns the length of what a zstd frame says it holds, if it is
-// an ordinary frame that says so and needs no dictionary.
+// ZstdLength returns the content length of a zstd frame, if it is an ordinary frame whose header has that
+// length and needs no dictionary.
 func ZstdLength(src []byte) (n uint64, ok bool) {
 	var h zstd.Header
 	if err := h.Decode(src[:min(len(src), zstd.HeaderMaxSize)]); err != nil {

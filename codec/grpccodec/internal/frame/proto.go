@@ -9,20 +9,21 @@ import (
 	"github.com/cinch-layer/cinch/codec/proto"
 )
 
-// keptProtoBytes bounds the buffers that lie idle with a state.
+// keptProtoBytes limits the idle buffers of a state.
 const keptProtoBytes = 4 << 20
 
-// ProtoEncoder is an encoder of cinch-proto. It gathers a message, which is taken apart as a whole. A message that is longer than
-// those may be goes on as a stream.
+// ProtoEncoder is an encoder of cinch-proto. It collects a message, which is split into columns as a whole. A
+// message that exceeds the maximum length continues as a stream.
 type ProtoEncoder struct {
-	Columns *proto.Encoder // for whole messages too, while none is being written
+	Columns *proto.Encoder // also for whole messages, while no stream is being written
 	message []byte
 	packed  []byte
 	out     sink
 	long    Encoder // zstd; nil: the message is not that long
 }
 
-// NewProtoEncoder returns an encoder whose columns the engine compresses, unless they are to be stored.
+// NewProtoEncoder returns an encoder whose columns are compressed by the engine, or stored uncompressed if
+// stored is set.
 func NewProtoEncoder(engine *codec.Engine, stored bool) *ProtoEncoder {
 	return &ProtoEncoder{Columns: proto.NewEncoder(proto.Options{Engine: engine, Stored: stored})}
 }
@@ -45,10 +46,10 @@ func (e *ProtoEncoder) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// longLevel is that of zstd for what is no columns any more: as of whole messages of that length.
+// longLevel is the zstd level of messages too long for columns, as for whole messages of that length.
 const longLevel = 3
 
-// begin goes over to a stream.
+// begin switches to a stream.
 func (e *ProtoEncoder) begin() (err error) {
 	if e.long, err = newZstdEncoder(codec.Setting{Codec: codec.Zstd, Level: longLevel}); err != nil {
 		return err
@@ -80,21 +81,22 @@ func (e *ProtoEncoder) Close() error {
 	return e.out.err
 }
 
-// ProtoDecoder is a decoder of cinch-proto. It reads a whole message before it opens it, unless that is a stream.
+// ProtoDecoder is a decoder of cinch-proto. It reads a whole message before it decompresses it, unless that
+// is a stream.
 type ProtoDecoder struct {
-	Columns   *proto.Decoder // for whole messages too, while none is being read
+	Columns   *proto.Decoder // also for whole messages, while no stream is being read
 	maxWindow int
 	maxWhole  int
 	src       io.Reader
 	in        []byte
 	out       []byte
-	left      []byte  // of out
-	long      Decoder // of a stream
+	left      []byte  // rest of out
+	long      Decoder // for a stream
 	opened    bool
 }
 
-// NewProtoDecoder returns a decoder. A stream's window is at most maxWindow bytes, a message that Read
-// opens as a whole at most maxWhole bytes long: others give proto.ErrTooLarge.
+// NewProtoDecoder returns a decoder. A stream's window is limited to maxWindow bytes, and a message that Read
+// decompresses as a whole to maxWhole bytes: larger ones cause proto.ErrTooLarge.
 func NewProtoDecoder(engine *codec.Engine, maxWindow int, maxWhole int64) *ProtoDecoder {
 	return &ProtoDecoder{
 		Columns: proto.NewDecoder(proto.Options{Engine: engine}), maxWindow: maxWindow, maxWhole: int(min(maxWhole, proto.MaxBytes)),
@@ -121,7 +123,7 @@ func (d *ProtoDecoder) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// maxProtoIn is how long a message of proto.MaxBytes is when nothing made it shorter, and more.
+// maxProtoIn exceeds the compressed length of an incompressible message of proto.MaxBytes.
 const maxProtoIn = proto.MaxBytes + proto.MaxBytes>>7
 
 func (d *ProtoDecoder) open() error {

@@ -2,13 +2,12 @@ package frame
 
 import "io"
 
-// outBytes is the size in bytes in which an encoder hands on what it wrote.
-// grpc-go copies every Write into a buffer of its own pool: many small ones
-// cost it an allocation each, and one a byte longer than this takes a buffer of
-// 1 MiB there, for as long as the message waits to be sent.
+// outBytes is the size in bytes of an encoder's output pieces. grpc-go copies every Write into a buffer of
+// its own pool: many small ones cost an allocation each, and one that is a byte longer than this takes a
+// buffer of 1 MiB for as long as the message waits to be sent.
 const outBytes = 32 << 10
 
-// sink collects small writes and cuts large ones.
+// sink collects small writes and splits large ones.
 type sink struct {
 	w   io.Writer
 	buf []byte
@@ -48,14 +47,14 @@ func (s *sink) flush() {
 	}
 }
 
-// writer is what the libraries' writers have in common.
+// writer is the common interface of the libraries' writers.
 type writer interface {
 	io.WriteCloser
 	Reset(io.Writer)
 }
 
-// encoder is a library's writer with a sink behind it. The library is tied to
-// the sink for good, so that it never holds on to a caller's writer.
+// encoder is a library's writer in front of a sink. The library is permanently connected to the sink, so that
+// it never retains a caller's writer.
 type encoder struct {
 	lib writer
 	out sink
@@ -79,8 +78,7 @@ func (e *encoder) Close() error {
 	return e.out.err
 }
 
-// source stands between a library's reader and the caller's, which is let go
-// of when a stream is left.
+// source connects a library's reader to the caller's reader, which is released at the end of a stream.
 type source struct{ r io.Reader }
 
 func (s *source) Read(p []byte) (int, error) {

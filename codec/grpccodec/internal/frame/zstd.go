@@ -8,9 +8,9 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// zstdWindow is the encoders' window in bytes at the fast levels. On shuffled
-// label sets of a megabyte it made 5 % fewer bytes than half of it, at no more
-// CPU; twice of it made no difference. Every state holds one.
+// zstdWindow is the encoders' window in bytes at the fast levels. On shuffled label sets of a megabyte it
+// made 5 % fewer bytes than half of it, at no more CPU; twice the size made no difference. Every state holds
+// one window.
 const zstdWindow = 1 << 20
 
 func newZstdEncoder(s codec.Setting) (Encoder, error) {
