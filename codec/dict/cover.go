@@ -6,17 +6,16 @@ import (
 	"slices"
 )
 
-// The selection of content follows COVER (Liao, Petri, Moffat and Wirth,
-// "Effective construction of relative Lempel-Ziv dictionaries", 2016), with
-// the hashed counts of zstd's fast variant:
+// The selection of content follows COVER (Liao, Petri, Moffat and Wirth, "Effective construction of relative
+// Lempel-Ziv dictionaries", 2016), with the hashed counts of zstd's fast variant:
 //
 //	count    in how many samples each string of 8 bytes (dmer) occurs
-//	select   from each stretch of the samples ("epoch") the segment of k bytes
-//	         whose dmers, each counted once, occur in most samples; what it
-//	         covers counts nothing any more
+//	select   from each part of the samples ("epoch") the segment of k bytes
+//	         whose dmers, each counted once, occur in most samples;
+//	         dmers that it covers then count nothing
 //	lay out  best segments last, where offsets to them are shortest
 //
-// Everything is deterministic: the same samples give the same dictionary.
+// The result is deterministic: the same samples give the same dictionary.
 
 const (
 	dmerLen   = 8
@@ -29,8 +28,8 @@ type cover struct {
 	counts  []uint16 // by a dmer's hash, over all samples, saturating
 	seen    []uint32 // by a dmer's hash: the sample that it was last seen in
 
-	left     []uint16 // counts of what is not covered yet, of the choice under way
-	inWindow []uint16 // by a dmer's hash: how often it is in the window
+	left     []uint16 // counts of what is not covered yet, for the current choice
+	inWindow []uint16 // by a dmer's hash: occurrences in the window
 }
 
 type segment struct {
@@ -38,7 +37,7 @@ type segment struct {
 	score              int
 }
 
-// newCover counts. Samples shorter than a dmer contribute nothing.
+// newCover counts the dmers of samples. Samples shorter than a dmer contribute nothing.
 func newCover(samples [][]byte) *cover {
 	c := &cover{
 		samples: samples, counts: make([]uint16, 1<<countBits), seen: make([]uint32, 1<<countBits),
@@ -60,18 +59,18 @@ func dmer(b []byte) uint32 {
 	return uint32(binary.LittleEndian.Uint64(b) * 0xcf1bbcdcb7a56463 >> (64 - countBits))
 }
 
-// content returns size bytes, if there are as many, of segments that are up to k long. It uses
-// up the counts of what it selects, so it works on a copy.
+// content returns size bytes, or as many as there are, of segments of up to k bytes.
 func (c *cover) content(size, k int) []byte {
 	return c.choose(size, k, func(s segment) int { return s.end - s.start })
 }
 
-// shared returns likewise what stays of them when what is rare was cut out.
+// shared does the same, but removes rare strings from the segments.
 func (c *cover) shared(size, k int) []byte {
 	return shared(c.choose(size+size/8, k, c.kept), c.samples, size)
 }
 
-// choose lays out segments until they count as size bytes.
+// choose lays out segments until their bytes, as counted by bytes, reach size. It works on a copy of the
+// counts.
 func (c *cover) choose(size, k int, bytes func(segment) int) []byte {
 	copy(c.left, c.counts)
 	most := slices.Repeat([]int{math.MaxInt}, len(c.samples))
@@ -96,7 +95,7 @@ func (c *cover) choose(size, k int, bytes func(segment) int) []byte {
 	return c.layOut(chosen, size)
 }
 
-// epochs divides the samples so that each gives one segment a round.
+// epochs divides the samples so that each part yields one segment per round.
 func (c *cover) epochs(size, k int) [][2]int {
 	n := min(max(size/k/4, 1), len(c.samples))
 	epochs := make([][2]int, n)
@@ -106,9 +105,9 @@ func (c *cover) epochs(size, k int) [][2]int {
 	return epochs
 }
 
-// best returns the first of the segments of k bytes with the highest score in the samples of an epoch. most holds what each
-// sample's best segment scored when it was last looked at. Since counts only fall, it scores no more now: a sample that can't
-// win is not looked at.
+// best returns the first of the segments of k bytes with the highest score in the samples of an epoch. most
+// holds the score of each sample's best segment when it was last computed. Since counts only fall, it is an
+// upper bound: samples that can't win are skipped.
 func (c *cover) best(epoch [2]int, k int, counts, inWindow []uint16, most []int) (best segment) {
 	look := func(i int) {
 		s := c.bestOf(i, k, counts, inWindow)
@@ -131,8 +130,8 @@ func (c *cover) best(epoch [2]int, k int, counts, inWindow []uint16, most []int)
 	return c.trim(best, counts)
 }
 
-// bestOf slides a window of k bytes over a sample. inWindow holds how often each dmer is in the window, and is all zero
-// between calls.
+// bestOf slides a window of k bytes over a sample. inWindow holds how often each dmer is in the window, and
+// is all zero between calls.
 func (c *cover) bestOf(i, k int, counts, inWindow []uint16) (best segment) {
 	sample := c.samples[i]
 	width := min(k, len(sample)) - dmerLen + 1 // of the window, in dmers
@@ -159,7 +158,7 @@ func (c *cover) bestOf(i, k int, counts, inWindow []uint16) (best segment) {
 func enter(h uint32, counts, inWindow []uint16) int {
 	value := worth(counts[h])
 	if value == 0 {
-		return 0 // without a look at inWindow, which is rarely in the processor's cache
+		return 0 // without accessing inWindow, which is rarely in the CPU's cache
 	}
 	if inWindow[h]++; inWindow[h] == 1 {
 		return value
@@ -178,7 +177,7 @@ func leave(h uint32, counts, inWindow []uint16) int {
 	return 0
 }
 
-// worth of a dmer: what few samples have is cut out, see shared.go.
+// worth returns the value of a dmer. Those that few samples have are cut out, see shared.go.
 func worth(count uint16) int {
 	if count < leastSamples {
 		return 0
@@ -186,7 +185,7 @@ func worth(count uint16) int {
 	return int(count)
 }
 
-// trim cuts off a segment's ends that are worth nothing.
+// trim removes worthless ends of a segment.
 func (c *cover) trim(s segment, counts []uint16) segment {
 	if s.score == 0 {
 		return s
@@ -208,7 +207,7 @@ func (c *cover) useUp(s segment, counts []uint16) {
 	}
 }
 
-// kept is how many bytes of a segment are in strings that enough samples have, as far as hashes tell.
+// kept returns how many bytes of a segment are in strings that enough samples have, as far as hashes tell.
 func (c *cover) kept(s segment) (n int) {
 	sample, until := c.samples[s.sample], s.start
 	for at := s.start; at+dmerLen <= s.end; at++ {

@@ -8,22 +8,21 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Report says what a dictionary is worth on values it was not trained on.
-// Bytes are of payloads, without envelopes; a value that compression makes no
-// smaller counts as it is.
+// Report is the evaluation of a dictionary on values it was not trained on. Bytes are of payloads, without
+// envelopes; a value that compression does not make smaller counts uncompressed.
 type Report struct {
 	Values     int           // how many values
-	RawBytes   int           // as they are
+	RawBytes   int           // uncompressed
 	PlainBytes int           // compressed without the dictionary
 	DictBytes  int           // compressed with it
 	Compress   time.Duration // with the dictionary, per value
 	Decompress time.Duration // with the dictionary, per value
 }
 
-// Ratio is raw bytes to bytes compressed with the dictionary.
+// Ratio returns raw bytes divided by bytes compressed with the dictionary.
 func (r Report) Ratio() float64 { return ratio(r.RawBytes, r.DictBytes) }
 
-// PlainRatio is raw bytes to bytes compressed without it.
+// PlainRatio returns raw bytes divided by bytes compressed without it.
 func (r Report) PlainRatio() float64 { return ratio(r.RawBytes, r.PlainBytes) }
 
 func ratio(raw, compressed int) float64 {
@@ -33,9 +32,9 @@ func ratio(raw, compressed int) float64 {
 	return float64(raw) / float64(compressed)
 }
 
-// Evaluate compresses values with and without d by s, whose dictionary number
-// it fills in, and opens them again. The values must not be among d's samples.
-// A value that comes back changed is an error.
+// Evaluate compresses values with and without d by s, in which it sets the dictionary number, and
+// decompresses them again. The values must not be among d's samples. A value that is not restored is an
+// error.
 func Evaluate(e *codec.Engine, d *codec.Dict, s codec.Setting, heldOut [][]byte) (Report, error) {
 	r := Report{Values: len(heldOut)}
 	if len(heldOut) == 0 {
@@ -73,8 +72,8 @@ func Evaluate(e *codec.Engine, d *codec.Dict, s codec.Setting, heldOut [][]byte)
 	return r, nil
 }
 
-// Split divides samples into those to learn from and every nth, which is held
-// out. Both refer to the same bytes as samples.
+// Split divides samples into those to train on and every nth, which is held out. Both refer to the same bytes
+// as samples.
 func Split(samples [][]byte, nth int) (learn, heldOut [][]byte) {
 	for i, s := range samples {
 		if i%nth == nth-1 {

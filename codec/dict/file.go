@@ -12,21 +12,20 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// ErrHash: a dictionary is not the one that was meant.
+// ErrHash reports a dictionary other than the expected one.
 var ErrHash = errors.New("dictionary has another hash")
 
-// Save writes a dictionary to a file that holds nothing but its content, so
-// that a trained one serves "zstd -D" too. The file is readable by its owner
-// only. It appears whole or not at all, after what was written has been read
-// back. A file that holds another dictionary is left alone, with an error that
-// wraps fs.ErrExist: values may need it.
+// Save writes a dictionary to a file that holds only its content, so that a trained one works with "zstd -D"
+// too. The file is readable by its owner only. It appears completely or not at all, after its content has
+// been read back. A file with another dictionary is not replaced, since values may need it; the error then
+// wraps fs.ErrExist.
 func Save(path string, d *codec.Dict) error {
 	_, err := Create(path, d)
 	return err
 }
 
-// Create is [Save] for a caller that may have to take it back: it says whether the file is
-// new. One that held the dictionary before is somebody else's.
+// Create is [Save] for a caller that may have to remove the file again: it reports whether it created the
+// file. A file that held the dictionary before is not the caller's.
 func Create(path string, d *codec.Dict) (created bool, err error) {
 	switch old, err := readFile(path); {
 	case err == nil && bytes.Equal(old, d.Content()):
@@ -40,7 +39,7 @@ func Create(path string, d *codec.Dict) (created bool, err error) {
 	return true, nil
 }
 
-// writeFile goes through a temporary file in the same directory.
+// writeFile writes through a temporary file in the same directory.
 func writeFile(path string, d *codec.Dict) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".dict-*") // mode 0600
 	if err != nil {
@@ -70,8 +69,7 @@ func writeFile(path string, d *codec.Dict) (err error) {
 	return syncDir(filepath.Dir(path))
 }
 
-// syncDir makes the new name durable. Systems that cannot sync a directory
-// don't need it.
+// syncDir makes the new name durable. Systems that cannot sync a directory don't need it.
 func syncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -81,8 +79,7 @@ func syncDir(dir string) error {
 	return f.Close()
 }
 
-// Load reads the dictionary in a file. It reads no more than
-// codec.MaxDictLen bytes and one.
+// Load reads the dictionary in a file. It reads at most codec.MaxDictLen+1 bytes.
 func Load(path string) (*codec.Dict, error) {
 	content, err := readFile(path)
 	if err != nil {
@@ -95,8 +92,7 @@ func Load(path string) (*codec.Dict, error) {
 	return d, nil
 }
 
-// LoadHash is [Load] for the dictionary with a hash, and refuses any other
-// with [ErrHash].
+// LoadHash is [Load] for the dictionary with a given hash. It returns [ErrHash] for any other.
 func LoadHash(path string, hash [32]byte) (*codec.Dict, error) {
 	d, err := Load(path)
 	if err != nil {

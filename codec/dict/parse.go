@@ -5,24 +5,24 @@ import (
 	"math/bits"
 )
 
-// The entropy tables of a dictionary say how often each code comes in values that are compressed with it. To know
-// that, samples are parsed as a fast zstd encoder would, without writing anything:
+// The entropy tables of a dictionary state the frequency of each code in values that are compressed with it.
+// To count the codes, samples are parsed as a fast zstd encoder would, without writing anything:
 //
 //	literals            bytes that no match covers
-//	sequence            how many literals, how long the match behind them, how far back it begins
+//	sequence            number of literals, length of the match after them, and its distance
 //
-// Strings of 8 bytes are looked for first, then short ones, each where it was seen last: in the sample, or else in
-// the content.
+// Strings of 8 bytes are looked up first, then short ones, each at its last occurrence: in the sample, or
+// else in the content.
 
 const (
 	longLen   = 8
 	shortLen  = 5
-	tableLog  = 16 // of the places in the content, by hashes
-	sampleLog = 13 // of those in a sample
-	skipAfter = 8  // log of how many literals make the search a byte a step faster
+	tableLog  = 16 // entries for the content, by hash
+	sampleLog = 13 // entries for a sample
+	skipAfter = 8  // log of the number of literals after which the search skips one byte more per step
 )
 
-// codeCounts are how often each code occurs.
+// codeCounts holds how often each code occurs.
 type codeCounts struct {
 	literals       [256]int
 	offsets        [32]int
@@ -39,7 +39,8 @@ type parser struct {
 	repeat, repeat2 int // the last offsets
 }
 
-// places are where strings were seen last, counted from 1: in the content, which stays, and in the sample.
+// places holds where strings occurred last, counted from 1: in the content, which is permanent, and in the
+// sample.
 type places struct {
 	content [1 << tableLog]int32
 	sample  [1 << sampleLog]int32
@@ -58,7 +59,7 @@ func shortHash(b []byte) uint64 {
 	return binary.LittleEndian.Uint64(b) << (64 - 8*shortLen) * hashFactor
 }
 
-// countCodes parses samples behind content.
+// countCodes parses samples that follow content.
 func countCodes(content []byte, samples [][]byte) *codeCounts {
 	p := &parser{content: len(content), buf: append([]byte(nil), content...)}
 	for at := 0; at+longLen <= len(content); at++ {
@@ -73,7 +74,7 @@ func countCodes(content []byte, samples [][]byte) *codeCounts {
 	return &p.counts
 }
 
-// parse counts the codes of one sample, which is in buf behind the content.
+// parse counts the codes of one sample, which follows the content in buf.
 func (p *parser) parse() {
 	p.repeat, p.repeat2 = firstRepeats[0], firstRepeats[1]
 	anchor := p.content
@@ -102,7 +103,7 @@ func (p *parser) parse() {
 	}
 }
 
-// find looks for a match at a place, or one byte behind it; 0 is no offset.
+// find returns a match at a position, or at the next byte. An offset of 0 means none.
 func (p *parser) find(at int) (from, offset int) {
 	defer p.note(at)
 	if p.common(at+1, p.repeat) >= 4 {
@@ -129,7 +130,7 @@ func (p *parser) match(at, place, least int) (offset int) {
 	return at - place
 }
 
-// note remembers the strings at a place of the sample.
+// note records the strings at a position of the sample.
 func (p *parser) note(at int) {
 	if at < p.content || at+longLen > len(p.buf) {
 		return
@@ -138,7 +139,7 @@ func (p *parser) note(at int) {
 	p.short.sample[shortHash(p.buf[at:])>>(64-sampleLog)] = int32(at + 1)
 }
 
-// common is how many bytes from a place on are as they are so far back.
+// common returns the length of the match at a position with the given offset.
 func (p *parser) common(at, offset int) (n int) {
 	if offset > at {
 		return 0
@@ -149,7 +150,7 @@ func (p *parser) common(at, offset int) (n int) {
 	return n
 }
 
-// sequence counts a match with the literals in front of it.
+// sequence counts a match with the literals before it.
 func (p *parser) sequence(anchor, from, end, offset int) {
 	value := offset + 3
 	if offset == p.repeat && from > anchor {
@@ -169,7 +170,7 @@ func (p *parser) code(anchor, from, end, offsetValue int) {
 	p.counts.matches[matchCode(end-from)]++
 }
 
-// Codes of lengths, as in RFC 8878, section 3.1.1.3.2.1.1: single ones, then ranges.
+// Codes of lengths, as in RFC 8878, section 3.1.1.3.2.1.1: single values, then ranges.
 var (
 	literalLengthBases = []int{16, 18, 20, 22, 24, 28, 32, 40, 48, 64, 128, 256, 512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10}
 	matchBases         = []int{35, 37, 39, 41, 43, 47, 51, 59, 67, 83, 99, 131, 259, 515, 1027, 2051, 4099, 8195, 16387, 32771, 65539}

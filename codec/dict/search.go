@@ -10,16 +10,16 @@ import (
 // Candidate is a dictionary that Search tried.
 type Candidate struct {
 	Options TrainOptions
-	Dict    *codec.Dict // nil where Err is set
+	Dict    *codec.Dict // nil if Err is set
 	Report  Report      // on the samples held out
 	Err     error
 }
 
-// Sizes are the dictionary sizes that [Candidates] tries, in bytes.
+// Sizes lists the dictionary sizes that [Candidates] returns, in bytes.
 var Sizes = []int{4 << 10, 16 << 10, 32 << 10, 64 << 10, 112 << 10}
 
-// Candidates returns options for each of [Sizes] and each algorithm in pure
-// Go, and for external unless it is nil.
+// Candidates returns options for each of [Sizes] and each algorithm in pure Go, and for external unless it is
+// nil.
 func Candidates(level int, external Trainer) []TrainOptions {
 	var all []TrainOptions
 	for _, size := range Sizes {
@@ -33,11 +33,10 @@ func Candidates(level int, external Trainer) []TrainOptions {
 	return all
 }
 
-// Search trains with each of the options on three quarters of the samples and
-// evaluates by s on the rest. It returns the best, which makes the values
-// smallest and among equals is smallest itself, and all it tried in order.
-// It fails only when every candidate does, with the errors joined. progress, if it is
-// not nil, hears of each option before it is tried.
+// Search trains with each of the options on three quarters of the samples and evaluates by s on the rest. It
+// returns the best, which makes the values smallest and is the smallest among equals, and all candidates in
+// order. It fails only if all candidates fail, with the errors joined. progress, if not nil, is called before
+// each option is tried.
 func Search(e *codec.Engine, samples [][]byte, s codec.Setting, options []TrainOptions, progress func(done int, next TrainOptions)) (best Candidate, all []Candidate, err error) {
 	learn, heldOut := Split(samples, 4)
 	var failures []error

@@ -6,19 +6,19 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// segmentLens are the segment lengths tried, in bytes. Which is best depends
-// on how long the values' common parts are.
+// segmentLens lists the segment lengths to try, in bytes. The best one depends on the length of the values'
+// common parts.
 var segmentLens = []int{48, 128, 400, 1200}
 
-// Bounds on the samples that compare segment lengths, and on the level that
-// does: those above take 10 ms a value in pure Go.
+// Limits of the samples on which segment lengths are compared, and of the level: higher ones take 10 ms per
+// value in pure Go.
 const (
 	maxTrials     = 200
 	maxTrialLevel = 9
 )
 
-// trainCover tries segment lengths on three quarters of the samples, judged
-// by the last quarter, and then uses all samples with the best.
+// trainCover tries segment lengths on three quarters of the samples, evaluated on the last quarter, and then
+// uses all samples with the best length.
 func trainCover(samples [][]byte, o TrainOptions) ([]byte, error) {
 	k := o.Segment
 	if k == 0 {
@@ -40,7 +40,7 @@ func bestSegmentLen(samples [][]byte, o TrainOptions) int {
 		if k > o.Size {
 			continue
 		}
-		content, err := coverContent(c, o, k, c.content) // what is rare in it is not cut out, for the time it takes
+		content, err := coverContent(c, o, k, c.content) // without cutting out rare strings, to save time
 		if err != nil {
 			continue
 		}
@@ -62,7 +62,7 @@ func coverContent(c *cover, o TrainOptions, k int, choose func(size, k int) []by
 	if trained, err := withTables(content, c.samples); err == nil && len(trained) <= o.Size {
 		return trained, nil
 	}
-	return content, nil // samples so alike that there is nothing to count
+	return content, nil // all samples are so similar that there is nothing to count
 }
 
 func enough(content []byte) ([]byte, error) {

@@ -12,15 +12,14 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// ErrCollision: two different dictionaries have the same number.
+// ErrCollision reports two different dictionaries with the same number.
 var ErrCollision = errors.New("dictionary number taken")
 
-// Set holds dictionaries by number. It is safe for concurrent use, and looking
-// up takes no lock. It only grows: a dictionary outlives every value that
-// names it. The zero value is empty.
+// Set holds dictionaries by number. It is safe for concurrent use, and lookups take no lock. It only grows: a
+// dictionary outlives every value that names it. The zero value is empty.
 type Set struct {
 	adding sync.Mutex
-	byNum  atomic.Pointer[map[uint32]*codec.Dict] // never changed, only replaced
+	byNum  atomic.Pointer[map[uint32]*codec.Dict] // maps are never changed, only replaced
 }
 
 // Get returns the dictionary with a number.
@@ -33,8 +32,8 @@ func (s *Set) Get(number uint32) (*codec.Dict, bool) {
 	return d, ok
 }
 
-// Add adds a dictionary. To add one again changes nothing; the error is
-// [ErrCollision] where another has its number.
+// Add adds a dictionary. Adding it again has no effect; the error is [ErrCollision] if another one has its
+// number.
 func (s *Set) Add(d *codec.Dict) error {
 	s.adding.Lock()
 	defer s.adding.Unlock()

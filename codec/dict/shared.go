@@ -6,35 +6,35 @@ import (
 	"slices"
 )
 
-// What a dictionary holds can be read by more people than the values that it was made of. So it
-// holds no string of 8 bytes that occurs in fewer than three samples, which may be somebody's name or
-// token: algorithms choose content, and what is rare is cut out of it. What is left are runs:
+// More people can read a dictionary than the values that it was made from. So it holds no string of 8 bytes
+// that occurs in fewer than three samples, which may be a person's name or a token: algorithms choose
+// content, and rare strings are cut out of it. What is left are runs:
 //
 //	content  …"tier":"gold","card":"4929 1234 5678 9012","currency":"EUR"…
 //	runs     …"tier":"gold","card":"                    ","currency":"EUR"…
 //
-// A joint between two runs must not be such a string either. Algorithms are asked for more than fits;
-// they put the best last, so what is too much goes from the front.
+// A joint between two runs must not be such a string either. Algorithms are asked for more than needed; they
+// put the best last, so the excess is removed from the front.
 
 const (
-	leastSamples = 3  // that a string has to occur in
-	separator    = 30 // "record separator", which text does not have
+	leastSamples = 3  // minimum number of samples for a string
+	separator    = 30 // "record separator", which does not occur in text
 )
 
-// more is what is asked for, in bytes, to have size of them when what is rare is cut out.
+// more returns the number of bytes to ask for, to have size left when rare strings are cut out.
 func more(size int) int { return size + size/4 }
 
-// tally counts in how many samples each string of 8 bytes of some parts occurs, exactly.
+// tally counts, exactly, in how many samples each string of 8 bytes of some parts occurs.
 type tally struct {
 	shift int
 	table []tallied // open addressing, at most half full
-	maybe []uint64  // bits by a dmer's hash: most that are in no part are told by these
+	maybe []uint64  // bits by a dmer's hash: they rule out most dmers that are in no part
 }
 
 type tallied struct {
 	dmer  uint64
-	last  uint32 // the sample that it was seen in last, counted from 1
-	count uint32 // samples; one more, so that 0 is an empty place
+	last  uint32 // the last sample that contained it, counted from 1
+	count uint32 // number of samples plus 1, so that 0 is an empty entry
 }
 
 func newTally(parts, samples [][]byte) *tally {
@@ -71,7 +71,7 @@ func (t *tally) see(d uint64, sample uint32) {
 	}
 }
 
-// place is where a dmer is, or belongs.
+// place returns the entry of a dmer, or the empty one for it.
 func (t *tally) place(d uint64) *tallied {
 	for i := d * hashFactor >> t.shift; ; i = (i + 1) & uint64(len(t.table)-1) {
 		if p := &t.table[i]; p.count == 0 || p.dmer == d {
@@ -80,12 +80,12 @@ func (t *tally) place(d uint64) *tallied {
 	}
 }
 
-// samples says in how many a dmer of the parts occurs.
+// samples returns how many samples contain a dmer of the parts.
 func (t *tally) samples(dmer []byte) int {
 	return int(t.place(binary.LittleEndian.Uint64(dmer)).count) - 1
 }
 
-// rare reports that a string in a part occurs in some samples, but few.
+// rare reports whether a string in a part occurs in some samples, but too few.
 func (t *tally) rare(part []byte) bool {
 	for at := 0; at+dmerLen <= len(part); at++ {
 		if n := t.samples(part[at:]); n > 0 && n < leastSamples {
@@ -95,7 +95,7 @@ func (t *tally) rare(part []byte) bool {
 	return false
 }
 
-// runs cuts out of content what is rare.
+// runs returns the runs of content that are left without rare strings.
 func runs(content []byte, samples [][]byte) (all [][]byte) {
 	t := newTally([][]byte{content}, samples)
 	for at := 0; at+dmerLen <= len(content); at++ {
@@ -110,7 +110,7 @@ func runs(content []byte, samples [][]byte) (all [][]byte) {
 	return all
 }
 
-// shared returns what of content occurs in leastSamples samples, at most the last size bytes.
+// shared returns the parts of content that occur in leastSamples samples, at most the last size bytes.
 func shared(content []byte, samples [][]byte, size int) []byte {
 	all := runs(content, samples)
 	first, total := len(all), 0
@@ -122,10 +122,10 @@ func shared(content []byte, samples [][]byte, size int) []byte {
 	return joined[max(0, len(joined)-size):]
 }
 
-// join lays runs side by side, or a separator in between where they would make a string that few samples
-// have. A run that even so does is left out.
+// join concatenates runs, with a separator between two whose joint would be a string that few samples have. A
+// run for which that does not help is left out.
 func join(runs, samples [][]byte) []byte {
-	apart := make([]bool, len(runs)) // from the run before
+	apart := make([]bool, len(runs)) // from the previous run
 	for {
 		out, around := lay(runs, apart)
 		t, good := newTally(around, samples), true
@@ -146,7 +146,7 @@ func join(runs, samples [][]byte) []byte {
 	}
 }
 
-// lay returns the runs in one, and for each what holds all strings over the joint in front of it.
+// lay returns the concatenated runs, and for each the bytes that hold all strings across the joint before it.
 func lay(runs [][]byte, apart []bool) (out []byte, around [][]byte) {
 	joints := make([]int, len(runs))
 	for i, r := range runs {

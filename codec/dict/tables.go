@@ -7,19 +7,21 @@ import (
 	"github.com/klauspost/compress/huff0"
 )
 
-// A trained dictionary (RFC 8878, section 5):
+// A trained dictionary (RFC 8878, section 5) consists of:
 //
 //	magic(4) ID(4) | Huffman table | FSE tables: offsets, match lengths,
 //	literal lengths | repeat offsets(12) | content
 //
-// libzstd trusts a table only when it has all symbols (and up to 1.5.5 refuses the dictionary otherwise), and with tables that it
-// trusts it makes small values a third smaller. So each symbol has a place in each table, and tables are as accurate as the format allows:
-// with coarse ones, symbols that hardly occur would take a good part of the room.
+// libzstd trusts a table only if it has all symbols (and up to 1.5.5 rejects the dictionary otherwise), and
+// with tables that it trusts it makes small values a third smaller. So each symbol has an entry in each
+// table, and tables are as accurate as the format allows: in coarse ones, rare symbols would take a large
+// part of the entries.
 
-// firstRepeats are the offsets that a value may begin to repeat, as without a dictionary.
+// firstRepeats are the initial repeat offsets of a value, as without a dictionary.
 var firstRepeats = [3]int{1, 4, 8}
 
-// withTables makes a trained dictionary of content: entropy tables for the samples compressed with it, then the content.
+// withTables returns a trained dictionary for content: entropy tables for the samples compressed with it,
+// then the content.
 func withTables(content []byte, samples [][]byte) ([]byte, error) {
 	counts := countCodes(content, samples)
 	literals, err := literalTable(&counts.literals)
@@ -27,7 +29,7 @@ func withTables(content []byte, samples [][]byte) ([]byte, error) {
 		return nil, err
 	}
 	const maxBlock = 128 << 10
-	offsetCodes := bits.Len(uint(len(content) + maxBlock)) // up to that of the farthest offset
+	offsetCodes := bits.Len(uint(len(content) + maxBlock)) // up to the code of the farthest offset
 	out := append(binary.LittleEndian.AppendUint32([]byte(dictMagic), zstdID(content)), literals...)
 	for _, t := range []struct {
 		counts []int
@@ -43,12 +45,12 @@ func withTables(content []byte, samples [][]byte) ([]byte, error) {
 
 const dictMagic = "\x37\xa4\x30\xec"
 
-// literalTable makes a Huffman table in which every byte has a place.
+// literalTable returns a Huffman table with an entry for every byte.
 func literalTable(counts *[256]int) ([]byte, error) {
 	if table, err := huffman(counts); err == nil {
 		return table, nil
 	}
-	var text [256]int // all are alike: any table will do, as encoders leave it aside
+	var text [256]int // all counts are equal: any table will do, as encoders don't use it
 	for b := ' '; b <= '~'; b++ {
 		text[b] = 1
 	}
@@ -71,11 +73,11 @@ func huffman(counts *[256]int) ([]byte, error) {
 	return s.OutTable, err
 }
 
-// literalBytes is how many literals a table is made of.
+// literalBytes is the number of literals that a table is made from.
 const literalBytes = 64 << 10
 
-// normalized scales counts to what adds up to 1<<log, with a place for every symbol: -1 is less than one place in the table, and
-// takes one.
+// normalized scales counts to a sum of 1<<log, with an entry for every symbol: -1 means less than one entry
+// in the table, and takes one.
 func normalized(counts []int, log int) []int {
 	total := len(counts)
 	for _, n := range counts {
@@ -92,7 +94,7 @@ func normalized(counts []int, log int) []int {
 			most = i
 		}
 	}
-	for ; left < 0; left++ { // more symbols than places that are left
+	for ; left < 0; left++ { // more symbols than remaining entries
 		for i, n := range scaled {
 			if n > scaled[most] {
 				most = i
@@ -104,7 +106,7 @@ func normalized(counts []int, log int) []int {
 	return scaled
 }
 
-// appendCounts writes a description of counts that have no zeros.
+// appendCounts appends a description of counts that have no zeros.
 func appendCounts(dst []byte, counts []int, log int) []byte {
 	w := bitWriter{bytes: dst}
 	w.write(uint64(log-5), 4)

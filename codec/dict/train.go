@@ -12,22 +12,21 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// ErrSamples: the samples don't give a dictionary: too few, too short, or
-// without anything in common.
+// ErrSamples reports samples that are too few, too short, or have nothing in common.
 var ErrSamples = errors.New("samples unfit for a dictionary")
 
-// Algorithm is a way to make a dictionary of samples.
+// Algorithm is a method of making a dictionary from samples.
 type Algorithm uint8
 
 // The algorithms.
 const (
-	// Cover selects the segments whose strings occur in most samples, and adds
-	// entropy tables where the samples give any.
+	// Cover selects the segments whose strings occur in most samples, and adds entropy tables if the samples
+	// allow it.
 	Cover Algorithm = iota
 	// Content is Cover without entropy tables.
 	Content
-	// Chains puts frequent strings together from pieces. It needs about 50 bytes
-	// of memory for each byte of samples, and takes at most 2 MiB of them.
+	// Chains joins frequent strings from pieces. It needs about 50 bytes of memory per byte of samples, and
+	// uses at most 2 MiB of them.
 	Chains
 	// External calls TrainOptions.External.
 	External
@@ -49,30 +48,29 @@ func (a Algorithm) String() string {
 	}
 }
 
-// Trainer makes a trained zstd dictionary of up to size bytes, for example
-// libzstd.Train.
+// Trainer makes a trained zstd dictionary of up to size bytes, for example libzstd.Train.
 type Trainer func(samples [][]byte, size int) ([]byte, error)
 
-// TrainOptions say how to train. The zero value is the default.
+// TrainOptions configures training. The zero value is the default.
 type TrainOptions struct {
-	Size      int       // most bytes of the dictionary; 0: 16 KiB
-	Level     int       // zstd level it is meant for, 1 to 22; 0: 3
+	Size      int       // maximum size of the dictionary in bytes; 0: 16 KiB
+	Level     int       // zstd level that it is optimized for, 1 to 22; 0: 3
 	Algorithm Algorithm // Cover by default
-	Segment   int       // bytes of a segment of Cover and Content; 0: tries several
-	External  Trainer   // needed by the algorithm External only
+	Segment   int       // bytes per segment of Cover and Content; 0: tries several
+	External  Trainer   // required for the algorithm External only
 }
 
-// Limits on what is trained from.
+// Limits of the training data.
 const (
 	defaultSize    = 16 << 10
 	minSize        = 1 << 10
 	minSamples     = 8
 	samplesPerSize = 100      // a dictionary learns little from more than 100 times its size
-	minSampleBytes = 1 << 20  // but this much is always used
-	maxSampleLen   = 64 << 10 // bytes used of a sample: its beginning
+	minSampleBytes = 1 << 20  // but at least this much is used
+	maxSampleLen   = 64 << 10 // bytes used of the beginning of a sample
 	maxChainsBytes = 2 << 20  // see Chains
-	tableBytes     = 384      // what entropy tables take at most, nearly always
-	firstID        = 32768    // dictionary IDs below are reserved, and above 2^31 too
+	tableBytes     = 384      // maximum size of entropy tables, nearly always
+	firstID        = 32768    // smaller dictionary IDs are reserved, and so are those above 2^31
 	idRange        = 1<<31 - firstID
 )
 
@@ -96,14 +94,13 @@ func (o *TrainOptions) setDefaults() error {
 	return nil
 }
 
-// Train makes a dictionary of samples, which should be whole values such as
-// will be compressed: 8 at least, better a thousand, together a hundred times
-// the dictionary's size. Of more than that (and than 1 MiB), samples spread
-// evenly over the whole are used, and of a sample its first 64 KiB; so memory
-// stays within a few times that. Samples are neither changed nor kept.
+// Train makes a dictionary from samples, which should be complete values of the kind to compress: at least 8,
+// better a thousand, together a hundred times the dictionary's size. Of more than that (and than 1 MiB), it
+// uses samples spread evenly over the whole, and of a sample its first 64 KiB; so memory stays within a few
+// times that. Samples are neither changed nor kept.
 //
-// The error wraps [ErrSamples] where it is the samples' fault, and
-// codec.ErrDictionary where it is the options'.
+// The error wraps [ErrSamples] if it is caused by the samples, and codec.ErrDictionary if it is caused by the
+// options.
 func Train(samples [][]byte, o TrainOptions) (*codec.Dict, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
@@ -126,7 +123,7 @@ func Train(samples [][]byte, o TrainOptions) (*codec.Dict, error) {
 	return d, nil
 }
 
-// usable thins the samples out to what is allowed.
+// usable reduces the samples to what is allowed.
 func usable(samples [][]byte, o TrainOptions) [][]byte {
 	most := max(samplesPerSize*o.Size, minSampleBytes)
 	if o.Algorithm == Chains {
@@ -146,7 +143,7 @@ func usable(samples [][]byte, o TrainOptions) [][]byte {
 	}
 	var spread [][]byte
 	for i, taken := 0, 0; i < len(all); i++ {
-		// Takes a sample when the share taken falls behind the share passed.
+		// Take a sample when the share taken falls behind the share passed.
 		if int64(taken) <= int64(most)*int64(i)/int64(len(all)) && taken+len(all[i]) <= most {
 			spread = append(spread, all[i])
 			taken += len(all[i])
@@ -155,7 +152,7 @@ func usable(samples [][]byte, o TrainOptions) [][]byte {
 	return spread
 }
 
-// train turns a panic of a library on odd samples into an error.
+// train turns a library's panic on unusual samples into an error.
 func train(samples [][]byte, o TrainOptions) (content []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -184,7 +181,7 @@ func trainChains(samples [][]byte, o TrainOptions) ([]byte, error) {
 	return sharedWithTables(content, samples, o)
 }
 
-// trainExternal takes the content of what External makes. Its tables are of the whole content.
+// trainExternal uses the content of External's dictionary. Its own tables are of the whole content.
 func trainExternal(samples [][]byte, o TrainOptions) ([]byte, error) {
 	trained, err := o.External(samples, more(o.Size))
 	if err != nil {
@@ -204,8 +201,8 @@ func sharedWithTables(content []byte, samples [][]byte, o TrainOptions) ([]byte,
 	return withTables(content, samples)
 }
 
-// zstdID derives a dictionary's own number from its content, so that the same
-// samples give the same dictionary. Cinch's frames never name it.
+// zstdID derives a dictionary's zstd ID from its content, so that the same samples give the same dictionary.
+// Cinch's frames never name it.
 func zstdID(parts ...[]byte) uint32 {
 	h := sha256.New()
 	for _, p := range parts {
