@@ -7,12 +7,11 @@ import (
 	"github.com/minio/minlz"
 )
 
-// Snappy, s2 and minlz share a family: a block begins with its raw length,
-// which is checked before anything is decoded. They keep their tables in pools
-// of their own and need no state here.
+// Snappy, s2 and minlz share a family: a block begins with its raw length, which is checked before anything
+// is decoded. The libraries keep their tables in pools of their own and need no state here.
 
-// encodeSnappy and encodeS2 write to the front of a buffer that is
-// s2.MaxEncodedLen long, whatever is in it.
+// encodeSnappy and encodeS2 write to the front of a buffer that is s2.MaxEncodedLen long; its contents don't
+// matter.
 func encodeSnappy(dst, src []byte, level int) []byte {
 	switch level {
 	case 2:
@@ -45,7 +44,7 @@ func compressBlock(dst, src []byte, level int, encode func(dst, src []byte, leve
 	return dst[:start+len(encode(dst[start:start+n], src, level))], nil
 }
 
-// decompressBlock reads snappy too, which is a subset of s2.
+// decompressBlock decompresses s2 and snappy, which is a subset of s2.
 func decompressBlock(dst, src []byte, rawLen int) ([]byte, error) {
 	n, err := s2.DecodedLen(src)
 	if err != nil {
@@ -62,7 +61,7 @@ func decompressBlock(dst, src []byte, rawLen int) ([]byte, error) {
 	return dst[:start+rawLen], nil
 }
 
-// defaultMinLZLevel is the library's own: balanced.
+// defaultMinLZLevel is the library's default: balanced.
 const defaultMinLZLevel = minlz.LevelBalanced
 
 func compressMinLZ(dst, src []byte, level int) ([]byte, error) {

@@ -2,8 +2,8 @@ package codec
 
 import "fmt"
 
-// reserve returns dst with room for n more bytes, and allocates exactly that
-// where there is less. The zstd libraries and append grow by more.
+// reserve returns dst with room for n more bytes. If it has to allocate, it allocates exactly that much: the
+// zstd libraries and append grow by more.
 func reserve(dst []byte, n int) []byte {
 	if cap(dst)-len(dst) >= n {
 		return dst
@@ -13,7 +13,7 @@ func reserve(dst []byte, n int) []byte {
 	return grown
 }
 
-// wrongLen is the error for a payload that holds got bytes, not want.
+// wrongLen returns the error for a payload that holds got bytes instead of want.
 func wrongLen(got, want int) error {
 	return fmt.Errorf("%w: it holds %d bytes, not %d", ErrCorrupt, got, want)
 }

@@ -9,19 +9,21 @@ import (
 	"github.com/cinch-layer/cinch/codec/internal/zstdframe"
 )
 
-// A ContentWriter compresses bytes of which nobody knows how many will come, as bodies of HTTP without a length: into one
-// zstd frame or one gzip member. Append compresses a piece and appends all it takes to get it back; End appends what ends the
-// content, once. It is not safe for concurrent use, keeps its memory until Close, and after an error can only be closed.
+// A ContentWriter compresses content of unknown length, such as HTTP bodies without a length, into one zstd
+// frame or one gzip member. Append compresses a piece and appends everything needed to decompress it; End
+// appends the end of the content and must be called once. It is not safe for concurrent use and holds its
+// memory until Close. After an error it can only be closed.
 type ContentWriter interface {
 	Append(dst, piece []byte) ([]byte, error)
 	End(dst []byte) ([]byte, error)
 	Close()
 }
 
-// contentWindow is log2 of what zstd remembers of a content, in bytes.
+// contentWindow is log2 of the window of zstd, in bytes.
 const contentWindow = 19
 
-// ContentWriter makes one for zstd or gzip, at a level from 1 to [MaxStreamLevel]; higher ones count as that, and 0 is the codec's default.
+// ContentWriter returns a writer for zstd or gzip, at a level from 1 to [MaxStreamLevel]; higher levels count
+// as that, and 0 is the codec's default.
 func (e *Engine) ContentWriter(s Setting) (ContentWriter, error) {
 	s.Level = min(s.Level, MaxStreamLevel)
 	switch s.Codec {
@@ -34,7 +36,7 @@ func (e *Engine) ContentWriter(s Setting) (ContentWriter, error) {
 	return nil, fmt.Errorf("%w: %s compresses no stream", ErrSetting, s)
 }
 
-// ContentBytes estimates from above what a ContentWriter keeps alive.
+// ContentBytes returns an upper estimate of the memory that a ContentWriter holds, in bytes.
 func (e *Engine) ContentBytes(s Setting) int {
 	if s.Codec != Zstd {
 		return flateWriterBytes
@@ -43,7 +45,7 @@ func (e *Engine) ContentBytes(s Setting) int {
 	return w
 }
 
-// zstdContent puts the blocks of a stream into a frame.
+// zstdContent wraps the blocks of a stream in a frame.
 type zstdContent struct {
 	blocks StreamWriter
 	begun  bool

@@ -17,8 +17,8 @@ const (
 	MaxDictLen = 512 << 10
 )
 
-// dictMagic begins a trained zstd dictionary, which holds entropy tables
-// beside its content. Anything else is raw content.
+// dictMagic begins a trained zstd dictionary, which holds entropy tables in addition to its content. Anything
+// else is raw content.
 const dictMagic = "\x37\xa4\x30\xec"
 
 // Dict is an immutable dictionary, safe for concurrent use.
@@ -30,9 +30,8 @@ type Dict struct {
 	tags
 }
 
-// NewDict makes a dictionary of a copy of content, which is either a trained
-// zstd dictionary as "zstd -D" takes it or any other bytes likely to occur in
-// values. The error wraps [ErrDictionary].
+// NewDict returns a dictionary with a copy of content, which is either a trained zstd dictionary as used by
+// "zstd -D", or any other bytes that are likely to occur in values. The error wraps [ErrDictionary].
 func NewDict(content []byte) (*Dict, error) {
 	if len(content) < MinDictLen || len(content) > MaxDictLen {
 		return nil, fmt.Errorf("%w: %d bytes, want %d to %d", ErrDictionary, len(content), MinDictLen, MaxDictLen)
@@ -49,8 +48,7 @@ func NewDict(content []byte) (*Dict, error) {
 	return &Dict{content: slices.Clone(content), hash: hash, number: number, id: id}, nil
 }
 
-// zstdDictID checks a trained dictionary's tables and returns its number
-// there, or 0 for raw content.
+// zstdDictID checks a trained dictionary's tables and returns its zstd ID, or 0 for raw content.
 func zstdDictID(content []byte) (uint32, error) {
 	if string(content[:len(dictMagic)]) != dictMagic {
 		return 0, nil
@@ -66,14 +64,14 @@ func zstdDictID(content []byte) (uint32, error) {
 // hash. It is never zero.
 func (d *Dict) Number() uint32 { return d.number }
 
-// Hash is the SHA-256 of the content.
+// Hash returns the SHA-256 of the content.
 func (d *Dict) Hash() [32]byte { return d.hash }
 
-// Content returns the dictionary itself, which must not be modified.
+// Content returns the dictionary's content, which must not be modified.
 func (d *Dict) Content() []byte { return d.content }
 
-// ZstdID is the number in a trained dictionary's own header, which frames made
-// elsewhere may name; 0 for raw content.
+// ZstdID returns the ID in a trained dictionary's own header, which frames from other writers may name; 0 for
+// raw content.
 func (d *Dict) ZstdID() uint32 {
 	if d == nil {
 		return 0
@@ -81,8 +79,8 @@ func (d *Dict) ZstdID() uint32 {
 	return d.id
 }
 
-// Answers reports whether a frame that names dictionary id may be decoded with
-// d. Raw content has no number of its own, so it answers to all; nil to none.
+// Answers reports whether a frame that names dictionary id may be decoded with d. Raw content has no ID of
+// its own, so it matches all; nil matches none.
 func (d *Dict) Answers(id uint32) bool {
 	return d != nil && (d.id == 0 || d.id == id)
 }
@@ -90,7 +88,7 @@ func (d *Dict) Answers(id uint32) bool {
 // Trained reports whether the content holds zstd's entropy tables.
 func (d *Dict) Trained() bool { return d.id != 0 }
 
-// size is the content's length in bytes, 0 for no dictionary.
+// size returns the content's length in bytes, 0 for nil.
 func (d *Dict) size() int {
 	if d == nil {
 		return 0
@@ -98,8 +96,8 @@ func (d *Dict) size() int {
 	return len(d.content)
 }
 
-// frameID is the number by which the pure Go library finds the dictionary of
-// a frame. Raw content has none of its own and any will do.
+// frameID returns the ID by which the pure Go library finds the dictionary of a frame. Raw content has none
+// of its own, so any will do.
 func (d *Dict) frameID() uint32 {
 	switch {
 	case d == nil:

@@ -7,32 +7,28 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// ZstdCoder is an implementation of zstd: pure Go here, or libzstd. Both
-// write the same format and read each other's frames. Implementations are
-// safe for concurrent use.
+// ZstdCoder is an implementation of zstd: pure Go here, or libzstd. Both write the same format and read each
+// other's frames. Implementations must be safe for concurrent use.
 type ZstdCoder interface {
-	// Name is for logs and metrics: "go" or "libzstd".
+	// Name returns the name for logs and metrics: "go" or "libzstd".
 	Name() string
-	// Compress appends one frame without its magic number, or returns dst as
-	// it was and an error. Level is 1 to 22, or 0 for the default of 3; d may
-	// be nil.
+	// Compress appends one frame without its magic number, or returns dst unchanged and an error. Level is 1
+	// to 22, or 0 for the default of 3; d may be nil.
 	Compress(dst, src []byte, level int, d *Dict) ([]byte, error)
-	// Decompress appends exactly rawLen bytes, or returns dst as it was and an
-	// error that wraps [ErrCorrupt]. It allocates no more than rawLen bytes and
-	// a small constant, whatever src says.
+	// Decompress appends exactly rawLen bytes, or returns dst unchanged and an error that wraps [ErrCorrupt].
+	// It allocates at most rawLen bytes and a small constant, whatever src says.
 	Decompress(dst, src []byte, rawLen int, d *Dict) ([]byte, error)
 }
 
-// Options configure an [Engine]. The zero value is the default.
+// Options configures an [Engine]. The zero value is the default.
 type Options struct {
 	Zstd        ZstdCoder // nil: pure Go
-	MaxInFlight int       // calls that compress or decompress at one time; 0: GOMAXPROCS
+	MaxInFlight int       // maximum number of concurrent calls; 0: GOMAXPROCS
 }
 
-// Engine compresses and decompresses values. It is safe for concurrent use:
-// calls beyond MaxInFlight wait for their turn, so there are never more states
-// than that in use, and those that lie idle are bounded by their bytes. A call
-// runs on its caller's goroutine and never waits while it holds a turn.
+// Engine compresses and decompresses values. It is safe for concurrent use: calls beyond MaxInFlight wait, so
+// there are never more states than that in use, and idle states are limited by their bytes. A call runs on
+// its caller's goroutine and does not wait once it has started.
 type Engine struct {
 	zstd  ZstdCoder
 	lz4   lz4Coder
@@ -54,15 +50,15 @@ func New(o Options) *Engine {
 	return e
 }
 
-// ZstdName says which zstd the engine uses: "go" or "libzstd".
+// ZstdName returns the name of the zstd implementation: "go" or "libzstd".
 func (e *Engine) ZstdName() string { return e.zstd.Name() }
 
-// InFlight says how many calls compress or decompress right now, and how many
-// may at one time. Calls that wait for their turn are not counted.
+// InFlight returns the number of calls that are compressing or decompressing, and its maximum. Waiting calls
+// are not counted.
 func (e *Engine) InFlight() (now, most int) { return len(e.turns), cap(e.turns) }
 
-// MaxEncodedLen is the capacity in bytes, beyond its length, with which a
-// destination never has to grow when rawLen bytes are compressed by id.
+// MaxEncodedLen returns the free capacity in bytes with which a destination never has to grow when rawLen
+// bytes are compressed by id.
 func MaxEncodedLen(id ID, rawLen int) int {
 	switch id {
 	case Raw:
@@ -71,17 +67,16 @@ func MaxEncodedLen(id ID, rawLen int) int {
 		return max(s2.MaxEncodedLen(rawLen), 0)
 	case LZ4:
 		return rawLen + rawLen/255 + 16
-	case Zstd: // of either library, magic number and dictionary ID included
+	case Zstd: // of both libraries, including magic number and dictionary ID
 		return rawLen + rawLen>>8 + 128
 	default: // src in stored blocks of 64 KiB, and the wrapping
 		return rawLen + rawLen>>12 + 64
 	}
 }
 
-// Compress appends src compressed by s to dst, which must not overlap src. The
-// dictionary must be the one that s names, nil when it names none. The result
-// may be longer than src. On an error dst is returned as it was; the error
-// wraps [ErrSetting], [ErrDictionary], [ErrTooLarge] or [ErrUnknownCodec].
+// Compress appends src compressed by s to dst, which must not overlap src. d must be the dictionary that s
+// names, nil if it names none. The result may be longer than src. On an error dst is returned unchanged; the
+// error wraps [ErrSetting], [ErrDictionary], [ErrTooLarge] or [ErrUnknownCodec].
 func (e *Engine) Compress(dst, src []byte, s Setting, d *Dict) (out []byte, err error) {
 	if err := s.Validate(); err != nil {
 		return dst, err
@@ -97,7 +92,8 @@ func (e *Engine) Compress(dst, src []byte, s Setting, d *Dict) (out []byte, err 
 	e.turns <- struct{}{}
 	defer func() {
 		<-e.turns
-		// A panic in a library is an error: compressing must not end the process. The state that was at work is not used again.
+		// A panic in a library is an error: compressing must not end the process. The state that was in use
+		// is dropped.
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panic: %v", r)
 		}
@@ -121,8 +117,8 @@ func (e *Engine) Compress(dst, src []byte, s Setting, d *Dict) (out []byte, err 
 	}
 }
 
-// leave ends a piece's turn, which it is deferred for, and turns a panic in a library into an error,
-// as Compress and Decompress do for whole values. kind is nil or what the error wraps.
+// leave ends the turn of a stream's piece. It must be deferred. It turns a panic in a library into an error,
+// as Compress and Decompress do for whole values. The error wraps kind unless that is nil.
 func (e *Engine) leave(dst []byte, out *[]byte, err *error, kind error) {
 	<-e.turns
 	r := recover()
@@ -135,11 +131,10 @@ func (e *Engine) leave(dst []byte, out *[]byte, err *error, kind error) {
 	}
 }
 
-// Decompress appends the rawLen bytes that src holds to dst, which must not
-// overlap src. It allocates no more than rawLen bytes and a small constant;
-// the caller has checked rawLen against its own limit. On an error dst is
-// returned as it was, though the bytes behind its length may have changed;
-// the error wraps [ErrCorrupt], [ErrDictionary] or [ErrUnknownCodec].
+// Decompress appends the rawLen bytes that src holds to dst, which must not overlap src. It allocates at most
+// rawLen bytes and a small constant; the caller must have checked rawLen against its own limit. On an error
+// dst is returned unchanged, although bytes beyond its length may have been overwritten; the error wraps
+// [ErrCorrupt], [ErrDictionary] or [ErrUnknownCodec].
 func (e *Engine) Decompress(dst, src []byte, id ID, rawLen int, d *Dict) (out []byte, err error) {
 	switch {
 	case !id.Known():

@@ -4,15 +4,15 @@ import "errors"
 
 // Errors that callers tell apart with errors.Is.
 var (
-	// ErrCorrupt: the payload is not what the algorithm writes for a value of
-	// the given length with the given dictionary.
+	// ErrCorrupt reports a payload that the algorithm does not write for any value of the given length with
+	// the given dictionary.
 	ErrCorrupt = errors.New("corrupt payload")
-	// ErrUnknownCodec: a number or name that this version does not know.
+	// ErrUnknownCodec reports a number or name that this version does not know.
 	ErrUnknownCodec = errors.New("unknown codec")
-	// ErrTooLarge: the algorithm cannot hold a value that long.
+	// ErrTooLarge reports a value that is too long for the algorithm.
 	ErrTooLarge = errors.New("value too large for the codec")
-	// ErrSetting: a setting that cannot be parsed or carried out.
+	// ErrSetting reports a setting that cannot be parsed or used.
 	ErrSetting = errors.New("invalid setting")
-	// ErrDictionary: a dictionary that cannot be used.
+	// ErrDictionary reports a dictionary that cannot be used.
 	ErrDictionary = errors.New("invalid dictionary")
 )

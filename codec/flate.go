@@ -9,18 +9,18 @@ import (
 	"github.com/klauspost/compress/zlib"
 )
 
-// Deflate in its two wrappings, for what other programs read and write.
+// Deflate in its two wrappings, for data that other programs read or write.
 
 const defaultFlateLevel = 6
 
-// Sizes in bytes: of a writer and a reader, and of all that are kept.
+// Sizes in bytes: of a writer, of a reader, and of all idle states together.
 const (
 	flateWriterBytes = 1400 << 10
 	flateReaderBytes = 64 << 10
 	flateIdleBytes   = 16 << 20
 )
 
-// flateMaxRatio is how many bytes a byte of deflate can stand for.
+// flateMaxRatio is the maximum number of bytes per byte of deflate.
 const flateMaxRatio = 1032
 
 type flateCoder struct {
@@ -83,7 +83,7 @@ func (c *flateCoder) compress(dst, src []byte, s Setting) (_ []byte, err error) 
 	return out, nil
 }
 
-// flateReader reads from src, which never reads ahead.
+// flateReader reads from src, without reading ahead.
 type flateReader struct {
 	src   bytes.Reader
 	zip   io.ReadCloser
@@ -145,7 +145,7 @@ func (r *flateReader) read(dst, src []byte, id ID, rawLen int) ([]byte, error) {
 	if n, err := io.ReadFull(r.zip, dst[start:]); err != nil {
 		return dst, fmt.Errorf("%d of %d bytes: %w", n, rawLen, err)
 	}
-	switch n, err := r.zip.Read(r.after[:]); { // the checksum is verified here
+	switch n, err := r.zip.Read(r.after[:]); { // verifies the checksum
 	case n > 0:
 		return dst, fmt.Errorf("more than %d bytes", rawLen)
 	case err != io.EOF:

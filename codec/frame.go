@@ -8,33 +8,33 @@ import (
 	"github.com/cinch-layer/cinch/codec/internal/zstdframe"
 )
 
-// A FrameWriter compresses one value while it arrives, from the memory that it arrives in, so
-// that little is left to do when its last byte is there.
+// A FrameWriter compresses one value while it arrives, directly from the memory that it arrives in, so that
+// little remains to be done after its last byte.
 type FrameWriter interface {
-	// Append is told that the first n bytes of the value are there, which then stay as they
-	// are, and appends what becomes ready of its compressed form: all that is left of it when n
-	// is the value's length, and nothing from then on. After an error it can only be closed.
+	// Append reports that the first n bytes of the value have arrived; these must not change any more. It
+	// appends the compressed data that is ready: the complete rest if n is the value's length, and nothing
+	// after that. After an error it can only be closed.
 	Append(dst []byte, n int) ([]byte, error)
-	// Close ends it, also in the middle; the memory of the value is the caller's again.
+	// Close ends the frame, even if it is incomplete. The value's memory belongs to the caller again.
 	Close()
 }
 
-// ZstdFramer makes FrameWriters. What they append is a whole frame of the library's; they are not
-// called again behind its end.
+// ZstdFramer makes FrameWriters. They append a whole frame of the library's, and are not called again after
+// its end.
 type ZstdFramer interface {
 	NewFrameWriter(value []byte, level int) (FrameWriter, error)
-	// FrameBytes estimates from above what a FrameWriter keeps alive beside the value.
+	// FrameBytes returns an upper estimate of the memory that a FrameWriter holds, without the value.
 	FrameBytes(rawLen, level int) int
 }
 
-// FrameBlock is a piece, in bytes, that FrameWriters compress at once. What is less waits for
-// more, until the value is complete.
+// FrameBlock is the size in bytes of the pieces that FrameWriters compress. A smaller rest waits for more
+// bytes, or for the end of the value.
 const FrameBlock = zstdframe.MaxBlock
 
-// FrameWriter begins to compress value, whose bytes have yet to arrive, by s, a setting of zstd
-// without a dictionary: with one libzstd's streams make more of a long value than its whole frames
-// do, by a twentieth. All that Append gives, one behind the other, is what Compress would, though
-// maybe not byte for byte.
+// FrameWriter starts to compress value, whose bytes have yet to arrive, by s. This must be a setting of zstd
+// without a dictionary: with one, libzstd's streams make a long value larger by a twentieth than its whole
+// frames do. The results of Append, concatenated, are equivalent to that of Compress, though maybe not byte
+// for byte.
 func (e *Engine) FrameWriter(value []byte, s Setting) (FrameWriter, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -49,8 +49,8 @@ func (e *Engine) FrameWriter(value []byte, s Setting) (FrameWriter, error) {
 	return &turnFramer{e: e, w: w, rawLen: len(value)}, nil
 }
 
-// FrameBytes estimates from above what a FrameWriter keeps alive beside the value and what it
-// appended.
+// FrameBytes returns an upper estimate of the memory that a FrameWriter holds, without the value and the
+// appended data.
 func (e *Engine) FrameBytes(rawLen int, s Setting) int {
 	return e.framer().FrameBytes(rawLen, zstdLevel(s.Level))
 }
@@ -69,8 +69,8 @@ func (e *Engine) framer() ZstdFramer {
 	return (*GoZstd)(nil)
 }
 
-// turnFramer takes the engine's turns, as whole values do, and gives the frame the header that is
-// stored.
+// turnFramer waits for the engine's turns, as whole values do, and replaces the frame's header by the stored
+// form.
 type turnFramer struct {
 	e      *Engine
 	w      FrameWriter
@@ -99,14 +99,14 @@ func (t *turnFramer) Append(dst []byte, n int) (out []byte, err error) {
 
 func (t *turnFramer) Close() { t.w.Close() }
 
-// CheckFrame walks the blocks of what a FrameWriter made of a value of rawLen bytes: whether they are
-// one whole frame that can hold those. It decodes nothing, and costs next to nothing.
+// CheckFrame reports whether what a FrameWriter made of a value of rawLen bytes is one whole frame of the
+// right size. It walks over the blocks without decoding them, and costs very little.
 func CheckFrame(payload []byte, rawLen int) error {
 	_, err := zstdframe.Parse(payload, rawLen)
 	return err
 }
 
-// goFrameWriter is a frame by the pure Go encoder, which keeps the history itself.
+// goFrameWriter writes a frame with the pure Go encoder, which keeps the history itself.
 type goFrameWriter struct {
 	zstd  *zstd.Encoder
 	out   appender
@@ -125,8 +125,8 @@ func (*GoZstd) NewFrameWriter(value []byte, level int) (FrameWriter, error) {
 	return w, nil
 }
 
-// Append leaves the last block to the end of the value: the frame's last block must be marked,
-// and an empty one behind it would cost.
+// Append keeps back the last block until the end of the value: the frame's last block must be marked, and an
+// additional empty one would cost bytes.
 func (w *goFrameWriter) Append(dst []byte, n int) ([]byte, error) {
 	if w.zstd == nil {
 		return dst, ErrClosed

@@ -2,10 +2,9 @@ package codec
 
 import "sync"
 
-// idle keeps states that are not in use, by key, up to a number of bytes in
-// all. The one that has lain longest goes first. Unlike a sync.Pool it has a
-// bound, and it survives a garbage collection, which matters to encoders that
-// hold a prepared dictionary.
+// idle keeps states that are not in use, by key, up to a total number of bytes. The state that has been idle
+// for longest is dropped first. Unlike a sync.Pool it has a limit, and it survives garbage collections, which
+// matters for encoders that hold a prepared dictionary.
 type idle[K comparable, S any] struct {
 	maxBytes int
 
@@ -20,7 +19,7 @@ type idleState[K comparable, S any] struct {
 	bytes int
 }
 
-// take returns the state that was used last with key.
+// take returns the state with that key that was used last.
 func (p *idle[K, S]) take(key K) (S, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -34,7 +33,7 @@ func (p *idle[K, S]) take(key K) (S, bool) {
 	return none, false
 }
 
-// put hands over a state that keeps about so many bytes alive.
+// put hands over a state that holds about that many bytes.
 func (p *idle[K, S]) put(key K, state S, bytes int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,21 +1,20 @@
 package codec
 
-// A value is sampled in stretches spread over it. Within a stretch, four bytes
-// that occurred before count as a match that a compressor would find; over the
-// whole sample, the square of the byte counts tells how far an entropy coder
-// would get. Encrypted, compressed and random bytes have neither; base64 and
-// hexadecimal digits have no matches but only 6 and 4 bits in 8.
+// A value is sampled in stretches spread over it. Within a stretch, four bytes that occurred before count as
+// a match that a compressor would find; over the whole sample, the sum of the squared byte counts tells how
+// well an entropy coder would do. Encrypted, compressed and random bytes gain from neither; base64 and
+// hexadecimal digits have no matches but only 6 and 4 bits of information per byte.
 const (
 	minSampled     = 96   // shorter values are left to the codec
 	stretches      = 8    // at most
 	stretchLen     = 512  // bytes
 	sampleTable    = 1024 // entries, a power of two
-	matchesPerMill = 24   // at least so many positions of 1000 repeat
+	matchesPerMill = 24   // minimum number of repeating positions per 1000
 )
 
-// Incompressible estimates whether compressing src would be a waste: true for
-// random, encrypted and compressed bytes. It looks at up to 4 KiB of src, in a
-// few microseconds, and allocates nothing. It errs on the side of false.
+// Incompressible estimates whether compressing src would be useless: it returns true for random, encrypted
+// and compressed bytes. It reads up to 4 KiB of src, in a few microseconds, and allocates nothing. In doubt
+// it returns false.
 func Incompressible(src []byte) bool {
 	if len(src) < minSampled {
 		return false
@@ -56,10 +55,9 @@ type sample struct {
 	matches int
 }
 
-// flat compares the sum of the counts' squares with what random bytes give:
-// n + n(n-1)/256 on average, with a deviation of n/11. Text and JSON give
-// several times that, base64 four times. A quarter more than random is a gain
-// of 4 % at best; n/4 more is chance.
+// flat compares the sum of the squared counts with that of random bytes: n + n(n-1)/256 on average, with a
+// deviation of n/11. Text and JSON give several times that, base64 four times. A quarter more than random
+// means a gain of 4 % at best; n/4 more is chance.
 func (s *sample) flat() bool {
 	var squares uint32
 	for _, c := range s.counts {

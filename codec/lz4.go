@@ -6,14 +6,13 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// lz4Coder compresses lz4 blocks. Level 1 is the fast algorithm, 2 to 9 the
-// high-compression one.
+// lz4Coder compresses lz4 blocks. Level 1 is the fast algorithm, 2 to 9 the high-compression one.
 type lz4Coder struct {
 	fast idle[int, *lz4.Compressor]
 	high idle[int, *lz4.CompressorHC]
 }
 
-// Sizes in bytes of the compressors' tables, and of the tables kept.
+// Sizes in bytes of the compressors' tables, and of all idle tables.
 const (
 	lz4FastBytes = 136 << 10
 	lz4HighBytes = 768 << 10
@@ -59,7 +58,7 @@ func (c *lz4Coder) highBlock(dst, src []byte, level int) (int, error) {
 	return n, err
 }
 
-// lz4MaxRatio is how many bytes a byte of a block can stand for.
+// lz4MaxRatio is the maximum number of bytes per byte of a block.
 const lz4MaxRatio = 255
 
 func decompressLZ4(dst, src []byte, rawLen int) ([]byte, error) {

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// ID is the number of an algorithm in the envelope format. It fits in four
-// bits, and a number is never given to another algorithm.
+// ID is the number of an algorithm in the envelope format. It fits in four bits, and a number is never reused
+// for another algorithm.
 type ID uint8
 
 // The algorithms. The values are part of the format.
 const (
-	Raw    ID = 0 // the value as it is
+	Raw    ID = 0 // uncompressed
 	Snappy ID = 1 // snappy block format
 	S2     ID = 2 // s2 block format, a superset of snappy's
 	MinLZ  ID = 3 // minlz block format, for values up to 8 MiB
@@ -22,17 +22,17 @@ const (
 	Gzip   ID = 7 // RFC 1952, one member
 )
 
-// Proto is the encoding cinch-proto, of gRPC messages only: no envelope has it and no [Engine]
-// carries it out, so it is not Known. See codec/proto.
+// Proto is the encoding cinch-proto, for gRPC messages only: no envelope uses it and no [Engine] implements
+// it, so it is not Known. See codec/proto.
 const (
 	Proto     ID = 16
 	protoName    = "cinch-proto"
 )
 
-// algorithm says what a setting may ask of an algorithm.
+// algorithm describes the possible settings of an algorithm.
 type algorithm struct {
 	name     string
-	maxLevel int // levels are 1..maxLevel; 0 where there is no choice
+	maxLevel int // levels are 1..maxLevel; 0 if there is no choice
 }
 
 var algorithms = [...]algorithm{
@@ -49,7 +49,7 @@ var algorithms = [...]algorithm{
 // Known reports whether this version can read the algorithm.
 func (id ID) Known() bool { return int(id) < len(algorithms) }
 
-// MaxLevel returns the highest level of the algorithm, 0 where there is no choice.
+// MaxLevel returns the highest level of the algorithm, 0 if there is no choice.
 func (id ID) MaxLevel() int {
 	if !id.Known() {
 		return 0
@@ -57,8 +57,7 @@ func (id ID) MaxLevel() int {
 	return algorithms[id].maxLevel
 }
 
-// String returns the name that [ParseID] reads, or "codec(9)" for a number
-// this version does not know.
+// String returns the name that [ParseID] parses, or "codec(9)" for a number that this version does not know.
 func (id ID) String() string {
 	if id == Proto {
 		return protoName
@@ -69,8 +68,7 @@ func (id ID) String() string {
 	return algorithms[id].name
 }
 
-// ParseID returns the algorithm called name, which is in lower case. The
-// error wraps [ErrUnknownCodec].
+// ParseID returns the algorithm with a name, which is in lower case. The error wraps [ErrUnknownCodec].
 func ParseID(name string) (ID, error) {
 	if name == protoName {
 		return Proto, nil
@@ -83,34 +81,31 @@ func ParseID(name string) (ID, error) {
 	return 0, fmt.Errorf("%w: %q", ErrUnknownCodec, name)
 }
 
-// Setting is what a writer chose. It is comparable, and its zero value is raw.
+// Setting is a writer's choice. It is comparable, and its zero value is raw.
 //
-// In text it is the algorithm, then "-" and the level unless that is 0, then
-// "@" and the dictionary's number in 8 hex digits unless that is 0: "raw",
-// "lz4", "zstd-3", "zstd-3@0a1b2c3d". There is one spelling for a setting.
-// Those of cinch-proto, "cinch-proto" and "cinch-proto-raw", are for messages
-// only: see [ParseMessageSetting].
+// As text it is the algorithm, then "-" and the level unless that is 0, then "@" and the dictionary's number
+// in 8 hex digits unless that is 0: "raw", "lz4", "zstd-3", "zstd-3@0a1b2c3d". Each setting has exactly one
+// spelling. Those of cinch-proto, "cinch-proto" and "cinch-proto-raw", are for messages only: see
+// [ParseMessageSetting].
 type Setting struct {
 	Codec ID
 	Level int    // 1 is the fastest; 0 is the algorithm's default; see Stored
 	Dict  uint32 // number of a dictionary, 0 for none; zstd only
 }
 
-// Stored is the level of cinch-proto at which the columns of a message are not
-// compressed: a link that carries the messages does that, with the history of others.
+// Stored is the level of cinch-proto at which the columns of a message are not compressed: the link that
+// carries the messages compresses them, with the history of others.
 const Stored = -1
 
-// storedSuffix is how Stored is written.
+// storedSuffix is the text form of Stored.
 const storedSuffix = "-raw"
 
-// IsProto reports whether the setting is one of cinch-proto's, which no [Engine]
-// carries out.
+// IsProto reports whether the setting is one of cinch-proto, which no [Engine] implements.
 func (s Setting) IsProto() bool {
 	return s.Codec == Proto && (s.Level == 0 || s.Level == Stored) && s.Dict == 0
 }
 
-// ParseMessageSetting is ParseSetting for gRPC messages, which may have the
-// settings of cinch-proto too.
+// ParseMessageSetting is ParseSetting for gRPC messages, and accepts the settings of cinch-proto too.
 func ParseMessageSetting(text string) (Setting, error) {
 	for _, s := range []Setting{{Codec: Proto}, {Codec: Proto, Level: Stored}} {
 		if s.String() == text {
@@ -120,7 +115,7 @@ func ParseMessageSetting(text string) (Setting, error) {
 	return ParseSetting(text)
 }
 
-// String returns the text that [ParseMessageSetting] reads.
+// String returns the text that [ParseMessageSetting] parses.
 func (s Setting) String() string {
 	text := s.Codec.String()
 	if s.Codec == Proto && s.Level == Stored {
@@ -135,8 +130,8 @@ func (s Setting) String() string {
 	return text
 }
 
-// ParseSetting reads what [Setting.String] prints of a setting for values, and
-// nothing else. The error wraps [ErrSetting], or [ErrUnknownCodec] for the algorithm's name.
+// ParseSetting parses the text that [Setting.String] returns for a setting for values, and nothing else. The
+// error wraps [ErrSetting], or [ErrUnknownCodec] for the algorithm's name.
 func ParseSetting(text string) (Setting, error) {
 	var s Setting
 	rest, number, hasDict := strings.Cut(text, "@")
@@ -167,8 +162,8 @@ func ParseSetting(text string) (Setting, error) {
 	return s, nil
 }
 
-// Validate reports whether an [Engine] can carry out the setting, given its
-// dictionary. The error wraps [ErrSetting] or [ErrUnknownCodec].
+// Validate checks that an [Engine] can execute the setting, given its dictionary. The error wraps
+// [ErrSetting] or [ErrUnknownCodec].
 func (s Setting) Validate() error {
 	if !s.Codec.Known() {
 		return fmt.Errorf("%w: %d", ErrUnknownCodec, uint8(s.Codec))

@@ -10,8 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/internal/zstdframe"
 )
 
-// Bounds of what streams with history are made with. Levels above cost tens of megabytes a
-// stream.
+// Limits of streams with history. Higher levels cost tens of megabytes per stream.
 const (
 	MinStreamWindow = 16 // log2 of bytes
 	MaxStreamWindow = 23
@@ -21,33 +20,32 @@ const (
 // ErrClosed is returned by streams after Close.
 var ErrClosed = errors.New("codec: stream is closed")
 
-// A StreamWriter compresses a stream piece by piece, each with the history of those before
-// it. What Append returns is all it takes to get the piece back: nothing is held for later.
-// It is a state of one stream, not safe for concurrent use, and keeps its memory until Close.
-// After an error it can only be closed.
+// A StreamWriter compresses a stream piece by piece, each with the history of the previous ones. The result
+// of Append is all that is needed to restore the piece: nothing is held back. It is the state of one stream,
+// is not safe for concurrent use, and holds its memory until Close. After an error it can only be closed.
 type StreamWriter interface {
 	Append(dst, piece []byte) ([]byte, error)
 	Close()
 }
 
-// A StreamReader gives back what a StreamWriter made, in the same order. Append appends
-// exactly rawLen bytes or returns an error that wraps [ErrCorrupt]; what src says can't make
-// it take more memory than its window and a constant. After an error it can only be closed.
+// A StreamReader restores what a StreamWriter made, in the same order. Append appends exactly rawLen bytes or
+// returns an error that wraps [ErrCorrupt]; whatever src contains, it uses no more memory than its window and
+// a constant. After an error it can only be closed.
 type StreamReader interface {
 	Append(dst, src []byte, rawLen int) ([]byte, error)
 	Close()
 }
 
-// ZstdStreamer makes the states of streams: whole zstd blocks, without frame header and end.
-// Window is the log2 of the history's bytes, the same on both sides.
+// ZstdStreamer makes the states of streams, which consist of whole zstd blocks, without frame header and end.
+// window is the log2 of the history's bytes, the same on both sides.
 type ZstdStreamer interface {
 	NewStreamWriter(level, window int) (StreamWriter, error)
 	NewStreamReader(window int) (StreamReader, error)
-	// StreamBytes estimates from above what the two keep alive.
+	// StreamBytes returns upper estimates of the memory that the two hold, in bytes.
 	StreamBytes(level, window int) (writer, reader int)
 }
 
-// StreamWriter makes a compressor of one stream by zstd.
+// StreamWriter returns a zstd compressor for one stream.
 func (e *Engine) StreamWriter(level, window int) (StreamWriter, error) {
 	if level < 1 || level > MaxStreamLevel {
 		return nil, fmt.Errorf("%w: streams have levels 1 to %d, not %d", ErrSetting, MaxStreamLevel, level)
@@ -59,7 +57,7 @@ func (e *Engine) StreamWriter(level, window int) (StreamWriter, error) {
 	return &turnWriter{e, w}, err
 }
 
-// StreamReader makes the decompressor of one stream.
+// StreamReader returns the decompressor for one stream.
 func (e *Engine) StreamReader(window int) (StreamReader, error) {
 	if err := checkWindow(window); err != nil {
 		return nil, err
@@ -68,7 +66,7 @@ func (e *Engine) StreamReader(window int) (StreamReader, error) {
 	return &turnReader{e, r}, err
 }
 
-// StreamBytes estimates from above what the states of a stream keep alive.
+// StreamBytes returns upper estimates of the memory that the states of a stream hold, in bytes.
 func (e *Engine) StreamBytes(level, window int) (writer, reader int) {
 	return e.streamer().StreamBytes(level, window)
 }
@@ -87,7 +85,7 @@ func (e *Engine) streamer() ZstdStreamer {
 	return (*GoZstd)(nil)
 }
 
-// turnWriter takes the engine's turns, as values do.
+// turnWriter waits for the engine's turns, as values do.
 type turnWriter struct {
 	e *Engine
 	w StreamWriter
@@ -124,7 +122,7 @@ type goStreamWriter struct {
 	begun bool
 }
 
-// appender is where an encoder writes to: the caller's slice, for one call.
+// appender is the output of an encoder: the caller's slice, for one call.
 type appender struct{ b []byte }
 
 func (a *appender) Write(p []byte) (int, error) {
@@ -147,7 +145,7 @@ func (*GoZstd) NewStreamWriter(level, window int) (StreamWriter, error) {
 	return w, err
 }
 
-// goStreamLevel leaves the best encoder out, which keeps 34 MiB of tables.
+// goStreamLevel excludes the best encoder, which keeps 34 MiB of tables.
 func goStreamLevel(level int) zstd.EncoderLevel {
 	return min(zstd.EncoderLevelFromZstd(level), zstd.SpeedBetterCompression)
 }
@@ -173,8 +171,8 @@ func (w *goStreamWriter) Append(dst, piece []byte) ([]byte, error) {
 	return out, nil
 }
 
-// CutStreamHeader takes the header of a frame from the bytes behind start. It is for
-// implementations of [ZstdStreamer].
+// CutStreamHeader removes the header of a frame from the bytes after start. It is for implementations of
+// [ZstdStreamer].
 func CutStreamHeader(b []byte, start int) ([]byte, error) {
 	if len(b) < start+zstdframe.StreamHeaderLen || string(b[start:start+4]) != zstdframe.Magic || b[start+4] != 0 {
 		return b[:start], errors.New("codec: unexpected header of a zstd stream")
@@ -182,16 +180,16 @@ func CutStreamHeader(b []byte, start int) ([]byte, error) {
 	return append(b[:start], b[start+zstdframe.StreamHeaderLen:]...), nil
 }
 
-func (w *goStreamWriter) Close() { w.zstd = nil } // no Close of the library's: it would write an end
+func (w *goStreamWriter) Close() { w.zstd = nil } // without the library's Close, which would write an end
 
-// goStreamReader is a stream by the pure Go decoder. It decodes in the caller's goroutine and
-// reads block by block, so that it ends just where a piece does.
+// goStreamReader is a stream by the pure Go decoder. It decodes on the caller's goroutine and reads block by
+// block, so that it stops exactly at the end of a piece.
 type goStreamReader struct {
 	zstd *zstd.Decoder
 	in   feed
 }
 
-// feed is what a decoder reads from: the header, then the caller's slice for one call.
+// feed is the input of a decoder: the header, then the caller's slice for one call.
 type feed struct{ head, b []byte }
 
 func (f *feed) Read(p []byte) (int, error) {
@@ -216,7 +214,7 @@ func (*GoZstd) NewStreamReader(window int) (StreamReader, error) {
 		zstd.WithDecoderConcurrency(1),
 		zstd.WithDecoderLowmem(true),
 		zstd.WithDecoderMaxWindow(1<<window),
-		zstd.WithDecoderMaxMemory(1<<62), // of the whole stream, which has no end
+		zstd.WithDecoderMaxMemory(1<<62), // for the whole stream, which has no end
 	)
 	return r, err
 }

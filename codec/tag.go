@@ -7,16 +7,16 @@ import (
 	"sync"
 )
 
-// TagLen is the length in bytes of what [Dict.Tag] returns.
+// TagLen is the length in bytes of a result of [Dict.Tag].
 const TagLen = 8
 
-// tagLabel stands before the content in what a dictionary's key is the hash of. So the key
-// can't be told from the dictionary's own hash, which is public.
+// tagLabel precedes the content in the input of the key's hash, so that the key can't be derived from the
+// dictionary's own hash, which is public.
 const tagLabel = "cinch tag v1"
 
-// Tag returns a keyed hash of the parts, one after the other: HMAC-SHA256 cut to its first
-// bytes. Its key is the SHA-256 of a label and the dictionary's
-// content, so nobody without the content can make one.
+// Tag returns a keyed hash of the concatenated parts: HMAC-SHA256 truncated to its first TagLen bytes. Its
+// key is the SHA-256 of a label and the dictionary's content, so that it can't be computed without the
+// content.
 func (d *Dict) Tag(parts ...[]byte) (tag [TagLen]byte) {
 	t, _ := d.taggers.Get().(*tagger)
 	if t == nil {
@@ -31,14 +31,14 @@ func (d *Dict) Tag(parts ...[]byte) (tag [TagLen]byte) {
 	return tag
 }
 
-// tagger is kept for the next tag of the same dictionary: its mac holds the hash's states behind
-// the key, which would take two blocks to compute again.
+// tagger is kept for the next tag of the same dictionary: its mac holds the hash's states after the key,
+// which would take two blocks to compute again.
 type tagger struct {
 	mac hash.Hash
 	sum [sha256.Size]byte
 }
 
-// tagKey hashes the content once, and not before a tag is wanted: dictionaries of streams need none.
+// tagKey hashes the content once, when the first tag is needed: dictionaries of streams need none.
 func (d *Dict) tagKey() []byte {
 	d.keyed.Do(func() {
 		h := sha256.New()
@@ -49,7 +49,7 @@ func (d *Dict) tagKey() []byte {
 	return d.key
 }
 
-// tags is what a Dict keeps for its tags.
+// tags is the state of a Dict for its tags.
 type tags struct {
 	keyed   sync.Once
 	key     []byte

@@ -8,28 +8,26 @@ import (
 	"github.com/cinch-layer/cinch/codec/internal/zstdframe"
 )
 
-// defaultZstdLevel is zstd's own.
+// defaultZstdLevel is the default level of zstd itself.
 const defaultZstdLevel = 3
 
-// DecompressSlack is the capacity in bytes beyond rawLen that saves the pure
-// Go zstd decoder an allocation for values above 128 KiB: it notices that a
-// hostile block overruns rawLen only after the block.
+// DecompressSlack is the capacity in bytes beyond rawLen that saves the pure Go zstd decoder an allocation
+// for values above 128 KiB: it detects that a hostile block overruns rawLen only after the block.
 const DecompressSlack = zstdframe.MaxBlock
 
-// goZstdIdleBytes bounds what encoders and decoders that are not in use keep
-// alive, each kind by itself. It holds two encoders of the largest kind.
+// goZstdIdleBytes limits the memory of idle encoders and decoders, for each of the two kinds. It is
+// sufficient for two encoders of the largest kind.
 const goZstdIdleBytes = 80 << 20
 
-// GoZstd is zstd in pure Go. Its four levels stand for zstd's 22: 1 and 2, 3
-// to 5, 6 to 9, and above; with a dictionary the last is the same as the third.
-// Encoders and decoders are kept for reuse within a bound of bytes; those in
-// use are bounded by the engine.
+// GoZstd is zstd in pure Go. Its four levels correspond to zstd's 22: 1 and 2, 3 to 5, 6 to 9, and above;
+// with a dictionary the last is the same as the third. Idle encoders and decoders are kept up to a limit of
+// bytes; the engine limits those in use.
 //
-// A state belongs to a [Dict], not to its content: load a dictionary once.
+// A state belongs to a [Dict], not to its content: load each dictionary once.
 type GoZstd struct {
 	encoders idle[encoderKey, *zstd.Encoder]
 	decoders idle[*Dict, *goDecoder]
-	literals bool // are coded at all levels
+	literals bool // literals are coded at all levels
 }
 
 type encoderKey struct {
@@ -37,7 +35,7 @@ type encoderKey struct {
 	dict  *Dict
 }
 
-// goDecoder is a decoder with the buffer in which frames get their header back.
+// goDecoder is a decoder with a buffer for frames with their restored header.
 type goDecoder struct {
 	zstd  *zstd.Decoder
 	frame []byte
@@ -51,8 +49,8 @@ func NewGoZstd() *GoZstd {
 	return z
 }
 
-// NewLiteralGoZstd returns zstd in pure Go that codes literals also where the fastest level finds
-// no matches, as in columns of numbers and names.
+// NewLiteralGoZstd returns zstd in pure Go that entropy-codes literals even if the fastest level finds no
+// matches, as in columns of numbers and names.
 func NewLiteralGoZstd() *GoZstd {
 	z := NewGoZstd()
 	z.literals = true
@@ -81,8 +79,8 @@ func (z *GoZstd) Compress(dst, src []byte, level int, d *Dict) ([]byte, error) {
 	return zstdframe.Store(out, start, len(src))
 }
 
-// goLevel avoids the best encoder where there is a dictionary: for every value
-// it would copy 34 MiB of tables, which takes 10 ms and more.
+// goLevel avoids the best encoder if there is a dictionary: for every value it would copy 34 MiB of tables,
+// which takes 10 ms and more.
 func goLevel(level int, d *Dict) zstd.EncoderLevel {
 	best := zstd.SpeedBestCompression
 	if d != nil {
@@ -91,8 +89,8 @@ func goLevel(level int, d *Dict) zstd.EncoderLevel {
 	return min(zstd.EncoderLevelFromZstd(level), best)
 }
 
-// goWindow is the encoders' window in bytes. It is what an encoder's history
-// takes once a value has more than one block.
+// goWindow returns the encoders' window in bytes. It is the size of an encoder's history when a value has
+// more than one block.
 func goWindow(level zstd.EncoderLevel) int {
 	switch level {
 	case zstd.SpeedFastest, zstd.SpeedDefault:
@@ -104,8 +102,8 @@ func goWindow(level zstd.EncoderLevel) int {
 	}
 }
 
-// goEncoderBytes estimates what an encoder keeps alive: its tables, twice with
-// a dictionary, and its history.
+// goEncoderBytes estimates the memory that an encoder holds: its tables, twice with a dictionary, and its
+// history.
 func goEncoderBytes(key encoderKey) int {
 	tables := map[zstd.EncoderLevel]int{
 		zstd.SpeedFastest:           256 << 10,
@@ -157,7 +155,7 @@ func (z *GoZstd) Decompress(dst, src []byte, rawLen int, d *Dict) ([]byte, error
 	return out, err
 }
 
-// parseZstd checks a payload before any library sees it.
+// parseZstd checks a payload before it is passed to any library.
 func parseZstd(src []byte, rawLen int, d *Dict) (zstdframe.Frame, error) {
 	f, err := zstdframe.Parse(src, rawLen)
 	if err != nil {
@@ -169,11 +167,11 @@ func parseZstd(src []byte, rawLen int, d *Dict) (zstdframe.Frame, error) {
 	return f, nil
 }
 
-// goDecoderBytes is what a decoder keeps alive at most beside its dictionary:
-// literals, sequences, tables and the frame's buffer.
+// goDecoderBytes is the maximum memory of a decoder without its dictionary: literals, sequences, tables and
+// the frame's buffer.
 const goDecoderBytes = 3 << 20
 
-// maxKeptFrame bounds the buffer a decoder keeps for frames, in bytes.
+// maxKeptFrame limits the size in bytes of the buffer that a decoder keeps for frames.
 const maxKeptFrame = 512 << 10
 
 func newGoDecoder(d *Dict) (*goDecoder, error) {
@@ -181,7 +179,7 @@ func newGoDecoder(d *Dict) (*goDecoder, error) {
 		zstd.WithDecoderConcurrency(1),
 		zstd.WithDecoderLowmem(true),
 		zstd.WithDecodeAllCapLimit(true),
-		zstd.WithDecoderMaxWindow(1 << 32), // a window costs nothing when decoding in one piece
+		zstd.WithDecoderMaxWindow(1 << 32), // the window costs nothing when decoding in one piece
 	}
 	switch {
 	case d == nil:
@@ -198,7 +196,7 @@ func newGoDecoder(d *Dict) (*goDecoder, error) {
 }
 
 func (z *GoZstd) putDecoder(d *Dict, dec *goDecoder) {
-	dec.zstd.DecodeAll(nil, nil) // makes it forget the caller's buffer
+	dec.zstd.DecodeAll(nil, nil) // makes it drop the caller's buffer
 	bytes := goDecoderBytes
 	if d != nil {
 		bytes += len(d.content)
@@ -206,8 +204,8 @@ func (z *GoZstd) putDecoder(d *Dict, dec *goDecoder) {
 	z.decoders.put(d, dec, bytes)
 }
 
-// decompress gives the frame a header that declares rawLen and the smallest
-// window that does, so that the library stops at the first byte beyond.
+// decompress adds a header to the frame that declares rawLen and the smallest sufficient window, so that the
+// library stops at the first byte beyond.
 func (dec *goDecoder) decompress(dst []byte, f zstdframe.Frame, rawLen int, d *Dict) ([]byte, error) {
 	h := zstdframe.Header{WindowLog: zstdframe.WindowLog(rawLen + d.size()), DictID: d.frameID(), ContentLen: rawLen}
 	frame := f.AppendTo(dec.frame[:0], h)

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Amount returns how much a test does: less with -short, all with CINCH_FULL=1, which make full sets, and usual otherwise.
+// Amount returns how much a test does: less with -short, all with CINCH_FULL=1, which make full sets, and
+// otherwise usual.
 func Amount[T any](less, usual, all T) T {
 	switch {
 	case testing.Short():

@@ -15,7 +15,7 @@ type benchmark struct {
 	sealed  [][]byte
 }
 
-// benchmarks are all algorithms, or zstd's settings only.
+// benchmarks returns the benchmarks of all algorithms, or of zstd's settings only.
 func benchmarks(b *testing.B, e *codec.Engine, all bool) map[string]*benchmark {
 	d := Dicts(b)["trained by us"]
 	settings := []codec.Setting{
@@ -74,7 +74,7 @@ func (bm *benchmark) report(b *testing.B) {
 	b.ReportAllocs()
 }
 
-// BenchmarkCompress measures an engine on z, with all algorithms or zstd only.
+// BenchmarkCompress measures compression by an engine with z, with all algorithms or zstd only.
 func BenchmarkCompress(b *testing.B, z codec.ZstdCoder, all bool) {
 	e := codec.New(codec.Options{Zstd: z})
 	for name, bm := range benchmarks(b, e, all) {
@@ -88,7 +88,7 @@ func BenchmarkCompress(b *testing.B, z codec.ZstdCoder, all bool) {
 	}
 }
 
-// BenchmarkDecompress is the way back.
+// BenchmarkDecompress measures decompression likewise.
 func BenchmarkDecompress(b *testing.B, z codec.ZstdCoder, all bool) {
 	e := codec.New(codec.Options{Zstd: z})
 	for name, bm := range benchmarks(b, e, all) {

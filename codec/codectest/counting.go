@@ -6,13 +6,13 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// CountingZstd counts what its decoder is asked for: what is refused before is never decoded.
+// CountingZstd counts the calls of its decoder: what is rejected before is never decoded.
 type CountingZstd struct {
 	codec.ZstdCoder
 	Decoded atomic.Int64
 }
 
-// Decompress counts.
+// Decompress counts the call and decompresses.
 func (c *CountingZstd) Decompress(dst, src []byte, rawLen int, d *codec.Dict) ([]byte, error) {
 	c.Decoded.Add(1)
 	return c.ZstdCoder.Decompress(dst, src, rawLen, d)

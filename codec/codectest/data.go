@@ -1,6 +1,5 @@
-// Package codectest is the test suite that every implementation of zstd
-// passes, and the data it and the other codecs are tested on. The suite of the
-// other codecs is engine_test.go of package codec.
+// Package codectest is the test suite for every implementation of zstd, with the test data for it and the
+// other codecs. The suite of the other codecs is engine_test.go of package codec.
 package codectest
 
 import (
@@ -19,7 +18,7 @@ var Sizes = []int{
 	1<<20 - 1, 1 << 20, 1<<20 + 1,
 }
 
-// Kinds are sorts of data, each a function of size and seed.
+// Kinds holds generators of test data by name. Each is a function of size and seed.
 var Kinds = map[string]func(n int, seed uint64) []byte{
 	"zeros":  func(n int, _ uint64) []byte { return make([]byte, n) },
 	"random": Random,
@@ -31,7 +30,8 @@ var Kinds = map[string]func(n int, seed uint64) []byte{
 	"mixed": Mixed,
 }
 
-// Values returns values of all kinds, by kind and then in the order of Sizes. They are made once: not to be changed.
+// Values returns values of all kinds, by kind and in the order of Sizes. They are made once and must not be
+// modified.
 var Values = sync.OnceValue(func() map[string][][]byte {
 	all := map[string][][]byte{}
 	for kind, generate := range Kinds {

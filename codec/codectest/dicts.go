@@ -10,19 +10,19 @@ import (
 	"github.com/cinch-layer/cinch/codec/dict"
 )
 
-// trained was made by klauspost's builder from Documents(400, 7). It is frozen
-// since the builder makes another one every time.
+// trained was made by klauspost's builder from Documents(400, 7). It is frozen since the builder makes a
+// different one every time.
 //
 //go:embed testdata/trained.dict
 var trained []byte
 
-// covered is made by our own trainer, which gives the same every time.
+// covered is made by Cinch's trainer, which always makes the same.
 var covered = sync.OnceValues(func() (*codec.Dict, error) {
 	return dict.Train(Documents(1500, 7), dict.TrainOptions{Size: 16 << 10})
 })
 
-// Dicts returns dictionaries for [JSON] and [Documents]: raw content, and
-// trained in pure Go by two trainers.
+// Dicts returns dictionaries for [JSON] and [Documents]: raw content, and two trained in pure Go by different
+// trainers.
 func Dicts(t testing.TB) map[string]*codec.Dict {
 	t.Helper()
 	own, err := covered()
@@ -37,7 +37,7 @@ func Dicts(t testing.TB) map[string]*codec.Dict {
 	}
 }
 
-// NewDict fails the test where content is no dictionary.
+// NewDict returns a dictionary, and fails the test if content is invalid.
 func NewDict(t testing.TB, content []byte) *codec.Dict {
 	t.Helper()
 	d, err := codec.NewDict(content)

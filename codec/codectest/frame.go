@@ -10,8 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Frames is what every implementation of frames that are written while a value arrives must do;
-// a writes and b reads.
+// Frames is the test suite for frames that are written while a value arrives; a writes and b reads.
 func Frames(t *testing.T, a, b codec.ZstdCoder) {
 	from, to := codec.New(codec.Options{Zstd: a}), codec.New(codec.Options{Zstd: b})
 	const block = codec.FrameBlock
@@ -34,7 +33,7 @@ func Frames(t *testing.T, a, b codec.ZstdCoder) {
 	})
 }
 
-// arrivals are values of n bytes whose beginning says more or less of the rest.
+// arrivals returns values of n bytes whose beginnings differ in how well they predict the rest.
 func arrivals(n int) map[string][]byte {
 	text, noise := JSON(n, 5), Random(n, 6)
 	return map[string][]byte{
@@ -44,8 +43,7 @@ func arrivals(n int) map[string][]byte {
 	}
 }
 
-// testFrame has the value arrive in steps of many lengths, in memory that holds something else
-// before.
+// testFrame makes the value arrive in steps of many lengths, in memory that held something else before.
 func testFrame(t *testing.T, from, to *codec.Engine, name string, value []byte, level int) {
 	t.Helper()
 	what := fmt.Sprintf("%s of %d bytes, level %d", name, len(value), level)
@@ -86,7 +84,7 @@ func testFrame(t *testing.T, from, to *codec.Engine, name string, value []byte, 
 	}
 }
 
-// step is how many bytes arrive behind n: single ones around the borders of blocks.
+// step returns how many bytes arrive after n: one at a time around the boundaries of blocks.
 func step(rng *rand.Rand, n int) int {
 	if at := n % codec.FrameBlock; at < 2 || at >= codec.FrameBlock-2 {
 		return 1
@@ -95,7 +93,7 @@ func step(rng *rand.Rand, n int) int {
 	return steps[rng.IntN(len(steps))]
 }
 
-// testAbandoned ends frames in the middle, whose memory is then used for something else.
+// testAbandoned closes frames in the middle, and then reuses their memory.
 func testAbandoned(t *testing.T, e *codec.Engine) {
 	st := codec.Setting{Codec: codec.Zstd, Level: 3}
 	for n := range 5 {

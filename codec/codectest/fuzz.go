@@ -8,11 +8,11 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// maxFuzzLen bounds the raw length that a fuzzed payload may claim, in bytes.
+// maxFuzzLen limits the raw length that a fuzzed payload may claim, in bytes.
 const maxFuzzLen = 1 << 20
 
-// FuzzDecompress feeds any bytes, claimed to be any length of any algorithm,
-// to an engine: it must not panic and give exactly that length or an error.
+// FuzzDecompress feeds arbitrary bytes, with any claimed length and algorithm, to an engine: it must not
+// panic, and must return exactly that length or an error.
 func FuzzDecompress(f *testing.F, z codec.ZstdCoder) {
 	e := codec.New(codec.Options{Zstd: z})
 	dicts := Dicts(f)
@@ -58,7 +58,7 @@ func seedPayloads(f *testing.F, e *codec.Engine, dicts []*codec.Dict) {
 	}
 }
 
-// FuzzRoundTrip compresses any bytes by any algorithm and opens them again.
+// FuzzRoundTrip compresses arbitrary bytes by any algorithm and decompresses them again.
 func FuzzRoundTrip(f *testing.F, z codec.ZstdCoder) {
 	e := codec.New(codec.Options{Zstd: z})
 	dicts := Dicts(f)

@@ -8,8 +8,8 @@ import (
 	"github.com/cinch-layer/cinch/codec/internal/zstdframe"
 )
 
-// OneFrame checks what gRPC's A122 says of a message whose encoding is zstd: it is exactly one frame of RFC 8878, so neither
-// several nor skippable ones, and names no dictionary.
+// OneFrame checks what gRPC's A122 requires of a message whose encoding is zstd: it is exactly one frame of
+// RFC 8878, neither several nor skippable ones, and names no dictionary.
 func OneFrame(packed []byte, rawLen int) error {
 	rest, ok := strings.CutPrefix(string(packed), zstdframe.Magic)
 	if !ok {
@@ -22,7 +22,7 @@ func OneFrame(packed []byte, rawLen int) error {
 	return err
 }
 
-// Messages checks that what pack makes of messages of all sizes is one frame each.
+// Messages checks that pack turns messages of all sizes into one frame each.
 func Messages(t *testing.T, pack func(message []byte) ([]byte, error)) {
 	t.Helper()
 	for _, n := range []int{0, 1, 255, 256, 350, 1000, 65_535, 65_536, 65_791, 65_792, 128 << 10, 128<<10 + 1, 1 << 20, 9 << 20}[:Amount(13, 14, 14)] {

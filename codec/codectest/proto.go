@@ -5,9 +5,10 @@ import (
 	"fmt"
 )
 
-// NestedRecords returns a message of Protocol Buffers whose last element differs from those before only by longer runs of parts, and
-// each part has its own text. So cinch-proto, version 2, gives the element by a record, and makes a new record of each part
-// meanwhile. A part has as many numbers as the element, so that its record fits the room of the element's.
+// NestedRecords returns a message of Protocol Buffers whose last element differs from those before only by
+// longer runs of parts, each of which has its own text. So cinch-proto, version 2, represents the element by
+// a record, and makes a new record of each part meanwhile. A part has as many numbers as the element, so that
+// its record fits the space of the element's.
 func NestedRecords(runs, parts, numbers int) (b []byte) {
 	element := func(at, parts int) []byte {
 		m := binary.AppendUvarint([]byte{1 << 3}, uint64(at))
@@ -19,13 +20,13 @@ func NestedRecords(runs, parts, numbers int) (b []byte) {
 		return protoNumbers(m, 15, numbers)
 	}
 	b = protoBytes(b, 1, element(0, 40))
-	for i := range 30 { // until elements are not kept as values any more
+	for i := range 30 { // until elements are no longer kept as values
 		b = protoBytes(b, 1, element(1000+i*i, 2))
 	}
 	return protoBytes(b, 1, element(1, parts))
 }
 
-// ForgottenRecords returns NestedRecords with so many parts that their records need more than all the memory for records.
+// ForgottenRecords returns NestedRecords with so many parts that their records exceed the memory for records.
 func ForgottenRecords() []byte { return NestedRecords(1, 1950, 250) }
 
 func protoBytes(b []byte, field int, content []byte) []byte {

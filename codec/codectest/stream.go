@@ -9,10 +9,10 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// maxPiece is more than a zstd block holds.
+// maxPiece exceeds the size of a zstd block.
 const maxPiece = 300 << 10
 
-// Streams is what every implementation of streams with history must do; a writes and b reads.
+// Streams is the test suite for streams with history; a writes and b reads.
 func Streams(t *testing.T, a, b codec.ZstdCoder) {
 	from, to := codec.New(codec.Options{Zstd: a}), codec.New(codec.Options{Zstd: b})
 	for _, level := range []int{1, 3, codec.MaxStreamLevel} {
@@ -40,7 +40,7 @@ func newStream(t *testing.T, from, to *codec.Engine, level, window int) (codec.S
 	return w, r
 }
 
-// testStream sends pieces of all kinds, each of which must come back before the next is made.
+// testStream sends pieces of all kinds. Each must be restored before the next is made.
 func testStream(t *testing.T, from, to *codec.Engine, level, window int) {
 	rng := rand.New(rand.NewPCG(uint64(level), uint64(window)))
 	w, r := newStream(t, from, to, level, window)
@@ -64,7 +64,7 @@ func testStream(t *testing.T, from, to *codec.Engine, level, window int) {
 	}
 }
 
-// randomPiece mixes what is new with what came before.
+// randomPiece mixes new data with parts of the previous piece.
 func randomPiece(rng *rand.Rand, before []byte) []byte {
 	sizes := [...]int{1, 3, 40, 700, 16 << 10, 64 << 10, 128 << 10, maxPiece}
 	piece := make([]byte, 1+rng.IntN(sizes[rng.IntN(len(sizes))]))
@@ -83,7 +83,7 @@ func randomPiece(rng *rand.Rand, before []byte) []byte {
 	return piece
 }
 
-// testHistory proves that what came before makes what comes now smaller.
+// testHistory checks that earlier pieces make later ones smaller.
 func testHistory(t *testing.T, from, to *codec.Engine) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	w, r := newStream(t, from, to, 1, 17)
@@ -102,8 +102,8 @@ func testHistory(t *testing.T, from, to *codec.Engine) {
 	}
 }
 
-// testHostilePieces changes pieces at random. Whatever comes of it, the reader gives the
-// right number of bytes or an error, and takes no memory for more.
+// testHostilePieces changes pieces at random. The reader must return the right number of bytes or an error,
+// and must not allocate memory for more.
 func testHostilePieces(t *testing.T, from, to *codec.Engine) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range Amount(100, 200, 400) {

@@ -12,12 +12,10 @@ import (
 	"github.com/cinch-layer/cinch/codec/internal/zstdframe"
 )
 
-// Levels are the levels tested: the ends, the default and each of the four
-// that pure Go knows.
+// Levels lists the levels to test: the ends, the default and each of the four of the pure Go implementation.
 var Levels = []int{0, 1, 3, 6, 19}
 
-// Zstd is the suite for one implementation. Dicts are to hold raw content and
-// trained dictionaries.
+// Zstd is the test suite for one implementation. dicts must contain raw content and trained dictionaries.
 func Zstd(t *testing.T, z codec.ZstdCoder, dicts map[string]*codec.Dict) {
 	dicts = withNone(dicts)
 	t.Run("round trip", func(t *testing.T) { CrossDecode(t, z, z, dicts) })
@@ -40,8 +38,7 @@ func withNone(dicts map[string]*codec.Dict) map[string]*codec.Dict {
 	return all
 }
 
-// CrossDecode checks that b reads what a writes, over the grid of kinds,
-// sizes, levels and dictionaries.
+// CrossDecode checks that b reads what a writes, over the grid of kinds, sizes, levels and dictionaries.
 func CrossDecode(t *testing.T, a, b codec.ZstdCoder, dicts map[string]*codec.Dict) {
 	for kind, values := range Values() {
 		for dictName, d := range withNone(dicts) {
@@ -56,8 +53,8 @@ func CrossDecode(t *testing.T, a, b codec.ZstdCoder, dicts map[string]*codec.Dic
 	}
 }
 
-// levelsFor leaves out slow levels where they would take minutes, and, but with make full, the longest values except those of
-// all types of blocks.
+// levelsFor omits slow levels that would take minutes, and, except with make full, the longest values apart
+// from those with all types of blocks.
 func levelsFor(n int, kind string) []int {
 	switch {
 	case n > Amount(4097, 128<<10, 1<<20+1) && kind != "mixed":
@@ -100,7 +97,7 @@ func compress(t *testing.T, z codec.ZstdCoder, value []byte, level int, d *codec
 	return payload
 }
 
-// testFrameForm checks the header the format promises.
+// testFrameForm checks the header that the format promises.
 func testFrameForm(t *testing.T, z codec.ZstdCoder, dicts map[string]*codec.Dict) {
 	for name, d := range dicts {
 		for _, value := range Values()["json"] {
@@ -120,7 +117,7 @@ func testWrongLength(t *testing.T, z codec.ZstdCoder, dicts map[string]*codec.Di
 	for name, d := range dicts {
 		for _, value := range Values()["json"] {
 			n, payload := len(value), compress(t, z, value, 1, d)
-			// Without its content size a frame can't be told to lie by its header.
+			// Without its content size, the header does not reveal that a frame is wrong.
 			for form, p := range map[string][]byte{"stored": payload, "without content size": reheader(t, payload, n, zstdframe.Header{WindowLog: 20, ContentLen: -1})} {
 				for _, wrong := range []int{0, n - 1, n + 1, 2 * n, n + 1<<20} {
 					if wrong < 0 || wrong == n {
@@ -147,8 +144,8 @@ func reheader(t *testing.T, payload []byte, rawLen int, h zstdframe.Header) []by
 	return f.AppendTo(nil, h)[len(zstdframe.Magic):]
 }
 
-// testDamage truncates, extends and flips frames: an error or, where a flip
-// only changes what is said, other bytes of the right length.
+// testDamage truncates, extends and flips frames. The result must be an error or, if a flip only changes the
+// content, other bytes of the right length.
 func testDamage(t *testing.T, z codec.ZstdCoder, dicts map[string]*codec.Dict) {
 	for name, d := range dicts {
 		value := JSON(Amount(300, 500, 2000), 1)
@@ -176,7 +173,7 @@ func testDamage(t *testing.T, z codec.ZstdCoder, dicts map[string]*codec.Dict) {
 	}
 }
 
-// testForeignHeader reads frames as other writers make them.
+// testForeignHeader reads frames with headers as other writers make them.
 func testForeignHeader(t *testing.T, z codec.ZstdCoder, dicts map[string]*codec.Dict) {
 	for name, d := range dicts {
 		for _, n := range []int{1, 300, 4096, 300_000} {
@@ -240,9 +237,9 @@ func testAppend(t *testing.T, z codec.ZstdCoder, dicts map[string]*codec.Dict) {
 	}
 }
 
-// testBomb feeds frames whose blocks hold far more than rawLen, and checks
-// what that allocates. Zeros may become RLE blocks, whose headers give them
-// away; a pattern becomes compressed blocks, which don't.
+// testBomb feeds frames whose blocks hold far more than rawLen, and checks the allocated memory. Zeros may
+// become RLE blocks, whose headers reveal their size; a pattern becomes compressed blocks, whose headers
+// don't.
 func testBomb(t *testing.T, z codec.ZstdCoder, dicts map[string]*codec.Dict) {
 	large := Amount(8<<20, 8<<20, 48<<20)
 	pattern := bytes.Repeat(JSON(1024, 5), large/1024)
@@ -275,7 +272,7 @@ func explode(t *testing.T, z codec.ZstdCoder, name string, bomb []byte, held, ra
 	}
 }
 
-// allocated returns the bytes f allocates on the Go heap.
+// allocated returns the bytes that f allocates on the Go heap.
 func allocated(f func()) int {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -1,9 +1,8 @@
-// Package libzstd is zstd through cgo: several times faster than pure Go with
-// a dictionary on small values, since it prepares dictionaries once.
+// Package libzstd is zstd through cgo: several times faster than pure Go with a dictionary on small values,
+// since it prepares each dictionary once.
 //
-// It is a module of its own so that package codec needs no C compiler. The
-// binary asks New for it and hands it to codec.Options; where cgo is off the
-// package still compiles, and New and Train report that it is not there.
+// It is a module of its own so that package codec needs no C compiler. The binary gets it from New and passes
+// it in codec.Options. Without cgo the package still compiles, and New and Train report that it is missing.
 package libzstd
 
 import "errors"

@@ -63,7 +63,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/internal/zstdframe"
 )
 
-// frameWriter is a frame by libzstd, compressed from where the value is. The library keeps that
+// frameWriter writes a frame with libzstd, reading directly from the value's memory. The library keeps that
 // address between calls, so the value is pinned until Close.
 type frameWriter struct {
 	context *context
@@ -72,17 +72,17 @@ type frameWriter struct {
 	pos     int // bytes of value that the library has taken
 }
 
-// context is a compressor of the library's, which is freed with it at the latest.
+// context is a compression context of the library's. It is freed at the latest when it is garbage collected.
 type context struct {
 	zstd    *C.ZSTD_CCtx
 	cleanup runtime.Cleanup
 }
 
-// contexts are those that lie idle; the collector takes them away. Making one costs a fifth of
-// what compressing 1 MiB does.
+// contexts holds idle contexts; the garbage collector removes them. Making one costs a fifth of compressing 1
+// MiB.
 var contexts sync.Pool
 
-// maxKeptContext bounds the contexts kept, in bytes.
+// maxKeptContext limits the size in bytes of a context to keep.
 const maxKeptContext = 8 << 20
 
 func newContext() *context {
@@ -94,7 +94,7 @@ func newContext() *context {
 	return c
 }
 
-// free frees it now: the collector does not see its memory, and is in no hurry.
+// free frees the context at once: the garbage collector does not see its memory, and might be late.
 func (c *context) free() {
 	c.cleanup.Stop()
 	C.ZSTD_freeCCtx(c.zstd)
@@ -112,7 +112,7 @@ func (*coder) NewFrameWriter(value []byte, level int) (codec.FrameWriter, error)
 	return w, nil
 }
 
-// frameLevel is the level that a value of n bytes gets.
+// frameLevel returns the level for a value of n bytes.
 func frameLevel(level, n int) int {
 	if n > zstdframe.MaxWindow {
 		return min(level, maxLargeLevel)
@@ -139,7 +139,7 @@ func (w *frameWriter) Append(dst []byte, n int) ([]byte, error) {
 	}
 	for {
 		block := min(codec.FrameBlock, len(w.value)-w.pos)
-		out = slices.Grow(out, codec.MaxEncodedLen(codec.Zstd, block)) // so that the library writes here, not to a buffer of its own
+		out = slices.Grow(out, codec.MaxEncodedLen(codec.Zstd, block)) // so that the library writes here, and not to a buffer of its own
 		room := out[len(out):cap(out)]
 		p := C.step(w.context.zstd, unsafe.Pointer(unsafe.SliceData(room)), C.size_t(len(room)),
 			unsafe.Pointer(unsafe.SliceData(w.value)), C.size_t(n), C.size_t(w.pos), mode)
@@ -158,7 +158,7 @@ func (w *frameWriter) Close() {
 	if w.context == nil {
 		return
 	}
-	C.ZSTD_CCtx_reset(w.context.zstd, C.resetAll) // forgets the value
+	C.ZSTD_CCtx_reset(w.context.zstd, C.resetAll) // drops its reference to the value
 	if w.context.bytes() <= maxKeptContext {
 		contexts.Put(w.context)
 	} else {
@@ -168,7 +168,7 @@ func (w *frameWriter) Close() {
 	w.context, w.value = nil, nil
 }
 
-// FrameBytes is what the library says, with its buffer for output.
+// FrameBytes returns the library's estimate, plus the output buffer.
 func (*coder) FrameBytes(rawLen, level int) int {
 	n := C.contextBytes(C.int(frameLevel(level, rawLen)), C.ulonglong(rawLen))
 	return int(n) + codec.MaxEncodedLen(codec.Zstd, codec.FrameBlock)

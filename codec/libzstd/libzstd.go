@@ -13,23 +13,21 @@ import (
 	"github.com/cinch-layer/cinch/codec/internal/zstdframe"
 )
 
-// coder implements codec.ZstdCoder. The library keeps its contexts in a
-// sync.Pool and frees them when they are collected; the engine bounds how many
-// are in use.
+// coder implements codec.ZstdCoder. The library keeps its contexts in a sync.Pool and frees them when they
+// are garbage collected; the engine limits how many are in use.
 type coder struct {
 	compressors   prepared[compressorKey, *gozstd.CDict]
 	decompressors prepared[[32]byte, *gozstd.DDict]
-	frames        sync.Pool // *[]byte, in which frames get their header back
+	frames        sync.Pool // *[]byte, buffers for frames with their restored header
 }
 
-// compressorKey names a dictionary by its hash, so that one loaded twice is
-// prepared once.
+// compressorKey identifies a dictionary by its hash, so that one loaded twice is prepared once.
 type compressorKey struct {
 	hash  [32]byte
 	level int
 }
 
-// maxKeptFrame bounds the buffers kept for frames, in bytes.
+// maxKeptFrame limits the size in bytes of a buffer to keep for frames.
 const maxKeptFrame = 1 << 20
 
 // New returns libzstd.
@@ -45,7 +43,7 @@ const (
 )
 
 func (c *coder) Compress(dst, src []byte, level int, d *codec.Dict) ([]byte, error) {
-	if len(src) == 0 { // the library appends nothing at all
+	if len(src) == 0 { // the library would append nothing at all
 		return zstdframe.AppendEmpty(dst), nil
 	}
 	if level == 0 {
@@ -83,8 +81,8 @@ func (c *coder) compressor(d *codec.Dict, level int) (*gozstd.CDict, error) {
 	})
 }
 
-// probe finds out whether the library took the dictionary, which it tells only
-// by panicking at the first use.
+// probe checks that the library accepts the dictionary, since it reports an invalid one only by a panic at
+// the first use.
 func probe(cd *gozstd.CDict) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -95,11 +93,10 @@ func probe(cd *gozstd.CDict) (err error) {
 	return nil
 }
 
-// hostileWindowLog is the window that frames declare to the library, together
-// with no content size. It costs nothing when decoding in one piece into a
-// buffer of the right length. But when a frame overruns that buffer, the
-// library would start again with a buffer as large as the frame wants: then
-// this window, above its limit of 128 MiB, makes it stop.
+// hostileWindowLog is the window that frames declare to the library, without a content size. It costs nothing
+// when decoding in one piece into a buffer of the right length. But when a frame overruns that buffer, the
+// library would start again with a buffer as large as the frame requires: then this window, above its limit
+// of 128 MiB, makes it fail.
 const hostileWindowLog = 30
 
 func (c *coder) Decompress(dst, src []byte, rawLen int, d *codec.Dict) ([]byte, error) {
@@ -156,8 +153,8 @@ func (c *coder) decompressor(d *codec.Dict) (*gozstd.DDict, error) {
 	})
 }
 
-// probeDecompressor decodes a frame of nothing that names the dictionary. If
-// the library refused the dictionary it would go on without one.
+// probeDecompressor decodes an empty frame that names the dictionary. Without this check the library would
+// ignore a dictionary that it does not accept.
 func probeDecompressor(dd *gozstd.DDict, d *codec.Dict) error {
 	f, err := zstdframe.Parse(zstdframe.AppendEmpty(nil), 0)
 	if err != nil {

@@ -7,16 +7,14 @@ import (
 	"sync"
 )
 
-// maxPrepared is how many prepared dictionaries of a kind are kept. A prepared
-// dictionary takes its own size and, for compression, tables that grow
-// with the level.
+// maxPrepared limits the prepared dictionaries of each kind that are kept. A prepared dictionary takes its
+// own size and, for compression, tables that grow with the level.
 const maxPrepared = 32
 
 var errPanicked = errors.New("preparing a dictionary panicked")
 
-// prepared keeps the dictionaries used last, prepared. One that leaves the
-// cache is freed by its finalizer when the last call with it has ended: never
-// by hand, since other goroutines may be using it.
+// prepared caches the dictionaries used last, in prepared form. One that leaves the cache is freed by its
+// finalizer after the last call with it: never explicitly, since other goroutines may be using it.
 type prepared[K comparable, P any] struct {
 	mu      sync.Mutex
 	clock   uint64
@@ -30,12 +28,12 @@ type preparedEntry[P any] struct {
 	used  uint64 // clock at the last use
 }
 
-// get returns what key stands for and makes it once, outside the lock, since
-// that takes long at high levels. Errors are kept too.
+// get returns the value for key. It prepares it once, outside the lock, since that takes long at high levels.
+// Errors are cached too.
 func (p *prepared[K, P]) get(key K, prepare func() (P, error)) (P, error) {
 	e := p.entry(key)
 	e.once.Do(func() {
-		e.err = errPanicked // unless prepare returns; nil values would mean no dictionary
+		e.err = errPanicked // unless prepare returns; a nil value would mean no dictionary
 		e.value, e.err = prepare()
 	})
 	return e.value, e.err

@@ -13,11 +13,11 @@ import (
 	"github.com/cinch-layer/cinch/codec/internal/zstdframe"
 )
 
-// streamWriter is a stream by libzstd. The library copies what it gets, into memory that the
-// collector doesn't see: Close frees it.
+// streamWriter is a stream by libzstd. The library copies its input into memory that the garbage collector
+// doesn't see: Close frees it.
 type streamWriter struct {
 	zstd  *gozstd.Writer
-	out   []byte // where the library writes to, for one call
+	out   []byte // the library's output, for one call
 	begun bool
 }
 
@@ -63,7 +63,7 @@ func (w *streamWriter) Close() {
 // streamReader is a stream by libzstd.
 type streamReader struct {
 	zstd     *gozstd.Reader
-	head, in []byte // what the library is to read; in is the caller's, for one call
+	head, in []byte // input for the library; in is the caller's, for one call
 }
 
 func (*coder) NewStreamReader(window int) (codec.StreamReader, error) {
@@ -78,7 +78,7 @@ func (r *streamReader) Read(p []byte) (int, error) {
 		from = &r.head
 	}
 	if len(*from) == 0 {
-		return 0, io.EOF // for now; the library forgets it
+		return 0, io.EOF // end of input for this piece only
 	}
 	n := copy(p, *from)
 	*from = (*from)[n:]
@@ -113,13 +113,13 @@ func (r *streamReader) Close() {
 	}
 }
 
-// tableBytes is what the library's match finders keep, by level.
+// tableBytes holds the size of the library's match finder tables, by level.
 var tableBytes = [codec.MaxStreamLevel + 1]int{
 	1: 64 << 10, 2: 256 << 10, 3: 768 << 10, 4: 2 << 20, 5: 4 << 20, 6: 4 << 20, 7: 7 << 20, 8: 7 << 20, 9: 14 << 20,
 }
 
-// streamBytes is what either kind of state keeps beside window and tables: buffers for input
-// and output, 128 KiB each, two more of the library's, entropy tables.
+// streamBytes is the size of either kind of state without window and tables: buffers for input and output,
+// 128 KiB each, two more of the library's, and entropy tables.
 const streamBytes = 640 << 10
 
 func (*coder) StreamBytes(level, window int) (writer, reader int) {

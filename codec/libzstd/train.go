@@ -8,8 +8,8 @@ import (
 	"github.com/valyala/gozstd"
 )
 
-// Train makes a trained dictionary of up to size bytes with libzstd's own
-// trainer. It holds a copy of all samples while it runs.
+// Train makes a trained dictionary of up to size bytes with libzstd's own trainer. It holds a copy of all
+// samples while it runs.
 func Train(samples [][]byte, size int) ([]byte, error) {
 	full := make([][]byte, 0, len(samples))
 	for _, s := range samples {

@@ -1,17 +1,16 @@
-// Package zstdframe takes zstd frames apart and puts them together again
-// without decoding what their blocks hold (RFC 8878, section 3.1.1).
+// Package zstdframe splits zstd frames and reassembles them without decoding their blocks (RFC 8878, section
+// 3.1.1).
 //
-// Cinch stores a frame without its magic number and with the shortest header
-// that still makes it a complete frame: no dictionary ID and no checksum,
-// since the envelope has both, and a single segment up to MaxWindow bytes.
+// Cinch stores a frame without its magic number and with the shortest header that still makes it a complete
+// frame: no dictionary ID and no checksum, since the envelope has both, and a single segment up to MaxWindow
+// bytes.
 //
 //	stored:  descriptor(1) [window(1)] content size(1|2|4) blocks…
 //	library: magic(4) descriptor(1) window(1) [dictionary ID(4)] [content size(4)] blocks…
 //
-// Zstd libraries trust a frame's header: they allocate what it declares, go on
-// to a second frame behind the first, and skip frames they don't know. So a
-// frame is checked here, block by block, and then handed over with a header of
-// our own making that promises nothing.
+// Zstd libraries trust a frame's header: they allocate what it declares, continue with a second frame after
+// the first, and skip frames that they don't know. So a frame is checked here, block by block, and then
+// passed to the library with a new header that declares nothing.
 package zstdframe
 
 import (
@@ -24,9 +23,9 @@ import (
 // Sizes in bytes.
 const (
 	Magic        = "\x28\xb5\x2f\xfd"
-	MaxWindow    = 8 << 20   // window of any frame we write
-	MaxBlock     = 128 << 10 // what one block holds, compressed or not
-	MaxHeaderLen = 4 + 14    // magic number included
+	MaxWindow    = 8 << 20   // window of all frames that Cinch writes
+	MaxBlock     = 128 << 10 // maximum size of a block's content
+	MaxHeaderLen = 4 + 14    // including the magic number
 
 	minWindowLog = 10
 	blockHeader  = 3
@@ -50,16 +49,15 @@ var errTruncated = errors.New("truncated zstd frame")
 
 // Frame is a checked frame. It refers to the bytes it was parsed from.
 type Frame struct {
-	DictID     uint32 // 0 when the frame names no dictionary
+	DictID     uint32 // 0 if the frame names no dictionary
 	Blocks     int
 	Compressed int // how many of the blocks are compressed
 
 	checksum bool
-	body     []byte // blocks, and the checksum if there is one
+	body     []byte // blocks, and the checksum if present
 }
 
-// Parse checks that src is one whole frame, without its magic number, that
-// can hold exactly rawLen bytes.
+// Parse checks that src is one complete frame, without its magic number, that can hold exactly rawLen bytes.
 func Parse(src []byte, rawLen int) (Frame, error) {
 	if len(src) == 0 {
 		return Frame{}, errTruncated
@@ -86,7 +84,8 @@ func Parse(src []byte, rawLen int) (Frame, error) {
 	return f, f.checkBlocks(rawLen)
 }
 
-// fieldLens returns the lengths in bytes of the fields that follow a frame header descriptor: window, dictionary ID, content size.
+// fieldLens returns the lengths in bytes of the fields that follow a frame header descriptor: window,
+// dictionary ID, content size.
 func fieldLens(fhd byte) (window, id, content int) {
 	single := fhd&flagSingleSegment != 0
 	if !single {
@@ -105,8 +104,8 @@ func littleEndian(b []byte) (v uint64) {
 	return v
 }
 
-// checkBlocks walks the blocks' headers: the last block must end the frame,
-// and rawLen must lie between what raw blocks hold and what all could hold.
+// checkBlocks walks over the blocks' headers: the last block must end the frame, and rawLen must lie between
+// the size of the raw blocks and the maximum size of all blocks.
 func (f *Frame) checkBlocks(rawLen int) error {
 	plain, checksumLen := 0, 0
 	if f.checksum {
@@ -144,7 +143,7 @@ func (f *Frame) checkBlocks(rawLen int) error {
 			return fmt.Errorf("%d bytes after the last zstd block", len(rest))
 		}
 	}
-	if rawLen == 0 && f.Compressed > 0 { // no library is asked about an empty value
+	if rawLen == 0 && f.Compressed > 0 { // no library is called for an empty value
 		return errors.New("compressed zstd block in an empty value")
 	}
 	if rawLen < plain || rawLen-plain > f.Compressed*MaxBlock {
@@ -153,7 +152,7 @@ func (f *Frame) checkBlocks(rawLen int) error {
 	return nil
 }
 
-// Header is what AppendTo declares to a library.
+// Header holds the fields that AppendTo declares to a library.
 type Header struct {
 	WindowLog  int    // 10 to 31
 	DictID     uint32 // 0: none
@@ -206,7 +205,8 @@ func Store(b []byte, start, rawLen int) ([]byte, error) {
 		return nil, errTruncated
 	}
 
-	// The stored header is never longer than the library's, which has a magic number before it: so the body moves down, or stays.
+	// The stored header is never longer than the library's, which is preceded by a magic number: so the body
+	// moves down, or stays.
 	var descriptor byte
 	out := b[:start]
 	switch {
