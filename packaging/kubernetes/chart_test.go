@@ -21,7 +21,8 @@ import (
 const (
 	root  = "../.."
 	chart = "cinch"
-	// kubeVersion is the cluster that is rendered for, and whose schemas judge; kubernetesModule follows it.
+	// kubeVersion is the Kubernetes version that is rendered for and whose schemas validate the result.
+	// kubernetesModule has the same version.
 	kubeVersion = "1.34.2"
 )
 
@@ -34,7 +35,7 @@ var toolsOnce = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(out)), err
 })
 
-// tool returns the path of helm or kubeconform, which are built where they are missing.
+// tool returns the path of helm or kubeconform, and builds the program if it is missing.
 func tool(t testing.TB, name string) string {
 	t.Helper()
 	testenv.NeedsPrograms(t)
@@ -48,7 +49,7 @@ func tool(t testing.TB, name string) string {
 	return filepath.Join(dir, name)
 }
 
-// helm runs helm, with a home of its own.
+// helm runs helm with a temporary home directory and returns its standard output.
 func helm(t testing.TB, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.Command(tool(t, "helm"), args...)
@@ -63,7 +64,7 @@ func helm(t testing.TB, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// render returns what the chart makes of values, as text.
+// render returns the YAML that the chart renders with the given arguments.
 func render(t testing.TB, release, chart string, args ...string) string {
 	t.Helper()
 	out, err := helm(t, append([]string{"template", release, chart, "--namespace", "data", "--kube-version", kubeVersion}, args...)...)
@@ -73,7 +74,7 @@ func render(t testing.TB, release, chart string, args ...string) string {
 	return out
 }
 
-// variants are values, by name; each is a file in testdata/values.
+// variants returns the files in testdata/values by name.
 func variants(t testing.TB) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("testdata/values/*.yaml")
@@ -87,7 +88,7 @@ func variants(t testing.TB) map[string]string {
 	return found
 }
 
-// shop is a chart of somebody's application that has ours as a dependency.
+// shop returns the directory of an application's chart that has Cinch's chart as a dependency.
 func shop(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -105,8 +106,9 @@ var rendered struct {
 	all map[string]string
 }
 
-// renderings are all that is judged: the chart with each file of values, and the application with its sidecar. The map is the
-// caller's, who may add to it. With -short it reads the manifests in the repository, which TestManifests compares with what helm renders.
+// renderings returns everything that the tests check: the chart rendered with each file of values, and the
+// application with its sidecar. Callers may add to the map. With -short it reads the manifests in the
+// repository, which TestManifests compares with what helm renders.
 func renderings(t testing.TB) map[string]string {
 	t.Helper()
 	if testing.Short() {
@@ -133,7 +135,7 @@ func renderings(t testing.TB) map[string]string {
 	return maps.Clone(all)
 }
 
-// An object is one document of what is rendered.
+// object is one rendered YAML document.
 type object map[string]any
 
 func (o object) kind() string { name, _ := o["kind"].(string); return name }
@@ -145,7 +147,7 @@ func objects(t testing.TB, rendered string) []object {
 	var found []object
 	d := yaml.NewDecoder(strings.NewReader(rendered))
 	for {
-		var o map[string]any // not object: what is inside gets the same type
+		var o map[string]any // not object: nested maps get the same type
 		err := d.Decode(&o)
 		if errors.Is(err, io.EOF) {
 			return found
@@ -159,7 +161,7 @@ func objects(t testing.TB, rendered string) []object {
 	}
 }
 
-// at goes down by keys; nil where there is nothing.
+// at returns the value under a path of keys, or nil if there is none.
 func at(value any, keys ...string) any {
 	for _, key := range keys {
 		switch m := value.(type) {
@@ -191,7 +193,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// What can't work in pods is refused before anything is installed, with a sentence that says what to do.
+// Values that can't work in pods fail before anything is installed, with an error that says what to do.
 func TestRefused(t *testing.T) {
 	const gateway = "config.gateways[0]={name: a, protocol: redis, listen: ':6380', upstream: 'redis://redis:6379'}"
 	for _, c := range []struct {
@@ -226,7 +228,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// asJSON turns key={yaml} into key={json}.
+// asJSON converts key={yaml} to key={json}.
 func asJSON(t *testing.T, set string) string {
 	t.Helper()
 	key, value, _ := strings.Cut(set, "=")
@@ -237,7 +239,7 @@ func asJSON(t *testing.T, set string) string {
 	return key + "=" + string(marshal(t, parsed))
 }
 
-// No object is there twice, and none without a name.
+// Every object has a name, and no object is rendered twice.
 func TestNames(t *testing.T) {
 	for name, rendered := range renderings(t) {
 		seen := map[string]bool{}

@@ -24,7 +24,7 @@ var apiserver = flag.Bool("apiserver", false, "build a kube-apiserver (minutes),
 
 const clusterToken = "0123456789abcdef"
 
-// A cluster is an API server with its store and nothing else: it accepts or refuses, and no pod ever runs.
+// cluster is an API server with its store and nothing else: it accepts or rejects objects, and no pod runs.
 type cluster struct {
 	t       *testing.T
 	address string
@@ -66,7 +66,7 @@ func startCluster(t *testing.T) *cluster {
 	return c
 }
 
-// An answer of the API server, with the warnings that kubectl would print.
+// answer is a response of the API server, with the warnings that kubectl would print.
 type answer struct {
 	code     int
 	warnings []string
@@ -100,7 +100,7 @@ func (c *cluster) do(method, path string, body any) answer {
 	return answer{response.StatusCode, response.Header.Values("Warning"), data}
 }
 
-// resources are the paths of kinds.
+// resources maps kinds to their API paths.
 var resources = map[string]string{
 	"ConfigMap": "/api/v1/%s/configmaps", "Secret": "/api/v1/%s/secrets", "Service": "/api/v1/%s/services", "ServiceAccount": "/api/v1/%s/serviceaccounts",
 	"Deployment": "/apis/apps/v1/%s/deployments", "DaemonSet": "/apis/apps/v1/%s/daemonsets",
@@ -110,7 +110,7 @@ var resources = map[string]string{
 	"ServiceMonitor":          "/apis/monitoring.coreos.com/v1/%s/servicemonitors", "PodMonitor": "/apis/monitoring.coreos.com/v1/%s/podmonitors",
 }
 
-// apply does what kubectl apply --server-side does. Fields that are not known are errors, and so are warnings.
+// apply does what kubectl apply --server-side does. Unknown fields and warnings are errors.
 func (c *cluster) apply(where, namespace string, o object, options string) object {
 	c.t.Helper()
 	path, ok := resources[o.kind()]
@@ -128,7 +128,7 @@ func (c *cluster) apply(where, namespace string, o object, options string) objec
 	return made
 }
 
-// namespace makes one in which pods have to be "restricted", as the strictest of Kubernetes' own standards has it.
+// namespace creates a namespace that enforces "restricted", the strictest Pod Security Standard.
 func (c *cluster) namespace(name string) {
 	c.t.Helper()
 	labels := map[string]any{}
@@ -139,11 +139,11 @@ func (c *cluster) namespace(name string) {
 	if a.code != http.StatusCreated {
 		c.t.Fatalf("namespace %s: %d %s", name, a.code, a.body)
 	}
-	// A controller would make it.
+	// In a real cluster a controller creates the account.
 	c.apply(name, name, object{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "default"}}, "")
 }
 
-// operator teaches the API server the kinds of the Prometheus operator.
+// operator installs the CRDs of the Prometheus operator.
 func (c *cluster) operator() {
 	c.t.Helper()
 	for _, file := range operatorFiles(c.t) {
@@ -166,7 +166,7 @@ func (c *cluster) operator() {
 	}
 }
 
-// pods asks for the pods that a controller would make, as there is none here.
+// pods creates, in a dry run, the pod that a controller would create for w: no controllers run here.
 func (c *cluster) pods(where, namespace string, w workload) {
 	c.t.Helper()
 	template := w.pod.(map[string]any)
@@ -178,7 +178,8 @@ func (c *cluster) pods(where, namespace string, w workload) {
 	}
 }
 
-// A real API server takes everything: manifests and charts, without a warning, and pods under its strictest standard.
+// A real API server accepts all manifests and rendered charts without a warning, and their pods under its
+// strictest standard.
 func TestCluster(t *testing.T) {
 	c := startCluster(t)
 	c.operator()
@@ -211,7 +212,7 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// Helm installs, upgrades from one set of values to another, and leaves nothing behind.
+// Helm installs, upgrades from one set of values to another, and leaves nothing behind on uninstall.
 func TestHelmInstalls(t *testing.T) {
 	c := startCluster(t)
 	c.operator()

@@ -28,7 +28,7 @@ func marshal(t testing.TB, value any) []byte {
 	return b.Bytes()
 }
 
-// configuration is the cinch.yaml of what is rendered.
+// configuration returns the cinch.yaml in the rendered objects.
 func configuration(t testing.TB, rendered string) string {
 	t.Helper()
 	for _, o := range objects(t, rendered) {
@@ -42,7 +42,7 @@ func configuration(t testing.TB, rendered string) string {
 	return ""
 }
 
-// cinch accepts the configuration that pods will get.
+// cinch config check accepts the configuration that pods get.
 func TestConfigurationsAreAccepted(t *testing.T) {
 	cinch := testenv.Cinch(t)
 	for name, rendered := range renderings(t) {
@@ -60,7 +60,7 @@ func TestConfigurationsAreAccepted(t *testing.T) {
 	}
 }
 
-// secrets makes a directory with the files that the values in testdata name.
+// secrets creates a directory with the files that the values in testdata name.
 func secrets(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -94,7 +94,8 @@ func secrets(t *testing.T) string {
 	return dir
 }
 
-// The schema of `config` in values.schema.json is that of the configuration, without what the chart sets.
+// The schema of `config` in values.schema.json matches that of the configuration, without the keys that the
+// chart sets.
 func TestSchemaOfValues(t *testing.T) {
 	const file = chart + "/values.schema.json"
 	have, err := os.ReadFile(file)
@@ -110,7 +111,7 @@ func TestSchemaOfValues(t *testing.T) {
 	}
 }
 
-// compare fails if a file is not what it should be, or makes it so.
+// compare fails if a file's content differs from want. With -write it writes the file first.
 func compare(t *testing.T, file, want string) {
 	t.Helper()
 	if *write {
@@ -127,7 +128,7 @@ func compare(t *testing.T, file, want string) {
 	}
 }
 
-// A chart has the version of the release that it is part of.
+// The chart's version and appVersion are the release's version.
 func TestVersion(t *testing.T) {
 	gomod, err := os.ReadFile(root + "/go.mod")
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Manifests are for those who have no Helm: what the chart renders, without what only Helm needs.
+// The manifests, for users without Helm, are what the chart renders, without the parts that only Helm needs.
 func TestManifests(t *testing.T) {
 	for name, m := range map[string]struct {
 		says string
@@ -42,7 +42,7 @@ var (
 	emptyLines = regexp.MustCompile(`\n\n+`)
 )
 
-// plain takes out what only Helm needs, and says what it is in the first lines.
+// plain removes the parts that only Helm needs and puts a description in the first lines.
 func plain(says, made string) string {
 	says += "\n" + secretLine + "\n\nMade from the chart by go test ./packaging/kubernetes -write. docs/KUBERNETES.md explains it."
 	made = emptyLines.ReplaceAllString(ofHelm.ReplaceAllString(made, ""), "\n")

@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A workload is what makes pods.
+// workload is an object that creates pods.
 type workload struct {
 	object
 	pod any // its template
@@ -28,7 +28,7 @@ func workloads(t testing.TB, rendered string) []workload {
 	return found
 }
 
-// gateway is the container of ours, in a pod of ours or beside an application.
+// gateway returns the container that runs Cinch, in a pod of its own or beside an application.
 func (w workload) gateway() any {
 	for _, key := range []string{"containers", "initContainers"} {
 		for _, c := range list(w.pod, "spec", key) {
@@ -40,7 +40,7 @@ func (w workload) gateway() any {
 	return nil
 }
 
-// Gateways have no right that they don't need.
+// Gateways' pods have no rights that they don't need.
 func TestPodsHaveNoRights(t *testing.T) {
 	for name, rendered := range renderings(t) {
 		for _, w := range workloads(t, rendered) {
@@ -73,7 +73,7 @@ func TestPodsHaveNoRights(t *testing.T) {
 	}
 }
 
-// parsed is the configuration as the tests need it.
+// parsed holds the parts of the configuration that the tests need.
 type parsed struct {
 	Admin struct {
 		Listen    string `yaml:"listen"`
@@ -96,7 +96,7 @@ func parse(t testing.TB, rendered string) parsed {
 	return p
 }
 
-// Probes ask where the admin page listens, by its protocol, for paths that need no token.
+// Probes request paths that need no token, on the admin page's port, by its protocol.
 func TestProbes(t *testing.T) {
 	for name, rendered := range renderings(t) {
 		p := parse(t, rendered)
@@ -104,7 +104,7 @@ func TestProbes(t *testing.T) {
 		for _, w := range workloads(t, rendered) {
 			ready := "/readyz"
 			if name == "shop" {
-				ready = "/healthz" // the application decides what a server that is down means
+				ready = "/healthz" // the application decides what it means that the server is down
 			}
 			for probe, path := range map[string]string{"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": ready} {
 				get := at(w.gateway(), probe, "httpGet")
@@ -116,7 +116,7 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// A pod has the time that its gateway drains.
+// The pod's grace period is longer than the gateway's drain.
 func TestTimeToDrain(t *testing.T) {
 	for name, rendered := range renderings(t) {
 		p := parse(t, rendered)
@@ -131,7 +131,7 @@ func TestTimeToDrain(t *testing.T) {
 		for _, w := range workloads(t, rendered) {
 			has := number(w.pod, "spec", "terminationGracePeriodSeconds")
 			if has == 0 {
-				has = 30 // the default; an application's pod has it, and its own reasons
+				has = 30 // the default, and an application may have reasons for it
 			}
 			if name != "shop" && time.Duration(has)*time.Second < takes+5*time.Second {
 				t.Errorf("%s: the pod is killed after %d s, a drain takes %v", name, has, takes)
@@ -140,7 +140,7 @@ func TestTimeToDrain(t *testing.T) {
 	}
 }
 
-// What selects pods, or Services, selects those that are meant.
+// Selectors of pods and of Services select the intended ones.
 func TestSelectors(t *testing.T) {
 	selectors := map[string][]string{
 		"Deployment": {"spec", "selector", "matchLabels"}, "DaemonSet": {"spec", "selector", "matchLabels"},
@@ -148,7 +148,7 @@ func TestSelectors(t *testing.T) {
 		"NetworkPolicy": {"spec", "podSelector", "matchLabels"}, "PodMonitor": {"spec", "selector", "matchLabels"},
 		"ServiceMonitor": {"spec", "selector", "matchLabels"},
 	}
-	// How many workloads, or Services, each kind selects.
+	// Kinds that select all pods. The others select one pod, or one Service.
 	all := map[string]bool{"Service": true, "NetworkPolicy": true, "PodMonitor": true}
 	for name, rendered := range renderings(t) {
 		pods, services := []map[string]any{}, []map[string]any{}
@@ -194,7 +194,7 @@ func selected(selector any, labels []map[string]any) int {
 	return count
 }
 
-// What a gateway listens on can be reached: by the container, the Service and the policy, and nothing else can.
+// The container, the Service and the network policy open exactly the ports that a gateway listens on.
 func TestPorts(t *testing.T) {
 	for name, rendered := range renderings(t) {
 		want := map[int]bool{}
@@ -235,7 +235,7 @@ func samePorts(t *testing.T, where string, ports []any, key string, want map[int
 	}
 }
 
-// Each topology routes as it promises.
+// Each topology routes as documented.
 func TestRouting(t *testing.T) {
 	all := renderings(t)
 	for _, o := range objects(t, all["nodes"]) {
@@ -254,9 +254,9 @@ func TestRouting(t *testing.T) {
 	for _, w := range workloads(t, all["zones"]) {
 		zone := strings.TrimPrefix(w.name(), "cinch-")
 		terms := list(w.pod, "spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
-		want := 2 // of the values
+		want := 2 // in the values
 		if testing.Short() {
-			want = 1 // of the manifest
+			want = 1 // in the manifest
 		}
 		if len(terms) != want {
 			t.Fatalf("%s has %d terms", w.name(), len(terms))
@@ -274,7 +274,7 @@ func TestRouting(t *testing.T) {
 	}
 }
 
-// A changed configuration is a new pod.
+// A changed configuration changes the pod template, so that pods are replaced.
 func TestChecksum(t *testing.T) {
 	sum := func(args ...string) string {
 		w := workloads(t, render(t, "cinch", chart, append([]string{"--values", "testdata/values/nodes.yaml"}, args...)...))

@@ -13,13 +13,14 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// What the schemas are made of: modules from the Go proxy, whose files stay in Go's cache. kubeVersion is the first one's.
+// The modules that contain the schemas; they come from the Go module proxy and stay in Go's cache. The
+// version of the first is kubeVersion.
 const (
 	kubernetesModule = "k8s.io/kubernetes@v" + kubeVersion
 	operatorModule   = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
 )
 
-// module returns the directory of a module.
+// module downloads a module and returns its directory.
 func module(t testing.TB, name string) string {
 	t.Helper()
 	cmd := exec.Command("go", "mod", "download", "-json", name)
@@ -33,14 +34,14 @@ func module(t testing.TB, name string) string {
 	return found.Dir
 }
 
-// operatorFiles are the definitions of the Prometheus operator's kinds that the chart uses.
+// operatorFiles returns the CRD files of the Prometheus operator's kinds that the chart uses.
 func operatorFiles(t testing.TB) []string {
 	t.Helper()
 	dir := filepath.Join(module(t, operatorModule), "example", "prometheus-operator-crd")
 	return []string{filepath.Join(dir, "monitoring.coreos.com_servicemonitors.yaml"), filepath.Join(dir, "monitoring.coreos.com_podmonitors.yaml")}
 }
 
-// schemas returns a directory with a JSON schema a kind, as kubeconform looks for them.
+// schemas returns a directory with one JSON schema per kind, named as kubeconform expects.
 func schemas(t testing.TB) string {
 	t.Helper()
 	return testenv.Cached(t, "kubernetes-schemas", []string{"schemas_test.go", "chart_test.go"}, func(dir string) {
@@ -69,7 +70,7 @@ func schemas(t testing.TB) string {
 	})
 }
 
-// collect finds a definition and those that it refers to, and makes them strict.
+// collect adds a definition and those that it refers to, and makes them strict.
 func collect(all map[string]map[string]any, name string, into map[string]any) {
 	if into[name] != nil {
 		return
@@ -97,7 +98,7 @@ func references(value any, found func(string)) {
 	}
 }
 
-// strict says of an object with properties that it has no others.
+// strict forbids additional properties in every object schema that lists its properties.
 func strict(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -132,7 +133,7 @@ func put(t testing.TB, dir, kind, group, version string, schema map[string]any) 
 	}
 }
 
-// putCustom takes the schema out of the definition of a kind.
+// putCustom writes the schemas of a CRD file, one per version.
 func putCustom(t testing.TB, dir, file string) {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -150,7 +151,7 @@ func putCustom(t testing.TB, dir, file string) {
 	}
 }
 
-// What is rendered is what an API server knows, and nothing more.
+// The API server's schemas accept everything rendered, and no unknown fields.
 func TestSchemas(t *testing.T) {
 	kubeconform := tool(t, "kubeconform")
 	dir := t.TempDir()
@@ -165,7 +166,7 @@ func TestSchemas(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	t.Logf("%s", out)
-	// It says no where it should.
+	// It rejects an invalid object.
 	bad := filepath.Join(t.TempDir(), "bad.yaml")
 	if err := os.WriteFile(bad, []byte("apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {prots: []}\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -14,8 +14,9 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// An application that runs as another user connects to its sidecar's socket, and what the probes ask is answered from the start, with no server
-// behind the gateway. The directory is one as the kubelet makes it of an emptyDir: its group is the pod's fsGroup, and files in it inherit that.
+// An application that runs as another user connects to its sidecar's socket, and probes are answered from the
+// start, without a server behind the gateway. The directory is like a kubelet's emptyDir: its group is the
+// pod's fsGroup, and files in it inherit that group.
 func TestSocketOfASidecar(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("other users take root")

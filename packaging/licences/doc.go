@@ -1,2 +1,3 @@
-// Package licences holds THIRD_PARTY_LICENSES to what the program consists of. packaging/notice writes that file.
+// Package licences checks that THIRD_PARTY_LICENSES, written by packaging/notice, lists the modules that the
+// program is built from.
 package licences

@@ -12,7 +12,7 @@ import (
 
 const home = "github.com/cinch-layer/cinch"
 
-// linked are the modules of others in the programs of a release, as "path version".
+// linked returns the third-party modules in a release's programs, as "path version".
 func linked(t *testing.T) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
@@ -30,7 +30,7 @@ func linked(t *testing.T) map[string]bool {
 	return all
 }
 
-// named are those whose licences the file has, from its headings: "## path version (licence)".
+// named returns the modules that the file has headings for: "## path version (licence)".
 func named(t *testing.T) map[string]bool {
 	t.Helper()
 	text, err := os.ReadFile("../../THIRD_PARTY_LICENSES")

@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// targets are the queries with matchers in place of each %s.
+// targets returns the panel's queries with matchers in place of each %s.
 func (p *panel) targets(matchers string) []object {
 	var list []object
 	for i, q := range p.queries {
@@ -31,7 +31,7 @@ func stacked(p panel) panel {
 	return p
 }
 
-// Bytes of values before and after, with those that were left as they are on both sides.
+// Bytes of values before and after compression. Values left uncompressed count on both sides.
 const (
 	before = `(sum(rate(cinch_value_raw_bytes_total{%s}[$__rate_interval])) + (sum(rate(cinch_value_left_bytes_total{%s}[$__rate_interval])) or vector(0)))`
 	after  = `(sum(rate(cinch_value_stored_bytes_total{%s}[$__rate_interval])) + (sum(rate(cinch_value_left_bytes_total{%s}[$__rate_interval])) or vector(0)))`
@@ -39,8 +39,9 @@ const (
 	opened = `rate(cinch_open_cpu_seconds_total{%s}[$__rate_interval])`
 )
 
-// Dollars a month at the present rate, by gateway and what they are for: traffic between zones that is saved, less CPU time. What is read back
-// saves where its price says so. Each part has a label of its own, so that one which counts nothing yet does not take the others with it.
+// Dollars a month at the current rate, by gateway and purpose: inter-zone traffic saved, less CPU time.
+// Decompressed bytes count as saved if their price says so. Each part has a label of its own, so that a part
+// without samples does not remove the others.
 const (
 	pricedPer  = `cinch_serve_price_dollars{%s, per="`
 	ofGateway  = `"} * on (job, instance, gateway) group_left () sum by (job, instance, gateway) (`

@@ -1,4 +1,5 @@
-// Command mixin writes the Grafana dashboards beside it. Their panels are described here; the files are what Grafana imports:
+// Command mixin writes the Grafana dashboards beside it. Their panels are described here; Grafana imports the
+// files:
 //
 //	go run ./packaging/mixin
 //
@@ -30,7 +31,7 @@ func main() {
 	}
 }
 
-// file is what Grafana imports.
+// file returns the JSON that Grafana imports.
 func (d *dashboard) file() ([]byte, error) {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)

@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// The files are those that the descriptions make.
+// The committed files match the descriptions.
 func TestFilesAreCurrent(t *testing.T) {
 	for _, d := range dashboards() {
 		want, err := d.file()
@@ -27,7 +27,7 @@ func TestFilesAreCurrent(t *testing.T) {
 	}
 }
 
-// units are those of Grafana that are used here.
+// units lists the Grafana units that the dashboards use.
 var units = []string{"Bps", "bytes", "currencyUSD", "ops", "percentunit", "s", "short"}
 
 var (
@@ -35,8 +35,9 @@ var (
 	selector = regexp.MustCompile(`\b((?:cinch|process|go)_[a-z_]+)(\{[^}]*\})?`)
 )
 
-// What Grafana's dashboard-linter asks for: titles, descriptions, units, and in each query matchers of job and instance and rates over
-// $__rate_interval. And each metric of ours is one that docs/METRICS.md has.
+// Panels satisfy Grafana's dashboard-linter: they have titles, descriptions and units, and each query matches
+// job and instance and takes rates over $__rate_interval. docs/METRICS.md documents each of Cinch's metrics
+// in them.
 func TestPanels(t *testing.T) {
 	documented, err := os.ReadFile("../../docs/METRICS.md")
 	if err != nil {
@@ -74,7 +75,8 @@ func panels(d *dashboard) (all []panel) {
 	return all
 }
 
-// A Prometheus scrapes a gateway under load: it takes all queries, those of the overview find something, and alerts see what happens.
+// Prometheus scrapes a gateway under load. It accepts all queries, those of the overview dashboard return
+// series, and alerts fire.
 func TestPrometheus(t *testing.T) {
 	redis := testenv.Redis(t)
 	gateway := testenv.Gateway(t, testenv.GatewayConfig{Upstream: redis.Addr, Force: true})
@@ -107,7 +109,8 @@ func TestPrometheus(t *testing.T) {
 	p.await(t, "CinchDown")
 }
 
-// compareMoney has Prometheus price the counters as docs/METRICS.md says: it comes to what the page says.
+// compareMoney evaluates the query in docs/METRICS.md that prices the counters; the result equals the admin
+// page's.
 func compareMoney(t *testing.T, p *prometheus, page string) {
 	t.Helper()
 	documented, err := os.ReadFile("../../docs/METRICS.md")
@@ -130,7 +133,7 @@ func compareMoney(t *testing.T, p *prometheus, page string) {
 	})
 }
 
-// expand puts in what Grafana would.
+// expand replaces Grafana's variables.
 func expand(expr string) string {
 	return strings.NewReplacer("$job", ".+", "$instance", ".+", "$gateway", ".+", "$__rate_interval", "30s").Replace(expr)
 }

@@ -1,6 +1,6 @@
 package main
 
-// A dashboard has rows of panels, which share the width of 24 columns.
+// dashboard has rows of panels that share its width of 24 columns.
 type dashboard struct {
 	name, title, about string
 	gateways           bool // can be narrowed to gateways
@@ -13,7 +13,7 @@ type row struct {
 	panels []panel
 }
 
-// A panel shows what its queries find. In queries %s stands for the matchers of the dashboard's variables.
+// panel shows the results of its queries. In queries %s stands for the matchers of the dashboard's variables.
 type panel struct {
 	kind    string // stat or timeseries
 	title   string
@@ -27,7 +27,7 @@ type query struct{ expr, legend string }
 
 type object = map[string]any
 
-// The version of Grafana's model: that of Grafana 10, which later ones migrate.
+// schemaVersion is the model version of Grafana 10; later versions of Grafana migrate it.
 const schemaVersion = 39
 
 var source = object{"type": "prometheus", "uid": "${datasource}"}
@@ -70,7 +70,7 @@ func (d *dashboard) matchers() string {
 	return `job=~"$job", instance=~"$instance"`
 }
 
-// panels stand one row after the other, each with a bar that has its title.
+// panels returns the rows from top to bottom, each below a bar with its title.
 func (d *dashboard) panels() []object {
 	var list []object
 	y := 0

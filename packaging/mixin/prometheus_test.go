@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// prometheus has our alerts.
+// prometheus is a server with Cinch's alerts loaded.
 type prometheus struct{ *testenv.PrometheusServer }
 
 func startPrometheus(t *testing.T, target string) *prometheus {
@@ -26,7 +26,7 @@ func startPrometheus(t *testing.T, target string) *prometheus {
 	return &prometheus{testenv.Prometheus(t, text, "")}
 }
 
-// value is that of an expression with one series; NaN where it has others.
+// value returns the value of an expression with exactly one series, else NaN.
 func (p *prometheus) value(t *testing.T, expr string) float64 {
 	t.Helper()
 	var data struct{ Result []struct{ Value [2]any } }
@@ -41,7 +41,7 @@ func (p *prometheus) value(t *testing.T, expr string) float64 {
 	return v
 }
 
-// await waits until an alert's condition holds: it fires when it has held for long enough.
+// await waits until an alert's condition is true: the alert is pending or firing.
 func (p *prometheus) await(t *testing.T, alert string) {
 	t.Helper()
 	testenv.Eventually(t, alert+" is raised", func() bool {

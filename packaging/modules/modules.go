@@ -13,16 +13,16 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// published are the directories of the modules that users import or install, dependencies first.
+// published lists the directories of the modules that users import or install, dependencies first.
 var published = []string{"codec", "codec/libzstd", ".", "cinchredis"}
 
-// unpublished are the others.
+// unpublished lists the directories of the other modules.
 var unpublished = []string{"bench/grpc", "bench/library", "examples/otel"}
 
-// A tree is a checkout of the repository.
+// tree is a checkout of the repository.
 type tree struct{ root string }
 
-// file reads the go.mod of a module's directory.
+// file parses the go.mod of a module's directory.
 func (t tree) file(dir string) (*modfile.File, error) {
 	path := filepath.Join(t.root, dir, "go.mod")
 	data, err := os.ReadFile(path)
@@ -32,7 +32,7 @@ func (t tree) file(dir string) (*modfile.File, error) {
 	return modfile.Parse(path, data, nil)
 }
 
-// version is the one at which the modules require each other.
+// version returns the version at which the modules require each other.
 func (t tree) version() (string, error) {
 	f, err := t.file(".")
 	if err != nil {
@@ -46,7 +46,7 @@ func (t tree) version() (string, error) {
 	return "", errors.New("go.mod does not require the module codec")
 }
 
-// ofVersion names a module of the tree at the version.
+// ofVersion returns the path of a module of the tree with the version, and its parsed go.mod.
 func (t tree) ofVersion(dir, version string) (module.Version, *modfile.File, error) {
 	f, err := t.file(dir)
 	if err != nil {
@@ -55,8 +55,8 @@ func (t tree) ofVersion(dir, version string) (module.Version, *modfile.File, err
 	return module.Version{Path: f.Module.Mod.Path, Version: version}, f, nil
 }
 
-// check says what would keep users from getting the modules: names that a module may not have in it, files that are
-// too large, replacements, which `go install` refuses, and modules of this tree required at another version.
+// check reports what would keep users from getting the modules: invalid file names, files that are too large,
+// replacements, which `go install` refuses, and modules of this tree required at another version.
 func (t tree) check() error {
 	version, err := t.version()
 	if err != nil {
@@ -78,7 +78,7 @@ func (t tree) check() error {
 	return errors.Join(all...)
 }
 
-// refused are the lines of a go.mod that users would meet.
+// refused returns an error for each line of a go.mod that users could not use.
 func refused(f *modfile.File, version string) (all []error) {
 	for _, r := range f.Replace {
 		all = append(all, fmt.Errorf("%s:%d: replace: go install refuses the module; put it in go.work", f.Syntax.Name, r.Syntax.Start.Line))
@@ -91,5 +91,5 @@ func refused(f *modfile.File, version string) (all []error) {
 	return all
 }
 
-// home is the path that all modules of the tree have in common.
+// home is the common prefix of all module paths of the tree.
 const home = "github.com/cinch-layer/cinch"

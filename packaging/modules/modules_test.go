@@ -17,7 +17,7 @@ func TestModulesCanBePublished(t *testing.T) {
 	}
 }
 
-// A user has a machine with Go, a proxy that has the release, and nothing of this tree.
+// user is a machine with Go and a proxy that has the release, but without this tree.
 type user struct {
 	t    *testing.T
 	home string
@@ -41,7 +41,7 @@ func newUser(t *testing.T) user {
 	return user{t, at, append(os.Environ(), environment(proxy, filepath.Join(at, "cache"))...)}
 }
 
-// run runs a command in the user's directory, with settings of the environment before it.
+// run runs a command in the user's directory. Leading words with "=" are environment variables.
 func (u user) run(words ...string) string {
 	u.t.Helper()
 	env := u.env
@@ -57,7 +57,8 @@ func (u user) run(words ...string) string {
 	return string(out)
 }
 
-// The command is installed from the proxy, with libzstd and without a C compiler, and says which version it is.
+// go install gets the command from the proxy, with libzstd and without a C compiler, and it prints its
+// version.
 func TestInstall(t *testing.T) {
 	u := newUser(t)
 	version, err := (tree{"../.."}).version()
@@ -72,7 +73,7 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// What users write, by what they get for it. Each prints true.
+// programs maps the path of a package to a program that uses it and prints true.
 var programs = map[string]string{
 	"/codec/grpccodec/all": `package main
 
@@ -103,7 +104,7 @@ func main() {
 `,
 }
 
-// The compressors for grpc-go, and the hook for go-redis, are got into a new module each.
+// go get adds the compressors for grpc-go, and the hook for go-redis, to a new module.
 func TestGet(t *testing.T) {
 	for path, program := range programs {
 		t.Run(filepath.Base(path), func(t *testing.T) {

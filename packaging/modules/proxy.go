@@ -33,7 +33,8 @@ func (t tree) serve(to, version string) error {
 	return nil
 }
 
-// versions makes the directory of a module's versions in a proxy, with their list, and returns what the files of this one begin with.
+// versions creates a module's version directory in a proxy, with its list, and returns the path of this
+// version's files without extension.
 func versions(to string, m module.Version) (string, error) {
 	path, err := module.EscapePath(m.Path)
 	if err != nil {
@@ -46,7 +47,7 @@ func versions(to string, m module.Version) (string, error) {
 	return filepath.Join(dir, m.Version), os.WriteFile(filepath.Join(dir, "list"), []byte(m.Version+"\n"), 0o644)
 }
 
-// pack writes a module's zip file, and what is known of its version.
+// pack writes a module's .zip and .info files.
 func (t tree) pack(files, dir string, m module.Version) error {
 	info, err := json.Marshal(struct {
 		Version string

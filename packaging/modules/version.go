@@ -12,7 +12,7 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// set makes the modules require each other at a version, and the workspace put this tree in its place.
+// set changes the version at which the modules require each other, and go.work's replacements.
 func (t tree) set(version string) error {
 	if semver.Canonical(version) != version {
 		return fmt.Errorf("%q is no version: it looks like v0.2.0", version)
@@ -71,7 +71,8 @@ func (t tree) place(before, version string) error {
 	return os.WriteFile(path, modfile.Format(w.Syntax), 0o644)
 }
 
-// tidy runs `go mod tidy` in each module as users' go commands see them: no workspace, and this tree's modules from a proxy.
+// tidy runs `go mod tidy` in each module as users' go commands see it: without a workspace, and with this
+// tree's modules from a proxy.
 func (t tree) tidy() error {
 	version, err := t.version()
 	if err != nil {
@@ -83,7 +84,7 @@ func (t tree) tidy() error {
 	}
 	defer os.RemoveAll(proxy)
 	for _, dir := range slices.Concat(published, unpublished) {
-		// Anew each time: what was tidied before is part of what others get.
+		// Each time again: the go.mod files tidied so far are part of what the proxy serves.
 		if err := t.serve(proxy, version); err != nil {
 			return err
 		}
@@ -110,7 +111,8 @@ func (t tree) tidyOne(dir, proxy string) error {
 	return dropOurs(sums)
 }
 
-// dropOurs takes the sums of this tree's own modules out of a go.sum: they change with each line of code, and nobody looks at them in a workspace.
+// dropOurs removes the sums of this tree's own modules from a go.sum: they change with each line of code, and
+// a workspace does not read them.
 func dropOurs(path string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -125,8 +127,9 @@ func dropOurs(path string) error {
 	return os.WriteFile(path, []byte(kept.String()), 0o644)
 }
 
-// environment makes the go command take this tree's modules from a proxy, others from what the machine has or the usual one, and
-// keep them in a cache of its own: the machine's may not keep a version that does not exist yet.
+// environment returns the variables that make the go command take this tree's modules from a proxy and others
+// from the machine's cache or the usual proxy. They are kept in a cache of their own: the machine's must not
+// keep a version that does not exist yet.
 func environment(proxy, cache string) []string {
 	usual, err := exec.Command("go", "env", "GOMODCACHE", "GOPROXY").Output()
 	if err != nil {

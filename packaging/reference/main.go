@@ -1,5 +1,6 @@
-// Command reference writes what docs say of configuration keys from the code: the tables of docs/CONFIG.md,
-// docs/config.schema.json, and that within the schema of the Helm chart's values. `go run ./packaging/reference`, in the repository's root.
+// Command reference generates the documentation of configuration keys from the code: the tables of
+// docs/CONFIG.md, docs/config.schema.json, and its copy within the schema of the Helm chart's values. Run `go
+// run ./packaging/reference` in the repository's root.
 package main
 
 import (
