@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// AcceptEach gives each connection that comes to l to handle, which owns it, in a goroutine of its
-// own. The test's end closes l and waits for all of them.
+// AcceptEach calls handle for each connection that l accepts, in a goroutine of its own. handle owns the
+// connection. When the test ends, l is closed and all handlers are waited for.
 func AcceptEach(t testing.TB, l net.Listener, handle func(net.Conn)) {
 	var all sync.WaitGroup
 	t.Cleanup(func() { _ = l.Close(); all.Wait() })

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// AskAdmin gets a path of an admin page at host:port, whatever its status.
+// AskAdmin gets a path of the admin page at host:port and returns the response with any status.
 func AskAdmin(t testing.TB, admin, path string) (status int, body string) {
 	t.Helper()
 	resp, err := http.Get("http://" + admin + path)
@@ -25,7 +25,7 @@ func AskAdmin(t testing.TB, admin, path string) (status int, body string) {
 	return resp.StatusCode, string(text)
 }
 
-// AdminAction asks for an action as a reader with the token does, whatever comes of it.
+// AdminAction posts an action with the bearer token and returns the response with any status.
 func AdminAction(t testing.TB, admin, token, action, posted string) (status int, body string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+admin+"/api/actions/"+action, strings.NewReader(posted))
@@ -45,7 +45,7 @@ func AdminAction(t testing.TB, admin, token, action, posted string) (status int,
 	return resp.StatusCode, string(text)
 }
 
-// AdminPage gets what has to be there.
+// AdminPage returns the body of an admin page. A status other than 200 fails the test.
 func AdminPage(t testing.TB, admin, path string) string {
 	t.Helper()
 	status, body := AskAdmin(t, admin, path)
@@ -55,7 +55,7 @@ func AdminPage(t testing.TB, admin, path string) string {
 	return body
 }
 
-// AdminJSON decodes into v what has to be there.
+// AdminJSON decodes the JSON of an admin page into v. A status other than 200 fails the test.
 func AdminJSON(t testing.TB, admin, path string, v any) {
 	t.Helper()
 	body := AdminPage(t, admin, path)
@@ -64,14 +64,14 @@ func AdminJSON(t testing.TB, admin, path string, v any) {
 	}
 }
 
-// Metric returns the sum of one counter or gauge over all its labels, from /metrics; or one
-// sample, when the name has all labels.
+// Metric returns the sum of a counter or gauge in /metrics over all its labels. If name includes labels, it
+// returns that one sample.
 func (g *GatewayServer) Metric(t testing.TB, name string) float64 {
 	t.Helper()
 	return AdminMetric(t, g.Admin, name)
 }
 
-// AdminMetric is Metric of any process with an admin page.
+// AdminMetric does the same as Metric for any process with an admin page.
 func AdminMetric(t testing.TB, admin, name string) float64 {
 	t.Helper()
 	sum, err := sumSamples(AdminPage(t, admin, "/metrics"), name)

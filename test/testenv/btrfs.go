@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// btrfsBytes is the size of an image, which is sparse.
+// btrfsBytes is the size of the image file, which is sparse.
 const btrfsBytes = 4 << 30
 
-// Btrfs mounts an empty btrfs of its own, until the test ends. It takes root.
+// Btrfs mounts a new, empty btrfs until the test ends. It needs root.
 func Btrfs(t testing.TB, options string) (dir string) {
 	t.Helper()
 	Program(t, "mkfs.btrfs")

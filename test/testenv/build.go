@@ -14,7 +14,7 @@ import (
 
 type variant struct{ race, pureGo bool }
 
-// built holds one build for each variant of this test binary.
+// built holds the path of each variant that this test process has built.
 var built = struct {
 	sync.Mutex
 	paths map[variant]string
@@ -29,7 +29,8 @@ func build(t testing.TB, race, pureGo bool) string {
 	if path, ok := built.paths[v]; ok {
 		return path
 	}
-	path := os.Getenv("CINCH_TEST_PROGRAM") // set by make test, which has built it: to ask go build again takes a second of CPU
+	// Set by make test, which has built it: running go build again takes a second of CPU.
+	path := os.Getenv("CINCH_TEST_PROGRAM")
 	if path != "" && v == (variant{}) && os.Getenv("CINCH_TEST_BIN") == "" {
 		cachedFor(programHash)
 	} else {
@@ -43,15 +44,15 @@ func build(t testing.TB, race, pureGo bool) string {
 	return path
 }
 
-// buildVariant builds into the cache directory, under a name that is the source tree's own,
-// and renames: other test binaries may be running the previous build. A previous build that is up to date is not linked again,
-// which would take 10 s of CPU.
+// buildVariant builds into a cache directory whose name depends on the source tree, and renames the result
+// into place, because other test processes may be running the previous build. An up-to-date previous build
+// is not linked again, which would take 10 s of CPU.
 func buildVariant(v variant) (string, error) {
 	root, err := RepoRoot()
 	if err != nil {
 		return "", err
 	}
-	dir := os.Getenv("CINCH_TEST_BIN") // set by test/mutants: what is built there is not this tree's program
+	dir := os.Getenv("CINCH_TEST_BIN") // set by test/mutants, which builds an edited program
 	if dir == "" {
 		tree := sha256.Sum256([]byte(root))
 		dir = filepath.Join(CacheDir(), "bin", hex.EncodeToString(tree[:6]))
@@ -74,7 +75,7 @@ func buildVariant(v variant) (string, error) {
 		env, name = append(env, "CGO_ENABLED=0"), name+"-purego"
 	}
 	path, out := filepath.Join(dir, name), filepath.Join(tmp, name)
-	_ = os.Link(path, out) // go build leaves it if it is up to date, and puts a new file in its place otherwise
+	_ = os.Link(path, out) // go build keeps an up-to-date file, and replaces an outdated one by a new file
 	cmd := exec.Command("go", append(args, "-o", out, "./cmd/cinch")...)
 	cmd.Dir, cmd.Env = root, env
 	if text, err := cmd.CombinedOutput(); err != nil {
@@ -83,8 +84,9 @@ func buildVariant(v variant) (string, error) {
 	return path, os.Rename(out, path)
 }
 
-// GoList runs go list in the repository with more variables of the environment, and returns what it prints. It is the program that may
-// run in ring 1. Go's cache of results does not see which files it reads, so results of the test are not cached.
+// GoList runs go list in the repository with additional environment variables and returns its standard
+// output. Ring 1 allows no other program. go test cannot see which files go list reads, so results of the
+// test are not cached.
 func GoList(env []string, args ...string) ([]byte, error) {
 	uncached()
 	root, err := RepoRoot()
@@ -122,7 +124,7 @@ func above(name string) (string, error) {
 	}
 }
 
-// CacheDir is where tests keep what is costly to get and not theirs to commit: builds and
+// CacheDir returns the directory where tests keep what is costly to get and not to be committed: builds and
 // the client libraries of other languages. It may be deleted at any time.
 func CacheDir() string {
 	base, err := os.UserCacheDir()

@@ -7,23 +7,24 @@ import (
 	"time"
 )
 
-// What go test cannot see of the programs that tests start, for its cache of results: variables that test/steady sets. Go keeps a
-// result for the values of the variables that the test has read.
+// Variables that test/steady sets so that go test's result cache sees which programs the tests start: go
+// test reuses a result only while the variables that the test has read keep their values.
 const (
-	programHash = "CINCH_TEST_PROGRAM_HASH" // of the program in CINCH_TEST_PROGRAM
-	serversHash = "CINCH_TEST_SERVERS"      // of the programs that are installed
+	programHash = "CINCH_TEST_PROGRAM_HASH" // hash of the program in CINCH_TEST_PROGRAM
+	serversHash = "CINCH_TEST_SERVERS"      // hash of the installed programs
 )
 
-// cachedFor lets go test reuse the results of this process only while a variable has the same value, and not at all where it is
-// not set, as in runs by hand.
+// cachedFor lets go test reuse results of this process only while the variable keeps its value. If the
+// variable is not set, as in runs by hand, results are not cached at all.
 func cachedFor(variable string) {
 	if os.Getenv(variable) == "" {
 		uncached()
 	}
 }
 
-// uncached keeps go test from caching the results of this process. It caches none that depend on a file of the module which is younger
-// than two seconds, and this one is from the future. A tree that cannot be written to has no such file.
+// uncached keeps go test from caching the results of this process. go test caches no result that depends on
+// a file of the module that is younger than two seconds, and this file's time is in the future. In a
+// read-only tree no such file is made.
 var uncached = sync.OnceFunc(func() {
 	module, err := above("go.mod")
 	if err != nil {

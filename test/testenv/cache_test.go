@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Go reuses a result only for the same program and servers, and never where their hashes are not set.
+// Go reuses a result only for the same program and servers, and never if their hashes are not set.
 func TestResultsAreReused(t *testing.T) {
 	const inner = "CINCH_TEST_INNER"
 	if os.Getenv(inner) != "" {
@@ -20,7 +20,7 @@ func TestResultsAreReused(t *testing.T) {
 	runs := func(hashes ...string) (cached bool) {
 		t.Helper()
 		cmd := exec.Command(program, "test", "-vet=off", "-run", "^TestResultsAreReused$", ".")
-		// Cinch does not start the program.
+		// cmd does not start the Cinch program.
 		cmd.Env = append(os.Environ(), inner+"="+root, "CINCH_TEST_PROGRAM="+root, "CINCH_TEST_BIN=", programHash+"="+hashes[0], serversHash+"="+hashes[1])
 		out, err := cmd.CombinedOutput()
 		if err != nil {
@@ -44,8 +44,8 @@ func TestResultsAreReused(t *testing.T) {
 	}
 }
 
-// test/steady counts the tests that are skipped because a program is missing, also when Go could reuse the results of their package, and
-// prints nothing when there are none.
+// test/steady counts the tests that are skipped because a program is missing, even if Go could reuse the
+// results of their package. It prints nothing when there are none.
 func TestSteadyCountsSkipped(t *testing.T) {
 	const inner = "CINCH_TEST_INNER"
 	switch os.Getenv(inner) {

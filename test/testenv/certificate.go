@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// Authority signs certificates, and keeps them in files.
+// Authority signs certificates and writes them to files.
 type Authority struct {
-	File string         // its own certificate
+	File string         // PEM file of the authority's own certificate
 	Pool *x509.CertPool // trusts it
 
-	// Organization is in the subjects of what it signs: MongoDB takes those of one organization for
-	// members of one cluster. "": none.
+	// Organization is written into the subject of signed certificates; "": none. MongoDB treats clients
+	// whose certificate names its own organization as members of the cluster.
 	Organization string
 
 	dir    string
@@ -31,7 +31,7 @@ type Authority struct {
 	serial int64
 }
 
-// NewAuthority makes one, in a directory that goes with the test.
+// NewAuthority makes an authority in a directory that is removed when the test ends.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{dir: t.TempDir(), Pool: x509.NewCertPool()}
@@ -42,13 +42,13 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Issued is a certificate with its key.
+// Issued names the files of a certificate and its key.
 type Issued struct {
 	Cert, Key string // files
 	Serial    int64
 }
 
-// TLS is a configuration of a server, or of a client, that shows the certificate.
+// TLS returns a configuration with the certificate, for a server or a client.
 func (i Issued) TLS(t testing.TB) *tls.Config {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(i.Cert, i.Key)
@@ -58,8 +58,8 @@ func (i Issued) TLS(t testing.TB) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{pair}}
 }
 
-// Issue writes a certificate of that name for servers and clients, for hosts, addresses or
-// names, or else for 127.0.0.1. The same name again replaces the files.
+// Issue writes a certificate with that common name for servers and clients. hosts are addresses or DNS
+// names; none means 127.0.0.1. Issuing the same name again replaces the files.
 func (a *Authority) Issue(t testing.TB, name string, hosts ...string) Issued {
 	t.Helper()
 	if len(hosts) == 0 {
@@ -92,7 +92,8 @@ func (a *Authority) Issue(t testing.TB, name string, hosts ...string) Issued {
 	}
 }
 
-// sign makes a key and a certificate of it, signed by the authority, or by itself as its first.
+// sign generates a key and a certificate for it, signed by the authority. The first certificate is
+// self-signed.
 func (a *Authority) sign(t testing.TB, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -126,15 +127,16 @@ func (a *Authority) write(t testing.TB, name, kind string, der []byte) (file str
 	return file
 }
 
-// Certificate writes a certificate for 127.0.0.1, its key and its authority into one file, and
-// returns it with a pool that trusts it.
+// Certificate writes a certificate for 127.0.0.1, its key and its authority's certificate into one file,
+// and returns the file with a pool that trusts the authority.
 func Certificate(t testing.TB) (file string, pool *x509.CertPool) {
 	t.Helper()
 	a := NewAuthority(t)
 	return a.Bundle(t, a.Issue(t, "server")), a.Pool
 }
 
-// Bundle writes a certificate, its key and the authority into one file, as MongoDB wants them.
+// Bundle writes a certificate, its key and the authority's certificate into one file, the form that MongoDB
+// reads.
 func (a *Authority) Bundle(t testing.TB, i Issued) (file string) {
 	t.Helper()
 	var all []byte

@@ -16,13 +16,14 @@ import (
 
 const lastSlot = 16383
 
-// Cluster starts a Redis Cluster: primaries that share the slots evenly, in order, then
-// replicas of the first, the second and so on.
+// Cluster starts a Redis Cluster. It returns the primaries, which share the slots evenly in this order,
+// then the replicas: the first replicates the first primary, the second the second, and so on in turns.
 func Cluster(t testing.TB, primaries, replicas int) []*RedisServer {
 	t.Helper()
 	var nodes []*RedisServer
 	var args []string
-	if replicas == 0 { // nobody takes over, so a node that a busy machine has stopped for a while need not be missed
+	// No replica can take over, so a node that pauses on a busy machine should not be marked as failed.
+	if replicas == 0 {
 		args = append(args, "--cluster-node-timeout", "10000")
 	}
 	for range primaries + replicas {
@@ -32,7 +33,7 @@ func Cluster(t testing.TB, primaries, replicas int) []*RedisServer {
 	return nodes
 }
 
-// MakeCluster makes a cluster of nodes that belong to none, as Cluster does.
+// MakeCluster joins nodes that belong to no cluster yet, in the same order as Cluster.
 func MakeCluster(t testing.TB, nodes []*RedisServer, primaries int) {
 	t.Helper()
 	replicas := len(nodes) - primaries
@@ -52,7 +53,7 @@ func MakeCluster(t testing.TB, nodes []*RedisServer, primaries int) {
 	AwaitCluster(t, nodes, primaries, replicas)
 }
 
-// ClusterNode starts a node that belongs to no cluster yet. args are further arguments.
+// ClusterNode starts a node that belongs to no cluster yet. args are further arguments of redis-server.
 func ClusterNode(t testing.TB, args ...string) *RedisServer {
 	t.Helper()
 	return Redis(t, append([]string{
@@ -61,14 +62,15 @@ func ClusterNode(t testing.TB, args ...string) *RedisServer {
 	}, args...)...)
 }
 
-// Meet makes two nodes parts of one cluster.
+// Meet joins node b to the cluster of node a.
 func Meet(t testing.TB, a, b *RedisServer) {
 	t.Helper()
 	config, _ := do(t, b, "config", "get", "cluster-port").([]any)
 	do(t, a, "cluster", "meet", "127.0.0.1", b.Port, config[1])
 }
 
-// AwaitCluster returns when all nodes see all slots served by so many primaries and replicas.
+// AwaitCluster waits until every node reports that all slots are served and sees that many primaries and
+// replicas.
 func AwaitCluster(t testing.TB, nodes []*RedisServer, primaries, replicas int) {
 	t.Helper()
 	for _, n := range nodes {
@@ -81,14 +83,15 @@ func AwaitCluster(t testing.TB, nodes []*RedisServer, primaries, replicas int) {
 	}
 }
 
-// NodeID is a node's name in its cluster.
+// NodeID returns the node's ID in its cluster.
 func NodeID(t testing.TB, n *RedisServer) string {
 	t.Helper()
 	id, _ := do(t, n, "cluster", "myid").(string)
 	return id
 }
 
-// MoveSlots moves slots with their keys, while clients go on. all are told who has them then.
+// MoveSlots moves the slots first to last with their keys while clients keep using them. Afterwards it
+// tells all nodes the new owner.
 func MoveSlots(t testing.TB, from, to *RedisServer, first, last int) {
 	t.Helper()
 	fromID, toID := NodeID(t, from), NodeID(t, to)
@@ -107,7 +110,8 @@ func MoveSlots(t testing.TB, from, to *RedisServer, first, last int) {
 	}
 }
 
-// do returns the reply of RESP2 to a command: a string, an int64, nil or []any.
+// do sends a command and returns its RESP2 reply: a string, an int64, nil or []any. An error fails the
+// test.
 func do(t testing.TB, n *RedisServer, args ...any) any {
 	t.Helper()
 	reply, err := n.ask(args)
@@ -122,7 +126,7 @@ func try(n *RedisServer, args ...any) error {
 	return err
 }
 
-// ask sends one command on a connection of its own.
+// ask sends one command on a new connection.
 func (s *RedisServer) ask(args []any) (any, error) {
 	c, err := net.DialTimeout("tcp", s.Addr, StartTimeout)
 	if err != nil {

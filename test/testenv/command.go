@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Command runs a program to its end and returns what it printed; a failure ends the test. Unlike Run it serves clean-up too,
-// when the context of the test has ended.
+// Command runs a program to its end and returns what it printed; a failure ends the test. Unlike Run it
+// also works in clean-up functions, after the test's context has ended.
 func Command(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	NeedsPrograms(t)
@@ -19,10 +19,10 @@ func Command(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// compsizeTotal is of compsize's table: type, percent, disk usage, uncompressed, referenced.
+// compsizeTotal matches the total of compsize's table: type, percent, disk usage, uncompressed, referenced.
 var compsizeTotal = regexp.MustCompile(`(?m)^TOTAL\s+\S+\s+(\d+)\s+(\d+)\s+(\d+)`)
 
-// Compsize is the bytes that the files under a directory of a btrfs take on disk, when all is written.
+// Compsize syncs a directory of a btrfs and returns the bytes that its files take on disk.
 func Compsize(t testing.TB, dir string) int64 {
 	t.Helper()
 	Command(t, "sync", "-f", dir)

@@ -11,14 +11,13 @@ import (
 	"testing"
 )
 
-// The libraries of other languages are installed on demand, by the language's own package
-// manager, into the cache directory: never into the repository. A directory is named by the
-// hash of the files that ask for its content, and is complete when it is there under that
-// name.
+// Libraries of other languages are installed on demand by the language's package manager, into the cache
+// directory and never into the repository. A directory's name contains the hash of the files that list its
+// content. It is complete once its marker file exists.
 var installing sync.Mutex
 
-// Cached returns the cache directory for a language, filled by fill if it is not there yet.
-// It counts as filled when fill returns.
+// Cached returns the cache directory for a language and these sources. If it is not complete, fill is
+// called to fill it.
 func Cached(t testing.TB, language string, sources []string, fill func(dir string)) string {
 	t.Helper()
 	NeedsPrograms(t)
@@ -51,7 +50,7 @@ func Cached(t testing.TB, language string, sources []string, fill func(dir strin
 	return dir
 }
 
-// Run runs a program to its end; a failure ends the test with what it printed.
+// Run runs a program to its end. A failure ends the test with the program's output.
 func Run(t testing.TB, dir, name string, args ...string) {
 	t.Helper()
 	NeedsPrograms(t)
@@ -62,7 +61,7 @@ func Run(t testing.TB, dir, name string, args ...string) {
 	}
 }
 
-// Python returns an interpreter that has what a requirements.txt asks for.
+// Python returns an interpreter with the packages of a requirements.txt installed.
 func Python(t testing.TB, requirements string) string {
 	t.Helper()
 	python, requirements := Program(t, "python3"), abs(t, requirements)
@@ -73,8 +72,8 @@ func Python(t testing.TB, requirements string) string {
 	return filepath.Join(dir, "bin", "python")
 }
 
-// PythonSource returns the source distribution, unpacked, of the package that the first line of
-// a requirements.txt names with its version.
+// PythonSource returns the unpacked source distribution of the package in the first line of a
+// requirements.txt, in the version that the line pins.
 func PythonSource(t testing.TB, requirements string) string {
 	t.Helper()
 	python, requirements := Python(t, requirements), abs(t, requirements)
@@ -84,7 +83,7 @@ func PythonSource(t testing.TB, requirements string) string {
 			t.Fatal(err)
 		}
 		first, _, _ := strings.Cut(string(text), "\n")
-		name, _, _ := strings.Cut(first, "==") // what it takes to build it may come built
+		name, _, _ := strings.Cut(first, "==") // its build requirements may be binary packages
 		Run(t, dir, python, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", name, "--dest", dir, first)
 		archives, err := filepath.Glob(filepath.Join(dir, "*.tar.gz"))
 		if err != nil || len(archives) != 1 {
@@ -94,8 +93,8 @@ func PythonSource(t testing.TB, requirements string) string {
 	})
 }
 
-// NodeModules returns the node_modules directory with what a package.json asks for: exactly what the package-lock.json
-// beside it says, if there is one.
+// NodeModules returns the node_modules directory for a package.json. If a package-lock.json lies beside it,
+// exactly the locked versions are installed.
 func NodeModules(t testing.TB, manifest string) string {
 	t.Helper()
 	npm, sources := Program(t, "npm"), []string{abs(t, manifest)}
@@ -117,7 +116,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// JavaLibraries returns a class path with what a pom.xml asks for.
+// JavaLibraries returns a class path with the dependencies of a pom.xml.
 func JavaLibraries(t testing.TB, pom string) string {
 	t.Helper()
 	maven, pom := Program(t, "mvn"), abs(t, pom)
@@ -128,7 +127,8 @@ func JavaLibraries(t testing.TB, pom string) string {
 	return filepath.Join(dir, "*")
 }
 
-// JavaClasses compiles sources and returns a class path with them and with what a pom.xml asks for.
+// JavaClasses compiles the sources and returns a class path with their classes and the dependencies of a
+// pom.xml.
 func JavaClasses(t testing.TB, pom string, sources ...string) string {
 	t.Helper()
 	libraries := JavaLibraries(t, pom)

@@ -1,10 +1,10 @@
-// Package testenv starts real servers, and the gateway in front of them, as processes that
-// belong to one test: each on free ports and in its own directory, stopped when the test
-// ends, with its output in the log when the test fails.
+// Package testenv starts real servers, and the gateway in front of them, as processes that belong to one
+// test. Each has free ports and a directory of its own and is stopped when the test ends. If the test
+// fails, its output is logged.
 //
-// Nothing is mocked. Where a server is not installed a test is skipped, except with CI=true,
-// where it fails: see test/servers, which installs them.
+// Nothing is mocked. If a server is not installed the test is skipped; with CI=true it fails. test/servers
+// installs the servers.
 //
-// Every test program that imports this package links what it imports: clients of servers stay out of it. MongoDB's server is
-// in package mongotest for that reason.
+// Every test program that imports this package links its imports too, so it imports no client libraries of
+// servers. For that reason MongoDB's server is in package mongotest.
 package testenv

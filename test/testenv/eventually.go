@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Eventually waits until ok, for up to three minutes, as machines may be busy; then it ends the test. It
-// looks often at first.
+// Eventually polls until ok returns true, often at first. After three minutes, which allow for busy
+// machines, it ends the test.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for i := range 9010 {

@@ -10,33 +10,33 @@ import (
 	"testing"
 )
 
-// GatewayConfig says how to build and start `cinch serve`. The zero value of everything but
-// Upstream is a gateway with the product's defaults.
+// GatewayConfig says how to build and start `cinch serve`. If only Upstream is set, the gateway has the
+// product's defaults.
 type GatewayConfig struct {
 	Upstream string // host:port or a URL of the protocol
 	Protocol string // redis if empty
 	Listen   string // host:port; a free port of 127.0.0.1 if empty
 
-	// Rules is the YAML list under "rules:" of a configuration file that is written for the
-	// gateway; empty means no file, so the default rules.
+	// Rules is the YAML list under "rules:" of the gateway's configuration file. If it is empty no file is
+	// written and the default rules apply.
 	Rules string
 	// Settings are further YAML lines of that gateway, such as "enabled: false".
 	Settings string
-	// Process is YAML lines of the process itself, such as "training: {poll: 1s}".
+	// Process is YAML lines that configure the process itself, such as "training: {poll: 1s}".
 	Process string
 	Admin   string   // YAML of admin: besides its listen, such as "token_file: /t"
 	More    string   // YAML of further gateways: items of the list
-	Force   bool     // seal everything that may be sealed, even at a loss (--test-force)
+	Force   bool     // compress everything that may be compressed, even at a loss (--test-force)
 	Args    []string // further arguments of cinch serve
 
-	Unready bool // it takes connections, and nobody is behind it
-	TLS     bool // clients need TLS, so that it is ready as soon as it takes connections
+	Unready bool // the upstream does not answer; the gateway is ready once it accepts connections
+	TLS     bool // clients must use TLS; the gateway is ready once it accepts connections
 
 	Race   bool // with make full: build with the race detector; a report fails the test
 	PureGo bool // build with CGO_ENABLED=0
 }
 
-// GatewayServer is a running `cinch serve` that belongs to one test.
+// GatewayServer is a running `cinch serve`. It belongs to one test.
 type GatewayServer struct {
 	Addr  string // where clients connect, 127.0.0.1:port
 	Admin string // host:port of the admin page and /metrics
@@ -45,15 +45,15 @@ type GatewayServer struct {
 	binary   string
 	dir      string
 	proc     *Process
-	expected bool // the test ended the process itself
+	expected bool // the test itself has ended the process
 }
 
-// gatewayPorts is how many ports a gateway gets: one, and those of the nodes that follow.
+// gatewayPorts is the number of ports that a gateway gets: its own, and those for nodes behind it.
 const gatewayPorts = 16
 
-// Gateway builds cmd/cinch (once a test binary and variant) and starts it in front of
-// an upstream on free ports. When the test ends the gateway is stopped; a gateway that died
-// before, or that printed a race report, fails the test, and its output is logged.
+// Gateway builds cmd/cinch (once per test process and variant) and starts it in front of an upstream on
+// free ports. When the test ends the gateway is stopped. If it died before or printed a race report, the
+// test fails and its output is logged.
 func Gateway(t testing.TB, cfg GatewayConfig) *GatewayServer {
 	t.Helper()
 	g := &GatewayServer{cfg: cfg, binary: build(t, cfg.Race && IsFull(), cfg.PureGo), dir: t.TempDir()}
@@ -89,8 +89,8 @@ func (g *GatewayServer) start() error {
 	return nil
 }
 
-// answers tells whether the gateway serves: for Redis a reply from behind it, else that it
-// takes connections, because an upstream may be missing on purpose.
+// answers reports whether the gateway serves: for Redis a PING must be answered; otherwise accepting
+// connections is enough, because a test may leave out the upstream.
 func (g *GatewayServer) answers() bool {
 	if g.protocol() == "redis" && !g.cfg.TLS && !g.cfg.Unready {
 		return AnswersPing("tcp", g.Addr)
@@ -129,8 +129,8 @@ func (g *GatewayServer) upstream() string {
 	return g.protocol() + "://" + g.cfg.Upstream
 }
 
-// Configure gives a gateway that has a configuration file other settings and rules, which count
-// from a SIGHUP or a restart on.
+// Configure rewrites the configuration file of a gateway that has one. The settings and rules take effect
+// with the next SIGHUP or restart.
 func (g *GatewayServer) Configure(t testing.TB, settings, rules string) {
 	t.Helper()
 	g.cfg.Settings, g.cfg.Rules = settings, rules
@@ -177,13 +177,13 @@ func (g *GatewayServer) finish(t testing.TB) {
 	}
 }
 
-// Pid is the process number of the running gateway.
+// Pid returns the process ID of the running gateway.
 func (g *GatewayServer) Pid() int { return g.proc.Pid() }
 
-// Output is the end of what the gateway printed so far, at most 256 KiB.
+// Output returns the end of what the gateway has printed so far, at most 256 KiB.
 func (g *GatewayServer) Output() string { return g.proc.out.String() }
 
-// Kill ends the gateway with SIGKILL and returns when it is gone.
+// Kill ends the gateway with SIGKILL and waits until it has ended.
 func (g *GatewayServer) Kill() {
 	g.expected = true
 	g.proc.Kill()
@@ -197,13 +197,13 @@ func (g *GatewayServer) Signal(sig os.Signal) error {
 	return g.proc.cmd.Process.Signal(sig)
 }
 
-// Wait returns when the gateway has ended, with the error of its exit code.
+// Wait waits until the gateway has ended and returns the error of its exit code.
 func (g *GatewayServer) Wait() error {
 	<-g.proc.done
 	return g.proc.err
 }
 
-// Restart starts the gateway again after it ended, on the same ports.
+// Restart starts the gateway again on the same ports. It returns an error if the gateway still runs.
 func (g *GatewayServer) Restart() error {
 	if !g.proc.Ended() {
 		return fmt.Errorf("gateway %s still runs", g.Addr)

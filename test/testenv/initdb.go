@@ -10,23 +10,23 @@ import (
 	"testing"
 )
 
-// InitPostgres makes the data directory of a new server with the superuser "postgres", who logs in without a password, for the
-// programs in bin. dir and as are PostgresDir's. initdb runs once for each version of the programs: all directories are copies of what it made
-// then, and have the same system identifier.
+// InitPostgres makes the data directory of a new server with a superuser "postgres" who needs no password,
+// for the programs in bin. dir and as are those that PostgresDir returns. initdb runs once for each version
+// of the programs. All data directories are copies of its result and share one system identifier.
 func InitPostgres(t testing.TB, bin, dir string, as []string, data string) {
 	t.Helper()
 	from := postgresTemplate(t, bin, dir, as)
 	Run(t, dir, "cp", "-a", from, data)
 }
 
-// postgresTemplate returns the directory in the cache that data directories are copied from.
+// postgresTemplate returns the cached directory that data directories are copied from.
 func postgresTemplate(t testing.TB, bin, dir string, as []string) string {
 	t.Helper()
 	program, err := os.Stat(filepath.Join(bin, "initdb"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Segments of WAL are small: each is written in full when it is made, and copied with the directory.
+	// WAL segments are small: each is written in full when it is made, and copied with the directory.
 	options := []string{"-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale", "C", "--wal-segsize", "1"}
 	key := fnv.New64a()
 	fmt.Fprint(key, bin, program.ModTime(), program.Size(), options)
@@ -48,7 +48,8 @@ func postgresTemplate(t testing.TB, bin, dir string, as []string) string {
 	if err := os.RemoveAll(made); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(filepath.Join(part, "data"), cached); err != nil && !errors.Is(err, fs.ErrExist) { // another process was faster
+	// Another process has put it there first.
+	if err := os.Rename(filepath.Join(part, "data"), cached); err != nil && !errors.Is(err, fs.ErrExist) {
 		t.Fatal(err)
 	}
 	return cached

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// learning is what the admin page says of a dictionary to come, or of one that is in use.
+// learning is the admin page's entry for a dictionary that is being collected, trained or used.
 type learning struct {
 	Gateway   string  `json:"gateway"`
 	Rule      string  `json:"rule"`
@@ -26,11 +26,11 @@ func (l *learning) id() learning {
 	return learning{Gateway: l.Gateway, Rule: l.Rule, Method: l.Method, Direction: l.Direction}
 }
 
-// SlowTraining has trainings take long, whatever the machine, and begin after 300 values.
+// SlowTraining is a configuration with which trainings take long on any machine and begin after 300 values.
 const SlowTraining = "training: {min_samples: 300, poll: 50ms, interval: 1s, cpu: 5%}"
 
-// TrainsVisibly waits until the admin page of a gateway with SlowTraining tells how far a training is, then that it gets on, and
-// then which dictionary came of it. feed gives it more values.
+// TrainsVisibly waits until the admin page of a gateway with SlowTraining shows the progress of a training,
+// then until it advances, and then until it shows the resulting dictionary. feed sends more values.
 func TrainsVisibly(t testing.TB, g *GatewayServer, feed func()) {
 	t.Helper()
 	var at learning
@@ -59,8 +59,8 @@ func toCome(t testing.TB, g *GatewayServer) []learning {
 	return status.Learning
 }
 
-// HasDictionary waits until the admin page shows a dictionary that a gateway has made, with its number and what it promises.
-// The gateway has had the values that it needs.
+// HasDictionary waits until the admin page shows a dictionary that the gateway has made, with its number
+// and its expected gain. The values to train it must have been sent before.
 func HasDictionary(t testing.TB, g *GatewayServer) {
 	t.Helper()
 	Eventually(t, "a dictionary is on the page", func() bool {
@@ -74,7 +74,7 @@ func HasDictionary(t testing.TB, g *GatewayServer) {
 	})
 }
 
-// Reading is a small value, as sensors send millions of, for which a dictionary does much.
+// Reading returns a small JSON value, such as millions of sensors send, that a dictionary compresses well.
 func Reading(n int) string {
 	r := rand.New(rand.NewPCG(uint64(n), 1))
 	return fmt.Sprintf(`{"device":"thermo-%06d","tenant":"acme-industries","unit":"celsius","value":%d.%02d,"battery_percent":%d,`+

@@ -7,13 +7,13 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig/tail"
 )
 
-// Log keeps all that is logged, and may be read meanwhile.
+// Log keeps everything that is logged. It may be read at the same time.
 type Log struct{ tail.Buffer }
 
-// Logger writes into it, from level info on.
+// Logger returns a logger that writes to l from level info on.
 func (l *Log) Logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(l, nil))
 }
 
-// Count says how often a text is in it.
+// Count returns how often a text occurs in the log.
 func (l *Log) Count(text string) int { return strings.Count(l.String(), text) }

@@ -9,24 +9,24 @@ import (
 	"testing"
 )
 
-// InUse is what heap and stacks take when everything that is not needed has gone.
+// InUse returns the bytes of heap and stacks in use after garbage collection.
 func InUse() int64 {
 	runtime.GC()
-	runtime.GC() // pools are emptied in two steps
+	runtime.GC() // a sync.Pool is emptied by two collections
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// OwnPeak is the most bytes that a process has held itself: without what is mapped of files, its own program's first of all, which processes share and the
-// system drops when it wants the room.
+// OwnPeak returns the peak resident memory of a process in bytes, without file mappings. These, its
+// program's code above all, are shared between processes and dropped when the system needs memory.
 func OwnPeak(t testing.TB, pid int) int64 {
 	t.Helper()
 	return ProcessMemory(t, pid, "VmHWM") - ProcessMemory(t, pid, "RssFile")
 }
 
-// ProcessMemory reads a size in bytes from the kernel's account of a process: VmRSS is what it holds, VmHWM the most that it has held.
-// Elsewhere than on Linux the test is skipped.
+// ProcessMemory returns a size in bytes from /proc/PID/status: VmRSS is the resident memory, VmHWM its
+// peak. On systems other than Linux the test is skipped.
 func ProcessMemory(t testing.TB, pid int, name string) int64 {
 	t.Helper()
 	if runtime.GOOS != "linux" {

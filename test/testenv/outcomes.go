@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// Outcomes says what became of each test of a suite: pass, fail or skip.
+// Outcomes maps each test of a suite to its outcome: pass, fail or skip.
 type Outcomes map[string]string
 
 func (o Outcomes) String() string {
@@ -24,7 +24,7 @@ func (o Outcomes) String() string {
 	return fmt.Sprintf("%d tests: %d pass, %d fail, %d skip", len(o), n["pass"], n["fail"], n["skip"])
 }
 
-// Differing are the tests that did not end the same in both, sorted.
+// Differing returns the sorted names of the tests whose outcomes differ.
 func (o Outcomes) Differing(other Outcomes) (names []string) {
 	for name := range o {
 		if other[name] != o[name] {
@@ -40,7 +40,7 @@ func (o Outcomes) Differing(other Outcomes) (names []string) {
 	return names
 }
 
-// ReadJUnit reads what pytest wrote with --junitxml. An expected failure counts as passed.
+// ReadJUnit reads the file that pytest wrote with --junitxml. An expected failure counts as passed.
 func ReadJUnit(t testing.TB, file string) Outcomes {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -78,7 +78,7 @@ func ReadJUnit(t testing.TB, file string) Outcomes {
 	return o
 }
 
-// PytestNames is pytest's expression (-k) for the functions of tests that ReadJUnit named.
+// PytestNames returns pytest's expression (-k) for the functions of tests that ReadJUnit named.
 func PytestNames(names []string) string {
 	var functions []string
 	for _, n := range names {
@@ -89,8 +89,8 @@ func PytestNames(names []string) string {
 	return strings.Join(slices.Compact(functions), " or ")
 }
 
-// ReadGoTest reads what go test -json printed. Tests are named "package.Test", with the last
-// part of the package's path, or "Test" where the output names no package.
+// ReadGoTest reads the output of go test -json. Tests are named "package.Test" with the last element of the
+// package's path, or "Test" if the output names no package.
 func ReadGoTest(out []byte) Outcomes {
 	o := Outcomes{}
 	for line := range bytes.Lines(out) {
@@ -109,7 +109,7 @@ func ReadGoTest(out []byte) Outcomes {
 	return o
 }
 
-// GoTestNames is a pattern (-run) for the tests to which those belong that ReadGoTest named.
+// GoTestNames returns a pattern (-run) that matches the top-level tests of those that ReadGoTest named.
 func GoTestNames(names []string) string {
 	var tests []string
 	for _, n := range names {

@@ -2,8 +2,8 @@ package testenv
 
 import "syscall"
 
-// dieWithParent makes the kernel kill what a test started when the test binary itself dies
-// of a panic or a timeout and runs no cleanup.
+// dieWithParent makes the kernel kill the processes that a test started if the test process dies of a panic
+// or a timeout, without running its clean-up.
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

@@ -4,5 +4,5 @@ package testenv
 
 import "syscall"
 
-// dieWithParent has no counterpart outside Linux: a test that times out leaves its servers.
+// dieWithParent does nothing outside Linux: a test that times out leaves its servers running.
 func dieWithParent() *syscall.SysProcAttr { return nil }

@@ -12,13 +12,15 @@ import (
 	"testing"
 )
 
-// Patroni is what members of one cluster of Patroni's share: the programs, etcd and a directory. They end with the test.
+// Patroni holds what the members of one Patroni cluster share: the programs, etcd and a directory. They are
+// stopped and removed when the test ends.
 type Patroni struct {
 	Dir string
-	As  []string // what commands begin with to become the user that members run as
-	Bin string   // PostgreSQL's programs
+	As  []string // prefix of commands that run as the members' user
+	Bin string   // directory of PostgreSQL's programs
 
-	// API is more of restapi, and what follows it, in the configuration of each member, such as "\n  verify_client: required".
+	// API is further YAML for the restapi section of each member, and for what follows it, such as "\n
+	// verify_client: required".
 	API string
 
 	etcd string
@@ -30,7 +32,8 @@ func NewPatroni(t testing.TB) *Patroni {
 	return NewPatroniOn(t, "127.0.0.1", nil)
 }
 
-// NewPatroniOn starts etcd at an address of another host: in is what commands there begin with, such as "ip netns exec".
+// NewPatroniOn starts etcd at an address of another host. in is the prefix of commands that run there, such
+// as "ip netns exec".
 func NewPatroniOn(t testing.TB, host string, in []string) *Patroni {
 	t.Helper()
 	NeedsPrograms(t)
@@ -41,7 +44,8 @@ func NewPatroniOn(t testing.TB, host string, in []string) *Patroni {
 	}
 	etcd := Program(t, "etcd")
 	p.Dir, p.As = PostgresDir(t)
-	Run(t, p.Dir, "cp", "-r", source, filepath.Join(p.Dir, "python")) // the members' user may not read this one's cache
+	// The members' user can't read this user's cache.
+	Run(t, p.Dir, "cp", "-r", source, filepath.Join(p.Dir, "python"))
 	p.startEtcd(t, host, append(in[:len(in):len(in)], etcd), in)
 	return p
 }
@@ -69,7 +73,7 @@ func (p *Patroni) startEtcd(t testing.TB, host string, command, in []string) {
 	t.Fatal(err)
 }
 
-// acceptsOn reports whether somebody listens at an address of another host.
+// acceptsOn reports whether a server listens at an address of another host.
 func acceptsOn(in []string, address string) bool {
 	if len(in) == 0 {
 		return Accepts(address)
@@ -79,30 +83,30 @@ func acceptsOn(in []string, address string) bool {
 	return exec.Command(in[0], args...).Run() == nil
 }
 
-// PatroniMember is one server of a cluster, with its Patroni.
+// PatroniMember is one PostgreSQL server of a cluster, with its Patroni.
 type PatroniMember struct {
 	Name, Addr, API string // host:port
 	Data            string
-	Config          string   // file
+	Config          string   // path of the file
 	Start, Stop     []string // commands, to be run by Patroni.As
 
 	log, pid string
 }
 
-// Member says where a member is and how it is started, and makes nothing.
+// Member returns the addresses, files and commands of a member. It creates and starts nothing.
 func (p *Patroni) Member(t testing.TB, name string) *PatroniMember {
 	t.Helper()
 	local := func() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(FreePort(t))) }
 	return p.MemberAt(t, name, local(), local())
 }
 
-// MemberAt is one whose server and REST API have addresses of another host.
+// MemberAt returns a member whose server and REST API have addresses of another host.
 func (p *Patroni) MemberAt(t testing.TB, name, addr, api string) *PatroniMember {
 	t.Helper()
 	file := func(extension string) string { return filepath.Join(p.Dir, name+extension) }
 	m := &PatroniMember{Name: name, Addr: addr, API: api, Data: file(""), Config: file(".yml"), log: file(".log"), pid: file(".pid")}
 	start := fmt.Sprintf("cd %s; PYTHONPATH=%s/python setsid /usr/bin/python3 -m patroni %s >>%s 2>&1 </dev/null & echo $! >%s", p.Dir, p.Dir, m.Config, m.log, m.pid)
-	// A process that has ended stays visible until somebody waits for it.
+	// A process that has ended stays visible as a zombie until its parent reaps it.
 	stop := fmt.Sprintf(`p=$(cat %s); kill $p 2>/dev/null; while [ -e /proc/$p ] && ! grep -q '^State:.Z' /proc/$p/status; do sleep 0.1; done`, m.pid)
 	m.Start, m.Stop = []string{"sh", "-c", start}, []string{"sh", "-c", stop}
 	t.Cleanup(func() {
@@ -114,7 +118,8 @@ func (p *Patroni) MemberAt(t testing.TB, name, addr, api string) *PatroniMember 
 	return m
 }
 
-// WriteConfig writes the configuration of a member. more is of the whole cluster, such as "synchronous_mode: true", and counts when it is the first.
+// WriteConfig writes a member's configuration file. more is configuration of the whole cluster, such as
+// "synchronous_mode: true"; only that of the first member takes effect.
 func (p *Patroni) WriteConfig(t testing.TB, m *PatroniMember, more string) {
 	t.Helper()
 	text := fmt.Sprintf(`scope: orders
@@ -161,7 +166,7 @@ postgresql:
 	}
 }
 
-// Launch starts a member, and returns when its server takes connections.
+// Launch starts a member and waits until its server accepts connections.
 func (p *Patroni) Launch(t testing.TB, m *PatroniMember) {
 	t.Helper()
 	runAs(t, p.Dir, p.As, m.Start...)
@@ -187,7 +192,7 @@ func (m *PatroniMember) Kill() {
 	}
 }
 
-// owns reports whether a process is of this member: a number may have become another's.
+// owns reports whether a process belongs to this member, since process IDs are reused.
 func (m *PatroniMember) owns(pid int) bool {
 	command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	return err == nil && (strings.Contains(string(command), m.Config) || strings.Contains(string(command), m.Data))

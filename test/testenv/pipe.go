@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// pipeBytes is the buffer of each direction of a Pipe; a write waits while it is full.
+// pipeBytes is the size of the buffer of each direction of a Pipe; a write blocks while it is full.
 const pipeBytes = 64 << 10
 
-// Pipe returns the ends of a connection in memory. It differs from net.Pipe where sockets do: it holds what is written
-// until the peer reads, and an end can be closed for writing alone. In a synctest bubble time goes on while all wait for it.
+// Pipe returns the two ends of a connection in memory. Unlike net.Pipe, and like a socket, it buffers
+// writes until the peer reads, and an end can be closed for writing alone. In a synctest bubble, goroutines
+// that wait for it are durably blocked.
 func Pipe() (a, b net.Conn) {
 	there, back := newPipeWay(), newPipeWay()
 	return &pipeConn{in: back, out: there}, &pipeConn{in: there, out: back}
@@ -23,7 +24,7 @@ type pipeConn struct{ in, out *pipeWay }
 func (c *pipeConn) Read(p []byte) (int, error)  { return c.in.read(p) }
 func (c *pipeConn) Write(p []byte) (int, error) { return c.out.write(p) }
 
-// CloseWrite ends what this end sends.
+// CloseWrite ends the data that this end sends.
 func (c *pipeConn) CloseWrite() error {
 	c.out.set(func() { c.out.ended = true })
 	return nil
@@ -58,7 +59,7 @@ type pipeAddr struct{}
 func (pipeAddr) Network() string { return "pipe" }
 func (pipeAddr) String() string  { return "pipe" }
 
-// pipeWay is one direction.
+// pipeWay is one direction of a Pipe.
 type pipeWay struct {
 	mu      sync.Mutex
 	changed sync.Cond
@@ -145,19 +146,19 @@ func (w *pipeWay) write(p []byte) (n int, err error) {
 	}
 }
 
-// PipeListener accepts the connections in memory that Dial makes.
+// PipeListener accepts in-memory connections that Dial makes.
 type PipeListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
 }
 
-// NewPipeListener returns a listener in memory.
+// NewPipeListener returns a listener for in-memory connections.
 func NewPipeListener() *PipeListener {
 	return &PipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// Dial waits until Accept or Close is called.
+// Dial makes a connection. It blocks until Accept or Close is called.
 func (l *PipeListener) Dial() (net.Conn, error) {
 	near, far := Pipe()
 	select {

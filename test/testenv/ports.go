@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// Ports of tests lie below those that Linux gives to connections (32768 and up,
-// net.ipv4.ip_local_port_range), so that no connection takes one before its server does, and
-// each test process has a block of its own, so that none takes another's.
+// Test ports lie below the range from which Linux takes the ports of outgoing connections (32768 and up,
+// net.ipv4.ip_local_port_range), so that no connection takes a port before its server does. Each test
+// process has a block of its own, so that processes do not take each other's ports.
 const (
 	firstPort  = 20_480
 	blockPorts = 1024
@@ -25,7 +25,7 @@ const (
 
 var ports = sync.OnceValues(takeBlock)
 
-// block hands out the ports of one test process in turns.
+// block hands out the ports of one test process in rotation.
 type block struct {
 	lock  *os.File // held until the process ends
 	first int
@@ -34,8 +34,8 @@ type block struct {
 	next int // offset of the port to try next
 }
 
-// takeBlock locks the first block that no other test process has. Where several test runs share a machine
-// it may take until one of their processes ends.
+// takeBlock locks the first block that no other test process has. If several test runs share the machine it
+// may wait until one of their processes ends, for at most 10 minutes.
 func takeBlock() (*block, error) {
 	for deadline := time.Now().Add(10 * time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		for i := range blocks {
@@ -48,13 +48,13 @@ func takeBlock() (*block, error) {
 	return nil, fmt.Errorf("%d test processes hold all ports", blocks)
 }
 
-// lockBlock returns nothing if another process has the block.
+// lockBlock returns nil if another process has the block.
 func lockBlock(i int) (*block, error) {
 	path := filepath.Join(os.TempDir(), fmt.Sprintf("cinch-test-ports.%d", i))
-	f, err := os.Open(path) // another user's, as root's: locking it takes no right to write
+	f, err := os.Open(path) // it may belong to another user, such as root; locking needs no write access
 	if errors.Is(err, fs.ErrNotExist) {
 		if f, err = os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o644); err == nil {
-			err = f.Chmod(0o644) // whatever the umask is
+			err = f.Chmod(0o644) // regardless of the umask
 		}
 	}
 	if err != nil {
@@ -66,15 +66,14 @@ func lockBlock(i int) (*block, error) {
 	return &block{lock: f, first: firstPort + i*blockPorts}, nil
 }
 
-// FreePort returns a TCP port of 127.0.0.1 that nothing listens on and that no other test is
-// given.
+// FreePort returns a TCP port of 127.0.0.1 that has no listener and is given to no other test.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	return FreePorts(t, 1, "127.0.0.1")
 }
 
-// FreePorts returns the first of n TCP ports that follow each other, that nothing listens on at
-// any of the hosts, and that no other test is given before a thousand more were.
+// FreePorts returns the first of n consecutive TCP ports that have no listener at any of the hosts. A port
+// is given out again only after about a thousand others.
 func FreePorts(t testing.TB, n int, hosts ...string) int {
 	t.Helper()
 	NeedsPrograms(t)

@@ -6,24 +6,25 @@ import (
 	"testing"
 )
 
-// PostgresLine is a line of PostgreSQL servers that people run. test/servers installs them.
+// PostgresLine is a major version of PostgreSQL that is in use. test/servers installs them.
 type PostgresLine struct {
 	Name string // postgresql-18
-	dir  string // of its programs; empty for Debian's own
+	dir  string // directory of its programs; empty for Debian's package
 }
 
-// PostgresLines are those that tests run against by themselves, oldest first.
+// PostgresLines are the versions that tests run against by default, oldest first.
 var PostgresLines = []PostgresLine{{Name: "postgresql-15"}, postgresLine("18")}
 
-// MorePostgresLines take `test/servers install postgreslines`.
+// MorePostgresLines need `test/servers install postgreslines`.
 var MorePostgresLines = []PostgresLine{postgresLine("16"), postgresLine("17")}
 
-// postgresLine is not in the cache, where the server's user may not read.
+// postgresLine returns a line whose programs are outside the cache directory, which the server's user may
+// not read.
 func postgresLine(major string) PostgresLine {
 	return PostgresLine{Name: "postgresql-" + major, dir: filepath.Join("/opt/cinch-test", "postgresql-"+major, "bin")}
 }
 
-// Start starts a server of the line, as Postgres does for Debian's own.
+// Start starts a server of this version, as Postgres does for Debian's package.
 func (l PostgresLine) Start(t testing.TB, settings ...string) *SQLServer {
 	t.Helper()
 	if l.dir == "" {
@@ -33,7 +34,7 @@ func (l PostgresLine) Start(t testing.TB, settings ...string) *SQLServer {
 	return startPostgres(t, l.dir, settings)
 }
 
-// Programs is the directory of all programs of the line, the server and clients.
+// Programs returns the directory of all programs of this version, server and clients.
 func (l PostgresLine) Programs(t testing.TB) string {
 	t.Helper()
 	if l.dir == "" {

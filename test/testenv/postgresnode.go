@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// PostgresNode is a PostgreSQL on a port of its own that a test may stop, start again and promote.
+// PostgresNode is a PostgreSQL server with a fixed port that a test may stop, restart and promote.
 type PostgresNode struct {
 	Addr, Port string
-	Data       string // its directory
+	Data       string // data directory
 
 	bin  string
 	as   []string
@@ -22,14 +22,15 @@ type PostgresNode struct {
 	proc *Process
 }
 
-// PostgresConfig is how a node differs from one that lets everybody in.
+// PostgresConfig changes a node's defaults, which let every client in.
 type PostgresConfig struct {
 	HBA      string            // pg_hba.conf; "": trust for all
 	Settings []string          // name=value
 	Files    map[string]string // content by name, in the data directory
 }
 
-// NewPostgresNode makes and starts a primary with a superuser "postgres" and what standbys need.
+// NewPostgresNode makes and starts a primary with a superuser "postgres" and the settings that standbys
+// need.
 func NewPostgresNode(t testing.TB, c PostgresConfig) *PostgresNode {
 	t.Helper()
 	n := &PostgresNode{bin: postgresBin(t), more: c.Settings}
@@ -54,7 +55,7 @@ func (n *PostgresNode) listen(t testing.TB) {
 	n.Addr = net.JoinHostPort("127.0.0.1", n.Port)
 }
 
-// write replaces a file of the data directory, in its owner's name.
+// write replaces a file of the data directory and keeps the directory's owner.
 func (n *PostgresNode) write(t testing.TB, name, text string) {
 	t.Helper()
 	file := filepath.Join(n.Data, name)
@@ -71,7 +72,7 @@ func (n *PostgresNode) write(t testing.TB, name, text string) {
 	}
 }
 
-// Start starts the server and waits until it answers. It ends with the test.
+// Start starts the server and waits until it answers. The server is stopped when the test ends.
 func (n *PostgresNode) Start(t testing.TB) {
 	t.Helper()
 	args := append(n.as[:len(n.as):len(n.as)], filepath.Join(n.bin, "postgres"), "-D", n.Data, "-p", n.Port, "-h", "127.0.0.1", "-k", n.dir,
@@ -89,7 +90,7 @@ func (n *PostgresNode) Start(t testing.TB) {
 	}
 }
 
-// Stop shuts the server down in order ("fast"): sessions end, and standbys get all that was written.
+// Stop does a fast shutdown: sessions end, and standbys receive everything that was written.
 func (n *PostgresNode) Stop() { n.proc.stop() }
 
 // Kill ends the server with SIGKILL.
@@ -107,18 +108,19 @@ func (n *PostgresNode) Standby(t testing.TB) *PostgresNode {
 	return s
 }
 
-// Promote makes a standby a primary, and returns when it is one.
+// Promote makes a standby a primary and waits until it is one.
 func (n *PostgresNode) Promote(t testing.TB) {
 	t.Helper()
 	runAs(t, n.dir, n.as, filepath.Join(n.bin, "pg_ctl"), "promote", "-w", "-D", n.Data)
 }
 
-// SQL runs statements as the superuser, past pg_hba.conf's lines for hosts, and returns the rows without ornament.
+// SQL runs statements as the superuser over the Unix socket, so that pg_hba.conf's lines for hosts do not
+// apply. It returns the rows unaligned and without headers.
 func (n *PostgresNode) SQL(t testing.TB, text string) string {
 	t.Helper()
 	out := Command(t, filepath.Join(n.bin, "psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", n.dir, "-p", n.Port, "-U", "postgres", "-d", "postgres", "-c", text)
 	return strings.TrimSpace(out)
 }
 
-// URL is that of the superuser.
+// URL returns a connection URL for the superuser.
 func (n *PostgresNode) URL() string { return "postgres://postgres@" + n.Addr + "/postgres" }

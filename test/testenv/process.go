@@ -16,16 +16,17 @@ import (
 )
 
 const (
-	// StartTimeout limits how long WaitReady waits for a program. It is long enough for a busy machine.
+	// StartTimeout limits how long WaitReady waits for a program. It allows for a busy machine.
 	StartTimeout = time.Minute
-	// StartTries limits how often a test starts a server on another port, since a program may take the free port that FreePort found first.
+	// StartTries limits how often a test tries to start a server, each time on another port: another
+	// program may take the free port that FreePort found.
 	StartTries = 3
 
 	stopTimeout  = 30 * time.Second
 	maxTailBytes = 256 << 10
 )
 
-// Process is one running program and the tail of what it printed.
+// Process is a running program with the tail of its output.
 type Process struct {
 	cmd  *exec.Cmd
 	out  tail.Buffer
@@ -33,14 +34,17 @@ type Process struct {
 	err  error         // valid after done
 }
 
-// StartProcess starts a program in a directory. An env of nil is that of the test.
+// StartProcess starts a program in a directory. If env is nil the program inherits the environment of the
+// test.
 func StartProcess(dir string, env []string, name string, args ...string) (*Process, error) {
 	p := &Process{cmd: exec.Command(name, args...), out: tail.Buffer{MaxBytes: maxTailBytes}, done: make(chan struct{})}
 	p.cmd.Dir = dir
 	p.cmd.Env = env
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	p.cmd.SysProcAttr = dieWithParent()
-	p.cmd.WaitDelay = stopTimeout // what it has started may outlive it and hold on to its output, as a process of PostgreSQL does when its disk was full
+	// A child may outlive the program and keep its output open, as a process of PostgreSQL does when its
+	// disk was full.
+	p.cmd.WaitDelay = stopTimeout
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -53,7 +57,7 @@ func (p *Process) reap() {
 	close(p.done)
 }
 
-// Pid is the number of the process.
+// Pid returns the process ID.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
 // Tail returns the last n lines of what the program printed.
@@ -72,7 +76,7 @@ func (p *Process) Ended() bool {
 	}
 }
 
-// stop asks first and kills after stopTimeout. It returns when the process is gone.
+// stop interrupts the process and kills it after stopTimeout. It returns when the process has ended.
 func (p *Process) stop() {
 	_ = p.cmd.Process.Signal(os.Interrupt)
 	select {
@@ -82,13 +86,13 @@ func (p *Process) stop() {
 	}
 }
 
-// Kill ends the program with SIGKILL and returns when it is gone.
+// Kill ends the program with SIGKILL and waits until it has ended.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done
 }
 
-// WaitReady polls until ready says yes, the process ends or StartTimeout is over.
+// WaitReady polls until ready returns true, the process ends or StartTimeout has passed.
 func (p *Process) WaitReady(ready func() bool) error {
 	for deadline := time.Now().Add(StartTimeout); time.Now().Before(deadline); {
 		if ready() {
@@ -103,8 +107,8 @@ func (p *Process) WaitReady(ready func() bool) error {
 	return fmt.Errorf("not ready after %v\n%s", StartTimeout, p.out.String())
 }
 
-// AnswersPing tells whether a Redis server (or something that speaks for one) serves at addr:
-// it says PONG, or -NOAUTH if it has a password, and -LOADING before it does.
+// AnswersPing reports whether a Redis server or a gateway for one serves at addr. It must answer PING with
+// PONG, or with -NOAUTH if it has a password. A server that is still loading answers -LOADING.
 func AnswersPing(network, addr string) bool {
 	c, err := net.DialTimeout(network, addr, time.Second)
 	if err != nil {
@@ -123,7 +127,7 @@ func AnswersPing(network, addr string) bool {
 	return bytes.HasPrefix(line[:n], []byte("+PONG")) || bytes.HasPrefix(line[:n], []byte("-NOAUTH"))
 }
 
-// Accepts tells whether something listens on addr.
+// Accepts reports whether a server listens on addr.
 func Accepts(addr string) bool {
 	c, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
@@ -133,9 +137,9 @@ func Accepts(addr string) bool {
 	return true
 }
 
-// NeedsPrograms skips the test with -short, which is the first ring: no program but the test itself runs there. What
-// this package starts asks for it; a test that starts a program by itself calls it too. Go reuses the test's result as long as the
-// installed programs are the same (CINCH_TEST_SERVERS).
+// NeedsPrograms skips the test with -short, which is ring 1: no program but the test itself runs there.
+// Functions of this package that start programs call it; a test that starts a program by itself calls it
+// too. Go reuses the test's result as long as the installed programs are the same (CINCH_TEST_SERVERS).
 func NeedsPrograms(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
@@ -144,7 +148,8 @@ func NeedsPrograms(t testing.TB) {
 	cachedFor(serversHash)
 }
 
-// Full skips the test unless CINCH_FULL=1, which make full sets: for what takes too long before every change.
+// Full skips the test unless CINCH_FULL=1, which make full sets. It is for tests that take too long to run
+// before every change.
 func Full(t testing.TB) {
 	t.Helper()
 	NeedsPrograms(t)
@@ -156,7 +161,7 @@ func Full(t testing.TB) {
 // IsFull reports whether tests that have a short form run in full.
 func IsFull() bool { return os.Getenv("CINCH_FULL") == "1" }
 
-// Missing skips the test where a tool is not installed, and fails it in CI, which has to
+// Missing skips the test because a tool is not installed. With CI=true it fails the test, since CI must
 // install everything.
 func Missing(t testing.TB, what, hint string) {
 	t.Helper()
@@ -173,8 +178,9 @@ func Missing(t testing.TB, what, hint string) {
 	t.Skip(message)
 }
 
-// recordSkip appends the message of a test that is skipped because something is missing to the file that test/steady counts. The file has
-// another name in each run, so go test does not reuse the results of a package that has read its name.
+// recordSkip appends the message of a test that is skipped because something is missing to the file that
+// test/steady counts. The file's name differs in each run, so go test does not reuse the results of a
+// package that has read it.
 func recordSkip(message string) {
 	name := os.Getenv("CINCH_TEST_SKIPPED")
 	if name == "" {
@@ -190,8 +196,8 @@ func recordSkip(message string) {
 	}
 }
 
-// Program returns the path of an installed program. Where it is missing the test is
-// skipped, or fails when CI=true.
+// Program returns the path of an installed program. If it is missing the test is skipped, or fails when
+// CI=true.
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	NeedsPrograms(t)
@@ -202,7 +208,7 @@ func Program(t testing.TB, name string) string {
 	return path
 }
 
-// groups are those of test/servers that install programs which it does not install by itself.
+// groups maps programs that test/servers does not install by default to the groups that install them.
 var groups = map[string]string{
 	"chromium": "page", "curl": "http", "prometheus": "promtool", "promtool": "promtool", "g++": "grpc", "sidekiq": "queues", "etcd": "patroni",
 	"java": "clients", "node": "clients", "npm": "clients", "python3": "clients", "php": "library", "ruby": "library",

@@ -11,10 +11,11 @@ import (
 	"testing"
 )
 
-// PrometheusServer is Debian's.
+// PrometheusServer is a running Prometheus from Debian's package.
 type PrometheusServer struct{ URL string }
 
-// Prometheus starts one that has the configuration, and its data in dir; "": in a new directory. It is ended with the test.
+// Prometheus starts a server with this configuration and its data in dir; "" means a new directory. The
+// server is stopped when the test ends.
 func Prometheus(t testing.TB, config, dir string, args ...string) *PrometheusServer {
 	t.Helper()
 	program := Program(t, "prometheus")
@@ -56,7 +57,7 @@ func Prometheus(t testing.TB, config, dir string, args ...string) *PrometheusSer
 	return p
 }
 
-// Get reads "data" of an answer.
+// Get decodes the "data" field of a response into into.
 func (p *PrometheusServer) Get(t testing.TB, path string, into any) {
 	t.Helper()
 	resp, err := http.Get(p.URL + path)
@@ -79,7 +80,7 @@ func (p *PrometheusServer) Get(t testing.TB, path string, into any) {
 	}
 }
 
-// Found is how many series an expression has.
+// Found returns the number of series that an expression yields.
 func (p *PrometheusServer) Found(t testing.TB, expr string) int {
 	t.Helper()
 	var data struct{ Result []any }

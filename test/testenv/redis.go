@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// RedisServer is a real redis-server that belongs to one test.
+// RedisServer is a real redis-server. It belongs to one test.
 type RedisServer struct {
 	Addr string // 127.0.0.1:port
 	Port int
@@ -18,10 +18,9 @@ type RedisServer struct {
 	proc    *Process
 }
 
-// Redis starts redis-server on a free port in a directory of the test's own, without
-// snapshots, and waits until it answers. args are further redis-server arguments, such as
-// "--appendonly", "yes". The server is stopped when the test ends. Without redis-server the
-// test is skipped, or fails when CI=true.
+// Redis starts redis-server without snapshots, on a free port and in a new directory, and waits until it
+// answers. args are further arguments, such as "--appendonly", "yes". The server is stopped when the test
+// ends. Without redis-server the test is skipped, or fails when CI=true.
 func Redis(t testing.TB, args ...string) *RedisServer {
 	t.Helper()
 	return startRedis(t, Program(t, "redis-server"), args)
@@ -60,17 +59,16 @@ func (s *RedisServer) start() error {
 	return nil
 }
 
-// URL is the server as the gateway's configuration spells it.
+// URL returns the server's URL as the gateway's configuration takes it.
 func (s *RedisServer) URL() string { return "redis://" + s.Addr }
 
-// Pid is the process number of the running server.
+// Pid returns the process ID of the running server.
 func (s *RedisServer) Pid() int { return s.proc.Pid() }
 
-// Kill ends the server with SIGKILL and returns when it is gone. What it held in memory
-// alone is lost.
+// Kill ends the server with SIGKILL and waits until it has ended. Data that it held only in memory is lost.
 func (s *RedisServer) Kill() { s.proc.Kill() }
 
-// Restart starts the server again after Kill, on the same port and directory.
+// Restart starts the server again after Kill, with the same port and directory.
 func (s *RedisServer) Restart() error {
 	if !s.proc.Ended() {
 		return fmt.Errorf("redis-server %s still runs", s.Addr)

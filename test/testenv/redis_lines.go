@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// RedisLine is a line of Redis or Valkey servers that people run. test/servers installs them.
+// RedisLine is a version of Redis or Valkey that is in use. test/servers installs them.
 type RedisLine struct {
 	Name string // redis-7.0, valkey-9.1 …
-	dir  string // in the cache; empty for Debian's own
+	dir  string // in the cache directory; empty for Debian's package
 }
 
-// RedisLines are the lines that tests of the Redis gateway run against, oldest first. All but the
-// first have commands that the one before them does not know.
+// RedisLines are the versions that tests of the Redis gateway run against, oldest first. Each but the first
+// has commands that the one before it lacks.
 var RedisLines = []RedisLine{
 	{Name: "redis-7.0"},
 	{Name: "redis-7.4", dir: "redis-7.4.1"},
@@ -23,17 +23,18 @@ var RedisLines = []RedisLine{
 	{Name: "valkey-9.1", dir: "valkey-9.1.2"},
 }
 
-// everyDay is the line that EachRedis runs without make full: a newer one than Redis starts, which most tests use.
+// everyDay is the version that EachRedis uses without make full. It is newer than the one that Redis
+// starts, which most tests use.
 const everyDay = "redis-8.6"
 
-// Start starts a server of the line, as Redis does for Debian's own.
+// Start starts a server of this version, as Redis does for Debian's package.
 func (l RedisLine) Start(t testing.TB, args ...string) *RedisServer {
 	t.Helper()
 	return startRedis(t, l.Program(t), args)
 }
 
-// Program is the path of the line's server. Where it is not installed the test is skipped, or
-// fails when CI=true.
+// Program returns the path of the server. If it is not installed the test is skipped, or fails when
+// CI=true.
 func (l RedisLine) Program(t testing.TB) string {
 	t.Helper()
 	NeedsPrograms(t)
@@ -50,7 +51,7 @@ func (l RedisLine) Program(t testing.TB) string {
 	return ""
 }
 
-// RedisOf starts a server of the line with that name.
+// RedisOf starts a server of the line with this name.
 func RedisOf(t testing.TB, name string, args ...string) *RedisServer {
 	t.Helper()
 	for _, l := range RedisLines {
@@ -62,7 +63,7 @@ func RedisOf(t testing.TB, name string, args ...string) *RedisServer {
 	return nil
 }
 
-// EachRedis runs a test against a server of every line with make full, else of one, a newer one than the one that Redis starts.
+// EachRedis runs a test against every version with make full, and otherwise against everyDay alone.
 func EachRedis(t *testing.T, test func(*testing.T, RedisLine)) {
 	for _, l := range RedisLines {
 		t.Run(l.Name, func(t *testing.T) {
@@ -74,21 +75,21 @@ func EachRedis(t *testing.T, test func(*testing.T, RedisLine)) {
 	}
 }
 
-// Redis74 is Redis with version 7.4, whose hashes may have fields that expire.
+// Redis74 starts Redis 7.4, whose hashes support fields that expire.
 func Redis74(t testing.TB, args ...string) *RedisServer {
 	t.Helper()
 	return RedisOf(t, "redis-7.4", args...)
 }
 
-// RedisStack is Redis 7.4 with its modules: search, JSON, time series and filters.
+// RedisStack starts Redis 7.4 with its modules: search, JSON, time series and filters.
 func RedisStack(t testing.TB, args ...string) *RedisServer {
 	t.Helper()
 	modules := RedisModules(t, "redisearch", "rejson", "redistimeseries", "redisbloom")
 	return RedisOf(t, "redis-7.4", append(modules, args...)...)
 }
 
-// RedisModules are arguments that load modules of the 7.4 line. All but redistimeseries, which wants
-// libraries of that line, load into newer lines of Redis as well.
+// RedisModules returns arguments that load modules of Redis 7.4. All but redistimeseries, which needs
+// libraries of that version, load into newer versions of Redis too.
 func RedisModules(t testing.TB, names ...string) (args []string) {
 	t.Helper()
 	for _, name := range names {

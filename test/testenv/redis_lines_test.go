@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestRedisLines: every line starts, and is what its name says.
+// Every line's server starts and reports the product and version of its name.
 func TestRedisLines(t *testing.T) {
 	EachRedis(t, func(t *testing.T, l RedisLine) {
 		info, _ := do(t, l.Start(t), "info", "server").(string)

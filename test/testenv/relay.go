@@ -8,17 +8,17 @@ import (
 	"testing"
 )
 
-// Relay carries connections to a server as they are, and knows by which it reached the
-// server: whoever the server saw besides came past the relay.
+// Relay forwards connections to a server unchanged and records the addresses from which it connected. A
+// connection that the server sees from any other address bypassed the relay.
 type Relay struct {
 	Addr string
 
 	listener net.Listener
-	ready    <-chan struct{} // nil: at once
+	ready    <-chan struct{} // connections wait until it is closed; nil: they do not wait
 	mu       sync.Mutex
 	server   string // host:port
 	open     map[net.Conn]bool
-	came     map[string]bool // where its connections to servers came from
+	came     map[string]bool // local addresses of its connections to servers
 }
 
 // StartRelay listens on a free port until the test ends.
@@ -32,8 +32,8 @@ func StartRelay(t testing.TB, server string) *Relay {
 	return r
 }
 
-// RelayOn listens on an address until Close. Those who connect before ready is closed wait; nil:
-// nobody waits.
+// RelayOn listens on an address until Close. Connections wait until ready is closed; if it is nil they do
+// not wait.
 func RelayOn(network, addr, server string, ready <-chan struct{}) (*Relay, error) {
 	l, err := net.Listen(network, addr)
 	if err != nil {
@@ -52,13 +52,13 @@ func RelayOn(network, addr, server string, ready <-chan struct{}) (*Relay, error
 	return r, nil
 }
 
-// Close ends the relay and all that it carries.
+// Close ends the relay and all its connections.
 func (r *Relay) Close() {
 	_ = r.listener.Close()
 	r.Point("")
 }
 
-// Point cuts all connections, and leads those that come to another server.
+// Point closes all connections, and forwards new ones to another server.
 func (r *Relay) Point(server string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,14 +68,14 @@ func (r *Relay) Point(server string) {
 	}
 }
 
-// Came reports whether the connection that a server saw from addr was this relay's.
+// Came reports whether the connection that a server saw from addr was made by this relay.
 func (r *Relay) Came(addr string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.came[addr]
 }
 
-// dial connects to the server, on behalf of a client that Point may cut off.
+// dial connects to the server for client connection c, which Point may close.
 func (r *Relay) dial(c net.Conn) (net.Conn, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 
 var seedFlag = flag.String("seed", "1", "number from which tests with random choices make them, or random: another each time")
 
-// chosen is the seed of all tests of the run.
+// chosen returns the seed of all tests of the run.
 var chosen = sync.OnceValues(func() (uint64, error) {
 	if *seedFlag == "random" {
 		return rand.Uint64N(1e9), nil
@@ -18,8 +18,8 @@ var chosen = sync.OnceValues(func() (uint64, error) {
 	return strconv.ParseUint(*seedFlag, 10, 64)
 })
 
-// Seed is what a test makes its random choices of: the same in every run, so that a run which failed
-// can be repeated, or that of -seed. It is in the output of a test that fails.
+// Seed returns the seed for a test's random choices: that of -seed, or else the same one in every run, so
+// that a failed run can be repeated. A test that fails prints it.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	seed, err := chosen()

@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// SentinelServer is a real Redis Sentinel that belongs to one test.
+// SentinelServer is a real Redis Sentinel. It belongs to one test.
 type SentinelServer struct {
 	Addr string // 127.0.0.1:port
 }
 
-// Sentinels starts n Sentinels that watch primary under a name, with a majority as quorum,
-// and waits until they know its replicas and each other.
+// Sentinels starts n Sentinels that monitor primary under a name, with a majority as quorum. It waits until
+// they know its replicas and each other.
 func Sentinels(t testing.TB, n int, name string, primary *RedisServer, replicas int) []*SentinelServer {
 	t.Helper()
 	var all []*SentinelServer

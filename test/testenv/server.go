@@ -27,7 +27,7 @@ func Server(t testing.TB, name string, args ...string) string {
 	return ""
 }
 
-// Serves starts a program that serves TCP at an address that it knows already, and waits until it does.
+// Serves starts a program that serves TCP at a given address, and waits until it accepts connections.
 func Serves(t testing.TB, addr, name string, args ...string) {
 	t.Helper()
 	if err := startServer(t, addr, name, args); err != nil {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Main runs the tests of a package, then stops what Shared has started for them, and exits. A package that uses Shared
-// has
+// Main runs the tests of a package, stops what Shared has started for them, and exits. A package that uses
+// Shared declares
 //
 //	func TestMain(m *testing.M) { testenv.Main(m) }
 func Main(m *testing.M) {
@@ -25,10 +25,10 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Shared returns what start returns, which is called once for each key in a run of a package's tests, by the first test that
-// asks. start gets a testing.TB that lives as long as the run: servers that it starts serve all tests, and stop in Main.
-// Tests keep apart by a database, a schema or a prefix of keys each, and may run in parallel. A test that changes
-// settings of a server, or stops it, starts one of its own.
+// Shared returns the result of start, which is called once per key in a run of a package's tests, by the
+// first test that asks. start gets a testing.TB that lives as long as the run: servers that it starts serve
+// all tests, and stop in Main. Each test uses its own database, schema or key prefix, and may run in
+// parallel. A test that changes settings of a server, or stops it, starts one of its own.
 //
 //	server := testenv.Shared(t, "redis", func(t testing.TB) *testenv.RedisServer { return testenv.Redis(t) })
 //
@@ -62,15 +62,15 @@ type sharedStart struct {
 	once    sync.Once
 	value   any
 	skipped bool
-	missing bool   // by Missing
-	message string // why it was skipped, or has failed; "": neither
+	missing bool   // skipped by Missing
+	message string // why it was skipped or has failed; "": neither
 }
 
-// shared is the testing.TB of a package's run.
+// shared is the testing.TB for everything that lives as long as the package's run.
 var shared = sharedTB{started: map[string]*sharedStart{}}
 
 type sharedTB struct {
-	testing.TB // nil: methods that are not below panic
+	testing.TB // nil: methods that are not defined below panic
 
 	mu       sync.Mutex
 	started  map[string]*sharedStart
@@ -83,7 +83,7 @@ type sharedTB struct {
 	running  sync.Mutex
 }
 
-// run calls start in a goroutine of its own, since Fatal and Skip end it.
+// run calls start in a new goroutine, since Fatal and Skip end it.
 func (s *sharedTB) run(start func()) (skipped, missing bool, message string) {
 	s.running.Lock()
 	defer s.running.Unlock()

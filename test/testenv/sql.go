@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// SQLServer is a real PostgreSQL or MariaDB that belongs to one test. Everybody may log in.
+// SQLServer is a real PostgreSQL or MariaDB that belongs to one test. No password is needed.
 type SQLServer struct {
 	Addr string // 127.0.0.1:port
 	Port string
@@ -23,18 +23,18 @@ type SQLServer struct {
 	database string // "": postgres
 
 	proc  *Process
-	again func() (*Process, error) // starts it where it was
+	again func() (*Process, error) // starts it again at the same address
 	ready func() bool
 }
 
-// Postgres starts PostgreSQL, as Debian's packages have it, with a database and user
-// "postgres", and settings such as "wal_level=logical". Without it the test is skipped, or fails when CI=true.
+// Postgres starts PostgreSQL from Debian's package, with a database and user "postgres", and settings such
+// as "wal_level=logical". Without it the test is skipped, or fails when CI=true.
 func Postgres(t testing.TB, settings ...string) *SQLServer {
 	t.Helper()
 	return startPostgres(t, postgresBin(t), settings)
 }
 
-// startPostgres starts the server of a directory of programs.
+// startPostgres starts the server whose programs are in the directory bin.
 func startPostgres(t testing.TB, bin string, settings []string) *SQLServer {
 	t.Helper()
 	dir, as := sqlDir(t, "postgres")
@@ -44,7 +44,7 @@ func startPostgres(t testing.TB, bin string, settings []string) *SQLServer {
 		args := []string{
 			filepath.Join(bin, "postgres"), "-D", data, "-p", port, "-h", "127.0.0.1", "-k", dir, "-c", "fsync=off", "-c", "max_connections=300",
 			"-c", "dynamic_shared_memory_type=mmap",
-		} // in its directory, so that it goes with that when the server is killed
+		} // mmap files lie in the data directory and are removed with it, even if the server is killed
 		for _, s := range settings {
 			args = append(args, "-c", s)
 		}
@@ -52,37 +52,40 @@ func startPostgres(t testing.TB, bin string, settings []string) *SQLServer {
 	})
 }
 
-// PostgresBin is the directory of the programs that Debian keeps out of PATH. Without them the test is skipped, or fails when CI=true.
+// PostgresBin returns the directory of PostgreSQL's programs, which Debian keeps out of PATH. Without them
+// the test is skipped, or fails when CI=true.
 func PostgresBin(t testing.TB) string {
 	t.Helper()
 	NeedsPrograms(t)
 	return postgresBin(t)
 }
 
-// PostgresDir makes a directory that the server's user owns, for servers that a test starts by itself. as is what commands begin with to become that user.
+// PostgresDir makes a directory that the server's user owns, for servers that a test starts by itself. as
+// is the prefix of commands that run as that user.
 func PostgresDir(t testing.TB) (dir string, as []string) {
 	t.Helper()
 	dir, as = sqlDir(t, "postgres")
 	return dir, slices.DeleteFunc(as, func(s string) bool { return s == "--pdeathsig" || s == "KILL" })
 }
 
-// URL is for drivers of PostgreSQL.
+// URL returns a connection URL for drivers of PostgreSQL.
 func (s *SQLServer) URL() string { return "postgres://postgres@" + s.Addr + "/" + s.Database() }
 
-// Database is the one that URL names.
+// Database returns the name of the database that URL names.
 func (s *SQLServer) Database() string { return cmp.Or(s.database, "postgres") }
 
-// With returns the server with a URL that names another database. It doesn't make the database. The test must not stop the server.
+// With returns the server with a URL that names another database. It does not create the database. The test
+// must not stop the server.
 func (s *SQLServer) With(database string) *SQLServer {
 	own := *s
 	own.database = database
 	return &own
 }
 
-// Kill ends the server with SIGKILL, and its other processes by that.
+// Kill ends the server with SIGKILL, which ends its other processes too.
 func (s *SQLServer) Kill() { s.proc.Kill() }
 
-// Restart kills the server, as a crash does, and starts it again at its address with the data that it had.
+// Restart kills the server, as a crash does, and starts it again with the same address and data.
 func (s *SQLServer) Restart(t testing.TB) {
 	t.Helper()
 	s.proc.Kill()
@@ -99,7 +102,7 @@ func (s *SQLServer) Restart(t testing.TB) {
 	t.Fatal(err)
 }
 
-// Freeze stops all of the server's processes until the test ends.
+// Freeze stops all processes of the server with SIGSTOP until the test ends.
 func (s *SQLServer) Freeze(t testing.TB) {
 	t.Helper()
 	main := s.proc.Pid()
@@ -128,7 +131,8 @@ func postgresBin(t testing.TB) string {
 	return filepath.Dir(Program(t, "postgres"))
 }
 
-// debianPostgres returns where Debian's packages have the programs of the newest PostgreSQL, "" without them.
+// debianPostgres returns the directory of the programs of the newest PostgreSQL among Debian's packages, or
+// "".
 func debianPostgres() string {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 	if len(found) == 0 {
@@ -137,16 +141,16 @@ func debianPostgres() string {
 	return filepath.Dir(found[len(found)-1])
 }
 
-// postgresFirst puts PostgreSQL's programs at the head of PATH. What Debian has of them there is a script that chooses among versions, which
-// takes longer than the program itself.
+// postgresFirst puts the directory of PostgreSQL's programs at the head of PATH. The programs that Debian
+// has in PATH are a script that chooses a version, which takes longer than the program itself.
 func postgresFirst() {
 	if dir := debianPostgres(); dir != "" {
 		_ = os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	}
 }
 
-// MariaDB starts MariaDB with a user "test" that may do anything. Without it the test is
-// skipped, or fails when CI=true.
+// MariaDB starts MariaDB with a user "test" that has all privileges. Without MariaDB the test is skipped, or
+// fails when CI=true.
 func MariaDB(t testing.TB) *SQLServer {
 	t.Helper()
 	server := Program(t, "mariadbd")
@@ -154,8 +158,9 @@ func MariaDB(t testing.TB) *SQLServer {
 	data := filepath.Join(dir, "data")
 	runAs(t, dir, as, Program(t, "mariadb-install-db"), "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal", "--skip-test-db")
 	grant := filepath.Join(dir, "init.sql")
-	text := "CREATE DATABASE IF NOT EXISTS test;\nCREATE USER IF NOT EXISTS test@localhost;\nGRANT ALL ON *.* TO test@localhost;\n" // a statement a line
-	if err := os.WriteFile(grant, []byte(text), 0o644); err != nil {                                                                //nolint:gosec // the server's user reads it
+	// One statement per line.
+	text := "CREATE DATABASE IF NOT EXISTS test;\nCREATE USER IF NOT EXISTS test@localhost;\nGRANT ALL ON *.* TO test@localhost;\n"
+	if err := os.WriteFile(grant, []byte(text), 0o644); err != nil { //nolint:gosec // the server's user reads it
 		t.Fatal(err)
 	}
 	probe := Program(t, "mariadb")
@@ -170,8 +175,8 @@ func MariaDB(t testing.TB) *SQLServer {
 	})
 }
 
-// sqlDir makes a directory that the server's user owns. The servers refuse to run as root; as
-// says how to become that user, and is empty for everybody else.
+// sqlDir makes a directory that the server's user owns, since the servers refuse to run as root. as is the
+// prefix of commands that run as that user; it is empty unless the test runs as root.
 func sqlDir(t testing.TB, name string) (dir string, as []string) {
 	t.Helper()
 	NeedsPrograms(t)
@@ -200,7 +205,7 @@ func runAs(t testing.TB, dir string, as []string, command ...string) {
 	Run(t, dir, command[0], command[1:]...)
 }
 
-// startSQL starts a server on a free port and waits until it answers.
+// startSQL starts a server on a free port and waits until ready returns true.
 func startSQL(t testing.TB, dir string, as []string, ready func(*SQLServer) bool, command func(port string) []string) *SQLServer {
 	t.Helper()
 	var err error
@@ -223,7 +228,8 @@ func startSQL(t testing.TB, dir string, as []string, ready func(*SQLServer) bool
 	return nil
 }
 
-// postgresReady tells whether a PostgreSQL takes connections: it says so in its data directory, where pg_ctl looks too.
+// postgresReady reports whether PostgreSQL accepts connections. The server writes this into postmaster.pid,
+// which pg_ctl reads too.
 func (p *Process) postgresReady(data string) bool {
 	text, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
 	lines := strings.Split(string(text), "\n")

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// SSH starts a real sshd and returns what a command begins with that is to run as a user of this machine; as root only, since others can't become somebody
-// else. Without OpenSSH the test is skipped, or fails when CI=true.
+// SSH starts a real sshd and returns the prefix of commands that run as a user of this machine. It needs
+// root, since others can't become another user; without it the test is skipped. Without OpenSSH the test is
+// skipped, or fails when CI=true.
 func SSH(t testing.TB, name string) []string {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -25,7 +26,8 @@ func SSH(t testing.TB, name string) []string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	for _, err := range []error{os.Chmod(dir, 0o755), os.MkdirAll("/run/sshd", 0o755)} { // of which sshd makes a prison
+	// sshd uses /run/sshd for privilege separation.
+	for _, err := range []error{os.Chmod(dir, 0o755), os.MkdirAll("/run/sshd", 0o755)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +43,7 @@ func SSH(t testing.TB, name string) []string {
 	}
 }
 
-// startSSHD returns the port that it listens on.
+// startSSHD starts sshd and returns its port.
 func startSSHD(t testing.TB, dir, sshd, host, authorized string) string {
 	t.Helper()
 	var err error
@@ -50,7 +52,7 @@ func startSSHD(t testing.TB, dir, sshd, host, authorized string) string {
 		var p *Process
 		p, err = StartProcess(dir, os.Environ(), sshd, "-D", "-e", "-f", "/dev/null", "-p", port, "-h", host,
 			"-o", "ListenAddress=127.0.0.1", "-o", "AuthorizedKeysFile="+authorized, "-o", "StrictModes=no", "-o", "PidFile=none", "-o", "MaxStartups=100",
-			"-o", "UsePAM=yes") // else accounts without a password count as locked
+			"-o", "UsePAM=yes") // without PAM, accounts without a password count as locked
 		if err == nil {
 			err = p.WaitReady(func() bool { return Accepts("127.0.0.1:" + port) })
 		}

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// RunSuites runs each suite as a test of its own, with the beginning of a path for what it
-// prints. That is deleted when every run says that its tests ended the same everywhere.
+// RunSuites runs each suite as a subtest. log is the start of the paths for its output files, which are
+// deleted if every run reports that its tests ended the same everywhere.
 func RunSuites(t *testing.T, names []string, run func(t *testing.T, name, log string) (same bool)) {
 	t.Helper()
 	logs, err := os.MkdirTemp("", "cinch-suites-")
@@ -29,7 +29,7 @@ func RunSuites(t *testing.T, names []string, run func(t *testing.T, name, log st
 	}
 }
 
-// Failing are the tests that failed, sorted.
+// Failing returns the sorted names of the tests that failed.
 func (o Outcomes) Failing() (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(o)) {
 		if o[name] == "fail" {
@@ -39,9 +39,9 @@ func (o Outcomes) Failing() (names []string) {
 	return names
 }
 
-// Same reports whether got is the same at once. Tests that ended otherwise are run once more in
-// both ways. One that differs then, too, is an error, unless a reason is known or the way that
-// is the measure gave two answers itself.
+// Same reports whether got equals o at the first attempt. Tests that differ are run once more in both ways.
+// One that still differs is reported as an error, unless its reason is in known or the reference run itself
+// gave two answers.
 func (o Outcomes) Same(t testing.TB, got Outcomes, known map[string]string, again func(names []string) (want, got Outcomes)) bool {
 	t.Helper()
 	differing := o.Differing(got)
@@ -62,8 +62,8 @@ func (o Outcomes) Same(t testing.TB, got Outcomes, known map[string]string, agai
 	return false
 }
 
-// RunPytest runs pytest with the interpreter that has what a requirements.txt asks for. log is
-// for what it prints.
+// RunPytest runs pytest with the packages of a requirements.txt. log is the path for its output, without
+// extension.
 func RunPytest(t testing.TB, requirements, dir string, env []string, log string, args ...string) Outcomes {
 	t.Helper()
 	report := log + ".xml"
@@ -74,14 +74,15 @@ func RunPytest(t testing.TB, requirements, dir string, env []string, log string,
 	return ReadJUnit(t, report)
 }
 
-// RunGo runs the go program, which has to print as go test -json does. log is for that.
+// RunGo runs the go program, whose output must have the form of go test -json. log is the path for its
+// output.
 func RunGo(t testing.TB, dir string, env []string, log string, args ...string) Outcomes {
 	t.Helper()
 	return ReadGoTest(runLogged(t, dir, env, log, Program(t, "go"), args...))
 }
 
-// runLogged doesn't look at how the program ends: it says that a test failed, which may be as
-// it should.
+// runLogged returns the program's output and ignores its exit status, which reports failed tests: these may
+// be expected.
 func runLogged(t testing.TB, dir string, env []string, log, name string, args ...string) []byte {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
@@ -93,7 +94,7 @@ func runLogged(t testing.TB, dir string, env []string, log, name string, args ..
 	return out
 }
 
-// ModuleSource is the directory of a Go module, in the version that this module uses.
+// ModuleSource returns the source directory of a Go module, in the version that this module uses.
 func ModuleSource(t testing.TB, module string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), Program(t, "go"), "list", "-m", "-f", "{{.Dir}}", module).Output()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// errorsOf counts errors instead of failing.
+// errorsOf counts errors instead of failing the test.
 type errorsOf struct {
 	testing.TB
 	n int
@@ -14,7 +14,8 @@ type errorsOf struct {
 
 func (e *errorsOf) Errorf(string, ...any) { e.n++ }
 
-// What differs once is looked at again, and counts if it lasts and the measure did not move.
+// Tests that differ are run once more. They count as errors if they differ again and the reference run gave
+// the same answer twice.
 func TestSame(t *testing.T) {
 	want := Outcomes{"a": "pass", "b": "fail"}
 	for _, c := range []struct {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TarantoolServer is a real tarantool that belongs to one test.
+// TarantoolServer is a real tarantool. It belongs to one test.
 type TarantoolServer struct {
 	Addr string // 127.0.0.1:port
 	Dir  string // its working directory, removed after the test
@@ -21,14 +21,14 @@ type TarantoolServer struct {
 	proc    *Process
 }
 
-// NewerTarantool is the variable with the path of a Tarantool 3, which no registry has: where it is set
-// tests of what differs between versions run with that one too.
+// NewerTarantool is the variable with the path of a Tarantool 3, which no registry has. If it is set, tests
+// of what differs between versions use that program too.
 const NewerTarantool = "CINCH_TARANTOOL3"
 
 // TarantoolProgram is a server to test with.
 type TarantoolProgram struct{ Name, Path string }
 
-// TarantoolPrograms are Debian's, and the newer one if there is one.
+// TarantoolPrograms returns Debian's program, and the newer one if NewerTarantool is set.
 func TarantoolPrograms(t testing.TB) []TarantoolProgram {
 	t.Helper()
 	all := []TarantoolProgram{{"packaged", Program(t, "tarantool")}}
@@ -38,17 +38,16 @@ func TarantoolPrograms(t testing.TB) []TarantoolProgram {
 	return all
 }
 
-// Tarantool starts tarantool on a free port in a directory of the test's own and waits until
-// it takes connections. Guests may do anything. script is Lua that runs once it is
-// configured, each time that it starts: it creates spaces, users and functions
-// (if_not_exists), and may call box.cfg again. The server is killed when the test ends. Without
-// tarantool the test is skipped, or fails when CI=true.
+// Tarantool starts tarantool on a free port in a new directory and waits until it accepts connections. The
+// user guest has all privileges. script is Lua that runs after box.cfg at every start: it creates spaces,
+// users and functions (with if_not_exists) and may call box.cfg again. The server is killed when the test
+// ends. Without tarantool the test is skipped, or fails when CI=true.
 func Tarantool(t testing.TB, script string) *TarantoolServer {
 	t.Helper()
 	return TarantoolOf(t, Program(t, "tarantool"), script)
 }
 
-// TarantoolOf starts another program than the one that Debian's package has.
+// TarantoolOf does the same as Tarantool with another program than that of Debian's package.
 func TarantoolOf(t testing.TB, program, script string) *TarantoolServer {
 	t.Helper()
 	s := &TarantoolServer{Dir: t.TempDir(), script: script, program: program}
@@ -64,8 +63,9 @@ func TarantoolOf(t testing.TB, program, script string) *TarantoolServer {
 	return nil
 }
 
-// tarantoolScript is what every server begins with. It listens when all is there, so that
-// nobody meets it half made, and says so in a file: another test's server may have got the port.
+// tarantoolScript is the start script of every server. It listens only after script has run, so that no
+// client meets a half-configured server. It then writes a file, because another test's server may have got
+// the port.
 const tarantoolScript = `box.cfg{work_dir = %[1]q, memtx_memory = 256 * 1024 * 1024, log_level = 4}
 if not box.info.ro then
     box.schema.user.grant('guest', 'super', nil, nil, {if_not_exists = true})
@@ -96,7 +96,7 @@ func (s *TarantoolServer) start() error {
 	return nil
 }
 
-// greets tells whether a Tarantool behind addr says so.
+// greets reports whether a Tarantool greeting is sent at addr.
 func greets(addr string) bool {
 	c, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
@@ -116,14 +116,13 @@ func (s *TarantoolServer) finish(t testing.TB) {
 	}
 }
 
-// Pid is the process number of the running server.
+// Pid returns the process ID of the running server.
 func (s *TarantoolServer) Pid() int { return s.proc.Pid() }
 
-// Kill ends the server with SIGKILL and returns when it is gone. What it wrote to its log of
-// writes stays.
+// Kill ends the server with SIGKILL and waits until it has ended. Its write-ahead log stays.
 func (s *TarantoolServer) Kill() { s.proc.Kill() }
 
-// Restart starts the server again after Kill, on the same port and directory.
+// Restart starts the server again after Kill, with the same port and directory.
 func (s *TarantoolServer) Restart(t testing.TB) error {
 	t.Helper()
 	if !s.proc.Ended() {

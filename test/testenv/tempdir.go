@@ -6,14 +6,15 @@ import (
 	"testing"
 )
 
-// Servers whose data is to be thrown away have it in memory, where there is so much room: they make a thousand files each, and each
-// database some hundred more, which takes a disk more time than all else that a test does.
+// Data directories of servers lie in memory if it has enough room: servers make a thousand files each, and
+// some hundred more per database, which takes longer on a disk than the rest of a test.
 const (
 	memoryDir  = "/dev/shm"
 	memoryRoom = 4 << 30
 )
 
-// serverDir makes a directory for a server's data, which goes with the test. It is in os.TempDir if TMPDIR is set.
+// serverDir makes a directory for a server's data that is removed when the test ends. If TMPDIR is set it
+// is in os.TempDir.
 func serverDir(t testing.TB, name string) string {
 	t.Helper()
 	in := ""
@@ -29,7 +30,8 @@ func serverDir(t testing.TB, name string) string {
 	return dir
 }
 
-// OpenTempDir makes a directory that servers' users may go through, unlike t.TempDir. What is put there has to be gone when the test ends.
+// OpenTempDir makes a directory that, unlike t.TempDir's, the users of servers may enter. It must be empty
+// when the test ends.
 func OpenTempDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cinch-open-")
@@ -39,6 +41,6 @@ func OpenTempDir(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.Remove(dir) }) // empty by then
+	t.Cleanup(func() { _ = os.Remove(dir) }) // it is empty by now
 	return dir
 }
