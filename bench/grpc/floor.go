@@ -10,10 +10,10 @@ import (
 	"github.com/cinch-layer/cinch/codec/libzstd"
 )
 
-// What nothing makes shorter in OTLP: the ids of traces and spans are random. One that is in a
-// message several times counts once.
+// Nothing makes the random ids of traces and spans in OTLP shorter. An id that occurs several times in a
+// message counts once.
 
-// idFields are where ids are in the exports: the paths of fields from the message on.
+// idFields lists the paths of ids in the exports, as field numbers from the message down.
 var idFields = map[string][][]protowire.Number{
 	"traces": {{1, 2, 2, 1}, {1, 2, 2, 2}, {1, 2, 2, 4}, {1, 2, 2, 13, 1}, {1, 2, 2, 13, 2}},
 	"logs":   {{1, 2, 2, 9}, {1, 2, 2, 10}},
@@ -27,7 +27,7 @@ var idFields = map[string][][]protowire.Number{
 	},
 }
 
-// gatherIDs puts the values at a path into ids.
+// gatherIDs adds the values at a path to ids.
 func gatherIDs(ids map[string]bool, message []byte, path []protowire.Number) {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)
@@ -50,7 +50,7 @@ func gatherIDs(ids map[string]bool, message []byte, path []protowire.Number) {
 	}
 }
 
-// idBytes is how long the different ids in all messages are.
+// idBytes returns the total length of the distinct ids of each message.
 func (p payload) idBytes() (n int) {
 	for _, m := range p.messages {
 		ids := make(map[string]bool)
@@ -64,7 +64,8 @@ func (p payload) idBytes() (n int) {
 	return n
 }
 
-// hardestZstd is how long all messages are that libzstd has compressed at level 19.
+// hardestZstd returns the total length of all messages compressed by libzstd at level 19, or 0 without
+// libzstd.
 func (p payload) hardestZstd() (n int, err error) {
 	lib, ok := libzstd.New()
 	if !ok {
@@ -81,7 +82,7 @@ func (p payload) hardestZstd() (n int, err error) {
 	return n, nil
 }
 
-// floor is how long the messages of a payload are.
+// floor holds the total compressed lengths of a payload's messages, and of their ids.
 type floor struct {
 	name                      string
 	zstd, hardest, proto, ids int
@@ -93,7 +94,7 @@ func (f floor) row(t *rig.Table) {
 		share(f.zstd-f.proto, f.zstd), share(f.zstd-f.proto, f.zstd-f.ids), share(f.zstd-f.ids, f.zstd))
 }
 
-// floors is the table of what was to be gained against zstd, and what was.
+// floors writes the table of possible and achieved savings compared with zstd.
 func floors(t *rig.Table, all []excess) error {
 	t.WriteString("### What is random in OTLP\n\n")
 	t.Row("payload", "bytes of zstd", "of zstd 19", "of cinch-proto", "of random ids, each once a message", "saved", "of what is not ids", "at most to be saved, if all else took nothing")

@@ -19,19 +19,19 @@ import (
 	"github.com/cinch-layer/cinch/codec/libzstd"
 )
 
-// Messages with the history of those before them, as a link between two gateways compresses
-// them, without the network: whole ones and columns, beside compression by message.
+// Compresses messages with the history of earlier ones, as a link between two gateways does, but without the
+// network: whole messages and columns, beside compression of each message alone.
 
 const (
 	pieceBytes  = 64 << 10 // of a stream, each flushed
-	frameHeader = 9        // of a piece, and of what HTTP/2 puts in front of one, about
+	frameHeader = 9        // approximate: of a piece, and HTTP/2's frame header in front of it
 	messageHead = 5
 )
 
-// way makes bytes of messages and messages of bytes, all of them once, in order.
+// way converts messages to bytes and back, all of them once, in order.
 type way struct {
 	name   string
-	column string // the encoding of columns before a stream gets them; "": messages whole
+	column string // the column encoding of the stream's input; "": messages whole
 	level  int    // of the stream; 0: none
 	window int
 	alone  string // the encoding of each message by itself, where there is no stream
@@ -54,7 +54,7 @@ type historyRig struct {
 }
 
 func measureHistory(ctx context.Context, o options, c *remotewrite.Corpus) error {
-	runtime.LockOSThread() // its CPU is what counts
+	runtime.LockOSThread() // only the CPU time of this thread counts
 	now = threadTime
 	recorded, err := otlp.Record(ctx, visits)
 	if err != nil {
@@ -95,7 +95,7 @@ func measureHistory(ctx context.Context, o options, c *remotewrite.Corpus) error
 	return rig.ReplacePart(filepath.Join(o.results, "tunnel.md"), "history", t.String())
 }
 
-// measure takes all ways in turns, three times, and of the times the median.
+// measure runs all ways in turn, three times, and takes the median of the times.
 func (r historyRig) measure(ctx context.Context, t *rig.Table, rows *[][]string, p payload) error {
 	const rounds = 3
 	all := ways()
@@ -123,7 +123,7 @@ func (r historyRig) measure(ctx context.Context, t *rig.Table, rows *[][]string,
 	return nil
 }
 
-// run sends the messages one way and takes them back.
+// run compresses all messages one way and decompresses them.
 func (r historyRig) run(w way, all [][]byte) (bytes int, cpu time.Duration, err error) {
 	began := now()
 	if w.level == 0 {

@@ -1,13 +1,10 @@
-// Command grpc measures compressors of gRPC messages beside each other: those
-// that grpc-go, dskit, Mimir and go-grpc-compression bring, and those of
-// codec/grpccodec. It is a module of its own, so that the peers stay out of
-// the product's dependencies.
+// Command grpc compares compressors of gRPC messages: those of grpc-go, dskit, Mimir and go-grpc-compression,
+// and those of codec/grpccodec. It is a module of its own, so that its dependencies are not the product's.
 //
 //	cd bench/grpc && go run .
 //
-// Bytes and allocations depend on the code alone, CPU and heap on the machine
-// too. Every codec's CPU is measured in turns with that of Mimir's S2, and only
-// the ratio is told.
+// Bytes and allocations depend on the code alone; CPU and heap also depend on the machine. Every codec's CPU
+// time is measured in turn with that of Mimir's S2, and only the ratio is reported.
 package main
 
 import (

@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// result is one contender on one payload.
+// result is the result of one contender on one payload.
 type result struct {
 	contender, payload string
 	rawBytes           int
 	packedBytes        int
-	cpu                float64       // against S2, compressing and decompressing; the median pair
+	cpu                float64       // relative to S2, compressing and decompressing; the median pair
 	spread             [2]float64    // its quartiles
 	perMB              time.Duration // CPU of both directions for 1 MB, the median batch
 	allocs             float64       // a message, both directions
@@ -90,7 +90,7 @@ func measure(c, base contender, p payload, o options) (result, error) {
 	return r, nil
 }
 
-// once warms up and counts bytes and allocations.
+// once warms up, and then counts bytes and allocations.
 func once(c contender, p payload) (packedBytes int, allocs, allocBytes float64, err error) {
 	var s scratch
 	var before, after runtime.MemStats
@@ -112,17 +112,17 @@ func once(c contender, p payload) (packedBytes int, allocs, allocBytes float64, 
 	return packedBytes, float64(after.Mallocs-before.Mallocs) / n, float64(after.TotalAlloc-before.TotalAlloc) / n, nil
 }
 
-// roundsFor is how often the payload goes through in a batch.
+// roundsFor returns how often the payload fits into a batch of the wanted CPU time, at least 1.
 func roundsFor(c contender, p payload, want time.Duration) (int, error) {
 	took, err := batch(c, p, 1)
 	return max(1, int(want/max(took, time.Millisecond))), err
 }
 
-// now is the CPU time that batches are measured in: the process', the garbage collector's included,
-// or a thread's.
+// now returns the CPU time that batches are measured in: that of the process, garbage collection included, or
+// that of a thread.
 var now = cpuTime
 
-// batch returns the CPU of so many rounds.
+// batch returns the CPU time of the given number of rounds.
 func batch(c contender, p payload, rounds int) (time.Duration, error) {
 	runtime.GC()
 	var s scratch

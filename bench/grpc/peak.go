@@ -15,23 +15,23 @@ import (
 	"github.com/cinch-layer/cinch/bench/remotewrite"
 )
 
-// Streams of messages of about 1 MB, each its own goroutine.
+// Streams of messages of about 1 MB, one goroutine each.
 const (
 	streams           = 256
 	messagesPerStream = 6
 )
 
-// peak is the highest heap in bytes of one contender.
+// peak holds the highest heap, in bytes, of one contender.
 type peak struct {
 	contender string
 	procs     int
 	bytes     int
 }
 
-// none holds what the test itself takes.
+// none is the contender that compresses nothing: it measures the test's own heap.
 const none = "none"
 
-// measurePeaks runs every contender in processes of its own.
+// measurePeaks runs every contender in a separate process.
 func measurePeaks(ctx context.Context, all []contender) ([]peak, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -94,9 +94,8 @@ func runStreams(messages [][]byte, trip func([]byte, *scratch) (int, error)) err
 	return <-errs
 }
 
-// watchHeap looks every millisecond at the heap that is in use, spans with
-// free space in them included; the function that it returns ends this and
-// tells the highest.
+// watchHeap samples, every millisecond, the heap in use, including free space in its spans. The function that
+// it returns ends the sampling and returns the highest value in bytes.
 func watchHeap() func() int {
 	stop, result := make(chan struct{}), make(chan int)
 	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/unused:bytes"}}

@@ -18,15 +18,15 @@ import (
 	"github.com/cinch-layer/cinch/codec/libzstd"
 )
 
-// contender is one row of the table. Ours are measured through grpc-go's own
-// steps like the others, but for those with whole, which the gateway uses.
+// contender is one row of the table. Contenders are measured through grpc-go's own steps, except those with
+// whole, which are measured as the gateway uses them.
 type contender struct {
 	name       string
 	compressor encoding.Compressor
 	whole      *wholeMessages
 }
 
-// wholeMessages are compressed and decompressed by appending.
+// wholeMessages compresses and decompresses whole messages by appending.
 type wholeMessages struct {
 	set  *grpccodec.Set
 	name string
@@ -83,8 +83,8 @@ func named(name string) (contender, error) {
 	return contender{}, errors.Join(err, fmt.Errorf("no contender %q", name))
 }
 
-// pooled does what dskit's snappy and Mimir's s2 do: a sync.Pool of writers
-// that are returned on Close, and one of readers that are returned at the end.
+// pooled does what dskit's snappy and Mimir's s2 do: it has a sync.Pool of writers that are returned on
+// Close, and one of readers that are returned at EOF.
 type pooled struct {
 	name      string
 	newWriter func() resetWriter
@@ -103,7 +103,7 @@ type resetReader interface {
 	Reset(io.Reader)
 }
 
-// newDskitSnappy: golang/snappy's framing in blocks of 64 KiB.
+// newDskitSnappy returns golang/snappy's framing format in blocks of 64 KiB.
 func newDskitSnappy() *pooled {
 	return &pooled{
 		name:      "snappy",
@@ -112,7 +112,7 @@ func newDskitSnappy() *pooled {
 	}
 }
 
-// newMimirS2: s2's default of 1 MB blocks, without concurrency.
+// newMimirS2 returns s2 with its default blocks of 1 MB, without concurrency.
 func newMimirS2() *pooled {
 	return &pooled{
 		name:      "s2",

@@ -16,8 +16,8 @@ import (
 	"github.com/cinch-layer/cinch/codec/libzstd"
 )
 
-// TestPeersAndOurs: what one writes the other reads, whole and over several
-// frames' worth, at every level.
+// Cinch's compressors and the peers' read each other's output, for messages shorter and longer than a frame,
+// at every level.
 func TestPeersAndOurs(t *testing.T) {
 	peers := map[string][]encoding.Compressor{
 		"gzip":   {encoding.GetCompressor("gzip")},
@@ -56,7 +56,7 @@ func TestPeersAndOurs(t *testing.T) {
 	}
 }
 
-// What libzstd writes for whole messages is read by all, and the reverse.
+// All readers read what libzstd writes for whole messages, and libzstd reads what all writers write.
 func TestLibzstd(t *testing.T) {
 	lib, ok := libzstd.New()
 	if !ok {

@@ -25,13 +25,13 @@ import (
 	"github.com/cinch-layer/cinch/codec/libzstd"
 )
 
-// What cinch-proto is measured beside, on the data that it was tuned on, on OTLP, which it was
-// not, and on what it can do nothing for.
+// Compares cinch-proto with other compressors on the data that it was tuned on, on OTLP, which it was not
+// tuned on, and on data that it can't help.
 
 const visits = 4000 // to the shop whose telemetry is recorded
 
 func measureProto(ctx context.Context, o options, c *remotewrite.Corpus) error {
-	runtime.LockOSThread() // its CPU is what counts
+	runtime.LockOSThread() // only the CPU time of this thread counts
 	now = threadTime
 	recorded, err := otlp.Record(ctx, visits)
 	if err != nil {
@@ -106,7 +106,7 @@ func protoContenders(pattern string) ([]contender, error) {
 	return matching(all, pattern)
 }
 
-// oddPayloads are what columns are of no use for.
+// oddPayloads returns payloads that columns don't help.
 func oddPayloads(c *remotewrite.Corpus, recorded otlp.Requests) []payload {
 	rng := rand.New(rand.NewPCG(1, 2))
 	field := func(b []byte, content []byte) []byte {
@@ -154,13 +154,13 @@ func picture(rng *rand.Rand, n int, lossless bool) []byte {
 	return b.Bytes()
 }
 
-// excess is how much longer than with the general codec alone messages are.
+// excess compares the lengths of messages by cinch-proto with those by the general codec alone.
 type excess struct {
 	payload       payload
 	zstd, proto   int     // bytes of all
-	worst         float64 // of one message of 100 bytes and more
-	worstBytes    int     // more, of any message
-	plain, longer int     // messages that cinch-proto left whole, that are longer
+	worst         float64 // largest relative growth of one message of 100 bytes or more
+	worstBytes    int     // largest growth, in bytes, of any message
+	plain, longer int     // messages that cinch-proto left whole; messages that are longer
 }
 
 // worstOf compares all messages, one by one.

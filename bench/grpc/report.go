@@ -18,8 +18,8 @@ type report struct {
 	peaks    []peak
 }
 
-// write replaces the CSV, which holds only what does not depend on the
-// machine, and the parts of the page between its markers.
+// write replaces the CSV, which holds only machine-independent results, and the parts of the page between its
+// markers.
 func (r report) write(dir string) error {
 	text := r.tables()
 	fmt.Print(text)

@@ -10,7 +10,7 @@ import (
 
 const maxMessageBytes = 16 << 20
 
-// packed is a compressed message: in grpc-go's buffers, or in one of ours.
+// packed is a compressed message, in grpc-go's buffers or in one slice.
 type packed struct {
 	buffers mem.BufferSlice
 	whole   []byte
@@ -18,7 +18,7 @@ type packed struct {
 
 func (p packed) len() int { return p.buffers.Len() + len(p.whole) }
 
-// scratch is what one goroutine reuses for whole messages, as the gateway does.
+// scratch holds the buffers that one goroutine reuses for whole messages, as the gateway does.
 type scratch struct{ packed, raw []byte }
 
 // compress does what grpc-go 1.85 does with a marshalled message.
@@ -37,8 +37,7 @@ func (c contender) compress(message []byte, s *scratch) (p packed, err error) {
 	return p, w.Close()
 }
 
-// decompress does what grpc-go 1.85 does with a compressed message; done ends
-// its use.
+// decompress does what grpc-go 1.85 does with a compressed message. The caller calls done after use.
 func (c contender) decompress(p packed, s *scratch) (n int, done func(), err error) {
 	if c.whole != nil {
 		s.raw, err = c.whole.set.AppendDecompress(s.raw[:0], p.whole, c.whole.name, maxMessageBytes)
@@ -60,7 +59,7 @@ func (c contender) decompress(p packed, s *scratch) (n int, done func(), err err
 	return out.Len(), out.Free, nil
 }
 
-// trip compresses and decompresses a message and returns its packed size.
+// trip compresses and decompresses a message and returns its compressed size.
 func (c contender) trip(message []byte, s *scratch) (int, error) {
 	p, err := c.compress(message, s)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outcome is what a client prints. Times are in milliseconds.
+// outcome holds the results that a client prints. Times are in milliseconds.
 type outcome struct {
 	Calls, Failed, Skipped int
 	Seconds                float64
@@ -28,13 +28,13 @@ type outcome struct {
 // warmUp is the part of a measurement that does not count.
 const warmUp = 300 * time.Millisecond
 
-// rareGC is for client and server, whose collections would be part of what is measured: percent.
+// rareGC is the GC percentage of client and server: frequent collections would be measured too.
 const rareGC = 1600
 
-// inFlight is what a connection has on the way when calls come as fast as they go.
+// inFlight is the number of concurrent calls on a connection that sends as fast as possible.
 const inFlight = 12
 
-// calls is a run of a client.
+// calls records the results of a client's run.
 type calls struct {
 	mu        sync.Mutex
 	from      time.Time // earlier calls don't count
@@ -56,9 +56,9 @@ func (r *calls) done(sent time.Time, ok bool) {
 	}
 }
 
-// printCalls is the client's process.
+// printCalls runs the client process.
 func printCalls(o options) error {
-	runtime.GOMAXPROCS(max(4, runtime.GOMAXPROCS(0))) // who sleeps in the system holds one for a while
+	runtime.GOMAXPROCS(max(4, runtime.GOMAXPROCS(0))) // a sleeping system call holds a P for a while
 	debug.SetGCPercent(rareGC)
 	r := &calls{latencies: make([]time.Duration, 0, 1<<20), late: make([]time.Duration, 0, 1<<20)}
 	r.from = time.Now().Add(time.Hour)
@@ -111,11 +111,11 @@ func printCalls(o options) error {
 	return json.NewEncoder(os.Stdout).Encode(out)
 }
 
-// pace sends calls at random times until end, and makes none wait for an earlier one.
+// pace sends calls at random times until end. None waits for an earlier one.
 func (r *calls) pace(conns []*conn, o options, end time.Time) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // else sleeps last 50 µs longer
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // otherwise sleeps last 50 µs longer
 	random := rand.New(rand.NewPCG(o.seed, 1))
 	at := time.Now()
 	for i := 0; ; i++ {
@@ -140,7 +140,7 @@ func (r *calls) pace(conns []*conn, o options, end time.Time) {
 	}
 }
 
-// quantile is in milliseconds. It sorts.
+// quantile returns a quantile in milliseconds. It sorts times.
 func quantile(times []time.Duration, q float64) float64 {
 	if len(times) == 0 {
 		return 0
@@ -149,7 +149,7 @@ func quantile(times []time.Duration, q float64) float64 {
 	return float64(times[int(float64(len(times)-1)*q)].Nanoseconds()) / 1e6
 }
 
-// text compresses as metrics in text do.
+// text returns n bytes that compress like metrics in text format.
 func text(n int) []byte {
 	var b []byte
 	for i := 0; len(b) < n; i++ {

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	window     = 1 << 30 // of a connection, for what comes
-	streamMost = 8 << 20 // of a stream
+	window     = 1 << 30 // receive window of a connection
+	streamMost = 8 << 20 // receive window of a stream
 	readAhead  = 64 << 10
 	maxPending = 900 // calls on a connection; gateways and servers allow 1,000
 )
 
-// conn is a connection with calls on it, by the frames of HTTP/2. One goroutine reads.
+// conn is a connection that makes calls with HTTP/2 frames. One goroutine reads.
 type conn struct {
 	net     net.Conn
-	head    []byte // header block of each request: it refers to no table, so it stays the same
+	head    []byte // header block of every request; it uses no dynamic table, so it is constant
 	message []byte // with its prefix
 	done    func(sent time.Time, ok bool)
 
@@ -41,8 +41,8 @@ type conn struct {
 	closed  bool
 }
 
-// dial connects, and returns when the server's windows are known. done is told of each call,
-// by the goroutine that reads.
+// dial connects, and returns when the server's windows are known. The reading goroutine calls done for each
+// call.
 func dial(addr string, message []byte, done func(sent time.Time, ok bool)) (*conn, error) {
 	n, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -73,14 +73,14 @@ func headerBlock(authority string) []byte {
 		[2]string{"grpc-accept-encoding", "zstd,minlz,s2,snappy,lz4,gzip"}, [2]string{"grpc-timeout", "10S"})
 }
 
-// flush writes what is in buf. c.mu is held, or nobody else is there yet.
+// flush writes the contents of buf. c.mu must be held, unless the connection is not shared yet.
 func (c *conn) flush() error {
 	_, err := c.net.Write(c.buf.Bytes())
 	c.buf.Reset()
 	return err
 }
 
-// call sends a request. It reports false when there are too many on the way already.
+// call sends a request. It returns false if too many calls are pending or the connection has failed.
 func (c *conn) call() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,7 +106,7 @@ func (c *conn) call() bool {
 	return true
 }
 
-// end fails what is on the way. c.mu is held.
+// end fails the pending calls. c.mu must be held.
 func (c *conn) end(err error) {
 	if c.err != nil {
 		return
@@ -122,7 +122,7 @@ func (c *conn) end(err error) {
 	c.changed.Broadcast()
 }
 
-// wait waits until all calls are answered, and closes the connection.
+// wait waits up to most for all calls to be answered, and closes the connection.
 func (c *conn) wait(most time.Duration) {
 	for end := time.Now().Add(most); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		c.mu.Lock()
@@ -148,7 +148,7 @@ func (c *conn) read() {
 			status = f.Value
 		}
 	})
-	taken := 0 // of the window
+	taken := 0 // bytes of the window consumed
 	for {
 		f, err := fr.ReadFrame()
 		if err == nil {
@@ -182,7 +182,7 @@ func (c *conn) read() {
 	}
 }
 
-// control handles what is about the connection.
+// control handles connection-level frames.
 func (c *conn) control(f http2.Frame) error {
 	switch f := f.(type) {
 	case *http2.SettingsFrame:

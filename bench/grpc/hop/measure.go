@@ -14,29 +14,29 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig/proc"
 )
 
-// Latency is measured at a rate that leaves the gateway idle mostly, and at parts of its capacity.
+// lowRate leaves the gateway mostly idle. Latency is measured at this rate and at fractions of the capacity.
 const lowRate = 1000 // calls a second
 
 var parts = []float64{0.10, 0.25, 0.50}
 
-// sizeMost fits the windows of a stream, and of the replies that a client has.
+// sizeMost fits the receive windows of a stream and of a client's replies.
 const sizeMost = 64 << 10
 
-// capacity is what the gateway does at most.
+// capacity holds the highest rates that were reached.
 type capacity struct {
-	direct float64  // calls a second without it, where the client goes as fast as it can
-	lines  []string // what the report says of each proxy
-	rate   float64  // calls a second when it is what is full
+	direct float64  // calls a second without a proxy, at the client's full speed
+	lines  []string // a line of the report for each proxy
+	rate   float64  // calls a second at which the gateway is saturated
 }
 
-// point is one rate.
+// point holds the results at one rate.
 type point struct {
 	part, rate float64
 	direct     []outcome
-	through    []passage // by proxy, as the stage has them
+	through    []passage // by proxy, in the stage's order
 }
 
-// passage is what calls through one proxy were like.
+// passage holds the results of calls through one proxy.
 type passage struct {
 	name    string
 	outs    []outcome
@@ -80,8 +80,8 @@ func measure(ctx context.Context, o options) error {
 	return os.WriteFile(o.results, []byte(text), 0o644)
 }
 
-// capacity lets clients go as fast as they can. What is full then may be client and server,
-// when they share CPUs: the gateway could do more, by as much as its own CPU is idle.
+// capacity lets clients send as fast as they can. Client and server may be the bottleneck if they share CPUs;
+// the gateway could then handle more, in proportion to the idle part of its own CPU.
 func (s *stage) capacity(ctx context.Context) (c capacity, err error) {
 	direct, err := s.client(ctx, s.server, 0, 0)
 	if err != nil {
@@ -101,23 +101,23 @@ func (s *stage) capacity(ctx context.Context) (c capacity, err error) {
 	for i, x := range s.proxies {
 		c.lines = append(c.lines, middle(floods[i]).line(x.name))
 	}
-	gateway := middle(floods[0]) // rates go by it
+	gateway := middle(floods[0]) // the rates are based on the first proxy, the gateway
 	c.rate = gateway.through
 	if s.o.pin && gateway.busy > 0 {
-		c.rate = min(c.rate/min(gateway.busy, 1), c.direct) // what sends and answers the calls does no more
+		c.rate = min(c.rate/min(gateway.busy, 1), c.direct) // client and server can't handle more than that
 	}
 	return c, nil
 }
 
-// flood is what a proxy does when a client goes as fast as it can.
+// flood holds a proxy's results when a client sends as fast as it can.
 type flood struct {
 	through float64 // calls a second
-	busy    float64 // CPUs that it used
+	busy    float64 // number of CPUs that it used
 	perCall float64 // µs
 }
 
 func (s *stage) flood(ctx context.Context, x proxy) (f flood, err error) {
-	if _, err := s.client(ctx, x.addr, 0, 0); err != nil { // it warms up
+	if _, err := s.client(ctx, x.addr, 0, 0); err != nil { // warm-up
 		return f, err
 	}
 	through, used, err := x.cpu(func() (outcome, error) { return s.client(ctx, x.addr, 0, 0) })
@@ -131,7 +131,7 @@ func (s *stage) flood(ctx context.Context, x proxy) (f flood, err error) {
 	return f, nil
 }
 
-// middle is the one of median cost.
+// middle returns the result with the median cost.
 func middle(all []flood) flood {
 	slices.SortFunc(all, func(a, b flood) int { return cmp.Compare(a.perCall, b.perCall) })
 	return all[len(all)/2]
@@ -141,7 +141,7 @@ func (f flood) line(name string) string {
 	return fmt.Sprintf("%.0f through %s, which took %.0f %% of a CPU, %.0f µs a call", f.through, name, 100*f.busy, f.perCall)
 }
 
-// cpu is what the proxy uses meanwhile.
+// cpu returns the CPU time that the proxy uses while do runs.
 func (x proxy) cpu(do func() (outcome, error)) (outcome, time.Duration, error) {
 	before, err := proc.CPU(x.pid)
 	if err != nil {
@@ -155,7 +155,7 @@ func (x proxy) cpu(do func() (outcome, error)) (outcome, time.Duration, error) {
 	return out, after - before, err
 }
 
-// turn measures directly and through each proxy, every second time in the other order.
+// turn measures directly and through each proxy, every second time in reverse order.
 func (s *stage) turn(ctx context.Context, p *point, seed int) error {
 	runs := []func() error{func() error {
 		out, err := s.client(ctx, s.server, p.rate, seed)
@@ -208,7 +208,7 @@ func report(o options, where string, c capacity, points []point) string {
 	return b.String()
 }
 
-// arguments repeats what is not default.
+// arguments returns the command-line arguments of the run.
 func arguments(o options) string {
 	text := fmt.Sprintf("-time %v -reps %d -size %d", o.each, o.reps, o.size)
 	if o.pin {
@@ -237,7 +237,8 @@ func (p *point) write(b *strings.Builder) {
 	}
 }
 
-// added is what calls through a proxy took more than those at the same time without.
+// added returns by how much calls through a proxy exceed direct calls at the same time: median, least and
+// most.
 func added(direct, through []outcome, of func(outcome) float64) string {
 	var all []float64
 	for i := range direct {

@@ -21,7 +21,7 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig/tail"
 )
 
-// stage is the processes of a measurement.
+// stage holds the processes of a measurement.
 type stage struct {
 	o       options
 	dir     string
@@ -38,14 +38,14 @@ type proxy struct {
 	pid        int
 }
 
-// Which CPUs processes get, when they are pinned.
+// The CPUs that processes get when they are pinned.
 const (
 	anywhere = iota
 	gatewaysCPU
 	othersCPUs
 )
 
-// pinned runs start on a thread with certain CPUs: a new process inherits its parent's.
+// pinned calls start on a thread with the given CPUs; a new process inherits its parent's affinity.
 func pinned(where int, start func() error) error {
 	if where == anywhere {
 		return start()
@@ -78,8 +78,9 @@ func pinned(where int, start func() error) error {
 	return start()
 }
 
-// inTurns lets new processes of this thread take short turns, until the returned function is called: client and server
-// share a CPU, and would wait some milliseconds for each other. Systems older than Linux 6.12 don't know it.
+// inTurns gives new processes of this thread short scheduler slices, until the returned function is called:
+// client and server share a CPU, and would wait some milliseconds for each other. Before Linux 6.12 it has no
+// effect.
 func inTurns() (stop func()) {
 	const turn = 100 * time.Microsecond
 	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Runtime: uint64(turn)}, 0)
@@ -93,7 +94,7 @@ func (s *stage) cpus(where int) int {
 	return anywhere
 }
 
-// set starts server and gateway.
+// set starts the server and the proxies.
 func (s *stage) set(ctx context.Context) (err error) {
 	if s.self, err = os.Executable(); err != nil {
 		return err
@@ -143,7 +144,7 @@ listen bench
   server s %s proto h2
 `
 
-// setHAProxy starts HAProxy, with one thread as the gateway has one CPU.
+// setHAProxy starts HAProxy with one thread, since the gateway has one CPU.
 func (s *stage) setHAProxy(ctx context.Context) error {
 	bin, err := exec.LookPath("haproxy")
 	if err != nil {
@@ -179,7 +180,7 @@ func build(ctx context.Context, out string) error {
 	return nil
 }
 
-// start starts a process and waits until something listens at addr. It lives until clear.
+// start starts a process and waits until it accepts connections at addr. The process runs until clear.
 func (s *stage) start(ctx context.Context, where int, addr string, name string, args ...string) (pid int, err error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	text := tail.Buffer{MaxBytes: 64 << 10}
@@ -213,7 +214,7 @@ func (s *stage) clear() {
 	}
 }
 
-// client makes calls, rate a second, or as many as go if it is 0.
+// client makes rate calls a second, or as many as possible if rate is 0.
 func (s *stage) client(ctx context.Context, addr string, rate float64, seed int) (out outcome, err error) {
 	cmd := exec.CommandContext(ctx, s.self, "-role", "client", "-addr", addr,
 		"-rate", fmt.Sprint(rate), "-seed", fmt.Sprint(seed), "-time", s.o.each.String(),
@@ -235,7 +236,7 @@ func (s *stage) client(ctx context.Context, addr string, rate float64, seed int)
 	return out, nil
 }
 
-// machine describes where this runs.
+// machine describes the machine that this runs on.
 func machine() string {
 	return fmt.Sprintf("%s, load average %s at the start", rig.Machine(), rig.LoadAverage())
 }

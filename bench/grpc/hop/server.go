@@ -14,10 +14,11 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// method is what clients call.
+// method is the path that clients call.
 const method = "/bench.Hop/Call"
 
-// serve answers each message with itself until standard input ends. It knows no other call, and no more of HTTP/2 than that takes.
+// serve answers each message with itself until standard input ends. It implements only this call, and only
+// the parts of HTTP/2 that the call needs.
 func serve(addr string) error {
 	debug.SetGCPercent(rareGC)
 	l, err := net.Listen("tcp", addr)
@@ -40,27 +41,28 @@ func serve(addr string) error {
 	}
 }
 
-// echo is a connection of the server. One goroutine does all: it reads what has come, and then writes the answers at once.
+// echo is a connection of the server. A single goroutine reads the frames that have arrived, and then writes
+// the answers together.
 type echo struct {
 	net    net.Conn
 	in     *bufio.Reader
 	read   *http2.Framer
 	buf    bytes.Buffer
-	write  *http2.Framer // to buf
+	write  *http2.Framer // writes to buf
 	head   []byte        // header block of each reply, and
-	status []byte        // of its trailers: they refer to no table, so they stay the same
+	status []byte        // of its trailers; both use no dynamic table, so they are constant
 	calls  map[uint32]*call
-	ready  []*call // answered as far as windows allow
+	ready  []*call // waiting to be answered as windows allow
 	room   int64   // bytes that may be sent
 	stream int64   // on a new stream
-	frame  int     // bytes that fit a frame
-	taken  uint32  // of the window for what comes
+	frame  int     // largest frame payload
+	taken  uint32  // bytes of the receive window consumed
 }
 
-// call is one on its way.
+// call is one unfinished call.
 type call struct {
 	id      uint32
-	message []byte // what is left of it, once it is answered
+	message []byte // once it is answered: the part not yet sent
 	room    int64
 	begun   bool
 }
@@ -76,7 +78,7 @@ func newEcho(c net.Conn) *echo {
 	return e
 }
 
-// block is a header block that refers to no dynamic table.
+// block encodes a header block that uses no dynamic table.
 func block(fields ...[2]string) []byte {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)
@@ -110,7 +112,7 @@ func (e *echo) run() error {
 	}
 }
 
-// take does what a frame asks for. Header blocks are not looked at.
+// take handles a frame. It ignores the content of header blocks.
 func (e *echo) take(f http2.Frame) {
 	switch f := f.(type) {
 	case *http2.HeadersFrame:
@@ -157,7 +159,7 @@ func (e *echo) settings(f *http2.SettingsFrame) {
 	_ = e.write.WriteSettingsAck()
 }
 
-// took gives back what was taken of the connection's window. A stream's is longer than any message.
+// took returns consumed bytes to the connection's window. A stream's window is longer than any message.
 func (e *echo) took(n uint32) {
 	if e.taken += n; e.taken > window/2 {
 		_ = e.write.WriteWindowUpdate(0, e.taken)
@@ -171,7 +173,7 @@ func (e *echo) end(id uint32, ended bool) {
 	}
 }
 
-// answer writes what windows allow of the calls that are ready.
+// answer writes as much of the ready calls' answers as windows allow.
 func (e *echo) answer() {
 	left := e.ready[:0]
 	for _, c := range e.ready {
@@ -188,7 +190,7 @@ func (e *echo) answer() {
 	e.ready = left
 }
 
-// send reports whether all of a message has gone.
+// send reports whether the whole message has been written.
 func (e *echo) send(c *call) bool {
 	if !c.begun {
 		_ = e.write.WriteHeaders(http2.HeadersFrameParam{StreamID: c.id, BlockFragment: e.head, EndHeaders: true})

@@ -12,8 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig/rawgrpc"
 )
 
-// collector answers every export with an empty message, which is a full success, and keeps
-// what came.
+// collector answers every export with an empty message, which means success, and keeps the requests.
 type collector struct {
 	server *grpc.Server
 	addr   string
@@ -29,7 +28,7 @@ func startCollector() (*collector, error) {
 	}
 	c := &collector{addr: l.Addr().String()}
 	c.server = grpc.NewServer(grpc.ForceServerCodecV2(rawgrpc.Codec{}), grpc.UnknownServiceHandler(c.export), grpc.MaxRecvMsgSize(64<<20))
-	go c.server.Serve(l) // ends with Stop
+	go c.server.Serve(l) // returns after Stop
 	return c, nil
 }
 
@@ -61,7 +60,7 @@ func (c *collector) keep(method string, m []byte) error {
 	return nil
 }
 
-// stop returns what was kept.
+// stop stops the server and returns the kept requests.
 func (c *collector) stop() Requests {
 	c.server.Stop()
 	c.mu.Lock()
@@ -69,7 +68,7 @@ func (c *collector) stop() Requests {
 	return c.kept
 }
 
-// forEach runs every f, and returns the first error.
+// forEach calls every f, and returns the first error.
 func forEach(ctx context.Context, all []func(context.Context) error) error {
 	var first error
 	for _, f := range all {

@@ -2,7 +2,7 @@ package otlp
 
 import "testing"
 
-// Everything arrives: what is measured must not silently be nothing.
+// Record returns requests of each kind: a benchmark must not silently measure nothing.
 func TestRecord(t *testing.T) {
 	requests, err := Record(t.Context(), 4*customers)
 	if err != nil {

@@ -21,18 +21,18 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Requests are the messages that the collector got, in order of arrival.
+// Requests holds the messages that the collector received, in order of arrival.
 type Requests struct{ Traces, Metrics, Logs [][]byte }
 
-// customers visit at a time.
+// customers is the number of concurrent customers.
 const customers = 32
 
-// The services, each of which calls the next ones.
+// services lists the shop's services.
 var services = []string{"frontend", "cart", "checkout", "payment", "catalog"}
 
 var errDeclined = errors.New("card declined by issuer")
 
-// Record runs the shop for so many visits.
+// Record runs the shop for a number of visits and returns its requests.
 func Record(ctx context.Context, visits int) (Requests, error) {
 	c, err := startCollector()
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *shop) close(ctx context.Context) error {
 	return forEach(ctx, all)
 }
 
-// visit lets customers shop, all at once.
+// visit runs all customers at once.
 func (s *shop) visit(ctx context.Context, visits int) {
 	var wg sync.WaitGroup
 	for c := range customers {
@@ -117,7 +117,7 @@ func (s *shop) visit(ctx context.Context, visits int) {
 	wg.Wait()
 }
 
-// visitOnce looks at some products, and may buy one.
+// visitOnce views some products and may buy one.
 func (s *shop) visitOnce(ctx context.Context, rng *rand.Rand) {
 	front := s.servers["frontend"]
 	user := fmt.Sprintf("user-%05d", rng.IntN(20_000))
@@ -134,7 +134,7 @@ func (s *shop) visitOnce(ctx context.Context, rng *rand.Rand) {
 	}
 }
 
-// call asks another service, and reports whether it did what it was asked.
+// call calls another service, and reports whether the response has a status below 300.
 func (v *service) call(ctx context.Context, to, method, path string) bool {
 	req, err := http.NewRequestWithContext(ctx, method, v.shop.servers[to].server.URL+path, nil)
 	if err != nil {

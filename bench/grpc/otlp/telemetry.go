@@ -22,7 +22,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// telemetry is what one service reports with, as a service's main function would set it up.
+// telemetry holds one service's telemetry providers, set up as in a service's main function.
 type telemetry struct {
 	traces  *sdktrace.TracerProvider
 	metrics *sdkmetric.MeterProvider
@@ -30,7 +30,7 @@ type telemetry struct {
 	log     *slog.Logger
 }
 
-// metricInterval stands for the SDK's minute, which nobody waits for here.
+// metricInterval replaces the SDK's default of a minute, to keep the recording short.
 const metricInterval = 500 * time.Millisecond
 
 func newTelemetry(ctx context.Context, collector, service string, number int) (*telemetry, error) {
@@ -59,7 +59,7 @@ func newTelemetry(ctx context.Context, collector, service string, number int) (*
 	return t, runtime.Start(runtime.WithMeterProvider(t.metrics))
 }
 
-// resourceOf says what a deployment in Kubernetes says of itself.
+// resourceOf returns the attributes of a service deployed in Kubernetes.
 func resourceOf(ctx context.Context, service string, number int) (*resource.Resource, error) {
 	rng := rand.New(rand.NewPCG(7, uint64(number)))
 	pod := fmt.Sprintf("%s-%08x-%05x", service, rng.Uint32(), rng.Uint32()>>12)
@@ -82,7 +82,7 @@ func (t *telemetry) shutdown(ctx context.Context) error {
 	return forEach(ctx, []func(context.Context) error{t.traces.Shutdown, t.metrics.Shutdown, t.logs.Shutdown})
 }
 
-// ids are those of the SDK's own generator, but from a seed.
+// ids generates ids as the SDK's own generator does, but from a seed.
 type ids struct {
 	mu  sync.Mutex
 	rng *rand.Rand

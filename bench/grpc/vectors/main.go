@@ -1,11 +1,10 @@
-// Command vectors writes the test vectors of codec/grpccodec: one message, as
-// others compress it.
+// Command vectors writes the test vectors of codec/grpccodec: one message, compressed by other libraries.
 //
 //	cd bench/grpc && go run ./vectors
 //
-// go-grpc-compression writes zstd, snappy, lz4 and s2; golang/snappy what dskit
-// sends; klauspost's s2 what Mimir sends; grpc-go, Python and, where there is a
-// Java, java.util.zip gzip. The vectors are frozen: run it to add some.
+// go-grpc-compression writes zstd, snappy, lz4 and s2. golang/snappy writes what dskit sends, and klauspost's
+// s2 what Mimir sends. gzip is written by grpc-go, Python and, if Java is installed, java.util.zip. The
+// vectors are frozen: run this only to add some.
 package main
 
 import (
@@ -37,7 +36,7 @@ func main() {
 	}
 }
 
-// message has more than one of everybody's smallest blocks, and repeats a lot.
+// message returns a message that is longer than the smallest block of every library and repeats a lot.
 func message() []byte {
 	var b []byte
 	for i := 0; len(b) < 150_000; i++ {
@@ -115,7 +114,7 @@ public class Gzip {
     }
 }`
 
-// javaGzip does what grpc-java does: java.util.zip.
+// javaGzip does what grpc-java does: it uses java.util.zip.
 func javaGzip(in []byte) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "cinch-vectors-")
 	if err != nil {

@@ -1,5 +1,6 @@
-// Command record writes the requests that OpenTelemetry's SDK for Go makes of so many visits to a shop, for bench/telemetry: for
-// traces, metrics and logs how many there are, and each with its length in front, all in four bytes, big-endian.
+// Command record writes, for bench/telemetry, the requests that OpenTelemetry's SDK for Go sends for a number
+// of visits to a shop. For each of traces, metrics and logs it writes the number of requests, and then each
+// request after its length. All numbers have four bytes, big-endian.
 package main
 
 import (
