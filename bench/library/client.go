@@ -18,24 +18,25 @@ import (
 	"github.com/cinch-layer/cinch/codec/libzstd"
 )
 
-// clientRole is the first argument of this program when it is a client, as package client describes them. It has a step more:
+// clientRole is the first argument when this program runs as a client, as package client describes it. This
+// client has one more step:
 //
-//	time N    N values are read, likewise      {"ns":[how long each took]}
+//	time N    N values are read, likewise      {"ns":[duration of each]}
 const clientRole = "client"
 
-// What a client does with values.
+// The client's compression modes.
 const (
 	modePlain   = "plain"
 	modeHook    = "hook"
 	modeLibzstd = "hook-libzstd"
 )
 
-// goClient is go-redis at work.
+// goClient is a client that uses go-redis.
 type goClient struct {
 	rdb    *redis.Client
 	keys   []string
 	values [][]byte
-	sets   int // that were done, beyond the first of all values
+	sets   int // number of SETs, beyond the first of all values
 	gets   int
 }
 
@@ -73,7 +74,7 @@ func attach(rdb *redis.Client, mode string) error {
 	return cinchredis.Attach(context.Background(), rdb, o)
 }
 
-// serve writes and reads all values once, and then does steps.
+// serve writes and reads all values once, and then executes steps.
 func (c *goClient) serve() error {
 	for _, step := range []func(int) error{c.set, c.get} {
 		if err := each(0, len(c.values), step); err != nil {

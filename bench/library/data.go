@@ -11,17 +11,17 @@ type data struct {
 	Name       string     `json:"name"`
 	About      string     `json:"about"`
 	Learned    int        `json:"learned"`    // records that the dictionary could learn from
-	Sources    [2]int     `json:"sources"`    // of those, and of the measured ones
-	Records    int        `json:"records"`    // that are measured
-	Bytes      int        `json:"bytes"`      // of these together
+	Sources    [2]int     `json:"sources"`    // of the learned and of the measured records
+	Records    int        `json:"records"`    // number of measured records
+	Bytes      int        `json:"bytes"`      // their total size
 	Dictionary dictionary `json:"dictionary"` // of the trained stores
 
 	learn, measure [][]byte
-	large          [][]byte // of those that might be measured: about 10 KB
-	dump           string   // a file of Redis's that holds dictionary and policy
+	large          [][]byte // records of about 10 KB from the measured side
+	dump           string   // a Redis dump that holds dictionary and policy
 }
 
-// Sizes in bytes of what counts as about 10 KB.
+// Sizes, in bytes, of values that count as about 10 KB.
 const leastLarge, mostLarge = 8 << 10, 12 << 10
 
 var kinds = []struct {

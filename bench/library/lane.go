@@ -11,18 +11,18 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig/client"
 )
 
-// lane is a way at work, with a server of its own.
+// lane is a running way, with a server of its own.
 type lane struct {
 	way
 	values          [][]byte
-	server, gateway *rig.Process // gateway nil: none
+	server, gateway *rig.Process // gateway: nil if there is none
 	direct          *redis.Client
 	client          *client.Process
 	turns           []turn
 }
 
-// startLanes starts ways with a kind's dictionary and these values, all of which they have written and read then. What has been
-// started the caller stops, on an error too.
+// startLanes starts ways with a corpus's dictionary. Each has then written and read all values. The caller
+// stops the returned lanes, also after an error.
 func (o *options) startLanes(d *data, of []way, values [][]byte) (lanes []*lane, err error) {
 	file := filepath.Join(o.work, fmt.Sprintf("%s-%d.values", d.Name, len(values)))
 	if err := client.WriteValues(file, values); err != nil {
@@ -88,7 +88,7 @@ func stopAll(lanes []*lane) {
 	}
 }
 
-// stopClient ends client and gateway, so that nobody but us is connected to the server.
+// stopClient ends client and gateway, so that only the benchmark is connected to the server.
 func (l *lane) stopClient() {
 	l.client.Stop()
 	if l.gateway != nil {
@@ -97,7 +97,7 @@ func (l *lane) stopClient() {
 	}
 }
 
-// cost is the CPU of an operation by process, in microseconds.
+// cost holds the CPU time of an operation by process, in microseconds.
 type cost struct{ client, gateway, server float64 }
 
 func (c cost) sum() float64 { return c.client + c.gateway + c.server }
@@ -140,7 +140,8 @@ func (l *lane) used() (t [3]time.Duration, err error) {
 	return t, err
 }
 
-// wire is what the server received for a SET and sent for a GET of each value once, in bytes.
+// wire returns the bytes that the server received for a SET and sent for a GET, on average over one of each
+// value.
 func (l *lane) wire() (set, get float64, err error) {
 	if set, err = l.moved("set", "total_net_input_bytes"); err != nil {
 		return 0, 0, err
@@ -162,6 +163,6 @@ func (l *lane) moved(step, counter string) (float64, error) {
 			return 0, err
 		}
 	}
-	asking := at[1] - at[0] // by asking alone
+	asking := at[1] - at[0] // the INFO calls alone
 	return float64(at[2]-at[1]-asking) / float64(len(l.values)), nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// The test's own program is the clients, as the benchmark's is.
+// The test's program also runs as the clients, like the benchmark's.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == clientRole {
 		exit(runClient(os.Args[2:]))
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// All of it with few records that are made up: costs are not looked at, bytes are.
+// The whole benchmark runs with few generated records. The test checks bytes, not costs.
 func TestBenchmark(t *testing.T) {
 	testenv.Full(t)
 	testenv.Program(t, "redis-server")
@@ -50,7 +50,8 @@ func TestBenchmark(t *testing.T) {
 	}
 }
 
-// The part npm with few records that are made up: Cinch's values are smaller than GLIDE's, and the table has its place.
+// The part npm runs with few generated records: Cinch's values are smaller than GLIDE's, and the table fits
+// its place on the page.
 func TestNPM(t *testing.T) {
 	testenv.Full(t)
 	testenv.Program(t, "redis-server")
@@ -112,7 +113,7 @@ func checkRow(t *testing.T, of way, w row, plain int64) {
 	}
 }
 
-// The tables have their places in the page of results.
+// checkPage checks that the tables fit their places on the page of results.
 func checkPage(t *testing.T, r *result) {
 	checkPlace(t, r, "| orders | go-redis, gateway |", "| go-redis, cinchredis | 50 |", rig.Machine())
 }

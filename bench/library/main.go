@@ -1,9 +1,9 @@
-// Command library measures what compression costs and saves where it runs: in a gateway, in cinchredis, in Valkey GLIDE and in
-// django-redis, on the same records in one run. It starts servers of its own and writes to bench/results/library.md;
-// bench/README.md tells what is measured on what.
+// Command library measures the costs and savings of compression in a gateway, in cinchredis, in Valkey GLIDE
+// and in django-redis, on the same records in one run. It starts its own servers and writes to
+// bench/results/library.md; bench/README.md describes measurements and data.
 //
 //	go run ./bench/library [--records N] [--rounds N] [--latencies N] [--json]
-//	go run ./bench/library --part npm [--packages A,B,…] [--json]     only what npm's records take in a server, beside GLIDE's zstd
+//	go run ./bench/library --part npm [--packages A,B,…] [--json]     sizes of npm's records, beside GLIDE's zstd
 package main
 
 import (
@@ -25,13 +25,13 @@ type options struct {
 	records, rounds, turn, timing int
 	json                          bool
 
-	part     string // "": all but the part npm
-	packages string // of npm, with commas
+	part     string // "": all except npm
+	packages string // of npm, separated by commas
 
 	ways     []way
 	training string // YAML
-	setting  string // of what gateways seal
-	fill     int    // bytes that a store holds before its gateway comes
+	setting  string // of the gateway's compression
+	fill     int    // bytes that a store holds before its gateway starts
 
 	work  string // temporary
 	cinch string // built from this tree
@@ -57,7 +57,8 @@ func main() {
 	exit(o.run())
 }
 
-// defaults are those of `cinch serve`, but that nothing is trained anew meanwhile: a dictionary would learn from what is measured.
+// defaults returns the defaults of `cinch serve`, except that nothing is trained again during the
+// measurement: a dictionary would learn from measured values.
 func defaults() *options {
 	return &options{ways: ways, training: "{interval: 24h}", setting: "zstd-3", fill: 32 << 20}
 }
@@ -109,7 +110,7 @@ func (o *options) runAll() error {
 	return o.report(r)
 }
 
-// page is a result that has its places in the page of results.
+// page is a result with tables on the page of results.
 type page interface {
 	write(path string) error
 }
@@ -132,7 +133,7 @@ func fetchNPM(cache string, packages ...string) error {
 	return nil
 }
 
-// hasClients says whether the clients for Python are there.
+// hasClients returns an error if the Python clients are not installed.
 func hasClients(python string) error {
 	if err := exec.Command(python, "-c", "import glide_sync, django_redis, pyzstd").Run(); err != nil {
 		return fmt.Errorf("%s has no Valkey GLIDE or django-redis: test/servers install bench, or --python", python)
@@ -140,12 +141,12 @@ func hasClients(python string) error {
 	return nil
 }
 
-// command is how this program was asked to do this.
+// command returns the command line of this run.
 func command() string {
 	return strings.Join(append([]string{"go run ./bench/library"}, os.Args[1:]...), " ")
 }
 
-// measure does all of it.
+// measure runs all measurements.
 func (o *options) measure(all []*data) (r *result, err error) {
 	if o.self, err = os.Executable(); err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig"
 )
 
-// measureAll has all ways take turns, so that a busy minute of the machine hits all alike.
+// measureAll runs all ways in turn, so that a busy minute of the machine affects all alike.
 func (o *options) measureAll(d *data) ([]row, error) {
 	lanes, err := o.startLanes(d, o.ways, d.measure)
 	defer stopAll(lanes)
@@ -32,7 +32,7 @@ func (o *options) measureAll(d *data) ([]row, error) {
 	return rowsOf(d, lanes)
 }
 
-// rowsOf asks all lanes at once, as nothing is timed any more.
+// rowsOf computes the rows of all lanes concurrently, since nothing is timed any more.
 func rowsOf(d *data, lanes []*lane) ([]row, error) {
 	rows, errs := make([]row, len(lanes)), make([]error, len(lanes))
 	var wg sync.WaitGroup
@@ -52,7 +52,7 @@ func rowsOf(d *data, lanes []*lane) ([]row, error) {
 	return rows, errors.Join(errs...)
 }
 
-// row says what a lane has cost and stored.
+// row returns a lane's costs and sizes.
 func (l *lane) row(d *data, lanes []*lane) (r row, err error) {
 	base := lanes[slices.IndexFunc(lanes, func(b *lane) bool { return b.name == l.base })]
 	r = row{Data: d.Name, Way: l.name}
@@ -65,7 +65,7 @@ func (l *lane) row(d *data, lanes []*lane) (r row, err error) {
 	return r, err
 }
 
-// costsOf takes medians, and compares each turn with that of the base in the same round.
+// costsOf computes medians, and compares each turn with that of the base in the same round.
 func costsOf(turns, base []turn, of func(*turn) cost) (c costs) {
 	var client, gateway, server, sum, more []float64
 	for i := range turns {
@@ -76,10 +76,10 @@ func costsOf(turns, base []turn, of func(*turn) cost) (c costs) {
 	return costs{rig.Median(client), rig.Median(gateway), rig.Median(server), rig.Median(sum), rig.EstimateOf(more)}
 }
 
-// timed is how many GETs a way has in a row.
+// timed is the number of GETs of a way in a row.
 const timed = 50
 
-// measureLatency times GETs of about 10 KB.
+// measureLatency times GETs of values of about 10 KB.
 func (o *options) measureLatency(d *data) (*latency, error) {
 	var of []way
 	for _, w := range o.ways {

@@ -10,26 +10,29 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig"
 )
 
-// npmResult is what npm's records take in a server: plain, compressed by GLIDE, and sealed with dictionaries.
+// npmResult holds the sizes of npm's records in a server: plain, compressed by GLIDE, and compressed by Cinch
+// with dictionaries.
 type npmResult struct {
 	Command string   `json:"command"`
 	Machine string   `json:"machine"`
 	Rows    []npmRow `json:"rows"`
 }
 
-// npmRow is a way with records of the owners that the dictionary learned from, or of others.
+// npmRow is the result of a way for records of the same owners that the dictionary learned from, or of
+// others.
 type npmRow struct {
 	Owners  string  `json:"owners"`
 	Way     string  `json:"way"`
 	Learned int     `json:"learned"` // records that the dictionary could learn from
-	Records int     `json:"records"` // that are measured
+	Records int     `json:"records"` // number of measured records
 	Stored  holding `json:"stored"`
 	Once    int64   `json:"once"` // bytes of dictionary and policy in the server
 }
 
 const npmGlide = "Valkey GLIDE, zstd"
 
-// npmWays are those with each setting. The first server has no dictionary: what the others hold without values is compared with that.
+// npmWays lists the ways with each setting. The first server has no dictionary: the sizes of the others
+// without values are compared with its size.
 var npmWays = []struct {
 	setting string
 	of      []way
@@ -45,7 +48,7 @@ var npmWays = []struct {
 	}},
 }
 
-// leastNPM is how few records there may be to learn from, and to measure.
+// leastNPM is the least number of records to learn from, and to measure.
 const leastNPM = 200
 
 func (o *options) runNPM() error {
@@ -93,7 +96,7 @@ func (o *options) measureNPM(splits map[string]corpora.Sides) (*npmResult, error
 	return r, nil
 }
 
-// weighNPM has a dictionary trained for each setting, as a gateway that has it does.
+// weighNPM trains a dictionary for each setting, as a gateway with that setting does.
 func (o *options) weighNPM(owners string, sides corpora.Sides) (rows []npmRow, err error) {
 	for i, w := range npmWays {
 		o.setting = w.setting
@@ -105,7 +108,7 @@ func (o *options) weighNPM(owners string, sides corpora.Sides) (rows []npmRow, e
 		if err != nil {
 			return nil, err
 		}
-		rows = append(rows, some[min(i, 1):]...) // plain once
+		rows = append(rows, some[min(i, 1):]...) // plain values count once
 	}
 	return rows, nil
 }

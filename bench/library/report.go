@@ -7,44 +7,44 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig"
 )
 
-// result is what --json prints.
+// result is the output of --json.
 type result struct {
 	Command string    `json:"command"`
 	Machine string    `json:"machine"`
 	Load    [2]string `json:"load"` // average of a minute, before and after
 	Rounds  int       `json:"rounds"`
-	Turn    int       `json:"turn"` // SETs, and GETs, in each round
+	Turn    int       `json:"turn"` // number of SETs, and of GETs, in each round
 	Data    []*data   `json:"data"`
 	Rows    []row     `json:"rows"`
 	Latency *latency  `json:"latency"`
 }
 
-// row is a way with a kind of records.
+// row is the result of a way for a kind of records.
 type row struct {
 	Data    string  `json:"data"`
 	Way     string  `json:"way"`
 	Set     costs   `json:"set"`
 	Get     costs   `json:"get"`
 	Stored  holding `json:"stored"`
-	WireSet float64 `json:"wire_set"` // bytes that the server received for a SET
-	WireGet float64 `json:"wire_get"` // and sent for a GET
-	Once    int64   `json:"once"`     // bytes of dictionary and policy in the server, for any number of values
+	WireSet float64 `json:"wire_set"` // bytes that the server received per SET
+	WireGet float64 `json:"wire_get"` // bytes that it sent per GET
+	Once    int64   `json:"once"`     // bytes of dictionary and policy, for any number of values
 }
 
-// costs are microseconds of CPU an operation: medians, each by itself.
+// costs holds CPU time per operation in microseconds. Each is a separate median.
 type costs struct {
 	Client  float64      `json:"client"`
 	Gateway float64      `json:"gateway"`
 	Server  float64      `json:"server"`
 	Sum     float64      `json:"sum"`
-	More    rig.Estimate `json:"more"` // of the sum, than the same client without compression
+	More    rig.Estimate `json:"more"` // than Sum of the same client without compression
 }
 
-// latency is of GETs of values of about 10 KB.
+// latency holds the latencies of GETs of values of about 10 KB.
 type latency struct {
 	Crowd   rig.Crowd    `json:"crowd"`
 	Records int          `json:"records"`
-	Bytes   int          `json:"bytes"` // of these together
+	Bytes   int          `json:"bytes"` // their total size
 	Ways    []latencyWay `json:"ways"`
 }
 

@@ -15,19 +15,20 @@ import (
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
-// dictionary is what a gateway has made.
+// dictionary describes the dictionary that a gateway has made.
 type dictionary struct {
 	Number uint32 `json:"number"`
 	Bytes  int    `json:"bytes"`
 }
 
-// gateway has the rule that `cinch serve` has without a configuration file, but for the setting.
+// gateway starts a gateway with the default rule of `cinch serve`, except for the setting.
 func (o *options) gateway(upstream *rig.Process) (*rig.Process, error) {
 	return rig.Gateway(o.cinch, o.work, upstream, "training: "+o.training, "rules: [{name: all, setting: "+o.setting+", dictionary: auto}]")
 }
 
-// train has a gateway make a dictionary, in front of a store that holds records before it comes: what a dictionary may
-// cost depends on that. What is left in the store then, dictionary and policy, is where the trained servers begin.
+// train has a gateway make a dictionary, in front of a store that already holds records: they determine how
+// large a dictionary may be. The trained servers start with the dictionary and policy that the store then
+// holds.
 func (o *options) train(d *data) error {
 	server, err := rig.Redis(o.work)
 	if err != nil {
@@ -55,7 +56,7 @@ func (o *options) train(d *data) error {
 	return nil
 }
 
-// learn writes values through a gateway, as an application writes its records again and again, until there is a dictionary.
+// learn writes values through a gateway again and again, as an application does, until a dictionary exists.
 func (o *options) learn(server *rig.Process, values [][]byte) error {
 	g, err := o.gateway(server)
 	if err != nil {
@@ -76,7 +77,7 @@ func (o *options) learn(server *rig.Process, values [][]byte) error {
 	return nil
 }
 
-// batch is how many SETs are sent at once: a gateway that trains answers slowly.
+// batch is the number of SETs per pipeline: a gateway that trains answers slowly.
 const batch = 50
 
 func setAll(client *redis.Client, prefix string, values [][]byte) error {
@@ -105,7 +106,7 @@ func onlyDictionary(direct *redis.Client) (dictionary, error) {
 	return dictionary{all[0].Number, all[0].Bytes}, nil
 }
 
-// dump takes all keys out of a server and saves what is left: functions.
+// dump deletes all keys of a server and saves the rest, which is functions, to a file.
 func dump(direct *redis.Client, to string) (string, error) {
 	ctx := context.Background()
 	if err := direct.FlushAll(ctx).Err(); err != nil {
@@ -121,7 +122,7 @@ func dump(direct *redis.Client, to string) (string, error) {
 	return to, os.Rename(filepath.Join(dir["dir"], "dump.rdb"), to)
 }
 
-// trainedServer starts a server that has a kind's dictionary and policy.
+// trainedServer starts a server that has the corpus's dictionary and policy.
 func (o *options) trainedServer(d *data) (*rig.Process, error) {
 	dir, err := os.MkdirTemp(o.work, "trained-")
 	if err != nil {

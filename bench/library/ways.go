@@ -1,13 +1,13 @@
 package main
 
-// way is how records are written and read.
+// way describes how records are written and read.
 type way struct {
 	name    string
 	client  string // a mode of client.py, or of this program
 	python  bool
 	gateway bool
-	sealed  bool   // by Cinch, so that the server has dictionary and policy
-	base    string // the way with the same client that compresses nothing
+	sealed  bool   // by Cinch: the server has dictionary and policy
+	base    string // the way with the same client, without compression
 }
 
 const (
@@ -16,7 +16,8 @@ const (
 	plainDjango = "django-redis"
 )
 
-// ways begin with one whose server has no dictionary: what the others hold without values is compared with that.
+// The first way's server has no dictionary: the sizes of the others without values are compared with its
+// size.
 var ways = []way{
 	{name: plainGo, client: modePlain, base: plainGo},
 	{name: "go-redis, gateway", client: modePlain, gateway: true, sealed: true, base: plainGo},

@@ -12,17 +12,17 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// holding is what the values of a lane take in its server, in bytes.
+// holding holds the sizes, in bytes, of a lane's values in its server.
 type holding struct {
-	Lengths int64 `json:"lengths"`      // of what is stored in place of the values
-	Classes int64 `json:"allocated"`    // for those, by the allocator's size classes
+	Lengths int64 `json:"lengths"`      // of the stored values
+	Classes int64 `json:"allocated"`    // the same, rounded up to the allocator's size classes
 	Keys    int64 `json:"memory_usage"` // of all keys
-	Used    int64 `json:"used_memory"`  // that is given back when all keys are gone
-	Rest    int64 `json:"rest"`         // used_memory then, and that of functions beside it
-	Sealed  int   `json:"sealed"`       // values that name the dictionary
+	Used    int64 `json:"used_memory"`  // freed by deleting all keys
+	Rest    int64 `json:"rest"`         // used_memory after that, plus the memory of functions outside of it
+	Sealed  int   `json:"sealed"`       // values that use the dictionary
 }
 
-// weigh asks the server, when client and gateway have gone. It takes all keys out of it.
+// weigh measures the sizes in the server after ending client and gateway. It deletes all keys.
 func (l *lane) weigh(number uint32) (h holding, err error) {
 	l.stopClient()
 	for i := range l.values {
@@ -47,17 +47,17 @@ func (l *lane) weigh(number uint32) (h holding, err error) {
 	if err != nil {
 		return h, err
 	}
-	functions, err := rig.InfoNumber(l.direct, "memory", "used_memory_vm_functions") // which is beside used_memory
+	functions, err := rig.InfoNumber(l.direct, "memory", "used_memory_vm_functions") // not part of used_memory
 	h.Used, h.Rest = used-left, left+functions
 	return h, err
 }
 
-// forgetCommands has the server give back the histogram, of 20 KB, that it keeps for each kind of command it has met.
+// forgetCommands frees the server's latency histograms: one of 20 KB for each command it has executed.
 func forgetCommands(direct *redis.Client) error {
 	return errors.Join(direct.ConfigSet(context.Background(), "latency-tracking", "no").Err(), direct.ConfigResetStat(context.Background()).Err())
 }
 
-// usedMemory asks over a new connection: what the server keeps for one depends on what it was used for.
+// usedMemory uses a new connection: the server's memory for a connection depends on its use.
 func (l *lane) usedMemory() (int64, error) {
 	_ = l.direct.Close()
 	l.direct = l.server.Client()
