@@ -6,10 +6,10 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig"
 )
 
-// traffic is bytes an operation, up and down, by way and operation.
+// traffic holds bytes per operation, up and down, by way and operation.
 type traffic map[string]map[string][2]float64
 
-// bytes measures what operations take of the link.
+// bytes measures the bytes of operations on the link.
 func (b *bench) bytes() error {
 	s, err := b.setUp(0, 0, byteWays)
 	if err != nil {
@@ -25,7 +25,7 @@ func (b *bench) bytes() error {
 	for _, r := range s.routes {
 		all[r.name] = map[string][2]float64{}
 		for _, op := range b.operations(r.client) {
-			if err := op.repeat(1000, 10); err != nil { // so that the gateway knows what replies are like
+			if err := op.repeat(1000, 10); err != nil { // so that the gateway has seen typical replies
 				return err
 			}
 			up, down, err := s.bytes(op, n)
@@ -76,7 +76,7 @@ func (a traffic) operations(t *rig.Table) {
 	}
 }
 
-// carriers are the messages that carry documents: 0 is the request, 1 the reply.
+// carriers lists the messages that carry documents. direction is 0 for the request and 1 for the reply.
 var carriers = []struct {
 	name, operation string
 	direction       int

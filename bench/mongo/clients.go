@@ -8,13 +8,12 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig"
 )
 
-// crowd is what saturates a link: as many clients, each of which reads 100 documents again
-// and again.
+// crowd is the number of clients that saturates a link. Each reads 100 documents repeatedly.
 const crowd = 4
 
 var crowded = condition{1500 * time.Microsecond, 100}
 
-// clients measures several clients on one link. The rounds go through all ways.
+// clients measures several clients on one link. Each round covers all ways.
 func (b *bench) clients() error {
 	s, err := b.setUp(crowded.roundTrip, crowded.mbit, loadWays)
 	if err != nil {
@@ -39,7 +38,7 @@ func (b *bench) clients() error {
 	return publishClients(s, samples, spent)
 }
 
-// load runs the crowd over a route.
+// load runs all clients over a route.
 func (b *bench) load(r *route, length time.Duration) (times []time.Duration, took time.Duration, err error) {
 	var mu sync.Mutex
 	var all sync.WaitGroup

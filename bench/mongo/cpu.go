@@ -9,15 +9,15 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig/proc"
 )
 
-// insertsPerFind makes inserts of one document a tenth of the plain bytes, and replies of
-// 100 documents the rest.
+// insertsPerFind makes inserts of one document account for a tenth of the plain bytes, and replies of 100
+// documents for the rest.
 const insertsPerFind = 8
 
-// usage is CPU time by process.
+// usage holds CPU time by process.
 type usage struct{ driver, near, far, mongod time.Duration }
 
-// cpu measures what the mix costs each process. There is nothing to wait for on the link, so
-// that waiting costs as little as it can.
+// cpu measures the CPU time that the mix takes in each process. The link's round trip is short, so that
+// waiting costs little CPU.
 func (b *bench) cpu() error {
 	s, err := b.setUp(200*time.Microsecond, 0, loadWays)
 	if err != nil {
@@ -39,7 +39,7 @@ func (b *bench) cpu() error {
 	return publishCPU(s, used, rounds*mixes)
 }
 
-// spend runs the mix and adds what it cost.
+// spend runs the mix and adds its CPU time.
 func (b *bench) spend(r *route, mixes int, u *usage) error {
 	ops := b.operations(r.client)
 	var runs []func() error

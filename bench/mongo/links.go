@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig"
 )
 
-// condition is a link.
+// condition describes a link.
 type condition struct {
 	roundTrip time.Duration
 	mbit      float64 // 0: no limit
@@ -33,17 +33,17 @@ func conditions() (all []condition) {
 	return all
 }
 
-// timesHead are the columns of mongo-times.csv.
+// timesHead holds the columns of mongo-times.csv.
 var timesHead = []string{"part", "rtt_us", "mbit", "way", "operation", "clients", "samples", "p50_us", "p99_us", "per_second"}
 
 const (
-	cellTime   = 450 * time.Millisecond // that a way has for an operation on a link
+	cellTime   = 450 * time.Millisecond // of a way for an operation on a link
 	minSamples = 16
-	turn       = 8 // operations of a way before the next way has its turn
+	turn       = 8 // operations of a way before the next way's turn
 )
 
-// links measures how long operations take. The ways take turns, so that what else the
-// machine does meets all of them.
+// links measures the latency of operations. The ways take turns, so that other load on the machine affects
+// all of them.
 func (b *bench) links() error {
 	var times rig.Table
 	var rows [][]string
@@ -90,7 +90,7 @@ func (b *bench) measureLink(t *rig.Table, s *stage, c condition) (rows [][]strin
 	return rows, nil
 }
 
-// takeTurns returns the times of an operation, by route.
+// takeTurns returns the latencies of an operation, by route.
 func (b *bench) takeTurns(s *stage, k int) ([][]time.Duration, error) {
 	samples := make([][]time.Duration, len(s.routes))
 	ops := make([]operation, len(s.routes))
@@ -101,7 +101,7 @@ func (b *bench) takeTurns(s *stage, k int) ([][]time.Duration, error) {
 	if *short {
 		budget /= 10
 	}
-	for i := range ops { // warm up: pools, caches, what gateways learn
+	for i := range ops { // warm up pools, caches and what gateways learn
 		if err := ops[i].repeat(2000, turn); err != nil {
 			return nil, err
 		}
@@ -121,7 +121,7 @@ func (b *bench) takeTurns(s *stage, k int) ([][]time.Duration, error) {
 	return samples, nil
 }
 
-// quantiles are in microseconds.
+// quantiles returns the quantiles in microseconds. It sorts times.
 func quantiles(times []time.Duration) (p50, p99 float64) {
 	slices.Sort(times)
 	at := func(q int) float64 { return float64(times[min(len(times)*q/100, len(times)-1)].Nanoseconds()) / 1000 }

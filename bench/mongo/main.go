@@ -1,6 +1,6 @@
-// Command mongo measures MongoDB operations over emulated links: bytes on the link, how long
-// an operation takes, several clients at a time, and the CPU of all processes, for a driver
-// alone, through a gateway and through a pair of them.
+// Command mongo measures MongoDB operations over emulated links, for a driver alone, through one gateway and
+// through a pair of gateways: bytes on the link, latency, several concurrent clients, and the CPU time of all
+// processes.
 //
 //	go run ./bench/mongo [-part bytes,links,clients,cpu] [-short]
 //
@@ -8,7 +8,7 @@
 //	driver -> gateway -------> link -------------> mongod
 //	driver -> near gateway --> link -> far gateway -> mongod
 //
-// Driver, gateways, link and mongod are processes of their own. A part replaces its tables in
+// Driver, gateways, link and mongod are separate processes. A part replaces its tables in
 // bench/results/mongo.md and its rows in mongo.csv (bytes) or mongo-times.csv.
 package main
 
@@ -76,7 +76,7 @@ func run() error {
 	return nil
 }
 
-// publish shows a part's table, and puts it into the file of results.
+// publish prints a part's table and writes it to the results file.
 func publish(part, table string) error {
 	fmt.Println(table)
 	if *results == "" {
@@ -85,7 +85,7 @@ func publish(part, table string) error {
 	return rig.ReplacePart(filepath.Join(*results, "mongo.md"), part, table)
 }
 
-// thousands writes a number with a comma every three digits.
+// thousands formats a number with a comma every three digits.
 func thousands(n float64) string {
 	text := fmt.Sprintf("%.0f", n)
 	for i := len(text) - 3; i > 0; i -= 3 {
@@ -94,7 +94,7 @@ func thousands(n float64) string {
 	return text
 }
 
-// record replaces a part's rows in a file of results.
+// record replaces a part's rows in a CSV file of results.
 func record(file, part string, head []string, rows [][]string) error {
 	if *results == "" {
 		return nil

@@ -8,17 +8,17 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// operation is one that is measured. prepare makes what it needs, which is not measured; the
-// i-th run differs from all others.
+// operation is a measured operation. prepare does the work that is not measured; the i-th run differs from
+// all others.
 type operation struct {
 	name    string
 	prepare func(i int) (run func() error)
 }
 
-// operationNames are in the order of the tables.
+// operationNames lists the operations in the order of the tables.
 var operationNames = []string{"find 100", "find 10", "find 1", "insert 100", "insert 1", "update", "ping"}
 
-// Where some of them are.
+// Indexes into operationNames.
 const (
 	opFind100   = 0
 	opInsert100 = 3
@@ -26,8 +26,8 @@ const (
 	opUpdate    = 5
 )
 
-// operations are those of one client, in that order. Finds ask for stored users, of which the
-// first half is left to those who train dictionaries; inserts make new ones.
+// operations returns the operations of one client, in that order. Finds ask for stored users of the second
+// half; the first half is for training dictionaries. Inserts create new users.
 func (b *bench) operations(c *mongo.Client) []operation {
 	db, ctx := c.Database("shop"), context.Background()
 	coll, copies := db.Collection("users"), db.Collection("copies")
@@ -59,7 +59,7 @@ func (b *bench) operations(c *mongo.Client) []operation {
 	return ops
 }
 
-// repeat runs it n times.
+// repeat runs the operation n times.
 func (op operation) repeat(from, n int) error {
 	for i := range n {
 		if err := op.prepare(from + i)(); err != nil {
@@ -69,17 +69,17 @@ func (op operation) repeat(from, n int) error {
 	return nil
 }
 
-// measured picks a number of the second half.
+// measured returns the number of a user in the second half.
 func measured(i int) int { return stored/2 + i*37%(stored/2-100) }
 
-// fresh are users that nobody has seen.
+// fresh returns n users that have not been used before.
 func (b *bench) fresh(n int) []any {
 	b.used += n
 	docs := users(stored+b.used-n, n)
 	for i, d := range docs {
 		raw, err := bson.Marshal(d)
 		if err != nil {
-			panic(err) // of literals
+			panic(err) // can't happen: the documents are literals
 		}
 		docs[i] = bson.Raw(raw)
 	}

@@ -16,14 +16,14 @@ const (
 	pairTraining = "training: {min_samples: 400, poll: 100ms, interval: 1h, cpu: 95%}"
 )
 
-// gatePair is two gateways that last over all links, so that they train once. The link between
-// them comes and goes at one address.
+// gatePair holds two gateways that outlive the links, so that they train only once. The links between them
+// use the same address.
 type gatePair struct {
 	near, far *server
 	between   string
 }
 
-// startPair starts the far gateway; the near one follows when there is a link.
+// startPair starts the far gateway. The near one is started when there is a link.
 func (b *bench) startPair() (err error) {
 	if b.pair.far != nil {
 		return nil
@@ -35,7 +35,7 @@ func (b *bench) startPair() (err error) {
 	return err
 }
 
-// startNear starts the near gateway and has both learn what messages are like.
+// startNear starts the near gateway and trains both.
 func (b *bench) startNear(s *stage) (err error) {
 	if b.pair.near != nil {
 		return nil
@@ -51,12 +51,12 @@ func (b *bench) startNear(s *stage) (err error) {
 	return b.teach(s, c)
 }
 
-// taught is what an insert of one document and a reply of one take at most, in bytes, when
+// taught is the largest size, in bytes, of an insert of one document and of a reply with one document when
 // dictionaries are in use.
 const taught = 250
 
-// teach runs operations until the pair has dictionaries for them, on documents that are not
-// measured afterwards.
+// teach runs operations until the pair has dictionaries for them, on documents that are not measured
+// afterwards.
 func (b *bench) teach(s *stage, c *mongo.Client) error {
 	coll := c.Database("shop").Collection("users")
 	find1 := operation{"find 1", func(i int) func() error { return func() error { return find(coll, lesson(i), 1) } }}
@@ -85,5 +85,5 @@ func (b *bench) teach(s *stage, c *mongo.Client) error {
 	return errors.New("the pair made no dictionaries")
 }
 
-// lesson picks a number of the first half of those that are stored.
+// lesson returns the number of a user in the first half.
 func lesson(i int) int { return i * 37 % (stored/2 - 100) }

@@ -22,7 +22,7 @@ type server struct {
 	cmd  *exec.Cmd
 }
 
-// startServer runs a program and waits until it takes connections at addr.
+// startServer runs a program and waits until it accepts connections at addr.
 func startServer(addr, name string, args ...string) (*server, error) {
 	s := &server{addr: addr, cmd: exec.Command(name, args...)}
 	s.cmd.Stderr = os.Stderr
@@ -45,10 +45,10 @@ func (s *server) stop() {
 	_ = s.cmd.Wait()
 }
 
-// cpu is the time that the process has used.
+// cpu returns the CPU time that the process has used.
 func (s *server) cpu() (time.Duration, error) { return proc.CPU(s.cmd.Process.Pid) }
 
-// stored is how many documents are there before anything is measured.
+// stored is the number of documents that exist before the measurements.
 const stored = 10_000
 
 func (b *bench) startMongod() error {
@@ -80,8 +80,8 @@ func (b *bench) startMongod() error {
 	return err
 }
 
-// startGateway runs cinch serve with one gateway. process and settings are YAML lines of the
-// process and of the gateway, beside its addresses.
+// startGateway runs cinch serve with one gateway. process and settings are YAML lines of the process and of
+// the gateway, in addition to its addresses.
 func (b *bench) startGateway(upstream, process, settings string) (*server, error) {
 	addr, err := rig.FreeAddr()
 	if err != nil {

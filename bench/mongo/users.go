@@ -10,12 +10,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The documents are users of a shop, about 345 bytes of BSON each, of the kind that the
-// published table was measured on: names from lists, numbers and identifiers by chance. A
-// user is made of its number alone, so every way is sent the same, and no number is used
-// twice: what is measured was never there to learn from.
+// The documents are users of a shop, about 345 bytes of BSON each, like those of the published table: names
+// from lists, random numbers and identifiers. A user depends on its number alone, so every way sends the same
+// ones. No number is used twice, so no measured document was available for learning.
 
-// size is what a document has, in bytes.
+// size is the size of a document in bytes.
 const size = 345
 
 var (
@@ -29,7 +28,7 @@ var (
 	topic  = strings.Fields("garden kitchen books music travel sports photo games tools pets")
 )
 
-// user is the document of a number.
+// user returns the document of a number.
 func user(i int) bson.D {
 	r := rand.New(rand.NewPCG(uint64(i), 340))
 	pick := func(list []string) string { return list[r.IntN(len(list))] }
@@ -54,18 +53,18 @@ func user(i int) bson.D {
 	return padded(d)
 }
 
-// padded brings a document to its size with a note that says little.
+// padded extends a document to size with a note of low entropy.
 func padded(d bson.D) bson.D {
 	raw, err := bson.Marshal(d)
 	if err != nil {
-		panic(err) // of literals
+		panic(err) // can't happen: the document is a literal
 	}
 	const note = "customer since the first shop; delivers to the door; prefers mail "
 	room := size - len(raw) - len("\x02note\x00\x00\x00\x00\x00\x00")
 	return append(d, bson.E{Key: "note", Value: note[:min(max(room, 0), len(note))]})
 }
 
-// objectID is like those that a driver makes: a time, a process, a counter.
+// objectID returns an id like a driver's: a time, a process, a counter.
 func objectID(i int) (id bson.ObjectID) {
 	binary.BigEndian.PutUint32(id[:], uint32(1_700_000_000+i/7))
 	copy(id[4:9], "\x8f\x21\xd4\x07\xb3")

@@ -6,7 +6,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// The table that is published was measured on documents of this size.
+// The published table was measured on documents of this size.
 func TestUsersHaveTheSize(t *testing.T) {
 	total := 0
 	for i := range 1000 {

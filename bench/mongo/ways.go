@@ -10,13 +10,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// bench is what all parts share.
+// bench holds what all parts share.
 type bench struct {
-	work   string // a directory of its own
-	cinch  string // the program
+	work   string // a temporary directory
+	cinch  string // the path of the program
 	mongod *server
 	pair   gatePair
-	used   int // numbers of users that were inserted, beside those that are stored
+	used   int // inserted users, not counting the stored ones
 }
 
 func (b *bench) stop() {
@@ -30,8 +30,8 @@ func (b *bench) stop() {
 // way is one way to reach the server.
 type way struct {
 	name    string
-	driver  string // its compressor; empty: none
-	gateway string // its rule's setting; empty: no gateway
+	driver  string // its compressor; "": none
+	gateway string // its rule's setting; "": no gateway
 	pair    bool   // the link is between two gateways
 }
 
@@ -66,7 +66,7 @@ next:
 	return rest
 }
 
-// route is a way over a link, at work.
+// route is a way over a link, with its connected client.
 type route struct {
 	way
 	client   *mongo.Client
@@ -124,7 +124,7 @@ func (b *bench) startRoute(s *stage, w way) (r *route, err error) {
 	return r, err
 }
 
-// connect returns a client that nothing but operations makes send anything.
+// connect returns a client that sends nothing in the background.
 func connect(addr, compressor string) (*mongo.Client, error) {
 	o := options.Client().ApplyURI("mongodb://" + addr + "/?directConnection=true").SetHeartbeatInterval(time.Hour)
 	if compressor != "" {
@@ -147,7 +147,7 @@ func (s *stage) stop() {
 	}
 }
 
-// bytes runs an operation n times and returns what one took of the link.
+// bytes runs an operation n times and returns the mean bytes per operation on the link.
 func (s *stage) bytes(op operation, n int) (up, down float64, err error) {
 	up0, down0, err := s.links.Bytes()
 	if err != nil {
@@ -156,7 +156,7 @@ func (s *stage) bytes(op operation, n int) (up, down float64, err error) {
 	if err := op.repeat(0, n); err != nil {
 		return 0, 0, err
 	}
-	time.Sleep(20 * time.Millisecond) // what the last reply leaves behind
+	time.Sleep(20 * time.Millisecond) // for data sent after the last reply
 	up1, down1, err := s.links.Bytes()
 	return float64(up1-up0) / float64(n), float64(down1-down0) / float64(n), err
 }
