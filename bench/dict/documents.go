@@ -8,8 +8,8 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig"
 )
 
-// Documents of 2 to 12 KB as registry packages ship them. The sources of a corpus are on
-// one of two sides: what the gateway may learn from, and what is measured.
+// Documents of 2 to 12 KB as registry packages ship them. Each source of a corpus is on one of two sides: the
+// gateway may learn from one, and the other is measured.
 
 const minDocument, maxDocument = 2 << 10, 12 << 10
 
@@ -46,7 +46,7 @@ func loadDocuments(cache string) ([]documents, error) {
 	return all, nil
 }
 
-// documentResult is what the measured side of a corpus takes.
+// documentResult holds the sizes of a corpus's measured side.
 type documentResult struct {
 	*documents
 	plain, auto holding
@@ -79,7 +79,7 @@ func (o *options) measureOne(r *documentResult) error {
 		return err
 	}
 	defer auto.stop()
-	// An application writes its documents again and again, as a cache's do.
+	// Applications write documents again and again, for example into a cache.
 	err = auto.await("dictionary rolled out", 1, func() error {
 		r.passes++
 		return auto.set("learn", 0, r.learn)
@@ -87,8 +87,8 @@ func (o *options) measureOne(r *documentResult) error {
 	if err != nil {
 		return err
 	}
-	// The dictionary exists before the first of the measured values is written, and its
-	// number follows from its content: it can't have learned from them.
+	// The dictionary exists before the first measured value is written, and its number follows from its
+	// content, so it can't have learned from them.
 	before, err := auto.dictionaries()
 	if err != nil || len(before) != 1 {
 		return fmt.Errorf("one dictionary expected, not %v: %v", before, err)
@@ -110,7 +110,7 @@ func (o *options) measureOne(r *documentResult) error {
 	return err
 }
 
-// fill writes values, reads them back, and says what they take.
+// fill writes values, reads them back and returns their sizes.
 func (s *site) fill(values [][]byte) (holding, error) {
 	if err := s.set("measured", 0, values); err != nil {
 		return holding{}, err
@@ -146,10 +146,10 @@ func documentsTable(results []documentResult) string {
 
 func times(raw, stored int64) string { return fmt.Sprintf("%.2fx", float64(raw)/float64(stored)) }
 
-// dictCost is what a byte of a dictionary takes in the server, as docs/DICTIONARIES.md says.
+// dictCost is the server memory, in bytes, that each byte of a dictionary takes; see docs/DICTIONARIES.md.
 const dictCost = 2.9
 
-// breakEven is from how many values on the dictionary has saved more memory than it takes.
+// breakEven returns the number of values from which on the dictionary has saved more memory than it takes.
 func breakEven(r documentResult) int {
 	saved := float64(r.plain.keys-r.auto.keys) / float64(len(r.measure))
 	return int(dictCost*float64(r.bytes)/saved) + 1

@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/libzstd"
 )
 
-// What levels do with a dictionary and without: no gateway, only codecs.
+// The effect of compression levels with and without a dictionary: codecs only, no gateway.
 
 const (
 	levelsLearn   = 5000 // documents of the stream

@@ -1,6 +1,6 @@
-// Command dict measures what dictionaries save that nobody looks after: a real `cinch
-// serve` with "dictionary: auto" in front of a real redis-server, beside the same gateway
-// without dictionaries. It writes to bench/results; dict.md there tells what is measured.
+// Command dict measures the savings of automatic dictionaries: a real `cinch serve` with "dictionary: auto"
+// in front of a real redis-server, beside the same gateway without dictionaries. It writes to bench/results;
+// dict.md there describes the measurements.
 //
 //	go run ./bench/dict [--part documents,stream,levels] [--cache DIR]
 package main
@@ -22,7 +22,7 @@ type options struct {
 	results string
 	stream  streamOptions
 
-	work  string // temporary: the binary, servers' directories
+	work  string // temporary: binary, server directories
 	cinch string // built from this tree
 	rows  [][]string
 }
@@ -76,7 +76,7 @@ func run(o *options) error {
 	return nil
 }
 
-// writeRows puts the rows of a part in place of those that were there.
+// writeRows replaces the rows of a part in the file.
 func (o *options) writeRows(part string) error {
 	path := filepath.Join(o.results, "dict.csv")
 	old, err := rig.ReadCSV(path)

@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/bench/corpora"
 )
 
-// vocabulary is what real packages name: the words of the stream's documents.
+// vocabulary holds words from real packages, which the stream's documents are made of.
 type vocabulary struct {
 	films, people, companies, genres []string
 	places                           []string // of earthquakes
@@ -119,13 +119,13 @@ func (v *vocabulary) loadPages(cache string) error {
 	return err
 }
 
-// Two generations of an application's documents, four shapes each. The second has the
-// same things to say under other names, nested and ordered otherwise, as after a rewrite.
+// Two generations of an application's documents, four shapes each. The second has the same content under
+// other names, with other nesting and order, as after a rewrite.
 const shapes = 4
 
-// document makes the i-th document of a generation, always the same one.
+// document makes the i-th document of a generation. The result is deterministic.
 func (v *vocabulary) document(generation, i int) []byte {
-	for try := uint64(0); ; try++ { // what is too short or too long is made again
+	for try := uint64(0); ; try++ { // a document that is too short or too long is made again
 		r := random{rand.New(rand.NewPCG(uint64(generation)<<32+uint64(i), try))}
 		make := [2][shapes]func(random) any{
 			{v.order, v.session, v.alert, v.view},
@@ -133,7 +133,7 @@ func (v *vocabulary) document(generation, i int) []byte {
 		}[generation][r.IntN(shapes)]
 		text, err := json.Marshal(make(r))
 		if err != nil {
-			panic(err) // of our own maps
+			panic(err) // can't happen: the maps are made here
 		}
 		if len(text) >= 200 && len(text) <= 600 {
 			return text
@@ -148,7 +148,7 @@ func (r random) hex(n int) string {
 	return fmt.Sprintf("%016x%016x", r.Uint64(), r.Uint64())[:n]
 }
 
-// unix is a moment of a week of 2026, in milliseconds.
+// unix returns a random time within one week of 2026, in Unix milliseconds.
 func (r random) unix() int64 { return 1_790_000_000_000 + r.Int64N(7*86_400_000) }
 
 func (r random) price() float64 {

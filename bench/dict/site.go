@@ -14,7 +14,7 @@ import (
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
-// site is a gateway in front of a server of its own.
+// site is a gateway with a server of its own.
 type site struct {
 	server, gateway *rig.Process
 	direct, through *redis.Client
@@ -25,7 +25,7 @@ const (
 	rulePlain = "rules: [{name: docs, key: 'doc:*', setting: zstd-3}]"
 )
 
-// site starts both. top is YAML of the process.
+// site starts server and gateway. top is top-level YAML for the gateway's process.
 func (o *options) site(top, rules string) (*site, error) {
 	server, err := rig.Redis(o.work)
 	if err != nil {
@@ -45,10 +45,10 @@ func (s *site) stop() {
 	s.server.Stop()
 }
 
-// page is how many commands go in one pipeline.
+// page is the number of commands per pipeline.
 const page = 250
 
-// set writes values from one number on, under keys that have it in their name.
+// set writes values under keys numbered from `from`.
 func (s *site) set(prefix string, from int, values [][]byte) error {
 	for at := 0; at < len(values); at += page {
 		_, err := s.through.Pipelined(context.Background(), func(p redis.Pipeliner) error {
@@ -66,7 +66,7 @@ func (s *site) set(prefix string, from int, values [][]byte) error {
 
 func key(prefix string, i int) string { return fmt.Sprintf("doc:%s:%d", prefix, i) }
 
-// check reads the values through the gateway and compares.
+// check reads the values through the gateway and compares them.
 func (s *site) check(prefix string, from int, values [][]byte) error {
 	for at := 0; at < len(values); at += page {
 		var got []*redis.StringCmd
@@ -88,7 +88,7 @@ func (s *site) check(prefix string, from int, values [][]byte) error {
 	return nil
 }
 
-// holding is what values take in a server.
+// holding holds the sizes of values in a server.
 type holding struct {
 	values int
 	stored int64 // bytes in place of the values
@@ -96,7 +96,7 @@ type holding struct {
 	byDict map[uint32]int
 }
 
-// holding asks the server itself about n keys.
+// holding asks the server, not the gateway, for the sizes of n keys.
 func (s *site) holding(prefix string, from, n int) (h holding, err error) {
 	ctx := context.Background()
 	h = holding{values: n, byDict: map[uint32]int{}}
@@ -127,7 +127,7 @@ func (s *site) holding(prefix string, from, n int) (h holding, err error) {
 	return h, nil
 }
 
-// await writes until the gateway's log has a text so many times.
+// await calls write until the gateway's log contains a text the given number of times.
 func (s *site) await(text string, times int, write func() error) error {
 	for deadline := time.Now().Add(5 * time.Minute); strings.Count(s.gateway.Output(), text) < times; {
 		if time.Now().After(deadline) {
@@ -141,7 +141,7 @@ func (s *site) await(text string, times int, write func() error) error {
 	return nil
 }
 
-// dictionaries are the numbers and sizes, in bytes, of those that the server holds.
+// dictionaries returns the sizes, in bytes, of the server's dictionaries by number.
 func (s *site) dictionaries() (map[uint32]int, error) {
 	infos, err := storeredis.NewDicts(storeredis.DictsOptions{Client: s.direct}).List(context.Background())
 	all := map[uint32]int{}

@@ -11,20 +11,20 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig"
 )
 
-// The stream is what an application writes: every document once, under a key of its own.
-// When a dictionary has been in use for a while all documents change their shape. Every document is measured, whatever it was
-// sealed with, and what a dictionary learned from was written before it existed.
+// The stream simulates an application that writes every document once, under a new key. When a dictionary has
+// been in use for a while, all documents change their shape. Every document is measured, whichever dictionary
+// compressed it, and a dictionary learned only from documents written before it existed.
 
 type streamOptions struct {
 	each int // documents of a generation that come after its dictionary
 	rate int // documents a second
 }
 
-// streamTraining: polls and trainings come faster than by default, as hours of an
-// application pass in minutes here. Everything else is the default.
+// streamTraining makes polls and trainings faster than by default, since minutes here stand for hours of an
+// application. Everything else is the default.
 const streamTraining = "training: {poll: 5s, interval: 30s}"
 
-// window is how many documents are one line of the results.
+// window is the number of documents per line of the results.
 const window = 10_000
 
 type windowResult struct {
@@ -83,11 +83,11 @@ func (o *options) measureStream() error {
 
 func prefix(generation int) string { return strconv.Itoa(generation) }
 
-// mostBefore bounds the documents that come before a dictionary.
+// mostBefore limits the documents that are written before a dictionary exists.
 const mostBefore = 2_000_000
 
-// write sends the documents of a generation to both gateways, no faster than the rate, until
-// its dictionary is there, and then the documents that it is measured by.
+// write sends the documents of a generation to both gateways, no faster than the rate, until its dictionary
+// exists, and then the documents that measure the dictionary.
 func (s *streamer) write(generation int) error {
 	began, end := time.Now(), mostBefore
 	for at := 0; at < end; at += page {
@@ -115,7 +115,7 @@ func (s *streamer) documents(generation, from, n int) [][]byte {
 	return all
 }
 
-// measure reads a window back through the gateway, and asks both servers what it takes.
+// measure reads a window back through the gateway and asks both servers for its size.
 func (s *streamer) measure(generation, at int) (w windowResult, err error) {
 	docs := s.documents(generation, at, window)
 	w = windowResult{generation: generation, at: at, raw: total(docs)}
@@ -131,7 +131,7 @@ func (s *streamer) measure(generation, at int) (w windowResult, err error) {
 
 func (w windowResult) share() float64 { return share(w.auto.stored, w.plain.stored) }
 
-// mostUsed is the dictionary that most values name, 0 for none.
+// mostUsed returns the dictionary that most values use, 0 for none.
 func (w windowResult) mostUsed() (number uint32) {
 	for _, n := range slices.Sorted(maps.Keys(w.auto.byDict)) {
 		if w.auto.byDict[n] > w.auto.byDict[number] {
@@ -153,7 +153,7 @@ func (w windowResult) dictionaries() string {
 	return strings.Join(parts, ", ")
 }
 
-// streamTable shows the windows in which something happens, and sums up the rest.
+// streamTable merges consecutive windows that use the same dictionary into one row each.
 func (o *options) streamTable(results []windowResult, dicts map[uint32]int) string {
 	var b rig.Table
 	b.Row("shape", "documents", "bytes a value", "zstd", "auto", "**auto / zstd**", "keys' memory", "values by dictionary")
@@ -185,8 +185,8 @@ func (w *windowResult) add(other windowResult) {
 	}
 }
 
-// groups are runs of windows of one shape whose values name the same dictionary, all but
-// the odd one that it does nothing for.
+// groups yields runs of windows of one shape whose values use the same dictionary, except for up to 1 % that
+// it does not help.
 func groups(results []windowResult) func(yield func([]windowResult) bool) {
 	kind := func(w windowResult) string {
 		most := w.mostUsed()
