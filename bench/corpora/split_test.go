@@ -12,7 +12,7 @@ func TestSplitWithin(t *testing.T) {
 			records = append(records, Record{fmt.Sprint("source", source), fmt.Appendf(nil, "value %d of %d", i, source)})
 		}
 	}
-	records = append(records, records[3], Record{"source1", []byte("short")}) // twice, and too short
+	records = append(records, records[3], Record{"source1", []byte("short")}) // duplicate, too short
 	s := SplitWithin("test", records, 10, 20)
 	if len(s.Learn) != 2+3 || len(s.Measure) != 1+2 || s.Sources != [2]int{2, 2} {
 		t.Fatalf("%d and %d of %v", len(s.Learn), len(s.Measure), s.Sources)

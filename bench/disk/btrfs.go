@@ -13,7 +13,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/disk"
 )
 
-// compsizeTotal is of compsize's table: type, percent, disk usage, uncompressed, referenced.
+// compsizeTotal matches the last line of compsize's table: type, percent, disk usage, uncompressed,
+// referenced.
 var compsizeTotal = regexp.MustCompile(`(?m)^TOTAL\s+\S+\s+(\d+)\s+(\d+)\s+(\d+)`)
 
 // btrfs copies the directory to a new filesystem for each setting.
@@ -45,14 +46,14 @@ func btrfs(ctx context.Context, o *options) (string, error) {
 	return t.String(), nil
 }
 
-// compsize is how many bytes the directory takes on a filesystem that is mounted so.
+// compsize returns the disk usage, in bytes, of the directory on a filesystem mounted with the option.
 func (o *options) compsize(ctx context.Context, option string) (int64, error) {
 	image, mnt := filepath.Join(o.work, "image"), filepath.Join(o.work, "mnt")
 	defer os.Remove(image)
 	if err := os.WriteFile(image, nil, 0o600); err != nil {
 		return 0, err
 	}
-	// Large, though nothing of it is taken: a small one flushes early, and cuts files elsewhere.
+	// The image is large but sparse: a small filesystem flushes early and splits files at other places.
 	if err := os.Truncate(image, 64<<30); err != nil {
 		return 0, err
 	}
@@ -65,7 +66,7 @@ func (o *options) compsize(ctx context.Context, option string) (int64, error) {
 	if _, err := output(ctx, "mount", "-o", "loop,"+option, image, mnt); err != nil {
 		return 0, err
 	}
-	defer func() { _ = exec.Command("umount", mnt).Run() }() // with no context: always
+	defer func() { _ = exec.Command("umount", mnt).Run() }() // without the context, so that it always runs
 	if _, err := output(ctx, "cp", "-r", o.dir+"/.", mnt); err != nil {
 		return 0, err
 	}

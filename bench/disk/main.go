@@ -1,7 +1,7 @@
-// Command disk compares what internal/disk computes with what filesystems store: of a real
-// PostgreSQL directory, on btrfs in loop mounts (root, btrfs-progs, btrfs-compsize) and in a
-// pool of ZFS in user space (test/zfs), and samples of it with the whole. It writes to
-// bench/results/disk.md, between the markers of each part.
+// Command disk compares the estimates of internal/disk with what filesystems store for a real PostgreSQL
+// directory: btrfs in loop mounts (needs root, btrfs-progs, btrfs-compsize) and a pool of ZFS in user space
+// (test/zfs). It also compares samples of the directory with the whole. It writes to bench/results/disk.md,
+// between the markers of each part.
 //
 //	go run ./bench/disk [--part btrfs,sample,zfs] [--dir DIR]
 package main
@@ -77,7 +77,7 @@ func run(ctx context.Context, o *options) error {
 	return nil
 }
 
-// compute is what the product does.
+// compute runs the product's estimate.
 func (o *options) compute(ctx context.Context, run disk.Options) (*disk.Result, error) {
 	z, ok := libzstd.New()
 	if !ok {

@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig"
 )
 
-// events is a table as applications have them: some columns, and a document.
+// events creates a table typical of applications: some columns and a document.
 const events = `
 select setseed(0.5);
 create table events (id bigserial primary key, at timestamptz not null, account int not null, kind text not null, body jsonb not null);
@@ -26,7 +26,7 @@ create index on events (at);
 create index on events (account);
 `
 
-// postgres makes a directory: pgbench's tables after some transactions, and events.
+// postgres creates a data directory with pgbench's tables, after some transactions, and events.
 func (o *options) postgres() error {
 	server, err := rig.Postgres(o.work)
 	if err != nil {

@@ -15,7 +15,7 @@ const (
 	seeds   = 20
 )
 
-// sample computes all, and then 2,000 records with each of 20 seeds.
+// sample estimates from all records, and then from 2,000 records with each of 20 seeds.
 func sample(ctx context.Context, o *options) (string, error) {
 	var t rig.Table
 	for i, size := range []int{8 << 10, 16 << 10, 64 << 10, 128 << 10} {

@@ -53,7 +53,7 @@ func pools(ctx context.Context, o *options) (string, error) {
 
 type stored struct{ files, bytes, logical, physical, ratio int64 }
 
-// pool is what test/zfs prints.
+// pool returns what test/zfs/run prints, one entry per setting.
 func (o *options) pool(ctx context.Context, recordsize, ashift int, settings []string) (list []stored, err error) {
 	cmd := exec.CommandContext(ctx, "test/zfs/run", append([]string{o.dir, fmt.Sprint(recordsize), fmt.Sprint(ashift)}, settings...)...)
 	cmd.Env = append(os.Environ(), "WORK="+o.work)

@@ -1,6 +1,6 @@
-// Command forward is the plainest proxy that Go allows: two io.Copy a connection. It is the
-// yardstick for what a hop costs when nothing is looked at. With -late it stands for a slow server: each piece of an answer
-// waits so long.
+// Command forward is the simplest proxy that Go allows: two io.Copy per connection. It is the baseline for
+// the cost of a hop that inspects nothing. With -late it simulates a slow server: each piece of a response is
+// delayed by that time.
 //
 //	go run ./bench/forward [-late TIME] LISTEN UPSTREAM
 package main
@@ -32,11 +32,11 @@ func main() {
 	}
 }
 
-// plain hides that a connection can splice: in the kernel nothing could be looked at, so
-// that would be no yardstick.
+// plain hides that a connection can splice: data copied in the kernel could not be inspected, so it would be
+// no fair baseline.
 type plain struct{ io.ReadWriter }
 
-// tardy writes so much later.
+// tardy delays each write.
 type tardy struct {
 	io.Writer
 	late time.Duration

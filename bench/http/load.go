@@ -13,10 +13,11 @@ import (
 	"time"
 )
 
-// connections are those of the client; of HTTP/2 it needs one, with so many requests at a time.
+// connections is the number of the client's connections. With HTTP/2 it is the number of concurrent requests
+// on one connection.
 const connections = 8
 
-// load is a client's requests to one way.
+// load sends a client's requests to one way.
 type load struct {
 	client http.Client
 	url    string
@@ -34,7 +35,7 @@ func newLoad(addr string, size int, http2 bool) *load {
 	return l
 }
 
-// texts are bodies as metrics in text are, each other numbers.
+// texts returns bodies that look like metrics in text format, each with other numbers.
 func texts(size int) (list [][]byte) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 64 {
@@ -72,7 +73,7 @@ func (l *load) post(body []byte) error {
 	return nil
 }
 
-// flood sends as many requests as go, on all connections.
+// flood sends as many requests as possible, on all connections.
 func (l *load) flood(ctx context.Context) {
 	var wg sync.WaitGroup
 	for range connections {
@@ -85,7 +86,8 @@ func (l *load) flood(ctx context.Context) {
 	wg.Wait()
 }
 
-// pace sends requests at random times, so many a second, and none waits for an earlier one unless all connections are busy.
+// pace sends rate requests a second, at random times. A request waits for an earlier one only if all
+// connections are busy.
 func (l *load) pace(ctx context.Context, rate float64) {
 	var wg sync.WaitGroup
 	at := time.Now()
@@ -97,7 +99,7 @@ func (l *load) pace(ctx context.Context, rate float64) {
 	wg.Wait()
 }
 
-// quantile sorts what was taken.
+// quantile returns a quantile of the request durations. It sorts them.
 func (l *load) quantile(q float64) time.Duration {
 	slices.Sort(l.took)
 	return l.took[int(q*float64(len(l.took)-1))]

@@ -90,7 +90,7 @@ func (o options) command() string {
 	return "go run ./bench/http"
 }
 
-// figures are of one way, an entry a round.
+// figures holds the results of one way, one entry per round.
 type figures struct{ rate, floodCPU, pacedCPU, p50, p99 []float64 }
 
 func (o options) measure(t *rig.Table, ways []*way, size int) error {
@@ -115,7 +115,7 @@ func (o options) measure(t *rig.Table, ways []*way, size int) error {
 	return nil
 }
 
-// round measures one way once, flooded and paced, after some requests that don't count.
+// round measures one way once, flooded and paced, after a warm-up that doesn't count.
 func (o options) round(f *figures, w *way, size int) error {
 	l := newLoad(w.addr, size, o.http2)
 	defer l.client.CloseIdleConnections()
@@ -136,7 +136,7 @@ func (o options) round(f *figures, w *way, size int) error {
 	return nil
 }
 
-// timed returns how many requests there were, and what the way's processes took for each, in microseconds of CPU.
+// timed returns the number of requests, and the CPU time per request of the way's processes, in microseconds.
 func (o options) timed(l *load, w *way, send func(context.Context)) (n, cpu float64, err error) {
 	l.took = l.took[:0]
 	before, err := w.cpu()

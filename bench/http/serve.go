@@ -7,7 +7,7 @@ import (
 	"net/url"
 )
 
-// serveAs is the process of a role.
+// serveAs runs the process of a role.
 func serveAs(role, listen, to string, http2 bool) error {
 	s := &http.Server{Addr: listen, Handler: http.HandlerFunc(swallow), Protocols: protocols(http2)}
 	if role != "server" {
@@ -27,7 +27,7 @@ func protocols(http2 bool) *http.Protocols {
 	return p
 }
 
-// swallow reads a body and says little.
+// swallow reads a body and sends a short answer.
 func swallow(w http.ResponseWriter, r *http.Request) {
 	if _, err := io.Copy(io.Discard, r.Body); err != nil {
 		w.WriteHeader(http.StatusBadRequest)

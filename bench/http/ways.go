@@ -10,14 +10,14 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig"
 )
 
-// way is what stands between client and server.
+// way is a chain of proxies between client and server.
 type way struct {
 	name    string
-	addr    string // where the client connects
+	addr    string // address that the client connects to
 	proxies []*rig.Process
 }
 
-// cpu is what the way's processes have used.
+// cpu returns the CPU time that the way's processes have used.
 func (w *way) cpu() (sum time.Duration, err error) {
 	for _, p := range w.proxies {
 		used, err := p.CPU()
@@ -29,11 +29,11 @@ func (w *way) cpu() (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// builder starts processes, each with one thread for Go code.
+// builder starts processes, each with GOMAXPROCS=1.
 type builder struct {
 	dir, self, cinch string
 	beside           string // another build of cinch; "": none
-	http2            bool   // is spoken on both sides
+	http2            bool   // on both sides
 	started          []*rig.Process
 }
 
@@ -43,7 +43,7 @@ func (b *builder) stop() {
 	}
 }
 
-// start runs a command, in which LISTEN stands for its address.
+// start runs a command that listens at the address it is given.
 func (b *builder) start(name string, command func(listen string) ([]string, error)) (*rig.Process, error) {
 	addr, err := rig.FreeAddr()
 	if err != nil {
@@ -60,14 +60,14 @@ func (b *builder) start(name string, command func(listen string) ([]string, erro
 	return p, err
 }
 
-// role runs this program as something else.
+// role runs this program in another role.
 func (b *builder) role(role, to string) (*rig.Process, error) {
 	return b.start(role, func(listen string) ([]string, error) {
 		return []string{b.self, "-role", role, "-listen", listen, "-to", to, fmt.Sprint("-http2=", b.http2)}, nil
 	})
 }
 
-// gateway runs a build of cinch; options stand behind the upstream's URL.
+// gateway runs a build of cinch; options are appended to the upstream's URL.
 func (b *builder) gateway(cinch, to, options string) (*rig.Process, error) {
 	scheme := "http"
 	if b.http2 {
@@ -103,7 +103,7 @@ func (b *builder) haproxy(to string) (*rig.Process, error) {
 	})
 }
 
-// ways starts all of them before a server.
+// ways starts all ways in front of a server.
 func (b *builder) ways(server string) (list []*way, err error) {
 	add := func(name string, made ...func(to string) (*rig.Process, error)) {
 		w := &way{name: name, addr: server}

@@ -1,7 +1,6 @@
-// Package menus makes restaurant menus in JSON like those of a published case: 9.5 to 709 KB,
-// of which LZ4 leaves 38.5 % and Snappy 39.7 % on average over menus
-// (https://doordash.engineering/2019/01/02/speeding-up-redis-with-compression/). The test
-// holds them to that.
+// Package menus generates restaurant menus in JSON like those of a published case: 9.5 to 709 KB, which LZ4
+// compresses to 38.5 % and Snappy to 39.7 % on average over menus
+// (https://doordash.engineering/2019/01/02/speeding-up-redis-with-compression/). A test checks this.
 package menus
 
 import (
@@ -19,7 +18,7 @@ const (
 	MaxSize = 709_000
 )
 
-// Menu makes the menu of a number, the same each time.
+// Menu returns the menu of a number. The result is deterministic.
 func Menu(number int) []byte {
 	r := rand.New(rand.NewPCG(uint64(number), 0x6d656e75))
 	m := &maker{Rand: r, house: r.IntN(houses), sure: 0.9, signed: spread(number, math.Phi) < signedShare}
@@ -45,7 +44,7 @@ func Menu(number int) []byte {
 	}
 	out, err := json.Marshal(store)
 	if err != nil {
-		panic(err) // of strings and numbers
+		panic(err) // can't happen: strings and numbers only
 	}
 	return out
 }
@@ -93,11 +92,11 @@ type option struct {
 	Price int    `json:"price"`
 }
 
-// maker is of one menu.
+// maker generates one menu.
 type maker struct {
 	*rand.Rand
-	house  int     // whose images they are
-	sure   float64 // how often an item has choices that others have too
+	house  int     // identifies its image URLs
+	sure   float64 // share of choices that items have in common
 	signed bool    // each image has a signature, and most items have choices of their own
 	common []extra
 	last   int // bytes of the latest item, about
@@ -109,14 +108,15 @@ const (
 	signatureBytes = 96
 )
 
-// size is spread evenly in orders of magnitude, with fewer at either end.
+// size returns the size of a menu in bytes. Sizes are spread evenly on a logarithmic scale, with fewer at
+// either end.
 func size(number int) int {
 	middle := (spread(number, math.Sqrt2) + spread(number, math.Pi)) / 2
 	return int(math.Exp(math.Log(MinSize+1800) + middle*math.Log((MaxSize+110000)/float64(MinSize+1800))))
 }
 
-// spread gives numbers that follow each other places from 0 to 1 evenly, so that any part of the
-// menus is like the whole.
+// spread maps consecutive numbers evenly to the range from 0 to 1, so that any part of the menus is like the
+// whole.
 func spread(number int, step float64) float64 {
 	_, place := math.Modf(float64(number) * step)
 	return place
@@ -142,7 +142,7 @@ func (m *maker) item() item {
 	return i
 }
 
-// extra is a choice that comes with an item: often one that other items have too.
+// extra returns a choice of an item, often one that other items have too.
 func (m *maker) extra() extra {
 	if len(m.common) > 0 && m.Float64() < m.sure {
 		recent := m.common[max(0, len(m.common)-6):]

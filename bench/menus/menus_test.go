@@ -9,8 +9,8 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// The published averages are over menus, not over bytes. The codecs are Go's: C's LZ4 leaves 1.3
-// points more, C's Snappy the same.
+// The published averages are over menus, not over bytes. The test uses Go's codecs: C's LZ4 leaves 1.3
+// percentage points more, C's Snappy the same.
 func TestMenusAreLikeThePublishedOnes(t *testing.T) {
 	e := codec.New(codec.Options{})
 	var lz4, snap, size float64
