@@ -23,6 +23,8 @@ type balancer struct {
 	ask       func(context.Context, gateway.Upstream) (described, error) // askWho
 	followers followers
 
+	asking sync.Mutex // held while the members are asked, so that sessions ask once between them
+
 	mu      sync.Mutex
 	primary int       // index of the member that was primary when the members were last asked
 	asked   time.Time // when that was; zero: it is no longer primary
@@ -66,15 +68,20 @@ func (b *balancer) dial() (c net.Conn, member int, err error) {
 // findPrimary returns the index of the primary. It asks all members at the same time, unless that was done
 // within primaryFresh.
 func (b *balancer) findPrimary() (int, error) {
+	b.asking.Lock()
+	defer b.asking.Unlock()
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if time.Since(b.asked) < primaryFresh {
-		return b.primary, nil
+	primary, asked, failed, elected := b.primary, b.asked, b.failed, b.elected
+	b.mu.Unlock()
+	if time.Since(asked) < primaryFresh {
+		return primary, nil
 	}
-	if time.Since(b.failed) < primaryPause { // another session asked while this one waited for mu
+	if time.Since(failed) < primaryPause { // another session asked while this one waited
 		return 0, errPrimaryUnknown
 	}
-	claim, ok := b.askAll(b.elected)
+	claim, ok := b.askAll(elected)
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if !ok {
 		b.failed = time.Now()
 		return 0, errPrimaryUnknown

@@ -42,6 +42,30 @@ func TestElectionBesideASilentMember(t *testing.T) {
 	})
 }
 
+// While a search waits for a silent member, a session whose server has stepped down reports that and goes on: other replies of the
+// server are behind it.
+func TestSearchesDontHoldUpReplies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ask := func(ctx context.Context, up gateway.Upstream) (described, error) {
+			time.Sleep(time.Minute)
+			return described{}, gateway.ErrUnreachable
+		}
+		b := &balancer{members: []gateway.Upstream{{Address: "silent"}}, ctx: t.Context(), ask: ask}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = b.findPrimary()
+		}()
+		synctest.Wait()
+		began := time.Now()
+		b.lost(0) // hung here when it took the lock that the search holds
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("it waited for %v", waited)
+		}
+		<-ended
+	})
+}
+
 // Clients reach the primary beside a member that accepts connections and stays silent.
 func TestPrimaryBesideASilentMember(t *testing.T) {
 	silent, elected := listen(t), listen(t)

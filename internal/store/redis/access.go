@@ -59,6 +59,8 @@ func (a *Access) Explain(err error) error { return Explain(a.name, err) }
 func (a *Access) Close() {
 	_ = a.client.Close()
 	_ = a.dictClient.Close()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.cluster != nil {
 		a.cluster.Close()
 	}

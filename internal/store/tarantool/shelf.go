@@ -69,6 +69,8 @@ func (s *shelf) look(ctx context.Context) error {
 
 // Name implements store.Shelf. Until the shards have been looked up it is the server's own name.
 func (s *shelf) Name() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.members == nil {
 		return s.name
 	}
