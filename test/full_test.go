@@ -18,10 +18,10 @@ import (
 
 const root = ".."
 
-// parseTests returns for each directory of the repository its tests, and whether they ask for CINCH_FULL=1 anywhere: in
-// themselves, or in a function or a variable of their package that they use.
+// parseTests returns the tests in each directory of the repository. The value is true if the test asks for
+// CINCH_FULL=1, in itself or in a function or variable of its package that it uses.
 var parseTests = sync.OnceValues(func() (map[string]map[string]bool, error) {
-	uses := map[string]map[string][]string{} // directory, declaration: names in it
+	uses := map[string]map[string][]string{} // directory, declaration: names that it mentions
 	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -62,7 +62,7 @@ var parseTests = sync.OnceValues(func() (map[string]map[string]bool, error) {
 	return tests, nil
 })
 
-// declared returns the names of a declaration: a function's, or those of variables.
+// declared returns the names that a declaration declares: a function's, or those of variables.
 func declared(declaration ast.Decl) (names []string) {
 	switch d := declaration.(type) {
 	case *ast.FuncDecl:
@@ -79,7 +79,8 @@ func declared(declaration ast.Decl) (names []string) {
 	return names
 }
 
-// mentioned returns the names and strings in a declaration, and testenv.Full for a use of that.
+// mentioned returns the names and strings in a declaration. A use of testenv.Full appears as
+// "testenv.Full".
 func mentioned(declaration ast.Decl) (names []string) {
 	ast.Inspect(declaration, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -97,7 +98,7 @@ func mentioned(declaration ast.Decl) (names []string) {
 	return names
 }
 
-// asksForFull reports whether a declaration or what it uses asks for CINCH_FULL=1.
+// asksForFull reports whether a declaration, or one that it uses, asks for CINCH_FULL=1.
 func asksForFull(uses map[string][]string, name string, seen map[string]bool) bool {
 	seen[name] = true
 	for _, used := range uses[name] {
@@ -115,11 +116,11 @@ func asksForFull(uses map[string][]string, name string, seen map[string]bool) bo
 // testRun is a command that runs tests.
 type testRun struct {
 	line      string
-	dirs      []string // with /... for all below
+	dirs      []string // a trailing /... includes all directories below
 	run, skip string
 }
 
-// covers reports whether the tests in a directory are among those that run, if they match.
+// covers reports whether the run includes tests in a directory, if its patterns match them.
 func (r testRun) covers(dir string) bool {
 	return slices.ContainsFunc(r.dirs, func(d string) bool {
 		above, all := strings.CutSuffix(d, "/...")
@@ -133,7 +134,7 @@ var (
 	words  = regexp.MustCompile(`'[^']*'|\S+`)
 )
 
-// parseRun reads a command's arguments. Packages begin with a dot.
+// parseRun parses a command's arguments. Packages begin with a dot.
 func parseRun(line, module, arguments string) testRun {
 	r := testRun{line: line}
 	fields := words.FindAllString(arguments, -1)
@@ -150,7 +151,7 @@ func parseRun(line, module, arguments string) testRun {
 	return r
 }
 
-// readRuns returns the commands in a file that find matches.
+// readRuns returns the commands in the lines of a file that find matches.
 func readRuns(t *testing.T, file string, find *regexp.Regexp, order func(match []string) (module, arguments string)) (runs []testRun) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -178,13 +179,13 @@ func fullRuns(t *testing.T) []testRun {
 	return readRuns(t, "full.txt", inFull, func(match []string) (module, arguments string) { return match[1], match[2] })
 }
 
-// top returns what a -run or -skip says of a test itself, in front of the first slash.
+// top returns the part of a -run or -skip pattern for top-level tests, before the first slash.
 func top(pattern string) string {
 	before, _, _ := strings.Cut(pattern, "/")
 	return before
 }
 
-// A test that asks for CINCH_FULL=1 and is in no line of full.txt would never run.
+// A test that asks for CINCH_FULL=1 must match a line of full.txt, or it would never run.
 func TestFullTestsAreListed(t *testing.T) {
 	t.Parallel()
 	runs := fullRuns(t)
@@ -212,7 +213,8 @@ func TestFullTestsAreListed(t *testing.T) {
 	}
 }
 
-// A pattern whose test has been renamed runs nothing, and others in the same list hide it.
+// Every pattern must match a test: one whose test was renamed runs nothing, and others in the same list
+// hide that.
 func TestPatternsMatchTests(t *testing.T) {
 	t.Parallel()
 	tests, err := parseTests()

@@ -15,7 +15,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// startedScript is a script whose processes hold its standard output open: a group, and a job of it that ignores SIGINT as jobs of scripts do.
+// startedScript starts processes that hold its standard output open: a process group and a background job
+// in it, which ignores SIGINT as jobs of scripts do.
 const startedScript = `set -euo pipefail
 . ./processes
 run() { (while :; do sleep 1000; done) & echo "$work"; while :; do sleep 1000; done; }
@@ -23,13 +24,15 @@ start run
 wait "$started"
 echo "it went on"`
 
-// Whatever signal ends a script, to the script alone or to its process group, all that it has started ends, its files are removed, and the
-// caller sees the signal.
+// Any signal that ends a script, sent to the script alone or to its process group, ends all processes that
+// it has started and removes its files. The caller sees the signal.
 func TestSignalsEndScripts(t *testing.T) {
 	t.Parallel()
 	bash := testenv.Program(t, "bash")
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
-		if signal.Ignored(sig) { // by nohup, say: a script can't trap what its parent ignores, so it must not inherit that
+		// The parent may be nohup, which ignores SIGHUP. A script can't trap a signal that its parent
+		// ignores, so it must not inherit that.
+		if signal.Ignored(sig) {
 			caught := make(chan os.Signal, 1)
 			signal.Notify(caught, sig)
 			defer signal.Ignore(sig)
@@ -61,10 +64,10 @@ func TestSignalsEndScripts(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = out.SetReadDeadline(time.Now().Add(3 * time.Minute))
-			rest, err := io.ReadAll(lines) // which ends with the last of its processes
+			rest, err := io.ReadAll(lines) // ends when the last of its processes ends
 			if err != nil || bytes.Contains(rest, []byte("it went on")) {
 				t.Errorf("%v, to its group: %t: %q, %v", sig, toGroup, rest, err)
-				_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // or Wait would not end
+				_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // otherwise Wait would block
 			}
 			_ = cmd.Wait()
 			if state := cmd.ProcessState.Sys().(syscall.WaitStatus); !state.Signaled() || state.Signal() != sig {
