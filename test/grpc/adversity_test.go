@@ -24,24 +24,24 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// patience is how long anything may take that has to happen at all.
+// patience limits all waits for an event that must happen.
 const patience = time.Minute
 
-// echoServer is a server with one method of streams that echoes. It may be stopped and
-// started again on the same port.
+// echoServer is a server with one streaming method that echoes. It may be stopped and started again on the
+// same port.
 type echoServer struct {
 	addr    string
 	options []grpc.ServerOption
 
 	mu      sync.Mutex
 	server  *grpc.Server
-	open    atomic.Int64 // streams that run
-	ended   atomic.Int64 // streams that ended by cancellation
+	open    atomic.Int64 // streams in progress
+	ended   atomic.Int64 // streams that were cancelled
 	started atomic.Int64
 	left    atomic.Int64 // connections that have ended
 }
 
-// connEnds counts connections that have ended.
+// connEnds counts ended connections.
 type connEnds struct{ *echoServer }
 
 func (connEnds) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
@@ -78,7 +78,8 @@ func (e *echoServer) stop() {
 	e.server.Stop()
 }
 
-// restart listens where it did. A client that dialed meanwhile may have been given that very port for its own end, for a moment.
+// restart listens on the same port again. It may have to wait: a client that dialed meanwhile may have been
+// given that very port for its own end, for a moment.
 func (e *echoServer) restart(t testing.TB) {
 	t.Helper()
 	var l net.Listener
@@ -147,7 +148,7 @@ func echoOnce(ctx context.Context, conn *grpc.ClientConn, message string) error 
 	return nil
 }
 
-// eachRoute runs a test on all routes to servers that start makes.
+// eachRoute runs a test on all routes, each to an echo server of its own.
 func eachRoute(t *testing.T, options []grpc.ServerOption, test func(t *testing.T, r route, e *echoServer, conn *grpc.ClientConn)) {
 	for _, r := range routes {
 		t.Run(r.name, func(t *testing.T) {
@@ -198,8 +199,7 @@ func TestUpstreamComesLate(t *testing.T) {
 	})
 }
 
-// TestConnectionAge: a server that sends its clients away all the time (GOAWAY) must not
-// cost a single call.
+// TestConnectionAge checks that a server that keeps sending GOAWAY to its clients costs no call.
 func TestConnectionAge(t *testing.T) {
 	testenv.NeedsPrograms(t)
 	age := keepalive.ServerParameters{MaxConnectionAge: 200 * time.Millisecond, MaxConnectionAgeGrace: patience}
@@ -222,7 +222,7 @@ func TestConnectionAge(t *testing.T) {
 	})
 }
 
-// TestClientIsCutOff: when a client's connection is reset, the server's streams end.
+// TestClientIsCutOff checks that the server's streams end when a client's connection is reset.
 func TestClientIsCutOff(t *testing.T) {
 	for _, r := range routes {
 		t.Run(r.name, func(t *testing.T) {
@@ -258,7 +258,7 @@ func TestClientIsCutOff(t *testing.T) {
 	}
 }
 
-// TestMuchMetadata is far above what browsers and proxies allow by default; grpc-go takes it.
+// TestMuchMetadata sends far more metadata than browsers and proxies allow by default; grpc-go accepts it.
 func TestMuchMetadata(t *testing.T) {
 	eachRoute(t, nil, func(t *testing.T, _ route, _ *echoServer, conn *grpc.ClientConn) {
 		for _, n := range []int{7 << 10, 15 << 10, 60 << 10} {
@@ -270,8 +270,8 @@ func TestMuchMetadata(t *testing.T) {
 	})
 }
 
-// TestDrain: the first signal lets streams end, takes no new ones, and then the gateway is
-// gone with exit code 0.
+// TestDrain checks that after the first signal open streams may finish, new ones are refused, and then the
+// gateway exits with code 0.
 func TestDrain(t *testing.T) {
 	e := startEcho(t)
 	gateway := routes[1].start(t, e.addr, nil)[0]
@@ -309,9 +309,9 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestKeepalive needs a minute: grpc-go's clients ping every 10 s at most, and its servers
-// take more than two pings in five minutes for an attack. The gateway has to bear the
-// client's pings and must not hand them on.
+// TestKeepalive takes a minute: grpc-go's clients ping at most every 10 s, and its servers treat more than
+// two pings in five minutes as an attack. The gateway must accept the client's pings and must not forward
+// them.
 func TestKeepalive(t *testing.T) {
 	testenv.Full(t)
 	for _, r := range routes[1:] {
@@ -342,8 +342,8 @@ func TestKeepalive(t *testing.T) {
 	}
 }
 
-// TestFarGatewayDies: the near one says that its upstream is away, on the page and in the log, and nothing of TLS; when it is there
-// again, calls go on.
+// TestFarGatewayDies checks that the near gateway reports on the page and in the log that its upstream is
+// away, without mentioning TLS. Calls work again when the far gateway is back.
 func TestFarGatewayDies(t *testing.T) {
 	t.Parallel()
 	e := startEcho(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// One client misbehaves, another goes on: resets. Node's HTTP/2 ends a connection on which many streams are reset. Behind a gateway, and behind
-// two, those of one client end no calls of another.
+// Resets by one client must not end calls of another, behind one gateway or two. Node's HTTP/2 server ends
+// a connection on which many streams are reset.
 func TestCancelledBesideOthers(t *testing.T) {
 	t.Parallel()
 	for name, two := range map[string]bool{"a gateway": false, "a pair": true} {
@@ -37,7 +37,8 @@ func TestCancelledBesideOthers(t *testing.T) {
 	}
 }
 
-// besideCancelled calls an echo server beside four clients that cancel batches of calls which have reached the server.
+// besideCancelled calls an echo server while four other clients cancel batches of calls that have reached
+// the server.
 func besideCancelled(t *testing.T, addr string) (failed, n int) {
 	clients, batches, calls := 4, 10, 100
 	if testenv.IsFull() {
@@ -66,7 +67,8 @@ func besideCancelled(t *testing.T, addr string) (failed, n int) {
 						_ = s.SendMsg(&message)
 					}
 				}
-				time.Sleep(60 * time.Millisecond) // as the attack has it; nothing depends on how long that is
+				// As in the attack; the result does not depend on the length.
+				time.Sleep(60 * time.Millisecond)
 				cancel()
 			}
 		})

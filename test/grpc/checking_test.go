@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// sizeHandler notes for each message of a call whether it came compressed. A stats handler
-// is where grpc-go tells.
+// sizeHandler records for each message of a call whether it was compressed. grpc-go reports this only to a
+// stats handler.
 type sizeHandler struct{}
 
 type sizesKey struct{}
@@ -41,7 +41,7 @@ func (sizeHandler) HandleRPC(ctx context.Context, event stats.RPCStats) {
 func (sizeHandler) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
 func (sizeHandler) HandleConn(context.Context, stats.ConnStats)                       {}
 
-// wasCompressed is about the n-th message of the call.
+// wasCompressed reports whether the n-th message of the call was compressed.
 func wasCompressed(ctx context.Context, n int) bool {
 	s := ctx.Value(sizesKey{}).(*sizes)
 	s.mu.Lock()

@@ -15,10 +15,10 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// manyStreams are open at once.
+// manyStreams is the number of streams that are open at once.
 const manyStreams = 1000
 
-// TestManyStreams: all are open at the same time, and each still answers.
+// TestManyStreams checks that each of many streams that are open at once still answers.
 func TestManyStreams(t *testing.T) {
 	testenv.Full(t)
 	eachRoute(t, nil, func(t *testing.T, _ route, e *echoServer, conn *grpc.ClientConn) {
@@ -55,18 +55,18 @@ func TestManyStreams(t *testing.T) {
 }
 
 const (
-	floodBytes = 64 << 10 // a message of the flood
-	// gatewayBytes is what a gateway may take with a thousand streams that nobody reads: its
-	// budget of 256 MiB, 64 KiB a stream, and what Go itself and garbage take.
+	floodBytes = 64 << 10 // size of a message of the flood
+	// gatewayBytes limits a gateway's memory with a thousand streams that no client reads: its budget of
+	// 256 MiB, 64 KiB per stream, and the overhead of Go and its garbage.
 	gatewayBytes = 480 << 20
 )
 
-// smallWindows keep grpc-go's client from guessing a window of up to 16 MB for each stream:
-// this process would then hold what the gateway must not.
+// smallWindows keep grpc-go's client from estimating a window of up to 16 MB for each stream: this process
+// would then hold the bytes that the gateway must not hold.
 var smallWindows = []grpc.DialOption{grpc.WithStaticStreamWindowSize(64 << 10), grpc.WithStaticConnWindowSize(64 << 20)}
 
-// TestSlowReaders: a server that floods, clients that do not read. Each stream's flow has
-// to stop at the server, and others on the same connections go on.
+// TestSlowReaders has a server that floods clients that do not read. Flow control must stop each stream at
+// the server, while other streams on the same connections continue.
 func TestSlowReaders(t *testing.T) {
 	t.Parallel()
 	for _, r := range routes[1:] {
@@ -94,7 +94,7 @@ func TestSlowReaders(t *testing.T) {
 					t.Errorf("a gateway took %d MB", rss>>20)
 				}
 			}
-			// On a connection of its own: servers may limit the streams of one to a thousand.
+			// This stream needs another connection: servers may limit a connection to a thousand streams.
 			other := (*certificates)(nil).dial(t, chain[0].Addr)
 			reader, err := other.NewStream(ctx, bidi, "/cinch.test.Flood/Flood", grpc.ForceCodecV2(rawgrpc.Codec{}))
 			if err != nil {
@@ -107,7 +107,7 @@ func TestSlowReaders(t *testing.T) {
 	}
 }
 
-// readSome reads 5 MB, to see that readers are served among those that do not read.
+// readSome reads 5 MB, to check that a reading client is served beside those that do not read.
 func readSome(t *testing.T, stream grpc.ClientStream, want []byte) {
 	t.Helper()
 	done := make(chan error, 1)
@@ -131,7 +131,7 @@ func readSome(t *testing.T, stream grpc.ClientStream, want []byte) {
 	}
 }
 
-// flood sends messages for as long as the client lives.
+// flood sends messages on each stream until the client is gone.
 type flood struct {
 	message []byte
 	sent    atomic.Int64
@@ -149,8 +149,8 @@ func (f *flood) handle(_ any, stream grpc.ServerStream) error {
 	}
 }
 
-// untilStill returns how much was sent when no more was sent for a while. A flow that
-// nobody controls never stops.
+// untilStill waits until no more is sent for a while and returns the number of messages sent. Without flow
+// control it never stops.
 func (f *flood) untilStill(t *testing.T) int64 {
 	t.Helper()
 	last := int64(-1)

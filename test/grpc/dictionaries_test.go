@@ -15,16 +15,16 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// reading is a small message, as sensors or services send millions of.
+// reading returns a small message, such as sensors or services send by the million.
 func reading(r *rand.Rand) string {
 	return fmt.Sprintf(`{"device":"thermo-%06d","tenant":"acme-industries","unit":"celsius","value":%d.%02d,"battery_percent":%d,`+
 		`"firmware":"4.2.%d","site":{"country":"DE","plant":"north-%d","line":%d},"status":"OPERATIONAL","at":"2026-11-%02dT%02d:%02d:%02dZ"}`,
 		r.IntN(1e6), r.IntN(90), r.IntN(100), r.IntN(100), r.IntN(12), r.IntN(9), r.IntN(20), 1+r.IntN(28), r.IntN(24), r.IntN(60), r.IntN(60))
 }
 
-// TestDictionariesBetweenProcesses: two gateways with mutual TLS between them train, send and
-// use dictionaries, also after the far one was killed and has forgotten all of them, and
-// what they know of messages is on the admin page in numbers only.
+// TestDictionariesBetweenProcesses checks that two gateways with mutual TLS between them train, exchange
+// and use dictionaries, also after the far one was killed and has lost all of them. The admin page must
+// show nothing of the messages but numbers.
 func TestDictionariesBetweenProcesses(t *testing.T) {
 	t.Parallel()
 	e := startEcho(t)
@@ -73,7 +73,7 @@ func TestDictionariesBetweenProcesses(t *testing.T) {
 	}
 }
 
-// talk sends messages until dictionaries are in use both ways, and then measures.
+// talk sends messages until dictionaries are used in both directions, and then measures.
 func talk(t *testing.T, near, far *testenv.GatewayServer, conn *grpc.ClientConn, r *rand.Rand) {
 	t.Helper()
 	sealed := func() [2]float64 {
@@ -99,12 +99,13 @@ func talk(t *testing.T, near, far *testenv.GatewayServer, conn *grpc.ClientConn,
 		}
 		_ = stream.CloseSend()
 		now := sealed()
-		if now[0]-before[0] >= 2*messages && now[1]-before[1] >= 2*messages { // each seals one way and opens the other
+		// Each gateway compresses one direction and decompresses the other.
+		if now[0]-before[0] >= 2*messages && now[1]-before[1] >= 2*messages {
 			if sent := near.Metric(t, "cinch_value_stored_bytes_total") - bytes; 3*sent > float64(raw) {
 				t.Errorf("%d bytes of messages became %.0f", raw, sent)
 			}
 			return
 		}
-		time.Sleep(50 * time.Millisecond) // a training needs the processor
+		time.Sleep(50 * time.Millisecond) // leaves the processor to the training
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// client runs the scenario against addr and prints one line a call: name, status code,
-// message, initial and trailing metadata, and the bytes that were received.
+// client runs the scenario against addr and prints one line per call: name, status code, message, initial
+// and trailing metadata, and the received bytes.
 type client struct {
 	name string
 	run  func(t *testing.T, addr, ca string) string
@@ -67,8 +67,9 @@ func scenarioLen(t *testing.T) int {
 	return len(calls)
 }
 
-// compareRoutes runs the scenario on every route; the first is the truth. TLS leaves out the shortest route, and the small
-// form takes a link alone.
+// compareRoutes runs the scenario on every route and compares the results with those of the first, the
+// direct one. With TLS the route with one gateway is left out; without CINCH_FULL=1 only the direct one and
+// the link are used.
 func compareRoutes(t *testing.T, c client, wire *certificates, calls int) {
 	ca := ""
 	if wire != nil {
@@ -119,8 +120,7 @@ func lineAt(lines []string, i int) string {
 	return "(nothing)"
 }
 
-// TestScenarioIsDeterministic keeps the scenario honest: run twice directly there must be
-// no difference either.
+// TestScenarioIsDeterministic checks that two direct runs of the scenario do not differ either.
 func TestScenarioIsDeterministic(t *testing.T) {
 	testenv.Full(t)
 	calls := scenarioLen(t)

@@ -12,7 +12,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// scrape is a message as monitoring sends them: n series, the same ones every time, with values of their own.
+// scrape returns a message such as monitoring systems send: n series with the same labels every time and
+// new values.
 func scrape(rng *rand.Rand, n int) string {
 	field := func(b []byte, number byte, content []byte) []byte {
 		return append(binary.AppendUvarint(append(b, number<<3|2), uint64(len(content))), content...)
@@ -33,8 +34,8 @@ func scrape(rng *rand.Rand, n int) string {
 
 const columnsRule = "- {min_size: 64, setting: %s}"
 
-// gatewayPair starts two gateways in front of a server. between, if there is one, gets the address of the far one, and
-// returns where the near one connects.
+// gatewayPair starts two gateways in front of a server. between, if not nil, gets the far one's address and
+// returns the address that the near one connects to.
 func gatewayPair(t *testing.T, server, setting string, between func(addr string) string) (near, far *testenv.GatewayServer) {
 	rules := fmt.Sprintf(columnsRule, setting)
 	far = testenv.Gateway(t, testenv.GatewayConfig{Protocol: "grpc", Upstream: server, Rules: rules, Race: raceEnabled})
@@ -46,7 +47,7 @@ func gatewayPair(t *testing.T, server, setting string, between func(addr string)
 	return near, far
 }
 
-// sendScrapes sends the same messages whoever calls it, each in a call of its own.
+// sendScrapes sends the same sequence of messages at every call, each in an RPC of its own.
 func sendScrapes(t *testing.T, conn *grpc.ClientConn) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -64,8 +65,9 @@ func storedBytes(t *testing.T, all ...*testenv.GatewayServer) (sum float64) {
 	return sum
 }
 
-// TestColumnsThroughTunnel: two gateways for gRPC with a tunnel between them send columns that only the tunnel compresses, for a
-// client and a server that know nothing of it, and less goes over the link than with cinch-proto by message.
+// TestColumnsThroughTunnel checks that two gRPC gateways with a tunnel between them send columns that only
+// the tunnel compresses. Client and server need no change, and less crosses the tunnel than with
+// cinch-proto per message.
 func TestColumnsThroughTunnel(t *testing.T) {
 	e := startEcho(t)
 	near, far := gatewayPair(t, e.addr, "cinch-proto", nil)
@@ -89,8 +91,8 @@ func TestColumnsThroughTunnel(t *testing.T) {
 	}
 }
 
-// TestLink: with one option two gateways make their connection a link, and columns that come again are as small as through a
-// tunnel. The near one says what a shared history means.
+// TestLink checks that with one option two gateways make their connection a link, and that repeated columns
+// are as small as through a tunnel. The near gateway reports what a shared history means.
 func TestLink(t *testing.T) {
 	const clients = 2
 	for history, streams := range map[string]float64{"client": clients, "shared": 1} {

@@ -19,15 +19,15 @@ import (
 
 const caseTimeout = time.Minute
 
-// goCases are all cases of grpc-go's client that need no Google account.
+// goCases are all cases of grpc-go's client that don't need a Google account.
 var goCases = []string{
 	"empty_unary", "large_unary", "client_streaming", "server_streaming", "ping_pong", "empty_stream",
 	"timeout_on_sleeping_server", "cancel_after_begin", "cancel_after_first_response", "status_code_and_message",
 	"special_status_message", "custom_metadata", "unimplemented_method", "unimplemented_service",
-	"rpc_soak", "channel_soak", "orca_per_rpc", "orca_oob", // from here on with make full
+	"rpc_soak", "channel_soak", "orca_per_rpc", "orca_oob", // the following ones with make full only
 }
 
-// smallCases are those that say no more in minutes than in a moment.
+// smallCases is the number of cases, from the start, that run without make full.
 const smallCases = 14
 
 var soak = []string{
@@ -45,7 +45,7 @@ func TestGoInterop(t *testing.T) {
 		server := startInteropServer(t, bin, c)
 		for _, r := range routes {
 			if !testenv.IsFull() && (r.gateways == 0 || r.gateways == 2 && !r.link) {
-				continue // one gateway and one pair
+				continue // without CINCH_FULL=1: one gateway and one pair only
 			}
 			t.Run(wireName(c)+"/"+r.name, func(t *testing.T) {
 				t.Parallel()
@@ -65,7 +65,7 @@ func wireName(c *certificates) string {
 	return "TLS"
 }
 
-// goTools installs what test/grpc/tools installs and returns where.
+// goTools installs the Go programs of the script test/grpc/tools and returns their directory.
 func goTools(t *testing.T) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "./tools").Output()
@@ -99,7 +99,7 @@ func goCase(t *testing.T, bin, addr, name string, c *certificates) {
 	program(t, filepath.Join(bin, "client"), args...)
 }
 
-// program runs a client to its end and returns what it printed; a failure fails the test.
+// program runs a client to its end and returns its standard output; a failure fails the test.
 func program(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), caseTimeout)
@@ -114,8 +114,8 @@ func program(t *testing.T, name string, args ...string) string {
 	return stdout.String()
 }
 
-// The standard cases on grpc-java's own server, and those about compression: there the
-// messages that the server sends are compressed one by one as the client asks.
+// The standard cases on grpc-java's own server, and its cases of compression, where the server compresses
+// individual messages as the client asks.
 const (
 	javaCases           = "large_unary,ping_pong,custom_metadata,special_status_message,timeout_on_sleeping_server,cancel_after_first_response"
 	javaServerCompress  = "server_compressed_unary,server_compressed_streaming"
@@ -148,8 +148,8 @@ func runJavaCases(t *testing.T, java, classes, addr, names string) {
 	}
 }
 
-// newCheckingServer answers INVALID_ARGUMENT when a request that should be compressed is
-// not, which neither grpc-go's nor grpc-java's interoperability server looks at.
+// newCheckingServer answers INVALID_ARGUMENT when a request that should be compressed is not. The
+// interoperability servers of grpc-go and grpc-java do not check this.
 func newCheckingServer() *grpc.Server {
 	s := grpc.NewServer(grpc.StatsHandler(sizeHandler{}))
 	grpc_testing.RegisterTestServiceServer(s, checkingService{})

@@ -31,12 +31,13 @@ var (
 )
 
 const (
-	zones    = 3 // a request goes to one receiver in each, as with a replication factor of three
+	zones    = 3 // a request goes to one receiver per zone, as with a replication factor of three
 	senders  = 8
 	callTime = 2 * time.Minute
 )
 
-// receiver takes requests as an ingester does: unary, and with an empty answer. It checks each, and counts how often it got it.
+// receiver accepts unary requests with an empty answer, as an ingester does. It checks each request and
+// counts how often it was received.
 type receiver struct {
 	addr    string
 	options []grpc.ServerOption
@@ -61,7 +62,7 @@ func newReceiver(t *testing.T, options ...grpc.ServerOption) *receiver {
 
 func (r *receiver) serve(l net.Listener) {
 	options := append(r.options, grpc.ForceServerCodecV2(rawgrpc.Codec{}), grpc.MaxRecvMsgSize(64<<20))
-	if r.lives++; r.lives%2 == 0 { // what it reads changes with each life
+	if r.lives++; r.lives%2 == 0 { // the supported encodings change with each restart
 		//lint:ignore SA1019 there is no other way for one server of several
 		options = append(options, grpc.RPCDecompressor(r.zstd))
 	}
@@ -80,7 +81,7 @@ func (r *receiver) serve(l net.Listener) {
 	go func(s *grpc.Server) { _ = s.Serve(l) }(r.server)
 }
 
-// die cuts all connections, and comes back at the same address.
+// die closes all connections, and starts again at the same address.
 func (r *receiver) die(t *testing.T) {
 	r.server.Stop()
 	testenv.Eventually(t, "the receiver's port", func() bool {
@@ -103,15 +104,15 @@ func (r *receiver) take(m []byte) {
 	r.got[id]++
 }
 
-// newRequest has its number, what compresses or doesn't, and a checksum of both.
+// newRequest returns a request with its number, content that compresses or not, and a checksum of both.
 func newRequest(id uint64, rng *rand.Rand) []byte {
 	m := binary.BigEndian.AppendUint64(nil, id)
 	switch id % 20 {
-	case 0: // small ones go as they are
+	case 0: // small ones are sent unchanged
 	case 1, 2:
 		m = append(m, scrape(rng, 300)...)
 	case 3:
-		m = append(m, scrape(rng, 5000)...) // more than is kept for another attempt
+		m = append(m, scrape(rng, 5000)...) // more than is kept for a retry
 	case 4:
 		for range 30_000 {
 			m = append(m, byte(rng.Uint32()))
@@ -132,7 +133,7 @@ func checkRequest(m []byte) (id uint64, whole bool) {
 	return binary.BigEndian.Uint64(m), bytes.Equal(sum[:], m[at:])
 }
 
-// delivery is what a client was told of its requests to one receiver.
+// delivery records the results that a client got for its requests to one receiver.
 type delivery struct {
 	mu     sync.Mutex
 	ok     map[uint64]bool
@@ -149,14 +150,14 @@ func (d *delivery) note(id uint64, err error) {
 	}
 }
 
-// lossField is three zones: a gateway near the client and one near the receiver for each.
+// lossField is three zones, each with a gateway near the client and one near the receiver.
 type lossField struct {
 	mode      lossMode
 	receivers [zones]*receiver
 	far       [zones]*testenv.GatewayServer
-	near      []*testenv.GatewayServer // one for each zone, or one process for all
-	addrs     [zones]string            // where clients connect
-	wires     [zones]*testenv.Relay    // between them
+	near      []*testenv.GatewayServer // one for each zone, or one for all
+	addrs     [zones]string            // addresses for clients
+	wires     [zones]*testenv.Relay    // between near and far gateways
 	told      [zones]*delivery
 	next      atomic.Uint64
 }
@@ -173,7 +174,8 @@ func newLossField(t *testing.T, mode lossMode, options ...grpc.ServerOption) *lo
 	return f
 }
 
-// startNear starts a process for each zone; or, without rules of the mode's own, one for all, whose gateways compress copies once.
+// startNear starts a process for each zone. If the mode has no near rules, it starts one process for all
+// zones, whose gateways compress the copies of a request once.
 func (f *lossField) startNear(t *testing.T) {
 	if f.mode.near == "" {
 		var args []string
@@ -192,7 +194,7 @@ func (f *lossField) startNear(t *testing.T) {
 	}
 }
 
-// send makes n requests from several senders. With fresh each comes over connections of its own.
+// send makes n requests from several senders. If fresh, each request uses new connections.
 func (f *lossField) send(t *testing.T, n int, fresh bool) {
 	var all sync.WaitGroup
 	var left atomic.Int64
@@ -220,7 +222,8 @@ func (f *lossField) dial(t *testing.T) (conns [zones]*grpc.ClientConn) {
 	return conns
 }
 
-// soonAgain: by default clients wait ever longer until they connect again, at last longer than calls do.
+// soonAgain sets a short reconnect backoff: by default clients wait ever longer before they reconnect, in
+// the end longer than the timeout of a call.
 var soonAgain = grpc.WithConnectParams(grpc.ConnectParams{
 	Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, MaxDelay: time.Second}, MinConnectTimeout: callTime,
 })
@@ -231,7 +234,7 @@ func closeAll(conns [zones]*grpc.ClientConn) {
 	}
 }
 
-// sendOne sends the same request to all zones at the same time.
+// sendOne sends the same request to all zones at once.
 func (f *lossField) sendOne(t *testing.T, conns [zones]*grpc.ClientConn) {
 	id := f.next.Add(1)
 	m := newRequest(id, rand.New(rand.NewPCG(1, id)))
@@ -252,11 +255,12 @@ func (f *lossField) sendOne(t *testing.T, conns [zones]*grpc.ClientConn) {
 	all.Wait()
 }
 
-// isHasty: the deadline in one zone is so short that the call may end anywhere on the way, while others wait for its copy.
+// isHasty reports whether the deadline in this zone is so short that the call may end anywhere on its path,
+// while others wait for its copy.
 func isHasty(id uint64, z int) bool { return id%7 == 0 && int(id%zones) == z }
 
-// check: what a client was told is true of all requests so far. Nothing came twice, in pieces, or from nowhere. It returns how many
-// calls failed.
+// check compares the results that clients got with the received requests so far. No request may arrive
+// twice, damaged or unsent. It returns the number of failed calls.
 func (f *lossField) check(t *testing.T) (failed int) {
 	t.Helper()
 	for z, r := range f.receivers {
@@ -295,7 +299,7 @@ func (f *lossField) check(t *testing.T) (failed int) {
 	return failed
 }
 
-// lossModes are how the two gateways of a zone are configured.
+// lossModes are configurations of the two gateways of a zone.
 type lossMode struct{ name, near, nearSettings, far, farSettings string }
 
 var lossModes = []lossMode{
@@ -308,8 +312,8 @@ var lossModes = []lossMode{
 	{"one is enough for the server", "- {min_size: 64, setting: zstd}", "", "- {min_size: 64, setting: gzip-1}", ""},
 }
 
-// TestNoLosses counts requests at three receivers behind pairs of gateways: a call that went well has arrived there once and as it was
-// sent, and none arrives twice. While nothing dies no call fails.
+// TestNoLosses counts requests at three receivers behind pairs of gateways: a request whose call succeeded
+// has arrived exactly once and unchanged, and none arrives twice. While no process dies no call fails.
 func TestNoLosses(t *testing.T) {
 	t.Parallel()
 	testenv.NeedsPrograms(t)
@@ -331,10 +335,10 @@ func TestNoLosses(t *testing.T) {
 	}
 }
 
-// phases: receivers that say GOAWAY all the time, in all of them.
+// phases runs the phases of one round. The receivers keep sending GOAWAY in all of them.
 func (f *lossField) phases(t *testing.T, round int) {
 	n := *lossCalls
-	f.send(t, senders*2, true) // cold: nobody knows anything yet, and all come at once
+	f.send(t, senders*2, true) // cold: no connection or state is known yet, and all senders start at once
 	f.send(t, n, false)
 	f.send(t, n/2, true)
 	f.changeRules(t, n)
@@ -369,7 +373,7 @@ func (f *lossField) phases(t *testing.T, round int) {
 	}
 }
 
-// changeRules reloads the near gateways with other rules all the time.
+// changeRules reloads the near gateways with other rules repeatedly while requests are sent.
 func (f *lossField) changeRules(t *testing.T, n int) {
 	if f.mode.near == "" {
 		return

@@ -13,8 +13,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// TestMutualTLS: a gateway that wants certificates takes clients with one, refuses those
-// without, and shows its own to an upstream that wants one too.
+// TestMutualTLS checks that a gateway that requires certificates accepts clients with one, refuses those
+// without, and presents its own to an upstream that requires one too.
 func TestMutualTLS(t *testing.T) {
 	c := newCertificates(t)
 	e := startEcho(t, grpc.Creds(credentials.NewTLS(&tls.Config{

@@ -2,5 +2,5 @@
 
 package grpc
 
-// raceEnabled makes tests under the race detector start gateways under it as well.
+// raceEnabled reports whether the race detector is on. Tests then start gateways with it as well.
 const raceEnabled = false

@@ -14,30 +14,30 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// authority is what clients ask for, whatever address they connect to, so that transcripts
-// of different routes can be the same.
+// authority is the host that clients ask for, whatever address they connect to, so that transcripts of
+// different routes can be equal.
 const authority = "scenario.test"
 
-// route is how clients reach a server: through no gateway, one, or several in a row. The
-// client and the server are plain: only gateways may compress between themselves.
+// route is a path from clients to a server: through no gateway, one, or several in a row. Client and server
+// do not compress; only gateways may compress between themselves.
 type route struct {
 	name     string
 	gateways int
-	link     bool   // between the first two gateways, with columns on it
+	link     bool   // between the first two gateways, which compress to columns
 	rules    string // of gateways without a link; "": the default
 }
 
 var routes = []route{{name: "direct"}, {name: "one gateway", gateways: 1}, {name: "two gateways", gateways: 2}, {name: "a link", gateways: 2, link: true}}
 
-// What makes a link of the connections between two gateways.
+// Configuration that makes the connections between two gateways a link.
 const (
 	linkNear  = "link: {history: client}"
 	linkFar   = "peers: true"
 	linkRules = "- {min_size: 64, setting: cinch-proto}"
 )
 
-// start puts the route's gateways in front of upstream and returns them, nearest first.
-// With c they and the upstream speak TLS.
+// start starts the route's gateways in front of upstream and returns them, nearest first. If c is not nil,
+// they and the upstream use TLS.
 func (r route) start(t testing.TB, upstream string, c *certificates) []*testenv.GatewayServer {
 	t.Helper()
 	chain := make([]*testenv.GatewayServer, r.gateways)
@@ -72,7 +72,7 @@ func gatewayConfig(upstream string, c *certificates) testenv.GatewayConfig {
 	return cfg
 }
 
-// certificates are PEM files of an authority and of a server that it vouches for.
+// certificates holds the PEM files of an authority and of a server certificate that it signed.
 type certificates struct {
 	ca, cert, key string
 	pool          *x509.CertPool
@@ -86,7 +86,7 @@ func newCertificates(t testing.TB) *certificates {
 	return &certificates{ca: a.File, cert: i.Cert, key: i.Key, pool: a.Pool, server: i.TLS(t)}
 }
 
-// serverOptions are those of a server that speaks TLS when c is there.
+// serverOptions returns the options of a server, with TLS if c is not nil.
 func (c *certificates) serverOptions() []grpc.ServerOption {
 	if c == nil {
 		return nil

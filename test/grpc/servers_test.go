@@ -24,7 +24,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// zstd is read by servers that get it as an option; the registry belongs to the process, and so to all servers in it.
+// zstd is passed to servers as an option. The registry is global to the process and would add it to all
+// servers in it.
 type zstd struct{ encoding.Compressor }
 
 func newZstd(t *testing.T) zstd {
@@ -46,12 +47,12 @@ func (z zstd) Do(r io.Reader) ([]byte, error) {
 	return io.ReadAll(opened)
 }
 
-// implementation is a server of somebody's gRPC. All have the methods of test.Echo: Unary and Both
-// send back what they get, Count says how many messages that were.
+// implementation is a server of one gRPC implementation. All servers have the methods of test.Echo: Unary
+// and Both send messages back, Count returns how many messages those were.
 type implementation struct {
 	name  string
 	start func(t *testing.T) (addr string)
-	reads []string // of what these tests offer
+	reads []string // the encodings among those of these tests that it supports
 }
 
 var implementations = []implementation{
@@ -86,7 +87,7 @@ func javaServer(pom string) func(t *testing.T) string {
 	}
 }
 
-// cppServer is compiled once, outside of the repository.
+// cppServer compiles the server once, outside of the repository.
 func cppServer(t *testing.T) string {
 	source := absolute(t, "servers/echo.cc")
 	dir := testenv.Cached(t, "grpc-cpp", []string{source}, func(dir string) {
@@ -96,7 +97,8 @@ func cppServer(t *testing.T) string {
 	return testenv.Server(t, filepath.Join(dir, "echo"), "PORT")
 }
 
-// oldGoServer is of a grpc-go that is too old for this module, so it is built in one of its own.
+// oldGoServer builds a server with a grpc-go that is too old for this module, so it has a module of its
+// own.
 func oldGoServer(t *testing.T) string {
 	source, version := absolute(t, "servers/go/main.go"), absolute(t, "servers/go/version.txt")
 	dir := testenv.Cached(t, "grpc-go", []string{source, version}, func(dir string) {
@@ -135,7 +137,7 @@ func goServer(withHealth bool) func(t *testing.T) string {
 	}
 }
 
-// anyCodec is for a server that has services of both kinds: with messages of bytes, and of protobuf.
+// anyCodec is for a server with both kinds of services: with messages of bytes, and of protobuf.
 type anyCodec struct{ rawgrpc.Codec }
 
 func (c anyCodec) Marshal(v any) (mem.BufferSlice, error) {
@@ -195,7 +197,7 @@ func ignoreEOF(err error) error {
 	return err
 }
 
-// offers are rules, the encoding that they offer, and on how many routes.
+// offers are rules, the encoding that they offer, and the number of routes to test.
 var offers = []struct {
 	encoding, rules string
 	routes          int
@@ -204,8 +206,8 @@ var offers = []struct {
 	{"gzip", "- {min_size: 64, setting: gzip-1}", 1},
 }
 
-// TestServers: every server behaves through gateways as it does directly, from the first call on and each message once, and
-// gets compressed what it reads, and nothing else.
+// TestServers checks that every server behaves through gateways as it does directly, from the first call
+// on. Each message must arrive once, and only encodings that the server supports may be used.
 func TestServers(t *testing.T) {
 	testenv.NeedsPrograms(t)
 	for _, i := range implementations {
@@ -240,7 +242,7 @@ func checkServer(t *testing.T, server string, r route, reads bool) {
 	last := chain[len(chain)-1]
 	name := "test"
 	if r.rules == "" && !r.link {
-		name = "grpc" // no file describes it
+		name = "grpc" // the gateway without a configuration file
 	}
 	came, went := bytesOf(t, last, name, "received", "client"), bytesOf(t, last, name, "sent", "upstream")
 	if r.gateways == 1 && reads != (went*2 < came) {
@@ -250,13 +252,13 @@ func checkServer(t *testing.T, server string, r route, reads bool) {
 
 var rawCalls = grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawgrpc.Codec{}))
 
-// bytesOf is what a gateway has sent or received on one side, TLS included.
+// bytesOf returns the bytes that a gateway has sent or received on one side, TLS included.
 func bytesOf(t *testing.T, g *testenv.GatewayServer, name, direction, side string) float64 {
 	t.Helper()
 	return g.Metric(t, fmt.Sprintf("cinch_%s_bytes_total{gateway=%q,side=%q}", direction, name, side))
 }
 
-// talkToServer makes calls of all sizes and returns how many messages that were.
+// talkToServer makes calls of all sizes and returns the number of messages sent.
 func talkToServer(t *testing.T, conn *grpc.ClientConn) (sent int) {
 	t.Helper()
 	text := strings.Repeat("what is said again and again compresses well. ", 5000)
@@ -284,7 +286,7 @@ func talkToServer(t *testing.T, conn *grpc.ClientConn) (sent int) {
 	return sent
 }
 
-// countAt asks a server how many messages it has had, without a gateway.
+// countAt asks a server directly how many messages it has received.
 func countAt(t *testing.T, server string) int {
 	t.Helper()
 	conn := (*certificates)(nil).dial(t, server, rawCalls)

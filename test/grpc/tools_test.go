@@ -15,7 +15,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// newToolServer has what the tools ask for: reflection, health, and a service.
+// newToolServer returns a server with the services that the tools use: reflection, health, and a service to
+// call.
 func newToolServer() *grpc.Server {
 	s := newCheckingServer()
 	h := health.NewServer()
@@ -25,7 +26,7 @@ func newToolServer() *grpc.Server {
 	return s
 }
 
-// grpcurlCalls are run on every route and have to print the same.
+// grpcurlCalls must print the same on every route.
 var grpcurlCalls = [][]string{
 	{"ADDR", "list"},
 	{"ADDR", "describe", "grpc.testing.TestService"},
@@ -69,7 +70,7 @@ func runGrpcurl(t *testing.T, curl, addr string) string {
 	return out.String()
 }
 
-// TestLoadTool: no error in some thousands of calls at once, small and large ones.
+// TestLoadTool checks that thousands of concurrent calls, small and large, have no error.
 func TestLoadTool(t *testing.T) {
 	testenv.Full(t)
 	ghz := filepath.Join(goTools(t), "ghz")

@@ -1,5 +1,5 @@
-// Command echo is a server of an old grpc-go for tests: echo PORT. Messages are bytes as they are.
-// Unary and Both send back what they get; Count says how many messages that were. It has gzip.
+// Command echo is a server with an old grpc-go for tests: echo PORT. Messages are raw bytes. Unary and Both
+// send messages back; Count returns how many messages those were. It supports gzip.
 package main
 
 import (
