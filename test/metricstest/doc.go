@@ -1,3 +1,3 @@
-// Package metricstest compares the metrics of a package with those that docs/METRICS.md lists. It stands apart from package
-// testenv because it needs Prometheus's client.
+// Package metricstest compares the metrics of a package with the list in docs/METRICS.md. It is separate
+// from package testenv because it needs Prometheus's client.
 package metricstest

@@ -13,12 +13,12 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// families are the beginnings of metric names that belong to one package each. What begins
-// otherwise is what all gateways have.
+// families are prefixes of metric names that belong to one package each. All other metrics are common to
+// all gateways.
 var families = []string{"cinch_dictionary_", "cinch_pack_", "cinch_grpc_", "cinch_mongo_", "cinch_tarantool_", "cinch_tunnel_", "cinch_postgres_", "cinch_serve_"}
 
-// Documented fails the test when docs/METRICS.md doesn't list exactly those metrics
-// of a family that the collectors describe. Family "" is that of all gateways.
+// Documented fails the test unless the metrics of a family in docs/METRICS.md are exactly those that the
+// collectors describe. Family "" is the metrics common to all gateways.
 func Documented(t *testing.T, family string, collectors ...prometheus.Collector) {
 	t.Helper()
 	root, err := testenv.RepoRoot()
@@ -51,7 +51,7 @@ func familyOf(metric string) string {
 	return ""
 }
 
-// described are the names of all metrics, sorted.
+// described returns the sorted names of all metrics.
 func described(collectors []prometheus.Collector) []string {
 	ch := make(chan *prometheus.Desc)
 	go func() {
