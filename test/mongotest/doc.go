@@ -1,3 +1,4 @@
-// Package mongotest starts real servers of MongoDB for tests, as package testenv starts those of other protocols. It stands
-// apart because it needs MongoDB's driver, which makes a test program that links it larger by half.
+// Package mongotest starts real MongoDB servers for tests, as package testenv starts servers of other
+// protocols. It is a package of its own because it needs MongoDB's driver, which makes a test program half
+// as large again.
 package mongotest

@@ -23,15 +23,15 @@ import (
 type Config struct {
 	ReplicaSet string   // its name; "": standalone
 	Args       []string // further mongod arguments
-	Dir        string   // its working directory; "": one of the test's own
+	Dir        string   // its working directory; "": a new temporary one
 
-	// Uninitiated leaves the replica set without a configuration. Otherwise it gets one with
-	// this member alone, and the server is primary when Start returns.
+	// Uninitiated leaves the replica set without a configuration. Otherwise the set is initiated with this
+	// member alone, and the server is primary when Start returns.
 	Uninitiated bool
-	Host        string // of the member in that configuration; the server's own address if empty
+	Host        string // the member's host:port in that configuration; the server's own address if empty
 }
 
-// Server is a real mongod that belongs to one test.
+// Server is a real mongod. It belongs to one test.
 type Server struct {
 	Addr string // 127.0.0.1:port
 	Dir  string // its working directory, removed after the test
@@ -41,9 +41,8 @@ type Server struct {
 	proc *testenv.Process
 }
 
-// Start starts mongod on a free port in a directory of the test's own and waits until it
-// takes connections. It is killed when the test ends. Without mongod the test is skipped, or
-// fails when CI=true.
+// Start starts mongod on a free port in a temporary directory and waits until it accepts connections. It is
+// killed when the test ends. Without mongod the test is skipped, or fails when CI=true.
 func Start(t testing.TB, cfg Config) *Server {
 	t.Helper()
 	program := mongodProgram(t)
@@ -64,7 +63,7 @@ func Start(t testing.TB, cfg Config) *Server {
 	return nil
 }
 
-// mongodProgram looks where test/servers install puts it, then in the search path.
+// mongodProgram returns the mongod that test/servers installed, or else the one in the search path.
 func mongodProgram(t testing.TB) string {
 	t.Helper()
 	testenv.NeedsPrograms(t)
@@ -84,7 +83,8 @@ func (s *Server) start(program string) error {
 		"--port", strconv.Itoa(s.port), "--bind_ip", "127.0.0.1", "--dbpath", s.Dir,
 		"--wiredTigerCacheSizeGB", "0.25", "--setParameter", "enableTestCommands=1",
 		"--setParameter", "diagnosticDataCollectionEnabled=false",
-		"--wiredTigerEngineConfigString", "log=(prealloc=false)", // which would take another 200 MB of disk
+		// Preallocation would take another 200 MB of disk.
+		"--wiredTigerEngineConfigString", "log=(prealloc=false)",
 	}
 	if s.cfg.ReplicaSet != "" {
 		args = append(args, "--replSet", s.cfg.ReplicaSet)
@@ -108,10 +108,10 @@ func (s *Server) finish(t testing.TB) {
 	}
 }
 
-// URI is the server for a driver that shall connect to nothing else.
+// URI returns the connection string for a driver that must connect to this server only.
 func (s *Server) URI() string { return "mongodb://" + s.Addr + "/?directConnection=true" }
 
-// Client connects to the server itself, past every gateway.
+// Client connects to the server directly, without a gateway.
 func (s *Server) Client(t testing.TB) *mongo.Client {
 	t.Helper()
 	c, err := mongo.Connect(options.Client().ApplyURI(s.URI()).SetServerSelectionTimeout(testenv.StartTimeout))
@@ -131,7 +131,7 @@ func (s *Server) initiate(t testing.TB) {
 	s.Initiate(t, host)
 }
 
-// Initiate gives the replica set a configuration of these members and waits for a primary.
+// Initiate initiates the replica set with these members and waits for a primary.
 func (s *Server) Initiate(t testing.TB, hosts ...string) {
 	t.Helper()
 	members := bson.A{}
@@ -139,7 +139,7 @@ func (s *Server) Initiate(t testing.TB, hosts ...string) {
 		members = append(members, bson.D{{Key: "_id", Value: i}, {Key: "host", Value: host}})
 	}
 	admin := s.Client(t).Database("admin")
-	// Elections after 3 s, not 10; a busy machine may need more than one.
+	// Elections start after 3 s instead of 10; a busy machine may need more than one.
 	settings := bson.D{{Key: "electionTimeoutMillis", Value: 3000}, {Key: "heartbeatIntervalMillis", Value: 500}}
 	set := bson.D{{Key: "_id", Value: s.cfg.ReplicaSet}, {Key: "members", Value: members}, {Key: "settings", Value: settings}}
 	if err := admin.RunCommand(t.Context(), bson.D{{Key: "replSetInitiate", Value: set}}).Err(); err != nil {
@@ -164,17 +164,16 @@ func waitForPrimary(ctx context.Context, admin *mongo.Database) error {
 	return fmt.Errorf("the replica set has no primary after %v", 2*testenv.StartTimeout)
 }
 
-// Compression is what the server counts: bytes that went through a compressor, in both
-// directions, before and after.
+// Compression holds the byte counts of a compressor before (In) and after (Out) it ran.
 type Compression struct{ In, Out int64 }
 
-// Since returns what was counted after another reading.
+// Since returns the difference to an earlier reading.
 func (c Compression) Since(before Compression) Compression {
 	return Compression{c.In - before.In, c.Out - before.Out}
 }
 
-// Compressed reads mongod's own counters for a compressor: of what it compressed to send,
-// and of what it decompressed after receiving.
+// Compressed reads mongod's counters for a compressor: the messages that it compressed to send, and those
+// that it decompressed after receiving.
 func (s *Server) Compressed(t testing.TB, name string) (sent, received Compression) {
 	t.Helper()
 	var status struct {
@@ -193,13 +192,13 @@ func (s *Server) Compressed(t testing.TB, name string) (sent, received Compressi
 	return Compression{c.Compressor.BytesIn, c.Compressor.BytesOut}, Compression{c.Decompressor.BytesIn, c.Decompressor.BytesOut}
 }
 
-// Pid is the process number of the running server.
+// Pid returns the process ID of the running server.
 func (s *Server) Pid() int { return s.proc.Pid() }
 
-// Kill ends the server with SIGKILL and returns when it is gone.
+// Kill ends the server with SIGKILL and returns when it has ended.
 func (s *Server) Kill() { s.proc.Kill() }
 
-// Restart starts the server again after Kill, on the same port and directory.
+// Restart starts the server again after Kill, with the same port and directory.
 func (s *Server) Restart(t testing.TB) error {
 	t.Helper()
 	if !s.proc.Ended() {
