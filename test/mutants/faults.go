@@ -26,14 +26,14 @@ var faultFiles embed.FS
 type fault struct {
 	Name    string
 	Fix     string // the commit that fixed it
-	Says    string // what goes wrong for users
+	Says    string // the effect on users
 	Package string // directory of the edited package, from the root
 	In      string // the edited declaration: function, Type.method, or the name of a type, variable or constant
 	Old     string // text within it, which occurs once; white space and comments do not count
 	New     string
 	Tests   []string // directories of the packages that should find it, the fastest first
 	Run     string   // limits ring 2 to tests that match, where the whole package takes minutes
-	Dropped string   // why it is no longer run
+	Dropped string   // reason why it is no longer run
 
 	area string // the name of its file
 }
@@ -153,7 +153,7 @@ func declarations(file string, text []byte, symbol string) ([]span, error) {
 	return found, nil
 }
 
-// receiver returns "Type." for a method and "" for a function.
+// receiver returns "Type." for a method, "" for a function.
 func receiver(d *ast.FuncDecl) string {
 	if d.Recv == nil || len(d.Recv.List) == 0 {
 		return ""
@@ -175,7 +175,7 @@ func receiver(d *ast.FuncDecl) string {
 	}
 }
 
-// find returns where text contains what, comparing without white space and comments.
+// find returns the places of what in text, comparing without white space and comments.
 func find(text []byte, what string) []span {
 	squeezed, places := squeeze(text)
 	needle, _ := squeeze([]byte(what))
@@ -192,7 +192,7 @@ func find(text []byte, what string) []span {
 	return found
 }
 
-// squeeze returns a piece of Go without white space and comments, and where each of its bytes was.
+// squeeze returns Go code without white space and comments, and the original offset of each remaining byte.
 func squeeze(text []byte) (rest []byte, places []int) {
 	set := token.NewFileSet()
 	file := set.AddFile("", -1, len(text))
@@ -204,7 +204,7 @@ func squeeze(text []byte) (rest []byte, places []int) {
 			return rest, places
 		}
 		if t == token.SEMICOLON && literal != ";" {
-			continue // a line's end
+			continue // the semicolon inserted at a line's end
 		}
 		from := file.Offset(at)
 		to := from + len(t.String())

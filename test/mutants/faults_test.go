@@ -27,9 +27,9 @@ type compiled struct {
 	GoFiles                 []string
 }
 
-// Code moves, and what brings a fault back has to move with it.
+// Every edit of a fault still applies to the current code and compiles.
 func TestFaultsApply(t *testing.T) {
-	testenv.NeedsPrograms(t) // go list, which compiles
+	testenv.NeedsPrograms(t) // go list -export compiles
 	root, err := testenv.RepoRoot()
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +40,8 @@ func TestFaultsApply(t *testing.T) {
 	}
 	faults = slices.DeleteFunc(faults, func(f *fault) bool { return f.Dropped != "" })
 	packages, imports := compile(t, root, faults)
-	set, unedited := token.NewFileSet(), map[string]*ast.File{} // by path: faults share what they leave alone
+	// By path: faults share the files that they don't edit.
+	set, unedited := token.NewFileSet(), map[string]*ast.File{}
 	config := types.Config{Importer: importer.ForCompiler(set, "gc", imports)}
 	for _, f := range faults {
 		t.Run(f.area+"/"+f.Name, func(t *testing.T) {
@@ -81,7 +82,7 @@ func TestFaultsApply(t *testing.T) {
 	}
 }
 
-// What was found once has to be found: the newest row of each fault names a test.
+// Every fault that was found once must still be found: its newest row names a test.
 func TestFaultsAreFound(t *testing.T) {
 	faults, err := loadFaults()
 	if err != nil {
@@ -91,7 +92,7 @@ func TestFaultsAreFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newest := map[string]string{} // ring, by area and name
+	newest := map[string]string{} // ring, by area and name of the fault
 	for line := range strings.Lines(string(text)) {
 		if row := strings.Split(line, ","); len(row) > 3 {
 			newest[row[1]+"/"+row[2]] = row[3]
@@ -104,7 +105,7 @@ func TestFaultsAreFound(t *testing.T) {
 	}
 }
 
-// compile returns the packages of faults by directory, and what reads the export data of their imports.
+// compile returns the packages of faults by directory, and a lookup for the export data of their imports.
 func compile(t *testing.T, root string, faults []*fault) (map[string]compiled, importer.Lookup) {
 	args := []string{"list", "-deps", "-export", "-json=ImportPath,Dir,Export,GoFiles"}
 	for _, f := range faults {

@@ -81,7 +81,7 @@ func run(ctx context.Context, o options, args []string) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err != nil: // the run says nothing about this fault
+		case err != nil: // the result is unknown
 			failed++
 			fmt.Fprintf(os.Stderr, "%s: ERROR: %v\n", f, err)
 			continue
@@ -113,7 +113,7 @@ func printList(w io.Writer, faults []*fault) error {
 	return table.Flush()
 }
 
-// commitOf returns the commit of a checkout, with a + if it has changes beside those of faults and results.
+// commitOf returns the commit of a checkout, with a + if files outside test/mutants have changes.
 func commitOf(tree string) (string, error) {
 	commit, err := exec.Command("git", "-C", tree, "rev-parse", "--short=8", "HEAD").Output()
 	if err != nil {
@@ -132,7 +132,7 @@ func commitOf(tree string) (string, error) {
 
 var columns = []string{"commit", "area", "fault", "ring", "test", "seconds"}
 
-// readResults returns which faults were measured at which commits.
+// readResults returns the pairs of commit and fault that were measured.
 func readResults(name string) (map[[2]string]bool, error) {
 	known := map[[2]string]bool{}
 	file, err := os.Open(name)
@@ -161,7 +161,7 @@ func appendResult(name, commit string, f *fault, r result) error {
 	}
 	w := csv.NewWriter(file)
 	if info, err := file.Stat(); err == nil && info.Size() == 0 {
-		_ = w.Write(columns) // errors stay until Flush
+		_ = w.Write(columns) // Flush reports errors
 	}
 	ring := "none"
 	if r.ring > 0 {

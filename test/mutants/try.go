@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// result says which ring found a fault, 0 for none, and by which test.
+// result is the ring that found a fault, 0 for none, and the test that failed.
 type result struct {
 	ring int
 	test string // package directory and test
 	took time.Duration
 }
 
-// try has the rings' tests run with the fault until one fails.
+// try runs the rings' tests with the fault until one fails.
 func try(ctx context.Context, o options, f *fault) (result, error) {
 	file, edited, err := f.apply(o.tree)
 	if err != nil {
@@ -57,8 +57,8 @@ func try(ctx context.Context, o options, f *fault) (result, error) {
 	return result{took: time.Since(start)}, nil
 }
 
-// overlay writes the edited file into dir and returns an environment in which go compiles it in place of file, for tests and
-// for the programs that they build.
+// overlay writes the edited file into dir and returns an environment in which go compiles it in place of
+// file, for tests and for the programs that they build.
 func overlay(dir, file string, edited []byte) ([]string, error) {
 	copied := filepath.Join(dir, filepath.Base(file))
 	if err := os.WriteFile(copied, edited, 0o600); err != nil {
@@ -77,7 +77,7 @@ func overlay(dir, file string, edited []byte) ([]string, error) {
 		"CINCH_TEST_BIN="+filepath.Join(dir, "bin")), nil
 }
 
-// tests are those of one package that one ring runs.
+// tests are the tests of one package in one ring.
 type tests struct {
 	tree, pkg string
 	short     bool
@@ -86,8 +86,9 @@ type tests struct {
 	timeout   time.Duration
 }
 
-// finds returns the first test that fails with the fault, whose environment is given, and passes without it; "" if none does.
-// Tests that fail once only, or without the fault too, are unsteady on a busy machine: they are left out.
+// finds returns the first test that fails in the environment with the fault and passes without it; "" if
+// none does. Tests that fail only once, or without the fault too, are unsteady on a busy machine and are
+// skipped.
 func (t tests) finds(ctx context.Context, fault []string) (string, error) {
 	for range maxUnsteady {
 		failed, err := t.failing(ctx, fault)
@@ -113,7 +114,7 @@ func (t tests) finds(ctx context.Context, fault []string) (string, error) {
 	return "", fmt.Errorf("%s: too many unsteady tests: %s", t.pkg, strings.Join(t.skip, ", "))
 }
 
-// maxUnsteady limits the unsteady tests of a package.
+// maxUnsteady limits the number of unsteady tests that are skipped in a package.
 const maxUnsteady = 4
 
 // event is a line of `go test -json`.
@@ -121,14 +122,14 @@ type event struct {
 	Action, Test, Output, FailedBuild string
 }
 
-// failing runs the tests until the first one fails, and returns its name without subtests; "" if all pass. An error means that
-// they did not run.
+// failing runs the tests until the first one fails, and returns its name without subtests; "" if all pass.
+// An error means that they did not run.
 func (t tests) failing(ctx context.Context, env []string) (string, error) {
 	args := []string{"test", "-json", "-vet=off", "-count=1", "-failfast", "-timeout", t.timeout.String()}
 	if t.short {
 		args = append(args, "-short")
 	} else {
-		env = append(env, "CI=true") // a missing server is a failure, not a pass
+		env = append(env, "CI=true") // a missing server is then a failure instead of a skip
 	}
 	if t.run != "" {
 		args = append(args, "-run", t.run)
@@ -175,7 +176,7 @@ func (t tests) failing(ctx context.Context, env []string) (string, error) {
 		return "", nil
 	case !ran:
 		return "", fmt.Errorf("%s: no tests ran: %w", t.pkg, err)
-	case failed == "": // the process ended without a word of which test
+	case failed == "": // the process ended without naming the failed test
 		failed = last
 	}
 	return failed, nil
