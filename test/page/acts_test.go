@@ -15,12 +15,12 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// acting is a gateway whose page may act, with a token, in front of a Redis that holds values already.
+// acting is a gateway whose page has a token and may perform actions. Its Redis holds values already.
 type acting struct {
 	*testenv.GatewayServer
-	*world   // with clients of the first gateway alone
+	*world   // with clients of the first gateway only
 	direct   *goredis.Client
-	counting sync.Mutex // held while a value is written, or counters are read
+	counting sync.Mutex // locked while a value is written or counters are read
 }
 
 const (
@@ -48,15 +48,16 @@ func beginActing(t *testing.T) *acting {
 	}
 	a.GatewayServer = testenv.Gateway(t, testenv.GatewayConfig{
 		Upstream: server.Addr, Admin: fmt.Sprintf("token_file: %q", secret),
-		Rules:    menus,
-		Settings: "pack: {background: true, keys_per_second: 50, max_latency: 1m}", // a minute, in which a busy machine gets to the pause
+		Rules: menus,
+		// The latency limit of a minute gives a busy machine time to reach the pause.
+		Settings: "pack: {background: true, keys_per_second: 50, max_latency: 1m}",
 	})
 	a.world = &world{URL: "http://" + a.Admin + "/", redis: goredis.NewClient(&goredis.Options{Addr: a.Addr, ReadTimeout: patience})}
 	t.Cleanup(func() { _ = a.redis.Close() })
 	return a
 }
 
-// What can be done by the page's buttons, by those who have the token.
+// Every action of the page's buttons works with the token, and is refused without it.
 func TestActions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers and Chromium")
@@ -74,7 +75,8 @@ const (
 	resumes = `[data-action="pack-resume"]`
 )
 
-// pauseAndResume stops the packer by its button, which nothing then moves, and has it go on, by the keyboard.
+// pauseAndResume pauses the packer with its button, checks that no more keys are packed, and resumes it
+// from the keyboard.
 func pauseAndResume(t *testing.T, w, stranger *tab, a *acting) {
 	stranger.becomes("a button", fmt.Sprintf("document.querySelector(%q)", pauses))
 	stranger.click(pauses)
@@ -98,7 +100,7 @@ func pauseAndResume(t *testing.T, w, stranger *tab, a *acting) {
 		t.Fatal("all was packed before the pause")
 	}
 	w.updates(2)
-	if now := a.Metric(t, "cinch_pack_keys_total"); now > still+256 { // the page of keys that was at hand
+	if now := a.Metric(t, "cinch_pack_keys_total"); now > still+256 { // the batch of keys in progress
 		t.Errorf("while it is paused the packer looked at %v keys, and then %v", still, now)
 	}
 	a.Configure(t, "pack: {background: true, keys_per_second: 0}", menus)
@@ -131,7 +133,7 @@ func pauseAndResume(t *testing.T, w, stranger *tab, a *acting) {
 	stranger.nothingStolen()
 }
 
-// updates waits for some more documents.
+// updates waits for n more updates of the page.
 func (w *tab) updates(n int) {
 	w.t.Helper()
 	w.eval(fmt.Sprintf(`new Promise((done) => {
@@ -141,7 +143,7 @@ func (w *tab) updates(n int) {
 	})`, n), nil)
 }
 
-// nothingStolen fails the test when an action of the tab has been answered otherwise than by a refusal.
+// nothingStolen fails the test if an action of the tab was not refused.
 func (w *tab) nothingStolen() {
 	w.t.Helper()
 	for _, r := range w.seen().Requests {

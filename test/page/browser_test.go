@@ -18,7 +18,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// browser is the Chromium that tests share, driven by node/driver.cjs. Its methods end the test when they fail.
+// browser is the Chromium that tests share, driven by node/driver.cjs. Its methods end the test if they
+// fail.
 type browser struct {
 	t *testing.T
 	*driver
@@ -32,12 +33,13 @@ type driver struct {
 }
 
 const (
-	driverTime = 3 * time.Minute // for a command, on a busy machine
+	driverTime = 3 * time.Minute // limit for a command, on a busy machine
 	pause      = 250 * time.Millisecond
 	maxAnswer  = 16 << 20 // bytes
 )
 
-// chromium starts one. Without Chromium or Node.js the test is skipped, or fails when CI=true.
+// chromium returns the shared Chromium and starts it if needed. Without Chromium or Node.js the test is
+// skipped, or fails when CI=true.
 func chromium(t *testing.T) *browser {
 	t.Helper()
 	return &browser{t, testenv.Shared(t, "chromium", startChromium)}
@@ -70,7 +72,7 @@ func startChromium(t testing.TB) *driver {
 	return d
 }
 
-// end lets the driver close Chromium.
+// end closes Chromium through the driver, and kills the driver if that takes too long.
 func end(cmd *exec.Cmd, in io.Closer) {
 	_ = in.Close()
 	kill := time.AfterFunc(driverTime/6, func() { _ = cmd.Process.Kill() })
@@ -96,7 +98,7 @@ func (b *browser) do(c command, result any) {
 	}
 }
 
-// answer reads a line of the driver.
+// answer reads a line from the driver into result.
 func (d *driver) answer(result any) error {
 	type read struct {
 		line []byte
@@ -132,19 +134,19 @@ func (d *driver) answer(result any) error {
 	return json.Unmarshal(a.Result, result)
 }
 
-// tab is a window with a profile of its own.
+// tab is a window with its own profile.
 type tab struct {
 	*browser
 	name string
 	url  string
 }
 
-// view is how a tab is shown.
+// view describes how a tab is opened.
 type view struct {
 	url           string
 	width, height int
 	dark          bool
-	password      string // that a user would type when asked for one
+	password      string // typed by the user when prompted
 }
 
 func scheme(dark bool) string {
@@ -162,13 +164,13 @@ func (b *browser) open(t *testing.T, v view) *tab {
 	return w
 }
 
-// close ends a tab, once: one that shows figures takes CPU time until then.
+// close closes a tab, which must be done only once. An open tab that shows figures uses CPU time.
 func (w *tab) close() {
 	w.t.Helper()
 	w.do(command{"do": "close", "tab": w.name}, nil)
 }
 
-// eval is what a JavaScript expression gives, into result.
+// eval evaluates a JavaScript expression and stores the value in result.
 func (w *tab) eval(js string, result any) {
 	w.t.Helper()
 	w.do(command{"do": "eval", "tab": w.name, "js": js}, result)
@@ -186,7 +188,7 @@ func (w *tab) is(js string) (yes bool) {
 	return yes
 }
 
-// becomes waits until a condition of the page holds.
+// becomes waits until a JavaScript condition is true on the page.
 func (w *tab) becomes(what, js string) {
 	w.t.Helper()
 	defer func() {
@@ -198,7 +200,8 @@ func (w *tab) becomes(what, js string) {
 	eventually(w.t, what+" on the page", func() bool { return w.is(js) })
 }
 
-// eventually is testenv.Eventually with longer pauses: for each look a page is laid out, or a document made, while others work.
+// eventually is testenv.Eventually with longer pauses, since each attempt lays out a page or makes a
+// document while other tests run.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for range int(driverTime / pause) {
@@ -232,7 +235,7 @@ func (w *tab) theme(dark bool) {
 	w.do(command{"do": "scheme", "tab": w.name, "scheme": scheme(dark)}, nil)
 }
 
-// shot writes what the tab shows to a file, or all of the page.
+// shot writes a screenshot of the window, or of the full page, to a file.
 func (w *tab) shot(path string, full bool) {
 	w.t.Helper()
 	w.do(command{"do": "shot", "tab": w.name, "path": path, "full": full}, nil)
@@ -243,7 +246,7 @@ type request struct {
 	Status, Bytes             int
 }
 
-// seen is everything that a tab has asked for, printed and been refused since it was opened.
+// seen holds all requests, console messages and violations of a tab since it was opened.
 type seen struct {
 	Requests             []request
 	Messages, Violations []string
@@ -255,7 +258,8 @@ func (w *tab) seen() (s seen) {
 	return s
 }
 
-// nothingForeign fails the test when the tab has loaded something from elsewhere, or had something to complain about.
+// nothingForeign fails the test if the tab has loaded something from another origin, or has logged an
+// error.
 func (w *tab) nothingForeign() {
 	w.t.Helper()
 	own, err := url.Parse(w.url)
@@ -279,7 +283,7 @@ func (w *tab) nothingForeign() {
 	}
 }
 
-// rules of axe-core that have to find nothing.
+// axeTags are the rules of axe-core that must find nothing.
 var axeTags = []string{"wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"}
 
 type finding struct {
@@ -287,7 +291,7 @@ type finding struct {
 	Nodes              []string
 }
 
-// accessible fails the test when axe-core finds something.
+// accessible fails the test if axe-core finds a violation.
 func (w *tab) accessible(when string) {
 	w.t.Helper()
 	var found struct {
@@ -306,7 +310,7 @@ func (w *tab) accessible(when string) {
 	}
 }
 
-// cpu is the time that Chromium has taken, in seconds.
+// cpu is CPU time that Chromium has used, in seconds.
 type cpu struct {
 	Task      float64            // the main thread of the tab
 	Heap      float64            // bytes

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A server behind a gateway goes and comes back; then the process itself. The page says so, and recovers.
+// comings stops and restarts a server behind a gateway, then the process itself. The page must report it
+// and recover.
 func comings(t *testing.T, w *tab, world *world) {
 	world.other.Kill()
 	w.becomes("that sessions does not serve", `document.querySelector("[data-gateway=sessions]").innerText.includes("does not serve")`)
@@ -38,7 +39,7 @@ func comings(t *testing.T, w *tab, world *world) {
 	equalFigures(t, w, world)
 }
 
-// crowded opens a page when as many listen to events as may: it asks instead.
+// crowded opens a page while the limit of event listeners is reached: the page must poll instead.
 func crowded(t *testing.T, b *browser, world *world) {
 	for range 64 {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, world.URL+"api/events", nil)

@@ -17,13 +17,13 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// shown is a figure on the page: the number behind it, and what people read.
+// shown is a figure on the page: its value and its text.
 type shown struct {
 	Gateway, Figure, Text string
 	Value                 float64
 }
 
-// figures are all on the page by gateway ("": of all) and name.
+// figures returns all figures on the page by gateway ("": total) and name.
 func (w *tab) figures() map[string]shown {
 	w.t.Helper()
 	var list []shown
@@ -40,7 +40,7 @@ func (w *tab) figures() map[string]shown {
 	return all
 }
 
-// ruleRow is a rule as its row says it.
+// ruleRow is the text of a rule's row.
 type ruleRow struct{ Gateway, Rule, Compressed, Left, Before, After, Ratio string }
 
 func (w *tab) rules() (rows []ruleRow) {
@@ -53,10 +53,10 @@ func (w *tab) rules() (rows []ruleRow) {
 	return rows
 }
 
-// counted is /metrics, parsed.
+// counted is the parsed content of /metrics.
 type counted map[string]*dto.MetricFamily
 
-// countedAt reads it.
+// countedAt reads /metrics.
 func countedAt(t *testing.T, admin string) counted {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
@@ -67,7 +67,7 @@ func countedAt(t *testing.T, admin string) counted {
 	return families
 }
 
-// sum adds all samples of a counter with these labels, pairs of name and value.
+// sum adds all samples of a counter or gauge with these labels, given as pairs of name and value.
 func (c counted) sum(name string, labels ...string) (sum float64) {
 	family := c[name]
 	if family == nil {
@@ -90,7 +90,7 @@ func fits(m *dto.Metric, labels []string) bool {
 	return true
 }
 
-// expected are the page's figures as /metrics has them.
+// expected returns the page's figures as computed from /metrics.
 func (c counted) expected(names []string) map[string]float64 {
 	want, all := map[string]float64{}, map[string]float64{}
 	for _, name := range names {
@@ -121,7 +121,8 @@ func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*max(math.Abs(a), mat
 
 var gatewayNames = []string{"test", "sessions", "orders", "events", "documents"}
 
-// equalFigures waits for the event that shows the last figures, and compares them all with /metrics. The load has ended.
+// equalFigures waits until the page shows the final figures and compares them all with /metrics. The load
+// must have ended.
 func equalFigures(t *testing.T, w *tab, world *world) {
 	w.unfold(true)
 	want := countedAt(t, world.Admin).expected(gatewayNames)
@@ -157,7 +158,7 @@ func compare(want map[string]float64, figures map[string]shown) (differ []string
 	return differ
 }
 
-// equalRules compares what rows of rules say with /metrics.
+// equalRules compares the rows of rules with /metrics.
 func equalRules(t *testing.T, w *tab, c counted) {
 	t.Helper()
 	rows := w.rules()
@@ -189,7 +190,7 @@ var units = map[string]float64{
 	"": 1, "×": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "k": 1e3, "M": 1e6, "ms": 1e-3, "s": 1,
 }
 
-// number reads what the page writes for people: "2.48 MiB", "4.23×", "12,345".
+// number parses a formatted number of the page: "2.48 MiB", "4.23×", "12,345".
 func number(text string) (float64, error) {
 	if text == "–" {
 		return 0, nil

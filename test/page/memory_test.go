@@ -16,12 +16,13 @@ import (
 
 const memoryKeys = 2000
 
-// equalMemory writes the same keys to a Redis by itself and to one behind the gateway, and compares what the page says was saved
-// with what the two servers hold.
+// equalMemory writes the same keys to a Redis server directly and to one through the gateway, and compares
+// the saving on the page with the memory that the two servers use.
 //
-// The page counts bytes of values. A server's allocator gives each value room of one of its size classes, four of them between
-// powers of two, so at most a quarter more than it asked for; with Redis's own few bytes before a string this is worked out for each
-// value, and the servers' accounts have to agree with that within 1 %, and with the page within that quarter.
+// The page counts bytes of values. The servers' allocator rounds each value up to one of its size classes,
+// four of which lie between two powers of two, so it takes at most a quarter more than was asked for.
+// Together with the few bytes of Redis's own string header this is computed for each value. The memory that
+// the servers report must agree with that within 1 %, and with the page within that quarter.
 func equalMemory(t *testing.T, w *tab, world *world) {
 	plain := testenv.Redis(t)
 	direct := goredis.NewClient(&goredis.Options{Addr: plain.Addr, ReadTimeout: patience})
@@ -48,7 +49,7 @@ func equalMemory(t *testing.T, w *tab, world *world) {
 	worked := float64(plainRoom - sealedRoom)
 	t.Logf("the page says %.0f bytes were saved; in size classes %.0f; used_memory says %.0f, MEMORY USAGE %.0f", saved, worked, held, account)
 	for what, is := range map[string]float64{"used_memory": held, "MEMORY USAGE": account} {
-		if math.Abs(is-worked) > 0.01*worked+50e3 { // connections' buffers
+		if math.Abs(is-worked) > 0.01*worked+50e3 { // 50 kB for the connections' buffers
 			t.Errorf("%s says %.0f bytes less are held, size classes %.0f", what, is, worked)
 		}
 		if is < saved-0.25*float64(stored) || is > saved+0.25*float64(raw) {
@@ -59,7 +60,7 @@ func equalMemory(t *testing.T, w *tab, world *world) {
 
 func memoryKey(i int) string { return fmt.Sprintf("menu:of-memory-%04d", i) }
 
-// used is what a server says that it has allocated.
+// used returns the bytes that a server reports as allocated.
 func used(t *testing.T, c *goredis.Client) int64 {
 	t.Helper()
 	info, err := c.Info(t.Context(), "memory").Result()
@@ -75,7 +76,7 @@ func used(t *testing.T, c *goredis.Client) int64 {
 	return n
 }
 
-// room is the bytes of all values in a server, and those of the size classes that hold them.
+// room returns the bytes of all values in a server, and of the size classes that hold them.
 func room(t *testing.T, c *goredis.Client) (values, classes int64) {
 	t.Helper()
 	lengths, err := c.Pipelined(t.Context(), func(p goredis.Pipeliner) error {
@@ -95,7 +96,8 @@ func room(t *testing.T, c *goredis.Client) (values, classes int64) {
 	return values, classes
 }
 
-// stringBytes is what Redis asks its allocator for, for a string of n bytes that stands alone: with a header and a zero.
+// stringBytes returns the bytes that Redis allocates for a separate string of n bytes: with a header and a
+// zero byte.
 func stringBytes(n int64) int64 {
 	if n < 1<<8 {
 		return n + 4
@@ -103,7 +105,7 @@ func stringBytes(n int64) int64 {
 	return n + 6
 }
 
-// class is jemalloc's size class: multiples of 16 up to 128, then four in each doubling.
+// class rounds up to jemalloc's size classes: multiples of 16 up to 128, then four per doubling.
 func class(n int64) int64 {
 	step := int64(16)
 	if n > 128 {
@@ -112,7 +114,7 @@ func class(n int64) int64 {
 	return (n + step - 1) / step * step
 }
 
-// usage is what a server says that the keys take.
+// usage returns the sum of MEMORY USAGE of all keys.
 func usage(t *testing.T, c *goredis.Client) (sum int64) {
 	t.Helper()
 	all, err := c.Pipelined(t.Context(), func(p goredis.Pipeliner) error {

@@ -17,33 +17,35 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 
 var shots = flag.String("page.shots", "", "directory to write screenshots to")
 
-// size is that of a window.
+// size is a window size in pixels.
 type size struct{ width, height int }
 
-// A telephone and a laptop; with CINCH_FULL=1 also a tablet and a large screen.
+// A phone and a laptop; with CINCH_FULL=1 also a tablet and a large screen.
 var sizes = []size{{375, 812}, {1440, 900}, {768, 1024}, {2560, 1440}}
 
 const (
 	maxAssetBytes = 150_000
-	maxCores      = 0.05 // of a page with five gateways under load
+	maxCores      = 0.05 // CPU share of a page with five gateways under load
 )
 
-// besides lets a test run beside others of this package, but with CINCH_FULL=1, where the page's CPU time is measured.
+// besides runs a test in parallel with others of this package, except with CINCH_FULL=1, when the page's
+// CPU time is measured.
 func besides(t *testing.T) {
 	if !testenv.IsFull() {
 		t.Parallel()
 	}
 }
 
-// themes returns whether a size is looked at in the dark: the telephone is and the laptop isn't; with CINCH_FULL=1 both are both.
+// themes returns the themes in which a size is checked: dark for the phone and light for the laptop; with
+// CINCH_FULL=1 both for all.
 func themes(s size) (dark []bool) {
 	return codectest.Amount([]bool{s == sizes[0]}, []bool{s == sizes[0]}, []bool{false, true})
 }
 
-// inRows are what opens the rows of gateways.
+// inRows selects the elements that expand gateway rows.
 const inRows = `[...document.querySelectorAll(".gateways details > summary")]`
 
-// unfold opens all that opens, also what is inside, or closes it, and waits until it is drawn.
+// unfold opens or closes all details elements, nested ones too, and waits until the page is drawn.
 func (w *tab) unfold(open bool) {
 	w.t.Helper()
 	w.eval(fmt.Sprintf(`(async () => {
@@ -57,7 +59,7 @@ func (w *tab) unfold(open bool) {
 	})()`, open), nil)
 }
 
-// state is how unfold has left the page.
+// state names the state in which unfold has left the page.
 func state(open bool) string {
 	if open {
 		return "open"
@@ -65,7 +67,7 @@ func state(open bool) string {
 	return "closed"
 }
 
-// picture writes a screenshot where the flag says so.
+// picture writes a screenshot to the directory of the flag, if it is set.
 func (w *tab) picture(name string) {
 	w.t.Helper()
 	if *shots == "" {
@@ -81,8 +83,8 @@ func (w *tab) picture(name string) {
 	w.shot(path, true)
 }
 
-// sideways returns what sticks out of the window to the right: nothing must. It looks again for three seconds, since
-// something may stick out for a moment while it follows the window's size.
+// sideways returns the elements that extend beyond the right edge of the window; there should be none. It
+// retries for three seconds, since elements may extend for a moment while they adapt to the window's size.
 func (w *tab) sideways() (out []string) {
 	w.t.Helper()
 	for range 12 {
@@ -95,7 +97,7 @@ func (w *tab) sideways() (out []string) {
 	return out
 }
 
-// beyond returns what sticks out of the window to the right now.
+// beyond returns the elements that currently extend beyond the right edge of the window.
 func (w *tab) beyond() (out []string) {
 	w.t.Helper()
 	w.eval(`(() => {
@@ -112,7 +114,7 @@ func (w *tab) beyond() (out []string) {
 	return out
 }
 
-// fits looks at all sizes, with rows closed and open.
+// fits checks all sizes, with rows closed and open.
 func (w *tab) fits(t *testing.T, name string) {
 	t.Helper()
 	for _, s := range sizes[:codectest.Amount(2, 2, 4)] {
@@ -132,7 +134,7 @@ func (w *tab) fits(t *testing.T, name string) {
 	w.unfold(false)
 }
 
-// Five gateways under load, one of them down, on every screen, for every reader.
+// The admin page with five gateways under load, one of them down, in all sizes and for all readers.
 func TestPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers and Chromium")
@@ -152,16 +154,16 @@ func TestPage(t *testing.T) {
 	t.Run("cost", func(t *testing.T) { cost(t, tab.in(t)) })
 	stop()
 	t.Run("figures", func(t *testing.T) { equalFigures(t, tab.in(t), w) })
-	tab.nothingForeign() // from here on the console has complaints
+	tab.nothingForeign() // from here on the console contains errors
 	t.Run("crowded", func(t *testing.T) { crowded(t, b, w) })
 	t.Run("report", func(t *testing.T) { reportPage(t, b, w) })
 	t.Run("comings and goings", func(t *testing.T) { comings(t, tab.in(t), w) })
 }
 
-// in is the tab for a part of the test.
+// in returns the tab for use in a subtest.
 func (w *tab) in(t *testing.T) *tab { return &tab{&browser{t, w.driver}, w.name, w.url} }
 
-// rowsFit looks whether five gateways are seen on a laptop without scrolling.
+// rowsFit checks that five gateways are visible on a laptop without scrolling.
 func rowsFit(t *testing.T, w *tab) {
 	w.eval("scrollTo(0, 0)", nil)
 	var bottoms []float64
@@ -173,7 +175,7 @@ func rowsFit(t *testing.T, w *tab) {
 	}
 }
 
-// keyboard opens a row without a mouse.
+// keyboard checks that a row can be opened without a mouse.
 func keyboard(t *testing.T, w *tab) {
 	w.eval("document.activeElement.blur()", nil)
 	for range 60 {
@@ -201,7 +203,7 @@ func accessible(t *testing.T, w *tab) {
 		w.resize(s.width, s.height)
 		for _, dark := range themes(s) {
 			w.theme(dark)
-			// Rows are open on the telephone, and in TestActions on the laptop; with CINCH_FULL=1 both here.
+			// Rows are open on the phone, and in TestActions on the laptop; with CINCH_FULL=1 on both here.
 			rows := []bool{s == sizes[0]}
 			for _, open := range codectest.Amount(rows, rows, []bool{false, true}) {
 				w.unfold(open)
@@ -219,7 +221,8 @@ func (w *tab) tree() (s string) {
 	return s
 }
 
-// cost counts bytes, and with CINCH_FULL=1 CPU time over some updates. It is CPU time and not the clock's: on a busy machine it is the same.
+// cost checks the bytes of the page, and with CINCH_FULL=1 its CPU time over some updates. CPU time, unlike
+// elapsed time, does not grow on a busy machine.
 func cost(t *testing.T, w *tab) {
 	bytes := 0
 	for _, r := range w.seen().Requests {
@@ -236,7 +239,7 @@ func cost(t *testing.T, w *tab) {
 	}
 	w.resize(1440, 900)
 	share := w.share(t)
-	for range 2 { // what else runs on the processor makes the same work take longer
+	for range 2 { // up to twice more: other load makes the same work take longer
 		if share > maxCores {
 			share = min(share, w.share(t))
 		}
@@ -246,7 +249,7 @@ func cost(t *testing.T, w *tab) {
 	}
 }
 
-// share is the part of a core that Chromium takes over some updates.
+// share returns the part of a core that Chromium uses over some updates.
 func (w *tab) share(t *testing.T) float64 {
 	t.Helper()
 	var began, ended float64

@@ -17,10 +17,10 @@ import (
 
 const maxForecastError = 0.05
 
-// enough returns how many values a ratio is measured on: of these documents 300 are within 2 %.
+// enough returns the number of values to measure a ratio on: for these documents, 300 give it within 2 %.
 func enough() int { return codectest.Amount(300, 300, 1000) }
 
-// choice is what the page is told about a setting.
+// choice is a setting in the page's data.
 type choice struct {
 	Setting, Codec string
 	Level          int
@@ -51,7 +51,7 @@ func (a *acting) whatIf(t *testing.T) whatIfRule {
 	return doc.Gateways[0].Rules[0]
 }
 
-// writing has a client write documents until it is told to stop.
+// writing starts a client that writes documents until stop is called.
 func (a *acting) writing(t *testing.T) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r := rand.New(rand.NewPCG(21, 21))
@@ -66,14 +66,15 @@ func (a *acting) writing(t *testing.T) (stop func()) {
 				return
 			}
 			if i%10 == 9 {
-				time.Sleep(10 * time.Millisecond) // what is measured is the forecast
+				time.Sleep(10 * time.Millisecond) // this test measures the forecast, not the load
 			}
 		}
 	})
 	return func() { cancel(); done.Wait() }
 }
 
-// forecasts applies settings by their buttons, and compares what was forecast with what then comes of it: as the page says, and as /metrics does.
+// forecasts applies settings with their buttons and compares each forecast with the result, as the page and
+// as /metrics show it.
 func forecasts(t *testing.T, w, stranger *tab, a *acting) {
 	stop := a.writing(t)
 	defer stop()
@@ -109,7 +110,7 @@ func applies(c choice) string {
 	return fmt.Sprintf(`[data-action="whatif-apply"][data-choice=%q]`, c.Setting)
 }
 
-// leftAlone: that a rule may do nothing is shown, with its ratio.
+// leftAlone checks that the page offers to leave a rule's values uncompressed, with a ratio of 1.
 func leftAlone(t *testing.T, w *tab, r whatIfRule) {
 	t.Helper()
 	i := slices.IndexFunc(r.Choices, func(c choice) bool { return c.Leave })
@@ -121,11 +122,11 @@ func leftAlone(t *testing.T, w *tab, r whatIfRule) {
 	}
 }
 
-// forecast applies one setting.
+// forecast applies one setting and compares the forecast with the result.
 func forecast(t *testing.T, w *tab, a *acting, c choice) {
 	t.Helper()
 	of := func() (raw, stored float64) {
-		a.counting.Lock() // or values that are written meanwhile would be in some sums only
+		a.counting.Lock() // otherwise a value written meanwhile would be in some of the sums only
 		defer a.counting.Unlock()
 		c := countedAt(t, a.Admin)
 		left := c.sum("cinch_value_left_bytes_total")
@@ -138,7 +139,7 @@ func forecast(t *testing.T, w *tab, a *acting, c choice) {
 		t.Helper()
 		eventually(t, "enough values since", func() bool { r := a.whatIf(t); return r.Applied != nil && r.Applied.Values >= n })
 	}
-	since(enough()) // counters may lag behind, and have values of the setting before
+	since(enough()) // counters may lag behind and still contain values of the previous setting
 	raw, stored := of()
 	since(2 * enough())
 	rawNow, storedNow := of()
@@ -155,7 +156,7 @@ func forecast(t *testing.T, w *tab, a *acting, c choice) {
 	w.picture("page-what-if-" + c.Codec)
 }
 
-// undone: the rule is as configured after a button, and after a reload.
+// undone checks that the rule returns to its configuration after the undo button, and after a reload.
 func undone(t *testing.T, w *tab, a *acting, c choice) {
 	t.Helper()
 	w.click(`[data-action="whatif-undo"]`)

@@ -24,10 +24,10 @@ import (
 
 const (
 	token    = "a token of this test 0123456789"
-	patience = time.Minute // for a server's answer, on a busy machine
+	patience = time.Minute // limit for a server's answer, on a busy machine
 )
 
-// world is a cinch serve with five gateways, one of which has nobody behind it.
+// world is a cinch serve with five gateways, one of which has no server behind it.
 type world struct {
 	*testenv.GatewayServer
 	URL    string
@@ -47,7 +47,7 @@ s:format({{'id', 'unsigned'}, {'body', 'string'}})
 s:create_index('pk', {if_not_exists = true})
 `
 
-// gateways are those besides the first one, which is called test.
+// gateways are all gateways but the first, which is called test.
 const gateways = `- name: sessions
   protocol: redis
   listen: %q
@@ -72,7 +72,7 @@ const gateways = `- name: sessions
   rules: [{name: all, setting: zstd-3}]
 `
 
-// begin starts servers, the process and clients.
+// begin starts the servers, the process and the clients.
 func begin(t *testing.T) *world {
 	t.Helper()
 	server, other, tuples, mongod := testenv.Redis(t), testenv.Redis(t), testenv.Tarantool(t, tarantoolSpace), mongotest.Start(t, mongotest.Config{})
@@ -98,7 +98,7 @@ func begin(t *testing.T) *world {
 	return w
 }
 
-// connect makes clients. They outlive restarts of the process.
+// connect creates the clients. They survive restarts of the process.
 func (w *world) connect(t *testing.T) {
 	t.Helper()
 	for addr, into := range map[string]**goredis.Client{w.Addr: &w.redis, w.addr["sessions"]: &w.more} {
@@ -120,7 +120,7 @@ func (w *world) connect(t *testing.T) {
 	w.docs = client.Database("shop").Collection("documents")
 }
 
-// document is what an application might keep: a kilobyte or so that compresses.
+// document returns a value as an application might store it: about a kilobyte that compresses well.
 func document(r *rand.Rand) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `{"id":%d,"items":[`, r.Uint32())
@@ -130,7 +130,7 @@ func document(r *rand.Rand) string {
 	return b.String() + `{}]}`
 }
 
-// work sends n values through each gateway that has somebody behind it, and reads some back.
+// work sends n values through each gateway that has a server, and reads some back.
 func (w *world) work(ctx context.Context, n int) error {
 	w.seed++
 	r := rand.New(rand.NewPCG(w.seed, 1))
@@ -158,7 +158,7 @@ func (w *world) work(ctx context.Context, n int) error {
 	return nil
 }
 
-// load works until stop is called, which returns when nothing is under way any more.
+// load calls work until stop is called, which returns when no request is in progress any more.
 func (w *world) load(t *testing.T) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup
@@ -170,7 +170,7 @@ func (w *world) load(t *testing.T) (stop func()) {
 			}
 			select {
 			case <-ctx.Done():
-			case <-time.After(50 * time.Millisecond): // what is measured is the page
+			case <-time.After(50 * time.Millisecond): // this test measures the page, not the load
 			}
 		}
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// everywhere looks at a page that a command has written, in all sizes.
+// everywhere checks a page that a command has written, in all sizes.
 func everywhere(t *testing.T, b *browser, file, name string) *tab {
 	t.Helper()
 	w := b.open(t, view{url: "file://" + file, width: 1440, height: 900})
@@ -29,7 +29,7 @@ func everywhere(t *testing.T, b *browser, file, name string) *tab {
 	return w
 }
 
-// What cinch plan --html writes.
+// The page that cinch plan --html writes.
 func TestPlanPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts Chromium")
@@ -71,7 +71,7 @@ func noise(r *rand.Rand, n int) string {
 	return string(text)
 }
 
-// reportPage looks at what cinch report --html writes about the gateways.
+// reportPage checks the page that cinch report --html writes.
 func reportPage(t *testing.T, b *browser, world *world) {
 	file := filepath.Join(t.TempDir(), "report.html")
 	eventually(t, "the history has something to report", func() bool {
