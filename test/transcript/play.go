@@ -12,22 +12,22 @@ import (
 	"time"
 )
 
-// player answers as a transcript says.
+// player answers clients from a transcript.
 type player struct {
 	counter
 	t       testing.TB
 	file    string
 	lines   []line
-	came    []bool           // requests that have come
-	conns   map[string][]int // their lines
+	came    []bool           // for each line: this request has been received
+	conns   map[string][]int // indexes of each connection's lines
 	takenBy map[string]*spoken
 	failed  bool
-	changed *sync.Cond // came or failed
+	changed *sync.Cond // a request was received, or the test failed
 	open    map[net.Conn]bool
 	serving sync.WaitGroup
 }
 
-const patience = time.Minute // for what never comes
+const patience = time.Minute // limit for every wait
 
 func newPlayer(t testing.TB, file, text string) (*player, error) {
 	lines, err := parse(text)
@@ -68,8 +68,8 @@ func parse(text string) (lines []line, err error) {
 	return lines, nil
 }
 
-// serve plays a connection of the transcript: the first that is as what comes. Of several that begin alike it may take another one
-// when it sees more.
+// serve plays the first connection of the transcript whose requests match those of c. If several begin the
+// same, it may change to another one when more has been received.
 func (p *player) serve(server int, c net.Conn) {
 	p.mu.Lock()
 	if p.failed {
@@ -92,12 +92,12 @@ func (p *player) serve(server int, c net.Conn) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := c.Read(buf)
-		p.mu.Lock() // others look at it, since they may swap connections of the transcript
+		p.mu.Lock() // others read it, since connections may swap their transcripts
 		s.ahead, s.ended = append(s.ahead, buf[:n]...), err != nil
 		silent := s.ended && s.conn == "" && len(s.ahead) == 0
 		p.mu.Unlock()
 		if silent {
-			return // it never said anything
+			return // the client sent nothing
 		}
 		s.after = nil
 		said, more := p.answer(&s)
@@ -105,7 +105,7 @@ func (p *player) serve(server int, c net.Conn) {
 			if !p.await(s.after[k]) || p.lines[i].closed {
 				return
 			}
-			_, _ = c.Write(p.lines[i].text) // if the client is gone, what it still says counts
+			_, _ = c.Write(p.lines[i].text) // if the client is gone, its remaining requests still count
 		}
 		if !more || s.ended {
 			return
@@ -113,17 +113,17 @@ func (p *player) serve(server int, c net.Conn) {
 	}
 }
 
-// spoken is the position of a connection in its transcript.
+// spoken is the position of a network connection in the transcript.
 type spoken struct {
 	server int
-	conn   string // that of the transcript; "" at first
-	n      int    // lines of it
-	ahead  []byte // what came behind these
+	conn   string // connection of the transcript; "" at first
+	n      int    // number of its lines played
+	ahead  []byte // received bytes behind these lines
 	ended  bool
-	after  []int // for each line that answer returns: where requests end that have to have come before it
+	after  []int // for each line that answer returns: all requests before this line must be received first
 }
 
-// answer takes the requests that have come whole, and returns the lines that answer them.
+// answer consumes the complete requests that have been received, and returns the lines that answer them.
 func (p *player) answer(s *spoken) (said []int, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -161,7 +161,7 @@ func (p *player) answer(s *spoken) (said []int, more bool) {
 	}
 }
 
-// agrees tells whether a connection of the transcript may go on as s does.
+// agrees reports whether s may continue as conn of the transcript.
 func (p *player) agrees(conn string, s *spoken) bool {
 	lines := p.conns[conn]
 	switch {
@@ -175,8 +175,9 @@ func (p *player) agrees(conn string, s *spoken) bool {
 	return !l.request || bytes.Equal(s.ahead[:n], l.text[:n]) && (n == len(l.text) || !s.ended)
 }
 
-// repeats returns the reply to the last request, if the next one is the same, or begins as the same: how often something is asked until
-// the answer is another depends on the time, and transcripts have it once.
+// repeats returns the reply to the last request if the next request is the same, or may become the same.
+// Polling repeats a request until the answer changes. How often depends on timing, so transcripts hold it
+// once.
 func (p *player) repeats(s *spoken) (again []int, whole bool) {
 	lines := p.conns[s.conn]
 	k := s.n - 1
@@ -197,8 +198,8 @@ func (p *player) repeats(s *spoken) (again []int, whole bool) {
 	return lines[k+1 : s.n], true
 }
 
-// take gives s a connection of the transcript whose requests are those of s so far. If it is another's that could as well have what s
-// has, they swap.
+// take gives s a connection of the transcript whose requests equal those of s so far. If another network
+// connection has it and could continue with that of s, the two swap.
 func (p *player) take(s *spoken) bool {
 	has := p.conns[s.conn]
 	for _, l := range p.lines {
@@ -222,7 +223,8 @@ func (p *player) take(s *spoken) bool {
 	return false
 }
 
-// alike tells whether the first n lines of two connections are the same requests. Replies may differ, as in a client's number.
+// alike reports whether the first n lines of two connections hold the same requests. Replies may differ,
+// such as a client's number.
 func (p *player) alike(a, b []int, n int) bool {
 	return len(a) >= n && len(b) >= n && slices.EqualFunc(a[:n], b[:n], func(a, b int) bool {
 		x, y := p.lines[a], p.lines[b]
@@ -230,8 +232,8 @@ func (p *player) alike(a, b []int, n int) bool {
 	})
 }
 
-// first returns the first line that is the nth of a connection and could be that of conn, which may have taken the place of another
-// that began alike.
+// first returns the earliest line of the transcript that is the nth of conn or of another connection that
+// begins the same, since they may have been swapped.
 func (p *player) first(conn string, n int) int {
 	server, _, _ := strings.Cut(conn, "c")
 	first := p.conns[conn][n]
@@ -243,7 +245,7 @@ func (p *player) first(conn string, n int) int {
 	return first
 }
 
-// await waits until all requests in front of line i have come.
+// await waits until all requests before line i have been received.
 func (p *player) await(i int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -257,7 +259,7 @@ func (p *player) await(i int) bool {
 	return !p.failed
 }
 
-// missing returns the first of n lines that is a request which has not come, or -1.
+// missing returns the first of n lines that is a request not yet received, or -1.
 func (p *player) missing(n int) int {
 	for i, l := range p.lines[:n] {
 		if l.request && !p.came[i] {
@@ -284,7 +286,8 @@ func (p *player) failLocked(format string, args ...any) {
 	}
 }
 
-// end waits for the connections, which the test has closed, and fails it if it has not said everything.
+// end waits for the connections, which the test has closed, and fails the test unless all requests have
+// been received.
 func (p *player) end() {
 	p.mu.Lock()
 	for c := range p.open {
@@ -297,5 +300,5 @@ func (p *player) end() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.failed = true // later connections are closed
+	p.failed = true // later connections are closed at once
 }

@@ -11,23 +11,24 @@ import (
 	"testing"
 )
 
-// recorder writes down what passes between a test and its servers.
+// recorder records the bytes between a test and its servers.
 type recorder struct {
 	counter
 	t     testing.TB
 	file  string
 	lines []line
-	conns map[int]int // of a server: connections that have said something
+	conns map[int]int // for each server: number of connections with traffic
 	ended map[int]bool
 }
 
-const mostBytes = 140 << 10 // of a transcript
+const mostBytes = 140 << 10 // limit of a transcript's size
 
 func newRecorder(t testing.TB, file string) *recorder {
 	return &recorder{t: t, file: file, conns: map[int]int{}, ended: map[int]bool{}}
 }
 
-// stops is called before a server ends: it closes all connections then, which is none of its answers.
+// stops is called before a server is stopped. The server then closes all connections, which must not be
+// recorded.
 func (r *recorder) stops(server int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -41,7 +42,7 @@ func (r *recorder) serve(server int, c net.Conn, network, addr string) {
 	if err != nil {
 		return
 	}
-	var conn string // set once it has said something
+	var conn string // set with the first bytes
 	note := func(request bool, b []byte) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -71,7 +72,7 @@ func (r *recorder) serve(server int, c net.Conn, network, addr string) {
 	}
 }
 
-// relay notes bytes before it passes them on, so that what they cause is noted below them.
+// relay records bytes before it forwards them, so that their effects are recorded after them.
 func relay(to io.Writer, from io.Reader, note func([]byte)) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -88,7 +89,7 @@ func relay(to io.Writer, from io.Reader, note func([]byte)) {
 	}
 }
 
-// end writes the transcript of a test that has passed.
+// end writes the transcript if the test has passed.
 func (r *recorder) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,7 +115,8 @@ func (r *recorder) end() {
 	}
 }
 
-// withoutRepeats leaves out what is asked again on a connection, and answered as before: how often depends on the time.
+// withoutRepeats removes repeated requests of a connection that got the same answer, since how often they
+// are sent depends on timing.
 func withoutRepeats(lines []line) (left []line) {
 	conns := map[string][]int{}
 	for i, l := range lines {

@@ -1,25 +1,27 @@
-// Package transcript lets tests run without the server that they talk to: what a real server answered is recorded once, and
-// played back to the same test later.
+// Package transcript lets tests run without the servers that they use: the answers of a real server are
+// recorded once, and played back to the same test later.
 //
 //	addr := transcript.Server(t, "unix", func() string { start a server for t, and return the path of its socket })
 //
-// With -short, when no program may run, a test is played its transcript; one without a transcript is skipped. Without -short tests
-// talk to the server itself, with nothing between. CINCH_RECORD=1 records:
+// With -short, when no program may run, the transcript is played to the test; a test without a transcript
+// is skipped. Without -short tests use the server itself, without a relay. CINCH_RECORD=1 records:
 //
 //	CINCH_RECORD=1 go test ./internal/gateway/redis -run '^TestStreamInfo$'
 //
-// A transcript is testdata/transcripts/NAME.txt in the directory of the test. Each line is what one side sent on one connection
-// (s1c2 is the second connection to say something to the first server of the test):
+// A transcript is testdata/transcripts/NAME.txt in the directory of the test. Each line holds the bytes
+// that one side sent on one connection (s1c2 is the second connection with traffic to the first server of
+// the test):
 //
 //	s1c1> "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"
 //	s1c1< "$-1\r\n"
 //	s1c1<
 //
-// The last line says that the server closed the connection. When it closes all at the test's end it is not recorded. What the code
-// under test sends has to be what was recorded, byte for byte, and the test fails if anything recorded is left unsaid. What the server
-// said is sent as soon as every request above it has come, on whichever connection, so that one connection learns what another one
-// caused. What a test that polls asks again, and what is answered as before, is there once. Tests whose requests hold random bytes,
-// times or ports, or that depend on which goroutine comes first, can't be played back.
+// The last line means that the server closed the connection. Closing at the end of the test is not
+// recorded. The code under test must send the recorded requests byte for byte, and the test fails if a
+// recorded request is never sent. A recorded answer is sent as soon as all requests above it have been
+// received, on any connection, so that one connection sees the effects of another. Repeated requests of a
+// polling test with an unchanged answer are recorded once. Tests whose requests hold random bytes, times or
+// ports, or depend on the order of goroutines, can't be played back.
 package transcript
 
 import (
@@ -32,15 +34,15 @@ import (
 	"testing"
 )
 
-// Server returns the address of a server for t, on "unix" or "tcp": what start returns, or a relay in front of it that records,
-// or what plays back.
+// Server returns the address of a server for t, on "unix" or "tcp": the result of start, a relay in front
+// of it that records, or a player.
 func Server(t testing.TB, network string, start func() (addr string)) (addr string) {
 	t.Helper()
 	file := filepath.Join("testdata", "transcripts", strings.ReplaceAll(t.Name(), "/", "-")+".txt")
 	if os.Getenv("CINCH_RECORD") == "1" {
 		r := of(t, file, func() session { return newRecorder(t, file) }).(*recorder)
 		up, server := start(), r.next()
-		t.Cleanup(func() { r.stops(server) }) // before what start has left to do at the end
+		t.Cleanup(func() { r.stops(server) }) // runs before the clean-up functions of start
 		return listen(t, network, server, func(server int, c net.Conn) { r.serve(server, c, network, up) })
 	}
 	if !testing.Short() {
@@ -60,12 +62,12 @@ func Server(t testing.TB, network string, start func() (addr string)) (addr stri
 	return listen(t, network, p.next(), p.serve)
 }
 
-// session is a recorder or a player. A test that starts several servers has one.
+// session is a recorder or a player. All servers of a test share one.
 type session interface{ end() }
 
 var (
 	sessionsMu sync.Mutex
-	sessions   = map[string]session{} // by file
+	sessions   = map[string]session{} // by file name
 )
 
 func of(t testing.TB, file string, begin func() session) session {
@@ -113,7 +115,7 @@ type line struct {
 	conn    string // s1c2
 	request bool
 	text    []byte
-	closed  bool // by the server
+	closed  bool // the server closed the connection
 }
 
 func (l line) String() string {
@@ -126,7 +128,7 @@ func (l line) String() string {
 	return l.conn + "< " + strconv.Quote(string(l.text))
 }
 
-// counter counts the servers of a test.
+// counter numbers the servers of a test.
 type counter struct {
 	mu      sync.Mutex
 	servers int

@@ -25,8 +25,8 @@ s1c1< "yes\n"
 s1c1<
 `
 
-// Connections that begin alike are told apart by what they say later, questions may be repeated, and the answer that another
-// connection causes waits for it.
+// Connections that begin the same are told apart by later requests. Requests may be repeated, and an answer
+// that another connection causes is sent only after that connection's request.
 func TestPlay(t *testing.T) {
 	p := playerOf(t, played)
 	addr := listen(t, "tcp", p.next(), p.serve)
@@ -39,7 +39,7 @@ func TestPlay(t *testing.T) {
 		return c
 	}
 	setter, asker := dial(), dial()
-	say(t, setter, "hello\n", "1\n") // it takes the place of the first, until it says more
+	say(t, setter, "hello\n", "1\n") // it plays the first connection until it sends more
 	say(t, asker, "hello\n", "2\n")
 	say(t, setter, "set\n", "")
 	say(t, asker, "ask\n", "no\n")
@@ -72,7 +72,7 @@ func say(t *testing.T, c net.Conn, request, want string) {
 	}
 }
 
-// What was not recorded fails the test, as does what is left unsaid.
+// A request that was not recorded fails the test, as does a recorded one that is not sent.
 func TestPlayFails(t *testing.T) {
 	for what, request := range map[string]string{"something else": "hello\nput\n", "too little": "hello\n"} {
 		failing := &failingTB{TB: t}
@@ -99,7 +99,7 @@ type failingTB struct {
 
 func (f *failingTB) Errorf(string, ...any) { f.failed = true }
 
-// Lines are read as they are written, and repeats are left out.
+// Lines are parsed back as they were written, and repeats are removed.
 func TestLines(t *testing.T) {
 	lines, err := parse(played)
 	if err != nil {
@@ -123,14 +123,15 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// A connection that the server closes during a test is recorded as closed, and one that ends with the server is not: played back, it
-// would be closed as soon as the last request has come, while the test may still use it.
+// A connection that the server closes during a test is recorded as closed, but not one that ends with the
+// server: played back, it would be closed as soon as the last request has been received, while the test may
+// still use it.
 func TestRecordLeavesOutTheEnd(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("CINCH_RECORD", "1")
 	t.Run("recorded", func(t *testing.T) {
 		var left, closed net.Conn
-		t.Cleanup(func() { _, _ = left.Close(), closed.Close() }) // behind the server's end
+		t.Cleanup(func() { _, _ = left.Close(), closed.Close() }) // runs after the server has ended
 		addr := Server(t, "tcp", func() string { return startGreeter(t, func() { _, _ = io.ReadAll(left) }) })
 		for _, c := range []*net.Conn{&left, &closed} {
 			var err error
@@ -158,7 +159,8 @@ s1c2<
 	}
 }
 
-// startGreeter starts a server that closes a connection on its second request. It ends with the test, and ended is called then.
+// startGreeter starts a server that closes a connection after its second request. The server is stopped
+// when the test ends, and ended is called then.
 func startGreeter(t *testing.T, ended func()) (addr string) {
 	ctx, end := context.WithCancel(context.Background())
 	t.Cleanup(func() { end(); ended() })
