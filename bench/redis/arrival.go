@@ -12,9 +12,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// What a SET of a large value takes from its first byte: a value that is compressed while it
-// arrives has little left to do behind its last. The client is on the gateway's machine, or behind
-// a link of 1 Gbit/s.
+// Measures a SET of a large value from its first byte: a value that is compressed while it arrives needs
+// little work after its last byte. The client is on the gateway's machine, or behind a link of 1 Gbit/s.
 var arrivalSizes = []int{1 << 20, 16 << 20, 64 << 20}
 
 const (
@@ -23,13 +22,13 @@ const (
 	arrivalMbit      = 1000
 )
 
-// hugeTop and hugeMost let a gateway seal values of 64 MB.
+// hugeTop and hugeMost let a gateway compress values of 64 MB.
 const (
 	hugeTop  = "log: {level: warn}\nmemory: {budget: 1GiB}"
 	hugeMost = "max_seal: 64MiB\n    "
 )
 
-// huge runs cinch, this one or a former one, with one rule; "" for none.
+// huge runs cinch, the current or an earlier build, with one rule; setting "" means no rule.
 func huge(cinch func(*options) string, setting string) func(*options, *rig.Process) (*rig.Process, error) {
 	settings := "enabled: false"
 	if setting != "" {
@@ -104,10 +103,11 @@ func (o *options) measureArrival() error {
 	return o.report("arrival", t.String())
 }
 
-// refuses reports a value that former versions answered with an error.
+// refuses reports whether the lane answers a value of this size with an error: earlier builds do with a rule,
+// above 32 MiB.
 func (l *lane) refuses(size int) bool { return l.name == beforeWays[1].name && size > 32<<20 }
 
-// target is what clients of the lane connect to.
+// target returns the process that the lane's clients connect to.
 func (l *lane) target() *rig.Process {
 	if l.hop != nil {
 		return l.hop
@@ -115,7 +115,7 @@ func (l *lane) target() *rig.Process {
 	return l.server
 }
 
-// timeSets times whole SETs, one after the other.
+// timeSets times SETs from the first byte to the answer, one after the other.
 func timeSets(addr string, set []byte, times *[]time.Duration) error {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {

@@ -6,14 +6,14 @@ import (
 	"github.com/cinch-layer/cinch/bench/corpora"
 )
 
-// corpus is one kind of record, split in two. A record belongs to a source (an API, a
-// distributor, a country …), and all records of a source are on the same side of the split.
+// corpus is one kind of record, split in two. Each record belongs to a source (an API, a distributor, a
+// country …), and all records of a source are on the same side of the split.
 type corpus struct {
 	name     string
 	class    string // "small" or "large"
 	about    string
-	train    [][]byte // what dictionaries are made from
-	measured [][]byte // what everything is measured on
+	train    [][]byte // for training dictionaries
+	measured [][]byte // for all measurements
 	sources  [2]int   // on each side
 }
 
@@ -25,8 +25,7 @@ const (
 	maxBytes   = 24 << 20 // of each side
 )
 
-// bounds are the sizes, in bytes, of a class. Beyond 256 KB a few documents would be the
-// whole corpus.
+// bounds holds the sizes, in bytes, of each class. Above 256 KB a few documents would be the whole corpus.
 var bounds = map[string][2]int{small: {200, 3 << 10}, large: {10_000, 256 << 10}}
 
 var kinds = []struct {

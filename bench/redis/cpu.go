@@ -18,18 +18,18 @@ const (
 	cpuInterval    = 1200 * time.Millisecond
 )
 
-// cost is the CPU of one operation, in microseconds.
+// cost holds the CPU time of one operation, in microseconds.
 type cost struct{ gateway, server float64 }
 
-// cpuRow gathers the runs of one corpus and storing.
+// cpuRow holds the runs of one corpus and storing.
 type cpuRow struct {
 	corpus   *corpus
 	storing  string
 	set, get []cost
 }
 
-// measureCPU repeats everything o.runs times, all corpora and storings in turn, so that a
-// busy minute of the machine hits all alike.
+// measureCPU repeats everything o.runs times, all corpora and storings in turn, so that a busy minute of the
+// machine affects all alike.
 func (o *options) measureCPU(all []corpus) error {
 	rows := make([]cpuRow, 0, len(all)*len(storings))
 	for i := range all {
@@ -79,7 +79,7 @@ func (o *options) cpuRun(r *cpuRow, st storing) error {
 	}
 	get, err := costOf(g, server, func(i int64) error {
 		err := client.Get(context.Background(), key(int(i)%len(values))).Err()
-		if err == redis.Nil { // fewer SETs than records in the interval
+		if err == redis.Nil { // the interval had fewer SETs than there are records
 			err = nil
 		}
 		return err
@@ -88,8 +88,8 @@ func (o *options) cpuRun(r *cpuRow, st storing) error {
 	return err
 }
 
-// costOf calls op from some goroutines for a while and divides what gateway and server
-// used by the number of calls.
+// costOf calls op from some goroutines for a while, and divides the CPU time of gateway and server by the
+// number of calls.
 func costOf(g, server *rig.Process, op func(i int64) error) (c cost, err error) {
 	var before, after [2]time.Duration
 	if before, err = bothCPU(g, server); err != nil {
@@ -132,7 +132,7 @@ func bothCPU(g, server *rig.Process) (c [2]time.Duration, err error) {
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// medians are of gateway and server, each by itself.
+// medians returns separate medians of gateway and server.
 func medians(runs []cost) cost {
 	var g, s []float64
 	for _, r := range runs {

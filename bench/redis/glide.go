@@ -10,10 +10,10 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig/client"
 )
 
-// Valkey GLIDE compresses in the client. It is measured beside itself with that off, through a
-// gateway: the same values by the same client, so that what differs is the codec and where it runs.
+// Valkey GLIDE compresses in the client. The baseline is GLIDE without compression, through a gateway: the
+// same client writes the same values, so only the codec and its place differ.
 
-// glideCorpora are those of the corpora that are measured.
+// glideCorpora lists the measured corpora.
 var glideCorpora = []string{"movies", "schemas", "features"}
 
 // glideWay is GLIDE's compression, or a gateway's rule.
@@ -34,15 +34,15 @@ var glideWays = []glideWay{
 	{name: "gateway, zstd-3 and dictionary", mode: "off", gateway: true, storing: storings[3]},
 }
 
-// glideRounds is how often each way has its turn in one of o.runs, and glideOperations how many SETs,
-// and GETs, a turn has. Many short turns meet the same machine: a turn is compared with that of
-// the way without compression in the same round.
+// glideRounds is the number of turns of each way per run, and glideOperations the number of SETs, and of
+// GETs, per turn. Turns are short and many, so that all ways meet the same conditions: each turn is compared
+// with the turn of the way without compression in the same round.
 const (
 	glideRounds     = 10
 	glideOperations = 500
 )
 
-// glideTurn is what one turn cost: microseconds of CPU an operation.
+// glideTurn holds the cost of one turn, in microseconds of CPU time per operation.
 type glideTurn struct{ set, get glideCost }
 
 type glideCost struct{ client, gateway float64 }
@@ -54,11 +54,11 @@ type glideRow struct {
 	memory int64
 }
 
-// glideLane is a way at work.
+// glideLane is a running way.
 type glideLane struct {
 	row             *glideRow
-	server, gateway *rig.Process // gateway nil: none
-	idle            int64        // bytes that the empty server used
+	server, gateway *rig.Process // gateway: nil if there is none
+	idle            int64        // used_memory of the empty server
 	client          *client.Process
 }
 
@@ -116,7 +116,7 @@ func (o *options) glideCorpus(c *corpus) (rows []*glideRow, err error) {
 	return rows, nil
 }
 
-// startGlide starts what a way needs. What it has started l.stop ends, on an error too.
+// startGlide starts the processes of a way. l.stop ends them, also after an error.
 func (o *options) startGlide(l *glideLane) (err error) {
 	w := &l.row.way
 	dict, err := o.dictionary(l.row.corpus, w.storing)
@@ -172,7 +172,7 @@ func (l *glideLane) stop() {
 	}
 }
 
-// turn has the client do some SETs, then GETs.
+// turn has the client do SETs and then GETs.
 func (l *glideLane) turn() error {
 	set, err := l.step("set")
 	if err != nil {
@@ -199,7 +199,7 @@ func (l *glideLane) step(name string) (c glideCost, err error) {
 	return glideCost{said.Us, (after - before) / glideOperations}, nil
 }
 
-// weigh asks the server what all values take. The client's connection does not count.
+// weigh measures the server's memory for all values, without that for the client's connection.
 func (l *glideLane) weigh() error {
 	l.client.Stop()
 	direct := l.server.Client()
@@ -209,7 +209,7 @@ func (l *glideLane) weigh() error {
 	return err
 }
 
-// of are the turns' costs as get sees them.
+// of returns one figure of each turn.
 func (r *glideRow) of(get func(t *glideTurn) float64) []float64 {
 	out := make([]float64, len(r.turns))
 	for i := range r.turns {
@@ -218,7 +218,7 @@ func (r *glideRow) of(get func(t *glideTurn) float64) []float64 {
 	return out
 }
 
-// beyond is what each turn cost more than that of base in the same round.
+// beyond estimates by how much the turns' costs exceed base's in the same rounds.
 func (r *glideRow) beyond(base *glideRow, get func(t *glideTurn) float64) rig.Estimate {
 	ours, theirs := r.of(get), base.of(get)
 	for i := range ours {
@@ -234,8 +234,8 @@ var (
 	getGateway = func(t *glideTurn) float64 { return t.get.gateway }
 )
 
-// codec is what compression adds where it runs: in the client, or in the gateway. rows are those
-// of r's corpus, in the order of glideWays.
+// codec returns the CPU time that compression adds in the client or in the gateway. rows are those of r's
+// corpus, in the order of glideWays.
 func (r *glideRow) codec(rows []*glideRow) (set, get rig.Estimate) {
 	if r.way.gateway {
 		return r.beyond(rows[3], setGateway), r.beyond(rows[3], getGateway)

@@ -17,8 +17,8 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// load is one setting of redis-benchmark; requests are chosen so that a run takes half a second
-// or so: many short runs in turn meet the same machine.
+// load is one setting of redis-benchmark. requests is chosen so that a run takes about half a second: with
+// many short runs in turn, all ways meet the same conditions.
 type load struct{ bytes, depth, requests int }
 
 var loads = []load{
@@ -32,14 +32,14 @@ const (
 	hopConnections = 50
 	hopKeys        = 1000
 	hopPatience    = time.Minute // redis-benchmark never gives up by itself
-	sealedEvery    = 100         // of the keys, where some hold envelopes
+	sealedEvery    = 100         // every n-th key holds an envelope, if the way is sealed
 )
 
-// way is how clients reach the server.
+// way is a route of clients to the server.
 type way struct {
 	name   string
-	start  func(o *options, server *rig.Process) (*rig.Process, error) // nil: directly
-	sealed bool                                                        // some values are sealed when they are read
+	start  func(o *options, server *rig.Process) (*rig.Process, error) // nil: direct
+	sealed bool                                                        // some stored values are envelopes
 }
 
 func rulesOff(o *options, s *rig.Process) (*rig.Process, error) { return o.startGateway(s, "", "") }
@@ -61,7 +61,7 @@ var allWays = []way{
 	{name: "lz4", start: sealingWith("lz4")},
 }
 
-// beforeWays go through the program that --before names.
+// beforeWays run the program that --before names.
 var beforeWays = []way{
 	{name: "rules off, before", start: throughBefore("enabled: false")},
 	{name: "zstd-3, before", start: throughBefore("rules: [{key: '*', setting: zstd-3}]")},
@@ -73,8 +73,8 @@ func throughBefore(settings string) func(*options, *rig.Process) (*rig.Process, 
 	}
 }
 
-// rate is the outcome of one run of SET or GET.
-type rate struct{ perSecond, p50, p99, hopCPU float64 } // milliseconds, microseconds an operation
+// rate is the result of one run of SET or GET.
+type rate struct{ perSecond, p50, p99, hopCPU float64 } // latencies in ms, CPU in µs per operation
 
 type hopKey struct {
 	load load
@@ -82,10 +82,10 @@ type hopKey struct {
 	test string
 }
 
-// lane is a way at work, with a server of its own.
+// lane is a running way, with a server of its own.
 type lane struct {
 	way
-	server, hop *rig.Process // hop nil: direct
+	server, hop *rig.Process // hop: nil if direct
 }
 
 // measureHop runs all ways in turn, o.runs times.
@@ -152,8 +152,8 @@ func (l *lane) run(k load, test string, results map[hopKey][]rate) error {
 	return err
 }
 
-// sealSome puts envelopes in place of one of a hundred values. Values of 16 bytes gain nothing
-// by sealing, so those are lookalikes, which are always wrapped.
+// sealSome stores envelopes in place of one of every hundred values. Compressing values of 16 bytes gains
+// nothing, so these begin with the envelope's magic: such values are always wrapped.
 func sealSome(server *rig.Process, size int) error {
 	client := server.Client()
 	defer client.Close()
@@ -190,7 +190,7 @@ func hopTest(l load, test string, target, hop *rig.Process) (r rate, err error) 
 	if err != nil || len(rows) != 2 || len(rows[1]) < 7 || rows[1][0] != test {
 		return r, fmt.Errorf("redis-benchmark printed %q: %v", out, err)
 	}
-	// test, rps, avg, min, p50, p95, p99, max
+	// The columns are test, rps, avg, min, p50, p95, p99, max.
 	for at, field := range map[int]*float64{1: &r.perSecond, 4: &r.p50, 6: &r.p99} {
 		if *field, err = strconv.ParseFloat(rows[1][at], 64); err != nil {
 			return r, err
@@ -233,7 +233,7 @@ func hopRows(results map[hopKey][]rate) [][]string {
 	return rows
 }
 
-// eachHop calls do for each that was run.
+// eachHop calls do for each combination that has results.
 func eachHop(results map[hopKey][]rate, do func(hopKey)) {
 	for _, l := range loads {
 		for _, test := range []string{"SET", "GET"} {
@@ -246,7 +246,7 @@ func eachHop(results map[hopKey][]rate, do func(hopKey)) {
 	}
 }
 
-// middle is the median of each number by itself.
+// middle returns separate medians of all fields.
 func middle(runs []rate) (r rate) {
 	var fields [4][]float64
 	for _, one := range runs {

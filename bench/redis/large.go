@@ -13,13 +13,13 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// What a hop adds to a large value is what happens between its last byte in and the first byte
-// out: a value that is sealed must have come whole, and what is written begins with its length.
+// The delay that a hop adds to a large value is the time between the last byte in and the first byte out: a
+// compressed value must have arrived completely, and what is written begins with its length.
 var largeSizes = []int{1 << 20, 16 << 20}
 
 const (
 	largeTurns = 5                     // values of a way in a run
-	largePause = 60 * time.Millisecond // between the value and its last byte: all else has arrived
+	largePause = 60 * time.Millisecond // between the value and its last byte, so that all else has arrived
 )
 
 var largeWays = []way{
@@ -30,8 +30,8 @@ var largeWays = []way{
 	{name: "zstd-3", start: sealingWith("zstd-3")},
 }
 
-// largeTimes are of a SET from its last byte to its answer, and of a GET to the first and the last
-// byte of the value.
+// largeTimes holds durations: of a SET from its last byte to the answer, and of a GET to the first and to the
+// last byte of the value.
 type largeTimes struct{ set, first, last []time.Duration }
 
 func (o *options) measureLarge() error {
@@ -71,7 +71,7 @@ func (o *options) measureLarge() error {
 	return o.measureArrival()
 }
 
-// largeValue is menus one behind the other.
+// largeValue concatenates menus to size bytes.
 func largeValue(size int) []byte {
 	var b []byte
 	for i := 0; len(b) < size; i++ {

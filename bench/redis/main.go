@@ -1,6 +1,6 @@
-// Command redis measures the Redis gateway: what values take in a server, what sealing
-// costs, and what the hop costs beside a plain forwarder. It starts servers of its own and
-// writes to bench/results; bench/README.md tells what is measured on what.
+// Command redis measures the Redis gateway: the size of values in a server, the cost of compression, and the
+// cost of the hop compared with a plain forwarder. It starts its own servers and writes to bench/results;
+// bench/README.md describes measurements and data.
 //
 //	go run ./bench/redis [--part sizes,cpu,hop,large,menus,glide] [--runs N] [--menus N] [--cache DIR] [--before BINARY]
 package main
@@ -27,7 +27,7 @@ type options struct {
 	python  string
 	before  string
 
-	work    string // temporary: binaries, dictionaries, servers' directories
+	work    string // temporary: binaries, dictionaries, server directories
 	cinch   string // built from this tree
 	forward string
 }
@@ -82,7 +82,7 @@ func run(o *options) error {
 	return nil
 }
 
-// build compiles what is measured: a `go run` of its own would be a second process.
+// build compiles the measured programs, since `go run` would put another process in between.
 func (o *options) build() error {
 	o.cinch, o.forward = filepath.Join(o.work, "cinch"), filepath.Join(o.work, "forward")
 	for out, pkg := range map[string]string{o.cinch: "./cmd/cinch", o.forward: "./bench/forward"} {
@@ -116,8 +116,7 @@ func (o *options) startForward(upstream *rig.Process) (*rig.Process, error) {
 	return rig.Start("forward", addr, o.work, o.forward, addr, upstream.Addr)
 }
 
-// startGateway runs cinch serve with one gateway; rule is the YAML of its only rule, "" for
-// none.
+// startGateway runs cinch serve with one gateway. rule is the YAML of its only rule, "" for none.
 func (o *options) startGateway(upstream *rig.Process, rule, dictionary string) (*rig.Process, error) {
 	top, settings := "log: {level: warn}", "enabled: false"
 	if dictionary != "" {

@@ -17,20 +17,20 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// The published case: 10,000 menus are written and read one after the other, over a link on
-// which a plain GET takes 1.2 ms on average, 0.2 ms of it the round trip.
+// The published case: 10,000 menus are written and read one after the other, over a link on which a plain GET
+// takes 1.2 ms on average, of which the round trip is 0.2 ms.
 //
 //	client --------------> link -> redis-server       plain, snappy, lz4
 //	client -> gateway ---> link -> redis-server       the gateway's
 const (
 	menuRoundTrip = 200 * time.Microsecond
 	menuGet       = 1200 * time.Microsecond
-	menuTurn      = 50 // menus of a way before the next way has its turn
+	menuTurn      = 50 // menus of a way before the next way's turn
 	trainMenus    = 150
-	trainFrom     = 1_000_000 // the number of the first menu to train on, far from those that are measured
+	trainFrom     = 1_000_000 // number of the first menu to train on, far from the measured ones
 )
 
-// menuWay is a way to store menus: by a codec in the client, or by a rule of a gateway.
+// menuWay is a way to store menus, with a codec in the client or a rule of a gateway.
 type menuWay struct {
 	name   string
 	client codec.ID // Raw: none
@@ -48,7 +48,7 @@ func menuWays() []menuWay {
 	}
 }
 
-// menuLane is a way at work: a server, a link and perhaps a gateway of its own.
+// menuLane is a running way with its own server, link and, where it has one, gateway.
 type menuLane struct {
 	menuWay
 	engine   *codec.Engine
@@ -56,11 +56,11 @@ type menuLane struct {
 	links    *link.Links
 	gateway  *rig.Process
 	client   *redis.Client
-	lens     []int // of the menus, which a client must know to open them
+	lens     []int // of the menus; a client must know them to decompress
 	set, get []time.Duration
 	up, down int64
 	idle     int64 // used_memory before
-	memory   int64 // and after
+	memory   int64 // growth of used_memory
 }
 
 func (o *options) measureMenus() error {
@@ -97,7 +97,7 @@ func (o *options) measureMenus() error {
 	return o.measurePeak(lanes, values, mbit)
 }
 
-// calibrate finds the rate, in Mbit/s, at which a plain GET takes as long as it should.
+// calibrate returns the rate, in Mbit/s, at which a plain GET takes menuGet.
 func (o *options) calibrate(values [][]byte) (float64, error) {
 	total := corpora.TotalBytes(values)
 	mbit := float64(total) / float64(len(values)) * 8 / (menuGet - menuRoundTrip).Seconds() / 1e6
@@ -178,7 +178,7 @@ func (l *menuLane) begin(o *options, mbit float64, dict string) (err error) {
 	return awaitDictionary(l.client, l.server, l.storing)
 }
 
-// menuClient has a connection for each client at peak load.
+// menuClient returns a client with a connection for each client at peak load.
 func menuClient(p *rig.Process) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: p.Addr, Protocol: 2, DisableIdentity: true, MaxRetries: -1, PoolSize: peakClients})
 }
@@ -206,7 +206,7 @@ func (o *options) menuDictionary(st storing) (string, error) {
 	return o.dictionary(c, st)
 }
 
-// setMenus writes menus. What is timed is what an application waits for, its own codec included.
+// setMenus writes menus. It times everything that an application waits for, including the client's own codec.
 func (l *menuLane) setMenus(from int, values [][]byte) error {
 	for i, v := range values {
 		start := time.Now()
@@ -228,7 +228,7 @@ func (l *menuLane) put(key string, v []byte) (err error) {
 	return l.client.Set(context.Background(), key, v, 0).Err()
 }
 
-// compresses reports whether the client does so itself.
+// compresses reports whether the client itself compresses.
 func (l *menuLane) compresses() bool { return l.menuWay.client != codec.Raw }
 
 func (l *menuLane) getMenus(from int, values [][]byte) error {
@@ -254,7 +254,8 @@ func (l *menuLane) fetch(i int) ([]byte, error) {
 	return l.engine.Decompress(nil, got, l.menuWay.client, l.lens[i], nil)
 }
 
-// take reads what the pass has left: the first pass bytes up and memory, the second bytes down.
+// take reads the counters after a pass: after the first, the bytes up and the memory; after the second, the
+// bytes down.
 func (l *menuLane) take() (err error) {
 	up, down, err := l.links.Bytes()
 	if err != nil {
@@ -299,7 +300,7 @@ func (o *options) reportMenus(lanes []*menuLane, values [][]byte, mbit float64) 
 	return o.report("menus", t.String())
 }
 
-// meanLeft is what is left of a menu, averaged over menus, as the server has them.
+// meanLeft returns the stored share of a menu's size, averaged over menus.
 func (l *menuLane) meanLeft() (float64, error) {
 	direct := l.server.Client()
 	defer direct.Close()

@@ -13,14 +13,14 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig"
 )
 
-// At peak load 64 clients read menus over one link, which all ways meet at the same rate of
-// requests: peakShare of what the link carries plain. Requests come by chance and do not wait for
-// slow replies, and a time counts from when the request was due.
+// At peak load 64 clients read menus over one link. All ways get the same rate of requests: peakShare of what
+// the link can carry uncompressed. Requests come at random times and do not wait for slow replies; latencies
+// count from the time when a request was due.
 const (
 	peakClients = 64
 	peakShare   = 0.9
 	peakRounds  = 3
-	peakTime    = 4 * time.Second // that a way has in a round
+	peakTime    = 4 * time.Second // of a way in a round
 )
 
 func (o *options) measurePeak(lanes []*menuLane, values [][]byte, mbit float64) error {
@@ -53,8 +53,8 @@ func (o *options) measurePeak(lanes []*menuLane, values [][]byte, mbit float64) 
 	return o.report("peak", t.String())
 }
 
-// peak lets all clients read for a while. Requests that were due and could not be sent before the
-// end are unsent.
+// peak lets all clients read until peakTime is over. unsent is the number of requests that were due and could
+// not be sent before the end.
 func (l *menuLane) peak(perSecond float64, menus int) (took []time.Duration, unsent int, err error) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup

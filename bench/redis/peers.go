@@ -11,8 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig"
 )
 
-// Peers are Debian's packages haproxy and nutcracker, with one thread each and as little
-// configuration as they take.
+// The peers are Debian's packages haproxy and nutcracker, with one thread each and a minimal configuration.
 
 const nutcrackerText = `redis:
   listen: %s
@@ -47,7 +46,7 @@ func (o *options) startNutcracker(server *rig.Process) (*rig.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	free, err := rig.FreeAddr() // -s takes the port of its statistics
+	free, err := rig.FreeAddr() // for -s, the port of its statistics
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig"
 )
 
-// storing is a way to store values, as a rule of the gateway.
+// storing is a way to store values, given as a rule of the gateway.
 type storing struct {
 	name, rule string
 	trained    bool // with a dictionary of the corpus
@@ -28,11 +28,11 @@ var storings = []storing{
 	{"zstd-3+dict", "{key: '*', setting: zstd-3, dictionary: trained}", true},
 }
 
-// footprint is what the records of a corpus take when they are stored in one way.
+// footprint holds the sizes of a corpus's records stored in one way.
 type footprint struct {
 	corpus     *corpus
 	storing    string
-	stored     int64 // bytes of the values as the server has them
+	stored     int64 // bytes of the values stored in the server
 	keys       int64 // MEMORY USAGE of all keys
 	usedMemory int64 // growth of used_memory, the dictionary included
 	dictionary int64 // bytes of the dictionary
@@ -57,8 +57,8 @@ func (o *options) measureSizes(all []corpus) error {
 	return o.report("sizes", splitTable(all)+"\n"+sizesTable(results))
 }
 
-// footprint stores the records through a gateway into an empty server, reads them back
-// through it, compares, and asks the server when the gateway is gone.
+// footprint stores the records through a gateway into an empty server, reads them back through it, compares
+// them, and measures the server when the gateway has ended.
 func (o *options) footprint(c *corpus, st storing) (f footprint, err error) {
 	f = footprint{corpus: c, storing: st.name}
 	dict, err := o.dictionary(c, st)
@@ -119,7 +119,7 @@ func (o *options) storeAll(server *rig.Process, c *corpus, st storing, dict stri
 	return nil
 }
 
-// awaitDictionary waits until the gateway seals with the dictionary, where there is one.
+// awaitDictionary waits until the gateway uses the dictionary, if there is one.
 func awaitDictionary(client *redis.Client, server *rig.Process, st storing) error {
 	if !st.trained {
 		return nil
@@ -146,7 +146,7 @@ func (f *footprint) addKeys(client *redis.Client) error {
 	return nil
 }
 
-// dictionary trains one from the corpus's other side and returns its file, "" for none.
+// dictionary trains a dictionary from the corpus's training side and returns its file, "" for none.
 func (o *options) dictionary(c *corpus, st storing) (string, error) {
 	if !st.trained {
 		return "", nil
@@ -202,8 +202,8 @@ func writeSizes(path string, results []footprint) error {
 
 func ratio(a, b int64) string { return strconv.FormatFloat(float64(a)/float64(b), 'f', 2, 64) }
 
-// sizesTable shows value bytes, memory of the keys (which grows with the records) and
-// used_memory (in which a dictionary counts once, whatever the number of records).
+// sizesTable shows value bytes, the keys' memory (which grows with the records) and used_memory (in which a
+// dictionary counts once, whatever the number of records).
 func sizesTable(results []footprint) string {
 	var b rig.Table
 	b.Row("corpus", "records", "bytes a value", "storing", "value bytes", "keys' memory", "used_memory", "dictionary KB")
@@ -221,7 +221,7 @@ func sizesTable(results []footprint) string {
 	return b.String()
 }
 
-// splitTable says what each corpus is and how it was split.
+// splitTable describes each corpus and its split.
 func splitTable(all []corpus) string {
 	var b rig.Table
 	b.Row("corpus", "class", "what, by which source", "trained on", "measured on")
