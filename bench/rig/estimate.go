@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Median is the middle of the values, in their order.
+// Median returns the median of the values.
 func Median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	if n := len(sorted); n%2 == 0 {
@@ -15,18 +15,18 @@ func Median(values []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// Estimate is a median and the interval in which it lies with a probability of 95 %.
+// Estimate is a median and its confidence interval of 95 %.
 type Estimate struct {
 	Low    float64 `json:"low"`
 	Median float64 `json:"median"`
 	High   float64 `json:"high"`
 }
 
-// EstimateOf takes the interval from the order of the values, whatever their distribution.
+// EstimateOf derives the interval from order statistics, so it holds for any distribution.
 func EstimateOf(values []float64) Estimate {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
-	off := int(math.Ceil(0.98 * math.Sqrt(float64(n)))) // 1.96 standard deviations of a binomial of n halves
+	off := int(math.Ceil(0.98 * math.Sqrt(float64(n)))) // 1.96 standard deviations of a binomial(n, 1/2)
 	return Estimate{sorted[max(0, n/2-off)], Median(values), sorted[min(n-1, (n-1)/2+off)]}
 }
 

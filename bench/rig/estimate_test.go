@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The interval holds the median of what the values were drawn from, nearly always.
+// The interval contains the median of the distribution in nearly all samples.
 func TestEstimate(t *testing.T) {
 	if e := EstimateOf([]float64{3}); e != (Estimate{3, 3, 3}) {
 		t.Errorf("of one value: %v", e)

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// ParseFlags reads the flags of an example, which has the set's name. about is what --help
-// says before them.
+// ParseFlags parses the flags of the example that the set is named after. --help prints about before the
+// flags.
 func ParseFlags(f *flag.FlagSet, args []string, about string) error {
 	f.Usage = func() {
 		fmt.Fprintf(f.Output(), "%s\n\n  go run ./examples/%s [flags]\n\n", about, f.Name())
@@ -23,8 +23,8 @@ func ParseFlags(f *flag.FlagSet, args []string, about string) error {
 	return nil
 }
 
-// Workspace makes a directory for an example and, unless a program is named, builds cinch
-// into it. The caller removes the directory.
+// Workspace creates a directory for an example and, if named is empty, builds cinch into it. The caller
+// removes the directory.
 func Workspace(named string) (dir, cinch string, err error) {
 	if dir, err = os.MkdirTemp("", "cinch-example-"); err != nil || named != "" {
 		return dir, named, err

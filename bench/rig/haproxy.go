@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// haproxyText passes bytes on, with one thread and as little configuration as it takes.
+// haproxyText is a minimal configuration that forwards TCP connections with one thread.
 const haproxyText = `global
   nbthread 1
   maxconn 2000
@@ -21,8 +21,8 @@ listen bench
   server s %s
 `
 
-// HAProxy is the command line of Debian's haproxy that forwards TCP connections at listen to
-// another address. Its configuration is written into dir.
+// HAProxy returns the command line of Debian's haproxy, forwarding TCP connections at listen to another
+// address. It writes the configuration into dir.
 func HAProxy(dir, listen, to string) (command []string, err error) {
 	bin, err := exec.LookPath("haproxy")
 	if err != nil {

@@ -6,13 +6,13 @@ import (
 	"sync/atomic"
 )
 
-// Hop passes TCP connections on, and counts their bytes in both directions.
+// Hop forwards TCP connections and counts their bytes in both directions.
 type Hop struct{ bytes atomic.Int64 }
 
-// Bytes is how many have passed so far.
+// Bytes returns the number of bytes forwarded so far.
 func (h *Hop) Bytes() int64 { return h.bytes.Load() }
 
-// Serve accepts on l until that is closed, and passes what comes on to an address.
+// Serve accepts connections on l until l is closed, and forwards them to an address.
 func (h *Hop) Serve(l net.Listener, to string) {
 	for {
 		c, err := l.Accept()

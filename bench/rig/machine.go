@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig/proc"
 )
 
-// Machine says where this runs.
+// Machine describes the machine: CPU model, number of CPUs, Go version.
 func Machine() string {
 	model := "unknown CPU"
 	text, _ := os.ReadFile("/proc/cpuinfo")
@@ -23,7 +23,7 @@ func Machine() string {
 	return fmt.Sprintf("%s, %d CPUs, %s", model, runtime.NumCPU(), runtime.Version())
 }
 
-// LoadAverage is that of the last minute, "?" where it is not known.
+// LoadAverage returns the load average of the last minute, "?" where it is unknown.
 func LoadAverage() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -33,26 +33,27 @@ func LoadAverage() string {
 	return load
 }
 
-// A Watch sees what else a machine does while something is measured.
+// Watch measures the other load of the machine while something is measured.
 type Watch struct {
 	began      time.Time
 	load       string
 	busy, ours time.Duration
 }
 
-// Crowd is what a watch has seen.
+// Crowd is the load that a Watch has seen.
 type Crowd struct {
 	LoadBefore string  `json:"load_before"` // average of the minute before
 	LoadAfter  string  `json:"load_after"`
-	Others     float64 `json:"others"` // share of all CPUs that was taken by processes which are neither ours nor our children
+	Others     float64 `json:"others"` // share of all CPUs used by other processes
 }
 
-// StartWatch begins. Processes of ours that count are those which run already, and still do at the end.
+// StartWatch starts a watch. The CPU time of this process and its descendants does not count as other load. A
+// descendant that ends before End does.
 func StartWatch() Watch {
 	return Watch{time.Now(), LoadAverage(), proc.Busy(), proc.TreeCPU(os.Getpid())}
 }
 
-// End tells.
+// End returns the load since StartWatch.
 func (w Watch) End() Crowd {
 	others := proc.Busy() - w.busy - (proc.TreeCPU(os.Getpid()) - w.ours)
 	all := time.Since(w.began) * time.Duration(runtime.NumCPU())

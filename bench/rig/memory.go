@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// UsedMemory is the server's own count when one connection is open, ours, and what
-// others held has been given back. It is the same in each run but for some hundred bytes.
+// UsedMemory returns the server's used_memory once client's connection is the only one and the memory of
+// closed ones has been freed. The result is the same in each run up to a few hundred bytes.
 func UsedMemory(client *redis.Client) (int64, error) {
 	last, same := int64(0), 0
 	for range 200 {
@@ -36,7 +36,7 @@ func UsedMemory(client *redis.Client) (int64, error) {
 	return 0, fmt.Errorf("used_memory does not come to rest")
 }
 
-// InfoNumber is a number of a section of INFO.
+// InfoNumber returns a number from a section of INFO.
 func InfoNumber(client *redis.Client, section, name string) (int64, error) {
 	text, err := client.Info(context.Background(), section).Result()
 	if err != nil {
@@ -50,8 +50,8 @@ func InfoNumber(client *redis.Client, section, name string) (int64, error) {
 	return 0, fmt.Errorf("INFO %s has no %s", section, name)
 }
 
-// AwaitDictionary writes until a value is sealed with the dictionary: the gateway stores
-// it in the server first, and until then seals without.
+// AwaitDictionary writes values until one is compressed with the dictionary: the gateway first stores the
+// dictionary in the server, and compresses without it until then.
 func AwaitDictionary(client *redis.Client, server *Process) error {
 	direct := server.Client()
 	defer direct.Close()
@@ -65,7 +65,7 @@ func AwaitDictionary(client *redis.Client, server *Process) error {
 		if err != nil {
 			return err
 		}
-		if len(stored) > 4 && stored[4]&0x80 != 0 { // docs/FORMAT.md: a dictionary is named
+		if len(stored) > 4 && stored[4]&0x80 != 0 { // docs/FORMAT.md: the envelope names a dictionary
 			return direct.Del(ctx, "probe").Err()
 		}
 	}

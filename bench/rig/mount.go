@@ -15,8 +15,9 @@ import (
 // imageBytes is the size of a filesystem in a file. The file is sparse.
 const imageBytes = 16 << 30
 
-// Mount makes a filesystem in a file under work, and mounts it at the directory of its name there, whose root is then the user postgres'. It
-// takes root. at is where it was mounted, also when something failed behind that; "": it was not.
+// Mount makes a filesystem in a file under work and mounts it at the directory work/name, which then belongs
+// to the user postgres. It needs root. at is the mount point, also after a later step has failed; "" if
+// nothing is mounted.
 func Mount(ctx context.Context, work, name, kind, options string) (at string, err error) {
 	dir := filepath.Join(work, name)
 	image := dir + "." + kind
@@ -33,10 +34,10 @@ func Mount(ctx context.Context, work, name, kind, options string) (at string, er
 	return dir, err
 }
 
-// ErrNoMount says that a filesystem can't be mounted here.
+// ErrNoMount reports that a filesystem can't be mounted here.
 var ErrNoMount = errors.New("a filesystem of its own can't be mounted")
 
-// MountMemory makes a directory, and mounts a filesystem of so many bytes of memory there. It takes root.
+// MountMemory creates a directory and mounts a tmpfs of the given size there. It needs root.
 func MountMemory(dir string, bytes int64) error {
 	if err := os.Mkdir(dir, 0o711); err != nil {
 		return err
@@ -47,7 +48,7 @@ func MountMemory(dir string, bytes int64) error {
 	return nil
 }
 
-// Fill takes all the room that a filesystem has left, by a file.
+// Fill fills the filesystem with a file.
 func Fill(dir string) error {
 	f, err := os.Create(filepath.Join(dir, "filler"))
 	if err != nil {
@@ -64,7 +65,7 @@ func Fill(dir string) error {
 	return nil
 }
 
-// Unmount tries for a while: a process that was ended may still be there.
+// Unmount retries for five seconds: a process that was ended may still use the filesystem.
 func Unmount(at string) (err error) {
 	for range 50 {
 		if err = Output(exec.Command("umount", at)); err == nil {
@@ -75,7 +76,7 @@ func Unmount(at string) (err error) {
 	return err
 }
 
-// Output runs a command, whose words are the error if it fails.
+// Output runs a command. If it fails, the error contains its output.
 func Output(cmd *exec.Cmd) error {
 	if out, err := cmd.CombinedOutput(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 		return fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, out)
@@ -83,7 +84,7 @@ func Output(cmd *exec.Cmd) error {
 	return nil
 }
 
-// NeedPrograms says which program of those is missing, and from which of Debian's packages it comes.
+// NeedPrograms returns an error that names a missing program and the Debian package that provides it.
 func NeedPrograms(packages map[string]string) error {
 	for program, from := range packages {
 		if _, err := exec.LookPath(program); err != nil {

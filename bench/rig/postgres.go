@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// Postgres starts an empty PostgreSQL under work, whose user "postgres" needs no password. It
-// refuses to run as root, so root starts it as the system's user postgres, which has to reach
-// work.
+// Postgres starts an empty PostgreSQL server under work; its user "postgres" needs no password. PostgreSQL
+// refuses to run as root, so root starts it as the system's user postgres, who must be able to access work.
 func Postgres(work string) (*Process, error) {
 	addr, err := FreeAddr()
 	if err != nil {
@@ -50,13 +49,14 @@ func Postgres(work string) (*Process, error) {
 	return nil, fmt.Errorf("postgres does not answer on %s:\n%s", addr, p.Output())
 }
 
-// Port is the port that the process listens on.
+// Port returns the port that the process listens on.
 func (p *Process) Port() string {
 	_, port, _ := net.SplitHostPort(p.Addr)
 	return port
 }
 
-// PostgresBin is where Debian keeps the server's programs, out of PATH; empty where they are in it.
+// PostgresBin returns Debian's directory of the server's programs, which is not in PATH, or "" if it does not
+// exist.
 func PostgresBin() string {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
 	if len(found) == 0 {
@@ -65,7 +65,8 @@ func PostgresBin() string {
 	return found[len(found)-1]
 }
 
-// PostgresUser gives dir to the user postgres if we are root, and says how to become that user.
+// PostgresUser, if run as root, gives dir to the user postgres, and returns the command prefix that runs a
+// program as that user.
 func PostgresUser(work, dir string) (as []string, err error) {
 	if os.Getuid() != 0 {
 		return nil, nil
@@ -82,16 +83,17 @@ func PostgresUser(work, dir string) (as []string, err error) {
 	return []string{"setpriv", "--reuid", u.Uid, "--regid", u.Gid, "--clear-groups"}, os.Chown(dir, uid, gid)
 }
 
-// PostgresCommand runs one of PostgreSQL's programs in work, as the user that as leads to.
+// PostgresCommand runs one of PostgreSQL's programs in work, with the command prefix that PostgresUser
+// returned.
 func PostgresCommand(ctx context.Context, work string, as []string, name string, args ...string) error {
 	all := append(as[:len(as):len(as)], append([]string{filepath.Join(PostgresBin(), name)}, args...)...)
 	cmd := exec.CommandContext(ctx, all[0], all[1:]...)
 	cmd.Dir = work
-	cmd.WaitDelay = time.Second // a server that was started may have its output
+	cmd.WaitDelay = time.Second // a server that was started may keep the output open
 	return Output(cmd)
 }
 
-// PostgresURL is that of a server on this machine, for drivers and for cinch.
+// PostgresURL returns the URL of a server on this machine, for drivers and for cinch.
 func PostgresURL(port string) string {
 	return "postgres://postgres@127.0.0.1:" + port + "/postgres?sslmode=disable"
 }

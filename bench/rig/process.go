@@ -1,4 +1,4 @@
-// Package rig starts the servers that benchmarks measure, and writes their results.
+// Package rig starts the servers that benchmarks measure, and writes results.
 package rig
 
 import (
@@ -26,13 +26,13 @@ type Process struct {
 	out  tail.Buffer
 }
 
-// Output is what the process has printed so far.
+// Output returns what the process has printed so far.
 func (p *Process) Output() string { return p.out.String() }
 
 // Signal sends the process a signal.
 func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
 
-// Start runs a program that will answer PING on addr.
+// Start runs a program and waits until it answers PING on addr.
 func Start(name, addr, dir string, args ...string) (*Process, error) {
 	return start(name, addr, dir, args, func(p *Process) bool {
 		client := p.Client()
@@ -41,7 +41,7 @@ func Start(name, addr, dir string, args ...string) (*Process, error) {
 	})
 }
 
-// StartListener runs a program that will listen on addr and may not know the greeting of a client.
+// StartListener runs a program and waits until it listens on addr. The program may speak any protocol.
 func StartListener(name, addr, dir string, args ...string) (*Process, error) {
 	return start(name, addr, dir, args, func(p *Process) bool {
 		c, err := net.Dial("tcp", p.Addr)
@@ -69,7 +69,7 @@ func start(name, addr, dir string, args []string, answers func(*Process) bool) (
 	return nil, fmt.Errorf("%s does not answer on %s:\n%s", name, addr, p.Output())
 }
 
-// Stop ends the process and waits until it is gone.
+// Stop interrupts the process, kills it after five seconds, and waits until it has exited.
 func (p *Process) Stop() {
 	_ = p.cmd.Process.Signal(os.Interrupt)
 	ended := make(chan struct{})
@@ -82,10 +82,10 @@ func (p *Process) Stop() {
 	}
 }
 
-// Kill ends the process without giving it time for anything. Stop is needed all the same.
+// Kill kills the process. The caller must still call Stop.
 func (p *Process) Kill() { _ = p.cmd.Process.Kill() }
 
-// Nice gives the process, and those that it has started, this priority: 19 is the least.
+// Nice sets the priority of the process and its children; 19 is the lowest.
 func (p *Process) Nice(n int) error {
 	var all []error
 	for _, pid := range append([]int{p.cmd.Process.Pid}, proc.Children(p.cmd.Process.Pid)...) {
@@ -98,23 +98,23 @@ func (p *Process) Nice(n int) error {
 	return errors.Join(all...)
 }
 
-// Client connects to the process. The caller closes it.
+// Client returns a client for the process. The caller closes it.
 func (p *Process) Client() *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: p.Addr, Protocol: 2, DisableIdentity: true, MaxRetries: -1})
 }
 
-// CPU is the time, user and system, that the process has used.
+// CPU returns the user and system time that the process has used.
 func (p *Process) CPU() (time.Duration, error) { return proc.CPU(p.cmd.Process.Pid) }
 
-// Peak is the most memory that the process held so far, in bytes.
+// Peak returns the peak memory of the process so far, in bytes.
 func (p *Process) Peak() (int64, error) { return proc.Peak(p.cmd.Process.Pid) }
 
-// Freeze stops the process and those that it has started. thaw has them go on.
+// Freeze stops the process and its children with SIGSTOP. thaw continues them.
 func (p *Process) Freeze() (thaw func(), err error) {
 	var frozen []int
 	thaw = func() {
 		for _, pid := range frozen {
-			_ = syscall.Kill(pid, syscall.SIGCONT) // or it has ended
+			_ = syscall.Kill(pid, syscall.SIGCONT) // fails if it has ended
 		}
 	}
 	for _, pid := range append([]int{p.cmd.Process.Pid}, proc.Children(p.cmd.Process.Pid)...) {
@@ -130,7 +130,7 @@ func (p *Process) Freeze() (thaw func(), err error) {
 	return thaw, nil
 }
 
-// FreeAddr is an address of 127.0.0.1 that nothing listened on a moment ago.
+// FreeAddr returns an address of 127.0.0.1 that was free a moment ago.
 func FreeAddr() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -140,7 +140,7 @@ func FreeAddr() (string, error) {
 	return l.Addr().String(), nil
 }
 
-// Redis starts an empty redis-server with a directory of its own under work.
+// Redis starts an empty redis-server in a new directory under work.
 func Redis(work string, args ...string) (*Process, error) {
 	addr, err := FreeAddr()
 	if err != nil {
@@ -154,8 +154,8 @@ func Redis(work string, args ...string) (*Process, error) {
 	return Start("redis-server", addr, dir, append([]string{"redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--daemonize", "no"}, args...)...)
 }
 
-// Gateway runs cinch serve with one gateway in front of upstream. top is YAML of the
-// process, settings that of the gateway beside name, protocol and addresses.
+// Gateway runs cinch serve with one gateway in front of upstream. top is top-level YAML; settings is YAML of
+// the gateway in addition to its name, protocol and addresses.
 func Gateway(cinch, work string, upstream *Process, top, settings string) (*Process, error) {
 	addr, err := FreeAddr()
 	if err != nil {
@@ -174,8 +174,7 @@ func Gateway(cinch, work string, upstream *Process, top, settings string) (*Proc
 	return Start("cinch", addr, dir, cinch, "serve", "--config", file)
 }
 
-// Build compiles a package of this repository, so that no `go run` stands between a
-// benchmark and what it measures.
+// Build compiles a package of this repository, so that no `go run` process is measured.
 func Build(out, pkg string) error {
 	if text, err := exec.Command("go", "build", "-o", out, pkg).CombinedOutput(); err != nil {
 		return fmt.Errorf("go build %s: %w\n%s", pkg, err, text)

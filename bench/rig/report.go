@@ -10,21 +10,21 @@ import (
 	"strings"
 )
 
-// Table is a table in Markdown.
+// Table builds a Markdown table.
 type Table struct{ strings.Builder }
 
-// Row adds a line of cells.
+// Row adds a row of cells.
 func (t *Table) Row(cells ...string) {
 	fmt.Fprintf(t, "| %s |\n", strings.Join(cells, " | "))
 }
 
-// Rule adds the line below the heads of columns.
+// Rule adds the line below the column heads.
 func (t *Table) Rule(columns int) {
 	t.Row(strings.Split(strings.Repeat("--- ", columns-1)+"---", " ")...)
 }
 
-// ReplacePart replaces what stands between the two markers of a part in a file of
-// results; everything else there is written by hand.
+// ReplacePart replaces the text between the two markers of a part in a file of results; everything else there
+// is written by hand.
 func ReplacePart(path, part, text string) error {
 	old, err := os.ReadFile(path)
 	if err != nil {
@@ -39,7 +39,7 @@ func ReplacePart(path, part, text string) error {
 	return os.WriteFile(path, []byte(before+begin+text+end+after), 0o644)
 }
 
-// WriteCSV replaces a file.
+// WriteCSV writes rows to a file, replacing it.
 func WriteCSV(path string, rows [][]string) error {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
@@ -49,7 +49,7 @@ func WriteCSV(path string, rows [][]string) error {
 	return os.WriteFile(path, b.Bytes(), 0o644)
 }
 
-// ReadCSV returns the rows of a file, none if there is no file.
+// ReadCSV returns the rows of a file, or none if it does not exist.
 func ReadCSV(path string) ([][]string, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

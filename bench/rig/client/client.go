@@ -1,12 +1,14 @@
-// Package client runs programs that SET and GET values, in whatever language, so that the CPU of a client is that of a
-// process which does nothing else.
+// Package client runs programs, in any language, that SET and GET values, so that the CPU time of a client is
+// that of a process which does nothing else.
 //
-// A program is started with the port of a server on this machine, how it is to compress, and a file of values. It writes all of
-// them under the keys record:0, record:1 and so on, reads and compares all, and says {"ready":true}. Then each line of its input is a step,
-// which it answers with a line:
+// A program is started with the port of a server on this machine, its compression mode and a file of values.
+// It writes all values under the keys record:0, record:1 and so on, reads and compares them, and prints
+// {"ready":true}. Then each line of its input is a step, which it answers with one line:
 //
-//	set N    N values are written, going on where the last such step ended          {"us":CPU of an operation in microseconds}
-//	get N    N values are read, likewise. One that comes back different ends it     the same
+//	set N    N values are written, starting after the last one of the previous set
+//	get N    N values are read, likewise; a value that differs ends the client
+//
+// The answer to both is {"us":CPU time per operation in microseconds}.
 package client
 
 import (
@@ -28,13 +30,14 @@ import (
 //go:embed client.py
 var python []byte
 
-// Python is the command of clients for Python, to which their arguments are added: those of Valkey GLIDE and of django-redis. The script is written into dir.
+// Python returns the command of the Python clients, those of Valkey GLIDE and django-redis, to which the
+// caller appends their arguments. It writes the script into dir.
 func Python(interpreter, dir string) (command []string, err error) {
 	script := filepath.Join(dir, "client.py")
 	return []string{interpreter, script}, os.WriteFile(script, python, 0o600)
 }
 
-// Interpreter is the Python that test/servers install bench has made, or any.
+// Interpreter returns the Python that `test/servers install bench` set up, or else python3.
 func Interpreter() string {
 	cache, err := os.UserCacheDir()
 	path := filepath.Join(cache, "cinch-test", "bench-python", "bin", "python")
@@ -44,7 +47,7 @@ func Interpreter() string {
 	return path
 }
 
-// Process is a client at work.
+// Process is a running client.
 type Process struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -75,7 +78,7 @@ func Start(command ...string) (*Process, error) {
 	return p, nil
 }
 
-// Ask has the client do a step, and reads its answer.
+// Ask has the client do a step and decodes its answer.
 func (p *Process) Ask(answer any, step string, n int) error {
 	if _, err := fmt.Fprintln(p.in, step, n); err != nil {
 		return err
@@ -86,7 +89,7 @@ func (p *Process) Ask(answer any, step string, n int) error {
 	return nil
 }
 
-// answer reads a line of the client's: GLIDE prints some of its own.
+// answer reads the client's next line of JSON. It skips other lines, since GLIDE prints some.
 func (p *Process) answer(into any) error {
 	for {
 		line, err := p.out.ReadBytes('\n')
@@ -99,10 +102,10 @@ func (p *Process) answer(into any) error {
 	}
 }
 
-// CPU is the time, user and system, that the client has used.
+// CPU returns the user and system time that the client has used.
 func (p *Process) CPU() (time.Duration, error) { return proc.CPU(p.cmd.Process.Pid) }
 
-// Stop ends the client, also one that was stopped before, or nil.
+// Stop ends the client. It may be called again, or on nil.
 func (p *Process) Stop() {
 	if p == nil || p.in == nil {
 		return
@@ -112,7 +115,7 @@ func (p *Process) Stop() {
 	p.in = nil
 }
 
-// WriteValues writes a file of values: each behind its length in four bytes, the lowest first.
+// WriteValues writes a file of values, each after its length in four bytes, little-endian.
 func WriteValues(path string, values [][]byte) error {
 	var b []byte
 	for _, v := range values {
@@ -122,7 +125,7 @@ func WriteValues(path string, values [][]byte) error {
 	return os.WriteFile(path, b, 0o600)
 }
 
-// ReadValues reads such a file.
+// ReadValues reads a file that WriteValues wrote.
 func ReadValues(path string) (values [][]byte, err error) {
 	data, err := os.ReadFile(path)
 	for len(data) >= 4 {

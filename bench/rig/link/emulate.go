@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// link forwards to a server over an emulated link: half of the round trip each way, and a
-// rate that all connections share in each direction. It sleeps with nanosleep, since Go's
-// own timers are too coarse for what is measured here.
+// link forwards to a server over an emulated link: half of the round trip in each direction, and a rate that
+// all connections share in each direction. It sleeps with nanosleep, since Go's timers are too coarse for
+// these measurements.
 type link struct {
 	server    string
 	delay     time.Duration // one way
@@ -23,10 +23,10 @@ type lane struct {
 	bytes atomic.Int64
 
 	mu   sync.Mutex
-	free time.Time // when what was sent so far has left
+	free time.Time // when the bytes sent so far have left
 }
 
-// segment is what leaves at a time, in bytes: about what a TCP segment holds.
+// segment is the number of bytes sent at a time, about that of a TCP segment.
 const segment = 1448
 
 func startLink(listen, server string, roundTrip time.Duration, mbit float64) (*link, error) {
@@ -55,7 +55,7 @@ func (k *link) serve() {
 	}
 }
 
-// parcel is bytes with the time at which they arrive.
+// parcel holds bytes and the time at which they arrive.
 type parcel struct {
 	bytes []byte
 	at    time.Time
@@ -84,7 +84,7 @@ func (k *link) carry(l *lane, dst, src net.Conn) {
 	}
 }
 
-// leave says when n bytes have left.
+// leave returns the time when n more bytes have left.
 func (k *link) leave(l *lane, now time.Time, n int) time.Time {
 	l.bytes.Add(int64(n))
 	if k.perSecond == 0 {
@@ -106,7 +106,7 @@ func deliver(dst net.Conn, parcels <-chan parcel) {
 			sleep(wait)
 		}
 		if _, err := dst.Write(p.bytes); err != nil {
-			for range parcels { // so that the other side does not wait
+			for range parcels { // so that the other side does not block
 			}
 			return
 		}

@@ -1,6 +1,6 @@
-// Package link emulates a network link between processes of one machine: a round trip, and a
-// rate that all connections share in each direction. The link is a process of its own, so that
-// its CPU is nobody else's: the program that uses it runs itself once more.
+// Package link emulates a network link between processes of one machine: a round trip, and a rate that all
+// connections share in each direction. The link runs in a separate process, so that its CPU time is not
+// counted as another's: the program that uses it starts itself again.
 package link
 
 import (
@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// command makes a program a process that is nothing but links.
+// command is the first argument of a process that only serves links.
 const command = "cinch-bench-link"
 
-// Child serves links and does not return if this process was started by [Start]. A program
-// that uses links calls it first in main.
+// Child serves links and does not return if this process was started by [Start]. A program that uses links
+// calls it first in main.
 func Child() {
 	if len(os.Args) < 2 || os.Args[1] != command {
 		return
@@ -30,8 +30,8 @@ func Child() {
 	os.Exit(0)
 }
 
-// serveLinks opens a link for each LISTEN=SERVER, prints where, and the bytes that went up and down
-// over all of them for every line that it reads. It ends with its input.
+// serveLinks opens a link for each LISTEN=SERVER and prints its address. For every line that it reads it
+// prints the bytes that all links carried up and down. It returns at the end of its input.
 func serveLinks(args []string, in io.Reader, out io.Writer) error {
 	roundTrip, err := time.ParseDuration(args[0])
 	if err != nil {
@@ -63,14 +63,14 @@ func serveLinks(args []string, in io.Reader, out io.Writer) error {
 
 // Links is a process with one link to each of several servers.
 type Links struct {
-	Addrs []string // where each listens
+	Addrs []string // addresses that the links listen on
 
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Reader
 }
 
-// Start opens a link for each of ends, LISTEN=SERVER. Mbit is megabits a second, 0 for no limit.
+// Start opens a link for each of ends, LISTEN=SERVER. mbit is the rate in megabits a second, 0 for no limit.
 func Start(roundTrip time.Duration, mbit float64, ends ...string) (*Links, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -101,7 +101,7 @@ func Start(roundTrip time.Duration, mbit float64, ends ...string) (*Links, error
 	return l, nil
 }
 
-// Bytes is what went over the links so far.
+// Bytes returns the bytes that the links have carried so far.
 func (l *Links) Bytes() (up, down int64, err error) {
 	if _, err = fmt.Fprintln(l.in); err != nil {
 		return 0, 0, err
@@ -114,7 +114,7 @@ func (l *Links) Bytes() (up, down int64, err error) {
 	return up, down, err
 }
 
-// Stop ends the process and all connections.
+// Stop ends the process and its connections.
 func (l *Links) Stop() {
 	_ = l.in.Close()
 	_ = l.cmd.Wait()

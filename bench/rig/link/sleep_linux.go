@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// sleep asks the kernel: timers of Go are late by up to a millisecond, which is longer than the delays of a local network.
+// sleep uses nanosleep: Go's timers are late by up to a millisecond, which is longer than a local network's
+// delays.
 func sleep(d time.Duration) {
 	ts := syscall.NsecToTimespec(int64(d))
 	_ = syscall.Nanosleep(&ts, nil)

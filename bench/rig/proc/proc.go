@@ -1,4 +1,4 @@
-// Package proc reads what Linux knows of a running process.
+// Package proc reads Linux's data about a running process.
 package proc
 
 import (
@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuClock is the kind of a process's clock that the scheduler keeps, in nanoseconds: CPUCLOCK_SCHED
-// of Linux's posix-timers_types.h. /proc/PID/stat has steps of 10 ms.
+// cpuClock selects the process clock that the scheduler keeps, in nanoseconds: CPUCLOCK_SCHED of Linux's
+// posix-timers_types.h. /proc/PID/stat has steps of 10 ms.
 const cpuClock = 2
 
-// CPU is the time, user and system, that a process has used.
+// CPU returns the user and system time that a process has used.
 func CPU(pid int) (time.Duration, error) {
 	var t unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|cpuClock), &t); err != nil {
@@ -24,11 +24,11 @@ func CPU(pid int) (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// Peak is the most memory that a process held, in bytes: VmHWM. What wait(2) tells would not
-// do, since it begins with what the parent held.
+// Peak returns the peak memory of a process in bytes: VmHWM. The maximum that wait(2) reports is unsuitable,
+// since it begins with the parent's memory.
 func Peak(pid int) (int64, error) { return memory(pid, "VmHWM:") }
 
-// Resident is the memory that a process holds, in bytes: VmRSS.
+// Resident returns the resident memory of a process in bytes: VmRSS.
 func Resident(pid int) (int64, error) { return memory(pid, "VmRSS:") }
 
 func memory(pid int, field string) (int64, error) {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TreeCPU is what a process and those that it started, which still live, have used together.
+// TreeCPU returns the CPU time of a process and its living descendants.
 func TreeCPU(pid int) time.Duration {
 	sum, _ := CPU(pid)
 	for _, child := range Children(pid) {
@@ -18,11 +18,11 @@ func TreeCPU(pid int) time.Duration {
 	return sum
 }
 
-// Children are the processes that a process has started and that still live.
+// Children returns the living children of a process.
 func Children(pid int) (found []int) {
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, list := range lists {
-		text, _ := os.ReadFile(list) // or the thread has ended meanwhile
+		text, _ := os.ReadFile(list) // fails if the thread has ended meanwhile
 		for _, field := range strings.Fields(string(text)) {
 			if child, err := strconv.Atoi(field); err == nil {
 				found = append(found, child)
@@ -32,7 +32,7 @@ func Children(pid int) (found []int) {
 	return found
 }
 
-// Threads are the ids of a process's threads, none when it has ended.
+// Threads returns the ids of a process's threads, none if it has ended.
 func Threads(pid int) (found []int) {
 	tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	for _, task := range tasks {

@@ -1,17 +1,17 @@
-// Package tail keeps the end of what a process prints.
+// Package tail keeps the end of a process's output.
 package tail
 
 import "sync"
 
-// Buffer may be read while it is written.
+// Buffer keeps the last bytes written. It may be read while it is written.
 type Buffer struct {
-	MaxBytes int // that it keeps; 0: all
+	MaxBytes int // to keep; 0: all
 
 	mu  sync.Mutex
 	buf []byte
 }
 
-// Write never fails.
+// Write appends p and never fails.
 func (b *Buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
