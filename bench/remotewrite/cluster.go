@@ -9,21 +9,19 @@ import (
 	"strings"
 )
 
-// The simulated cluster: nodes with a node_exporter and a cAdvisor each, which
-// watches the node's pods, and servers whose own metrics are scraped. A target
-// is scraped as a whole, its series in the order of its text; targets come in
-// no order. Whoever sends the series on spreads them over shards by a hash of
-// their labels, as Prometheus' queues and Mimir's distributors do: a request is
-// what one shard gets, in the order in which it was scraped.
+// The simulated cluster has nodes, each with a node_exporter and a cAdvisor that reports the node's pods, and
+// servers whose own metrics are scraped. A target is scraped as a whole, its series in the order of its text;
+// targets come in random order. The sender spreads the series over shards by a hash of their labels, as
+// Prometheus's queues and Mimir's distributors do. A request holds the series of one shard, in scrape order.
 const (
-	nodesPerRound  = 40 // whose targets are shuffled
+	nodesPerRound  = 40 // nodes whose targets are shuffled together
 	podsPerNode    = 24
 	serversPerNode = 2
-	shards         = 30                // as many ingesters as there are in a zone
+	shards         = 30                // typical number of ingesters in a zone
 	start          = 1_790_000_000_000 // in ms
 )
 
-// Scraped returns requests of so many series each, in scrape order. No series comes twice.
+// Scraped returns requests with the given number of series each, in scrape order. No series occurs twice.
 func (c *Corpus) Scraped(series, requests int) [][]byte {
 	var out [][]byte
 	for _, r := range c.scraped(series, requests) {
@@ -35,9 +33,9 @@ func (c *Corpus) Scraped(series, requests int) [][]byte {
 // scrapeInterval is the time between two scrapes, in ms.
 const scrapeInterval = 15_000
 
-// Rescraped returns requests like Scraped, in which the same series come again with each scrape,
-// in the same order: what a sender's connection carries for as long as nothing is deployed. All
-// values but flags are made anew each time, where many real ones would stay or grow by a little.
+// Rescraped returns requests like Scraped, but the same series come again with each scrape, in the same
+// order. This is what a sender's connection carries as long as nothing is deployed. All values but flags are
+// new each time, while many real ones would stay the same or grow slightly.
 func (c *Corpus) Rescraped(series, requests, scrapes int) [][]byte {
 	first := c.scraped(series, requests/scrapes)
 	rng := rand.New(rand.NewPCG(1, 7))
@@ -81,8 +79,7 @@ func oneShard(all []Series) []Series {
 	})
 }
 
-// Shuffled returns requests of real label sets, which come round again when
-// there are no more.
+// Shuffled returns requests of real label sets, which are repeated when none are left.
 func (c *Corpus) Shuffled(series, requests int) [][]byte {
 	rng := rand.New(rand.NewPCG(3, 4))
 	var out [][]byte
@@ -98,7 +95,7 @@ func (c *Corpus) Shuffled(series, requests int) [][]byte {
 	return out
 }
 
-// Targets of a node, by number: these two, and then its servers.
+// Targets of a node, by number: these two, then its servers.
 const (
 	nodeTarget = iota
 	kubeletTarget
@@ -106,7 +103,7 @@ const (
 	targetsPerNode = firstServer + serversPerNode
 )
 
-// scrape is what a target of a node exposes.
+// scrape returns the series that a target of a node exposes.
 func (c *Corpus) scrape(number, which int) []Series {
 	rng := rand.New(rand.NewPCG(uint64(number), 5))
 	ip := fmt.Sprintf("10.%d.%d.%d", 16+number%4, rng.IntN(256), rng.IntN(256))
@@ -134,7 +131,7 @@ func (c *Corpus) scrape(number, which int) []Series {
 	}
 }
 
-// labelsOf is what service discovery attaches to a target in Kubernetes.
+// labelsOf returns the labels that service discovery attaches to a target in Kubernetes.
 func labelsOf(job, namespace, pod, container, instance, node string) []Label {
 	return []Label{
 		{"cluster", "prod-eu-west-1"},
@@ -149,8 +146,8 @@ func labelsOf(job, namespace, pod, container, instance, node string) []Label {
 	}
 }
 
-// target adds the target's labels to each series, and makes its values those
-// of one instance among many.
+// target adds the target's labels to each series and varies its values, as if the target were one instance
+// among many.
 func target(rng *rand.Rand, scraped []Series, labels []Label) []Series {
 	at := start + rng.Int64N(15_000)
 	out := make([]Series, 0, len(scraped))
@@ -165,8 +162,8 @@ func target(rng *rand.Rand, scraped []Series, labels []Label) []Series {
 	return out
 }
 
-// vary keeps whole numbers whole and leaves small ones, which are flags and
-// counts of what every instance has, as they are.
+// vary returns a value near v. It keeps integers integral, and returns small integers unchanged: they are
+// flags, or counts that are the same for every instance.
 func vary(rng *rand.Rand, v float64) float64 {
 	if v != v || math.IsInf(v, 0) || math.Abs(v) <= 2 && v == math.Trunc(v) {
 		return v
@@ -197,8 +194,8 @@ func newPod(rng *rand.Rand) pod {
 	}
 }
 
-// containers repeats each series of cAdvisor's text for every container: the
-// text is ordered by metric, and within one by container.
+// containers repeats each series of cAdvisor's text for every container. The text is ordered by metric, and
+// within a metric by container.
 func containers(scraped []Series, pods []pod) []Series {
 	var out []Series
 	for from := 0; from < len(scraped); {
@@ -217,7 +214,7 @@ func containers(scraped []Series, pods []pod) []Series {
 	return out
 }
 
-// relabel replaces what names the text's one container by what a kubelet says.
+// relabel replaces the labels of the text's one container by those that a kubelet sets.
 func (p pod) relabel(labels []Label) []Label {
 	var out []Label
 	for _, l := range labels {

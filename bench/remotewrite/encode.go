@@ -43,7 +43,7 @@ func AppendRequest(dst []byte, series []Series) []byte {
 	return dst
 }
 
-// appendSample leaves out zeros, as proto3 does.
+// appendSample omits a zero value, as proto3 does.
 func appendSample(dst []byte, s Series) []byte {
 	if bits := math.Float64bits(s.Value); bits != 0 {
 		dst = append(dst, 1<<3|1)

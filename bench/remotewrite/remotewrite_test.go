@@ -26,8 +26,8 @@ func TestParseText(t *testing.T) {
 	}
 }
 
-// The bytes are what protoc makes of
-// timeseries { labels { name: "a" value: "bc" } samples { value: 1 timestamp: 300 } }.
+// The expected bytes are protoc's output for timeseries { labels { name: "a" value: "bc" } samples { value: 1
+// timestamp: 300 } }.
 func TestAppendRequest(t *testing.T) {
 	got := AppendRequest([]byte{0xff}, []Series{{Labels: []Label{{"a", "bc"}}, Value: 1, Timestamp: 300}})
 	want, _ := hex.DecodeString("ff" + "0a17" + "0a07" + "0a0161" + "12026263" + "120c" + "09000000000000f03f" + "10ac02")
@@ -46,7 +46,7 @@ func small() *Corpus {
 	return c
 }
 
-// What is scraped again has the series of before, at another time.
+// A repeated scrape has the same series with other values, at another time.
 func TestRescraped(t *testing.T) {
 	c := small()
 	first, all := c.Scraped(7, 3), c.Rescraped(7, 9, 3)

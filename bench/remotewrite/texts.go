@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// Where the texts lie.
+// Modules and paths of the texts.
 const (
 	nodeExporter = "github.com/prometheus/node_exporter@v1.12.1"
 	nodeText     = "collector/fixtures/e2e-output.txt"
@@ -26,7 +26,7 @@ const (
 	cadvisorText = "metrics/testdata/prometheus_metrics"
 )
 
-// Corpus is what payloads are made of.
+// Corpus holds the series and label sets that requests are made of.
 type Corpus struct {
 	node      []Series // a scrape of node_exporter
 	server    []Series // of a Prometheus server, which stands for any large Go program
@@ -63,7 +63,7 @@ func Load(ctx context.Context) (*Corpus, error) {
 
 func readFrom(ctx context.Context, module, path string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
-	cmd.Dir = os.TempDir() // in no module
+	cmd.Dir = os.TempDir() // outside of any module
 	out, err := cmd.Output()
 	var answer struct{ Dir, Error string }
 	if jsonErr := json.Unmarshal(out, &answer); jsonErr != nil {
@@ -75,8 +75,7 @@ func readFrom(ctx context.Context, module, path string) ([]byte, error) {
 	return os.ReadFile(filepath.Join(answer.Dir, filepath.FromSlash(path)))
 }
 
-// parseText reads Prometheus' text format. Timestamps are left out, as servers
-// set their own.
+// parseText reads Prometheus's text format. It ignores timestamps, since servers set their own.
 func parseText(data []byte) ([]Series, error) {
 	var all []Series
 	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
@@ -139,7 +138,7 @@ func parseLabels(labels []Label, rest string) ([]Label, string, error) {
 	}
 }
 
-// parseSets reads a JSON object a line and shuffles them.
+// parseSets reads one JSON object per line and shuffles the label sets.
 func parseSets(data []byte) ([][]Label, error) {
 	var sets [][]Label
 	for d := json.NewDecoder(bytes.NewReader(data)); d.More(); {
