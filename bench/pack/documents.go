@@ -20,8 +20,8 @@ var (
 	states = strings.Fields("open paid packed shipped delivered returned")
 )
 
-// document is a JSON document of about size bytes, always the same for a number: half of
-// it are names that all have, the rest is its own.
+// document returns a JSON document of about size bytes, deterministic for a number. Half of it consists of
+// names that all documents share; the rest is unique.
 func document(n, size int) []byte {
 	r := rand.New(rand.NewPCG(uint64(n), 7))
 	d := fmt.Appendf(nil, `{"order":"%08x-%04x","customer":{"name":"%s","city":"%s","id":%d},"state":"%s","total":%d.%02d,"currency":"EUR","created":"2026-%02d-%02dT%02d:%02d:%02dZ"`,
@@ -39,8 +39,7 @@ func document(n, size int) []byte {
 
 const trainedOn = 20_000
 
-// train makes a dictionary of documents that are not in the server, and the configuration
-// that names it.
+// train makes a dictionary, d.dict, from documents that are not in the server.
 func (o *options) train() error {
 	var lines []byte
 	for i := range trainedOn {
@@ -57,7 +56,7 @@ func (o *options) train() error {
 	return nil
 }
 
-// fill writes all documents, plain.
+// fill writes all documents uncompressed.
 func (o *options) fill(s *rig.Process) error {
 	c := s.Client()
 	defer c.Close()

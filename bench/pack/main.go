@@ -1,6 +1,6 @@
-// Command pack measures how fast `cinch pack` goes beside a plain SCAN + GET + SET of the
-// same keys, in turn, on a Redis server of its own, and how much memory the packer takes.
-// It writes to bench/results/pack.md, between the markers of its part.
+// Command pack compares the speed of `cinch pack` with a plain SCAN + GET + SET of the same keys, in turn, on
+// a Redis server of its own, and measures the memory that the packer takes. It writes to
+// bench/results/pack.md, between the markers of its part.
 //
 //	go run ./bench/pack [--keys N] [--runs N] [--settings lz4,zstd-3,zstd-3+dict] [--part NAME]
 package main
@@ -26,7 +26,7 @@ type options struct {
 
 	work  string // temporary: binary, dictionary, configuration
 	cinch string // built from this tree
-	self  string // this program, for the plain pass in a process of its own
+	self  string // this program, to run the plain pass in a process of its own
 }
 
 func main() {
@@ -84,8 +84,8 @@ func run(o *options) error {
 	return o.report(rows)
 }
 
-// report replaces what stands between the two markers of a part in pack.md; everything
-// else there is written by hand.
+// report replaces the text between the two markers of a part in pack.md; everything else there is written by
+// hand.
 func (o *options) report(rows []row) error {
 	text := tableOf(o, rows)
 	fmt.Print(text)

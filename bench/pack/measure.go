@@ -15,15 +15,15 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig/proc"
 )
 
-// pass is one way through all keys by one process.
+// pass is one iteration over all keys by one process.
 type pass struct {
 	took        time.Duration
-	cpu, server time.Duration // of the process, and of the server meanwhile
+	cpu, server time.Duration // of the process; of the server meanwhile
 	peak        int64         // bytes, VmHWM
 	report      packReport    // of the packer
 }
 
-// packReport is what the packer says at its end.
+// packReport is the packer's final report.
 type packReport struct {
 	Keys     int `json:"keys"`
 	Replaced int `json:"replaced"`
@@ -39,15 +39,15 @@ func (r *packReport) change() string {
 	return fmt.Sprintf("%+.1f%%", 100*(float64(r.After)/float64(r.Before)-1))
 }
 
-// row is all passes with one setting.
+// row holds all passes with one setting.
 type row struct {
 	setting string
-	plain   []pass // as many pages in work as the packer
-	single  []pass // one page after the other
+	plain   []pass // as many concurrent pages as the packer
+	single  []pass // one page at a time
 	packer  []pass
 }
 
-// measure goes through both forms of plain and packed in turn; who is first changes.
+// measure runs both forms of plain and the packer in turn; every second run reverses the order.
 func (o *options) measure(s *rig.Process, setting string) (row, error) {
 	r := row{setting: setting}
 	for i := range o.runs {
@@ -96,7 +96,7 @@ func (o *options) pack(s *rig.Process, setting string, to *[]pass) error {
 	return nil
 }
 
-// pass runs a program to its end.
+// pass runs a program until it exits.
 func (o *options) pass(s *rig.Process, to *[]pass, program string, args ...string) error {
 	cmd := exec.Command(program, args...)
 	var out, errs bytes.Buffer
@@ -117,7 +117,7 @@ func (o *options) pass(s *rig.Process, to *[]pass, program string, args ...strin
 		case err = <-done:
 			running = false
 		case <-time.After(50 * time.Millisecond):
-			held, _ := proc.Peak(cmd.Process.Pid) // none once it has ended
+			held, _ := proc.Peak(cmd.Process.Pid) // fails once it has exited
 			p.peak = max(p.peak, held)
 		}
 	}
@@ -152,7 +152,8 @@ func median[T int64 | float64 | time.Duration](of []pass, get func(p *pass) T) T
 
 func took(p *pass) time.Duration { return p.took }
 
-// tableOf has a line a setting; rates are of the medians, those of the runs in brackets.
+// tableOf has one line per setting. Rates are computed from the medians; the ratios of single runs are in
+// brackets.
 func tableOf(o *options, rows []row) string {
 	var b strings.Builder
 	load, _ := os.ReadFile("/proc/loadavg")

@@ -7,9 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// plainPass is what the packer is measured against: SCAN hands out pages of keys, and for
-// each page a pipeline of GET brings the values and a pipeline of SET writes them back.
-// Step and parallelism are the packer's.
+// plainPass is the baseline for the packer: SCAN returns pages of keys, and for each page a pipeline of GET
+// reads the values and a pipeline of SET writes them back. The page size and parallelism are the packer's.
 func plainPass(addr string, parallel int) error {
 	const step = 256
 	ctx := context.Background()
@@ -23,7 +22,7 @@ func plainPass(addr string, parallel int) error {
 			for keys := range pages {
 				if err := rewrite(ctx, c, keys); err != nil {
 					errs <- err
-					for range pages { // whoever sends must not wait
+					for range pages { // so that the sender does not block
 					}
 					return
 				}

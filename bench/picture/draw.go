@@ -6,7 +6,7 @@ import (
 	"html"
 )
 
-// theme is the colours of one kind of page. The background stays that of the page.
+// theme holds the colours for light or dark pages. The background is the page's.
 type theme struct{ name, text, quiet, plain, ours string }
 
 var themes = []theme{
@@ -14,7 +14,7 @@ var themes = []theme{
 	{"dark", "#f0f6fc", "#9198a1", "#656c76", "#4493f8"},
 }
 
-// The picture in pixels: labels stand left of the bars, values right of them.
+// The picture's measures in pixels. Labels are left of the bars, values right of them.
 const (
 	width     = 800
 	barsAt    = 190
@@ -26,7 +26,7 @@ const (
 	margin    = 12
 )
 
-// draw puts the panels below each other. Bars of a panel begin at zero and share a scale.
+// draw draws the panels below each other. Bars of a panel begin at zero and share a scale.
 func draw(panels []panel, t theme) []byte {
 	height := 2*margin - gap
 	for _, p := range panels {
@@ -44,7 +44,7 @@ func draw(panels []panel, t theme) []byte {
 	return b.Bytes()
 }
 
-// drawPanel returns where the next one begins.
+// drawPanel draws a panel at y and returns the y of the next one.
 func drawPanel(b *bytes.Buffer, p panel, t theme, y int) int {
 	fmt.Fprintf(b, `<text x="0" y="%d" font-weight="600" fill="%s">%s</text>`+"\n", y+15, t.text, html.EscapeString(p.title))
 	y += titleStep
@@ -66,7 +66,7 @@ func drawPanel(b *bytes.Buffer, p panel, t theme, y int) int {
 	return y + gap
 }
 
-// figure has three digits, which is as much as the results are good for.
+// figure formats a number with about three significant digits, the precision of the results.
 func figure(v float64) string {
 	switch {
 	case v >= 1000:
@@ -78,7 +78,7 @@ func figure(v float64) string {
 	}
 }
 
-// inOneLine is for those who hear the picture.
+// inOneLine returns the figures as text, for screen readers.
 func inOneLine(panels []panel) string {
 	text := ""
 	for _, p := range panels {

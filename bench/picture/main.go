@@ -1,5 +1,5 @@
-// Command picture draws the README's picture from committed results: `go run ./bench/picture`.
-// It measures nothing, so what it draws changes only when the files in bench/results do.
+// Command picture draws the README's picture from committed results: `go run ./bench/picture`. It measures
+// nothing, so the picture changes only when the files in bench/results do.
 package main
 
 import (
@@ -15,7 +15,7 @@ func main() {
 	}
 }
 
-// run writes one file for light pages and one for dark ones.
+// run writes one file for light pages and one for dark pages.
 func run(root string) error {
 	panels, err := readPanels(filepath.Join(root, "bench", "results"))
 	if err != nil {

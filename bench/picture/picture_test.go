@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The README's picture shows what the results say.
+// The README's picture matches the committed results.
 func TestPictureIsCurrent(t *testing.T) {
 	panels, err := readPanels("../results")
 	if err != nil {

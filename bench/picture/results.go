@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// A panel is one question with a bar for each answer.
+// panel is one measured quantity, with a bar for each way.
 type panel struct {
 	title, unit string
 	bars        []bar
@@ -17,13 +17,13 @@ type panel struct {
 type bar struct {
 	label string
 	value float64
-	ours  bool // what Cinch makes of it
+	ours  bool // a result of Cinch
 }
 
-// row is a line of a results file by the names of its columns.
+// row holds a line of a results file by column name.
 type row map[string]string
 
-// readPanels takes the figures from the files that benchmarks write.
+// readPanels reads the figures from the files that benchmarks write.
 func readPanels(dir string) ([]panel, error) {
 	var p reader
 	menus := p.rows(filepath.Join(dir, "redis-menus.csv"))
@@ -46,7 +46,7 @@ func readPanels(dir string) ([]panel, error) {
 	return panels, p.err
 }
 
-// reader keeps the first error, so that panels read as what they show.
+// reader keeps the first error, so that callers check errors once.
 type reader struct{ err error }
 
 func (r *reader) rows(name string) []row {
@@ -72,7 +72,7 @@ func (r *reader) rows(name string) []row {
 	return rows
 }
 
-// bars fills in the values of bars, whose labels are those of the results.
+// bars fills in the values and final labels of bars. Each bar's label is at first that of the results.
 func (r *reader) bars(rows []row, label, value string, per float64, bars ...bar) []bar {
 	for i, b := range bars {
 		found := only(rows, label, b.label)
