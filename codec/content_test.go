@@ -11,7 +11,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// A content can be read to where it has come, by other libraries, and ends where they see its end.
+// Content can be read up to its current end with other libraries, and ends where they expect its end.
 func TestContentWriter(t *testing.T) {
 	e := New(Options{})
 	for setting, open := range map[string]func(io.Reader) (io.Reader, error){
@@ -56,7 +56,7 @@ func checkContent(t *testing.T, e *Engine, setting string, pieces []string, open
 	}
 }
 
-// mayBeCut checks that what was appended ends with its last piece, though the content goes on.
+// mayBeCut checks that the output can be read up to its last piece, although the content continues.
 func mayBeCut(t *testing.T, setting string, out []byte, last string, open func(io.Reader) (io.Reader, error)) {
 	t.Helper()
 	if last == "" {

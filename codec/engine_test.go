@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/codectest"
 )
 
-// settings are all algorithms at all levels, but zstd's, which has a suite of its own.
+// settings returns all algorithms at all levels, except those of zstd, which has a suite of its own.
 func settings() []codec.Setting {
 	all := []codec.Setting{{Codec: codec.Raw}, {Codec: codec.Zstd}, {Codec: codec.Zstd, Level: 1}}
 	for id := codec.Snappy; id.Known(); id++ {
@@ -29,14 +29,14 @@ func settings() []codec.Setting {
 
 func TestRoundTrip(t *testing.T) {
 	e := codec.New(codec.Options{})
-	most := codectest.Amount(1024, 4097, 1<<17) // bytes of values of all kinds at all levels
+	most := codectest.Amount(1024, 4097, 1<<17) // limit for values of all kinds at all levels
 	for _, s := range settings() {
 		t.Run(s.String(), func(t *testing.T) {
 			for kind, values := range codectest.Values() {
 				for _, value := range values {
 					n := len(value)
 					if n > most && s.Level > 1 && (kind != "mixed" || n > codectest.Amount(most, 1<<17, 1<<17)) || n > 1<<17 && s.Level > codectest.Amount(0, 1, 99) {
-						continue // minutes, and nothing new
+						continue // would take minutes and show nothing new
 					}
 					payload := mustCompress(t, e, value, s)
 					if limit := codec.MaxEncodedLen(s.Codec, n); len(payload) > limit {
@@ -61,8 +61,8 @@ func mustCompress(t testing.TB, e *codec.Engine, value []byte, s codec.Setting) 
 	return payload[6:]
 }
 
-// TestLevelsDiffer guards the wiring of levels: the highest makes text smaller than the lowest, where
-// there are several.
+// TestLevelsDiffer checks the use of levels: the highest makes text smaller than the lowest, if there are
+// several.
 func TestLevelsDiffer(t *testing.T) {
 	e := codec.New(codec.Options{})
 	value := codectest.JSON(60_000, 1)
@@ -122,7 +122,8 @@ func TestDecompressDamaged(t *testing.T) {
 	}
 }
 
-// TestBombs opens 48 MiB of zeros as less: what is allocated stays below rawLen and a constant.
+// TestBombs decompresses 48 MiB of zeros with a smaller claimed length: allocations stay below rawLen and a
+// constant.
 func TestBombs(t *testing.T) {
 	e := codec.New(codec.Options{})
 	for id := codec.Snappy; id.Known(); id++ {
@@ -144,7 +145,7 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// TestShortPayloadsAllocateLittle gives a few bytes and a claim of 1 GiB.
+// TestShortPayloadsAllocateLittle decompresses a few bytes that claim 1 GiB.
 func TestShortPayloadsAllocateLittle(t *testing.T) {
 	e := codec.New(codec.Options{})
 	for id := codec.Raw; id.Known(); id++ {
@@ -203,7 +204,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestAllocations: with room in dst a call allocates nothing once states are warm.
+// TestAllocations checks that a call with sufficient capacity in dst allocates nothing once states are warm.
 func TestAllocations(t *testing.T) {
 	e := codec.New(codec.Options{})
 	d := codectest.Dicts(t)["trained by go"]
@@ -235,13 +236,13 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// counter is a zstd that records how many calls it serves at one time. Its first calls wait until there are as many as there
-// should be.
+// counter is a zstd that records its number of concurrent calls. Its first calls wait until the expected
+// number is reached.
 type counter struct {
 	codec.ZstdCoder
 	now, most atomic.Int32
 	want      int32
-	full      chan struct{} // closed when so many are served
+	full      chan struct{} // closed when the expected number is reached
 	once      sync.Once
 }
 
@@ -295,7 +296,7 @@ func TestMaxInFlight(t *testing.T) {
 		t.Errorf("%d calls at one time, want %d", most, inFlight)
 	}
 	after := runtime.NumGoroutine()
-	for range 1000 { // one that is done may not be gone yet
+	for range 1000 { // a finished call may not have returned yet
 		if after <= before {
 			return
 		}
@@ -305,7 +306,7 @@ func TestMaxInFlight(t *testing.T) {
 	t.Errorf("%d goroutines became %d", before, after)
 }
 
-// watched calls seen while it compresses.
+// watched calls seen while compressing.
 type watched struct {
 	codec.ZstdCoder
 	seen func()
@@ -346,7 +347,7 @@ func engineRoundTrip(t *testing.T, e *codec.Engine, value []byte, s codec.Settin
 	}
 }
 
-// bug is a zstd that panics.
+// bug is a zstd implementation that panics.
 type bug struct{ codec.ZstdCoder }
 
 func (bug) Compress([]byte, []byte, int, *codec.Dict) ([]byte, error)   { panic("bug") }
@@ -354,7 +355,7 @@ func (bug) Decompress([]byte, []byte, int, *codec.Dict) ([]byte, error) { panic(
 
 func TestPanicIsAnError(t *testing.T) {
 	e := codec.New(codec.Options{Zstd: bug{}, MaxInFlight: 1})
-	for range 3 { // a turn that is not given back would hang the second
+	for range 3 { // a lost turn would make the second one hang
 		if out, err := e.Compress([]byte("kept"), []byte("value"), codec.Setting{Codec: codec.Zstd}, nil); err == nil || string(out) != "kept" {
 			t.Errorf("compress: %q, %v", out, err)
 		}
@@ -364,7 +365,7 @@ func TestPanicIsAnError(t *testing.T) {
 	}
 }
 
-// TestIdleMemory fills the engine with states of all kinds and sees what stays.
+// TestIdleMemory fills the engine with states of all kinds and measures what remains.
 func TestIdleMemory(t *testing.T) {
 	e := codec.New(codec.Options{MaxInFlight: 4})
 	value := codectest.JSON(1<<20, 1)
@@ -389,7 +390,7 @@ func TestIdleMemory(t *testing.T) {
 	runtime.KeepAlive(e)
 }
 
-// heap returns the bytes of the heap that are alive.
+// heap returns the live bytes of the heap.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC()
@@ -398,7 +399,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestForgetsBuffers: an idle decoder must not keep a caller's buffer alive.
+// TestForgetsBuffers checks that an idle decoder does not keep a caller's buffer alive.
 func TestForgetsBuffers(t *testing.T) {
 	e := codec.New(codec.Options{})
 	value := codectest.JSON(4<<20, 1)

@@ -14,9 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "add golden payloads that are missing; existing ones are never changed")
 
-// TestGolden opens payloads that earlier versions wrote. The files are frozen:
-// testdata/golden/value is what all others hold, and a name is the codec's,
-// then what tells the payload apart.
+// TestGolden decompresses payloads that earlier versions wrote. The files are frozen: testdata/golden/value
+// is the content of all others, whose names begin with the codec's name.
 func TestGolden(t *testing.T) {
 	e := codec.New(codec.Options{})
 	d := codectest.Dicts(t)["trained by go"]

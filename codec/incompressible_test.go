@@ -49,8 +49,8 @@ func TestIncompressibleFalse(t *testing.T) {
 	}
 }
 
-// TestIncompressibleAgrees checks the estimate against what a codec makes of
-// values that are part random: where it says waste, zstd gains little.
+// TestIncompressibleAgrees compares the estimate with a codec's results on partly random values: for values
+// estimated to be incompressible, zstd gains little.
 func TestIncompressibleAgrees(t *testing.T) {
 	z := codec.NewGoZstd()
 	for percent := 0; percent <= 100; percent += 5 {

@@ -83,7 +83,7 @@ func TestIDNames(t *testing.T) {
 	}
 }
 
-// FuzzParseSetting: what parses prints back as it was, and is valid.
+// FuzzParseSetting checks that text that parses is printed unchanged, and is valid.
 func FuzzParseSetting(f *testing.F) {
 	for _, text := range []string{"raw", "lz4", "zstd-3", "zstd-3@0a1b2c3d", "zstd-03", "s2-2@00000001"} {
 		f.Add(text)

@@ -13,9 +13,8 @@ import (
 
 const zstdMagic = "\x28\xb5\x2f\xfd"
 
-// TestZstdCLI: "zstd -D" takes a saved dictionary, reads our frames once they
-// have their magic number back, and writes frames (with checksum and
-// dictionary ID) that we read.
+// TestZstdCLI checks that "zstd -D" accepts a saved dictionary, reads Cinch's frames once they have their
+// magic number back, and writes frames (with checksum and dictionary ID) that Cinch reads.
 func TestZstdCLI(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs zstd")

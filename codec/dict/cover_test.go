@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// A sample that best doesn't look at again could not have won: every choice is the one that a look at all samples makes.
+// A sample that best skips could not have won: every choice equals that over all samples.
 func TestBestSkipsOnlyWhatCannotWin(t *testing.T) {
 	var samples [][]byte
 	for i, b := range randomBytes(600, 1) {
 		samples = append(samples, fmt.Appendf(nil, `{"id":%d,"tier":"%s","name":"customer %x","active":true}`, i*7919, []string{"gold", "silver", "bronze"}[b%3], b))
 	}
 	n := len(samples)
-	samples = append(samples, samples...) // of equals the first wins, also where the second is looked at first
+	samples = append(samples, samples...) // the first of equals wins, even if the second is examined first
 	unseen := slices.Repeat([]int{math.MaxInt}, len(samples))
 	for _, k := range []int{48, 400} {
 		c := newCover(samples)

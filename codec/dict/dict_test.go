@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/dict"
 )
 
-// Training and evaluation data come from different seeds: no value is in both.
+// Training and evaluation data have different seeds: no value is in both.
 func trainingSamples() [][]byte { return codectest.Documents(codectest.Amount(500, 500, 1500), 1) }
 func heldOut() [][]byte         { return codectest.Documents(300, 2) }
 
@@ -63,7 +63,7 @@ func TestTrainIsDeterministic(t *testing.T) {
 	}
 }
 
-// TestTrainOddSamples: a dictionary or an error, never a panic.
+// TestTrainOddSamples expects a dictionary or an error, never a panic.
 func TestTrainOddSamples(t *testing.T) {
 	repeat := func(sample []byte, n int) [][]byte {
 		all := make([][]byte, n)
@@ -96,7 +96,7 @@ func TestTrainOddSamples(t *testing.T) {
 		"long":                  {repeat(codectest.JSON(codectest.Amount(20_000, 20_000, 300_000), 1), 9), false},
 		"two sorts, one random": {append(random(300, 100), codectest.Documents(100, 1)...), false},
 	}
-	// Chance may find something in common here: anything but a panic will do.
+	// Random samples may have something in common by chance: any result but a panic is fine.
 	for _, samples := range [][][]byte{random(300, 100), random(codectest.Amount(4000, 4000, 20_000), 20)} {
 		for _, a := range algorithms {
 			if _, err := dict.Train(samples, dict.TrainOptions{Algorithm: a}); err != nil && !errors.Is(err, dict.ErrSamples) {
@@ -149,7 +149,8 @@ func TestTrainOptions(t *testing.T) {
 	}
 }
 
-// TestTrainUsesSamplesFromAllOver: with a hundred times too many samples, those at the end count too.
+// TestTrainUsesSamplesFromAllOver checks that samples at the end count too if there are a hundred times too
+// many.
 func TestTrainUsesSamplesFromAllOver(t *testing.T) {
 	given := 0
 	o := dict.TrainOptions{Size: 1024, Algorithm: dict.External}

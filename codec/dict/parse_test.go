@@ -22,7 +22,8 @@ func TestLengthCodes(t *testing.T) {
 	}
 }
 
-// A sample is two literals, a match in the content, four literals, a match in the sample itself, and literals.
+// The sample is two literals, a match in the content, four literals, a match in the sample itself, and
+// literals.
 func TestCountCodes(t *testing.T) {
 	content := []byte("0123456789 what values have in common")
 	got := countCodes(content, [][]byte{[]byte("xx what values have YYYY what values have ZZZZ")})
@@ -39,7 +40,7 @@ func TestCountCodes(t *testing.T) {
 	}
 }
 
-// Every table adds up, and gives each symbol a place, about as large as it is frequent.
+// Every table has the right sum, and gives each symbol an entry, in proportion to its frequency.
 func TestNormalized(t *testing.T) {
 	for name, counts := range map[string][]int{
 		"none":        make([]int, 53),
@@ -68,7 +69,7 @@ func TestNormalized(t *testing.T) {
 	}
 }
 
-// Tables are worth their bytes: of values that were not learned from they save more than a fiftieth.
+// Tables are worth their size: on values that were not trained on they save more than a fiftieth.
 func TestTablesPay(t *testing.T) {
 	var samples [][]byte
 	for i, b := range randomBytes(2000, 1) {
@@ -90,7 +91,7 @@ func TestTablesPay(t *testing.T) {
 	}
 }
 
-// Values without literals, or with all bytes alike, have a dictionary too.
+// Values without literals, or with all bytes equally frequent, have a dictionary too.
 func TestLiteralTable(t *testing.T) {
 	var none, alike, one [256]int
 	for b := range alike {

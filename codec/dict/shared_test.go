@@ -11,7 +11,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// patients have much in common, and each a secret that is in one of them, in two, or in three.
+// patients returns samples with much in common, each with a secret that is in one of them, in two, or in
+// three.
 func patients(n int) (samples [][]byte, secrets []string) {
 	r := rand.New(rand.NewPCG(1, 2))
 	secret := func() string { return fmt.Sprintf("%016x-%d", r.Uint64(), len(secrets)) }
@@ -27,11 +28,11 @@ func patients(n int) (samples [][]byte, secrets []string) {
 	return samples, secrets
 }
 
-// No algorithm makes a dictionary with strings of 8 bytes that fewer than three samples have, not
-// even over the places where something was cut out.
+// No algorithm makes a dictionary with strings of 8 bytes that fewer than three samples have, not even across
+// the gaps where something was cut out.
 func TestDictionariesHoldNothingRare(t *testing.T) {
 	samples, secrets := patients(300)
-	// A trainer that takes everything, whatever tenant it belongs to.
+	// A trainer that uses everything, whichever tenant it belongs to.
 	greedy := func(samples [][]byte, size int) ([]byte, error) {
 		all := bytes.Join(samples, nil)
 		return all[:min(len(all), size)], nil
@@ -71,7 +72,7 @@ func TestDictionariesHoldNothingRare(t *testing.T) {
 	}
 }
 
-// contentOf is what a dictionary holds beside its tables.
+// contentOf returns a dictionary's content without its tables.
 func contentOf(content []byte) []byte {
 	if d, err := zstd.InspectDictionary(content); err == nil {
 		return d.Content()
@@ -79,7 +80,7 @@ func contentOf(content []byte) []byte {
 	return content
 }
 
-// Samples that have nothing in common give no dictionary, rather than one of secrets.
+// Samples with nothing in common give no dictionary, rather than one of secrets.
 func TestNothingInCommon(t *testing.T) {
 	var samples [][]byte
 	r := rand.NewChaCha8([32]byte{5})

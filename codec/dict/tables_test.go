@@ -35,7 +35,7 @@ func TestCountsRoundTrip(t *testing.T) {
 	}
 }
 
-// randomCounts add up to size, with -1 standing for less than one.
+// randomCounts returns counts with the sum size, in which -1 stands for less than one.
 func randomCounts(size int, seed uint64) (counts []int) {
 	for _, b := range randomBytes(size, seed) {
 		c := min(1+int(b)%(1+size/4), size)
@@ -51,7 +51,7 @@ func randomCounts(size int, seed uint64) (counts []int) {
 }
 
 func TestReadCountsRefuses(t *testing.T) {
-	for seed := range uint64(2000) { // no panic, whatever it says
+	for seed := range uint64(2000) { // no panic for any input
 		_, _, _, _ = readCounts(randomBytes(int(seed%20), seed), 36)
 	}
 	if _, _, _, err := readCounts(nil, 36); err == nil {
@@ -59,7 +59,7 @@ func TestReadCountsRefuses(t *testing.T) {
 	}
 }
 
-// TestTablesAreComplete: libzstd trusts tables in which every symbol has a place.
+// TestTablesAreComplete checks that every symbol has an entry: libzstd trusts only such tables.
 func TestTablesAreComplete(t *testing.T) {
 	var samples [][]byte
 	for i, b := range randomBytes(300, 1) {
@@ -86,14 +86,14 @@ func TestTablesAreComplete(t *testing.T) {
 	}
 }
 
-// Where the parts of a dictionary are.
+// The sizes of a dictionary's parts.
 const (
 	dictHeaderLen = 8
 	offsetsLen    = 12
 )
 
-// readCounts reads an FSE table description (section 4.1.1) of up to so many
-// symbols, and returns their counts, the accuracy and the bytes it took.
+// readCounts reads an FSE table description (section 4.1.1) of up to that many symbols, and returns their
+// counts, the accuracy and the bytes read.
 func readCounts(b []byte, symbols int) (counts []int, log, n int, err error) {
 	r := bitReader{bytes: b}
 	log = int(r.read(4)) + 5
@@ -104,7 +104,7 @@ func readCounts(b []byte, symbols int) (counts []int, log, n int, err error) {
 			return nil, 0, 0, errors.New("table with too many symbols")
 		}
 		width := bits.Len(uint(remaining)) // of values up to remaining
-		short := 1<<width - 1 - remaining  // values below take a bit less
+		short := 1<<width - 1 - remaining  // smaller values take a bit less
 		v := int(r.peek(width - 1))
 		if v < short {
 			r.read(width - 1)
@@ -113,7 +113,7 @@ func readCounts(b []byte, symbols int) (counts []int, log, n int, err error) {
 		}
 		counts[symbol] = v - 1
 		remaining -= max(v-1, 1-v)
-		for v == 1 { // zero, and how many zeros follow
+		for v == 1 { // zero, followed by the number of further zeros
 			zeros := int(r.read(2))
 			symbol += zeros
 			if zeros < 3 {
@@ -127,7 +127,7 @@ func readCounts(b []byte, symbols int) (counts []int, log, n int, err error) {
 	return counts, log, (r.at + 7) / 8, nil
 }
 
-// bitReader reads from the lowest bit up. Beyond the end it reads zeros.
+// bitReader reads from the lowest bit up. After the end it reads zeros.
 type bitReader struct {
 	bytes []byte
 	at    int

@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 )
 
-// What a message may allocate in the compressors, whatever its size.
+// Limits of the compressors' allocations for a message of any size.
 const (
 	maxAllocs     = 12
 	maxAllocBytes = 1 << 10
@@ -89,8 +89,8 @@ func decompressFrom(t *testing.T, c encoding.Compressor, in io.Reader, buf []byt
 	return n
 }
 
-// checkAllocations takes the best of some tries: a garbage collection in
-// between empties the libraries' pools.
+// checkAllocations uses the best of several tries: a garbage collection in between empties the libraries'
+// pools.
 func checkAllocations(t *testing.T, what string, f func()) {
 	t.Helper()
 	const runs = 5

@@ -13,13 +13,13 @@ import (
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 )
 
-// settings is every encoding at its default and at levels of its own.
+// settings lists every encoding at its default and at other levels.
 var settings = []string{
 	"snappy", "snappy-2", "s2", "s2-2", "s2-3", "minlz", "minlz-2", "minlz-3", "lz4", "lz4-5",
 	"zstd", "zstd-1", "zstd-3", "zstd-9", "zstd-19", "gzip", "gzip-1", "gzip-9",
 }
 
-// message is n bytes in which much, but not all, is repeated.
+// message returns n bytes in which much, but not all, is repeated.
 func message(n int) []byte {
 	var b []byte
 	for i := 0; len(b) < n; i++ {
@@ -28,7 +28,7 @@ func message(n int) []byte {
 	return b[:n]
 }
 
-// A setting compresses as its name does.
+// A setting compresses like its name.
 func TestAppendSetting(t *testing.T) {
 	set, src := grpccodec.NewSet(grpccodec.Options{}), message(1000)
 	for _, name := range settings {
@@ -87,7 +87,7 @@ func TestAppendRoundTrips(t *testing.T) {
 	}
 }
 
-// Without a level zstd chooses one by size, minlz and the others don't.
+// Without a level zstd chooses one by size, the other encodings don't.
 func TestZstdChoosesItsLevel(t *testing.T) {
 	set := grpccodec.NewSet(grpccodec.Options{})
 	for n, want := range map[int]string{1<<17 - 1: "zstd-1", 1 << 17: "zstd-3"} {
@@ -107,7 +107,7 @@ func TestZstdChoosesItsLevel(t *testing.T) {
 	}
 }
 
-// A caller without a limit of its own says math.MaxInt.
+// A caller without a limit passes math.MaxInt.
 func TestAppendDecompressWithoutLimit(t *testing.T) {
 	set := grpccodec.NewSet(grpccodec.Options{})
 	src := message(20_000)

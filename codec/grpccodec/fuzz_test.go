@@ -12,8 +12,8 @@ import (
 
 const fuzzLimit = 64 << 10
 
-// fuzz feeds a decoder. What it accepts it must accept in one piece and byte by
-// byte, and what that is must survive being compressed again.
+// fuzz feeds a decoder. Input that it accepts must be accepted both in one piece and byte by byte, and the
+// result must survive being compressed again.
 func fuzz(f *testing.F, name string) {
 	set := grpccodec.NewSet(grpccodec.Options{MaxDecodedBytes: fuzzLimit})
 	for _, n := range []int{0, 1, 100, 5000} {

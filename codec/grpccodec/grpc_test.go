@@ -24,10 +24,10 @@ import (
 	_ "github.com/cinch-layer/cinch/codec/grpccodec/all"
 )
 
-// Compressors under names of the tests' own, which both sides know.
+// Compressors with names of the tests' own, which both sides know.
 const (
-	tinyName  = "tiny"  // zstd that makes a server's 10 bytes a message too large
-	bombName  = "bomb"  // sends what is not what it says
+	tinyName  = "tiny"  // zstd that makes a server's message too large by 10 bytes
+	bombName  = "bomb"  // sends something else than it claims
 	trashName = "trash" // zstd's name for the rest: sends text
 )
 
@@ -48,7 +48,7 @@ func init() {
 	encoding.RegisterCompressor(sends{zstd, bombName, zeros.Bytes()})
 }
 
-// sends sends the same bytes whatever the message, and reads zstd.
+// sends always sends the same bytes, and reads zstd.
 type sends struct {
 	encoding.Compressor
 	name   string
@@ -91,7 +91,7 @@ var echoService = grpc.ServiceDesc{
 	}}},
 }
 
-// wireBytes counts what answers take on the wire.
+// wireBytes counts the size of replies on the wire.
 type wireBytes struct {
 	mu       sync.Mutex
 	raw, net int
@@ -179,7 +179,7 @@ func echoStream(t *testing.T, conn *grpc.ClientConn, name string) {
 	}
 }
 
-// TestGRPCStatus: what grpc-go makes of the errors.
+// TestGRPCStatus checks the status that grpc-go reports for errors.
 func TestGRPCStatus(t *testing.T) {
 	conn := dial(t)
 	for _, c := range []struct {
@@ -195,7 +195,7 @@ func TestGRPCStatus(t *testing.T) {
 		{"garbage", 10, []grpc.CallOption{grpc.UseCompressor(trashName)}, codes.Internal, "corrupt"},
 		{"a limit of our own", 200, []grpc.CallOption{grpc.UseCompressor(tinyName)}, codes.Internal, "more than 10 bytes"},
 	} {
-		for range 5 { // more often than there may be states
+		for range 5 { // more often than the number of states
 			_, err := once(conn, message(c.n), c.options...)
 			if s := status.Convert(err); s.Code() != c.want || !strings.Contains(s.Message(), c.text) {
 				t.Errorf("%s: %v", c.what, err)
@@ -228,7 +228,8 @@ func TestGRPCUnderLoad(t *testing.T) {
 	wg.Wait()
 }
 
-// A program's own compressors may be registered after those of the import. Register, in main, comes behind them.
+// A program may register its own compressors after those of the import. Register, called in main, comes after
+// them.
 func TestRegisterInMain(t *testing.T) {
 	encoding.RegisterCompressor(sends{encoding.GetCompressor("s2"), "s2", []byte("of the program")})
 	if err := grpccodec.Register(grpccodec.Names()...); err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// lines is a text of n bytes that compresses.
+// lines returns compressible text of n bytes.
 func lines(n int) []byte {
 	return []byte(strings.Repeat("one line is like the next, but not quite 0123456789\n", n/50+1)[:n])
 }
@@ -25,7 +25,7 @@ func packedBy(t *testing.T, s *Set, name string, src []byte) []byte {
 	return packed
 }
 
-// idleStates counts what lies in the pools.
+// idleStates counts the states in the pools.
 func (s *Set) idleStates() (encoders, decoders int) {
 	for _, p := range s.encoders {
 		encoders += len(p.states)
@@ -104,7 +104,7 @@ func TestReaderGoesOnReportingAnError(t *testing.T) {
 			}
 			r.Close()
 		}
-		// The decoder is as good as new.
+		// The decoder can be used as before.
 		if raw, err := s.AppendDecompress(nil, packed, name, 300_000); err != nil || len(raw) != 300_000 {
 			t.Errorf("%s: %d bytes and %v after an error", name, len(raw), err)
 		}
@@ -166,7 +166,7 @@ func TestWriterDropsItsEncoderAfterAnError(t *testing.T) {
 				t.Errorf("%s: Close is content after %v", name, err)
 			}
 			checkRest(t, s, 0, 0)
-			// And at Close, when all fits into the encoder.
+			// Also at Close, if everything fits into the encoder.
 			w, _ = c.Compress(to)
 			w.Write([]byte("short"))
 			if err := w.Close(); err == nil {
@@ -212,8 +212,7 @@ func packedWithout(t *testing.T, name string, src []byte) []byte {
 	return packedBy(t, NewSet(Options{}), name, src)
 }
 
-// grpc-go before 1.82 closes no reader: one that is abandoned at a size limit
-// must give its place back all the same.
+// grpc-go before 1.82 closes no reader: one that is abandoned at a size limit must still return its turn.
 func TestAbandonedReadersGiveTheirTurnBack(t *testing.T) {
 	s := NewSet(Options{MaxInFlight: 1})
 	s.decoding.patient = long
@@ -234,7 +233,7 @@ func TestMaxDecodedBytes(t *testing.T) {
 			r := reader(t, s, name, bytes.NewReader(packedBy(t, s, name, lines(1000))))
 			n, err := io.Copy(io.Discard, r)
 			begins := limit
-			if name == "cinch-proto" { // is opened as a whole
+			if name == "cinch-proto" { // decompressed as a whole
 				begins = 0
 			}
 			if limit < 1000 && (!errors.Is(err, ErrTooLarge) || n != begins) || limit >= 1000 && (err != nil || n != 1000) {
@@ -245,7 +244,7 @@ func TestMaxDecodedBytes(t *testing.T) {
 	}
 }
 
-// Structurally connect-go's interfaces.
+// connect-go's interfaces, matched structurally.
 var (
 	_ interface {
 		io.Writer
@@ -259,8 +258,8 @@ var (
 	} = (*Reader)(nil)
 )
 
-// TestReset uses handles as connect-go's pools do: Reset, use, Close, and a
-// reset to nothing before they are put away.
+// TestReset uses handles like connect-go's pools do: Reset, use, Close, and a Reset to nil before they are
+// put back.
 func TestReset(t *testing.T) {
 	s := NewSet(Options{MaxInFlight: 1})
 	s.encoding.patient, s.decoding.patient = long, long
@@ -276,7 +275,7 @@ func TestReset(t *testing.T) {
 		for i := range 3 {
 			var packed bytes.Buffer
 			w.Reset(&packed)
-			if i == 1 { // a message that its sender gave up
+			if i == 1 { // a message that its sender abandoned
 				w.Write(lines(10))
 				w.Reset(&packed)
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 )
 
-// zeros is what bombs are made of.
+// bomb returns n zeros, compressed.
 func bomb(t *testing.T, set *grpccodec.Set, name string, n int) []byte {
 	t.Helper()
 	packed, err := set.AppendCompress(nil, make([]byte, n), name)
@@ -27,7 +27,7 @@ func TestBombsEndAtTheLimit(t *testing.T) {
 	for _, name := range grpccodec.Names() {
 		set := grpccodec.NewSet(grpccodec.Options{MaxInFlight: 1})
 		packed := bomb(t, set, name, size)
-		set.AppendDecompress(nil, packed, name, limit) // states are made here
+		set.AppendDecompress(nil, packed, name, limit) // makes the states
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		out, err := set.AppendDecompress(nil, packed, name, limit)
@@ -41,7 +41,7 @@ func TestBombsEndAtTheLimit(t *testing.T) {
 	}
 }
 
-// A reader's own limit holds before a message is opened that is opened as a whole.
+// A reader's own limit applies before a message is decompressed as a whole.
 func TestReadersLimit(t *testing.T) {
 	const limit = 100_000
 	set := grpccodec.NewSet(grpccodec.Options{MaxInFlight: 1, MaxDecodedBytes: limit})
@@ -73,8 +73,8 @@ func TestReadersLimit(t *testing.T) {
 	}
 }
 
-// TestTruncations: whatever is left of a message is an error, or a beginning of
-// it where the format has no end (snappy and s2, between two chunks).
+// TestTruncations checks that any part of a message is an error, or a beginning of it if the format has no
+// end marker (snappy and s2, between two chunks).
 func TestTruncations(t *testing.T) {
 	src := message(70_000)
 	endless := map[string]bool{"snappy": true, "s2": true}
@@ -115,12 +115,12 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// zstdFrame is a frame of one raw block with the given window descriptor.
+// zstdFrame returns a frame of one raw block with the given window descriptor.
 func zstdFrame(window byte) []byte {
 	return append([]byte{0x28, 0xb5, 0x2f, 0xfd, 0, window}, 3<<3|1, 0, 0, 'a', 'b', 'c')
 }
 
-// windowLog is the descriptor of a window of 1<<log bytes.
+// windowLog returns the descriptor of a window of 1<<log bytes.
 func windowLog(log int) byte { return byte(log-10) << 3 }
 
 func TestZstdWindow(t *testing.T) {
@@ -146,8 +146,7 @@ func TestZstdWindow(t *testing.T) {
 	}
 }
 
-// A frame that declares a length is refused before it is decoded, and one that
-// lies about it is found out.
+// A frame that declares too large a length is refused before it is decoded, and a wrong length is detected.
 func TestZstdDeclaredLength(t *testing.T) {
 	set := grpccodec.NewSet(grpccodec.Options{})
 	for _, declared := range []uint64{1 << 40, math.MaxUint64, 200} {
@@ -166,7 +165,7 @@ func TestZstdDeclaredLength(t *testing.T) {
 	}
 }
 
-// What a chunk or block declares must not be allocated many times over.
+// The size that a chunk or block declares must not be allocated many times over.
 func TestDeclaredBlocks(t *testing.T) {
 	for name, packed := range map[string][]byte{
 		"s2":     []byte("\xff\x06\x00\x00S2sTwO\x00\xff\xff\xff\x00\x00\x00\x00\xff\xff\xff\xff\x0f"),
@@ -188,7 +187,7 @@ func TestDeclaredBlocks(t *testing.T) {
 	}
 }
 
-// A frame of linked lz4 blocks must not see what another message left behind.
+// A frame of linked lz4 blocks must not see data of another message.
 func TestLZ4SeesNoOtherMessage(t *testing.T) {
 	set := grpccodec.NewSet(grpccodec.Options{MaxInFlight: 1})
 	linked := func(block ...byte) []byte {
@@ -200,7 +199,7 @@ func TestLZ4SeesNoOtherMessage(t *testing.T) {
 	if out, err := set.AppendDecompress(nil, linked(secret...), "lz4", 1000); string(out) != "twenty secret bytes!" {
 		t.Fatalf("%q, %v", out, err)
 	}
-	// A match 20 bytes before the block's own beginning, and five literals.
+	// A match 20 bytes before the block's beginning, and five literals.
 	spy := append([]byte{0x00, 20, 0}, append([]byte{0x50}, "12345"...)...)
 	if out, err := set.AppendDecompress(nil, linked(spy...), "lz4", 1000); !errors.Is(err, grpccodec.ErrCorrupt) {
 		t.Errorf("%q, %v", out, err)

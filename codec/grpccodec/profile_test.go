@@ -13,7 +13,8 @@ import (
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 )
 
-// What goes out as zstd is what gRPC's A122 defines, whichever way it was made, and so is the vector (whose name says who made it).
+// All zstd output conforms to gRPC's A122, whichever way it was made, and so does the vector (whose name
+// tells its writer).
 func TestZstdProfile(t *testing.T) {
 	set := grpccodec.NewSet(grpccodec.Options{})
 	for _, name := range []string{"zstd", "zstd-1", "zstd-3", "zstd-6"} {
@@ -56,8 +57,8 @@ func vector(t *testing.T, name string) []byte {
 	return b
 }
 
-// What is not in the profile: frames in a row and skippable ones are read as RFC 8878 says, since other libraries have sent
-// them; a frame that names a dictionary is damaged, and so is what is cut off.
+// Outside the profile: consecutive and skippable frames are read as in RFC 8878, since other libraries have
+// sent them; a frame that names a dictionary is an error, and so is a truncated one.
 func TestOutsideZstdProfile(t *testing.T) {
 	set := grpccodec.NewSet(grpccodec.Options{})
 	half, err := set.AppendCompress(nil, []byte("half of a message, "), "zstd")
@@ -70,7 +71,7 @@ func TestOutsideZstdProfile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := append([]byte{0x28, 0xb5, 0x2f, 0xfd, sealed[0] | 1, 7}, sealed[1:]...) // of a single segment: the number comes next
+	named := append([]byte{0x28, 0xb5, 0x2f, 0xfd, sealed[0] | 1, 7}, sealed[1:]...) // for a single segment the number follows
 	for name, test := range map[string]struct {
 		packed []byte
 		want   string

@@ -2,5 +2,5 @@
 
 package grpccodec_test
 
-// raceDetector is on: sync.Pool then forgets at random, and libraries allocate.
+// raceDetector is on: sync.Pool then drops items at random, and libraries allocate.
 const raceDetector = true

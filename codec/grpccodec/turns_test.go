@@ -46,13 +46,12 @@ func TestALostTurnComesBack(t *testing.T) {
 	}
 }
 
-// When all turns are lost nothing allocates any more, and the collector has no
-// reason of its own to run.
+// When all turns are lost nothing allocates any more, so that the collector does not run by itself.
 func TestWaitersFindLostTurns(t *testing.T) {
 	turns := newTurns(1)
 	turns.patient = 5 * time.Millisecond
 	turns.take()
-	turns.take()       // goes ahead without, after a while
+	turns.take()       // continues without one, after a while
 	for range 12_000 { // a minute
 		if turns.inUse() == 0 {
 			return

@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 )
 
-// TestVectors reads what others wrote: bench/grpc/vectors says who and how.
+// TestVectors reads messages of other implementations: bench/grpc/vectors describes these.
 func TestVectors(t *testing.T) {
 	want, err := os.ReadFile("testdata/message")
 	if err != nil {
@@ -49,8 +49,8 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// Go's own gzip and Python's read ours. The others' decoders are asked in
-// bench/grpc, whose module has them.
+// Go's own gzip and Python's read Cinch's output. Decoders of other implementations are tested in bench/grpc,
+// whose module has them.
 func TestOthersReadGzip(t *testing.T) {
 	set := grpccodec.NewSet(grpccodec.Options{})
 	for _, n := range []int{0, 1, 70_000} {

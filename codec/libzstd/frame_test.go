@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/codectest"
 )
 
-// TestFrameBytes compares what is taken from budgets with what the library takes.
+// TestFrameBytes compares the estimate charged to budgets with the library's memory.
 func TestFrameBytes(t *testing.T) {
 	z := &coder{}
 	for _, n := range []int{512 << 10, 1 << 20, 3 << 20, 9 << 20} {
@@ -31,8 +31,8 @@ func TestFrameBytes(t *testing.T) {
 	}
 }
 
-// TestFrameStays: a buffer with room for the longest frame is never moved, or budgets would be wrong
-// by that much.
+// TestFrameStays checks that a buffer with room for the longest frame is never reallocated, which would make
+// budgets wrong by its size.
 func TestFrameStays(t *testing.T) {
 	e := codec.New(codec.Options{Zstd: &coder{}})
 	for _, n := range []int{4 * codec.FrameBlock, 4*codec.FrameBlock + 1, 9*codec.FrameBlock - 1} {

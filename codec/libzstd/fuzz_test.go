@@ -14,7 +14,7 @@ func FuzzDecompress(f *testing.F) { codectest.FuzzDecompress(f, newCoder(f)) }
 
 func FuzzRoundTrip(f *testing.F) { codectest.FuzzRoundTrip(f, newCoder(f)) }
 
-// FuzzSame: where both implementations open a payload, they find the same.
+// FuzzSame checks that both implementations decompress a payload to the same content.
 func FuzzSame(f *testing.F) {
 	z, g := newCoder(f), codec.NewGoZstd()
 	d := codectest.Dicts(f)["trained by go"]

@@ -36,7 +36,7 @@ func TestLibzstd(t *testing.T) {
 	codectest.Zstd(t, newCoder(t), dicts(t))
 }
 
-// TestGoZstd runs the suite once more with the dictionary that only libzstd can train.
+// TestGoZstd runs the suite again with the dictionary that only libzstd can train.
 func TestGoZstd(t *testing.T) {
 	const only = "trained by libzstd"
 	codectest.Zstd(t, codec.NewGoZstd(), map[string]*codec.Dict{only: dicts(t)[only]})
@@ -62,7 +62,7 @@ func TestFrames(t *testing.T) {
 	t.Run("go to libzstd", func(t *testing.T) { codectest.Frames(t, pure, lib) })
 }
 
-// Messages of gRPC are single frames, as its A122 wants.
+// Messages of gRPC are single frames, as A122 requires.
 func TestMessages(t *testing.T) {
 	set := grpccodec.NewSet(grpccodec.Options{Zstd: newCoder(t)})
 	codectest.Messages(t, func(m []byte) ([]byte, error) { return set.AppendCompress(nil, m, "zstd") })

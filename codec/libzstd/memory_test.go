@@ -13,9 +13,8 @@ import (
 	"github.com/cinch-layer/cinch/codec/codectest"
 )
 
-// TestHostileFramesStaySmall watches the process's memory, since what the
-// library allocates is not on Go's heap: small values that claim windows of
-// gigabytes, and overrun their length so that every way out is taken.
+// TestHostileFramesStaySmall watches the process's memory, since the library's allocations are not on Go's
+// heap: small values that claim windows of gigabytes, and overrun their length to reach every exit.
 func TestHostileFramesStaySmall(t *testing.T) {
 	z := newCoder(t)
 	value := bytes.Repeat(codectest.JSON(700, 1), 1000)
@@ -68,8 +67,8 @@ func status(t *testing.T, name string) (kib int) {
 	return kib
 }
 
-// TestLargeContextsAreFreed: the collector, which sees nothing of the library's memory, is not what
-// the large ones wait for.
+// TestLargeContextsAreFreed checks that large contexts are freed without the collector, which does not see
+// the library's memory.
 func TestLargeContextsAreFreed(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	framer, ok := newCoder(t).(codec.ZstdFramer)

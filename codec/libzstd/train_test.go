@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/codec/libzstd"
 )
 
-// TestTrainers compares the trainers on values they have not seen: libzstd's
-// must work, and ours must not fall behind it.
+// TestTrainers compares the trainers on values they have not seen: libzstd's must work, and Cinch's must not
+// be worse.
 func TestTrainers(t *testing.T) {
 	e := codec.New(codec.Options{Zstd: newCoder(t)})
 	heldOut := codectest.Documents(500, 2)
@@ -52,7 +52,7 @@ func TestTrainOddSamples(t *testing.T) {
 	}
 }
 
-// TestManyDictionaries goes through more than are kept prepared, at once.
+// TestManyDictionaries uses more dictionaries concurrently than are kept prepared.
 func TestManyDictionaries(t *testing.T) {
 	z := newCoder(t)
 	var all []*codec.Dict

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzRoundTrip: any message comes back byte for byte, and what it becomes is hardly longer.
+// FuzzRoundTrip checks that any message is restored byte for byte, and that its encoded form is hardly
+// longer.
 func FuzzRoundTrip(f *testing.F) {
 	f.Add(records(3, 1))
 	f.Add(records(40, 2))
@@ -21,7 +22,7 @@ func FuzzRoundTrip(f *testing.F) {
 		if sealed := roundTrip(t, e, d, message); len(sealed) > len(message)+8 {
 			t.Fatalf("%d bytes became %d", len(message), len(sealed))
 		}
-		// Columns also of messages that are sent plain.
+		// Columns also for messages that are sent plain.
 		if !e.run(message) {
 			return
 		}
@@ -33,7 +34,7 @@ func FuzzRoundTrip(f *testing.F) {
 	})
 }
 
-// FuzzColumns: whatever columns say, what comes out has the length that it should have.
+// FuzzColumns checks that any columns are decoded to the declared length.
 func FuzzColumns(f *testing.F) {
 	e := NewEncoder(Options{})
 	for seed := range uint64(12) {
@@ -61,12 +62,12 @@ func FuzzColumns(f *testing.F) {
 		if len(out) != 1+raw {
 			t.Fatalf("%d bytes instead of %d", len(out)-1, raw)
 		}
-		// What comes out is a message; it may be another way to write it that it came from.
+		// The result is a message; its columns may have been another encoding of it.
 		roundTrip(t, e, NewDecoder(Options{Engine: e.options.Engine}), out[1:])
 	})
 }
 
-// FuzzOpen: hostile messages are refused, or open to no more than the limit.
+// FuzzOpen checks that hostile messages are refused, or decoded to no more than the limit.
 func FuzzOpen(f *testing.F) {
 	e := NewEncoder(Options{})
 	for _, m := range [][]byte{nil, []byte("short"), records(5, 1), records(50, 2)} {

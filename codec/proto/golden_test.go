@@ -15,7 +15,7 @@ import (
 
 var makeVectors = flag.Bool("make-vectors", false, "write the test vectors that are missing")
 
-// vectors are messages whose compressed form is frozen: what one release writes all later ones read.
+// vectors returns messages whose compressed form is frozen: later releases must read what a release wrote.
 func vectors() map[string][]byte {
 	var numbers []byte
 	for i := range 300 {
@@ -45,7 +45,7 @@ func vectors() map[string][]byte {
 	}
 }
 
-// ids are some that name each other across fields, and random ones, until nobody looks for them any more.
+// ids returns ids that name each other across fields, and random ones, until lookups stop.
 func ids(n int) (b []byte) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	parent := randomBytes(rng, 8)
@@ -63,7 +63,7 @@ func ids(n int) (b []byte) {
 	return b
 }
 
-// packed are packed numbers of each wire type.
+// packed returns packed numbers of each wire type.
 func packed(n int) (b []byte) {
 	for i := range uint64(n) {
 		m := bytesField(nil, 1, packedOf(wire64, i, i*i, i*i*i, 1<<20+i))
@@ -75,8 +75,9 @@ func packed(n int) (b []byte) {
 	return b
 }
 
-// TestVectors reads those, and foreign-*, which another writer made from docs/PROTO.md by choosing at random among all
-// that the page allows: much of it our encoder never writes, as a key that is known of a node that has stopped.
+// TestVectors reads these, and foreign-*, which another writer made from docs/PROTO.md by random choices
+// among everything that the format allows. Cinch's encoder never writes much of it, such as a known key of a
+// node that has stopped.
 func TestVectors(t *testing.T) {
 	if *makeVectors {
 		writeVectors(t)

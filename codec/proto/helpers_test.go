@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// roundTrip compresses and opens, and returns what was sent.
+// roundTrip compresses and decompresses a message, and returns the compressed form.
 func roundTrip(t testing.TB, e *Encoder, d *Decoder, message []byte) []byte {
 	t.Helper()
 	prefix := []byte("before")
@@ -29,7 +29,7 @@ func roundTrip(t testing.TB, e *Encoder, d *Decoder, message []byte) []byte {
 	return sealed
 }
 
-// Fields, appended.
+// Functions that append fields.
 
 func varintField(b []byte, n int, v uint64) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(n)<<3), v)
@@ -48,7 +48,7 @@ func bytesField[T string | []byte](b []byte, n int, v T) []byte {
 	return append(b, v...)
 }
 
-// record is a message of a kind that services send: named attributes, numbers, times.
+// record returns a message of a kind that services send: named attributes, numbers, times.
 func record(rng *rand.Rand, i int) []byte {
 	var b []byte
 	b = bytesField(b, 1, fmt.Sprintf("record %d", i/3))
@@ -70,7 +70,7 @@ func record(rng *rand.Rand, i int) []byte {
 	return b
 }
 
-// records is a message of n of them.
+// records returns a message of n records.
 func records(n int, seed uint64) []byte {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	var b []byte
@@ -80,7 +80,7 @@ func records(n int, seed uint64) []byte {
 	return b
 }
 
-// anything is a message of random structure, to the given depth.
+// anything returns a message of random structure, up to the given depth.
 func anything(rng *rand.Rand, depth int) []byte {
 	var b []byte
 	for range rng.IntN(12) {
@@ -113,7 +113,7 @@ func randomBytes(rng *rand.Rand, n int) []byte {
 	return b
 }
 
-// grown is how many bytes f allocates.
+// grown returns how many bytes f allocates.
 func grown(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Many sections behind a long one do not make the decoder copy that for each of them.
+// Many sections after a long one do not make the decoder copy that for each of them.
 func TestManySections(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -39,7 +39,7 @@ func TestManySections(t *testing.T) {
 }
 
 // A message with many columns that each make a section, none of which becomes shorter, does not make the
-// encoder copy what it has written for each of them.
+// encoder copy its output for each of them.
 func TestManyNoisyColumns(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -65,7 +65,7 @@ func TestManyNoisyColumns(t *testing.T) {
 	}
 }
 
-// A packed field has as many numbers as bytes, and what an encoder keeps is in proportion to the columns.
+// A packed field has as many numbers as bytes, and the encoder's memory is in proportion to the columns.
 func TestPackedMemory(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// packedOf is the content of a packed field.
+// packedOf returns the content of a packed field.
 func packedOf(wire uint8, numbers ...uint64) (b []byte) {
 	for _, v := range numbers {
 		switch wire {
@@ -24,7 +24,7 @@ func packedOf(wire uint8, numbers ...uint64) (b []byte) {
 	return b
 }
 
-// Packed numbers are numbers: they take less than as bytes.
+// Packed numbers are coded as numbers: they take less than as bytes.
 func TestPacked(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	numbers := func(n int, f func(i int) uint64) (all []uint64) {
@@ -72,7 +72,8 @@ func TestPackedAs(t *testing.T) {
 	}
 }
 
-// What looks packed at first, or is by chance a message too, and values of one node that are packed in several ways.
+// Values that look packed at first, or happen to be a valid message too, and values of one node that are
+// packed in several ways.
 func TestPackedMixed(t *testing.T) {
 	e, d := NewEncoder(Options{Stored: true}), NewDecoder(Options{})
 	for seed := range uint64(300) {

@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Everything comes back, and repeated structure is taken apart.
+// All messages are restored, and repeated structure is split into columns.
 func TestRecords(t *testing.T) {
 	e, d := NewEncoder(Options{}), NewDecoder(Options{})
 	for _, n := range []int{1, 2, 3, 31, 32, 33, 100, 1000, 5000} {
@@ -25,7 +25,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// Messages that are no protobuf in its shortest form, or only nearly so.
+// Messages that are not protobuf in its shortest form, or only nearly so.
 func TestStrangeMessages(t *testing.T) {
 	good := records(200, 1)
 	strange := map[string][]byte{
@@ -85,7 +85,7 @@ func deep(n int) []byte {
 	return b
 }
 
-// damaged has one record in seven that is no message.
+// damaged returns records of which one in seven is not a message.
 func damaged() []byte {
 	var b []byte
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -112,7 +112,7 @@ func TestRandomMessages(t *testing.T) {
 			message[rng.IntN(len(message))] ^= byte(rng.Uint32())
 		}
 		roundTrip(t, e, d, message)
-		if !e.run(message) { // columns too of what is shorter without
+		if !e.run(message) { // also columns of messages that are shorter without
 			continue
 		}
 		columns++
@@ -126,7 +126,7 @@ func TestRandomMessages(t *testing.T) {
 	}
 }
 
-// Values at the bounds of what is kept, and lengths whose varint grows.
+// Values at the limits of what is kept, and lengths whose varint grows.
 func TestLengths(t *testing.T) {
 	e, d := NewEncoder(Options{}), NewDecoder(Options{})
 	for _, n := range []int{0, 1, 126, 127, 128, 129, maxValueBytes - 1, maxValueBytes, maxValueBytes + 1, 16383, 16384} {
@@ -140,7 +140,7 @@ func TestLengths(t *testing.T) {
 	}
 }
 
-// The last message of a node is much shorter than the one before, so that its length has fewer bytes.
+// The last message of a node is much shorter than the previous one, so that its length has fewer bytes.
 func TestLastIsShorter(t *testing.T) {
 	e, d := NewEncoder(Options{}), NewDecoder(Options{})
 	for _, n := range []int{10, 100, 1000, 10_000} {
@@ -223,7 +223,7 @@ func TestCodecs(t *testing.T) {
 	}
 }
 
-// One encoder and decoder do for one message after another, long ones in between.
+// One encoder and decoder handle one message after another, with long ones in between.
 func TestReuse(t *testing.T) {
 	e, d := NewEncoder(Options{}), NewDecoder(Options{})
 	long := records(60_000, 4)
@@ -239,7 +239,7 @@ func TestReuse(t *testing.T) {
 	}
 }
 
-// Longer messages than MaxBytes are streams, which any reader of zstd opens.
+// Messages longer than MaxBytes are streams, which any reader of zstd can read.
 func TestLongMessages(t *testing.T) {
 	part := records(1000, 7)
 	message := bytes.Repeat(part, 1+MaxBytes/len(part))
@@ -266,7 +266,7 @@ func TestLongMessages(t *testing.T) {
 	}
 }
 
-// Messages that each make something else long leave no more behind than one does.
+// Messages that each make something else long leave no more memory behind than a single one.
 func TestKeptMemory(t *testing.T) {
 	e, d := NewEncoder(Options{}), NewDecoder(Options{})
 	for i := range 40 {
@@ -341,7 +341,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// Damage is found, wherever it is.
+// Damage is detected at any position.
 func TestDamage(t *testing.T) {
 	message := records(60, 10)
 	sealed := NewEncoder(Options{}).Append(nil, message)
@@ -357,7 +357,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// Hostile columns cannot ask for more memory than the length that is declared and allowed.
+// Hostile columns cannot request more memory than the declared and allowed length.
 func TestHostileMemory(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Columns are sent only where they are hardly longer than what the general codec alone makes of a message,
-// however it repeats itself.
+// Columns are sent only if they are hardly longer than the message by the general codec alone, in whatever
+// way the message repeats itself.
 func TestNeverMuchLonger(t *testing.T) {
 	e := NewEncoder(Options{})
 	check := func(name string, seed uint64, message []byte) {
@@ -31,7 +31,8 @@ func TestNeverMuchLonger(t *testing.T) {
 	}
 }
 
-// zstd alone is not tried on messages of many alike records, also where a node's values are not looked for any more.
+// zstd alone is not tried on messages of many similar records, even if a node's values are no longer looked
+// up.
 func TestSurelyShorter(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 8))
 	var message []byte
@@ -63,9 +64,9 @@ func TestSurelyShorter(t *testing.T) {
 	}
 }
 
-// What the general codec makes much less of than columns are, though what the model counts speaks for columns: what is new is
-// nearly what was there before, or was there before in a node that has stopped. A part of the message shows it, and
-// after the first one that no part shows all are tried.
+// Messages that the general codec makes much smaller than columns, although the model's counts favour
+// columns: new values are nearly the same as earlier ones, or occurred earlier in a node that has stopped. A
+// part of the message shows it, and after the first message for which no part shows it all are tried.
 func TestNotSurelyShorter(t *testing.T) {
 	for name, generate := range nearlyAlike {
 		e := NewEncoder(Options{})
@@ -79,7 +80,7 @@ func TestNotSurelyShorter(t *testing.T) {
 		}
 		message := generate(rng)
 		columns, _ := e.appendColumns(nil, message)
-		misled := name == "nodes that have stopped" || name == "a byte of each value" // of what comes again too little is in a part
+		misled := name == "nodes that have stopped" || name == "a byte of each value" // a part contains too little of what recurs
 		if !e.modelIsSure() || e.partIsLonger(message, len(columns)) != misled {
 			t.Errorf("%s: sure by the model %v, by a part %v", name, e.modelIsSure(), e.partIsLonger(message, len(columns)))
 		}
@@ -159,7 +160,7 @@ func word(rng *rand.Rand, n int) string {
 	return string(b)
 }
 
-// templates repeats some messages in random order, with a number that counts in each.
+// templates repeats some messages in random order, each with a counter.
 func templates(rng *rand.Rand) (b []byte) {
 	words := make([]string, 1+rng.IntN(60))
 	for i := range words {

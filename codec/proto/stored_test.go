@@ -7,7 +7,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Columns that are stored come back, whatever the message is, and nothing of them is compressed.
+// Stored columns of any message are restored, and none of them is compressed.
 func TestStored(t *testing.T) {
 	e, d := NewEncoder(Options{Stored: true}), NewDecoder(Options{})
 	for name, message := range vectors() {
@@ -24,7 +24,7 @@ func TestStored(t *testing.T) {
 	}
 }
 
-// With the messages before it, a message of the same kind is much shorter than by itself.
+// With the history of earlier messages, a message of the same kind is much shorter than alone.
 func TestStoredWithHistory(t *testing.T) {
 	const messages, window = 20, 20
 	engine := codec.New(codec.Options{})
@@ -49,7 +49,7 @@ func TestStoredWithHistory(t *testing.T) {
 	}
 }
 
-// A message that is too long for columns is one that a history can still do something for.
+// A message that is too long for columns can still profit from a history.
 func TestStoredLong(t *testing.T) {
 	e := NewEncoder(Options{Stored: true})
 	message := bytes.Repeat([]byte("one line as all others\n"), MaxBytes/20)

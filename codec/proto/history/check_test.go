@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Limits that short messages exceed. No table is so small that what is in use at one time would not fit: that are maxDepth records,
-// one inside the other, and the longest value.
+// Limits that short messages exceed. Each table can still hold what is in use at one time: maxDepth records
+// nested in each other, and the longest value.
 var (
 	smallLimits = limits{
 		nodes: 48, shapes: 64, runs: 256,
@@ -24,14 +24,15 @@ var (
 	}
 )
 
-// newSession returns a session whose ends have such limits.
+// newSession returns a session whose ends have these limits.
 func newSession(l *limits) *session {
 	s := &session{}
 	s.w.limits, s.r.limits = l, l
 	return s
 }
 
-// check fails the test if a model's tables contradict each other, exceed their limits, or have much more room than they are counted for.
+// check fails the test if a model's tables contradict each other, exceed their limits, or have much larger
+// buffers than they are counted for.
 func (m *model) check(t testing.TB) {
 	t.Helper()
 	if len(m.nodes) == 0 { // it has not begun
@@ -52,7 +53,7 @@ func (m *model) check(t testing.TB) {
 	}
 }
 
-// checkClock reports whether each number but 0 is either live or free.
+// check returns an error unless each number but 0 is either live or free.
 func (c *clock) check(all, most int, live func(id uint32) bool) error {
 	if all > most {
 		return fmt.Errorf("%d of at most %d", all, most)
@@ -164,7 +165,7 @@ func (s *records) check() error {
 	return s.clock.check(len(s.all), s.limits.records, func(id uint32) bool { return s.all[id].live })
 }
 
-// check reports whether the steps of a record add up.
+// check returns an error unless the steps of a record add up.
 func (r *record) check() error {
 	literals, slots, runs, depth := 0, 0, 0, 0
 	for _, s := range r.steps {

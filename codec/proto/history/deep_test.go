@@ -2,8 +2,8 @@ package history
 
 import "testing"
 
-// nest is a message of levels from one on, each in the one before, with a number, and another one in the first extra levels. One
-// in so many is in a run of two.
+// nest returns a message of nested levels, from the given one on, each with a number, and with another one in
+// the first extra levels. One in each levels is in a run of two.
 func nest(level, levels, each, extra int, v uint64, last []byte) []byte {
 	b := varintField(nil, 2, v)
 	if level <= extra {
@@ -18,7 +18,8 @@ func nest(level, levels, each, extra int, v uint64, last []byte) []byte {
 	return bytesField(b, 1, nest(level+1, levels, each, extra, v+1, last))
 }
 
-// nested is a session that has had ever more levels, so that there are records of all of them. It returns the last number.
+// nested returns a session that has had more and more levels, so that there are records of all of them, and
+// the last number.
 func nested(t *testing.T, levels, each int) (s *session, v uint64) {
 	s = &session{}
 	for n := 8; n <= levels; n += 4 {
@@ -30,7 +31,8 @@ func nested(t *testing.T, levels, each int) (s *session, v uint64) {
 	return s, v
 }
 
-// Records have several levels, so they are known of nodes that are too deep where what is above comes in full.
+// Records have several levels, so they exist for nodes that are too deep if the levels above are given in
+// full.
 func TestDeepRecords(t *testing.T) {
 	for each := 1; each <= 9; each++ {
 		s, v := nested(t, 60, each)
@@ -41,7 +43,7 @@ func TestDeepRecords(t *testing.T) {
 	}
 }
 
-// Lengths that were long the last time, at all levels, and are short.
+// Lengths that were long the last time, at all levels, and are short now.
 func TestDeepLengths(t *testing.T) {
 	var long []byte
 	for i := range 200 {

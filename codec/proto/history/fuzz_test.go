@@ -10,7 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/codec/codectest"
 )
 
-// FuzzSession: any messages, one after another, come back byte for byte. cuts says where they are cut.
+// FuzzSession checks that any sequence of messages is restored byte for byte. cuts determines where the input
+// is cut into messages.
 func FuzzSession(f *testing.F) {
 	f.Add(bytes.Join([][]byte{scrape(1, 1), scrape(1, 2), scrape(2, 2)}, nil), uint64(1))
 	f.Add(bytes.Join([][]byte{points(1), points(2), points(6), points(9)}, nil), uint64(4))
@@ -33,12 +34,13 @@ func FuzzSession(f *testing.F) {
 	})
 }
 
-// fuzzLimits returns the limits that a number chooses.
+// fuzzLimits returns the limits selected by a number.
 func fuzzLimits(n byte) *limits {
 	return []*limits{&smallLimits, &byteLimits, &formatLimits}[n%3]
 }
 
-// FuzzWarm: messages of programs, which fill and exceed small tables, come back byte for byte, and the tables stay what they should be.
+// FuzzWarm checks that messages of programs, which fill and exceed small tables, are restored byte for byte,
+// and that the tables stay consistent.
 func FuzzWarm(f *testing.F) {
 	for _, p := range programs {
 		f.Add(byte(0), []byte(p))
@@ -54,7 +56,8 @@ func FuzzWarm(f *testing.F) {
 	})
 }
 
-// FuzzRead: hostile bytes in the middle of a session are refused, or open to no more than the limit.
+// FuzzRead checks that hostile bytes in the middle of a session are refused, or decoded to no more than the
+// limit.
 func FuzzRead(f *testing.F) {
 	var w Writer
 	var before [][]byte
@@ -84,8 +87,9 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// FuzzHostile: a session whose writer sends any bytes, but lengths and checksums that are right. They are refused, or open to no more than the limit, and the tables stay what they should be. What they open to goes
-// through another session.
+// FuzzHostile tests a session whose writer sends any bytes, with correct lengths and checksums. They must be
+// refused, or decoded to no more than the limit, and the tables must stay consistent. The decoded messages
+// are sent through another session.
 func FuzzHostile(f *testing.F) {
 	for warm := range byte(8) {
 		h := newHostile(f, warm)
@@ -107,16 +111,17 @@ func FuzzHostile(f *testing.F) {
 	})
 }
 
-// hostile is a session whose writer sends any bytes.
+// hostile is a session whose writer sends arbitrary bytes.
 type hostile struct {
 	r    Reader
-	twin decoder // knows what r makes of them
+	twin decoder // decodes the same as r
 	s    *session
 }
 
 const hostileLimit = 1 << 13
 
-// newHostile returns one whose ends know of some messages, and another session that knows of the same.
+// newHostile returns a session whose ends have processed some messages, and another session that has
+// processed the same.
 func newHostile(t testing.TB, warm byte) *hostile {
 	l := fuzzLimits(warm / 4)
 	h := &hostile{s: newSession(l)}
@@ -151,7 +156,8 @@ func newHostile(t testing.TB, warm byte) *hostile {
 	return h
 }
 
-// send has the reader open a message with that coded and text, as far as they are read, and reports whether it did.
+// send makes the reader decode a message with that coded and text, as far as they are read, and reports
+// whether it succeeded.
 func (h *hostile) send(t testing.TB, coded, text []byte) bool {
 	form := byte(formNext)
 	if !h.r.begun {

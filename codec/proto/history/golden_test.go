@@ -19,7 +19,7 @@ import (
 
 var makeVectors = flag.Bool("make-vectors", false, "write the test vectors that are missing")
 
-// vectors are sessions whose form is frozen: what one release writes all later ones read.
+// vectors returns sessions whose encoded form is frozen: later releases must read what a release wrote.
 func vectors() map[string][][]byte {
 	rng := rand.New(rand.NewPCG(8, 8))
 	all := map[string][][]byte{"plain": {nil, []byte("short"), []byte("this is no message of protobuf, not at all")}}
@@ -46,11 +46,11 @@ func vectors() map[string][][]byte {
 	return all
 }
 
-// vectorLimits are those of the sessions whose names begin with them, other than the format's. python/tests/test_proto.py has the
-// same ones. They are in a folder of their own.
+// vectorLimits holds limits other than the format's, for sessions whose names begin with the key.
+// python/tests/test_proto.py has the same ones. These sessions are in a folder of their own.
 var vectorLimits = map[string]*limits{"small": &smallLimits, "bytes": &byteLimits}
 
-// smallVectors are sessions that exceed small tables all the time.
+// smallVectors returns sessions that permanently exceed small tables.
 func smallVectors() map[string][][]byte {
 	all := map[string][][]byte{}
 	for name := range vectorLimits {
@@ -66,7 +66,7 @@ func smallVectors() map[string][][]byte {
 	return all
 }
 
-// mixed is a message of labels that go together in many ways.
+// mixed returns a message of labels in many combinations.
 func mixed(rng *rand.Rand, n int) (b []byte) {
 	for range n {
 		var m []byte
@@ -88,7 +88,7 @@ func odd(i int) (b []byte) {
 	return b
 }
 
-// packed are packed numbers of each wire type.
+// packed returns packed numbers of each wire type.
 func packed(at, n uint64) (b []byte) {
 	for i := range n {
 		m := bytesField(nil, 1, packedOf(wire64, i, i*i+at, i*i*i, 1<<20+i))
@@ -100,14 +100,14 @@ func packed(at, n uint64) (b []byte) {
 	return b
 }
 
-// structure is a message of fields that are new each time.
+// structure returns a message whose fields are new each time.
 func structure(i int) []byte {
 	m := varintField(nil, 1+i, 1)
 	m = fixed32Field(m, 2+i, 5)
 	return bytesField(bytesField(nil, 1+i%60, m), 1+i%60, m)
 }
 
-// manyValues is a message of labels, more than are kept of a few of them.
+// manyValues returns a message of labels. A few such messages exceed the kept values.
 func manyValues(of, n int) (b []byte) {
 	for i := range n {
 		m := bytesField(nil, 1, label("id", fmt.Sprint(of*n+i)))
@@ -116,7 +116,7 @@ func manyValues(of, n int) (b []byte) {
 	return b
 }
 
-// longValues is a message of records of about 2 KiB, more than are kept of a few such.
+// longValues returns a message of records of about 2 KiB. A few such messages exceed the kept bytes.
 func longValues(of, n int) (b []byte) {
 	for i := range n {
 		text := strings.Repeat(fmt.Sprint("value ", of*n+i, "; "), 500)
@@ -125,8 +125,9 @@ func longValues(of, n int) (b []byte) {
 	return b
 }
 
-// manyKeys is a message of labels that have a key of their own each, with values of two keys that come with each, and
-// of one that comes at first: so keys are forgotten before their values, blocks become empty, and one in parts.
+// manyKeys returns a message of labels with a key of their own each, with values of two recurring keys, and
+// of one key that occurs only at first: so keys are forgotten before their values, blocks become empty, and
+// one partly empty.
 func manyKeys(at, n int) (b []byte) {
 	for i := range n {
 		m := bytesField(bytesField(nil, 1, label("job", "all")), 1, label(fmt.Sprint(at*n+i), "value"))
@@ -139,7 +140,7 @@ func manyKeys(at, n int) (b []byte) {
 	return b
 }
 
-// points is a message of metrics with points, whose order, numbers and runs change: records in records.
+// points returns a message of metrics with points, whose order, numbers and runs change: records in records.
 func points(at int) (b []byte) {
 	for resource := range 3 - at%7/6 {
 		scope := bytesField(nil, 1, label("scope", fmt.Sprint(resource)))
@@ -165,7 +166,8 @@ func points(at int) (b []byte) {
 
 const vectorLimit = 1 << 22
 
-// TestVectors reads those. A file has what is sent in a session, each message behind its length as a varint.
+// TestVectors reads these. A file has the output of a session, each message preceded by its length as a
+// varint.
 func TestVectors(t *testing.T) {
 	testVectors(t, "testdata", vectors())
 	testVectors(t, filepath.Join("testdata", "limits"), smallVectors())

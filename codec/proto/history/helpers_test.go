@@ -16,7 +16,7 @@ type session struct {
 	r Reader
 }
 
-// send takes a message through, and returns what was sent.
+// send sends a message through the session, and returns its encoded form.
 func (s *session) send(t testing.TB, message []byte) []byte {
 	t.Helper()
 	prefix := []byte("before")
@@ -35,7 +35,7 @@ func (s *session) send(t testing.TB, message []byte) []byte {
 	return sent
 }
 
-// Fields, appended.
+// Functions that append fields.
 
 func varintField(b []byte, n int, v uint64) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(n)<<3), v)
@@ -56,8 +56,8 @@ func bytesField[T string | []byte](b []byte, n int, v T) []byte {
 
 func label(name, value string) []byte { return bytesField(bytesField(nil, 1, name), 2, value) }
 
-// scrape is a message of the series of one instance at a time: numbers in front of labels, as OTLP has them, and behind
-// them, as remote write does.
+// scrape returns a message of the series of one instance at a time: with numbers before labels, like OTLP,
+// and after them, like remote write.
 func scrape(instance, at int) (b []byte) {
 	rng := rand.New(rand.NewPCG(uint64(instance), uint64(at)))
 	for metric := range 12 {
@@ -95,7 +95,7 @@ func packedOf(wire uint8, numbers ...uint64) (b []byte) {
 	return b
 }
 
-// anything is a message of random structure, to the given depth.
+// anything returns a message of random structure, up to the given depth.
 func anything(rng *rand.Rand, depth int) []byte {
 	var b []byte
 	for range rng.IntN(12) {
@@ -120,7 +120,7 @@ func anything(rng *rand.Rand, depth int) []byte {
 	return b
 }
 
-// spans are messages whose ids name each other across fields.
+// spans returns messages whose ids name each other across fields.
 func spans(rng *rand.Rand, n int) (b []byte) {
 	parent := randomBytes(rng, 8)
 	for range n {
@@ -136,7 +136,7 @@ func spans(rng *rand.Rand, n int) (b []byte) {
 	return b
 }
 
-// deep is a message in a message and so on.
+// deep returns n nested messages.
 func deep(n int) []byte {
 	b := varintField(nil, 1, 7)
 	for range n {
@@ -145,7 +145,7 @@ func deep(n int) []byte {
 	return b
 }
 
-// manyShapes is a message of messages that have different fields each, from the given one on.
+// manyShapes returns a message of messages with different fields each, from the given one on.
 func manyShapes(from, n int) (b []byte) {
 	for i := range n {
 		m := varintField(nil, 1, uint64(i))
@@ -167,7 +167,7 @@ func randomBytes(rng *rand.Rand, n int) []byte {
 	return b
 }
 
-// grown is how many bytes f allocates.
+// grown returns how many bytes f allocates.
 func grown(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What is scraped again takes little.
+// Series that are scraped again take few bytes.
 func TestSeriesAgain(t *testing.T) {
 	var s session
 	var last int
@@ -60,7 +60,7 @@ func TestDoubles(t *testing.T) {
 	}
 }
 
-// Values, lists and records that nobody uses are forgotten, by both sides, and the bounds hold.
+// Unused values, lists and records are forgotten by both sides, and the limits hold.
 func TestForgetting(t *testing.T) {
 	var s session
 	for i := range 60 {
@@ -81,7 +81,7 @@ func TestForgetting(t *testing.T) {
 	}
 }
 
-// listsAndRecords is a message of lists that come again beside text that does not, and of records.
+// listsAndRecords returns a message of recurring lists, of other text, and of records.
 func listsAndRecords(of, at int) (b []byte) {
 	for j := range 1500 {
 		m := bytesField(nil, 1, label("id", fmt.Sprint("value ", of, " ", j)))
@@ -95,7 +95,7 @@ func listsAndRecords(of, at int) (b []byte) {
 	return b
 }
 
-// A structure that has no end stays bounded, and a writer begins anew in time.
+// An endless variety of structure stays within the limits, and the writer resets the model in time.
 func TestStructureWithoutEnd(t *testing.T) {
 	var s session
 	begun := 0
@@ -129,7 +129,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// What gains nothing is hardly longer.
+// Incompressible data gets hardly longer.
 func TestNoGain(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	var s session
@@ -174,7 +174,7 @@ func TestAllocations(t *testing.T) {
 	for at < 100 {
 		one()
 	}
-	// The few values that are tried with each message are kept.
+	// The few values tried with each message are kept.
 	if n := testing.AllocsPerRun(30, one); n > 6 {
 		t.Errorf("%.1f allocations a message", n)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A reader that has met an error is of no use any more.
+// A reader is unusable after an error.
 func TestErrorsStay(t *testing.T) {
 	var w Writer
 	var r Reader
@@ -33,7 +33,7 @@ func TestErrorsStay(t *testing.T) {
 	}
 }
 
-// A message that is left out, or comes twice, is noticed.
+// A missing or repeated message is detected.
 func TestOrder(t *testing.T) {
 	var w Writer
 	var sent [][]byte
@@ -52,7 +52,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// Random bytes as what is coded: whatever they say, it ends, and memory is in proportion to the length that is given.
+// Random bytes as coded data: decoding ends, with memory in proportion to the stated length.
 func TestRandomCoded(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	const raw = 1 << 20
@@ -76,7 +76,8 @@ func TestRandomCoded(t *testing.T) {
 	}
 }
 
-// A record with many runs that are empty by now: the work is in proportion to the length, not to what a record may have.
+// A record with many runs that are empty now: the work is in proportion to the length, not to the maximum
+// size of a record.
 func TestEmptyRuns(t *testing.T) {
 	run := func(n, of int) (b []byte) {
 		for i := range of {

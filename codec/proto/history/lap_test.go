@@ -7,7 +7,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/codectest"
 )
 
-// A record that gives a message is still there when the runs in the message have made as many others as are kept, and keeps its place.
+// A record in use is not forgotten when the runs in its message make as many other records as are kept.
 func TestRecordsForgottenInUse(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -33,7 +33,7 @@ func TestRecordsForgottenInUse(t *testing.T) {
 	}
 }
 
-// A value whose key is forgotten while room is made for it, and whose number it gets, has the key that was there.
+// A value whose key is forgotten while room is made for it, and which gets the key's number, keeps that key.
 func TestKeyForgottenInKeep(t *testing.T) {
 	var m model
 	m.limits = &smallLimits
@@ -53,7 +53,7 @@ func TestKeyForgottenInKeep(t *testing.T) {
 	m.check(t)
 }
 
-// A block that had many values has no room for all of them when few are left.
+// The buffer of a block that had many values shrinks when few are left.
 func TestRoomOfBlocks(t *testing.T) {
 	l := byteLimits
 	l.values, l.valueBytes = 2000, 1<<20

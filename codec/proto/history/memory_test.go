@@ -17,7 +17,7 @@ func heap() int {
 	return int(s.HeapAlloc)
 }
 
-// What is estimated is about what is kept, from a session of few series to one that is full.
+// The estimate is about the actual memory, from a session of few series to a full one.
 func TestMemory(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -47,7 +47,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// manySeries is a message of series that do not come again, with their labels in lists.
+// manySeries returns a message of series that do not recur, with their labels in lists.
 func manySeries(at, n int) (b []byte) {
 	for i := range n {
 		m := bytesField(nil, 1, label("a", fmt.Sprint(i%200)))
@@ -57,7 +57,7 @@ func manySeries(at, n int) (b []byte) {
 	return b
 }
 
-// A long run of values that are guessed leaves no room behind that nobody has counted, and a reader that is trimmed keeps no more than
+// A long run of guessed values leaves no uncounted buffers behind, and a trimmed reader keeps no more than
 // its writer.
 func TestLongRunMemory(t *testing.T) {
 	var s session

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// program makes messages from a few bytes, so that a fuzzer reaches long runs of similar messages. It is a list of fields; loops repeat
-// those in them, with counters that go into numbers and texts.
+// program makes messages from a few bytes, so that a fuzzer reaches long runs of similar messages. It is a
+// list of fields; loops repeat the fields in them, with counters that determine numbers and texts.
 //
 //	| number, kind | argument |
 //
@@ -17,8 +17,8 @@ type program struct {
 	counters [4]uint64 // of the loops, the inner ones last
 	loops    int
 	message  uint64
-	steps    int // that are left
-	most     int // bytes of a message
+	steps    int // remaining
+	most     int // maximum bytes of a message
 }
 
 const (
@@ -32,7 +32,8 @@ const (
 	opEnd
 )
 
-// run appends the fields from a place in the code on, up to the end of what begins there, which it returns.
+// run appends the fields from a position in the code on, up to the end of the block that begins there, which
+// it returns.
 func (p *program) run(b []byte, at, depth int) (_ []byte, end int) {
 	for at < len(p.code) {
 		if p.steps--; p.steps < 0 {
@@ -91,7 +92,7 @@ func (p *program) loop(b []byte, at, depth, count int) (_ []byte, end int) {
 	return b, end
 }
 
-// value makes a number of an argument: the counter of a loop, scaled and moved.
+// value derives a number from an argument: the counter of a loop, scaled and shifted.
 func (p *program) value(arg byte) uint64 {
 	c := p.counters[arg&3] + p.message*uint64(arg>>2&1)
 	switch arg >> 3 & 7 {
@@ -113,7 +114,7 @@ func (p *program) value(arg byte) uint64 {
 	return 0x4059000000000000 + c<<44 // doubles from 100 on
 }
 
-// text makes a text of an argument, up to somewhat more than a value that is kept.
+// text derives a text from an argument, up to somewhat longer than values that are kept.
 func (p *program) text(arg byte) []byte {
 	b := strconv.AppendUint(nil, p.value(arg&0x3f|8), 36)
 	for range int(arg>>6) * int(arg>>6) * int(arg&0x3f) {
@@ -136,8 +137,8 @@ func (p *program) packed(arg byte) (b []byte) {
 	return b
 }
 
-// programMessages returns the messages that data makes: a byte says how long the program of a message is, and the next one
-// how often it is run.
+// programMessages returns the messages that data makes: a byte is the length of the program of a message, and
+// the next one how often to run it.
 func programMessages(data []byte, most int) (all [][]byte) {
 	for left := 12 * most; len(data) > 2 && left > 0 && len(all) < 64; {
 		n, times := 1+int(data[0]), 1+int(data[1]&7)
@@ -154,7 +155,7 @@ func programMessages(data []byte, most int) (all [][]byte) {
 	return all
 }
 
-// programs are examples, and seeds for fuzzers.
+// programs holds examples, which are seeds for fuzzers.
 var programs = func() []string {
 	op := func(kind, n int) byte { return byte(kind<<3 | n - 1) }
 	end := op(opEnd, 1)
@@ -166,13 +167,13 @@ var programs = func() []string {
 		op(opMessage, 1), op(opVarint, 1), 0x15,
 		op(opLoop, 1), 30, op(opMessage, 2), op(opText, 1), 0x0d, op(opVarint, 2), 0x10, op(opFixed64, 3), 0x38, end, end,
 		op(opVarint, 3), 0x08, op(opVarint, 3), 0x30, op(opVarint, 3), 0x30, end, end)
-	// Messages with keys, lists of labels and values that come again later.
+	// Messages with keys, lists of labels and values that recur later.
 	keys := make(6, op(opLoop, 1), 60,
 		op(opMessage, 1),
 		op(opMessage, 1), op(opText, 1), 0x30, op(opText, 2), 0x0c, end,
 		op(opMessage, 1), op(opText, 1), 0x08, op(opText, 2), 0x31, end,
 		op(opText, 2), 0x14, op(opVarint, 4), 0x19, end, end)
-	// Long values, packed numbers, and a message in a message in others.
+	// Long values, packed numbers, and deeply nested messages.
 	deep := make(5, op(opLoop, 1), 20,
 		op(opMessage, 1), op(opText, 1), 0xa8, op(opPacked, 2), 0x10, op(opPacked, 3), 0x0a,
 		op(opMessage, 4), op(opMessage, 4), op(opVarint, 1), 0x28, op(opLoop, 1), 3, op(opMessage, 4), op(opVarint, 1), 0x09, op(opText, 2), 0x28, end, end, end, end, end, end)

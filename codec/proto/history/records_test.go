@@ -2,7 +2,8 @@ package history
 
 import "testing"
 
-// Messages that come again with other numbers, in another order, in more or fewer fields, take little more than the numbers.
+// Messages that recur with other numbers, in another order, with more or fewer fields, take little more than
+// the numbers.
 func TestRecordsAgain(t *testing.T) {
 	var s session
 	raw, sent := 0, 0
@@ -23,7 +24,7 @@ func TestRecordsAgain(t *testing.T) {
 	}
 }
 
-// A message like a record but for one byte is none of it.
+// A message that differs from a record in one byte does not match it.
 func TestAlmostRecord(t *testing.T) {
 	record := func(text string, v uint64, more []byte) []byte {
 		inner := varintField(bytesField(nil, 1, text), 2, v)
