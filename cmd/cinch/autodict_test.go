@@ -16,7 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// documents makes small JSON documents of several shapes, different ones in each world.
+// documents makes small JSON documents of several shapes, which differ between worlds.
 type documents struct {
 	random *rand.Rand
 	world  int
@@ -44,7 +44,7 @@ func (d *documents) next() []byte {
 		id(), r.IntN(1e5), pick("mail", "search", "social"), pick("google", "bing", "duckduckgo"), 320+r.IntN(1600), 480+r.IntN(900), r.IntN(60000), pick("a", "b", "control"))
 }
 
-// autoGateway is a serve of its own with a rule whose dictionary is managed.
+// autoGateway is a separate serve with a rule whose dictionary is managed.
 type autoGateway struct {
 	*served
 	file   string
@@ -95,8 +95,8 @@ func (g *autoGateway) set(t *testing.T, prefix string, d *documents, n int) {
 	}
 }
 
-// stored says what n documents take in the server: as they are, and sealed. without is
-// what zstd alone stores.
+// stored returns the sizes that n documents take in the server, compressed, and that zstd alone would take as
+// without.
 func stored(t *testing.T, server *goredis.Client, values [][]byte, prefix string) (bytes, without int, numbers map[uint32]int) {
 	t.Helper()
 	sealer := cinch.NewSealer(cinch.SealerOptions{Engine: newEngine()})
@@ -135,10 +135,10 @@ func (g *autoGateway) measure(t *testing.T, server *goredis.Client, d *documents
 	return float64(bytes) / float64(without), numbers
 }
 
-// betweenWrites leaves the processors to those who train.
+// betweenWrites leaves CPU time for training.
 const betweenWrites = 50 * time.Millisecond
 
-// writeUntil keeps writing documents until the log has a text n times.
+// writeUntil keeps writing documents until the log contains a text n times.
 func (g *autoGateway) writeUntil(t *testing.T, d *documents, text string, n int) {
 	t.Helper()
 	testenv.Eventually(t, fmt.Sprintf("%q is logged %d times", text, n), func() bool {
@@ -188,7 +188,7 @@ func TestAutoDictionary(t *testing.T) {
 		t.Errorf("after a reload %v, before %v", kept, others)
 	}
 
-	// Another gateway takes up what was announced, without training.
+	// Another gateway adopts the announced dictionary without training.
 	other := startAuto(t, server.Addr)
 	other.logged("dictionary adopted")
 	if _, adopted := other.measure(t, direct, docs); fmt.Sprint(adopted) != fmt.Sprint(others) {
@@ -196,8 +196,8 @@ func TestAutoDictionary(t *testing.T) {
 	}
 }
 
-// Gateways in front of one store end up with one dictionary, whoever trained it, and read
-// what the others wrote.
+// Gateways in front of one store end up with one dictionary, whichever of them trained it, and read each
+// other's values.
 func TestThreeAutoGateways(t *testing.T) {
 	if underRace {
 		t.Skip("too slow; internal/autodict has tests of what goroutines share")

@@ -15,8 +15,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Logins that write under one rule have samples and dictionaries of their own: what one of them writes
-// is in no dictionary by which another's values are sealed.
+// Logins that write under one rule have samples and dictionaries of their own: no value of one login is used
+// for a dictionary of another.
 func TestLoginsHaveDictionariesOfTheirOwn(t *testing.T) {
 	if underRace {
 		t.Skip("too slow; internal/autodict has tests of what goroutines share")
@@ -63,7 +63,7 @@ func TestLoginsHaveDictionariesOfTheirOwn(t *testing.T) {
 			t.Errorf("%s's dictionary holds %q, which is another's", user, foreign)
 		}
 	}
-	// Behind an AUTH that has no answer yet, nobody knows who writes.
+	// After an AUTH without a reply yet, the writer is unknown.
 	conn := users["alice"].Conn()
 	defer conn.Close()
 	cmds, err := conn.Pipelined(context.Background(), func(p goredis.Pipeliner) error {
@@ -80,8 +80,8 @@ func TestLoginsHaveDictionariesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// writeUntilApart writes until alice and bob each have a dictionary, which must not be the same: write
-// keeps in number which ones their latest values name.
+// writeUntilApart writes until alice and bob have different dictionaries. write stores in number which
+// dictionaries their latest values name.
 func writeUntilApart(t *testing.T, write func(n int), number map[string]uint32) {
 	t.Helper()
 	write(450)

@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// The dict commands see all primaries of a cluster, whichever the URL names.
+// The dict commands cover all primaries of a cluster, whichever one the URL names.
 func TestDictCommandsInCluster(t *testing.T) {
 	nodes := testenv.Cluster(t, 3, 0)
 	url := "redis://" + nodes[0].Addr

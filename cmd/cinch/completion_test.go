@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A shell completes the words that a flag accepts, and the command accepts what is completed.
+// A shell completes the values of a flag, and the command accepts the completed values.
 func TestFlagValuesAreCompleted(t *testing.T) {
 	for _, line := range []string{"serve --log-level", "serve --log-format", "serve --zstd", "plan --cloud", "plan --minimize", "report --cloud", "pack --zstd"} {
 		words := strings.Fields(line)

@@ -18,14 +18,14 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// What somebody gets who writes no configuration: no flag but the store's address.
+// Tests of the defaults: no configuration, and no flag except the store's address.
 
 const mostStored = 0.45 // of the orders' bytes
 
 // ordersInTest is the number of orders that the tests store. A training on all of them takes minutes of CPU.
 func ordersInTest() int { return codectest.Amount(1500, 1500, 20_000) }
 
-// order is one of about 160 bytes, as shops cache them.
+// order returns an order of about 160 bytes, as shops cache them.
 func order(r *rand.Rand) string {
 	pick := func(words ...string) string { return words[r.IntN(len(words))] }
 	return fmt.Sprintf(`{"order_id":%d,"customer_id":%d,"sku":"SKU-%05d","quantity":%d,"total":%d.%02d,"currency":"%s","status":"%s","created_at":"2026-%02d-%02dT%02d:%02d:%02dZ"}`,
@@ -56,7 +56,7 @@ func setOrders(t *testing.T, c *goredis.Client, all []string) {
 	}
 }
 
-// share is how much of the orders' bytes the server holds.
+// share returns the stored share of the orders' bytes.
 func share(t *testing.T, server *goredis.Client, all []string) float64 {
 	t.Helper()
 	raw, stored, plain := 0, 0, 0
@@ -125,7 +125,8 @@ func TestDefaultsOfServe(t *testing.T) {
 	s.stop(os.Interrupt)
 }
 
-// A server that gives no right to keep dictionaries, or no room, says so in one line, however long it goes on.
+// With a server that gives no right to store dictionaries, or no space, the log has one line about it,
+// however long that lasts.
 func TestDefaultsWithoutDictionaries(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
@@ -170,8 +171,8 @@ func TestDefaultsWithoutDictionaries(t *testing.T) {
 	}
 }
 
-// A store that is too small for a dictionary gets none, or a small one: all told, values and what is kept beside them, it takes
-// no more than without.
+// A store that is too small for a dictionary gets none, or a small one: values and everything stored with
+// them take no more than without it.
 func TestDefaultsOfSmallStores(t *testing.T) {
 	if underRace {
 		t.Skip("too slow; internal/autodict has tests of what goroutines share")
@@ -186,8 +187,8 @@ func TestDefaultsOfSmallStores(t *testing.T) {
 	}
 }
 
-// A gateway weighs a dictionary against what is stored, not against what passes: a few values that are written again and
-// again get none, or a small one.
+// A gateway compares the cost of a dictionary with the stored values, not with the traffic: a few values that
+// are rewritten again and again get none, or a small one.
 func TestDefaultsOfServeInSmallStores(t *testing.T) {
 	if underRace {
 		t.Skip("too slow; internal/autodict has tests of what goroutines share")
@@ -201,7 +202,8 @@ func TestDefaultsOfServeInSmallStores(t *testing.T) {
 	}
 }
 
-// takesServed is what a server holds for values that a gateway has written often enough for a training.
+// takesServed returns the memory that a server uses for values written by a gateway often enough for a
+// training.
 func takesServed(t *testing.T, values []string, rules ...string) int64 {
 	t.Helper()
 	server, path := testenv.Redis(t), socket(t)
@@ -214,7 +216,7 @@ func takesServed(t *testing.T, values []string, rules ...string) int64 {
 		setOrders(t, client, all[at:at+len(values)])
 	}
 	if len(rules) == 0 {
-		s.logged("promised=") // a training has ended, whatever came out
+		s.logged("promised=") // the training has ended, with or without a result
 	}
 	setOrders(t, client, values)
 	_ = client.Close()
@@ -222,7 +224,7 @@ func takesServed(t *testing.T, values []string, rules ...string) int64 {
 	return held(t, direct, values)
 }
 
-// takes is what a server holds for values that were packed.
+// takes returns the memory that a server uses for packed values.
 func takes(t *testing.T, values []string, args ...string) int64 {
 	t.Helper()
 	server := testenv.Redis(t)
@@ -232,7 +234,7 @@ func takes(t *testing.T, values []string, args ...string) int64 {
 	return held(t, direct, values)
 }
 
-// held is what a server takes of its memory for values, with their keys, and for functions.
+// held returns the memory that a server uses for values, with their keys, and for functions.
 func held(t *testing.T, direct *goredis.Client, values []string) (bytes int64) {
 	t.Helper()
 	for i := range values {

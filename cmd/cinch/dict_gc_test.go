@@ -16,7 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// recordTo says what gateways would: current has taken the place of former.
+// recordTo writes the record that gateways would write: current has replaced former.
 func recordTo(t *testing.T, addr string, current *codec.Dict, former ...*codec.Dict) {
 	t.Helper()
 	r := autodict.Record{Seen: time.Now(), Rule: "orders", Current: &autodict.Version{
@@ -158,8 +158,8 @@ func recordsIn(t *testing.T, addr string) map[string]string {
 	return all
 }
 
-// What a rule leaves behind that no gateway has any more goes too: its dictionaries once no
-// value names them, and then its record.
+// What a rule leaves behind when no gateway has it any more is removed, too: its dictionaries once no value
+// names them, and then its record.
 func TestDictCollectAbandonedRules(t *testing.T) {
 	server := testenv.Redis(t)
 	url := "redis://" + server.Addr

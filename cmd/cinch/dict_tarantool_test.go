@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// TestDictCommandsOfTarantool is the life of dictionaries, by the commands.
+// TestDictCommandsOfTarantool runs through the lifecycle of dictionaries with the commands.
 func TestDictCommandsOfTarantool(t *testing.T) {
 	server := testenv.Tarantool(t, `local s = box.schema.space.create('docs', {if_not_exists = true, format = {{'id', 'unsigned'}, {'body', 'string'}}})
 		s:create_index('pk', {if_not_exists = true})
@@ -88,7 +88,7 @@ func dictsOf(t *testing.T, text string) map[string]dictInfo {
 	return all
 }
 
-// announceToTarantool says what gateways would: current has taken the place of former.
+// announceToTarantool writes the record that gateways would write: current has replaced former.
 func announceToTarantool(t *testing.T, url string, current, former *codec.Dict) {
 	t.Helper()
 	conn, _, err := open.ConnectTarantool(t.Context(), url)

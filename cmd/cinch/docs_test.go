@@ -16,7 +16,7 @@ var (
 	verbInDocs    = regexp.MustCompile(`^[a-z]+$`)
 )
 
-// Command lines in the docs have flags that there are.
+// Command lines in the docs use existing flags.
 func TestFlagsInDocs(t *testing.T) {
 	const root = "../.."
 	helps := map[string]string{}
@@ -27,7 +27,7 @@ func TestFlagsInDocs(t *testing.T) {
 			return err
 		case d.IsDir() && (d.Name() == ".git" || d.Name() == "testdata" || d.Name() == "node_modules"):
 			return filepath.SkipDir
-		case d.IsDir() || filepath.Ext(path) != ".md" || d.Name() == "CHANGELOG.md": // which may speak of flags that are gone
+		case d.IsDir() || filepath.Ext(path) != ".md" || d.Name() == "CHANGELOG.md": // may mention removed flags
 			return nil
 		}
 		text, err := os.ReadFile(path)

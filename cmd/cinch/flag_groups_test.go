@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A flag that is in no group would be in no help.
+// A flag in no group would be missing from the help.
 func TestGroupedHelpHasEveryFlag(t *testing.T) {
 	cmd := newPlanCommand()
 	help := cmd.UsageString()

@@ -14,7 +14,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// refusedAtGateway runs commands that must not go through a gateway, and expects each to name the address of the server.
+// refusedAtGateway runs commands that must not go through a gateway, and checks that each error names the
+// server's address.
 func refusedAtGateway(t *testing.T, upstream string, commands ...[]string) {
 	t.Helper()
 	for _, args := range commands {
@@ -25,8 +26,8 @@ func refusedAtGateway(t *testing.T, upstream string, commands ...[]string) {
 	}
 }
 
-// Every command that goes to a Redis server refuses the address of a gateway, and leaves what is stored as it was: pack
-// would compress values once more, and dict gc would not find the values that name a dictionary.
+// Every command for a Redis server refuses the address of a gateway, and leaves stored values unchanged: pack
+// would compress values again, and dict gc would not find the values that name a dictionary.
 func TestCommandsRefuseARedisGateway(t *testing.T) {
 	server := testenv.Redis(t)
 	d := newTestDict(t, "orders")
@@ -94,7 +95,7 @@ func TestCommandsRefuseARedisGateway(t *testing.T) {
 	}
 }
 
-// dumped is all that the server holds, functions included.
+// dumped returns everything that the server holds, including functions.
 func dumped(t *testing.T, c *goredis.Client) string {
 	t.Helper()
 	keys, err := c.Keys(t.Context(), "*").Result()
@@ -104,14 +105,14 @@ func dumped(t *testing.T, c *goredis.Client) string {
 	var b strings.Builder
 	for _, key := range keys {
 		if strings.HasPrefix(key, "cinch:") {
-			continue // what the gateway keeps there itself
+			continue // stored by the gateway itself
 		}
 		b.WriteString(key + "=" + c.Dump(t.Context(), key).Val() + "\n")
 	}
 	return b.String() + c.FunctionDump(t.Context()).Val()
 }
 
-// The same for Tarantool, whose commands install functions too.
+// The same for Tarantool, whose commands also install functions.
 func TestCommandsRefuseATarantoolGateway(t *testing.T) {
 	server := prepared(t)
 	direct := tuplesAt(t, server.Addr, "", "")
@@ -152,7 +153,7 @@ func TestCommandsRefuseATarantoolGateway(t *testing.T) {
 	}
 }
 
-// What a plan of MongoDB recommends would be a gateway before the gateway.
+// A plan made through a gateway would recommend another gateway in front of it.
 func TestPlanRefusesAMongoGateway(t *testing.T) {
 	server := mongotest.Start(t, mongotest.Config{})
 	if _, err := server.Client(t).Database("shop").Collection("users").InsertOne(t.Context(), bson.D{{Key: "name", Value: strings.Repeat("somebody ", 50)}}); err != nil {
@@ -168,8 +169,8 @@ func TestPlanRefusesAMongoGateway(t *testing.T) {
 	}
 }
 
-// A gateway whose upstream is a gateway says so and goes on, since what it has stored must stay readable. It does not pack
-// in the background: clients of the one behind it would read envelopes.
+// A gateway whose upstream is a gateway warns and continues, since its stored values must stay readable. It
+// does not pack in the background: clients of the other gateway would read envelopes.
 func TestGatewayBeforeAGateway(t *testing.T) {
 	server := testenv.Redis(t)
 	direct := connectTo(t, server.Addr)

@@ -7,7 +7,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 )
 
-// A gateway of each protocol can be asked for without a file.
+// Every protocol has a flag for a gateway without a file.
 func TestEveryProtocolHasAFlag(t *testing.T) {
 	for _, p := range config.Protocols() {
 		if !slices.ContainsFunc(gatewayFlags, func(f gatewayFlag) bool { return f.protocol == p }) {

@@ -62,7 +62,7 @@ func TestInspectStore(t *testing.T) {
 	}
 }
 
-// A server that wants a password answers: it is there, so the code is not "unreachable".
+// A server that requires a password does answer, so the exit code is not "unreachable".
 func TestInspectStoreRefusesUs(t *testing.T) {
 	store := miniredis.RunT(t)
 	store.RequireAuth("right")

@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// packedTuples is a `cinch serve` with two gateways to one Tarantool server, both of which are to pack.
+// packedTuples is a `cinch serve` with two gateways to one Tarantool server, both of which should pack.
 type packedTuples struct {
 	*served
 	file, url string
@@ -33,7 +33,7 @@ func (p *packedTuples) configure(t *testing.T, pack, rules string) {
 	}
 }
 
-// opens are the values that 'cinch verify' opens, by setting.
+// opens returns the number of values that 'cinch verify' can open, by setting.
 func opens(t *testing.T, url string) map[string]string {
 	t.Helper()
 	code, out, errs := cli("verify", url)
@@ -59,7 +59,7 @@ func TestServePacksTarantool(t *testing.T) {
 	const pack = "{background: true, every: 1h, keys_per_second: 0}"
 	p.configure(t, pack, "rules: [{space: docs, setting: zstd-3}]")
 	p.served = startServe(t, serveOptions{configFile: p.file})
-	p.logged("cinch's functions are not installed") // and it goes on
+	p.logged("cinch's functions are not installed") // and it continues
 	p.stop(syscall.SIGTERM)
 	if code, out, errs := cli("tarantool", "init", p.url); code != exitOK {
 		t.Fatal(out, errs)
@@ -71,7 +71,7 @@ func TestServePacksTarantool(t *testing.T) {
 		t.Errorf("opens %v: want the bodies of docs by the rule and of enterprise by its format, and no tag", got)
 	}
 
-	// Other rules are another task, so that it begins without waiting for an hour.
+	// With changed rules the next pass begins without waiting for an hour.
 	p.configure(t, pack, "rules: [{space: late, field: body, setting: zlib-6}]")
 	p.signals <- syscall.SIGHUP
 	testenv.Eventually(t, "the new rules are carried out", func() bool { return opens(t, p.url)["zlib"] == "600" })
@@ -90,8 +90,8 @@ func TestServePacksTarantool(t *testing.T) {
 	}
 }
 
-// TestServePacksTarantoolWithDictionary: what is sealed without the dictionary that a rule
-// names would stay so.
+// TestServePacksTarantoolWithDictionary checks that values are not packed before the dictionary of their rule
+// exists: they would stay without it.
 func TestServePacksTarantoolWithDictionary(t *testing.T) {
 	server := testenv.Tarantool(t, `local s = box.schema.space.create('docs', {if_not_exists = true, format = {{'id', 'unsigned'}, {'body', 'string'}}})
 		s:create_index('pk', {if_not_exists = true})

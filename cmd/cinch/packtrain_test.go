@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// packed runs cinch pack, which has to succeed.
+// packed runs cinch pack, which must succeed.
 func packed(t *testing.T, args ...string) (out string) {
 	t.Helper()
 	code, out := runCommand(t, append([]string{"pack"}, args...)...)
@@ -24,7 +24,7 @@ func packed(t *testing.T, args ...string) (out string) {
 	return out
 }
 
-// fillForTraining stores n documents and as many numbers, and returns the documents' bytes.
+// fillForTraining stores n documents and n numbers, and returns the documents' bytes.
 func fillForTraining(t *testing.T, client *goredis.Client, n int) (raw int) {
 	t.Helper()
 	d := documents{random: rand.New(rand.NewPCG(1, 1))}
@@ -54,7 +54,7 @@ func writeTrainingConfig(t *testing.T, file, upstream string) {
 	}
 }
 
-// serverForTraining is a server with n documents to train on, and how many bytes they have.
+// serverForTraining returns a server with n documents to train on, and their size in bytes.
 func serverForTraining(t *testing.T, n int) (server *testenv.RedisServer, client *goredis.Client, raw int) {
 	t.Helper()
 	if underRace {
@@ -66,7 +66,7 @@ func serverForTraining(t *testing.T, n int) (server *testenv.RedisServer, client
 	return server, client, fillForTraining(t, client, n)
 }
 
-// storedAndNamed are the bytes that n documents take now, and how many of them name which dictionary.
+// storedAndNamed returns the stored bytes of n documents, and how many of them name which dictionary.
 func storedAndNamed(t *testing.T, client *goredis.Client, n int) (stored int, named map[uint32]int) {
 	t.Helper()
 	named = map[uint32]int{}
@@ -83,8 +83,8 @@ func storedAndNamed(t *testing.T, client *goredis.Client, n int) (stored int, na
 	return stored, named
 }
 
-// The user that Cinch itself logs in with is none whose values could be mixed with another's: an
-// application that has one user has its values packed with a dictionary, which is that user's.
+// The user of Cinch itself does not count as a writer whose values could be mixed with another's: an
+// application with one user has its values packed with that user's dictionary.
 func TestPackDoesNotCountItsOwnUser(t *testing.T) {
 	const n = 1000
 	server, client, raw := serverForTraining(t, n)
@@ -116,9 +116,9 @@ func TestPackDoesNotCountItsOwnUser(t *testing.T) {
 	}
 }
 
-// Rules with dictionary: auto have one from the first pack on, also where no gateway has trained any: a
-// dry run says what it brings and writes nothing, and what is packed names one that gateways
-// know as theirs.
+// Rules with dictionary: auto have a dictionary from the first pack on, even if no gateway has trained any. A
+// dry run reports the gain and writes nothing. Packed values name a dictionary that gateways accept as
+// theirs.
 func TestPackTrainsFirst(t *testing.T) {
 	const n = 1000
 	server, client, raw := serverForTraining(t, n)

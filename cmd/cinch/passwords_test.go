@@ -18,14 +18,14 @@ import (
 func runCommand(t *testing.T, args ...string) (code int, out string) {
 	t.Helper()
 	before := os.Getenv(config.PasswordFileVariable)
-	defer func() { _ = os.Setenv(config.PasswordFileVariable, before) }() // which the flag sets
+	defer func() { _ = os.Setenv(config.PasswordFileVariable, before) }() // the flag sets it
 	var b bytes.Buffer
 	code = run(args, strings.NewReader(""), &b, &b)
 	return code, b.String()
 }
 
-// A store that wants a password gets it from a file or a variable; the command line and what is
-// written have none.
+// A store's password is read from a file or a variable. It appears neither on the command line nor in written
+// files.
 func TestPasswordsOfCommands(t *testing.T) {
 	server := testenv.Redis(t)
 	plain := redis.NewClient(&redis.Options{Addr: server.Addr})

@@ -19,7 +19,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// reported runs cinch report, and reads its document.
+// reported runs cinch report, and returns its document.
 func reported(t *testing.T, args ...string) *report.Report {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -34,7 +34,8 @@ func reported(t *testing.T, args ...string) *report.Report {
 	return r
 }
 
-// savedByMetricsAndPage returns the bytes that the process has saved, which /metrics and the admin page show alike.
+// savedByMetricsAndPage returns the bytes that the process has saved, and checks that /metrics and the admin
+// page agree.
 func savedByMetricsAndPage(t *testing.T, g *testenv.GatewayServer) float64 {
 	t.Helper()
 	var status admin.Status
@@ -48,10 +49,11 @@ func savedByMetricsAndPage(t *testing.T, g *testenv.GatewayServer) float64 {
 	return saved
 }
 
-// betweenLooks keeps a report or a query, which take CPU, from being asked for fifty times a second.
+// betweenLooks limits how often a report or a query, which take CPU, are repeated.
 const betweenLooks = 200 * time.Millisecond
 
-// What Prometheus has is what the page remembers, for the same traffic and over a restart; a page with the figures is written.
+// A report from Prometheus equals one from the admin page, for the same traffic and over a restart; a page
+// with the figures is written.
 func TestReportFromPrometheus(t *testing.T) {
 	t.Parallel()
 	redis := testenv.Redis(t)
@@ -87,7 +89,7 @@ func TestReportFromPrometheus(t *testing.T) {
 	if err := g.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	traffic(400) // more than before the restart, which the counters alone would not show
+	traffic(400) // more than before the restart, so that the counters alone would not reveal it
 	savedBytes += savedByMetricsAndPage(t, g)
 
 	name, cur := filepath.Join(t.TempDir(), "saved.html"), filepath.Join(t.TempDir(), "cur.csv")

@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/history"
 )
 
-// Rates are over time that has been; and whatever the time, a gateway's page answers the question about it.
+// Rates cover only time in the past; and a gateway's page answers the query for any period.
 func TestReportWindow(t *testing.T) {
 	now := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	for _, from := range []string{"2026-11-01", "90d", "2000-01-01", "0", "1850-01-01", "10s"} {

@@ -10,8 +10,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// writeOrders writes documents of an online shop, much alike but never the
-// same: orders N FILE (one a line) or orders -files N DIR (one a file).
+// writeOrders writes similar but different documents of an online shop: orders N FILE (one per line) or
+// orders -files N DIR (one per file).
 func writeOrders(ts *testscript.TestScript, neg bool, args []string) {
 	perFile := len(args) == 3 && args[0] == "-files"
 	if perFile {
@@ -33,7 +33,7 @@ func writeOrders(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// writeNoise writes files that have nothing in common: noise N DIR.
+// writeNoise writes files with nothing in common: noise N DIR.
 func writeNoise(ts *testscript.TestScript, neg bool, args []string) {
 	n, to := sampleArgs(ts, neg, args)
 	r := rand.NewChaCha8([32]byte{})
@@ -44,7 +44,7 @@ func writeNoise(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// writeNumbers writes the decimal numbers from 1 on, one a line: numbers BYTES FILE.
+// writeNumbers writes the decimal numbers from 1 on, one per line: numbers BYTES FILE.
 func writeNumbers(ts *testscript.TestScript, neg bool, args []string) {
 	n, to := sampleArgs(ts, neg, args)
 	var b []byte

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	testenv.Main(m)
 }
 
-// oneByOne runs scripts one after the other: commands run in this process, which has one working directory.
+// oneByOne runs scripts sequentially: commands run in this process, which has one working directory.
 type oneByOne struct{ *testing.T }
 
 func (oneByOne) Parallel()     {}
@@ -34,7 +34,7 @@ func (o oneByOne) Run(name string, f func(testscript.T)) {
 // TestScripts runs the command lines in testdata/script. $VECTORS is the
 // directory of the envelope's test vectors.
 func TestScripts(t *testing.T) {
-	t.Chdir(".") // back to where it was, in the end
+	t.Chdir(".") // restores the working directory at the end
 	scripts, err := filepath.Abs("testdata/script")
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// TestExamples: every command explains itself, with an example.
+// TestExamples checks that every command has a help text and an example.
 func TestExamples(t *testing.T) {
 	var look func(*cobra.Command)
 	look = func(cmd *cobra.Command) {
@@ -102,7 +102,7 @@ func runFrom(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// scripted runs cinch in this process, in the script's directory and with the variables that scripts set, and returns its exit code.
+// scripted runs cinch in this process, with the script's directory and variables, and returns its exit code.
 func scripted(ts *testscript.TestScript, in *os.File, args []string) int {
 	before := os.Stdin
 	os.Stdin = in // config check reads it by this name

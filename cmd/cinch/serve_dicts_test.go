@@ -18,7 +18,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// dictConfig is a configuration file in the making: one gateway a store.
+// dictConfig is a configuration file under construction, with one gateway per store.
 type dictConfig struct {
 	file    string
 	sockets []string
@@ -33,7 +33,7 @@ func newDictConfig(t *testing.T, gateways int) *dictConfig {
 	return c
 }
 
-// write gives each gateway one rule.
+// write writes the file, with one rule per gateway.
 func (c *dictConfig) write(t *testing.T, head string, rules ...string) {
 	t.Helper()
 	text := head + "\ngateways:\n"
@@ -46,7 +46,7 @@ func (c *dictConfig) write(t *testing.T, head string, rules ...string) {
 	}
 }
 
-// sealsWith waits until what the gateway seals names the dictionary.
+// sealsWith waits until the gateway's stored values name the dictionary.
 func (c *dictConfig) sealsWith(t *testing.T, gateway int, d *codec.Dict, about string) {
 	t.Helper()
 	client := dial(t, c.sockets[gateway])
@@ -91,8 +91,8 @@ func TestServeFetchesDictionaries(t *testing.T) {
 	s.stop(os.Interrupt)
 }
 
-// A dictionary holds pieces of the values of one store: clients of another gateway can't
-// get at them with an envelope that names it.
+// A dictionary holds pieces of the values of one store: clients of another gateway can't read them with an
+// envelope that names it.
 func TestServeKeepsDictionariesApart(t *testing.T) {
 	c := newDictConfig(t, 2)
 	d := newTestDict(t, "private")
@@ -118,7 +118,7 @@ func TestServeKeepsDictionariesApart(t *testing.T) {
 	s.stop(os.Interrupt)
 }
 
-// checkAdmin looks whether the process told the admin page everything that it knows.
+// checkAdmin checks that the admin page shows everything that the process knows.
 func checkAdmin(t *testing.T, s *served, d *codec.Dict) {
 	t.Helper()
 	address := regexp.MustCompile(`admin page listens" address=(\S+)`).FindStringSubmatch(s.log.String())[1]

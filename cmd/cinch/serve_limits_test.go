@@ -13,8 +13,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Lowering max_seal never makes a value unreadable that was sealed before; max_open does,
-// and says so.
+// Lowering max_seal never makes a stored value unreadable; lowering max_open does, with an error that says
+// so.
 func TestServeOpensWhatWasSealedUnderALargerLimit(t *testing.T) {
 	server := testenv.Redis(t)
 	store := connectTo(t, server.Addr)
@@ -46,7 +46,7 @@ func TestServeOpensWhatWasSealedUnderALargerLimit(t *testing.T) {
 		if got := c.do("GETRANGE", "k", "0", "5"); got != "a long" {
 			t.Errorf("GETRANGE: %s", got)
 		}
-		if got := c.do("APPEND", "k", "!"); got != fmt.Sprintf(":%d", len(value)+1) { // opened and put back
+		if got := c.do("APPEND", "k", "!"); got != fmt.Sprintf(":%d", len(value)+1) { // decompressed and stored again
 			t.Errorf("APPEND: %s", got)
 		}
 		c.do("SET", "longer", value)

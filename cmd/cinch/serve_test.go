@@ -22,7 +22,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// served is a runServe of its own.
+// served is a running serve.
 type served struct {
 	t       *testing.T
 	signals chan os.Signal
@@ -64,7 +64,7 @@ func startServe(t *testing.T, o serveOptions) *served {
 	return s
 }
 
-// patience is how long something may take on a busy machine before it is taken to hang.
+// patience is the time on a busy machine after which something is considered to hang.
 const patience = 3 * time.Minute
 
 // logged waits for a line of the log.
@@ -93,7 +93,7 @@ func (s *served) wait() error {
 	}
 }
 
-// stop ends it by a signal, and the test's clients hang up, for which a drain would wait.
+// stop ends the process by a signal, and closes the test's clients, which a drain would wait for.
 func (s *served) stop(by os.Signal) {
 	s.t.Helper()
 	s.signals <- by
@@ -105,7 +105,7 @@ func (s *served) stop(by os.Signal) {
 	}
 }
 
-// reload makes it read its configuration and waits until that is logged.
+// reload makes the process read its configuration and waits until that is logged.
 func (s *served) reload(logged string) {
 	s.t.Helper()
 	before := s.log.count(logged)
@@ -113,7 +113,7 @@ func (s *served) reload(logged string) {
 	testenv.Eventually(s.t, "it is logged: "+logged, func() bool { return s.log.count(logged) > before })
 }
 
-// socket is a path short enough for a unix socket.
+// socket returns a path short enough for a unix socket.
 func socket(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cinch")
@@ -124,14 +124,14 @@ func socket(t *testing.T) string {
 	return filepath.Join(dir, "s")
 }
 
-// client speaks RESP without any help.
+// client speaks RESP without a library.
 type client struct {
 	t *testing.T
 	c net.Conn
 	r *bufio.Reader
 }
 
-// dialled are the connections of each test, by dial.
+// dialled holds the connections that each test has made with dial.
 var dialled = map[*testing.T][]net.Conn{}
 
 func dial(t *testing.T, path string) *client {
@@ -250,7 +250,7 @@ func TestServeSealsAndReloads(t *testing.T) {
 	s.stop(os.Interrupt)
 }
 
-// setSealed sets a value, looks whether the store has it sealed, and gets it.
+// setSealed sets a value, checks whether the store has it compressed, and gets it.
 func (c *client) setSealed(store *miniredis.Miniredis, key, value string, want bool) {
 	c.t.Helper()
 	if got := c.do("SET", key, value); got != "+OK" {
@@ -284,7 +284,7 @@ func TestServeForce(t *testing.T) {
 	s.stop(os.Interrupt)
 }
 
-// A client that waits for something keeps a drain busy; a second signal ends it.
+// A client in the middle of a request prolongs a drain; a second signal ends it.
 func TestServeSecondSignal(t *testing.T) {
 	store := miniredis.RunT(t)
 	path := socket(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A run whose target is production, by another name, does not begin and changes nothing.
+// A run whose target is production under another name does not begin, and changes nothing.
 func TestShadowRefusesProductionAsTarget(t *testing.T) {
 	production, other := testenv.Redis(t), testenv.Redis(t)
 	alias := strings.Replace(production.URL(), "127.0.0.1", "localhost", 1)

@@ -27,7 +27,7 @@ func connectTo(t *testing.T, addr string) *goredis.Client {
 	return c
 }
 
-// publishTo puts dictionaries where a gateway would.
+// publishTo stores dictionaries like a gateway would.
 func publishTo(t *testing.T, addr string, dicts ...*codec.Dict) {
 	t.Helper()
 	d := storeredis.NewDicts(storeredis.DictsOptions{Client: connectTo(t, addr), Log: slog.New(slog.DiscardHandler)})
@@ -59,7 +59,7 @@ func sealedWith(t *testing.T, d *codec.Dict, value string) string {
 	return string(stored)
 }
 
-// storeAddrs are a server with functions and one without.
+// storeAddrs returns the addresses of a server with functions and of one without.
 func storeAddrs(t *testing.T) map[string]string {
 	return map[string]string{"function": testenv.Redis(t).Addr, "key": miniredis.RunT(t).Addr()}
 }
@@ -128,7 +128,7 @@ func TestDictListOfAStore(t *testing.T) {
 	}
 }
 
-// breakDict stores something else under a dictionary's name.
+// breakDict replaces a stored dictionary with other content.
 func breakDict(t *testing.T, addr, place string) {
 	t.Helper()
 	var err error
@@ -143,7 +143,7 @@ func breakDict(t *testing.T, addr, place string) {
 	}
 }
 
-// What the store says no to is no sign that it is down.
+// A refusal by the store does not count as the store being down.
 func TestInspectWithoutRightsOnDictionaries(t *testing.T) {
 	server := testenv.Redis(t)
 	d := newTestDict(t, "menus")

@@ -18,7 +18,7 @@ func cli(args ...string) (code int, out, errs string) {
 	return code, o.String(), e.String()
 }
 
-// TestTarantoolFromInitToUnpack is the way that docs/TARANTOOL.md describes.
+// TestTarantoolFromInitToUnpack follows the steps of docs/TARANTOOL.md.
 func TestTarantoolFromInitToUnpack(t *testing.T) {
 	server := testenv.Tarantool(t, `local s = box.schema.space.create('docs', {if_not_exists = true,
 			format = {{'id', 'unsigned'}, {'body', 'string'}, {'tag', 'string'}}})
@@ -54,6 +54,6 @@ func TestTarantoolFromInitToUnpack(t *testing.T) {
 	if got := step(exitOK, "", "inspect", url, "--space", "docs", "--field", "body", "7", "--raw"); got != strings.Repeat("text that repeats 7 ", 20) {
 		t.Errorf("inspected %.50q", got)
 	}
-	step(exitSkipped, "max_tuple_size", "unpack", url) // 2 MB do not fit any more
+	step(exitSkipped, "max_tuple_size", "unpack", url) // 2 MB no longer fit
 	step(exitOK, fmt.Sprintf("%d", 501), "verify", url)
 }

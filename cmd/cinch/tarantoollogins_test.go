@@ -11,14 +11,14 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// loginsScript makes two tenants of one space.
+// loginsScript makes two users of one space.
 const loginsScript = docsScript + `
 	for _, user in ipairs{'alice', 'bob'} do
 		box.schema.user.create(user, {password = 'pw'})
 		box.schema.user.grant(user, 'read,write', 'space', 'docs')
 	end`
 
-// As on Redis, users who write under one rule have samples and dictionaries of their own.
+// As on Redis, users that write under one rule have samples and dictionaries of their own.
 func TestTarantoolLoginsHaveDictionariesOfTheirOwn(t *testing.T) {
 	if underRace {
 		t.Skip("too slow; internal/autodict has tests of what goroutines share")

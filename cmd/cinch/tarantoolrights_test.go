@@ -11,7 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// ownScript has a user with rights on one space, as on managed hosts, where nobody runs 'cinch tarantool init'.
+// ownScript has a user with rights on one space, as on managed hosts, where 'cinch tarantool init' can't be
+// run.
 const ownScript = `local s = box.schema.space.create('docs', {if_not_exists = true, format = {{'id', 'unsigned'}, {'body', 'string'}, {'tag', 'string'}, {'checked', 'string'}}})
 	s:create_index('pk', {if_not_exists = true})
 	s:create_index('tag', {parts = {3}, unique = false, if_not_exists = true})
@@ -21,7 +22,7 @@ const ownScript = `local s = box.schema.space.create('docs', {if_not_exists = tr
 
 const ownRules = "{name: all, space: docs, field: '*', setting: zstd-3, min_size: 0}"
 
-// ownBed is a gateway whose user, and whose client's, is that one.
+// ownBed starts a gateway that connects as that user, as does its client.
 func ownBed(t *testing.T, script, rules string) (log *tarantoolServe, client, direct *tuples) {
 	server := testenv.Tarantool(t, script)
 	g := &tarantoolServe{addr: freeAddr(t), upstream: "tarantool://own:secret@" + server.Addr, file: t.TempDir() + "/cinch.yaml"}
@@ -36,7 +37,7 @@ var ownBody = strings.Repeat("text that repeats, ", 20)
 
 func ownTuple(id int, body string) []any { return []any{id, body, ownBody, ownBody} }
 
-// sealedFields are the fields of a stored tuple that are envelopes, from 1.
+// sealedFields returns the numbers, from 1, of a stored tuple's fields that are envelopes.
 func (c *tuples) sealedFields(id int) (fields []int) {
 	c.t.Helper()
 	got := c.eval("return box.space.docs:get(...):unpack()", id)
@@ -57,8 +58,8 @@ func (c *tuples) must(r tnt.Request) []any {
 	return got
 }
 
-// A user who may not read constraints gets nothing sealed, and is told why; what is not sealed
-// is cut, moved and joined as by the server alone.
+// For a user without the right to read constraints nothing is compressed, and the log says why. Uncompressed
+// values are cut, moved and joined as by the server alone.
 func TestTarantoolUserWithoutRights(t *testing.T) {
 	g, client, direct := ownBed(t, ownScript, ownRules)
 	defer g.stop(t)
@@ -95,8 +96,8 @@ func TestTarantoolUserWithoutRights(t *testing.T) {
 	}
 }
 
-// A rule that vouches for its field needs no more than the rights to the space. What can be seen
-// to compute on fields counts all the same.
+// A rule that asserts that its field is unconstrained needs only the rights to the space. Visible
+// computations on fields count all the same.
 func TestTarantoolRuleThatVouches(t *testing.T) {
 	const rules = "{name: body, space: docs, field: body, setting: zstd-3, unconstrained: true}, {name: tag, space: docs, field: tag, setting: zstd-3, unconstrained: true}"
 	g, client, direct := ownBed(t, ownScript, rules)
@@ -115,7 +116,7 @@ func TestTarantoolRuleThatVouches(t *testing.T) {
 	}
 }
 
-// A user who may run Lua, or SQL, learns of constraints there.
+// A user with the right to run Lua or SQL reads the constraints there.
 func TestTarantoolUserWhoMayRunLua(t *testing.T) {
 	script := ownScript + `
 		box.schema.user.grant('own', 'execute', 'universe', nil, {if_not_exists = true})
@@ -131,9 +132,9 @@ func TestTarantoolUserWhoMayRunLua(t *testing.T) {
 			g.client = tuplesAt(t, g.addr, "own", "secret")
 			defer g.stop(t)
 			g.client.must(tnt.NewReplaceRequest("docs").Tuple(ownTuple(1, ownBody)))
-			want := 1 // the field that is checked is not sealed
+			want := 1 // the checked field is not compressed
 			if p.Name != "packaged" {
-				want = 2 // there are no checks of this kind
+				want = 2 // this server has no such checks
 			}
 			if got := tuplesAt(t, server.Addr, "", "").sealedFields(1); len(got) != want || got[0] != 2 {
 				t.Errorf("fields %v are sealed, not %d of them", got, want)

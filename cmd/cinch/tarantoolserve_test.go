@@ -25,7 +25,7 @@ type tuples struct {
 	c *tnt.Connection
 }
 
-// tuplesAt connects as a user, as guest if none is named.
+// tuplesAt connects as a user, or as guest if none is named.
 func tuplesAt(t *testing.T, addr, user, password string) *tuples {
 	t.Helper()
 	c, err := tnt.Connect(t.Context(), tnt.NetDialer{Address: addr, User: user, Password: password}, tnt.Opts{Timeout: patience})
@@ -64,7 +64,7 @@ func (c *tuples) get(id int) string {
 	return got[0].([]any)[1].(string)
 }
 
-// docsScript makes the space, and users who are not administrators.
+// docsScript makes the space, and users that are not administrators.
 const docsScript = `local s = box.schema.space.create('docs', {if_not_exists = true, format = {{'id', 'unsigned'}, {'body', 'string'}}})
 	s:create_index('pk', {if_not_exists = true})
 	for _, user in ipairs{'cinch', 'app'} do
@@ -73,7 +73,7 @@ const docsScript = `local s = box.schema.space.create('docs', {if_not_exists = t
 	end
 	box.schema.user.grant('guest', 'replication', nil, nil, {if_not_exists = true})`
 
-// prepared is a server of which 'cinch tarantool init' has been told.
+// prepared returns a server after 'cinch tarantool init'.
 func prepared(t *testing.T) *testenv.TarantoolServer {
 	t.Helper()
 	server := testenv.Tarantool(t, docsScript)
@@ -85,7 +85,7 @@ func prepared(t *testing.T) *testenv.TarantoolServer {
 
 func freeAddr(t *testing.T) string { return fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t)) }
 
-// Flags, from a server that is prepared to the metrics.
+// A gateway made by flags, from a prepared server to its metrics.
 func TestServeTarantoolByFlags(t *testing.T) {
 	server := prepared(t)
 	addr, admin := freeAddr(t), freeAddr(t)
@@ -122,7 +122,7 @@ func TestServeTarantoolByFlags(t *testing.T) {
 	}
 }
 
-// tarantoolServe is a serve of one gateway with a configuration file.
+// tarantoolServe is a serve with one gateway and a configuration file.
 type tarantoolServe struct {
 	*served
 	file, addr, upstream string
@@ -164,7 +164,7 @@ func (g *tarantoolServe) stop(t *testing.T) {
 	g.served.stop(os.Interrupt)
 }
 
-// Rules change while clients stay; what earlier ones sealed still opens.
+// Rules change while clients stay connected; values compressed by earlier rules stay readable.
 func TestServeTarantoolReloads(t *testing.T) {
 	server := prepared(t)
 	g := startTarantoolServe(t, "tarantool://cinch:secret@"+server.Addr, "", "{space: docs, field: body, setting: zstd-3}")
@@ -199,7 +199,7 @@ func TestServeTarantoolReloads(t *testing.T) {
 	}
 }
 
-// witness is a replica that opens every document as it arrives, and counts those that it can't.
+// witness is a replica that decodes every document as it arrives, and counts failures.
 func witness(t *testing.T, master string) *tuples {
 	t.Helper()
 	dir := t.TempDir()
@@ -223,8 +223,8 @@ func witness(t *testing.T, master string) *tuples {
 	return tuplesAt(t, testenv.Server(t, "tarantool", script, "PORT"), "", "")
 }
 
-// measure writes documents that no dictionary was trained on, and says what they take in the
-// server, as a share of what zstd alone would store, with which dictionaries.
+// measure writes documents that no dictionary was trained on. It returns their size in the server as a share
+// of what zstd alone would store, and the dictionaries that they name.
 func (g *tarantoolServe) measure(t *testing.T, direct *tuples, d *documents) (share float64, numbers map[uint32]int) {
 	t.Helper()
 	sealer := cinch.NewSealer(cinch.SealerOptions{Engine: newEngine()})
@@ -260,8 +260,8 @@ func (g *tarantoolServe) putMany(t *testing.T, d *documents, from, n int) {
 	}
 }
 
-// Dictionaries are trained, kept in the server before values name them, and found there by other
-// gateways, by those that start anew, and by replicas.
+// Dictionaries are trained, stored in the server before values name them, and found there by other gateways,
+// by restarted ones, and by replicas.
 func TestServeTarantoolAutoDictionary(t *testing.T) {
 	if underRace {
 		t.Skip("too slow; internal/autodict has tests of what goroutines share")
@@ -293,7 +293,7 @@ func TestServeTarantoolAutoDictionary(t *testing.T) {
 	}
 
 	other := startTarantoolServe(t, upstream, fastTraining, rules)
-	other.client.put(999_999, string(d.next())) // dictionaries are those of who writes
+	other.client.put(999_999, string(d.next())) // dictionaries belong to the writer's login
 	other.logged("dictionary adopted")
 	last := g.client.get(1_000_000)
 	if got := other.client.get(1_000_000); got != last {

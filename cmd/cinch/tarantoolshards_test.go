@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// knowShards is what vshard would have in the memory of a storage, as far as anybody asks.
+// knowShards puts the data of vshard that gateways read into the memory of a storage.
 func knowShards(t *testing.T, own int, servers ...*testenv.TarantoolServer) {
 	t.Helper()
 	text := "local sets = {} "
@@ -26,7 +26,7 @@ func knowShards(t *testing.T, own int, servers ...*testenv.TarantoolServer) {
 	tuplesAt(t, servers[own].Addr, "", "").eval(text)
 }
 
-// The commands see all shards, whichever the URL names: those that vshard knows, or those named.
+// The commands cover all shards, whichever one the URL names: those that vshard knows, or those named.
 func TestDictCommandsAcrossShards(t *testing.T) {
 	one, two := prepared(t), prepared(t)
 	url := func(s *testenv.TarantoolServer) string { return "tarantool://cinch:secret@" + s.Addr }
@@ -80,8 +80,8 @@ func TestDictCommandsAcrossShards(t *testing.T) {
 	step(exitUnreachable, two.Addr, "dict", "sync", url(one))
 }
 
-// Gateways in processes of their own stand before shards between which tuples move with their
-// values and nothing else, as vshard's bucket_send does. One shard joins later, and one leaves.
+// Gateways in separate processes stand in front of shards between which tuples move with only their values,
+// as by vshard's bucket_send. One shard joins later, and one leaves.
 func TestTuplesMoveBetweenShards(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -91,7 +91,7 @@ func TestTuplesMoveBetweenShards(t *testing.T) {
 	}
 }
 
-// movedShards are servers as the shards of one group, and the gateways before them.
+// movedShards is a group of servers that are shards, with the gateways in front of them.
 type movedShards struct {
 	t        *testing.T
 	named    bool
@@ -100,7 +100,8 @@ type movedShards struct {
 	fronts   []*testenv.GatewayServer
 }
 
-// group has the gateways, those that are started from now on, and the servers themselves know who the shards are.
+// group tells the running gateways, those started from now on, and the servers themselves which servers are
+// the shards.
 func (m *movedShards) group(servers ...*testenv.TarantoolServer) {
 	var urls []string
 	for i, s := range servers {
@@ -114,7 +115,7 @@ func (m *movedShards) group(servers ...*testenv.TarantoolServer) {
 	}
 }
 
-// front starts a gateway before a server, with more of the process's configuration.
+// front starts a gateway in front of a server, with additional configuration of the process.
 func (m *movedShards) front(s *testenv.TarantoolServer, process string) *testenv.GatewayServer {
 	g := testenv.Gateway(m.t, testenv.GatewayConfig{
 		Protocol: "tarantool", Upstream: "tarantool://cinch:secret@" + s.Addr, Process: process, Settings: m.settings, Rules: m.rules,
@@ -123,7 +124,7 @@ func (m *movedShards) front(s *testenv.TarantoolServer, process string) *testenv
 	return g
 }
 
-// tell has the gateways that run hear of a group that has changed.
+// tell makes the running gateways notice a changed group.
 func (m *movedShards) tell() {
 	m.t.Helper()
 	for _, g := range m.fronts {
@@ -199,20 +200,20 @@ func readsOn(t *testing.T, front *testenv.GatewayServer, body string) {
 	})
 }
 
-// sendTuple moves a tuple from server to server as it is stored, past the gateways.
+// sendTuple moves a stored tuple from server to server, past the gateways.
 func sendTuple(t *testing.T, id int, from, to *testenv.TarantoolServer) {
 	t.Helper()
 	tuplesAt(t, from.Addr, "", "").eval(`local id, to = ... local c = require('net.box').connect(to)
 		c.space.docs:replace(box.space.docs:get(id)) box.space.docs:delete(id) c:close()`, id, to.Addr)
 }
 
-// hasDictionary reports that a server holds the dictionary.
+// hasDictionary reports whether a server holds the dictionary.
 func hasDictionary(t *testing.T, s *testenv.TarantoolServer, number uint32) bool {
 	t.Helper()
 	return tuplesAt(t, s.Addr, "", "").eval("return box.space.cinch_dictionaries:get(...) ~= nil", number)[0] == true
 }
 
-// namesDict reports that a stored value is sealed with the dictionary.
+// namesDict reports whether a stored value is compressed with the dictionary.
 func namesDict(stored string, number uint32) bool {
 	h, err := cinch.ParseHeader([]byte(stored))
 	return err == nil && h.Dict == number

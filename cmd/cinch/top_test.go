@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// top sees what clients do meanwhile.
+// top shows the clients' concurrent requests.
 func TestTop(t *testing.T) {
 	redis := testenv.Redis(t)
 	g := testenv.Gateway(t, testenv.GatewayConfig{Upstream: redis.Addr, Force: true})
