@@ -8,10 +8,10 @@ import (
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 )
 
-// A codec of values is no encoding of messages, and nothing that links send, until somebody has made it
-// one: then isEncoding or isPiece names it.
+// A new codec for values is neither an encoding of messages nor one that links send, until isEncoding or
+// isPiece names it.
 func TestCodecsOfValuesAlone(t *testing.T) {
-	const fresh = codec.ID(15) // nobody's number yet
+	const fresh = codec.ID(15) // an unused number
 	s := &Setting{Setting: codec.Setting{Codec: fresh}}
 	for want, check := range map[string]func(*validator){
 		"tunnels have no " + s.String(): func(v *validator) { v.tunnelSetting(s, "setting") },
@@ -26,7 +26,7 @@ func TestCodecsOfValuesAlone(t *testing.T) {
 	}
 }
 
-// isEncoding and codec/grpccodec mean the same codecs.
+// isEncoding and codec/grpccodec have the same codecs.
 func TestEncodingsAreThoseOfGRPCCodec(t *testing.T) {
 	for id := codec.Raw; id <= codec.Proto; id++ {
 		if want := slices.Contains(grpccodec.Names(), id.String()); isEncoding(id) != want {

@@ -109,8 +109,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestComplaints runs the files in testdata: each has a "# want: " line for
-// every complaint, in order.
+// TestComplaints parses the files in testdata: each has a "# want: " line for every problem, in order.
 func TestComplaints(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -175,7 +174,7 @@ func TestOverrides(t *testing.T) {
 	if env := FromEnvironment(func(string) string { return "x" }); len(env) != len(environment) {
 		t.Error("an entry is lost")
 	}
-	for _, e := range environment { // every key is there
+	for _, e := range environment { // every key exists
 		_, _ = Parse("f", []byte(small), nil, Override{From: e.name, Key: e.key, Value: "1s"})
 	}
 }
@@ -194,7 +193,7 @@ func TestParseRule(t *testing.T) {
 			t.Errorf("%s: got %v", text, err)
 		}
 	}
-	// What only validation can see is found when the gateway is added.
+	// Problems that only validation finds are reported when the gateway is added.
 	rule, _ := ParseRule("key=a")
 	_, err = Load("", []Gateway{RedisGateway("redis", ":1", "redis://h", []Rule{rule})})
 	if err == nil || !strings.Contains(err.Error(), "--rule.setting: is missing") {
@@ -259,8 +258,8 @@ func TestFrozen(t *testing.T) {
 	}
 }
 
-// TestDocs holds docs/CONFIG.md to the code: its example is valid, and every
-// key and variable is in it.
+// TestDocs checks that the example in docs/CONFIG.md is valid, and that every key and variable is documented
+// there.
 func TestDocs(t *testing.T) {
 	text, err := os.ReadFile("../../docs/CONFIG.md")
 	if err != nil {
@@ -286,7 +285,7 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// What was sealed opens after max_seal was lowered, and after it was raised.
+// Values stay readable after max_seal was lowered or raised.
 func TestMaxOpenFollowsMaxSeal(t *testing.T) {
 	for more, want := range map[string]Bytes{
 		"max_seal: 1MiB":                   32 << 20,
@@ -301,7 +300,7 @@ func TestMaxOpenFollowsMaxSeal(t *testing.T) {
 	}
 }
 
-// A dictionary that the upstream holds needs no file.
+// A dictionary in the upstream needs no file.
 func TestDictionaryByNumber(t *testing.T) {
 	c := parse(t, strings.Replace(small, "setting: zstd-3", "setting: zstd-3@0a1b2c3d", 1))
 	p, err := c.Gateways[0].Policy(nil)

@@ -55,7 +55,7 @@ func TestGRPC(t *testing.T) {
 	}
 }
 
-// cinch-proto is for gateways for gRPC and no others.
+// cinch-proto is for gRPC gateways only.
 func TestProtoSetting(t *testing.T) {
 	const grpc = `gateways:
   - name: a
@@ -99,7 +99,7 @@ func TestProtoSetting(t *testing.T) {
 	}
 }
 
-// Without a file, what makes a gateway the far one of a pair stands behind the URL.
+// Without a file, an option of the URL makes a gateway the far one of a pair.
 func TestPairsWithoutFile(t *testing.T) {
 	for url, want := range map[string]string{
 		"grpc://a:1?peers=true":  "grpc://a:1",
@@ -169,7 +169,7 @@ gateways:
 	}
 }
 
-// What config show prints of message rules has no keys of Redis' rules, and parses to the same.
+// Message rules as printed by config show have no keys of Redis rules, and parse to the same rules.
 func TestShownRulesOfMessages(t *testing.T) {
 	c, err := Parse("f", []byte(`
 gateways:

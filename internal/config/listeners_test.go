@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Two addresses are the same listener if and only if the kernel says so.
+// Two addresses count as the same listener if and only if the kernel refuses the second.
 func TestSameListenerIsTheKernels(t *testing.T) {
 	hosts := []string{"", "0.0.0.0", "127.0.0.1", "localhost", "LOCALHOST", "127.0.0.2", "::ffff:127.0.0.1", "::", "::1"}
 	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
@@ -17,7 +17,7 @@ func TestSameListenerIsTheKernels(t *testing.T) {
 	for _, a := range hosts {
 		for _, b := range hosts {
 			same, taken := false, false
-			for range 5 { // another process may have the port at another address
+			for range 5 { // another process may use the port at another address
 				first, err := net.Listen("tcp", net.JoinHostPort(a, "0"))
 				if err != nil {
 					t.Fatal(err)

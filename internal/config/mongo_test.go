@@ -55,7 +55,7 @@ func TestMongoGateways(t *testing.T) {
 	}
 }
 
-// A URI with several members makes a gateway of each in a file too, with all that the file says.
+// A URI with several members makes a gateway for each in a file too, with all of the file's settings.
 func TestMongoMembersInFile(t *testing.T) {
 	c := parse(t, `
 gateways:
@@ -90,7 +90,7 @@ gateways:
 		}
 	}
 	for text, want := range map[string]string{
-		// The lines are those of the file, whatever stands before.
+		// The lines are those of the file, whatever precedes them.
 		"gateways:\n  - {name: a, protocol: mongo, listen: 'h:1', upstream: 'mongodb://a,b'}\n  - {name: a, protocol: redis, listen: ':3', upstream: 'redis://h'}": `f:3: gateways[1].name: "a" is there twice`,
 		"gateways:\n  - {name: a, protocol: mongo, listen: 'h:65535', upstream: 'mongodb://a,b'}":                                                                  `f:2: gateways[0].listen: port "65536" is not between`,
 		"gateways:\n  - {name: a, protocol: mongo, listen: 'unix:/x', upstream: 'mongodb://a,b'}":                                                                  "several members need a listener host:port",
@@ -164,7 +164,7 @@ func TestMongoRules(t *testing.T) {
 	}
 }
 
-// What a rule does not say is the same in a file, behind --rule and without rules.
+// The defaults of a rule are the same in a file, with --rule and without rules.
 func TestMongoRuleDefaults(t *testing.T) {
 	const file = "gateways: [{name: a, protocol: mongo, listen: 127.0.0.1:1, upstream: mongodb://db, rules: [{setting: zstd-3}, {setting: zstd-3, min_gain: 10%, min_size: 64}]}," +
 		" {name: b, protocol: redis, listen: 127.0.0.1:2, upstream: redis://db, rules: [{setting: zstd-3}]}]"
@@ -187,7 +187,7 @@ func TestMongoRuleDefaults(t *testing.T) {
 	}
 }
 
-// standby= adds a listener behind those of the members.
+// standby= adds a listener after those of the members.
 func TestMongoStandby(t *testing.T) {
 	list, err := MongoGateways("db", "10.0.0.5:27018", "mongodb://a,b,c/?tls=true&standby=10.0.0.6:27021,10.0.0.7:27021", []Rule{DefaultMongoRule()})
 	if err != nil || len(list) != 4 {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Files with secrets that every user of the machine may read are named.
+// Files with secrets that every user of the machine may read are reported.
 func TestReadableSecrets(t *testing.T) {
 	const withPassword = "gateways: [{name: g, protocol: redis, listen: 127.0.0.1:1, upstream: redis://u:secret@h, rules: [{setting: lz4}]}]\n"
 	const without = "gateways: [{name: g, protocol: redis, listen: 127.0.0.1:1, upstream: redis://u@h, rules: [{setting: lz4}]}]\n"
@@ -32,7 +32,7 @@ func TestReadableSecrets(t *testing.T) {
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.Chmod(file, mode); err != nil { // beside the umask
+			if err := os.Chmod(file, mode); err != nil { // whatever the umask is
 				t.Fatal(err)
 			}
 			return file
@@ -59,7 +59,7 @@ func TestReadableSecrets(t *testing.T) {
 	}
 }
 
-// In a Kubernetes volume files are links, and their mode is the pod's matter.
+// In a Kubernetes volume files are links, and the pod sets their mode.
 func TestReadableSecretsOfVolumes(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "..2026"), 0o755); err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Passwords get into URLs that name a user and none, by host, port and user.
+// Passwords are added to URLs that name a user and no password, by host, port and user.
 func TestPasswords(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "passwords")
 	const text = "# of the cache\ncache:6379:cinch:s3cret\n*:3301:admin:a\\:b\\\\c:d\n[::1]:*:*:v6\n::1:*:*:no\ncache:*:*:other\n/run/redis.sock::cinch:no\n"
@@ -47,7 +47,7 @@ func TestPasswords(t *testing.T) {
 	}
 }
 
-// A file may hold one password for all; one that everybody may read, or that can't be read, is refused.
+// A file may hold one password for all; a world-readable or unreadable file is refused.
 func TestPasswordFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
 	read := func(text string, mode os.FileMode) (*Passwords, error) {

@@ -12,7 +12,8 @@ import (
 
 const priced = "gateways: [{name: a, protocol: redis, listen: ':1', upstream: 'redis://h', rules: [{setting: lz4}]}]\n"
 
-// Without a word about prices they are AWS's in three zones, and said to be assumed. A file beside the configuration replaces single ones.
+// Without configuration the prices are AWS's in three zones, and marked as assumed. A file next to the
+// configuration replaces single prices.
 func TestLoadPrices(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {

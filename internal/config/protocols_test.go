@@ -2,7 +2,7 @@ package config
 
 import "testing"
 
-// Without a hint of its own a protocol would get that of Redis.
+// A protocol without a hint of its own would get that of Redis.
 func TestEveryProtocolHasAHint(t *testing.T) {
 	for _, p := range Protocols() {
 		if upstreamHints[p] == "" {

@@ -14,7 +14,7 @@ func TestRatesAreAskedFor(t *testing.T) {
 		"many\n-3\n3M\n0\n": {Reads: 3e6},
 		"\n":                given,
 		"12\n\n":            given,
-		"":                  given, // nobody is there
+		"":                  given, // no input
 		"1e999\n7\n8\n":     {Reads: 7, Writes: 8},
 	} {
 		var asked strings.Builder

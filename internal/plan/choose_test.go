@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/price"
 )
 
-// slow is a codec that waits: on a busy machine all of them do.
+// slow is a codec that waits, as all do on a busy machine.
 type slow struct{ wait time.Duration }
 
 func (s slow) seal(dst, value []byte, worth func(raw, sealed int) bool) []byte {
@@ -25,7 +25,7 @@ func (s slow) open(dst, stored []byte) ([]byte, error) {
 	return append(append(dst, stored...), stored...), nil
 }
 
-// What a value waits for others is no CPU of its codec.
+// Time that a value waits for other work is not CPU of its codec.
 func TestWaitingIsNoCPU(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("threads have no account of their own")
@@ -44,7 +44,7 @@ func TestWaitingIsNoCPU(t *testing.T) {
 	})
 }
 
-// randomGroup has candidates of all kinds, with figures that need not make sense.
+// randomGroup has candidates of all kinds, with arbitrary figures.
 func randomGroup(p *planner, r *rand.Rand) *GroupPlan {
 	g := &GroupPlan{Now: 1 + r.Int64N(1<<30), Mean: 10 + 1e5*r.Float64(), wire: 1e6 * r.Float64(), Choice: -1, Best: -1}
 	g.BillNow = price.Bill{Storage: p.Prices.Memory(float64(g.Now))}
@@ -67,8 +67,8 @@ func randomGroup(p *planner, r *rand.Rand) *GroupPlan {
 	return g
 }
 
-// Whatever is wanted, no other candidate that may be chosen is better than the recommended one in
-// bytes and CPU both; and a group that is left alone says what could be had.
+// For any goal, no other candidate that may be chosen is better than the recommended one in both bytes and
+// CPU; and a group that is left alone shows the possible gain.
 func TestChoiceIsOnTheFront(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	link, _ := ParseLink("100mbit,1ms")
@@ -139,9 +139,9 @@ func menus(p *planner, reads float64) *GroupPlan {
 	return g
 }
 
-// Balance is the bill, with less CPU where the bill is about the same: menus that get 22 times smaller are compressed at any
-// rate of reads where reads cross zones, and where the CPU for reads costs more than the memory they are left alone. A
-// level that takes ten times as much CPU for 2 % of the bytes is not chosen.
+// Balance is the bill, with less CPU among similar bills: menus that get 22 times smaller are compressed at
+// any rate of reads if reads cross zones; if the CPU for reads costs more than the memory they are left
+// alone. A level that takes ten times as much CPU for 2 % of the bytes is not chosen.
 func TestBalanceIsTheBill(t *testing.T) {
 	for _, c := range []struct {
 		reads  float64

@@ -14,7 +14,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// modelled are exchanges of a collection: finds of so many documents, and inserts.
+// modelled returns exchanges of a collection: finds of batch documents, and inserts.
 func modelled(t testing.TB, n, batch int) (finds, inserts [][]byte) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(3, 3))
@@ -35,8 +35,8 @@ func modelled(t testing.TB, n, batch int) (finds, inserts [][]byte) {
 	return finds, inserts
 }
 
-// Modelled messages are well-formed, and every way brings them back; large replies get
-// smaller by all of them, single documents only between gateways, with a dictionary.
+// Modelled messages are well-formed, and every way restores them. Large replies get smaller by all of them,
+// single documents only between gateways, with a dictionary.
 func TestExchanges(t *testing.T) {
 	finds, inserts := modelled(t, 200, 50)
 	ones, _ := modelled(t, 200, 1)
@@ -101,7 +101,7 @@ func TestCandidatesOfTheWireHaveNames(t *testing.T) {
 	}
 }
 
-// What is no exchange is an error, and nothing is taken from memory for it.
+// Bytes that are not an exchange cause an error, without allocations for them.
 func FuzzExchange(f *testing.F) {
 	finds, _ := modelled(f, 2, 3)
 	e := codec.New(codec.Options{})

@@ -23,7 +23,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/price"
 )
 
-// zstdWriter is made once: that takes longer than to write a value.
+// zstdWriter is made once, since that takes longer than writing a value.
 var zstdWriter = sync.OnceValue(func() *zstd.Encoder {
 	w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
 	if err != nil {
@@ -32,7 +32,7 @@ var zstdWriter = sync.OnceValue(func() *zstd.Encoder {
 	return w
 })
 
-// glide compresses as Valkey GLIDE does, which leaves what is below 64 bytes.
+// glide compresses as Valkey GLIDE does, which leaves values below 64 bytes uncompressed.
 func glide(value []byte) []byte {
 	if len(value) < 64 {
 		return value
@@ -40,7 +40,7 @@ func glide(value []byte) []byte {
 	return zstdWriter().EncodeAll(value, []byte{0, 1, 2, 0, 1})
 }
 
-// orders are 500 to 900 bytes of JSON: enough for zstd to leave few bytes as they are.
+// orders returns 500 to 900 bytes of JSON: long enough for zstd to leave few bytes as literals.
 func orders(r *rand.Rand) []byte {
 	b := fmt.Appendf(nil, `{"customer":{"number":%d,"name":%q,"city":%q},"orders":[`, r.IntN(1e7), prose(r, 2), prose(r, 1))
 	for range 3 + r.IntN(3) {
@@ -57,7 +57,7 @@ func django(value []byte) []byte {
 	return b.Bytes()
 }
 
-// library collects values by name as from a Redis server, and plans.
+// library plans values by name, collected as from a Redis server.
 func library(t testing.TB, o Options, values map[string]func(i int) []byte, n int) *Report {
 	t.Helper()
 	c := NewCollector(CollectOptions{Cost: RedisCost, Foreign: true})
@@ -90,8 +90,8 @@ func few(t testing.TB) Options {
 	return o
 }
 
-// What libraries have compressed is named and counted, and its content measured; what only looks so, and
-// what hardly any of a group is, is not taken for that.
+// Values that libraries have compressed are named and counted, and their content is measured; values that
+// only look like it, and rare ones in a group, are not.
 func TestForeign(t *testing.T) {
 	if underRace {
 		t.Skip("too slow, and other plans run with the detector")
@@ -155,7 +155,7 @@ func TestForeign(t *testing.T) {
 	foreignRules(t, rep)
 }
 
-// foreignChoices looks at what is recommended.
+// foreignChoices checks the recommendations.
 func foreignChoices(t *testing.T, rep *Report) {
 	t.Helper()
 	for _, pattern := range []string{"user:*", "page:*", "mixed:*"} {
@@ -182,7 +182,7 @@ func foreignChoices(t *testing.T, rep *Report) {
 	}
 }
 
-// foreignInWords looks at what people see.
+// foreignInWords checks the text and the page.
 func foreignInWords(t *testing.T, rep *Report) {
 	var text, page bytes.Buffer
 	if err := rep.Text(&text, TextOptions{Width: 100, Details: true}); err != nil {
@@ -212,7 +212,8 @@ func foreignInWords(t *testing.T, rep *Report) {
 	}
 }
 
-// foreignRules: what is written seals nothing of a library's, and does when the marks of comments are taken away.
+// foreignRules checks that the configuration compresses nothing of a library's, and does so when the rules
+// are uncommented.
 func foreignRules(t *testing.T, rep *Report) {
 	text, files, err := rep.Config(WriteOptions{Listen: "127.0.0.1:0", Upstream: "redis://localhost", Base: "x"})
 	if err != nil {
@@ -239,7 +240,8 @@ func lookup(t *testing.T, text []byte, files []DictionaryFile, at policy.Address
 	return p.Lookup(at)
 }
 
-// A server that holds nothing else gets a configuration, too, and a page that does not say that all is lost.
+// A server with only such values gets a configuration, too, and a page that does not suggest that nothing can
+// be gained.
 func TestForeignOnly(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	o := few(t)
@@ -266,7 +268,7 @@ func TestForeignOnly(t *testing.T) {
 	}
 }
 
-// All that libraries wrote and that has a header is found, and has words.
+// All vectors of libraries that have a header are recognized, and described.
 func TestVectorsAreForeign(t *testing.T) {
 	files, err := filepath.Glob("../foreign/testdata/*.bin")
 	if err != nil || len(files) == 0 {
@@ -299,7 +301,7 @@ func TestVectorsAreForeign(t *testing.T) {
 	}
 }
 
-// Values that open to more than there is room for are not opened all at once.
+// Values that decompress to more than the limit are not decompressed all at once.
 func TestForeignBombs(t *testing.T) {
 	bomb := django(make([]byte, 12<<20))
 	s := &sample{keep: 1}
@@ -312,7 +314,8 @@ func TestForeignBombs(t *testing.T) {
 	}
 }
 
-// Groups are compared by what libraries have compressed: the compressed bytes of all kinds are alike.
+// Groups are compared by the content that libraries have compressed: the compressed bytes of all kinds look
+// alike.
 func TestForeignKindsStayApart(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 6))
 	names := []string{"html", "session", "log", "document"}

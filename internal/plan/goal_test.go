@@ -42,7 +42,7 @@ func randomPlanner(t *testing.T, r *rand.Rand) *planner {
 	return p
 }
 
-// randomMeasured is what a candidate may make of values of that length.
+// randomMeasured returns a random result of a candidate for values of that length.
 func randomMeasured(r *rand.Rand, mean float64) *Measured {
 	m := &Measured{Values: 100, Sealed: 100, Raw: int64(100 * mean)}
 	m.Candidate.Setting = codec.Setting{Codec: codec.Zstd, Level: 1 + r.IntN(19)}
@@ -55,8 +55,8 @@ func randomMeasured(r *rand.Rand, mean float64) *Measured {
 	return m
 }
 
-// Under the goal that was asked for a recommendation never costs more than leaving the group alone, by the figures that
-// are printed beside it; and the same holds for the sum of all groups.
+// Under the requested goal a recommendation never costs more than leaving the group alone, by the figures
+// that are printed with it; and the same holds for the sum of all groups.
 func TestRecommendationNeverCostsMore(t *testing.T) {
 	r := rand.New(rand.NewPCG(34, 2))
 	chosen, goals := 0, map[Objective]int{}
@@ -101,7 +101,7 @@ func TestRecommendationNeverCostsMore(t *testing.T) {
 	}
 }
 
-// messagesWithin is a plan of messages between an application and a server in the same zone.
+// messagesWithin returns a plan of messages between an application and a server in the same zone.
 func messagesWithin(t *testing.T, goal Objective, at price.Layout) *Report {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 1))
@@ -124,8 +124,8 @@ func messagesWithin(t *testing.T, goal Objective, at price.Layout) *Report {
 	return rep
 }
 
-// Within a zone traffic is free, so compression costs CPU and saves no money: it is left alone, and the plan says so. Where all
-// of the traffic crosses zones it pays.
+// Within a zone traffic is free, so compression costs CPU and saves no money: messages are left alone, and
+// the plan says so. If all of the traffic crosses zones compression pays off.
 func TestWithinAZoneNothingPays(t *testing.T) {
 	for _, goal := range []Objective{Balance, MinCost} {
 		rep := messagesWithin(t, goal, price.Layout{Zones: 1})
@@ -144,7 +144,7 @@ func TestWithinAZoneNothingPays(t *testing.T) {
 			t.Errorf("all of the traffic costs $%g, two thirds $%g", all, part)
 		}
 	}
-	// Bytes may cost money where bytes are what was asked for; then that is said.
+	// With bytes as the goal, fewer bytes may cost money; then the plan says so.
 	rep := messagesWithin(t, MinBytes, price.Layout{Zones: 1})
 	if g := rep.Groups[0]; g.Choice < 0 || !strings.Contains(g.Why, "a month more") {
 		t.Errorf("%s: %s", g.todo(), g.Why)
@@ -180,7 +180,7 @@ func TestFewestBytesAreTheFewest(t *testing.T) {
 	}
 }
 
-// What crosses zones is said, and whether anybody has said so.
+// The text names what crosses zones, and whether that is assumed.
 func TestTextNamesWhatCrosses(t *testing.T) {
 	for _, c := range []struct {
 		at      price.Layout

@@ -27,13 +27,13 @@ var (
 	heldTo     = flag.String("held.results", "", "write what came out into this file")
 )
 
-// A dataSet is what somebody's server may hold: kinds of data by pattern of keys, each in its
-// share of the names, at rates that were given or are not known.
+// A dataSet is the possible content of a user's server: kinds of data by pattern of keys, each with its share
+// of the names, at rates that are given or unknown.
 type dataSet struct {
 	name  string
 	kinds map[string]string // name with %d -> kind
 	rates Rates
-	extra int // prefixes beside those: so many, of all kinds in turns
+	extra int // number of additional prefixes, of all kinds in turn
 }
 
 var dataSets = []dataSet{
@@ -69,8 +69,8 @@ type held struct {
 
 const (
 	heldNames = 20000   // that each pattern stands for
-	heldBytes = 200_000 // of a kind in the short form, at most
-	leastHeld = 64      // and values, at least
+	heldBytes = 200_000 // limit for a kind in the short form
+	leastHeld = 64      // minimum number of values
 )
 
 func (d *dataSet) values() (all []held) {
@@ -105,7 +105,7 @@ func (d *dataSet) values() (all []held) {
 	return all
 }
 
-// modelledCPU is about what the codecs take on a server of 2023.
+// modelledCPU returns approximately the codecs' CPU time on a server of 2023.
 func modelledCPU(c Candidate, raw, stored int) (compress, open time.Duration) {
 	perByte, openByte := 3.0, 1.0 // ns
 	call := 300.0
@@ -121,7 +121,7 @@ func modelledCPU(c Candidate, raw, stored int) (compress, open time.Duration) {
 	return time.Duration(call + perByte*float64(raw)), time.Duration(call/2 + openByte*float64(raw))
 }
 
-// judge scores settings on values that no plan has seen, by the plan's own objective.
+// judge scores settings on values that the plan has not seen, by the plan's own objective.
 type judge struct {
 	p *planner
 	r *Report
@@ -150,7 +150,7 @@ func heldOptions(t *testing.T, d *dataSet) Options {
 	return o
 }
 
-// heldGroup is a kind's unseen values as a group of the whole server.
+// heldGroup holds a kind's unseen values as a group of the whole server.
 type heldGroup struct{ f found }
 
 func (j *judge) group(h held) heldGroup {
@@ -162,7 +162,7 @@ func (j *judge) group(h held) heldGroup {
 	return heldGroup{found{address{"0", h.pattern, "string"}, g, heldNames / float64(len(h.unseen))}}
 }
 
-// score is the objective for a kind with a setting, raw where c is nil.
+// score returns the objective for a kind with a setting; raw if c is nil.
 func (j *judge) score(t *testing.T, h held, c *Candidate, d *codec.Dict) float64 {
 	g := j.p.newGroup(j.group(h).f, j.r)
 	if c == nil {
@@ -185,7 +185,7 @@ func (j *judge) score(t *testing.T, h held, c *Candidate, d *codec.Dict) float64
 	return j.p.score(g, &o)
 }
 
-// exhaustive is the least that any setting gives, with dictionaries of all sizes.
+// exhaustive returns the best score of any setting, with dictionaries of all sizes.
 func (j *judge) exhaustive(t *testing.T, h held) (least float64, best string) {
 	least, best = j.score(t, h, nil, nil), "raw"
 	try := func(c Candidate, d *codec.Dict) {
@@ -226,7 +226,7 @@ func (j *judge) exhaustive(t *testing.T, h held) (least float64, best string) {
 	return least, best
 }
 
-// policyOf is the policy of a written configuration, with its dictionaries by name.
+// policyOf returns the policy of a written configuration, with its dictionaries by name.
 func policyOf(t *testing.T, text []byte, files []DictionaryFile) (*policy.Policy, map[string]*codec.Dict) {
 	t.Helper()
 	cfg, err := config.Parse("x.yaml", text, nil)
@@ -244,7 +244,7 @@ func policyOf(t *testing.T, text []byte, files []DictionaryFile) (*policy.Policy
 	return p, dicts
 }
 
-// configured is what the plan's configuration gives, by its rules and dictionaries.
+// configured returns the scores of the plan's configuration, with its rules and dictionaries.
 func (j *judge) configured(t *testing.T, rep *Report, all []held) (scores []float64, does []string) {
 	text, files, err := rep.Config(WriteOptions{Listen: "127.0.0.1:0", Upstream: "redis://localhost", Base: "x"})
 	if err != nil {
@@ -296,8 +296,8 @@ func (d *dataSet) plan(t *testing.T, all []held) *Report {
 	return rep
 }
 
-// On data that it has not seen, what the plan has written is within 5 % of the best that any
-// setting would give, by its own objective. All data sets run with CINCH_FULL=1, or for a file of results.
+// On data that it has not seen, the plan's configuration is within 5 % of the best score of any setting, by
+// its own objective. All data sets run with CINCH_FULL=1, or for a file of results.
 func TestPlanIsNearTheBest(t *testing.T) {
 	if _, ok := libzstd.New(); !ok || underRace {
 		t.Skip("too slow")
@@ -323,7 +323,7 @@ func TestPlanIsNearTheBest(t *testing.T) {
 				}
 			}
 			results += fmt.Sprintf("%q,%d,%.5g,%.5g,%.2f\n", d.name, len(all), sum, best, 100*(sum/best-1))
-			if *heldTo != "" { // after each: the long form takes an hour
+			if *heldTo != "" { // after each set: the long form takes an hour
 				if err := os.WriteFile(*heldTo, []byte(results), 0o600); err != nil {
 					t.Fatal(err)
 				}

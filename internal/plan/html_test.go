@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/price"
 )
 
-// The page has the answer, every group, plots, prices with their sources, and what was left
-// out; and it is the same page whatever names are.
+// The page has the answer, every group, plots, prices with their sources, and what was left out; and its
+// structure does not depend on names.
 func TestHTML(t *testing.T) {
 	dir, r := t.TempDir(), rand.New(rand.NewPCG(1, 1))
 	var lines strings.Builder
@@ -46,8 +46,9 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// A page of nothing, and one of more groups than it shows at once: the table and the bars of the largest groups and one
-// group's plots are open, the rest is folded. The page of 64 groups was 20,571 pixels long.
+// A page without groups, and one with more groups than it shows at once: the table and the bars of the
+// largest groups and one group's plots are open, the rest is folded. The page of 64 groups was 20,571 pixels
+// long.
 func TestHTMLManyAndNone(t *testing.T) {
 	p, err := price.Default()
 	if err != nil {
@@ -77,7 +78,7 @@ func TestHTMLManyAndNone(t *testing.T) {
 		of   string
 		most int
 	}{
-		"rows of tables":          {"<tr", 1 + tableGroups + 2 + 1 + 2}, // with those of headings, of other groups, of the total, and of candidates
+		"rows of tables":          {"<tr", 1 + tableGroups + 2 + 1 + 2}, // including headings, other groups, the total, and candidates
 		"bars":                    {`class="row"`, 2 * barGroups},
 		"plots":                   {"<figure>", openGroups},
 		"sections that are open":  {"<section>", 4 + openGroups}, // what to do, bytes, money, what was left out

@@ -14,7 +14,8 @@ const bodiesAnswer = `[{"gateway": "http", "messages": [{
 		{"setting": "pair zstd-3", "ratio": 3}, {"setting": "pair cinch-proto", "ratio": 5}]
 }]}]`
 
-// Of bodies a plan says what came, and what two gateways would make of it; that is chosen only where there may be two.
+// A plan for bodies shows the received bytes, and the result of two gateways, which is chosen only if there
+// may be two.
 func TestPlanOfBodies(t *testing.T) {
 	for _, c := range []struct {
 		pair    bool

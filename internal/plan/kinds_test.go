@@ -27,7 +27,7 @@ func prose(r *rand.Rand, n int) string {
 	return strings.Join(some, " ")
 }
 
-// kinds are the kinds of data that data sets are mixed of, each a value of its own at every call.
+// kinds holds generators of the kinds of data in data sets. Each call returns a different value.
 var kinds = map[string]func(r *rand.Rand) []byte{
 	"html": func(r *rand.Rand) []byte {
 		var b strings.Builder
@@ -129,7 +129,7 @@ var kinds = map[string]func(r *rand.Rand) []byte{
 	"uuids": func(r *rand.Rand) []byte {
 		return fmt.Appendf(nil, "%x,%x,%x,%x", noise(r, 16), noise(r, 16), noise(r, 16), noise(r, 16))
 	},
-	"pickled": func(r *rand.Rand) []byte { // as Django's sessions: framed, with names in front of each value
+	"pickled": func(r *rand.Rand) []byte { // as Django's sessions: framed, with names before each value
 		return fmt.Appendf(nil, "\x80\x04\x95\x9f\x00\x00\x00\x00\x00\x00\x00}\x94(\x8c\x0d_auth_user_id\x94\x8c\x06%06d\x94\x8c\x12_auth_user_backend\x94\x8c)django.contrib.auth.backends.ModelBackend\x94\x8c\x0f_auth_user_hash\x94\x8c@%x\x94u.", r.IntN(1e6), noise(r, 32))
 	},
 	"sparse": func(r *rand.Rand) []byte {

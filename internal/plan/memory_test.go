@@ -7,9 +7,8 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// The memory of states is about what is known of them: zstd's in Go grow with the level,
-// those of Snappy are a table of at most a few hundred KiB, and what is known is not measured
-// again.
+// The memory of states is about as expected: zstd's in Go grow with the level, those of Snappy are a table of
+// at most a few hundred KiB, and known sizes are not measured again.
 func TestMemory(t *testing.T) {
 	p := &planner{Options: options(t)}
 	value := []byte(strings.Repeat("a text that repeats, and more of it; ", 200))

@@ -18,7 +18,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/store/mongo"
 )
 
-// markers are the documents that messages hold, by a mark in each.
+// markers counts the documents in messages, by a mark in each.
 func markers(values [][]byte) map[string]int {
 	seen := map[string]int{}
 	for _, v := range values {
@@ -31,9 +31,9 @@ func markers(values [][]byte) map[string]int {
 	return seen
 }
 
-// Inserts are of documents that are not there yet: none is in a message twice, none is both learned
-// from and measured on, however often the sample has to serve. So random documents gain
-// nothing, where they seemed to shrink to what their names take.
+// Inserts contain new documents: none is in a message twice, and none is used for both training and
+// measuring, however often the sample has to be reused. So random documents gain nothing, where they once
+// seemed to shrink to the size of their names.
 func TestModelledInsertsAreHeldOut(t *testing.T) {
 	for _, per := range []int{1, 1000} {
 		r := rand.New(rand.NewPCG(9, uint64(per)))
@@ -79,9 +79,10 @@ func TestModelledInsertsAreHeldOut(t *testing.T) {
 	}
 }
 
-// An average over several collections is not taken for that of one: finds of single documents beside large scans have a
-// range, between the bounds that the counters leave. What has nearly all replies, or was given, is measured. Where the server
-// says nothing of documents, one a message is not assumed.
+// An average over several collections is not used for a single one: finds of single documents next to large
+// scans have a range, within the bounds that the counters leave. If one collection has nearly all replies, or
+// the number was given, it is measured. If the server has no counters of documents, one per message is not
+// assumed.
 func TestAveragesOfOtherCollectionsAreNotTaken(t *testing.T) {
 	for _, c := range []struct {
 		what     string

@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/price"
 )
 
-// packageNames are such as registries have: with joints, scopes and digits in them.
+// packageNames returns names as in registries: with joints, scopes and digits.
 func packageNames(r *rand.Rand, n int) (all []string) {
 	word := func() string { return words[r.IntN(len(words))] }
 	for len(all) < n {
@@ -34,7 +34,8 @@ func packageNames(r *rand.Rand, n int) (all []string) {
 	return all
 }
 
-// manifest is a package's metadata: its own words, as long as the package is large, and little in common with others.
+// manifest returns a package's metadata: its own words, as long as the package is large, with little in
+// common with others.
 func manifest(r *rand.Rand, name string, own []string, n int) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, `{"name":%q,"version":"1.%d.0","dist":{"shasum":"%016x%016x"},"readme":"`, name, n, r.Uint64(), r.Uint64())
@@ -44,8 +45,8 @@ func manifest(r *rand.Rand, name string, own []string, n int) []byte {
 	return []byte(b.String() + `"}`)
 }
 
-// Names in the middle of keys become one pattern, whatever separators are in them and however their values differ, which
-// also covers names that were not there; a kind that holds much of the bytes stays apart.
+// Names in the middle of keys become one pattern, whatever separators they contain and however their values
+// differ. It also covers new names; a kind that holds much of the bytes stays apart.
 func TestNamesInTheMiddleAreOnePattern(t *testing.T) {
 	r := rand.New(rand.NewPCG(34, 31))
 	names := packageNames(r, 80)
@@ -110,7 +111,7 @@ func TestNamesInTheMiddleAreOnePattern(t *testing.T) {
 	}
 }
 
-// What was not measured falls under a wider rule, where there is one, and never gets raw.
+// A group that was not measured falls under a wider rule, if there is one, and never gets raw.
 func TestWhatWasNotMeasuredFallsUnderTheWiderRule(t *testing.T) {
 	chosen := func(pattern string) *GroupPlan {
 		c, err := ParseCandidate("zstd-3")

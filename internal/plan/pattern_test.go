@@ -57,8 +57,7 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// Whatever the names, there are at most so many patterns, each name is counted once, and
-// the globs cover the names.
+// For any names, the number of patterns is limited, each name is counted once, and the globs cover the names.
 func TestPatternsAreBounded(t *testing.T) {
 	col := NewCollector(CollectOptions{})
 	letters := func(i int) string {
@@ -113,9 +112,8 @@ func FuzzPatterns(f *testing.F) {
 	})
 }
 
-// Prefixes whose values are of different kinds never share a pattern, however many there are and in
-// whatever order their names come; tenants whose values are alike share one, and one that
-// holds something else stays apart.
+// Prefixes whose values are of different kinds never share a pattern, however many there are and in any order
+// of names; tenants with similar values share one, and one with other values stays apart.
 func TestLargeGroupsStayApart(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	letters := func(i int) string { return string([]byte{'a' + byte(i%26), 'a' + byte(i/26%26), 'z'}) }
@@ -132,8 +130,8 @@ func TestLargeGroupsStayApart(t *testing.T) {
 		name     func(i int) string
 		value    func(i int) []byte
 		names    int
-		patterns []string        // all that there are
-		kind     func(i int) int // where there are no patterns given: what must not share one
+		patterns []string        // all patterns
+		kind     func(i int) int // if no patterns are given: kinds that must not share one
 	}{
 		{"60 kinds", func(i int) string { return fmt.Sprintf("%s:%d", letters(i%60), i) }, func(i int) []byte {
 			return kinds[i%4]()
@@ -169,7 +167,7 @@ func TestLargeGroupsStayApart(t *testing.T) {
 	}
 }
 
-// onlyOneKind holds that each pattern is first for names of one kind only.
+// onlyOneKind checks that each pattern is the first match only for names of one kind.
 func onlyOneKind(t *testing.T, what string, patterns []string, names int, name func(int) string, kind func(int) int) {
 	t.Helper()
 	slices.SortStableFunc(patterns, func(a, b string) int { return literal(b) - literal(a) })

@@ -25,7 +25,7 @@ import (
 // defaultPrices are parsed once: some tests make thousands of plans.
 var defaultPrices = sync.OnceValues(price.Default)
 
-// options are of a machine whose CPU is always as fast: what is chosen depends on nothing that runs beside.
+// options returns options with a CPU model, so that choices don't depend on the machine's load.
 func options(t testing.TB) Options {
 	t.Helper()
 	p, err := defaultPrices()
@@ -35,7 +35,7 @@ func options(t testing.TB) Options {
 	return Options{Engine: codec.New(codec.Options{}), Candidates: DefaultCandidates(), Prices: maps.Clone(p), CPU: modelledCPU}
 }
 
-// across are options of messages that cross zones as they do where nothing else is said.
+// across returns options for messages that cross zones as by default.
 func across(t testing.TB) Options {
 	o := options(t)
 	o.Layout.Zones = price.DefaultZones
@@ -92,8 +92,8 @@ func group(t testing.TB, r *Report, start string) *GroupPlan {
 	return nil
 }
 
-// Small documents get a dictionary, noise and short columns are left alone; the total of
-// what is there is exact, and what comes out loads as a configuration.
+// Small documents get a dictionary, noise and short columns are left alone; the totals are exact, and the
+// result loads as a configuration.
 func TestFilesToConfig(t *testing.T) {
 	if underRace {
 		t.Skip("too slow, and other plans run with the detector")
@@ -157,7 +157,7 @@ func TestFilesToConfig(t *testing.T) {
 	linesFit(t, rep)
 }
 
-// linesFit tells whether lines are as long as the terminal is wide, and no longer.
+// linesFit checks that lines are at most as long as the terminal is wide.
 func linesFit(t *testing.T, rep *Report) {
 	t.Helper()
 	for _, width := range []int{80, 120} {
@@ -173,7 +173,7 @@ func linesFit(t *testing.T, rep *Report) {
 	}
 }
 
-// A part of a long file stands for all of it, within the interval that is printed.
+// A part of a long file represents all of it, within the printed interval.
 func TestStretches(t *testing.T) {
 	dir, r := t.TempDir(), rand.New(rand.NewPCG(1, 1))
 	var lines strings.Builder
@@ -235,7 +235,7 @@ func FuzzDocuments(f *testing.F) {
 	})
 }
 
-// However much is offered, samples keep within their bounds, and the sums are right.
+// For any amount of data, samples stay within their limits, and the sums are right.
 func TestCollectorIsBounded(t *testing.T) {
 	c := NewCollector(CollectOptions{SampleBytes: 1 << 20, GroupBytes: 300 << 10, ReadNames: 500})
 	r := rand.New(rand.NewPCG(1, 1))
@@ -304,7 +304,7 @@ func TestChoose(t *testing.T) {
 	}
 	least := with(func(o *Options) { o.Minimize = MinBytes })
 	for _, o := range least.Options {
-		// Half a percent of the plain bytes is given away for less CPU, and CPU is measured.
+		// Half a percent of the plain bytes is given up for less CPU, and CPU is measured.
 		if !o.Comparison && o.After < least.After()-least.Now/200 {
 			t.Errorf("%s takes %d, and %s was chosen with %d", o.Name, o.After, least.Chosen().Name, least.After())
 		}
@@ -363,8 +363,8 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// What a gateway for MongoDB has measured becomes rules for one; codecs that the protocol
-// lacks are not recommended; and two protocols are not mixed.
+// Measurements of a MongoDB gateway become rules for one; codecs that the protocol lacks are not recommended;
+// and two protocols are not mixed.
 func TestMessagesOfMongo(t *testing.T) {
 	const find = `{"method":"shop.orders find","direction":"reply","messages":100,"bytes":3500000,"sample_messages":50,"estimates":[{"setting":"s2","ratio":9},{"setting":"zstd-3","ratio":4}]}`
 	const push = `{"method":"/a.B/Push","direction":"request","messages":10,"bytes":1000,"sample_messages":9,"estimates":[{"setting":"s2","ratio":2}]}`
@@ -403,7 +403,7 @@ func TestNothing(t *testing.T) {
 	}
 }
 
-// A file that ends within a value says so.
+// A file that ends within a value is reported.
 func TestCutOffFile(t *testing.T) {
 	dir := t.TempDir()
 	for text, want := range map[string]float64{`[{"a":1},{"a":`: 1, `[{"a":1},{"a":"`: 1, `[{"a":1},{"a":2}`: 0, `{"a":1} `: 0} {
@@ -414,7 +414,7 @@ func TestCutOffFile(t *testing.T) {
 	}
 }
 
-// The values of one name, a large hash, are as good as those of many: none of them hang together
+// The values of one name, such as a large hash, count like those of many names: they are not dropped together
 // when the sample has to shrink.
 func TestOneNameWithManyValues(t *testing.T) {
 	for seed := range uint64(4) {
@@ -430,7 +430,7 @@ func TestOneNameWithManyValues(t *testing.T) {
 	}
 }
 
-// Of a few values that are longer than a sample may be, one stays.
+// Of a few values longer than the sample's limit, one stays.
 func TestFewLongValues(t *testing.T) {
 	for seed := range uint64(20) {
 		c := NewCollector(CollectOptions{GroupBytes: 1 << 20, SampleBytes: 2 << 20, Seed: seed})

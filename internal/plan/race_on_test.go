@@ -2,5 +2,6 @@
 
 package plan
 
-// underRace: the detector slows training, which is arithmetic, down by tenfold and more.
+// underRace reports whether the race detector is on, which slows training, mostly arithmetic, down by tenfold
+// and more.
 const underRace = true

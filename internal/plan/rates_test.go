@@ -21,7 +21,7 @@ func TestDoubt(t *testing.T) {
 		{"loaded yesterday", store.Activity{Uptime: day, Writes: 2 * names, Reads: 100}, "loading"},
 		{"started a minute ago", store.Activity{Uptime: 60, Writes: 100, Reads: 1e6}, "too short"},
 		{"a cache at work", store.Activity{Uptime: day, Writes: 5e6, Reads: 1e9}, ""},
-		{"many writes, no reads", store.Activity{Uptime: day, Writes: 50 * names}, ""}, // a log: they are its life
+		{"many writes, no reads", store.Activity{Uptime: day, Writes: 50 * names}, ""}, // a log: writes are its normal use
 		{"idle", store.Activity{Uptime: day, Reads: 10}, ""},
 	} {
 		info := SourceInfo{}
@@ -35,7 +35,7 @@ func TestDoubt(t *testing.T) {
 	}
 }
 
-// More than the link carries is not believed when it was counted, and said when it was given.
+// Rates above the link's capacity are not used if they were counted, and cause a warning if they were given.
 func TestRatesAboveTheLink(t *testing.T) {
 	c := NewCollector(CollectOptions{})
 	for range 100 {

@@ -45,7 +45,8 @@ func telemetryPlan(t *testing.T, what Telemetry, cloud string, change func(*Opti
 	return r
 }
 
-// The ways of telemetry are priced as if all of it went by them; messages that a way is nothing for go as they come.
+// The ways of telemetry are priced as if all of it used them; messages that a way does not apply to stay
+// unchanged.
 func TestCrossings(t *testing.T) {
 	for _, c := range []struct {
 		what  Telemetry
@@ -72,7 +73,8 @@ func TestCrossings(t *testing.T) {
 	}
 }
 
-// The page has what the text has: every way between zones, with its money, and what comes first. A plan of other things has none of it.
+// The page has the same as the text: every way between zones, with its money, and the first advice. Plans of
+// other messages have none of it.
 func TestTelemetryPage(t *testing.T) {
 	var b bytes.Buffer
 	r := telemetryPlan(t, OTLP, "aws", nil)
@@ -95,7 +97,7 @@ func TestTelemetryPage(t *testing.T) {
 	}
 }
 
-// No money is promised that nobody pays, and where it is paid the text says by whom.
+// No saving is promised on traffic that is free; otherwise the text says who pays.
 func TestTelemetryText(t *testing.T) {
 	for _, c := range []struct {
 		cloud  string
@@ -127,7 +129,8 @@ func TestTelemetryText(t *testing.T) {
 	}
 }
 
-// What is for another protocol is never chosen, nor what takes Cinch at the other end where nobody has said that there may be one.
+// A candidate for another protocol is never chosen, nor one that needs Cinch at the other end unless --pair
+// allows it.
 func TestTelemetryChoices(t *testing.T) {
 	for _, pair := range []bool{false, true} {
 		r := telemetryPlan(t, OTLP, "aws", func(o *Options) { o.Pair = pair })

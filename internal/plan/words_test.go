@@ -9,8 +9,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/price"
 )
 
-// What people read has no exponent, no amount of dollars that is below a tenth of a cent or negative by rounding, and no
-// comparison in an amount: "$<0.001 (9.73e-06 cores)" and "-$0.00" were in it.
+// Text for people has no exponent, no amount of dollars that is below a tenth of a cent or negative by
+// rounding, and no comparison in an amount: "$<0.001 (9.73e-06 cores)" and "-$0.00" once occurred.
 func TestNumbersForPeople(t *testing.T) {
 	p, err := price.Default()
 	if err != nil {
@@ -29,7 +29,7 @@ func TestNumbersForPeople(t *testing.T) {
 		if err := r.HTML(&page); err != nil {
 			t.Fatal(err)
 		}
-		shown, _, _ := strings.Cut(page.String(), "<bdi>Prices</bdi>") // which are as they were published
+		shown, _, _ := strings.Cut(page.String(), "<bdi>Prices</bdi>") // prices are as published
 		seen := regexp.MustCompile(`(?s)<style>.*</style>|<[^>]*>`).ReplaceAllString(shown, " ")
 		for _, crossings := range [][]Crossing{r.Crossings, nil} {
 			r.Crossings = crossings

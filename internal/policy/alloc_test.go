@@ -39,7 +39,7 @@ func TestWorth(t *testing.T) {
 		{tenth, String, 100, 100, false},
 		{tenth, String, 100, 200, false},
 		{tenth, Hash, 1000, 100, true},
-		{least, Hash, 108, 93, false}, // a hashtable either way: 112
+		{least, Hash, 108, 93, false}, // a hashtable in both cases: 112
 		{tenth, Hash, 64, 60, false},  // a listpack: 67 -> 62
 		{tenth, Hash, 64, 50, true},
 		{tenth, Stream, 100, 92, false},

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// BenchmarkLookup asks for a key that the last of many rules covers.
+// BenchmarkLookup looks up a key that only the last of many rules covers.
 func BenchmarkLookup(b *testing.B) {
 	for _, n := range []int{1, 10, 100} {
 		var rules []Rule

@@ -29,7 +29,7 @@ func TestCovers(t *testing.T) {
 	}
 }
 
-// Covers agrees with trying all short words.
+// Covers agrees with an exhaustive test of all short words.
 func TestCoversAgreesWithMatch(t *testing.T) {
 	var words [][]byte
 	for n := 0; n <= 6; n++ {
@@ -72,7 +72,7 @@ func TestCoversAgreesWithMatch(t *testing.T) {
 	}
 }
 
-// hasOther reports whether a longer word, with other letters, tells two patterns apart.
+// hasOther reports whether a longer word, with other letters, distinguishes two patterns.
 func hasOther(a, b Pattern) bool {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 20_000 {

@@ -35,7 +35,7 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-// What is written by a rule to plain is read by it, and the reverse, whatever sizes and fields rules have.
+// Values written by a rule to plain are read by it, and the reverse, for any sizes and fields of rules.
 func TestToPlainIsOneDecision(t *testing.T) {
 	zstd, glide := codec.Setting{Codec: codec.Zstd}, []foreign.Format{foreign.GlideZstd}
 	plain := Rule{Name: "plain", Key: "web:*", Setting: zstd, Formats: glide, ToPlain: true}

@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// redisMatch is stringmatchlen of Redis 7.0 in Go, quirks and backtracking
-// included: the oracle for Pattern. Reading past the end gives the NUL that
-// ends every sds.
+// redisMatch is stringmatchlen of Redis 7.0 in Go, including its quirks and backtracking: the oracle for
+// Pattern. Reading past the end gives the NUL that ends every sds.
 func redisMatch(pattern, s string) bool {
 	at := func(p string, i int) byte {
 		if i < len(p) {
@@ -125,8 +124,7 @@ func TestPattern(t *testing.T) {
 	}
 }
 
-// TestPatternHostile would not end in this century with backtracking over
-// every star.
+// TestPatternHostile would practically not terminate with backtracking over every star.
 func TestPatternHostile(t *testing.T) {
 	key := bytes.Repeat([]byte("a"), 1<<20)
 	for _, glob := range []string{
@@ -158,7 +156,7 @@ func FuzzPattern(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, glob, key string) {
 		if len(key) > 24 || strings.Count(glob, "*") > 6 || key == "" {
-			t.Skip() // the oracle backtracks; the empty key is our one difference
+			t.Skip() // the oracle backtracks; the empty key is the only difference
 		}
 		p := Compile(glob)
 		if got, want := p.Match([]byte(key)), redisMatch(glob, key); got != want {

@@ -51,7 +51,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// Host and content type narrow a rule as the others do.
+// Host and content type narrow a rule like the other conditions.
 func TestMessagesOfHTTP(t *testing.T) {
 	p, err := NewMessages([]MessageRule{
 		{Name: "logs", Host: "logs.*", Types: []string{"application/json", "text/*"}, Setting: zstd3},

@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// realRedis starts a Redis of the test's own and returns a client of one connection.
+// realRedis starts a Redis for the test and returns a client with one connection.
 func realRedis(t *testing.T) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: testenv.Redis(t).Addr, PoolSize: 1, ReadTimeout: time.Minute})
@@ -22,9 +22,8 @@ func realRedis(t *testing.T) *redis.Client {
 	return c
 }
 
-// valueLengths holds every length up to 2 KiB and the surroundings of every
-// class above. The server keeps the two bytes of CRLF that followed an
-// argument of 32 KiB or more, so there a boundary may move by two.
+// valueLengths returns every length up to 2 KiB and those around every larger class. The server keeps the two
+// bytes of CRLF that followed an argument of 32 KiB or more, so there a boundary may move by two.
 func valueLengths() []int {
 	var lengths []int
 	for n := 1; n < 2048; n++ {
@@ -54,7 +53,7 @@ func TestStringSizesAgainstRedis(t *testing.T) {
 			t.Fatal(err)
 		}
 		if overhead < 0 {
-			overhead = got - int64(stringSize(n)) // the key's own
+			overhead = got - int64(stringSize(n)) // of the key itself
 		}
 		want := int64(stringSize(n)) + overhead
 		if got != want && !(n >= 32<<10 && got == int64(stringSize(n+2))+overhead) {
@@ -86,8 +85,8 @@ func TestHashSizesAgainstRedis(t *testing.T) {
 	}
 }
 
-// TestListpackSizesAgainstRedis reads an entry's size off a dump: the listpack
-// is in there with its total length in front.
+// TestListpackSizesAgainstRedis reads an entry's size from a dump, which contains the listpack preceded by
+// its total length.
 func TestListpackSizesAgainstRedis(t *testing.T) {
 	c, ctx := realRedis(t), t.Context()
 	c.ConfigSet(ctx, "hash-max-listpack-value", "1000000")
@@ -121,7 +120,7 @@ func TestListpackSizesAgainstRedis(t *testing.T) {
 	}
 }
 
-// TestGlobAgainstRedis asks KEYS for random patterns over random keys.
+// TestGlobAgainstRedis runs KEYS with random patterns over random keys.
 func TestGlobAgainstRedis(t *testing.T) {
 	c, ctx := realRedis(t), t.Context()
 	seed := uint64(time.Now().UnixNano())
@@ -163,8 +162,7 @@ func TestGlobAgainstRedis(t *testing.T) {
 	}
 }
 
-// TestNumbersAgainstRedis holds NeverSeal against the server's own choice of
-// the int encoding.
+// TestNumbersAgainstRedis compares NeverSeal with the server's own choice of the int encoding.
 func TestNumbersAgainstRedis(t *testing.T) {
 	c, ctx := realRedis(t), t.Context()
 	values := []string{"-", "-0", "+1", "01", " 1", "1 ", "1.0", "18446744073709551615", "99999999999999999999"}

@@ -20,7 +20,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// startAdmin serves an admin page as a configuration has it, and returns its port.
+// startAdmin serves a configured admin page, and returns its port.
 func startAdmin(t *testing.T, section string) (port string, log *testenv.Log) {
 	t.Helper()
 	text := section + "\ngateways: [{name: a, protocol: redis, listen: 127.0.0.1:1, upstream: redis://db, rules: [{setting: zstd-3}]}]\n"
@@ -62,8 +62,8 @@ func ask(t *testing.T, client *http.Client, url string, token string) (status in
 	return resp.StatusCode, string(text)
 }
 
-// An address that others reach shows nothing without a token, or a client certificate; probes
-// are answered.
+// An address that other machines reach shows nothing without a token or a client certificate; probes are
+// answered.
 func TestAdminOffLoopback(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("a token of some length\n"), 0o600); err != nil {
@@ -114,7 +114,7 @@ func TestAdminOffLoopback(t *testing.T) {
 	}
 }
 
-// A configuration whose token could be guessed, or is not there, ends the start.
+// A guessable or missing token prevents the start.
 func TestAdminTokenThatCannotBe(t *testing.T) {
 	short := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(short, []byte("guess me\n"), 0o600); err != nil {

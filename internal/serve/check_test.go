@@ -23,10 +23,10 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// wire is a network of its own in which every address is this machine's and nothing listens yet.
+// wire is a simulated network in which every address belongs to this machine and nothing listens yet.
 type wire struct{ taken []*net.TCPAddr }
 
-// listen fails where a kernel would: the port is taken at the same address or at all of them.
+// listen fails as the kernel would: if the port is taken at the same address or at all addresses.
 func (w *wire) listen(address string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		return net.Listen("unix", strings.TrimPrefix(path, "//"))
@@ -36,7 +36,7 @@ func (w *wire) listen(address string) (net.Listener, error) {
 		return nil, err
 	}
 	if net.ParseIP(host) == nil && host != "" && host != "localhost" {
-		host = "192.0.2.1" // of a name
+		host = "192.0.2.1" // for a name
 	}
 	at, err := net.ResolveTCPAddr("tcp", net.JoinHostPort(host, port))
 	if err != nil {
@@ -52,14 +52,14 @@ func (w *wire) listen(address string) (net.Listener, error) {
 	return wired{at}, nil
 }
 
-// wired is a listener to which nothing ever connects.
+// wired is a listener that gets no connections.
 type wired struct{ at *net.TCPAddr }
 
 func (l wired) Accept() (net.Conn, error) { return nil, net.ErrClosed }
 func (l wired) Close() error              { return nil }
 func (l wired) Addr() net.Addr            { return l.at }
 
-// examples are the configurations in docs, examples and packaging, whole ones and parts.
+// examples returns the configurations in docs, examples and packaging, complete ones and parts.
 func examples(t *testing.T) []string {
 	t.Helper()
 	block := regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```")
@@ -87,7 +87,7 @@ func examples(t *testing.T) []string {
 	return all
 }
 
-// whole makes a configuration of an example that may be a part of one; nil: it is something else.
+// whole completes an example that may be a part of a configuration; nil: it is something else.
 func whole(text string) map[string]any {
 	var parsed any
 	if yaml.Unmarshal([]byte(text), &parsed) != nil {
@@ -118,7 +118,7 @@ func whole(text string) map[string]any {
 	return m
 }
 
-// files are those that examples name, by key.
+// files returns the files that examples name, by key.
 func files(t *testing.T) map[string]string {
 	t.Helper()
 	dir := t.TempDir()
@@ -152,10 +152,10 @@ type node struct {
 	value any
 	set   func(any)
 	drop  func()
-	name  func(string) // gives the key another name
+	name  func(string) // renames the key
 }
 
-// nodes lists all that a configuration has.
+// nodes returns all values of a configuration.
 func nodes(v any, found []node) []node {
 	switch v := v.(type) {
 	case map[string]any:
@@ -195,7 +195,7 @@ func clone(v any) any {
 	return v
 }
 
-// wrong are values in place of a good one.
+// wrong returns invalid values to replace a valid one.
 func wrong(n node) []any {
 	list := []any{nil, "", "no-such-thing", -1, []any{"a"}, map[string]any{"a": 1}, "[x"}
 	text, _ := n.value.(string)
@@ -211,7 +211,7 @@ func wrong(n node) []any {
 	return list
 }
 
-// attempt tells how a configuration fares with the check and with a start.
+// attempt returns the results of the check and of a start with a configuration.
 func attempt(t *testing.T, text []byte, engine *codec.Engine) (check, start error) {
 	t.Helper()
 	w := &wire{}
@@ -232,8 +232,8 @@ func attempt(t *testing.T, text []byte, engine *codec.Engine) (check, start erro
 	return check, start
 }
 
-// A configuration passes the check if and only if serve starts with it, apart from what other
-// processes and machines do: every example, and every example with something wrong in it.
+// A configuration passes the check if and only if serve starts with it, apart from conditions outside the
+// process: for every example, and every example with an error in it.
 func TestCheckIsStart(t *testing.T) {
 	given, engine, good, started, refused := files(t), codec.New(codec.Options{}), 0, 0, 0
 	try := func(m any, what string) {
@@ -323,7 +323,7 @@ func TestCheckIsStart(t *testing.T) {
 	}
 }
 
-// What can't be used is refused by the check already, with its place.
+// Unusable files are already reported by the check, with their place.
 func TestCheckReadsWhatServeReads(t *testing.T) {
 	dir := t.TempDir()
 	short := filepath.Join(dir, "short")

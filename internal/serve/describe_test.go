@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// everyProtocol has a gateway of each, with nobody behind any.
+// everyProtocol has a gateway for each protocol, without reachable upstreams.
 const everyProtocol = `admin: {listen: 127.0.0.1:0}
 gateways:
   - {name: redis, protocol: redis, listen: 127.0.0.1:0, upstream: redis://127.0.0.1:1, rules: [{name: one, setting: zstd-3}]}
@@ -25,7 +25,7 @@ gateways:
   - {name: postgres, protocol: postgres, listen: 127.0.0.1:0, upstream: postgres://127.0.0.1:1}
 `
 
-// The pages answer whatever the protocols are, also those that have none of what others have.
+// The pages answer for all protocols, even those without features of the others.
 func TestEveryProtocolIsDescribed(t *testing.T) {
 	p, err := New(Options{
 		Load: func() (*config.Config, error) { return config.Parse("", []byte(everyProtocol), nil) },

@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 )
 
-// everyGateway is one gateway of each kind, whose upstreams nobody answers at.
+// everyGateway has one gateway of each kind, without reachable upstreams.
 const everyGateway = `admin: {listen: off}
 drain_timeout: 20s
 gateways:
@@ -25,8 +25,8 @@ gateways:
   - {name: far, protocol: tunnel-exit, listen: '127.0.0.1:0', upstream: '127.0.0.1:1'}
 `
 
-// A process that is told to stop while it starts does so, whichever of the two a gateway hears of first. The
-// race detector judges the rest.
+// A process that is told to stop while it starts does so, whichever of the two reaches a gateway first. The
+// race detector checks the rest.
 func TestDrainWhileStarting(t *testing.T) {
 	for round := range 10 {
 		p, err := New(Options{

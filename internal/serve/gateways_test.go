@@ -7,8 +7,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 )
 
-// A protocol that the configuration knows and nothing here makes a gateway for is an error, and
-// no gateway for Redis.
+// A protocol of the configuration without an implementation here is an error, and does not get a gateway for
+// Redis.
 func TestProtocolWithoutGateway(t *testing.T) {
 	err := (&shared{}).fill(nil, &config.Gateway{Name: "g", Protocol: "gopher"}, &running{}, nil)
 	if err == nil || !strings.Contains(err.Error(), "gopher") {

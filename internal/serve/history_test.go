@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/history"
 )
 
-// sampledStats is a gateway with one of everything that is sampled.
+// sampledStats returns the counters of a gateway with one of everything that is sampled.
 func sampledStats(name string) *gateway.Stats {
 	s := gateway.NewStats(name, "redis")
 	s.Sealed("menus", codec.Zstd, 1000, 250, 2*time.Millisecond)
@@ -26,7 +26,7 @@ func sampledStats(name string) *gateway.Stats {
 	return s
 }
 
-// Every series that is sampled is in docs/METRICS.md, and has the value that the gateway has counted.
+// Every sampled series is in docs/METRICS.md, and has the value that the gateway has counted.
 func TestSamples(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/METRICS.md")
 	if err != nil {
@@ -59,7 +59,7 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// Rules beyond the bound are one, which only grows.
+// Rules beyond the limit share one series, which only grows.
 func TestSampledRulesAreBounded(t *testing.T) {
 	stats := gateway.NewStats("a", "redis")
 	s := newSampler([]*running{{name: "a", stats: stats}})
@@ -82,7 +82,8 @@ func TestSampledRulesAreBounded(t *testing.T) {
 	}
 }
 
-// A process keeps samples where its configuration says, the last one when it ends, and finds them when it starts again.
+// A process keeps samples in the configured directory, the last one when it ends, and finds them when it
+// starts again.
 func TestHistoryOfAProcess(t *testing.T) {
 	dir := t.TempDir()
 	began := time.Now()

@@ -16,8 +16,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A gateway whose rules name a dictionary asks for it before it is there. Once another gateway has stored it, values that name it open at
-// once.
+// A gateway whose rules name a dictionary requests it before it exists. Once another gateway has stored it,
+// values that name it are readable at once.
 func TestAwaitedDictionaryOpensAtOnce(t *testing.T) {
 	t.Parallel()
 	dial := func(server *miniredis.Miniredis) func(context.Context) (net.Conn, error) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// manager is a systemd, as far as a process sees one.
+// manager is a fake systemd.
 type manager struct {
 	t    *testing.T
 	conn *net.UnixConn
@@ -27,7 +27,7 @@ func startManager(t *testing.T) *manager {
 	return &manager{t, conn}
 }
 
-// hears waits for the next message that is no sign of life, which has to have these lines.
+// hears waits for the next message that is not a sign of life, which must have these lines.
 func (m *manager) hears(want ...string) {
 	m.t.Helper()
 	buf := make([]byte, 4096)
@@ -49,7 +49,7 @@ func (m *manager) hears(want ...string) {
 	}
 }
 
-// systemd is told when the process serves, reloads and ends, and that it is alive.
+// systemd is notified when the process serves, reloads and ends, and that it is alive.
 func TestSystemdIsTold(t *testing.T) {
 	m := startManager(t)
 	t.Setenv("WATCHDOG_USEC", "20000")

@@ -9,8 +9,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/autodict"
 )
 
-// The page lists messages that wait for a dictionary as it lists rules about values: not those that are only measured, and
-// those that have one while another is trained.
+// The page lists messages that wait for a dictionary in the same way as rules for values: without those that
+// are only measured, and without those that have one while another is trained.
 func TestDescribeLearningKinds(t *testing.T) {
 	training := autodict.Step{Number: 3, Of: 20, Trying: "cover of 16 KiB"}
 	got := describeLearningKinds("g", []autodict.KindStatus{
@@ -28,7 +28,7 @@ func TestDescribeLearningKinds(t *testing.T) {
 	}
 }
 
-// What could be trained while another is waits, and says so.
+// A rule that has enough samples while another is trained is marked as waiting.
 func TestDescribeWaiting(t *testing.T) {
 	list := []admin.Learning{
 		{Rule: "collects", Samples: 5, Wanted: 10},

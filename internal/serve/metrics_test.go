@@ -20,12 +20,12 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// docs/METRICS.md names exactly the metrics that there are.
+// docs/METRICS.md documents exactly the existing metrics.
 func TestMetricsAreDocumented(t *testing.T) {
 	metricstest.Documented(t, "cinch_serve_", processMetrics{}, traceMetrics{}, priceMetrics{}, whatIfMetrics{})
 }
 
-// What Prometheus sees of a process: whether it is ready, and what became of reloads.
+// Metrics of a process: whether it is ready, and the results of reloads.
 func TestProcessMetrics(t *testing.T) {
 	rules := "[{setting: lz4}]"
 	p, _, err := newProcess(t, "127.0.0.1:0", &rules)
@@ -54,7 +54,7 @@ func TestProcessMetrics(t *testing.T) {
 	compare(`cinch_serve_ready{gateway="a"} 0`, "cinch_serve_draining 1")
 }
 
-// gathered is what a scrape reads.
+// gathered returns the text of a scrape.
 func gathered(t *testing.T, from prometheus.Gatherer) string {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -109,7 +109,7 @@ func TestReadyRefusesQuestions(t *testing.T) {
 	}
 }
 
-// Of a chain the certificate that ends first counts.
+// In a chain the certificate that expires first counts.
 func TestExpiry(t *testing.T) {
 	issued := testenv.NewAuthority(t).Issue(t, "gateway")
 	until, err := expiry(config.Certificate{File: issued.Cert})

@@ -18,7 +18,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// The page prices what is counted, and a reload changes prices, also those of a file. One that can't be read changes nothing.
+// The page prices the counters, and a reload changes prices, including those of a file. An unreadable file
+// changes nothing.
 func TestReloadChangesPrices(t *testing.T) {
 	dir, log := t.TempDir(), &testenv.Log{}
 	file := filepath.Join(dir, "mine.yaml")

@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// answering is a server on loopback that answers each connection's first command.
+// answering is a server on loopback that replies to each connection's first command.
 func answering(t *testing.T, line string) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -50,7 +50,7 @@ func startBefore(t *testing.T, listen, upstream, more string) (logged string, er
 	return log.String(), err
 }
 
-// A gateway must not open a server to the network that is on loopback and asks for no password.
+// A gateway must not open a server on loopback without authentication to the network.
 func TestOpenListenersAreRefused(t *testing.T) {
 	open, closed := answering(t, "+PONG"), answering(t, "-NOAUTH Authentication required.")
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
@@ -61,7 +61,7 @@ func TestOpenListenersAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		listen, upstream, more string
 		refused                bool
-		log                    string // part of it; "": it is empty
+		log                    string // a part of it; "": the log is empty
 	}{
 		{"0.0.0.0:6380", "redis://" + open, "", true, ""},
 		{":6380", "redis://" + open, "", true, ""},

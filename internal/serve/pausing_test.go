@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// packing is a process with gateways to one store, of which "packs" and "off" are to pack.
+// packing returns a process with gateways to one store, of which "packs" and "off" are configured to pack.
 func packing(t *testing.T) (*Process, *miniredis.Miniredis) {
 	t.Helper()
 	store := miniredis.RunT(t)
@@ -36,7 +36,7 @@ gateways:
 	return p, store
 }
 
-// What can't be paused is told why, and what can is told once.
+// Gateways that can't be paused return the reason; pausing is logged once.
 func TestPackActions(t *testing.T) {
 	p, store := packing(t)
 	actions := map[string]admin.Action{}

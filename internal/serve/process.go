@@ -31,7 +31,7 @@ type Process struct {
 
 	shared   *shared
 	gateways []*running
-	access   adminAccess // who may read the admin page
+	access   adminAccess // access rules of the admin page
 	registry *prometheus.Registry
 	metrics  *gateway.Metrics
 	admin    *adminPage       // nil when it is off

@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// newProcess is one of a gateway at an address, with the store's rules as they are in rules.
+// newProcess returns a process with one gateway at an address, with rules read from rules at each load.
 func newProcess(t *testing.T, listen string, rules *string) (*Process, *testenv.Log, error) {
 	t.Helper()
 	store, log := miniredis.RunT(t), &testenv.Log{}
@@ -30,8 +30,8 @@ func newProcess(t *testing.T, listen string, rules *string) (*Process, *testenv.
 	return p, log, err
 }
 
-// A process takes rules while it serves, keeps those it has when the new ones are wrong, and
-// drains when it is told to.
+// A process reloads rules while it serves, keeps the old ones if the new ones are invalid, and drains on
+// request.
 func TestProcessReloadsAndDrains(t *testing.T) {
 	rules := "[{setting: lz4}]"
 	p, log, err := newProcess(t, "127.0.0.1:0", &rules)
@@ -63,7 +63,7 @@ func TestProcessReloadsAndDrains(t *testing.T) {
 	}
 }
 
-// Who starts a process tells from the error what is amiss.
+// The error of a failed start tells the caller its kind.
 func TestProcessThatCannotStart(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -77,7 +77,7 @@ func TestProcessThatCannotStart(t *testing.T) {
 	}
 }
 
-// What is probably a mistake is in the log, at the start and after a reload.
+// Likely mistakes are logged, at the start and after a reload.
 func TestProcessWarns(t *testing.T) {
 	rules := "[]"
 	p, log, err := newProcess(t, "127.0.0.1:0", &rules)
@@ -94,7 +94,7 @@ func TestProcessWarns(t *testing.T) {
 	}
 }
 
-// A drain that has its time yet can be cut off.
+// A drain can be cut off before its timeout.
 func TestDrainIsCutOff(t *testing.T) {
 	rules := "[{setting: lz4}]"
 	p, log, err := newProcess(t, "127.0.0.1:0", &rules)

@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// While clients are held the process is not replaced, and while it is being replaced none are.
+// While clients are held the process is not replaced, and while it is being replaced no clients can be held.
 func TestHeldClientsKeepTheProcess(t *testing.T) {
 	p, err := New(Options{
 		Load: func() (*config.Config, error) {

@@ -25,7 +25,7 @@ import (
 
 const whatIfToken = "a token of some length"
 
-// whatIfBench is a process in front of a real server, with an admin page whose actions a token allows.
+// whatIfBench is a process in front of a real server, with an admin page whose actions take a token.
 type whatIfBench struct {
 	t       *testing.T
 	process *Process
@@ -33,7 +33,7 @@ type whatIfBench struct {
 	store   *goredis.Client // the server itself
 	client  *goredis.Client // through the gateway
 	admin   string
-	rules   string // of the next reload
+	rules   string // for the next reload
 	random  *rand.Rand
 	values  int
 }
@@ -58,7 +58,7 @@ func newWhatIfBench(t *testing.T, rules string) *whatIfBench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.process.shared.whatIf.SetCores(0.5) // the test shall not wait for a hundredth of one
+	b.process.shared.whatIf.SetCores(0.5) // the test should not wait for a hundredth of a core
 	ctx, drain := context.WithCancelCause(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- b.process.Run(ctx, context.Background()) }()
@@ -82,9 +82,9 @@ func newWhatIfBench(t *testing.T, rules string) *whatIfBench {
 // secret is in every value, and nowhere else.
 const secret = "sesame-of-the-user"
 
-// value is one of several kinds: JSON of 200 bytes to 4 KB, noise, tiny ones and numbers.
+// value returns one of several kinds: JSON of 200 bytes to 4 KB, noise, tiny ones and numbers.
 func (b *whatIfBench) value() string {
-	r, spread := b.random, b.values*7919 // lengths are spread evenly: the test is about forecasts, not about luck
+	r, spread := b.random, b.values*7919 // lengths are spread evenly, so that the test does not depend on luck
 	switch b.values % 10 {
 	case 0:
 		noise := make([]byte, 300+spread%1500)
@@ -105,7 +105,7 @@ func (b *whatIfBench) value() string {
 	return s.String() + "{}]}"
 }
 
-// write sets n new values and returns the bytes that they are and those that the server holds for them.
+// write sets n new values and returns their size and their size in the server.
 func (b *whatIfBench) write(n int) (raw, stored int64) {
 	b.t.Helper()
 	pipe, lengths := b.client.Pipeline(), b.store.Pipeline()
@@ -153,7 +153,7 @@ func (b *whatIfBench) post(action string, body any) (status int, answer string) 
 	return resp.StatusCode, string(got)
 }
 
-// ask is the answer of /api/whatif.
+// ask returns the answer of /api/whatif.
 func (b *whatIfBench) ask() (d whatIfDocument) {
 	b.t.Helper()
 	status, body := ask(b.t, http.DefaultClient, b.admin+"/api/whatif", "")
@@ -171,7 +171,7 @@ func (b *whatIfBench) ask() (d whatIfDocument) {
 
 func (b *whatIfBench) rule() whatIfRule { return b.ask().Gateways[0].Rules[0] }
 
-// sampled asks for samples, and writes until there are so many.
+// sampled requests samples, and writes until there are n.
 func (b *whatIfBench) sampled(n uint64) whatIfRule {
 	b.t.Helper()
 	b.ask()
@@ -195,7 +195,7 @@ func (r *whatIfRule) choice(t *testing.T, codec string, level, minSize int) map[
 	return nil
 }
 
-// What is forecast for a setting is what the gateway counts once it is applied, and what the server holds.
+// The forecast for a setting matches what the gateway counts once it is applied, and the server's memory.
 func TestWhatIfForecastIsFact(t *testing.T) {
 	b := newWhatIfBench(t, "[{name: all, setting: zstd-3}]")
 	r := b.sampled(3000)
@@ -238,7 +238,7 @@ func TestWhatIfForecastIsFact(t *testing.T) {
 	}
 }
 
-// Values that were left alone for a rule say so, and what is applied ends with an undo, and with a reload.
+// Values that a rule leaves alone are reported, and an applied setting ends with an undo, and with a reload.
 func TestWhatIfAppliesAndEnds(t *testing.T) {
 	b := newWhatIfBench(t, "[{name: all, setting: zstd-3, min_size: 100}, {name: rest, setting: lz4}]")
 	r := b.sampled(100)
@@ -295,7 +295,7 @@ func TestWhatIfAppliesAndEnds(t *testing.T) {
 	}
 }
 
-// What can't be applied is refused with a hint, and changes nothing.
+// A setting that can't be applied is refused with a hint, and changes nothing.
 func TestWhatIfRefuses(t *testing.T) {
 	b := newWhatIfBench(t, `[{name: all, setting: zstd-3}, {name: watched, setting: lz4, mode: observe}]`)
 	for name, c := range map[string]struct{ action, text, want string }{
@@ -327,7 +327,7 @@ func TestWhatIfRefuses(t *testing.T) {
 	}
 }
 
-// The YAML of each choice is a rule that a configuration takes, and that makes of the policy what applying makes of it.
+// The YAML of each choice is a valid rule, and has the same effect on the policy as applying the choice.
 func TestWhatIfYAML(t *testing.T) {
 	for _, rules := range []string{
 		`[{name: all, key: "a:*", db: 2, type: [string, stream], max_size: 1MiB, min_gain: 20%, setting: zstd-3}]`,
@@ -367,7 +367,7 @@ func TestWhatIfYAML(t *testing.T) {
 	}
 }
 
-// Without credentials that anybody could have, nothing can be applied, and the page knows.
+// Without configured credentials nothing can be applied, and the page says so.
 func TestWhatIfTellsOfActions(t *testing.T) {
 	rules := "[{setting: lz4}]"
 	p, _, err := newProcess(t, "127.0.0.1:0", &rules)

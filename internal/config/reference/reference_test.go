@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 )
 
-// What is committed is what the code says.
+// The committed files are up to date with the code.
 func TestReferenceIsCurrent(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/CONFIG.md")
 	if err != nil {
@@ -38,7 +38,7 @@ func TestReferenceIsCurrent(t *testing.T) {
 	}
 }
 
-// Rows speak of keys that there are. (That there is a row for each key, Schema sees to.)
+// Rows describe existing keys. (Schema checks that each key has a row.)
 func TestRowsAreKeys(t *testing.T) {
 	known := map[string]bool{}
 	walk(reflect.TypeFor[config.Config](), "", known)
@@ -64,7 +64,7 @@ func walk(t reflect.Type, path string, known map[string]bool) {
 	}
 }
 
-// Defaults of the process and of training are those of the code.
+// The documented defaults of the process and of training are those of the code.
 func TestDefaults(t *testing.T) {
 	shown, err := config.Default().YAML()
 	if err != nil {
@@ -85,7 +85,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// at is the value of a path in nested maps.
+// at returns the value at a path in nested maps.
 func at(values map[string]any, path string) string {
 	key, rest, nested := strings.Cut(path, ".")
 	if below, ok := values[key].(map[string]any); ok && nested {

@@ -21,7 +21,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// record is a JSON document of 600 to 1,000 bytes.
+// record returns a JSON document of 600 to 1,000 bytes.
 func record(r *rand.Rand) []byte {
 	b := fmt.Appendf(nil, `{"id":"%08x-%04x","customer":{"number":%d,"name":"%s %s","city":"%s","since":"20%02d-%02d-%02d"},"orders":[`, r.Uint32(), r.IntN(1<<16), r.IntN(1e7), pick(r), pick(r), pick(r), r.IntN(26), 1+r.IntN(12), 1+r.IntN(28))
 	for i := range 3 + r.IntN(4) {
@@ -38,7 +38,7 @@ func pick(r *rand.Rand) string {
 	return words[r.IntN(len(words))]
 }
 
-// holder stores values, and asks what they take.
+// holder stores values, and measures their memory.
 type holder struct {
 	t testing.TB
 	c *goredis.Client
@@ -85,8 +85,8 @@ type only struct{ d *codec.Dict }
 
 func (o only) Dictionary(uint32) (*codec.Dict, error) { return o.d, nil }
 
-// What a plan says that re-sealing would save is what the server says when the content of other values of the same kind is
-// sealed with the plan's dictionary.
+// The saving that a plan states for re-sealing matches the server's memory when the content of other values
+// of the same kind is compressed with the plan's dictionary.
 func TestForeignValuesAgainstRedis(t *testing.T) {
 	server := testenv.Redis(t)
 	h := holder{t, goredis.NewClient(&goredis.Options{Addr: server.Addr})}
