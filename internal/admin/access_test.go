@@ -29,7 +29,7 @@ func tokenFile(t *testing.T, text string) (file string, token *Token) {
 	return file, token
 }
 
-// request is answered by a server with an access.
+// request sends a request to a server with these options.
 func request(t *testing.T, o Options, method, url string, header ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequest(method, url, nil)
@@ -73,7 +73,7 @@ func TestHostsOfOthers(t *testing.T) {
 	}
 }
 
-// Off loopback reading takes a token; probes are answered in a word.
+// On non-loopback addresses reading takes a token; probes get a single word.
 func TestToken(t *testing.T) {
 	file, token := tokenFile(t, secret)
 	o := sampleOptions(t)
@@ -137,7 +137,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// What changes something takes credentials on loopback too, and comes from our own page.
+// Actions take credentials on loopback too, and must come from the admin page.
 func TestActions(t *testing.T) {
 	_, token := tokenFile(t, secret)
 	o := sampleOptions(t)
@@ -182,7 +182,7 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// Which listeners are open to everybody on the machine.
+// AccessOn tells which listeners are open to all users of the machine.
 func TestAccessOn(t *testing.T) {
 	for addr, open := range map[string]bool{"127.0.0.1:0": true, "[::1]:0": true, "0.0.0.0:0": false, ":0": false} {
 		l, err := net.Listen("tcp", addr)

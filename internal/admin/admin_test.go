@@ -25,7 +25,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// sampleOptions describe two gateways that have been busy, or have not.
+// sampleOptions describes two gateways, one of which has been busy.
 func sampleOptions(t *testing.T) Options {
 	t.Helper()
 	s := gateway.NewStats("cache", "redis")
@@ -145,7 +145,8 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-// A probe may ask about one gateway, by path or query, and say how many have to be ready. A stranger hears no more than that.
+// A probe may ask about one gateway, by path or query, and say how many have to be ready. An unauthenticated
+// client gets only that answer.
 func TestReadinessOfOneGateway(t *testing.T) {
 	opts := sampleOptions(t)
 	opts.Ready = func(q Question) ([]string, error) {
@@ -175,7 +176,7 @@ func TestReadinessOfOneGateway(t *testing.T) {
 	}
 }
 
-// What is amiss keeps nobody away.
+// Degraded gateways still serve clients.
 func TestDegraded(t *testing.T) {
 	opts := sampleOptions(t)
 	opts.Ready = func(Question) ([]string, error) { return []string{"gateway a: one", "gateway b: <two>"}, nil }
@@ -226,7 +227,7 @@ func TestStatusHasNoNulls(t *testing.T) {
 	}
 }
 
-// Every field of the JSON is in docs/METRICS.md.
+// Every field of the JSON is documented in docs/METRICS.md.
 func TestStatusIsDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/METRICS.md")
 	if err != nil {
@@ -246,7 +247,7 @@ func TestStatusIsDocumented(t *testing.T) {
 	}
 }
 
-// classes are keys of the JSON that are data, not fields.
+// classes are keys of the JSON that are data, not field names.
 var classes = map[string]bool{"damaged": true}
 
 func fieldNames(v any, into map[string]bool) map[string]bool {
@@ -266,8 +267,7 @@ func fieldNames(v any, into map[string]bool) map[string]bool {
 	return into
 }
 
-// /api/messages is there where messages are measured, and asks for it to be done no more often
-// than once in a while.
+// /api/messages exists if messages are measured, and measures no more often than once in an interval.
 func TestMessagesAreMeasuredRarely(t *testing.T) {
 	opts := sampleOptions(t)
 	if resp, _ := get(t, New(opts).Handler(), "GET", "/api/messages"); resp.StatusCode != 404 {
@@ -307,7 +307,7 @@ func TestServeAndShutdown(t *testing.T) {
 	}
 }
 
-// A fault ends the connection of who asked, and the log tells of it at its usual level.
+// A panic ends the connection of the client that caused it, and is logged at the usual level.
 func TestPanicsAreLogged(t *testing.T) {
 	opts, log := sampleOptions(t), &testenv.Log{}
 	opts.Access.Open, opts.Log = true, slog.New(slog.NewTextHandler(log, nil))

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// uPlot draws the graphs of the page: version 1.6.32, https://www.npmjs.com/package/uplot, MIT, as it was published (dist/).
-// Its directory isn't called vendor, since what is in such a directory is left out of modules.
+// uPlot draws the page's graphs: version 1.6.32, https://www.npmjs.com/package/uplot, MIT, as published
+// (dist/). Its directory isn't named vendor, since such directories are left out of modules.
 var uPlot = map[string]string{
 	"uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
 	"uPlot.min.css":     "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
@@ -44,7 +44,7 @@ func TestLibraryIsAsPublished(t *testing.T) {
 	}
 }
 
-// Every class of errors in docs/METRICS.md has words on the page that say what to do.
+// The page explains every class of errors in docs/METRICS.md.
 func TestErrorsAreExplained(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/METRICS.md")
 	if err != nil {
@@ -70,10 +70,10 @@ func TestErrorsAreExplained(t *testing.T) {
 	}
 }
 
-// maxPage is what a browser loads of the page before it asks for figures.
+// maxPage limits what a browser loads of the page before it requests figures.
 const maxPage = 150 << 10
 
-// What the page names exists, is served, and is small.
+// All files that the page refers to exist, are served, and are small.
 func TestPageIsWholeAndSmall(t *testing.T) {
 	h := New(sampleOptions(t)).Handler()
 	_, page := get(t, h, "GET", "/")

@@ -23,10 +23,10 @@ import (
 	"github.com/cinch-layer/cinch/internal/history"
 )
 
-// private is what no answer to a stranger may hold.
+// private must be in no answer to an unauthenticated client.
 const private = "redis.private:6379"
 
-// everything is a server with all routes that there are, and what its action has been told.
+// everything returns the options of a server with all routes, and the number of its action's calls.
 func everything(t *testing.T, access Access) (o Options, ran *int) {
 	t.Helper()
 	o, ran = sampleOptions(t), new(int)
@@ -47,7 +47,7 @@ func everything(t *testing.T, access Access) (o Options, ran *int) {
 	return o, ran
 }
 
-// route is a method and a path as the source has them.
+// route is a method and a path as in the source.
 type route struct{ method, path string }
 
 var (
@@ -55,7 +55,7 @@ var (
 	wildcard  = regexp.MustCompile(`\{[^}]*\}`)
 )
 
-// routes are those that the package's source names: whoever adds one has it attacked.
+// routes returns the routes in the package's source, so that new ones are attacked too.
 func routes(t *testing.T) (all []route) {
 	t.Helper()
 	files, err := filepath.Glob("*.go")
@@ -85,7 +85,7 @@ func routes(t *testing.T) (all []route) {
 	return all
 }
 
-// named completes routes whose names come at run time.
+// named completes routes whose names are added at run time.
 func named(r route) (all []route) {
 	names := []string{""}
 	switch r.path {
@@ -105,16 +105,16 @@ func named(r route) (all []route) {
 	return all
 }
 
-// probed are answered to everybody, in a word.
+// probed reports whether all clients get a one-word answer.
 func (r route) probed() bool {
 	return r.path == "/healthz" || r.path == "/readyz" || strings.HasPrefix(r.path, "/readyz/")
 }
 
-// asked is answered as a client on the wire would hear it. Streams and profiles are not waited for.
+// asked returns the answer as a client on the wire would get it. It does not wait for streams and profiles.
 func asked(t *testing.T, h http.Handler, method, path, host string, header ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	cancel() // an answer that goes on ends at once
+	cancel() // endless answers end at once
 	r := httptest.NewRequestWithContext(ctx, method, "http://localhost:9470"+path, nil)
 	r.Host = host
 	for i := 0; i < len(header); i += 2 {
@@ -125,7 +125,7 @@ func asked(t *testing.T, h http.Handler, method, path, host string, header ...st
 	return w
 }
 
-// attack is a request that must get nothing.
+// attack is a request that must be refused.
 type attack struct {
 	name   string
 	host   string // "": localhost
@@ -135,7 +135,7 @@ type attack struct {
 
 const right = "Bearer " + secret
 
-// strangers bring no token, or one that is wrong, or the right one in the wrong place.
+// strangers have no token, a wrong one, or the right one in the wrong place.
 var strangers = []attack{
 	{name: "nothing"},
 	{name: "a wrong token", header: []string{"Authorization", "Bearer " + strings.ToUpper(secret)[:19] + "x"}},
@@ -155,7 +155,7 @@ var strangers = []attack{
 	{name: "a proxy's host", host: "evil.example", header: []string{"X-Forwarded-Host", "localhost"}},
 }
 
-// foreigners come to a listener on loopback by another site's page.
+// foreigners reach a listener on loopback from another site's page.
 var foreigners = []attack{
 	{name: "rebinding", host: "evil.example"},
 	{name: "rebinding with a port", host: "evil.example:9470"},
@@ -184,7 +184,7 @@ func (a attack) at() string {
 	return a.host
 }
 
-// nothing fails the test when an answer gives a stranger more than a refusal, or a probe's word.
+// nothing fails the test if an answer gives an unauthenticated client more than a refusal or a probe's word.
 func nothing(t *testing.T, what string, r route, w *httptest.ResponseRecorder) {
 	t.Helper()
 	body := w.Body.String()
@@ -200,7 +200,7 @@ func nothing(t *testing.T, what string, r route, w *httptest.ResponseRecorder) {
 	}
 }
 
-// Off loopback nothing but a token in its place opens any route.
+// On non-loopback addresses only a token in the right place opens a route.
 func TestStrangersGetNothing(t *testing.T) {
 	_, token := tokenFile(t, secret)
 	o, ran := everything(t, Access{Token: token})
@@ -211,19 +211,20 @@ func TestStrangersGetNothing(t *testing.T) {
 				nothing(t, a.name, route{method, r.path}, asked(t, h, method, r.path+a.query, a.at(), a.header...))
 			}
 		}
-		if r.path == "/debug/pprof/profile" || r.path == "/debug/pprof/trace" { // take their time
+		if r.path == "/debug/pprof/profile" || r.path == "/debug/pprof/trace" { // these take some time
 			continue
 		}
 		if w := asked(t, h, r.method, r.path, "cinch.internal", "Authorization", right); w.Code >= 400 && !r.probed() {
 			t.Errorf("the token in its place: %s %s: %d %s", r.method, r.path, w.Code, w.Body)
 		}
 	}
-	if *ran != 2 { // by those who had the token
+	if *ran != 2 { // by the requests with the token
 		t.Errorf("actions ran %d times", *ran)
 	}
 }
 
-// On loopback another site's page gets nothing by any route, by whatever name and way it comes; and what acts takes the token there, too.
+// On loopback another site's page gets nothing by any route, host name or method; and actions take the token
+// there, too.
 func TestForeignPagesGetNothing(t *testing.T) {
 	_, token := tokenFile(t, secret)
 	o, ran := everything(t, Access{Open: true, Token: token})
@@ -235,7 +236,7 @@ func TestForeignPagesGetNothing(t *testing.T) {
 				continue
 			}
 			nothing(t, a.name, r, asked(t, h, r.method, r.path, a.at(), a.header...))
-			if r.method == "POST" && strings.HasPrefix(a.at(), "localhost:") { // a browser that remembers the token brings it along
+			if r.method == "POST" && strings.HasPrefix(a.at(), "localhost:") { // a browser that remembers the token sends it
 				nothing(t, a.name+" with the token", r, asked(t, h, r.method, r.path, a.at(), append(slices.Clone(a.header), "Authorization", right)...))
 			}
 		}
@@ -254,7 +255,7 @@ func TestForeignPagesGetNothing(t *testing.T) {
 	}
 }
 
-// traversals are request lines that try to leave the pages.
+// traversals are request lines that try to reach files outside the page.
 var traversals = []string{
 	"/../../../../etc/passwd", "/page/../admin.go", "/page.css/../../access.go", "/page/page.js", "/page/", "/admin.go",
 	"/%2e%2e/%2e%2e/%2e%2e/etc/passwd", "/..%2f..%2f..%2fetc%2fpasswd", "/%2e%2e%2f%2e%2e%2fetc/passwd", "/..%5c..%5cetc%5cpasswd", `/..\..\etc\passwd`,
@@ -266,7 +267,7 @@ var traversals = []string{
 	"/healthz;/api/status", "/healthz?/../api/status", "/healthz#/api/status", "/readyz//api/status", "/./api/status", "//api/status", "/api//status",
 }
 
-// Paths that climb get nothing, with the token and without, and lead nobody to another host.
+// Paths with traversals get nothing, with and without the token, and redirect no client to another host.
 func TestTraversal(t *testing.T) {
 	_, token := tokenFile(t, secret)
 	for name, access := range map[string]Access{"on loopback": {Open: true, Token: token}, "off loopback": {Token: token}} {
@@ -292,7 +293,7 @@ func TestTraversal(t *testing.T) {
 	}
 }
 
-// Requests that no client of ours makes.
+// Malformed or unusual requests.
 func TestOddRequests(t *testing.T) {
 	_, token := tokenFile(t, secret)
 	open, _ := everything(t, Access{Open: true, Token: token})
@@ -334,7 +335,7 @@ func TestOddRequests(t *testing.T) {
 	}
 }
 
-// Each request is judged by itself, whatever came before it over the connection.
+// Each request is authorized separately, whatever came before it on the connection.
 func TestTokenIsNotOfTheConnection(t *testing.T) {
 	_, token := tokenFile(t, secret)
 	o, _ := everything(t, Access{Token: token})
@@ -348,7 +349,7 @@ func TestTokenIsNotOfTheConnection(t *testing.T) {
 	}
 }
 
-// served is where a server with these options listens.
+// served returns the address of a server with these options.
 func served(t *testing.T, o Options) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -374,11 +375,11 @@ func dialed(t *testing.T, addr, text string) net.Conn {
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
-	_, _ = io.WriteString(c, text) // what is refused may not be read to its end
+	_, _ = io.WriteString(c, text) // a refused request may not be read to its end
 	return c
 }
 
-// raw sends bytes and reads an answer.
+// raw sends bytes and returns the answer.
 func raw(t *testing.T, addr, text string) (resp *http.Response, body string) {
 	t.Helper()
 	return response(t, bufio.NewReader(dialed(t, addr, text)), fmt.Sprintf("%.60q", text))

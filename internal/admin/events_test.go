@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// listening is a server whose requests may take so long, whose events come quickly, and where it answers.
+// listening returns a server with a request timeout and frequent events, and its address.
 func listening(t *testing.T, timeout time.Duration) (*Server, string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -51,7 +51,7 @@ func listen(t *testing.T, url string) *http.Response {
 	return resp
 }
 
-// nextEvent reads one event and what it says.
+// nextEvent reads one event and returns its status.
 func nextEvent(t *testing.T, r *bufio.Reader) (st Status) {
 	t.Helper()
 	var lines [3]string
@@ -83,7 +83,7 @@ func TestEvents(t *testing.T) {
 	if last.Gateways[0].Name != "cache" {
 		t.Errorf("%+v", last.Gateways)
 	}
-	for later := 0; later < 3; { // a late tick and the next one bring the same event
+	for later := 0; later < 3; { // a late tick and the next one may carry the same event
 		next := nextEvent(t, r)
 		switch {
 		case next.UptimeSeconds < last.UptimeSeconds:
@@ -101,7 +101,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// A listener stays for longer than requests may take.
+// An event stream may last longer than the timeout of requests.
 func TestEventsOutlastTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = time.Second
@@ -146,7 +146,7 @@ func TestListenersAreBounded(t *testing.T) {
 	nextEvent(t, bufio.NewReader(listen(t, url).Body))
 }
 
-// What pages are told is put together once for all.
+// An event is made once for all connected pages.
 func TestEventsAreShared(t *testing.T) {
 	made := 0
 	e := newEvents(func(time.Time) Status { made++; return Status{} })
@@ -158,7 +158,7 @@ func TestEventsAreShared(t *testing.T) {
 	}
 }
 
-// Actions are named where somebody can prove that they may ask for them.
+// Actions are listed only if clients can authenticate.
 func TestActionsAreNamed(t *testing.T) {
 	opts := sampleOptions(t)
 	opts.Actions = []Action{{Name: "pack-pause", Run: func() error { return nil }}}

@@ -59,7 +59,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// The past is shown to those only who may see the present, and there is nothing at its address without one.
+// The history takes the same access as the status, and its address does not exist without a history.
 func TestHistoryAccess(t *testing.T) {
 	for url, want := range map[string]int{"http://localhost/api/history": http.StatusOK, "http://evil.example/api/history": http.StatusMisdirectedRequest} {
 		if w := getPage(historyPage(t, Access{Open: true}), url); w.Code != want {

@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// limitedServer serves pages on loopback, and returns the address and how many connections there may be.
+// limitedServer serves pages on loopback. It returns the address and the limit of connections.
 func limitedServer(t *testing.T) (addr string, most int) {
 	t.Helper()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
@@ -47,7 +47,7 @@ func dialFrom(t *testing.T, local, addr string) net.Conn {
 	return c
 }
 
-// probe asks whether the process lives, on a new connection from an address.
+// probe requests /healthz on a new connection from an address.
 func probe(t *testing.T, local, addr string) error {
 	t.Helper()
 	c := dialFrom(t, local, addr)
@@ -62,14 +62,15 @@ func probe(t *testing.T, local, addr string) error {
 	return nil
 }
 
-// One client opens more connections than there may be, and says nothing on them. The oldest are closed, and probes are answered
-// from every address, its own included.
+// One client opens more connections than the limit, and keeps them idle. The oldest are closed, and probes
+// are answered from every address, including the client's.
 func TestConnectionsAreLimited(t *testing.T) {
 	addr, most := limitedServer(t)
 	closed := make(chan int, most+10)
 	for i := range most + 10 {
 		c := dialFrom(t, "127.0.0.2", addr)
-		// With one request it is idle for minutes; without any the time for headers would end it.
+		// After one request a connection is idle for minutes; without any request the header timeout would
+		// close it.
 		_, _ = fmt.Fprint(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		go func() {
 			_, _ = io.Copy(io.Discard, c)
@@ -80,14 +81,14 @@ func TestConnectionsAreLimited(t *testing.T) {
 		<-closed
 	}
 	for _, from := range []string{"127.0.0.2", "127.0.0.1"} {
-		dialFrom(t, "127.0.0.2", addr) // in the place of what the last probe has displaced
+		dialFrom(t, "127.0.0.2", addr) // replaces the one that the last probe has displaced
 		if err := probe(t, from, addr); err != nil {
 			t.Errorf("a probe from %s: %v", from, err)
 		}
 	}
 }
 
-// A page that is read on a kept connection goes on, while another address opens as many connections as it can.
+// A page on a kept connection stays connected, while another address opens as many connections as it can.
 func TestAnothersConnectionsAreKept(t *testing.T) {
 	addr, most := limitedServer(t)
 	kept := dialFrom(t, "127.0.0.1", addr)

@@ -10,7 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/price"
 )
 
-// moneyServer has a gateway to a store, whose reads save too, and one for messages, whose reads don't and which takes an hour of CPU.
+// moneyServer has a gateway to a store, whose reads save too, and one for messages, whose reads don't and
+// which takes an hour of CPU.
 func moneyServer(t *testing.T, r price.Rates) (s *Server, store, messages *gateway.Stats) {
 	t.Helper()
 	if r.Table == nil {
@@ -31,7 +32,7 @@ func moneyServer(t *testing.T, r price.Rates) (s *Server, store, messages *gatew
 	return s, store, messages
 }
 
-// work writes and reads 2 GB that are a quarter when compressed: 3 GB saved.
+// work writes and reads 2 GB that compress to a quarter: 3 GB saved.
 func work(store *gateway.Stats, cpu time.Duration) {
 	store.Sealed("all", codec.Zstd, 2e9, 5e8, cpu)
 	store.Opened(codec.Zstd, 5e8, 2e9, cpu)
@@ -52,8 +53,8 @@ func equal(t *testing.T, what string, got, want float64) {
 	}
 }
 
-// By hand, at 2 cents a GB from zone to zone, of which two thirds cross, and 4.25 cents an hour of CPU: the store has saved 3 GB in 72 s,
-// the other one 0.6 GB in an hour, which costs more than it is worth.
+// Computed by hand, at 2 cents a GB between zones, which two thirds cross, and 4.25 cents an hour of CPU: the
+// store has saved 3 GB in 72 s, the other one 0.6 GB in an hour, which costs more than it saves.
 func TestMoney(t *testing.T) {
 	const (
 		storeTraffic, storeCPU       = 3 * 0.02 * 2 / 3, 72 * 0.0425 / 3600
@@ -81,7 +82,7 @@ func TestMoney(t *testing.T) {
 	}
 }
 
-// In one zone nothing is billed for traffic, and what is left is what CPU costs.
+// In one zone traffic is free, and only the cost of CPU remains.
 func TestMoneyInOneZone(t *testing.T) {
 	for _, r := range []price.Rates{{Cloud: "aws", Zones: 1}, {Cloud: "azure", Zones: 3}} {
 		s, _, _ := moneyServer(t, r)
@@ -92,8 +93,8 @@ func TestMoneyInOneZone(t *testing.T) {
 	}
 }
 
-// A month is at the rate of the last hour: what was done before it does not count, a quiet hour is worth nothing, and at once after the start
-// nothing is known.
+// A month is extrapolated from the last hour: earlier work does not count, a quiet hour is worth nothing, and
+// right after the start the value is unknown.
 func TestMonthIsOfTheLastHour(t *testing.T) {
 	s, store, _ := moneyServer(t, price.Rates{Cloud: "aws", Zones: 3})
 	if m := s.status(s.started).Money; m.Month != 0 || m.OverSeconds != 0 || m.SoFar == 0 {
@@ -115,7 +116,7 @@ func TestMonthIsOfTheLastHour(t *testing.T) {
 	}
 }
 
-// Prices are those of now, for what was done before too.
+// Current prices apply to earlier work too.
 func TestPricesAreThoseOfNow(t *testing.T) {
 	r := price.Rates{Cloud: "aws", Zones: 3, Assumed: true}
 	s, _, _ := moneyServer(t, r)

@@ -17,7 +17,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// listed is what we need of `go list -json`.
+// listed has the used fields of `go list -json`.
 type listed struct {
 	ImportPath   string
 	Dir          string
@@ -28,15 +28,15 @@ type listed struct {
 	Imports      []string
 }
 
-// path is the import path below the module, "." for the module's root.
+// path returns the import path relative to the module, "." for the module's root.
 func (p listed) path() string { return relative(p.ImportPath) }
 
 func ours(importPath string) bool {
 	return importPath == module || strings.HasPrefix(importPath, module+"/")
 }
 
-// under reports whether path is tree or lies in it. A tree that ends in "/"
-// means what lies in it, without itself; "." means the root package alone.
+// under reports whether path is tree or below it. A tree that ends in "/" excludes itself; "." means only the
+// root package.
 func under(path, tree string) bool {
 	if strings.HasSuffix(tree, "/") {
 		return strings.HasPrefix(path, tree)
@@ -78,7 +78,7 @@ func has(all []listed, path string) bool {
 	return slices.ContainsFunc(all, func(p listed) bool { return p.path() == path })
 }
 
-// A list that missed a module would make every other test here pass.
+// A list without some module would make every other test here pass.
 func TestListIsWhole(t *testing.T) {
 	all := packages(t)
 	for _, path := range []string{".", "codec", "codec/libzstd", "internal/policy", "internal/gateway"} {
@@ -88,8 +88,8 @@ func TestListIsWhole(t *testing.T) {
 	}
 }
 
-// layers go from the bottom up. A package imports ours from layers below it, and
-// from its own layer. Packages that are named in no layer must be put into one.
+// layers are ordered from the bottom up. A package imports Cinch's packages only from lower layers and from
+// its own. Packages in no layer must be added to one.
 var layers = [][]string{
 	{"codec"},
 	{"internal/foreign"}, // below the envelope, which holds the content of such values
@@ -107,8 +107,8 @@ var layers = [][]string{
 	{"cmd", "cinchredis", "test", "bench", "examples", "packaging", "internal/arrows"},
 }
 
-// layerOf returns the layer of a path, -1 if it has none. The longest of the names that cover
-// it is meant: "internal/gateway/" stands above its parent, and above "internal/gateway/pair".
+// layerOf returns the layer of a path, -1 if it has none. The longest matching name counts:
+// "internal/gateway/" is above its parent, and above "internal/gateway/pair".
 func layerOf(path string) int {
 	layer, longest := -1, 0
 	for i := range layers {
@@ -135,8 +135,8 @@ func TestImportsPointDown(t *testing.T) {
 	}
 }
 
-// An arrow says that packages under from, those under except left out, must not
-// import what to names: paths of ours from ".", "codec" …, or import paths.
+// An arrow forbids packages under from, except those under except, to import the packages in to: paths
+// relative to the module (".", "codec" …), or import paths.
 type arrow struct {
 	name   string
 	from   []string
@@ -239,9 +239,8 @@ var forbidden = []arrow{
 	},
 }
 
-// matches reports whether an import is what an arrow's target names. The
-// module's own path means the root package, and ours are meant by other paths
-// that exist here; everything else is a tree of foreign packages.
+// matches reports whether an import matches an arrow's target. The module's own path means the root package,
+// and paths that exist in the module mean its packages; everything else is a tree of external packages.
 func matches(imported, target string) bool {
 	if target == module {
 		return imported == module
@@ -284,7 +283,7 @@ func TestGatewaysNeverImportEachOther(t *testing.T) {
 	}
 }
 
-// gatewayOf returns the protocol of a path below internal/gateway; none of what gateways share.
+// gatewayOf returns the protocol of a path below internal/gateway, or "" for shared packages.
 func gatewayOf(path string) string {
 	rest, ok := strings.CutPrefix(path, "internal/gateway/")
 	if !ok {
@@ -298,8 +297,8 @@ func gatewayOf(path string) string {
 	}
 }
 
-// Cgo is left to gozstd, which codec/libzstd wraps; that also calls what gozstd doesn't offer of
-// the library that it links.
+// Only gozstd, which codec/libzstd wraps, uses cgo. codec/libzstd also calls functions of the linked library
+// that gozstd doesn't offer.
 func TestNoCgo(t *testing.T) {
 	for _, p := range packages(t) {
 		if p.path() != "codec/libzstd" && (len(p.CgoFiles) > 0 || slices.Contains(p.Imports, "C")) {
@@ -333,7 +332,7 @@ func hasPackageComment(dir string, files []string) error {
 	return fmt.Errorf("no package comment in %d files", len(files))
 }
 
-// The tables are code too: these arrows must be seen, and these must not.
+// The tables are code too: these imports must be found, and these must not.
 func TestTheTablesSee(t *testing.T) {
 	for _, c := range []struct {
 		from, imported string

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The arrows of a small package: the comment names a and c, b goes where least runs back.
+// The arrows of a small package: the comment names a and c; b is placed where the fewest run back.
 func TestOrderAndBack(t *testing.T) {
 	arrows := []Arrow{{"a", "b"}, {"b", "c"}, {"c", "a"}}
 	files := order([]string{"a", "b", "c"}, []string{"a", "c"}, arrows)

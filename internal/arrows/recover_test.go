@@ -12,17 +12,18 @@ import (
 	"testing"
 )
 
-// recovering are the packages whose goroutines handle what clients, servers and peers have sent: a panic in any of them would end
-// the process.
+// recovering lists the packages whose goroutines handle data from clients, servers and peers: a panic in any
+// of them would end the process.
 var recovering = []string{"internal/gateway", "internal/link", "internal/admin", "internal/store", "internal/autodict", "internal/pack"}
 
-// catchers are functions that recover when they are deferred, and runners those that recover from what they are given to run.
+// catchers are functions that recover when deferred. runners recover from panics of the function that they
+// run.
 var (
 	catchers = []string{"gateway.CatchPanic", "CatchPanic", "panics.Catch", "Catch", "catch"}
 	runners  = []string{"panics.KeepRunning"}
 )
 
-// unprotected are goroutines and timers that need not recover, each with the reason.
+// unprotected lists goroutines and timers that need not recover, each with the reason.
 var unprotected = map[string]string{
 	"internal/gateway/h2/scope.go end":                "runs package context's own function, which ends contexts",
 	"internal/gateway/h2/scope.go afterEnd":           "ends a scope or, in another goroutine that recovers, a request",
@@ -44,8 +45,9 @@ var unprotected = map[string]string{
 	"internal/pack/background.go Run":                 "waits for channels, and cancels a context",
 }
 
-// TestGoroutinesRecover finds go statements, calls of WaitGroup.Go and timers' functions that do not recover from panics: neither a
-// deferred catcher in the function itself, or in a function of the package that it names, nor a runner.
+// TestGoroutinesRecover finds go statements, calls of WaitGroup.Go and timers' functions that do not recover
+// from panics. A function recovers if it, or the function of the package that it names, defers a catcher, or
+// if it is a runner.
 func TestGoroutinesRecover(t *testing.T) {
 	used := map[string]bool{}
 	seen := 0
@@ -85,20 +87,20 @@ func TestGoroutinesRecover(t *testing.T) {
 	}
 }
 
-// begun is a function that begins to run in a goroutine of its own.
+// begun is a function that is started in a goroutine.
 type begun struct {
-	by       string // the name of the function that begins it
+	by       string // name of the function that starts it
 	at       token.Pos
 	recovers bool
 }
 
-// functions finds the functions of a package by what names them.
+// functions looks up the functions of a package.
 type functions struct {
 	info  types.Info
-	funcs map[token.Pos]*ast.FuncDecl // by their names' places
+	funcs map[token.Pos]*ast.FuncDecl // by the positions of their names
 }
 
-// nothing imports no package: what the package itself declares is known without.
+// nothing imports no package: the package's own declarations suffice.
 type nothing struct{}
 
 func (nothing) Import(path string) (*types.Package, error) {
@@ -122,7 +124,7 @@ func functionsIn(fset *token.FileSet, files []*ast.File) *functions {
 	return d
 }
 
-// of returns the function of the package that an expression names; nil if it names none.
+// of returns the function of the package that an expression names, or nil.
 func (d *functions) of(fn ast.Expr) *ast.FuncDecl {
 	var o types.Object
 	switch fn := fn.(type) {
@@ -139,7 +141,7 @@ func (d *functions) of(fn ast.Expr) *ast.FuncDecl {
 	return nil
 }
 
-// begunIn finds what the functions of a package begin.
+// begunIn returns the goroutines that the functions of a package start.
 func begunIn(fset *token.FileSet, files []*ast.File) (found []begun) {
 	named := functionsIn(fset, files)
 	for _, f := range files {
@@ -172,7 +174,7 @@ func begunIn(fset *token.FileSet, files []*ast.File) (found []begun) {
 	return found
 }
 
-// startedBy returns the function that a call has run elsewhere; nil if it is no such call.
+// startedBy returns the function that a call starts in a goroutine, or nil for other calls.
 func startedBy(call *ast.CallExpr) ast.Expr {
 	called, ok := call.Fun.(*ast.SelectorExpr)
 	switch {
@@ -184,7 +186,7 @@ func startedBy(call *ast.CallExpr) ast.Expr {
 	return nil
 }
 
-// recovers reports whether a function defers a catcher, or what it is a call of does.
+// recovers reports whether a function, or the one that it calls, defers a catcher.
 func recovers(run ast.Expr, named *functions) bool {
 	if lit, ok := run.(*ast.FuncLit); ok {
 		return protected(lit.Body) || onlyCalls(lit.Body, named)
@@ -193,7 +195,7 @@ func recovers(run ast.Expr, named *functions) bool {
 	return fn != nil && protected(fn.Body)
 }
 
-// protected reports whether a body defers a catcher, whatever it defers besides.
+// protected reports whether a body defers a catcher.
 func protected(body *ast.BlockStmt) bool {
 	return slices.ContainsFunc(body.List, func(s ast.Stmt) bool {
 		d, ok := s.(*ast.DeferStmt)
@@ -205,7 +207,7 @@ func protected(body *ast.BlockStmt) bool {
 	})
 }
 
-// onlyCalls reports whether a function is no more than a call of one that is protected, or of a runner.
+// onlyCalls reports whether a function only calls a protected function, or a runner.
 func onlyCalls(body *ast.BlockStmt, named *functions) bool {
 	if len(body.List) != 1 {
 		return false
@@ -225,7 +227,7 @@ func onlyCalls(body *ast.BlockStmt, named *functions) bool {
 	return slices.Contains(runners, nameOf(c.Fun)) || fn != nil && protected(fn.Body)
 }
 
-// nameOf is a function's name with what stands before it, as far as these are names.
+// nameOf returns a function's name with its qualifiers, as far as these are names.
 func nameOf(fn ast.Expr) string {
 	switch fn := fn.(type) {
 	case *ast.Ident:

@@ -33,8 +33,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// A token is read for each question, an answer is given to the reader whatever its status, and a patient server has a connection for each
-// question.
+// The token is read before each request, an answer of any status is passed to the reader, and a patient
+// server has a connection per request.
 func TestDo(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -13,7 +13,7 @@ func spin(n int) {
 	}
 }
 
-// Waiting and the work of others take none; work takes some.
+// Waiting and other goroutines' work cost nothing; own work costs something.
 func TestOf(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("threads have no account of their own")
@@ -24,12 +24,12 @@ func TestOf(t *testing.T) {
 		<-done
 	})
 	own := Of(func() { spin(20_000_000) })
-	if own <= 0 || others > own/2 { // a thousandth, as a rule
+	if own <= 0 || others > own/2 { // usually a thousandth
 		t.Errorf("work takes %v of CPU, that of others %v", own, others)
 	}
 }
 
-// What the process has used grows with its work.
+// The CPU time of the process grows with its work.
 func TestProcess(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("not known")

@@ -25,8 +25,8 @@ func testEngine() *codec.Engine {
 	return codec.New(o)
 }
 
-// The estimate is what a real btrfs then takes, as compsize counts it. bench/disk does the
-// same with a PostgreSQL directory.
+// The estimate matches the size on a real btrfs, as counted by compsize. bench/disk does the same with a
+// PostgreSQL directory.
 func TestRealBtrfs(t *testing.T) {
 	needBtrfs(t)
 	dir := adversarial(t)
@@ -48,8 +48,7 @@ func TestRealBtrfs(t *testing.T) {
 	}
 }
 
-// Data that nothing was fitted to, one directory of each kind: the error that is told is not
-// exceeded.
+// On data that was not used for fitting, one directory of each kind, the stated error is not exceeded.
 func TestRealBtrfsOnCorpora(t *testing.T) {
 	testenv.Full(t)
 	needBtrfs(t)
@@ -69,7 +68,7 @@ func TestRealBtrfsOnCorpora(t *testing.T) {
 	}
 }
 
-// corpora are source code, a program, and logs.
+// corpora returns directories of source code, a program, and logs.
 func corpora(t *testing.T) []string {
 	t.Helper()
 	source := filepath.Join(strings.TrimSpace(testenv.Command(t, "go", "env", "GOROOT")), "src", "go")
@@ -89,8 +88,8 @@ func corpora(t *testing.T) []string {
 	return []string{source, program, logs}
 }
 
-// What is never compressed is known from files that are on btrfs already; so is another
-// filesystem that is mounted below.
+// Files that are on btrfs already reveal that they are never compressed; another filesystem mounted below is
+// recognized too.
 func TestRealBtrfsUncompressed(t *testing.T) {
 	needBtrfs(t)
 	b, r := Btrfs{Compression: "zlib:3"}, rand.New(rand.NewPCG(8, 8))
@@ -109,7 +108,7 @@ func TestRealBtrfsUncompressed(t *testing.T) {
 	if err := unix.Fallocate(int(f.Fd()), 0, 0, 4<<20); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Write(prose(r, 1<<20)); err != nil { // the rest stays as it was allocated
+	if _, err := f.Write(prose(r, 1<<20)); err != nil { // the rest stays as allocated
 		t.Fatal(err)
 	}
 	truth := testenv.Compsize(t, mnt)
@@ -127,7 +126,7 @@ func TestRealBtrfsUncompressed(t *testing.T) {
 	}
 }
 
-// near fails where an estimate is off by more than it says.
+// near fails the test if an estimate is off by more than its stated error.
 func near(t *testing.T, r *Result, truth int64) {
 	t.Helper()
 	e := r.Estimates[0]
@@ -138,7 +137,7 @@ func near(t *testing.T, r *Result, truth int64) {
 	}
 }
 
-// needBtrfs skips where there can be no loop mount. In CI the programs have to be there.
+// needBtrfs skips the test if loop mounts are impossible. In CI the programs must exist.
 func needBtrfs(t *testing.T) {
 	t.Helper()
 	for _, program := range []string{"mkfs.btrfs", "compsize", "mount", "chattr"} {
@@ -149,7 +148,7 @@ func needBtrfs(t *testing.T) {
 	}
 }
 
-// mountBtrfs makes a filesystem for the length of the test.
+// mountBtrfs mounts a filesystem for the duration of the test.
 func mountBtrfs(t *testing.T, b Btrfs) string {
 	t.Helper()
 	image, mnt := filepath.Join(t.TempDir(), "image"), t.TempDir()

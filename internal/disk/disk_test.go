@@ -35,11 +35,11 @@ func prose(r *rand.Rand, n int) []byte {
 	return b.Bytes()[:n]
 }
 
-// One test for each rule of a record.
+// One case for each rule of a record.
 func TestZFSRecord(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	random := noise(r, 1<<20)
-	// So many random bytes and zeros behind them: of a length that is known.
+	// A number of random bytes followed by zeros has a known length.
 	mixed := func(size, random_ int) []byte {
 		return append(append([]byte{}, random[:random_]...), make([]byte, size-random_)...)
 	}
@@ -90,8 +90,8 @@ func TestZFSRecord(t *testing.T) {
 	}
 }
 
-// What pools of ZFS 2.3.2 stored of these files, byte by byte as block pointers say it
-// (test/zfs/run DIRECTORY RECORDSIZE ASHIFT SETTING…).
+// Sizes of these files in pools of ZFS 2.3.2, exact to the byte according to block pointers (test/zfs/run
+// DIRECTORY RECORDSIZE ASHIFT SETTING…).
 func TestZFSAsPools(t *testing.T) {
 	dir := adversarial(t)
 	for _, c := range []struct {
@@ -105,7 +105,7 @@ func TestZFSAsPools(t *testing.T) {
 		for setting, want := range c.physical {
 			t.Run(fmt.Sprintf("%s of %d at %d", setting, c.recordsize, c.ashift), func(t *testing.T) {
 				if strings.HasPrefix(setting, "gzip") && (setting != "gzip-1" || c.recordsize != 8<<10) {
-					testenv.Full(t) // takes seconds; TestDeflated has the levels on less
+					testenv.Full(t) // takes seconds; TestDeflated tests the levels on less data
 				}
 				z := ZFS{Recordsize: c.recordsize, Ashift: c.ashift, Compression: setting, CapToSector: true}
 				e := compute(t, dir, Options{Engine: testEngine(), ZFS: []ZFS{z}}).Estimates[0]
@@ -147,7 +147,7 @@ func TestHeuristic(t *testing.T) {
 	}
 }
 
-// adversarial is a directory with what is hard to get right.
+// adversarial returns a directory of difficult files.
 func adversarial(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -181,7 +181,7 @@ var adversarialFiles = sync.OnceValue(func() map[string][]byte {
 	return all
 })
 
-// A sample is near the whole, and its interval covers it.
+// A sample is close to the whole, and its interval covers it.
 func TestSample(t *testing.T) {
 	dir := adversarial(t)
 	o := Options{Engine: engine(), ZFS: []ZFS{{Recordsize: 8 << 10, Ashift: 9, Compression: "lz4"}}}

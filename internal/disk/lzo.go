@@ -7,7 +7,7 @@ var lzoRules = matchRules{tableBits: 13, farthest: 48<<10 - 1, first: 5, patienc
 
 // LZO1X, in bytes.
 const (
-	lzoFirst = 238  // most literals that one byte can tell of, if there is nothing else
+	lzoFirst = 238  // maximum number of literals in the short form, if there is nothing else
 	lzoNear  = 2048 // a match no farther back and no longer than lzoShort takes 2 bytes
 	lzoShort = 8
 	lzoLong  = 33 // longest match whose length takes no byte of its own, farther back
@@ -47,7 +47,7 @@ func lzo(m *matcher, sector []byte) int {
 
 func lzoLiterals(n int) int {
 	switch {
-	case n <= 3: // told by the match before
+	case n <= 3: // coded in the previous match
 		return n
 	case n <= 18:
 		return 1 + n

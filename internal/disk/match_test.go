@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Sequences say what the data was, and keep the rules.
+// Sequences reproduce the data, and follow the rules.
 func TestSequences(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	inputs := [][]byte{nil, {1}, bytes.Repeat([]byte{7}, 12), bytes.Repeat([]byte{7}, 13), bytes.Repeat([]byte{7}, 14), bytes.Repeat([]byte("ab"), 40000), make([]byte, 128<<10)}
@@ -62,7 +62,7 @@ func FuzzSequences(f *testing.F) {
 	})
 }
 
-// Lengths by LZ4's block format.
+// Lengths according to LZ4's block format.
 func TestLZ4(t *testing.T) {
 	random := noise(rand.New(rand.NewPCG(5, 5)), 4096)
 	for _, c := range []struct {

@@ -37,7 +37,7 @@ func compute(t *testing.T, path string, o Options) *Result {
 	return r
 }
 
-// A terabyte of hole costs no time, and takes no records from the sample.
+// A hole of a terabyte costs no time, and takes no records of the sample.
 func TestSparseFile(t *testing.T) {
 	dir, r := t.TempDir(), rand.New(rand.NewPCG(1, 2))
 	f, err := os.Create(filepath.Join(dir, "sparse"))
@@ -86,7 +86,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// Files that go, shrink, grow or become something else between counting and reading.
+// Files that are removed, shrink, grow or are replaced between counting and reading.
 func TestChangingFiles(t *testing.T) {
 	dir, r := t.TempDir(), rand.New(rand.NewPCG(1, 2))
 	for _, name := range []string{"a", "gone", "grown", "pipe", "shrunk"} {
@@ -110,7 +110,7 @@ func TestChangingFiles(t *testing.T) {
 	}
 }
 
-// What may not be read is counted, and nothing of it in the figures.
+// Unreadable files are counted, but in no other figure.
 func TestUnreadable(t *testing.T) {
 	dir, r := t.TempDir(), rand.New(rand.NewPCG(1, 2))
 	closed := filepath.Join(dir, "closed")
@@ -119,7 +119,7 @@ func TestUnreadable(t *testing.T) {
 	}
 	write(t, noise(r, 1<<20), closed, "inside")
 	write(t, noise(r, 1<<20), dir, "private")
-	if os.Getuid() == 0 { // to be refused as others are
+	if os.Getuid() == 0 { // to be refused like other users
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		if err := os.Chmod(dir, 0o755); err != nil {
@@ -172,7 +172,7 @@ func TestNoData(t *testing.T) {
 	}
 }
 
-// Progress goes up to the end within one large file, too.
+// Progress reaches the end within one large file, too.
 func TestProgress(t *testing.T) {
 	dir := t.TempDir()
 	write(t, []byte(strings.Repeat("all work and no play ", 100000)), dir, "large")
@@ -185,7 +185,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// What is to be skipped is in no figure: a directory, a file, a link.
+// Skipped names are in no figure: a directory, a file, a link.
 func TestSkip(t *testing.T) {
 	dir := t.TempDir()
 	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "base", "pg_wal"), 0o700), os.Mkdir(filepath.Join(dir, "pg_wal"), 0o700), os.Symlink("/", filepath.Join(dir, "link"))); err != nil {

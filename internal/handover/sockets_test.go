@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// given is a socket as a process gets it.
+// given returns a socket as a process inherits it.
 func given(t *testing.T, network, address string, k socket) *socket {
 	t.Helper()
 	l, err := net.Listen(network, address)
@@ -21,7 +21,7 @@ func given(t *testing.T, network, address string, k socket) *socket {
 	return &k
 }
 
-// shortDir is one for paths of unix sockets, which are bounded.
+// shortDir returns a directory for unix sockets, whose paths are limited.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cinch")
@@ -32,7 +32,8 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// A given socket is found by the address that it served, by its name, or by where it is; each once.
+// An inherited socket is found by the address that it served, by its name, or by its actual address; each
+// only once.
 func TestGivenSocketsAreTaken(t *testing.T) {
 	served := given(t, "tcp", "127.0.0.1:0", socket{Name: "a", Address: "127.0.0.1:0"})
 	named := given(t, "tcp", "127.0.0.1:0", socket{Name: "b", Kept: true})
@@ -68,7 +69,8 @@ func TestGivenSocketsAreTaken(t *testing.T) {
 	}
 }
 
-// A socket of the process before us that was moved in the configuration is not taken by name: its clients are elsewhere.
+// An inherited socket whose address has changed in the configuration is not taken by name: its clients use
+// the old address.
 func TestMovedSocketIsNotTaken(t *testing.T) {
 	k := given(t, "tcp", "127.0.0.1:0", socket{Name: "a", Address: "127.0.0.1:6380"})
 	node := given(t, "tcp", "127.0.0.1:0", socket{Address: "127.0.0.1:6381"})
@@ -89,7 +91,7 @@ func TestMovedSocketIsNotTaken(t *testing.T) {
 	}
 }
 
-// The file of a unix socket goes with the last process that listens there, and systemd's stays.
+// The file of a unix socket is removed with the last process that listens there; systemd's stays.
 func TestSocketFiles(t *testing.T) {
 	for _, c := range []struct{ kept, replaced, want bool }{{false, false, false}, {true, false, true}, {false, true, true}} {
 		path := filepath.Join(shortDir(t), "s")
@@ -102,7 +104,8 @@ func TestSocketFiles(t *testing.T) {
 	}
 }
 
-// A process that fails before it serves leaves the files of unix sockets to the one that goes on. One that serves removes them at its end.
+// A process that fails before it serves leaves the files of unix sockets to its predecessor. One that serves
+// removes them when it ends.
 func TestFilesOfAProcessThatFailsStay(t *testing.T) {
 	for _, serves := range []bool{false, true} {
 		path := filepath.Join(shortDir(t), "s")

@@ -21,7 +21,7 @@ func TestPercentFor(t *testing.T) {
 		{heapFloor/2 - 1, 0, 100},
 		{heapFloor / 2, 0, 100},
 		{100 * heapFloor, 0, 100},
-		{mib, heapFloor, 100}, // stacks count twice then, as without a floor
+		{mib, heapFloor, 100}, // stacks count twice here, as without a floor
 	} {
 		if got := percentFor(c.live, c.others); got != c.want {
 			t.Errorf("%d live, %d others: %d, want %d", c.live, c.others, got, c.want)
@@ -31,12 +31,12 @@ func TestPercentFor(t *testing.T) {
 
 var kept [][]byte
 
-// While little is live the heap's goal stays near the floor, and follows what is live beyond it.
-// Other tests of the process may have left something alive: what counts is what the collector found.
+// While the live heap is small the heap's goal stays near the floor; beyond it follows the live heap. Other
+// tests of the process may have left live objects: the collector's figures count.
 func TestHeapGoal(t *testing.T) {
 	t.Setenv("GOGC", "")
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(math.MaxInt64)) // of a gateway in another test,
-	defer debug.SetGCPercent(debug.SetGCPercent(100))               // or of a walk
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(math.MaxInt64)) // from a gateway in another test,
+	defer debug.SetGCPercent(debug.SetGCPercent(100))               // or from a walk
 	stop := raiseFloor()
 	t.Cleanup(func() { kept = nil })
 	for _, mib := range []int{1, 20, 200} {
@@ -54,8 +54,7 @@ func TestHeapGoal(t *testing.T) {
 	}
 }
 
-// goalSettles collects until the goal fits what is live, for a while: finalizers run when they
-// like.
+// goalSettles collects repeatedly until the goal fits the live heap: finalizers run at any time.
 func goalSettles() (live, goal uint64, ok bool) {
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/goal:bytes"}}
 	for range 500 {
@@ -76,7 +75,7 @@ func goalSettles() (live, goal uint64, ok bool) {
 
 func TestFloorLeavesGOGCAlone(t *testing.T) {
 	t.Setenv("GOGC", "100")
-	defer debug.SetGCPercent(debug.SetGCPercent(100)) // of a walk in another test
+	defer debug.SetGCPercent(debug.SetGCPercent(100)) // from a walk in another test
 	defer raiseFloor()()
 	if was := debug.SetGCPercent(100); was != 100 {
 		t.Error("GOGC is", was)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// written is a segment's frames with everything in them.
+// written returns the frames of a segment with everything in it.
 func written() []byte {
 	w := &writing{numbers: map[Series]int{}}
 	out := w.block.appendRun(nil, writerID{1, 2, 3}, 1000, 0)
@@ -36,7 +36,7 @@ func TestFramesAreReadBack(t *testing.T) {
 	}
 }
 
-// What is read is bounded and makes sense, whatever the bytes are, and what was good is good by itself.
+// For any bytes the result of reading is limited and consistent, and its valid part can be read alone.
 func FuzzSegment(f *testing.F) {
 	f.Add(append(startOf(formPlain), written()...))
 	f.Add(packed(engine, bytes.Repeat(written(), 20)))
@@ -58,7 +58,7 @@ func FuzzSegment(f *testing.F) {
 	})
 }
 
-// The same with checksums made right, so that what is behind them is met.
+// The same with correct checksums, so that the bodies are reached.
 func FuzzBodies(f *testing.F) {
 	for rest := written(); len(rest) > 0; {
 		body, next, err := nextFrame(rest)

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// One byte of a file is another, or the file ends there: what is told is never more than there was, the next process goes on, and other files are whole.
+// With one byte of a file changed, or the file truncated, the answer is never more than there was, the next
+// process continues, and other files are unaffected.
 func TestDamage(t *testing.T) {
 	for name, full := range map[string]bool{"being written": false, "compressed": true} {
 		t.Run(name, func(t *testing.T) {

@@ -63,7 +63,7 @@ func near(t *testing.T, what string, got, want float64) {
 	}
 }
 
-// feed adds n samples of a counter that grows by 10 a sample, from the first one on, and of a gauge.
+// feed adds n samples of a counter that grows by 10 per sample, starting with the first, and of a gauge.
 func feed(h *History, at time.Time, n int) time.Time {
 	for i := range n {
 		h.Add(at, []Sample{counter("bytes", "g", "r", int64(10*i)), {Series{Name: "memory"}, Gauge, int64(i % 7)}})
@@ -72,7 +72,7 @@ func feed(h *History, at time.Time, n int) time.Time {
 	return at
 }
 
-// A day and a half: the older half day is there in coarse points only, and nothing is counted twice.
+// After a day and a half the older half day exists only as coarse points, and nothing is counted twice.
 func TestTwoResolutions(t *testing.T) {
 	for _, dir := range []string{"", t.TempDir()} {
 		h := open(t, dir, 0)
@@ -101,7 +101,7 @@ func TestTwoResolutions(t *testing.T) {
 	}
 }
 
-// Lines0 is the sum of everything.
+// Lines0 returns the sum of everything.
 func (a *Answer) Lines0() (sum float64) {
 	for i := range a.Lines {
 		sum += a.Lines[i].Sum()
@@ -116,7 +116,7 @@ func (r *ring) points() (n int) {
 	return n
 }
 
-// A process that ends is followed by one that counts from 0, and soon has counted more: every byte of both is there.
+// A process is followed by one that counts from 0 and soon exceeds it: every byte of both is counted.
 func TestRestarts(t *testing.T) {
 	dir, at, want := t.TempDir(), start, 0.0
 	for i := range 40 {
@@ -126,7 +126,7 @@ func TestRestarts(t *testing.T) {
 		want += float64(10 * (n - 1))
 		if i%2 == 0 {
 			h.Close()
-		} // else it crashes: nothing is closed
+		} // otherwise it crashes: nothing is closed
 		if i%2 == 1 {
 			release(h)
 		}
@@ -138,7 +138,7 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-// release is what the kernel does when a process is killed.
+// release does what the kernel does when a process is killed.
 func release(h *History) {
 	for _, r := range h.rings() {
 		if r.active != nil && r.active.handle != nil {
@@ -147,8 +147,8 @@ func release(h *History) {
 	}
 }
 
-// A process that fails and is started again and again leaves few files, whose definitions of series are larger than what is in them, and
-// drops nothing of the 90 days.
+// A process that fails again and again leaves few files, although the definitions of series are larger than
+// the points, and displaces nothing of the 90 days.
 func TestCrashLoop(t *testing.T) {
 	dir := t.TempDir()
 	h := open(t, dir, 0)
@@ -198,7 +198,7 @@ func TestCrashLoop(t *testing.T) {
 	}
 }
 
-// Of a process that ends in order everything is there when fine points are dropped.
+// After an orderly end all data is still there when fine points are dropped.
 func TestLastMinutes(t *testing.T) {
 	for _, n := range []int{firstCoarse, firstCoarse + 1, coarse + firstCoarse - 1, coarse + firstCoarse, 100} {
 		dir := t.TempDir()
@@ -213,14 +213,14 @@ func TestLastMinutes(t *testing.T) {
 	}
 }
 
-// While a process is replaced two write, each its own files, and both see all.
+// During a replacement two processes write, each its own files, and both read everything.
 func TestTwoProcesses(t *testing.T) {
 	dir := t.TempDir()
 	old := open(t, dir, 0)
 	at := feed(old, start, 5) // 40 counted
 	young := open(t, dir, 0)
 	for i := range int64(100) {
-		old.Add(at, []Sample{counter("bytes", "g", "r", 40+i)}) // 1 a sample after the first
+		old.Add(at, []Sample{counter("bytes", "g", "r", 40+i)}) // 1 per sample after the first
 		young.Add(at.Add(time.Second), []Sample{counter("bytes", "g", "r", 7*i)})
 		at = at.Add(Interval)
 	}
@@ -234,7 +234,7 @@ func TestTwoProcesses(t *testing.T) {
 	near(t, "later", line(t, ask(t, open(t, dir, 0), start, at.Add(time.Minute), time.Minute), "bytes").Sum(), want)
 }
 
-// The clock is set by a year, and back, and to 1970: nothing is lost or counted twice.
+// The clock is set forward by a year, back, and to 1970: nothing is lost or counted twice.
 func TestClockJumps(t *testing.T) {
 	dir := t.TempDir()
 	h := open(t, dir, 0)
@@ -261,7 +261,7 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// A series that begins later was 0 until then; one whose beginning was dropped is counted from what is left.
+// A series that begins later was 0 before; one whose beginning was dropped is counted from what is left.
 func TestSeriesThatBeginLater(t *testing.T) {
 	h := open(t, "", 0)
 	at := start
@@ -286,7 +286,7 @@ func TestSeriesThatBeginLater(t *testing.T) {
 	}
 }
 
-// The bound holds with more series than there may be, that all change, on a disk and in memory.
+// The limit holds with more series than allowed, all changing, on disk and in memory.
 func TestBound(t *testing.T) {
 	for _, dir := range []string{"", t.TempDir()} {
 		h := open(t, dir, MinMaxBytes)
@@ -310,7 +310,7 @@ func TestBound(t *testing.T) {
 	h := open(t, "", MinMaxBytes)
 	h.index = firstCoarse - 1
 	s, random := make([]Sample, 100), uint64(1)
-	for i := range 3000 { // coarse points take the room that fine ones leave
+	for i := range 3000 { // coarse points use the space that fine ones leave
 		for k := range s {
 			random = random*6364136223846793005 + 1442695040888963407
 			s[k] = counter("bytes", "g", fmt.Sprint(k), int64(i)<<20+int64(random>>44))
@@ -351,7 +351,7 @@ func onDisk(t *testing.T, dir string) (n int64) {
 	return n
 }
 
-// A file that ends anywhere gives all points before that, and the next start goes on behind it.
+// A file truncated anywhere gives all points before that, and the next start continues after it.
 func TestTornTail(t *testing.T) {
 	dir := t.TempDir()
 	h := open(t, dir, 0)
@@ -396,7 +396,7 @@ func mustGlob(t *testing.T, dir, pattern string) []string {
 	return names
 }
 
-// What can't be read is set aside, a few of it, and the rest is there.
+// A few unreadable files are set aside, and the rest is there.
 func TestUnreadable(t *testing.T) {
 	dir := t.TempDir()
 	h := open(t, dir, 0)
@@ -419,7 +419,7 @@ func TestUnreadable(t *testing.T) {
 	feed(again, at, 3)
 }
 
-// A path that can't be used is no reason not to run.
+// An unusable path does not prevent running.
 func TestPathThatCannotBeUsed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -437,7 +437,7 @@ func TestPathThatCannotBeUsed(t *testing.T) {
 	h.unsynced = true
 	feed(h, start, 10)
 	os.RemoveAll(dir)
-	at = feed(h, at, 3000) // its file is gone when it is full
+	at = feed(h, at, 3000) // its file is removed when it is full
 	if h.State().Oldest.IsZero() {
 		t.Log("nothing is left, and nothing has failed")
 	}
@@ -484,7 +484,7 @@ func TestQuestionsRefused(t *testing.T) {
 	}
 }
 
-// What a dashboard asks every few seconds, and what a report asks, of a history that is full: 90 days of 200 series.
+// The queries of a dashboard, every few seconds, and of a report, on a full history: 90 days of 200 series.
 func BenchmarkQuery(b *testing.B) {
 	h := Open(Options{Path: b.TempDir(), Engine: engine})
 	h.unsynced = true
@@ -497,7 +497,7 @@ func BenchmarkQuery(b *testing.B) {
 			s[k] = counter("bytes", "g", fmt.Sprint(k), s[k].Value+int64(random>>50))
 		}
 		h.Add(at, s)
-		h.index += coarse - 1 // so that each point is a coarse one
+		h.index += coarse - 1 // so that each point is coarse
 		at = at.Add(coarse * Interval)
 	}
 	b.Logf("%d bytes, %d and %d points", h.State().Bytes, h.coarse.points(), h.fine.points())

@@ -14,7 +14,7 @@ import (
 
 const killDir = "CINCH_HISTORY_KILL_DIR"
 
-// TestWriterThatIsKilled is no test: it is the process that TestKill kills.
+// TestWriterThatIsKilled is not a test, but the process that TestKill kills.
 func TestWriterThatIsKilled(t *testing.T) {
 	dir := os.Getenv(killDir)
 	if dir == "" {
@@ -29,7 +29,8 @@ func TestWriterThatIsKilled(t *testing.T) {
 	}
 }
 
-// A process that is killed while it writes, closes or compresses a segment keeps all that it has synced.
+// A process that is killed while it writes, closes or compresses a segment keeps everything that it has
+// synced.
 func TestKill(t *testing.T) {
 	testenv.NeedsPrograms(t)
 	dir, want := t.TempDir(), 0.0
@@ -49,7 +50,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// killAfter kills a writer after it has said so many times what it keeps, and returns the last.
+// killAfter kills a writer after that many lines of output, and returns the last value that it reported as
+// kept.
 func killAfter(t *testing.T, dir string, lines int) (kept float64) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestWriterThatIsKilled$", "-test.v")

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// A process that begins removes what one that was killed has left half written, but not what the one that it replaces is writing.
+// A starting process removes half-written files of a killed one, but not the file that the process it
+// replaces is writing.
 func TestHalfWritten(t *testing.T) {
 	dir := t.TempDir()
 	young, old := filepath.Join(dir, "10s-00000002"+suffix+".tmp"), filepath.Join(dir, "10s-00000001"+suffix+".tmp")

@@ -2,7 +2,7 @@ package page
 
 import "testing"
 
-// Rows share a scale that has none in it, and what goes beyond the edge is cut there.
+// Rows share a scale that includes zero, and intervals beyond the edge are cut there.
 func TestAcross(t *testing.T) {
 	d := (&Across{Unit: "%", Rows: []Span{{At: 5, Low: -20, High: 20, Margin: 10}, {At: 400, Low: -50, High: 900}}}).Drawn()
 	for _, r := range d.Rows {

@@ -22,7 +22,7 @@ func html(t *testing.T, p *Page) string {
 	return b.String()
 }
 
-// everywhere has the text in every place that takes one.
+// everywhere returns a page with the text in every place.
 func everywhere(s string) *Page {
 	return &Page{
 		Title: s, Subject: s, Lead: s, Footer: s, Tiles: []Tile{{s, s, s}},
@@ -37,8 +37,7 @@ func everywhere(s string) *Page {
 	}
 }
 
-// Whatever names are, the page has the elements that it has with harmless ones, and
-// nothing is loaded from anywhere.
+// With any names the page has the same elements as with harmless ones, and loads nothing.
 func TestHostileNames(t *testing.T) {
 	tag := regexp.MustCompile(`<[a-z!/][^\s>]*`)
 	want := tag.FindAllString(html(t, everywhere("name")), -1)
@@ -62,7 +61,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// An SVG in the page is well-formed XML, also with a quote and an ampersand in names.
+// An SVG in the page is well-formed XML, even with a quote and an ampersand in names.
 func TestPlotsAreWellFormed(t *testing.T) {
 	for _, svg := range regexp.MustCompile(`(?s)<svg.*?(<svg.*?</svg>.*?)?</svg>`).FindAllString(html(t, everywhere(`a"b&<c`)), -1) {
 		d := xml.NewDecoder(strings.NewReader(svg))
@@ -113,7 +112,7 @@ func TestScatter(t *testing.T) {
 	}
 }
 
-// Bars share a scale, and the longest leaves room for its label.
+// Bars share a scale, and the longest leaves space for its label.
 func TestBars(t *testing.T) {
 	b := Bars{Rows: []BarRow{
 		{Bars: []Bar{{Parts: []Part{{Value: 100}}}, {Parts: []Part{{Value: 30}, {Value: 20}}, Low: 40, High: 60}}},
@@ -149,7 +148,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// Lines end where their points are, and both kinds of axis go up.
+// Lines end at their points, and both kinds of axis point upwards.
 func TestLines(t *testing.T) {
 	points := []At{{X: 100, Y: 1}, {X: 400, Y: 1000}}
 	for _, log := range []bool{false, true} {
@@ -170,7 +169,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// An axis of dates has few of them, the moment's name is where there is room, and an area has the places of its lines.
+// An axis of dates has few of them, the moment's name is where there is space, and an area has the X values
+// of its lines.
 func TestDates(t *testing.T) {
 	begin := time.Date(2026, 10, 1, 7, 0, 0, 0, time.UTC)
 	for _, hours := range []float64{0.4, 5, 24, 100, 30 * 24, 90 * 24} {

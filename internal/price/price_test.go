@@ -32,9 +32,9 @@ func TestEveryPriceHasASource(t *testing.T) {
 	}
 }
 
-// A published case: 450 Mbit/s between zones became 140, "$1,800 to $560 a month". Three
-// zones, so two thirds of the bytes cross, which both sides pay for. The text rounds; at
-// 730 hours and decimal gigabytes it is 9 % more, at GiB and 30 days it is within 1 %.
+// A published case: 450 Mbit/s between zones became 140, "$1,800 to $560 a month". With three zones two
+// thirds of the bytes cross, for which both sides pay. The text rounds; at 730 hours and decimal gigabytes
+// the result is 9 % higher, at GiB and 30 days it is within 1 %.
 func TestPublishedTraffic(t *testing.T) {
 	p := table(t)
 	at := Layout{Zones: 3}
@@ -47,8 +47,8 @@ func TestPublishedTraffic(t *testing.T) {
 	about(t, "the saving", 1-p.Traffic(140)/p.Traffic(450), 1-560.0/1800, 0.001)
 }
 
-// The other published case: S2 took 45 % off the traffic between zones, which was 38 to
-// 47 % of the bill: about 20 % of the bill.
+// The other published case: S2 reduced the traffic between zones, which was 38 to 47 % of the bill, by 45 %:
+// about 20 % of the bill.
 func TestPublishedShare(t *testing.T) {
 	p := table(t)
 	for _, share := range []float64{0.38, 0.47} {

@@ -2,7 +2,8 @@ package price
 
 import "testing"
 
-// Figures by hand: of 300 GB that were saved two thirds would have crossed, at 2 cents a GB: 4 dollars. 10 hours of a CPU at 4.25 cents: 42.5 cents.
+// Computed by hand: of 300 GB saved, two thirds would have crossed zones at 2 cents a GB: 4 dollars. 10 hours
+// of a CPU at 4.25 cents: 42.5 cents.
 func TestSaving(t *testing.T) {
 	r := Rates{Table: table(t), Cloud: "aws", Zones: 3}
 	done := Done{SavedBytes: 300e9, CPUSeconds: 36000}

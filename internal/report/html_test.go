@@ -31,7 +31,7 @@ func written(t *testing.T, r *Report) string {
 	if err := r.HTML(&b); err != nil {
 		t.Fatal(err)
 	}
-	if name := os.Getenv("CINCH_REPORT_PAGE"); name != "" { // to look at it
+	if name := os.Getenv("CINCH_REPORT_PAGE"); name != "" { // for inspection
 		if err := os.WriteFile(name, b.Bytes(), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +39,8 @@ func written(t *testing.T, r *Report) string {
 	return b.String()
 }
 
-// The page of the month that grows has the saving, marks the moment, and shows that the raw traffic says nothing.
+// The page of the month with growing traffic has the saving, marks the moment, and shows that raw traffic
+// alone says nothing.
 func TestPageOfMonthThatGrows(t *testing.T) {
 	page, raw, stored := month(t)
 	c, err := Collect(context.Background(), []Page{page}, NewWindow(start, start.AddDate(0, 0, days)))
@@ -61,7 +62,7 @@ func TestPageOfMonthThatGrows(t *testing.T) {
 	}
 }
 
-// Where nothing was counted the lines have a gap, and without a time before nothing is marked.
+// Without counts the lines have a gap, and without a period before nothing is marked.
 func TestPageWithGaps(t *testing.T) {
 	w := NewWindow(start, start.AddDate(0, 0, 30))
 	c := NewCounted(w)
@@ -83,7 +84,7 @@ func TestPageWithGaps(t *testing.T) {
 	}
 }
 
-// The lines of a bill stand beside the saving, for as much of the time as they cover.
+// The lines of a bill are compared with the saving, for the part of the period that they cover.
 func TestBillFile(t *testing.T) {
 	page, raw, stored := month(t)
 	c, err := Collect(context.Background(), []Page{page}, NewWindow(start, start.AddDate(0, 0, days)))
@@ -96,7 +97,7 @@ func TestBillFile(t *testing.T) {
 	}
 	var cur strings.Builder
 	cur.WriteString("line_item_usage_type,line_item_unblended_cost,line_item_usage_amount,line_item_usage_start_date,line_item_usage_end_date\n")
-	for n := range days - 5 { // the last days are not billed yet
+	for n := range days - 5 { // the last days have not been billed
 		from := start.AddDate(0, 0, n)
 		fmt.Fprintf(&cur, "EUC1-DataTransfer-Regional-Bytes,2,200,%s,%s\n", from.Format(time.RFC3339), from.AddDate(0, 0, 1).Format(time.RFC3339))
 	}

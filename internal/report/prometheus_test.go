@@ -21,8 +21,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// metricsOfMonth returns the month that grows as Prometheus has it: two instances scraped every 4 min, one of which is restarted now
-// and then, and a rule that is new in the second half.
+// metricsOfMonth returns the month with growing traffic as stored by Prometheus: two instances scraped every
+// 4 min, one of which is restarted from time to time, and a rule that is new in the second half.
 func metricsOfMonth() (openMetrics []byte, raw, stored float64) {
 	const every, processLife = 4 * time.Minute, 50 * time.Hour
 	instances := map[string]*scraped{"a:9470": {life: processLife, began: start.Add(-time.Hour)}, "b:9470": {life: 1e6 * time.Hour, began: start.Add(-time.Hour)}}
@@ -49,7 +49,7 @@ func metricsOfMonth() (openMetrics []byte, raw, stored float64) {
 	return joined(families), raw, stored
 }
 
-// scraped is a process and what it has counted.
+// scraped is a process and its counters.
 type scraped struct {
 	life                                 time.Duration
 	began                                time.Time
@@ -76,7 +76,7 @@ func (p *scraped) scrape(families map[string]*bytes.Buffer, instance string, at 
 	add("process_start_time_seconds", "", "", float64(p.began.Unix()))
 }
 
-// joined is an OpenMetrics text of families.
+// joined returns an OpenMetrics text of families.
 func joined(families map[string]*bytes.Buffer) []byte {
 	var all bytes.Buffer
 	for name, b := range families {
@@ -91,14 +91,15 @@ func joined(families map[string]*bytes.Buffer) []byte {
 	return all.Bytes()
 }
 
-// The month that grows, asked of a real Prometheus: restarts, a series that begins in the middle, two instances.
+// The month with growing traffic from a real Prometheus: restarts, a series that begins in the middle, two
+// instances.
 func TestMonthFromPrometheus(t *testing.T) {
 	data, file := t.TempDir(), filepath.Join(t.TempDir(), "month.txt")
 	text, raw, stored := metricsOfMonth()
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// One block: for blocks of the usual two hours promtool reads all of it 360 times.
+	// One block: for blocks of the usual two hours promtool reads everything 360 times.
 	testenv.Command(t, testenv.Program(t, "promtool"), "tsdb", "create-blocks-from", "--max-block-duration=1536h", "openmetrics", file, data)
 	server := testenv.Prometheus(t, "global: {}\n", data, "--storage.tsdb.retention.time=3650d")
 	p, err := OpenPrometheus(server.URL, `job="cinch"`, ask.Options{})
@@ -134,7 +135,8 @@ func TestMonthFromPrometheus(t *testing.T) {
 	}
 }
 
-// scripted answers as Prometheus does, from samples in memory: each series is a list of times in seconds after start, and values.
+// scripted answers like Prometheus, from samples in memory: each series is a list of times in seconds after
+// start, and values.
 type scripted map[string][][2]float64
 
 func (s scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -201,7 +203,7 @@ const (
 	openedSeries = "__name__=cinch_opened_raw_bytes_total,instance=a,gateway=g,codec=zstd"
 )
 
-// What counters grew by, over restarts, missed scrapes and first samples.
+// The growth of counters over restarts, missed scrapes and first samples.
 func TestGrowth(t *testing.T) {
 	w := Window{start, start.Add(25 * time.Minute), 10 * time.Minute} // the last step is a half
 	began, later := float64(start.Unix()-86400), float64(start.Unix()+700)
@@ -236,7 +238,7 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// What answers and is no Prometheus, or wants a password, is said so.
+// A server that is not Prometheus, or requires a password, is reported as such.
 func TestNoPrometheus(t *testing.T) {
 	w := NewWindow(start, start.Add(time.Hour))
 	for name, c := range map[string]struct {

@@ -24,10 +24,10 @@ var start = time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC)
 
 const (
 	days   = 30
-	rate   = 5e6 // bytes a second before
+	rate   = 5e6 // bytes per second before
 	grown  = 1.45
-	factor = 0.62 // of values that are sealed
-	sealed = 0.85 // of the bytes
+	factor = 0.62 // of compressed values
+	sealed = 0.85 // share of the bytes
 )
 
 // month serves theMonth.
@@ -50,7 +50,8 @@ type gatewaysMonth struct {
 	raw, stored float64
 }
 
-// theMonth makes a month of a gateway: by day and night, with noise; in its middle traffic grows by 45 %, and compression is turned on. Tests only read it.
+// theMonth makes a month of a gateway: by day and night, with noise; in the middle traffic grows by 45 %, and
+// compression is turned on. Tests only read it.
 var theMonth = sync.OnceValue(func() (m gatewaysMonth) {
 	m.history = history.Open(history.Options{})
 	at, random := start, uint64(42)
@@ -100,8 +101,8 @@ func about(t *testing.T, what string, got, want, relative float64) {
 	}
 }
 
-// A month whose traffic grows by 45 % in the middle, when compression is turned on: what leaves the gateway is about as much after it as
-// before, and the report states the saving within 1 %, by what was counted and by the wire.
+// In a month traffic grows by 45 % in the middle, when compression is turned on: the bytes sent are about the
+// same after it as before, and the report states the saving within 1 %, both as counted and on the wire.
 func TestMonthThatGrows(t *testing.T) {
 	page, raw, stored := month(t)
 	c, err := Collect(context.Background(), []Page{page}, NewWindow(start, start.AddDate(0, 0, days)))
@@ -133,7 +134,7 @@ func TestMonthThatGrows(t *testing.T) {
 	if d := r.After.From.Sub(half).Abs(); d > c.Window.Step {
 		t.Errorf("turned on at %s, found %s", half, r.After.From)
 	}
-	graph := r.mainGraph().Lines[0] // without compression 100, and what was sent below that by the share that was saved
+	graph := r.mainGraph().Lines[0] // 100 without compression, and lower by the saved share with it
 	for _, line := range graph.Series {
 		for _, p := range line.Points {
 			want := 100.0
@@ -154,7 +155,7 @@ func TestMonthThatGrows(t *testing.T) {
 	}
 }
 
-// Compression that was on all the time is compared with nothing, and a time in which nothing was counted is an error.
+// Compression that was always on is compared with nothing, and a period without counts is an error.
 func TestWithoutBefore(t *testing.T) {
 	page, _, _ := month(t)
 	on := start.AddDate(0, 0, days/2).Add(time.Hour)
@@ -205,7 +206,8 @@ func (f fake) Get(_ context.Context, _ string, read func(io.Reader) error) error
 		{"name":"open_cpu_us","gateway":"grpc","values":[2000000,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]},{"name":"unknown","gateway":"x","values":[1]}]}`))
 }
 
-// What is read from a store crosses the wire compressed too; a message that is opened was counted where it was sealed. Two pages add up.
+// Reads from a store cross the wire compressed too; a decompressed message was counted where it was
+// compressed. Two pages add up.
 func TestReads(t *testing.T) {
 	w := Window{start, start.Add(time.Hour), 10 * time.Minute}
 	c, err := Collect(context.Background(), []Page{fake{}, fake{}}, w)
@@ -254,7 +256,7 @@ func TestShareOf(t *testing.T) {
 	}
 }
 
-// Rates are over the time that was counted, not over what was asked for.
+// Rates are over the period that was counted, not over the requested one.
 func TestYoungGateway(t *testing.T) {
 	page, _, _ := month(t)
 	c, err := Collect(t.Context(), []Page{page}, NewWindow(start.Add(-60*24*time.Hour), start.Add(days*24*time.Hour)))

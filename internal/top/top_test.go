@@ -18,7 +18,8 @@ import (
 
 var start = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 
-// status is of a gateway that has moved so many values of 1000 bytes, 250 after, in so many seconds.
+// status returns the status of a gateway that has handled that many values of 1000 bytes, 250 compressed, in
+// that many seconds.
 func status(seconds float64, values uint64) *admin.Status {
 	total := gateway.RuleTotal{Rule: "menus", Sealed: values, RawBytes: 1000 * values, StoredBytes: 250 * values, SealCPUSeconds: float64(values) / 1e5}
 	return &admin.Status{StartedAt: start, UptimeSeconds: seconds, Gateways: []admin.Gateway{{
@@ -56,7 +57,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// The sums line has what pages say of money, added up, below zero too; without any it has none.
+// The line of totals has the sum of the pages' money, even if negative; without any it has none.
 func TestMoney(t *testing.T) {
 	s := screen{}
 	s.arrange(gateways())
@@ -90,7 +91,7 @@ func TestMoney(t *testing.T) {
 	}
 }
 
-// page answers what it is told, in turn.
+// page returns its scripted answers in turn.
 type page struct {
 	name  string
 	looks []any
@@ -107,7 +108,7 @@ func (p *page) Status(context.Context) (admin.Status, error) {
 	return admin.Status{}, next.(error)
 }
 
-// A page that misses a look is compared with the last that it gave.
+// After a missed poll a page is compared with its previous status.
 func TestMissedLook(t *testing.T) {
 	w := NewWatch([]Page{&page{"a", []any{status(10, 1000), errors.New("slow"), status(20, 2000)}}})
 	for i, want := range []float64{100, 0, 100} {
@@ -132,7 +133,8 @@ func gateways() []Gateway {
 	return append(list, other, third, Gateway{Page: "gateway-2.internal:9470", Trouble: "timeout"})
 }
 
-// No line is wider, and no text longer, than the terminal; control characters of others don't reach it.
+// No line is wider, and no text longer, than the terminal; control characters from other processes don't
+// reach it.
 func TestScreenFits(t *testing.T) {
 	for _, width := range []int{1, 20, 40, 80, 100, 132, 300} {
 		for _, height := range []int{1, 5, 24, 60} {
@@ -158,7 +160,7 @@ func TestScreenFits(t *testing.T) {
 	}
 }
 
-// The chosen gateway and its rules are there with more gateways than lines.
+// The selected gateway and its rules are visible with more gateways than lines.
 func TestScreenFollows(t *testing.T) {
 	var list []Gateway
 	for i := range 50 {

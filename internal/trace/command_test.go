@@ -13,8 +13,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/trace/tracetest"
 )
 
-// A command's wait is before the time at which it came; an upstream that is asked again has two spans; what comes after the
-// end of a command is nothing.
+// A command's wait precedes its arrival; an upstream that is asked again has two spans; calls after the end
+// of a command have no effect.
 func TestSpansOfACommand(t *testing.T) {
 	c := tracetest.Start(t)
 	tr := tracer(t, trace.Options{Endpoint: c.URL, Ratio: 1, MaxPerSecond: 1e6})
@@ -23,7 +23,7 @@ func TestSpansOfACommand(t *testing.T) {
 	r := tr.Command(&of, "nameless", now, time.Second)
 	r.Is("get", attribute.String("db.operation.name", "get"))
 	r.Goes(attribute.String("server.address", "there"))
-	r.Part("codec request", now, 0) // took nothing
+	r.Part("codec request", now, 0) // took no time
 	r.Asks()
 	r.Asks()
 	answered := time.Now()
@@ -64,13 +64,13 @@ func TestCommandIsEndedOnce(t *testing.T) {
 	if err := tr.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	of.End() // there is none left
+	of.End() // none is left
 	if n := tr.Counts(); n.Sent != 2*commands || n.Waiting != 0 {
 		t.Errorf("counted: %+v", n)
 	}
 }
 
-// Commands that have looked at the clock before others get no larger share.
+// Commands with earlier timestamps than others get no larger share.
 func TestBoundOfCommands(t *testing.T) {
 	tr := tracer(t, trace.Options{Endpoint: "http://127.0.0.1:1/v1/traces", Ratio: 1, MaxPerSecond: 1})
 	now, n := time.Now(), 0

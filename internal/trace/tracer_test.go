@@ -29,7 +29,8 @@ func tracer(t *testing.T, o trace.Options) *trace.Tracer {
 	return made
 }
 
-// A request's spans are children of its own, which is a child of the client's; the upstream hears of the span that asks it.
+// A request's spans are children of its own span, which is a child of the client's; the upstream gets the
+// span of its request as parent.
 func TestSpansOfARequest(t *testing.T) {
 	c := tracetest.Start(t)
 	tr := tracer(t, trace.Options{Endpoint: c.URL, Service: "edge"})
@@ -64,7 +65,7 @@ func TestSpansOfARequest(t *testing.T) {
 	}
 }
 
-// What the client has decided holds; of the others a share is traced; and none beyond the bound.
+// The client's decision holds; of the other requests a share is traced; and none beyond the limit.
 func TestWhichAreTraced(t *testing.T) {
 	c := tracetest.Start(t)
 	const id, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -72,7 +73,7 @@ func TestWhichAreTraced(t *testing.T) {
 		ratio  float64
 		most   int
 		header http.Header
-		want   int // of 1000, at least and at most within a tenth of them
+		want   int // of 1000, within a tenth of them
 	}{
 		"nobody asked":       {ratio: 0, most: 1e6, want: 0},
 		"all":                {ratio: 1, most: 1e6, want: 1000},
@@ -100,7 +101,7 @@ func TestWhichAreTraced(t *testing.T) {
 	}
 }
 
-// Nobody asks for spans, or this request has none: nothing is allocated.
+// Without tracing, or for a request that is not traced, nothing is allocated.
 func TestUntracedRequestsCostNothing(t *testing.T) {
 	var off *trace.Tracer
 	on := tracer(t, trace.Options{Endpoint: "http://127.0.0.1:1/v1/traces", Ratio: 0})
@@ -117,7 +118,7 @@ func TestUntracedRequestsCostNothing(t *testing.T) {
 	}
 }
 
-// A collector that is away costs its spans, a line in the log, and no more memory than the queue's.
+// An unreachable collector costs its spans, a line in the log, and no more memory than the queue's.
 func TestCollectorIsAway(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -42,7 +42,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// A quiet writer has warnings and lines that stay, and neither progress nor notes.
+// A quiet writer gets warnings and permanent lines, but neither progress nor notes.
 func TestQuiet(t *testing.T) {
 	var b strings.Builder
 	w := Quiet(&b)
@@ -60,7 +60,7 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// What servers and pages say does not move the cursor.
+// Text from servers and pages does not move the cursor.
 func TestPlain(t *testing.T) {
 	var b strings.Builder
 	if err := Table(&b, []string{"rule", "ratio"}, [][]string{{"a\x1b[2Jb\tc", "\u202e2.0"}, {"\xff\u009b1A", "é"}}); err != nil {

@@ -33,7 +33,7 @@ var (
 	anyKey = policy.Address{Space: "0", Key: []byte("k"), Type: policy.String}
 )
 
-// saw is what a gateway does with each value.
+// saw does what a gateway does with each value.
 func saw(w *Watch, a policy.Address, login string, value []byte, locked bool) {
 	if s := w.Active.Load(); s != nil {
 		s.Saw(a, login, value, locked)
@@ -46,7 +46,7 @@ func at(n int) policy.Address {
 	return a
 }
 
-// Who does not ask pays nothing: nothing is copied, and nothing runs.
+// Without a request nothing is copied, and nothing runs.
 func TestOffUntilAsked(t *testing.T) {
 	w, _ := newWatch(t, Options{}, zstd3)
 	value := bytes.Repeat([]byte("text "), 100)
@@ -61,7 +61,7 @@ func TestOffUntilAsked(t *testing.T) {
 	none.Close()
 }
 
-// A while after the last question it ends, and lets go of what it knew.
+// Some time after the last request sampling ends, and its memory is released.
 func TestEndsWhenNobodyAsks(t *testing.T) {
 	var mu sync.Mutex
 	now := time.Now()
@@ -81,10 +81,11 @@ func TestEndsWhenNobodyAsks(t *testing.T) {
 	}
 }
 
-// Whatever comes while nothing is measured, so much waits and no more; the rest is dropped, and wiped is what is left.
+// While nothing is measured the queue is limited; further values are dropped, and the queued ones are wiped
+// at the end.
 func TestQueueIsBounded(t *testing.T) {
 	w, _ := newWatch(t, Options{}, zstd3)
-	s := newSampling(w) // nobody runs it
+	s := newSampling(w) // not running
 	big := make([]byte, 3<<20)
 	for range 50 {
 		s.Saw(at(len(big)), "", big, false)
@@ -112,10 +113,10 @@ func TestQueueIsBounded(t *testing.T) {
 	}
 }
 
-// The bound holds for clients that send at the same time, too, and nothing waits in a sampling that has ended.
+// The limit also holds for concurrent clients, and nothing stays queued in a sampling that has ended.
 func TestQueueIsBoundedForAll(t *testing.T) {
 	w, _ := newWatch(t, Options{}, zstd3)
-	s := newSampling(w) // nobody runs it
+	s := newSampling(w) // not running
 	s.queued.Store(maxQueuedBytes - 1)
 	big := make([]byte, maxTaken)
 	var all sync.WaitGroup
@@ -138,7 +139,8 @@ func TestQueueIsBoundedForAll(t *testing.T) {
 	}
 }
 
-// Sampling by length is unbiased: the weights of those taken add up to all that passed, in values and in bytes.
+// Sampling by length is unbiased: the weights of the sampled values add up to all that passed, in values and
+// in bytes.
 func TestWeights(t *testing.T) {
 	w, _ := newWatch(t, Options{}, zstd3)
 	s := newSampling(w)
@@ -166,7 +168,7 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// The CPU time is bounded whatever measuring costs: once it is spent, it comes back at the pace that is allowed.
+// The CPU time is limited whatever measuring costs: once it is spent, it is regained at the allowed rate.
 func TestBudget(t *testing.T) {
 	b, now := NewBudget(0.01), time.Now()
 	b.join(1)
@@ -196,7 +198,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// With more traffic than can be measured fewer are taken, and what measuring takes stays what is allowed.
+// With more traffic than can be measured fewer values are sampled, and the CPU time stays within the limit.
 func TestInterval(t *testing.T) {
 	var p pace
 	now := time.Now()
@@ -204,19 +206,19 @@ func TestInterval(t *testing.T) {
 		t.Error("nothing is known, so all are taken")
 	}
 	p.look(now, 0)
-	p.add(100*time.Microsecond, 1000, 1) // 100 ns a unit, 1000 units a value
+	p.add(100*time.Microsecond, 1000, 1) // 100 ns per unit, 1000 units per value
 	p.look(now.Add(time.Second), 50_000)
 	if got := p.interval(0.01); got != 0 {
 		t.Error("all can be measured, but the interval is", got)
 	}
-	p.rate = 10e6 // units a second: 1 s of CPU
+	p.rate = 10e6 // units per second: 1 s of CPU
 	taken := p.rate / p.interval(0.01)
 	if cost := taken * 1000 * 100e-9; math.Abs(cost-0.01) > 1e-4 {
 		t.Errorf("measuring takes %v of a core", cost)
 	}
 }
 
-// measured has values measured at once.
+// measured measures values at once.
 func measured(t *testing.T, w *Watch, s *Sampling, values ...[]byte) []Rule {
 	t.Helper()
 	for _, v := range values {
@@ -226,7 +228,7 @@ func measured(t *testing.T, w *Watch, s *Sampling, values ...[]byte) []Rule {
 	return w.Rules(ask)
 }
 
-// A value below a rule's least size counts for other least sizes of this rule, and for the rule behind it.
+// A value below a rule's minimum size counts for other minimum sizes of this rule, and for the next rule.
 func TestRulesBySize(t *testing.T) {
 	first := zstd3
 	first.MinSize = 1000
@@ -258,7 +260,7 @@ func TestRulesBySize(t *testing.T) {
 	}
 }
 
-// Numbers and what may not be sealed stay as they are in all forecasts, and noise gains nothing.
+// Numbers and values that may not be compressed stay unchanged in all forecasts, and noise gains nothing.
 func TestWhatStays(t *testing.T) {
 	w, _ := newWatch(t, Options{}, zstd3)
 	s := newSampling(w)
@@ -274,7 +276,8 @@ func TestWhatStays(t *testing.T) {
 	}
 }
 
-// What is applied is in force, however often the dictionaries below it change, until it is undone.
+// An applied setting stays in force, however often the dictionaries of the base policy change, until it is
+// undone.
 func TestOverrides(t *testing.T) {
 	auto := zstd3
 	auto.Auto = true
@@ -308,7 +311,7 @@ func TestOverrides(t *testing.T) {
 	}
 }
 
-// What is told for people tells choices apart, of rules that leave values alone too, and whatever was applied.
+// Readable descriptions distinguish choices, also of rules that leave values alone, and whatever was applied.
 func TestChoicesAreToldApart(t *testing.T) {
 	w, o := newWatch(t, Options{}, zstd3, policy.Rule{Name: "raw"})
 	for _, applied := range []policy.Replacement{{}, {Setting: codec.Setting{Codec: codec.Zstd, Level: 9}, MinSize: 512}} {
@@ -332,7 +335,7 @@ func TestChoicesAreToldApart(t *testing.T) {
 	}
 }
 
-// All of it at once, from many goroutines.
+// All of it concurrently, from many goroutines.
 func TestConcurrently(t *testing.T) {
 	w, o := newWatch(t, Options{Budget: NewBudget(4)}, zstd3)
 	var all sync.WaitGroup

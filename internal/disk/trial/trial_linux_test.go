@@ -17,8 +17,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// need skips where there can be no filesystem of ours, and has its images in a directory of
-// the test's.
+// need skips the test if no filesystem can be made, and puts images into a directory of the test.
 func need(t *testing.T) {
 	t.Helper()
 	testenv.NeedsPrograms(t)
@@ -33,7 +32,7 @@ func need(t *testing.T) {
 	}
 }
 
-// files are a directory with text, noise, holes, and files of a few bytes.
+// files returns a directory with text, noise, holes, and files of a few bytes.
 func files(t *testing.T) string {
 	t.Helper()
 	dir, r := t.TempDir(), rand.New(rand.NewPCG(1, 2))
@@ -77,7 +76,7 @@ func measured(t *testing.T, dir string, sample int, b ...disk.Btrfs) *disk.Resul
 	return r
 }
 
-// What is measured is what compsize says of the same files on a mount of their own.
+// The measured size equals that by compsize for the same files on a separate mount.
 func TestMeasured(t *testing.T) {
 	need(t)
 	dir := files(t)
@@ -91,7 +90,7 @@ func TestMeasured(t *testing.T) {
 	}
 }
 
-// A sample stands for all.
+// A sample represents all files.
 func TestMeasuredSample(t *testing.T) {
 	need(t)
 	dir := t.TempDir()
@@ -106,14 +105,14 @@ func TestMeasuredSample(t *testing.T) {
 	}
 }
 
-// An end in the middle leaves nothing.
+// An interrupted run leaves nothing behind.
 func TestInterrupted(t *testing.T) {
 	need(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	o := disk.Options{Engine: codec.New(codec.Options{}), Btrfs: []disk.Btrfs{{Compression: "zstd:3"}}, Mount: Mount}
 	o.Progress = func(done float64, _ string) {
-		if done > 0.6 { // the second pass: it is being written
+		if done > 0.6 { // the second pass: the sample is being written
 			if ctx.Err() == nil && !strings.Contains(loops(t), os.TempDir()) {
 				t.Errorf("no loop device of ours: %s", loops(t))
 			}
@@ -134,7 +133,7 @@ func TestSpace(t *testing.T) {
 	nothingLeft(t)
 }
 
-// nothingLeft looks for files and loop devices of ours. The kernel takes its time.
+// nothingLeft looks for remaining files and loop devices. The kernel takes some time to release them.
 func nothingLeft(t *testing.T) {
 	t.Helper()
 	if names, _ := filepath.Glob(filepath.Join(os.TempDir(), "cinch-exact-*")); len(names) > 0 {

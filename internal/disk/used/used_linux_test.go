@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// files writes text, noise and a file of a few bytes below a directory, with a second name and a link among them.
+// files writes text, noise and a file of a few bytes below a directory, including a second name and a link.
 func files(t *testing.T, dir string) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -39,7 +39,7 @@ func files(t *testing.T, dir string) {
 	}
 }
 
-// On btrfs it is what compsize says, with compression and without.
+// On btrfs the size equals that by compsize, with and without compression.
 func TestBtrfs(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount a filesystem")
@@ -48,14 +48,14 @@ func TestBtrfs(t *testing.T) {
 		mnt := testenv.Btrfs(t, option)
 		files(t, mnt)
 		got, err := Directory(t.Context(), filepath.Join(mnt, "data"))
-		want := testenv.Compsize(t, mnt) - int64(len("few")) // it counts both names of what has two
+		want := testenv.Compsize(t, mnt) - int64(len("few")) // compsize counts both names of a file that has two
 		if err != nil || got.Bytes != want || got.By != "btrfs" {
 			t.Errorf("%s: %+v, compsize %d, %v", option, got, want, err)
 		}
 	}
 }
 
-// Elsewhere it is what du says.
+// On other filesystems the size equals that by du.
 func TestBlocks(t *testing.T) {
 	dir := t.TempDir()
 	files(t, dir)

@@ -26,7 +26,7 @@ type row struct {
 	Other   []string `parquet:"product"`
 }
 
-// A bill as that of the published story: traffic between zones is 43 % of it.
+// A bill like that of the published case: traffic between zones is 43 % of it.
 var rows = []row{
 	{"AmazonEC2", "EUC1-DataTransfer-Regional-Bytes", "Usage", 20000, 400, nil, nil},
 	{"AmazonEC2", "DataTransfer-xAZ-Out-Bytes", "Usage", 1500, 30, nil, []string{"a", "b"}},
@@ -136,7 +136,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// What was used in a time counts, a line that is partly in it in part.
+// Usage in a period counts, and a line that is partly in it counts in part.
 func TestReadBetween(t *testing.T) {
 	day := func(n int) time.Time { return time.Date(2026, 11, n, 0, 0, 0, 0, time.UTC) }
 	type dated struct {
@@ -199,7 +199,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// What a usage type means depends on the product.
+// The meaning of a usage type depends on the product.
 func TestProducts(t *testing.T) {
 	for _, c := range []struct{ product, usage, want string }{
 		{"AmazonCloudWatch", "USE1-DataProcessing-Bytes", ""},
