@@ -15,16 +15,16 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// arrived is a request as an upstream saw it.
+// arrived is a request as the upstream received it.
 type arrived struct {
 	coding  string
-	body    []byte // with its coding
+	body    []byte // still encoded
 	header  http.Header
 	trailer http.Header
 	length  int64
 }
 
-// keeper is an upstream that keeps what it sees, and answers with a status that the query may name.
+// keeper is an upstream that sends what it receives to a channel. The query may name the response's status.
 func keeper(t testing.TB) (addr string, got <-chan arrived) {
 	t.Helper()
 	c := make(chan arrived, 100)
@@ -40,12 +40,12 @@ func keeper(t testing.TB) (addr string, got <-chan arrived) {
 	})), c
 }
 
-// sends posts a body, of known length or as a stream, in HTTP/1.1 or 2, and returns the status.
+// sends posts a body, of known length or as a stream, over HTTP/1.1 or 2, and returns the status.
 func sends(t testing.TB, url string, body []byte, stream, two bool, headers ...string) int {
 	t.Helper()
 	var src io.Reader = bytes.NewReader(body)
 	if stream {
-		src = io.MultiReader(src) // whose length nobody knows
+		src = io.MultiReader(src) // hides the length
 	}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, src)
 	if err != nil {
@@ -66,7 +66,7 @@ func sends(t testing.TB, url string, body []byte, stream, two bool, headers ...s
 	return resp.StatusCode
 }
 
-// Whatever is in a body, and however it comes, it says the same when it arrives.
+// Every kind of body, sent in every way, arrives with the same content.
 func TestBodies(t *testing.T) {
 	t.Parallel()
 	large := bytes.Repeat(text, codectest.Amount(100, 100, 700)) // 1.5 MB, 10 MB with make full
@@ -75,7 +75,7 @@ func TestBodies(t *testing.T) {
 	bodies := map[string]struct {
 		coding string
 		body   []byte
-		plain  []byte // nil: what it was is what must arrive, byte for byte
+		plain  []byte // nil: the body must arrive unchanged, byte for byte
 	}{
 		"plain": {"", text, text}, "large": {"", large, large}, "noise": {"", noise, noise}, "short": {"", text[:10], text[:10]},
 		"empty": {"", nil, []byte{}}, "empty with a coding": {"gzip", nil, nil},
@@ -125,7 +125,7 @@ func arrivedAs(a arrived, sent, plain []byte) bool {
 	return err == nil && bytes.Equal(got, plain)
 }
 
-// What opens to more than max_open stays as it came, and costs no more memory than that.
+// A body that decompresses to more than max_open is passed unchanged, and costs no more memory than that.
 func TestBomb(t *testing.T) {
 	upstream, got := keeper(t)
 	g := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "http", Upstream: "http://" + upstream, Settings: anyCoding + "\nmax_seal: 1MiB\nmax_open: 1MiB", Rules: everyBody})
@@ -142,7 +142,7 @@ func TestBomb(t *testing.T) {
 	}
 }
 
-// An upstream that refuses a coding sees it once at a path, in streams too.
+// An upstream that refuses a coding receives it only once per path, also in streams.
 func TestRefusedCoding(t *testing.T) {
 	upstream, got := keeper(t)
 	for _, stream := range []bool{false, true} {
@@ -158,7 +158,8 @@ func TestRefusedCoding(t *testing.T) {
 	}
 }
 
-// A body whose digest comes behind it, or that has frames of its own, stays as it is whether its length is known or not.
+// A body with a digest in its trailers, or with its own framing, is passed unchanged whether its length is
+// known or not.
 func TestBodiesThatStay(t *testing.T) {
 	upstream, got := keeper(t)
 	g := process(t, "http://"+upstream)
@@ -177,7 +178,7 @@ func TestBodiesThatStay(t *testing.T) {
 	}
 }
 
-// Trailers follow bodies of every kind, also those that are in memory and go again.
+// Trailers follow bodies of every kind, also those that are kept in memory and sent again.
 func TestTrailers(t *testing.T) {
 	upstream, got := keeper(t)
 	for _, path := range []string{"/", "/refuse"} {

@@ -23,7 +23,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// site is what the clients of these tests meet.
+// site is the server that the clients of these tests use.
 func site() http.Handler {
 	m := http.NewServeMux()
 	m.HandleFunc("/text", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(text) })
@@ -62,7 +62,7 @@ func site() http.Handler {
 	return m
 }
 
-// echo sends back the body without its coding, and tells of the request.
+// echo sends back the decoded body and describes the request in headers.
 func echo(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -86,7 +86,8 @@ func events(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// compare runs a program on both ways, URL standing for the server's and SOCKET for a WebSocket's.
+// compare runs a program directly and through a gateway and compares its output. In args, URL stands for
+// the server's URL and SOCKET for the address of a WebSocket server.
 func compare(t *testing.T, socket, name string, args ...string) {
 	t.Helper()
 	direct := serve(t, site())
@@ -121,7 +122,7 @@ func runOn(t *testing.T, addr, socket, name string, args []string) string {
 	return strings.ReplaceAll(string(out), addr, "ADDR")
 }
 
-// Python's clients, and WebSocket messages of every kind.
+// Python's HTTP clients, and WebSocket messages of every kind, behave the same through a gateway.
 func TestPython(t *testing.T) {
 	t.Parallel()
 	python := testenv.Python(t, "python/requirements.txt")
@@ -130,7 +131,7 @@ func TestPython(t *testing.T) {
 	compare(t, socket, python, "python/scenario.py", "URL", "ws://SOCKET")
 }
 
-// Node's clients, the same.
+// Node's clients behave the same through a gateway.
 func TestNode(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()
@@ -141,7 +142,7 @@ func TestNode(t *testing.T) {
 	compare(t, socket, "env", modules, testenv.Program(t, "node"), "node/scenario.cjs", "URL", "ws://SOCKET")
 }
 
-// An event is read when it was sent, not when the next one is.
+// An event is received when it was sent, not only when the next one is.
 func TestEvents(t *testing.T) {
 	next := make(chan struct{})
 	upstream := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -176,7 +177,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// gRPC through the gateway for HTTP: calls, streams, and statuses, which are trailers.
+// gRPC works through a gateway for HTTP: calls, streams, and statuses, which are trailers.
 func TestGRPC(t *testing.T) {
 	s := grpc.NewServer()
 	h := health.NewServer()

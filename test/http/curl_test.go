@@ -14,9 +14,9 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// curls are command lines, each run on both ways. LARGE is of 10 MB with CINCH_FULL=1; otherwise of 1.2 MB, from
-// 1 MiB on curl asks to continue. FILE is of 300 kB then, otherwise of a quarter, GZ the
-// same by gzip.
+// curls are command lines that are run both directly and through a gateway. LARGE has 10 MB with
+// CINCH_FULL=1, otherwise 1.2 MB: from 1 MiB on curl sends Expect: 100-continue. FILE has 300 kB with
+// CINCH_FULL=1, otherwise a quarter of that. GZ is FILE compressed with gzip.
 var curls = []string{
 	"/text", "-I /text", "-0 /text", "--http2-prior-knowledge /text", "--compressed /text", "-H Accept-Encoding:zstd --compressed /file",
 	"--compressed -I /text", "--compressed -0 /text", "--compressed --http2-prior-knowledge /weak",
@@ -35,10 +35,10 @@ var curls = []string{
 	"-H TE:trailers /trailers", "/missing",
 }
 
-// dies are those whose transfer the server cuts off: what is compared is that curl says so.
+// dies are command lines whose transfer the server cuts off. Only curl's report of that is compared.
 var dies = []string{"/die", "--compressed /die", "--http2-prior-knowledge /die"}
 
-// curl gets the same on both ways, or what it gets differs only by its coding.
+// curl gets the same reply directly and through the gateway, or one that differs only in its coding.
 func TestCurl(t *testing.T) {
 	t.Parallel()
 	curl := testenv.Program(t, "curl")
@@ -74,7 +74,7 @@ func write(t *testing.T, file string, b []byte) {
 	}
 }
 
-// runCurl returns the exit code, headers and bodies, without what may differ.
+// runCurl returns the exit code, headers and bodies, without the parts that may differ.
 func runCurl(t *testing.T, curl, dir, addr, line string) string {
 	t.Helper()
 	args := []string{"-q", "-sS", "-i", "--max-time", "20"}
@@ -90,7 +90,8 @@ func runCurl(t *testing.T, curl, dir, addr, line string) string {
 	return fmt.Sprintln(err) + unlike.ReplaceAllString(sortedHeads(strings.ReplaceAll(string(out), addr, "ADDR")), "")
 }
 
-// unlike are header lines that codings and connections change. A "100 Continue" may come from a gateway that has room for the body.
+// unlike matches header lines that codings and connections change. A "100 Continue" may come from a gateway
+// that has room for the body.
 var unlike = regexp.MustCompile(`(?im)^(date|content-encoding|content-length|transfer-encoding|vary|accept-ranges|connection): .*\r\n|^HTTP/1.1 100 Continue\r\n(\r\n)+|boundary=\w+|^--\w{60}`)
 
 func sortedHeads(out string) string {

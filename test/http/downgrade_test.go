@@ -14,12 +14,12 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// downgraded is a request in HTTP/2's frames, for an upstream that speaks HTTP/1.1.
+// downgraded is a request in HTTP/2 frames for an upstream that speaks HTTP/1.1.
 type downgraded struct {
 	name   string
-	fields string   // "name=value" a line, instead of or after the usual ones
-	data   []string // frames, the last one ends the stream; none: the header does
-	passes string   // what may reach the upstream; "": nothing
+	fields string   // one "name=value" per line; replaces default fields of the same name
+	data   []string // DATA frames, the last one ends the stream; none: HEADERS ends it
+	passes string   // the request that may reach the upstream; "": none
 	must   bool
 }
 
@@ -78,7 +78,7 @@ var downgrades = []downgraded{
 	{name: "body with a request in it", data: []string{"0\r\n\r\n" + smuggled}, passes: `POST /a "0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"`, must: true},
 }
 
-// What HTTP/2 can say and HTTP/1.1 cannot doesn't reach an upstream as something else.
+// What HTTP/2 can express and HTTP/1.1 cannot never reaches an upstream as a different request.
 func TestDowngrade(t *testing.T) {
 	var all atOnce
 	for _, mode := range modes {
@@ -111,7 +111,8 @@ func (c downgraded) judge(t *testing.T, u *strictUpstream, answer string) {
 	t.Log(answer)
 }
 
-// lines are the fields of the header block. Those that are given take the place of usual ones of the same name.
+// lines returns the fields of the header block. Given fields replace default ones of the same name, unless
+// the first given field is named x.
 func (c downgraded) lines() (all [][2]string) {
 	given := strings.Split(c.fields, "\n")
 	for _, usual := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":authority", "x"}, {":path", "/a"}} {
@@ -128,7 +129,7 @@ func (c downgraded) lines() (all [][2]string) {
 	return all
 }
 
-// block encodes the fields, pseudo ones first where they stand at the beginning.
+// block encodes the fields in the order of lines.
 func (c downgraded) block() []byte {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)
@@ -138,7 +139,7 @@ func (c downgraded) block() []byte {
 	return b.Bytes()
 }
 
-// send sends the request and returns what comes of it: a status, or how the stream or the connection ended.
+// send sends the request and returns the result: a status, or how the stream or the connection ended.
 func (c downgraded) send(t *testing.T, addr string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -155,7 +156,7 @@ func (c downgraded) send(t *testing.T, addr string) string {
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
 	answer := firstAnswer(f)
-	time.Sleep(50 * time.Millisecond) // for what the gateway may send after all
+	time.Sleep(50 * time.Millisecond) // the gateway might still send something
 	return answer
 }
 

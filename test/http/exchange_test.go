@@ -17,7 +17,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// script is an upstream that reads the head of each request on a connection and goes on by hand. It returns false to close.
+// script is an upstream that reads the head of each request on a connection and calls answer, which writes
+// the reply. If answer returns false the connection is closed.
 func script(t testing.TB, answer func(c net.Conn, r *http.Request) bool) (addr string) {
 	t.Helper()
 	l := listen(t)
@@ -34,7 +35,7 @@ func script(t testing.TB, answer func(c net.Conn, r *http.Request) bool) (addr s
 	return l.Addr().String()
 }
 
-// says is an upstream that answers everything with the same bytes, when it has read the request.
+// says is an upstream that reads each request and then answers with the same bytes.
 func says(t testing.TB, answer string) (addr string) {
 	return script(t, func(c net.Conn, r *http.Request) bool {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -43,7 +44,7 @@ func says(t testing.TB, answer string) (addr string) {
 	})
 }
 
-// ways are an upstream itself and gateways before it, of each mode.
+// ways returns the addresses of an upstream itself and of a gateway in front of it for each mode.
 func ways(t testing.TB, upstream string) map[string]string {
 	all := map[string]string{"direct": upstream}
 	for _, m := range modes {
@@ -52,9 +53,9 @@ func ways(t testing.TB, upstream string) map[string]string {
 	return all
 }
 
-// ask sends bytes on a connection of its own and returns the lines of what comes back, those of headers sorted, without what
-// any server may add: all up to the end of the last reply, and anything behind it. On a connection that stays open that is
-// what comes before the reply to another request, if raw is whole ones.
+// ask sends bytes on a new connection and returns the reply with header lines sorted, without Date and
+// Connection. The result includes all 1xx replies, and whatever follows the last reply. If raw is whole
+// requests and the connection stays open, ask finds the end of the reply by sending another request.
 func ask(t testing.TB, addr, raw string, whole bool) string {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
@@ -104,7 +105,7 @@ func normal(answer string) string {
 	return strings.Join(heads, "\r\n\r\n")
 }
 
-// sameAnswers compares what different ways lead to.
+// sameAnswers checks that all ways give the same reply.
 func sameAnswers(t *testing.T, upstream, raw string) {
 	t.Helper()
 	want := ask(t, upstream, raw, true)
@@ -117,7 +118,7 @@ func sameAnswers(t *testing.T, upstream, raw string) {
 
 const get = "GET /a HTTP/1.1\r\nHost: x\r\n\r\n"
 
-// Replies come as the upstream wrote them, also those before the last one.
+// Replies arrive as the upstream wrote them, including 1xx replies.
 func TestReplies(t *testing.T) {
 	for name, reply := range map[string]string{
 		"no content type":            "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>",
@@ -143,7 +144,7 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// A client of HTTP/1.0 knows no replies before the last one, and no chunks.
+// An HTTP/1.0 client receives no 1xx replies and no chunks.
 func TestOldClient(t *testing.T) {
 	upstream := says(t, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\n<html>\r\n0\r\n\r\n")
 	for name, addr := range ways(t, upstream) {
@@ -206,7 +207,7 @@ func pingPong(t *testing.T, addr string, two bool) {
 	}
 }
 
-// client speaks HTTP/1.1, or HTTP/2 from the beginning.
+// client returns a client for HTTP/1.1, or for HTTP/2 with prior knowledge.
 func client(two bool) *http.Client {
 	tr := &http.Transport{DisableCompression: true, Protocols: &http.Protocols{}, IdleConnTimeout: time.Second}
 	tr.Protocols.SetHTTP1(!two)
@@ -214,7 +215,8 @@ func client(two bool) *http.Client {
 	return &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// A client that has said all it has to say and only reads gets the upstream's answer, or none; not another one.
+// A client that has half-closed its connection gets the upstream's answer or none, but never a different
+// one.
 func TestHalfClosed(t *testing.T) {
 	upstream := script(t, func(c net.Conn, r *http.Request) bool {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -239,7 +241,7 @@ func TestHalfClosed(t *testing.T) {
 	}
 }
 
-// An upstream that refuses a request by its headers is heard before the body was sent.
+// A reply that refuses a request by its headers reaches the client before the body was sent.
 func TestRefusedBeforeTheBody(t *testing.T) {
 	for _, status := range []string{"401 Unauthorized", "417 Expectation Failed", "413 Request Entity Too Large"} {
 		upstream := script(t, func(c net.Conn, _ *http.Request) bool {
@@ -259,7 +261,8 @@ func TestRefusedBeforeTheBody(t *testing.T) {
 	}
 }
 
-// An upstream that says "100 Continue" is waited for, and one that does not for no longer than a client would.
+// The gateway waits for an upstream that sends "100 Continue"; for one that does not, it waits no longer
+// than a client would.
 func TestContinue(t *testing.T) {
 	says := false
 	upstream := script(t, func(c net.Conn, r *http.Request) bool {
@@ -283,7 +286,8 @@ func TestContinue(t *testing.T) {
 	}
 }
 
-// continued sends a body behind "100 Continue", if that comes early, or before it, if it is said late.
+// continued sends a body after "100 Continue" if early is set, and otherwise before it. If late is set,
+// "100 Continue" must follow.
 func continued(addr string, early, late bool) error {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -307,13 +311,13 @@ func continued(addr string, early, late bool) error {
 		}
 	}
 	_, _ = io.WriteString(c, "hello")
-	if late { // the gateway asks for the body when its patience is over
+	if late { // the gateway asks for the body when its wait is over
 		if err := said(); err != nil {
 			return err
 		}
 	}
 	resp, err := http.ReadResponse(r, nil)
-	for err == nil && resp.StatusCode == http.StatusContinue { // each gateway of a pair may say it
+	for err == nil && resp.StatusCode == http.StatusContinue { // each gateway of a pair may send it
 		resp, err = http.ReadResponse(r, nil)
 	}
 	if err != nil {
@@ -325,7 +329,7 @@ func continued(addr string, early, late bool) error {
 	return nil
 }
 
-// A request that is cut off reaches no upstream as a whole one.
+// A request that is cut off never reaches an upstream as a complete one.
 func TestCutRequests(t *testing.T) {
 	for _, from := range []int{-1, 0} {
 		u := newStrictUpstream(t)
@@ -381,7 +385,7 @@ func TestCutReplies(t *testing.T) {
 	}
 }
 
-// Headers that are too large are refused, by name.
+// Headers that are too large are refused with the status for that.
 func TestHugeHeaders(t *testing.T) {
 	upstream := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n, _ := strconv.Atoi(r.URL.RawQuery); n > 0 {
@@ -399,7 +403,7 @@ func TestHugeHeaders(t *testing.T) {
 			}
 			resp, err := client(two).Do(r)
 			if err != nil && two && c.want == 431 {
-				continue // so much of it that the server ends the connection
+				continue // so large that the server ends the connection
 			}
 			if err != nil {
 				t.Errorf("HTTP/2 %v: %+v: %v", two, c, err)
@@ -413,9 +417,9 @@ func TestHugeHeaders(t *testing.T) {
 	}
 }
 
-// A reader that is slow, or stops, holds up nobody else.
+// A client that reads slowly, or stops reading, does not block other clients.
 func TestSlowReader(t *testing.T) {
-	large := bytes.Repeat(text, 1500) // more than sockets hold
+	large := bytes.Repeat(text, 1500) // more than socket buffers hold
 	upstream := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(large) }))
 	addr := inside(t, upstream, 0)
 	var stopped []net.Conn
@@ -444,7 +448,7 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// slowly reads with pauses at the beginning.
+// slowly pauses in its first reads.
 type slowly struct {
 	r     io.Reader
 	reads int
@@ -458,7 +462,7 @@ func (s *slowly) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Headers that never end are not waited for; a body that comes by the byte is.
+// The gateway does not wait for headers that never end, but does wait for a body that arrives byte by byte.
 func TestSlowWriter(t *testing.T) {
 	if !*long {
 		t.Skip("asked for by -http.long")

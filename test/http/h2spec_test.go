@@ -16,7 +16,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// What h2spec says of a gateway is no worse than what it says of the standard library's server, plain and by TLS, for any of its cases.
+// h2spec's result for a gateway is no worse than that for the standard library's server, without TLS and
+// with it, in any case.
 func TestH2spec(t *testing.T) {
 	t.Parallel()
 	h2spec := filepath.Join(tools(t), "h2spec")
@@ -38,11 +39,11 @@ func TestH2spec(t *testing.T) {
 			}
 			t.Parallel()
 			var direct, through results
-			var both sync.WaitGroup // most of the time h2spec waits for what doesn't come
+			var both sync.WaitGroup // h2spec spends most of its time waiting for answers that never arrive
 			both.Go(func() { direct = runH2spec(t, h2spec, c.direct, "2", c.args...) })
 			both.Go(func() { through = runH2spec(t, h2spec, c.through, "2", c.args...) })
 			both.Wait()
-			for name, result := range through { // on a busy machine more than two seconds may pass before an answer
+			for name, result := range through { // on a busy machine an answer may take more than two seconds
 				if section, _, _ := strings.Cut(name, ": "); result != "ok" && direct[name] == "ok" {
 					maps.Copy(through, runH2spec(t, h2spec, c.through, "30", append(c.args, section)...))
 				}
@@ -52,14 +53,14 @@ func TestH2spec(t *testing.T) {
 	}
 }
 
-// greet reads a request to its end, as a gateway's upstream does.
+// greet reads a request to its end, as a gateway's upstream does, and answers.
 func greet(w http.ResponseWriter, r *http.Request) {
 	if _, err := io.Copy(io.Discard, r.Body); err == nil {
 		_, _ = io.WriteString(w, "hello")
 	}
 }
 
-// tools installs what test/http/tools installs and returns where.
+// tools installs the programs of the script test/http/tools and returns their directory.
 func tools(t *testing.T) string {
 	t.Helper()
 	testenv.Program(t, "go")
@@ -79,16 +80,17 @@ func serveTLS(t *testing.T, own testenv.Issued) (addr string) {
 	return l.Addr().String()
 }
 
-// results are h2spec's, by case: "ok", or what was wrong.
+// results are h2spec's results by case: "ok", or the error.
 type results map[string]string
 
-// runH2spec runs all cases, or those of the sections that are the last arguments. Each takes so many seconds without an answer for an answer.
+// runH2spec runs all cases, or those of the sections given as the last arguments. seconds is the timeout
+// after which a case counts as unanswered.
 func runH2spec(t *testing.T, program, addr, seconds string, args ...string) results {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(addr)
 	report := filepath.Join(t.TempDir(), "report.xml")
 	cmd := exec.CommandContext(t.Context(), program, append([]string{"-h", host, "-p", port, "-o", seconds, "-j", report}, args...)...)
-	out, _ := cmd.CombinedOutput() // fails if a case does
+	out, _ := cmd.CombinedOutput() // fails if a case fails
 	text, err := os.ReadFile(report)
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
@@ -124,7 +126,8 @@ func runH2spec(t *testing.T, program, addr, seconds string, args ...string) resu
 	return all
 }
 
-// fewestCases is how many h2spec has at least: else something is wrong with the report.
+// fewestCases is the least number of cases that h2spec must report; fewer mean that the report is
+// incomplete.
 const fewestCases = 100
 
 func noWorse(t *testing.T, direct, through results) {

@@ -27,7 +27,7 @@ import (
 
 var long = flag.Bool("http.long", false, "longer forms of what is tested anyway")
 
-// TestMain runs four tests at a time: most of their time they wait.
+// TestMain runs four tests at a time, since they spend most of their time waiting.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if set := flag.Lookup("test.parallel"); set.Value.String() == set.DefValue {
@@ -36,26 +36,28 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Rules of gateways that change what they may.
+// Settings and rules of gateways that change every body that they may.
 const (
 	anyCoding = "upstream_encodings: [zstd, gzip, snappy]"
 	everyBody = "- {name: requests, direction: request, min_size: 64, setting: zstd-3}\n- {name: replies, direction: reply, min_size: 64, setting: auto}"
 )
 
-// process starts `cinch serve` before an upstream, a URL, that changes every body that it may.
+// process starts `cinch serve` in front of an upstream, given as a URL. It changes every body that it may.
 func process(t testing.TB, upstream string) *testenv.GatewayServer {
 	t.Helper()
 	return testenv.Gateway(t, testenv.GatewayConfig{Protocol: "http", Upstream: upstream, Settings: anyCoding, Rules: everyBody})
 }
 
-// inside serves in this process before an upstream, host:port, and changes bodies to zstd from a size on; -1: none.
+// inside runs a gateway in this process in front of an upstream, host:port. It compresses bodies of at
+// least from bytes with zstd; -1: none.
 func inside(t testing.TB, upstream string, from int) (addr string) {
 	t.Helper()
 	addr, _ = start(t, upstream, zstdFrom(t, from), gatewayhttp.Config{UpstreamReads: []string{"zstd"}})
 	return addr
 }
 
-// paired serves in this process by two gateways, with all bodies in one history between them. They have begun that when it returns.
+// paired runs two gateways in this process that share one history for all bodies. It returns when the
+// history is in use.
 func paired(t testing.TB, upstream string) (addr string) {
 	t.Helper()
 	far, _ := start(t, upstream, zstdFrom(t, -1), gatewayhttp.Config{Peers: true})
@@ -79,7 +81,7 @@ func paired(t testing.TB, upstream string) (addr string) {
 	return ""
 }
 
-// start serves before an upstream with rules and what else is in a configuration.
+// start runs a gateway in this process in front of an upstream, with rules and further configuration c.
 func start(t testing.TB, upstream string, rules *policy.Messages, c gatewayhttp.Config) (addr string, stats *gateway.Stats) {
 	t.Helper()
 	up, err := gateway.ParseUpstream("http://"+upstream, "80")
@@ -139,7 +141,7 @@ func serve(t testing.TB, h http.Handler) (addr string) {
 	return s.Listener.Addr().String()
 }
 
-// decode takes the content coding away from a body.
+// decode removes the content coding from a body.
 func decode(coding string, b []byte) ([]byte, error) {
 	var r io.Reader = bytes.NewReader(b)
 	var err error

@@ -22,10 +22,10 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// couple is two gateways, each a process.
+// couple is two gateways, each a process of its own.
 type couple struct{ near, far *testenv.GatewayServer }
 
-// coupled starts them before an upstream, host:port.
+// coupled starts the two gateways in front of an upstream, host:port.
 func coupled(t *testing.T, upstream string) couple {
 	t.Helper()
 	far := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "http", Upstream: "http://" + upstream, Settings: "peers: true", Rules: "- {direction: reply, min_size: 64, setting: auto}"})
@@ -33,12 +33,12 @@ func coupled(t *testing.T, upstream string) couple {
 	return couple{near, far}
 }
 
-// each is a gateway of the couple, by what it is called.
+// each returns the gateways of the couple by name.
 func (c couple) each() map[string]*testenv.GatewayServer {
 	return map[string]*testenv.GatewayServer{"near": c.near, "far": c.far}
 }
 
-// untilCarried has a client's requests go on until the far gateway has opened some.
+// untilCarried sends requests of a client until the far gateway has decompressed some bodies.
 func (c couple) untilCarried(t *testing.T, of *http.Client) {
 	t.Helper()
 	testenv.Eventually(t, "bodies go with history", func() bool {
@@ -50,17 +50,18 @@ func (c couple) untilCarried(t *testing.T, of *http.Client) {
 	})
 }
 
-// untilMore waits until the far gateway has opened some bodies more.
+// untilMore waits until the far gateway has decompressed 60 more bodies.
 func (c couple) untilMore(t *testing.T) {
 	t.Helper()
 	before := c.far.Metric(t, "cinch_values_opened_total")
 	testenv.Eventually(t, "bodies go with history", func() bool {
-		time.Sleep(100 * time.Millisecond) // a look makes the whole page
+		time.Sleep(100 * time.Millisecond) // each poll renders the whole page
 		return c.far.Metric(t, "cinch_values_opened_total") > before+60
 	})
 }
 
-// Either of two gateways that is told to end lets what is in flight end, over connections with history and others.
+// Either of two gateways that drains completes requests in flight, over connections with history and
+// others.
 func TestDrainOfPair(t *testing.T) {
 	t.Parallel()
 	for _, which := range []string{"near", "far"} {
@@ -108,7 +109,7 @@ func TestDrainOfPair(t *testing.T) {
 	}
 }
 
-// ledger is an upstream that keeps the numbers in the order in which they come, by client.
+// ledger is an upstream that records received numbers in order, by client.
 type ledger struct {
 	mu   sync.Mutex
 	came map[string][]int
@@ -131,14 +132,14 @@ func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// told is what a client knows of one request.
+// told is the result of one request as the client saw it.
 type told struct {
 	status int // 0: the connection broke
 	number int
 }
 
-// numbers sends numbers on a connection that it keeps, one every few milliseconds, until stop is closed. One that wasn't taken is sent again under
-// the same number, as senders of telemetry do.
+// numbers sends numbers on a kept connection, one every few milliseconds, until stop is closed. One that
+// was not accepted is sent again with the same number, as senders of telemetry do.
 func numbers(t *testing.T, name, addr string, slow *atomic.Bool, stop chan struct{}) (all []told) {
 	c := client(false)
 	defer c.CloseIdleConnections()
@@ -169,9 +170,10 @@ func numbers(t *testing.T, name, addr string, slow *atomic.Bool, stop chan struc
 	return all
 }
 
-// Clients go on while either of two gateways is replaced again and again, in order or killed. What was said to be taken came, in
-// order and as it was sent; it came twice only where its client had not been told. A drain costs nobody an answer: while the far
-// gateway is away the near one says so by 502, and then nothing had come.
+// Clients keep sending while either of two gateways is replaced repeatedly, by a drain or by SIGKILL. Every
+// accepted number arrived, in order and unchanged. It arrived twice only if its client had no answer. A
+// drain costs no client an answer: while the far gateway is down the near one answers 502, and then the
+// request had not arrived.
 func TestRollingPair(t *testing.T) {
 	t.Parallel()
 	for _, which := range []string{"near", "far"} {
@@ -206,7 +208,8 @@ func TestRollingPair(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				slow.Store(true) // nothing ends any more, and history may take a while to come back
+				// From here on no gateway ends, and the history may take a while to be used again.
+				slow.Store(true)
 				c.untilMore(t)
 				close(stop)
 				clients.Wait()
@@ -218,7 +221,8 @@ func TestRollingPair(t *testing.T) {
 	}
 }
 
-// check compares what came of a client with what it was told. Where gateways ended in order, what was refused had not come.
+// check compares the numbers that a client sent with those received. If the gateways were drained, a
+// refused number must not have arrived.
 func (l *ledger) check(t *testing.T, name string, all []told, killed bool) {
 	t.Helper()
 	came := l.came[name]
@@ -264,8 +268,8 @@ func (l *ledger) check(t *testing.T, name string, all []told, killed bool) {
 	}
 }
 
-// Every sample that Prometheus has written through two gateways reaches the receiver, in order, whatever the receiver says meanwhile
-// and while either of them is killed, or drained, and replaced.
+// Every sample that Prometheus has written through two gateways reaches the receiver, in order, whatever
+// the receiver answers and while either gateway is killed or drained, and replaced.
 func TestRemoteWriteThroughPair(t *testing.T) {
 	t.Parallel()
 	testenv.Program(t, "prometheus")
@@ -309,8 +313,8 @@ func TestRemoteWriteThroughPair(t *testing.T) {
 	}
 }
 
-// What a receiver says of a write reaches the sender through two gateways as it was said, Retry-After included, before they know of
-// each other and with history.
+// A receiver's answer to a write reaches the sender unchanged through two gateways, Retry-After included,
+// both before they have history and with it.
 func TestAnswersThroughPair(t *testing.T) {
 	v := newReceiver()
 	upstream := serve(t, v)
@@ -330,7 +334,7 @@ func TestAnswersThroughPair(t *testing.T) {
 	}
 }
 
-// said is what a receiver that is told a status answers with to a write.
+// said returns the response to a write when the receiver answers with a status.
 func said(t *testing.T, v *receiver, c *http.Client, addr string, body []byte, status int) string {
 	t.Helper()
 	v.answer(status, status)
@@ -349,10 +353,11 @@ func said(t *testing.T, v *receiver, c *http.Client, addr string, body []byte, s
 	return fmt.Sprint(resp.Status, resp.Header, string(answer), err)
 }
 
-// otherFar is an upstream that answers as a far gateway of another version may: what it says of itself in replies, and what to the
-// question for a connection with history. It counts those, and keeps bodies.
+// otherFar is an upstream that behaves like a far gateway of another version: it has its own Cinch-Pair
+// header in replies, and its own answer to the request for a connection with history. It counts those
+// requests, and keeps bodies.
 type otherFar struct {
-	says   string // Cinch-Pair in replies; "": nothing
+	says   string // Cinch-Pair header in replies; "": none
 	answer func(c net.Conn)
 
 	asked atomic.Int32
@@ -387,7 +392,8 @@ func writes(answer string) func(net.Conn) {
 	return func(c net.Conn) { _, _ = io.WriteString(c, answer) }
 }
 
-// Before a far gateway of another version, or none, bodies go as they were sent, none is lost, and the log says so once.
+// In front of a far gateway of another version, or none, bodies are sent unchanged, none is lost, and the
+// log reports it once.
 func TestOtherFarGateways(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]*otherFar{
@@ -420,7 +426,7 @@ func TestOtherFarGateways(t *testing.T) {
 			if len(o.came) != requests || slices.ContainsFunc(o.came, func(b []byte) bool { return !bytes.Equal(b, text) }) || len(o.odd) > 0 {
 				t.Errorf("%d of %d came, odd %v", len(o.came), requests, o.odd)
 			}
-			most := 1 + int(time.Since(began)/(10*time.Second)) // it is asked again after 10 s
+			most := 1 + int(time.Since(began)/(10*time.Second)) // the near gateway asks again after 10 s
 			lines := strings.Count(near.Output(), "bodies go without")
 			if lines == 0 || lines > most || int(o.asked.Load()) > most || (o.answer == nil && o.asked.Load() > 0) {
 				t.Errorf("the log says %d times that bodies go without history; asked %d times\n%s", lines, o.asked.Load(), near.Output())
@@ -429,7 +435,8 @@ func TestOtherFarGateways(t *testing.T) {
 	}
 }
 
-// A near gateway of another version is told no by a far one, and its requests pass as anybody's.
+// A far gateway refuses the upgrade of a near gateway of another version, and treats its requests like
+// those of any client.
 func TestOtherNearGateways(t *testing.T) {
 	upstream, got := keeper(t)
 	far := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "http", Upstream: "http://" + upstream, Settings: "peers: true"})

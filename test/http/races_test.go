@@ -16,8 +16,9 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// An upstream that ends connections as it likes, idle ones after 50 ms or each after its reply, without having said so: what may
-// be sent again is, and requests that may not be fail as often as those of a client that keeps its own connections.
+// An upstream may end connections unannounced: idle ones after 50 ms, or each after its reply. Requests
+// that may be sent again are retried, and others fail no more often than those of a client that keeps its
+// own connections.
 func TestImpatientUpstream(t *testing.T) {
 	t.Parallel()
 	idle := &http.Server{Handler: http.HandlerFunc(greet), IdleTimeout: 50 * time.Millisecond}
@@ -49,7 +50,7 @@ func TestImpatientUpstream(t *testing.T) {
 	}
 }
 
-// rounds are the requests of each kind; more of them with make full.
+// rounds returns the number of requests of each kind; more with make full.
 func rounds() int {
 	if testenv.IsFull() {
 		return 150
@@ -57,10 +58,10 @@ func rounds() int {
 	return 30
 }
 
-// failures are those of requests that may be sent again, and of those that may not.
+// failures counts failed requests that may be sent again (gets), and those that may not (posts).
 type failures struct{ gets, posts int }
 
-// impatience asks again and again on a connection that is kept, after pauses of about one length.
+// impatience sends requests on a kept connection, with pauses of about the same length.
 func impatience(t *testing.T, addr string, pause time.Duration) (f failures) {
 	c := client(false)
 	for i := range rounds() {
@@ -91,8 +92,8 @@ func succeeds(t testing.TB, c *http.Client, method, url string, body []byte) boo
 	return err == nil && resp.StatusCode == http.StatusOK && string(text) == "hello"
 }
 
-// A gateway that is told to end lets requests in flight end, of HTTP/1.1 and HTTP/2, and what idle connections were asked on a
-// moment before.
+// A gateway that drains completes requests in flight over HTTP/1.1 and HTTP/2, and those sent on idle
+// connections a moment before.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	var in atomic.Int32
@@ -128,8 +129,9 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// Clients that go on and on, each on a connection of its own, meet gateways that drain one after another; who is refused a
-// connection tries again, as with any server that is replaced, and nothing that was begun fails.
+// Clients send requests continuously, each on a new connection, while gateways drain one after another. A
+// client whose connection is refused tries again, as with any server that is replaced. No request that has
+// begun fails.
 func TestRollingDrains(t *testing.T) {
 	t.Parallel()
 	g := process(t, "http://"+serve(t, http.HandlerFunc(greet)))
@@ -182,7 +184,8 @@ func closed(c chan struct{}) bool {
 	}
 }
 
-// askOnce asks on a new connection. It was asked if the connection came about and the gateway didn't end it without a word.
+// askOnce sends a request on a new connection. asked is false if the connection failed or the gateway
+// closed it without an answer.
 func askOnce(addr string) (asked, ok bool) {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -192,12 +195,12 @@ func askOnce(addr string) (asked, ok bool) {
 	_, _ = fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(text), text)
 	answer, err := io.ReadAll(c)
 	if err != nil || len(answer) == 0 {
-		return false, false // it never left the backlog of a listener that was closed
+		return false, false // it was still in the backlog of a listener that was closed
 	}
 	return true, bytes.HasPrefix(answer, []byte("HTTP/1.1 200 ")) && bytes.HasSuffix(answer, []byte("hello"))
 }
 
-// An upstream that is away is told of by 502, and used again as soon as it is back.
+// An upstream that is down is reported with 502, and used again as soon as it is back.
 func TestUpstreamComesBack(t *testing.T) {
 	l := listen(t)
 	at := l.Addr().String()
@@ -224,7 +227,7 @@ func TestUpstreamComesBack(t *testing.T) {
 	_ = s.Close()
 }
 
-// Two gateways in a row: zstd between them, and what the far one has no rule for goes on as it came there.
+// Two gateways in a row use zstd between them. The far one passes on unchanged what it has no rule for.
 func TestTwoGateways(t *testing.T) {
 	upstream, got := keeper(t)
 	far := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "http", Upstream: "http://" + upstream, Settings: anyCoding, Rules: "- {direction: request, path: /gzip, min_size: 64, setting: gzip-6}"})

@@ -19,13 +19,13 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// receiver takes remote writes, and keeps all samples by series.
+// receiver is a remote-write receiver that keeps all samples by series.
 type receiver struct {
 	mu      sync.Mutex
 	samples map[string][]sample
 	faults  []string
 	codings map[string]int
-	answers []int // what the next requests are told; none: 204
+	answers []int // statuses of the next responses; then 204
 	told    map[int]int
 }
 
@@ -38,7 +38,8 @@ func newReceiver() *receiver {
 	return &receiver{samples: map[string][]sample{}, codings: map[string]int{}, told: map[int]int{}}
 }
 
-// ServeHTTP answers as told; what is told to come again isn't kept.
+// ServeHTTP responds with the next status of answers. It does not keep samples of requests whose sender is
+// told to retry.
 func (v *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -76,7 +77,7 @@ func (v *receiver) keep(h http.Header, body []byte) {
 
 var errWire = errors.New("not protobuf")
 
-// fields calls f for each field of a message.
+// fields calls f for each field of a protobuf message.
 func fields(b []byte, f func(number uint64, bytes []byte, bits uint64) error) error {
 	for len(b) > 0 {
 		key, n := binary.Uvarint(b)
@@ -115,11 +116,11 @@ func fields(b []byte, f func(number uint64, bytes []byte, bits uint64) error) er
 	return nil
 }
 
-// parse takes the samples out of a prometheus.WriteRequest; see bench/remotewrite for its fields.
+// parse adds the samples of a prometheus.WriteRequest; see bench/remotewrite for its fields.
 func (v *receiver) parse(request []byte) error {
 	return fields(request, func(number uint64, series []byte, _ uint64) error {
 		if number != 1 {
-			return nil // metadata
+			return nil // the field is metadata
 		}
 		var labels strings.Builder
 		return fields(series, func(number uint64, part []byte, _ uint64) error {
@@ -151,7 +152,8 @@ func (v *receiver) sample(series string, part []byte) error {
 	return err
 }
 
-// counter is a target whose every scrape has the next number, and says which were given out.
+// counter is a scrape target that returns a number one higher at each scrape. It records which numbers were
+// returned.
 type counter struct {
 	mu sync.Mutex
 	n  int
@@ -184,8 +186,8 @@ remote_write:
     queue_config: {max_shards: 1, min_shards: 1, batch_send_deadline: 200ms, min_backoff: 30ms, max_backoff: 200ms, retry_on_http_429: true}
 `
 
-// Every sample that Prometheus has written reaches the receiver, in order, whatever the receiver says meanwhile and while gateways
-// are killed and replaced.
+// Every sample that Prometheus has written reaches the receiver, in order, whatever the receiver answers
+// and while gateways are killed and replaced.
 func TestRemoteWrite(t *testing.T) {
 	testenv.Full(t)
 	testenv.Program(t, "prometheus")
@@ -223,7 +225,7 @@ func (v *receiver) answer(statuses ...int) {
 	v.answers = statuses
 }
 
-// waitFor waits until the samples of a scrape have come.
+// waitFor waits until the samples of a scrape have been received.
 func waitFor(t *testing.T, v *receiver, scrape int) {
 	t.Helper()
 	testenv.Eventually(t, fmt.Sprint("scrape ", scrape, " arrives"), func() bool {
@@ -238,8 +240,8 @@ func waitFor(t *testing.T, v *receiver, scrape int) {
 	})
 }
 
-// check looks at every series of the counter: each number once or, where its sender could not know that it had arrived, again. Some
-// came in the coding.
+// check compares every series of the counter: each number must arrive once, or again if its sender could
+// not know that it had arrived. Some requests must have used the coding.
 func (v *receiver) check(t *testing.T, coding string) {
 	t.Helper()
 	v.mu.Lock()
@@ -253,7 +255,8 @@ func (v *receiver) check(t *testing.T, coding string) {
 			continue
 		}
 		series++
-		highest, missed := 0.0, 0.0 // missed: scrapes that have timed out on a busy machine, which Prometheus marks by NaN
+		// Missed counts scrapes that have timed out on a busy machine, which Prometheus marks by NaN.
+		highest, missed := 0.0, 0.0
 		for _, s := range all {
 			switch {
 			case s.value > highest && s.value <= highest+1+missed:
@@ -273,7 +276,7 @@ func (v *receiver) check(t *testing.T, coding string) {
 	}
 }
 
-// What a receiver says of a write reaches the sender as it was said.
+// A receiver's answer to a write reaches the sender unchanged.
 func TestRemoteWriteAnswers(t *testing.T) {
 	v := newReceiver()
 	upstream := serve(t, v)

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// hostile is what a client sends on a connection, and what may reach an upstream of it: all of that, or a beginning, or
-// nothing. What has to arrive is marked.
+// hostile holds the bytes that a client sends on a connection, and the requests that may reach an upstream:
+// all of them, a prefix, or none. must marks requests that have to arrive.
 type hostile struct {
 	name, raw string
 	passes    []string
@@ -27,7 +27,7 @@ const (
 	chunks   = "Transfer-Encoding: chunked\r\n\r\n" + inChunk
 )
 
-// hello are requests for /a, with the body that a client meant.
+// hello is a request for /a with the body that the client meant.
 var hello = []string{`POST /a "hello"`}
 
 var corpus = slices.Concat(lengthsAndChunks, oddChunks, oddHeads, oddTargets, plainOnes)
@@ -162,7 +162,7 @@ var plainOnes = []hostile{
 	{name: "close, and more", raw: post + "Connection: close\r\nContent-Length: 5\r\n\r\nhello" + smuggled, passes: hello, must: true},
 }
 
-// modes are what gateways do with bodies.
+// modes are the ways in which gateways treat bodies.
 var modes = []struct {
 	name  string
 	start func(t testing.TB, upstream string) (addr string)
@@ -172,8 +172,8 @@ var modes = []struct {
 	{"a pair", paired},
 }
 
-// Whatever a client sends, what reaches the upstream can be read in one way only, and is what the client may have meant: never two
-// requests out of one, and no other body.
+// For anything that a client sends, the requests that reach the upstream are unambiguous and are those that
+// the client may have meant: one request never becomes two, and no body changes.
 func TestSmuggling(t *testing.T) {
 	var all atOnce
 	for _, mode := range modes {
@@ -193,7 +193,7 @@ func TestSmuggling(t *testing.T) {
 	all.Wait()
 }
 
-// atOnce runs more tests at once than there are processors, since all that they do is to wait.
+// atOnce runs more tests at once than there are processors, since the tests mostly wait.
 type atOnce struct {
 	sync.WaitGroup
 	running chan struct{}
@@ -227,10 +227,11 @@ func (c hostile) judge(t *testing.T, u *strictUpstream, statuses []int) {
 	}
 }
 
-// quiet is how long a client waits for more of a gateway.
+// quiet limits how long a client waits for further replies of a gateway.
 const quiet = 200 * time.Millisecond
 
-// converse sends bytes and returns the status of each answer: so many at least, and those that come soon behind them.
+// converse sends bytes and returns the status of each reply. It waits for at least least replies, and for
+// those that follow soon.
 func converse(t *testing.T, addr, raw string, least int) (statuses []int) {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)

@@ -16,8 +16,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// strictUpstream reads requests as the strictest reader would, who takes nothing that another could read otherwise, records
-// them and says yes to each, with hints before.
+// strictUpstream is an upstream that rejects every request that another reader could parse differently. It
+// records requests and answers each with 103 Early Hints and 200.
 type strictUpstream struct {
 	addr string
 
@@ -26,11 +26,11 @@ type strictUpstream struct {
 	faults   []string
 }
 
-// message is a request as it came.
+// message is a received request.
 type message struct {
 	method, target string
-	header         map[string][]string // by names in lower case
-	body           string              // without its content coding
+	header         map[string][]string // keys are lower case
+	body           string              // after its content coding was removed
 }
 
 func (m message) String() string { return m.method + " " + m.target + " " + strconv.Quote(m.body) }
@@ -65,19 +65,19 @@ func (u *strictUpstream) note(m message, err error) {
 	switch {
 	case err == nil:
 		u.messages = append(u.messages, m)
-	case !errors.Is(err, errCut): // is no message
+	case !errors.Is(err, errCut): // a request that was cut off is ignored
 		u.faults = append(u.faults, err.Error())
 	}
 }
 
-// forget drops what came so far.
+// forget drops everything recorded so far.
 func (u *strictUpstream) forget() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.messages, u.faults = nil, nil
 }
 
-// got is what came, a line each.
+// got returns the recorded requests, one line each, and the errors.
 func (u *strictUpstream) got() (lines, faults []string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -96,7 +96,7 @@ var (
 	hostValue   = regexp.MustCompile(`^[0-9A-Za-z.:_\[\]-]+$`)
 )
 
-// readStrictly reads one request. The end of the connection before one is io.EOF.
+// readStrictly reads one request. It returns io.EOF if the connection ends before the first byte.
 func readStrictly(r *bufio.Reader) (m message, err error) {
 	line, err := strictLine(r)
 	if err != nil {
@@ -199,7 +199,7 @@ func strictChunks(r *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// strictTrailer refuses what is no trailer's business.
+// strictTrailer reads trailers and refuses fields that are not allowed there.
 func strictTrailer(r *bufio.Reader) error {
 	h, err := strictHeader(r)
 	if err != nil {
