@@ -13,11 +13,11 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// client is a program that prints what its work gave, on a database of its own.
+// client is a program that works on a database of its own and prints the results.
 type client struct {
 	name   string
 	run    func(t *testing.T, port, database string) string
-	lines  int // that it prints at least
+	lines  int // least number of lines that it prints
 	tables []string
 }
 
@@ -29,8 +29,8 @@ var clients = []client{
 	{"jdbc", runJDBC, 200, []string{"java"}},
 }
 
-// Each client gets the same answers through a mirror as directly, the targets agree, and end with production's rows. Others than
-// psql run with make full.
+// Each client gets the same answers through a mirror as directly, the targets agree, and their rows equal
+// production's. Clients other than psql run with make full.
 func TestClients(t *testing.T) {
 	all := sharedServers(t)
 	for _, c := range clients {
@@ -72,7 +72,7 @@ func (s servers) same(t *testing.T, database, table string) {
 	}
 }
 
-// output of a program that has to end well.
+// output runs a program that must succeed and returns its output.
 func output(t *testing.T, input, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
@@ -99,8 +99,8 @@ func runPsql(t *testing.T, port, database string) string {
 	return processNumber.ReplaceAllString(printed, "PID n")
 }
 
-// runPgbench runs all modes of the protocol, and a pipeline, with as much work each time. What it prints are latencies, but for the
-// number of transactions.
+// runPgbench runs all modes of the protocol, and a pipeline, with the same amount of work each time. Its
+// output is latencies, except for the number of transactions.
 func runPgbench(t *testing.T, port, database string) string {
 	t.Helper()
 	return runPgbenchModes(t, port, database, []string{"simple", "extended", "prepared"})

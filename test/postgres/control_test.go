@@ -16,7 +16,8 @@ import (
 
 const token = "a token of some length"
 
-// A gateway is held and moved through its admin page, by somebody with the token, and remembers where to when it is started again.
+// A gateway can be held and moved on its admin page with the token, and after a restart it still uses the
+// server it was moved to.
 func TestControl(t *testing.T) {
 	old := testenv.NewPostgresNode(t, testenv.PostgresConfig{})
 	standby := old.Standby(t)

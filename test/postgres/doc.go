@@ -1,6 +1,8 @@
-// Package postgres proves with programs of others that cinch shadow --postgres is transparent and mirrors what they do: drivers of
-// several languages, psql and pgbench, PostgreSQL's own regression, isolation and pipeline tests, and PgBouncer on either side. What a
-// program prints has to be the same directly and through the mirror, and the targets have to agree.
+// Package postgres checks with programs of other projects that cinch shadow --postgres is transparent and
+// mirrors their statements: drivers of several languages, psql and pgbench, PostgreSQL's own regression,
+// isolation and pipeline tests, and PgBouncer on either side. A program must print the same directly and
+// through the mirror, and the targets must agree.
 //
-// test/postgres/regress runs PostgreSQL's own tests, whose source is not part of this repository; test/postgres/suites those of drivers.
+// test/postgres/regress runs PostgreSQL's own tests, whose source is not part of this repository;
+// test/postgres/suites runs those of drivers.
 package postgres

@@ -19,21 +19,21 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// crowd is how many clients come at once, and strangers and cancellations.
+// crowd is the number of simultaneous clients, and of unauthenticated clients and cancellations.
 var crowd = flag.Int("postgres.crowd", 20, "clients that come at once")
 
-// front is what clients connect to in place of production.
+// front is the gateway or mirror that clients connect to in place of production.
 type front struct {
 	addr       string
 	pid        int
 	production *testenv.SQLServer
 
-	asks   *pgx.Conn   // production, directly
-	looks  []*pgx.Conn // the servers that may hold connections for clients, directly
+	asks   *pgx.Conn   // direct connection to production
+	looks  []*pgx.Conn // direct connections to the servers that may hold connections for clients
 	others *others
 }
 
-// hostile are the applications that misbehave here.
+// hostile is the application_name of the misbehaving clients.
 const hostile = "hostile"
 
 func newFront(t *testing.T, addr string, pid int, servers ...*testenv.SQLServer) *front {
@@ -57,7 +57,7 @@ func dial(t *testing.T, addr string) *pgx.Conn {
 	return c
 }
 
-// count asks production directly.
+// count runs a query directly on production.
 func (f *front) count(t *testing.T, query string, args ...any) (n int) {
 	t.Helper()
 	if err := f.asks.QueryRow(t.Context(), query, args...).Scan(&n); err != nil {
@@ -66,10 +66,10 @@ func (f *front) count(t *testing.T, query string, args ...any) (n int) {
 	return n
 }
 
-// connected is how many connections a server has of hostile clients.
+// connected counts a server's connections of hostile clients.
 const connected = "SELECT count(*) FROM pg_stat_activity WHERE application_name = '" + hostile + "'"
 
-// left waits until all servers have let go of hostile clients.
+// left waits until all servers have closed the connections of hostile clients.
 func (f *front) left(t *testing.T) {
 	t.Helper()
 	for _, c := range f.looks {
@@ -83,14 +83,14 @@ func (f *front) left(t *testing.T) {
 	}
 }
 
-// others are the clients that behave.
+// others are well-behaved clients.
 type others struct {
 	f    *front
-	conn *pgx.Conn // that has been there from the beginning
+	conn *pgx.Conn // open from the beginning
 	n    int
 }
 
-// work has them do something by an old connection and by a new one, and looks at production whether it is there.
+// work inserts rows over an old connection and a new one, and checks that production has them.
 func (o *others) work(t *testing.T) {
 	t.Helper()
 	fresh, err := pgx.Connect(t.Context(), "postgres://postgres@"+o.f.addr+"/postgres")
@@ -111,13 +111,13 @@ func (o *others) work(t *testing.T) {
 	}
 }
 
-// enemy is a connection that speaks the protocol by hand.
+// enemy is a connection on which the test writes protocol messages itself.
 type enemy struct {
 	net.Conn
 	key []byte
 }
 
-// reach connects, and says nothing.
+// reach connects and sends nothing.
 func (f *front) reach(t *testing.T) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", f.addr)
@@ -128,7 +128,7 @@ func (f *front) reach(t *testing.T) net.Conn {
 	return c
 }
 
-// enter logs in.
+// enter connects and logs in.
 func (f *front) enter(t *testing.T) *enemy {
 	t.Helper()
 	e := &enemy{Conn: f.reach(t)}
@@ -144,7 +144,7 @@ func (e *enemy) say(t *testing.T, b []byte) {
 	}
 }
 
-// until reads up to a message of that type.
+// until reads messages up to one of that type.
 func (e *enemy) until(t *testing.T, kind byte) {
 	t.Helper()
 	for {
@@ -163,14 +163,14 @@ func (e *enemy) until(t *testing.T, kind byte) {
 	}
 }
 
-// ask has a query answered.
+// ask sends a query and reads its reply.
 func (e *enemy) ask(t *testing.T, text string) {
 	t.Helper()
 	e.say(t, pg.AppendQuery(nil, text))
 	e.until(t, pg.ReadyForQuery)
 }
 
-// die ends the connection with a reset, as the kernel does for a process that is killed with something unread.
+// die resets the connection, as the kernel does for a killed process with unread data.
 func (e *enemy) die(t *testing.T) {
 	t.Helper()
 	if err := e.Conn.(*net.TCPConn).SetLinger(0); err != nil {
@@ -179,8 +179,9 @@ func (e *enemy) die(t *testing.T) {
 	_ = e.Close()
 }
 
-// Clients that are hostile, impatient or dead, at a gateway and at a mirror: others go on, production's connections are closed with those of
-// clients, and memory stays in its bound. The targets get what production has done, and nothing else.
+// Clients are hostile, impatient or killed, at a gateway and at a mirror. Other clients are not affected,
+// production's connections are closed with those of clients, and memory stays within its limit. The targets
+// execute exactly what production has executed.
 func TestHostileClients(t *testing.T) {
 	s := sharedServers(t)
 	for _, server := range s.all() {
@@ -189,7 +190,7 @@ func TestHostileClients(t *testing.T) {
 	t.Run("gateway", func(t *testing.T) {
 		g := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "postgres", Upstream: "postgres://" + s.production.Addr})
 		newFront(t, g.Addr, g.Pid(), s.production).suffer(t, 64*mib)
-		for _, target := range []*testenv.SQLServer{s.control, s.test} { // it has no mirror
+		for _, target := range []*testenv.SQLServer{s.control, s.test} { // this case has no mirror
 			testenv.Command(t, "psql", "-Xq", "-h", "127.0.0.1", "-p", target.Port, "-U", "postgres", "-c", "INSERT INTO victim VALUES (1, 1)")
 		}
 		testenv.Command(t, "psql", "-Xq", "-h", "127.0.0.1", "-p", s.production.Port, "-U", "postgres", "-c", "TRUNCATE work")
@@ -212,7 +213,7 @@ func TestHostileClients(t *testing.T) {
 
 const mib = 1 << 20
 
-// suffer has all of them come. The process holds no more than some bytes, and 48 KiB a client.
+// suffer runs all attacks. The process must use at most most bytes and 48 KiB per client.
 func (f *front) suffer(t *testing.T, most int64) {
 	for _, attack := range []struct {
 		name string
@@ -243,7 +244,7 @@ func (f *front) suffer(t *testing.T, most int64) {
 	}
 }
 
-// strangers never send a startup, or not all of it. Production has no connection of theirs.
+// strangers send no startup packet, or only a part of one. Production gets no connection for them.
 func (f *front) strangers(t *testing.T) {
 	const all = "SELECT count(*) FROM pg_stat_activity"
 	before := f.count(t, all)
@@ -258,7 +259,7 @@ func (f *front) strangers(t *testing.T) {
 	testenv.Eventually(t, "production has no connections of strangers", func() bool { return f.count(t, all) <= before })
 }
 
-// noPackets are no first packets. Their connections are closed, and the server is not asked.
+// noPackets sends invalid first packets. Their connections are closed, and the server is not contacted.
 func (f *front) noPackets(t *testing.T) {
 	length := func(n uint32, rest string) string { return string(binary.BigEndian.AppendUint32(nil, n)) + rest }
 	for _, packet := range []string{
@@ -269,12 +270,12 @@ func (f *front) noPackets(t *testing.T) {
 		if _, err := io.WriteString(c, packet); err != nil {
 			t.Fatal(err)
 		}
-		_, _ = io.Copy(io.Discard, c) // a reset is an end, too
+		_, _ = io.Copy(io.Discard, c) // a reset counts as the end
 	}
 }
 
-// noMessages are sent by clients that have logged in. What the server says to them comes through, up to the end; some wait for the rest of what
-// was declared, and go.
+// noMessages sends invalid messages after logging in. The server's answer is passed on to the end. For some
+// messages the server waits for the rest of the declared length until the client leaves.
 func (f *front) noMessages(t *testing.T) {
 	declared := func(kind byte, n uint32, rest string) string {
 		return string([]byte{kind}) + string(binary.BigEndian.AppendUint32(nil, n)) + rest
@@ -296,7 +297,7 @@ func (f *front) noMessages(t *testing.T) {
 	}
 }
 
-// answerTo is what is said to a message that is none, to a Sync behind it, and to the end.
+// answerTo returns the reply to an invalid message, to a Sync after it, and to the end of the connection.
 func (f *front) answerTo(t *testing.T, message string) string {
 	t.Helper()
 	e := f.enter(t)
@@ -316,7 +317,8 @@ func (f *front) answerTo(t *testing.T, message string) string {
 	}
 }
 
-// cancellations come with keys that are nobody's, while another client's statement waits. It is not cancelled.
+// cancellations sends cancel requests with wrong keys while another client's statement waits, which must
+// not be cancelled.
 func (f *front) cancellations(t *testing.T) {
 	if _, err := f.asks.Exec(t.Context(), "SELECT pg_advisory_lock(1)"); err != nil {
 		t.Fatal(err)
@@ -351,7 +353,7 @@ func (f *front) cancellations(t *testing.T) {
 	_ = e.Close()
 }
 
-// unread results are larger than what anybody between may hold.
+// unread requests results that are larger than the gateway or mirror may hold, and does not read them.
 func (f *front) unread(t *testing.T) {
 	var slow []*enemy
 	for range 6 {
@@ -368,7 +370,7 @@ func (f *front) unread(t *testing.T) {
 	}
 }
 
-// halves have ended their direction, and read on: the server answers what was asked.
+// halves half-closes connections and keeps reading: the server must answer the request.
 func (f *front) halves(t *testing.T) {
 	answer := func(f *front) int64 {
 		e := f.enter(t)
@@ -384,7 +386,7 @@ func (f *front) halves(t *testing.T) {
 	}
 }
 
-// killed clients leave nothing behind: no rows, and no locks.
+// killed checks that killed clients leave neither rows nor locks.
 func (f *front) killed(t *testing.T) {
 	first := f.enter(t)
 	first.ask(t, "INSERT INTO victim VALUES (1, 0) ON CONFLICT (id) DO UPDATE SET n = 0")
@@ -401,13 +403,13 @@ func (f *front) killed(t *testing.T) {
 			e.say(t, pg.AppendQuery(nil, "COPY (SELECT repeat('z', 100000) FROM generate_series(1, 4000)) TO STDOUT"))
 			e.until(t, pg.CopyData)
 		},
-		func(e *enemy) { // a pipeline without its Sync
+		func(e *enemy) { // a pipeline without Sync
 			e.say(t, pg.Append(nil, pg.Parse, []byte("\x00INSERT INTO victim VALUES (8, 8)\x00\x00\x00")))
 			e.say(t, pg.Append(nil, pg.Bind, make([]byte, 8)))
 			e.say(t, pg.Append(pg.Append(nil, pg.Execute, make([]byte, 5)), pg.Flush))
 			e.until(t, pg.CommandComplete)
 		},
-		func(e *enemy) { // half of a message
+		func(e *enemy) { // half a message
 			e.say(t, pg.AppendQuery(nil, "INSERT INTO victim VALUES (9, 9)")[:20])
 		},
 	} {
@@ -426,7 +428,7 @@ func (f *front) killed(t *testing.T) {
 	}
 }
 
-// crowd are many clients at once: all get their answer while all are there.
+// crowd connects many clients at once: each must be answered while all are connected.
 func (f *front) crowd(t *testing.T) {
 	var all sync.WaitGroup
 	conns := make([]*pgx.Conn, *crowd)
@@ -459,7 +461,7 @@ func (f *front) crowd(t *testing.T) {
 	all.Wait()
 }
 
-// storm are clients that come and go, each in another way.
+// storm connects and disconnects clients in many different ways.
 func (f *front) storm(t *testing.T) {
 	startup := pg.AppendStartup(nil, "user", "postgres", "application_name", hostile)
 	var all sync.WaitGroup

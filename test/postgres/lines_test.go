@@ -15,7 +15,7 @@ import (
 
 var allLines = flag.Bool("postgres.lines", false, "PostgreSQL 16 and 17 too; test/servers install postgreslines")
 
-// lines are the newer ones, oldest first: TestClients has Debian's.
+// lines returns the newer versions, oldest first; TestClients uses Debian's.
 func lines() []testenv.PostgresLine {
 	newer := testenv.PostgresLines[1:]
 	if *allLines {
@@ -24,7 +24,7 @@ func lines() []testenv.PostgresLine {
 	return newer
 }
 
-// makeDatabase makes a database anew at servers.
+// makeDatabase creates a database on servers, replacing an existing one.
 func makeDatabase(t *testing.T, name string, at ...*testenv.SQLServer) {
 	t.Helper()
 	for _, s := range at {
@@ -34,8 +34,9 @@ func makeDatabase(t *testing.T, name string, at ...*testenv.SQLServer) {
 	}
 }
 
-// Drivers get the same answers from newer servers through a gateway and a mirror as directly, by the newest protocol that both ends speak.
-// Targets of another major version than production get the same statements, and answer alike.
+// Drivers get the same answers from newer servers through a gateway and a mirror as directly, with the
+// newest protocol version that both ends support. Targets of another major version than production get the
+// same statements and give equal answers.
 func TestLines(t *testing.T) {
 	testenv.Full(t)
 	t.Setenv("PGMAXPROTOCOLVERSION", "latest")
@@ -53,7 +54,7 @@ func TestLines(t *testing.T) {
 			upgraded.saysMajor(t)
 			for _, c := range clients {
 				if c.name != "pgbench" && c.name != "psycopg" {
-					continue // the rest of psql's scenario is of its own line
+					continue // the rest of psql's scenario is specific to its version
 				}
 				t.Run(c.name, func(t *testing.T) {
 					const database = "work_lines"
@@ -73,7 +74,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// throughMirror has a client work through a mirror between s.
+// throughMirror runs a client through a mirror of s and compares the results.
 func throughMirror(t *testing.T, c client, s servers, want, database string, run func(port string) string) {
 	t.Helper()
 	makeDatabase(t, database, s.all()...)
@@ -87,7 +88,7 @@ func throughMirror(t *testing.T, c client, s servers, want, database string, run
 	}
 }
 
-// saysMajor has cinch shadow check say that the targets have another major version.
+// saysMajor checks that cinch shadow check reports that the targets have another major version.
 func (s servers) saysMajor(t *testing.T) {
 	t.Helper()
 	listen := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))

@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A mirror's memory is a bound, and what a large COPY may take a quarter of.
+// A mirror's memory stays in its limit, of which a large COPY may take a quarter.
 func TestMemory(t *testing.T) {
 	testenv.Full(t)
 	s := startServers(t)
@@ -21,7 +21,7 @@ func TestMemory(t *testing.T) {
 	t.Run("frozen targets", s.frozenTargets)
 }
 
-// largeCopy is mirrored where there is room for it.
+// largeCopy checks that a COPY is mirrored if it fits into that quarter.
 func (s servers) largeCopy(t *testing.T) {
 	const rows = 80
 	m := s.mirror(t, "--memory", "1GiB")
@@ -37,12 +37,12 @@ func (s servers) largeCopy(t *testing.T) {
 	s.same(t, "postgres", "work")
 }
 
-// frozenTargets are there while clients write several times as much as the mirror may hold: they see no error, and the process stays in the bound
-// that docs/SHADOW.md names.
+// frozenTargets freezes both targets while clients write several times as much as the mirror may hold.
+// Clients see no error, and the process stays within the limit that docs/SHADOW.md names.
 func (s servers) frozenTargets(t *testing.T) {
 	const memory, clients, rows, copied = 64 * mib, 8, 12, 4
 	m := s.mirror(t, "--memory", strconv.Itoa(memory))
-	dial(t, m.addr) // it has begun when somebody is served
+	dial(t, m.addr) // the mirror has started when it serves a client
 	s.control.Freeze(t)
 	s.test.Freeze(t)
 	value := strings.Repeat("v", mib)

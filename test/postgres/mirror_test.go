@@ -17,7 +17,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// servers are production and the two targets of a mirror.
+// servers holds production and the two targets of a mirror.
 type servers struct {
 	production, control, test *testenv.SQLServer
 }
@@ -28,7 +28,8 @@ func (s servers) all() []*testenv.SQLServer {
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// sharedServers returns three servers of Debian's line that tests share, one after the other. Each test has databases or tables of its own.
+// sharedServers returns three servers from Debian's package that tests share, one after the other. Each
+// test uses its own databases or tables.
 func sharedServers(t testing.TB) servers {
 	t.Helper()
 	return testenv.Shared(t, "servers", func(t testing.TB) servers {
@@ -44,17 +45,17 @@ func startServers(t testing.TB, settings ...string) (s servers) {
 	return s
 }
 
-// mirror runs cinch shadow. Clients connect to addr.
+// mirror is a running cinch shadow. Clients connect to addr.
 type mirror struct {
 	addr, port string
 	pid        int
 	stop       func() *report
 }
 
-// patience is for a mirror whose targets have still to catch up; it fails only when that hangs.
+// patience allows a mirror's targets to catch up. It only runs out if they hang.
 const patience = 5 * time.Minute
 
-// startMirror mirrors all reads, and lets nothing but a fault end the mirror.
+// startMirror starts a mirror of all reads that ends only on a fault.
 func startMirror(t *testing.T, production, control, test string, more ...string) *mirror {
 	t.Helper()
 	port := testenv.FreePort(t)
@@ -86,7 +87,7 @@ func startMirror(t *testing.T, production, control, test string, more ...string)
 		return r
 	})
 	t.Cleanup(func() {
-		if r := m.stop(); t.Failed() { // it ends by itself when the targets differ
+		if r := m.stop(); t.Failed() { // it ends by itself if the targets differ
 			t.Logf("%s %q, ended by %q: %+v", r.Outcome, r.Reasons, r.Ended, r.Differences)
 		}
 	})
@@ -100,13 +101,13 @@ func startMirror(t *testing.T, production, control, test string, more ...string)
 	return m
 }
 
-// between is a mirror between the three.
+// mirror starts a mirror for the three servers.
 func (s servers) mirror(t *testing.T, more ...string) *mirror {
 	t.Helper()
 	return startMirror(t, s.production.URL(), s.control.URL(), s.test.URL(), more...)
 }
 
-// report is what the tests read of --json.
+// report holds the fields of --json that the tests use.
 type report struct {
 	Outcome, Ended string
 	Reasons        []string
@@ -126,7 +127,8 @@ type report struct {
 	Why, Left, Refused map[string]int
 }
 
-// settle ends the mirror when the targets have all that clients did. They have to agree, and with at least so many answers.
+// settle ends the mirror after the targets have executed everything. They must agree, with at least least
+// equal answers.
 func (m *mirror) settle(t *testing.T, least int) *report {
 	t.Helper()
 	r := m.stop()

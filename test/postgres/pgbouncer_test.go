@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// bouncer starts PgBouncer before a server, and returns its port.
+// bouncer starts PgBouncer in front of a server, and returns its port.
 func bouncer(t *testing.T, pooling, server string) (port string) {
 	t.Helper()
 	port = strconv.Itoa(testenv.FreePort(t))
@@ -41,17 +41,18 @@ min_pool_size = 0
 	return port
 }
 
-// poolings are PgBouncer's, with what works in them: PgBouncer before 1.21 knows nothing of prepared statements.
+// poolings are PgBouncer's pool modes and the programs that work with them: PgBouncer before 1.21 does not
+// support prepared statements.
 var poolings = []struct {
 	name  string
-	modes []string // of pgbench
-	whole bool     // all that a driver does
+	modes []string // query modes of pgbench
+	whole bool     // everything that a driver does works
 }{
 	{"session", []string{"simple", "extended", "prepared"}, true},
 	{"transaction", []string{"simple", "extended"}, false},
 }
 
-// throughPool is what pgbench and psycopg print.
+// throughPool returns the output of pgbench and psycopg.
 func throughPool(t *testing.T, port, database string, modes []string, whole bool) (out string) {
 	t.Helper()
 	out = runPgbenchModes(t, port, database, modes)
@@ -61,8 +62,8 @@ func throughPool(t *testing.T, port, database string, modes []string, whole bool
 	return out
 }
 
-// PgBouncer before the mirror, and behind it before production and the targets: clients get what they get without a mirror, and the targets
-// have all of it.
+// PgBouncer in front of the mirror, and behind it in front of production and the targets: clients get the
+// same results as without a mirror, and the targets receive all statements.
 func TestPgBouncer(t *testing.T) {
 	testenv.Full(t)
 	const prepared = "max_prepared_transactions=10"
@@ -105,8 +106,9 @@ func TestPgBouncer(t *testing.T) {
 	}
 }
 
-// A target behind a pool by transactions is refused, as nobody could tell there what waits for what: by shadow check, and by a run, which is
-// void and says why. Production's clients notice nothing. One behind a pool by sessions is noted, and its data can be compared.
+// A target behind a transaction pool is refused, because it can't be told there which statements wait for
+// which. cinch shadow check reports it, and a run is void and gives the reason. Production's clients are
+// not affected. A session pool is only noted, and its data can be compared.
 func TestTargetsBehindTransactionPools(t *testing.T) {
 	testenv.Full(t)
 	all := startServers(t)
@@ -119,7 +121,8 @@ func TestTargetsBehindTransactionPools(t *testing.T) {
 		t.Errorf("check: %v\n%s", err, out)
 	}
 	args = []string{"shadow", "check", "--postgres", listen + "=" + all.production.URL(), "--control", sessions, "--test", all.test.URL(), "--probe", "10ms"}
-	out, _ := exec.CommandContext(t.Context(), testenv.Cinch(t), args...).CombinedOutput() // so short a probe says nothing
+	// Fails, since so short a probe shows nothing.
+	out, _ := exec.CommandContext(t.Context(), testenv.Cinch(t), args...).CombinedOutput()
 	if !strings.Contains(string(out), "control is behind a pool, which is part of its latencies") || strings.Contains(string(out), "not compared") {
 		t.Errorf("check: %s", out)
 	}

@@ -18,7 +18,8 @@ var (
 	regressed = flag.String("tests", "", "which of the regression tests and isolation specs, with commas and in their order; none: all")
 )
 
-// suite is PostgreSQL's source with what its tests need built beside it, in a directory that servers can read and write.
+// suite is PostgreSQL's source with the programs that its tests need, in a directory that servers can read
+// and write.
 type suite struct {
 	source, dir string
 }
@@ -33,7 +34,7 @@ func newSuite(t *testing.T) suite {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o777); err != nil { // the servers are another user's
+	if err := os.Chmod(dir, 0o777); err != nil { // the servers run as another user
 		t.Fatal(err)
 	}
 	return suite{source: *source, dir: dir}
@@ -44,7 +45,7 @@ func pgConfig(t *testing.T, what string) string {
 	return strings.TrimSpace(testenv.Command(t, testenv.Program(t, "pg_config"), "--"+what))
 }
 
-// compile makes a file out of sources of a directory of the source tree.
+// compile compiles sources in a directory of the source tree to a file.
 func (s suite) compile(t *testing.T, under, name string, args ...string) (file string) {
 	t.Helper()
 	file = filepath.Join(s.dir, name)
@@ -54,14 +55,14 @@ func (s suite) compile(t *testing.T, under, name string, args ...string) (file s
 	return file
 }
 
-// program is compile of what libpq's own tests are made of.
+// program compiles a program with the libraries that libpq's own tests need.
 func (s suite) program(t *testing.T, under, name string, sources ...string) string {
 	t.Helper()
 	libraries := filepath.Join(filepath.Dir(pgConfig(t, "pkglibdir")), "lib")
 	return s.compile(t, under, name, append(sources, "-L"+libraries, "-lpq", "-lpgcommon", "-lpgport", "-lm")...)
 }
 
-// names are the tests that were asked for, or those of a schedule of the source tree.
+// names returns the tests of the flag, or else those of a schedule of the source tree.
 func (s suite) names(t *testing.T, schedule string) (names []string) {
 	t.Helper()
 	if *regressed != "" {
@@ -82,7 +83,8 @@ func (s suite) names(t *testing.T, schedule string) (names []string) {
 	return names
 }
 
-// regress runs the regression tests at a server, in a directory of that way, and returns what each printed.
+// regress runs the regression tests at a server, in a directory named after way, and returns the output of
+// each.
 func (s suite) regress(t *testing.T, way, port string) map[string]string {
 	t.Helper()
 	under := filepath.Join(s.source, "src", "test", "regress")
@@ -106,7 +108,7 @@ func (s suite) regress(t *testing.T, way, port string) map[string]string {
 	cmd := exec.CommandContext(t.Context(), filepath.Join(pgConfig(t, "pkglibdir"), "pgxs", "src", "test", "regress", "pg_regress"), args...)
 	cmd.Dir = out
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	printed, _ := cmd.CombinedOutput() // tests that differ from what is expected do so directly too
+	printed, _ := cmd.CombinedOutput() // tests with unexpected output fail when run directly, too
 	got := readDir(t, filepath.Join(out, "results"), ".out")
 	t.Logf("%s: %d tests, %d as expected", way, len(got), strings.Count(string(printed), "... ok"))
 	if len(got) != len(s.names(t, "regress/parallel_schedule")) {
@@ -132,7 +134,7 @@ func readDir(t *testing.T, dir, suffix string) map[string]string {
 	return out
 }
 
-// alike fails for each of the outputs that is another one through the mirror.
+// alike reports an error for each output that differs through the mirror.
 func alike(t *testing.T, direct, through map[string]string) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(direct)) {
@@ -152,7 +154,8 @@ func firstDifference(want, got string) string {
 	return "one is longer"
 }
 
-// PostgreSQL's regression tests, all that its schedule has: each prints what it prints directly, and the targets agree.
+// PostgreSQL's regression tests, all of its schedule: each prints the same through the mirror as directly,
+// and the targets agree.
 func TestRegression(t *testing.T) {
 	s := newSuite(t)
 	s.compile(t, "regress", "regress.so", "-fPIC", "-shared", "regress.c")
@@ -165,7 +168,7 @@ func TestRegression(t *testing.T) {
 	all.sameTables(t, "regression")
 }
 
-// tables asks for a number a table, which does not tell the order of its rows.
+// tables computes a checksum per table that does not depend on the order of rows.
 const tables = `SELECT format('SELECT %L, count(*), sum(hashtextextended(t::text, 0)) FROM %s AS t', c.oid::regclass, c.oid::regclass)
 	FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE relkind = 'r' AND nspname NOT IN ('pg_catalog', 'information_schema') ORDER BY c.oid::regclass::text \gexec`
 
@@ -199,7 +202,8 @@ func (s servers) sameTables(t *testing.T, database string) {
 	t.Logf("%d tables", len(production))
 }
 
-// PostgreSQL's isolation tests: sessions that wait for each other, and deadlocks.
+// PostgreSQL's isolation tests, with sessions that wait for each other and deadlocks, give the same results
+// through the mirror.
 func TestIsolation(t *testing.T) {
 	s := newSuite(t)
 	tester := s.program(t, "isolation", "isolationtester", "isolationtester.c", "specparse.c")
@@ -229,7 +233,7 @@ func TestIsolation(t *testing.T) {
 	m.settle(t, 20)
 }
 
-// The pipeline tests of libpq, with what went over the wire as libpq saw it.
+// libpq's pipeline tests have the same protocol traces through the mirror as directly.
 func TestPipelines(t *testing.T) {
 	s := newSuite(t)
 	const under = "modules/libpq_pipeline"
@@ -248,13 +252,14 @@ func TestPipelines(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := os.Stat(filepath.Join(s.source, "src", "test", under, "traces", name+".trace")); err == nil {
-				out[name] = string(text) // the others' go by the size of socket buffers
+				out[name] = string(text) // other traces depend on the size of socket buffers
 			}
 		}
 		return out
 	}
 	direct := traces(testenv.Postgres(t).Port)
-	// One test sends without a Sync for as long as sockets take it: how much that is depends on how fast the server reads.
+	// One test sends without a Sync until the sockets are full; the amount depends on how fast the server
+	// reads.
 	m := startServers(t).mirror(t, "--memory", "1GiB")
 	alike(t, direct, traces(m.port))
 	m.settle(t, 20)

@@ -17,10 +17,10 @@ import (
 type startup struct {
 	name    string
 	packet  []byte
-	gateway string // what the gateway says; empty: what the server says
+	gateway string // the gateway's own answer; empty: the server's
 }
 
-// version makes a startup one of another version of the protocol.
+// version changes the protocol version of a startup packet.
 func version(major, minor uint16, packet []byte) []byte {
 	binary.BigEndian.PutUint16(packet[4:], major)
 	binary.BigEndian.PutUint16(packet[6:], minor)
@@ -38,8 +38,10 @@ func startups() []startup {
 		{name: "3.0", packet: with()},
 		{name: "3.1", packet: version(3, 1, with())},
 		{name: "3.2", packet: version(3, 2, with())},
-		{name: "3.9999", packet: version(3, 9999, with())}, // libpq 19 sends it, to see who can't negotiate
-		{name: "2.0", packet: version(2, 0, with()), gateway: "E 08P01 this is a gateway for PostgreSQL's protocol 3\nend\n"}, // the server speaks 2.0 then
+		// Libpq 19 sends it, to detect servers that can't negotiate.
+		{name: "3.9999", packet: version(3, 9999, with())},
+		// The server would answer with protocol 2.0.
+		{name: "2.0", packet: version(2, 0, with()), gateway: "E 08P01 this is a gateway for PostgreSQL's protocol 3\nend\n"},
 		{name: "4.0", packet: version(4, 0, with())},
 		{name: "an unknown request", packet: version(1234, 5690, with())},
 		{name: "protocol options", packet: with("_pq_.one", "1", "_pq_.two", "2")},
@@ -62,7 +64,8 @@ func startups() []startup {
 	}
 }
 
-// conversation is what a server says to a startup, and then to a query. What differs by nature is not in it.
+// conversation returns a server's answers to a startup packet and to a query, without values that always
+// differ.
 func conversation(t *testing.T, addr string, packet []byte) string {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
@@ -123,8 +126,8 @@ func describe(m pg.Message) string {
 	return fmt.Sprintf("%c %q", m.Type, m.Body)
 }
 
-// Every way to begin a connection that the protocol documents gives the server's own answers through a gateway and a mirror, versions and
-// options of the protocol that it does not know included.
+// Every documented way to begin a connection gets the server's own answers through a gateway and a mirror,
+// including versions and protocol options that the server does not support.
 func TestStartups(t *testing.T) {
 	for i, line := range testenv.PostgresLines {
 		t.Run(line.Name, func(t *testing.T) {
@@ -151,14 +154,16 @@ func TestStartups(t *testing.T) {
 				}
 			}
 			r := m.stop()
-			if c := r.Compared; c.Different > 0 || c.Lost != [2]int{} || c.Timed < 20 || r.Dropped > 1 { // what no server understands is mirrored no more
+			// Packets that no server understands are not mirrored.
+			if c := r.Compared; c.Different > 0 || c.Lost != [2]int{} || c.Timed < 20 || r.Dropped > 1 {
 				t.Errorf("compared %+v, %d dropped %v, %+v", c, r.Dropped, r.Why, r.Differences)
 			}
 		})
 	}
 }
 
-// Questions about encryption are answered with no where there is no TLS, in any order, also where the server behind would say yes.
+// Encryption requests are answered with no if the gateway has no TLS, in any order, even if the server
+// would accept.
 func TestQuestions(t *testing.T) {
 	s := sharedServers(t).production
 	g := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "postgres", Upstream: "postgres://" + s.Addr})

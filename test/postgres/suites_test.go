@@ -19,13 +19,14 @@ var (
 	suiteWays  = flag.String("way", "gateway,mirror", "how the server is reached, beside direct")
 )
 
-// driverSuite runs a driver's own tests, all of them when names is empty, at a server's port, and says what became of each.
+// driverSuite runs a driver's own tests at a server's port and returns their outcomes. If names is empty it
+// runs all tests.
 type driverSuite func(t *testing.T, port, log string, names []string) testenv.Outcomes
 
 var driverSuites = map[string]driverSuite{"pgx": pgxSuite, "asyncpg": asyncpgSuite}
 
-// TestSuites runs drivers' own tests directly, through a gateway and through a mirror. Each test must end the same in each way, and the targets
-// have to agree.
+// TestSuites runs drivers' own tests directly, through a gateway and through a mirror. Each test must have
+// the same outcome each time, and the targets must agree.
 func TestSuites(t *testing.T) {
 	if *suiteNames == "" {
 		t.Skip("takes its time; run test/postgres/suites")
@@ -66,7 +67,7 @@ func runSuite(t *testing.T, run driverSuite, log string) (same bool) {
 	return same
 }
 
-// startWay starts what stands between, and servers of its own behind that. end looks at what it has to say.
+// startWay starts new servers and the gateway or mirror in front of them. end checks the mirror's report.
 func startWay(t *testing.T, way string, settings ...string) (port string, end func()) {
 	t.Helper()
 	switch way {
@@ -78,15 +79,16 @@ func startWay(t *testing.T, way string, settings ...string) (port string, end fu
 		}
 		return port, func() {}
 	case "mirror":
-		m := startServers(t, settings...).mirror(t, "--memory", "1GiB") // tests copy much
+		m := startServers(t, settings...).mirror(t, "--memory", "1GiB") // the tests copy large amounts
 		return m.port, func() { m.settle(t, 20) }
 	}
 	t.Fatalf("-way %s: want gateway or mirror", way)
 	return "", nil
 }
 
-// pgxSuite runs the tests of jackc/pgx, in the version that this module uses, on a database made anew. Those for other ways to log in and for
-// PgBouncer are skipped, and those of what a URL says, which ask no server and are called by temporary files.
+// pgxSuite runs the tests of jackc/pgx, in the version that this module uses, on a new database. It skips
+// those for other login methods and for PgBouncer, and those of URL parsing, which use no server and are
+// named after temporary files.
 func pgxSuite(t *testing.T, port, log string, names []string) testenv.Outcomes {
 	t.Helper()
 	module := pgxModule(t)
@@ -101,7 +103,7 @@ func pgxSuite(t *testing.T, port, log string, names []string) testenv.Outcomes {
 	return testenv.RunGo(t, module, env, log, "test", "-json", "-count=1", "-p=1", "-timeout=20m", "-run="+run, "-skip=^TestParseConfig", ".", "./pgconn", "./pgxpool", "./stdlib", "./pgtype/...")
 }
 
-// pgxModule is a copy of pgx's module, as go test writes into it.
+// pgxModule returns the directory of a copy of pgx's module, since go test writes into it.
 func pgxModule(t *testing.T) string {
 	t.Helper()
 	goProgram := testenv.Program(t, "go")
@@ -109,7 +111,8 @@ func pgxModule(t *testing.T) string {
 		if err := os.CopyFS(dir, os.DirFS(testenv.ModuleSource(t, "github.com/jackc/pgx/v5"))); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.CommandContext(t.Context(), goProgram, "list", "-deps", "-test", "./...") // fetches what the tests need
+		// Downloads the modules that the tests need.
+		cmd := exec.CommandContext(t.Context(), goProgram, "list", "-deps", "-test", "./...")
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Logf("%v\n%s", err, out)
@@ -120,8 +123,8 @@ func pgxModule(t *testing.T) string {
 	})
 }
 
-// asyncpgSuite runs the tests in asyncpg's source distribution, on a database made anew. Those that start servers themselves, for logins and
-// standbys, are skipped by the suite, and those of its source's form by us.
+// asyncpgSuite runs the tests in asyncpg's source distribution on a new database. The suite itself skips
+// those that start servers, for logins and standbys; this function skips those of its source format.
 func asyncpgSuite(t *testing.T, port, log string, names []string) testenv.Outcomes {
 	t.Helper()
 	const requirements = "python/asyncpg.txt"
@@ -138,7 +141,7 @@ func asyncpgSuite(t *testing.T, port, log string, names []string) testenv.Outcom
 	return testenv.RunPytest(t, requirements, dir, env, log, "tests", "--ignore", "tests/test__sourcecode.py", "--timeout", "120", "-k", run)
 }
 
-// setUp makes a database anew through whatever listens at a port, with what statements make in it. Roles may be there already.
+// setUp creates a database anew at a port and runs statements in it. Roles may exist already.
 func setUp(t *testing.T, port, database, statements string, roles ...string) {
 	t.Helper()
 	psql := func(in string, text ...string) ([]byte, error) {

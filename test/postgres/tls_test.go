@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// guarded is a server that wants TLS and a password of everybody but the tests' own superuser.
+// guarded starts a server that requires TLS and a password of all users but the tests' own superuser.
 func guarded(t *testing.T, a *testenv.Authority, name string, users string) (*testenv.SQLServer, testenv.Issued) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cinch-pg-tls-")
@@ -52,11 +52,11 @@ func guarded(t *testing.T, a *testenv.Authority, name string, users string) (*te
 	return s, own
 }
 
-// fortress is production and targets with TLS, passwords, and users of their own.
+// fortress is production and targets that require TLS and passwords, with their own users.
 type fortress struct {
 	production *testenv.SQLServer
 	authority  *testenv.Authority
-	own        testenv.Issued // production's
+	own        testenv.Issued // production's certificate
 	urls       [3]string
 }
 
@@ -74,7 +74,7 @@ func newFortress(t *testing.T) *fortress {
 	return f
 }
 
-// mirror shows clients a certificate, or has no TLS for them.
+// mirror starts a mirror that presents a certificate to clients, or has no TLS for them.
 func (f *fortress) mirror(t *testing.T, shown testenv.Issued) *mirror {
 	t.Helper()
 	var more []string
@@ -84,7 +84,8 @@ func (f *fortress) mirror(t *testing.T, shown testenv.Issued) *mirror {
 	return startMirror(t, f.urls[0], f.urls[1], f.urls[2], more...)
 }
 
-// libpq asks by a driver that brings the newest one, once for each conninfo, and returns the answers or errors.
+// libpq runs a query for each conninfo with psycopg, which bundles the newest libpq, and returns the
+// answers or errors.
 func libpq(t *testing.T, conninfo []string) (answers []string) {
 	t.Helper()
 	const program = `import json, psycopg, sys
@@ -105,7 +106,7 @@ print(json.dumps([ask(c) for c in sys.argv[1:]]))`
 	return answers
 }
 
-// login is a way to connect, and a part of what comes of it.
+// login is a way to connect, and a part of the expected result.
 type login struct {
 	with, want string
 }
@@ -115,7 +116,7 @@ const (
 	inTLS = "user app tls True"
 )
 
-// Logins of libpq through the mirror, production and targets within TLS.
+// Logins of libpq work through the mirror, with production and targets that require TLS.
 func TestLogins(t *testing.T) {
 	f := newFortress(t)
 	verify := fmt.Sprintf("sslmode=verify-full sslrootcert=%s ", f.authority.File)
@@ -125,7 +126,7 @@ func TestLogins(t *testing.T) {
 		logins []login
 	}{
 		{"production's certificate", f.own, []login{
-			{scram + verify, inTLS}, // bound to it, as libpq prefers
+			{scram + verify, inTLS}, // SCRAM with channel binding, which libpq prefers
 			{scram + "sslmode=require channel_binding=require", inTLS},
 			{scram + verify + "sslnegotiation=direct", inTLS},
 			{scram + verify + "sslnegotiation=direct channel_binding=require min_protocol_version=3.2 max_protocol_version=latest", "server only supports protocol version 3.0"},
@@ -138,7 +139,7 @@ func TestLogins(t *testing.T) {
 		{"a certificate of its own", f.authority.Issue(t, "mirror"), []login{
 			{scram + verify + "channel_binding=disable", inTLS},
 			{scram + verify + "channel_binding=disable sslnegotiation=direct", inTLS},
-			{scram + verify, "channel_binding=disable"}, // the hint
+			{scram + verify, "channel_binding=disable"}, // the hint in the error
 			{scram + verify + "channel_binding=require", "channel binding is required, but server did not offer"},
 			{"user=old password=old " + verify, "user old tls True"},
 			{scram + "sslmode=disable", "user app tls False"},
@@ -172,7 +173,7 @@ func TestLogins(t *testing.T) {
 	}
 }
 
-// A statement is cancelled by a connection of its own, within TLS or, as older clients do, without.
+// A statement can be cancelled by another connection, with TLS or, as older clients do it, without.
 func TestCancelWithinTLS(t *testing.T) {
 	testenv.Full(t)
 	f := newFortress(t)
