@@ -1,10 +1,12 @@
-// Command shadow measures what production feels of cinch shadow: latencies of Redis' GET and SET of 200 bytes, and of PostgreSQL's reads and
-// writes of a row, directly, through the plainest proxy (bench/forward), and through the mirror while its targets answer, are frozen, are
-// killed, are slow, or have full disks. Clients must see no error, and the mirror must stay in its memory. Then it records loads of Redis and
-// MongoDB, and replays them for the verdict "direct against through Cinch", and has a gateway say what rules would save that only observe. It writes all
-// into bench/results/shadow.md.
+// Command shadow measures how cinch shadow affects production: latencies of Redis's GET and SET of 200 bytes,
+// and of PostgreSQL's reads and writes of a row. Clients connect directly, through the simplest proxy
+// (bench/forward), and through the mirror while its targets answer, are frozen, are killed, are slow, or have
+// full disks. Clients must see no error, and the mirror must stay within its memory. Then it records loads of
+// Redis and MongoDB and replays them for the verdict "direct against through Cinch", and reports the savings
+// that rules in observe mode predict. It writes all results into bench/results/shadow.md.
 //
-//	go run ./bench/shadow [--runs N] [--nice N] [--production redis,postgres] [--recorded TIME] [--mongo TIME] [--observe=false] [--results DIR]
+//	go run ./bench/shadow [--runs N] [--nice N] [--production redis,postgres] [--recorded TIME]
+//		[--mongo TIME] [--observe=false] [--results DIR]
 package main
 
 import (
@@ -91,7 +93,7 @@ func newBench() (b *bench, err error) {
 	return b, rig.Build(b.forward, "./bench/forward")
 }
 
-// measure finds out what production feels.
+// measure measures production's latencies, for each named database.
 func (b *bench) measure(runs int, names []string, results string) error {
 	for _, s := range sides() {
 		if !slices.Contains(names, s.name) {

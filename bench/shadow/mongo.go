@@ -24,7 +24,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow"
 )
 
-// The same verdict for MongoDB. The gateway changes no document: it compresses what goes between itself and the server.
+// The same verdict for MongoDB. The gateway changes no document: it compresses the messages between itself
+// and the server.
 const (
 	orders     = 2000 // documents
 	orderItems = 12
@@ -119,7 +120,7 @@ func connectMongo(addr string) (*mongo.Client, error) {
 	return mongo.Connect(options.Client().ApplyURI("mongodb://" + addr + "/?directConnection=true&maxPoolSize=1"))
 }
 
-// recordMongo has clients work through cinch record for so long.
+// recordMongo runs clients through cinch record for the given time.
 func (b *bench) recordMongo(tape, recipient string, length time.Duration) error {
 	production, err := b.mongod()
 	if err != nil {
@@ -146,7 +147,7 @@ func (b *bench) recordMongo(tape, recipient string, length time.Duration) error 
 	return errors.Join(failed...)
 }
 
-// workMongo finds orders and pages of them, and changes some, of the client's own.
+// workMongo finds orders and pages of them, and changes some. Each client has orders of its own.
 func workMongo(addr string, client uint64, length time.Duration) error {
 	ctx := context.Background()
 	c, err := connectMongo(addr)
@@ -180,7 +181,7 @@ func workMongo(addr string, client uint64, length time.Duration) error {
 	return nil
 }
 
-// replayMongo plays the recording to two servers that hold what production held.
+// replayMongo replays the recording to two servers with production's initial data.
 func (b *bench) replayMongo(tape, key string) (*shadow.Report, error) {
 	var targets [2]*rig.Process
 	for i := range targets {
@@ -194,7 +195,7 @@ func (b *bench) replayMongo(tape, key string) (*shadow.Report, error) {
 	cmd := exec.Command(b.cinch, "replay", tape, "--identity", key, "--control", "mongodb://"+targets[0].Addr, "--test", "cinch=mongodb://"+targets[1].Addr,
 		"--batch", orderBatch.String(), "--self-test=false", "--json")
 	cmd.Stdout, cmd.Stderr = &out, &said
-	failed := cmd.Run() // a verdict other than PASS is one, too
+	failed := cmd.Run() // a verdict other than PASS exits with an error too
 	report := &shadow.Report{}
 	if err := json.Unmarshal(out.Bytes(), report); err != nil {
 		return nil, fmt.Errorf("%w: %w: %s", failed, err, said.String())
@@ -202,7 +203,7 @@ func (b *bench) replayMongo(tape, key string) (*shadow.Report, error) {
 	return report, nil
 }
 
-// mongoTable is what came out.
+// mongoTable formats the results.
 func mongoTable(r *shadow.Report, length time.Duration) string {
 	var t rig.Table
 	fmt.Fprintf(&t, "MongoDB: %d orders of about 1 KB, %d clients of which each finds one (60 %%), finds %d (20 %%) or replaces one (20 %%), recorded for %v by `cinch record` and\nreplayed by `cinch replay --test cinch=URI` under the default rules: **%s**, %d answers alike, %d different.\n\n",

@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig"
 )
 
-// observed is what a gateway whose rule has mode: observe says of a load.
+// observed holds the metrics of a gateway whose rule has mode: observe, for a load.
 type observed struct {
 	load    load
 	setting string
@@ -22,7 +22,7 @@ type observed struct {
 	stored  int64 // bytes at the server
 }
 
-// observe has a gateway observe each load, by the rules that a user would ask about.
+// observe runs each load through a gateway in observe mode, with the rules that a user would consider.
 func (b *bench) observe() (string, error) {
 	var t rig.Table
 	t.Row("load", "setting", "values", "bytes", "would be stored", "ratio", "sealing, µs a value", "opening, µs a value", "stored")
@@ -73,7 +73,7 @@ func (b *bench) observeOne(l load, setting string) (*observed, error) {
 	return o, err
 }
 
-// observer starts a gateway with a rule.
+// observer starts a gateway with a rule, and returns it with its admin address.
 func (b *bench) observer(server *rig.Process, rule string) (gateway *rig.Process, admin string, err error) {
 	addr, err := rig.FreeAddr()
 	if err != nil {
@@ -86,7 +86,7 @@ func (b *bench) observer(server *rig.Process, rule string) (gateway *rig.Process
 	return gateway, admin, err
 }
 
-// asItCame counts what a server has stored, and fails unless that is what was set.
+// asItCame returns the total size of the stored values, and fails if one differs from the value that was set.
 func (l *load) asItCame(server *rig.Process) (sum int64, err error) {
 	c := goredis.NewClient(&goredis.Options{Addr: server.Addr})
 	defer c.Close()
@@ -120,7 +120,7 @@ func (o *observed) row(t *rig.Table) {
 		micros("cinch_observed_seal_cpu_seconds_total"), micros("cinch_observed_open_cpu_seconds_total"), fmt.Sprintf("%d bytes, as they came", o.stored))
 }
 
-// sample is the sum of a metric over its labels.
+// sample returns the sum of a metric over its labels.
 func sample(text, name string) (sum float64) {
 	for line := range strings.Lines(text) {
 		rest, ok := strings.CutPrefix(line, name+"{")

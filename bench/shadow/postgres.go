@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig"
 )
 
-// accountsOfClient are rows that only one client reads and changes, as many for each.
+// accountsOfClient is the number of rows for each client, which no other client reads or changes.
 const accountsOfClient = 2500
 
 var postgresSide = &side{

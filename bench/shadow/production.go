@@ -14,12 +14,12 @@ import (
 const (
 	clients = 4
 	pause   = 2 * time.Millisecond // of a client between two operations
-	length  = 3 * time.Second      // of a run: less than a target may be silent before the mirror turns itself off
+	length  = 3 * time.Second      // of a run; the mirror tolerates a longer silence of a target
 )
 
-// side is a database that is production, and what its clients do.
+// side is a production database, and the work of its clients.
 type side struct {
-	name  string   // as cinch shadow's flag has it
+	name  string   // the name of cinch shadow's flag
 	load  string   // in words
 	flags []string // of the mirror
 	start func(work string, durable bool) (*rig.Process, error)
@@ -29,13 +29,13 @@ type side struct {
 
 func sides() []*side { return []*side{redisSide, postgresSide} }
 
-// way is how clients reach production.
+// way is a route of clients to production.
 type way struct {
 	name    string
-	targets string // what happens to the mirror's targets; "": there is none
+	targets string // the state of the mirror's targets; "": no mirror
 	runs    []quantiles
-	on      int   // runs at whose end the mirror was on
-	peak    int64 // bytes that it held at most
+	on      int   // runs at whose end the mirror was still on
+	peak    int64 // peak memory in bytes
 }
 
 type quantiles struct{ p50, p99, most time.Duration }
@@ -55,7 +55,7 @@ func ways() []*way {
 	}
 }
 
-// production measures all ways to a database, in turns.
+// production measures all ways to a database, in turn.
 func (b *bench) production(s *side, runs int) (string, error) {
 	production, err := s.start(b.work, false)
 	if err != nil {
@@ -79,7 +79,8 @@ func (b *bench) production(s *side, runs int) (string, error) {
 	return table(s, all, runs, b.nice), nil
 }
 
-// try is one run of a way. All but production is made anew: a mirror turns itself off when its targets don't answer for long.
+// try runs a way once. Everything but production is started anew, because a mirror turns itself off when its
+// targets are silent for long.
 func (b *bench) try(s *side, w *way, production *rig.Process) (err error) {
 	on := &stage{bench: b, side: s}
 	defer func() { err = errors.Join(err, on.end()) }()
@@ -103,7 +104,7 @@ func (b *bench) try(s *side, w *way, production *rig.Process) (err error) {
 	return on.judge(w, m)
 }
 
-// measure has clients work for a while.
+// measure lets clients work for a while.
 func (w *way) measure(s *side, addr string) error {
 	var mu sync.Mutex
 	var all []time.Duration

@@ -12,31 +12,32 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig"
 )
 
-// stage is what stands between clients and production during one run.
+// stage holds the processes between clients and production during one run.
 type stage struct {
 	*bench
 	side    *side
 	targets []*rig.Process
-	doors   []string // where the mirror reaches them
+	doors   []string // addresses at which the mirror reaches the targets
 	disks   []string
 	admin   string
 	stop    []func() error
 }
 
-// memoryBytes is the mirror's --memory, and mostBytes what docs/SHADOW.md says that its process holds with it.
+// memoryBytes is the mirror's --memory, and mostBytes the limit that docs/SHADOW.md gives for the memory of
+// its process.
 const (
 	memoryBytes = 128 << 20
 	mostBytes   = memoryBytes*12/10 + 64<<20 + clients*48<<10
 )
 
-// diskBytes hold a new server's files.
+// diskBytes is the size of a disk that is to fill up; a new server's files fit.
 const diskBytes = 160 << 20
 
 func (s *stage) ends(p *rig.Process) {
 	s.stop = append(s.stop, func() error { p.Stop(); return nil })
 }
 
-// proxy starts the plainest proxy before a server.
+// proxy starts the simplest proxy in front of a server.
 func (s *stage) proxy(server *rig.Process, flags ...string) (*rig.Process, error) {
 	addr, err := rig.FreeAddr()
 	if err != nil {
@@ -50,7 +51,7 @@ func (s *stage) proxy(server *rig.Process, flags ...string) (*rig.Process, error
 	return p, nil
 }
 
-// mirror starts targets, a mirror, and then the trouble.
+// mirror starts targets and a mirror, and then causes the trouble.
 func (s *stage) mirror(production *rig.Process, trouble string) (*rig.Process, error) {
 	for range 2 {
 		if err := s.target(trouble); err != nil {
@@ -82,7 +83,7 @@ func (s *stage) mirror(production *rig.Process, trouble string) (*rig.Process, e
 	return nil, fmt.Errorf("shadow does not begin: %s", p.Output())
 }
 
-// target starts a server, on a disk of its own if that is to be full.
+// target starts a server, on a disk of its own if the disk is to be full.
 func (s *stage) target(trouble string) error {
 	work, full := s.work, trouble == "full"
 	if full {
@@ -109,7 +110,7 @@ func (s *stage) target(trouble string) error {
 	return errors.Join(p.Nice(s.nice), door.Nice(s.nice))
 }
 
-// trouble does to the targets what the way is about.
+// trouble puts the targets into the state that the way measures.
 func (s *stage) trouble(what string) error {
 	for _, dir := range s.disks {
 		if err := rig.Fill(dir); err != nil {
@@ -134,7 +135,7 @@ func (s *stage) trouble(what string) error {
 	return nil
 }
 
-// targetLate is how long each answer of a slow target waits.
+// targetLate is the delay of each response of a slow target.
 const targetLate = 20 * time.Millisecond
 
 // stutter freezes a server for 20 of every 25 ms.
@@ -161,7 +162,7 @@ func (s *stage) stutter(t *rig.Process) {
 	s.stop = append(s.stop, func() error { close(over); return <-ended })
 }
 
-// judge looks at the mirror behind a run, and whether the trouble was there.
+// judge checks after a run that the mirror behaved as it should, and that the trouble happened.
 func (s *stage) judge(w *way, m *rig.Process) error {
 	metrics, err := s.metrics()
 	if err != nil {
@@ -186,7 +187,7 @@ func (s *stage) judge(w *way, m *rig.Process) error {
 
 func (s *stage) metrics() (string, error) { return fetch("http://" + s.admin + "/metrics") }
 
-// end stops what has been started, the last first.
+// end stops everything in reverse order of its start.
 func (s *stage) end() (err error) {
 	for _, stop := range slices.Backward(s.stop) {
 		err = errors.Join(err, stop())

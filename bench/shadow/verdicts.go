@@ -23,11 +23,11 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow"
 )
 
-// The verdict "direct against through Cinch": a load is recorded once, and replayed at its pace to a control and a test target, first both as they
-// are, then with cinch serve in front of the test target.
+// load is recorded once for the verdict "direct against through Cinch", and replayed at its own pace to a
+// control and a test target: first to both directly, then with cinch serve in front of the test target.
 type load struct {
 	name   string
-	keys   string // pattern
+	keys   string // prefix of the keys
 	values [][]byte
 	reads  float64 // share
 	pause  time.Duration
@@ -48,7 +48,7 @@ func loads() []load {
 	return []load{m, r}
 }
 
-// record is a JSON document of 200 bytes.
+// record returns a JSON document of 200 bytes.
 func record(n int) []byte {
 	r := rand.New(rand.NewPCG(uint64(n), 200))
 	text := fmt.Sprintf(`{"id":%d,"user":"u%08x","status":%q,"plan":%q,"created_at":"2024-%02d-%02dT%02d:%02d:00Z","score":%d,"flags":["%s"],"session":"`,
@@ -64,12 +64,12 @@ func pick(r *rand.Rand, of ...string) string { return of[r.IntN(len(of))] }
 // trial is a replay of a load under rules.
 type trial struct {
 	load   load
-	rules  string // as the table has them
+	rules  string // as named in the table
 	report *shadow.Report
-	memory [2]int64 // control and test, of the keys
+	memory [2]int64 // of control and test, for the keys
 }
 
-// judge records each load and replays it under the rules that a user would have.
+// judge records each load and replays it under the rules that a user would choose.
 func (b *bench) judge(length time.Duration) ([]*trial, error) {
 	identity, err := age.GenerateX25519Identity()
 	if err != nil {
@@ -87,7 +87,7 @@ func (b *bench) judge(length time.Duration) ([]*trial, error) {
 		}
 		for _, dictionary := range []bool{false, true} {
 			if dictionary && l.keys != "record:" {
-				continue // the default is without, and suits large values
+				continue // the default has no dictionary, and suits large values
 			}
 			t, err := b.replay(l, tape, key, dictionary)
 			if err != nil {
@@ -100,7 +100,7 @@ func (b *bench) judge(length time.Duration) ([]*trial, error) {
 	return trials, nil
 }
 
-// fill stores the values that are there before the recording.
+// fill stores the values that exist before the recording.
 func (l *load) fill(p *rig.Process) error {
 	c := p.Client()
 	defer c.Close()
@@ -112,7 +112,7 @@ func (l *load) fill(p *rig.Process) error {
 	return nil
 }
 
-// record has clients work through cinch record for so long.
+// record runs clients through cinch record for the given time.
 func (b *bench) record(l load, tape, recipient string, length time.Duration) error {
 	production, err := rig.Redis(b.work)
 	if err != nil {
@@ -170,7 +170,7 @@ func (l *load) work(addr string, n uint64, length time.Duration) error {
 	return nil
 }
 
-// replay plays a recording to two servers that hold what production held.
+// replay replays a recording to two servers with production's initial data.
 func (b *bench) replay(l load, tape, key string, dictionary bool) (*trial, error) {
 	t := &trial{load: l, rules: "default rules"}
 	var targets [2]*rig.Process
@@ -199,7 +199,7 @@ func (b *bench) replay(l load, tape, key string, dictionary bool) (*trial, error
 	var out, said bytes.Buffer
 	cmd := exec.Command(b.cinch, args...)
 	cmd.Stdout, cmd.Stderr = &out, &said
-	failed := cmd.Run() // a verdict other than PASS is one, too
+	failed := cmd.Run() // a verdict other than PASS exits with an error too
 	t.report = &shadow.Report{}
 	if err := json.Unmarshal(out.Bytes(), t.report); err != nil {
 		return nil, fmt.Errorf("%w: %w: %s", failed, err, said.String())
@@ -210,7 +210,8 @@ func (b *bench) replay(l load, tape, key string, dictionary bool) (*trial, error
 	return t, nil
 }
 
-// dictionary trains one on records like those of a load, and puts it into a server.
+// dictionary trains a dictionary on records like those of a load, imports it into a server and returns its
+// number.
 func (b *bench) dictionary(l load, into *rig.Process) (number string, err error) {
 	dir, err := os.MkdirTemp(b.work, "samples-")
 	if err != nil {
@@ -231,7 +232,7 @@ func (b *bench) dictionary(l load, into *rig.Process) (number string, err error)
 	return numberIn(string(said))
 }
 
-// numberIn finds a dictionary's number in what dict show says.
+// numberIn finds a dictionary's number in the output of dict show.
 func numberIn(text string) (string, error) {
 	for word := range strings.FieldsSeq(text) {
 		if _, err := strconv.ParseUint(word, 16, 32); err == nil && len(word) == 8 {
@@ -241,7 +242,7 @@ func numberIn(text string) (string, error) {
 	return "", fmt.Errorf("no number in %q", text)
 }
 
-// memory is what the server says that the keys of a load take.
+// memory returns the sum of the server's MEMORY USAGE over the keys of a load.
 func (l *load) memory(p *rig.Process) (sum int64) {
 	c := p.Client()
 	defer c.Close()
@@ -251,7 +252,7 @@ func (l *load) memory(p *rig.Process) (sum int64) {
 	return sum
 }
 
-// verdictTable is what came out.
+// verdictTable formats the results.
 func verdictTable(trials []*trial, length time.Duration) string {
 	var t rig.Table
 	fmt.Fprintf(&t, "%d clients, recorded for %v by `cinch record` (encrypted) and replayed at their pace by `cinch replay --test cinch=URL`: the first half A/A, the second with\n`cinch serve` in front of the test target. Everything on this one machine. Margins are 5 %% for medians, 10 %% for the p99.\n\n", verdictClients, length)
