@@ -19,23 +19,23 @@ import (
 // layout is one way to store documents.
 type layout struct {
 	name    string
-	through string // how clients write: "" directly, forward, haproxy, router
-	setting string // of the router's rule, or the packer's; "": none
-	dict    string // whose documents the dictionary was trained on; "": there is none
+	through string // how clients write: "" (directly), forward, haproxy, router
+	setting string // of the router's rule, or of the packer; "": none
+	dict    string // whose documents the dictionary was trained on; "": no dictionary
 	trigger string // options of cinch.trigger in the server, in Lua; "": none
-	lazy    bool   // written raw, packed afterwards, read through a router
+	lazy    bool   // written uncompressed, packed afterwards, read through a router
 }
 
 const rawSetting = "raw"
 
-// Dictionaries: of other operators' documents, and of other documents of the same operators,
-// which is what gateways that train by themselves have. No document that is measured was trained on.
+// Dictionaries: trained on other operators' documents, or on other documents of the same operators, as a
+// gateway with automatic training does. No measured document was used for training.
 const (
 	others = "others"
 	own    = "own"
 )
 
-// layouts are measured in this order; the first is what memory is compared with.
+// layouts are measured in this order. The memory of the others is compared with that of the first.
 var layouts = []layout{
 	{name: "raw"},
 	{name: "raw forwarder", through: "forward"},
@@ -58,8 +58,8 @@ const (
 	space      = "docs"
 	memtxBytes = 1 << 30
 	trainOn    = 4000     // documents
-	ownFrom    = 1 << 30  // their first number, of those of the operators that are measured
-	dictBytes  = 16 << 10 // of a search over 4 to 112 KiB this was the best
+	ownFrom    = 1 << 30  // number of the first own document to train on
+	dictBytes  = 16 << 10 // the best of a search over 4 to 112 KiB
 	makeSpace  = `local s = box.schema.space.create('docs', {if_not_exists = true, format = {{'id', 'unsigned'}, {'body', 'string'}}})
     s:create_index('pk', {if_not_exists = true})`
 )
@@ -91,16 +91,16 @@ func (b *bench) train(g *telecom.Generator) error {
 	return nil
 }
 
-// stage is a layout at work.
+// stage is a running layout.
 type stage struct {
 	layout  layout
 	b       *bench
 	server  *servers.Tarantool
 	between *servers.Process // router or forwarder; nil: none
 	target  string           // where clients write
-	reads   string           // where clients read what was written; "": nowhere without more
+	reads   string           // where clients read what was written; "": no reads
 	config  string           // the router's file
-	admin   string           // its admin page; \"\": none
+	admin   string           // address of its admin page; "": none
 }
 
 func (b *bench) set(ctx context.Context, l layout, name string) (s *stage, err error) {
@@ -117,7 +117,7 @@ func (b *bench) set(ctx context.Context, l layout, name string) (s *stage, err e
 	s.target, s.reads = s.server.Addr, s.server.Addr
 	switch {
 	case l.trigger != "":
-		s.reads = "" // in this layout stored functions open what is read
+		s.reads = "" // in this layout reads need stored functions that decompress
 		const lua = `local module, options = ...
 			box.space.docs:before_replace(loadstring(module)().trigger({'body'}, loadstring('return ' .. options)())) return true`
 		_, err = servers.Eval[bool](ctx, s.server, lua, storetarantool.Module, l.trigger)
@@ -163,7 +163,7 @@ func (s *stage) startHAProxy(ctx context.Context) error {
 	return err
 }
 
-// startRouter starts the gateway, and in the lazy layout only what reads go through.
+// startRouter starts the gateway; in the lazy layout only reads go through it.
 func (s *stage) startRouter(ctx context.Context) error {
 	addr, err := rig.FreeAddr()
 	if err != nil {
@@ -198,8 +198,8 @@ func (s *stage) startRouter(ctx context.Context) error {
 	return s.awaitReady()
 }
 
-// awaitReady waits until the router has read the schema, and has its dictionary in the server:
-// what it writes before is not sealed, or without.
+// awaitReady waits until the router has read the schema and stored its dictionary in the server: what it
+// writes before is not compressed, or without the dictionary.
 func (s *stage) awaitReady() error {
 	for range 1000 {
 		out := s.between.Output()

@@ -1,5 +1,5 @@
-// Command tarantool measures layouts of field compression in Tarantool side by side, on the
-// same documents: memory, writes and reads a second, latency, CPU, replication, log and snapshot.
+// Command tarantool compares layouts of field compression in Tarantool on the same documents: memory, writes
+// and reads per second, latency, CPU, replication, log and snapshot.
 //
 //	go run ./bench/tarantool [-short] [-pin=false]
 //
@@ -7,10 +7,9 @@
 //	clients -> forward -----------> server          raw through a plain forwarder (io.Copy), or HAProxy
 //	clients -> router (cinch serve) -> server       router
 //
-// Server, router, forwarder and replica are processes of their own. With -pin, the default,
-// server and clients (this process) share core 0, and what stands between them has core 1 for
-// itself; without, all share both cores. The tables in bench/results/tarantool.md are replaced, and
-// with -pin tarantool.csv.
+// Server, router, forwarder and replica are separate processes. With -pin, the default, server and clients
+// (this process) share core 0, and the process between them has core 1 for itself; without it, all share both
+// cores. The tables in bench/results/tarantool.md are replaced, and with -pin also tarantool.csv.
 package main
 
 import (
@@ -64,13 +63,13 @@ func main() {
 	}
 }
 
-// Cores, with -pin.
+// The cores that processes are pinned to with -pin.
 const (
 	serverCore = 0 // server, replica, and clients
-	routerCore = 1 // what stands between
+	routerCore = 1 // router or forwarder
 )
 
-// runPinned starts this program again on the clients' core. Programs that it starts inherit that.
+// runPinned starts this program again on the clients' core. Programs that it starts inherit the core.
 func runPinned(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -78,7 +77,7 @@ func runPinned(ctx context.Context) error {
 	}
 	cmd := exec.CommandContext(ctx, "taskset", append([]string{"-c", fmt.Sprint(serverCore), self, "-pinned"}, os.Args[1:]...)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it has servers to stop
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that it can stop its servers
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("on core %d: %w", serverCore, err)
 	}
@@ -92,7 +91,7 @@ func core(n int) int {
 	return -1
 }
 
-// bench is what all layouts are measured with.
+// bench holds what all layouts share.
 type bench struct {
 	work, cinch, forward string
 	dicts                map[string]string // files, by whose documents they were trained on

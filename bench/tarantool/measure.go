@@ -19,29 +19,29 @@ import (
 	"github.com/cinch-layer/cinch/bench/tarantool/servers"
 )
 
-// measured is what was found of a layout. Sizes are in bytes.
+// measured holds the results of a layout. Sizes are in bytes.
 type measured struct {
 	raw         int64 // of the documents
 	bsize       int64 // space:bsize()
-	slabs       int64 // box.slab.info().items_used, less what an empty server has
+	slabs       int64 // box.slab.info().items_used, less that of an empty server
 	wal, snap   int64
-	replication float64 // a document
+	replication float64 // per document
 	packed      time.Duration
 	rounds      []timed
 }
 
-// timed is one round.
+// timed holds the results of one round.
 type timed struct {
 	write, read    load.Result
-	server, router time.Duration // CPU of the processes while all was written
+	server, router time.Duration // CPU time of the processes during the writes
 	client         time.Duration
-	readRouter     time.Duration // while it was read
+	readRouter     time.Duration // CPU time during the reads
 }
 
 const (
 	warmUp     = 1000
 	readBack   = 100_000 // documents
-	replicated = 3000    // documents by which replication is measured
+	replicated = 3000    // documents written to measure replication
 )
 
 func (b *bench) measure(ctx context.Context, l layout, round int, m *measured) error {
@@ -91,7 +91,7 @@ func (b *bench) measure(ctx context.Context, l layout, round int, m *measured) e
 	return err
 }
 
-// load writes documents, or reads them and compares.
+// load writes documents, or reads and compares them.
 func (s *stage) load(ctx context.Context, first, n int, read bool) (load.Result, error) {
 	p := load.Plan{
 		Addr: s.target, Space: space, Users: *users, First: first, Count: n, Limit: *limit, Read: read,
@@ -146,7 +146,7 @@ func (s *stage) timedReads(ctx context.Context, t *timed, n int, profile bool) e
 	return err
 }
 
-// cpu is what server, router and this process have used.
+// cpu returns the CPU time that server, router and this process have used.
 func (s *stage) cpu() (used [3]time.Duration, err error) {
 	if used[0], err = s.server.CPU(); err != nil {
 		return used, err
@@ -161,7 +161,7 @@ func (s *stage) cpu() (used [3]time.Duration, err error) {
 }
 
 func (s *stage) slabs(ctx context.Context) (int64, error) {
-	// Tuples that Lua still holds would count.
+	// Otherwise tuples that Lua still refers to would count.
 	return servers.Eval[int64](ctx, s.server, "collectgarbage('collect') collectgarbage('collect') return box.slab.info().items_used")
 }
 
@@ -195,7 +195,7 @@ func (s *stage) sizes(ctx context.Context, m *measured, n int, empty, logged int
 	return err
 }
 
-// replication lets a replica join, and counts what it receives of documents that are written
+// replication lets a replica join, and counts the bytes per document that it receives for documents written
 // afterwards.
 func (s *stage) replication(ctx context.Context, n int) (perDocument float64, err error) {
 	hop, err := startHop(s.server.Addr)
@@ -228,7 +228,7 @@ func (s *stage) replication(ctx context.Context, n int) (perDocument float64, er
 	return float64(hop.bytes.Load()-before) / replicated, s.sameAs(ctx, replica)
 }
 
-// sameAs compares the tuples of master and replica.
+// sameAs checks that master and replica have the same tuples.
 func (s *stage) sameAs(ctx context.Context, replica *servers.Tarantool) error {
 	const lua = `local crc, msgpack, n = require('digest').crc32.new(), require('msgpack'), 0
 		for _, t in box.space.docs:pairs() do
@@ -250,7 +250,7 @@ func (s *stage) sameAs(ctx context.Context, replica *servers.Tarantool) error {
 	return nil
 }
 
-// run runs a cinch command, on the router's core.
+// run runs a cinch command on the router's core.
 func (b *bench) run(ctx context.Context, args ...string) (string, error) {
 	name, all := b.cinch, args
 	if n := core(routerCore); n >= 0 {
@@ -263,7 +263,7 @@ func (b *bench) run(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// hop passes on what a replica and its master say, and counts what the master says.
+// hop forwards between a replica and its master, and counts the master's bytes.
 type hop struct {
 	listener net.Listener
 	to       string
@@ -312,5 +312,5 @@ func (c counter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// close is called when the replica has ended.
+// close must be called after the replica has ended.
 func (h *hop) close() { _ = h.listener.Close() }

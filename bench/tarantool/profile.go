@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// profiled fetches a profile of the router in the background, where one is wanted.
+// profiled fetches a profile of the router in the background, if wanted.
 func (s *stage) profiled(ctx context.Context, phase string, wanted bool) <-chan error {
 	done := make(chan error, 1)
 	if s.admin == "" || !wanted {

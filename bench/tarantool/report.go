@@ -12,7 +12,7 @@ import (
 
 var pid = os.Getpid()
 
-// fileBytes is how long the files in a directory are.
+// fileBytes returns the total size of the files in a directory that match a pattern.
 func fileBytes(dir, pattern string) (size int64, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, pattern))
 	if err != nil {
@@ -41,8 +41,8 @@ func median[T float64 | time.Duration](rounds []timed, of func(timed) T) T {
 type summary struct {
 	perSec, reads           float64
 	p50, p99                time.Duration
-	server, router, clients float64 // µs of CPU a write
-	readRouter              float64 // a read
+	server, router, clients float64 // µs of CPU time per write
+	readRouter              float64 // µs of CPU time per read
 }
 
 func (m *measured) summary() summary {
@@ -63,7 +63,7 @@ func (m *measured) summary() summary {
 	}
 }
 
-// publish shows the tables, and writes them.
+// publish prints the tables and writes them to the results.
 func (b *bench) publish(chosen []layout, all []measured) error {
 	memory, speed := memoryTable(chosen, all), speedTable(chosen, all)
 	fmt.Printf("%s\n%s\n", memory, speed)

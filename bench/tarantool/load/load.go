@@ -1,6 +1,5 @@
-// Package load is the published load test of Tarantool's compression: virtual users who
-// write documents one after the other, each over a connection of its own, until a number of
-// writes or a time is reached.
+// Package load is the published load test of Tarantool's compression: virtual users write documents one after
+// the other, each over its own connection, until a number of writes or a time limit is reached.
 package load
 
 import (
@@ -17,22 +16,22 @@ import (
 	"github.com/cinch-layer/cinch/bench/tarantool/servers"
 )
 
-// Plan is what to do. Space has the fields id (unsigned, the primary key) and body (string).
+// Plan describes a load. The space has the fields id (unsigned, the primary key) and body (string).
 type Plan struct {
 	Addr   string
 	Space  string
 	Users  int
 	First  int // number of the first document
-	Count  int // documents at most
+	Count  int // largest number of documents
 	Limit  time.Duration
-	Read   bool // read documents in place of writing them
+	Read   bool // read documents instead of writing them
 	Source Source
 }
 
-// Source is the document of a number. It is called by several at a time.
+// Source returns the document of a number. It must be safe for concurrent use.
 type Source func(n int) string
 
-// Result is what came of it.
+// Result holds the results of a load.
 type Result struct {
 	Done     int           `json:"requests"`
 	Bytes    int64         `json:"bytes"` // of documents
@@ -42,7 +41,7 @@ type Result struct {
 	P99, Max time.Duration
 }
 
-// Run does it. The first error ends it.
+// Run runs the load. The first error ends it.
 func Run(ctx context.Context, p Plan) (Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -110,7 +109,7 @@ func (u *user) do(ctx context.Context, n int, doc string) error {
 	return err
 }
 
-// Row is a tuple.
+// Row is a tuple of the space.
 type Row struct {
 	ID   uint64
 	Body string

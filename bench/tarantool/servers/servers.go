@@ -1,5 +1,5 @@
-// Package servers starts real Tarantool servers, masters and replicas, for the benchmark and
-// the example cluster.
+// Package servers starts real Tarantool servers, masters and replicas, for the benchmark and the example
+// cluster.
 package servers
 
 import (
@@ -20,18 +20,18 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig/tail"
 )
 
-// Process is a program that was started, and listens.
+// Process is a program that was started and listens.
 type Process struct {
 	Addr string // 127.0.0.1:port
 	cmd  *exec.Cmd
 	out  tail.Buffer
-	done chan struct{} // closed when it has ended
+	done chan struct{} // closed when the process has ended
 }
 
-const maxTailBytes = 64 << 10 // of what a process prints
+const maxTailBytes = 64 << 10 // of a process's output
 
-// Launch starts a program and waits until it accepts connections at addr. core is the only
-// one that it may run on; -1: any.
+// Launch starts a program and waits until it accepts connections at addr. The program runs only on the given
+// core, or on any if core is -1.
 func Launch(ctx context.Context, addr string, core int, name string, args ...string) (*Process, error) {
 	if core >= 0 {
 		name, args = "taskset", append([]string{"-c", strconv.Itoa(core), name}, args...)
@@ -59,10 +59,10 @@ func Launch(ctx context.Context, addr string, core int, name string, args ...str
 	return nil, fmt.Errorf("%s does not listen on %s:\n%s", name, addr, p.Output())
 }
 
-// Output is the end of what the process has printed.
+// Output returns the end of the process's output.
 func (p *Process) Output() string { return p.out.String() }
 
-// Stop ends the process and waits until it is gone.
+// Stop interrupts the process, kills it after ten seconds, and waits until it has exited.
 func (p *Process) Stop() {
 	if p == nil {
 		return
@@ -76,25 +76,25 @@ func (p *Process) Stop() {
 	}
 }
 
-// CPU is the time, user and system, that the process has used.
+// CPU returns the user and system time that the process has used.
 func (p *Process) CPU() (time.Duration, error) { return proc.CPU(p.cmd.Process.Pid) }
 
-// Peak is the most memory that the process held, in bytes.
+// Peak returns the peak memory of the process, in bytes.
 func (p *Process) Peak() (int64, error) { return proc.Peak(p.cmd.Process.Pid) }
 
-// PID is the process's number.
+// PID returns the process's id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Options say which Tarantool server to start.
+// Options describe a Tarantool server.
 type Options struct {
-	Dir    string // where it keeps everything: made if it is not there
-	Lua    string // run on a master before it listens: makes spaces
-	Master string // address of the master, of a read-only replica; "": it is a master
+	Dir    string // directory for all its files; created if it is missing
+	Lua    string // run on a master before it listens, to create spaces
+	Master string // address of a read-only replica's master; "": this is a master
 	Memory int64  // for tuples, in bytes
 	Core   int    // -1: any
 }
 
-// Tarantool is a running server. Guests may do anything.
+// Tarantool is a running server. The guest user has all rights.
 type Tarantool struct {
 	*Process
 	Dir string
@@ -137,7 +137,7 @@ func Start(ctx context.Context, o Options) (*Tarantool, error) {
 	return &Tarantool{p, o.Dir}, nil
 }
 
-// Connect connects to a server, or to a gateway, as guest. The caller closes it.
+// Connect connects as guest to a server or a gateway. The caller closes the connection.
 func Connect(ctx context.Context, addr string) (*tnt.Connection, error) {
 	return tnt.Connect(ctx, tnt.NetDialer{Address: addr}, tnt.Opts{Timeout: time.Minute, Logger: quiet{}})
 }
@@ -146,7 +146,7 @@ type quiet struct{}
 
 func (quiet) Report(tnt.ConnLogKind, *tnt.Connection, ...any) {}
 
-// Eval runs Lua and decodes the first thing that it returns.
+// Eval runs Lua and decodes its first return value.
 func Eval[T any](ctx context.Context, t *Tarantool, lua string, args ...any) (result T, err error) {
 	c, err := Connect(ctx, t.Addr)
 	if err != nil {
@@ -166,10 +166,10 @@ func Eval[T any](ctx context.Context, t *Tarantool, lua string, args ...any) (re
 	return all[0], nil
 }
 
-// ErrBehind: a replica did not catch up in time.
+// ErrBehind reports that a replica did not catch up in time.
 var ErrBehind = errors.New("the replica does not catch up")
 
-// CatchUp waits until the replica has what the master has now.
+// CatchUp waits until the replica has everything that the master had at the time of the call.
 func (t *Tarantool) CatchUp(ctx context.Context, master *Tarantool) error {
 	type position struct {
 		ID  uint32 `msgpack:"id"`

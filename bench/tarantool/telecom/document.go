@@ -5,15 +5,15 @@ import (
 	"strconv"
 )
 
-// document is one at work.
+// document builds one document.
 type document struct {
 	w writer
 	o *operator
 	r *rand.Rand
 
 	joined, updated int64  // Unix milliseconds
-	cells           [3]int // where the subscriber mostly is
-	peers           [3]int // who is mostly called
+	cells           [3]int // where the subscriber usually is
+	peers           [3]int // numbers that the subscriber usually calls
 }
 
 func (d *document) write() {
@@ -165,7 +165,7 @@ var (
 	sessionTypes = []string{"DATA", "DATA", "DATA", "VOICE", "SMS"}
 	balanceTypes = [][2]string{{"MAIN", "EUR"}, {"BONUS", "EUR"}, {"DATA", "MEGABYTE"}, {"VOICE", "MINUTE"}, {"SMS", "MESSAGE"}}
 	consents     = []string{"marketingEmail", "marketingSms", "dataSharing", "locationTracking", "profiling", "thirdParties"}
-	models       = [][4]string{ // with the beginning of their IMEI
+	models       = [][4]string{ // with the first digits of their IMEI
 		{"Apple", "iPhone 15", "iOS 18.1", "35000101"},
 		{"Apple", "iPhone 13 mini", "iOS 17.6", "35000219"},
 		{"Samsung", "Galaxy S24", "Android 15", "35000347"},

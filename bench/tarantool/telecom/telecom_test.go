@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// saved is the share of documents' bytes that a setting saves, each sealed for itself.
+// saved returns the share of the documents' bytes that a setting saves when it compresses them one by one.
 func saved(t *testing.T, setting string, documents [][]byte) float64 {
 	t.Helper()
 	st, err := codec.ParseSetting(setting)
@@ -25,8 +25,8 @@ func saved(t *testing.T, setting string, documents [][]byte) float64 {
 	return 1 - float64(stored)/float64(raw)
 }
 
-// TestCalibration: whatever is measured on these documents says something about the published
-// figures only as long as they compress as those did.
+// The documents must compress like the published ones, or measurements on them could not be compared with the
+// published figures.
 func TestCalibration(t *testing.T) {
 	g := NewGenerator(1)
 	var all [][]byte

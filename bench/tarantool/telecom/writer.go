@@ -46,7 +46,7 @@ func (w *writer) cents(name string, v int) {
 	w.b = append(w.b, '.', byte('0'+v/10%10), byte('0'+v%10))
 }
 
-// time writes one that is given in Unix milliseconds.
+// time writes a time given in Unix milliseconds.
 func (w *writer) time(name string, at int64) { w.at(name, at, "\"2006-01-02T15:04:05.000Z\"") }
 
 func (w *writer) date(name string, at int64) { w.at(name, at, "\"2006-01-02\"") }
@@ -56,7 +56,7 @@ func (w *writer) at(name string, at int64, layout string) {
 	w.b = time.UnixMilli(at).UTC().AppendFormat(w.b, layout)
 }
 
-// number writes one of seven digits behind a prefix.
+// number writes a number of seven digits after a prefix.
 func (w *writer) number(name, prefix string, n int) {
 	w.key(name)
 	w.b = append(append(w.b, '"'), prefix...)
@@ -66,9 +66,9 @@ func (w *writer) number(name, prefix string, n int) {
 	w.b = append(w.b, '"')
 }
 
-const newest = 1_795_000_000_000 // in November 2026, Unix milliseconds
+const newest = 1_795_000_000_000 // in Unix milliseconds, November 2026
 
-// digits writes n decimal digits behind a prefix.
+// digits writes n decimal digits after a prefix.
 func (w *writer) digits(name, prefix string, r *rand.Rand, n int) {
 	w.key(name)
 	w.b = append(append(w.b, '"'), prefix...)
@@ -78,7 +78,7 @@ func (w *writer) digits(name, prefix string, r *rand.Rand, n int) {
 	w.b = append(w.b, '"')
 }
 
-// object writes one below a key, or an element of a list for the name "".
+// object writes an object under a key, or as a list element if the name is "".
 func (w *writer) object(name string, content func()) { w.nest(name, '{', content, '}') }
 
 func (w *writer) list(name string, content func()) { w.nest(name, '[', content, ']') }
