@@ -11,28 +11,28 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// testdata is where STEF's repository has its corpora.
+// testdata is the directory of the corpora in STEF's repository.
 const testdata = "benchmarks/testdata"
 
-// corpus is a file of STEF's: zstd over messages with their lengths in front of them.
+// corpus is one of STEF's files: length-prefixed messages, compressed with zstd.
 type corpus struct {
 	name  string
 	file  string
-	parts bool // its one message is cut into parts
+	parts bool // the file's single message is split into parts
 	unit  string
-	kinds [][]uint64 // the fields on the ways to what is counted
+	kinds [][]uint64 // paths, as field numbers, of the counted units
 	peers []peer
 }
 
-// The ways to data points and spans in opentelemetry-proto: resource, scope, metric, one of five kinds, point; resource,
-// scope, span.
+// Paths of data points and spans in opentelemetry-proto: resource, scope, metric, one of five kinds, point;
+// resource, scope, span.
 var (
 	pointsAt = [][]uint64{{1, 2, 2, 5, 1}, {1, 2, 2, 7, 1}, {1, 2, 2, 9, 1}, {1, 2, 2, 10, 1}, {1, 2, 2, 11, 1}}
 	spansAt  = [][]uint64{{1, 2, 2}}
 )
 
-// Peers' figures are those of STEF's docs/benchmarks.html ("Size - Many Batches, Multipart", and for Hipster Shop's
-// metrics "One Large Batch"), read in 2026: over zstd, without the network.
+// The peers' figures are from STEF's docs/benchmarks.html ("Size - Many Batches, Multipart", and for Hipster
+// Shop's metrics "One Large Batch"), read in 2026. They are for zstd, without the network.
 var corpora = []corpus{
 	{name: "host metrics", file: "hostandcollector-otelmetrics.zst", unit: "point", kinds: pointsAt, peers: []peer{{"OTel-Arrow, zstd", 6.3}, {"STEF sorted, zstd", 1.2}, {"STEF unsorted, zstd", 1.8}}},
 	{name: "astronomy metrics", file: "astronomy-otelmetrics.zst", unit: "point", kinds: pointsAt, peers: []peer{{"OTel-Arrow, zstd", 14.9}, {"STEF sorted, zstd", 4.3}, {"STEF unsorted, zstd", 5.3}}},
@@ -68,7 +68,7 @@ func (c corpus) load(dir string) (payload, error) {
 	return p, p.count(c.kinds)
 }
 
-// kind is what OTLP calls what is in it.
+// kind returns OTLP's name for the corpus's data.
 func (c corpus) kind() string {
 	if c.unit == "span" {
 		return "traces"
@@ -76,7 +76,7 @@ func (c corpus) kind() string {
 	return "metrics"
 }
 
-// count counts what is at the ends of ways.
+// count counts the fields at the ends of paths.
 func (p *payload) count(ways [][]uint64) error {
 	for _, m := range p.messages {
 		for _, path := range ways {
@@ -90,7 +90,7 @@ func (p *payload) count(ways [][]uint64) error {
 	return nil
 }
 
-// partBytes is how long the parts of one long message become, about.
+// partBytes is the approximate size of the parts of one long message.
 const partBytes = 8 << 20
 
 func (c corpus) messages(all []byte) (out [][]byte, err error) {
@@ -111,7 +111,7 @@ func (c corpus) messages(all []byte) (out [][]byte, err error) {
 	return out, nil
 }
 
-// cutParts cuts a message between the resources in it.
+// cutParts splits a message between its resources.
 func cutParts(all []byte) (out [][]byte, err error) {
 	from, at := 0, 0
 	for at < len(all) {
@@ -127,14 +127,14 @@ func cutParts(all []byte) (out [][]byte, err error) {
 	return append(out, all[from:]), nil
 }
 
-// field is one of a message.
+// field is one encoded field of a message.
 type field struct {
 	number  uint64
 	content []byte // of wire type 2
 	size    int
 }
 
-// next reads the field that b begins with.
+// next parses the first field of b.
 func next(b []byte) (f field, ok bool) {
 	tag, n := binary.Uvarint(b)
 	if n <= 0 {
@@ -163,7 +163,7 @@ func next(b []byte) (f field, ok bool) {
 	return f, f.size <= len(b)
 }
 
-// count tells how many fields there are at the end of a path.
+// count returns the number of fields at the end of a path.
 func count(b []byte, path []uint64) (sum int, ok bool) {
 	for len(b) > 0 {
 		f, ok := next(b)

@@ -1,12 +1,13 @@
-// Command telemetry measures what telemetry takes on the wire: OTLP from STEF's public corpora and Prometheus'
-// WriteRequests, by message and with the history of those before them, as a link between two gateways has it, without
-// the network. Beside them are metrics, traces and logs that OpenTelemetry's SDK sends (bench/grpc/otlp), and what the
-// libraries of STEF and OTel-Arrow make of the same messages (peers, a module of its own).
+// Command telemetry measures the size of telemetry on the wire: OTLP from STEF's public corpora and
+// Prometheus's WriteRequests, compressed by message and with the history of earlier ones, as on a link
+// between two gateways, but without the network. It also measures metrics, traces and logs that
+// OpenTelemetry's SDK sends (bench/grpc/otlp), and how the libraries of STEF and OTel-Arrow encode the same
+// messages (peers, a module of its own).
 //
 //	go run ./bench/telemetry [-corpora DIR] [-only hosts] [-results bench/results]
 //
-// DIR is a checkout of github.com/splunk/stef; nothing is fetched of it, and what isn't there is left out. Every message
-// must come back as it was. Bytes depend on the code alone, CPU on the machine too.
+// DIR is a checkout of github.com/splunk/stef. Nothing is downloaded; corpora that are missing are skipped.
+// Every message must come back unchanged. Sizes depend on the code alone, CPU times also on the machine.
 package main
 
 import (
@@ -58,7 +59,7 @@ func main() {
 }
 
 func run(ctx context.Context, o options) error {
-	runtime.LockOSThread() // its CPU is what counts
+	runtime.LockOSThread() // only the CPU time of this thread counts
 	all, err := payloadsOf(ctx, o)
 	if err != nil {
 		return err
@@ -96,14 +97,14 @@ func run(ctx context.Context, o options) error {
 type payload struct {
 	name     string
 	unit     string // what is counted
-	kind     string // of OTLP: metrics, traces or logs; "": it is none
+	kind     string // OTLP's name for it: metrics, traces or logs; "": no OTLP
 	units    int
 	messages [][]byte
-	varies   bool // from run to run, so that its sizes are no regression
+	varies   bool // sizes vary from run to run, so they can't show a regression
 	peers    []peer
 }
 
-// peer is what others publish of the same data, in bytes a unit.
+// peer is a published result of another project for the same data, in bytes per unit.
 type peer struct {
 	name  string
 	bytes float64
@@ -116,7 +117,7 @@ func (p *payload) bytes() (n int) {
 	return n
 }
 
-// payloadsOf returns those that are to be measured.
+// payloadsOf returns the payloads to measure.
 func payloadsOf(ctx context.Context, o options) (all []payload, err error) {
 	for _, c := range corpora {
 		if !o.only.MatchString(c.name) || o.corpora == "" {
@@ -140,7 +141,7 @@ func payloadsOf(ctx context.Context, o options) (all []payload, err error) {
 	return append(append(all, recorded...), written...), err
 }
 
-// writeRequests are those of bench/tunnel.
+// writeRequests returns the payloads of bench/tunnel.
 func writeRequests(ctx context.Context, o options) (all []payload, err error) {
 	const series, requests, scrapes, often = 2000, 40, 4, 20
 	var c *remotewrite.Corpus

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// peersModule has what peers' libraries need, outside of the workspace.
+// peersModule is the directory of a module outside of the workspace, which requires the peers' libraries.
 const peersModule = "bench/telemetry/peers"
 
-// buildPeers builds what measures them.
+// buildPeers builds the program that measures the peers.
 func buildPeers(ctx context.Context, work string) (program string, err error) {
 	program = filepath.Join(work, "peers")
 	cmd := exec.CommandContext(ctx, "go", "build", "-C", peersModule, "-o", program, ".")
@@ -27,7 +27,7 @@ func buildPeers(ctx context.Context, work string) (program string, err error) {
 	return program, nil
 }
 
-// peersOf has rows for what peers' libraries make of a payload, beside S2's times.
+// peersOf adds rows for the peers' libraries on a payload. Their times are relative to S2's.
 func (r *report) peersOf(ctx context.Context, p payload, s2 times) error {
 	if r.program == "" || p.kind == "" {
 		return nil
@@ -53,8 +53,8 @@ func (r *report) peersOf(ctx context.Context, p payload, s2 times) error {
 	return nil
 }
 
-// peerRow adds what the program says of one way: name, bytes, nanoseconds there and back, and how much came back. What didn't come
-// back whole is no result.
+// peerRow adds a row from a line of the program: name, bytes, nanoseconds of encoding and decoding, and the
+// number of units that came back. If any are missing, the row has no sizes or times.
 func (r *report) peerRow(p payload, f []string, s2 time.Duration) error {
 	if len(f) == 3 && f[1] == "error" {
 		r.table.Row(p.name, f[0]+", its library", "fails: "+f[2], "", "", "", "", "", "")

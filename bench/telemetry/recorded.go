@@ -10,13 +10,15 @@ import (
 	"strconv"
 )
 
-// recorder writes what OpenTelemetry's SDK sends of a shop. It is of another module, for what the SDK needs.
+// recorder is the program that records what OpenTelemetry's SDK sends for a shop. It is in another module
+// because of the SDK's dependencies.
 const recorder = "./bench/grpc/otlp/record"
 
-// recordedBySDK are the requests that the SDK makes, which are other ones each time: identifiers are random, times are the clock's.
+// recordedBySDK returns requests of the SDK. They differ each time: identifiers are random, and times are the
+// clock's.
 func recordedBySDK(ctx context.Context, o options) ([]payload, error) {
 	all := []payload{{name: "SDK traces", unit: "span", kind: "traces"}, {name: "SDK metrics", unit: "point", kind: "metrics"}, {name: "SDK logs", unit: "log record", kind: "logs"}}
-	ways := [][][]uint64{spansAt, pointsAt, spansAt} // log records are where spans are
+	ways := [][][]uint64{spansAt, pointsAt, spansAt} // log records have the same path as spans
 	if o.visits == 0 || !slices.ContainsFunc(all, func(p payload) bool { return o.only.MatchString(p.name) }) {
 		return nil, nil
 	}
@@ -42,7 +44,7 @@ func recordedBySDK(ctx context.Context, o options) ([]payload, error) {
 	return out, nil
 }
 
-// take takes the messages of one kind off what the recorder has written.
+// take parses the messages of one kind from the recorder's output and returns the rest.
 func (p *payload) take(b []byte) ([]byte, error) {
 	number := func() (n int, err error) {
 		if len(b) < 4 {

@@ -15,7 +15,7 @@ import (
 type report struct {
 	codecs
 	options
-	program string // that measures peers' libraries; "": they are left out
+	program string // measures peers' libraries; "": they are skipped
 	table   rig.Table
 	rows    [][]string
 }
@@ -32,7 +32,7 @@ func newReport(o options) (*report, error) {
 	return r, nil
 }
 
-// times are of several runs.
+// times holds the times of several runs.
 type times struct{ there, back []time.Duration }
 
 func (t times) median() (there, back time.Duration) {
@@ -41,7 +41,7 @@ func (t times) median() (there, back time.Duration) {
 	return t.there[len(t.there)/2], t.back[len(t.back)/2]
 }
 
-// measure takes all ways in turns, and of the times the median.
+// measure runs all ways in turn, and takes the median of the times.
 func (r *report) measure(ctx context.Context, p payload) error {
 	all := slices.Clone(ways)
 	all = slices.DeleteFunc(all, func(w way) bool { return w.alone != "s2" && !r.ways.MatchString(w.name) })

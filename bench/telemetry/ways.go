@@ -14,10 +14,10 @@ import (
 	"github.com/cinch-layer/cinch/codec/proto/history"
 )
 
-// way makes bytes of messages and messages of bytes, all of them once, in order.
+// way converts messages to bytes and back, all of them once, in order.
 type way struct {
 	name   string
-	column string // the encoding of columns before a stream gets them; "": messages whole; apart: version 2
+	column string // the column encoding of the stream's input; "": messages whole; apart: version 2
 	level  int    // of the stream; 0: none
 	window int    // of the stream
 	alone  string // the encoding of each message by itself, where there is no stream
@@ -36,13 +36,13 @@ var ways = []way{
 	{name: "history, cinch-proto 2, zstd-3 of 128 KiB", column: apart, level: 3, window: firstWindow},
 }
 
-// firstWindow is what a link begins with.
+// firstWindow is a link's first window, as log2 of bytes.
 const firstWindow = 17
 
-// apart is what messages are taken apart by with what is remembered of those before.
+// apart is the column encoding that uses what is remembered of earlier messages.
 const apart = "history"
 
-// What HTTP/2 and a link put around a piece, and gRPC around a message, as bench/grpc counts them.
+// Bytes that HTTP/2 and a link add to a piece, and gRPC to a message, as in bench/grpc.
 const (
 	pieceBytes  = 64 << 10
 	frameHeader = 9
@@ -51,7 +51,7 @@ const (
 
 var errNotSame = errors.New("another message came back")
 
-// codecs are what all ways share: libzstd, as gateways have it.
+// codecs holds the codecs of all ways. zstd is libzstd, as in gateways.
 type codecs struct {
 	set    *grpccodec.Set
 	engine *codec.Engine
@@ -65,7 +65,7 @@ func newCodecs() (codecs, error) {
 	return codecs{grpccodec.NewSet(grpccodec.Options{Zstd: z}), codec.New(codec.Options{Zstd: z})}, nil
 }
 
-// result is what one run took. framing is what frames and heads would add on a link.
+// result holds the sizes and times of one run. framing is the size that frames and heads would add on a link.
 type result struct {
 	bytes, framing int
 	there, back    time.Duration
@@ -102,7 +102,7 @@ func (r *result) add(began, middle time.Duration) {
 	r.there, r.back = r.there+middle-began, r.back+threadTime()-middle
 }
 
-// transform is what makes of messages what a stream gets, and the way back.
+// transform converts messages to a stream's input and back.
 type transform struct {
 	there func(dst, m []byte) ([]byte, error)
 	back  func(dst, src []byte, size int) ([]byte, error)

@@ -1,10 +1,12 @@
-// Command peers measures what other codecs of telemetry make of OTLP, for bench/telemetry, which gives it the messages: a line with
-// their kind (metrics, traces or logs) and how many times it is to be done, then each message with its length in front, in four
-// bytes, big-endian. It prints a line for each way: name, bytes, CPU there and back in nanoseconds (the median), and how many points,
-// spans or records came back; or an error in their place.
+// Command peers measures how other codecs of telemetry encode OTLP, for bench/telemetry. Its input is a line
+// with the kind of the messages (metrics, traces or logs) and the number of rounds, then the messages, each
+// after its length in four bytes, big-endian. It prints a line for each way: name, bytes, CPU time of
+// encoding and decoding in nanoseconds (the median), and how many points, spans or records came back; or an
+// error in their place.
 //
-// Ways go from OTLP's bytes to bytes, message by message in one stream, and back to OTLP's bytes. CPU is the process's, the collector
-// of garbage included, on one core. It is a module of its own, outside of the workspace: what it needs is not for ours to agree with.
+// Ways convert OTLP bytes to the codec's bytes, message by message in one stream, and back to OTLP bytes. CPU
+// time is the process's, garbage collection included, on one core. It is a module of its own, outside of the
+// workspace, so that its dependencies don't have to agree with Cinch's.
 //
 //	main.go   what is measured
 //	stef.go   STEF, and otap.go, OTel-Arrow
@@ -33,8 +35,8 @@ func main() {
 	}
 }
 
-// way is a codec's of one kind of messages. there is told each message, and returns what goes on the wire; back is given all of that,
-// and returns how many things came back.
+// way is a codec for one kind of messages. there gets each message in turn and returns its bytes on the wire.
+// back gets all of these, and returns the number of units that came back.
 type way struct {
 	name string
 	make func() (there func(message []byte) ([]byte, error), back func(pieces [][]byte) (int, error), err error)
@@ -87,7 +89,7 @@ func readAll(r io.Reader) (all [][]byte, err error) {
 	}
 }
 
-// measured is one run.
+// measured holds the results of one run.
 type measured struct {
 	bytes, came int
 	there, back time.Duration

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// OTel-Arrow v0.46.0: one producer, its records by zstd message by message, as STEF's benchmark has it, and by the zstd of Arrow's own
-// format, which is its default.
+// OTel-Arrow v0.46.0: one producer. Its records are compressed with zstd message by message, as in STEF's
+// benchmark, or by the zstd of Arrow's own format, which is its default.
 var (
 	otapMetrics = []way{otap(otapOutside, metricsByOTAP), otap(otapInside, metricsByOTAP)}
 	otapTraces  = []way{otap(otapOutside, tracesByOTAP), otap(otapInside, tracesByOTAP)}
@@ -24,7 +24,7 @@ const (
 	otapInside  = "OTel-Arrow, Arrow's zstd"
 )
 
-// byOTAP are the two directions of one kind of messages.
+// byOTAP holds the two directions for one kind of messages.
 type byOTAP struct {
 	there func(p *arrow_record.Producer, message []byte) (*arrow.BatchArrowRecords, error)
 	back  func(c *arrow_record.Consumer, records *arrow.BatchArrowRecords) (came int, err error)

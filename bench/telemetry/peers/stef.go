@@ -12,8 +12,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// STEF v0.1.1, as its own benchmark "Many Batches, Multipart" has it: one stream, flushed behind each message, compressed by its own
-// zstd.
+// STEF v0.1.1, as in its own benchmark "Many Batches, Multipart": one stream, flushed after each message,
+// compressed by STEF's zstd.
 var (
 	stefMetrics = []way{
 		{"STEF sorted, zstd", func() (func([]byte) ([]byte, error), func([][]byte) (int, error), error) { return stefOfMetrics(true) }},
@@ -27,7 +27,7 @@ var (
 
 var zstdInside = pkg.WriterOptions{Compression: pkg.CompressionZstd}
 
-// taken returns what has been written since the last time.
+// taken returns the bytes written since the last call.
 func taken(w *pkg.MemChunkWriter, at *int) []byte {
 	all := w.Bytes()
 	piece := all[*at:]
@@ -76,7 +76,7 @@ func stefOfMetrics(sorted bool) (func([]byte) ([]byte, error), func([][]byte) (i
 	return there, back, nil
 }
 
-// stefOfTraces reads spans as STEF's records: its library has no way from these to OTLP.
+// stefOfTraces decodes spans only to STEF's records: its library does not convert these to OTLP.
 func stefOfTraces(sorted bool) (func([]byte) ([]byte, error), func([][]byte) (int, error), error) {
 	out, at := &pkg.MemChunkWriter{}, 0
 	w, err := otelstef.NewSpansWriter(out, zstdInside)
