@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/bench/corpora"
 )
 
-// Bounds of a corpus. Longer values than maxValue are cut, shorter ones than minValue left out.
+// Limits of a corpus. Values longer than maxValue are truncated, values shorter than minValue are left out.
 const (
 	minValue   = 64
 	maxValue   = 64 << 10
@@ -20,7 +20,8 @@ const (
 	maxBytes   = 5 << 20 // of each side
 )
 
-// kinds are the corpora. PHP, MessagePack and protobuf are real records, written as applications in these formats do.
+// kinds lists the corpora. PHP, MessagePack and protobuf are real records, converted as applications that use
+// these formats would write them.
 var kinds = []kind{
 	{"json", "JSON of 900 bytes: which browser supports a feature, by interface (@mdn/browser-compat-data)", corpora.Compat},
 	{"events", "JSON of 10 KB: webhooks, by event (@octokit/webhooks-examples)", corpora.Webhooks},
@@ -60,7 +61,7 @@ func load(cache string, k *kind) (*corpus, error) {
 	return c, nil
 }
 
-// pages are the files of PostgreSQL's manual.
+// pages loads the files of PostgreSQL's manual.
 func pages(cache string) ([]corpora.Record, error) {
 	return files(filepath.Join(cache, "postgresql-doc-15"), ".html", func(name string) string { return name })
 }
@@ -84,7 +85,7 @@ func files(dir, extension string, source func(name string) string) (out []corpor
 	return out, err
 }
 
-// logs are lines, without the comments of those who collected them.
+// logs loads log lines, without the collectors' comments.
 func logs(cache string) (out []corpora.Record, err error) {
 	err = filepath.WalkDir(filepath.Join(cache, "fail2ban"), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() || filepath.Base(filepath.Dir(path)) != "logs" {

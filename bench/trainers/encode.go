@@ -13,8 +13,8 @@ import (
 	"github.com/cinch-layer/cinch/bench/corpora"
 )
 
-// This file writes JSON documents in other formats. A tree keeps the order of keys: any is nil, bool, string, json.Number,
-// []any or object.
+// Converts JSON documents to other formats. A tree keeps the order of keys: any is nil, bool, string,
+// json.Number, []any or object.
 
 type object []field
 
@@ -27,7 +27,7 @@ type encoder interface {
 	append(dst []byte, v any) []byte
 }
 
-// encoded loads records and writes them in another format.
+// encoded returns a loader that converts another loader's records to another format.
 func encoded(from func(string) ([]corpora.Record, error), newEncoder func() encoder) func(string) ([]corpora.Record, error) {
 	return func(cache string) ([]corpora.Record, error) {
 		records, err := from(cache)
@@ -45,7 +45,7 @@ func encoded(from func(string) ([]corpora.Record, error), newEncoder func() enco
 	}
 }
 
-// tree reads one value.
+// tree parses one value.
 func tree(d *json.Decoder) (any, error) {
 	t, err := d.Token()
 	if err != nil {
@@ -90,7 +90,7 @@ func elements(d *json.Decoder) (any, error) {
 	return list, err
 }
 
-// number is v as an integer, or else as a float.
+// number returns v as an integer if it is one, or else as a float.
 func number(v json.Number) (i int64, f float64, whole bool) {
 	i, err := strconv.ParseInt(v.String(), 10, 64)
 	if err == nil {
@@ -100,7 +100,7 @@ func number(v json.Number) (i int64, f float64, whole bool) {
 	return 0, f, false
 }
 
-// php writes what PHP's serialize makes of arrays.
+// php encodes documents as arrays, in PHP's serialize format.
 type php struct{}
 
 func (p php) append(dst []byte, v any) []byte {
@@ -136,7 +136,7 @@ func (p php) append(dst []byte, v any) []byte {
 	panic(fmt.Sprintf("%T in JSON", v))
 }
 
-// rawString is printed by %q between quotes and as it is, which is what serialize does.
+// rawString formats with %q as itself between quotes, without escapes, as PHP's serialize does.
 type rawString string
 
 // Format implements fmt.Formatter.
@@ -174,10 +174,11 @@ func (m messagePack) append(dst []byte, v any) []byte {
 	panic(fmt.Sprintf("%T in JSON", v))
 }
 
-// protobuf writes messages by a schema that follows from the documents: each path of keys is a field, numbered as first met.
+// protobuf writes messages with a schema derived from the documents: each path of keys is a field, numbered
+// in order of first occurrence.
 type protobuf struct {
 	fields map[string]int // by path
-	next   map[string]int // how many there are below a path
+	next   map[string]int // number of fields below a path
 }
 
 func (p *protobuf) append(dst []byte, v any) []byte { return p.message(dst, "", v) }

@@ -1,6 +1,7 @@
-// Command trainers compares what `dictionary: auto` chooses with five dictionaries that a careful user would train
-// by hand, with zstd's own command, on ten corpora of different kinds. All are judged by the same values, from sources that none
-// has learned from. It writes to bench/results/corpora.md, which tells what is measured.
+// Command trainers compares the choice of `dictionary: auto` with five dictionaries that a careful user would
+// train by hand, with zstd's own command, on ten corpora of different kinds. All are measured on the same
+// values, from sources that no dictionary was trained on. It writes to bench/results/corpora.md, which
+// describes the measurements.
 //
 //	go run ./bench/trainers [--auto | --busy N | --private] [--only NAME,NAME] [--cache DIR]
 package main
@@ -86,7 +87,7 @@ func fetch(cache string) error {
 	return nil
 }
 
-// busy starts processes that do nothing but take the processors' time.
+// busy starts processes that only use CPU time.
 func busy(n int) (stop func(), err error) {
 	var loops []*exec.Cmd
 	stop = func() {

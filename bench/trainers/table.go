@@ -14,14 +14,14 @@ import (
 	"github.com/cinch-layer/cinch/codec/dict"
 )
 
-// The parts of the results: tables by their corpora, each beginning with a corpus' name.
+// The parts of the results file. Each is a table with one line per corpus, which begins with its name.
 const (
 	idlePart    = "idle"
 	busyPart    = "busy"
 	privatePart = "private"
 )
 
-// results is one table of the file: lines that are not measured stay.
+// results is one table of the file. Lines of corpora that are not measured stay.
 type results struct {
 	path, part string
 	heads      []string
@@ -45,7 +45,7 @@ func (o *options) part() string {
 	return idlePart
 }
 
-const handAt = 6 // where the columns of what is made by hand begin, behind that of zstd-3
+const handAt = 6 // the first column of manual dictionaries, after that of zstd-3
 
 func (o *options) heads() []string {
 	switch o.part() {
@@ -61,7 +61,7 @@ func (o *options) heads() []string {
 	return append(heads, "auto", "its dictionary KB", "seconds", "**auto / best by hand**")
 }
 
-// readPart reads the lines of a table that have so many cells.
+// readPart reads the lines of a table that have the given number of cells, by corpus.
 func readPart(path, part string, cells int) (map[string][]string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -129,8 +129,8 @@ func (o *options) measure(t *results, c *corpus) error {
 	return nil
 }
 
-// hand is what five dictionaries that were made by hand make of a corpus, and the best ratio of them and none. Where only others
-// are measured again it is what the first table says.
+// hand returns the cells of the five manual dictionaries for a corpus, and the best ratio among them and no
+// dictionary. If only other columns are measured, it returns the values in the first table.
 func (o *options) hand(c *corpus, raw, plain int) (cells []string, best float64, err error) {
 	if o.auto || o.part() != idlePart {
 		return o.handBefore(c)
@@ -170,7 +170,8 @@ func (o *options) handBefore(c *corpus) (cells []string, best float64, err error
 	return cells, best, nil
 }
 
-// autoBytes is what the automatic dictionary makes of what is measured, and its size in KiB, 0 for none.
+// autoBytes returns the size of the measured values with the automatic dictionary, and the dictionary's size
+// in KiB, 0 for none.
 func autoBytes(c *corpus, plain int) (n, kb int, err error) {
 	d, level, err := auto(c)
 	if err != nil || d == nil {
@@ -180,8 +181,9 @@ func autoBytes(c *corpus, plain int) (n, kb int, err error) {
 	return n, len(d.Content()) >> 10, err
 }
 
-// privateBest is what the best does of those that are made by hand under the rule for automatic ones: without any string that
-// fewer than three samples have. That can be cut out of the samples before the training, or out of the dictionary.
+// privateBest returns the least size that manual training achieves under the rule for automatic dictionaries:
+// no string that fewer than three samples have. Such strings can be removed from the samples before training,
+// or from the dictionary.
 func (o *options) privateBest(c *corpus, plain int) (least int, err error) {
 	least = plain
 	cut := redacted(c.learn)
@@ -209,15 +211,15 @@ func (o *options) privateBest(c *corpus, plain int) (least int, err error) {
 	return least, nil
 }
 
-// What the rule for automatic dictionaries is about.
+// The limits of the rule for automatic dictionaries.
 const (
 	ruleBytes   = 8
 	ruleSamples = 3
 )
 
-// redacted returns the samples without strings that few of them have.
+// redacted returns the samples without strings that few samples have.
 func redacted(samples [][]byte) (all [][]byte) {
-	last, count := map[string]int{}, map[string]int{} // by string: the sample that it was seen in last, from 1; in how many
+	last, count := map[string]int{}, map[string]int{} // by string: its last sample, from 1; its samples
 	for i, s := range samples {
 		for at := 0; at+ruleBytes <= len(s); at++ {
 			if text := string(s[at : at+ruleBytes]); last[text] != i+1 {

@@ -18,8 +18,9 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// byHand are the dictionaries of somebody who knows zstd: its default, which tries some parameters, at four sizes, and its slower
-// trainer with the parameters that its authors found best on average.
+// byHand lists dictionaries that an expert user of zstd would train: with its default trainer, which tries
+// some parameters, at four sizes, and with its slower trainer and the parameters that its authors found best
+// on average.
 var byHand = []struct {
 	name string
 	args []string
@@ -39,7 +40,8 @@ func newEngine() *codec.Engine {
 	return codec.New(codec.Options{Zstd: z})
 }
 
-// sealedBytes is what values take, envelopes included, by zstd-3 or a lower level and d.
+// sealedBytes returns the size of values and of their envelopes, compressed by zstd with d, at level 3 or, if
+// level is positive, at that level.
 func sealedBytes(d *codec.Dict, level int, values [][]byte) (raw, sealed int, err error) {
 	st, o := codec.Setting{Codec: codec.Zstd, Level: 3}, cinch.SealerOptions{Engine: newEngine()}
 	if level > 0 {
@@ -62,7 +64,7 @@ func sealedBytes(d *codec.Dict, level int, values [][]byte) (raw, sealed int, er
 	return raw, sealed, nil
 }
 
-// trainByHand runs zstd's command in its five ways. What it can't train is nil.
+// trainByHand runs zstd's command in its five ways. An entry is nil if training fails.
 func (o *options) trainByHand(c *corpus) (all []*codec.Dict, err error) {
 	for i := range byHand {
 		content, err := o.runZstd(i, c.learn)
@@ -100,13 +102,16 @@ func (o *options) runZstd(way int, samples [][]byte) ([]byte, error) {
 	return os.ReadFile(out)
 }
 
-// share is of a core: what comes out does not depend on it, and the default would take twice the time.
+// share is the trainer's share of a core. The result does not depend on it, and the default would take twice
+// as long.
 const share = 1
 
-// manyTimes: what is learned from is a sample of a store that is so many times as large, so that no dictionary costs too much.
+// manyTimes is the size of the simulated store as a multiple of the samples', large enough that no dictionary
+// costs too much.
 const manyTimes = 1000
 
-// auto is what a gateway that has seen the values would choose, and the level that it would use; nil: nothing.
+// auto returns the dictionary that a gateway would choose after seeing the values, and the level that it
+// would use, or nil for none.
 func auto(c *corpus) (*codec.Dict, int, error) {
 	p, err := policy.New(policy.Options{Rules: []policy.Rule{{Name: c.name, Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Auto: true}}})
 	if err != nil {
