@@ -17,7 +17,7 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig/rawgrpc"
 )
 
-// Ways through two gateways for gRPC, with a client and a server that compress nothing.
+// Ways through two gRPC gateways, with a client and a server that compress nothing.
 const (
 	grpcColumns = "gRPC gateways, cinch-proto by message"
 	grpcPlain3  = "gRPC gateways, plain with history, zstd-3"
@@ -25,10 +25,10 @@ const (
 	grpcLink6   = "gRPC gateways, cinch-proto with history, zstd-6"
 )
 
-// known spares the first call the question whether the upstream reads cinch-proto.
+// known tells the gateway that the upstream reads cinch-proto, so that the first call need not find out.
 const known = "upstream_encodings: [cinch-proto]"
 
-// grpcLinks are what the near gateway of a way says of links.
+// grpcLinks holds the link settings of each way's near gateway.
 var grpcLinks = map[string]string{
 	grpcColumns: known,
 	grpcPlain3:  "link: {history: client, setting: zstd-3}",
@@ -41,7 +41,7 @@ func isGRPC(name string) bool { return grpcLinks[name] != "" }
 func (b *bench) grpcGateway(w *way, upstream, option, directions, name string) (string, error) {
 	setting := "cinch-proto"
 	if name == grpcPlain3 {
-		setting = "zstd" // towards what takes no link
+		setting = "zstd" // towards upstreams without links
 	}
 	addr, err := rig.FreeAddr()
 	if err != nil {
@@ -56,8 +56,8 @@ func (b *bench) grpcGateway(w *way, upstream, option, directions, name string) (
 	return w.end(addr, filepath.Join(b.dir, "cinch"), "serve", "--config", file)
 }
 
-// receiver is a server that answers each message with an empty one, as an ingester does. It
-// compares what comes with what was sent.
+// receiver is a server that answers each message with an empty one, as an ingester does. It compares received
+// messages with those sent.
 type receiver struct {
 	server *grpc.Server
 	addr   string
@@ -93,7 +93,7 @@ func (r *receiver) push(_ any, stream grpc.ServerStream) error {
 	return stream.SendMsg(&[]byte{})
 }
 
-// send makes calls, one after the other on one connection.
+// send makes calls one after the other on one connection.
 func (r *receiver) send(addr string, all [][]byte) error {
 	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawgrpc.Codec{})))
 	if err != nil {

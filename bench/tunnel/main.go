@@ -1,10 +1,9 @@
-// Command tunnel measures a pair of gateways beside no pair, beside what people use today (ssh -C,
-// stunnel) and beside compression by message: bytes on the link, CPU of both ends, time.
+// Command tunnel compares a pair of gateways with a direct connection, with today's alternatives (ssh -C,
+// stunnel) and with compression by message: bytes on the link, CPU time of both ends, latency.
 //
 //	go run ./bench/tunnel [-short] [-part messages|queries]
 //
-// It writes bench/results/tunnel.md. Ways whose
-// programs are not installed are left out, and it says so.
+// It writes bench/results/tunnel.md. Ways whose programs are not installed are skipped with a log line.
 package main
 
 import (
@@ -36,7 +35,7 @@ func main() {
 	}
 }
 
-// bench is one run; dir has its programs and files.
+// bench is one run. dir holds its programs and files.
 type bench struct {
 	dir    string
 	missed map[string]bool // ways whose programs are not installed

@@ -16,11 +16,11 @@ import (
 	"github.com/cinch-layer/cinch/codec/libzstd"
 )
 
-// grpcHead is what gRPC puts in front of a message, in bytes.
+// grpcHead is the size of gRPC's message prefix in bytes.
 const grpcHead = 5
 
-// messages sends WriteRequests one after the other on one connection, each when the one
-// before was taken.
+// messages sends WriteRequests one after the other on one connection, each after the answer to the one
+// before.
 func (b *bench) messages() (string, error) {
 	number := 40
 	if *short {
@@ -106,8 +106,8 @@ func (b *bench) carry(t *rig.Table, data string, all [][]byte, sink string, rece
 	return nil
 }
 
-// byMessage is what compressing each message by itself makes, with gRPC's head each, and the
-// time of compressing and decompressing.
+// byMessage returns the size of all messages compressed separately, gRPC's prefix included, and the time of
+// compressing and decompressing them.
 func byMessage(all [][]byte, setting codec.Setting) (sum int, took time.Duration, err error) {
 	z, _ := libzstd.New()
 	e := codec.New(codec.Options{Zstd: z})
@@ -125,8 +125,7 @@ func byMessage(all [][]byte, setting codec.Setting) (sum int, took time.Duration
 	return sum, time.Since(began), nil
 }
 
-// listenSink takes messages with a length in front and answers each with a byte, as an
-// ingester does.
+// listenSink accepts length-prefixed messages and answers each with a byte, as an ingester does.
 func listenSink() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig"
 )
 
-// results of queries are rows of JSON, another part of 60 MB each time, so that hardly any
-// row is one that a history knows.
+// asked lists the queries. Results are rows of JSON from another part of 60 MB each time, so that hardly any
+// row is in a history.
 var asked = []struct{ name, sql string }{
 	{"1 number", "SELECT 1;"},
 	{"10 KB", `SELECT body FROM cinch_docs WHERE id BETWEEN :id AND :id + 50;`},
@@ -64,7 +64,7 @@ func (b *bench) queries() (string, error) {
 	return t.String(), nil
 }
 
-// measured is of one query: latencies in milliseconds, CPU in microseconds.
+// measured holds the results of one query: latencies in milliseconds, CPU time in microseconds.
 type measured struct {
 	p50, p99, cpu float64
 	down          int64
@@ -109,8 +109,8 @@ func (b *bench) query(db *rig.Process, roundTrip time.Duration, mbit int, sql, n
 	return measured{took[n/2], took[n*99/100], float64(cpu.Microseconds()) / float64(n), down / int64(n)}, nil
 }
 
-// latencies reads pgbench's log: a line a query, the third field its microseconds. They are
-// returned in milliseconds, least first.
+// latencies reads pgbench's log: one line per query, whose third field is the latency in microseconds. It
+// returns milliseconds in ascending order.
 func latencies(dir string) (all []float64, err error) {
 	files, _ := filepath.Glob(filepath.Join(dir, "log.*"))
 	for _, f := range files {

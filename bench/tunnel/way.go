@@ -15,22 +15,22 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig/proc"
 )
 
-// A way is a route to a server: over the link alone, or by two programs with the link between.
+// way is a route to a server, over the link alone or through two programs with the link between them.
 type way struct {
-	addr string // where the client connects
+	addr string // address that the client connects to
 
 	link *link.Links
 	ends []*exec.Cmd // near the client and near the server
 }
 
-// Ways beside the settings of a pair of gateways.
+// Ways other than the settings of a pair of gateways.
 const (
 	direct  = "direct"
 	ssh     = "ssh -C"
 	stunnel = "stunnel"
 )
 
-// program is what a way needs; empty: nothing that we don't build.
+// program returns the program that must be installed for a way, or "".
 func program(name string) string {
 	switch name {
 	case ssh:
@@ -119,7 +119,7 @@ func (b *bench) gateway(w *way, protocol, upstream, setting string) (string, err
 	return w.end(addr, filepath.Join(b.dir, "cinch"), "serve", "--config", file)
 }
 
-// sshd listens with keys of its own for whoever runs this.
+// sshd starts sshd with its own keys, for the current user.
 func (b *bench) sshd(w *way, _ string) (string, error) {
 	addr, err := rig.FreeAddr()
 	if err != nil {
@@ -134,7 +134,7 @@ func (b *bench) sshd(w *way, _ string) (string, error) {
 			return "", fmt.Errorf("ssh-keygen: %w\n%s", err, out)
 		}
 	}
-	if os.Getuid() == 0 { // where it keeps an empty directory that it must have
+	if os.Getuid() == 0 { // sshd requires an empty directory there
 		if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
 			return "", err
 		}
@@ -144,7 +144,7 @@ func (b *bench) sshd(w *way, _ string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path, err := exec.LookPath("sshd") // it insists on its whole path
+	path, err := exec.LookPath("sshd") // sshd must be started with its absolute path
 	if err != nil {
 		return "", err
 	}
@@ -194,7 +194,7 @@ func (b *bench) write(name, text string) (string, error) {
 	return file, os.WriteFile(file, []byte(text), 0o600)
 }
 
-// cpu is what both ends have used, with the processes that they made and that still live.
+// cpu returns the CPU time of both ends, including their living child processes.
 func (w *way) cpu() (sum time.Duration) {
 	for _, e := range w.ends {
 		sum += proc.TreeCPU(e.Process.Pid)
@@ -212,7 +212,7 @@ func (w *way) close() {
 	}
 }
 
-// have reports that a way's programs are installed, and says so once when they are not.
+// have reports whether a way's program is installed, and logs once if it is not.
 func (b *bench) have(name string) bool {
 	p := program(name)
 	if p == "" {
@@ -226,7 +226,7 @@ func (b *bench) have(name string) bool {
 	return err == nil
 }
 
-// label names a way in tables.
+// label returns the name of a way in tables.
 func label(name string) string {
 	if name == direct || isGRPC(name) || program(name) != "" {
 		return name
