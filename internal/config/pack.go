@@ -18,7 +18,7 @@ type Pack struct {
 	MaxLatency     Duration `yaml:"max_latency"`      // 0: derived from the server's normal latency
 	SkipIdleBelow  Duration `yaml:"skip_idle_below"`
 	SkipFreqAbove  int      `yaml:"skip_freq_above"`
-	AllowRecode    bool     `yaml:"allow_recode"`    // values of rules with a format may decompress to other compressed bytes
+	AllowRecode    bool     `yaml:"allow_recode"`    // values of rules with a format may come back with other compressed bytes
 	State          string   `yaml:"state,omitempty"` // file, relative to the config file's directory
 }
 

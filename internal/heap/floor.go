@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// heapFloor is the minimum heap size at which the collector starts; above it starts at twice the live heap.
-// Go's default minimum is 4 MiB: a gateway's live heap is tiny, so under load the collector would run dozens
-// of times a second to save memory that is not scarce. When idle, the process returns the garbage to the
-// system.
+// heapFloor is the minimum heap size at which the collector starts. It starts at twice the live heap if that
+// is more. Go's default minimum is 4 MiB: a gateway's live heap is tiny, so under load the collector would
+// run dozens of times a second to save memory that is not scarce. When idle, the process returns the garbage
+// to the system.
 const (
 	heapFloor = 64 << 20
 	quiet     = 1 << 20 // maximum allocated within quietTick

@@ -27,7 +27,7 @@ type Report struct {
 	Sources     []Source       `json:"sources"`
 	Before      *Phase         `json:"before,omitempty"` // missing: compression was always on
 	After       Phase          `json:"after"`
-	WireSaving  *Share         `json:"wire_saving,omitempty"` // change of the bytes sent per byte received, after compared with before
+	WireSaving  *Share         `json:"wire_saving,omitempty"` // saving in bytes sent per byte received, after compared with before
 	Gateways    []Compared     `json:"gateways"`              // the same by gateway, each with its own time of change
 	Points      []Point        `json:"points"`
 	Total       Row            `json:"total"`

@@ -87,7 +87,7 @@ func behindProxy(g *config.Gateway, l net.Listener) net.Listener {
 }
 
 // listen takes over the socket that the process was given for an address or for a name, or else opens one.
-// Errors name who.
+// who names the listener in errors.
 func listen(o *Options, addr, name, who string) (net.Listener, error) {
 	var l net.Listener
 	var err error

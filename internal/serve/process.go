@@ -36,7 +36,7 @@ type Process struct {
 	metrics  *gateway.Metrics
 	admin    *adminPage       // nil when it is off
 	history  *history.History // nil when it can't be queried
-	ledger   *admin.Ledger    // of what the page prices
+	ledger   *admin.Ledger    // totals that the page prices
 
 	warnings []config.Problem // of the configuration that the process was started with
 

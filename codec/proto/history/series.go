@@ -33,7 +33,7 @@ type numbers struct {
 	doubles int8     // above 0: they are doubles
 	best    [2]uint8 // the guess that is right most often, without and with a series
 	hits    [2][ways]uint16
-	costs   [2][2][ways]uint32 // by the same, and by whether it is a decimal
+	costs   [2][2][ways]uint32 // the same, and by whether it is a decimal
 	exact   [2][contexts]prob
 	sizes   [2]*sizes
 	kinds   [8][8]prob
