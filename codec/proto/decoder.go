@@ -82,8 +82,8 @@ func (d *Decoder) unpack(h header, rest []byte) error {
 		if !ok || size > uint64(len(rest)) {
 			return fmt.Errorf("%w: section", ErrCorrupt)
 		}
-		// The engine would grow the buffer by no more than needed, and so copy all previous sections for each of
-		// many.
+		// The engine grows a buffer by no more than needed, which would copy all previous sections for each
+		// further one.
 		d.columns = slices.Grow(d.columns, int(n)+slack(id))
 		var err error
 		if d.columns, err = d.engine.Decompress(d.columns, rest[:size], id, int(n), nil); err != nil {

@@ -182,8 +182,8 @@ func zstdRaw(dst, src []byte) []byte {
 func (e *Encoder) appendSection(dst, part []byte) []byte {
 	start := len(dst)
 	s := codec.Setting{Codec: e.options.Setting.Codec, Level: 1}
-	// The engine would grow the buffer by no more than needed, and so copy all previous sections for each of
-	// many.
+	// The engine grows a buffer by no more than needed, which would copy all previous sections for each
+	// further one.
 	dst = slices.Grow(dst, codec.MaxEncodedLen(s.Codec, len(part))+2*binary.MaxVarintLen64)
 	if s.Codec.MaxLevel() == 0 {
 		s.Level = 0
