@@ -1,5 +1,5 @@
-// Example first is Cinch on its embedded store, which needs no server: it writes orders through a gateway, reads every one back and
-// compares it, and prints what the store holds of them.
+// Example first runs Cinch on its embedded store, which needs no server. It writes orders through a gateway,
+// reads each of them back and compares it, and prints the size of the data in the store.
 //
 //	make run                       # or: go run ./examples/first
 package main
@@ -96,7 +96,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			}
 		}
 	}
-	// A Ctrl-C at a terminal reaches the gateway too, which then serves no more metrics.
+	// A Ctrl-C at a terminal also reaches the gateway, which then serves no more metrics.
 	if err := report.line(time.Since(began)); err != nil && ctx.Err() == nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// freeOr returns addr, or another address of 127.0.0.1 if something listens there.
+// freeOr returns addr, or another address of 127.0.0.1 if addr is in use.
 func freeOr(addr string) (string, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -168,7 +168,7 @@ func (l *load) order(id int) string {
 	return b.String()
 }
 
-// report prints what the gateway's metrics say.
+// report prints figures from the gateway's metrics.
 type report struct {
 	out             io.Writer
 	admin           string
@@ -178,7 +178,7 @@ type report struct {
 	dictionary      bool
 }
 
-// line prints bytes written and stored so far, and the saving since the line before.
+// line prints the bytes written and stored so far, and the savings overall and since the previous line.
 func (r *report) line(elapsed time.Duration) error {
 	written, stored, err := r.bytes()
 	if err != nil {
@@ -206,7 +206,7 @@ func saved(written, stored float64) float64 {
 	return 100 * (1 - stored/written)
 }
 
-// bytes returns how many bytes of values clients wrote, and how many of these the store was given.
+// bytes returns the bytes of values that clients wrote, and the bytes that the gateway stored for them.
 func (r *report) bytes() (written, stored float64, err error) {
 	client := http.Client{Timeout: 10 * time.Second}
 	reply, err := client.Get("http://" + r.admin + "/metrics")

@@ -9,7 +9,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// 3,000 orders, as fast as they are answered: all come back, and the store holds less than was written.
+// The example writes 3,000 orders without a rate limit: all are read back correctly, and the store holds
+// fewer bytes than were written.
 func TestOrders(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
