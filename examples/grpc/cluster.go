@@ -14,11 +14,11 @@ import (
 // variant is one way to compress.
 type variant struct {
 	name     string
-	encoding string // in the programs themselves, "" for none
-	setting  string // of a pair of gateways, "" without gateways
+	encoding string // in the programs themselves; "": none
+	setting  string // of a pair of gateways; "": no gateways
 }
 
-// variants are compared in this order; the first is the measure.
+// variants are compared in this order; the first is the baseline.
 var variants = []variant{
 	{name: "none"},
 	{name: "snappy", encoding: "snappy"},
@@ -32,7 +32,7 @@ var variants = []variant{
 	{name: "gateways, gzip", setting: "gzip-6"},
 }
 
-// zones are where the receivers are. The distributor is in the first.
+// zones lists the zones of the receivers. The distributor is in the first.
 var zones = []string{"a", "b", "c"}
 
 // cluster is a running set of receivers, with gateways or without, and a hop on each link:
@@ -40,14 +40,14 @@ var zones = []string{"a", "b", "c"}
 //	distributor ------------------------> hop -> receiver
 //	distributor -> near gateway --------> hop -> far gateway -> receiver
 //
-// The near gateway is one process with a listener for each receiver; far gateways are one
-// process a zone.
+// The near gateway is one process with a listener for each receiver. There is one far gateway process per
+// zone.
 type cluster struct {
 	receivers []*process
 	hops      []*hop
 	near      *process // nil without gateways
 	far       []*process
-	targets   []string // where the distributor connects, one a receiver
+	targets   []string // addresses that the distributor connects to, one per receiver
 }
 
 func (r *runner) startCluster(v variant, delay time.Duration) (c *cluster, err error) {
@@ -93,8 +93,8 @@ func (r *runner) startCluster(v variant, delay time.Duration) (c *cluster, err e
 	return c, nil
 }
 
-// startFar starts the gateway beside a receiver: with its defaults it reads whatever
-// another gateway writes, and hands it on as the receiver understands it.
+// startFar starts the gateway beside a receiver. With its defaults it reads every encoding that gateways
+// write, and forwards messages in one that the receiver accepts.
 func (c *cluster) startFar(r *runner, upstream string) (addr string, err error) {
 	if addr, err = r.freeAddr(); err != nil {
 		return "", err
@@ -106,8 +106,7 @@ func (c *cluster) startFar(r *runner, upstream string) (addr string, err error) 
 	return addr, err
 }
 
-// startNear starts the gateway beside the distributor, which takes the hops' place as what
-// the distributor connects to.
+// startNear starts the gateway beside the distributor, which then connects to it instead of the hops.
 func (c *cluster) startNear(r *runner, setting string) error {
 	var b strings.Builder
 	b.WriteString("admin: {listen: off}\nlog: {level: warn}\ngateways:\n")
@@ -131,8 +130,8 @@ func (c *cluster) startNear(r *runner, setting string) error {
 	return err
 }
 
-// crossZone is the bytes between zones so far: both directions of the links to the zones
-// where the distributor is not.
+// crossZone returns the bytes that have crossed between zones so far: both directions of the links to the
+// zones that the distributor is not in.
 func (c *cluster) crossZone() (bytes int64) {
 	for _, h := range c.hops[1:] {
 		bytes += h.bytes.Load()
@@ -140,7 +139,7 @@ func (c *cluster) crossZone() (bytes int64) {
 	return bytes
 }
 
-// stop ends everything and returns what the receivers have counted.
+// stop ends all processes and returns the receivers' counts.
 func (c *cluster) stop() (all []received, err error) {
 	for _, p := range c.gateways() {
 		err = errors.Join(err, p.interrupt())
@@ -167,7 +166,7 @@ func (c *cluster) gateways() []*process {
 	return append([]*process{c.near}, c.far...)
 }
 
-// usage is CPU, and peak memory of the largest, of a group of processes.
+// usage holds the CPU time of a group of processes, and the peak memory of the largest.
 type usage struct {
 	CPU    time.Duration `json:"cpu_ns"`
 	Memory int64         `json:"memory_bytes"`
@@ -194,11 +193,11 @@ type runner struct {
 	ctx      context.Context
 	work     string
 	cinch    string
-	port     int // to try next, see freeAddr
+	port     int // next port to try, see freeAddr
 	payloads map[payloadKind]payloadFile
 }
 
-// outcome is one run of one variant.
+// outcome holds the results of one run of one variant.
 type outcome struct {
 	Variant     string `json:"variant"`
 	Sent        sent   `json:"sent"`
@@ -208,8 +207,8 @@ type outcome struct {
 	Receivers   usage  `json:"receivers"`
 }
 
-// run starts a cluster for a variant, lets a distributor with these flags loose on it, and
-// measures between its first and its last push.
+// run starts a cluster for a variant, runs a distributor with these flags on it, and measures between its
+// first and its last push.
 func (r *runner) run(v variant, kind payloadKind, delay time.Duration, flags ...string) (o outcome, err error) {
 	file, ok := r.payloads[kind]
 	if !ok {
@@ -257,7 +256,7 @@ func (r *runner) drive(c *cluster, v variant, file payloadFile, flags []string) 
 	if err == nil {
 		err = json.Unmarshal(result, &o.Sent)
 	}
-	peak, peakErr := d.peak() // it still waits for the end of its input
+	peak, peakErr := d.peak() // the process still waits for the end of its input
 	_, endErr := d.end()
 	if err = errors.Join(err, peakErr, endErr); err != nil {
 		return o, err
@@ -275,10 +274,10 @@ func (r *runner) drive(c *cluster, v variant, file payloadFile, flags []string) 
 	return o, nil
 }
 
-// check compares what was sent with what came: compression must not lose a byte.
+// check compares the receivers' counts with what was sent: compression must not lose a byte.
 func (o outcome) check(all []received, delay time.Duration) error {
 	if o.Sent.Failed > 0 || delay > 0 {
-		return nil // calls that were too late may or may not have arrived
+		return nil // calls past their deadline may or may not have arrived
 	}
 	for i, got := range all {
 		if warm := got.Requests - o.Sent.Pushes; warm < 0 || got.Bytes < o.Sent.Bytes || got.Series < o.Sent.Series {

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// sent is what a distributor prints when it is done. Latencies are of single calls.
+// sent holds the results that a distributor prints. Latencies are of single calls.
 type sent struct {
 	Pushes int64         `json:"pushes"`
 	Failed int64         `json:"failed_calls"`
@@ -43,8 +43,8 @@ type distributor struct {
 	result    sent
 }
 
-// distributorFlags: either so many pushes, a number of them at a time, or a rate that does
-// not wait for answers.
+// distributorFlags select the load: a number of pushes or a duration, with atOnce pushes at a time, or a rate
+// that does not depend on answers.
 type distributorFlags struct {
 	targets, encoding, payloads string
 	pushes, atOnce              int
@@ -76,7 +76,7 @@ func runDistributor(args []string) error {
 	if err := d.connect(strings.Split(o.targets, ","), o.encoding); err != nil {
 		return err
 	}
-	for range 3 { // connections, windows and pools are there before it counts
+	for range 3 { // set up connections, windows and pools first
 		d.push()
 	}
 	if d.result.Failed > 0 {
@@ -85,8 +85,8 @@ func runDistributor(args []string) error {
 	return d.measure(o)
 }
 
-// measure waits for a line on standard input, so that whoever started us can look at the
-// other processes at the same moments.
+// measure waits for a line on standard input, so that the parent process can measure the other processes at
+// the same moments.
 func (d *distributor) measure(o distributorFlags) error {
 	fmt.Println("ready")
 	in := bufio.NewReader(os.Stdin)
@@ -111,7 +111,7 @@ func (d *distributor) measure(o distributorFlags) error {
 	if err := json.NewEncoder(os.Stdout).Encode(d.result); err != nil {
 		return err
 	}
-	_, err := io.Copy(io.Discard, in) // whoever started us has a look at our memory
+	_, err := io.Copy(io.Discard, in) // until then the parent process measures our memory
 	return err
 }
 
@@ -130,7 +130,7 @@ func (d *distributor) connect(targets []string, encoding string) error {
 	return nil
 }
 
-// atOnce keeps a number of pushes going.
+// atOnce keeps n pushes in flight while more returns true.
 func (d *distributor) atOnce(n int, more func() bool) {
 	var wg sync.WaitGroup
 	for range n {
@@ -143,8 +143,8 @@ func (d *distributor) atOnce(n int, more func() bool) {
 	wg.Wait()
 }
 
-// atRate starts pushes by the clock, whether or not earlier ones are answered: a server
-// that is slow gets no rest for it.
+// atRate starts pushes at fixed times, whether or not earlier ones are answered, so that a slow server gets
+// no pause.
 func (d *distributor) atRate(rate float64, duration time.Duration) {
 	var wg sync.WaitGroup
 	start := time.Now()
@@ -193,7 +193,7 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
-// ownCPU is the user and system time of this process.
+// ownCPU returns the user and system time of this process.
 func ownCPU() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)

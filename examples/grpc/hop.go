@@ -5,9 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// hop forwards TCP between two zones and counts every byte in both directions, as a cloud
-// does that bills for them. (Below TCP there are headers too, 52 bytes a packet, which are
-// not counted here.)
+// hop forwards TCP between two zones and counts the bytes of both directions, as a cloud's bill does. It does
+// not count headers below TCP's payload, which are 52 bytes per packet.
 type hop struct {
 	listener net.Listener
 	to       string
@@ -48,7 +47,7 @@ func (h *hop) connect(from *net.TCPConn) {
 	h.copy(to.(*net.TCPConn), from)
 }
 
-// copy ends one direction when its sender does. Bytes count when they have been passed on.
+// copy copies until src ends, and then closes dst for writing. Bytes count once they have been forwarded.
 func (h *hop) copy(dst, src *net.TCPConn) {
 	buf := make([]byte, 64<<10)
 	for {

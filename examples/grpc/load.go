@@ -15,28 +15,28 @@ const (
 	atOnce       = 8
 )
 
-// ladder is one size of requests with the rates, in pushes a second, at which it is sent.
+// ladder is a size of requests with the rates, in pushes a second, at which they are sent.
 type ladder struct {
 	kind  payloadKind
 	rates []float64
 }
 
-// Each push at a rate has a request of its own, or one that was long ago: gateways compress
-// once what they see several times within a moment, and that must not be what is measured.
+// Consecutive pushes at a rate send different requests, and repeat one only after a long time: gateways
+// compress only once what they see several times within a moment, and that must not affect the results.
 var ladders = []ladder{
 	{payloadKind{2000, 120}, []float64{5, 10, 20}},
 	{payloadKind{50, 1600}, []float64{100, 200, 400}},
 }
 
-// crowd is a thousand calls at a time to receivers that take a second for each.
+// The crowd is a thousand concurrent calls to receivers that take a second for each.
 var (
 	crowdKind  = payloadKind{200, 600}
 	crowdDelay = time.Second
 )
 
-const crowdPushes = 334 // at a time, three calls each
+const crowdPushes = 334 // concurrent pushes of three calls each
 
-// row is one variant at one rate; rate 0 is as fast as it goes.
+// row holds one variant at one rate; rate 0 means as fast as possible.
 type row struct {
 	outcome
 	rate float64
@@ -63,7 +63,7 @@ func (r *runner) measureLoad(out string) error {
 	return os.WriteFile(out, []byte(b.String()), 0o644)
 }
 
-// climb measures what each variant can do at most, and then all at the same rates.
+// climb measures the capacity of each variant, and then all variants at the same rates.
 func (r *runner) climb(l ladder) (capacity, rows []row, err error) {
 	for _, v := range variants {
 		o, err := r.run(v, l.kind, 0, "-duration", capacityTime.String(), "-at-once", fmt.Sprint(atOnce))
@@ -123,7 +123,7 @@ func (o row) memories() string {
 	return fmt.Sprintf("%.0f | %s | %.0f", mb(o.Distributor.Memory), o.ofGateways("%.0f", mb(o.Gateways.Memory)), mb(o.Receivers.Memory))
 }
 
-// ofGateways is empty where there are none.
+// ofGateways formats a value, or returns "" for variants without gateways.
 func (o row) ofGateways(format string, value float64) string {
 	if o.Gateways.Memory == 0 {
 		return ""
@@ -143,8 +143,8 @@ func writeRates(b *strings.Builder, rows []row) {
 	}
 }
 
-// writeAdded sets each pair of gateways against the same compression in process, where the
-// rate is below half of what the variant can do.
+// writeAdded compares each pair of gateways with the same compression in process, at rates below half of the
+// variant's capacity.
 func writeAdded(b *strings.Builder, capacity, rows []row) {
 	b.WriteString("\n### What two gateways add below half their capacity, in ms\n\n")
 	b.WriteString("| pushes/s | | of capacity | p50 to the same in process | p99 | p50 to nothing at all | p99 |\n|---|---|---|---|---|---|---|\n")

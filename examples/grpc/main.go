@@ -1,12 +1,12 @@
-// Example grpc shows what compression between availability zones saves, on your own machine:
-// a distributor sends Prometheus remote-write requests to three receivers, one a zone, by
+// Example grpc shows, on your own machine, what compression between availability zones saves.
+// A distributor sends Prometheus remote-write requests to three receivers, one per zone, by
 // unary calls with a deadline of two seconds, as Mimir and Cortex do with replication 3.
 //
-//	go run ./examples/grpc          what goes over the wire, and what that costs
+//	go run ./examples/grpc          bytes on the wire, and their price
 //	go run ./examples/grpc --load   CPU, latency and memory at rising load
 //
-// Every program is a process: the distributor, the receivers, and `cinch serve`. Bytes are
-// counted by a TCP hop on each link between zones.
+// Distributor, receivers and `cinch serve` are separate processes. A TCP hop on each link between zones
+// counts the bytes.
 package main
 
 import (
@@ -37,7 +37,7 @@ func main() {
 	}
 }
 
-// roleOf splits off the role that this program gives to the processes that it starts.
+// roleOf splits off the role of a process that this program started.
 func roleOf(args []string) (role string, rest []string) {
 	if len(args) > 0 && (args[0] == "receiver" || args[0] == "distributor") {
 		return args[0], args[1:]

@@ -21,8 +21,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// Processes are started on these one after the other: what was handed out is not there
-// again, though nobody may listen on it yet.
+// freeAddr returns no address twice, even if nothing listens on it yet: processes are started one after the
+// other.
 func TestAddressesDiffer(t *testing.T) {
 	r := &runner{port: highestPort - 2}
 	seen := map[string]bool{}

@@ -14,18 +14,18 @@ import (
 	"github.com/cinch-layer/cinch/bench/remotewrite"
 )
 
-// payloadKind is how large requests are and how many different ones there are.
+// payloadKind is the number of series per request and the number of different requests.
 type payloadKind struct{ series, requests int }
 
-// payloadFile holds requests, each behind its length, so that the distributors of all
-// variants send the same ones and none spends its time on making them.
+// payloadFile holds length-prefixed requests, so that the distributors of all variants send the same ones and
+// spend no time on making them.
 type payloadFile struct {
 	path  string
 	bytes int64
 }
 
-// makePayloads writes remote-write requests in scrape order: a cluster's targets, scraped
-// one after the other.
+// makePayloads writes remote-write requests in scrape order: a cluster's targets, scraped one after the
+// other.
 func makePayloads(ctx context.Context, dir string, kind payloadKind) (payloadFile, error) {
 	corpus, err := remotewrite.Load(ctx)
 	if err != nil {
@@ -65,8 +65,8 @@ func readPayloads(path string) ([][]byte, error) {
 	}
 }
 
-// countSeries walks through a WriteRequest { repeated TimeSeries timeseries = 1 } as a
-// receiver would that decodes it.
+// countSeries parses a WriteRequest { repeated TimeSeries timeseries = 1 } as a receiver that decodes it
+// would.
 func countSeries(request []byte) (series int, err error) {
 	for len(request) > 0 {
 		number, kind, n := protowire.ConsumeTag(request)

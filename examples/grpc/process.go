@@ -19,12 +19,12 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig/proc"
 )
 
-// process is one that this program started and stops.
+// process is a process that this program starts and stops.
 type process struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	out    *bufio.Reader
-	stderr bytes.Buffer // read after the end only
+	stderr bytes.Buffer // read only after the process has ended
 }
 
 func startProcess(ctx context.Context, name string, args ...string) (*process, error) {
@@ -51,8 +51,7 @@ func startSelf(ctx context.Context, args ...string) (*process, error) {
 	return startProcess(ctx, self, args...)
 }
 
-// end closes standard input, which ends our own programs, and returns what is left of the
-// output.
+// end closes standard input, which ends this program's roles, and returns the rest of the output.
 func (p *process) end() ([]byte, error) {
 	_ = p.in.Close()
 	out, _ := io.ReadAll(p.out)
@@ -71,20 +70,19 @@ func (p *process) interrupt() error {
 	return err
 }
 
-// cpu is the time, user and system, that the process has used, in steps of 10 ms.
+// cpu returns the user and system time that the process has used.
 func (p *process) cpu() (time.Duration, error) { return proc.CPU(p.cmd.Process.Pid) }
 
-// peak is the most memory that the process held, in bytes.
+// peak returns the peak memory of the process in bytes.
 func (p *process) peak() (int64, error) { return proc.Peak(p.cmd.Process.Pid) }
 
-// Ports are taken from below those that the kernel gives to outgoing connections, of which
-// the programs here make many.
+// Ports are below the kernel's range for outgoing connections, of which these programs make many.
 const lowestPort, highestPort = 12000, 32000
 
 func firstPort() int { return lowestPort + rand.IntN(highestPort-lowestPort) }
 
-// freeAddr is an address of 127.0.0.1 that nothing listened on a moment ago. No two calls
-// return the same.
+// freeAddr returns an address of 127.0.0.1 that was free a moment ago. No two calls return the same until all
+// ports have been used.
 func (r *runner) freeAddr() (addr string, err error) {
 	for range 100 {
 		addr = fmt.Sprintf("127.0.0.1:%d", r.port)
@@ -99,7 +97,7 @@ func (r *runner) freeAddr() (addr string, err error) {
 	return "", err
 }
 
-// waitHealthy asks for the health of whatever is behind an address, gateways and all.
+// waitHealthy waits until a health check succeeds at addr, through any gateways.
 func waitHealthy(ctx context.Context, addr string) error {
 	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

@@ -19,13 +19,13 @@ import (
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 )
 
-// receiver counts what it is sent.
+// receiver counts the requests that it receives.
 type receiver struct {
 	delay                   time.Duration
 	requests, series, bytes atomic.Int64
 }
 
-// received is what a receiver prints when its standard input ends.
+// received holds the counts that a receiver prints when its standard input ends.
 type received struct {
 	Requests int64 `json:"requests"`
 	Series   int64 `json:"series"`
@@ -80,8 +80,8 @@ func runReceiver(args []string) error {
 	return json.NewEncoder(os.Stdout).Encode(received{r.requests.Load(), r.series.Load(), r.bytes.Load()})
 }
 
-// register makes grpc-go able to read and write an encoding: the one line that an
-// application needs for compression in process.
+// register makes grpc-go able to read and write an encoding: the only line that an application needs for
+// compression in process.
 func register(encoding string) error {
 	if encoding == "" {
 		return nil
@@ -89,7 +89,7 @@ func register(encoding string) error {
 	return grpccodec.Register(encoding)
 }
 
-// healthy answers the health checks that distributors make of each receiver.
+// healthy answers the distributors' health checks.
 type healthy struct {
 	grpc_health_v1.UnimplementedHealthServer
 }

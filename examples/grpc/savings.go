@@ -8,12 +8,11 @@ import (
 	"time"
 )
 
-// The price of a byte between zones: $0.01 a GB for leaving one zone and $0.01 a GB for
-// entering the other, in both directions (AWS EC2, "data transfer within the same region").
+// dollarsPerGB is the price between zones: $0.01 a GB for leaving one zone and $0.01 a GB for entering the
+// other, in both directions (AWS EC2, "data transfer within the same region").
 const dollarsPerGB = 0.01 + 0.01
 
-// samplesPerSecond is a round figure to price: 15 million active series, scraped each 15
-// seconds.
+// samplesPerSecond is the priced load: 15 million active series, each scraped every 15 seconds.
 const (
 	samplesPerSecond = 1_000_000
 	month            = 30 * 24 * time.Hour

@@ -12,15 +12,14 @@ import (
 const (
 	pushMethod   = "/cortex.Ingester/Push"
 	pushDeadline = 2 * time.Second
-	maxMessage   = 100 << 20 // as Mimir and Cortex set it
+	maxMessage   = 100 << 20 // the limit of Mimir and Cortex
 )
 
-// message is a WriteRequest or its answer as bytes, so that what we measure is transport and
-// compression and not protobuf.
+// message is an encoded WriteRequest or its answer, so that the example measures transport and compression,
+// not protobuf.
 type message []byte
 
-// messageCodec takes the place of protobuf's, which it calls for all other messages: those
-// of health checks.
+// messageCodec replaces protobuf's codec, which it uses for all other messages: those of health checks.
 type messageCodec struct{}
 
 func (messageCodec) Name() string { return "proto" }
@@ -41,7 +40,7 @@ func (messageCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	return proto.Unmarshal(data.Materialize(), v.(proto.Message))
 }
 
-// pusher is the one method of the service.
+// pusher is the service's only method.
 type pusher interface {
 	push(ctx context.Context, request message) error
 }
