@@ -18,10 +18,10 @@ var builderText string
 //go:embed collector/collector.yaml
 var collectorText string
 
-// builder makes collectors of the parts that a file lists.
+// builder builds a collector from the components that a file lists.
 const builder = "go.opentelemetry.io/collector/cmd/builder@v0.165.0"
 
-// collectorProgram is a collector with the parts of builder.yaml, built once.
+// collectorProgram returns a collector with the components of builder.yaml. It is built once.
 func collectorProgram(work string) (string, error) {
 	list := filepath.Join(work, "builder.yaml")
 	if err := os.WriteFile(list, []byte(builderText), 0o600); err != nil {
@@ -45,8 +45,8 @@ func collectorProgram(work string) (string, error) {
 	return filepath.Join(dir, "dist", "otelcol-example"), err
 }
 
-// compareCollectors has a sender send to a collector beside it, which sends to one beside the receiver: as it is, by gzip, which is
-// what collectors do unless told otherwise, and through two gateways.
+// compareCollectors has a sender send to a collector beside it, which sends to one beside the receiver:
+// uncompressed, with gzip, which is the collectors' default, and through two gateways.
 func (s *setup) compareCollectors(ctx context.Context, o options, x sender) (r result, err error) {
 	r.name = "Collector to Collector, HTTP"
 	program, err := collectorProgram(s.work)
@@ -67,7 +67,7 @@ func (s *setup) compareCollectors(ctx context.Context, o options, x sender) (r r
 	return r, nil
 }
 
-// throughCollectors counts what goes between two collectors.
+// throughCollectors returns the bytes sent between two collectors.
 func (s *setup) throughCollectors(ctx context.Context, o options, x sender, program, compression string, paired bool) (*receiver, int64, error) {
 	part := &setup{work: s.work, cinch: s.cinch}
 	defer part.stop()
@@ -102,7 +102,7 @@ func (s *setup) throughCollectors(ctx context.Context, o options, x sender, prog
 	return s.send(ctx, o, x, addresses{first, first}, &by, false)
 }
 
-// collector starts one that sends what it takes on to an address.
+// collector starts a collector that forwards to an address.
 func (s *setup) collector(program, to, compression string) (string, error) {
 	addr, err := rig.FreeAddr()
 	if err != nil {

@@ -1,9 +1,10 @@
-// Example otel shows what two gateways make of OTLP, on your own machine: OpenTelemetry's SDKs for Go, Python and Node send spans,
-// log records and metrics, by HTTP and (Go) by gRPC, straight to a receiver, straight with their gzip, and through two gateways.
-// The receiver checks every span, log record and point.
+// Example otel shows the effect of two gateways on OTLP, on your own machine. OpenTelemetry's SDKs for Go,
+// Python and Node send spans, log records and metrics by HTTP, and the Go SDK also by gRPC: directly to a
+// receiver, directly with the SDK's gzip, and through two gateways. The receiver checks every span, log
+// record and point.
 //
 //	go run ./examples/otel
-//	go run ./examples/otel --collector   # the same through OpenTelemetry Collectors, built by their builder: minutes, the first time
+//	go run ./examples/otel --collector   # also through OpenTelemetry Collectors; building them first takes minutes
 //
 // In reading order:
 //
@@ -103,7 +104,7 @@ func run(args []string) error {
 	return show(os.Stdout, results)
 }
 
-// result is what a sender took on each way, in bytes both ways together.
+// result holds a sender's bytes on each way, both directions together.
 type result struct {
 	name               string
 	requests, items    int
@@ -128,7 +129,7 @@ func (s *setup) compare(ctx context.Context, o options, x sender) (r result, err
 	return r, nil
 }
 
-// send has a sender send to an address, and returns what came and how many bytes a hop has counted.
+// send has a sender send to an address, and returns the receiver and the bytes that a hop has counted.
 func (s *setup) send(ctx context.Context, o options, x sender, to addresses, by *hop, gzip bool) (*receiver, int64, error) {
 	r := newReceiver(int64(o.rounds))
 	s.server.of.Store(r)
@@ -152,7 +153,7 @@ func (s *setup) send(ctx context.Context, o options, x sender, to addresses, by 
 	return r, by.settled() - before, nil
 }
 
-// until waits until something is so.
+// until waits up to 20 seconds until so returns nil.
 func until(ctx context.Context, so func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -169,7 +170,7 @@ func until(ctx context.Context, so func() error) error {
 	}
 }
 
-// settled is how many bytes have passed once none have for a while.
+// settled waits until no bytes have passed for a while, and returns their number.
 func (h *hop) settled() int64 {
 	for last := int64(-1); ; {
 		n := h.Bytes()

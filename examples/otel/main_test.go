@@ -18,8 +18,9 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// The short form: Go's senders, with CINCH_FULL=1 each whose tools are here, and what its pair saves beside the sender's own gzip. By
-// HTTP the first request of each connection is forwarded unchanged, so that many have to follow.
+// The short form runs Go's senders; with CINCH_FULL=1 it runs every sender whose tools are installed. It
+// checks how much a pair of gateways saves compared with the sender's own gzip. By HTTP the first request of
+// each connection is forwarded unchanged, so many must follow.
 func TestSenders(t *testing.T) {
 	work := t.TempDir()
 	all, missing, err := senders(work)
@@ -49,7 +50,7 @@ func TestSenders(t *testing.T) {
 	}
 }
 
-// A receiver that misses something, has it twice or otherwise says so.
+// A receiver reports missing, duplicate and wrong values.
 func TestReceiver(t *testing.T) {
 	grows := func(series, round int64) int64 { return 10 * round }
 	for values, want := range map[string]bool{"10 30 60": true, "10 30 60 60": true, "10 30 30 60": true, "10 60": false, "30": false, "10 30 10": false, "10 31": false} {

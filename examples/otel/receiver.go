@@ -14,27 +14,28 @@ import (
 	"github.com/cinch-layer/cinch/examples/otel/shop"
 )
 
-// receiver checks all that one sender sends in so many rounds, and counts it.
+// receiver checks and counts everything that one sender sends in its rounds.
 type receiver struct {
 	rounds int64
 
 	mu                   sync.Mutex
 	requests             int
 	spans, logs, points  int
-	seen                 map[int64]int // spans by their number
+	seen                 map[int64]int // number of times that each span was seen
 	nextLog              int64
 	counters, histograms map[int64]*progress // by series
-	trouble              error               // the first
+	trouble              error               // joined errors
 }
 
-// progress is how far a series has come. A reader of metrics that ends may send the last round once more.
+// progress is the last round of a series and its value. When a reader of metrics ends, it may send the last
+// round again.
 type progress struct{ round, value int64 }
 
 func newReceiver(rounds int64) *receiver {
 	return &receiver{rounds: rounds, seen: map[int64]int{}, counters: map[int64]*progress{}, histograms: map[int64]*progress{}}
 }
 
-// take counts a request, and has check look at what is in it.
+// take counts a request and checks its content with check.
 func (r *receiver) take(check func() error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,8 +111,8 @@ func (r *receiver) takeMetric(m *metrics.Metric) error {
 	return nil
 }
 
-// point takes the value of a series that is a sum over rounds: of the round after the last one, or of that once more. count is how
-// many rounds it says that it has; -1: it doesn't say.
+// point checks the value of a series that is a sum over rounds: it must be that of the next round, or of the
+// last one again. count is the number of rounds that the point itself reports, -1 if it reports none.
 func (r *receiver) point(all map[int64]*progress, series, value, count int64, grows func(series, round int64) int64) error {
 	p := all[series]
 	if p == nil {
@@ -131,7 +132,7 @@ func (r *receiver) point(all map[int64]*progress, series, value, count int64, gr
 	return nil
 }
 
-// complete reports what is missing.
+// complete returns an error that names what is missing, or nil.
 func (r *receiver) complete() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,7 +160,7 @@ func (r *receiver) complete() error {
 	return nil
 }
 
-// numberOf is an attribute that is a number, -1 without.
+// numberOf returns a numeric attribute, -1 if there is none.
 func numberOf(all []*common.KeyValue, name string) int64 {
 	for _, a := range all {
 		if a.Key == name {

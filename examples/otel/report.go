@@ -6,7 +6,7 @@ import (
 	"text/tabwriter"
 )
 
-// show writes the page.
+// show prints the table.
 func show(out io.Writer, results []result) error {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "sender\trequests\titems\tbytes an item: as it is\tits gzip\ttwo gateways\tless than gzip\t")

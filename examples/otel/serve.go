@@ -18,14 +18,14 @@ import (
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 )
 
-// server takes OTLP by HTTP and by gRPC for the receiver of the moment.
+// server accepts OTLP by HTTP and by gRPC for the current receiver.
 type server struct {
 	of atomic.Pointer[receiver]
 
 	http, grpc string // addresses
 }
 
-// maxRequest is far more than a sender sends, in bytes.
+// maxRequest limits a request, in bytes, to far more than a sender sends.
 const maxRequest = 64 << 20
 
 func (s *server) start(listen func() (net.Listener, error)) error {
@@ -47,7 +47,7 @@ func (s *server) start(listen func() (net.Listener, error)) error {
 	return nil
 }
 
-// ServeHTTP takes a request by its path.
+// ServeHTTP handles a request by its path.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer, err := s.export(r)
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *server) export(r *http.Request) (proto.Message, error) {
 	return nil, fmt.Errorf("nothing is at %s", r.URL.Path)
 }
 
-// bodyOf is a request's body without its coding.
+// bodyOf returns a request's decompressed body.
 func bodyOf(r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxRequest))
 	coding := r.Header.Get("Content-Encoding")
@@ -101,7 +101,7 @@ func bodyOf(r *http.Request) ([]byte, error) {
 	return codecs.AppendDecompress(nil, body, coding, maxRequest)
 }
 
-// codecs are those that requests may come in.
+// codecs holds the encodings that requests may use.
 var codecs = grpccodec.NewSet(grpccodec.Options{})
 
 type traces struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig"
 )
 
-// The configurations that README shows. What runs has other addresses.
+// The configurations that README shows. The example replaces their addresses.
 //
 //go:embed near.yaml
 var nearText string
@@ -19,21 +19,21 @@ var nearText string
 //go:embed far.yaml
 var farText string
 
-// setup is all that runs beside the senders.
+// setup holds everything that runs beside the senders.
 type setup struct {
 	work, cinch string
 	server      server
-	direct      hop // before the server
-	between     hop // of two gateways
+	direct      hop // in front of the server
+	between     hop // between the two gateways
 	near        addresses
 	processes   []*rig.Process
 	listeners   []net.Listener
 }
 
-// addresses are where OTLP is taken by HTTP and by gRPC.
+// addresses holds the OTLP addresses for HTTP and for gRPC.
 type addresses struct{ http, grpc string }
 
-// hop counts on both ways.
+// hop counts the bytes for both protocols.
 type hop struct {
 	rig.Hop
 	addresses
@@ -66,7 +66,7 @@ func (s *setup) start() error {
 	return err
 }
 
-// listen listens where nobody else does.
+// listen listens on a free port.
 func (s *setup) listen() (net.Listener, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err == nil {
@@ -75,7 +75,7 @@ func (s *setup) listen() (net.Listener, error) {
 	return l, err
 }
 
-// count makes a hop before addresses.
+// count starts a hop in front of addresses.
 func (s *setup) count(h *hop, to addresses) error {
 	for _, way := range []struct {
 		at *string
@@ -91,8 +91,8 @@ func (s *setup) count(h *hop, to addresses) error {
 	return nil
 }
 
-// gateway starts a process by a configuration, with addresses of its own in place of those that it listens at, and others for where
-// it goes.
+// gateway starts a gateway process with a configuration, in which it replaces the listening addresses by free
+// ones and the upstreams as given.
 func (s *setup) gateway(name, text string, upstreams map[string]string, http, grpc string) (a addresses, err error) {
 	if a.http, err = rig.FreeAddr(); err != nil {
 		return a, err

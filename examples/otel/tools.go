@@ -15,17 +15,18 @@ import (
 //go:embed python node
 var scripts embed.FS
 
-// errMissing says that a tool is not here, so that its sender is left out.
+// errMissing reports that a tool is not installed, so that its sender is skipped.
 var errMissing = errors.New("is missing")
 
-// sender is a program that sends; its arguments are the protocol, rounds and the milliseconds between them.
+// sender is a program that sends. Its arguments are the protocol, the number of rounds, and the milliseconds
+// between them.
 type sender struct {
 	name, protocol string
 	command        []string
 	variables      []string
 }
 
-// senders are those whose tools are here; others are named in missing.
+// senders returns the senders whose tools are installed, and an error for each of the others in missing.
 func senders(work string) (all []sender, missing []error, err error) {
 	own := filepath.Join(work, "sender")
 	if err := rig.Build(own, "github.com/cinch-layer/cinch/examples/otel/sender"); err != nil {
@@ -82,7 +83,7 @@ func nodeSender(work string) (sender, error) {
 	return s, err
 }
 
-// unpack writes a script and the list of what it needs.
+// unpack writes a script and its list of dependencies.
 func unpack(work, script, list string) (scriptFile, listFile string, err error) {
 	for _, f := range []struct {
 		from string
@@ -100,7 +101,7 @@ func unpack(work, script, list string) (scriptFile, listFile string, err error) 
 	return scriptFile, listFile, nil
 }
 
-// cached is a directory of a name that fill has made of a file once, for as long as that stays the same.
+// cached returns a directory that fill populates, once for each content of file.
 func cached(name, file string, fill func(dir string) error) (string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -126,7 +127,7 @@ func cached(name, file string, fill func(dir string) error) (string, error) {
 	return dir, os.WriteFile(done, nil, 0o600)
 }
 
-// runTool runs a program to its end.
+// runTool runs a program and waits for it.
 func runTool(name string, args ...string) error {
 	if _, err := exec.LookPath(name); err != nil {
 		return fmt.Errorf("%s %w", name, errMissing)

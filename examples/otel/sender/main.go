@@ -1,5 +1,6 @@
-// Command sender sends what package shop says with OpenTelemetry's SDK for Go. Where to, and whether with gzip, it takes from the
-// SDK's own variables, OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_COMPRESSION; the protocol is its argument.
+// Command sender sends the data of package shop with OpenTelemetry's SDK for Go. The SDK's own variables,
+// OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_COMPRESSION, select endpoint and compression; the
+// protocol is an argument.
 package main
 
 import (
@@ -35,7 +36,7 @@ func main() {
 	}
 }
 
-// exporters are those of one protocol.
+// exporters holds the exporters of one protocol.
 type exporters struct {
 	spans   sdktrace.SpanExporter
 	logs    sdklog.Exporter
@@ -96,7 +97,8 @@ type sender struct {
 	latency metric.Float64Histogram
 }
 
-// newSender has nothing sent but by round: the SDK would, when its time has come.
+// newSender returns a sender that exports only when a round ends: the intervals after which the SDK would
+// export by itself are an hour.
 func newSender(e exporters) *sender {
 	about := resource.NewSchemaless(attribute.String("service.name", "shop"), attribute.String("deployment.environment.name", "example"))
 	s := &sender{
