@@ -19,8 +19,8 @@ import (
 
 const apiRole = "api"
 
-// serveAPI is the application: GET /menu/N from the cache at args[0]. It prints where it
-// listens, and ends with its input.
+// serveAPI is the application: it answers GET /menu/N from the cache at args[0]. It prints its address, and
+// ends at the end of its input.
 func serveAPI(args []string) error {
 	cache := redis.NewClient(&redis.Options{Addr: args[0], Protocol: 2, DisableIdentity: true, PoolSize: 64, MaxRetries: -1})
 	defer cache.Close()
@@ -51,7 +51,8 @@ func serveAPI(args []string) error {
 	return nil
 }
 
-// read takes a menu from the cache, or makes it as a database would and leaves it there.
+// read returns a menu from the cache. If it is missing, read makes it, as a database would, and stores it in
+// the cache.
 func read(ctx context.Context, cache *redis.Client, number string) ([]byte, error) {
 	n, err := strconv.Atoi(number)
 	if err != nil {
@@ -66,7 +67,7 @@ func read(ctx context.Context, cache *redis.Client, number string) ([]byte, erro
 	return menu, cache.Set(ctx, key, menu, 0).Err()
 }
 
-// firstLine reads where a program says that it listens.
+// firstLine reads the first line that a program prints: its address.
 func firstLine(r io.Reader) (string, error) {
 	line, err := bufio.NewReader(r).ReadString('\n')
 	if err != nil {

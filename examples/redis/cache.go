@@ -16,7 +16,7 @@ import (
 // cache is one way to run the API. Without a setting there is no gateway.
 type cache struct{ name, setting string }
 
-// outcome is what a cache did.
+// outcome holds the results of a cache.
 type outcome struct {
 	cache
 	memory int64 // used_memory of Redis with all menus, in bytes
@@ -27,16 +27,16 @@ type outcome struct {
 type step struct {
 	rate       float64
 	latencies  latencies
-	linkBytes  int64         // towards the API, all of the step
-	gatewayCPU time.Duration // of all of the step
+	linkBytes  int64         // towards the API, during the step
+	gatewayCPU time.Duration // during the step
 	took       time.Duration
 	failed     int
 }
 
-// shares are the loads, of what the link could carry of plain menus.
+// shares lists the loads, as shares of the rate at which uncompressed menus fill the link.
 var shares = []float64{0.25, 0.5, 0.75, 0.9, 1.0, 1.25}
 
-// meanMenu is the size of a menu on average, in bytes.
+// meanMenu is the average size of a menu in bytes.
 const meanMenu = 123_000
 
 func (c cache) run(o options, work string) (out outcome, err error) {
@@ -135,7 +135,7 @@ func startAPI(cache string) (addr string, stop func(), err error) {
 	return addr, stop, nil
 }
 
-// usedMemory is what Redis says it uses.
+// usedMemory returns Redis's used_memory.
 func usedMemory(db *rig.Process) (n int64, err error) {
 	client := db.Client()
 	defer client.Close()

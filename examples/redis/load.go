@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// latencies are how long requests took, from when each was due.
+// latencies holds the durations of requests, each from the time it was due.
 type latencies []time.Duration
 
-// at is the latency that the share of requests did not exceed; latencies are sorted.
+// at returns the latency that the given share of requests did not exceed. The latencies must be sorted.
 func (l latencies) at(share float64) time.Duration {
 	if len(l) == 0 {
 		return 0
@@ -25,7 +25,7 @@ func ms(d time.Duration) float64 { return float64(d) / 1e6 }
 
 var client = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}
 
-// warm asks for every menu once, so that all are in the cache.
+// warm requests every menu once, so that all are in the cache.
 func warm(api string, menus int) error {
 	for n := range menus {
 		if err := get(api, n); err != nil {
@@ -35,15 +35,15 @@ func warm(api string, menus int) error {
 	return nil
 }
 
-// load sends requests at a rate, at random moments as independent customers do, whether or not
-// earlier ones were answered. A request's time runs from when it was due.
+// load sends requests at a rate, at random times like independent customers, whether or not earlier ones were
+// answered. The latency of a request counts from the time it was due.
 func load(api string, menus int, rate float64, lasting time.Duration) (all latencies, failed int) {
 	r := rand.New(rand.NewPCG(1, uint64(rate)))
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	began := time.Now()
 	for due := time.Duration(0); due < lasting; due += time.Duration(r.ExpFloat64() / rate * 1e9) {
-		number := min(r.IntN(menus), r.IntN(menus)) // some are asked for more often
+		number := min(r.IntN(menus), r.IntN(menus)) // low numbers are requested more often
 		time.Sleep(time.Until(began.Add(due)))
 		wg.Go(func() {
 			err := get(api, number)

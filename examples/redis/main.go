@@ -1,6 +1,6 @@
-// Example redis is the published case of a cache that was slow at peak hours: an API answers
-// from restaurants' menus in Redis, over a network that gets full, before and after a gateway
-// compresses what is stored. It draws what changed on a page.
+// Example redis reproduces the published case of a cache that was slow at peak hours: an API serves
+// restaurant menus from Redis, over a network that becomes saturated, before and after a gateway compresses
+// the stored values. It draws the changes on a page.
 //
 //	go run ./examples/redis
 //
@@ -35,7 +35,7 @@ func main() {
 	}
 }
 
-// options of the example. What is measured depends on the machine, but for bytes.
+// options configure the example. All results except bytes depend on the machine.
 type options struct {
 	menus   int
 	step    time.Duration

@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// The test's own program is the API and the link, as the example's is.
+// The test's program also runs as the API and the link, as the example's does.
 func TestMain(m *testing.M) {
 	link.Child()
 	if len(os.Args) > 1 && os.Args[1] == apiRole {
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// All of it, small: times are not looked at, bytes are.
+// The whole example in small. The test checks bytes, not times.
 func TestExample(t *testing.T) {
 	testenv.Program(t, "redis-server")
 	file := filepath.Join(t.TempDir(), "page.html")

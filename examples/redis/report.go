@@ -11,12 +11,12 @@ import (
 	"github.com/cinch-layer/cinch/internal/price"
 )
 
-// perRequest is what a step moved over the link for each answer.
+// perRequest returns the bytes on the link for each answer.
 func (s step) perRequest() float64 {
 	return float64(s.linkBytes) / float64(max(len(s.latencies), 1))
 }
 
-// bitsPerSecond is what the link carried towards the API.
+// bitsPerSecond returns the link's bit rate towards the API.
 func (s step) bitsPerSecond() float64 { return 8 * float64(s.linkBytes) / s.took.Seconds() }
 
 func text(o options, all []outcome) string {
@@ -53,7 +53,8 @@ func writePage(o options, all []outcome) error {
 	return os.WriteFile(o.out, b.Bytes(), 0o644)
 }
 
-// peak is the load that is compared in words: the first at which the link is full of plain menus.
+// peak returns the index of the load that the text compares: the first at which uncompressed menus fill the
+// link.
 func peak() (i int) {
 	for i = range shares {
 		if shares[i] >= 1 {
@@ -135,7 +136,7 @@ func table(before, after outcome) *page.Table {
 	return t
 }
 
-// duration writes milliseconds for people.
+// duration formats milliseconds for people.
 func duration(v float64) string {
 	if v >= 1000 {
 		return fmt.Sprintf("%.1f s", v/1000)
