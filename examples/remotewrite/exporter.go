@@ -7,12 +7,13 @@ import (
 	"sync"
 )
 
-// exporter is what Prometheus scrapes. What a series is at a scrape can be computed, so the receiver knows what should come.
+// exporter is the target that Prometheus scrapes. The value of a series at a scrape can be computed, so the
+// receiver can check it.
 type exporter struct {
 	series, most int
 
 	mu      sync.Mutex
-	scrapes int // that were answered
+	scrapes int // answered scrapes
 }
 
 var (
@@ -20,12 +21,13 @@ var (
 	codes      = []string{"200", "201", "404", "429", "500"}
 )
 
-// labels are those of a series, beside job and instance.
+// labels returns the labels of a series, except job and instance.
 func labels(i int) string {
 	return fmt.Sprintf(`series="%d",namespace="%s",pod="api-%d-7c9f",container="app",method="GET",code="%s"`, i, namespaces[i%5], i/25, codes[i/5%5])
 }
 
-// value is that of a series at a scrape: a third grows steadily, a third by what happens to come, a third moves about.
+// value returns the value of a series at a scrape: a third of the series grow steadily, a third grow by
+// random steps, a third fluctuate.
 func value(i, scrape int) float64 {
 	h := uint64(i)*0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03
 	noise := func(n int) float64 { return float64((h^uint64(n)*0xBF58476D1CE4E5B9)>>20%1000) / 8 }
@@ -42,7 +44,7 @@ func value(i, scrape int) float64 {
 	return 100 + noise(scrape)
 }
 
-// ServeHTTP answers a scrape; after the last one the target is down.
+// ServeHTTP answers a scrape. After the last one the target is down.
 func (e *exporter) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

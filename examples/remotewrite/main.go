@@ -1,10 +1,12 @@
-// Example remotewrite shows what two gateways make of Prometheus' remote write, on your own machine: a real Prometheus scrapes
-// two thousand series and writes them twice at the same time, straight to a receiver, and through `cinch serve --http` near it and
-// another one beside the receiver. The receiver checks every sample.
+// Example remotewrite shows the effect of two gateways on Prometheus's remote write, on your own machine. A
+// real Prometheus scrapes two thousand series and writes them to two receivers at the same time: directly,
+// and through `cinch serve --http` near it and another one beside the receiver. The receivers check every
+// sample.
 //
 //	go run ./examples/remotewrite
 //
-// Prometheus and the gateways are processes; test/servers installs Prometheus. Bytes are counted by a TCP hop on both ways.
+// Prometheus and the gateways are separate processes; test/servers installs Prometheus. A TCP hop on each way
+// counts the bytes.
 package main
 
 import (

@@ -16,7 +16,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// A receiver that misses a sample, has one twice or another value says so.
+// A receiver reports a missing, duplicate or changed sample.
 func TestComplete(t *testing.T) {
 	e := &exporter{series: 2, most: 2}
 	whole := func() *receiver {

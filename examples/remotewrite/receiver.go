@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// receiver keeps all samples that it is sent.
+// receiver keeps all samples that it receives.
 type receiver struct {
 	mu       sync.Mutex
 	requests int
@@ -30,10 +30,10 @@ type sample struct {
 
 var engine = codec.New(codec.Options{})
 
-// maxRequest is far more than Prometheus sends, in bytes.
+// maxRequest limits a request, in bytes, to far more than Prometheus sends.
 const maxRequest = 64 << 20
 
-// ServeHTTP takes a WriteRequest.
+// ServeHTTP handles a WriteRequest.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if err := r.take(req); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -50,7 +50,7 @@ func (r *receiver) take(req *http.Request) error {
 	if coding := req.Header.Get("Content-Encoding"); coding != "snappy" {
 		return fmt.Errorf("it came as %q", coding)
 	}
-	n, _ := binary.Uvarint(body) // the block format begins with the length of what it holds
+	n, _ := binary.Uvarint(body) // the block format begins with the decompressed length
 	plain, err := engine.Decompress(nil, body, codec.Snappy, int(min(n, maxRequest)), nil)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (r *receiver) take(req *http.Request) error {
 	})
 }
 
-// series takes a TimeSeries: labels are field 1, samples field 2.
+// series parses a TimeSeries: labels are field 1, samples field 2.
 func (r *receiver) series(b []byte) error {
 	id := -1
 	return fields(b, func(n protowire.Number, b []byte) error {
@@ -77,7 +77,7 @@ func (r *receiver) series(b []byte) error {
 				id, _ = strconv.Atoi(text)
 			}
 		case n == 2 && id >= 0:
-			if s := sampleOf(b); !math.IsNaN(s.value) { // a stale marker, when the target is down
+			if s := sampleOf(b); !math.IsNaN(s.value) { // NaN is the stale marker sent when the target is down
 				r.samples[id] = append(r.samples[id], s)
 				r.total++
 			}
@@ -120,7 +120,7 @@ func sampleOf(b []byte) (s sample) {
 
 var errFormat = errors.New("no WriteRequest")
 
-// fields calls f for each field of bytes in a message.
+// fields calls f for each bytes field of a message.
 func fields(b []byte, f func(protowire.Number, []byte) error) error {
 	for len(b) > 0 {
 		n, kind, size := protowire.ConsumeTag(b)
@@ -147,7 +147,7 @@ func fields(b []byte, f func(protowire.Number, []byte) error) error {
 	return nil
 }
 
-// complete reports whether all samples have come, in order, each once and with its value.
+// complete returns an error unless each sample has arrived once, in order and with its value.
 func (r *receiver) complete(e *exporter) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

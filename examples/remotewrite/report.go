@@ -6,7 +6,8 @@ import (
 	"text/tabwriter"
 )
 
-// What a byte between two zones costs at AWS, in dollars a GB: it is charged at both ends. And the load that the table prices.
+// The price of a byte between two zones at AWS in dollars a GB, charged at both ends, and the load that the
+// table prices.
 const (
 	dollarsPerGB     = 0.02
 	samplesPerSecond = 1e6

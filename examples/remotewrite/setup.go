@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig"
 )
 
-// setup is all that runs.
+// setup holds everything that runs.
 type setup struct {
 	work, cinch string
 	exporter    *exporter
@@ -24,7 +24,7 @@ type setup struct {
 	listeners   []net.Listener
 }
 
-// way leads from Prometheus to a receiver of its own, over a hop that counts.
+// way leads from Prometheus to a receiver of its own, over a hop that counts bytes.
 type way struct {
 	receiver receiver
 	hop      rig.Hop
@@ -71,7 +71,7 @@ func (s *setup) start() error {
 	return s.prometheus(target, direct, near)
 }
 
-// serve listens where nobody else does.
+// serve serves h on a free port.
 func (s *setup) serve(h http.Handler) (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
