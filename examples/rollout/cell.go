@@ -18,28 +18,28 @@ import (
 type cell struct {
 	o        options
 	work     string
-	cinch    string // the program, where the servers' user can run it
+	cinch    string // the program, in a place where the servers' user can run it
 	progress io.Writer
-	as       []string // how to become the user that the servers run as
+	as       []string // command prefix that runs a program as the servers' user
 	mounts   []string
 
-	old, made [3]*node // the primary is the first
+	old, made [3]*node // the primary is first
 
 	gateway          *process
 	listen, admin    string
-	token, file      string // of the gateway's admin page; of the cell
+	token, file      string // token of the gateway's admin page; the cell's configuration
 	load, rollingOut *process
 }
 
-// node is a server, on a filesystem of its own.
+// node is a server with a filesystem of its own.
 type node struct {
 	name, port string
-	at, data   string // where its filesystem is mounted, and its data in that
+	at, data   string // mount point of its filesystem; data directory below it
 }
 
 func (n *node) url() string { return rig.PostgresURL(n.port) }
 
-// check says what is missing.
+// check returns an error that names a missing privilege or program.
 func check() error {
 	if os.Geteuid() != 0 {
 		return errors.New("this takes root, who may mount filesystems: sudo go run ./examples/rollout")
@@ -52,7 +52,8 @@ func check() error {
 
 func (c *cell) say(format string, args ...any) { fmt.Fprintf(c.progress, format+"\n", args...) }
 
-// install puts the program where the servers' user can run it: it predicts on each node what its data will take.
+// install copies the program to where the servers' user can run it: rollout uses it on each node to predict
+// the size of the data.
 func (c *cell) install(program string) (err error) {
 	if c.as, err = rig.PostgresUser(c.work, c.work); err != nil {
 		return err
@@ -64,7 +65,8 @@ func (c *cell) install(program string) (err error) {
 	return errors.Join(err, os.WriteFile(c.cinch, text, 0o755))
 }
 
-// build starts the primary with data, and the standbys, and mounts the filesystems that they are to move to.
+// build starts the primary with data, starts the standbys, and mounts the filesystems that the cell will move
+// to.
 func (c *cell) build(ctx context.Context) error {
 	for i, name := range []string{"a", "b", "c"} {
 		c.say("%s: ext4, and btrfs with %s for %s2", name, c.o.options, name)
@@ -107,7 +109,7 @@ func (c *cell) settings() string {
 		"\nshared_buffers = 64MB\nmin_wal_size = 32MB\nmax_wal_size = 256MB\nmax_connections = 100\nlog_destination = stderr\n"
 }
 
-// configure adds settings to those of a server.
+// configure appends settings to a server's configuration.
 func (c *cell) configure(n *node, text string) error {
 	f, err := os.OpenFile(filepath.Join(n.data, "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -121,7 +123,7 @@ func (c *cell) start(ctx context.Context, n *node) error {
 	return c.command(ctx, "pg_ctl", "start", "--wait", "--silent", "-D", n.data, "-l", filepath.Join(c.work, n.name+".log"))
 }
 
-// follow makes a standby.
+// follow creates and starts a standby.
 func (c *cell) follow(ctx context.Context, primary, standby *node) error {
 	err := c.command(ctx, "pg_basebackup", "-d", primary.url(), "-D", standby.data, "-c", "fast", "-X", "stream", "-R", "-C", "-S", "cinch_"+standby.name, "--no-sync")
 	if err != nil {
@@ -130,7 +132,7 @@ func (c *cell) follow(ctx context.Context, primary, standby *node) error {
 	return errors.Join(c.configure(standby, ""), c.start(ctx, standby))
 }
 
-// mount makes a filesystem in a file, whose root is the servers' user's.
+// mount makes a filesystem in a file. Its root belongs to the servers' user.
 func (c *cell) mount(ctx context.Context, name, kind, options string) (*node, error) {
 	addr, err := rig.FreeAddr()
 	if err != nil {
@@ -150,7 +152,7 @@ func (c *cell) command(ctx context.Context, name string, args ...string) error {
 	return rig.PostgresCommand(ctx, c.work, c.as, name, args...)
 }
 
-// ask does something with a connection to a server.
+// ask connects to a server and calls do with the connection.
 func ask(ctx context.Context, url string, do func(db *pgx.Conn) error) error {
 	db, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -160,7 +162,7 @@ func ask(ctx context.Context, url string, do func(db *pgx.Conn) error) error {
 	return do(db)
 }
 
-// remove stops the servers and takes everything away.
+// remove stops the servers and removes all files.
 func (c *cell) remove() (err error) {
 	for _, p := range []*process{c.rollingOut, c.load, c.gateway} {
 		if p != nil {
@@ -178,7 +180,7 @@ func (c *cell) remove() (err error) {
 	for _, at := range c.mounts {
 		err = errors.Join(err, rig.Unmount(at))
 	}
-	if err != nil { // what is still mounted is not to be removed file by file
+	if err != nil { // what is still mounted must not be deleted file by file
 		return err
 	}
 	return os.RemoveAll(c.work)

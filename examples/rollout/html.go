@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// html writes the report as a page of its own.
+// html writes the report as a self-contained page.
 func (o *outcome) html(w io.Writer) error {
 	was, predicted, backup, now := o.total()
 	p := &page.Page{
@@ -38,7 +38,8 @@ func (o *outcome) verdict() string {
 	return "Nothing that was committed is lost or there twice, and no client had to connect again."
 }
 
-// lost are transactions that were committed and are not there. pgbench's have no numbers.
+// lost returns the number of committed transactions that are missing. pgbench's have no numbers, so it
+// compares their counts.
 func (o *outcome) lost() int { return o.Bank.Lost + max(0, o.Bench.Committed-o.Bench.There) }
 
 func (o *outcome) twice() int {
@@ -72,7 +73,7 @@ func (o *outcome) sizes() page.Section {
 	return s
 }
 
-// growth is what the new primary takes as clients go on.
+// growth charts the size of the new primary while clients continue.
 func (o *outcome) growth() page.Section {
 	s := page.Section{
 		Title:  "Growth after the move",
@@ -107,7 +108,7 @@ func (o *outcome) pauses() page.Section {
 	}
 }
 
-// bins of a histogram whose columns are equally wide.
+// bins is the number of bins of a histogram with equal bin widths.
 const bins = 12
 
 func even(list []time.Duration) []page.Bin {
@@ -129,7 +130,7 @@ func even(list []time.Duration) []page.Bin {
 	return all
 }
 
-// doubling bins begin at 1 ms.
+// doubling returns bins of doubling width, from 1 ms on.
 func doubling(list []time.Duration) (all []page.Bin) {
 	limit := time.Millisecond
 	for i := 0; i < len(list); limit *= 2 {
@@ -166,7 +167,7 @@ func (o *outcome) data() page.Section {
 	}
 }
 
-// steps are those of the roll-out, with how long they took for each node.
+// steps tabulates the roll-out's steps and their durations for each node.
 func (o *outcome) steps() page.Section {
 	t := &page.Table{Header: []page.Column{{Name: "Step"}}}
 	column := map[string]int{}
@@ -187,19 +188,19 @@ func (o *outcome) steps() page.Section {
 	return page.Section{Title: "The steps", Words: []string{"The standbys are joined and the old ones retired; for the primary clients are held, and moved. Between hold and move they wait."}, Table: t}
 }
 
-// inOrder are the steps of standbys and of the primary.
+// inOrder lists the steps of standbys and of the primary.
 var inOrder = []rollout.Step{
 	rollout.StepCheck, rollout.StepProvision, rollout.StepBackup, rollout.StepStart, rollout.StepCatchUp, rollout.StepGates, rollout.StepJoin, rollout.StepRetire,
 	rollout.StepHold, rollout.StepFence, rollout.StepPromote, rollout.StepMove, rollout.StepFollow, rollout.StepKeep, rollout.StepDestroy,
 }
 
-// step is one that was taken for a node.
+// step is a step that was executed for a node.
 type step struct {
 	node, name string
 	took       time.Duration
 }
 
-// taken are all steps, in their order. An action lasts until the next one.
+// taken returns all steps in order. An action lasts until the next one begins.
 func (o *outcome) taken() (list []step) {
 	var since time.Time
 	for _, a := range o.State.Actions {
@@ -211,5 +212,5 @@ func (o *outcome) taken() (list []step) {
 		}
 		list, since = append(list, step{node: a.Node, name: a.Text}), a.At
 	}
-	return list[:max(len(list)-1, 0)] // the last one says that it is done
+	return list[:max(len(list)-1, 0)] // the last action only reports the end
 }

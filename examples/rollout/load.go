@@ -16,11 +16,12 @@ import (
 )
 
 const (
-	accounts = 200 // of the bank
+	accounts = 200 // in the bank
 	balance  = 1000
 )
 
-// schema of the bank, whose ledger would hold a transfer twice if it were applied twice, and events as a shop's page may send them.
+// schema creates a bank and a table of events as a shop's page may send them. The bank's ledger would show a
+// transfer that was applied twice.
 var schema = fmt.Sprintf(`CREATE EXTENSION amcheck;
 	CREATE TABLE account (id int PRIMARY KEY, balance int NOT NULL);
 	INSERT INTO account SELECT i, %d FROM generate_series(0, %d) AS i;
@@ -37,7 +38,7 @@ const events = `INSERT INTO events SELECT i, '2026-09-01'::timestamptz + i * int
 	'agent', 'Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/' || 110 + floor(random() * 20)::int || '.0.0.0 Safari/537.36',
 	'ms', floor(random() * 2000)::int, 'total', round((random() * 400)::numeric, 2), 'number', i) FROM generate_series(1, $1::int) AS i`
 
-// fill makes the tables, and has all of it on the disk.
+// fill creates the tables and forces them to disk.
 func (c *cell) fill(ctx context.Context) error {
 	url := c.old[0].url()
 	if err := rig.Output(exec.CommandContext(ctx, "pgbench", "-i", "-q", "-s", strconv.Itoa(c.o.scale), url)); err != nil {
@@ -63,14 +64,14 @@ func (c *cell) fill(ctx context.Context) error {
 type teller struct {
 	number     int
 	url        string
-	committed  []int // numbers of transfers that the server said were committed
-	unknown    []int // those whose connection broke before the server had said so
+	committed  []int // transfers whose commit the server confirmed
+	unknown    []int // transfers whose connection broke before the confirmation
 	reconnects int
 	longest    time.Duration
 	err        error
 }
 
-// bank has tellers work until it is stopped.
+// bank runs the tellers until stop is called.
 func (c *cell) bank(ctx context.Context) (stop func() []*teller) {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
@@ -87,7 +88,7 @@ func (c *cell) bank(ctx context.Context) (stop func() []*teller) {
 	}
 }
 
-// betweenTransfers is how long a teller rests.
+// betweenTransfers is a teller's pause between transfers.
 const betweenTransfers = 100 * time.Millisecond
 
 func (t *teller) work(ctx context.Context) error {
@@ -124,7 +125,7 @@ func (t *teller) work(ctx context.Context) error {
 	return db.Close(context.WithoutCancel(ctx))
 }
 
-// connect tries until it is told to stop.
+// connect retries until it succeeds or ctx ends.
 func connect(ctx context.Context, url string) (db *pgx.Conn, err error) {
 	for {
 		if db, err = pgx.Connect(ctx, url); err == nil {
@@ -138,7 +139,7 @@ func connect(ctx context.Context, url string) (db *pgx.Conn, err error) {
 	}
 }
 
-// transfer is one transaction of several statements, with locks in the order of accounts.
+// transfer executes a transaction of several statements, which locks accounts in ascending order.
 func (t *teller) transfer(ctx context.Context, db *pgx.Conn, number int) error {
 	source, target := (t.number+7*number)%accounts, (t.number+13*number+1)%accounts
 	tx, err := db.Begin(ctx)
@@ -165,17 +166,18 @@ func (t *teller) transfer(ctx context.Context, db *pgx.Conn, number int) error {
 	return tx.Commit(ctx)
 }
 
-// longestRun is more than any run takes: pgbench is ended by a signal.
+// longestRun exceeds any run; a signal ends pgbench.
 const longestRun = 24 * time.Hour
 
-// pgbench starts its own transaction with prepared statements. Each is written to a log.
+// pgbench starts pgbench with its default transaction and prepared statements. It logs every transaction.
 func (c *cell) pgbench() (err error) {
 	c.load, err = c.run("pgbench", nil, "pgbench", "-n", "-M", "prepared", "-c", strconv.Itoa(c.o.clients), "-j", "2", "-R", strconv.FormatFloat(c.o.rate, 'f', -1, 64),
 		"-T", strconv.Itoa(int(longestRun.Seconds())), "-l", "--log-prefix="+filepath.Join(c.work, "transactions"), "postgres://postgres@"+c.listen+"/postgres?sslmode=disable")
 	return err
 }
 
-// endLoad has pgbench end as it does when its time is over (SIGALRM), with its transactions whole, and reads what it says.
+// endLoad makes pgbench end as when its time is over (SIGALRM), after finishing its transactions, and reads
+// its report.
 func (c *cell) endLoad(out *outcome) error {
 	if err := c.load.cmd.Process.Signal(syscall.SIGALRM); err != nil {
 		return err
@@ -191,7 +193,7 @@ func (c *cell) endLoad(out *outcome) error {
 			return fmt.Errorf("pgbench: %w\n%s", errors.Join(c.load.err, err), text)
 		}
 	}
-	if c.load.err != nil { // a client has ended, with an error
+	if c.load.err != nil { // a client ended with an error
 		return fmt.Errorf("pgbench: %w\n%s", c.load.err, text)
 	}
 	return nil

@@ -1,6 +1,7 @@
-// Example rollout moves a cell of PostgreSQL, a primary and two standbys on ext4, to btrfs with compress-force=zstd:3, while pgbench and
-// clients of a bank work through `cinch serve --postgres`. `cinch rollout run` moves the standbys first and the primary last; then
-// the example looks whether every transaction that was committed is there, and once, what was paused, and what the new nodes take.
+// Example rollout moves a PostgreSQL cell, a primary and two standbys on ext4, to btrfs with
+// compress-force=zstd:3, while pgbench and clients of a bank work through `cinch serve --postgres`. `cinch
+// rollout run` moves the standbys first and the primary last. Then the example checks that every committed
+// transaction exists exactly once, and reports how long clients paused and how large the new nodes are.
 //
 //	sudo go run ./examples/rollout
 //
@@ -8,7 +9,8 @@
 //	                                           +- b ext4  =>   +- b2 btrfs, zstd
 //	                                           +- c ext4  =>   +- c2 btrfs, zstd
 //
-// Everything is in one temporary directory, filesystems in files there; all of it is gone afterwards.
+// Everything is in one temporary directory, including the files that contain the filesystems. It is removed
+// at the end.
 package main
 
 import (
@@ -77,7 +79,7 @@ Example:
 	return o, err
 }
 
-// run does all of it, and returns what came out.
+// run runs the example and returns its results.
 func run(ctx context.Context, args []string, out, progress io.Writer) (_ *outcome, err error) {
 	o, err := parseOptions(args)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// The example in short. How long clients were held is told and not judged: others may use the machine.
+// The example in short. The test logs but does not check how long clients were held: the machine may be busy.
 func TestExample(t *testing.T) {
 	testenv.Full(t)
 	if os.Geteuid() != 0 {
@@ -43,7 +43,8 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// judge looks at what was promised: nothing lost, nothing twice, no reconnect, and storage as it was predicted.
+// judge checks that nothing was lost or applied twice, that no client reconnected, and that storage is as
+// predicted.
 func (o *outcome) judge(t *testing.T) {
 	t.Helper()
 	if err := o.wrong(); err != nil {

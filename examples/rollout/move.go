@@ -19,7 +19,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/rollout"
 )
 
-// cellText is the file of a cell, as docs/ROLLOUT.md has it.
+// cellText is a cell's configuration file, as in docs/ROLLOUT.md.
 const cellText = `cell: example
 state: %s
 gateway: {admin: %q, token_file: %s}
@@ -31,7 +31,7 @@ const nodeText = `  - {name: %[1]s, url: %[2]q, directory: %[3]s, run: %[7]s, ro
      replacement: {name: %[4]s, url: %[5]q, directory: %[6]s, run: %[7]s, root: [], bin: %[8]q, options: {port: %[10]q}}}
 `
 
-// describe writes the file of the cell.
+// describe writes the cell's configuration file.
 func (c *cell) describe() (err error) {
 	if c.listen, err = rig.FreeAddr(); err != nil {
 		return err
@@ -53,7 +53,7 @@ func (c *cell) describe() (err error) {
 	return errors.Join(os.WriteFile(c.token, []byte("only for this example\n"), 0o600), os.WriteFile(c.file, text.Bytes(), 0o600))
 }
 
-// serve starts the gateway, and returns when clients get through.
+// serve starts the gateway, and returns when clients can connect through it.
 func (c *cell) serve(ctx context.Context) (err error) {
 	upstream := c.listen + "=" + c.old[0].url() + "&state_file=" + filepath.Join(c.work, "gateway.json")
 	args := []string{"serve", "--postgres", upstream, "--admin", c.admin, "--admin-token-file", c.token}
@@ -75,7 +75,7 @@ func (c *cell) serve(ctx context.Context) (err error) {
 	}
 }
 
-// move has clients work, the cell moved, and clients work on.
+// move starts the clients, moves the cell, and lets the clients continue.
 func (c *cell) move(ctx context.Context) (*outcome, error) {
 	if err := c.serve(ctx); err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (c *cell) move(ctx context.Context) (*outcome, error) {
 	return out, c.readLog(out)
 }
 
-// trouble is what pgbench has said, if it has ended.
+// trouble returns pgbench's output as an error, if it has ended.
 func (c *cell) trouble() error {
 	select {
 	case <-c.load.ended:
@@ -113,7 +113,7 @@ func (c *cell) trouble() error {
 	}
 }
 
-// rollOut runs the tool as a user would.
+// rollOut runs cinch rollout as a user would.
 func (c *cell) rollOut(ctx context.Context) (err error) {
 	c.say("\n$ cinch rollout run %s --yes", c.file)
 	if c.rollingOut, err = c.run("cinch rollout", c.progress, c.cinch, "rollout", "run", c.file, "--yes"); err != nil {
@@ -121,7 +121,7 @@ func (c *cell) rollOut(ctx context.Context) (err error) {
 	}
 	select {
 	case <-c.rollingOut.ended:
-	case <-c.load.ended: // a client had an error
+	case <-c.load.ended: // a client failed
 		c.rollingOut.stop()
 		return errors.New("pgbench has ended before its time")
 	case <-ctx.Done():
@@ -134,10 +134,10 @@ func (c *cell) rollOut(ctx context.Context) (err error) {
 	return nil
 }
 
-// mostLooks is how often the new nodes are looked at when they serve, at intervals of a second at least.
+// mostLooks limits the measurements of the new nodes after the move. They are at least a second apart.
 const mostLooks = 8
 
-// goOn lets clients work on the moved cell, and looks at what it takes.
+// goOn lets clients work on the moved cell, and measures its size.
 func (c *cell) goOn(ctx context.Context, out *outcome) error {
 	c.say("\nThe cell has moved. Clients go on for %v.", c.o.after)
 	began := time.Now()
@@ -155,7 +155,7 @@ func (c *cell) goOn(ctx context.Context, out *outcome) error {
 	return nil
 }
 
-// look asks the tool how the cell is, when all that was written is on the disks.
+// look runs cinch rollout status after a checkpoint on all new nodes.
 func (c *cell) look(ctx context.Context, out *outcome, after time.Duration) error {
 	var database int64
 	for _, n := range c.made {

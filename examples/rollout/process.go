@@ -12,16 +12,17 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig/tail"
 )
 
-// process is a program of the example, in a group of its own: a ^C at the terminal is not for it.
+// process is a program of the example. It has its own process group, so that a ^C at the terminal does not
+// reach it.
 type process struct {
 	name  string
 	cmd   *exec.Cmd
-	out   tail.Buffer // what it prints
+	out   tail.Buffer // its output
 	ended chan struct{}
-	err   error // when it has ended
+	err   error // set before ended is closed
 }
 
-// run starts a program. also gets what it prints to stderr.
+// run starts a program. also gets a copy of its stderr.
 func (c *cell) run(name string, also io.Writer, program string, args ...string) (*process, error) {
 	p := &process{name: name, cmd: exec.Command(program, args...), ended: make(chan struct{})}
 	p.cmd.Dir = c.work
@@ -40,10 +41,10 @@ func (c *cell) run(name string, also io.Writer, program string, args ...string) 
 	return p, nil
 }
 
-// stopTime is for a program to end in order.
+// stopTime is the time that a program has for a clean exit.
 const stopTime = time.Minute
 
-// stop ends a program, and waits until it has ended.
+// stop terminates a program and waits until it has exited.
 func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -54,7 +55,7 @@ func (p *process) stop() {
 	}
 }
 
-// numberBehind reads the number behind some words.
+// numberBehind reads the number after some words.
 func numberBehind(text, words string, to *int) error {
 	_, rest, ok := strings.Cut(text, words)
 	if _, err := fmt.Fscan(bytes.NewBufferString(rest), to); !ok || err != nil {

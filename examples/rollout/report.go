@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// wrong says what was promised and is not so. Times are not judged, a machine may be busy.
+// wrong returns errors for all broken promises. It does not check times, since the machine may be busy.
 func (o *outcome) wrong() error {
 	var wrong []error
 	for _, w := range []struct {
@@ -41,10 +41,10 @@ func (o *outcome) wrong() error {
 	return errors.Join(wrong...)
 }
 
-// tolerance is how far what a base backup takes may be from what was predicted.
+// tolerance limits the relative difference between the size of a base backup and the prediction.
 const tolerance = 0.02
 
-// off is that, by node.
+// off returns that difference by node.
 func (o *outcome) off() map[string]float64 {
 	off := map[string]float64{}
 	for name, p := range o.State.Nodes {
@@ -64,10 +64,11 @@ func abs(n int) int { return max(n, -n) }
 
 func ratio(part, whole int64) float64 { return float64(part) / float64(max(whole, 1)) }
 
-// pause is the longest that a client was held.
+// pause returns the longest time that a client was held.
 func (o *outcome) pause() time.Duration { return o.Gateway.Longest.Or(0) }
 
-// worst is the longest transaction of pgbench while the primary changed, from when it was due to its end.
+// worst returns the longest pgbench transaction during the primary's switchover, from when it was due to its
+// end.
 func (o *outcome) worst() time.Duration {
 	if len(o.Bench.Pauses) == 0 {
 		return 0
@@ -75,7 +76,7 @@ func (o *outcome) worst() time.Duration {
 	return slices.Max(o.Bench.Pauses)
 }
 
-// total is the sum of what the nodes took and take.
+// total returns the sums over all nodes of their sizes: before, predicted, after the base backup, and now.
 func (o *outcome) total() (was, predicted, backup, now int64) {
 	for _, p := range o.State.Nodes {
 		was, predicted, backup, now = was+p.Old.Data, predicted+p.Predicted.Bytes, backup+p.Backup.Data, now+p.Now.Data
@@ -85,10 +86,10 @@ func (o *outcome) total() (was, predicted, backup, now int64) {
 
 func ms(d time.Duration) string { return fmt.Sprintf("%.0f ms", float64(d)/float64(time.Millisecond)) }
 
-// change is how a size has changed.
+// change formats the relative change of a size.
 func change(now, was int64) string { return fmt.Sprintf("%+.1f %%", 100*(ratio(now, was)-1)) }
 
-// print shows it at a terminal.
+// print prints the results for a terminal.
 func (o *outcome) print(out io.Writer) error {
 	fmt.Fprintln(out)
 	if err := o.State.Text(out); err != nil {
@@ -114,7 +115,7 @@ Reconnects:   %d.
 	return nil
 }
 
-// write writes the page.
+// write writes the page to a file.
 func (o *outcome) write(name string) error {
 	f, err := os.Create(name)
 	if err != nil {

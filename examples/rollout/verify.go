@@ -15,11 +15,11 @@ import (
 	"github.com/cinch-layer/cinch/internal/rollout"
 )
 
-// outcome is what the run has shown.
+// outcome holds the results of the run.
 type outcome struct {
 	Began   time.Time
 	Mount   string
-	State   *rollout.State // as cinch rollout status says it
+	State   *rollout.State // as cinch rollout status reports it
 	Gateway control.State
 	Looks   []look
 	Bench   bench
@@ -29,30 +29,30 @@ type outcome struct {
 	page    string
 }
 
-// look is what the new nodes took at a time after the move.
+// look holds the sizes of the new nodes at a time after the move.
 type look struct {
 	After    time.Duration
-	Disk     [3]int64 // without WAL, in the order of the cell
-	Database int64    // what the server says of all databases, before compression
+	Disk     [3]int64 // without WAL, in the cell's order of nodes
+	Database int64    // size of all databases according to the server, before compression
 }
 
-// bench is what pgbench has done.
+// bench holds the results of pgbench.
 type bench struct {
 	Clients           int
-	Committed, Failed int // as it says itself
-	There             int // rows of its history
-	Unbalanced        int // of its three sums that differ from the history's
+	Committed, Failed int // as pgbench reports
+	There             int // rows in its history table
+	Unbalanced        int // how many of its three sums differ from the history's
 	Pauses            []time.Duration
-	Latencies         []time.Duration // of all transactions, from when they were due
+	Latencies         []time.Duration // of all transactions, from the time they were due
 }
 
-// bank is what has become of the tellers' transfers.
+// bank counts the outcomes of the tellers' transfers.
 type bank struct {
 	Committed, Lost, Twice, Strange int
-	Wrong                           int // accounts whose balance is not what the ledger says
+	Wrong                           int // accounts whose balance differs from the ledger's
 }
 
-// verify looks at the servers themselves, when nobody works on them any more.
+// verify checks the databases after all clients have ended.
 func (c *cell) verify(ctx context.Context, out *outcome) error {
 	primary := c.made[0]
 	err := ask(ctx, primary.url(), func(db *pgx.Conn) error {
@@ -67,7 +67,8 @@ func (c *cell) verify(ctx context.Context, out *outcome) error {
 	return c.compare(ctx, out)
 }
 
-// benchThere counts pgbench's transactions. Each adds the same amount to an account, a teller, a branch and the history.
+// benchThere counts pgbench's transactions. Each adds the same amount to an account, a teller, a branch and
+// the history.
 func (o *outcome) benchThere(ctx context.Context, db *pgx.Conn) error {
 	return db.QueryRow(ctx, `SELECT count(*),
 		((SELECT sum(abalance) FROM pgbench_accounts) IS DISTINCT FROM sum(delta)::bigint)::int
@@ -75,7 +76,7 @@ func (o *outcome) benchThere(ctx context.Context, db *pgx.Conn) error {
 		+ ((SELECT sum(bbalance) FROM pgbench_branches) IS DISTINCT FROM sum(delta)::bigint)::int FROM pgbench_history`).Scan(&o.Bench.There, &o.Bench.Unbalanced)
 }
 
-// bankThere holds the ledger to what the tellers were told.
+// bankThere compares the ledger with what the tellers know.
 func (o *outcome) bankThere(ctx context.Context, db *pgx.Conn) error {
 	type transfer struct{ Client, Number int }
 	times := map[transfer]int{}
@@ -105,7 +106,7 @@ func (o *outcome) bankThere(ctx context.Context, db *pgx.Conn) error {
 		- (SELECT coalesce(sum(amount), 0) FROM ledger WHERE source = a.id) + (SELECT coalesce(sum(amount), 0) FROM ledger WHERE target = a.id)`, balance).Scan(&o.Bank.Wrong)
 }
 
-// count counts a transfer that is there some times.
+// count counts a transfer that the ledger has `times` times.
 func (b *bank) count(times int, committed bool) {
 	if committed {
 		b.Committed++
@@ -118,7 +119,7 @@ func (b *bank) count(times int, committed bool) {
 	}
 }
 
-// checksums of the tables.
+// checksums holds a query for the checksum of each table.
 var checksums = map[string]string{}
 
 func init() {
@@ -127,7 +128,7 @@ func init() {
 	}
 }
 
-// compare holds the new standbys to the new primary, when they have replayed all that it wrote.
+// compare compares the new standbys with the new primary, after they have replayed all of its WAL.
 func (c *cell) compare(ctx context.Context, out *outcome) error {
 	want, err := sums(ctx, c.made[0], "")
 	if err != nil {
@@ -155,7 +156,7 @@ func (c *cell) compare(ctx context.Context, out *outcome) error {
 	return nil
 }
 
-// sums are the checksums of a node's tables, when it has replayed the WAL up to a position.
+// sums returns the checksums of a node's tables, after it has replayed the WAL up to a position.
 func sums(ctx context.Context, n *node, replayed string) (map[string]string, error) {
 	found := map[string]string{}
 	err := ask(ctx, n.url(), func(db *pgx.Conn) error {
@@ -176,7 +177,8 @@ func sums(ctx context.Context, n *node, replayed string) (map[string]string, err
 	return found, err
 }
 
-// readLog reads pgbench's own log of its transactions, and finds the longest of each client while the primary changed.
+// readLog reads pgbench's log of transactions, and finds each client's longest during the primary's
+// switchover.
 func (c *cell) readLog(out *outcome) error {
 	primary := out.State.Nodes[c.old[0].name]
 	from, to := primary.HeldAt, primary.HeldAt.Add(primary.Pause)
@@ -207,7 +209,8 @@ func (c *cell) readLog(out *outcome) error {
 	return nil
 }
 
-// eachTransaction reads a file: client, number, µs that it took, file of the script, and when it ended in s and µs.
+// eachTransaction reads a file whose fields are client, number, duration in µs, script number, and end time
+// in s and µs.
 func eachTransaction(name string, do func(client int, took time.Duration, ended time.Time)) error {
 	f, err := os.Open(name)
 	if err != nil {
