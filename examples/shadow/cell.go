@@ -11,21 +11,21 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig"
 )
 
-// cell is production, its two copies, and their filesystems.
+// cell holds production, its two copies, and their filesystems.
 type cell struct {
 	o        options
 	work     string
 	progress io.Writer
-	as       []string // how to become the user that the servers run as
+	as       []string // command prefix that runs a program as the servers' user
 	mounts   []string
 
 	production, control, test *server
-	ports                     map[string]string // by server: a copy that is made anew is where it was, as --state wants it
-	events                    int               // that production has
-	state                     string            // file of what the A/A phase has shown; "": there was none
+	ports                     map[string]string // by server; new copies reuse the port, as --state requires
+	events                    int               // number of production's events
+	state                     string            // file with the result of the A/A phase; "": none
 }
 
-// check says what is missing.
+// check returns an error that names a missing privilege or program.
 func check() error {
 	if os.Geteuid() != 0 {
 		return errors.New("this takes root, who may mount filesystems: sudo go run ./examples/shadow")
@@ -50,7 +50,7 @@ func (c *cell) build(ctx context.Context) (err error) {
 	return c.fill(ctx)
 }
 
-// copies starts both copies: the control's filesystem has no options but noatime.
+// copies starts both copies. The control's filesystem has no options but noatime.
 func (c *cell) copies(ctx context.Context, options string) (err error) {
 	if c.control, err = c.copy(ctx, "control", "noatime"); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (c *cell) copies(ctx context.Context, options string) (err error) {
 	return err
 }
 
-// drop takes both copies away.
+// drop stops and removes both copies.
 func (c *cell) drop() (err error) {
 	for _, s := range []**server{&c.control, &c.test} {
 		if *s != nil {
@@ -87,7 +87,7 @@ func (c *cell) create(ctx context.Context, data string) (*server, error) {
 	return c.serve(ctx, "production", data)
 }
 
-// copy restores a base backup onto a filesystem of its own, and starts it.
+// copy restores a base backup onto a new filesystem and starts a server on it.
 func (c *cell) copy(ctx context.Context, name, mount string) (*server, error) {
 	c.say("%s: a base backup onto btrfs with %s", name, mount)
 	at, err := c.mount(ctx, name, mount)
@@ -101,7 +101,7 @@ func (c *cell) copy(ctx context.Context, name, mount string) (*server, error) {
 	return c.serve(ctx, name, data)
 }
 
-// mount makes a btrfs in a file, whose root is the servers' user's.
+// mount makes a btrfs in a file. Its root belongs to the servers' user.
 func (c *cell) mount(ctx context.Context, name, options string) (string, error) {
 	at, err := rig.Mount(ctx, c.work, name, "btrfs", options)
 	if at != "" {
@@ -115,12 +115,12 @@ func (c *cell) command(ctx context.Context, name string, args ...string) error {
 	return rig.PostgresCommand(ctx, c.work, c.as, name, args...)
 }
 
-// remove stops the servers and takes everything away.
+// remove stops the servers and removes all files.
 func (c *cell) remove() error {
 	if c.production != nil {
 		c.production.stop()
 	}
-	if err := c.drop(); err != nil { // what is still mounted is not to be removed file by file
+	if err := c.drop(); err != nil { // what is still mounted must not be deleted file by file
 		return err
 	}
 	return os.RemoveAll(c.work)

@@ -11,7 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// checksums of the tables. The time in pgbench_history is the server's own, so it differs by nature.
+// checksums holds a query for the checksum of each table. It omits the time in pgbench_history, which each
+// server sets itself.
 var checksums = map[string]string{
 	"pgbench_accounts": "SELECT count(*), sum(hashtextextended(t::text, 0)::numeric) FROM pgbench_accounts t",
 	"pgbench_tellers":  "SELECT count(*), sum(hashtextextended(t::text, 0)::numeric) FROM pgbench_tellers t",
@@ -20,7 +21,7 @@ var checksums = map[string]string{
 	"events":           "SELECT count(*), sum(hashtextextended(t::text, 0)::numeric) FROM events t",
 }
 
-// compare looks at the servers and filesystems themselves, beside what the tool has said.
+// compare measures the filesystems and compares the servers' data, independently of cinch shadow's report.
 func (c *cell) compare(ctx context.Context, out *outcome) error {
 	for i, s := range []*server{c.control, c.test} {
 		var err error
@@ -64,7 +65,7 @@ func sum(ctx context.Context, s *server, question string) (text string, err erro
 
 var compsizeTotal = regexp.MustCompile(`(?m)^TOTAL\s+\S+\s+(\d+)`)
 
-// compsize is what the program of that name says of a directory; 0: it is not installed.
+// compsize returns the disk usage that compsize reports for a directory, or 0 if it is not installed.
 func compsize(ctx context.Context, directory string) (int64, error) {
 	if _, err := exec.LookPath("compsize"); err != nil {
 		return 0, nil
@@ -80,7 +81,7 @@ func compsize(ctx context.Context, directory string) (int64, error) {
 	return strconv.ParseInt(string(m[1]), 10, 64)
 }
 
-// print shows the tool's report, and what stands beside it.
+// print prints the report of cinch shadow and the results of compare.
 func (o *outcome) print(out io.Writer) error {
 	if err := o.Report.Text(out); err != nil {
 		return err

@@ -19,7 +19,7 @@ const (
 	firstEvent = 1_790_000_000 // seconds
 )
 
-// fill makes pgbench's tables, and events.
+// fill creates pgbench's tables and the events.
 func (c *cell) fill(ctx context.Context) error {
 	if err := rig.Output(exec.CommandContext(ctx, "pgbench", "-i", "-q", "-s", strconv.Itoa(c.o.scale), c.production.url())); err != nil {
 		return err
@@ -44,10 +44,10 @@ func (c *cell) fill(ctx context.Context) error {
 	return err
 }
 
-// at is when an event was: one a second.
+// at returns the time of an event: there is one a second.
 func at(i int) time.Time { return time.Unix(firstEvent+int64(i), 0) }
 
-// event is what a shop's page may send.
+// event returns an event as a shop's page may send it.
 func event(r *rand.Rand, i int) string {
 	pick := func(from ...string) string { return from[r.IntN(len(from))] }
 	return fmt.Sprintf(`{"type": %q, "user": {"id": %d, "session": "%016x", "country": %q, "plan": %q}, "page": {"url": "https://shop.example.com/%s/%d", `+
@@ -61,7 +61,7 @@ func event(r *rand.Rand, i int) string {
 
 func pick1(r *rand.Rand, from ...int) int { return from[r.IntN(len(from))] }
 
-// load has clients work through the mirror, until ctx or the time ends.
+// load runs clients through the mirror until ctx ends or the time is over.
 func (c *cell) load(ctx context.Context, port string, during time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, during)
 	defer cancel()
@@ -84,9 +84,9 @@ func (c *cell) load(ctx context.Context, port string, during time.Duration) erro
 	}
 }
 
-// bank is pgbench's own transaction.
+// bank runs pgbench's default transaction.
 func (c *cell) bank(ctx context.Context, port string) error {
-	seconds := strconv.Itoa(int((c.o.alike + c.o.duration).Seconds()) + 1) // ctx ends it before
+	seconds := strconv.Itoa(int((c.o.alike + c.o.duration).Seconds()) + 1) // ctx ends it earlier
 	return rig.Output(exec.CommandContext(ctx, "pgbench", "-n", "-M", "prepared", "-c", "4", "-R", strconv.FormatFloat(c.o.rate, 'f', -1, 64), "-T", seconds, rig.PostgresURL(port)))
 }
 
@@ -113,7 +113,7 @@ func (c *cell) writeEvents(ctx context.Context, port string) error {
 	r := rand.New(rand.NewPCG(2, 2))
 	return paced(ctx, port, c.o.rate/2, func(db *pgx.Conn, _ int) error {
 		id := c.events
-		c.events++ // only this client makes them
+		c.events++ // only this client inserts events
 		_, err := db.Exec(context.WithoutCancel(ctx), "INSERT INTO events VALUES ($1, $2, $3)", id, at(id), event(r, id))
 		return err
 	})
@@ -126,7 +126,7 @@ func (c *cell) readEvents(ctx context.Context, port string) error {
 	})
 }
 
-// readReports asks what somebody who looks at sales does.
+// readReports runs the queries of an analyst of sales.
 func (c *cell) readReports(ctx context.Context, port string) error {
 	r := rand.New(rand.NewPCG(4, 4))
 	return paced(ctx, port, c.o.rate/4, func(db *pgx.Conn, i int) error {
@@ -140,7 +140,7 @@ func (c *cell) readReports(ctx context.Context, port string) error {
 	})
 }
 
-// read is done when it has begun, so that nothing is cancelled in the middle.
+// read ignores ctx's cancellation, so that no query is cancelled halfway.
 func read(ctx context.Context, db *pgx.Conn, query string, args ...any) error {
 	rows, err := db.Query(context.WithoutCancel(ctx), query, args...)
 	if err != nil {

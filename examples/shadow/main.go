@@ -1,6 +1,7 @@
-// Example shadow moves a PostgreSQL to a compressed filesystem on trial: production on this machine's own disk, and two copies of it from
-// base backups, the control on btrfs as it is and the test on btrfs with compress-force=zstd:3. `cinch shadow` stands before production,
-// mirrors what clients do to both copies, and reports what the test takes, whether it holds the same data, and how fast it is.
+// Example shadow tries out a PostgreSQL server on a compressed filesystem. Production runs on this machine's
+// own disk. There are two copies of it from base backups: the control on btrfs without compression, and the
+// test on btrfs with compress-force=zstd:3. `cinch shadow` runs in front of production, mirrors the clients'
+// requests to both copies, and reports the test's size, whether its data is the same, and its speed.
 //
 //	sudo go run ./examples/shadow
 //
@@ -8,7 +9,8 @@
 //	                                +-> control  btrfs
 //	                                +-> test     btrfs, zstd
 //
-// Everything is in one temporary directory, filesystems in files there; all of it is gone afterwards.
+// Everything is in one temporary directory, including the files that contain the filesystems. It is removed
+// at the end.
 package main
 
 import (
@@ -69,7 +71,7 @@ func parseOptions(args []string) (o options, err error) {
 	return o, err
 }
 
-// run does all of it, and returns what came out.
+// run runs the example and returns its results.
 func run(ctx context.Context, args []string, out, progress io.Writer) (_ *outcome, err error) {
 	o, err := parseOptions(args)
 	if err != nil {

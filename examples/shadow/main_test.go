@@ -15,7 +15,7 @@ import (
 
 var long = flag.Bool("example.long", false, "try the example with its A/A phase, for some minutes")
 
-// The example in short. Latencies of a machine that others use too are not judged here; all else is.
+// The example in short. It checks everything except latencies, since other programs may use the machine.
 func TestExample(t *testing.T) {
 	testenv.Full(t)
 	if err := check(); err != nil {
@@ -47,7 +47,8 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// judge looks at what was promised: storage as the filesystem says it, equal data, and batches of reads and of writes.
+// judge checks that storage is as the filesystem reports it, that data is equal, and that there are batches
+// of reads and of writes.
 func (o *outcome) judge(t *testing.T) {
 	t.Helper()
 	r := o.Report
@@ -79,7 +80,7 @@ func (o *outcome) judge(t *testing.T) {
 	judged, machines := map[string]bool{}, false
 	for _, m := range r.Metrics {
 		kind, _, _ := strings.Cut(m.Name, " ")
-		narrow := m.High > m.Low && m.Low > 0 || !*long // how soon there is an interval is a matter of the machine's noise
+		narrow := m.High > m.Low && m.Low > 0 || !*long // noise may delay the first interval
 		judged[kind] = judged[kind] || m.Judged && m.Batches > 0 && narrow
 		machines = machines || m.Baseline > 0
 	}

@@ -20,27 +20,27 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow"
 )
 
-// outcome is what the run has shown.
+// outcome holds the results of the run.
 type outcome struct {
 	Report   *shadow.Report
-	Noisy    bool     // the self-test could not see a slowdown of 20 % on this machine, so the run went without
-	Compsize [2]int64 // of control and test, 0: it is not installed
+	Noisy    bool     // the self-test could not detect a slowdown of 20 %, so the run skipped it
+	Compsize [2]int64 // of control and test; 0: compsize is not installed
 	Unequal  []string // tables that differ
-	Whole    bool     // production is among what was compared: the mirror was on to the end
+	Whole    bool     // the mirror was on to the end, so production was compared too
 	page     string
 }
 
-// process is a cinch shadow.
+// process is a running cinch shadow.
 type process struct {
 	cmd   *exec.Cmd
 	out   bytes.Buffer
-	ready chan struct{} // closed when what clients do is mirrored
+	ready chan struct{} // closed when clients' requests are mirrored
 	ended chan error
 	noisy bool
 }
 
-// judgeMachines has the A/A phase, which is a run of its own: both copies are alike, and what they differ by is kept in a file that the next run
-// goes on from.
+// judgeMachines runs the A/A phase as a separate run: both copies have the same filesystem, and their
+// differences are kept in a file that the next run reads.
 func (c *cell) judgeMachines(ctx context.Context) error {
 	if c.o.alike == 0 {
 		return nil
@@ -100,7 +100,7 @@ func (c *cell) mirror(ctx context.Context) (*outcome, error) {
 	return out, c.drive(ctx, addr, p, out, c.o.duration)
 }
 
-// drive has clients work until the run or their time is over, and reads the report.
+// drive runs clients until cinch shadow ends or their time is over, and reads the report.
 func (c *cell) drive(ctx context.Context, addr string, p *process, out *outcome, during time.Duration) error {
 	_, port, _ := net.SplitHostPort(addr)
 	work, cancel := context.WithCancel(ctx)
@@ -109,7 +109,7 @@ func (c *cell) drive(ctx context.Context, addr string, p *process, out *outcome,
 	go func() { loaded <- c.load(work, port, during) }()
 	var ended, failed error
 	select {
-	case ended = <-p.ended: // there is a verdict
+	case ended = <-p.ended: // with a verdict
 		cancel()
 		<-loaded
 	case failed = <-loaded:
@@ -117,7 +117,7 @@ func (c *cell) drive(ctx context.Context, addr string, p *process, out *outcome,
 		select {
 		case ended = <-p.ended:
 		case <-ctx.Done():
-			_ = p.cmd.Process.Signal(os.Interrupt) // it waits for the targets no more
+			_ = p.cmd.Process.Signal(os.Interrupt) // so that it stops waiting for the targets
 			ended = <-p.ended
 		}
 	}
@@ -130,10 +130,10 @@ func (c *cell) drive(ctx context.Context, addr string, p *process, out *outcome,
 	if out.Whole = out.Report.Ended == os.Interrupt.String(); out.Whole {
 		return failed
 	}
-	return nil // its end has cut clients off
+	return nil // cinch shadow's end has disconnected clients
 }
 
-// shadow starts the program as a user would.
+// shadow starts cinch shadow as a user would.
 func (c *cell) shadow(listen string, more ...string) (*process, error) {
 	args := append([]string{
 		"shadow", "--postgres", listen + "=" + c.production.url(), "--control", c.control.url(), "--test", c.test.url(),
@@ -157,7 +157,7 @@ func (c *cell) shadow(listen string, more ...string) (*process, error) {
 	return p, nil
 }
 
-// follow passes on what the program says, until it ends.
+// follow copies the program's log until it ends.
 func (p *process) follow(errs io.Reader, to io.Writer) {
 	for s := bufio.NewScanner(errs); s.Scan(); {
 		fmt.Fprintln(to, s.Text())

@@ -17,7 +17,7 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig/tail"
 )
 
-// server is a PostgreSQL.
+// server is a PostgreSQL server.
 type server struct {
 	data, port string
 	cmd        *exec.Cmd
@@ -25,10 +25,11 @@ type server struct {
 	ended      chan struct{}
 }
 
-// url is for drivers, and for cinch.
+// url returns the server's URL for drivers and for cinch.
 func (s *server) url() string { return rig.PostgresURL(s.port) }
 
-// serve starts a server, and returns when it answers. It keeps little of its log, which would hide what the data takes.
+// serve starts a server, and returns when it answers. It limits the server's WAL, whose size would mask the
+// data's.
 func (c *cell) serve(ctx context.Context, name, data string) (*server, error) {
 	if c.ports[name] == "" {
 		addr, err := rig.FreeAddr()
@@ -66,7 +67,7 @@ func onOff(on bool) string {
 	return "off"
 }
 
-// await waits until a server takes writes.
+// await waits until a server accepts connections.
 func (s *server) await(ctx context.Context) error {
 	for {
 		c, err := pgx.Connect(ctx, s.url())
@@ -83,7 +84,7 @@ func (s *server) await(ctx context.Context) error {
 	}
 }
 
-// stop ends a server, whatever its clients do.
+// stop stops a server without waiting for its clients.
 func (s *server) stop() {
 	_ = s.cmd.Process.Signal(os.Interrupt)
 	<-s.ended
