@@ -16,7 +16,7 @@ import (
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
 )
 
-// check compares everything with what was written.
+// check compares the cluster's data with what was written.
 func (c *cluster) check(ctx context.Context, written int) error {
 	if err := c.replica.CatchUp(ctx, c.master); err != nil {
 		return err
@@ -31,7 +31,7 @@ func (c *cluster) check(ctx context.Context, written int) error {
 
 const pageTuples = 500
 
-// pages calls f with the tuples behind addr, in the order of their keys.
+// pages calls f with the tuples of the server at addr, in the order of their keys.
 func pages[T any](ctx context.Context, addr string, written int, f func(first int, tuples []T) error) error {
 	conn, err := servers.Connect(ctx, addr)
 	if err != nil {
@@ -54,7 +54,8 @@ func pages[T any](ctx context.Context, addr string, written int, f func(first in
 	return nil
 }
 
-// sameTuples reads past the router: master and replica hold the same bytes, and these are envelopes.
+// sameTuples reads directly from the servers: master and replica must hold the same bytes, and each body must
+// be an envelope.
 func (c *cluster) sameTuples(ctx context.Context, written int) error {
 	var master []msgpack.RawMessage
 	err := pages(ctx, c.master.Addr, written, func(_ int, tuples []msgpack.RawMessage) error {
@@ -103,10 +104,10 @@ func (c *cluster) readsThroughRouter(ctx context.Context, written int) error {
 	return nil
 }
 
-// looked is how many documents are opened one by one, past the router.
+// looked is the number of documents that are decoded one by one, without the router.
 const looked = 5
 
-// inspects opens envelopes with `cinch inspect`.
+// inspects decodes envelopes with `cinch inspect`.
 func (c *cluster) inspects(ctx context.Context, written int) error {
 	for i := range looked {
 		n := i * (written - 1) / (looked - 1)
@@ -124,7 +125,7 @@ func (c *cluster) inspects(ctx context.Context, written int) error {
 	return nil
 }
 
-// opensInLua opens all of them with cinch.lua in the replica's own Lua.
+// opensInLua decodes all envelopes with cinch.lua in the replica's Lua.
 func (c *cluster) opensInLua(ctx context.Context, written int) error {
 	const lua = `local cinch = loadstring(...)()
 		local crc, n = require('digest').crc32.new(), 0
@@ -145,9 +146,9 @@ func (c *cluster) opensInLua(ctx context.Context, written int) error {
 	return nil
 }
 
-// checksum is what the script in opensInLua returns.
+// checksum returns the expected result of opensInLua's script.
 func (c *cluster) checksum(written int) string {
-	crc := uint32(0xffffffff) // CRC-32C without the inversion at the end, as Tarantool has it
+	crc := uint32(0xffffffff) // CRC-32C without the final inversion, as in Tarantool
 	for n := range written {
 		crc = update(crc, c.documents(n))
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/bench/tarantool/telecom"
 )
 
-// cluster is what runs:
+// cluster holds the running processes:
 //
 //	clients -> router (cinch serve) -> master -> replica
 //	                     packer (cinch pack) -^       ^- router, for reads
@@ -26,8 +26,8 @@ type cluster struct {
 
 	master, replica *servers.Tarantool
 	gateway         *servers.Process
-	router, reader  string // its addresses: to the master, and to the replica
-	dict, config    string // files; no dict: it goes without
+	router, reader  string // its addresses that lead to the master and to the replica
+	dict, config    string // files; dict "": no dictionary
 	documents       load.Source
 }
 
@@ -37,7 +37,7 @@ const (
     s:create_index('pk', {if_not_exists = true})`
 	memtxBytes = 1 << 30
 	seed       = 1
-	samples    = 2000 // that the dictionary is trained on, of other operators than those of the load
+	samples    = 2000 // number of training documents, of operators other than the load's
 )
 
 func (c *cluster) say(format string, args ...any) {
@@ -46,7 +46,7 @@ func (c *cluster) say(format string, args ...any) {
 	}
 }
 
-// start brings everything up, in the order of docs/TARANTOOL.md.
+// start starts everything, in the order of docs/TARANTOOL.md.
 func (c *cluster) start(ctx context.Context) (err error) {
 	c.prepareDocuments()
 	if c.master, err = servers.Start(ctx, servers.Options{Dir: filepath.Join(c.work, "master"), Lua: makeSpace, Memory: memtxBytes, Core: -1}); err != nil {
@@ -70,7 +70,7 @@ func (c *cluster) start(ctx context.Context) (err error) {
 	return c.startRouter(ctx)
 }
 
-// prepareDocuments makes all that are written, so that making them takes no time of the test.
+// prepareDocuments generates all documents before the test, so that this takes no time during it.
 func (c *cluster) prepareDocuments() {
 	g := telecom.NewGenerator(seed)
 	all := make([]string, c.o.before+c.o.writes)
@@ -80,8 +80,8 @@ func (c *cluster) prepareDocuments() {
 	c.documents = func(n int) string { return all[n] }
 }
 
-// train makes a dictionary of the documents of operators that the load has none of. The
-// gateway stores it in the master.
+// train makes a dictionary from documents of operators that are not in the load. The gateway stores it in the
+// master.
 func (c *cluster) train(ctx context.Context) error {
 	var lines strings.Builder
 	g := telecom.NewGenerator(seed)
@@ -127,8 +127,8 @@ func (c *cluster) startRouter(ctx context.Context) (err error) {
 	return c.awaitDictionary(ctx)
 }
 
-// awaitDictionary waits until both gateways know that the dictionary is in their server: what
-// is written before is sealed without.
+// awaitDictionary waits until both gateways have found the dictionary in their server: what they write before
+// is compressed without it.
 func (c *cluster) awaitDictionary(ctx context.Context) error {
 	for range 3000 {
 		if strings.Count(c.gateway.Output(), "the dictionaries that rules name are in the server") == 2 {
@@ -145,7 +145,7 @@ func (c *cluster) awaitDictionary(ctx context.Context) error {
 
 func (c *cluster) url(t *servers.Tarantool) string { return "tarantool://" + t.Addr }
 
-// cinch runs a command and returns what it prints.
+// cinch runs a command and returns its output.
 func (c *cluster) cinch(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, c.o.cinch, args...)
 	var errs strings.Builder

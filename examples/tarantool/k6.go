@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/bench/tarantool/load"
 )
 
-// k6Summary is what k6 exports of a run. Times are in milliseconds.
+// k6Summary is the summary that k6 exports. Times are in milliseconds.
 type k6Summary struct {
 	Metrics struct {
 		Iterations struct {
@@ -27,7 +27,7 @@ type k6Summary struct {
 	} `json:"metrics"`
 }
 
-// runK6 puts the load on with k6. It makes the documents itself, the same ones.
+// runK6 runs the load with k6, whose extension makes the same documents.
 func (c *cluster) runK6(ctx context.Context) (r load.Result, err error) {
 	script, summary := filepath.Join(c.work, "load.js"), filepath.Join(c.work, "summary.json")
 	if err := os.WriteFile(script, []byte(k6Script), 0o600); err != nil {
@@ -61,8 +61,8 @@ func (c *cluster) runK6(ctx context.Context) (r load.Result, err error) {
 	return r, nil
 }
 
-// k6Script is for k6 with the extension in examples/tarantool/k6. Iterations count from 0 over
-// all users, so that documents are numbered without gaps.
+// k6Script uses the k6 extension in examples/tarantool/k6. Iterations count from 0 over all users, so that
+// document numbers have no gaps.
 const k6Script = `import tarantool from 'k6/x/tarantool'
 import exec from 'k6/execution'
 import { Trend } from 'k6/metrics'

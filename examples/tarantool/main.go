@@ -1,10 +1,10 @@
-// Example tarantool runs a small cluster on your own machine and puts the published load test
+// Example tarantool runs a small cluster on your own machine and runs the published load test
 // on it: a router (`cinch serve`), a master, a read-only replica, and a packer.
 //
 //	go run ./examples/tarantool          the whole test: half a minute of load, and checks
-//	go run ./examples/tarantool --keep   and leave the cluster running
+//	go run ./examples/tarantool --keep   the same, and leaves the cluster running
 //
-// Every program is a process. It needs `tarantool` (test/servers install tarantool).
+// Every program is a separate process. It needs `tarantool` (test/servers install tarantool).
 package main
 
 import (

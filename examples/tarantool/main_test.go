@@ -24,7 +24,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestCluster is the example in short: what it checks itself fails it.
+// The example in short: it fails if one of its checks does.
 func TestCluster(t *testing.T) {
 	testenv.Program(t, "tarantool")
 	for name, more := range map[string][]string{"with a dictionary": nil, "without": {"--no-dictionary", "--setting", "lz4"}} {

@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/bench/tarantool/servers"
 )
 
-// report is what the test found. Sizes are in bytes.
+// report holds the results. Sizes are in bytes.
 type report struct {
 	Setting  string        `json:"setting"`
 	Users    int           `json:"users"`
@@ -21,12 +21,12 @@ type report struct {
 	RawBytes int64         `json:"raw_bytes"`   // of documents
 	BSize    int64         `json:"bsize"`       // space:bsize()
 	Slabs    int64         `json:"items_used"`  // box.slab.info().items_used
-	Server   int64         `json:"server_peak"` // memory of processes
+	Server   int64         `json:"server_peak"` // peak memory of the processes
 	Gateway  int64         `json:"gateway_peak"`
 	CPU      time.Duration `json:"gateway_cpu_ns"` // during the load
 }
 
-// test puts the load on the cluster, with a packer at work, and checks what came of it.
+// test runs the load on the cluster while a packer works, and checks the results.
 func (c *cluster) test(ctx context.Context) (r report, err error) {
 	r.Setting, r.Users = c.o.setting, c.o.users
 	if c.dict != "" {
@@ -112,5 +112,5 @@ func (c *cluster) show(r report) error {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// update continues a CRC-32C that is not inverted at its ends.
+// update continues a CRC-32C without the inversions at its ends.
 func update(crc uint32, s string) uint32 { return ^crc32.Update(^crc, castagnoli, []byte(s)) }

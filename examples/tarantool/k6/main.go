@@ -1,10 +1,10 @@
-// Command k6 is k6 with users of Tarantool who write the documents of bench/tarantool/telecom:
+// Command k6 is k6 with virtual users of Tarantool that write the documents of bench/tarantool/telecom:
 //
 //	import tarantool from 'k6/x/tarantool'
 //	const user = tarantool.user('127.0.0.1:3302', 'docs', 1)
 //	export default function () { user.write(7) } // replaces tuple 7; returns milliseconds
 //
-// It is a module of its own, which keeps k6 out of the product.
+// It is a module of its own, so that k6 is no dependency of the product.
 package main
 
 import (
@@ -25,10 +25,10 @@ func main() {
 	cmd.Execute()
 }
 
-// module is what scripts import.
+// module is the JavaScript module that scripts import.
 type module struct{}
 
-// User returns one with a connection of its own. k6 makes one for each virtual user.
+// User returns a user with a connection of its own. k6 makes one for each virtual user.
 func (module) User(addr, space string, seed uint64) *User {
 	return &User{addr: addr, space: space, documents: telecom.NewGenerator(seed)}
 }
@@ -37,11 +37,11 @@ func (module) User(addr, space string, seed uint64) *User {
 type User struct {
 	addr, space string
 	documents   *telecom.Generator
-	conn        *tnt.Connection // nil before the first write: scripts are loaded more often than run
+	conn        *tnt.Connection // nil before the first write: k6 loads scripts more often than it runs them
 	doc         []byte
 }
 
-// Write replaces the n-th tuple by the n-th document, and returns how many milliseconds that took.
+// Write replaces the n-th tuple by the n-th document, and returns the duration in milliseconds.
 func (u *User) Write(n int) (float64, error) {
 	if u.conn == nil {
 		c, err := servers.Connect(context.Background(), u.addr)
