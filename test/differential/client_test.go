@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// replyTimeout is how long a reply may take: the slowest are LCS and scripts on megabytes.
+// replyTimeout limits the wait for a reply: the slowest are LCS and scripts on megabytes.
 const replyTimeout = time.Minute
 
 // client is one raw connection. It is used by one goroutine at a time.
@@ -33,8 +33,8 @@ func (c *client) close() {
 	}
 }
 
-// pipeline sends the requests and returns the n frames that answer them. It writes and
-// reads at the same time, or both ends could wait for each other.
+// pipeline sends requests and returns the n reply frames. It writes and reads at the same time, since
+// otherwise both ends could wait for each other.
 func (c *client) pipeline(requests []byte, n int) ([][]byte, error) {
 	_ = c.conn.SetDeadline(time.Now().Add(replyTimeout))
 	sent := make(chan error, 1)
@@ -53,7 +53,7 @@ func (c *client) pipeline(requests []byte, n int) ([][]byte, error) {
 	return replies, <-sent
 }
 
-// lastWords sends raw bytes and returns everything up to the end of the stream.
+// lastWords sends raw bytes and returns everything that is received until the connection ends.
 func (c *client) lastWords(raw []byte) ([]byte, error) {
 	_ = c.conn.SetDeadline(time.Now().Add(replyTimeout))
 	if _, err := c.conn.Write(raw); err != nil {
@@ -75,7 +75,7 @@ func (c *client) do(args ...string) (*node, error) {
 	return parse(frames[0])
 }
 
-// frame reads one complete frame. Pushes that nobody asked for do not occur here.
+// frame reads one complete frame. Unsolicited pushes do not occur here.
 func (c *client) frame() ([]byte, error) {
 	var frame []byte
 	for open := 1; open > 0; open-- {
@@ -117,7 +117,7 @@ func (c *client) body(frame, line []byte) ([]byte, error) {
 	return frame, err
 }
 
-// elements is how many frames follow the first line of an aggregate.
+// elements returns the number of frames that follow the first line of an aggregate.
 func elements(line []byte) (int, error) {
 	n, err := strconv.Atoi(string(bytes.TrimSuffix(line[1:], []byte("\r\n"))))
 	if err != nil || n < 0 {

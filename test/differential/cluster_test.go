@@ -9,9 +9,9 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// TestCluster is TestDifferential on two clusters of three primaries: each connection leads to a
-// node, directly on one side, through its gateway on the other. Most keys are of that node, and the
-// others have to be refused alike.
+// TestCluster is TestDifferential on two clusters of three primaries. Each connection uses one node,
+// directly on one side and through the node's gateway on the other. Most keys belong to that node; others
+// must be refused the same way on both sides.
 func TestCluster(t *testing.T) {
 	n, seed := commandsPerMode(len(modes())), testenv.Seed(t)
 	for i, m := range []mode{
@@ -49,7 +49,7 @@ func newClusterBench(t *testing.T, cfg testenv.GatewayConfig) *bench {
 	return b
 }
 
-// nameNodes gives the nodes names that are the same on both sides.
+// nameNodes gives the nodes the same names on both sides.
 func (s *side) nameNodes() {
 	var pairs []string
 	for i, addr := range s.addrs {
@@ -60,7 +60,7 @@ func (s *side) nameNodes() {
 
 var errNoGateway = errors.New("a node has no gateway yet")
 
-// throughEach asks for the addresses of the nodes' gateways.
+// throughEach returns the addresses of the nodes' gateways.
 func throughEach(entry string, nodes []*testenv.RedisServer, t *testing.T) (addrs [connections]string, err error) {
 	c, err := dial(entry)
 	if err != nil {
@@ -86,7 +86,7 @@ func throughEach(entry string, nodes []*testenv.RedisServer, t *testing.T) (addr
 	return addrs, nil
 }
 
-// tagsOf returns a hash tag of each node, which have the slots in even parts.
+// tagsOf returns a hash tag for each node. The nodes share the slots evenly.
 func tagsOf(t *testing.T) []string {
 	server := testenv.ClusterNode(t)
 	c, err := dial(server.Addr)

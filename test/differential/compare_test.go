@@ -11,7 +11,7 @@ import (
 // node is a reply as a tree.
 type node struct {
 	kind  byte
-	text  string // scalars and strings
+	text  string // of scalars and strings
 	null  bool
 	items []*node
 }
@@ -60,7 +60,7 @@ func parseNode(b []byte) (*node, []byte, error) {
 	return n, rest, nil
 }
 
-// norm says what of a reply may legitimately differ.
+// norm says which differences between replies are allowed.
 type norm uint8
 
 const (
@@ -71,16 +71,16 @@ const (
 	sortedScanKV       // cursor 0 and pairs in any order
 	seconds            // a time to live or an expiry in seconds
 	millis             // the same in milliseconds
-	anyText            // kind only: ids made from the clock
-	helloReply         // the connection's id
+	anyText            // kind only: IDs made from the clock
+	helloReply         // the connection's ID
 	streamInfo         // sizes of the radix tree
 	idleTimes          // integers called idle, and in XPENDING's extended form
 	pendingDetail      // XPENDING with a range
-	nearby             // integers, which are times
+	nearby             // integers are times and may differ a little
 	leaves             // order, at any depth
 )
 
-// agree reports whether two replies are the same as far as n asks.
+// agree reports whether two replies are equal except for the differences that n allows.
 func agree(n norm, plain, gateway []byte) bool {
 	if bytes.Equal(plain, gateway) {
 		return true
@@ -126,7 +126,7 @@ func near(a, b *node, tolerance int64) bool {
 	return x-y <= tolerance && y-x <= tolerance
 }
 
-// nearTrees compares trees whose integers are times, in seconds or in milliseconds.
+// nearTrees compares trees whose integers are times in seconds or milliseconds.
 func nearTrees(a, b *node) bool {
 	if len(a.items) != len(b.items) || a.kind != b.kind {
 		return false
@@ -139,7 +139,7 @@ func nearTrees(a, b *node) bool {
 	return len(a.items) > 0 || near(a, b, 10_000)
 }
 
-// leaves are the scalars and strings of a tree, sorted.
+// leaves returns the scalars and strings of a tree, sorted.
 func (t *node) leaves(out []string) []string {
 	if len(t.items) == 0 {
 		out = append(out, t.String())
@@ -181,7 +181,7 @@ func normalise(n norm, t *node) {
 	}
 }
 
-// pairs makes one node of each two in a flat list.
+// pairs groups a flat list into nodes of two elements.
 func pairs(items []*node) []*node {
 	var out []*node
 	for i := 0; i < len(items); i++ {
@@ -199,7 +199,7 @@ func sortNodes(items []*node) {
 	slices.SortFunc(items, func(a, b *node) int { return strings.Compare(a.String(), b.String()) })
 }
 
-// blankAfter forgets the integers that follow one of the names, at any depth.
+// blankAfter removes the integers that follow one of the names, at any depth.
 func blankAfter(t *node, names ...string) {
 	for i, item := range t.items {
 		if i > 0 && slices.Contains(names, t.items[i-1].text) && item.kind == ':' {
@@ -209,7 +209,7 @@ func blankAfter(t *node, names ...string) {
 	}
 }
 
-// String is unique for a tree.
+// String returns a text that is unique for the tree.
 func (t *node) String() string {
 	var b strings.Builder
 	t.write(&b)

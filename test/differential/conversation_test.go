@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// conversations are pipelines in which it matters which reply belongs to which request.
-// Commands are separated by lines; {huge}, {big}, {text}, {magic} and {env} stand for values.
+// conversations are pipelines in which replies could be assigned to the wrong request. Commands are
+// separated by lines; {huge}, {big}, {text}, {magic} and {env} stand for values.
 var conversations = map[string]string{
 	"muted transaction":        "SET k {text}\nCLIENT REPLY OFF\nMULTI\nAPPEND k x\nSTRLEN k\nEXEC\nCLIENT REPLY ON\nSTRLEN k\nGET k",
 	"skipped MULTI":            "SET k {text}\nCLIENT REPLY SKIP\nMULTI\nAPPEND k x\nEXEC\nSTRLEN k",
@@ -64,7 +64,7 @@ func TestConversations(t *testing.T) {
 				for _, silence := range []time.Duration{20 * time.Millisecond, time.Second, 10 * time.Second} {
 					want, got = converse(t, plain.Addr, plain.Addr, script, silence), converse(t, g.Addr, upstream.Addr, script, silence)
 					if len(want) == len(got) {
-						break // otherwise something unasked came late, perhaps
+						break // otherwise an unsolicited frame may have arrived late
 					}
 				}
 				for i := range max(len(want), len(got)) {
@@ -88,8 +88,7 @@ func at(frames [][]byte, i int) []byte {
 	return []byte("(nothing)")
 }
 
-// converse sends a conversation in one piece, after emptying the server, and returns all
-// frames that come.
+// converse empties the server, sends a conversation in one write, and returns all frames received.
 func converse(t *testing.T, addr, server, script string, silence time.Duration) [][]byte {
 	t.Helper()
 	direct, err := dial(server)
@@ -124,10 +123,10 @@ func converse(t *testing.T, addr, server, script string, silence time.Duration) 
 	return allFrames(t, c, silence)
 }
 
-// endMark is asked for behind every conversation.
+// endMark is sent after every conversation.
 const endMark = "end-of-conversation"
 
-// allFrames reads up to the end mark, and what comes unasked behind it until nothing has come for a while.
+// allFrames reads up to the end mark, and unsolicited frames after it until none has arrived for a while.
 func allFrames(t *testing.T, c *client, silence time.Duration) (frames [][]byte) {
 	t.Helper()
 	wait := replyTimeout

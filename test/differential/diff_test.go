@@ -16,17 +16,17 @@ import (
 var flagCommands = flag.Int("diff.n", 0, "commands in each mode of TestDifferential; 0: CINCH_DIFF_COMMANDS over all modes")
 
 const (
-	perRound    = 2_000 // commands between two empty stores
+	perRound    = 2_000 // commands run before the stores are emptied
 	shrinkTries = 300
 )
 
-// mode is a way to stand gateways in front of the one server.
+// mode is a configuration of gateways in front of one server.
 type mode struct {
 	name     string
-	gateways []testenv.GatewayConfig // the connections of a stream take them in turn
-	after    []testenv.GatewayConfig // a second stream on the same data goes through these
-	atLeast  float64                 // share of values that must be sealed
-	pieces   bool                    // what the gateways read comes in pieces of any length
+	gateways []testenv.GatewayConfig // used by the connections of a stream in turns
+	after    []testenv.GatewayConfig // used by a second stream on the same data
+	atLeast  float64                 // least share of values that must be compressed
+	pieces   bool                    // split the bytes that gateways read at random places
 }
 
 const manyRules = `
@@ -77,10 +77,10 @@ func commandsPerMode(modes int) int {
 	return max(1, n/modes)
 }
 
-// bench is two servers, or clusters, and the gateways in front of the second.
+// bench holds two servers or clusters, and the gateways in front of the second.
 type bench struct {
 	plains, upstreams []*testenv.RedisServer
-	tags              []string // of keys, for each connection; nil: it is no cluster
+	tags              []string // of keys, for each connection; nil: no cluster
 	first, second     runner
 	twice, pieces     bool
 
@@ -90,7 +90,7 @@ type bench struct {
 
 func newBench(t *testing.T, m mode) *bench { return newBenchOf(t, m, testenv.RedisLines[0]) }
 
-// newBenchOf is newBench with servers of a line.
+// newBenchOf is newBench with servers of a given version.
 func newBenchOf(t *testing.T, m mode, l testenv.RedisLine, args ...string) *bench {
 	b := &bench{
 		plains: []*testenv.RedisServer{l.Start(t, args...)}, upstreams: []*testenv.RedisServer{l.Start(t, args...)},
@@ -125,7 +125,7 @@ func (b *bench) runner(t *testing.T, configs []testenv.GatewayConfig) runner {
 	return r
 }
 
-// rounds runs at least n commands, and begins with empty stores every so often.
+// rounds runs at least n commands, and empties the stores before each round.
 func (b *bench) rounds(t *testing.T, seed uint64, n int) {
 	for round := uint64(0); b.commands() < n; round++ {
 		size := min(perRound, n-b.commands())
@@ -147,7 +147,7 @@ func (b *bench) rounds(t *testing.T, seed uint64, n int) {
 
 func (b *bench) commands() int { return b.first.done + b.second.done }
 
-// round runs one stream on empty stores and compares what is stored then.
+// round runs one stream on empty stores and then compares the stored data.
 func (b *bench) round(steps, later []step) error {
 	if err := b.empty(); err != nil {
 		return err
@@ -180,8 +180,8 @@ func (b *bench) compare(r *runner, steps []step) error {
 	return nil
 }
 
-// empty removes what earlier rounds left on both servers, but for scripts and functions: a
-// gateway remembers those, and is not told of what is flushed behind its back.
+// empty removes all data of earlier rounds from both servers, except scripts and functions: a gateway
+// remembers those and would not notice that they were flushed.
 func (b *bench) empty() error {
 	for _, s := range slices.Concat(b.plains, b.upstreams) {
 		c, err := dial(s.Addr)

@@ -9,10 +9,10 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// What a server says of its own commands (COMMAND and COMMAND DOCS): so commands and options that nobody
-// here has heard of are drawn too.
+// This file reads a server's own description of its commands (COMMAND and COMMAND DOCS), so that the tests
+// also use commands and options that nothing in the repository names.
 
-// docCommand is a command, or a subcommand with its container in front.
+// docCommand is a command, or a subcommand after its container's name.
 type docCommand struct {
 	words     []string // the name
 	group     string
@@ -29,10 +29,10 @@ func (c *docCommand) name() string { return strings.ToLower(strings.Join(c.words
 type docArgument struct {
 	name, kind, token             string
 	optional, multiple, tokenEach bool
-	arguments                     []docArgument // of a block, or those of which one is chosen
+	arguments                     []docArgument // of a block, or the alternatives of a oneof
 }
 
-// docCommands asks a server for its commands, sorted by name.
+// docCommands returns a server's commands, sorted by name.
 func docCommands(t *testing.T, server *testenv.RedisServer) []docCommand {
 	t.Helper()
 	c, err := dial(server.Addr)
@@ -68,7 +68,7 @@ func sortedNames(all map[string]*docCommand) (names []string) {
 	return names
 }
 
-// addInfo takes an element of COMMAND's answer; a container is there by its subcommands alone.
+// addInfo adds an element of COMMAND's reply. A container is added only as its subcommands.
 func addInfo(all map[string]*docCommand, before []string, info *node) {
 	if len(info.items) < 10 {
 		return
@@ -97,7 +97,7 @@ func texts(n *node) (out []string) {
 	return out
 }
 
-// addDocs takes pairs of a name and its documentation.
+// addDocs adds documentation, given as pairs of a name and its fields.
 func addDocs(all map[string]*docCommand, before string, docs *node) {
 	for i := 0; i+1 < len(docs.items); i += 2 {
 		name := strings.ToLower(docs.items[i].text)
@@ -119,7 +119,7 @@ func addDocs(all map[string]*docCommand, before string, docs *node) {
 	}
 }
 
-// field is an entry of a map that comes as a flat list.
+// field returns an entry of a map that is encoded as a flat list.
 func field(n *node, name string) *node {
 	for i := 0; i+1 < len(n.items); i += 2 {
 		if n.items[i].text == name {

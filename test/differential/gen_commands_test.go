@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// command is any command that may come in any state.
+// command generates any command that is valid in every state.
 func (g *generator) command() {
 	switch p := g.r.IntN(100); {
 	case p < 26:
@@ -95,7 +95,7 @@ func (g *generator) strings() {
 	}
 }
 
-// parts reads and writes parts of strings.
+// parts generates commands that read and write parts of strings.
 func (g *generator) parts() {
 	k := g.key('s')
 	switch g.r.IntN(9) {
@@ -117,7 +117,7 @@ func (g *generator) parts() {
 		if g.chance(30) {
 			args = append(args, "MINMATCHLEN", g.pick("0", "2", "-1", "x"))
 		}
-		g.addNorm(sortedPairs, args...) // IDX answers a map in RESP3
+		g.addNorm(sortedPairs, args...) // IDX returns a map in RESP3
 	}
 }
 
@@ -205,7 +205,7 @@ func (g *generator) bitfield(readOnly bool) [][]byte {
 	for range g.r.IntN(4) {
 		kind := g.pick("u8", "i16", "u1", "i50", "u7", "i5", "x", "U8")
 		if !g.multi[g.conn] && g.chance(20) {
-			kind = g.pick("i64", "u63", "i54", "u64") // inside MULTI they have a test of their own
+			kind = g.pick("i64", "u63", "i54", "u64") // inside MULTI, another test covers them
 		}
 		at := g.pick("0", "3", "#2", "100", "#13", "1000", "-1", "#x")
 		switch p := g.r.IntN(10); {
@@ -282,7 +282,7 @@ func (g *generator) numbers() {
 	}
 }
 
-// scripts are called by text and by digest. The keys are declared.
+// scripts are called by source and by digest, with declared keys.
 var scripts = []struct {
 	body  string
 	keys  int
@@ -313,7 +313,7 @@ redis.register_function{function_name='peek', callback=function(keys,args) retur
 `
 
 func (g *generator) scripted() {
-	if g.chance(25) && !g.multi[g.conn] { // functions are refused there
+	if g.chance(25) && !g.multi[g.conn] { // the gateway refuses functions in transactions
 		g.function()
 		return
 	}
@@ -361,13 +361,12 @@ func (g *generator) function() {
 	}
 }
 
-// sorting uses lists of its own where there are weights: of a set, the server sorts members
-// with equal weights in any order.
+// sorting uses lists of its own with BY: in a set, the server sorts members of equal weight in any order.
 func (g *generator) sorting() {
 	k := g.key('l')
 	own := append([]byte(g.tag()), 'q', ':', 'a'+byte(g.r.IntN(2)))
 	args := []any{g.pick("SORT", "SORT", "SORT_RO"), k}
-	if g.chance(60) && !g.multi[g.conn] { // refused there
+	if g.chance(60) && !g.multi[g.conn] { // refused inside MULTI
 		args[1] = own
 		args = append(args, "BY", g.pick("w:*", "h:*->fa", "s:*", "nosort", "w:*->", "*"))
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/cinch-layer/cinch"
 )
 
-// notDrawn are commands that are not drawn from a server's documentation, and why. A name stands for
-// those that begin with it.
+// notDrawn maps commands that are not generated from a server's documentation to the reason. A name stands
+// for all that begin with it.
 var notDrawn = map[string]string{
 	"shutdown": "ends the server", "debug": "speaks of what is stored", "quit": "ends the connection", "failover": "of replication",
 	"replicaof": "of replication", "slaveof": "of replication", "sync": "of replication", "psync": "of replication", "replconf": "of replication",
@@ -41,13 +41,13 @@ func isDrawn(name string) bool {
 	return true
 }
 
-// drawer makes streams out of a server's documentation.
+// drawer generates streams from a server's documentation.
 type drawer struct {
 	*generator
 	commands []docCommand
-	pool     [][]byte // values that come again, so that comparisons succeed
-	next     int      // the command whose turn it is
-	ids      int      // of stream entries
+	pool     [][]byte // values that are reused, so that comparisons succeed
+	next     int      // index of the next command
+	ids      int      // last ID of a stream entry
 	fields   int
 }
 
@@ -63,7 +63,8 @@ func newDrawer(seed uint64, commands []docCommand) *drawer {
 	return d
 }
 
-// stream makes n commands, with some of every type stored before, and some in transactions.
+// stream generates n commands. It first stores some values of every type. Some commands are in
+// transactions.
 func (d *drawer) stream(n int) []step {
 	d.steps = nil
 	for d.conn = range connections {
@@ -94,7 +95,7 @@ func (d *drawer) stream(n int) []step {
 
 func (d *drawer) last() *step { return &d.steps[len(d.steps)-1] }
 
-// fill stores something of each type, so that commands find it.
+// fill stores a value of each type, for commands to find.
 func (d *drawer) fill() {
 	switch d.r.IntN(7) {
 	case 0, 1:
@@ -122,18 +123,18 @@ func (d *drawer) stored() []byte {
 	return d.v.value(3000)
 }
 
-// typed is a key of a type: letters as for generator.key.
+// typed returns a key of a type; the letters are those of generator.key.
 func (d *drawer) typed(letter byte) string {
 	return string(letter) + ":" + string('a'+byte(d.r.IntN(2)))
 }
 
-// id is that of a stream entry, behind all before.
+// id returns the ID of a stream entry, greater than all before.
 func (d *drawer) id() string {
 	d.ids++
 	return strconv.Itoa(d.ids) + "-1"
 }
 
-// letters says what keys of a group of commands hold.
+// letters maps a group of commands to the types of its keys.
 var letters = map[string]string{
 	"string": "sssn", "bitmap": "s", "hash": "h", "list": "l", "set": "t", "sorted-set": "z", "sorted_set": "z", "stream": "x", "hyperloglog": "p", "geo": "g",
 	"generic": "shltzx", "scripting": "sh",
@@ -146,7 +147,8 @@ func (d *drawer) keyOf(c *docCommand) string {
 		set = c.words[0][:1]
 		return "m" + strings.ToLower(set) + ":" + string('a'+byte(d.r.IntN(2)))
 	case strings.HasPrefix(c.name(), "sort"):
-		set = "l" // ties keep the order in which a set gives its members, which is another in each server
+		// Ties keep the order of a set's members, which differs between servers.
+		set = "l"
 	case d.chance(8):
 		set = "shltzx"
 	case strings.HasPrefix(c.name(), "incr") || strings.HasPrefix(c.name(), "decr"):
@@ -155,7 +157,7 @@ func (d *drawer) keyOf(c *docCommand) string {
 	return d.typed(set[d.r.IntN(len(set))])
 }
 
-// draw adds a command with arguments as its documentation says.
+// draw adds a command with arguments as its documentation describes them.
 func (d *drawer) draw(c *docCommand) {
 	var args []any
 	for _, w := range c.words {
@@ -169,7 +171,7 @@ func (d *drawer) draw(c *docCommand) {
 	d.addNorm(normOf(c), args...)
 }
 
-// guess makes arguments of a command that documents none, as those of modules do.
+// guess generates arguments for a command that documents none, such as those of modules.
 func (d *drawer) guess(args []any, c *docCommand) []any {
 	most := c.arity - int64(len(c.words))
 	if c.arity < 0 {
@@ -185,9 +187,10 @@ func (d *drawer) guess(args []any, c *docCommand) []any {
 	return args
 }
 
-// arguments adds those of a list; a number in front of several counts them.
+// arguments adds the arguments of a list. An integer argument in front of several others holds their
+// number.
 func (d *drawer) arguments(args []any, c *docCommand, list []docArgument) []any {
-	counted := -1 // where the number is
+	counted := -1 // position of the number
 	for i := range list {
 		a := &list[i]
 		if a.kind == "integer" && strings.HasPrefix(a.name, "num") && a.name != "num-matches" && a.name != "numlocal" && a.name != "numreplicas" {
@@ -218,7 +221,7 @@ func (d *drawer) arguments(args []any, c *docCommand, list []docArgument) []any 
 	return args
 }
 
-// argument adds one, without its token.
+// argument adds one argument, without its token.
 func (d *drawer) argument(args []any, c *docCommand, a *docArgument) []any {
 	switch a.kind {
 	case "pure-token":
@@ -244,8 +247,8 @@ func (d *drawer) argument(args []any, c *docCommand, a *docArgument) []any {
 	return append(args, d.text(c, a.name))
 }
 
-// token is one as it stands, but for those by which the two servers would part: ids that are made
-// of the time, and trimming that goes by the size of what is stored.
+// token returns the token itself, except for tokens that make the two servers differ: IDs made from the
+// time, and trimming that depends on the size of the stored data.
 func (d *drawer) token(token string) string {
 	switch token {
 	case "*":
@@ -261,9 +264,11 @@ func (d *drawer) number(c *docCommand, name, kind string) any {
 	case c.name() == "setbit" && name == "value" || name == "bit":
 		return d.r.IntN(2)
 	case strings.Contains(name, "digest"):
-		return d.pick("0123456789abcdef", "ffffffffffffffff") // others are answered twice by Redis 8.6, inside MULTI
+		// Redis 8.6 answers other values twice inside MULTI.
+		return d.pick("0123456789abcdef", "ffffffffffffffff")
 	case name == "count" && strings.HasSuffix(c.name(), "scan"):
-		return 1000 // the order, and so what comes at once, goes by the size of what is stored
+		// The order, and so what one call returns, depends on the size of the stored data.
+		return 1000
 	case slices.Contains(c.flags, "blocking") && (name == "milliseconds" || name == "timeout"):
 		return 10
 	case strings.Contains(name, "milliseconds") && kind == "unix-time":
@@ -286,8 +291,8 @@ func (d *drawer) number(c *docCommand, name, kind string) any {
 	return d.r.IntN(20)
 }
 
-// idle is milliseconds that all entries have waited for, or none: what lies between goes by how long
-// each server took.
+// idle returns an idle time in milliseconds that all entries have exceeded, or none has: the values between
+// depend on how long each server took.
 func (d *drawer) idle() string { return d.pick("0", "9000000000") }
 
 func (d *drawer) text(c *docCommand, name string) any {
@@ -295,7 +300,8 @@ func (d *drawer) text(c *docCommand, name string) any {
 	case "value", "comparison-value", "ifeq-value", "ifne-value", "message":
 		return d.stored()
 	case "field":
-		d.fields++ // no field comes twice in a command: HSETEX with EX ends Redis 8.6 then
+		// A field must not occur twice in a command: HSETEX with EX crashes Redis 8.6 then.
+		d.fields++
 		return "f" + string('a'+byte(d.fields%5))
 	case "id", "lastid", "last-id", "max-deleted-id":
 		if c.name() == "xadd" {
@@ -316,7 +322,8 @@ func (d *drawer) text(c *docCommand, name string) any {
 		return "nosuch"
 	case "min-idle-time":
 		if c.name() == "xreadgroup" {
-			return "1000000000" // what it claims it answers with its idle time, which goes by the clock
+			// The reply contains the idle time of claimed entries, which depends on the clock.
+			return "1000000000"
 		}
 		return d.idle()
 	case "sha1":
@@ -337,17 +344,18 @@ func (d *drawer) text(c *docCommand, name string) any {
 	return d.pick("a", "b", "c", "1")
 }
 
-// normOf says how replies of a command may differ, by what the server itself says of that.
+// normOf returns how replies of a command may differ, according to the server's own documentation.
 func normOf(c *docCommand) norm {
 	switch name := c.name(); {
 	case strings.Contains(name, "ttl") || strings.Contains(name, "expiretime"):
 		return nearby
-	case name == "hscan" || name == "lcs" || name == "sort" || name == "sort_ro": // ties and maps, inside scripts, have another order
+	// Ties and maps have another order inside scripts.
+	case name == "hscan" || name == "lcs" || name == "sort" || name == "sort_ro":
 		return leaves
 	case strings.HasPrefix(name, "xinfo") || name == "xpending" || strings.HasPrefix(name, "v") || strings.HasPrefix(name, "topk.") || strings.HasPrefix(name, "cf."):
 		return anyText
 	case strings.HasPrefix(name, "x"):
-		return exact // ids are not made of the time here
+		return exact // IDs are not made from the time here
 	}
 	for _, tip := range c.tips {
 		switch tip {

@@ -7,7 +7,7 @@ import (
 
 func (g *generator) anyKey() []byte { return g.key("sssshhnfltzxpc"[g.r.IntN(14)]) }
 
-// keyspace moves, copies, expires and removes keys.
+// keyspace generates commands that move, copy, expire and remove keys.
 func (g *generator) keyspace() {
 	k := g.anyKey()
 	switch g.r.IntN(19) {
@@ -52,7 +52,7 @@ func (g *generator) keyspace() {
 	}
 }
 
-// restore exports a key and imports it under another name.
+// restore generates a step that copies a key with DUMP and RESTORE.
 func (g *generator) restore(from []byte) {
 	if n := len(g.steps); n > 0 {
 		g.steps[n-1].drain = true
@@ -61,7 +61,7 @@ func (g *generator) restore(from []byte) {
 	g.steps = append(g.steps, step{conn: g.conn, form: formRestore, args: [][]byte{from, to, []byte("REPLACE")}, drain: true})
 }
 
-// k0 is the letter of a key, or that of a string.
+// k0 returns the type letter of a key, or that of strings.
 func k0(k []byte) byte {
 	if n := len(k); n >= 3 && k[n-2] == ':' {
 		return k[n-3]
@@ -136,7 +136,7 @@ func (g *generator) xadd(k []byte) {
 	g.add(args...)
 }
 
-// collections are sprinkled in: the gateway must leave them alone.
+// collections generates commands on types that the gateway must leave alone.
 func (g *generator) collections() {
 	l, t, z, p := g.key('l'), g.key('t'), g.key('z'), g.key('p')
 	switch g.r.IntN(17) {
@@ -171,7 +171,7 @@ func (g *generator) collections() {
 	}
 }
 
-// odd commands are unknown to the server, or asked in a way that few use.
+// odd generates commands that the server does not know, or unusual forms of others.
 func (g *generator) odd() {
 	switch g.r.IntN(9) {
 	case 0:

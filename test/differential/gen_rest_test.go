@@ -2,7 +2,7 @@ package differential
 
 import "strings"
 
-// rest are the commands of Redis that nothing else here sends: the gateway must leave all of
+// rest generates the commands of Redis that no other function here sends: the gateway must leave all of
 // them alone, and know how many arguments they take.
 func (g *generator) rest() {
 	switch g.r.IntN(7) {
@@ -115,7 +115,7 @@ func (g *generator) sortedSets() {
 	}
 }
 
-// places has keys of its own, which are sorted sets.
+// places generates geo commands on keys of its own, which are sorted sets.
 func (g *generator) places() {
 	k := append([]byte(g.tag()), "geo"...)
 	switch g.r.IntN(9) {
@@ -138,7 +138,7 @@ func (g *generator) places() {
 	}
 }
 
-// server asks what both servers answer alike.
+// server generates commands about the server that both sides answer equally.
 func (g *generator) server() {
 	switch g.r.IntN(13) {
 	case 0:

@@ -1,7 +1,7 @@
 package differential
 
-// seldom are commands, and options of commands, that few clients send: logins in the middle, ranges
-// that are open or turned round, times to live in their newer forms.
+// seldom generates commands and options that few clients send: AUTH in the middle of a session, open or
+// reversed ranges, expiry in newer forms.
 func (g *generator) seldom() {
 	switch g.r.IntN(6) {
 	case 0:
@@ -19,7 +19,8 @@ func (g *generator) seldom() {
 	}
 }
 
-// logins change as whom the second connection speaks, inside MULTI from EXEC on.
+// logins generates AUTH commands. They change the user of the gateway's side connection too, inside MULTI
+// only from EXEC on.
 func (g *generator) logins() {
 	switch g.r.IntN(4) {
 	case 0:

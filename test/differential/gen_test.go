@@ -10,17 +10,17 @@ import (
 	"github.com/cinch-layer/cinch"
 )
 
-// connections is how many clients take turns in a stream; only one at a time has
-// commands in flight, so that the order is the same on both sides.
+// connections is the number of clients of a stream. Only one at a time has commands in flight, so that the
+// order is the same on both sides.
 const connections = 3
 
 type form uint8
 
 const (
 	formArray   form = iota
-	formInline       // as a line, if the arguments allow it
-	formCloses       // raw bytes that make the server close the connection
-	formRestore      // DUMP of one key, RESTORE of the answer to another
+	formInline       // inline, if the arguments allow it
+	formCloses       // raw bytes after which the server closes the connection
+	formRestore      // DUMP of one key, RESTORE of the reply to another
 )
 
 // step is one command of a stream.
@@ -29,7 +29,7 @@ type step struct {
 	form  form
 	args  [][]byte
 	norm  norm
-	drain bool // wait for all replies before going on
+	drain bool // wait for all replies before the next step
 }
 
 func (s *step) String() string {
@@ -53,8 +53,8 @@ func (s *step) String() string {
 	return b.String()
 }
 
-// generator makes a stream of commands. It follows what the connections are in, roughly:
-// the runner keeps the exact books.
+// generator generates a stream of commands. It tracks the state of the connections approximately; the
+// runner tracks it exactly.
 type generator struct {
 	r     *rand.Rand
 	v     *values
@@ -66,8 +66,8 @@ type generator struct {
 	watching [connections]bool
 	space    [connections]int
 
-	// tags begin the keys of each connection, so that they are of its node of a cluster;
-	// nil: there is none.
+	// tags are prefixes of each connection's keys, so that the keys belong to its cluster node; nil: no
+	// cluster.
 	tags []string
 }
 
@@ -76,7 +76,7 @@ func newGenerator(seed uint64, tags []string) *generator {
 	return &generator{r: r, tags: tags, v: &values{r: r, sealer: cinch.NewSealer(cinch.SealerOptions{})}}
 }
 
-// stream makes at least n commands, and leaves no connection in a transaction or muted.
+// stream generates at least n commands, and leaves no connection in a transaction or muted.
 func (g *generator) stream(n int) []step {
 	g.prepare()
 	for len(g.steps) < n {
@@ -89,7 +89,7 @@ func (g *generator) stream(n int) []step {
 	return g.steps
 }
 
-// settle ends what the connection is in.
+// settle ends the connection's transaction, WATCH and muting.
 func (g *generator) settle() {
 	if g.multi[g.conn] {
 		g.exec()
@@ -102,7 +102,7 @@ func (g *generator) settle() {
 	g.muted[g.conn] = false
 }
 
-// turn gives one connection the word for a pipeline of some depth.
+// turn generates a pipeline of one connection.
 func (g *generator) turn() {
 	g.conn = g.r.IntN(connections)
 	depth := []int{1, 1, 1, 2, 3, 5, 16, 40}[g.r.IntN(8)]
@@ -112,7 +112,7 @@ func (g *generator) turn() {
 	g.steps[len(g.steps)-1].drain = true
 }
 
-// one makes one command, or a few that belong together.
+// one generates one command, or a few that belong together.
 func (g *generator) one() {
 	p := g.r.IntN(1000)
 	switch {
@@ -132,8 +132,8 @@ func (g *generator) one() {
 	}
 }
 
-// staysAsItIs tells commands that the generator's own books depend on (EXEC ends a
-// transaction even if it is refused), and COMMAND, which alone lists all in any order.
+// staysAsItIs reports whether a command must not be disturbed: the generator's tracking depends on it, or
+// it is COMMAND, which without arguments lists all commands in any order.
 func staysAsItIs(args [][]byte) bool {
 	switch string(args[0]) {
 	case "MULTI", "DISCARD", "WATCH", "UNWATCH", "RESET", "CLIENT", "COMMAND":
@@ -151,11 +151,11 @@ func (g *generator) anyWatch() bool {
 	return false
 }
 
-// disturb makes some commands wrong, oddly spelled or inline.
+// disturb makes some commands invalid, oddly spelled or inline.
 func (g *generator) disturb(s *step) {
 	p := g.r.IntN(1000)
 	if s.norm != exact {
-		p += 26 // arguments decide what may be compared loosely
+		p += 26 // the comparison depends on the arguments
 	}
 	switch {
 	case p < 12 && len(s.args) > 1:
@@ -221,7 +221,7 @@ func (g *generator) key(letter byte) []byte {
 	return append([]byte(g.tag()), letter, ':', 'a'+byte(g.r.IntN(names)))
 }
 
-// tag is usually that of the connection: the keys of another are refused by its node.
+// tag returns a key prefix, usually that of the connection: its node refuses keys of others.
 func (g *generator) tag() string {
 	switch {
 	case g.tags == nil:
@@ -252,7 +252,8 @@ func (g *generator) field() []byte {
 	return []byte{'f', 'a' + byte(g.r.IntN(5))}
 }
 
-// value is bounded inside transactions: what the gateway remembers of them is.
+// value returns a value for a command. In transactions its size is limited, as is the memory that the
+// gateway uses for them.
 func (g *generator) value() []byte {
 	if g.multi[g.conn] {
 		return g.v.value(8 << 10)
@@ -266,7 +267,7 @@ func (g *generator) prepare() {
 	}
 	for g.conn = range connections {
 		if g.conn > 0 && g.tags == nil {
-			break // all lead to one server
+			break // all use one server
 		}
 		for _, s := range scripts {
 			g.add("SCRIPT", "LOAD", s.body)
@@ -276,7 +277,7 @@ func (g *generator) prepare() {
 	}
 }
 
-// exec ends the transaction of the connection at hand.
+// exec ends the connection's transaction.
 func (g *generator) exec() {
 	if g.chance(12) {
 		g.add("DISCARD")
@@ -286,15 +287,16 @@ func (g *generator) exec() {
 	g.multi[g.conn], g.watching[g.conn] = false, false
 }
 
-// transaction opens one, or watches for one.
+// transaction begins a transaction or watches keys for one.
 func (g *generator) transaction() {
 	if last := &g.steps[len(g.steps)-1]; g.muted[g.conn] || len(last.args) == 3 && string(last.args[2]) == "SKIP" {
-		g.add("PING") // the runner lets no MULTI through whose reply does not come
+		// The runner drops a MULTI whose reply would be muted.
+		g.add("PING")
 		return
 	}
 	switch {
 	case g.multi[g.conn]:
-		g.add(g.pick("MULTI", "WATCH"), g.key('s')) // refused inside
+		g.add(g.pick("MULTI", "WATCH"), g.key('s')) // refused inside a transaction
 		if string(bytes.ToUpper(g.steps[len(g.steps)-1].args[0])) == "MULTI" {
 			g.steps[len(g.steps)-1].args = g.steps[len(g.steps)-1].args[:1]
 		}
@@ -307,8 +309,8 @@ func (g *generator) transaction() {
 	}
 }
 
-// harmless is a command that never puts a sealed value back without changing it: while
-// somebody watches keys that may abort a transaction, which is documented.
+// harmless generates a command that never puts a compressed value back without changing it. While a key is
+// watched that may abort a transaction, which is documented.
 func (g *generator) harmless() {
 	switch g.r.IntN(8) {
 	case 0:
@@ -330,7 +332,7 @@ func (g *generator) harmless() {
 	}
 }
 
-// control changes the conversation.
+// control generates a command that changes the connection's state.
 func (g *generator) control() {
 	if g.multi[g.conn] {
 		g.add("SELECT", g.r.IntN(3))
@@ -362,7 +364,7 @@ func (g *generator) control() {
 	case p < 92:
 		g.add("CLIENT", g.pick("GETNAME", "GETREDIR", "FOO"))
 	case p < 94:
-		g.add(g.pick("EXEC", "DISCARD", "UNWATCH")) // the first two don't end a WATCH here
+		g.add(g.pick("EXEC", "DISCARD", "UNWATCH")) // without MULTI, the first two don't end a WATCH
 	case p < 95 && !g.muted[g.conn] && !g.watching[g.conn]:
 		g.closing()
 	case p < 97:
@@ -372,7 +374,7 @@ func (g *generator) control() {
 	}
 }
 
-// closing is something after which the server closes the connection.
+// closing generates bytes after which the server closes the connection.
 func (g *generator) closing() {
 	raw := g.pick(
 		"QUIT\r\n",

@@ -11,7 +11,8 @@ import (
 
 var flagLines = flag.Bool("diff.lines", false, "run every mode of TestLines, and more of TestEveryCommand, on every line of servers")
 
-// TestLines is TestDifferential on the other lines of servers: in one mode each, or in all by flag.
+// TestLines runs TestDifferential on the other versions of servers: in one mode each, or in all with a
+// flag.
 func TestLines(t *testing.T) {
 	testenv.Full(t)
 	seed := testenv.Seed(t)
@@ -31,7 +32,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestEveryCommand draws every command that a server documents, with arguments as it documents them.
+// TestEveryCommand generates every documented command of a server, with arguments as documented.
 func TestEveryCommand(t *testing.T) {
 	seed := testenv.Seed(t)
 	testenv.EachRedis(t, func(t *testing.T, l testenv.RedisLine) {
@@ -51,7 +52,7 @@ func TestEveryCommand(t *testing.T) {
 	})
 }
 
-// drawnRound is how many commands a stream has: a documented refusal ends one.
+// drawnRound is the number of commands of a stream: a documented refusal ends a stream.
 const drawnRound = 150
 
 func (b *bench) drawn(t *testing.T, seed uint64, d *drawer, n int) {
@@ -72,7 +73,7 @@ func (b *bench) drawn(t *testing.T, seed uint64, d *drawer, n int) {
 		b.commands(), b.census.sealed, b.census.values, b.ended)
 }
 
-// covers sees to it that most of what works on values was drawn so that the server did it.
+// covers checks that the server has executed most of the commands that work on values.
 func (b *bench) covers(t *testing.T, d *drawer) {
 	t.Helper()
 	var all int

@@ -14,10 +14,10 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Several clients write to the same keys through two gateways, each in a way that keeps
-// apart from the others (its own letter, offset, field, bits), while two more keep sealing
-// those keys: one by optimistic transactions through a gateway, one as a packer does, by
-// compare-and-set on the server. Nothing that was acknowledged may be missing at the end.
+// Several clients write to the same keys through two gateways, each to a part of its own (letter, offset,
+// field, bits). Meanwhile two other clients compress those keys repeatedly: one with optimistic
+// transactions through a gateway, one as a packer does, by compare-and-set on the server. At the end no
+// acknowledged write may be missing.
 
 const (
 	writers      = 6
@@ -25,10 +25,10 @@ const (
 	appendKeys   = 2
 )
 
-// padding makes the shared values long enough to be worth sealing.
+// padding makes the shared values long enough to be worth compressing.
 var padding = strings.Repeat("-", 4*writers+200)
 
-// writer is one client and what it has been told is stored.
+// writer is one client with a record of its acknowledged writes.
 type writer struct {
 	id    int
 	c     *client
@@ -36,9 +36,9 @@ type writer struct {
 	count struct{ field, number, float, bits int }
 
 	appended [appendKeys]int
-	slot     string // what it last wrote at its own offset
-	own      string // the last value of its own hash field
-	busy     int    // refusals that ask to try again
+	slot     string // last value written at its own offset
+	own      string // last value of its own hash field
+	busy     int    // errors that ask to try again
 }
 
 func TestNoLostUpdates(t *testing.T) {
@@ -108,7 +108,7 @@ func prepareShared(t *testing.T, addr string) {
 
 var sharedStrings = []string{"slots", "fields", "bits", "float", "app:0", "app:1"}
 
-// packShared seals shared values on the server, if they are still what it has read.
+// packShared compresses shared values on the server with compare-and-set.
 func packShared(t *testing.T, addr string, stop chan struct{}, n *atomic.Int64) {
 	const swap = "if redis.call('GET',KEYS[1])==ARGV[1] then redis.call('SET',KEYS[1],ARGV[2],'KEEPTTL') return 1 end return 0"
 	c, err := dial(addr)
@@ -141,7 +141,8 @@ func packShared(t *testing.T, addr string, stop chan struct{}, n *atomic.Int64) 
 	}
 }
 
-// resealShared writes back what it reads, if nobody writes in between.
+// resealShared reads values and writes them back in a transaction that fails if they were changed in
+// between.
 func resealShared(t *testing.T, addr string, stop chan struct{}, n *atomic.Int64) {
 	c, err := dial(addr)
 	if err != nil {
@@ -195,7 +196,7 @@ func words(w ...string) [][]byte {
 	return out
 }
 
-// write is one command of a writer, and what it does to its books when it was carried out.
+// write is one command of a writer. done updates the writer's record after the command was executed.
 type write struct {
 	args []string
 	done func(reply *node) error
@@ -266,7 +267,7 @@ func (w *writer) transact(batch []write) error {
 	return nil
 }
 
-// account notes what a reply says. A command that was refused has done nothing.
+// account handles a reply. A command that was refused has had no effect.
 func (w *writer) account(x write, reply *node) error {
 	if reply.kind == '-' && strings.Contains(reply.text, "try again") {
 		w.busy++
@@ -360,7 +361,7 @@ func (w *writer) numbers() write {
 	return write{[]string{"HINCRBYFLOAT", "hash", "float", "0"}, func(*node) error { return nil }}
 }
 
-// checkShared compares what is stored with the writers' books.
+// checkShared compares the stored values with the writers' records.
 func checkShared(t *testing.T, addr string, all []*writer) {
 	c, err := dial(addr)
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// mirroredToo are commands that gateways can't be judged by and a mirror can.
+// mirroredToo are commands that are excluded from tests of gateways and can be tested with a mirror.
 var mirroredToo = []string{"spop", "object", "time", "info", "memory", "role", "lastsave", "dump", "ts.incrby", "ts.decrby", "tdigest.", "lolwut", "command", "latency"}
 
-// mirrorDrawer is a drawer of all commands that a server documents and that can be mirrored.
+// mirrorDrawer returns a drawer of all documented commands of a server that can be mirrored.
 func mirrorDrawer(t *testing.T, seed uint64, server *testenv.RedisServer) *drawer {
 	t.Helper()
 	all := docCommands(t, server)
@@ -34,7 +34,7 @@ func mirrorDrawer(t *testing.T, seed uint64, server *testenv.RedisServer) *drawe
 	return d
 }
 
-// crowd stores what is large enough to be kept in an order that each server makes up for itself.
+// crowd stores collections large enough that each server keeps them in an order of its own.
 func crowd() (all []step) {
 	add := func(args ...string) {
 		s := step{}
@@ -57,7 +57,8 @@ func crowd() (all []step) {
 	return all
 }
 
-// orderless are questions whose answers have no order, or one that ties leave open, in scripts, transactions and beside them.
+// orderless are commands whose replies have no defined order, or one in which ties are open, in scripts,
+// transactions and outside them.
 var orderless = [][]string{
 	{"SMEMBERS", "t:a"},
 	{"HGETALL", "h:a"},
@@ -108,7 +109,7 @@ var orderless = [][]string{
 	{"SCAN", "0"},
 }
 
-// mirrorEach draws commands at production and two targets, and returns what the mirror says of them.
+// mirrorEach runs generated commands at production with two targets, and returns the mirror's report.
 func mirrorEach(t *testing.T, seed uint64, turns int, production, control, test *testenv.RedisServer) *shadow.Report {
 	t.Helper()
 	up := func(s *testenv.RedisServer) gateway.Upstream {
@@ -139,7 +140,7 @@ func mirrorEach(t *testing.T, seed uint64, turns int, production, control, test 
 	return shadowtest.Finish(t, run)
 }
 
-// carryOut sends steps one by one. What ends a connection has another made.
+// carryOut sends steps one by one. It reconnects after a step that ends the connection.
 func carryOut(t *testing.T, addr string, steps []step) {
 	t.Helper()
 	var all [connections]*client
@@ -182,7 +183,8 @@ func differing(r *shadow.Report) string {
 	return strings.Join(slices.Sorted(maps.Keys(by)), "; ")
 }
 
-// Every command that a server documents, and what makes answers of equal servers differ, is mirrored without a difference.
+// Every documented command of a server, and every reply that may differ between equal servers, is mirrored
+// without a difference.
 func TestEveryCommandMirrored(t *testing.T) {
 	seed := testenv.Seed(t)
 	testenv.EachRedis(t, func(t *testing.T, l testenv.RedisLine) {
@@ -201,7 +203,8 @@ func TestEveryCommandMirrored(t *testing.T) {
 	})
 }
 
-// What differs between servers of two lines is found, and nothing on one side alone: docs/SHADOW.md has the list.
+// Differences between servers of two versions are found, and none that only one side has: docs/SHADOW.md
+// lists them.
 func TestLinesMirrored(t *testing.T) {
 	testenv.Full(t)
 	seed := testenv.Seed(t)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// inPieces listens for connections and leads them to addr, both ways in pieces of any length:
-// what arrives together, and where it is cut, must make no difference.
+// inPieces forwards connections to addr and splits the bytes in both directions at random places, which
+// must make no difference.
 func inPieces(t *testing.T, addr string, seed uint64) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -35,7 +35,7 @@ func inPieces(t *testing.T, addr string, seed uint64) string {
 	return l.Addr().String()
 }
 
-// cutUp copies src to dst until its end, which it passes on.
+// cutUp copies src to dst in pieces, and passes on the end of src.
 func cutUp(dst, src net.Conn, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 11))
 	buf := make([]byte, 128<<10)
@@ -52,7 +52,7 @@ func cutUp(dst, src net.Conn, seed uint64) {
 	}
 }
 
-// writePieces mostly writes long pieces, and waits after few of them, or nothing would get done.
+// writePieces mostly writes long pieces and rarely pauses, so that the test stays fast.
 func writePieces(dst net.Conn, b []byte, r *rand.Rand) error {
 	for len(b) > 0 {
 		n := len(b)
@@ -75,5 +75,5 @@ func writePieces(dst net.Conn, b []byte, r *rand.Rand) error {
 	return nil
 }
 
-// bufferBytes is what a session of the gateway holds in each direction.
+// bufferBytes is the size of a gateway session's buffer for each direction.
 const bufferBytes = 32 << 10

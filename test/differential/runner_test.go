@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// side is one of the two stacks that a stream runs against. addrs holds one address for
-// each connection: they may go through different gateways.
+// side is one of the two stacks that a stream runs against. addrs holds one address for each connection,
+// since connections may use different gateways.
 type side struct {
 	addrs   [connections]string
 	clients [connections]*client
-	names   *strings.Replacer // of a cluster's nodes, instead of their addresses; nil: none
+	names   *strings.Replacer // replaces addresses of a cluster's nodes by names; nil: no cluster
 }
 
-// pipeline is that of a connection, with nodes of a cluster under the names that they have
-// on both sides.
+// pipeline sends requests on a connection. In MOVED errors, addresses of cluster nodes are replaced by
+// names that are the same on both sides.
 func (s *side) pipeline(conn int, requests []byte, n int) ([][]byte, error) {
 	frames, err := s.clients[conn].pipeline(requests, n)
 	for i, f := range frames {
@@ -49,19 +49,19 @@ func (s *side) close() {
 	}
 }
 
-// difference is where the two sides part.
+// difference is a step whose results differ between the two sides.
 type difference struct {
-	at             int // index of the step
+	at             int // the step's index
 	plain, gateway []byte
 	what           string
-	sort           string // the same for differences that have the same cause, perhaps
+	sort           string // equal for differences that may have the same cause
 }
 
 func (d *difference) Error() string {
 	return fmt.Sprintf("step %d: %s\n  plain:   %s\n  gateway: %s", d.at, d.what, clip(d.plain, d.gateway), clip(d.gateway, d.plain))
 }
 
-// clip shows the part of a where it leaves b.
+// clip shows a around the first byte that differs from b.
 func clip(a, b []byte) string {
 	at := 0
 	for at < len(a) && at < len(b) && a[at] == b[at] {
@@ -71,16 +71,16 @@ func clip(a, b []byte) string {
 	return fmt.Sprintf("%.240q (of %d bytes, from %d)", a[from:], len(a), from)
 }
 
-// documented is a difference that the gateway's documentation announces. The two sides are
-// not in the same state after it, so it ends a stream.
+// documented is a difference that the gateway's documentation announces. The state of the two sides differs
+// after it, so it ends a stream.
 type documented string
 
 func (d documented) Error() string { return string(d) }
 
-// A key that is put back while somebody watches it aborts his transaction.
+// Putting a value back into a key that a client watches aborts the client's transaction.
 const spuriousAbort = documented("a watched key was put back")
 
-// refusals are the beginnings of the gateway's own documented errors.
+// refusals are prefixes of the gateway's own documented errors.
 var refusals = []string{
 	"-ERR cinch: the value was sealed while this transaction was queued",
 	"-ERR cinch: SORT with BY, or with GET and STORE, inside MULTI",
@@ -88,8 +88,8 @@ var refusals = []string{
 	"-NOSCRIPT No matching script at this gateway",
 }
 
-// storesMagic is the refusal of an unknown command, or of a known one with unknown options,
-// that has a value like an envelope among its arguments.
+// storesMagic is the gateway's error for an unknown command, or a known one with unknown options, that has
+// a value like an envelope among its arguments.
 const storesMagic = "would store a value that begins like an envelope"
 
 func refusal(reply []byte) (documented, bool) {
@@ -104,10 +104,10 @@ func refusal(reply []byte) (documented, bool) {
 	return "", false
 }
 
-// state is what the runner knows of one connection.
+// state is the runner's state of one connection.
 type state struct {
 	off, skipNext bool
-	unsynced      bool // commands were sent behind the last one with a reply
+	unsynced      bool // commands were sent after the last one with a reply
 	tx            bool
 	queued        []norm
 }
@@ -119,25 +119,25 @@ type runner struct {
 	steps          []step
 	done           int // steps of all streams so far
 
-	answered map[string]bool // the plain server has answered such a command, and not with an error
+	answered map[string]bool // commands that the plain server has answered without an error
 }
 
-// expected is a reply that is due.
+// expected is a reply that has not been read yet.
 type expected struct {
 	step int
 	norm norm
-	tx   bool // may be queued
+	tx   bool // may be answered with QUEUED
 	exec bool
-	open bool // a MULTI
+	open bool // the command is MULTI
 	name string
 }
 
-// sortOf keeps a stream from being shrunk to another difference than the one it showed.
+// sortOf identifies a difference, so that a stream is not shrunk to one that shows another difference.
 func sortOf(name string, plain, gateway []byte) string {
 	return fmt.Sprintf("%s %.14q %.14q", name, plain, gateway)
 }
 
-// run returns the first difference, documented, or another error of the test's own.
+// run returns the first difference, a documented one included, or an error of the test itself.
 func (r *runner) run(steps []step) error {
 	r.steps, r.states = steps, [connections]state{}
 	if err := errors.Join(r.plain.reconnect(), r.gateway.reconnect()); err != nil {
@@ -164,7 +164,7 @@ func (r *runner) run(steps []step) error {
 	return nil
 }
 
-// batch sends the steps from i that belong to one pipeline.
+// batch sends the steps from i that form one pipeline.
 func (r *runner) batch(i int) (next int, err error) {
 	var requests []byte
 	var due []expected
@@ -191,8 +191,8 @@ func (r *runner) batch(i int) (next int, err error) {
 	return next, r.exchange(conn, requests, due, i)
 }
 
-// sync makes a muted connection answer once: the next connection's commands must not
-// overtake what it has sent.
+// sync makes a muted connection send one reply, so that the next connection's commands can't overtake those
+// already sent.
 func (c *state) sync(dst []byte, at int) ([]byte, []expected) {
 	words := []string{"PING"}
 	switch {
@@ -241,20 +241,22 @@ func (r *runner) exchange(conn int, requests []byte, due []expected, at int) err
 	return nil
 }
 
-// send appends the request of s and returns the replies that it brings.
+// send appends the request of s and returns the replies to expect.
 func (c *state) send(dst []byte, s *step, at int) ([]byte, []expected) {
 	name := strings.ToUpper(string(s.args[0]))
 	mutes := name == "CLIENT" && len(s.args) == 3 && strings.EqualFold(string(s.args[1]), "REPLY")
 	if mutes && c.tx {
-		return dst, nil // not supported by the gateway
+		return dst, nil // the gateway does not support it
 	}
 	if name == "AUTH" && c.tx {
-		return dst, nil // Redis 7.4 leaves the reply to it out of EXEC's array, so that no client can tell where that ends
+		// Redis 7.4 leaves AUTH's reply out of EXEC's array, so that no client can tell where the array
+		// ends.
+		return dst, nil
 	}
 	skip := c.skipNext
 	quiet := c.off || skip
 	if quiet && name == "MULTI" {
-		return dst, nil // could not be waited for
+		return dst, nil // its end could not be waited for
 	}
 	c.skipNext = false
 	e := expected{step: at, norm: s.norm, tx: c.tx, name: name}
@@ -268,11 +270,12 @@ func (c *state) send(dst []byte, s *step, at int) ([]byte, []expected) {
 	case name == "MULTI" && len(s.args) == 1:
 		e.open = !c.tx
 		e.tx, c.tx = false, true
-	case name == "EXEC" || name == "DISCARD" && len(s.args) == 1: // EXEC ends it even when it is refused
+	// EXEC ends a transaction even if it is refused.
+	case name == "EXEC" || name == "DISCARD" && len(s.args) == 1:
 		e.exec = c.tx && name == "EXEC"
 		e.tx, c.tx = false, false
 	case name == "RESET" && len(s.args) == 1:
-		e.tx, c.tx, c.off, quiet = false, false, false, skip // it ends OFF, not the SKIP in front of it
+		e.tx, c.tx, c.off, quiet = false, false, false, skip // RESET ends OFF, but not a SKIP before it
 	}
 	dst = s.encode(dst)
 	if c.unsynced = quiet; quiet {
@@ -318,7 +321,7 @@ func appendQuoted(dst, a []byte) []byte {
 	return append(dst, '"')
 }
 
-// check compares one reply and keeps the books about transactions.
+// check compares one reply and tracks the commands queued in a transaction.
 func (c *state) check(e expected, plain, gateway []byte) error {
 	if e.open {
 		c.queued = nil
@@ -371,7 +374,7 @@ func (c *state) checkExec(e expected, plain, gateway []byte) error {
 	return nil
 }
 
-// closing sends raw bytes and compares all that comes back, then connects again.
+// closing sends raw bytes, compares everything received until the connection closes, and reconnects.
 func (r *runner) closing(i int) error {
 	s := &r.steps[i]
 	if c := &r.states[s.conn]; c.off || c.skipNext || c.tx {
@@ -392,7 +395,7 @@ func (r *runner) closing(i int) error {
 	return errors.Join(r.plain.reconnectOne(s.conn), r.gateway.reconnectOne(s.conn))
 }
 
-// restore moves a value by DUMP and RESTORE on each side.
+// restore copies a value with DUMP and RESTORE on each side.
 func (r *runner) restore(i int) error {
 	s := &r.steps[i]
 	if c := &r.states[s.conn]; c.off || c.skipNext || c.tx {

@@ -1,7 +1,7 @@
 package differential
 
-// shrink drops commands from a failing stream for as long as it keeps failing, by halves,
-// then quarters and so on, and returns what is left. fails must start from an empty store.
+// shrink removes commands from a failing stream while it still fails, first by halves, then quarters and so
+// on, and returns the remaining steps. fails must start from an empty store. tries limits its calls.
 func shrink(steps []step, fails func([]step) bool, tries int) []step {
 	for size := len(steps) / 2; size > 0 && tries > 0; {
 		dropped := false

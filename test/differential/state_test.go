@@ -9,11 +9,10 @@ import (
 	"github.com/cinch-layer/cinch"
 )
 
-// databases is how many a stream uses.
+// databases is the number of databases that a stream uses.
 const databases = 3
 
-// contents reads everything that is stored through addr: type, time to live and value by
-// database and key.
+// contents reads everything that is stored at addr: type, expiry and value by database and key.
 func contents(addr string) (map[string]*item, error) {
 	c, err := dial(addr)
 	if err != nil {
@@ -25,7 +24,7 @@ func contents(addr string) (map[string]*item, error) {
 		switch selected, err := c.do("SELECT", strconv.Itoa(db)); {
 		case err != nil:
 			return nil, err
-		case selected.kind == '-': // a cluster has one
+		case selected.kind == '-': // a cluster has only one database
 			return all, nil
 		}
 		keys, err := c.do("KEYS", "*")
@@ -44,7 +43,7 @@ func contents(addr string) (map[string]*item, error) {
 type item struct {
 	kind   string
 	ttl    *node
-	fields *node // when they expire, of a hash; nil: they don't
+	fields *node // expiry of a hash's fields; nil: none
 	value  *node
 }
 
@@ -70,7 +69,7 @@ func readItem(c *client, key string) (*item, error) {
 		it.value, err = c.do("ZRANGE", key, "0", "-1", "WITHSCORES")
 	case "stream":
 		it.value, err = c.do("XRANGE", key, "-", "+")
-	default: // of a module
+	default: // a type of a module
 		it.value = &node{}
 	}
 	if err != nil {
@@ -88,20 +87,20 @@ func readItem(c *client, key string) (*item, error) {
 	return it, nil
 }
 
-// fieldTimes asks when the fields of a hash expire, in their order.
+// fieldTimes returns when the fields of a hash expire, in their order.
 func fieldTimes(c *client, key string, pairs *node) (*node, error) {
 	args := []string{"HPEXPIRETIME", key, "FIELDS", strconv.Itoa(len(pairs.items))}
 	for _, p := range pairs.items {
 		args = append(args, p.items[0].text)
 	}
 	times, err := c.do(args...)
-	if err != nil || times.kind == '-' { // they don't
+	if err != nil || times.kind == '-' { // they don't expire
 		return &node{kind: '*'}, err
 	}
 	return times, nil
 }
 
-// sameContents compares what is stored behind two addresses.
+// sameContents compares the data stored at two addresses.
 func sameContents(plain, gateway string) error {
 	want, err := contents(plain)
 	if err != nil {
@@ -142,11 +141,10 @@ func sortedKeys(a, b map[string]*item) []string {
 	return slices.Compact(keys)
 }
 
-// census counts the values of strings, hashes and streams on a server itself.
+// census counts the values of strings, hashes and streams on a server.
 type census struct{ values, sealed int }
 
-// count reads the server directly. Every envelope must open, in the way of a reader that
-// knows nothing of the gateway.
+// count reads the server directly. Every envelope must open without any data of the gateway.
 func (n *census) count(addr string) error {
 	stored, err := contents(addr)
 	if err != nil {
@@ -168,7 +166,7 @@ func (n *census) count(addr string) error {
 	return nil
 }
 
-// values returns what may be sealed of an item.
+// values returns the values of an item that may be compressed.
 func (it *item) values() []string {
 	var out []string
 	switch it.kind {

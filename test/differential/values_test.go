@@ -10,16 +10,16 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// values makes what clients write.
+// values generates the values that clients write.
 type values struct {
 	r      *rand.Rand
 	sealer *cinch.Sealer
 }
 
-// most is the longest value, in bytes; few values come near it.
+// most is the length of the longest value in bytes; few values come near it.
 const most = 2 << 20
 
-// value is one of all kinds, mostly short; never longer than limit.
+// value returns a value of a random kind, mostly short and never longer than limit.
 func (v *values) value(limit int) []byte {
 	switch p := v.r.IntN(100); {
 	case p < 12:
@@ -36,8 +36,8 @@ func (v *values) value(limit int) []byte {
 	return v.text(v.size(limit))
 }
 
-// size is a length: most are below 200 bytes, some at the limits that matter to a listpack,
-// a buffer or a rule, very few huge.
+// size returns a length: most are below 200 bytes, some at boundaries of listpacks, buffers or rules, very
+// few huge.
 func (v *values) size(limit int) int {
 	n := 0
 	switch p := v.r.IntN(1000); {
@@ -50,7 +50,7 @@ func (v *values) size(limit int) int {
 		n = edges[v.r.IntN(len(edges))]
 	case p < 940:
 		n = 100 + v.r.IntN(4000)
-	case p < 960: // the header of the request is in the buffer, too
+	case p < 960: // the buffer holds the request's header too
 		n = bufferBytes - 64 + v.r.IntN(80)
 	case p < 985:
 		n = 4000 + v.r.IntN(40_000)
@@ -62,7 +62,7 @@ func (v *values) size(limit int) int {
 	return min(n, limit)
 }
 
-// text is compressible and looks like JSON.
+// text returns compressible text that looks like JSON.
 func (v *values) text(n int) []byte {
 	words := []string{"menu", "price", "name", "available", "true", "null", "restaurant", "items", "0.25", "quantity"}
 	b := make([]byte, 0, n+64)
@@ -80,7 +80,7 @@ func (v *values) noise(n int) []byte {
 	return b
 }
 
-// number is an integer of any length, sometimes out of range or not canonical.
+// number returns an integer of any length, sometimes out of range or not canonical.
 func (v *values) number() []byte {
 	switch v.r.IntN(6) {
 	case 0:
@@ -97,7 +97,7 @@ func (v *values) number() []byte {
 	return []byte([]string{" 1", "01", "+1", "1 ", "-0", "1e3", "0x10", "3.0"}[v.r.IntN(8)])
 }
 
-// longNumber is a float that INCRBYFLOAT takes, of up to some hundred digits.
+// longNumber returns a float that INCRBYFLOAT accepts, of up to some hundred digits.
 func (v *values) longNumber() []byte {
 	switch v.r.IntN(3) {
 	case 0:
@@ -112,7 +112,7 @@ func (v *values) hyll(limit int) []byte {
 	return append([]byte("HYLL"), v.noise(min(limit, v.r.IntN(200)))...)
 }
 
-// magic begins as an envelope does: it is one, or a broken one, or nothing but the magic.
+// magic returns bytes that begin like an envelope: an envelope, a broken one, or only the magic.
 func (v *values) magic(limit int) []byte {
 	switch v.r.IntN(6) {
 	case 0:
@@ -130,7 +130,7 @@ func (v *values) magic(limit int) []byte {
 	return v.envelope(limit)
 }
 
-// envelope is what Cinch itself would store for some value.
+// envelope returns an envelope as Cinch would store it for some value.
 func (v *values) envelope(limit int) []byte {
 	settings := []codec.Setting{
 		{Codec: codec.Raw}, {Codec: codec.LZ4}, {Codec: codec.Zstd, Level: 3}, {Codec: codec.S2}, {Codec: codec.Snappy},
