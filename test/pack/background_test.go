@@ -26,7 +26,7 @@ const passesDone = `cinch_pack_passes_total{gateway="test",result="done"}`
 
 const someRules = "- {key: 'string:*', setting: zstd-3}\n- {key: 'hash:*', setting: lz4, min_size: 100}"
 
-// TestBackground lets two gateways pack one store: between them it is done once.
+// TestBackground has two gateways pack one store: every value is packed only once.
 func TestBackground(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -55,7 +55,7 @@ func TestBackground(t *testing.T) {
 		t.Errorf("%d of 600 strings are sealed", n)
 	}
 	after := contents(t, c, newSealer(nil))
-	for key := range after { // whose turn it was
+	for key := range after { // the record of which gateway packs
 		if strings.HasPrefix(key, "cinch:pack:") {
 			delete(after, key)
 		}
@@ -65,7 +65,7 @@ func TestBackground(t *testing.T) {
 		t.Errorf("through a gateway: %.50q", got)
 	}
 
-	// Other rules are another task, so that it begins without waiting for an hour.
+	// A change of rules starts a new pass without waiting for an hour.
 	must(t, c.Set(t.Context(), "late:1", document(1, 600), 0).Err())
 	both[0].Configure(t, "pack: "+pack, "- {setting: zstd-3}")
 	must(t, both[0].Signal(syscall.SIGHUP))
@@ -78,7 +78,7 @@ func TestBackground(t *testing.T) {
 	testenv.Eventually(t, "it is off with the gateway", func() bool { return both[0].Metric(t, "cinch_pack_wanted") == 0 })
 }
 
-// TestBackgroundResumes ends a gateway in the middle of a pass, with a state file.
+// TestBackgroundResumes stops a gateway that has a state file in the middle of a pass.
 func TestBackgroundResumes(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -115,8 +115,8 @@ func TestBackgroundResumes(t *testing.T) {
 	}
 }
 
-// TestBackgroundAdoptsFirst: what is sealed without the dictionary that is there already
-// would stay so.
+// TestBackgroundAdoptsFirst checks that a dictionary that exists already is used from the first value on:
+// values compressed without it would stay so.
 func TestBackgroundAdoptsFirst(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -130,17 +130,18 @@ func TestBackgroundAdoptsFirst(t *testing.T) {
 	expect(t, 0, []string{"verify", server.URL()}, fmt.Sprintf("opens: zstd@%08x 400", d.Number()))
 }
 
-// TestDictionariesOfLogins: nobody knows who wrote what is stored. Where that may have been several users
-// the default user's dictionary is for none of it, which the gateway tells, and the one of a rule that shares its
-// samples for all. The user that Cinch itself logs in with does not count.
+// TestDictionariesOfLogins checks dictionaries if the writer of stored values is unknown. If several users
+// may have written them, the default user's dictionary is used for no value, which the gateway reports. The
+// dictionary of a rule that shares its samples is used for all. The user that Cinch itself logs in as does
+// not count.
 func TestDictionariesOfLogins(t *testing.T) {
 	t.Parallel()
 	tenant, own := []any{"tenant", "on", "nopass", "~*", "+@all"}, []any{"cinch", "on", ">pw", "~*", "+@all"}
 	for name, how := range map[string]struct {
-		users  [][]any // that the server has beside the default one
-		login  string  // whose the dictionary is
+		users  [][]any // of the server, besides the default one
+		login  string  // user of the dictionary
 		shared bool
-		with   bool // the dictionary
+		with   bool // packed with the dictionary
 	}{
 		"one user":               {with: true},
 		"two users":              {users: [][]any{tenant}},
@@ -187,7 +188,7 @@ func TestDictionariesOfLogins(t *testing.T) {
 	}
 }
 
-// TestBackgroundEstimates: nothing is changed, and the metrics say what could be.
+// TestBackgroundEstimates checks that nothing is changed, and that the metrics report the possible saving.
 func TestBackgroundEstimates(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -204,7 +205,7 @@ func TestBackgroundEstimates(t *testing.T) {
 	}
 }
 
-// TestBackgroundTrouble: a store that is away, comes back, and lacks a dictionary.
+// TestBackgroundTrouble covers a store that is down, comes back, and lacks a dictionary.
 func TestBackgroundTrouble(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t, "--appendonly", "yes")

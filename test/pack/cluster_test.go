@@ -16,10 +16,10 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// clusterKeys are written by one client that knows what each of them holds.
+// clusterKeys are keys written by one client, with their expected values.
 type clusterKeys struct {
 	t    *testing.T
-	node *goredis.Client // any: all have all dictionaries
+	node *goredis.Client // any node: all have all dictionaries
 	c    *goredis.ClusterClient
 	want []string
 	next int
@@ -45,7 +45,7 @@ func newClusterKeys(t *testing.T, nodes []*testenv.RedisServer) *clusterKeys {
 	return k
 }
 
-// writeDuring goes on writing, a value each few milliseconds, while work is done.
+// writeDuring keeps writing, one value every few milliseconds, while work runs.
 func (k *clusterKeys) writeDuring(work func()) {
 	stop := make(chan struct{})
 	var writer sync.WaitGroup
@@ -75,7 +75,7 @@ func (k *clusterKeys) writeDuring(work func()) {
 	work()
 }
 
-// waitSealed waits until a packer has sealed something.
+// waitSealed waits until a packer has compressed some value.
 func (k *clusterKeys) waitSealed() {
 	k.t.Helper()
 	testenv.Eventually(k.t, "something is sealed", func() bool {
@@ -93,7 +93,7 @@ func (k *clusterKeys) waitSealed() {
 	})
 }
 
-// check reads everything. Values must be as they were written last, and plain or sealed.
+// check reads all keys. Each value must be the one written last, and all must be compressed or all plain.
 func (k *clusterKeys) check(how string, sealed bool) {
 	s, t := storeSealer(k.node), k.t
 	t.Helper()
@@ -113,7 +113,7 @@ func (k *clusterKeys) check(how string, sealed bool) {
 		if err != nil || string(got) != want {
 			t.Fatalf("%s: %s is %.50q (%v), want %.50q", how, k.key(i), got, err, want)
 		}
-		// MIGRATE itself moves expiries, by as long as it takes.
+		// MIGRATE itself delays expiries by its own duration.
 		late := expiries[i].Val() - time.Duration(expiryOf(i))*time.Millisecond
 		if late < 0 || late > time.Minute {
 			t.Fatalf("%s: %s expires %v late", how, k.key(i), late)
@@ -143,7 +143,7 @@ func TestCluster(t *testing.T) {
 	}
 	keys.writeDuring(func() {
 		packing := start(t, "pack", url, plainRule, "--keys-per-second", "200")
-		keys.waitSealed() // the pass has begun, and takes seconds yet
+		keys.waitSealed() // the pass has begun, and will take seconds
 		testenv.MoveSlots(t, nodes[0], nodes[1], 0, 60)
 		failover(nodes[5])
 		testenv.MoveSlots(t, nodes[1], nodes[0], 6000, 6020)
@@ -151,7 +151,7 @@ func TestCluster(t *testing.T) {
 			t.Errorf("nothing is said of slots that moved:\n%s", out)
 		}
 	})
-	expect(t, 0, []string{"pack", url, plainRule}) // what was written meanwhile, past the packer, is plain
+	expect(t, 0, []string{"pack", url, plainRule}) // values that were written directly meanwhile are plain
 	keys.check("packed", true)
 
 	keys.writeDuring(func() {
@@ -163,7 +163,7 @@ func TestCluster(t *testing.T) {
 	keys.check("unpacked", false)
 }
 
-// start runs the program and returns what waits for its good end.
+// start starts the program and returns a function that waits until it succeeds.
 func start(t *testing.T, args ...string) (wait func() string) {
 	t.Helper()
 	cmd := exec.Command(testenv.Cinch(t), append(args, "--no-backoff")...)

@@ -36,7 +36,8 @@ func TestDryRunChangesNothing(t *testing.T) {
 		}
 	}
 	must(t, json.Unmarshal([]byte(e.out[strings.LastIndex(strings.TrimSpace(e.out), "\n")+1:]), &end))
-	if r := end.Report; r.Saved <= r.Before || r.Margin <= 0 || r.Margin > r.Saved { // 300 of 1100 were looked at
+	// 300 of 1100 values were sampled.
+	if r := end.Report; r.Saved <= r.Before || r.Margin <= 0 || r.Margin > r.Saved {
 		t.Errorf("estimate: %+v", r)
 	}
 	expect(t, 0, []string{"verify", server.URL()}, "values read 1300")
@@ -71,7 +72,7 @@ func TestPackUnpackRoundTrip(t *testing.T) {
 	}
 }
 
-// TestWhatCannotGoBack plants everything that unpack must leave.
+// TestWhatCannotGoBack stores every kind of value that unpack must leave alone.
 func TestWhatCannotGoBack(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -131,7 +132,8 @@ func TestRecompress(t *testing.T) {
 	expect(t, 12, []string{"pack", server.URL(), "--to", with}, "hint: ")
 	expect(t, 0, []string{"pack", server.URL(), "--rule", "setting=lz4"})
 	expect(t, 0, []string{"pack", server.URL(), "--to", with, "--dict", file})
-	expect(t, 0, []string{"verify", server.URL()}, fmt.Sprintf("opens: zstd@%08x", d.Number())) // from the store itself
+	// Dictionaries are read from the store itself.
+	expect(t, 0, []string{"verify", server.URL()}, fmt.Sprintf("opens: zstd@%08x", d.Number()))
 	if e := expect(t, 0, []string{"pack", server.URL(), "--to", "lz4"}); !e.prints("values packed 0") {
 		t.Errorf("it went back to what is larger:\n%s", e.out)
 	}
@@ -140,7 +142,7 @@ func TestRecompress(t *testing.T) {
 	sameContents(t, "without it again", contents(t, c, newSealer(nil)), before)
 }
 
-// TestDictionaries packs with one that a file holds, and with one that gateways made.
+// TestDictionaries packs with a dictionary from a file, and with one that gateways made.
 func TestDictionaries(t *testing.T) {
 	t.Parallel()
 	d, dir := testDict(t), t.TempDir()
@@ -169,7 +171,7 @@ func TestDictionaries(t *testing.T) {
 	}
 }
 
-// announce keeps a dictionary in the server and says that a rule uses it, as a gateway does.
+// announce stores a dictionary in the server and records that a rule uses it, as a gateway does.
 func announce(t *testing.T, c *goredis.Client, d *codec.Dict, rule policy.Rule, login string) {
 	t.Helper()
 	s := storeredis.NewDicts(storeredis.DictsOptions{Client: c})
@@ -197,7 +199,7 @@ func TestNoRoom(t *testing.T) {
 	expect(t, 0, []string{"unpack", server.URL()})
 }
 
-// TestBoundedMemory: neither many keys nor large values make the packer large.
+// TestBoundedMemory checks that neither many keys nor large values make the packer's memory grow.
 func TestBoundedMemory(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -228,8 +230,8 @@ func TestBoundedMemory(t *testing.T) {
 	}
 }
 
-// Whether values open is not known to who may not ask for their dictionary: that says
-// nothing against the values.
+// A user who may not read the dictionary can't verify values. That must not count as an error of the
+// values.
 func TestDictionariesThatMayNotBeAskedFor(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)

@@ -1,3 +1,3 @@
-// Package pack holds tests of cinch pack, unpack and verify on real servers with clients
-// that write meanwhile: nothing is lost, no expiry moves, whoever is killed when.
+// Package pack tests cinch pack, unpack and verify on real servers while clients write. Whichever process
+// is killed at any time, nothing is lost and no expiry changes.
 package pack

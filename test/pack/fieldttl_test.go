@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// fieldExpiry is the time of expiry of a field, -1 for none.
+// fieldExpiry returns a field's expiry time, -1 for none.
 func fieldExpiry(t *testing.T, c *goredis.Client, key, field string) int64 {
 	t.Helper()
 	at, err := c.HPExpireTime(t.Context(), key, field).Result()
@@ -29,8 +29,8 @@ func expireField(t *testing.T, c *goredis.Client, key, field string) {
 	must(t, c.HPExpireAt(t.Context(), key, time.UnixMilli(someday), field).Err())
 }
 
-// eachLine runs a test for each line of servers whose fields of hashes may expire, with make full, else for the newest
-// of Redis and of Valkey.
+// eachLine runs a test for each server version that supports expiry of hash fields with make full,
+// otherwise for the newest of Redis and of Valkey.
 func eachLine(t *testing.T, test func(t *testing.T, line string)) {
 	for _, line := range []string{"redis-7.4", "redis-8.2", "redis-8.6", "valkey-9.1"} {
 		t.Run(line, func(t *testing.T) {
@@ -43,8 +43,8 @@ func eachLine(t *testing.T, test func(t *testing.T, line string)) {
 	}
 }
 
-// TestFieldsThatExpire: HSET would clear the expiry of a field, and a rebuilt hash would lose those
-// of all.
+// TestFieldsThatExpire checks that expiries of fields survive: HSET would remove that of a field, and
+// rebuilding a hash those of all fields.
 func TestFieldsThatExpire(t *testing.T) {
 	t.Parallel()
 	eachLine(t, func(t *testing.T, line string) {
@@ -65,8 +65,8 @@ func packFieldsThatExpire(t *testing.T, server *testenv.RedisServer, user string
 		must(t, c.Do(ctx, "pexpireat", key, someday+int64(i)+1).Err())
 		expireField(t, c, key, "goes")
 	}
-	// All of one size, so that the hash is a listpack once they are sealed, were it not for one
-	// that expires.
+	// All values have one size, so that the hash would become a listpack once they are compressed, were it
+	// not for a field that expires.
 	must(t, c.HSet(ctx, "dense", "a", document(5, 100), "b", document(5, 100), "c", "short").Err())
 	expireField(t, c, "dense", "c")
 	before := contents(t, c, newSealer(nil))
@@ -92,7 +92,8 @@ func packFieldsThatExpire(t *testing.T, server *testenv.RedisServer, user string
 	check("unpacked", false)
 }
 
-// TestExpirySetMeanwhile: fields get their expiry after they were read. One of them is over at once.
+// TestExpirySetMeanwhile sets expiries of fields after the packer has read them. One of them has passed at
+// once.
 func TestExpirySetMeanwhile(t *testing.T) {
 	t.Parallel()
 	eachLine(t, func(t *testing.T, line string) {
@@ -129,7 +130,8 @@ func replaceWhatExpires(t *testing.T, server *testenv.RedisServer, user string) 
 	must(t, err)
 	for i, o := range outcomes {
 		field := string(changes[i].Value.Field)
-		if field != "over" && o == (store.Outcome{}) { // the server has removed the other field while this one was being replaced
+		// The server has removed field "over" while this one was being replaced.
+		if field != "over" && o == (store.Outcome{}) {
 			again, err := space.Replace(ctx, changes[i:i+1])
 			must(t, err)
 			o = again[0]

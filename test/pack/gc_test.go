@@ -20,11 +20,11 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// late holds back the first replacement until a lease has ended, as a network can.
+// late delays the first replacement until a lease has ended, as a network can.
 type late struct {
 	store.Space
 	once sync.Once
-	held chan struct{} // closed when it is being held back
+	held chan struct{} // closed when the replacement is delayed
 	wait func()
 }
 
@@ -36,9 +36,9 @@ func (l *late) Replace(ctx context.Context, changes []store.Change) ([]store.Out
 	return l.Space.Replace(ctx, changes)
 }
 
-// TestCollectedWhilePacking retires a dictionary when a packer has sealed values with it
-// that are not in the store yet: the first scan finds none. What arrives as late as can be
-// has to be found by the second, and the packer must stop naming it by itself.
+// TestCollectedWhilePacking retires a dictionary while a packer holds values compressed with it that are
+// not stored yet: the first scan finds none. Values that arrive as late as possible must be found by the
+// second scan, and the packer must stop using the dictionary by itself.
 func TestCollectedWhilePacking(t *testing.T) {
 	t.Parallel()
 	const lease = 2 * time.Second

@@ -28,7 +28,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// TestMain lets more tests wait side by side than there are processors: most of them wait for a packer that goes slowly.
+// TestMain runs more tests in parallel than there are processors: most of them wait for a packer that is
+// slowed down.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if set := flag.Lookup("test.parallel"); set.Value.String() == set.DefValue {
@@ -51,18 +52,19 @@ func connect(t testing.TB, addr string) *goredis.Client {
 	return c
 }
 
-// ended is what a command left.
+// ended is the result of a command.
 type ended struct {
 	code int
 	out  string
-	rss  int64 // peak, bytes
+	rss  int64 // peak resident memory in bytes
 }
 
-// plainRule is an argument of cinch pack, so that it trains no dictionary first, which takes seconds.
+// plainRule is an argument of cinch pack for which no dictionary is trained first, which would take
+// seconds.
 const plainRule = "--rule=setting=zstd-3"
 
-// cinchCommand runs the program and returns when it has ended. It doesn't slow down with the server, so that a busy machine
-// makes no test wait.
+// cinchCommand runs the program to its end. Packing does not slow down with the server's latency, so that a
+// busy machine does not delay tests.
 func cinchCommand(t testing.TB, args ...string) ended {
 	t.Helper()
 	switch args[0] {
@@ -84,8 +86,8 @@ func cinchCommand(t testing.TB, args ...string) ended {
 	return e
 }
 
-// expect runs the program, which must end with the code and print the texts. Runs of spaces count as one: the width of a table's
-// columns is no promise.
+// expect runs the program, which must exit with the code and print the texts. A run of spaces counts as one
+// space, since column widths of tables may change.
 func expect(t testing.TB, code int, args []string, texts ...string) ended {
 	t.Helper()
 	e := cinchCommand(t, args...)
@@ -107,7 +109,7 @@ func (e ended) prints(text string) bool {
 
 var spaces = regexp.MustCompile(" +")
 
-// document is a value that compresses well and is different for each number.
+// document returns a value that compresses well and differs for each n.
 func document(n, size int) string {
 	var b strings.Builder
 	for i := 0; b.Len() < size; i++ {
@@ -139,7 +141,7 @@ func fill(t testing.TB, c *goredis.Client, strings, hashes, size int) {
 	}
 }
 
-// contents is everything in a database: what a client sees after opening.
+// contents returns everything in a database, with decompressed values, as a client sees it.
 func contents(t testing.TB, c *goredis.Client, s *cinch.Sealer) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -154,7 +156,8 @@ func contents(t testing.TB, c *goredis.Client, s *cinch.Sealer) map[string]strin
 		keys, next, err := c.Scan(t.Context(), cursor, "*", 1000).Result()
 		must(t, err)
 		texts, hashes, expiries := map[string]*goredis.StringCmd{}, map[string]*goredis.MapStringStringCmd{}, map[string]*goredis.DurationCmd{}
-		_, _ = c.Pipelined(t.Context(), func(p goredis.Pipeliner) error { // a string is no hash, and the other way round
+		// One of GET and HGETALL fails for each key.
+		_, _ = c.Pipelined(t.Context(), func(p goredis.Pipeliner) error {
 			for _, key := range keys {
 				texts[key], hashes[key], expiries[key] = p.Get(t.Context(), key), p.HGetAll(t.Context(), key), p.PExpireTime(t.Context(), key)
 			}
@@ -176,10 +179,10 @@ func contents(t testing.TB, c *goredis.Client, s *cinch.Sealer) map[string]strin
 	}
 }
 
-// sealed returns how many of the keys of all hold a sealed string.
+// sealed returns how many of the keys of all hold a compressed string.
 func sealed(all map[string]string, c *goredis.Client) (n int) {
 	keys := slices.DeleteFunc(slices.Collect(maps.Keys(all)), func(k string) bool { return strings.HasSuffix(k, " expires") })
-	for keys := range slices.Chunk(keys, 500) { // not one by one: the packer goes on meanwhile
+	for keys := range slices.Chunk(keys, 500) { // in batches, since the packer continues meanwhile
 		replies, _ := c.Pipelined(context.Background(), func(p goredis.Pipeliner) error {
 			for _, key := range keys {
 				p.Get(context.Background(), key)
@@ -214,7 +217,7 @@ func newSealer(dicts cinch.Dictionaries) *cinch.Sealer {
 	return cinch.NewSealer(cinch.SealerOptions{Engine: codec.New(codec.Options{}), Dicts: dicts})
 }
 
-// storeSealer finds dictionaries where packers keep theirs.
+// storeSealer returns a Sealer that finds dictionaries where packers store them.
 func storeSealer(c *goredis.Client) *cinch.Sealer {
 	return newSealer(storeredis.NewDicts(storeredis.DictsOptions{Client: c}))
 }
@@ -226,7 +229,7 @@ func zstdPolicy(t testing.TB) *policy.Policy {
 	return p
 }
 
-// inProcess are the options of a run within the test.
+// inProcess returns the options of a pack run within the test.
 func inProcess(t testing.TB, url string) pack.Options {
 	t.Helper()
 	s, err := storeredis.Open(t.Context(), storeredis.OpenOptions{Client: goredis.Options{Addr: url}})

@@ -15,8 +15,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// TestKilledAndResumed kills packers, two that share the keys, at any moment, and lets
-// them go on from their files.
+// TestKilledAndResumed kills two packers that share the keys at random moments, and resumes them from their
+// state files.
 func TestKilledAndResumed(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -97,7 +97,7 @@ func TestInterruptedAndResumed(t *testing.T) {
 	}
 }
 
-// A server that is started anew has other cursors: what a position means is gone.
+// A restarted server has new cursors, so that a packer's stored position is invalid.
 func TestServerRestarts(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t, "--appendonly", "yes")
@@ -108,7 +108,8 @@ func TestServerRestarts(t *testing.T) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	must(t, cmd.Start())
-	testenv.Eventually(t, "it is under way", func() bool { // a look that costs little: the run must not be over behind it
+	// A cheap check, so that the run does not end before it is noticed.
+	testenv.Eventually(t, "it is under way", func() bool {
 		return strings.Contains(c.Info(t.Context(), "commandstats").Val(), "cmdstat_getrange")
 	})
 	must(t, cmd.Process.Signal(syscall.SIGSTOP))

@@ -28,10 +28,10 @@ const (
 	checkTimeout    = time.Minute
 )
 
-// recorder runs clients that share keys, and notes what each sent and got, and when.
+// recorder runs clients that share keys, and records each request, its answer and both times.
 type recorder struct {
 	t               *testing.T
-	seed            uint64 // decides what each client sends
+	seed            uint64 // determines the requests of each client
 	through, direct string // addresses
 	began           time.Time
 
@@ -43,7 +43,7 @@ func newRecorder(t *testing.T, through, direct string) *recorder {
 	return &recorder{t: t, seed: testenv.Seed(t), through: through, direct: direct, began: time.Now()}
 }
 
-// run returns when all clients have sent so many requests.
+// run has every client send that many requests and waits for them.
 func (r *recorder) run(requests int, pause time.Duration) {
 	var clients sync.WaitGroup
 	for i := range recordedClients {
@@ -67,8 +67,8 @@ func (r *recorder) run(requests int, pause time.Duration) {
 	clients.Wait()
 }
 
-// kinds are the commands by how often they come. Those before the bar may go around the
-// gateway: they don't compute on what is stored.
+// kinds are commands, repeated by frequency. Plain kinds don't depend on the stored value and may be sent
+// directly to the server.
 var (
 	plainKinds = []string{
 		"set", "set", "set keepttl", "set keepttl", "set nx", "get", "get", "get", "del", "pexpireat", "pexpireat",
@@ -90,7 +90,7 @@ func nextRequest(random *rand.Rand, number int) (q request, around bool) {
 	case q.name == "append":
 		q.value = fmt.Sprintf(" and %d", number)
 	case random.IntN(8) == 0:
-		q.value = strconv.Itoa(1_000_000 + number) // never sealed
+		q.value = strconv.Itoa(1_000_000 + number) // never compressed
 	}
 	q.at = 4102444800000 + int64(number)
 	return q, around
@@ -111,7 +111,7 @@ func (r *recorder) do(client int, q request, c *goredis.Client, open *cinch.Seal
 	return nil
 }
 
-// readAll notes everything that is stored now, so that the end is a part of the history.
+// readAll records reads of everything that is stored, so that the final state is part of the history.
 func (r *recorder) readAll(addr string, open *cinch.Sealer) {
 	c := connect(r.t, addr)
 	for k := range recordedKeys {
@@ -130,7 +130,7 @@ func (r *recorder) readAll(addr string, open *cinch.Sealer) {
 	}
 }
 
-// check asks whether one server without Cinch could have given these answers.
+// check reports whether one server without Cinch could have given these answers.
 func (r *recorder) check() porcupine.CheckResult {
 	result, info := porcupine.CheckOperationsVerbose(registers, r.history, checkTimeout)
 	if result == porcupine.Illegal && os.Getenv("CINCH_PACK_HISTORY") != "" {
@@ -146,7 +146,7 @@ func (r *recorder) mustBeLinearizable() {
 	}
 }
 
-// TestLinearizable lets two packers and an unpacker go round while clients share keys.
+// TestLinearizable runs two packers and an unpacker while clients share keys.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -168,7 +168,7 @@ func TestLinearizable(t *testing.T) {
 	walkers.Wait()
 	r.readAll(gateway.Addr, nil)
 	expect(t, 0, []string{"unpack", server.URL()})
-	r.readAll(server.Addr, nil) // nothing may be sealed any more
+	r.readAll(server.Addr, nil) // no value may be compressed any more
 	t.Logf("%d requests, %d values replaced, %d times a writer was faster", len(r.history), replaced.Load(), raced.Load())
 	if replaced.Load() < 200 {
 		t.Errorf("the walkers replaced only %d values", replaced.Load())
@@ -176,14 +176,13 @@ func TestLinearizable(t *testing.T) {
 	r.mustBeLinearizable()
 }
 
-// TestLinearizableUnderKills does the same with processes that are killed at random and
-// go on from where they were.
+// TestLinearizableUnderKills does the same with processes that are killed at random and then resume.
 func TestLinearizableUnderKills(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
 	gateway := testenv.Gateway(t, testenv.GatewayConfig{Upstream: server.Addr, Rules: "- {name: all, setting: zstd-1}"})
 	c := connect(t, server.Addr)
-	fill(t, c, 500, 150, 300) // among which the shared keys are, so that a walk takes its time
+	fill(t, c, 500, 150, 300) // more keys beside the shared ones, so that a pass takes longer
 	before := contents(t, c, newSealer(nil))
 	r := newRecorder(t, gateway.Addr, server.Addr)
 	done := make(chan struct{})
@@ -216,8 +215,8 @@ func TestLinearizableUnderKills(t *testing.T) {
 	sameContents(t, "keys that nobody wrote to", after, before)
 }
 
-// killAgain starts a program again and again and kills it after a random time, unless it
-// was faster. The last one is left alone.
+// killAgain starts a program repeatedly and kills it after a random time if it still runs. The last one is
+// not killed.
 func killAgain(t *testing.T, program string, args []string, random *rand.Rand, done <-chan struct{}) (killed int64) {
 	for {
 		cmd := exec.Command(program, args...)
@@ -246,8 +245,8 @@ func killAgain(t *testing.T, program string, args []string, random *rand.Rand, d
 	}
 }
 
-// badPackers do what a packer must not. The clients and the check have to find each of
-// them out, or they prove nothing of the good one.
+// badPackers replace values in ways that a packer must not. The clients and the check must detect each of
+// them; otherwise the test proves nothing about the correct packer.
 var badPackers = map[string]func(ctx context.Context, c *goredis.Client, key, stored string, sealed []byte) error{
 	"replaces without comparing": func(ctx context.Context, c *goredis.Client, key, _ string, sealed []byte) error {
 		return c.Set(ctx, key, sealed, goredis.KeepTTL).Err()
@@ -291,7 +290,7 @@ func TestBadPackersAreFound(t *testing.T) {
 	}
 }
 
-// runBeside runs the clients beside a packer that seals strings in its own way.
+// runBeside runs the clients beside a packer that replaces strings with the function replace.
 func (r *recorder) runBeside(requests int, replace func(ctx context.Context, c *goredis.Client, key, stored string, sealed []byte) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var packer sync.WaitGroup
@@ -316,8 +315,8 @@ func (r *recorder) runBeside(requests int, replace func(ctx context.Context, c *
 	packer.Wait()
 }
 
-// TestCheckerOfHistories: what a good server answers passes, and each way to lose or
-// invent something does not.
+// TestCheckerOfHistories checks that the answers of a correct server pass, and that each way to lose or
+// invent a value fails.
 func TestCheckerOfHistories(t *testing.T) {
 	t.Parallel()
 	good := func() []porcupine.Operation {
@@ -364,7 +363,7 @@ func TestCheckerOfHistories(t *testing.T) {
 			return h
 		},
 		"an update is lost": func(h []porcupine.Operation) []porcupine.Operation {
-			// The write that a read has seen never was.
+			// The write whose value was read is removed.
 			read := last(h, func(q request, a answer) bool { return q.name == "get" && a.text != "" })
 			key, kept := read.Input.(request).key, h[:0]
 			for _, o := range h {

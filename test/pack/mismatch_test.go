@@ -11,8 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// liar compresses something else where a value contains a word, as a broken library or
-// bad memory would.
+// liar compresses other bytes if a value contains a certain word, as a broken library or bad memory would.
 type liar struct{ engine *codec.Engine }
 
 var levelOne = codec.Setting{Codec: codec.Zstd, Level: 1}
@@ -31,13 +30,13 @@ func (l liar) Decompress(dst, src []byte, rawLen int, d *codec.Dict) ([]byte, er
 	return l.engine.Decompress(dst, src, codec.Zstd, rawLen, d)
 }
 
-// TestFirstMismatchStops: what doesn't open to its value replaces nothing, and nothing
-// more is replaced afterwards.
+// TestFirstMismatchStops checks that a compressed value that does not decompress to the original replaces
+// nothing, and that nothing more is replaced afterwards.
 func TestFirstMismatchStops(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
 	c := connect(t, server.Addr)
-	fill(t, c, 1000, 0, 400) // document 1 has the word
+	fill(t, c, 1000, 0, 400) // document 1 contains the word
 	before := contents(t, c, newSealer(nil))
 	o := inProcess(t, server.Addr)
 	broken := codec.New(codec.Options{Zstd: liar{codec.New(codec.Options{})}})

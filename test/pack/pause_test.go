@@ -19,7 +19,7 @@ import (
 
 const adminToken = "a token of some length"
 
-// pausable starts a gateway that packs its upstream in the background, and whose admin page takes actions.
+// pausable starts a gateway that packs its upstream in the background, and whose admin page allows actions.
 func pausable(t *testing.T, protocol, upstream, pack, rules string) *testenv.GatewayServer {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "token")
@@ -30,7 +30,7 @@ func pausable(t *testing.T, protocol, upstream, pack, rules string) *testenv.Gat
 	})
 }
 
-// act asks a gateway to pause or resume, which it has to do.
+// act pauses or resumes packing at a gateway, which must succeed.
 func act(t *testing.T, g *testenv.GatewayServer, action string) (paused bool, at string) {
 	t.Helper()
 	status, body := testenv.AdminAction(t, g.Admin, adminToken, action, `{"gateway": "test"}`)
@@ -45,7 +45,7 @@ func act(t *testing.T, g *testenv.GatewayServer, action string) (paused bool, at
 	return now.Paused, now.At
 }
 
-// packing is what a gateway's page says.
+// packing is a gateway's packing state on its admin page.
 type packing struct {
 	Running bool    `json:"running"`
 	Paused  bool    `json:"paused"`
@@ -65,8 +65,8 @@ func packingOf(t *testing.T, g *testenv.GatewayServer) packing {
 	return status.Gateways[0].Pack
 }
 
-// begin starts two gateways to a store, and sorts them: the one that packs, and the other. Until both are there packing is paused, so that
-// no pass ends before.
+// begin starts two gateways for a store and returns the one that packs, then the other. Packing is paused
+// until both are started, so that no pass ends before.
 func begin(t *testing.T, start func() *testenv.GatewayServer) (a, b *testenv.GatewayServer) {
 	t.Helper()
 	first := start()
@@ -76,7 +76,7 @@ func begin(t *testing.T, start func() *testenv.GatewayServer) (a, b *testenv.Gat
 	return whose(t, []*testenv.GatewayServer{first, second})
 }
 
-// whose sorts two gateways: the one that packs, and the other.
+// whose returns the gateway that packs, then the other.
 func whose(t *testing.T, both []*testenv.GatewayServer) (a, b *testenv.GatewayServer) {
 	t.Helper()
 	testenv.Eventually(t, "one of them packs", func() bool {
@@ -90,7 +90,7 @@ func whose(t *testing.T, both []*testenv.GatewayServer) (a, b *testenv.GatewaySe
 	return a, b
 }
 
-// pauseAt pauses at b, and returns what a, which packs, then says.
+// pauseAt pauses at b, and returns the resulting state of a, which packs.
 func pauseAt(t *testing.T, a, b *testenv.GatewayServer) packing {
 	t.Helper()
 	paused, at := act(t, b, "pack-pause")
@@ -108,7 +108,7 @@ func pauseAt(t *testing.T, a, b *testenv.GatewayServer) packing {
 	return p
 }
 
-// calls is how often a server was asked something that each gateway asks every second.
+// calls returns how often a server has received a command that each gateway sends every second.
 func calls(t *testing.T, c *goredis.Client) int {
 	t.Helper()
 	info := c.Info(t.Context(), "commandstats").Val()
@@ -121,14 +121,15 @@ func calls(t *testing.T, c *goredis.Client) int {
 	return n
 }
 
-// A pause at one gateway holds the pass of another, which goes on from there.
+// A pause at one gateway stops the pass of another, which later resumes at the same position.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
 	c := connect(t, server.Addr)
 	fill(t, c, 1200, 100, 300)
 	before := contents(t, c, newSealer(nil))
-	const pack = "{background: true, every: 1h, keys_per_second: 200, parallel: 1, max_latency: 1m}" // as fast on a busy machine
+	// A rate that a busy machine reaches too.
+	const pack = "{background: true, every: 1h, keys_per_second: 200, parallel: 1, max_latency: 1m}"
 	a, b := begin(t, func() *testenv.GatewayServer { return pausable(t, "redis", server.URL(), pack, someRules) })
 	pauseAt(t, a, b)
 	if v := c.Get(t.Context(), "cinch:pack:paused").Val(); v == "" || c.TTL(t.Context(), "cinch:pack:paused").Val() != -1 {
@@ -144,7 +145,8 @@ func TestPause(t *testing.T) {
 		}
 	}
 	testenv.Eventually(t, "the pass ends", func() bool { return a.Metric(t, passesDone) == 1 })
-	if n := a.Metric(t, "cinch_pack_keys_total"); n < 1300 || n > 1302 { // with the lease's key, and the pause's
+	// Including the keys of the lease and of the pause.
+	if n := a.Metric(t, "cinch_pack_keys_total"); n < 1300 || n > 1302 {
 		t.Errorf("%v keys looked at: it began anew", n)
 	}
 	wholeAndSame(t, c, before, 1200)
@@ -160,7 +162,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// unmoved lets both gateways look at the store for some time, in which nothing may be packed.
+// unmoved waits until both gateways have polled the store some times. Nothing may be packed meanwhile.
 func unmoved(t *testing.T, c *goredis.Client, a *testenv.GatewayServer, state func() string) {
 	t.Helper()
 	was, at, from := state(), packingOf(t, a), calls(t, c)
@@ -185,7 +187,7 @@ func wholeAndSame(t *testing.T, c *goredis.Client, before map[string]string, str
 	sameContents(t, "packed", after, before)
 }
 
-// A pause outlives the gateway that packs, and the restart of the one that asked for it.
+// A pause survives the end of the gateway that packs, and the restart of the one that paused.
 func TestPauseOutlives(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -202,7 +204,7 @@ func TestPauseOutlives(t *testing.T) {
 			lease = key
 		}
 	}
-	if !c.PExpire(t.Context(), lease, time.Millisecond).Val() { // as a minute would
+	if !c.PExpire(t.Context(), lease, time.Millisecond).Val() { // as would happen after a minute
 		t.Fatalf("no lease at %q", lease)
 	}
 	done := sealed(before, c)
@@ -215,7 +217,8 @@ func TestPauseOutlives(t *testing.T) {
 	unmoved(t, c, b, state)
 	must(t, b.Signal(syscall.SIGTERM))
 	must(t, b.Wait())
-	b.Configure(t, "pack: {background: true, every: 1h, keys_per_second: 0, max_latency: 1m}", "- {key: 'string:*', setting: lz4}") // other rules, another lease
+	// Other rules use another lease.
+	b.Configure(t, "pack: {background: true, every: 1h, keys_per_second: 0, max_latency: 1m}", "- {key: 'string:*', setting: lz4}")
 	must(t, b.Restart())
 	testenv.Eventually(t, "it is paused still", func() bool { return packingOf(t, b).Paused })
 	unmoved(t, c, b, state)
@@ -227,7 +230,7 @@ func TestPauseOutlives(t *testing.T) {
 	wholeAndSame(t, c, before, 1200)
 }
 
-// The same on Tarantool, where the word is a record.
+// The same on Tarantool, where the pause is stored in a record.
 func TestPauseOnTarantool(t *testing.T) {
 	t.Parallel()
 	server := testenv.Tarantool(t, `local s = box.schema.space.create('docs', {if_not_exists = true, format = {{'id', 'unsigned'}, {'body', 'string'}}})
@@ -243,7 +246,7 @@ func TestPauseOnTarantool(t *testing.T) {
 	at := pauseAt(t, a, b)
 	sum := func(g *testenv.GatewayServer) float64 { return g.Metric(t, "cinch_pack_values_total") }
 	done := sum(a)
-	must(t, b.Signal(syscall.SIGTERM)) // it outlives who asked for it
+	must(t, b.Signal(syscall.SIGTERM)) // the pause survives the gateway that set it
 	must(t, b.Wait())
 	must(t, b.Restart())
 	testenv.Eventually(t, "it is paused still", func() bool { return packingOf(t, b).Paused })
@@ -258,7 +261,8 @@ func TestPauseOnTarantool(t *testing.T) {
 	expect(t, 0, []string{"verify", url}, "opens: zstd 1200")
 }
 
-// Where the upstream is what Sentinels name, or a cluster, the word stands there too, and survives a pass that was never begun.
+// With an upstream of Sentinels or a cluster, the pause is stored there too, and also holds a pass that has
+// not begun.
 func TestPauseOfSeveral(t *testing.T) {
 	t.Parallel()
 	testenv.NeedsPrograms(t)

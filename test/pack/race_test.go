@@ -17,8 +17,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// TestWritersWin lets clients change values, expiries and types while two packers and an
-// unpacker go round. Each key has one writer, so that what must be there is known.
+// TestWritersWin has clients change values, expiries and types while two packers and an unpacker run. Each
+// key has one writer, so that its expected state is known.
 func TestWritersWin(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -62,7 +62,7 @@ func TestWritersWin(t *testing.T) {
 	}
 }
 
-// walkUntil packs, or unpacks, again and again.
+// walkUntil packs or unpacks repeatedly until done is closed.
 func walkUntil(t *testing.T, addr string, unpack bool, done <-chan struct{}) (sum pack.Report) {
 	o := inProcess(t, addr)
 	o.Task = &pack.Seal{Policy: zstdPolicy(t), Sealer: newSealer(nil)}
@@ -84,7 +84,7 @@ func walkUntil(t *testing.T, addr string, unpack bool, done <-chan struct{}) (su
 	}
 }
 
-// model is one writer and what it knows of its keys.
+// model is one writer with the expected state of its keys.
 type model struct {
 	t               *testing.T
 	gateway, direct *goredis.Client
@@ -94,8 +94,8 @@ type model struct {
 }
 
 type entry struct {
-	text    string            // of a string
-	fields  map[string]string // of a hash
+	text    string            // of a string, else ""
+	fields  map[string]string // of a hash, else nil
 	expires int64             // ms, 0: never
 }
 
@@ -128,8 +128,8 @@ func (m *model) write(times int) {
 	}
 }
 
-// step does one thing to a key. Half of the writes that need not know what is stored go
-// past the gateway, so that the packers find plain values.
+// step changes a key in one way. Half of the writes that don't depend on the stored value go directly to
+// the server, so that the packers find plain values.
 func (m *model) step(name string, e *entry) error {
 	ctx, c := m.t.Context(), m.gateway
 	if m.random.IntN(2) == 0 {
@@ -217,7 +217,7 @@ func (m *model) read(name string, e *entry) error {
 	return err
 }
 
-// check compares everything with the model.
+// check compares the stored data with the model.
 func (m *model) check(how string, c *goredis.Client) {
 	ctx := m.t.Context()
 	m.gateway = c

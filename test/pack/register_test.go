@@ -12,11 +12,11 @@ import (
 	"github.com/cinch-layer/cinch"
 )
 
-// register is what a Redis server promises of one key: the sequential specification that
-// histories are compared with. No value is ever empty. Comparable with ==.
+// register is the state of one key in a Redis server: the sequential specification that histories are
+// compared with. No value is ever empty. Registers are comparable with ==.
 type register struct {
 	text    string
-	fields  [3]string // of a hash; "": not there
+	fields  [3]string // of a hash; "": missing
 	expires int64     // ms since 1970; 0: never
 }
 
@@ -25,14 +25,14 @@ func (r register) there() bool { return r.text != "" || r.hash() }
 
 // request is one command on one key.
 type request struct {
-	name  string // a Redis command, "set keepttl" or "set nx"
+	name  string // a Redis command, or "set keepttl" or "set nx"
 	key   string
 	field int
 	value string
-	at    int64 // ms, of PEXPIREAT
+	at    int64 // for PEXPIREAT, in ms
 }
 
-// answer is what came back.
+// answer is the reply to a request.
 type answer struct {
 	text      string
 	number    int64
@@ -42,7 +42,7 @@ type answer struct {
 
 var wrongType = answer{wrongType: true}
 
-// apply is the server as it should be: the next state, and the answer.
+// apply returns the next state and the answer of a correct server.
 func (r register) apply(q request) (register, answer) {
 	switch q.name {
 	case "set":
@@ -91,7 +91,7 @@ func (r register) expiry() answer {
 	return answer{number: r.expires}
 }
 
-// patch is what SETRANGE writes at offset 5; all texts are longer.
+// patch is the text that SETRANGE writes at offset 5; all texts are longer.
 const patch = "range"
 
 func (r register) applyToString(q request) (register, answer) {
@@ -137,7 +137,7 @@ func (r register) applyToHash(q request) (register, answer) {
 	return r, yes(old != "")
 }
 
-// registers is the model: each key by itself.
+// registers is the model, in which keys are independent.
 var registers = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byKey := map[string][]porcupine.Operation{}
@@ -162,7 +162,7 @@ var registers = porcupine.Model{
 	},
 }
 
-// send carries out a request. Past a gateway, what is sealed is opened here.
+// send executes a request. With direct access to the server, compressed values are opened here with open.
 func (q request) send(ctx context.Context, c *goredis.Client, open *cinch.Sealer) (answer, error) {
 	result, err := c.Do(ctx, q.words()...).Result()
 	switch {
