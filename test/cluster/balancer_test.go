@@ -20,8 +20,8 @@ import (
 
 const balancerHost = "127.0.0.3"
 
-// balance starts HAProxy in front of a pair of gateways, on the same ports of a host of its own. It asks /readyz
-// whom to use, and sends PROXY headers: version 1 to the first gateway, 2 to the second.
+// balance starts HAProxy in front of a pair of gateways, with the same ports on another host. It chooses by
+// /readyz, and sends PROXY headers: version 1 to the first gateway, 2 to the second.
 func balance(t *testing.T, p *pair, ports int) {
 	t.Helper()
 	program := testenv.Program(t, "haproxy")
@@ -44,8 +44,8 @@ func balance(t *testing.T, p *pair, ports int) {
 	testenv.Serves(t, net.JoinHostPort(balancerHost, strconv.Itoa(p.first)), program, "-db", "-f", path)
 }
 
-// Two gateways behind HAProxy: clients know its address only, one gateway is killed, the other ends while it
-// lets HAProxy notice, and nothing that was answered is lost.
+// Two gateways are behind HAProxy, and clients know only its address. One gateway is killed, the other
+// drains until HAProxy has noticed, and no acknowledged write is lost.
 func TestBehindBalancer(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()
@@ -64,7 +64,8 @@ func TestBehindBalancer(t *testing.T) {
 	address := net.JoinHostPort(balancerHost, strconv.Itoa(p.first))
 	entry := connect(t, address, 2)
 	testenv.Eventually(t, "HAProxy serves", func() bool { return entry.Ping(t.Context()).Err() == nil })
-	for _, command := range []string{"CLUSTER SLOTS", "CLUSTER NODES", "CLUSTER SHARDS"} { // where the client has come from
+	// Replies name the address that the client has connected to.
+	for _, command := range []string{"CLUSTER SLOTS", "CLUSTER NODES", "CLUSTER SHARDS"} {
 		answer := do(t, entry, command)
 		if n := strings.Count(answer, balancerHost); n < 3 || strings.Contains(answer, "127.0.0.1") || strings.Contains(answer, "127.0.0.2") {
 			t.Errorf("%s: %s", command, answer)
@@ -90,7 +91,7 @@ func TestBehindBalancer(t *testing.T) {
 		t.Fatal(err)
 	}
 	becomes(t, p.gateways[0], 200)
-	time.Sleep(time.Second) // HAProxy has to learn of it
+	time.Sleep(time.Second) // HAProxy must notice it
 	if err := p.gateways[1].Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +113,7 @@ func TestBehindBalancer(t *testing.T) {
 	}
 }
 
-// A client that comes past the balancer, without a header, gets nothing.
+// A client that connects without the balancer, and so without a PROXY header, is not served.
 func TestNoProxyHeader(t *testing.T) {
 	server := testenv.Redis(t)
 	gateway := testenv.Gateway(t, testenv.GatewayConfig{Upstream: server.Addr, Unready: true, Settings: "proxy_protocol: true"})

@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Other languages' clients, in cluster mode through gateways. Each program writes and reads
-// keys of all slots, replicas too, and prints the addresses of the nodes that it was told.
+// Other languages' clients run in cluster mode through gateways. Each program writes and reads keys of all
+// slots, from replicas too, and prints the node addresses that it was told.
 func TestClients(t *testing.T) {
 	needsClients(t)
 	nodes := testenv.Cluster(t, 3, 3)

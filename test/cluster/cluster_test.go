@@ -16,10 +16,10 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// long is a value that the rules seal.
+// long is a value that the rules compress.
 var long = strings.Repeat("hello, sealed world; ", 50)
 
-// slot of the hash tag {tag}, by CLUSTER KEYSLOT
+// slotOf returns a key's slot, from CLUSTER KEYSLOT.
 func slotOf(t *testing.T, c *goredis.Client, key string) int {
 	t.Helper()
 	n, err := c.ClusterKeySlot(t.Context(), key).Result()
@@ -63,7 +63,7 @@ func throughEach(t *testing.T, gateway *testenv.GatewayServer, nodes []*testenv.
 	return clients
 }
 
-// connect returns a client whose commands all go over one connection.
+// connect returns a client that uses a single connection.
 func connect(t *testing.T, addr string, protocol int) *goredis.Client {
 	t.Helper()
 	c := goredis.NewClient(&goredis.Options{Addr: addr, Protocol: protocol, PoolSize: 1, MaxRetries: -1, ReadTimeout: time.Minute, DisableIdentity: true})
@@ -71,7 +71,7 @@ func connect(t *testing.T, addr string, protocol int) *goredis.Client {
 	return c
 }
 
-// do runs a command given as words; {long} stands for the long value.
+// do runs a command given as words; {long} stands for the long value and ~ for a space.
 func do(t *testing.T, c *goredis.Client, words string) string {
 	t.Helper()
 	var args []any
@@ -95,8 +95,8 @@ func expect(t *testing.T, c *goredis.Client, pairs ...string) {
 	}
 }
 
-// In the middle of a migration every kind of command runs where the server would run it, on
-// opened values, and sends the client to the gateway of the right node.
+// In the middle of a migration every kind of command runs where the server would run it, on decompressed
+// values, and redirects the client to the gateway of the right node.
 func TestHalfMoved(t *testing.T) {
 	for _, protocol := range []int{2, 3} {
 		t.Run(fmt.Sprintf("resp%d", protocol), func(t *testing.T) {
@@ -139,13 +139,13 @@ func testHalfMoved(t *testing.T, protocol int) {
 	asked := func(command, want string) {
 		t.Helper()
 		expect(t, new, "ASKING", "OK", command, want)
-		expect(t, new, command, moved) // once only
+		expect(t, new, command, moved) // ASKING is good for one command
 	}
 	asked("GET {t}moved", long)
 	asked("STRLEN {t}moved", "1050")
 	asked("APPEND {t}moved x", "1051")
 	expect(t, new, "ASKING", "OK", "SET {t}moved {long}", "OK")
-	asked(script+" 1 {t}moved", "1050") // puts it back in a unit
+	asked(script+" 1 {t}moved", "1050") // decompresses the value in place, see unit.go
 	expect(t, new, "ASKING", "OK", "SET {t}moved {long}", "OK")
 	asked("LCS {t}moved {t}moved LEN", "1050")
 	asked("EVAL return~redis.call('HGET',KEYS[1],'f') 1 {t}h", long)
@@ -192,8 +192,8 @@ func finishMoving(t *testing.T, nodes []*testenv.RedisServer, to *testenv.RedisS
 	}
 }
 
-// Replicas are read with READONLY, and never written: what would have to put a value back
-// sends the client to the primary.
+// Replicas are read with READONLY and never written: a command that would have to put a value back
+// redirects the client to the primary.
 func TestReplicas(t *testing.T) {
 	nodes := testenv.Cluster(t, 1, 1)
 	gateway := testenv.Gateway(t, testenv.GatewayConfig{Upstream: upstreamOf(nodes[:1]), Race: true})
@@ -210,7 +210,7 @@ func TestReplicas(t *testing.T) {
 		"READWRITE", "OK", "GET k", moved)
 }
 
-// The gateway puts dictionaries onto a primary that joins, before it gets slots.
+// The gateway stores dictionaries on a primary that joins, before it gets slots.
 func TestNodeJoins(t *testing.T) {
 	nodes := testenv.Cluster(t, 1, 0)
 	first := connect(t, nodes[0].Addr, 3)
@@ -244,12 +244,12 @@ func TestNodeJoins(t *testing.T) {
 	expect(t, through[0], "GET k", fmt.Sprintf("error: MOVED %d %s", slot, addrOf(through[1])))
 	expect(t, through[1], "GET k", long)
 	testenv.Eventually(t, "the new primary's values name it", func() bool { return namesDict(t, through[1], second, d) })
-	// What the node itself has lost is found in another.
+	// A dictionary that the node itself has lost is read from another node.
 	expect(t, second, "FUNCTION FLUSH", "OK")
 	expect(t, through[1], "GET k", long)
 }
 
-// namesDict writes k through a gateway and tells whether what is stored names d.
+// namesDict writes k through a gateway and reports whether the stored value names d.
 func namesDict(t *testing.T, through, direct *goredis.Client, d *codec.Dict) bool {
 	t.Helper()
 	expect(t, through, "SET k {long}", "OK")

@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// cinchSays runs the program, which has to succeed.
+// cinchSays runs the program, which must succeed, and returns its output.
 func cinchSays(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(testenv.Cinch(t), args...).CombinedOutput()
@@ -27,8 +27,8 @@ func cinchSays(t *testing.T, args ...string) string {
 
 const packedKeys = 300
 
-// The commands that go to a store take what the gateway takes: nodes of a cluster, of which the first
-// is down, and they walk over all primaries.
+// Commands that access a store accept the same URLs as the gateway: nodes of a cluster, the first of which
+// is down here. They visit all primaries.
 func TestCommandsOnACluster(t *testing.T) {
 	nodes := testenv.Cluster(t, 3, 1)
 	client := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{nodes[0].Addr}})
@@ -59,7 +59,7 @@ func TestCommandsOnACluster(t *testing.T) {
 	if out := cinchSays(t, "dict", "ls", url, "--count"); !strings.Contains(out, number) || !strings.Contains(out, fmt.Sprint(packedKeys)) {
 		t.Errorf("dict ls: %s", out)
 	}
-	for i := range 5 { // whose they are does not matter
+	for i := range 5 { // the node of each key does not matter
 		if out := cinchSays(t, "inspect", url, fmt.Sprint("k", i), "--raw"); out != long {
 			t.Errorf("inspect: %.200s", out)
 		}
@@ -72,7 +72,7 @@ func TestCommandsOnACluster(t *testing.T) {
 	}
 }
 
-// They go to the primary that the Sentinels name, and to the one that has taken over.
+// With Sentinels, commands use the current primary, also after a failover.
 func TestCommandsWithSentinels(t *testing.T) {
 	testenv.Full(t)
 	servers, url := watched(t)

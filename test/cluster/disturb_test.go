@@ -12,13 +12,13 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// clusterState is who is what in a cluster of three primaries with a replica each, which began
-// with the slots in even parts.
+// clusterState tracks the roles in a cluster of three primaries with a replica each. It starts with the
+// slots shared evenly.
 type clusterState struct {
 	t                   *testing.T
 	nodes               []*testenv.RedisServer
 	primaries, replicas []*testenv.RedisServer
-	owners              map[int]int // of slots that were moved
+	owners              map[int]int // index of the primary that owns each slot that was moved
 
 	moves, failovers, kills int
 }
@@ -58,9 +58,9 @@ func (c *clusterState) takeOver(at int) {
 	c.failovers++
 }
 
-// kill ends a primary with SIGKILL. What it has answered must be on its replica by then, which only a moment
-// without writes can promise: pause and resume are the writers'. They find it dead, its replica takes
-// over, and it comes back as a replica.
+// kill ends a primary with SIGKILL. Everything that it has acknowledged must be on its replica before,
+// which takes a moment without writes: pause and resume stop and start the writers. They meet the dead
+// primary, its replica takes over, and it restarts as a replica.
 func (c *clusterState) kill(at int, pause, resume func()) {
 	c.t.Helper()
 	primary, replica := c.primaries[at], c.replicas[at]
@@ -80,7 +80,7 @@ func (c *clusterState) kill(at int, pause, resume func()) {
 	c.kills++
 }
 
-// follows waits until a replica has caught up, and all see the cluster whole.
+// follows waits until a replica has caught up, and all nodes see a complete cluster.
 func (c *clusterState) follows(at int) {
 	c.t.Helper()
 	r := connect(c.t, c.replicas[at].Addr, 2)

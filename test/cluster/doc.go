@@ -1,3 +1,3 @@
-// Package cluster tests the Redis gateway in front of real clusters: through slot
-// migrations and failovers no write that was answered is lost, and nothing reads wrong.
+// Package cluster tests the Redis gateway in front of real clusters: no acknowledged write is lost and no
+// read is wrong through slot migrations and failovers.
 package cluster

@@ -12,8 +12,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A node that was removed, as redis-cli --cluster del-node does, lives on by itself. Nobody is led to
-// it any more, though it answers what it is asked.
+// A node that was removed, as redis-cli --cluster del-node does it, continues as a cluster of its own.
+// Clients are no longer sent to it, although it still answers.
 func TestRemovedNode(t *testing.T) {
 	testenv.Full(t)
 	nodes := testenv.Cluster(t, 3, 0)
@@ -38,7 +38,7 @@ func TestRemovedNode(t *testing.T) {
 		}
 		return true
 	})
-	for range 30 { // it is asked again and again
+	for range 30 { // repeatedly, over 3 s
 		if got := do(t, connect(t, gateway.Addr, 2), "CLUSTER MYID"); got == id {
 			t.Fatal("a client was led to the node that was removed")
 		}
@@ -46,7 +46,7 @@ func TestRemovedNode(t *testing.T) {
 	}
 }
 
-// When a slot moves, the server ends subscriptions to its channels without being asked.
+// When a slot moves, the server ends subscriptions to its channels unasked.
 func TestShardedSubscriptionMoves(t *testing.T) {
 	for _, hello := range []string{"", "HELLO 3\r\n"} {
 		nodes := testenv.Cluster(t, 2, 0)

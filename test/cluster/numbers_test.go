@@ -12,8 +12,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A rule names by its number a dictionary that all primaries have had for long: a gateway that starts
-// names it in values of all nodes, and does so soon.
+// A rule names by its number a dictionary that all primaries already have: a gateway that starts uses it
+// soon in values of all nodes.
 func TestDictionaryByNumber(t *testing.T) {
 	testenv.Full(t)
 	nodes := testenv.Cluster(t, 3, 1)

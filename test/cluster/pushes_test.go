@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// raw is a connection without any help.
+// raw is a connection on which tests write and read protocol text.
 type raw struct {
 	t  *testing.T
 	c  net.Conn
@@ -37,7 +37,7 @@ func (r *raw) send(text string) {
 	}
 }
 
-// expect reads exactly that.
+// expect reads the text and fails the test if it differs.
 func (r *raw) expect(text string) {
 	r.t.Helper()
 	want := strings.ReplaceAll(text, "\n", "\r\n")
@@ -53,8 +53,8 @@ func (r *raw) skipHello() {
 	awaitLine(r.t, r.in, "*0")
 }
 
-// Invalidations and messages come between the replies of a pipeline, in the order in which the server sends
-// them, when commands are answered here, by a script, or by another node.
+// Invalidations and messages arrive between the replies of a pipeline in the order in which the server
+// sends them, also if commands are answered by the gateway, by a script, or by another node.
 func TestPushesBetweenReplies(t *testing.T) {
 	nodes := testenv.Cluster(t, 2, 0)
 	gateway := testenv.Gateway(t, testenv.GatewayConfig{Upstream: upstreamOf(nodes), Rules: `- {name: all, key: "*", setting: zstd-3}`})
@@ -82,19 +82,19 @@ func TestPushesBetweenReplies(t *testing.T) {
 	c.awaitBoth(":1051\n", invalid)
 	c.expect("$1051\n" + long + "x\n")
 
-	// Another client's writes and messages, while this one waits in the middle of a pipeline.
+	// Another client writes and publishes while this one is blocked in the middle of a pipeline.
 	c.send("GET {t}k\nBLPOP {t}list 0\nSTRLEN {t}k\nGET " + far + "\nPING\n")
 	c.expect("$1051\n" + long + "x\n")
 	expect(t, through[at], "SET {t}k {long}", "OK")
 	c.expect(invalid)
 	expect(t, through[at], "PUBLISH {t}news hello", "1")
 	c.expect(">3\n$7\nmessage\n$7\n{t}news\n$5\nhello\n")
-	expect(t, through[1-at], "PUBLISH {t}news again", "0") // by the bus
+	expect(t, through[1-at], "PUBLISH {t}news again", "0") // through the cluster bus
 	c.expect(">3\n$7\nmessage\n$7\n{t}news\n$5\nagain\n")
 	expect(t, through[at], "RPUSH {t}list v", "1")
 	c.expect("*2\n$7\n{t}list\n$1\nv\n:1050\n" + moved + "+PONG\n")
 
-	// In the middle of a migration the key is invalidated, and what asked for it is sent on.
+	// In the middle of a migration the key is invalidated, and commands for it are redirected.
 	startMoving(t, nodes[at], nodes[1-at], slotOf(t, through[0], "{t}"), "{t}k")
 	c.expect(invalid)
 	c.send("GET {t}k\nSTRLEN {t}k\nPING\n")
@@ -116,7 +116,7 @@ func (r *raw) awaitBoth(reply, push string) {
 	r.expect(push)
 }
 
-// Nodes may say of each other where clients find them in other ways than by their addresses.
+// Nodes may be configured to announce names or unknown endpoints instead of addresses.
 func TestPreferredEndpoints(t *testing.T) {
 	testenv.Full(t)
 	nodes := testenv.Cluster(t, 2, 0)
@@ -147,13 +147,13 @@ func TestPreferredEndpoints(t *testing.T) {
 	set("CONFIG SET cluster-preferred-endpoint-type unknown-endpoint")
 	check("unknown", "127.0.0.1")
 	set("CONFIG SET cluster-preferred-endpoint-type hostname")
-	check("names that nobody has", "127.0.0.1") // the server says ?
+	check("names that nobody has", "127.0.0.1") // no host names are set; the server says ?
 	for i, n := range nodes {
 		expect(t, connect(t, n.Addr, 2), fmt.Sprintf("CONFIG SET cluster-announce-hostname node-%d.test", i), "OK")
 	}
 	check("names", "127.0.0.1")
 
-	// What names no address is the server's own.
+	// Replies without addresses are the server's own.
 	direct := connect(t, nodes[0].Addr, 3)
 	for _, command := range []string{"CLUSTER MYID", "CLUSTER COUNTKEYSINSLOT 1", "CLUSTER GETKEYSINSLOT 1 10", "CLUSTER KEYSLOT k", "CLUSTER COUNT-FAILURE-REPORTS x", "CLUSTER NOSUCH"} {
 		expect(t, through[0], command, do(t, direct, command))

@@ -13,7 +13,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// becomes waits until /readyz says so: the status, and words of the text; "!word" must not be there.
+// becomes waits until /readyz returns the status and a text with these words; a word after "!" must not
+// occur.
 func becomes(t *testing.T, gateway *testenv.GatewayServer, status int, words ...string) {
 	t.Helper()
 	code, text := 0, ""
@@ -36,7 +37,7 @@ func becomes(t *testing.T, gateway *testenv.GatewayServer, status int, words ...
 	testenv.AdminPage(t, gateway.Admin, "/healthz")
 }
 
-// One server: it has to answer, not only to take connections.
+// A single server must answer PING, not only accept connections.
 func TestReadyServer(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t, "--requirepass", "secret")
@@ -72,7 +73,7 @@ func signal(t *testing.T, server *testenv.RedisServer, s syscall.Signal) {
 	}
 }
 
-// A replica serves reads; one that is not to serve what may be old, and has lost its primary, nobody.
+// A replica serves reads. One that has lost its primary and may not serve stale data is not ready.
 func TestReadyReplica(t *testing.T) {
 	t.Parallel()
 	primary := testenv.Redis(t)
@@ -87,7 +88,7 @@ func TestReadyReplica(t *testing.T) {
 	becomes(t, gateway, 503, "MASTERDOWN")
 }
 
-// With Sentinels the primary counts.
+// With Sentinels, readiness depends on the primary.
 func TestReadySentinel(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()
@@ -96,7 +97,7 @@ func TestReadySentinel(t *testing.T) {
 	becomes(t, gateway, 200, "!degraded")
 	servers[2].Kill()
 	becomes(t, gateway, 200, "degraded: gateway", servers[2].Addr)
-	servers[1].Kill() // nobody is left to take over
+	servers[1].Kill() // no replica is left to take over
 	servers[0].Kill()
 	becomes(t, gateway, 503, servers[0].Addr)
 	if err := servers[0].Restart(); err != nil {
@@ -108,7 +109,7 @@ func TestReadySentinel(t *testing.T) {
 	becomes(t, unknown, 503, "no primary", "No such master")
 }
 
-// A cluster none of whose nodes answers does not serve. TestReadyCluster has more nodes.
+// A cluster in which no node answers is not ready. TestReadyCluster has more nodes.
 func TestReadyClusterOfOneNode(t *testing.T) {
 	t.Parallel()
 	nodes := testenv.Cluster(t, 1, 0)
@@ -122,7 +123,7 @@ func TestReadyClusterOfOneNode(t *testing.T) {
 	becomes(t, gateway, 200, "!slots")
 }
 
-// A cluster serves as long as a node answers; what is missing is said.
+// A cluster is ready as long as one node answers; what is missing is reported.
 func TestReadyCluster(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()
@@ -137,7 +138,7 @@ func TestReadyCluster(t *testing.T) {
 
 	nodes[2].Kill()
 	becomes(t, gateway, 200, "slots 10922-16383", nodes[2].Addr)
-	nodes[0].Kill() // its replica takes over, if the others can agree: two of three primaries are gone
+	nodes[0].Kill() // its replica can take over only if the others agree: two of three primaries are down
 	nodes[1].Kill()
 	becomes(t, gateway, 200, "slots 0-16383")
 	nodes[3].Kill()
@@ -150,7 +151,7 @@ func TestReadyCluster(t *testing.T) {
 	becomes(t, gateway, 200, "!slots", nodes[3].Addr)
 }
 
-// While a gateway that was told to end waits for balancers to notice, clients are served.
+// A gateway that was told to stop serves clients until balancers have noticed.
 func TestReadyWhileDraining(t *testing.T) {
 	t.Parallel()
 	nodes := testenv.Cluster(t, 1, 0)

@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// watched is a primary with replicas, and Sentinels.
+// watched starts a primary with replicas, and Sentinels.
 func watched(t *testing.T) (servers []*testenv.RedisServer, upstream string) {
 	t.Helper()
 	primary := testenv.Redis(t, "--repl-diskless-sync-delay", "0")
@@ -28,8 +28,8 @@ func watched(t *testing.T) (servers []*testenv.RedisServer, upstream string) {
 	return servers, "redis+sentinel://" + strings.Join(addrs, ",") + "/mymaster"
 }
 
-// A client that knows of no Sentinel is led to the primary, and to the one that takes over.
-// Clients that ask Sentinels find only gateways.
+// A client that does not know of Sentinels is connected to the primary, and later to the one that takes
+// over. Clients that ask Sentinels are told only gateways.
 func TestSentinelFailover(t *testing.T) {
 	servers, upstream := watched(t)
 	ask := net.JoinHostPort("127.0.0.1", strconv.Itoa(testenv.FreePort(t)))
@@ -70,13 +70,13 @@ func TestSentinelFailover(t *testing.T) {
 	testenv.Eventually(t, "the old primary has become a replica", func() bool {
 		return strings.HasPrefix(do(t, connect(t, servers[0].Addr, 2), "ROLE"), "[slave")
 	})
-	for i := range 20 { // nobody is led to it
+	for i := range 20 { // no client is sent to it
 		expect(t, plain, fmt.Sprintf("SET after:%d {long}", i), "OK")
 		time.Sleep(50 * time.Millisecond)
 	}
 }
 
-// namesOnlyGateways checks what is answered where Sentinels are asked: no server, though all are known.
+// namesOnlyGateways checks that replies to Sentinel commands name no server, although all are known.
 func namesOnlyGateways(t *testing.T, c *goredis.Client, gateway *testenv.GatewayServer, servers []*testenv.RedisServer) {
 	t.Helper()
 	expect(t, c, "SENTINEL get-master-addr-by-name mymaster", "["+strings.ReplaceAll(gateway.Addr, ":", " ")+"]",
@@ -84,7 +84,7 @@ func namesOnlyGateways(t *testing.T, c *goredis.Client, gateway *testenv.Gateway
 	namesNone(t, c, servers, "SENTINEL masters", "SENTINEL master mymaster", "SENTINEL replicas mymaster", "SENTINEL slaves mymaster")
 }
 
-// namesNone checks that answers have no server's port.
+// namesNone checks that replies contain no server's port.
 func namesNone(t *testing.T, c *goredis.Client, servers []*testenv.RedisServer, commands ...string) {
 	t.Helper()
 	for _, command := range commands {
@@ -97,7 +97,7 @@ func namesNone(t *testing.T, c *goredis.Client, servers []*testenv.RedisServer, 
 	}
 }
 
-// switches hears of the primary's changes, as clients do that watch Sentinels.
+// switches returns a channel with changes of the primary, as clients that watch Sentinels receive them.
 func switches(t *testing.T, ask string) <-chan string {
 	t.Helper()
 	events := goredis.NewClient(&goredis.Options{Addr: ask}).PSubscribe(t.Context(), "*")

@@ -18,7 +18,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Clients are never led past the gateways, though there are more nodes than ports.
+// Clients are never sent past the gateways, even with more nodes than ports.
 func TestMoreNodesThanPorts(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()
@@ -51,7 +51,7 @@ func TestMoreNodesThanPorts(t *testing.T) {
 	}
 }
 
-// portsOf is where clients find each node.
+// portsOf returns the address that clients are given for each node.
 func portsOf(t *testing.T, entry *goredis.Client, nodes []*testenv.RedisServer) []string {
 	t.Helper()
 	ports := make([]string, len(nodes))
@@ -65,7 +65,7 @@ func portsOf(t *testing.T, entry *goredis.Client, nodes []*testenv.RedisServer) 
 	return ports
 }
 
-// pair is two gateways with the same ports at two hosts, and what they stand for.
+// pair is two gateways with the same ports on two hosts. first is the first port.
 type pair struct {
 	hosts    [2]string
 	first    int
@@ -78,7 +78,7 @@ func (p *pair) start(t *testing.T, i int, cfg testenv.GatewayConfig) {
 	p.gateways[i] = testenv.Gateway(t, cfg)
 }
 
-// agree waits until both name the ports of the URL's places, in order, for the nodes.
+// agree waits until both gateways give the nodes the ports of their positions in the URL.
 func (p *pair) agree(t *testing.T, nodes []*testenv.RedisServer) {
 	t.Helper()
 	for i, host := range p.hosts {
@@ -98,7 +98,7 @@ func (p *pair) agree(t *testing.T, nodes []*testenv.RedisServer) {
 	}
 }
 
-// dial leads to either gateway, as a balancer would, whatever host the client has been told.
+// dial connects to either gateway, as a balancer would, whatever host the client has been told.
 func (p *pair) dial(ctx context.Context, network, addr string) (c net.Conn, err error) {
 	_, port, _ := net.SplitHostPort(addr)
 	begin := rand.IntN(2)
@@ -111,13 +111,14 @@ func (p *pair) dial(ctx context.Context, network, addr string) (c net.Conn, err 
 	return nil, err
 }
 
-// Two gateways behind one address, started at different times, agree about ports; under load they are
-// ended and started again in turn, and a node joins, takes slots, and leaves.
+// Two gateways behind one address, started at different times, assign the same ports. Under load they are
+// stopped and started again in turn, and a node joins, gets slots, and leaves.
 func TestSeveralGateways(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()
 	nodes := testenv.Cluster(t, 3, 0)
-	late := testenv.ClusterNode(t, "--cluster-allow-replica-migration", "no") // it stays a primary without slots
+	// Keeps it a primary without slots.
+	late := testenv.ClusterNode(t, "--cluster-allow-replica-migration", "no")
 	all := append([]*testenv.RedisServer{late}, nodes...)
 	p := &pair{hosts: [2]string{"127.0.0.1", "127.0.0.2"}}
 	p.first = testenv.FreePorts(t, 8, p.hosts[:]...)
@@ -166,14 +167,14 @@ func TestSeveralGateways(t *testing.T) {
 	}
 	entry := connect(t, p.gateways[0].Addr, 2)
 	got := portsOf(t, entry, nodes)
-	for j := range nodes { // the place of the node that has left stays free
+	for j := range nodes { // the position of the node that has left stays free
 		if want := net.JoinHostPort(p.hosts[0], strconv.Itoa(p.first+2+j)); got[j] != want {
 			t.Errorf("node %d is at %s, not at %s", j, got[j], want)
 		}
 	}
 }
 
-// restart ends a gateway, with or without a word, and starts it again.
+// restart stops a gateway, gracefully or by SIGKILL, and starts it again.
 func (p *pair) restart(t *testing.T, i int, gently bool) {
 	t.Helper()
 	g := p.gateways[i]

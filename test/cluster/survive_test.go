@@ -32,8 +32,8 @@ func needsClients(t *testing.T) {
 	}
 }
 
-// TestClientsSurvive runs other languages' clients, in cluster mode through gateways, while slots move, replicas
-// take over and primaries are killed. What a client was answered has to be there, whatever happens.
+// TestClientsSurvive runs other languages' clients, in cluster mode through gateways, while slots move,
+// replicas take over and primaries are killed. Every acknowledged write must still be there.
 func TestClientsSurvive(t *testing.T) {
 	needsClients(t)
 	nodes := testenv.Cluster(t, 3, 3)
@@ -77,7 +77,7 @@ func javaWorkload(t *testing.T) []string {
 	return []string{testenv.Program(t, "java"), "-Xmx128m", "-cp", testenv.JavaClasses(t, dir+"pom.xml", dir+"Workload.java"), "Workload"}
 }
 
-// program is a client that runs; see test/clients/python/workload.py for how it is told what to do.
+// program is a running client program; see test/clients/python/workload.py for the commands that it reads.
 type program struct {
 	name   string
 	cmd    *exec.Cmd
@@ -134,7 +134,7 @@ func (p *program) tell(t *testing.T, order, answer string) {
 
 var summary = regexp.MustCompile(`^done (\d+) unknown (\d+)$`)
 
-// finish reads what the program has to say in the end.
+// finish reads the rest of the program's output.
 func (p *program) finish(t *testing.T, direct map[string]bool) {
 	t.Helper()
 	ended := false

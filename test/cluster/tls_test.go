@@ -15,9 +15,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A cluster that speaks TLS and names its nodes by host names, of which no resolver knows: the gateways
-// dial the nodes' addresses and check the names, and clients see one host, that of advertise, whose
-// certificate they check.
+// The cluster uses TLS and names its nodes by host names that no resolver knows. The gateways dial the
+// nodes' addresses and check the names. Clients see one host, that of advertise, and check its certificate.
 func TestTLSAndHostNames(t *testing.T) {
 	ca := testenv.NewAuthority(t)
 	ports := namedNodes(t, ca)
@@ -31,7 +30,7 @@ func TestTLSAndHostNames(t *testing.T) {
 	})
 	_, text, _ := net.SplitHostPort(gateway.Addr)
 	listens, _ := strconv.Atoi(text)
-	astray := "" // where the client was sent and should not
+	astray := "" // wrong addresses that the client has dialed
 	client := goredis.NewClusterClient(&goredis.ClusterOptions{
 		Addrs: []string{fmt.Sprintf("localhost:%d", entry)}, TLSConfig: &tls.Config{RootCAs: ca.Pool, ServerName: "localhost"},
 		Dialer: func(ctx context.Context, _, addr string) (net.Conn, error) {
@@ -40,7 +39,8 @@ func TestTLSAndHostNames(t *testing.T) {
 			if host != "localhost" || slices.Contains(ports, port) {
 				astray += addr + " "
 			}
-			d := tls.Dialer{Config: &tls.Config{RootCAs: ca.Pool, ServerName: host}} // and the balancer of advertise
+			// It also does the port mapping of the balancer that advertise names.
+			d := tls.Dialer{Config: &tls.Config{RootCAs: ca.Pool, ServerName: host}}
 			return d.DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port-entry+listens))
 		},
 	})
@@ -62,7 +62,7 @@ func TestTLSAndHostNames(t *testing.T) {
 	if astray != "" {
 		t.Errorf("the client was sent to %s", astray)
 	}
-	for _, command := range []string{"SLOTS", "SHARDS", "NODES"} { // nowhere is a node's name or port left
+	for _, command := range []string{"SLOTS", "SHARDS", "NODES"} { // no reply contains a node's name or port
 		answer := fmt.Sprint(client.Do(t.Context(), "CLUSTER", command).Val())
 		if strings.Contains(answer, "cluster.test") || !strings.Contains(answer, "localhost") {
 			t.Errorf("CLUSTER %s: %s", command, answer)
@@ -73,8 +73,8 @@ func TestTLSAndHostNames(t *testing.T) {
 	}
 }
 
-// namedNodes starts a cluster whose nodes have names and certificates for them, the first also
-// for its address, as a URL has it. It returns their TLS ports.
+// namedNodes starts a cluster whose nodes have names and certificates for them. The first has a certificate
+// for its address too, which the URL uses. It returns the nodes' TLS ports.
 func namedNodes(t *testing.T, ca *testenv.Authority) (ports []int) {
 	t.Helper()
 	var nodes []*testenv.RedisServer
@@ -93,7 +93,7 @@ func namedNodes(t *testing.T, ca *testenv.Authority) (ports []int) {
 	return ports
 }
 
-// endpointsAre reports that clients are told of three shards, and of no host but one.
+// endpointsAre reports whether clients are told of three shards, all at one host.
 func endpointsAre(t *testing.T, client *goredis.ClusterClient, host string) bool {
 	shards, err := client.ClusterShards(t.Context()).Result()
 	if err != nil || len(shards) != 3 {

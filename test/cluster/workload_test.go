@@ -20,10 +20,10 @@ import (
 
 var workFor = flag.Duration("cluster.for", 5*time.Second, "how long the workload runs")
 
-// TestWorkload runs workers in cluster mode through gateways while slots move to and fro
-// and primaries are replaced by their replicas. Each worker owns keys, so that it knows what
-// every command has to answer; where a command's fate is unknown, because a connection ended,
-// either outcome is right. Nothing that was answered may be lost, and nothing may read wrong.
+// TestWorkload runs workers in cluster mode through gateways while slots move back and forth and primaries
+// are replaced by their replicas. Each worker owns its keys, so it knows the correct reply to every
+// command. If a connection ended and a command's outcome is unknown, either outcome is accepted. No
+// acknowledged write may be lost, and no read may be wrong.
 func TestWorkload(t *testing.T) {
 	testenv.Full(t)
 	nodes := testenv.Cluster(t, 3, 3)
@@ -36,7 +36,7 @@ func TestWorkload(t *testing.T) {
 	defer client.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var turn sync.RWMutex // of the workers; who has it alone has them paused
+	var turn sync.RWMutex // read-locked by workers; locking it pauses them
 	work := startWorkers(ctx, t, client, &turn, false)
 	c := newClusterState(t, nodes)
 	busy, enough := context.WithTimeout(ctx, *workFor)
@@ -52,7 +52,7 @@ func TestWorkload(t *testing.T) {
 	}
 }
 
-// onlyTo fails the test when a client connects past the gateways.
+// onlyTo fails the test if a client connects directly to a node.
 func onlyTo(t *testing.T, nodes []*testenv.RedisServer) func(*goredis.Options) *goredis.Client {
 	direct := map[string]bool{}
 	for _, n := range nodes {
@@ -66,13 +66,14 @@ func onlyTo(t *testing.T, nodes []*testenv.RedisServer) func(*goredis.Options) *
 	}
 }
 
-// workers are eight that work until the context of their start ends.
+// workers are eight workers that run until the context of startWorkers ends.
 type workers struct {
 	all           sync.WaitGroup
 	done, unknown atomic.Int64
 }
 
-// again: connections end while commands are in flight, and the client repeats these.
+// startWorkers starts the workers. With again, connections end while commands are in flight, and the client
+// repeats these.
 func startWorkers(ctx context.Context, t *testing.T, client *goredis.ClusterClient, turn *sync.RWMutex, again bool) *workers {
 	all := &workers{}
 	for i := range 8 {
@@ -86,7 +87,7 @@ func startWorkers(ctx context.Context, t *testing.T, client *goredis.ClusterClie
 	return all
 }
 
-// wait returns, when all have ended, how many operations they did, and of how many nobody knows the fate.
+// wait waits for all workers and returns the number of their operations, and of those with unknown outcome.
 func (w *workers) wait() (done, unknown int64) {
 	w.all.Wait()
 	return w.done.Load(), w.unknown.Load()
@@ -98,11 +99,11 @@ type worker struct {
 	client        *goredis.ClusterClient
 	name          string
 	random        *rand.Rand
-	turn          *sync.RWMutex // held while a command runs
-	again         bool          // a command may have been carried out twice, though it was answered once
-	text          []string      // what the string may hold
-	fields        []string      // what the field of the hash may hold
-	count         []int         // what the list may have
+	turn          *sync.RWMutex // read-locked while a command runs
+	again         bool          // a command may have been executed twice, though it was answered once
+	text          []string      // possible values of the string
+	fields        []string      // possible values of the hash's field
+	count         []int         // possible lengths of the list
 	done, unknown int64
 }
 
@@ -125,7 +126,8 @@ func (w *worker) step() {
 	w.done++
 	k, h, l := w.name+"k", w.name+"h", w.name+"l"
 	v := w.value()
-	if max(len(w.text), len(w.fields), len(w.count)) > 50 { // nobody answers: find out before there are more
+	// No answers arrive: read the state before there are more possibilities.
+	if max(len(w.text), len(w.fields), len(w.count)) > 50 {
 		time.Sleep(20 * time.Millisecond)
 		w.check()
 		return
@@ -171,8 +173,8 @@ func (w *worker) value() string {
 	return fmt.Sprintf("%d:", w.random.Uint64()) + strings.Repeat("hello, sealed world; ", n)
 }
 
-// wrote is what a value may be after a write that answered err. One whose fate is unknown may
-// have happened.
+// wrote returns the possible values after a write that returned err. A write with unknown outcome may have
+// happened.
 func (w *worker) wrote(may []string, change func(string) string, err error) []string {
 	var next []string
 	for _, old := range may {
@@ -203,11 +205,11 @@ func (w *worker) counted(err error) {
 	w.count = next
 }
 
-// lost takes note of an error after which nobody knows what has happened. Others are wrong.
+// lost counts an error after which the outcome is unknown. Any other error fails the test.
 func (w *worker) lost(err error) {
 	w.unknown++
 	if w.again {
-		time.Sleep(100 * time.Millisecond) // what is on its way arrives before anybody looks
+		time.Sleep(100 * time.Millisecond) // commands in flight arrive before the next read
 	}
 	var network net.Error
 	text := err.Error()
@@ -221,7 +223,7 @@ func (w *worker) lost(err error) {
 	}
 }
 
-// check reads everything and narrows down what it may be.
+// check reads all values and narrows down the possible ones.
 func (w *worker) check() {
 	ctx := context.Background()
 	k, h, l := w.name+"k", w.name+"h", w.name+"l"
