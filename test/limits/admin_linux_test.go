@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// One client opens idle connections to the admin page, more than the process has file descriptors. Probes are answered, and
-// clients of the gateway are served as before.
+// One client opens more idle connections to the admin page than the process has file descriptors. Probes
+// are still answered, and clients of the gateway are still served.
 func TestIdleAdminConnections(t *testing.T) {
 	t.Parallel()
 	const descriptors = 128

@@ -20,15 +20,15 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Attackers hold what they can of a gateway's memory, and a victim's request is answered all the
-// same, at the gateway that is attacked and at the others of the process. The attack stands until
-// the end of each test.
+// Attackers use as much of a gateway's memory as they can. A victim's request is answered all the same, at
+// the attacked gateway and at the others of the process. The attack lasts until the end of each test.
 
-// answered is how long a victim waits on the busiest machine. The seconds that it takes for slow
-// peers to be found out are in it.
+// answered limits how long a victim waits on the busiest machine. It includes the seconds until slow peers
+// are detected.
 const answered = 2 * time.Minute
 
-// lineup is one process with a gateway for each protocol. Its servers are shared with other lineups, but for Redis.
+// lineup is one process with a gateway for each protocol. All its servers but Redis are shared with other
+// lineups.
 type lineup struct {
 	redis    *testenv.RedisServer
 	gateway  *testenv.GatewayServer
@@ -55,7 +55,7 @@ func freeAddr(t *testing.T) string {
 const spaceForVictims = `local s = box.schema.space.create('victims', {if_not_exists = true})
 s:create_index('pk', {if_not_exists = true})`
 
-// everybodyIsServed has a victim at each gateway send and get 100 KB.
+// everybodyIsServed has a victim at each gateway send and receive 100 KB.
 func (l *lineup) everybodyIsServed(t *testing.T) {
 	t.Helper()
 	value := document(100<<10, 9)
@@ -108,7 +108,7 @@ func tarantoolRoundTrip(t *testing.T, addr string, dialer tarantool.NetDialer, v
 	return err
 }
 
-// drip sends what it is given, and then eight bytes a second until the end of the test.
+// drip sends first, and then eight bytes a second until the end of the test.
 func drip(t *testing.T, c net.Conn, first ...[]byte) {
 	t.Helper()
 	_ = c.SetWriteDeadline(time.Now().Add(answered))
@@ -152,7 +152,7 @@ func TestMongoMessagesThatDrip(t *testing.T) {
 	}
 }
 
-// Guest may do anything here, so nobody is a stranger.
+// The user guest has all privileges here, so no client counts as unauthenticated.
 func TestTarantoolFramesThatDrip(t *testing.T) {
 	t.Parallel()
 	for name, sent := range map[string]int{"from the beginning": 0, "behind 60 MB": 60 * mb} {
@@ -184,7 +184,8 @@ func TestRedisValuesThatDrip(t *testing.T) {
 	mustStayUnder(t, l.gateway.Pid(), limitTotal)
 }
 
-// valuesAreSealedAndGuarded checks that nothing went plain, or was refused, for want of memory.
+// valuesAreSealedAndGuarded checks that values are compressed and commands accepted, in spite of the memory
+// in use.
 func (l *lineup) valuesAreSealedAndGuarded(t *testing.T) {
 	t.Helper()
 	c := mustDial(t, l.gateway.Addr)
@@ -208,7 +209,7 @@ func (l *lineup) valuesAreSealedAndGuarded(t *testing.T) {
 	}
 }
 
-// Readers that have stopped are put out all at once, and one that takes 48 KB each 1.2 s is not.
+// Readers that have stopped are all disconnected, and one that reads 48 KB every 1.2 s is not.
 func TestReadersThatStop(t *testing.T) {
 	t.Parallel()
 	testenv.Full(t)
@@ -247,7 +248,7 @@ func TestReadersThatStop(t *testing.T) {
 	mustStayUnder(t, l.gateway.Pid(), limitTotal)
 }
 
-// Transactions that are left open, and pipelines whose replies nobody reads, hold memory too.
+// Open transactions, and pipelines with unread replies, hold memory too.
 func TestRedisSessionsThatStop(t *testing.T) {
 	t.Parallel()
 	testenv.Full(t)

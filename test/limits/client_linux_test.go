@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// client speaks RESP2 without any help, so that a test decides what it holds back.
+// client speaks RESP2 directly, so that a test controls what it holds back.
 type client struct {
 	net.Conn
 	r *bufio.Reader
@@ -26,7 +26,7 @@ func dial(addr string) (*client, error) {
 	return &client{c, bufio.NewReader(c)}, nil
 }
 
-// mustDial connects until the end of the test.
+// mustDial connects; the connection is closed at the end of the test.
 func mustDial(t testing.TB, addr string) *client {
 	t.Helper()
 	c, err := dial(addr)
@@ -37,7 +37,7 @@ func mustDial(t testing.TB, addr string) *client {
 	return c
 }
 
-// send writes a request; its last argument goes out without being copied.
+// send writes a request; its last argument is not copied.
 func (c *client) send(last []byte, args ...string) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "*%d\r\n", len(args)+1)
@@ -77,7 +77,7 @@ func (c *client) header(kind string) (int, error) {
 	return n, nil
 }
 
-// bulkIs reads a bulk string and compares it with want as it comes.
+// bulkIs reads a bulk string and compares it with want while reading.
 func (c *client) bulkIs(want []byte) error {
 	n, err := c.header("$")
 	if err != nil {
@@ -119,7 +119,7 @@ func (c *client) getIs(key string, want []byte) error {
 	return c.bulkIs(want)
 }
 
-// document is n bytes of JSON that shrink to about a quarter.
+// document returns n bytes of JSON that compress to about a quarter.
 func document(n int, seed uint64) []byte {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	b := make([]byte, 0, n+128)
@@ -130,7 +130,7 @@ func document(n int, seed uint64) []byte {
 	return b[:n]
 }
 
-// noise is n bytes that do not shrink.
+// noise returns n bytes that do not compress.
 func noise(n int, seed uint64) []byte {
 	var key [32]byte
 	key[0], key[1] = byte(seed), byte(seed>>8)

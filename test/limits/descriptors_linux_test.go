@@ -13,10 +13,10 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A gateway that has no file descriptors left turns clients away, says why, and goes on telling
-// so: the admin page has some in reserve.
+// A gateway without free file descriptors refuses clients, logs why, and keeps reporting it: the admin page
+// has some descriptors in reserve.
 //
-// A client takes two: with one of both limits there is one left over.
+// A client takes two descriptors: with one of the two limits one is left over.
 func TestOutOfDescriptors(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []uint64{96, 97} {
@@ -26,7 +26,7 @@ func TestOutOfDescriptors(t *testing.T) {
 
 func outOfDescriptors(t *testing.T, most uint64) {
 	_, g := start(t)
-	testenv.AdminPage(t, g.Admin, "/readyz") // on a connection that is kept, as a monitor's is
+	testenv.AdminPage(t, g.Admin, "/readyz") // on a kept-alive connection, such as a monitor's
 	idle := open(t, g)
 	limit := unix.Rlimit{Cur: most, Max: most}
 	if err := unix.Prlimit(g.Pid(), unix.RLIMIT_NOFILE, &limit, nil); err != nil {
@@ -36,14 +36,15 @@ func outOfDescriptors(t *testing.T, most uint64) {
 	if len(served) == 0 || refused == 0 {
 		t.Fatalf("%d clients served, %d refused", len(served), refused)
 	}
-	// The gateway asks itself once a second. One answer could be of a moment at which a client that was turned away had the last descriptor.
+	// The gateway probes itself once a second. A single answer might fall into a moment at which a client
+	// that is being refused has the last descriptor.
 	var since time.Time
 	testenv.Eventually(t, "readiness says three times what is missing", func() bool {
 		if open(t, g) > idle+2*len(served) {
-			return false // a client's that was turned away
+			return false // held by a client that was refused
 		}
 		status, body := testenv.AskAdmin(t, g.Admin, "/readyz")
-		// What the process held for a moment only is free for a client again.
+		// A descriptor that the process held only for a moment may be free for a client again.
 		more, _ := crowd(t, g, 1)
 		served = append(served, more...)
 		if status != http.StatusServiceUnavailable || !strings.Contains(body, fmt.Sprint("out of file descriptors: the limit is ", most)) {
@@ -73,7 +74,7 @@ func outOfDescriptors(t *testing.T, most uint64) {
 	})
 }
 
-// open is how many file descriptors the gateway has.
+// open returns the number of the gateway's file descriptors.
 func open(t *testing.T, g *testenv.GatewayServer) int {
 	t.Helper()
 	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", g.Pid()))
@@ -83,7 +84,7 @@ func open(t *testing.T, g *testenv.GatewayServer) int {
 	return len(files)
 }
 
-// crowd connects n clients, of whom not all are served.
+// crowd connects n clients, some of which are refused.
 func crowd(t *testing.T, g *testenv.GatewayServer, n int) (served []*client, refused int) {
 	t.Helper()
 	for range n {

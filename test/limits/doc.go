@@ -1,6 +1,6 @@
-// Package limits measures how much memory a running gateway takes, as the kernel counts it
-// (VmRSS and its peak, VmHWM), while clients behave well, badly and worse. The limits are
-// the product's promises under its default settings; nothing here asserts a time.
+// Package limits measures the memory of a running gateway as the kernel counts it (VmRSS and its peak,
+// VmHWM), with clients that behave well or badly. The limits are those documented for default settings; no
+// test asserts a duration.
 //
 // Linux only: the numbers come from /proc.
 package limits

@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// One command of each way in which a request that does not fit the buffer is handled.
+// The names cover each way in which a request that does not fit the buffer is handled.
 func TestMillionArguments(t *testing.T) {
 	t.Parallel()
 	const clients, arguments = 8, 1_000_000
@@ -27,7 +27,7 @@ func TestMillionArguments(t *testing.T) {
 			b.WriteString(strings.Repeat("$1\r\nx\r\n", arguments))
 			for range clients {
 				c := mustDial(t, g.Addr)
-				go func() { _, _ = c.Write(b.Bytes()) }() // the end of the test ends it
+				go func() { _, _ = c.Write(b.Bytes()) }() // stops at the end of the test
 			}
 			settle(t, g.Pid())
 			if err := mustDial(t, g.Addr).ping(); err != nil {
@@ -38,10 +38,10 @@ func TestMillionArguments(t *testing.T) {
 	}
 }
 
-// What a client has asked for and not read yet is bounded in bytes.
+// The replies that a client has requested and not read yet are limited in bytes.
 func TestPipelinersThatDoNotRead(t *testing.T) {
 	t.Parallel()
-	const clients, total = 8, 64 * mb // bytes that each tries to send
+	const clients, total = 8, 64 * mb // each client tries to send total bytes
 	for name, args := range map[string][]string{
 		"plain reads":    {"GET", "small"},
 		"computed":       {"GETBIT", "small", "0"},
@@ -77,8 +77,8 @@ func TestPipelinersThatDoNotRead(t *testing.T) {
 	}
 }
 
-// warmUp lets the session ask the server what it must know first, and then stops its
-// replies: a large value that nobody reads.
+// warmUp first lets the session ask the server for all that it must know. It then blocks the replies with a
+// large value that is not read.
 func (c *client) warmUp(args []string) error {
 	if _, err := io.WriteString(c, encode(args...)); err != nil {
 		return err
@@ -98,11 +98,12 @@ func encode(args ...string) string {
 	return b.String()
 }
 
-// Transactions that are never executed.
+// Transactions that are never executed stay within the memory limit.
 func TestOpenTransactions(t *testing.T) {
 	t.Parallel()
 	const commands, budget = 4, 64
-	clients, limit, args := 160, peakOf(budget*mb, 160, 0), []string{"--memory", fmt.Sprintf("%dMiB", budget)} // their values take more than the limit
+	// The clients' values exceed the limit.
+	clients, limit, args := 160, peakOf(budget*mb, 160, 0), []string{"--memory", fmt.Sprintf("%dMiB", budget)}
 	if testenv.IsFull() {
 		clients, limit, args = 256, limitTotal, nil
 	}

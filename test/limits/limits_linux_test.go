@@ -13,17 +13,18 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// The promises, in bytes of peak resident memory.
+// Documented limits, in bytes of peak resident memory.
 const (
-	limitIdle    = 32 * mb // that 1,000 idle connections add
-	limitWasBusy = 48 * mb // the same when they moved data before
+	limitIdle    = 32 * mb // added by 1,000 idle connections
+	limitWasBusy = 48 * mb // the same if they transferred data before
 	limitTotal   = 384 * mb
 )
 
-// givenBack is when the garbage of busier times has gone back to the system.
+// givenBack is the time until garbage of a busier time has been returned to the system.
 const givenBack = 4 * time.Second
 
-// TestMain lets more tests wait side by side than there are processors: attacks take seconds to be found out.
+// TestMain runs more tests in parallel than there are processors: attacks take seconds until they are
+// detected.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if set := flag.Lookup("test.parallel"); set.Value.String() == set.DefValue {
@@ -59,11 +60,12 @@ func TestThousandIdleConnections(t *testing.T) {
 	}
 }
 
-// idle opens 1,000 connections, does something on each, and asks what they cost.
+// idle opens 1,000 connections, calls do on each, and checks the memory that they add.
 func idle(t *testing.T, do func(*client) error, limit int64) {
 	s, g := start(t)
 	if err := mustDial(t, g.Addr).roundTrip(document(100<<10, 1)); err != nil {
-		t.Fatal(err) // the codecs' own state is no cost of a connection
+		// The codecs' own state does not count as a cost of a connection.
+		t.Fatal(err)
 	}
 	before := memoryOf(t, g.Pid())
 	clients := make([]*client, 1000)
@@ -82,12 +84,12 @@ func idle(t *testing.T, do func(*client) error, limit int64) {
 	}
 	after := memoryOf(t, g.Pid())
 	t.Logf("idle: before %.1f MB, now %.1f MB, peak %.1f MB", inMB(before.now), inMB(after.now), inMB(after.peak))
-	if added := after.now - before.now; added > limit { // the peak is of the moving, not of the idling
+	if added := after.now - before.now; added > limit { // not the peak, which comes from the transfers
 		t.Errorf("1,000 idle connections cost %.1f MB, the limit is %.0f MB", inMB(added), inMB(limit))
 	}
 }
 
-// waitForSessions returns when the server has a connection for each client.
+// waitForSessions waits until the server has a connection for each client.
 func waitForSessions(t *testing.T, s *testenv.RedisServer, n int) {
 	t.Helper()
 	c := mustDial(t, s.Addr)
@@ -128,7 +130,7 @@ func (c *client) roundTrip(value []byte) error {
 	return c.getIs("idle", value)
 }
 
-// Half of the clients move values that shrink and half such that do not; all at once.
+// Half of the clients transfer values that compress, and half values that do not, all at once.
 func TestManyClientsMoveLargeValues(t *testing.T) {
 	t.Parallel()
 	testenv.Full(t)
@@ -160,11 +162,11 @@ func TestManyClientsMoveLargeValues(t *testing.T) {
 	mustStayUnder(t, g.Pid(), limitTotal)
 }
 
-// One reply of 400 MB, or a gigabyte, made of sealed values. The slow client takes it in small pieces
-// with pauses for a while and then hangs up in the middle.
+// One reply of 400 MB, or a gigabyte, consists of compressed values. The slow client reads it in small
+// pieces with pauses for a while and then disconnects.
 func TestThousandLargeValuesInOneReply(t *testing.T) {
 	t.Parallel()
-	values := codectest.Amount(400, 400, 1000) // more than limitTotal
+	values := codectest.Amount(400, 400, 1000) // their sum exceeds limitTotal
 	s, g := start(t)
 	value := document(mb, 7)
 	fill(t, s, g, values, value)
@@ -179,7 +181,7 @@ func TestThousandLargeValuesInOneReply(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := io.CopyN(io.Discard, slow, 100<<10); err != nil {
-		t.Fatal(err) // the rest stays where it is
+		t.Fatal(err) // the rest stays unread
 	}
 	var all errgroup.Group
 	for range codectest.Amount(1, 1, 2) {
@@ -212,7 +214,7 @@ func (c *client) valuesAre(n int, value []byte) error {
 
 func keyOf(i int) string { return fmt.Sprint("large:", i) }
 
-// fill seals the value once and lets the server copy the envelope.
+// fill compresses the value once and has the server copy the envelope.
 func fill(t *testing.T, s *testenv.RedisServer, g *testenv.GatewayServer, n int, value []byte) {
 	t.Helper()
 	if err := mustDial(t, g.Addr).set(keyOf(0), value); err != nil {

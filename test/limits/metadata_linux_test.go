@@ -20,7 +20,7 @@ import (
 
 var bidi = &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
 
-// echoGRPC is a server that sends back what comes; a call that sends nothing stays open.
+// echoGRPC starts a server that echoes messages; a call that sends none stays open.
 func echoGRPC(t *testing.T, options ...grpc.ServerOption) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -61,7 +61,7 @@ func dialGRPC(t *testing.T, addr string) *grpc.ClientConn {
 
 const echoPath = "/cinch.test.Limits/Echo"
 
-// echoes sends a message and gets it back.
+// echoes sends a message and receives its echo.
 func echoes(t *testing.T, c *grpc.ClientConn, message []byte) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), answered)
@@ -80,7 +80,7 @@ func echoes(t *testing.T, c *grpc.ClientConn, message []byte) error {
 	return err
 }
 
-// Calls that stay open with much metadata take their share and no more; others are answered.
+// Open calls with much metadata use their share of memory and no more; others are answered.
 func TestMetadataOfOpenCalls(t *testing.T) {
 	t.Parallel()
 	connections, calls := 2, 250
@@ -99,7 +99,7 @@ func TestMetadataOfOpenCalls(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			headers, err := s.Header() // those that were refused have none
+			headers, err := s.Header() // a call that was refused has no headers
 			if err == nil && headers != nil {
 				open++
 				continue
@@ -121,10 +121,10 @@ func TestMetadataOfOpenCalls(t *testing.T) {
 	mustStayUnder(t, g.Pid(), peakOf(64*mb, connections, 0)+int64(connections*calls)*freeStream)
 }
 
-// freeStream is what a call takes beside what it holds of the budget.
+// freeStream is the memory that a call may use beside the budget, in bytes.
 const freeStream = 64 << 10
 
-// Readers of large replies that have stopped, and senders that have, don't keep others from theirs.
+// Stopped readers of large replies, and stopped senders, don't block other calls.
 func TestCallsThatStop(t *testing.T) {
 	t.Parallel()
 	g := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "grpc", Upstream: echoGRPC(t), Args: []string{"--memory", "64MiB"}})
@@ -136,7 +136,7 @@ func TestCallsThatStop(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		go func() { _ = s.SendMsg(&message) }() // and what comes back is not read
+		go func() { _ = s.SendMsg(&message) }() // the echo is not read
 	}
 	settle(t, g.Pid())
 	victim := dialGRPC(t, g.Addr)

@@ -12,14 +12,14 @@ import (
 
 var long = flag.Bool("limits.long", false, "many more calls, connections and rounds")
 
-// peakOf is the promise of docs/CONFIG.md: the most that a process takes with a budget, so many
-// connections, and a largest message that is beyond the budget.
+// peakOf returns the peak that docs/CONFIG.md promises, in bytes, for a budget, a number of connections,
+// and the size of the largest message that exceeds the budget.
 func peakOf(budget, connections, largest int) int64 {
 	return int64(budget+budget/4+2*largest) + 96*mb + int64(connections)*(32<<10)
 }
 
-// Clients that move large values in both directions, and readers that stop among them, take no more
-// than the budget promises, whatever it is.
+// Clients that send and receive large values, and stopped readers among them, use no more memory than
+// documented for the budget.
 func TestPeakOfABudget(t *testing.T) {
 	t.Parallel()
 	for _, budget := range []int{64, 256} {
@@ -31,7 +31,7 @@ func TestPeakOfABudget(t *testing.T) {
 			g := testenv.Gateway(t, testenv.GatewayConfig{Upstream: s.Addr, Args: []string{"--memory", fmt.Sprintf("%dMiB", budget)}})
 			bigValue(t, g)
 			readersOfNothing(t, g, 20)
-			clients, rounds := 36, 1 // whose values take more than 64 MiB
+			clients, rounds := 36, 1 // their values exceed 64 MiB
 			if testenv.IsFull() {
 				clients, rounds = 48, 2
 			}

@@ -8,7 +8,7 @@ import (
 
 const mb = 1 << 20
 
-// memory is what a process takes, in bytes, of physical memory.
+// memory is the resident memory of a process in bytes.
 type memory struct{ now, peak int64 }
 
 func memoryOf(t testing.TB, pid int) memory {
@@ -16,7 +16,7 @@ func memoryOf(t testing.TB, pid int) memory {
 	return memory{testenv.ProcessMemory(t, pid, "VmRSS"), testenv.ProcessMemory(t, pid, "VmHWM")}
 }
 
-// mustStayUnder checks the peak of a process against its limit.
+// mustStayUnder checks that the peak of a process is below its limit.
 func mustStayUnder(t testing.TB, pid int, limit int64) {
 	t.Helper()
 	m := memoryOf(t, pid)

@@ -9,10 +9,10 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// giveUp ends a test that would hang.
+// giveUp is the timeout of a test that hangs.
 const giveUp = 2 * time.Minute
 
-// settle waits until the process has stopped growing, for some seconds at most.
+// settle waits until the process has stopped growing, at most eight seconds.
 func settle(t testing.TB, pid int) {
 	t.Helper()
 	var last int64
@@ -33,7 +33,7 @@ func bigValue(t *testing.T, g *testenv.GatewayServer) {
 	}
 }
 
-// readersOfNothing ask for a large sealed value and never read.
+// readersOfNothing request a large compressed value and never read the reply.
 func readersOfNothing(t *testing.T, g *testenv.GatewayServer, n int) {
 	t.Helper()
 	for range n {
@@ -43,7 +43,7 @@ func readersOfNothing(t *testing.T, g *testenv.GatewayServer, n int) {
 	}
 }
 
-// sendersOfNothing declare a value and send only its first bytes.
+// sendersOfNothing declare a value's length and send only its first bytes.
 func sendersOfNothing(t *testing.T, g *testenv.GatewayServer, n, declared int) {
 	t.Helper()
 	for i := range n {
@@ -58,7 +58,7 @@ func TestManyReadersOfNothing(t *testing.T) {
 	t.Parallel()
 	_, g := start(t)
 	bigValue(t, g)
-	readersOfNothing(t, g, codectest.Amount(56, 56, 256)) // of replies that are more than limitTotal
+	readersOfNothing(t, g, codectest.Amount(56, 56, 256)) // their replies together exceed limitTotal
 	settle(t, g.Pid())
 	if err := mustDial(t, g.Addr).roundTrip(document(10<<10, 1)); err != nil {
 		t.Errorf("a client with small values: %v", err)
@@ -85,7 +85,7 @@ func TestManySendersOfNothing(t *testing.T) {
 	}
 }
 
-// Those who hold the whole budget and do nothing with it lose it, so that others go on.
+// Clients that hold the whole budget without progress lose it, so that others continue.
 func TestLargeValuesGoOnBehindStalledClients(t *testing.T) {
 	t.Parallel()
 	for name, stall := range map[string]func(*testing.T, *testenv.GatewayServer){

@@ -19,12 +19,12 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Who has not logged in, where the server asks for that, may send what logging in takes and little
-// more.
+// If the server requires a login, a client that has not logged in may send the messages of a login and
+// little more.
 
 const stranger = `cinch_errors_total{class="stranger",gateway="test"}`
 
-// isPutOut checks that a connection ends.
+// isPutOut checks that the gateway closes a connection.
 func isPutOut(t *testing.T, c *client) {
 	t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(answered))
@@ -36,7 +36,7 @@ func isPutOut(t *testing.T, c *client) {
 func TestMongoStrangers(t *testing.T) {
 	t.Parallel()
 	s := mongotest.Start(t, mongotest.Config{Args: []string{"--auth"}})
-	admin := s.Client(t).Database("admin") // who comes from the same machine may make the first user
+	admin := s.Client(t).Database("admin") // a local client may create the first user
 	if err := admin.RunCommand(t.Context(), bson.D{{Key: "createUser", Value: "u"}, {Key: "pwd", Value: "p"}, {Key: "roles", Value: bson.A{"root"}}}).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestMongoStrangers(t *testing.T) {
 			isPutOut(t, raw)
 		}
 	}
-	raw := mustDial(t, g.Addr) // a short message that becomes long when it is decompressed
+	raw := mustDial(t, g.Addr) // a short message that decompresses to a long one
 	_ = raw.SetDeadline(time.Now().Add(answered))
 	if _, err := raw.Write(mongoHello(t, "zstd")); err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestMongoStrangers(t *testing.T) {
 	}
 }
 
-// mongoHello is a driver's first message, with the compressors that it offers.
+// mongoHello returns a driver's first message, with the compressors that it offers.
 func mongoHello(t *testing.T, offers ...string) []byte {
 	t.Helper()
 	doc, err := bson.Marshal(bson.D{{Key: "hello", Value: 1}, {Key: "$db", Value: "admin"}, {Key: "compression", Value: offers}})
@@ -107,7 +107,7 @@ box.schema.user.grant('u', 'super', nil, nil, {if_not_exists = true})
 	}
 }
 
-// What the server grants to guest, or to everybody, works as ever.
+// What the server grants to guest, or to all users, works unchanged.
 func TestTarantoolGuests(t *testing.T) {
 	t.Parallel()
 	for who, grant := range map[string]string{
@@ -118,7 +118,8 @@ func TestTarantoolGuests(t *testing.T) {
 		t.Run(who, func(t *testing.T) {
 			s := testenv.Tarantool(t, spaceForVictims+"\nbox.schema.user.revoke('guest', 'super', nil, nil, {if_exists = true})\n"+grant)
 			g := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "tarantool", Upstream: s.Addr, Settings: "enabled: true"})
-			for _, n := range []int{1000, 500 << 10} { // what everybody may do is learnt from the first
+			// The first message tells the gateway what all users may do.
+			for _, n := range []int{1000, 500 << 10} {
 				if who != "everybody" || n < 2000 {
 					if err := tarantoolRoundTrip(t, g.Addr, tarantool.NetDialer{Address: g.Addr}, document(n, 1)); err != nil {
 						t.Errorf("%d bytes: %v", n, err)
@@ -140,7 +141,7 @@ func TestTarantoolGuests(t *testing.T) {
 	}
 }
 
-// To strangers Redis itself says no, at lengths of its own.
+// Redis itself refuses clients that have not logged in, with its own length limits.
 func TestRedisStrangers(t *testing.T) {
 	t.Parallel()
 	s := testenv.Redis(t, "--requirepass", "p")

@@ -12,8 +12,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// One client misbehaves, another goes on: streams. Calls that send nothing but their headers, more than all streams that the upstream takes,
-// are held open; calls of another client are answered, directly behind the gateway and behind two of them.
+// One client holds open more calls without messages than the upstream allows streams. Calls of another
+// client are still answered, behind one gateway and behind two.
 func TestStreamsBesideOneThatHoldsAll(t *testing.T) {
 	t.Parallel()
 	const streams, connections, held = 100, 8, 950
@@ -49,7 +49,7 @@ func TestStreamsBesideOneThatHoldsAll(t *testing.T) {
 					ended <- status.Code(s.RecvMsg(&m))
 				}()
 			}
-			for range streams * connections { // the server has as many as it takes
+			for range streams * connections { // as many as the server allows
 				<-begun
 			}
 			start := time.Now()

@@ -20,13 +20,13 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// peakOfTunnel is the promise of docs/TUNNEL.md: beside a budget, what all streams may remember, and what connections hold
-// that are stuck.
+// peakOfTunnel returns the limit that docs/TUNNEL.md promises: a budget, the history of all streams, and
+// the buffers of stalled connections, in bytes.
 func peakOfTunnel(budget, history, connections int) int64 {
 	return int64(budget+budget/4+history+connections*(96<<10)) + 96*mb
 }
 
-// narrow keeps the kernel from holding megabytes for a connection.
+// narrow makes socket buffers small, so that the kernel does not hold megabytes per connection.
 func narrow(_, _ string, raw syscall.RawConn) error {
 	return raw.Control(func(fd uintptr) {
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, 1400)
@@ -40,7 +40,7 @@ func dialNarrow(addr string) (net.Conn, error) {
 	return d.Dial("tcp", addr)
 }
 
-// serveNarrow gives each connection to handle, which owns it.
+// serveNarrow calls handle for each connection. handle owns it.
 func serveNarrow(t *testing.T, handle func(net.Conn)) string {
 	t.Helper()
 	lc := net.ListenConfig{Control: narrow}
@@ -52,10 +52,10 @@ func serveNarrow(t *testing.T, handle func(net.Conn)) string {
 	return l.Addr().String()
 }
 
-// saidByBoth is what each side of a connection says, and wants to hear, before it floods the other.
+// saidByBoth holds the bytes that each side of a connection sends and receives before it floods the other.
 var saidByBoth = bytes.Repeat([]byte("what both ends remember of each other, "), 1000)
 
-// converse says that and hears it.
+// converse sends saidByBoth and receives it.
 func converse(c net.Conn) error {
 	said := make(chan error, 1)
 	go func() {
@@ -66,7 +66,7 @@ func converse(c net.Conn) error {
 	return errors.Join(err, <-said)
 }
 
-// flood writes noise and reads nothing, until nothing has moved for a while.
+// flood writes noise and reads nothing, until no byte could be written for a second.
 func flood(c net.Conn, seed uint64) error {
 	rng, noise := rand.New(rand.NewPCG(seed, 1)), make([]byte, 64<<10)
 	for i := range noise {
@@ -82,8 +82,8 @@ func flood(c net.Conn, seed uint64) error {
 	}
 }
 
-// Connections through a pair that remember much, and are then stuck in both directions with as much under way as fits, take
-// no more of either process than is promised. Others get through beside them.
+// Connections through a pair fill their history and then stall in both directions with as many bytes in
+// flight as fit. Neither process uses more memory than documented, and other connections are not affected.
 func TestPeakOfATunnel(t *testing.T) {
 	t.Parallel()
 	const budget, history = 8, 8
@@ -112,7 +112,7 @@ func TestPeakOfATunnel(t *testing.T) {
 	entry := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "tunnel", Upstream: "tcp://" + between, Settings: settings, Args: args})
 	conns := make([]net.Conn, connections)
 	var comings, floods errgroup.Group
-	comings.SetLimit(50) // a busy machine says the hellos of all 2,000 at once later than they are waited for
+	comings.SetLimit(50) // on a busy machine, 2,000 handshakes at once would exceed their timeout
 	for i := range conns {
 		comings.Go(func() error {
 			c, err := dialNarrow(entry.Addr)
