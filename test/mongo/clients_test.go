@@ -13,8 +13,8 @@ import (
 // language runs the shared scenario with one driver.
 type language struct {
 	name string
-	// compressors are what the driver can do: Node's zstd package has no binary for every
-	// machine.
+	// compressors are those that the driver supports on every machine: Node's zstd package lacks binaries
+	// for some.
 	compressors string
 	command     func(t *testing.T) (name string, args, env []string)
 }
@@ -31,10 +31,10 @@ var languages = []language{
 	}},
 }
 
-// TestScenario runs it with drivers that compress nothing and with the published
-// configuration, zstd preferred and snappy as fallback, against a server that has all and
-// one that has snappy alone. The server's own counters must move in the way that only the
-// gateway, or the driver by its leave, can bring about.
+// TestScenario runs the scenario with drivers that compress nothing and with the documented configuration,
+// zstd preferred and snappy as fallback, against a server that supports all and one that supports only
+// snappy. The server's own counters must change in a way that only the gateway, or the driver through it,
+// can cause.
 func TestScenario(t *testing.T) {
 	servers := map[string]*mongotest.Server{"zstd": setOfOne(t)}
 	if testenv.IsFull() {
@@ -46,8 +46,8 @@ func TestScenario(t *testing.T) {
 	}
 }
 
-// TestScenarioThroughPair runs it through two gateways. The server sees all of it plain, and
-// the gateways count what went between them.
+// TestScenarioThroughPair runs the scenario through two gateways. The server sees only plain messages, and
+// the gateways count the bytes between them.
 func TestScenarioThroughPair(t *testing.T) {
 	server := setOfOne(t)
 	sentBefore, receivedBefore := server.Compressed(t, "zstd")
@@ -63,7 +63,7 @@ func TestScenarioThroughPair(t *testing.T) {
 	}
 }
 
-// runScenario runs every language's programs. moved is a count that each of them must move.
+// runScenario runs every language's programs. moved returns a counter that each of them must increase.
 func runScenario(t *testing.T, name string, g *testenv.GatewayServer, moved func(t *testing.T) int64) {
 	for _, l := range languages {
 		for _, compressors := range []string{"", "&compressors=" + l.compressors} {

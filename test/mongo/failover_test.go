@@ -19,9 +19,8 @@ import (
 
 var failovers = flag.Int("failovers", 0, "how often TestFailover kills the primary; 0: not at all")
 
-// TestFailover kills the primary of a replica set while clients write, through each kind of
-// gateway and directly. The drivers find the next one, and every write that was acknowledged
-// is there afterwards.
+// TestFailover kills the primary of a replica set while clients write, through each kind of gateway and
+// directly. The drivers find the next one, and every acknowledged write is there afterwards.
 func TestFailover(t *testing.T) {
 	if *failovers == 0 {
 		t.Skip("takes a while; run it with -failovers 1")
@@ -33,7 +32,7 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// members is the URI of a replica set, of which any member may be the one that is down.
+// members returns the URI of a replica set, any member of which may be down.
 func members(addrs string) string { return "mongodb://" + addrs + "/?replicaSet=rs0&w=majority" }
 
 func balanced(addr string) string { return "mongodb://" + addr + "/?loadBalanced=true&w=majority" }
@@ -74,7 +73,7 @@ func failOver(t *testing.T, servers []*mongotest.Server, uri string) {
 	w.check(t, servers[primaryOf(t, servers)])
 }
 
-// heardOf checks that drivers hear of nobody but those they were told of.
+// heardOf checks that drivers are told only of hosts in the URI.
 func heardOf(t *testing.T, uri string) {
 	t.Helper()
 	var hello struct {
@@ -86,7 +85,7 @@ func heardOf(t *testing.T, uri string) {
 		t.Fatal(err)
 	}
 	if strings.Contains(uri, "loadBalanced") {
-		return // and go nowhere else
+		return // load-balanced drivers use no other address
 	}
 	for _, at := range append(hello.Hosts, hello.Me, hello.Primary) {
 		if !strings.Contains(uri, at) {
@@ -95,11 +94,11 @@ func heardOf(t *testing.T, uri string) {
 	}
 }
 
-// pace is the pause of a writer between two operations: writers go on while a server steps down or starts, and would keep the
-// machine busy with thousands of writes that show no more than some hundred.
+// pace is a writer's pause between two operations. Writers run while a server steps down or starts, and
+// without it would keep the machine busy with thousands of writes that show no more than some hundred.
 const pace = 5 * time.Millisecond
 
-// writers insert documents all the time, and remember what was acknowledged.
+// writers insert documents continuously, and record those that were acknowledged.
 type writers struct {
 	collection string
 	cancel     context.CancelFunc
@@ -143,7 +142,7 @@ func (w *writers) counts() (n []int) {
 	return n
 }
 
-// goOn waits until every writer had 20 more documents acknowledged.
+// goOn waits until every writer has had 20 more documents acknowledged.
 func (w *writers) goOn(t *testing.T) {
 	t.Helper()
 	before := w.counts()
@@ -162,7 +161,7 @@ func (w *writers) stop() {
 	w.running.Wait()
 }
 
-// check reads what is there from the server itself.
+// check reads the documents directly from the server and compares them with the acknowledged ones.
 func (w *writers) check(t *testing.T, server *mongotest.Server) {
 	t.Helper()
 	cursor, err := server.Client(t).Database("shop").Collection(w.collection).Find(t.Context(), bson.D{})
@@ -195,7 +194,7 @@ func (w *writers) check(t *testing.T, server *mongotest.Server) {
 	}
 }
 
-// primaryOf waits until a server calls itself primary.
+// primaryOf waits until a server reports that it is primary, and returns its index.
 func primaryOf(t *testing.T, servers []*mongotest.Server) int {
 	t.Helper()
 	for range 1800 {
@@ -214,7 +213,7 @@ func primaryOf(t *testing.T, servers []*mongotest.Server) int {
 	return 0
 }
 
-// waitForWrites returns when a client that is new could write again.
+// waitForWrites waits until a new client can write again.
 func waitForWrites(t *testing.T, uri string, killed int) {
 	t.Helper()
 	coll := connect(t, uri).Database("shop").Collection("after")
@@ -230,13 +229,13 @@ func waitForWrites(t *testing.T, uri string, killed int) {
 	t.Fatal("nobody can write any more")
 }
 
-// topology is a way to a replica set.
+// topology is a way to connect to a replica set.
 type topology struct {
 	name string
 	uri  func(t *testing.T) string // for drivers
 }
 
-// topologies are the ways to the replica set of these members.
+// topologies returns the ways to connect to the replica set of these members.
 func topologies(all string) []topology {
 	return []topology{
 		{"direct", func(*testing.T) string { return members(all) }},

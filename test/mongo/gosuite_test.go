@@ -27,8 +27,8 @@ func goSuite(t *testing.T, addr, set, log string, names []string) testenv.Outcom
 	return testenv.RunGo(t, filepath.Join(module, "internal", "integration"), append(os.Environ(), "MONGODB_URI="+uri), log, args...)
 }
 
-// goDriver returns a copy of the driver's module, whose tests were compiled to
-// integration.test. The module as it is distributed has no specifications' test files.
+// goDriver returns a copy of the driver's module with its tests compiled to integration.test. The published
+// module lacks the specifications' test files.
 func goDriver(t *testing.T) string {
 	t.Helper()
 	goProgram := testenv.Program(t, "go")

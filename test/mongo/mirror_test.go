@@ -15,8 +15,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// TestScenarioThroughMirror runs the scenario of each language through cinch shadow: nothing that any driver does is answered otherwise,
-// is lost, or ends the mirroring of its connection. Change streams are left out.
+// TestScenarioThroughMirror runs the scenario of each language through cinch shadow. No operation is
+// answered differently, is lost, or ends the mirroring of its connection. Change streams are left out.
 func TestScenarioThroughMirror(t *testing.T) {
 	t.Parallel()
 	for _, l := range languages {
@@ -42,7 +42,8 @@ func TestScenarioThroughMirror(t *testing.T) {
 	}
 }
 
-// mirrored is a mirror of three servers, each a replica set of one, and where clients connect.
+// mirrored starts a mirror of three servers, each a replica set with one member, and returns it with the
+// address for clients.
 func mirrored(t *testing.T) (*shadow.Run, string) {
 	t.Helper()
 	cfg := shadow.Config{Batch: 200 * time.Millisecond, Bound: time.Minute, Patience: time.Minute}

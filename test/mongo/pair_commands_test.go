@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// TestPairCommands runs the two command lines of docs/MONGODB.md.
+// TestPairCommands runs the two commands of docs/MONGODB.md.
 func TestPairCommands(t *testing.T) {
 	server := standalone(t)
 	before, _ := server.Compressed(t, "zstd")
@@ -41,7 +41,7 @@ func TestPairCommands(t *testing.T) {
 	}
 }
 
-// Dictionaries are trained and used with the settings of a file, and everything is measured.
+// Dictionaries are trained and used with the settings of a file, and all metrics show it.
 func TestPairDictionaries(t *testing.T) {
 	const (
 		soon = "training: {min_samples: 200, poll: 100ms, interval: 1h, cpu: 90%}"
@@ -90,15 +90,15 @@ func TestPairDictionaries(t *testing.T) {
 	}
 }
 
-// A replica set behind a pair a member: drivers stay with the near gateways, whatever names
-// the members have.
+// A replica set with a pair for each member: drivers use only the near gateways, whatever names the members
+// have.
 func TestPairReplicaSet(t *testing.T) {
 	var fars []string
 	for _, s := range replicaSet(t) {
 		fars = append(fars, serve(t, "mongodb://"+s.Addr+"/?peers=true", "", "").Addr)
 	}
 	near := serve(t, "mongodb://"+strings.Join(fars, ","), "", "")
-	// A driver chooses among secondaries that answer quickest, unless told that all do.
+	// A driver chooses among the secondaries within its local threshold; an hour includes all.
 	c := connect(t, "mongodb://"+near.Addr+"/?replicaSet=rs0&w=majority&localThresholdMS=3600000")
 	if _, err := c.Database(t.Name()).Collection("things").InsertMany(t.Context(), documents(100)); err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestPairReplicaSet(t *testing.T) {
 	t.Errorf("%d of 3 members were reached through the pair", sessions(t, near))
 }
 
-// sessions is the number of gateways that have met another one with clients of their own.
+// sessions returns the number of gateways that have decompressed messages of their peer.
 func sessions(t *testing.T, g *testenv.GatewayServer) (n int) {
 	t.Helper()
 	for i := range 3 {

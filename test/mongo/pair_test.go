@@ -7,7 +7,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// dictionaries waits until both gateways of a pair have made some.
+// dictionaries waits until all gateways have made dictionaries.
 func dictionaries(t *testing.T, gateways ...*testenv.GatewayServer) {
 	t.Helper()
 	testenv.Eventually(t, "dictionaries on both sides", func() bool {
@@ -20,7 +20,7 @@ func dictionaries(t *testing.T, gateways ...*testenv.GatewayServer) {
 	})
 }
 
-// startDictPair is a pair that trains soon and says so.
+// startDictPair starts a pair that trains dictionaries soon and logs it.
 func startDictPair(t *testing.T, toFar, server string) (near, far *testenv.GatewayServer) {
 	t.Helper()
 	cfg := testenv.GatewayConfig{
@@ -36,10 +36,9 @@ func startDictPair(t *testing.T, toFar, server string) (near, far *testenv.Gatew
 	return testenv.Gateway(t, cfg), far
 }
 
-// TestPairIsReplaced: clients write all the time while each gateway of a pair is killed and
-// comes back, and while other things stand where the far one was: one that is no peer, mongod
-// itself, a far gateway that knows of no dictionary. Nothing that was acknowledged is lost or
-// changed, and clients go on each time.
+// TestPairIsReplaced has clients write continuously while each gateway of a pair is killed and restarted.
+// In between the far one is replaced by a gateway that is no peer, by mongod itself, and by a far gateway
+// without dictionaries. No acknowledged write is lost or changed, and clients continue each time.
 func TestPairIsReplaced(t *testing.T) {
 	server := setOfOne(t)
 	sentBefore, receivedBefore := server.Compressed(t, "zstd")

@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// pymongoFiles are those of PyMongo's tests in which bytes cross the wire.
+// pymongoFiles are those of PyMongo's test files that use a server.
 var pymongoFiles = []string{
 	"test_collection", "test_cursor", "test_bulk", "test_crud_unified", "test_client_bulk_write", "test_transactions",
 	"test_transactions_unified", "test_gridfs", "test_gridfs_bucket", "test_gridfs_spec", "test_grid_file", "test_change_stream",

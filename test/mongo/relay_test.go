@@ -10,8 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// past returns how many connections of mongod's log, from a place in it, came through the
-// relay, and of those that neither did nor are mongod's own what the log says.
+// past returns the number of connections in mongod's log, from an offset on, that came through the relay.
+// others holds the log lines of connections that came neither through it nor from mongod itself.
 func past(t *testing.T, r *testenv.Relay, log string, from int64) (through int, others map[string]string) {
 	t.Helper()
 	text, err := os.ReadFile(log)

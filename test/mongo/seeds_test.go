@@ -11,9 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// TestOneOfTwoGatewaysDies: two processes stand before the same replica set, and drivers know
-// both as seeds. Whichever of them a driver uses may be killed: it goes on through the other, and
-// back again.
+// TestOneOfTwoGatewaysDies has two processes in front of the same replica set, and drivers with both as
+// seeds. Either one may be killed: drivers continue through the other, and use both again later.
 func TestOneOfTwoGatewaysDies(t *testing.T) {
 	servers := replicaSet(t)
 	all := strings.Join(addresses(servers), ",")
@@ -58,7 +57,8 @@ func TestOneOfTwoGatewaysDies(t *testing.T) {
 				}
 			}
 			t.Logf("%d writes acknowledged, %d errors", len(ids), len(errors))
-			if len(errors) > 4*steadyThreads { // Node tries again once, perhaps on another connection to the gateway that is gone
+			// Node retries only once, perhaps on another connection to the dead gateway.
+			if len(errors) > 4*steadyThreads {
 				t.Errorf("%d errors for %d threads", len(errors), steadyThreads)
 			}
 			areThere(t, servers, collection, ids)

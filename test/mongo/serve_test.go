@@ -18,13 +18,14 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// standalone returns a mongod that tests share, one after the other, each with a database by its name.
+// standalone returns a mongod that tests share, one after the other. Each uses a database with its own
+// name.
 func standalone(t testing.TB) *mongotest.Server {
 	t.Helper()
 	return testenv.Shared(t, "mongod", func(t testing.TB) *mongotest.Server { return mongotest.Start(t, mongotest.Config{}) })
 }
 
-// setOfOne returns a replica set of one that tests share, one after the other.
+// setOfOne returns a replica set with one member that tests share, one after the other.
 func setOfOne(t testing.TB) *mongotest.Server {
 	t.Helper()
 	return testenv.Shared(t, "set of one", func(t testing.TB) *mongotest.Server {
@@ -32,8 +33,8 @@ func setOfOne(t testing.TB) *mongotest.Server {
 	})
 }
 
-// replicaSet returns a replica set of three that tests share, one after the other, each with a database by its name. They may have its
-// primary step down.
+// replicaSet returns a replica set of three that tests share, one after the other. Each uses a database
+// with its own name. Tests may have the primary step down.
 func replicaSet(t testing.TB) []*mongotest.Server {
 	t.Helper()
 	return testenv.Shared(t, "replica set", startReplicaSet)
@@ -113,13 +114,13 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// The first signal ends idle connections, lets what is in flight finish, and the process.
+// The first signal closes idle connections, waits for operations in flight, and ends the process.
 func TestDrain(t *testing.T) {
 	server := standalone(t)
 	g := serve(t, "mongodb://"+server.Addr, "", "")
 	db := connect(t, "mongodb://"+g.Addr+"/?directConnection=true").Database("admin")
 	done := make(chan error, 1)
-	go func() { // the monitor's connections wait for changes meanwhile
+	go func() { // meanwhile the monitor's connections wait for changes
 		done <- db.RunCommand(context.Background(), bson.D{{Key: "sleep", Value: 1}, {Key: "millis", Value: 1500}, {Key: "lock", Value: "none"}}).Err()
 	}()
 	testenv.Eventually(t, "the command is in progress", func() bool { return len(done) > 0 || inProgress(t, server) })
@@ -144,7 +145,7 @@ func inProgress(t *testing.T, server *mongotest.Server) bool {
 	return len(ops.Inprog) > 0
 }
 
-// A replica set is reached through the gateways only, whatever its members call themselves.
+// A replica set is reached only through the gateways, whatever names its members have.
 func TestReplicaSet(t *testing.T) {
 	hosts := addresses(replicaSet(t))
 	g := serve(t, "mongodb://"+strings.Join(hosts, ","), "", "")
@@ -175,7 +176,8 @@ func TestReplicaSet(t *testing.T) {
 	}
 }
 
-// Drivers take the gateway for a load balancer in front of the primary. TestStepDown has it lead to the next one.
+// Drivers treat the gateway as a load balancer in front of the primary. TestStepDown checks the change to
+// the next primary.
 func TestLoadBalanced(t *testing.T) {
 	hosts := addresses(replicaSet(t))
 	g := serve(t, "mongodb://"+strings.Join(hosts, ",")+"/?loadBalanced=true", "", "")
@@ -208,7 +210,7 @@ func TestLoadBalanced(t *testing.T) {
 	}
 }
 
-// stepDown makes the primary one no more. A server refuses for a while when no other may follow.
+// stepDown makes the primary step down. A server refuses for a while if no other member can take over.
 func stepDown(t *testing.T, servers []*mongotest.Server) {
 	t.Helper()
 	admin := servers[primaryOf(t, servers)].Client(t).Database("admin")

@@ -21,17 +21,18 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// steadyThreads is how many threads of one client write and read, each on connections of the
+// steadyThreads is the number of threads of one client that write and read, each with connections of the
 // client's pool.
 const steadyThreads = 6
 
-// TestStepDown: the primary becomes a secondary while clients write and read. On every
-// topology they go on with the next one, and nothing that was acknowledged is lost. So it is
-// without a gateway, where drivers hear of no error at all.
+// TestStepDown makes the primary a secondary while clients write and read. With every topology they
+// continue with the next primary, and no acknowledged write is lost. Without a gateway drivers do not even
+// see an error.
 func TestStepDown(t *testing.T) {
 	servers := replicaSet(t)
 	all := strings.Join(addresses(servers), ",")
-	small := []string{"a gateway a member", "load balanced", "a pair, the far one balances"} // of the ways; the others run with make full
+	// The topologies that always run; the others run with make full.
+	small := []string{"a gateway a member", "load balanced", "a pair, the far one balances"}
 	reached := append(topologies(all), topology{"a pair, the far one balances", func(t *testing.T) string {
 		far := serve(t, "mongodb://"+all+"/?peers=true&loadBalanced=true", "", "")
 		return balanced(serve(t, "mongodb://"+far.Addr, "", "").Addr)
@@ -60,7 +61,8 @@ func TestStepDown(t *testing.T) {
 					}
 				}
 				t.Logf("%d writes acknowledged, %d of them after the primary stepped down, %d errors", len(ids), len(ids)-before, len(errors))
-				if len(errors) > steadyThreads { // none, unless the election takes longer than the gateway waits
+				// There are none, unless the election takes longer than the gateway waits.
+				if len(errors) > steadyThreads {
 					t.Errorf("%d errors for %d threads", len(errors), steadyThreads)
 				}
 				areThere(t, servers, collection, ids)
@@ -69,9 +71,9 @@ func TestStepDown(t *testing.T) {
 	}
 }
 
-// steady are threads that write and read all the time.
+// steady is a set of threads that write and read continuously.
 type steady interface {
-	counts() []int // what each has had acknowledged
+	counts() []int // acknowledged documents of each thread
 	stop(t *testing.T) (ids, errors []string)
 }
 
@@ -103,7 +105,7 @@ func total(counts []int) (sum int) {
 	return sum
 }
 
-// areThere looks for what was acknowledged.
+// areThere checks that all acknowledged documents are stored.
 func areThere(t *testing.T, servers []*mongotest.Server, collection string, ids []string) {
 	t.Helper()
 	coll := servers[primaryOf(t, servers)].Client(t).Database("shop").Collection(collection)
@@ -131,7 +133,7 @@ func areThere(t *testing.T, servers []*mongotest.Server, collection string, ids 
 	}
 }
 
-// goWriters are goroutines with one client.
+// goWriters are goroutines that share one client.
 type goWriters struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -188,7 +190,7 @@ func (w *goWriters) stop(*testing.T) (ids, errors []string) {
 	return w.ids, w.errors
 }
 
-// programWriters are threads of a program in another language, with one client.
+// programWriters are threads of a program in another language that share one client.
 type programWriters struct {
 	input io.Closer
 	ended chan struct{}

@@ -22,19 +22,19 @@ var (
 // suite is a driver's own tests.
 type suite struct {
 	name string
-	// run runs tests, all of them when names is empty, against the server at addr. It returns
-	// what became of each: pass, fail or skip.
+	// run runs tests against the server at addr and returns their outcomes: pass, fail or skip. If names is
+	// empty it runs all tests.
 	run func(t *testing.T, addr, set, log string, names []string) testenv.Outcomes
 }
 
-// TestSuites runs drivers' own tests directly and through gateways that compress all they
-// may. A test must end the same in each way. The servers' own counters must say that what
-// went by was compressed, and their logs that nobody went past the gateways.
+// TestSuites runs drivers' own tests directly and through gateways that compress everything they may. A
+// test must have the same outcome each time. The servers' own counters must show that messages were
+// compressed, and their logs that no connection bypassed the gateways.
 func TestSuites(t *testing.T) {
 	if *suiteNames == "" {
 		t.Skip("takes its time; run test/mongo/suites")
 	}
-	var names []string // with what server
+	var names []string // each with the kind of server
 	for _, name := range strings.Split(*suiteNames, ",") {
 		for _, on := range strings.Split(*suiteOn, ",") {
 			names = append(names, name+" "+on)
@@ -87,19 +87,19 @@ func runSuite(t *testing.T, s suite, on, log string) (same bool) {
 	return same
 }
 
-// place is a server of one suite's run and the way to it.
+// place is the server of one suite's run, with the gateways in front of it.
 type place struct {
-	addr     string // where the tests connect
-	set      string // the replica set's name, if it is one
+	addr     string // address for the tests
+	set      string // the replica set's name, or ""
 	way      string
 	server   *mongotest.Server
 	log      string // of mongod
-	from     int64  // where the run begins in it
+	from     int64  // offset at which the run begins in it
 	relay    *testenv.Relay
 	gateways []*testenv.GatewayServer // from the client's side
 }
 
-// everything makes a gateway compress whatever it may.
+// everything makes a gateway compress all that it may.
 const everything = "- {name: all, setting: zstd-3, min_size: 0, min_gain: 0%}"
 
 func startPlace(t *testing.T, on, way string) *place {
@@ -115,7 +115,7 @@ func startPlace(t *testing.T, on, way string) *place {
 	}
 	p.server = mongotest.Start(t, cfg)
 	p.addr = p.server.Addr
-	if p.set != "" { // a test of its own, at whose end its client is gone
+	if p.set != "" { // in a subtest, at whose end its client is disconnected
 		t.Run("initiate", func(t *testing.T) { p.server.Initiate(t, p.addr) })
 	}
 	if way == "direct" {
@@ -146,7 +146,7 @@ func force(t testing.TB, cfg testenv.GatewayConfig) *testenv.GatewayServer {
 	return testenv.Gateway(t, cfg)
 }
 
-// servePair starts a gateway beside a server and one beside its clients. They train soon.
+// servePair starts a gateway beside a server and one beside its clients. They train dictionaries soon.
 func servePair(t testing.TB, upstream string) (near, far *testenv.GatewayServer) {
 	t.Helper()
 	cfg := testenv.GatewayConfig{
@@ -159,9 +159,8 @@ func servePair(t testing.TB, upstream string) (near, far *testenv.GatewayServer)
 	return force(t, cfg), far
 }
 
-// check asks the server's own accounts: that both directions were compressed, and that
-// nobody but the gateway came. Beside a pair's far gateway mongod sees all of it plain; what
-// went between the two is theirs to say.
+// check checks the server's own counters: both directions were compressed, and only the gateway connected.
+// Behind a pair's far gateway mongod sees only plain messages; there the gateways' counters are checked.
 func (p *place) check(t *testing.T) {
 	t.Helper()
 	through, others := past(t, p.relay, p.log, p.from)
@@ -182,7 +181,7 @@ func (p *place) check(t *testing.T) {
 	}
 }
 
-// hostPort splits an address for programs that want its parts.
+// hostPort splits an address for programs that take its parts.
 func hostPort(t *testing.T, addr string) (host, port string) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(addr)

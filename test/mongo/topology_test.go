@@ -21,8 +21,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// TestGatewaysAsMembers: the hosts in rs.conf() are the gateways' addresses, so the members
-// reach each other through them too. Drivers see the same names, and nothing is rewritten.
+// TestGatewaysAsMembers checks a replica set with the gateways' addresses as hosts in rs.conf(), so that
+// members reach each other through gateways too. Drivers see the same names, and nothing is rewritten.
 func TestGatewaysAsMembers(t *testing.T) {
 	t.Parallel()
 	var servers []*mongotest.Server
@@ -59,8 +59,8 @@ func TestGatewaysAsMembers(t *testing.T) {
 	}
 }
 
-// asMongos forwards to a standalone mongod, which takes no retryable writes, and has it say that it is a mongos: there is none in the
-// package that tests install.
+// asMongos forwards to a standalone mongod, which does not support retryable writes, and makes it appear as
+// a mongos. The package that tests install has no mongos.
 func asMongos(t *testing.T, server string) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -86,7 +86,7 @@ func asMongos(t *testing.T, server string) (addr string) {
 	return l.Addr().String()
 }
 
-// claimMongos copies replies and adds to those of handshakes what a mongos says.
+// claimMongos copies replies and adds the fields of a mongos to those of handshakes.
 func claimMongos(c io.Writer, s io.Reader) {
 	for {
 		m := make([]byte, wire.HeaderLen)
@@ -108,7 +108,7 @@ func claimMongos(c io.Writer, s io.Reader) {
 }
 
 func withIsdbgrid(h wire.Header, m []byte) []byte {
-	at := wire.HeaderLen + 5 // of the document: behind flags and the section's kind
+	at := wire.HeaderLen + 5 // start of the document: after flags and section kind
 	if h.OpCode == wire.OpReply {
 		at = wire.HeaderLen + 20
 	}
@@ -131,8 +131,8 @@ func withIsdbgrid(h wire.Header, m []byte) []byte {
 	return m
 }
 
-// TestMongos: two mongos behind a gateway each, as docs/MONGODB.md says. The driver takes
-// them for what they are, and uses both.
+// TestMongos puts a gateway in front of each of two mongos, as docs/MONGODB.md describes. The driver
+// recognizes them as mongos, and uses both.
 func TestMongos(t *testing.T) {
 	server := standalone(t)
 	var gateways []*testenv.GatewayServer
@@ -143,7 +143,8 @@ func TestMongos(t *testing.T) {
 	}
 	found := make(chan struct{})
 	known := sync.OnceFunc(func() { close(found) })
-	// A driver chooses among those that answer quickest, unless told that all do, the one with the fewest operations under way.
+	// A driver chooses among the servers within the local threshold the one with the fewest operations in
+	// progress. The threshold of an hour includes both.
 	o := options.Client().ApplyURI("mongodb://" + strings.Join(addrs, ",") + "/?retryWrites=false&retryReads=false").SetLocalThreshold(time.Hour)
 	o.SetServerMonitor(&event.ServerMonitor{TopologyDescriptionChanged: func(e *event.TopologyDescriptionChangedEvent) {
 		is := func(s event.ServerDescription) bool { return s.Kind == "Mongos" }
@@ -151,7 +152,8 @@ func TestMongos(t *testing.T) {
 			known()
 		}
 	}})
-	// The first two finds are under way until both are. The second takes the mongos that has none.
+	// The first two finds wait for each other, so the second uses the mongos without an operation in
+	// progress.
 	started, proceed := make(chan string), make(chan struct{})
 	o.SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
 		if e.CommandName != "find" {
@@ -207,7 +209,7 @@ func TestMongos(t *testing.T) {
 	if slices.Sort(used); !slices.Equal(used, slices.Sorted(slices.Values(addrs))) {
 		t.Errorf("the driver uses %v of %v", used, addrs)
 	}
-	for range 8 { // at a time, so that the driver balances
+	for range 8 { // at the same time, so that the driver balances
 		clients.Go(func() {
 			for range 20 {
 				find()
