@@ -1,3 +1,3 @@
-// Package tarantool runs the own tests of drivers for Tarantool (tarantool-python, asynctnt,
-// go-tarantool) through gateways that seal every field that they may.
+// Package tarantool runs the tests of drivers for Tarantool (tarantool-python, asynctnt, go-tarantool)
+// through gateways that compress every field that they may.
 package tarantool

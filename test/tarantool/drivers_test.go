@@ -15,14 +15,14 @@ func tarantoolPython(t *testing.T, env []string, log string, names []string) tes
 	t.Helper()
 	const requirements = "python/tarantool.txt"
 	dir := copyOf(t, testenv.PythonSource(t, requirements))
-	// What checks any DB-API module comes from GitHub and is left out. Of tarantool-python's tests
-	// with it those remain that are its own.
+	// The common tests of DB-API modules come from GitHub and are left out. Of tarantool-python's tests
+	// that extend them, its own remain.
 	write(t, filepath.Join(dir, "dbapi20.py"), "import unittest\n\n\nclass DatabaseAPI20Test(unittest.TestCase):\n    pass\n")
 	return pytest(t, requirements, env, dir, "test/suites", log, names)
 }
 
-// asynctnt runs the tests in asynctnt's source distribution, which lacks the script for their
-// servers: asynctnt.lua has what they ask for.
+// asynctnt runs the tests in asynctnt's source distribution, which lacks the script for their servers:
+// asynctnt.lua replaces it.
 func asynctnt(t *testing.T, env []string, log string, names []string) testenv.Outcomes {
 	t.Helper()
 	const requirements = "python/asynctnt.txt"
@@ -38,7 +38,7 @@ func asynctnt(t *testing.T, env []string, log string, names []string) testenv.Ou
 	return pytest(t, requirements, env, filepath.Dir(dir), filepath.Base(dir), log, names)
 }
 
-// copyOf copies a directory to a place of the test's own, as "tests".
+// copyOf copies a directory to a temporary one, as "tests".
 func copyOf(t *testing.T, dir string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "tests")
@@ -57,7 +57,8 @@ func write(t *testing.T, path, text string) {
 
 func pytest(t *testing.T, requirements string, env []string, dir, tests, log string, names []string) testenv.Outcomes {
 	t.Helper()
-	// Tests count warnings. Those of the garbage collector, which Python leaves out by itself, come at any time.
+	// Tests count warnings. ResourceWarnings, which Python ignores by default, depend on garbage collection
+	// and come at any time.
 	args := []string{"-W", "ignore::ResourceWarning", "--timeout", "120"}
 	if *suiteOnly != "" {
 		args = append(args, "-k", *suiteOnly)
@@ -66,8 +67,8 @@ func pytest(t *testing.T, requirements string, env []string, dir, tests, log str
 	return testenv.RunPytest(t, requirements, dir, append(env, "PYTHONPATH=."), log, args...)
 }
 
-// pytestFiles are those that hold the named tests, all of each: a test may build on what those
-// before it left.
+// pytestFiles returns the files that contain the named tests. All tests of a file are run, since a test may
+// depend on those before it.
 func pytestFiles(tests string, names []string) (files []string) {
 	for _, name := range names { // directory.file.Class.test
 		parts := strings.Split(name, ".")
@@ -85,15 +86,15 @@ func pytestFiles(tests string, names []string) (files []string) {
 	return slices.Compact(files)
 }
 
-// goPackages are those of go-tarantool's that ask nothing of a server but what it is: queue and
-// crud need Lua modules of these names.
+// goPackages are the packages of go-tarantool that need only a plain server: queue and crud need Lua
+// modules of these names.
 var goPackages = []string{".", "arrow", "box", "datetime", "decimal", "pool", "settings", "test_helpers", "uuid"}
 
-// goTarantool runs the tests of the go-tarantool that this module uses.
+// goTarantool runs the tests of go-tarantool, in the version that this module uses.
 func goTarantool(t *testing.T, env []string, log string, names []string) testenv.Outcomes {
 	t.Helper()
 	dir := copyOf(t, testenv.ModuleSource(t, "github.com/tarantool/go-tarantool/v2"))
-	// One package after the other: they use the same ports.
+	// Packages run one after the other, since they use the same ports.
 	args := []string{"test", "-json", "-count=1", "-p=1", "-timeout=30m"}
 	switch {
 	case len(names) > 0:

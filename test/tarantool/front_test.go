@@ -17,24 +17,24 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// fronts puts something in front of each server that a suite starts, at the address that the
-// suite told the server to listen on, for as long as the server lives: two relays, one after the
-// other, and between them either nothing ("forward") or a gateway ("gateway").
+// fronts puts a front before each server that a suite starts, while the server runs, at the address on
+// which the suite told the server to listen. A front is two relays, one after the other, with nothing
+// ("forward") or a gateway ("gateway") between them.
 type fronts struct {
 	t        *testing.T
 	way      string
-	events   string // what the servers tell, see shim.lua
+	events   string // written by the servers, see shim.lua
 	listener net.Listener
 
 	mu      sync.Mutex
-	behind  []*testenv.Relay // those whose connections the servers see
-	own     []*testenv.Relay // those of init
-	sealed  float64          // values, as the gateways count
+	behind  []*testenv.Relay // relays whose connections the servers see
+	own     []*testenv.Relay // relays used by init
+	sealed  float64          // values, as counted by the gateways
 	opened  float64
 	servers int
 }
 
-// everything makes a gateway seal whatever it may, in every space.
+// everything makes a gateway compress all that it may, in every space.
 const everything = `- {name: all, space: "*", setting: zstd-3, min_size: 0, min_gain: 0%}`
 
 func startFronts(t *testing.T, way string) *fronts {
@@ -60,7 +60,7 @@ func startFronts(t *testing.T, way string) *fronts {
 	return f
 }
 
-// serve does what one server's shim asks for, until the server ends.
+// serve executes the commands of one server's shim until the server ends.
 func (f *fronts) serve(c net.Conn) {
 	defer c.Close()
 	var last front
@@ -77,7 +77,7 @@ func (f *fronts) serve(c net.Conn) {
 				f.t.Errorf("%q: %v", lines.Text(), err)
 			}
 		case len(words) == 1 && words[0] == "ready":
-			last.open() // with a gateway that meets a server
+			last.open() // a gateway that starts now can connect to the server
 		case len(words) == 1 && words[0] == "end":
 			last.end()
 			last = front{}
@@ -92,9 +92,9 @@ func (f *fronts) serve(c net.Conn) {
 	}
 }
 
-// front is what stands in front of one server. Its zero value is nothing.
+// front is the front of one server. Its zero value is no front.
 type front struct {
-	open, take func() // lets clients in; takes it away
+	open, take func() // open lets clients in; take removes the front
 }
 
 func (f front) end() {
@@ -103,7 +103,7 @@ func (f front) end() {
 	}
 }
 
-// put puts something in front of a server. Clients wait until it is opened.
+// put puts a front before a server. Clients wait until it is opened.
 func (f *fronts) put(behind, network, addr string) (front, error) {
 	r := testenv.StartRelay(f.t, behind)
 	to := r.Addr
@@ -128,7 +128,7 @@ func (f *fronts) put(behind, network, addr string) (front, error) {
 	}
 	take := func() {
 		outer.Close()
-		opened.Do(func() { close(ready) }) // those who still wait find nothing
+		opened.Do(func() { close(ready) }) // waiting clients then find no server
 		r.Close()
 		if gateway != nil {
 			f.count(gateway)
@@ -144,8 +144,7 @@ func (f *fronts) gateway(upstream string) *testenv.GatewayServer {
 	})
 }
 
-// init prepares a server, as its administrator does, in each way. A test may end the server
-// meanwhile.
+// init prepares a server as its administrator would, in each way. A test may stop the server meanwhile.
 func (f *fronts) init(server string) {
 	r := testenv.StartRelay(f.t, server)
 	f.mu.Lock()
@@ -157,8 +156,8 @@ func (f *fronts) init(server string) {
 	}
 }
 
-// listenSoon waits for the address if what stood in front of a server before, which has been
-// started anew, is just being taken away. As a server does, it takes the place of a socket's file.
+// listenSoon waits until the address is free: the front of a server that was restarted may still be
+// closing. Like a server, it replaces a socket file.
 func listenSoon(network, addr, behind string, ready <-chan struct{}) (r *testenv.Relay, err error) {
 	for range 100 {
 		if network == "unix" {
@@ -172,7 +171,7 @@ func listenSoon(network, addr, behind string, ready <-chan struct{}) (r *testenv
 	return nil, err
 }
 
-// count takes the gateway's account before it ends.
+// count adds the gateway's counters before it ends.
 func (f *fronts) count(g *testenv.GatewayServer) {
 	sealed, opened := g.Metric(f.t, "cinch_values_sealed_total"), g.Metric(f.t, "cinch_values_opened_total")
 	g.Kill()
@@ -185,8 +184,8 @@ func (f *fronts) count(g *testenv.GatewayServer) {
 	}
 }
 
-// check reads what the servers told: nobody may have come past, and through gateways
-// envelopes must have been stored.
+// check reads the servers' events: no connection may have bypassed the front, and with gateways envelopes
+// must have been stored.
 func (f *fronts) check() {
 	text, err := os.ReadFile(f.events)
 	if err != nil {

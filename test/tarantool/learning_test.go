@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// The admin page tells how far a training is while it goes on, and which dictionary came of it.
+// The admin page shows the progress of a training, and the dictionary that it makes.
 func TestTrainingIsShown(t *testing.T) {
 	server := testenv.Tarantool(t, `local s = box.schema.space.create('docs', {if_not_exists = true, format = {{'id', 'unsigned'}, {'body', 'string'}}})
 		s:create_index('pk', {if_not_exists = true})

@@ -21,12 +21,13 @@ var (
 	queuePath = flag.String("queue", os.Getenv("CINCH_QUEUE"), "`DIRECTORY` of the sources of queue, without which its test is skipped")
 )
 
-// modules has Lua find modules in these directories.
+// modules returns Lua code that adds directories to the search path of modules.
 func modules(directories ...string) string {
 	return fmt.Sprintf("for d in (%q):gmatch('[^:]+') do package.path = d .. '/?.lua;' .. d .. '/?/init.lua;' .. package.path end\n", strings.Join(directories, ":"))
 }
 
-// crudScript makes one instance storage and router. route has the router go to its storage by another address.
+// crudScript makes one instance both storage and router. route makes the router use another address for its
+// storage.
 const crudScript = `
 set, me = 'cbf06940-0790-498b-948d-000000000001', '8a274925-a26d-47fc-9e1b-000000000001'
 box.cfg{listen = '127.0.0.1:' .. arg[1], instance_uuid = me, replicaset_uuid = set}
@@ -54,16 +55,17 @@ route('127.0.0.1:' .. arg[1])
 require('fiber').create(function() while true do require('fiber').sleep(3600) end end)
 `
 
-// crudServer runs crud, with a gateway in front.
+// crudServer is a Tarantool that runs crud, and its gateway.
 type crudServer struct {
 	t       *testing.T
 	direct  *tnt.Connection
 	addr    string
 	gateway *tnt.Connection
-	client  *tnt.Connection // the application's, to the router
+	client  *tnt.Connection // the application's connection to the router
 }
 
-// startCrud puts a gateway with these rules before crud's router, or between that and the storage.
+// startCrud puts a gateway with these rules in front of crud's router, or between the router and the
+// storage.
 func startCrud(t *testing.T, before, rules string) *crudServer {
 	t.Helper()
 	script := filepath.Join(t.TempDir(), "crud.lua")
@@ -86,7 +88,7 @@ func startCrud(t *testing.T, before, rules string) *crudServer {
 	return s
 }
 
-// call calls a function of crud, which gives its error as its second result.
+// call calls a function of crud, whose second result is its error.
 func (s *crudServer) call(function string, args ...any) (any, error) {
 	got, err := s.client.Do(tnt.NewCall17Request(function).Args(args)).Get()
 	if err == nil && len(got) > 1 && got[1] != nil {
@@ -107,7 +109,7 @@ func (s *crudServer) must(function string, args ...any) any {
 	return got
 }
 
-// check compares the tuple with number 1 as the application sees it, whose document is stored compressed.
+// check compares tuple 1 as the application sees it, and checks that its document is stored compressed.
 func (s *crudServer) check(doc, title string) {
 	s.t.Helper()
 	rows := s.must("crud.get", "docs", 1).(map[any]any)["rows"].([]any)
@@ -119,8 +121,9 @@ func (s *crudServer) check(doc, title string) {
 	}
 }
 
-// TestCrudOperations calls the real module crud through a gateway before its router, and through one between router and
-// storage. No splice cuts an envelope: one that may is refused, others are carried out.
+// TestCrudOperations calls the real module crud through a gateway in front of its router, and through one
+// between router and storage. No splice may cut an envelope: one that could is refused, others are
+// executed.
 func TestCrudOperations(t *testing.T) {
 	if *crudPath == "" || *vshardPath == "" {
 		t.Skip("no -crud and -vshard")
@@ -135,9 +138,11 @@ func TestCrudOperations(t *testing.T) {
 		t.Run(before, func(t *testing.T) {
 			s := startCrud(t, before, rules)
 			s.must("crud.replace", "docs", list{1, nil, doc, "a title"})
-			if before == "storage" { // the rule is for tuples, not for the arguments of what crud calls there
+			// The rule is for tuples, not for the arguments of the functions that crud calls there.
+			if before == "storage" {
 				bucket := eval(t, s.direct, "return box.space.docs:get(1).bucket_id")[0]
-				number, err := strconv.ParseUint(fmt.Sprint(bucket), 10, 64) // the driver would send it as a signed one
+				// The driver would send it as a signed integer.
+				number, err := strconv.ParseUint(fmt.Sprint(bucket), 10, 64)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -172,7 +177,7 @@ func TestCrudOperations(t *testing.T) {
 	}
 }
 
-// queueScript has a tube of each kind.
+// queueScript creates a tube of each kind.
 const queueScript = `
 box.cfg{listen = '127.0.0.1:' .. arg[1]}
 box.schema.user.grant('guest', 'super', nil, nil, {if_not_exists = true})
@@ -181,8 +186,8 @@ for _, kind in ipairs{'fifo', 'fifottl', 'utube', 'utubettl', 'limfifottl'} do q
 require('fiber').create(function() while true do require('fiber').sleep(3600) end end)
 `
 
-// TestQueueOperations takes tasks through all their states with the real module queue, whose data is compressed on its way in.
-// The module reads none of it.
+// TestQueueOperations takes tasks through all their states with the real module queue. Their data is
+// compressed before the module gets it, and the module does not read it.
 func TestQueueOperations(t *testing.T) {
 	if *queuePath == "" {
 		t.Skip("no -queue")
@@ -202,7 +207,7 @@ func TestQueueOperations(t *testing.T) {
 	doc := strings.Repeat(document(rand.New(rand.NewPCG(3, 4))), 2)
 	for _, kind := range []string{"fifo", "fifottl", "utube", "utubettl", "limfifottl"} {
 		t.Run(kind, func(t *testing.T) {
-			// do returns the task, which is [number, state, data].
+			// do calls a method of the tube and returns the task, which is [number, state, data].
 			do := func(method string, args ...any) []any {
 				t.Helper()
 				got, err := client.Do(tnt.NewCall17Request("queue.tube." + kind + ":" + method).Args(args)).Get()

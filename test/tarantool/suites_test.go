@@ -20,8 +20,8 @@ var (
 // suite is a driver's own tests.
 type suite struct {
 	name string
-	// run runs tests, all of them when names is empty, else at least those, and returns what became of each.
-	// The tests start their servers themselves, by what the environment makes of "tarantool".
+	// run runs tests and returns their outcomes. If names is empty it runs all tests, else at least those.
+	// The tests start their servers themselves, as "tarantool" from the PATH of env.
 	run func(t *testing.T, env []string, log string, names []string) testenv.Outcomes
 }
 
@@ -39,9 +39,9 @@ func pickSuite(t *testing.T, name string) suite {
 	return suite{}
 }
 
-// TestSuites runs drivers' own tests directly, through a plain forwarder and through gateways
-// that seal all they may. What a test ends with through the gateway must be what it ends with
-// through the forwarder, apart from those in differs.txt.
+// TestSuites runs drivers' own tests directly, through a plain forwarder and through gateways that compress
+// everything they may. The outcome of a test through the gateway must be that through the forwarder, except
+// for tests in differs.txt.
 func TestSuites(t *testing.T) {
 	if *suiteNames == "" {
 		t.Skip("takes its time; run test/tarantool/suites")
@@ -51,10 +51,10 @@ func TestSuites(t *testing.T) {
 	})
 }
 
-// compare runs a suite in each way and reports whether all ended the same at once.
+// compare runs a suite in each way and reports whether all outcomes were equal at the first attempt.
 func compare(t *testing.T, s suite, log string) (same bool) {
 	testenv.Program(t, "tarantool")
-	testenv.Cinch(t) // that it builds is known before anything runs
+	testenv.Cinch(t) // a failure to build ends the test before anything runs
 	run := func(way string, names []string) (got testenv.Outcomes) {
 		file := log + "-" + way
 		if names != nil {
@@ -94,8 +94,7 @@ func logNames(t *testing.T, what string, names []string) {
 	}
 }
 
-// enter returns the environment in which servers are met in that way, and what is to be
-// checked at the end.
+// enter returns the environment for servers in this way, and a function with the checks at the end.
 func enter(t *testing.T, way string) (env []string, check func()) {
 	t.Helper()
 	env = os.Environ()
@@ -108,7 +107,7 @@ func enter(t *testing.T, way string) (env []string, check func()) {
 		t.Fatal(err)
 	}
 	bin := t.TempDir()
-	// With options, such as -V, it is the real one.
+	// If the first argument is an option, such as -V, the real program is run.
 	script := "#!/bin/sh\ncase ${1:--} in -*) ;; *) set -- '" + shim + "' \"$@\" ;; esac\nexec '" + testenv.Program(t, "tarantool") + "' \"$@\"\n"
 	if err := os.WriteFile(filepath.Join(bin, "tarantool"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
@@ -117,7 +116,8 @@ func enter(t *testing.T, way string) (env []string, check func()) {
 	return append(env, "PATH="+bin+":"+os.Getenv("PATH"), "CINCH_FRONTS="+port, "CINCH_EVENTS="+f.events), f.check
 }
 
-// readDiffers returns why a test may end otherwise: "name: reason" in each line of differs.txt.
+// readDiffers returns the reasons for tests with other outcomes: "name: reason" in each line of
+// differs.txt.
 func readDiffers(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("differs.txt")

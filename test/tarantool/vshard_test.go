@@ -24,7 +24,7 @@ const (
 	fastTraining = "training: {min_samples: 1000, interval: 50ms, poll: 50ms, cpu: 99%}"
 )
 
-// storage is one shard: a real Tarantool that vshard has configured, and a gateway of its own.
+// storage is one shard: a real Tarantool that vshard has configured, with its own gateway.
 type storage struct {
 	number  int
 	addr    string
@@ -38,7 +38,8 @@ func (s *storage) instance() string {
 	return fmt.Sprintf("8a274925-a26d-47fc-9e1b-00000000000%d", s.number)
 }
 
-// vshardConfig is what vshard is told, in Lua. Through gateways is how the router goes.
+// vshardConfig returns vshard's configuration in Lua. With through, as for the router, storages are reached
+// through their gateways.
 func vshardConfig(weights map[*storage]int, through bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "{bucket_count = %d, rebalancer_disbalance_threshold = 0, rebalancer_max_receiving = 10, sharding = {", buckets)
@@ -70,7 +71,7 @@ require('fiber').create(function() while true do require('fiber').sleep(3600) en
 const docsRules = `- {name: docs, space: docs, field: body, setting: zstd-3, dictionary: auto}
 - {name: puts, function: vshard.storage.call, argument: 4.3, setting: zstd-3, dictionary: auto}`
 
-// startStorages starts those, as parts of a cluster with these weights.
+// startStorages starts storages as parts of a cluster with these weights.
 func startStorages(t *testing.T, program string, all []*storage, weights map[*storage]int) {
 	t.Helper()
 	for _, s := range all {
@@ -96,7 +97,8 @@ func startGateway(t *testing.T, addr string) *testenv.GatewayServer {
 func tntConnect(t *testing.T, addr string) *tnt.Connection {
 	t.Helper()
 	var c *tnt.Connection
-	testenv.Eventually(t, "the server has what its description needs", func() (ok bool) { // newer ones listen before
+	// Newer servers listen before they are configured.
+	testenv.Eventually(t, "the server has what its description needs", func() (ok bool) {
 		var err error
 		c, err = tnt.Connect(t.Context(), tnt.NetDialer{Address: addr}, tnt.Opts{Timeout: 2 * time.Minute})
 		return err == nil
@@ -127,7 +129,7 @@ func cinchCommand(t *testing.T, code int, args ...string) string {
 	return string(out)
 }
 
-// router is vshard's, in a Tarantool without tuples.
+// router is vshard's router, in a Tarantool without data.
 type router struct {
 	t *testing.T
 	c *tnt.Connection
@@ -173,7 +175,7 @@ func (r *router) call(how, function string, id int, args []any) (any, error) {
 	return got[0], nil
 }
 
-// check reads every document, and says how many are wrong.
+// check reads every document, and returns how many are wrong and an example.
 func (r *router) check(want map[int]string) (wrong int, why string) {
 	for id, body := range want {
 		if got, err := r.call("callro", "get_doc", id, []any{id}); err != nil || got != body {
@@ -184,7 +186,7 @@ func (r *router) check(want map[int]string) (wrong int, why string) {
 	return wrong, why
 }
 
-// document resembles what applications store.
+// document returns a value that resembles those of applications.
 func document(random *rand.Rand) string {
 	pick := func(words ...string) string { return words[random.IntN(len(words))] }
 	return fmt.Sprintf(`{"order_id":"%08x","customer":{"id":%d,"tier":"%s","country":"%s"},"items":[{"sku":"SKU-%05d","quantity":%d,"unit_price":%d.%02d}],"status":"%s","created_at":"2026-%02d-%02dT%02d:%02d:00Z"}`,
@@ -204,8 +206,8 @@ func dictsNamed(t *testing.T, c *tnt.Connection) map[uint32]int {
 	return named
 }
 
-// TestVshardRebalancing: buckets move from shard to shard while clients read and write through
-// gateways in processes of their own; a new shard joins, one is drained, and switched off.
+// TestVshardRebalancing moves buckets between shards while clients read and write through gateways that are
+// separate processes. A new shard joins, and one is drained and switched off.
 func TestVshardRebalancing(t *testing.T) {
 	if *vshardPath == "" {
 		t.Skip("no -vshard")
@@ -266,7 +268,7 @@ func rebalance(t *testing.T, program string) {
 	}
 	eval(t, r.c, fmt.Sprintf("vshard.router.cfg(%s)", vshardConfig(weights, true)))
 	first.gateway.Kill()
-	_, _ = first.direct.Do(tnt.NewEvalRequest("os.exit(0)").Args([]any{})).Get() // which has no answer
+	_, _ = first.direct.Do(tnt.NewEvalRequest("os.exit(0)").Args([]any{})).Get() // sends no answer
 	for _, s := range all[1:] {
 		s.gateway.Kill()
 		if err := s.gateway.Restart(); err != nil {
