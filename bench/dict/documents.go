@@ -51,7 +51,7 @@ type documentResult struct {
 	*documents
 	plain, auto holding
 	number      uint32 // of the dictionary
-	bytes       int    // of it
+	bytes       int    // of the dictionary
 	passes      int    // over the learning side, until there was a dictionary
 }
 

@@ -6,7 +6,7 @@
 //	go run ./bench/http -http2    only prints; -beside FILE measures another build of cinch in turn with this one
 //
 //	main.go     rounds, and the table
-//	ways.go     what stands between client and server
+//	ways.go     the proxies between client and server
 //	load.go     the client
-//	serve.go    the server, and the reverse proxy, as processes of their own
+//	serve.go    the server and the reverse proxy, as separate processes
 package main

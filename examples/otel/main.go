@@ -9,12 +9,12 @@
 // In reading order:
 //
 //	main.go       options, and one sender after the other
-//	shop/         what is sent, and sender/, python/, node/, which send it
-//	setup.go      gateways by near.yaml and far.yaml, and the hops that count
+//	shop/         the data, and the senders of it: sender/, python/, node/
+//	setup.go      gateways with near.yaml and far.yaml, and the hops that count bytes
 //	collector.go  the way through collectors
-//	serve.go      the receiver's ends; receiver.go, what it checks
-//	tools.go      what senders need
-//	report.go     the page
+//	serve.go      the receiver's servers; receiver.go, its checks
+//	tools.go      the senders' programs and dependencies
+//	report.go     the table
 package main
 
 import (

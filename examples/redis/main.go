@@ -7,7 +7,7 @@
 //	load -> API ------------------------------> link -> redis-server     before
 //	load -> API -> cinch serve (beside the API) -> link -> redis-server     after
 //
-// API, gateway, link and Redis are processes of their own; the API is the same program in both.
+// API, gateway, link and Redis are separate processes; the API is the same program in both.
 package main
 
 import (

@@ -8,8 +8,9 @@
 // time is the process's, garbage collection included, on one core. It is a module of its own, outside of the
 // workspace, so that its dependencies don't have to agree with Cinch's.
 //
-//	main.go   what is measured
-//	stef.go   STEF, and otap.go, OTel-Arrow
+//	main.go   the measurements
+//	stef.go   STEF
+//	otap.go   OTel-Arrow
 package main
 
 import (
