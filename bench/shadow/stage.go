@@ -27,7 +27,7 @@ type stage struct {
 // its process.
 const (
 	memoryBytes = 128 << 20
-	mostBytes   = memoryBytes*12/10 + 64<<20 + clients*48<<10
+	mostBytes   = memoryBytes*12/10 + 48<<20 + clients*48<<10
 )
 
 // diskBytes is the size of a disk that is to fill up; a new server's files fit.

@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
 	"github.com/cinch-layer/cinch/internal/rollout/patroni"
 )
 
@@ -151,6 +152,9 @@ func (c *Cell) validate() error {
 	}
 	if (c.Gateway.Admin == "") == (c.Hooks.Hold == nil || c.Hooks.Move == nil || c.Hooks.Release == nil) {
 		return errors.New("give gateway: {admin: the admin page of the gateway that clients go through, token_file: ...}, or hooks hold, move and release")
+	}
+	if u := c.Gateway.Unmovable; u != "" && u != control.Abort && u != control.End {
+		return fmt.Errorf("gateway: unmovable is %s or %s, not %q", control.Abort, control.End, u)
 	}
 	if c.Patroni != nil && c.Hooks.Fence != nil {
 		return errors.New("hooks: fence is not for Patroni, which fences by itself (its watchdog)")

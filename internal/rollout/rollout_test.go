@@ -601,6 +601,7 @@ gates: {lag: 2MiB, hold: 3s}
 	for text, want := range map[string]string{
 		"cell: x\n":           "needs a name",
 		"cell: x\nnods: []\n": "nods",
+		"cell: x\nnodes: [{name: a}]\ngateway: {admin: x, unmovable: ends}\n":                                                                                                                              `unmovable is abort or end, not "ends"`,
 		"cell: x\nnodes: [{name: a, url: 'postgres://h/d', directory: /d}]\ngateway: {admin: x}\n":                                                                                                         "no replacement",
 		"cell: x\nnodes: [{name: a, url: 'postgres://h/d', directory: /d, replacement: {name: b, url: 'postgres://h/d', directory: /d}}]\ngateway: {admin: x}\npatroni: {}\n":                              "needs patroni: {api",
 		"cell: x\nnodes: [{name: a, url: 'postgres://h/d', directory: /d, patroni: {api: 'http://h:1', config: /c}, replacement: {name: b, url: 'postgres://h/d', directory: /d}}]\ngateway: {admin: x}\n": "the cell has not",
