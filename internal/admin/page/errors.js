@@ -48,6 +48,11 @@ const meanings = {
   bad_hello: "The two ends of a link could not agree. Is the other end a gateway of the same kind?",
   version: "The two ends of a link have different versions. Upgrade the older one.",
   refused: "The other end is full, or does not reach its upstream. Look there.",
+  coding_refused: "The server does not read a coding of HTTP, so bodies go without for a minute. Rules may name one that it reads.",
+  request: "A client's request was invalid, took too long, or its headers were too long.",
+  upstream_reply: "The server's reply was not valid HTTP. Is the address that of an HTTP server?",
+  compress: "A message could not be compressed, and was sent plain. If it lasts, please report the log's lines.",
+  codec: "A piece of a link could not be compressed, and was sent plain. If it lasts, please report the log's lines.",
   login_refused: "A client asked for a login that does not pass through a gateway.",
 };
 
