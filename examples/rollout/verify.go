@@ -164,6 +164,9 @@ func sums(ctx context.Context, n *node, replayed string) (map[string]string, err
 			if err := db.QueryRow(ctx, "SELECT pg_last_wal_replay_lsn() >= $1::pg_lsn", replayed).Scan(&there); err != nil {
 				return err
 			}
+			if !there {
+				time.Sleep(10 * time.Millisecond)
+			}
 		}
 		for table, question := range checksums {
 			var sum string

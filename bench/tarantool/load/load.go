@@ -129,8 +129,11 @@ func (r Row) EncodeMsgpack(e *msgpack.Encoder) error {
 // DecodeMsgpack implements msgpack.CustomDecoder.
 func (r *Row) DecodeMsgpack(d *msgpack.Decoder) error {
 	n, err := d.DecodeArrayLen()
-	if err != nil || n != 2 {
-		return fmt.Errorf("a tuple of %d fields (%w)", n, err)
+	if err != nil {
+		return err
+	}
+	if n != 2 {
+		return fmt.Errorf("a tuple of %d fields, not 2", n)
 	}
 	if r.ID, err = d.DecodeUint64(); err != nil {
 		return err
