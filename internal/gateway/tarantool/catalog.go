@@ -249,9 +249,9 @@ func (c *catalog) complain(err error) {
 	case errors.Is(err, store.ErrLogin):
 		hint = "put the gateway's own user and password into the upstream's URL: tarantool://user:password@host:3301"
 	case errors.Is(err, store.ErrDenied):
-		hint = "run cinch tarantool init, or give the gateway's user the right to read"
+		hint = "run 'cinch tarantool init', or grant the gateway's user the right to read the schema"
 	}
-	c.log.Warn(unreadable+", so nothing is sealed", "err", err, "hint", hint)
+	c.log.Warn(unreadable+", so nothing is compressed", "err", err, "hint", hint)
 }
 
 // setRules replaces the rules.
@@ -271,7 +271,7 @@ func (c *catalog) assign() {
 	for _, text := range complaints {
 		if !c.told[text] {
 			c.told[text] = true
-			c.log.Warn("not sealed: " + text)
+			c.log.Warn("not compressed: " + text)
 		}
 	}
 	if len(c.told) > maxTold {

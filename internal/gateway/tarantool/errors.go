@@ -37,8 +37,8 @@ func wrongVersion(current uint64, r *request) *refusal {
 }
 
 var (
-	noMemory = &refusal{wire.ErrNoMemory, "budget", "cinch: the memory budget is used up"}
+	noMemory = &refusal{wire.ErrNoMemory, "budget", "cinch: the memory budget is used up (memory.budget): try again"}
 	// schemaUnknown refuses requests that might cut an envelope.
-	schemaUnknown = &refusal{wire.ErrSystem, "splice", "cinch: the schema could not be read yet, so it can't be known whether this meets sealed fields"}
+	schemaUnknown = &refusal{wire.ErrSystem, "splice", "cinch: the schema could not be read yet, and the request could cut compressed values: try again later"}
 	malformed     = &refusal{wire.ErrInvalid, "malformed", "Invalid MsgPack - packet body"}
 )

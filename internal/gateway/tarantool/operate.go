@@ -93,7 +93,7 @@ func (u *updater) upsert() *refusal {
 	var parts [][]byte
 	for _, p := range primary.Parts {
 		if p.Path != "" {
-			return unsupported("splice", fmt.Sprintf("splices by UPSERT in space %s, whose primary key is within a field: use UPDATE", u.space.Name))
+			return unsupported("splice", fmt.Sprintf("splices by UPSERT in space %s, whose primary key has a part at a path within a field: use UPDATE", u.space.Name))
 		}
 		if p.Field < len(fields) {
 			parts = append(parts, fields[p.Field].Of(u.r.bytes))
@@ -304,7 +304,7 @@ func (o *operator) appendNumber(dst, v []byte) []byte {
 func (o *operator) set(insert bool, at int, v []byte) *refusal {
 	if at > len(o.slots) {
 		if o.u.r.header.Type == wire.Upsert {
-			return unsupported("splice", fmt.Sprintf("an UPSERT that splices or moves sealed fields of space %s, and sets a field that is not behind the last: use UPDATE", o.u.space.Name))
+			return unsupported("splice", fmt.Sprintf("an UPSERT that splices or moves compressed fields of space %s, and sets a field beyond the end of the tuple with a gap before it: use UPDATE", o.u.space.Name))
 		}
 		if at > maxFields {
 			return nil // the server refuses it
@@ -446,7 +446,7 @@ func (o *operator) splice(parts []wire.Span, at int, found bool) *refusal {
 	before := o.slots[at].cut
 	if before != nil && !o.u.takesSeveral() {
 		if o.u.server == (store.Version{}) {
-			return unsupported("splice", "several splices of a field that may be sealed, by a server that does not say its version")
+			return unsupported("splice", "several splices of a field that may be compressed, on a server that does not report its version")
 		}
 		ok = false // such a server refuses several operations on a field
 	}

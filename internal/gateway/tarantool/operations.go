@@ -88,10 +88,10 @@ func (c *collector) splice(t target, paste wire.Span) *refusal {
 	case t.nested, !t.known && !t.fromEnd: // there are no envelopes within a field
 	case !c.space.ruled && c.all.calls == nil && (!c.all.prepared || len(c.space.fields) == 0):
 	case !t.known, c.moved:
-		c.needSteps("splice", fmt.Sprintf("splices in space %s, some of whose fields are sealed,", c.space.Name))
+		c.needSteps("splice", fmt.Sprintf("splices in space %s, some of whose fields are compressed,", c.space.Name))
 		return nil
 	case c.mayHold(t.position):
-		c.needSteps("splice", fmt.Sprintf("splices of field %d of space %s, whose values are sealed,", t.position+1, c.space.Name))
+		c.needSteps("splice", fmt.Sprintf("splices of field %d of space %s, whose values are compressed,", t.position+1, c.space.Name))
 		return nil
 	}
 	return c.unsealed(paste)
@@ -110,7 +110,7 @@ func (c *collector) mayHold(position int) bool {
 // needSteps records that an operation needs the stored tuple.
 func (c *collector) needSteps(what, operation string) {
 	if c.stepsRefusal == nil {
-		c.stepsRefusal = unsupported(what, operation+" without its stored function: an administrator runs 'cinch tarantool init', once; or read the tuple, and assign its fields with =")
+		c.stepsRefusal = unsupported(what, operation+" without its stored function: have an administrator run 'cinch tarantool init' once; or read the tuple, and assign its fields with =")
 	}
 }
 
@@ -130,7 +130,7 @@ func (c *collector) shift(t target, deletes bool) {
 		if why == "" || c.isPrimary(other) || !c.guardedBeside(from, other, deletes) {
 			continue
 		}
-		c.needSteps("shift", fmt.Sprintf("insertions and deletions of fields in space %s that would move sealed values to field %d (%s)", c.space.Name, other+1, why))
+		c.needSteps("shift", fmt.Sprintf("insertions and deletions of fields in space %s that would move compressed values to field %d (%s)", c.space.Name, other+1, why))
 		return
 	}
 }

@@ -11,7 +11,7 @@ import (
 // settleWait limits how long a request for replication waits for the replies to earlier requests.
 const settleWait = 30 * time.Second
 
-var errBusy = errors.New("replication was asked for while replies were outstanding")
+var errBusy = errors.New("replication was requested while replies were outstanding")
 
 // replicate makes the connection one for replication, from the current frame on, until the connection ends.
 // Replicas receive rows in stored form, and what they send is no reply to any request.
@@ -23,7 +23,7 @@ func (s *session) replicate(f *frame) error {
 	if s.Draining() {
 		return s.Close()
 	}
-	s.g.cfg.Log.Debug("connection is for replication, and passes as it is", "client", s.Client.RemoteAddr().String(), "type", s.req.header.Type)
+	s.g.cfg.Log.Debug("replication connection, forwarded unchanged", "client", s.Client.RemoteAddr().String(), "type", s.req.header.Type)
 	if err := relay(&s.fromClient, f.bytes, &s.toServer, s.Upstream, s.Client); err != nil {
 		return err
 	}

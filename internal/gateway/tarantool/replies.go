@@ -150,7 +150,7 @@ func (s *session) open(r *reply, kind wire.Type) ([]byte, *refusal) {
 	}
 	if err := s.reserve(size); err != nil {
 		s.g.cfg.Stats.Error("budget")
-		return nil, &refusal{wire.ErrNoMemory, "budget", fmt.Sprintf("cinch: a reply of %d bytes does not fit the memory budget", size)}
+		return nil, &refusal{wire.ErrNoMemory, "budget", fmt.Sprintf("cinch: a reply of %d bytes does not fit into the memory budget (memory.budget)", size)}
 	}
 	out, err := s.openAll(r, size)
 	if err != nil {
@@ -174,7 +174,7 @@ func (s *session) openedSize(r *reply) (size int, err error) {
 		}
 		found = true
 		if err == nil && h.RawLen > s.g.vault.Sealer.MaxOpen() {
-			err = fmt.Errorf("%w: %d bytes, at most %d are opened", cinch.ErrTooLarge, h.RawLen, s.g.vault.Sealer.MaxOpen())
+			err = fmt.Errorf("%w: %d bytes, max_open is %d", cinch.ErrTooLarge, h.RawLen, s.g.vault.Sealer.MaxOpen())
 		}
 		if err != nil {
 			return 0, err

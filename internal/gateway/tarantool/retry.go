@@ -119,7 +119,7 @@ func (s *session) rewriteAgain(r *request, tries int, laneStamp uint64) (rewritt
 	h := handlingOf(r.header.Type)
 	if h.hasValues() && tries >= maxTries {
 		if hasMagic(r.bytes) || r.splices() {
-			return rewritten{}, &refusal{wire.ErrSystem, "schema", "cinch: the schema changes all the time"}
+			return rewritten{}, &refusal{wire.ErrSystem, "schema", "cinch: the schema keeps changing: try again"}
 		}
 		h = inOrder
 	}

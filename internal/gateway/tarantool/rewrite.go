@@ -165,7 +165,7 @@ func (all *spaces) spaceOf(r *request) (*space, *refusal) {
 		}
 	}
 	if s == nil && all.blindTo(uint32(id), name) && r.splices() {
-		return nil, unsupported("splice", fmt.Sprintf("splices, insertions and deletions of fields in a space that the gateway's user may not see, as %s: grant it the right to read that", all.whyBlind()))
+		return nil, unsupported("splice", fmt.Sprintf("splices, insertions and deletions of fields in a space that the gateway's user may not read: %s; grant it the right to read that space", all.whyBlind()))
 	}
 	return s, nil
 }
@@ -237,7 +237,7 @@ func (c *collector) value(position int, v wire.Span) *refusal {
 		}
 	}
 	if len(c.r.edits) >= maxEdits {
-		return unsupported("magic", fmt.Sprintf("over %d values to seal in a request", maxEdits))
+		return unsupported("magic", fmt.Sprintf("over %d values to compress in a request", maxEdits))
 	}
 	c.r.edits = append(c.r.edits, e)
 	return nil

@@ -156,7 +156,7 @@ func (b *assigner) complainAboutNothing() {
 	}
 	for _, r := range b.rules.Rules() {
 		if r.Types&policy.Tuple != 0 && (named(r.Key) || named(r.Field)) && !slices.Contains(b.used, r) {
-			b.complain("rule %s finds no field %s of a space %s that can hold strings and that the gateway's user may see", r.Name, orAny(r.Field), orAny(r.Key))
+			b.complain("rule %s matches no field %s of a space %s that can hold strings and that the gateway's user may read", r.Name, orAny(r.Field), orAny(r.Key))
 		}
 	}
 }
@@ -225,7 +225,7 @@ func (all *spaces) blindTo(id uint32, name []byte) bool {
 // whyBlind returns why a space that is not among these may hold envelopes.
 func (all *spaces) whyBlind() string {
 	if len(all.unseen) > 0 {
-		return fmt.Sprintf("rules name one (%s)", all.unseen[0])
+		return fmt.Sprintf("rules name such a space (%s)", all.unseen[0])
 	}
 	return "functions may store compressed arguments there"
 }

@@ -33,7 +33,7 @@ func (g *Gateway) checkSQL(ctx context.Context, r *request) *refusal {
 	}
 	all := g.catalog.await(ctx)
 	if all == nil {
-		return &refusal{wire.ErrSystem, "sql", "cinch: the schema could not be read yet, so it can't be known whether the statement meets sealed fields"}
+		return &refusal{wire.ErrSystem, "sql", "cinch: the schema could not be read yet, so it is unknown whether the statement uses compressed fields: try again later"}
 	}
 	text := string(raw)
 	for _, name := range all.guarded {
@@ -43,7 +43,7 @@ func (g *Gateway) checkSQL(ctx context.Context, r *request) *refusal {
 		if g.cfg.SQL == SQLProjection && all.projects(text, maxViews) {
 			return nil
 		}
-		return unsupported("sql", fmt.Sprintf("SQL on space %s, some of whose fields are sealed: the server would compute on sealed bytes", name))
+		return unsupported("sql", fmt.Sprintf("SQL on space %s, some of whose fields are compressed: the server would compute on compressed bytes", name))
 	}
 	return nil
 }

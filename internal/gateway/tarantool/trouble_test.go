@@ -48,7 +48,7 @@ func TestOwnLoginIsWrong(t *testing.T) {
 	b.check(b.client(), 1, document(1), true)
 }
 
-// While the schema changes all the time each splice is applied once, or refused.
+// While the schema keeps changing each splice is applied once, or refused.
 func TestSplicesWhileTheSchemaChanges(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	b.install()
@@ -86,7 +86,7 @@ func TestSplicesWhileTheSchemaChanges(t *testing.T) {
 					mu.Lock()
 					spliced++
 					mu.Unlock()
-				case !strings.Contains(a.text, "the schema changes all the time"):
+				case !strings.Contains(a.text, "the schema keeps changing"):
 					t.Errorf("%#x %s", a.code, a.text)
 					return
 				}

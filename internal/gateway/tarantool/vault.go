@@ -48,7 +48,7 @@ func (v *vault) seal(dst, value []byte, rule *policy.Rule, login string) (out []
 
 // errForeign refuses values that other libraries have compressed. The gateway for Tarantool never makes such
 // envelopes, and so all that it decompresses has the declared length.
-var errForeign = fmt.Errorf("%w: the content of a value that a library for Redis had compressed", cinch.ErrUnknownCodec)
+var errForeign = fmt.Errorf("%w: the envelope of a value that a Redis client library had compressed", cinch.ErrUnknownCodec)
 
 // openStored returns the value of a stored envelope.
 func (v *vault) openStored(stored []byte) ([]byte, error) {
