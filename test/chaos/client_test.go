@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// patience bounds everything that must come at some time; nothing should come near it.
+// patience limits all waits for events that must happen; none should come near it.
 const patience = time.Minute
 
 // client is one raw connection, used by one goroutine at a time.
@@ -45,7 +45,7 @@ func (c *client) send(b []byte) error {
 	return err
 }
 
-// frame reads one reply, whole. io.EOF means that the connection ended between two.
+// frame reads one complete reply. io.EOF means that the connection ended between two replies.
 func (c *client) frame() (string, error) {
 	var b strings.Builder
 	for open := 1; open > 0; open-- {
@@ -70,7 +70,7 @@ func (c *client) frame() (string, error) {
 	return b.String(), nil
 }
 
-// do sends one command and returns its reply as it came.
+// do sends one command and returns its reply unparsed.
 func (c *client) do(args ...string) (string, error) {
 	if err := c.send(request(args...)); err != nil {
 		return "", err
@@ -87,7 +87,7 @@ func (c *client) must(t testing.TB, args ...string) string {
 	return reply
 }
 
-// text is the string in a reply.
+// text returns the string in a reply.
 func text(reply string) string {
 	if reply == "" || reply[0] != '$' || strings.HasPrefix(reply, "$-1") {
 		return ""

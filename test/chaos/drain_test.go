@@ -18,9 +18,9 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// drained is one client's account of a drain.
+// drained is one client's result of a drain.
 type drained struct {
-	due      int // requests that were sent before the signal
+	due      int // requests sent before the signal
 	answered int
 	err      error
 }
@@ -46,7 +46,7 @@ func drainUnderLoad(t *testing.T, server *testenv.RedisServer, depth int) {
 	for i := range rounds {
 		testenv.Eventually(t, "all are answered, and again", func() bool { return rounds[i].Load() > 1 })
 	}
-	signalled.Store(true) // what was written before this was sent before the signal
+	signalled.Store(true) // requests written before this were sent before the signal
 	if err := g.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -70,8 +70,7 @@ func drainUnderLoad(t *testing.T, server *testenv.RedisServer, depth int) {
 	}
 }
 
-// load sends pipelines until the connection ends. It stops sending once the signal is
-// out, but goes on reading.
+// load sends pipelines until the connection ends. After the signal it stops sending, but keeps reading.
 func load(c *client, id, depth int, rounds *atomic.Int64, signalled *atomic.Bool) (r drained) {
 	value := strings.Repeat(fmt.Sprintf("value of client %d; ", id), 40)
 	key := fmt.Sprintf("drain:%d", id)
@@ -110,8 +109,7 @@ func load(c *client, id, depth int, rounds *atomic.Int64, signalled *atomic.Bool
 	return r
 }
 
-// A request whose bytes had arrived when the signal came is answered, even if the gateway
-// had not read it yet.
+// A request whose bytes had arrived before the signal is answered, even if the gateway had not read it yet.
 func TestDrainReadsWhatHasArrived(t *testing.T) {
 	server := testenv.Redis(t)
 	for range codectest.Amount(1, 2, 5) {
@@ -145,7 +143,7 @@ func TestDrainReadsWhatHasArrived(t *testing.T) {
 	}
 }
 
-// A blocked command or a subscription does not keep a gateway from ending.
+// A blocked command or a subscription does not keep a gateway from stopping.
 func TestDrainEndsTransactionsAndBlocked(t *testing.T) {
 	server := testenv.Redis(t)
 	g := testenv.Gateway(t, testenv.GatewayConfig{Upstream: server.Addr, Args: []string{"--drain-timeout", "2s"}})
@@ -206,7 +204,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	load.Wait()
 }
 
-// readAndWrite fails the test when a reply is not what was written, or none comes.
+// readAndWrite fails the test if a reply is missing or differs from the value written.
 func readAndWrite(t *testing.T, c *client, id int, stop chan struct{}) {
 	for n := 0; ; n++ {
 		select {
@@ -226,7 +224,7 @@ func readAndWrite(t *testing.T, c *client, id int, stop chan struct{}) {
 	}
 }
 
-// awaitSealing writes until what is written is stored sealed, or plain.
+// awaitSealing writes until new values are stored compressed, or plain, as want says.
 func awaitSealing(t *testing.T, gateway, server string, want bool) {
 	t.Helper()
 	through, direct := mustDial(t, gateway), mustDial(t, server)

@@ -17,11 +17,11 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// planted is something in the store that looks like an envelope and can't be opened.
+// planted is a stored value that looks like an envelope and can't be opened.
 type planted struct {
 	name  string
 	value string
-	says  string // the error reply has this in it
+	says  string // part of the error reply
 }
 
 func seal(t testing.TB, value string, id codec.ID) string {
@@ -30,7 +30,7 @@ func seal(t testing.TB, value string, id codec.ID) string {
 	return string(cinch.NewSealer(cinch.SealerOptions{}).Seal(nil, []byte(value), codec.Setting{Codec: id}, always))
 }
 
-// header makes an envelope's header by hand, for things that Seal never writes.
+// header builds an envelope's header that Seal never writes.
 func header(second, flags byte, rawLen uint64, sum uint32, more ...byte) string {
 	b := append([]byte(cinch.Magic), second, flags)
 	b = binary.AppendUvarint(b, rawLen)
@@ -66,8 +66,8 @@ func damages(t testing.TB) []planted {
 	}
 }
 
-// Commands on a value that does not open answer with an error that names the problem, in
-// its place among other replies; the connection goes on, the value stays as it was.
+// Commands on a value that can't be opened are answered with an error that names the problem, in the right
+// place among other replies. The connection stays usable, and the value unchanged.
 func TestDamagedValuesAreErrors(t *testing.T) {
 	server := testenv.Redis(t)
 	g := testenv.Gateway(t, testenv.GatewayConfig{Upstream: server.Addr})
@@ -133,8 +133,8 @@ func checkDamaged(t *testing.T, d planted, g *testenv.GatewayServer, direct, c *
 	}
 }
 
-// Twenty bytes that declare a gigabyte, and frames that unpack to more than they declare,
-// take no memory to speak of, however many ask.
+// Twenty bytes that declare a gigabyte, and frames that expand to more than they declare, cost hardly any
+// memory, however many clients read them.
 func TestHostileValuesTakeNoMemory(t *testing.T) {
 	server := testenv.Redis(t)
 	g := testenv.Gateway(t, testenv.GatewayConfig{Upstream: server.Addr})
@@ -151,7 +151,7 @@ func TestHostileValuesTakeNoMemory(t *testing.T) {
 		t.Errorf("resident memory went from %d to %d MiB", before>>20, after>>20)
 	}
 
-	// What may be opened is bounded by the budget: 20 clients ask for 30 MiB each.
+	// Decompression is limited by the budget: 20 clients request 30 MiB each.
 	direct.must(t, "SET", "zeros", zeros)
 	askAll(t, g.Addr, 20, 1, "$31457280\r\n", "zeros")
 	const budget = 256 << 20
@@ -160,7 +160,7 @@ func TestHostileValuesTakeNoMemory(t *testing.T) {
 	}
 }
 
-// askAll has many clients read some keys, and wants a whole reply with that beginning.
+// askAll has many clients read some keys. Each reply must be complete and begin with want.
 func askAll(t *testing.T, addr string, clients, times int, want string, keys ...string) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -183,8 +183,8 @@ func askAll(t *testing.T, addr string, clients, times int, want string, keys ...
 func rss(t *testing.T, pid int) int64  { return testenv.ProcessMemory(t, pid, "VmRSS") }
 func peak(t *testing.T, pid int) int64 { return testenv.ProcessMemory(t, pid, "VmHWM") }
 
-// Requests that break the protocol are answered as the server answers them; those that
-// promise much and send little hold no memory.
+// Requests that violate the protocol are answered as the server answers them. Those that declare much and
+// send little hold no memory.
 func TestHostileRequests(t *testing.T) {
 	server := testenv.Redis(t)
 	g := testenv.Gateway(t, testenv.GatewayConfig{Upstream: server.Addr})
@@ -204,7 +204,7 @@ func TestHostileRequests(t *testing.T) {
 		var want, got string
 		for _, silence := range []time.Duration{300 * time.Millisecond, 3 * time.Second, patience} {
 			if want, got = lastWords(t, server.Addr, raw, silence), lastWords(t, g.Addr, raw, silence); got == want {
-				break // otherwise one was only slow, perhaps
+				break // otherwise one of the two may only have been slow
 			}
 		}
 		if got != want {
@@ -223,8 +223,8 @@ func TestHostileRequests(t *testing.T) {
 	noise(t, g)
 }
 
-// lastWords sends raw bytes and a PING, and returns what comes until the end, or until
-// nothing comes any more for a while.
+// lastWords sends raw bytes and a PING, and returns everything received until the connection ends, or until
+// nothing more arrives for a while.
 func lastWords(t *testing.T, addr, raw string, silence time.Duration) string {
 	t.Helper()
 	c := mustDial(t, addr)
@@ -244,7 +244,7 @@ func lastWords(t *testing.T, addr, raw string, silence time.Duration) string {
 	}
 }
 
-// promise opens many connections that announce large requests and send a piece.
+// promise opens many connections that declare large requests and send only a part.
 func promise(t *testing.T, addr string) {
 	starts := []string{
 		"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$536870912\r\n",
@@ -262,7 +262,7 @@ func promise(t *testing.T, addr string) {
 	time.Sleep(200 * time.Millisecond)
 }
 
-// noise sends random bytes on many connections; the gateway has to survive.
+// noise sends random bytes on many connections; the gateway must survive.
 func noise(t *testing.T, g *testenv.GatewayServer) {
 	r := rand.New(rand.NewPCG(testenv.Seed(t), 1))
 	pieces := []string{"*3\r\n", "$3\r\nSET\r\n", "$1\r\nk\r\n", "$5\r\nhello\r\n", "\r\n", "PING\r\n", "*0\r\n", "*-1\r\n", "$-1\r\n", "\x00\xff", "EXEC\r\n", "MULTI\r\n", "APPEND k v\r\n", "HELLO 3\r\n", "CLIENT REPLY OFF\r\n", "SUBSCRIBE x\r\n", "RESET\r\n", "*1\r\n$4\r\nQUIT\r\n"}

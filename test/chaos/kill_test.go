@@ -36,8 +36,8 @@ func newStack(t *testing.T, cfg testenv.GatewayConfig, serverArgs ...string) *st
 	return s
 }
 
-// under runs all clients and calls hit at a random moment. It returns when every client
-// has lost its connection.
+// under runs all clients and calls hit at a random moment. It returns when every client has lost its
+// connection.
 func (s *stack) under(hit func()) {
 	var all sync.WaitGroup
 	for _, w := range s.clients {
@@ -61,8 +61,8 @@ func TestKilledGatewayLosesNothing(t *testing.T) {
 	t.Logf("%d units acknowledged, %d gateways killed", s.acked, hits)
 }
 
-// The append-only file is written before a reply goes out, so that a killed process (unlike
-// a machine without power) loses nothing that was acknowledged.
+// The append-only file is written before a reply is sent, so a killed process (unlike a machine without
+// power) loses nothing that was acknowledged.
 func TestKilledServerLosesNothingAcknowledged(t *testing.T) {
 	s := newStack(t, testenv.GatewayConfig{Force: true}, "--appendonly", "yes", "--appendfsync", "no")
 	hits := codectest.Amount(1, 2, 6)
@@ -76,7 +76,7 @@ func TestKilledServerLosesNothingAcknowledged(t *testing.T) {
 	t.Logf("%d units acknowledged, %d servers killed", s.acked, hits)
 }
 
-// check reads everything, directly and through the gateway, and explains it.
+// check reads everything, directly and through the gateway, and finds the units that explain it.
 func (s *stack) check(t *testing.T, hit int) {
 	t.Helper()
 	s.settle(t)
@@ -112,8 +112,8 @@ func (s *stack) check(t *testing.T, hit int) {
 	}
 }
 
-// settle waits until the server has finished with the connections that broke: what they
-// had sent it is still carried out.
+// settle waits until the server has closed the broken connections: requests that they had sent are still
+// executed.
 func (s *stack) settle(t *testing.T) {
 	c := mustDial(t, s.server.Addr)
 	defer c.conn.Close()
@@ -136,7 +136,7 @@ func (w *writer) unexpected() error {
 	return nil
 }
 
-// read returns all strings and hash fields behind addr.
+// read returns all strings and hash fields at addr.
 func read(t *testing.T, addr string) map[string]string {
 	t.Helper()
 	c := mustDial(t, addr)
@@ -160,7 +160,7 @@ func read(t *testing.T, addr string) map[string]string {
 	return all
 }
 
-// own is what belongs to one client.
+// own returns the entries that belong to one client.
 func own(all map[string]string, id int) map[string]string {
 	mine := map[string]string{}
 	for k, v := range all {

@@ -6,25 +6,24 @@ import (
 	"strings"
 )
 
-// op is one command on keys that belong to one client alone, and what it makes of them.
+// op is one command on keys that only one client uses. apply does its effect to a copy of the stored data.
 type op struct {
 	args  []string
 	apply func(stored map[string]string)
 }
 
-// unit is what is carried out whole or not at all: a command, or a transaction.
+// unit is executed completely or not at all: a command, or a transaction.
 type unit []op
 
-// history is what one client has sent. The server carries units out in order, so after a
-// crash the store holds what the first n of them left, for some n that is at least the
-// number of acknowledged ones.
+// history records the units that one client has sent. The server executes them in order, so after a crash
+// the store holds the result of the first n, for some n that is at least the number of acknowledged ones.
 type history struct {
-	before map[string]string // what was stored before the first unit
+	before map[string]string // data stored before the first unit
 	units  []unit
 	acked  int
 }
 
-// stateAfter is what the first n units leave.
+// stateAfter returns the data after the first n units.
 func (h *history) stateAfter(n int) map[string]string {
 	state := maps.Clone(h.before)
 	for _, u := range h.units[:n] {
@@ -35,7 +34,7 @@ func (h *history) stateAfter(n int) map[string]string {
 	return state
 }
 
-// explain finds the n that a stored state fits, and makes that the new beginning.
+// explain finds the n whose data equals stored, and makes that the new start.
 func (h *history) explain(stored map[string]string) error {
 	state := h.stateAfter(h.acked)
 	for n := h.acked; ; n++ {
@@ -54,7 +53,7 @@ func (h *history) explain(stored map[string]string) error {
 		h.acked, len(h.units), differences(h.stateAfter(h.acked), stored))
 }
 
-// differences says how b leaves a, shortly.
+// differences describes briefly how b differs from a.
 func differences(a, b map[string]string) string {
 	var out strings.Builder
 	for k, v := range a {

@@ -12,7 +12,7 @@ type writer struct {
 	seq  int
 	r    *rand.Rand
 	h    history
-	bad  error // a reply that no crash explains
+	bad  error // a reply that a crash does not explain
 	errs []string
 }
 
@@ -20,11 +20,10 @@ func newWriter(id int, seed uint64) *writer {
 	return &writer{id: id, r: rand.New(rand.NewPCG(seed, uint64(id))), h: history{before: map[string]string{}}}
 }
 
-// writerName marks the connections of writers in the server's list.
+// writerName is the connection name of writers in the server's list.
 const writerName = "chaos-writer"
 
-// run sends pipelines through addr until the connection ends, and notes what was
-// acknowledged.
+// run sends pipelines to addr until the connection ends, and records which were acknowledged.
 func (w *writer) run(addr string) {
 	c, err := dial(addr)
 	if err != nil {
@@ -70,7 +69,7 @@ func (u unit) encode(dst []byte) []byte {
 	return append(dst, request("EXEC")...)
 }
 
-// readReply reads all that answers a unit.
+// readReply reads all replies to a unit.
 func (w *writer) readReply(c *client, u unit) error {
 	n := 1
 	if len(u) > 1 {
@@ -89,7 +88,7 @@ func (w *writer) readReply(c *client, u unit) error {
 	return nil
 }
 
-// next makes one command, or a transaction of some.
+// next returns a command, or a transaction of several.
 func (w *writer) next() unit {
 	n := 1
 	if w.r.IntN(5) == 0 {
@@ -131,7 +130,7 @@ func (w *writer) command(inTransaction bool) op {
 	return op{[]string{"HSET", hash, field, value}, func(s map[string]string) { s[hash+"/"+field] = value }}
 }
 
-// value is unlike any other that is written; few are big.
+// value returns a value that no other write uses; few are large.
 func (w *writer) value(small bool) string {
 	n := 50 + w.r.IntN(3000)
 	if !small && w.r.IntN(30) == 0 {
