@@ -36,7 +36,7 @@ var clients = []client{
 	{"jedis", 3, runJava},
 }
 
-// gateways are the ways in which a gateway seals during the scenario.
+// gateways are configurations with which a gateway compresses during the scenario.
 var gateways = []struct {
 	name string
 	cfg  testenv.GatewayConfig
@@ -85,8 +85,7 @@ func TestScenario(t *testing.T) {
 	}
 }
 
-// TestScenarioIsDeterministic keeps the scenario honest: run twice directly there must be
-// no difference either.
+// TestScenarioIsDeterministic checks that two direct runs of the scenario do not differ either.
 func TestScenarioIsDeterministic(t *testing.T) {
 	for _, resp := range []int{2, 3} {
 		first := runGo(t, testenv.Redis(t).Addr, resp, "scenario.json")
@@ -149,7 +148,7 @@ func runJava(t *testing.T, addr string, resp int, path string) string {
 	return runProgram(t, addr, resp, path, testenv.Program(t, "java"), "-cp", testenv.JavaClasses(t, "java/pom.xml", "java/Scenario.java", "java/Replies.java", "java/Values.java"), "Scenario")
 }
 
-// runProgram runs a client program with HOST PORT RESP SCENARIO and returns what it prints.
+// runProgram runs a client program with HOST PORT RESP SCENARIO and returns its output.
 func runProgram(t *testing.T, addr string, resp int, path, name string, args ...string) string {
 	t.Helper()
 	host, port, err := net.SplitHostPort(addr)

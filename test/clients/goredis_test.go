@@ -17,10 +17,10 @@ type goRedis struct {
 	resp int
 	*scenario
 
-	a, b *redis.Client // one connection each: SELECT is meant to stay
+	a, b *redis.Client // one connection each, so that SELECT stays in effect
 }
 
-// runGoRedis returns one line an operation.
+// runGoRedis returns one line per operation.
 func runGoRedis(ctx context.Context, addr string, resp int, path string) (string, error) {
 	s, err := loadScenario(path)
 	if err != nil {
@@ -120,7 +120,7 @@ func (g *goRedis) multi(ctx context.Context, st step) string {
 	return out
 }
 
-// block blocks a third connection and lets the second one end that.
+// block blocks a third connection and lets the second one unblock it.
 func (g *goRedis) block(ctx context.Context, st step) string {
 	c := g.connect()
 	defer c.Close()
@@ -165,8 +165,8 @@ func (g *goRedis) message(ctx context.Context, sub *redis.PubSub) any {
 	return err
 }
 
-// invalidations collects the keys of client tracking's pushes. go-redis calls it while it
-// reads replies, so in the goroutine that made the call.
+// invalidations collects the keys of client tracking's pushes. go-redis calls it while it reads replies, in
+// the goroutine that made the call.
 type invalidations struct{ keys []any }
 
 func (h *invalidations) HandlePushNotification(_ context.Context, _ push.NotificationHandlerContext, n []any) error {

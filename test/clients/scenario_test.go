@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// scenario is scenario.json. An argument is a string, or an object that says how to make
-// the bytes: {"v": name of a value}, {"hex": …}, {"concat": […]}, {"saved": name of an
-// earlier reply}, or {"gen": "json"|"random"|"repeat", …, "len": n}.
+// scenario is the content of scenario.json. An argument is a string, or an object that describes the bytes:
+// {"v": name of a value}, {"hex": …}, {"concat": […]}, {"saved": name of an earlier reply}, or {"gen":
+// "json"|"random"|"repeat", …, "len": n}.
 type scenario struct {
 	Words  []string            `json:"words"`
 	Values map[string]argument `json:"values"`
@@ -27,9 +27,9 @@ type scenario struct {
 // and Track that is set.
 type step struct {
 	Name string `json:"name"`
-	Each string `json:"each"` // repeat for each value of a group, "{}" standing for its name
+	Each string `json:"each"` // repeat for each value of a group; "{}" stands for its name
 	Resp int    `json:"resp"` // only with this protocol version
-	Norm string `json:"norm"` // how to print a reply that is not the same twice
+	Norm string `json:"norm"` // how to print a reply that differs each time
 	Save string `json:"save"`
 
 	Cmd       []argument   `json:"cmd"`
@@ -77,7 +77,7 @@ func loadScenario(path string) (*scenario, error) {
 	return s, nil
 }
 
-// expand returns the steps for a protocol version, each "each" spelled out.
+// expand returns the steps for a protocol version, with each "each" expanded.
 func (s *scenario) expand(resp int) ([]step, error) {
 	var steps []step
 	for _, raw := range s.Steps {
@@ -172,7 +172,7 @@ func mustHex(s string) []byte {
 	return b
 }
 
-// show is the byte-exact text of a reply as go-redis hands it over.
+// show returns the byte-exact text of a reply from go-redis.
 func show(x any) string {
 	switch x := x.(type) {
 	case nil:
@@ -208,7 +208,7 @@ func showBytes(s string) string {
 	return fmt.Sprintf("sha256:%x/%d", sha256.Sum256([]byte(s)), len(s))
 }
 
-// flat gives a map's or nested pairs' elements as one list.
+// flat returns the elements of a map or of nested pairs as one list.
 func flat(x any) []any {
 	var out []any
 	switch x := x.(type) {
@@ -237,7 +237,7 @@ func showPairs(flat []any) string {
 	return "{" + strings.Join(out, ", ") + "}"
 }
 
-// normalise prints a reply in the way that a step asks for.
+// normalise prints a reply in the way that the step names.
 func normalise(norm string, x any) string {
 	list, _ := x.([]any)
 	switch {

@@ -10,9 +10,9 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// redis-py asks SCRIPT EXISTS before it puts EVALSHA into a pipeline, and loads nothing that the
-// server knows. A gateway that was not there when a script was loaded, because it was restarted or is
-// another one, has to make it load again.
+// redis-py calls SCRIPT EXISTS before it puts EVALSHA into a pipeline, and does not load scripts that the
+// server knows. A gateway that has not seen a script being loaded, because it was restarted or is another
+// one, must make redis-py load it again.
 func TestScriptsAtAnotherGateway(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs redis-py")
