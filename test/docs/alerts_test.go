@@ -30,7 +30,8 @@ func alerts(t *testing.T) (all []alert) {
 
 var metric = regexp.MustCompile(`\bcinch_[a-z_]+`)
 
-// Alerts are about metrics that docs/METRICS.md has, which other tests hold to the code, and the runbook has all of them.
+// All metrics of alerts are in docs/METRICS.md, which other tests compare with the code, and all alerts are
+// in the runbook.
 func TestAlerts(t *testing.T) {
 	all := pages(t)
 	runbook := all["docs/operations/ALERTS.md"]
@@ -50,7 +51,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// promtool knows whether expressions parse, and what raises each alert and what does not.
+// promtool checks that expressions parse, and tests when each alert fires and when it does not.
 func TestAlertsFire(t *testing.T) {
 	promtool := testenv.Program(t, "promtool")
 	cases := strings.TrimSuffix(alertsFile, ".yaml") + "_test.yaml"

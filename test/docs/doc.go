@@ -1,3 +1,3 @@
-// Package docs holds the pages to what they speak of: links lead somewhere, alerts name metrics that there are, and
-// examples of configurations are such.
+// Package docs checks the documentation: links have targets, alerts use existing metrics, and examples of
+// configurations are valid.
 package docs

@@ -17,7 +17,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 )
 
-// schema is the one that editors use.
+// schema returns the JSON schema that editors use.
 func schema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	f, err := os.Open(root + "/docs/config.schema.json")
@@ -45,7 +45,8 @@ var block = regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```")
 // elsewhere are first keys of YAML that is no configuration of cinch serve.
 var elsewhere = []string{"topology", "passwordSecret", "networkPolicy", "serviceMonitor", "livenessProbe", "scrape_configs", "prices", "cell", "gates", "apiVersion", "services"}
 
-// Every configuration in the docs is valid by the schema, and whole ones by the code that reads them.
+// Every configuration in the docs is valid by the schema, and complete ones also by the code that reads
+// them.
 func TestExamples(t *testing.T) {
 	s := schema(t)
 	count := 0
@@ -66,7 +67,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// configurations are files in YAML that have gateways, but for those that are wrong on purpose.
+// configurations returns YAML files with gateways, except those that are invalid on purpose.
 func configurations(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -91,7 +92,8 @@ func configurations(t *testing.T) map[string]string {
 	return found
 }
 
-// columns cuts a block with two examples side by side, which comments in its first line begin.
+// columns splits a block with two examples side by side, each of which begins with a comment in the first
+// line.
 func columns(text string) []string {
 	first, _, _ := strings.Cut(text, "\n")
 	at := strings.LastIndex(first, "# ")
@@ -115,7 +117,7 @@ func checkExample(t *testing.T, s *jsonschema.Schema, where, text string) bool {
 	if !ok {
 		return false
 	}
-	// As an editor sees it: YAML's values as JSON's.
+	// The value is decoded as an editor does it, from YAML to JSON.
 	asJSON, err := json.Marshal(whole)
 	if err != nil {
 		t.Errorf("%s: %v", where, err)
@@ -134,7 +136,7 @@ func checkExample(t *testing.T, s *jsonschema.Schema, where, text string) bool {
 	return true
 }
 
-// complete puts what a part leaves out around it: rules stand in a gateway, gateways in a file.
+// complete adds what an example leaves out: rules are put in a gateway, gateways in a file.
 func complete(t *testing.T, where, text string) (map[string]any, bool) {
 	t.Helper()
 	var parsed any
@@ -170,7 +172,7 @@ func complete(t *testing.T, where, text string) (map[string]any, bool) {
 	return nil, false
 }
 
-// The schema says no to what editors are to mark.
+// The schema rejects what editors are to mark.
 func TestSchemaRefuses(t *testing.T) {
 	s := schema(t)
 	const gateway = `{"gateways": [{"name": "a", "protocol": "redis", "listen": ":1", "upstream": "redis://h"%s}]}`

@@ -11,7 +11,7 @@ import (
 
 const root = "../.."
 
-// pages are all Markdown files of the repository, by their path below its root.
+// pages returns all Markdown files of the repository, by their path below its root.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -45,10 +45,10 @@ var (
 	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 )
 
-// Each relative link of a page leads to a file, and its fragment to a heading there.
+// Each relative link of a page leads to a file, and its fragment to a heading in it.
 func TestLinks(t *testing.T) {
 	all := pages(t)
-	names := map[string]map[string]bool{} // the anchors of each page
+	names := map[string]map[string]bool{} // anchors of each page
 	for page, text := range all {
 		names[page] = anchors(text)
 	}
@@ -79,7 +79,8 @@ func checkLink(t *testing.T, names map[string]map[string]bool, page, to string) 
 	}
 }
 
-// anchors are the names that GitHub gives headings: lower case, blanks to hyphens, no other punctuation.
+// anchors returns the names that GitHub gives headings: lower case, blanks replaced by hyphens, no other
+// punctuation.
 func anchors(text string) map[string]bool {
 	names := map[string]bool{}
 	for _, m := range heading.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {

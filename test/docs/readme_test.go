@@ -21,7 +21,7 @@ var (
 	after  = regexp.MustCompile(`cinch_value_stored_bytes_total\{codec="zstd".*\} (\S+)`)
 )
 
-// The README's way to a first saving works as it stands there, but for the ports.
+// The README's commands for a first saving work as written, except for the ports.
 func TestReadmeFirstSaving(t *testing.T) {
 	_, section, _ := strings.Cut(pages(t)["README.md"], "## A first saving in thirty seconds\n")
 	section, _, _ = strings.Cut(section, "\n## ")
