@@ -40,17 +40,17 @@ var (
 	watched   = flag.Duration("budget.window", 4*time.Second, "over which the CPU time of compressing is measured")
 )
 
-// The acceptance of budgets: a load that is known to need three fifths of a core for compressing, and a fifth to do it in.
+// Acceptance test of budgets: the load needs 0.6 cores for compressing, and the budget is a third of that.
 const (
 	need   = 0.6
 	budget = need / 3
-	// valueBytes is long enough for each value to be measured.
+	// valueBytes is large enough for each value's time to be measured.
 	valueBytes = 20 << 10
 	workers    = 4
 	keys       = 50 // of each worker
 )
 
-// store is a protocol's server, gateway and client.
+// store is the server, gateway and client of one protocol.
 type store struct {
 	gateway *testenv.GatewayServer
 	rules   string // with %s in place of the setting
@@ -58,7 +58,7 @@ type store struct {
 	get     func(ctx context.Context, key int) ([]byte, error)
 }
 
-// protocols with what their rule says, and what steps make of that.
+// protocols are the protocols with the rule's setting and those of the weaker steps.
 var protocols = []struct {
 	name  string
 	steps [effort.Plain]string
@@ -137,12 +137,13 @@ func mongoStore(t *testing.T) *store {
 }
 
 func init() {
-	if err := grpccodec.Register("zstd"); err != nil { // so that the server reads it
+	if err := grpccodec.Register("zstd"); err != nil { // the server must be able to read it
 		panic(err)
 	}
 }
 
-// grpcStore is a server of ours: calls have a key and a value, or the key alone, which is answered with the value.
+// grpcStore starts a store with a server in this process: calls have a key and a value, or the key alone,
+// which is answered with the value.
 func grpcStore(t *testing.T) *store {
 	var held sync.Map
 	call := func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
@@ -192,7 +193,7 @@ func (s *store) start(t *testing.T, protocol, upstream, setting string) {
 	s.gateway = testenv.Gateway(t, testenv.GatewayConfig{Protocol: protocol, Upstream: upstream, Rules: fmt.Sprintf(s.rules, setting), Settings: unbounded})
 }
 
-// configure has other settings and another rule come into force.
+// configure applies other settings and another rule.
 func (s *store) configure(t *testing.T, settings, setting string, cores float64) {
 	t.Helper()
 	s.gateway.Configure(t, settings, fmt.Sprintf(s.rules, setting))
@@ -208,7 +209,7 @@ func (s *store) configure(t *testing.T, settings, setting string, cores float64)
 	})
 }
 
-// reading is what the gateway has counted until a time, by its own clock.
+// reading is a sample of the gateway's counters, with its time on the gateway's clock.
 type reading struct {
 	at, cpu float64 // seconds
 	late    uint64
@@ -233,7 +234,7 @@ func (s *store) read(t *testing.T) (r reading) {
 	return r
 }
 
-// since is what has come since an earlier reading.
+// since returns the difference to an earlier sample.
 func (r reading) since(was reading) reading {
 	r.at, r.cpu, r.late, r.saved, r.errors = r.at-was.at, r.cpu-was.cpu, r.late-was.late, r.saved-was.saved, r.errors-was.errors
 	for i := range r.values {
@@ -257,17 +258,18 @@ func (r reading) String() string {
 	return fmt.Sprintf("%.4f cores, %.0f values a second,%s, %d late", r.cpu/r.at, r.total()/r.at, text, r.late)
 }
 
-// pace is clients that write so many values a second, if the machine lets them. What they could not do in time they leave.
+// pace is clients that write at a given rate, if the machine is fast enough. Writes that they can't do in
+// time are skipped.
 type pace struct {
 	store *store
-	rate  atomic.Int64 // values a second
+	rate  atomic.Int64 // values per second
 	wrote [workers * keys][]byte
 	stop  chan struct{}
 	all   sync.WaitGroup
 	fault atomic.Pointer[error]
 }
 
-// prose is words, some more often than others: slower settings make less of it.
+// prose returns words with unequal frequencies: slower settings compress it better.
 func prose(r *rand.Rand, n int) (b []byte) {
 	letters, words := rand.New(rand.NewPCG(7, 7)), make([]string, 2000)
 	for i := range words {
@@ -320,7 +322,7 @@ func (p *pace) work(worker int, documents [][]byte) {
 	}
 }
 
-// ends stops the clients, and reads back what they have written.
+// ends stops the clients, and reads back the values.
 func (p *pace) ends(t *testing.T) {
 	t.Helper()
 	close(p.stop)
@@ -338,7 +340,7 @@ func (p *pace) ends(t *testing.T) {
 	}
 }
 
-// window is what the gateway counts in some time, in which values were written.
+// window returns the counts of at least the given time and a hundred values.
 func (p *pace) window(t *testing.T, length time.Duration) reading {
 	t.Helper()
 	before := p.store.read(t)
@@ -357,10 +359,11 @@ func (p *pace) window(t *testing.T, length time.Duration) reading {
 	return got
 }
 
-// cost is what a step takes and saves a value.
+// cost is a step's CPU time and saving per value.
 type cost struct{ cpu, saved float64 }
 
-// best is the most that a mix of steps saves a value with so much CPU time for it: the corner of a triangle, as of all steps two are enough.
+// best returns the largest saving per value of any mix of steps with that much CPU time per value. A mix of
+// two steps is always enough.
 func best(steps []cost, cpu float64) (saved float64) {
 	for _, a := range steps {
 		for _, b := range steps {
@@ -384,9 +387,11 @@ func TestBest(t *testing.T) {
 	}
 }
 
-// A load that takes 60 % of a core without a budget gets 20 %: that holds within a tenth, latency is in its budget, nothing fails, the best
-// steps that it buys are used, and within 10 s after the load has fallen values get what rules say. CPU time is the processor's. How
-// many values there are decides what the load needs, so a machine that is too busy for that many gets a budget of a third of what there are.
+// A load that takes 60 % of a core without a budget gets 20 %. The budget is kept within a tenth, latency
+// stays in its budget, nothing fails, and the best affordable steps are used. Within 10 s after the load
+// has fallen, values get the rules' settings again. CPU time is measured by the processor. The number of
+// values determines the load's need, so a machine that is too busy for the planned number gets a budget of
+// a third of what it manages.
 func TestAcceptance(t *testing.T) {
 	testenv.Full(t)
 	if runtime.GOOS != "linux" {
@@ -421,13 +426,15 @@ func TestAcceptance(t *testing.T) {
 	}
 }
 
-// costs measures each step by itself, through the gateway, under a light load.
+// costs measures each step alone, through the gateway, under a light load.
 func (p *pace) costs(t *testing.T, settings []string) (steps []cost) {
 	t.Helper()
 	p.rate.Store(400)
 	for _, setting := range settings {
 		p.store.configure(t, unbounded, setting, 256)
-		p.window(t, 100*time.Millisecond) // of those before, and until a server is known to read it
+		// Skips values of the step before, and those until the gateway knows that the server supports the
+		// setting.
+		p.window(t, 100*time.Millisecond)
 		r := p.window(t, time.Second)
 		steps = append(steps, cost{r.cpu / r.total(), r.saved / r.total()})
 		t.Logf("%s: %.0f µs and %.0f bytes saved a value", setting, 1e6*r.cpu/r.total(), r.saved/r.total())
@@ -435,8 +442,9 @@ func (p *pace) costs(t *testing.T, settings []string) (steps []cost) {
 	return append(steps, cost{})
 }
 
-// unbounded brings the load to what it is to need without a budget, and returns budgets for it: of CPU time a third of that, and of
-// latency what is kept where nothing but this load is to be done, or more where the machine stands still for longer now and then.
+// unbounded sets the load's rate so that it needs the planned CPU time without a budget, and returns the
+// budgets: a third of that CPU time, and the latency that is kept without other load, or a longer one if
+// the machine pauses now and then.
 func (p *pace) unbounded(t *testing.T, setting string, full cost) (cores float64, latency time.Duration) {
 	t.Helper()
 	rate, cores := need/full.cpu, 0.0
@@ -460,17 +468,19 @@ func (p *pace) unbounded(t *testing.T, setting string, full cost) (cores float64
 	return cores / 3, latency
 }
 
-// patient is how many windows are looked at before a machine is too busy.
+// patient is the number of windows after which a machine counts as too busy.
 const patient = 6
 
-// holds watches a budget: whether two windows used it within a tenth, with a load that needs more. If not, needs is what the load came to.
+// holds reports whether two windows used the budget within a tenth while the load needed more. Otherwise
+// needs is the CPU time that the load needed.
 func (p *pace) holds(t *testing.T, was reading, steps []cost, cores float64) (ok bool, needs float64) {
 	t.Helper()
 	good := 0
 	for range patient {
 		r := p.window(t, *watched)
 		all := p.store.read(t).since(was)
-		// Once what a full bucket holds may be spent, which is a second's worth, and what was spent until the budget was in force.
+		// The reserve of a full bucket, one second's worth, may be spent once, and so may the CPU time used
+		// before the budget was in force.
 		if most := 1.1*cores*all.at + cores + need; all.cpu > most {
 			t.Fatalf("%.3f s of CPU time were spent in %.3f s, with a budget of %.3f cores", all.cpu, all.at, cores)
 		}
@@ -497,14 +507,14 @@ func (p *pace) holds(t *testing.T, was reading, steps []cost, cores float64) (ok
 	return false, needs
 }
 
-// isBest compares what was saved with the most that the same CPU time could have saved.
+// isBest compares the saving with the largest one possible with the same CPU time.
 func (p *pace) isBest(t *testing.T, r reading, steps []cost) {
 	t.Helper()
 	expected := 0.0
 	for i, n := range r.values {
 		expected += float64(n) * steps[i].cpu
 	}
-	busier := r.cpu / expected // than when costs were measured: caches and siblings are shared with others
+	busier := r.cpu / expected // compared to when costs were measured: caches and sibling cores are shared
 	most := best(steps, r.cpu/busier/r.total())
 	got := r.saved / r.total()
 	t.Logf("%.0f bytes saved a value, %.1f %% of the %.0f that are possible; values took %.2f times what they took alone", got, 100*got/most, most, busier)
@@ -513,8 +523,9 @@ func (p *pace) isBest(t *testing.T, r reading, steps []cost) {
 	}
 }
 
-// recovers waits, 10 s at most, after the load has fallen. Values that are late under so little load are late as the machine is busy, and
-// steps are rightly kept for them: then the 10 s begin anew, for a minute at most.
+// recovers waits at most 10 s after the load has fallen. Values that are late under so little load are late
+// because the machine is busy, and lower steps are rightly kept for them: then the 10 s start again, for at
+// most a minute.
 func (p *pace) recovers(t *testing.T) {
 	t.Helper()
 	before := p.store.read(t)

@@ -1,4 +1,4 @@
-// Package effort has a real gateway keep to its budgets, under a load that needs more.
+// Package effort checks that a real gateway stays within its budgets under a load that needs more.
 package effort
 
 import (
@@ -29,7 +29,7 @@ var (
 
 const rules = "- {name: all, key: '*', setting: zstd-3}\n"
 
-// clients write values with short rests, until done is closed, and remember what they wrote last.
+// clients write values with short pauses until done is closed, and record the last value of each key.
 type clients struct {
 	client *goredis.Client
 	paused atomic.Bool
@@ -55,7 +55,7 @@ func (c *clients) write(i int) {
 			return
 		default:
 		}
-		rest := 4 * time.Millisecond // budgets are of what this load needs, so that it may be small
+		rest := 4 * time.Millisecond // the load may be small, since budgets are relative to its need
 		if c.paused.Load() {         // a load far below any budget
 			rest = 200 * time.Millisecond
 		}
@@ -75,7 +75,7 @@ func (c *clients) write(i int) {
 	}
 }
 
-// document is JSON of about n bytes.
+// document returns about n bytes of JSON.
 func document(r *rand.Rand, n int) []byte {
 	b := []byte("[")
 	for len(b) < n {
@@ -90,11 +90,11 @@ func document(r *rand.Rand, n int) []byte {
 	return append(b[:len(b)-1], ']')
 }
 
-// look is what the admin page says, and when.
+// look is a sample of the admin page, with its time.
 type look struct {
 	at time.Time
 	gateway.EffortTotal
-	seal float64 // time spent sealing, on the clock
+	seal float64 // time spent compressing, elapsed
 }
 
 func lookAt(t *testing.T, g *testenv.GatewayServer) (l look) {
@@ -108,12 +108,12 @@ func lookAt(t *testing.T, g *testenv.GatewayServer) (l look) {
 	return l
 }
 
-// used is the CPU seconds a second between two looks.
+// used returns the average number of CPU cores used between two samples.
 func used(from, to look) float64 {
 	return (to.CPUSeconds - from.CPUSeconds) / to.at.Sub(from.at).Seconds()
 }
 
-// below is how many values between two looks did not get what their rule says.
+// below returns how many values between two samples got a weaker setting than their rule's.
 func below(from, to look) (n uint64) {
 	for i := 1; i < len(to.Steps); i++ {
 		n += to.Steps[i].Values - from.Steps[i].Values
@@ -121,7 +121,7 @@ func below(from, to look) (n uint64) {
 	return n
 }
 
-// nothing is a look at a gateway that has had no values yet.
+// nothing returns the sample of a gateway without values.
 func nothing(l look) look {
 	return look{EffortTotal: gateway.EffortTotal{Steps: make([]gateway.EffortShare, len(l.Steps))}}
 }
@@ -140,9 +140,9 @@ func configure(t *testing.T, g *testenv.GatewayServer, budget float64) look {
 	return now
 }
 
-// A load that needs three times the budget is held to it; nothing fails; the best settings that it buys are used; and ten
-// seconds after the load has fallen all is as the rules say. All of it is CPU time, so that a busy machine changes nothing
-// but how much there is of it.
+// A load that needs three times the CPU budget is held to it. Nothing fails, the best affordable settings
+// are used, and ten seconds after the load has fallen the rules' settings are used again. All figures are
+// CPU time, so a busy machine only changes how much of it there is.
 func TestCPUBudget(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("threads have no account of their own")
@@ -168,8 +168,8 @@ func TestCPUBudget(t *testing.T) {
 	c.check(t)
 }
 
-// Sealing adds more than the latency budget to at most one value in a hundred, whatever the machine is doing, nothing fails,
-// and all values are read back.
+// Compressing exceeds the latency budget for at most one value in a hundred, whatever else runs on the
+// machine. Nothing fails, and all values can be read back.
 func TestLatencyBudget(t *testing.T) {
 	server := testenv.Redis(t)
 	g := testenv.Gateway(t, testenv.GatewayConfig{Upstream: server.Addr, Rules: rules, Settings: "latency_budget: 20us"})
@@ -186,7 +186,7 @@ func TestLatencyBudget(t *testing.T) {
 	for _, s := range l.Steps {
 		values += s.Values
 	}
-	const saved = 12 + 4 // values that may be late before any is in time, and clients that seal at once
+	const saved = 12 + 4 // values that may be late before any is in time, and clients that compress at once
 	t.Logf("%d of %d values were late, steps %s", l.Late, values, shares(nothing(l), l))
 	if float64(l.Late) > 0.01*float64(values)+saved {
 		t.Errorf("%d of %d values were late", l.Late, values)
@@ -194,8 +194,8 @@ func TestLatencyBudget(t *testing.T) {
 	c.check(t)
 }
 
-// holds watches the budget. It may be exceeded by a tenth, and once by what is saved up, a second's worth. A machine that
-// leaves the clients too little to need more than the budget is waited for.
+// holds checks the budget. It may be exceeded by a tenth, and once by its reserve of one second. If the
+// machine leaves the clients too little CPU time to need more than the budget, it waits.
 func holds(t *testing.T, g *testenv.GatewayServer, first look, budget float64) {
 	t.Helper()
 	end := first.at.Add(*long)
@@ -243,7 +243,7 @@ func backUp(t *testing.T, g *testenv.GatewayServer) {
 	}
 }
 
-// check reads everything back, whatever it was sealed with.
+// check reads all values back.
 func (c *clients) check(t *testing.T) {
 	t.Helper()
 	if n := c.failed.Load(); n > 0 {
