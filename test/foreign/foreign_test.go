@@ -1,5 +1,5 @@
-// Package foreign has values that other libraries compressed read through a gateway, by these and plain, and re-sealed while
-// they are written.
+// Package foreign tests values that other libraries compressed: they are read through a gateway by these
+// libraries and as plain values, and re-compressed while they are written.
 package foreign
 
 import (
@@ -23,10 +23,10 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// library is one that compresses what it stores.
+// library is a library that compresses the values that it stores.
 type library struct {
-	name, format string // the rule's
-	exact        bool   // our encoder makes its very bytes
+	name, format string // format: that of the rule
+	exact        bool   // Cinch's encoder produces the same bytes
 	program      string // "": libraries.py
 }
 
@@ -50,7 +50,7 @@ const (
 	java = "RedissonValues"
 )
 
-// run has the library do something with the values of a file, at an address.
+// run runs the library's program on the values in a file, with the server at addr.
 func (l library) run(t *testing.T, addr string, what, file string) {
 	t.Helper()
 	if out, err := l.command(t, addr, what, file).CombinedOutput(); err != nil {
@@ -78,7 +78,8 @@ func (l library) command(t *testing.T, addr string, what, file string) *exec.Cmd
 
 const values = 150
 
-// documents are values as services store them, of which most is the same in each, and a file that has them for the libraries.
+// documents returns typical values of services that are mostly the same in each, and a file with them for
+// the libraries.
 func documents(t *testing.T) (file string, all map[string]string) {
 	t.Helper()
 	all = map[string]string{}
@@ -100,7 +101,7 @@ func documents(t *testing.T) (file string, all map[string]string) {
 	return file, all
 }
 
-// dump is what a server has stored.
+// dump returns the values that a server stores.
 func dump(t *testing.T, addr string) map[string]string {
 	t.Helper()
 	c := goredis.NewClient(&goredis.Options{Addr: addr})
@@ -133,8 +134,8 @@ func sealed(stored map[string]string) (n int) {
 	return n
 }
 
-// What a library has stored it reads through a gateway, before and after cinch pack, which makes it smaller; unpack gives
-// back the very bytes, or, where our encoder differs, values that the library opens.
+// A library reads its values through a gateway, before and after cinch pack, which makes them smaller.
+// Unpack restores the same bytes or, if Cinch's encoder differs, values that the library can read.
 func TestLibraries(t *testing.T) {
 	file, _ := documents(t)
 	for _, l := range libraries {
@@ -173,7 +174,7 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
-// Written through a gateway, values are as small, and each library reads what it wrote.
+// Values written through a gateway are as small, and each library reads its own.
 func TestThroughGateway(t *testing.T) {
 	file, values := documents(t)
 	for _, l := range libraries {
@@ -183,7 +184,8 @@ func TestThroughGateway(t *testing.T) {
 			}
 			server := testenv.Redis(t)
 			l.run(t, server.Addr, "write", file)
-			testenv.Command(t, testenv.Cinch(t), packed(server, l)...) // trains a dictionary, of which gateways hear
+			// Trains a dictionary, which gateways then use.
+			testenv.Command(t, testenv.Cinch(t), packed(server, l)...)
 			gateway := testenv.Gateway(t, testenv.GatewayConfig{Upstream: server.Addr, Rules: rules(l.format, "")})
 			plain := testenv.Gateway(t, testenv.GatewayConfig{Upstream: server.Addr, Rules: rules(l.format, "to: plain, ")})
 			testenv.Eventually(t, "values are sealed as they are written", func() bool {
@@ -193,7 +195,8 @@ func TestThroughGateway(t *testing.T) {
 			})
 			l.run(t, gateway.Addr, "check", file)
 			for key, value := range dump(t, plain.Addr) {
-				if l.program == "" && value != values[key] && value != encoded(t, values[key]) { // others' serializers have the text in them
+				// The serializers of other libraries embed the text.
+				if l.program == "" && value != values[key] && value != encoded(t, values[key]) {
 					t.Fatalf("%s is %.80q to plain clients, want %.80q", key, value, values[key])
 				}
 				if !strings.Contains(value, "thermo-") {
@@ -204,7 +207,7 @@ func TestThroughGateway(t *testing.T) {
 	}
 }
 
-// encoded is a string as django-redis' serializer has it.
+// encoded returns a string as django-redis' serializer stores it.
 func encoded(t *testing.T, s string) string {
 	t.Helper()
 	b, err := json.Marshal(s)
@@ -214,8 +217,8 @@ func encoded(t *testing.T, s string) string {
 	return string(b)
 }
 
-// While values are re-sealed again and again their writers go on: no update is lost. The dictionary is cinch pack's: a gateway that trains
-// one at the same time would make it wait.
+// While values are re-compressed repeatedly their writers continue, and no update is lost. The dictionary
+// is made by cinch pack: a gateway that trained one at the same time would make it wait.
 func TestLiveWriters(t *testing.T) {
 	file, _ := documents(t)
 	for _, l := range libraries[:4] {
@@ -248,7 +251,8 @@ func TestLiveWriters(t *testing.T) {
 				default:
 				}
 			}
-			testenv.Command(t, testenv.Cinch(t), append(packed(server, l), "--allow-recode")...) // the last ones
+			// The last values.
+			testenv.Command(t, testenv.Cinch(t), append(packed(server, l), "--allow-recode")...)
 			l.run(t, gateway.Addr, "updated", file)
 			if n := sealed(dump(t, server.Addr)); n == 0 {
 				t.Error("nothing is sealed")
@@ -258,7 +262,7 @@ func TestLiveWriters(t *testing.T) {
 	}
 }
 
-// rules are a gateway's, packed how cinch pack is called with the same.
+// rules returns a gateway's rules; packed returns the arguments of cinch pack with the same rules.
 func rules(format, more string) string {
 	return fmt.Sprintf(`- {key: "doc:*", setting: zstd-3, dictionary: auto, %sformat: %s}`, more, format)
 }
@@ -267,7 +271,8 @@ func packed(server *testenv.RedisServer, l library) []string {
 	return []string{"pack", server.URL(), "--rule", "key=doc:*,setting=zstd-3,dictionary=auto,format=" + l.format}
 }
 
-// What any library has written, those too that can't be run here: read through a gateway, plain, packed, and in its format again.
+// Values of all libraries, including those that can't be run here, are read through a gateway, as plain
+// values, packed, and in their format again.
 func TestVectors(t *testing.T) {
 	server := testenv.Redis(t)
 	c := goredis.NewClient(&goredis.Options{Addr: server.Addr})
@@ -337,7 +342,7 @@ func TestVectors(t *testing.T) {
 
 var vectorDir = filepath.Join("..", "..", "internal", "foreign", "testdata")
 
-// vectorRules has one rule a format, for keys that begin with its name.
+// vectorRules returns one rule per format, for keys that begin with its name.
 func vectorRules(more string) string {
 	var lines []string
 	for f := foreign.GlideZstd; f.Known(); f++ {
