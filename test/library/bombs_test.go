@@ -8,8 +8,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// TestBombsCountWork runs the tests of PHP and Ruby that open testdata/bombs and count what that takes. The other
-// languages' own suites have one each.
+// TestBombsCountWork runs the tests of PHP and Ruby that open testdata/bombs and count the work for it. The
+// suites of the other languages have such a test themselves.
 func TestBombsCountWork(t *testing.T) {
 	for name, script := range map[string]string{"php": "php/tests/bombs.php", "ruby": "ruby/test/bombs.rb"} {
 		t.Run(name, func(t *testing.T) {

@@ -22,8 +22,9 @@ const (
 	drillSoon  = "training: {min_samples: 300, interval: 50ms, poll: 50ms, cpu: 99%}"
 )
 
-// The page on disasters: a gateway has sealed with a dictionary and is dead, its server too. A backup is restored, and each language
-// reads all of it, with dictionaries from there, from a replica, and from an export. Then cinch unpack.
+// TestDisaster follows the page on disasters: a gateway that has compressed with a dictionary is dead, and
+// so is its server. A backup is restored, and each language reads all values, with dictionaries from the
+// backup, from a replica, and from an export. Then cinch unpack runs.
 func TestDisaster(t *testing.T) {
 	primary := testenv.Redis(t)
 	replica := testenv.Redis(t, "--replicaof", "127.0.0.1", strconv.Itoa(primary.Port))
@@ -62,7 +63,8 @@ func client(t *testing.T, addr string) *goredis.Client {
 	return c
 }
 
-// writtenWithDictionary writes through a gateway until it has trained, and some more.
+// writtenWithDictionary writes through a gateway until it has trained a dictionary, and then some more
+// values.
 func writtenWithDictionary(t *testing.T, g *testenv.GatewayServer, plain *goredis.Client) map[string][]byte {
 	t.Helper()
 	through, values, more := client(t, g.Addr), map[string][]byte{}, 400
@@ -78,7 +80,7 @@ func writtenWithDictionary(t *testing.T, g *testenv.GatewayServer, plain *goredi
 	}
 	testenv.Eventually(t, "values are sealed with a dictionary", func() bool {
 		write()
-		more = 10 // there are enough to train from
+		more = 10 // there are enough values to train from
 		stored, err := plain.Get(t.Context(), fmt.Sprint("reading:", len(values)-1)).Bytes()
 		if err != nil || !cinch.IsSealed(stored) {
 			return false
@@ -90,7 +92,7 @@ func writtenWithDictionary(t *testing.T, g *testenv.GatewayServer, plain *goredi
 	return values
 }
 
-// export has cinch write all dictionaries, and returns them.
+// export exports all dictionaries with cinch, and returns them.
 func export(t *testing.T, s *testenv.RedisServer) (all [][]byte) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "dicts")
@@ -109,7 +111,7 @@ func export(t *testing.T, s *testenv.RedisServer) (all [][]byte) {
 	return all
 }
 
-// restore starts a server on a copy of another one's snapshot.
+// restore starts a server with a copy of another one's snapshot.
 func restore(t *testing.T, s *testenv.RedisServer) *testenv.RedisServer {
 	t.Helper()
 	if err := client(t, s.Addr).Save(t.Context()).Err(); err != nil {
@@ -126,7 +128,7 @@ func restore(t *testing.T, s *testenv.RedisServer) *testenv.RedisServer {
 	return testenv.Redis(t, "--dir", dir)
 }
 
-// readers runs a program of each language whose library asks the server for dictionaries.
+// readers runs a program of each language whose library reads dictionaries from the server.
 func readers(t *testing.T, s *testenv.RedisServer, values map[string][]byte) {
 	for name, command := range map[string]func(t *testing.T) []string{
 		"py":  func(t *testing.T) []string { return []string{pythonOf(t)} },
@@ -164,7 +166,7 @@ func checkPrinted(t *testing.T, out string, values map[string][]byte) {
 	}
 }
 
-// dump is what a server stores under the keys of the drill.
+// dump returns the values that a server stores under this test's keys.
 func dump(t *testing.T, c *goredis.Client) map[string][]byte {
 	t.Helper()
 	keys, err := c.Keys(t.Context(), "reading:*").Result()

@@ -8,8 +8,8 @@ import (
 	"github.com/cinch-layer/cinch"
 )
 
-// Envelopes of the content of values that other libraries had compressed: no language of ours writes their formats, so each says
-// that it does not know them, and what is damaged is damaged.
+// These envelopes hold values that other libraries had compressed. No language library of Cinch writes
+// those formats, so each must report them as unknown, and damaged ones as damaged.
 func TestForeignEnvelopesAreUnknown(t *testing.T) {
 	var vectors []struct{ Name, Stored, Dictionary string }
 	if err := json.Unmarshal(vectorFile(t, "foreign.json"), &vectors); err != nil {
@@ -34,7 +34,7 @@ func TestForeignEnvelopesAreUnknown(t *testing.T) {
 	})
 }
 
-// withoutFormat are envelopes whose first word does not name a format.
+// withoutFormat returns envelopes whose first word names no format.
 func withoutFormat(t *testing.T, stored []byte) map[string][]byte {
 	t.Helper()
 	h, err := cinch.ParseHeader(stored)

@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// vector is a line of testdata/vectors/index.json.
+// vector is an element of testdata/vectors/index.json.
 type vector struct {
 	Name       string `json:"name"`
 	Stored     string `json:"stored"`
@@ -23,18 +23,18 @@ type vector struct {
 	Error      string `json:"error"`
 }
 
-// hostile is what must be refused, by its name.
+// hostile is an envelope that must be refused, with its name.
 type hostile struct {
 	name string
 	question
-	class string // an error's, or none: as Go says
+	class string // expected error class; "": the same result as Go
 }
 
-// maxGrowth is what a worker may take for envelopes that stand for no more than the 32 MiB of the limit: those, the text
-// of questions and answers, and what languages with a garbage collector have not collected yet.
+// maxGrowth limits a worker's memory for envelopes within the limit of 32 MiB: the values, the text of
+// questions and answers, and garbage that has not been collected yet.
 const maxGrowth = 200 << 20
 
-// Every language opens and refuses the same, and takes no more memory than what the limit allows.
+// Every language opens and refuses the same envelopes as Go, and uses no more memory than the limit allows.
 func TestVectorsAndHostileEnvelopes(t *testing.T) {
 	all := append(append(frozen(t), cut(t)...), bombs(t)...)
 	each(t, func(t *testing.T, _ language, w *worker) {
@@ -61,7 +61,7 @@ func (h hostile) check(t *testing.T, w *worker) {
 	}
 }
 
-// frozen are all vectors, those that open too.
+// frozen returns all vectors, including those that can be opened.
 func frozen(t *testing.T) (all []hostile) {
 	var vectors []vector
 	if err := json.Unmarshal(vectorFile(t, "index.json"), &vectors); err != nil {
@@ -70,7 +70,7 @@ func frozen(t *testing.T) (all []hostile) {
 	for _, v := range vectors {
 		q := question{Op: "open", Value: vectorFile(t, v.Stored), MaxRaw: v.MaxRaw}
 		if v.Error == "unknown codec" && codec.ID(q.Value[3]&15).Known() {
-			continue // frozen for readers from before the codec had its number
+			continue // frozen for readers older than the codec's number
 		}
 		if v.Dictionary != "" {
 			q.Dictionaries = [][]byte{vectorFile(t, v.Dictionary)}
@@ -80,7 +80,7 @@ func frozen(t *testing.T) (all []hostile) {
 	return all
 }
 
-// vectorClass is coarser than a vector's own.
+// vectorClass maps a vector's error to one of the workers' coarser classes.
 func vectorClass(text string) string {
 	switch text {
 	case "", "dictionary missing", "unknown codec", "too large":
@@ -89,7 +89,7 @@ func vectorClass(text string) string {
 	return "damaged"
 }
 
-// cut are envelopes of every codec that end early, with make full at each byte.
+// cut returns truncated envelopes of every codec, with make full at each byte.
 func cut(t *testing.T) (all []hostile) {
 	add := func(name string, stored []byte, dictionaries ...[]byte) {
 		for n := 3; n < len(stored); n += codectest.Amount(5, 5, 1) {
@@ -104,7 +104,7 @@ func cut(t *testing.T) (all []hostile) {
 	return all
 }
 
-// bombs declare or expand to more than they may.
+// bombs returns envelopes that declare or expand to more than allowed.
 func bombs(t *testing.T) []hostile {
 	payload := goSeal(t, "zstd-3", readings(2000), nil)[11:]
 	snappy := append(binary.AppendUvarint(nil, 1<<30), 0, 'x')
@@ -124,14 +124,15 @@ func bombs(t *testing.T) []hostile {
 	}
 }
 
-// envelope has the header that is asked for, whatever is behind it. Its checksum is wrong.
+// envelope returns an envelope with the given header and payload. Its checksum is wrong.
 func envelope(id codec.ID, rawLen uint64, payload []byte) []byte {
 	b := append([]byte{}, cinch.Magic...)
 	b = binary.AppendUvarint(append(b, 1<<4|byte(id), 0), rawLen)
 	return append(append(b, 1, 2, 3, 4), payload...)
 }
 
-// rleFrame is a zstd frame without its magic, which does not say its length: blocks of one byte, 128 KiB times.
+// rleFrame returns a zstd frame without magic and content size. Each of its blocks repeats one byte 128 KiB
+// times.
 func rleFrame(blocks int) []byte {
 	const length, rle, last = 128 << 10, 1 << 1, 1
 	b := []byte{0, 7 << 3} // a window of 128 KiB

@@ -10,11 +10,12 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// language is a row of the matrix. Its command starts its worker, with all that this needs.
+// language is a row of the matrix. command installs what the worker needs and returns the command that
+// starts it.
 type language struct {
 	name    string
-	worker  string // a file below the repository
-	reads   bool   // it does not seal
+	worker  string // file below the repository's root
+	reads   bool   // reads only, can't compress
 	command func(t *testing.T, worker string) []string
 }
 
@@ -26,8 +27,8 @@ var languages = []language{
 	{name: "ruby", worker: "ruby/test/worker.rb", reads: true, command: interpreter("ruby")},
 }
 
-// each runs a test with every language's worker that is there, with make full, else with those of one that seals and of one
-// that only reads.
+// each runs a test with every language's worker with make full, otherwise with one that writes and one that
+// only reads.
 func each(t *testing.T, test func(t *testing.T, l language, w *worker)) {
 	for _, l := range languages {
 		t.Run(l.name, func(t *testing.T) {
@@ -39,7 +40,8 @@ func each(t *testing.T, test func(t *testing.T, l language, w *worker)) {
 	}
 }
 
-// path finds the worker. A language that has no folder yet is skipped; one that has a folder must have a worker too, where it counts.
+// path returns the worker's file. A language without a folder is skipped. If it has a folder, a missing
+// worker fails the test with CI=true.
 func (l language) path(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(root(t), filepath.FromSlash(l.worker))
@@ -69,13 +71,14 @@ func interpreter(name string) func(*testing.T, string) []string {
 
 func python(t *testing.T, worker string) []string { return []string{pythonOf(t), worker} }
 
-// pythonOf is an interpreter with what pyproject.toml asks for. The worker runs the sources themselves.
+// pythonOf returns an interpreter with the dependencies of pyproject.toml. The worker runs the sources
+// themselves.
 func pythonOf(t *testing.T) string {
 	t.Helper()
 	source, program := filepath.Join(root(t), "python"), testenv.Program(t, "python3")
 	project := filepath.Join(source, "pyproject.toml")
 	dir := testenv.Cached(t, "python-library", []string{project}, func(dir string) {
-		copied := filepath.Join(dir, "source") // where it is built, files are left
+		copied := filepath.Join(dir, "source") // building leaves files in the source directory
 		if err := os.CopyFS(copied, os.DirFS(source)); err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +93,7 @@ func node(t *testing.T, worker string) []string {
 	return []string{testenv.Program(t, "node"), filepath.Join(dir, "test", filepath.Base(worker))}
 }
 
-// nodeOf is a copy of the package beside its node_modules, where modules look for them.
+// nodeOf copies the package to a directory beside its node_modules, where Node looks for them.
 func nodeOf(t *testing.T) string {
 	t.Helper()
 	source, dir := filepath.Join(root(t), "node"), t.TempDir()
@@ -123,12 +126,12 @@ func copyWithout(from, to, without string) error {
 	return err
 }
 
-// The heap is small, so that what is held shows and what has been let go does not.
+// java uses a small heap, so that leaked memory shows and garbage does not.
 func java(t *testing.T, worker string) []string {
 	return []string{testenv.Program(t, "java"), "-Xmx192m", "-cp", javaOf(t, worker), "io.github.cinchlayer.Worker"}
 }
 
-// javaOf is a class path with the library and further sources.
+// javaOf compiles the library with further sources and returns the class path.
 func javaOf(t *testing.T, more ...string) string {
 	t.Helper()
 	folder := filepath.Join(root(t), "java")

@@ -8,15 +8,15 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// sealed is what one language made of a value.
+// sealed is a value as one language has stored it.
 type sealed struct {
-	what   string // by whom, of which value
+	what   string // language and value
 	value  []byte
 	stored []byte
 	dict   []byte
 }
 
-// What any language has sealed every language opens, Go included, which seals with every codec.
+// Every language opens the envelopes of every other language, and those of Go, which uses every codec.
 func TestAllPairs(t *testing.T) {
 	all := sealedByGo(t)
 	t.Run("seal", func(t *testing.T) {
@@ -61,7 +61,7 @@ func sealedBy(t *testing.T, l language, w *worker) (all []sealed) {
 	return all
 }
 
-// settings are a gateway's, one of each codec at least.
+// settings are a gateway's settings, at least one of each codec.
 var settings = []string{"snappy", "s2", "minlz", "lz4", "zstd-1", "zstd-9", "zlib", "gzip"}
 
 func sealedByGo(t *testing.T) (all []sealed) {

@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// values are what applications store, and what they might.
+// values returns typical values of applications, and unusual ones.
 func values() map[string][]byte {
 	noise := make([]byte, 5000)
 	r := rand.NewChaCha8([32]byte{20})
@@ -38,7 +38,7 @@ func everyByte() (text string) {
 	return text
 }
 
-// readings is JSON of at least so many bytes.
+// readings returns JSON of at least size bytes.
 func readings(size int) (b []byte) {
 	for n := 0; len(b) < size; n++ {
 		b = append(b, testenv.Reading(n)...)
@@ -46,7 +46,7 @@ func readings(size int) (b []byte) {
 	return b
 }
 
-// dictionaries are of both kinds that there are, and none.
+// dictionaries returns a dictionary of each kind, and none.
 func dictionaries(t *testing.T) map[string][]byte {
 	t.Helper()
 	return map[string][]byte{
@@ -65,7 +65,7 @@ func vectorFile(t *testing.T, name string) []byte {
 	return text
 }
 
-// held is a Dictionaries with what a question gives.
+// held implements Dictionaries with the dictionaries of a question.
 type held map[uint32]*codec.Dict
 
 func (h held) Dictionary(number uint32) (*codec.Dict, error) {
@@ -88,7 +88,7 @@ func prepared(t *testing.T, contents ...[]byte) held {
 	return h
 }
 
-// opened is Go's answer to a question.
+// opened returns Go's answer to a question.
 func opened(t *testing.T, q question) answer {
 	t.Helper()
 	s := cinch.NewSealer(cinch.SealerOptions{Dicts: prepared(t, q.Dictionaries...), MaxOpen: q.MaxRaw})
@@ -96,7 +96,7 @@ func opened(t *testing.T, q question) answer {
 	return answer{Value: value, Error: class(err)}
 }
 
-// class is what workers call an error.
+// class returns the workers' name for an error.
 func class(err error) string {
 	switch {
 	case err == nil:

@@ -23,7 +23,7 @@ type answer struct {
 	Error string `json:"error"`
 }
 
-// worker is a running program of a language.
+// worker is a language's running program.
 type worker struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -61,7 +61,7 @@ func (w *worker) end(t *testing.T) {
 
 func (w *worker) ask(t *testing.T, q question) (a answer) {
 	t.Helper()
-	q.Value = append([]byte{}, q.Value...) // null is no value
+	q.Value = append([]byte{}, q.Value...) // never nil, since JSON null is no value
 	line, err := json.Marshal(q)
 	if err != nil {
 		t.Fatal(err)
