@@ -1,2 +1,2 @@
-// Package plan tests what 'cinch plan' predicts against what then happens on real servers.
+// Package plan compares the predictions of 'cinch plan' with results on real servers.
 package plan

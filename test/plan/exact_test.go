@@ -15,8 +15,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// cinch plan --disk btrfs --exact, from its command line to a real filesystem, and what is left
-// of it when it ends, is interrupted, or is killed in the middle.
+// cinch plan --disk btrfs --exact works from the command line to a real filesystem, and cleans up when it
+// ends, is interrupted, or is killed in the middle.
 func TestExact(t *testing.T) {
 	t.Parallel()
 	err := trial.Check()

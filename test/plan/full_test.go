@@ -25,7 +25,7 @@ func documentsFile(t testing.TB) string {
 	return name
 }
 
-// Output that nobody can take is an error.
+// Output that can't be written is an error.
 func TestFullOutput(t *testing.T) {
 	t.Parallel()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
@@ -44,7 +44,7 @@ func TestFullOutput(t *testing.T) {
 	}
 }
 
-// A disk that is full leaves no half of a page or a configuration behind.
+// A full disk leaves no partial page or configuration behind.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -55,7 +55,8 @@ func TestFullDisk(t *testing.T) {
 	file := documentsFile(t)
 	for _, args := range [][]string{
 		{"--html", filepath.Join(dir, "report.html")},
-		{"--write", filepath.Join(dir, "cinch.yaml"), "--minimize", "bytes"}, // there is no room for the dictionary and it
+		// Not enough room for the dictionary and the file.
+		{"--write", filepath.Join(dir, "cinch.yaml"), "--minimize", "bytes"},
 		{"--write", filepath.Join(t.TempDir(), "cinch.yaml"), "--html", filepath.Join(dir, "report.html")},
 		{"--keep-samples", filepath.Join(dir, "samples")},
 	} {

@@ -20,7 +20,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// meter carries connections to a server and counts their bytes.
+// meter forwards connections to a server and counts their bytes.
 type meter struct {
 	addr  string
 	bytes atomic.Int64
@@ -54,7 +54,7 @@ func startMeter(t testing.TB, server string) *meter {
 	return m
 }
 
-// Write implements io.Writer.
+// Write counts the bytes.
 func (m *meter) Write(p []byte) (int, error) {
 	m.bytes.Add(int64(len(p)))
 	return len(p), nil
@@ -75,8 +75,8 @@ func mongoDocument(r *rand.Rand, id int) bson.D {
 	}
 }
 
-// work is what an application does: so many finds of so many documents, finds of one, and
-// inserts of so many.
+// work is an application's load: numbers of finds of batch documents, of finds of one, and of inserts of
+// per documents.
 type work struct{ finds, batch, ones, inserts, per int }
 
 func (w work) exchanges() int { return w.finds + w.ones + w.inserts }
@@ -116,11 +116,11 @@ func mongoClient(t testing.TB, addr string) *mongo.Client {
 	return c
 }
 
-// carried is how many bytes the same work takes over a meter.
+// carried returns the bytes that the work transfers through a meter.
 func carried(t testing.TB, m *meter, addr string, w work, r *rand.Rand, id *int) int64 {
 	t.Helper()
 	c := mongoClient(t, addr)
-	warm := w // what replies are like has to be learnt
+	warm := w // a gateway estimates from earlier replies
 	warm.finds, warm.ones, warm.inserts = min(w.finds, 5), min(w.ones, 20), min(w.inserts, 5)
 	warm.do(t, c, r, id)
 	start := m.bytes.Load()
@@ -128,9 +128,8 @@ func carried(t testing.TB, m *meter, addr string, w work, r *rand.Rand, id *int)
 	return m.bytes.Load() - start
 }
 
-// What the plan says of the bytes on the link, before and after, is what a gateway with the
-// written configuration then carries: with the profiler a mixture, and without it operations
-// that are all alike.
+// The plan's prediction of bytes on the link, before and after, equals those that a gateway with the
+// written configuration transfers: with the profiler for mixed operations, without it for uniform ones.
 func TestPlanPredictsWhatTheMongoGatewayCarries(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -141,7 +140,7 @@ func TestPlanPredictsWhatTheMongoGatewayCarries(t *testing.T) {
 		"counters": {work{finds: 100, batch: 100, inserts: 40, per: 50}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if name == "counters" { // TestPlanMongoSinglesBesideScans has them too
+			if name == "counters" { // TestPlanMongoSinglesBesideScans covers them too
 				testenv.Full(t)
 			}
 			server := mongotest.Start(t, mongotest.Config{})
@@ -203,8 +202,8 @@ func dedent(rules string) string {
 	return b.String()
 }
 
-// Rights: the role read is enough for a plan, clusterMonitor says how often; what is missing
-// is said, and passwords are not.
+// The role read is enough for a plan, and clusterMonitor adds rates. Missing permissions are reported, and
+// passwords are not.
 func TestPlanMongoRights(t *testing.T) {
 	t.Parallel()
 	server := mongotest.Start(t, mongotest.Config{Args: []string{"--auth"}})
@@ -259,17 +258,17 @@ func choosesPair(r plan.Report) bool {
 	return o != nil && strings.HasPrefix(o.Name, "pair ")
 }
 
-// A workload of single documents beside large scans, which the server counts together: the plan's range, or its estimate where
-// the profiler says what there was, has the bytes that a meter on the link saw for each, and the share that a gateway saves.
-// Single documents seemed to save what scans do.
+// The workload mixes single documents and large scans, which the server counts together. The plan's range,
+// or its estimate with the profiler, must contain the bytes that a meter on the link counted for each, and
+// the share that a gateway saves. In the past, plans gave single documents the saving of scans.
 func TestPlanMongoSinglesBesideScans(t *testing.T) {
 	t.Parallel()
 	const singles, scans, scanned = 200, 10, 300
 	for _, c := range []struct {
 		name  string
 		args  []string // of mongod
-		root  string   // who works, before the address
-		user  string   // who plans
+		root  string   // credentials for the workload
+		user  string   // credentials for the plan
 		setup func(t *testing.T, c *mongo.Client)
 		exact bool
 	}{
@@ -280,7 +279,7 @@ func TestPlanMongoSinglesBesideScans(t *testing.T) {
 		{name: "role read", args: []string{"--auth"}, root: "root:secret@", user: "reader:secret@"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if c.name != "counters" { // TestPlanPredictsWhatTheMongoGatewayCarries has the profiler too
+			if c.name != "counters" { // TestPlanPredictsWhatTheMongoGatewayCarries covers the profiler too
 				testenv.Full(t)
 			}
 			t.Parallel()
@@ -362,7 +361,7 @@ func TestPlanMongoSinglesBesideScans(t *testing.T) {
 	}
 }
 
-// findGroups are the groups of finds by collection.
+// findGroups returns the groups of finds by collection.
 func findGroups(r plan.Report) map[string]*plan.GroupPlan {
 	groups := map[string]*plan.GroupPlan{}
 	for _, g := range r.Groups {

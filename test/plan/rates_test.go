@@ -16,7 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// loaded is a server that was started and filled a moment ago.
+// loaded returns a server that has just been started and filled.
 func loaded(t *testing.T) *testenv.RedisServer {
 	server := testenv.Redis(t)
 	c, r := connect(t, server.Addr), rand.New(rand.NewPCG(3, 3))
@@ -29,7 +29,8 @@ func loaded(t *testing.T) *testenv.RedisServer {
 	return server
 }
 
-// What people try first: load a server, and plan. That it was loaded is no reason to leave it alone.
+// A plan of a server that has just been loaded does not take the writes of loading as a reason to leave
+// values alone.
 func TestPlanOfWhatWasJustLoaded(t *testing.T) {
 	t.Parallel()
 	r := report(t, loaded(t).URL(), "--share", "90%")
@@ -41,7 +42,7 @@ func TestPlanOfWhatWasJustLoaded(t *testing.T) {
 	}
 }
 
-// terminal is one that a test sits at.
+// terminal returns the two ends of a pseudo-terminal.
 func terminal(t *testing.T) (ours, theirs *os.File) {
 	t.Helper()
 	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -58,12 +59,12 @@ func terminal(t *testing.T) (ours, theirs *os.File) {
 	return ours, theirs
 }
 
-// At a terminal rates are asked for, and the answer counts; without one nothing waits for it.
+// At a terminal, cinch plan asks for rates and uses the answers; otherwise it does not wait for them.
 func TestPlanAsksForRates(t *testing.T) {
 	t.Parallel()
 	server := loaded(t)
 	ours, theirs := terminal(t)
-	_, err := ours.WriteString("20k\n500\n") // typed ahead
+	_, err := ours.WriteString("20k\n500\n") // typed in advance
 	must(t, nil, err)
 	cmd := exec.Command(testenv.Cinch(t), "plan", server.URL(), "--share", "90%", "--candidates", "lz4,zstd-3")
 	var out strings.Builder
@@ -78,7 +79,7 @@ func TestPlanAsksForRates(t *testing.T) {
 	}
 }
 
-// Rates that no link carries are questioned.
+// Rates that exceed the link's capacity are questioned.
 func TestPlanQuestionsRates(t *testing.T) {
 	t.Parallel()
 	file := documentsFile(t)

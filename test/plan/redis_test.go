@@ -24,11 +24,11 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// ended is what a command left.
+// ended is the result of a command.
 type ended struct {
 	code     int
 	out, err string
-	rss      int64 // peak, bytes
+	rss      int64 // peak resident memory in bytes
 }
 
 func cinch(t testing.TB, args ...string) ended {
@@ -74,7 +74,7 @@ func text(r *rand.Rand, n int) string {
 	return strings.Join(some, " ")
 }
 
-// menu is 10 to 120 KB of JSON.
+// menu returns 10 to 120 KB of JSON.
 func menu(r *rand.Rand) string {
 	var items []string
 	for range 40 + r.IntN(400) {
@@ -84,7 +84,7 @@ func menu(r *rand.Rand) string {
 	return fmt.Sprintf(`{"restaurant":%d,"items":[%s]}`, r.IntN(1e6), strings.Join(items, ","))
 }
 
-// document is about 300 bytes of JSON.
+// document returns about 300 bytes of JSON.
 func document(r *rand.Rand) string {
 	return fmt.Sprintf(`{"id":%d,"customer":%d,"status":%q,"created":"2026-%02d-%02dT%02d:%02d:00Z","total":%d.%02d,"currency":"EUR","lines":[{"sku":"SKU-%06d","qty":%d},{"sku":"SKU-%06d","qty":%d}],"note":%q}`,
 		r.IntN(1e9), r.IntN(1e6), []string{"new", "paid", "shipped", "done"}[r.IntN(4)], 1+r.IntN(12), 1+r.IntN(28), r.IntN(24), r.IntN(60),
@@ -99,10 +99,10 @@ func noise(r *rand.Rand, n int) string {
 	return string(b)
 }
 
-// part returns how many of n keys there are: all with make full.
+// part returns the number of keys to use instead of n: all with make full, else a fifth.
 func part(n int) int { return n / codectest.Amount(5, 5, 1) }
 
-// mix is a server with large menus, small documents, counters, images and hashes.
+// mix fills a server with large menus, small documents, counters, images and hashes.
 func mix(t testing.TB, c *goredis.Client) {
 	ctx, r := context.Background(), rand.New(rand.NewPCG(1, 2))
 	pipe := c.Pipeline()
@@ -125,7 +125,7 @@ func mix(t testing.TB, c *goredis.Client) {
 	put(part(500), func(i int) { pipe.RPush(ctx, fmt.Sprintf("queue:%d", i), "a", "b") })
 }
 
-// held is what the server's allocator takes for the values of a pattern.
+// held returns the bytes that the server's allocator uses for the values of a pattern.
 func held(t testing.TB, c *goredis.Client, pattern, kind string) (bytes int64) {
 	ctx := context.Background()
 	typ := policy.String
@@ -145,7 +145,8 @@ func held(t testing.TB, c *goredis.Client, pattern, kind string) (bytes int64) {
 			}
 			return nil
 		})
-		if err != nil && !goredis.HasErrorPrefix(err, "WRONGTYPE") { // the pattern has keys of other types too
+		// The pattern matches keys of other types too.
+		if err != nil && !goredis.HasErrorPrefix(err, "WRONGTYPE") {
 			t.Fatal(err)
 		}
 		for _, r := range replies {
@@ -167,8 +168,8 @@ func held(t testing.TB, c *goredis.Client, pattern, kind string) (bytes int64) {
 	}
 }
 
-// What the plan predicts is what the packer then stores by the written policy, group by
-// group, and images and counters are left alone.
+// For each group, the plan's prediction equals the size that the packer stores with the written policy.
+// Images and counters are left alone.
 func TestPlanPredictsWhatPackStores(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -215,7 +216,9 @@ func TestPlanPredictsWhatPackStores(t *testing.T) {
 		t.Logf("%-20s %10d -> %10d predicted, give or take %.2f%%, %10d stored, off by %.2f%%", name, g.Now, predicted, 100*margin, after, 100*off(predicted, after))
 		limit := max(0.03, margin)
 		if after < predicted {
-			limit = max(0.06, margin) // of few values the dictionary that is written learns from more than the one that was judged
+			// With few values, the written dictionary learns from more values than the one that was
+			// measured.
+			limit = max(0.06, margin)
 		}
 		if off(predicted, after) > limit {
 			t.Errorf("%s: %d bytes predicted, %d are stored", name, predicted, after)
@@ -234,8 +237,8 @@ func TestPlanPredictsWhatPackStores(t *testing.T) {
 	}
 }
 
-// A server full of garbage, and an empty one: everything is left alone, and what is written is
-// valid; and the server was asked for nothing that writes.
+// With a server full of garbage, and an empty one, everything is left alone and the written file is valid.
+// The plan sends the server no writes.
 func TestPlanGarbage(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
@@ -247,7 +250,8 @@ func TestPlanGarbage(t *testing.T) {
 	pipe := c.Pipeline()
 	for range codectest.Amount(500, 500, 2000) {
 		pipe.Set(ctx, noise(r, 1+r.IntN(40)), noise(r, r.IntN(300)), 0)
-		pipe.HSet(ctx, "h"+noise(r, 9), noise(r, 5), "\xc1\xdd\xdc"+noise(r, r.IntN(90))) // begins like an envelope
+		// Begins like an envelope.
+		pipe.HSet(ctx, "h"+noise(r, 9), noise(r, 5), "\xc1\xdd\xdc"+noise(r, r.IntN(90)))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		t.Fatal(err)
@@ -279,7 +283,7 @@ func TestPlanGarbage(t *testing.T) {
 
 func off(a, b int64) float64 { return math.Abs(float64(a-b)) / float64(max(b, 1)) }
 
-// A million keys are planned in bounded memory, and the server hardly notices.
+// A million keys are planned in bounded memory, with little load on the server.
 func TestPlanMillionKeys(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("CINCH_PLAN_KEYS") == "" {
@@ -332,7 +336,7 @@ func TestPlanMillionKeys(t *testing.T) {
 	}
 }
 
-// A server that a gateway should not lead to is planned, with a word about that.
+// A server that is unsuitable as a gateway's upstream is still planned, with a note.
 func TestWrongUpstreams(t *testing.T) {
 	t.Parallel()
 	primary := testenv.Redis(t)
@@ -354,7 +358,7 @@ func TestWrongUpstreams(t *testing.T) {
 	}
 }
 
-// fill stores 500 documents, in a cluster through whichever node takes them.
+// fill stores 500 documents; in a cluster on the nodes that own their slots.
 func fill(t testing.TB, addr string) {
 	t.Helper()
 	c := goredis.NewUniversalClient(&goredis.UniversalOptions{Addrs: []string{addr}, IsClusterMode: connect(t, addr).ClusterInfo(context.Background()).Err() == nil})

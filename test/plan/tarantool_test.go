@@ -51,12 +51,11 @@ func must(t testing.TB, _ any, err error) {
 	}
 }
 
-// documents fills the spaces: bodies of 1 to 8 KB, notes of 150 bytes, owners that an index
-// has, images.
+// documents fills the spaces with bodies of 1 to 8 KB, notes of 150 bytes, indexed owners, and images.
 func documents(t testing.TB, c *tnt.Connection, n int) {
 	r := rand.New(rand.NewPCG(7, 7))
 	var tuples []any
-	var images []*tnt.Future // in Lua a binary would become a string
+	var images []*tnt.Future // stored separately, since Lua would turn a binary into a string
 	put := func(space string, tuple []any) { tuples = append(tuples, []any{space, tuple}) }
 	for i := range n {
 		if i > 0 && i%500 == 0 {
@@ -77,7 +76,7 @@ func documents(t testing.TB, c *tnt.Connection, n int) {
 	}
 }
 
-// store replaces tuples in one transaction an engine.
+// store replaces tuples in one transaction per engine.
 func store(t testing.TB, c *tnt.Connection, tuples []any) {
 	t.Helper()
 	lua := `for _, engine in ipairs{'memtx', 'vinyl'} do
@@ -89,7 +88,7 @@ func store(t testing.TB, c *tnt.Connection, tuples []any) {
 	must(t, nil, err)
 }
 
-// fieldBytes is what a field's strings take in the tuples of a space.
+// fieldBytes returns the bytes that a field's strings use in a space's tuples.
 func fieldBytes(t testing.TB, c *tnt.Connection, space string, field int) (sum int64) {
 	t.Helper()
 	lua := `local space, field = ...
@@ -104,11 +103,11 @@ func fieldBytes(t testing.TB, c *tnt.Connection, space string, field int) (sum i
 	return answer[0]
 }
 
-// stored is how many documents there are.
+// stored is the number of documents.
 const stored = 2000
 
-// What the plan predicts is what the packer then stores by the written policy, field by
-// field; what an index has is not touched, and noise is left alone.
+// For each field, the plan's prediction equals the size that the packer stores with the written policy.
+// Indexed fields are not touched, and noise is left alone.
 func TestPlanPredictsWhatPackStoresInTarantool(t *testing.T) {
 	t.Parallel()
 	server := testenv.Tarantool(t, spacesScript)
@@ -176,7 +175,8 @@ func TestPlanPredictsWhatPackStoresInTarantool(t *testing.T) {
 	}
 }
 
-// More tuples than are read: the interval holds the truth, and the written gateway runs.
+// With more tuples than are read, the true size is within the interval, and a gateway runs with the written
+// file.
 func TestPlanSamplesTuples(t *testing.T) {
 	t.Parallel()
 	server := testenv.Tarantool(t, spacesScript+`
@@ -207,7 +207,7 @@ func TestPlanSamplesTuples(t *testing.T) {
 	}
 }
 
-// A user who may read one space plans that one; others are told what is missing.
+// A user who may read one space can plan it; others are told which permissions are missing.
 func TestPlanTarantoolRights(t *testing.T) {
 	t.Parallel()
 	server := testenv.Tarantool(t, spacesScript+`box.schema.user.revoke('guest', 'super', nil, nil, {if_exists = true})

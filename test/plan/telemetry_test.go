@@ -23,7 +23,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// scrapes are requests of the same series, one after the other.
+// scrapes returns consecutive requests with the same series.
 func scrapes(n int) (all [][]byte) {
 	r := rand.New(rand.NewPCG(5, 5))
 	list := make([]remotewrite.Series, 1500)
@@ -43,9 +43,9 @@ func scrapes(n int) (all [][]byte) {
 	return all
 }
 
-// sender sends telemetry by a protocol to an address.
+// sender sends telemetry over one protocol.
 type sender struct {
-	protocol, flag, pairs string // its rules between two gateways
+	protocol, flag, pairs string // pairs: rules between two gateways
 	upstream              func(t *testing.T) string
 	send                  func(t *testing.T, addr string) func(message []byte)
 }
@@ -114,8 +114,8 @@ func otlpGRPC(t *testing.T, addr string) func([]byte) {
 	}
 }
 
-// carries returns the bytes that a message takes between two gateways once they have met: the median, since the messages behind a
-// connection that was opened anew, as a busy machine has it, have no history.
+// carries returns the bytes that a message takes between two gateways once they use history. It is the
+// median, since on a busy machine a connection may be reopened, and its first messages have no history.
 func (s *sender) carries(t *testing.T, messages [][]byte) float64 {
 	t.Helper()
 	scheme := s.protocol + "://"
@@ -137,10 +137,11 @@ func (s *sender) carries(t *testing.T, messages [][]byte) float64 {
 	return float64(went[len(went)/2])
 }
 
-// What a plan says of two gateways is what they then carry: within a tenth, and the headers that a plan leaves out.
+// The plan's prediction for two gateways equals the bytes that they transfer within a tenth, apart from
+// headers, which a plan ignores.
 func TestPlanPredictsWhatAPairCarries(t *testing.T) {
 	t.Parallel()
-	const headers = 1200 // bytes of a request and its reply between two gateways, at most
+	const headers = 1200 // limit for the headers of a request and its reply, in bytes
 	messages := scrapes(80)
 	for name, s := range senders {
 		t.Run(name, func(t *testing.T) {
