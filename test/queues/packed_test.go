@@ -12,9 +12,9 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A packer goes over a queue whose jobs wait. Where its keys are excluded nothing of them is sealed; where
-// they are not, the gateway puts back what BullMQ's scripts say that they will touch. Either way
-// the jobs, with their retries and their parents, end as they do without Cinch.
+// A packer runs over a queue with waiting jobs. If the queue's keys are excluded none of them is
+// compressed. Otherwise the gateway decompresses the values that BullMQ's scripts declare. Either way the
+// jobs, with their retries and their parents, end as they do without Cinch.
 func TestPacked(t *testing.T) {
 	needsFlag(t)
 	q := queue{name: "BullMQ"}
@@ -38,7 +38,7 @@ func TestPacked(t *testing.T) {
 	}
 }
 
-// config writes that of a packer.
+// config writes a packer's configuration and returns its path.
 func config(t *testing.T, server *testenv.RedisServer, exclude string) string {
 	t.Helper()
 	text := fmt.Sprintf("gateways:\n  - {name: queue, protocol: redis, listen: 127.0.0.1:1, upstream: %q, exclude: %s, rules: [\n%s]}\n",

@@ -34,8 +34,8 @@ func needsFlag(t *testing.T) {
 // queue is one library.
 type queue struct {
 	name    string
-	exclude string // as docs/REDIS.md has it: a YAML list
-	own     string // prefixes of the library's keys, which hold nothing sealed then
+	exclude string // YAML list from docs/REDIS.md
+	own     string // prefixes of the library's keys, which hold no compressed value then
 	command func(t *testing.T) []string
 	env     func(t *testing.T) string
 }
@@ -49,14 +49,14 @@ var all = []queue{
 	{name: "Lock", exclude: `[]`, command: python("lock_driver.py")},
 }
 
-// rules seal strings, hashes and streams of all keys that are not excluded.
+// rules compress strings, hashes and streams of all keys that are not excluded.
 const rules = `
 - {name: hashes, key: "*", type: hash, setting: zstd-1}
 - {name: streams, key: "*", type: stream, setting: lz4}
 - {name: strings, key: "*", type: string, setting: zstd-3}
 `
 
-// ways are how a gateway may be set up; the first is what the docs say.
+// ways are configurations of the gateway; the first is the documented one.
 var ways = []struct {
 	name     string
 	excludes bool
@@ -70,7 +70,7 @@ var ways = []struct {
 func TestQueues(t *testing.T) {
 	needsFlag(t)
 	for _, q := range all {
-		command, env := q.command(t), "" // what is missing is installed here, one at a time
+		command, env := q.command(t), "" // installs missing libraries here, one at a time
 		if q.env != nil {
 			env = q.env(t)
 		}
@@ -82,7 +82,7 @@ func TestQueues(t *testing.T) {
 			}
 			for _, w := range ways {
 				if w.name == "nothing excluded" && q.own == "" {
-					continue // as documented is just that
+					continue // the docs exclude nothing for it, so this is the documented way
 				}
 				t.Run(w.name, func(t *testing.T) {
 					exclude := q.exclude
@@ -122,7 +122,7 @@ func (q *queue) through(t *testing.T, command []string, env, exclude string, for
 	}
 }
 
-// sealedValues counts the envelopes that a server holds, by key.
+// sealedValues counts a server's envelopes by key.
 func sealedValues(t *testing.T, c *goredis.Client) map[string]int {
 	t.Helper()
 	ctx, found := t.Context(), map[string]int{}
@@ -154,7 +154,7 @@ func sealedValues(t *testing.T, c *goredis.Client) map[string]int {
 	return found
 }
 
-// compare reports the features that came out otherwise.
+// compare reports the features whose results differ.
 func compare(t *testing.T, direct, through string) {
 	t.Helper()
 	want, got := strings.Split(direct, "\n"), strings.Split(through, "\n")
@@ -182,7 +182,7 @@ func (q *queue) run(t *testing.T, command []string, env, addr string, more ...st
 	cmd.Env = append(os.Environ(), "QUEUE_HOST="+host, "QUEUE_PORT="+port, "PYTHONDONTWRITEBYTECODE=1", "PYTHONWARNINGS=ignore", env)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.WaitDelay = 5 * time.Second // a worker that outlives its driver holds the pipes
+	cmd.WaitDelay = 5 * time.Second // a worker that outlives its driver holds the pipes open
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%s: %v\n%.3000s\n%s", q.name, err, stdout.String(), tail(stderr.String()))
 	}
