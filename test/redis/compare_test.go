@@ -7,8 +7,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// TestComparisonsOfAnyUser: comparisons with a sealed value are right whatever the user may run, and leave
-// it sealed where they fail.
+// TestComparisonsOfAnyUser checks that comparisons with a compressed value are right for users with any
+// permissions, and leave it compressed if they fail.
 func TestComparisonsOfAnyUser(t *testing.T) {
 	testenv.EachRedis(t, func(t *testing.T, l testenv.RedisLine) {
 		s := startStack(t, l)
@@ -35,7 +35,7 @@ func (s *stack) compares(t *testing.T, before, stored, deletes string, mayRefuse
 	conn := connect(t, s.gateway.Addr, "app").Conn()
 	defer conn.Close()
 	if before != "" {
-		do(t, conn, before) // who may not watch does not
+		do(t, conn, before) // fails for a user without WATCH
 	}
 	is := func(line, want string) {
 		t.Helper()
@@ -61,7 +61,8 @@ func (s *stack) compares(t *testing.T, before, stored, deletes string, mayRefuse
 	}
 }
 
-// TestLongComparison: what is too long to be held can't be compared with, and changes nothing.
+// TestLongComparison checks that a value too long to be buffered can't be compared with, and changes
+// nothing.
 func TestLongComparison(t *testing.T) {
 	s := &stack{server: testenv.RedisOf(t, "redis-8.6")}
 	s.gateway = testenv.Gateway(t, testenv.GatewayConfig{Upstream: s.server.Addr, Rules: "- {name: all, setting: zstd-3}", Settings: "max_seal: 64KiB"})
@@ -71,7 +72,8 @@ func TestLongComparison(t *testing.T) {
 	if got := do(t, s.through, "SET k "+huge+" IFEQ {other}"); !strings.HasPrefix(got, "error:") {
 		t.Errorf("%.80q", got)
 	}
-	s.through = connect(t, s.gateway.Addr, "") // the request was incomplete upstream, and its connection had to end
+	// The request was incomplete upstream, so its connection had to be closed.
+	s.through = connect(t, s.gateway.Addr, "")
 	expect(t, s.through, "GET k", "{long}")
 	expect(t, s.through, "SET k "+huge+" XX EX 1000", "OK")
 	expect(t, s.through, "STRLEN k", "200000")

@@ -1,3 +1,3 @@
-// Package redis tests the Redis gateway against every line of servers that people run
-// (testenv.RedisLines), above all with what newer lines have and older ones have not.
+// Package redis tests the Redis gateway with every server version in use (testenv.RedisLines), above all
+// the features of newer ones.
 package redis

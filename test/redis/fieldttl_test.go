@@ -8,13 +8,14 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// someday is when the fields of these tests expire, in milliseconds.
+// someday is when the fields of these tests expire, in Unix milliseconds.
 const someday = "4102444800123"
 
-// far are times that Lua's numbers don't have.
+// far are times that Lua's numbers can't represent.
 var far = []string{"9007199254740993", "9223372036854775807"}
 
-// putBack are commands that need sealed values put back, by the way in which that happens.
+// putBack are commands that need the stored values decompressed, one for each way in which the gateway does
+// that.
 var putBack = []struct{ name, before, command, inside string }{
 	{"script", "", "EVAL return(#redis.call('HGET',KEYS[1],'f')) 1 h", ""},
 	{"script inside MULTI", "", "EVAL return(#redis.call('HGET',KEYS[1],'f')) 1 h", "MULTI"},
@@ -28,8 +29,8 @@ var putBack = []struct{ name, before, command, inside string }{
 	{"sort that stores", "", "SORT l BY *->f ALPHA GET *->g STORE out", ""},
 }
 
-// TestFieldsKeepTheirExpiry: putting the fields of a hash back takes nothing of when they expire.
-// Users that may not ask for that are served too, or refused before anything is changed.
+// TestFieldsKeepTheirExpiry checks that fields of a hash keep their expiry when they are decompressed in
+// place. Users without permission to read expiries are served too, or refused before anything is changed.
 func TestFieldsKeepTheirExpiry(t *testing.T) {
 	testenv.EachRedis(t, func(t *testing.T, l testenv.RedisLine) {
 		s := startStack(t, l)
@@ -52,7 +53,7 @@ func TestFieldsKeepTheirExpiry(t *testing.T) {
 			do(t, s.direct, "DEL h")
 			do(t, s.direct, "HSET h f v")
 			if strings.HasPrefix(do(t, s.direct, "HPEXPIREAT h "+at+" FIELDS 1 f"), "error:") {
-				continue // only Valkey takes such times
+				continue // only Valkey accepts such times
 			}
 			for _, test := range putBack {
 				t.Run(test.name+" "+at, func(t *testing.T) { s.keepsExpiry(t, at, test.before, test.command, test.inside, false) })
@@ -88,5 +89,5 @@ func (s *stack) keepsExpiry(t *testing.T, at, before, command, inside string, ma
 	expect(t, s.through, "HSTRLEN h f", strconv.Itoa(len(long)))
 }
 
-// zeros make a number long enough to be sealed.
+// zeros make a number long enough to be compressed.
 var zeros = strings.Repeat("0", 200)

@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// stack is a server of a line, a gateway with default rules in front of it, and a client of each.
+// stack is a server of one version, a gateway with default rules in front of it, and a client of each.
 type stack struct {
 	server          *testenv.RedisServer
 	gateway         *testenv.GatewayServer
@@ -28,10 +28,10 @@ func startStack(t *testing.T, l testenv.RedisLine, args ...string) *stack {
 	return s
 }
 
-// patience is how long clients wait on a busy machine.
+// patience is the clients' timeout on a busy machine.
 const patience = time.Minute
 
-// connect returns a client with one connection that repeats nothing.
+// connect returns a client with one connection and without retries.
 func connect(t *testing.T, addr, user string) *goredis.Client {
 	t.Helper()
 	o := &goredis.Options{Addr: addr, Protocol: 2, PoolSize: 1, MaxRetries: -1, ReadTimeout: patience, DisableIdentity: true}
@@ -43,7 +43,7 @@ func connect(t *testing.T, addr, user string) *goredis.Client {
 	return c
 }
 
-// knows tells whether a server has a command.
+// knows reports whether the server has a command.
 func (s *stack) knows(t *testing.T, command string) bool {
 	t.Helper()
 	list, err := s.direct.Do(t.Context(), "COMMAND", "INFO", command).Slice()
@@ -57,7 +57,7 @@ type doer interface {
 	Do(context.Context, ...any) *goredis.Cmd
 }
 
-// do runs a command given as words; {long} and the like stand for values, see words.
+// do runs a command given as words; {long} and others stand for values, see words.
 func do(t *testing.T, c doer, line string) string {
 	t.Helper()
 	v, err := c.Do(t.Context(), words(line)...).Result()
@@ -67,7 +67,7 @@ func do(t *testing.T, c doer, line string) string {
 	return fmt.Sprint(v)
 }
 
-// long is a value that the default rules seal.
+// long is a value that the default rules compress.
 var long = strings.Repeat("a value that is sealed, since it says the same again and again; ", 8)
 
 func words(line string) (args []any) {

@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// The admin page tells how far a training is while it goes on, and which dictionary came of it.
+// The admin page shows the progress of a training, and the dictionary that it makes.
 func TestTrainingIsShown(t *testing.T) {
 	testenv.Full(t)
 	server := testenv.Redis(t)

@@ -8,7 +8,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// TestLongValuesOfNewerCommands: requests that do not fit a connection's buffer are taken value by value.
+// TestLongValuesOfNewerCommands checks that requests larger than a connection's buffer are processed value
+// by value.
 func TestLongValuesOfNewerCommands(t *testing.T) {
 	for _, name := range []string{"redis-8.6", "valkey-9.1"} {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +54,8 @@ func TestLongValuesOfNewerCommands(t *testing.T) {
 				}
 			}
 			entries := do(t, s.direct, "XRANGE x - +")
-			if strings.Count(entries, cinch.Magic) != 2 || strings.Count(entries, huge) != 2 { // the envelope's, and the value's in it
+			// One of the envelope, one in its value.
+			if strings.Count(entries, cinch.Magic) != 2 || strings.Count(entries, huge) != 2 {
 				t.Error("values from which the server computes a key do not go as they are, but for what must be wrapped")
 			}
 			if got := do(t, s.through, "XRANGE x - +"); !strings.Contains(got, "[f "+huge+"]") || !strings.Contains(got, "[f "+wrapped+"]") {

@@ -9,9 +9,9 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// newer are conversations with commands and options that newer servers have. Through a gateway each
-// line answers as it does direct. A line "= command" is asked of the server itself: what it answers
-// is sealed.
+// newer are sequences of commands and options that newer servers have. Each line must have the same answer
+// through a gateway as directly. A line "= command" is sent to the server itself, whose answer must be a
+// compressed value.
 var newer = []struct{ name, needs, lines string }{
 	{"HSETEX", "hsetex", `
 		HSETEX h FIELDS 2 f {long} g {other}
@@ -211,7 +211,7 @@ var newer = []struct{ name, needs, lines string }{
 		= GET k`},
 }
 
-// TestNewerCommands runs the conversations direct and through, with a client of RESP2 and of RESP3.
+// TestNewerCommands runs the sequences directly and through a gateway, with RESP2 and RESP3.
 func TestNewerCommands(t *testing.T) {
 	const rules = `- {name: all, type: [string, hash, stream], min_gain: 0%, setting: zstd-3}`
 	testenv.EachRedis(t, func(t *testing.T, l testenv.RedisLine) {
@@ -246,7 +246,7 @@ func knowsAny(t *testing.T, server *testenv.RedisServer, commands string) bool {
 	return false
 }
 
-// speak returns one connection that speaks a version of the protocol.
+// speak returns one connection with the given protocol version.
 func speak(t *testing.T, addr string, protocol int) *goredis.Conn {
 	t.Helper()
 	c := goredis.NewClient(&goredis.Options{Addr: addr, Protocol: protocol, MaxRetries: -1, ReadTimeout: patience, DisableIdentity: true})

@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// TestRedirectByReplicas: Valkey's replicas send clients that can be redirected to the primary. Through
-// gateways they are sent to the primary's gateway, or nowhere where there is none.
+// TestRedirectByReplicas checks redirects by Valkey's replicas of clients that support them. Through
+// gateways clients are redirected to the primary's gateway, or nowhere if there is none.
 func TestRedirectByReplicas(t *testing.T) {
 	testenv.EachRedis(t, func(t *testing.T, l testenv.RedisLine) {
 		primary := l.Start(t)
@@ -39,7 +39,8 @@ func TestRedirectByReplicas(t *testing.T) {
 	})
 }
 
-// redirected is where a replica sends a client that can be redirected, by a read and by a guarded command.
+// redirected returns the address to which a replica redirects a client, for a read and for a guarded
+// command; "" if it does not.
 func redirected(t *testing.T, addr string) string {
 	t.Helper()
 	conn := speak(t, addr, 2)
@@ -61,7 +62,8 @@ func redirected(t *testing.T, addr string) string {
 	return to
 }
 
-// gatewaysByRole finds the ports of a gateway with Sentinels: behind the first each leads to one server.
+// gatewaysByRole returns a gateway's ports by the role of the server behind them: with Sentinels, each port
+// after the first belongs to one server.
 func gatewaysByRole(t *testing.T, g *testenv.GatewayServer) map[string]string {
 	t.Helper()
 	host, port, _ := strings.Cut(g.Addr, ":")

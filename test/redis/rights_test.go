@@ -7,8 +7,9 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// TestUsersWhoOnlyWrite: who may write keys and not read them changes plain values as direct, and sealed ones
-// where the gateway's own user can look. Nobody learns anything that the server would not have told.
+// TestUsersWhoOnlyWrite checks users that may write keys but not read them. They change plain values as
+// they would directly, and compressed ones if the gateway's own user can read them. They learn nothing that
+// the server would not tell them.
 func TestUsersWhoOnlyWrite(t *testing.T) {
 	testenv.EachRedis(t, func(t *testing.T, l testenv.RedisLine) {
 		s := startStack(t, l)
@@ -23,7 +24,8 @@ func TestUsersWhoOnlyWrite(t *testing.T) {
 				t.Errorf("%s: %q, then %q; direct %q, then %q", line, got, now, want, stored)
 			}
 		}
-		for _, line := range []string{"APPEND new {magic}", "SETRANGE p 0 {magic}"} { // nothing could wrap what they leave
+		// The gateway could not escape the resulting values.
+		for _, line := range []string{"APPEND new {magic}", "SETRANGE p 0 {magic}"} {
 			if got, now := s.afterCommand(t, s.gateway.Addr, "plain", line); !strings.Contains(got, "error") || now != "plain" {
 				t.Errorf("%s: %q, then %q", line, got, now)
 			}
@@ -36,7 +38,7 @@ func TestUsersWhoOnlyWrite(t *testing.T) {
 	})
 }
 
-// withoutReason leaves the kind of an error: who refuses words what is missing in its own way.
+// withoutReason reduces an error to its kind, since server and gateway word the reason differently.
 func withoutReason(answer string) string {
 	if strings.HasPrefix(answer, "error: NOPERM") {
 		return "error: NOPERM"
@@ -44,7 +46,7 @@ func withoutReason(answer string) string {
 	return answer
 }
 
-// afterCommand runs a command as the user, and says what p is then.
+// afterCommand runs a command as the user, and returns its answer and the resulting value of p.
 func (s *stack) afterCommand(t *testing.T, addr, value, line string) (answer, p string) {
 	t.Helper()
 	do(t, s.direct, "DEL p h new rw:k")

@@ -10,10 +10,10 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// sorted are values of which bytes, and locales, have opinions of their own: NULs, capitals, accents, signs.
+// sorted are values whose order differs between bytes and locales: NULs, capitals, accents, signs.
 var sorted = []string{"b\x00z", "b\x00a", "b", "B", "a", "é", "e", "z", "Z", "ä", "a-b", "ab", "a b", "", "\xff", "10", "9"}
 
-// sorts are tried as they are, and inside a transaction.
+// sorts are run alone and inside a transaction.
 var sorts = []string{
 	"SORT l BY w* ALPHA",
 	"SORT l BY w* ALPHA DESC STORE out",
@@ -33,8 +33,9 @@ var sorts = []string{
 	"SORT l BY w* GET p* NOSUCH",
 }
 
-// TestSortIsTheServers: SORT answers, and stores, byte for byte what it does without a gateway, with rules as they are by default and
-// with everything sealed, alone and in a transaction, whatever the user may do.
+// TestSortIsTheServers checks that SORT answers and stores the same bytes as without a gateway, with
+// default rules and with everything compressed, alone and in a transaction, for users with different
+// permissions.
 func TestSortIsTheServers(t *testing.T) {
 	testenv.EachRedis(t, func(t *testing.T, l testenv.RedisLine) {
 		t.Setenv("LC_ALL", "C.UTF-8")
@@ -80,7 +81,7 @@ func sortAlike(t *testing.T, direct, server, gateway, rights string, inside, for
 				said[i] = append(said[i], do(t, c, line))
 			}
 			if inside {
-				do(t, c, "DISCARD") // where EXEC was not allowed
+				do(t, c, "DISCARD") // needed if EXEC was not allowed
 			}
 		}
 		for _, look := range []string{"LRANGE out 0 -1", "TYPE w3", "LRANGE n5 0 -1", "MGET w1 w2 w3 p1 p2 p3 n1", "HGETALL h4"} {
@@ -91,13 +92,14 @@ func sortAlike(t *testing.T, direct, server, gateway, rights string, inside, for
 			continue
 		}
 		refused := strings.Contains(got, "the right to run EVAL") && strings.Contains(rights, "-eval")
-		if !refused || !force && !strings.Contains(command, "->g") { // whose values are long enough to be sealed by the default rule
+		// Values of h*->g are long enough for the default rule.
+		if !refused || !force && !strings.Contains(command, "->g") {
 			t.Errorf("%s\ngateway %s\ndirect  %s", command, got, want)
 		}
 	}
 }
 
-// fill stores a list, and weights and values of its elements.
+// fill stores a list, with weights and values for its elements.
 func fill(t *testing.T, c *goredis.Client) {
 	t.Helper()
 	all := [][]any{{"FLUSHALL"}}
@@ -116,7 +118,7 @@ func fill(t *testing.T, c *goredis.Client) {
 	}
 }
 
-// TestMalformedIsTheServers: what a command of the table can't mean is refused in the server's words.
+// TestMalformedIsTheServers checks that malformed commands get the server's own error.
 func TestMalformedIsTheServers(t *testing.T) {
 	testenv.EachRedis(t, func(t *testing.T, l testenv.RedisLine) {
 		s := startStack(t, l)
@@ -125,7 +127,8 @@ func TestMalformedIsTheServers(t *testing.T) {
 			"MSETEX 1 k v EX", "MSETEX 1 k v EX x", "MSETEX 1 k v EX 1 PX 1", "MSETEX 1 k v EX 1 KEEPTTL", "MSETEX 1 k v NX XX", "MSETEX 99999999999999999999 k v", "MSETEX 1 k v k", "MSETEX k v", "MSETEX k v EX 5",
 			"SET k v NOSUCH", "SET k {magic} NOSUCH", "SET k v EX", "HSETEX h FIELDS 2 f v", "HSETEX h NOSUCH FIELDS 1 f {magic}", "HSETEX h FIELDS x f v",
 		} {
-			// A value that begins like an envelope must not be stored by an option that the gateway does not know.
+			// A value that begins like an envelope must not be stored with an option that the gateway does
+			// not know.
 			escaped := strings.Contains(line, "{magic}") && strings.Contains(line, "NOSUCH")
 			got, want := do(t, s.through, line), do(t, s.direct, line)
 			if got != want && !(escaped && strings.Contains(got, "is malformed, or has options that the gateway does not know")) {
