@@ -1,4 +1,4 @@
-// Package replace has gateways replaced under the load of real clients, as an operator does it: by SIGUSR2, and by a restart while
-// somebody else holds the sockets, as systemd does. Clients try again as their libraries do by themselves. No operation fails,
-// and no connection is refused.
+// Package replace replaces gateways under the load of real clients, as an operator does it: with SIGUSR2,
+// and with a restart while another process holds the sockets, as systemd does. Clients retry only as their
+// libraries do by default. No operation fails, and no connection is refused.
 package replace

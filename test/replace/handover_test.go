@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// shortDir is one for the path of a unix socket, which is bounded.
+// shortDir returns a directory with a short path, since the length of a Unix socket's path is limited.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cinch")
@@ -26,14 +26,14 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// pingUnix is a client of a unix socket without any patience.
+// pingUnix pings over a Unix socket, without retries.
 func pingUnix(ctx context.Context, path string) error {
 	c := redis.NewClient(&redis.Options{Network: "unix", Addr: path, MaxRetries: -1, DisableIdentity: true})
 	defer c.Close()
 	return c.Ping(ctx).Err()
 }
 
-// fails has the process try to replace itself when that can't be.
+// fails makes the process try to replace itself, and waits until it reports that this failed.
 func (s *service) fails() {
 	s.t.Helper()
 	before := s.count("not replaced, this process goes on")
@@ -43,8 +43,8 @@ func (s *service) fails() {
 	testenv.Eventually(s.t, "it is not replaced", func() bool { return s.count("not replaced, this process goes on") > before })
 }
 
-// A successor that fails leaves everything as it was: the unix socket and its file too, and those who are connected. When the cause is
-// mended the process is replaced, and the last one removes the file.
+// A new process that fails to start changes nothing: the Unix socket, its file and connected clients are
+// kept. After the cause is fixed the process is replaced, and the last process removes the file.
 func TestSuccessorFails(t *testing.T) {
 	server := testenv.Redis(t)
 	addr, path := freeAddress(t), filepath.Join(shortDir(t), "s")
@@ -74,7 +74,8 @@ func TestSuccessorFails(t *testing.T) {
 	l.goesOn()
 	if testenv.IsFull() {
 		late := "  - {name: late, protocol: redis, listen: %q, upstream: \"redis://%s\"}\n"
-		write(s.config, string(good)+fmt.Sprintf(late, taken.Addr(), server.Addr)) // it has listened on the others when it fails
+		// The new process has already listened on the others when it fails.
+		write(s.config, string(good)+fmt.Sprintf(late, taken.Addr(), server.Addr))
 		s.fails()
 		l.goesOn()
 	}
@@ -95,7 +96,7 @@ func TestSuccessorFails(t *testing.T) {
 	}
 }
 
-// The ports of a cluster's nodes are handed over too, though the new process learns only later which nodes there are.
+// The ports of a cluster's nodes are handed over too, though the new process finds the nodes only later.
 func TestCluster(t *testing.T) {
 	nodes := testenv.Cluster(t, 3, 0)
 	var hosts []string

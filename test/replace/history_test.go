@@ -14,7 +14,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// What all processes have counted is kept, each byte once, though two at a time write to the directory, and one is killed.
+// The counts of all processes are kept, each byte once, though two processes write to the directory at a
+// time and one is killed.
 func TestHistory(t *testing.T) {
 	server := testenv.Redis(t)
 	addr, dir := freeAddress(t), t.TempDir()

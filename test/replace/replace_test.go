@@ -28,10 +28,11 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// replacements is how often each service is replaced.
+// replacements is the number of times that each service is replaced.
 const replacements = 2
 
-// few is how often a service is replaced whose way of handing over others show too: fully with make full.
+// few returns how often to replace a service that is handed over in the same way as others: as often as
+// those only with make full.
 func few() int {
 	if testenv.IsFull() {
 		return replacements
@@ -39,7 +40,7 @@ func few() int {
 	return 1
 }
 
-// freeAddress is one that nobody listens on.
+// freeAddress returns an address without a listener.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(testenv.FreePort(t)))
@@ -52,7 +53,7 @@ func redisClient(t *testing.T, addr string) *redis.Client {
 	return c
 }
 
-// addRedis has clients of Redis write and read, count, wait for what is pushed, and connect.
+// addRedis adds Redis clients that write and read, count, wait for pushed values, and connect.
 func addRedis(t *testing.T, l *load, addr string) (counted, popped *atomic.Int64) {
 	counted, popped = new(atomic.Int64), new(atomic.Int64)
 	for i := range 3 {
@@ -75,7 +76,7 @@ func addRedis(t *testing.T, l *load, addr string) (counted, popped *atomic.Int64
 	})
 	l.add("a new connection", func(ctx context.Context) error { return ping(ctx, addr) })
 	pops := redisClient(t, addr)
-	context.AfterFunc(l.ctx, func() { _ = pops.Close() }) // a client that waits doesn't look at its context
+	context.AfterFunc(l.ctx, func() { _ = pops.Close() }) // a blocked client doesn't check its context
 	l.all.Go(func() {
 		for l.ctx.Err() == nil {
 			if err := pops.BLPop(l.ctx, 0, "queue").Err(); err == nil {
@@ -88,7 +89,7 @@ func addRedis(t *testing.T, l *load, addr string) (counted, popped *atomic.Int64
 	return counted, popped
 }
 
-// ping is a client without any patience.
+// ping pings over a new connection, without retries.
 func ping(ctx context.Context, addr string) error {
 	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -104,8 +105,8 @@ func ping(ctx context.Context, addr string) error {
 	return nil
 }
 
-// Clients of Redis lose nothing when the gateway is replaced: no operation fails, none is carried out twice, nobody who waits in
-// BLPOP is given up, and no connection is refused.
+// Redis clients lose nothing when the gateway is replaced: no operation fails or is executed twice, no
+// client blocked in BLPOP is disconnected, and no connection is refused.
 func TestRedis(t *testing.T) {
 	server := testenv.Redis(t)
 	addr := freeAddress(t)
@@ -126,7 +127,7 @@ func TestRedis(t *testing.T) {
 	}
 }
 
-// The same when the gateway is restarted and somebody else, as systemd does, holds the socket.
+// The same when the gateway is restarted and another process holds the socket, as systemd does.
 func TestRedisRestartedOnAGivenSocket(t *testing.T) {
 	server := testenv.Redis(t)
 	socket, err := net.Listen("tcp", "127.0.0.1:0")
@@ -150,7 +151,7 @@ func TestRedisRestartedOnAGivenSocket(t *testing.T) {
 	}
 }
 
-// Calls of gRPC go to the next connection, and a stream that is quiet ends with UNAVAILABLE.
+// gRPC calls use the next connection, and an idle stream ends with UNAVAILABLE.
 func TestGRPC(t *testing.T) {
 	backend, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -196,7 +197,7 @@ func TestGRPC(t *testing.T) {
 	t.Logf("%d calls, %d streams, %d replacements", l.over(), watched.Load(), replacements)
 }
 
-// watch opens a stream on which the first message is the last, and counts it.
+// watch opens a stream with only one message, and counts it.
 func watch(ctx context.Context, c grpc_health_v1.HealthClient, opened *atomic.Int64) error {
 	stream, err := c.Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
 	if err != nil {
@@ -210,7 +211,8 @@ func watch(ctx context.Context, c grpc_health_v1.HealthClient, opened *atomic.In
 	return err
 }
 
-// MongoDB's driver loses nothing: no insert fails or is done twice, no find fails, and a change stream that waits goes on.
+// MongoDB's driver loses nothing: no insert fails or is done twice, no find fails, and a waiting change
+// stream continues.
 func TestMongo(t *testing.T) {
 	server := mongotest.Start(t, mongotest.Config{ReplicaSet: "rs"})
 	addr := freeAddress(t)
@@ -271,7 +273,7 @@ func TestReplacedProcessIsCutOff(t *testing.T) {
 	near, far := freeAddress(t), freeAddress(t)
 	s := start(t, fmt.Sprintf("  - {name: near, protocol: tunnel, listen: %q, upstream: %q}\n  - {name: far, protocol: tunnel-exit, listen: %q, upstream: %q}\n",
 		near, far, far, server.Addr), nil)
-	c, err := net.Dial("tcp", near) // a drain waits for it
+	c, err := net.Dial("tcp", near) // the drain waits for this connection
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,8 +296,8 @@ func TestReplacedProcessIsCutOff(t *testing.T) {
 	}
 }
 
-// Both ends of a tunnel are replaced: connections that there are go on through the old process until its time is over, and
-// new ones go through the new one.
+// Both ends of a tunnel are replaced: existing connections continue through the old process until its time
+// is over, and new ones use the new process.
 func TestTunnel(t *testing.T) {
 	server := testenv.Redis(t)
 	near, far := freeAddress(t), freeAddress(t)

@@ -19,16 +19,17 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// service is `cinch serve` over several processes.
+// service is `cinch serve`, across several processes.
 type service struct {
 	t      *testing.T
 	binary string
 	config string
-	log    string // all processes write to it
+	log    string // all processes append to it
 	pids   []int
 }
 
-// start starts one whose gateways are these lines of YAML, with sockets that it is given, by the names of gateways.
+// start starts a service with gateways from these YAML lines, and with given sockets by the names of
+// gateways.
 func start(t *testing.T, gateways string, sockets map[string]net.Listener) *service {
 	t.Helper()
 	dir := t.TempDir()
@@ -76,7 +77,7 @@ func (s *service) run(sockets map[string]net.Listener) {
 	testenv.Eventually(s.t, "it serves", func() bool { return s.count("gateway listens") > before })
 }
 
-// install puts a script in the program's place. back undoes it.
+// install replaces the program by a script. back undoes it.
 func (s *service) install(script string) (back func()) {
 	s.t.Helper()
 	aside := s.binary + ".aside"
@@ -98,12 +99,12 @@ func (s *service) text() string {
 
 func (s *service) count(text string) int { return strings.Count(s.text(), text) }
 
-// pid is that of the process which serves.
+// pid returns the ID of the process that serves.
 func (s *service) pid() int { return s.pids[len(s.pids)-1] }
 
 var successor = regexp.MustCompile(`another process serves.* pid=(\d+)`)
 
-// replace has the process replace itself.
+// replace makes the process replace itself and waits for the new one.
 func (s *service) replace() {
 	s.t.Helper()
 	before := len(successor.FindAllString(s.text(), -1))
@@ -120,7 +121,7 @@ func (s *service) replace() {
 	s.pids = append(s.pids, pid)
 }
 
-// stop ends the process and waits for that.
+// stop stops the process and waits until it has stopped.
 func (s *service) stop() {
 	s.t.Helper()
 	before := s.count("msg=stopped")
@@ -137,7 +138,7 @@ func (s *service) end() {
 	}
 }
 
-// load is clients at work, whose operations are counted.
+// load is a set of working clients, whose operations are counted.
 type load struct {
 	t      *testing.T
 	ctx    context.Context
@@ -153,7 +154,7 @@ func newLoad(t *testing.T) *load {
 	return l
 }
 
-// add has a client do an operation again and again. An error is a failure, but for one that the end of the load brings.
+// add starts a client that repeats an operation. An error fails the test, unless the load has ended.
 func (l *load) add(name string, do func(ctx context.Context) error) {
 	n := new(atomic.Int64)
 	l.counts = append(l.counts, n)
@@ -163,12 +164,12 @@ func (l *load) add(name string, do func(ctx context.Context) error) {
 				l.t.Errorf("%s, after %d: %v", name, n.Load(), err)
 			}
 			n.Add(1)
-			time.Sleep(time.Millisecond) // so that the processes that come and go have processors too
+			time.Sleep(time.Millisecond) // leaves processors to the processes that start and stop
 		}
 	})
 }
 
-// goesOn waits until each client has done some more.
+// goesOn waits until each client has done 20 more operations.
 func (l *load) goesOn() {
 	l.t.Helper()
 	const more = 20
@@ -178,7 +179,7 @@ func (l *load) goesOn() {
 	}
 }
 
-// over ends the load.
+// over ends the load and returns the number of operations.
 func (l *load) over() (operations int64) {
 	l.stop()
 	l.all.Wait()
