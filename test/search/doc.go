@@ -1,3 +1,3 @@
-// Package search holds tests of search indexes over hashes (RediSearch) behind the Redis gateway: queries
-// have to answer as they do without it, whenever and by whom an index was made.
+// Package search tests search indexes over hashes (RediSearch) behind the Redis gateway: queries must give
+// the same answers as without it, however and whenever an index was created.
 package search

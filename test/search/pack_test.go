@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// cli runs a command of the CLI and returns what it prints.
+// cli runs a command of the CLI and returns its output.
 func cli(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), testenv.Cinch(t), args...).CombinedOutput()
@@ -18,7 +18,7 @@ func cli(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// Packers leave hashes under an index plain, and the plan does not count on them.
+// Packers leave indexed hashes plain, and the plan predicts no saving for them.
 func TestPackersAndPlansLeaveIndexedHashes(t *testing.T) {
 	server := servers["stack"](t)
 	direct := client(t, server.Addr)
@@ -49,7 +49,7 @@ func TestPackersAndPlansLeaveIndexedHashes(t *testing.T) {
 	same(t, want, answers(t, client(t, gateway.Addr), "idx", 100))
 }
 
-// Where nobody may ask for the indexes no hash is packed.
+// If the user may not list the indexes, no hash is packed.
 func TestPackWithoutTheRightToLook(t *testing.T) {
 	server := servers["stack"](t)
 	direct := client(t, server.Addr)

@@ -16,7 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// servers are those that load the module. The 8.x lines load the one of 7.4.
+// servers start servers that load the module. The 8.x versions load that of 7.4.
 var servers = map[string]func(*testing.T, ...string) *testenv.RedisServer{
 	"stack": func(t *testing.T, args ...string) *testenv.RedisServer { return testenv.RedisStack(t, args...) },
 	"8.2":   with("redis-8.2"),
@@ -31,7 +31,8 @@ func with(line string) func(*testing.T, ...string) *testenv.RedisServer {
 
 type call = []any
 
-// documents are hashes of which the default rule would seal three fields.
+// documents returns commands that store hashes, in each of which the default rule would compress three
+// fields.
 func documents(prefix string, n int) (calls []call) {
 	for i := range n {
 		vector := make([]byte, 0, 64*4)
@@ -57,7 +58,7 @@ func create(name, prefix string) call {
 	}
 }
 
-// queries ask the index by text, tag, number and vector, and load fields that it has and has not.
+// queries search by text, tag, number and vector, and load fields inside and outside the index.
 func queries(name string) []call {
 	near := make([]byte, 64*4)
 	return []call{
@@ -90,7 +91,7 @@ func all(t *testing.T, c *goredis.Client, calls ...call) {
 	}
 }
 
-// answers are those to all queries, when n documents are indexed.
+// answers waits until n documents are indexed and returns the answers to all queries.
 func answers(t *testing.T, c *goredis.Client, index string, n int) string {
 	t.Helper()
 	testenv.Eventually(t, fmt.Sprintf("%d documents are indexed", n), func() bool { return indexed(t.Context(), c, index) == n })
@@ -106,8 +107,8 @@ func replies(ctx context.Context, c *goredis.Client, index string) string {
 	return b.String()
 }
 
-// leaves are the elements of a reply, those of an innermost list sorted: the server gives the fields of
-// a large hash in any order.
+// leaves returns the elements of a reply, with innermost lists sorted: the server returns the fields of a
+// large hash in any order.
 func leaves(v any) (texts []string) {
 	list, ok := v.([]any)
 	if !ok {
@@ -125,13 +126,13 @@ func leaves(v any) (texts []string) {
 	return texts
 }
 
-// withoutTags leaves out what FT.TAGVALS says, which lists tags that no document has any more.
+// withoutTags removes the reply to FT.TAGVALS, which includes tags that no document has any more.
 func withoutTags(replies string) string {
 	found, _, _ := strings.Cut(replies, "FT.TAGVALS")
 	return found
 }
 
-// indexed is how many documents an index has, -1 while it is being made.
+// indexed returns the number of documents in an index, -1 while it is being built.
 func indexed(ctx context.Context, c *goredis.Client, index string) int {
 	info, _ := c.Do(ctx, "FT.INFO", index).Slice()
 	n, indexing := -1, ""
@@ -178,7 +179,7 @@ func sealedFields(t *testing.T, direct *goredis.Client, pattern string) (n int) 
 
 const docs = 5
 
-// expected is what queries answer without a gateway.
+// expected returns the answers to all queries without a gateway.
 func expected(t *testing.T, start func(*testing.T, ...string) *testenv.RedisServer) string {
 	t.Helper()
 	c := client(t, start(t).Addr)
@@ -193,8 +194,8 @@ func expected(t *testing.T, start func(*testing.T, ...string) *testenv.RedisServ
 	return want
 }
 
-// Under the default rule queries answer as without a gateway, whether the index comes before the
-// documents or after them.
+// With the default rule queries give the same answers as without a gateway, whether the index is created
+// before the documents or after them.
 func TestIndexThroughTheGateway(t *testing.T) {
 	for name, start := range servers {
 		t.Run(name, func(t *testing.T) {
@@ -228,8 +229,8 @@ func TestIndexThroughTheGateway(t *testing.T) {
 	}
 }
 
-// An index that is made past the gateways, or through another one, is respected by all of them soon, and
-// what they have sealed under it is put back.
+// An index that is created directly, or through another gateway, is soon respected by all gateways, and
+// values that they have compressed under it are decompressed.
 func TestIndexMadeElsewhere(t *testing.T) {
 	start := servers["stack"]
 	want := expected(t, start)
@@ -245,7 +246,7 @@ func TestIndexMadeElsewhere(t *testing.T) {
 			t.Fatal("nothing was sealed, so nothing is tested")
 		}
 		all(t, client(t, maker), create("idx", "doc:"))
-		all(t, client(t, second.Addr), both[2:]...) // before it has heard of the index, perhaps
+		all(t, client(t, second.Addr), both[2:]...) // possibly before it has noticed the index
 		for _, g := range []string{first.Addr, second.Addr} {
 			c := client(t, g)
 			testenv.Eventually(t, "queries answer as without a gateway", func() bool {
@@ -267,12 +268,12 @@ func TestIndexMadeElsewhere(t *testing.T) {
 	}
 }
 
-// A gateway whose user may not ask for the indexes leaves hashes alone, where the module is loaded.
+// A gateway whose user may not list the indexes leaves hashes alone if the module is loaded.
 func TestWithoutTheRightToLook(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		server *testenv.RedisServer
-		hashes bool // are sealed
+		hashes bool // hashes are compressed
 	}{
 		{"module", servers["stack"](t), false},
 		{"no module", testenv.RedisOf(t, "redis-7.4"), true},
