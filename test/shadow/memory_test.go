@@ -20,8 +20,8 @@ import (
 
 const mib = 1 << 20
 
-// The process stays in the bound that docs/SHADOW.md names, whatever holds its memory: what waits for targets that are frozen, what
-// is not complete, or answers that are on their way.
+// The process stays within the limit that docs/SHADOW.md names, whatever its memory holds: operations for
+// frozen targets, incomplete requests, or replies in transit.
 func TestMemoryOfTheProcess(t *testing.T) {
 	testenv.Full(t)
 	const memory, connections = 64 * mib, 64
@@ -48,7 +48,7 @@ func TestMemoryOfTheProcess(t *testing.T) {
 		"connections come and go, and targets are frozen": {true, func(ctx context.Context, c *goredis.Client, n int) {
 			for i := range 100 {
 				if err := once(c.Options().Addr, fmt.Sprintf("SET %d:%d v\r\n", n, i)); err != nil {
-					return // the Ping behind says so
+					return // the following Ping fails too
 				}
 			}
 		}},
@@ -86,7 +86,7 @@ func TestMemoryOfTheProcess(t *testing.T) {
 			}
 			held, on := heldWhile(t, admin, func() { crowd(t, addr, connections, c.work) })
 			operations := testenv.AdminMetric(t, admin, "cinch_shadow_operations_total")
-			if c.freeze && on >= patience { // that is how long it waits for a target
+			if c.freeze && on >= patience { // a frozen target is given up after that time
 				on = always
 			}
 			if on < always || held == 0 || !c.freeze && operations == 0 {
@@ -102,13 +102,15 @@ func TestMemoryOfTheProcess(t *testing.T) {
 	}
 }
 
-// How long a mirror was seen to be on: to the end, or about until it gave a frozen target up, which takes it ten seconds.
+// How long the mirror was on: to the end, or about until it gave up a frozen target, which takes ten
+// seconds.
 const (
 	always   = time.Duration(math.MaxInt64)
 	patience = 9 * time.Second
 )
 
-// heldWhile is the most that the mirror was seen to hold of its bound while work was done, and how long it was on.
+// heldWhile returns the largest cinch_shadow_held_bytes seen while work ran, and how long the mirror was
+// on.
 func heldWhile(t *testing.T, admin string, work func()) (most float64, on time.Duration) {
 	t.Helper()
 	began, on := time.Now(), always
@@ -127,7 +129,7 @@ func heldWhile(t *testing.T, admin string, work func()) (most float64, on time.D
 	}
 }
 
-// crowd has clients work at the same time. Each has to be answered behind its work.
+// crowd has n clients work at the same time. Each must get an answer to a PING afterwards.
 func crowd(t *testing.T, addr string, n int, work func(ctx context.Context, c *goredis.Client, n int)) {
 	t.Helper()
 	var clients sync.WaitGroup
@@ -144,7 +146,7 @@ func crowd(t *testing.T, addr string, n int, work func(ctx context.Context, c *g
 	clients.Wait()
 }
 
-// once is a client that asks one thing and goes.
+// once connects, sends one request, reads the answer and disconnects.
 func once(addr, request string) error {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {

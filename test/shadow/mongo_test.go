@@ -18,8 +18,9 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Before a run, what would make it void is said, with what to do, and the exit code tells. The self-test of a check looks for its slowdown as long as the
-// machine is noisy, so that outside make full the check that gets that far is one that looks once.
+// The check reports what would make a run void before it starts, with a remedy and an exit code. The
+// check's self-test repeats its slowdown as long as the machine is noisy, so outside make full a check that
+// gets that far tries only once.
 func TestMongoCheck(t *testing.T) {
 	production, control, test := mongod(t, "production"), mongod(t, "control"), mongod(t, "test")
 	for _, s := range []*mongotest.Server{production, control} {

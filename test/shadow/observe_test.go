@@ -12,7 +12,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// What `mode: observe` says on live traffic is what comes true when the rule seals, and until then every byte is stored as it came.
+// The saving that `mode: observe` reports on live traffic is the one after the rule compresses. Until then
+// values are stored unchanged.
 func TestObserveSaysWhatSealingSaves(t *testing.T) {
 	server := testenv.Redis(t)
 	observing := testenv.Gateway(t, testenv.GatewayConfig{Upstream: server.Addr, Rules: "- {name: menus, key: 'menu:*', setting: zstd-3, mode: observe}"})

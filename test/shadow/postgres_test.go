@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// pgbench, in all of its modes, and psql work through the mirror, and the targets end with production's data.
+// All modes of pgbench, and psql, work through the mirror, and the targets end with production's data.
 func TestPostgres(t *testing.T) {
 	pgbench := testenv.Program(t, "pgbench")
 	production, control, test := testenv.Postgres(t), testenv.Postgres(t), testenv.Postgres(t)

@@ -24,7 +24,8 @@ import (
 
 const secret = "s3cret-of-somebody"
 
-// cinchRecord runs cinch record, has clients work through it, and returns the file when the first SIGINT has ended the recording.
+// cinchRecord runs cinch record, has clients work through it, stops the recording with SIGINT, and returns
+// its file.
 func cinchRecord(t *testing.T, production *testenv.RedisServer, work func(ctx context.Context, c *goredis.Client, n int), args ...string) (file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "monday.cinchrec")
@@ -66,7 +67,7 @@ func cinchReplay(t *testing.T, file string, args ...string) *report {
 	cmd := exec.CommandContext(t.Context(), testenv.Cinch(t), append([]string{"replay", file, "--json", "--self-test=false", "--margin-p50", "1", "--margin-p99", "1"}, args...)...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	err := cmd.Run() // any verdict but PASS is an exit code
+	err := cmd.Run() // any outcome but PASS gives a non-zero exit code
 	var r report
 	if bad := json.Unmarshal(out.Bytes(), &r); bad != nil {
 		t.Fatalf("%v, %v: %s\n%s", err, bad, out.String(), errs.String())
@@ -75,10 +76,10 @@ func cinchReplay(t *testing.T, file string, args ...string) *report {
 	return &r
 }
 
-// cartRounds returns how often each of four clients does what carts does.
+// cartRounds returns how often each of four clients runs the operations of carts.
 func cartRounds() int { return codectest.Amount(0, 80, 300) }
 
-// carts writes and reads carts, sessions that end shortly, and values that nobody else may see.
+// carts writes and reads carts, short sessions, and secret values.
 func carts(ctx context.Context, c *goredis.Client, n int) {
 	for i := range cartRounds() {
 		cart := fmt.Sprintf("cart:%d:%d", n, i%20)
@@ -92,7 +93,8 @@ func carts(ctx context.Context, c *goredis.Client, n int) {
 	}
 }
 
-// The file is encrypted, and of what is redacted it has no value; its replay through Cinch answers alike and seals values.
+// The file is encrypted and contains no redacted value. Its replay through Cinch gives the same answers and
+// compresses values.
 func TestRecordAndReplayThroughCinch(t *testing.T) {
 	identity, err := age.GenerateX25519Identity()
 	if err != nil {
@@ -127,7 +129,8 @@ func TestRecordAndReplayThroughCinch(t *testing.T) {
 	}
 }
 
-// Without encryption the file still has nothing of what is redacted, and equal targets answer alike at the recorded pace.
+// Without encryption the file still contains no redacted value, and equal targets give the same answers at
+// the recorded pace.
 func TestRecordInPlainText(t *testing.T) {
 	production, control, test := testenv.Redis(t), testenv.Redis(t), testenv.Redis(t)
 	file := cinchRecord(t, production, carts, "--no-encryption", "--redact", "user:*")
@@ -138,7 +141,7 @@ func TestRecordInPlainText(t *testing.T) {
 	}
 }
 
-// lacks fails when a file holds a text.
+// lacks fails the test if a file contains one of the texts.
 func lacks(t *testing.T, file string, texts ...string) {
 	t.Helper()
 	all, err := os.ReadFile(file)

@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A run that can't be one is refused before clients are served, with the reason, and no password in it.
+// An impossible run is refused before clients are served, with the reason and without passwords.
 func TestServersThatAreRefused(t *testing.T) {
 	production, control := testenv.Redis(t), testenv.Redis(t)
 	replica := testenv.Redis(t, "--replicaof", "127.0.0.1 1")

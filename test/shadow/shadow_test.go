@@ -1,4 +1,4 @@
-// Package shadow runs the cinch binary's shadow against real servers.
+// Package shadow runs cinch shadow against real servers.
 package shadow
 
 import (
@@ -25,13 +25,13 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// mongod is one that tests share, one at a time.
+// mongod returns a mongod that tests share, one at a time.
 func mongod(t *testing.T, name string) *mongotest.Server {
 	t.Helper()
 	return testenv.Shared(t, name, func(t testing.TB) *mongotest.Server { return mongotest.Start(t, mongotest.Config{}) })
 }
 
-// report is what the tests read of --json.
+// report holds the fields of --json that the tests use.
 type report struct {
 	Outcome    string
 	Reasons    []string
@@ -46,7 +46,7 @@ type report struct {
 	}
 }
 
-// hasBothPhases looks for batches of A/A and of test.
+// hasBothPhases checks that there are batches of the A/A and the test phase.
 func (r *report) hasBothPhases(t *testing.T) {
 	t.Helper()
 	phases := map[string]int{}
@@ -58,7 +58,7 @@ func (r *report) hasBothPhases(t *testing.T) {
 	}
 }
 
-// mirror runs cinch shadow until ctx ends, and returns its report.
+// mirror runs cinch shadow until ctx ends, and returns its report and exit code.
 func mirror(ctx context.Context, t *testing.T, args ...string) (*report, int) {
 	t.Helper()
 	cmd := exec.CommandContext(ctx, testenv.Cinch(t), append([]string{"shadow", "--json", "--exit", "--self-test=false"}, args...)...)
@@ -79,7 +79,7 @@ func mirror(ctx context.Context, t *testing.T, args ...string) (*report, int) {
 }
 
 // Through a Cinch gateway answers are the same, and the run has both phases. Latencies on this machine are
-// not judged here.
+// not compared.
 func TestRedisThroughCinch(t *testing.T) {
 	production, control, test := testenv.Redis(t), testenv.Redis(t), testenv.Redis(t)
 	addr := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
@@ -151,7 +151,8 @@ func orders(ctx context.Context, t *testing.T, addr, collection string) {
 		t.Error(err)
 		return
 	}
-	defer func() { _ = c.Disconnect(ctx) }() // which has ended: no server is asked to end sessions, as none is there any more
+	// Ctx has ended, so no server is asked to end sessions; none is running any more.
+	defer func() { _ = c.Disconnect(ctx) }()
 	all := c.Database("shop").Collection(collection)
 	dishes := strings.Repeat("noodles with everything, ", 40)
 	for i := 0; ctx.Err() == nil; i++ {
