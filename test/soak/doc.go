@@ -1,9 +1,9 @@
-// Package soak holds a gateway under everything that clients do at once, for as long as is
-// asked, while Sentinels hand its upstream on every few minutes: every value that is read has to
-// be right, and memory has to stay flat.
+// Package soak runs a gateway under a mixture of all client workloads for a given time, with a Sentinel
+// failover of its upstream every few minutes. Every value that is read must be right, and memory must not
+// grow.
 //
 //	go test ./test/soak -soak.length 1h -timeout 70m -v
 //
-// TestPairsUnderMixedLoad does the like with pairs of gateways for gRPC and HTTP, whose histories have hardly any memory, beside
-// clients that misbehave; test/hour runs it with the race detector.
+// TestPairsUnderMixedLoad does the same with pairs of gateways for gRPC and HTTP, whose histories have very
+// little memory, beside clients that misbehave. test/hour runs it with the race detector.
 package soak

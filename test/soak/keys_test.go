@@ -14,11 +14,12 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// turns counts failovers: it is odd while one goes on. What was acknowledged before the latest
-// one may be lost, as replication is asynchronous; what is there is right nevertheless.
+// turns counts failovers, once at the start and once at the end, so that it is odd during one. Values
+// acknowledged before the latest failover may be lost, since replication is asynchronous, but a value that
+// is there must be right.
 type turns struct {
 	n    atomic.Int64
-	ours atomic.Int64 // failovers that were asked for, and are over
+	ours atomic.Int64 // finished failovers that the test has started
 }
 
 func (t *turns) begin()      { t.n.Add(1) }
@@ -27,8 +28,8 @@ func (t *turns) switched()   { t.n.Add(2) }
 func (t *turns) now() int64  { return t.n.Load() }
 func (t *turns) quiet() bool { return t.now()%2 == 0 }
 
-// trouble is what clients were told while no failover of ours went on. On a machine that is too
-// busy for its Sentinels they hand the primary on by themselves: that explains what happens around it.
+// trouble records errors of clients while no failover started by the test was in progress. On a busy
+// machine Sentinels may start a failover by themselves, which explains errors near it.
 type trouble struct {
 	mu       sync.Mutex
 	failures []failure
@@ -40,8 +41,8 @@ type failure struct {
 	text string
 }
 
-// near is how far from a failover clients may still be told of it: as long as Sentinels leave an
-// old primary alone.
+// near limits the time between a failover and its errors: Sentinels do not reconfigure an old primary for
+// that long.
 const near = 30 * time.Second
 
 func (l *trouble) add(format string, args ...any) {
@@ -56,7 +57,7 @@ func (l *trouble) switched() {
 	l.switches = append(l.switches, time.Now())
 }
 
-// unexplained are failures with no failover near.
+// unexplained returns the errors without a failover near them.
 func (l *trouble) unexplained() (texts []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,8 +69,7 @@ func (l *trouble) unexplained() (texts []string) {
 	return texts
 }
 
-// text is version n of the value of a key: who reads it can tell that it is whole. It has about
-// size bytes.
+// text returns version n of a key's value, of about size bytes. A reader can check that it is complete.
 func text(key string, n, size int) string {
 	r := rand.New(rand.NewPCG(uint64(n), uint64(len(key))))
 	var b strings.Builder
@@ -81,7 +81,7 @@ func text(key string, n, size int) string {
 	return b.String()
 }
 
-// versionOf returns which version of the key's value s is; ok is false when it is none.
+// versionOf returns the version of the key's value that s is. ok is false if it is none.
 func versionOf(key, s string) (n int, ok bool) {
 	var size int
 	if _, err := fmt.Sscanf(s, fmt.Sprintf(`{"key":%q,"n":%%d,"size":%%d,`, key), &n, &size); err != nil {
@@ -90,14 +90,14 @@ func versionOf(key, s string) (n int, ok bool) {
 	return n, s == text(key, n, size)
 }
 
-// cell is what one worker knows of a key that only it writes.
+// cell is one worker's record of a key that only it writes.
 type cell struct {
 	key         string
-	least, most int   // versions that it may have; 0: missing
-	turn        int64 // when least was acknowledged
+	least, most int   // bounds of the version; 0: missing
+	turn        int64 // turn in which least was acknowledged
 }
 
-// wrote takes notice of an attempt to write version n that began in a turn.
+// wrote records the result of a write of version n that began in the given turn.
 func (c *cell) wrote(n int, turn int64, t *turns, err error) {
 	c.most = max(c.most, n)
 	if err == nil && t.quiet() && t.now() == turn {
@@ -105,7 +105,7 @@ func (c *cell) wrote(n int, turn int64, t *turns, err error) {
 	}
 }
 
-// read checks a value; missing is "".
+// read checks a value; "" means missing.
 func (c *cell) read(test *testing.T, s string, turn int64, t *turns) {
 	n, ok := 0, s == ""
 	if !ok {
@@ -123,7 +123,7 @@ func (c *cell) read(test *testing.T, s string, turn int64, t *turns) {
 	}
 }
 
-// unless is the error of a client but for an absent key.
+// unless returns a client's error, or nil if it only means that the key is missing.
 func unless(err error) error {
 	if errors.Is(err, goredis.Nil) {
 		return nil

@@ -33,11 +33,12 @@ var race = flag.Bool("soak.race", false, "TestPairsUnderMixedLoad builds its gat
 
 var rawCodec = grpc.ForceCodecV2(rawgrpc.Codec{})
 
-// tally counts what the clients of one kind did.
+// tally counts the operations of one kind of client.
 type tally struct{ calls, refused, cancelled, bytes atomic.Int64 }
 
-// TestPairsUnderMixedLoad lets clients that behave and clients that don't use pairs of gateways, whose histories have hardly any
-// memory, and single ones beside them. Replies of the first have to be what they sent; the gateways stay up, free of panics and small.
+// TestPairsUnderMixedLoad runs clients that behave and clients that don't against pairs of gateways, whose
+// histories have very little memory, and against single ones. Well-behaved clients must get correct
+// replies, and the gateways must keep running without panics and with little memory.
 func TestPairsUnderMixedLoad(t *testing.T) {
 	all := map[string]*testenv.GatewayServer{}
 	start := func(name, protocol, upstream, settings, rules string) string {
@@ -139,11 +140,11 @@ func TestPairsUnderMixedLoad(t *testing.T) {
 	}
 }
 
-// forgets makes a history forget its records while it codes the message.
+// forgets returns a message that makes a history drop its records while it encodes the message.
 var forgets = sync.OnceValue(codectest.ForgottenRecords)
 
-// metrics is a message of about size bytes as monitoring sends them: names that come again, with values of their own. One in a
-// hundred is forgets.
+// metrics returns a message of about size bytes such as monitoring systems send: repeated names with new
+// values. One in a hundred is the message of forgets.
 func metrics(r *rand.Rand, size int) (all []byte) {
 	if r.IntN(100) == 0 {
 		return forgets()
@@ -158,7 +159,7 @@ func metrics(r *rand.Rand, size int) (all []byte) {
 	return all
 }
 
-// sizeOf is from 100 B to 200 KB, mostly small.
+// sizeOf returns a size from 100 B to 200 KB, mostly small.
 func sizeOf(r *rand.Rand) int {
 	return 100 << min(r.IntN(12), r.IntN(15))
 }
@@ -178,7 +179,7 @@ var both = &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}
 
 // callOnce sends a message n times in one call and compares each echo.
 func callOnce(t *testing.T, conn *grpc.ClientConn, n int, message []byte, count *tally) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // only against hanging
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // only to end a hanging call
 	defer cancel()
 	err := func() error {
 		s, err := conn.NewStream(ctx, both, "/soak.Echo/Both", rawCodec)
@@ -211,12 +212,12 @@ func callOnce(t *testing.T, conn *grpc.ClientConn, n int, message []byte, count 
 	}
 }
 
-// cancelCall begins a call, perhaps sends something, doesn't read, and gives it up.
+// cancelCall starts a call, sends up to three messages, reads nothing, and cancels it.
 func cancelCall(ctx context.Context, conn *grpc.ClientConn, r *rand.Rand, n *tally) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(r.IntN(300))*time.Millisecond)
 	defer cancel()
 	if s, err := conn.NewStream(ctx, both, "/soak.Echo/Both", rawCodec); err == nil {
-		for range r.IntN(4) { // with none it is headers alone
+		for range r.IntN(4) { // with none, only headers are sent
 			m := metrics(r, sizeOf(r))
 			_ = s.SendMsg(&m)
 		}
@@ -228,12 +229,12 @@ func cancelCall(ctx context.Context, conn *grpc.ClientConn, r *rand.Rand, n *tal
 	n.cancelled.Add(1)
 }
 
-// post compares the echo of a body, sent with its length or without.
+// post sends a body, with or without its length, and compares the echo.
 func post(t *testing.T, c *http.Client, addr string, r *rand.Rand, n *tally) {
 	body := metrics(r, sizeOf(r))
 	var from io.Reader = bytes.NewReader(body)
 	if r.IntN(2) == 0 {
-		from = io.MultiReader(from) // of unknown length
+		from = io.MultiReader(from) // hides the length
 	}
 	resp, err := c.Post("http://"+addr+"/echo", "application/x-protobuf", from)
 	if err != nil {
@@ -251,7 +252,7 @@ func post(t *testing.T, c *http.Client, addr string, r *rand.Rand, n *tally) {
 	}
 }
 
-// cancelPost gives a request up, in the middle of its body or while it reads slowly.
+// cancelPost cancels a request in the middle of its body or while it reads slowly.
 func cancelPost(ctx context.Context, c *http.Client, addr string, r *rand.Rand, n *tally) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(r.IntN(300))*time.Millisecond)
 	defer cancel()
@@ -266,7 +267,8 @@ func cancelPost(ctx context.Context, c *http.Client, addr string, r *rand.Rand, 
 	n.cancelled.Add(1)
 }
 
-// rawFrames sends frames in any order, some of them damaged, and cuts or half-closes the connection.
+// rawFrames sends HTTP/2 frames in any order, some of them damaged, and closes or half-closes the
+// connection.
 func rawFrames(ctx context.Context, addr string, r *rand.Rand, n *tally) {
 	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {

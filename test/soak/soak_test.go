@@ -20,7 +20,7 @@ var (
 	rate   = flag.Float64("soak.rate", 1, "how much of the load, 1 is some 900 operations a second")
 )
 
-// failovers that fit into the time.
+// failovers returns the number of failovers that fit into the test's length.
 func failovers() time.Duration { return max(1, *length/(10*time.Minute)) }
 
 func TestMixedLoad(t *testing.T) {
@@ -73,8 +73,8 @@ func start(ctx context.Context, t *testing.T, state *turns, log *trouble, addr s
 	return workers
 }
 
-// handOn makes the Sentinels choose another primary, and waits until the old one is no primary any
-// more: until then it acknowledges what will be lost.
+// handOn makes the Sentinels fail over to another primary, and waits until the old one is no primary any
+// more: until then it acknowledges writes that will be lost.
 func handOn(ctx context.Context, t *testing.T, state *turns, sentinel string) {
 	s := connect(sentinel)
 	defer s.Close()
@@ -91,7 +91,7 @@ func handOn(ctx context.Context, t *testing.T, state *turns, sentinel string) {
 		}
 		state.begin()
 		for err = s.Do(ctx, "sentinel", "failover", "mymaster").Err(); err != nil && ctx.Err() == nil; {
-			time.Sleep(100 * time.Millisecond) // it does not know the replicas yet, perhaps
+			time.Sleep(100 * time.Millisecond) // the Sentinel may not know the replicas yet
 			err = s.Do(ctx, "sentinel", "failover", "mymaster").Err()
 		}
 		if err != nil {
@@ -102,7 +102,7 @@ func handOn(ctx context.Context, t *testing.T, state *turns, sentinel string) {
 	}
 }
 
-// awaitReplica waits until a server that was primary is a replica.
+// awaitReplica waits until a former primary is a replica.
 func awaitReplica(ctx context.Context, addr string) {
 	c := connect(addr)
 	defer c.Close()
@@ -114,7 +114,7 @@ func awaitReplica(ctx context.Context, addr string) {
 	}
 }
 
-// watchPrimary takes notice of each failover, ours or the Sentinels' own.
+// watchPrimary records each failover, whether the test or the Sentinels started it.
 func watchPrimary(ctx context.Context, sentinel string, state *turns, log *trouble) {
 	s := connect(sentinel)
 	defer s.Close()
@@ -174,7 +174,7 @@ func mean(all []float64) (sum float64) {
 	return sum
 }
 
-// check reads everything once more.
+// check reads all keys once more.
 func check(t *testing.T, state *turns, addr string, workers map[string][]*worker) {
 	c := connect(addr)
 	defer c.Close()

@@ -11,8 +11,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// worker is one client at one kind of work. Its errors count only while no failover goes on and
-// none has just ended: clients are disconnected then.
+// worker is one client with one kind of work. Clients are disconnected by a failover, so errors count only
+// if none is in progress or has just ended.
 type worker struct {
 	t     *testing.T
 	turns *turns
@@ -24,7 +24,7 @@ type worker struct {
 	fails int
 }
 
-// do is one operation on a cell and how often a second it comes.
+// do is one operation on a cell, with its rate.
 type do struct {
 	name      string
 	perSecond float64
@@ -43,7 +43,7 @@ var all = []do{
 	{"reconnecting", 15, 2, 50, (*worker).reconnecting},
 }
 
-// run works until the context ends.
+// run calls the operation repeatedly until the context ends.
 func (w *worker) run(ctx context.Context, d do) {
 	for ctx.Err() == nil {
 		time.Sleep(time.Duration(w.r.ExpFloat64() / (d.perSecond * *rate) * 1e9))
@@ -91,7 +91,7 @@ func (w *worker) huge(ctx context.Context, c *cell) error {
 	return w.get(ctx, c)
 }
 
-// fields keeps versions in a hash, and looks at them by more than one command.
+// fields writes versions to a hash, and reads them with several commands.
 func (w *worker) fields(ctx context.Context, c *cell) error {
 	turn, hash := w.turns.now(), "hash:"+c.key
 	if w.r.IntN(3) == 0 {
@@ -133,7 +133,7 @@ func (w *worker) pipeline(ctx context.Context, _ *cell) error {
 	return err
 }
 
-// transaction reads, and writes by what it has read.
+// transaction reads a value and writes the next version in a transaction.
 func (w *worker) transaction(ctx context.Context, c *cell) error {
 	turn, n := w.turns.now(), c.most+1
 	err := w.c.Watch(ctx, func(tx *goredis.Tx) error {
@@ -153,7 +153,7 @@ func (w *worker) transaction(ctx context.Context, c *cell) error {
 	return err
 }
 
-// blocking waits for what another connection of the same client pushes.
+// blocking waits for a value that another connection of the same client pushes.
 func (w *worker) blocking(ctx context.Context, c *cell) error {
 	c.most++
 	want, list := text(c.key, c.most, 500), fmt.Sprintf("list:%s:%d:%d", c.key, w.turns.now(), c.most)
@@ -183,8 +183,8 @@ func (w *worker) reconnecting(ctx context.Context, c *cell) error {
 	return w.get(ctx, c)
 }
 
-// listen reads what speak publishes. Subscribers are disconnected by a failover, and what is said
-// meanwhile is lost; otherwise nothing is, and nothing is out of order.
+// listen reads the messages that speak publishes. Subscribers are disconnected by a failover, and messages
+// are lost until they have reconnected. No other message may be lost or out of order.
 func listen(ctx context.Context, t *testing.T, turns *turns, log *trouble, addr string) {
 	for ctx.Err() == nil {
 		turn := turns.now()
