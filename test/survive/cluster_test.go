@@ -19,13 +19,13 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// cluster is one whose values are packed with a dictionary.
+// cluster is a cluster whose values are packed with a dictionary.
 type cluster struct {
 	t     *testing.T
 	nodes []*testenv.RedisServer
 	c     *goredis.ClusterClient
 	d     *codec.Dict
-	pack  []string // the command that packs
+	pack  []string // command line of the packer
 }
 
 const clusterKeys = 1500
@@ -33,7 +33,7 @@ const clusterKeys = 1500
 func clusterKey(i int) string { return fmt.Sprint("cluster:", i) }
 
 func newCluster(t *testing.T, replicas int) *cluster {
-	t.Parallel() // it waits most of the time
+	t.Parallel() // mostly waiting
 	x := &cluster{t: t, nodes: testenv.Cluster(t, 3, replicas), d: newDict(t, "cluster")}
 	x.c = goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: []string{x.nodes[0].Addr, x.nodes[2].Addr}, MaxRedirects: 16})
 	t.Cleanup(func() { x.c.Close() })
@@ -43,7 +43,7 @@ func newCluster(t *testing.T, replicas int) *cluster {
 	return x
 }
 
-// write makes all values new, and plain.
+// write replaces all values by new, plain ones.
 func (x *cluster) write(round int) {
 	x.t.Helper()
 	_, err := x.c.Pipelined(x.t.Context(), func(p goredis.Pipeliner) error {
@@ -55,7 +55,8 @@ func (x *cluster) write(round int) {
 	must(x.t, err)
 }
 
-// packing starts the packer at a pace at which it takes some seconds.
+// packing starts the packer at a rate at which it takes some seconds, and waits until it has packed a
+// value.
 func (x *cluster) packing() *packing {
 	x.t.Helper()
 	p := &packing{t: x.t, cmd: exec.Command(testenv.Cinch(x.t), append(x.pack, "--keys-per-second", "600")...)}
@@ -72,21 +73,21 @@ func (x *cluster) packing() *packing {
 	return p
 }
 
-// packing is a packer at work.
+// packing is a running packer.
 type packing struct {
 	t   *testing.T
 	cmd *exec.Cmd
 	out bytes.Buffer
 }
 
-// pause stops it where it is until resume is called.
+// pause stops the packer with SIGSTOP until resume is called.
 func (p *packing) pause() (resume func()) {
 	p.t.Helper()
 	must(p.t, p.cmd.Process.Signal(syscall.SIGSTOP))
 	return func() { must(p.t, p.cmd.Process.Signal(syscall.SIGCONT)) }
 }
 
-// wait waits for its good end and returns what it has said.
+// wait waits until the packer succeeds and returns its output.
 func (p *packing) wait() string {
 	p.t.Helper()
 	if err := p.cmd.Wait(); err != nil {
@@ -97,8 +98,8 @@ func (p *packing) wait() string {
 
 func (x *cluster) naming(stored string) bool { return dictOf(stored) == x.d.Number() }
 
-// check reads each node by what that node alone knows of dictionaries. All keys must be
-// there, and so many name the dictionary.
+// check reads each node's values with the dictionaries of that node alone. All keys must exist, and at
+// least naming of them must name the dictionary.
 func (x *cluster) check(nodes []*testenv.RedisServer, keys, naming int) {
 	x.t.Helper()
 	gotKeys, gotNaming := 0, 0
@@ -125,7 +126,7 @@ func (x *cluster) check(nodes []*testenv.RedisServer, keys, naming int) {
 	}
 }
 
-// backup returns what restores a node to what it holds now.
+// backup returns a function that restores a node to its current data.
 func (x *cluster) backup(n *testenv.RedisServer) (restore func()) {
 	restored := backup(x.t, n)
 	return func() {
@@ -168,7 +169,7 @@ func TestShardRestoredFromOlderBackup(t *testing.T) {
 		command(t, 0, x.pack...)
 		command(t, 0, "verify", "redis://"+x.nodes[1].Addr)
 		x.check(x.nodes, clusterKeys, clusterKeys)
-		newer() // the values in it name the dictionary, and bring it along
+		newer() // its values name the dictionary, which is in the backup too
 		x.check(x.nodes, clusterKeys, clusterKeys)
 	})
 	t.Run("while the packer runs", func(t *testing.T) {
@@ -189,7 +190,7 @@ func TestShardRestoredFromOlderBackup(t *testing.T) {
 	})
 }
 
-// joined starts a node that has joined the cluster since the dictionary was made.
+// joined adds a node that joins the cluster after the dictionary was made.
 func (x *cluster) joined(join func(n *testenv.RedisServer)) *testenv.RedisServer {
 	x.t.Helper()
 	n := testenv.ClusterNode(x.t)
@@ -199,14 +200,13 @@ func (x *cluster) joined(join func(n *testenv.RedisServer)) *testenv.RedisServer
 	return n
 }
 
-// meet is how a tool that knows nothing of functions adds a node.
+// meet adds a node as a tool does that does not copy functions.
 func (x *cluster) meet(n *testenv.RedisServer) { testenv.Meet(x.t, x.nodes[0], n) }
 
 func (x *cluster) move(to *testenv.RedisServer) { testenv.MoveSlots(x.t, x.nodes[0], to, 0, 1500) }
 
-// TestPrimaryDiesWhilePacking: the packer goes on with the replica that takes over. The
-// dead one comes back with nothing, as that one's replica, so that the packer need not
-// wait for it for long.
+// TestPrimaryDiesWhilePacking checks that the packer continues with the replica that takes over. The dead
+// node restarts empty as that one's replica, so that the packer need not wait long for it.
 func TestPrimaryDiesWhilePacking(t *testing.T) {
 	testenv.Full(t)
 	x := newCluster(t, 3)
@@ -218,7 +218,7 @@ func TestPrimaryDiesWhilePacking(t *testing.T) {
 		return strings.Contains(c.Info(t.Context(), "replication").Val(), "role:master")
 	})
 	must(t, x.nodes[0].Restart())
-	for _, n := range x.nodes { // there is enough to take over: who is only slow from here on need not be missed
+	for _, n := range x.nodes { // no more failovers are wanted, so a slow node should not be marked as failed
 		must(t, connect(t, n.Addr).ConfigSet(t.Context(), "cluster-node-timeout", "10000").Err())
 	}
 	p.wait()
@@ -226,7 +226,8 @@ func TestPrimaryDiesWhilePacking(t *testing.T) {
 	x.check(x.primaries(), clusterKeys, clusterKeys)
 }
 
-// primaries are the nodes that are that now: on a busy machine others than the dead one may have been replaced, too.
+// primaries returns the current primaries: on a busy machine others than the dead one may have been
+// replaced too.
 func (x *cluster) primaries() (all []*testenv.RedisServer) {
 	x.t.Helper()
 	for _, n := range x.nodes {
@@ -245,7 +246,7 @@ func TestSlotsMovedToNewNode(t *testing.T) {
 		x.write(0)
 		command(t, 0, x.pack...)
 		n := x.joined(func(n *testenv.RedisServer) {
-			// It copies functions.
+			// redis-cli copies functions.
 			out, err := exec.Command(testenv.Program(t, "redis-cli"), "--cluster", "add-node", n.Addr, x.nodes[0].Addr).CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
@@ -297,7 +298,7 @@ func TestSlotsMovedToNewNode(t *testing.T) {
 		x := newCluster(t, 0)
 		x.write(0)
 		p := x.packing()
-		resume := p.pause() // or it may be done before the node has joined
+		resume := p.pause() // otherwise the packer may finish before the node has joined
 		n := x.joined(x.meet)
 		testenv.MoveSlots(t, x.nodes[0], n, 0, 0)
 		resume()

@@ -1,4 +1,4 @@
-// Package survive holds tests of what may happen to the dictionaries in a store: eviction,
-// flushes, failover with lag, restored backups, new nodes, values that move elsewhere. What
-// is asserted is always that somebody who has never seen a dictionary opens every value.
+// Package survive tests what can happen to the dictionaries in a store: eviction, flushes, failover with
+// lag, restored backups, new nodes, and values moved to other stores. Each time a reader that has never
+// loaded a dictionary must be able to open every value.
 package survive

@@ -11,8 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// TestDumpAndRestore takes values to another store, where nobody knows their dictionary
-// until somebody brings it.
+// TestDumpAndRestore moves values to another store, which lacks their dictionary until it is imported.
 func TestDumpAndRestore(t *testing.T) {
 	here, there := testenv.Redis(t), testenv.Redis(t)
 	d := newDict(t, "dump")
@@ -60,7 +59,7 @@ func TestDumpAndRestore(t *testing.T) {
 	if out := command(t, 0, "dict", "export", here.URL(), "--all", bundle); !strings.Contains(out, bundle+"/"+number+".dict") {
 		t.Errorf("it is not in the bundle:\n%s", out)
 	}
-	command(t, 0, "dict", "export", here.URL(), "--all", bundle) // once more
+	command(t, 0, "dict", "export", here.URL(), "--all", bundle) // a second time
 	command(t, 0, "dict", "export", here.URL(), number, t.TempDir()+"/moved.dict")
 	command(t, 0, "dict", "import", there.URL(), bundle)
 	testenv.Eventually(t, "the gateway finds it", func() bool { return reads()["moved"] == nil })

@@ -10,8 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// pair is a primary with a replica behind a link that can stall, and an address that leads
-// to one of them.
+// pair is a primary with a replica behind a link that can stall. front is an address that forwards to one
+// of them.
 type pair struct {
 	primary, replica *testenv.RedisServer
 	link, front      *forwarder
@@ -28,21 +28,20 @@ func newPair(t *testing.T) *pair {
 	return p
 }
 
-// failOver makes a primary of the replica, with what it has received, and leads new
-// connections there.
+// failOver promotes the replica, with the data it has received, and forwards new connections to it.
 func (p *pair) failOver(t *testing.T) {
 	must(t, connect(t, p.replica.Addr).ReplicaOf(t.Context(), "NO", "ONE").Err())
 	p.front.lead(p.replica.Addr)
 }
 
-// ways are how clients of the old primary learn of its end.
+// ways are the ways in which clients of the old primary notice its failure.
 var ways = map[string]func(p *pair){
 	"connections are cut":      func(p *pair) { p.front.cut() },
 	"connections fall silent":  func(p *pair) { p.front.freeze() },
 	"the old primary lives on": func(*pair) {},
 }
 
-// TestFailoverUnderLoad: the replica is behind by hundreds of values.
+// TestFailoverUnderLoad fails over to a replica that lags by hundreds of values.
 func TestFailoverUnderLoad(t *testing.T) {
 	p := newPair(t)
 	d := newDict(t, "failover")
@@ -68,8 +67,8 @@ func TestFailoverUnderLoad(t *testing.T) {
 	}
 }
 
-// TestFailoverLosesTheDictionary: the replica has not even received the dictionary. From
-// the first value on, what is written to it afterwards opens for everybody.
+// TestFailoverLosesTheDictionary fails over to a replica that has not even received the dictionary. From
+// the first value on, any reader can open the values written to it afterwards.
 func TestFailoverLosesTheDictionary(t *testing.T) {
 	for what, end := range ways {
 		t.Run(what, func(t *testing.T) {
@@ -83,16 +82,16 @@ func TestFailoverLosesTheDictionary(t *testing.T) {
 			publish(t, p.primary.Addr, d)
 			gateway := gatewayWith(t, p.front.addr(), d)
 			waitForUse(t, connect(t, gateway.Addr), connect(t, p.primary.Addr), d)
-			time.Sleep(time.Second) // as long as the fastest failover takes to notice
+			time.Sleep(time.Second) // the fastest failover takes as long to detect the failure
 			p.failOver(t)
 			end(p)
 			everyValueOpens(t, gateway, p.replica, d)
-			gateway.Kill() // it would wait for connections that say nothing
+			gateway.Kill() // it would wait for silent connections
 		})
 	}
 }
 
-// TestServerRestoredFromOlderBackup: the backup was made before the dictionary.
+// TestServerRestoredFromOlderBackup restores a backup from before the dictionary was made.
 func TestServerRestoredFromOlderBackup(t *testing.T) {
 	server := testenv.Redis(t)
 	must(t, connect(t, server.Addr).Set(t.Context(), "old", valueOf("old", 1), 0).Err())
@@ -102,14 +101,14 @@ func TestServerRestoredFromOlderBackup(t *testing.T) {
 	gateway := gatewayWith(t, server.Addr, d)
 	idle := connect(t, gateway.Addr)
 	waitForUse(t, idle, connect(t, server.Addr), d)
-	older() // the gateway may put the dictionary back at once
+	older() // the gateway may store the dictionary again at once
 	everyValueOpens(t, gateway, server, d)
 	if got := connect(t, gateway.Addr).Get(t.Context(), "old").Val(); got != valueOf("old", 1) {
 		t.Errorf("what was in the backup reads as %.80q", got)
 	}
 }
 
-// everyValueOpens writes through new connections until values name the dictionary again.
+// everyValueOpens writes over new connections until values name the dictionary again.
 func everyValueOpens(t *testing.T, gateway *testenv.GatewayServer, server *testenv.RedisServer, d *codec.Dict) {
 	t.Helper()
 	direct := connect(t, server.Addr)

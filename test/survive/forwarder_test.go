@@ -6,15 +6,15 @@ import (
 	"testing"
 )
 
-// forwarder is an address that leads to one server or another: a virtual IP, or a link
-// that stalls. It never ends a connection by itself.
+// forwarder forwards connections to one server or another, like a virtual IP or a link that stalls. It
+// never ends a connection by itself.
 type forwarder struct {
 	listener net.Listener
 
 	mu     sync.Mutex
 	target string
 	conns  []net.Conn
-	frozen chan struct{} // closed when what is connected now goes no further
+	frozen chan struct{} // closed when current connections are frozen
 }
 
 func newForwarder(t testing.TB, target string) *forwarder {
@@ -52,14 +52,14 @@ func (f *forwarder) serve() {
 	}
 }
 
-// pump swallows everything once it is frozen.
+// pump copies bytes, and discards them once frozen is closed.
 func pump(to, from net.Conn, frozen <-chan struct{}) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
 		select {
 		case <-frozen:
-			return // and nobody is told
+			return // without closing the connections
 		default:
 		}
 		if err == nil {
@@ -73,14 +73,14 @@ func pump(to, from net.Conn, frozen <-chan struct{}) {
 	}
 }
 
-// lead takes new connections elsewhere.
+// lead forwards new connections to another server.
 func (f *forwarder) lead(target string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.target = target
 }
 
-// freeze lets nothing more through on what is connected, as a host without power does.
+// freeze stops all transfer on current connections, as a host without power does.
 func (f *forwarder) freeze() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,7 +88,7 @@ func (f *forwarder) freeze() {
 	f.frozen = make(chan struct{})
 }
 
-// cut ends everything that is connected.
+// cut closes all current connections.
 func (f *forwarder) cut() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

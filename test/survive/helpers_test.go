@@ -36,7 +36,7 @@ func connect(t testing.TB, addr string) *goredis.Client {
 	return c
 }
 
-// valueOf is a value that says what it is, so that it can be told from any other.
+// valueOf returns a value that contains its key and number, so that it differs from any other.
 func valueOf(key string, n int) string {
 	r := rand.New(rand.NewPCG(uint64(len(key)), uint64(n)))
 	return fmt.Sprintf(`{"key":%q,"n":%d,"customer":{"id":%d,"segment":"returning","country":"PT"},"state":"shipped","currency":"EUR","total":%d.%02d,"warehouse":"lisbon-2"}`,
@@ -61,7 +61,7 @@ func newDict(t testing.TB, about string) *codec.Dict {
 	return d
 }
 
-// reader finds dictionaries in one server, and knows nothing yet.
+// reader returns a dictionary store for one server, with nothing cached.
 func reader(t testing.TB, addr string) *storeredis.Dicts {
 	t.Helper()
 	return storeredis.NewDicts(storeredis.DictsOptions{
@@ -87,7 +87,7 @@ func holds(t testing.TB, addr string, d *codec.Dict) bool {
 	return err == nil
 }
 
-// dictOf is the dictionary that a stored value names, 0 if it names none.
+// dictOf returns the number of the dictionary that a stored value names, 0 if none.
 func dictOf(stored string) uint32 {
 	h, err := cinch.ParseHeader([]byte(stored))
 	if err != nil {
@@ -96,7 +96,7 @@ func dictOf(stored string) uint32 {
 	return h.Dict
 }
 
-// gatewayWith starts a gateway that seals with the dictionary, which the store has.
+// gatewayWith starts a gateway that compresses with the dictionary, which the store must have.
 func gatewayWith(t testing.TB, upstream string, d *codec.Dict, settings ...string) *testenv.GatewayServer {
 	t.Helper()
 	return testenv.Gateway(t, testenv.GatewayConfig{
@@ -104,7 +104,7 @@ func gatewayWith(t testing.TB, upstream string, d *codec.Dict, settings ...strin
 	})
 }
 
-// waitForUse returns when what is written through a gateway names the dictionary.
+// waitForUse waits until values written through a gateway name the dictionary.
 func waitForUse(t testing.TB, gateway, direct *goredis.Client, d *codec.Dict) {
 	t.Helper()
 	testenv.Eventually(t, "the gateway seals with the dictionary", func() bool {
@@ -113,13 +113,13 @@ func waitForUse(t testing.TB, gateway, direct *goredis.Client, d *codec.Dict) {
 	})
 }
 
-// freshGateway starts one that has seen no dictionary.
+// freshGateway starts a gateway that has loaded no dictionary.
 func freshGateway(t testing.TB, upstream string) *testenv.GatewayServer {
 	t.Helper()
 	return testenv.Gateway(t, testenv.GatewayConfig{Upstream: upstream})
 }
 
-// command runs the program, which must end with the code, and returns what it printed.
+// command runs the program, which must exit with the code, and returns its output.
 func command(t testing.TB, code int, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(testenv.Cinch(t), args...)
@@ -132,12 +132,12 @@ func command(t testing.TB, code int, args ...string) string {
 	return out.String()
 }
 
-// load is clients that write through a gateway, each to its own keys, and read them.
+// load is clients that write and read through a gateway, each with its own keys.
 type load struct {
 	t       testing.TB
 	addr    string
 	db      int
-	losing  bool // values may vanish, and connections break
+	losing  bool // values may be lost, and connections may break
 	written atomic.Int64
 	stop    chan struct{}
 	clients sync.WaitGroup
@@ -145,7 +145,7 @@ type load struct {
 
 const (
 	loadClients = 4
-	loadKeys    = 200 // of each client
+	loadKeys    = 200 // per client
 )
 
 func loadKey(client, k int) string { return fmt.Sprintf("load:%d:%d", client, k) }
@@ -158,7 +158,7 @@ func startLoad(t testing.TB, addr string, db int, losing bool) *load {
 	return l
 }
 
-// goOn waits until so many values more were written.
+// goOn waits until n more values have been written.
 func (l *load) goOn(n int64) {
 	l.t.Helper()
 	before := l.written.Load()
@@ -204,7 +204,7 @@ func (l *load) client(number int) {
 	}
 }
 
-// Every other client keeps its values in hashes.
+// write writes a value; every other client keeps its values in hashes.
 func (l *load) write(c *goredis.Client, number int, key, value string) error {
 	if number%2 == 0 {
 		return c.Set(context.Background(), key, value, 0).Err()
@@ -226,7 +226,7 @@ func (l *load) read(c *goredis.Client, number int, key, want string) error {
 		}
 		return nil
 	case err != nil && l.losing && !errors.As(err, &answer):
-		return nil // the connection
+		return nil // a broken connection
 	case err != nil:
 		return err
 	case !l.losing && got != want || !isValueOf(key, got):
@@ -235,8 +235,8 @@ func (l *load) read(c *goredis.Client, number int, key, want string) error {
 	return nil
 }
 
-// readAll reads what is left through another gateway, and reports how many values there
-// were and how many of those name the dictionary.
+// readAll reads the remaining values through another gateway, and returns their number and how many of them
+// name the dictionary.
 func (l *load) readAll(gateway, direct string, d *codec.Dict) (values, naming int) {
 	l.t.Helper()
 	c := goredis.NewClient(&goredis.Options{Addr: gateway, DB: l.db})

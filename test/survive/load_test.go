@@ -12,16 +12,15 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// disaster is something that happens to a server while clients write values that name a
-// dictionary.
+// disaster is an event on a server while clients write values that name a dictionary.
 type disaster struct {
-	server  []string // its arguments
-	db      int      // where the values are
-	through bool     // it comes through the gateway; otherwise past it
-	strikes [][]any  // commands
-	// spares: the dictionary is never missing, not even for a moment.
+	server  []string // further arguments of redis-server
+	db      int      // database of the values
+	through bool     // the commands are sent through the gateway, otherwise directly
+	strikes [][]any  // commands that cause it
+	// spares means that the dictionary is never missing, not even for a moment.
 	spares bool
-	// keeps: no value is lost either.
+	// keeps means that no value is lost either.
 	keeps bool
 }
 
@@ -77,10 +76,10 @@ func (x disaster) test(t *testing.T) {
 	if strings.HasPrefix(t.Name(), "TestUnderLoad/eviction") && direct.InfoMap(t.Context(), "stats").Item("Stats", "evicted_keys") == "0" {
 		t.Error("nothing was evicted")
 	}
-	waitForUse(t, connect(t, gateway.Addr), direct, d) // in new values again
+	waitForUse(t, connect(t, gateway.Addr), direct, d) // new values use it again
 	l.goOn(400)
 	l.end()
-	gateway.Kill() // what only it knew is lost
+	gateway.Kill() // its cached dictionaries are lost
 	values, naming := l.readAll(freshGateway(t, server.Addr).Addr, server.Addr, d)
 	t.Logf("%d values, %d name the dictionary", values, naming)
 	if naming < 100 {
@@ -91,7 +90,7 @@ func (x disaster) test(t *testing.T) {
 	}
 }
 
-// strike lets it happen. Where the server evicts, it is filled with what doesn't shrink.
+// strike sends the commands. If the server evicts keys, it also fills it with values that do not compress.
 func (x disaster) strike(t *testing.T, gateway, direct string) {
 	t.Helper()
 	addr := direct
