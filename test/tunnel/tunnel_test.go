@@ -14,10 +14,10 @@ import (
 // pair is a tunnel to one server.
 type pair struct {
 	entry, exit *testenv.GatewayServer
-	errors      float64 // of the exit, by whom looked whether it listens
+	errors      float64 // errors of the exit after the start, caused by the readiness check
 }
 
-// newPair starts both ends, each believing only what the other's certificate proves.
+// newPair starts both ends with mutual TLS.
 func newPair(t *testing.T, upstream, setting string) pair {
 	t.Helper()
 	ca := testenv.NewAuthority(t)
@@ -33,7 +33,7 @@ func newPair(t *testing.T, upstream, setting string) pair {
 	return pair{entry, exit, exit.Metric(t, "cinch_errors_total")}
 }
 
-// saved fails the test unless the link carried at most a share of what the clients got.
+// saved fails the test unless the link carried at most that share of the bytes that clients received.
 func (p pair) saved(t *testing.T, share float64) {
 	t.Helper()
 	raw := p.exit.Metric(t, "cinch_value_raw_bytes_total")
@@ -47,7 +47,7 @@ func (p pair) saved(t *testing.T, share float64) {
 	}
 }
 
-// run runs a client with the entry's port in place of PORT and returns what it printed.
+// run runs a client with the port of addr in place of PORT and returns its output.
 func run(t *testing.T, stdin, addr, name string, args ...string) string {
 	t.Helper()
 	_, port, _ := strings.Cut(addr, ":")
@@ -90,7 +90,8 @@ func TestPostgres(t *testing.T) {
 	if !strings.Contains(out, "160/160") || !strings.Contains(out, "failed transactions: 0") {
 		t.Error(out)
 	}
-	run(t, "", p.entry.Addr, "pgbench", append(append([]string(nil), bench...), "-C", "-c", "4", "-t", "10", "-n", "-S")...) // a connection a transaction
+	// With -C, pgbench opens a new connection for each transaction.
+	run(t, "", p.entry.Addr, "pgbench", append(append([]string(nil), bench...), "-C", "-c", "4", "-t", "10", "-n", "-S")...)
 	if sum := strings.TrimSpace(direct("SELECT count(*) FROM pgbench_history;")); sum != "160" {
 		t.Errorf("%s transactions in the history", sum)
 	}
@@ -123,7 +124,7 @@ func TestRedis(t *testing.T) {
 		}
 	}
 	listen(t, p.entry.Addr)
-	// A replica that takes everything through the tunnel.
+	// A replica receives all data through the tunnel.
 	replica := testenv.Redis(t)
 	_, port, _ := strings.Cut(p.entry.Addr, ":")
 	run(t, "", db.Addr, "redis-cli", "-p", "PORT", "EVAL", "for i=1,2000 do redis.call('SET','key:'..i,'a value that is much like others '..i) end", "0")
@@ -136,7 +137,7 @@ func TestRedis(t *testing.T) {
 	}
 }
 
-// listen subscribes through the entry, and expects a message that is published later.
+// listen subscribes through the entry and waits for a message that is published later.
 func listen(t *testing.T, addr string) {
 	t.Helper()
 	_, port, _ := strings.Cut(addr, ":")
@@ -148,7 +149,7 @@ func listen(t *testing.T, addr string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }() // it would listen for ever
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }() // it would listen forever
 	published := false
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		switch {
@@ -162,7 +163,8 @@ func listen(t *testing.T, addr string) {
 	t.Error("redis-cli ended before the message")
 }
 
-// once expects one line with text. Output comes a moment after the client was served.
+// once waits for text in the log and checks that it occurs once. Output arrives a moment after the client
+// was served.
 func once(t *testing.T, g *testenv.GatewayServer, text string) {
 	t.Helper()
 	testenv.Eventually(t, text, func() bool { return strings.Contains(g.Output(), text) })
@@ -171,7 +173,7 @@ func once(t *testing.T, g *testenv.GatewayServer, text string) {
 	}
 }
 
-// An entry without a certificate that the exit believes gets nowhere, and the exit says so.
+// An entry without a certificate that the exit trusts is refused, and the exit logs it.
 func TestStrangers(t *testing.T) {
 	db := testenv.Redis(t)
 	p := newPair(t, db.Addr, "auto")
