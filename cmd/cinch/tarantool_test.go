@@ -41,7 +41,7 @@ func TestTarantoolFromInitToUnpack(t *testing.T) {
 	step(exitOK, "would have created function cinch_replace", "tarantool", "init", url, "--dry-run")
 	step(exitOK, "created function cinch_replace", "tarantool", "init", url)
 	step(exitOK, "nothing to do", "tarantool", "init", url)
-	step(exitConfig, `index "tag" has it`, "pack", url, "--rule", "space=docs,field=tag,setting=zstd-3")
+	step(exitConfig, `index "tag" has the field`, "pack", url, "--rule", "space=docs,field=tag,setting=zstd-3")
 	step(exitOK, "nothing was changed", "pack", url, "--rule", "space=docs,field=body,setting=zstd-3", "--dry-run")
 	step(exitOK, "left: plain", "verify", url)
 	state := filepath.Join(t.TempDir(), "state")

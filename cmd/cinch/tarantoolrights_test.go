@@ -109,7 +109,7 @@ func TestTarantoolRuleThatVouches(t *testing.T) {
 	if got := client.get(1); got != ownBody {
 		t.Errorf("it reads as %.40q", got)
 	}
-	g.logged("has it") // the index
+	g.logged("has the field") // the index
 	splice := tnt.NewUpdateRequest("docs").Key([]any{1}).Operations(tnt.NewOperations().Splice(1, 0, 4, "words"))
 	if _, err := client.c.Do(splice).Get(); err == nil || !strings.Contains(err.Error(), "cinch tarantool init") {
 		t.Errorf("what is sealed was cut: %v", err)

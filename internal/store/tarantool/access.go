@@ -48,7 +48,7 @@ func CheckAddress(at store.Address) error {
 		_, err := tupleKey(at.Key)
 		return err
 	}
-	return &store.Explained{Err: errors.New("which field of which tuple?"), Class: store.ErrUsage, Help: "cinch inspect tarantool://… --space docs --field body 7"}
+	return &store.Explained{Err: errors.New("no space, field and key given"), Class: store.ErrUsage, Help: "cinch inspect tarantool://… --space docs --field body 7"}
 }
 
 // Value implements store.Access: it reads a field of a tuple.

@@ -58,7 +58,7 @@ func status(ctx context.Context, c *Conn, spaces []uint32) (*serverStatus, error
 		return nil, err
 	}
 	if len(answer) != 1 || len(answer[0].Bytes) != len(spaces) || len(answer[0].Tuples) != len(spaces) {
-		return nil, fmt.Errorf("%w: %s answers something else", ErrNoInit, statusFunction)
+		return nil, fmt.Errorf("%w: unexpected answer from %s", ErrNoInit, statusFunction)
 	}
 	return &answer[0], nil
 }
@@ -74,7 +74,7 @@ type scanned struct {
 func (s *scanned) DecodeMsgpack(d *msgpack.Decoder) error {
 	n, err := d.DecodeArrayLen()
 	if err != nil || n != 4 {
-		return fmt.Errorf("%w: %s gives %d answers (%w)", ErrNoInit, scanFunction, n, err)
+		return fmt.Errorf("%w: %s returned %d values (%w)", ErrNoInit, scanFunction, n, err)
 	}
 	if err := d.Decode(&s.tuples); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (s *scanned) DecodeMsgpack(d *msgpack.Decoder) error {
 	}
 	s.process, err = d.DecodeString()
 	if err == nil && len(s.tuples) != len(s.keys) {
-		return fmt.Errorf("%d keys of %d tuples", len(s.keys), len(s.tuples))
+		return fmt.Errorf("%d keys for %d tuples", len(s.keys), len(s.tuples))
 	}
 	return err
 }

@@ -40,7 +40,7 @@ const (
 	maxNesting  = 64  // of values in a tuple; Cinch compresses nothing deeper
 )
 
-var errLost = errors.New("tuples vanish faster than they can be counted")
+var errLost = errors.New("tuples are deleted faster than they can be counted")
 
 func (t *TupleSpace) count(ctx context.Context, found *Census) error {
 	var at place

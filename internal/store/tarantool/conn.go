@@ -21,7 +21,7 @@ import (
 var (
 	// ErrUnreachable: there is no connection, or it ended.
 	ErrUnreachable = errors.New("tarantool can't be reached")
-	// ErrLogin: the server rejects the user or the password.
+	// ErrLogin: the server refuses the user or the password.
 	ErrLogin = errors.New("the server refuses the user or the password")
 	// ErrDenied: the user lacks a right.
 	ErrDenied = errors.New("the user lacks a right")

@@ -25,7 +25,7 @@ func (s *Space) Touched(field int, trusted bool) string {
 	case s.touched[field] != "":
 		return s.touched[field]
 	case len(s.Hidden) > 0 && !trusted:
-		return fmt.Sprintf("the user may not read %s, where constraints are: 'cinch tarantool init' grants that to everyone, or box.schema.user.grant(…, 'read', 'space', '%s'); where none reads the field, unconstrained: true in the rule says so", strings.Join(s.Hidden, " and "), s.Hidden[0])
+		return fmt.Sprintf("the user may not read %s, which lists the constraints: run 'cinch tarantool init', which grants that to every user, or box.schema.user.grant(…, 'read', 'space', '%s'); if no constraint reads the field, set unconstrained: true in the rule", strings.Join(s.Hidden, " and "), s.Hidden[0])
 	}
 	return ""
 }
@@ -50,11 +50,11 @@ func (s *Space) noteFormat(f *Field, m map[any]any) {
 	collation, _ := integer(m["collation"])
 	switch {
 	case m["collation"] != nil && collation != collationNone && collation != collationBinary:
-		s.touch(f.Number, "it has a collation, by which the server compares it")
+		s.touch(f.Number, "the field has a collation, by which the server compares it")
 	case m["constraint"] != nil:
-		s.touch(f.Number, "it has a constraint")
+		s.touch(f.Number, "the field has a constraint")
 	case m["foreign_key"] != nil:
-		s.touch(f.Number, "it is a foreign key")
+		s.touch(f.Number, "the field is a foreign key")
 	}
 }
 
@@ -72,9 +72,9 @@ func (s *Space) noteOptions(options map[any]any) {
 	for name, key := range mapOf(options["foreign_key"]) {
 		for local := range mapOf(mapOf(key)["field"]) {
 			if n, ok := integer(local); ok {
-				s.touch(int(n), "foreign key %v has it", name)
+				s.touch(int(n), "foreign key %v uses the field", name)
 			} else if i, ok := s.FieldNumber(fmt.Sprint(local)); ok {
-				s.touch(i, "foreign key %v has it", name)
+				s.touch(i, "foreign key %v uses the field", name)
 			}
 		}
 	}
@@ -87,14 +87,14 @@ func (s *Space) noteIndex(x *Index, known bool) {
 		s.touchAll("index %q is computed by a function, which may read any field", x.Name)
 		return // its parts are positions in the function's result
 	case !known:
-		s.touchAll("index %q is described in a way that this version doesn't know", x.Name)
+		s.touchAll("index %q has a definition that this version of Cinch doesn't know", x.Name)
 		return
 	}
 	for _, p := range x.Parts {
 		if p.Path != "" {
-			s.touch(p.Field, "index %q has a part of it, at path %q", x.Name, p.Path)
+			s.touch(p.Field, "index %q has a part of the field, at path %q", x.Name, p.Path)
 		} else {
-			s.touch(p.Field, "index %q has it", x.Name)
+			s.touch(p.Field, "index %q has the field", x.Name)
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // ErrForeign: what the server holds under a dictionary's number is not that dictionary.
-var ErrForeign = errors.New("not the dictionary of that number")
+var ErrForeign = errors.New("not the dictionary with that number")
 
 // ErrNotArchived: the dictionary to be erased is live, retired or missing.
 var ErrNotArchived = errors.New("not an archived dictionary of this server")

@@ -16,11 +16,11 @@ func Explain(name string, err error) error {
 	case errors.Is(err, ErrLogin):
 		e.Help = "put user and password into the URL: tarantool://user:password@host:3301"
 	case errors.Is(err, ErrNoInit):
-		e.Help = "an administrator runs 'cinch tarantool init' on the master, once"
+		e.Help = "have an administrator run 'cinch tarantool init' on the master once"
 	case errors.Is(err, store.ErrReadOnly):
 		e.Help = "give the address of the master"
 	case errors.Is(err, ErrSchemaChanged):
-		e.Help = "what is done stays done; run it again, by the schema that there is now"
+		e.Help = "finished work is kept; run the command again to continue with the current schema"
 	case errors.Is(err, ErrDenied):
 		e.Help = "docs/TARANTOOL.md lists the rights that the user in the URL needs"
 	case errors.Is(err, ErrUnreachable):

@@ -113,7 +113,7 @@ func (g *Group) Dictionary(number uint32) (*codec.Dict, error) {
 	switch {
 	case x != nil:
 	case elsewhere != nil && errors.Is(err, cinch.ErrDictMissing):
-		return nil, fmt.Errorf("dictionary %08x is not in the server, and not all shards can be asked: %w", number, elsewhere)
+		return nil, fmt.Errorf("dictionary %08x is not in the server, and not all shards can be reached: %w", number, elsewhere)
 	default:
 		return nil, err
 	}
@@ -300,7 +300,7 @@ func (g *Group) tell(ctx context.Context, err error) {
 	}
 	if text := err.Error(); text != g.told && ctx.Err() == nil {
 		g.told = text
-		g.o.Log.Warn("not all shards can be looked after, so new dictionaries are not used", "err", err)
+		g.o.Log.Warn("cannot copy dictionaries to all shards, so new dictionaries are not used", "err", err)
 	}
 }
 
@@ -446,7 +446,7 @@ func (g *Group) look(ctx context.Context, l *layout) error {
 		}
 	}
 	_, err := Spread(ctx, members, func(x *codec.Dict, to int) {
-		g.o.Log.Info("a dictionary of another shard was put onto one that lacked it", "dictionary", fmt.Sprintf("%08x", x.Number()), "shard", names[to])
+		g.o.Log.Info("copied a dictionary to a shard that lacked it", "dictionary", fmt.Sprintf("%08x", x.Number()), "shard", names[to])
 	})
 	return errors.Join(append(errs, err)...)
 }

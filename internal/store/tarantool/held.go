@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-var errUntold = errors.New("it can't be known how much the server holds")
+var errUntold = errors.New("cannot determine how much memory the server's tuples use")
 
 // Held returns the bytes that the tuples of all spaces take in the memory of the server and its other shards.
 func (g *Group) Held(ctx context.Context) (bytes int64, servers int, err error) {
@@ -36,7 +36,7 @@ func held(ctx context.Context, c *Conn) (int64, error) {
 	case st.ItemsUsed == 0:
 		return 0, fmt.Errorf("%w: run 'cinch tarantool init' again", errUntold)
 	case st.Vinyl != 0:
-		return 0, fmt.Errorf("%w: some of it is in vinyl, on disk", errUntold)
+		return 0, fmt.Errorf("%w: some tuples are in vinyl, on disk", errUntold)
 	}
 	return st.ItemsUsed, nil
 }

@@ -12,7 +12,7 @@ import (
 // A user with rights on its own spaces only may not read the system spaces in which servers before 2.11 keep
 // all constraints. Parts of their content may be available to it in other ways.
 
-var errNotTold = errors.New("the server does not say")
+var errNotTold = errors.New("the server does not report")
 
 // askForeignKeys reads foreign keys by SQL, which shows them to every user. The fields that they refer to
 // have a unique index, which is visible anyway.
@@ -31,10 +31,10 @@ func (l *loader) askForeignKeys() error {
 			name, ok := at(row, 3).(string)
 			n, known := s.FieldNumber(name)
 			if !ok || !known {
-				s.touchAll("a foreign key is described in a way that this version doesn't know")
+				s.touchAll("a foreign key has a definition that this version of Cinch doesn't know")
 				continue
 			}
-			s.touch(n, "a foreign key to %v has it", at(row, 2))
+			s.touch(n, "a foreign key to %v uses the field", at(row, 2))
 		}
 	}
 	return nil
@@ -83,11 +83,11 @@ func (l *loader) takeForeignKey(t []any) error {
 		}
 		fields, ok := at(t, side.fields).([]any)
 		if !ok {
-			s.touchAll("foreign key %v is described in a way that this version doesn't know", at(t, 0))
+			s.touchAll("foreign key %v has a definition that this version of Cinch doesn't know", at(t, 0))
 		}
 		for _, f := range fields {
 			n, _ := integer(f)
-			s.touch(int(n), "foreign key %v has it", at(t, 0))
+			s.touch(int(n), "foreign key %v uses the field", at(t, 0))
 		}
 	}
 	return nil
@@ -102,11 +102,11 @@ func (l *loader) takeCheck(t []any) error {
 	}
 	code, ok := at(t, 4).(string)
 	if !ok {
-		s.touchAll("check constraint %v is described in a way that this version doesn't know", at(t, 1))
+		s.touchAll("check constraint %v has a definition that this version of Cinch doesn't know", at(t, 1))
 	}
 	for _, f := range s.Fields {
 		if Mentions(code, f.Name) {
-			s.touch(f.Number, "check constraint %v reads it", at(t, 1))
+			s.touch(f.Number, "check constraint %v reads the field", at(t, 1))
 		}
 	}
 	return nil

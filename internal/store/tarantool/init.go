@@ -106,7 +106,7 @@ func Install(ctx context.Context, c *Conn, o InstallOptions) ([]string, error) {
 	case err != nil:
 		return nil, err
 	case len(did) != 1:
-		return nil, fmt.Errorf("install: %d answers", len(did))
+		return nil, fmt.Errorf("install: the server returned %d values", len(did))
 	}
 	return did[0], nil
 }

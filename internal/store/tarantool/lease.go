@@ -9,7 +9,7 @@ import (
 )
 
 // errContended: the record was changed during every attempt to replace it.
-var errContended = errors.New("the record of turns keeps changing")
+var errContended = errors.New("the record of leases keeps changing")
 
 const leaseTries = 10
 

@@ -149,7 +149,7 @@ func (l *loader) takeSpace(t []any) error {
 	id, ok := integer(at(t, 0))
 	name, ok2 := at(t, 2).(string)
 	if !ok || !ok2 || id < 0 {
-		return fmt.Errorf("unknown description %v", t)
+		return fmt.Errorf("unknown definition of a space %v", t)
 	}
 	s := &Space{ID: uint32(id), Name: name, touched: make(map[int]string)}
 	s.Engine, _ = at(t, 3).(string)
@@ -201,7 +201,7 @@ func (l *loader) takeIndex(t []any) error {
 	space, ok := integer(at(t, 0))
 	id, ok2 := integer(at(t, 1))
 	if !ok || !ok2 || space < 0 {
-		return fmt.Errorf("unknown description of an index %v", t)
+		return fmt.Errorf("unknown definition of an index %v", t)
 	}
 	s := l.schema.Space(uint32(space))
 	if s == nil {

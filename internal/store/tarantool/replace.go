@@ -33,7 +33,7 @@ func (t *TupleSpace) Replace(ctx context.Context, changes []store.Change) ([]sto
 		return nil, err
 	}
 	if len(answer) != 1 || len(answer[0]) != len(sent) {
-		return nil, fmt.Errorf("%w: %s gives %d answers", ErrNoInit, ReplaceFunction, len(answer))
+		return nil, fmt.Errorf("%w: %s returned %d values", ErrNoInit, ReplaceFunction, len(answer))
 	}
 	outcomes := make([]store.Outcome, len(changes))
 	for i := range changes {
@@ -62,7 +62,7 @@ func (t *TupleSpace) replace(ctx context.Context, sent [][]any) (answer [][]any,
 
 // ErrSchemaChanged: a walked field has come under an index or a constraint, or is another field now. Values
 // read under the former schema must not be replaced.
-var ErrSchemaChanged = errors.New("the schema has changed meanwhile")
+var ErrSchemaChanged = errors.New("the schema has changed during the run")
 
 const schemaTries = 10
 
@@ -84,11 +84,11 @@ func (t *TupleSpace) reload(ctx context.Context) error {
 // fits compares the walked fields with the space's current ones.
 func (t *TupleSpace) fits(now *Space) error {
 	if now == nil || now.Name != t.space.Name {
-		return fmt.Errorf("%w: space %s is not there any more", ErrSchemaChanged, t.space.Name)
+		return fmt.Errorf("%w: space %s no longer exists", ErrSchemaChanged, t.space.Name)
 	}
 	for number := range t.fields {
 		if reason := now.Touched(number, t.trusted[number]); reason != "" || now.FieldName(number) != t.space.FieldName(number) {
-			return fmt.Errorf("%w: field %s of space %s: %s", ErrSchemaChanged, t.space.FieldName(number), t.space.Name, cmp.Or(reason, "it is another one"))
+			return fmt.Errorf("%w: field %s of space %s: %s", ErrSchemaChanged, t.space.FieldName(number), t.space.Name, cmp.Or(reason, "another field has its number"))
 		}
 	}
 	return nil

@@ -21,7 +21,7 @@ type Sample struct {
 }
 
 // ErrKeyPath: the primary key is inside a document, so that a scan can't continue from a tuple.
-var ErrKeyPath = errors.New("the primary key is within a field")
+var ErrKeyPath = errors.New("the primary key has a part at a path within a field")
 
 // NewSample returns a Sample that begins with the first tuple.
 func NewSample(c *Conn, s *Space) (*Sample, error) {

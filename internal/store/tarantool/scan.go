@@ -25,7 +25,7 @@ const (
 	keptKeys = 16
 )
 
-var errTuple = errors.New("the server's answer is no tuple")
+var errTuple = errors.New("the server's answer is not a tuple")
 
 // ref finds a value again.
 type ref struct {
@@ -54,10 +54,10 @@ func parsePlace(cursor string) (p place, err error) {
 	}
 	parts := strings.Split(cursor, " ")
 	if len(parts) != 3 {
-		return p, fmt.Errorf("cursor %q", cursor)
+		return p, fmt.Errorf("invalid cursor %q", cursor)
 	}
 	if p.behind, err = strconv.ParseInt(parts[0], 10, 64); err != nil {
-		return p, fmt.Errorf("cursor: %w", err)
+		return p, fmt.Errorf("invalid cursor: %w", err)
 	}
 	p.process = parts[1]
 	keys, err := base64.RawStdEncoding.DecodeString(parts[2])
@@ -68,7 +68,7 @@ func parsePlace(cursor string) (p place, err error) {
 		err = errTuple
 	}
 	if err != nil {
-		return p, fmt.Errorf("cursor: %w", err)
+		return p, fmt.Errorf("invalid cursor: %w", err)
 	}
 	return p, nil
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrShards: it is unknown to which servers values move from this one.
-var ErrShards = errors.New("the shards that the server belongs with are not known")
+var ErrShards = errors.New("the other shards of the server's cluster are not known")
 
 // Shard is one replica set of a cluster whose tuples move between shards, with values but without
 // dictionaries.
@@ -29,7 +29,7 @@ func AskShards(ctx context.Context, c *Conn) ([]Shard, error) {
 		return nil, err
 	}
 	if answer.unknown {
-		return nil, fmt.Errorf("%w: it has buckets of vshard, which is not configured there yet", ErrShards)
+		return nil, fmt.Errorf("%w: the server has buckets of vshard, which is not configured there yet", ErrShards)
 	}
 	slices.SortFunc(answer.shards, func(a, b Shard) int { return cmp.Compare(a.ID, b.ID) })
 	return answer.shards, nil
@@ -47,7 +47,7 @@ const maxShards = 1 << 16
 // DecodeMsgpack implements msgpack.CustomDecoder.
 func (l *shardList) DecodeMsgpack(d *msgpack.Decoder) error {
 	if n, err := d.DecodeArrayLen(); err != nil || n != 1 {
-		return fmt.Errorf("%w: %s gives %d answers (%w)", ErrNoInit, shardsFunction, n, err)
+		return fmt.Errorf("%w: %s returned %d values (%w)", ErrNoInit, shardsFunction, n, err)
 	}
 	var raw msgpack.RawMessage
 	if err := d.Decode(&raw); err != nil {
@@ -65,7 +65,7 @@ func (l *shardList) DecodeMsgpack(d *msgpack.Decoder) error {
 		Addresses []string
 	}
 	if err := msgpack.Unmarshal(raw, &list); err != nil || len(list) > maxShards {
-		return fmt.Errorf("%w: %s answers something else", ErrNoInit, shardsFunction)
+		return fmt.Errorf("%w: unexpected answer from %s", ErrNoInit, shardsFunction)
 	}
 	for _, s := range list {
 		l.shards = append(l.shards, Shard{s.ID, s.Own, s.Addresses})

@@ -195,7 +195,7 @@ func (s *shelf) Spread(ctx context.Context, tell func(uint32, string)) (nothing 
 	if s.alone != nil {
 		return "", &store.Explained{
 			Server: s.name, Err: s.alone,
-			Help: "an administrator runs 'cinch tarantool init … --user NAME', or name the masters of all shards: tarantool://user:password@one,two,three",
+			Help: "have an administrator run 'cinch tarantool init … --user NAME', or name the masters of all shards: tarantool://user:password@one,two,three",
 		}
 	}
 	if err := s.look(ctx); err != nil {

@@ -124,7 +124,7 @@ func (w *Walk) check() error {
 		}
 	}
 	if len(own.spaces) == 0 {
-		return w.refused("no rule covers a field that may be sealed",
+		return w.refused("no rule covers a field that may be compressed",
 			"name one with --rule 'space=docs,field=body,setting=zstd-3'; the user must have the right to read the space")
 	}
 	return nil
