@@ -22,7 +22,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// couple is two gateways, each a process of its own.
+// couple holds two gateways that are separate processes.
 type couple struct{ near, far *testenv.GatewayServer }
 
 // coupled starts the two gateways in front of an upstream, host:port.
