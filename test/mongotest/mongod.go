@@ -19,7 +19,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Config says how to start a mongod. The zero value is a standalone server.
+// Config configures a mongod. The zero value is a standalone server.
 type Config struct {
 	ReplicaSet string   // its name; "": standalone
 	Args       []string // further mongod arguments
