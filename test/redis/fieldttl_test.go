@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// someday is when the fields of these tests expire, in Unix milliseconds.
+// someday is the expiry of the fields in these tests, in Unix milliseconds.
 const someday = "4102444800123"
 
 // far are times that Lua's numbers can't represent.
