@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// GatewayConfig says how to build and start `cinch serve`. If only Upstream is set, the gateway has the
+// GatewayConfig configures how `cinch serve` is built and started. If only Upstream is set, the gateway has the
 // product's defaults.
 type GatewayConfig struct {
 	Upstream string // host:port or a URL of the protocol
