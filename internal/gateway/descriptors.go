@@ -32,7 +32,7 @@ func descriptorShortage(c net.Conn, reserved uint64, err error) error {
 	} else if !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) {
 		return nil
 	}
-	return fmt.Errorf("%w: the limit is %d, and a client takes two: raise it (LimitNOFILE= of a systemd unit, ulimit -n)", ErrDescriptors, limit)
+	return fmt.Errorf("%w: the limit is %d and each client needs two: raise LimitNOFILE= of the systemd unit, or ulimit -n", ErrDescriptors, limit)
 }
 
 // descriptorOf returns the number of c's file descriptor.

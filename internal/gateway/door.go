@@ -82,5 +82,5 @@ func (d *Door) Admit(ctx context.Context, n int) error {
 	if n <= StrangerBytes || !d.Stranger(ctx) {
 		return nil
 	}
-	return fmt.Errorf("%w, and sends a message of %d bytes; until then %d are allowed", ErrStranger, n, StrangerBytes)
+	return fmt.Errorf("%w and sent a message of %d bytes: the limit before the login is %d", ErrStranger, n, StrangerBytes)
 }

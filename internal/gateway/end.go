@@ -70,5 +70,5 @@ func LogEnd(log *slog.Logger, stats *Stats, client net.Conn, who Peer, class str
 		class = "upstream_" + class
 	}
 	stats.Error(class)
-	log.Warn(who.String()+" sent what is not valid, disconnected", "client", client.RemoteAddr().String(), "err", err)
+	log.Warn(who.String()+" sent invalid data, disconnected", "client", client.RemoteAddr().String(), "err", err)
 }

@@ -42,9 +42,9 @@ func (s *Stream) Cut(v Verdict) {
 // LogCut counts and logs that a peer was disconnected because its message holds memory that others wait for.
 func LogCut(log *slog.Logger, stats *Stats, client net.Addr, v Verdict) {
 	stats.Error("stalled")
-	why := "it moves too little while others wait for the memory that its message holds"
+	why := "it is stalled while others wait for the memory that its message holds"
 	if v.Turn {
-		why = "its message takes too long while others wait for their turn"
+		why = "it takes too long to finish a message while others wait for their turn"
 	}
 	log.Warn(v.Peer.String()+" is too slow, disconnected", "client", client.String(), "why", why, "held_bytes", v.Held,
 		"moved_bytes", v.Moved, "in", v.In.Round(time.Millisecond))

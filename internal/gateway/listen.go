@@ -52,7 +52,7 @@ func removeStaleSocket(path string) error {
 		return err
 	}
 	if info.Mode().Type() != fs.ModeSocket {
-		return fmt.Errorf("listen unix %s: the file is there and is no socket", path)
+		return fmt.Errorf("listen unix %s: the file exists and is not a socket: delete it or choose another path", path)
 	}
 	c, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {

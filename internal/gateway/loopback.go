@@ -20,8 +20,8 @@ type LoopbackGuard struct {
 }
 
 // ErrOpenListener is returned for a client that a LoopbackGuard refuses.
-var ErrOpenListener = errors.New("the server asks no client for a password and is reached from its own machine only, so clients of other machines " +
-	"are refused: have the server ask for a password, or set allow_open_listener: true")
+var ErrOpenListener = errors.New("the server asks no client for a password and only its own machine can reach it, so clients on other machines " +
+	"are refused: set a password on the server, or set allow_open_listener: true")
 
 // Check returns ErrOpenListener if the client must not use this connection to the server; client and upstream are the
 // two connections of a session that has not begun.

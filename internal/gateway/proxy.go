@@ -59,9 +59,9 @@ func (p *Proxied) Accept() (net.Conn, error) {
 
 // Errors of reading PROXY headers.
 var (
-	errProxyUntrusted = errors.New("the address is not among those that may send a PROXY header")
-	errProxyHeader    = errors.New("no PROXY header of version 1 or 2 in front")
-	errProxyLength    = errors.New("the PROXY header is longer than any that is needed")
+	errProxyUntrusted = errors.New("the address may not send a PROXY header: add it to proxy_from")
+	errProxyHeader    = errors.New("no PROXY header of version 1 or 2 at the start of the connection")
+	errProxyLength    = errors.New("the PROXY header is too long")
 )
 
 const (

@@ -359,7 +359,7 @@ func TestPumpsLogEnd(t *testing.T) {
 	if errs["upstream_malformed"] != 1 || len(errs) != 1 {
 		t.Errorf("counted %v", errs)
 	}
-	if n := strings.Count(p.log.String(), "\n"); n != 1 || p.log.Count("upstream sent what is not valid") != 1 {
+	if n := strings.Count(p.log.String(), "\n"); n != 1 || p.log.Count("upstream sent invalid data") != 1 {
 		t.Errorf("log %s", p.log.String())
 	}
 }

@@ -27,11 +27,11 @@ type Reach struct {
 func (r *Reach) Failed(log *slog.Logger, stats *Stats, class, upstream string, err error) {
 	trouble := cmp.Or(r.Trouble, "upstream unreachable")
 	if errors.Is(err, ErrDescriptors) {
-		class, trouble = "descriptors", "no connection to the upstream"
+		class, trouble = "descriptors", "no file descriptor for the upstream"
 	}
 	stats.Error(cmp.Or(class, "upstream_unreachable"))
 	if n, say := r.refuse(time.Now()); say {
-		log.Warn(trouble+", clients are turned away", "upstream", upstream, "refused", n, "err", err)
+		log.Warn(trouble+", clients are refused", "upstream", upstream, "refused", n, "err", err)
 	}
 }
 

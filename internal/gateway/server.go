@@ -190,7 +190,7 @@ func (a *activeConn) LastActive() time.Time { return a.conn.LastActive() }
 func (a *activeConn) Displace() {
 	s := a.server
 	s.Stats.Error("displaced")
-	s.log().Warn("client disconnected for one from another address: max_connections or the limit of file descriptors is reached, and this address has most connections",
+	s.log().Warn("client disconnected to make room for another address: max_connections or the limit of file descriptors is reached, and this address has the most connections",
 		"client", remote(a.conn), "max_connections", s.MaxConns)
 	s.abort(a)
 }
@@ -203,7 +203,7 @@ func (s *Server) refuse(c *Conn, short error) {
 		s.Stats.Error("descriptors")
 		s.log().Warn("connection refused", "client", remote(c), "err", short)
 	} else {
-		s.log().Warn("client refused, as many as max_connections allows are connected", "client", remote(c), "max_connections", s.MaxConns)
+		s.log().Warn("client refused, max_connections is reached", "client", remote(c), "max_connections", s.MaxConns)
 	}
 	if s.TLS != nil || len(s.Refusal) == 0 {
 		return
@@ -273,7 +273,7 @@ func (s *Server) greeted(a *activeConn) bool {
 	}
 	if err != nil && !s.isClosing() && !errors.Is(err, io.EOF) { // balancers probe whether a port is open
 		s.Stats.Error("proxy_header")
-		s.log().Debug("connection without a PROXY header that counts, closed", "remote", remote(a.conn), "err", err)
+		s.log().Debug("connection without a valid PROXY header closed", "remote", remote(a.conn), "err", err)
 	}
 	return err == nil
 }

@@ -19,10 +19,10 @@ func TestSparseLogInAStorm(t *testing.T) {
 		log := slog.New(SparseLog(slog.NewTextHandler(&out, nil)))
 		cache, other := log.With("gateway", "cache"), log.With("gateway", "other")
 		for i := range 6549 {
-			cache.Warn("sealed value does not open", "class", "damaged", "client", fmt.Sprint(i))
+			cache.Warn("compressed value can't be decompressed", "class", "damaged", "client", fmt.Sprint(i))
 		}
-		cache.Warn("sealed value does not open", "class", "dictionary_missing", "client", "a")
-		other.Warn("sealed value does not open", "class", "damaged", "client", "b")
+		cache.Warn("compressed value can't be decompressed", "class", "dictionary_missing", "client", "a")
+		other.Warn("compressed value can't be decompressed", "class", "damaged", "client", "b")
 		cache.Error("something else")
 		if n := strings.Count(out.String(), "\n"); n != sparseBurst+3 {
 			t.Errorf("%d lines at once, want %d:\n%s", n, sparseBurst+3, out.String())

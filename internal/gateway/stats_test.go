@@ -54,15 +54,15 @@ func busyMetrics() *Metrics {
 
 func TestMetricsShowWhatWasCounted(t *testing.T) {
 	want := `
-# HELP cinch_values_sealed_total Values sealed.
+# HELP cinch_values_sealed_total Values compressed.
 # TYPE cinch_values_sealed_total counter
 cinch_values_sealed_total{codec="lz4",gateway="cache",rule="menus"} 1
 cinch_values_sealed_total{codec="zstd",gateway="cache",rule="menus"} 2
-# HELP cinch_value_stored_bytes_total Bytes of sealed values after it, envelopes included.
+# HELP cinch_value_stored_bytes_total Bytes of compressed values after compression, envelopes included.
 # TYPE cinch_value_stored_bytes_total counter
 cinch_value_stored_bytes_total{codec="lz4",gateway="cache",rule="menus"} 50
 cinch_value_stored_bytes_total{codec="zstd",gateway="cache",rule="menus"} 400
-# HELP cinch_seal_cpu_seconds_total Time spent sealing, attempts without gain included.
+# HELP cinch_seal_cpu_seconds_total Time spent compressing, in seconds, including attempts that did not save space.
 # TYPE cinch_seal_cpu_seconds_total counter
 cinch_seal_cpu_seconds_total{codec="lz4",gateway="cache",rule="menus"} 0.002
 cinch_seal_cpu_seconds_total{codec="zstd",gateway="cache",rule="menus"} 0.005
@@ -70,15 +70,15 @@ cinch_seal_cpu_seconds_total{codec="zstd",gateway="cache",rule="menus"} 0.005
 # TYPE cinch_uncompressed_bytes_total counter
 cinch_uncompressed_bytes_total{gateway="cache"} 3407
 cinch_uncompressed_bytes_total{gateway="quiet"} 0
-# HELP cinch_compressed_bytes_total Bytes of the same values as they were sent. The difference is what was saved.
+# HELP cinch_compressed_bytes_total Bytes of the values in cinch_uncompressed_bytes_total as sent. The difference is the saving.
 # TYPE cinch_compressed_bytes_total counter
 cinch_compressed_bytes_total{gateway="cache"} 1007
 cinch_compressed_bytes_total{gateway="quiet"} 0
-# HELP cinch_values_left_total Values covered by a rule that went as they are.
+# HELP cinch_values_left_total Values covered by a rule and left uncompressed.
 # TYPE cinch_values_left_total counter
 cinch_values_left_total{gateway="cache",reason="no_gain",rule="menus"} 1
 cinch_values_left_total{gateway="cache",reason="small",rule="rest"} 1
-# HELP cinch_guarded_commands_total Commands that compute on values and were guarded.
+# HELP cinch_guarded_commands_total Commands that compute on values, by how the gateway handled them.
 # TYPE cinch_guarded_commands_total counter
 cinch_guarded_commands_total{command="append",gateway="cache",outcome="inflated"} 1
 cinch_guarded_commands_total{command="other",gateway="cache",outcome="refused"} 1
@@ -90,7 +90,7 @@ cinch_connections{gateway="quiet"} 0
 # TYPE cinch_budget_in_use_bytes gauge
 cinch_budget_in_use_bytes{direction="reply"} 40
 cinch_budget_in_use_bytes{direction="request"} 60
-# HELP cinch_budget_size_bytes Bound on bytes of values in flight; 0 means none.
+# HELP cinch_budget_size_bytes Limit on bytes of values in flight; 0 means no limit.
 # TYPE cinch_budget_size_bytes gauge
 cinch_budget_size_bytes{direction="reply"} 200
 cinch_budget_size_bytes{direction="request"} 100

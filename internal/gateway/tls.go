@@ -109,7 +109,7 @@ func loadPool(file string) (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("tls: %s: no certificate in it", file)
+		return nil, fmt.Errorf("tls: %s: no PEM certificate in the file", file)
 	}
 	return pool, nil
 }

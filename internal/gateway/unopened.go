@@ -13,12 +13,12 @@ import (
 // forged envelopes must not learn from it which dictionaries exist, or how close a guess was. Errors that the
 // header alone shows are told, since clients can read the header too.
 func Unopened(err error) (class, text string) {
-	const prefix = "sealed value does not open: "
+	const prefix = "compressed value can't be decompressed: "
 	switch class = unopenedClass(err); class {
 	case "unknown_codec", "too_large":
 		return class, prefix + err.Error()
 	}
-	return class, prefix + "it is damaged or its dictionary is missing, the gateway's log says which"
+	return class, prefix + "it is damaged or its dictionary is missing, see the gateway's log"
 }
 
 func unopenedClass(err error) string {

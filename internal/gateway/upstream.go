@@ -107,7 +107,7 @@ func (up *Upstream) setQuery(u *url.URL) error {
 
 func (up Upstream) withPath(u *url.URL) (Upstream, error) {
 	if u.Host != "" || u.Path == "" {
-		return Upstream{}, fmt.Errorf("%w: a unix socket is written unix:///path", ErrUpstreamURL)
+		return Upstream{}, fmt.Errorf("%w: write a unix socket as unix:///path", ErrUpstreamURL)
 	}
 	up.Network, up.Address = "unix", u.Path
 	return up, nil

@@ -47,7 +47,7 @@ func TestDumpAndRestore(t *testing.T) {
 	}
 	number := fmt.Sprintf("%08x", d.Number())
 	for key, err := range reads() {
-		if err == nil || !strings.HasPrefix(err.Error(), "ERR cinch: sealed value does not open: ") || strings.Contains(err.Error(), number) {
+		if err == nil || !strings.HasPrefix(err.Error(), "ERR cinch: compressed value can't be decompressed: ") || strings.Contains(err.Error(), number) {
 			t.Errorf("%s without its dictionary: %v, want an error that does not name %s", key, err, number)
 		}
 	}

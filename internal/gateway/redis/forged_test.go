@@ -143,7 +143,7 @@ var lookingAt = []string{
 	"EVAL_RO return(redis.call('GET',KEYS[1])) 1 a:x", "SORT a:list BY a:* ALPHA", "PFCOUNT a:x", "GETSET a:x 1", "GETDEL a:x",
 }
 
-const oneText = "error: ERR cinch: sealed value does not open: it is damaged or its dictionary is missing, the gateway's log says which"
+const oneText = "error: ERR cinch: compressed value can't be decompressed: it is damaged or its dictionary is missing, see the gateway's log"
 
 // A user with a right to some keys learns nothing about a dictionary of others by planting envelopes that
 // name it: nothing is decoded, and every guess gets the same answer.

@@ -590,7 +590,7 @@ func TestDictionaryOfARule(t *testing.T) {
 	other, _ := startGateway(t, sock, func(c *Config) { c.Dicts = storeredis.Alone(reader) })
 	expect(t, clientOf(t, other), "GET o", value, "STRLEN o", fmt.Sprint(len(value)))
 	blind, _ := startGateway(t, sock)
-	expect(t, clientOf(t, blind), "GET o", "error: ERR cinch: sealed value does not open: it is damaged or its dictionary is missing")
+	expect(t, clientOf(t, blind), "GET o", "error: ERR cinch: compressed value can't be decompressed: it is damaged or its dictionary is missing")
 	expect(t, through, "FUNCTION FLUSH", "OK")
 	if writer.Ready(d.Number()) {
 		t.Error("values may name the dictionary, which may be gone")

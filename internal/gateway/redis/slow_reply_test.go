@@ -146,7 +146,7 @@ func TestNoReplyIsLogged(t *testing.T) {
 	if errs := stats.Snapshot().Errors; errs["upstream_protocol"] != 1 || len(errs) != 1 {
 		t.Errorf("counted %v", errs)
 	}
-	if log.Count("upstream sent what is not valid") != 1 || log.Count("client=") != 1 {
+	if log.Count("upstream sent invalid data") != 1 || log.Count("client=") != 1 {
 		t.Errorf("logged %s", log.String())
 	}
 }

@@ -70,7 +70,7 @@ func (v *vault) sayBroken(client net.Addr, cause error, pattern string) (text st
 	if pattern != "" {
 		attrs = append(attrs, "keys", pattern)
 	}
-	v.log.Warn("sealed value does not open", append(attrs, "err", cause)...)
+	v.log.Warn("compressed value can't be decompressed", append(attrs, "err", cause)...)
 	return text
 }
 

@@ -47,7 +47,7 @@ func TestPlantedEnvelopesTellNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const text = "cinch: sealed value does not open: it is damaged or its dictionary is missing, the gateway's log says which"
+	const text = "cinch: compressed value can't be decompressed: it is damaged or its dictionary is missing, see the gateway's log"
 	untagged, missing, other := h, h, h
 	untagged.Tag, other.RawLen = [8]byte{}, h.RawLen-1
 	missing.Dict++

@@ -302,7 +302,7 @@ func TestBrokenEnvelopes(t *testing.T) {
 	for i, bad := range [][]byte{damaged, missing, huge, []byte(cinch.Magic)} {
 		direct.must(wire.Replace, 0x10, docs, 0x21, []any{1, "tag", string(bad)})
 		a := c.do(wire.Select, 0x10, docs, 0x11, 0, 0x12, 1, 0x13, 0, 0x14, 0, 0x20, []any{1})
-		if a.code != wire.ErrorFlag|wire.ErrSystem || !strings.Contains(a.text, "does not open") {
+		if a.code != wire.ErrorFlag|wire.ErrSystem || !strings.Contains(a.text, "can't be decompressed") {
 			t.Errorf("%d: %#x %s", i, a.code, a.text)
 		}
 		if i < 3 {

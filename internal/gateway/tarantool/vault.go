@@ -72,7 +72,7 @@ func (v *vault) open(dst, stored []byte, h *cinch.Header) ([]byte, error) {
 func (v *vault) broken(cause error, client string) *refusal {
 	class, text := gateway.Unopened(cause)
 	v.Stats.Error(class)
-	v.log.Warn("sealed value does not open", "class", class, "client", client, "err", cause)
+	v.log.Warn("compressed value can't be decompressed", "class", class, "client", client, "err", cause)
 	return &refusal{wire.ErrSystem, class, "cinch: " + text}
 }
 
