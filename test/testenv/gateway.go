@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// GatewayConfig configures how `cinch serve` is built and started. If only Upstream is set, the gateway has the
-// product's defaults.
+// GatewayConfig configures the build and start of `cinch serve`. If only Upstream is set, the gateway has
+// the product's defaults.
 type GatewayConfig struct {
 	Upstream string // host:port or a URL of the protocol
 	Protocol string // redis if empty
