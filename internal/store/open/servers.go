@@ -105,7 +105,7 @@ func primaryBy(ctx context.Context, servers config.RedisServers, sentinel gatewa
 	case err != nil:
 		return up, err
 	case len(role) == 0 || role[0] != "master":
-		return up, fmt.Errorf("%w: %s is none (yet)", errNoPrimary, up.Address)
+		return up, fmt.Errorf("%w: %s is not a primary (yet)", errNoPrimary, up.Address)
 	}
 	return up, nil
 }

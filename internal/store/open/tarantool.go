@@ -73,7 +73,7 @@ func newGroup(conn *tarantool.Conn, up gateway.Upstream, named []string, local *
 func ConnectTarantool(ctx context.Context, rawURL string) (c *tarantool.Conn, name string, err error) {
 	if Kind(rawURL) != Tarantool {
 		return nil, "", &store.Explained{
-			Err: fmt.Errorf("%q is no URL of a Tarantool server", Redact(rawURL)), Class: store.ErrUsage,
+			Err: fmt.Errorf("%q is not the URL of a Tarantool server", Redact(rawURL)), Class: store.ErrUsage,
 			Help: "it begins with tarantool://, or tarantools:// for TLS: tarantool://admin:secret@host:3301",
 		}
 	}

@@ -46,7 +46,7 @@ func Holds(rawURL string) bool { return Kind(rawURL) == Redis || Kind(rawURL) ==
 // NoStore returns an error with a hint on how store URLs are written.
 func NoStore(rawURL string) error {
 	return &store.Explained{
-		Err: fmt.Errorf("%q is no store", Redact(rawURL)), Class: store.ErrUsage,
+		Err: fmt.Errorf("%q is not the URL of a store", Redact(rawURL)), Class: store.ErrUsage,
 		Help: "write redis://host:6379, rediss://…, unix:///path, redis+cluster://host,host,…, redis+sentinel://sentinel,sentinel,…/name or tarantool://host:3301",
 	}
 }
@@ -135,7 +135,7 @@ func Locate(rawURL string, databases []int) (l Location, err error) {
 func (l *Location) takeDatabase() error {
 	u, err := url.Parse(l.URL)
 	if err != nil {
-		return errors.New("the URL can't be read") // not shown: it may hold a password
+		return errors.New("the URL can't be parsed") // not shown: it may hold a password
 	}
 	path := strings.Trim(u.Path, "/")
 	if path == "" || u.Scheme == "unix" {
@@ -143,7 +143,7 @@ func (l *Location) takeDatabase() error {
 	}
 	db, err := strconv.Atoi(path)
 	if err != nil || db < 0 {
-		return fmt.Errorf("%s: %q is no database's number", Redact(l.URL), path)
+		return fmt.Errorf("%s: %q is not the number of a database", Redact(l.URL), path)
 	}
 	if len(l.Databases) == 0 {
 		l.Databases = []int{db}
@@ -156,7 +156,7 @@ func (l *Location) takeDatabase() error {
 func (l *Location) checkDatabases() error {
 	for _, db := range l.Databases {
 		if db < 0 {
-			return &store.Explained{Err: fmt.Errorf("--db: %d is no database's number", db), Class: store.ErrUsage}
+			return &store.Explained{Err: fmt.Errorf("--db: %d is not the number of a database", db), Class: store.ErrUsage}
 		}
 	}
 	slices.Sort(l.Databases)
@@ -204,7 +204,7 @@ func mongoUpstream(uri string) (string, error) {
 	rest, ok := strings.CutPrefix(uri, "mongodb://")
 	if !ok {
 		return "", &store.Explained{
-			Err:  errors.New("a gateway can't look up mongodb+srv://"),
+			Err:  errors.New("a gateway can't resolve mongodb+srv:// URLs"),
 			Help: "name the members with --upstream mongodb://db1,db2,db3/?loadBalanced=true",
 		}
 	}
