@@ -36,7 +36,7 @@ func TestMoreNodesThanPorts(t *testing.T) {
 		key := fmt.Sprint("k", i)
 		owner := slotOf(t, entry, key) * 3 / 16384
 		got := do(t, connect(t, ports[(without+1)%3], 2), "SET "+key+" {long}")
-		if want := "error: CLUSTERDOWN cinch: no gateway stands for the node " + nodes[without].Addr; (owner == without) != strings.HasPrefix(got, want) {
+		if want := "error: CLUSTERDOWN cinch: the node " + nodes[without].Addr; (owner == without) != strings.HasPrefix(got, want) {
 			t.Fatalf("%s, which node %d has: %s", key, owner, got)
 		}
 	}

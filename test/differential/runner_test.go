@@ -82,9 +82,9 @@ const spuriousAbort = documented("a watched key was put back")
 
 // refusals are prefixes of the gateway's own documented errors.
 var refusals = []string{
-	"-ERR cinch: the value was sealed while this transaction was queued",
+	"-ERR cinch: the value was compressed while this transaction was queued",
 	"-ERR cinch: SORT with BY, or with GET and STORE, inside MULTI",
-	"-ERR cinch: inside MULTI or WATCH this command could meet a sealed value",
+	"-ERR cinch: inside MULTI or WATCH this command could meet a compressed value",
 	"-NOSCRIPT No matching script at this gateway",
 }
 

@@ -156,7 +156,7 @@ func (x *answers) carryAsk(e *entry) error {
 	o := e.op
 	if sealed && o.done == nil { // in EXEC the request pump no longer waits
 		x.opening.vault.Stats.Error("sealed_in_transaction")
-		return x.copier.replace("ERR cinch: the value was sealed while this transaction was queued; try again")
+		return x.copier.replace("ERR cinch: the value was compressed while this transaction was queued; try again")
 	}
 	if sealed {
 		return x.capture(o)

@@ -132,7 +132,7 @@ func (c certified) checkOthers(t *testing.T, nobody string) {
 func TestCertificateThatNothingLogsOut(t *testing.T) {
 	const without = `rename-command RESET ""`
 	got := startCertified(t, "gateway", without).lines(t, "GET a:1")
-	if len(got) == 0 || !strings.HasPrefix(got[0], "-ERR cinch: the server takes the gateway's certificate for a login") {
+	if len(got) == 0 || !strings.HasPrefix(got[0], "-ERR cinch: the server accepts the gateway's certificate as a login") {
 		t.Errorf("%q", got)
 	}
 	for name, config := range map[string]string{
@@ -155,7 +155,7 @@ func TestCertificateOfTheDefaultUser(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	got = startCertified(t, "default", "requirepass sesame", `rename-command RESET ""`).lines(t, "GET a:1")
-	if len(got) == 0 || !strings.HasPrefix(got[0], "-ERR cinch: the server takes the gateway's certificate for a login") {
+	if len(got) == 0 || !strings.HasPrefix(got[0], "-ERR cinch: the server accepts the gateway's certificate as a login") {
 		t.Errorf("where nothing logs out: %q", got)
 	}
 }

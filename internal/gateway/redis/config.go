@@ -93,7 +93,7 @@ const askTimeout = 5 * time.Second
 var (
 	errGone    = errors.New("redis: session has ended")
 	errNoRoom  = errors.New("no memory is free for this command at the moment (memory.budget), try again")
-	errTooLong = errors.New("redis: request is too long to be collected")
+	errTooLong = errors.New("redis: request is too long to be buffered")
 )
 
 var crlf = []byte("\r\n")

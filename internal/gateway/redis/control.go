@@ -268,7 +268,7 @@ func (c *feedCommands) replconf(r *request) error {
 		switch {
 		case !resp.IsWord(r.args[i], "ack") && !resp.IsWord(r.args[i], "getack"):
 		case i > 1 || c.talk.tx.open:
-			return c.talk.refuse("ERR cinch: REPLCONF ACK and GETACK have no reply, so they come by themselves")
+			return c.talk.refuse("ERR cinch: REPLCONF ACK and GETACK have no reply, so send them alone and outside MULTI")
 		default:
 			return nil
 		}

@@ -72,5 +72,5 @@ func (r *request) needsNoValue() bool {
 
 // textToPlain refuses a command on stored values: those may be in the library's format, compressed from it,
 // or compressed bare.
-const textToPlain = "ERR cinch: a rule says to: plain of this key, so its value may still be in the format of a client's library, and only whole values can be read and written: " +
-	"finish with cinch pack --allow-recode, then take format and to out of the rule"
+const textToPlain = "ERR cinch: a rule with to: plain covers this key, so its value may still be in the format of a client's library, and only whole values can be read and written: " +
+	"finish with cinch pack --allow-recode, then remove format and to from the rule"

@@ -219,7 +219,7 @@ func TestForeignToPlainRefuses(t *testing.T) {
 		"APPEND bare:x tail", "STRLEN bare:x", "GETRANGE bare:x 0 1", "SETRANGE bare:x 0 a", "SETBIT bare:x 0 1", "BITCOUNT bare:x",
 		"EVAL return(1) 1 bare:x", "LCS bare:x app:y", "BITOP NOT app:y bare:x", "HSTRLEN bare:x f", "SET bare:x v IFEQ w",
 	} {
-		if got := do(through, words); !strings.HasPrefix(got, "error: ERR cinch: a rule says to: plain") {
+		if got := do(through, words); !strings.HasPrefix(got, "error: ERR cinch: a rule with to: plain") {
 			t.Errorf("%s: %.80s", words, got)
 		}
 	}

@@ -254,7 +254,7 @@ func (g *guard) script(r *request) error {
 func (g *guard) unknown(r *request) error {
 	keys, err := g.user.second.keysOf(r.args)
 	if err != nil {
-		return g.talk.refuse(fmt.Sprintf("ERR cinch: %.32q is not in the command table, and its keys can't be asked: %v", r.args[0], err))
+		return g.talk.refuse(fmt.Sprintf("ERR cinch: %.32q is not in the command table, and the server does not tell its keys: %v", r.args[0], err))
 	}
 	if len(keys) == 0 || excluded(g.vault.rules(), keys) {
 		return g.talk.forward(r, g.talk.tx.echoing(&request{cmd: unknownCommand, args: r.args}, nil))

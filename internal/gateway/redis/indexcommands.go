@@ -72,7 +72,7 @@ func (c *indexCommands) clearFor(prefixes []string) (refusal string) {
 			_ = theirs.Close()
 		}
 		if err != nil {
-			return fmt.Sprintf("ERR cinch: hashes under %q may hold sealed fields, which an index can't read: %v; try again, or run cinch unpack --key '%s' first", p, err, storeredis.PrefixPattern(p))
+			return fmt.Sprintf("ERR cinch: hashes under %q may hold compressed fields, which an index can't read: %v; try again, or run cinch unpack --key '%s' first", p, err, storeredis.PrefixPattern(p))
 		}
 	}
 	return ""
@@ -116,7 +116,7 @@ func (x *indexes) clear(prefix string, as *goredis.Client) *sweep {
 	return w
 }
 
-var errSweeping = fmt.Errorf("putting them back takes a while")
+var errSweeping = fmt.Errorf("decompressing them takes a while")
 
 // indexedPrefixes returns the key prefixes in FT.CREATE. It returns none if the index is not over hashes or
 // the server will refuse the request.

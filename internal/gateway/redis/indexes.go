@@ -186,13 +186,13 @@ func (x *indexes) tell(found storeredis.Indexes) {
 	switch {
 	case found.Unknown != nil:
 		if x.found.Unknown == nil || x.found.Unknown.Error() != found.Unknown.Error() {
-			log.Warn("the server can't be asked for its search indexes, so no hash is sealed; the gateway's user needs +command|info +ft._list +ft.info",
+			log.Warn("can't list the server's search indexes, so no hash is compressed; grant the gateway's user +command|info +ft._list +ft.info",
 				"err", found.Unknown)
 		}
 	case !slices.Equal(found.Prefixes, x.found.Prefixes):
-		log.Info("search indexes cover hashes, which are left plain", "prefixes", found.Prefixes)
+		log.Info("search indexes cover hashes, which are left uncompressed", "prefixes", found.Prefixes)
 	case x.found.Unknown != nil && x.found.Unknown != unasked.Unknown:
-		log.Info("the server was asked for its search indexes", "prefixes", found.Prefixes)
+		log.Info("the server's search indexes can be listed again", "prefixes", found.Prefixes)
 	}
 }
 

@@ -62,7 +62,7 @@ type largeRequest struct {
 // request handles the request whose beginning the parser has seen.
 func (b *large) request() error {
 	if !b.intake.parser.Started {
-		return b.desk.failWith("ERR cinch: an inline request may have 32 KiB; use the RESP protocol for longer ones")
+		return b.desk.failWith("ERR cinch: an inline request is longer than 32 KiB; use the RESP protocol")
 	}
 	b.talk.begin()
 	b.intake.enter()
@@ -398,7 +398,7 @@ func (l *largeRequest) streamUnsealed(n int, isValue bool) error {
 	}
 	if cinch.IsSealed(head) {
 		l.seals.vault.Stats.Error("unsealable")
-		return l.desk.failWith(fmt.Sprintf("ERR cinch: a value that begins like an envelope may have %d bytes, this one has %d", l.seals.vault.maxSeal, n))
+		return l.desk.failWith(fmt.Sprintf("ERR cinch: a value that begins like an envelope is limited to %d bytes (max_seal), this one has %d", l.seals.vault.maxSeal, n))
 	}
 	return l.streamBody(n)
 }
@@ -551,7 +551,7 @@ func (l *largeRequest) sendOption(n int) error {
 	}
 	defer gateway.PutBuffer(word)
 	if isComparison(word) && !excluded(l.seals.rules, l.args[1:2]) {
-		return l.desk.failWith(fmt.Sprintf("ERR cinch: SET with %s may have a value of %d bytes here", word, l.seals.vault.maxSeal))
+		return l.desk.failWith(fmt.Sprintf("ERR cinch: SET with %s is limited to values of %d bytes (max_seal)", word, l.seals.vault.maxSeal))
 	}
 	return l.talk.sendBulk(word)
 }

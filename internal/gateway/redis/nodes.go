@@ -180,7 +180,7 @@ func (d *redirects) emitErrorLine(line []byte) error {
 
 // noGateway is the error for a redirection to a node without a gateway. Clients retry after it, since the
 // node may have just joined.
-const noGateway = "CLUSTERDOWN cinch: no gateway stands for the node %s (yet); see its log, and nodes in its configuration"
+const noGateway = "CLUSTERDOWN cinch: the node %s has no gateway yet; see the gateway's log, and nodes in its configuration"
 
 // noPrimary is the same error for a client of a replica that was redirected to the primary.
-const noPrimary = "READONLY cinch: no gateway stands for the primary %s (yet); see its log"
+const noPrimary = "READONLY cinch: the primary %s has no gateway yet; see the gateway's log"

@@ -128,7 +128,7 @@ func (o *opening) declared(n int64) (cinch.Header, error) {
 		return cinch.Header{}, err
 	}
 	if limit := o.vault.maxOpen; h.RawLen > limit || n > int64(limit+cinch.MaxHeaderLen) {
-		return cinch.Header{}, fmt.Errorf("%w: %d bytes, at most %d are opened", cinch.ErrTooLarge, h.RawLen, limit)
+		return cinch.Header{}, fmt.Errorf("%w: %d bytes, the limit is %d (max_open)", cinch.ErrTooLarge, h.RawLen, limit)
 	}
 	return h, nil
 }

@@ -125,7 +125,7 @@ func (q *probe) look(key []byte) {
 func (q *probe) fetch(key, head []byte) {
 	h, err := cinch.ParseHeader(head)
 	if limit := q.stash.vault.maxOpen; err == nil && h.RawLen > limit {
-		err = fmt.Errorf("%w: %d bytes, at most %d are opened", cinch.ErrTooLarge, h.RawLen, limit)
+		err = fmt.Errorf("%w: %d bytes, the limit is %d (max_open)", cinch.ErrTooLarge, h.RawLen, limit)
 	}
 	if err != nil {
 		q.found.fail(err)
@@ -191,7 +191,7 @@ func (q *probe) hidden(err error) {
 	if !errors.As(err, &answer) {
 		q.stash.vault.Stats.Error("second_connection")
 		q.stash.vault.log.Warn("second connection failed", "err", err)
-		text = "ERR cinch: can't look whether a key holds a sealed value: " + text
+		text = "ERR cinch: can't check whether a key holds a compressed value: " + text
 	}
 	q.found.hidden(text, true)
 }
@@ -287,7 +287,7 @@ func beginsWithMagic(parts []part) bool {
 // maxSealedFields limits the compressed fields of a hash that are decompressed in place for one command.
 const maxSealedFields = 10_000
 
-var errHashTooLarge = fmt.Errorf("%w: the hash holds more sealed fields than are put back at once", cinch.ErrTooLarge)
+var errHashTooLarge = fmt.Errorf("%w: the hash has more compressed fields than one command may decompress in place", cinch.ErrTooLarge)
 
 // maxAskedFields limits the fields in one request for expiries.
 const maxAskedFields = 1000

@@ -492,7 +492,7 @@ func TestSortOfKeyThatTheTransactionReplaces(t *testing.T) {
 		p.Do(ctx, "SORT", "k", "BY", "w:*", "ALPHA", "GET", "w:*", "STORE", "out")
 		return nil
 	})
-	if want := "the value was sealed while this transaction was queued"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "the value was compressed while this transaction was queued"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("EXEC: %v, want %q", err, want)
 	}
 	expect(t, c, "LRANGE out 0 -1", "[]")

@@ -340,7 +340,7 @@ func (v *seals) observe(t policy.Type, value []byte, st codec.Setting, rule *pol
 	defer gateway.PutBuffer(back)
 	if err != nil || !bytes.Equal(back, value) {
 		stats.Error("observed_mismatch")
-		v.vault.log.Error("a value that a rule observes does not open as it was", "rule", rule.Name, "bytes", len(value), "err", err)
+		v.vault.log.Error("an observed value differs after compressing and decompressing it", "rule", rule.Name, "bytes", len(value), "err", err)
 		return
 	}
 	v.took += opened

@@ -237,7 +237,7 @@ func (x *second) queued(args [][]byte) error {
 }
 
 // errNoMulti reports that the client has no right to MULTI.
-var errNoMulti = errors.New("redis: the user may not begin a transaction")
+var errNoMulti = errors.New("redis: the user has no right to run MULTI")
 
 // maxCheck limits the bytes of arguments of a request that is sent to be checked.
 const maxCheck = 1 << 20
@@ -359,7 +359,7 @@ func (d *dialer) askClosed(ctx context.Context) (closed bool, err error) {
 const maxLoginAnswer = 512
 
 // errLent reports a server whose connections always have the gateway's login.
-var errLent = errors.New("the server takes the gateway's certificate for a login, which its clients must not have, and RESET is refused")
+var errLent = errors.New("the server accepts the gateway's certificate as a login, which clients must not get, and refuses RESET: enable RESET on the server")
 
 // logOut removes the login of a new connection. If the server has no RESET, it checks that the connection has
 // no login.
@@ -380,7 +380,7 @@ func logOut(ctx context.Context, conn net.Conn) error {
 		}
 	}
 	if in.Buffered() > 0 {
-		return fmt.Errorf("more than an answer to RESET: %q", reset)
+		return fmt.Errorf("unexpected bytes after the answer to RESET: %q", reset)
 	}
 	return conn.SetDeadline(time.Time{})
 }
@@ -397,7 +397,7 @@ func mustBeNobody(conn net.Conn, in *bufio.Reader, reset string) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%w: %.100q; who is logged in: %.100q", errLent, reset, who)
+	return fmt.Errorf("%w: %.100q; ACL WHOAMI: %.100q", errLent, reset, who)
 }
 
 // anyPassword logs in as the default user if that needs no password. No user has this one.
@@ -422,7 +422,7 @@ func askLine(conn net.Conn, in *bufio.Reader, request string) (line string, err 
 	for range 2 {
 		b, err := in.ReadSlice('\n')
 		if err != nil {
-			return "", fmt.Errorf("no answer about the login by certificate: %w", err)
+			return "", fmt.Errorf("no answer when removing the certificate's login: %w", err)
 		}
 		if line = strings.TrimRight(string(b), "\r\n"); !strings.HasPrefix(line, "$") {
 			break

@@ -325,7 +325,7 @@ func (s *session) queues(cmd *command) (refusal string) {
 	switch {
 	case endsTransaction[cmd.name]:
 	case s.talk.tx.entries > maxTransactionBytes:
-		return "ERR cinch: the transaction has too many commands that need care"
+		return "ERR cinch: the transaction has too many commands that the gateway must rewrite"
 	case !s.talk.tx.fits():
 		s.g.cfg.Stats.Error("budget")
 		return "ERR cinch: " + errNoRoom.Error()

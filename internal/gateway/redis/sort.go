@@ -107,7 +107,7 @@ func (s *sorter) withoutScript(r *request, o *compute.Sort) error {
 	case len(sealed) == 0 && len(s.talk.tx.known) == 0:
 		return s.talk.forward(r, sortEntry(o))
 	}
-	return s.prober.over("ERR cinch: SORT would compare or store sealed values, and opening them takes the right to run EVAL; exclude the keys of its patterns")
+	return s.prober.over("ERR cinch: SORT would compare or store compressed values, and decompressing them needs the right to run EVAL; exclude the keys of its patterns")
 }
 
 // cannotLook handles values that can't be read: if the server refused the read, it refuses the request too.
@@ -116,7 +116,7 @@ func (s *sorter) cannotLook(r *request, o *compute.Sort, err error) error {
 	if errors.As(err, &answer) {
 		return s.talk.forward(r, sortEntry(o))
 	}
-	return s.talk.refuse("ERR cinch: can't look at the keys: " + err.Error())
+	return s.talk.refuse("ERR cinch: can't read the keys: " + err.Error())
 }
 
 // sortChunk limits the elements of the sorted key that are examined in one step, and maxSortRounds the steps,
@@ -187,7 +187,7 @@ func (s *sorter) guarded(r *request, o *compute.Sort) error {
 		k = append(k, more...)
 		s.vault.Stats.Inflated("sort")
 	}
-	return s.talk.refuse("ERR cinch: SORT over more sealed values than can be opened at once")
+	return s.talk.refuse("ERR cinch: SORT over more compressed values than can be decompressed at once")
 }
 
 // keys returns the keys that the script names. A cluster node must see the stored list's key, which may be in

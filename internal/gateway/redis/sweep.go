@@ -106,12 +106,12 @@ func (x *indexes) report(w *sweep, prefix string) {
 	switch {
 	case errors.Is(w.err, context.Canceled), errors.Is(w.err, goredis.ErrClosed), errors.Is(w.err, errReplica):
 	case w.err != nil:
-		log.Warn("sealed fields under a search index can't be put back, so that it answers wrongly; run cinch unpack --key for its prefix",
+		log.Warn("can't decompress the fields under a search index, so its answers are wrong; run cinch unpack --key for its prefix",
 			"prefix", prefix, "err", w.err)
 	case w.bad > 0:
-		log.Warn("sealed fields under a search index don't open", "prefix", prefix, "fields", w.bad, "put_back", w.put)
+		log.Warn("fields under a search index are damaged or lack their dictionary", "prefix", prefix, "fields", w.bad, "put_back", w.put)
 	case w.put > 0:
-		log.Info("sealed fields under a search index were put back", "prefix", prefix, "fields", w.put)
+		log.Info("fields under a search index were decompressed", "prefix", prefix, "fields", w.put)
 	}
 }
 
@@ -236,5 +236,5 @@ func refusalOfSweep(err error) error {
 	if strings.Contains(err.Error(), "READONLY") {
 		return errReplica
 	}
-	return fmt.Errorf("putting back: %w", err)
+	return fmt.Errorf("decompress in place: %w", err)
 }

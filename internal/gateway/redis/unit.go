@@ -57,7 +57,7 @@ func (u *units) run(r *request, keys [][]byte) error {
 			return u.unseen(&sealed)
 		}
 		if r.unguarded && beginsWithMagic(sealed.parts) { // nothing would wrap it afterwards
-			sealed.unseen = "ERR cinch: the value begins like an envelope; to change it takes the right to run EVAL on its key"
+			sealed.unseen = "ERR cinch: the value begins like an envelope; changing it needs the right to run EVAL on its key"
 			return u.unseen(&sealed)
 		}
 		done, err := u.exec(r, keys, sealed.parts)

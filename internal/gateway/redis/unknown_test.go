@@ -41,7 +41,7 @@ func TestUnknownInsideTransactions(t *testing.T) {
 	expect(t, c, "SET k plain", "OK")
 	expect(t, conn, "MULTI", "OK", "APPEND k x", "QUEUED")
 	expect(t, c, "SET k {long}", "OK")
-	expect(t, conn, "EXEC", "[ERR cinch: the value was sealed while this transaction was queued")
+	expect(t, conn, "EXEC", "[ERR cinch: the value was compressed while this transaction was queued")
 	expect(t, c, "GET k", "{long}")
 }
 

@@ -91,7 +91,7 @@ func (v *vault) inflating(keys [][]byte) {
 	for _, k := range keys {
 		if v.churn.inflated(k) {
 			v.Stats.Inflated("pattern_stopped")
-			v.log.Info("keys of this pattern are inflated again and again; new values stay plain for a while",
+			v.log.Info("values of this key pattern are decompressed in place too often; new ones stay uncompressed for a while",
 				"pattern", patternOf(k))
 		}
 	}

@@ -45,7 +45,7 @@ func (w *within) run(r *request, keys [][]byte) error {
 	}
 	if len(found.parts)+len(w.talk.tx.known) > 0 {
 		if w.user.lua.denied {
-			return w.prober.over("ERR cinch: a key is sealed, and putting it back here needs the right to run EVAL")
+			return w.prober.over("ERR cinch: a key holds a compressed value, and decompressing it in place needs the right to run EVAL")
 		}
 		refusal, err := w.putBack(w.inflateArgs(keys, found.parts))
 		switch {
@@ -89,7 +89,7 @@ func unknownHere(r *request) string {
 	if strings.HasPrefix(r.cmd.name, "evalsha") {
 		return noScript
 	}
-	return "ERR cinch: inside MULTI or WATCH this command could meet a sealed value; keep it out of transactions, or exclude its keys"
+	return "ERR cinch: inside MULTI or WATCH this command could meet a compressed value; keep it out of transactions, or exclude its keys"
 }
 
 // sendComposed sends the client's script behind the prologue. If all values were found to be uncompressed,
@@ -160,7 +160,7 @@ func (w *within) inside(r *request, keys [][]byte) error {
 	types, err := w.prober.typesOf(keys)
 	switch {
 	case err != nil:
-		return w.talk.refuse("ERR cinch: can't look at the keys: " + err.Error())
+		return w.talk.refuse("ERR cinch: can't read the keys: " + err.Error())
 	case !w.talk.tx.brings && ofModules(types):
 		return w.talk.forward(r, w.talk.tx.echoing(r, nil))
 	}
@@ -190,7 +190,7 @@ func (w *within) wrap(r *request, keys [][]byte) error {
 
 // noScript is the answer to EVALSHA if the script's text is needed and not known here. The prefix NOSCRIPT
 // makes clients load the script again, or send EVAL.
-const noScript = "NOSCRIPT No matching script at this gateway, which needs its text inside MULTI or WATCH, where the keys may be sealed. Please load it again or use EVAL, or exclude the keys."
+const noScript = "NOSCRIPT No matching script at this gateway, which needs the script's text inside MULTI or WATCH if the keys may hold compressed values. Please load it again or use EVAL, or exclude the keys."
 
 // ofModules reports whether all keys have module types. A command on such a key reports a wrong type if the
 // key holds a plain Redis value.

@@ -281,7 +281,7 @@ func (c *Cluster) join(n *node) error {
 	})
 	c.members[n.id] = m
 	c.serves.Go(func() { c.serve(m) })
-	c.log.Info("a node of the cluster has a gateway", "node", address, "id", n.id, "listen", m.listener.Addr().String())
+	c.log.Info("gateway started for a cluster node", "node", address, "id", n.id, "listen", m.listener.Addr().String())
 	return nil
 }
 
@@ -293,7 +293,7 @@ func (c *Cluster) listen(m *member, n *node) (err error) {
 	}
 	m.advertised = c.ports.advertisedAt(m.distance)
 	if seed > 0 && m.distance != seed {
-		c.log.Warn("the port of a node is taken, so that it gets another than with other gateways",
+		c.log.Warn("the port of a cluster node is in use, so this gateway serves it on another port than other gateways do",
 			"node", Address(n.dialHost(), n.port), "port", c.ports.at(m.distance))
 	}
 	return nil
@@ -302,7 +302,7 @@ func (c *Cluster) listen(m *member, n *node) (err error) {
 func (c *Cluster) serve(m *member) {
 	defer gateway.CatchPanic(c.log, c.cfg.Stats, func() { _ = m.listener.Close() })
 	if err := m.gateway.Serve(m.listener); err != nil {
-		c.log.Error("the gateway of a node has ended", "id", m.id, "err", err)
+		c.log.Error("gateway of a cluster node failed", "id", m.id, "err", err)
 	}
 }
 
@@ -310,7 +310,7 @@ func (c *Cluster) serve(m *member) {
 func (c *Cluster) leave(m *member) {
 	delete(c.members, m.id)
 	c.ports.free(m.distance)
-	c.log.Info("a node has left the cluster, and its gateway ends", "id", m.id, "listen", m.listener.Addr().String())
+	c.log.Info("node left the cluster, closing its gateway", "id", m.id, "listen", m.listener.Addr().String())
 	go func() {
 		defer gateway.CatchPanic(c.log, c.cfg.Stats, nil)
 		ctx, cancel := context.WithTimeout(c.ctx, leaveTime)

@@ -56,16 +56,16 @@ func (c *Cluster) report(err error) {
 	switch {
 	case !news:
 	case err != nil:
-		c.log.Warn("can't look at the servers as it should be", "err", err)
+		c.log.Warn("can't read the list of nodes", "err", err)
 	default:
-		c.log.Info("the servers are in sight again")
+		c.log.Info("the list of nodes can be read again")
 	}
 }
 
 // Reasons not to trust a member's answer.
 var (
 	errOtherNode = errors.New("another node answers at the address")
-	errStranger  = errors.New("the node knows none of the others, so it was removed, or is of another cluster")
+	errStranger  = errors.New("the node knows none of the other nodes: it was removed or belongs to another cluster")
 )
 
 // credible returns an error if a member does not speak for the cluster. A removed node lives on by itself, or

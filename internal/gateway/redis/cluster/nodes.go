@@ -28,7 +28,7 @@ const slotCount = 16384
 // slotRange is a range of slots, both ends included.
 type slotRange struct{ first, last int }
 
-var errNotNodes = errors.New("not CLUSTER NODES")
+var errNotNodes = errors.New("not a reply to CLUSTER NODES")
 
 // parseNodes parses the reply to CLUSTER NODES. It omits nodes without an address or still in the handshake.
 func parseNodes(text string) ([]node, error) {

@@ -17,8 +17,8 @@ import (
 // accepts connections for a stopped server, and a server that is loading its data accepts them too.
 
 var (
-	errNoNodes  = errors.New("no node of the cluster has been seen yet")
-	errNoServer = errors.New("the Sentinels have named no primary yet")
+	errNoNodes  = errors.New("no cluster node has been found yet")
+	errNoServer = errors.New("the Sentinels have not named a primary yet")
 )
 
 // Ready reports whether clients would be served: whether the first listener leads to a node that answers,
@@ -117,7 +117,7 @@ func Ping(ctx context.Context, dial func(context.Context) (net.Conn, error)) err
 	if slices.Contains([]string{"+PONG", "-NOAUTH", "-NOPERM", "-BUSY", "-MISCONF"}, word) {
 		return nil
 	}
-	return fmt.Errorf("answers PING with %.100q", strings.TrimSpace(string(line)))
+	return fmt.Errorf("unexpected answer to PING: %.100q", strings.TrimSpace(string(line)))
 }
 
 // uncovered returns a note about a cluster's slots without a working primary.
@@ -155,7 +155,7 @@ func (t *nodeTable) uncovered(cluster bool) []string {
 	if len(gaps) > maxGaps {
 		gaps = append(gaps[:maxGaps], "…")
 	}
-	return []string{"no primary that works has the slots " + strings.Join(gaps, " ")}
+	return []string{"no working primary has the slots " + strings.Join(gaps, " ")}
 }
 
 const maxGaps = 20 // in a note

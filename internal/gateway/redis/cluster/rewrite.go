@@ -98,7 +98,7 @@ type tree struct {
 // maxTree limits the nesting of replies that are rewritten.
 const maxTree = 8
 
-var errTree = errors.New("redis: reply is not what its command answers")
+var errTree = errors.New("redis: unexpected form of a reply")
 
 // parseTree parses the element at the beginning of b.
 func parseTree(b []byte, depth int) (t tree, rest []byte, err error) {

@@ -144,7 +144,7 @@ type ports struct {
 	taken     map[int]bool
 }
 
-var errNoPort = errors.New("no port is left for another node; set nodes higher")
+var errNoPort = errors.New("no port is free for another node: increase nodes")
 
 // begin records the entry's listener.
 func (p *ports) begin(l net.Listener) {

@@ -77,7 +77,7 @@ func serverNode(fields map[string]string) node {
 	return n
 }
 
-var errNotPrimary = errors.New("what the Sentinels call the primary is none (yet)")
+var errNotPrimary = errors.New("the server that Sentinel reports as primary is not a primary")
 
 // checkRole checks that a new primary has that role, since a Sentinel's information may be old. If it can't
 // be asked, checkRole accepts it.
@@ -144,7 +144,7 @@ func (c *Cluster) serveSentinel() {
 	c.serves.Go(func() {
 		defer gateway.CatchPanic(c.log, c.cfg.Stats, func() { _ = c.cfg.Sentinel.Listener.Close() })
 		if err := c.asked.Serve(c.cfg.Sentinel.Listener); err != nil {
-			c.log.Error("the listener for clients of Sentinels has ended", "err", err)
+			c.log.Error("the listener for Sentinel clients failed", "err", err)
 		}
 	})
 }
@@ -154,7 +154,7 @@ func (c *Cluster) DialPrimary(ctx context.Context) (net.Conn, error) {
 	for _, m := range c.pick() {
 		return c.dial(m, nil)(ctx)
 	}
-	return nil, fmt.Errorf("%w: %s has no primary that is known", gateway.ErrUnreachable, c.cfg.Sentinel.Master)
+	return nil, fmt.Errorf("%w: no primary is known for %s", gateway.ErrUnreachable, c.cfg.Sentinel.Master)
 }
 
 // dialSentinel connects to the first Sentinel that can be reached.

@@ -45,7 +45,7 @@ func (v *View) Find(host, port string) (gateway.Advertised, bool) {
 		return c.placeOf(m), true
 	}
 	if c.odd.remember(key) {
-		c.log.Warn("no gateway stands for a node of the cluster: a client that is sent there gets an error", "node", key, "nodes", c.ports.most)
+		c.log.Warn("a cluster node has no gateway: clients redirected there get an error", "node", key, "nodes", c.ports.most)
 	}
 	return gateway.Advertised{}, false
 }
