@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -75,5 +76,38 @@ func TestSteadyCountsSkipped(t *testing.T) {
 		if !strings.HasPrefix(first, "ok ") || strings.TrimSpace(last) != c.want {
 			t.Errorf("%s: %q, want %q behind the package's line", c.which, out, c.want)
 		}
+	}
+}
+
+// A directory that another process is filling is waited for, and not filled a second time: npm and pip would remove each other's files.
+func TestCachedWaitsForOtherProcesses(t *testing.T) {
+	NeedsPrograms(t)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("HOME", t.TempDir()) // macOS
+	var dir string
+	Cached(t, "none", []string{"cache_test.go"}, func(filled string) { dir = filled })
+	if err := os.Remove(filepath.Join(dir, "complete")); err != nil {
+		t.Fatal(err)
+	}
+	other, err := lockFile(dir + ".lock") // as another process would hold it
+	if err != nil {
+		t.Fatal(err)
+	}
+	began, filled := make(chan struct{}), make(chan bool, 1)
+	go func() {
+		again := false
+		close(began)
+		Cached(t, "none", []string{"cache_test.go"}, func(string) { again = true })
+		filled <- again
+	}()
+	<-began
+	if err := os.WriteFile(filepath.Join(dir, "complete"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if <-filled {
+		t.Error("it was filled again")
 	}
 }

@@ -3,11 +3,13 @@ package testenv
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -32,6 +34,12 @@ func Cached(t testing.TB, language string, sources []string, fill func(dir strin
 		sum.Write(text)
 	}
 	dir := filepath.Join(CacheDir(), language+"-"+hex.EncodeToString(sum.Sum(nil)[:6]))
+	// Packages are tested by processes of their own, and some of them need the same libraries.
+	lock, err := lockFile(dir + ".lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
 	marker := filepath.Join(dir, "complete")
 	if _, err := os.Stat(marker); err == nil {
 		return dir
@@ -48,6 +56,26 @@ func Cached(t testing.TB, language string, sources []string, fill func(dir strin
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// lockFile waits until no other process has locked the file, and locks it until the result is closed.
+func lockFile(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != syscall.EINTR {
+			break
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // Run runs a program to its end. A failure ends the test with the program's output.
