@@ -239,9 +239,9 @@ func (c *Cache) sweep() {
 
 var (
 	cacheLookups = prometheus.NewDesc("cinch_grpc_cache_lookups_total",
-		"Messages looked up before they are compressed, by outcome.", []string{"outcome"}, nil)
+		"Lookups in the cache of compressed messages, by outcome.", []string{"outcome"}, nil)
 	cacheHeld = prometheus.NewDesc("cinch_grpc_cache_bytes",
-		"Compressed messages that are remembered.", nil, nil)
+		"Size of the cache of compressed messages, in bytes.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -723,7 +723,7 @@ func (c *call) expire() { c.stop(errDraining) }
 // Yield ends the call, because other calls wait for its stream.
 func (c *call) Yield(why error) {
 	c.Stats.Error("yielded")
-	c.Log.Warn("a call has lost its stream to others", "client", c.memory.Addr.String(), "path", c.r.URL.Path, "why", why)
+	c.Log.Warn("ended a call so that another call gets its stream", "client", c.memory.Addr.String(), "path", c.r.URL.Path, "why", why)
 	c.stop(why)
 }
 

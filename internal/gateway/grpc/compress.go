@@ -24,7 +24,7 @@ type compressor struct {
 }
 
 // errSteppedDown means that the gateway's budgets leave no time for compressing a message.
-var errSteppedDown = errors.New("no time is left for it")
+var errSteppedDown = errors.New("the CPU and latency budgets leave no time to compress the message")
 
 // setting returns the dictionary and the setting for a message. The codec is Raw if the budgets leave no time
 // for it. settled reports whether the result counts for future dictionaries.

@@ -126,7 +126,7 @@ func (d *dialer) newInquiry(alive context.Context, h *hop) *inquiry {
 }
 
 // errNoLink is the reason for a connection without a link if none was attempted.
-var errNoLink = errors.New("no links are taken, as far as is known")
+var errNoLink = errors.New("the upstream is not known to accept links")
 
 // dial connects, over a link if the upstream is known to take them. noLink is the reason if the connection is
 // not a link.
@@ -178,7 +178,7 @@ func (d *dialer) shouldBeLink(h *hop) bool {
 		return false
 	}
 	if why := h.noLink.Swap(nil); why != nil && d.presumes.refuseLink() {
-		d.log.Warn("the upstream takes no link, so messages are compressed by themselves; is something between the gateways that knows HTTP/2 only?", "upstream", d.up.String(), "err", *why)
+		d.log.Warn("the upstream does not accept links, so each message is compressed by itself; look for a proxy between the gateways that supports HTTP/2 only", "upstream", d.up.String(), "err", *why)
 	}
 	return d.presumes.takesLinks()
 }
@@ -290,7 +290,7 @@ func (n *notices) unread(encoding string) bool {
 	if !n.first("unread " + encoding) {
 		return false
 	}
-	n.log.Info("the upstream does not read the encoding of a rule, so messages go without: a second gateway beside it would open them, or compressors in it",
+	n.log.Info("the upstream does not support the encoding of a rule, so messages are sent uncompressed; run a second gateway beside the upstream, or add the encoding to the server",
 		"encoding", encoding, "upstream", n.upstream)
 	return true
 }
@@ -298,21 +298,21 @@ func (n *notices) unread(encoding string) bool {
 // refused logs, once for each encoding, that messages from clients have to be decompressed.
 func (n *notices) refused(encoding string) {
 	if n.first("refused " + encoding) {
-		n.log.Info("the upstream does not read what clients have compressed, so it is opened for it", "encoding", encoding, "upstream", n.upstream)
+		n.log.Info("the upstream does not support the encoding of clients' messages, so the gateway decompresses them", "encoding", encoding, "upstream", n.upstream)
 	}
 }
 
 // noLanes logs once that the gateway behind a link is an older version.
 func (n *notices) noLanes() {
 	if n.first("lanes") {
-		n.log.Info("the gateway at the other end of the link knows no lanes, so each message of cinch-proto is taken apart by itself: it is an older version", "upstream", n.upstream)
+		n.log.Info("the gateway at the other end of the link is an older version without lanes, so each cinch-proto message is compressed by itself", "upstream", n.upstream)
 	}
 }
 
 // mute logs once that it can't be found out which encodings the upstream reads.
 func (n *notices) mute() {
 	if n.first("mute") {
-		n.log.Info("the upstream does not say which encodings it reads and can't be asked, so messages go without: name those that it reads in upstream_encodings, or give it a health service",
+		n.log.Info("the upstream does not report which encodings it supports and can't be asked, so messages are sent uncompressed; list them in upstream_encodings, or give the upstream a health service",
 			"upstream", n.upstream)
 	}
 }

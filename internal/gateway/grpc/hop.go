@@ -58,7 +58,7 @@ func (h *hop) explain(err error) error {
 	case h.silent.Load():
 		return errSilent
 	case h.mayNeedTLS():
-		return fmt.Errorf("%w (nothing there ever spoke HTTP/2 without TLS; with TLS it is grpcs://)", err)
+		return fmt.Errorf("%w (the upstream never answered in HTTP/2 without TLS; if it needs TLS, write grpcs:// in the upstream's URL)", err)
 	}
 	return err
 }
@@ -87,7 +87,7 @@ func newPool(d *dialer, most int, one bool) *pool {
 // setApart counts and logs that a client's connection is moved to upstream connections of its own.
 func (d *dialer) setApart(client string) {
 	d.up.Stats.Error("resets")
-	d.log.Warn("a client cancels many calls, so its calls get connections to the upstream of their own: servers end connections with many resets",
+	d.log.Warn("a client cancels many calls, so its calls get their own connections to the upstream: servers close connections with many resets",
 		"client", client, "upstream", d.up.String())
 }
 

@@ -300,7 +300,7 @@ type ownAnswer struct {
 	body            []byte
 }
 
-var errNoAnswer = errors.New("the answer is not gRPC's")
+var errNoAnswer = errors.New("the answer is not gRPC")
 
 // do makes the call. It returns an error if the answer is not a gRPC response.
 func (c ownCall) do(ctx context.Context, transport http.RoundTripper) (*ownAnswer, error) {

@@ -12,19 +12,19 @@ type Metrics struct{ Gateways []*Gateway }
 
 var (
 	descExchanged = prometheus.NewDesc("cinch_grpc_dictionaries_total",
-		"Dictionaries and other gateways, by outcome.", []string{"gateway", "outcome"}, nil)
+		"Dictionaries exchanged with other gateways, by outcome.", []string{"gateway", "outcome"}, nil)
 	descMessages = prometheus.NewDesc("cinch_grpc_dictionary_messages_total",
-		"Messages compressed and opened with a dictionary.", []string{"gateway", "direction"}, nil)
+		"Messages compressed and decompressed with a dictionary, by direction.", []string{"gateway", "direction"}, nil)
 	descKinds = prometheus.NewDesc("cinch_grpc_measured_methods",
-		"Methods and directions whose messages are measured.", []string{"gateway"}, nil)
+		"Pairs of a method and a direction whose messages are measured.", []string{"gateway"}, nil)
 	descSamples = prometheus.NewDesc("cinch_grpc_sample_bytes",
-		"Memory that samples of messages take.", []string{"gateway"}, nil)
+		"Memory used by samples of messages, in bytes.", []string{"gateway"}, nil)
 	descLaneMessages = prometheus.NewDesc("cinch_grpc_lane_messages_total",
 		"Messages of calls over links with lanes, by outcome.", []string{"gateway", "outcome"}, nil)
 	descLaneSessions = prometheus.NewDesc("cinch_grpc_lane_sessions_total",
-		"Sessions that lanes have begun.", []string{"gateway"}, nil)
+		"Sessions begun in lanes.", []string{"gateway"}, nil)
 	descLaneBytes = prometheus.NewDesc("cinch_grpc_lane_bytes",
-		"Memory that lanes take of link.memory.", []string{"gateway"}, nil)
+		"Memory that lanes use of link.memory, in bytes.", []string{"gateway"}, nil)
 )
 
 // Describe implements prometheus.Collector.

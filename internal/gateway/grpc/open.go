@@ -22,7 +22,7 @@ import (
 var (
 	errTooLarge = errors.New("a compressed message is larger than max_open")
 	errCorrupt  = errors.New("a message can't be decompressed")
-	errFormat   = errors.New("the messages can't be told apart")
+	errFormat   = errors.New("invalid gRPC message framing")
 )
 
 // missingError says that a message names a dictionary that its sender has not sent.

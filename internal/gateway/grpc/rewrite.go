@@ -271,7 +271,7 @@ func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
 // recompressed.
 func (w *rewriter) open(n int) error {
 	if !w.plan.canOpen() {
-		return fmt.Errorf("%w: compressed, without an encoding", errFormat)
+		return fmt.Errorf("%w: the message is marked as compressed, but the call has no grpc-encoding", errFormat)
 	}
 	if n > w.opener.most {
 		return fmt.Errorf("%w: %d bytes", errTooLarge, n)

@@ -65,7 +65,7 @@ func (g *Gateway) lanesOf(client net.Conn) *lanes.Ends {
 	e := lanesOf(client, g.shared.lanes)
 	if e == nil && g.shared.lanes != nil {
 		g.oldClient.Do(func() {
-			g.cfg.Log.Info("a gateway at the other end of a link knows no lanes, so each message of cinch-proto is taken apart by itself: it is an older version",
+			g.cfg.Log.Info("the gateway at the other end of a link is an older version without lanes, so each cinch-proto message is compressed by itself",
 				"client", client.RemoteAddr().String())
 		})
 	}

@@ -33,7 +33,7 @@ const (
 
 var errDraining = errors.New("the gateway shuts down")
 
-var errSlow = errors.New("the call moved too little while others waited for the memory that its message holds")
+var errSlow = errors.New("the call stalled while others waited for the memory that its message holds")
 
 // ending is the status of a call that the gateway ends itself.
 type ending struct {
@@ -56,7 +56,7 @@ func endingOf(err error) ending {
 	case errors.Is(err, errCorrupt), errors.Is(err, errFormat), errors.Is(err, h2.ErrHeaderSize), errors.Is(err, gateway.ErrPanicked):
 		return ending{code: codeInternal, message: err.Error()}
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return ending{code: codeDeadlineExceeded, message: "a message took too long to come"}
+		return ending{code: codeDeadlineExceeded, message: "a message took too long to arrive"}
 	case errors.Is(err, context.DeadlineExceeded):
 		return ending{code: codeDeadlineExceeded, message: err.Error()}
 	case errors.Is(err, context.Canceled):

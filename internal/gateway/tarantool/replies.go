@@ -174,7 +174,7 @@ func (s *session) openedSize(r *reply) (size int, err error) {
 		}
 		found = true
 		if err == nil && h.RawLen > s.g.vault.Sealer.MaxOpen() {
-			err = fmt.Errorf("%w: %d bytes, max_open is %d", cinch.ErrTooLarge, h.RawLen, s.g.vault.Sealer.MaxOpen())
+			err = fmt.Errorf("%w: %d bytes, the limit is %d (max_open)", cinch.ErrTooLarge, h.RawLen, s.g.vault.Sealer.MaxOpen())
 		}
 		if err != nil {
 			return 0, err
