@@ -11,19 +11,19 @@ import (
 // REFUSED_STREAM, an http2.StreamError.
 var (
 	// ErrGoAway is returned for a request beyond the last stream that the server's GOAWAY names.
-	ErrGoAway = errors.New("h2: the server goes away, and has not seen the request")
+	ErrGoAway = errors.New("h2: the server goes away without having processed the request")
 	// ErrUnusable is returned by a connection that accepts no more requests. Nothing was sent.
-	ErrUnusable = errors.New("h2: the connection takes no more requests")
+	ErrUnusable = errors.New("h2: the connection accepts no more requests")
 )
 
 // ErrHeaderSize is returned for a request whose header list is longer than the server's
 // SETTINGS_MAX_HEADER_LIST_SIZE. Nothing was sent, and a retry would fail, too.
-var ErrHeaderSize = errors.New("h2: the header list is longer than the server takes (SETTINGS_MAX_HEADER_LIST_SIZE)")
+var ErrHeaderSize = errors.New("h2: the header list is longer than the server accepts (SETTINGS_MAX_HEADER_LIST_SIZE)")
 
 // Errors of calls that lose their stream to other clients (see share.go).
 var (
 	ErrSilent = errors.New("the client sent nothing but headers while others waited for a stream to the upstream")
-	ErrShare  = errors.New("the client has more than its share of the streams that the upstream takes, and others waited for one")
+	ErrShare  = errors.New("the client has more than its share of the streams that the upstream accepts, while others waited for one")
 )
 
 // NotSeen reports whether an error of RoundTrip means that the server has not processed the request, so that

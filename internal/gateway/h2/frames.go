@@ -41,10 +41,10 @@ func (c *conn) readFrame() (http2.FrameHeader, http2.Frame, error) {
 	switch {
 	case errors.As(err, &reset):
 		if h.Type == http2.FrameHeaders || h.Type == http2.FrameContinuation { // the header tables may no longer match
-			err = violation{reset.Code, "a HEADERS frame"}
+			err = violation{reset.Code, "invalid HEADERS frame"}
 		}
 	case errors.As(err, &broke):
-		err = violation{http2.ErrCode(broke), "a frame"}
+		err = violation{http2.ErrCode(broke), "invalid frame"}
 		if detail := c.fr.ErrorDetail(); detail != nil {
 			err = violation{http2.ErrCode(broke), detail.Error()}
 		}
@@ -87,7 +87,7 @@ func (c *conn) resetFor(broke error) error {
 		return nil
 	}
 	if c.idle(err.StreamID) {
-		return protocol("a stream that is idle")
+		return protocol("invalid frame on an idle stream")
 	}
 	c.recent.ignore(err.StreamID)
 	c.control(func() error { return c.fr.WriteRSTStream(err.StreamID, err.Code) })
@@ -142,7 +142,7 @@ func (c *conn) handle(h http2.FrameHeader, f http2.Frame) error {
 			return malformed(f.StreamID, "a stream depends on itself")
 		}
 	case *http2.PushPromiseFrame:
-		return protocol("PUSH_PROMISE that nobody has allowed")
+		return protocol("PUSH_PROMISE although pushes are disabled")
 	}
 	return nil // frames of unknown types are ignored (section 4.1)
 }
@@ -158,7 +158,7 @@ func (c *conn) readBlock(f *http2.HeadersFrame) error {
 	size, frames := 0, 0
 	for {
 		if size += len(fragment); size > b.most || frames > max(leastContinuations, b.limit/512) {
-			return calm("a header block without end")
+			return calm("the header block is too long or has too many frames")
 		}
 		if _, err := b.dec.Write(fragment); err != nil {
 			return violation{http2.ErrCodeCompression, err.Error()}
@@ -215,7 +215,7 @@ func (c *conn) restCame(err error) error {
 	switch {
 	case c.err != nil:
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return calm("a header block or a frame did not come to its end in time")
+		return calm("a header block or a frame was not completed in time")
 	default:
 		_ = c.net.SetReadDeadline(time.Time{})
 	}
@@ -226,29 +226,29 @@ func (c *conn) restCame(err error) error {
 func (c *conn) onData(f *http2.DataFrame) error {
 	data, size, end := f.Data(), int64(f.Length), f.StreamEnded()
 	if !c.inflow.take(size) {
-		return violation{http2.ErrCodeFlowControl, "more than the connection's window"}
+		return violation{http2.ErrCodeFlowControl, "DATA exceeds the connection's window"}
 	}
 	c.empty++
 	if len(data) > 0 || end {
 		c.empty = 0
 	}
 	if c.empty > maxEmpty {
-		return calm("DATA frames without data")
+		return calm("too many DATA frames without data")
 	}
 	s := c.streams[f.StreamID]
 	var wrong error
 	switch {
 	case s == nil && c.idle(f.StreamID):
-		return protocol("DATA on a stream that is idle")
+		return protocol("DATA on an idle stream")
 	case s == nil && c.recent.has(f.StreamID) != endedByUs && f.StreamID <= c.lastStream:
 		wrong = faulty(f.StreamID, http2.ErrCodeStreamClosed, "the stream is closed")
 	case s == nil:
 	case s.remoteEnd:
-		wrong = faulty(s.id, http2.ErrCodeStreamClosed, "data behind the end")
+		wrong = faulty(s.id, http2.ErrCodeStreamClosed, "DATA after the end of the stream")
 	case !s.headed:
 		wrong = malformed(s.id, "data before headers") // section 8.1
 	case !s.window.take(size):
-		wrong = faulty(s.id, http2.ErrCodeFlowControl, "more than the window")
+		wrong = faulty(s.id, http2.ErrCodeFlowControl, "DATA exceeds the stream's window")
 	}
 	if s == nil || wrong != nil {
 		c.giveBack(nil, size)
@@ -260,7 +260,7 @@ func (c *conn) onData(f *http2.DataFrame) error {
 			data = data[:s.length]
 		}
 		if s.length -= int64(len(data)); more || end && s.length > 0 { // section 8.1.1
-			wrong, end = malformed(s.id, "content-length is not the body's"), false
+			wrong, end = malformed(s.id, "the body's length differs from content-length"), false
 		}
 	}
 	if s.inErr == nil {
@@ -295,7 +295,7 @@ func (c *conn) onWindow(f *http2.WindowUpdateFrame) error {
 		}
 		s.touch()
 	case c.idle(f.StreamID):
-		return protocol("WINDOW_UPDATE on a stream that is idle")
+		return protocol("WINDOW_UPDATE on an idle stream")
 	}
 	return nil
 }
@@ -307,7 +307,7 @@ func (c *conn) onReset(f *http2.RSTStreamFrame) error {
 		s.fail(http2.StreamError{StreamID: s.id, Code: f.ErrCode, Cause: errFromPeer})
 		c.remove(s)
 	case c.idle(f.StreamID):
-		return protocol("RST_STREAM on a stream that is idle")
+		return protocol("RST_STREAM on an idle stream")
 	}
 	return nil
 }
@@ -318,7 +318,7 @@ var errFromPeer = errors.New("received from peer")
 func (c *conn) onSettings(f *http2.SettingsFrame) error {
 	if f.IsAck() {
 		if c.settings--; c.settings < 0 {
-			return protocol("SETTINGS are acknowledged that were not sent")
+			return protocol("acknowledgement of SETTINGS that were not sent")
 		}
 		return nil
 	}
@@ -338,7 +338,7 @@ func (c *conn) onSettings(f *http2.SettingsFrame) error {
 		}
 		var broke http2.ConnectionError
 		if errors.As(err, &broke) {
-			err = violation{http2.ErrCode(broke), "a setting"}
+			err = violation{http2.ErrCode(broke), "invalid setting"}
 		}
 		if err != nil {
 			return err

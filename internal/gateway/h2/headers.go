@@ -39,12 +39,12 @@ func (b *block) add(f hpack.HeaderField) {
 		return
 	}
 	if !httpguts.ValidHeaderFieldValue(f.Value) {
-		b.bad = "a value of " + f.Name
+		b.bad = "invalid value of field " + f.Name
 		return
 	}
 	if strings.HasPrefix(f.Name, ":") {
 		if b.pseudo < len(b.fields) || b.connect != "" {
-			b.bad = "pseudo-header fields behind others" // section 8.3
+			b.bad = "pseudo-header field after a regular field" // section 8.3
 			return
 		}
 		b.pseudo++
@@ -53,7 +53,7 @@ func (b *block) add(f hpack.HeaderField) {
 	}
 	switch name := b.names.canonical(f.Name); {
 	case name == "":
-		b.bad = "a name of a field"
+		b.bad = "invalid field name"
 	case hopByHop(name), name == "Te" && f.Value != "trailers":
 		b.connect = f.Name
 	default:
@@ -82,7 +82,7 @@ func (b *block) header() http.Header {
 func (b *block) trailer(id uint32, end bool) (http.Header, error) {
 	switch {
 	case !end:
-		return nil, malformed(id, "trailers without the end")
+		return nil, malformed(id, "trailers without END_STREAM")
 	case b.pseudo > 0:
 		return nil, malformed(id, "pseudo-header fields in trailers")
 	case b.long:

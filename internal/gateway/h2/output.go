@@ -57,7 +57,7 @@ func (c *conn) control(write func() error) {
 	}
 	o := &c.output
 	if o.said > controlMost {
-		c.fail(calm("too much to say to a peer that reads nothing"))
+		c.fail(calm("too many replies queued for a peer that does not read"))
 		return
 	}
 	before := len(o.out)

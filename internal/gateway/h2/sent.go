@@ -453,11 +453,11 @@ func (c *ClientConn) headers(id uint32, end bool, b *block) error {
 	s := c.streams[id]
 	switch {
 	case s == nil && c.idle(id):
-		return protocol("HEADERS on a stream that is idle")
+		return protocol("HEADERS on an idle stream")
 	case s == nil:
 		return nil
 	case s.remoteEnd:
-		return faulty(id, http2.ErrCodeStreamClosed, "HEADERS behind the end")
+		return faulty(id, http2.ErrCodeStreamClosed, "HEADERS after the end of the stream")
 	case b.bad != "":
 		return malformed(id, b.bad)
 	}
@@ -479,7 +479,7 @@ func (a *sentRequest) answer(end bool, b *block) error {
 		return http2.StreamError{StreamID: a.id, Code: http2.ErrCodeProtocol, Cause: errPeerHeader}
 	}
 	if b.pseudo != 1 || b.fields[0].Name != ":status" {
-		return malformed(a.id, "pseudo-header fields of a response")
+		return malformed(a.id, "invalid pseudo-header fields in a response")
 	}
 	text := b.fields[0].Value
 	number, err := strconv.ParseUint(text, 10, 16)
@@ -497,7 +497,7 @@ func (a *sentRequest) answer(end bool, b *block) error {
 	}
 	bodiless := a.out.r.Method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified
 	if length > 0 && end && !bodiless {
-		return malformed(a.id, "content-length is not the body's")
+		return malformed(a.id, "the body's length differs from content-length")
 	}
 	resp := &a.response
 	*resp = http.Response{
@@ -534,7 +534,7 @@ type early struct {
 // receives them.
 func (a *sentRequest) informed(status int, end bool, b *block) error {
 	if a.inform++; end || a.inform > maxInformational {
-		return malformed(a.id, "informational responses")
+		return malformed(a.id, "too many informational responses, or one that ends the stream")
 	}
 	if status == http.StatusContinue {
 		a.continues()

@@ -47,10 +47,10 @@ func (s *served) head(id uint32, end bool, b *block) error {
 	for _, f := range b.fields[:b.pseudo] {
 		i := slices.Index(pseudoNames, f.Name)
 		if i < 0 {
-			return malformed(id, "an unknown pseudo-header field")
+			return malformed(id, "unknown pseudo-header field")
 		}
 		if has[i] {
-			return malformed(id, "a pseudo-header field comes twice")
+			return malformed(id, "duplicate pseudo-header field")
 		}
 		has[i], p[i] = true, f.Value
 	}

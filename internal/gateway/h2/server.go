@@ -72,7 +72,7 @@ func (s *Server) Serve() error {
 		s.close()
 		<-s.done
 		s.in.free()
-		return protocol("there is no preface")
+		return protocol("no connection preface")
 	}
 	return s.read()
 }
@@ -123,7 +123,7 @@ func (s *Server) headers(id uint32, end bool, b *block) error {
 		return s.trailers(st, end, b)
 	}
 	if id%2 == 0 {
-		return protocol("a stream of the client's has an even number")
+		return protocol("even number of a stream opened by the client")
 	}
 	isNew := id >= s.next
 	s.next = max(s.next, id+1)
@@ -179,15 +179,15 @@ func (s *Server) behind(id uint32) error {
 	case endedByUs:
 		return nil
 	case endedRegularly:
-		return violation{http2.ErrCodeStreamClosed, "HEADERS on a stream that is closed"}
+		return violation{http2.ErrCodeStreamClosed, "HEADERS on a closed stream"}
 	}
-	return protocol("numbers of streams went down")
+	return protocol("stream number lower than an earlier one")
 }
 
 func (s *Server) trailers(st *stream, end bool, b *block) error {
 	switch {
 	case st.remoteEnd:
-		return faulty(st.id, http2.ErrCodeStreamClosed, "HEADERS behind the end")
+		return faulty(st.id, http2.ErrCodeStreamClosed, "HEADERS after the end of the stream")
 	case b.bad != "" || b.connect != "":
 		return malformed(st.id, "trailers: "+b.bad+b.connect)
 	}

@@ -69,7 +69,7 @@ func (s *stream) fail(err error) {
 // endWith handles the trailers that end the body.
 func (s *stream) endWith(trailer http.Header) error {
 	if s.length > 0 {
-		return malformed(s.id, "content-length is not the body's")
+		return malformed(s.id, "the body's length differs from content-length")
 	}
 	s.trailer = trailer
 	s.endRemote()
