@@ -171,7 +171,7 @@ func TestReplicaSet(t *testing.T) {
 	if g.Metric(t, "cinch_connections_total") == 0 {
 		t.Error("no client came to the gateways")
 	}
-	if strings.Contains(g.Output(), "no gateway stands for") {
+	if strings.Contains(g.Output(), "member has no gateway") {
 		t.Error("a member was passed on as it is")
 	}
 }

@@ -68,7 +68,7 @@ func askWho(ctx context.Context, up gateway.Upstream) (d described, err error) {
 	return d, err
 }
 
-var errNoHello = errors.New("the server does not say who it is")
+var errNoHello = errors.New("the server's reply to hello does not name it")
 
 // askHello returns the document of a server's reply to hello.
 func askHello(ctx context.Context, up gateway.Upstream) (doc []byte, err error) {

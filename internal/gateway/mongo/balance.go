@@ -34,7 +34,7 @@ type balancer struct {
 
 var (
 	errNoPrimary  = errors.New("no member of the replica set is primary")
-	errNotPrimary = errors.New("the member is primary no more")
+	errNotPrimary = errors.New("the member is no longer primary")
 
 	errPrimaryUnknown = fmt.Errorf("%w: %w", gateway.ErrUnreachable, errNoPrimary)
 )

@@ -125,8 +125,8 @@ type request struct {
 }
 
 var (
-	errReplyFromClient = fmt.Errorf("%w: a reply from the client", wire.ErrMalformed)
-	errNoCommand       = fmt.Errorf("%w: no command in it", wire.ErrMalformed)
+	errReplyFromClient = fmt.Errorf("%w: the client sent a reply", wire.ErrMalformed)
+	errNoCommand       = fmt.Errorf("%w: the message contains no command", wire.ErrMalformed)
 )
 
 // release drops the request's bytes, whose memory goes back to the budget before the next request is read.

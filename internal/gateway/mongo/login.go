@@ -141,11 +141,11 @@ func (l *logins) appendSupported(dst, doc []byte, e wire.Element) []byte {
 func (l *logins) why(mechanism string) string {
 	switch {
 	case mechanism == mechanismX509:
-		return "MONGODB-X509 does not pass this gateway: the server would see the gateway's certificate and not yours; log in with SCRAM-SHA-256"
+		return "MONGODB-X509 does not work through this gateway: the server would see the gateway's certificate, not yours; log in with SCRAM-SHA-256"
 	case mechanisms[mechanism] == openSecret:
-		return mechanism + " does not pass this gateway: it sends a secret as it is, and the gateway does not reach the server by TLS"
+		return mechanism + " does not work through this gateway: it sends a secret in clear, and the gateway does not use TLS to the server"
 	}
-	return "mechanism " + mechanism + " does not pass this gateway: it is not known to bring a proof of its own"
+	return "mechanism " + mechanism + " does not work through this gateway: the gateway knows only mechanisms whose messages prove the client's identity"
 }
 
 // hiddenLogin reports whether a message contains a login in a document sequence, where no driver puts one:

@@ -336,7 +336,7 @@ func TestMechanisms(t *testing.T) {
 			if err != nil || (mechanism == "") != want {
 				t.Errorf("%q passes: %v, with %+v", c.name, mechanism == "", l)
 			}
-			if mechanism != "" && !strings.Contains(l.why(mechanism), "does not pass") {
+			if mechanism != "" && !strings.Contains(l.why(mechanism), "does not work") {
 				t.Errorf("%q: %s", c.name, l.why(mechanism))
 			}
 		}

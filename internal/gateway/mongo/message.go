@@ -23,7 +23,7 @@ const pairName = "cinch"
 // zstdMagic begins a zstd frame. Package codec reads and writes frames without it.
 const zstdMagic = "\x28\xb5\x2f\xfd"
 
-var errCompressor = errors.New("compressor that was not agreed on")
+var errCompressor = errors.New("compressor that was not negotiated")
 
 // message is one message as received. Its bytes are valid until the next one is read.
 type message struct {

@@ -12,13 +12,13 @@ type Metrics struct{ Gateways []*Gateway }
 
 var (
 	descLinkSpeed = prometheus.NewDesc("cinch_mongo_link_bytes_per_second",
-		"Speed at which large messages come from the upstream; 0 until there were some.", []string{"gateway"}, nil)
+		"Speed at which large messages arrive from the upstream, in bytes a second; 0 before the first one.", []string{"gateway"}, nil)
 	descLinkRTT = prometheus.NewDesc("cinch_mongo_link_rtt_seconds",
-		"Shortest time of late from a request to the first bytes of its reply.", []string{"gateway"}, nil)
+		"Shortest recent time from a request to the first bytes of its reply, in seconds.", []string{"gateway"}, nil)
 	descChoices = prometheus.NewDesc("cinch_mongo_auto_total",
-		"Requests for which a rule left the choice to the gateway, by what it chose and why.", []string{"gateway", "choice", "reason"}, nil)
+		"Requests for which a rule says auto, by the gateway's choice and its reason.", []string{"gateway", "choice", "reason"}, nil)
 	descShapes = prometheus.NewDesc("cinch_mongo_shapes",
-		"Kinds of requests whose replies are remembered.", []string{"gateway"}, nil)
+		"Kinds of requests for which the gateway keeps statistics about replies.", []string{"gateway"}, nil)
 
 	descPairs = prometheus.NewDesc("cinch_mongo_pair_connections_total",
 		"Connections to or from another gateway that agreed on frames between gateways.", []string{"gateway"}, nil)
@@ -31,9 +31,9 @@ var (
 	descShelf = prometheus.NewDesc("cinch_mongo_pair_held_bytes",
 		"Dictionaries of other gateways that are held in memory.", []string{"gateway"}, nil)
 	descKinds = prometheus.NewDesc("cinch_mongo_measured_kinds",
-		"Namespaces, commands and directions whose messages are measured or get dictionaries.", []string{"gateway"}, nil)
+		"Kinds of messages (namespace or command, and direction) that are sampled or get dictionaries.", []string{"gateway"}, nil)
 	descSamples = prometheus.NewDesc("cinch_mongo_sample_bytes",
-		"Memory that samples of messages take.", []string{"gateway"}, nil)
+		"Memory of message samples, in bytes.", []string{"gateway"}, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -224,7 +224,7 @@ func TestHellosAnswer(t *testing.T) {
 	if p.peerFrames.ofServer() != 1<<wire.Zstd|1<<wire.Snappy {
 		t.Errorf("taken: %b", p.peerFrames.ofServer())
 	}
-	if n := p.log.Count("no gateway stands for"); n != 1 {
+	if n := p.log.Count("member has no gateway"); n != 1 {
 		t.Errorf("%d lines about members without a gateway", n)
 	}
 }

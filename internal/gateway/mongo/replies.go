@@ -21,7 +21,7 @@ type reply struct {
 	more     bool   // more replies follow without a request
 }
 
-var errNoReply = fmt.Errorf("%w: no reply, but opcode", wire.ErrMalformed)
+var errNoReply = fmt.Errorf("%w: expected a reply, got opcode", wire.ErrMalformed)
 
 // release drops the reply's bytes, whose memory goes back to the budget before the next reply is read.
 func (r *reply) release() { r.message, r.plain, r.doc = message{}, nil, nil }

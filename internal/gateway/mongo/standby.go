@@ -93,7 +93,7 @@ func (s *standby) announce(context.Context) {
 		_, set, err := s.description()
 		if err == nil {
 			s.addresses.nameStandbys(set, s.others)
-			s.addresses.log.Info("drivers that lose this gateway hear of others", "set", set, "standbys", s.others)
+			s.addresses.log.Info("drivers that lose this gateway are told of the standbys", "set", set, "standbys", s.others)
 		}
 		return err
 	})

@@ -120,7 +120,7 @@ type addresses struct {
 // learnMember records that this gateway stands for the member with this name.
 func (a *addresses) learnMember(name string) {
 	if own := a.own.Load(); own != nil && a.learn(name, *own) {
-		a.log.Info("clients find the member of the replica set at the gateway", "member", name, "gateway", net.JoinHostPort(own.Host, own.Port))
+		a.log.Info("clients reach the replica set member through the gateway", "member", name, "gateway", net.JoinHostPort(own.Host, own.Port))
 	}
 }
 
@@ -135,7 +135,7 @@ func (a *addresses) noteMember(d described) {
 		if host == "" {
 			host = "THIS_HOST"
 		}
-		a.log.Info("the server is a member of a replica set; drivers find all members that have a gateway from here with",
+		a.log.Info("the server is a replica set member; with this URI drivers find all members that have a gateway",
 			"uri", "mongodb://"+net.JoinHostPort(host, own.Port)+"/?replicaSet="+d.set, "member", d.me)
 	}
 }
@@ -160,6 +160,6 @@ func (a *addresses) warnDirect(member []byte) {
 	}
 	if _, told := a.direct.LoadOrStore(string(member), true); !told {
 		a.directs.Add(1)
-		a.log.Warn("no gateway stands for a member of the replica set: clients connect to it directly, and uncompressed", "member", string(member))
+		a.log.Warn("a replica set member has no gateway: clients connect to it directly, uncompressed", "member", string(member))
 	}
 }

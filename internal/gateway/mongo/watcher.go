@@ -82,7 +82,7 @@ func (w *watcher) reply() ([]byte, error) {
 	case string(w.req.name) == "ping", string(w.req.name) == "endSessions":
 		return wire.FinishDocument(bsoncore.AppendDoubleElement([]byte{0, 0, 0, 0}, "ok", 1), 0), nil
 	}
-	return failed(codeNotPrimaryOrSecondary, "NotPrimaryOrSecondary", "this is the standby of a gateway, which takes no operations"), nil
+	return failed(codeNotPrimaryOrSecondary, "NotPrimaryOrSecondary", "this gateway is a standby and accepts no operations"), nil
 }
 
 // me returns the address at which the driver has found the gateway.
