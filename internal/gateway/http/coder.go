@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-var errNoMemory = errors.New("no memory is free to open it (memory.budget)")
+var errNoMemory = errors.New("no memory is free to decompress the body (memory.budget)")
 
 // recoding is a change of a body's content coding that a rule asks for.
 type recoding struct {
@@ -123,11 +123,11 @@ func (c coder) openSnappy(in []byte, g *held.Grant) ([]byte, error) {
 	n, size := binary.Uvarint(in)
 	switch {
 	case size <= 0:
-		return nil, fmt.Errorf("%w: no length", codec.ErrCorrupt)
+		return nil, fmt.Errorf("%w: the length is missing", codec.ErrCorrupt)
 	case n > uint64(c.cfg.MaxOpen):
 		return nil, grpccodec.ErrTooLarge
 	case n > snappyRatio*uint64(len(in)):
-		return nil, fmt.Errorf("%w: %d bytes hold no %d", codec.ErrCorrupt, len(in), n)
+		return nil, fmt.Errorf("%w: a block of %d bytes can't decompress to %d", codec.ErrCorrupt, len(in), n)
 	case !g.Try(int64(n)):
 		return nil, errNoMemory
 	}

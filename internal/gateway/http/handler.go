@@ -81,7 +81,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.session.held.Metadata.Release(metadata)
 	if r.Method == http.MethodConnect {
 		w.Header().Set("Connection", "close") // the following bytes were meant for a tunnel, and are no request
-		http.Error(w, "cinch: CONNECT is for forward proxies, and this gateway has one upstream", http.StatusNotImplemented)
+		http.Error(w, "cinch: CONNECT is for forward proxies; this gateway forwards to its upstream only", http.StatusNotImplemented)
 		return
 	}
 	if h.session.heads.unexplained(r) {

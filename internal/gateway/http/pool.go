@@ -54,7 +54,7 @@ func newPool(c *Config, dial dialFunc) *pool {
 	return &pool{h2.NewPool(h2.PoolConfig[*hop]{
 		Most: mostConns, Idle: upstreamIdle, Linger: closeTime, Faults: speaks.Faults, Apart: func(client string) {
 			c.Stats.Error("resets")
-			c.Log.Warn("a client cancels many requests, so its requests get connections to the upstream of their own: servers end connections with many resets",
+			c.Log.Warn("a client cancels many requests, so its requests get their own connections to the upstream: servers close connections with many resets",
 				"client", client, "upstream", c.Upstream.String())
 		},
 		Connect: func(alive context.Context) (*hop, error) {

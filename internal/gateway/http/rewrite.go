@@ -330,7 +330,7 @@ func (s resender) RoundTrip(out *http.Request) (*http.Response, error) {
 	}
 	x.cfg.Stats.Error("coding_refused")
 	if x.knows.refuse(path, coding) {
-		x.cfg.Log.Warn("the upstream refuses a content coding: requests to that path go without it for a minute", "coding", coding, "path", x.in.URL.Path)
+		x.cfg.Log.Warn("the upstream refuses a content coding: requests to that path are sent without it for a minute", "coding", coding, "path", x.in.URL.Path)
 	}
 	return resp, nil
 }

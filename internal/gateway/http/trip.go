@@ -88,13 +88,13 @@ func (x *trip) close() {
 
 // errCarried is returned for a body that does not fit the history. Further bodies on the connection would not
 // fit either.
-var errCarried = errors.New("the body of the near gateway can't be opened")
+var errCarried = errors.New("the body from the near gateway can't be decompressed")
 
 // bodyEnded reports whether the request's body has been read to its end.
 func (x *trip) bodyEnded() bool { return x.in.Body == http.NoBody || x.ended.Load() }
 
 // errBodySlow reports a client that has stopped sending its request's body.
-var errBodySlow = errors.New("the rest of the request's body did not come")
+var errBodySlow = errors.New("the rest of the request's body did not arrive in time")
 
 // limitBody sets the time when reading the request's body fails; the zero time: never. Calls of gRPC have no
 // such limit: a client may have nothing to send for a long time.
@@ -120,7 +120,7 @@ func (x *trip) answered() {
 }
 
 // errRequest is returned when reading a client's body fails.
-var errRequest = errors.New("the body of the request did not come as it should")
+var errRequest = errors.New("the body of the request could not be read")
 
 // giveBack ends the use of a carrier. Other exchanges may use it only after a complete exchange.
 func (x *trip) giveBack(complete bool) {
@@ -168,7 +168,7 @@ func (x *trip) stream(src io.ReadCloser, ch recoding, of *gateway.Client) *strea
 // lastWords limits the time that an exchange that is cut off has to send its client an error.
 const lastWords = time.Second
 
-var errSlow = errors.New("it moved too little while others waited for the memory that its body holds")
+var errSlow = errors.New("the exchange stalled while others waited for the memory that its body holds")
 
 // cut ends the exchange. It stops reading from the client at once, and writing to it after lastWords.
 func (x *trip) cut(v gateway.Verdict) {

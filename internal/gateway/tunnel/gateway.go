@@ -113,7 +113,7 @@ func (g *Gateway) sayBadTLS(c net.Conn, err error) {
 	if errors.Is(err, io.EOF) {
 		return // the client only probed the port
 	}
-	g.links.Disconnected("no entry that we trust, disconnected", c, err)
+	g.links.Disconnected("client is not a trusted tunnel entry, disconnected", c, err)
 }
 
 // link opens and returns a link, one made in advance if there is one.

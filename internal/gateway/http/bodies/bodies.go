@@ -108,7 +108,7 @@ func parse(b []byte) (h header, err error) {
 	}
 	n, size := binary.Uvarint(b[1:])
 	if size <= 0 || len(b) < 1+size+4 {
-		return h, fmt.Errorf("%w: no length", ErrCorrupt)
+		return h, fmt.Errorf("%w: the length is missing", ErrCorrupt)
 	}
 	h = header{flags: b[0], n: n, sum: binary.LittleEndian.Uint32(b[1+size:]), blocks: b[1+size+4:]}
 	if h.flags&^columns != 0 {
