@@ -7,7 +7,7 @@ var (
 	// ErrUnreachable: no server answers.
 	ErrUnreachable = errors.New("the store can't be reached")
 	// ErrUsage: the request names no store, or no value of it.
-	ErrUsage = errors.New("not what the store has")
+	ErrUsage = errors.New("the request does not fit the store")
 	// ErrConfig: rules or other settings don't fit the store.
 	ErrConfig = errors.New("the configuration does not fit the store")
 )

@@ -25,7 +25,7 @@ const (
 
 // ErrNotAsked: too many unknown dictionaries were asked for just now, and the store's last list of numbers
 // did not contain this one.
-var ErrNotAsked = errors.New("too many unknown dictionaries are asked for, this one was not")
+var ErrNotAsked = errors.New("too many unknown dictionaries at once, this one was not looked up")
 
 // Lookups keeps values that name missing dictionaries from flooding their store with questions. It is safe
 // for concurrent use. A dictionary that appears is found after TTL at most, also during a flood.

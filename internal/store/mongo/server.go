@@ -21,7 +21,7 @@ import (
 // Errors for which callers may check.
 var (
 	// ErrURL reports a URL that is no connection string.
-	ErrURL = errors.New("no MongoDB connection string")
+	ErrURL = errors.New("not a MongoDB connection string")
 	// ErrUnreachable reports that no server answers.
 	ErrUnreachable = errors.New("MongoDB can't be reached")
 	// ErrLogin reports that the server refuses the user or the password.

@@ -114,7 +114,7 @@ func CheckAddress(at store.Address) error {
 	if at.Key != "" {
 		return nil
 	}
-	return &store.Explained{Err: errors.New("which key?"), Class: store.ErrUsage, Help: "cinch inspect redis://host:6379 KEY"}
+	return &store.Explained{Err: errors.New("no key given"), Class: store.ErrUsage, Help: "cinch inspect redis://host:6379 KEY"}
 }
 
 func readValue(ctx context.Context, c goredis.UniversalClient, name string, at store.Address) (b []byte, err error) {
@@ -133,7 +133,7 @@ func readValue(ctx context.Context, c goredis.UniversalClient, name string, at s
 		if kind == "hash" {
 			return nil, &store.Explained{Server: name, Err: fmt.Errorf("%s is a hash", what), Help: "name a field of it with --field"}
 		}
-		return nil, &store.Explained{Server: name, Err: fmt.Errorf("%s is no string and no hash, but a %s", what, cmp.Or(kind, "key of another type")), Help: "the values shown are those of strings and of fields of hashes"}
+		return nil, &store.Explained{Server: name, Err: fmt.Errorf("%s is neither a string nor a hash, but a %s", what, cmp.Or(kind, "key of another type")), Help: "the values shown are strings and fields of hashes"}
 	}
 	return b, Explain(name, err)
 }

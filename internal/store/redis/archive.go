@@ -189,7 +189,7 @@ func (p *places) Unretire(ctx context.Context, number uint32) error {
 	if errors.Is(err, errNoFunctions) {
 		err = classify(p.keys.client.Del(ctx, markName(number)).Err())
 	}
-	return failed("bring back", number, err)
+	return failed("undo retirement of", number, err)
 }
 
 // retiredSince reports whether the dictionary is marked, and the time in the mark.

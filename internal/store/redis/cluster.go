@@ -142,7 +142,7 @@ func (c *ClusterDicts) Run(ctx context.Context) {
 	for {
 		wait := orDefault(c.o.Period, defaultPeriod)
 		if err := c.spread(ctx); err != nil && ctx.Err() == nil {
-			c.log.Warn("dictionaries can't be put onto all primaries of the cluster", "err", err)
+			c.log.Warn("can't store dictionaries on all primaries of the cluster", "err", err)
 			wait = min(retry, wait)
 			retry = 2 * wait
 		} else {
@@ -168,7 +168,7 @@ func (c *ClusterDicts) spread(ctx context.Context) error {
 		return err
 	}
 	if _, err = Spread(ctx, all, held, c.Dictionary, func(x *codec.Dict, node int) {
-		c.log.Info("a dictionary of the cluster was put onto a primary that lacked it", "dictionary", name(x), "node", leaders[node].id)
+		c.log.Info("dictionary copied to a primary that lacked it", "dictionary", name(x), "node", leaders[node].id)
 	}); err != nil {
 		return err
 	}
@@ -250,7 +250,7 @@ func (c *ClusterDicts) eachNode(nodes []*NodeDicts, do func(*NodeDicts) error) e
 }
 
 // ErrNoNode means that the cluster has not been looked at yet, or has no primary.
-var ErrNoNode = errors.New("no primary of the cluster is known")
+var ErrNoNode = errors.New("no primary of the cluster has been found yet")
 
 // Dictionary finds a dictionary in memory or in any primary. From then on all primaries check for it, so that
 // values may name it.

@@ -190,7 +190,7 @@ func (o *CollectOptions) marks(ctx context.Context, numbers []uint32) (map[mark]
 		for i, node := range o.Nodes {
 			since, marked, err := node.Dicts.retiredSince(ctx, n)
 			if err != nil {
-				return nil, failed("look after", n, err)
+				return nil, failed("read state of", n, err)
 			}
 			if marked {
 				all[mark{i, n}] = since
@@ -233,7 +233,7 @@ func (o *CollectOptions) decide(ctx context.Context, number uint32, values int, 
 		return out, err
 	}
 	if out.Archived = still; !still {
-		out.Reason = "it did not stay retired all the while, as after a failover or FUNCTION FLUSH: collect it again"
+		out.Reason = "it lost its retired state meanwhile, for example by a failover or FUNCTION FLUSH: collect it again"
 		return out, nil
 	}
 	return out, o.archive(ctx, number)

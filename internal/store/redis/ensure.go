@@ -31,7 +31,7 @@ func (d *Dicts) Ensure(ctx context.Context, c *goredis.Conn, numbers ...uint32) 
 	case errors.Is(err, errNoFunctions):
 		return nil
 	case errors.Is(err, errReadOnly): // not an answer (%v): another connection may lead to the primary
-		return fmt.Errorf("a replica lacks dictionaries that values may name: %v", err)
+		return fmt.Errorf("a replica lacks dictionaries that values may use: %v", err)
 	}
 	return err
 }

@@ -27,7 +27,7 @@ var (
 	// errReadOnly: the server is a replica. The primary's content arrives by replication.
 	errReadOnly = errors.New("the server is a read-only replica")
 	// errVanished: the dictionary was stored, and was gone when it was read back.
-	errVanished = errors.New("it was stored and could not be read back")
+	errVanished = errors.New("stored, but missing when read back")
 	// errClient: the caller's client has unsuitable options.
 	errClient = errors.New("wrong connection options")
 )

@@ -22,9 +22,9 @@ func Explain(name string, err error) error {
 	case err == nil, store.IsExplained(err):
 		return err
 	case errors.Is(err, ErrDenied):
-		e.Help = "looking for dictionaries takes +function|list, and +getrange and +scan on ~cinch:dict:*; docs/DICTIONARIES.md says what else takes what"
+		e.Help = "looking for dictionaries needs +function|list, and +getrange and +scan on ~cinch:dict:*; docs/DICTIONARIES.md lists the rights"
 	case goredis.HasErrorPrefix(err, "NOPERM"):
-		e.Help = "give the user in the URL that right; docs/DICTIONARIES.md and docs/PACK.md say what takes what"
+		e.Help = "grant the user in the URL that right; docs/DICTIONARIES.md and docs/PACK.md list the rights"
 	case goredis.HasErrorPrefix(err, "READONLY"):
 		e.Help = primaryHelp
 	case errors.Is(err, ErrForeign):
@@ -47,7 +47,7 @@ func ExplainWalk(name string, err error) error {
 	case errors.Is(err, ErrReplica):
 		return &store.Explained{Server: name, Err: err, Help: primaryHelp}
 	case errors.Is(err, ErrDenied):
-		return &store.Explained{Server: name, Err: err, Help: "docs/PACK.md lists under Rights what the user in the URL needs; where values name dictionaries also +function|list"}
+		return &store.Explained{Server: name, Err: err, Help: "docs/PACK.md lists under Rights what the user in the URL needs; values with dictionaries also need +function|list"}
 	}
 	return Explain(name, err)
 }
@@ -55,7 +55,7 @@ func ExplainWalk(name string, err error) error {
 // ExplainPlan is Explain for sampling values.
 func ExplainPlan(name string, err error) error {
 	if goredis.HasErrorPrefix(err, "NOPERM") {
-		return &store.Explained{Server: name, Err: err, Help: "planning takes +info +dbsize +scan +type +getrange +strlen +get +hlen +hgetall +hscan +memory|usage on the keys; docs/PLAN.md has the whole list"}
+		return &store.Explained{Server: name, Err: err, Help: "planning needs +info +dbsize +scan +type +getrange +strlen +get +hlen +hgetall +hscan +memory|usage on the keys; docs/PLAN.md has the whole list"}
 	}
 	return Explain(name, err)
 }

@@ -20,7 +20,7 @@ func (d *Dicts) Held(ctx context.Context) (bytes int64, servers int, err error) 
 			return bytes, 1, err
 		}
 	}
-	return 0, 0, fmt.Errorf("%w: INFO does not tell used_memory_dataset", errReply)
+	return 0, 0, fmt.Errorf("%w: INFO has no used_memory_dataset", errReply)
 }
 
 // Held returns the sum over all primaries.

@@ -44,7 +44,7 @@ func holds(ctx context.Context, h home, d *codec.Dict) (bool, error) {
 		return false, err
 	}
 	if found.Hash() != d.Hash() {
-		return false, fmt.Errorf("%w: the server's has SHA-256 %x, ours %x", ErrCollision, found.Hash(), d.Hash())
+		return false, fmt.Errorf("%w: SHA-256 in the server %x, here %x", ErrCollision, found.Hash(), d.Hash())
 	}
 	return true, nil
 }

@@ -67,7 +67,7 @@ func (k keys) remove(ctx context.Context, number uint32) error {
 // checkDatabase refuses a client of another database, whose keys no reader would find.
 func (k keys) checkDatabase() error {
 	if c, ok := k.client.(*goredis.Client); ok && c.Options().DB != 0 {
-		return fmt.Errorf("%w: dictionaries live in database 0, the client uses %d", errClient, c.Options().DB)
+		return fmt.Errorf("%w: dictionaries are stored in database 0, the client uses %d", errClient, c.Options().DB)
 	}
 	return nil
 }
@@ -80,7 +80,7 @@ func (k keys) evictionPolicy(ctx context.Context) error {
 		return classify(err)
 	}
 	if policy := config["maxmemory-policy"]; strings.HasPrefix(policy, "allkeys-") {
-		return fmt.Errorf("%w: maxmemory-policy is %s; volatile-* and noeviction keep them, and so does Redis 7", ErrEvictable, policy)
+		return fmt.Errorf("%w: maxmemory-policy is %s; set volatile-* or noeviction, or use Redis 7", ErrEvictable, policy)
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func (p *places) checkEviction(ctx context.Context) error {
 		return err
 	}
 	if p.troubles.isNews(eviction, "unknown") {
-		p.troubles.log.Warn("can't see whether the server may evict dictionaries; its maxmemory-policy must not be allkeys-*", "error", err)
+		p.troubles.log.Warn("can't check whether the server may evict dictionaries; its maxmemory-policy must not be allkeys-*", "error", err)
 	}
 	return nil
 }

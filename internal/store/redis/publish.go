@@ -98,7 +98,7 @@ func (d *Dicts) missing(ctx context.Context, all []*codec.Dict) (closely []*code
 func (d *Dicts) heldBack(x *codec.Dict, found inventory) {
 	d.setReady(false, x.Number())
 	if d.isNews(name(x), "retired") {
-		d.log.Info("dictionary was retired: values that name it open, new ones are sealed without it", "dictionary", name(x))
+		d.log.Info("dictionary was retired: values that use it stay readable, new ones are compressed without it", "dictionary", name(x))
 	}
 	if found.isForgotten(x.Number()) {
 		d.mu.Lock()
@@ -214,7 +214,7 @@ func (d *Dicts) stored(x *codec.Dict) {
 	d.settled(denied)
 	d.settled(server)
 	if d.settled(name(x)) {
-		d.log.Info("dictionary is stored in the server", "dictionary", name(x))
+		d.log.Info("dictionary stored in the server", "dictionary", name(x))
 	}
 }
 
@@ -224,22 +224,22 @@ func (d *Dicts) refused(x *codec.Dict, err error) error {
 	switch {
 	case errors.Is(err, errReadOnly):
 		if d.isNews(name(x), errReadOnly.Error()) {
-			d.log.Info("the server is a replica: the dictionary must come from its primary", "dictionary", name(x))
+			d.log.Info("the server is a replica: waiting for the dictionary from its primary", "dictionary", name(x))
 		}
 		return nil
 	case errors.Is(err, ErrDenied):
 		if d.isNews(denied, "") {
-			d.log.Warn("dictionaries can't be stored, so values are sealed without; grant the gateway's user +function|list and +function|load", "error", err)
+			d.log.Warn("can't store dictionaries, so values are compressed without; grant the gateway's user +function|list and +function|load", "error", err)
 		}
 	case d.isNews(name(x), err.Error()):
-		d.log.Warn("dictionary can't be stored, so values are sealed without it", "dictionary", name(x), "error", err)
+		d.log.Warn("can't store dictionary, so values are compressed without it", "dictionary", name(x), "error", err)
 	}
 	return fmt.Errorf("store dictionary %s: %w", name(x), err)
 }
 
 func (d *Dicts) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() == nil && d.isNews(server, "") {
-		d.log.Warn("dictionaries can't be checked, so values are sealed without", "error", err)
+		d.log.Warn("can't check dictionaries, so values are compressed without", "error", err)
 	}
 	return fmt.Errorf("store dictionaries: %w", err)
 }

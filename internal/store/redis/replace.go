@@ -15,7 +15,7 @@ var (
 	// ErrReplica: the server is a replica, where nothing can be replaced.
 	ErrReplica = errors.New("the server is a replica")
 
-	errReply = errors.New("a reply that can't be understood")
+	errReply = errors.New("unexpected form of a reply")
 )
 
 // Unavailable reports whether an error means that the server could not be asked, or was
@@ -127,7 +127,7 @@ func (s *Space) Replace(ctx context.Context, changes []store.Change) ([]store.Ou
 			}
 			continue
 		case len(replies) != len(b.changes):
-			return out, fmt.Errorf("%w: %d outcomes of %d changes", errReply, len(replies), len(b.changes))
+			return out, fmt.Errorf("%w: %d outcomes for %d changes", errReply, len(replies), len(b.changes))
 		}
 		for n, i := range b.changes {
 			switch r := replies[n].(type) {

@@ -59,7 +59,7 @@ func (s *Store) Sealing(*policy.Policy) store.Sealing {
 	return store.Sealing{Indexed: s.Indexed, Doubt: func() error {
 		err := s.IndexesUnknown()
 		if err != nil {
-			err = fmt.Errorf("no hash is sealed: the server has a search module and can't be asked for its indexes, which takes +command|info +ft._list +ft.info: %w", err)
+			err = fmt.Errorf("no hash is compressed: the server has a search module and its indexes can't be listed, which needs +command|info +ft._list +ft.info: %w", err)
 		}
 		return err
 	}}
