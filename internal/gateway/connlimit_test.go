@@ -97,7 +97,7 @@ func TestConnLimitDisplacesTheIdlest(t *testing.T) {
 	l.admit("192.0.2.4", StageServed, false)
 	l.expect("192.0.2.1 at 1004", "192.0.2.1 at 1005", "192.0.2.1 at 1003")
 	if l.admit("192.0.2.1", StageServed, false) != nil {
-		t.Error("refused is who holds more")
+		t.Error("the client that holds more was admitted")
 	}
 }
 

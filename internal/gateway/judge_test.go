@@ -111,7 +111,7 @@ func TestAllAreJudgedAtOnce(t *testing.T) {
 		}
 	})
 	if cut < 0 || f.verdict != nil {
-		t.Errorf("cut off: at look %d; who computes: %+v", cut, f.verdict)
+		t.Errorf("cut off: at look %d; the account that computes: %+v", cut, f.verdict)
 	}
 }
 
@@ -131,8 +131,8 @@ func TestTurnsEnd(t *testing.T) {
 		"slow":                          {8 << 20, MinPace, 0, long, "g", 30 * time.Second, true},
 		"fast":                          {8 << 20, 1 << 20, 0, long, "g", 10 * time.Second, false},
 		"a slow reader":                 {0, MinPace, 0, long, "g", 15 * time.Second, true},
-		"nobody waits":                  {0, MinPace, 10 * time.Minute, 0, "g", time.Minute, false},
-		"nobody waited yet":             {0, MinPace, 10 * time.Minute, long, "g", 10 * time.Second, false},
+		"no client waits":               {0, MinPace, 10 * time.Minute, 0, "g", time.Minute, false},
+		"no client waited yet":          {0, MinPace, 10 * time.Minute, long, "g", 10 * time.Second, false},
 		"another waits for the reserve": {0, MinPace, 0, short, "g", time.Minute, false},
 		"another gateway's has its own": {0, MinPace, 0, long, "other", time.Minute, false},
 		"another gateway's has none":    {0, MinPace, 0, long, "third", 15 * time.Second, true},

@@ -138,10 +138,10 @@ func TestProxiedShares(t *testing.T) {
 		secure  bool
 		shares  int
 	}{
-		"anybody's headers": {nil, []string{"192.0.2.7", "192.0.2.8"}, false, 1},
-		"below TLS":         {nil, []string{"192.0.2.7", "192.0.2.8"}, true, 1},
-		"the balancer's":    {[]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, []string{"192.0.2.7", "192.0.2.8"}, false, 2},
-		"and below TLS":     {[]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, []string{"192.0.2.7", "192.0.2.8"}, true, 2},
+		"headers from any address": {nil, []string{"192.0.2.7", "192.0.2.8"}, false, 1},
+		"below TLS":                {nil, []string{"192.0.2.7", "192.0.2.8"}, true, 1},
+		"the balancer's":           {[]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, []string{"192.0.2.7", "192.0.2.8"}, false, 2},
+		"and below TLS":            {[]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, []string{"192.0.2.7", "192.0.2.8"}, true, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			payers := map[string]bool{}

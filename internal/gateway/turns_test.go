@@ -54,7 +54,7 @@ func TestHolders(t *testing.T) {
 		h.remove(&accounts[remove])
 	}
 	if h.first != nil {
-		t.Error("somebody is left")
+		t.Error("an account is left")
 	}
 	h.add(&accounts[1])
 	if h.first != &accounts[1] || accounts[1].nextOne != nil || accounts[1].prev != nil {

@@ -90,7 +90,7 @@ func TestDialErrors(t *testing.T) {
 	}
 	up := Upstream{Network: "tcp", Address: closed.Addr().String()}
 	if err := dial(t.Context(), up); !errors.Is(err, ErrUnreachable) {
-		t.Errorf("nobody there: %v", err)
+		t.Errorf("no listener: %v", err)
 	}
 	up = Upstream{Network: "tcp", Address: silent, Host: "127.0.0.1", TLS: newTestCA(t).clientConfig(t), Timeout: time.Millisecond}
 	if err := dial(t.Context(), up); !errors.Is(err, ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) {
@@ -123,7 +123,7 @@ func TestAsk(t *testing.T) {
 	if b, err := io.ReadAll(far); err != nil || len(b) > 0 {
 		t.Errorf("the connection is open: %q, %v", b, err)
 	}
-	none := errors.New("nobody there")
+	none := errors.New("no listener")
 	err = Ask(t.Context(), func(context.Context) (net.Conn, error) { return nil, none }, func(net.Conn) error { panic("no connection") })
 	if !errors.Is(err, none) {
 		t.Errorf("without a server: %v", err)

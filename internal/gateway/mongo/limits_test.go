@@ -39,7 +39,7 @@ func TestStalledClient(t *testing.T) {
 	hostile.write(make([]byte, 1<<20))
 	testenv.Eventually(t, "more than the budget is held", func() bool { return s.cfg.Requests.InUse() > 1<<20 })
 	if n := s.stats.Snapshot().Errors["stalled"]; n != 0 {
-		t.Error("disconnected though nobody waited")
+		t.Error("disconnected though no client waited")
 	}
 	if a := good.run(plain, insert); !a.ok() {
 		t.Fatal(a.doc)

@@ -353,7 +353,7 @@ func TestRecoderGivesTheFormOfTheRequest(t *testing.T) {
 	b := p.compress(r.plain, r.header, wire.Zstd, 0)
 	r.received, r.came = b, wire.Zstd
 	if out, _ := p.form(&exchange{client: wire.Zstd}, r, time.Now()); &out[0] != &b[0] {
-		t.Error("what came in the form that the client wants does not pass as it is")
+		t.Error("a message in the form that the client wants was changed")
 	}
 }
 
@@ -512,7 +512,7 @@ func TestPendingExchanges(t *testing.T) {
 		t.Errorf("the next of a stream: %+v, %v", x, ok)
 	}
 	if _, ok := p.take(9, false, 0); ok {
-		t.Error("found what nobody asked")
+		t.Error("found a request that was not sent")
 	}
 	p.take(5, false, 0)
 	p.take(7, false, 0)
@@ -522,7 +522,7 @@ func TestPendingExchanges(t *testing.T) {
 	p.replySent()
 	p.push(&exchange{id: 1, hello: &handshake{}}, nil)
 	if p.busy() {
-		t.Error("a hello that waits is missed by nobody")
+		t.Error("a waiting hello counts as busy")
 	}
 }
 

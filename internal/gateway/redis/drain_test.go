@@ -90,7 +90,7 @@ func TestDrainEndsClientsThatWait(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	testenv.Eventually(t, "the server has nobody waiting", func() bool {
+	testenv.Eventually(t, "no client waits at the server", func() bool {
 		return strings.Contains(direct.Info(ctx, "clients").Val(), "blocked_clients:0\r")
 	})
 	direct.RPush(ctx, "list", "item")

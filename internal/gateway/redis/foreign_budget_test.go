@@ -89,5 +89,5 @@ func TestForeignReplyOfNobody(t *testing.T) {
 	next := ask()
 	testenv.Eventually(t, "the next one waits", func() bool { return replies.Waiting() == 1 })
 	must(t, next.Close())
-	testenv.Eventually(t, "nobody waits or holds anything", func() bool { return replies.Waiting() == 0 && replies.InUse() == 0 })
+	testenv.Eventually(t, "no client waits or holds memory", func() bool { return replies.Waiting() == 0 && replies.InUse() == 0 })
 }

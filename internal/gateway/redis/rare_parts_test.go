@@ -353,11 +353,11 @@ func TestLargeRequestsByTheirRows(t *testing.T) {
 		collected bool
 		sealed    []int // arguments that are compressed
 	}{
-		"nothing of ours":  {words: []string{"ECHO", long}},
-		"value by value":   {words: []string{"MSET", "k1", long, "other", long, "k2", long}, sealed: []int{2, 6}},
-		"no rule":          {words: []string{"SET", "other", long}},
-		"computed on":      {words: []string{"APPEND", "k1", long}, collected: true},
-		"stored and known": {words: []string{"SET", "k1", long, "EX", "10"}, collected: true},
+		"no value arguments": {words: []string{"ECHO", long}},
+		"value by value":     {words: []string{"MSET", "k1", long, "other", long, "k2", long}, sealed: []int{2, 6}},
+		"no rule":            {words: []string{"SET", "other", long}},
+		"computed on":        {words: []string{"APPEND", "k1", long}, collected: true},
+		"stored and known":   {words: []string{"SET", "k1", long, "EX", "10"}, collected: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newParts(t)

@@ -98,7 +98,7 @@ func TestServerThatStopsInAReply(t *testing.T) {
 				t.Error("the client has something to read")
 			}
 			if n := g.cfg.Stats.Snapshot().Errors["stalled"]; n == 0 {
-				t.Error("nobody was cut off")
+				t.Error("no client was cut off")
 			}
 		})
 	}

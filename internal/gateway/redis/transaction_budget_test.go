@@ -122,7 +122,7 @@ func TestTransactionThatStopsInAValue(t *testing.T) {
 	other := g.requests.Account(nil, nil)
 	defer other.Close()
 	go func() { _ = other.Acquire(t.Context(), usedUp) }()
-	testenv.Eventually(t, "somebody waits", func() bool { return g.cfg.Requests.Waiting() > 0 })
+	testenv.Eventually(t, "a client waits", func() bool { return g.cfg.Requests.Waiting() > 0 })
 	if _, err := client.Read(make([]byte, 1)); err == nil {
 		t.Error("the client has something to read")
 	}
@@ -166,7 +166,7 @@ func TestSlowExecIsNotItsClientsFault(t *testing.T) {
 	defer other.Close()
 	go func() { _ = other.Acquire(t.Context(), usedUp) }()
 	if _, err := lazy.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Error("who lets a transaction wait is not cut off:", err)
+		t.Error("the client that lets a transaction wait is not cut off:", err)
 	}
 	replies := fmt.Sprintf("*%d\r\n", commands) + strings.Repeat(":0\r\n", commands)
 	go func() { _, _ = server.conn.Write([]byte(replies)) }()
@@ -208,7 +208,7 @@ func TestSlowQueuedIsNotItsClientsFault(t *testing.T) {
 	defer waits.Close()
 	go func() { _ = waits.Acquire(t.Context(), usedUp) }()
 	if _, err := lazy.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Error("who lets a transaction wait is not cut off:", err)
+		t.Error("the client that lets a transaction wait is not cut off:", err)
 	}
 	server.say("+QUEUED\r\n")
 	readExactly(t, client, "+QUEUED\r\n")

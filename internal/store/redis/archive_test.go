@@ -124,7 +124,7 @@ func TestCollect(t *testing.T) {
 			for i, x := range dicts {
 				if i == 0 {
 					if !got[x.Number()].Archived {
-						t.Errorf("what nobody names: %+v", got[x.Number()])
+						t.Errorf("unused dictionary: %+v", got[x.Number()])
 					}
 					wantState(t, d, x, Archived)
 					continue

@@ -30,7 +30,7 @@ func (s *spoken) dial(_ context.Context, _, address string) (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, there := s.what[address]; !there {
-		return nil, errors.New("nobody is there")
+		return nil, errors.New("no server is there")
 	}
 	s.dialed[address]++
 	client, server := net.Pipe()
@@ -138,7 +138,7 @@ func TestAskGateways(t *testing.T) {
 	if err := use("down:1"); !errors.Is(err, store.ErrGateway) {
 		t.Errorf("a gateway whose server is back: %v", err)
 	}
-	if err := use("none:1"); err == nil || !strings.Contains(err.Error(), "nobody is there") {
+	if err := use("none:1"); err == nil || !strings.Contains(err.Error(), "no server is there") {
 		t.Errorf("%v", err)
 	}
 }

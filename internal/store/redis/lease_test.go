@@ -41,7 +41,7 @@ func TestLease(t *testing.T) {
 		wait, err := a.Take(ctx, 30*time.Millisecond)
 		return err == nil && wait == 0
 	})
-	testenv.Eventually(t, "who doesn't keep a turn loses it", func() bool {
+	testenv.Eventually(t, "a gateway that does not renew its turn loses it", func() bool {
 		kept, err := a.Keep(ctx, time.Hour)
 		if kept { // it was in time
 			must(t, a.Finish(ctx, time.Nanosecond))

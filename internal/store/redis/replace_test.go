@@ -62,7 +62,7 @@ func each(t *testing.T, test func(t *testing.T, s *Space, c *goredis.Client)) {
 		t.Run("rights "+rights, func(t *testing.T) {
 			s, c := openAs(t, rights)
 			if s.node.store.ready.lua != (rights == "") {
-				t.Fatal("it was not noticed who may run scripts")
+				t.Fatal("the right to run scripts was not detected")
 			}
 			test(t, s, c)
 		})
